@@ -1,0 +1,267 @@
+"""Closing many requests at once: the halo exchange of a step.
+
+One read of host memory takes 0.9 us, so requests are not polled one after the other: each lane of
+the leading warp polls one request, up to 32 in the same read. Payloads in staging are then moved
+by all warps of the scope, small ones a warp each.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_lib import completion, orders, slots
+from device_lib.closing import COMPLETED, NO_ORIGIN
+from device_lib.context import completion_address
+from device_lib.copy import copy_from_staging, store_payload
+from device_lib.primitives import (
+    ballot,
+    device,
+    fence_sys,
+    first_bit,
+    lane_id,
+    load_unit,
+    opaque,
+    load_8,
+    relax,
+    shuffle,
+    store_8,
+)
+from device_lib.ring import post
+from device_lib.scope import Scope, warp_lanes, warp_mask
+from gmpi.constants import ERR_REQUEST, SUCCESS
+from gmpi.wire import (
+    BYTES_MASK,
+    ERROR_SHIFT,
+    FRAGMENT,
+    HANDLE_ERROR_SHIFT,
+    OP_FAULT,
+    OP_WAIT,
+    REQUEST_NULL,
+    STATUS_UNITS,
+    TAG_MASK,
+    UNIT_BYTES,
+    UNIT_PAYLOAD,
+)
+
+STATUS_BYTES = 40  # error, source, tag, count, nbytes as int64: gmpi.STATUS_DTYPE
+_WHOLE_SCOPE_BYTES = 4096  # staged payloads from here on are moved by all warps together
+
+
+@device
+def _sign32(value):
+    return ((value & TAG_MASK) ^ 0x80000000) - 0x80000000
+
+
+@device
+def _store_status(address, outcome, count, origin):
+    store_8(address, outcome >> ERROR_SHIFT & 0xFF)
+    store_8(address + 8, _sign32(origin))
+    store_8(address + 16, _sign32(origin >> 32))
+    store_8(address + 24, _sign32(count))
+    store_8(address + 32, outcome & BYTES_MASK)
+
+
+@device
+def _look(ctx, handle):
+    """One lane looks at its own request: (complete, unit 0 low, unit 0 word, unit 1 low).
+
+    A payload that came with the completion is stored at once; its first unit is part of the same
+    read, so a scalar costs no second one.
+    """
+    units = slots.units_of(handle)
+    expected = handle & TAG_MASK
+    address = completion_address(ctx, slots.slot_of(handle))
+    low0, word0 = load_unit(address)
+    low1, word1 = load_unit(address + UNIT_BYTES)
+    low2, word2 = load_unit(address + 2 * UNIT_BYTES)
+    fresh = word0 >> 32 & TAG_MASK == expected
+    if units >= STATUS_UNITS:
+        fresh = fresh and word1 >> 32 & TAG_MASK == expected
+    else:
+        low1 = NO_ORIGIN
+    if fresh and units > STATUS_UNITS and slots.is_large(handle) == 0:
+        recv = slots.receive_address(ctx, slots.slot_of(handle))
+        nbytes = low0 & BYTES_MASK
+        unit = STATUS_UNITS
+        while unit < units:
+            at = (unit - STATUS_UNITS) * UNIT_PAYLOAD
+            while word2 >> 32 & TAG_MASK != expected:
+                low2, word2 = load_unit(address + unit * UNIT_BYTES)
+            if at < nbytes:
+                store_payload(recv + at, low2, word2 & TAG_MASK, nbytes - at)
+            word2 = 0
+            unit += opaque(1)
+    return fresh, low0, word0, low1
+
+
+@device
+def _await_batch(ctx, handle, waiting, low, word, origin, lane, lanes, mask):
+    """Polls one request a lane until none is waiting; the leading warp.
+
+    Returns:
+        (event, slot, index, order, length, waiting, low, word, origin): event ORDER asks the scope
+        to carry out an order and to come back, ABORTED has the class as order, DONE ends.
+    """
+    polls = 0
+    while True:
+        if waiting:
+            fresh, low, word, origin = _look(ctx, handle)
+            waiting = not fresh
+        if ballot(mask, waiting) == 0:
+            return completion.DONE, 0, 0, 0, 0, waiting, low, word, origin
+        polls += 1
+        # Large requests may need us at once: their orders are only in the attention word here.
+        if polls & 3 == 0:
+            attention, aborted = completion.look_at_control(ctx, lane, mask)
+            if aborted != 0:
+                return completion.ABORTED, 0, 0, aborted, 0, waiting, low, word, origin
+            if attention != 0:
+                slot, index, order, length = orders.take_other(ctx, attention, lane, lanes, mask)
+                if index >= 0:
+                    return completion.ORDER, slot, index, order, length, waiting, low, word, origin
+        relax()
+
+
+def make_finish_all(scope: Scope, carry_out: Callable) -> Callable:
+    """The function behind Waitall for one scope; all its threads call it together."""
+    rank = scope.rank
+    size = scope.size
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_5 = scope.broadcast_5
+    put_row = scope.put_row
+    get_row = scope.get_row
+
+    @device
+    def unpack_batch(ctx, staged, recv, slot, nbytes):
+        """Moves the staged payloads of a batch; ``staged`` has a bit for each lane that has one."""
+        warp = rank() >> 5
+        warps = (size() + 31) >> 5
+        turn = 0  # whose turn it is to take a small one
+        while staged != 0:
+            chosen = first_bit(staged)
+            staged &= staged - 1
+            target, source, length = get_row(chosen, recv, slot, nbytes)
+            staging = orders.staging_of(ctx, source, FRAGMENT)
+            if length >= _WHOLE_SCOPE_BYTES:
+                copy_from_staging(target, staging, length, rank(), size())
+            else:
+                if turn == warp:
+                    lanes = min(32, size() - (warp << 5))
+                    copy_from_staging(target, staging, length, rank() & 31, lanes)
+                turn += 1
+                if turn == warps:
+                    turn = 0
+
+    @device
+    def finish_all(ctx, count, requests, statuses):
+        """Waits for ``count`` requests whose handles are at address ``requests``.
+
+        Sets the handles to REQUEST_NULL and, where ``statuses`` is not 0, stores a status for
+        each there.
+
+        Returns:
+            The first error class that is not SUCCESS, in order of the requests.
+        """
+        sync()
+        result = SUCCESS
+        width = min(32, size())  # lanes of the leading warp
+        first = 0
+        while first < count:
+            error = finish_batch(ctx, min(width, count - first), first, requests, statuses)
+            if result == SUCCESS:
+                result = error
+            first += opaque(width)
+        i = 0
+        while i < count:
+            # Every thread: the array may be private to each.
+            store_8(requests + i * 8, REQUEST_NULL)
+            i += opaque(1)
+        sync()
+        return result
+
+    @device
+    def finish_batch(ctx, count, first, requests, statuses):
+        handle = REQUEST_NULL
+        waiting = False
+        claimed = False
+        foreign = False
+        low = COMPLETED
+        word = 0
+        origin = NO_ORIGIN
+        recv = 0
+        lane = lane_id()
+        if leads() and lane < count:
+            handle = load_8(requests + (first + lane) * 8)
+            if handle >> HANDLE_ERROR_SHIFT == 1:
+                low = (handle & 0xFF) << ERROR_SHIFT
+            elif handle != REQUEST_NULL:
+                low = ERR_REQUEST << ERROR_SHIFT
+                foreign = True
+                if slots.names_slot(ctx, handle):
+                    claimed = slots.claim(ctx, handle) == handle
+                    recv = slots.receive_address(ctx, slots.slot_of(handle))
+                    waiting = claimed
+                    foreign = not claimed
+        while True:
+            event = completion.NOTHING
+            order = 0
+            length = 0
+            place = 0
+            if leads():
+                event, slot, index, order, length, waiting, low, word, origin = _await_batch(
+                    ctx, handle, waiting, low, word, origin, lane, warp_lanes(), warp_mask()
+                )
+                if event == completion.ORDER:
+                    place = slot << 8 | index
+            event, order, length, place, unused = broadcast_5(event, order, length, place, 0)
+            if event != completion.ORDER:
+                break
+            carry_out(ctx, place, order, length)
+            sync()
+        if event == completion.ABORTED:
+            if waiting:
+                claimed = False
+                low = (order & 0xFF) << ERROR_SHIFT
+
+        # Payloads in staging: every thread learns which, then all warps share the work.
+        slot = slots.slot_of(handle)
+        staged = 0
+        if leads():
+            has_payload = claimed and completion.is_staged(handle)
+            has_payload = has_payload and recv != 0 and low & BYTES_MASK > 0
+            staged = ballot(warp_mask(), has_payload)
+            fence_sys()  # acquire, as in completion.await_event
+            put_row(lane, recv, slot, low & BYTES_MASK)
+        sync()
+        staged, order, length, place, unused = broadcast_5(staged, 0, 0, 0, 0)
+        unpack_batch(ctx, staged, recv, slot, low & BYTES_MASK)
+        sync()
+
+        # Close: statuses, handles, slots; the first error of the batch.
+        error = 0
+        if leads():
+            if lane < count:
+                if statuses != 0:
+                    _store_status(statuses + (first + lane) * STATUS_BYTES, low, word, origin)
+                if claimed:
+                    slots.release(ctx, slot)
+            error = low >> ERROR_SHIFT & 0xFF
+            bad = ballot(warp_mask(), error != SUCCESS and lane < count)
+            # Handles that are no request of ours: the proxy cannot know.
+            strangers = ballot(warp_mask(), foreign)
+            while strangers != 0:
+                stranger = shuffle(warp_mask(), handle, first_bit(strangers))
+                strangers &= strangers - 1
+                word0 = OP_FAULT | OP_WAIT << 8
+                post(ctx, lane, warp_lanes(), warp_mask(), word0, stranger, 0, ERR_REQUEST)
+            if bad == 0:
+                error = SUCCESS
+            else:
+                error = shuffle(warp_mask(), error, first_bit(bad))
+        error, order, length, place, unused = broadcast_5(error, 0, 0, 0, 0)
+        sync()
+        return error
+
+    return finish_all

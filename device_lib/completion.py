@@ -1,0 +1,165 @@
+"""Consumer of completions (producer: ``host_proxy/completion.py``).
+
+One warp polls for its scope, one completion slot per request. Each lane loads one 16-byte unit, so
+flag, status and a small payload come back in the same PCIe read; the next read, 0.9 us later, is
+never needed for the data of the first. What commits a unit is its tag (see ``ring.py``): the
+request's own, so a completion left in the slot by an earlier request is never taken for this one.
+
+Every wait ends: sixteen polls apart, the polling lane reads the control unit, whose second word
+the host sets to end all waits (``Context.close``, Ctrl-C, a dead proxy).
+
+Functions here are called by all lanes of one warp.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib import orders, slots
+from device_lib.context import completion_address
+from device_lib.copy import store_payload
+from device_lib.primitives import (
+    ballot,
+    device,
+    fence_sys,
+    load_unit,
+    opaque,
+    relax,
+    shuffle,
+)
+from gmpi.wire import (
+    BYTES_MASK,
+    CONTROL_ATTENTION,
+    LARGE_UNITS,
+    STATUS_UNITS,
+    TAG_MASK,
+    UNIT_BYTES,
+    UNIT_PAYLOAD,
+)
+
+# What a look at a completion found.
+NOTHING = 0
+DONE = 1
+ORDER = 2
+ABORTED = 3
+FOREIGN = 4  # the handle is not of an open request
+
+CONTROL_EVERY = 16  # polls between two looks at the control unit; a power of two
+
+
+@device
+def claim(ctx, handle, resumed, lane, mask):
+    """Begins a wait: (whether the handle is of an open request, address to unpack to).
+
+    ``resumed``: the caller has claimed it before and not let go. The two accesses overlap with
+    each other and with the caller's first poll.
+    """
+    owner = 0
+    recv = 0
+    if slots.names_slot(ctx, handle):
+        if lane == 0:
+            owner = handle
+            if not resumed:
+                owner = slots.claim(ctx, handle)
+            recv = slots.receive_address(ctx, slots.slot_of(handle))
+        owner = shuffle(mask, owner, 0)
+        recv = shuffle(mask, recv, 0)
+    return owner == handle, recv
+
+
+@device
+def is_staged(handle):
+    """Whether what the request brings, if anything, waits in its small staging buffer."""
+    return slots.is_large(handle) == 0 and slots.units_of(handle) == STATUS_UNITS
+
+
+@device
+def look_at_control(ctx, lane, mask):
+    """(attention word, abort class), read by one lane for all."""
+    attention = 0
+    aborted = 0
+    if lane == 0:
+        attention, aborted = load_unit(ctx.mapped + CONTROL_ATTENTION)
+    return shuffle(mask, attention, 0), shuffle(mask, aborted, 0)
+
+
+@device
+def await_event(ctx, handle, recv, lane, lanes, mask, patience):
+    """Polls until something happens to the request, or ``patience`` polls (0: no limit) are over.
+
+    On DONE a payload that came with the completion has been stored at ``recv``.
+
+    Returns:
+        (event, slot, index, low, word, origin):
+        DONE: unit 0 as low and word (its high word, the count), low word of unit 1 as origin;
+        ORDER, claimed for the caller: slot, index, the order as low, its length as word;
+        ABORTED: the error class as low.
+    """
+    slot = slots.slot_of(handle)
+    large = slots.is_large(handle)
+    units = slots.units_of(handle)
+    needed = (1 << units) - 1
+    if large:
+        units = LARGE_UNITS
+    expected = handle & TAG_MASK
+    completion = completion_address(ctx, slot)
+    begin = 0  # first unit of this turn: a warp of fewer lanes than units takes turns
+    arrived = 0
+    polls = 0
+    low = 0
+    word = 0
+    while True:
+        unit = begin + lane
+        fresh = False
+        if unit < units:
+            low, word = load_unit(completion + unit * UNIT_BYTES)
+            fresh = word >> 32 & TAG_MASK == expected
+        arrived |= ballot(mask, fresh) << begin
+        if arrived & needed == needed:
+            break
+        if large:
+            index, order, length = orders.take(ctx, slot, expected, lane, mask, unit, low, word)
+            if index >= 0:
+                return ORDER, slot, index, order, length, 0
+        if lanes < units:
+            begin += lanes
+            if begin >= units:
+                begin = 0
+        polls += 1
+        if polls == patience:
+            return NOTHING, slot, 0, 0, 0, 0
+        if polls & (CONTROL_EVERY - 1) == 0:
+            attention, aborted = look_at_control(ctx, lane, mask)
+            if aborted != 0:
+                return ABORTED, slot, 0, aborted, 0, 0
+            if attention != 0:
+                other, index, order, length = orders.take_other(ctx, attention, lane, lanes, mask)
+                if index >= 0:
+                    return ORDER, other, index, order, length, 0
+        relax()
+
+    status = low
+    count = word
+    origin = 0
+    if lanes < units:
+        status, count = load_unit(completion)
+        origin, word = load_unit(completion + UNIT_BYTES)
+    else:
+        status = shuffle(mask, low, 0)
+        count = shuffle(mask, word, 0)
+        if units >= STATUS_UNITS:
+            origin = shuffle(mask, low, 1)
+    if units > STATUS_UNITS and not large:
+        nbytes = status & BYTES_MASK
+        unit = lane
+        while unit < units:
+            at = (unit - STATUS_UNITS) * UNIT_PAYLOAD
+            if at >= 0 and at < nbytes:
+                if lanes < units:
+                    low, word = load_unit(completion + unit * UNIT_BYTES)
+                store_payload(recv + at, low, word & TAG_MASK, nbytes - at)
+            unit += opaque(lanes)
+    elif units == STATUS_UNITS or large:
+        # Acquire: MPI wrote the staging before the proxy wrote the completion; threads of other
+        # blocks stored chunks of a large message before they published their CHUNK records.
+        fence_sys()
+    return DONE, slot, 0, status, count, origin

@@ -1,0 +1,229 @@
+"""Moving bytes between the user's buffer and staging, by all threads of a scope.
+
+Staging is mapped host memory, 16-byte aligned. Over PCIe a load takes about 1 us and is worth a
+full word; a store is posted. So every access to staging is 16 bytes whatever the alignment of the
+user's buffer, and each thread keeps eight loads in flight before its first store. Loads from
+staging bypass L1, where lines of the slot's previous message may still be.
+
+Payloads of up to 12 bytes a unit travel in records and completions and are moved by one lane each.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import ctypes
+
+from device_lib.library import linked
+from device_lib.primitives import SIMULATOR, device, opaque
+from gmpi.wire import UNIT_PAYLOAD
+
+if SIMULATOR:
+    _WORD = (1 << 64) - 1
+
+    def load_payload(address, valid):
+        data = ctypes.string_at(address, min(valid, 12))
+        return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
+
+    def store_payload(address, low, high, valid):
+        data = (low & _WORD).to_bytes(8, "little") + (high & 0xFFFFFFFF).to_bytes(4, "little")
+        ctypes.memmove(address, data, min(valid, 12))
+
+    def copy_to_staging(staging, source, nbytes, rank, size):
+        begin = nbytes * rank // size
+        end = nbytes * (rank + 1) // size
+        ctypes.memmove(staging + begin, source + begin, end - begin)
+
+    copy_from_staging = copy_to_staging
+
+else:
+    from device_lib.primitives_cuda import (
+        load_1,
+        load_1_sys,
+        load_4,
+        load_8,
+        load_16,
+        load_16_sys,
+        store_1,
+        store_4,
+        store_8,
+        store_16,
+    )
+
+    @device
+    def _load_payload_bytes(address, valid):
+        low = 0
+        high = 0
+        i = 0
+        while i < valid and i < UNIT_PAYLOAD:
+            byte = load_1(address + i) << (8 * (i & 7))
+            if i < 8:
+                low |= byte
+            else:
+                high |= byte
+            i += opaque(1)
+        return low, high
+
+    @device
+    def _store_payload_bytes(address, low, high, valid):
+        i = 0
+        while i < valid and i < UNIT_PAYLOAD:
+            word = low
+            if i >= 8:
+                word = high
+            store_1(address + i, word >> (8 * (i & 7)))
+            i += opaque(1)
+
+    @device
+    def load_payload(address, valid):
+        """(low word, high word) of up to 12 bytes of a buffer; bytes past ``valid`` are 0."""
+        if address & 3 != 0 or valid & 3 != 0:
+            return _load_payload_bytes(address, valid)
+        low = 0
+        high = 0
+        if valid >= 4:
+            low = load_4(address)
+        if valid >= 8:
+            low |= load_4(address + 4) << 32
+        if valid >= 12:
+            high = load_4(address + 8)
+        return low, high
+
+    @device
+    def store_payload(address, low, high, valid):
+        """Stores the first ``valid`` (at most 12) bytes of a unit's payload to a buffer."""
+        if address & 3 != 0 or valid & 3 != 0:
+            _store_payload_bytes(address, low, high, valid)
+        else:
+            if valid >= 4:
+                store_4(address, low)
+            if valid >= 8:
+                store_4(address + 4, low >> 32)
+            if valid >= 12:
+                store_4(address + 8, high)
+
+    @device
+    def _gather(address):
+        """16 bytes of a buffer that is not 16-byte aligned, by the widest possible loads."""
+        if address & 7 == 0:
+            return load_8(address), load_8(address + 8)
+        if address & 3 == 0:
+            low = load_4(address) | load_4(address + 4) << 32
+            return low, load_4(address + 8) | load_4(address + 12) << 32
+        low = 0
+        high = 0
+        for i in range(8):
+            low |= load_1(address + i) << (8 * i)
+            high |= load_1(address + 8 + i) << (8 * i)
+        return low, high
+
+    @device
+    def _scatter(address, low, high):
+        """The reverse of ``_gather``."""
+        if address & 15 == 0:
+            store_16(address, low, high)
+        elif address & 7 == 0:
+            store_8(address, low)
+            store_8(address + 8, high)
+        elif address & 3 == 0:
+            store_4(address, low)
+            store_4(address + 4, low >> 32)
+            store_4(address + 8, high)
+            store_4(address + 12, high >> 32)
+        else:
+            for i in range(8):
+                store_1(address + i, low >> (8 * i))
+                store_1(address + 8 + i, high >> (8 * i))
+
+    @device
+    def _to_staging(staging, source, nbytes, rank, size):
+        step = size << 4
+        at = rank << 4
+        end = nbytes >> 4 << 4
+        if source & 15 == 0:
+            while at + 7 * step < end:
+                a0, b0 = load_16(source + at)
+                a1, b1 = load_16(source + at + step)
+                a2, b2 = load_16(source + at + 2 * step)
+                a3, b3 = load_16(source + at + 3 * step)
+                a4, b4 = load_16(source + at + 4 * step)
+                a5, b5 = load_16(source + at + 5 * step)
+                a6, b6 = load_16(source + at + 6 * step)
+                a7, b7 = load_16(source + at + 7 * step)
+                store_16(staging + at, a0, b0)
+                store_16(staging + at + step, a1, b1)
+                store_16(staging + at + 2 * step, a2, b2)
+                store_16(staging + at + 3 * step, a3, b3)
+                store_16(staging + at + 4 * step, a4, b4)
+                store_16(staging + at + 5 * step, a5, b5)
+                store_16(staging + at + 6 * step, a6, b6)
+                store_16(staging + at + 7 * step, a7, b7)
+                at += 8 * step
+            while at < end:
+                a0, b0 = load_16(source + at)
+                store_16(staging + at, a0, b0)
+                at += step
+        else:
+            while at + step < end:
+                a0, b0 = _gather(source + at)
+                a1, b1 = _gather(source + at + step)
+                store_16(staging + at, a0, b0)
+                store_16(staging + at + step, a1, b1)
+                at += 2 * step
+            while at < end:
+                a0, b0 = _gather(source + at)
+                store_16(staging + at, a0, b0)
+                at += step
+        i = end + rank
+        while i < nbytes:
+            store_1(staging + i, load_1(source + i))
+            i += opaque(size)
+        return 0
+
+    @device
+    def _from_staging(target, staging, nbytes, rank, size):
+        step = size << 4
+        at = rank << 4
+        end = nbytes >> 4 << 4
+        while at + 7 * step < end:
+            a0, b0 = load_16_sys(staging + at)
+            a1, b1 = load_16_sys(staging + at + step)
+            a2, b2 = load_16_sys(staging + at + 2 * step)
+            a3, b3 = load_16_sys(staging + at + 3 * step)
+            a4, b4 = load_16_sys(staging + at + 4 * step)
+            a5, b5 = load_16_sys(staging + at + 5 * step)
+            a6, b6 = load_16_sys(staging + at + 6 * step)
+            a7, b7 = load_16_sys(staging + at + 7 * step)
+            _scatter(target + at, a0, b0)
+            _scatter(target + at + step, a1, b1)
+            _scatter(target + at + 2 * step, a2, b2)
+            _scatter(target + at + 3 * step, a3, b3)
+            _scatter(target + at + 4 * step, a4, b4)
+            _scatter(target + at + 5 * step, a5, b5)
+            _scatter(target + at + 6 * step, a6, b6)
+            _scatter(target + at + 7 * step, a7, b7)
+            at += 8 * step
+        while at < end:
+            a0, b0 = load_16_sys(staging + at)
+            _scatter(target + at, a0, b0)
+            at += step
+        i = end + rank
+        while i < nbytes:
+            store_1(target + i, load_1_sys(staging + i))
+            i += opaque(size)
+        return 0
+
+    _copy_to_staging = linked("gmpi_copy_to_staging", 5, 1, _to_staging)
+    _copy_from_staging = linked("gmpi_copy_from_staging", 5, 1, _from_staging)
+
+    @device
+    def copy_to_staging(staging, source, nbytes, rank, size):
+        """Copies the calling thread's share of ``nbytes`` from a buffer to staging.
+
+        All ``size`` threads of a scope call, each with its ``rank``.
+        """
+        _copy_to_staging(staging, source, nbytes, rank, size)
+
+    @device
+    def copy_from_staging(target, staging, nbytes, rank, size):
+        """Copies the calling thread's share of ``nbytes`` from staging to a buffer."""
+        _copy_from_staging(target, staging, nbytes, rank, size)

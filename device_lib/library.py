@@ -1,0 +1,166 @@
+"""The device library as separately compiled code that kernels link.
+
+The bodies behind the ``GMPI_*`` calls are a few large functions of plain integers. Inlined into
+every kernel, as Numba does with device functions, they would cost seconds of compilation and most
+of the registers of each kernel. So they are compiled once per GPU architecture, to PTX with the C
+ABI, kept in a cache on disk, and linked: a call is a real call, its arguments in registers.
+
+The same PTX is what CuPy and CUDA C++ kernels can link (``gmpi_open_block`` and so on).
+
+In the simulator a library function is the Python function itself.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+from device_lib.primitives import SIMULATOR
+
+
+def cache_directory() -> Path:
+    """Where compiled device code is kept: ``GMPI_CACHE_DIR``, else the user's cache directory."""
+    chosen = os.environ.get("GMPI_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "gmpi"
+
+
+def _fingerprint(*extra: str) -> str:
+    """Hash of everything that the compiled code depends on: our sources and the compiler."""
+    digest = hashlib.sha256()
+    root = Path(__file__).resolve().parent
+    sources = sorted(root.glob("*.py")) + [
+        root.parent / "gmpi" / "wire.py",
+        root.parent / "gmpi" / "constants.py",
+    ]
+    for path in sources:
+        digest.update(path.read_bytes())
+    for name in ("numba-cuda", "llvmlite", "nvidia-nvvm", "nvidia-cuda-nvcc"):
+        try:
+            digest.update(f"{name} {metadata.version(name)}".encode())
+        except metadata.PackageNotFoundError:
+            digest.update(f"{name} absent".encode())
+    for text in extra:
+        digest.update(text.encode())
+    return digest.hexdigest()[:20]
+
+
+def _read_or_make(path: Path, make: Callable[[], str]) -> str:
+    """The file's text, made first if need be; several ranks may do so at once."""
+    try:
+        return path.read_text()
+    except OSError:
+        pass
+    text = make()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        os.replace(temporary, path)  # atomic: a reader sees no file or all of it
+    except OSError:
+        pass  # a read-only home costs compile time, nothing else
+    return text
+
+
+if SIMULATOR:
+
+    def linked(name: str, arguments: int, results: int, body: Callable, context: bool = False):
+        """The library function ``name``: here, its body."""
+        return body
+
+else:
+    from llvmlite import ir
+    from numba import cuda
+    from numba.cuda import types
+    from numba.cuda.extending import intrinsic
+
+    from device_lib.context import DeviceContext
+    from device_lib.primitives import device
+
+    _I64 = ir.IntType(64)
+    _CONTEXT = ", ".join(DeviceContext._fields)
+    _sources: dict[str, cuda.PTXSource] = {}
+    #: name -> (body, int64 arguments, results, whether the first argument is a context)
+    functions: dict[str, tuple[Callable, int, int, bool]] = {}
+
+    def _signature(arguments: int, results: int, context: bool):
+        result = types.int64 if results == 1 else types.UniTuple(types.int64, results)
+        return result(*[types.int64] * (arguments + len(DeviceContext._fields) * context))
+
+    def _define(text: str, **names: object) -> Callable:
+        """The function ``f`` that the source text defines."""
+        exec(text, names)
+        return names["f"]  # type: ignore[return-value]
+
+    def compile_ptx(name: str, cc: tuple[int, int]) -> str:
+        """PTX of one library function for a compute capability, from the cache if it is there."""
+        body, arguments, results, context = functions[name]
+        signature = _signature(arguments, results, context)
+        values = ", ".join(f"a{i}" for i in range(arguments))
+        if context:
+            entry = _define(
+                f"def f({_CONTEXT}, {values}):\n return body(DeviceContext({_CONTEXT}), {values})",
+                body=body,
+                DeviceContext=DeviceContext,
+            )
+        else:
+            entry = _define(f"def f({values}):\n return body({values})", body=body)
+
+        def make() -> str:
+            options = {"abi": "c", "abi_info": {"abi_name": name}, "output": "ptx"}
+            return cuda.compile(entry, signature, device=True, cc=cc, **options)[0]
+
+        tag = _fingerprint(name, str(cc), str(signature))
+        return _read_or_make(cache_directory() / f"{name}-sm{cc[0]}{cc[1]}-{tag}.ptx", make)
+
+    def _linkable(name: str) -> cuda.PTXSource:
+        if name not in _sources:
+            cc = cuda.get_current_device().compute_capability
+            _sources[name] = cuda.PTXSource(compile_ptx(name, cc).encode(), name=name + ".ptx")
+        return _sources[name]
+
+    def linked(name: str, arguments: int, results: int, body: Callable, context: bool = False):
+        """A device function that calls ``body``, compiled on its own and linked.
+
+        Args:
+            name: its symbol; part of the interface for other languages.
+            arguments: how many int64 ``body`` takes (after the context).
+            results: how many int64 it returns: one value, or a tuple.
+            body: device function of plain int64 arguments.
+            context: whether a ``DeviceContext`` comes first.
+        """
+        functions[name] = body, arguments, results, context
+        signature = _signature(arguments, results, context)
+        size = len(signature.args)
+
+        @intrinsic
+        def call(typingctx, words):
+            def emit(codegen, builder, sig, args):
+                values = [builder.extract_value(args[0], i) for i in range(size)]
+                function = builder.module.globals.get(name)
+                if function is None:
+                    returns = codegen.get_value_type(signature.return_type)
+                    kind = ir.FunctionType(returns, [_I64] * size)
+                    function = ir.Function(builder.module, kind, name)
+                    # It synchronises threads: the compiler must not copy the call into branches.
+                    function.attributes.add("convergent")
+                codegen.active_code_library.add_linking_file(_linkable(name))
+                return builder.call(function, values, attrs=("convergent",))
+
+            return signature.return_type(types.UniTuple(types.int64, size)), emit
+
+        values = ", ".join(f"a{i}" for i in range(arguments))
+        if context:
+            fields = ", ".join(f"ctx.{field}" for field in DeviceContext._fields)
+            text = f"def f(ctx, {values}):\n return call(({fields}, {values}))"
+        else:
+            text = f"def f({values}):\n return call(({values}))"
+        return device(_define(text, call=call))

@@ -1,0 +1,182 @@
+"""Orders: how waiting threads move the chunks of large messages.
+
+A message above ``eager_bytes`` does not fit its staging, so its chunks must be packed, or
+unpacked, while it is under way. The proxy never touches device memory; it writes an order into
+the completion of the request and the threads that wait carry it out:
+
+    proxy    order (position, length, direction) in unit 2 + buffer of the completion
+    waiter   claim it, copy, publish a CHUNK record
+    proxy    the buffer is full (PACK: send it) or free (UNPACK: receive the next chunk)
+
+MPI promises progress to every pending operation while a process waits for any one of them. So a
+thread that waits for one request also looks at the *attention* word and helps with the orders of
+other requests; without it, two ranks that both wait for their sends first would wait for ever.
+
+Exactly once: an order is taken by a compare-and-swap on the claim word of its buffer, from the
+value seen to (tag, number), where numbers grow within a request. The owner's tag is read between
+the two: if it still is the order's, the claim seen was not newer, and the request cannot end, nor
+its slot be used again, before this very order has been carried out by somebody, which would
+change the claim word and fail the swap.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib import ring, slots
+from device_lib.context import (
+    chunk_address,
+    claim_address,
+    completion_address,
+    request_slots,
+    row_address,
+    small_address,
+)
+from device_lib.primitives import (
+    ballot,
+    cas_gpu,
+    device,
+    fence_sys,
+    first_bit,
+    load_gpu,
+    load_unit,
+    opaque,
+    shuffle,
+)
+from gmpi.wire import (
+    CHUNK_DIRECTION_SHIFT,
+    CHUNK_POSITION_SHIFT,
+    DIRECTION_SHIFT,
+    FRAGMENT,
+    LARGE_UNITS,
+    OP_CHUNK,
+    ORDER_UNITS,
+    PACK,
+    POSITION_MASK,
+    POSITION_STEP,
+    REQUEST_OWNER,
+    REQUEST_RECV,
+    REQUEST_SEND,
+    STAGING_LEAD,
+    STATUS_UNITS,
+    TAG_MASK,
+    UNIT_BYTES,
+)
+
+
+@device
+def staging_of(ctx, slot, index):
+    """Address of a staging buffer of the slot; ``FRAGMENT`` is the small one every slot has."""
+    if index == FRAGMENT:
+        return small_address(ctx, slot) + STAGING_LEAD
+    return chunk_address(ctx, slot, index)
+
+
+@device
+def position_of(order):
+    return order & POSITION_MASK
+
+
+@device
+def direction_of(order):
+    return order >> DIRECTION_SHIFT & 1
+
+
+@device
+def take(ctx, slot, expected, lane, mask, unit, low, word):
+    """Claims one order among the completion units that the lanes hold; all lanes of a warp.
+
+    Args:
+        expected: tag of the request whose completion it is.
+        unit: which unit of the completion this lane has loaded as ``low``, ``word``.
+
+    Returns:
+        (index of the staging buffer or -1, order, length in bytes), the same in all lanes.
+    """
+    index = unit - STATUS_UNITS
+    number = (position_of(low) // POSITION_STEP << 1 | direction_of(low)) + 1
+    address = claim_address(ctx, slot, index)
+    seen = 0
+    open_order = False
+    if 0 <= index and index < ORDER_UNITS and word >> 32 & TAG_MASK == expected:
+        seen = load_gpu(address)
+        open_order = seen >> 32 & TAG_MASK != expected or seen & TAG_MASK < number
+    votes = ballot(mask, open_order)
+    if votes == 0:
+        return -1, 0, 0
+    chosen = first_bit(votes)
+    won = 0
+    if lane == chosen and slots.open_tag(ctx, slot) == expected:
+        if cas_gpu(address, seen, expected << 32 | number) == seen:
+            won = 1
+    if shuffle(mask, won, chosen) == 0:
+        return -1, 0, 0
+    # Acquire: for an UNPACK the proxy wrote the staging before the order.
+    fence_sys()
+    length = shuffle(mask, word & TAG_MASK, chosen)
+    return shuffle(mask, index, chosen), shuffle(mask, low, chosen), length
+
+
+@device
+def take_other(ctx, attention, lane, lanes, mask):
+    """Claims an order of any request in the attention word; all lanes of a warp.
+
+    Returns:
+        (slot, index or -1, order, length)
+    """
+    while attention != 0:
+        bit = 0
+        if attention & 0xFFFFFFFF != 0:
+            bit = first_bit(attention & 0xFFFFFFFF)
+        else:
+            bit = 32 + first_bit(attention >> 32 & 0xFFFFFFFF)
+        attention &= ~(1 << bit)
+        slot = request_slots(ctx) + bit
+        expected = 0
+        if lane == 0:
+            expected = slots.open_tag(ctx, slot)
+        expected = shuffle(mask, expected, 0)
+        if expected != 0:
+            completion = completion_address(ctx, slot)
+            begin = STATUS_UNITS
+            while begin < LARGE_UNITS:
+                unit = begin + lane
+                low = 0
+                word = 0
+                if unit < LARGE_UNITS:
+                    low, word = load_unit(completion + unit * UNIT_BYTES)
+                index, order, length = take(ctx, slot, expected, lane, mask, unit, low, word)
+                if index >= 0:
+                    return slot, index, order, length
+                begin += opaque(lanes)
+    return 0, -1, 0, 0
+
+
+@device
+def user_address(ctx, slot, order):
+    """Where in the user's buffer the bytes of the order are."""
+    field = REQUEST_RECV
+    if direction_of(order) == PACK:
+        field = REQUEST_SEND
+    return load_gpu(row_address(ctx, slot) + field) + position_of(order)
+
+
+@device
+def answer(ctx, lane, lanes, mask, slot, index, order):
+    """Tells the proxy that an order has been carried out; all lanes of a warp."""
+    handle = 0
+    if lane == 0:
+        handle = load_gpu(row_address(ctx, slot) + REQUEST_OWNER) & ~slots.CLAIMED
+    handle = shuffle(mask, handle, 0)
+    return report_chunk(
+        ctx, lane, lanes, mask, handle, position_of(order), direction_of(order), index
+    )
+
+
+@device
+def report_chunk(ctx, lane, lanes, mask, handle, position, direction, index):
+    """Publishes a CHUNK record, after a barrier of the threads that moved the chunk."""
+    # Release. PACK: the proxy sends the staging. UNPACK: whoever waits for the request, perhaps
+    # in another block, reads the user's buffer once the completion has come.
+    fence_sys()
+    done = position << CHUNK_POSITION_SHIFT | direction << CHUNK_DIRECTION_SHIFT | index
+    return ring.post(ctx, lane, lanes, mask, OP_CHUNK, 0, handle, done)

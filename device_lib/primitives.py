@@ -1,0 +1,59 @@
+"""Every non-portable device operation, once: a CUDA version and a simulator version of each.
+
+All values are ``int64`` (Numba turns int64 mixed with uint64 into float64), addresses included.
+Memory operations name their order and scope; see the two twins for what each one guarantees.
+"""
+
+from __future__ import annotations
+
+from numba.cuda.core import config
+
+SIMULATOR: bool = bool(config.ENABLE_CUDASIM)
+
+if SIMULATOR:
+    from device_lib import primitives_sim as _twin
+else:
+    from device_lib import primitives_cuda as _twin  # type: ignore[no-redef]
+
+device = _twin.device
+
+# who am I
+thread_rank = _twin.thread_rank
+block_threads = _twin.block_threads
+block_id = _twin.block_id
+lane_id = _twin.lane_id
+
+# warp and block
+sync_warp = _twin.sync_warp
+sync_block = _twin.sync_block
+shuffle = _twin.shuffle
+vote_all = _twin.vote_all
+ballot = _twin.ballot
+broadcast_block = _twin.broadcast_block
+broadcast_block_5 = _twin.broadcast_block_5
+put_block_row = _twin.put_block_row
+get_block_row = _twin.get_block_row
+
+# memory
+load_gpu = _twin.load_gpu
+store_gpu = _twin.store_gpu
+load_sys = _twin.load_sys
+load_unit = _twin.load_unit
+store_unit = _twin.store_unit
+add_gpu = _twin.add_gpu
+or_gpu = _twin.or_gpu
+cas_gpu = _twin.cas_gpu
+clear_bits_release_gpu = _twin.clear_bits_release_gpu
+fence_sys = _twin.fence_sys
+load_8 = _twin.load_8
+store_8 = _twin.store_8
+
+# the rest
+buffer_of = _twin.buffer_of
+memory_space = _twin.memory_space
+opaque = _twin.opaque
+clock = _twin.clock
+timer_ns = _twin.timer_ns
+pause = _twin.pause
+relax = _twin.relax
+first_bit = _twin.first_bit

@@ -1,0 +1,355 @@
+"""The CUDA twin of ``primitives``: inline PTX for what the ring protocol relies on.
+
+Why PTX and not Numba's own operations: Numba has no loads or stores with an order and a scope, its
+``cuda.atomic`` fences nothing, and one 16-byte access that cannot tear does not exist in Python.
+``tests/test_ptx.py`` compiles these for sm_90 and checks the instructions that come out.
+"""
+
+# mypy: disable-error-code="no-untyped-def,misc"
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import cgutils, types
+from numba.cuda.extending import intrinsic
+
+_I64 = ir.IntType(64)
+_I32 = ir.IntType(32)
+_PAIR = types.UniTuple(types.int64, 2)
+_TRIPLE = types.UniTuple(types.int64, 3)
+
+
+def device(fn):
+    """Marks a device function; called from kernels and other device functions only."""
+    return cuda.jit(device=True)(fn)
+
+
+def _pack_tuple(context, builder, returns, values):
+    return context.make_tuple(builder, returns, values)
+
+
+def _ptx(template: str, constraints: str, returns, arity: int):
+    """An intrinsic of ``arity`` int64 arguments around one piece of inline PTX.
+
+    Every one is volatile and clobbers memory: the compiler keeps them in program order among
+    each other and moves no ordinary access across.
+    """
+
+    def emit(context, builder, sig, args):
+        if returns == types.void:
+            result = ir.VoidType()
+        elif returns == types.int64:
+            result = _I64
+        else:
+            result = ir.LiteralStructType([_I64] * len(returns))
+        function = ir.FunctionType(result, [_I64] * arity)
+        text = f"{constraints},~{{memory}}" if constraints else "~{memory}"
+        out = builder.call(ir.InlineAsm(function, template, text, side_effect=True), args)
+        if returns == types.void:
+            return context.get_dummy_value()
+        if returns == types.int64:
+            return out
+        return _pack_tuple(
+            context, builder, returns, [builder.extract_value(out, i) for i in range(len(returns))]
+        )
+
+    signature = returns(*[types.int64] * arity)
+    if arity == 0:
+
+        @intrinsic
+        def nullary(typingctx):
+            return signature, emit
+
+        return nullary
+    if arity == 1:
+
+        @intrinsic
+        def unary(typingctx, a):
+            return signature, emit
+
+        return unary
+    if arity == 2:
+
+        @intrinsic
+        def binary(typingctx, a, b):
+            return signature, emit
+
+        return binary
+
+    @intrinsic
+    def ternary(typingctx, a, b, c):
+        return signature, emit
+
+    return ternary
+
+
+# --- device memory, all warps of this GPU ---------------------------------------------------------
+load_gpu = _ptx("ld.relaxed.gpu.global.u64 $0, [$1];", "=l,l", types.int64, 1)
+store_gpu = _ptx("st.relaxed.gpu.global.u64 [$0], $1;", "l,l", types.void, 2)
+add_gpu = _ptx("atom.relaxed.gpu.global.add.u64 $0, [$1], $2;", "=l,l,l", types.int64, 2)
+or_gpu = _ptx("atom.relaxed.gpu.global.or.b64 $0, [$1], $2;", "=l,l,l", types.int64, 2)
+cas_gpu = _ptx("atom.relaxed.gpu.global.cas.b64 $0, [$1], $2, $3;", "=l,l,l,l", types.int64, 3)
+# Release: what this warp read from a slot's staging stays before the slot is free for others.
+clear_bits_release_gpu = _ptx(
+    "{ .reg .b64 m; not.b64 m, $1; red.release.gpu.global.and.b64 [$0], m; }",
+    "l,l",
+    types.void,
+    2,
+)
+
+# --- mapped memory, shared with the CPU -----------------------------------------------------------
+load_sys = _ptx("ld.relaxed.sys.global.u64 $0, [$1];", "=l,l", types.int64, 1)
+# A unit: one .b128 access, which the PTX memory model makes single-copy atomic (a .v2.u64 is two
+# accesses in any order, although sm_90 happens to use the same instruction for both).
+load_unit = _ptx(
+    "{ .reg .b128 u; ld.relaxed.sys.global.b128 u, [$2]; mov.b128 {$0, $1}, u; }",
+    "=l,=l,l",
+    _PAIR,
+    1,
+)
+store_unit = _ptx(
+    "{ .reg .b128 u; mov.b128 u, {$1, $2}; st.relaxed.sys.global.b128 [$0], u; }",
+    "l,l,l",
+    types.void,
+    3,
+)
+# Acquire and release for everything this thread has seen, up to the CPU: ~0.5 us over PCIe 5.
+fence_sys = _ptx("fence.acq_rel.sys;", "", types.void, 0)
+
+# --- the user's buffer: generic addresses, because a block may send from shared memory ------------
+load_16 = _ptx("ld.v2.u64 {$0, $1}, [$2];", "=l,=l,l", _PAIR, 1)
+store_16 = _ptx("st.v2.u64 [$0], {$1, $2};", "l,l,l", types.void, 3)
+# Staging is read past L1: lines of the slot's previous message may still be there.
+load_16_sys = _ptx("ld.relaxed.sys.global.v2.u64 {$0, $1}, [$2];", "=l,=l,l", _PAIR, 1)
+load_1_sys = _ptx("ld.relaxed.sys.global.u8 $0, [$1];", "=l,l", types.int64, 1)
+load_8 = _ptx("ld.u64 $0, [$1];", "=l,l", types.int64, 1)
+load_4 = _ptx("ld.u32 $0, [$1];", "=l,l", types.int64, 1)
+load_1 = _ptx("ld.u8 $0, [$1];", "=l,l", types.int64, 1)
+store_8 = _ptx("st.u64 [$0], $1;", "l,l", types.void, 2)
+store_4 = _ptx("st.u32 [$0], $1;", "l,l", types.void, 2)
+store_1 = _ptx("st.u8 [$0], $1;", "l,l", types.void, 2)
+
+_is_shared = _ptx(
+    "{ .reg .pred p; isspacep.shared p, $1; selp.u64 $0, 1, 0, p; }", "=l,l", types.int64, 1
+)
+_is_local = _ptx(
+    "{ .reg .pred p; isspacep.local p, $1; selp.u64 $0, 1, 0, p; }", "=l,l", types.int64, 1
+)
+
+# A value the optimiser cannot see through. Stepping a loop by one keeps it from being unrolled:
+# loops over units turn once on a full warp, and four copies of their body only cost registers.
+opaque = _ptx("mov.u64 $0, $1;", "=l,l", types.int64, 1)
+
+# --- clocks ----------------------------------------------------------------------------------------
+clock = _ptx("mov.u64 $0, %clock64;", "=l", types.int64, 0)
+timer_ns = _ptx("mov.u64 $0, %globaltimer;", "=l", types.int64, 0)
+
+
+@device
+def thread_rank():
+    """Rank of the calling thread in its block (x fastest, as CUDA numbers them)."""
+    return types.int64(
+        cuda.threadIdx.x
+        + cuda.blockDim.x * (cuda.threadIdx.y + cuda.blockDim.y * cuda.threadIdx.z)
+    )
+
+
+@device
+def block_threads():
+    return types.int64(cuda.blockDim.x * cuda.blockDim.y * cuda.blockDim.z)
+
+
+@device
+def block_id():
+    """Linear number of the calling block in its grid."""
+    return types.int64(
+        cuda.blockIdx.x + cuda.gridDim.x * (cuda.blockIdx.y + cuda.gridDim.y * cuda.blockIdx.z)
+    )
+
+
+@device
+def memory_space(address):
+    """0: visible to the whole grid, 1: shared memory of the block, 2: private to one thread."""
+    return _is_shared(address) + 2 * _is_local(address)
+
+
+@device
+def lane_id():
+    return types.int64(cuda.laneid)
+
+
+@device
+def sync_warp(mask):
+    cuda.syncwarp(mask)
+
+
+@device
+def sync_block():
+    cuda.syncthreads()
+
+
+@device
+def shuffle(mask, value, lane):
+    return cuda.shfl_sync(mask, value, lane)
+
+
+@device
+def vote_all(mask, predicate):
+    return cuda.all_sync(mask, predicate)
+
+
+@device
+def ballot(mask, predicate):
+    return types.int64(cuda.ballot_sync(mask, predicate)) & 0xFFFFFFFF
+
+
+_SHARED_WORDS = 5 + 3 * 32  # a broadcast, and a row for each lane of a warp
+
+
+def _shared(builder):
+    """The GMPI words in the shared memory of the block.
+
+    ``cuda.shared.array`` will not do: Numba gives it a strong symbol, and a device function that a
+    kernel reaches along two paths is then a duplicate definition.
+    """
+    kind = ir.ArrayType(_I64, _SHARED_WORDS)
+    words = builder.module.globals.get("gmpi_shared")
+    if words is None:
+        words = ir.GlobalVariable(builder.module, kind, "gmpi_shared", addrspace=3)
+        words.linkage = "linkonce_odr"
+        words.initializer = ir.Constant(kind, ir.Undefined)
+        words.align = 8
+    return words
+
+
+@intrinsic
+def _store_shared(typingctx, index, value):
+    def emit(context, builder, sig, args):
+        at = builder.gep(_shared(builder), [ir.Constant(_I64, 0), args[0]], inbounds=True)
+        builder.store(args[1], at)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), emit
+
+
+@intrinsic
+def _load_shared(typingctx, index):
+    def emit(context, builder, sig, args):
+        at = builder.gep(_shared(builder), [ir.Constant(_I64, 0), args[0]], inbounds=True)
+        return builder.load(at, typ=_I64)
+
+    return types.int64(types.int64), emit
+
+
+@device
+def broadcast_block(a):
+    """Thread 0's value, in every thread of the block.
+
+    All threads call; two broadcasts need a ``sync_block()`` between them.
+    """
+    if thread_rank() == 0:
+        _store_shared(0, a)
+    cuda.syncthreads()
+    return _load_shared(0)
+
+
+@device
+def broadcast_block_5(a, b, c, d, e):
+    """Five values of thread 0, as ``broadcast_block``."""
+    if thread_rank() == 0:
+        _store_shared(0, a)
+        _store_shared(1, b)
+        _store_shared(2, c)
+        _store_shared(3, d)
+        _store_shared(4, e)
+    cuda.syncthreads()
+    return _load_shared(0), _load_shared(1), _load_shared(2), _load_shared(3), _load_shared(4)
+
+
+@device
+def put_block_row(lane, a, b, c):
+    _store_shared(5 + 3 * lane, a)
+    _store_shared(6 + 3 * lane, b)
+    _store_shared(7 + 3 * lane, c)
+
+
+@device
+def get_block_row(lane, a, b, c):
+    return _load_shared(5 + 3 * lane), _load_shared(6 + 3 * lane), _load_shared(7 + 3 * lane)
+
+
+@device
+def pause(ns):
+    """One turn of a waiting loop: sleeps about ``ns`` nanoseconds."""
+    cuda.nanosleep(ns)
+
+
+@device
+def relax():
+    """One turn of a loop that polls the host: each poll takes 1 us anyway, so no sleep."""
+
+
+@device
+def first_bit(word):
+    """Index of the lowest set bit of a non-zero 32-bit word."""
+    return types.int64(cuda.ffs(word)) - 1
+
+
+@intrinsic
+def buffer_of(typingctx, buffer):
+    """(address, bytes, strided) of an array of any rank, or of a plain integer address.
+
+    ``strided`` is 1 when the elements are not one contiguous run in C or Fortran order.
+    An integer address has unknown, hence unlimited, size. A tuple of integers (of requests) is
+    copied to the calling thread's stack.
+    """
+    if isinstance(buffer, types.UniTuple) and isinstance(buffer.dtype, types.Integer):
+
+        def from_tuple(context, builder, sig, args):
+            kind = ir.ArrayType(_I64, buffer.count)
+            words = cgutils.alloca_once(builder, kind)
+            builder.store(args[0], words)
+            size = ir.Constant(_I64, 8 * buffer.count)
+            address = builder.ptrtoint(words, _I64)
+            return _pack_tuple(context, builder, _TRIPLE, [address, size, ir.Constant(_I64, 0)])
+
+        return _TRIPLE(types.UniTuple(types.int64, buffer.count)), from_tuple
+    if isinstance(buffer, types.Integer):
+
+        def from_address(context, builder, sig, args):
+            unlimited = ir.Constant(_I64, 1 << 62)
+            return _pack_tuple(
+                context, builder, _TRIPLE, [args[0], unlimited, ir.Constant(_I64, 0)]
+            )
+
+        return _TRIPLE(types.int64), from_address
+    if not isinstance(buffer, types.Array):
+        return None
+
+    def from_array(context, builder, sig, args):
+        array = context.make_array(buffer)(context, builder, args[0])
+        shape = [builder.extract_value(array.shape, d) for d in range(buffer.ndim)]
+        strides = [builder.extract_value(array.strides, d) for d in range(buffer.ndim)]
+        nbytes = builder.mul(array.nitems, array.itemsize)
+        strided = ir.Constant(ir.IntType(1), 0)
+        if buffer.layout == "A":
+            one = ir.Constant(_I64, 1)
+
+            def broken(order):
+                run = array.itemsize
+                gap = ir.Constant(ir.IntType(1), 0)
+                for d in order:
+                    differs = builder.icmp_signed("!=", strides[d], run)
+                    matters = builder.icmp_signed("!=", shape[d], one)
+                    gap = builder.or_(gap, builder.and_(differs, matters))
+                    run = builder.mul(run, shape[d])
+                return gap
+
+            dims = range(buffer.ndim)
+            strided = builder.and_(broken(reversed(dims)), broken(dims))
+        address = builder.ptrtoint(array.data, _I64)
+        return _pack_tuple(
+            context, builder, _TRIPLE, [address, nbytes, builder.zext(strided, _I64)]
+        )
+
+    return _TRIPLE(buffer), from_array

@@ -1,0 +1,172 @@
+"""The simulator twin of ``primitives``: same names, same meaning, plain Python.
+
+Lanes run one at a time in one OS thread, so only memory that the proxy shares needs care: on x86
+and, through ``ctypes``, in practice on every CPython platform, an aligned 8-byte access is one
+access. A unit's tag is therefore read before and written after its low word.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import ctypes
+import time
+
+from greenlet import getcurrent
+
+from device_lib import simulator
+from device_lib.simulator import ballot, pause as _pause
+
+simulator.install()
+
+_word = ctypes.c_int64.from_address
+
+
+def device(fn):
+    """Device functions are ordinary functions here; a kernel calls them directly."""
+    return fn
+
+
+def thread_rank():
+    return getcurrent().thread_id
+
+
+def block_threads():
+    return getcurrent().block.threads
+
+
+def block_id():
+    return getcurrent().block.number
+
+
+def lane_id():
+    return getcurrent().lane_id
+
+
+def memory_space(address):
+    return 0
+
+
+def sync_warp(mask):
+    me = getcurrent()
+    me.warp.meet(me, mask)
+
+
+def sync_block():
+    getcurrent().sync_block()
+
+
+def shuffle(mask, value, lane):
+    me = getcurrent()
+    return me.warp.meet(me, mask, value)[lane]
+
+
+def vote_all(mask, predicate):
+    me = getcurrent()
+    return all(me.warp.meet(me, mask, predicate).values())
+
+
+ballot = ballot  # noqa: PLW0127  (re-exported under the name of the primitive)
+
+
+def broadcast_block(a):
+    return getcurrent().sync_block(a)[0]
+
+
+def broadcast_block_5(a, b, c, d, e):
+    return getcurrent().sync_block((a, b, c, d, e))[0]
+
+
+def put_block_row(lane, a, b, c):
+    getcurrent().block.rows[lane] = (a, b, c)
+
+
+def get_block_row(lane, a, b, c):
+    return getcurrent().block.rows[lane]
+
+
+def load_gpu(address):
+    return _word(address).value
+
+
+def store_gpu(address, value):
+    _word(address).value = value
+
+
+def add_gpu(address, value):
+    cell = _word(address)
+    old = cell.value
+    cell.value = old + value
+    return old
+
+
+def or_gpu(address, value):
+    cell = _word(address)
+    old = cell.value
+    cell.value = old | value
+    return old
+
+
+def cas_gpu(address, expected, value):
+    cell = _word(address)
+    old = cell.value
+    if old == expected:
+        cell.value = value
+    return old
+
+
+def clear_bits_release_gpu(address, bits):
+    cell = _word(address)
+    cell.value = cell.value & ~bits
+
+
+load_sys = load_gpu
+load_8 = load_gpu
+store_8 = store_gpu
+
+
+def load_unit(address):
+    word = _word(address + 8).value
+    return _word(address).value, word
+
+
+def store_unit(address, low, word):
+    _word(address).value = low
+    _word(address + 8).value = word
+
+
+def fence_sys():
+    pass
+
+
+def buffer_of(buffer):
+    if isinstance(buffer, tuple):
+        me = getcurrent()
+        me.stack = (ctypes.c_int64 * len(buffer))(*buffer)  # alive until the lane's next tuple
+        return ctypes.addressof(me.stack), ctypes.sizeof(me.stack), 0
+    if isinstance(buffer, int) or not hasattr(buffer, "strides"):
+        return int(buffer), 1 << 62, 0
+    array = getattr(buffer, "_item", buffer)
+    array = getattr(array, "_ary", array)
+    flags = array.flags
+    contiguous = flags.c_contiguous or flags.f_contiguous
+    return array.__array_interface__["data"][0], array.nbytes, int(not contiguous)
+
+
+def opaque(value):
+    return value
+
+
+clock = time.perf_counter_ns
+timer_ns = time.monotonic_ns
+
+
+def pause(ns):
+    _pause()
+
+
+def relax():
+    _pause()
+
+
+def first_bit(word):
+    return (word & -word).bit_length() - 1

@@ -1,0 +1,126 @@
+"""Scopes: which threads make a call together.
+
+The paper's rule (section V): every thread of the scope makes the call, it is executed once. One
+warp leads: it writes the record and polls; all threads of the scope pack and unpack.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from device_lib.primitives import (
+    block_threads,
+    broadcast_block,
+    broadcast_block_5,
+    device,
+    get_block_row,
+    lane_id,
+    put_block_row,
+    shuffle,
+    sync_block,
+    sync_warp,
+    thread_rank,
+)
+
+
+class Scope(NamedTuple):
+    """Device functions that tell a thread its place in the scope.
+
+    Attributes:
+        name: the field's word for it.
+        rank: () -> rank of the calling thread among the threads of the scope.
+        size: () -> number of threads in the scope.
+        leads: () -> whether the calling thread is in the leading warp.
+        sync: () -> barrier of the scope; orders its memory accesses.
+        broadcast: (value) -> thread 0's value in all threads. Two broadcasts need a sync between
+            them.
+        broadcast_5: the same for five values.
+        put_row: (lane, a, b, c) called by each lane of the leading warp; after a sync
+        get_row: (lane, a, b, c) gives what that lane put, in any thread. ``a, b, c`` are the
+            caller's own.
+    """
+
+    name: str
+    rank: Callable
+    size: Callable
+    leads: Callable
+    sync: Callable
+    broadcast: Callable
+    broadcast_5: Callable
+    put_row: Callable
+    get_row: Callable
+
+
+@device
+def warp_lanes():
+    """Number of threads in the calling warp; the last warp of a block may not be full."""
+    return min(32, block_threads() - (thread_rank() & ~31))
+
+
+@device
+def warp_mask():
+    """The existing lanes of the calling warp."""
+    return (1 << warp_lanes()) - 1
+
+
+@device
+def _in_warp_0():
+    return thread_rank() < 32
+
+
+@device
+def _always():
+    return True
+
+
+@device
+def _sync_this_warp():
+    sync_warp(warp_mask())
+
+
+@device
+def _already_uniform(value):
+    """Whatever the leading warp computes, all its lanes hold."""
+    return value
+
+
+@device
+def _already_uniform_5(a, b, c, d, e):
+    return a, b, c, d, e
+
+
+@device
+def _put_warp_row(lane, a, b, c):
+    """Nothing: the lanes hold their rows."""
+
+
+@device
+def _get_warp_row(lane, a, b, c):
+    mask = warp_mask()
+    return shuffle(mask, a, lane), shuffle(mask, b, lane), shuffle(mask, c, lane)
+
+
+BLOCK = Scope(
+    "block",
+    thread_rank,
+    block_threads,
+    _in_warp_0,
+    sync_block,
+    broadcast_block,
+    broadcast_block_5,
+    put_block_row,
+    get_block_row,
+)
+WARP = Scope(
+    "warp",
+    lane_id,
+    warp_lanes,
+    _always,
+    _sync_this_warp,
+    _already_uniform,
+    _already_uniform_5,
+    _put_warp_row,
+    _get_warp_row,
+)

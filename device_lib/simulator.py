@@ -1,0 +1,285 @@
+"""Greenlet lanes: Numba's CUDA simulator, made able to run kernels that wait for each other.
+
+The stock simulator gives every CUDA thread an OS thread, runs the blocks of a grid one after
+another and has no warp operations, so a kernel that waits for another block, or for the proxy,
+takes milliseconds a step or never ends. ``install()`` replaces its block manager:
+
+* every CUDA thread is a greenlet of the launching OS thread, and all blocks of the grid are alive
+  at once (what a cooperative launch guarantees on a GPU);
+* a barrier, shuffle or vote is one *rendezvous*: lanes leave a value, the last one to arrive
+  resumes the others with all values;
+* a waiting loop calls ``pause()``, which lets the other lanes run and, when nobody has anything
+  to do, gives the processor to the proxy;
+* lanes stuck at a barrier that others can no longer reach raise ``BarrierError`` instead of
+  hanging: on a GPU that is undefined behaviour, so it is a bug in the kernel.
+
+It reaches into ``numba.cuda.simulator`` internals (0.30); this file is the only one that does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+from greenlet import getcurrent, greenlet
+from numba.cuda.simulator import kernel as _kernel
+from numba.cuda.simulator import kernelapi as _api
+
+WARP = 32
+#: What ``max_cooperative_grid_blocks`` answers. All blocks are alive whatever their number; a
+#: real GPU has a limit, and programs want to test what they do beyond it.
+RESIDENT_BLOCKS = 1024
+
+_IDLE_ROUNDS = 200  # pauses without work before the launching thread sleeps between rounds
+
+
+class BarrierError(RuntimeError):
+    """Some lanes wait at a barrier that the others have left for good."""
+
+
+class Rendezvous:
+    """Where ``size`` lanes meet; reusable."""
+
+    __slots__ = ("size", "values", "waiting")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.values: dict[int, Any] = {}
+        self.waiting: list[Lane] = []
+
+    def meet(self, lane: Lane, key: int, value: Any = None) -> dict[int, Any]:
+        """Blocks the lane until all have met; returns every lane's value by its key."""
+        self.values[key] = value
+        if len(self.values) < self.size:
+            self.waiting.append(lane)
+            return cast(dict[int, Any], lane.park())
+        return self.release(lane.grid)
+
+    def release(self, grid: Grid) -> dict[int, Any]:
+        values, self.values = self.values, {}
+        waiting, self.waiting = self.waiting, []
+        for other in waiting:
+            other.inbox = values
+        grid.ready.extend(waiting)
+        return values
+
+    def leave(self, grid: Grid) -> None:
+        """A lane has returned from the kernel: the others no longer wait for it."""
+        self.size -= 1
+        if self.waiting and len(self.values) >= self.size:
+            self.release(grid)
+
+
+class Warp:
+    def __init__(self, lanes: int) -> None:
+        self.alive = (1 << lanes) - 1
+        self.by_mask: dict[int, Rendezvous] = {}
+
+    def meet(self, lane: Lane, mask: int, value: Any = None) -> dict[int, Any]:
+        mask &= self.alive
+        point = self.by_mask.get(mask)
+        if point is None:
+            point = self.by_mask[mask] = Rendezvous(mask.bit_count())
+        return point.meet(lane, lane.lane_id, value)
+
+
+class _Shared(_api.FakeCUDAShared):  # type: ignore[misc]
+    """Shared memory of one block; allocations are told apart by their line, as in the original,
+    but without walking the whole stack for each."""
+
+    def array(self, shape: Any, dtype: Any, alignment: int | None = None) -> Any:
+        if shape == 0 or alignment is not None:
+            return super().array(shape, dtype, alignment)
+        frame = sys._getframe(1)
+        line = (frame.f_code, frame.f_lineno)
+        found = self._allocations.get(line)
+        if found is None:
+            found = self._allocations[line] = _api.FakeCUDALocal().array(shape, dtype)
+        return found
+
+
+class Block:
+    def __init__(
+        self, number: int, index: tuple[int, ...], threads: int, dynamic_shared: int
+    ) -> None:
+        self.number = number
+        self.index = _dim3(index)
+        self.threads = threads
+        self.barrier = Rendezvous(threads)
+        self.warps = [Warp(min(WARP, threads - w)) for w in range(0, threads, WARP)]
+        self.shared = _Shared(dynamic_shared)
+        self.rows: dict[int, Any] = {}  # primitives.put_block_row
+
+
+class Lane(greenlet):  # type: ignore[misc]
+    """One CUDA thread."""
+
+    def __init__(
+        self, run: Callable[[], None], grid: Grid, block: Block, rank: int, index: tuple[int, ...]
+    ) -> None:
+        super().__init__(run, grid.hub)
+        self.grid = grid
+        self.block = block
+        self.thread_id = rank
+        self.lane_id = rank % WARP
+        self.warp = block.warps[rank // WARP]
+        self.blockIdx = block.index
+        self.threadIdx = _dim3(index)
+        self.inbox: Any = None
+        self.stack: Any = None  # primitives.buffer_of
+
+    def park(self) -> Any:
+        """Leaves the run queue until another lane puts this one back."""
+        self.grid.hub.switch()
+        return self.inbox
+
+    def pause(self) -> None:
+        """Goes to the end of the run queue."""
+        self.grid.ready.append(self)
+        self.grid.paused += 1
+        self.grid.hub.switch()
+
+    def sync_block(self, value: Any = None) -> dict[int, Any]:
+        return self.block.barrier.meet(self, self.thread_id, value)
+
+    def retire(self) -> None:
+        self.block.barrier.leave(self.grid)
+        self.grid.barrier.leave(self.grid)
+        self.warp.alive &= ~(1 << self.lane_id)
+        for mask, point in list(self.warp.by_mask.items()):
+            if mask >> self.lane_id & 1:
+                point.leave(self.grid)
+
+
+class Grid:
+    """All lanes of one launch and the queue of those that can run."""
+
+    def __init__(self) -> None:
+        self.hub = getcurrent()
+        self.ready: deque[Lane] = deque()
+        self.barrier = Rendezvous(0)
+        self.paused = 0
+        self.alive = 0
+
+    def add(self, block: Block, run: Callable[[], None], dims: tuple[int, ...]) -> None:
+        x, y, z = (*dims, 1, 1)[:3]
+        for rank in range(x * y * z):
+            index = (rank % x, rank // x % y, rank // (x * y))
+            self.ready.append(Lane(run, self, block, rank, index))
+        self.alive += x * y * z
+        self.barrier.size = self.alive
+
+    def run(self) -> None:
+        idle = 0
+        while self.ready:
+            self.paused = 0
+            turns = len(self.ready)
+            for _ in range(turns):
+                lane = self.ready.popleft()
+                lane.switch()
+                if lane.dead:
+                    self.alive -= 1
+                    lane.retire()
+            if self.paused < turns:
+                idle = 0
+                continue
+            # Every lane that can run waits for the outside world.
+            idle += 1
+            if idle < _IDLE_ROUNDS:
+                os.sched_yield()
+            else:
+                time.sleep(20e-6)
+        if self.alive:
+            raise BarrierError(
+                f"{self.alive} threads of the kernel wait at a barrier that the other threads "
+                "never reach; every thread of the scope must make the same GMPI and sync calls"
+            )
+
+
+class _BlockManager:
+    """What the simulator's launch loop drives: collects the blocks, runs them with the last."""
+
+    pending: Grid | None = None
+
+    def __init__(
+        self, fn: Callable[..., None], grid_dim: Any, block_dim: Any, debug: bool
+    ) -> None:
+        self.fn = fn
+        self.grid_dim = grid_dim
+        self.block_dim = block_dim
+
+    def run(self, index: tuple[int, ...], *args: Any) -> None:
+        cls = _BlockManager
+        if cls.pending is None:
+            cls.pending = Grid()
+        grid = cls.pending
+        module = _kernel._get_kernel_context()
+        x, y, z = (*self.grid_dim, 1, 1)[:3]
+        i, j, k = (*index, 0, 0)[:3]
+        threads = int(np.prod(self.block_dim))
+        block = Block(i + x * (j + y * k), index, threads, module._shared._dynshared_size)
+        grid.add(block, lambda: self.fn(*args), tuple(self.block_dim))
+        if block.number + 1 == x * y * z:
+            cls.pending = None
+            grid.run()
+
+
+def _dim3(values: tuple[int, ...]) -> Any:
+    return _api.Dim3(*(*values, 0, 0)[:3])
+
+
+def lane() -> Lane:
+    """The calling CUDA thread."""
+    return cast(Lane, getcurrent())
+
+
+def pause() -> None:
+    """One turn of a waiting loop. Every spin in simulated code must call this."""
+    lane().pause()
+
+
+def install() -> None:
+    """Puts the lanes under ``numba.cuda``'s simulator; harmless to call again."""
+    _kernel.BlockManager = _BlockManager
+    _kernel.FakeOverload.max_cooperative_grid_blocks = (
+        lambda self, blockdim, dynsmemsize=0: RESIDENT_BLOCKS
+    )
+    _api.GridGroup.sync = lambda self: lane().grid.barrier.meet(lane(), id(lane()))
+
+    module = _api.FakeCUDAModule
+    module.threadIdx = property(lambda self: lane().threadIdx)
+    module.blockIdx = property(lambda self: lane().blockIdx)
+    module.laneid = property(lambda self: lane().lane_id)
+    module.shared = property(lambda self: lane().block.shared)
+    module.syncthreads = lambda self: lane().sync_block() and None
+    module.syncthreads_count = lambda self, v: sum(map(bool, lane().sync_block(v).values()))
+    module.syncthreads_and = lambda self, v: int(all(lane().sync_block(v).values()))
+    module.syncthreads_or = lambda self, v: int(any(lane().sync_block(v).values()))
+    module.syncwarp = lambda self, mask=0xFFFFFFFF: lane().warp.meet(lane(), mask) and None
+    module.shfl_sync = lambda self, mask, v, src: _shuffle(mask, v, src)
+    module.shfl_up_sync = lambda self, mask, v, d: _shuffle(mask, v, lane().lane_id - d)
+    module.shfl_down_sync = lambda self, mask, v, d: _shuffle(mask, v, lane().lane_id + d)
+    module.shfl_xor_sync = lambda self, mask, v, m: _shuffle(mask, v, lane().lane_id ^ m)
+    module.all_sync = lambda self, mask, p: all(lane().warp.meet(lane(), mask, p).values())
+    module.any_sync = lambda self, mask, p: any(lane().warp.meet(lane(), mask, p).values())
+    module.ballot_sync = lambda self, mask, p: ballot(mask, p)
+    module.activemask = lambda self: lane().warp.alive
+    module.lanemask_lt = lambda self: (1 << lane().lane_id) - 1
+    module.nanosleep = lambda self, ns: pause()
+    module.clock64 = lambda self: time.perf_counter_ns()
+
+
+def _shuffle(mask: int, value: Any, source: int) -> Any:
+    me = lane()
+    return me.warp.meet(me, mask, value).get(source, value)
+
+
+def ballot(mask: int, predicate: Any) -> int:
+    """Bit i is set when lane i of the warp is in ``mask`` and its predicate holds."""
+    votes = lane().warp.meet(lane(), mask, predicate)
+    return sum(1 << i for i, vote in votes.items() if vote)

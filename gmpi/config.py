@@ -1,0 +1,138 @@
+"""Settings of a context, in one frozen object.
+
+Each one can be given as an argument of ``Context``, else as an environment variable ``GMPI_NAME``,
+else it has its default. ``gmpi info`` shows every value and where it came from.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from gmpi.errors import ConfigError
+from gmpi.wire import BUSY_BITS, POSITION_STEP
+
+PREFIX = "GMPI_"
+#: Variables that are read elsewhere: where compiled device code is kept.
+OTHER_VARIABLES = frozenset({"GMPI_CACHE_DIR"})
+
+
+class Config(BaseSettings):
+    """Sizes, timing and behaviour of one context."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+
+    engine: Literal["compiled", "mpi4py"] = Field(
+        "compiled", description="which engine makes the MPI calls"
+    )
+    ring_slots: int = Field(4096, description="records that may be under way at once")
+    request_slots: int = Field(4096, description="requests up to eager_bytes open at once")
+    large_slots: int = Field(32, ge=1, le=64, description="larger requests open at once")
+    eager_bytes: int = Field(8192, description="longest message that is staged as a whole")
+    chunk_bytes: int = Field(262144, description="longest chunk of a larger message")
+    resource_timeout_s: float = Field(
+        5.0, gt=0, le=3600, description="how long a call waits for a free request slot"
+    )
+    sync_timeout_s: float = Field(
+        30.0, gt=0, description="how long synchronize() waits for requests of ended kernels"
+    )
+    spin_ms: float = Field(50.0, ge=0, description="idle time before the proxy yields its core")
+    yield_ms: float = Field(50.0, ge=0, description="idle time after that before it naps")
+    sleep_us: float = Field(60.0, gt=0, le=10000, description="length of a nap")
+    cores: str = Field(
+        "auto",
+        description="where the proxy runs: auto (near the GPU), any, or a list such as 0,2-5",
+    )
+    on_error: Literal["raise", "return"] = Field(
+        "raise", description="whether synchronize() and close() raise what kernels got as status"
+    )
+    check_grid: bool = Field(True, description="refuse grids that cannot be resident as a whole")
+    trace: int = Field(0, ge=0, description="requests to keep time stamps of")
+
+    @field_validator("ring_slots", "request_slots")
+    @classmethod
+    def _power_of_two(cls, value: int, info: ValidationInfo) -> int:
+        low, high = (64, 1 << 20) if info.field_name == "ring_slots" else (BUSY_BITS, 32768)
+        if not low <= value <= high or value & (value - 1):
+            near = min(high, max(low, 1 << max(0, value - 1).bit_length()))
+            raise ValueError(
+                f"must be a power of two from {low} to {high}, got {value}; try {near}"
+            )
+        return value
+
+    @field_validator("eager_bytes", "chunk_bytes")
+    @classmethod
+    def _multiple(cls, value: int, info: ValidationInfo) -> int:
+        low, high = (256, 1 << 20) if info.field_name == "eager_bytes" else (512, 1 << 28)
+        if not low <= value <= high or value % POSITION_STEP:
+            near = min(high, max(low, -(-value // POSITION_STEP) * POSITION_STEP))
+            raise ValueError(
+                f"must be a multiple of {POSITION_STEP} from {low} to {high}, got {value}; "
+                f"try {near}"
+            )
+        return value
+
+    @field_validator("cores")
+    @classmethod
+    def _core_list(cls, value: str) -> str:
+        if value not in ("auto", "any"):
+            parse_cores(value)
+        return value
+
+
+def parse_cores(text: str) -> frozenset[int]:
+    """The cores of a list such as ``0,2-5``."""
+    cores: set[int] = set()
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            cores.update(range(int(first), int(last or first) + 1))
+    except ValueError:
+        raise ValueError(f"must be auto, any or a list such as 0,2-5, got {text!r}") from None
+    if not cores:
+        raise ValueError(f"names no core: {text!r}")
+    return frozenset(cores)
+
+
+def load(**arguments: Any) -> Config:
+    """The settings for a context.
+
+    Raises:
+        ConfigError: naming the setting, its value and what is allowed.
+    """
+    known = {PREFIX + name.upper() for name in Config.model_fields} | OTHER_VARIABLES
+    for name in os.environ:
+        if name.startswith(PREFIX) and name not in known:
+            warnings.warn(
+                f"unknown environment variable {name}; known are {', '.join(sorted(known))}",
+                stacklevel=3,
+            )
+    try:
+        return Config(**arguments)
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        reason = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            names = ", ".join(Config.model_fields)
+            raise ConfigError(f"there is no setting {name}; settings are {names}") from None
+        if first["type"] != "value_error":
+            reason = f"is {first['input']!r}: {reason[0].lower()}{reason[1:]}"
+        raise ConfigError(f"{name} {reason}") from None
+
+
+def origins(config: Config, **arguments: Any) -> dict[str, str]:
+    """Where each value came from: ``argument``, ``environment`` or ``default``."""
+    found = {}
+    for name in Config.model_fields:
+        if name in arguments:
+            found[name] = "argument"
+        elif PREFIX + name.upper() in os.environ:
+            found[name] = "environment"
+        else:
+            found[name] = "default"
+    return found

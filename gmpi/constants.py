@@ -1,0 +1,166 @@
+"""Datatypes, reductions, wildcards and error classes as plain integers that kernels can use.
+
+Wildcards and MPI's own error classes have the values of the MPI library that mpi4py has loaded,
+so ``MPI.PROC_NULL`` from ``cart.Shift()`` and ``gmpi.PROC_NULL`` are the same number. Numba freezes
+them into a kernel when it compiles it: do not share a kernel cache between MPI libraries.
+
+A datatype handle carries its size in bytes (bits 8..15), so a kernel needs no table to know it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+import numpy as np
+from mpi4py import MPI
+
+# --- datatypes ---------------------------------------------------------------------------------
+_PREDEFINED: Final = 0x47 << 16  # marks a handle, so that 0, -1 or an array index is not one
+_datatypes: list[tuple[str, MPI.Datatype, np.dtype]] = []
+
+
+def _c(name: str, dtype: object) -> int:
+    """Registers MPI's C datatype ``name``, laid out as the NumPy ``dtype``."""
+    d = np.dtype(dtype)  # type: ignore[call-overload]
+    _datatypes.append((name, getattr(MPI, name), d))
+    return _PREDEFINED | d.itemsize << 8 | (len(_datatypes) - 1)
+
+
+BYTE: Final = _c("BYTE", np.uint8)
+CHAR: Final = _c("CHAR", "S1")
+SIGNED_CHAR: Final = _c("SIGNED_CHAR", np.int8)
+UNSIGNED_CHAR: Final = _c("UNSIGNED_CHAR", np.uint8)
+WCHAR: Final = _c("WCHAR", f"u{ctypes.sizeof(ctypes.c_wchar)}")
+SHORT: Final = _c("SHORT", np.short)
+UNSIGNED_SHORT: Final = _c("UNSIGNED_SHORT", np.ushort)
+INT: Final = _c("INT", np.intc)
+UNSIGNED: Final = _c("UNSIGNED", np.uintc)
+LONG: Final = _c("LONG", ctypes.c_long)
+UNSIGNED_LONG: Final = _c("UNSIGNED_LONG", ctypes.c_ulong)
+LONG_LONG: Final = _c("LONG_LONG", np.longlong)
+UNSIGNED_LONG_LONG: Final = _c("UNSIGNED_LONG_LONG", np.ulonglong)
+INT8_T: Final = _c("INT8_T", np.int8)
+INT16_T: Final = _c("INT16_T", np.int16)
+INT32_T: Final = _c("INT32_T", np.int32)
+INT64_T: Final = _c("INT64_T", np.int64)
+UINT8_T: Final = _c("UINT8_T", np.uint8)
+UINT16_T: Final = _c("UINT16_T", np.uint16)
+UINT32_T: Final = _c("UINT32_T", np.uint32)
+UINT64_T: Final = _c("UINT64_T", np.uint64)
+AINT: Final = _c("AINT", np.intp)
+COUNT: Final = _c("COUNT", np.int64)
+OFFSET: Final = _c("OFFSET", np.int64)
+FLOAT: Final = _c("FLOAT", np.float32)
+DOUBLE: Final = _c("DOUBLE", np.float64)
+LONG_DOUBLE: Final = _c("LONG_DOUBLE", np.longdouble)
+C_BOOL: Final = _c("C_BOOL", np.bool_)
+C_FLOAT_COMPLEX: Final = _c("C_FLOAT_COMPLEX", np.complex64)
+C_DOUBLE_COMPLEX: Final = _c("C_DOUBLE_COMPLEX", np.complex128)
+C_LONG_DOUBLE_COMPLEX: Final = _c("C_LONG_DOUBLE_COMPLEX", np.clongdouble)
+CXX_BOOL: Final = _c("CXX_BOOL", np.bool_)
+CXX_FLOAT_COMPLEX: Final = _c("CXX_FLOAT_COMPLEX", np.complex64)
+CXX_DOUBLE_COMPLEX: Final = _c("CXX_DOUBLE_COMPLEX", np.complex128)
+CXX_LONG_DOUBLE_COMPLEX: Final = _c("CXX_LONG_DOUBLE_COMPLEX", np.clongdouble)
+
+# mpi4py's other names for the same types
+BOOL: Final = C_BOOL
+UNSIGNED_INT: Final = UNSIGNED
+SIGNED_SHORT: Final = SHORT
+SIGNED_INT: Final = INT
+SIGNED_LONG: Final = LONG
+SIGNED_LONG_LONG: Final = LONG_LONG
+C_COMPLEX: Final = C_FLOAT_COMPLEX
+SINT8_T: Final = INT8_T
+SINT16_T: Final = INT16_T
+SINT32_T: Final = INT32_T
+SINT64_T: Final = INT64_T
+
+#: (name, mpi4py datatype, NumPy dtype), indexed by the low byte of the handle
+DATATYPES: Final = tuple(_datatypes)
+DATATYPE_MARK: Final = _PREDEFINED
+DATATYPE_NAMES: Final = {
+    _PREDEFINED | d.itemsize << 8 | i: name for i, (name, _, d) in enumerate(DATATYPES)
+}
+
+
+def datatype_of(dtype: object) -> int:
+    """The datatype handle for a NumPy dtype (host only).
+
+    Args:
+        dtype: anything ``numpy.dtype`` accepts, for example ``array.dtype``.
+
+    Returns:
+        The handle of the first predefined datatype with that kind and size.
+
+    Raises:
+        TypeError: no predefined C datatype has this layout.
+    """
+    d = np.dtype(dtype)  # type: ignore[call-overload]
+    for handle, name in DATATYPE_NAMES.items():
+        if name not in ("BYTE", "WCHAR") and DATATYPES[handle & 0xFF][2] == d:
+            return handle
+    raise TypeError(
+        f"no predefined MPI datatype has the layout of dtype {d}; "
+        "use gmpi.BYTE and a count in bytes"
+    )
+
+
+# --- reductions ---------------------------------------------------------------------------------
+#: (name, mpi4py op), indexed by handle
+OPERATIONS_REDUCE: Final = tuple(
+    (name, getattr(MPI, name))
+    for name in ("SUM", "PROD", "MIN", "MAX", "LAND", "LOR", "LXOR", "BAND", "BOR", "BXOR")
+)
+SUM: Final = 0
+PROD: Final = 1
+MIN: Final = 2
+MAX: Final = 3
+LAND: Final = 4
+LOR: Final = 5
+LXOR: Final = 6
+BAND: Final = 7
+BOR: Final = 8
+BXOR: Final = 9
+
+# --- wildcards and special values ---------------------------------------------------------------
+PROC_NULL: Final[int] = MPI.PROC_NULL
+ANY_SOURCE: Final[int] = MPI.ANY_SOURCE
+ANY_TAG: Final[int] = MPI.ANY_TAG
+UNDEFINED: Final[int] = MPI.UNDEFINED
+IN_PLACE: Final = -0x1A9C  # in place of a send buffer; no address has this value
+COMM_WORLD: Final = 0  # the communicator that the context was opened with
+REQUEST_NULL: Final = 0
+
+#: One element of the ``statuses`` array of ``GMPI_Waitall``: the fields of ``gmpi.Status``.
+STATUS_DTYPE: Final = np.dtype(
+    [
+        ("error", np.int64),
+        ("source", np.int64),
+        ("tag", np.int64),
+        ("count", np.int64),
+        ("nbytes", np.int64),
+    ]
+)
+
+# --- error classes ------------------------------------------------------------------------------
+SUCCESS: Final[int] = MPI.SUCCESS
+ERR_BUFFER: Final[int] = MPI.ERR_BUFFER
+ERR_COUNT: Final[int] = MPI.ERR_COUNT
+ERR_TYPE: Final[int] = MPI.ERR_TYPE
+ERR_TAG: Final[int] = MPI.ERR_TAG
+ERR_COMM: Final[int] = MPI.ERR_COMM
+ERR_RANK: Final[int] = MPI.ERR_RANK
+ERR_ROOT: Final[int] = MPI.ERR_ROOT
+ERR_OP: Final[int] = MPI.ERR_OP
+ERR_REQUEST: Final[int] = MPI.ERR_REQUEST
+ERR_TRUNCATE: Final[int] = MPI.ERR_TRUNCATE
+ERR_IN_STATUS: Final[int] = MPI.ERR_IN_STATUS
+ERR_OTHER: Final[int] = MPI.ERR_OTHER
+ERR_INTERN: Final[int] = MPI.ERR_INTERN
+
+# GMPI's own classes lie above every class of MPI 5.0 (all below 100) and within one byte.
+GMPI_ERR_ABORTED: Final = 201  # the context was closed or aborted while the kernel waited
+GMPI_ERR_NO_RESOURCE: Final = 202  # more requests outstanding than the context has slots for
+GMPI_ERR_PROXY: Final = 203  # the proxy thread died
+GMPI_ERR_TIMEOUT: Final = 204

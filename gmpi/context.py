@@ -1,0 +1,512 @@
+"""A context: the memory, the proxy and the communicators behind one GPU's kernels."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+import warnings
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from device_lib.context import DeviceContext
+from device_lib.primitives import SIMULATOR
+from gmpi import affinity, config, errors, launch
+from gmpi.constants import GMPI_ERR_ABORTED
+from gmpi.errors import ContextError, Fault, GridError
+from gmpi.host import Host
+from gmpi.memory import GPUMemory, HostMemory, Memory
+from gmpi.wire import (
+    BUSY_BITS,
+    BUSY_STRIDE,
+    COMMUNICATOR_BYTES,
+    COMMUNICATORS,
+    DEVICE_BUSY,
+    HANDLE_CONTEXT_MASK,
+    IDENTITY_RANK_SHIFT,
+    IDENTITY_SIZE_SHIFT,
+    MAPPED_COMMUNICATORS,
+    VERSION,
+    Layout,
+)
+from host_proxy import mpi_library
+from host_proxy.operations import name_of
+from host_proxy.proxy import Proxy
+from host_proxy.state import (
+    ERRORS,
+    G_ERRORS,
+    OPEN,
+    S_BLOCK,
+    S_BYTES,
+    S_COMM,
+    S_OP,
+    S_PEER,
+    S_STATE,
+    S_TAG,
+    T_CHUNKS,
+    T_COMMUNICATORS,
+    T_HANDLE,
+    T_PEERS,
+    T_RANK,
+    Communicator,
+    State,
+    make_state,
+)
+
+_SLICE_S = 0.05  # host waits return to Python at least this often
+_ABORT_S = 10.0  # how long an aborted kernel may take to end
+
+_open_context: Context | None = None
+_contexts = 0  # opened so far in this process
+_stranded: list[Memory] = []  # memory that a kernel may still be using
+
+
+class PendingRequest:
+    """A request that is open: what ``Context.pending`` lists."""
+
+    def __init__(self, row: np.ndarray) -> None:
+        self.operation = name_of(int(row[S_OP]))
+        self.peer = int(row[S_PEER])
+        self.tag = int(row[S_TAG])
+        self.comm = int(row[S_COMM])
+        self.nbytes = int(row[S_BYTES])
+        self.block = int(row[S_BLOCK])
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operation} peer {errors.rank_text(self.peer)} tag {errors.tag_text(self.tag)} "
+            f"communicator {self.comm} of {self.nbytes} bytes from block {self.block}"
+        )
+
+
+class Context:
+    """Lets the kernels of this process call MPI.
+
+    Opening is collective over ``comm``, and so is closing without an exception. One context may be
+    open at a time.
+
+    Args:
+        comm: intracommunicator; ``gmpi.COMM_WORLD`` in kernels. It is duplicated, so messages of
+            the user's own on it are never mixed up with those of kernels.
+        gpu: False for a rank without kernels, which takes part through ``host`` only.
+        **settings: see ``gmpi.config.Config``; for example ``engine="mpi4py"``.
+
+    Raises:
+        ContextError: MPI is not ready, there is no GPU, another context is open, or the ranks do
+            not agree on the sizes; on all ranks.
+        ConfigError: a setting is wrong.
+    """
+
+    def __init__(self, comm: MPI.Comm | None = None, *, gpu: bool = True, **settings: Any) -> None:
+        global _open_context, _contexts
+        self._closed = True
+        self._origins: dict[str, str] = {}
+        _require_mpi()
+        comm = MPI.COMM_WORLD if comm is None else comm
+        problem: Exception | None = None
+        memory: Memory | None = None
+        try:
+            if _open_context is not None:
+                raise ContextError(
+                    "a context is already open in this process; close it first, or pass it around"
+                )
+            self.config = config.load(**settings)
+            self._origins = config.origins(self.config, **settings)
+            self.layout = Layout(
+                self.config.ring_slots,
+                self.config.request_slots,
+                self.config.large_slots,
+                self.config.eager_bytes,
+                self.config.chunk_bytes,
+            )
+            memory = _allocate(self.layout, gpu)
+        except Exception as exc:
+            problem = exc
+        self._agree(comm, problem)
+        assert memory is not None
+
+        _contexts += 1
+        identity = _contexts & HANDLE_CONTEXT_MASK
+        self._memory = memory
+        self.rank = comm.Get_rank()
+        self.size = comm.Get_size()
+        self._state: State = make_state(
+            self.layout,
+            memory.host,
+            identity,
+            self.config.trace,
+            (
+                int(self.config.spin_ms * 1e6),
+                int(self.config.yield_ms * 1e6),
+                int(self.config.sleep_us * 1e3),
+            ),
+            affinity.crowded(comm),
+        )
+        self._device = DeviceContext(
+            memory.mapped,
+            memory.device,
+            self.layout.word,
+            identity | self.rank << IDENTITY_RANK_SHIFT | self.size << IDENTITY_SIZE_SHIFT,
+            int(self.config.resource_timeout_s * 1e9),
+        )
+        self._has_kernels = gpu
+        self._aborted = False
+        self._running: list[Any] = []  # events behind the launched kernels
+        self._faults_seen = 0
+        self._register(comm)
+        cores = affinity.cores(self.config.cores, gpu and not SIMULATOR)
+        self._proxy = Proxy(self._state, memory.host, self.config.engine, cores)
+        self._proxy.start()
+        self.host = Host(self)
+        launch.install(_before_launch, _after_launch)
+        self._closed = False
+        _open_context = self
+        atexit.register(self._at_exit)
+
+    # --- what kernels get ----------------------------------------------------------------------
+
+    @property
+    def device(self) -> DeviceContext:
+        """First argument of every ``GMPI_*`` call; pass it to the kernel by value."""
+        self._require_open()
+        if not self._has_kernels:
+            raise ContextError(
+                "this context was opened with gpu=False: use Context.host, or open it with a GPU"
+            )
+        return self._device
+
+    def comm(self, comm: MPI.Comm) -> int:
+        """Registers a communicator: its integer handle for kernels and for ``host``.
+
+        Collective over ``comm``, which is duplicated. Handles are not the same number on every
+        rank unless all ranks register the same communicators in the same order.
+        """
+        self._require_open()
+        if len(self._state.communicators) >= COMMUNICATORS:
+            raise ContextError(f"at most {COMMUNICATORS} communicators can be registered")
+        return self._register(comm)
+
+    def max_blocks(self, kernel: Any, threads: int, args: tuple[Any, ...] = ()) -> int:
+        """The largest grid of ``threads`` per block that is resident as a whole.
+
+        Args:
+            kernel: a ``cuda.jit`` kernel, compiled or launched before, unless ``args`` are given.
+            threads: threads per block.
+            args: example arguments to compile it for.
+        """
+        if args and not SIMULATOR:
+            kernel.compile(tuple(kernel.typeof_pyval(arg) for arg in args))
+        return launch.max_blocks(kernel, threads)
+
+    # --- what is going on ----------------------------------------------------------------------
+
+    @property
+    def pending(self) -> list[PendingRequest]:
+        """Requests that are open now: the proxy has them and they are not complete."""
+        rows = self._state.s
+        return [PendingRequest(row) for row in rows[rows[:, S_STATE] == OPEN]]
+
+    @property
+    def errors(self) -> list[Fault]:
+        """What went wrong so far, oldest first; at most the last 256."""
+        return self._faults(0)
+
+    def _faults(self, since: int) -> list[Fault]:
+        count = int(self._state.g[G_ERRORS])
+        known = len(self._state.communicators)
+        first = max(since, count - ERRORS)
+        return [errors.describe(self._state.e[i % ERRORS], known) for i in range(first, count)]
+
+    # --- waiting ------------------------------------------------------------------------------------
+
+    def synchronize(self, timeout: float | None = None) -> None:
+        """Waits for kernels that were launched with this context and for open requests.
+
+        Ctrl-C arrives while it waits.
+
+        Args:
+            timeout: seconds to wait for the requests of kernels that have ended; default
+                ``sync_timeout_s``.
+
+        Raises:
+            CallError: the first call of a kernel that failed since the last time (unless
+                ``on_error="return"``).
+            PendingError: requests are still open after the timeout.
+            ProxyError: the proxy thread has died.
+        """
+        self._require_open()
+        self._wait_for_kernels(None)
+        deadline = time.monotonic() + (self.config.sync_timeout_s if timeout is None else timeout)
+        while self._proxy.alive and not self._is_quiet():
+            if time.monotonic() > deadline:
+                listing = "; ".join(map(str, self.pending))
+                raise errors.PendingError(
+                    f"all kernels have ended but requests are still open: {listing}"
+                )
+            time.sleep(20e-6)
+        self._raise_faults()
+
+    def _is_quiet(self) -> bool:
+        """No record in the ring, no request open. Only sure while no kernel runs."""
+        from host_proxy.ring import R_COUNT, decode
+
+        if decode(self._state.g, np.zeros(R_COUNT, np.int64)):
+            return False
+        return not bool((self._state.s[:, S_STATE] == OPEN).any())
+
+    def _wait_for_kernels(self, timeout: float | None) -> bool:
+        """Whether all kernels have ended within ``timeout`` seconds."""
+        started = time.monotonic()
+        while self._running:
+            if self._running[0].query():
+                self._running.pop(0)
+                continue
+            waited = time.monotonic() - started
+            if timeout is not None and waited > timeout:
+                return False
+            time.sleep(0 if waited < 0.001 else min(_SLICE_S, waited / 20))
+        return True
+
+    def _raise_faults(self) -> None:
+        if self._proxy.failure is not None:
+            raise errors.ProxyError(
+                f"the proxy thread ended with {self._proxy.failure!r}; kernels were released with "
+                "GMPI_ERR_PROXY"
+            ) from self._proxy.failure
+        faults = self._faults(self._faults_seen)
+        self._faults_seen = int(self._state.g[G_ERRORS])
+        if faults and self.config.on_error == "raise":
+            raise faults[0].kind(faults[0], len(faults) - 1)
+
+    # --- the end --------------------------------------------------------------------------------------
+
+    def abort(self) -> None:
+        """Releases every kernel that waits: its calls return ``GMPI_ERR_ABORTED``. Any thread."""
+        self._aborted = True
+        self._proxy.abort(GMPI_ERR_ABORTED)
+
+    def close(self) -> None:
+        """Waits for kernels, ends the proxy, reports what was left open. Idempotent.
+
+        Raises:
+            PendingError: kernels ended without completing these requests.
+            CallError: as ``synchronize``.
+        """
+        if self._closed:
+            return
+        try:
+            self._wait_for_kernels(None)
+        except BaseException:
+            self.abort()
+            self._wait_for_kernels(_ABORT_S)
+            self._shut_down(clean=False)
+            raise
+        settled = time.monotonic() + 1.0
+        while self._proxy.alive and not self._is_quiet() and time.monotonic() < settled:
+            time.sleep(20e-6)
+        pending = self.pending
+        leaked = self._never_waited_for() if not self._aborted else []
+        self._shut_down(clean=not pending and not self._aborted)
+        if leaked:
+            warnings.warn(
+                f"{len(leaked)} requests completed but were never waited for: "
+                + "; ".join(map(str, leaked[:5])),
+                ResourceWarning,
+                stacklevel=2,
+            )
+        if pending and not self._aborted:
+            listing = "; ".join(map(str, pending))
+            raise errors.PendingError(
+                f"kernels ended without completing {len(pending)} requests: {listing}; "
+                "wait for every request before the kernel returns"
+            )
+        self._raise_faults()
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        elif not self._closed:
+            # Something failed while kernels may wait: release them, then let it through.
+            self.abort()
+            ended = self._wait_for_kernels(_ABORT_S)
+            self._shut_down(clean=False)
+            if not ended:
+                warnings.warn(
+                    f"a kernel did not end within {_ABORT_S} s of being aborted: it waits for "
+                    "something else than GMPI; its memory stays allocated",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+
+    def _never_waited_for(self) -> list[PendingRequest]:
+        """Requests that are complete but whose slot the kernel never freed."""
+        if not self._has_kernels:
+            return []
+        layout = self.layout
+        words = layout.slots + BUSY_BITS - 1
+        raw = self._memory.read_device(DEVICE_BUSY, words // BUSY_BITS * BUSY_STRIDE)
+        busy = raw.view(np.int64)[:: BUSY_STRIDE // 8]
+        bits = (busy[:, None] >> np.arange(BUSY_BITS)) & 1
+        held = np.flatnonzero(bits.reshape(-1)[: layout.slots])
+        rows = self._state.s[held]
+        return [PendingRequest(row) for row in rows[(rows[:, S_STATE] != 0)]]
+
+    def _shut_down(self, clean: bool) -> None:
+        global _open_context
+        self._closed = True
+        if _open_context is self:
+            _open_context = None
+        atexit.unregister(self._at_exit)
+        stopped = self._proxy.stop(_ABORT_S)
+        if not stopped or self._running:
+            _stranded.append(self._memory)
+        if not stopped:
+            warnings.warn(
+                "the proxy thread is still inside an MPI call; MPI_Finalize may hang or fail",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        elif not MPI.Is_finalized():
+            mpi_library.cancel_pending(self._state)
+            if clean:
+                for communicator in self._state.communicators:
+                    communicator.messages.Free()
+                    communicator.chunks.Free()
+
+    def _at_exit(self) -> None:
+        """The interpreter is going: a loop that calls MPI after MPI_Finalize is a crash."""
+        if not self._closed:
+            self.abort()
+            self._wait_for_kernels(_ABORT_S)
+            self._shut_down(clean=False)
+
+    # --- internals ----------------------------------------------------------------------------------
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ContextError("the context is closed; open a new one")
+
+    def _agree(self, comm: MPI.Comm, problem: Exception | None) -> None:
+        """All ranks open the context, or none does; collective."""
+        mine = (
+            None if problem is None else f"{type(problem).__name__}: {problem}",
+            VERSION,
+            None if problem is not None else (self.layout.eager_bytes, self.layout.chunk_bytes),
+        )
+        everyone = comm.allgather(mine)
+        if problem is not None:
+            raise problem
+        for rank, (text, version, sizes) in enumerate(everyone):
+            if text is not None:
+                raise ContextError(f"rank {rank} could not open the context: {text}")
+            if version != VERSION:
+                raise ContextError(
+                    f"rank {rank} speaks version {version} of the protocol, this one {VERSION}; "
+                    "install the same GMPI everywhere"
+                )
+            if sizes != mine[2]:
+                raise ContextError(
+                    f"(eager_bytes, chunk_bytes) is {sizes} on rank {rank} and {mine[2]} on rank "
+                    f"{comm.Get_rank()}; they must be the same everywhere"
+                )
+
+    def _register(self, comm: MPI.Comm) -> int:
+        if comm.Is_inter():
+            raise ContextError("an intercommunicator cannot be used; merge it first")
+        state = self._state
+        index = len(state.communicators)
+        messages, chunks = comm.Dup(), comm.Dup()
+        for duplicate in (messages, chunks):
+            duplicate.Set_errhandler(MPI.ERRORS_RETURN)
+        rank, size = comm.Get_rank(), comm.Get_size()
+        state.communicators.append(Communicator(messages, chunks, rank, size, comm.Get_name()))
+        entry = np.array([rank, size], np.int32).tobytes()
+        offset = MAPPED_COMMUNICATORS + index * COMMUNICATOR_BYTES
+        self._write_mapped(offset, entry)
+        row = T_COMMUNICATORS + index
+        state.t[row, T_RANK] = rank
+        state.t[row, T_PEERS] = size
+        state.t[row, T_CHUNKS] = mpi_library.handle(chunks)
+        state.t[row, T_HANDLE] = mpi_library.handle(messages)  # last: the proxy looks at it first
+        return index
+
+    def _write_mapped(self, offset: int, data: bytes) -> None:
+        import ctypes
+
+        ctypes.memmove(self._memory.host + offset, data, len(data))
+
+    def _check_launch(self, what: launch.Launch) -> None:
+        if not self.config.check_grid:
+            return
+        most = what.resident_blocks()
+        if what.blocks > most:
+            raise GridError(
+                f"the grid of {what.name} has {what.blocks} blocks of {what.threads} threads, but "
+                f"only {most} can be resident at once, and a block that waits for one that is not "
+                "would wait for ever; use Context.max_blocks(kernel, threads) and a loop over the "
+                "work, or open the context with check_grid=False if no block waits for another"
+            )
+
+
+def _require_mpi() -> None:
+    if not MPI.Is_initialized():
+        raise ContextError("MPI is not initialised; import mpi4py.MPI or call MPI.Init_thread()")
+    if MPI.Is_finalized():
+        raise ContextError("MPI has been finalised already")
+    level = MPI.Query_thread()
+    if level < MPI.THREAD_MULTIPLE:
+        names = {MPI.THREAD_SINGLE: "SINGLE", MPI.THREAD_FUNNELED: "FUNNELED"}
+        raise ContextError(
+            f"MPI was initialised with THREAD_{names.get(level, 'SERIALIZED')}, but the proxy "
+            "thread and the main thread both call MPI: ask for THREAD_MULTIPLE (mpi4py's default)"
+        )
+
+
+def _allocate(layout: Layout, gpu: bool) -> Memory:
+    """Both regions, with the busy bits of large slots that do not exist set."""
+    words = -(-layout.slots // BUSY_BITS)
+    initial = np.zeros(DEVICE_BUSY + words * BUSY_STRIDE, np.uint8)
+    surplus = words * BUSY_BITS - layout.slots
+    if surplus:
+        last = DEVICE_BUSY + (words - 1) * BUSY_STRIDE
+        mask = ((1 << surplus) - 1) << (BUSY_BITS - surplus)
+        initial[last : last + 8] = np.frombuffer(mask.to_bytes(8, "little"), np.uint8)
+    if SIMULATOR or not gpu:
+        return HostMemory(layout, initial, with_device=gpu)
+    from numba import cuda
+
+    if not cuda.is_available():
+        raise ContextError(
+            "no usable GPU: run with NUMBA_ENABLE_CUDASIM=1 for the simulator, or open the context "
+            "with gpu=False if this rank runs no kernel"
+        )
+    os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
+    return GPUMemory(layout, initial)
+
+
+def _before_launch(ctx: DeviceContext, what: launch.Launch) -> None:
+    context = _open_context
+    if context is None or context._closed or ctx != context._device:
+        raise ContextError(f"kernel {what.name} was launched with a context that is closed")
+    context._check_launch(what)
+
+
+def _after_launch(ctx: DeviceContext, stream: Any) -> None:
+    if SIMULATOR or _open_context is None:
+        return
+    from numba import cuda
+
+    event = cuda.event(timing=False)
+    event.record(stream)
+    _open_context._running.append(event)

@@ -1,0 +1,230 @@
+"""Exceptions of the host side, and the words in them.
+
+    GMPIError
+    ├── ConfigError            a setting is wrong
+    ├── ContextError           a context cannot be opened or used
+    ├── GridError              the grid of a kernel cannot be resident as a whole
+    ├── CallError              a GMPI call of a kernel failed
+    │   ├── ArgumentError      GMPI refused it: the arguments are wrong
+    │   ├── TruncationError    the message was longer than the receive
+    │   ├── ResourceError      no request slot came free
+    │   └── MPICallError       MPI refused it
+    ├── PendingError           requests that nobody completed
+    ├── AbortedError           a context was aborted while kernels waited
+    └── ProxyError             the proxy thread died
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from gmpi.constants import (
+    ANY_SOURCE,
+    ANY_TAG,
+    DATATYPE_NAMES,
+    GMPI_ERR_ABORTED,
+    GMPI_ERR_NO_RESOURCE,
+    GMPI_ERR_PROXY,
+    GMPI_ERR_TIMEOUT,
+    OPERATIONS_REDUCE,
+    PROC_NULL,
+)
+from gmpi.wire import (
+    FLAG_NULL_BUFFER,
+    FLAG_PRIVATE_BUFFER,
+    FLAG_SHORT_BUFFER,
+    FLAG_STRIDED_BUFFER,
+)
+
+
+class GMPIError(RuntimeError):
+    """Base of everything GMPI raises."""
+
+
+class ConfigError(GMPIError, ValueError):
+    """A setting has a value that is not allowed."""
+
+
+class ContextError(GMPIError):
+    """A context cannot be opened, or is used in a state in which it cannot be."""
+
+
+class GridError(GMPIError):
+    """More blocks than can be resident at once, so that some would never run."""
+
+
+class PendingError(GMPIError):
+    """Requests were left open."""
+
+
+class AbortedError(GMPIError):
+    """Kernels were released because the context was aborted."""
+
+
+class ProxyError(GMPIError):
+    """The proxy thread ended with an exception (the cause of this one)."""
+
+
+class CallError(GMPIError):
+    """A GMPI call of a kernel failed.
+
+    Attributes:
+        operation: the call, for example ``"GMPI_Isend"``.
+        field: which argument, for example ``"dest"``.
+        value: its value.
+        allowed: what is allowed, in words.
+        block: linear number of the calling block, -1 for a call of the host.
+        error_class: what the kernel got in ``status.error``.
+        more: how many further errors there are.
+    """
+
+    def __init__(self, fault: Fault, more: int = 0) -> None:
+        super().__init__(fault.text + (f" (and {more} more: see Context.errors)" if more else ""))
+        self.operation = fault.operation
+        self.field = fault.field
+        self.value = fault.value
+        self.allowed = fault.allowed
+        self.block = fault.block
+        self.error_class = fault.error_class
+        self.more = more
+
+
+class ArgumentError(CallError, ValueError):
+    """An argument is wrong; nothing was passed to MPI."""
+
+
+class TruncationError(CallError):
+    """The message is longer than the receive; the bytes that fit were delivered."""
+
+
+class ResourceError(CallError):
+    """All request slots of the context stayed in use."""
+
+
+class MPICallError(CallError):
+    """MPI returned an error for the call."""
+
+
+class Fault(NamedTuple):
+    """One entry of the error log in words (``Context.errors``)."""
+
+    text: str
+    operation: str
+    field: str
+    value: Any
+    allowed: str
+    block: int
+    error_class: int
+    kind: type[CallError]
+
+
+def error_string(error_class: int) -> str:
+    """The meaning of ``status.error``, for MPI's classes and GMPI's own (host only)."""
+    own = {
+        GMPI_ERR_ABORTED: "GMPI_ERR_ABORTED: the context was aborted while the kernel waited",
+        GMPI_ERR_NO_RESOURCE: "GMPI_ERR_NO_RESOURCE: no request slot came free",
+        GMPI_ERR_PROXY: "GMPI_ERR_PROXY: the proxy thread died",
+        GMPI_ERR_TIMEOUT: "GMPI_ERR_TIMEOUT: the request took too long",
+    }
+    return own.get(error_class) or MPI.Get_error_string(error_class)
+
+
+def rank_text(rank: int) -> str:
+    names = {PROC_NULL: "PROC_NULL", ANY_SOURCE: "ANY_SOURCE"}
+    return names.get(rank, str(rank))
+
+
+def tag_text(tag: int) -> str:
+    return "ANY_TAG" if tag == ANY_TAG else str(tag)
+
+
+def _buffer_words(flaws: int, nbytes: int) -> tuple[str, str]:
+    """(what is wrong, what to do) for a buffer with these flags."""
+    if flaws & FLAG_NULL_BUFFER:
+        return "null", f"a buffer of at least {nbytes} bytes, or count 0"
+    if flaws & FLAG_SHORT_BUFFER:
+        return "smaller than the message", f"an array of at least {nbytes} bytes, or a lower count"
+    if flaws & FLAG_STRIDED_BUFFER:
+        return "not contiguous", "a C- or Fortran-contiguous array or slice; copy it first"
+    assert flaws & FLAG_PRIVATE_BUFFER
+    return (
+        "private to a thread, or to a block and too large for that",
+        "device memory, or shared memory of at most eager_bytes",
+    )
+
+
+def describe(entry: np.ndarray, communicators: int) -> Fault:
+    """Words one row of the proxy's error log (``host_proxy/state.py``, E_*)."""
+    from host_proxy import operations as ops
+    from host_proxy import state as st
+
+    value: Any = int(entry[st.E_VALUE])
+    high = int(entry[st.E_HIGH])
+    number = int(entry[st.E_FIELD])
+    operation = ops.name_of(int(entry[st.E_OP]))
+    field = ops.FIELD_NAMES[number]
+    error_class = int(entry[st.E_CLASS])
+    block = int(entry[st.E_BLOCK])
+    where = f"block {block}" if block >= 0 else "host"
+    kind: type[CallError] = ArgumentError
+    advice = ""
+
+    if number in (ops.DEST, ops.SOURCE, ops.ROOT):
+        special = {ops.DEST: ", or PROC_NULL", ops.SOURCE: ", ANY_SOURCE or PROC_NULL"}
+        allowed = f"0..{high}" + special.get(number, "")
+        advice = f"communicator {int(entry[st.E_COMM])} has {high + 1} ranks"
+    elif number == ops.TAG:
+        allowed = f"0..{high}" + ("" if "send" in operation.lower() else ", or ANY_TAG")
+        advice = f"MPI_TAG_UB of this library is {high}"
+    elif number == ops.COUNT:
+        allowed = f"0..{high}"
+        advice = "split the message"
+    elif number == ops.DATATYPE:
+        allowed = "a predefined datatype such as gmpi.FLOAT"
+        advice = "pass the constant of the gmpi module, not mpi4py's object or a size"
+        value = DATATYPE_NAMES.get(value, f"{value:#x}")
+    elif number == ops.COMMUNICATOR:
+        allowed = f"0..{communicators - 1}"
+        advice = "register it with Context.comm() first"
+    elif number == ops.REDUCTION:
+        allowed = "one of " + ", ".join("gmpi." + name for name, _ in OPERATIONS_REDUCE)
+    elif number == ops.BUFFER:
+        value, allowed = _buffer_words(value, high)
+    elif number == ops.REQUEST:
+        value = f"{value:#x}"
+        allowed = "a request that is open in this context"
+        advice = "it was completed before, belongs to another context, or is no request"
+    elif number == ops.LENGTH:
+        kind = TruncationError
+        allowed = f"at most {high} bytes"
+        advice = "receive with a larger count"
+    elif number == ops.RESOURCE:
+        kind = ResourceError
+        allowed = f"{value} requests outstanding at once"
+        advice = "wait for requests earlier, or open the context with more request_slots"
+        value = "all in use"
+    elif number == ops.OPERATION:
+        allowed = f"1..{high}"
+        advice = "the record is corrupt"
+    elif number == ops.MESSAGE:
+        allowed = "messages of GMPI only"
+        advice = "something else sends on the context's communicator"
+    else:
+        kind = MPICallError
+        allowed = "MPI_SUCCESS"
+        advice = MPI.Get_error_string(int(entry[st.E_CODE]))
+
+    text = f"{operation} in {where}: {field} is {value}, allowed is {allowed}"
+    if advice:
+        text += f"; {advice}"
+    if number not in (ops.REQUEST, ops.RESOURCE, ops.OPERATION):
+        datatype = int(entry[st.E_DATATYPE])
+        text += (
+            f" [peer {rank_text(int(entry[st.E_PEER]))}, tag {tag_text(int(entry[st.E_TAG]))}, "
+            f"communicator {int(entry[st.E_COMM])}, count {int(entry[st.E_ELEMENTS])} of "
+            f"{DATATYPE_NAMES.get(datatype, hex(datatype))}]"
+        )
+    return Fault(text, operation, field, value, allowed, block, error_class, kind)

@@ -1,0 +1,295 @@
+"""The host side takes part: ``Context.host`` talks to kernels in the same matching space.
+
+A rank without a kernel (I/O, a master) sends to and receives from ranks that have one, and
+collectives may mix both. Methods have mpi4py's names and arguments, with ``comm`` an integer handle
+as in kernels. Buffers are NumPy arrays, or anything else that has a contiguous buffer.
+
+Calls run in the calling thread, by the same protocol as the kernels' (``host_proxy/protocol.py``).
+Waits are cut into slices, so that Ctrl-C arrives.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mpi4py import MPI
+
+from gmpi.constants import (
+    ANY_SOURCE,
+    ANY_TAG,
+    COMM_WORLD,
+    ERR_TRUNCATE,
+    OPERATIONS_REDUCE,
+    PROC_NULL,
+    SUCCESS,
+    SUM,
+)
+from gmpi.errors import ContextError, GMPIError, rank_text
+from gmpi.wire import FRAGMENT, LARGE_BUFFERS, MESSAGE_HEADER, chunk_bytes_of
+from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
+from host_proxy.state import Communicator
+
+if TYPE_CHECKING:
+    from gmpi.context import Context
+
+_TRANSFERS_OF_HOST = 1 << 20  # transfer numbers from here on; a proxy counts from 1
+
+
+class HostStatus:
+    """How a receive of the host ended (see ``device_lib.context.Status``)."""
+
+    def __init__(self, outcome: Outcome, itemsize: int) -> None:
+        self.error = outcome.error
+        self.source = outcome.source
+        self.tag = outcome.tag
+        self.nbytes = outcome.nbytes
+        whole = outcome.nbytes % itemsize == 0
+        self.count = outcome.nbytes // itemsize if whole else int(MPI.UNDEFINED)
+
+    def __repr__(self) -> str:
+        return (
+            f"HostStatus(error={self.error}, source={self.source}, tag={self.tag}, "
+            f"count={self.count}, nbytes={self.nbytes})"
+        )
+
+
+class _HostPort:
+    """A host array as the protocol's port."""
+
+    def __init__(self, array: np.ndarray, eager: int, chunk: int, sends: bool) -> None:
+        self.data = array.reshape(-1).view(np.uint8)
+        self.sends = sends
+        self.message = np.empty(MESSAGE_HEADER + eager, np.uint8)
+        self.scratch: dict[int, np.ndarray] = {}
+        self.chunk = chunk
+
+    def first(self, nbytes: int) -> np.ndarray:
+        if self.sends:
+            self.message[MESSAGE_HEADER : MESSAGE_HEADER + nbytes] = self.data[:nbytes]
+        return self.message[: MESSAGE_HEADER + nbytes]
+
+    def pack(self, k: int, position: int, length: int) -> Step:
+        return self.data[position : position + length]
+        yield
+
+    def free(self, k: int) -> np.ndarray:
+        return self.scratch.setdefault(k % LARGE_BUFFERS, np.empty(self.chunk, np.uint8))
+
+    def unpack(self, k: int, position: int, length: int) -> Step:
+        if length > 0:
+            first = k == FRAGMENT and position == 0
+            source = self.message[MESSAGE_HEADER:] if first else self.free(k)
+            self.data[position : position + length] = source[:length]
+        return
+        yield
+
+
+class HostRequest:
+    """An operation of the host that is under way. It progresses while it is tested or waited for."""
+
+    def __init__(self, name: str, operation: Step, itemsize: int, keep: Any) -> None:
+        self.name = name
+        self._operation = operation
+        self._itemsize = itemsize
+        self._keep = keep  # the buffer, which MPI uses
+        self._waits_for: MPI.Request | None = None
+        self._status: HostStatus | None = None
+        self._advance(None)
+
+    def _advance(self, value: Any) -> None:
+        try:
+            self._waits_for = self._operation.send(value)
+        except StopIteration as stop:
+            self._waits_for = None
+            self._status = HostStatus(stop.value, self._itemsize)
+
+    def Test(self) -> bool:
+        """Whether the operation is complete (MPI 4.1 section 3.7.3)."""
+        while self._waits_for is not None:
+            status = MPI.Status()
+            if not self._waits_for.Test(status):
+                return False
+            self._advance(status)
+        return True
+
+    def Wait(self) -> HostStatus:
+        """Waits for the operation; raises what it ended with, unless that is success."""
+        started = time.monotonic()
+        while not self.Test():
+            if time.monotonic() - started < 0.002:
+                os.sched_yield()
+            else:
+                time.sleep(50e-6)
+        assert self._status is not None
+        if self._status.error == ERR_TRUNCATE:
+            raise GMPIError(
+                f"{self.name}: the message from rank {rank_text(self._status.source)} is longer "
+                f"than the buffer; {self._status.nbytes} bytes were delivered"
+            )
+        return self._status
+
+
+class Host:
+    """``Context.host``: mpi4py-like calls that match those of kernels."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._transfers = 0
+
+    # --- point to point --------------------------------------------------------------------------
+
+    def Isend(self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD) -> HostRequest:
+        """Starts a send (MPI 4.1 section 3.7.2); ``buf`` must stay unchanged until Wait."""
+        array = _array(buf, "buf", writable=False)
+        target = self._communicator(comm)
+        if dest == PROC_NULL:
+            return HostRequest("Isend", _nothing(Outcome(0)), array.itemsize, array)
+        eager, chunk = self._sizes()
+        self._transfers += 1
+        upper = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
+        number = (_TRANSFERS_OF_HOST + self._transfers) % upper + 1
+        port = _HostPort(array, eager, chunk, sends=True)
+        step = send_message(port, target, dest, tag, array.nbytes, (eager, chunk), number)
+        return HostRequest("Isend", step, array.itemsize, array)
+
+    def Irecv(
+        self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, comm: int = COMM_WORLD
+    ) -> HostRequest:
+        """Starts a receive (MPI 4.1 section 3.7.2)."""
+        array = _array(buf, "buf", writable=True)
+        origin = self._communicator(comm)
+        if source == PROC_NULL:
+            none = Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
+            return HostRequest("Irecv", _nothing(none), array.itemsize, array)
+        eager, chunk = self._sizes()
+        port = _HostPort(array, eager, chunk, sends=False)
+        step = receive_message(port, origin, source, tag, array.nbytes, (eager, chunk))
+        return HostRequest("Irecv", step, array.itemsize, array)
+
+    def Send(self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD) -> None:
+        """Blocking send (MPI 4.1 section 3.2.1)."""
+        self.Isend(buf, dest, tag, comm).Wait()
+
+    def Recv(
+        self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, comm: int = COMM_WORLD
+    ) -> HostStatus:
+        """Blocking receive (MPI 4.1 section 3.2.4)."""
+        return self.Irecv(buf, source, tag, comm).Wait()
+
+    def Sendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        comm: int = COMM_WORLD,
+    ) -> HostStatus:
+        """Send and receive together (MPI 4.1 section 3.10)."""
+        incoming = self.Irecv(recvbuf, source, recvtag, comm)
+        outgoing = self.Isend(sendbuf, dest, sendtag, comm)
+        while not (outgoing.Test() and incoming.Test()):
+            os.sched_yield()
+        outgoing.Wait()
+        return incoming.Wait()
+
+    def Waitall(self, requests: Sequence[HostRequest]) -> list[HostStatus]:
+        """Waits for all, making progress on each (MPI 4.1 section 3.7.5)."""
+        while not all([request.Test() for request in requests]):
+            os.sched_yield()
+        return [request.Wait() for request in requests]
+
+    # --- collectives: all ranks, host or kernel --------------------------------------------------
+
+    def Barrier(self, comm: int = COMM_WORLD) -> None:
+        """MPI 4.1 section 6.3."""
+        self._run("Barrier", _await(self._communicator(comm).messages.Ibarrier()))
+
+    def Bcast(self, buf: Any, root: int = 0, comm: int = COMM_WORLD) -> None:
+        """MPI 4.1 section 6.4."""
+        array = _array(buf, "buf", writable=True)
+        communicator = self._communicator(comm)
+        data = array.reshape(-1).view(np.uint8)
+        self._run(
+            "Bcast",
+            self._by_chunks(
+                array.nbytes,
+                lambda at, n: communicator.messages.Ibcast([data[at : at + n], MPI.BYTE], root),
+            ),
+        )
+
+    def Allreduce(
+        self, sendbuf: Any, recvbuf: Any, op: int = SUM, comm: int = COMM_WORLD
+    ) -> None:
+        """MPI 4.1 section 6.9.6; ``sendbuf`` may be ``gmpi.IN_PLACE``, ``op`` is ``gmpi.SUM`` ..."""
+        result = _array(recvbuf, "recvbuf", writable=True)
+        if not isinstance(sendbuf, int):
+            source = _array(sendbuf, "sendbuf", writable=False)
+            if source.nbytes != result.nbytes:
+                raise ValueError(
+                    f"sendbuf has {source.nbytes} bytes, recvbuf {result.nbytes}: make them equal"
+                )
+            result.reshape(-1)[:] = source.reshape(-1)
+        communicator = self._communicator(comm)
+        flat = result.reshape(-1)
+        size = result.itemsize
+        reduction = OPERATIONS_REDUCE[op][1]
+
+        def start(at: int, n: int) -> MPI.Request:
+            piece = flat[at // size : (at + n) // size]
+            return communicator.messages.Iallreduce(MPI.IN_PLACE, piece, reduction)
+
+        self._run("Allreduce", self._by_chunks(result.nbytes, start))
+
+    def _by_chunks(self, nbytes: int, start: Any) -> Step:
+        """Cuts as kernels do: ranks must start the same pieces in the same order."""
+        eager, largest = self._sizes()
+        yield start(0, min(nbytes, eager))
+        if nbytes > eager:
+            chunk = chunk_bytes_of(nbytes, eager, largest)
+            for position, length in chunks_of(nbytes, eager, chunk):
+                yield start(position, length)
+        return Outcome(nbytes)
+
+    # --- helpers ------------------------------------------------------------------------------------
+
+    def _run(self, name: str, operation: Step) -> None:
+        HostRequest(name, operation, 1, None).Wait()
+
+    def _sizes(self) -> tuple[int, int]:
+        layout = self._context.layout
+        return layout.eager_bytes, layout.chunk_bytes
+
+    def _communicator(self, comm: int) -> Communicator:
+        self._context._require_open()
+        known = self._context._state.communicators
+        if not 0 <= comm < len(known):
+            raise ContextError(
+                f"communicator handle is {comm}, allowed is 0..{len(known) - 1}; "
+                "register it with Context.comm() first"
+            )
+        return known[comm]
+
+
+def _nothing(outcome: Outcome) -> Step:
+    return outcome
+    yield
+
+
+def _await(request: MPI.Request) -> Step:
+    yield request
+    return Outcome(0)
+
+
+def _array(buf: Any, name: str, writable: bool) -> np.ndarray:
+    array = buf if isinstance(buf, np.ndarray) else np.frombuffer(buf, np.uint8)
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        raise ValueError(f"{name} is not contiguous: pass numpy.ascontiguousarray({name})")
+    if writable and not array.flags.writeable:
+        raise ValueError(f"{name} is read-only: pass a writable array")
+    return array.reshape(-1, order="A")

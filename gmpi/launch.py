@@ -1,0 +1,115 @@
+"""What happens when a kernel that takes a context is launched.
+
+Numba launches kernels, not GMPI, yet three things must be known at that moment: whether the
+context is open, whether the whole grid can be resident (a block that is not cannot answer the one
+that waits for it, and the program hangs), and on which stream the kernel runs, so that
+``Context.synchronize`` can wait for it without blocking Ctrl-C. So the launch methods of
+numba-cuda's kernel classes are wrapped, here and nowhere else. Kernels without a context are not
+touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from device_lib.context import DeviceContext
+from device_lib.primitives import SIMULATOR
+
+#: Called with (device context, launch) before a launch, and with the stream after it.
+Before = Callable[[DeviceContext, "Launch"], None]
+After = Callable[[DeviceContext, Any], None]
+
+_hooks: tuple[Before, After] | None = None
+
+
+class Launch:
+    """One launch: its dimensions and how many blocks the device can hold at once."""
+
+    def __init__(self, name: str, grid: tuple[int, ...], block: tuple[int, ...], most: Any) -> None:
+        self.name = name
+        self.blocks = prod(grid)
+        self.threads = prod(block)
+        self._most = most
+
+    def resident_blocks(self) -> int:
+        return int(self._most())
+
+
+def _context_of(args: tuple[Any, ...]) -> DeviceContext | None:
+    for arg in args:
+        if isinstance(arg, DeviceContext):
+            return arg
+    return None
+
+
+def _wrap_gpu() -> None:
+    from numba.cuda import dispatcher
+
+    original = dispatcher._Kernel.launch
+
+    def launch(
+        self: Any, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
+    ) -> Any:
+        ctx = _context_of(args)
+        if ctx is None or _hooks is None:
+            return original(self, args, griddim, blockdim, stream, sharedmem)
+
+        def most() -> int:
+            return int(self.max_cooperative_grid_blocks(prod(blockdim), sharedmem))
+
+        _hooks[0](ctx, Launch(self.entry_name, griddim, blockdim, most))
+        result = original(self, args, griddim, blockdim, stream, sharedmem)
+        _hooks[1](ctx, stream)
+        return result
+
+    dispatcher._Kernel.launch = launch
+
+
+def _wrap_simulator() -> None:
+    from numba.cuda.simulator import kernel
+
+    original = kernel.FakeCUDAKernel.__call__
+
+    def call(self: Any, *args: Any) -> Any:
+        ctx = _context_of(args)
+        inside = self._device or kernel._get_kernel_context() is not None
+        if ctx is None or _hooks is None or inside:
+            return original(self, *args)
+        from device_lib import simulator
+
+        most = lambda: simulator.RESIDENT_BLOCKS  # noqa: E731
+        _hooks[0](ctx, Launch(self.fn.__name__, self.grid_dim, self.block_dim, most))
+        result = original(self, *args)
+        _hooks[1](ctx, None)
+        return result
+
+    kernel.FakeCUDAKernel.__call__ = call
+
+
+def install(before: Before, after: After) -> None:
+    """Calls ``before`` and ``after`` around every launch with a context argument."""
+    global _hooks
+    first = _hooks is None
+    _hooks = before, after
+    if first:
+        if SIMULATOR:
+            _wrap_simulator()
+        else:
+            _wrap_gpu()
+
+
+def max_blocks(kernel: Any, threads: int, shared_bytes: int = 0) -> int:
+    """Largest grid of ``threads`` per block that is resident as a whole, for a compiled kernel."""
+    if SIMULATOR:
+        from device_lib import simulator
+
+        return simulator.RESIDENT_BLOCKS
+    compiled = list(kernel.overloads.values())
+    if not compiled:
+        raise ValueError(
+            "the kernel has not been compiled yet: give it a signature, or launch it once, or "
+            "pass example arguments to max_blocks(kernel, threads, args=(...))"
+        )
+    return min(int(k.max_cooperative_grid_blocks(threads, shared_bytes)) for k in compiled)

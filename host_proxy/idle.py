@@ -1,0 +1,52 @@
+"""Waiting for work: spin, then yield, then nap.
+
+A proxy that never sleeps costs a core; one that sleeps at once costs latency. So it spins while
+traffic may come back soon, then hands the core to whoever wants it, then naps, ever on the look
+between naps. Where there are fewer cores than spinning threads, a spin only keeps the thread that
+has the answer from running: then it yields at every turn from the start.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from host_proxy.native import call, jit, load, pause, store
+from host_proxy.state import (
+    F_CLOCK_GETTIME,
+    F_NANOSLEEP,
+    F_YIELD,
+    G_CLOCK,
+    G_CROWDED,
+    G_SLEEP_NS,
+    G_SLEEPS,
+    G_SPIN_NS,
+    G_YIELD_NS,
+)
+
+_MONOTONIC = 1  # CLOCK_MONOTONIC on Linux
+TURNS_PER_CLOCK = 64  # idle turns between two looks at the clock
+
+
+@jit
+def now_ns(g):
+    """CLOCK_MONOTONIC in nanoseconds."""
+    call(g[F_CLOCK_GETTIME], (_MONOTONIC, g[G_CLOCK]))
+    return load(g[G_CLOCK]) * 1_000_000_000 + load(g[G_CLOCK] + 8)
+
+
+@jit
+def nap(g, ns):
+    store(g[G_CLOCK], 0)
+    store(g[G_CLOCK] + 8, ns)
+    call(g[F_NANOSLEEP], (g[G_CLOCK], 0))
+    g[G_SLEEPS] += 1
+
+
+@jit
+def wait_a_little(g, turns, idle_ns):
+    """One idle turn: ``turns`` since the last work, ``idle_ns`` long."""
+    if idle_ns > g[G_SPIN_NS] + g[G_YIELD_NS]:
+        nap(g, g[G_SLEEP_NS])
+    elif idle_ns > g[G_SPIN_NS] or g[G_CROWDED]:
+        call(g[F_YIELD], (0,))
+    else:
+        pause()

@@ -1,0 +1,93 @@
+"""The MPI library that mpi4py has loaded, as addresses and numbers for compiled code.
+
+Whatever family it is: functions by address from mpi4py's own extension module (libmpi itself is
+loaded with RTLD_LOCAL), handles of 4 bytes (MPICH family) or 8 (Open MPI), and the layout of
+MPI_Status found by writing marks through mpi4py's setters.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, NamedTuple
+
+from mpi4py import MPI
+
+if TYPE_CHECKING:
+    from host_proxy.state import State
+
+FUNCTIONS = (
+    "MPI_Isend",
+    "MPI_Irecv",
+    "MPI_Testsome",
+    "MPI_Iallreduce",
+    "MPI_Ibcast",
+    "MPI_Ibarrier",
+    "MPI_Error_class",
+)
+
+HANDLE_BYTES: int = MPI._sizeof(MPI.Comm)
+
+
+class StatusLayout(NamedTuple):
+    """Byte offsets in MPI_Status, and its size."""
+
+    size: int
+    source: int
+    tag: int
+    error: int
+
+
+def functions() -> dict[str, int]:
+    """Addresses of the MPI functions that the compiled engine calls."""
+    library = ctypes.CDLL(MPI.__file__)
+    found = {}
+    for name in FUNCTIONS:
+        found[name] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+    return found
+
+
+def handle(thing: MPI.Comm | MPI.Datatype | MPI.Op) -> int:
+    """The C handle of an mpi4py object as a 64-bit number."""
+    raw = ctypes.string_at(MPI._addressof(thing), HANDLE_BYTES)
+    return int.from_bytes(raw, "little", signed=True)
+
+
+def status_layout() -> StatusLayout:
+    """Finds where source, tag and error are in an MPI_Status of this library."""
+    status = MPI.Status()
+    size = MPI._sizeof(status)
+
+    def offset_of(set_field: object, mark: int) -> int:
+        set_field(mark)  # type: ignore[operator]
+        raw = ctypes.string_at(MPI._addressof(status), size)
+        places = [i for i in range(0, size - 3, 4) if raw[i : i + 4] == mark.to_bytes(4, "little")]
+        if len(places) != 1:
+            raise RuntimeError(
+                f"cannot find a field of MPI_Status: mark {mark:#x} at offsets {places}; "
+                "use GMPI_ENGINE=mpi4py with this MPI library and report it"
+            )
+        return places[0]
+
+    return StatusLayout(
+        size,
+        offset_of(status.Set_source, 0x12345671),
+        offset_of(status.Set_tag, 0x12345672),
+        offset_of(status.Set_error, 0x12345673),
+    )
+
+
+def cancel_pending(state: State) -> None:
+    """Gives up the MPI requests that the compiled engine left behind. After its thread has ended.
+
+    Receives are cancelled; sends cannot be, their requests are freed and MPI finishes them.
+    """
+    from host_proxy.state import A_KIND, A_SLOT, COLLECTIVE, G_ACTIVE, G_HANDLES
+
+    library = ctypes.CDLL(MPI.__file__)
+    for row in range(int(state.g[G_ACTIVE])):
+        if state.a[row, A_SLOT] < 0 or state.a[row, A_KIND] == COLLECTIVE:
+            continue  # a collective can neither be cancelled nor freed
+        address = ctypes.c_void_p(int(state.g[G_HANDLES]) + row * HANDLE_BYTES)
+        library.MPI_Cancel(address)
+        library.MPI_Request_free(address)
+    state.g[G_ACTIVE] = 0

@@ -1,0 +1,114 @@
+"""What compiled host code needs and Numba lacks: ordered memory access and calls by address.
+
+Every function here works on plain int64 addresses and compiles into its caller. Memory order: a
+unit's tag is loaded with acquire before its low word, and stored with release after it; on x86 both
+are ordinary moves, on Arm they are the matching instructions.
+"""
+
+# mypy: disable-error-code="no-untyped-def,misc"
+from __future__ import annotations
+
+import platform
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+_I64 = ir.IntType(64)
+_I32 = ir.IntType(32)
+_PAUSE = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}.get(platform.machine())
+
+#: For every function of the compiled engine: no GIL, and division by zero gives no exception path.
+jit = njit(nogil=True, error_model="numpy")
+
+
+def _at(builder, address, kind=_I64):
+    return builder.inttoptr(address, ir.PointerType(kind))
+
+
+@intrinsic
+def load_acquire(typingctx, address):
+    def emit(context, builder, sig, args):
+        return builder.load_atomic(_at(builder, args[0]), "acquire", 8, typ=_I64)
+
+    return types.int64(types.int64), emit
+
+
+@intrinsic
+def store_release(typingctx, address, value):
+    def emit(context, builder, sig, args):
+        builder.store_atomic(args[1], _at(builder, args[0]), "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), emit
+
+
+@intrinsic
+def load(typingctx, address):
+    def emit(context, builder, sig, args):
+        return builder.load(_at(builder, args[0]), typ=_I64)
+
+    return types.int64(types.int64), emit
+
+
+@intrinsic
+def store(typingctx, address, value):
+    def emit(context, builder, sig, args):
+        builder.store(args[1], _at(builder, args[0]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), emit
+
+
+@intrinsic
+def load_int(typingctx, address):
+    """A C int, sign-extended."""
+
+    def emit(context, builder, sig, args):
+        return builder.sext(builder.load(_at(builder, args[0], _I32), typ=_I32), _I64)
+
+    return types.int64(types.int64), emit
+
+
+@intrinsic
+def store_int(typingctx, address, value):
+    def emit(context, builder, sig, args):
+        builder.store(builder.trunc(args[1], _I32), _at(builder, args[0], _I32))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), emit
+
+
+@intrinsic
+def pause(typingctx):
+    """Tells the core that this is a spin loop."""
+
+    def emit(context, builder, sig, args):
+        if _PAUSE:
+            function = builder.module.globals.get(_PAUSE) or ir.Function(
+                builder.module, ir.FunctionType(ir.VoidType(), []), _PAUSE
+            )
+            builder.call(function, [])
+        return context.get_dummy_value()
+
+    return types.void(), emit
+
+
+@intrinsic
+def call(typingctx, function, arguments):
+    """``int function(...)`` at an address, with a tuple of int64 arguments.
+
+    Every argument travels as 64 bits: C functions read the low half where they take an int or a
+    4-byte MPI handle (System V x86-64 and AAPCS64 calling conventions).
+    """
+    if not isinstance(arguments, types.BaseTuple):
+        return None
+    size = len(arguments)
+
+    def emit(context, builder, sig, args):
+        kind = ir.FunctionType(_I32, [_I64] * size)
+        values = [builder.extract_value(args[1], i) for i in range(size)]
+        result = builder.call(_at(builder, args[0], kind), values)
+        return builder.sext(result, _I64)
+
+    return types.int64(types.int64, types.UniTuple(types.int64, size)), emit

@@ -1,0 +1,93 @@
+"""The protocol between proxies in plain mpi4py (see ``point_to_point.py`` for what it is).
+
+Each operation is a generator that says what it waits for: it yields an MPI request, and is resumed
+with that request's status, or yields a key, and is resumed when the kernel has carried out the
+order of that name. Whoever runs it (the mpi4py engine for kernels, ``gmpi.host`` for the host)
+decides how to wait.
+
+A *port* is where the bytes are: a kernel's buffer behind the staging of its request, or a host
+array. It has
+
+    first(nbytes)                  memory for the header and the first fragment; filled in when
+                                   the port sends
+    pack(k, position, length)      generator: memory that holds chunk k
+    free(k)                        memory to receive chunk k into
+    unpack(k, position, length)    generator: moves what has been received to the user; k is
+                                   FRAGMENT for the first fragment
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+from mpi4py import MPI
+
+from gmpi.constants import ANY_SOURCE, ANY_TAG, ERR_TRUNCATE, SUCCESS
+from gmpi.wire import FRAGMENT, LARGE_BUFFERS, TAG_MASK, chunk_bytes_of
+from host_proxy.state import Communicator
+
+Step = Generator[Any, Any, Any]
+_HEADER = struct.Struct("<qq")
+
+
+class Outcome(NamedTuple):
+    """How a request ended."""
+
+    nbytes: int
+    error: int = SUCCESS
+    source: int = ANY_SOURCE
+    tag: int = ANY_TAG
+    total: int = 0  # length of the message that came
+
+
+def chunks_of(nbytes: int, eager: int, chunk: int) -> list[tuple[int, int]]:
+    """(position, length) of each chunk behind the first fragment."""
+    return [(at, min(chunk, nbytes - at)) for at in range(eager, nbytes, chunk)] if chunk else []
+
+
+def send_message(
+    port, comm: Communicator, dest: int, tag: int, nbytes: int, sizes: tuple[int, int], number: int
+) -> Step:
+    """Sends ``nbytes`` of the port. ``sizes`` is (eager, chunk) of the context, ``number`` the
+    transfer number, unique among this rank's messages that are under way."""
+    eager, largest = sizes
+    chunk = chunk_bytes_of(nbytes, eager, largest) if nbytes > eager else 0
+    first = port.first(min(nbytes, eager))
+    _HEADER.pack_into(first, 0, nbytes, chunk | (number << 32 if chunk else 0))
+    requests = [comm.messages.Isend([first, MPI.BYTE], dest, tag)]
+    for k, (position, length) in enumerate(chunks_of(nbytes, eager, chunk)):
+        if k >= LARGE_BUFFERS:
+            yield requests[1 + k - LARGE_BUFFERS]  # its buffer is wanted again
+        memory = yield from port.pack(k, position, length)
+        requests.append(comm.chunks.Isend([memory, MPI.BYTE], dest, number))
+    for request in requests:
+        yield request
+    return Outcome(nbytes)
+
+
+def receive_message(
+    port, comm: Communicator, source: int, tag: int, room: int, sizes: tuple[int, int]
+) -> Step:
+    """Receives one message of any length; the bytes beyond ``room`` are received and dropped."""
+    eager, _ = sizes
+    first = port.first(eager)
+    status = yield comm.messages.Irecv([first, MPI.BYTE], source, tag)
+    source, tag = status.Get_source(), status.Get_tag()
+    total, word = _HEADER.unpack_from(first, 0)
+    chunk, number = word & TAG_MASK, word >> 32 & TAG_MASK
+    pieces = chunks_of(total, eager, chunk)
+    yield from port.unpack(FRAGMENT, 0, min(total, eager, room))
+    posted: list[MPI.Request] = []
+    for k, (position, length) in enumerate(pieces):
+        while len(posted) < min(len(pieces), k + LARGE_BUFFERS):
+            memory = port.free(len(posted))
+            posted.append(comm.chunks.Irecv([memory[:chunk], MPI.BYTE], source, number))
+        yield posted[k]
+        yield from port.unpack(k, position, min(length, room - position))
+    error = ERR_TRUNCATE if total > room else SUCCESS
+    return Outcome(min(total, room), error, source, tag, total)
+
+

@@ -1,0 +1,133 @@
+"""The proxy thread: which engine runs, on which cores, and how it ends.
+
+A daemon thread, so that an unhandled exception in the main thread ends the program; stopped and
+joined before MPI_Finalize and before the interpreter goes (``Context`` sees to it), because a loop
+that still calls MPI then is a crash.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+
+import numpy as np
+
+from gmpi.constants import GMPI_ERR_PROXY
+from gmpi.wire import CONTROL_ABORT
+from host_proxy.loop import RECORD, STOPPED, run
+from host_proxy.mpi4py_engine import Mpi4pyEngine
+from host_proxy.progress import release_synchronizes
+from host_proxy.ring import R_COUNT, decode, return_slots, take
+from host_proxy.state import G_CONTROL, G_PYTHON, G_STOP, State
+
+_PR_SET_TIMERSLACK = 29
+_PYTHON_SPIN_S = 0.002  # idle time after which the Python loops nap
+
+
+class Proxy:
+    """Serves the records of one context.
+
+    Attributes:
+        failure: what ended the thread, if an exception did.
+    """
+
+    def __init__(self, state: State, mapped: int, engine: str, cores: frozenset[int]) -> None:
+        self.state = state
+        self.engine = engine
+        self.cores = cores
+        self.failure: BaseException | None = None
+        self.python = Mpi4pyEngine(state, mapped)
+        self._record = np.zeros(R_COUNT, np.int64)
+        self._thread = threading.Thread(target=self._main, name="gmpi-proxy", daemon=True)
+
+    def start(self) -> None:
+        """Compiles what the thread needs, then starts it: a record never waits for a compiler."""
+        self._warm_up()
+        self._thread.start()
+
+    def stop(self, timeout: float) -> bool:
+        """Asks the thread to leave its loop; whether it did within ``timeout`` seconds."""
+        self.state.g[G_STOP] = 1
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def abort(self, error_class: int) -> None:
+        """Ends every wait of every kernel with ``error_class`` (any thread)."""
+        word = ctypes.c_int64.from_address(int(self.state.g[G_CONTROL]) + CONTROL_ABORT)
+        if word.value == 0:
+            word.value = error_class
+
+    def _warm_up(self) -> None:
+        state = self.state
+        state.g[G_STOP] = 1
+        if self.engine == "compiled":
+            run(state.g, state.s, state.a, state.t, self._record, state.e)
+        else:
+            decode(state.g, self._record)
+            return_slots(state.g)
+            release_synchronizes(state.g, state.s, state.t)
+        state.g[G_STOP] = 0
+
+    def _main(self) -> None:
+        try:
+            if self.cores:
+                os.sched_setaffinity(0, self.cores)  # of this thread
+            # Naps as short as asked for: the default slack of 50 us would double them.
+            ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000, 0, 0, 0)
+            if self.engine == "compiled":
+                self._run_compiled()
+            else:
+                self._run_python()
+        except BaseException as exc:
+            self.failure = exc
+            self.abort(GMPI_ERR_PROXY)
+
+    def _run_compiled(self) -> None:
+        state = self.state
+        idle_since = time.monotonic()
+        while True:
+            reason = run(state.g, state.s, state.a, state.t, self._record, state.e)
+            if reason == STOPPED:
+                return
+            worked = reason == RECORD
+            if worked:
+                self.python.record(self._record)
+                take(state.g)
+                return_slots(state.g)
+            worked |= self.python.step()
+            idle_since = _rest(worked, idle_since)
+
+    def _run_python(self) -> None:
+        state = self.state
+        idle_since = time.monotonic()
+        while not state.g[G_STOP]:
+            worked = False
+            while decode(state.g, self._record):
+                self.python.record(self._record)
+                take(state.g)
+                return_slots(state.g)
+                worked = True
+            if state.g[G_PYTHON]:
+                worked |= self.python.step()
+            release_synchronizes(state.g, state.s, state.t)
+            idle_since = _rest(worked, idle_since)
+
+
+def _rest(worked: bool, idle_since: float) -> float:
+    """Idling of the Python loops; returns since when there has been no work."""
+    now = time.monotonic()
+    if worked:
+        return now
+    if now - idle_since > _PYTHON_SPIN_S:
+        time.sleep(50e-6)
+    else:
+        os.sched_yield()
+    return idle_since
+
