@@ -14,11 +14,13 @@ from types import SimpleNamespace
 from device_lib.closing import (
     COMPLETED,
     FAULT,
-    ORDERED,
+    HELP,
+    NO_ORIGIN,
     RESUMED,
     STAGED,
-    make_carry_out,
-    make_finish,
+    make_finish_any,
+    make_finish_small,
+    make_help,
     make_report,
     make_unpack,
 )
@@ -26,10 +28,10 @@ from device_lib.closing_all import make_finish_all
 from device_lib.context import Status, all_slots, eager_bytes, world_rank, world_size
 from device_lib.library import linked
 from device_lib.message import inspect, inspect_reduction, message_bytes
-from device_lib.opening import make_open
+from device_lib.opening import UNFINISHED, make_open_any, make_open_inline
 from device_lib.primitives import buffer_of, device, lane_id, load_sys
 from device_lib.ring import post
-from device_lib.slots import error_handle
+from device_lib.slots import error_handle, is_large
 from device_lib.scope import Scope, warp_lanes, warp_mask
 from gmpi.constants import COMM_WORLD, GMPI_ERR_NO_RESOURCE, PROC_NULL, SUCCESS
 from gmpi.wire import (
@@ -37,6 +39,9 @@ from gmpi.wire import (
     COMMUNICATOR_BYTES,
     COMMUNICATORS,
     ERROR_SHIFT,
+    FLAG_BACK,
+    FLAG_OUT,
+    HANDLE_ERROR_SHIFT,
     INLINE_BYTES,
     MAPPED_COMMUNICATORS,
     OP_ALLREDUCE,
@@ -51,6 +56,8 @@ from gmpi.wire import (
     REQUEST_NULL,
     TAG_MASK,
 )
+
+FULL_WARP = 32  # threads of a leading warp that the fast paths need
 
 
 @device
@@ -67,6 +74,12 @@ def _word0(op, flags, comm, datatype):
     if datatype < 0 or datatype > TAG_MASK:
         datatype = TAG_MASK
     return op | flags << 8 | comm << 16 | datatype << 32
+
+
+@device
+def _pair(peer, tag):
+    """Peer or root, and message tag or reduction, in one word."""
+    return (peer & TAG_MASK) | tag << 32
 
 
 @device
@@ -105,27 +118,59 @@ def comm_size(ctx, comm):
 
 def make_calls(scope: Scope) -> SimpleNamespace:
     """All GMPI_* functions for one scope."""
-    inline, staged = make_open(scope)
-    open_inline = linked(f"gmpi_open_inline_{scope.name}", 9, 1, inline, context=True)
-    open_staged = linked(f"gmpi_open_staged_{scope.name}", 9, 1, staged, context=True)
-    finish = linked(f"gmpi_finish_{scope.name}", 2, 3, make_finish(scope), context=True)
-    unpack = linked(f"gmpi_unpack_{scope.name}", 2, 1, make_unpack(scope), context=True)
-    report = linked(f"gmpi_report_{scope.name}", 3, 1, make_report(scope), context=True)
-    carry_out = linked(f"gmpi_carry_out_{scope.name}", 3, 1, make_carry_out(scope), context=True)
-    everything = make_finish_all(scope, carry_out)
-    finish_all = linked(f"gmpi_finish_all_{scope.name}", 3, 1, everything, context=True)
+
+    def part(name: str, arguments: int, results: int, body):
+        return linked(f"gmpi_{name}_{scope.name}", arguments, results, body)
+
+    open_inline = part("open_inline", 8, 1, make_open_inline(scope))
+    open_any = part("open_any", 9, 1, make_open_any(scope))
+    finish_small = part("finish_small", 5, 3, make_finish_small(scope))
+    finish_any = part("finish_any", 5, 3, make_finish_any(scope))
+    unpack = part("unpack", 5, 1, make_unpack(scope))
+    help_others = part("help", 3, 1, make_help(scope))
+    report = part("report", 6, 1, make_report(scope))
+    finish_all = part("finish_all", 6, 1, make_finish_all(scope))
     leads = scope.leads
+    leading_lanes = scope.leading_lanes
+
+    # --- both halves of every call ----------------------------------------------------------------
 
     @device
-    def open_request(ctx, word0, peer, count, tag, reduction, send, out, recv, back):
+    def open_request(ctx, word0, peer_tag, count, nbytes, send, recv):
         handle = 0
-        if out <= INLINE_BYTES and back <= eager_bytes(ctx):
-            handle = open_inline(ctx, word0, peer, count, tag, reduction, send, out, recv, back)
-        else:
-            handle = open_staged(ctx, word0, peer, count, tag, reduction, send, out, recv, back)
+        small = nbytes <= INLINE_BYTES
+        if word0 & FLAG_OUT << 8 == 0:
+            small = nbytes <= eager_bytes(ctx)
+        if small and leading_lanes() == FULL_WARP:
+            handle = open_inline(ctx, word0, peer_tag, count, send, recv)
+        if handle == 0 or handle & UNFINISHED != 0:
+            handle = open_any(ctx, word0, peer_tag, count, send, recv, handle)
         if handle == error_handle(GMPI_ERR_NO_RESOURCE):
             report(ctx, word0 & 0xFF, all_slots(ctx), GMPI_ERR_NO_RESOURCE)
         return handle
+
+    @device
+    def complete(ctx, request, patience):
+        """(completed, Status) of a request, after ``patience`` looks, 0 for as many as it takes."""
+        if request == REQUEST_NULL:
+            return True, _status(COMPLETED, 0, NO_ORIGIN)
+        if request >> HANDLE_ERROR_SHIFT == 1:
+            return True, _status(COMPLETED | (request & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN)
+        outcome = HELP
+        count = 0
+        origin = 0
+        if is_large(request) == 0 and leading_lanes() == FULL_WARP:
+            outcome, count, origin = finish_small(ctx, request, patience)
+            while outcome & HELP != 0:
+                help_others(ctx)
+                outcome, count, origin = finish_small(ctx, request, patience | RESUMED)
+        else:
+            outcome, count, origin = finish_any(ctx, request, patience)
+        if outcome & STAGED != 0:
+            unpack(ctx, request, outcome)
+        if outcome & FAULT != 0:
+            report(ctx, OP_WAIT, request, outcome >> ERROR_SHIFT & 0xFF)
+        return outcome & (COMPLETED | STAGED) != 0, _status(outcome, count, origin)
 
     # --- point to point (MPI 4.1 chapter 3) -----------------------------------------------------
 
@@ -134,30 +179,18 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         nbytes = message_bytes(count, datatype)
         if dest == PROC_NULL:
             nbytes = 0
-        address, nbytes, flaws = inspect(ctx, buf, nbytes)
-        word0 = _word0(OP_ISEND, flaws, comm, datatype)
-        return open_request(ctx, word0, dest, count, tag, 0, address, nbytes, 0, 0)
+        address, nbytes, flags = inspect(ctx, buf, nbytes, FLAG_OUT)
+        word0 = _word0(OP_ISEND, flags, comm, datatype)
+        return open_request(ctx, word0, _pair(dest, tag), count, nbytes, address, 0)
 
     @device
     def irecv(ctx, buf, count, datatype, source, tag, comm):
         nbytes = message_bytes(count, datatype)
         if source == PROC_NULL:
             nbytes = 0
-        address, nbytes, flaws = inspect(ctx, buf, nbytes)
-        word0 = _word0(OP_IRECV, flaws, comm, datatype)
-        return open_request(ctx, word0, source, count, tag, 0, 0, 0, address, nbytes)
-
-    @device
-    def complete(ctx, request, patience):
-        outcome, count, origin = finish(ctx, request, patience)
-        while outcome & ORDERED != 0:
-            carry_out(ctx, outcome, origin, count)
-            outcome, count, origin = finish(ctx, request, patience | RESUMED)
-        if outcome & STAGED != 0:
-            unpack(ctx, request, outcome)
-        if outcome & FAULT != 0:
-            report(ctx, OP_WAIT, request, outcome >> ERROR_SHIFT & 0xFF)
-        return outcome & (COMPLETED | STAGED) != 0, _status(outcome, count, origin)
+        address, nbytes, flags = inspect(ctx, buf, nbytes, FLAG_BACK)
+        word0 = _word0(OP_IRECV, flags, comm, datatype)
+        return open_request(ctx, word0, _pair(source, tag), count, nbytes, 0, address)
 
     @device
     def wait(ctx, request):
@@ -217,9 +250,9 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     @device
     def iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
         nbytes = message_bytes(count, datatype)
-        send, recv, nbytes, flaws = inspect_reduction(ctx, sendbuf, recvbuf, nbytes)
-        word0 = _word0(OP_ALLREDUCE, flaws, comm, datatype)
-        return open_request(ctx, word0, 0, count, 0, op, send, nbytes, recv, nbytes)
+        send, recv, nbytes, flags = inspect_reduction(ctx, sendbuf, recvbuf, nbytes)
+        word0 = _word0(OP_ALLREDUCE, flags, comm, datatype)
+        return open_request(ctx, word0, _pair(0, op), count, nbytes, send, recv)
 
     @device
     def allreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
@@ -228,30 +261,28 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     @device
     def bcast(ctx, buf, count, datatype, root, comm):
         nbytes = message_bytes(count, datatype)
-        address, nbytes, flaws = inspect(ctx, buf, nbytes)
-        word0 = _word0(OP_BCAST, flaws, comm, datatype)
-        out = nbytes
-        back = 0
+        way = FLAG_OUT
         if root != comm_rank(ctx, comm):
-            out = 0
-            back = nbytes
-        request = open_request(ctx, word0, root, count, 0, 0, address, out, address, back)
+            way = FLAG_BACK
+        address, nbytes, flags = inspect(ctx, buf, nbytes, way)
+        word0 = _word0(OP_BCAST, flags, comm, datatype)
+        request = open_request(ctx, word0, _pair(root, 0), count, nbytes, address, address)
         return wait(ctx, request).error
 
     @device
     def barrier(ctx, comm):
         word0 = _word0(OP_BARRIER, 0, comm, 0)
-        return wait(ctx, open_request(ctx, word0, 0, 0, 0, 0, 0, 0, 0, 0)).error
+        return wait(ctx, open_request(ctx, word0, 0, 0, 0, 0, 0)).error
 
     # --- this context --------------------------------------------------------------------------------
 
     @device
     def synchronize(ctx):
-        return wait(ctx, open_request(ctx, OP_SYNCHRONIZE, 0, 0, 0, 0, 0, 0, 0, 0)).error
+        return wait(ctx, open_request(ctx, OP_SYNCHRONIZE, 0, 0, 0, 0, 0)).error
 
     @device
     def ping(ctx):
-        return wait(ctx, open_request(ctx, OP_PING, 0, 0, 0, 0, 0, 0, 0, 0))
+        return wait(ctx, open_request(ctx, OP_PING, 0, 0, 0, 0, 0))
 
     @device
     def post_null(ctx):

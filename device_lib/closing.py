@@ -1,9 +1,10 @@
-"""Closing a request: wait, carry out orders meanwhile, unpack. The second half of every call.
+"""Closing a request: wait, unpack, free the slot. The second half of every call.
 
-``finish`` waits. It is the path of a small message and tuned for latency: flag, status and payload
-come back in one read by the lanes of one warp, and it calls no other function, so it saves no
-registers on the stack. Whatever moves more bytes is left to ``carry_out`` and ``unpack``, which
-the caller runs when ``finish`` says so; then it calls ``finish`` again.
+``finish_small`` waits for a request of the small class and is tuned for latency: flag, status and
+payload come back in one read by the lanes of one warp, and it calls no other function, so it saves
+no registers on the stack. It never moves staged bytes: it says so, and the caller runs ``unpack``
+or ``help``. ``finish_any`` waits for everything else: large requests, whose orders it carries out,
+and scopes of fewer than 32 threads.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -12,32 +13,45 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib import completion, orders, ring, slots
-from device_lib.copy import copy_from_staging, copy_to_staging
-from device_lib.primitives import device, lane_id
-from device_lib.scope import Scope, warp_lanes, warp_mask
+from device_lib.context import completion_address
+from device_lib.copy import copy_from_staging, copy_to_staging, store_payload
+from device_lib.primitives import (
+    device,
+    fence_sys,
+    lane_id,
+    load_unit,
+    relax,
+    shuffle,
+    stagger,
+    vote_all,
+)
+from device_lib.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from gmpi.constants import ANY_SOURCE, ANY_TAG, ERR_REQUEST
 from gmpi.wire import (
     BYTES_MASK,
+    CONTROL_ATTENTION,
     ERROR_SHIFT,
     FRAGMENT,
-    HANDLE_ERROR_SHIFT,
     OP_FAULT,
     PACK,
-    REQUEST_NULL,
     STATUS_UNITS,
     TAG_MASK,
+    UNIT_BYTES,
+    UNIT_PAYLOAD,
 )
 
-# What ``finish`` returns: (outcome, count, origin). One of three bits says how to read it.
-COMPLETED = 1 << 56  # outcome: unit 0 of the completion; count: its high word; origin: unit 1
-STAGED = 1 << 57  # the same, but the payload is still in staging: run ``unpack``
-ORDERED = 1 << 58  # outcome: slot << 8 | buffer; count: length; origin: the order. ``carry_out``
+# What the finish functions return: (outcome, count, origin). Outcome is unit 0 of the completion
+# with these bits in place of its kind; count is its high word, origin is unit 1.
+COMPLETED = 1 << 56
+STAGED = 1 << 57  # complete, but the payload is still in staging: ``unpack``
+FAULT = 1 << 58  # with COMPLETED: no such request, and the proxy does not know yet: ``report``
+HELP = 1 << 59  # not complete, and others have orders that nobody carries out: ``help``
 # None of them: patience ran out.
-FAULT = 1 << 59  # with COMPLETED: no such request, and the proxy does not know yet
 
 NO_ORIGIN = (ANY_SOURCE & TAG_MASK) + (ANY_TAG << 32)  # ANY_TAG is negative: an int64
 
-# ``patience`` of ``finish``: how many looks, 0 for no limit, plus this flag on a second call.
+# ``patience`` of the finish functions: how many looks, 0 for no limit, plus this flag when the
+# caller has already claimed the request by an earlier call.
 RESUMED = 1 << 32
 
 
@@ -47,61 +61,83 @@ def failed(error):
     return COMPLETED | error << ERROR_SHIFT, 0, NO_ORIGIN
 
 
-def make_finish(scope: Scope) -> Callable:
-    """The waiting function of one scope; all its threads call it together."""
+def make_finish_small(scope: Scope) -> Callable:
+    """The fast way to wait: small requests, full leading warp; all threads of the scope call it."""
     leads = scope.leads
-    sync = scope.sync
-    broadcast_5 = scope.broadcast_5
+    sync = scope.sync_full
+    broadcast_3 = scope.broadcast_3
 
     @device
-    def finish(ctx, handle, patience):
-        """Waits until the request is complete, or looks ``patience`` times if that is not 0."""
-        sync()
-        if handle == REQUEST_NULL:
-            return failed(0)
-        if handle >> HANDLE_ERROR_SHIFT == 1:
-            return failed(handle & 0xFF)
-        event = completion.FOREIGN
-        low = 0
-        word = 0
-        origin = 0
-        place = 0
-        if leads():
-            ours, recv = completion.claim(
-                ctx, handle, patience & RESUMED != 0, lane_id(), warp_mask()
-            )
-            if ours:
-                event, slot, index, low, word, origin = completion.await_event(
-                    ctx, handle, recv, lane_id(), warp_lanes(), warp_mask(), patience & TAG_MASK
-                )
-                place = slot << 8 | index
-                if event == completion.DONE and recv != 0 and completion.is_staged(handle):
-                    place = -1
-                if lane_id() == 0:
-                    if event == completion.NOTHING:
-                        slots.unclaim(ctx, handle)
-                    elif event == completion.DONE and place >= 0:
-                        slots.release(ctx, slot)
-        event, low, word, origin, place = broadcast_5(event, low, word, origin, place)
-        if event == completion.DONE:
-            if slots.units_of(handle) < STATUS_UNITS:
-                origin = NO_ORIGIN
-            if place < 0:
-                return low & (COMPLETED - 1) | STAGED, word, origin
-            return low & (COMPLETED - 1) | COMPLETED, word, origin
-        if event == completion.ORDER:
-            return ORDERED | place, word, low
-        if event == completion.NOTHING:
-            return 0, 0, 0
-        if event == completion.ABORTED:
-            return failed(low & 0xFF)
-        return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
+    def finish_small(ctx, handle, patience):
+        """Waits until the request is complete, or looks ``patience`` times if that is not 0.
 
-    return finish
+        Two reads of the completion are under way at any time, half a round trip apart: it is
+        seen a quarter of a round trip earlier on average than by one read after the other.
+        """
+        sync()
+        outcome = COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT
+        count = 0
+        origin = NO_ORIGIN
+        if leads():
+            lane = lane_id()
+            ours, recv = completion.claim(ctx, handle, patience & RESUMED != 0, lane, ALL_LANES)
+            if ours:
+                slot = slots.slot_of(handle)
+                units = slots.units_of(handle)
+                expected = handle & TAG_MASK
+                address = completion_address(ctx, slot) + min(lane, units - 1) * UNIT_BYTES
+                looks = patience & TAG_MASK
+                outcome = 0
+                polls = 0
+                low, word = load_unit(address)
+                if looks == 0:
+                    stagger()
+                while outcome == 0:
+                    next_low, next_word = load_unit(address)
+                    if vote_all(ALL_LANES, word >> 32 & TAG_MASK == expected):
+                        outcome = COMPLETED
+                    else:
+                        low = next_low
+                        word = next_word
+                        polls += 1
+                        if polls & (completion.CONTROL_EVERY - 1) == 0:
+                            attention, aborted = load_unit(ctx.mapped + CONTROL_ATTENTION)
+                            if shuffle(ALL_LANES, aborted, 0) != 0:
+                                outcome = FAULT
+                                low = shuffle(ALL_LANES, aborted, 0)
+                            elif shuffle(ALL_LANES, attention, 0) != 0:
+                                outcome = HELP
+                        if polls == looks and outcome == 0:
+                            outcome = STAGED
+                        relax()
+                if outcome == COMPLETED:
+                    count = shuffle(ALL_LANES, word, 0)
+                    status = shuffle(ALL_LANES, low, 0)
+                    if units >= STATUS_UNITS:
+                        origin = shuffle(ALL_LANES, low, 1)
+                        nbytes = status & BYTES_MASK
+                        at = (lane - STATUS_UNITS) * UNIT_PAYLOAD
+                        if lane >= STATUS_UNITS and lane < units and at < nbytes:
+                            store_payload(recv + at, low, word & TAG_MASK, nbytes - at)
+                        if units == STATUS_UNITS and recv != 0 and nbytes > 0:
+                            outcome = STAGED
+                            fence_sys()  # acquire: MPI wrote the staging before the completion
+                    if outcome == COMPLETED and lane == 0:
+                        slots.release(ctx, slot)
+                    outcome |= status & (COMPLETED - 1)
+                elif outcome == FAULT:
+                    outcome = COMPLETED | (low & 0xFF) << ERROR_SHIFT
+                elif outcome == STAGED:
+                    outcome = 0  # patience is over
+                    if lane == 0:
+                        slots.unclaim(ctx, handle)
+        return broadcast_3(outcome, count, origin)
+
+    return finish_small
 
 
 def make_unpack(scope: Scope) -> Callable:
-    """What follows STAGED in one scope; all its threads call it together."""
+    """What follows STAGED; all threads of the scope call it together."""
     rank = scope.rank
     size = scope.size
     leads = scope.leads
@@ -123,17 +159,14 @@ def make_unpack(scope: Scope) -> Callable:
 
 
 def make_carry_out(scope: Scope) -> Callable:
-    """What follows ORDERED in one scope; all its threads call it together."""
+    """Moves the bytes of a claimed order; all threads of the scope call it together."""
     rank = scope.rank
     size = scope.size
     leads = scope.leads
     sync = scope.sync
 
     @device
-    def carry_out(ctx, place, order, length):
-        """Moves the bytes of a claimed order; the leader answers it."""
-        slot = place >> 8 & 0xFFFF
-        index = place & 0xFF
+    def carry_out(ctx, slot, index, order, length):
         staging = orders.staging_of(ctx, slot, index)
         address = orders.user_address(ctx, slot, order)
         if orders.direction_of(order) == PACK:
@@ -143,9 +176,95 @@ def make_carry_out(scope: Scope) -> Callable:
         sync()
         if leads():
             orders.answer(ctx, lane_id(), warp_lanes(), warp_mask(), slot, index, order)
-        return 0
+        sync()
 
     return carry_out
+
+
+def make_help(scope: Scope) -> Callable:
+    """What follows HELP; all threads of the scope call it together."""
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_3 = scope.broadcast_3
+    carry_out = make_carry_out(scope)
+
+    @device
+    def help_others(ctx):
+        """Carries out one order of any request, if there still is one."""
+        sync()
+        place = 0
+        order = 0
+        length = 0
+        if leads():
+            lane = lane_id()
+            attention, aborted = completion.look_at_control(ctx, lane, warp_mask())
+            slot, index, order, length = orders.take_other(
+                ctx, attention, lane, warp_lanes(), warp_mask()
+            )
+            place = slot << 8 | (index + 1)
+        place, order, length = broadcast_3(place, order, length)
+        if place & 0xFF != 0:
+            sync()
+            carry_out(ctx, place >> 8, (place & 0xFF) - 1, order, length)
+        return 0
+
+    return help_others
+
+
+def make_finish_any(scope: Scope) -> Callable:
+    """The complete way to wait; all threads of the scope call it together."""
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_5 = scope.broadcast_5
+    carry_out = make_carry_out(scope)
+
+    @device
+    def finish_any(ctx, handle, patience):
+        """As ``finish_small``, for every request; carries out orders meanwhile, its own first."""
+        sync()
+        ours = False
+        recv = 0
+        if leads():
+            ours, recv = completion.claim(
+                ctx, handle, patience & RESUMED != 0, lane_id(), warp_mask()
+            )
+        event = completion.ORDER
+        low = 0
+        word = 0
+        origin = 0
+        place = 0
+        while event == completion.ORDER:
+            event = completion.FOREIGN
+            if leads() and ours:
+                event, slot, index, low, word, origin = completion.await_event(
+                    ctx, handle, recv, lane_id(), warp_lanes(), warp_mask(), patience & TAG_MASK
+                )
+                place = slot << 8 | index
+                if event == completion.DONE and recv != 0 and completion.is_staged(handle):
+                    if low & BYTES_MASK > 0:
+                        place = -1
+                if lane_id() == 0:
+                    if event == completion.NOTHING:
+                        slots.unclaim(ctx, handle)
+                    elif event == completion.DONE and place >= 0:
+                        slots.release(ctx, slot)
+            event, low, word, origin, place = broadcast_5(event, low, word, origin, place)
+            if event == completion.ORDER:
+                sync()
+                carry_out(ctx, place >> 8, place & 0xFF, low, word)
+        if event == completion.DONE:
+            if slots.units_of(handle) < STATUS_UNITS:
+                origin = NO_ORIGIN
+            if place < 0:
+                return low & (COMPLETED - 1) | STAGED, word, origin
+            return low & (COMPLETED - 1) | COMPLETED, word, origin
+        if event == completion.NOTHING:
+            return 0, 0, 0
+        if event == completion.ABORTED:
+            return failed(low & 0xFF)
+        return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
+
+    return finish_any
 
 
 def make_report(scope: Scope) -> Callable:
@@ -162,3 +281,4 @@ def make_report(scope: Scope) -> Callable:
         return 0
 
     return report
+

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib import completion, orders, slots
-from device_lib.closing import COMPLETED, NO_ORIGIN
+from device_lib.closing import COMPLETED, NO_ORIGIN, make_carry_out
 from device_lib.context import completion_address
 from device_lib.copy import copy_from_staging, store_payload
 from device_lib.primitives import (
@@ -123,7 +123,7 @@ def _await_batch(ctx, handle, waiting, low, word, origin, lane, lanes, mask):
         relax()
 
 
-def make_finish_all(scope: Scope, carry_out: Callable) -> Callable:
+def make_finish_all(scope: Scope) -> Callable:
     """The function behind Waitall for one scope; all its threads call it together."""
     rank = scope.rank
     size = scope.size
@@ -132,6 +132,7 @@ def make_finish_all(scope: Scope, carry_out: Callable) -> Callable:
     broadcast_5 = scope.broadcast_5
     put_row = scope.put_row
     get_row = scope.get_row
+    carry_out = make_carry_out(scope)
 
     @device
     def unpack_batch(ctx, staged, recv, slot, nbytes):
@@ -218,8 +219,8 @@ def make_finish_all(scope: Scope, carry_out: Callable) -> Callable:
             event, order, length, place, unused = broadcast_5(event, order, length, place, 0)
             if event != completion.ORDER:
                 break
-            carry_out(ctx, place, order, length)
             sync()
+            carry_out(ctx, place >> 8, place & 0xFF, order, length)
         if event == completion.ABORTED:
             if waiting:
                 claimed = False

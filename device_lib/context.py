@@ -1,7 +1,8 @@
 """The context as a kernel sees it, and the status that calls return.
 
-Five integers passed by value: kernel arguments sit in the constant bank, so no load from memory
-precedes the first store of a record, and a call keeps few registers alive.
+Four integers passed by value: kernel arguments sit in the constant bank, so no load from memory
+precedes the first store of a record. Four, because the arguments of a linked function travel in
+registers up to six of these, and through the stack beyond.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -10,19 +11,24 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from device_lib.primitives import device
-from gmpi import wire
 from gmpi.wire import (
-    BUSY_BITS,
+    BUSY_STRIDE,
+    CLAIM_BYTES,
+    DEVICE_BUSY,
+    DEVICE_ROWS,
     HANDLE_CONTEXT_MASK,
-    IDENTITY_RANK_SHIFT,
     IDENTITY_SIZE_SHIFT,
+    LARGE_BUFFERS,
     MAPPED_RING,
     POSITION_STEP,
-    SIZES_CHUNK_SHIFT,
-    SIZES_EAGER_SHIFT,
-    SIZES_LARGE_SHIFT,
-    SIZES_REQUEST_SHIFT,
+    REQUEST_BYTES,
+    SHAPE_CHUNK_SHIFT,
+    SHAPE_CONTEXT_SHIFT,
+    SHAPE_EAGER_SHIFT,
+    SHAPE_LARGE_SHIFT,
+    SHAPE_REQUEST_SHIFT,
     SLOT_BYTES,
+    STAGING_LEAD,
 )
 
 
@@ -31,9 +37,8 @@ class DeviceContext(NamedTuple):
 
     mapped: int
     device: int
-    sizes: int
+    shape: int
     identity: int
-    resource_ns: int
 
 
 class Status(NamedTuple):
@@ -55,52 +60,45 @@ class Status(NamedTuple):
     nbytes: int
 
 
-_mapped_completions = device(wire.mapped_completions)
-_mapped_small = device(wire.mapped_small)
-_mapped_large = device(wire.mapped_large)
-_device_requests = device(wire.device_requests)
-_device_claims = device(wire.device_claims)
-
-
 @device
 def context_id(ctx):
-    return ctx.identity & HANDLE_CONTEXT_MASK
+    return ctx.shape >> SHAPE_CONTEXT_SHIFT & HANDLE_CONTEXT_MASK
 
 
 @device
 def world_rank(ctx):
-    return ctx.identity >> IDENTITY_RANK_SHIFT & 0xFFFFFFF
+    return ctx.identity & 0xFFFFFFFF
 
 
 @device
 def world_size(ctx):
-    return ctx.identity >> IDENTITY_SIZE_SHIFT & 0xFFFFFFF
+    return ctx.identity >> IDENTITY_SIZE_SHIFT
 
 
 @device
 def ring_slots(ctx):
-    return 1 << (ctx.sizes & 31)
-
-
-@device
-def request_words(ctx):
-    """Words of busy bits of the small class."""
-    return ctx.sizes >> SIZES_REQUEST_SHIFT & 0xFFF
-
-
-@device
-def large_words(ctx):
-    return (large_slots(ctx) + BUSY_BITS - 1) // BUSY_BITS
+    return 1 << (ctx.shape & 31)
 
 
 @device
 def request_slots(ctx):
-    return request_words(ctx) * BUSY_BITS
+    return 1 << (ctx.shape >> SHAPE_REQUEST_SHIFT & 31)
+
+
+@device
+def request_words(ctx):
+    """Words of busy bits of the small class: a power of two."""
+    return request_slots(ctx) >> 5
 
 
 @device
 def large_slots(ctx):
-    return ctx.sizes >> SIZES_LARGE_SHIFT & 0x7F
+    return ctx.shape >> SHAPE_LARGE_SHIFT & 0x7F
+
+
+@device
+def large_words(ctx):
+    return (large_slots(ctx) + 31) >> 5
 
 
 @device
@@ -110,12 +108,12 @@ def all_slots(ctx):
 
 @device
 def eager_bytes(ctx):
-    return (ctx.sizes >> SIZES_EAGER_SHIFT & 0x3FFF) * POSITION_STEP
+    return (ctx.shape >> SHAPE_EAGER_SHIFT & 0x3FFF) * POSITION_STEP
 
 
 @device
 def chunk_bytes(ctx):
-    return (ctx.sizes >> SIZES_CHUNK_SHIFT & 0x3FFFFF) * POSITION_STEP
+    return (ctx.shape >> SHAPE_CHUNK_SHIFT & 0x3FFFFF) * POSITION_STEP
 
 
 @device
@@ -125,37 +123,38 @@ def record_address(ctx, ticket):
 
 @device
 def completion_address(ctx, slot):
-    return ctx.mapped + _mapped_completions(ring_slots(ctx)) + slot * SLOT_BYTES
+    return ctx.mapped + MAPPED_RING + (ring_slots(ctx) + slot) * SLOT_BYTES
 
 
 @device
 def small_address(ctx, slot):
     """The slot's small staging buffer (its lead, in front of the payload)."""
-    stride = wire.STAGING_LEAD + eager_bytes(ctx)
-    return ctx.mapped + _mapped_small(ring_slots(ctx), all_slots(ctx)) + slot * stride
+    begin = completion_address(ctx, all_slots(ctx))
+    return begin + slot * (STAGING_LEAD + eager_bytes(ctx))
 
 
 @device
 def chunk_address(ctx, slot, index):
     """One of the chunk buffers of a large slot."""
-    begin = _mapped_large(ring_slots(ctx), all_slots(ctx), eager_bytes(ctx))
-    number = (slot - request_slots(ctx)) * wire.LARGE_BUFFERS + index
+    begin = small_address(ctx, all_slots(ctx)) - ctx.mapped
+    begin = (begin + 4095) & ~4095
+    number = (slot - request_slots(ctx)) * LARGE_BUFFERS + index
     return ctx.mapped + begin + number * chunk_bytes(ctx)
 
 
 @device
 def busy_address(ctx, word):
-    return ctx.device + wire.DEVICE_BUSY + word * wire.BUSY_STRIDE
+    return ctx.device + DEVICE_BUSY + word * BUSY_STRIDE
 
 
 @device
 def row_address(ctx, slot):
     """The slot's row in device memory: ``REQUEST_*`` fields."""
-    return ctx.device + _device_requests(all_slots(ctx)) + slot * wire.REQUEST_BYTES
+    return ctx.device + DEVICE_ROWS + slot * REQUEST_BYTES
 
 
 @device
 def claim_address(ctx, slot, index):
     """Claim word of one staging buffer of a large slot."""
-    row = ctx.device + _device_claims(all_slots(ctx))
-    return row + (slot - request_slots(ctx)) * wire.CLAIM_BYTES + index * 8
+    row = (slot - request_slots(ctx)) * CLAIM_BYTES + index * 8
+    return row_address(ctx, all_slots(ctx)) + row

@@ -103,7 +103,9 @@ else:
 
     @device
     def _gather(address):
-        """16 bytes of a buffer that is not 16-byte aligned, by the widest possible loads."""
+        """16 bytes of a buffer, by the widest loads that its alignment allows."""
+        if address & 15 == 0:
+            return load_16(address)
         if address & 7 == 0:
             return load_8(address), load_8(address + 8)
         if address & 3 == 0:
@@ -135,45 +137,62 @@ else:
                 store_1(address + 8 + i, high >> (8 * i))
 
     @device
+    def _scatter_4(to, step, a0, b0, a1, b1, a2, b2, a3, b3):
+        _scatter(to, a0, b0)
+        _scatter(to + step, a1, b1)
+        _scatter(to + 2 * step, a2, b2)
+        _scatter(to + 3 * step, a3, b3)
+        return to + 4 * step
+
+    # Addresses advance by one addition after each access rather than being computed from an index:
+    # eight words in flight then cost their own registers and hardly any more.
+
+    @device
     def _to_staging(staging, source, nbytes, rank, size):
         step = size << 4
-        at = rank << 4
-        end = nbytes >> 4 << 4
+        end = staging + (nbytes >> 4 << 4)
+        to = staging + (rank << 4)
+        at = source + (rank << 4)
         if source & 15 == 0:
-            while at + 7 * step < end:
-                a0, b0 = load_16(source + at)
-                a1, b1 = load_16(source + at + step)
-                a2, b2 = load_16(source + at + 2 * step)
-                a3, b3 = load_16(source + at + 3 * step)
-                a4, b4 = load_16(source + at + 4 * step)
-                a5, b5 = load_16(source + at + 5 * step)
-                a6, b6 = load_16(source + at + 6 * step)
-                a7, b7 = load_16(source + at + 7 * step)
-                store_16(staging + at, a0, b0)
-                store_16(staging + at + step, a1, b1)
-                store_16(staging + at + 2 * step, a2, b2)
-                store_16(staging + at + 3 * step, a3, b3)
-                store_16(staging + at + 4 * step, a4, b4)
-                store_16(staging + at + 5 * step, a5, b5)
-                store_16(staging + at + 6 * step, a6, b6)
-                store_16(staging + at + 7 * step, a7, b7)
-                at += 8 * step
-            while at < end:
-                a0, b0 = load_16(source + at)
-                store_16(staging + at, a0, b0)
+            while to + 7 * step < end:
+                a0, b0 = load_16(at)
                 at += step
-        else:
-            while at + step < end:
-                a0, b0 = _gather(source + at)
-                a1, b1 = _gather(source + at + step)
-                store_16(staging + at, a0, b0)
-                store_16(staging + at + step, a1, b1)
-                at += 2 * step
-            while at < end:
-                a0, b0 = _gather(source + at)
-                store_16(staging + at, a0, b0)
+                a1, b1 = load_16(at)
                 at += step
-        i = end + rank
+                a2, b2 = load_16(at)
+                at += step
+                a3, b3 = load_16(at)
+                at += step
+                a4, b4 = load_16(at)
+                at += step
+                a5, b5 = load_16(at)
+                at += step
+                a6, b6 = load_16(at)
+                at += step
+                a7, b7 = load_16(at)
+                at += step
+                store_16(to, a0, b0)
+                to += step
+                store_16(to, a1, b1)
+                to += step
+                store_16(to, a2, b2)
+                to += step
+                store_16(to, a3, b3)
+                to += step
+                store_16(to, a4, b4)
+                to += step
+                store_16(to, a5, b5)
+                to += step
+                store_16(to, a6, b6)
+                to += step
+                store_16(to, a7, b7)
+                to += step
+        while to < end:
+            a0, b0 = _gather(at)
+            store_16(to, a0, b0)
+            at += step
+            to += step
+        i = (nbytes >> 4 << 4) + rank
         while i < nbytes:
             store_1(staging + i, load_1(source + i))
             i += opaque(size)
@@ -182,31 +201,52 @@ else:
     @device
     def _from_staging(target, staging, nbytes, rank, size):
         step = size << 4
-        at = rank << 4
-        end = nbytes >> 4 << 4
+        end = staging + (nbytes >> 4 << 4)
+        at = staging + (rank << 4)
+        to = target + (rank << 4)
         while at + 7 * step < end:
-            a0, b0 = load_16_sys(staging + at)
-            a1, b1 = load_16_sys(staging + at + step)
-            a2, b2 = load_16_sys(staging + at + 2 * step)
-            a3, b3 = load_16_sys(staging + at + 3 * step)
-            a4, b4 = load_16_sys(staging + at + 4 * step)
-            a5, b5 = load_16_sys(staging + at + 5 * step)
-            a6, b6 = load_16_sys(staging + at + 6 * step)
-            a7, b7 = load_16_sys(staging + at + 7 * step)
-            _scatter(target + at, a0, b0)
-            _scatter(target + at + step, a1, b1)
-            _scatter(target + at + 2 * step, a2, b2)
-            _scatter(target + at + 3 * step, a3, b3)
-            _scatter(target + at + 4 * step, a4, b4)
-            _scatter(target + at + 5 * step, a5, b5)
-            _scatter(target + at + 6 * step, a6, b6)
-            _scatter(target + at + 7 * step, a7, b7)
-            at += 8 * step
-        while at < end:
-            a0, b0 = load_16_sys(staging + at)
-            _scatter(target + at, a0, b0)
+            a0, b0 = load_16_sys(at)
             at += step
-        i = end + rank
+            a1, b1 = load_16_sys(at)
+            at += step
+            a2, b2 = load_16_sys(at)
+            at += step
+            a3, b3 = load_16_sys(at)
+            at += step
+            a4, b4 = load_16_sys(at)
+            at += step
+            a5, b5 = load_16_sys(at)
+            at += step
+            a6, b6 = load_16_sys(at)
+            at += step
+            a7, b7 = load_16_sys(at)
+            at += step
+            if target & 15 == 0:
+                store_16(to, a0, b0)
+                to += step
+                store_16(to, a1, b1)
+                to += step
+                store_16(to, a2, b2)
+                to += step
+                store_16(to, a3, b3)
+                to += step
+                store_16(to, a4, b4)
+                to += step
+                store_16(to, a5, b5)
+                to += step
+                store_16(to, a6, b6)
+                to += step
+                store_16(to, a7, b7)
+                to += step
+            else:
+                to = _scatter_4(to, step, a0, b0, a1, b1, a2, b2, a3, b3)
+                to = _scatter_4(to, step, a4, b4, a5, b5, a6, b6, a7, b7)
+        while at < end:
+            a0, b0 = load_16_sys(at)
+            _scatter(to, a0, b0)
+            at += step
+            to += step
+        i = (nbytes >> 4 << 4) + rank
         while i < nbytes:
             store_1(target + i, load_1_sys(staging + i))
             i += opaque(size)

@@ -14,7 +14,9 @@ In the simulator a library function is the Python function itself.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from importlib import metadata
@@ -72,7 +74,7 @@ def _read_or_make(path: Path, make: Callable[[], str]) -> str:
 
 if SIMULATOR:
 
-    def linked(name: str, arguments: int, results: int, body: Callable, context: bool = False):
+    def linked(name: str, arguments: int, results: int, body: Callable):
         """The library function ``name``: here, its body."""
         return body
 
@@ -86,33 +88,36 @@ else:
     from device_lib.primitives import device
 
     _I64 = ir.IntType(64)
-    _CONTEXT = ", ".join(DeviceContext._fields)
+    _EXTERN = re.compile(r"^\.extern \.func .*?(gmpi_\w+)", re.M)
     _sources: dict[str, cuda.PTXSource] = {}
-    #: name -> (body, int64 arguments, results, whether the first argument is a context)
-    functions: dict[str, tuple[Callable, int, int, bool]] = {}
+    #: name -> (body, int64 arguments, results)
+    functions: dict[str, tuple[Callable, int, int]] = {}
 
-    def _signature(arguments: int, results: int, context: bool):
+    def _signature(arguments: int, results: int):
         result = types.int64 if results == 1 else types.UniTuple(types.int64, results)
-        return result(*[types.int64] * (arguments + len(DeviceContext._fields) * context))
+        return result(*[types.int64] * arguments)
 
     def _define(text: str, **names: object) -> Callable:
         """The function ``f`` that the source text defines."""
         exec(text, names)
         return names["f"]  # type: ignore[return-value]
 
+    def _takes_context(body: Callable) -> bool:
+        return next(iter(inspect.signature(body.py_func).parameters)) == "ctx"
+
     def compile_ptx(name: str, cc: tuple[int, int]) -> str:
         """PTX of one library function for a compute capability, from the cache if it is there."""
-        body, arguments, results, context = functions[name]
-        signature = _signature(arguments, results, context)
-        values = ", ".join(f"a{i}" for i in range(arguments))
-        if context:
-            entry = _define(
-                f"def f({_CONTEXT}, {values}):\n return body(DeviceContext({_CONTEXT}), {values})",
-                body=body,
-                DeviceContext=DeviceContext,
-            )
-        else:
-            entry = _define(f"def f({values}):\n return body({values})", body=body)
+        body, arguments, results = functions[name]
+        signature = _signature(arguments, results)
+        words = [f"a{i}" for i in range(arguments)]
+        passed = words
+        if _takes_context(body):
+            passed = [f"DeviceContext({', '.join(words[:3])}, 0)", *words[3:]]
+        entry = _define(
+            f"def f({', '.join(words)}):\n return body({', '.join(passed)})",
+            body=body,
+            DeviceContext=DeviceContext,
+        )
 
         def make() -> str:
             options = {"abi": "c", "abi_info": {"abi_name": name}, "output": "ptx"}
@@ -121,46 +126,53 @@ else:
         tag = _fingerprint(name, str(cc), str(signature))
         return _read_or_make(cache_directory() / f"{name}-sm{cc[0]}{cc[1]}-{tag}.ptx", make)
 
-    def _linkable(name: str) -> cuda.PTXSource:
-        if name not in _sources:
-            cc = cuda.get_current_device().compute_capability
-            _sources[name] = cuda.PTXSource(compile_ptx(name, cc).encode(), name=name + ".ptx")
-        return _sources[name]
+    def sources(name: str) -> list[cuda.PTXSource]:
+        """What a kernel that calls ``name`` must link: the function and those that it calls."""
+        found: dict[str, cuda.PTXSource] = {}
+        waiting = [name]
+        while waiting:
+            this = waiting.pop()
+            if this in found:
+                continue
+            if this not in _sources:
+                cc = cuda.get_current_device().compute_capability
+                _sources[this] = cuda.PTXSource(compile_ptx(this, cc).encode(), name=this + ".ptx")
+            found[this] = _sources[this]
+            waiting += _EXTERN.findall(found[this].data.decode())
+        return list(found.values())
 
-    def linked(name: str, arguments: int, results: int, body: Callable, context: bool = False):
+    def linked(name: str, arguments: int, results: int, body: Callable):
         """A device function that calls ``body``, compiled on its own and linked.
 
         Args:
             name: its symbol; part of the interface for other languages.
-            arguments: how many int64 ``body`` takes (after the context).
+            arguments: how many int64 it takes. A context counts three: ``identity`` is left out.
             results: how many int64 it returns: one value, or a tuple.
-            body: device function of plain int64 arguments.
-            context: whether a ``DeviceContext`` comes first.
+            body: device function of plain int64 arguments, or of a context and such.
         """
-        functions[name] = body, arguments, results, context
-        signature = _signature(arguments, results, context)
-        size = len(signature.args)
+        functions[name] = body, arguments, results
+        signature = _signature(arguments, results)
 
         @intrinsic
         def call(typingctx, words):
             def emit(codegen, builder, sig, args):
-                values = [builder.extract_value(args[0], i) for i in range(size)]
+                values = [builder.extract_value(args[0], i) for i in range(arguments)]
                 function = builder.module.globals.get(name)
                 if function is None:
                     returns = codegen.get_value_type(signature.return_type)
-                    kind = ir.FunctionType(returns, [_I64] * size)
+                    kind = ir.FunctionType(returns, [_I64] * arguments)
                     function = ir.Function(builder.module, kind, name)
                     # It synchronises threads: the compiler must not copy the call into branches.
                     function.attributes.add("convergent")
-                codegen.active_code_library.add_linking_file(_linkable(name))
+                for source in sources(name):
+                    codegen.active_code_library.add_linking_file(source)
                 return builder.call(function, values, attrs=("convergent",))
 
-            return signature.return_type(types.UniTuple(types.int64, size)), emit
+            return signature.return_type(types.UniTuple(types.int64, arguments)), emit
 
-        values = ", ".join(f"a{i}" for i in range(arguments))
-        if context:
-            fields = ", ".join(f"ctx.{field}" for field in DeviceContext._fields)
-            text = f"def f(ctx, {values}):\n return call(({fields}, {values}))"
-        else:
-            text = f"def f({values}):\n return call(({values}))"
+        parameters = list(inspect.signature(body.py_func).parameters)
+        passed = list(parameters)
+        if _takes_context(body):
+            passed[:1] = ["ctx.mapped", "ctx.device", "ctx.shape"]
+        text = f"def f({', '.join(parameters)}):\n return call(({', '.join(passed)}))"
         return device(_define(text, call=call))

@@ -12,7 +12,9 @@ from device_lib.context import eager_bytes
 from device_lib.primitives import buffer_of, device, memory_space
 from gmpi.constants import DATATYPE_MARK, DATATYPES, IN_PLACE
 from gmpi.wire import (
+    FLAG_BACK,
     FLAG_NULL_BUFFER,
+    FLAG_OUT,
     FLAG_PRIVATE_BUFFER,
     FLAG_SHORT_BUFFER,
     FLAG_STRIDED_BUFFER,
@@ -34,32 +36,38 @@ def message_bytes(count, datatype):
 
 
 @device
-def inspect(ctx, buffer, nbytes):
-    """(address, bytes to move, flaw flags) of a buffer that ``nbytes`` are moved from or to."""
+def inspect(ctx, buffer, nbytes, way):
+    """(address, bytes to move, flags) of a buffer that ``nbytes`` are moved from or to.
+
+    ``way`` is FLAG_OUT or FLAG_BACK, or both; it becomes part of the flags when bytes move.
+    """
     address, room, strided = buffer_of(buffer)
-    flaws = 0
+    flags = 0
     if nbytes > 0:
         space = memory_space(address)
         if address == 0:
-            flaws = FLAG_NULL_BUFFER
+            flags = FLAG_NULL_BUFFER
         elif strided != 0:
-            flaws = FLAG_STRIDED_BUFFER
+            flags = FLAG_STRIDED_BUFFER
         elif room < nbytes:
-            flaws = FLAG_SHORT_BUFFER
+            flags = FLAG_SHORT_BUFFER
         elif space == 2 or (space == 1 and nbytes > eager_bytes(ctx)):
             # Other threads cannot address this thread's memory, nor other blocks this block's.
-            flaws = FLAG_PRIVATE_BUFFER
-    if flaws != 0:
-        nbytes = 0
-    return address, nbytes, flaws
+            flags = FLAG_PRIVATE_BUFFER
+        else:
+            return address, nbytes, way
+    return 0, 0, flags
 
 
 @device
 def inspect_reduction(ctx, sendbuf, recvbuf, nbytes):
-    """(address to pack from, address to unpack to, bytes, flaw flags)."""
+    """(address to pack from, address to unpack to, bytes, flags)."""
+    way = FLAG_OUT | FLAG_BACK
     send, room, strided = buffer_of(sendbuf)
-    recv, fitting, flaws = inspect(ctx, recvbuf, nbytes)
+    recv, moved, flags = inspect(ctx, recvbuf, nbytes, way)
     if send == IN_PLACE:
-        return recv, recv, fitting, flaws
-    send, nbytes, more = inspect(ctx, sendbuf, nbytes)
-    return send, recv, min(nbytes, fitting), flaws | more
+        return recv, recv, moved, flags
+    send, sent, more = inspect(ctx, sendbuf, nbytes, way)
+    if moved == sent:
+        return send, recv, moved, flags | more
+    return 0, 0, 0, (flags | more) & ~way

@@ -1,7 +1,10 @@
 """Opening a request: slot, pack, publish. The first half of every call.
 
-``make_open(scope)`` returns the one function behind Isend, Irecv, Allreduce, Barrier, ...: what
-differs between them is in the record.
+``open_inline`` is the path of a small message, tuned for latency: one warp, each lane makes its
+own unit of the record before anything is asked of memory, then ticket, slot and the state of the
+ring come from three accesses to device memory that overlap, and one store publishes. It calls no
+other function, so it saves no registers on the stack. ``open_any`` does everything else: payloads
+that need staging, warps of fewer than 16 threads, a full ring, no free slot.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -10,86 +13,148 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib import orders, ring, slots
-from device_lib.context import chunk_bytes, eager_bytes
+from device_lib.context import chunk_bytes, context_id, eager_bytes, record_address, ring_slots
 from device_lib.copy import copy_to_staging
-from device_lib.primitives import device, fence_sys, lane_id, opaque, shuffle
-from device_lib.scope import Scope, warp_lanes, warp_mask
+from device_lib.message import message_bytes
+from device_lib.primitives import device, fence_sys, lane_id, opaque, shuffle, store_unit
+from device_lib.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from gmpi.wire import (
+    FLAG_BACK,
     FLAG_INLINE,
+    FLAG_OUT,
     FRAGMENT,
+    HANDLE_CONTEXT_SHIFT,
     HANDLE_ERROR_SHIFT,
+    HANDLE_SLOT_SHIFT,
+    HANDLE_UNIT,
+    HANDLE_UNITS_SHIFT,
+    HEADER_UNITS,
     INLINE_BYTES,
     LARGE_BUFFERS,
     OP_IRECV,
     OP_NULL,
     PACK,
     STATUS_UNITS,
-    UNIT_PAYLOAD,
+    TAG_MASK,
+    UNIT_BYTES,
     chunk_bytes_of,
+    payload_units,
 )
 
 _chunk_bytes_of = device(chunk_bytes_of)
+_payload_units = device(payload_units)
+
+_FLAGS_SHIFT = 8  # of the flags in word0
+_DATATYPE_SHIFT = 32
+_OUT = FLAG_OUT << _FLAGS_SHIFT
+_BACK = FLAG_BACK << _FLAGS_SHIFT
+_INLINE = FLAG_INLINE << _FLAGS_SHIFT
+
+# What the leading lane found, above the 48 bits of tag and slot.
+_FULL = 1 << 48  # the ring is full, or so it seems
+_NO_SLOT = 1 << 49
+
+# open_inline could not finish: the low 32 bits are the tag of the ticket it has taken.
+UNFINISHED = 1 << 62
 
 
 @device
-def units_back(word0, back):
+def units_back(word0, nbytes):
     """Units of the completion: status for a receive, payload as far as it fits."""
-    if back > INLINE_BYTES:
+    if word0 & _BACK == 0:
+        if word0 & 0xFF == OP_IRECV:
+            return STATUS_UNITS
+        return 1
+    if nbytes > INLINE_BYTES:
         return STATUS_UNITS
-    if back > 0 or word0 & 0xFF == OP_IRECV:
-        return STATUS_UNITS + (back + UNIT_PAYLOAD - 1) // UNIT_PAYLOAD
-    return 1
+    return STATUS_UNITS + _payload_units(nbytes)
+
+
+def make_open_inline(scope: Scope) -> Callable:
+    """The fast way to open a request, for scopes whose leading warp is full."""
+    leads = scope.leads
+    sync = scope.sync_full
+    broadcast = scope.broadcast
+
+    @device
+    def open_inline(ctx, word0, peer_tag, count, send, recv):
+        """Publishes a request whose outgoing bytes, at most 144, travel in its record.
+
+        Args:
+            word0: first word of the record; its flags say whether bytes go OUT of ``send`` and
+                come BACK to ``recv``. How many follows from ``count`` and the datatype.
+
+        Returns:
+            The handle in all threads, or ``UNFINISHED``: call ``open_any`` with it.
+        """
+        sync()  # what other threads of the scope wrote to the buffers, or still read from them
+        handle = 0
+        if leads():
+            lane = lane_id()
+            nbytes = count * (word0 >> (_DATATYPE_SHIFT + 8) & 0xFF)
+            out = 0
+            if word0 & _OUT != 0:
+                out = nbytes
+                word0 |= _INLINE
+            units = HEADER_UNITS + _payload_units(out)
+            low = 0
+            high = 0
+            if lane < units:
+                low, high = ring.unit_of(lane, word0, peer_tag, count, 0, send, out)
+            found = 0
+            if lane == 0:
+                slot = slots.first_guess(ctx)
+                ticket = ring.take_ticket(ctx)
+                taken = slots.try_take(ctx, slot)
+                consumed = ring.last_known_consumed(ctx)
+                found = ring.tag_of(ticket) | slot << HANDLE_SLOT_SHIFT
+                if taken != 0:
+                    found |= _NO_SLOT
+                if ticket - consumed >= ring_slots(ctx):
+                    found |= _FULL
+            found = shuffle(ALL_LANES, found, 0)
+            if found >> 48 != 0:
+                handle = UNFINISHED | found
+            else:
+                handle = (
+                    found
+                    | units_back(word0, nbytes) << HANDLE_UNITS_SHIFT
+                    | context_id(ctx) << HANDLE_CONTEXT_SHIFT
+                )
+                if lane == 0:
+                    slots.open_row(ctx, found >> HANDLE_SLOT_SHIFT, handle, recv)
+                if lane == HANDLE_UNIT:
+                    low = handle
+                if lane < units:
+                    record = record_address(ctx, (found & TAG_MASK) >> 1)
+                    word = (high & TAG_MASK) | found << 32
+                    store_unit(record + lane * UNIT_BYTES, low, word)
+        return broadcast(handle)
+
+    return open_inline
 
 
 @device
-def _publish(
-    ctx, lane, lanes, mask, slot, large, word0, peer, count, tag, reduction, send, inline, recv,
-    back,
-):  # fmt: skip
-    """Takes a ticket, and a small slot if ``slot`` is -1, and writes the record (one warp).
-
-    Ticket, slot and the state of the ring come from three independent accesses to device memory,
-    so together they cost one latency. When the slot tried first is taken, the ticket is ours all
-    the same and the ring waits for it: it goes out as a NULL record, and a second one follows.
-
-    Returns:
-        The handle.
-    """
-    while True:
-        ticket = 0
-        consumed = 0
-        if lane == 0:
-            ticket = ring.take_ticket(ctx)
-            if slot < 0:
-                slot = slots.try_first(ctx)
-            consumed = ring.last_known_consumed(ctx)
-        ticket = shuffle(mask, ticket, 0)
-        slot = shuffle(mask, slot, 0)
-        consumed = shuffle(mask, consumed, 0)
-        handle = 0
-        first = OP_NULL
-        payload = 0
-        if slot >= 0:
-            handle = slots.make_handle(ctx, slot, ticket, units_back(word0, back), large)
-            first = word0
-            payload = inline
-            if lane == 0:
-                slots.open_row(ctx, slot, handle, send, recv, back)
-        aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
-        if aborted != 0:
-            return slots.error_handle(aborted)
-        ring.write(
-            ctx, lane, lanes, ticket, first, peer, count, tag, handle, reduction, 0, send, payload
-        )
-        if handle != 0:
-            return handle
-        slot = slots.acquire(ctx, lane, mask, 0)
-        if slot < 0:
-            return slots.error_handle(-slot)
+def _publish(ctx, lane, lanes, mask, ticket, slot, large, word0, peer_tag, count, send, recv):
+    """Opens the row of ``slot`` and writes the record of ``ticket`` (one warp): the handle."""
+    nbytes = message_bytes(count, word0 >> _DATATYPE_SHIFT & TAG_MASK)
+    inline = 0
+    if word0 & _OUT != 0 and nbytes <= INLINE_BYTES:
+        inline = nbytes
+        word0 |= _INLINE
+    handle = slots.make_handle(ctx, slot, ticket, units_back(word0, nbytes), large)
+    if lane == 0:
+        slots.note_send_address(ctx, slot, send)
+        slots.open_row(ctx, slot, handle, recv)
+    aborted = ring.wait_for_room(ctx, lane, mask, ticket)
+    if aborted != 0:
+        return slots.error_handle(aborted)
+    ring.write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, 0, send, inline)
+    return handle
 
 
-def make_open(scope: Scope) -> tuple[Callable, Callable]:
-    """(open_inline, open_staged) of one scope; all its threads call them together."""
+def make_open_any(scope: Scope) -> Callable:
+    """The complete way to open a request; all threads of the scope call it together."""
     rank = scope.rank
     size = scope.size
     leads = scope.leads
@@ -97,51 +162,58 @@ def make_open(scope: Scope) -> tuple[Callable, Callable]:
     broadcast = scope.broadcast
 
     @device
-    def open_inline(ctx, word0, peer, count, tag, reduction, send, out, recv, back):
-        """Publishes a request with ``out`` bytes (at most 144) from ``send`` in its record.
+    def open_any(ctx, word0, peer_tag, count, send, recv, unfinished):
+        """As ``open_inline``, for every size and in every situation.
 
-        ``back`` bytes will come to ``recv``; where both are non-zero they are equal. Arguments
-        are the same in all threads of the scope.
-
-        Returns:
-            The handle, in all threads.
+        Args:
+            unfinished: what ``open_inline`` returned, or 0.
         """
-        sync()  # what other threads of the scope wrote to the buffers, or still read from them
-        handle = 0
-        if leads():
-            flags = 0
-            if out > 0:
-                flags = FLAG_INLINE << 8
-            handle = _publish(
-                ctx, lane_id(), warp_lanes(), warp_mask(), -1, 0, word0 | flags, peer, count, tag,
-                reduction, send, out, recv, back,
-            )  # fmt: skip
-        return broadcast(handle)
-
-    @device
-    def open_staged(ctx, word0, peer, count, tag, reduction, send, out, recv, back):
-        """The same for any size: packs into the staging of the slot, then publishes."""
         sync()
+        nbytes = message_bytes(count, word0 >> _DATATYPE_SHIFT & TAG_MASK)
+        out = 0
+        if word0 & _OUT != 0:
+            out = nbytes
+        moved = out
+        if word0 & _BACK != 0:
+            moved = nbytes
         large = 0
-        if max(out, back) > eager_bytes(ctx):
+        if moved > eager_bytes(ctx):
             large = 1
         slot = 0
+        ticket = -1
         if leads():
-            slot = slots.acquire(ctx, lane_id(), warp_mask(), large)
+            lane = lane_id()
+            mask = warp_mask()
+            slot = -1
+            if unfinished != 0:
+                ticket = (unfinished & TAG_MASK) >> 1
+                if unfinished & _NO_SLOT == 0:
+                    slot = slots.slot_of(unfinished)
+                else:
+                    # The ring waits for this ticket, but there is no slot yet: give it back.
+                    if ring.wait_for_room(ctx, lane, mask, ticket) == 0:
+                        ring.write(ctx, lane, warp_lanes(), ticket, OP_NULL, 0, 0, 0, 0, 0, 0)
+                    ticket = -1
+            if slot < 0:
+                slot = slots.acquire(ctx, lane, mask, large)
         slot = broadcast(slot)
         if slot < 0:
             return slots.error_handle(-slot)
-        if out > 0:
+        if out > INLINE_BYTES:
             fragment = orders.staging_of(ctx, slot, FRAGMENT)
             copy_to_staging(fragment, send, min(out, eager_bytes(ctx)), rank(), size())
         sync()
         handle = 0
         if leads():
-            if out > 0:
+            if out > INLINE_BYTES:
                 fence_sys()  # release: the staging is complete before the record says so
+            if ticket < 0:
+                if lane_id() == 0:
+                    ticket = ring.take_ticket(ctx)
+                ticket = shuffle(warp_mask(), ticket, 0)
             handle = _publish(
-                ctx, lane_id(), warp_lanes(), warp_mask(), slot, large, word0, peer, count, tag,
-                reduction, send, 0, recv, back,
+                ctx, lane_id(), warp_lanes(), warp_mask(), ticket, slot, large, word0, peer_tag,
+                count, send, recv,
             )  # fmt: skip
         handle = broadcast(handle)
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
@@ -165,4 +237,4 @@ def make_open(scope: Scope) -> tuple[Callable, Callable]:
             index += opaque(1)
             position += chunk
 
-    return open_inline, open_staged
+    return open_any

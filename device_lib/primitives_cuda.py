@@ -32,7 +32,8 @@ def _ptx(template: str, constraints: str, returns, arity: int):
     """An intrinsic of ``arity`` int64 arguments around one piece of inline PTX.
 
     Every one is volatile and clobbers memory: the compiler keeps them in program order among
-    each other and moves no ordinary access across.
+    each other and moves no ordinary access across. With ``returns=types.uint32`` the PTX gives 32
+    bits and the caller gets an int64 of which the compiler knows that the upper half is 0.
     """
 
     def emit(context, builder, sig, args):
@@ -40,6 +41,8 @@ def _ptx(template: str, constraints: str, returns, arity: int):
             result = ir.VoidType()
         elif returns == types.int64:
             result = _I64
+        elif returns == types.uint32:
+            result = _I32
         else:
             result = ir.LiteralStructType([_I64] * len(returns))
         function = ir.FunctionType(result, [_I64] * arity)
@@ -49,11 +52,14 @@ def _ptx(template: str, constraints: str, returns, arity: int):
             return context.get_dummy_value()
         if returns == types.int64:
             return out
+        if returns == types.uint32:
+            return builder.zext(out, _I64)
         return _pack_tuple(
             context, builder, returns, [builder.extract_value(out, i) for i in range(len(returns))]
         )
 
-    signature = returns(*[types.int64] * arity)
+    visible = types.int64 if returns == types.uint32 else returns
+    signature = visible(*[types.int64] * arity)
     if arity == 0:
 
         @intrinsic
@@ -89,13 +95,10 @@ store_gpu = _ptx("st.relaxed.gpu.global.u64 [$0], $1;", "l,l", types.void, 2)
 add_gpu = _ptx("atom.relaxed.gpu.global.add.u64 $0, [$1], $2;", "=l,l,l", types.int64, 2)
 or_gpu = _ptx("atom.relaxed.gpu.global.or.b64 $0, [$1], $2;", "=l,l,l", types.int64, 2)
 cas_gpu = _ptx("atom.relaxed.gpu.global.cas.b64 $0, [$1], $2, $3;", "=l,l,l,l", types.int64, 3)
-# Release: what this warp read from a slot's staging stays before the slot is free for others.
-clear_bits_release_gpu = _ptx(
-    "{ .reg .b64 m; not.b64 m, $1; red.release.gpu.global.and.b64 [$0], m; }",
-    "l,l",
-    types.void,
-    2,
+clear_bits_gpu = _ptx(
+    "{ .reg .b64 m; not.b64 m, $1; red.relaxed.gpu.global.and.b64 [$0], m; }", "l,l", types.void, 2
 )
+store_pair_gpu = _ptx("st.relaxed.gpu.global.v2.u64 [$0], {$1, $2};", "l,l,l", types.void, 3)
 
 # --- mapped memory, shared with the CPU -----------------------------------------------------------
 load_sys = _ptx("ld.relaxed.sys.global.u64 $0, [$1];", "=l,l", types.int64, 1)
@@ -142,40 +145,47 @@ opaque = _ptx("mov.u64 $0, $1;", "=l,l", types.int64, 1)
 
 # --- clocks ----------------------------------------------------------------------------------------
 clock = _ptx("mov.u64 $0, %clock64;", "=l", types.int64, 0)
+clock_low = _ptx("mov.u32 $0, %clock;", "=r", types.uint32, 0)
 timer_ns = _ptx("mov.u64 $0, %globaltimer;", "=l", types.int64, 0)
 
 
-@device
-def thread_rank():
-    """Rank of the calling thread in its block (x fastest, as CUDA numbers them)."""
-    return types.int64(
-        cuda.threadIdx.x
-        + cuda.blockDim.x * (cuda.threadIdx.y + cuda.blockDim.y * cuda.threadIdx.z)
-    )
-
-
-@device
-def block_threads():
-    return types.int64(cuda.blockDim.x * cuda.blockDim.y * cuda.blockDim.z)
-
-
-@device
-def block_id():
-    """Linear number of the calling block in its grid."""
-    return types.int64(
-        cuda.blockIdx.x + cuda.gridDim.x * (cuda.blockIdx.y + cuda.gridDim.y * cuda.blockIdx.z)
-    )
+# Who am I. In 32 bits and one piece each: written with Numba's own names these are 64-bit
+# multiplications, and they are on the path of every call.
+thread_rank = _ptx(
+    "{ .reg .u32 a, b, c; mov.u32 a, %tid.z; mov.u32 b, %ntid.y; mov.u32 c, %tid.y; "
+    "mad.lo.u32 a, a, b, c; mov.u32 b, %ntid.x; mov.u32 c, %tid.x; mad.lo.u32 $0, a, b, c; }",
+    "=r",
+    types.uint32,
+    0,
+)
+block_threads = _ptx(
+    "{ .reg .u32 a, b; mov.u32 a, %ntid.x; mov.u32 b, %ntid.y; mul.lo.u32 a, a, b; "
+    "mov.u32 b, %ntid.z; mul.lo.u32 $0, a, b; }",
+    "=r",
+    types.uint32,
+    0,
+)
+block_id = _ptx(
+    "{ .reg .u32 a, b, c; mov.u32 a, %ctaid.z; mov.u32 b, %nctaid.y; mov.u32 c, %ctaid.y; "
+    "mad.lo.u32 a, a, b, c; mov.u32 b, %nctaid.x; mov.u32 c, %ctaid.x; mad.lo.u32 $0, a, b, c; }",
+    "=r",
+    types.uint32,
+    0,
+)
+lane_id = _ptx("mov.u32 $0, %laneid;", "=r", types.uint32, 0)
+# Different for warps that run at the same time, most of the time.
+place = _ptx(
+    "{ .reg .u32 a, b; mov.u32 a, %smid; mov.u32 b, %warpid; mad.lo.u32 $0, b, 37, a; }",
+    "=r",
+    types.uint32,
+    0,
+)
 
 
 @device
 def memory_space(address):
     """0: visible to the whole grid, 1: shared memory of the block, 2: private to one thread."""
     return _is_shared(address) + 2 * _is_local(address)
-
-
-@device
-def lane_id():
-    return types.int64(cuda.laneid)
 
 
 @device
@@ -254,6 +264,17 @@ def broadcast_block(a):
 
 
 @device
+def broadcast_block_3(a, b, c):
+    """Three values of thread 0, as ``broadcast_block``."""
+    if thread_rank() == 0:
+        _store_shared(0, a)
+        _store_shared(1, b)
+        _store_shared(2, c)
+    cuda.syncthreads()
+    return _load_shared(0), _load_shared(1), _load_shared(2)
+
+
+@device
 def broadcast_block_5(a, b, c, d, e):
     """Five values of thread 0, as ``broadcast_block``."""
     if thread_rank() == 0:
@@ -282,6 +303,14 @@ def get_block_row(lane, a, b, c):
 def pause(ns):
     """One turn of a waiting loop: sleeps about ``ns`` nanoseconds."""
     cuda.nanosleep(ns)
+
+
+@device
+def stagger():
+    """Waits about half a round trip to host memory."""
+    begin = clock_low()
+    while (clock_low() - begin) & 0xFFFFFFFF < 900:
+        pass
 
 
 @device

@@ -42,6 +42,11 @@ def lane_id():
     return getcurrent().lane_id
 
 
+def place():
+    me = getcurrent()
+    return me.block.number + 37 * (me.thread_id >> 5)
+
+
 def memory_space(address):
     return 0
 
@@ -70,6 +75,10 @@ ballot = ballot  # noqa: PLW0127  (re-exported under the name of the primitive)
 
 def broadcast_block(a):
     return getcurrent().sync_block(a)[0]
+
+
+def broadcast_block_3(a, b, c):
+    return getcurrent().sync_block((a, b, c))[0]
 
 
 def broadcast_block_5(a, b, c, d, e):
@@ -114,9 +123,14 @@ def cas_gpu(address, expected, value):
     return old
 
 
-def clear_bits_release_gpu(address, bits):
+def clear_bits_gpu(address, bits):
     cell = _word(address)
     cell.value = cell.value & ~bits
+
+
+def store_pair_gpu(address, low, high):
+    _word(address).value = low
+    _word(address + 8).value = high
 
 
 load_sys = load_gpu
@@ -157,11 +171,21 @@ def opaque(value):
 
 
 clock = time.perf_counter_ns
+
+
+def clock_low():
+    return time.perf_counter_ns() & 0xFFFFFFFF
+
+
 timer_ns = time.monotonic_ns
 
 
 def pause(ns):
     _pause()
+
+
+def stagger():
+    pass
 
 
 def relax():

@@ -44,11 +44,15 @@ from gmpi.wire import (
     DEVICE_CONSUMED,
     DEVICE_REFRESH,
     DEVICE_TICKET,
+    HANDLE_UNIT,
     HEADER_UNITS,
     TAG_MASK,
     UNIT_BYTES,
     UNIT_PAYLOAD,
+    payload_units,
 )
+
+_payload_units = device(payload_units)
 
 
 @device
@@ -85,45 +89,64 @@ def _refresh_consumed(ctx):
 
 
 @device
-def wait_for_room(ctx, lane, mask, ticket, consumed):
-    """Returns once the ring slot of ``ticket`` may be overwritten; the abort class, else 0."""
+def wait_for_room(ctx, lane, mask, ticket):
+    """Returns once the ring slot of ``ticket`` may be overwritten; the abort class, else 0.
+
+    Only the low 31 bits of ``ticket`` count.
+    """
     aborted = 0
-    while ticket - consumed >= ring_slots(ctx) and aborted == 0:
+    full = True
+    while full and aborted == 0:
+        consumed = 0
         if lane == 0:
-            consumed, aborted = _refresh_consumed(ctx)
-        consumed = shuffle(mask, consumed, 0)
+            consumed = last_known_consumed(ctx)
+            if _is_full(ctx, ticket, consumed):
+                consumed, aborted = _refresh_consumed(ctx)
+        full = _is_full(ctx, ticket, shuffle(mask, consumed, 0))
         aborted = shuffle(mask, aborted, 0)
-    return aborted
+    if full:
+        return aborted
+    return 0
 
 
 @device
-def write(
-    ctx, lane, lanes, ticket, word0, peer, count, tag, handle, reduction, position, payload, nbytes
-):
+def _is_full(ctx, ticket, consumed):
+    return (ticket - consumed) & 0x7FFFFFFF >= ring_slots(ctx)
+
+
+@device
+def unit_of(unit, word0, peer_tag, count, position, payload, nbytes):
+    """(low, high) of one unit of a record, all but the handle (any lane)."""
+    low = word0
+    high = peer_tag
+    if unit == 1:
+        low = count
+        high = peer_tag >> 32
+    elif unit == 3:
+        low = position
+        high = block_id()
+    elif unit >= HEADER_UNITS:
+        begin = (unit - HEADER_UNITS) * UNIT_PAYLOAD
+        low, high = load_payload(payload + begin, nbytes - begin)
+    return low, high
+
+
+@device
+def write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, position, payload, nbytes):
     """Writes the record of ``ticket``: the header and ``nbytes`` (0..144) from ``payload``.
 
     Lane i writes unit i, all units in one coalesced instruction; a warp of fewer than 16 threads
-    takes several turns. ``wait_for_room`` comes first.
+    takes several turns. ``peer_tag`` has the peer in its low and the message tag in its high 32
+    bits. ``wait_for_room`` comes first.
     """
     record = record_address(ctx, ticket)
     mark = tag_of(ticket) << 32
-    units = HEADER_UNITS + (nbytes + UNIT_PAYLOAD - 1) // UNIT_PAYLOAD
+    units = HEADER_UNITS + _payload_units(nbytes)
     unit = lane
     while unit < units:
-        low = word0
-        high = peer
-        if unit == 1:
-            low = count
-            high = tag
-        elif unit == 2:
+        low, high = unit_of(unit, word0, peer_tag, count, position, payload, nbytes)
+        if unit == HANDLE_UNIT:
             low = handle
-            high = reduction
-        elif unit == 3:
-            low = position
-            high = block_id()
-        elif unit >= HEADER_UNITS:
-            begin = (unit - HEADER_UNITS) * UNIT_PAYLOAD
-            low, high = load_payload(payload + begin, nbytes - begin)
         store_unit(record + unit * UNIT_BYTES, low, (high & TAG_MASK) | mark)
         unit += opaque(lanes)
 
@@ -132,13 +155,10 @@ def write(
 def post(ctx, lane, lanes, mask, word0, count, handle, position):
     """A record that opens no request. Returns the abort class, else 0."""
     ticket = 0
-    consumed = 0
     if lane == 0:
         ticket = take_ticket(ctx)
-        consumed = last_known_consumed(ctx)
     ticket = shuffle(mask, ticket, 0)
-    consumed = shuffle(mask, consumed, 0)
-    aborted = wait_for_room(ctx, lane, mask, ticket, consumed)
+    aborted = wait_for_room(ctx, lane, mask, ticket)
     if aborted == 0:
-        write(ctx, lane, lanes, ticket, word0, 0, count, 0, handle, 0, position, 0, 0)
+        write(ctx, lane, lanes, ticket, word0, 0, count, handle, position, 0, 0)
     return aborted

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from device_lib.primitives import (
     block_threads,
     broadcast_block,
+    broadcast_block_3,
     broadcast_block_5,
     device,
     get_block_row,
@@ -25,6 +26,11 @@ from device_lib.primitives import (
 )
 
 
+#: Mask of a full warp. A constant: with any other the compiler adds instructions that check
+#: whether the lanes agree on it.
+ALL_LANES = 0xFFFFFFFF
+
+
 class Scope(NamedTuple):
     """Device functions that tell a thread its place in the scope.
 
@@ -33,10 +39,12 @@ class Scope(NamedTuple):
         rank: () -> rank of the calling thread among the threads of the scope.
         size: () -> number of threads in the scope.
         leads: () -> whether the calling thread is in the leading warp.
+        leading_lanes: () -> number of threads in the leading warp.
         sync: () -> barrier of the scope; orders its memory accesses.
+        sync_full: the same where every warp of the scope is known to be full.
         broadcast: (value) -> thread 0's value in all threads. Two broadcasts need a sync between
             them.
-        broadcast_5: the same for five values.
+        broadcast_3, broadcast_5: the same for three and for five values.
         put_row: (lane, a, b, c) called by each lane of the leading warp; after a sync
         get_row: (lane, a, b, c) gives what that lane put, in any thread. ``a, b, c`` are the
             caller's own.
@@ -46,8 +54,11 @@ class Scope(NamedTuple):
     rank: Callable
     size: Callable
     leads: Callable
+    leading_lanes: Callable
     sync: Callable
+    sync_full: Callable
     broadcast: Callable
+    broadcast_3: Callable
     broadcast_5: Callable
     put_row: Callable
     get_row: Callable
@@ -71,6 +82,11 @@ def _in_warp_0():
 
 
 @device
+def _warp_0_lanes():
+    return min(32, block_threads())
+
+
+@device
 def _always():
     return True
 
@@ -81,9 +97,19 @@ def _sync_this_warp():
 
 
 @device
+def _sync_full_warp():
+    sync_warp(ALL_LANES)
+
+
+@device
 def _already_uniform(value):
     """Whatever the leading warp computes, all its lanes hold."""
     return value
+
+
+@device
+def _already_uniform_3(a, b, c):
+    return a, b, c
 
 
 @device
@@ -107,8 +133,11 @@ BLOCK = Scope(
     thread_rank,
     block_threads,
     _in_warp_0,
+    _warp_0_lanes,
+    sync_block,
     sync_block,
     broadcast_block,
+    broadcast_block_3,
     broadcast_block_5,
     put_block_row,
     get_block_row,
@@ -118,8 +147,11 @@ WARP = Scope(
     lane_id,
     warp_lanes,
     _always,
+    warp_lanes,
     _sync_this_warp,
+    _sync_full_warp,
     _already_uniform,
+    _already_uniform_3,
     _already_uniform_5,
     _put_warp_row,
     _get_warp_row,

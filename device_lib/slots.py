@@ -24,11 +24,9 @@ from device_lib.context import (
     row_address,
 )
 from device_lib.primitives import (
-    block_id,
-    block_threads,
     cas_gpu,
-    clear_bits_release_gpu,
-    clock,
+    clear_bits_gpu,
+    clock_low,
     device,
     first_bit,
     load_gpu,
@@ -36,16 +34,17 @@ from device_lib.primitives import (
     opaque,
     or_gpu,
     pause,
+    place,
     shuffle,
     store_gpu,
-    thread_rank,
+    store_pair_gpu,
     timer_ns,
 )
 from device_lib.ring import tag_of
 from gmpi.constants import GMPI_ERR_NO_RESOURCE
 from gmpi.wire import (
-    BUSY_BITS,
     CONTROL_ABORT,
+    CONTROL_RESOURCE_NS,
     HANDLE_CONTEXT_MASK,
     HANDLE_CONTEXT_SHIFT,
     HANDLE_ERROR_SHIFT,
@@ -54,7 +53,6 @@ from gmpi.wire import (
     HANDLE_SLOT_SHIFT,
     HANDLE_UNITS_MASK,
     HANDLE_UNITS_SHIFT,
-    REQUEST_BACK,
     REQUEST_OWNER,
     REQUEST_RECV,
     REQUEST_SEND,
@@ -106,19 +104,20 @@ def names_slot(ctx, handle):
 @device
 def first_word(ctx):
     """The word of busy bits at which the calling warp starts to look."""
-    warps = (block_threads() + 31) >> 5
-    return (block_id() * warps + (thread_rank() >> 5)) & (request_words(ctx) - 1)
+    return place() & (request_words(ctx) - 1)
 
 
 @device
-def try_first(ctx):
-    """One attempt, one atomic: the slot, or -1. Overlaps with taking a ticket."""
-    word = first_word(ctx)
-    bit = clock() >> 4 & (BUSY_BITS - 1)
-    old = or_gpu(busy_address(ctx, word), 1 << bit)
-    if old >> bit & 1:
-        return -1
-    return word * BUSY_BITS + bit
+def first_guess(ctx):
+    """A slot that the calling warp may find free."""
+    return first_word(ctx) << 5 | (clock_low() >> 4 & 31)
+
+
+@device
+def try_take(ctx, slot):
+    """Marks a small slot busy, one atomic; non-zero when it was busy before."""
+    bit = 1 << (slot & 31)
+    return or_gpu(busy_address(ctx, slot >> 5), bit) & bit
 
 
 @device
@@ -133,7 +132,7 @@ def _search(ctx, first, begin, words):
             bit = first_bit(free)
             old = or_gpu(address, 1 << bit)
             if old >> bit & 1 == 0:
-                return word * BUSY_BITS + bit
+                return word << 5 | bit
             free = ~old & 0xFFFFFFFF
         tried += opaque(1)
     return -1
@@ -143,7 +142,7 @@ def _search(ctx, first, begin, words):
 def acquire(ctx, lane, mask, large):
     """A slot of the class, by all lanes of a warp; minus the error class when none came free.
 
-    Waits at most ``ctx.resource_ns`` for other warps to close a request.
+    Waits at most ``CONTROL_RESOURCE_NS`` for other warps to close a request.
     """
     slot = -1
     if lane == 0:
@@ -153,11 +152,13 @@ def acquire(ctx, lane, mask, large):
         if large:
             begin = words
             words = large_words(ctx)
-        deadline = timer_ns() + ctx.resource_ns
+        deadline = 0
         error = 0
         while slot < 0 and error == 0:
             slot = _search(ctx, first, begin, words)
             if slot < 0:
+                if deadline == 0:
+                    deadline = timer_ns() + load_sys(ctx.mapped + CONTROL_RESOURCE_NS)
                 error = load_sys(ctx.mapped + CONTROL_ABORT)
                 if error == 0 and timer_ns() > deadline:
                     error = GMPI_ERR_NO_RESOURCE
@@ -168,13 +169,15 @@ def acquire(ctx, lane, mask, large):
 
 
 @device
-def open_row(ctx, slot, handle, send, recv, back):
-    """Enters a request: what the wait, and whoever carries out its orders, need to know."""
-    address = row_address(ctx, slot)
-    store_gpu(address + REQUEST_SEND, send)
-    store_gpu(address + REQUEST_RECV, recv)
-    store_gpu(address + REQUEST_BACK, back)
-    store_gpu(address + REQUEST_OWNER, handle)
+def open_row(ctx, slot, handle, recv):
+    """Enters a request: what the wait needs to know, in one store."""
+    store_pair_gpu(row_address(ctx, slot) + REQUEST_OWNER, handle, recv)
+
+
+@device
+def note_send_address(ctx, slot, send):
+    """What carrying out orders of a large request needs to know besides."""
+    store_gpu(row_address(ctx, slot) + REQUEST_SEND, send)
 
 
 @device
@@ -202,7 +205,10 @@ def open_tag(ctx, slot):
 
 @device
 def release(ctx, slot):
-    """Frees a slot whose claim the caller holds, after its last look at staging."""
+    """Frees a slot whose claim the caller holds, after the last look at its staging.
+
+    No fence: what was read from staging has been stored elsewhere, or has passed a barrier, so
+    those loads are over; whoever gets the slot next cannot disturb them.
+    """
     store_gpu(row_address(ctx, slot) + REQUEST_OWNER, 0)
-    word = slot // BUSY_BITS
-    clear_bits_release_gpu(busy_address(ctx, word), 1 << (slot & (BUSY_BITS - 1)))
+    clear_bits_gpu(busy_address(ctx, slot >> 5), 1 << (slot & 31))

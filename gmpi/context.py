@@ -24,9 +24,9 @@ from gmpi.wire import (
     BUSY_STRIDE,
     COMMUNICATOR_BYTES,
     COMMUNICATORS,
+    CONTROL_RESOURCE_NS,
     DEVICE_BUSY,
     HANDLE_CONTEXT_MASK,
-    IDENTITY_RANK_SHIFT,
     IDENTITY_SIZE_SHIFT,
     MAPPED_COMMUNICATORS,
     VERSION,
@@ -148,10 +148,11 @@ class Context:
         self._device = DeviceContext(
             memory.mapped,
             memory.device,
-            self.layout.word,
-            identity | self.rank << IDENTITY_RANK_SHIFT | self.size << IDENTITY_SIZE_SHIFT,
-            int(self.config.resource_timeout_s * 1e9),
+            self.layout.shape(identity),
+            self.rank | self.size << IDENTITY_SIZE_SHIFT,
         )
+        patience = int(self.config.resource_timeout_s * 1e9)
+        self._write_mapped(CONTROL_RESOURCE_NS, patience.to_bytes(8, "little"))
         self._has_kernels = gpu
         self._aborted = False
         self._running: list[Any] = []  # events behind the launched kernels

@@ -39,10 +39,11 @@ SLOT_BYTES = SLOT_UNITS * UNIT_BYTES  # 256: one attribute record (paper III.B),
 
 # --- record: header units -----------------------------------------------------------------------
 #   unit 0   low  = opcode | flags << 8 | communicator << 16 | datatype << 32   high = peer or root
-#   unit 1   low  = count (elements, signed)                                    high = message tag
-#   unit 2   low  = request handle (0: nobody waits)                            high = reduction
+#   unit 1   low  = count (elements, signed)                        high = message tag or reduction
+#   unit 2   low  = request handle (0: nobody waits)                            high = 0
 #   unit 3   low  = CHUNK: the order carried out; FAULT: error class            high = calling block
 HEADER_UNITS = 4
+HANDLE_UNIT = 2
 INLINE_BYTES = (SLOT_UNITS - HEADER_UNITS) * UNIT_PAYLOAD  # 144
 
 # The first element of a record names the operation (paper III.B).
@@ -59,11 +60,13 @@ OP_FAULT = 10  # the kernel itself refused a call: flags = its opcode, count = v
 OP_WAIT = 11  # only named in faults
 
 # What the kernel saw of the buffer. The proxy refuses a record with a flaw, naming it.
-FLAG_INLINE = 1  # the payload is in this record
+FLAG_INLINE = 1  # what goes out is in this record
 FLAG_NULL_BUFFER = 2
 FLAG_SHORT_BUFFER = 4  # count elements do not fit the array that was passed
 FLAG_STRIDED_BUFFER = 8  # the array is not contiguous
 FLAG_PRIVATE_BUFFER = 16  # memory that not every thread that moves the data can address
+FLAG_OUT = 32  # bytes go out: the payload is in the record or in staging
+FLAG_BACK = 64  # bytes come back
 FLAWS = FLAG_NULL_BUFFER | FLAG_SHORT_BUFFER | FLAG_STRIDED_BUFFER | FLAG_PRIVATE_BUFFER
 
 # --- completion units ---------------------------------------------------------------------------
@@ -100,14 +103,17 @@ CHUNK_DIRECTION_SHIFT = 7
 MESSAGE_HEADER = 16
 STAGING_LEAD = 64  # payload starts here in a small staging buffer; the header sits just before
 
-# --- control words (byte offsets in the control block) ------------------------------------------
+# --- mapped memory: where the regions begin (bytes) ------------------------------------------------
+# The ring and what precedes it have fixed places; completions follow the ring, then come small and
+# large staging.
 CONTROL_ATTENTION = 0  # 8 bytes, bit i: large slot i has an order that nobody has carried out
 CONTROL_ABORT = 8  # 8 bytes, non-zero: error class with which every wait ends
 CONTROL_CONSUMED = 64  # 8 bytes, records taken from the ring; its own cache line
-CONTROL_BYTES = 4096
-
+CONTROL_RESOURCE_NS = 128  # 8 bytes, how long a call waits for a free request slot
+MAPPED_COMMUNICATORS = 4096
 COMMUNICATORS = 256
 COMMUNICATOR_BYTES = 8  # rank (int32), size (int32)
+MAPPED_RING = 8192
 
 # --- device memory (byte offsets) ----------------------------------------------------------------
 # Each counter has its own 128-byte line: they are hot and used by different warps.
@@ -115,14 +121,16 @@ DEVICE_TICKET = 0
 DEVICE_CONSUMED = 128  # last known CONTROL_CONSUMED
 DEVICE_REFRESH = 256  # 1 while one warp reads CONTROL_CONSUMED for all
 DEVICE_ABORT = 384  # copy of CONTROL_ABORT for warps that wait for room
-DEVICE_COUNTERS = 512
-BUSY_STRIDE = 128  # one word of busy bits per line
+DEVICE_BUSY = 512  # words of busy bits, each on its own line
+BUSY_STRIDE = 128
 BUSY_BITS = 32  # requests per word
-REQUEST_BYTES = 64
+MAX_REQUEST_SLOTS = 32768
+MAX_LARGE_SLOTS = 64
+DEVICE_ROWS = DEVICE_BUSY + (MAX_REQUEST_SLOTS + MAX_LARGE_SLOTS) // BUSY_BITS * BUSY_STRIDE
+REQUEST_BYTES = 64  # one row a slot
 REQUEST_OWNER = 0  # handle of the open request, 0 when free
-REQUEST_SEND = 8  # address that is packed from
-REQUEST_RECV = 16  # address that is unpacked to
-REQUEST_BACK = 24  # bytes that may come back
+REQUEST_RECV = 8  # address that is unpacked to
+REQUEST_SEND = 16  # address that is packed from (large requests)
 CLAIM_BYTES = 8 * ORDER_UNITS
 
 # --- request handle ------------------------------------------------------------------------------
@@ -139,50 +147,21 @@ TAG_MASK = 0xFFFFFFFF
 REQUEST_NULL = 0
 
 
-# --- what a kernel is told: five integers, passed by value -----------------------------------------
+# --- what a kernel is told: four integers, passed by value ----------------------------------------
 #   mapped, device     addresses of the two regions
-#   sizes              log2 ring_slots (5) | request_slots / 32 (12) << 5 | large_slots (7) << 17
-#                      | eager_bytes / 128 (14) << 24 | chunk_bytes / 128 (22) << 38
-#   identity           context (6) | rank (28) << 6 | size (28) << 34   in COMM_WORLD
-#   resource_ns        how long a call waits for a free request slot
-SIZES_REQUEST_SHIFT = 5
-SIZES_LARGE_SHIFT = 17
-SIZES_EAGER_SHIFT = 24
-SIZES_CHUNK_SHIFT = 38
-IDENTITY_RANK_SHIFT = 6
-IDENTITY_SIZE_SHIFT = 34
+#   shape              the sizes below, and the number of the context
+#   identity           rank | size << 32   in COMM_WORLD
+SHAPE_RING_SHIFT = 0  # log2 of ring_slots (5 bits)
+SHAPE_REQUEST_SHIFT = 5  # log2 of request_slots (5)
+SHAPE_LARGE_SHIFT = 10  # large_slots (7)
+SHAPE_CONTEXT_SHIFT = 17  # number of the context (6)
+SHAPE_EAGER_SHIFT = 23  # eager_bytes / 128 (14)
+SHAPE_CHUNK_SHIFT = 37  # chunk_bytes / 128 (22)
+IDENTITY_SIZE_SHIFT = 32
 
 
 def align(n: int, to: int) -> int:
     return (n + to - 1) // to * to
-
-
-# Where the regions begin. Plain functions of the sizes, compiled for the device as well.
-MAPPED_COMMUNICATORS = CONTROL_BYTES
-MAPPED_RING = CONTROL_BYTES + COMMUNICATORS * COMMUNICATOR_BYTES + 2048  # 8192
-DEVICE_BUSY = DEVICE_COUNTERS
-
-
-def mapped_completions(ring_slots: int) -> int:
-    return MAPPED_RING + ring_slots * SLOT_BYTES
-
-
-def mapped_small(ring_slots: int, slots: int) -> int:
-    return MAPPED_RING + (ring_slots + slots) * SLOT_BYTES
-
-
-def mapped_large(ring_slots: int, slots: int, eager_bytes: int) -> int:
-    small = MAPPED_RING + (ring_slots + slots) * SLOT_BYTES
-    return (small + slots * (STAGING_LEAD + eager_bytes) + 4095) // 4096 * 4096
-
-
-def device_requests(slots: int) -> int:
-    return DEVICE_BUSY + (slots + BUSY_BITS - 1) // BUSY_BITS * BUSY_STRIDE
-
-
-def device_claims(slots: int) -> int:
-    words = (slots + BUSY_BITS - 1) // BUSY_BITS
-    return DEVICE_BUSY + words * BUSY_STRIDE + slots * REQUEST_BYTES
 
 
 class Layout(NamedTuple):
@@ -208,34 +187,43 @@ class Layout(NamedTuple):
 
     @property
     def completions(self) -> int:
-        return mapped_completions(self.ring_slots)
+        return self.ring + self.ring_slots * SLOT_BYTES
 
     @property
     def small(self) -> int:
-        return mapped_small(self.ring_slots, self.slots)
+        return self.completions + self.slots * SLOT_BYTES
 
     @property
     def large(self) -> int:
-        return mapped_large(self.ring_slots, self.slots, self.eager_bytes)
+        return align(self.small + self.slots * self.small_stride, 4096)
 
     @property
     def mapped_bytes(self) -> int:
         return self.large + self.large_slots * LARGE_BUFFERS * self.chunk_bytes
 
     @property
-    def device_bytes(self) -> int:
-        return device_claims(self.slots) + self.large_slots * CLAIM_BYTES
+    def claims(self) -> int:
+        return DEVICE_ROWS + self.slots * REQUEST_BYTES
 
     @property
-    def word(self) -> int:
-        """The ``sizes`` word of a device context."""
+    def device_bytes(self) -> int:
+        return self.claims + self.large_slots * CLAIM_BYTES
+
+    def shape(self, context: int) -> int:
+        """The ``shape`` word of a device context."""
         return (
-            self.ring_slots.bit_length() - 1
-            | self.request_slots // BUSY_BITS << SIZES_REQUEST_SHIFT
-            | self.large_slots << SIZES_LARGE_SHIFT
-            | self.eager_bytes // POSITION_STEP << SIZES_EAGER_SHIFT
-            | self.chunk_bytes // POSITION_STEP << SIZES_CHUNK_SHIFT
+            self.ring_slots.bit_length() - 1 << SHAPE_RING_SHIFT
+            | self.request_slots.bit_length() - 1 << SHAPE_REQUEST_SHIFT
+            | self.large_slots << SHAPE_LARGE_SHIFT
+            | context << SHAPE_CONTEXT_SHIFT
+            | self.eager_bytes // POSITION_STEP << SHAPE_EAGER_SHIFT
+            | self.chunk_bytes // POSITION_STEP << SHAPE_CHUNK_SHIFT
         )
+
+
+def payload_units(nbytes: int) -> int:
+    """Units that ``nbytes`` (below 32768) of payload take: a division by 12 without a division."""
+    return (nbytes + UNIT_PAYLOAD - 1) * 43691 >> 19
 
 
 def chunk_bytes_of(nbytes: int, eager_bytes: int, chunk_bytes: int) -> int:

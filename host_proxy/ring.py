@@ -77,7 +77,7 @@ def decode(g, r):
     r[R_ELEMENTS] = load(address + UNIT_BYTES)
     r[R_TAG] = signed(word1)
     r[R_HANDLE] = load(address + 2 * UNIT_BYTES)
-    r[R_REDUCTION] = signed(word2)
+    r[R_REDUCTION] = signed(word1)
     r[R_DONE] = load(address + 3 * UNIT_BYTES)
     r[R_BLOCK] = word3 & TAG_MASK
     return True
