@@ -31,8 +31,8 @@ from device_lib.message import inspect, inspect_reduction, message_bytes
 from device_lib.opening import UNFINISHED, make_open_any, make_open_inline
 from device_lib.primitives import buffer_of, device, lane_id, load_sys
 from device_lib.ring import post
-from device_lib.slots import error_handle, is_large
 from device_lib.scope import Scope, warp_lanes, warp_mask
+from device_lib.slots import error_handle, is_large
 from gmpi.constants import COMM_WORLD, GMPI_ERR_NO_RESOURCE, PROC_NULL, SUCCESS
 from gmpi.wire import (
     BYTES_MASK,

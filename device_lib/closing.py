@@ -281,4 +281,3 @@ def make_report(scope: Scope) -> Callable:
         return 0
 
     return report
-

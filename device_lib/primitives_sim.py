@@ -14,7 +14,8 @@ import time
 from greenlet import getcurrent
 
 from device_lib import simulator
-from device_lib.simulator import ballot, pause as _pause
+from device_lib.simulator import ballot
+from device_lib.simulator import pause as _pause
 
 simulator.install()
 

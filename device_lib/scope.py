@@ -25,7 +25,6 @@ from device_lib.primitives import (
     thread_rank,
 )
 
-
 #: Mask of a full warp. A constant: with any other the compiler adds instructions that check
 #: whether the lanes agree on it.
 ALL_LANES = 0xFFFFFFFF

@@ -206,9 +206,7 @@ class _BlockManager:
 
     pending: Grid | None = None
 
-    def __init__(
-        self, fn: Callable[..., None], grid_dim: Any, block_dim: Any, debug: bool
-    ) -> None:
+    def __init__(self, fn: Callable[..., None], grid_dim: Any, block_dim: Any, debug: bool) -> None:
         self.fn = fn
         self.grid_dim = grid_dim
         self.block_dim = block_dim
@@ -246,8 +244,8 @@ def pause() -> None:
 def install() -> None:
     """Puts the lanes under ``numba.cuda``'s simulator; harmless to call again."""
     _kernel.BlockManager = _BlockManager
-    _kernel.FakeOverload.max_cooperative_grid_blocks = (
-        lambda self, blockdim, dynsmemsize=0: RESIDENT_BLOCKS
+    _kernel.FakeOverload.max_cooperative_grid_blocks = lambda self, blockdim, dynsmemsize=0: (
+        RESIDENT_BLOCKS
     )
     _api.GridGroup.sync = lambda self: lane().grid.barrier.meet(lane(), id(lane()))
 

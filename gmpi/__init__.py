@@ -16,6 +16,40 @@
 ``GMPI_*`` are calls of the whole block; ``GMPI_*_warp`` of one warp. See ``gmpi.device`` for all.
 """
 
+from device_lib.context import DeviceContext, Status
+from device_lib.exports import (
+    GMPI_Allreduce,
+    GMPI_Allreduce_warp,
+    GMPI_Barrier,
+    GMPI_Barrier_warp,
+    GMPI_Bcast,
+    GMPI_Bcast_warp,
+    GMPI_Comm_rank,
+    GMPI_Comm_size,
+    GMPI_Iallreduce,
+    GMPI_Iallreduce_warp,
+    GMPI_Irecv,
+    GMPI_Irecv_warp,
+    GMPI_Isend,
+    GMPI_Isend_warp,
+    GMPI_Recv,
+    GMPI_Recv_warp,
+    GMPI_Send,
+    GMPI_Send_warp,
+    GMPI_Sendrecv,
+    GMPI_Sendrecv_warp,
+    GMPI_Synchronize,
+    GMPI_Synchronize_warp,
+    GMPI_Test,
+    GMPI_Test_warp,
+    GMPI_Wait,
+    GMPI_Wait_warp,
+    GMPI_Waitall,
+    GMPI_Waitall_warp,
+    GMPI_Waitany,
+    GMPI_Waitany_warp,
+)
+from device_lib.primitives import SIMULATOR
 from gmpi.constants import (
     AINT,
     ANY_SOURCE,
@@ -101,40 +135,6 @@ from gmpi.constants import (
     WCHAR,
     datatype_of,
 )
-from device_lib.context import DeviceContext, Status
-from device_lib.exports import (
-    GMPI_Allreduce,
-    GMPI_Allreduce_warp,
-    GMPI_Barrier,
-    GMPI_Barrier_warp,
-    GMPI_Bcast,
-    GMPI_Bcast_warp,
-    GMPI_Comm_rank,
-    GMPI_Comm_size,
-    GMPI_Iallreduce,
-    GMPI_Iallreduce_warp,
-    GMPI_Irecv,
-    GMPI_Irecv_warp,
-    GMPI_Isend,
-    GMPI_Isend_warp,
-    GMPI_Recv,
-    GMPI_Recv_warp,
-    GMPI_Send,
-    GMPI_Send_warp,
-    GMPI_Sendrecv,
-    GMPI_Sendrecv_warp,
-    GMPI_Synchronize,
-    GMPI_Synchronize_warp,
-    GMPI_Test,
-    GMPI_Test_warp,
-    GMPI_Wait,
-    GMPI_Wait_warp,
-    GMPI_Waitall,
-    GMPI_Waitall_warp,
-    GMPI_Waitany,
-    GMPI_Waitany_warp,
-)
-from device_lib.primitives import SIMULATOR
 from gmpi.context import Context
 from gmpi.errors import (
     AbortedError,

@@ -1,17 +1,17 @@
 """Exceptions of the host side, and the words in them.
 
-    GMPIError
-    ├── ConfigError            a setting is wrong
-    ├── ContextError           a context cannot be opened or used
-    ├── GridError              the grid of a kernel cannot be resident as a whole
-    ├── CallError              a GMPI call of a kernel failed
-    │   ├── ArgumentError      GMPI refused it: the arguments are wrong
-    │   ├── TruncationError    the message was longer than the receive
-    │   ├── ResourceError      no request slot came free
-    │   └── MPICallError       MPI refused it
-    ├── PendingError           requests that nobody completed
-    ├── AbortedError           a context was aborted while kernels waited
-    └── ProxyError             the proxy thread died
+GMPIError
+├── ConfigError            a setting is wrong
+├── ContextError           a context cannot be opened or used
+├── GridError              the grid of a kernel cannot be resident as a whole
+├── CallError              a GMPI call of a kernel failed
+│   ├── ArgumentError      GMPI refused it: the arguments are wrong
+│   ├── TruncationError    the message was longer than the receive
+│   ├── ResourceError      no request slot came free
+│   └── MPICallError       MPI refused it
+├── PendingError           requests that nobody completed
+├── AbortedError           a context was aborted while kernels waited
+└── ProxyError             the proxy thread died
 """
 
 from __future__ import annotations

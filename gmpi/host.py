@@ -223,9 +223,7 @@ class Host:
             ),
         )
 
-    def Allreduce(
-        self, sendbuf: Any, recvbuf: Any, op: int = SUM, comm: int = COMM_WORLD
-    ) -> None:
+    def Allreduce(self, sendbuf: Any, recvbuf: Any, op: int = SUM, comm: int = COMM_WORLD) -> None:
         """MPI 4.1 section 6.9.6; ``sendbuf`` may be ``gmpi.IN_PLACE``, ``op`` is ``gmpi.SUM`` ..."""
         result = _array(recvbuf, "recvbuf", writable=True)
         if not isinstance(sendbuf, int):

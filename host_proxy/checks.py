@@ -36,7 +36,7 @@ from gmpi.wire import (
     TAG_MASK,
 )
 from host_proxy import operations as ops
-from host_proxy.native import jit
+from host_proxy.native import entry, jit
 from host_proxy.ring import (
     R_BLOCK,
     R_BYTES,
@@ -110,7 +110,7 @@ def is_large(handle):
     return (handle >> HANDLE_LARGE_SHIFT) & 1
 
 
-@jit
+@entry
 def log_record(g, r, e, field, value, low, high):
     """Logs a fault of the record; returns its error class."""
     error = _CLASSES[field]
@@ -147,7 +147,7 @@ def log_call(g, r, e, op, field, error, value, low, high):
     g[G_ERRORS] += 1
 
 
-@jit
+@entry
 def log_request(g, s, e, slot, field, error, code, value, high):
     """Logs what went wrong with a request that is open in a slot."""
     row = g[G_ERRORS] % ERRORS

@@ -25,7 +25,7 @@ from gmpi.wire import (
     UNIT_BYTES,
     UNIT_PAYLOAD,
 )
-from host_proxy.native import jit, load, store, store_release
+from host_proxy.native import entry, jit, load, store, store_release
 from host_proxy.state import (
     COMPLETE,
     G_ATTENTION,
@@ -84,7 +84,7 @@ def write(g, slot, handle, nbytes, error, count, origin):
     write_unit(address, low, count, tag)
 
 
-@jit
+@entry
 def complete(g, s, t, slot, nbytes, error, source, tag):
     """Ends the open request of a slot."""
     count = elements(g, s, t, slot, nbytes)
@@ -95,17 +95,19 @@ def complete(g, s, t, slot, nbytes, error, source, tag):
     write(g, slot, s[slot, S_HANDLE], nbytes, error, count, origin)
 
 
-@jit
+@entry
 def order(g, s, slot, index, position, length, direction):
     """Asks waiting threads to move ``length`` bytes at ``position`` to or from buffer ``index``."""
     address = g[G_COMPLETIONS] + slot * SLOT_BYTES + (STATUS_UNITS + index) * UNIT_BYTES
-    write_unit(address, position | direction << DIRECTION_SHIFT, length, s[slot, S_HANDLE] & TAG_MASK)
+    write_unit(
+        address, position | direction << DIRECTION_SHIFT, length, s[slot, S_HANDLE] & TAG_MASK
+    )
     s[slot, S_ORDERS] += 1
     g[G_ATTENTION] |= 1 << (slot - g[G_REQUEST_SLOTS])
     store_release(g[G_CONTROL] + CONTROL_ATTENTION, g[G_ATTENTION])
 
 
-@jit
+@entry
 def order_done(g, s, slot):
     """An order of the slot has been carried out."""
     s[slot, S_ORDERS] -= 1

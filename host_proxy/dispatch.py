@@ -25,7 +25,7 @@ from host_proxy.checks import check, check_handle, is_large, log_fault, log_reco
 from host_proxy.collectives import start_collective
 from host_proxy.completion import complete, order_done, write
 from host_proxy.idle import now_ns
-from host_proxy.native import jit
+from host_proxy.native import entry, jit
 from host_proxy.point_to_point import chunk_done, start_receive, start_send
 from host_proxy.ring import (
     R_BLOCK,
@@ -47,6 +47,7 @@ from host_proxy.state import (
     S_BLOCK,
     S_BYTES,
     S_COMM,
+    S_COUNT,
     S_DATATYPE,
     S_ELEMENTS,
     S_FAILED,
@@ -88,7 +89,7 @@ def refuse(g, r, error):
     write(g, slot_of(r[R_HANDLE]), r[R_HANDLE], 0, error, 0, origin)
 
 
-@jit
+@entry
 def admit(g, s, t, r, e):
     """Opens the record's request: its slot, or -1 when it was refused or opens none."""
     if r[R_OP] == OP_NULL:
@@ -104,7 +105,8 @@ def admit(g, s, t, r, e):
         refuse(g, r, error)
         return -1
     slot = slot_of(r[R_HANDLE])
-    s[slot, :] = 0
+    for column in range(S_COUNT):
+        s[slot, column] = 0
     s[slot, S_STATE] = OPEN
     s[slot, S_HANDLE] = r[R_HANDLE]
     s[slot, S_OP] = r[R_OP]
@@ -121,7 +123,7 @@ def admit(g, s, t, r, e):
     return slot
 
 
-@jit
+@entry
 def chunk_slot(g, s, r):
     """The slot of a CHUNK record, -1 when no open request has its handle."""
     slot = slot_of(r[R_HANDLE])
@@ -158,5 +160,3 @@ def dispatch(g, s, a, t, r, e):
         g[G_SYNCS] += 1
     else:
         start_collective(g, s, a, t, r, e, slot)
-
-

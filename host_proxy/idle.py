@@ -9,7 +9,7 @@ has the answer from running: then it yields at every turn from the start.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from host_proxy.native import call, jit, load, pause, store
+from host_proxy.native import call, entry, jit, load, pause, store
 from host_proxy.state import (
     F_CLOCK_GETTIME,
     F_NANOSLEEP,
@@ -26,7 +26,7 @@ _MONOTONIC = 1  # CLOCK_MONOTONIC on Linux
 TURNS_PER_CLOCK = 64  # idle turns between two looks at the clock
 
 
-@jit
+@entry
 def now_ns(g):
     """CLOCK_MONOTONIC in nanoseconds."""
     call(g[F_CLOCK_GETTIME], (_MONOTONIC, g[G_CLOCK]))
@@ -42,8 +42,8 @@ def nap(g, ns):
 
 
 @jit
-def wait_a_little(g, turns, idle_ns):
-    """One idle turn: ``turns`` since the last work, ``idle_ns`` long."""
+def wait_a_little(g, idle_ns):
+    """One idle turn, ``idle_ns`` after the last work."""
     if idle_ns > g[G_SPIN_NS] + g[G_YIELD_NS]:
         nap(g, g[G_SLEEP_NS])
     elif idle_ns > g[G_SPIN_NS] or g[G_CROWDED]:

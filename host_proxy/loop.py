@@ -7,14 +7,9 @@ the mpi4py engine is at the head of the ring, or that engine has requests of its
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from pathlib import Path
-
-from numba import njit
-
 from host_proxy.dispatch import dispatch, wants_python
 from host_proxy.idle import TURNS_PER_CLOCK, now_ns, wait_a_little
+from host_proxy.native import entry
 from host_proxy.progress import progress, release_synchronizes
 from host_proxy.ring import decode, return_slots, take
 from host_proxy.state import G_PYTHON, G_STOP, G_SYNC_SEEN, G_SYNCS
@@ -27,58 +22,37 @@ BATCH = 64  # records between two looks at MPI; also how often slots are returne
 _TICK_TURNS = 4
 
 
-def _sources() -> str:
-    """Hash of everything the loop is compiled from: Numba's cache only watches this file."""
-    root = Path(__file__).resolve().parent
-    files = sorted(root.glob("*.py")) + [
-        root.parent / "gmpi" / "wire.py",
-        root.parent / "gmpi" / "constants.py",
-    ]
-    digest = hashlib.sha256()
-    for path in files:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def _make_run(sources: str) -> Callable[..., int]:
-    # A closure variable is part of the key of Numba's cache.
-    @njit(nogil=True, error_model="numpy", cache=True)
-    def run(g, s, a, t, r, e):
-        turns = 0  # since the last work
-        began = 0  # when they began, ns
-        idle_ns = 0
-        if len(sources) == 0:
-            return STOPPED
-        while g[G_STOP] == 0:
-            taken = 0
-            while taken < BATCH and decode(g, r):
-                if wants_python(s, t, r):
-                    return_slots(g)
-                    return RECORD
-                dispatch(g, s, a, t, r, e)
-                take(g)
-                taken += 1
-            if taken:
+@entry
+def run(g, s, a, t, r, e):
+    """Serves the ring until there is a reason to return: STOPPED, RECORD or TICK."""
+    turns = 0  # since the last work
+    began = 0  # when they began, ns
+    idle_ns = 0
+    while g[G_STOP] == 0:
+        taken = 0
+        while taken < BATCH and decode(g, r):
+            if wants_python(s, t, r):
                 return_slots(g)
-                if g[G_SYNCS]:
-                    g[G_SYNC_SEEN] = -1
-            done = progress(g, s, a, t, e)
-            release_synchronizes(g, s, t)
-            if taken or done:
-                turns = 0
-                continue
-            if turns % TURNS_PER_CLOCK == 0:
-                now = now_ns(g)
-                if turns == 0:
-                    began = now
-                idle_ns = now - began
-            turns += 1
-            if g[G_PYTHON] and turns % _TICK_TURNS == 0:
-                return TICK
-            wait_a_little(g, turns, idle_ns)
-        return STOPPED
-
-    return run  # type: ignore[no-any-return]
-
-
-run = _make_run(_sources())
+                return RECORD
+            dispatch(g, s, a, t, r, e)
+            take(g)
+            taken += 1
+        if taken:
+            return_slots(g)
+            if g[G_SYNCS]:
+                g[G_SYNC_SEEN] = -1
+        done = progress(g, s, a, t, e)
+        release_synchronizes(g, s, t)
+        if taken or done:
+            turns = 0
+            continue
+        if turns % TURNS_PER_CLOCK == 0:
+            now = now_ns(g)
+            if turns == 0:
+                began = now
+            idle_ns = now - began
+        turns += 1
+        if g[G_PYTHON] and turns % _TICK_TURNS == 0:
+            return TICK
+        wait_a_little(g, idle_ns)
+    return STOPPED

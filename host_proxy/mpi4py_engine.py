@@ -254,7 +254,7 @@ class Mpi4pyEngine:
             state.g[G_SYNCS] += 1
             return
         state.s[slot, S_PYTHON] = 1
-        if ring.has_payload(r):
+        if r[ring.R_FLAGS] & wire.FLAG_INLINE:
             target = self.memory.ctypes.data + self.small(slot)
             ring.payload_to(r, target, int(r[ring.R_BYTES]))
         operation = self.operations[int(r[ring.R_OP])](slot)
@@ -278,7 +278,9 @@ class Mpi4pyEngine:
             return
         done = int(r[ring.R_DONE])
         position = done >> CHUNK_POSITION_SHIFT
-        first = self.sizes[0] + LARGE_BUFFERS * chunk_bytes_of(int(state.s[slot, S_BYTES]), *self.sizes)
+        first = self.sizes[0] + LARGE_BUFFERS * chunk_bytes_of(
+            int(state.s[slot, S_BYTES]), *self.sizes
+        )
         ordered = done >> CHUNK_DIRECTION_SHIFT & 1 == UNPACK or position >= first
         if ordered and state.s[slot, S_ORDERS] > 0:
             completion.order_done(state.g, state.s, slot)
@@ -366,4 +368,3 @@ class Mpi4pyEngine:
 
 def _view(address: int, nbytes: int) -> np.ndarray:
     return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
-

@@ -8,18 +8,54 @@ are ordinary moves, on Arm they are the matching instructions.
 # mypy: disable-error-code="no-untyped-def,misc"
 from __future__ import annotations
 
+import hashlib
 import platform
+from pathlib import Path
 
 from llvmlite import ir
 from numba import njit, types
+from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 
 _I64 = ir.IntType(64)
 _I32 = ir.IntType(32)
 _PAUSE = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}.get(platform.machine())
 
-#: For every function of the compiled engine: no GIL, and division by zero gives no exception path.
-jit = njit(nogil=True, error_model="numpy")
+# No GIL; division by zero has no exception path. Wrappers for callers in Python would be most of the
+# compile time, so only an ``entry`` gets them.
+_OPTIONS = {"nogil": True, "error_model": "numpy"}
+
+#: For every function of the compiled engine that only compiled code calls.
+jit = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
+
+
+def _sources() -> str:
+    """Hash of everything that compiled host code is made from."""
+    root = Path(__file__).resolve().parent
+    digest = hashlib.sha256()
+    for path in [*sorted(root.glob("*.py")), *sorted(root.parent.glob("gmpi/[cw]*.py"))]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class _Cache(FunctionCache):
+    """Numba's cache on disk, for functions made of more than one file.
+
+    Numba looks at the file of the function alone: with its own key, a change in a function that
+    is called from there would go unnoticed.
+    """
+
+    _version = _sources()
+
+    def _index_key(self, signature, codegen):
+        return *super()._index_key(signature, codegen), self._version
+
+
+def entry(function):
+    """Compiles a function that Python calls too; kept on disk between runs."""
+    dispatcher = njit(**_OPTIONS)(function)
+    dispatcher._cache = _Cache(function)
+    return dispatcher
 
 
 def _at(builder, address, kind=_I64):

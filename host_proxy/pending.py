@@ -11,6 +11,7 @@ from host_proxy.checks import log_request
 from host_proxy.completion import complete
 from host_proxy.native import call, jit, load, load_int, store, store_int
 from host_proxy.state import (
+    A_COUNT,
     A_INDEX,
     A_KIND,
     A_SLOT,
@@ -61,7 +62,8 @@ def remove(g, a, row):
     """Forgets a completed request; the last one takes its place."""
     last = g[G_ACTIVE] - 1
     if row != last:
-        a[row, :] = a[last, :]
+        for column in range(A_COUNT):  # a slice assignment would take Numba two seconds
+            a[row, column] = a[last, column]
         if g[G_HANDLE_BYTES] == 8:
             store(g[G_HANDLES] + row * 8, load(g[G_HANDLES] + last * 8))
         else:
@@ -101,6 +103,4 @@ def fail(g, s, t, e, slot, code):
 def settle(g, s, t, slot):
     """Ends a failed request once MPI and the kernel have let go of its staging."""
     if s[slot, S_PENDING] == 0 and s[slot, S_ORDERS] == 0:
-        complete(
-            g, s, t, slot, 0, s[slot, S_FAILED], s[slot, S_SOURCE], s[slot, S_SOURCE_TAG]
-        )
+        complete(g, s, t, slot, 0, s[slot, S_FAILED], s[slot, S_SOURCE], s[slot, S_SOURCE_TAG])

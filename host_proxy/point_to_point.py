@@ -122,7 +122,17 @@ def start_send(g, s, a, t, r, e, slot):
     length = MESSAGE_HEADER + min(nbytes, g[G_EAGER])
     comm = messages(t, s[slot, S_COMM])
     code = pending.isend(
-        g, s, a, payload - MESSAGE_HEADER, length, s[slot, S_PEER], s[slot, S_TAG], comm, slot, SEND, 0
+        g,
+        s,
+        a,
+        payload - MESSAGE_HEADER,
+        length,
+        s[slot, S_PEER],
+        s[slot, S_TAG],
+        comm,
+        slot,
+        SEND,
+        0,
     )
     if code != 0:
         pending.fail(g, s, t, e, slot, code)
@@ -257,9 +267,7 @@ def end_receive(g, s, t, e, slot):
     if total > room:
         error = ERR_TRUNCATE
         log_request(g, s, e, slot, ops.LENGTH, error, 0, total, room)
-    complete(
-        g, s, t, slot, min(total, room), error, s[slot, S_SOURCE], s[slot, S_SOURCE_TAG]
-    )
+    complete(g, s, t, slot, min(total, room), error, s[slot, S_SOURCE], s[slot, S_SOURCE_TAG])
 
 
 @jit

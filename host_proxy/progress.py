@@ -3,10 +3,12 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from gmpi.constants import ANY_SOURCE, ANY_TAG, SUCCESS
+from gmpi.wire import OP_SYNCHRONIZE
 from host_proxy import pending
 from host_proxy.collectives import collective_done
 from host_proxy.completion import complete
-from host_proxy.native import call, jit, load_int, store_int
+from host_proxy.native import call, entry, jit, load_int, store_int
 from host_proxy.point_to_point import drain, received, received_chunk, sent, sent_chunk
 from host_proxy.state import (
     A_INDEX,
@@ -41,8 +43,6 @@ from host_proxy.state import (
     SEND_CHUNK,
     WINDOW,
 )
-from gmpi.constants import ANY_SOURCE, ANY_TAG, SUCCESS
-from gmpi.wire import OP_SYNCHRONIZE
 
 _GONE = -1  # A_SLOT of a row whose request has completed, until it is removed
 
@@ -116,7 +116,7 @@ def progress(g, s, a, t, e):
     return done
 
 
-@jit
+@entry
 def release_synchronizes(g, s, t):
     """Completes SYNCHRONIZE requests before which nothing is open any more."""
     if g[G_SYNCS] == 0 or g[G_SYNC_SEEN] == g[G_CLOSED]:

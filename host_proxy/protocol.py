@@ -89,5 +89,3 @@ def receive_message(
         yield from port.unpack(k, position, min(length, room - position))
     error = ERR_TRUNCATE if total > room else SUCCESS
     return Outcome(min(total, room), error, source, tag, total)
-
-

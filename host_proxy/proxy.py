@@ -130,4 +130,3 @@ def _rest(worked: bool, idle_since: float) -> float:
     else:
         os.sched_yield()
     return idle_since
-

@@ -18,7 +18,7 @@ from gmpi.wire import (
     UNIT_BYTES,
     UNIT_PAYLOAD,
 )
-from host_proxy.native import jit, load, load_acquire, store, store_int, store_release
+from host_proxy.native import entry, jit, load, load_acquire, store, store_int, store_release
 from host_proxy.state import G_CONTROL, G_HEAD, G_RING, G_RING_SLOTS
 
 # A decoded record: int64[R_COUNT]
@@ -47,7 +47,7 @@ def signed(value):
     return ((value & TAG_MASK) ^ 0x80000000) - 0x80000000
 
 
-@jit
+@entry
 def decode(g, r):
     """Reads the header of the next record into ``r``; False while it is not there."""
     head = g[G_HEAD]
@@ -83,7 +83,7 @@ def decode(g, r):
     return True
 
 
-@jit
+@entry
 def payload_to(r, target, nbytes):
     """Copies the ``nbytes`` (at most 144) that came in the record to host memory.
 
@@ -106,13 +106,13 @@ def has_payload(r):
     return r[R_FLAGS] & FLAG_INLINE != 0
 
 
-@jit
+@entry
 def take(g):
     """The record at the head has been read: its slot may be written again."""
     g[G_HEAD] += 1
 
 
-@jit
+@entry
 def return_slots(g):
     """Publishes how many records have been taken; release, after the last read of their slots."""
     store_release(g[G_CONTROL] + CONTROL_CONSUMED, g[G_HEAD])

@@ -71,8 +71,12 @@ def main():
                 if me == 0 or not ok:
                     ms = round((time.time() - t) * 1e3, 2)
                     print(me, n, shift, ok, out.copy_to_host(), ms, "ms", flush=True)
-        print("registers", [k.regs_per_thread for k in exchange.overloads.values()],
-              [k.local_mem_per_thread for k in exchange.overloads.values()], flush=True)
+        print(
+            "registers",
+            [k.regs_per_thread for k in exchange.overloads.values()],
+            [k.local_mem_per_thread for k in exchange.overloads.values()],
+            flush=True,
+        )
         for n in (8, 1024, 65536, 1 << 20):
             buf = cuda.to_device(np.zeros(n, np.uint8))
             its = 2000 if n <= 1024 else 100
