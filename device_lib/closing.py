@@ -65,7 +65,7 @@ def make_finish_small(scope: Scope) -> Callable:
     """The fast way to wait: small requests, full leading warp; all threads of the scope call it."""
     leads = scope.leads
     sync = scope.sync_full
-    broadcast_3 = scope.broadcast_3
+    broadcast_3 = scope.broadcast_3_full
 
     @device
     def finish_small(ctx, handle, patience):
@@ -104,18 +104,19 @@ def make_finish_small(scope: Scope) -> Callable:
                             attention, aborted = load_unit(ctx.mapped + CONTROL_ATTENTION)
                             if shuffle(ALL_LANES, aborted, 0) != 0:
                                 outcome = FAULT
-                                low = shuffle(ALL_LANES, aborted, 0)
+                                low = aborted
                             elif shuffle(ALL_LANES, attention, 0) != 0:
                                 outcome = HELP
                         if polls == looks and outcome == 0:
                             outcome = STAGED
                         relax()
+                # From here on only what lane 0 finds counts: it is broadcast below.
                 if outcome == COMPLETED:
-                    count = shuffle(ALL_LANES, word, 0)
-                    status = shuffle(ALL_LANES, low, 0)
+                    count = word
+                    status = low
                     if units >= STATUS_UNITS:
                         origin = shuffle(ALL_LANES, low, 1)
-                        nbytes = status & BYTES_MASK
+                        nbytes = shuffle(ALL_LANES, low, 0) & BYTES_MASK
                         at = (lane - STATUS_UNITS) * UNIT_PAYLOAD
                         if lane >= STATUS_UNITS and lane < units and at < nbytes:
                             store_payload(recv + at, low, word & TAG_MASK, nbytes - at)

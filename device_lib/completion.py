@@ -53,17 +53,17 @@ def claim(ctx, handle, resumed, lane, mask):
     ``resumed``: the caller has claimed it before and not let go. The two accesses overlap with
     each other and with the caller's first poll.
     """
-    owner = 0
-    recv = 0
+    recv = -1
     if slots.names_slot(ctx, handle):
         if lane == 0:
             owner = handle
             if not resumed:
                 owner = slots.claim(ctx, handle)
             recv = slots.receive_address(ctx, slots.slot_of(handle))
-        owner = shuffle(mask, owner, 0)
+            if owner != handle:
+                recv = -1
         recv = shuffle(mask, recv, 0)
-    return owner == handle, recv
+    return recv >= 0, recv
 
 
 @device

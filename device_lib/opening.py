@@ -74,7 +74,7 @@ def make_open_inline(scope: Scope) -> Callable:
     """The fast way to open a request, for scopes whose leading warp is full."""
     leads = scope.leads
     sync = scope.sync_full
-    broadcast = scope.broadcast
+    broadcast = scope.broadcast_full
 
     @device
     def open_inline(ctx, word0, peer_tag, count, send, recv):

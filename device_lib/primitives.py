@@ -40,6 +40,7 @@ get_block_row = _twin.get_block_row
 load_gpu = _twin.load_gpu
 store_gpu = _twin.store_gpu
 load_sys = _twin.load_sys
+store_sys = _twin.store_sys
 load_unit = _twin.load_unit
 store_unit = _twin.store_unit
 add_gpu = _twin.add_gpu

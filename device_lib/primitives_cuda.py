@@ -101,6 +101,7 @@ clear_bits_gpu = _ptx(
 store_pair_gpu = _ptx("st.relaxed.gpu.global.v2.u64 [$0], {$1, $2};", "l,l,l", types.void, 3)
 
 # --- mapped memory, shared with the CPU -----------------------------------------------------------
+store_sys = _ptx("st.relaxed.sys.global.u64 [$0], $1;", "l,l", types.void, 2)
 load_sys = _ptx("ld.relaxed.sys.global.u64 $0, [$1];", "=l,l", types.int64, 1)
 # A unit: one .b128 access, which the PTX memory model makes single-copy atomic (a .v2.u64 is two
 # accesses in any order, although sm_90 happens to use the same instruction for both).
@@ -315,7 +316,10 @@ def stagger():
 
 @device
 def relax():
-    """One turn of a loop that polls the host: each poll takes 1 us anyway, so no sleep."""
+    """One turn of a loop in which all lanes of a warp poll the host together and vote.
+
+    Nothing to do: each poll takes 1 us, and the host is not disturbed by one lane's reads.
+    """
 
 
 @device

@@ -14,7 +14,7 @@ import time
 from greenlet import getcurrent
 
 from device_lib import simulator
-from device_lib.simulator import ballot
+from device_lib.simulator import ballot, vote_all  # noqa: F401
 from device_lib.simulator import pause as _pause
 
 simulator.install()
@@ -64,14 +64,6 @@ def sync_block():
 def shuffle(mask, value, lane):
     me = getcurrent()
     return me.warp.meet(me, mask, value)[lane]
-
-
-def vote_all(mask, predicate):
-    me = getcurrent()
-    return all(me.warp.meet(me, mask, predicate).values())
-
-
-ballot = ballot  # noqa: PLW0127  (re-exported under the name of the primitive)
 
 
 def broadcast_block(a):
@@ -135,6 +127,7 @@ def store_pair_gpu(address, low, high):
 
 
 load_sys = load_gpu
+store_sys = store_gpu
 load_8 = load_gpu
 store_8 = store_gpu
 
@@ -190,7 +183,10 @@ def stagger():
 
 
 def relax():
-    _pause()
+    # All lanes of the warp are in the loop and meet at its vote: one that pauses is enough.
+    me = getcurrent()
+    if me.lane_id == 0:
+        me.pause()
 
 
 def first_bit(word):

@@ -44,6 +44,7 @@ class Scope(NamedTuple):
         broadcast: (value) -> thread 0's value in all threads. Two broadcasts need a sync between
             them.
         broadcast_3, broadcast_5: the same for three and for five values.
+        broadcast_full, broadcast_3_full: the same where every warp is known to be full.
         put_row: (lane, a, b, c) called by each lane of the leading warp; after a sync
         get_row: (lane, a, b, c) gives what that lane put, in any thread. ``a, b, c`` are the
             caller's own.
@@ -57,7 +58,9 @@ class Scope(NamedTuple):
     sync: Callable
     sync_full: Callable
     broadcast: Callable
+    broadcast_full: Callable
     broadcast_3: Callable
+    broadcast_3_full: Callable
     broadcast_5: Callable
     put_row: Callable
     get_row: Callable
@@ -101,19 +104,31 @@ def _sync_full_warp():
 
 
 @device
-def _already_uniform(value):
-    """Whatever the leading warp computes, all its lanes hold."""
-    return value
+def _from_lane_0(a):
+    return shuffle(warp_mask(), a, 0)
 
 
 @device
-def _already_uniform_3(a, b, c):
-    return a, b, c
+def _from_lane_0_3(a, b, c):
+    mask = warp_mask()
+    return shuffle(mask, a, 0), shuffle(mask, b, 0), shuffle(mask, c, 0)
 
 
 @device
-def _already_uniform_5(a, b, c, d, e):
-    return a, b, c, d, e
+def _from_lane_0_5(a, b, c, d, e):
+    mask = warp_mask()
+    first = shuffle(mask, a, 0), shuffle(mask, b, 0), shuffle(mask, c, 0)
+    return first[0], first[1], first[2], shuffle(mask, d, 0), shuffle(mask, e, 0)
+
+
+@device
+def _from_full_lane_0(a):
+    return shuffle(ALL_LANES, a, 0)
+
+
+@device
+def _from_full_lane_0_3(a, b, c):
+    return shuffle(ALL_LANES, a, 0), shuffle(ALL_LANES, b, 0), shuffle(ALL_LANES, c, 0)
 
 
 @device
@@ -136,6 +151,8 @@ BLOCK = Scope(
     sync_block,
     sync_block,
     broadcast_block,
+    broadcast_block,
+    broadcast_block_3,
     broadcast_block_3,
     broadcast_block_5,
     put_block_row,
@@ -149,9 +166,11 @@ WARP = Scope(
     warp_lanes,
     _sync_this_warp,
     _sync_full_warp,
-    _already_uniform,
-    _already_uniform_3,
-    _already_uniform_5,
+    _from_lane_0,
+    _from_full_lane_0,
+    _from_lane_0_3,
+    _from_full_lane_0_3,
+    _from_lane_0_5,
     _put_warp_row,
     _get_warp_row,
 )

@@ -18,7 +18,6 @@ It reaches into ``numba.cuda.simulator`` internals (0.30); this file is the only
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections import deque
@@ -35,7 +34,7 @@ WARP = 32
 #: real GPU has a limit, and programs want to test what they do beyond it.
 RESIDENT_BLOCKS = 1024
 
-_IDLE_ROUNDS = 200  # pauses without work before the launching thread sleeps between rounds
+_NAP_S = 20e-6  # while nobody has anything to do the processor is the proxy's
 
 
 class BarrierError(RuntimeError):
@@ -43,49 +42,71 @@ class BarrierError(RuntimeError):
 
 
 class Rendezvous:
-    """Where ``size`` lanes meet; reusable."""
+    """Where ``size`` lanes meet; reusable. Each lane has a place of its own, below ``places``."""
 
-    __slots__ = ("size", "values", "waiting")
+    __slots__ = ("arrived", "places", "size", "values", "waiting")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, places: int) -> None:
         self.size = size
-        self.values: dict[int, Any] = {}
+        self.places = places
+        self.arrived = 0
+        self.values: list[Any] = [None] * places
         self.waiting: list[Lane] = []
 
-    def meet(self, lane: Lane, key: int, value: Any = None) -> dict[int, Any]:
-        """Blocks the lane until all have met; returns every lane's value by its key."""
-        self.values[key] = value
-        if len(self.values) < self.size:
-            self.waiting.append(lane)
-            return cast(dict[int, Any], lane.park())
-        return self.release(lane.grid)
+    def meet(
+        self, lane: Lane, place: int, value: Any = None, combine: Callable[..., Any] | None = None
+    ) -> Any:
+        """Blocks the lane until all have met.
 
-    def release(self, grid: Grid) -> dict[int, Any]:
-        values, self.values = self.values, {}
+        Returns:
+            Every lane's value by its place, or what ``combine`` makes of them, once for all.
+        """
+        self.values[place] = value
+        self.arrived += 1
+        if self.arrived < self.size:
+            self.waiting.append(lane)
+            lane.hub.switch()
+            return lane.inbox
+        return self.release(lane.grid, combine)
+
+    def release(self, grid: Grid, combine: Callable[..., Any] | None) -> Any:
+        values, self.values = self.values, [None] * self.places
         waiting, self.waiting = self.waiting, []
+        self.arrived = 0
+        result = values if combine is None else combine(values)
         for other in waiting:
-            other.inbox = values
+            other.inbox = result
         grid.ready.extend(waiting)
-        return values
+        return result
 
     def leave(self, grid: Grid) -> None:
         """A lane has returned from the kernel: the others no longer wait for it."""
         self.size -= 1
-        if self.waiting and len(self.values) >= self.size:
-            self.release(grid)
+        if self.waiting and self.arrived >= self.size:
+            # Only barriers may lose a lane; a vote or shuffle that does is undefined on a GPU.
+            self.release(grid, None)
 
 
 class Warp:
+    """The lanes of one warp; one meeting point for each mask in use."""
+
     def __init__(self, lanes: int) -> None:
         self.alive = (1 << lanes) - 1
-        self.by_mask: dict[int, Rendezvous] = {}
+        self.points: dict[int, Rendezvous] = {}
 
-    def meet(self, lane: Lane, mask: int, value: Any = None) -> dict[int, Any]:
-        mask &= self.alive
-        point = self.by_mask.get(mask)
+    def meet(
+        self, lane: Lane, mask: int, value: Any = None, combine: Callable[..., Any] | None = None
+    ) -> Any:
+        point = self.points.get(mask)
         if point is None:
-            point = self.by_mask[mask] = Rendezvous(mask.bit_count())
-        return point.meet(lane, lane.lane_id, value)
+            point = self.points[mask] = Rendezvous((mask & self.alive).bit_count(), WARP)
+        return point.meet(lane, lane.lane_id, value, combine)
+
+    def leave(self, lane: Lane) -> None:
+        self.alive &= ~(1 << lane.lane_id)
+        for mask, point in self.points.items():
+            if mask >> lane.lane_id & 1:
+                point.leave(lane.grid)
 
 
 class _Shared(_api.FakeCUDAShared):  # type: ignore[misc]
@@ -110,7 +131,7 @@ class Block:
         self.number = number
         self.index = _dim3(index)
         self.threads = threads
-        self.barrier = Rendezvous(threads)
+        self.barrier = Rendezvous(threads, threads)
         self.warps = [Warp(min(WARP, threads - w)) for w in range(0, threads, WARP)]
         self.shared = _Shared(dynamic_shared)
         self.rows: dict[int, Any] = {}  # primitives.put_block_row
@@ -124,6 +145,7 @@ class Lane(greenlet):  # type: ignore[misc]
     ) -> None:
         super().__init__(run, grid.hub)
         self.grid = grid
+        self.hub = grid.hub
         self.block = block
         self.thread_id = rank
         self.lane_id = rank % WARP
@@ -133,27 +155,20 @@ class Lane(greenlet):  # type: ignore[misc]
         self.inbox: Any = None
         self.stack: Any = None  # primitives.buffer_of
 
-    def park(self) -> Any:
-        """Leaves the run queue until another lane puts this one back."""
-        self.grid.hub.switch()
-        return self.inbox
-
     def pause(self) -> None:
         """Goes to the end of the run queue."""
-        self.grid.ready.append(self)
-        self.grid.paused += 1
-        self.grid.hub.switch()
+        grid = self.grid
+        grid.ready.append(self)
+        grid.paused += 1
+        self.hub.switch()
 
-    def sync_block(self, value: Any = None) -> dict[int, Any]:
+    def sync_block(self, value: Any = None) -> Any:
         return self.block.barrier.meet(self, self.thread_id, value)
 
     def retire(self) -> None:
         self.block.barrier.leave(self.grid)
         self.grid.barrier.leave(self.grid)
-        self.warp.alive &= ~(1 << self.lane_id)
-        for mask, point in list(self.warp.by_mask.items()):
-            if mask >> self.lane_id & 1:
-                point.leave(self.grid)
+        self.warp.leave(self)
 
 
 class Grid:
@@ -162,7 +177,7 @@ class Grid:
     def __init__(self) -> None:
         self.hub = getcurrent()
         self.ready: deque[Lane] = deque()
-        self.barrier = Rendezvous(0)
+        self.barrier = Rendezvous(0, 1)
         self.paused = 0
         self.alive = 0
 
@@ -175,25 +190,18 @@ class Grid:
         self.barrier.size = self.alive
 
     def run(self) -> None:
-        idle = 0
         while self.ready:
-            self.paused = 0
-            turns = len(self.ready)
-            for _ in range(turns):
-                lane = self.ready.popleft()
-                lane.switch()
-                if lane.dead:
-                    self.alive -= 1
-                    lane.retire()
-            if self.paused < turns:
-                idle = 0
-                continue
-            # Every lane that can run waits for the outside world.
-            idle += 1
-            if idle < _IDLE_ROUNDS:
-                os.sched_yield()
-            else:
-                time.sleep(20e-6)
+            lane = self.ready.popleft()
+            lane.switch()
+            if lane.dead:
+                self.alive -= 1
+                lane.retire()
+            if self.paused >= max(len(self.ready), 1):
+                # Every lane that can run has looked once at what it waits for. A sleep, not a
+                # yield: with fewer cores than threads the scheduler may answer a yield by
+                # letting the same thread run on for milliseconds.
+                self.paused = 0
+                time.sleep(_NAP_S)
         if self.alive:
             raise BarrierError(
                 f"{self.alive} threads of the kernel wait at a barrier that the other threads "
@@ -247,7 +255,7 @@ def install() -> None:
     _kernel.FakeOverload.max_cooperative_grid_blocks = lambda self, blockdim, dynsmemsize=0: (
         RESIDENT_BLOCKS
     )
-    _api.GridGroup.sync = lambda self: lane().grid.barrier.meet(lane(), id(lane()))
+    _api.GridGroup.sync = lambda self: lane().grid.barrier.meet(lane(), 0)
 
     module = _api.FakeCUDAModule
     module.threadIdx = property(lambda self: lane().threadIdx)
@@ -255,16 +263,16 @@ def install() -> None:
     module.laneid = property(lambda self: lane().lane_id)
     module.shared = property(lambda self: lane().block.shared)
     module.syncthreads = lambda self: lane().sync_block() and None
-    module.syncthreads_count = lambda self, v: sum(map(bool, lane().sync_block(v).values()))
-    module.syncthreads_and = lambda self, v: int(all(lane().sync_block(v).values()))
-    module.syncthreads_or = lambda self, v: int(any(lane().sync_block(v).values()))
+    module.syncthreads_count = lambda self, v: sum(map(bool, lane().sync_block(v)))
+    module.syncthreads_and = lambda self, v: int(all(lane().sync_block(v)))
+    module.syncthreads_or = lambda self, v: int(any(lane().sync_block(v)))
     module.syncwarp = lambda self, mask=0xFFFFFFFF: lane().warp.meet(lane(), mask) and None
     module.shfl_sync = lambda self, mask, v, src: _shuffle(mask, v, src)
     module.shfl_up_sync = lambda self, mask, v, d: _shuffle(mask, v, lane().lane_id - d)
     module.shfl_down_sync = lambda self, mask, v, d: _shuffle(mask, v, lane().lane_id + d)
     module.shfl_xor_sync = lambda self, mask, v, m: _shuffle(mask, v, lane().lane_id ^ m)
-    module.all_sync = lambda self, mask, p: all(lane().warp.meet(lane(), mask, p).values())
-    module.any_sync = lambda self, mask, p: any(lane().warp.meet(lane(), mask, p).values())
+    module.all_sync = lambda self, mask, p: vote_all(mask, p)
+    module.any_sync = lambda self, mask, p: ballot(mask, p) != 0
     module.ballot_sync = lambda self, mask, p: ballot(mask, p)
     module.activemask = lambda self: lane().warp.alive
     module.lanemask_lt = lambda self: (1 << lane().lane_id) - 1
@@ -274,10 +282,25 @@ def install() -> None:
 
 def _shuffle(mask: int, value: Any, source: int) -> Any:
     me = lane()
-    return me.warp.meet(me, mask, value).get(source, value)
+    values = me.warp.meet(me, mask, value)
+    return values[source] if 0 <= source < WARP and mask >> source & 1 else value
+
+
+def vote_all(mask: int, predicate: Any) -> bool:
+    """Whether the predicate holds in all lanes of the mask."""
+    me = lane()
+    return cast(bool, me.warp.meet(me, mask, not predicate, _none))
 
 
 def ballot(mask: int, predicate: Any) -> int:
     """Bit i is set when lane i of the warp is in ``mask`` and its predicate holds."""
-    votes = lane().warp.meet(lane(), mask, predicate)
-    return sum(1 << i for i, vote in votes.items() if vote)
+    me = lane()
+    return cast(int, me.warp.meet(me, mask, predicate, _bits))
+
+
+def _none(votes: list[Any]) -> bool:
+    return not any(votes)
+
+
+def _bits(votes: list[Any]) -> int:
+    return sum(1 << i for i, vote in enumerate(votes) if vote)

@@ -49,7 +49,7 @@ from device_lib.exports import (
     GMPI_Waitany,
     GMPI_Waitany_warp,
 )
-from device_lib.primitives import SIMULATOR
+from device_lib.primitives import SIMULATOR, clock, timer_ns
 from gmpi.constants import (
     AINT,
     ANY_SOURCE,

@@ -32,7 +32,7 @@ from gmpi.wire import (
     VERSION,
     Layout,
 )
-from host_proxy import mpi_library
+from host_proxy import mpi_library, trace
 from host_proxy.operations import name_of
 from host_proxy.proxy import Proxy
 from host_proxy.state import (
@@ -220,6 +220,13 @@ class Context:
         known = len(self._state.communicators)
         first = max(since, count - ERRORS)
         return [errors.describe(self._state.e[i % ERRORS], known) for i in range(first, count)]
+
+    @property
+    def trace(self) -> np.ndarray:
+        """Time stamps of the last requests, with ``trace=n`` (``host_proxy/trace.py``, DTYPE)."""
+        if not self.config.trace:
+            raise ContextError("open the context with trace=n to keep time stamps of n requests")
+        return trace.read(self._state)
 
     # --- waiting ------------------------------------------------------------------------------------
 

@@ -43,7 +43,9 @@ from host_proxy.state import (
     S_STATE,
     T_DATATYPES,
     T_SIZE,
+    TR_COMPLETED,
 )
+from host_proxy.trace import stamp
 
 
 @jit
@@ -93,6 +95,7 @@ def complete(g, s, t, slot, nbytes, error, source, tag):
     s[slot, S_ERROR] = error
     g[G_CLOSED] += 1
     write(g, slot, s[slot, S_HANDLE], nbytes, error, count, origin)
+    stamp(g, s, slot, TR_COMPLETED)
 
 
 @entry

@@ -62,7 +62,10 @@ from host_proxy.state import (
     S_TAG,
     T_COLLECTIVES,
     T_COMMUNICATORS,
+    TR_CALLED,
+    TR_PICKED_UP,
 )
+from host_proxy.trace import stamp
 
 _COLLECTIVES = ops.COLLECTIVES
 
@@ -120,6 +123,7 @@ def admit(g, s, t, r, e):
     s[slot, S_BLOCK] = r[R_BLOCK]
     s[slot, S_SERIAL] = g[G_SERIAL]
     g[G_SERIAL] += 1
+    stamp(g, s, slot, TR_PICKED_UP)
     return slot
 
 
@@ -160,3 +164,4 @@ def dispatch(g, s, a, t, r, e):
         g[G_SYNCS] += 1
     else:
         start_collective(g, s, a, t, r, e, slot)
+    stamp(g, s, slot, TR_CALLED)

@@ -3,7 +3,8 @@
 A proxy that never sleeps costs a core; one that sleeps at once costs latency. So it spins while
 traffic may come back soon, then hands the core to whoever wants it, then naps, ever on the look
 between naps. Where there are fewer cores than spinning threads, a spin only keeps the thread that
-has the answer from running: then it yields at every turn from the start.
+has the answer from running: then it yields from the start, and soon takes short naps, because a
+yield between two threads that both yield may go on for a whole time slice.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -23,6 +24,10 @@ from host_proxy.state import (
 )
 
 _MONOTONIC = 1  # CLOCK_MONOTONIC on Linux
+_CROWDED_YIELDS = 20
+# Long enough to be a real sleep: naps of 1 ns by one thread made a spinning thread on the other core
+# lose whole time slices (MPICH ping-pong 4 ms instead of 2 us, Linux 6.18, 2 cores).
+_CROWDED_NAP_NS = 20_000
 TURNS_PER_CLOCK = 64  # idle turns between two looks at the clock
 
 
@@ -42,10 +47,12 @@ def nap(g, ns):
 
 
 @jit
-def wait_a_little(g, idle_ns):
-    """One idle turn, ``idle_ns`` after the last work."""
+def wait_a_little(g, turns, idle_ns):
+    """One idle turn: the ``turns``-th since the last work, which was ``idle_ns`` ago."""
     if idle_ns > g[G_SPIN_NS] + g[G_YIELD_NS]:
         nap(g, g[G_SLEEP_NS])
+    elif g[G_CROWDED] and turns > _CROWDED_YIELDS:
+        nap(g, _CROWDED_NAP_NS)
     elif idle_ns > g[G_SPIN_NS] or g[G_CROWDED]:
         call(g[F_YIELD], (0,))
     else:

@@ -54,5 +54,5 @@ def run(g, s, a, t, r, e):
         turns += 1
         if g[G_PYTHON] and turns % _TICK_TURNS == 0:
             return TICK
-        wait_a_little(g, idle_ns)
+        wait_a_little(g, turns, idle_ns)
     return STOPPED

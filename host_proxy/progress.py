@@ -41,8 +41,10 @@ from host_proxy.state import (
     S_STATE,
     SEND,
     SEND_CHUNK,
+    TR_ARRIVED,
     WINDOW,
 )
+from host_proxy.trace import stamp
 
 _GONE = -1  # A_SLOT of a row whose request has completed, until it is removed
 
@@ -51,6 +53,7 @@ _GONE = -1  # A_SLOT of a row whose request has completed, until it is removed
 def finished(g, s, a, t, e, slot, kind, index, code, source, tag):
     """One MPI request of an open request has completed, with MPI's error code."""
     s[slot, S_PENDING] -= 1
+    stamp(g, s, slot, TR_ARRIVED)
     if code != 0:
         pending.fail(g, s, t, e, slot, code)
     elif s[slot, S_FAILED] != 0:

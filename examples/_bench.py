@@ -1,0 +1,125 @@
+"""What the benchmarks share: percentiles, OSU's table layout, machine and versions, JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numba import cuda
+
+import gmpi
+
+
+def p50(values: np.ndarray) -> float:
+    return float(np.percentile(values, 50))
+
+
+def summary(values: np.ndarray) -> dict[str, float]:
+    """Percentiles of a sample, and its size."""
+    points = {f"p{p}": float(np.percentile(values, p)) for p in (1, 50, 90, 99)}
+    return {**points, "min": float(values.min()), "max": float(values.max()), "n": len(values)}
+
+
+def size(text: str) -> int:
+    """A number of bytes such as 64, 4K or 1M."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    unit = units.get(text[-1:].upper(), 1)
+    return int(text if unit == 1 else text[:-1]) * unit
+
+
+def size_range(text: str) -> tuple[int, int]:
+    low, _, high = text.rpartition(":")
+    return size(low or "0"), size(high)
+
+
+def sizes_between(low: int, high: int) -> list[int]:
+    """0 and the powers of two in a range."""
+    powers = [1 << k for k in range(31)]
+    return [n for n in [0, *powers] if low <= n <= high]
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(description=description.split("\n")[0])
+    found.add_argument("--json", metavar="FILE", help="write all figures, machine and versions")
+    found.add_argument("--engine", default=None, help="compiled or mpi4py (default: compiled)")
+    return found
+
+
+def select_gpu(comm: MPI.Comm) -> None:
+    """One GPU a rank of a node, round robin."""
+    if not gmpi.SIMULATOR:
+        local = comm.Split_type(MPI.COMM_TYPE_SHARED)
+        cuda.select_device(local.rank % len(cuda.gpus))
+        local.Free()
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "none"
+
+
+def _command(*words: str) -> str:
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
+def machine() -> dict[str, Any]:
+    """What a figure depends on."""
+    cpu = platform.machine()
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            cpu = line.partition(":")[2].strip()
+            break
+    info: dict[str, Any] = {
+        "cpu": cpu,
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "mpi": MPI.Get_library_version().splitlines()[0][:100],
+        "versions": {
+            name: _version(name)
+            for name in ("numba", "numba-cuda", "llvmlite", "mpi4py", "numpy", "cupy-cuda13x")
+        },
+        "gmpi": gmpi.__version__,
+        "commit": os.environ.get("GMPI_COMMIT")  # where the checkout is not a repository
+        or _command("git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD")
+        or "unknown",
+    }
+    if gmpi.SIMULATOR:
+        info["gpu"] = "none: simulator"
+    else:
+        query = _command("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+        info["gpu"] = query.splitlines()
+        info["mps"] = "CUDA_MPS_PIPE_DIRECTORY" in os.environ
+    return info
+
+
+def where(comm: MPI.Comm) -> str:
+    if gmpi.SIMULATOR:
+        return "simulator (no GPU used)"
+    gpus = len(set(comm.allgather(cuda.get_current_device().id)))
+    return f"{gpus} GPU{'s' if gpus > 1 else ''}, {cuda.get_current_device().name.decode()}"
+
+
+def write_json(path: str | None, results: dict[str, Any]) -> None:
+    if path:
+        Path(path).write_text(json.dumps({"machine": machine(), **results}, indent=1) + "\n")
+
+
+def fail(message: str) -> None:
+    """Ends all ranks."""
+    print(message, file=sys.stderr, flush=True)
+    MPI.COMM_WORLD.Abort(1)
