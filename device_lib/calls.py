@@ -285,9 +285,9 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         return wait(ctx, open_request(ctx, OP_PING, 0, 0, 0, 0, 0))
 
     @device
-    def post_null(ctx):
+    def post_null(ctx, value):
         if leads():
-            post(ctx, lane_id(), warp_lanes(), warp_mask(), OP_NULL, 0, 0, 0)
+            post(ctx, lane_id(), warp_lanes(), warp_mask(), OP_NULL, value, 0, 0)
 
     return SimpleNamespace(
         isend=isend,

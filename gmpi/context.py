@@ -222,6 +222,16 @@ class Context:
         return [errors.describe(self._state.e[i % ERRORS], known) for i in range(first, count)]
 
     @property
+    def kernels_running(self) -> bool:
+        """Whether a kernel that was launched with this context has not ended."""
+        return not self._wait_for_kernels(0)
+
+    @property
+    def proxy_cpu_seconds(self) -> float:
+        """Processor time that the proxy thread has used."""
+        return self._proxy.cpu_seconds
+
+    @property
     def trace(self) -> np.ndarray:
         """Time stamps of the last requests, with ``trace=n`` (``host_proxy/trace.py``, DTYPE)."""
         if not self.config.trace:

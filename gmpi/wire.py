@@ -47,7 +47,7 @@ HANDLE_UNIT = 2
 INLINE_BYTES = (SLOT_UNITS - HEADER_UNITS) * UNIT_PAYLOAD  # 144
 
 # The first element of a record names the operation (paper III.B).
-OP_NULL = 1  # consumed, nothing happens: a claimed ticket that was not needed
+OP_NULL = 1  # counted, nothing else happens: a claimed ticket that was not needed
 OP_PING = 2  # completes at once; count = host clock in ns. Measures the path
 OP_ISEND = 3
 OP_IRECV = 4

@@ -41,6 +41,8 @@ from host_proxy.ring import (
     R_TAG,
 )
 from host_proxy.state import (
+    G_NULL_SUM,
+    G_NULLS,
     G_SERIAL,
     G_SYNCS,
     OPEN,
@@ -140,6 +142,10 @@ def chunk_slot(g, s, r):
 def dispatch(g, s, a, t, r, e):
     """Carries out one decoded record."""
     op = r[R_OP]
+    if op == OP_NULL:
+        g[G_NULLS] += 1
+        g[G_NULL_SUM] += r[R_ELEMENTS]
+        return
     if op == OP_CHUNK:
         slot = chunk_slot(g, s, r)
         if slot < 0:

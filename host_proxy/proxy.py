@@ -11,6 +11,7 @@ import ctypes
 import os
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -57,6 +58,12 @@ class Proxy:
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time that the thread has used."""
+        text = Path(f"/proc/self/task/{self._thread.native_id}/schedstat").read_text()
+        return int(text.split()[0]) / 1e9
 
     def abort(self, error_class: int) -> None:
         """Ends every wait of every kernel with ``error_class`` (any thread)."""

@@ -57,6 +57,8 @@ from host_proxy import mpi_library
     G_ERRORS,  # errors logged
     G_ATTENTION,
     G_SLEEPS,
+    G_NULLS,  # NULL records seen
+    G_NULL_SUM,  # and the sum of their values
     G_TRACE,  # entries of the trace, 0: off
     G_TRACE_AT,  # its address
     # idling
@@ -86,7 +88,7 @@ from host_proxy import mpi_library
     F_YIELD,
     F_NANOSLEEP,
     G_COUNT,
-) = range(58)
+) = range(60)
 
 # --- s ----------------------------------------------------------------------------------------------
 (

@@ -1,0 +1,296 @@
+"""How many, how fast, how cheap: rates and costs of the path from kernel to MPI.
+
+    mpiexec -n 2 python examples/rates.py [--json FILE]
+
+Records and requests per second through one ring, 8-byte messages per second between two ranks,
+Allreduce of one double beside the host's own, the price of a busy interpreter, and what an idle
+proxy costs. Everything that is counted or carried is checked.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from _bench import fail, parser, select_gpu, summary, where, write_json
+from _floor import cycles_per_us, echo_cycles
+from mpi4py import MPI
+from numba import cuda, int64
+
+import gmpi
+from device_lib.exports import warp_calls
+from gmpi import (
+    GMPI_Allreduce,
+    GMPI_Comm_rank,
+    GMPI_Irecv_warp,
+    GMPI_Isend_warp,
+    GMPI_Recv,
+    GMPI_Send,
+    GMPI_Waitall_warp,
+)
+from host_proxy.state import G_HEAD, G_NULL_SUM, G_NULLS
+
+_post_null = warp_calls.post_null
+_ping = warp_calls.ping
+WINDOW = 16
+
+
+@cuda.jit
+def nulls(ctx, each):
+    """Every warp posts ``each`` records, all with different values."""
+    warp = (cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x) // 32
+    for i in range(each):
+        _post_null(ctx, warp * each + i + 1)
+
+
+@cuda.jit
+def requests(ctx, each, errors):
+    for _ in range(each):
+        status = _ping(ctx)
+        if status.error != gmpi.SUCCESS:
+            cuda.atomic.add(errors, 0, 1)
+
+
+@cuda.jit
+def stream(ctx, me, data, rounds, wrong):
+    """Every warp sends WINDOW 8-byte messages a round to its twin on the other rank."""
+    warp = (cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x) // 32
+    lane = cuda.laneid
+    mine = data[warp]
+    open_requests = cuda.local.array(WINDOW, int64)
+    for i in range(rounds):
+        if me == 0:
+            if lane < WINDOW:
+                mine[lane] = warp * 1000000 + i * WINDOW + lane
+            cuda.syncwarp()
+            for k in range(WINDOW):
+                open_requests[k] = GMPI_Isend_warp(
+                    ctx, mine[k : k + 1], 1, gmpi.INT64_T, 1, warp, gmpi.COMM_WORLD
+                )
+        else:
+            for k in range(WINDOW):
+                open_requests[k] = GMPI_Irecv_warp(
+                    ctx, mine[k : k + 1], 1, gmpi.INT64_T, 0, warp, gmpi.COMM_WORLD
+                )
+        error = GMPI_Waitall_warp(ctx, WINDOW, open_requests)
+        if error != gmpi.SUCCESS and lane == 0:
+            cuda.atomic.add(wrong, 0, 1)
+        if me == 1 and lane < WINDOW and mine[lane] != warp * 1000000 + i * WINDOW + lane:
+            cuda.atomic.add(wrong, 0, 1)
+        cuda.syncwarp()
+
+
+@cuda.jit
+def reductions(ctx, value, total, rounds, skip, cycles, wrong):
+    for i in range(rounds):
+        if cuda.threadIdx.x == 0:
+            value[0] = i + GMPI_Comm_rank(ctx, gmpi.COMM_WORLD)
+        cuda.syncthreads()
+        begin = gmpi.clock()
+        GMPI_Allreduce(ctx, value, total, 1, gmpi.DOUBLE, gmpi.SUM, gmpi.COMM_WORLD)
+        if cuda.threadIdx.x == 0:
+            if i >= skip:
+                cycles[i - skip] = gmpi.clock() - begin
+            if total[0] != 2 * i + 1:
+                cuda.atomic.add(wrong, 0, 1)
+
+
+@cuda.jit
+def small_pingpong(ctx, buf, me, rounds, skip, cycles):
+    for i in range(rounds):
+        begin = gmpi.clock()
+        if me == 0:
+            GMPI_Send(ctx, buf, 8, gmpi.BYTE, 1, 1, gmpi.COMM_WORLD)
+            GMPI_Recv(ctx, buf, 8, gmpi.BYTE, 1, 1, gmpi.COMM_WORLD)
+        else:
+            GMPI_Recv(ctx, buf, 8, gmpi.BYTE, 0, 1, gmpi.COMM_WORLD)
+            GMPI_Send(ctx, buf, 8, gmpi.BYTE, 0, 1, gmpi.COMM_WORLD)
+        if cuda.threadIdx.x == 0 and i >= skip:
+            cycles[i - skip] = gmpi.clock() - begin
+
+
+@cuda.jit
+def one_ping(ctx, cycles, at):
+    begin = gmpi.clock()
+    _ping(ctx)
+    if cuda.threadIdx.x == 0:
+        cycles[at] = gmpi.clock() - begin
+
+
+def timed(launch: Callable[[int], None], g: gmpi.Context, few: int, many: int) -> float:
+    """Seconds for ``launch(many)`` to have run and all its records to have been taken."""
+    for count in (few, many):
+        g.synchronize()
+        begin = time.perf_counter()
+        launch(count)
+        g.synchronize()
+        seconds = time.perf_counter() - begin
+    return seconds
+
+
+def record_rate(g: gmpi.Context, blocks: int, each: int) -> dict[str, Any]:
+    counters = g._state.g
+    before = counters[[G_HEAD, G_NULLS, G_NULL_SUM]].copy()
+    warps = blocks * 4
+    few = max(1, each // 10)
+    seconds = timed(lambda n: nulls[blocks, 128](g.device, n), g, few, each)
+    taken, seen, total = (counters[[G_HEAD, G_NULLS, G_NULL_SUM]] - before).tolist()
+    expected = sum(warps * n * (warps * n + 1) // 2 for n in (few, each))
+    if (taken, seen, total) != (warps * (few + each), warps * (few + each), expected):
+        fail(f"{blocks} blocks: {taken} records taken, {seen} null, sum {total} not {expected}")
+    return {"blocks": blocks, "warps": warps, "records": warps * each, "per_s": warps * each / seconds}
+
+
+def request_rate(g: gmpi.Context, blocks: int, each: int) -> dict[str, Any]:
+    errors = cuda.to_device(np.zeros(1, np.int32))
+    seconds = timed(
+        lambda n: requests[blocks, 128](g.device, n, errors), g, max(1, each // 10), each
+    )
+    if errors.copy_to_host()[0]:
+        fail("null requests ended with errors")
+    return {"blocks": blocks, "warps": blocks * 4, "per_s": blocks * 4 * each / seconds}
+
+
+def message_rate(g: gmpi.Context, comm: MPI.Comm, blocks: int, rounds: int) -> dict[str, Any]:
+    warps = blocks * 4
+    data = cuda.to_device(np.zeros((warps, WINDOW), np.int64))
+    wrong = cuda.to_device(np.zeros(1, np.int32))
+
+    def launch(count: int) -> None:
+        comm.Barrier()
+        stream[blocks, 128](g.device, comm.rank, data, count, wrong)
+
+    seconds = timed(launch, g, max(1, rounds // 10), rounds)
+    bad = comm.allreduce(int(wrong.copy_to_host()[0]))
+    if bad:
+        fail(f"message rate: {bad} wrong messages")
+    seconds = comm.allreduce(seconds, op=MPI.MAX)
+    return {"warps": warps, "window": WINDOW, "per_s": warps * WINDOW * rounds / seconds}
+
+
+def allreduce_times(
+    g: gmpi.Context, comm: MPI.Comm, rate: float, rounds: int
+) -> dict[str, dict[str, float]]:
+    value, total = (cuda.to_device(np.zeros(1)) for _ in range(2))
+    wrong = cuda.to_device(np.zeros(1, np.int32))
+    cycles = cuda.to_device(np.zeros(rounds, np.int64))
+    skip = rounds // 10
+    comm.Barrier()
+    reductions[1, 32](g.device, value, total, rounds + skip, skip, cycles, wrong)
+    g.synchronize()
+    if wrong.copy_to_host()[0]:
+        fail("Allreduce gave wrong sums")
+    mine, theirs = np.zeros(1), np.zeros(1)
+    host = np.zeros(rounds)
+    comm.Barrier()
+    for i in range(rounds):
+        begin = time.perf_counter()
+        comm.Allreduce(mine, theirs)
+        host[i] = time.perf_counter() - begin
+    return {"gmpi": summary(cycles.copy_to_host() / rate), "host": summary(host * 1e6)}
+
+
+def one_way(
+    g: gmpi.Context, comm: MPI.Comm, rate: float, rounds: int, busy: bool
+) -> dict[str, float]:
+    """8-byte one-way times, with the main thread waiting quietly or running Python."""
+    buf = cuda.to_device(np.zeros(8, np.uint8))
+    cycles = cuda.to_device(np.zeros(rounds, np.int64))
+    skip = rounds // 10
+    comm.Barrier()
+    small_pingpong[1, 32](g.device, buf, comm.rank, rounds + skip, skip, cycles)
+    if busy and not gmpi.SIMULATOR:
+        x = 0
+        while g.kernels_running:
+            for i in range(10000):
+                x = (x * 3 + i) & 0xFFFF
+    g.synchronize()
+    return summary(cycles.copy_to_host() / rate / 2)
+
+
+def idle_cost(g: gmpi.Context, rate: float) -> dict[str, Any]:
+    """Share of a core after a second of silence, and the first request after it, five times."""
+    cycles = cuda.to_device(np.zeros(5, np.int64))
+    one_ping[1, 32](g.device, cycles, 0)
+    g.synchronize()
+    shares = []
+    for i in range(5):
+        time.sleep(1.0)
+        before, begin = g.proxy_cpu_seconds, time.perf_counter()
+        time.sleep(0.5)
+        shares.append((g.proxy_cpu_seconds - before) / (time.perf_counter() - begin))
+        one_ping[1, 32](g.device, cycles, i)
+        g.synchronize()
+    return {
+        "core_share": summary(np.array(shares)),
+        "first_request_us": summary(cycles.copy_to_host() / rate),
+    }
+
+
+def main() -> int:
+    args = parser(__doc__ or "").parse_args()
+    comm = MPI.COMM_WORLD
+    if comm.size != 2:
+        fail(f"rates needs 2 ranks, got {comm.size}: mpiexec -n 2 python {sys.argv[0]}")
+    select_gpu(comm)
+    place = where(comm)
+    rate = cycles_per_us()
+    scale = 1 if not gmpi.SIMULATOR else 0
+    results: dict[str, Any] = {"benchmark": "rates", "where": place}
+    echo = summary(echo_cycles(5000 if scale else 10) / rate)
+    grids = [(16, 100000), (132, 12000)] if scale else [(1, 20), (2, 10)]
+    settings = {"engine": args.engine} if args.engine else {}
+    with gmpi.Context(comm, **settings) as g:
+        results["engine"] = g.config.engine
+        results["echo"] = echo
+        if comm.rank == 0:
+            results["records"] = [record_rate(g, blocks, each) for blocks, each in grids]
+            blocks, each = (16, 20000) if scale else (1, 5)
+            results["requests"] = request_rate(g, blocks, each)
+        comm.Barrier()
+        blocks, rounds = (16, 1000) if scale else (1, 3)
+        results["messages"] = message_rate(g, comm, blocks, rounds)
+        rounds = 5000 if scale else 10
+        results["allreduce"] = allreduce_times(g, comm, rate, rounds)
+        results["one_way_quiet"] = one_way(g, comm, rate, 5 * rounds, busy=False)
+        results["one_way_busy"] = one_way(g, comm, rate, 5 * rounds, busy=True)
+        results["idle"] = idle_cost(g, rate)
+    if comm.rank == 0:
+        show(results)
+        write_json(args.json, results)
+    return 0
+
+
+def show(results: dict[str, Any]) -> None:
+    from tabulate import tabulate
+
+    echo = results["echo"]["p50"]
+    reduce_, host = (results["allreduce"][k]["p50"] for k in ("gmpi", "host"))
+    quiet, busy = (results[f"one_way_{k}"]["p50"] for k in ("quiet", "busy"))
+    idle = results["idle"]
+    rows = [["8-byte echo", f"{echo:.2f} us", ""]]
+    for r in results["records"]:
+        rows.append([f"null records, {r['warps']} warps", f"{r['per_s'] / 1e6:.1f} M/s", ""])
+    r = results["requests"]
+    rows.append([f"null requests, {r['warps']} warps", f"{r['per_s'] / 1e6:.2f} M/s", ""])
+    r = results["messages"]
+    rows.append([f"8-byte messages, {r['warps']} warps", f"{r['per_s'] / 1e6:.2f} M/s", ""])
+    bound = 2 * host + echo
+    rows.append(
+        ["Allreduce, one double", f"{reduce_:.2f} us", f"host {host:.2f}; 2 x host + echo {bound:.2f}"]
+    )
+    rows.append(["8 bytes one way, quiet", f"{quiet:.2f} us", ""])
+    rows.append(["8 bytes one way, Python busy", f"{busy:.2f} us", f"{busy / quiet:.2f} x quiet"])
+    share, first = idle["core_share"]["p50"], idle["first_request_us"]
+    rows.append(["idle proxy", f"{share * 100:.1f} % of a core", ""])
+    rows.append(["first request after", f"{first['p50']:.1f} us", f"worst {first['max']:.1f}"])
+    print(f"# GMPI rates on {results['where']}, engine {results['engine']}")
+    print(tabulate(rows, headers=["what", "measured", "beside"]))
+    print("# counts, sums and payloads checked: all right", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
