@@ -111,7 +111,9 @@ def where(comm: MPI.Comm) -> str:
     if gmpi.SIMULATOR:
         return "simulator (no GPU used)"
     gpus = len(set(comm.allgather(cuda.get_current_device().id)))
-    return f"{gpus} GPU{'s' if gpus > 1 else ''}, {cuda.get_current_device().name.decode()}"
+    name = cuda.get_current_device().name
+    name = name.decode() if isinstance(name, bytes) else name
+    return f"{gpus} GPU{'s' if gpus > 1 else ''}, {name}"
 
 
 def write_json(path: str | None, results: dict[str, Any]) -> None:
