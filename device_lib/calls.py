@@ -290,6 +290,8 @@ def make_calls(scope: Scope) -> SimpleNamespace:
             post(ctx, lane_id(), warp_lanes(), warp_mask(), OP_NULL, value, 0, 0)
 
     return SimpleNamespace(
+        open_request=open_request,
+        complete=complete,
         isend=isend,
         irecv=irecv,
         wait=wait,

@@ -20,6 +20,7 @@ from device_lib.primitives import (
     fence_sys,
     lane_id,
     load_unit,
+    load_unit_if,
     relax,
     shuffle,
     stagger,
@@ -85,16 +86,21 @@ def make_finish_small(scope: Scope) -> Callable:
                 slot = slots.slot_of(handle)
                 units = slots.units_of(handle)
                 expected = handle & TAG_MASK
-                address = completion_address(ctx, slot) + min(lane, units - 1) * UNIT_BYTES
+                address = completion_address(ctx, slot) + lane * UNIT_BYTES
+                polled = 0
+                idle = expected
+                if lane < units:
+                    polled = 1
+                    idle = 0
                 looks = patience & TAG_MASK
                 outcome = 0
                 polls = 0
-                low, word = load_unit(address)
+                low, word = load_unit_if(address, polled)
                 if looks == 0:
                     stagger()
                 while outcome == 0:
-                    next_low, next_word = load_unit(address)
-                    if vote_all(ALL_LANES, word >> 32 & TAG_MASK == expected):
+                    next_low, next_word = load_unit_if(address, polled)
+                    if vote_all(ALL_LANES, (word >> 32 & TAG_MASK) + idle == expected):
                         outcome = COMPLETED
                     else:
                         low = next_low

@@ -42,6 +42,7 @@ store_gpu = _twin.store_gpu
 load_sys = _twin.load_sys
 store_sys = _twin.store_sys
 load_unit = _twin.load_unit
+load_unit_if = _twin.load_unit_if
 store_unit = _twin.store_unit
 add_gpu = _twin.add_gpu
 or_gpu = _twin.or_gpu

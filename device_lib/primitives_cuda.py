@@ -111,6 +111,14 @@ load_unit = _ptx(
     _PAIR,
     1,
 )
+# The same by some lanes only, without a branch: one request per lane that asks, none for the rest.
+load_unit_if = _ptx(
+    "{ .reg .b128 u; .reg .pred p; setp.ne.u64 p, $3, 0; mov.b64 $0, 0; mov.b64 $1, 0; "
+    "@p ld.relaxed.sys.global.b128 u, [$2]; @p mov.b128 {$0, $1}, u; }",
+    "=&l,=&l,l,l",
+    _PAIR,
+    2,
+)
 store_unit = _ptx(
     "{ .reg .b128 u; mov.b128 u, {$1, $2}; st.relaxed.sys.global.b128 [$0], u; }",
     "l,l,l",

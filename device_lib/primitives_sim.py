@@ -137,6 +137,10 @@ def load_unit(address):
     return _word(address).value, word
 
 
+def load_unit_if(address, wanted):
+    return load_unit(address) if wanted else (0, 0)
+
+
 def store_unit(address, low, word):
     _word(address).value = low
     _word(address + 8).value = word

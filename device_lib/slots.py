@@ -199,7 +199,7 @@ def unclaim(ctx, handle):
 
 @device
 def open_tag(ctx, slot):
-    """Tag of the request that is open in the slot, 0 when it is free."""
+    """Tag of the request that is, or was last, open in the slot; 0 when there was none."""
     return load_gpu(row_address(ctx, slot) + REQUEST_OWNER) & TAG_MASK
 
 
@@ -208,7 +208,8 @@ def release(ctx, slot):
     """Frees a slot whose claim the caller holds, after the last look at its staging.
 
     No fence: what was read from staging has been stored elsewhere, or has passed a barrier, so
-    those loads are over; whoever gets the slot next cannot disturb them.
+    those loads are over; whoever gets the slot next cannot disturb them. The owner word stays as
+    the claim left it, which no handle matches: a store to clear it could reach memory after the
+    next owner's, which comes from another SM.
     """
-    store_gpu(row_address(ctx, slot) + REQUEST_OWNER, 0)
     clear_bits_gpu(busy_address(ctx, slot >> 5), 1 << (slot & 31))
