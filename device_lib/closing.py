@@ -20,10 +20,8 @@ from device_lib.primitives import (
     fence_sys,
     lane_id,
     load_unit,
-    load_unit_if,
     relax,
     shuffle,
-    stagger,
     vote_all,
 )
 from device_lib.scope import ALL_LANES, Scope, warp_lanes, warp_mask
@@ -70,41 +68,31 @@ def make_finish_small(scope: Scope) -> Callable:
 
     @device
     def finish_small(ctx, handle, patience):
-        """Waits until the request is complete, or looks ``patience`` times if that is not 0.
-
-        Two reads of the completion are under way at any time, half a round trip apart: it is
-        seen a quarter of a round trip earlier on average than by one read after the other.
-        """
+        """Waits until the request is complete, or looks ``patience`` times if that is not 0."""
         sync()
         outcome = COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT
         count = 0
         origin = NO_ORIGIN
         if leads():
             lane = lane_id()
-            ours, recv = completion.claim(ctx, handle, patience & RESUMED != 0, lane, ALL_LANES)
-            if ours:
+            leader = lane == 0
+            if slots.names_slot(ctx, handle):
                 slot = slots.slot_of(handle)
                 units = slots.units_of(handle)
                 expected = handle & TAG_MASK
-                address = completion_address(ctx, slot) + lane * UNIT_BYTES
-                polled = 0
-                idle = expected
-                if lane < units:
-                    polled = 1
-                    idle = 0
+                address = completion_address(ctx, slot) + min(lane, units - 1) * UNIT_BYTES
+                # The first look and the claim are under way together.
+                low, word = load_unit(address)
+                owner, recv = slots.begin_claim(ctx, handle, leader)
+                owner = handle if patience & RESUMED != 0 else owner
+                recv = shuffle(ALL_LANES, recv if owner == handle else -1, 0)
+                outcome = 0 if recv >= 0 else outcome
                 looks = patience & TAG_MASK
-                outcome = 0
                 polls = 0
-                low, word = load_unit_if(address, polled)
-                if looks == 0:
-                    stagger()
                 while outcome == 0:
-                    next_low, next_word = load_unit_if(address, polled)
-                    if vote_all(ALL_LANES, (word >> 32 & TAG_MASK) + idle == expected):
+                    if vote_all(ALL_LANES, word >> 32 & TAG_MASK == expected):
                         outcome = COMPLETED
                     else:
-                        low = next_low
-                        word = next_word
                         polls += 1
                         if polls & (completion.CONTROL_EVERY - 1) == 0:
                             attention, aborted = load_unit(ctx.mapped + CONTROL_ATTENTION)
@@ -116,6 +104,8 @@ def make_finish_small(scope: Scope) -> Callable:
                         if polls == looks and outcome == 0:
                             outcome = STAGED
                         relax()
+                        if outcome == 0:
+                            low, word = load_unit(address)
                 # From here on only what lane 0 finds counts: it is broadcast below.
                 if outcome == COMPLETED:
                     count = word
@@ -129,14 +119,14 @@ def make_finish_small(scope: Scope) -> Callable:
                         if units == STATUS_UNITS and recv != 0 and nbytes > 0:
                             outcome = STAGED
                             fence_sys()  # acquire: MPI wrote the staging before the completion
-                    if outcome == COMPLETED and lane == 0:
+                    if outcome == COMPLETED and leader:
                         slots.release(ctx, slot)
                     outcome |= status & (COMPLETED - 1)
                 elif outcome == FAULT:
                     outcome = COMPLETED | (low & 0xFF) << ERROR_SHIFT
                 elif outcome == STAGED:
                     outcome = 0  # patience is over
-                    if lane == 0:
+                    if leader:
                         slots.unclaim(ctx, handle)
         return broadcast_3(outcome, count, origin)
 

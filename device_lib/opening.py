@@ -14,9 +14,18 @@ from collections.abc import Callable
 
 from device_lib import orders, ring, slots
 from device_lib.context import chunk_bytes, context_id, eager_bytes, record_address, ring_slots
-from device_lib.copy import copy_to_staging
+from device_lib.copy import copy_to_staging, load_payload
 from device_lib.message import message_bytes
-from device_lib.primitives import device, fence_sys, lane_id, opaque, shuffle, store_unit
+from device_lib.primitives import (
+    block_id,
+    device,
+    fence_sys,
+    lane_id,
+    load_4_if,
+    opaque,
+    shuffle,
+    store_unit,
+)
 from device_lib.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from gmpi.wire import (
     FLAG_BACK,
@@ -37,6 +46,7 @@ from gmpi.wire import (
     STATUS_UNITS,
     TAG_MASK,
     UNIT_BYTES,
+    UNIT_PAYLOAD,
     chunk_bytes_of,
     payload_units,
 )
@@ -53,6 +63,7 @@ _INLINE = FLAG_INLINE << _FLAGS_SHIFT
 # What the leading lane found, above the 48 bits of tag and slot.
 _FULL = 1 << 48  # the ring is full, or so it seems
 _NO_SLOT = 1 << 49
+_SLOT = 0xFFFF << HANDLE_SLOT_SHIFT
 
 # open_inline could not finish: the low 32 bits are the tag of the ticket it has taken.
 UNFINISHED = 1 << 62
@@ -91,28 +102,40 @@ def make_open_inline(scope: Scope) -> Callable:
         handle = 0
         if leads():
             lane = lane_id()
+            leader = lane == 0
+            block = block_id()
+            slot = slots.guess(ctx, block)
+            # Three accesses to device memory, all under way while the lanes make their units.
+            ticket, consumed = ring.begin_turn(ctx, leader)
+            taken = slots.begin_take(ctx, slot, leader)
+
             nbytes = count * (word0 >> (_DATATYPE_SHIFT + 8) & 0xFF)
-            out = 0
-            if word0 & _OUT != 0:
-                out = nbytes
-                word0 |= _INLINE
+            out = nbytes if word0 & _OUT != 0 else 0
+            word0 = word0 | _INLINE if word0 & _OUT != 0 else word0
             units = HEADER_UNITS + _payload_units(out)
-            low = 0
-            high = 0
-            if lane < units:
-                low, high = ring.unit_of(lane, word0, peer_tag, count, 0, send, out)
-            found = 0
-            if lane == 0:
-                slot = slots.first_guess(ctx)
-                ticket = ring.take_ticket(ctx)
-                taken = slots.try_take(ctx, slot)
-                consumed = ring.last_known_consumed(ctx)
-                found = ring.tag_of(ticket) | slot << HANDLE_SLOT_SHIFT
-                if taken != 0:
-                    found |= _NO_SLOT
-                if ticket - consumed >= ring_slots(ctx):
-                    found |= _FULL
+            low, high = ring.header_unit(lane, word0, peer_tag, count, 0, block)
+            at = (lane - HEADER_UNITS) * UNIT_PAYLOAD
+            if (send | nbytes) & 3 == 0:
+                word_0 = load_4_if(send + at, lane >= HEADER_UNITS and out > at)
+                word_1 = load_4_if(send + at + 4, lane >= HEADER_UNITS and out > at + 4)
+                word_2 = load_4_if(send + at + 8, lane >= HEADER_UNITS and out > at + 8)
+                low = low if lane < HEADER_UNITS else word_0 | word_1 << 32
+                high = high if lane < HEADER_UNITS else word_2
+            elif lane >= HEADER_UNITS and lane < units:
+                low, high = load_payload(send + at, out - at)
+
+            found = ring.tag_of(ticket) | slot << HANDLE_SLOT_SHIFT
+            found = found if slots.was_free(slot, taken) else found | _NO_SLOT
+            found = found | _FULL if ticket - consumed >= ring_slots(ctx) else found
             found = shuffle(ALL_LANES, found, 0)
+            tries = 0
+            while found & _NO_SLOT != 0 and tries < 4:
+                if leader:
+                    slot, taken = slots.try_neighbour(ctx, slot, taken)
+                    if slots.was_free(slot, taken):
+                        found = found & ~(_NO_SLOT | _SLOT) | slot << HANDLE_SLOT_SHIFT
+                found = shuffle(ALL_LANES, found, 0)
+                tries += opaque(1)
             if found >> 48 != 0:
                 handle = UNFINISHED | found
             else:
@@ -121,10 +144,9 @@ def make_open_inline(scope: Scope) -> Callable:
                     | units_back(word0, nbytes) << HANDLE_UNITS_SHIFT
                     | context_id(ctx) << HANDLE_CONTEXT_SHIFT
                 )
-                if lane == 0:
+                low = handle if lane == HANDLE_UNIT else low
+                if leader:
                     slots.open_row(ctx, found >> HANDLE_SLOT_SHIFT, handle, recv)
-                if lane == HANDLE_UNIT:
-                    low = handle
                 if lane < units:
                     record = record_address(ctx, (found & TAG_MASK) >> 1)
                     word = (high & TAG_MASK) | found << 32

@@ -82,21 +82,73 @@ def _ptx(template: str, constraints: str, returns, arity: int):
 
         return binary
 
+    if arity == 3:
+
+        @intrinsic
+        def ternary(typingctx, a, b, c):
+            return signature, emit
+
+        return ternary
+
     @intrinsic
-    def ternary(typingctx, a, b, c):
+    def quaternary(typingctx, a, b, c, d):
         return signature, emit
 
-    return ternary
+    return quaternary
 
 
 # --- device memory, all warps of this GPU ---------------------------------------------------------
 load_gpu = _ptx("ld.relaxed.gpu.global.u64 $0, [$1];", "=l,l", types.int64, 1)
 store_gpu = _ptx("st.relaxed.gpu.global.u64 [$0], $1;", "l,l", types.void, 2)
 add_gpu = _ptx("atom.relaxed.gpu.global.add.u64 $0, [$1], $2;", "=l,l,l", types.int64, 2)
-or_gpu = _ptx("atom.relaxed.gpu.global.or.b64 $0, [$1], $2;", "=l,l,l", types.int64, 2)
+or_32_gpu = _ptx(
+    "{ .reg .b32 v; cvt.u32.u64 v, $2; atom.relaxed.gpu.global.or.b32 $0, [$1], v; }",
+    "=r,l,l",
+    types.uint32,
+    2,
+)
 cas_gpu = _ptx("atom.relaxed.gpu.global.cas.b64 $0, [$1], $2, $3;", "=l,l,l,l", types.int64, 3)
-clear_bits_gpu = _ptx(
-    "{ .reg .b64 m; not.b64 m, $1; red.relaxed.gpu.global.and.b64 [$0], m; }", "l,l", types.void, 2
+clear_bits_32_gpu = _ptx(
+    "{ .reg .b32 m; cvt.u32.u64 m, $1; not.b32 m, m; red.relaxed.gpu.global.and.b32 [$0], m; }",
+    "l,l",
+    types.void,
+    2,
+)
+# The same by the lanes that ask for it, 0 in the others, without a branch: what follows need not
+# wait for the result, which it would where the two ways of a branch join.
+add_gpu_if = _ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $3, 0; mov.b64 $0, 0; "
+    "@p atom.relaxed.gpu.global.add.u64 $0, [$1], $2; }",
+    "=&l,l,l,l",
+    types.int64,
+    3,
+)
+or_32_gpu_if = _ptx(
+    "{ .reg .pred p; .reg .b32 v; cvt.u32.u64 v, $2; setp.ne.u64 p, $3, 0; mov.b32 $0, 0; "
+    "@p atom.relaxed.gpu.global.or.b32 $0, [$1], v; }",
+    "=&r,l,l,l",
+    types.uint32,
+    3,
+)
+cas_gpu_if = _ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $4, 0; mov.b64 $0, 0; "
+    "@p atom.relaxed.gpu.global.cas.b64 $0, [$1], $2, $3; }",
+    "=&l,l,l,l,l",
+    types.int64,
+    4,
+)
+load_gpu_if = _ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $2, 0; mov.b64 $0, 0; "
+    "@p ld.relaxed.gpu.global.u64 $0, [$1]; }",
+    "=&l,l,l",
+    types.int64,
+    2,
+)
+load_4_if = _ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $2, 0; mov.b32 $0, 0; @p ld.u32 $0, [$1]; }",
+    "=&r,l,l",
+    types.uint32,
+    2,
 )
 store_pair_gpu = _ptx("st.relaxed.gpu.global.v2.u64 [$0], {$1, $2};", "l,l,l", types.void, 3)
 
@@ -110,14 +162,6 @@ load_unit = _ptx(
     "=l,=l,l",
     _PAIR,
     1,
-)
-# The same by some lanes only, without a branch: one request per lane that asks, none for the rest.
-load_unit_if = _ptx(
-    "{ .reg .b128 u; .reg .pred p; setp.ne.u64 p, $3, 0; mov.b64 $0, 0; mov.b64 $1, 0; "
-    "@p ld.relaxed.sys.global.b128 u, [$2]; @p mov.b128 {$0, $1}, u; }",
-    "=&l,=&l,l,l",
-    _PAIR,
-    2,
 )
 store_unit = _ptx(
     "{ .reg .b128 u; mov.b128 u, {$1, $2}; st.relaxed.sys.global.b128 [$0], u; }",
@@ -312,14 +356,6 @@ def get_block_row(lane, a, b, c):
 def pause(ns):
     """One turn of a waiting loop: sleeps about ``ns`` nanoseconds."""
     cuda.nanosleep(ns)
-
-
-@device
-def stagger():
-    """Waits about half a round trip to host memory."""
-    begin = clock_low()
-    while (clock_low() - begin) & 0xFFFFFFFF < 900:
-        pass
 
 
 @device

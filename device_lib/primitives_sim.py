@@ -101,7 +101,7 @@ def add_gpu(address, value):
     return old
 
 
-def or_gpu(address, value):
+def or_32_gpu(address, value):
     cell = _word(address)
     old = cell.value
     cell.value = old | value
@@ -116,7 +116,27 @@ def cas_gpu(address, expected, value):
     return old
 
 
-def clear_bits_gpu(address, bits):
+def add_gpu_if(address, value, wanted):
+    return add_gpu(address, value) if wanted else 0
+
+
+def or_32_gpu_if(address, value, wanted):
+    return or_32_gpu(address, value) if wanted else 0
+
+
+def cas_gpu_if(address, expected, value, wanted):
+    return cas_gpu(address, expected, value) if wanted else 0
+
+
+def load_gpu_if(address, wanted):
+    return load_gpu(address) if wanted else 0
+
+
+def load_4_if(address, wanted):
+    return ctypes.c_uint32.from_address(address).value if wanted else 0
+
+
+def clear_bits_32_gpu(address, bits):
     cell = _word(address)
     cell.value = cell.value & ~bits
 
@@ -135,10 +155,6 @@ store_8 = store_gpu
 def load_unit(address):
     word = _word(address + 8).value
     return _word(address).value, word
-
-
-def load_unit_if(address, wanted):
-    return load_unit(address) if wanted else (0, 0)
 
 
 def store_unit(address, low, word):
@@ -180,10 +196,6 @@ timer_ns = time.monotonic_ns
 
 def pause(ns):
     _pause()
-
-
-def stagger():
-    pass
 
 
 def relax():

@@ -26,10 +26,12 @@ from device_lib.context import record_address, ring_slots
 from device_lib.copy import load_payload
 from device_lib.primitives import (
     add_gpu,
+    add_gpu_if,
     block_id,
     cas_gpu,
     device,
     load_gpu,
+    load_gpu_if,
     load_sys,
     opaque,
     pause,
@@ -74,6 +76,13 @@ def last_known_consumed(ctx):
 
 
 @device
+def begin_turn(ctx, wanted):
+    """(ticket, last known consumed) in the lanes that want one; nobody waits for them yet."""
+    ticket = add_gpu_if(ctx.device + DEVICE_TICKET, 1, wanted)
+    return ticket, load_gpu_if(ctx.device + DEVICE_CONSUMED, wanted)
+
+
+@device
 def _refresh_consumed(ctx):
     """One lane of each waiting warp; one of them asks the host. Returns (consumed, aborted)."""
     if cas_gpu(ctx.device + DEVICE_REFRESH, 0, 1) == 0:
@@ -115,19 +124,12 @@ def _is_full(ctx, ticket, consumed):
 
 
 @device
-def unit_of(unit, word0, peer_tag, count, position, payload, nbytes):
-    """(low, high) of one unit of a record, all but the handle (any lane)."""
-    low = word0
-    high = peer_tag
-    if unit == 1:
-        low = count
-        high = peer_tag >> 32
-    elif unit == 3:
-        low = position
-        high = block_id()
-    elif unit >= HEADER_UNITS:
-        begin = (unit - HEADER_UNITS) * UNIT_PAYLOAD
-        low, high = load_payload(payload + begin, nbytes - begin)
+def header_unit(unit, word0, peer_tag, count, position, block):
+    """(low, high) of a header unit, all but the handle (any lane; selects, no branches)."""
+    low = count if unit == 1 else word0
+    low = position if unit == 3 else low
+    high = peer_tag >> 32 if unit == 1 else peer_tag
+    high = block if unit == 3 else high
     return low, high
 
 
@@ -144,9 +146,12 @@ def write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, position, pa
     units = HEADER_UNITS + _payload_units(nbytes)
     unit = lane
     while unit < units:
-        low, high = unit_of(unit, word0, peer_tag, count, position, payload, nbytes)
+        low, high = header_unit(unit, word0, peer_tag, count, position, block_id())
         if unit == HANDLE_UNIT:
             low = handle
+        if unit >= HEADER_UNITS:
+            begin = (unit - HEADER_UNITS) * UNIT_PAYLOAD
+            low, high = load_payload(payload + begin, nbytes - begin)
         store_unit(record + unit * UNIT_BYTES, low, (high & TAG_MASK) | mark)
         unit += opaque(lanes)
 

@@ -20,21 +20,25 @@ from device_lib.context import (
     busy_address,
     context_id,
     large_words,
+    request_slots,
     request_words,
     row_address,
 )
 from device_lib.primitives import (
+    block_id,
     cas_gpu,
-    clear_bits_gpu,
+    cas_gpu_if,
+    clear_bits_32_gpu,
     clock_low,
     device,
     first_bit,
     load_gpu,
+    load_gpu_if,
     load_sys,
     opaque,
-    or_gpu,
+    or_32_gpu,
+    or_32_gpu_if,
     pause,
-    place,
     shuffle,
     store_gpu,
     store_pair_gpu,
@@ -102,22 +106,30 @@ def names_slot(ctx, handle):
 
 
 @device
-def first_word(ctx):
-    """The word of busy bits at which the calling warp starts to look."""
-    return place() & (request_words(ctx) - 1)
+def guess(ctx, block):
+    """A small slot that is probably free: different for each block and each time."""
+    return (block * 37 + (clock_low() >> 3)) & (request_slots(ctx) - 1)
 
 
 @device
-def first_guess(ctx):
-    """A slot that the calling warp may find free."""
-    return first_word(ctx) << 5 | (clock_low() >> 4 & 31)
+def begin_take(ctx, slot, wanted):
+    """Marks a small slot busy in the lanes that want it; its word before, for ``was_free``."""
+    return or_32_gpu_if(busy_address(ctx, slot >> 5), 1 << (slot & 31), wanted)
 
 
 @device
-def try_take(ctx, slot):
-    """Marks a small slot busy, one atomic; non-zero when it was busy before."""
-    bit = 1 << (slot & 31)
-    return or_gpu(busy_address(ctx, slot >> 5), bit) & bit
+def was_free(slot, word):
+    return word >> (slot & 31) & 1 == 0
+
+
+@device
+def try_neighbour(ctx, slot, word):
+    """One lane: another slot of the same word, which was ``word``: (slot, the word before)."""
+    free = ~word & 0xFFFFFFFF
+    if free == 0:
+        return slot, word
+    slot = slot & ~31 | first_bit(free)
+    return slot, or_32_gpu(busy_address(ctx, slot >> 5), 1 << (slot & 31))
 
 
 @device
@@ -130,7 +142,7 @@ def _search(ctx, first, begin, words):
         free = ~load_gpu(address) & 0xFFFFFFFF
         while free != 0:
             bit = first_bit(free)
-            old = or_gpu(address, 1 << bit)
+            old = or_32_gpu(address, 1 << bit)
             if old >> bit & 1 == 0:
                 return word << 5 | bit
             free = ~old & 0xFFFFFFFF
@@ -146,7 +158,7 @@ def acquire(ctx, lane, mask, large):
     """
     slot = -1
     if lane == 0:
-        first = first_word(ctx)
+        first = guess(ctx, block_id()) >> 5
         begin = 0
         words = request_words(ctx)
         if large:
@@ -187,6 +199,14 @@ def claim(ctx, handle):
 
 
 @device
+def begin_claim(ctx, handle, wanted):
+    """``claim`` and ``receive_address`` in the lanes that want them; nobody waits for them yet."""
+    row = row_address(ctx, slot_of(handle))
+    owner = cas_gpu_if(row + REQUEST_OWNER, handle, handle | CLAIMED, wanted)
+    return owner, load_gpu_if(row + REQUEST_RECV, wanted)
+
+
+@device
 def receive_address(ctx, slot):
     """Where the payload of the slot's open request goes (any lane)."""
     return load_gpu(row_address(ctx, slot) + REQUEST_RECV)
@@ -212,4 +232,4 @@ def release(ctx, slot):
     the claim left it, which no handle matches: a store to clear it could reach memory after the
     next owner's, which comes from another SM.
     """
-    clear_bits_gpu(busy_address(ctx, slot >> 5), 1 << (slot & 31))
+    clear_bits_32_gpu(busy_address(ctx, slot >> 5), 1 << (slot & 31))

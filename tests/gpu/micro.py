@@ -19,7 +19,6 @@ from device_lib.primitives import (
     load_gpu,
     load_sys,
     load_unit,
-    load_unit_if,
     shuffle,
     store_unit,
 )
@@ -79,25 +78,6 @@ def host_load(ctx, i):
     return 0
 
 
-def host_unit_1(ctx, i):
-    low, word = load_unit_if(ctx.mapped + MAPPED_COMMUNICATORS + 1024, lane_id() == 0)
-    return low + word
-
-
-def host_unit_3(ctx, i):
-    low, word = load_unit_if(
-        ctx.mapped + MAPPED_COMMUNICATORS + 1024 + lane_id() * 16, lane_id() < 3
-    )
-    return low + word
-
-
-def host_unit_16(ctx, i):
-    low, word = load_unit_if(
-        ctx.mapped + MAPPED_COMMUNICATORS + 1024 + lane_id() * 16, lane_id() < 16
-    )
-    return low + word
-
-
 def host_unit_all_same(ctx, i):
     low, word = load_unit(ctx.mapped + MAPPED_COMMUNICATORS + 1024)
     return low + word
@@ -120,7 +100,7 @@ def store_only(ctx, i):
 
 
 def guess(ctx, i):
-    return slots.first_guess(ctx)
+    return slots.guess(ctx, 5)
 
 
 def shuffle_once(ctx, i):
@@ -167,8 +147,7 @@ def main():
         sink = cuda.to_device(np.zeros(1, np.int64))
         rows = []
         for body in (
-            empty, timer, l2_load, l2_add, l2_cas, host_load, host_unit_1, host_unit_3,
-            host_unit_16, host_unit_all_same, fence_clean, store_only, store_then_fence, guess,
+            empty, timer, l2_load, l2_add, l2_cas, host_load, host_unit_all_same, fence_clean, store_only, store_then_fence, guess,
             shuffle_once, whole_ping, whole_ping_block,
         ):  # fmt: skip
             cycles = cuda.to_device(np.zeros(N, np.int64))
