@@ -30,7 +30,6 @@ from gmpi.wire import (
     BYTES_MASK,
     CONTROL_ATTENTION,
     ERROR_SHIFT,
-    FRAGMENT,
     OP_FAULT,
     PACK,
     STATUS_UNITS,
@@ -52,12 +51,6 @@ NO_ORIGIN = (ANY_SOURCE & TAG_MASK) + (ANY_TAG << 32)  # ANY_TAG is negative: an
 # ``patience`` of the finish functions: how many looks, 0 for no limit, plus this flag when the
 # caller has already claimed the request by an earlier call.
 RESUMED = 1 << 32
-
-
-@device
-def failed(error):
-    """The result of a request that ended without a completion."""
-    return COMPLETED | error << ERROR_SHIFT, 0, NO_ORIGIN
 
 
 def make_finish_small(scope: Scope) -> Callable:
@@ -144,7 +137,7 @@ def make_unpack(scope: Scope) -> Callable:
     def unpack(ctx, handle, outcome):
         """Moves the payload from the request's staging to the user and frees the slot."""
         slot = slots.slot_of(handle)
-        staging = orders.staging_of(ctx, slot, FRAGMENT)
+        staging = orders.fragment_of(ctx, slot)
         target = slots.receive_address(ctx, slot)
         copy_from_staging(target, staging, outcome & BYTES_MASK, rank(), size())
         sync()  # the payload is in place for every thread, staging is no longer read
@@ -163,8 +156,10 @@ def make_carry_out(scope: Scope) -> Callable:
     sync = scope.sync
 
     @device
-    def carry_out(ctx, slot, index, order, length):
-        staging = orders.staging_of(ctx, slot, index)
+    def carry_out(ctx, place, order, length, buffers):
+        """``place`` is slot << 8 | index of the staging buffer."""
+        slot = place >> 8
+        staging = orders.staging_of(ctx, slot, place & 0xFF, buffers)
         address = orders.user_address(ctx, slot, order)
         if orders.direction_of(order) == PACK:
             copy_to_staging(staging, address, length, rank(), size())
@@ -172,7 +167,9 @@ def make_carry_out(scope: Scope) -> Callable:
             copy_from_staging(address, staging, length, rank(), size())
         sync()
         if leads():
-            orders.answer(ctx, lane_id(), warp_lanes(), warp_mask(), slot, index, order)
+            orders.answer(ctx, lane_id(), warp_lanes(), warp_mask(), slot, place & 0xFF, order)
+            if lane_id() == 0:
+                orders.count_finished(ctx, slot)
         sync()
 
     return carry_out
@@ -182,27 +179,29 @@ def make_help(scope: Scope) -> Callable:
     """What follows HELP; all threads of the scope call it together."""
     leads = scope.leads
     sync = scope.sync
-    broadcast_3 = scope.broadcast_3
+    broadcast_5 = scope.broadcast_5
     carry_out = make_carry_out(scope)
 
     @device
     def help_others(ctx):
         """Carries out one order of any request, if there still is one."""
         sync()
+        index = -1
         place = 0
         order = 0
         length = 0
+        buffers = 0
         if leads():
             lane = lane_id()
             attention, aborted = completion.look_at_control(ctx, lane, warp_mask())
-            slot, index, order, length = orders.take_other(
+            slot, index, order, length, buffers = orders.take_other(
                 ctx, attention, lane, warp_lanes(), warp_mask()
             )
-            place = slot << 8 | (index + 1)
-        place, order, length = broadcast_3(place, order, length)
-        if place & 0xFF != 0:
+            place = slot << 8 | (index & 0xFF)
+        index, place, order, length, buffers = broadcast_5(index, place, order, length, buffers)
+        if index >= 0:
             sync()
-            carry_out(ctx, place >> 8, (place & 0xFF) - 1, order, length)
+            carry_out(ctx, place, order, length, buffers)
         return 0
 
     return help_others
@@ -212,6 +211,7 @@ def make_finish_any(scope: Scope) -> Callable:
     """The complete way to wait; all threads of the scope call it together."""
     leads = scope.leads
     sync = scope.sync
+    broadcast_3 = scope.broadcast_3
     broadcast_5 = scope.broadcast_5
     carry_out = make_carry_out(scope)
 
@@ -226,40 +226,43 @@ def make_finish_any(scope: Scope) -> Callable:
                 ctx, handle, patience & RESUMED != 0, lane_id(), warp_mask()
             )
         event = completion.ORDER
-        low = 0
-        word = 0
-        origin = 0
-        place = 0
+        status = 0
+        count = 0
+        origin = NO_ORIGIN
         while event == completion.ORDER:
             event = completion.FOREIGN
+            place = 0
+            order = 0
+            length = 0
+            buffers = 0
             if leads() and ours:
-                event, slot, index, low, word, origin = completion.await_event(
-                    ctx, handle, recv, lane_id(), warp_lanes(), warp_mask(), patience & TAG_MASK
-                )
-                place = slot << 8 | index
-                if event == completion.DONE and recv != 0 and completion.is_staged(handle):
-                    if low & BYTES_MASK > 0:
-                        place = -1
-                if lane_id() == 0:
-                    if event == completion.NOTHING:
-                        slots.unclaim(ctx, handle)
-                    elif event == completion.DONE and place >= 0:
-                        slots.release(ctx, slot)
-            event, low, word, origin, place = broadcast_5(event, low, word, origin, place)
+                event, place, order, length, buffers, status, count, origin = (
+                    completion.await_event(
+                        ctx, handle, recv, lane_id(), warp_lanes(), warp_mask(),
+                        patience & TAG_MASK,
+                    )
+                )  # fmt: skip
+            event, place, order, length, buffers = broadcast_5(event, place, order, length, buffers)
+            sync()
             if event == completion.ORDER:
-                sync()
-                carry_out(ctx, place >> 8, place & 0xFF, low, word)
+                carry_out(ctx, place, order, length, buffers)
+        outcome = COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT
         if event == completion.DONE:
-            if slots.units_of(handle) < STATUS_UNITS:
-                origin = NO_ORIGIN
-            if place < 0:
-                return low & (COMPLETED - 1) | STAGED, word, origin
-            return low & (COMPLETED - 1) | COMPLETED, word, origin
-        if event == completion.NOTHING:
-            return 0, 0, 0
-        if event == completion.ABORTED:
-            return failed(low & 0xFF)
-        return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
+            outcome = COMPLETED | status & (COMPLETED - 1)
+            if leads():
+                if slots.units_of(handle) < STATUS_UNITS:
+                    origin = NO_ORIGIN
+                if recv != 0 and completion.is_staged(handle) and status & BYTES_MASK > 0:
+                    outcome = STAGED | status & (COMPLETED - 1)
+                elif lane_id() == 0:
+                    slots.release(ctx, slots.slot_of(handle))
+        elif event == completion.NOTHING:
+            outcome = 0
+            if leads() and lane_id() == 0:
+                slots.unclaim(ctx, handle)
+        elif event == completion.ABORTED:
+            outcome = COMPLETED | (status & 0xFF) << ERROR_SHIFT
+        return broadcast_3(outcome, count, origin)
 
     return finish_any
 

@@ -33,7 +33,6 @@ from gmpi.constants import ERR_REQUEST, SUCCESS
 from gmpi.wire import (
     BYTES_MASK,
     ERROR_SHIFT,
-    FRAGMENT,
     HANDLE_ERROR_SHIFT,
     OP_FAULT,
     OP_WAIT,
@@ -78,6 +77,8 @@ def _look(ctx, handle):
     fresh = word0 >> 32 & TAG_MASK == expected
     if units >= STATUS_UNITS:
         fresh = fresh and word1 >> 32 & TAG_MASK == expected
+        if fresh and slots.is_large(handle):
+            fresh = orders.finished(ctx, slots.slot_of(handle)) >= word1 & TAG_MASK
     else:
         low1 = NO_ORIGIN
     if fresh and units > STATUS_UNITS and slots.is_large(handle) == 0:
@@ -100,8 +101,8 @@ def _await_batch(ctx, handle, waiting, low, word, origin, lane, lanes, mask):
     """Polls one request a lane until none is waiting; the leading warp.
 
     Returns:
-        (event, slot, index, order, length, waiting, low, word, origin): event ORDER asks the scope
-        to carry out an order and to come back, ABORTED has the class as order, DONE ends.
+        (event, place, order, length, buffers, waiting, low, word, origin): event ORDER asks the
+        scope to carry out an order and to come back, ABORTED has the class as order, DONE ends.
     """
     polls = 0
     while True:
@@ -115,11 +116,24 @@ def _await_batch(ctx, handle, waiting, low, word, origin, lane, lanes, mask):
         if polls & 3 == 0:
             attention, aborted = completion.look_at_control(ctx, lane, mask)
             if aborted != 0:
-                return completion.ABORTED, 0, 0, aborted, 0, waiting, low, word, origin
+                return completion.ABORTED, 0, aborted, 0, 0, waiting, low, word, origin
             if attention != 0:
-                slot, index, order, length = orders.take_other(ctx, attention, lane, lanes, mask)
+                slot, index, order, length, buffers = orders.take_other(
+                    ctx, attention, lane, lanes, mask
+                )
                 if index >= 0:
-                    return completion.ORDER, slot, index, order, length, waiting, low, word, origin
+                    place = slot << 8 | index
+                    return (
+                        completion.ORDER,
+                        place,
+                        order,
+                        length,
+                        buffers,
+                        waiting,
+                        low,
+                        word,
+                        origin,
+                    )
         relax()
 
 
@@ -129,6 +143,7 @@ def make_finish_all(scope: Scope) -> Callable:
     size = scope.size
     leads = scope.leads
     sync = scope.sync
+    broadcast = scope.broadcast
     broadcast_5 = scope.broadcast_5
     put_row = scope.put_row
     get_row = scope.get_row
@@ -144,7 +159,7 @@ def make_finish_all(scope: Scope) -> Callable:
             chosen = first_bit(staged)
             staged &= staged - 1
             target, source, length = get_row(chosen, recv, slot, nbytes)
-            staging = orders.staging_of(ctx, source, FRAGMENT)
+            staging = orders.fragment_of(ctx, source)
             if length >= _WHOLE_SCOPE_BYTES:
                 copy_from_staging(target, staging, length, rank(), size())
             else:
@@ -205,22 +220,20 @@ def make_finish_all(scope: Scope) -> Callable:
                     recv = slots.receive_address(ctx, slots.slot_of(handle))
                     waiting = claimed
                     foreign = not claimed
-        while True:
-            event = completion.NOTHING
-            order = 0
-            length = 0
+        event = completion.ORDER
+        order = 0
+        while event == completion.ORDER:
             place = 0
+            length = 0
+            buffers = 0
             if leads():
-                event, slot, index, order, length, waiting, low, word, origin = _await_batch(
+                event, place, order, length, buffers, waiting, low, word, origin = _await_batch(
                     ctx, handle, waiting, low, word, origin, lane, warp_lanes(), warp_mask()
                 )
-                if event == completion.ORDER:
-                    place = slot << 8 | index
-            event, order, length, place, unused = broadcast_5(event, order, length, place, 0)
-            if event != completion.ORDER:
-                break
+            event, place, order, length, buffers = broadcast_5(event, place, order, length, buffers)
             sync()
-            carry_out(ctx, place >> 8, place & 0xFF, order, length)
+            if event == completion.ORDER:
+                carry_out(ctx, place, order, length, buffers)
         if event == completion.ABORTED:
             if waiting:
                 claimed = False
@@ -236,7 +249,7 @@ def make_finish_all(scope: Scope) -> Callable:
             fence_sys()  # acquire, as in completion.await_event
             put_row(lane, recv, slot, low & BYTES_MASK)
         sync()
-        staged, order, length, place, unused = broadcast_5(staged, 0, 0, 0, 0)
+        staged = broadcast(staged)
         unpack_batch(ctx, staged, recv, slot, low & BYTES_MASK)
         sync()
 
@@ -261,7 +274,7 @@ def make_finish_all(scope: Scope) -> Callable:
                 error = SUCCESS
             else:
                 error = shuffle(warp_mask(), error, first_bit(bad))
-        error, order, length, place, unused = broadcast_5(error, 0, 0, 0, 0)
+        error = broadcast(error)
         sync()
         return error
 

@@ -83,16 +83,25 @@ def look_at_control(ctx, lane, mask):
 
 
 @device
+def _unit(lanes, mask, completion, unit, low, word):
+    """(low, word) of one unit in all lanes: from the lane that holds it, else read again."""
+    if lanes < LARGE_UNITS:
+        return load_unit(completion + unit * UNIT_BYTES)
+    return shuffle(mask, low, unit), shuffle(mask, word, unit)
+
+
+@device
 def await_event(ctx, handle, recv, lane, lanes, mask, patience):
     """Polls until something happens to the request, or ``patience`` polls (0: no limit) are over.
 
-    On DONE a payload that came with the completion has been stored at ``recv``.
+    For requests of either class and warps of any size. On DONE a payload that came with the
+    completion has been stored at ``recv``.
 
     Returns:
-        (event, slot, index, low, word, origin):
-        DONE: unit 0 as low and word (its high word, the count), low word of unit 1 as origin;
-        ORDER, claimed for the caller: slot, index, the order as low, its length as word;
-        ABORTED: the error class as low.
+        (event, place, order, length, buffers, status, count, origin):
+        ORDER, claimed for the caller: place is slot << 8 | index of the staging buffer;
+        DONE: unit 0 as status and count, low word of unit 1 as origin;
+        ABORTED: the error class as status.
     """
     slot = slots.slot_of(handle)
     large = slots.is_large(handle)
@@ -115,40 +124,40 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
             fresh = word >> 32 & TAG_MASK == expected
         arrived |= ballot(mask, fresh) << begin
         if arrived & needed == needed:
-            break
+            if large == 0 or orders_are_done(
+                ctx, slot, lane, lanes, mask, completion, word, needed
+            ):
+                break
         if large:
-            index, order, length = orders.take(ctx, slot, expected, lane, mask, unit, low, word)
+            index, order, length, buffers = orders.take(
+                ctx, slot, expected, lane, lanes, mask, unit, low, word
+            )
             if index >= 0:
-                return ORDER, slot, index, order, length, 0
+                return ORDER, slot << 8 | index, order, length, buffers, 0, 0, 0
         if lanes < units:
             begin += lanes
             if begin >= units:
                 begin = 0
         polls += 1
         if polls == patience:
-            return NOTHING, slot, 0, 0, 0, 0
+            return NOTHING, 0, 0, 0, 0, 0, 0, 0
         if polls & (CONTROL_EVERY - 1) == 0:
             attention, aborted = look_at_control(ctx, lane, mask)
             if aborted != 0:
-                return ABORTED, slot, 0, aborted, 0, 0
+                return ABORTED, 0, 0, 0, 0, aborted, 0, 0
             if attention != 0:
-                other, index, order, length = orders.take_other(ctx, attention, lane, lanes, mask)
+                other, index, order, length, buffers = orders.take_other(
+                    ctx, attention, lane, lanes, mask
+                )
                 if index >= 0:
-                    return ORDER, other, index, order, length, 0
+                    return ORDER, other << 8 | index, order, length, buffers, 0, 0, 0
         relax()
 
-    status = low
-    count = word
+    status, count = _unit(lanes, mask, completion, 0, low, word)
     origin = 0
-    if lanes < units:
-        status, count = load_unit(completion)
-        origin, word = load_unit(completion + UNIT_BYTES)
-    else:
-        status = shuffle(mask, low, 0)
-        count = shuffle(mask, word, 0)
-        if units >= STATUS_UNITS:
-            origin = shuffle(mask, low, 1)
-    if units > STATUS_UNITS and not large:
+    if slots.units_of(handle) >= STATUS_UNITS:
+        origin, ignored = _unit(lanes, mask, completion, 1, low, word)
+    if units > STATUS_UNITS and large == 0:
         nbytes = status & BYTES_MASK
         unit = lane
         while unit < units:
@@ -158,8 +167,20 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
                     low, word = load_unit(completion + unit * UNIT_BYTES)
                 store_payload(recv + at, low, word & TAG_MASK, nbytes - at)
             unit += opaque(lanes)
-    elif units == STATUS_UNITS or large:
+    elif units >= STATUS_UNITS:
         # Acquire: MPI wrote the staging before the proxy wrote the completion; threads of other
-        # blocks stored chunks of a large message before they published their CHUNK records.
+        # blocks stored chunks of a large message before they counted them as finished.
         fence_sys()
-    return DONE, slot, 0, status, count, origin
+    return DONE, slot << 8, 0, 0, 0, status, count, origin
+
+
+@device
+def orders_are_done(ctx, slot, lane, lanes, mask, completion, word, needed):
+    """Whether the orders that the completion of a large request counts have been carried out."""
+    if needed == 1:
+        return True  # nothing comes back
+    ignored, expected = _unit(lanes, mask, completion, 1, 0, word)
+    finished = 0
+    if lane == 0:
+        finished = orders.finished(ctx, slot)
+    return shuffle(mask, finished, 0) >= expected & TAG_MASK

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from device_lib.primitives import device
+from device_lib.primitives import device, load_gpu
 from gmpi.wire import (
     BUSY_STRIDE,
     CLAIM_BYTES,
     DEVICE_BUSY,
+    DEVICE_LARGE,
     DEVICE_ROWS,
     HANDLE_CONTEXT_MASK,
     IDENTITY_SIZE_SHIFT,
@@ -134,12 +135,10 @@ def small_address(ctx, slot):
 
 
 @device
-def chunk_address(ctx, slot, index):
-    """One of the chunk buffers of a large slot."""
-    begin = small_address(ctx, all_slots(ctx)) - ctx.mapped
-    begin = (begin + 4095) & ~4095
-    number = (slot - request_slots(ctx)) * LARGE_BUFFERS + index
-    return ctx.mapped + begin + number * chunk_bytes(ctx)
+def chunk_buffers(ctx, slot):
+    """The chunk buffers of a large slot, one after the other."""
+    large = load_gpu(ctx.device + DEVICE_LARGE)
+    return large + (slot - request_slots(ctx)) * LARGE_BUFFERS * chunk_bytes(ctx)
 
 
 @device

@@ -13,7 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib import orders, ring, slots
-from device_lib.context import chunk_bytes, context_id, eager_bytes, record_address, ring_slots
+from device_lib.context import (
+    chunk_buffers,
+    chunk_bytes,
+    context_id,
+    eager_bytes,
+    record_address,
+    ring_slots,
+)
 from device_lib.copy import copy_to_staging, load_payload
 from device_lib.message import message_bytes
 from device_lib.primitives import (
@@ -31,7 +38,6 @@ from gmpi.wire import (
     FLAG_BACK,
     FLAG_INLINE,
     FLAG_OUT,
-    FRAGMENT,
     HANDLE_CONTEXT_SHIFT,
     HANDLE_ERROR_SHIFT,
     HANDLE_SLOT_SHIFT,
@@ -166,7 +172,8 @@ def _publish(ctx, lane, lanes, mask, ticket, slot, large, word0, peer_tag, count
         word0 |= _INLINE
     handle = slots.make_handle(ctx, slot, ticket, units_back(word0, nbytes), large)
     if lane == 0:
-        slots.note_send_address(ctx, slot, send)
+        if large:
+            slots.open_orders(ctx, slot, send)
         slots.open_row(ctx, slot, handle, recv)
     aborted = ring.wait_for_room(ctx, lane, mask, ticket)
     if aborted != 0:
@@ -222,7 +229,7 @@ def make_open_any(scope: Scope) -> Callable:
         if slot < 0:
             return slots.error_handle(-slot)
         if out > INLINE_BYTES:
-            fragment = orders.staging_of(ctx, slot, FRAGMENT)
+            fragment = orders.fragment_of(ctx, slot)
             copy_to_staging(fragment, send, min(out, eager_bytes(ctx)), rank(), size())
         sync()
         handle = 0
@@ -246,10 +253,11 @@ def make_open_any(scope: Scope) -> Callable:
     def pack_first_chunks(ctx, handle, slot, send, out):
         """Fills the chunk buffers, all of them free, at once; the proxy orders the rest."""
         chunk = _chunk_bytes_of(out, eager_bytes(ctx), chunk_bytes(ctx))
+        buffers = chunk_buffers(ctx, slot)
         index = 0
         position = eager_bytes(ctx)
         while index < LARGE_BUFFERS and position < out:
-            staging = orders.staging_of(ctx, slot, index)
+            staging = orders.staging_of(ctx, slot, index, buffers)
             copy_to_staging(staging, send + position, min(chunk, out - position), rank(), size())
             sync()
             if leads():

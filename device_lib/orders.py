@@ -5,8 +5,12 @@ unpacked, while it is under way. The proxy never touches device memory; it write
 the completion of the request and the threads that wait carry it out:
 
     proxy    order (position, length, direction) in unit 2 + buffer of the completion
-    waiter   claim it, copy, publish a CHUNK record
+    waiter   claim it, copy, publish a CHUNK record, count it as finished
     proxy    the buffer is full (PACK: send it) or free (UNPACK: receive the next chunk)
+
+The buffers are the slot's own or, where the sender is on this node, the sender's: unit 7 says. The
+completion of a receive is written before its last orders have been carried out, and says how many
+there are in all; the wait is over when as many are finished.
 
 MPI promises progress to every pending operation while a process waits for any one of them. So a
 thread that waits for one request also looks at the *attention* word and helps with the orders of
@@ -24,7 +28,7 @@ from __future__ import annotations
 
 from device_lib import ring, slots
 from device_lib.context import (
-    chunk_address,
+    chunk_bytes,
     claim_address,
     completion_address,
     request_slots,
@@ -32,6 +36,7 @@ from device_lib.context import (
     small_address,
 )
 from device_lib.primitives import (
+    add_gpu,
     ballot,
     cas_gpu,
     device,
@@ -43,6 +48,7 @@ from device_lib.primitives import (
     shuffle,
 )
 from gmpi.wire import (
+    BASE_UNIT,
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
     DIRECTION_SHIFT,
@@ -53,6 +59,7 @@ from gmpi.wire import (
     PACK,
     POSITION_MASK,
     POSITION_STEP,
+    REQUEST_FINISHED,
     REQUEST_OWNER,
     REQUEST_RECV,
     REQUEST_SEND,
@@ -64,11 +71,17 @@ from gmpi.wire import (
 
 
 @device
-def staging_of(ctx, slot, index):
-    """Address of a staging buffer of the slot; ``FRAGMENT`` is the small one every slot has."""
+def fragment_of(ctx, slot):
+    """The small staging buffer that every slot has."""
+    return small_address(ctx, slot) + STAGING_LEAD
+
+
+@device
+def staging_of(ctx, slot, index, buffers):
+    """The staging buffer that an order is about; ``buffers``: where the chunk buffers begin."""
     if index == FRAGMENT:
-        return small_address(ctx, slot) + STAGING_LEAD
-    return chunk_address(ctx, slot, index)
+        return fragment_of(ctx, slot)
+    return buffers + index * chunk_bytes(ctx)
 
 
 @device
@@ -82,7 +95,7 @@ def direction_of(order):
 
 
 @device
-def take(ctx, slot, expected, lane, mask, unit, low, word):
+def take(ctx, slot, expected, lane, lanes, mask, unit, low, word):
     """Claims one order among the completion units that the lanes hold; all lanes of a warp.
 
     Args:
@@ -90,30 +103,41 @@ def take(ctx, slot, expected, lane, mask, unit, low, word):
         unit: which unit of the completion this lane has loaded as ``low``, ``word``.
 
     Returns:
-        (index of the staging buffer or -1, order, length in bytes), the same in all lanes.
+        (index of the staging buffer or -1, order, length in bytes, where the chunk buffers are),
+        the same in all lanes.
     """
     index = unit - STATUS_UNITS
     number = (position_of(low) // POSITION_STEP << 1 | direction_of(low)) + 1
     address = claim_address(ctx, slot, index)
     seen = 0
     open_order = False
-    if 0 <= index and index < ORDER_UNITS and word >> 32 & TAG_MASK == expected:
+    fresh = word >> 32 & TAG_MASK == expected
+    if 0 <= index and index < ORDER_UNITS and fresh:
         seen = load_gpu(address)
         open_order = seen >> 32 & TAG_MASK != expected or seen & TAG_MASK < number
     votes = ballot(mask, open_order)
     if votes == 0:
-        return -1, 0, 0
+        return -1, 0, 0, 0
     chosen = first_bit(votes)
+    # Where the buffers are stays the same for the whole request; it was written before any order.
+    buffers = low
+    known = fresh
+    if lanes < LARGE_UNITS:
+        buffers, known_word = load_unit(completion_address(ctx, slot) + BASE_UNIT * UNIT_BYTES)
+        known = known_word >> 32 & TAG_MASK == expected
+    else:
+        buffers = shuffle(mask, low, BASE_UNIT)
+        known = ballot(mask, fresh and unit == BASE_UNIT) != 0
     won = 0
-    if lane == chosen and slots.open_tag(ctx, slot) == expected:
+    if lane == chosen and known and slots.open_tag(ctx, slot) == expected:
         if cas_gpu(address, seen, expected << 32 | number) == seen:
             won = 1
     if shuffle(mask, won, chosen) == 0:
-        return -1, 0, 0
-    # Acquire: for an UNPACK the proxy wrote the staging before the order.
+        return -1, 0, 0, 0
+    # Acquire: for an UNPACK the proxy, or another GPU, wrote the staging before the order.
     fence_sys()
     length = shuffle(mask, word & TAG_MASK, chosen)
-    return shuffle(mask, index, chosen), shuffle(mask, low, chosen), length
+    return shuffle(mask, index, chosen), shuffle(mask, low, chosen), length, buffers
 
 
 @device
@@ -121,7 +145,7 @@ def take_other(ctx, attention, lane, lanes, mask):
     """Claims an order of any request in the attention word; all lanes of a warp.
 
     Returns:
-        (slot, index or -1, order, length)
+        (slot, index or -1, order, length, where the chunk buffers are)
     """
     while attention != 0:
         bit = 0
@@ -137,18 +161,26 @@ def take_other(ctx, attention, lane, lanes, mask):
         expected = shuffle(mask, expected, 0)
         if expected != 0:
             completion = completion_address(ctx, slot)
-            begin = STATUS_UNITS
+            begin = 0
             while begin < LARGE_UNITS:
                 unit = begin + lane
                 low = 0
                 word = 0
                 if unit < LARGE_UNITS:
                     low, word = load_unit(completion + unit * UNIT_BYTES)
-                index, order, length = take(ctx, slot, expected, lane, mask, unit, low, word)
+                index, order, length, buffers = take(
+                    ctx, slot, expected, lane, lanes, mask, unit, low, word
+                )
                 if index >= 0:
-                    return slot, index, order, length
+                    return slot, index, order, length, buffers
                 begin += opaque(lanes)
-    return 0, -1, 0, 0
+    return 0, -1, 0, 0, 0
+
+
+@device
+def finished(ctx, slot):
+    """How many orders of the slot's request have been carried out (one lane)."""
+    return load_gpu(row_address(ctx, slot) + REQUEST_FINISHED)
 
 
 @device
@@ -170,6 +202,12 @@ def answer(ctx, lane, lanes, mask, slot, index, order):
     return report_chunk(
         ctx, lane, lanes, mask, handle, position_of(order), direction_of(order), index
     )
+
+
+@device
+def count_finished(ctx, slot):
+    """Counts an order as carried out (one lane, after ``answer``)."""
+    add_gpu(row_address(ctx, slot) + REQUEST_FINISHED, 1)
 
 
 @device

@@ -138,8 +138,7 @@ cas_gpu_if = _ptx(
     4,
 )
 load_gpu_if = _ptx(
-    "{ .reg .pred p; setp.ne.u64 p, $2, 0; mov.b64 $0, 0; "
-    "@p ld.relaxed.gpu.global.u64 $0, [$1]; }",
+    "{ .reg .pred p; setp.ne.u64 p, $2, 0; mov.b64 $0, 0; @p ld.relaxed.gpu.global.u64 $0, [$1]; }",
     "=&l,l,l",
     types.int64,
     2,

@@ -57,6 +57,7 @@ from gmpi.wire import (
     HANDLE_SLOT_SHIFT,
     HANDLE_UNITS_MASK,
     HANDLE_UNITS_SHIFT,
+    REQUEST_FINISHED,
     REQUEST_OWNER,
     REQUEST_RECV,
     REQUEST_SEND,
@@ -187,9 +188,10 @@ def open_row(ctx, slot, handle, recv):
 
 
 @device
-def note_send_address(ctx, slot, send):
-    """What carrying out orders of a large request needs to know besides."""
+def open_orders(ctx, slot, send):
+    """What carrying out orders of a large request needs to know besides; before ``open_row``."""
     store_gpu(row_address(ctx, slot) + REQUEST_SEND, send)
+    store_gpu(row_address(ctx, slot) + REQUEST_FINISHED, 0)
 
 
 @device

@@ -194,7 +194,9 @@ def breakdown(comm: MPI.Comm, args: Any, rounds: int) -> dict[str, float]:
 def main() -> int:
     args_parser = parser(__doc__ or "")
     default = "0:64K" if gmpi.SIMULATOR else "0:64M"
-    args_parser.add_argument("-m", dest="sizes", type=size_range, default=default, metavar="MIN:MAX")
+    args_parser.add_argument(
+        "-m", dest="sizes", type=size_range, default=default, metavar="MIN:MAX"
+    )
     args_parser.add_argument("-i", dest="iterations", type=int, help="round trips a size")
     args_parser.add_argument("-x", dest="skip", type=int, help="round trips before timing")
     args_parser.add_argument("--threads", type=int, default=32 if gmpi.SIMULATOR else 256)

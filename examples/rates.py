@@ -132,7 +132,7 @@ def timed(launch: Callable[[int], None], g: gmpi.Context, few: int, many: int) -
 
 
 def record_rate(g: gmpi.Context, blocks: int, each: int) -> dict[str, Any]:
-    counters = g._state.g
+    counters = g._state.globals
     before = counters[[G_HEAD, G_NULLS, G_NULL_SUM]].copy()
     warps = blocks * 4
     few = max(1, each // 10)
@@ -141,7 +141,12 @@ def record_rate(g: gmpi.Context, blocks: int, each: int) -> dict[str, Any]:
     expected = sum(warps * n * (warps * n + 1) // 2 for n in (few, each))
     if (taken, seen, total) != (warps * (few + each), warps * (few + each), expected):
         fail(f"{blocks} blocks: {taken} records taken, {seen} null, sum {total} not {expected}")
-    return {"blocks": blocks, "warps": warps, "records": warps * each, "per_s": warps * each / seconds}
+    return {
+        "blocks": blocks,
+        "warps": warps,
+        "records": warps * each,
+        "per_s": warps * each / seconds,
+    }
 
 
 def request_rate(g: gmpi.Context, blocks: int, each: int) -> dict[str, Any]:
@@ -280,7 +285,11 @@ def show(results: dict[str, Any]) -> None:
     rows.append([f"8-byte messages, {r['warps']} warps", f"{r['per_s'] / 1e6:.2f} M/s", ""])
     bound = 2 * host + echo
     rows.append(
-        ["Allreduce, one double", f"{reduce_:.2f} us", f"host {host:.2f}; 2 x host + echo {bound:.2f}"]
+        [
+            "Allreduce, one double",
+            f"{reduce_:.2f} us",
+            f"host {host:.2f}; 2 x host + echo {bound:.2f}",
+        ]
     )
     rows.append(["8 bytes one way, quiet", f"{quiet:.2f} us", ""])
     rows.append(["8 bytes one way, Python busy", f"{busy:.2f} us", f"{busy / quiet:.2f} x quiet"])

@@ -50,6 +50,9 @@ class Config(BaseSettings):
     on_error: Literal["raise", "return"] = Field(
         "raise", description="whether synchronize() and close() raise what kernels got as status"
     )
+    shared_staging: bool = Field(
+        True, description="whether GPUs of one node read long messages from each other's staging"
+    )
     check_grid: bool = Field(True, description="refuse grids that cannot be resident as a whole")
     trace: int = Field(0, ge=0, description="requests to keep time stamps of")
 

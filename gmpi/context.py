@@ -18,7 +18,7 @@ from gmpi import affinity, config, errors, launch
 from gmpi.constants import GMPI_ERR_ABORTED
 from gmpi.errors import ContextError, Fault, GridError
 from gmpi.host import Host
-from gmpi.memory import GPUMemory, HostMemory, Memory
+from gmpi.memory import Memory, Peers
 from gmpi.wire import (
     BUSY_BITS,
     BUSY_STRIDE,
@@ -35,10 +35,17 @@ from gmpi.wire import (
 from host_proxy import mpi_library, trace
 from host_proxy.operations import name_of
 from host_proxy.proxy import Proxy
+from host_proxy.ring import has_record
 from host_proxy.state import (
-    ERRORS,
-    G_ERRORS,
+    C_CHUNKS,
+    C_HANDLE,
+    C_PEERS,
+    C_RANK,
+    C_SIZE,
+    FAULTS,
+    G_FAULTS,
     OPEN,
+    P_READS,
     S_BLOCK,
     S_BYTES,
     S_COMM,
@@ -46,11 +53,6 @@ from host_proxy.state import (
     S_PEER,
     S_STATE,
     S_TAG,
-    T_CHUNKS,
-    T_COMMUNICATORS,
-    T_HANDLE,
-    T_PEERS,
-    T_RANK,
     Communicator,
     State,
     make_state,
@@ -108,6 +110,7 @@ class Context:
         comm = MPI.COMM_WORLD if comm is None else comm
         problem: Exception | None = None
         memory: Memory | None = None
+        self._gpu = gpu and not SIMULATOR
         try:
             if _open_context is not None:
                 raise ContextError(
@@ -127,6 +130,9 @@ class Context:
             problem = exc
         self._agree(comm, problem)
         assert memory is not None
+        self._peers = Peers(comm, memory.large, self.layout.large_bytes, self._gpu)
+        if not self.config.shared_staging:
+            self._peers.table[:, P_READS] = 0
 
         _contexts += 1
         identity = _contexts & HANDLE_CONTEXT_MASK
@@ -136,6 +142,8 @@ class Context:
         self._state: State = make_state(
             self.layout,
             memory.host,
+            (memory.large.host, memory.large.device),
+            self._peers.table,
             identity,
             self.config.trace,
             (
@@ -158,8 +166,8 @@ class Context:
         self._running: list[Any] = []  # events behind the launched kernels
         self._faults_seen = 0
         self._register(comm)
-        cores = affinity.cores(self.config.cores, gpu and not SIMULATOR)
-        self._proxy = Proxy(self._state, memory.host, self.config.engine, cores)
+        cores = affinity.cores(self.config.cores, self._gpu)
+        self._proxy = Proxy(self._state, self.config.engine, cores)
         self._proxy.start()
         self.host = Host(self)
         launch.install(_before_launch, _after_launch)
@@ -207,7 +215,7 @@ class Context:
     @property
     def pending(self) -> list[PendingRequest]:
         """Requests that are open now: the proxy has them and they are not complete."""
-        rows = self._state.s
+        rows = self._state.slots
         return [PendingRequest(row) for row in rows[rows[:, S_STATE] == OPEN]]
 
     @property
@@ -216,10 +224,10 @@ class Context:
         return self._faults(0)
 
     def _faults(self, since: int) -> list[Fault]:
-        count = int(self._state.g[G_ERRORS])
+        count = int(self._state.globals[G_FAULTS])
         known = len(self._state.communicators)
-        first = max(since, count - ERRORS)
-        return [errors.describe(self._state.e[i % ERRORS], known) for i in range(first, count)]
+        first = max(since, count - FAULTS)
+        return [errors.describe(self._state.faults[i % FAULTS], known) for i in range(first, count)]
 
     @property
     def kernels_running(self) -> bool:
@@ -269,11 +277,9 @@ class Context:
 
     def _is_quiet(self) -> bool:
         """No record in the ring, no request open. Only sure while no kernel runs."""
-        from host_proxy.ring import R_COUNT, decode
-
-        if decode(self._state.g, np.zeros(R_COUNT, np.int64)):
+        if has_record(self._state.address):
             return False
-        return not bool((self._state.s[:, S_STATE] == OPEN).any())
+        return not bool((self._state.slots[:, S_STATE] == OPEN).any())
 
     def _wait_for_kernels(self, timeout: float | None) -> bool:
         """Whether all kernels have ended within ``timeout`` seconds."""
@@ -295,7 +301,7 @@ class Context:
                 "GMPI_ERR_PROXY"
             ) from self._proxy.failure
         faults = self._faults(self._faults_seen)
-        self._faults_seen = int(self._state.g[G_ERRORS])
+        self._faults_seen = int(self._state.globals[G_FAULTS])
         if faults and self.config.on_error == "raise":
             raise faults[0].kind(faults[0], len(faults) - 1)
 
@@ -377,7 +383,7 @@ class Context:
         busy = raw.view(np.int64)[:: BUSY_STRIDE // 8]
         bits = (busy[:, None] >> np.arange(BUSY_BITS)) & 1
         held = np.flatnonzero(bits.reshape(-1)[: layout.slots])
-        rows = self._state.s[held]
+        rows = self._state.slots[held]
         return [PendingRequest(row) for row in rows[(rows[:, S_STATE] != 0)]]
 
     def _shut_down(self, clean: bool) -> None:
@@ -420,7 +426,7 @@ class Context:
         mine = (
             None if problem is None else f"{type(problem).__name__}: {problem}",
             VERSION,
-            None if problem is not None else (self.layout.eager_bytes, self.layout.chunk_bytes),
+            None if problem is not None else self.layout,
         )
         everyone = comm.allgather(mine)
         if problem is not None:
@@ -435,8 +441,8 @@ class Context:
                 )
             if sizes != mine[2]:
                 raise ContextError(
-                    f"(eager_bytes, chunk_bytes) is {sizes} on rank {rank} and {mine[2]} on rank "
-                    f"{comm.Get_rank()}; they must be the same everywhere"
+                    f"sizes are {sizes} on rank {rank} and {mine[2]} on rank {comm.Get_rank()}; "
+                    "they must be the same everywhere"
                 )
 
     def _register(self, comm: MPI.Comm) -> int:
@@ -448,15 +454,19 @@ class Context:
         for duplicate in (messages, chunks):
             duplicate.Set_errhandler(MPI.ERRORS_RETURN)
         rank, size = comm.Get_rank(), comm.Get_size()
-        state.communicators.append(Communicator(messages, chunks, rank, size, comm.Get_name()))
+        peers = self._peers.of(comm)
+        state.communicators.append(
+            Communicator(messages, chunks, rank, size, comm.Get_name(), peers)
+        )
         entry = np.array([rank, size], np.int32).tobytes()
         offset = MAPPED_COMMUNICATORS + index * COMMUNICATOR_BYTES
         self._write_mapped(offset, entry)
-        row = T_COMMUNICATORS + index
-        state.t[row, T_RANK] = rank
-        state.t[row, T_PEERS] = size
-        state.t[row, T_CHUNKS] = mpi_library.handle(chunks)
-        state.t[row, T_HANDLE] = mpi_library.handle(messages)  # last: the proxy looks at it first
+        row = state.communicator_table[index]
+        row[C_RANK] = rank
+        row[C_SIZE] = size
+        row[C_PEERS] = peers.ctypes.data
+        row[C_CHUNKS] = mpi_library.handle(chunks)
+        row[C_HANDLE] = mpi_library.handle(messages)  # last: the proxy looks at it first
         return index
 
     def _write_mapped(self, offset: int, data: bytes) -> None:
@@ -501,7 +511,7 @@ def _allocate(layout: Layout, gpu: bool) -> Memory:
         mask = ((1 << surplus) - 1) << (BUSY_BITS - surplus)
         initial[last : last + 8] = np.frombuffer(mask.to_bytes(8, "little"), np.uint8)
     if SIMULATOR or not gpu:
-        return HostMemory(layout, initial, with_device=gpu)
+        return Memory(layout, initial, kernels=gpu, gpu=False)
     from numba import cuda
 
     if not cuda.is_available():
@@ -510,7 +520,7 @@ def _allocate(layout: Layout, gpu: bool) -> Memory:
             "with gpu=False if this rank runs no kernel"
         )
     os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
-    return GPUMemory(layout, initial)
+    return Memory(layout, initial, kernels=True, gpu=True)
 
 
 def _before_launch(ctx: DeviceContext, what: launch.Launch) -> None:

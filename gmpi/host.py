@@ -10,6 +10,7 @@ Waits are cut into slices, so that Ctrl-C arrives.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from collections.abc import Sequence
@@ -29,14 +30,12 @@ from gmpi.constants import (
     SUM,
 )
 from gmpi.errors import ContextError, GMPIError, rank_text
-from gmpi.wire import FRAGMENT, LARGE_BUFFERS, MESSAGE_HEADER, chunk_bytes_of
+from gmpi.wire import FRAGMENT, LARGE_BUFFERS, MESSAGE_HEADER, NOT_SHARED, chunk_bytes_of
 from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
-from host_proxy.state import Communicator
+from host_proxy.state import P_HOST, Communicator, State
 
 if TYPE_CHECKING:
     from gmpi.context import Context
-
-_TRANSFERS_OF_HOST = 1 << 20  # transfer numbers from here on; a proxy counts from 1
 
 
 class HostStatus:
@@ -60,12 +59,21 @@ class HostStatus:
 class _HostPort:
     """A host array as the protocol's port."""
 
-    def __init__(self, array: np.ndarray, eager: int, chunk: int, sends: bool) -> None:
+    def __init__(self, state: State, array: np.ndarray, sends: bool) -> None:
+        self.state = state
         self.data = array.reshape(-1).view(np.uint8)
         self.sends = sends
-        self.message = np.empty(MESSAGE_HEADER + eager, np.uint8)
+        self.message = np.empty(MESSAGE_HEADER + state.layout.eager_bytes, np.uint8)
         self.scratch: dict[int, np.ndarray] = {}
-        self.chunk = chunk
+        self.theirs: int | None = None  # address of the sender's buffers
+
+    def shared(self, comm: Communicator, dest: int) -> int:
+        return NOT_SHARED  # a host array is nobody's staging
+
+    def use_buffers_of(self, peer: int, slot: int) -> None:
+        layout = self.state.layout
+        offset = (slot - layout.request_slots) * LARGE_BUFFERS * layout.chunk_bytes
+        self.theirs = int(self.state.peers[peer, P_HOST]) + offset
 
     def first(self, nbytes: int) -> np.ndarray:
         if self.sends:
@@ -77,7 +85,14 @@ class _HostPort:
         yield
 
     def free(self, k: int) -> np.ndarray:
-        return self.scratch.setdefault(k % LARGE_BUFFERS, np.empty(self.chunk, np.uint8))
+        size = self.state.layout.chunk_bytes
+        index = k % LARGE_BUFFERS
+        if self.theirs is not None:
+            raw = (ctypes.c_uint8 * size).from_address(self.theirs + index * size)
+            return np.ctypeslib.as_array(raw)
+        if index not in self.scratch:
+            self.scratch[index] = np.empty(size, np.uint8)
+        return self.scratch[index]
 
     def unpack(self, k: int, position: int, length: int) -> Step:
         if length > 0:
@@ -150,9 +165,10 @@ class Host:
             return HostRequest("Isend", _nothing(Outcome(0)), array.itemsize, array)
         eager, chunk = self._sizes()
         self._transfers += 1
+        # Transfer numbers of the host: the upper half. The proxy's are the lower half.
         upper = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
-        number = (_TRANSFERS_OF_HOST + self._transfers) % upper + 1
-        port = _HostPort(array, eager, chunk, sends=True)
+        number = (upper >> 2) + self._transfers % (upper >> 2)
+        port = _HostPort(self._context._state, array, sends=True)
         step = send_message(port, target, dest, tag, array.nbytes, (eager, chunk), number)
         return HostRequest("Isend", step, array.itemsize, array)
 
@@ -166,7 +182,7 @@ class Host:
             none = Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
             return HostRequest("Irecv", _nothing(none), array.itemsize, array)
         eager, chunk = self._sizes()
-        port = _HostPort(array, eager, chunk, sends=False)
+        port = _HostPort(self._context._state, array, sends=False)
         step = receive_message(port, origin, source, tag, array.nbytes, (eager, chunk))
         return HostRequest("Irecv", step, array.itemsize, array)
 

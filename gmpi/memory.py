@@ -1,73 +1,149 @@
-"""The two regions of a context: mapped memory and device memory (``gmpi/wire.py``).
+"""The regions of a context: mapped, shared and device memory (``gmpi/wire.py``).
 
-On a GPU, pinned host memory that the GPU maps and ordinary GPU memory; in the simulator, host
-memory for both; on a rank without a kernel, host memory for the first and nothing for the second.
-Everything is allocated when the context opens: allocations and, above all, cudaFree wait for
-running kernels.
+On a GPU: pinned host memory that the GPU maps, a memory file that the GPU maps too, and ordinary
+GPU memory. In the simulator: host memory for all of it. On a rank without a kernel: no device
+memory. Everything is allocated when the context opens: allocations and, above all, cudaFree wait
+for running kernels.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import mmap
+import os
+from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 
-from gmpi.wire import Layout
+from gmpi.wire import DEVICE_LARGE, Layout
+from host_proxy.state import P_COUNT, P_DEVICE, P_HOST, P_READS
 
 _PAGE = 4096
 
 
-class Memory(Protocol):
-    """Where the regions are."""
+class SharedRegion:
+    """Memory that other processes of the same user on this node can map, and the GPU if there is one.
 
-    host: int  # address of mapped memory for the CPU
-    mapped: int  # the same memory for the GPU
-    device: int  # address of device memory
+    A memory file without a name: it has no path, takes no space in /dev/shm, and is gone with its
+    last user. Others open it through /proc, which the system allows to the same user only.
+    """
+
+    def __init__(self, fd: int, nbytes: int, gpu: bool) -> None:
+        self.fd = fd
+        self.map = mmap.mmap(fd, nbytes)
+        self.view = np.frombuffer(self.map, np.uint8)
+        self.host = int(self.view.ctypes.data)
+        self.device = self.host
+        self._pinned: Any = None
+        if gpu:
+            from numba import cuda
+
+            context = cuda.current_context()
+            self._pinned = context.mempin(self.view, self.host, nbytes, mapped=True)
+            self.device = int(self._pinned.device_pointer_value)
+
+    @classmethod
+    def create(cls, nbytes: int, gpu: bool) -> SharedRegion:
+        fd = os.memfd_create("gmpi-staging", os.MFD_CLOEXEC)
+        os.ftruncate(fd, nbytes)
+        return cls(fd, nbytes, gpu)
+
+    @classmethod
+    def open(cls, pid: int, fd: int, nbytes: int, gpu: bool) -> SharedRegion:
+        """Maps the region of another process.
+
+        Raises:
+            OSError: the system does not let us, or it is not on this node.
+        """
+        return cls(os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC), nbytes, gpu)
+
+
+class Memory:
+    """All regions of a context.
+
+    Attributes:
+        host: address of mapped memory for the CPU.
+        mapped: the same memory for the GPU.
+        device: address of device memory.
+        large: large staging, a shared region.
+    """
+
+    def __init__(self, layout: Layout, busy: np.ndarray, kernels: bool, gpu: bool) -> None:
+        """``busy``: the first bytes of device memory; ``gpu``: really a GPU, no simulator."""
+        self.large = SharedRegion.create(layout.large_bytes, gpu)
+        self._keep: list[Any] = []
+        initial = np.zeros(layout.device_bytes if kernels else len(busy), np.uint8)
+        initial[: len(busy)] = busy
+        place = initial[DEVICE_LARGE : DEVICE_LARGE + 8].view(np.int64)
+        place[0] = self.large.device
+        if gpu:
+            self._allocate_gpu(layout, initial)
+        else:
+            self.host = self.mapped = self._aligned(layout.mapped_bytes)
+            self._device: Any = initial
+            self.device = int(initial.ctypes.data)
+
+    def _aligned(self, nbytes: int) -> int:
+        memory = np.zeros(nbytes + _PAGE, np.uint8)
+        self._keep.append(memory)
+        return -(-int(memory.ctypes.data) // _PAGE) * _PAGE
+
+    def _allocate_gpu(self, layout: Layout, initial: np.ndarray) -> None:
+        from numba import cuda
+
+        mapped: Any = cuda.mapped_array(layout.mapped_bytes + _PAGE, dtype=np.uint8, portable=True)
+        self._keep.append(mapped)
+        base = int(mapped.ctypes.data)
+        self.host = -(-base // _PAGE) * _PAGE
+        offset = self.host - base
+        self.mapped = int(mapped.__cuda_array_interface__["data"][0]) + offset
+        # The driver does not clear it. Staging needs no clearing.
+        np.asarray(mapped)[offset : offset + layout.small] = 0
+        self._device = cuda.to_device(initial)
+        self.device = int(self._device.__cuda_array_interface__["data"][0])
 
     def read_device(self, offset: int, nbytes: int) -> np.ndarray:
         """Copies device memory to the host. Only while no kernel runs."""
+        part = self._device[offset : offset + nbytes]
+        return np.asarray(part if isinstance(part, np.ndarray) else part.copy_to_host())
 
 
-def _aligned(nbytes: int) -> tuple[np.ndarray, int]:
-    memory = np.zeros(nbytes + _PAGE, np.uint8)
-    return memory, -(-memory.ctypes.data // _PAGE) * _PAGE
+class Peers:
+    """The ranks of this node and their large staging, mapped here; collective over ``comm``.
 
+    Attributes:
+        table: int64[ranks of this node, P_COUNT], for the proxy.
+        regions: their shared regions, ``None`` for our own and for those we cannot map.
+    """
 
-class HostMemory:
-    """Both regions in ordinary memory."""
+    def __init__(self, comm: MPI.Comm, own: SharedRegion, nbytes: int, gpu: bool) -> None:
+        local = comm.Split_type(MPI.COMM_TYPE_SHARED)
+        self._comm = comm
+        self._group = local.Get_group()
+        addresses = local.allgather((os.getpid(), own.fd))
+        self.table = np.zeros((local.Get_size(), P_COUNT), np.int64)
+        self.regions: list[SharedRegion | None] = []
+        can_read = np.zeros(local.Get_size(), np.int64)
+        for rank, (pid, fd) in enumerate(addresses):
+            region: SharedRegion | None = own
+            if rank != local.Get_rank():
+                try:
+                    region = SharedRegion.open(pid, fd, nbytes, gpu)
+                except OSError:
+                    region = None  # other user, other container: messages go through MPI
+            self.regions.append(region)
+            if region is not None:
+                self.table[rank, P_DEVICE] = region.device
+                self.table[rank, P_HOST] = region.host
+                can_read[rank] = 1
+        # Who reads me is what matters to me as a sender: the transpose.
+        everyone = np.zeros((local.Get_size(), local.Get_size()), np.int64)
+        local.Allgather(can_read, everyone)
+        self.table[:, P_READS] = everyone[:, local.Get_rank()]
+        local.Free()
 
-    def __init__(self, layout: Layout, initial: np.ndarray, with_device: bool) -> None:
-        self._mapped, self.host = _aligned(layout.mapped_bytes)
-        self.mapped = self.host
-        self._device, self.device = _aligned(layout.device_bytes if with_device else 0)
-        offset = self.device - self._device.ctypes.data
-        self._view = self._device[offset : offset + layout.device_bytes]
-        self._view[: len(initial)] = initial if with_device else self._view[: len(initial)]
-
-    def read_device(self, offset: int, nbytes: int) -> np.ndarray:
-        return self._view[offset : offset + nbytes].copy()
-
-
-class GPUMemory:
-    """Pinned mapped memory and GPU memory of the current device."""
-
-    def __init__(self, layout: Layout, initial: np.ndarray) -> None:
-        from numba import cuda
-
-        self._mapped: Any = cuda.mapped_array(
-            layout.mapped_bytes + _PAGE, dtype=np.uint8, portable=True
-        )
-        base = self._mapped.ctypes.data
-        self.host = -(-base // _PAGE) * _PAGE
-        pointer = self._mapped.__cuda_array_interface__["data"][0]
-        self.mapped = pointer + self.host - base
-        offset = self.host - base
-        # The driver does not clear it. Staging needs no clearing.
-        np.asarray(self._mapped)[offset : offset + layout.small] = 0
-        clean = np.zeros(layout.device_bytes, np.uint8)
-        clean[: len(initial)] = initial
-        self._device: Any = cuda.to_device(clean)
-        self.device = self._device.__cuda_array_interface__["data"][0]
-
-    def read_device(self, offset: int, nbytes: int) -> np.ndarray:
-        return np.asarray(self._device[offset : offset + nbytes].copy_to_host())
+    def of(self, comm: MPI.Comm) -> np.ndarray:
+        """For each rank of a communicator, its row in ``table``, -1 when it has none (local)."""
+        group = comm.Get_group()
+        ranks = MPI.Group.Translate_ranks(group, list(range(group.Get_size())), self._group)
+        return np.array([-1 if r == MPI.UNDEFINED else r for r in ranks], np.int64)

@@ -1,9 +1,10 @@
 """The bytes that cross between a running kernel and its proxy: this file is the whole contract.
 
-Everything lives in one piece of pinned host memory that the GPU maps (*mapped memory*) and one
-piece of GPU memory (*device memory*, never touched by the host while a kernel runs).
+Everything lives in pinned host memory that the GPU maps (*mapped memory*) and one piece of GPU
+memory (*device memory*, never touched by the host while a kernel runs).
 
-    mapped memory    control | communicators | ring | completions | small staging | large staging
+    mapped memory    control | communicators | ring | completions | small staging
+    shared memory    large staging: mapped too, and by the other ranks of the node as well
     device memory    counters | busy bits | requests | claims
 
 **Units.** All traffic travels in units of 16 bytes: an 8-byte low word, a 4-byte high word and a
@@ -17,7 +18,7 @@ the units that a call needs are written and read.
 
 **Completion** (proxy to kernel): up to 16 units in the slot of the request, tagged with the
 ticket of the record that opened the request. Unit 0 says what happened; a receive adds unit 1
-(source, tag) and then the payload. Requests of the large class use units 2..6 for *orders*.
+(source, tag) and then the payload. Requests of the large class use units 2..7 for *orders*.
 
 **Order**: "move these bytes between the user's buffer and this staging buffer". Waiting threads
 carry orders out and answer with a CHUNK record.
@@ -71,9 +72,11 @@ FLAWS = FLAG_NULL_BUFFER | FLAG_SHORT_BUFFER | FLAG_STRIDED_BUFFER | FLAG_PRIVAT
 
 # --- completion units ---------------------------------------------------------------------------
 #   unit 0    low = payload bytes | error class << 48 | kind << 56    high = count (elements)
-#   unit 1    low = source (32 bits) | message tag << 32              high = 0
-#   unit 2..  payload (small class, posted with at most INLINE_BYTES), else orders:
+#   unit 1    low = source (32 bits) | message tag << 32              high = orders that belong to it
+#   unit 2..  payload (small class, posted with at most INLINE_BYTES); large class: one order for
+#             each staging buffer of the slot
 #             low = position in the message, bytes | direction << 63  high = length, bytes
+#   unit 7    large class: low = address (GPU) of the chunk buffers that orders are about
 STATUS_UNITS = 2
 KIND_DONE = 1
 BYTES_MASK = (1 << 48) - 1
@@ -86,7 +89,8 @@ KIND_SHIFT = 56
 LARGE_BUFFERS = 4
 FRAGMENT = LARGE_BUFFERS  # its index among the orders of a slot
 ORDER_UNITS = LARGE_BUFFERS + 1
-LARGE_UNITS = STATUS_UNITS + ORDER_UNITS
+BASE_UNIT = STATUS_UNITS + ORDER_UNITS
+LARGE_UNITS = BASE_UNIT + 1
 PACK = 0  # user buffer to staging
 UNPACK = 1  # staging to user buffer
 DIRECTION_SHIFT = 63
@@ -97,15 +101,20 @@ CHUNK_DIRECTION_SHIFT = 7
 
 # --- messages between proxies -------------------------------------------------------------------
 # Every point-to-point message starts with this header, so that the receiver knows the true length
-# (truncation is ours to report, exactly) and whether chunks follow on the chunk communicator.
+# (truncation is ours to report, exactly) and how the rest comes.
 #   word 0   payload bytes of the whole message
 #   word 1   chunk bytes | transfer number << 32   (0: everything is in this message)
-MESSAGE_HEADER = 16
+#   word 2   where the chunks are: NOT_SHARED, they follow as messages; else the sender's large slot,
+#            whose buffers the receiver reads, and a notice follows for each
+#   word 3   0
+MESSAGE_HEADER = 32
+NOT_SHARED = -1
+# On the chunk communicator, for transfer number n: tag 2n from the sender (chunk k, or the notice
+# that it is packed, in order of k), tag 2n + 1 back (its buffer has been read).
 STAGING_LEAD = 64  # payload starts here in a small staging buffer; the header sits just before
 
 # --- mapped memory: where the regions begin (bytes) ------------------------------------------------
-# The ring and what precedes it have fixed places; completions follow the ring, then come small and
-# large staging.
+# The ring and what precedes it have fixed places; completions follow the ring, then small staging.
 CONTROL_ATTENTION = 0  # 8 bytes, bit i: large slot i has an order that nobody has carried out
 CONTROL_ABORT = 8  # 8 bytes, non-zero: error class with which every wait ends
 CONTROL_CONSUMED = 64  # 8 bytes, records taken from the ring; its own cache line
@@ -121,6 +130,7 @@ DEVICE_TICKET = 0
 DEVICE_CONSUMED = 128  # last known CONTROL_CONSUMED
 DEVICE_REFRESH = 256  # 1 while one warp reads CONTROL_CONSUMED for all
 DEVICE_ABORT = 384  # copy of CONTROL_ABORT for warps that wait for room
+DEVICE_LARGE = 448  # address (GPU) of large staging; constant
 DEVICE_BUSY = 512  # words of busy bits, each on its own line
 BUSY_STRIDE = 128
 BUSY_BITS = 32  # requests per word
@@ -131,6 +141,7 @@ REQUEST_BYTES = 64  # one row a slot
 REQUEST_OWNER = 0  # handle of the open request; of the last one, claimed, when free
 REQUEST_RECV = 8  # address that is unpacked to
 REQUEST_SEND = 16  # address that is packed from (large requests)
+REQUEST_FINISHED = 24  # orders of the open request that have been carried out (large requests)
 CLAIM_BYTES = 8 * ORDER_UNITS
 
 # --- request handle ------------------------------------------------------------------------------
@@ -194,12 +205,13 @@ class Layout(NamedTuple):
         return self.completions + self.slots * SLOT_BYTES
 
     @property
-    def large(self) -> int:
+    def mapped_bytes(self) -> int:
         return align(self.small + self.slots * self.small_stride, 4096)
 
     @property
-    def mapped_bytes(self) -> int:
-        return self.large + self.large_slots * LARGE_BUFFERS * self.chunk_bytes
+    def large_bytes(self) -> int:
+        """Size of large staging."""
+        return align(self.large_slots * LARGE_BUFFERS * self.chunk_bytes, 4096)
 
     @property
     def claims(self) -> int:

@@ -19,6 +19,7 @@ from gmpi.constants import (
     PROC_NULL,
 )
 from gmpi.wire import (
+    COMMUNICATORS,
     FLAG_INLINE,
     FLAWS,
     HANDLE_CONTEXT_MASK,
@@ -36,8 +37,38 @@ from gmpi.wire import (
     TAG_MASK,
 )
 from host_proxy import operations as ops
-from host_proxy.native import entry, jit
-from host_proxy.ring import (
+from host_proxy.completion import size_of
+from host_proxy.native import bump, entry, get, jit, put
+from host_proxy.state import (
+    C_COUNT,
+    C_HANDLE,
+    C_SIZE,
+    E_BLOCK,
+    E_CLASS,
+    E_CODE,
+    E_COMM,
+    E_COUNT,
+    E_DATATYPE,
+    E_ELEMENTS,
+    E_FIELD,
+    E_HIGH,
+    E_LOW,
+    E_OP,
+    E_PEER,
+    E_SLOT,
+    E_TAG,
+    E_VALUE,
+    FAULTS,
+    G_COMMUNICATORS,
+    G_CONTEXT,
+    G_EAGER,
+    G_FAULT_TABLE,
+    G_FAULTS,
+    G_REQUEST_SLOTS,
+    G_SLOT_TABLE,
+    G_SLOTS,
+    G_TAG_UB,
+    OPEN,
     R_BLOCK,
     R_BYTES,
     R_COMM,
@@ -49,50 +80,21 @@ from host_proxy.ring import (
     R_MARK,
     R_OP,
     R_PEER,
-    R_REDUCTION,
     R_TAG,
-)
-from host_proxy.state import (
-    E_BLOCK,
-    E_CLASS,
-    E_CODE,
-    E_COMM,
-    E_DATATYPE,
-    E_ELEMENTS,
-    E_FIELD,
-    E_HIGH,
-    E_LOW,
-    E_OP,
-    E_PEER,
-    E_SLOT,
-    E_TAG,
-    E_VALUE,
-    ERRORS,
-    G_CONTEXT,
-    G_EAGER,
-    G_ERRORS,
-    G_REQUEST_SLOTS,
-    G_SLOTS,
-    G_TAG_UB,
-    OPEN,
     S_BLOCK,
     S_COMM,
     S_DATATYPE,
     S_ELEMENTS,
     S_OP,
     S_PEER,
+    S_ROW_BYTES,
+    S_SLOT,
     S_STATE,
     S_TAG,
-    T_COMMUNICATORS,
-    T_DATATYPES,
-    T_HANDLE,
-    T_PEERS,
-    T_SIZE,
 )
 
 _DATATYPE_COUNT = len(DATATYPES)
 _REDUCTION_COUNT = len(OPERATIONS_REDUCE)
-_COMMUNICATOR_COUNT = 256
 _FIELDS = ops.FIELDS
 _KNOWN = ops.KNOWN
 _CLASSES = np.zeros(32768, np.int64)
@@ -110,140 +112,166 @@ def is_large(handle):
     return (handle >> HANDLE_LARGE_SHIFT) & 1
 
 
+@jit
+def row_of(g, slot):
+    """Address of the slot's row."""
+    return get(g, G_SLOT_TABLE) + slot * S_ROW_BYTES
+
+
+@jit
+def communicator(g, comm):
+    """Address of the communicator's row."""
+    return get(g, G_COMMUNICATORS) + comm * (C_COUNT * 8)
+
+
+# --- the error log ----------------------------------------------------------------------------------
+
+
+@jit
+def _next_fault(g):
+    at = get(g, G_FAULT_TABLE) + (get(g, G_FAULTS) % FAULTS) * (E_COUNT * 8)
+    bump(g, G_FAULTS, 1)
+    return at
+
+
+@jit
+def _log_call(g, r, op, field, error, value, low, high):
+    at = _next_fault(g)
+    put(at, E_OP, op)
+    put(at, E_FIELD, field)
+    put(at, E_VALUE, value)
+    put(at, E_LOW, low)
+    put(at, E_HIGH, high)
+    put(at, E_CLASS, error)
+    put(at, E_CODE, 0)
+    put(at, E_BLOCK, get(r, R_BLOCK))
+    put(at, E_COMM, get(r, R_COMM))
+    put(at, E_PEER, get(r, R_PEER))
+    put(at, E_TAG, get(r, R_TAG))
+    put(at, E_DATATYPE, get(r, R_DATATYPE))
+    put(at, E_ELEMENTS, get(r, R_ELEMENTS))
+    put(at, E_SLOT, slot_of(get(r, R_HANDLE)))
+
+
 @entry
-def log_record(g, r, e, field, value, low, high):
+def log_record(g, r, field, value, low, high):
     """Logs a fault of the record; returns its error class."""
     error = _CLASSES[field]
-    log_call(g, r, e, r[R_OP], field, error, value, low, high)
+    _log_call(g, r, get(r, R_OP), field, error, value, low, high)
     return error
 
 
 @jit
-def log_fault(g, r, e):
+def log_fault(g, r):
     """Logs a call that the device refused by itself."""
     field = ops.REQUEST
-    if r[R_DONE] == GMPI_ERR_NO_RESOURCE:
+    if get(r, R_DONE) == GMPI_ERR_NO_RESOURCE:
         field = ops.RESOURCE
-    log_call(g, r, e, r[R_FLAGS], field, r[R_DONE] & 0xFF, r[R_ELEMENTS], 0, 0)
-
-
-@jit
-def log_call(g, r, e, op, field, error, value, low, high):
-    row = g[G_ERRORS] % ERRORS
-    e[row, E_OP] = op
-    e[row, E_FIELD] = field
-    e[row, E_VALUE] = value
-    e[row, E_LOW] = low
-    e[row, E_HIGH] = high
-    e[row, E_CLASS] = error
-    e[row, E_CODE] = 0
-    e[row, E_BLOCK] = r[R_BLOCK]
-    e[row, E_COMM] = r[R_COMM]
-    e[row, E_PEER] = r[R_PEER]
-    e[row, E_TAG] = r[R_TAG]
-    e[row, E_DATATYPE] = r[R_DATATYPE]
-    e[row, E_ELEMENTS] = r[R_ELEMENTS]
-    e[row, E_SLOT] = slot_of(r[R_HANDLE])
-    g[G_ERRORS] += 1
+    value = get(r, R_ELEMENTS)
+    _log_call(g, r, get(r, R_FLAGS), field, get(r, R_DONE) & 0xFF, value, 0, 0)
 
 
 @entry
-def log_request(g, s, e, slot, field, error, code, value, high):
+def log_request(g, row, field, error, code, value, high):
     """Logs what went wrong with a request that is open in a slot."""
-    row = g[G_ERRORS] % ERRORS
-    e[row, E_OP] = s[slot, S_OP]
-    e[row, E_FIELD] = field
-    e[row, E_VALUE] = value
-    e[row, E_LOW] = 0
-    e[row, E_HIGH] = high
-    e[row, E_CLASS] = error
-    e[row, E_CODE] = code
-    e[row, E_BLOCK] = s[slot, S_BLOCK]
-    e[row, E_COMM] = s[slot, S_COMM]
-    e[row, E_PEER] = s[slot, S_PEER]
-    e[row, E_TAG] = s[slot, S_TAG]
-    e[row, E_DATATYPE] = s[slot, S_DATATYPE]
-    e[row, E_ELEMENTS] = s[slot, S_ELEMENTS]
-    e[row, E_SLOT] = slot
-    g[G_ERRORS] += 1
+    at = _next_fault(g)
+    put(at, E_OP, get(row, S_OP))
+    put(at, E_FIELD, field)
+    put(at, E_VALUE, value)
+    put(at, E_LOW, 0)
+    put(at, E_HIGH, high)
+    put(at, E_CLASS, error)
+    put(at, E_CODE, code)
+    put(at, E_BLOCK, get(row, S_BLOCK))
+    put(at, E_COMM, get(row, S_COMM))
+    put(at, E_PEER, get(row, S_PEER))
+    put(at, E_TAG, get(row, S_TAG))
+    put(at, E_DATATYPE, get(row, S_DATATYPE))
+    put(at, E_ELEMENTS, get(row, S_ELEMENTS))
+    put(at, E_SLOT, get(row, S_SLOT))
+
+
+# --- the checks -------------------------------------------------------------------------------------
 
 
 @jit
-def check_handle(g, s, r):
+def check_handle(g, r):
     """Whether the record's handle can be answered: the right context, slot, class and generation."""
-    handle = r[R_HANDLE]
+    handle = get(r, R_HANDLE)
     slot = slot_of(handle)
-    if handle <= 0 or handle >> 59 != 0 or slot >= g[G_SLOTS]:
+    if handle <= 0 or handle >> 59 != 0 or slot >= get(g, G_SLOTS):
         return False
-    if (handle >> HANDLE_CONTEXT_SHIFT) & HANDLE_CONTEXT_MASK != g[G_CONTEXT]:
+    if (handle >> HANDLE_CONTEXT_SHIFT) & HANDLE_CONTEXT_MASK != get(g, G_CONTEXT):
         return False
-    if handle & TAG_MASK != r[R_MARK] or s[slot, S_STATE] == OPEN:
+    if handle & TAG_MASK != get(r, R_MARK) or get(row_of(g, slot), S_STATE) == OPEN:
         return False
     units = (handle >> HANDLE_UNITS_SHIFT) & HANDLE_UNITS_MASK
     if units < 1 or units >= SLOT_UNITS:
         return False
-    return is_large(handle) == (slot >= g[G_REQUEST_SLOTS])
+    return is_large(handle) == (slot >= get(g, G_REQUEST_SLOTS))
 
 
 @jit
-def check(g, s, t, r, e):
+def check(g, r):
     """Error class of the first fault of the record, 0 when it may be carried out.
 
     Fills in ``R_BYTES``. ``check_handle`` comes first.
     """
-    op = r[R_OP]
+    op = get(r, R_OP)
+    put(r, R_BYTES, 0)
     if _KNOWN[op] == 0:
-        return log_record(g, r, e, ops.OPERATION, op, 1, OP_SYNCHRONIZE)
+        return log_record(g, r, ops.OPERATION, op, 1, OP_SYNCHRONIZE)
     fields = _FIELDS[op]
-    comm = r[R_COMM]
-    peers = np.int64(0)
+    peer = get(r, R_PEER)
+    tag = get(r, R_TAG)
+    peers = 0
     if fields & ops.COMMUNICATOR:
-        if comm >= _COMMUNICATOR_COUNT or t[T_COMMUNICATORS + comm, T_HANDLE] == 0:
-            return log_record(g, r, e, ops.COMMUNICATOR, comm, 0, 0)
-        peers = t[T_COMMUNICATORS + comm, T_PEERS]
-    peer = r[R_PEER]
-    if fields & ops.DEST and peer != PROC_NULL and (peer < 0 or peer >= peers):
-        return log_record(g, r, e, ops.DEST, peer, 0, peers - 1)
-    if fields & ops.SOURCE:
-        if peer != PROC_NULL and peer != ANY_SOURCE and (peer < 0 or peer >= peers):
-            return log_record(g, r, e, ops.SOURCE, peer, 0, peers - 1)
+        comm = get(r, R_COMM)
+        if comm >= COMMUNICATORS or get(communicator(g, comm), C_HANDLE) == 0:
+            return log_record(g, r, ops.COMMUNICATOR, comm, 0, 0)
+        peers = get(communicator(g, comm), C_SIZE)
+    if fields & ops.DEST and (peer < 0 or peer >= peers) and peer != PROC_NULL:
+        return log_record(g, r, ops.DEST, peer, 0, peers - 1)
+    if fields & ops.SOURCE and (peer < 0 or peer >= peers):
+        if peer != PROC_NULL and peer != ANY_SOURCE:
+            return log_record(g, r, ops.SOURCE, peer, 0, peers - 1)
     if fields & ops.ROOT and (peer < 0 or peer >= peers):
-        return log_record(g, r, e, ops.ROOT, peer, 0, peers - 1)
-    if fields & ops.TAG:
-        wild = r[R_TAG] == ANY_TAG and op != OP_ISEND
-        if not wild and (r[R_TAG] < 0 or r[R_TAG] > g[G_TAG_UB]):
-            return log_record(g, r, e, ops.TAG, r[R_TAG], 0, g[G_TAG_UB])
-    if fields & ops.REDUCTION and (r[R_REDUCTION] < 0 or r[R_REDUCTION] >= _REDUCTION_COUNT):
-        return log_record(g, r, e, ops.REDUCTION, r[R_REDUCTION], 0, _REDUCTION_COUNT - 1)
-    r[R_BYTES] = 0
+        return log_record(g, r, ops.ROOT, peer, 0, peers - 1)
+    if fields & ops.TAG and (tag < 0 or tag > get(g, G_TAG_UB)):
+        if tag != ANY_TAG or op == OP_ISEND:
+            return log_record(g, r, ops.TAG, tag, 0, get(g, G_TAG_UB))
+    if fields & ops.REDUCTION and (tag < 0 or tag >= _REDUCTION_COUNT):
+        return log_record(g, r, ops.REDUCTION, tag, 0, _REDUCTION_COUNT - 1)
     if fields & ops.DATATYPE:
-        datatype = r[R_DATATYPE]
-        number = datatype & 0xFF
-        if datatype & ~0xFFFF != DATATYPE_MARK or number >= _DATATYPE_COUNT:
-            return log_record(g, r, e, ops.DATATYPE, datatype, 0, 0)
-        size = t[T_DATATYPES + number, T_SIZE]
-        if (datatype >> 8) & 0xFF != size:
-            return log_record(g, r, e, ops.DATATYPE, datatype, 0, 0)
-        most = POSITION_MASK // 32
-        if r[R_ELEMENTS] < 0 or r[R_ELEMENTS] > most:
-            return log_record(g, r, e, ops.COUNT, r[R_ELEMENTS], 0, most)
-        r[R_BYTES] = r[R_ELEMENTS] * size
-        flaws = r[R_FLAGS] & FLAWS
-        if flaws:
-            return log_record(g, r, e, ops.BUFFER, flaws, 0, r[R_BYTES])
-    return check_size(g, r, e, fields)
+        return _check_data(g, r)
+    return 0
 
 
 @jit
-def check_size(g, r, e, fields):
-    """Whether the slot and the record have what the size of the message calls for."""
-    nbytes = r[R_BYTES]
-    if nbytes == 0 or (fields & (ops.DEST | ops.SOURCE) and r[R_PEER] == PROC_NULL):
+def _check_data(g, r):
+    """Datatype, count and buffer, and whether slot and record have what the size calls for."""
+    datatype = get(r, R_DATATYPE)
+    if datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
+        return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
+    size = size_of(g, datatype)
+    if (datatype >> 8) & 0xFF != size:
+        return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
+    most = POSITION_MASK // 32
+    count = get(r, R_ELEMENTS)
+    if count < 0 or count > most:
+        return log_record(g, r, ops.COUNT, count, 0, most)
+    nbytes = count * size
+    put(r, R_BYTES, nbytes)
+    flags = get(r, R_FLAGS)
+    if flags & FLAWS:
+        return log_record(g, r, ops.BUFFER, flags & FLAWS, 0, nbytes)
+    op = get(r, R_OP)
+    if nbytes == 0 or (_FIELDS[op] & (ops.DEST | ops.SOURCE) and get(r, R_PEER) == PROC_NULL):
         return 0
-    large = is_large(r[R_HANDLE])
-    inline = r[R_FLAGS] & FLAG_INLINE != 0
-    if (nbytes > g[G_EAGER]) != (large == 1) or (inline and nbytes > INLINE_BYTES):
-        return log_record(g, r, e, ops.REQUEST, nbytes, 0, g[G_EAGER])
-    if r[R_OP] == OP_ISEND and nbytes <= INLINE_BYTES and not inline:
-        return log_record(g, r, e, ops.REQUEST, nbytes, 0, INLINE_BYTES)
+    large = is_large(get(r, R_HANDLE))
+    inline = flags & FLAG_INLINE != 0
+    if (nbytes > get(g, G_EAGER)) != (large == 1) or (inline and nbytes > INLINE_BYTES):
+        return log_record(g, r, ops.REQUEST, nbytes, 0, get(g, G_EAGER))
+    if op == OP_ISEND and nbytes <= INLINE_BYTES and not inline:
+        return log_record(g, r, ops.REQUEST, nbytes, 0, INLINE_BYTES)
     return 0

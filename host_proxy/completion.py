@@ -9,6 +9,7 @@ before the completion that announces them, for the same reason.
 from __future__ import annotations
 
 from gmpi.wire import (
+    BASE_UNIT,
     BYTES_MASK,
     CONTROL_ATTENTION,
     DIRECTION_SHIFT,
@@ -25,24 +26,26 @@ from gmpi.wire import (
     UNIT_BYTES,
     UNIT_PAYLOAD,
 )
-from host_proxy.native import entry, jit, load, store, store_release
+from host_proxy.native import bump, entry, get, jit, load, put, store, store_release
 from host_proxy.state import (
     COMPLETE,
+    D_COUNT,
+    D_SIZE,
     G_ATTENTION,
     G_CLOSED,
     G_COMPLETIONS,
     G_CONTROL,
+    G_DATATYPES,
     G_REQUEST_SLOTS,
     G_SMALL,
     G_SMALL_STRIDE,
     G_UNDEFINED,
     S_DATATYPE,
-    S_ERROR,
     S_HANDLE,
     S_ORDERS,
+    S_SLOT,
     S_STATE,
-    T_DATATYPES,
-    T_SIZE,
+    S_TOLD,
     TR_COMPLETED,
 )
 from host_proxy.trace import stamp
@@ -57,63 +60,97 @@ def write_unit(address, low, high, tag):
 @jit
 def staging(g, slot):
     """Address of the payload in the slot's small staging buffer."""
-    return g[G_SMALL] + slot * g[G_SMALL_STRIDE] + STAGING_LEAD
+    return get(g, G_SMALL) + slot * get(g, G_SMALL_STRIDE) + STAGING_LEAD
 
 
 @jit
-def elements(g, s, t, slot, nbytes):
+def size_of(g, datatype):
+    """Bytes of an element; the handle has been checked."""
+    return get(get(g, G_DATATYPES), (datatype & 0xFF) * D_COUNT + D_SIZE)
+
+
+@jit
+def elements(g, row, nbytes):
     """Received elements of the datatype of the call, or UNDEFINED (MPI_Get_count)."""
-    size = t[T_DATATYPES + (s[slot, S_DATATYPE] & 0xFF), T_SIZE]
-    if size <= 0 or nbytes % size != 0 or nbytes // size > 0x7FFFFFFF:
-        return g[G_UNDEFINED]
-    return nbytes // size
+    if nbytes == 0:
+        return 0
+    size = size_of(g, get(row, S_DATATYPE))
+    count = nbytes // size
+    if count * size != nbytes or count > 0x7FFFFFFF:
+        return get(g, G_UNDEFINED)
+    return count
 
 
 @jit
-def write(g, slot, handle, nbytes, error, count, origin):
+def write(g, slot, handle, nbytes, error, count, origin, orders):
     """Writes a completion into the slot: all the units that the handle makes the waiter poll."""
-    address = g[G_COMPLETIONS] + slot * SLOT_BYTES
+    address = get(g, G_COMPLETIONS) + slot * SLOT_BYTES
     tag = handle & TAG_MASK
     units = (handle >> HANDLE_UNITS_SHIFT) & HANDLE_UNITS_MASK
     low = (nbytes & BYTES_MASK) | (error & 0xFF) << ERROR_SHIFT | KIND_DONE << KIND_SHIFT
-    if units > STATUS_UNITS and (handle >> HANDLE_LARGE_SHIFT) & 1 == 0:
-        source = staging(g, slot)
-        for unit in range(STATUS_UNITS, units):
-            write_unit(address + unit * UNIT_BYTES, load(source), load(source + 8), tag)
-            source += UNIT_PAYLOAD
     if units >= STATUS_UNITS:
-        write_unit(address + UNIT_BYTES, origin, 0, tag)
+        if units > STATUS_UNITS and (handle >> HANDLE_LARGE_SHIFT) & 1 == 0:
+            source = staging(g, slot)
+            for unit in range(STATUS_UNITS, units):
+                write_unit(address + unit * UNIT_BYTES, load(source), load(source + 8), tag)
+                source += UNIT_PAYLOAD
+        write_unit(address + UNIT_BYTES, origin, orders, tag)
     write_unit(address, low, count, tag)
 
 
 @entry
-def complete(g, s, t, slot, nbytes, error, source, tag):
-    """Ends the open request of a slot."""
-    count = elements(g, s, t, slot, nbytes)
+def tell(g, row, nbytes, error, source, tag, orders):
+    """Writes the completion of an open request. ``orders``: how many the waiter must see done."""
+    count = elements(g, row, nbytes)
     origin = (source & TAG_MASK) | (tag & TAG_MASK) << 32
-    s[slot, S_STATE] = COMPLETE
-    s[slot, S_ERROR] = error
-    g[G_CLOSED] += 1
-    write(g, slot, s[slot, S_HANDLE], nbytes, error, count, origin)
-    stamp(g, s, slot, TR_COMPLETED)
+    put(row, S_TOLD, 1)
+    write(g, get(row, S_SLOT), get(row, S_HANDLE), nbytes, error, count, origin, orders)
+    stamp(g, row, TR_COMPLETED)
 
 
 @entry
-def order(g, s, slot, index, position, length, direction):
+def close(g, row):
+    """Forgets a request whose completion is written."""
+    put(row, S_STATE, COMPLETE)
+    bump(g, G_CLOSED, 1)
+
+
+@entry
+def complete(g, row, nbytes, error, source, tag):
+    """Ends the open request of a slot."""
+    tell(g, row, nbytes, error, source, tag, 0)
+    close(g, row)
+
+
+@jit
+def slot_address(g, row):
+    return get(g, G_COMPLETIONS) + get(row, S_SLOT) * SLOT_BYTES
+
+
+@entry
+def set_base(g, row, base):
+    """Says where (GPU) the chunk buffers are that the orders of this request are about."""
+    tag = get(row, S_HANDLE) & TAG_MASK
+    write_unit(slot_address(g, row) + BASE_UNIT * UNIT_BYTES, base, 0, tag)
+
+
+@entry
+def order(g, row, index, position, length, direction):
     """Asks waiting threads to move ``length`` bytes at ``position`` to or from buffer ``index``."""
-    address = g[G_COMPLETIONS] + slot * SLOT_BYTES + (STATUS_UNITS + index) * UNIT_BYTES
-    write_unit(
-        address, position | direction << DIRECTION_SHIFT, length, s[slot, S_HANDLE] & TAG_MASK
-    )
-    s[slot, S_ORDERS] += 1
-    g[G_ATTENTION] |= 1 << (slot - g[G_REQUEST_SLOTS])
-    store_release(g[G_CONTROL] + CONTROL_ATTENTION, g[G_ATTENTION])
+    address = slot_address(g, row) + (STATUS_UNITS + index) * UNIT_BYTES
+    tag = get(row, S_HANDLE) & TAG_MASK
+    write_unit(address, position | direction << DIRECTION_SHIFT, length, tag)
+    bump(row, S_ORDERS, 1)
+    bit = 1 << (get(row, S_SLOT) - get(g, G_REQUEST_SLOTS))
+    put(g, G_ATTENTION, get(g, G_ATTENTION) | bit)
+    store_release(get(g, G_CONTROL) + CONTROL_ATTENTION, get(g, G_ATTENTION))
 
 
 @entry
-def order_done(g, s, slot):
+def order_done(g, row):
     """An order of the slot has been carried out."""
-    s[slot, S_ORDERS] -= 1
-    if s[slot, S_ORDERS] == 0:
-        g[G_ATTENTION] &= ~(1 << (slot - g[G_REQUEST_SLOTS]))
-        store_release(g[G_CONTROL] + CONTROL_ATTENTION, g[G_ATTENTION])
+    bump(row, S_ORDERS, -1)
+    if get(row, S_ORDERS) == 0:
+        bit = 1 << (get(row, S_SLOT) - get(g, G_REQUEST_SLOTS))
+        put(g, G_ATTENTION, get(g, G_ATTENTION) & ~bit)
+        store_release(get(g, G_CONTROL) + CONTROL_ATTENTION, get(g, G_ATTENTION))

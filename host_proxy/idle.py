@@ -10,11 +10,12 @@ yield between two threads that both yield may go on for a whole time slice.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from host_proxy.native import call, entry, jit, load, pause, store
+from host_proxy.native import bump, call, entry, get, jit, load, pause, store
 from host_proxy.state import (
     F_CLOCK_GETTIME,
     F_NANOSLEEP,
     F_YIELD,
+    G_ACTIVE,
     G_CLOCK,
     G_CROWDED,
     G_SLEEP_NS,
@@ -34,26 +35,26 @@ TURNS_PER_CLOCK = 64  # idle turns between two looks at the clock
 @entry
 def now_ns(g):
     """CLOCK_MONOTONIC in nanoseconds."""
-    call(g[F_CLOCK_GETTIME], (_MONOTONIC, g[G_CLOCK]))
-    return load(g[G_CLOCK]) * 1_000_000_000 + load(g[G_CLOCK] + 8)
+    call(get(g, F_CLOCK_GETTIME), (_MONOTONIC, get(g, G_CLOCK)))
+    return load(get(g, G_CLOCK)) * 1_000_000_000 + load(get(g, G_CLOCK) + 8)
 
 
 @jit
 def nap(g, ns):
-    store(g[G_CLOCK], 0)
-    store(g[G_CLOCK] + 8, ns)
-    call(g[F_NANOSLEEP], (g[G_CLOCK], 0))
-    g[G_SLEEPS] += 1
+    store(get(g, G_CLOCK), 0)
+    store(get(g, G_CLOCK) + 8, ns)
+    call(get(g, F_NANOSLEEP), (get(g, G_CLOCK), 0))
+    bump(g, G_SLEEPS, 1)
 
 
 @jit
 def wait_a_little(g, turns, idle_ns):
     """One idle turn: the ``turns``-th since the last work, which was ``idle_ns`` ago."""
-    if idle_ns > g[G_SPIN_NS] + g[G_YIELD_NS]:
-        nap(g, g[G_SLEEP_NS])
-    elif g[G_CROWDED] and turns > _CROWDED_YIELDS:
+    if idle_ns > get(g, G_SPIN_NS) + get(g, G_YIELD_NS):
+        nap(g, get(g, G_SLEEP_NS))
+    elif get(g, G_CROWDED) and turns > _CROWDED_YIELDS:
         nap(g, _CROWDED_NAP_NS)
-    elif idle_ns > g[G_SPIN_NS] or g[G_CROWDED]:
-        call(g[F_YIELD], (0,))
-    else:
-        pause()
+    elif idle_ns > get(g, G_SPIN_NS) or get(g, G_CROWDED):
+        call(get(g, F_YIELD), (0,))
+    elif get(g, G_ACTIVE) == 0:
+        pause()  # while MPI is asked at every turn, the asking is pause enough

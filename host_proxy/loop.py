@@ -7,42 +7,62 @@ the mpi4py engine is at the head of the ring, or that engine has requests of its
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from host_proxy.dispatch import dispatch, wants_python
+from gmpi.wire import OP_NULL
+from host_proxy.dispatch import count_null, dispatch, wants_python
 from host_proxy.idle import TURNS_PER_CLOCK, now_ns, wait_a_little
-from host_proxy.native import entry
+from host_proxy.native import entry, get, jit, put
 from host_proxy.progress import progress, release_synchronizes
-from host_proxy.ring import decode, return_slots, take
-from host_proxy.state import G_PYTHON, G_STOP, G_SYNC_SEEN, G_SYNCS
+from host_proxy.ring import arrived, decode, element_count, opcode, return_slots, take
+from host_proxy.state import G_PYTHON, G_RECORD, G_STOP, G_SYNC_SEEN, G_SYNCS
 
 STOPPED = 0
-RECORD = 1  # the record at the head, decoded in ``r``, is for the mpi4py engine
+RECORD = 1  # the record at the head, decoded, is for the mpi4py engine
 TICK = 2  # the mpi4py engine should look after its requests
 
 BATCH = 64  # records between two looks at MPI; also how often slots are returned to producers
 _TICK_TURNS = 4
+_PYTHON_WANTED = -1
+
+
+@jit
+def serve(g):
+    """Takes up to BATCH records: how many, or _PYTHON_WANTED for the one that is now decoded."""
+    r = get(g, G_RECORD)
+    taken = 0
+    while taken < BATCH:
+        address = arrived(g)
+        if address == 0:
+            break
+        if opcode(address) == OP_NULL:
+            count_null(g, element_count(address))
+        else:
+            decode(g)
+            if wants_python(g, r):
+                return_slots(g)
+                return _PYTHON_WANTED
+            dispatch(g, r)
+        take(g)
+        taken += 1
+    if taken:
+        return_slots(g)
+        if get(g, G_SYNCS):
+            put(g, G_SYNC_SEEN, -1)
+    return taken
 
 
 @entry
-def run(g, s, a, t, r, e):
+def run(g):
     """Serves the ring until there is a reason to return: STOPPED, RECORD or TICK."""
     turns = 0  # since the last work
     began = 0  # when they began, ns
     idle_ns = 0
-    while g[G_STOP] == 0:
-        taken = 0
-        while taken < BATCH and decode(g, r):
-            if wants_python(s, t, r):
-                return_slots(g)
-                return RECORD
-            dispatch(g, s, a, t, r, e)
-            take(g)
-            taken += 1
-        if taken:
-            return_slots(g)
-            if g[G_SYNCS]:
-                g[G_SYNC_SEEN] = -1
-        done = progress(g, s, a, t, e)
-        release_synchronizes(g, s, t)
+    while get(g, G_STOP) == 0:
+        taken = serve(g)
+        if taken == _PYTHON_WANTED:
+            return RECORD
+        done = progress(g)
+        if get(g, G_SYNCS):
+            release_synchronizes(g)
         if taken or done:
             turns = 0
             continue
@@ -52,7 +72,7 @@ def run(g, s, a, t, r, e):
                 began = now
             idle_ns = now - began
         turns += 1
-        if g[G_PYTHON] and turns % _TICK_TURNS == 0:
+        if get(g, G_PYTHON) and turns % _TICK_TURNS == 0:
             return TICK
         wait_a_little(g, turns, idle_ns)
     return STOPPED

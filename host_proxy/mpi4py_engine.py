@@ -18,20 +18,14 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi import wire
-from gmpi.constants import (
-    ANY_TAG,
-    DATATYPES,
-    OPERATIONS_REDUCE,
-    PROC_NULL,
-    SUCCESS,
-)
+from gmpi.constants import ANY_TAG, DATATYPES, OPERATIONS_REDUCE, PROC_NULL, SUCCESS
 from gmpi.wire import (
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
     FRAGMENT,
     LARGE_BUFFERS,
     MESSAGE_HEADER,
-    OP_CHUNK,
+    NOT_SHARED,
     PACK,
     STAGING_LEAD,
     UNPACK,
@@ -43,12 +37,22 @@ from host_proxy.checks import log_record, log_request
 from host_proxy.idle import now_ns
 from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
 from host_proxy.state import (
-    G_CHUNK,
+    C_COLLECTIVES,
+    G_CONTROL,
     G_DRAIN,
+    G_LARGE,
+    G_LARGE_DEVICE,
     G_PYTHON,
     G_SYNCS,
     G_TAG_UB,
     G_TRANSFERS,
+    P_DEVICE,
+    P_READS,
+    R_BYTES,
+    R_DONE,
+    R_FLAGS,
+    R_HANDLE,
+    R_OP,
     S_BYTES,
     S_COMM,
     S_DATATYPE,
@@ -56,10 +60,8 @@ from host_proxy.state import (
     S_ORDERS,
     S_PEER,
     S_PYTHON,
-    S_REDUCTION,
     S_TAG,
-    T_COLLECTIVES,
-    T_COMMUNICATORS,
+    Communicator,
     State,
 )
 
@@ -75,6 +77,13 @@ class KernelPort:
     def __init__(self, engine: Mpi4pyEngine, slot: int) -> None:
         self.engine = engine
         self.slot = slot
+        self.is_large = slot >= engine.state.layout.request_slots
+        self.own = 0
+        if self.is_large:
+            layout = engine.state.layout
+            self.own = (slot - layout.request_slots) * LARGE_BUFFERS * layout.chunk_bytes
+            base = int(engine.state.globals[G_LARGE_DEVICE]) + self.own
+            completion.set_base(engine.g, engine.row(slot), base)
 
     def first(self, nbytes: int) -> np.ndarray:
         begin = self.engine.small(self.slot) - MESSAGE_HEADER
@@ -83,17 +92,25 @@ class KernelPort:
     def fragment(self) -> np.ndarray:
         return self.first(self.engine.sizes[0])[MESSAGE_HEADER:]
 
+    def shared(self, comm: Communicator, dest: int) -> int:
+        peer = int(comm.peers[dest])
+        reads = peer >= 0 and self.engine.state.peers[peer, P_READS]
+        return self.slot if reads else NOT_SHARED
+
+    def use_buffers_of(self, peer: int, slot: int) -> None:
+        state = self.engine.state
+        offset = (slot - state.layout.request_slots) * LARGE_BUFFERS * state.layout.chunk_bytes
+        if self.is_large:
+            base = int(state.peers[peer, P_DEVICE]) + offset
+            completion.set_base(self.engine.g, self.engine.row(self.slot), base)
+
     def buffer(self, k: int) -> np.ndarray:
-        layout = self.engine.state.layout
-        number = (self.slot - layout.request_slots) * LARGE_BUFFERS + k % LARGE_BUFFERS
-        begin = layout.large + number * layout.chunk_bytes
-        return self.engine.memory[begin : begin + layout.chunk_bytes]
+        size = self.engine.state.layout.chunk_bytes
+        begin = self.own + k % LARGE_BUFFERS * size
+        return self.engine.large[begin : begin + size]
 
     def free(self, k: int) -> np.ndarray:
-        return self.buffer(k) if self.is_large() else self.engine.drain
-
-    def is_large(self) -> bool:
-        return self.slot >= self.engine.state.layout.request_slots
+        return self.buffer(k) if self.is_large else self.engine.drain
 
     def pack(self, k: int, position: int, length: int) -> Step:
         if k >= LARGE_BUFFERS:  # the first ones are packed by the call itself, without an order
@@ -102,25 +119,27 @@ class KernelPort:
         return self.buffer(k)[:length]
 
     def unpack(self, k: int, position: int, length: int) -> Step:
-        if length > 0 and self.is_large():
+        if length > 0 and self.is_large:
             index = FRAGMENT if position == 0 else k % LARGE_BUFFERS
             self.order(index, position, length, UNPACK)
             yield self.slot, done_word(position, UNPACK, index)
 
     def order(self, index: int, position: int, length: int, direction: int) -> None:
-        state = self.engine.state
-        completion.order(state.g, state.s, self.slot, index, position, length, direction)
+        engine = self.engine
+        completion.order(engine.g, engine.row(self.slot), index, position, length, direction)
 
 
 class Mpi4pyEngine:
     """Runs the operations of kernels one generator each. Used by the proxy's thread only."""
 
-    def __init__(self, state: State, mapped: int) -> None:
+    def __init__(self, state: State) -> None:
         self.state = state
+        self.g = state.address
         layout = state.layout
         self.sizes = layout.eager_bytes, layout.chunk_bytes
-        self.memory = _view(mapped, layout.mapped_bytes)
-        self.drain = _view(int(state.g[G_DRAIN]), int(state.g[G_CHUNK]))
+        self.memory = _view(int(state.globals[G_CONTROL]), layout.mapped_bytes)
+        self.large = _view(int(state.globals[G_LARGE]), layout.large_bytes)
+        self.drain = _view(int(state.globals[G_DRAIN]), layout.chunk_bytes)
         self.requests: list[tuple[MPI.Request, int, Step]] = []
         self.answers: dict[tuple[int, int], tuple[int, Step]] = {}  # who waits for which order
         self.early: set[tuple[int, int]] = set()  # orders carried out before anybody waited
@@ -139,55 +158,45 @@ class Mpi4pyEngine:
         layout = self.state.layout
         return layout.small + slot * layout.small_stride + STAGING_LEAD
 
+    def row(self, slot: int) -> int:
+        return self.state.row(slot)
+
+    def field(self, slot: int, which: int) -> int:
+        return int(self.state.slots[slot, which])
+
     # --- the operations ---------------------------------------------------------------------------
 
     def ping(self, slot: int) -> Step:
-        return Outcome(now_ns(self.state.g) & wire.BYTES_MASK)
+        return Outcome(now_ns(self.g) & wire.BYTES_MASK)
         yield
 
     def isend(self, slot: int) -> Step:
-        row = self.state.s[slot]
-        if row[S_PEER] == PROC_NULL:
+        dest = self.field(slot, S_PEER)
+        if dest == PROC_NULL:
             return Outcome(0)
-        g = self.state.g
+        g = self.state.globals
         g[G_TRANSFERS] += 1
-        number = int(g[G_TRANSFERS]) % min(int(g[G_TAG_UB]), 0x7FFFFFFE) + 1
-        return (
-            yield from send_message(
-                KernelPort(self, slot),
-                self.communicator(slot),
-                int(row[S_PEER]),
-                int(row[S_TAG]),
-                int(row[S_BYTES]),
-                self.sizes,
-                number,
-            )
-        )
+        number = int(g[G_TRANSFERS]) % (int(g[G_TAG_UB]) >> 2)
+        port = KernelPort(self, slot)
+        tag, nbytes = self.field(slot, S_TAG), self.field(slot, S_BYTES)
+        comm = self.communicator(slot)
+        return (yield from send_message(port, comm, dest, tag, nbytes, self.sizes, number))
 
     def irecv(self, slot: int) -> Step:
-        row = self.state.s[slot]
-        if row[S_PEER] == PROC_NULL:
+        source = self.field(slot, S_PEER)
+        if source == PROC_NULL:
             return Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
-        outcome = yield from receive_message(
-            KernelPort(self, slot),
-            self.communicator(slot),
-            int(row[S_PEER]),
-            int(row[S_TAG]),
-            int(row[S_BYTES]),
-            self.sizes,
-        )
+        port = KernelPort(self, slot)
+        tag, room = self.field(slot, S_TAG), self.field(slot, S_BYTES)
+        comm = self.communicator(slot)
+        outcome = yield from receive_message(port, comm, source, tag, room, self.sizes)
         if outcome.error != SUCCESS:
-            s, room = self.state.s, int(row[S_BYTES])
-            log_request(
-                self.state.g, s, self.state.e, slot, ops.LENGTH, outcome.error, 0,
-                outcome.total, room,
-            )  # fmt: skip
+            log_request(self.g, self.row(slot), ops.LENGTH, outcome.error, 0, outcome.total, room)
         return outcome
 
     def allreduce(self, slot: int) -> Step:
-        row = self.state.s[slot]
-        datatype = DATATYPES[row[S_DATATYPE] & 0xFF][1]
-        op = OPERATIONS_REDUCE[row[S_REDUCTION]][1]
+        datatype = DATATYPES[self.field(slot, S_DATATYPE) & 0xFF][1]
+        op = OPERATIONS_REDUCE[self.field(slot, S_TAG)][1]
         comm = self.communicator(slot).messages
 
         def reduce(memory: np.ndarray) -> MPI.Request:
@@ -197,9 +206,8 @@ class Mpi4pyEngine:
         return (yield from self.by_chunks(slot, reduce, packs=True, unpacks=True))
 
     def bcast(self, slot: int) -> Step:
-        row = self.state.s[slot]
         communicator = self.communicator(slot)
-        root = int(row[S_PEER])
+        root = self.field(slot, S_PEER)
         comm = communicator.messages
 
         def broadcast(memory: np.ndarray) -> MPI.Request:
@@ -218,7 +226,7 @@ class Mpi4pyEngine:
         All ranks cut alike and start the pieces in the same order, each when it is packed.
         """
         port = KernelPort(self, slot)
-        nbytes = int(self.state.s[slot, S_BYTES])
+        nbytes = self.field(slot, S_BYTES)
         eager, largest = self.sizes
         yield start(port.fragment()[: min(nbytes, eager)])
         if nbytes <= eager:
@@ -236,54 +244,54 @@ class Mpi4pyEngine:
                 yield from port.unpack(k, position, length)
         return Outcome(nbytes)
 
-    def communicator(self, slot: int):
-        return self.state.communicators[self.state.s[slot, S_COMM]]
+    def communicator(self, slot: int) -> Communicator:
+        return self.state.communicators[self.field(slot, S_COMM)]
 
     # --- records ------------------------------------------------------------------------------------
 
-    def record(self, r: np.ndarray) -> None:
-        """Takes over the record decoded in ``r``."""
-        state = self.state
-        if r[ring.R_OP] == OP_CHUNK:
-            self.chunk(r)
+    def serve(self) -> None:
+        """Takes over the decoded record."""
+        state, r = self.state, self.state.record
+        if r[R_OP] == wire.OP_CHUNK:
+            self.chunk()
             return
-        slot = dispatch.admit(state.g, state.s, state.t, r, state.e)
-        if slot < 0:
+        if dispatch.admit(self.g, r.ctypes.data) == 0:
             return
-        if r[ring.R_OP] == wire.OP_SYNCHRONIZE:
-            state.g[G_SYNCS] += 1
+        slot = int(r[R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
+        if r[R_OP] == wire.OP_SYNCHRONIZE:
+            state.globals[G_SYNCS] += 1
             return
-        state.s[slot, S_PYTHON] = 1
-        if r[ring.R_FLAGS] & wire.FLAG_INLINE:
-            target = self.memory.ctypes.data + self.small(slot)
-            ring.payload_to(r, target, int(r[ring.R_BYTES]))
-        operation = self.operations[int(r[ring.R_OP])](slot)
-        state.g[G_PYTHON] += 1
-        if ops.OPERATIONS[int(r[ring.R_OP])].collective:
+        state.slots[slot, S_PYTHON] = 1
+        if r[R_FLAGS] & wire.FLAG_INLINE:
+            target = int(state.globals[G_CONTROL]) + self.small(slot)
+            ring.payload_to(r.ctypes.data, target, int(r[R_BYTES]))
+        operation = self.operations[int(r[R_OP])](slot)
+        state.globals[G_PYTHON] += 1
+        if ops.OPERATIONS[int(r[R_OP])].collective:
             # One at a time on a communicator, in the order of the records.
-            comm = int(state.s[slot, S_COMM])
-            state.t[T_COMMUNICATORS + comm, T_COLLECTIVES] += 1
+            comm = self.field(slot, S_COMM)
+            state.communicator_table[comm, C_COLLECTIVES] += 1
             queue = self.collectives.setdefault(comm, deque())
             queue.append((slot, operation))
             if len(queue) > 1:
                 return
         self.resume(slot, operation, None)
 
-    def chunk(self, r: np.ndarray) -> None:
+    def chunk(self) -> None:
         """An order has been carried out."""
-        state = self.state
-        slot = dispatch.chunk_slot(state.g, state.s, r)
-        if slot < 0:
-            log_record(state.g, r, state.e, ops.REQUEST, r[ring.R_HANDLE], 0, 0)
+        r = self.state.record
+        row = dispatch.chunk_row(self.g, r.ctypes.data)
+        if row == 0:
+            log_record(self.g, r.ctypes.data, ops.REQUEST, int(r[R_HANDLE]), 0, 0)
             return
-        done = int(r[ring.R_DONE])
+        slot = int(r[R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
+        done = int(r[R_DONE])
         position = done >> CHUNK_POSITION_SHIFT
-        first = self.sizes[0] + LARGE_BUFFERS * chunk_bytes_of(
-            int(state.s[slot, S_BYTES]), *self.sizes
-        )
-        ordered = done >> CHUNK_DIRECTION_SHIFT & 1 == UNPACK or position >= first
-        if ordered and state.s[slot, S_ORDERS] > 0:
-            completion.order_done(state.g, state.s, slot)
+        size = chunk_bytes_of(self.field(slot, S_BYTES), *self.sizes)
+        unordered = self.sizes[0] + LARGE_BUFFERS * size  # the call itself packs up to here
+        ordered = done >> CHUNK_DIRECTION_SHIFT & 1 == UNPACK or position >= unordered
+        if ordered and self.field(slot, S_ORDERS) > 0:
+            completion.order_done(self.g, row)
         key = slot, done
         if key in self.answers:
             self.resume(*self.answers.pop(key), None)
@@ -340,28 +348,23 @@ class Mpi4pyEngine:
         return len(self.requests) < before
 
     def fail(self, slot: int, exc: MPI.Exception) -> None:
-        error = exc.Get_error_class()
-        state = self.state
-        log_request(
-            state.g, state.s, state.e, slot, ops.MPI_CALL, error, exc.Get_error_code(),
-            exc.Get_error_code(), 0,
-        )  # fmt: skip
+        error, code = exc.Get_error_class(), exc.Get_error_code()
+        log_request(self.g, self.row(slot), ops.MPI_CALL, error, code, code, 0)
         self.finish(slot, Outcome(0, error))
 
     def finish(self, slot: int, outcome: Outcome) -> None:
         """Completes the request of a slot; a collective makes room for the next one."""
         state = self.state
-        operation = int(state.s[slot, S_OP])
-        state.g[G_PYTHON] -= 1
+        operation = self.field(slot, S_OP)
+        state.globals[G_PYTHON] -= 1
         completion.complete(
-            state.g, state.s, state.t, slot, outcome.nbytes, outcome.error, outcome.source,
-            outcome.tag,
-        )  # fmt: skip
+            self.g, self.row(slot), outcome.nbytes, outcome.error, outcome.source, outcome.tag
+        )
         if ops.OPERATIONS[operation].collective:
-            comm = int(state.s[slot, S_COMM])
+            comm = self.field(slot, S_COMM)
             queue = self.collectives[comm]
             queue.popleft()
-            state.t[T_COMMUNICATORS + comm, T_COLLECTIVES] -= 1
+            state.communicator_table[comm, C_COLLECTIVES] -= 1
             if queue:
                 self.resume(*queue[0], None)
 

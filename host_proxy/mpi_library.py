@@ -23,6 +23,7 @@ FUNCTIONS = (
     "MPI_Ibcast",
     "MPI_Ibarrier",
     "MPI_Error_class",
+    "MPI_Request_free",
 )
 
 HANDLE_BYTES: int = MPI._sizeof(MPI.Comm)
@@ -81,13 +82,13 @@ def cancel_pending(state: State) -> None:
 
     Receives are cancelled; sends cannot be, their requests are freed and MPI finishes them.
     """
-    from host_proxy.state import A_KIND, A_SLOT, COLLECTIVE, G_ACTIVE, G_HANDLES
+    from host_proxy.state import A_KIND, COLLECTIVE, G_ACTIVE, G_HANDLES
 
     library = ctypes.CDLL(MPI.__file__)
-    for row in range(int(state.g[G_ACTIVE])):
-        if state.a[row, A_SLOT] < 0 or state.a[row, A_KIND] == COLLECTIVE:
+    for number in range(int(state.globals[G_ACTIVE])):
+        if state.pending[number, A_KIND] == COLLECTIVE:
             continue  # a collective can neither be cancelled nor freed
-        address = ctypes.c_void_p(int(state.g[G_HANDLES]) + row * HANDLE_BYTES)
+        address = ctypes.c_void_p(int(state.globals[G_HANDLES]) + number * HANDLE_BYTES)
         library.MPI_Cancel(address)
         library.MPI_Request_free(address)
-    state.g[G_ACTIVE] = 0
+    state.globals[G_ACTIVE] = 0

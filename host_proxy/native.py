@@ -96,6 +96,23 @@ def store(typingctx, address, value):
     return types.void(types.int64, types.int64), emit
 
 
+@jit
+def get(base, index):
+    """Word ``index`` of the int64 array at address ``base``."""
+    return load(base + index * 8)
+
+
+@jit
+def put(base, index, value):
+    store(base + index * 8, value)
+
+
+@jit
+def bump(base, index, by):
+    """Adds to a word."""
+    store(base + index * 8, load(base + index * 8) + by)
+
+
 @intrinsic
 def load_int(typingctx, address):
     """A C int, sign-extended."""
@@ -113,6 +130,22 @@ def store_int(typingctx, address, value):
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64), emit
+
+
+@intrinsic
+def prefetch(typingctx, address):
+    """Asks for a cache line that is about to be read."""
+
+    def emit(context, builder, sig, args):
+        byte = ir.PointerType(ir.IntType(8))
+        kind = ir.FunctionType(ir.VoidType(), [byte, _I32, _I32, _I32])
+        name = "llvm.prefetch.p0i8" if not byte.is_opaque else "llvm.prefetch.p0"
+        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        read, keep, data = (ir.Constant(_I32, v) for v in (0, 3, 1))
+        builder.call(function, [builder.inttoptr(args[0], byte), read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), emit
 
 
 @intrinsic

@@ -8,26 +8,32 @@ from __future__ import annotations
 
 from host_proxy import operations as ops
 from host_proxy.checks import log_request
-from host_proxy.completion import complete
-from host_proxy.native import call, jit, load, load_int, store, store_int
+from host_proxy.completion import close, complete
+from host_proxy.native import bump, call, get, jit, load, load_int, put, store, store_int
 from host_proxy.state import (
     A_COUNT,
     A_INDEX,
     A_KIND,
+    A_ROW_BYTES,
     A_SLOT,
     F_ERROR_CLASS,
     F_IRECV,
     F_ISEND,
+    F_REQUEST_FREE,
     G_ACTIVE,
     G_BYTE,
+    G_DRAIN,
     G_HANDLE_BYTES,
     G_HANDLES,
     G_OUTCOUNT,
+    G_PENDING_TABLE,
     S_FAILED,
     S_ORDERS,
     S_PENDING,
+    S_SLOT,
     S_SOURCE,
     S_SOURCE_TAG,
+    S_TOLD,
 )
 
 
@@ -36,71 +42,97 @@ def error_class(g, code):
     """MPI_Error_class."""
     if code == 0:
         return 0
-    call(g[F_ERROR_CLASS], (code, g[G_OUTCOUNT]))
-    return load_int(g[G_OUTCOUNT])
+    call(get(g, F_ERROR_CLASS), (code, get(g, G_OUTCOUNT)))
+    return load_int(get(g, G_OUTCOUNT))
+
+
+@jit
+def entry_at(g, number):
+    """Address of our row beside the MPI handle ``number``."""
+    return get(g, G_PENDING_TABLE) + number * A_ROW_BYTES
 
 
 @jit
 def next_handle(g):
     """Address of the MPI handle of the next request to be added."""
-    return g[G_HANDLES] + g[G_ACTIVE] * g[G_HANDLE_BYTES]
+    return get(g, G_HANDLES) + get(g, G_ACTIVE) * get(g, G_HANDLE_BYTES)
 
 
 @jit
-def add(g, s, a, slot, kind, index):
-    """Keeps the request that MPI has just written at ``next_handle``."""
-    row = g[G_ACTIVE]
-    a[row, A_SLOT] = slot
-    a[row, A_KIND] = kind
-    a[row, A_INDEX] = index
-    s[slot, S_PENDING] += 1
-    g[G_ACTIVE] = row + 1
+def add(g, row, kind, index):
+    """Keeps the MPI request that has just been written at ``next_handle``."""
+    at = entry_at(g, get(g, G_ACTIVE))
+    put(at, A_SLOT, get(row, S_SLOT))
+    put(at, A_KIND, kind)
+    put(at, A_INDEX, index)
+    bump(row, S_PENDING, 1)
+    bump(g, G_ACTIVE, 1)
 
 
 @jit
-def remove(g, a, row):
-    """Forgets a completed request; the last one takes its place."""
-    last = g[G_ACTIVE] - 1
-    if row != last:
-        for column in range(A_COUNT):  # a slice assignment would take Numba two seconds
-            a[row, column] = a[last, column]
-        if g[G_HANDLE_BYTES] == 8:
-            store(g[G_HANDLES] + row * 8, load(g[G_HANDLES] + last * 8))
+def remove(g, number):
+    """Forgets a completed MPI request; the last one takes its place."""
+    last = get(g, G_ACTIVE) - 1
+    if number != last:
+        for column in range(A_COUNT):
+            put(entry_at(g, number), column, get(entry_at(g, last), column))
+        handles = get(g, G_HANDLES)
+        if get(g, G_HANDLE_BYTES) == 8:
+            store(handles + number * 8, load(handles + last * 8))
         else:
-            store_int(g[G_HANDLES] + row * 4, load_int(g[G_HANDLES] + last * 4))
-    g[G_ACTIVE] = last
+            store_int(handles + number * 4, load_int(handles + last * 4))
+    put(g, G_ACTIVE, last)
 
 
 @jit
-def isend(g, s, a, address, nbytes, dest, tag, comm, slot, kind, index):
-    """MPI_Isend of bytes; 0 or the error code. ``comm`` is an MPI handle."""
-    code = call(g[F_ISEND], (address, nbytes, g[G_BYTE], dest, tag, comm, next_handle(g)))
+def isend(g, row, address, nbytes, dest, tag, comm, kind, index):
+    """MPI_Isend of bytes for an open request. ``comm`` is an MPI handle."""
+    byte = get(g, G_BYTE)
+    code = call(get(g, F_ISEND), (address, nbytes, byte, dest, tag, comm, next_handle(g)))
     if code == 0:
-        add(g, s, a, slot, kind, index)
-    return code
+        add(g, row, kind, index)
+    else:
+        fail(g, row, code)
 
 
 @jit
-def irecv(g, s, a, address, nbytes, source, tag, comm, slot, kind, index):
-    """MPI_Irecv of bytes; 0 or the error code. ``comm`` is an MPI handle."""
-    code = call(g[F_IRECV], (address, nbytes, g[G_BYTE], source, tag, comm, next_handle(g)))
+def irecv(g, row, address, nbytes, source, tag, comm, kind, index):
+    """MPI_Irecv of bytes for an open request. ``comm`` is an MPI handle."""
+    byte = get(g, G_BYTE)
+    code = call(get(g, F_IRECV), (address, nbytes, byte, source, tag, comm, next_handle(g)))
     if code == 0:
-        add(g, s, a, slot, kind, index)
-    return code
+        add(g, row, kind, index)
+    else:
+        fail(g, row, code)
 
 
 @jit
-def fail(g, s, t, e, slot, code):
+def notify(g, row, peer, tag, comm):
+    """An empty message that nobody waits for. ``comm`` is an MPI handle."""
+    request = next_handle(g)
+    byte = get(g, G_BYTE)
+    code = call(get(g, F_ISEND), (get(g, G_DRAIN), 0, byte, peer, tag, comm, request))
+    if code == 0:
+        code = call(get(g, F_REQUEST_FREE), (request,))
+    if code != 0:
+        fail(g, row, code)
+
+
+@jit
+def fail(g, row, code):
     """MPI has returned ``code`` for something of the slot's request; the first one counts."""
     error = error_class(g, code)
-    if s[slot, S_FAILED] == 0:
-        s[slot, S_FAILED] = error
-        log_request(g, s, e, slot, ops.MPI_CALL, error, code, code, 0)
-    settle(g, s, t, slot)
+    if get(row, S_FAILED) == 0:
+        put(row, S_FAILED, error)
+        log_request(g, row, ops.MPI_CALL, error, code, code, 0)
+    settle(g, row)
 
 
 @jit
-def settle(g, s, t, slot):
+def settle(g, row):
     """Ends a failed request once MPI and the kernel have let go of its staging."""
-    if s[slot, S_PENDING] == 0 and s[slot, S_ORDERS] == 0:
-        complete(g, s, t, slot, 0, s[slot, S_FAILED], s[slot, S_SOURCE], s[slot, S_SOURCE_TAG])
+    if get(row, S_PENDING) == 0 and get(row, S_ORDERS) == 0:
+        if get(row, S_TOLD):
+            close(g, row)
+        else:
+            complete(g, row, 0, get(row, S_FAILED), get(row, S_SOURCE), get(row, S_SOURCE_TAG))

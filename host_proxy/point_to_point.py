@@ -2,16 +2,19 @@
 
 A message is one MPI message ``header | payload`` on the communicator's first duplicate, where user
 tags are matched. Above ``eager_bytes`` its payload is the first fragment only; the header gives the
-chunk size and a transfer number, and the chunks follow in order on the second duplicate, the
-transfer number as their tag. So matching happens once a message, whatever its size; the receiver
-always knows the true length; and a receive posts at most ``eager_bytes``.
+chunk size, a transfer number, and how the chunks come. So matching happens once a message, whatever
+its size; the receiver always knows the true length; and a receive posts at most ``eager_bytes``.
 
-    send      fragment ───────────────▶ receive    (user's tag, first duplicate)
-              chunk 0, 1, 2, ... ─────▶ receive    (transfer number, second duplicate)
+    send      fragment ────────────────▶ receive   user's tag, first duplicate
+    elsewhere chunk 0, 1, 2, ... ──────▶           transfer number, second duplicate
+    same node notice 0, 1, 2, ... ─────▶           the same, empty: the receiver's threads read the
+              ◀────── buffer free 0, 1, 2, ...     sender's buffers, which are shared memory
 
-Chunk k travels through chunk buffer ``k % LARGE_BUFFERS`` on both sides. Sender: the calling
-threads filled the first buffers; when MPI has sent one, it is ordered full again. Receiver: a
-buffer that MPI has filled is ordered to be unpacked, then receives the next chunk.
+Chunk k is packed into chunk buffer ``k % LARGE_BUFFERS`` of the sender; the calling threads fill
+the first ones, later ones are ordered when their buffer is free: sent by MPI, or read by the other
+side. From elsewhere, chunk k is received into the same buffer of the receiver's slot. Either way
+the receiver orders it to be unpacked. The completion is written as soon as everything is in reach;
+it says how many orders must be carried out before the request is complete.
 
 ``host_proxy/protocol.py`` is the same protocol in plain mpi4py.
 """
@@ -19,15 +22,15 @@ buffer that MPI has filled is ordered to be unpacked, then receives the next chu
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-import numpy as np
-
 from gmpi.constants import ANY_SOURCE, ANY_TAG, ERR_INTERN, ERR_TRUNCATE, PROC_NULL, SUCCESS
 from gmpi.wire import (
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
+    FLAG_INLINE,
     FRAGMENT,
     LARGE_BUFFERS,
     MESSAGE_HEADER,
+    NOT_SHARED,
     PACK,
     POSITION_MASK,
     TAG_MASK,
@@ -36,42 +39,58 @@ from gmpi.wire import (
 )
 from host_proxy import operations as ops
 from host_proxy import pending
-from host_proxy.checks import is_large, log_request
-from host_proxy.completion import complete, order, order_done, staging
-from host_proxy.native import jit, load, store
-from host_proxy.ring import R_DONE, has_payload, payload_to
+from host_proxy.checks import communicator, is_large, log_request
+from host_proxy.completion import close, complete, order, order_done, set_base, staging, tell
+from host_proxy.native import bump, get, jit, load, put, store
+from host_proxy.ring import payload_to
 from host_proxy.state import (
+    C_CHUNKS,
+    C_HANDLE,
+    C_PEERS,
     DRAIN,
     G_CHUNK,
     G_DRAIN,
     G_EAGER,
     G_LARGE,
+    G_LARGE_DEVICE,
+    G_PEERS,
     G_REQUEST_SLOTS,
     G_TAG_UB,
     G_TRANSFERS,
+    P_COUNT,
+    P_DEVICE,
+    P_READS,
+    R_DONE,
+    R_FLAGS,
     RECEIVE,
     RECEIVE_CHUNK,
+    RECEIVES_AHEAD,
+    S_ARRIVED,
     S_BUFFERS,
     S_BYTES,
     S_CHUNK,
     S_CHUNKS,
     S_COMM,
+    S_COUNT,
+    S_FAILED,
     S_FINISHED,
     S_FRAGMENT,
     S_HANDLE,
     S_NEXT,
     S_ORDERS,
     S_PEER,
+    S_READ,
+    S_RETURNED,
+    S_SHARED,
+    S_SLOT,
     S_SOURCE,
     S_SOURCE_TAG,
     S_TAG,
+    S_TOLD,
     S_TOTAL,
     S_TRANSFER,
     SEND,
     SEND_CHUNK,
-    T_CHUNKS,
-    T_COMMUNICATORS,
-    T_HANDLE,
 )
 
 _chunk_bytes_of = jit(chunk_bytes_of)
@@ -79,266 +98,358 @@ _ALL_BUFFERS = (1 << LARGE_BUFFERS) - 1
 
 
 @jit
-def messages(t, comm):
-    return t[T_COMMUNICATORS + comm, T_HANDLE]
+def messages(g, row):
+    """MPI handle of the communicator on which the request's first message travels."""
+    return get(communicator(g, get(row, S_COMM)), C_HANDLE)
 
 
 @jit
-def chunks(t, comm):
-    return t[T_COMMUNICATORS + comm, T_CHUNKS]
+def chunks(g, row):
+    """MPI handle of the communicator for everything behind the first message."""
+    return get(communicator(g, get(row, S_COMM)), C_CHUNKS)
 
 
 @jit
-def chunk_buffer(g, slot, chunk):
-    number = (slot - g[G_REQUEST_SLOTS]) * LARGE_BUFFERS + chunk % LARGE_BUFFERS
-    return g[G_LARGE] + number * g[G_CHUNK]
+def peer_of(g, row, rank):
+    """Which process of this node a rank is, -1 for one elsewhere."""
+    return get(get(communicator(g, get(row, S_COMM)), C_PEERS), rank)
+
+
+@jit
+def peer_field(g, peer, which):
+    return get(get(g, G_PEERS), peer * P_COUNT + which)
+
+
+@jit
+def buffer_offset(g, slot, chunk):
+    """Where in large staging the chunk's buffer of a large slot is."""
+    number = (slot - get(g, G_REQUEST_SLOTS)) * LARGE_BUFFERS + chunk % LARGE_BUFFERS
+    return number * get(g, G_CHUNK)
+
+
+@jit
+def position_of(g, row, chunk):
+    return get(g, G_EAGER) + chunk * get(row, S_CHUNK)
+
+
+@jit
+def length_of(g, row, chunk):
+    return min(get(row, S_CHUNK), get(row, S_TOTAL) - position_of(g, row, chunk))
+
+
+@jit
+def reset_transfer(row):
+    """Begins the chunked part of a message."""
+    for field in range(S_NEXT, S_COUNT):
+        put(row, field, 0)
 
 
 # --- calls ----------------------------------------------------------------------------------------
 
 
 @jit
-def start_send(g, s, a, t, r, e, slot):
+def start_send(g, r, row):
     """GMPI_Isend: MPI_Isend from the slot's staging (MPI 4.1 section 3.7.2)."""
-    nbytes = s[slot, S_BYTES]
-    if s[slot, S_PEER] == PROC_NULL:
-        complete(g, s, t, slot, 0, SUCCESS, ANY_SOURCE, ANY_TAG)
+    nbytes = get(row, S_BYTES)
+    dest = get(row, S_PEER)
+    if dest == PROC_NULL:
+        complete(g, row, 0, SUCCESS, ANY_SOURCE, ANY_TAG)
         return
-    payload = staging(g, slot)
-    if has_payload(r):
+    payload = staging(g, get(row, S_SLOT))
+    if get(r, R_FLAGS) & FLAG_INLINE:
         payload_to(r, payload, nbytes)
-    chunk = np.int64(0)
-    transfer = np.int64(0)
-    if nbytes > g[G_EAGER]:
-        chunk = _chunk_bytes_of(nbytes, g[G_EAGER], g[G_CHUNK])
-        g[G_TRANSFERS] += 1
-        transfer = g[G_TRANSFERS] % min(g[G_TAG_UB], 0x7FFFFFFE) + 1
-        s[slot, S_CHUNKS] = (nbytes - g[G_EAGER] + chunk - 1) // chunk
-    s[slot, S_TOTAL] = nbytes
-    s[slot, S_CHUNK] = chunk
-    s[slot, S_TRANSFER] = transfer
-    store(payload - 16, nbytes)
-    store(payload - 8, chunk | transfer << 32)
-    length = MESSAGE_HEADER + min(nbytes, g[G_EAGER])
-    comm = messages(t, s[slot, S_COMM])
-    code = pending.isend(
-        g,
-        s,
-        a,
-        payload - MESSAGE_HEADER,
-        length,
-        s[slot, S_PEER],
-        s[slot, S_TAG],
-        comm,
-        slot,
-        SEND,
-        0,
-    )
-    if code != 0:
-        pending.fail(g, s, t, e, slot, code)
+    follow = 0
+    shared = NOT_SHARED
+    if nbytes > get(g, G_EAGER):
+        shared = start_chunked_send(g, row, dest, nbytes)
+        follow = get(row, S_CHUNK) | get(row, S_TRANSFER) << 32
+    header = payload - MESSAGE_HEADER
+    store(header, nbytes)
+    store(header + 8, follow)
+    store(header + 16, shared)
+    length = MESSAGE_HEADER + min(nbytes, get(g, G_EAGER))
+    pending.isend(g, row, header, length, dest, get(row, S_TAG), messages(g, row), SEND, 0)
 
 
 @jit
-def start_receive(g, s, a, t, e, slot):
+def start_chunked_send(g, row, dest, nbytes):
+    """Prepares the chunks of a long message: the slot they are shared in, or NOT_SHARED."""
+    chunk = _chunk_bytes_of(nbytes, get(g, G_EAGER), get(g, G_CHUNK))
+    reset_transfer(row)
+    bump(g, G_TRANSFERS, 1)
+    put(row, S_TOTAL, nbytes)
+    put(row, S_CHUNK, chunk)
+    put(row, S_CHUNKS, (nbytes - get(g, G_EAGER) + chunk - 1) // chunk)
+    # Tags 2n and 2n + 1 within MPI_TAG_UB; the host has the upper half of the numbers.
+    put(row, S_TRANSFER, get(g, G_TRANSFERS) % (get(g, G_TAG_UB) >> 2))
+    peer = peer_of(g, row, dest)
+    shared = NOT_SHARED
+    if peer >= 0 and peer_field(g, peer, P_READS):
+        shared = get(row, S_SLOT)
+    put(row, S_SHARED, shared)
+    set_base(g, row, get(g, G_LARGE_DEVICE) + buffer_offset(g, get(row, S_SLOT), 0))
+    return shared
+
+
+@jit
+def start_receive(g, row):
     """GMPI_Irecv: MPI_Irecv to the slot's staging (MPI 4.1 section 3.7.2).
 
     Posts the longest first fragment there is, whatever the room: a longer message is our
     truncation to report, with the bytes that fit, and never MPI's.
     """
-    if s[slot, S_PEER] == PROC_NULL:
-        complete(g, s, t, slot, 0, SUCCESS, PROC_NULL, ANY_TAG)
+    source = get(row, S_PEER)
+    if source == PROC_NULL:
+        complete(g, row, 0, SUCCESS, PROC_NULL, ANY_TAG)
         return
-    code = pending.irecv(
-        g, s, a, staging(g, slot) - MESSAGE_HEADER, MESSAGE_HEADER + g[G_EAGER], s[slot, S_PEER],
-        s[slot, S_TAG], messages(t, s[slot, S_COMM]), slot, RECEIVE, 0,
-    )  # fmt: skip
-    if code != 0:
-        pending.fail(g, s, t, e, slot, code)
+    header = staging(g, get(row, S_SLOT)) - MESSAGE_HEADER
+    length = MESSAGE_HEADER + get(g, G_EAGER)
+    pending.irecv(g, row, header, length, source, get(row, S_TAG), messages(g, row), RECEIVE, 0)
 
 
-# --- MPI has finished something -----------------------------------------------------------------
+# --- the sending side goes on ---------------------------------------------------------------------
 
 
 @jit
-def sent(g, s, t, slot):
+def sent(g, row):
     """The message, or its first fragment, is on its way."""
-    s[slot, S_FRAGMENT] = 1
-    finish_send(g, s, t, slot)
+    if is_large(get(row, S_HANDLE)):
+        put(row, S_FRAGMENT, 1)
+        finish_send(g, row)
+    else:
+        complete(g, row, get(row, S_BYTES), SUCCESS, ANY_SOURCE, ANY_TAG)
 
 
 @jit
-def sent_chunk(g, s, t, slot, chunk):
-    s[slot, S_FINISHED] += 1
+def finish_send(g, row):
+    if get(row, S_FRAGMENT) and get(row, S_FINISHED) == get(row, S_CHUNKS):
+        complete(g, row, get(row, S_BYTES), SUCCESS, ANY_SOURCE, ANY_TAG)
+
+
+@jit
+def packed_chunk(g, row, chunk):
+    """A chunk is in its buffer. Passes on all that are next, strictly in order: that is how the
+    receiver tells them apart."""
+    put(row, S_BUFFERS, get(row, S_BUFFERS) | 1 << chunk % LARGE_BUFFERS)
+    while get(row, S_NEXT) < get(row, S_CHUNKS):
+        following = get(row, S_NEXT)
+        bit = 1 << following % LARGE_BUFFERS
+        if get(row, S_BUFFERS) & bit == 0 or get(row, S_FAILED) != 0:
+            return
+        put(row, S_BUFFERS, get(row, S_BUFFERS) & ~bit)
+        put(row, S_NEXT, following + 1)
+        pass_on(g, row, following)
+
+
+@jit
+def pass_on(g, row, chunk):
+    """Sends a chunk, or, where the receiver reads our buffers, the notice that it is there."""
+    dest = get(row, S_PEER)
+    tag = get(row, S_TRANSFER) * 2
+    comm = chunks(g, row)
+    if get(row, S_SHARED) == NOT_SHARED:
+        data = get(g, G_LARGE) + buffer_offset(g, get(row, S_SLOT), chunk)
+        length = length_of(g, row, chunk)
+        pending.isend(g, row, data, length, dest, tag, comm, SEND_CHUNK, chunk)
+    else:
+        pending.irecv(g, row, get(g, G_DRAIN), 0, dest, tag + 1, comm, SEND_CHUNK, chunk)
+        pending.notify(g, row, dest, tag, comm)
+
+
+@jit
+def sent_chunk(g, row, chunk):
+    """A chunk's buffer is free: MPI has sent it, or the receiver has read it."""
+    bump(row, S_FINISHED, 1)
     following = chunk + LARGE_BUFFERS
-    if following < s[slot, S_CHUNKS]:
-        position = g[G_EAGER] + following * s[slot, S_CHUNK]
-        length = min(s[slot, S_CHUNK], s[slot, S_TOTAL] - position)
-        order(g, s, slot, following % LARGE_BUFFERS, position, length, PACK)
-    finish_send(g, s, t, slot)
+    if following < get(row, S_CHUNKS):
+        position = position_of(g, row, following)
+        length = length_of(g, row, following)
+        order(g, row, following % LARGE_BUFFERS, position, length, PACK)
+    finish_send(g, row)
+
+
+# --- the receiving side goes on -------------------------------------------------------------------
 
 
 @jit
-def finish_send(g, s, t, slot):
-    if s[slot, S_FRAGMENT] and s[slot, S_FINISHED] == s[slot, S_CHUNKS]:
-        complete(g, s, t, slot, s[slot, S_TOTAL], SUCCESS, ANY_SOURCE, ANY_TAG)
-
-
-@jit
-def received(g, s, a, t, e, slot, source, tag):
+def received(g, row, source, tag):
     """A message, or its first fragment, is in the slot's staging."""
-    payload = staging(g, slot)
-    total = load(payload - 16)
-    word = load(payload - 8)
-    chunk = word & TAG_MASK
-    room = s[slot, S_BYTES]
-    s[slot, S_SOURCE] = source
-    s[slot, S_SOURCE_TAG] = tag
-    s[slot, S_TOTAL] = total
+    header = staging(g, get(row, S_SLOT)) - MESSAGE_HEADER
+    total = load(header)
+    follow = load(header + 8)
+    chunk = follow & TAG_MASK
+    put(row, S_SOURCE, source)
+    put(row, S_SOURCE_TAG, tag)
+    put(row, S_TOTAL, total)
     if chunk == 0:
-        end_receive(g, s, t, e, slot)
+        end_receive(g, row, 0)
+        close(g, row)
         return
-    if chunk > g[G_CHUNK] or total > POSITION_MASK:
+    shared = load(header + 16)
+    reset_transfer(row)
+    put(row, S_CHUNK, chunk)
+    put(row, S_CHUNKS, (total - get(g, G_EAGER) + chunk - 1) // chunk)
+    put(row, S_TRANSFER, (follow >> 32) & TAG_MASK)
+    put(row, S_SHARED, shared)
+    peer = peer_of(g, row, source)
+    if chunk > get(g, G_CHUNK) or total > POSITION_MASK or (shared != NOT_SHARED and peer < 0):
         # Not a header: somebody else sends on our communicator, or memory is corrupt.
-        log_request(g, s, e, slot, ops.MESSAGE, ERR_INTERN, 0, chunk, g[G_CHUNK])
-        complete(g, s, t, slot, 0, ERR_INTERN, source, tag)
+        log_request(g, row, ops.MESSAGE, ERR_INTERN, 0, chunk, get(g, G_CHUNK))
+        complete(g, row, 0, ERR_INTERN, source, tag)
         return
-    s[slot, S_CHUNK] = chunk
-    s[slot, S_TRANSFER] = (word >> 32) & TAG_MASK
-    s[slot, S_CHUNKS] = (total - g[G_EAGER] + chunk - 1) // chunk
-    if is_large(s[slot, S_HANDLE]):
-        s[slot, S_BUFFERS] = _ALL_BUFFERS
-        order(g, s, slot, FRAGMENT, 0, min(g[G_EAGER], room), UNPACK)
-        receive_chunks(g, s, a, t, e, slot)
+    put(row, S_BUFFERS, _ALL_BUFFERS)
+    if is_large(get(row, S_HANDLE)):
+        base = get(g, G_LARGE_DEVICE) + buffer_offset(g, get(row, S_SLOT), 0)
+        if shared != NOT_SHARED:
+            base = peer_field(g, peer, P_DEVICE) + buffer_offset(g, shared, 0)
+        set_base(g, row, base)
+        order(g, row, FRAGMENT, 0, min(get(g, G_EAGER), get(row, S_BYTES)), UNPACK)
+        receive_chunks(g, row)
     else:
         # All that fits is in the first fragment. The chunks must be received all the same.
-        drain(g, s, a, t, e, slot, 0)
+        drain(g, row, 0)
 
 
 @jit
-def receive_chunks(g, s, a, t, e, slot):
-    """Posts receives for the next chunks as long as their buffers are free."""
-    while s[slot, S_NEXT] < s[slot, S_CHUNKS]:
-        chunk = s[slot, S_NEXT]
+def receive_chunks(g, row):
+    """Posts receives for the next chunks, or their notices, as long as buffers are free."""
+    while get(row, S_NEXT) < get(row, S_CHUNKS):
+        chunk = get(row, S_NEXT)
         bit = 1 << chunk % LARGE_BUFFERS
-        if s[slot, S_BUFFERS] & bit == 0:
+        ahead = chunk - get(row, S_ARRIVED)
+        if get(row, S_BUFFERS) & bit == 0 or ahead >= RECEIVES_AHEAD or get(row, S_FAILED) != 0:
             return
-        s[slot, S_BUFFERS] &= ~bit
-        s[slot, S_NEXT] += 1
-        code = pending.irecv(
-            g, s, a, chunk_buffer(g, slot, chunk), s[slot, S_CHUNK], s[slot, S_SOURCE],
-            s[slot, S_TRANSFER], chunks(t, s[slot, S_COMM]), slot, RECEIVE_CHUNK, chunk,
-        )  # fmt: skip
-        if code != 0:
-            pending.fail(g, s, t, e, slot, code)
-            return
+        put(row, S_BUFFERS, get(row, S_BUFFERS) & ~bit)
+        put(row, S_NEXT, chunk + 1)
+        data = get(g, G_DRAIN)
+        length = 0
+        if get(row, S_SHARED) == NOT_SHARED:
+            data = get(g, G_LARGE) + buffer_offset(g, get(row, S_SLOT), chunk)
+            length = get(row, S_CHUNK)
+        tag = get(row, S_TRANSFER) * 2
+        source = get(row, S_SOURCE)
+        pending.irecv(g, row, data, length, source, tag, chunks(g, row), RECEIVE_CHUNK, chunk)
 
 
 @jit
-def received_chunk(g, s, a, t, e, slot, chunk):
-    """A chunk is in its buffer: have it unpacked, as far as the user's buffer reaches."""
-    position = g[G_EAGER] + chunk * s[slot, S_CHUNK]
-    length = min(s[slot, S_CHUNK], s[slot, S_TOTAL] - position)
-    wanted = min(length, s[slot, S_BYTES] - position)
+def received_chunk(g, row, chunk):
+    """A chunk is in reach: have it unpacked, as far as the user's buffer goes."""
+    bump(row, S_ARRIVED, 1)
+    position = position_of(g, row, chunk)
+    wanted = min(length_of(g, row, chunk), get(row, S_BYTES) - position)
     if wanted > 0:
-        order(g, s, slot, chunk % LARGE_BUFFERS, position, wanted, UNPACK)
+        order(g, row, chunk % LARGE_BUFFERS, position, wanted, UNPACK)
+    if get(row, S_ARRIVED) == get(row, S_CHUNKS):
+        # Orders are only given for what the user's buffer has room for; at least the fragment.
+        room = get(row, S_BYTES) - get(g, G_EAGER)
+        size = get(row, S_CHUNK)
+        ordered = min(get(row, S_CHUNKS), (room + size - 1) // size)
+        end_receive(g, row, 1 + ordered)
+    if wanted <= 0:
+        unpacked_chunk(g, row, chunk)
     else:
-        unpacked_chunk(g, s, a, t, e, slot, chunk)
+        receive_chunks(g, row)
 
 
 @jit
-def unpacked_chunk(g, s, a, t, e, slot, chunk):
-    s[slot, S_FINISHED] += 1
-    s[slot, S_BUFFERS] |= 1 << chunk % LARGE_BUFFERS
-    receive_chunks(g, s, a, t, e, slot)
-    finish_chunked_receive(g, s, t, e, slot)
+def unpacked_chunk(g, row, chunk):
+    """A chunk's buffer has been read."""
+    bump(row, S_FINISHED, 1)
+    bit = 1 << chunk % LARGE_BUFFERS
+    put(row, S_BUFFERS, get(row, S_BUFFERS) | bit)
+    if get(row, S_SHARED) != NOT_SHARED:
+        put(row, S_READ, get(row, S_READ) | bit)
+        return_buffers(g, row)
+    receive_chunks(g, row)
+    close_chunked_receive(g, row)
 
 
 @jit
-def finish_chunked_receive(g, s, t, e, slot):
-    if s[slot, S_FRAGMENT] and s[slot, S_FINISHED] == s[slot, S_CHUNKS]:
-        end_receive(g, s, t, e, slot)
+def return_buffers(g, row):
+    """Tells the sender which of its buffers are free: in order of the chunks, since the messages
+    say nothing else, whatever the order in which threads have read them."""
+    while get(row, S_READ) & 1 << get(row, S_RETURNED) % LARGE_BUFFERS:
+        put(row, S_READ, get(row, S_READ) & ~(1 << get(row, S_RETURNED) % LARGE_BUFFERS))
+        bump(row, S_RETURNED, 1)
+        tag = get(row, S_TRANSFER) * 2 + 1
+        pending.notify(g, row, get(row, S_SOURCE), tag, chunks(g, row))
 
 
 @jit
-def end_receive(g, s, t, e, slot):
-    total = s[slot, S_TOTAL]
-    room = s[slot, S_BYTES]
+def close_chunked_receive(g, row):
+    done = get(row, S_FRAGMENT) and get(row, S_FINISHED) == get(row, S_CHUNKS)
+    if done and get(row, S_TOLD):
+        close(g, row)
+
+
+@jit
+def end_receive(g, row, orders):
+    """Writes the completion; ``orders`` must have been carried out before it counts."""
+    total = get(row, S_TOTAL)
+    room = get(row, S_BYTES)
     error = SUCCESS
     if total > room:
         error = ERR_TRUNCATE
-        log_request(g, s, e, slot, ops.LENGTH, error, 0, total, room)
-    complete(g, s, t, slot, min(total, room), error, s[slot, S_SOURCE], s[slot, S_SOURCE_TAG])
+        log_request(g, row, ops.LENGTH, error, 0, total, room)
+    tell(g, row, min(total, room), error, get(row, S_SOURCE), get(row, S_SOURCE_TAG), orders)
 
 
 @jit
-def drain(g, s, a, t, e, slot, chunk):
+def drain(g, row, chunk):
     """Receives a chunk that nobody wants; after the last one, ends the request."""
-    if chunk == s[slot, S_CHUNKS]:
-        end_receive(g, s, t, e, slot)
+    if chunk == get(row, S_CHUNKS):
+        end_receive(g, row, 0)
+        close(g, row)
         return
-    code = pending.irecv(
-        g, s, a, g[G_DRAIN], s[slot, S_CHUNK], s[slot, S_SOURCE], s[slot, S_TRANSFER],
-        chunks(t, s[slot, S_COMM]), slot, DRAIN, chunk,
-    )  # fmt: skip
-    if code != 0:
-        pending.fail(g, s, t, e, slot, code)
-
-
-# --- the kernel has carried out an order --------------------------------------------------------
+    tag = get(row, S_TRANSFER) * 2
+    nowhere = get(g, G_DRAIN)
+    length = get(row, S_CHUNK) if get(row, S_SHARED) == NOT_SHARED else 0
+    pending.irecv(g, row, nowhere, length, get(row, S_SOURCE), tag, chunks(g, row), DRAIN, chunk)
 
 
 @jit
-def chunk_done(g, s, a, t, r, e, slot):
+def drained(g, row, chunk):
+    if get(row, S_SHARED) != NOT_SHARED:
+        tag = get(row, S_TRANSFER) * 2 + 1
+        pending.notify(g, row, get(row, S_SOURCE), tag, chunks(g, row))
+    drain(g, row, chunk + 1)
+
+
+# --- the kernel has carried out an order ----------------------------------------------------------
+
+
+@jit
+def chunk_done(g, r, row):
     """A CHUNK record for a point-to-point request; False when it fits no order we gave."""
-    done = r[R_DONE]
+    done = get(r, R_DONE)
     position = (done >> CHUNK_POSITION_SHIFT) & POSITION_MASK
     direction = (done >> CHUNK_DIRECTION_SHIFT) & 1
     index = done & 0x7F
     if index == FRAGMENT and direction == UNPACK:
-        if s[slot, S_FRAGMENT] or s[slot, S_ORDERS] <= 0:
+        if get(row, S_FRAGMENT) or get(row, S_ORDERS) <= 0:
             return False
-        s[slot, S_FRAGMENT] = 1
-        order_done(g, s, slot)
-        finish_chunked_receive(g, s, t, e, slot)
+        put(row, S_FRAGMENT, 1)
+        order_done(g, row)
+        close_chunked_receive(g, row)
         return True
-    if s[slot, S_CHUNK] == 0:
+    size = get(row, S_CHUNK)
+    if size == 0 or position < get(g, G_EAGER):
         return False
-    chunk = (position - g[G_EAGER]) // s[slot, S_CHUNK]
-    exact = position == g[G_EAGER] + chunk * s[slot, S_CHUNK]
-    if not exact or chunk < 0 or chunk >= s[slot, S_CHUNKS] or chunk % LARGE_BUFFERS != index:
+    chunk = (position - get(g, G_EAGER)) // size
+    if position != position_of(g, row, chunk) or chunk >= get(row, S_CHUNKS):
         return False
     bit = 1 << index
+    if chunk % LARGE_BUFFERS != index or get(row, S_BUFFERS) & bit:
+        return False
     if direction == UNPACK:
-        if s[slot, S_BUFFERS] & bit or chunk >= s[slot, S_NEXT] or s[slot, S_ORDERS] <= 0:
+        if chunk >= get(row, S_NEXT) or get(row, S_ORDERS) <= 0:
             return False
-        order_done(g, s, slot)
-        unpacked_chunk(g, s, a, t, e, slot, chunk)
+        order_done(g, row)
+        unpacked_chunk(g, row, chunk)
         return True
-    if s[slot, S_BUFFERS] & bit or chunk < s[slot, S_NEXT]:
+    if chunk < get(row, S_NEXT):
         return False
     if chunk >= LARGE_BUFFERS:  # the first ones are packed by the call itself, without an order
-        order_done(g, s, slot)
-    s[slot, S_BUFFERS] |= bit
-    send_chunks(g, s, a, t, e, slot)
+        order_done(g, row)
+    packed_chunk(g, row, chunk)
     return True
-
-
-@jit
-def send_chunks(g, s, a, t, e, slot):
-    """Sends the chunks that are packed, strictly in order: the receiver matches them by it."""
-    while s[slot, S_NEXT] < s[slot, S_CHUNKS]:
-        chunk = s[slot, S_NEXT]
-        bit = 1 << chunk % LARGE_BUFFERS
-        if s[slot, S_BUFFERS] & bit == 0:
-            return
-        s[slot, S_BUFFERS] &= ~bit
-        s[slot, S_NEXT] += 1
-        position = g[G_EAGER] + chunk * s[slot, S_CHUNK]
-        length = min(s[slot, S_CHUNK], s[slot, S_TOTAL] - position)
-        code = pending.isend(
-            g, s, a, chunk_buffer(g, slot, chunk), length, s[slot, S_PEER], s[slot, S_TRANSFER],
-            chunks(t, s[slot, S_COMM]), slot, SEND_CHUNK, chunk,
-        )  # fmt: skip
-        if code != 0:
-            pending.fail(g, s, t, e, slot, code)
-            return

@@ -6,15 +6,15 @@ from __future__ import annotations
 from gmpi.constants import ANY_SOURCE, ANY_TAG, SUCCESS
 from gmpi.wire import OP_SYNCHRONIZE
 from host_proxy import pending
+from host_proxy.checks import row_of
 from host_proxy.collectives import collective_done
 from host_proxy.completion import complete
-from host_proxy.native import call, entry, jit, load_int, store_int
-from host_proxy.point_to_point import drain, received, received_chunk, sent, sent_chunk
+from host_proxy.native import bump, call, entry, get, jit, load_int, put, store_int
+from host_proxy.point_to_point import drained, received, received_chunk, sent, sent_chunk
 from host_proxy.state import (
     A_INDEX,
     A_KIND,
     A_SLOT,
-    DRAIN,
     F_TESTSOME,
     G_ACTIVE,
     G_CLOSED,
@@ -23,6 +23,7 @@ from host_proxy.state import (
     G_HANDLES,
     G_INDICES,
     G_OUTCOUNT,
+    G_SLOTS,
     G_STATUS_BYTES,
     G_STATUS_ERROR,
     G_STATUS_SOURCE,
@@ -44,93 +45,91 @@ from host_proxy.state import (
     TR_ARRIVED,
     WINDOW,
 )
+from host_proxy.state import COLLECTIVE as _COLLECTIVE
 from host_proxy.trace import stamp
 
 _GONE = -1  # A_SLOT of a row whose request has completed, until it is removed
 
 
 @jit
-def finished(g, s, a, t, e, slot, kind, index, code, source, tag):
+def finished(g, row, kind, index, code, source, tag):
     """One MPI request of an open request has completed, with MPI's error code."""
-    s[slot, S_PENDING] -= 1
-    stamp(g, s, slot, TR_ARRIVED)
+    bump(row, S_PENDING, -1)
+    stamp(g, row, TR_ARRIVED)
     if code != 0:
-        pending.fail(g, s, t, e, slot, code)
-    elif s[slot, S_FAILED] != 0:
-        pending.settle(g, s, t, slot)
+        pending.fail(g, row, code)
+    elif get(row, S_FAILED) != 0:
+        pending.settle(g, row)
     elif kind == SEND:
-        sent(g, s, t, slot)
+        sent(g, row)
     elif kind == RECEIVE:
-        received(g, s, a, t, e, slot, source, tag)
+        received(g, row, source, tag)
     elif kind == SEND_CHUNK:
-        sent_chunk(g, s, t, slot, index)
+        sent_chunk(g, row, index)
     elif kind == RECEIVE_CHUNK:
-        received_chunk(g, s, a, t, e, slot, index)
-    elif kind == DRAIN:
-        drain(g, s, a, t, e, slot, index + 1)
+        received_chunk(g, row, index)
+    elif kind == _COLLECTIVE:
+        collective_done(g, row)
     else:
-        collective_done(g, s, t, slot)
+        drained(g, row, index)
 
 
 @jit
-def progress(g, s, a, t, e):
+def progress(g):
     """Tests a window of pending requests; the number that completed."""
-    active = g[G_ACTIVE]
+    active = get(g, G_ACTIVE)
     if active == 0:
         return 0
-    begin = g[G_WINDOW]
+    begin = get(g, G_WINDOW)
     if begin >= active:
         begin = 0
     size = min(WINDOW, active - begin)
-    g[G_WINDOW] = begin + size
-    store_int(g[G_OUTCOUNT], 0)
-    code = call(
-        g[F_TESTSOME],
-        (
-            size,
-            g[G_HANDLES] + begin * g[G_HANDLE_BYTES],
-            g[G_OUTCOUNT],
-            g[G_INDICES],
-            g[G_STATUSES],
-        ),
-    )
-    done = load_int(g[G_OUTCOUNT])
+    put(g, G_WINDOW, begin + size)
+    outcount = get(g, G_OUTCOUNT)
+    statuses = get(g, G_STATUSES)
+    indices = get(g, G_INDICES)
+    store_int(outcount, 0)
+    handles = get(g, G_HANDLES) + begin * get(g, G_HANDLE_BYTES)
+    code = call(get(g, F_TESTSOME), (size, handles, outcount, indices, statuses))
+    done = load_int(outcount)
     if done <= 0:  # nothing, or MPI_UNDEFINED
         return 0
-    # Handling one may add requests behind the window and overwrite G_OUTCOUNT, never the window.
+    in_status = code != 0 and pending.error_class(g, code) == get(g, G_ERR_IN_STATUS)
+    # Handling one may add requests behind the window and use G_OUTCOUNT, never the window itself.
     for i in range(done):
-        row = begin + load_int(g[G_INDICES] + 4 * i)
-        status = g[G_STATUSES] + i * g[G_STATUS_BYTES]
+        at = pending.entry_at(g, begin + load_int(indices + 4 * i))
+        status = statuses + i * get(g, G_STATUS_BYTES)
         error = 0
-        if code == g[G_ERR_IN_STATUS] or pending.error_class(g, code) == g[G_ERR_IN_STATUS]:
-            error = load_int(status + g[G_STATUS_ERROR])
-        slot = a[row, A_SLOT]
-        a[row, A_SLOT] = _GONE
-        finished(
-            g, s, a, t, e, slot, a[row, A_KIND], a[row, A_INDEX], error,
-            load_int(status + g[G_STATUS_SOURCE]), load_int(status + g[G_STATUS_TAG]),
-        )  # fmt: skip
-    row = begin
-    while row < begin + size and row < g[G_ACTIVE]:
-        if a[row, A_SLOT] == _GONE:
-            pending.remove(g, a, row)
+        if in_status:
+            error = load_int(status + get(g, G_STATUS_ERROR))
+        row = row_of(g, get(at, A_SLOT))
+        put(at, A_SLOT, _GONE)
+        source = load_int(status + get(g, G_STATUS_SOURCE))
+        tag = load_int(status + get(g, G_STATUS_TAG))
+        finished(g, row, get(at, A_KIND), get(at, A_INDEX), error, source, tag)
+    number = begin
+    while number < begin + size and number < get(g, G_ACTIVE):
+        if get(pending.entry_at(g, number), A_SLOT) == _GONE:
+            pending.remove(g, number)
         else:
-            row += 1
+            number += 1
     return done
 
 
 @entry
-def release_synchronizes(g, s, t):
+def release_synchronizes(g):
     """Completes SYNCHRONIZE requests before which nothing is open any more."""
-    if g[G_SYNCS] == 0 or g[G_SYNC_SEEN] == g[G_CLOSED]:
+    if get(g, G_SYNCS) == 0 or get(g, G_SYNC_SEEN) == get(g, G_CLOSED):
         return
-    g[G_SYNC_SEEN] = g[G_CLOSED]
+    put(g, G_SYNC_SEEN, get(g, G_CLOSED))
     oldest = 1 << 62
-    for slot in range(s.shape[0]):
-        if s[slot, S_STATE] == OPEN and s[slot, S_OP] != OP_SYNCHRONIZE:
-            oldest = min(oldest, s[slot, S_SERIAL])
-    for slot in range(s.shape[0]):
-        if s[slot, S_STATE] == OPEN and s[slot, S_OP] == OP_SYNCHRONIZE:
-            if s[slot, S_SERIAL] < oldest:
-                g[G_SYNCS] -= 1
-                complete(g, s, t, slot, 0, SUCCESS, ANY_SOURCE, ANY_TAG)
+    for slot in range(get(g, G_SLOTS)):
+        row = row_of(g, slot)
+        if get(row, S_STATE) == OPEN and get(row, S_OP) != OP_SYNCHRONIZE:
+            oldest = min(oldest, get(row, S_SERIAL))
+    for slot in range(get(g, G_SLOTS)):
+        row = row_of(g, slot)
+        if get(row, S_STATE) == OPEN and get(row, S_OP) == OP_SYNCHRONIZE:
+            if get(row, S_SERIAL) < oldest:
+                bump(g, G_SYNCS, -1)
+                complete(g, row, 0, SUCCESS, ANY_SOURCE, ANY_TAG)

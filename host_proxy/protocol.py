@@ -10,10 +10,12 @@ array. It has
 
     first(nbytes)                  memory for the header and the first fragment; filled in when
                                    the port sends
+    shared(comm, dest)             the large slot whose buffers ``dest`` can read, or NOT_SHARED
     pack(k, position, length)      generator: memory that holds chunk k
+    use_buffers_of(peer, slot)     the chunks are in another rank's buffers
     free(k)                        memory to receive chunk k into
-    unpack(k, position, length)    generator: moves what has been received to the user; k is
-                                   FRAGMENT for the first fragment
+    unpack(k, position, length)    generator: moves what has come to the user; k is FRAGMENT for
+                                   the first fragment
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -23,14 +25,16 @@ import struct
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
+import numpy as np
 from mpi4py import MPI
 
 from gmpi.constants import ANY_SOURCE, ANY_TAG, ERR_TRUNCATE, SUCCESS
-from gmpi.wire import FRAGMENT, LARGE_BUFFERS, TAG_MASK, chunk_bytes_of
-from host_proxy.state import Communicator
+from gmpi.wire import FRAGMENT, LARGE_BUFFERS, NOT_SHARED, TAG_MASK, chunk_bytes_of
+from host_proxy.state import RECEIVES_AHEAD, Communicator
 
 Step = Generator[Any, Any, Any]
-_HEADER = struct.Struct("<qq")
+_HEADER = struct.Struct("<qqqq")
+_NOTHING = [np.empty(0, np.uint8), 0, MPI.BYTE]
 
 
 class Outcome(NamedTuple):
@@ -54,16 +58,23 @@ def send_message(
     """Sends ``nbytes`` of the port. ``sizes`` is (eager, chunk) of the context, ``number`` the
     transfer number, unique among this rank's messages that are under way."""
     eager, largest = sizes
-    chunk = chunk_bytes_of(nbytes, eager, largest) if nbytes > eager else 0
+    long = nbytes > eager
+    chunk = chunk_bytes_of(nbytes, eager, largest) if long else 0
+    shared = port.shared(comm, dest) if long else NOT_SHARED
     first = port.first(min(nbytes, eager))
-    _HEADER.pack_into(first, 0, nbytes, chunk | (number << 32 if chunk else 0))
-    requests = [comm.messages.Isend([first, MPI.BYTE], dest, tag)]
+    _HEADER.pack_into(first, 0, nbytes, chunk | (number << 32 if long else 0), shared, 0)
+    start = comm.messages.Isend([first, MPI.BYTE], dest, tag)
+    freed = []  # completes when chunk k's buffer is free again
     for k, (position, length) in enumerate(chunks_of(nbytes, eager, chunk)):
         if k >= LARGE_BUFFERS:
-            yield requests[1 + k - LARGE_BUFFERS]  # its buffer is wanted again
+            yield freed[k - LARGE_BUFFERS]
         memory = yield from port.pack(k, position, length)
-        requests.append(comm.chunks.Isend([memory, MPI.BYTE], dest, number))
-    for request in requests:
+        if shared == NOT_SHARED:
+            freed.append(comm.chunks.Isend([memory, MPI.BYTE], dest, 2 * number))
+        else:
+            freed.append(comm.chunks.Irecv(_NOTHING, dest, 2 * number + 1))
+            comm.chunks.Isend(_NOTHING, dest, 2 * number).Free()
+    for request in [start, *freed[-LARGE_BUFFERS:]]:
         yield request
     return Outcome(nbytes)
 
@@ -76,16 +87,22 @@ def receive_message(
     first = port.first(eager)
     status = yield comm.messages.Irecv([first, MPI.BYTE], source, tag)
     source, tag = status.Get_source(), status.Get_tag()
-    total, word = _HEADER.unpack_from(first, 0)
+    total, word, shared, _ = _HEADER.unpack_from(first, 0)
     chunk, number = word & TAG_MASK, word >> 32 & TAG_MASK
     pieces = chunks_of(total, eager, chunk)
+    if shared != NOT_SHARED:
+        port.use_buffers_of(int(comm.peers[source]), shared)
     yield from port.unpack(FRAGMENT, 0, min(total, eager, room))
     posted: list[MPI.Request] = []
     for k, (position, length) in enumerate(pieces):
-        while len(posted) < min(len(pieces), k + LARGE_BUFFERS):
-            memory = port.free(len(posted))
-            posted.append(comm.chunks.Irecv([memory[:chunk], MPI.BYTE], source, number))
+        while len(posted) < min(len(pieces), k + RECEIVES_AHEAD):
+            place = _NOTHING
+            if shared == NOT_SHARED:
+                place = [port.free(len(posted))[:chunk], MPI.BYTE]
+            posted.append(comm.chunks.Irecv(place, source, 2 * number))
         yield posted[k]
         yield from port.unpack(k, position, min(length, room - position))
+        if shared != NOT_SHARED:
+            comm.chunks.Isend(_NOTHING, source, 2 * number + 1).Free()
     error = ERR_TRUNCATE if total > room else SUCCESS
     return Outcome(min(total, room), error, source, tag, total)

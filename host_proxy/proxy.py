@@ -13,15 +13,13 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
-
 from gmpi.constants import GMPI_ERR_PROXY
 from gmpi.wire import CONTROL_ABORT
 from host_proxy.loop import RECORD, STOPPED, run
 from host_proxy.mpi4py_engine import Mpi4pyEngine
 from host_proxy.progress import release_synchronizes
-from host_proxy.ring import R_COUNT, decode, return_slots, take
-from host_proxy.state import G_CONTROL, G_PYTHON, G_STOP, State
+from host_proxy.ring import decode, return_slots, take
+from host_proxy.state import G_CONTROL, G_PYTHON, G_STOP, G_SYNC_SEEN, G_SYNCS, State
 
 _PR_SET_TIMERSLACK = 29
 _PYTHON_SPIN_S = 0.002  # idle time after which the Python loops nap
@@ -34,13 +32,12 @@ class Proxy:
         failure: what ended the thread, if an exception did.
     """
 
-    def __init__(self, state: State, mapped: int, engine: str, cores: frozenset[int]) -> None:
+    def __init__(self, state: State, engine: str, cores: frozenset[int]) -> None:
         self.state = state
         self.engine = engine
         self.cores = cores
         self.failure: BaseException | None = None
-        self.python = Mpi4pyEngine(state, mapped)
-        self._record = np.zeros(R_COUNT, np.int64)
+        self.python = Mpi4pyEngine(state)
         self._thread = threading.Thread(target=self._main, name="gmpi-proxy", daemon=True)
 
     def start(self) -> None:
@@ -50,7 +47,7 @@ class Proxy:
 
     def stop(self, timeout: float) -> bool:
         """Asks the thread to leave its loop; whether it did within ``timeout`` seconds."""
-        self.state.g[G_STOP] = 1
+        self.state.globals[G_STOP] = 1
         if self._thread.ident is not None:
             self._thread.join(timeout)
         return not self._thread.is_alive()
@@ -67,20 +64,20 @@ class Proxy:
 
     def abort(self, error_class: int) -> None:
         """Ends every wait of every kernel with ``error_class`` (any thread)."""
-        word = ctypes.c_int64.from_address(int(self.state.g[G_CONTROL]) + CONTROL_ABORT)
+        word = ctypes.c_int64.from_address(int(self.state.globals[G_CONTROL]) + CONTROL_ABORT)
         if word.value == 0:
             word.value = error_class
 
     def _warm_up(self) -> None:
         state = self.state
-        state.g[G_STOP] = 1
+        state.globals[G_STOP] = 1
         if self.engine == "compiled":
-            run(state.g, state.s, state.a, state.t, self._record, state.e)
+            run(state.address)
         else:
-            decode(state.g, self._record)
-            return_slots(state.g)
-            release_synchronizes(state.g, state.s, state.t)
-        state.g[G_STOP] = 0
+            decode(state.address)
+            return_slots(state.address)
+            release_synchronizes(state.address)
+        state.globals[G_STOP] = 0
 
     def _main(self) -> None:
         try:
@@ -97,33 +94,36 @@ class Proxy:
             self.abort(GMPI_ERR_PROXY)
 
     def _run_compiled(self) -> None:
-        state = self.state
+        g = self.state.address
         idle_since = time.monotonic()
         while True:
-            reason = run(state.g, state.s, state.a, state.t, self._record, state.e)
+            reason = run(g)
             if reason == STOPPED:
                 return
             worked = reason == RECORD
             if worked:
-                self.python.record(self._record)
-                take(state.g)
-                return_slots(state.g)
+                self.python.serve()
+                take(g)
+                return_slots(g)
             worked |= self.python.step()
             idle_since = _rest(worked, idle_since)
 
     def _run_python(self) -> None:
         state = self.state
+        g = state.address
         idle_since = time.monotonic()
-        while not state.g[G_STOP]:
+        while not state.globals[G_STOP]:
             worked = False
-            while decode(state.g, self._record):
-                self.python.record(self._record)
-                take(state.g)
-                return_slots(state.g)
+            while decode(g):
+                self.python.serve()
+                take(g)
+                return_slots(g)
                 worked = True
-            if state.g[G_PYTHON]:
+            if state.globals[G_PYTHON]:
                 worked |= self.python.step()
-            release_synchronizes(state.g, state.s, state.t)
+            if state.globals[G_SYNCS]:
+                state.globals[G_SYNC_SEEN] = -1
+                release_synchronizes(g)
             idle_since = _rest(worked, idle_since)
 
 

@@ -11,34 +11,46 @@ from __future__ import annotations
 
 from gmpi.wire import (
     CONTROL_CONSUMED,
-    FLAG_INLINE,
     HEADER_UNITS,
     SLOT_BYTES,
     TAG_MASK,
     UNIT_BYTES,
     UNIT_PAYLOAD,
 )
-from host_proxy.native import entry, jit, load, load_acquire, store, store_int, store_release
-from host_proxy.state import G_CONTROL, G_HEAD, G_RING, G_RING_SLOTS
-
-# A decoded record: int64[R_COUNT]
-(
+from host_proxy.native import (
+    bump,
+    entry,
+    get,
+    jit,
+    load,
+    load_acquire,
+    prefetch,
+    put,
+    store,
+    store_int,
+    store_release,
+)
+from host_proxy.state import (
+    G_CONTROL,
+    G_HEAD,
+    G_RECORD,
+    G_RING,
+    G_RING_SLOTS,
     R_ADDRESS,
-    R_MARK,  # the tag, where it stands in a unit's second word
-    R_OP,
-    R_FLAGS,
+    R_BLOCK,
     R_COMM,
     R_DATATYPE,
-    R_PEER,
+    R_DONE,
     R_ELEMENTS,
-    R_TAG,
+    R_FLAGS,
     R_HANDLE,
-    R_REDUCTION,
-    R_DONE,  # CHUNK: the order that was carried out
-    R_BLOCK,
-    R_BYTES,  # elements times size, filled in by the checks
-    R_COUNT,
-) = range(15)
+    R_MARK,
+    R_OP,
+    R_PEER,
+    R_TAG,
+)
+
+_AHEAD = 4  # records whose lines are asked for before their turn
 
 
 @jit
@@ -47,39 +59,63 @@ def signed(value):
     return ((value & TAG_MASK) ^ 0x80000000) - 0x80000000
 
 
-@entry
-def decode(g, r):
-    """Reads the header of the next record into ``r``; False while it is not there."""
-    head = g[G_HEAD]
-    address = g[G_RING] + (head & (g[G_RING_SLOTS] - 1)) * SLOT_BYTES
+@jit
+def arrived(g):
+    """Address of the record at the head, 0 while its header is not complete."""
+    head = get(g, G_HEAD)
+    ring = get(g, G_RING)
+    last = get(g, G_RING_SLOTS) - 1
+    address = ring + (head & last) * SLOT_BYTES
     mark = ((head << 1) | 1) & TAG_MASK
     # Acquire, last unit first: lanes mostly arrive together, so this fails at once or not at all.
-    word3 = load_acquire(address + 3 * UNIT_BYTES + 8)
-    if (word3 >> 32) & TAG_MASK != mark:
-        return False
-    word0 = load_acquire(address + 8)
-    word1 = load_acquire(address + UNIT_BYTES + 8)
-    word2 = load_acquire(address + 2 * UNIT_BYTES + 8)
+    if (load_acquire(address + 3 * UNIT_BYTES + 8) >> 32) & TAG_MASK != mark:
+        return 0
     if (
-        (word0 >> 32) & TAG_MASK != mark
-        or (word1 >> 32) & TAG_MASK != mark
-        or (word2 >> 32) & TAG_MASK != mark
+        (load_acquire(address + 8) >> 32) & TAG_MASK != mark
+        or (load_acquire(address + UNIT_BYTES + 8) >> 32) & TAG_MASK != mark
+        or (load_acquire(address + 2 * UNIT_BYTES + 8) >> 32) & TAG_MASK != mark
     ):
+        return 0
+    prefetch(ring + ((head + _AHEAD) & last) * SLOT_BYTES)
+    return address
+
+
+@jit
+def opcode(address):
+    return load(address) & 0xFF
+
+
+@jit
+def element_count(address):
+    return load(address + UNIT_BYTES)
+
+
+@entry
+def has_record(g):
+    """Whether a record waits to be taken."""
+    return arrived(g) != 0
+
+
+@entry
+def decode(g):
+    """Reads the header of the record at the head into the record array; False: not there yet."""
+    address = arrived(g)
+    if address == 0:
         return False
+    r = get(g, G_RECORD)
     first = load(address)
-    r[R_ADDRESS] = address
-    r[R_MARK] = mark
-    r[R_OP] = first & 0xFF
-    r[R_FLAGS] = (first >> 8) & 0xFF
-    r[R_COMM] = (first >> 16) & 0xFFFF
-    r[R_DATATYPE] = (first >> 32) & TAG_MASK
-    r[R_PEER] = signed(word0)
-    r[R_ELEMENTS] = load(address + UNIT_BYTES)
-    r[R_TAG] = signed(word1)
-    r[R_HANDLE] = load(address + 2 * UNIT_BYTES)
-    r[R_REDUCTION] = signed(word1)
-    r[R_DONE] = load(address + 3 * UNIT_BYTES)
-    r[R_BLOCK] = word3 & TAG_MASK
+    put(r, R_ADDRESS, address)
+    put(r, R_MARK, ((get(g, G_HEAD) << 1) | 1) & TAG_MASK)
+    put(r, R_OP, first & 0xFF)
+    put(r, R_FLAGS, (first >> 8) & 0xFF)
+    put(r, R_COMM, (first >> 16) & 0xFFFF)
+    put(r, R_DATATYPE, (first >> 32) & TAG_MASK)
+    put(r, R_PEER, signed(load(address + 8)))
+    put(r, R_ELEMENTS, load(address + UNIT_BYTES))
+    put(r, R_TAG, signed(load(address + UNIT_BYTES + 8)))
+    put(r, R_HANDLE, load(address + 2 * UNIT_BYTES))
+    put(r, R_DONE, load(address + 3 * UNIT_BYTES))
+    put(r, R_BLOCK, load(address + 3 * UNIT_BYTES + 8) & TAG_MASK)
     return True
 
 
@@ -89,11 +125,12 @@ def payload_to(r, target, nbytes):
 
     Writes whole units: up to 11 bytes past the end, which belong to the caller's staging buffer.
     """
-    at = r[R_ADDRESS] + HEADER_UNITS * UNIT_BYTES
+    at = get(r, R_ADDRESS) + HEADER_UNITS * UNIT_BYTES
+    mark = get(r, R_MARK)
     end = target + nbytes
     while target < end:
         word = load_acquire(at + 8)
-        while (word >> 32) & TAG_MASK != r[R_MARK]:  # it is on its way: same store instruction
+        while (word >> 32) & TAG_MASK != mark:  # it is on its way: same store instruction
             word = load_acquire(at + 8)
         store(target, load(at))
         store_int(target + 8, word)
@@ -101,18 +138,13 @@ def payload_to(r, target, nbytes):
         target += UNIT_PAYLOAD
 
 
-@jit
-def has_payload(r):
-    return r[R_FLAGS] & FLAG_INLINE != 0
-
-
 @entry
 def take(g):
     """The record at the head has been read: its slot may be written again."""
-    g[G_HEAD] += 1
+    bump(g, G_HEAD, 1)
 
 
 @entry
 def return_slots(g):
     """Publishes how many records have been taken; release, after the last read of their slots."""
-    store_release(g[G_CONTROL] + CONTROL_CONSUMED, g[G_HEAD])
+    store_release(get(g, G_CONTROL) + CONTROL_CONSUMED, get(g, G_HEAD))

@@ -1,13 +1,15 @@
-"""The proxy's own state: five int64 arrays that compiled and Python code share.
+"""The proxy's own state: int64 arrays that compiled and Python code share.
 
-    g  [G_COUNT]             one number each: addresses, sizes, counters, MPI constants
-    s  [slots, S_COUNT]      one row a request slot: the request that is open there
-    a  [capacity, A_COUNT]   one row a pending MPI request, parallel to the array of MPI handles
-    t  [tables]              datatypes, reductions, communicators
-    e  [ERRORS, E_COUNT]     the last errors, for the host to word and raise
+    globals       [G_COUNT]             one number each: addresses, sizes, counters, MPI constants
+    slots         [slots, S_COUNT]      a row a request slot: the request that is open there
+    pending       [capacity, A_COUNT]   a row a pending MPI request, beside the array of MPI handles
+    datatypes, reductions, communicators, peers     tables
+    faults        [FAULTS, E_COUNT]     the last errors, for the host to word and raise
+    record        [R_COUNT]             the record that is being served
 
-Plain arrays because the compiled loop takes them as they are, and because the host can read them
-at any time: reports of pending requests come straight from ``s``.
+Compiled code gets one argument, the address of ``globals``, and finds the rest from there: a Numba
+array is seven words, and a dozen functions deep they would be most of the work of a record. The
+host can read the arrays at any time: reports of pending requests come straight from ``slots``.
 """
 
 from __future__ import annotations
@@ -22,11 +24,20 @@ from gmpi.constants import DATATYPES, OPERATIONS_REDUCE
 from gmpi.wire import COMMUNICATORS, LARGE_BUFFERS, MESSAGE_HEADER, Layout
 from host_proxy import mpi_library
 
-# --- g ----------------------------------------------------------------------------------------------
+# --- globals -----------------------------------------------------------------------------------
 (
     G_STOP,  # set by the host: leave the loop
+    # where the other arrays are
+    G_SLOT_TABLE,
+    G_PENDING_TABLE,
+    G_DATATYPES,
+    G_REDUCTIONS,
+    G_COMMUNICATORS,
+    G_PEERS,
+    G_FAULT_TABLE,
+    G_RECORD,
+    # where shared memory is (addresses) and how large (bytes, slots)
     G_CONTEXT,
-    # where things are (addresses) and how large (bytes, slots)
     G_CONTROL,
     G_RING,
     G_RING_SLOTS,
@@ -34,6 +45,7 @@ from host_proxy import mpi_library
     G_SMALL,
     G_SMALL_STRIDE,
     G_LARGE,
+    G_LARGE_DEVICE,  # the same for the GPU
     G_REQUEST_SLOTS,
     G_SLOTS,
     G_EAGER,
@@ -54,7 +66,7 @@ from host_proxy import mpi_library
     G_SYNCS,  # SYNCHRONIZE requests that wait
     G_SYNC_SEEN,  # G_CLOSED when they were last looked at
     G_PYTHON,  # requests in the hands of the mpi4py engine
-    G_ERRORS,  # errors logged
+    G_FAULTS,  # errors logged
     G_ATTENTION,
     G_SLEEPS,
     G_NULLS,  # NULL records seen
@@ -84,13 +96,15 @@ from host_proxy import mpi_library
     F_IBCAST,
     F_IBARRIER,
     F_ERROR_CLASS,
+    F_REQUEST_FREE,
     F_CLOCK_GETTIME,
     F_YIELD,
     F_NANOSLEEP,
     G_COUNT,
-) = range(60)
+) = range(70)
 
-# --- s ----------------------------------------------------------------------------------------------
+# --- slots ---------------------------------------------------------------------------------------
+# What every request has comes first: two cache lines.
 (
     S_STATE,
     S_HANDLE,
@@ -100,49 +114,56 @@ from host_proxy import mpi_library
     S_TAG,
     S_DATATYPE,
     S_ELEMENTS,
-    S_REDUCTION,
     S_BYTES,  # what the call said: room of a receive, length of a send
     S_BLOCK,
-    S_OPENED_NS,
     S_SERIAL,
+    S_PENDING,  # MPI requests of this slot
+    S_FAILED,  # error class; the request ends once nothing of it is pending
     S_PYTHON,  # 1: in the hands of the mpi4py engine
-    # progress of a chunked message
+    S_ORDERS,  # orders that nobody has carried out yet
+    S_TOLD,  # 1: the completion is written, though orders may still be open
+    S_SOURCE,
+    S_SOURCE_TAG,
+    S_SLOT,  # the number of this row; constant
+    # progress of a chunked message, see reset_transfer()
     S_TOTAL,  # bytes of the message, as its header says
     S_CHUNK,  # bytes of its chunks
     S_CHUNKS,
-    S_TRANSFER,  # its number: the tag of the chunks
+    S_TRANSFER,  # its number: the tags of what follows the first fragment
+    S_SHARED,  # sender's large slot when the receiver reads the sender's buffers, else NOT_SHARED
     S_NEXT,  # next chunk to hand to MPI; chunks go strictly in order
     S_BUFFERS,  # bit i: chunk buffer i is full (send) or free (receive)
-    S_FINISHED,  # chunks done
-    S_FRAGMENT,  # 1: the first fragment is done
-    S_ORDERS,  # orders that nobody has carried out yet
-    S_SOURCE,
-    S_SOURCE_TAG,
-    S_PENDING,  # MPI requests of this slot
-    S_FAILED,  # error class; the request ends once nothing of it is pending
-    S_ERROR,
+    S_ARRIVED,  # chunks that are here (receive)
+    S_READ,  # bit i: chunk buffer i has been read and its sender not told yet (receive)
+    S_RETURNED,  # chunk buffers given back to the sender (receive)
+    S_FINISHED,  # chunks done with
+    S_FRAGMENT,  # 1: the first fragment is done with
     S_COUNT,
-) = range(29)
+) = range(32)
+S_ROW_BYTES = S_COUNT * 8
 
 FREE = 0
 OPEN = 1
 COMPLETE = 2
 
-# --- a ----------------------------------------------------------------------------------------------
+# --- pending -------------------------------------------------------------------------------------
 (A_SLOT, A_KIND, A_INDEX, A_COUNT) = range(4)
+A_ROW_BYTES = A_COUNT * 8
 
 (SEND, RECEIVE, SEND_CHUNK, RECEIVE_CHUNK, COLLECTIVE, DRAIN) = range(6)
 WINDOW = 64  # MPI requests per Testsome
+RECEIVES_AHEAD = 2  # chunks of one message whose receives are posted at once
 
-# --- t: three tables in one array ----------------------------------------------------------------
-T_DATATYPES = 0  # row: MPI handle, size
-T_REDUCTIONS = 64
-T_COMMUNICATORS = 96
-(T_HANDLE, T_CHUNKS, T_RANK, T_PEERS, T_COLLECTIVES, T_COUNT) = range(6)
-# of a communicator: handle, handle for chunks, rank, valid peers, collectives in Python's hands
-T_SIZE = 1  # of a datatype, where a communicator has T_CHUNKS
+# --- tables ----------------------------------------------------------------------------------------
+(D_HANDLE, D_SIZE, D_COUNT) = range(3)  # of a datatype
+# of a communicator: MPI handles for messages and chunks, rank, number of ranks, collectives in
+# Python's hands, address of an array: which peer each rank is, -1 for one on another node
+(C_HANDLE, C_CHUNKS, C_RANK, C_SIZE, C_COLLECTIVES, C_PEERS, C_COUNT) = range(7)
+# of a rank of this node whose large staging is mapped here: address for the GPU and the CPU;
+# whether that rank has mapped ours
+(P_DEVICE, P_HOST, P_READS, P_COUNT) = range(4)
 
-# --- e ----------------------------------------------------------------------------------------------
+# --- faults ----------------------------------------------------------------------------------------
 (
     E_OP,
     E_FIELD,
@@ -160,30 +181,28 @@ T_SIZE = 1  # of a datatype, where a communicator has T_CHUNKS
     E_SLOT,
     E_COUNT,
 ) = range(15)
-ERRORS = 256
+FAULTS = 256
 
-# --- trace (Context(trace=n)) -------------------------------------------------------------------------
+# --- record ----------------------------------------------------------------------------------------
+(
+    R_ADDRESS,
+    R_MARK,  # the tag, where it stands in a unit's second word
+    R_OP,
+    R_FLAGS,
+    R_COMM,
+    R_DATATYPE,
+    R_PEER,
+    R_ELEMENTS,
+    R_TAG,  # or the reduction
+    R_HANDLE,
+    R_DONE,  # CHUNK: the order that was carried out; FAULT: error class
+    R_BLOCK,
+    R_BYTES,  # elements times size, filled in by the checks
+    R_COUNT,
+) = range(14)
+
+# --- trace (Context(trace=n)) ------------------------------------------------------------------------
 (TR_HANDLE, TR_OP, TR_PICKED_UP, TR_CALLED, TR_ARRIVED, TR_COMPLETED, TR_COUNT) = range(7)
-
-
-@dataclass
-class State:
-    """The arrays, the memory that MPI writes to, and the communicators, of one context."""
-
-    layout: Layout
-    g: np.ndarray
-    s: np.ndarray
-    a: np.ndarray
-    t: np.ndarray
-    e: np.ndarray
-    communicators: list[Communicator] = field(default_factory=list)
-    keep: list[np.ndarray] = field(default_factory=list)  # memory behind addresses in g
-
-    def buffer(self, nbytes: int) -> int:
-        """Address of fresh host memory that lives as long as the state."""
-        memory = np.zeros(nbytes + 64, np.uint8)
-        self.keep.append(memory)
-        return (memory.ctypes.data + 63) // 64 * 64
 
 
 @dataclass
@@ -195,27 +214,86 @@ class Communicator:
     rank: int
     size: int
     name: str
+    peers: np.ndarray  # which peer each rank is, -1 for one on another node
+
+
+@dataclass
+class State:
+    """The arrays, the memory that MPI writes to, and the communicators, of one context."""
+
+    layout: Layout
+    globals: np.ndarray
+    slots: np.ndarray
+    pending: np.ndarray
+    datatypes: np.ndarray
+    reductions: np.ndarray
+    communicator_table: np.ndarray
+    peers: np.ndarray
+    faults: np.ndarray
+    record: np.ndarray
+    communicators: list[Communicator] = field(default_factory=list)
+    keep: list[np.ndarray] = field(default_factory=list)  # memory behind addresses in globals
+
+    @property
+    def address(self) -> int:
+        """What compiled functions take as ``g``."""
+        return int(self.globals.ctypes.data)
+
+    def row(self, slot: int) -> int:
+        """What compiled functions take as ``row``."""
+        return int(self.slots.ctypes.data) + slot * S_ROW_BYTES
+
+    def buffer(self, nbytes: int) -> int:
+        """Address of fresh host memory that lives as long as the state."""
+        memory = np.zeros(nbytes + 64, np.uint8)
+        self.keep.append(memory)
+        return (int(memory.ctypes.data) + 63) // 64 * 64
 
 
 def make_state(
-    layout: Layout, mapped: int, context: int, trace: int, idle: tuple[int, int, int], crowded: bool
+    layout: Layout,
+    mapped: int,
+    large: tuple[int, int],
+    peers: np.ndarray,
+    context: int,
+    trace: int,
+    idle: tuple[int, int, int],
+    crowded: bool,
 ) -> State:
-    """Arrays for a context whose mapped memory is at address ``mapped``.
+    """Arrays for a context.
 
     Args:
+        mapped: address of mapped memory.
+        large: addresses of large staging, for the CPU and for the GPU.
+        peers: int64[ranks of this node, P_COUNT].
         trace: how many requests to keep time stamps of.
         idle: (spin, yield, sleep) in ns: how long to spin, then to yield, then each nap.
         crowded: there are fewer cores than threads that spin.
     """
-    capacity = layout.slots + layout.large_slots * LARGE_BUFFERS
-    g = np.zeros(G_COUNT, np.int64)
-    s = np.zeros((layout.slots, S_COUNT), np.int64)
-    a = np.zeros((capacity, A_COUNT), np.int64)
-    t = np.zeros((T_COMMUNICATORS + COMMUNICATORS, T_COUNT), np.int64)
-    e = np.zeros((ERRORS, E_COUNT), np.int64)
-    state = State(layout, g, s, a, t, e)
+    capacity = layout.slots + 2 * layout.large_slots * LARGE_BUFFERS
+    state = State(
+        layout,
+        globals=np.zeros(G_COUNT, np.int64),
+        slots=np.zeros((layout.slots, S_COUNT), np.int64),
+        pending=np.zeros((capacity, A_COUNT), np.int64),
+        datatypes=np.zeros((len(DATATYPES), D_COUNT), np.int64),
+        reductions=np.zeros(len(OPERATIONS_REDUCE), np.int64),
+        communicator_table=np.zeros((COMMUNICATORS, C_COUNT), np.int64),
+        peers=peers,
+        faults=np.zeros((FAULTS, E_COUNT), np.int64),
+        record=np.zeros(R_COUNT, np.int64),
+    )
+    g = state.globals
+    g[G_SLOT_TABLE] = state.slots.ctypes.data
+    g[G_PENDING_TABLE] = state.pending.ctypes.data
+    g[G_DATATYPES] = state.datatypes.ctypes.data
+    g[G_REDUCTIONS] = state.reductions.ctypes.data
+    g[G_COMMUNICATORS] = state.communicator_table.ctypes.data
+    g[G_PEERS] = state.peers.ctypes.data
+    g[G_FAULT_TABLE] = state.faults.ctypes.data
+    g[G_RECORD] = state.record.ctypes.data
+    state.slots[:, S_SLOT] = np.arange(layout.slots)
 
-    status = mpi_library.status_layout()
     g[G_CONTEXT] = context
     g[G_CONTROL] = mapped
     g[G_RING] = mapped + layout.ring
@@ -223,14 +301,13 @@ def make_state(
     g[G_COMPLETIONS] = mapped + layout.completions
     g[G_SMALL] = mapped + layout.small
     g[G_SMALL_STRIDE] = layout.small_stride
-    g[G_LARGE] = mapped + layout.large
+    g[G_LARGE], g[G_LARGE_DEVICE] = large
     g[G_REQUEST_SLOTS] = layout.request_slots
     g[G_SLOTS] = layout.slots
     g[G_EAGER] = layout.eager_bytes
     g[G_CHUNK] = layout.chunk_bytes
     g[G_DRAIN] = state.buffer(max(layout.chunk_bytes, layout.eager_bytes) + MESSAGE_HEADER)
     g[G_HANDLES] = state.buffer(capacity * mpi_library.HANDLE_BYTES)
-    g[G_STATUSES] = state.buffer(WINDOW * status.size)
     g[G_INDICES] = state.buffer(WINDOW * 4)
     g[G_OUTCOUNT] = state.buffer(8)
     g[G_CLOCK] = state.buffer(16)
@@ -239,17 +316,25 @@ def make_state(
     if trace:
         g[G_TRACE] = trace
         g[G_TRACE_AT] = state.buffer(trace * TR_COUNT * 8)
+    _describe_mpi(state)
+    return state
 
+
+def _describe_mpi(state: State) -> None:
+    """Fills in what compiled code must know of the MPI library."""
+    g = state.globals
+    status = mpi_library.status_layout()
+    g[G_STATUSES] = state.buffer(WINDOW * status.size)
+    g[G_STATUS_BYTES] = status.size
+    g[G_STATUS_SOURCE] = status.source
+    g[G_STATUS_TAG] = status.tag
+    g[G_STATUS_ERROR] = status.error
     g[G_TAG_UB] = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
     g[G_BYTE] = mpi_library.handle(MPI.BYTE)
     g[G_IN_PLACE] = int(MPI.IN_PLACE)
     g[G_UNDEFINED] = MPI.UNDEFINED
     g[G_ERR_IN_STATUS] = MPI.ERR_IN_STATUS
     g[G_HANDLE_BYTES] = mpi_library.HANDLE_BYTES
-    g[G_STATUS_BYTES] = status.size
-    g[G_STATUS_SOURCE] = status.source
-    g[G_STATUS_TAG] = status.tag
-    g[G_STATUS_ERROR] = status.error
 
     functions = mpi_library.functions()
     g[F_ISEND] = functions["MPI_Isend"]
@@ -259,14 +344,13 @@ def make_state(
     g[F_IBCAST] = functions["MPI_Ibcast"]
     g[F_IBARRIER] = functions["MPI_Ibarrier"]
     g[F_ERROR_CLASS] = functions["MPI_Error_class"]
+    g[F_REQUEST_FREE] = functions["MPI_Request_free"]
     libc = ctypes.CDLL(None)
     g[F_CLOCK_GETTIME] = ctypes.cast(libc.clock_gettime, ctypes.c_void_p).value
     g[F_YIELD] = ctypes.cast(libc.sched_yield, ctypes.c_void_p).value
     g[F_NANOSLEEP] = ctypes.cast(libc.nanosleep, ctypes.c_void_p).value
 
     for i, (_, datatype, dtype) in enumerate(DATATYPES):
-        t[T_DATATYPES + i, T_HANDLE] = mpi_library.handle(datatype)
-        t[T_DATATYPES + i, T_SIZE] = dtype.itemsize
+        state.datatypes[i] = mpi_library.handle(datatype), dtype.itemsize
     for i, (_, op) in enumerate(OPERATIONS_REDUCE):
-        t[T_REDUCTIONS + i, T_HANDLE] = mpi_library.handle(op)
-    return state
+        state.reductions[i] = mpi_library.handle(op)

@@ -12,7 +12,7 @@ import ctypes
 import numpy as np
 
 from host_proxy.idle import now_ns
-from host_proxy.native import jit, store
+from host_proxy.native import get, jit, put
 from host_proxy.state import (
     G_TRACE,
     G_TRACE_AT,
@@ -39,24 +39,24 @@ DTYPE = np.dtype(
 
 
 @jit
-def stamp(g, s, slot, column):
-    """Notes that the open request of a slot has reached a stage."""
-    if g[G_TRACE] != 0:
-        row = g[G_TRACE_AT] + (s[slot, S_SERIAL] % g[G_TRACE]) * (TR_COUNT * 8)
+def stamp(g, row, column):
+    """Notes that an open request has reached a stage."""
+    if get(g, G_TRACE) != 0:
+        at = get(g, G_TRACE_AT) + (get(row, S_SERIAL) % get(g, G_TRACE)) * (TR_COUNT * 8)
         if column == TR_PICKED_UP:
-            store(row + TR_HANDLE * 8, s[slot, S_HANDLE])
-            store(row + TR_OP * 8, s[slot, S_OP])
-        store(row + column * 8, now_ns(g))
+            put(at, TR_HANDLE, get(row, S_HANDLE))
+            put(at, TR_OP, get(row, S_OP))
+        put(at, column, now_ns(g))
 
 
 def read(state: State) -> np.ndarray:
     """A copy of the trace, oldest request first."""
     from host_proxy.state import G_SERIAL
 
-    size = int(state.g[G_TRACE])
-    raw = ctypes.string_at(int(state.g[G_TRACE_AT]), size * DTYPE.itemsize)
+    size = int(state.globals[G_TRACE])
+    raw = ctypes.string_at(int(state.globals[G_TRACE_AT]), size * DTYPE.itemsize)
     rows = np.frombuffer(raw, DTYPE)
-    serial = int(state.g[G_SERIAL])
+    serial = int(state.globals[G_SERIAL])
     if serial <= size:
         return rows[:serial].copy()
     return np.roll(rows, -(serial % size))
