@@ -274,7 +274,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         word0 = _word0(OP_BARRIER, 0, comm, 0)
         return wait(ctx, open_request(ctx, word0, 0, 0, 0, 0, 0)).error
 
-    # --- this context --------------------------------------------------------------------------------
+    # --- this context -----------------------------------------------------------------------------
 
     @device
     def synchronize(ctx):

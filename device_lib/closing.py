@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib import completion, orders, ring, slots
-from device_lib.context import completion_address
+from device_lib.context import chunk_bytes, completion_address
 from device_lib.copy import copy_from_staging, copy_to_staging, store_payload
 from device_lib.primitives import (
     device,
@@ -137,7 +137,7 @@ def make_unpack(scope: Scope) -> Callable:
     def unpack(ctx, handle, outcome):
         """Moves the payload from the request's staging to the user and frees the slot."""
         slot = slots.slot_of(handle)
-        staging = orders.fragment_of(ctx, slot)
+        staging = orders.small_staging(ctx, slot)
         target = slots.receive_address(ctx, slot)
         copy_from_staging(target, staging, outcome & BYTES_MASK, rank(), size())
         sync()  # the payload is in place for every thread, staging is no longer read
@@ -159,7 +159,7 @@ def make_carry_out(scope: Scope) -> Callable:
     def carry_out(ctx, place, order, length, buffers):
         """``place`` is slot << 8 | index of the staging buffer."""
         slot = place >> 8
-        staging = orders.staging_of(ctx, slot, place & 0xFF, buffers)
+        staging = buffers + (place & 0xFF) * chunk_bytes(ctx)
         address = orders.user_address(ctx, slot, order)
         if orders.direction_of(order) == PACK:
             copy_to_staging(staging, address, length, rank(), size())

@@ -159,7 +159,7 @@ def make_finish_all(scope: Scope) -> Callable:
             chosen = first_bit(staged)
             staged &= staged - 1
             target, source, length = get_row(chosen, recv, slot, nbytes)
-            staging = orders.fragment_of(ctx, source)
+            staging = orders.small_staging(ctx, source)
             if length >= _WHOLE_SCOPE_BYTES:
                 copy_from_staging(target, staging, length, rank(), size())
             else:

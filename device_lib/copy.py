@@ -42,11 +42,13 @@ else:
         load_4,
         load_8,
         load_16,
-        load_16_sys,
+        load_16_if,
+        load_16_sys_if,
         store_1,
         store_4,
         store_8,
         store_16,
+        store_16_if,
     )
 
     @device
@@ -137,62 +139,70 @@ else:
                 store_1(address + 8 + i, high >> (8 * i))
 
     @device
-    def _scatter_4(to, step, a0, b0, a1, b1, a2, b2, a3, b3):
-        _scatter(to, a0, b0)
-        _scatter(to + step, a1, b1)
-        _scatter(to + 2 * step, a2, b2)
-        _scatter(to + 3 * step, a3, b3)
-        return to + 4 * step
+    def _scatter_8(
+        to, end, step, a0, b0, a1, b1, a2, b2, a3, b3, a4, b4, a5, b5, a6, b6, a7, b7
+    ):  # fmt: skip
+        k = 0
+        while k < 8 and to < end:
+            low = a0
+            high = b0
+            low, high = (a1, b1) if k == 1 else (low, high)
+            low, high = (a2, b2) if k == 2 else (low, high)
+            low, high = (a3, b3) if k == 3 else (low, high)
+            low, high = (a4, b4) if k == 4 else (low, high)
+            low, high = (a5, b5) if k == 5 else (low, high)
+            low, high = (a6, b6) if k == 6 else (low, high)
+            low, high = (a7, b7) if k == 7 else (low, high)
+            _scatter(to, low, high)
+            to += step
+            k += opaque(1)
 
-    # Addresses advance by one addition after each access rather than being computed from an index:
-    # eight words in flight then cost their own registers and hardly any more.
+    # Each turn moves eight words a thread, those past the end not at all: a remainder then costs
+    # one latency, not one for each of its words. Addresses advance by one addition after each
+    # access, so words in flight cost their own registers and hardly any more.
 
     @device
     def _to_staging(staging, source, nbytes, rank, size):
         step = size << 4
-        end = staging + (nbytes >> 4 << 4)
+        end = staging + (nbytes & ~15)
         to = staging + (rank << 4)
         at = source + (rank << 4)
         if source & 15 == 0:
-            while to + 7 * step < end:
-                a0, b0 = load_16(at)
-                at += step
-                a1, b1 = load_16(at)
-                at += step
-                a2, b2 = load_16(at)
-                at += step
-                a3, b3 = load_16(at)
-                at += step
-                a4, b4 = load_16(at)
-                at += step
-                a5, b5 = load_16(at)
-                at += step
-                a6, b6 = load_16(at)
-                at += step
-                a7, b7 = load_16(at)
-                at += step
-                store_16(to, a0, b0)
+            while to < end:
+                a0, b0 = load_16_if(at, to < end)
+                a1, b1 = load_16_if(at + step, to + step < end)
+                at += 2 * step
+                a2, b2 = load_16_if(at, to + 2 * step < end)
+                a3, b3 = load_16_if(at + step, to + 3 * step < end)
+                at += 2 * step
+                a4, b4 = load_16_if(at, to + 4 * step < end)
+                a5, b5 = load_16_if(at + step, to + 5 * step < end)
+                at += 2 * step
+                a6, b6 = load_16_if(at, to + 6 * step < end)
+                a7, b7 = load_16_if(at + step, to + 7 * step < end)
+                at += 2 * step
+                store_16_if(to, a0, b0, to < end)
                 to += step
-                store_16(to, a1, b1)
+                store_16_if(to, a1, b1, to < end)
                 to += step
-                store_16(to, a2, b2)
+                store_16_if(to, a2, b2, to < end)
                 to += step
-                store_16(to, a3, b3)
+                store_16_if(to, a3, b3, to < end)
                 to += step
-                store_16(to, a4, b4)
+                store_16_if(to, a4, b4, to < end)
                 to += step
-                store_16(to, a5, b5)
+                store_16_if(to, a5, b5, to < end)
                 to += step
-                store_16(to, a6, b6)
+                store_16_if(to, a6, b6, to < end)
                 to += step
-                store_16(to, a7, b7)
+                store_16_if(to, a7, b7, to < end)
                 to += step
         while to < end:
             a0, b0 = _gather(at)
             store_16(to, a0, b0)
             at += step
             to += step
-        i = (nbytes >> 4 << 4) + rank
+        i = (nbytes & ~15) + rank
         while i < nbytes:
             store_1(staging + i, load_1(source + i))
             i += opaque(size)
@@ -201,52 +211,46 @@ else:
     @device
     def _from_staging(target, staging, nbytes, rank, size):
         step = size << 4
-        end = staging + (nbytes >> 4 << 4)
+        end = target + (nbytes & ~15)
         at = staging + (rank << 4)
         to = target + (rank << 4)
-        while at + 7 * step < end:
-            a0, b0 = load_16_sys(at)
-            at += step
-            a1, b1 = load_16_sys(at)
-            at += step
-            a2, b2 = load_16_sys(at)
-            at += step
-            a3, b3 = load_16_sys(at)
-            at += step
-            a4, b4 = load_16_sys(at)
-            at += step
-            a5, b5 = load_16_sys(at)
-            at += step
-            a6, b6 = load_16_sys(at)
-            at += step
-            a7, b7 = load_16_sys(at)
-            at += step
-            if target & 15 == 0:
-                store_16(to, a0, b0)
+        aligned = target & 15 == 0
+        while to < end:
+            a0, b0 = load_16_sys_if(at, to < end)
+            a1, b1 = load_16_sys_if(at + step, to + step < end)
+            at += 2 * step
+            a2, b2 = load_16_sys_if(at, to + 2 * step < end)
+            a3, b3 = load_16_sys_if(at + step, to + 3 * step < end)
+            at += 2 * step
+            a4, b4 = load_16_sys_if(at, to + 4 * step < end)
+            a5, b5 = load_16_sys_if(at + step, to + 5 * step < end)
+            at += 2 * step
+            a6, b6 = load_16_sys_if(at, to + 6 * step < end)
+            a7, b7 = load_16_sys_if(at + step, to + 7 * step < end)
+            at += 2 * step
+            if aligned:
+                store_16_if(to, a0, b0, to < end)
                 to += step
-                store_16(to, a1, b1)
+                store_16_if(to, a1, b1, to < end)
                 to += step
-                store_16(to, a2, b2)
+                store_16_if(to, a2, b2, to < end)
                 to += step
-                store_16(to, a3, b3)
+                store_16_if(to, a3, b3, to < end)
                 to += step
-                store_16(to, a4, b4)
+                store_16_if(to, a4, b4, to < end)
                 to += step
-                store_16(to, a5, b5)
+                store_16_if(to, a5, b5, to < end)
                 to += step
-                store_16(to, a6, b6)
+                store_16_if(to, a6, b6, to < end)
                 to += step
-                store_16(to, a7, b7)
+                store_16_if(to, a7, b7, to < end)
                 to += step
             else:
-                to = _scatter_4(to, step, a0, b0, a1, b1, a2, b2, a3, b3)
-                to = _scatter_4(to, step, a4, b4, a5, b5, a6, b6, a7, b7)
-        while at < end:
-            a0, b0 = load_16_sys(at)
-            _scatter(to, a0, b0)
-            at += step
-            to += step
-        i = (nbytes >> 4 << 4) + rank
+                _scatter_8(
+                    to, end, step, a0, b0, a1, b1, a2, b2, a3, b3, a4, b4, a5, b5, a6, b6, a7, b7
+                )
+                to += 8 * step
+        i = (nbytes & ~15) + rank
         while i < nbytes:
             store_1(target + i, load_1_sys(staging + i))
             i += opaque(size)

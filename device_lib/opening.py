@@ -228,9 +228,14 @@ def make_open_any(scope: Scope) -> Callable:
         slot = broadcast(slot)
         if slot < 0:
             return slots.error_handle(-slot)
+        chunk = out
+        if large:
+            chunk = _chunk_bytes_of(moved, chunk_bytes(ctx))
         if out > INLINE_BYTES:
-            fragment = orders.fragment_of(ctx, slot)
-            copy_to_staging(fragment, send, min(out, eager_bytes(ctx)), rank(), size())
+            staging = orders.small_staging(ctx, slot)
+            if large:
+                staging = chunk_buffers(ctx, slot)
+            copy_to_staging(staging, send, min(out, chunk), rank(), size())
         sync()
         handle = 0
         if leads():
@@ -246,18 +251,17 @@ def make_open_any(scope: Scope) -> Callable:
             )  # fmt: skip
         handle = broadcast(handle)
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
-            pack_first_chunks(ctx, handle, slot, send, out)
+            pack_next_chunks(ctx, handle, slot, send, out, chunk)
         return handle
 
     @device
-    def pack_first_chunks(ctx, handle, slot, send, out):
-        """Fills the chunk buffers, all of them free, at once; the proxy orders the rest."""
-        chunk = _chunk_bytes_of(out, eager_bytes(ctx), chunk_bytes(ctx))
+    def pack_next_chunks(ctx, handle, slot, send, out, chunk):
+        """Fills the other chunk buffers, all of them free, at once; the proxy orders the rest."""
         buffers = chunk_buffers(ctx, slot)
-        index = 0
-        position = eager_bytes(ctx)
+        index = 1
+        position = chunk
         while index < LARGE_BUFFERS and position < out:
-            staging = orders.staging_of(ctx, slot, index, buffers)
+            staging = buffers + index * chunk_bytes(ctx)
             copy_to_staging(staging, send + position, min(chunk, out - position), rank(), size())
             sync()
             if leads():

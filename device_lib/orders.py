@@ -8,7 +8,7 @@ the completion of the request and the threads that wait carry it out:
     waiter   claim it, copy, publish a CHUNK record, count it as finished
     proxy    the buffer is full (PACK: send it) or free (UNPACK: receive the next chunk)
 
-The buffers are the slot's own or, where the sender is on this node, the sender's: unit 7 says. The
+The buffers are the slot's own or, where the sender is on this node, the sender's: unit 6 says. The
 completion of a receive is written before its last orders have been carried out, and says how many
 there are in all; the wait is over when as many are finished.
 
@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from device_lib import ring, slots
 from device_lib.context import (
-    chunk_bytes,
     claim_address,
     completion_address,
     request_slots,
@@ -52,10 +51,9 @@ from gmpi.wire import (
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
     DIRECTION_SHIFT,
-    FRAGMENT,
+    LARGE_BUFFERS,
     LARGE_UNITS,
     OP_CHUNK,
-    ORDER_UNITS,
     PACK,
     POSITION_MASK,
     POSITION_STEP,
@@ -71,17 +69,9 @@ from gmpi.wire import (
 
 
 @device
-def fragment_of(ctx, slot):
+def small_staging(ctx, slot):
     """The small staging buffer that every slot has."""
     return small_address(ctx, slot) + STAGING_LEAD
-
-
-@device
-def staging_of(ctx, slot, index, buffers):
-    """The staging buffer that an order is about; ``buffers``: where the chunk buffers begin."""
-    if index == FRAGMENT:
-        return fragment_of(ctx, slot)
-    return buffers + index * chunk_bytes(ctx)
 
 
 @device
@@ -112,7 +102,7 @@ def take(ctx, slot, expected, lane, lanes, mask, unit, low, word):
     seen = 0
     open_order = False
     fresh = word >> 32 & TAG_MASK == expected
-    if 0 <= index and index < ORDER_UNITS and fresh:
+    if 0 <= index and index < LARGE_BUFFERS and fresh:
         seen = load_gpu(address)
         open_order = seen >> 32 & TAG_MASK != expected or seen & TAG_MASK < number
     votes = ballot(mask, open_order)

@@ -176,6 +176,27 @@ load_16 = _ptx("ld.v2.u64 {$0, $1}, [$2];", "=l,=l,l", _PAIR, 1)
 store_16 = _ptx("st.v2.u64 [$0], {$1, $2};", "l,l,l", types.void, 3)
 # Staging is read past L1: lines of the slot's previous message may still be there.
 load_16_sys = _ptx("ld.relaxed.sys.global.v2.u64 {$0, $1}, [$2];", "=l,=l,l", _PAIR, 1)
+# For a remainder: the words that are there, in one go.
+load_16_if = _ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $3, 0; mov.b64 $0, 0; mov.b64 $1, 0; "
+    "@p ld.v2.u64 {$0, $1}, [$2]; }",
+    "=&l,=&l,l,l",
+    _PAIR,
+    2,
+)
+load_16_sys_if = _ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $3, 0; mov.b64 $0, 0; mov.b64 $1, 0; "
+    "@p ld.relaxed.sys.global.v2.u64 {$0, $1}, [$2]; }",
+    "=&l,=&l,l,l",
+    _PAIR,
+    2,
+)
+store_16_if = _ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $3, 0; @p st.v2.u64 [$0], {$1, $2}; }",
+    "l,l,l,l",
+    types.void,
+    4,
+)
 load_1_sys = _ptx("ld.relaxed.sys.global.u8 $0, [$1];", "=l,l", types.int64, 1)
 load_8 = _ptx("ld.u64 $0, [$1];", "=l,l", types.int64, 1)
 load_4 = _ptx("ld.u32 $0, [$1];", "=l,l", types.int64, 1)
@@ -195,7 +216,7 @@ _is_local = _ptx(
 # loops over units turn once on a full warp, and four copies of their body only cost registers.
 opaque = _ptx("mov.u64 $0, $1;", "=l,l", types.int64, 1)
 
-# --- clocks ----------------------------------------------------------------------------------------
+# --- clocks ---------------------------------------------------------------------------------------
 clock = _ptx("mov.u64 $0, %clock64;", "=l", types.int64, 0)
 clock_low = _ptx("mov.u32 $0, %clock;", "=r", types.uint32, 0)
 timer_ns = _ptx("mov.u64 $0, %globaltimer;", "=l", types.int64, 0)

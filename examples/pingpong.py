@@ -90,7 +90,7 @@ def pings(ctx, rounds, skip, cycles):
 
 @cuda.jit
 def stamped(ctx, buf, me, rounds, stamps, clocks):
-    """8-byte ping-pong with time stamps, then pings that tie the GPU's timer to the host's clock."""
+    """8-byte ping-pong with time stamps, then pings that tie the GPU's timer to the host's."""
     peer = 1 - me
     for i in range(rounds):
         if me == 1:

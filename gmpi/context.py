@@ -246,7 +246,7 @@ class Context:
             raise ContextError("open the context with trace=n to keep time stamps of n requests")
         return trace.read(self._state)
 
-    # --- waiting ------------------------------------------------------------------------------------
+    # --- waiting ----------------------------------------------------------------------------------
 
     def synchronize(self, timeout: float | None = None) -> None:
         """Waits for kernels that were launched with this context and for open requests.
@@ -305,7 +305,7 @@ class Context:
         if faults and self.config.on_error == "raise":
             raise faults[0].kind(faults[0], len(faults) - 1)
 
-    # --- the end --------------------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
     def abort(self) -> None:
         """Releases every kernel that waits: its calls return ``GMPI_ERR_ABORTED``. Any thread."""
@@ -415,7 +415,7 @@ class Context:
             self._wait_for_kernels(_ABORT_S)
             self._shut_down(clean=False)
 
-    # --- internals ----------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------
 
     def _require_open(self) -> None:
         if self._closed:

@@ -30,7 +30,7 @@ from gmpi.constants import (
     SUM,
 )
 from gmpi.errors import ContextError, GMPIError, rank_text
-from gmpi.wire import FRAGMENT, LARGE_BUFFERS, MESSAGE_HEADER, NOT_SHARED, chunk_bytes_of
+from gmpi.wire import LARGE_BUFFERS, MESSAGE_HEADER, NOT_SHARED, chunk_bytes_of
 from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
 from host_proxy.state import P_HOST, Communicator, State
 
@@ -63,7 +63,7 @@ class _HostPort:
         self.state = state
         self.data = array.reshape(-1).view(np.uint8)
         self.sends = sends
-        self.message = np.empty(MESSAGE_HEADER + state.layout.eager_bytes, np.uint8)
+        self.short = np.empty(MESSAGE_HEADER + state.layout.eager_bytes, np.uint8)
         self.scratch: dict[int, np.ndarray] = {}
         self.theirs: int | None = None  # address of the sender's buffers
 
@@ -75,10 +75,13 @@ class _HostPort:
         offset = (slot - layout.request_slots) * LARGE_BUFFERS * layout.chunk_bytes
         self.theirs = int(self.state.peers[peer, P_HOST]) + offset
 
-    def first(self, nbytes: int) -> np.ndarray:
+    def message(self, nbytes: int) -> np.ndarray:
         if self.sends:
-            self.message[MESSAGE_HEADER : MESSAGE_HEADER + nbytes] = self.data[:nbytes]
-        return self.message[: MESSAGE_HEADER + nbytes]
+            self.short[MESSAGE_HEADER : MESSAGE_HEADER + nbytes] = self.data[:nbytes]
+        return self.short[: MESSAGE_HEADER + nbytes]
+
+    def deliver(self, nbytes: int) -> None:
+        self.data[:nbytes] = self.short[MESSAGE_HEADER : MESSAGE_HEADER + nbytes]
 
     def pack(self, k: int, position: int, length: int) -> Step:
         return self.data[position : position + length]
@@ -96,15 +99,13 @@ class _HostPort:
 
     def unpack(self, k: int, position: int, length: int) -> Step:
         if length > 0:
-            first = k == FRAGMENT and position == 0
-            source = self.message[MESSAGE_HEADER:] if first else self.free(k)
-            self.data[position : position + length] = source[:length]
+            self.data[position : position + length] = self.free(k)[:length]
         return
         yield
 
 
 class HostRequest:
-    """An operation of the host that is under way. It progresses while it is tested or waited for."""
+    """An operation of the host that is under way. It progresses while tested or waited for."""
 
     def __init__(self, name: str, operation: Step, itemsize: int, keep: Any) -> None:
         self.name = name
@@ -216,7 +217,7 @@ class Host:
 
     def Waitall(self, requests: Sequence[HostRequest]) -> list[HostStatus]:
         """Waits for all, making progress on each (MPI 4.1 section 3.7.5)."""
-        while not all([request.Test() for request in requests]):
+        while sum(request.Test() for request in requests) < len(requests):
             os.sched_yield()
         return [request.Wait() for request in requests]
 
@@ -240,7 +241,7 @@ class Host:
         )
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: int = SUM, comm: int = COMM_WORLD) -> None:
-        """MPI 4.1 section 6.9.6; ``sendbuf`` may be ``gmpi.IN_PLACE``, ``op`` is ``gmpi.SUM`` ..."""
+        """MPI 4.1 section 6.9.6; ``sendbuf`` may be ``gmpi.IN_PLACE``, ``op`` is as in kernels."""
         result = _array(recvbuf, "recvbuf", writable=True)
         if not isinstance(sendbuf, int):
             source = _array(sendbuf, "sendbuf", writable=False)
@@ -263,14 +264,12 @@ class Host:
     def _by_chunks(self, nbytes: int, start: Any) -> Step:
         """Cuts as kernels do: ranks must start the same pieces in the same order."""
         eager, largest = self._sizes()
-        yield start(0, min(nbytes, eager))
-        if nbytes > eager:
-            chunk = chunk_bytes_of(nbytes, eager, largest)
-            for position, length in chunks_of(nbytes, eager, chunk):
-                yield start(position, length)
+        chunk = chunk_bytes_of(nbytes, largest) if nbytes > eager else max(nbytes, 1)
+        for position, length in chunks_of(nbytes, chunk) or [(0, 0)]:
+            yield start(position, length)
         return Outcome(nbytes)
 
-    # --- helpers ------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     def _run(self, name: str, operation: Step) -> None:
         HostRequest(name, operation, 1, None).Wait()

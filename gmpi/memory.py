@@ -22,7 +22,7 @@ _PAGE = 4096
 
 
 class SharedRegion:
-    """Memory that other processes of the same user on this node can map, and the GPU if there is one.
+    """Memory that other processes of this user on this node can map, and the GPU if there is one.
 
     A memory file without a name: it has no path, takes no space in /dev/shm, and is gone with its
     last user. Others open it through /proc, which the system allows to the same user only.

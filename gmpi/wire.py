@@ -18,7 +18,7 @@ the units that a call needs are written and read.
 
 **Completion** (proxy to kernel): up to 16 units in the slot of the request, tagged with the
 ticket of the record that opened the request. Unit 0 says what happened; a receive adds unit 1
-(source, tag) and then the payload. Requests of the large class use units 2..7 for *orders*.
+(source, tag) and then the payload. Requests of the large class use units 2..6 for *orders*.
 
 **Order**: "move these bytes between the user's buffer and this staging buffer". Waiting threads
 carry orders out and answer with a CHUNK record.
@@ -72,11 +72,11 @@ FLAWS = FLAG_NULL_BUFFER | FLAG_SHORT_BUFFER | FLAG_STRIDED_BUFFER | FLAG_PRIVAT
 
 # --- completion units ---------------------------------------------------------------------------
 #   unit 0    low = payload bytes | error class << 48 | kind << 56    high = count (elements)
-#   unit 1    low = source (32 bits) | message tag << 32              high = orders that belong to it
+#   unit 1    low = source (32 bits) | message tag << 32              high = orders of it
 #   unit 2..  payload (small class, posted with at most INLINE_BYTES); large class: one order for
 #             each staging buffer of the slot
 #             low = position in the message, bytes | direction << 63  high = length, bytes
-#   unit 7    large class: low = address (GPU) of the chunk buffers that orders are about
+#   unit 6    large class: low = address (GPU) of the chunk buffers that orders are about
 STATUS_UNITS = 2
 KIND_DONE = 1
 BYTES_MASK = (1 << 48) - 1
@@ -84,12 +84,12 @@ ERROR_SHIFT = 48
 KIND_SHIFT = 56
 
 # --- large class --------------------------------------------------------------------------------
-# A message above ``eager_bytes`` uses a large slot: one *fragment* of eager_bytes (in the small
-# staging of the slot) and LARGE_BUFFERS chunk buffers that pipeline packing, MPI and unpacking.
+# A message above ``eager_bytes`` uses a large slot, whose chunk buffers pipeline packing, MPI and
+# unpacking: chunk k goes through buffer ``k % LARGE_BUFFERS``. Chunk 0 is packed before the record
+# of the call is published, chunks 1..3 right after it, each announced by a CHUNK record; the rest
+# is ordered.
 LARGE_BUFFERS = 4
-FRAGMENT = LARGE_BUFFERS  # its index among the orders of a slot
-ORDER_UNITS = LARGE_BUFFERS + 1
-BASE_UNIT = STATUS_UNITS + ORDER_UNITS
+BASE_UNIT = STATUS_UNITS + LARGE_BUFFERS
 LARGE_UNITS = BASE_UNIT + 1
 PACK = 0  # user buffer to staging
 UNPACK = 1  # staging to user buffer
@@ -103,9 +103,10 @@ CHUNK_DIRECTION_SHIFT = 7
 # Every point-to-point message starts with this header, so that the receiver knows the true length
 # (truncation is ours to report, exactly) and how the rest comes.
 #   word 0   payload bytes of the whole message
-#   word 1   chunk bytes | transfer number << 32   (0: everything is in this message)
-#   word 2   where the chunks are: NOT_SHARED, they follow as messages; else the sender's large slot,
-#            whose buffers the receiver reads, and a notice follows for each
+#   word 1   chunk bytes | transfer number << 32   (0: the payload is in this message)
+#   word 2   where the chunks are: NOT_SHARED, they follow as messages; else the sender's large
+#            slot, whose buffers the receiver reads: the first is full, a notice follows for each
+#            other one
 #   word 3   0
 MESSAGE_HEADER = 32
 NOT_SHARED = -1
@@ -113,7 +114,7 @@ NOT_SHARED = -1
 # that it is packed, in order of k), tag 2n + 1 back (its buffer has been read).
 STAGING_LEAD = 64  # payload starts here in a small staging buffer; the header sits just before
 
-# --- mapped memory: where the regions begin (bytes) ------------------------------------------------
+# --- mapped memory: where the regions begin (bytes) -----------------------------------------------
 # The ring and what precedes it have fixed places; completions follow the ring, then small staging.
 CONTROL_ATTENTION = 0  # 8 bytes, bit i: large slot i has an order that nobody has carried out
 CONTROL_ABORT = 8  # 8 bytes, non-zero: error class with which every wait ends
@@ -142,7 +143,7 @@ REQUEST_OWNER = 0  # handle of the open request; of the last one, claimed, when 
 REQUEST_RECV = 8  # address that is unpacked to
 REQUEST_SEND = 16  # address that is packed from (large requests)
 REQUEST_FINISHED = 24  # orders of the open request that have been carried out (large requests)
-CLAIM_BYTES = 8 * ORDER_UNITS
+CLAIM_BYTES = 8 * LARGE_BUFFERS
 
 # --- request handle ------------------------------------------------------------------------------
 #   tag (32) | slot (16) << 32 | units to poll (4) << 48 | class (1) << 52 | context (6) << 53
@@ -238,13 +239,13 @@ def payload_units(nbytes: int) -> int:
     return (nbytes + UNIT_PAYLOAD - 1) * 43691 >> 19
 
 
-def chunk_bytes_of(nbytes: int, eager_bytes: int, chunk_bytes: int) -> int:
+def chunk_bytes_of(nbytes: int, chunk_bytes: int) -> int:
     """Chunk size for a message of ``nbytes`` above ``eager_bytes``.
 
     Compiled for the device and for the proxy, which must agree. A message is cut into at least
     ``LARGE_BUFFERS`` chunks where that leaves chunks of 32 KiB or more: enough to overlap packing
-    with MPI, few enough that MPI's cost per message does not show.
+    with MPI, few enough that the cost per chunk does not show.
     """
-    wanted = (nbytes - eager_bytes + LARGE_BUFFERS - 1) // LARGE_BUFFERS
+    wanted = (nbytes + LARGE_BUFFERS - 1) // LARGE_BUFFERS
     wanted = (wanted + 127) // 128 * 128
     return min(chunk_bytes, max(wanted, 32768))

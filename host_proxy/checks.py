@@ -124,7 +124,7 @@ def communicator(g, comm):
     return get(g, G_COMMUNICATORS) + comm * (C_COUNT * 8)
 
 
-# --- the error log ----------------------------------------------------------------------------------
+# --- the error log --------------------------------------------------------------------------------
 
 
 @jit
@@ -191,12 +191,12 @@ def log_request(g, row, field, error, code, value, high):
     put(at, E_SLOT, get(row, S_SLOT))
 
 
-# --- the checks -------------------------------------------------------------------------------------
+# --- the checks -----------------------------------------------------------------------------------
 
 
 @jit
 def check_handle(g, r):
-    """Whether the record's handle can be answered: the right context, slot, class and generation."""
+    """Whether the record's handle can be answered: right context, slot, class and generation."""
     handle = get(r, R_HANDLE)
     slot = slot_of(handle)
     if handle <= 0 or handle >> 59 != 0 or slot >= get(g, G_SLOTS):

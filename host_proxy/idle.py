@@ -26,8 +26,8 @@ from host_proxy.state import (
 
 _MONOTONIC = 1  # CLOCK_MONOTONIC on Linux
 _CROWDED_YIELDS = 20
-# Long enough to be a real sleep: naps of 1 ns by one thread made a spinning thread on the other core
-# lose whole time slices (MPICH ping-pong 4 ms instead of 2 us, Linux 6.18, 2 cores).
+# Long enough to be a real sleep: naps of 1 ns by one thread made a spinning thread on the other
+# core lose whole time slices (MPICH ping-pong 4 ms instead of 2 us, Linux 6.18, 2 cores).
 _CROWDED_NAP_NS = 20_000
 TURNS_PER_CLOCK = 64  # idle turns between two looks at the clock
 

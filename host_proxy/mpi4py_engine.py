@@ -22,7 +22,6 @@ from gmpi.constants import ANY_TAG, DATATYPES, OPERATIONS_REDUCE, PROC_NULL, SUC
 from gmpi.wire import (
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
-    FRAGMENT,
     LARGE_BUFFERS,
     MESSAGE_HEADER,
     NOT_SHARED,
@@ -47,6 +46,7 @@ from host_proxy.state import (
     G_TAG_UB,
     G_TRANSFERS,
     P_DEVICE,
+    P_HOST,
     P_READS,
     R_BYTES,
     R_DONE,
@@ -78,19 +78,24 @@ class KernelPort:
         self.engine = engine
         self.slot = slot
         self.is_large = slot >= engine.state.layout.request_slots
-        self.own = 0
+        self.own = 0  # offset of the slot's chunk buffers in large staging
+        self.first_chunk = engine.drain  # where chunks come that there is no buffer for
         if self.is_large:
             layout = engine.state.layout
             self.own = (slot - layout.request_slots) * LARGE_BUFFERS * layout.chunk_bytes
             base = int(engine.state.globals[G_LARGE_DEVICE]) + self.own
             completion.set_base(engine.g, engine.row(slot), base)
 
-    def first(self, nbytes: int) -> np.ndarray:
+    def message(self, nbytes: int) -> np.ndarray:
         begin = self.engine.small(self.slot) - MESSAGE_HEADER
         return self.engine.memory[begin : begin + MESSAGE_HEADER + nbytes]
 
-    def fragment(self) -> np.ndarray:
-        return self.first(self.engine.sizes[0])[MESSAGE_HEADER:]
+    def small(self) -> np.ndarray:
+        """The payload in the slot's small staging buffer."""
+        return self.message(self.engine.sizes[0])[MESSAGE_HEADER:]
+
+    def deliver(self, nbytes: int) -> None:
+        """Nothing: the waiting threads take it from there."""
 
     def shared(self, comm: Communicator, dest: int) -> int:
         peer = int(comm.peers[dest])
@@ -103,26 +108,34 @@ class KernelPort:
         if self.is_large:
             base = int(state.peers[peer, P_DEVICE]) + offset
             completion.set_base(self.engine.g, self.engine.row(self.slot), base)
+        else:
+            self.first_chunk = _view(int(state.peers[peer, P_HOST]) + offset, self.engine.sizes[1])
 
     def buffer(self, k: int) -> np.ndarray:
-        size = self.engine.state.layout.chunk_bytes
+        size = self.engine.sizes[1]
         begin = self.own + k % LARGE_BUFFERS * size
         return self.engine.large[begin : begin + size]
 
     def free(self, k: int) -> np.ndarray:
-        return self.buffer(k) if self.is_large else self.engine.drain
+        return self.buffer(k) if self.is_large else self.first_chunk
 
     def pack(self, k: int, position: int, length: int) -> Step:
+        index = k % LARGE_BUFFERS
         if k >= LARGE_BUFFERS:  # the first ones are packed by the call itself, without an order
-            self.order(k % LARGE_BUFFERS, position, length, PACK)
-        yield self.slot, done_word(position, PACK, k % LARGE_BUFFERS)
+            self.order(index, position, length, PACK)
+        if k > 0:  # the very first one before its record
+            yield self.slot, done_word(position, PACK, index)
         return self.buffer(k)[:length]
 
     def unpack(self, k: int, position: int, length: int) -> Step:
-        if length > 0 and self.is_large:
-            index = FRAGMENT if position == 0 else k % LARGE_BUFFERS
+        if length <= 0:
+            return
+        if self.is_large:
+            index = k % LARGE_BUFFERS
             self.order(index, position, length, UNPACK)
             yield self.slot, done_word(position, UNPACK, index)
+        else:  # longer than the receive was thought for: what fits is in the first chunk
+            self.small()[:length] = self.first_chunk[:length]
 
     def order(self, index: int, position: int, length: int, direction: int) -> None:
         engine = self.engine
@@ -221,20 +234,18 @@ class Mpi4pyEngine:
         return Outcome(0)
 
     def by_chunks(self, slot: int, start, packs: bool, unpacks: bool) -> Step:
-        """A collective on the slot's buffer, fragment first, then chunk by chunk.
+        """A collective on the slot's buffer, chunk by chunk if it is long.
 
         All ranks cut alike and start the pieces in the same order, each when it is packed.
         """
         port = KernelPort(self, slot)
         nbytes = self.field(slot, S_BYTES)
         eager, largest = self.sizes
-        yield start(port.fragment()[: min(nbytes, eager)])
         if nbytes <= eager:
+            yield start(port.small()[:nbytes])
             return Outcome(nbytes)
-        if unpacks:
-            yield from port.unpack(FRAGMENT, 0, eager)
-        chunk = chunk_bytes_of(nbytes, eager, largest)
-        for k, (position, length) in enumerate(chunks_of(nbytes, eager, chunk)):
+        chunk = chunk_bytes_of(nbytes, largest)
+        for k, (position, length) in enumerate(chunks_of(nbytes, chunk)):
             if packs:
                 memory = yield from port.pack(k, position, length)
             else:
@@ -247,7 +258,7 @@ class Mpi4pyEngine:
     def communicator(self, slot: int) -> Communicator:
         return self.state.communicators[self.field(slot, S_COMM)]
 
-    # --- records ------------------------------------------------------------------------------------
+    # --- records ----------------------------------------------------------------------------------
 
     def serve(self) -> None:
         """Takes over the decoded record."""
@@ -287,8 +298,8 @@ class Mpi4pyEngine:
         slot = int(r[R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
         done = int(r[R_DONE])
         position = done >> CHUNK_POSITION_SHIFT
-        size = chunk_bytes_of(self.field(slot, S_BYTES), *self.sizes)
-        unordered = self.sizes[0] + LARGE_BUFFERS * size  # the call itself packs up to here
+        # The call itself packs up to here, without orders.
+        unordered = LARGE_BUFFERS * chunk_bytes_of(self.field(slot, S_BYTES), self.sizes[1])
         ordered = done >> CHUNK_DIRECTION_SHIFT & 1 == UNPACK or position >= unordered
         if ordered and self.field(slot, S_ORDERS) > 0:
             completion.order_done(self.g, row)
@@ -298,7 +309,7 @@ class Mpi4pyEngine:
         else:
             self.early.add(key)
 
-    # --- running -------------------------------------------------------------------------------------
+    # --- running ----------------------------------------------------------------------------------
 
     def resume(self, slot: int, operation: Step, value: object) -> None:
         """Runs an operation until it waits for something that has not happened yet."""

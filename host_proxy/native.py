@@ -21,8 +21,8 @@ _I64 = ir.IntType(64)
 _I32 = ir.IntType(32)
 _PAUSE = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}.get(platform.machine())
 
-# No GIL; division by zero has no exception path. Wrappers for callers in Python would be most of the
-# compile time, so only an ``entry`` gets them.
+# No GIL; division by zero has no exception path. Wrappers for callers in Python would be most of
+# the compile time, so only an ``entry`` gets them.
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 #: For every function of the compiled engine that only compiled code calls.
@@ -52,7 +52,11 @@ class _Cache(FunctionCache):
 
 
 def entry(function):
-    """Compiles a function that Python calls too; kept on disk between runs."""
+    """Compiles a function that Python calls too; kept on disk between runs.
+
+    No two functions in it may call each other in a circle: Numba resolves such calls when it
+    compiles, and not when it loads from disk.
+    """
     dispatcher = njit(**_OPTIONS)(function)
     dispatcher._cache = _Cache(function)
     return dispatcher

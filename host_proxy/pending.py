@@ -1,4 +1,4 @@
-"""Pending MPI requests of the compiled engine: a dense array of MPI handles, a row of ours beside each.
+"""Pending MPI requests of the compiled engine: a dense array of MPI handles, our rows beside it.
 
 Dense, because MPI_Testsome takes an array; ours beside it, because the answer is an index.
 """

@@ -1,13 +1,13 @@
 """Sends and receives of the compiled engine, and the protocol between proxies.
 
 A message is one MPI message ``header | payload`` on the communicator's first duplicate, where user
-tags are matched. Above ``eager_bytes`` its payload is the first fragment only; the header gives the
-chunk size, a transfer number, and how the chunks come. So matching happens once a message, whatever
-its size; the receiver always knows the true length; and a receive posts at most ``eager_bytes``.
+tags are matched. Above ``eager_bytes`` there is no payload in it; the header gives the chunk size,
+a transfer number, and how the chunks come. So matching happens once a message, whatever its size;
+the receiver always knows the true length; and a receive posts at most ``eager_bytes``.
 
-    send      fragment ────────────────▶ receive   user's tag, first duplicate
+    send      header ──────────────────▶ receive   user's tag, first duplicate
     elsewhere chunk 0, 1, 2, ... ──────▶           transfer number, second duplicate
-    same node notice 0, 1, 2, ... ─────▶           the same, empty: the receiver's threads read the
+    same node notice 1, 2, ... ────────▶           the same, empty: the receiver's threads read the
               ◀────── buffer free 0, 1, 2, ...     sender's buffers, which are shared memory
 
 Chunk k is packed into chunk buffer ``k % LARGE_BUFFERS`` of the sender; the calling threads fill
@@ -27,7 +27,6 @@ from gmpi.wire import (
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
     FLAG_INLINE,
-    FRAGMENT,
     LARGE_BUFFERS,
     MESSAGE_HEADER,
     NOT_SHARED,
@@ -59,6 +58,7 @@ from host_proxy.state import (
     G_TRANSFERS,
     P_COUNT,
     P_DEVICE,
+    P_HOST,
     P_READS,
     R_DONE,
     R_FLAGS,
@@ -74,7 +74,6 @@ from host_proxy.state import (
     S_COUNT,
     S_FAILED,
     S_FINISHED,
-    S_FRAGMENT,
     S_HANDLE,
     S_NEXT,
     S_ORDERS,
@@ -85,6 +84,7 @@ from host_proxy.state import (
     S_SLOT,
     S_SOURCE,
     S_SOURCE_TAG,
+    S_STARTED,
     S_TAG,
     S_TOLD,
     S_TOTAL,
@@ -128,13 +128,13 @@ def buffer_offset(g, slot, chunk):
 
 
 @jit
-def position_of(g, row, chunk):
-    return get(g, G_EAGER) + chunk * get(row, S_CHUNK)
+def position_of(row, chunk):
+    return chunk * get(row, S_CHUNK)
 
 
 @jit
-def length_of(g, row, chunk):
-    return min(get(row, S_CHUNK), get(row, S_TOTAL) - position_of(g, row, chunk))
+def length_of(row, chunk):
+    return min(get(row, S_CHUNK), get(row, S_TOTAL) - position_of(row, chunk))
 
 
 @jit
@@ -160,26 +160,29 @@ def start_send(g, r, row):
         payload_to(r, payload, nbytes)
     follow = 0
     shared = NOT_SHARED
+    length = MESSAGE_HEADER + nbytes
     if nbytes > get(g, G_EAGER):
         shared = start_chunked_send(g, row, dest, nbytes)
         follow = get(row, S_CHUNK) | get(row, S_TRANSFER) << 32
+        length = MESSAGE_HEADER
     header = payload - MESSAGE_HEADER
     store(header, nbytes)
     store(header + 8, follow)
     store(header + 16, shared)
-    length = MESSAGE_HEADER + min(nbytes, get(g, G_EAGER))
     pending.isend(g, row, header, length, dest, get(row, S_TAG), messages(g, row), SEND, 0)
+    if follow != 0 and get(row, S_FAILED) == 0:
+        packed_chunk(g, row, 0)
 
 
 @jit
 def start_chunked_send(g, row, dest, nbytes):
     """Prepares the chunks of a long message: the slot they are shared in, or NOT_SHARED."""
-    chunk = _chunk_bytes_of(nbytes, get(g, G_EAGER), get(g, G_CHUNK))
+    chunk = _chunk_bytes_of(nbytes, get(g, G_CHUNK))
     reset_transfer(row)
     bump(g, G_TRANSFERS, 1)
     put(row, S_TOTAL, nbytes)
     put(row, S_CHUNK, chunk)
-    put(row, S_CHUNKS, (nbytes - get(g, G_EAGER) + chunk - 1) // chunk)
+    put(row, S_CHUNKS, (nbytes + chunk - 1) // chunk)
     # Tags 2n and 2n + 1 within MPI_TAG_UB; the host has the upper half of the numbers.
     put(row, S_TRANSFER, get(g, G_TRANSFERS) % (get(g, G_TAG_UB) >> 2))
     peer = peer_of(g, row, dest)
@@ -195,7 +198,7 @@ def start_chunked_send(g, row, dest, nbytes):
 def start_receive(g, row):
     """GMPI_Irecv: MPI_Irecv to the slot's staging (MPI 4.1 section 3.7.2).
 
-    Posts the longest first fragment there is, whatever the room: a longer message is our
+    Posts room for the longest first message there is, whatever the user's: a longer message is our
     truncation to report, with the bytes that fit, and never MPI's.
     """
     source = get(row, S_PEER)
@@ -212,9 +215,9 @@ def start_receive(g, row):
 
 @jit
 def sent(g, row):
-    """The message, or its first fragment, is on its way."""
+    """The message, or the header of a long one, is on its way."""
     if is_large(get(row, S_HANDLE)):
-        put(row, S_FRAGMENT, 1)
+        put(row, S_STARTED, 1)
         finish_send(g, row)
     else:
         complete(g, row, get(row, S_BYTES), SUCCESS, ANY_SOURCE, ANY_TAG)
@@ -222,7 +225,7 @@ def sent(g, row):
 
 @jit
 def finish_send(g, row):
-    if get(row, S_FRAGMENT) and get(row, S_FINISHED) == get(row, S_CHUNKS):
+    if get(row, S_STARTED) and get(row, S_FINISHED) == get(row, S_CHUNKS):
         complete(g, row, get(row, S_BYTES), SUCCESS, ANY_SOURCE, ANY_TAG)
 
 
@@ -249,11 +252,12 @@ def pass_on(g, row, chunk):
     comm = chunks(g, row)
     if get(row, S_SHARED) == NOT_SHARED:
         data = get(g, G_LARGE) + buffer_offset(g, get(row, S_SLOT), chunk)
-        length = length_of(g, row, chunk)
+        length = length_of(row, chunk)
         pending.isend(g, row, data, length, dest, tag, comm, SEND_CHUNK, chunk)
     else:
         pending.irecv(g, row, get(g, G_DRAIN), 0, dest, tag + 1, comm, SEND_CHUNK, chunk)
-        pending.notify(g, row, dest, tag, comm)
+        if chunk > 0:  # the header says that the first one is there
+            pending.notify(g, row, dest, tag, comm)
 
 
 @jit
@@ -262,8 +266,8 @@ def sent_chunk(g, row, chunk):
     bump(row, S_FINISHED, 1)
     following = chunk + LARGE_BUFFERS
     if following < get(row, S_CHUNKS):
-        position = position_of(g, row, following)
-        length = length_of(g, row, following)
+        position = position_of(row, following)
+        length = length_of(row, following)
         order(g, row, following % LARGE_BUFFERS, position, length, PACK)
     finish_send(g, row)
 
@@ -273,7 +277,7 @@ def sent_chunk(g, row, chunk):
 
 @jit
 def received(g, row, source, tag):
-    """A message, or its first fragment, is in the slot's staging."""
+    """A message, or the header of a long one, is in the slot's staging."""
     header = staging(g, get(row, S_SLOT)) - MESSAGE_HEADER
     total = load(header)
     follow = load(header + 8)
@@ -286,28 +290,32 @@ def received(g, row, source, tag):
         close(g, row)
         return
     shared = load(header + 16)
-    reset_transfer(row)
-    put(row, S_CHUNK, chunk)
-    put(row, S_CHUNKS, (total - get(g, G_EAGER) + chunk - 1) // chunk)
-    put(row, S_TRANSFER, (follow >> 32) & TAG_MASK)
-    put(row, S_SHARED, shared)
     peer = peer_of(g, row, source)
     if chunk > get(g, G_CHUNK) or total > POSITION_MASK or (shared != NOT_SHARED and peer < 0):
         # Not a header: somebody else sends on our communicator, or memory is corrupt.
         log_request(g, row, ops.MESSAGE, ERR_INTERN, 0, chunk, get(g, G_CHUNK))
         complete(g, row, 0, ERR_INTERN, source, tag)
         return
+    reset_transfer(row)
+    put(row, S_CHUNK, chunk)
+    put(row, S_CHUNKS, (total + chunk - 1) // chunk)
+    put(row, S_TRANSFER, (follow >> 32) & TAG_MASK)
+    put(row, S_SHARED, shared)
     put(row, S_BUFFERS, _ALL_BUFFERS)
-    if is_large(get(row, S_HANDLE)):
-        base = get(g, G_LARGE_DEVICE) + buffer_offset(g, get(row, S_SLOT), 0)
-        if shared != NOT_SHARED:
-            base = peer_field(g, peer, P_DEVICE) + buffer_offset(g, shared, 0)
-        set_base(g, row, base)
-        order(g, row, FRAGMENT, 0, min(get(g, G_EAGER), get(row, S_BYTES)), UNPACK)
+    if not is_large(get(row, S_HANDLE)):
+        if shared == NOT_SHARED:
+            drain(g, row, 0)
+        else:
+            drained(g, row, 0)  # the header says that the first chunk is there
+        return
+    if shared == NOT_SHARED:
+        set_base(g, row, get(g, G_LARGE_DEVICE) + buffer_offset(g, get(row, S_SLOT), 0))
         receive_chunks(g, row)
     else:
-        # All that fits is in the first fragment. The chunks must be received all the same.
-        drain(g, row, 0)
+        set_base(g, row, peer_field(g, peer, P_DEVICE) + buffer_offset(g, shared, 0))
+        put(row, S_BUFFERS, _ALL_BUFFERS & ~1)
+        put(row, S_NEXT, 1)
+        received_chunk(g, row, 0)
 
 
 @jit
@@ -335,20 +343,18 @@ def receive_chunks(g, row):
 def received_chunk(g, row, chunk):
     """A chunk is in reach: have it unpacked, as far as the user's buffer goes."""
     bump(row, S_ARRIVED, 1)
-    position = position_of(g, row, chunk)
-    wanted = min(length_of(g, row, chunk), get(row, S_BYTES) - position)
+    position = position_of(row, chunk)
+    wanted = min(length_of(row, chunk), get(row, S_BYTES) - position)
     if wanted > 0:
         order(g, row, chunk % LARGE_BUFFERS, position, wanted, UNPACK)
     if get(row, S_ARRIVED) == get(row, S_CHUNKS):
-        # Orders are only given for what the user's buffer has room for; at least the fragment.
-        room = get(row, S_BYTES) - get(g, G_EAGER)
+        # Orders are only given for what the user's buffer has room for.
         size = get(row, S_CHUNK)
-        ordered = min(get(row, S_CHUNKS), (room + size - 1) // size)
-        end_receive(g, row, 1 + ordered)
-    if wanted <= 0:
-        unpacked_chunk(g, row, chunk)
-    else:
+        end_receive(g, row, min(get(row, S_CHUNKS), (get(row, S_BYTES) + size - 1) // size))
+    if wanted > 0:
         receive_chunks(g, row)
+    else:
+        unpacked_chunk(g, row, chunk)
 
 
 @jit
@@ -377,8 +383,7 @@ def return_buffers(g, row):
 
 @jit
 def close_chunked_receive(g, row):
-    done = get(row, S_FRAGMENT) and get(row, S_FINISHED) == get(row, S_CHUNKS)
-    if done and get(row, S_TOLD):
+    if get(row, S_FINISHED) == get(row, S_CHUNKS) and get(row, S_TOLD):
         close(g, row)
 
 
@@ -396,7 +401,10 @@ def end_receive(g, row, orders):
 
 @jit
 def drain(g, row, chunk):
-    """Receives a chunk that nobody wants; after the last one, ends the request."""
+    """Receives the next chunk of a message that is longer than its receive was thought for.
+
+    The receive has no chunk buffers, but all that fits it is in the first chunk.
+    """
     if chunk == get(row, S_CHUNKS):
         end_receive(g, row, 0)
         close(g, row)
@@ -404,12 +412,23 @@ def drain(g, row, chunk):
     tag = get(row, S_TRANSFER) * 2
     nowhere = get(g, G_DRAIN)
     length = get(row, S_CHUNK) if get(row, S_SHARED) == NOT_SHARED else 0
-    pending.irecv(g, row, nowhere, length, get(row, S_SOURCE), tag, chunks(g, row), DRAIN, chunk)
+    source = get(row, S_SOURCE)
+    pending.irecv(g, row, nowhere, length, source, tag, chunks(g, row), DRAIN, chunk)
 
 
 @jit
 def drained(g, row, chunk):
-    if get(row, S_SHARED) != NOT_SHARED:
+    """A chunk of such a message is in reach."""
+    shared = get(row, S_SHARED)
+    if chunk == 0:
+        source = get(g, G_DRAIN)
+        if shared != NOT_SHARED:
+            peer = peer_of(g, row, get(row, S_SOURCE))
+            source = peer_field(g, peer, P_HOST) + buffer_offset(g, shared, 0)
+        target = staging(g, get(row, S_SLOT))
+        for at in range(0, get(row, S_BYTES), 8):
+            store(target + at, load(source + at))
+    if shared != NOT_SHARED:
         tag = get(row, S_TRANSFER) * 2 + 1
         pending.notify(g, row, get(row, S_SOURCE), tag, chunks(g, row))
     drain(g, row, chunk + 1)
@@ -425,18 +444,11 @@ def chunk_done(g, r, row):
     position = (done >> CHUNK_POSITION_SHIFT) & POSITION_MASK
     direction = (done >> CHUNK_DIRECTION_SHIFT) & 1
     index = done & 0x7F
-    if index == FRAGMENT and direction == UNPACK:
-        if get(row, S_FRAGMENT) or get(row, S_ORDERS) <= 0:
-            return False
-        put(row, S_FRAGMENT, 1)
-        order_done(g, row)
-        close_chunked_receive(g, row)
-        return True
     size = get(row, S_CHUNK)
-    if size == 0 or position < get(g, G_EAGER):
+    if size == 0 or not is_large(get(row, S_HANDLE)):
         return False
-    chunk = (position - get(g, G_EAGER)) // size
-    if position != position_of(g, row, chunk) or chunk >= get(row, S_CHUNKS):
+    chunk = position // size
+    if position != position_of(row, chunk) or chunk >= get(row, S_CHUNKS):
         return False
     bit = 1 << index
     if chunk % LARGE_BUFFERS != index or get(row, S_BUFFERS) & bit:

@@ -8,14 +8,14 @@ decides how to wait.
 A *port* is where the bytes are: a kernel's buffer behind the staging of its request, or a host
 array. It has
 
-    first(nbytes)                  memory for the header and the first fragment; filled in when
-                                   the port sends
+    message(nbytes)                memory for a header and a short payload; filled in when the
+                                   port sends
+    deliver(nbytes)                a short payload has come into that memory
     shared(comm, dest)             the large slot whose buffers ``dest`` can read, or NOT_SHARED
     pack(k, position, length)      generator: memory that holds chunk k
     use_buffers_of(peer, slot)     the chunks are in another rank's buffers
     free(k)                        memory to receive chunk k into
-    unpack(k, position, length)    generator: moves what has come to the user; k is FRAGMENT for
-                                   the first fragment
+    unpack(k, position, length)    generator: moves a chunk that has come to the user
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -29,7 +29,7 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi.constants import ANY_SOURCE, ANY_TAG, ERR_TRUNCATE, SUCCESS
-from gmpi.wire import FRAGMENT, LARGE_BUFFERS, NOT_SHARED, TAG_MASK, chunk_bytes_of
+from gmpi.wire import LARGE_BUFFERS, NOT_SHARED, TAG_MASK, chunk_bytes_of
 from host_proxy.state import RECEIVES_AHEAD, Communicator
 
 Step = Generator[Any, Any, Any]
@@ -47,9 +47,9 @@ class Outcome(NamedTuple):
     total: int = 0  # length of the message that came
 
 
-def chunks_of(nbytes: int, eager: int, chunk: int) -> list[tuple[int, int]]:
-    """(position, length) of each chunk behind the first fragment."""
-    return [(at, min(chunk, nbytes - at)) for at in range(eager, nbytes, chunk)] if chunk else []
+def chunks_of(nbytes: int, chunk: int) -> list[tuple[int, int]]:
+    """(position, length) of each chunk of a long message."""
+    return [(at, min(chunk, nbytes - at)) for at in range(0, nbytes, chunk)]
 
 
 def send_message(
@@ -58,24 +58,30 @@ def send_message(
     """Sends ``nbytes`` of the port. ``sizes`` is (eager, chunk) of the context, ``number`` the
     transfer number, unique among this rank's messages that are under way."""
     eager, largest = sizes
-    long = nbytes > eager
-    chunk = chunk_bytes_of(nbytes, eager, largest) if long else 0
-    shared = port.shared(comm, dest) if long else NOT_SHARED
-    first = port.first(min(nbytes, eager))
-    _HEADER.pack_into(first, 0, nbytes, chunk | (number << 32 if long else 0), shared, 0)
-    start = comm.messages.Isend([first, MPI.BYTE], dest, tag)
-    freed = []  # completes when chunk k's buffer is free again
-    for k, (position, length) in enumerate(chunks_of(nbytes, eager, chunk)):
+    if nbytes <= eager:
+        message = port.message(nbytes)
+        _HEADER.pack_into(message, 0, nbytes, 0, NOT_SHARED, 0)
+        yield comm.messages.Isend([message, MPI.BYTE], dest, tag)
+        return Outcome(nbytes)
+    chunk = chunk_bytes_of(nbytes, largest)
+    shared = port.shared(comm, dest)
+    message = port.message(0)
+    _HEADER.pack_into(message, 0, nbytes, chunk | number << 32, shared, 0)
+    header = None
+    freed: list[MPI.Request] = []  # completes when chunk k's buffer is free again
+    for k, (position, length) in enumerate(chunks_of(nbytes, chunk)):
         if k >= LARGE_BUFFERS:
             yield freed[k - LARGE_BUFFERS]
         memory = yield from port.pack(k, position, length)
+        if header is None:  # it says that the first chunk is there
+            header = comm.messages.Isend([message, MPI.BYTE], dest, tag)
         if shared == NOT_SHARED:
             freed.append(comm.chunks.Isend([memory, MPI.BYTE], dest, 2 * number))
         else:
             freed.append(comm.chunks.Irecv(_NOTHING, dest, 2 * number + 1))
-            comm.chunks.Isend(_NOTHING, dest, 2 * number).Free()
-    for request in [start, *freed[-LARGE_BUFFERS:]]:
-        yield request
+            if k > 0:
+                comm.chunks.Isend(_NOTHING, dest, 2 * number).Free()
+    yield from [header, *freed[-LARGE_BUFFERS:]]
     return Outcome(nbytes)
 
 
@@ -84,16 +90,29 @@ def receive_message(
 ) -> Step:
     """Receives one message of any length; the bytes beyond ``room`` are received and dropped."""
     eager, _ = sizes
-    first = port.first(eager)
-    status = yield comm.messages.Irecv([first, MPI.BYTE], source, tag)
+    message = port.message(eager)
+    status = yield comm.messages.Irecv([message, MPI.BYTE], source, tag)
     source, tag = status.Get_source(), status.Get_tag()
-    total, word, shared, _ = _HEADER.unpack_from(first, 0)
+    total, word, shared, _ = _HEADER.unpack_from(message, 0)
     chunk, number = word & TAG_MASK, word >> 32 & TAG_MASK
-    pieces = chunks_of(total, eager, chunk)
-    if shared != NOT_SHARED:
-        port.use_buffers_of(int(comm.peers[source]), shared)
-    yield from port.unpack(FRAGMENT, 0, min(total, eager, room))
+    if chunk == 0:
+        port.deliver(min(total, room))
+    else:
+        if shared != NOT_SHARED:
+            port.use_buffers_of(int(comm.peers[source]), shared)
+        yield from _receive_chunks(port, comm, source, total, chunk, number, shared, room)
+    error = ERR_TRUNCATE if total > room else SUCCESS
+    return Outcome(min(total, room), error, source, tag, total)
+
+
+def _receive_chunks(
+    port, comm: Communicator, source: int, total: int, chunk: int, number: int, shared: int,
+    room: int,
+) -> Step:  # fmt: skip
+    pieces = chunks_of(total, chunk)
     posted: list[MPI.Request] = []
+    if shared != NOT_SHARED:
+        posted.append(MPI.REQUEST_NULL)  # the first one is there
     for k, (position, length) in enumerate(pieces):
         while len(posted) < min(len(pieces), k + RECEIVES_AHEAD):
             place = _NOTHING
@@ -104,5 +123,3 @@ def receive_message(
         yield from port.unpack(k, position, min(length, room - position))
         if shared != NOT_SHARED:
             comm.chunks.Isend(_NOTHING, source, 2 * number + 1).Free()
-    error = ERR_TRUNCATE if total > room else SUCCESS
-    return Outcome(min(total, room), error, source, tag, total)

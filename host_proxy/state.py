@@ -129,7 +129,7 @@ from host_proxy import mpi_library
     S_TOTAL,  # bytes of the message, as its header says
     S_CHUNK,  # bytes of its chunks
     S_CHUNKS,
-    S_TRANSFER,  # its number: the tags of what follows the first fragment
+    S_TRANSFER,  # its number: the tags of what follows the first message
     S_SHARED,  # sender's large slot when the receiver reads the sender's buffers, else NOT_SHARED
     S_NEXT,  # next chunk to hand to MPI; chunks go strictly in order
     S_BUFFERS,  # bit i: chunk buffer i is full (send) or free (receive)
@@ -137,7 +137,7 @@ from host_proxy import mpi_library
     S_READ,  # bit i: chunk buffer i has been read and its sender not told yet (receive)
     S_RETURNED,  # chunk buffers given back to the sender (receive)
     S_FINISHED,  # chunks done with
-    S_FRAGMENT,  # 1: the first fragment is done with
+    S_STARTED,  # 1: MPI has sent the header
     S_COUNT,
 ) = range(32)
 S_ROW_BYTES = S_COUNT * 8
@@ -154,7 +154,7 @@ A_ROW_BYTES = A_COUNT * 8
 WINDOW = 64  # MPI requests per Testsome
 RECEIVES_AHEAD = 2  # chunks of one message whose receives are posted at once
 
-# --- tables ----------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 (D_HANDLE, D_SIZE, D_COUNT) = range(3)  # of a datatype
 # of a communicator: MPI handles for messages and chunks, rank, number of ranks, collectives in
 # Python's hands, address of an array: which peer each rank is, -1 for one on another node
@@ -163,7 +163,7 @@ RECEIVES_AHEAD = 2  # chunks of one message whose receives are posted at once
 # whether that rank has mapped ours
 (P_DEVICE, P_HOST, P_READS, P_COUNT) = range(4)
 
-# --- faults ----------------------------------------------------------------------------------------
+# --- faults ---------------------------------------------------------------------------------------
 (
     E_OP,
     E_FIELD,
@@ -183,7 +183,7 @@ RECEIVES_AHEAD = 2  # chunks of one message whose receives are posted at once
 ) = range(15)
 FAULTS = 256
 
-# --- record ----------------------------------------------------------------------------------------
+# --- record ---------------------------------------------------------------------------------------
 (
     R_ADDRESS,
     R_MARK,  # the tag, where it stands in a unit's second word
@@ -201,7 +201,7 @@ FAULTS = 256
     R_COUNT,
 ) = range(14)
 
-# --- trace (Context(trace=n)) ------------------------------------------------------------------------
+# --- trace (Context(trace=n)) ---------------------------------------------------------------------
 (TR_HANDLE, TR_OP, TR_PICKED_UP, TR_CALLED, TR_ARRIVED, TR_COMPLETED, TR_COUNT) = range(7)
 
 

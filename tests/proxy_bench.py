@@ -8,11 +8,9 @@ Not a test: what to look at before changing the proxy's loop. Messages go to the
 import threading
 import time
 
-import numpy as np
 from mpi4py import MPI
 
 import gmpi
-from host_proxy import state as gmpi_state
 from gmpi.wire import (
     FLAG_BACK,
     FLAG_INLINE,
@@ -27,6 +25,7 @@ from gmpi.wire import (
     SLOT_BYTES,
     TAG_MASK,
 )
+from host_proxy import state as gmpi_state
 from host_proxy.native import entry, load_acquire, pause, store, store_release
 
 

@@ -132,7 +132,7 @@ def halves(ctx, opened, finished, late):
             while gmpi.clock() - start < 20000:
                 pass
         again = gmpi.clock()
-        done, status = _finish(ctx, handle, 0)
+        _done, _status = _finish(ctx, handle, 0)
         end = gmpi.clock()
         if lane == 0:
             opened[i] = middle - begin
@@ -147,8 +147,8 @@ def main():
         sink = cuda.to_device(np.zeros(1, np.int64))
         rows = []
         for body in (
-            empty, timer, l2_load, l2_add, l2_cas, host_load, host_unit_all_same, fence_clean, store_only, store_then_fence, guess,
-            shuffle_once, whole_ping, whole_ping_block,
+            empty, timer, l2_load, l2_add, l2_cas, host_load, host_unit_all_same, fence_clean,
+            store_only, store_then_fence, guess, shuffle_once, whole_ping, whole_ping_block,
         ):  # fmt: skip
             cycles = cuda.to_device(np.zeros(N, np.int64))
             k = kernel(body)
