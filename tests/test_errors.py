@@ -100,8 +100,9 @@ CASES = {
     ),
     ops.RESOURCE: (
         row(SEND, ops.RESOURCE, 64),
-        "GMPI_Isend in block 5: request slots is all in use, allowed is 64 requests outstanding "
-        "at once; wait for requests earlier, or open the context with more request_slots",
+        "GMPI_Isend in block 5: request slots is all in use, allowed is 64 requests of this size "
+        "outstanding at once; wait for requests earlier, or open the context with more "
+        "request_slots (large_slots for messages above eager_bytes)",
         gmpi.ResourceError,
     ),
     ops.OPERATION: (

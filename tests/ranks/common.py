@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from types import TracebackType
@@ -36,12 +37,6 @@ if not gmpi.SIMULATOR:
     cuda.select_device(RANK % len(cuda.gpus))
 
 
-def passed(name: str) -> None:
-    """Notes that a scenario has passed on this rank."""
-    if RANK == 0:
-        print(f"ok {name}", flush=True)
-
-
 def run(scenarios: list[Callable[..., None]], *arguments: object) -> None:
     """Runs scenarios one after the other; the names on the command line select some."""
     wanted = [name for name in sys.argv[1:] if not name.startswith("-")]
@@ -49,9 +44,11 @@ def run(scenarios: list[Callable[..., None]], *arguments: object) -> None:
     assert not unknown, f"no scenarios {unknown}"
     for scenario in scenarios:
         if not wanted or scenario.__name__ in wanted:
+            began = time.monotonic()
             scenario(*arguments)
             WORLD.Barrier()
-            passed(scenario.__name__)
+            if RANK == 0:
+                print(f"ok {scenario.__name__} {time.monotonic() - began:.1f} s", flush=True)
 
 
 def end() -> None:

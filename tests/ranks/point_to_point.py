@@ -353,7 +353,7 @@ def everyone_to_everyone(g: gmpi.Context) -> None:
 def fills_and_wraps_the_ring(g: gmpi.Context) -> None:
     """More records than the ring has slots, several laps, from all warps of a block."""
     s = Script("warp", 96)
-    each = g.layout.ring_slots if g.layout.ring_slots == 64 or not gmpi.SIMULATOR else 10
+    each = 32 if g.layout.ring_slots == 64 else 10 if gmpi.SIMULATOR else g.layout.ring_slots
     rooms = []
     for number, caller in enumerate(s.callers):
         room, sent = s.room(8), s.data(pattern(8, number + RANK))
