@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from gmpi.errors import ConfigError
-from gmpi.wire import BUSY_BITS, POSITION_STEP
+from gmpi.wire import BUSY_BITS, MAX_EAGER_BYTES, MAX_REQUEST_SLOTS, POSITION_STEP
 
 PREFIX = "GMPI_"
 #: Variables that are read elsewhere: where compiled device code is kept.
@@ -59,7 +59,9 @@ class Config(BaseSettings):
     @field_validator("ring_slots", "request_slots")
     @classmethod
     def _power_of_two(cls, value: int, info: ValidationInfo) -> int:
-        low, high = (64, 1 << 20) if info.field_name == "ring_slots" else (BUSY_BITS, 32768)
+        low, high = BUSY_BITS, MAX_REQUEST_SLOTS
+        if info.field_name == "ring_slots":
+            low, high = 64, 1 << 20
         if not low <= value <= high or value & (value - 1):
             near = min(high, max(low, 1 << max(0, value - 1).bit_length()))
             raise ValueError(
@@ -70,7 +72,7 @@ class Config(BaseSettings):
     @field_validator("eager_bytes", "chunk_bytes")
     @classmethod
     def _multiple(cls, value: int, info: ValidationInfo) -> int:
-        low, high = (256, 1 << 20) if info.field_name == "eager_bytes" else (512, 1 << 28)
+        low, high = (256, MAX_EAGER_BYTES) if info.field_name == "eager_bytes" else (512, 1 << 28)
         if not low <= value <= high or value % POSITION_STEP:
             near = min(high, max(low, -(-value // POSITION_STEP) * POSITION_STEP))
             raise ValueError(
