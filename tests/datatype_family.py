@@ -1,0 +1,189 @@
+"""Datatypes for the tests: an enumerated family, random nested ones, and MPI's own answer."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from hypothesis import strategies as st
+from mpi4py import MPI
+
+from gmpi.datatypes import Plan, plan
+from host_proxy.mpi_library import handle
+
+LARGEST = 1 << 20  # bytes that a random type may span
+
+Make = Callable[[MPI.Datatype], MPI.Datatype]
+
+
+def _struct(base: MPI.Datatype) -> MPI.Datatype:
+    types = [base, MPI.INT, MPI.CHAR]
+    return MPI.Datatype.Create_struct([1, 2, 1], [0, 40, 52], types)
+
+
+def _darray(order: int, distributions: list[int], arguments: list[int], rank: int) -> Make:
+    return lambda base: base.Create_darray(4, rank, [7, 9], distributions, arguments, [2, 2], order)
+
+
+_DEFAULT = MPI.DISTRIBUTE_DFLT_DARG
+#: One of each constructor, in the shapes that have broken datatype engines before.
+MAKERS: dict[str, Make] = {
+    "dup": lambda b: b.Dup(),
+    "contiguous": lambda b: b.Create_contiguous(5),
+    "contiguous 0": lambda b: b.Create_contiguous(0),
+    "contiguous 1": lambda b: b.Create_contiguous(1),
+    "vector": lambda b: b.Create_vector(4, 2, 5),
+    "vector dense": lambda b: b.Create_vector(4, 3, 3),
+    "vector negative": lambda b: b.Create_vector(4, 2, -3),
+    "vector stride 0": lambda b: b.Create_vector(3, 1, 0),
+    "vector 0": lambda b: b.Create_vector(0, 2, 5),
+    "vector length 0": lambda b: b.Create_vector(3, 0, 5),
+    "vector overlapping": lambda b: b.Create_vector(3, 3, 1),
+    "hvector": lambda b: b.Create_hvector(3, 2, 100),
+    "hvector odd": lambda b: b.Create_hvector(3, 1, 67),
+    "hvector of vector, order kept": lambda b: b.Create_vector(4, 1, 4).Create_hvector(
+        4, 1, b.Get_size()
+    ),
+    "indexed": lambda b: b.Create_indexed([2, 0, 3, 1], [7, 1, 0, 12]),
+    "indexed adjacent": lambda b: b.Create_indexed([2, 3, 1], [0, 2, 6]),
+    "indexed regular": lambda b: b.Create_indexed([2, 2, 2], [0, 5, 10]),
+    "hindexed": lambda b: b.Create_hindexed([2, 1, 3], [-64, 200, 5]),
+    "indexed_block": lambda b: b.Create_indexed_block(2, [9, 0, 4, 13]),
+    "indexed_block rows": lambda b: b.Create_indexed_block(1, [0, 2, 9, 11, 30, 32]),
+    "hindexed_block": lambda b: b.Create_hindexed_block(2, [-40, 100, 33]),
+    "struct": _struct,
+    "struct of two": lambda b: MPI.Datatype.Create_struct(
+        [2, 1], [-16, 80], [b.Create_vector(2, 1, 2), b]
+    ),
+    "subarray C": lambda b: b.Create_subarray([5, 6, 7], [2, 3, 4], [1, 2, 3], MPI.ORDER_C),
+    "subarray F": lambda b: b.Create_subarray([5, 6, 7], [2, 3, 4], [1, 2, 3], MPI.ORDER_FORTRAN),
+    "subarray size 1 with a start": lambda b: b.Create_subarray([4, 5], [1, 2], [3, 1]),
+    "subarray whole": lambda b: b.Create_subarray([3, 4], [3, 4], [0, 0]),
+    "darray block C": _darray(
+        MPI.ORDER_C, [MPI.DISTRIBUTE_BLOCK] * 2, [_DEFAULT, _DEFAULT], 1
+    ),
+    "darray cyclic F": _darray(
+        MPI.ORDER_F, [MPI.DISTRIBUTE_CYCLIC, MPI.DISTRIBUTE_BLOCK], [2, _DEFAULT], 2
+    ),
+    "darray cyclic C": _darray(MPI.ORDER_C, [MPI.DISTRIBUTE_CYCLIC] * 2, [1, 2], 3),
+    "resized": lambda b: b.Create_resized(-8, 64),
+    "resized smaller": lambda b: b.Create_vector(2, 1, 3).Create_resized(0, 8),
+    "resized negative": lambda b: b.Create_resized(0, -32),
+}  # fmt: skip
+BASES = {"char": MPI.CHAR, "short": MPI.SHORT, "float": MPI.FLOAT, "double": MPI.DOUBLE}
+PAIRS = {"double_int": MPI.DOUBLE_INT, "short_int": MPI.SHORT_INT}
+
+
+def family() -> Iterator[tuple[str, MPI.Datatype]]:
+    """Each constructor over each base type, and each over each other one."""
+    for base_name, base in {**BASES, **PAIRS}.items():
+        for name, make in MAKERS.items():
+            yield from _made(f"{name} of {base_name}", make, base)
+    for inner_name, inner in MAKERS.items():
+        for name, make in MAKERS.items():
+            yield from _made(
+                f"{name} of {inner_name} of float", lambda b: make(inner(b)), MPI.FLOAT
+            )  # noqa: B023
+
+
+def _made(name: str, make: Make, base: MPI.Datatype) -> Iterator[tuple[str, MPI.Datatype]]:
+    try:
+        yield name, make(base)
+    except MPI.Exception:
+        pass  # Open MPI makes no distributed array of an empty type
+
+
+def _small() -> st.SearchStrategy[int]:
+    return st.integers(0, 4)
+
+
+def _wrap(child: st.SearchStrategy[MPI.Datatype]) -> st.SearchStrategy[MPI.Datatype]:
+    lists = st.lists(st.tuples(st.integers(0, 3), st.integers(-12, 12)), min_size=1, max_size=5)
+
+    @st.composite
+    def struct(draw: st.DrawFn) -> MPI.Datatype:
+        members = draw(st.lists(child, min_size=1, max_size=3))
+        counts = [draw(st.integers(0, 3)) for _ in members]
+        places = [draw(st.integers(-200, 200)) for _ in members]
+        return MPI.Datatype.Create_struct(counts, places, members)
+
+    @st.composite
+    def subarray(draw: st.DrawFn) -> MPI.Datatype:
+        rank = draw(st.integers(1, 4))
+        sizes = [draw(st.integers(1, 5)) for _ in range(rank)]
+        parts = [draw(st.integers(1, n)) for n in sizes]
+        starts = [draw(st.integers(0, n - m)) for n, m in zip(sizes, parts)]
+        order = draw(st.sampled_from([MPI.ORDER_C, MPI.ORDER_F]))
+        return draw(child).Create_subarray(sizes, parts, starts, order)
+
+    def indexed(pair: tuple[MPI.Datatype, list[tuple[int, int]]]) -> MPI.Datatype:
+        lengths, places = zip(*pair[1])
+        return pair[0].Create_indexed(lengths, places)
+
+    def hindexed(pair: tuple[MPI.Datatype, list[tuple[int, int]]]) -> MPI.Datatype:
+        lengths, places = zip(*pair[1])
+        return pair[0].Create_hindexed(lengths, [p * 5 for p in places])
+
+    def blocks(pair: tuple[MPI.Datatype, int, list[tuple[int, int]]]) -> MPI.Datatype:
+        return pair[0].Create_indexed_block(pair[1], [place for _, place in pair[2]])
+
+    stride = st.integers(-7, 7)
+    return st.one_of(
+        st.builds(lambda c, n: c.Create_contiguous(n), child, _small()),
+        st.builds(lambda c, n, m, s: c.Create_vector(n, m, s), child, _small(), _small(), stride),
+        st.builds(
+            lambda c, n, m, s: c.Create_hvector(n, m, s * 3), child, _small(), _small(), stride
+        ),
+        st.tuples(child, lists).map(indexed),
+        st.tuples(child, lists).map(hindexed),
+        st.tuples(child, st.integers(0, 3), lists).map(blocks),
+        st.builds(
+            lambda c, low, n: c.Create_resized(low, n),
+            child, st.integers(-20, 20), st.integers(-64, 128),
+        ),
+        struct(),
+        subarray(),
+    )  # fmt: skip
+
+
+def spans(datatype: MPI.Datatype, count: int) -> int:
+    low, high = plan(datatype).reach(count)
+    return high - low
+
+
+def random_types() -> st.SearchStrategy[MPI.Datatype]:
+    """Nested types of any constructor that span at most ``LARGEST`` bytes."""
+    leaves = st.sampled_from([*BASES.values(), *PAIRS.values()])
+    return st.recursive(leaves, _wrap, max_leaves=6).filter(lambda t: spans(t, 3) <= LARGEST)
+
+
+def memory_for(p: Plan, count: int, seed: int = 1) -> tuple[np.ndarray, int]:
+    """(random bytes, origin): memory that ``count`` elements fit in, with bytes around them."""
+    low, high = p.reach(count)
+    origin = 64 - low // 16 * 16
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 256, origin + max(high, 0) + 64, np.uint8), origin
+
+
+_library = ctypes.CDLL(MPI.__file__)
+_INT = ctypes.c_int
+
+
+def _handle(thing: MPI.Datatype | MPI.Comm) -> ctypes.c_int64:
+    return ctypes.c_int64(handle(thing))
+
+
+def mpi_pack(datatype: MPI.Datatype, memory: np.ndarray, origin: int, count: int) -> np.ndarray:
+    """The bytes that this MPI library packs: MPI_Pack itself, for mpi4py's takes no count."""
+    datatype.Commit()
+    size = datatype.Get_size() * count
+    packed = np.zeros(size + 64, np.uint8)
+    position = _INT(0)
+    error = _library.MPI_Pack(
+        ctypes.c_void_p(memory.ctypes.data + origin), _INT(count), _handle(datatype),
+        ctypes.c_void_p(packed.ctypes.data), _INT(len(packed)), ctypes.byref(position),
+        _handle(MPI.COMM_SELF),
+    )  # fmt: skip
+    assert error == MPI.SUCCESS and position.value == size
+    return packed[:size]
