@@ -189,7 +189,8 @@ def _owned(size: int, distribution: int, argument: int, parts: int, part: int) -
         return np.arange(min(part * block, size), min((part + 1) * block, size))
     block = 1 if argument == MPI.DISTRIBUTE_DFLT_DARG else argument
     indices = np.arange(size)
-    return indices[indices // block % parts == part]
+    owned: np.ndarray = indices[indices // block % parts == part]
+    return owned
 
 
 def _darray(children: list[MPI.Datatype], params: Params) -> Node:

@@ -45,7 +45,7 @@ class Dim(NamedTuple):
         table: displacement of each, relative to the node's offset; int64[count].
     """
 
-    count: int
+    count: int  # type: ignore[assignment]
     stride: int
     table: Int64 | None = None
 
@@ -238,12 +238,7 @@ def group(nodes: Sequence[Node]) -> Node:
             flat.append(node)
     joined: list[Node] = []
     for plain, some in _alternate(flat):
-        if plain and len(some) > 1:
-            pairs = [node.runs() for node in some]
-            some = [
-                runs(np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs]))
-            ]
-        for node in some:
+        for node in [join(some)] if plain else some:
             longer = _continue(joined[-1], node) if joined else None
             if longer is None:
                 joined.append(node)
@@ -257,6 +252,13 @@ def group(nodes: Sequence[Node]) -> Node:
         return table(shift(joined[0], -joined[0].offset), np.array([n.offset for n in joined]))
     first = joined[0].offset
     return Node(first, (), Group(tuple(shift(node, -first) for node in joined)))
+
+
+def join(nodes: Sequence[Node]) -> Node:
+    """All runs of some nodes as one list."""
+    pairs = [node.runs() for node in nodes]
+    at = np.concatenate([pair[0] for pair in pairs])
+    return runs(at, np.concatenate([pair[1] for pair in pairs]))
 
 
 def _alternate(nodes: list[Node]) -> list[tuple[bool, list[Node]]]:

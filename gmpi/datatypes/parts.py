@@ -1,4 +1,4 @@
-"""Plans: what kernels carry out. A plan is a list of parts, one after the other in the packed bytes.
+"""What kernels carry out: a plan is a list of parts, one after the other in the packed bytes.
 
 Each part is one of two things that a thread can look up alone, from a packed position:
 
@@ -16,9 +16,9 @@ from math import gcd, prod
 
 import numpy as np
 
-from gmpi.datatypes.nodes import Dense, Dim, Group, Int64, Node, Runs, collapse, runs, shift
+from gmpi.datatypes.nodes import Dense, Dim, Group, Int64, Node, Runs, collapse, join, runs, shift
 
-MAX_DIMS = 8  # of one part; further ones become a table
+MAX_DIMS = 7  # of one part; further ones become a table
 UNIT_BYTES = 2048  # packed bytes of one work unit of a run list
 MAX_WIDTH = 16
 _MAX_PARTS = 1024
@@ -189,9 +189,7 @@ def _gather(pieces: list[Node]) -> list[Node]:
         if len(small) == 1:
             found.append(small[0])
         elif small:
-            pairs = [node.runs() for node in small]
-            at = np.concatenate([pair[0] for pair in pairs])
-            found.append(runs(at, np.concatenate([pair[1] for pair in pairs])))
+            found.append(join(small))
         small.clear()
 
     for piece in pieces:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +37,8 @@ class Plan:
         self.lower_bound = lower_bound
         self.extent = extent
         self.parts: tuple[Part, ...] = parts_of(node)
+        #: (device, count) -> what launches need (``gmpi/pack_launch.py``)
+        self.prepared: dict[tuple[int, int], Any] = {}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Plan):

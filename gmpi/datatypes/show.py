@@ -37,4 +37,5 @@ def text(plan: Plan) -> str:
     if len(plan.parts) > _MOST_PARTS:
         rows.append(["...", "", f"{len(plan.parts) - _MOST_PARTS} more parts", "", ""])
     columns = ["position", "displacement", "what", "repeated (innermost first)", "word"]
-    return head + "\n" + tabulate(rows, columns, tablefmt="simple")
+    table: str = tabulate(rows, columns, tablefmt="simple")
+    return f"{head}\n{table}"
