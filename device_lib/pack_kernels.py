@@ -57,8 +57,8 @@ def kernel_body(kind: int, width: int, unpack: bool, wide: bool) -> Callable:
         f"  first += cuda.gridDim.x * {tile}",
     ]
     scope = {
-        "cuda": cuda, "np": np, "block_id": block_id, "thread_rank": thread_rank, "sync_block": sync_block,
-        "buffer_of": buffer_of, "move": move,
+        "cuda": cuda, "np": np, "block_id": block_id, "thread_rank": thread_rank,
+        "sync_block": sync_block, "buffer_of": buffer_of, "move": move,
     }  # fmt: skip
     exec("\n".join(lines), scope)
     return scope["kernel"]  # type: ignore[return-value]

@@ -15,17 +15,21 @@ from device_lib.primitives import SIMULATOR, device
 if SIMULATOR:
     _ALL = (1 << 64) - 1
 
+    def _bytes(word):
+        return (int(word) & _ALL).to_bytes(8, "little")
+
     def _loader(width):
         def load(address):
             data = ctypes.string_at(address, width)
-            return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
+            low = int.from_bytes(data[:8], "little", signed=True)
+            return low, int.from_bytes(data[8:], "little", signed=True)
 
         return load
 
     def _storer(width):
         def store(address, low, high, wanted):
             if wanted:
-                data = (low & _ALL).to_bytes(8, "little") + (high & _ALL).to_bytes(8, "little")
+                data = _bytes(low) + _bytes(high)
                 ctypes.memmove(address, data, width)
 
         return store
@@ -36,7 +40,7 @@ if SIMULATOR:
 
     def scatter(address, count, word):
         """Stores the ``count`` (0..8) low bytes of a word at an address."""
-        ctypes.memmove(address, (word & _ALL).to_bytes(8, "little"), count)
+        ctypes.memmove(address, _bytes(word), count)
 
     LOAD = {width: _loader(width) for width in (4, 8, 16)}
     LOAD_STAGED = LOAD

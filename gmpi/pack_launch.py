@@ -10,12 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from device_lib import pack_kernels as kernels
-from device_lib.divide import LIMIT
+from device_lib import pack_words, transpose
+from device_lib.divide import LIMIT, magic_of
 from device_lib.primitives import SIMULATOR
 from gmpi.datatypes.descriptor import (
     DESCRIPTOR_WORDS,
@@ -72,11 +74,12 @@ class _Compiled:
     """A kernel of int64 arguments on the current device, and how to launch it."""
 
     def __init__(self, body: Callable, arguments: int, registers: int) -> None:
-        from numba import cuda
-        from numba.cuda import types
+        from numba import cuda, types
 
-        signature = types.void(*[types.int64] * arguments)
-        dispatcher = cuda.jit(signature, max_registers=registers)(body)
+        int64: Any = types.int64
+        signature = types.void(*[int64] * arguments)
+        jit: Any = cuda.jit
+        dispatcher = jit(signature, max_registers=registers)(body)
         (compiled,) = dispatcher.overloads.values()
         self._keep = compiled
         self._function = int(compiled._codelibrary.get_cufunc().kernel.handle)
@@ -116,6 +119,39 @@ def _multiprocessors(device: int) -> int:
     return int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
 
 
+def _tiles(part: Part) -> tuple[np.ndarray, int] | None:
+    """(arguments of the transposing kernel, blocks), ``None`` when the part is not for it.
+
+    It is when single words follow each other at a stride, and words beside them in memory, within
+    the 32 bytes that memory moves at once, come much later.
+    """
+    dims = part.dims
+    if isinstance(part, RunList) or part.table is not None or part.alignment < part.atom:
+        return None
+    if part.atom not in pack_words.WIDTHS or not 2 <= len(dims) <= 2 + transpose.MAX_OUTER:
+        return None
+    fast = min(range(len(dims)), key=lambda d: abs(dims[d].stride))
+    if fast == 0 or abs(dims[fast].stride) >= 32 or abs(dims[0].stride) < 32:
+        return None
+    if min(dims[0].count, dims[fast].count) < transpose.TILE // 4:
+        return None
+    packed_strides = np.cumprod([part.atom, *(dim.count for dim in dims)])
+    sides = [-(-dims[d].count // transpose.TILE) for d in (0, fast)]
+    others = [d for d in range(1, len(dims)) if d != fast]
+    blocks = sides[0] * sides[1] * prod(dims[d].count for d in others)
+    if blocks >= LIMIT:
+        return None
+    arguments = np.zeros(transpose.ARGUMENTS, np.int64)
+    arguments[2:12] = (
+        dims[0].count, dims[0].stride, dims[fast].count, dims[fast].stride, packed_strides[fast],
+        sides[0], magic_of(sides[0]), sides[1], magic_of(sides[1]), len(others),
+    )  # fmt: skip
+    for k, d in enumerate(others):
+        row = dims[d].count, magic_of(dims[d].count), dims[d].stride, packed_strides[d]
+        arguments[12 + 4 * k : 16 + 4 * k] = row
+    return arguments, blocks
+
+
 class Prepared:
     """A plan for one count, on one device, ready to be launched."""
 
@@ -126,6 +162,7 @@ class Prepared:
         self._kernels: dict[tuple[int, bool], Any] = {}
         self.most_blocks = _multiprocessors(device) * BLOCKS_PER_SM
         self._parts = plan.parts
+        self._tiles = _tiles(plan.parts[0]) if len(plan.parts) == 1 else None
         found = [
             describe(part, Tables(**upload(table_arrays(part), self._keep)), 0)
             for part in plan.parts
@@ -156,6 +193,9 @@ class Prepared:
 
     def launch(self, user: int, packed: int, unpack: bool, stream: Any) -> None:
         """Packs or unpacks: addresses of the user's and of the packed memory."""
+        if self._tiles is not None and (user | packed) & (self._parts[0].atom - 1) == 0:
+            self._launch_transpose(user, packed, unpack, stream)
+            return
         if len(self._parts) > 1:
             blocks = int(self._arguments[5])
             kernel = self._kernels.get((0, unpack))
@@ -180,6 +220,18 @@ class Prepared:
             if len(self._parts) == 1:
                 self._arguments[2] = words
             kernel.launch(min(blocks, self.most_blocks), self._arguments, stream)
+
+    def _launch_transpose(self, user: int, packed: int, unpack: bool, stream: Any) -> None:
+        assert self._tiles is not None
+        kernel = self._kernels.get((-1, unpack))
+        if kernel is None:
+            body = transpose.transpose_body(self._parts[0].atom, unpack)
+            kernel = _kernel(self._device, body, transpose.ARGUMENTS, 64)
+            self._kernels[-1, unpack] = kernel
+        arguments, blocks = self._tiles
+        with self._lock:
+            arguments[:2] = user + self._parts[0].offset, packed
+            kernel.launch(blocks, arguments, stream)
 
     def _part_kernel(self, part: Part, width: int, unpack: bool) -> Any:
         kind = RUN_LIST if isinstance(part, RunList) else STRIDED

@@ -26,10 +26,11 @@ def plan_of(datatype: MPI.Datatype) -> Plan:
     global _keyval
     if _keyval == MPI.KEYVAL_INVALID:
         _keyval = MPI.Datatype.Create_keyval()
-    found: Plan | None = datatype.Get_attr(_keyval) if datatype != MPI.DATATYPE_NULL else None
-    if found is None:
-        found = plan(datatype)
-        datatype.Set_attr(_keyval, found)
+    known: Any = datatype.Get_attr(_keyval) if datatype != MPI.DATATYPE_NULL else None
+    if known is None:
+        known = plan(datatype)
+        datatype.Set_attr(_keyval, known)
+    found: Plan = known
     return found
 
 

@@ -181,3 +181,13 @@ def mpi_pack(datatype: MPI.Datatype, memory: np.ndarray, origin: int, count: int
     )  # fmt: skip
     assert error == MPI.SUCCESS and position.value == size
     return packed[:size]
+
+
+def words(datatype: MPI.Datatype) -> str:
+    """The constructors of a datatype, for the report of a failure."""
+    base, combiner, params = datatype.decode()
+    if combiner == "NAMED":
+        return datatype.Get_name().removeprefix("MPI_")
+    children = params.pop("datatypes", None) or [base]
+    arguments = ", ".join(f"{key}={value}" for key, value in params.items())
+    return f"{combiner}({arguments}; {', '.join(words(child) for child in children)})"

@@ -6,10 +6,11 @@ import time
 
 import numpy as np
 import pytest
-from datatype_family import BASES, MAKERS, PAIRS, family, memory_for, mpi_pack, random_types
-from hypothesis import HealthCheck, given, settings
+from datatype_family import BASES, MAKERS, PAIRS, family, memory_for, mpi_pack, random_types, words
+from hypothesis import HealthCheck, event, given, note, settings
 from hypothesis import strategies as st
 from mpi4py import MPI
+from typemap import typemap
 
 from gmpi.datatypes import RunList, StridedBlock, plan
 from gmpi.datatypes.interpret import pack, unpack
@@ -18,37 +19,53 @@ from gmpi.errors import DatatypeError
 POISON = 0xA5
 
 
+class LibraryDisagrees(Exception):
+    """This MPI library does not pack what the standard's type map says."""
+
+
 def check(datatype: MPI.Datatype, count: int) -> None:
     p = plan(datatype)
     assert p.size == datatype.Get_size()
     memory, origin = memory_for(p, count)
+    elements = np.arange(count)[:, None] * p.extent
+    places = (origin + elements + typemap(datatype)[None, :]).reshape(-1)
     packed = pack(p, memory, count, origin)
-    np.testing.assert_array_equal(packed, mpi_pack(datatype, memory, origin, count))
+    np.testing.assert_array_equal(packed, memory[places])
     # Unpacking into poisoned memory restores the bytes of the type map and leaves every gap.
     target = np.full_like(memory, POISON)
     unpack(p, packed, target, count, origin)
-    touched = np.zeros(len(memory), bool)
-    for at, length in p.segments(count):
-        touched[origin + at : origin + at + length] = True
-    np.testing.assert_array_equal(target[touched], memory[touched])
-    assert (target[~touched] == POISON).all()
+    expected = np.full_like(memory, POISON)
+    expected[places] = memory[places]
+    np.testing.assert_array_equal(target, expected)
+    if not np.array_equal(packed, mpi_pack(datatype, memory, origin, count)):
+        raise LibraryDisagrees
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_every_constructor_over_every_other(count: int) -> None:
     failed = []
+    disagreed = []
     for name, datatype in family():
         try:
             check(datatype, count)
         except AssertionError as exc:
             failed.append(f"{name}: {str(exc)[:200]}")
+        except LibraryDisagrees:
+            disagreed.append(name)
     assert not failed, "\n".join(failed[:20])
+    # Blocks whose stride is minus their length are taken for contiguous by both libraries, in
+    # different constructors.
+    assert len(disagreed) <= 10, disagreed
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(random_types(), st.integers(0, 3))
 def test_random_nested_types(datatype: MPI.Datatype, count: int) -> None:
-    check(datatype, count)
+    note(words(datatype))
+    try:
+        check(datatype, count)
+    except LibraryDisagrees:
+        event("the MPI library disagrees with the type map")
 
 
 def constructions(nx: int, ny: int, nz: int, part: tuple[int, int, int]) -> list[MPI.Datatype]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -77,17 +78,43 @@ def test_a_seeded_sample_of_the_family() -> None:
     assert not failed, f"{len(failed)} of {SAMPLE}:\n" + "\n".join(failed[:10])
 
 
+def _transposed(b: MPI.Datatype) -> MPI.Datatype:
+    column = b.Create_vector(41, 1, 67).Create_resized(0, b.Get_size())
+    return column.Create_contiguous(67)
+
+
+def _table(b: MPI.Datatype) -> MPI.Datatype:
+    return b.Create_indexed_block(3, [4 * i + i * i % 3 for i in range(700)])
+
+
+def _runs(b: MPI.Datatype) -> MPI.Datatype:
+    lengths = [1 + i * i % 11 for i in range(400)]
+    return b.Create_indexed(lengths, [15 * (i ^ 5) for i in range(400)])
+
+
+# Large enough that a thread moves all the words of a turn, and that there are several tiles.
 SHAPES = {
-    "strided": lambda b: b.Create_vector(37, 3, 5),
-    "3-D": lambda b: b.Create_subarray([9, 8, 7], [4, 5, 3], [2, 1, 3]),
-    "transposed": lambda b: b.Create_vector(19, 1, 23).Create_resized(0, b.Get_size()).Create_contiguous(23),
-    "table": lambda b: b.Create_indexed_block(3, [40, 0, 7, 100, 55, 21, 90]),
-    "runs": lambda b: b.Create_indexed([5, 1, 9, 2, 40], [50, 0, 9, 3, 200]),
-    "repeated runs": lambda b: b.Create_indexed([2, 1], [0, 3]).Create_hvector(40, 1, 70 * b.Get_size()),
-    "parts": lambda b: MPI.Datatype.Create_struct(
-        [1, 1], [0, 1 << 16], [b.Create_vector(70, 2, 5), b.Create_vector(40, 3, 4)]
+    "strided": lambda b: b.Create_vector(900, 3, 5),
+    "3-D": lambda b: b.Create_subarray([19, 18, 17], [14, 15, 13], [2, 1, 3]),
+    "transposed": _transposed,
+    "transposed 4-D": lambda b: (
+        b.Create_hindexed_block(1, [64])
+        .Create_hvector(12, 1, 320 * b.Get_size())
+        .Create_hvector(3, 1, 5000 * b.Get_size())
+        .Create_hvector(9, 1, b.Get_size())
+        .Create_hvector(2, 1, 20000 * b.Get_size())
     ),
-}  # fmt: skip
+    "table": _table,
+    "runs": _runs,
+    "repeated runs": lambda b: b.Create_indexed([2, 1, 4], [0, 3, 5]).Create_hvector(
+        300, 1, 11 * b.Get_size()
+    ),
+    "parts": lambda b: MPI.Datatype.Create_struct(
+        [1, 1, 1],
+        [0, 1 << 16, 1 << 17],
+        [b.Create_vector(700, 2, 5), b, b.Create_vector(400, 3, 4)],
+    ),
+}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -131,8 +158,9 @@ def test_a_range_may_begin_and_end_at_every_packed_position(shape: str, base: st
     there = to_device(memory)
     address = upload({"d": words}, keep)["d"]
     user = gmpi.packing.Memory(there, "memory").address + origin
-    cuts = sorted({*range(0, 21), *random.Random(3).sample(range(len(expected)), 12), len(expected)})
-    for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
+    cuts = {*range(21), *random.Random(3).sample(range(len(expected)), 12), len(expected)}
+    cuts = sorted(cuts)
+    for begin, end in pairwise(cuts):
         packed = to_device(np.full(end - begin + 16, POISON, np.uint8))
         at = gmpi.packing.Memory(packed, "packed").address
         move_range[1, 32](False, address, 1, user, at, begin, end, count)
@@ -145,10 +173,11 @@ def test_divide_is_exact() -> None:
     if not gmpi.SIMULATOR:
         pytest.skip("calls the simulator's twin; the kernels above test the other one")
     rng = random.Random(5)
-    divisors = [1, 2, 3, 5, 7, 641, (1 << 31) - 1, 1 << 30, *(rng.randrange(1, LIMIT) for _ in range(300))]
+    divisors = [1, 2, 3, 5, 7, 641, LIMIT - 1, LIMIT // 2]
+    divisors += [rng.randrange(1, LIMIT) for _ in range(300)]
     for d in divisors:
         magic = magic_of(d)
-        assert 0 < magic & 0xFFFFFFFF and magic >> 32 < 32
+        assert magic & 0xFFFFFFFF > 0 and magic >> 32 < 32
         for n in [0, 1, d - 1, d, d + 1, 2 * d - 1, LIMIT - 1, LIMIT - d, rng.randrange(LIMIT)]:
             if 0 <= n < LIMIT:
                 assert divide(n, d, magic) == divmod(n, d)
