@@ -60,20 +60,30 @@ def stream_handle(stream: Any) -> int:
     return int(stream)
 
 
+class _Arguments:
+    """int64 arguments of a kernel, and the array of pointers to them that the driver wants."""
+
+    def __init__(self, count: int) -> None:
+        self.values = np.zeros(count, np.int64)
+        self._pointers = np.arange(count, dtype=np.int64) * 8 + self.values.ctypes.data
+        self.address = int(self._pointers.ctypes.data)
+
+
 class _Simulated:
     def __init__(self, body: Callable) -> None:
         from numba import cuda
 
         self._kernel = cuda.jit(body)
 
-    def launch(self, blocks: int, arguments: np.ndarray, stream: Any) -> None:
-        self._kernel[blocks, kernels.THREADS](*map(int, arguments))
+    def launch(self, blocks: int, arguments: _Arguments, stream: Any) -> None:
+        self._kernel[blocks, kernels.THREADS](*map(int, arguments.values))
 
 
 class _Compiled:
     """A kernel of int64 arguments on the current device, and how to launch it."""
 
     def __init__(self, body: Callable, arguments: int, registers: int) -> None:
+        from cuda.bindings import driver
         from numba import cuda, types
 
         int64: Any = types.int64
@@ -82,18 +92,16 @@ class _Compiled:
         dispatcher = jit(signature, max_registers=registers)(body)
         (compiled,) = dispatcher.overloads.values()
         self._keep = compiled
-        self._function = int(compiled._codelibrary.get_cufunc().kernel.handle)
+        self._driver = driver
+        self._function = driver.CUfunction(int(compiled._codelibrary.get_cufunc().handle))
 
-    def launch(self, blocks: int, arguments: np.ndarray, stream: Any) -> None:
-        from cuda.bindings import driver
-
-        # The array of pointers that the driver wants; the arguments are copied before it returns.
-        pointers = np.arange(len(arguments), dtype=np.int64) * 8 + arguments.ctypes.data
-        (error,) = driver.cuLaunchKernel(
+    def launch(self, blocks: int, arguments: _Arguments, stream: Any) -> None:
+        # The driver copies the arguments before it returns.
+        (error,) = self._driver.cuLaunchKernel(
             self._function, blocks, 1, 1, kernels.THREADS, 1, 1, 0, stream_handle(stream),
-            pointers.ctypes.data, 0,
+            arguments.address, 0,
         )  # fmt: skip
-        if error != driver.CUresult.CUDA_SUCCESS:
+        if error != self._driver.CUresult.CUDA_SUCCESS:
             raise RuntimeError(f"the launch of a packing kernel failed: {error.name}")
 
 
@@ -119,7 +127,7 @@ def _multiprocessors(device: int) -> int:
     return int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
 
 
-def _tiles(part: Part) -> tuple[np.ndarray, int] | None:
+def _tiles(part: Part) -> tuple[_Arguments, int] | None:
     """(arguments of the transposing kernel, blocks), ``None`` when the part is not for it.
 
     It is when single words follow each other at a stride, and words beside them in memory, within
@@ -141,14 +149,14 @@ def _tiles(part: Part) -> tuple[np.ndarray, int] | None:
     blocks = sides[0] * sides[1] * prod(dims[d].count for d in others)
     if blocks >= LIMIT:
         return None
-    arguments = np.zeros(transpose.ARGUMENTS, np.int64)
-    arguments[2:12] = (
+    arguments = _Arguments(transpose.ARGUMENTS)
+    arguments.values[2:12] = (
         dims[0].count, dims[0].stride, dims[fast].count, dims[fast].stride, packed_strides[fast],
         sides[0], magic_of(sides[0]), sides[1], magic_of(sides[1]), len(others),
     )  # fmt: skip
     for k, d in enumerate(others):
         row = dims[d].count, magic_of(dims[d].count), dims[d].stride, packed_strides[d]
-        arguments[12 + 4 * k : 16 + 4 * k] = row
+        arguments.values[12 + 4 * k : 16 + 4 * k] = row
     return arguments, blocks
 
 
@@ -168,19 +176,21 @@ class Prepared:
             for part in plan.parts
         ]
         if len(found) == 1:
-            self._arguments = np.zeros(kernels.PART_ARGUMENTS, np.int64)
-            self._arguments[4:] = found[0]
-            self._arguments[3] = len(plan.parts[0].dims)
+            self._arguments = _Arguments(kernels.PART_ARGUMENTS)
+            self._arguments.values[4:] = found[0]
+            self._arguments.values[3] = len(plan.parts[0].dims)
         else:
             self._arguments = self._list_parts(np.concatenate(found))
 
-    def _list_parts(self, descriptors: np.ndarray) -> np.ndarray:
+    def _list_parts(self, descriptors: np.ndarray) -> _Arguments:
         tiles = [-(-part.size // kernels.TILE_BYTES) for part in self._parts]
         part_of = np.repeat(np.arange(len(tiles), dtype=np.int32), tiles)
         first_of = np.cumsum([0, *tiles[:-1]]).astype(np.int32)
         names = {"descriptors": descriptors, "part_of": part_of, "first_of": first_of}
         addresses = upload(names, self._keep)
-        return np.array([0, 0, *addresses.values(), len(part_of)], np.int64)
+        arguments = _Arguments(kernels.PARTS_ARGUMENTS)
+        arguments.values[2:] = *addresses.values(), len(part_of)
+        return arguments
 
     @classmethod
     def of(cls, plan: Plan, count: int) -> Prepared:
@@ -197,7 +207,7 @@ class Prepared:
             self._launch_transpose(user, packed, unpack, stream)
             return
         if len(self._parts) > 1:
-            blocks = int(self._arguments[5])
+            blocks = int(self._arguments.values[5])
             kernel = self._kernels.get((0, unpack))
             if kernel is None:
                 body = kernels.parts_body(unpack)
@@ -215,10 +225,9 @@ class Prepared:
             if kernel is None:
                 kernel = self._kernels[width, unpack] = self._part_kernel(part, width, unpack)
         with self._lock:
-            self._arguments[0] = user
-            self._arguments[1] = packed
+            self._arguments.values[:2] = user, packed
             if len(self._parts) == 1:
-                self._arguments[2] = words
+                self._arguments.values[2] = words
             kernel.launch(min(blocks, self.most_blocks), self._arguments, stream)
 
     def _launch_transpose(self, user: int, packed: int, unpack: bool, stream: Any) -> None:
@@ -230,7 +239,7 @@ class Prepared:
             self._kernels[-1, unpack] = kernel
         arguments, blocks = self._tiles
         with self._lock:
-            arguments[:2] = user + self._parts[0].offset, packed
+            arguments.values[:2] = user + self._parts[0].offset, packed
             kernel.launch(blocks, arguments, stream)
 
     def _part_kernel(self, part: Part, width: int, unpack: bool) -> Any:
