@@ -88,7 +88,9 @@ def _by_index(lengths: np.ndarray, places: np.ndarray) -> Callable[[Any], Any]:
         import cupy
 
         ends = np.cumsum(lengths)
-        index = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths) + np.repeat(places, lengths)
+        index = (
+            np.arange(ends[-1]) - np.repeat(ends - lengths, lengths) + np.repeat(places, lengths)
+        )
         return memory.view(cupy.float64)[cupy.asarray(index)].view(cupy.uint8)
 
     return reference

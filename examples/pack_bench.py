@@ -275,7 +275,11 @@ def by_blocks(timer: Timer) -> list[dict[str, Any]]:
     """How many blocks are enough (paper 001 section 5.3)."""
     cupy = timer.cupy
     rows = []
-    for case in (vector(64, 128, 64 * MIB), vector(8, 16, 64 * MIB), vector(1 << 16, 1 << 17, 64 * MIB)):
+    for case in (
+        vector(64, 128, 64 * MIB),
+        vector(8, 16, 64 * MIB),
+        vector(1 << 16, 1 << 17, 64 * MIB),
+    ):
         memory = cupy.zeros(case.nbytes, cupy.uint8)
         out = cupy.zeros(64 * MIB, cupy.uint8)
         prepared = Prepared.of(plan_of(case.datatype), 1)

@@ -6,7 +6,8 @@ import time
 
 import numpy as np
 import pytest
-from datatype_family import BASES, MAKERS, PAIRS, family, memory_for, mpi_pack, random_types, words
+from datatype_family import BASES, MAKERS, PAIRS, family, memory_for, mpi_pack, words
+from datatype_random import random_types
 from hypothesis import HealthCheck, event, given, note, settings
 from hypothesis import strategies as st
 from mpi4py import MPI
