@@ -142,6 +142,7 @@ from gmpi.errors import (
     CallError,
     ConfigError,
     ContextError,
+    DatatypeError,
     GMPIError,
     GridError,
     MPICallError,
@@ -151,5 +152,6 @@ from gmpi.errors import (
     TruncationError,
     error_string,
 )
+from gmpi.packing import pack, unpack
 
 __version__ = "0.1.0"
