@@ -25,11 +25,18 @@ from device_lib.closing import (
     make_unpack,
 )
 from device_lib.closing_all import make_finish_all
-from device_lib.context import Status, all_slots, eager_bytes, world_rank, world_size
+from device_lib.context import (
+    Status,
+    eager_bytes,
+    large_slots,
+    request_slots,
+    world_rank,
+    world_size,
+)
 from device_lib.library import linked
 from device_lib.message import inspect, inspect_reduction, message_bytes
 from device_lib.opening import UNFINISHED, make_open_any, open_inline
-from device_lib.primitives import buffer_of, device, lane_id, load_sys
+from device_lib.primitives import buffer_of, device, int64, lane_id, load_sys
 from device_lib.ring import post
 from device_lib.scope import Scope, warp_lanes, warp_mask
 from device_lib.slots import error_handle, is_large
@@ -73,13 +80,13 @@ def _word0(op, flags, comm, datatype):
         comm = 0xFFFF
     if datatype < 0 or datatype > TAG_MASK:
         datatype = TAG_MASK
-    return op | flags << 8 | comm << 16 | datatype << 32
+    return op | flags << 8 | int64(comm) << 16 | int64(datatype) << 32
 
 
 @device
 def _pair(peer, tag):
     """Peer or root, and message tag or reduction, in one word."""
-    return (peer & TAG_MASK) | tag << 32
+    return (int64(peer) & TAG_MASK) | int64(tag) << 32
 
 
 @device
@@ -115,7 +122,7 @@ def _status(outcome, count, origin):
 def _communicator_word(ctx, comm):
     if comm < 0 or comm >= COMMUNICATORS:
         return 0xFFFFFFFF  # rank -1, size 0
-    return load_sys(ctx.mapped + MAPPED_COMMUNICATORS + comm * COMMUNICATOR_BYTES)
+    return load_sys(ctx.mapped + MAPPED_COMMUNICATORS + int64(comm) * COMMUNICATOR_BYTES)
 
 
 @device
@@ -171,12 +178,16 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     def open_rest(ctx, word0, peer_tag, count, send, recv, unfinished):
         handle = open_any(ctx, word0, peer_tag, count, send, recv, unfinished)
         if handle == error_handle(GMPI_ERR_NO_RESOURCE):
-            report(ctx, word0 & 0xFF, all_slots(ctx), GMPI_ERR_NO_RESOURCE)
+            most = request_slots(ctx)
+            if nbytes > eager_bytes(ctx):
+                most = large_slots(ctx)
+            report(ctx, word0 & 0xFF, most, GMPI_ERR_NO_RESOURCE)
         return handle
 
     @device
     def open_request(ctx, word0, peer_tag, count, nbytes, send, recv):
         handle = UNFINISHED
+        count = int64(count)
         if is_inline(ctx, word0, nbytes):
             # What other threads of the scope wrote to the buffers, or still read from them.
             sync_full()
@@ -190,6 +201,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     @device
     def complete(ctx, request, patience):
         """(completed, Status) of a request, after ``patience`` looks, 0 for as many as it takes."""
+        request = int64(request)
         if request == REQUEST_NULL:
             return True, _status(COMPLETED, 0, NO_ORIGIN)
         if request >> HANDLE_ERROR_SHIFT == 1:
@@ -221,6 +233,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         elements = 0
         origin = 0
         handle = UNFINISHED
+        count = int64(count)
         if is_inline(ctx, word0, nbytes):
             sync_full()
             if leads():

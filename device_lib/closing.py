@@ -260,7 +260,8 @@ def make_finish_any(scope: Scope) -> Callable:
             if leads():
                 if slots.units_of(handle) < STATUS_UNITS:
                     origin = NO_ORIGIN
-                if recv != 0 and completion.is_staged(handle) and status & BYTES_MASK > 0:
+                nbytes = status & BYTES_MASK
+                if recv != 0 and nbytes > 0 and completion.is_staged(ctx, handle, nbytes):
                     outcome = STAGED | status & (COMPLETED - 1)
                 elif lane_id() == 0:
                     slots.release(ctx, slots.slot_of(handle))

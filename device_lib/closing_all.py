@@ -243,8 +243,9 @@ def make_finish_all(scope: Scope) -> Callable:
         slot = slots.slot_of(handle)
         staged = 0
         if leads():
-            has_payload = claimed and completion.is_staged(handle)
-            has_payload = has_payload and recv != 0 and low & BYTES_MASK > 0
+            nbytes = low & BYTES_MASK
+            has_payload = claimed and recv != 0 and nbytes > 0
+            has_payload = has_payload and completion.is_staged(ctx, handle, nbytes)
             staged = ballot(warp_mask(), has_payload)
             fence_sys()  # acquire, as in completion.await_event
             put_row(lane, recv, slot, low & BYTES_MASK)

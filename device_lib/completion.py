@@ -15,7 +15,7 @@ Functions here are called by all lanes of one warp.
 from __future__ import annotations
 
 from device_lib import orders, slots
-from device_lib.context import completion_address
+from device_lib.context import completion_address, eager_bytes
 from device_lib.copy import store_payload
 from device_lib.primitives import (
     ballot,
@@ -30,6 +30,7 @@ from gmpi.wire import (
     BYTES_MASK,
     CONTROL_ATTENTION,
     LARGE_UNITS,
+    SLOT_UNITS,
     STATUS_UNITS,
     TAG_MASK,
     UNIT_BYTES,
@@ -60,9 +61,15 @@ def claim(ctx, handle, lane, mask):
 
 
 @device
-def is_staged(handle):
-    """Whether what the request brings, if anything, waits in its small staging buffer."""
-    return slots.is_large(handle) == 0 and slots.units_of(handle) == STATUS_UNITS
+def is_staged(ctx, handle, nbytes):
+    """Whether the ``nbytes`` that the request brings, if any, wait in its small staging buffer.
+
+    A short message may come to a large receive: it has no chunks.
+    """
+    short = slots.units_of(handle) == STATUS_UNITS
+    if slots.is_large(handle):
+        short = nbytes <= eager_bytes(ctx)
+    return short
 
 
 @device
@@ -78,7 +85,7 @@ def look_at_control(ctx, lane, mask):
 @device
 def _unit(lanes, mask, completion, unit, low, word):
     """(low, word) of one unit in all lanes: from the lane that holds it, else read again."""
-    if lanes < LARGE_UNITS:
+    if lanes < SLOT_UNITS:  # it may have been polled in turns
         return load_unit(completion + unit * UNIT_BYTES)
     return shuffle(mask, low, unit), shuffle(mask, word, unit)
 

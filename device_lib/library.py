@@ -23,6 +23,7 @@ from importlib import metadata
 from pathlib import Path
 
 from device_lib.primitives import SIMULATOR
+from gmpi.constants import FROZEN
 
 
 def cache_directory() -> Path:
@@ -35,8 +36,9 @@ def cache_directory() -> Path:
 
 
 def _fingerprint(*extra: str) -> str:
-    """Hash of everything that the compiled code depends on: our sources and the compiler."""
-    digest = hashlib.sha256()
+    """Hash of everything that the compiled code depends on: our sources, the compiler, and the
+    constants of the MPI library."""
+    digest = hashlib.sha256(FROZEN.encode())
     root = Path(__file__).resolve().parent
     sources = sorted(root.glob("*.py")) + [
         root.parent / "gmpi" / "wire.py",

@@ -9,7 +9,7 @@ the call short and gives one place that words errors.
 from __future__ import annotations
 
 from device_lib.context import eager_bytes
-from device_lib.primitives import buffer_of, device, memory_space
+from device_lib.primitives import buffer_of, device, int64, memory_space
 from gmpi.constants import DATATYPE_MARK, DATATYPES, IN_PLACE
 from gmpi.wire import (
     FLAG_BACK,
@@ -29,10 +29,10 @@ def message_bytes(count, datatype):
     """Bytes of ``count`` elements; 0 for whatever the proxy is going to refuse."""
     if datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
         return 0
-    size = datatype >> 8 & 0xFF
+    size = int64(datatype) >> 8 & 0xFF
     if count <= 0 or count > POSITION_MASK // 32:
         return 0
-    return count * size
+    return int64(count) * size
 
 
 @device

@@ -16,6 +16,8 @@ else:
     from device_lib import primitives_cuda as _twin  # type: ignore[no-redef]
 
 device = _twin.device
+# What users pass is made int64 first: NumPy scalars in the simulator, any integer type on a GPU.
+int64 = _twin.int64
 
 # who am I
 thread_rank = _twin.thread_rank

@@ -13,6 +13,7 @@ from numba import cuda
 from numba.cuda import cgutils, types
 from numba.cuda.extending import intrinsic
 
+int64 = types.int64
 _I64 = ir.IntType(64)
 _I32 = ir.IntType(32)
 _PAIR = types.UniTuple(types.int64, 2)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import time
 
+import numpy as np
 from greenlet import getcurrent
 
 from device_lib import simulator
@@ -20,6 +21,7 @@ from device_lib.simulator import pause as _pause
 simulator.install()
 
 _word = ctypes.c_int64.from_address
+int64 = int
 
 
 def device(fn):
@@ -173,7 +175,7 @@ def buffer_of(buffer):
         me = getcurrent()
         me.stack = (ctypes.c_int64 * len(buffer))(*buffer)  # alive until the lane's next tuple
         return ctypes.addressof(me.stack), ctypes.sizeof(me.stack), 0
-    if isinstance(buffer, int) or not hasattr(buffer, "strides"):
+    if isinstance(buffer, int | np.integer) or not hasattr(buffer, "strides"):
         return int(buffer), 1 << 62, 0
     array = getattr(buffer, "_item", buffer)
     array = getattr(array, "_ary", array)

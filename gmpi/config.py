@@ -94,8 +94,8 @@ def parse_cores(text: str) -> frozenset[int]:
     cores: set[int] = set()
     try:
         for part in text.split(","):
-            first, _, last = part.partition("-")
-            cores.update(range(int(first), int(last or first) + 1))
+            first, dash, last = part.partition("-")
+            cores.update(range(int(first), int(last if dash else first) + 1))
     except ValueError:
         raise ValueError(f"must be auto, any or a list such as 0,2-5, got {text!r}") from None
     if not cores:

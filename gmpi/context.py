@@ -161,6 +161,8 @@ class Context:
         )
         patience = int(self.config.resource_timeout_s * 1e9)
         self._write_mapped(CONTROL_RESOURCE_NS, patience.to_bytes(8, "little"))
+        nobody = np.array([-1, 0] * COMMUNICATORS, np.int32)  # rank, size
+        self._write_mapped(MAPPED_COMMUNICATORS, nobody.tobytes())
         self._has_kernels = gpu
         self._aborted = False
         self._running: list[Any] = []  # events behind the launched kernels

@@ -208,8 +208,11 @@ def describe(entry: np.ndarray, communicators: int) -> Fault:
         advice = "receive with a larger count"
     elif number == ops.RESOURCE:
         kind = ResourceError
-        allowed = f"{value} requests outstanding at once"
-        advice = "wait for requests earlier, or open the context with more request_slots"
+        allowed = f"{value} requests of this size outstanding at once"
+        advice = (
+            "wait for requests earlier, or open the context with more request_slots (large_slots "
+            "for messages above eager_bytes)"
+        )
         value = "all in use"
     elif number == ops.OPERATION:
         allowed = f"1..{high}"

@@ -17,6 +17,8 @@ from numba import njit, types
 from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 
+from gmpi.constants import FROZEN
+
 _I64 = ir.IntType(64)
 _I32 = ir.IntType(32)
 _PAUSE = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}.get(platform.machine())
@@ -32,7 +34,7 @@ jit = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
 def _sources() -> str:
     """Hash of everything that compiled host code is made from."""
     root = Path(__file__).resolve().parent
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(FROZEN.encode())
     for path in [*sorted(root.glob("*.py")), *sorted(root.parent.glob("gmpi/[cw]*.py"))]:
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -73,5 +73,3 @@ def random_types() -> st.SearchStrategy[MPI.Datatype]:
     """Nested types of any constructor that span at most ``LARGEST`` bytes."""
     leaves = st.sampled_from([*BASES.values(), *PAIRS.values()])
     return st.recursive(leaves, _wrap, max_leaves=6).filter(lambda t: spans(t, 3) <= LARGEST)
-
-

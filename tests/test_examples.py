@@ -1,0 +1,76 @@
+"""Every example as its users start it: exit status, output, files."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import launcher
+import pytest
+
+EXAMPLES = launcher.ROOT / "examples"
+pytestmark = pytest.mark.mpi
+
+
+def test_no_example_is_forgotten() -> None:
+    names = {p.name for p in EXAMPLES.glob("*.py") if not p.name.startswith("_")}
+    source = Path(__file__).read_text()
+    assert [name for name in sorted(names) if f'"{name}"' not in source] == []
+
+
+def example(ranks: int, name: str, *arguments: str) -> str:
+    status, text = launcher.mpi(ranks, str(EXAMPLES / name), *arguments)
+    assert status == 0, text
+    return text
+
+
+def test_hello() -> None:
+    text = example(2, "hello.py")
+    for rank in (0, 1):
+        assert f"rank {rank} (simulator): 8 numbers from rank {1 - rank}" in text
+    assert text.count("as expected") == 2
+
+
+@pytest.mark.parametrize("name", ["hello.py", "pingpong.py", "rates.py"])
+def test_the_wrong_number_of_ranks_is_refused(name: str) -> None:
+    status, text = launcher.mpi(1, str(EXAMPLES / name))
+    assert status != 0
+    assert re.search(r"needs 2 ranks, got 1: mpiexec -n 2 python", text), text
+
+
+@pytest.mark.parametrize("engine", ["compiled", "mpi4py"])
+def test_pingpong(engine: str, tmp_path: Path) -> None:
+    results, picture = tmp_path / "pingpong.json", tmp_path / "pingpong.png"
+    options = ["-m", "0:32K", "-i", "3", "-x", "1", "--engine", engine, "--json", str(results)]
+    text = example(2, "pingpong.py", *options, "--plot", str(picture))
+    assert "between 2 kernels on simulator" in text  # it says which
+    assert "payloads checked: all right" in text
+    table = [line for line in text.splitlines() if re.match(r"\d+ +\d+\.\d\d ", line)]
+    sizes = [0, *(1 << k for k in range(16))]
+    assert [int(line.split()[0]) for line in table] == sizes
+    # OSU's layout: the size in 10 columns, latencies in 20 each.
+    assert all(re.fullmatch(r"\d+ *", line[:10]) and line[29].isdigit() for line in table)
+
+    found = json.loads(results.read_text())
+    assert found["benchmark"] == "pingpong" and found["engine"] == engine
+    assert [row["size"] for row in found["rows"]] == sizes
+    for row in found["rows"]:
+        for way in ("gmpi", "host"):
+            assert 0 < row[way]["min"] <= row[way]["p50"] <= row[way]["p99"] <= row[way]["max"]
+    assert found["echo"]["p50"] > 0 and found["null_request"]["p50"] > 0
+    legs = found["breakdown"]
+    assert sum(legs.values()) - legs["total"] > 0
+    assert found["machine"]["gpu"] == "none: simulator"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_rates(tmp_path: Path) -> None:
+    results = tmp_path / "rates.json"
+    text = example(2, "rates.py", "--json", str(results))
+    assert "counts, sums and payloads checked: all right" in text
+    found = json.loads(results.read_text())
+    assert found["benchmark"] == "rates"
+    for row in [*found["records"], found["requests"], found["messages"]]:
+        assert row["per_s"] > 0
+    assert 0 <= found["idle"]["core_share"]["p50"] < 1

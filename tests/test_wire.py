@@ -1,0 +1,146 @@
+"""The layout of shared bytes: no region overlaps another, whatever the settings."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+from gmpi import wire
+from gmpi.wire import Layout
+
+LAYOUTS = st.builds(
+    Layout,
+    ring_slots=st.integers(6, 20).map(lambda k: 1 << k),
+    request_slots=st.integers(5, 15).map(lambda k: 1 << k),
+    large_slots=st.integers(1, 64),
+    eager_bytes=st.integers(2, 8192).map(lambda k: 128 * k),
+    chunk_bytes=st.integers(4, 2**21).map(lambda k: 128 * k),
+)
+DEFAULT = Layout(4096, 4096, 32, 8192, 262144)
+
+
+def overlaps(regions: list[tuple[str, int, int]]) -> list[str]:
+    """Names of neighbours that share bytes; a region is (name, begin, end)."""
+    ordered = sorted(regions, key=lambda r: r[1])
+    return [f"{a[0]} and {b[0]}" for a, b in pairwise(ordered) if a[2] > b[1]]
+
+
+@given(LAYOUTS)
+def test_regions_of_mapped_memory_do_not_overlap(layout: Layout) -> None:
+    regions = [
+        ("attention and abort", wire.CONTROL_ATTENTION, wire.CONTROL_ABORT + 8),
+        ("consumed", wire.CONTROL_CONSUMED, wire.CONTROL_CONSUMED + 8),
+        ("patience", wire.CONTROL_RESOURCE_NS, wire.CONTROL_RESOURCE_NS + 8),
+        (
+            "communicators",
+            wire.MAPPED_COMMUNICATORS,
+            wire.MAPPED_COMMUNICATORS + wire.COMMUNICATORS * wire.COMMUNICATOR_BYTES,
+        ),
+        ("ring", layout.ring, layout.ring + layout.ring_slots * wire.SLOT_BYTES),
+        ("completions", layout.completions, layout.completions + layout.slots * wire.SLOT_BYTES),
+        ("small", layout.small, layout.small + layout.slots * layout.small_stride),
+    ]
+    assert overlaps(regions) == []
+    assert max(end for _, _, end in regions) <= layout.mapped_bytes
+    assert layout.mapped_bytes % 4096 == 0
+
+
+@given(LAYOUTS)
+def test_regions_of_device_memory_do_not_overlap(layout: Layout) -> None:
+    counters = ("TICKET", "CONSUMED", "REFRESH", "ABORT", "LARGE")
+    regions = [
+        (name, getattr(wire, f"DEVICE_{name}"), getattr(wire, f"DEVICE_{name}") + 8)
+        for name in counters
+    ]
+    words = -(-layout.slots // wire.BUSY_BITS)
+    regions += [
+        ("busy", wire.DEVICE_BUSY, wire.DEVICE_BUSY + words * wire.BUSY_STRIDE),
+        ("rows", wire.DEVICE_ROWS, wire.DEVICE_ROWS + layout.slots * wire.REQUEST_BYTES),
+        ("claims", layout.claims, layout.claims + layout.large_slots * wire.CLAIM_BYTES),
+    ]
+    assert overlaps(regions) == []
+    assert max(end for _, _, end in regions) <= layout.device_bytes
+
+
+@given(LAYOUTS)
+def test_what_is_written_in_units_is_aligned_to_units(layout: Layout) -> None:
+    # A 16-byte store that straddles a 16-byte boundary is not one access.
+    for place in (layout.ring, layout.completions, layout.small, layout.small_stride):
+        assert place % wire.UNIT_BYTES == 0
+    assert wire.SLOT_BYTES % 64 == 0
+    assert layout.ring % wire.SLOT_BYTES == 0
+    assert wire.STAGING_LEAD % wire.UNIT_BYTES == 0
+    assert wire.STAGING_LEAD >= wire.MESSAGE_HEADER
+    assert wire.DEVICE_ROWS % 128 == 0
+    assert (wire.DEVICE_ROWS + wire.REQUEST_OWNER) % 16 == 0  # owner and address: one store
+    assert wire.REQUEST_RECV == wire.REQUEST_OWNER + 8
+
+
+@given(LAYOUTS, st.integers(0, 63))
+def test_the_shape_word_gives_back_every_size(layout: Layout, context: int) -> None:
+    shape = layout.shape(context)
+    assert 0 <= shape < 1 << 63  # an int64 in kernels
+    assert 1 << (shape >> wire.SHAPE_RING_SHIFT & 31) == layout.ring_slots
+    assert 1 << (shape >> wire.SHAPE_REQUEST_SHIFT & 31) == layout.request_slots
+    assert shape >> wire.SHAPE_LARGE_SHIFT & 127 == layout.large_slots
+    assert shape >> wire.SHAPE_CONTEXT_SHIFT & wire.HANDLE_CONTEXT_MASK == context
+    assert (shape >> wire.SHAPE_EAGER_SHIFT & 0x3FFF) * wire.POSITION_STEP == layout.eager_bytes
+    assert (shape >> wire.SHAPE_CHUNK_SHIFT & 0x3FFFFF) * wire.POSITION_STEP == layout.chunk_bytes
+
+
+def test_fields_of_a_handle_do_not_overlap() -> None:
+    fields = [
+        ("tag", 0, 32),
+        ("slot", wire.HANDLE_SLOT_SHIFT, wire.HANDLE_SLOT_SHIFT + 16),
+        ("units", wire.HANDLE_UNITS_SHIFT, wire.HANDLE_UNITS_SHIFT + 4),
+        ("class", wire.HANDLE_LARGE_SHIFT, wire.HANDLE_LARGE_SHIFT + 1),
+        ("context", wire.HANDLE_CONTEXT_SHIFT, wire.HANDLE_CONTEXT_SHIFT + 6),
+        ("claimed", 59, 60),
+        ("error", wire.HANDLE_ERROR_SHIFT, 61),
+    ]
+    assert overlaps(fields) == []
+    assert wire.MAX_REQUEST_SLOTS + wire.MAX_LARGE_SLOTS <= wire.HANDLE_SLOT_MASK
+    assert wire.SLOT_UNITS - 1 <= wire.HANDLE_UNITS_MASK
+
+
+def test_a_slot_holds_what_is_put_into_it() -> None:
+    assert wire.SLOT_BYTES == 256  # the paper's attribute: 32 x 8 bytes
+    assert wire.HEADER_UNITS + wire.payload_units(wire.INLINE_BYTES) == wire.SLOT_UNITS
+    assert wire.STATUS_UNITS + wire.payload_units(wire.INLINE_BYTES) <= wire.SLOT_UNITS
+    assert wire.BASE_UNIT == wire.STATUS_UNITS + wire.LARGE_BUFFERS
+    assert wire.LARGE_UNITS <= wire.SLOT_UNITS
+
+
+def test_payload_units_divides_by_twelve() -> None:
+    for nbytes in range(32768):
+        assert wire.payload_units(nbytes) == -(-nbytes // wire.UNIT_PAYLOAD), nbytes
+
+
+@given(st.integers(257, wire.POSITION_MASK), st.integers(4, 2**21).map(lambda k: 128 * k))
+def test_chunks_cover_a_message_and_positions_are_exact(nbytes: int, chunk_bytes: int) -> None:
+    chunk = wire.chunk_bytes_of(nbytes, chunk_bytes)
+    assert 0 < chunk <= chunk_bytes
+    assert chunk % wire.POSITION_STEP == 0 or chunk >= nbytes  # order numbers are exact
+    # Where chunks of 32 KiB or more allow it, there is one for each buffer.
+    if nbytes >= 4 * 32768 and chunk_bytes >= 32768:
+        assert -(-nbytes // chunk) >= wire.LARGE_BUFFERS
+
+
+def test_the_longest_message_has_order_numbers_within_32_bits() -> None:
+    last = wire.POSITION_MASK + 1 - 512  # the shortest chunk there is
+    number = (last // wire.POSITION_STEP << 1 | 1) + 1
+    assert number <= wire.TAG_MASK
+    done = wire.POSITION_MASK << wire.CHUNK_POSITION_SHIFT | 1 << wire.CHUNK_DIRECTION_SHIFT | 127
+    assert done < 1 << 63
+
+
+@settings(max_examples=200, deadline=None)  # the first call compiles
+@given(st.integers(257, 1 << 34), st.integers(4, 2**21).map(lambda k: 128 * k))
+def test_compiled_code_cuts_like_python(nbytes: int, chunk_bytes: int) -> None:
+    assert _cut(nbytes, chunk_bytes) == wire.chunk_bytes_of(nbytes, chunk_bytes)
+
+
+_cut = njit(wire.chunk_bytes_of)
