@@ -14,11 +14,12 @@ import time
 from greenlet import getcurrent
 
 from device_lib import simulator
-from device_lib.simulator import ballot, vote_all  # noqa: F401
 from device_lib.simulator import pause as _pause
 
 simulator.install()
 
+vote_all = simulator.vote_all
+ballot = simulator.ballot
 _word = ctypes.c_int64.from_address
 
 
