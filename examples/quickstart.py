@@ -146,7 +146,7 @@ def main() -> int:
     )
     parser.add_argument("--simulator", action="store_true", help="do not use the GPU")
     args, rest = parser.parse_known_args()
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 (this script runs before anything checks)
         sys.exit(f"quickstart: needs Python 3.11 or newer, this is {sys.version.split()[0]}")
 
     gpu = has_gpu() and not args.simulator
