@@ -175,7 +175,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         return small and leading_lanes() == FULL_WARP
 
     @device
-    def open_rest(ctx, word0, peer_tag, count, send, recv, unfinished):
+    def open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, unfinished):
         handle = open_any(ctx, word0, peer_tag, count, send, recv, unfinished)
         if handle == error_handle(GMPI_ERR_NO_RESOURCE):
             most = request_slots(ctx)
@@ -195,7 +195,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
                 handle = _open_inline(ctx, word0, count, send, peer_tag, recv)
             handle = share_full(handle)
         if handle & UNFINISHED != 0:
-            handle = open_rest(ctx, word0, peer_tag, count, send, recv, handle)
+            handle = open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, handle)
         return handle
 
     @device
@@ -245,7 +245,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
             unpack(ctx, handle, outcome)
         elif outcome & COMPLETED == 0:
             if outcome == 0:
-                handle = open_rest(ctx, word0, peer_tag, count, send, recv, handle)
+                handle = open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, handle)
             completed, status = complete(ctx, handle, 0)
             return status
         return _status(outcome, elements, origin)

@@ -6,6 +6,9 @@ Memory operations name their order and scope; see the two twins for what each on
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
 from numba.cuda.core import config
 
 SIMULATOR: bool = bool(config.ENABLE_CUDASIM)
@@ -15,9 +18,16 @@ if SIMULATOR:
 else:
     from device_lib import primitives_cuda as _twin  # type: ignore[no-redef]
 
-device = _twin.device
 # What users pass is made int64 first: NumPy scalars in the simulator, any integer type on a GPU.
 int64 = _twin.int64
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def device(function: _Function) -> _Function:
+    """Makes a device function of a Python function, for callers of the same signature."""
+    return cast(_Function, _twin.device(function))
+
 
 # who am I
 thread_rank = _twin.thread_rank

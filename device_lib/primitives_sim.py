@@ -15,11 +15,12 @@ import numpy as np
 from greenlet import getcurrent
 
 from device_lib import simulator
-from device_lib.simulator import ballot, vote_all  # noqa: F401
 from device_lib.simulator import pause as _pause
 
 simulator.install()
 
+vote_all = simulator.vote_all
+ballot = simulator.ballot
 _word = ctypes.c_int64.from_address
 int64 = int
 

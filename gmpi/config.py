@@ -6,6 +6,7 @@ else it has its default. ``gmpi info`` shows every value and where it came from.
 
 from __future__ import annotations
 
+import difflib
 import os
 import warnings
 from typing import Any, Literal
@@ -17,8 +18,8 @@ from gmpi.errors import ConfigError
 from gmpi.wire import BUSY_BITS, MAX_EAGER_BYTES, MAX_REQUEST_SLOTS, POSITION_STEP
 
 PREFIX = "GMPI_"
-#: Variables that are read elsewhere: where compiled device code is kept.
-OTHER_VARIABLES = frozenset({"GMPI_CACHE_DIR"})
+#: Variables that are read elsewhere: where compiled device code is kept; what benchmarks note.
+OTHER_VARIABLES = frozenset({"GMPI_CACHE_DIR", "GMPI_COMMIT"})
 
 
 class Config(BaseSettings):
@@ -103,6 +104,11 @@ def parse_cores(text: str) -> frozenset[int]:
     return frozenset(cores)
 
 
+def _did_you_mean(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+
+
 def load(**arguments: Any) -> Config:
     """The settings for a context.
 
@@ -112,10 +118,8 @@ def load(**arguments: Any) -> Config:
     known = {PREFIX + name.upper() for name in Config.model_fields} | OTHER_VARIABLES
     for name in os.environ:
         if name.startswith(PREFIX) and name not in known:
-            warnings.warn(
-                f"unknown environment variable {name}; known are {', '.join(sorted(known))}",
-                stacklevel=3,
-            )
+            advice = _did_you_mean(name, sorted(known))
+            warnings.warn(f"unknown environment variable {name} is ignored; {advice}", stacklevel=3)
     try:
         return Config(**arguments)
     except ValidationError as exc:
@@ -123,8 +127,8 @@ def load(**arguments: Any) -> Config:
         name = ".".join(map(str, first["loc"]))
         reason = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            names = ", ".join(Config.model_fields)
-            raise ConfigError(f"there is no setting {name}; settings are {names}") from None
+            advice = _did_you_mean(name, list(Config.model_fields))
+            raise ConfigError(f"there is no setting {name}; {advice}") from None
         if first["type"] != "value_error":
             reason = f"is {first['input']!r}: {reason[0].lower()}{reason[1:]}"
         raise ConfigError(f"{name} {reason}") from None
