@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from device_lib.blocking import transact
 from device_lib.closing import (
     COMPLETED,
     FAULT,
     HELP,
     NO_ORIGIN,
-    RESUMED,
     STAGED,
+    finish_small,
     make_finish_any,
-    make_finish_small,
     make_help,
     make_report,
     make_unpack,
@@ -35,7 +35,7 @@ from device_lib.context import (
 )
 from device_lib.library import linked
 from device_lib.message import inspect, inspect_reduction, message_bytes
-from device_lib.opening import UNFINISHED, make_open_any, make_open_inline
+from device_lib.opening import UNFINISHED, make_open_any, open_inline
 from device_lib.primitives import buffer_of, device, int64, lane_id, load_sys
 from device_lib.ring import post
 from device_lib.scope import Scope, warp_lanes, warp_mask
@@ -90,6 +90,24 @@ def _pair(peer, tag):
 
 
 @device
+def _message(ctx, op, way, buf, count, datatype, peer, comm):
+    """(first word of the record, bytes to move, address) of one buffer to or from one peer."""
+    nbytes = message_bytes(count, datatype)
+    if peer == PROC_NULL:
+        nbytes = 0
+    address, nbytes, flags = inspect(ctx, buf, nbytes, way)
+    return _word0(op, flags, comm, datatype), nbytes, address
+
+
+@device
+def _reduction(ctx, sendbuf, recvbuf, count, datatype, comm):
+    """(first word of the record, bytes to move, where from, where to)."""
+    nbytes = message_bytes(count, datatype)
+    send, recv, nbytes, flags = inspect_reduction(ctx, sendbuf, recvbuf, nbytes)
+    return _word0(OP_ALLREDUCE, flags, comm, datatype), nbytes, send, recv
+
+
+@device
 def _status(outcome, count, origin):
     return Status(
         outcome >> ERROR_SHIFT & 0xFF,
@@ -123,15 +141,18 @@ def comm_size(ctx, comm):
     return _sign32(_communicator_word(ctx, comm) >> 32)
 
 
+_open_inline = linked("gmpi_open_inline", 8, 1, open_inline)
+_finish_small = linked("gmpi_finish_small", 5, 3, finish_small)
+_transact = linked("gmpi_transact", 8, 4, transact)
+
+
 def make_calls(scope: Scope) -> SimpleNamespace:
     """All GMPI_* functions for one scope."""
 
     def part(name: str, arguments: int, results: int, body):
         return linked(f"gmpi_{name}_{scope.name}", arguments, results, body)
 
-    open_inline = part("open_inline", 8, 1, make_open_inline(scope))
     open_any = part("open_any", 9, 1, make_open_any(scope))
-    finish_small = part("finish_small", 5, 3, make_finish_small(scope))
     finish_any = part("finish_any", 5, 3, make_finish_any(scope))
     unpack = part("unpack", 5, 1, make_unpack(scope))
     help_others = part("help", 3, 1, make_help(scope))
@@ -139,25 +160,42 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     finish_all = part("finish_all", 6, 1, make_finish_all(scope))
     leads = scope.leads
     leading_lanes = scope.leading_lanes
+    sync_full = scope.sync_full
+    share_full = scope.share_full
+    share_4_full = scope.share_4_full
 
     # --- both halves of every call ----------------------------------------------------------------
 
     @device
-    def open_request(ctx, word0, peer_tag, count, nbytes, send, recv):
-        handle = 0
-        count = int64(count)
+    def is_inline(ctx, word0, nbytes):
+        """Whether the functions for one full warp can do it."""
         small = nbytes <= INLINE_BYTES
         if word0 & FLAG_OUT << 8 == 0:
             small = nbytes <= eager_bytes(ctx)
-        if small and leading_lanes() == FULL_WARP:
-            handle = open_inline(ctx, word0, peer_tag, count, send, recv)
-        if handle == 0 or handle & UNFINISHED != 0:
-            handle = open_any(ctx, word0, peer_tag, count, send, recv, handle)
+        return small and leading_lanes() == FULL_WARP
+
+    @device
+    def open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, unfinished):
+        handle = open_any(ctx, word0, peer_tag, count, send, recv, unfinished)
         if handle == error_handle(GMPI_ERR_NO_RESOURCE):
             most = request_slots(ctx)
             if nbytes > eager_bytes(ctx):
                 most = large_slots(ctx)
             report(ctx, word0 & 0xFF, most, GMPI_ERR_NO_RESOURCE)
+        return handle
+
+    @device
+    def open_request(ctx, word0, peer_tag, count, nbytes, send, recv):
+        handle = UNFINISHED
+        count = int64(count)
+        if is_inline(ctx, word0, nbytes):
+            # What other threads of the scope wrote to the buffers, or still read from them.
+            sync_full()
+            if leads():
+                handle = _open_inline(ctx, word0, count, send, peer_tag, recv)
+            handle = share_full(handle)
+        if handle & UNFINISHED != 0:
+            handle = open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, handle)
         return handle
 
     @device
@@ -171,11 +209,15 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         outcome = HELP
         count = 0
         origin = 0
-        if is_large(request) == 0 and leading_lanes() == FULL_WARP:
-            outcome, count, origin = finish_small(ctx, request, patience)
+        if is_large(request) == 0 and patience == 0 and leading_lanes() == FULL_WARP:
+            resumed = 0
             while outcome & HELP != 0:
-                help_others(ctx)
-                outcome, count, origin = finish_small(ctx, request, patience | RESUMED)
+                sync_full()
+                if leads():
+                    outcome, count, origin = _finish_small(ctx, request, resumed)
+                outcome, count, origin, resumed = share_4_full(outcome, count, origin, 1)
+                if outcome & HELP != 0:
+                    help_others(ctx)
         else:
             outcome, count, origin = finish_any(ctx, request, patience)
         if outcome & STAGED != 0:
@@ -184,24 +226,42 @@ def make_calls(scope: Scope) -> SimpleNamespace:
             report(ctx, OP_WAIT, request, outcome >> ERROR_SHIFT & 0xFF)
         return outcome & (COMPLETED | STAGED) != 0, _status(outcome, count, origin)
 
+    @device
+    def perform(ctx, word0, peer_tag, count, nbytes, send, recv):
+        """``open_request`` and ``complete`` for calls that block: the Status."""
+        outcome = 0
+        elements = 0
+        origin = 0
+        handle = UNFINISHED
+        count = int64(count)
+        if is_inline(ctx, word0, nbytes):
+            sync_full()
+            if leads():
+                outcome, elements, origin, handle = _transact(
+                    ctx, word0, count, send, peer_tag, recv
+                )
+            outcome, elements, origin, handle = share_4_full(outcome, elements, origin, handle)
+        if outcome & STAGED != 0:
+            unpack(ctx, handle, outcome)
+        elif outcome & COMPLETED == 0:
+            if outcome == 0:
+                handle = open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, handle)
+            completed, status = complete(ctx, handle, 0)
+            return status
+        return _status(outcome, elements, origin)
+
     # --- point to point (MPI 4.1 chapter 3) -----------------------------------------------------
 
     @device
     def isend(ctx, buf, count, datatype, dest, tag, comm):
-        nbytes = message_bytes(count, datatype)
-        if dest == PROC_NULL:
-            nbytes = 0
-        address, nbytes, flags = inspect(ctx, buf, nbytes, FLAG_OUT)
-        word0 = _word0(OP_ISEND, flags, comm, datatype)
+        word0, nbytes, address = _message(ctx, OP_ISEND, FLAG_OUT, buf, count, datatype, dest, comm)
         return open_request(ctx, word0, _pair(dest, tag), count, nbytes, address, 0)
 
     @device
     def irecv(ctx, buf, count, datatype, source, tag, comm):
-        nbytes = message_bytes(count, datatype)
-        if source == PROC_NULL:
-            nbytes = 0
-        address, nbytes, flags = inspect(ctx, buf, nbytes, FLAG_BACK)
-        word0 = _word0(OP_IRECV, flags, comm, datatype)
+        word0, nbytes, address = _message(
+            ctx, OP_IRECV, FLAG_BACK, buf, count, datatype, source, comm
+        )
         return open_request(ctx, word0, _pair(source, tag), count, nbytes, 0, address)
 
     @device
@@ -215,11 +275,15 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def send(ctx, buf, count, datatype, dest, tag, comm):
-        return wait(ctx, isend(ctx, buf, count, datatype, dest, tag, comm))
+        word0, nbytes, address = _message(ctx, OP_ISEND, FLAG_OUT, buf, count, datatype, dest, comm)
+        return perform(ctx, word0, _pair(dest, tag), count, nbytes, address, 0)
 
     @device
     def recv(ctx, buf, count, datatype, source, tag, comm):
-        return wait(ctx, irecv(ctx, buf, count, datatype, source, tag, comm))
+        word0, nbytes, address = _message(
+            ctx, OP_IRECV, FLAG_BACK, buf, count, datatype, source, comm
+        )
+        return perform(ctx, word0, _pair(source, tag), count, nbytes, 0, address)
 
     @device
     def sendrecv(
@@ -261,14 +325,13 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
-        nbytes = message_bytes(count, datatype)
-        send, recv, nbytes, flags = inspect_reduction(ctx, sendbuf, recvbuf, nbytes)
-        word0 = _word0(OP_ALLREDUCE, flags, comm, datatype)
+        word0, nbytes, send, recv = _reduction(ctx, sendbuf, recvbuf, count, datatype, comm)
         return open_request(ctx, word0, _pair(0, op), count, nbytes, send, recv)
 
     @device
     def allreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
-        return wait(ctx, iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm)).error
+        word0, nbytes, send, recv = _reduction(ctx, sendbuf, recvbuf, count, datatype, comm)
+        return perform(ctx, word0, _pair(0, op), count, nbytes, send, recv).error
 
     @device
     def bcast(ctx, buf, count, datatype, root, comm):
@@ -278,23 +341,22 @@ def make_calls(scope: Scope) -> SimpleNamespace:
             way = FLAG_BACK
         address, nbytes, flags = inspect(ctx, buf, nbytes, way)
         word0 = _word0(OP_BCAST, flags, comm, datatype)
-        request = open_request(ctx, word0, _pair(root, 0), count, nbytes, address, address)
-        return wait(ctx, request).error
+        return perform(ctx, word0, _pair(root, 0), count, nbytes, address, address).error
 
     @device
     def barrier(ctx, comm):
         word0 = _word0(OP_BARRIER, 0, comm, 0)
-        return wait(ctx, open_request(ctx, word0, 0, 0, 0, 0, 0)).error
+        return perform(ctx, word0, 0, 0, 0, 0, 0).error
 
     # --- this context -----------------------------------------------------------------------------
 
     @device
     def synchronize(ctx):
-        return wait(ctx, open_request(ctx, OP_SYNCHRONIZE, 0, 0, 0, 0, 0)).error
+        return perform(ctx, OP_SYNCHRONIZE, 0, 0, 0, 0, 0).error
 
     @device
     def ping(ctx):
-        return wait(ctx, open_request(ctx, OP_PING, 0, 0, 0, 0, 0))
+        return perform(ctx, OP_PING, 0, 0, 0, 0, 0)
 
     @device
     def post_null(ctx, value):

@@ -48,20 +48,13 @@ CONTROL_EVERY = 16  # polls between two looks at the control unit; a power of tw
 
 
 @device
-def claim(ctx, handle, resumed, lane, mask):
-    """Begins a wait: (whether the handle is of an open request, address to unpack to).
-
-    ``resumed``: the caller has claimed it before and not let go. The two accesses overlap with
-    each other and with the caller's first poll.
-    """
+def claim(ctx, handle, lane, mask):
+    """Begins a wait: (whether the handle is of an open request, address to unpack to)."""
     recv = -1
     if slots.names_slot(ctx, handle):
         if lane == 0:
-            owner = handle
-            if not resumed:
-                owner = slots.claim(ctx, handle)
             recv = slots.receive_address(ctx, slots.slot_of(handle))
-            if owner != handle:
+            if slots.claim(ctx, handle) != handle:
                 recv = -1
         recv = shuffle(mask, recv, 0)
     return recv >= 0, recv

@@ -57,7 +57,7 @@ class Status(NamedTuple):
     error: int
     source: int
     tag: int
-    count: int
+    count: int  # type: ignore[assignment]  # MPI's word; hides tuple.count
     nbytes: int
 
 

@@ -104,8 +104,11 @@ else:
         exec(text, names)
         return names["f"]  # type: ignore[return-value]
 
+    def _parameters(body: Callable) -> list[str]:
+        return list(inspect.signature(body.py_func).parameters)  # type: ignore[attr-defined]
+
     def _takes_context(body: Callable) -> bool:
-        return next(iter(inspect.signature(body.py_func).parameters)) == "ctx"
+        return _parameters(body)[0] == "ctx"
 
     def compile_ptx(name: str, cc: tuple[int, int]) -> str:
         """PTX of one library function for a compute capability, from the cache if it is there."""
@@ -123,7 +126,7 @@ else:
 
         def make() -> str:
             options = {"abi": "c", "abi_info": {"abi_name": name}, "output": "ptx"}
-            return cuda.compile(entry, signature, device=True, cc=cc, **options)[0]
+            return str(cuda.compile(entry, signature, device=True, cc=cc, **options)[0])
 
         tag = _fingerprint(name, str(cc), str(signature))
         return _read_or_make(cache_directory() / f"{name}-sm{cc[0]}{cc[1]}-{tag}.ptx", make)
@@ -172,7 +175,7 @@ else:
 
             return signature.return_type(types.UniTuple(types.int64, arguments)), emit
 
-        parameters = list(inspect.signature(body.py_func).parameters)
+        parameters = _parameters(body)
         passed = list(parameters)
         if _takes_context(body):
             passed[:1] = ["ctx.mapped", "ctx.device", "ctx.shape"]

@@ -3,8 +3,9 @@
 ``open_inline`` is the path of a small message, tuned for latency: one warp, each lane makes its
 own unit of the record before anything is asked of memory, then ticket, slot and the state of the
 ring come from three accesses to device memory that overlap, and one store publishes. It calls no
-other function, so it saves no registers on the stack. ``open_any`` does everything else: payloads
-that need staging, warps of fewer than 16 threads, a full ring, no free slot.
+other function, so it saves no registers on the stack, and it is short: it runs once a message, so
+every instruction is fetched anew. ``open_any`` does everything else: payloads that need staging or
+are not aligned, leading warps that are not full, a full ring, no free slot at the first try.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -21,7 +22,7 @@ from device_lib.context import (
     record_address,
     ring_slots,
 )
-from device_lib.copy import copy_to_staging, load_payload
+from device_lib.copy import copy_to_staging
 from device_lib.message import message_bytes
 from device_lib.primitives import (
     block_id,
@@ -46,9 +47,11 @@ from gmpi.wire import (
     HEADER_UNITS,
     INLINE_BYTES,
     LARGE_BUFFERS,
+    MAX_EAGER_BYTES,
     OP_IRECV,
     OP_NULL,
     PACK,
+    SLOT_BYTES,
     STATUS_UNITS,
     TAG_MASK,
     UNIT_BYTES,
@@ -69,7 +72,7 @@ _INLINE = FLAG_INLINE << _FLAGS_SHIFT
 # What the leading lane found, above the 48 bits of tag and slot.
 _FULL = 1 << 48  # the ring is full, or so it seems
 _NO_SLOT = 1 << 49
-_SLOT = 0xFFFF << HANDLE_SLOT_SHIFT
+_UNALIGNED = 1 << 50  # bytes go out that lie on no multiple of 4, or are no multiple of 4
 
 # open_inline could not finish: the low 32 bits are the tag of the ticket it has taken.
 UNFINISHED = 1 << 62
@@ -87,79 +90,71 @@ def units_back(word0, nbytes):
     return STATUS_UNITS + _payload_units(nbytes)
 
 
-def make_open_inline(scope: Scope) -> Callable:
-    """The fast way to open a request, for scopes whose leading warp is full."""
-    leads = scope.leads
-    sync = scope.sync_full
-    broadcast = scope.broadcast_full
+@device
+def publish_inline(ctx, lane, word0, count, send, peer_tag, recv, enter):
+    """What ``open_inline`` and ``transact`` begin with; all lanes of one full warp.
 
-    @device
-    def open_inline(ctx, word0, peer_tag, count, send, recv):
-        """Publishes a request whose outgoing bytes, at most 144, travel in its record.
+    What does not depend on the ticket is done before it is there: ``opaque`` keeps the compiler
+    from moving it behind the branch.
 
-        Args:
-            word0: first word of the record; its flags say whether bytes go OUT of ``send`` and
-                come BACK to ``recv``. How many follows from ``count`` and the datatype.
+    Args:
+        enter: whether the request is entered in its row, where a later wait finds it.
+    """
+    slot = slots.guess(ctx)
+    # Three accesses to device memory, all under way while the lanes make their units.
+    ticket, consumed, taken = slots.begin_open(ctx, slot, lane == 0)
 
-        Returns:
-            The handle in all threads, or ``UNFINISHED``: call ``open_any`` with it.
-        """
-        sync()  # what other threads of the scope wrote to the buffers, or still read from them
-        handle = 0
-        if leads():
-            lane = lane_id()
-            leader = lane == 0
-            block = block_id()
-            slot = slots.guess(ctx, block)
-            # Three accesses to device memory, all under way while the lanes make their units.
-            ticket, consumed = ring.begin_turn(ctx, leader)
-            taken = slots.begin_take(ctx, slot, leader)
+    # Nothing longer than eager_bytes comes here: the rest of the count is not looked at.
+    nbytes = count * (word0 >> (_DATATYPE_SHIFT + 8) & 0xFF) & (2 * MAX_EAGER_BYTES - 1)
+    out = nbytes if word0 & _OUT != 0 else 0
+    at = (lane - HEADER_UNITS) * UNIT_PAYLOAD
+    aligned = (send | nbytes) & 3 == 0
+    payload = aligned and lane >= HEADER_UNITS
+    word_0 = load_4_if(send + at, payload and out > at)
+    word_1 = load_4_if(send + at + 4, payload and out > at + 4)
+    word_2 = load_4_if(send + at + 8, payload and out > at + 8)
+    word0 = word0 | _INLINE if word0 & _OUT != 0 else word0
+    units = opaque(HEADER_UNITS + _payload_units(out))
+    low, high = ring.header_unit(lane, word0, peer_tag, count, 0, block_id())
+    constant = units_back(word0, nbytes) << HANDLE_UNITS_SHIFT
+    constant = opaque(constant | context_id(ctx) << HANDLE_CONTEXT_SHIFT)
+    first_record = opaque(record_address(ctx, 0) + lane * UNIT_BYTES)
+    last_slot = opaque(ring_slots(ctx) - 1)
 
-            nbytes = count * (word0 >> (_DATATYPE_SHIFT + 8) & 0xFF)
-            out = nbytes if word0 & _OUT != 0 else 0
-            word0 = word0 | _INLINE if word0 & _OUT != 0 else word0
-            units = HEADER_UNITS + _payload_units(out)
-            low, high = ring.header_unit(lane, word0, peer_tag, count, 0, block)
-            at = (lane - HEADER_UNITS) * UNIT_PAYLOAD
-            if (send | nbytes) & 3 == 0:
-                word_0 = load_4_if(send + at, lane >= HEADER_UNITS and out > at)
-                word_1 = load_4_if(send + at + 4, lane >= HEADER_UNITS and out > at + 4)
-                word_2 = load_4_if(send + at + 8, lane >= HEADER_UNITS and out > at + 8)
-                low = low if lane < HEADER_UNITS else word_0 | word_1 << 32
-                high = high if lane < HEADER_UNITS else word_2
-            elif lane >= HEADER_UNITS and lane < units:
-                low, high = load_payload(send + at, out - at)
+    found = ring.tag_of(ticket) | slot << HANDLE_SLOT_SHIFT
+    found = found if slots.was_free(slot, taken) else found | _NO_SLOT
+    found = found | _FULL if ticket - consumed >= ring_slots(ctx) else found
+    found = found if aligned else found | _UNALIGNED
+    found = shuffle(ALL_LANES, found, 0)
+    low = opaque(low if lane < HEADER_UNITS else word_0 | word_1 << 32)
+    high = opaque(high if lane < HEADER_UNITS else word_2)
+    if found >> 48 != 0:
+        return UNFINISHED | found
+    handle = found | constant
+    low = handle if lane == HANDLE_UNIT else low
+    if lane < units:
+        record = first_record + ((found & TAG_MASK) >> 1 & last_slot) * SLOT_BYTES
+        store_unit(record, low, (high & TAG_MASK) | found << 32)
+    if enter:
+        if lane == 0:
+            slots.open_row(ctx, found >> HANDLE_SLOT_SHIFT, handle, recv)
+    return handle
 
-            found = ring.tag_of(ticket) | slot << HANDLE_SLOT_SHIFT
-            found = found if slots.was_free(slot, taken) else found | _NO_SLOT
-            found = found | _FULL if ticket - consumed >= ring_slots(ctx) else found
-            found = shuffle(ALL_LANES, found, 0)
-            tries = 0
-            while found & _NO_SLOT != 0 and tries < 4:
-                if leader:
-                    slot, taken = slots.try_neighbour(ctx, slot, taken)
-                    if slots.was_free(slot, taken):
-                        found = found & ~(_NO_SLOT | _SLOT) | slot << HANDLE_SLOT_SHIFT
-                found = shuffle(ALL_LANES, found, 0)
-                tries += opaque(1)
-            if found >> 48 != 0:
-                handle = UNFINISHED | found
-            else:
-                handle = (
-                    found
-                    | units_back(word0, nbytes) << HANDLE_UNITS_SHIFT
-                    | context_id(ctx) << HANDLE_CONTEXT_SHIFT
-                )
-                low = handle if lane == HANDLE_UNIT else low
-                if leader:
-                    slots.open_row(ctx, found >> HANDLE_SLOT_SHIFT, handle, recv)
-                if lane < units:
-                    record = record_address(ctx, (found & TAG_MASK) >> 1)
-                    word = (high & TAG_MASK) | found << 32
-                    store_unit(record + lane * UNIT_BYTES, low, word)
-        return broadcast(handle)
 
-    return open_inline
+@device
+def open_inline(ctx, word0, count, send, peer_tag, recv):
+    """Publishes a request whose outgoing bytes, at most 144, travel in its record.
+
+    Called by all lanes of one full warp, after a barrier of the scope.
+
+    Args:
+        word0: first word of the record; its flags say whether bytes go OUT of ``send`` and
+            come BACK to ``recv``. How many follows from ``count`` and the datatype.
+
+    Returns:
+        The handle, or ``UNFINISHED``, in all lanes: call ``open_any`` with it.
+    """
+    return publish_inline(ctx, lane_id(), word0, count, send, peer_tag, recv, True)
 
 
 @device
@@ -195,7 +190,7 @@ def make_open_any(scope: Scope) -> Callable:
         """As ``open_inline``, for every size and in every situation.
 
         Args:
-            unfinished: what ``open_inline`` returned, or 0.
+            unfinished: what ``open_inline`` returned, or just UNFINISHED.
         """
         sync()
         nbytes = message_bytes(count, word0 >> _DATATYPE_SHIFT & TAG_MASK)
@@ -214,11 +209,13 @@ def make_open_any(scope: Scope) -> Callable:
             lane = lane_id()
             mask = warp_mask()
             slot = -1
-            if unfinished != 0:
+            if unfinished & TAG_MASK != 0:
                 ticket = (unfinished & TAG_MASK) >> 1
                 if unfinished & _NO_SLOT == 0:
                     slot = slots.slot_of(unfinished)
                 else:
+                    slot = slots.try_some(ctx, lane, mask)
+                if slot < 0:
                     # The ring waits for this ticket, but there is no slot yet: give it back.
                     if ring.wait_for_room(ctx, lane, mask, ticket) == 0:
                         ring.write(ctx, lane, warp_lanes(), ticket, OP_NULL, 0, 0, 0, 0, 0, 0)

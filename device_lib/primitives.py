@@ -6,6 +6,9 @@ Memory operations name their order and scope; see the two twins for what each on
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
 from numba.cuda.core import config
 
 SIMULATOR: bool = bool(config.ENABLE_CUDASIM)
@@ -15,9 +18,16 @@ if SIMULATOR:
 else:
     from device_lib import primitives_cuda as _twin  # type: ignore[no-redef]
 
-device = _twin.device
 # What users pass is made int64 first: NumPy scalars in the simulator, any integer type on a GPU.
 int64 = _twin.int64
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def device(function: _Function) -> _Function:
+    """Makes a device function of a Python function, for callers of the same signature."""
+    return cast(_Function, _twin.device(function))
+
 
 # who am I
 thread_rank = _twin.thread_rank
@@ -25,6 +35,7 @@ block_threads = _twin.block_threads
 block_id = _twin.block_id
 lane_id = _twin.lane_id
 place = _twin.place
+scatter = _twin.scatter
 
 # warp and block
 sync_warp = _twin.sync_warp
@@ -34,6 +45,7 @@ vote_all = _twin.vote_all
 ballot = _twin.ballot
 broadcast_block = _twin.broadcast_block
 broadcast_block_3 = _twin.broadcast_block_3
+broadcast_block_4 = _twin.broadcast_block_4
 broadcast_block_5 = _twin.broadcast_block_5
 put_block_row = _twin.put_block_row
 get_block_row = _twin.get_block_row
@@ -48,10 +60,8 @@ store_unit = _twin.store_unit
 add_gpu = _twin.add_gpu
 or_32_gpu = _twin.or_32_gpu
 cas_gpu = _twin.cas_gpu
-add_gpu_if = _twin.add_gpu_if
-or_32_gpu_if = _twin.or_32_gpu_if
-cas_gpu_if = _twin.cas_gpu_if
-load_gpu_if = _twin.load_gpu_if
+take_if = _twin.take_if
+claim_if = _twin.claim_if
 load_4_if = _twin.load_4_if
 clear_bits_32_gpu = _twin.clear_bits_32_gpu
 store_pair_gpu = _twin.store_pair_gpu

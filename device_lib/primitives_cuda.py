@@ -33,8 +33,9 @@ def _ptx(template: str, constraints: str, returns, arity: int):
     """An intrinsic of ``arity`` int64 arguments around one piece of inline PTX.
 
     Every one is volatile and clobbers memory: the compiler keeps them in program order among
-    each other and moves no ordinary access across. With ``returns=types.uint32`` the PTX gives 32
-    bits and the caller gets an int64 of which the compiler knows that the upper half is 0.
+    each other and moves no ordinary access across. Where the PTX gives 32 bits (``=r``, alone or as
+    the last of several) the caller gets an int64 of which the compiler knows that the upper half
+    is 0.
     """
 
     def emit(context, builder, sig, args):
@@ -45,7 +46,8 @@ def _ptx(template: str, constraints: str, returns, arity: int):
         elif returns == types.uint32:
             result = _I32
         else:
-            result = ir.LiteralStructType([_I64] * len(returns))
+            last = _I32 if narrow else _I64
+            result = ir.LiteralStructType([_I64] * (len(returns) - 1) + [last])
         function = ir.FunctionType(result, [_I64] * arity)
         text = f"{constraints},~{{memory}}" if constraints else "~{memory}"
         out = builder.call(ir.InlineAsm(function, template, text, side_effect=True), args)
@@ -55,10 +57,12 @@ def _ptx(template: str, constraints: str, returns, arity: int):
             return out
         if returns == types.uint32:
             return builder.zext(out, _I64)
-        return _pack_tuple(
-            context, builder, returns, [builder.extract_value(out, i) for i in range(len(returns))]
-        )
+        values = [builder.extract_value(out, i) for i in range(len(returns))]
+        if narrow:
+            values[-1] = builder.zext(values[-1], _I64)
+        return _pack_tuple(context, builder, returns, values)
 
+    narrow = constraints.startswith(("=&l,=&l,=&r", "=l,=l,=r"))
     visible = types.int64 if returns == types.uint32 else returns
     signature = visible(*[types.int64] * arity)
     if arity == 0:
@@ -91,11 +95,19 @@ def _ptx(template: str, constraints: str, returns, arity: int):
 
         return ternary
 
+    if arity == 4:
+
+        @intrinsic
+        def quaternary(typingctx, a, b, c, d):
+            return signature, emit
+
+        return quaternary
+
     @intrinsic
-    def quaternary(typingctx, a, b, c, d):
+    def quinary(typingctx, a, b, c, d, e):
         return signature, emit
 
-    return quaternary
+    return quinary
 
 
 # --- device memory, all warps of this GPU ---------------------------------------------------------
@@ -115,34 +127,27 @@ clear_bits_32_gpu = _ptx(
     types.void,
     2,
 )
-# The same by the lanes that ask for it, 0 in the others, without a branch: what follows need not
-# wait for the result, which it would where the two ways of a branch join.
-add_gpu_if = _ptx(
-    "{ .reg .pred p; setp.ne.u64 p, $3, 0; mov.b64 $0, 0; "
-    "@p atom.relaxed.gpu.global.add.u64 $0, [$1], $2; }",
-    "=&l,l,l,l",
-    types.int64,
-    3,
+# What opening a request asks of device memory, by the lanes that ask for it: adds 1 at $3, loads
+# $4, sets bits $6 at $5, all under way together. One piece without a branch: what follows need not
+# wait for the results, which it would where the two ways of a branch join.
+take_if = _ptx(
+    "{ .reg .pred p; .reg .b32 v; cvt.u32.u64 v, $6; setp.ne.u64 p, $7, 0; "
+    "mov.b64 $0, 0; mov.b64 $1, 0; mov.b32 $2, 0; "
+    "@p atom.relaxed.gpu.global.add.u64 $0, [$3], 1; "
+    "@p ld.relaxed.gpu.global.u64 $1, [$4]; "
+    "@p atom.relaxed.gpu.global.or.b32 $2, [$5], v; }",
+    "=&l,=&l,=&r,l,l,l,l,l",
+    _TRIPLE,
+    5,
 )
-or_32_gpu_if = _ptx(
-    "{ .reg .pred p; .reg .b32 v; cvt.u32.u64 v, $2; setp.ne.u64 p, $3, 0; mov.b32 $0, 0; "
-    "@p atom.relaxed.gpu.global.or.b32 $0, [$1], v; }",
-    "=&r,l,l,l",
-    types.uint32,
-    3,
-)
-cas_gpu_if = _ptx(
-    "{ .reg .pred p; setp.ne.u64 p, $4, 0; mov.b64 $0, 0; "
-    "@p atom.relaxed.gpu.global.cas.b64 $0, [$1], $2, $3; }",
-    "=&l,l,l,l,l",
-    types.int64,
-    4,
-)
-load_gpu_if = _ptx(
-    "{ .reg .pred p; setp.ne.u64 p, $2, 0; mov.b64 $0, 0; @p ld.relaxed.gpu.global.u64 $0, [$1]; }",
-    "=&l,l,l",
-    types.int64,
-    2,
+# The same for closing one: swaps $4 for $3 at $2, loads $5.
+claim_if = _ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $6, 0; mov.b64 $0, 0; mov.b64 $1, 0; "
+    "@p atom.relaxed.gpu.global.cas.b64 $0, [$2], $3, $4; "
+    "@p ld.relaxed.gpu.global.u64 $1, [$5]; }",
+    "=&l,=&l,l,l,l,l,l",
+    _PAIR,
+    5,
 )
 load_4_if = _ptx(
     "{ .reg .pred p; setp.ne.u64 p, $2, 0; mov.b32 $0, 0; @p ld.u32 $0, [$1]; }",
@@ -247,6 +252,14 @@ block_id = _ptx(
     0,
 )
 lane_id = _ptx("mov.u32 $0, %laneid;", "=r", types.uint32, 0)
+# Below 2**$1, different for blocks and from one moment to the next.
+scatter = _ptx(
+    "{ .reg .u32 a, b, n; cvt.u32.u64 n, $1; mov.u32 a, %clock; shr.u32 a, a, 3; "
+    "mov.u32 b, %ctaid.x; mad.lo.u32 a, b, 37, a; bfe.u32 $0, a, 0, n; }",
+    "=r,l",
+    types.uint32,
+    1,
+)
 # Different for warps that run at the same time, most of the time.
 place = _ptx(
     "{ .reg .u32 a, b; mov.u32 a, %smid; mov.u32 b, %warpid; mad.lo.u32 $0, b, 37, a; }",
@@ -346,6 +359,18 @@ def broadcast_block_3(a, b, c):
         _store_shared(2, c)
     cuda.syncthreads()
     return _load_shared(0), _load_shared(1), _load_shared(2)
+
+
+@device
+def broadcast_block_4(a, b, c, d):
+    """Four values of thread 0, as ``broadcast_block``."""
+    if thread_rank() == 0:
+        _store_shared(0, a)
+        _store_shared(1, b)
+        _store_shared(2, c)
+        _store_shared(3, d)
+    cuda.syncthreads()
+    return _load_shared(0), _load_shared(1), _load_shared(2), _load_shared(3)
 
 
 @device

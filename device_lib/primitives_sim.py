@@ -15,11 +15,12 @@ import numpy as np
 from greenlet import getcurrent
 
 from device_lib import simulator
-from device_lib.simulator import ballot, vote_all  # noqa: F401
 from device_lib.simulator import pause as _pause
 
 simulator.install()
 
+vote_all = simulator.vote_all
+ballot = simulator.ballot
 _word = ctypes.c_int64.from_address
 int64 = int
 
@@ -50,6 +51,10 @@ def place():
     return me.block.number + 37 * (me.thread_id >> 5)
 
 
+def scatter(bits):
+    return getcurrent().block.number * 37 + (time.perf_counter_ns() >> 3) & ((1 << bits) - 1)
+
+
 def memory_space(address):
     return 0
 
@@ -74,6 +79,10 @@ def broadcast_block(a):
 
 def broadcast_block_3(a, b, c):
     return getcurrent().sync_block((a, b, c))[0]
+
+
+def broadcast_block_4(a, b, c, d):
+    return getcurrent().sync_block((a, b, c, d))[0]
 
 
 def broadcast_block_5(a, b, c, d, e):
@@ -118,20 +127,14 @@ def cas_gpu(address, expected, value):
     return old
 
 
-def add_gpu_if(address, value, wanted):
-    return add_gpu(address, value) if wanted else 0
+def take_if(counter, word, flags, bits, wanted):
+    if not wanted:
+        return 0, 0, 0
+    return add_gpu(counter, 1), load_gpu(word), or_32_gpu(flags, bits)
 
 
-def or_32_gpu_if(address, value, wanted):
-    return or_32_gpu(address, value) if wanted else 0
-
-
-def cas_gpu_if(address, expected, value, wanted):
-    return cas_gpu(address, expected, value) if wanted else 0
-
-
-def load_gpu_if(address, wanted):
-    return load_gpu(address) if wanted else 0
+def claim_if(address, expected, value, word, wanted):
+    return (cas_gpu(address, expected, value), load_gpu(word)) if wanted else (0, 0)
 
 
 def load_4_if(address, wanted):

@@ -26,12 +26,10 @@ from device_lib.context import record_address, ring_slots
 from device_lib.copy import load_payload
 from device_lib.primitives import (
     add_gpu,
-    add_gpu_if,
     block_id,
     cas_gpu,
     device,
     load_gpu,
-    load_gpu_if,
     load_sys,
     opaque,
     pause,
@@ -73,13 +71,6 @@ def take_ticket(ctx):
 def last_known_consumed(ctx):
     """One lane only. A lower bound of the records that the proxy has taken."""
     return load_gpu(ctx.device + DEVICE_CONSUMED)
-
-
-@device
-def begin_turn(ctx, wanted):
-    """(ticket, last known consumed) in the lanes that want one; nobody waits for them yet."""
-    ticket = add_gpu_if(ctx.device + DEVICE_TICKET, 1, wanted)
-    return ticket, load_gpu_if(ctx.device + DEVICE_CONSUMED, wanted)
 
 
 @device

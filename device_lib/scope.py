@@ -14,6 +14,7 @@ from device_lib.primitives import (
     block_threads,
     broadcast_block,
     broadcast_block_3,
+    broadcast_block_4,
     broadcast_block_5,
     device,
     get_block_row,
@@ -44,7 +45,9 @@ class Scope(NamedTuple):
         broadcast: (value) -> thread 0's value in all threads. Two broadcasts need a sync between
             them.
         broadcast_3, broadcast_5: the same for three and for five values.
-        broadcast_full, broadcast_3_full: the same where every warp is known to be full.
+        share_full: (value) -> the leading warp's value, which all its lanes have, in all threads;
+            every warp is known to be full.
+        share_4_full: the same for four values.
         put_row: (lane, a, b, c) called by each lane of the leading warp; after a sync
         get_row: (lane, a, b, c) gives what that lane put, in any thread. ``a, b, c`` are the
             caller's own.
@@ -58,9 +61,9 @@ class Scope(NamedTuple):
     sync: Callable
     sync_full: Callable
     broadcast: Callable
-    broadcast_full: Callable
+    share_full: Callable
     broadcast_3: Callable
-    broadcast_3_full: Callable
+    share_4_full: Callable
     broadcast_5: Callable
     put_row: Callable
     get_row: Callable
@@ -122,13 +125,13 @@ def _from_lane_0_5(a, b, c, d, e):
 
 
 @device
-def _from_full_lane_0(a):
-    return shuffle(ALL_LANES, a, 0)
+def _same(a):
+    return a
 
 
 @device
-def _from_full_lane_0_3(a, b, c):
-    return shuffle(ALL_LANES, a, 0), shuffle(ALL_LANES, b, 0), shuffle(ALL_LANES, c, 0)
+def _same_4(a, b, c, d):
+    return a, b, c, d
 
 
 @device
@@ -153,7 +156,7 @@ BLOCK = Scope(
     broadcast_block,
     broadcast_block,
     broadcast_block_3,
-    broadcast_block_3,
+    broadcast_block_4,
     broadcast_block_5,
     put_block_row,
     get_block_row,
@@ -167,9 +170,9 @@ WARP = Scope(
     _sync_this_warp,
     _sync_full_warp,
     _from_lane_0,
-    _from_full_lane_0,
+    _same,
     _from_lane_0_3,
-    _from_full_lane_0_3,
+    _same_4,
     _from_lane_0_5,
     _put_warp_row,
     _get_warp_row,

@@ -114,8 +114,8 @@ class _Shared(_api.FakeCUDAShared):  # type: ignore[misc]
     but without walking the whole stack for each."""
 
     def array(self, shape: Any, dtype: Any, alignment: int | None = None) -> Any:
-        if shape == 0 or alignment is not None:
-            return super().array(shape, dtype, alignment)
+        if shape == 0:
+            return super().array(shape, dtype)  # any alignment will do here
         frame = sys._getframe(1)
         line = (frame.f_code, frame.f_lineno)
         found = self._allocations.get(line)

@@ -20,28 +20,25 @@ from device_lib.context import (
     busy_address,
     context_id,
     large_words,
-    request_slots,
     request_words,
     row_address,
 )
 from device_lib.primitives import (
-    block_id,
     cas_gpu,
-    cas_gpu_if,
+    claim_if,
     clear_bits_32_gpu,
-    clock_low,
     device,
     first_bit,
     load_gpu,
-    load_gpu_if,
     load_sys,
     opaque,
     or_32_gpu,
-    or_32_gpu_if,
     pause,
+    scatter,
     shuffle,
     store_gpu,
     store_pair_gpu,
+    take_if,
     timer_ns,
 )
 from device_lib.ring import tag_of
@@ -49,6 +46,8 @@ from gmpi.constants import GMPI_ERR_NO_RESOURCE
 from gmpi.wire import (
     CONTROL_ABORT,
     CONTROL_RESOURCE_NS,
+    DEVICE_CONSUMED,
+    DEVICE_TICKET,
     HANDLE_CONTEXT_MASK,
     HANDLE_CONTEXT_SHIFT,
     HANDLE_ERROR_SHIFT,
@@ -61,6 +60,7 @@ from gmpi.wire import (
     REQUEST_OWNER,
     REQUEST_RECV,
     REQUEST_SEND,
+    SHAPE_REQUEST_SHIFT,
     TAG_MASK,
 )
 
@@ -107,15 +107,27 @@ def names_slot(ctx, handle):
 
 
 @device
-def guess(ctx, block):
+def guess(ctx):
     """A small slot that is probably free: different for each block and each time."""
-    return (block * 37 + (clock_low() >> 3)) & (request_slots(ctx) - 1)
+    return scatter(ctx.shape >> SHAPE_REQUEST_SHIFT & 31)
 
 
 @device
-def begin_take(ctx, slot, wanted):
-    """Marks a small slot busy in the lanes that want it; its word before, for ``was_free``."""
-    return or_32_gpu_if(busy_address(ctx, slot >> 5), 1 << (slot & 31), wanted)
+def begin_open(ctx, slot, wanted):
+    """What opening a request asks of device memory, in the lanes that want it, all under way.
+
+    Takes a ticket and tries to take a small slot.
+
+    Returns:
+        (ticket, last known number of records consumed, busy bits of the slot's word before).
+    """
+    return take_if(
+        ctx.device + DEVICE_TICKET,
+        ctx.device + DEVICE_CONSUMED,
+        busy_word(ctx, slot),
+        busy_bit(slot),
+        wanted,
+    )
 
 
 @device
@@ -124,20 +136,10 @@ def was_free(slot, word):
 
 
 @device
-def try_neighbour(ctx, slot, word):
-    """One lane: another slot of the same word, which was ``word``: (slot, the word before)."""
-    free = ~word & 0xFFFFFFFF
-    if free == 0:
-        return slot, word
-    slot = slot & ~31 | first_bit(free)
-    return slot, or_32_gpu(busy_address(ctx, slot >> 5), 1 << (slot & 31))
-
-
-@device
-def _search(ctx, first, begin, words):
-    """Tries words ``begin .. begin + words`` cyclically from ``first``: the slot, or -1."""
+def _search(ctx, first, begin, words, tries):
+    """Tries words of ``begin .. begin + words`` cyclically from ``first``: the slot, or -1."""
     tried = 0
-    while tried < words:
+    while tried < tries:
         word = begin + ((first + tried) & (words - 1))
         address = busy_address(ctx, word)
         free = ~load_gpu(address) & 0xFFFFFFFF
@@ -152,6 +154,15 @@ def _search(ctx, first, begin, words):
 
 
 @device
+def try_some(ctx, lane, mask):
+    """A small slot without waiting, by all lanes of a warp; -1 if it is not easily found."""
+    slot = -1
+    if lane == 0:
+        slot = _search(ctx, guess(ctx) >> 5, 0, request_words(ctx), 4)
+    return shuffle(mask, slot, 0)
+
+
+@device
 def acquire(ctx, lane, mask, large):
     """A slot of the class, by all lanes of a warp; minus the error class when none came free.
 
@@ -159,7 +170,7 @@ def acquire(ctx, lane, mask, large):
     """
     slot = -1
     if lane == 0:
-        first = guess(ctx, block_id()) >> 5
+        first = guess(ctx) >> 5
         begin = 0
         words = request_words(ctx)
         if large:
@@ -168,7 +179,7 @@ def acquire(ctx, lane, mask, large):
         deadline = 0
         error = 0
         while slot < 0 and error == 0:
-            slot = _search(ctx, first, begin, words)
+            slot = _search(ctx, first, begin, words, words)
             if slot < 0:
                 if deadline == 0:
                     deadline = timer_ns() + load_sys(ctx.mapped + CONTROL_RESOURCE_NS)
@@ -204,8 +215,7 @@ def claim(ctx, handle):
 def begin_claim(ctx, handle, wanted):
     """``claim`` and ``receive_address`` in the lanes that want them; nobody waits for them yet."""
     row = row_address(ctx, slot_of(handle))
-    owner = cas_gpu_if(row + REQUEST_OWNER, handle, handle | CLAIMED, wanted)
-    return owner, load_gpu_if(row + REQUEST_RECV, wanted)
+    return claim_if(row + REQUEST_OWNER, handle, handle | CLAIMED, row + REQUEST_RECV, wanted)
 
 
 @device
@@ -234,4 +244,21 @@ def release(ctx, slot):
     the claim left it, which no handle matches: a store to clear it could reach memory after the
     next owner's, which comes from another SM.
     """
-    clear_bits_32_gpu(busy_address(ctx, slot >> 5), 1 << (slot & 31))
+    clear_busy(busy_word(ctx, slot), busy_bit(slot))
+
+
+@device
+def busy_word(ctx, slot):
+    """Address of the word that has the slot's busy bit."""
+    return busy_address(ctx, slot >> 5)
+
+
+@device
+def busy_bit(slot):
+    return 1 << (slot & 31)
+
+
+@device
+def clear_busy(word, bit):
+    """The last step of ``release``."""
+    clear_bits_32_gpu(word, bit)

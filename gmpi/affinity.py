@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from mpi4py import MPI
 
@@ -18,28 +19,46 @@ def crowded(comm: MPI.Comm) -> bool:
     return len(os.sched_getaffinity(0)) < 2 * ranks
 
 
-def cores_near_gpu() -> frozenset[int]:
-    """Cores of the NUMA node that the current GPU hangs on; empty when the system does not say."""
-    from numba import cuda
+def pci_folder(device: Any) -> Path:
+    """What the system says about a Numba device; may not exist (containers, other systems)."""
+    name = f"{device.PCI_DOMAIN_ID:04x}:{device.PCI_BUS_ID:02x}:{device.PCI_DEVICE_ID:02x}.0"
+    return Path("/sys/bus/pci/devices", name)
 
-    attributes = cuda.get_current_device()
+
+def cores_near(device: Any) -> frozenset[int]:
+    """Cores of the NUMA node that a GPU hangs on; empty when the system does not say."""
     try:
-        name = (
-            f"{attributes.PCI_DOMAIN_ID:04x}:{attributes.PCI_BUS_ID:02x}:"
-            f"{attributes.PCI_DEVICE_ID:02x}.0"
-        )
-        text = Path("/sys/bus/pci/devices", name, "local_cpulist").read_text().strip()
-        return parse_cores(text)
+        return parse_cores((pci_folder(device) / "local_cpulist").read_text().strip())
     except (OSError, ValueError, AttributeError):
         return frozenset()
 
 
 def cores(setting: str, gpu: bool) -> frozenset[int]:
-    """Cores for the proxy thread; empty: wherever the process may run."""
+    """Cores for the proxy thread; empty: wherever the process may run.
+
+    ``gpu``: whether there is a GPU to be near to.
+    """
     allowed = frozenset(os.sched_getaffinity(0))
     if setting == "any":
         return frozenset()
     if setting == "auto":
-        near = cores_near_gpu() & allowed if gpu else frozenset()
+        if not gpu:
+            return frozenset()
+        from numba import cuda
+
+        near = cores_near(cuda.get_current_device()) & allowed
         return near if near != allowed else frozenset()
     return parse_cores(setting) & allowed
+
+
+def cores_text(numbers: frozenset[int]) -> str:
+    """The reverse of ``parse_cores``: ``0,2-5``."""
+    parts: list[str] = []
+    ordered = sorted(numbers)
+    begin = 0
+    for i, core in enumerate(ordered):
+        if i + 1 == len(ordered) or ordered[i + 1] != core + 1:
+            first = ordered[begin]
+            parts.append(f"{first}" if first == core else f"{first}-{core}")
+            begin = i + 1
+    return ",".join(parts)

@@ -6,6 +6,7 @@ else it has its default. ``gmpi info`` shows every value and where it came from.
 
 from __future__ import annotations
 
+import difflib
 import os
 import warnings
 from typing import Any, Literal
@@ -14,11 +15,11 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from gmpi.errors import ConfigError
-from gmpi.wire import BUSY_BITS, POSITION_STEP
+from gmpi.wire import BUSY_BITS, MAX_EAGER_BYTES, MAX_REQUEST_SLOTS, POSITION_STEP
 
 PREFIX = "GMPI_"
-#: Variables that are read elsewhere: where compiled device code is kept.
-OTHER_VARIABLES = frozenset({"GMPI_CACHE_DIR"})
+#: Variables that are read elsewhere: where compiled device code is kept; what benchmarks note.
+OTHER_VARIABLES = frozenset({"GMPI_CACHE_DIR", "GMPI_COMMIT"})
 
 
 class Config(BaseSettings):
@@ -59,7 +60,9 @@ class Config(BaseSettings):
     @field_validator("ring_slots", "request_slots")
     @classmethod
     def _power_of_two(cls, value: int, info: ValidationInfo) -> int:
-        low, high = (64, 1 << 20) if info.field_name == "ring_slots" else (BUSY_BITS, 32768)
+        low, high = BUSY_BITS, MAX_REQUEST_SLOTS
+        if info.field_name == "ring_slots":
+            low, high = 64, 1 << 20
         if not low <= value <= high or value & (value - 1):
             near = min(high, max(low, 1 << max(0, value - 1).bit_length()))
             raise ValueError(
@@ -70,7 +73,7 @@ class Config(BaseSettings):
     @field_validator("eager_bytes", "chunk_bytes")
     @classmethod
     def _multiple(cls, value: int, info: ValidationInfo) -> int:
-        low, high = (256, 1 << 20) if info.field_name == "eager_bytes" else (512, 1 << 28)
+        low, high = (256, MAX_EAGER_BYTES) if info.field_name == "eager_bytes" else (512, 1 << 28)
         if not low <= value <= high or value % POSITION_STEP:
             near = min(high, max(low, -(-value // POSITION_STEP) * POSITION_STEP))
             raise ValueError(
@@ -101,6 +104,11 @@ def parse_cores(text: str) -> frozenset[int]:
     return frozenset(cores)
 
 
+def _did_you_mean(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+
+
 def load(**arguments: Any) -> Config:
     """The settings for a context.
 
@@ -110,10 +118,8 @@ def load(**arguments: Any) -> Config:
     known = {PREFIX + name.upper() for name in Config.model_fields} | OTHER_VARIABLES
     for name in os.environ:
         if name.startswith(PREFIX) and name not in known:
-            warnings.warn(
-                f"unknown environment variable {name}; known are {', '.join(sorted(known))}",
-                stacklevel=3,
-            )
+            advice = _did_you_mean(name, sorted(known))
+            warnings.warn(f"unknown environment variable {name} is ignored; {advice}", stacklevel=3)
     try:
         return Config(**arguments)
     except ValidationError as exc:
@@ -121,8 +127,8 @@ def load(**arguments: Any) -> Config:
         name = ".".join(map(str, first["loc"]))
         reason = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            names = ", ".join(Config.model_fields)
-            raise ConfigError(f"there is no setting {name}; settings are {names}") from None
+            advice = _did_you_mean(name, list(Config.model_fields))
+            raise ConfigError(f"there is no setting {name}; {advice}") from None
         if first["type"] != "value_error":
             reason = f"is {first['input']!r}: {reason[0].lower()}{reason[1:]}"
         raise ConfigError(f"{name} {reason}") from None

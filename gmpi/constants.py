@@ -24,7 +24,7 @@ def _c(name: str, dtype: object) -> int:
     """Registers MPI's C datatype ``name``, laid out as the NumPy ``dtype``."""
     d = np.dtype(dtype)  # type: ignore[call-overload]
     _datatypes.append((name, getattr(MPI, name), d))
-    return _PREDEFINED | d.itemsize << 8 | (len(_datatypes) - 1)
+    return int(_PREDEFINED | d.itemsize << 8 | (len(_datatypes) - 1))
 
 
 BYTE: Final = _c("BYTE", np.uint8)

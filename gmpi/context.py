@@ -237,6 +237,11 @@ class Context:
         return not self._wait_for_kernels(0)
 
     @property
+    def proxy_cores(self) -> frozenset[int]:
+        """Cores that the proxy thread is bound to; empty: wherever the process may run."""
+        return self._proxy.cores
+
+    @property
     def proxy_cpu_seconds(self) -> float:
         """Processor time that the proxy thread has used."""
         return self._proxy.cpu_seconds

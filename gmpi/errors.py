@@ -3,6 +3,7 @@
 GMPIError
 ├── ConfigError            a setting is wrong
 ├── ContextError           a context cannot be opened or used
+├── DatatypeError          a datatype cannot be used, or does not fit its buffer
 ├── GridError              the grid of a kernel cannot be resident as a whole
 ├── CallError              a GMPI call of a kernel failed
 │   ├── ArgumentError      GMPI refused it: the arguments are wrong
@@ -50,6 +51,10 @@ class ConfigError(GMPIError, ValueError):
 
 class ContextError(GMPIError):
     """A context cannot be opened, or is used in a state in which it cannot be."""
+
+
+class DatatypeError(GMPIError, ValueError):
+    """A datatype is not supported, is not committed, or reaches outside its buffer."""
 
 
 class GridError(GMPIError):

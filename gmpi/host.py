@@ -32,7 +32,7 @@ from gmpi.constants import (
 from gmpi.errors import ContextError, GMPIError, rank_text
 from gmpi.wire import LARGE_BUFFERS, MESSAGE_HEADER, NOT_SHARED, chunk_bytes_of
 from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
-from host_proxy.state import P_HOST, Communicator, State
+from host_proxy.state import G_TAG_UB, P_HOST, Communicator, State
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -167,7 +167,7 @@ class Host:
         eager, chunk = self._sizes()
         self._transfers += 1
         # Transfer numbers of the host: the upper half. The proxy's are the lower half.
-        upper = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
+        upper = int(self._context._state.globals[G_TAG_UB])
         number = (upper >> 2) + self._transfers % (upper >> 2)
         port = _HostPort(self._context._state, array, sends=True)
         step = send_message(port, target, dest, tag, array.nbytes, (eager, chunk), number)

@@ -1,0 +1,92 @@
+"""Kernels that pack and unpack one part of a plan, for calls from the host (``gmpi.pack``).
+
+A kernel gets the descriptor by value: kernel arguments are constants of the launch, so a strided
+block takes no device memory at all. Each block copies it to its shared memory, where the lookup,
+which is the same in a running kernel, reads it. Blocks take tiles of neighbouring words in turn.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from numba import cuda
+
+from device_lib.lookup import load_u32, runs_4, strided_4
+from device_lib.pack_part import pack_part, part_begin, unpack_part
+from device_lib.pack_words import make_move, make_move_bytes, turn_words
+from device_lib.primitives import block_id, buffer_of, load_8, sync_block, thread_rank
+from gmpi.datatypes.descriptor import D_SIZE, DESCRIPTOR_BYTES, DESCRIPTOR_WORDS, RUN_LIST
+
+THREADS = 256
+TILE_BYTES = 16384  # of a plan of many parts
+
+
+def tile_words(width: int) -> int:
+    """Words (bytes for width 1) that a block moves in one turn."""
+    return THREADS * (turn_words(width) if width > 1 else 32)
+
+
+@cache
+def kernel_body(kind: int, width: int, unpack: bool, wide: bool) -> Callable:
+    """The Python function of one kernel.
+
+    Its arguments: addresses of the user's and of the packed memory; words of the part, of ``width``
+    bytes; dimensions to look up; then the words of the descriptor.
+    """
+    lookup = runs_4 if kind == RUN_LIST else strided_4
+    if width > 1:
+        move = make_move(width, lookup, unpack, False)
+    else:
+        move = make_move_bytes(lookup, unpack, False)
+    tile = tile_words(width)
+    names = [f"d{i}" for i in range(DESCRIPTOR_WORDS)]
+    lines = [
+        f"def kernel(user, packed, words, dims, {', '.join(names)}):",
+        f" shared = cuda.shared.array({DESCRIPTOR_WORDS}, np.int64)",
+        " if thread_rank() == 0:",
+        *[f"  shared[{i}] = {name}" for i, name in enumerate(names)],
+        " sync_block()",
+        " descriptor, room, strided = buffer_of(shared)",
+        f" first = block_id() * {tile}",
+        " while first < words:",
+        f"  last = min(first + {tile}, words)",
+        f"  move(descriptor, dims, {wide}, user, packed, first, last, thread_rank(), {THREADS})",
+        f"  first += cuda.gridDim.x * {tile}",
+    ]
+    scope = {
+        "cuda": cuda, "np": np, "block_id": block_id, "thread_rank": thread_rank,
+        "sync_block": sync_block, "buffer_of": buffer_of, "move": move,
+    }  # fmt: skip
+    exec("\n".join(lines), scope)
+    return scope["kernel"]  # type: ignore[return-value]
+
+
+@cache
+def parts_body(unpack: bool) -> Callable:
+    """The Python function of the kernel for plans of many parts, all of them in one launch.
+
+    Its arguments: addresses of the user's and of the packed memory, of the descriptors, of the part
+    of each tile (int32), of the first tile of each part (int32); the number of tiles.
+    """
+    move = unpack_part if unpack else pack_part
+
+    def kernel(user, packed, descriptors, part_of, first_of, tiles):
+        tile = block_id()
+        while tile < tiles:
+            part = load_u32(part_of + tile * 4)
+            begin = (tile - load_u32(first_of + part * 4)) * TILE_BYTES
+            descriptor = descriptors + part * DESCRIPTOR_BYTES
+            end = min(begin + TILE_BYTES, load_8(descriptor + D_SIZE))
+            at = packed + part_begin(descriptor)
+            move(descriptor, user, at, begin, end, 1, thread_rank(), THREADS)
+            tile += cuda.gridDim.x
+
+    return kernel
+
+
+#: int64 arguments of the kernels
+PART_ARGUMENTS = 4 + DESCRIPTOR_WORDS
+PARTS_ARGUMENTS = 6

@@ -1,0 +1,161 @@
+"""Loads and stores of packing: words of 4, 8 or 16 bytes, and runs of a few bytes anywhere.
+
+Every word is a pair (low, high); only words of 16 bytes have a high half, and the compiler drops
+the other ones. Addresses are generic: the packed side may be mapped memory or another GPU's, the
+user's side shared memory.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import ctypes
+
+from device_lib.primitives import SIMULATOR, device
+
+if SIMULATOR:
+    _ALL = (1 << 64) - 1
+
+    def _bytes(word):
+        return (int(word) & _ALL).to_bytes(8, "little")
+
+    def _loader(width):
+        def load(address):
+            data = ctypes.string_at(address, width)
+            low = int.from_bytes(data[:8], "little", signed=True)
+            return low, int.from_bytes(data[8:], "little", signed=True)
+
+        return load
+
+    def _storer(width):
+        def store(address, low, high, wanted):
+            if wanted:
+                data = _bytes(low) + _bytes(high)
+                ctypes.memmove(address, data, width)
+
+        return store
+
+    def gather(address, count):
+        """The ``count`` (0..8) bytes at an address as the low bytes of a word."""
+        return int.from_bytes(ctypes.string_at(address, count), "little")
+
+    def scatter(address, count, word):
+        """Stores the ``count`` (0..8) low bytes of a word at an address."""
+        ctypes.memmove(address, _bytes(word), count)
+
+    LOAD = {width: _loader(width) for width in (4, 8, 16)}
+    LOAD_STAGED = LOAD
+    gather_staged = gather
+    STORE_IF = {width: _storer(width) for width in (4, 8, 16)}
+
+else:
+    from numba.cuda import types
+
+    from device_lib.primitives import load_4_if
+    from device_lib.primitives_cuda import (
+        _ptx,
+        load_4,
+        load_8,
+        load_16,
+        load_16_sys,
+        store_1,
+        store_4,
+        store_8,
+        store_16_if,
+    )
+
+    load_8_sys = _ptx("ld.relaxed.sys.global.u64 $0, [$1];", "=l,l", types.int64, 1)
+    load_4_sys = _ptx("ld.relaxed.sys.global.u32 $0, [$1];", "=l,l", types.int64, 1)
+    _load_4_sys_if = _ptx(
+        "{ .reg .pred p; setp.ne.u64 p, $2, 0; mov.b32 $0, 0; "
+        "@p ld.relaxed.sys.global.u32 $0, [$1]; }",
+        "=&r,l,l",
+        types.uint32,
+        2,
+    )
+    _store_8_if = _ptx(
+        "{ .reg .pred p; setp.ne.u64 p, $2, 0; @p st.u64 [$0], $1; }", "l,l,l", types.void, 3
+    )
+    _store_4_if = _ptx(
+        "{ .reg .pred p; setp.ne.u64 p, $2, 0; @p st.u32 [$0], $1; }", "l,l,l", types.void, 3
+    )
+    _store_2 = _ptx("st.u16 [$0], $1;", "l,l", types.void, 2)
+
+    @device
+    def _load_8(address):
+        return load_8(address), 0
+
+    @device
+    def _load_4(address):
+        return load_4(address), 0
+
+    @device
+    def _store_8(address, low, high, wanted):
+        _store_8_if(address, low, wanted)
+
+    @device
+    def _store_4(address, low, high, wanted):
+        _store_4_if(address, low, wanted)
+
+    @device
+    def _load_8_sys(address):
+        return load_8_sys(address), 0
+
+    @device
+    def _load_4_sys(address):
+        return load_4_sys(address), 0
+
+    LOAD = {4: _load_4, 8: _load_8, 16: load_16}
+    # The packed side of an unpack in a running kernel: past L1, where lines of the staging
+    # buffer's previous message may still be.
+    LOAD_STAGED = {4: _load_4_sys, 8: _load_8_sys, 16: load_16_sys}
+    STORE_IF = {4: _store_4, 8: _store_8, 16: store_16_if}
+
+    def _make_gather(load_if):
+        @device
+        def gather(address, count):
+            """The ``count`` (0..8) bytes at an address as the low bytes of a word.
+
+            By aligned 4-byte loads of the words that hold them: up to three bytes before and
+            after are read too, in the same allocation because those are aligned to more.
+            """
+            within = address & 3
+            base = address - within
+            end = within + count
+            first = load_if(base, count > 0)
+            second = load_if(base + 4, end > 4)
+            third = load_if(base + 8, end > 8)
+            word = first | second << 32
+            if within != 0:
+                bits = within << 3
+                word = word >> bits & (1 << (64 - bits)) - 1 | third << (64 - bits)
+            if count < 8:
+                word &= (1 << (count << 3)) - 1
+            return word
+
+        return gather
+
+    gather = _make_gather(load_4_if)
+    gather_staged = _make_gather(_load_4_sys_if)
+
+    @device
+    def scatter(address, count, word):
+        """Stores the ``count`` (0..8) low bytes of a word at an address, no byte beside them."""
+        if count == 8 and address & 7 == 0:
+            store_8(address, word)
+        else:
+            while count > 0:
+                if address & 3 == 0 and count >= 4:
+                    store_4(address, word)
+                    address += 4
+                    count -= 4
+                    word = word >> 32
+                elif address & 1 == 0 and count >= 2:
+                    _store_2(address, word)
+                    address += 2
+                    count -= 2
+                    word = word >> 16
+                else:
+                    store_1(address, word)
+                    address += 1
+                    count -= 1
+                    word = word >> 8

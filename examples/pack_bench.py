@@ -1,0 +1,436 @@
+"""Packing on one GPU: gmpi.pack and gmpi.unpack against copies, for every layout of the papers.
+
+    python examples/pack_bench.py --json docs/measurements/packing.json --plot packing.png
+
+Every result is first compared with CuPy's own gather. Rates are bytes read and written. ``copy`` is
+a device-to-device copy of as many bytes in the same run; the ceiling of a layout is what a copy at
+that rate would take for the 32-byte sectors that it touches, its packed bytes and its tables.
+``us`` are calls back to back in a stream, ``cold`` single calls after the cache was swept.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import _bench
+import numpy as np
+from _pack_cases import Case, all_cases, halo, vector
+from mpi4py import MPI
+from tabulate import tabulate
+
+import gmpi
+from gmpi.datatypes import Plan
+from gmpi.datatypes.nodes import Node, stream
+from gmpi.pack_launch import Prepared
+from gmpi.packing import plan_of
+
+SECTOR = 32
+MIB = 1 << 20
+
+
+class Timer:
+    """Times of device work, by events on one stream."""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self.cupy = cupy
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.sweep = cupy.zeros(128 * MIB, cupy.uint8)
+
+    def back_to_back(self, call: Any, seconds: float = 0.05) -> float:
+        """us a call, of as many as fit the time; the best of three."""
+        once = self._many(call, 1)
+        n = int(np.clip(seconds * 1e6 / max(once, 1.0), 3, 200))
+        return min(self._many(call, n) for _ in range(3))
+
+    def _many(self, call: Any, n: int) -> float:
+        begin, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
+        call()
+        begin.record(self.stream)
+        for _ in range(n):
+            call()
+        end.record(self.stream)
+        end.synchronize()
+        return self.cupy.cuda.get_elapsed_time(begin, end) * 1e3 / n
+
+    def cold(self, call: Any, n: int = 9) -> float:
+        """us of one call when nothing is in the cache; the median."""
+        took = []
+        for _ in range(n):
+            begin, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
+            with self.stream:
+                self.sweep += 1
+            begin.record(self.stream)
+            call()
+            end.record(self.stream)
+            end.synchronize()
+            took.append(self.cupy.cuda.get_elapsed_time(begin, end) * 1e3)
+        return float(np.median(took))
+
+
+def sectors(plan: Plan, count: int) -> int:
+    """32-byte sectors of the user's memory that are touched; counted on a sample when many."""
+    node = plan.repeated(count).node
+    whole = node.size
+    while node.run_count() > 1 << 21 and node.dims and node.dims[-1].table is None:
+        outer = node.dims[-1]
+        fewer = max(1, outer.count * (1 << 21) // node.run_count())
+        node = Node(0, node.dims[:-1], node.core)
+        node = stream(node, fewer, outer.stride)
+    at, lengths = node.runs()
+    first, last = at // SECTOR, (at + lengths - 1) // SECTOR
+    order = np.argsort(first, kind="stable")
+    first, last = first[order], last[order]
+    before = np.maximum.accumulate(np.concatenate(([np.int64(-(1 << 60))], last[:-1])))
+    touched = int(np.maximum(0, last - np.maximum(first, before + 1) + 1).sum())
+    return round(touched * (whole / node.size))
+
+
+class Copies:
+    """What CUDA itself offers, on the same buffers."""
+
+    def __init__(self, timer: Timer) -> None:
+        self.timer = timer
+        self._seen: dict[int, float] = {}
+
+    def plain(self, nbytes: int) -> float:
+        """us of a device-to-device copy of ``nbytes``."""
+        if nbytes not in self._seen:
+            cupy = self.timer.cupy
+            a, b = cupy.empty(nbytes, cupy.uint8), cupy.empty(nbytes, cupy.uint8)
+            copy = cupy.cuda.runtime.memcpyAsync
+            self._seen[nbytes] = self.timer.back_to_back(
+                lambda: copy(b.data.ptr, a.data.ptr, nbytes, 3, self.timer.stream.ptr)
+            )
+        return self._seen[nbytes]
+
+    def memcpy(self, case: Case, source: int, target: int) -> float | None:
+        """us of cudaMemcpy2D or 3D for the same layout, where it can be said that way."""
+        if case.pitch:
+            block, pitch, n = case.pitch
+            call = self.timer.cupy.cuda.runtime.memcpy2DAsync
+            stream = self.timer.stream.ptr
+            return self.timer.back_to_back(
+                lambda: call(target, block, source, pitch, block, n, 3, stream)
+            )
+        if case.box:
+            launch = self.memcpy_3d(case, source, target)
+            return self.timer.back_to_back(launch)
+        return None
+
+    def memcpy_3d(self, case: Case, source: int, target: int) -> Any:
+        from cuda.bindings import driver
+
+        assert case.box
+        sizes, part, start, element = case.box
+        p = driver.CUDA_MEMCPY3D()
+        p.srcMemoryType = p.dstMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
+        p.srcDevice, p.dstDevice = driver.CUdeviceptr(source), driver.CUdeviceptr(target)
+        p.srcXInBytes, p.srcY, p.srcZ = start[2] * element, start[1], start[0]
+        p.srcPitch, p.srcHeight = sizes[2] * element, sizes[1]
+        p.dstPitch, p.dstHeight = part[2] * element, part[1]
+        p.WidthInBytes, p.Height, p.Depth = part[2] * element, part[1], part[0]
+        stream = driver.CUstream(self.timer.stream.ptr)
+        return lambda: driver.cuMemcpy3DAsync(p, stream)
+
+
+def verdict(case: Case, row: dict[str, Any]) -> str:
+    if case.bar is None:
+        return ""
+    kind, number = case.bar
+    value = {
+        "copy": row["copy_share"], "ceiling": row["ceiling_share"], "us": row["pack_us"],
+        "TB/s": row["pack_tbs"], "memcpy": (row["memcpy_us"] or 0) / row["pack_us"],
+    }[kind]  # fmt: skip
+    good = value <= number if kind == "us" else value >= number
+    sign = "<=" if kind == "us" else ">="
+    row["bar"] = {"kind": kind, "number": number, "value": value, "met": bool(good)}
+    return f"{kind} {sign} {number:g}: {'yes' if good else 'NO'}"
+
+
+def measure(case: Case, timer: Timer, copies: Copies) -> dict[str, Any]:
+    cupy = timer.cupy
+    memory = cupy.arange(-(-case.nbytes // 8), dtype=cupy.int64).view(cupy.uint8)[: case.nbytes]
+    plan = plan_of(case.datatype)
+    size = plan.size * case.count
+    out = cupy.zeros(size, cupy.uint8)
+    cupy.cuda.Device().synchronize()
+
+    def pack() -> None:
+        gmpi.pack(memory, case.datatype, case.count, out, timer.stream)
+
+    def unpack() -> None:
+        gmpi.unpack(out, case.datatype, memory, case.count, timer.stream)
+
+    pack()
+    timer.stream.synchronize()
+    correct = bool((out == case.reference(memory)).all())
+    kept = memory.copy()
+    memory[:] = 0xA5
+    cupy.cuda.Device().synchronize()
+    unpack()
+    timer.stream.synchronize()
+    out[:] = 0
+    cupy.cuda.Device().synchronize()
+    pack()
+    timer.stream.synchronize()
+    correct &= bool((out == case.reference(kept)).all())
+    touched = int((memory != 0xA5).sum())
+    correct &= touched <= size
+    del kept
+    row: dict[str, Any] = {"name": case.name, "bytes": size, "correct": correct}
+    row["pack_us"] = timer.back_to_back(pack)
+    row["unpack_us"] = timer.back_to_back(unpack)
+    row["cold_us"] = timer.cold(pack)
+    copy_us = copies.plain(size)
+    best = 2 * 256 * MIB / copies.plain(256 * MIB)
+    least = sectors(plan, case.count) * SECTOR + size + plan.device_bytes
+    row["copy_us"] = copy_us
+    row["ceiling_us"] = least / best
+    row["pack_tbs"] = 2 * size / row["pack_us"] / 1e6
+    row["unpack_tbs"] = 2 * size / row["unpack_us"] / 1e6
+    row["copy_share"] = copy_us / row["pack_us"]
+    row["ceiling_share"] = row["ceiling_us"] / row["pack_us"]
+    row["memcpy_us"] = copies.memcpy(case, memory.data.ptr, out.data.ptr)
+    row["verdict"] = verdict(case, row)
+    return row
+
+
+def measure_halo(timer: Timer, copies: Copies) -> dict[str, Any]:
+    """All packs of a halo in one launch, against one cudaMemcpy3D for each region."""
+    cupy = timer.cupy
+    case, regions = halo()
+    memory = cupy.zeros(case.nbytes, cupy.uint8)
+    out = cupy.empty(case.datatype.Get_size(), cupy.uint8)
+    calls = []
+    position = 0
+    for region in regions:
+        calls.append(copies.memcpy_3d(region, memory.data.ptr, out.data.ptr + position))
+        position += region.datatype.Get_size()
+
+    def each() -> None:
+        for call in calls:
+            call()
+
+    us = timer.back_to_back(each)
+    del memory, out
+    row = measure(case, timer, copies)
+    row["memcpy_us"] = us
+    row["verdict"] = verdict(case, row)
+    return row
+
+
+_BY_HAND = r"""
+extern "C" __global__ void by_hand(const BLOCK* in, BLOCK* out, unsigned n, unsigned per_block,
+                                   unsigned per_pitch) {
+  unsigned step = gridDim.x * blockDim.x;
+  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += 4 * step) {
+    BLOCK v[4];
+    #pragma unroll
+    for (unsigned u = 0; u < 4; u++) {
+      unsigned w = i + u * step;
+      if (w < n) v[u] = in[(w / per_block) * (size_t)per_pitch + w % per_block];
+    }
+    #pragma unroll
+    for (unsigned u = 0; u < 4; u++) if (i + u * step < n) out[i + u * step] = v[u];
+  }
+}
+"""
+
+
+def against_by_hand(timer: Timer) -> list[dict[str, Any]]:
+    """The general code against a kernel written for exactly one layout."""
+    cupy = timer.cupy
+    rows = []
+    for block, pitch, nbytes in [(64, 128, MIB), (64, 128, 16 * MIB), (64, 128, 256 * MIB),
+                                 (8, 512, MIB), (4096, 8192, 256 * MIB)]:  # fmt: skip
+        case = vector(block, pitch, nbytes)
+        word = 16 if block % 16 == 0 else 8
+        source = _BY_HAND.replace("BLOCK", {16: "uint4", 8: "uint2"}[word])
+        kernel = cupy.RawKernel(source, "by_hand")
+        memory = cupy.zeros(case.nbytes, cupy.uint8)
+        out = cupy.zeros(nbytes, cupy.uint8)
+        n = nbytes // word
+        blocks = min(-(-n // 1024), 132 * 8)
+        arguments = (memory, out, np.uint32(n), np.uint32(block // word), np.uint32(pitch // word))
+
+        def by_hand(kernel: Any = kernel, blocks: int = blocks, args: Any = arguments) -> None:
+            with timer.stream:
+                kernel((blocks,), (256,), args)
+
+        def ours(memory: Any = memory, out: Any = out, case: Case = case) -> None:
+            gmpi.pack(memory, case.datatype, 1, out, timer.stream)
+
+        row = {"name": case.name, "by_hand_us": timer.back_to_back(by_hand)}
+        row["gmpi_us"] = timer.back_to_back(ours)
+        row["ratio"] = row["gmpi_us"] / row["by_hand_us"]
+        rows.append(row)
+    return rows
+
+
+def by_blocks(timer: Timer) -> list[dict[str, Any]]:
+    """How many blocks are enough (paper 001 section 5.3)."""
+    cupy = timer.cupy
+    rows = []
+    for case in (
+        vector(64, 128, 64 * MIB),
+        vector(8, 16, 64 * MIB),
+        vector(1 << 16, 1 << 17, 64 * MIB),
+    ):
+        memory = cupy.zeros(case.nbytes, cupy.uint8)
+        out = cupy.zeros(64 * MIB, cupy.uint8)
+        prepared = Prepared.of(plan_of(case.datatype), 1)
+        for blocks in (1, 2, 4, 8, 16, 32, 66, 132, 264, 396, 528, 792, 1056, 2112, 1 << 20):
+            prepared.most_blocks = blocks
+
+            def pack(case: Case = case, memory: Any = memory, out: Any = out) -> None:
+                gmpi.pack(memory, case.datatype, 1, out, timer.stream)
+
+            us = timer.back_to_back(pack, 0.02)
+            rows.append({"name": case.name, "blocks": blocks, "tbs": 2 * 64 * MIB / us / 1e6})
+    return rows
+
+
+_FILLER = r"""
+extern "C" __global__ void __launch_bounds__(1024) busy(float* sink, long long ns) {
+  long long begin, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+  float a = threadIdx.x, b = 1.0001f;
+  do {
+    #pragma unroll 64
+    for (int i = 0; i < 256; i++) a = fmaf(a, b, 0.5f);
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  } while (now - begin < ns);
+  if (a == 12345.0f) sink[0] = a;
+}
+"""
+
+
+def on_a_busy_gpu(timer: Timer) -> list[dict[str, Any]]:
+    """Packing while another kernel computes on a part of the GPU (paper 001 section 5.4)."""
+    cupy = timer.cupy
+    busy = cupy.RawKernel(_FILLER, "busy")
+    other = cupy.cuda.Stream(non_blocking=True)
+    sink = cupy.zeros(1, cupy.float32)
+    case = vector(64, 128, 64 * MIB)
+    memory, out = cupy.zeros(case.nbytes, cupy.uint8), cupy.zeros(64 * MIB, cupy.uint8)
+    multiprocessors = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    rows = []
+
+    def pack() -> None:
+        gmpi.pack(memory, case.datatype, 1, out, timer.stream)
+
+    for part, name in [(0.0, "idle"), (0.25, "a quarter"), (0.5, "half"), (1.0, "all")]:
+        blocks = int(part * multiprocessors)
+        if blocks:
+            with other:
+                busy((blocks,), (1024,), (sink, np.int64(60_000_000)))
+            time.sleep(0.005)
+        us = timer.back_to_back(pack, 0.01)
+        other.synchronize()
+        rows.append({"busy": name, "busy_blocks": blocks, "us": us})
+    for row in rows:
+        row["loss"] = row["us"] / rows[0]["us"] - 1
+    return rows
+
+
+def plot(path: str, results: dict[str, Any]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.5))
+    sweep = results["sweep"]
+    x = [row["block"] for row in sweep]
+    for key, label in [("pack_tbs", "gmpi.pack"), ("unpack_tbs", "gmpi.unpack"),
+                       ("memcpy_tbs", "cudaMemcpy2D")]:  # fmt: skip
+        left.plot(x, [row[key] for row in sweep], "o-", label=label)
+    left.axhline(sweep[0]["copy_tbs"], color="gray", linestyle="--", label="plain copy")
+    left.set(xscale="log", xlabel="block, bytes (pitch: twice that)", ylabel="read + write, TB/s")
+    left.set_title("256 MiB in blocks")
+    left.legend()
+    names = dict.fromkeys(row["name"] for row in results["by_blocks"])
+    for name in names:
+        rows = [row for row in results["by_blocks"] if row["name"] == name]
+        right.plot([r["blocks"] for r in rows], [r["tbs"] for r in rows], "o-", label=name)
+    right.set(xscale="log", xlabel="blocks of 256 threads", ylabel="read + write, TB/s")
+    right.set_title("How many blocks are enough")
+    right.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def sweep(timer: Timer, copies: Copies) -> list[dict[str, Any]]:
+    rows = []
+    size = 256 * MIB
+    for k in range(3, 21):
+        row = measure(vector(1 << k, 2 << k, size), timer, copies)
+        row["block"] = 1 << k
+        row["copy_tbs"] = 2 * size / row["copy_us"] / 1e6
+        row["memcpy_tbs"] = 2 * size / row["memcpy_us"] / 1e6
+        rows.append(row)
+    return rows
+
+
+def commits() -> dict[str, float]:
+    """ms to understand a 3-D object."""
+    took = {}
+    for part in ((8, 8, 8), (64, 64, 64)):
+        best = 1e9
+        for _ in range(5):
+            datatype = MPI.DOUBLE.Create_subarray((256,) * 3, part, (3, 3, 3))
+            begin = time.perf_counter()
+            plan_of(datatype)
+            best = min(best, time.perf_counter() - begin)
+            datatype.Free()
+        took["x".join(map(str, part))] = best * 1e3
+    return took
+
+
+def main() -> None:
+    parser = _bench.parser(__doc__ or "")
+    parser.add_argument("--plot", metavar="FILE", help="two curves as an image")
+    parser.add_argument("--only", metavar="WORD", help="only layouts with this word in their name")
+    options = parser.parse_args()
+    if gmpi.SIMULATOR:
+        sys.exit("pack_bench measures a GPU: run it without NUMBA_ENABLE_CUDASIM")
+    timer = Timer()
+    copies = Copies(timer)
+    results: dict[str, Any] = {}
+    print(f"# {_bench.where(MPI.COMM_SELF)}", flush=True)
+    chosen = [case for case in all_cases() if not options.only or options.only in case.name]
+    rows = []
+    for case in chosen:
+        rows.append(measure(case, timer, copies))
+        timer.cupy.get_default_memory_pool().free_all_blocks()
+    if not options.only:
+        rows.append(measure_halo(timer, copies))
+    results["layouts"] = rows
+    columns = ["name", "pack_us", "unpack_us", "cold_us", "copy_us", "memcpy_us", "pack_tbs",
+               "copy_share", "ceiling_share", "verdict"]  # fmt: skip
+    table = [[row[c] for c in columns] for row in rows]
+    print(tabulate(table, columns, floatfmt=".2f", tablefmt="simple"), flush=True)
+    if not options.only:
+        results["by_hand"] = against_by_hand(timer)
+        results["by_blocks"] = by_blocks(timer)
+        results["busy"] = on_a_busy_gpu(timer)
+        results["sweep"] = sweep(timer, copies)
+        results["commit_ms"] = commits()
+        print(tabulate([r.values() for r in results["by_hand"]], results["by_hand"][0].keys()))
+        print(tabulate([r.values() for r in results["busy"]], results["busy"][0].keys()))
+        print("commit, ms:", results["commit_ms"])
+        if options.plot:
+            plot(options.plot, results)
+    wrong = [row["name"] for row in rows if not row["correct"]]
+    results["wrong"] = wrong
+    _bench.write_json(options.json, results)
+    if wrong:
+        sys.exit(f"wrong bytes: {wrong}")
+
+
+if __name__ == "__main__":
+    main()

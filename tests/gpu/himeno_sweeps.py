@@ -1,0 +1,318 @@
+"""The Himeno sweep, launched and persistent, in all its plans: time, bandwidth, registers.
+
+    python tests/gpu/himeno_sweeps.py [--sizes S,M,L,XL] [--budget SECONDS] [--json FILE]
+
+One GPU, no messages. Every plan must give the same bits as the reference: on S a serial CPU
+program, on larger grids the first launched kernel. Launched kernels are timed inside a CUDA graph,
+so that no launch overhead of Python counts against them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import cupy
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+
+from _bench import machine
+from _himeno_fields import Fields
+from _himeno_grid import BYTES_PER_POINT, Part, parse_size, parse_triple, part_of
+from _himeno_kernels import (
+    allow_shared,
+    make_launched,
+    make_persistent,
+    resident_blocks,
+)
+from _himeno_serial import reference
+from _himeno_sweep import Layout, Plan
+from numba import cuda
+
+CHECKED = 4  # iterations
+LAUNCHED = [
+    Plan(once=False),
+    Plan(once=True),
+    Plan(once=True, registers=80),
+    Plan(once=True, registers=64),
+    Plan(once=True, threads=128),
+    Plan(once=False, interleaved=False),
+    Plan(once=True, slab=32),
+]
+BULK = Plan(staging="bulk")
+PERSISTENT = [
+    BULK._replace(threads=256, blocks=2, stages=2),
+    BULK._replace(threads=256, blocks=2, stages=2, dynamic=True),
+    Plan(),
+    Plan(dynamic=True),
+    Plan(staging="prefetch", dynamic=True),
+    BULK._replace(threads=512, blocks=1, stages=2),
+    BULK._replace(threads=256, blocks=1, stages=4),
+    BULK._replace(threads=128, blocks=4, stages=2, dynamic=True),
+    BULK._replace(threads=256, blocks=2, stages=2, dynamic=True, slab=32),
+    BULK._replace(threads=128, blocks=3, stages=3, dynamic=True),
+    BULK._replace(threads=256, blocks=2, stages=1, dynamic=True),
+    BULK._replace(threads=256, blocks=3, stages=1, dynamic=True),
+    BULK._replace(threads=256, blocks=2, stages=2, dynamic=True, interleaved=False),
+    Plan(staging="prefetch"),
+    Plan(dynamic=True, slab=32),
+    Plan(dynamic=True, once=False),
+    Plan(dynamic=True, threads=128, blocks=4),
+    Plan(staging="ahead", threads=256, blocks=1),
+    Plan(staging="ahead", threads=128, blocks=2, dynamic=True),
+    Plan(staging="prefetch", dynamic=True, threads=128, blocks=4),
+    Plan(dynamic=True, interleaved=False),
+]
+
+
+def describe(plan: Plan) -> str:
+    words = [plan.staging, f"{plan.blocks}x{plan.threads}"]
+    if plan.staging == "bulk":
+        words.append(f"stages={plan.stages}")
+    words += ["dynamic"] * plan.dynamic + ["once"] * (plan.once and plan.staging != "bulk")
+    words += [f"registers<={plan.registers}"] * bool(plan.registers)
+    words += ["separate"] * (not plan.interleaved) + [f"slab={plan.slab}"] * bool(plan.slab)
+    return " ".join(words)
+
+
+def copy_bandwidth(nbytes: int = 1 << 30) -> float:
+    """Bytes read and written a second by a device-to-device copy."""
+    source, target = cupy.zeros(nbytes, cupy.uint8), cupy.zeros(nbytes, cupy.uint8)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    best = 0.0
+    for _ in range(6):
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        begin.record(stream)
+        for _ in range(4):
+            cupy.cuda.runtime.memcpyAsync(target.data.ptr, source.data.ptr, nbytes, 3, stream.ptr)
+        end.record(stream)
+        end.synchronize()
+        best = max(best, 8 * nbytes / (cupy.cuda.get_elapsed_time(begin, end) * 1e-3))
+    return best
+
+
+class Bench:
+    """One part of a grid, with its arrays in both layouts, made when first needed."""
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.fields: dict[bool, Fields] = {}
+        self.use_new_stream()
+        self.gosa = cuda.to_device(np.zeros(1 << 16))
+        self.counter = cuda.to_device(np.zeros(1, np.int64))
+        self.expected: Any = None
+
+    def use_new_stream(self) -> None:
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.numba_stream = cuda.external_stream(self.stream.ptr)
+
+    def of(self, plan: Plan) -> Fields:
+        if plan.interleaved not in self.fields:
+            self.fields[plan.interleaved] = Fields(self.part, Layout(self.part, plan.interleaved))
+        return self.fields[plan.interleaved]
+
+    def right(self, pressure: Any) -> bool:
+        """Whether these are the expected bits; the first answer is the expectation."""
+        found = cupy.asarray(pressure).view(cupy.int32)
+        if self.expected is None:
+            self.expected = found.copy()
+        return bool((found == self.expected).all())
+
+    def expect_serial(self) -> None:
+        """The expectation comes from the CPU."""
+        pressure, _ = reference(self.part.size, CHECKED, True)
+        whole = np.zeros((self.part.planes, self.part.rows, self.part.pitch), np.float32)
+        whole[self.part.own] = pressure
+        self.expected = cupy.asarray(whole.reshape(-1)).view(cupy.int32)
+
+    def zero(self) -> None:
+        for array in (self.gosa, self.counter):
+            address = array.__cuda_array_interface__["data"][0]
+            cupy.cuda.runtime.memsetAsync(address, 0, array.nbytes, self.stream.ptr)
+
+    # --- launched --------------------------------------------------------------------------------
+
+    def launched(self, plan: Plan) -> dict[str, Any]:
+        fields = self.of(plan)
+        made = make_launched(self.part, plan, self.part.box)
+        kernel = made.kernel[made.tiles, plan.threads, self.numba_stream]
+
+        def sweeps(count: int) -> None:
+            p, q = fields.p, fields.q
+            for _ in range(count):
+                kernel(p, q, fields.coef, self.gosa)
+                p, q = q, p
+
+        fields.fill(varied=True)
+        sweeps(CHECKED)
+        self.stream.synchronize()
+        right = self.right(fields.p)
+        fields.fill()
+        note = "graph"
+        try:
+            self.stream.begin_capture()
+            sweeps(20)
+            graph = self.stream.end_capture()
+            graph.launch(self.stream)
+            self.stream.synchronize()
+        except Exception as exc:
+            note = f"no graph: {exc!r}"[:200]
+            print(f"# {note}; launches by Numba are timed instead", flush=True)
+            self.use_new_stream()
+            kernel = made.kernel[made.tiles, plan.threads, self.numba_stream]
+
+        def run(count: int) -> int:
+            for _ in range(count):
+                if note == "graph":
+                    graph.launch(self.stream)
+                else:
+                    sweeps(20)
+            return 20 * count
+
+        (compiled,) = made.kernel.overloads.values()
+        return {
+            "plan": describe(plan),
+            "registers": compiled.regs_per_thread,
+            "local": compiled.local_mem_per_thread,
+            "right": right,
+            "us": self.time(run),
+            "kind": "launched",
+            "launches": note,
+        }
+
+    # --- persistent ------------------------------------------------------------------------------
+
+    def persistent(self, plan: Plan) -> dict[str, Any]:
+        fields = self.of(plan)
+        made = make_persistent(self.part, plan)
+        args = (fields.p, fields.q, fields.coef, self.gosa, self.counter)
+        made.kernel.compile(tuple(made.kernel.typeof_pyval(a) for a in (*args, 1)))
+        allow_shared(made.kernel, made.shared_bytes)
+        most = resident_blocks(made.kernel, plan.threads, made.shared_bytes)
+        processors = cuda.get_current_device().MULTIPROCESSOR_COUNT
+        blocks = min(most, plan.blocks * processors)
+        (compiled,) = made.kernel.overloads.values()
+        row = {
+            "plan": describe(plan),
+            "registers": compiled.regs_per_thread,
+            "local": compiled.local_mem_per_thread,
+            "blocks": blocks,
+            "tiles": made.tiles,
+            "kind": "persistent",
+        }
+        if blocks == 0:
+            return {**row, "failed": f"{made.shared_bytes} bytes of shared memory do not fit"}
+        kernel = made.kernel[blocks, plan.threads, self.numba_stream, made.shared_bytes]
+        fields.fill(varied=True)
+        self.zero()
+        kernel(*args, CHECKED)
+        self.stream.synchronize()
+        row["right"] = self.right(fields.p)
+        fields.fill()
+
+        def run(count: int) -> int:
+            self.zero()
+            kernel(*args, 20 * count)
+            return 20 * count
+
+        return {**row, "us": self.time(run)}
+
+    def time(self, run: Any) -> float:
+        """Shortest time of an iteration in us, over three repeats of about 60 ms."""
+        best = 1e9
+        count = 1
+        for _ in range(4):
+            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+            begin.record(self.stream)
+            iterations = run(count)
+            end.record(self.stream)
+            end.synchronize()
+            each = cupy.cuda.get_elapsed_time(begin, end) * 1e3 / iterations
+            if count > 1 or each * iterations > 30e3:
+                best = min(best, each)
+            count = max(2, min(2000, int(60e3 / each / 20)))
+        return best
+
+
+def measure(name: str, ranks: Any, budget: float, copy: float) -> list[dict[str, Any]]:
+    size = parse_size(name)
+    part = part_of(0, size, ranks)
+    bench = Bench(part)
+    whole = ranks == (1, 1, 1)
+    if whole and max(size) <= 128:
+        bench.expect_serial()
+    points = np.prod(part.shape)
+    ideal = float(points) * BYTES_PER_POINT / copy * 1e6
+    rows: list[dict[str, Any]] = []
+    started = time.monotonic()
+    print(f"\n# {name}, {points} points, ideal {ideal:.1f} us", flush=True)
+    print(f"{'kind':<11}{'plan':<44}{'regs':>5}{'spill':>6}{'blocks':>7}{'us':>10}"
+          f"{'/ideal':>8}{'/launched':>10}{'TB/s':>7}  bits", flush=True)  # fmt: skip
+    for kind, plans in (("launched", LAUNCHED), ("persistent", PERSISTENT)):
+        for plan in plans:
+            if time.monotonic() - started > budget:
+                print(f"# {name}: time is up", flush=True)
+                return rows
+            try:
+                row = getattr(bench, kind)(plan)
+            except Exception as exc:
+                row = {"plan": describe(plan), "kind": kind, "failed": repr(exc)[:300]}
+            row.update(size=name, ranks=list(ranks), ideal_us=ideal)
+            rows.append(row)
+            if "failed" in row:
+                print(f"{kind:<11}{row['plan']:<44}failed: {row['failed']}", flush=True)
+                continue
+            best = min((r["us"] for r in rows if r["kind"] == "launched" and "us" in r), default=0)
+            print(
+                f"{kind:<11}{row['plan']:<44}{row['registers']:>5}{row['local']:>6}"
+                f"{row.get('blocks', 0):>7}{row['us']:>10.2f}{row['us'] / ideal:>8.3f}"
+                f"{row['us'] / best if best else 0:>10.3f}"
+                f"{points * BYTES_PER_POINT / row['us'] * 1e-6:>7.2f}"
+                f"  {'right' if row['right'] else 'WRONG'}",
+                flush=True,
+            )
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--sizes", default="S,M,L,XL")
+    parser.add_argument("--ranks", default="1,1,1", help="measure the first part of this cut")
+    parser.add_argument("--budget", type=float, default=55.0, help="seconds for each size")
+    parser.add_argument("--json", metavar="FILE")
+    args = parser.parse_args()
+    copy = copy_bandwidth()
+    print(f"# device copy {copy * 1e-12:.3f} TB/s")
+    ranks = parse_triple(args.ranks, "ranks")
+    rows: list[dict[str, Any]] = []
+    for name in args.sizes.split(","):
+        rows += measure(name, ranks, args.budget, copy)
+        cuda.synchronize()
+        if args.json:  # after every size: a time limit loses little
+            results = {"machine": machine(), "copy_bytes_per_s": copy, "rows": rows}
+            Path(args.json).write_text(json.dumps(results, indent=1) + "\n")
+    print("\n# best of each size")
+    for name in args.sizes.split(","):
+        done = [r for r in rows if r["size"] == name and "us" in r]
+        if not done:
+            continue
+        fast = {
+            kind: min((r for r in done if r["kind"] == kind), key=lambda r: r["us"], default=None)
+            for kind in ("launched", "persistent")
+        }
+        a, b = fast["launched"], fast["persistent"]
+        if a and b:
+            print(
+                f"{name:<3} launched {a['us']:.2f} ({a['plan']}); persistent {b['us']:.2f} "
+                f"({b['plan']}): {b['us'] / a['us']:.3f} x, {b['ideal_us'] / b['us']:.1%} of copy"
+            )
+    return 0 if all(r.get("right", True) for r in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

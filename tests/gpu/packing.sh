@@ -1,0 +1,8 @@
+#!/bin/bash
+# Packing on one GPU: packing.sh [DIRECTORY]. Tests on the device, then the benchmark.
+cd "$(dirname "$0")/../.." && . tests/gpu/setup.sh
+out=${1:-docs/measurements}
+mkdir -p "$out"
+set -x
+timeout 120 python3 -m pytest -q -x -p no:cacheprovider tests/test_datatypes_device.py
+timeout 200 python3 examples/pack_bench.py --json "$out/packing.json" --plot "$out/packing.png"
