@@ -379,6 +379,10 @@ class Script(Caller):
     def collect(self, g: gmpi.Context) -> None:
         """Waits for the kernel and reads what it left."""
         g.synchronize()
+        self.read_back()
+
+    def read_back(self) -> None:
+        """Reads what the kernel left; it has ended."""
         self._after = self._heap.copy_to_host()
         results = self._results.copy_to_host()
         statuses = self._statuses.copy_to_host()
