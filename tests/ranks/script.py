@@ -335,13 +335,18 @@ class Script(Caller):
         """Memory to send from."""
         raw = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
         found = self.room(raw.size, skew)
-        self._memory[found.offset : found.offset + raw.size] = raw.tobytes()
+        self.fill(found, raw)
         return found
 
     def read(self, b: Buffer, dtype: object = np.uint8) -> np.ndarray:
         """What the buffer holds after the run."""
         part = self._after[b.offset : b.offset + b.nbytes]
         return np.frombuffer(part.tobytes(), dtype)  # type: ignore[call-overload,no-any-return]
+
+    def fill(self, b: Buffer, content: np.ndarray) -> None:
+        """What is in a buffer before the run."""
+        raw = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
+        self._memory[b.offset : b.offset + raw.size] = raw.tobytes()
 
     def expect(self, b: Buffer, content: np.ndarray, what: str = "") -> None:
         """The buffer must begin with these bytes; what follows must be untouched."""
