@@ -18,7 +18,7 @@ from gmpi.wire import OP_IRECV, OP_ISEND, TAG_MASK
 # answer costs another. An answer is in memory 0.8 us after its record was published, the one to a
 # send when MPI has taken the message; when a message is received nobody knows.
 FIRST_LOOK = 700
-FIRST_LOOK_SEND = 1200
+FIRST_LOOK_SEND = 1700
 
 
 @device
