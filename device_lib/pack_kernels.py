@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import cast
 
 import numpy as np
 from numba import cuda
@@ -61,7 +62,7 @@ def kernel_body(kind: int, width: int, unpack: bool, wide: bool) -> Callable:
         "sync_block": sync_block, "buffer_of": buffer_of, "move": move,
     }  # fmt: skip
     exec("\n".join(lines), scope)
-    return scope["kernel"]  # type: ignore[return-value]
+    return cast(Callable, scope["kernel"])
 
 
 @cache

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FUNCTIONS = (
     "MPI_Isend",
     "MPI_Irecv",
+    "MPI_Test",
     "MPI_Testsome",
     "MPI_Iallreduce",
     "MPI_Ibcast",

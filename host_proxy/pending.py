@@ -20,6 +20,7 @@ from host_proxy.state import (
     F_IRECV,
     F_ISEND,
     F_REQUEST_FREE,
+    F_TEST,
     G_ACTIVE,
     G_BYTE,
     G_DRAIN,
@@ -27,6 +28,7 @@ from host_proxy.state import (
     G_HANDLES,
     G_OUTCOUNT,
     G_PENDING_TABLE,
+    G_STATUS,
     S_FAILED,
     S_ORDERS,
     S_PENDING,
@@ -93,6 +95,25 @@ def isend(g, row, address, nbytes, dest, tag, comm, kind, index):
         add(g, row, kind, index)
     else:
         fail(g, row, code)
+
+
+@jit
+def isend_short(g, row, address, nbytes, dest, tag, comm, kind):
+    """``isend`` of what MPI mostly takes at once: whether it has, and nothing is pending."""
+    request = next_handle(g)
+    byte = get(g, G_BYTE)
+    code = call(get(g, F_ISEND), (address, nbytes, byte, dest, tag, comm, request))
+    flag = get(g, G_OUTCOUNT)
+    if code == 0:
+        store_int(flag, 0)
+        code = call(get(g, F_TEST), (request, flag, get(g, G_STATUS)))
+    if code != 0:
+        fail(g, row, code)
+        return False
+    if load_int(flag) != 0:
+        return True
+    add(g, row, kind, 0)
+    return False
 
 
 @jit

@@ -158,19 +158,21 @@ def start_send(g, r, row):
     payload = staging(g, get(row, S_SLOT))
     if get(r, R_FLAGS) & FLAG_INLINE:
         payload_to(r, payload, nbytes)
-    follow = 0
-    shared = NOT_SHARED
-    length = MESSAGE_HEADER + nbytes
-    if nbytes > get(g, G_EAGER):
-        shared = start_chunked_send(g, row, dest, nbytes)
-        follow = get(row, S_CHUNK) | get(row, S_TRANSFER) << 32
-        length = MESSAGE_HEADER
     header = payload - MESSAGE_HEADER
+    tag = get(row, S_TAG)
+    comm = messages(g, row)
     store(header, nbytes)
-    store(header + 8, follow)
+    if nbytes <= get(g, G_EAGER):
+        store(header + 8, 0)
+        store(header + 16, NOT_SHARED)
+        if pending.isend_short(g, row, header, MESSAGE_HEADER + nbytes, dest, tag, comm, SEND):
+            sent(g, row)
+        return
+    shared = start_chunked_send(g, row, dest, nbytes)
+    store(header + 8, get(row, S_CHUNK) | get(row, S_TRANSFER) << 32)
     store(header + 16, shared)
-    pending.isend(g, row, header, length, dest, get(row, S_TAG), messages(g, row), SEND, 0)
-    if follow != 0 and get(row, S_FAILED) == 0:
+    pending.isend(g, row, header, MESSAGE_HEADER, dest, tag, comm, SEND, 0)
+    if get(row, S_FAILED) == 0:
         packed_chunk(g, row, 0)
 
 

@@ -55,6 +55,7 @@ from host_proxy import mpi_library
     G_STATUSES,  # MPI_Status[WINDOW]
     G_INDICES,  # int[WINDOW]
     G_OUTCOUNT,  # int
+    G_STATUS,  # MPI_Status
     G_CLOCK,  # struct timespec
     # counters
     G_HEAD,  # records taken from the ring
@@ -91,6 +92,7 @@ from host_proxy import mpi_library
     G_STATUS_ERROR,
     F_ISEND,
     F_IRECV,
+    F_TEST,
     F_TESTSOME,
     F_IALLREDUCE,
     F_IBCAST,
@@ -101,7 +103,7 @@ from host_proxy import mpi_library
     F_YIELD,
     F_NANOSLEEP,
     G_COUNT,
-) = range(70)
+) = range(72)
 
 # --- slots ---------------------------------------------------------------------------------------
 # What every request has comes first: two cache lines.
@@ -325,6 +327,7 @@ def _describe_mpi(state: State) -> None:
     g = state.globals
     status = mpi_library.status_layout()
     g[G_STATUSES] = state.buffer(WINDOW * status.size)
+    g[G_STATUS] = state.buffer(status.size)
     g[G_STATUS_BYTES] = status.size
     g[G_STATUS_SOURCE] = status.source
     g[G_STATUS_TAG] = status.tag
@@ -339,6 +342,7 @@ def _describe_mpi(state: State) -> None:
     functions = mpi_library.functions()
     g[F_ISEND] = functions["MPI_Isend"]
     g[F_IRECV] = functions["MPI_Irecv"]
+    g[F_TEST] = functions["MPI_Test"]
     g[F_TESTSOME] = functions["MPI_Testsome"]
     g[F_IALLREDUCE] = functions["MPI_Iallreduce"]
     g[F_IBCAST] = functions["MPI_Ibcast"]

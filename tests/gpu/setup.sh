@@ -1,7 +1,7 @@
 # Sourced by the scripts here: the environment of a GPU machine.
 # One GPU: two ranks share it under MPS, so that both kernels run at the same time.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export PYTHONUNBUFFERED=1 CUDA_MODULE_LOADING=EAGER
+export PYTHONUNBUFFERED=1 CUDA_MODULE_LOADING=EAGER NUMBA_ENABLE_CUDASIM=0
 export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$PWD"
 gpus=$(nvidia-smi -L | wc -l)
 if [ "$gpus" = 1 ]; then
