@@ -265,7 +265,8 @@ def _release(kind: type[BaseException], fail: Callable[[], None]) -> None:
         with gmpi.Context(WORLD) as g:
             exchange(g)
             fail()
-            waits_for_nobody().launch(g)
+            s = waits_for_nobody()
+            s.launch(g)
             g.synchronize()
             raise AssertionError("the kernel was not released by an exception")
     except kind:
