@@ -34,7 +34,7 @@ class Config(BaseSettings):
     request_slots: int = Field(4096, description="requests up to eager_bytes open at once")
     large_slots: int = Field(32, ge=1, le=64, description="larger requests open at once")
     eager_bytes: int = Field(8192, description="longest message that is staged as a whole")
-    chunk_bytes: int = Field(262144, description="longest chunk of a larger message")
+    chunk_bytes: int = Field(524288, description="longest chunk of a larger message")
     resource_timeout_s: float = Field(
         5.0, gt=0, le=3600, description="how long a call waits for a free request slot"
     )
