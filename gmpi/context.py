@@ -265,6 +265,7 @@ class Context:
                 ``sync_timeout_s``.
 
         Raises:
+            AbortedError: ``abort`` was called; requests that were open are given up.
             CallError: the first call of a kernel that failed since the last time (unless
                 ``on_error="return"``).
             PendingError: requests are still open after the timeout.
@@ -272,6 +273,12 @@ class Context:
         """
         self._require_open()
         self._wait_for_kernels(None)
+        if self._aborted:
+            listing = "; ".join(map(str, self.pending)) or "none"
+            raise errors.AbortedError(
+                f"the context was aborted; requests that were open: {listing}; close it and open "
+                "a new one"
+            )
         deadline = time.monotonic() + (self.config.sync_timeout_s if timeout is None else timeout)
         while self._proxy.alive and not self._is_quiet():
             if time.monotonic() > deadline:
@@ -335,7 +342,7 @@ class Context:
             self._wait_for_kernels(_ABORT_S)
             self._shut_down(clean=False)
             raise
-        settled = time.monotonic() + 1.0
+        settled = time.monotonic() + (0.0 if self._aborted else 1.0)
         while self._proxy.alive and not self._is_quiet() and time.monotonic() < settled:
             time.sleep(20e-6)
         pending = self.pending

@@ -192,6 +192,8 @@ def describe(entry: np.ndarray, communicators: int) -> Fault:
         advice = "pass the constant of the gmpi module, not mpi4py's object or a size"
         value = DATATYPE_NAMES.get(value, f"{value:#x}")
     elif number == ops.COMMUNICATOR:
+        if value == 0xFFFF:  # what a record has room for
+            value = "negative or above 255"
         allowed = f"0..{communicators - 1}"
         advice = "register it with Context.comm() first"
     elif number == ops.REDUCTION:

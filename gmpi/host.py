@@ -11,7 +11,9 @@ Waits are cut into slices, so that Ctrl-C arrives.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
+import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -104,33 +106,80 @@ class _HostPort:
         yield
 
 
-class HostRequest:
-    """An operation of the host that is under way. It progresses while tested or waited for."""
+class _Progress:
+    """The host's operations that are under way.
 
-    def __init__(self, name: str, operation: Step, itemsize: int, keep: Any) -> None:
+    MPI promises progress to all of them while the process waits for any: without it two ranks that
+    each post a receive, then send something long and wait for that, would wait for ever.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()  # several threads may wait; a generator has one caller
+        self.open: list[HostRequest] = []
+
+    def start(self, request: HostRequest) -> None:
+        with self.lock:
+            request.advance(None)
+            if not request.is_complete:
+                self.open.append(request)
+
+    def step(self) -> None:
+        with self.lock:
+            for request in self.open:
+                request.step()
+            self.open = [request for request in self.open if not request.is_complete]
+
+
+class HostRequest:
+    """An operation of the host that is under way.
+
+    It progresses while any operation of the host is tested or waited for.
+    """
+
+    def __init__(
+        self, progress: _Progress, name: str, operation: Step, itemsize: int, keep: Any
+    ) -> None:
         self.name = name
+        self.is_complete = False
+        self._progress = progress
         self._operation = operation
         self._itemsize = itemsize
         self._keep = keep  # the buffer, which MPI uses
         self._waits_for: MPI.Request | None = None
         self._status: HostStatus | None = None
-        self._advance(None)
+        self._failure: MPI.Exception | None = None
+        progress.start(self)
 
-    def _advance(self, value: Any) -> None:
+    def advance(self, value: Any) -> None:
+        """Runs the operation until it waits for MPI; the progress lock is held."""
         try:
             self._waits_for = self._operation.send(value)
         except StopIteration as stop:
-            self._waits_for = None
             self._status = HostStatus(stop.value, self._itemsize)
+            self.is_complete = True
+        except MPI.Exception as exc:
+            self._failure = exc
+            self.is_complete = True
+
+    def step(self) -> None:
+        """Goes on as far as MPI has come; the progress lock is held."""
+        while not self.is_complete:
+            assert self._waits_for is not None
+            status = MPI.Status()
+            try:
+                if not self._waits_for.Test(status):
+                    return
+            except MPI.Exception as exc:
+                self._failure = exc
+                self.is_complete = True
+                return
+            self.advance(status)
 
     def Test(self) -> bool:
         """Whether the operation is complete (MPI 4.1 section 3.7.3)."""
-        while self._waits_for is not None:
-            status = MPI.Status()
-            if not self._waits_for.Test(status):
-                return False
-            self._advance(status)
-        return True
+        if not self.is_complete:
+            self._progress.step()
+        return self.is_complete
 
     def Wait(self) -> HostStatus:
         """Waits for the operation; raises what it ended with, unless that is success."""
@@ -140,6 +189,8 @@ class HostRequest:
                 os.sched_yield()
             else:
                 time.sleep(50e-6)
+        if self._failure is not None:
+            raise self._failure
         assert self._status is not None
         if self._status.error == ERR_TRUNCATE:
             raise GMPIError(
@@ -154,7 +205,8 @@ class Host:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._transfers = 0
+        self._progress = _Progress()
+        self._transfers = itertools.count(1)  # several threads may draw from it
 
     # --- point to point --------------------------------------------------------------------------
 
@@ -163,15 +215,15 @@ class Host:
         array = _array(buf, "buf", writable=False)
         target = self._communicator(comm)
         if dest == PROC_NULL:
-            return HostRequest("Isend", _nothing(Outcome(0)), array.itemsize, array)
+            return self._start("Isend", _nothing(Outcome(0)), array)
         eager, chunk = self._sizes()
-        self._transfers += 1
+
         # Transfer numbers of the host: the upper half. The proxy's are the lower half.
         upper = int(self._context._state.globals[G_TAG_UB])
-        number = (upper >> 2) + self._transfers % (upper >> 2)
+        number = (upper >> 2) + next(self._transfers) % (upper >> 2)
         port = _HostPort(self._context._state, array, sends=True)
         step = send_message(port, target, dest, tag, array.nbytes, (eager, chunk), number)
-        return HostRequest("Isend", step, array.itemsize, array)
+        return self._start("Isend", step, array)
 
     def Irecv(
         self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, comm: int = COMM_WORLD
@@ -181,11 +233,11 @@ class Host:
         origin = self._communicator(comm)
         if source == PROC_NULL:
             none = Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
-            return HostRequest("Irecv", _nothing(none), array.itemsize, array)
+            return self._start("Irecv", _nothing(none), array)
         eager, chunk = self._sizes()
         port = _HostPort(self._context._state, array, sends=False)
         step = receive_message(port, origin, source, tag, array.nbytes, (eager, chunk))
-        return HostRequest("Irecv", step, array.itemsize, array)
+        return self._start("Irecv", step, array)
 
     def Send(self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD) -> None:
         """Blocking send (MPI 4.1 section 3.2.1)."""
@@ -210,15 +262,11 @@ class Host:
         """Send and receive together (MPI 4.1 section 3.10)."""
         incoming = self.Irecv(recvbuf, source, recvtag, comm)
         outgoing = self.Isend(sendbuf, dest, sendtag, comm)
-        while not (outgoing.Test() and incoming.Test()):
-            os.sched_yield()
         outgoing.Wait()
         return incoming.Wait()
 
     def Waitall(self, requests: Sequence[HostRequest]) -> list[HostStatus]:
         """Waits for all, making progress on each (MPI 4.1 section 3.7.5)."""
-        while sum(request.Test() for request in requests) < len(requests):
-            os.sched_yield()
         return [request.Wait() for request in requests]
 
     # --- collectives: all ranks, host or kernel --------------------------------------------------
@@ -272,7 +320,10 @@ class Host:
     # --- helpers ----------------------------------------------------------------------------------
 
     def _run(self, name: str, operation: Step) -> None:
-        HostRequest(name, operation, 1, None).Wait()
+        HostRequest(self._progress, name, operation, 1, None).Wait()
+
+    def _start(self, name: str, operation: Step, array: np.ndarray) -> HostRequest:
+        return HostRequest(self._progress, name, operation, array.itemsize, array)
 
     def _sizes(self) -> tuple[int, int]:
         layout = self._context.layout

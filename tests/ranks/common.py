@@ -29,6 +29,7 @@ def _end_all_ranks(
 
 
 sys.excepthook = _end_all_ranks
+faulthandler.enable()
 # Before the time limit of the whole program, so that every rank says where it is.
 faulthandler.dump_traceback_later(
     max(5.0, float(os.environ.pop("TEST_LIMIT_S", "60")) - 5.0), exit=True

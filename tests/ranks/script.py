@@ -319,6 +319,7 @@ class Script(Caller):
         self._memory = bytearray(b"\xa5" * _GUARD)
         self._buffers: list[Buffer] = []
         self._after = np.empty(0, np.uint8)
+        self._planted: dict[int, int] = {}
 
     # --- buffers ----------------------------------------------------------------------------------
 
@@ -334,13 +335,18 @@ class Script(Caller):
         """Memory to send from."""
         raw = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
         found = self.room(raw.size, skew)
-        self._memory[found.offset : found.offset + raw.size] = raw.tobytes()
+        self.fill(found, raw)
         return found
 
     def read(self, b: Buffer, dtype: object = np.uint8) -> np.ndarray:
         """What the buffer holds after the run."""
         part = self._after[b.offset : b.offset + b.nbytes]
         return np.frombuffer(part.tobytes(), dtype)  # type: ignore[call-overload,no-any-return]
+
+    def fill(self, b: Buffer, content: np.ndarray) -> None:
+        """What is in a buffer before the run."""
+        raw = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
+        self._memory[b.offset : b.offset + raw.size] = raw.tobytes()
 
     def expect(self, b: Buffer, content: np.ndarray, what: str = "") -> None:
         """The buffer must begin with these bytes; what follows must be untouched."""
@@ -354,11 +360,7 @@ class Script(Caller):
     def launch(self, g: gmpi.Context) -> None:
         """Starts the kernel; ``collect`` waits for it."""
         steps = max(len(c.calls) for c in self.callers)
-        most = (
-            max(1, *(c.handles for c in self.callers))
-            if len(self.callers) > 1
-            else max(1, self.handles)
-        )
+        most = max([1, *(c.handles for c in self.callers)])
         program = np.zeros((len(self.callers), steps, COLUMNS), np.int64)
         for number, caller in enumerate(self.callers):
             for i, call in enumerate(caller.calls):
@@ -369,7 +371,10 @@ class Script(Caller):
         statuses = np.zeros((len(self.callers), most), gmpi.STATUS_DTYPE)
         self._statuses = cuda.to_device(statuses)
         self._heap = cuda.to_device(np.frombuffer(bytes(self._memory), np.uint8).copy())
-        self._handles = cuda.to_device(np.zeros((len(self.callers), most), np.int64))
+        handles = np.zeros((len(self.callers), most), np.int64)
+        for at, value in self._planted.items():
+            handles[0, at] = value
+        self._handles = cuda.to_device(handles)
         grid = 1 if self.scope == "warp" else len(self.callers)
         _kernels[self.scope][grid, self.threads](
             g.device, cuda.to_device(program), self._heap, self._handles, self._statuses,
@@ -379,6 +384,10 @@ class Script(Caller):
     def collect(self, g: gmpi.Context) -> None:
         """Waits for the kernel and reads what it left."""
         g.synchronize()
+        self.read_back()
+
+    def read_back(self) -> None:
+        """Reads what the kernel left; it has ended."""
         self._after = self._heap.copy_to_host()
         results = self._results.copy_to_host()
         statuses = self._statuses.copy_to_host()
@@ -404,6 +413,12 @@ class Script(Caller):
     def handle(self, call: Call) -> int:
         """The handle that a call returned (it stays in the array after GMPI_Wait)."""
         return int(self._handles.copy_to_host()[0, call.handle])
+
+    def plant(self, value: int) -> Call:
+        """A handle of the test's choice, where that of a call would be."""
+        call = Call([], self._new())
+        self._planted[call.handle] = value
+        return call
 
     def _check_guards(self) -> None:
         outside = np.ones(self._after.size, bool)

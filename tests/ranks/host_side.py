@@ -1,0 +1,208 @@
+"""The host takes part: ``Context.host`` talks to kernels, and to itself, in one matching space."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from common import RANK, SIZE, WORLD, end, pattern, run, same
+from script import Script
+
+import gmpi
+
+NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+
+
+def sizes(g: gmpi.Context) -> list[int]:
+    eager, chunk = g.layout.eager_bytes, g.layout.chunk_bytes
+    small = [0, 1, 144, 145, eager - 1, eager, eager + 1]
+    return small + ([3 * chunk, 4 * chunk + 1, 9 * chunk] if chunk == 512 else [200_000])
+
+
+def host_to_host(g: gmpi.Context) -> None:
+    for k, n in enumerate(sizes(g)):
+        room = np.zeros(n + 3, np.uint8)
+        request = g.host.Irecv(room, PREVIOUS, k)
+        g.host.Send(pattern(n, RANK + k), NEXT, k)
+        status = request.Wait()
+        assert (status.source, status.tag, status.count, status.nbytes) == (PREVIOUS, k, n, n)
+        same(room[:n], pattern(n, PREVIOUS + k), f"{n} bytes")
+        status = g.host.Sendrecv(pattern(n, RANK), NEXT, 9, room, PREVIOUS, 9)
+        assert status.nbytes == n
+        same(room[:n], pattern(n, PREVIOUS), f"{n} bytes by Sendrecv")
+    rooms = [np.zeros(70, np.float32) for _ in range(5)]
+    requests = [g.host.Irecv(b, gmpi.ANY_SOURCE, gmpi.ANY_TAG) for b in rooms]
+    for k in range(5):
+        g.host.Send(np.arange(70, dtype=np.float32) + k, NEXT, k)
+    for k, status in enumerate(g.host.Waitall(requests)):
+        assert (status.source, status.tag, status.count) == (PREVIOUS, k, 70)
+        same(rooms[k], np.arange(70, dtype=np.float32) + k, "floats")
+    assert g.host.Recv(np.zeros(3), gmpi.PROC_NULL).source == gmpi.PROC_NULL
+    g.host.Send(np.zeros(3), gmpi.PROC_NULL)
+
+
+def kernel_to_host_and_back(g: gmpi.Context) -> None:
+    """The host of each rank echoes, one byte turned, what the next rank's kernel sends."""
+    for k, n in enumerate(sizes(g)):
+        s = Script(threads=64)
+        room = s.room(n)
+        out = s.data(pattern(n, RANK + k))
+        back = s.irecv(room, n, gmpi.BYTE, PREVIOUS, 200 + k)
+        sent = s.isend(out, n, gmpi.BYTE, PREVIOUS, 100 + k)
+        waits = [s.wait(sent), s.wait(back)]
+
+        def echo(k: int = k, n: int = n) -> None:
+            b = np.zeros(n, np.uint8)
+            status = g.host.Recv(b, NEXT, 100 + k)
+            assert (status.source, status.nbytes) == (NEXT, n)
+            g.host.Send(b ^ np.uint8(255), NEXT, 200 + k)
+
+        in_thread(echo, lambda s=s: s.run(g))
+        assert waits[1].status == (gmpi.SUCCESS, PREVIOUS, 200 + k, n, n)
+        s.expect(room, pattern(n, RANK + k) ^ np.uint8(255), f"{n} bytes")
+
+
+def in_thread(work: Callable[[], None], meanwhile: Callable[[], Any]) -> None:
+    """Runs ``work`` in a thread of its own; what it raises is raised here."""
+    failures: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as exc:
+            failures.append(exc)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    meanwhile()
+    thread.join()
+    if failures:
+        raise failures[0]
+
+
+def truncation(g: gmpi.Context) -> None:
+    eager = g.layout.eager_bytes
+    for n, m in ((100, 10), (eager + 1, 0), (4 * eager, eager), (4 * eager, 2 * eager + 1)):
+        room = np.zeros(m, np.uint8)
+        request = g.host.Irecv(room, PREVIOUS, 1)
+        g.host.Send(pattern(n, RANK), NEXT, 1)
+        try:
+            request.Wait()
+            raise AssertionError("no error")
+        except gmpi.GMPIError as exc:
+            assert f"the message from rank {PREVIOUS} is longer than the buffer" in str(exc)
+            assert f"{m} bytes were delivered" in str(exc)
+        same(room, pattern(n, PREVIOUS)[:m], f"{n} bytes into {m}")
+
+
+def collectives(g: gmpi.Context) -> None:
+    """Ranks with even numbers take part with kernels, the others with the host."""
+    for n in (0, 1, 18, g.layout.eager_bytes // 8, 3 * g.layout.eager_bytes // 8 + 1):
+        mine = np.arange(n, dtype=np.int64) + RANK
+        expected = sum(np.arange(n, dtype=np.int64) + r for r in range(SIZE))
+        content = pattern(8 * n, 3)
+        root = SIZE - 1
+        if RANK % 2 == 0:
+            s = Script()
+            total, kept = s.room(8 * n), s.data(mine)
+            b = s.data(content) if root == RANK else s.room(8 * n)
+            s.barrier()
+            s.allreduce(s.data(mine), total, n, gmpi.INT64_T, gmpi.SUM)
+            s.in_place(kept, n, gmpi.INT64_T, gmpi.SUM)
+            s.bcast(b, 8 * n, gmpi.BYTE, root)
+            s.run(g)
+            s.expect(total, expected, f"{n} longs")
+            s.expect(kept, expected, f"{n} longs in place")
+            s.expect(b, content)
+        else:
+            total = np.zeros(n, np.int64)
+            g.host.Barrier()
+            g.host.Allreduce(mine, total)
+            same(total, expected, f"{n} longs")
+            g.host.Allreduce(gmpi.IN_PLACE, mine, gmpi.SUM)
+            same(mine, expected, f"{n} longs in place")
+            b = content.copy() if root == RANK else np.zeros(8 * n, np.uint8)
+            g.host.Bcast(b, root)
+            same(b, content, "broadcast")
+
+
+def on_another_communicator(g: gmpi.Context) -> None:
+    reverse = WORLD.Split(0, -RANK)
+    handle = g.comm(reverse)
+    room, other = np.zeros(4), np.zeros(4)
+    on_world = g.host.Irecv(other, PREVIOUS, 5)
+    there = g.host.Irecv(room, (reverse.rank - 1) % SIZE, 5, handle)
+    g.host.Send(np.full(4, 10.0 + reverse.rank), (reverse.rank + 1) % SIZE, 5, handle)
+    g.host.Send(np.full(4, 20.0 + RANK), NEXT, 5)
+    there.Wait()
+    on_world.Wait()
+    same(room, np.full(4, 10.0 + (reverse.rank - 1) % SIZE), "reversed communicator")
+    same(other, np.full(4, 20.0 + PREVIOUS), "world")
+    reverse.Free()
+
+
+def user_traffic_stays_apart(g: gmpi.Context) -> None:
+    """Messages of mpi4py on the same communicator are not matched by GMPI, nor the reverse."""
+    room, other = np.zeros(4), np.zeros(4)
+    plain = WORLD.Irecv(other, PREVIOUS, 6)
+    ours = g.host.Irecv(room, gmpi.ANY_SOURCE, gmpi.ANY_TAG)
+    WORLD.Send(np.full(4, 1.0), NEXT, 6)
+    g.host.Send(np.full(4, 2.0), NEXT, 6)
+    plain.Wait()
+    ours.Wait()
+    assert other[0] == 1.0 and room[0] == 2.0
+
+
+def wrong_buffers(g: gmpi.Context) -> None:
+    frozen = np.zeros(4)
+    frozen.flags.writeable = False
+    for call, text in (
+        (lambda: g.host.Send(np.zeros(8)[::2], NEXT), "buf is not contiguous: pass numpy.ascont"),
+        (lambda: g.host.Recv(frozen, PREVIOUS), "buf is read-only: pass a writable array"),
+        (lambda: g.host.Allreduce(np.zeros(2), np.zeros(3)), "sendbuf has 16 bytes, recvbuf 24"),
+    ):
+        try:
+            call()
+            raise AssertionError(f"no error: {text}")
+        except ValueError as exc:
+            assert text in str(exc), exc
+    g.host.Barrier()
+
+
+def only_rank_0_has_no_kernel() -> None:
+    """A master that serves kernels of the others: the issue's I/O rank."""
+    with gmpi.Context(WORLD, gpu=RANK != 0) as g:
+        n = 3000
+        if RANK == 0:
+            for _ in range(SIZE - 1):
+                b = np.zeros(n, np.int32)
+                status = g.host.Recv(b, gmpi.ANY_SOURCE, 1)
+                assert status.count == n
+                g.host.Send(b * 2, status.source, 2)
+        else:
+            s = Script()
+            room = s.room(4 * n)
+            mine = np.arange(n, dtype=np.int32) + RANK
+            s.send(s.data(mine), n, gmpi.INT, 0, 1)
+            s.recv(room, n, gmpi.INT, 0, 2)
+            s.run(g)
+            s.expect(room, 2 * mine)
+        g.host.Barrier()
+
+
+def main() -> None:
+    settings = {"eager_bytes": 256, "chunk_bytes": 512} if "--small" in sys.argv else {}
+    with gmpi.Context(WORLD, **settings) as g:
+        scenarios = [
+            host_to_host, kernel_to_host_and_back, truncation, collectives,
+            on_another_communicator, user_traffic_stays_apart, wrong_buffers,
+        ]  # fmt: skip
+        run(scenarios, g)
+    run([only_rank_0_has_no_kernel])
+    end()
+
+
+main()

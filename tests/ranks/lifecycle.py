@@ -1,0 +1,367 @@
+"""Opening, misusing, aborting and closing contexts, on any number of ranks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from common import RANK, SIZE, WORLD, end, pattern, run
+from mpi4py import MPI
+from numba import cuda
+from script import Script
+
+import gmpi
+from host_proxy.mpi4py_engine import Mpi4pyEngine
+
+NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+
+
+def raises(kind: type[BaseException], text: str, call: Callable[[], Any]) -> BaseException:
+    """The exception that the call must raise, whose message must contain the text."""
+    try:
+        call()
+    except kind as exc:
+        assert type(exc) is kind, f"{type(exc).__name__} is not exactly {kind.__name__}"
+        assert text in str(exc), f"{exc!s}\ndoes not say\n{text}"
+        return exc
+    raise AssertionError(f"{kind.__name__} was not raised")
+
+
+def exchange(g: gmpi.Context, seed: int = 0) -> Script:
+    """Proves that a context works: a message to the next rank."""
+    s = Script()
+    room = s.room(200)
+    r = s.irecv(room, 200, gmpi.BYTE, PREVIOUS, 1)
+    q = s.isend(s.data(pattern(200, RANK + seed)), 200, gmpi.BYTE, NEXT, 1)
+    s.wait(q)
+    s.wait(r)
+    s.run(g)
+    s.expect(room, pattern(200, PREVIOUS + seed))
+    return s
+
+
+def waits_for_nobody() -> Script:
+    """A kernel with a receive that nobody sends to."""
+    s = Script()
+    s.recv(s.room(8), 8, gmpi.BYTE, PREVIOUS, 99)
+    return s
+
+
+# --- opening --------------------------------------------------------------------------------------
+
+
+def one_after_the_other() -> None:
+    for seed in range(3):
+        with gmpi.Context(WORLD) as g:
+            exchange(g, seed)
+
+
+def two_at_once() -> None:
+    with gmpi.Context(WORLD) as g:
+        raises(
+            gmpi.ContextError,
+            "a context is already open in this process; close it first, or pass it around",
+            lambda: gmpi.Context(WORLD),
+        )
+        exchange(g)
+
+
+def a_bad_setting_on_one_rank() -> None:
+    """All ranks refuse to open the context; nobody hangs in a collective call."""
+    slots = 1000 if RANK == SIZE - 1 else 1024
+    words = "ring_slots must be a power of two from 64 to 1048576, got 1000; try 1024"
+    if RANK == SIZE - 1:
+        raises(gmpi.ConfigError, words, lambda: gmpi.Context(WORLD, ring_slots=slots))
+    else:
+        text = f"rank {SIZE - 1} could not open the context: ConfigError: {words}"
+        raises(gmpi.ContextError, text, lambda: gmpi.Context(WORLD, ring_slots=slots))
+    with gmpi.Context(WORLD) as g:
+        exchange(g)
+
+
+def different_sizes() -> None:
+    """Ranks must cut messages alike."""
+    if SIZE == 1:
+        return
+    mine = 512 if RANK == 0 else 256
+    exc = raises(gmpi.ContextError, "sizes are ", lambda: gmpi.Context(WORLD, eager_bytes=mine))
+    assert "eager_bytes=512" in str(exc) and "eager_bytes=256" in str(exc)
+    assert "they must be the same everywhere" in str(exc)
+
+
+def communicators() -> None:
+    with gmpi.Context(WORLD) as g:
+        if SIZE > 1:
+            local = WORLD.Split(RANK % 2, RANK)
+            inter = local.Create_intercomm(0, WORLD, 1 - RANK % 2, 5)
+            text = "an intercommunicator cannot be used; merge it first"
+            raises(gmpi.ContextError, text, lambda: g.comm(inter))
+            raises(gmpi.ContextError, "handle is 1, allowed is 0..0", lambda: g.host.Barrier(1))
+            inter.Free()
+            local.Free()
+        exchange(g)
+
+
+def without_kernels() -> None:
+    with gmpi.Context(WORLD, gpu=False) as g:
+        raises(
+            gmpi.ContextError,
+            "this context was opened with gpu=False: use Context.host, or open it with a GPU",
+            lambda: g.device,
+        )
+        g.host.Barrier()
+
+
+# --- launching ------------------------------------------------------------------------------------
+
+
+@cuda.jit
+def _does_nothing(ctx, out):  # type: ignore[no-untyped-def]
+    if cuda.threadIdx.x == 0:
+        out[cuda.blockIdx.x] = 1
+
+
+def grids_too_large() -> None:
+    with gmpi.Context(WORLD) as g:
+        out = cuda.to_device(np.zeros(1 << 22, np.int8))
+        _does_nothing[1, 32](g.device, out)
+        most = g.max_blocks(_does_nothing, 32)
+        g.synchronize()
+        text = (
+            f"has {most + 1} blocks of 32 threads, but only {most} can be resident at once, and a "
+            "block that waits for one that is not would wait for ever; use "
+            "Context.max_blocks(kernel, threads)"
+        )
+        raises(gmpi.GridError, text, lambda: _does_nothing[most + 1, 32](g.device, out))
+        exchange(g)
+    with gmpi.Context(WORLD, check_grid=False) as g:
+        _does_nothing[most + 1, 1](g.device, out)
+        g.synchronize()
+        assert int(out.copy_to_host().sum()) == most + 1
+
+
+def after_close() -> None:
+    g = gmpi.Context(WORLD)
+    device = g.device
+    exchange(g)
+    g.close()
+    g.close()  # idempotent
+    closed = "the context is closed; open a new one"
+    raises(gmpi.ContextError, closed, lambda: g.device)
+    raises(gmpi.ContextError, closed, g.synchronize)
+    raises(gmpi.ContextError, closed, lambda: g.comm(WORLD))
+    raises(gmpi.ContextError, closed, lambda: g.host.Send(np.zeros(1), NEXT))
+    out = cuda.to_device(np.zeros(1, np.int8))
+    text = "was launched with a context that is closed"
+    raises(gmpi.ContextError, text, lambda: _does_nothing[1, 32](device, out))
+    with gmpi.Context(WORLD) as g:
+        raises(gmpi.ContextError, text, lambda: _does_nothing[1, 32](device, out))
+        exchange(g)
+
+
+def handles_of_the_context_before() -> None:
+    with gmpi.Context(WORLD) as g:
+        s = exchange(g)
+        old = s.handle(s.calls[0])
+    with gmpi.Context(WORLD, on_error="return") as g:
+        t = Script()
+        done = t.wait(t.plant(old))
+        t.run(g)  # on_error="return": nothing is raised
+        assert done.error == gmpi.ERR_REQUEST
+        assert [f.field for f in g.errors] == ["request"]
+        exchange(g)
+
+
+# --- closing --------------------------------------------------------------------------------------
+
+
+def open_requests_at_the_end() -> None:
+    """What a kernel leaves open is listed; the process can go on."""
+    g = gmpi.Context(WORLD)
+    s = Script()
+    s.irecv(s.room(8), 2, gmpi.FLOAT, PREVIOUS, 7)
+    s.irecv(s.room(9000), 9000, gmpi.BYTE, gmpi.ANY_SOURCE, gmpi.ANY_TAG)
+    s.launch(g)
+    words = [
+        f"GMPI_Irecv peer {PREVIOUS} tag 7 communicator 0 of 8 bytes from block 0",
+        "GMPI_Irecv peer ANY_SOURCE tag ANY_TAG communicator 0 of 9000 bytes from block 0",
+    ]
+    text = "all kernels have ended but requests are still open: "
+    exc = raises(gmpi.PendingError, text, lambda: g.synchronize(timeout=0.1))
+    assert all(w in str(exc) for w in words), exc
+    assert sorted(map(str, g.pending)) == sorted(words)
+    exc = raises(gmpi.PendingError, "kernels ended without completing 2 requests: ", g.close)
+    assert all(w in str(exc) for w in words), exc
+    assert "wait for every request before the kernel returns" in str(exc)
+    WORLD.Barrier()
+    with gmpi.Context(WORLD) as g:
+        exchange(g)
+
+
+def requests_never_waited_for() -> None:
+    g = gmpi.Context(WORLD)
+    s = Script()
+    s.irecv(s.room(8), 8, gmpi.BYTE, PREVIOUS, 7)
+    s.isend(s.data(pattern(8, 1)), 8, gmpi.BYTE, NEXT, 7)
+    s.launch(g)
+    g.synchronize()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        g.close()
+    texts = [str(w.message) for w in caught if w.category is ResourceWarning]
+    assert any(
+        t.startswith("2 requests completed but were never waited for: GMPI_I") for t in texts
+    ), texts
+
+
+def errors_at_close() -> None:
+    g = gmpi.Context(WORLD)
+    s = Script()
+    s.recv(s.room(8), 8, gmpi.BYTE, SIZE + 5, 7)
+    s.launch(g)
+    raises(gmpi.ArgumentError, f"source is {SIZE + 5}, allowed is 0..{SIZE - 1}", g.close)
+    g.close()
+
+
+# --- aborting -------------------------------------------------------------------------------------
+
+
+def abort_releases_kernels() -> None:
+    """All waits end with GMPI_ERR_ABORTED: of small, of large, of many, in a full block."""
+    with gmpi.Context(WORLD, on_error="return") as g:
+        s = Script(threads=40, callers=4)
+        long = g.layout.eager_bytes + 1
+        waits = []
+        for caller, n in zip(s.callers, (8, 145, long, long)):
+            requests = [caller.irecv(s.room(n), n, gmpi.BYTE, PREVIOUS, 50) for _ in range(2)]
+            waits.append(caller.wait(requests[0]))
+            waits.append(caller.waitall(requests[1:]))
+            after = caller.recv(s.room(8), 8, gmpi.BYTE, PREVIOUS, 51)
+            waits.append(after)
+        threading.Timer(0.2, g.abort).start()
+        began = time.monotonic()
+        s.launch(g)
+        text = "the context was aborted; requests that were open: GMPI_Irecv peer "
+        exc = raises(gmpi.AbortedError, text, g.synchronize)
+        assert str(exc).endswith("; close it and open a new one")
+        assert time.monotonic() - began < 8
+        s.read_back()
+        assert {w.error for w in waits} == {gmpi.GMPI_ERR_ABORTED}, [w.error for w in waits]
+    WORLD.Barrier()
+
+
+def _release(kind: type[BaseException], fail: Callable[[], None]) -> None:
+    """Something is raised while a kernel waits: it gets out, the kernel ends, all goes on."""
+    began = time.monotonic()
+    try:
+        with gmpi.Context(WORLD) as g:
+            exchange(g)
+            fail()
+            waits_for_nobody().launch(g)
+            g.synchronize()
+            raise AssertionError("the kernel was not released by an exception")
+    except kind:
+        pass
+    assert time.monotonic() - began < 10
+    WORLD.Barrier()
+    with gmpi.Context(WORLD) as g:
+        exchange(g)
+
+
+def ctrl_c() -> None:
+    def interrupt() -> None:
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+
+    _release(KeyboardInterrupt, interrupt)
+
+
+def an_exception() -> None:
+    class MyError(Exception):
+        pass
+
+    def handler(*_: object) -> None:
+        raise MyError
+
+    def later() -> None:
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+
+    _release(MyError, later)
+
+
+def the_proxy_dies() -> None:
+    """Kernels are released with GMPI_ERR_PROXY and the host says what happened."""
+
+    def broken(self: Mpi4pyEngine) -> None:
+        raise ZeroDivisionError("for the test")
+
+    original = Mpi4pyEngine.serve
+    g = gmpi.Context(WORLD, engine="mpi4py")
+    exchange(g)
+    Mpi4pyEngine.serve = broken  # type: ignore[method-assign]
+    try:
+        s = waits_for_nobody()
+        s.launch(g)
+        exc = raises(gmpi.ProxyError, "the proxy thread ended with ZeroDivision", g.synchronize)
+        assert isinstance(exc.__cause__, ZeroDivisionError)
+        s.read_back()
+        assert s.calls[0].error == gmpi.GMPI_ERR_PROXY
+        raises(gmpi.ProxyError, "kernels were released with GMPI_ERR_PROXY", g.close)
+    finally:
+        Mpi4pyEngine.serve = original  # type: ignore[method-assign]
+    WORLD.Barrier()
+    with gmpi.Context(WORLD) as g:
+        exchange(g)
+
+
+# --- looking --------------------------------------------------------------------------------------
+
+
+def traces() -> None:
+    with gmpi.Context(WORLD) as g:
+        text = "open the context with trace=n to keep time stamps of n requests"
+        raises(gmpi.ContextError, text, lambda: g.trace)
+    with gmpi.Context(WORLD, trace=8) as g:
+        for k in range(3):
+            exchange(g, k)
+            rows = g.trace
+            assert len(rows) == 2 * (k + 1)
+        exchange(g)
+        exchange(g)
+        rows = g.trace
+        assert len(rows) == 8  # the last ones
+        assert len(set(rows["handle"])) == 8
+        assert (np.diff(rows["picked_up"]) >= 0).all()
+        for before, after in (("picked_up", "called"), ("called", "completed")):
+            late = rows["completed"] > rows["called"]  # not at once
+            assert (rows[before][late] <= rows[after][late]).all()
+        now = time.monotonic_ns()
+        assert (now - rows["completed"] < 60e9).all() and (rows["completed"] <= now).all()
+
+
+def idle_proxy_naps() -> None:
+    with gmpi.Context(WORLD, spin_ms=1, yield_ms=1, sleep_us=2000) as g:
+        exchange(g)
+        time.sleep(0.1)
+        before = g.proxy_cpu_seconds
+        time.sleep(0.5)
+        assert g.proxy_cpu_seconds - before < 0.25
+        exchange(g)
+
+
+SCENARIOS = [
+    one_after_the_other, two_at_once, a_bad_setting_on_one_rank, different_sizes, communicators,
+    without_kernels, grids_too_large, after_close, handles_of_the_context_before,
+    open_requests_at_the_end, requests_never_waited_for, errors_at_close, abort_releases_kernels,
+    ctrl_c, an_exception, the_proxy_dies, traces, idle_proxy_naps,
+]  # fmt: skip
+
+assert MPI.Query_thread() == MPI.THREAD_MULTIPLE
+run(SCENARIOS)
+end()

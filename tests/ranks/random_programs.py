@@ -1,0 +1,366 @@
+"""Random programs: two engines and plain mpi4py must agree on every byte and status.
+
+    mpiexec -n 3 python tests/ranks/random_programs.py --seeds=0:20
+
+A program is a list of phases that all ranks make from the same seed, so that none can deadlock:
+within a phase each rank posts its receives, sends and reductions in an order of its own, then waits
+for them in an order of its own; or messages are sent and received by blocking calls in one global
+order. Wildcards are used where only one message can match. Each phase ends with a barrier.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from common import RANK, SIZE, WORLD, end, pattern, same
+from mpi4py import MPI
+from script import Buffer, Call, Script
+
+import gmpi
+from gmpi import constants
+
+TYPES = [
+    (handle, datatype, dtype.itemsize)
+    for handle, (_, datatype, dtype) in zip(constants.DATATYPE_NAMES, constants.DATATYPES)
+]
+REDUCTIONS = [
+    (gmpi.INT64_T, MPI.INT64_T, np.dtype(np.int64), (gmpi.SUM, gmpi.BXOR, gmpi.MAX)),
+    (gmpi.DOUBLE, MPI.DOUBLE, np.dtype(np.float64), (gmpi.SUM, gmpi.MIN, gmpi.PROD)),
+    (gmpi.UINT8_T, MPI.UINT8_T, np.dtype(np.uint8), (gmpi.BOR, gmpi.LAND, gmpi.MAX)),
+]
+
+
+@dataclass
+class Message:
+    """One message; ranks are those of its communicator."""
+
+    number: int
+    group: list[int]  # world ranks of the communicator's members
+    comm: int
+    source: int
+    dest: int
+    tag: int
+    kind: int  # index in TYPES
+    count: int
+    room: int  # elements that the receive has room for
+    recv_source: int
+    recv_tag: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.count * TYPES[self.kind][2]
+
+    @property
+    def data(self) -> np.ndarray:
+        return pattern(self.nbytes, self.number)
+
+
+@dataclass
+class Reduction:
+    """One Allreduce."""
+
+    number: int
+    comm: int
+    kind: int  # index in REDUCTIONS
+    op: int
+    count: int
+    blocking: bool
+
+    def data(self, rank: int) -> np.ndarray:
+        values = (np.arange(self.count) * 7 + 3 * rank + self.number) % 5 + 1
+        return values.astype(REDUCTIONS[self.kind][2])
+
+
+@dataclass
+class Broadcast:
+    number: int
+    comm: int
+    root: int
+    nbytes: int
+
+
+@dataclass
+class Phase:
+    blocking: bool
+    messages: list[Message] = field(default_factory=list)
+    reductions: list[Reduction] = field(default_factory=list)
+    broadcasts: list[Broadcast] = field(default_factory=list)
+
+
+class Communicators:
+    """World, world in reverse, and the halves; the last differs from rank to rank."""
+
+    def __init__(self) -> None:
+        self.mpi = [WORLD, WORLD.Split(0, -RANK), WORLD.Split(RANK % 2, RANK)]
+
+    def members(self, comm: int) -> list[list[int]]:
+        """World ranks of the groups, in order of their ranks in the communicator."""
+        everyone = list(range(SIZE))
+        return [[everyone], [everyone[::-1]], [everyone[0::2], everyone[1::2]]][comm]
+
+
+def random_phase(
+    rng: np.random.Generator, comms: Communicators, sizes: list[int], first: int
+) -> Phase:
+    phase = Phase(blocking=bool(rng.random() < 0.25))
+    wild = rng.choice(["exact", "any tag", "any source"], p=[0.5, 0.3, 0.2])
+    number = first
+    received: set[tuple[int, int, int]] = set()  # receivers that have a message in this phase
+    for _ in range(int(rng.integers(0, 9))):
+        comm = int(rng.integers(0, 3))
+        groups = comms.members(comm)
+        which = int(rng.integers(0, len(groups)))
+        group = groups[which]
+        if not group:
+            continue
+        source, dest = (int(v) for v in rng.integers(0, len(group), 2))
+        if phase.blocking and source == dest:
+            continue  # a blocking send to oneself waits for ever
+        kind = int(rng.integers(0, len(TYPES)))
+        count = int(rng.choice(sizes)) // TYPES[kind][2]
+        room = count + int(rng.integers(0, 40)) * int(rng.random() < 0.3)
+        tag = number % 1000
+        message = Message(number, group, comm, source, dest, tag, kind, count, room, source, tag)
+        place = comm, which, dest
+        if wild == "any tag":
+            message.recv_tag = gmpi.ANY_TAG  # matched in order of the sends
+        elif wild == "any source":
+            if place in received:
+                continue
+            message.recv_source, message.recv_tag = gmpi.ANY_SOURCE, gmpi.ANY_TAG
+        received.add(place)
+        phase.messages.append(message)
+        number += 1
+    for _ in range(int(rng.integers(0, 3))):
+        kind = int(rng.integers(0, len(REDUCTIONS)))
+        item = REDUCTIONS[kind][2].itemsize
+        op = int(rng.choice(REDUCTIONS[kind][3]))
+        count = int(rng.choice(sizes)) // item
+        blocking = bool(rng.random() < 0.5)
+        phase.reductions.append(
+            Reduction(number, int(rng.integers(0, 3)), kind, op, count, blocking)
+        )
+        number += 1
+    if rng.random() < 0.3:
+        root = int(rng.integers(0, SIZE))
+        phase.broadcasts.append(
+            Broadcast(number, int(rng.integers(0, 2)), root, int(rng.choice(sizes)))
+        )
+    return phase
+
+
+def interleave(rng: np.random.Generator, *lists: list[Any]) -> list[Any]:
+    """A random merge that keeps the order within each list."""
+    rest = [list(items) for items in lists if items]
+    merged = []
+    while rest:
+        chosen = rest[int(rng.integers(0, len(rest)))]
+        merged.append(chosen.pop(0))
+        rest = [items for items in rest if items]
+    return merged
+
+
+Result = dict[str, Any]  # what a rank got: by number of message, reduction or broadcast
+
+
+def expected(phases: list[Phase], comms: Communicators) -> Result:
+    """The same program in plain mpi4py."""
+    found: Result = {}
+    keep: list[np.ndarray] = []
+    for phase in phases:
+        requests: list[MPI.Request] = []
+        received: list[tuple[Message, np.ndarray, MPI.Status, MPI.Request]] = []
+        for m in phase.messages:
+            comm = comms.mpi[m.comm]
+            datatype, size = TYPES[m.kind][1:]
+            if m.group[m.dest] == RANK:
+                room = np.full(m.room * size, 0xA5, np.uint8)
+                request = comm.Irecv([room, m.room, datatype], m.recv_source, m.recv_tag)
+                received.append((m, room, MPI.Status(), request))
+            if m.group[m.source] == RANK:
+                data = m.data
+                keep.append(data)
+                requests.append(comm.Isend([data, m.count, datatype], m.dest, m.tag))
+        for m, room, status, request in received:
+            request.Wait(status)
+            count, nbytes = status.Get_count(TYPES[m.kind][1]), status.Get_count(MPI.BYTE)
+            found[f"message {m.number}"] = room
+            found[f"status {m.number}"] = (
+                0, status.Get_source(), status.Get_tag(), count, nbytes,
+            )  # fmt: skip
+        MPI.Request.Waitall(requests)
+        for r in phase.reductions:
+            mine = r.data(comms.mpi[r.comm].rank)
+            total = np.empty_like(mine)
+            datatype = REDUCTIONS[r.kind][1]
+            op = constants.OPERATIONS_REDUCE[r.op][1]
+            comms.mpi[r.comm].Allreduce([mine, r.count, datatype], [total, r.count, datatype], op)
+            found[f"reduction {r.number}"] = total
+        for b in phase.broadcasts:
+            content = pattern(b.nbytes, b.number)
+            found[f"broadcast {b.number}"] = content
+        WORLD.Barrier()
+    return found
+
+
+def actual(
+    g: gmpi.Context, handles: list[int], phases: list[Phase], comms: Communicators, seed: int
+) -> Result:
+    """The program in one kernel."""
+    rng = np.random.default_rng([seed, RANK])
+    scope, threads = [("block", 32), ("block", 64), ("block", 20), ("warp", 32)][seed % 4]
+    s = Script(scope, threads)
+    places: dict[str, Buffer] = {}
+    lengths: dict[str, tuple[int, Any]] = {}
+    statuses: list[tuple[int, Call, int]] = []  # message, its wait, index in a Waitall or -1
+    anys: list[tuple[list[int], list[Call]]] = []
+    errors: list[Call] = []
+
+    def place(name: str, nbytes: int, dtype: Any = np.uint8) -> Buffer:
+        places[name] = s.room(nbytes, int(rng.integers(0, 3)))
+        lengths[name] = nbytes, dtype
+        return places[name]
+
+    for phase in phases:
+        receives, sends = [], []
+        for m in phase.messages:
+            if m.group[m.dest] == RANK:
+                receives.append(("receive", m))
+            if m.group[m.source] == RANK:
+                sends.append(("send", m))
+        both = sorted(receives + sends, key=lambda p: (p[1].number, p[0]))
+        nonblocking = [("reduce", r) for r in phase.reductions if not r.blocking]
+        posts = both if phase.blocking else interleave(rng, receives, sends, nonblocking)
+        opened: list[tuple[Call, Message | None]] = []
+        for what, item in posts:
+            if what == "reduce":
+                opened.append((reduce_(s, item, handles, comms, place, rng), None))
+                continue
+            m = item
+            handle, _, size = TYPES[m.kind]
+            comm = handles[m.comm]
+            if what == "receive":
+                b = place(f"message {m.number}", m.room * size)
+                arguments = (b, m.room, handle, m.recv_source, m.recv_tag, comm)
+                if phase.blocking:
+                    statuses.append((m.number, s.recv(*arguments), -1))
+                else:
+                    opened.append((s.irecv(*arguments), m))
+            else:
+                arguments = (s.data(m.data), m.count, handle, m.dest, m.tag, comm)
+                if phase.blocking:
+                    errors.append(s.send(*arguments))
+                else:
+                    opened.append((s.isend(*arguments), None))
+        if phase.blocking:
+            for r in phase.reductions:
+                if not r.blocking:
+                    errors.append(s.wait(reduce_(s, r, handles, comms, place, rng)))
+        if opened:
+            finish(s, opened, statuses, anys, errors, rng)
+        for r in phase.reductions:
+            if r.blocking:
+                errors.append(reduce_(s, r, handles, comms, place, rng))
+        for b in phase.broadcasts:
+            content = pattern(b.nbytes, b.number)
+            room = place(f"broadcast {b.number}", b.nbytes)
+            if comms.mpi[b.comm].rank == b.root:
+                s.fill(room, content)
+            errors.append(s.bcast(room, b.nbytes, gmpi.BYTE, b.root, handles[b.comm]))
+        errors.append(s.barrier())
+    s.run(g)
+    assert all(call.error == gmpi.SUCCESS for call in errors)
+    found: Result = {name: s.read(b, lengths[name][1]) for name, b in places.items()}
+    for number, call, index in statuses:
+        found[f"status {number}"] = tuple(call.status if index < 0 else call.statuses[index])
+    for numbers, calls in anys:
+        assert sorted(c.flag for c in calls) == list(range(len(numbers)))
+        for call in calls:
+            if numbers[call.flag] >= 0:
+                found[f"status {numbers[call.flag]}"] = tuple(call.status)
+    return found
+
+
+def reduce_(
+    s: Script, r: Reduction, handles: list[int], comms: Communicators, place: Any,
+    rng: np.random.Generator,
+) -> Call:  # fmt: skip
+    handle, _, dtype, _ = REDUCTIONS[r.kind]
+    mine = r.data(comms.mpi[r.comm].rank)
+    room = place(f"reduction {r.number}", mine.nbytes, dtype)
+    comm = handles[r.comm]
+    if not r.blocking:
+        return s.iallreduce(s.data(mine), room, r.count, handle, r.op, comm)
+    if rng.random() < 0.5:
+        s.fill(room, mine)
+        return s.in_place(room, r.count, handle, r.op, comm)
+    return s.allreduce(s.data(mine), room, r.count, handle, r.op, comm)
+
+
+def finish(
+    s: Script, opened: list[tuple[Call, Message | None]], statuses: list[Any], anys: list[Any],
+    errors: list[Call], rng: np.random.Generator,
+) -> None:  # fmt: skip
+    """Waits for all requests of a phase, in one of the ways there are."""
+    way = rng.integers(0, 4)
+    numbers = [m.number if m else -1 for _, m in opened]
+    if way == 0:
+        call = s.waitall([request for request, _ in opened])
+        statuses += [(n, call, i) for i, n in enumerate(numbers) if n >= 0]
+        errors.append(call)
+    elif way == 1:
+        calls = [s.waitany(opened[0][0], len(opened)) for _ in opened]
+        anys.append((numbers, calls))
+        errors += calls
+    else:
+        for at in rng.permutation(len(opened)):
+            request = opened[at][0]
+            call = s.wait(request) if way == 2 else s.test_until(request)
+            errors.append(call)
+            if numbers[at] >= 0:
+                statuses.append((numbers[at], call, -1))
+
+
+def check(seed: int, comms: Communicators) -> None:
+    rng = np.random.default_rng(seed)
+    small = bool(rng.random() < 0.6)
+    settings = {"eager_bytes": 256, "chunk_bytes": 512, "ring_slots": 64} if small else {}
+    if rng.random() < 0.3:
+        settings["shared_staging"] = False
+    eager = settings.get("eager_bytes", 8192)
+    sizes = [0, 1, 8, 16, 48, 96, 143, 144, 145, 160, 240, eager - 1, eager, eager + 1]
+    sizes += [5 * eager + 3, 700, 2000] if small else [30000]
+    phases: list[Phase] = []
+    first = 0
+    for _ in range(int(rng.integers(3, 9))):
+        phases.append(random_phase(rng, comms, sizes, first))
+        first += 100
+    wanted = expected(phases, comms)
+    for engine in ("compiled", "mpi4py"):
+        with gmpi.Context(WORLD, engine=engine, **settings) as g:
+            handles = [gmpi.COMM_WORLD, g.comm(comms.mpi[1]), g.comm(comms.mpi[2])]
+            found = actual(g, handles, phases, comms, seed)
+        assert found.keys() == wanted.keys(), found.keys() ^ wanted.keys()
+        for name, value in wanted.items():
+            what = f"seed {seed}, {engine}: {name}"
+            if name.startswith("status"):
+                assert found[name] == value, f"{what}: {found[name]} instead of {value}"
+            else:
+                same(found[name], value, what)
+
+
+def main() -> None:
+    begin, _, stop = sys.argv[1].removeprefix("--seeds=").partition(":")
+    comms = Communicators()
+    for seed in range(int(begin), int(stop)):
+        check(seed, comms)
+        WORLD.Barrier()
+        if RANK == 0:
+            print(f"ok seed {seed}", flush=True)
+    end()
+
+
+main()

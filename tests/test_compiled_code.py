@@ -1,0 +1,112 @@
+"""The compiled engine's cache on disk, and what must hold for it to work."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import launcher
+import pytest
+
+from host_proxy import native
+
+SELF_MESSAGE = """
+import numpy as np
+from mpi4py import MPI
+import gmpi
+from host_proxy import loop
+with gmpi.Context(MPI.COMM_SELF, gpu=False) as g:
+    room = np.zeros(5)
+    request = g.host.Irecv(room, 0, 3)
+    g.host.Send(np.arange(5.0), 0, 3)
+    assert request.Wait().count == 5 and (room == np.arange(5)).all()
+stats = loop.run.stats
+print("compiled", sum(stats.cache_misses.values()), "loaded", sum(stats.cache_hits.values()))
+"""
+
+
+def test_a_second_process_loads_the_engine_from_disk(tmp_path: Path) -> None:
+    for expected in ("compiled 1 loaded 0", "compiled 0 loaded 1"):
+        status, text = launcher.python("-c", SELF_MESSAGE, NUMBA_CACHE_DIR=str(tmp_path))
+        assert status == 0 and expected in text, text
+
+
+def test_the_cache_knows_sources_and_mpi_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = native._sources()
+    assert native._Cache._version == before
+    monkeypatch.setattr(native, "FROZEN", native.FROZEN + " OTHER=1")
+    assert native._sources() != before
+
+
+# --- no circles -----------------------------------------------------------------------------------
+
+
+def calls_of_compiled_functions() -> dict[str, set[str]]:
+    """Which jitted functions of ``host_proxy`` call which."""
+    graph: dict[str, set[str]] = {}
+    for path in (launcher.ROOT / "host_proxy").glob("*.py"):
+        tree = ast.parse(path.read_text())
+        module = path.stem
+        origin: dict[str, str] = {}  # local name -> module.function
+        modules: dict[str, str] = {}
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("host_proxy"):
+                for alias in node.names:
+                    local = alias.asname or alias.name
+                    if node.module == "host_proxy":
+                        modules[local] = alias.name
+                    else:
+                        origin[local] = f"{node.module.removeprefix('host_proxy.')}.{alias.name}"
+            if isinstance(node, ast.FunctionDef):
+                origin.setdefault(node.name, f"{module}.{node.name}")
+        for node in tree.body:
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            if not any(ast.unparse(d) in ("jit", "entry") for d in node.decorator_list):
+                continue
+            called = set()
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Call):
+                    name = ast.unparse(inner.func)
+                    first, _, rest = name.partition(".")
+                    if name in origin:
+                        called.add(origin[name])
+                    elif first in modules:
+                        called.add(f"{modules[first]}.{rest}")
+            graph[f"{module}.{node.name}"] = called
+    return graph
+
+
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """Functions that call each other in a circle, or nothing."""
+    done: set[str] = set()
+
+    def visit(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in done:
+            return []
+        for other in sorted(graph.get(name, ())):
+            if found := visit(other, [*path, name]):
+                return found
+        done.add(name)
+        return []
+
+    for name in sorted(graph):
+        if found := visit(name, []):
+            return found
+    return []
+
+
+def test_circles_are_found() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    assert circle({"a": {"a"}}) == ["a", "a"]
+    assert circle({"a": {"b", "c"}, "b": {"c"}}) == []
+
+
+def test_no_circles_of_calls() -> None:
+    # Numba resolves such calls when it compiles and not when it loads from disk: the second
+    # process that used the engine ended with a segmentation fault.
+    graph = calls_of_compiled_functions()
+    assert len(graph) > 60 and graph["loop.run"] >= {"loop.serve", "progress.progress"}
+    assert circle(graph) == []

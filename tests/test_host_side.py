@@ -1,0 +1,19 @@
+"""``Context.host`` and kernels in one matching space: ``ranks/host_side.py``."""
+
+from __future__ import annotations
+
+import launcher
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_compiled_engine(ranks: int) -> None:
+    launcher.check(ranks, "host_side")
+
+
+@pytest.mark.parametrize("shared", ["0", "1"])
+def test_many_chunks(shared: str) -> None:
+    for engine in ("compiled", "mpi4py"):
+        launcher.check(2, "host_side", "--small", GMPI_SHARED_STAGING=shared, GMPI_ENGINE=engine)
