@@ -157,9 +157,10 @@ else:
             to += step
             k += opaque(1)
 
-    # Each turn moves eight words a thread, those past the end not at all: a remainder then costs
-    # one latency, not one for each of its words. Addresses advance by one addition after each
-    # access, so words in flight cost their own registers and hardly any more.
+    # Eight words of each thread are under way at all times: a word is stored when it has come and
+    # the one eight steps on is asked for into the same registers. Words past the end are not asked
+    # for at all, so a remainder costs one latency. Addresses advance by one addition after each
+    # access: words under way cost their own registers and hardly any more.
 
     @device
     def _to_staging(staging, source, nbytes, rank, size):
@@ -167,35 +168,56 @@ else:
         end = staging + (nbytes & ~15)
         to = staging + (rank << 4)
         at = source + (rank << 4)
+        ahead = 8 * step
         if source & 15 == 0:
+            a0, b0 = load_16_if(at, to < end)
+            at += step
+            a1, b1 = load_16_if(at, to + step < end)
+            at += step
+            a2, b2 = load_16_if(at, to + 2 * step < end)
+            at += step
+            a3, b3 = load_16_if(at, to + 3 * step < end)
+            at += step
+            a4, b4 = load_16_if(at, to + 4 * step < end)
+            at += step
+            a5, b5 = load_16_if(at, to + 5 * step < end)
+            at += step
+            a6, b6 = load_16_if(at, to + 6 * step < end)
+            at += step
+            a7, b7 = load_16_if(at, to + 7 * step < end)
+            at += step
             while to < end:
-                a0, b0 = load_16_if(at, to < end)
-                a1, b1 = load_16_if(at + step, to + step < end)
-                at += 2 * step
-                a2, b2 = load_16_if(at, to + 2 * step < end)
-                a3, b3 = load_16_if(at + step, to + 3 * step < end)
-                at += 2 * step
-                a4, b4 = load_16_if(at, to + 4 * step < end)
-                a5, b5 = load_16_if(at + step, to + 5 * step < end)
-                at += 2 * step
-                a6, b6 = load_16_if(at, to + 6 * step < end)
-                a7, b7 = load_16_if(at + step, to + 7 * step < end)
-                at += 2 * step
                 store_16_if(to, a0, b0, to < end)
+                a0, b0 = load_16_if(at, to + ahead < end)
+                at += step
                 to += step
                 store_16_if(to, a1, b1, to < end)
+                a1, b1 = load_16_if(at, to + ahead < end)
+                at += step
                 to += step
                 store_16_if(to, a2, b2, to < end)
+                a2, b2 = load_16_if(at, to + ahead < end)
+                at += step
                 to += step
                 store_16_if(to, a3, b3, to < end)
+                a3, b3 = load_16_if(at, to + ahead < end)
+                at += step
                 to += step
                 store_16_if(to, a4, b4, to < end)
+                a4, b4 = load_16_if(at, to + ahead < end)
+                at += step
                 to += step
                 store_16_if(to, a5, b5, to < end)
+                a5, b5 = load_16_if(at, to + ahead < end)
+                at += step
                 to += step
                 store_16_if(to, a6, b6, to < end)
+                a6, b6 = load_16_if(at, to + ahead < end)
+                at += step
                 to += step
                 store_16_if(to, a7, b7, to < end)
+                a7, b7 = load_16_if(at, to + ahead < end)
+                at += step
                 to += step
         while to < end:
             a0, b0 = _gather(at)
@@ -214,42 +236,78 @@ else:
         end = target + (nbytes & ~15)
         at = staging + (rank << 4)
         to = target + (rank << 4)
-        aligned = target & 15 == 0
-        while to < end:
-            a0, b0 = load_16_sys_if(at, to < end)
-            a1, b1 = load_16_sys_if(at + step, to + step < end)
-            at += 2 * step
-            a2, b2 = load_16_sys_if(at, to + 2 * step < end)
-            a3, b3 = load_16_sys_if(at + step, to + 3 * step < end)
-            at += 2 * step
-            a4, b4 = load_16_sys_if(at, to + 4 * step < end)
-            a5, b5 = load_16_sys_if(at + step, to + 5 * step < end)
-            at += 2 * step
-            a6, b6 = load_16_sys_if(at, to + 6 * step < end)
-            a7, b7 = load_16_sys_if(at + step, to + 7 * step < end)
-            at += 2 * step
-            if aligned:
+        ahead = 8 * step
+        a0, b0 = load_16_sys_if(at, to < end)
+        at += step
+        a1, b1 = load_16_sys_if(at, to + step < end)
+        at += step
+        a2, b2 = load_16_sys_if(at, to + 2 * step < end)
+        at += step
+        a3, b3 = load_16_sys_if(at, to + 3 * step < end)
+        at += step
+        a4, b4 = load_16_sys_if(at, to + 4 * step < end)
+        at += step
+        a5, b5 = load_16_sys_if(at, to + 5 * step < end)
+        at += step
+        a6, b6 = load_16_sys_if(at, to + 6 * step < end)
+        at += step
+        a7, b7 = load_16_sys_if(at, to + 7 * step < end)
+        at += step
+        if target & 15 == 0:
+            while to < end:
                 store_16_if(to, a0, b0, to < end)
+                a0, b0 = load_16_sys_if(at, to + ahead < end)
+                at += step
                 to += step
                 store_16_if(to, a1, b1, to < end)
+                a1, b1 = load_16_sys_if(at, to + ahead < end)
+                at += step
                 to += step
                 store_16_if(to, a2, b2, to < end)
+                a2, b2 = load_16_sys_if(at, to + ahead < end)
+                at += step
                 to += step
                 store_16_if(to, a3, b3, to < end)
+                a3, b3 = load_16_sys_if(at, to + ahead < end)
+                at += step
                 to += step
                 store_16_if(to, a4, b4, to < end)
+                a4, b4 = load_16_sys_if(at, to + ahead < end)
+                at += step
                 to += step
                 store_16_if(to, a5, b5, to < end)
+                a5, b5 = load_16_sys_if(at, to + ahead < end)
+                at += step
                 to += step
                 store_16_if(to, a6, b6, to < end)
+                a6, b6 = load_16_sys_if(at, to + ahead < end)
+                at += step
                 to += step
                 store_16_if(to, a7, b7, to < end)
+                a7, b7 = load_16_sys_if(at, to + ahead < end)
+                at += step
                 to += step
-            else:
-                _scatter_8(
-                    to, end, step, a0, b0, a1, b1, a2, b2, a3, b3, a4, b4, a5, b5, a6, b6, a7, b7
-                )
-                to += 8 * step
+        while to < end:
+            _scatter_8(
+                to, end, step, a0, b0, a1, b1, a2, b2, a3, b3, a4, b4, a5, b5, a6, b6, a7, b7
+            )
+            to += ahead
+            a0, b0 = load_16_sys_if(at, to < end)
+            at += step
+            a1, b1 = load_16_sys_if(at, to + step < end)
+            at += step
+            a2, b2 = load_16_sys_if(at, to + 2 * step < end)
+            at += step
+            a3, b3 = load_16_sys_if(at, to + 3 * step < end)
+            at += step
+            a4, b4 = load_16_sys_if(at, to + 4 * step < end)
+            at += step
+            a5, b5 = load_16_sys_if(at, to + 5 * step < end)
+            at += step
+            a6, b6 = load_16_sys_if(at, to + 6 * step < end)
+            at += step
+            a7, b7 = load_16_sys_if(at, to + 7 * step < end)
+            at += step
         i = (nbytes & ~15) + rank
         while i < nbytes:
             store_1(target + i, load_1_sys(staging + i))

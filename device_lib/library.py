@@ -23,16 +23,8 @@ from importlib import metadata
 from pathlib import Path
 
 from device_lib.primitives import SIMULATOR
+from gmpi.cache import cache_directory
 from gmpi.constants import FROZEN
-
-
-def cache_directory() -> Path:
-    """Where compiled device code is kept: ``GMPI_CACHE_DIR``, else the user's cache directory."""
-    chosen = os.environ.get("GMPI_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "gmpi"
 
 
 def _fingerprint(*extra: str) -> str:

@@ -39,6 +39,7 @@ from device_lib.primitives import (
     ballot,
     cas_gpu,
     device,
+    fence_gpu,
     fence_sys,
     first_bit,
     load_gpu,
@@ -65,6 +66,7 @@ from gmpi.wire import (
     STATUS_UNITS,
     TAG_MASK,
     UNIT_BYTES,
+    UNPACK,
 )
 
 
@@ -124,10 +126,11 @@ def take(ctx, slot, expected, lane, lanes, mask, unit, low, word):
             won = 1
     if shuffle(mask, won, chosen) == 0:
         return -1, 0, 0, 0
-    # Acquire: for an UNPACK the proxy, or another GPU, wrote the staging before the order.
-    fence_sys()
     length = shuffle(mask, word & TAG_MASK, chosen)
-    return shuffle(mask, index, chosen), shuffle(mask, low, chosen), length, buffers
+    order = shuffle(mask, low, chosen)
+    if direction_of(order) == UNPACK:
+        fence_sys()  # acquire: the proxy, or another GPU, wrote the staging before the order
+    return shuffle(mask, index, chosen), order, length, buffers
 
 
 @device
@@ -205,6 +208,9 @@ def report_chunk(ctx, lane, lanes, mask, handle, position, direction, index):
     """Publishes a CHUNK record, after a barrier of the threads that moved the chunk."""
     # Release. PACK: the proxy sends the staging. UNPACK: whoever waits for the request, perhaps
     # in another block, reads the user's buffer once the completion has come.
-    fence_sys()
+    if direction == PACK:
+        fence_sys()
+    else:
+        fence_gpu()
     done = position << CHUNK_POSITION_SHIFT | direction << CHUNK_DIRECTION_SHIFT | index
     return ring.post(ctx, lane, lanes, mask, OP_CHUNK, 0, handle, done)

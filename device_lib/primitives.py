@@ -65,6 +65,7 @@ claim_if = _twin.claim_if
 load_4_if = _twin.load_4_if
 clear_bits_32_gpu = _twin.clear_bits_32_gpu
 store_pair_gpu = _twin.store_pair_gpu
+fence_gpu = _twin.fence_gpu
 fence_sys = _twin.fence_sys
 load_8 = _twin.load_8
 store_8 = _twin.store_8

@@ -176,6 +176,8 @@ store_unit = _ptx(
 )
 # Acquire and release for everything this thread has seen, up to the CPU: ~0.5 us over PCIe 5.
 fence_sys = _ptx("fence.acq_rel.sys;", "", types.void, 0)
+# The same for the other warps of this GPU.
+fence_gpu = _ptx("fence.acq_rel.gpu;", "", types.void, 0)
 
 # --- the user's buffer: generic addresses, because a block may send from shared memory ------------
 load_16 = _ptx("ld.v2.u64 {$0, $1}, [$2];", "=l,=l,l", _PAIR, 1)

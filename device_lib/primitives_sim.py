@@ -171,6 +171,9 @@ def fence_sys():
     pass
 
 
+fence_gpu = fence_sys
+
+
 def buffer_of(buffer):
     if isinstance(buffer, tuple):
         me = getcurrent()

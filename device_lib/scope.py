@@ -131,6 +131,8 @@ def _same(a):
 
 @device
 def _same_4(a, b, c, d):
+    # The values are there, but what the lanes stored (a received payload) must be too.
+    sync_warp(ALL_LANES)
     return a, b, c, d
 
 

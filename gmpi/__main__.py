@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
 from tabulate import tabulate
 
 import gmpi
+from gmpi.cache import cache_directory, kept
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -139,19 +139,11 @@ def cache() -> None:
     """The compiled device code that is kept on disk."""
 
 
-def _kept() -> list[Path]:
-    from device_lib.library import cache_directory
-
-    return sorted(cache_directory().glob("gmpi_*-sm*-*.ptx"))
-
-
 @cache.command()
 def show() -> None:
     """Where it is and how much there is."""
-    from device_lib.library import cache_directory
-
     sizes: dict[str, list[int]] = {}
-    for path in _kept():
+    for path in kept():
         architecture = path.stem.split("-")[1]
         sizes.setdefault(architecture, []).append(path.stat().st_size)
     click.echo(f"{cache_directory()} (GMPI_CACHE_DIR chooses another directory)")
@@ -162,10 +154,10 @@ def show() -> None:
 @cache.command()
 def clear() -> None:
     """Deletes it; the next kernel that is compiled makes it again."""
-    kept = _kept()
-    for path in kept:
+    files = kept()
+    for path in files:
         path.unlink(missing_ok=True)
-    click.echo(f"{len(kept)} files deleted")
+    click.echo(f"{len(files)} files deleted")
 
 
 if __name__ == "__main__":

@@ -33,6 +33,13 @@ def cores_near(device: Any) -> frozenset[int]:
         return frozenset()
 
 
+def cores_near_gpu() -> frozenset[int]:
+    """The same for the current GPU."""
+    from numba import cuda
+
+    return cores_near(cuda.get_current_device())
+
+
 def cores(setting: str, gpu: bool) -> frozenset[int]:
     """Cores for the proxy thread; empty: wherever the process may run.
 
@@ -42,11 +49,7 @@ def cores(setting: str, gpu: bool) -> frozenset[int]:
     if setting == "any":
         return frozenset()
     if setting == "auto":
-        if not gpu:
-            return frozenset()
-        from numba import cuda
-
-        near = cores_near(cuda.get_current_device()) & allowed
+        near = cores_near_gpu() & allowed if gpu else frozenset()
         return near if near != allowed else frozenset()
     return parse_cores(setting) & allowed
 

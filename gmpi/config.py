@@ -34,7 +34,7 @@ class Config(BaseSettings):
     request_slots: int = Field(4096, description="requests up to eager_bytes open at once")
     large_slots: int = Field(32, ge=1, le=64, description="larger requests open at once")
     eager_bytes: int = Field(8192, description="longest message that is staged as a whole")
-    chunk_bytes: int = Field(262144, description="longest chunk of a larger message")
+    chunk_bytes: int = Field(524288, description="longest chunk of a larger message")
     resource_timeout_s: float = Field(
         5.0, gt=0, le=3600, description="how long a call waits for a free request slot"
     )
@@ -104,9 +104,10 @@ def parse_cores(text: str) -> frozenset[int]:
     return frozenset(cores)
 
 
-def _did_you_mean(name: str, known: list[str]) -> str:
+def _names(name: str, known: list[str]) -> str:
+    """The names that exist, and the one that ``name`` is probably meant to be."""
     close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+    return ", ".join(known) + (f"; did you mean {close[0]}?" if close else "")
 
 
 def load(**arguments: Any) -> Config:
@@ -118,8 +119,8 @@ def load(**arguments: Any) -> Config:
     known = {PREFIX + name.upper() for name in Config.model_fields} | OTHER_VARIABLES
     for name in os.environ:
         if name.startswith(PREFIX) and name not in known:
-            advice = _did_you_mean(name, sorted(known))
-            warnings.warn(f"unknown environment variable {name} is ignored; {advice}", stacklevel=3)
+            names = _names(name, sorted(known))
+            warnings.warn(f"unknown environment variable {name}; known are {names}", stacklevel=3)
     try:
         return Config(**arguments)
     except ValidationError as exc:
@@ -127,8 +128,8 @@ def load(**arguments: Any) -> Config:
         name = ".".join(map(str, first["loc"]))
         reason = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            advice = _did_you_mean(name, list(Config.model_fields))
-            raise ConfigError(f"there is no setting {name}; {advice}") from None
+            names = _names(name, list(Config.model_fields))
+            raise ConfigError(f"there is no setting {name}; settings are {names}") from None
         if first["type"] != "value_error":
             reason = f"is {first['input']!r}: {reason[0].lower()}{reason[1:]}"
         raise ConfigError(f"{name} {reason}") from None

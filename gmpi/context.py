@@ -16,7 +16,7 @@ from device_lib.context import DeviceContext
 from device_lib.primitives import SIMULATOR
 from gmpi import affinity, config, errors, launch
 from gmpi.constants import GMPI_ERR_ABORTED
-from gmpi.errors import ContextError, Fault, GridError
+from gmpi.errors import AbortedError, ContextError, Fault, GridError
 from gmpi.host import Host
 from gmpi.memory import Memory, Peers
 from gmpi.wire import (
@@ -108,6 +108,7 @@ class Context:
         self._origins: dict[str, str] = {}
         _require_mpi()
         comm = MPI.COMM_WORLD if comm is None else comm
+        _require_intracomm(comm)
         problem: Exception | None = None
         memory: Memory | None = None
         self._gpu = gpu and not SIMULATOR
@@ -165,6 +166,7 @@ class Context:
         self._write_mapped(MAPPED_COMMUNICATORS, nobody.tobytes())
         self._has_kernels = gpu
         self._aborted = False
+        self._abort_told = False
         self._running: list[Any] = []  # events behind the launched kernels
         self._faults_seen = 0
         self._register(comm)
@@ -176,6 +178,16 @@ class Context:
         self._closed = False
         _open_context = self
         atexit.register(self._at_exit)
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return "<gmpi.Context, closed>"
+        state = "aborted" if self._aborted else "open"
+        where = "simulator" if SIMULATOR else "GPU" if self._gpu else "host only"
+        return (
+            f"<gmpi.Context, {state}, rank {self.rank} of {self.size}, {where}, "
+            f"engine {self.config.engine}, {len(self.pending)} requests pending>"
+        )
 
     # --- what kernels get ----------------------------------------------------------------------
 
@@ -194,8 +206,13 @@ class Context:
 
         Collective over ``comm``, which is duplicated. Handles are not the same number on every
         rank unless all ranks register the same communicators in the same order.
+
+        Raises:
+            ContextError: ``comm`` is no intracommunicator, the context is closed, or it has as
+                many communicators as it can have (256).
         """
         self._require_open()
+        _require_intracomm(comm)
         if len(self._state.communicators) >= COMMUNICATORS:
             raise ContextError(f"at most {COMMUNICATORS} communicators can be registered")
         return self._register(comm)
@@ -207,6 +224,9 @@ class Context:
             kernel: a ``cuda.jit`` kernel, compiled or launched before, unless ``args`` are given.
             threads: threads per block.
             args: example arguments to compile it for.
+
+        Raises:
+            ValueError: the kernel has not been compiled, and there are no ``args``.
         """
         if args and not SIMULATOR:
             kernel.compile(tuple(kernel.typeof_pyval(arg) for arg in args))
@@ -265,20 +285,17 @@ class Context:
                 ``sync_timeout_s``.
 
         Raises:
-            AbortedError: ``abort`` was called; requests that were open are given up.
             CallError: the first call of a kernel that failed since the last time (unless
                 ``on_error="return"``).
             PendingError: requests are still open after the timeout.
+            AbortedError: the context has been aborted.
+            KernelError: a kernel died.
             ProxyError: the proxy thread has died.
         """
         self._require_open()
         self._wait_for_kernels(None)
         if self._aborted:
-            listing = "; ".join(map(str, self.pending)) or "none"
-            raise errors.AbortedError(
-                f"the context was aborted; requests that were open: {listing}; close it and open "
-                "a new one"
-            )
+            raise self._aborted_error()
         deadline = time.monotonic() + (self.config.sync_timeout_s if timeout is None else timeout)
         while self._proxy.alive and not self._is_quiet():
             if time.monotonic() > deadline:
@@ -299,7 +316,16 @@ class Context:
         """Whether all kernels have ended within ``timeout`` seconds."""
         started = time.monotonic()
         while self._running:
-            if self._running[0].query():
+            try:
+                ended = self._running[0].query()
+            except Exception as exc:
+                # The CUDA context is gone, and with it every kernel in it: nothing to wait for.
+                self._running.clear()
+                self.abort()
+                self._abort_told = True
+                listing = self._pending_text()
+                raise errors.KernelError(f"a kernel died: {exc}{listing}") from exc
+            if ended:
                 self._running.pop(0)
                 continue
             waited = time.monotonic() - started
@@ -307,6 +333,20 @@ class Context:
                 return False
             time.sleep(0 if waited < 0.001 else min(_SLICE_S, waited / 20))
         return True
+
+    def _pending_text(self) -> str:
+        pending = self.pending
+        if not pending:
+            return ""
+        some = "; ".join(map(str, pending[:5])) + ("; ..." if len(pending) > 5 else "")
+        return f"; {len(pending)} requests were open: {some}"
+
+    def _aborted_error(self) -> AbortedError:
+        self._abort_told = True
+        return AbortedError(
+            "the context was aborted: calls of its kernels have returned GMPI_ERR_ABORTED, and "
+            f"what they compute is not to be trusted{self._pending_text()}"
+        )
 
     def _raise_faults(self) -> None:
         if self._proxy.failure is not None:
@@ -322,7 +362,11 @@ class Context:
     # --- the end ----------------------------------------------------------------------------------
 
     def abort(self) -> None:
-        """Releases every kernel that waits: its calls return ``GMPI_ERR_ABORTED``. Any thread."""
+        """Releases every kernel that waits: its calls return ``GMPI_ERR_ABORTED``.
+
+        For good: all later calls end the same way. Any thread may call it. ``synchronize`` raises
+        ``AbortedError`` from then on, and ``close`` if nothing else has said so before.
+        """
         self._aborted = True
         self._proxy.abort(GMPI_ERR_ABORTED)
 
@@ -331,7 +375,7 @@ class Context:
 
         Raises:
             PendingError: kernels ended without completing these requests.
-            CallError: as ``synchronize``.
+            CallError, AbortedError, KernelError, ProxyError: as ``synchronize``.
         """
         if self._closed:
             return
@@ -342,12 +386,21 @@ class Context:
             self._wait_for_kernels(_ABORT_S)
             self._shut_down(clean=False)
             raise
-        settled = time.monotonic() + (0.0 if self._aborted else 1.0)
-        while self._proxy.alive and not self._is_quiet() and time.monotonic() < settled:
+        settled = time.monotonic() + 1.0
+        while self._proxy.alive and not self._aborted and not self._is_quiet():
+            if time.monotonic() > settled:
+                break
             time.sleep(20e-6)
+        if self._aborted:
+            told = self._abort_told
+            aborted = self._aborted_error()
+            self._shut_down(clean=False)
+            if not told:
+                raise aborted
+            return
         pending = self.pending
-        leaked = self._never_waited_for() if not self._aborted else []
-        self._shut_down(clean=not pending and not self._aborted)
+        leaked = self._never_waited_for()
+        self._shut_down(clean=not pending)
         if leaked:
             warnings.warn(
                 f"{len(leaked)} requests completed but were never waited for: "
@@ -355,7 +408,7 @@ class Context:
                 ResourceWarning,
                 stacklevel=2,
             )
-        if pending and not self._aborted:
+        if pending:
             listing = "; ".join(map(str, pending))
             raise errors.PendingError(
                 f"kernels ended without completing {len(pending)} requests: {listing}; "
@@ -460,8 +513,6 @@ class Context:
                 )
 
     def _register(self, comm: MPI.Comm) -> int:
-        if comm.Is_inter():
-            raise ContextError("an intercommunicator cannot be used; merge it first")
         state = self._state
         index = len(state.communicators)
         messages, chunks = comm.Dup(), comm.Dup()
@@ -497,7 +548,8 @@ class Context:
                 f"the grid of {what.name} has {what.blocks} blocks of {what.threads} threads, but "
                 f"only {most} can be resident at once, and a block that waits for one that is not "
                 "would wait for ever; use Context.max_blocks(kernel, threads) and a loop over the "
-                "work, or open the context with check_grid=False if no block waits for another"
+                f"work, {what.register_hint()}or open the context with check_grid=False if no "
+                "block waits for another"
             )
 
 
@@ -512,6 +564,14 @@ def _require_mpi() -> None:
         raise ContextError(
             f"MPI was initialised with THREAD_{names.get(level, 'SERIALIZED')}, but the proxy "
             "thread and the main thread both call MPI: ask for THREAD_MULTIPLE (mpi4py's default)"
+        )
+
+
+def _require_intracomm(comm: Any) -> None:
+    if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
+        raise ContextError(
+            f"comm is {comm!r}, allowed is an intracommunicator of mpi4py such as MPI.COMM_WORLD; "
+            "an intercommunicator must be merged first"
         )
 
 

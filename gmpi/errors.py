@@ -12,6 +12,7 @@ GMPIError
 │   └── MPICallError       MPI refused it
 ├── PendingError           requests that nobody completed
 ├── AbortedError           a context was aborted while kernels waited
+├── KernelError            a kernel died, and the CUDA context with it
 └── ProxyError             the proxy thread died
 """
 
@@ -67,6 +68,10 @@ class PendingError(GMPIError):
 
 class AbortedError(GMPIError):
     """Kernels were released because the context was aborted."""
+
+
+class KernelError(GMPIError):
+    """A kernel died, for example of an illegal address (the cause of this one)."""
 
 
 class ProxyError(GMPIError):

@@ -301,6 +301,9 @@ class Host:
         communicator = self._communicator(comm)
         flat = result.reshape(-1)
         size = result.itemsize
+        if not isinstance(op, (int, np.integer)) or not 0 <= op < len(OPERATIONS_REDUCE):
+            names = ", ".join("gmpi." + name for name, _ in OPERATIONS_REDUCE)
+            raise ValueError(f"op is {op!r}, allowed is one of {names}")
         reduction = OPERATIONS_REDUCE[op][1]
 
         def start(at: int, n: int) -> MPI.Request:
@@ -332,9 +335,9 @@ class Host:
     def _communicator(self, comm: int) -> Communicator:
         self._context._require_open()
         known = self._context._state.communicators
-        if not 0 <= comm < len(known):
+        if not isinstance(comm, (int, np.integer)) or not 0 <= comm < len(known):
             raise ContextError(
-                f"communicator handle is {comm}, allowed is 0..{len(known) - 1}; "
+                f"communicator handle is {comm!r}, allowed is 0..{len(known) - 1}; "
                 "register it with Context.comm() first"
             )
         return known[comm]
@@ -351,7 +354,17 @@ def _await(request: MPI.Request) -> Step:
 
 
 def _array(buf: Any, name: str, writable: bool) -> np.ndarray:
-    array = buf if isinstance(buf, np.ndarray) else np.frombuffer(buf, np.uint8)
+    if isinstance(buf, np.ndarray):
+        array = buf
+    else:
+        try:
+            array = np.frombuffer(buf, np.uint8)
+        except TypeError:
+            raise TypeError(
+                f"{name} is {type(buf).__name__}, allowed is a NumPy array or another object with "
+                "a buffer in host memory; its size and dtype say the rest, and GPU arrays must be "
+                "copied to the host first"
+            ) from None
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         raise ValueError(f"{name} is not contiguous: pass numpy.ascontiguousarray({name})")
     if writable and not array.flags.writeable:

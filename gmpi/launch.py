@@ -23,29 +23,56 @@ After = Callable[[DeviceContext, Any], None]
 
 _hooks: tuple[Before, After] | None = None
 
+PASS_THE_DEVICE = (
+    "a kernel takes Context.device, not the Context itself: kernel[...](g.device, ...)"
+)
+
 
 class Launch:
     """One launch: its dimensions and how many blocks the device can hold at once."""
 
-    def __init__(self, name: str, grid: tuple[int, ...], block: tuple[int, ...], most: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        most: Callable[[], int],
+        registers: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.name = name
         self.blocks = prod(grid)
         self.threads = prod(block)
         self._most = most
+        self._registers = registers
 
     def resident_blocks(self) -> int:
         return int(self._most())
 
+    def register_hint(self) -> str:
+        """What fewer registers would change, as part of a sentence; nothing if not much."""
+        registers = self._registers()
+        if registers <= 64:
+            return ""
+        return (
+            f"let more blocks in by compiling with @cuda.jit(max_registers=64) (it takes "
+            f"{registers} registers a thread), "
+        )
+
 
 def _context_of(args: tuple[Any, ...]) -> DeviceContext | None:
+    from gmpi.context import Context
+
     for arg in args:
         if isinstance(arg, DeviceContext):
             return arg
+        if isinstance(arg, Context):
+            raise TypeError(PASS_THE_DEVICE)
     return None
 
 
 def _wrap_gpu() -> None:
     from numba.cuda import dispatcher
+    from numba.cuda.typing.typeof import typeof_impl
 
     original = dispatcher._Kernel.launch
 
@@ -59,12 +86,21 @@ def _wrap_gpu() -> None:
         def most() -> int:
             return int(self.max_cooperative_grid_blocks(prod(blockdim), sharedmem))
 
-        _hooks[0](ctx, Launch(self.entry_name, griddim, blockdim, most))
+        def registers() -> int:
+            return int(self.regs_per_thread)
+
+        _hooks[0](ctx, Launch(self.entry_name, griddim, blockdim, most, registers))
         result = original(self, args, griddim, blockdim, stream, sharedmem)
         _hooks[1](ctx, stream)
         return result
 
     dispatcher._Kernel.launch = launch
+
+    from gmpi.context import Context
+
+    @typeof_impl.register(Context)
+    def refuse(value: Any, c: Any) -> None:
+        raise TypeError(PASS_THE_DEVICE)
 
 
 def _wrap_simulator() -> None:

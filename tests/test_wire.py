@@ -124,8 +124,8 @@ def test_chunks_cover_a_message_and_positions_are_exact(nbytes: int, chunk_bytes
     chunk = wire.chunk_bytes_of(nbytes, chunk_bytes)
     assert 0 < chunk <= chunk_bytes
     assert chunk % wire.POSITION_STEP == 0 or chunk >= nbytes  # order numbers are exact
-    # Where chunks of 32 KiB or more allow it, there is one for each buffer.
-    if nbytes >= 4 * 32768 and chunk_bytes >= 32768:
+    # Where chunks of 64 KiB or more allow it, there is one for each buffer.
+    if nbytes >= 4 * 65536 and chunk_bytes >= 65536:
         assert -(-nbytes // chunk) >= wire.LARGE_BUFFERS
 
 

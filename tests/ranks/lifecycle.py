@@ -249,9 +249,8 @@ def abort_releases_kernels() -> None:
         threading.Timer(0.2, g.abort).start()
         began = time.monotonic()
         s.launch(g)
-        text = "the context was aborted; requests that were open: GMPI_Irecv peer "
-        exc = raises(gmpi.AbortedError, text, g.synchronize)
-        assert str(exc).endswith("; close it and open a new one")
+        exc = raises(gmpi.AbortedError, "the context was aborted: ", g.synchronize)
+        assert " requests were open: GMPI_Irecv peer " in str(exc)
         assert time.monotonic() - began < 8
         s.read_back()
         assert {w.error for w in waits} == {gmpi.GMPI_ERR_ABORTED}, [w.error for w in waits]

@@ -19,7 +19,7 @@ def edge_sizes(g: gmpi.Context) -> list[int]:
     eager, chunk = g.layout.eager_bytes, g.layout.chunk_bytes
     inline = 144
     sizes = {0, 1, 3, 4, 8, 11, 12, 13, 24, 100, inline, inline + 1, 160, eager - 1, eager}
-    sizes |= {eager + 1, 4 * 32768, 4 * 32768 + 1, 4 * 32768 + 129}
+    sizes |= {eager + 1, 4 * 65536, 4 * 65536 + 1, 4 * 65536 + 129}
     for chunks in (1, 2, 3, 4, 5, 9):
         sizes |= {chunks * chunk - 1, chunks * chunk, chunks * chunk + 1}
     limit = 9 * 512 + 1 if chunk == 512 else 4 * chunk + 1 if gmpi.SIMULATOR else 1 << 62

@@ -1,0 +1,271 @@
+"""Writes the tables of measured figures in README.md from the JSON files beside this program.
+
+    python docs/measurements/table.py [--check]
+
+The files come from ``tests/gpu/measure.sh``; README.md here says what is in them. A figure whose
+file is missing is "not measured". Nothing is rounded in favour of a bar: a figure is compared as it
+stands in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+from tabulate import tabulate
+
+HERE = Path(__file__).resolve().parent
+BEGIN = "<!-- measured: begin. Written by docs/measurements/table.py -->"
+END = "<!-- measured: end -->"
+
+#: Suffix of the files -> heading of their column.
+KINDS = {"2gpu": "2 GPUs", "1gpu": "1 GPU, 2 ranks under MPS", "simulator": "simulator"}
+PLOTTED_SIZES = [8, 1 << 10, 1 << 13, 1 << 16, 1 << 20, 1 << 24, 1 << 26]
+
+Files = dict[str, dict[str, Any]]
+
+
+class Measured(NamedTuple):
+    text: str
+    met: bool | None  # None: there is no bar
+
+
+class Figure(NamedTuple):
+    """One row: ``of`` gets the files of one kind by their stems; KeyError: not measured there."""
+
+    name: str
+    bar: str
+    of: Callable[[Files], Measured]
+    kinds: tuple[str, ...] = ("2gpu", "1gpu")
+
+
+def _us(times: dict[str, float]) -> str:
+    return f"{times['p50']:.2f} us (p99 {times['p99']:.2f})"
+
+
+def _row(files: Files, size: int, program: str = "pingpong") -> dict[str, Any]:
+    for row in files[program]["rows"]:
+        if row["size"] == size:
+            found: dict[str, Any] = row
+            return found
+    raise KeyError(size)
+
+
+def _conventional(row: dict[str, Any]) -> float:
+    return float(min(variant["p50"] for variant in row["conventional"].values()))
+
+
+def _null_request(files: Files) -> Measured:
+    null, echo = files["pingpong"]["null_request"], files["pingpong"]["echo"]
+    ratio = null["p50"] / echo["p50"]
+    return Measured(f"{ratio:.2f} ({null['p50']:.2f} / {echo['p50']:.2f} us)", ratio <= 1.25)
+
+
+def _eight_bytes(files: Files) -> Measured:
+    row = _row(files, 8)
+    times = _conventional(row) / row["gmpi"]["p50"]
+    text = f"{_us(row['gmpi'])}, {times:.1f} x faster"
+    return Measured(text, row["gmpi"]["p50"] <= 3.0 and times >= 4)
+
+
+def _against_conventional(size: int, bar: float) -> Callable[[Files], Measured]:
+    def of(files: Files) -> Measured:
+        row = _row(files, size)
+        ratio = row["gmpi"]["p50"] / _conventional(row)
+        return Measured(f"{ratio:.2f} ({_us(row['gmpi'])})", ratio <= bar)
+
+    return of
+
+
+def _against_host(size: int, bar: float) -> Callable[[Files], Measured]:
+    def of(files: Files) -> Measured:
+        row = _row(files, size)
+        ratio = row["gmpi"]["p50"] / row["host"]["p50"]
+        return Measured(f"{ratio:.2f} ({_us(row['gmpi'])})", ratio <= bar)
+
+    return of
+
+
+def _records(blocks: int, bar: float) -> Callable[[Files], Measured]:
+    def of(files: Files) -> Measured:
+        for found in files["rates"]["records"]:
+            if found["blocks"] == blocks:
+                return Measured(f"{found['per_s'] / 1e6:.1f} M/s", found["per_s"] >= bar)
+        raise KeyError(blocks)
+
+    return of
+
+
+def _rate(name: str, bar: float) -> Callable[[Files], Measured]:
+    def of(files: Files) -> Measured:
+        per_s = files["rates"][name]["per_s"]
+        return Measured(f"{per_s / 1e6:.2f} M/s", per_s >= bar)
+
+    return of
+
+
+def _allreduce(files: Files) -> Measured:
+    rates = files["rates"]
+    mine, host = rates["allreduce"]["gmpi"], rates["allreduce"]["host"]
+    bound = 2 * host["p50"] + rates["echo"]["p50"]
+    return Measured(f"{_us(mine)}; bar {bound:.2f} us", mine["p50"] <= bound)
+
+
+def _busy(files: Files) -> Measured:
+    quiet, busy = (files["rates"][f"one_way_{name}"]["p50"] for name in ("quiet", "busy"))
+    return Measured(f"{busy / quiet:.2f} ({busy:.2f} / {quiet:.2f} us)", busy / quiet <= 1.1)
+
+
+def _engines(files: Files) -> Measured:
+    compiled = _row(files, 8)["gmpi"]["p50"]
+    plain = _row(files, 8, "pingpong-mpi4py")["gmpi"]["p50"]
+    return Measured(f"{compiled:.2f} us, {plain:.2f} us", None)
+
+
+def _idle(files: Files) -> Measured:
+    idle = files["rates"]["idle"]
+    share, first = idle["core_share"]["p50"], idle["first_request_us"]
+    text = f"{100 * share:.1f} %; {first['p50']:.0f} us, at most {first['max']:.0f}"
+    return Measured(text, share <= 0.05 and first["max"] <= 100)
+
+
+def _simulator(files: Files) -> Measured:
+    times = _row(files, 8)["gmpi"]
+    round_trip_ms = 2 * times["p50"] / 1000
+    return Measured(f"{round_trip_ms:.2f} ms", round_trip_ms <= 3)
+
+
+FIGURES = [
+    Figure("null request, round trip ÷ 8-byte echo", "≤ 1.25", _null_request),
+    Figure("8 B one way", "≤ 3.0 us, ≥ 4 x faster than conventional", _eight_bytes),
+    Figure(
+        "64 KiB one way, one block, ÷ conventional", "≤ 0.6", _against_conventional(1 << 16, 0.6)
+    ),
+    Figure("1 MiB one way ÷ plain mpi4py on the host", "≤ 1.2", _against_host(1 << 20, 1.2)),
+    Figure("16 MiB one way ÷ plain mpi4py on the host", "≤ 1.2", _against_host(1 << 24, 1.2)),
+    Figure("null records through one ring, 16 blocks x 4 warps", "≥ 20 M/s", _records(16, 20e6)),
+    Figure("null records through one ring, 132 blocks x 4 warps", "≥ 10 M/s", _records(132, 10e6)),
+    Figure("null requests, posted and waited for, 16 x 4 warps", "≥ 5 M/s", _rate("requests", 5e6)),
+    Figure("8-byte messages, 64 warps, window of 16", "≥ 1.5 M/s", _rate("messages", 1.5e6)),
+    Figure("Allreduce of one double", "≤ 2 x the host's + one echo", _allreduce),
+    Figure("8 B one way while Python is busy ÷ quiet", "≤ 1.1", _busy),
+    Figure("8 B one way, compiled engine and mpi4py engine", "stated", _engines),
+    Figure("proxy after 1 s of silence: core; first request", "≤ 5 %; ≤ 100 us", _idle),
+    Figure(
+        "simulator, 2 ranks on 2 cores, 8 B round trip of 32 lanes",
+        "≤ 3 ms",
+        _simulator,
+        ("simulator",),
+    ),
+]
+
+
+def load(directory: Path) -> dict[str, Files]:
+    """The files of each kind by what is before the kind in their names, such as ``pingpong``."""
+    found: dict[str, Files] = {kind: {} for kind in KINDS}
+    for path in sorted(directory.glob("*.json")):
+        stem, _, kind = path.stem.rpartition("-")
+        if kind in found:
+            found[kind][stem] = json.loads(path.read_text())
+    return found
+
+
+def bars(kinds: dict[str, Files]) -> str:
+    """The figures that have a bar, with what was measured."""
+    shown = [kind for kind in ("2gpu", "1gpu") if kinds[kind]] or ["2gpu"]
+    rows = []
+    for figure in FIGURES:
+        cells = []
+        on_gpu = figure.kinds != ("simulator",)
+        for kind in shown if on_gpu else figure.kinds:
+            try:
+                measured = figure.of(kinds[kind])
+            except KeyError:
+                cells.append("not measured")
+                continue
+            verdict = {True: ": met", False: ": **not met**", None: ""}[measured.met]
+            cells.append(measured.text + verdict)
+        cells += [""] * (len(shown) - len(cells))
+        rows.append([figure.name, figure.bar, *cells])
+    headers = ["figure (both sides of a ratio in the same run)", "bar", *(KINDS[k] for k in shown)]
+    return str(tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True))
+
+
+def latencies(files: Files) -> str:
+    """One-way times by message size, in us; empty when there are none."""
+    rows = []
+    for size in PLOTTED_SIZES:
+        try:
+            row = _row(files, size)
+        except KeyError:
+            continue
+        conventional = f"{_conventional(row):.2f}" if "conventional" in row else "-"
+        times = row["gmpi"]
+        host = f"{row['host']['p50']:.2f}"
+        rows.append([_size(size), f"{times['p50']:.2f}", f"{times['p99']:.2f}", conventional, host])
+    if not rows:
+        return ""
+    headers = ["one way, us", "GMPI p50", "p99", "kernel exit + copies + mpi4py", "host mpi4py"]
+    return str(tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True))
+
+
+def _size(nbytes: int) -> str:
+    for unit, shift in (("MiB", 20), ("KiB", 10)):
+        if nbytes >= 1 << shift:
+            return f"{nbytes >> shift} {unit}"
+    return f"{nbytes} B"
+
+
+def machines(kinds: dict[str, Files]) -> str:
+    """Where the figures come from, a line for each file."""
+    lines = []
+    for kind, files in kinds.items():
+        for stem, data in files.items():
+            machine = data.get("machine", {})
+            if "gpu" not in machine:
+                continue
+            gpus = machine["gpu"]
+            where = f"{len(gpus)} x {gpus[0]}" if isinstance(gpus, list) else gpus
+            versions = machine["versions"]
+            names = ("numba", "numba-cuda", "mpi4py", "numpy")
+            packages = ", ".join(f"{name} {versions[name]}" for name in names)
+            lines.append(
+                f"* `{stem}-{kind}.json`: {where}; {machine['cpu']}, "
+                f"{machine['cores']} cores; {' '.join(machine['mpi'].split())}; "
+                f"Python {machine['python']}, {packages}; commit {machine['commit']}"
+            )
+    return "\n".join(lines)
+
+
+def text(directory: Path) -> str:
+    """What stands between the two markers."""
+    kinds = load(directory)
+    best = kinds["2gpu"] or kinds["1gpu"]
+    parts = [latencies(best), bars(kinds), machines(kinds)]
+    return "\n\n".join(part for part in parts if part)
+
+
+@click.command(help=(__doc__ or "").split("\n\n")[0])
+@click.option("--check", is_flag=True, help="Only say whether the README is up to date.")
+@click.option("--directory", type=click.Path(path_type=Path), default=HERE, show_default=True)
+@click.option("--readme", type=click.Path(path_type=Path), default=HERE.parents[1] / "README.md")
+def main(check: bool, directory: Path, readme: Path) -> None:
+    old = readme.read_text()
+    before, begin, rest = old.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        sys.exit(f"{readme} lacks a marker: {BEGIN if not begin else END}")
+    new = f"{before}{BEGIN}\n\n{text(directory)}\n\n{END}{after}"
+    if new == old:
+        return
+    if check:
+        sys.exit(f"{readme} is out of date: run python docs/measurements/table.py")
+    readme.write_text(new)
+
+
+if __name__ == "__main__":
+    main()

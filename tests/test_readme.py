@@ -1,0 +1,124 @@
+"""What README.md shows runs: its Python as one program on two ranks, its commands by name."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import launcher
+import pytest
+
+import gmpi
+from gmpi.config import Config
+
+ROOT = launcher.ROOT
+README = (ROOT / "README.md").read_text()
+TABLE = ROOT / "docs" / "measurements" / "table.py"
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
+
+
+@pytest.mark.mpi
+def test_the_python_in_the_readme_runs(tmp_path: Path) -> None:
+    found = blocks(README, "python")
+    assert len(found) >= 2
+    program = tmp_path / "readme.py"
+    program.write_text("\n".join(found))
+    status, text = launcher.mpi(2, str(program))
+    assert status == 0, text
+    for rank in (0, 1):
+        assert f"rank {rank} received [{1 - rank}. {1 - rank}. {1 - rank}.] ..." in text
+
+
+def test_programs_and_files_in_the_readme_exist() -> None:
+    for name in re.findall(r"\b(?:examples|tests|docs)/[\w/]+\.(?:py|md|sh)\b", README):
+        assert (ROOT / name).exists(), name
+    for target in re.findall(r"\]\(([\w./]+)\)", README):
+        assert (ROOT / target).exists(), target
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    for names in re.findall(r"\.\[([\w,]+)\]", README):
+        assert set(names.split(",")) <= set(extras)
+
+
+def test_the_readme_names_every_call_and_no_other() -> None:
+    exported = {name for name in gmpi.__all__ if re.match(r"GMPI_[A-Z][a-z]+", name)}
+    plain = {name for name in exported if not name.endswith("_warp")}
+    named = set(re.findall(r"\bGMPI_[A-Z][a-z]+\w*", README))
+    assert plain - named == set()
+    assert named - exported == set()
+
+
+def test_every_call_has_a_text_and_a_signature() -> None:
+    import inspect
+
+    for name in gmpi.__all__:
+        if not re.match(r"GMPI_[A-Z][a-z]+", name):
+            continue
+        call = getattr(gmpi, name)
+        scope = "all threads of the warp" if name.endswith("_warp") else "all threads of the block"
+        if name.startswith("GMPI_Comm"):
+            scope = "any thread"
+        assert call.__name__ == name
+        assert scope in call.__doc__, name
+        assert next(iter(inspect.signature(call).parameters)) == "ctx"
+
+
+def test_the_api_page_has_every_setting_as_it_is() -> None:
+    page = (ROOT / "docs" / "api.md").read_text()
+    for name, field in Config.model_fields.items():
+        row = f"| `{name}` | `{field.default!r}` | {field.description} |"
+        assert row in page, f"docs/api.md lacks: {row}"
+
+
+def test_the_api_page_names_everything_that_is_exported() -> None:
+    page = (ROOT / "docs" / "api.md").read_text()
+    missing = [name for name in gmpi.__all__ if not re.search(rf"(?<!\w){name}(?!\w)", page)]
+    assert missing == []
+
+
+def run(command: list[str]) -> tuple[int, str]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_measured_tables_are_up_to_date() -> None:
+    assert run([sys.executable, str(TABLE), "--check"]) == (0, "")
+
+
+def test_a_table_of_no_files_and_of_half_of_them(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    begin, end = re.findall(r"<!-- measured: .*? -->", README)
+    readme.write_text(f"before\n{begin}\n{end}\nafter\n")
+    command = [sys.executable, str(TABLE), "--directory", str(tmp_path), "--readme", str(readme)]
+
+    assert run(command) == (0, "")
+    text = readme.read_text()
+    assert text.startswith("before\n") and text.endswith("\nafter\n")
+    assert text.count("not measured") == 14
+
+    times = {"p50": 2.5, "p99": 3.0}
+    rows = [{"size": 8, "gmpi": times, "host": times, "conventional": {"graph": {"p50": 14.0}}}]
+    echo = {"p50": 2.0, "p99": 2.5}
+    data = {"null_request": times, "echo": echo, "rows": rows}
+    (tmp_path / "pingpong-2gpu.json").write_text(json.dumps(data))
+    status, message = run([*command, "--check"])
+    assert status == 1 and "out of date" in message
+    assert run(command) == (0, "")
+    text = readme.read_text()
+    assert "2.50 us (p99 3.00), 5.6 x faster: met" in text
+    assert "1.25 (2.50 / 2.00 us): met" in text
+    assert text.count("not measured") == 12
+    assert run([*command, "--check"]) == (0, "")
+
+    data["null_request"]["p50"] = 2.51
+    (tmp_path / "pingpong-2gpu.json").write_text(json.dumps(data))
+    assert run(command) == (0, "")
+    assert "**not met**" in readme.read_text()
