@@ -31,7 +31,7 @@ from _himeno_faces import (
     table,
 )
 from _himeno_kernels import block_sum, grid_blocks, persistent_plan, take_role
-from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, STAMPS, SWEPT
+from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, STAMPS, SWEPT, breakdown
 from _himeno_sweep import BOARD, FAILED, READY, make_sweep
 from _himeno_vector import device
 from numba import cuda, float32, float64, int64
@@ -175,6 +175,8 @@ class Himeno(Solver):
             launch(*args)
             self.finish()
         self.context.synchronize()  # raises what went wrong
+        if self.breakdown:
+            self.measures["breakdown"] = breakdown(self.stamps.copy_to_host())
         if iterations % 2:
             self.fields.swap()
         return self.sums.copy_to_host()[1]
