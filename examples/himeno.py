@@ -45,6 +45,7 @@ def make_kernel(part, plan, messages, stamped):
     begin, sweep, outer = sweeping.begin, sweeping.sweep, sweeping.outer
     pack, unpack = packing.pack, packing.unpack
     count = len(messages)
+    all_requests = 2 * count + 1
 
     @device
     def receive(ctx, new, arriving, messages, requests):
@@ -96,7 +97,7 @@ def make_kernel(part, plan, messages, stamped):
         cuda.syncthreads()
         stamp(stamps, n, SENT)
         send(ctx, new, leaving, messages, requests)
-        error = GMPI_Waitall(ctx, 2 * count + 1, requests)
+        error = GMPI_Waitall(ctx, all_requests, requests)
         for m in range(count):
             if messages[m, TOGETHER] == 0:
                 unpack(new, arriving, messages, m, cuda.threadIdx.x, cuda.blockDim.x)
@@ -108,7 +109,7 @@ def make_kernel(part, plan, messages, stamped):
         held = cuda.shared.array(0, float32, alignment=128)
         scratch = cuda.shared.array(32, float64)
         slot = cuda.shared.array(2, int64)
-        requests = cuda.local.array(2 * count + 1, int64)
+        requests = cuda.local.array(all_requests, int64)
         grid = cuda.cg.this_grid()
         worker, workers = take_role(board, slot, 1)
         direct, mine = begin(coef, held, worker, workers)
@@ -175,11 +176,12 @@ class Himeno(Solver):
             launch(*args)
             self.finish()
         self.context.synchronize()  # raises what went wrong
-        if self.breakdown:
-            self.measures["breakdown"] = breakdown(self.stamps.copy_to_host())
         if iterations % 2:
             self.fields.swap()
         return self.sums.copy_to_host()[1]
+
+    def parts(self) -> dict[str, Any]:
+        return breakdown(self.stamps.copy_to_host())
 
     def close(self) -> None:
         self.context.close()
