@@ -34,7 +34,7 @@ import gmpi
 PENTIUM_III_MFLOPS = 82.84  # a score of 1, as the benchmark defines it
 _MINUTE_S = 60.0
 _REHEARSAL = 3
-_CHECKED = 5
+_CHECKED = 3  # odd: the newest pressure is in the other array at the end
 #: Of the sum of squared residuals: four float32 squares are added before they become float64.
 TOLERANCE = 1e-6
 

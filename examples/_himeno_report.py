@@ -78,9 +78,10 @@ def pairs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     table = []
     for (name, ranks, cut, _), mine in found.items():
         ours, theirs = mine.get(("GMPI", "plain")), mine.get(("CUDA+MPI", "plain"))
+        ours_in, theirs_in = mine.get(("GMPI", "stamped")), theirs
+        ours = ours or ours_in
         if ours is None or theirs is None:
             continue
-        ours_in, theirs_in = mine.get(("GMPI", "stamped")), theirs
         row = {
             "size": name,
             "ranks": ranks,
