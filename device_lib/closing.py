@@ -144,6 +144,7 @@ def make_unpack(scope: Scope) -> Callable:
     @device
     def unpack(ctx, handle, outcome):
         """Moves the payload from the request's staging to the user and frees the slot."""
+        sync()  # one lane may only just have entered the request in its row
         slot = slots.slot_of(handle)
         staging = orders.small_staging(ctx, slot)
         target = slots.receive_address(ctx, slot)

@@ -139,9 +139,8 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
             if begin >= units:
                 begin = 0
         polls += 1
-        if polls == patience:
-            return NOTHING, 0, 0, 0, 0, 0, 0, 0
-        if polls & (CONTROL_EVERY - 1) == 0:
+        # A program may wait by testing one request again and again: that must help others, too.
+        if polls == patience or polls & (CONTROL_EVERY - 1) == 0:
             attention, aborted = look_at_control(ctx, lane, mask)
             if aborted != 0:
                 return ABORTED, 0, 0, 0, 0, aborted, 0, 0
@@ -151,6 +150,8 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
                 )
                 if index >= 0:
                     return ORDER, other << 8 | index, order, length, buffers, 0, 0, 0
+        if polls == patience:
+            return NOTHING, 0, 0, 0, 0, 0, 0, 0
         relax()
 
     status, count = _unit(lanes, mask, completion, 0, low, word)

@@ -235,7 +235,7 @@ def errors_at_close() -> None:
 def abort_releases_kernels() -> None:
     """All waits end with GMPI_ERR_ABORTED: of small, of large, of many, in a full block."""
     with gmpi.Context(WORLD, on_error="return") as g:
-        s = Script(threads=40, callers=4)
+        s = Script(threads=40, callers=6)
         long = g.layout.eager_bytes + 1
         waits = []
         for caller, n in zip(s.callers, (8, 145, long, long)):
@@ -244,6 +244,8 @@ def abort_releases_kernels() -> None:
             waits.append(caller.waitall(requests[1:]))
             after = caller.recv(s.room(8), 8, gmpi.BYTE, PREVIOUS, 51)
             waits.append(after)
+        for caller, n in zip(s.callers[4:], (8, long)):  # one that waits by testing
+            waits.append(caller.test_until(caller.irecv(s.room(n), n, gmpi.BYTE, PREVIOUS, 52)))
         threading.Timer(0.2, g.abort).start()
         began = time.monotonic()
         s.launch(g)
@@ -262,7 +264,8 @@ def _release(kind: type[BaseException], fail: Callable[[], None]) -> None:
         with gmpi.Context(WORLD) as g:
             exchange(g)
             fail()
-            waits_for_nobody().launch(g)
+            s = waits_for_nobody()
+            s.launch(g)
             g.synchronize()
             raise AssertionError("the kernel was not released by an exception")
     except kind:

@@ -375,9 +375,11 @@ class Script(Caller):
         for at, value in self._planted.items():
             handles[0, at] = value
         self._handles = cuda.to_device(handles)
+        # Kept: freeing memory of the GPU waits for the kernel.
+        self._program = cuda.to_device(program)
         grid = 1 if self.scope == "warp" else len(self.callers)
         _kernels[self.scope][grid, self.threads](
-            g.device, cuda.to_device(program), self._heap, self._handles, self._statuses,
+            g.device, self._program, self._heap, self._handles, self._statuses,
             self._results,
         )  # fmt: skip
 

@@ -1,0 +1,35 @@
+"""The rank programs on a real GPU: two ranks, on one GPU under MPS or on two.
+
+    tests/gpu/run.sh
+
+sets up what these need and runs them.
+"""
+
+from __future__ import annotations
+
+import launcher
+import pytest
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize(
+    "program", ["point_to_point", "collectives", "bad_input", "lifecycle", "host_side", "stress"]
+)
+def test_program(program: str) -> None:
+    launcher.check(2, program, timeout=100)
+
+
+def test_many_chunks() -> None:
+    launcher.check(2, "point_to_point", "--small", timeout=100)
+
+
+def test_random_programs() -> None:
+    launcher.check(2, "random_programs", "--seeds=100:112", timeout=100)
+
+
+def test_pingpong() -> None:
+    path = str(launcher.ROOT / "examples" / "pingpong.py")
+    status, text = launcher.mpi(2, path, "-m", "0:1M", "-i", "20", "-x", "2", timeout=100)
+    assert status == 0 and "payloads checked: all right" in text, text
+    assert "simulator" not in text

@@ -1,0 +1,13 @@
+"""Random programs on 2 to 4 ranks: ``ranks/random_programs.py``."""
+
+from __future__ import annotations
+
+import launcher
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.mark.parametrize("ranks, seeds", [(1, "0:4"), (2, "0:14"), (3, "14:26"), (4, "26:32")])
+def test_engines_agree_with_each_other_and_with_mpi4py(ranks: int, seeds: str) -> None:
+    launcher.check(ranks, "random_programs", f"--seeds={seeds}", timeout=200)
