@@ -44,7 +44,8 @@ class BarrierError(RuntimeError):
 
 _INCOMPLETE = (
     "a GMPI call is made by some threads of its scope only: others have left the kernel, or a "
-    "branch keeps them from it; all threads of the block (of the warp for GMPI_..._warp) must make it"
+    "branch keeps them from it; all threads of the block (of the warp for GMPI_..._warp) must make "
+    "it"
 )
 
 
