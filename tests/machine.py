@@ -1,0 +1,275 @@
+"""The proxy without its thread, on memory of its own, with an MPI that only takes notes.
+
+What a kernel would write, tests write unit by unit; ``step()`` lets the compiled engine run until
+it has nothing more to do. Every MPI call that it makes is checked: a wrong one is a failure of the
+test, whatever else happens.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import gmpi
+from gmpi import wire
+from gmpi.wire import Layout
+from host_proxy import loop, mpi_library
+from host_proxy import state as st
+from host_proxy.mpi4py_engine import Mpi4pyEngine
+from host_proxy.ring import return_slots, take
+from host_proxy.state import State, make_state
+
+UNIT = np.dtype([("low", "<i8"), ("high", "<u4"), ("tag", "<u4")])
+SMALL = Layout(ring_slots=64, request_slots=32, large_slots=4, eager_bytes=256, chunk_bytes=512)
+CONTEXT = 5
+RANKS = 4  # in communicator 0, as far as the engine knows
+
+
+@dataclass
+class Posted:
+    """An MPI call that the engine made."""
+
+    name: str
+    address: int
+    nbytes: int
+    peer: int
+    tag: int
+    comm: int
+
+
+def tag_of(ticket: int) -> int:
+    return (ticket << 1 | 1) & wire.TAG_MASK
+
+
+class Machine:
+    """State, memory and a fake MPI; ``first`` is the first ticket."""
+
+    def __init__(self, layout: Layout = SMALL, first: int = 0) -> None:
+        self.layout = layout
+        self._memory = np.zeros(layout.mapped_bytes + 4096, np.uint8)
+        skip = -int(self._memory.ctypes.data) % 4096
+        self.mapped = self._memory[skip : skip + layout.mapped_bytes]
+        self.large = np.zeros(layout.large_bytes, np.uint8)
+        self.address = int(self.mapped.ctypes.data)
+        large = int(self.large.ctypes.data)
+        peers = np.zeros((1, st.P_COUNT), np.int64)
+        self.state: State = make_state(
+            layout, self.address, (large, large), peers, CONTEXT, 0, (0, 0, 1000), False
+        )
+        self.g = self.state.address
+        self.globals = self.state.globals
+        self.ring = self._units(layout.ring, layout.ring_slots)
+        self.completions = self._units(layout.completions, layout.slots)
+        self.ticket = first
+        self.globals[st.G_HEAD] = first
+        self._elsewhere = np.full(RANKS, -1, np.int64)
+        real = MPI.COMM_SELF.Dup(), MPI.COMM_SELF.Dup()
+        for comm in real:
+            comm.Set_errhandler(MPI.ERRORS_RETURN)
+        self.state.communicators.append(st.Communicator(*real, 0, RANKS, "test", self._elsewhere))
+        row = self.state.communicator_table[0]
+        row[st.C_SIZE] = RANKS
+        row[st.C_PEERS] = self._elsewhere.ctypes.data
+        row[st.C_CHUNKS] = mpi_library.handle(real[1])
+        row[st.C_HANDLE] = mpi_library.handle(real[0])
+        self.comms = {int(row[st.C_HANDLE]), int(row[st.C_CHUNKS])}
+        self.python = Mpi4pyEngine(self.state)
+        self.calls: list[Posted] = []
+        self.wrong: list[str] = []  # illegal MPI calls
+        self.code = 0  # what MPI calls return
+        self.finished: list[tuple[int, int, int]] = []  # (number, source, tag) for Testsome
+        self._install()
+
+    def _units(self, offset: int, slots: int) -> np.ndarray:
+        end = offset + slots * wire.SLOT_BYTES
+        return self.mapped[offset:end].view(UNIT).reshape(slots, wire.SLOT_UNITS)
+
+    # --- the fake MPI -----------------------------------------------------------------------------
+
+    def _install(self) -> None:
+        self._functions: list[Any] = []
+
+        def put(which: int, arguments: int, function: Any) -> None:
+            kind = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_int64] * arguments)
+            self._functions.append(kind(function))
+            self.globals[which] = ctypes.cast(self._functions[-1], ctypes.c_void_p).value
+
+        put(st.F_ISEND, 7, lambda *a: self._message("MPI_Isend", *a))
+        put(st.F_IRECV, 7, lambda *a: self._message("MPI_Irecv", *a))
+        put(st.F_IALLREDUCE, 7, self._allreduce)
+        put(st.F_IBCAST, 6, self._bcast)
+        put(st.F_IBARRIER, 2, self._barrier)
+        put(st.F_TESTSOME, 5, self._testsome)
+        put(st.F_TEST, 3, lambda request, flag, status: 0)  # not yet
+        put(st.F_REQUEST_FREE, 1, lambda request: 0)
+        put(st.F_NANOSLEEP, 2, self._stop)
+        put(st.F_YIELD, 1, self._stop)
+
+    def _stop(self, *_: int) -> int:
+        self.globals[st.G_STOP] = 1
+        return 0
+
+    def _check(self, fine: bool, text: str) -> None:
+        if not fine:
+            self.wrong.append(text)
+
+    def _inside(self, address: int, nbytes: int) -> bool:
+        drain = int(self.globals[st.G_DRAIN])
+        regions = [
+            (self.address + self.layout.small, self.address + self.layout.mapped_bytes),
+            (int(self.large.ctypes.data), int(self.large.ctypes.data) + len(self.large)),
+            (drain, drain + max(self.layout.chunk_bytes, self.layout.eager_bytes) + 32),
+        ]
+        return any(low <= address and address + nbytes <= high for low, high in regions)
+
+    def _message(
+        self, name: str, address: int, nbytes: int, datatype: int, peer: int, tag: int, comm: int,
+        request: int,
+    ) -> int:  # fmt: skip
+        what = f"{name}({nbytes} bytes, peer {peer}, tag {tag})"
+        receive = name == "MPI_Irecv"
+        self._check(0 <= nbytes < 1 << 31 and self._inside(address, nbytes), f"{what}: memory")
+        self._check(datatype == self.globals[st.G_BYTE], f"{what}: datatype")
+        wild = receive and peer == gmpi.ANY_SOURCE
+        self._check(0 <= peer < RANKS or wild, f"{what}: peer")
+        wild = receive and tag == gmpi.ANY_TAG
+        self._check(0 <= tag <= self.globals[st.G_TAG_UB] or wild, f"{what}: tag")
+        self._check(comm in self.comms, f"{what}: communicator")
+        self.calls.append(Posted(name, address, nbytes, peer, tag, comm))
+        return self.code
+
+    def _allreduce(
+        self, send: int, data: int, count: int, datatype: int, op: int, comm: int, request: int
+    ) -> int:
+        known = {int(row[st.D_HANDLE]): int(row[st.D_SIZE]) for row in self.state.datatypes}
+        what = f"MPI_Iallreduce({count})"
+        self._check(send == self.globals[st.G_IN_PLACE], f"{what}: send buffer")
+        self._check(datatype in known, f"{what}: datatype")
+        nbytes = count * known.get(datatype, 0)
+        self._check(count >= 0 and self._inside(data, nbytes), f"{what}: memory")
+        self._check(op in self.state.reductions, f"{what}: op")
+        self._check(comm in self.comms, f"{what}: communicator")
+        self.calls.append(Posted("MPI_Iallreduce", data, nbytes, 0, 0, comm))
+        return self.code
+
+    def _bcast(
+        self, data: int, count: int, datatype: int, root: int, comm: int, request: int
+    ) -> int:
+        what = f"MPI_Ibcast({count}, root {root})"
+        self._check(count >= 0 and self._inside(data, count), f"{what}: memory")
+        self._check(0 <= root < RANKS and comm in self.comms, f"{what}: root or communicator")
+        self.calls.append(Posted("MPI_Ibcast", data, count, root, 0, comm))
+        return self.code
+
+    def _barrier(self, comm: int, request: int) -> int:
+        self._check(comm in self.comms, "MPI_Ibarrier: communicator")
+        self.calls.append(Posted("MPI_Ibarrier", 0, 0, 0, 0, comm))
+        return self.code
+
+    def _testsome(self, size: int, handles: int, outcount: int, indices: int, statuses: int) -> int:
+        begin = int(self.globals[st.G_WINDOW]) - size
+        done = [(n - begin, s, t) for n, s, t in self.finished if begin <= n < begin + size]
+        self.finished = [f for f in self.finished if not begin <= f[0] < begin + size]
+        width = int(self.globals[st.G_STATUS_BYTES])
+        for i, (index, source, tag) in enumerate(done):
+            ctypes.c_int.from_address(indices + 4 * i).value = index
+            at = statuses + i * width
+            ctypes.c_int.from_address(at + int(self.globals[st.G_STATUS_SOURCE])).value = source
+            ctypes.c_int.from_address(at + int(self.globals[st.G_STATUS_TAG])).value = tag
+        ctypes.c_int.from_address(outcount).value = len(done)
+        return 0
+
+    def finish(self, number: int, source: int = 0, tag: int = 0) -> None:
+        """MPI will say that its pending request ``number`` is complete."""
+        self.finished.append((number, source, tag))
+
+    # --- the kernel's part ------------------------------------------------------------------------
+
+    def handle(self, ticket: int, slot: int, units: int = 1) -> int:
+        large = int(slot >= self.layout.request_slots)
+        return (
+            tag_of(ticket)
+            | slot << wire.HANDLE_SLOT_SHIFT
+            | units << wire.HANDLE_UNITS_SHIFT
+            | large << wire.HANDLE_LARGE_SHIFT
+            | CONTEXT << wire.HANDLE_CONTEXT_SHIFT
+        )
+
+    def units_of(
+        self, ticket: int, op: int, *, flags: int = 0, comm: int = 0, datatype: int = gmpi.BYTE,
+        peer: int = 0, count: int = 0, tag: int = 0, handle: int = 0, done: int = 0,
+        block: int = 0, payload: bytes = b"",
+    ) -> np.ndarray:  # fmt: skip
+        """A record, as units: the ring's bytes of one slot."""
+        units = np.zeros(wire.SLOT_UNITS, UNIT)
+        units["tag"] = tag_of(ticket)
+        word0 = op | flags << 8 | comm << 16 | datatype << 32
+        units["low"][:4] = np.array([word0, count, handle, done], np.uint64).astype(np.int64)
+        units["high"][:4] = [peer & 0xFFFFFFFF, tag & 0xFFFFFFFF, 0, block]
+        for k in range(0, len(payload), wire.UNIT_PAYLOAD):
+            piece = payload[k : k + wire.UNIT_PAYLOAD].ljust(wire.UNIT_PAYLOAD, b"\0")
+            unit = units[wire.HEADER_UNITS + k // wire.UNIT_PAYLOAD]
+            unit["low"] = int.from_bytes(piece[:8], "little", signed=True)
+            unit["high"] = int.from_bytes(piece[8:], "little")
+        return units
+
+    def publish(self, op: int, **fields: Any) -> int:
+        """Writes a whole record; its ticket."""
+        ticket = self.ticket
+        self.ticket += 1
+        slot = ticket % self.layout.ring_slots
+        self.ring[slot] = self.units_of(ticket, op, **_signed(fields))
+        return ticket
+
+    def open(self, op: int, slot: int = 0, units: int = 1, **fields: Any) -> int:
+        """Publishes a record that opens a request in a slot; the handle."""
+        handle = self.handle(self.ticket, slot, units)
+        self.publish(op, handle=handle, **fields)
+        return handle
+
+    def completion(self, handle: int) -> np.ndarray | None:
+        """The units of a request's completion, None while it is not complete."""
+        slot = handle >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
+        units = handle >> wire.HANDLE_UNITS_SHIFT & wire.HANDLE_UNITS_MASK
+        found = self.completions[slot, :units].copy()
+        return found if (found["tag"] == (handle & wire.TAG_MASK)).all() else None
+
+    def error_of(self, handle: int) -> int:
+        """Error class of a complete request, -1 while it is not complete."""
+        units = self.completion(handle)
+        return -1 if units is None else int(units["low"][0]) >> wire.ERROR_SHIFT & 0xFF
+
+    # --- the engine's part ------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Runs the compiled engine, and what it leaves to the other one, until both are idle."""
+        idle = 0
+        while idle < 3:
+            self.globals[st.G_STOP] = 0
+            reason = loop.run(self.g)
+            if reason == loop.STOPPED:
+                idle += 3
+            elif reason == loop.RECORD:
+                self.python.serve()
+                take(self.g)
+                return_slots(self.g)
+                idle = 0
+            idle += not self.python.step()
+        assert self.wrong == [], self.wrong
+
+    @property
+    def faults(self) -> list[np.ndarray]:
+        count = int(self.globals[st.G_FAULTS])
+        return [self.state.faults[i % st.FAULTS] for i in range(max(0, count - st.FAULTS), count)]
+
+
+def _signed(fields: dict[str, Any]) -> dict[str, Any]:
+    """Words as the unsigned numbers that the record's bytes are."""
+    return {
+        k: v & 0xFFFFFFFFFFFFFFFF if k in ("count", "handle", "done") else v
+        for k, v in fields.items()
+    }

@@ -1,0 +1,262 @@
+"""The ring and completions, byte for byte, with a producer in Python in place of a kernel."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from machine import CONTEXT, UNIT, Machine, tag_of
+
+import gmpi
+from gmpi import wire
+from host_proxy import completion, ring
+from host_proxy import state as s
+
+SLOTS = 64
+#: Tickets at which something could go wrong: the start, exact laps, the wrap of the 31-bit tag.
+FIRST = [0, 1, SLOTS - 1, SLOTS, 5 * SLOTS, (1 << 31) - 3, (1 << 31) - SLOTS, (1 << 40) + 17]
+
+
+def decoded(m: Machine) -> dict[str, int]:
+    names = (
+        "OP",
+        "FLAGS",
+        "COMM",
+        "DATATYPE",
+        "PEER",
+        "ELEMENTS",
+        "TAG",
+        "HANDLE",
+        "DONE",
+        "BLOCK",
+    )
+    return {name: int(m.state.record[getattr(s, f"R_{name}")]) for name in names}
+
+
+def test_nothing_is_read_from_cleared_memory() -> None:
+    m = Machine()
+    assert not ring.has_record(m.g) and not ring.decode(m.g)
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_every_field_arrives(first: int) -> None:
+    m = Machine(first=first)
+    for k in range(2 * SLOTS + 3):  # two laps, and a bit
+        sent = {
+            "OP": 1 + k % 8, "FLAGS": k * 7 & 0xFF, "COMM": k * 37 & 0xFFFF,
+            "DATATYPE": (k * 0x1234567) & 0xFFFFFFFF, "PEER": (-1) ** k * k,
+            "ELEMENTS": (-1) ** k * (k << 50), "TAG": -k if k % 3 else (1 << 31) - 1 - k,
+            "HANDLE": (1 << 62) - k, "DONE": k << 40, "BLOCK": k * 1000,
+        }  # fmt: skip
+        m.publish(
+            sent["OP"], flags=sent["FLAGS"], comm=sent["COMM"], datatype=sent["DATATYPE"],
+            peer=sent["PEER"], count=sent["ELEMENTS"], tag=sent["TAG"], handle=sent["HANDLE"],
+            done=sent["DONE"], block=sent["BLOCK"],
+        )  # fmt: skip
+        assert ring.decode(m.g)
+        assert decoded(m) == sent
+        assert int(m.state.record[s.R_MARK]) == tag_of(first + k)
+        ring.take(m.g)
+        assert not ring.has_record(m.g)
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_records_of_zeros_are_ordinary(first: int) -> None:
+    # Nothing is cleared and no word is a flag: only the tag says whether a unit is there.
+    m = Machine(first=first)
+    for _ in range(3 * SLOTS):
+        m.publish(0, datatype=0)
+        assert ring.decode(m.g) and set(decoded(m).values()) == {0}
+        ring.take(m.g)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_records_are_taken_in_order_and_never_early(data: st.DataObject) -> None:
+    """Many producers: units of all records that have room in the ring arrive in any order."""
+    first = data.draw(st.sampled_from(FIRST))
+    m = Machine(first=first)
+    rng = np.random.default_rng(data.draw(st.integers(0, 1 << 30)))
+    m.ring["tag"] = rng.integers(0, 1 << 32, (SLOTS, wire.SLOT_UNITS))  # any history but our tags
+    ours = {tag_of(first + k) for k in range(4 * SLOTS)}
+    m.ring["tag"][np.isin(m.ring["tag"], list(ours))] = 0
+    total = data.draw(st.integers(1, 3 * SLOTS))
+    waiting: list[tuple[int, int, np.void]] = []  # (ticket, unit number, unit)
+    there: dict[int, int] = {}  # header units written, by ticket
+    published, taken = 0, 0
+    while taken < total:
+        while published < min(total, taken + SLOTS) and (not waiting or rng.random() < 0.5):
+            ticket = first + published
+            units = m.units_of(ticket, 3, count=ticket, handle=ticket, peer=published)
+            waiting += [(ticket, k, units[k]) for k in range(wire.HEADER_UNITS)]
+            published += 1
+        ticket, k, unit = waiting.pop(int(rng.integers(0, len(waiting))))
+        m.ring[ticket % SLOTS, k] = unit
+        there[ticket] = there.get(ticket, 0) + 1
+        while there.get(first + taken) == wire.HEADER_UNITS:
+            assert ring.decode(m.g)
+            assert decoded(m)["ELEMENTS"] == first + taken
+            assert decoded(m)["PEER"] == taken
+            ring.take(m.g)
+            taken += 1
+        assert not ring.decode(m.g)
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_a_full_ring_of_the_lap_before_is_not_taken_again(first: int) -> None:
+    m = Machine(first=first)
+    for _ in range(SLOTS):
+        m.publish(wire.OP_NULL, count=1)
+    for _ in range(SLOTS):
+        assert ring.has_record(m.g)
+        ring.take(m.g)
+    assert not ring.has_record(m.g)  # the next slot holds the unit of one lap ago
+
+
+def test_consumed_records_are_returned_to_producers() -> None:
+    m = Machine()
+    consumed = m.mapped[wire.CONTROL_CONSUMED : wire.CONTROL_CONSUMED + 8].view(np.int64)
+    for lap in range(3):
+        for _ in range(SLOTS):
+            m.publish(wire.OP_NULL, count=3)
+        m.step()
+        assert consumed[0] == (lap + 1) * SLOTS
+    assert m.globals[s.G_NULLS] == 3 * SLOTS and m.globals[s.G_NULL_SUM] == 9 * SLOTS
+
+
+@pytest.mark.parametrize("first", [0, SLOTS - 1, (1 << 31) - 2])
+def test_payload_of_every_length(first: int) -> None:
+    m = Machine(first=first)
+    target = np.zeros(wire.INLINE_BYTES + 64, np.uint8)
+    for n in range(wire.INLINE_BYTES + 1):
+        content = bytes((k * 13 + n) & 0xFF for k in range(n))
+        m.publish(3, payload=content)
+        assert ring.decode(m.g)
+        target[:] = 0xEE
+        ring.payload_to(m.state.record.ctypes.data, target.ctypes.data, n)
+        assert target[:n].tobytes() == content
+        # Whole units: up to 11 bytes more, no further.
+        assert (target[n + wire.UNIT_PAYLOAD - 1 :] == 0xEE).all()
+        ring.take(m.g)
+
+
+def test_late_payload_is_waited_for() -> None:
+    """The header may be complete while the payload is still on its way."""
+    m = Machine()
+    content = bytes(range(100))
+    units = m.units_of(0, 3, payload=content)
+    m.ring[0, :4] = units[:4]
+    assert ring.decode(m.g)
+    target = np.zeros(128, np.uint8)
+
+    def write() -> None:
+        for k in (12, 4, 9, 5, 6, 11, 7, 10, 8):
+            time.sleep(0.005)
+            m.ring[0, k] = units[k]
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    ring.payload_to(m.state.record.ctypes.data, target.ctypes.data, len(content))
+    writer.join()
+    assert target[:100].tobytes() == content
+
+
+# --- completions ----------------------------------------------------------------------------------
+
+
+def test_a_completion_has_its_payload_and_the_tag_of_its_request() -> None:
+    m = Machine()
+    for n in range(wire.INLINE_BYTES + 1):
+        units = wire.STATUS_UNITS + wire.payload_units(n)
+        slot = n % m.layout.request_slots
+        handle = m.open(wire.OP_IRECV, slot, units, count=n, tag=7, peer=1, flags=wire.FLAG_BACK)
+        before = len(m.calls)
+        m.step()
+        assert m.completion(handle) is None and len(m.calls) == before + 1
+        call = m.calls[-1]
+        assert (call.name, call.peer, call.tag) == ("MPI_Irecv", 1, 7)
+        assert call.nbytes == wire.MESSAGE_HEADER + m.layout.eager_bytes
+        content = bytes((k * 5 + n) & 0xFF for k in range(n))
+        place = call.address - m.address
+        header = np.array([n, 0, wire.NOT_SHARED, 0], np.int64).view(np.uint8)
+        m.mapped[place : place + 32] = header
+        m.mapped[place + 32 : place + 32 + n] = np.frombuffer(content, np.uint8)
+        m.finish(0, source=1, tag=7)
+        m.step()
+        found = m.completion(handle)
+        assert found is not None
+        status = int(found["low"][0])
+        assert status & wire.BYTES_MASK == n and status >> wire.ERROR_SHIFT & 0xFF == 0
+        assert status >> wire.KIND_SHIFT == wire.KIND_DONE
+        assert int(found["high"][0]) == n  # elements
+        assert int(found["low"][1]) == 1 | 7 << 32
+        raw = b"".join(
+            int(u["low"]).to_bytes(8, "little", signed=True) + int(u["high"]).to_bytes(4, "little")
+            for u in found[wire.STATUS_UNITS :]
+        )
+        assert raw[:n] == content
+
+
+def test_a_completion_is_never_taken_for_that_of_a_later_request() -> None:
+    m = Machine()
+    handles = []
+    for _ in range(5):  # the same slot again and again
+        handle = m.open(wire.OP_PING, 3)
+        assert m.completion(handle) is None
+        m.step()
+        assert m.completion(handle) is not None
+        assert all(m.completion(h) is None for h in handles)
+        handles.append(handle)
+
+
+def test_negative_tags_and_sources_survive() -> None:
+    m = Machine()
+    handle = m.open(wire.OP_IRECV, 0, 2, peer=gmpi.PROC_NULL, tag=3)
+    m.step()
+    found = m.completion(handle)
+    assert found is not None and m.calls == []
+    origin = int(found["low"][1]) & 0xFFFFFFFFFFFFFFFF
+    assert np.array([origin & 0xFFFFFFFF, origin >> 32], np.uint32).view(np.int32).tolist() == [
+        gmpi.PROC_NULL,
+        gmpi.ANY_TAG,
+    ]
+
+
+def test_synchronize_completes_after_what_was_opened_before_it() -> None:
+    m = Machine()
+    early = m.open(wire.OP_ISEND, 0, flags=wire.FLAG_INLINE, payload=b"", tag=1)
+    sync = m.open(wire.OP_SYNCHRONIZE, 1)
+    late = m.open(wire.OP_ISEND, 2, flags=wire.FLAG_INLINE, payload=b"", tag=2)
+    m.step()
+    assert [m.error_of(h) for h in (early, sync, late)] == [-1, -1, -1]
+    m.finish(0)
+    m.step()
+    assert [m.error_of(h) for h in (early, sync, late)] == [0, 0, -1]
+    m.finish(0)
+    m.step()
+    assert m.error_of(late) == 0
+
+
+def test_an_order_is_written_with_its_attention_bit() -> None:
+    m = Machine()
+    slot = m.layout.request_slots + 2
+    handle = m.open(wire.OP_IRECV, slot, 2, count=2000, flags=wire.FLAG_BACK)
+    m.step()
+    row = m.state.row(slot)
+    completion.order(m.g, row, 3, 1536, 464, wire.UNPACK)
+    attention = m.mapped[:8].view(np.int64)
+    assert attention[0] == 1 << 2
+    unit = m.completions[slot, wire.STATUS_UNITS + 3]
+    assert int(unit["tag"]) == handle & wire.TAG_MASK
+    assert int(unit["low"]) & 0xFFFFFFFFFFFFFFFF == 1536 | wire.UNPACK << wire.DIRECTION_SHIFT
+    assert int(unit["high"]) == 464
+    completion.order_done(m.g, row)
+    assert attention[0] == 0
+
+
+def test_units_are_sixteen_bytes() -> None:
+    assert UNIT.itemsize == wire.UNIT_BYTES and CONTEXT <= wire.HANDLE_CONTEXT_MASK
