@@ -61,11 +61,11 @@ def memory_space(address):
 
 def sync_warp(mask):
     me = getcurrent()
-    me.warp.meet(me, mask)
+    me.warp.meet(me, mask, strict=True)
 
 
 def sync_block():
-    getcurrent().sync_block()
+    getcurrent().sync_block(strict=True)
 
 
 def shuffle(mask, value, lane):

@@ -11,7 +11,8 @@ takes milliseconds a step or never ends. ``install()`` replaces its block manage
 * a waiting loop calls ``pause()``, which lets the other lanes run and, when nobody has anything
   to do, gives the processor to the proxy;
 * lanes stuck at a barrier that others can no longer reach raise ``BarrierError`` instead of
-  hanging: on a GPU that is undefined behaviour, so it is a bug in the kernel.
+  hanging, and so does a GMPI call that not all threads of its scope make (its barriers are
+  *strict*): on a GPU that is undefined behaviour, so it is a bug in the kernel.
 
 It reaches into ``numba.cuda.simulator`` internals (0.30); this file is the only one that does.
 """
@@ -41,10 +42,17 @@ class BarrierError(RuntimeError):
     """Some lanes wait at a barrier that the others have left for good."""
 
 
+_INCOMPLETE = (
+    "a GMPI call is made by some threads of its scope only: others have left the kernel, or a "
+    "branch keeps them from it; all threads of the block (of the warp for GMPI_..._warp) must make "
+    "it"
+)
+
+
 class Rendezvous:
     """Where ``size`` lanes meet; reusable. Each lane has a place of its own, below ``places``."""
 
-    __slots__ = ("arrived", "places", "size", "values", "waiting")
+    __slots__ = ("arrived", "left", "places", "size", "strict", "values", "waiting")
 
     def __init__(self, size: int, places: int) -> None:
         self.size = size
@@ -52,15 +60,28 @@ class Rendezvous:
         self.arrived = 0
         self.values: list[Any] = [None] * places
         self.waiting: list[Lane] = []
+        self.left = False  # a lane has returned from the kernel
+        self.strict = False  # none may while the others wait here
 
     def meet(
-        self, lane: Lane, place: int, value: Any = None, combine: Callable[..., Any] | None = None
+        self,
+        lane: Lane,
+        place: int,
+        value: Any = None,
+        combine: Callable[..., Any] | None = None,
+        strict: bool = False,
     ) -> Any:
         """Blocks the lane until all have met.
+
+        Args:
+            strict: all means those that have left the kernel, too: BarrierError.
 
         Returns:
             Every lane's value by its place, or what ``combine`` makes of them, once for all.
         """
+        if strict and self.left:
+            raise BarrierError(_INCOMPLETE)
+        self.strict = strict
         self.values[place] = value
         self.arrived += 1
         if self.arrived < self.size:
@@ -82,6 +103,9 @@ class Rendezvous:
     def leave(self, grid: Grid) -> None:
         """A lane has returned from the kernel: the others no longer wait for it."""
         self.size -= 1
+        self.left = True
+        if self.waiting and self.strict:
+            raise BarrierError(_INCOMPLETE)
         if self.waiting and self.arrived >= self.size:
             # Only barriers may lose a lane; a vote or shuffle that does is undefined on a GPU.
             self.release(grid, None)
@@ -92,18 +116,26 @@ class Warp:
 
     def __init__(self, lanes: int) -> None:
         self.alive = (1 << lanes) - 1
+        self.gone = 0
         self.points: dict[int, Rendezvous] = {}
 
     def meet(
-        self, lane: Lane, mask: int, value: Any = None, combine: Callable[..., Any] | None = None
+        self,
+        lane: Lane,
+        mask: int,
+        value: Any = None,
+        combine: Callable[..., Any] | None = None,
+        strict: bool = False,
     ) -> Any:
         point = self.points.get(mask)
         if point is None:
             point = self.points[mask] = Rendezvous((mask & self.alive).bit_count(), WARP)
-        return point.meet(lane, lane.lane_id, value, combine)
+            point.left = mask & self.gone != 0
+        return point.meet(lane, lane.lane_id, value, combine, strict)
 
     def leave(self, lane: Lane) -> None:
         self.alive &= ~(1 << lane.lane_id)
+        self.gone |= 1 << lane.lane_id
         for mask, point in self.points.items():
             if mask >> lane.lane_id & 1:
                 point.leave(lane.grid)
@@ -162,8 +194,8 @@ class Lane(greenlet):  # type: ignore[misc]
         grid.paused += 1
         self.hub.switch()
 
-    def sync_block(self, value: Any = None) -> Any:
-        return self.block.barrier.meet(self, self.thread_id, value)
+    def sync_block(self, value: Any = None, strict: bool = False) -> Any:
+        return self.block.barrier.meet(self, self.thread_id, value, strict=strict)
 
     def retire(self) -> None:
         self.block.barrier.leave(self.grid)

@@ -44,12 +44,13 @@ def initial(m, i, j, k, planes, varied):
     return r * np.float32(0.125)
 
 
-def _make_fill(part: Part, layout: Layout):
+def _make_fill(part: Part):
     value = cuda.jit(device=True)(initial) if not SIMULATOR else initial
     pitch, rows = part.pitch, part.rows
     i0, j0, k0 = (f - h for f, h in zip(part.first, (part.halo[0], part.halo[1], part.lead)))
     own_k, lead, halo = part.shape[2], part.lead, part.halo[2]
     size_i, size_j, size_k = part.size
+    layout = Layout(part)
     row_step, array_step = layout.row, layout.array
 
     @cuda.jit
@@ -86,21 +87,24 @@ class Fields:
 
     Attributes:
         p, q: flat float32[part.elements].
-        coef: flat float32, ``COEFFICIENTS`` as ``layout`` says.
+        coef: flat float32, ``COEFFICIENTS`` as ``Layout`` says.
     """
 
-    def __init__(self, part: Part, layout: Layout) -> None:
+    def __init__(self, part: Part) -> None:
         self.part = part
-        self.layout = layout
         self.p = cuda.device_array(part.elements, np.float32)
         self.q = cuda.device_array(part.elements, np.float32)
         self.coef = cuda.device_array(_N * part.elements, np.float32)
-        self._fill = _make_fill(part, layout)
+        self._fill = _make_fill(part)
 
     def fill(self, varied: bool = False) -> None:
         blocks, threads = (2, 32) if SIMULATOR else (1024, 256)
         self._fill[blocks, threads](self.p, self.q, self.coef, varied)
         cuda.synchronize()
+
+    def swap(self) -> None:
+        """After an odd number of iterations: ``p`` is the newest pressure again."""
+        self.p, self.q = self.q, self.p
 
     def own(self, pressure: Any) -> np.ndarray:
         """The own points of ``p`` or ``q`` on the host, float32[shape]."""

@@ -211,13 +211,13 @@ class Part:
         """The rest of ``box``, without overlaps: what neighbours wait for."""
         b, n = self.box, self.inner
         found = []
-        for i in (b.i0, b.i0 + b.planes - 1):
+        for i in sorted({b.i0, b.i0 + b.planes - 1}):
             if not n.i0 <= i < n.i0 + n.planes:
                 found.append(Box(i, b.j0, b.g0, 1, b.rows, b.groups))
-        for j in (b.j0, b.j0 + b.rows - 1):
+        for j in sorted({b.j0, b.j0 + b.rows - 1}):
             if not n.j0 <= j < n.j0 + n.rows:
                 found.append(Box(n.i0, j, b.g0, n.planes, 1, b.groups))
-        for g in (b.g0, b.g0 + b.groups - 1):
+        for g in sorted({b.g0, b.g0 + b.groups - 1}):
             if not n.g0 <= g < n.g0 + n.groups:
                 found.append(Box(n.i0, n.j0, g, n.planes, n.rows, 1))
         return [box for box in found if not box.empty]
@@ -295,6 +295,21 @@ def check(size: Triple, ranks: Triple, processes: int) -> None:
         )
 
 
+def decompositions(size: Triple, processes: int) -> list[Triple]:
+    """All cuts that are possible."""
+    found = []
+    numbers = [d for d in range(1, processes + 1) if processes % d == 0]
+    for i, j in product(numbers, numbers):
+        if processes % (i * j) == 0:
+            ranks = (i, j, processes // (i * j))
+            try:
+                check(size, ranks, processes)
+            except GridError:
+                continue
+            found.append(ranks)
+    return found
+
+
 def choose(size: Triple, processes: int) -> Triple:
     """The cut whose busiest rank moves least for its halo.
 
@@ -302,15 +317,8 @@ def choose(size: Triple, processes: int) -> Triple:
     Among equals the first direction, whose planes are contiguous.
     """
     possible: list[tuple[int, Triple]] = []
-    numbers = [d for d in range(1, processes + 1) if processes % d == 0]
-    for i, j in product(numbers, numbers):
-        if processes % (i * j):
-            continue
-        ranks = (i, j, processes // (i * j))
-        try:
-            check(size, ranks, processes)
-        except GridError:
-            continue
+    for ranks in decompositions(size, processes):
+        i, j, _ = ranks
         own = [n // r for n, r in zip(size, ranks)]
         moved = sum(
             min(2, r - 1) * prod(own) // n * (8 if d == 2 else 1)

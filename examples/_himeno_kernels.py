@@ -1,7 +1,7 @@
-"""The sweep as kernels without communication: one launch per sweep, and persistent.
+"""The sweep as kernels without messages, and what all Himeno kernels share.
 
-What the two ways of computing cost is measured with these (``tests/gpu/himeno_sweeps.py``); the
-conventional program launches ``launched`` ones, ``himeno.py`` has the persistent one with messages.
+The conventional program launches ``launched`` kernels; the computing of ``himeno.py`` alone, to be
+compared with them (``tests/gpu/himeno_sweeps.py``), is the ``persistent`` one.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -12,13 +12,28 @@ from typing import Any
 
 import numpy as np
 from _himeno_grid import Box, Part
-from _himeno_sweep import Plan, make_sweep
-from _himeno_vector import barrier_init, device
+from _himeno_sweep import BUSY, WORKERS, Plan, make_sweep, make_update
+from _himeno_vector import device, multiprocessor
 from numba import cuda, float32, float64, int64
 
 from gmpi import SIMULATOR
 
-ACCUMULATORS = 64  # of gosa: blocks add to different addresses
+ACCUMULATORS = 64  # of gosa: launched blocks add to different addresses
+_SMALL = 1 << 20  # points of a part, below which occupancy is worth more than registers
+
+
+def launched_plan(part: Part) -> Plan:
+    """The fastest way to launch one sweep over a part (measured: docs/himeno.md)."""
+    if SIMULATOR:
+        return Plan(threads=32)
+    return Plan(registers=64 if np.prod(part.shape) < _SMALL else 0)
+
+
+def persistent_plan(part: Part) -> Plan:
+    """The fastest way to sweep again and again in one kernel (measured: docs/himeno.md)."""
+    if SIMULATOR:
+        return Plan(threads=32, blocks=1, held=1, dynamic=True)
+    return Plan(registers=128, held=2, dynamic=True)
 
 
 @device
@@ -38,87 +53,76 @@ def block_sum(value, scratch):
     return total
 
 
-def jit(plan: Plan, persistent: bool) -> Any:
-    """``cuda.jit`` with the plan's limits."""
-    if SIMULATOR:
-        return cuda.jit
-    if plan.registers:
-        return cuda.jit(max_registers=plan.registers)
-    if persistent:
-        return cuda.jit(launch_bounds=(plan.threads, plan.blocks))
-    return cuda.jit(launch_bounds=(plan.threads, 1))
+@device
+def take_role(board, slot, communicators):
+    """What a block of a cooperative grid is for, found by all its blocks together.
 
+    The first ``communicators`` blocks communicate. A block that would share its multiprocessor
+    with one of them idles: reads of host memory hold up all that come after them there. The
+    others sweep. ``slot`` is int64[2] in shared memory.
 
-def make_launched(part: Part, plan: Plan, box: Box) -> Any:
-    """Kernel ``(old, new, coef, gosa)`` with one block of ``plan.threads`` per tile of the box.
-
-    Its attribute ``tiles`` is the number of blocks. ``gosa``: float64[ACCUMULATORS], added to.
+    Returns:
+        (number among the blocks that sweep, or -1; how many they are).
     """
-    sweep = make_sweep(part, plan, box)
-    update = sweep.update
+    grid = cuda.cg.this_grid()
+    leader = cuda.threadIdx.x == 0
+    communicates = cuda.blockIdx.x < communicators
+    if leader and communicates:
+        board[BUSY + multiprocessor()] = 1
+    grid.sync()
+    if leader:
+        slot[0] = -1
+        if not communicates and board[BUSY + multiprocessor()] == 0:
+            slot[0] = cuda.atomic.add(board, WORKERS, 1)
+    grid.sync()
+    worker = slot[0]
+    cuda.syncthreads()  # before the slot is used for something else
+    return worker, board[WORKERS]
 
-    @jit(plan, persistent=False)
+
+def make_launched(part: Part, plan: Plan, boxes: list[Box]) -> SimpleNamespace:
+    """Kernel ``(old, new, coef, gosa)`` with one block of ``plan.threads`` per tile of the boxes.
+
+    Its ``tiles`` is the number of blocks. ``gosa``: float64[ACCUMULATORS], added to.
+    """
+    made = make_update(part, plan, boxes)
+    update = made.update
+    limit = {"max_registers": plan.registers} if plan.registers else {"launch_bounds": plan.threads}
+
+    @cuda.jit(**({} if SIMULATOR else limit))
     def launched(old, new, coef, gosa):
         scratch = cuda.shared.array(32, float64)
         total = block_sum(update(old, new, coef, np.int64(cuda.blockIdx.x)), scratch)
         if cuda.threadIdx.x == 0:
             cuda.atomic.add(gosa, cuda.blockIdx.x % ACCUMULATORS, total)
 
-    return SimpleNamespace(kernel=launched, tiles=sweep.tiles, layout=sweep.layout)
+    return SimpleNamespace(kernel=launched, tiles=made.tiles)
 
 
-def make_persistent(part: Part, plan: Plan) -> SimpleNamespace:
-    """Cooperative kernel ``(p, q, coef, gosa, counter, iterations)`` that sweeps over all points
-    again and again; ``gosa`` float64[iterations], ``counter`` int64[1], both zero before."""
-    sweep = make_sweep(part, plan, part.box)
-    sweep_once, sweep_bulk = sweep.sweep, sweep.sweep_bulk
-    fill_first, drain = sweep.fill_first, sweep.drain
-    tiles, stages = sweep.tiles, plan.stages
+def make_persistent(part: Part, plan: Plan, communicators: int = 0) -> SimpleNamespace:
+    """Cooperative kernel ``(p, q, coef, gosa, board, iterations)`` that sweeps over all points
+    again and again; ``gosa`` float64[iterations], ``board`` int64[BOARD], both zero before."""
+    made = make_sweep(part, plan)
+    begin, sweep = made.begin, made.sweep
 
-    @jit(plan, persistent=True)
-    def direct(p, q, coef, gosa, counter, iterations):
+    @cuda.jit(**({} if SIMULATOR else {"max_registers": plan.registers}))
+    def persistent(p, q, coef, gosa, board, iterations):
+        held = cuda.shared.array(0, float32, alignment=128)
         scratch = cuda.shared.array(32, float64)
         slot = cuda.shared.array(2, int64)
         grid = cuda.cg.this_grid()
+        worker, workers = take_role(board, slot, communicators)
+        direct, count = begin(coef, held, worker, workers)
         for n in range(iterations):
-            share = sweep_once(p, q, coef, counter, slot, np.int64(n) * tiles)
-            total = block_sum(share, scratch)
-            if cuda.threadIdx.x == 0:
-                cuda.atomic.add(gosa, n, total)
+            if worker >= 0:
+                share = sweep(p, q, coef, held, board, slot, n, worker, workers, direct, count)
+                total = block_sum(share, scratch)
+                if cuda.threadIdx.x == 0:
+                    cuda.atomic.add(gosa, n, total)
             p, q = q, p
             grid.sync()
 
-    @jit(plan, persistent=True)
-    def bulk(p, q, coef, gosa, counter, iterations):
-        held = cuda.shared.array(0, float32, alignment=128)
-        scratch = cuda.shared.array(32, float64)
-        queue = cuda.shared.array(stages, int64)
-        bars = cuda.shared.array(stages, int64)
-        if cuda.threadIdx.x == 0:
-            for s in range(stages):
-                barrier_init(bars, s)
-        cuda.syncthreads()
-        grid = cuda.cg.this_grid()
-        fill_first(coef, held, bars, queue)
-        stage = np.int64(0)
-        parity = np.int64(0)
-        for n in range(iterations):
-            share, stage, parity = sweep_bulk(
-                p, q, coef, held, bars, queue, counter, np.int64(n), stage, parity
-            )
-            total = block_sum(share, scratch)
-            if cuda.threadIdx.x == 0:
-                cuda.atomic.add(gosa, n, total)
-            p, q = q, p
-            grid.sync()
-        drain(bars, stage, parity)
-
-    return SimpleNamespace(
-        kernel=bulk if plan.staging == "bulk" else direct,
-        tiles=tiles,
-        layout=sweep.layout,
-        shared_bytes=sweep.shared_bytes,
-    )
+    return SimpleNamespace(kernel=persistent, tiles=made.tiles)
 
 
 def allow_shared(kernel: Any, nbytes: int) -> None:
@@ -136,9 +140,12 @@ def allow_shared(kernel: Any, nbytes: int) -> None:
             raise RuntimeError(f"{nbytes} bytes of shared memory were refused: {error.name}")
 
 
-def resident_blocks(kernel: Any, threads: int, shared_bytes: int) -> int:
-    """Blocks that the GPU holds at once, for a compiled kernel."""
+def grid_blocks(kernel: Any, args: tuple[Any, ...], plan: Plan, sharers: int = 1) -> int:
+    """Blocks of a cooperative grid of which the GPU holds ``sharers`` at once; compiles."""
     if SIMULATOR:
         return 4
+    kernel.compile(tuple(kernel.typeof_pyval(arg) for arg in args))
+    allow_shared(kernel, plan.shared_bytes)
     (compiled,) = kernel.overloads.values()
-    return int(compiled.max_cooperative_grid_blocks(threads, shared_bytes))
+    most = int(compiled.max_cooperative_grid_blocks(plan.threads, plan.shared_bytes))
+    return min(most, plan.blocks * cuda.get_current_device().MULTIPROCESSOR_COUNT) // sharers

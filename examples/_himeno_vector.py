@@ -1,4 +1,4 @@
-"""Four points at a time: 16-byte accesses, bulk copies and products that are never fused.
+"""Four points at a time: 16-byte accesses, and products that are never fused.
 
 What the sweep needs of the GPU that Numba has no name for, each with a twin for the simulator.
 Offsets count elements of a flat float32 array and are multiples of 4 where 4 points are moved.
@@ -15,7 +15,7 @@ else:
 
 device = _twin.device
 
-grid_blocks = _twin.grid_blocks
+multiprocessor = _twin.multiprocessor
 take = _twin.take
 
 product = _twin.product
@@ -24,9 +24,4 @@ load4 = _twin.load4
 load4_once = _twin.load4_once
 load4_shared = _twin.load4_shared
 store4 = _twin.store4
-prefetch = _twin.prefetch
-
-barrier_init = _twin.barrier_init
-barrier_expect = _twin.barrier_expect
-barrier_done = _twin.barrier_done
-bulk_copy = _twin.bulk_copy
+store4_shared = _twin.store4_shared

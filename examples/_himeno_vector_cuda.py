@@ -20,15 +20,21 @@ def device(fn):
     return cuda.jit(device=True, forceinline=True)(fn)
 
 
-@device
-def grid_blocks():
-    """Blocks of a one-dimensional grid."""
-    return types.int64(cuda.gridDim.x)
+@intrinsic
+def multiprocessor(typingctx):
+    """Number of the multiprocessor that the calling thread runs on."""
+
+    def emit(context, builder, sig, args):
+        kind = ir.FunctionType(_I32, [])
+        number = builder.call(ir.InlineAsm(kind, "mov.u32 $0, %smid;", "=r"), [])
+        return builder.zext(number, _I64)
+
+    return types.int64(), emit
 
 
 @device
 def take(counter):
-    """The next number of an int64 counter that all blocks share; one thread."""
+    """The next number of ``counter[0]``, int64, that all blocks share; one thread."""
     return cuda.atomic.add(counter, 0, 1)
 
 
@@ -124,134 +130,26 @@ def load4_once(typingctx, array, offset):
     return _FOUR(array, types.int64), emit
 
 
-@intrinsic
-def store4(typingctx, array, offset, a, b, c, d):
-    """Writes four elements with one store."""
+def _storer(space):
+    @intrinsic
+    def store(typingctx, array, offset, a, b, c, d):
+        """Writes elements ``offset .. offset + 3`` with one store."""
 
-    def emit(context, builder, sig, args):
-        at = _pointer(context, builder, array, args[0], args[1], _GLOBAL)
-        kind = ir.VectorType(_F32, 4)
-        value = ir.Constant(kind, ir.Undefined)
-        for i in range(4):
-            value = builder.insert_element(value, args[2 + i], ir.Constant(_I32, i))
-        builder.store(value, builder.bitcast(at, ir.PointerType(kind, addrspace=_GLOBAL)), align=16)
-        return context.get_dummy_value()
+        def emit(context, builder, sig, args):
+            at = _pointer(context, builder, array, args[0], args[1], space)
+            kind = ir.VectorType(_F32, 4)
+            value = ir.Constant(kind, ir.Undefined)
+            for i in range(4):
+                value = builder.insert_element(value, args[2 + i], ir.Constant(_I32, i))
+            wide = builder.bitcast(at, ir.PointerType(kind, addrspace=space))
+            builder.store(value, wide, align=16)
+            return context.get_dummy_value()
 
-    four = [types.float32] * 4
-    return types.void(array, types.int64, *four), emit
+        four = [types.float32] * 4
+        return types.void(array, types.int64, *four), emit
 
-
-@intrinsic
-def prefetch(typingctx, array, offset, count):
-    """Brings ``count`` elements, a multiple of 4, to L2; one thread, does not wait."""
-
-    def emit(context, builder, sig, args):
-        address = _address(context, builder, array, args[0], args[1])
-        _asm(
-            builder,
-            "{ .reg .b64 a; .reg .b32 n; cvta.to.global.u64 a, $0; cvt.u32.u64 n, $1; "
-            "shl.b32 n, n, 2; cp.async.bulk.prefetch.L2.global [a], n; }",
-            "l,l",
-            ir.VoidType(),
-            [address, args[2]],
-        )
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, types.int64), emit
+    return store
 
 
-# --- barriers in shared memory that bulk copies complete (PTX: mbarrier) --------------------------
-# ``bars`` is an int64 array in shared memory, one element a barrier.
-
-
-def _barrier_address(context, builder, kind, array, index):
-    data = context.make_array(kind)(context, builder, array).data
-    shared = builder.addrspacecast(data, ir.PointerType(_I64, addrspace=_SHARED))
-    return builder.ptrtoint(builder.gep(shared, [index]), _I32)
-
-
-@intrinsic
-def barrier_init(typingctx, bars, index):
-    """Prepares a barrier that one arrival per phase completes; one thread, then a block barrier."""
-
-    def emit(context, builder, sig, args):
-        at = _barrier_address(context, builder, bars, args[0], args[1])
-        _asm(
-            builder,
-            "mbarrier.init.shared::cta.b64 [$0], 1; fence.mbarrier_init.release.cluster; "
-            "fence.proxy.async.shared::cta;",
-            "r",
-            ir.VoidType(),
-            [at],
-        )
-        return context.get_dummy_value()
-
-    return types.void(bars, types.int64), emit
-
-
-@intrinsic
-def barrier_expect(typingctx, bars, index, nbytes):
-    """Arrives; the phase ends when ``nbytes`` bytes of bulk copies have come. One thread."""
-
-    def emit(context, builder, sig, args):
-        at = _barrier_address(context, builder, bars, args[0], args[1])
-        _asm(
-            builder,
-            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;",
-            "r,r",
-            ir.VoidType(),
-            [at, builder.trunc(args[2], _I32)],
-        )
-        return context.get_dummy_value()
-
-    return types.void(bars, types.int64, types.int64), emit
-
-
-@intrinsic
-def barrier_done(typingctx, bars, index, parity):
-    """Whether the phase of this parity has ended; waits a bounded time before it says no."""
-
-    def emit(context, builder, sig, args):
-        at = _barrier_address(context, builder, bars, args[0], args[1])
-        done = _asm(
-            builder,
-            "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [$1], $2; "
-            "selp.u32 $0, 1, 0, p; }",
-            "=r,r,r",
-            _I32,
-            [at, builder.trunc(args[2], _I32)],
-        )
-        return builder.icmp_unsigned("!=", done, ir.Constant(_I32, 0))
-
-    return types.boolean(bars, types.int64, types.int64), emit
-
-
-@intrinsic
-def bulk_copy(typingctx, target, target_offset, source, offset, count, bars, index):
-    """Copies ``count`` elements from global to shared memory and reports to a barrier.
-
-    One thread; does not wait. Offsets and count are multiples of 4. The data should be read once:
-    it is the first to leave L2.
-    """
-
-    def emit(context, builder, sig, args):
-        data = context.make_array(target)(context, builder, args[0]).data
-        shared = builder.addrspacecast(data, ir.PointerType(_F32, addrspace=_SHARED))
-        to = builder.ptrtoint(builder.gep(shared, [args[1]]), _I32)
-        address = _address(context, builder, source, args[2], args[3])
-        nbytes = builder.shl(builder.trunc(args[4], _I32), ir.Constant(_I32, 2))
-        at = _barrier_address(context, builder, bars, args[5], args[6])
-        _asm(
-            builder,
-            "{ .reg .b64 a, p; cvta.to.global.u64 a, $1; "
-            "createpolicy.fractional.L2::evict_first.b64 p, 1.0; "
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-            "[$0], [a], $2, [$3], p; }",
-            "r,l,r,r",
-            ir.VoidType(),
-            [to, address, nbytes, at],
-        )
-        return context.get_dummy_value()
-
-    number = types.int64
-    return types.void(target, number, source, number, number, bars, number), emit
+store4 = _storer(_GLOBAL)
+store4_shared = _storer(_SHARED)

@@ -58,6 +58,10 @@ from host_proxy.state import (
     make_state,
 )
 
+# Loading a kernel at its first launch waits for kernels that run, and these may wait for that one.
+# The driver reads this when it starts: with the first use of CUDA, before any context is opened.
+os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
+
 _SLICE_S = 0.05  # host waits return to Python at least this often
 _ABORT_S = 10.0  # how long an aborted kernel may take to end
 
@@ -593,7 +597,6 @@ def _allocate(layout: Layout, gpu: bool) -> Memory:
             "no usable GPU: run with NUMBA_ENABLE_CUDASIM=1 for the simulator, or open the context "
             "with gpu=False if this rank runs no kernel"
         )
-    os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
     return Memory(layout, initial, kernels=True, gpu=True)
 
 

@@ -24,60 +24,30 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from _bench import machine
 from _himeno_fields import Fields
 from _himeno_grid import BYTES_PER_POINT, Part, parse_size, parse_triple, part_of
-from _himeno_kernels import (
-    allow_shared,
-    make_launched,
-    make_persistent,
-    resident_blocks,
-)
+from _himeno_kernels import grid_blocks, make_launched, make_persistent
 from _himeno_serial import reference
-from _himeno_sweep import Layout, Plan
+from _himeno_sweep import BOARD, Plan
 from numba import cuda
 
 CHECKED = 4  # iterations
-LAUNCHED = [
-    Plan(once=False),
-    Plan(once=True),
-    Plan(once=True, registers=80),
-    Plan(once=True, registers=64),
-    Plan(once=True, threads=128),
-    Plan(once=False, interleaved=False),
-    Plan(once=True, slab=32),
-]
-BULK = Plan(staging="bulk")
+LAUNCHED = [Plan(), Plan(registers=80), Plan(registers=64), Plan(once=False), Plan(threads=128)]
+_HELD = Plan(registers=128, held=2, dynamic=True)
 PERSISTENT = [
-    BULK._replace(threads=256, blocks=2, stages=2),
-    BULK._replace(threads=256, blocks=2, stages=2, dynamic=True),
-    Plan(),
-    Plan(dynamic=True),
-    Plan(staging="prefetch", dynamic=True),
-    BULK._replace(threads=512, blocks=1, stages=2),
-    BULK._replace(threads=256, blocks=1, stages=4),
-    BULK._replace(threads=128, blocks=4, stages=2, dynamic=True),
-    BULK._replace(threads=256, blocks=2, stages=2, dynamic=True, slab=32),
-    BULK._replace(threads=128, blocks=3, stages=3, dynamic=True),
-    BULK._replace(threads=256, blocks=2, stages=1, dynamic=True),
-    BULK._replace(threads=256, blocks=3, stages=1, dynamic=True),
-    BULK._replace(threads=256, blocks=2, stages=2, dynamic=True, interleaved=False),
-    Plan(staging="prefetch"),
-    Plan(dynamic=True, slab=32),
-    Plan(dynamic=True, once=False),
-    Plan(dynamic=True, threads=128, blocks=4),
-    Plan(staging="ahead", threads=256, blocks=1),
-    Plan(staging="ahead", threads=128, blocks=2, dynamic=True),
-    Plan(staging="prefetch", dynamic=True, threads=128, blocks=4),
-    Plan(dynamic=True, interleaved=False),
+    _HELD,
+    _HELD._replace(held=0),
+    _HELD._replace(held=1),
+    _HELD._replace(dynamic=False),
+    _HELD._replace(once=False),
+    _HELD._replace(threads=512, blocks=1),
+    _HELD._replace(blocks=1, held=4, registers=200),
+    _HELD._replace(threads=128, blocks=4),
 ]
 
 
 def describe(plan: Plan) -> str:
-    words = [plan.staging, f"{plan.blocks}x{plan.threads}"]
-    if plan.staging == "bulk":
-        words.append(f"stages={plan.stages}")
-    words += ["dynamic"] * plan.dynamic + ["once"] * (plan.once and plan.staging != "bulk")
-    words += [f"registers<={plan.registers}"] * bool(plan.registers)
-    words += ["separate"] * (not plan.interleaved) + [f"slab={plan.slab}"] * bool(plan.slab)
-    return " ".join(words)
+    words = [f"{plan.blocks}x{plan.threads}", f"held={plan.held}"]
+    words += ["dynamic"] * plan.dynamic + ["once"] * plan.once
+    return " ".join(words + [f"registers<={plan.registers}"] * bool(plan.registers))
 
 
 def copy_bandwidth(nbytes: int = 1 << 30) -> float:
@@ -97,24 +67,19 @@ def copy_bandwidth(nbytes: int = 1 << 30) -> float:
 
 
 class Bench:
-    """One part of a grid, with its arrays in both layouts, made when first needed."""
+    """One part of a grid and its arrays."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
-        self.fields: dict[bool, Fields] = {}
+        self.fields = Fields(part)
         self.use_new_stream()
         self.gosa = cuda.to_device(np.zeros(1 << 16))
-        self.counter = cuda.to_device(np.zeros(1, np.int64))
+        self.board = cuda.to_device(np.zeros(BOARD, np.int64))
         self.expected: Any = None
 
     def use_new_stream(self) -> None:
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.numba_stream = cuda.external_stream(self.stream.ptr)
-
-    def of(self, plan: Plan) -> Fields:
-        if plan.interleaved not in self.fields:
-            self.fields[plan.interleaved] = Fields(self.part, Layout(self.part, plan.interleaved))
-        return self.fields[plan.interleaved]
 
     def right(self, pressure: Any) -> bool:
         """Whether these are the expected bits; the first answer is the expectation."""
@@ -131,15 +96,15 @@ class Bench:
         self.expected = cupy.asarray(whole.reshape(-1)).view(cupy.int32)
 
     def zero(self) -> None:
-        for array in (self.gosa, self.counter):
+        for array in (self.gosa, self.board):
             address = array.__cuda_array_interface__["data"][0]
             cupy.cuda.runtime.memsetAsync(address, 0, array.nbytes, self.stream.ptr)
 
     # --- launched --------------------------------------------------------------------------------
 
     def launched(self, plan: Plan) -> dict[str, Any]:
-        fields = self.of(plan)
-        made = make_launched(self.part, plan, self.part.box)
+        fields = self.fields
+        made = make_launched(self.part, plan, [*self.part.outer, self.part.inner])
         kernel = made.kernel[made.tiles, plan.threads, self.numba_stream]
 
         def sweeps(count: int) -> None:
@@ -188,14 +153,10 @@ class Bench:
     # --- persistent ------------------------------------------------------------------------------
 
     def persistent(self, plan: Plan) -> dict[str, Any]:
-        fields = self.of(plan)
-        made = make_persistent(self.part, plan)
-        args = (fields.p, fields.q, fields.coef, self.gosa, self.counter)
-        made.kernel.compile(tuple(made.kernel.typeof_pyval(a) for a in (*args, 1)))
-        allow_shared(made.kernel, made.shared_bytes)
-        most = resident_blocks(made.kernel, plan.threads, made.shared_bytes)
-        processors = cuda.get_current_device().MULTIPROCESSOR_COUNT
-        blocks = min(most, plan.blocks * processors)
+        fields = self.fields
+        made = make_persistent(self.part, plan, communicators=1)
+        args = (fields.p, fields.q, fields.coef, self.gosa, self.board)
+        blocks = grid_blocks(made.kernel, (*args, 1), plan)
         (compiled,) = made.kernel.overloads.values()
         row = {
             "plan": describe(plan),
@@ -206,8 +167,8 @@ class Bench:
             "kind": "persistent",
         }
         if blocks == 0:
-            return {**row, "failed": f"{made.shared_bytes} bytes of shared memory do not fit"}
-        kernel = made.kernel[blocks, plan.threads, self.numba_stream, made.shared_bytes]
+            return {**row, "failed": f"{plan.shared_bytes} bytes of shared memory do not fit"}
+        kernel = made.kernel[blocks, plan.threads, self.numba_stream, plan.shared_bytes]
         fields.fill(varied=True)
         self.zero()
         kernel(*args, CHECKED)

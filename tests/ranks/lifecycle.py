@@ -100,7 +100,7 @@ def communicators() -> None:
         if SIZE > 1:
             local = WORLD.Split(RANK % 2, RANK)
             inter = local.Create_intercomm(0, WORLD, 1 - RANK % 2, 5)
-            text = "an intercommunicator cannot be used; merge it first"
+            text = "an intercommunicator must be merged first"
             raises(gmpi.ContextError, text, lambda: g.comm(inter))
             raises(gmpi.ContextError, "handle is 1, allowed is 0..0", lambda: g.host.Barrier(1))
             inter.Free()

@@ -1,0 +1,85 @@
+"""What a part exchanges with its neighbours: one message for each face and edge.
+
+A message is ``ni x nj x nk`` elements of a pressure array: whole rows, or one element of each row.
+Where they do not lie together they travel through a buffer, which ``pack`` fills and ``unpack``
+empties.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+from _himeno_grid import Part, Triple
+from _himeno_vector import device, load4, store4
+
+# Columns of the table, one row for each message.
+PEER, SEND_TAG, RECV_TAG, SEND, RECV, COUNT, NI, NJ, NK, BUFFER, TOGETHER = range(11)
+
+
+def _first(part: Part, begin: Triple, _extent: Triple) -> int:
+    i, j, k = begin
+    return (i * part.rows + j) * part.pitch + (k if part.halo[2] else 0)
+
+
+def table(part: Part) -> np.ndarray:
+    """int64[messages, 11]: neighbour, tags, first element to send and to receive, number of
+    elements, extents, place in the buffers, and whether the elements lie together."""
+    rows = []
+    place = 0
+    for n in part.neighbours:
+        ni, nj, nk = n.send[1]
+        if not part.halo[2]:
+            nk = part.pitch  # a row with its padding: no gap between rows
+        together = ni == 1 and (nj == 1 or nk == part.pitch)
+        count = ni * nj * nk
+        rows.append(
+            [n.rank, n.send_tag, n.recv_tag, _first(part, *n.send), _first(part, *n.recv), count]
+            + [ni, nj, nk, place, int(together)]
+        )
+        place += -(-count // 32) * 32
+    return np.array(rows, np.int64).reshape(-1, 11)
+
+
+def buffer_elements(messages: np.ndarray) -> int:
+    """float32 elements of a buffer that all messages fit into."""
+    return int(sum(-(-row[COUNT] // 32) * 32 for row in messages)) or 32
+
+
+def make_packing(part: Part) -> SimpleNamespace:
+    """``pack(field, buffer, messages, m, thread, threads)`` and ``unpack``: one thread's share of
+    message ``m``."""
+    plane, pitch = part.plane, part.pitch
+
+    @device
+    def address(messages, m, first, element):
+        """Where element ``(i * nj + j) * nk + k`` of a message is."""
+        nj, nk = messages[m, NJ], messages[m, NK]
+        row = element // nk
+        i = row // nj
+        return messages[m, first] + i * plane + (row - i * nj) * pitch + element - row * nk
+
+    @device
+    def pack(field, buffer, messages, m, thread, threads):
+        to = messages[m, BUFFER]
+        if messages[m, NK] == 1:
+            for e in range(thread, messages[m, COUNT], threads):
+                buffer[to + e] = field[address(messages, m, SEND, e)]
+        else:
+            for e in range(4 * thread, messages[m, COUNT], 4 * threads):
+                c = load4(field, address(messages, m, SEND, e))
+                store4(buffer, to + e, c[0], c[1], c[2], c[3])
+
+    @device
+    def unpack(field, buffer, messages, m, thread, threads):
+        at = messages[m, BUFFER]
+        if messages[m, NK] == 1:
+            for e in range(thread, messages[m, COUNT], threads):
+                field[address(messages, m, RECV, e)] = buffer[at + e]
+        else:
+            for e in range(4 * thread, messages[m, COUNT], 4 * threads):
+                c = load4(buffer, at + e)
+                store4(field, address(messages, m, RECV, e), c[0], c[1], c[2], c[3])
+
+    return SimpleNamespace(pack=pack, unpack=unpack)

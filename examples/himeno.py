@@ -1,0 +1,191 @@
+"""The Himeno benchmark as one kernel per rank that never exits: computing, messages, convergence.
+
+    mpiexec -n 2 python examples/himeno.py [--size S|M|L|XL|I,J,K] [--decompose I,J,K]
+                                           [--iterations N] [--verify] [--breakdown] [--json FILE]
+
+Block 0 makes all MPI calls while the others compute. In an iteration the points that neighbours
+wait for come first; as soon as they are there, block 0 sends them, and receives into the halo of
+the array that the next iteration reads. The sum of squared residuals of the iteration before
+travels at the same time. One barrier of the grid separates iterations.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from _himeno_app import Solver, main
+from _himeno_faces import (
+    BUFFER,
+    COUNT,
+    PEER,
+    RECV,
+    RECV_TAG,
+    SEND,
+    SEND_TAG,
+    TOGETHER,
+    buffer_elements,
+    make_packing,
+    table,
+)
+from _himeno_kernels import block_sum, grid_blocks, persistent_plan, take_role
+from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, STAMPS, SWEPT, breakdown
+from _himeno_sweep import BOARD, FAILED, READY, make_sweep
+from _himeno_vector import device
+from numba import cuda, float32, float64, int64
+
+import gmpi
+from gmpi import GMPI_Iallreduce, GMPI_Irecv, GMPI_Isend, GMPI_Wait, GMPI_Waitall
+
+
+def make_kernel(part, plan, messages, stamped):
+    sweeping, packing = make_sweep(part, plan), make_packing(part)
+    begin, sweep, outer = sweeping.begin, sweeping.sweep, sweeping.outer
+    pack, unpack = packing.pack, packing.unpack
+    count = len(messages)
+    all_requests = 2 * count + 1
+
+    @device
+    def receive(ctx, new, arriving, messages, requests):
+        for m in range(count):
+            peer, tag, n = messages[m, PEER], messages[m, RECV_TAG], messages[m, COUNT]
+            at, place = messages[m, RECV], messages[m, BUFFER]
+            if messages[m, TOGETHER] != 0:
+                requests[m] = GMPI_Irecv(ctx, new[at : at + n], n, gmpi.FLOAT, peer, tag, 0)
+            else:
+                into = arriving[place : place + n]
+                requests[m] = GMPI_Irecv(ctx, into, n, gmpi.FLOAT, peer, tag, 0)
+
+    @device
+    def send(ctx, new, leaving, messages, requests):
+        for m in range(count):
+            peer, tag, n = messages[m, PEER], messages[m, SEND_TAG], messages[m, COUNT]
+            at, place = messages[m, SEND], messages[m, BUFFER]
+            if messages[m, TOGETHER] != 0:
+                outgoing = GMPI_Isend(ctx, new[at : at + n], n, gmpi.FLOAT, peer, tag, 0)
+            else:
+                pack(new, leaving, messages, m, cuda.threadIdx.x, cuda.blockDim.x)
+                packed = leaving[place : place + n]
+                outgoing = GMPI_Isend(ctx, packed, n, gmpi.FLOAT, peer, tag, 0)
+            requests[count + m] = outgoing
+
+    @device
+    def stamp(stamps, n, which):
+        if stamped and cuda.threadIdx.x == 0:
+            cuda.atomic.max(stamps, (n, which), gmpi.timer_ns())
+
+    @device
+    def communicate(ctx, new, arriving, leaving, messages, requests, sums, board, stamps, n):
+        """Block 0's part of iteration ``n``; the first error class."""
+        stamp(stamps, n, BEGIN)
+        receive(ctx, new, arriving, messages, requests)
+        requests[2 * count] = gmpi.REQUEST_NULL
+        if n > 0:
+            residual, total = sums[0, n - 1 : n], sums[1, n - 1 : n]
+            reduction = GMPI_Iallreduce(ctx, residual, total, 1, gmpi.DOUBLE, gmpi.SUM, 0)
+            requests[2 * count] = reduction
+            if stamped:  # its own time, to be told apart
+                GMPI_Wait(ctx, reduction)
+                requests[2 * count] = gmpi.REQUEST_NULL
+                stamp(stamps, n, REDUCED)
+        if cuda.threadIdx.x == 0:
+            while cuda.atomic.add(board, READY, 0) < (n + 1) * outer:
+                cuda.nanosleep(100)
+            cuda.threadfence()  # acquire: the outer tiles of all blocks
+        cuda.syncthreads()
+        stamp(stamps, n, SENT)
+        send(ctx, new, leaving, messages, requests)
+        error = GMPI_Waitall(ctx, all_requests, requests)
+        for m in range(count):
+            if messages[m, TOGETHER] == 0:
+                unpack(new, arriving, messages, m, cuda.threadIdx.x, cuda.blockDim.x)
+        stamp(stamps, n, HALO)
+        return error
+
+    @cuda.jit(**({} if gmpi.SIMULATOR else {"max_registers": plan.registers}))
+    def himeno(ctx, p, q, coef, arriving, leaving, messages, sums, board, stamps, iterations):
+        held = cuda.shared.array(0, float32, alignment=128)
+        scratch = cuda.shared.array(32, float64)
+        slot = cuda.shared.array(2, int64)
+        requests = cuda.local.array(all_requests, int64)
+        grid = cuda.cg.this_grid()
+        worker, workers = take_role(board, slot, 1)
+        direct, mine = begin(coef, held, worker, workers)
+        for n in range(iterations):
+            failed = board[FAILED]
+            if worker >= 0:
+                share = sweep(p, q, coef, held, board, slot, n, worker, workers, direct, mine)
+                residual = block_sum(share, scratch)
+                stamp(stamps, n, SWEPT)
+                if cuda.threadIdx.x == 0:
+                    cuda.atomic.add(sums, (0, n), residual)
+            elif cuda.blockIdx.x == 0:
+                error = communicate(
+                    ctx, q, arriving, leaving, messages, requests, sums, board, stamps, n
+                )
+                if error != gmpi.SUCCESS and failed == 0 and cuda.threadIdx.x == 0:
+                    board[FAILED] = n + 1
+            p, q = q, p
+            grid.sync()
+            if failed != 0 and failed <= n:  # before this iteration: so all blocks have seen it
+                return
+        if cuda.blockIdx.x == 0:
+            residual, total = sums[0, iterations - 1 :], sums[1, iterations - 1 :]
+            gmpi.GMPI_Allreduce(ctx, residual, total, 1, gmpi.DOUBLE, gmpi.SUM, 0)
+
+    return himeno
+
+
+class Himeno(Solver):
+    """One rank's part, its context and its kernel."""
+
+    name = "GMPI"
+
+    def prepare(self) -> None:
+        part = self.part
+        self.plan = persistent_plan(part)
+        messages = table(part)
+        self.messages = cuda.to_device(messages if len(messages) else np.zeros((1, 11), np.int64))
+        self.arriving = cuda.device_array(buffer_elements(messages), np.float32)
+        self.leaving = cuda.device_array(buffer_elements(messages), np.float32)
+        self.board = cuda.device_array(BOARD, np.int64)
+        self.kernel = make_kernel(part, self.plan, messages, self.breakdown)
+        self.context = gmpi.Context(self.comm, **self.settings)
+        args = self.arguments(1)
+        self.blocks = grid_blocks(self.kernel, args, self.plan, self.sharers)
+
+    def arguments(self, iterations: int) -> tuple[Any, ...]:
+        self.sums = cuda.to_device(np.zeros((2, iterations)))
+        self.stamps = cuda.to_device(
+            np.zeros((iterations if self.breakdown else 1, STAMPS), np.int64)
+        )
+        self.board.copy_to_device(np.zeros(BOARD, np.int64))
+        return (
+            self.context.device, *(self.fields.p, self.fields.q, self.fields.coef),
+            *(self.arriving, self.leaving, self.messages),
+            *(self.sums, self.board, self.stamps, iterations),
+        )  # fmt: skip
+
+    def run(self, iterations: int) -> np.ndarray:
+        """Residual of each iteration; the newest pressure is ``fields.p``."""
+        args = self.arguments(iterations)
+        launch = self.kernel[self.blocks, self.plan.threads, self.stream, self.plan.shared_bytes]
+        with self.timed():
+            launch(*args)
+            self.finish()
+        self.context.synchronize()  # raises what went wrong
+        if iterations % 2:
+            self.fields.swap()
+        return self.sums.copy_to_host()[1]
+
+    def parts(self) -> dict[str, Any]:
+        return breakdown(self.stamps.copy_to_host())
+
+    def close(self) -> None:
+        self.context.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Himeno, __doc__ or ""))

@@ -1,0 +1,107 @@
+"""Both Himeno programs in the simulator: every way to cut a grid, the procedure, wrong input."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import launcher
+import pytest
+
+EXAMPLES = launcher.ROOT / "examples"
+PROGRAMS = ("himeno.py", "himeno_cuda_mpi.py")
+pytestmark = pytest.mark.mpi
+
+# The rank that ends in the middle does so while the others wait for its messages.
+DIES = """
+import sys, time
+sys.path.insert(0, {examples!r})
+import {module} as program
+from mpi4py import MPI
+if MPI.COMM_WORLD.rank == 1:
+    run = program.{solver}.run
+    def fails(self, iterations):
+        if iterations > 3:
+            self.comm.Barrier()
+            time.sleep(0.5)
+            raise RuntimeError("out of luck")
+        return run(self, iterations)
+    program.{solver}.run = fails
+sys.argv[1:] = "--size 6,6,8 --iterations 4000".split()
+sys.exit(program.main(program.{solver}, "x"))
+"""
+
+
+def run(ranks: int, name: str, *arguments: str) -> str:
+    status, text = launcher.mpi(ranks, str(EXAMPLES / name), *arguments)
+    assert status == 0, text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "size", "cuts"),
+    [
+        # nothing to exchange; rows that are no whole number of groups
+        ("himeno.py", 1, "4,3,7", ["1x1x1"]),
+        ("himeno.py", 2, "6,6,8", ["1x1x2", "1x2x1", "2x1x1"]),
+        ("himeno.py", 3, "6,5,5", ["3x1x1"]),
+        ("himeno.py", 4, "8,8,16", ["1x1x4", "1x2x2", "1x4x1", "2x1x2", "2x2x1", "4x1x1"]),
+        ("himeno_cuda_mpi.py", 4, "8,8,16", ["1x1x4", "1x2x2", "1x4x1", "2x1x2", "2x2x1", "4x1x1"]),
+    ],
+)
+def test_every_decomposition_gives_the_bits_of_the_serial_program(
+    name: str, ranks: int, size: str, cuts: list[str]
+) -> None:
+    text = run(ranks, name, "--size", size, "--decompose", "all", "--verify")
+    grid = size.replace(",", "x")
+    assert re.findall(rf"{grid} on (\S+) ranks, 3 iterations: right", text) == cuts, text
+
+
+def test_both_programs_print_the_same_gosa_in_the_official_words(tmp_path: Path) -> None:
+    found = []
+    for name in PROGRAMS:
+        path = tmp_path / f"himeno-{name}.json"
+        options = ["--size", "6,6,8", "--iterations", "3", "--breakdown", "--json", str(path)]
+        text = run(2, name, *options)
+        for words in (r"Loop executed for 3 times", r"MFLOPS measured : \d", r"Score based on"):
+            assert re.search(words, text), text
+        found.append(re.search(r"^Gosa : (\S+)$", text, re.M)[1])  # type: ignore[index]
+        (row,) = json.loads(path.read_text())["rows"]
+        assert row["iterations"] == 3 and row["us"] > 0
+        assert {"compute", "halo", "convergence"} <= set(row["breakdown"])
+    assert found[0] == found[1]
+    status, text = launcher.python(str(EXAMPLES / "_himeno_report.py"), str(tmp_path))
+    assert status == 0, text
+    assert json.loads((tmp_path / "himeno.json").read_text())["ratios"][0]["ratio"] > 0
+    assert (tmp_path / "himeno-timeline.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--size 7,7,8 --decompose 2,1,1", "7 points in direction i cannot be divided among 2"),
+        ("--size 9,9,9", "no decomposition of 9x9x9 points for 2 ranks"),
+        ("--size 2,2,2", "needs 3 points in each direction"),
+        ("--size huge", "size must be XS, S, M, L, XL or three integers I,J,K, got 'huge'"),
+        ("--size 8,8,8 --decompose 3,1,1", "is for 3 ranks, but there are 2"),
+        ("--size 8,8,12 --decompose 1,1,2", "must leave a multiple of 4"),
+        ("--size 3,3,8 --decompose two", "decomposition must be three integers"),
+        ("--iterations 0", "--iterations must be at least 1, got 0"),
+    ],
+)
+def test_wrong_input_is_refused_once(options: str, message: str) -> None:
+    status, text = launcher.mpi(2, str(EXAMPLES / "himeno.py"), *options.split())
+    assert status != 0
+    assert text.count(message) == 1, text
+
+
+@pytest.mark.parametrize(
+    ("module", "solver"), [("himeno", "Himeno"), ("himeno_cuda_mpi", "Conventional")]
+)
+def test_a_rank_that_fails_ends_all(module: str, solver: str, tmp_path: Path) -> None:
+    script = tmp_path / "dies.py"
+    script.write_text(DIES.format(examples=str(EXAMPLES), module=module, solver=solver))
+    status, text = launcher.mpi(2, str(script))
+    assert status != 0
+    assert text.count("rank 1: RuntimeError: out of luck") == 1, text
