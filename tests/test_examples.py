@@ -15,7 +15,8 @@ pytestmark = pytest.mark.mpi
 
 def test_no_example_is_forgotten() -> None:
     names = {p.name for p in EXAMPLES.glob("*.py") if not p.name.startswith("_")}
-    tests = [Path(__file__), Path(__file__).with_name("test_himeno.py")]
+    others = ("test_himeno.py", "test_quickstart.py")
+    tests = [Path(__file__), *(Path(__file__).with_name(name) for name in others)]
     source = "".join(path.read_text() for path in tests)
     assert [name for name in sorted(names) if f'"{name}"' not in source] == []
 
