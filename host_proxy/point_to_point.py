@@ -464,6 +464,8 @@ def chunk_done(g, r, row):
     if chunk < get(row, S_NEXT):
         return False
     if chunk >= LARGE_BUFFERS:  # the first ones are packed by the call itself, without an order
+        if get(row, S_ORDERS) <= 0:
+            return False
         order_done(g, row)
     packed_chunk(g, row, chunk)
     return True

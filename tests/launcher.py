@@ -71,7 +71,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def start(command: list[str], timeout: float = 100, **environment: str) -> tuple[int, str]:
+def start(command: list[str], timeout: float = 200, **environment: str) -> tuple[int, str]:
     """Runs a command in the checkout.
 
     Returns:
@@ -107,18 +107,18 @@ def start(command: list[str], timeout: float = 100, **environment: str) -> tuple
     return process.returncode, text
 
 
-def python(*arguments: str, timeout: float = 100, **environment: str) -> tuple[int, str]:
+def python(*arguments: str, timeout: float = 200, **environment: str) -> tuple[int, str]:
     """Runs this Python: exit status and output."""
     return start([sys.executable, *arguments], timeout, **environment)
 
 
-def mpi(ranks: int, *arguments: str, timeout: float = 100, **environment: str) -> tuple[int, str]:
+def mpi(ranks: int, *arguments: str, timeout: float = 200, **environment: str) -> tuple[int, str]:
     """Runs a Python program on MPI ranks: exit status and output."""
     command = [_mpiexec(), "-n", str(ranks), sys.executable, *arguments]
     return start(command, timeout, **environment)
 
 
-def check(ranks: int, program: str, *arguments: str, timeout: float = 100, **env: str) -> str:
+def check(ranks: int, program: str, *arguments: str, timeout: float = 200, **env: str) -> str:
     """Runs ``tests/ranks/PROGRAM.py`` on MPI ranks; the test fails unless it ends with 0.
 
     A program prints the name of each scenario that it has passed and ``all passed`` at its end.

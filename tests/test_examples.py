@@ -10,15 +10,27 @@ import launcher
 import pytest
 
 EXAMPLES = launcher.ROOT / "examples"
-pytestmark = pytest.mark.mpi
 
 
 def test_no_example_is_forgotten() -> None:
     names = {p.name for p in EXAMPLES.glob("*.py") if not p.name.startswith("_")}
-    others = ("test_himeno.py", "test_quickstart.py")
-    tests = [Path(__file__), *(Path(__file__).with_name(name) for name in others)]
-    source = "".join(path.read_text() for path in tests)
-    assert [name for name in sorted(names) if f'"{name}"' not in source] == []
+    tests = "".join(p.read_text() for p in Path(__file__).parent.glob("test_*.py"))
+    assert [name for name in sorted(names) if f'{name}"' not in tests] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_quickstart() -> None:
+    """The first command of the README: it installs into an environment of its own."""
+    options = ["--simulator", "-m", "0:64", "-i", "2", "-x", "1"]
+    status, text = launcher.python(str(EXAMPLES / "quickstart.py"), *options, timeout=550)
+    assert status == 0, text
+    assert "simulator" in text and "payloads checked: all right" in text
+
+
+def test_pack_bench_needs_a_gpu() -> None:
+    status, text = launcher.python(str(EXAMPLES / "pack_bench.py"))
+    assert status != 0 and "GPU" in text, text
 
 
 def example(ranks: int, name: str, *arguments: str) -> str:
@@ -27,6 +39,7 @@ def example(ranks: int, name: str, *arguments: str) -> str:
     return text
 
 
+@pytest.mark.mpi
 def test_hello() -> None:
     text = example(2, "hello.py")
     for rank in (0, 1):
@@ -34,6 +47,7 @@ def test_hello() -> None:
     assert text.count("as expected") == 2
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize("name", ["hello.py", "pingpong.py", "rates.py"])
 def test_the_wrong_number_of_ranks_is_refused(name: str) -> None:
     status, text = launcher.mpi(1, str(EXAMPLES / name))
@@ -41,6 +55,7 @@ def test_the_wrong_number_of_ranks_is_refused(name: str) -> None:
     assert re.search(r"needs 2 ranks, got 1: mpiexec -n 2 python", text), text
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize("engine", ["compiled", "mpi4py"])
 def test_pingpong(engine: str, tmp_path: Path) -> None:
     results, picture = tmp_path / "pingpong.json", tmp_path / "pingpong.png"
@@ -67,6 +82,7 @@ def test_pingpong(engine: str, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.mpi
 def test_rates(tmp_path: Path) -> None:
     results = tmp_path / "rates.json"
     text = example(2, "rates.py", "--json", str(results))
