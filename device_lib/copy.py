@@ -157,10 +157,72 @@ else:
             to += step
             k += opaque(1)
 
-    # Eight words of each thread are under way at all times: a word is stored when it has come and
-    # the one eight steps on is asked for into the same registers. Words past the end are not asked
-    # for at all, so a remainder costs one latency. Addresses advance by one addition after each
-    # access: words under way cost their own registers and hardly any more.
+    def _make_stream(load):
+        """Copies aligned words of 16 bytes: every ``step`` bytes one, until ``to`` reaches ``end``.
+
+        Eight words of each thread are under way at all times: a word is stored when it has come
+        and the one eight steps on is asked for into the same registers. Words past the end are not
+        asked for at all, so a remainder costs one latency. Addresses advance by one addition after
+        each access: words under way cost their own registers and hardly any more.
+        """
+
+        @device
+        def stream(to, at, end, step):
+            ahead = 8 * step
+            a0, b0 = load(at, to < end)
+            at += step
+            a1, b1 = load(at, to + step < end)
+            at += step
+            a2, b2 = load(at, to + 2 * step < end)
+            at += step
+            a3, b3 = load(at, to + 3 * step < end)
+            at += step
+            a4, b4 = load(at, to + 4 * step < end)
+            at += step
+            a5, b5 = load(at, to + 5 * step < end)
+            at += step
+            a6, b6 = load(at, to + 6 * step < end)
+            at += step
+            a7, b7 = load(at, to + 7 * step < end)
+            at += step
+            while to < end:
+                store_16_if(to, a0, b0, to < end)
+                a0, b0 = load(at, to + ahead < end)
+                at += step
+                to += step
+                store_16_if(to, a1, b1, to < end)
+                a1, b1 = load(at, to + ahead < end)
+                at += step
+                to += step
+                store_16_if(to, a2, b2, to < end)
+                a2, b2 = load(at, to + ahead < end)
+                at += step
+                to += step
+                store_16_if(to, a3, b3, to < end)
+                a3, b3 = load(at, to + ahead < end)
+                at += step
+                to += step
+                store_16_if(to, a4, b4, to < end)
+                a4, b4 = load(at, to + ahead < end)
+                at += step
+                to += step
+                store_16_if(to, a5, b5, to < end)
+                a5, b5 = load(at, to + ahead < end)
+                at += step
+                to += step
+                store_16_if(to, a6, b6, to < end)
+                a6, b6 = load(at, to + ahead < end)
+                at += step
+                to += step
+                store_16_if(to, a7, b7, to < end)
+                a7, b7 = load(at, to + ahead < end)
+                at += step
+                to += step
+
+        return stream
+
+    _stream = _make_stream(load_16_if)
+    _stream_sys = _make_stream(load_16_sys_if)
 
     @device
     def _to_staging(staging, source, nbytes, rank, size):
@@ -168,62 +230,14 @@ else:
         end = staging + (nbytes & ~15)
         to = staging + (rank << 4)
         at = source + (rank << 4)
-        ahead = 8 * step
         if source & 15 == 0:
-            a0, b0 = load_16_if(at, to < end)
-            at += step
-            a1, b1 = load_16_if(at, to + step < end)
-            at += step
-            a2, b2 = load_16_if(at, to + 2 * step < end)
-            at += step
-            a3, b3 = load_16_if(at, to + 3 * step < end)
-            at += step
-            a4, b4 = load_16_if(at, to + 4 * step < end)
-            at += step
-            a5, b5 = load_16_if(at, to + 5 * step < end)
-            at += step
-            a6, b6 = load_16_if(at, to + 6 * step < end)
-            at += step
-            a7, b7 = load_16_if(at, to + 7 * step < end)
-            at += step
+            _stream(to, at, end, step)
+        else:
             while to < end:
-                store_16_if(to, a0, b0, to < end)
-                a0, b0 = load_16_if(at, to + ahead < end)
+                low, high = _gather(at)
+                store_16(to, low, high)
                 at += step
                 to += step
-                store_16_if(to, a1, b1, to < end)
-                a1, b1 = load_16_if(at, to + ahead < end)
-                at += step
-                to += step
-                store_16_if(to, a2, b2, to < end)
-                a2, b2 = load_16_if(at, to + ahead < end)
-                at += step
-                to += step
-                store_16_if(to, a3, b3, to < end)
-                a3, b3 = load_16_if(at, to + ahead < end)
-                at += step
-                to += step
-                store_16_if(to, a4, b4, to < end)
-                a4, b4 = load_16_if(at, to + ahead < end)
-                at += step
-                to += step
-                store_16_if(to, a5, b5, to < end)
-                a5, b5 = load_16_if(at, to + ahead < end)
-                at += step
-                to += step
-                store_16_if(to, a6, b6, to < end)
-                a6, b6 = load_16_if(at, to + ahead < end)
-                at += step
-                to += step
-                store_16_if(to, a7, b7, to < end)
-                a7, b7 = load_16_if(at, to + ahead < end)
-                at += step
-                to += step
-        while to < end:
-            a0, b0 = _gather(at)
-            store_16(to, a0, b0)
-            at += step
-            to += step
         i = (nbytes & ~15) + rank
         while i < nbytes:
             store_1(staging + i, load_1(source + i))
@@ -236,78 +250,30 @@ else:
         end = target + (nbytes & ~15)
         at = staging + (rank << 4)
         to = target + (rank << 4)
-        ahead = 8 * step
-        a0, b0 = load_16_sys_if(at, to < end)
-        at += step
-        a1, b1 = load_16_sys_if(at, to + step < end)
-        at += step
-        a2, b2 = load_16_sys_if(at, to + 2 * step < end)
-        at += step
-        a3, b3 = load_16_sys_if(at, to + 3 * step < end)
-        at += step
-        a4, b4 = load_16_sys_if(at, to + 4 * step < end)
-        at += step
-        a5, b5 = load_16_sys_if(at, to + 5 * step < end)
-        at += step
-        a6, b6 = load_16_sys_if(at, to + 6 * step < end)
-        at += step
-        a7, b7 = load_16_sys_if(at, to + 7 * step < end)
-        at += step
         if target & 15 == 0:
+            _stream_sys(to, at, end, step)
+        else:
             while to < end:
-                store_16_if(to, a0, b0, to < end)
-                a0, b0 = load_16_sys_if(at, to + ahead < end)
+                a0, b0 = load_16_sys_if(at, to < end)
                 at += step
-                to += step
-                store_16_if(to, a1, b1, to < end)
-                a1, b1 = load_16_sys_if(at, to + ahead < end)
+                a1, b1 = load_16_sys_if(at, to + step < end)
                 at += step
-                to += step
-                store_16_if(to, a2, b2, to < end)
-                a2, b2 = load_16_sys_if(at, to + ahead < end)
+                a2, b2 = load_16_sys_if(at, to + 2 * step < end)
                 at += step
-                to += step
-                store_16_if(to, a3, b3, to < end)
-                a3, b3 = load_16_sys_if(at, to + ahead < end)
+                a3, b3 = load_16_sys_if(at, to + 3 * step < end)
                 at += step
-                to += step
-                store_16_if(to, a4, b4, to < end)
-                a4, b4 = load_16_sys_if(at, to + ahead < end)
+                a4, b4 = load_16_sys_if(at, to + 4 * step < end)
                 at += step
-                to += step
-                store_16_if(to, a5, b5, to < end)
-                a5, b5 = load_16_sys_if(at, to + ahead < end)
+                a5, b5 = load_16_sys_if(at, to + 5 * step < end)
                 at += step
-                to += step
-                store_16_if(to, a6, b6, to < end)
-                a6, b6 = load_16_sys_if(at, to + ahead < end)
+                a6, b6 = load_16_sys_if(at, to + 6 * step < end)
                 at += step
-                to += step
-                store_16_if(to, a7, b7, to < end)
-                a7, b7 = load_16_sys_if(at, to + ahead < end)
+                a7, b7 = load_16_sys_if(at, to + 7 * step < end)
                 at += step
-                to += step
-        while to < end:
-            _scatter_8(
-                to, end, step, a0, b0, a1, b1, a2, b2, a3, b3, a4, b4, a5, b5, a6, b6, a7, b7
-            )
-            to += ahead
-            a0, b0 = load_16_sys_if(at, to < end)
-            at += step
-            a1, b1 = load_16_sys_if(at, to + step < end)
-            at += step
-            a2, b2 = load_16_sys_if(at, to + 2 * step < end)
-            at += step
-            a3, b3 = load_16_sys_if(at, to + 3 * step < end)
-            at += step
-            a4, b4 = load_16_sys_if(at, to + 4 * step < end)
-            at += step
-            a5, b5 = load_16_sys_if(at, to + 5 * step < end)
-            at += step
-            a6, b6 = load_16_sys_if(at, to + 6 * step < end)
-            at += step
-            a7, b7 = load_16_sys_if(at, to + 7 * step < end)
-            at += step
+                _scatter_8(
+                    to, end, step, a0, b0, a1, b1, a2, b2, a3, b3, a4, b4, a5, b5, a6, b6, a7, b7
+                )  # fmt: skip
+                to += 8 * step
         i = (nbytes & ~15) + rank
         while i < nbytes:
             store_1(target + i, load_1_sys(staging + i))

@@ -235,7 +235,7 @@ def GMPI_Waitany(ctx: DeviceContext, count: int, requests: Any) -> tuple[int, St
 def GMPI_Test(ctx: DeviceContext, request: int) -> tuple[bool, Status]:
     """Looks once whether a request is complete, and if so closes it (MPI 4.1 section 3.7.3).
 
-    Does not block, but takes a read of host memory (about 1 us on a GPU).
+    Does not block, but takes a read of host memory: a PCIe round trip.
 
     Returns:
         (whether it is complete, Status); do not use the request again after True.

@@ -40,8 +40,7 @@ def main() -> int:
     comm = MPI.COMM_WORLD
     if comm.size != 2:
         sys.exit(f"hello needs 2 ranks, got {comm.size}: mpiexec -n 2 python {sys.argv[0]}")
-    if not gmpi.SIMULATOR:
-        cuda.select_device(comm.rank % len(cuda.gpus))
+    gmpi.select_gpu(comm)  # the GPUs of a node are dealt out to its ranks
     peer = 1 - comm.rank
 
     # Allocate before the kernel runs: freeing GPU memory waits for running kernels.

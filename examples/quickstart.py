@@ -30,8 +30,8 @@ _ARE_TWO = "import sys; from mpi4py import MPI; sys.exit(MPI.COMM_WORLD.size != 
 
 _SHARED_GPU = """\
 One GPU for two ranks, and no MPS daemon: the GPU switches between the two kernels instead of
-running both, and a message takes milliseconds. The times below are those of the switching; few
-are taken. To let the ranks share the GPU, start the daemon and run this again:
+running both, and a message takes time slices. The times below are those of the switching; few are
+taken. To let the ranks share the GPU, start the daemon and run this again:
 
     nvidia-cuda-mps-control -d          (and to stop it: echo quit | nvidia-cuda-mps-control)
 """

@@ -58,6 +58,7 @@ if TYPE_CHECKING or _missing is None:
         GMPI_Waitany_warp,
     )
     from device_lib.primitives import SIMULATOR, clock, timer_ns
+    from gmpi.affinity import select_gpu
     from gmpi.constants import (
         AINT,
         ANY_SOURCE,
@@ -308,6 +309,7 @@ __all__ = [
     "datatype_of",
     "error_string",
     "pack",
+    "select_gpu",
     "timer_ns",
     "unpack",
 ]

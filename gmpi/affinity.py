@@ -1,4 +1,4 @@
-"""Where the proxy thread runs, and whether there are cores enough for it."""
+"""Which GPU a rank takes, where its proxy runs, and whether there are cores enough for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,48 @@ from typing import Any
 
 from mpi4py import MPI
 
+from device_lib.primitives import SIMULATOR
 from gmpi.config import parse_cores
+from gmpi.errors import ContextError
+
+
+def require_gpu() -> None:
+    """Raises ContextError where no kernel can run on a GPU."""
+    from numba import cuda
+
+    if not cuda.is_available():
+        raise ContextError(
+            "no usable GPU: run with NUMBA_ENABLE_CUDASIM=1 for the simulator, or open the context "
+            "with gpu=False if this rank runs no kernel; gmpi info says what is missing"
+        )
+
+
+def select_gpu(comm: MPI.Comm | None = None) -> int | None:
+    """Makes one GPU the current one: those of a node are dealt out to its ranks in turn.
+
+    Call it before the first use of CUDA: arrays and kernels belong to the GPU that was current.
+    Collective over ``comm``. Where the launcher shows each rank one GPU only, that is the one.
+
+    Args:
+        comm: the ranks among which GPUs are dealt out; default MPI.COMM_WORLD.
+
+    Returns:
+        Its number; None in the simulator, where there is nothing to select.
+
+    Raises:
+        ContextError: there is no GPU that can be used.
+    """
+    local = (MPI.COMM_WORLD if comm is None else comm).Split_type(MPI.COMM_TYPE_SHARED)
+    rank = local.Get_rank()
+    local.Free()
+    if SIMULATOR:
+        return None
+    require_gpu()
+    from numba import cuda
+
+    number = rank % len(cuda.gpus)
+    cuda.select_device(number)
+    return number
 
 
 def crowded(comm: MPI.Comm) -> bool:

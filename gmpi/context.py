@@ -590,13 +590,7 @@ def _allocate(layout: Layout, gpu: bool) -> Memory:
         initial[last : last + 8] = np.frombuffer(mask.to_bytes(8, "little"), np.uint8)
     if SIMULATOR or not gpu:
         return Memory(layout, initial, kernels=gpu, gpu=False)
-    from numba import cuda
-
-    if not cuda.is_available():
-        raise ContextError(
-            "no usable GPU: run with NUMBA_ENABLE_CUDASIM=1 for the simulator, or open the context "
-            "with gpu=False if this rank runs no kernel"
-        )
+    affinity.require_gpu()
     return Memory(layout, initial, kernels=True, gpu=True)
 
 

@@ -76,7 +76,8 @@ def mpi() -> Facts:
 
 def mps_runs() -> bool:
     """Whether a CUDA MPS control daemon answers, so that ranks can share a GPU. Starts nothing."""
-    return _command("nvidia-cuda-mps-control", stdin="get_server_list\n") is not None
+    answer = _command("nvidia-cuda-mps-control", stdin="get_server_list\n")
+    return answer is not None and "Cannot find" not in answer
 
 
 def cuda() -> Facts:

@@ -20,6 +20,13 @@ README = (ROOT / "README.md").read_text()
 TABLE = ROOT / "docs" / "measurements" / "table.py"
 
 
+def run(command: list[str]) -> tuple[int, str]:
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
 def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
 
@@ -46,6 +53,37 @@ def test_programs_and_files_in_the_readme_exist() -> None:
     ]
     for names in re.findall(r"\.\[([\w,]+)\]", README):
         assert set(names.split(",")) <= set(extras)
+
+
+def test_gmpi_info_says_what_there_is() -> None:
+    status, text = run([sys.executable, "-m", "gmpi", "info", "--json"])
+    facts = json.loads(text)
+    assert status == 0 and facts["context"]["opens"], text
+    assert facts["cuda"]["simulator"] and facts["mpi"]["loaded"]
+    assert facts["versions"]["gmpi"] == gmpi.__version__
+    assert facts["settings"]["values"]["engine"]["origin"] in ("default", "environment")
+
+
+def test_gmpi_info_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPI4PY_LIBMPI", "/nowhere/libmpi.so")
+    status, text = run([sys.executable, "-m", "gmpi", "info"])
+    assert status == 1
+    assert "pip install mpich" in text and "/nowhere/libmpi.so" in text
+    status, text = run([sys.executable, "-c", "from gmpi import GMPI_Isend"])
+    assert status == 1
+    assert "gmpi.GMPI_Isend needs MPI" in text and "pip install mpich" in text
+
+
+def test_gmpi_cache_is_shown_and_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GMPI_CACHE_DIR", str(tmp_path))
+    mine = tmp_path / "gmpi_open_any_block-sm90-0123.ptx"
+    other = tmp_path / "notes.txt"
+    for path in (mine, other):
+        path.write_text("x" * 2048)
+    status, text = run([sys.executable, "-m", "gmpi", "cache", "show"])
+    assert status == 0 and re.search(r"sm90 +1 +2 KiB", text)
+    assert run([sys.executable, "-m", "gmpi", "cache", "clear"]) == (0, "1 files deleted\n")
+    assert not mine.exists() and other.exists()
 
 
 def test_the_readme_names_every_call_and_no_other() -> None:
@@ -82,11 +120,6 @@ def test_the_api_page_names_everything_that_is_exported() -> None:
     page = (ROOT / "docs" / "api.md").read_text()
     missing = [name for name in gmpi.__all__ if not re.search(rf"(?<!\w){name}(?!\w)", page)]
     assert missing == []
-
-
-def run(command: list[str]) -> tuple[int, str]:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
 
 
 def test_measured_tables_are_up_to_date() -> None:

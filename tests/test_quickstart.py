@@ -1,0 +1,76 @@
+"""The README's first command, examples/quickstart.py, without what it downloads.
+
+A copy of the examples gets an environment that counts as installed: its python and its mpiexec are
+those of this one. The installation itself needs the network and is tried by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import launcher
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+
+def program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout in which quickstart has been run before."""
+    shutil.copytree(launcher.ROOT / "examples", tmp_path / "examples")
+    project = (launcher.ROOT / "pyproject.toml").read_text()
+    (tmp_path / "pyproject.toml").write_text(project)
+    venv = tmp_path / ".venv" / "quickstart"
+    python = f'PYTHONPATH="{launcher.ROOT}" exec "{sys.executable}" "$@"'
+    program(venv / "bin" / "python", python)
+    program(venv / "bin" / "mpiexec", f'exec "{launcher._mpiexec()}" "$@"')
+    stamp = {"extras": ["cu13", "mpich"], "project": project}
+    (venv / "installed.json").write_text(json.dumps(stamp))
+    return tmp_path
+
+
+def quickstart(checkout: Path, *arguments: str, **environment: str) -> tuple[int, str]:
+    command = [sys.executable, str(checkout / "examples" / "quickstart.py"), *arguments]
+    return launcher.start(command, **environment)
+
+
+OPTIONS = ["-m", "8:8", "-i", "2", "-x", "1"]
+
+
+def test_it_runs_the_pingpong_in_the_simulator_and_says_so(checkout: Path) -> None:
+    status, text = quickstart(checkout, "--simulator", *OPTIONS)
+    assert status == 0, text
+    assert "2 ranks in the simulator: asked for" in text
+    assert "# GMPI ping-pong between 2 kernels on simulator" in text
+    assert "payloads checked: all right" in text
+    assert "installing" not in text
+
+
+def test_a_gpu_that_does_not_work_is_named(checkout: Path) -> None:
+    # A driver's tool without a driver: the simulator runs, and the reason is told.
+    program(checkout / "tools" / "nvidia-smi", "echo 'GPU 0: none'")
+    path = f"{checkout / 'tools'}:{os.environ['PATH']}"
+    status, text = quickstart(checkout, *OPTIONS, PATH=path, CUDA_VISIBLE_DEVICES="")
+    assert status == 0, text
+    assert "the GPU cannot be used: ContextError: no usable GPU" in text
+    assert "2 ranks in the simulator: no GPU that works" in text
+
+
+def test_an_mpiexec_that_starts_no_ranks_is_refused(checkout: Path) -> None:
+    bin_ = checkout / ".venv" / "quickstart" / "bin"
+    # What an mpiexec of another MPI does: every process is alone.
+    alone = f'shift 2; PYTHONPATH="{launcher.ROOT}" exec "{sys.executable}" "-c" "$3"'
+    program(bin_ / "mpiexec", alone)
+    status, text = quickstart(checkout, "--simulator", *OPTIONS)
+    assert status != 0
+    assert "MPI does not start two ranks here" in text
