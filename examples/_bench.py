@@ -88,7 +88,7 @@ def machine() -> dict[str, Any]:
         "cpu": cpu,
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
-        "mpi": MPI.Get_library_version().splitlines()[0][:100],
+        "mpi": MPI.Get_library_version().split(",")[0].split("\n")[0].strip("\0 "),
         "versions": {
             name: _version(name)
             for name in ("numba", "numba-cuda", "llvmlite", "mpi4py", "numpy", "cupy-cuda13x")
