@@ -72,6 +72,7 @@ def test_pingpong(engine: str, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.mpi
 def test_rates(tmp_path: Path) -> None:
     results = tmp_path / "rates.json"
