@@ -39,7 +39,7 @@ BAD = [
     ("engine", "fast", "engine is 'fast': input should be 'compiled' or 'mpi4py'"),
     ("shared_staging", 3, "shared_staging is 3: input should be a valid boolean"),
     ("trace", -1, "trace is -1: input should be greater than or equal to 0"),
-    ("ring_slot", 64, "there is no setting ring_slot; did you mean ring_slots?"),
+    ("ring_slot", 64, "there is no setting ring_slot; settings are engine, ring_slots"),
 ]
 
 
@@ -77,7 +77,7 @@ def test_environment_values_have_the_types_of_arguments(monkeypatch: pytest.Monk
 
 def test_an_unknown_variable_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GMPI_RINGSLOTS", "64")
-    with pytest.warns(UserWarning, match="GMPI_RINGSLOTS is ignored; did you mean GMPI_RING_SLOTS"):
+    with pytest.warns(UserWarning, match="variable GMPI_RINGSLOTS; .*did you mean GMPI_RING_SLOTS"):
         config.load()
 
 
