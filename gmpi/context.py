@@ -71,7 +71,16 @@ _stranded: list[Memory] = []  # memory that a kernel may still be using
 
 
 class PendingRequest:
-    """A request that is open: what ``Context.pending`` lists."""
+    """A request that is open: what ``Context.pending`` lists.
+
+    Attributes:
+        operation: the call, for example ``"GMPI_Irecv"``.
+        peer: the other rank, or the root.
+        tag: message tag.
+        comm: communicator handle.
+        nbytes: room of a receive, length of anything else, in bytes.
+        block: linear number of the calling block.
+    """
 
     def __init__(self, row: np.ndarray) -> None:
         self.operation = name_of(int(row[S_OP]))
@@ -86,6 +95,9 @@ class PendingRequest:
             f"{self.operation} peer {errors.rank_text(self.peer)} tag {errors.tag_text(self.tag)} "
             f"communicator {self.comm} of {self.nbytes} bytes from block {self.block}"
         )
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
 
 class Context:

@@ -30,7 +30,6 @@ from gmpi.constants import (
     GMPI_ERR_ABORTED,
     GMPI_ERR_NO_RESOURCE,
     GMPI_ERR_PROXY,
-    GMPI_ERR_TIMEOUT,
     OPERATIONS_REDUCE,
     PROC_NULL,
 )
@@ -130,6 +129,9 @@ class Fault(NamedTuple):
     error_class: int
     kind: type[CallError]
 
+    def __str__(self) -> str:
+        return self.text
+
 
 def error_string(error_class: int) -> str:
     """The meaning of ``status.error``, for MPI's classes and GMPI's own (host only)."""
@@ -137,7 +139,6 @@ def error_string(error_class: int) -> str:
         GMPI_ERR_ABORTED: "GMPI_ERR_ABORTED: the context was aborted while the kernel waited",
         GMPI_ERR_NO_RESOURCE: "GMPI_ERR_NO_RESOURCE: no request slot came free",
         GMPI_ERR_PROXY: "GMPI_ERR_PROXY: the proxy thread died",
-        GMPI_ERR_TIMEOUT: "GMPI_ERR_TIMEOUT: the request took too long",
     }
     return own.get(error_class) or MPI.Get_error_string(error_class)
 

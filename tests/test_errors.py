@@ -189,7 +189,7 @@ def test_an_exception_carries_the_parts_and_how_many_more_there_are() -> None:
 
 
 def test_error_classes_have_strings() -> None:
-    for name in ("ABORTED", "NO_RESOURCE", "PROXY", "TIMEOUT"):
+    for name in ("ABORTED", "NO_RESOURCE", "PROXY"):
         own = getattr(gmpi, f"GMPI_ERR_{name}")
         assert errors.error_string(own).startswith(f"GMPI_ERR_{name}: ")
         assert own > MPI.ERR_LASTCODE or own > 100  # above every class of MPI
