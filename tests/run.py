@@ -6,8 +6,9 @@ Needs Python 3.11 or later with pip and venv, nothing else: no GPU, no MPI. Two 
 are made in ``.venv/``, one for each MPI family, because two MPI wheels in one environment overwrite
 each other's ``mpiexec``. They are kept, and brought up to date when ``pyproject.toml`` changes.
 
-Everything runs with MPICH; what depends on MPI (marker ``mpi``) runs with Open MPI as well. Other
-arguments go to pytest: ``python3 tests/run.py -k ring -x``.
+Everything runs with MPICH; what depends on MPI (marker ``mpi``) runs with Open MPI as well, but for
+what takes long and hardly depends on it (marker ``slow``). ``--mpi`` runs all with one of them.
+Other arguments go to pytest: ``python3 tests/run.py -k ring -x``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FAMILIES = {"mpich": [], "openmpi": ["-m", "mpi and not gpu"]}
+FAMILIES = {"mpich": [], "openmpi": ["-m", "mpi and not gpu and not slow"]}
 LINT = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
 MINIMUM = (3, 11)
 

@@ -15,6 +15,8 @@ from gmpi import wire
 from host_proxy import operations as ops
 from host_proxy import state as st
 
+pytestmark = pytest.mark.mpi
+
 SEND = {"flags": wire.FLAG_OUT | wire.FLAG_INLINE, "count": 8, "payload": bytes(8)}
 RECV = {"flags": wire.FLAG_BACK, "count": 8, "units": 3}
 REDUCE = {
@@ -271,6 +273,7 @@ def nearly_right(m: Machine, r: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(some.lists(RECORDS, min_size=15, max_size=60))
 def test_any_sequence_of_nearly_right_records(records: list[dict[str, Any]]) -> None:

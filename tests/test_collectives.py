@@ -13,10 +13,12 @@ def test_compiled_engine(ranks: int) -> None:
     launcher.check(ranks, "collectives")
 
 
+@pytest.mark.slow
 def test_mpi4py_engine() -> None:
     launcher.check(3, "collectives", GMPI_ENGINE="mpi4py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["compiled", "mpi4py"])
 def test_many_chunks(engine: str) -> None:
     launcher.check(2, "collectives", "--small", GMPI_ENGINE=engine)

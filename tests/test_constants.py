@@ -9,6 +9,8 @@ from mpi4py import MPI
 import gmpi
 from gmpi import constants
 
+pytestmark = pytest.mark.mpi
+
 #: Names in mpi4py that are no C datatypes: markers and packed data.
 NOT_C = {"PACKED", "DATATYPE_NULL", "LB", "UB"}
 #: Not in the MPI standard; MPICH has them.

@@ -18,16 +18,6 @@ def test_no_example_is_forgotten() -> None:
     assert [name for name in sorted(names) if f'{name}"' not in tests] == []
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_quickstart() -> None:
-    """The first command of the README: it installs into an environment of its own."""
-    options = ["--simulator", "-m", "0:64", "-i", "2", "-x", "1"]
-    status, text = launcher.python(str(EXAMPLES / "quickstart.py"), *options, timeout=550)
-    assert status == 0, text
-    assert "simulator" in text and "payloads checked: all right" in text
-
-
 def test_pack_bench_needs_a_gpu() -> None:
     status, text = launcher.python(str(EXAMPLES / "pack_bench.py"))
     assert status != 0 and "GPU" in text, text
@@ -82,6 +72,7 @@ def test_pingpong(engine: str, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.mpi
 def test_rates(tmp_path: Path) -> None:
     results = tmp_path / "rates.json"

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize(
-    "program", ["point_to_point", "collectives", "bad_input", "lifecycle", "host_side", "stress"]
+    "program",
+    ["point_to_point", "collectives", "arrays", "bad_input", "lifecycle", "host_side", "stress"],
 )
 def test_program(program: str) -> None:
     launcher.check(2, program, timeout=100)

@@ -13,6 +13,7 @@ def test_compiled_engine(ranks: int) -> None:
     launcher.check(ranks, "host_side")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", ["0", "1"])
 def test_many_chunks(shared: str) -> None:
     for engine in ("compiled", "mpi4py"):

@@ -13,17 +13,22 @@ def test_compiled_engine(ranks: int) -> None:
     launcher.check(ranks, "point_to_point")
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_mpi4py_engine(ranks: int) -> None:
-    launcher.check(ranks, "point_to_point", GMPI_ENGINE="mpi4py")
+@pytest.mark.slow
+def test_mpi4py_engine() -> None:
+    launcher.check(3, "point_to_point", GMPI_ENGINE="mpi4py")
 
 
 def test_short_ring_and_many_chunks() -> None:
     launcher.check(2, "point_to_point", "--small")
+
+
+@pytest.mark.slow
+def test_many_chunks_in_python() -> None:
     launcher.check(2, "point_to_point", "--small", GMPI_ENGINE="mpi4py")
 
 
+@pytest.mark.slow
 def test_without_shared_staging() -> None:
     # Chunks then travel as messages, as between nodes.
     for engine in ("compiled", "mpi4py"):
-        launcher.check(3, "point_to_point", "--small", GMPI_SHARED_STAGING="0", GMPI_ENGINE=engine)
+        launcher.check(2, "point_to_point", "--small", GMPI_SHARED_STAGING="0", GMPI_ENGINE=engine)

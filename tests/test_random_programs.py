@@ -8,6 +8,6 @@ import pytest
 pytestmark = pytest.mark.mpi
 
 
-@pytest.mark.parametrize("ranks, seeds", [(1, "0:4"), (2, "0:14"), (3, "14:26"), (4, "26:32")])
+@pytest.mark.parametrize("ranks, seeds", [(1, "0:3"), (2, "0:10"), (3, "10:18"), (4, "18:21")])
 def test_engines_agree_with_each_other_and_with_mpi4py(ranks: int, seeds: str) -> None:
     launcher.check(ranks, "random_programs", f"--seeds={seeds}", timeout=200)

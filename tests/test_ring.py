@@ -16,6 +16,8 @@ from gmpi import wire
 from host_proxy import completion, ring
 from host_proxy import state as s
 
+pytestmark = pytest.mark.mpi
+
 SLOTS = 64
 #: Tickets at which something could go wrong: the start, exact laps, the wrap of the 31-bit tag.
 FIRST = [0, 1, SLOTS - 1, SLOTS, 5 * SLOTS, (1 << 31) - 3, (1 << 31) - SLOTS, (1 << 40) + 17]

@@ -17,7 +17,9 @@ from numba import cuda
 from script import Script
 
 import gmpi
+from gmpi import wire
 from host_proxy.mpi4py_engine import Mpi4pyEngine
+from host_proxy.state import G_HEAD
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 
@@ -322,6 +324,24 @@ def the_proxy_dies() -> None:
         exchange(g)
 
 
+# --- a long life ----------------------------------------------------------------------------------
+
+
+def tickets_beyond_31_bits() -> None:
+    """Tags repeat after 2^31 records: days of traffic, here set forward in memory."""
+    if not gmpi.SIMULATOR:
+        return  # the counters are in the GPU's memory
+    for first in ((1 << 31) - 20, (1 << 32) - 20):
+        with gmpi.Context(WORLD, ring_slots=64) as g:
+            g._state.globals[G_HEAD] = first
+            g._write_mapped(wire.CONTROL_CONSUMED, first.to_bytes(8, "little"))
+            for counter in (wire.DEVICE_TICKET, wire.DEVICE_CONSUMED):
+                g._memory._device[counter : counter + 8].view(np.int64)[0] = first
+            for seed in range(20):
+                exchange(g, seed)
+            assert int(g._state.globals[G_HEAD]) == first + 40
+
+
 # --- looking --------------------------------------------------------------------------------------
 
 
@@ -361,7 +381,7 @@ SCENARIOS = [
     one_after_the_other, two_at_once, a_bad_setting_on_one_rank, different_sizes, communicators,
     without_kernels, grids_too_large, after_close, handles_of_the_context_before,
     open_requests_at_the_end, requests_never_waited_for, errors_at_close, abort_releases_kernels,
-    ctrl_c, an_exception, the_proxy_dies, traces, idle_proxy_naps,
+    ctrl_c, an_exception, the_proxy_dies, tickets_beyond_31_bits, traces, idle_proxy_naps,
 ]  # fmt: skip
 
 assert MPI.Query_thread() == MPI.THREAD_MULTIPLE

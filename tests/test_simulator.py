@@ -1,0 +1,164 @@
+"""Greenlet lanes: what a GPU does that Numba's own simulator does not."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from numba import cuda
+
+import gmpi
+from device_lib.simulator import BarrierError
+
+pytestmark = pytest.mark.skipif(not gmpi.SIMULATOR, reason="needs the simulator")
+
+
+@cuda.jit
+def _votes(out):  # type: ignore[no-untyped-def]
+    t = cuda.threadIdx.x
+    lane = cuda.laneid
+    out[t, 0] = cuda.ballot_sync(0xFFFFFFFF, lane % 3 == 0)
+    out[t, 1] = cuda.all_sync(0xFFFFFFFF, lane < 32)
+    out[t, 2] = cuda.any_sync(0xFFFFFFFF, t == 40)
+    out[t, 3] = cuda.shfl_sync(0xFFFFFFFF, t * 10, 5)
+    out[t, 4] = cuda.shfl_up_sync(0xFFFFFFFF, t, 1)
+    out[t, 5] = cuda.shfl_down_sync(0xFFFFFFFF, t, 2)
+    out[t, 6] = cuda.shfl_xor_sync(0xFFFFFFFF, t, 3)
+    out[t, 7] = cuda.syncthreads_count(t < 7)
+
+
+def test_votes_and_shuffles_of_a_warp() -> None:
+    out = np.zeros((64, 8), np.int64)
+    _votes[1, 64](out)
+    t = np.arange(64)
+    lane, warp = t % 32, t // 32 * 32
+    every_third = sum(1 << i for i in range(0, 32, 3))
+    assert (out[:, 0] == every_third).all() and (out[:, 1] == 1).all()
+    assert (out[:, 2] == (warp == 32)).all()
+    assert (out[:, 3] == 10 * (warp + 5)).all()
+    assert (out[:, 4] == np.where(lane == 0, t, t - 1)).all()
+    assert (out[:, 5] == np.where(lane > 29, t, t + 2)).all()
+    assert (out[:, 6] == warp + (lane ^ 3)).all()
+    assert (out[:, 7] == 7).all()
+
+
+@cuda.jit
+def _relay(flags):  # type: ignore[no-untyped-def]
+    """Block b waits for block b + 1: in the order of their numbers they would wait for ever."""
+    b = cuda.blockIdx.x
+    if cuda.threadIdx.x == 0:
+        while b + 1 < cuda.gridDim.x and flags[b + 1] == 0:
+            cuda.nanosleep(100)
+        flags[b] = 1
+
+
+def test_all_blocks_are_alive_at_once() -> None:
+    flags = np.zeros(20, np.int32)
+    _relay[20, 2](flags)
+    assert (flags == 1).all()
+
+
+@cuda.jit
+def _grid_sum(data, out):  # type: ignore[no-untyped-def]
+    grid = cuda.cg.this_grid()
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    data[i] = i
+    grid.sync()
+    if i == 0:
+        for k in range(data.size):
+            out[0] += data[k]
+
+
+def test_grid_sync() -> None:
+    data, out = np.zeros(96, np.int64), np.zeros(1, np.int64)
+    _grid_sum[3, 32](data, out)
+    assert out[0] == 95 * 96 // 2
+
+
+@cuda.jit
+def _shared_of_block(out):  # type: ignore[no-untyped-def]
+    tile = cuda.shared.array(8, np.int64)
+    other = cuda.shared.array(8, np.int64)
+    t = cuda.threadIdx.x
+    tile[t] = cuda.blockIdx.x * 100 + t
+    other[t] = -1
+    cuda.syncthreads()
+    out[cuda.blockIdx.x, t] = tile[7 - t]
+
+
+def test_shared_memory_belongs_to_one_block() -> None:
+    out = np.zeros((3, 8), np.int64)
+    _shared_of_block[3, 8](out)
+    assert (out == 100 * np.arange(3)[:, None] + np.arange(7, -1, -1)).all()
+
+
+@cuda.jit
+def _indices(out):  # type: ignore[no-untyped-def]
+    t = cuda.threadIdx
+    b = cuda.blockIdx
+    x, y, z = cuda.grid(3)
+    out[x, y, z] = (b.x * 1000 + b.y * 100 + b.z * 10) + t.x + 2 * t.y + 4 * t.z
+
+
+def test_indices_in_three_dimensions() -> None:
+    out = np.zeros((4, 4, 4), np.int64)
+    _indices[(2, 2, 2), (2, 2, 2)](out)
+    x, y, z = np.indices((4, 4, 4))
+    expected = (x // 2 * 1000 + y // 2 * 100 + z // 2 * 10) + x % 2 + 2 * (y % 2) + 4 * (z % 2)
+    assert (out == expected).all()
+
+
+@cuda.jit
+def _half_at_the_barrier(passed):  # type: ignore[no-untyped-def]
+    cuda.syncthreads()
+    if cuda.threadIdx.x < 16:
+        cuda.syncthreads()
+        cuda.syncthreads()
+    else:
+        cuda.syncthreads()
+        while True:
+            cuda.syncwarp()
+            break
+        cuda.shfl_sync(0xFFFFFFFF, 1, 0)
+
+
+def test_a_barrier_that_others_never_reach_is_an_error_and_no_hang() -> None:
+    with pytest.raises(BarrierError, match="threads of the kernel wait at a barrier that the oth"):
+        _half_at_the_barrier[1, 32](np.zeros(1))
+    out = np.zeros((64, 8), np.int64)
+    _votes[1, 64](out)  # the next kernel is not affected
+    assert (out[:, 7] == 7).all()
+
+
+@cuda.jit
+def _raises_in_one_thread(data):  # type: ignore[no-untyped-def]
+    if cuda.threadIdx.x == 3:
+        data[1000] = 1
+    cuda.syncthreads()
+
+
+def test_an_exception_in_one_thread_comes_out() -> None:
+    with pytest.raises(IndexError):
+        _raises_in_one_thread[2, 8](np.zeros(4))
+
+
+@cuda.jit
+def _spins(flag, rounds):  # type: ignore[no-untyped-def]
+    """Two warps hand a word to each other."""
+    me = cuda.threadIdx.x // 32
+    for i in range(rounds):
+        while flag[0] != 2 * i + me:
+            cuda.nanosleep(0)
+        cuda.syncwarp()
+        if cuda.laneid == 0:
+            flag[0] += 1
+        cuda.syncwarp()
+
+
+def test_waiting_lanes_let_the_others_run() -> None:
+    flag = np.zeros(1, np.int64)
+    began = time.monotonic()
+    _spins[1, 64](flag, 20)
+    assert flag[0] == 40
+    assert time.monotonic() - began < 10  # OS threads took seconds for each
