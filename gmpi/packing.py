@@ -79,18 +79,9 @@ def _check_reach(found: Plan, count: int, memory: Memory, name: str) -> None:
     low, high = found.reach(count)
     if low >= memory.low and high <= memory.high:
         return
-    where = f"bytes {low}..{high}"
-    if found.node.run_count() <= 1 << 20:
-        for element in (0, count - 1):
-            at, lengths = found.runs()
-            at = at + element * found.extent
-            bad = np.flatnonzero((at < memory.low) | (at + lengths > memory.high))
-            if len(bad):
-                k = int(bad[0])
-                where = f"segment {k} of element {element}, bytes {at[k]}..{at[k] + lengths[k]},"
-                break
+    where = found.first_outside(count, memory.low, memory.high)
     raise DatatypeError(
-        f"{count} elements of the datatype leave {name}: {where} of the buffer, which has bytes "
+        f"{count} elements of the datatype leave {name}: {where}, of the buffer, which has bytes "
         f"{memory.low}..{memory.high}; pass a larger array, a lower count or a smaller datatype"
     )
 
