@@ -17,7 +17,7 @@ from gmpi.datatypes.overlap import distinct_elements
 from gmpi.datatypes.plans import Plan
 from gmpi.errors import ContextError, DatatypeError
 from gmpi.memory import Memory
-from gmpi.pack_launch import upload
+from gmpi.pack_driver import upload
 from gmpi.packing import plan_of
 from gmpi.wire import (
     DERIVED_GENERATION_SHIFT,

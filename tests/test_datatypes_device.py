@@ -19,7 +19,7 @@ from gmpi.datatypes import plan
 from gmpi.datatypes.descriptor import DESCRIPTOR_BYTES, Tables, describe, table_arrays
 from gmpi.datatypes.interpret import pack
 from gmpi.errors import DatatypeError
-from gmpi.pack_launch import upload
+from gmpi.pack_driver import upload
 
 POISON = 0xA5
 SAMPLE = 60 if gmpi.SIMULATOR else 1000
