@@ -418,10 +418,10 @@ def main() -> None:
     if not options.only:
         rows.append(measure_halo(timer, copies))
     results["layouts"] = rows
-    columns = ["name", "pack_us", "unpack_us", "cold_us", "copy_us", "memcpy_us", "pack_tbs",
+    headers = ["name", "pack_us", "unpack_us", "cold_us", "copy_us", "memcpy_us", "pack_tbs",
                "copy_share", "ceiling_share", "verdict"]  # fmt: skip
-    table = [[row[c] for c in columns] for row in rows]
-    print(tabulate(table, columns, floatfmt=".2f", tablefmt="simple"), flush=True)
+    table = [[row[c] for c in headers] for row in rows]
+    print(tabulate(table, headers, floatfmt=".2f", tablefmt="simple"), flush=True)
     if not options.only:
         results["by_hand"] = against_by_hand(timer)
         results["by_blocks"] = by_blocks(timer)

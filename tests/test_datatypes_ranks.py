@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import launcher
 import pytest
 
@@ -24,3 +27,11 @@ def test_every_chunk_boundary(engine: str) -> None:
 
 def test_without_shared_staging() -> None:
     launcher.check(2, "datatypes", "--small", GMPI_SHARED_STAGING="0")
+
+
+def test_the_python_in_the_page_runs(tmp_path: Path) -> None:
+    page = (launcher.ROOT / "docs" / "datatypes.md").read_text()
+    (source,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    (tmp_path / "page.py").write_text(source)
+    status, text = launcher.mpi(2, str(tmp_path / "page.py"))
+    assert status == 0, text
