@@ -16,14 +16,16 @@ import numpy as np
 from numba import cuda
 
 from device_lib.lookup import dims_of, load_u32, runs_4, strided_4
-from device_lib.pack_words import make_move, make_move_bytes, turn_words
+from device_lib.pack_words import make_move, make_move_bytes, make_move_pairs, turn_words
 from device_lib.primitives import block_id, buffer_of, load_8, sync_block, thread_rank
 from gmpi.datatypes.descriptor import (
     D_BEGIN,
+    D_DIMS,
     D_HEAD,
     D_SIZE,
     DESCRIPTOR_BYTES,
     DESCRIPTOR_WORDS,
+    DIM_BYTES,
     RUN_LIST,
 )
 
@@ -35,15 +37,29 @@ def tile_words(width: int) -> int:
     return THREADS * (turn_words(width) if width > 1 else 32)
 
 
+def _rows_to_shared(names: list[str]) -> list[str]:
+    """Source lines by which one thread puts the repetitions that there are into shared memory."""
+    lines = []
+    words = DIM_BYTES // 8
+    for row in range(len(names) // words):
+        lines.append(f"  if dims > {row}:")
+        for i in range(row * words, (row + 1) * words):
+            lines.append(f"   shared[{D_DIMS // 8 + i}] = {names[i]}")
+    return lines
+
+
 @cache
-def kernel_body(kind: int, width: int, unpack: bool, wide: bool) -> Callable:
+def kernel_body(kind: int, width: int, unpack: bool, wide: bool, pairs: bool = False) -> Callable:
     """The Python function of one kernel.
 
     Its arguments: addresses of the user's and of the packed memory; words of the part, of ``width``
-    bytes; dimensions to look up; then the words of the descriptor.
+    bytes; dimensions to look up; then the words of the descriptor. ``pairs``: words of 8 bytes of a
+    run list go two by two, see ``make_move_pairs``.
     """
     lookup = runs_4 if kind == RUN_LIST else strided_4
-    if width > 1:
+    if pairs:
+        move = make_move_pairs(lookup, unpack)
+    elif width > 1:
         move = make_move(width, lookup, unpack, False)
     else:
         move = make_move_bytes(lookup, unpack, False)
@@ -53,7 +69,8 @@ def kernel_body(kind: int, width: int, unpack: bool, wide: bool) -> Callable:
         f"def kernel(user, packed, words, dims, {', '.join(names)}):",
         f" shared = cuda.shared.array({DESCRIPTOR_WORDS}, np.int64)",
         " if thread_rank() == 0:",
-        *[f"  shared[{i}] = {name}" for i, name in enumerate(names)],
+        *[f"  shared[{i}] = {name}" for i, name in enumerate(names[: D_DIMS // 8])],
+        *_rows_to_shared(names[D_DIMS // 8 :]),
         " sync_block()",
         " descriptor, room, strided = buffer_of(shared)",
         f" first = block_id() * {tile}",

@@ -83,7 +83,7 @@ class Prepared:
         self.most_blocks: int | None = None
         self._device = device
         self._keep: list[Any] = []
-        self._ways: dict[tuple[int, bool, int | None], Launch] = {}
+        self._ways: dict[tuple[int, int, bool, int | None], Launch] = {}
         self._parts = plan.parts
         self._single = len(plan.parts) == 1
         self._tiles = _tiles(plan.parts[0]) if self._single else None
@@ -107,17 +107,21 @@ class Prepared:
 
     def launch(self, user: int, packed: int, unpack: bool, stream: Any) -> None:
         """Packs or unpacks: addresses of the user's and of the packed memory."""
-        bits = (user | packed) & 15
-        way = self._ways.get((bits, unpack, self.most_blocks))
+        key = user & 15, packed & 15, unpack, self.most_blocks
+        way = self._ways.get(key)
         if way is None:
-            way = self._ways[bits, unpack, self.most_blocks] = self._prepare(bits, unpack)
+            way = self._ways[key] = self._prepare(user & 15, packed & 15, unpack)
         way(user, packed, stream)
 
-    def _prepare(self, bits: int, unpack: bool) -> Launch:
+    def _prepare(self, user: int, packed: int, unpack: bool) -> Launch:
+        """For addresses that end in these four bits."""
+        bits = user | packed
         if self._tiles is not None and bits & (self._parts[0].atom - 1) == 0:
             return self._prepare_transpose(unpack)
         width = _width(bits | self._bits | 16)
-        return (self._prepare_part if self._single else self._prepare_parts)(width, unpack)
+        if self._single:
+            return self._prepare_part(width, unpack, packed == 0)
+        return self._prepare_parts(width, unpack)
 
     def _prepare_transpose(self, unpack: bool) -> Launch:
         assert self._tiles is not None
@@ -126,11 +130,12 @@ class Prepared:
         code = kernel(self._device, body, transpose.ARGUMENTS, 64)
         return Launch(code, *self._tiles, part.offset)
 
-    def _prepare_part(self, width: int, unpack: bool) -> Launch:
+    def _prepare_part(self, width: int, unpack: bool, packed_aligned: bool) -> Launch:
         part = self._parts[0]
         words = part.size // width
         kind = RUN_LIST if isinstance(part, RunList) else STRIDED
-        body = kernels.kernel_body(kind, width, unpack, words >= LIMIT)
+        pairs = kind == RUN_LIST and width == 8 and packed_aligned
+        body = kernels.kernel_body(kind, width, unpack, words >= LIMIT, pairs)
         code = kernel(self._device, body, kernels.PART_ARGUMENTS, _MAX_REGISTERS[width])
         arguments = [0, 0, words, len(part.dims), *self._descriptors[0].tolist()]
         blocks = -(-words // kernels.tile_words(width))
