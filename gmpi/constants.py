@@ -128,6 +128,7 @@ PROC_NULL: Final[int] = MPI.PROC_NULL
 ANY_SOURCE: Final[int] = MPI.ANY_SOURCE
 ANY_TAG: Final[int] = MPI.ANY_TAG
 UNDEFINED: Final[int] = MPI.UNDEFINED
+BOTTOM: Final = 0  # as a buffer: the displacements of the datatype are addresses
 IN_PLACE: Final = -0x1A9C  # in place of a send buffer; no address has this value
 COMM_WORLD: Final = 0  # the communicator that the context was opened with
 REQUEST_NULL: Final = 0
