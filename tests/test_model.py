@@ -60,7 +60,12 @@ def check(defines: list[str], where: Path) -> str:
         made = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
         assert made.returncode == 0, f"{command}: {made.stdout}{made.stderr}"
     done = subprocess.run(
-        ["./pan", "-m100000"], cwd=where, capture_output=True, text=True, timeout=LIMIT_S, check=True
+        ["./pan", "-m100000"],
+        cwd=where,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
     )
     return done.stdout
 
