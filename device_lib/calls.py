@@ -33,14 +33,16 @@ from device_lib.context import (
     world_rank,
     world_size,
 )
+from device_lib.layouts import is_derived
 from device_lib.library import linked
 from device_lib.message import inspect, inspect_reduction, message_bytes
 from device_lib.opening import UNFINISHED, make_open_any, open_inline
-from device_lib.primitives import buffer_of, device, int64, lane_id, load_sys
+from device_lib.primitives import buffer_of, describe, device, int64, lane_id, load_sys
 from device_lib.ring import post
+from device_lib.scattered import make_open_scattered
 from device_lib.scope import Scope, warp_lanes, warp_mask
 from device_lib.slots import error_handle, is_large
-from gmpi.constants import COMM_WORLD, GMPI_ERR_NO_RESOURCE, PROC_NULL, SUCCESS
+from gmpi.constants import COMM_WORLD, GMPI_ERR_NO_RESOURCE, IN_PLACE, PROC_NULL, SUCCESS
 from gmpi.wire import (
     BYTES_MASK,
     COMMUNICATOR_BYTES,
@@ -108,6 +110,13 @@ def _reduction(ctx, sendbuf, recvbuf, count, datatype, comm):
 
 
 @device
+def _is_scattered(datatype, strided):
+    """Whether the bytes do not lie in one piece. False at compile time for a contiguous array and a
+    constant of ``gmpi``: then nothing of that way is in the kernel."""
+    return strided != 0 or is_derived(datatype)
+
+
+@device
 def _status(outcome, count, origin):
     return Status(
         outcome >> ERROR_SHIFT & 0xFF,
@@ -155,6 +164,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     open_any = part("open_any", 9, 1, make_open_any(scope))
     finish_any = part("finish_any", 5, 3, make_finish_any(scope))
     unpack = part("unpack", 5, 1, make_unpack(scope))
+    open_scattered = part("open_scattered", 8, 1, make_open_scattered(scope))
     help_others = part("help", 3, 1, make_help(scope))
     report = part("report", 6, 1, make_report(scope))
     finish_all = part("finish_all", 6, 1, make_finish_all(scope))
@@ -254,11 +264,21 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def isend(ctx, buf, count, datatype, dest, tag, comm):
+        at, room, strided = buffer_of(buf)
+        if _is_scattered(datatype, strided):
+            word0 = _word0(OP_ISEND, FLAG_OUT, comm, datatype)
+            words = describe(buf, at, room, strided)
+            return open_scattered(ctx, word0, _pair(dest, tag), int64(count), words, 0)
         word0, nbytes, address = _message(ctx, OP_ISEND, FLAG_OUT, buf, count, datatype, dest, comm)
         return open_request(ctx, word0, _pair(dest, tag), count, nbytes, address, 0)
 
     @device
     def irecv(ctx, buf, count, datatype, source, tag, comm):
+        at, room, strided = buffer_of(buf)
+        if _is_scattered(datatype, strided):
+            word0 = _word0(OP_IRECV, FLAG_BACK, comm, datatype)
+            words = describe(buf, at, room, strided)
+            return open_scattered(ctx, word0, _pair(source, tag), int64(count), 0, words)
         word0, nbytes, address = _message(
             ctx, OP_IRECV, FLAG_BACK, buf, count, datatype, source, comm
         )
@@ -275,11 +295,17 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def send(ctx, buf, count, datatype, dest, tag, comm):
+        at, room, strided = buffer_of(buf)
+        if _is_scattered(datatype, strided):
+            return wait(ctx, isend(ctx, buf, count, datatype, dest, tag, comm))
         word0, nbytes, address = _message(ctx, OP_ISEND, FLAG_OUT, buf, count, datatype, dest, comm)
         return perform(ctx, word0, _pair(dest, tag), count, nbytes, address, 0)
 
     @device
     def recv(ctx, buf, count, datatype, source, tag, comm):
+        at, room, strided = buffer_of(buf)
+        if _is_scattered(datatype, strided):
+            return wait(ctx, irecv(ctx, buf, count, datatype, source, tag, comm))
         word0, nbytes, address = _message(
             ctx, OP_IRECV, FLAG_BACK, buf, count, datatype, source, comm
         )
@@ -325,11 +351,24 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
+        at, room, strided = buffer_of(sendbuf)
+        to, to_room, to_strided = buffer_of(recvbuf)
+        if _is_scattered(datatype, strided | to_strided):
+            word0 = _word0(OP_ALLREDUCE, FLAG_OUT | FLAG_BACK, comm, datatype)
+            back = describe(recvbuf, to, to_room, to_strided)
+            words = describe(sendbuf, at, room, strided)
+            words = back if at == IN_PLACE else words
+            return open_scattered(ctx, word0, _pair(0, op), int64(count), words, back)
         word0, nbytes, send, recv = _reduction(ctx, sendbuf, recvbuf, count, datatype, comm)
         return open_request(ctx, word0, _pair(0, op), count, nbytes, send, recv)
 
     @device
     def allreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
+        at, room, strided = buffer_of(sendbuf)
+        to, to_room, to_strided = buffer_of(recvbuf)
+        if _is_scattered(datatype, strided | to_strided):
+            request = iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm)
+            return wait(ctx, request).error
         word0, nbytes, send, recv = _reduction(ctx, sendbuf, recvbuf, count, datatype, comm)
         return perform(ctx, word0, _pair(0, op), count, nbytes, send, recv).error
 
@@ -339,6 +378,12 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         way = FLAG_OUT
         if root != comm_rank(ctx, comm):
             way = FLAG_BACK
+        at, room, strided = buffer_of(buf)
+        if _is_scattered(datatype, strided):
+            word0 = _word0(OP_BCAST, way, comm, datatype)
+            words = describe(buf, at, room, strided)
+            request = open_scattered(ctx, word0, _pair(root, 0), int64(count), words, words)
+            return wait(ctx, request).error
         address, nbytes, flags = inspect(ctx, buf, nbytes, way)
         word0 = _word0(OP_BCAST, flags, comm, datatype)
         return perform(ctx, word0, _pair(root, 0), count, nbytes, address, address).error

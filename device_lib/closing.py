@@ -20,6 +20,7 @@ from collections.abc import Callable
 from device_lib import completion, orders, ring, slots
 from device_lib.context import chunk_bytes, completion_address
 from device_lib.copy import copy_from_staging, copy_to_staging, store_payload
+from device_lib.layouts import layout_of, pack_layout, unpack_layout
 from device_lib.primitives import (
     device,
     fence_sys,
@@ -36,8 +37,11 @@ from gmpi.wire import (
     BYTES_MASK,
     CONTROL_ATTENTION,
     ERROR_SHIFT,
+    LAYOUT_RECV,
+    LAYOUT_SEND,
     OP_FAULT,
     PACK,
+    SCATTERED,
     STATUS_UNITS,
     TAG_MASK,
     UNIT_BYTES,
@@ -148,7 +152,12 @@ def make_unpack(scope: Scope) -> Callable:
         slot = slots.slot_of(handle)
         staging = orders.small_staging(ctx, slot)
         target = slots.receive_address(ctx, slot)
-        copy_from_staging(target, staging, outcome & BYTES_MASK, rank(), size())
+        nbytes = outcome & BYTES_MASK
+        if target == SCATTERED:
+            layout = layout_of(ctx, slot, LAYOUT_RECV)
+            unpack_layout(layout, staging, 0, nbytes, rank(), size())
+        else:
+            copy_from_staging(target, staging, nbytes, rank(), size())
         sync()  # the payload is in place for every thread, staging is no longer read
         if leads() and lane_id() == 0:
             slots.release(ctx, slot)
@@ -170,7 +179,16 @@ def make_carry_out(scope: Scope) -> Callable:
         slot = place >> 8
         staging = buffers + (place & 0xFF) * chunk_bytes(ctx)
         address = orders.user_address(ctx, slot, order)
-        if orders.direction_of(order) == PACK:
+        if address & SCATTERED != 0:
+            begin = orders.position_of(order)
+            end = begin + length
+            if orders.direction_of(order) == PACK:
+                layout = layout_of(ctx, slot, LAYOUT_SEND)
+                pack_layout(layout, staging, begin, end, rank(), size())
+            else:
+                layout = layout_of(ctx, slot, LAYOUT_RECV)
+                unpack_layout(layout, staging, begin, end, rank(), size())
+        elif orders.direction_of(order) == PACK:
             copy_to_staging(staging, address, length, rank(), size())
         else:
             copy_from_staging(address, staging, length, rank(), size())

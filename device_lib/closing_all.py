@@ -14,6 +14,7 @@ from device_lib import completion, orders, slots
 from device_lib.closing import COMPLETED, NO_ORIGIN, make_carry_out
 from device_lib.context import completion_address
 from device_lib.copy import copy_from_staging, store_payload
+from device_lib.layouts import layout_of, unpack_layout
 from device_lib.primitives import (
     ballot,
     device,
@@ -34,9 +35,11 @@ from gmpi.wire import (
     BYTES_MASK,
     ERROR_SHIFT,
     HANDLE_ERROR_SHIFT,
+    LAYOUT_RECV,
     OP_FAULT,
     OP_WAIT,
     REQUEST_NULL,
+    SCATTERED,
     STATUS_UNITS,
     TAG_MASK,
     UNIT_BYTES,
@@ -160,7 +163,10 @@ def make_finish_all(scope: Scope) -> Callable:
             staged &= staged - 1
             target, source, length = get_row(chosen, recv, slot, nbytes)
             staging = orders.small_staging(ctx, source)
-            if length >= _WHOLE_SCOPE_BYTES:
+            if target == SCATTERED:
+                layout = layout_of(ctx, source, LAYOUT_RECV)
+                unpack_layout(layout, staging, 0, length, rank(), size())
+            elif length >= _WHOLE_SCOPE_BYTES:
                 copy_from_staging(target, staging, length, rank(), size())
             else:
                 if turn == warp:

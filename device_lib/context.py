@@ -14,12 +14,14 @@ from device_lib.primitives import device, load_gpu
 from gmpi.wire import (
     BUSY_STRIDE,
     CLAIM_BYTES,
+    DERIVED_ROWS,
     DEVICE_BUSY,
     DEVICE_LARGE,
     DEVICE_ROWS,
     HANDLE_CONTEXT_MASK,
     IDENTITY_SIZE_SHIFT,
     LARGE_BUFFERS,
+    LAYOUTS_BYTES,
     MAPPED_RING,
     POSITION_STEP,
     REQUEST_BYTES,
@@ -30,6 +32,7 @@ from gmpi.wire import (
     SHAPE_REQUEST_SHIFT,
     SLOT_BYTES,
     STAGING_LEAD,
+    TYPE_BYTES,
 )
 
 
@@ -157,3 +160,17 @@ def claim_address(ctx, slot, index):
     """Claim word of one staging buffer of a large slot."""
     row = (slot - request_slots(ctx)) * CLAIM_BYTES + index * 8
     return row_address(ctx, all_slots(ctx)) + row
+
+
+@device
+def datatype_address(ctx, row):
+    """Row of the table of derived datatypes."""
+    claims = DEVICE_ROWS + all_slots(ctx) * REQUEST_BYTES
+    table = (claims + large_slots(ctx) * CLAIM_BYTES + TYPE_BYTES - 1) & ~(TYPE_BYTES - 1)
+    return ctx.device + table + row * TYPE_BYTES
+
+
+@device
+def layouts_address(ctx, slot):
+    """The slot's layouts: ``LAYOUT_*`` fields."""
+    return datatype_address(ctx, DERIVED_ROWS) + slot * LAYOUTS_BYTES

@@ -33,9 +33,12 @@ from device_lib.scope import BLOCK, WARP
 block_calls = make_calls(BLOCK)
 warp_calls = make_calls(WARP)
 
-#: A contiguous array or slice of one (Numba, CuPy) in memory that the GPU can address and the
-#: whole scope shares: device memory, or shared memory for messages up to ``eager_bytes``. Any
-#: dtype: what counts are its bytes. Or an address as an integer, whose length nobody can check.
+#: An array or a slice of one (Numba, CuPy) in memory that the GPU can address and the whole scope
+#: shares: device memory, or shared memory for messages up to ``eager_bytes``. Any dtype: what
+#: counts are its bytes. With a predefined datatype a slice may be strided, in up to 8 dimensions:
+#: its elements are packed in the order of its indices, the last one fastest, by the calling
+#: threads. Or an address as an integer, whose length nobody can check; ``gmpi.BOTTOM`` for a
+#: datatype of absolute addresses.
 Buffer: TypeAlias = Any
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -86,7 +89,7 @@ def GMPI_Isend(
         ctx: ``Context.device``, passed to the kernel.
         buf: what to send; must stay unchanged until the request is complete.
         count: elements of ``datatype``, 0 or more; the array must hold as many.
-        datatype: a constant such as ``gmpi.FLOAT``.
+        datatype: a constant such as ``gmpi.FLOAT``, or a handle of ``Context.commit()``.
         dest: rank in ``comm``, or ``gmpi.PROC_NULL``.
         tag: 0 .. MPI_TAG_UB.
         comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
@@ -109,7 +112,7 @@ def GMPI_Irecv(
         buf: where to; must not be read or written until the request is complete.
         count: room for how many elements of ``datatype``; a longer message ends with
             ``gmpi.ERR_TRUNCATE`` and the bytes that fit.
-        datatype: a constant such as ``gmpi.FLOAT``.
+        datatype: a constant such as ``gmpi.FLOAT``, or a handle of ``Context.commit()``.
         source: rank in ``comm``, ``gmpi.ANY_SOURCE`` or ``gmpi.PROC_NULL``.
         tag: 0 .. MPI_TAG_UB, or ``gmpi.ANY_TAG``.
         comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
@@ -305,7 +308,7 @@ def GMPI_Bcast(
         ctx: ``Context.device``, passed to the kernel.
         buf: what to send at the root, where to elsewhere.
         count: elements of ``datatype``, equal on all ranks.
-        datatype: a constant such as ``gmpi.DOUBLE``.
+        datatype: a constant such as ``gmpi.DOUBLE``, or a handle of ``Context.commit()``.
         root: rank in ``comm``, equal on all ranks.
         comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
 

@@ -9,20 +9,27 @@ which is the same in a running kernel, reads it. Blocks take tiles of neighbouri
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import cast
 
 import numpy as np
 from numba import cuda
 
-from device_lib.lookup import load_u32, runs_4, strided_4
-from device_lib.pack_part import pack_part, part_begin, unpack_part
-from device_lib.pack_words import make_move, make_move_bytes, turn_words
+from device_lib.lookup import dims_of, load_u32, runs_4, strided_4
+from device_lib.pack_words import make_move, make_move_bytes, make_move_pairs, turn_words
 from device_lib.primitives import block_id, buffer_of, load_8, sync_block, thread_rank
-from gmpi.datatypes.descriptor import D_SIZE, DESCRIPTOR_BYTES, DESCRIPTOR_WORDS, RUN_LIST
+from gmpi.datatypes.descriptor import (
+    D_BEGIN,
+    D_DIMS,
+    D_HEAD,
+    D_SIZE,
+    DESCRIPTOR_BYTES,
+    DESCRIPTOR_WORDS,
+    DIM_BYTES,
+    RUN_LIST,
+)
 
 THREADS = 256
-TILE_BYTES = 16384  # of a plan of many parts
 
 
 def tile_words(width: int) -> int:
@@ -30,15 +37,29 @@ def tile_words(width: int) -> int:
     return THREADS * (turn_words(width) if width > 1 else 32)
 
 
+def _rows_to_shared(names: list[str]) -> list[str]:
+    """Source lines by which one thread puts the repetitions that there are into shared memory."""
+    lines = []
+    words = DIM_BYTES // 8
+    for row in range(len(names) // words):
+        lines.append(f"  if dims > {row}:")
+        for i in range(row * words, (row + 1) * words):
+            lines.append(f"   shared[{D_DIMS // 8 + i}] = {names[i]}")
+    return lines
+
+
 @cache
-def kernel_body(kind: int, width: int, unpack: bool, wide: bool) -> Callable:
+def kernel_body(kind: int, width: int, unpack: bool, wide: bool, pairs: bool = False) -> Callable:
     """The Python function of one kernel.
 
     Its arguments: addresses of the user's and of the packed memory; words of the part, of ``width``
-    bytes; dimensions to look up; then the words of the descriptor.
+    bytes; dimensions to look up; then the words of the descriptor. ``pairs``: words of 8 bytes of a
+    run list go two by two, see ``make_move_pairs``.
     """
     lookup = runs_4 if kind == RUN_LIST else strided_4
-    if width > 1:
+    if pairs:
+        move = make_move_pairs(lookup, unpack)
+    elif width > 1:
         move = make_move(width, lookup, unpack, False)
     else:
         move = make_move_bytes(lookup, unpack, False)
@@ -48,7 +69,8 @@ def kernel_body(kind: int, width: int, unpack: bool, wide: bool) -> Callable:
         f"def kernel(user, packed, words, dims, {', '.join(names)}):",
         f" shared = cuda.shared.array({DESCRIPTOR_WORDS}, np.int64)",
         " if thread_rank() == 0:",
-        *[f"  shared[{i}] = {name}" for i, name in enumerate(names)],
+        *[f"  shared[{i}] = {name}" for i, name in enumerate(names[: D_DIMS // 8])],
+        *_rows_to_shared(names[D_DIMS // 8 :]),
         " sync_block()",
         " descriptor, room, strided = buffer_of(shared)",
         f" first = block_id() * {tile}",
@@ -66,23 +88,40 @@ def kernel_body(kind: int, width: int, unpack: bool, wide: bool) -> Callable:
 
 
 @cache
-def parts_body(unpack: bool) -> Callable:
+def parts_body(width: int, unpack: bool, wide: bool) -> Callable:
     """The Python function of the kernel for plans of many parts, all of them in one launch.
 
     Its arguments: addresses of the user's and of the packed memory, of the descriptors, of the part
     of each tile (int32), of the first tile of each part (int32); the number of tiles.
     """
-    move = unpack_part if unpack else pack_part
+    make = make_move_bytes
+    shift = 0
+    if width > 1:
+        make = partial(make_move, width)
+        shift = width.bit_length() - 1
+    move_strided = make(strided_4, unpack, False)
+    move_runs = make(runs_4, unpack, False)
+    words_of_tile = tile_words(width)
 
     def kernel(user, packed, descriptors, part_of, first_of, tiles):
+        shared = cuda.shared.array(DESCRIPTOR_WORDS, np.int64)
+        descriptor, room, strided = buffer_of(shared)
+        rank = thread_rank()
         tile = block_id()
         while tile < tiles:
             part = load_u32(part_of + tile * 4)
-            begin = (tile - load_u32(first_of + part * 4)) * TILE_BYTES
-            descriptor = descriptors + part * DESCRIPTOR_BYTES
-            end = min(begin + TILE_BYTES, load_8(descriptor + D_SIZE))
-            at = packed + part_begin(descriptor)
-            move(descriptor, user, at, begin, end, 1, thread_rank(), THREADS)
+            first = (tile - load_u32(first_of + part * 4)) * words_of_tile
+            sync_block()  # nobody looks at the descriptor of the tile before any more
+            if rank < DESCRIPTOR_WORDS:
+                shared[rank] = load_8(descriptors + part * DESCRIPTOR_BYTES + rank * 8)
+            sync_block()
+            last = min(first + words_of_tile, load_8(descriptor + D_SIZE) >> shift)
+            at = packed + load_8(descriptor + D_BEGIN)
+            dims = dims_of(descriptor, 1)
+            if load_8(descriptor + D_HEAD) & 0xFF == RUN_LIST:
+                move_runs(descriptor, dims, wide, user, at, first, last, rank, THREADS)
+            else:
+                move_strided(descriptor, dims, wide, user, at, first, last, rank, THREADS)
             tile += cuda.gridDim.x
 
     return kernel

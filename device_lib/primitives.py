@@ -72,6 +72,7 @@ store_8 = _twin.store_8
 
 # the rest
 buffer_of = _twin.buffer_of
+describe = _twin.describe
 memory_space = _twin.memory_space
 opaque = _twin.opaque
 clock = _twin.clock

@@ -11,6 +11,7 @@ from __future__ import annotations
 from llvmlite import ir
 from numba import cuda
 from numba.cuda import cgutils, types
+from numba.cuda.core.errors import TypingError
 from numba.cuda.extending import intrinsic
 
 int64 = types.int64
@@ -478,3 +479,43 @@ def buffer_of(typingctx, buffer):
         )
 
     return _TRIPLE(buffer), from_array
+
+
+@intrinsic
+def describe(typingctx, buffer, address, room, strided):
+    """Address of what a buffer is, int64 words on the stack of the function that uses this:
+
+    address, bytes, number of dimensions, itemsize, then count and stride of each dimension, the
+    outermost first. No dimensions: the elements are one contiguous run.
+
+    Args:
+        address, room, strided: what ``buffer_of`` found.
+    """
+    rank = buffer.ndim if isinstance(buffer, types.Array) and buffer.layout == "A" else 0
+    if rank > 8:
+        raise TypingError(
+            f"a view of {rank} dimensions cannot be sent or received, only views of up to 8; "
+            "copy it to a contiguous array first"
+        )
+    whole = types.int64 if isinstance(buffer, types.Integer) else buffer
+
+    def emit(context, builder, sig, args):
+        words = cgutils.alloca_once(builder, ir.ArrayType(_I64, 4 + 2 * rank))
+
+        def put(index, value):
+            zero = ir.Constant(_I64, 0)
+            builder.store(value, builder.gep(words, [zero, ir.Constant(_I64, index)]))
+
+        put(0, args[1])
+        put(1, args[2])
+        put(2, builder.mul(args[3], ir.Constant(_I64, rank)))
+        put(3, ir.Constant(_I64, 1))
+        if rank:
+            array = context.make_array(buffer)(context, builder, args[0])
+            put(3, array.itemsize)
+            for d in range(rank):
+                put(4 + 2 * d, builder.extract_value(array.shape, d))
+                put(5 + 2 * d, builder.extract_value(array.strides, d))
+        return builder.ptrtoint(words, _I64)
+
+    return types.int64(whole, types.int64, types.int64, types.int64), emit

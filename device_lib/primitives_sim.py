@@ -188,6 +188,19 @@ def buffer_of(buffer):
     return array.__array_interface__["data"][0], array.nbytes, int(not contiguous)
 
 
+def describe(buffer, address, room, strided):
+    words = [address, room, 0, 1]
+    if strided:
+        array = getattr(buffer, "_item", buffer)
+        array = getattr(array, "_ary", array)
+        words[2:] = [array.ndim, array.itemsize]
+        for pair in zip(array.shape, array.strides):
+            words += pair
+    me = getcurrent()
+    me.described = (getattr(me, "described", ()) + ((ctypes.c_int64 * len(words))(*words),))[-2:]
+    return ctypes.addressof(me.described[-1])
+
+
 def opaque(value):
     return value
 

@@ -1,4 +1,4 @@
-"""What a part exchanges with its neighbours: one message for each face and edge.
+"""What a part exchanges with its neighbours: messages for each face and edge.
 
 A message is ``ni x nj x nk`` elements of a pressure array: whole rows, or one element of each row.
 Where they do not lie together they travel through a buffer, which ``pack`` fills and ``unpack``
@@ -8,37 +8,59 @@ empties.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+from math import prod
 from types import SimpleNamespace
 
 import numpy as np
 from _himeno_grid import Part, Triple
 from _himeno_vector import device, load4, store4
 
+from gmpi import SIMULATOR
+
 # Columns of the table, one row for each message.
 PEER, SEND_TAG, RECV_TAG, SEND, RECV, COUNT, NI, NJ, NK, BUFFER, TOGETHER = range(11)
+#: Shortest piece of a face, in elements: from 64 KiB on, time grows with length.
+PIECE = 16 if SIMULATOR else 16384
+_TAGS = 27  # the directions of a cube
 
 
-def _first(part: Part, begin: Triple, _extent: Triple) -> int:
-    i, j, k = begin
+def _first(part: Part, begin: Triple, offset: Triple) -> int:
+    i, j, k = (b + o for b, o in zip(begin, offset))
     return (i * part.rows + j) * part.pitch + (k if part.halo[2] else 0)
 
 
-def table(part: Part) -> np.ndarray:
+def _pieces(extent: Triple, most: int) -> Iterator[tuple[Triple, Triple]]:
+    """(begin, extent) of pieces of at least PIECE elements, whole rows, cut along i or j."""
+    ni, nj, nk = extent
+    length = ni if ni > 1 else nj
+    count = max(1, min(most, length, prod(extent) // PIECE))
+    for begin, end in pairwise(length * n // count for n in range(count + 1)):
+        if ni > 1:
+            yield (begin, 0, 0), (end - begin, nj, nk)
+        else:
+            yield (0, begin, 0), (1, end - begin, nk)
+
+
+def table(part: Part, most: int = 1) -> np.ndarray:
     """int64[messages, 11]: neighbour, tags, first element to send and to receive, number of
-    elements, extents, place in the buffers, and whether the elements lie together."""
+    elements, extents, place in the buffers, and whether the elements lie together.
+
+    A long face is cut into up to ``most`` messages, for as many blocks that communicate.
+    """
     rows = []
     place = 0
     for n in part.neighbours:
-        ni, nj, nk = n.send[1]
-        if not part.halo[2]:
-            nk = part.pitch  # a row with its padding: no gap between rows
-        together = ni == 1 and (nj == 1 or nk == part.pitch)
-        count = ni * nj * nk
-        rows.append(
-            [n.rank, n.send_tag, n.recv_tag, _first(part, *n.send), _first(part, *n.recv), count]
-            + [ni, nj, nk, place, int(together)]
-        )
-        place += -(-count // 32) * 32
+        for number, (offset, (ni, nj, own)) in enumerate(_pieces(n.send[1], most)):
+            # Where k is not cut, a row with its padding: no gap between rows.
+            nk = own if part.halo[2] else part.pitch
+            together = ni == 1 and (nj == 1 or nk == part.pitch)
+            count = ni * nj * nk
+            tags = [tag + _TAGS * number for tag in (n.send_tag, n.recv_tag)]
+            firsts = [_first(part, begin, offset) for begin in (n.send[0], n.recv[0])]
+            rows.append([n.rank, *tags, *firsts, count, ni, nj, nk, place, int(together)])
+            place += -(-count // 32) * 32
     return np.array(rows, np.int64).reshape(-1, 11)
 
 

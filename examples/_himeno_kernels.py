@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from _himeno_grid import Box, Part
-from _himeno_sweep import BUSY, WORKERS, Plan, make_sweep, make_update
+from _himeno_sweep import BUSY, HELPERS, WORKERS, Plan, Tiling, make_sweep, make_update
 from _himeno_vector import device, multiprocessor
 from numba import cuda, float32, float64, int64
 
@@ -20,6 +20,8 @@ from gmpi import SIMULATOR
 
 ACCUMULATORS = 64  # of gosa: launched blocks add to different addresses
 _SMALL = 1 << 20  # points of a part, below which occupancy is worth more than registers
+_BRIEF = 1 << 22  # points of a part, below which a sweep may be over before the messages are
+_MOST_HELD = 2  # tiles of 256 threads that fit the shared memory of two blocks
 
 
 def launched_plan(part: Part) -> Plan:
@@ -29,11 +31,22 @@ def launched_plan(part: Part) -> Plan:
     return Plan(registers=64 if np.prod(part.shape) < _SMALL else 0)
 
 
-def persistent_plan(part: Part) -> Plan:
-    """The fastest way to sweep again and again in one kernel (measured: docs/himeno.md)."""
+def persistent_plan(part: Part, sharers: int = 1) -> Plan:
+    """The fastest way to sweep again and again in one kernel (measured: docs/himeno.md).
+
+    Coefficients are held where all of them can be: shared memory is taken from L1, which a larger
+    part needs for the pressure.
+    """
     if SIMULATOR:
-        return Plan(threads=32, blocks=1, held=1, dynamic=True)
-    return Plan(registers=128, held=2, dynamic=True)
+        return Plan(threads=32, blocks=1, held=1, dynamic=True, communicating=2)
+    few = 2 if np.prod(part.shape) < _BRIEF else 1
+    plan = Plan(registers=128, dynamic=True, communicating=few)
+    boxes = [box for box in (*part.outer, part.inner) if not box.empty]
+    tiles = sum(Tiling(box, plan.threads).tiles for box in boxes)
+    multiprocessors = cuda.get_current_device().MULTIPROCESSOR_COUNT
+    workers = plan.blocks * (multiprocessors // sharers - few)
+    held = -(-tiles // workers)
+    return plan._replace(held=held) if held <= _MOST_HELD else plan
 
 
 @device
@@ -54,30 +67,34 @@ def block_sum(value, scratch):
 
 
 @device
-def take_role(board, slot, communicators):
+def take_role(board, slot, communicating):
     """What a block of a cooperative grid is for, found by all its blocks together.
 
-    The first ``communicators`` blocks communicate. A block that would share its multiprocessor
-    with one of them idles: reads of host memory hold up all that come after them there. The
-    others sweep. ``slot`` is int64[2] in shared memory.
+    The first ``communicating`` blocks communicate, and all that share a multiprocessor with one of
+    them: reads of host memory hold up all that come after them there. The others sweep. ``slot``
+    is int64[2] in shared memory.
 
     Returns:
-        (number among the blocks that sweep, or -1; how many they are).
+        (number among the blocks that sweep, or -1; how many they are;
+        number among the blocks that communicate, or -1; how many they are).
     """
     grid = cuda.cg.this_grid()
     leader = cuda.threadIdx.x == 0
-    communicates = cuda.blockIdx.x < communicators
-    if leader and communicates:
+    first = cuda.blockIdx.x < communicating
+    if leader and first:
         board[BUSY + multiprocessor()] = 1
     grid.sync()
     if leader:
         slot[0] = -1
-        if not communicates and board[BUSY + multiprocessor()] == 0:
+        slot[1] = cuda.blockIdx.x if first else -1
+        if not first and board[BUSY + multiprocessor()] == 0:
             slot[0] = cuda.atomic.add(board, WORKERS, 1)
+        elif not first:
+            slot[1] = communicating + cuda.atomic.add(board, HELPERS, 1)
     grid.sync()
-    worker = slot[0]
+    worker, communicator = slot[0], slot[1]
     cuda.syncthreads()  # before the slot is used for something else
-    return worker, board[WORKERS]
+    return worker, board[WORKERS], communicator, communicating + board[HELPERS]
 
 
 def make_launched(part: Part, plan: Plan, boxes: list[Box]) -> SimpleNamespace:
@@ -99,11 +116,12 @@ def make_launched(part: Part, plan: Plan, boxes: list[Box]) -> SimpleNamespace:
     return SimpleNamespace(kernel=launched, tiles=made.tiles)
 
 
-def make_persistent(part: Part, plan: Plan, communicators: int = 0) -> SimpleNamespace:
+def make_persistent(part: Part, plan: Plan) -> SimpleNamespace:
     """Cooperative kernel ``(p, q, coef, gosa, board, iterations)`` that sweeps over all points
-    again and again; ``gosa`` float64[iterations], ``board`` int64[BOARD], both zero before."""
+    again and again, without messages; ``gosa`` float64[iterations], ``board`` int64[BOARD], both
+    zero before."""
     made = make_sweep(part, plan)
-    begin, sweep = made.begin, made.sweep
+    begin, sweep, communicating = made.begin, made.sweep, plan.communicating
 
     @cuda.jit(**({} if SIMULATOR else {"max_registers": plan.registers}))
     def persistent(p, q, coef, gosa, board, iterations):
@@ -111,7 +129,7 @@ def make_persistent(part: Part, plan: Plan, communicators: int = 0) -> SimpleNam
         scratch = cuda.shared.array(32, float64)
         slot = cuda.shared.array(2, int64)
         grid = cuda.cg.this_grid()
-        worker, workers = take_role(board, slot, communicators)
+        worker, workers, _, _ = take_role(board, slot, communicating)
         direct, count = begin(coef, held, worker, workers)
         for n in range(iterations):
             if worker >= 0:

@@ -8,10 +8,10 @@ from _himeno_fields import PRESSURE, initial
 from _himeno_grid import COEFFICIENTS, Triple
 from numba import njit
 
-_initial = njit(initial)
+_initial = njit(initial, cache=True)
 
 
-@njit
+@njit(cache=True)
 def _fill(arrays, varied):
     for m in range(arrays.shape[0]):
         for i in range(arrays.shape[1]):
@@ -20,7 +20,7 @@ def _fill(arrays, varied):
                     arrays[m, i, j, k] = _initial(m, i, j, k, arrays.shape[1], varied)
 
 
-@njit
+@njit(cache=True)
 def _jacobi(arrays, p, iterations):
     a0, a1, a2, a3 = arrays[0], arrays[1], arrays[2], arrays[3]
     b0, b1, b2 = arrays[4], arrays[5], arrays[6]

@@ -10,7 +10,7 @@ import numpy as np
 BEGIN = 0  # the iteration begins
 REDUCED = 1  # the residual of the iteration before is known on all ranks
 SENT = 2  # all points that neighbours wait for are updated: they are sent
-HALO = 3  # all messages have arrived and left
+HALO = 3  # all messages have arrived
 SWEPT = 4  # the last block has updated its last tile
 STAMPS = 5
 
@@ -28,7 +28,7 @@ def breakdown(stamps: np.ndarray) -> dict[str, Any]:
     parts = {
         "iteration": each,
         "compute": (rows[:, SWEPT] - begin)[:-1],
-        "boundary": (rows[:, SENT] - np.maximum(begin, rows[:, REDUCED]))[:-1],
+        "boundary": (rows[:, SENT] - begin)[:-1],
         "halo": (rows[:, HALO] - rows[:, SENT])[:-1],
         "convergence": (rows[:, REDUCED] - begin)[:-1],
         "exposed": each - (rows[:, SWEPT] - begin)[:-1],

@@ -39,6 +39,7 @@ _N = len(COEFFICIENTS)
 TICKETS = 0  # tiles taken so far by all blocks, over all iterations
 READY = 16  # outer tiles that have been updated, over all iterations
 WORKERS = 32  # blocks that sweep
+HELPERS = 40  # blocks that communicate because they share a multiprocessor with one that does
 FAILED = 48  # 0, or 1 + the number of the iteration in which a message failed
 BUSY = 64  # for each multiprocessor: whether one of its blocks communicates
 BOARD = BUSY + 1024
@@ -55,6 +56,7 @@ class Plan(NamedTuple):
         dynamic: blocks take the other tiles from a counter, in the order of memory, so that all
             blocks stay close together; else every block has its own tiles.
         once: coefficients are the first to leave the caches.
+        communicating: multiprocessors whose blocks communicate and do not sweep.
     """
 
     threads: int = 256
@@ -63,6 +65,7 @@ class Plan(NamedTuple):
     held: int = 0
     dynamic: bool = False
     once: bool = True
+    communicating: int = 1
 
     @property
     def shared_bytes(self) -> int:

@@ -3,10 +3,10 @@
     mpiexec -n 2 python examples/himeno.py [--size S|M|L|XL|I,J,K] [--decompose I,J,K]
                                            [--iterations N] [--verify] [--breakdown] [--json FILE]
 
-Block 0 makes all MPI calls while the others compute. In an iteration the points that neighbours
-wait for come first; as soon as they are there, block 0 sends them, and receives into the halo of
-the array that the next iteration reads. The sum of squared residuals of the iteration before
-travels at the same time. One barrier of the grid separates iterations.
+A few blocks communicate while the others compute. In an iteration the points that neighbours wait
+for come first; as soon as they are there, they are sent, and what arrives goes into the halo of the
+array that the next iteration reads. The sum of squared residuals of the iteration before travels at
+the same time. One barrier of the grid separates iterations.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -37,19 +37,19 @@ from _himeno_vector import device
 from numba import cuda, float32, float64, int64
 
 import gmpi
-from gmpi import GMPI_Iallreduce, GMPI_Irecv, GMPI_Isend, GMPI_Wait, GMPI_Waitall
+from gmpi import GMPI_Allreduce, GMPI_Irecv, GMPI_Isend, GMPI_Wait, GMPI_Waitall
 
 
 def make_kernel(part, plan, messages, stamped):
     sweeping, packing = make_sweep(part, plan), make_packing(part)
     begin, sweep, outer = sweeping.begin, sweeping.sweep, sweeping.outer
     pack, unpack = packing.pack, packing.unpack
-    count = len(messages)
-    all_requests = 2 * count + 1
+    count, communicating = len(messages), plan.communicating
+    all_requests = 2 * count + 1  # receives, sends, and never none
 
     @device
-    def receive(ctx, new, arriving, messages, requests):
-        for m in range(count):
+    def receive(ctx, new, arriving, messages, requests, first, step):
+        for m in range(first, count, step):
             peer, tag, n = messages[m, PEER], messages[m, RECV_TAG], messages[m, COUNT]
             at, place = messages[m, RECV], messages[m, BUFFER]
             if messages[m, TOGETHER] != 0:
@@ -59,8 +59,8 @@ def make_kernel(part, plan, messages, stamped):
                 requests[m] = GMPI_Irecv(ctx, into, n, gmpi.FLOAT, peer, tag, 0)
 
     @device
-    def send(ctx, new, leaving, messages, requests):
-        for m in range(count):
+    def send(ctx, new, leaving, messages, requests, first, step):
+        for m in range(first, count, step):
             peer, tag, n = messages[m, PEER], messages[m, SEND_TAG], messages[m, COUNT]
             at, place = messages[m, SEND], messages[m, BUFFER]
             if messages[m, TOGETHER] != 0:
@@ -77,31 +77,39 @@ def make_kernel(part, plan, messages, stamped):
             cuda.atomic.max(stamps, (n, which), gmpi.timer_ns())
 
     @device
-    def communicate(ctx, new, arriving, leaving, messages, requests, sums, board, stamps, n):
-        """Block 0's part of iteration ``n``; the first error class."""
+    def reduce(ctx, sums, n):
+        """Sum over all ranks of what the blocks have added up in iteration ``n``."""
+        residual, total = sums[0, n : n + 1], sums[1, n : n + 1]
+        return GMPI_Allreduce(ctx, residual, total, 1, gmpi.DOUBLE, gmpi.SUM, 0)
+
+    @device
+    def communicate(
+        ctx, new, arriving, leaving, messages, requests, sums, board, stamps, n, me, everyone
+    ):
+        """The part of block ``me`` of ``everyone`` that communicates; the highest error class.
+
+        Nobody waits for a send before the next iteration, when it is over.
+        """
+        error = gmpi.SUCCESS
         stamp(stamps, n, BEGIN)
-        receive(ctx, new, arriving, messages, requests)
-        requests[2 * count] = gmpi.REQUEST_NULL
-        if n > 0:
-            residual, total = sums[0, n - 1 : n], sums[1, n - 1 : n]
-            reduction = GMPI_Iallreduce(ctx, residual, total, 1, gmpi.DOUBLE, gmpi.SUM, 0)
-            requests[2 * count] = reduction
-            if stamped:  # its own time, to be told apart
-                GMPI_Wait(ctx, reduction)
-                requests[2 * count] = gmpi.REQUEST_NULL
-                stamp(stamps, n, REDUCED)
-        if cuda.threadIdx.x == 0:
-            while cuda.atomic.add(board, READY, 0) < (n + 1) * outer:
-                cuda.nanosleep(100)
-            cuda.threadfence()  # acquire: the outer tiles of all blocks
-        cuda.syncthreads()
-        stamp(stamps, n, SENT)
-        send(ctx, new, leaving, messages, requests)
-        error = GMPI_Waitall(ctx, all_requests, requests)
-        for m in range(count):
-            if messages[m, TOGETHER] == 0:
-                unpack(new, arriving, messages, m, cuda.threadIdx.x, cuda.blockDim.x)
-        stamp(stamps, n, HALO)
+        receive(ctx, new, arriving, messages, requests, me, everyone)
+        if n > 0 and me == everyone - 1:  # who has the fewest messages
+            error = reduce(ctx, sums, n - 1)
+            stamp(stamps, n, REDUCED)
+        if me < count:
+            error = max(error, GMPI_Waitall(ctx, count, requests[count:]))
+            if cuda.threadIdx.x == 0:
+                while cuda.atomic.add(board, READY, 0) < (n + 1) * outer:
+                    cuda.nanosleep(100)
+                cuda.threadfence()  # acquire: the outer tiles of all blocks
+            cuda.syncthreads()
+            stamp(stamps, n, SENT)
+            send(ctx, new, leaving, messages, requests, me, everyone)
+            for m in range(me, count, everyone):
+                error = max(error, GMPI_Wait(ctx, requests[m]).error)
+                if messages[m, TOGETHER] == 0:
+                    unpack(new, arriving, messages, m, cuda.threadIdx.x, cuda.blockDim.x)
+            stamp(stamps, n, HALO)
         return error
 
     @cuda.jit(**({} if gmpi.SIMULATOR else {"max_registers": plan.registers}))
@@ -111,29 +119,44 @@ def make_kernel(part, plan, messages, stamped):
         slot = cuda.shared.array(2, int64)
         requests = cuda.local.array(all_requests, int64)
         grid = cuda.cg.this_grid()
-        worker, workers = take_role(board, slot, 1)
+        worker, workers, me, everyone = take_role(board, slot, communicating)
         direct, mine = begin(coef, held, worker, workers)
+        for m in range(all_requests):
+            requests[m] = gmpi.REQUEST_NULL
+        failed = board[FAILED]
         for n in range(iterations):
-            failed = board[FAILED]
             if worker >= 0:
                 share = sweep(p, q, coef, held, board, slot, n, worker, workers, direct, mine)
                 residual = block_sum(share, scratch)
                 stamp(stamps, n, SWEPT)
                 if cuda.threadIdx.x == 0:
                     cuda.atomic.add(sums, (0, n), residual)
-            elif cuda.blockIdx.x == 0:
+            else:
                 error = communicate(
-                    ctx, q, arriving, leaving, messages, requests, sums, board, stamps, n
+                    ctx,
+                    q,
+                    arriving,
+                    leaving,
+                    messages,
+                    requests,
+                    sums,
+                    board,
+                    stamps,
+                    n,
+                    me,
+                    everyone,
                 )
                 if error != gmpi.SUCCESS and failed == 0 and cuda.threadIdx.x == 0:
                     board[FAILED] = n + 1
             p, q = q, p
             grid.sync()
             if failed != 0 and failed <= n:  # before this iteration: so all blocks have seen it
-                return
-        if cuda.blockIdx.x == 0:
-            residual, total = sums[0, iterations - 1 :], sums[1, iterations - 1 :]
-            gmpi.GMPI_Allreduce(ctx, residual, total, 1, gmpi.DOUBLE, gmpi.SUM, 0)
+                break
+            failed = board[FAILED]
+        if me >= 0:
+            GMPI_Waitall(ctx, count, requests[count:])
+            if me == everyone - 1 and failed == 0:
+                reduce(ctx, sums, iterations - 1)
 
     return himeno
 
@@ -145,8 +168,8 @@ class Himeno(Solver):
 
     def prepare(self) -> None:
         part = self.part
-        self.plan = persistent_plan(part)
-        messages = table(part)
+        self.plan = plan = persistent_plan(part, self.sharers)
+        messages = table(part, plan.communicating * plan.blocks)
         self.messages = cuda.to_device(messages if len(messages) else np.zeros((1, 11), np.int64))
         self.arriving = cuda.device_array(buffer_elements(messages), np.float32)
         self.leaving = cuda.device_array(buffer_elements(messages), np.float32)

@@ -128,6 +128,7 @@ PROC_NULL: Final[int] = MPI.PROC_NULL
 ANY_SOURCE: Final[int] = MPI.ANY_SOURCE
 ANY_TAG: Final[int] = MPI.ANY_TAG
 UNDEFINED: Final[int] = MPI.UNDEFINED
+BOTTOM: Final = 0  # as a buffer: the displacements of the datatype are addresses
 IN_PLACE: Final = -0x1A9C  # in place of a send buffer; no address has this value
 COMM_WORLD: Final = 0  # the communicator that the context was opened with
 REQUEST_NULL: Final = 0
@@ -163,7 +164,6 @@ ERR_INTERN: Final[int] = MPI.ERR_INTERN
 GMPI_ERR_ABORTED: Final = 201  # the context was closed or aborted while the kernel waited
 GMPI_ERR_NO_RESOURCE: Final = 202  # more requests outstanding than the context has slots for
 GMPI_ERR_PROXY: Final = 203  # the proxy thread died
-GMPI_ERR_TIMEOUT: Final = 204
 
 #: What compiled code freezes of the MPI library at hand: part of the key of every cache on disk,
 #: because one checkout may be used with several libraries.

@@ -15,6 +15,7 @@ from mpi4py import MPI
 from device_lib.context import DeviceContext
 from device_lib.primitives import SIMULATOR
 from gmpi import affinity, config, errors, launch
+from gmpi.committed import Datatypes
 from gmpi.constants import GMPI_ERR_ABORTED
 from gmpi.errors import AbortedError, ContextError, Fault, GridError
 from gmpi.host import Host
@@ -71,7 +72,16 @@ _stranded: list[Memory] = []  # memory that a kernel may still be using
 
 
 class PendingRequest:
-    """A request that is open: what ``Context.pending`` lists."""
+    """A request that is open: what ``Context.pending`` lists.
+
+    Attributes:
+        operation: the call, for example ``"GMPI_Irecv"``.
+        peer: the other rank, or the root.
+        tag: message tag.
+        comm: communicator handle.
+        nbytes: room of a receive, length of anything else, in bytes.
+        block: linear number of the calling block.
+    """
 
     def __init__(self, row: np.ndarray) -> None:
         self.operation = name_of(int(row[S_OP]))
@@ -86,6 +96,9 @@ class PendingRequest:
             f"{self.operation} peer {errors.rank_text(self.peer)} tag {errors.tag_text(self.tag)} "
             f"communicator {self.comm} of {self.nbytes} bytes from block {self.block}"
         )
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
 
 class Context:
@@ -173,6 +186,7 @@ class Context:
         self._abort_told = False
         self._running: list[Any] = []  # events behind the launched kernels
         self._faults_seen = 0
+        self._datatypes = Datatypes(self.layout, memory, self._state, gpu)
         self._register(comm)
         cores = affinity.cores(self.config.cores, self._gpu)
         self._proxy = Proxy(self._state, self.config.engine, cores)
@@ -221,6 +235,30 @@ class Context:
             raise ContextError(f"at most {COMMUNICATORS} communicators can be registered")
         return self._register(comm)
 
+    def commit(self, datatype: MPI.Datatype) -> int:
+        """Makes an MPI datatype usable in kernels: its integer handle (MPI 4.1 section 5.1.9).
+
+        Local. Any constructor of MPI in any nesting over C types; it need not be committed with
+        MPI, and may be freed there afterwards. Strided datatypes take no device memory and may be
+        committed at any time; those with tables, while no kernel of this context runs.
+
+        Raises:
+            DatatypeError: it is DATATYPE_NULL, is made of Fortran types, or has tables while a
+                kernel runs.
+            ContextError: there are 1024 already.
+        """
+        self._require_open()
+        return self._datatypes.commit(datatype, self.kernels_running)
+
+    def free(self, datatype: int) -> None:
+        """Gives back a handle that ``commit`` returned (MPI 4.1 section 5.1.9). Local.
+
+        Raises:
+            DatatypeError: it is no such handle, or a kernel or an open request may use it.
+        """
+        self._require_open()
+        self._datatypes.free(datatype, self.kernels_running)
+
     def max_blocks(self, kernel: Any, threads: int, args: tuple[Any, ...] = ()) -> int:
         """The largest grid of ``threads`` per block that is resident as a whole.
 
@@ -253,7 +291,8 @@ class Context:
         count = int(self._state.globals[G_FAULTS])
         known = len(self._state.communicators)
         first = max(since, count - FAULTS)
-        return [errors.describe(self._state.faults[i % FAULTS], known) for i in range(first, count)]
+        rows = [self._state.faults[i % FAULTS] for i in range(first, count)]
+        return [errors.describe(row, known, self._datatypes.plans) for row in rows]
 
     @property
     def kernels_running(self) -> bool:

@@ -18,7 +18,8 @@ GMPIError
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -30,16 +31,21 @@ from gmpi.constants import (
     GMPI_ERR_ABORTED,
     GMPI_ERR_NO_RESOURCE,
     GMPI_ERR_PROXY,
-    GMPI_ERR_TIMEOUT,
     OPERATIONS_REDUCE,
     PROC_NULL,
 )
 from gmpi.wire import (
+    DERIVED_MARK,
+    DERIVED_MASK,
     FLAG_NULL_BUFFER,
+    FLAG_OVERLAP,
     FLAG_PRIVATE_BUFFER,
     FLAG_SHORT_BUFFER,
     FLAG_STRIDED_BUFFER,
 )
+
+if TYPE_CHECKING:
+    from gmpi.datatypes.plans import Plan
 
 
 class GMPIError(RuntimeError):
@@ -130,6 +136,9 @@ class Fault(NamedTuple):
     error_class: int
     kind: type[CallError]
 
+    def __str__(self) -> str:
+        return self.text
+
 
 def error_string(error_class: int) -> str:
     """The meaning of ``status.error``, for MPI's classes and GMPI's own (host only)."""
@@ -137,7 +146,6 @@ def error_string(error_class: int) -> str:
         GMPI_ERR_ABORTED: "GMPI_ERR_ABORTED: the context was aborted while the kernel waited",
         GMPI_ERR_NO_RESOURCE: "GMPI_ERR_NO_RESOURCE: no request slot came free",
         GMPI_ERR_PROXY: "GMPI_ERR_PROXY: the proxy thread died",
-        GMPI_ERR_TIMEOUT: "GMPI_ERR_TIMEOUT: the request took too long",
     }
     return own.get(error_class) or MPI.Get_error_string(error_class)
 
@@ -151,14 +159,31 @@ def tag_text(tag: int) -> str:
     return "ANY_TAG" if tag == ANY_TAG else str(tag)
 
 
-def _buffer_words(flaws: int, nbytes: int) -> tuple[str, str]:
+def datatype_text(handle: int) -> str:
+    """The name of a datatype handle."""
+    if handle & ~DERIVED_MASK == DERIVED_MARK:
+        return f"derived datatype {handle:#x}"
+    return DATATYPE_NAMES.get(handle, hex(handle))
+
+
+def _buffer_words(flaws: int, nbytes: int, derived: bool) -> tuple[str, str]:
     """(what is wrong, what to do) for a buffer with these flags."""
+    if flaws & FLAG_OVERLAP:
+        return (
+            "written more than once by this datatype, count or view",
+            "datatypes and views of which no two elements overlap",
+        )
     if flaws & FLAG_NULL_BUFFER:
+        if derived:
+            return "null", "an array, or gmpi.BOTTOM with a datatype of absolute addresses"
         return "null", f"a buffer of at least {nbytes} bytes, or count 0"
     if flaws & FLAG_SHORT_BUFFER:
         return "smaller than the message", f"an array of at least {nbytes} bytes, or a lower count"
     if flaws & FLAG_STRIDED_BUFFER:
-        return "not contiguous", "a C- or Fortran-contiguous array or slice; copy it first"
+        return (
+            "a strided view and the datatype is derived",
+            "a strided view with a predefined datatype, or the whole array with a derived one",
+        )
     assert flaws & FLAG_PRIVATE_BUFFER
     return (
         "private to a thread, or to a block and too large for that",
@@ -166,8 +191,24 @@ def _buffer_words(flaws: int, nbytes: int) -> tuple[str, str]:
     )
 
 
-def describe(entry: np.ndarray, communicators: int) -> Fault:
-    """Words one row of the proxy's error log (``host_proxy/state.py``, E_*)."""
+def _outside_words(plan: Plan, count: int, room: int) -> tuple[str, str]:
+    """The same where elements of a datatype leave an array of ``room`` bytes."""
+    where = plan.first_outside(count, 0, room)
+    return (
+        f"left by {where}, of the datatype; it has bytes 0..{room}",
+        "a larger array, a lower count or a smaller datatype",
+    )
+
+
+def describe(
+    entry: np.ndarray, communicators: int, plans: Mapping[int, Plan] | None = None
+) -> Fault:
+    """Words one row of the proxy's error log (``host_proxy/state.py``, E_*).
+
+    Args:
+        communicators: how many are registered.
+        plans: of the derived datatypes that are committed, by handle.
+    """
     from host_proxy import operations as ops
     from host_proxy import state as st
 
@@ -194,8 +235,15 @@ def describe(entry: np.ndarray, communicators: int) -> Fault:
         advice = "split the message"
     elif number == ops.DATATYPE:
         allowed = "a predefined datatype such as gmpi.FLOAT"
-        advice = "pass the constant of the gmpi module, not mpi4py's object or a size"
-        value = DATATYPE_NAMES.get(value, f"{value:#x}")
+        if value & ~DERIVED_MASK != DERIVED_MARK:
+            allowed += ", or a handle of Context.commit()"
+            advice = "pass the constant of the gmpi module, not mpi4py's object or a size"
+        elif plans and value in plans:
+            advice = "MPI defines reductions for predefined datatypes only"
+        else:
+            allowed += ", or a handle of Context.commit()"
+            advice = "this one was freed, or never committed in this context"
+        value = datatype_text(value)
     elif number == ops.COMMUNICATOR:
         if value == 0xFFFF:  # what a record has room for
             value = "negative or above 255"
@@ -204,7 +252,12 @@ def describe(entry: np.ndarray, communicators: int) -> Fault:
     elif number == ops.REDUCTION:
         allowed = "one of " + ", ".join("gmpi." + name for name, _ in OPERATIONS_REDUCE)
     elif number == ops.BUFFER:
-        value, allowed = _buffer_words(value, high)
+        handle, count = int(entry[st.E_DATATYPE]), int(entry[st.E_ELEMENTS])
+        plan = plans.get(handle) if plans else None
+        if value & FLAG_SHORT_BUFFER and plan is not None:
+            value, allowed = _outside_words(plan, count, int(entry[st.E_LOW]))
+        else:
+            value, allowed = _buffer_words(value, high, handle & ~DERIVED_MASK == DERIVED_MARK)
     elif number == ops.REQUEST:
         value = f"{value:#x}"
         allowed = "a request that is open in this context"
@@ -240,6 +293,6 @@ def describe(entry: np.ndarray, communicators: int) -> Fault:
         text += (
             f" [peer {rank_text(int(entry[st.E_PEER]))}, tag {tag_text(int(entry[st.E_TAG]))}, "
             f"communicator {int(entry[st.E_COMM])}, count {int(entry[st.E_ELEMENTS])} of "
-            f"{DATATYPE_NAMES.get(datatype, hex(datatype))}]"
+            f"{datatype_text(datatype)}]"
         )
     return Fault(text, operation, field, value, allowed, block, error_class, kind)

@@ -72,6 +72,7 @@ class Memory:
         """``busy``: the first bytes of device memory; ``gpu``: really a GPU, no simulator."""
         self.large = SharedRegion.create(layout.large_bytes, gpu)
         self._keep: list[Any] = []
+        self._stream: Any = None  # for copies that do not wait for kernels
         initial = np.zeros(layout.device_bytes if kernels else len(busy), np.uint8)
         initial[: len(busy)] = busy
         place = initial[DEVICE_LARGE : DEVICE_LARGE + 8].view(np.int64)
@@ -106,6 +107,30 @@ class Memory:
         """Copies device memory to the host. Only while no kernel runs."""
         part = self._device[offset : offset + nbytes]
         return np.asarray(part if isinstance(part, np.ndarray) else part.copy_to_host())
+
+    def write_device(self, offset: int, words: np.ndarray) -> None:
+        """Copies int64 words to device memory; does not wait for kernels that run."""
+        data = np.ascontiguousarray(words)
+        if isinstance(self._device, np.ndarray):
+            self._device[offset : offset + data.nbytes] = data.view(np.uint8)
+            return
+        from cuda.bindings import driver
+
+        if self._stream is None:
+            # Numba's own streams wait for kernels on the default stream.
+            flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+            self._stream = _call(driver.cuStreamCreate(flags))
+        address = self.device + offset
+        _call(driver.cuMemcpyHtoDAsync(address, data.ctypes.data, data.nbytes, self._stream))
+        _call(driver.cuStreamSynchronize(self._stream))
+
+
+def _call(answer: tuple[Any, ...]) -> Any:
+    """The result of a driver function."""
+    error, *results = answer
+    if int(error) != 0:
+        raise RuntimeError(f"the CUDA driver answered {error.name}")
+    return results[0] if results else None
 
 
 class Peers:

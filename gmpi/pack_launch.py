@@ -1,15 +1,7 @@
-"""Launching the kernels of ``gmpi.pack`` with little more than the driver's own cost.
-
-Numba's launch takes 10 to 50 us with this many arguments, most of it for looking at their types.
-Here arguments are int64 in one array, prepared once for each plan, and the launch is one call of
-the driver.
-"""
+"""Which kernel, with which arguments, packs a plan: prepared once, and kept with the plan."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from functools import cache
 from math import prod
 from typing import Any
 
@@ -18,7 +10,6 @@ import numpy as np
 from device_lib import pack_kernels as kernels
 from device_lib import pack_words, transpose
 from device_lib.divide import LIMIT, magic_of
-from device_lib.primitives import SIMULATOR
 from gmpi.datatypes.descriptor import (
     DESCRIPTOR_WORDS,
     RUN_LIST,
@@ -29,105 +20,17 @@ from gmpi.datatypes.descriptor import (
 )
 from gmpi.datatypes.parts import Part, RunList
 from gmpi.datatypes.plans import Plan
+from gmpi.pack_driver import Launch, device_number, kernel, multiprocessors, upload
 
-BLOCKS_PER_SM = 8
 _MAX_REGISTERS = {16: 64, 8: 80, 4: 80, 1: 96}
+_PARTS_REGISTERS = 80
+# Blocks for each multiprocessor; further tiles are taken in turn. On an H200 (``by_blocks`` in
+# pack_bench) more than 8 are better by 2 to 3 %, and for long blocks one for each tile by 4 %.
+_BLOCKS = 16
+_LONG_BLOCK = 4096
 
 
-def upload(arrays: dict[str, np.ndarray], keep: list[Any]) -> dict[str, int]:
-    """Copies arrays to the device; their addresses. ``keep`` keeps them alive."""
-    from numba import cuda
-
-    found = {}
-    for name, array in arrays.items():
-        there: Any = cuda.to_device(np.ascontiguousarray(array))
-        keep.append(there)
-        if SIMULATOR:
-            found[name] = int(there._ary.ctypes.data)
-        else:
-            found[name] = int(there.__cuda_array_interface__["data"][0])
-    return found
-
-
-def stream_handle(stream: Any) -> int:
-    """The driver's handle of a stream of CuPy, Numba, or of anybody else."""
-    if stream is None:
-        return 0
-    for attribute in ("ptr", "handle"):  # CuPy, Numba
-        handle = getattr(stream, attribute, None)
-        if handle is not None:
-            return int(getattr(handle, "value", handle) or 0)
-    return int(stream)
-
-
-class _Arguments:
-    """int64 arguments of a kernel, and the array of pointers to them that the driver wants."""
-
-    def __init__(self, count: int) -> None:
-        self.values = np.zeros(count, np.int64)
-        self._pointers = np.arange(count, dtype=np.int64) * 8 + self.values.ctypes.data
-        self.address = int(self._pointers.ctypes.data)
-
-
-class _Simulated:
-    def __init__(self, body: Callable) -> None:
-        from numba import cuda
-
-        self._kernel = cuda.jit(body)
-
-    def launch(self, blocks: int, arguments: _Arguments, stream: Any) -> None:
-        self._kernel[blocks, kernels.THREADS](*map(int, arguments.values))
-
-
-class _Compiled:
-    """A kernel of int64 arguments on the current device, and how to launch it."""
-
-    def __init__(self, body: Callable, arguments: int, registers: int) -> None:
-        from cuda.bindings import driver
-        from numba import cuda, types
-
-        int64: Any = types.int64
-        signature = types.void(*[int64] * arguments)
-        jit: Any = cuda.jit
-        dispatcher = jit(signature, max_registers=registers)(body)
-        (compiled,) = dispatcher.overloads.values()
-        self._keep = compiled
-        self._driver = driver
-        self._function = driver.CUfunction(int(compiled._codelibrary.get_cufunc().handle))
-
-    def launch(self, blocks: int, arguments: _Arguments, stream: Any) -> None:
-        # The driver copies the arguments before it returns.
-        (error,) = self._driver.cuLaunchKernel(
-            self._function, blocks, 1, 1, kernels.THREADS, 1, 1, 0, stream_handle(stream),
-            arguments.address, 0,
-        )  # fmt: skip
-        if error != self._driver.CUresult.CUDA_SUCCESS:
-            raise RuntimeError(f"the launch of a packing kernel failed: {error.name}")
-
-
-def _device_number() -> int:
-    if SIMULATOR:
-        return 0
-    from numba import cuda
-
-    return int(cuda.get_current_device().id)
-
-
-@cache
-def _kernel(device: int, body: Callable, arguments: int, registers: int) -> Any:
-    return _Simulated(body) if SIMULATOR else _Compiled(body, arguments, registers)
-
-
-@cache
-def _multiprocessors(device: int) -> int:
-    if SIMULATOR:
-        return 1
-    from numba import cuda
-
-    return int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
-
-
-def _tiles(part: Part) -> tuple[_Arguments, int] | None:
+def _tiles(part: Part) -> tuple[list[int], int] | None:
     """(arguments of the transposing kernel, blocks), ``None`` when the part is not for it.
 
     It is when single words follow each other at a stride, and words beside them in memory, within
@@ -143,110 +46,121 @@ def _tiles(part: Part) -> tuple[_Arguments, int] | None:
         return None
     if min(dims[0].count, dims[fast].count) < transpose.TILE // 4:
         return None
-    packed_strides = np.cumprod([part.atom, *(dim.count for dim in dims)])
+    packed_strides = np.cumprod([part.atom, *(dim.count for dim in dims)]).tolist()
     sides = [-(-dims[d].count // transpose.TILE) for d in (0, fast)]
     others = [d for d in range(1, len(dims)) if d != fast]
     blocks = sides[0] * sides[1] * prod(dims[d].count for d in others)
     if blocks >= LIMIT:
         return None
-    arguments = _Arguments(transpose.ARGUMENTS)
-    arguments.values[2:12] = (
+    arguments = [0] * transpose.ARGUMENTS
+    arguments[2:12] = (
         dims[0].count, dims[0].stride, dims[fast].count, dims[fast].stride, packed_strides[fast],
         sides[0], magic_of(sides[0]), sides[1], magic_of(sides[1]), len(others),
     )  # fmt: skip
     for k, d in enumerate(others):
         row = dims[d].count, magic_of(dims[d].count), dims[d].stride, packed_strides[d]
-        arguments.values[12 + 4 * k : 16 + 4 * k] = row
+        arguments[12 + 4 * k : 16 + 4 * k] = row
     return arguments, blocks
 
 
-class Prepared:
-    """A plan for one count, on one device, ready to be launched."""
+def _width(bits: int) -> int:
+    """Widest word for addresses and displacements with these bits; 1: byte by byte."""
+    width = min(bits & -bits, pack_words.WIDTHS[0])
+    return width if width >= pack_words.WIDTHS[-1] else 1
 
-    def __init__(self, plan: Plan, device: int) -> None:
+
+class Prepared:
+    """A plan for one count, on one device, ready to be launched.
+
+    Attributes:
+        low, high: first and last + 1 byte of the user's memory that it touches.
+        nbytes: packed.
+        most_blocks: of a launch, ``None`` for what has been measured to be good.
+    """
+
+    def __init__(self, plan: Plan, low: int, high: int, device: int) -> None:
+        self.low, self.high, self.nbytes = low, high, plan.size
+        self.most_blocks: int | None = None
         self._device = device
         self._keep: list[Any] = []
-        self._lock = threading.Lock()
-        self._kernels: dict[tuple[int, bool], Any] = {}
-        self.most_blocks = _multiprocessors(device) * BLOCKS_PER_SM
+        self._ways: dict[tuple[int, int, bool, int | None], Launch] = {}
         self._parts = plan.parts
-        self._tiles = _tiles(plan.parts[0]) if len(plan.parts) == 1 else None
-        found = [
+        self._single = len(plan.parts) == 1
+        self._tiles = _tiles(plan.parts[0]) if self._single else None
+        self._descriptors = [
             describe(part, Tables(**upload(table_arrays(part), self._keep)), 0)
             for part in plan.parts
         ]
-        if len(found) == 1:
-            self._arguments = _Arguments(kernels.PART_ARGUMENTS)
-            self._arguments.values[4:] = found[0]
-            self._arguments.values[3] = len(plan.parts[0].dims)
-        else:
-            self._arguments = self._list_parts(np.concatenate(found))
-
-    def _list_parts(self, descriptors: np.ndarray) -> _Arguments:
-        tiles = [-(-part.size // kernels.TILE_BYTES) for part in self._parts]
-        part_of = np.repeat(np.arange(len(tiles), dtype=np.int32), tiles)
-        first_of = np.cumsum([0, *tiles[:-1]]).astype(np.int32)
-        names = {"descriptors": descriptors, "part_of": part_of, "first_of": first_of}
-        addresses = upload(names, self._keep)
-        arguments = _Arguments(kernels.PARTS_ARGUMENTS)
-        arguments.values[2:] = *addresses.values(), len(part_of)
-        return arguments
+        self._bits = 0
+        for part in plan.parts:
+            self._bits |= part.alignment
 
     @classmethod
     def of(cls, plan: Plan, count: int) -> Prepared:
         """From the plan's cache, if it is there."""
-        device = _device_number()
+        device = device_number()
         found: Prepared | None = plan.prepared.get((device, count))
         if found is None:
-            found = plan.prepared[device, count] = cls(plan.repeated(count), device)
+            reach = plan.reach(count)
+            found = plan.prepared[device, count] = cls(plan.repeated(count), *reach, device)
         return found
 
     def launch(self, user: int, packed: int, unpack: bool, stream: Any) -> None:
         """Packs or unpacks: addresses of the user's and of the packed memory."""
-        if self._tiles is not None and (user | packed) & (self._parts[0].atom - 1) == 0:
-            self._launch_transpose(user, packed, unpack, stream)
-            return
-        if len(self._parts) > 1:
-            blocks = int(self._arguments.values[5])
-            kernel = self._kernels.get((0, unpack))
-            if kernel is None:
-                body = kernels.parts_body(unpack)
-                kernel = _kernel(self._device, body, kernels.PARTS_ARGUMENTS, 128)
-                self._kernels[0, unpack] = kernel
-        else:
-            part = self._parts[0]
-            bits = user | packed | part.alignment
-            width = min(bits & -bits, 16)
-            if width < 4:
-                width = 1
-            words = part.size // width
-            blocks = -(-words // kernels.tile_words(width))
-            kernel = self._kernels.get((width, unpack))
-            if kernel is None:
-                kernel = self._kernels[width, unpack] = self._part_kernel(part, width, unpack)
-        with self._lock:
-            self._arguments.values[:2] = user, packed
-            if len(self._parts) == 1:
-                self._arguments.values[2] = words
-            kernel.launch(min(blocks, self.most_blocks), self._arguments, stream)
+        key = user & 15, packed & 15, unpack, self.most_blocks
+        way = self._ways.get(key)
+        if way is None:
+            way = self._ways[key] = self._prepare(user & 15, packed & 15, unpack)
+        way(user, packed, stream)
 
-    def _launch_transpose(self, user: int, packed: int, unpack: bool, stream: Any) -> None:
+    def _prepare(self, user: int, packed: int, unpack: bool) -> Launch:
+        """For addresses that end in these four bits."""
+        bits = user | packed
+        if self._tiles is not None and bits & (self._parts[0].atom - 1) == 0:
+            return self._prepare_transpose(unpack)
+        width = _width(bits | self._bits | 16)
+        if self._single:
+            return self._prepare_part(width, unpack, packed == 0)
+        return self._prepare_parts(width, unpack)
+
+    def _prepare_transpose(self, unpack: bool) -> Launch:
         assert self._tiles is not None
-        kernel = self._kernels.get((-1, unpack))
-        if kernel is None:
-            body = transpose.transpose_body(self._parts[0].atom, unpack)
-            kernel = _kernel(self._device, body, transpose.ARGUMENTS, 64)
-            self._kernels[-1, unpack] = kernel
-        arguments, blocks = self._tiles
-        with self._lock:
-            arguments.values[:2] = user + self._parts[0].offset, packed
-            kernel.launch(blocks, arguments, stream)
+        part = self._parts[0]
+        body = transpose.transpose_body(part.atom, unpack)
+        code = kernel(self._device, body, transpose.ARGUMENTS, 64)
+        return Launch(code, *self._tiles, part.offset)
 
-    def _part_kernel(self, part: Part, width: int, unpack: bool) -> Any:
+    def _prepare_part(self, width: int, unpack: bool, packed_aligned: bool) -> Launch:
+        part = self._parts[0]
+        words = part.size // width
         kind = RUN_LIST if isinstance(part, RunList) else STRIDED
-        wide = part.size // width >= LIMIT
-        body = kernels.kernel_body(kind, width, unpack, wide)
-        return _kernel(self._device, body, kernels.PART_ARGUMENTS, _MAX_REGISTERS[width])
+        pairs = kind == RUN_LIST and width == 8 and packed_aligned
+        body = kernels.kernel_body(kind, width, unpack, words >= LIMIT, pairs)
+        code = kernel(self._device, body, kernels.PART_ARGUMENTS, _MAX_REGISTERS[width])
+        arguments = [0, 0, words, len(part.dims), *self._descriptors[0].tolist()]
+        blocks = -(-words // kernels.tile_words(width))
+        most = multiprocessors(self._device) * _BLOCKS
+        if kind == STRIDED and part.atom >= _LONG_BLOCK:
+            most = LIMIT - 1
+        return Launch(code, arguments, min(blocks, self.most_blocks or most))
+
+    def _prepare_parts(self, width: int, unpack: bool) -> Launch:
+        """All parts in one launch: a table says which part a tile belongs to."""
+        tile = kernels.tile_words(width) * width
+        tiles = [-(-part.size // tile) for part in self._parts]
+        part_of = np.repeat(np.arange(len(tiles), dtype=np.int32), tiles)
+        names = {
+            "descriptors": np.concatenate(self._descriptors),
+            "part_of": part_of,
+            "first_of": np.cumsum([0, *tiles[:-1]]).astype(np.int32),
+        }
+        addresses = upload(names, self._keep)
+        wide = any(part.size // width >= LIMIT for part in self._parts)
+        body = kernels.parts_body(width, unpack, wide)
+        code = kernel(self._device, body, kernels.PARTS_ARGUMENTS, _PARTS_REGISTERS)
+        most = multiprocessors(self._device) * _BLOCKS
+        arguments = [0, 0, *addresses.values(), len(part_of)]
+        return Launch(code, arguments, min(len(part_of), self.most_blocks or most))
 
 
 assert kernels.PART_ARGUMENTS == 4 + DESCRIPTOR_WORDS

@@ -7,7 +7,7 @@ goes when the datatype is freed); a call then fills in two addresses.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from mpi4py import MPI
@@ -16,8 +16,8 @@ from device_lib.primitives import SIMULATOR
 from gmpi.datatypes.plans import Plan, plan
 from gmpi.errors import DatatypeError
 from gmpi.pack_launch import Prepared
+from gmpi.pack_memory import Memory
 
-_UNLIMITED = 1 << 62
 _keyval = MPI.KEYVAL_INVALID
 
 
@@ -34,73 +34,20 @@ def plan_of(datatype: MPI.Datatype) -> Plan:
     return found
 
 
-class Memory:
-    """The memory behind an argument.
-
-    Attributes:
-        address: of its first element.
-        low, high: the bytes around that address that belong to it.
-        owner: the object itself, ``None`` for BOTTOM.
-    """
-
-    def __init__(self, thing: Any, name: str) -> None:
-        self.owner = thing
-        self.low, self.high = 0, 0
-        if thing is None or thing is MPI.BOTTOM:
-            self.owner = None
-            self.address, self.low, self.high = 0, -_UNLIMITED, _UNLIMITED
-            return
-        array = getattr(thing, "_ary", thing) if SIMULATOR else thing
-        interface = getattr(array, "__cuda_array_interface__", None)
-        if SIMULATOR and interface is None:
-            interface = getattr(array, "__array_interface__", None)
-        if interface is None:
-            kind = "NumPy array in host memory" if isinstance(thing, np.ndarray) else type(thing)
-            raise TypeError(
-                f"{name} is a {kind}; pass a device array (CuPy, Numba or any object with "
-                "__cuda_array_interface__), or MPI.BOTTOM for absolute addresses"
-            )
-        self.address = interface["data"][0] or 0
-        itemsize = np.dtype(interface["typestr"]).itemsize
-        shape, strides = interface["shape"], interface.get("strides")
-        if 0 in shape:
-            return
-        if strides is None:
-            self.high = itemsize * int(np.prod(shape, dtype=np.int64))
-            return
-        for n, stride in zip(shape, strides):
-            self.low += min(0, (n - 1) * stride)
-            self.high += max(0, (n - 1) * stride)
-        self.high += itemsize
-
-
-def _check_reach(found: Plan, count: int, memory: Memory, name: str) -> None:
-    """Refuses a datatype that leaves the array, naming the first segment that does."""
-    low, high = found.reach(count)
-    if low >= memory.low and high <= memory.high:
-        return
-    where = f"bytes {low}..{high}"
-    if found.node.run_count() <= 1 << 20:
-        for element in (0, count - 1):
-            at, lengths = found.runs()
-            at = at + element * found.extent
-            bad = np.flatnonzero((at < memory.low) | (at + lengths > memory.high))
-            if len(bad):
-                k = int(bad[0])
-                where = f"segment {k} of element {element}, bytes {at[k]}..{at[k] + lengths[k]},"
-                break
+def _refuse_reach(found: Plan, count: int, memory: Memory, name: str) -> NoReturn:
+    """The datatype leaves the array: says which segment does first."""
+    where = found.first_outside(count, memory.low, memory.high)
     raise DatatypeError(
-        f"{count} elements of the datatype leave {name}: {where} of the buffer, which has bytes "
+        f"{count} elements of the datatype leave {name}: {where}, of the buffer, which has bytes "
         f"{memory.low}..{memory.high}; pass a larger array, a lower count or a smaller datatype"
     )
 
 
-def _check_packed(memory: Memory, nbytes: int, name: str) -> None:
-    if memory.high < nbytes:
-        raise DatatypeError(
-            f"{name} has {memory.high} bytes, the packed data has {nbytes}: pass an array of at "
-            f"least {nbytes} bytes"
-        )
+def _refuse_packed(memory: Memory, nbytes: int, name: str) -> NoReturn:
+    raise DatatypeError(
+        f"{name} has {memory.high} bytes, the packed data has {nbytes}: pass an array of at "
+        f"least {nbytes} bytes"
+    )
 
 
 def _check_count(count: int) -> None:
@@ -146,14 +93,16 @@ def pack(
     _check_count(count)
     found = plan_of(datatype)
     memory = Memory(src, "src")
-    _check_reach(found, count, memory, "src")
-    nbytes = found.size * count
+    prepared = Prepared.of(found, count)
+    if prepared.low < memory.low or prepared.high > memory.high:
+        _refuse_reach(found, count, memory, "src")
     if out is None:
-        out = _new_bytes(nbytes, src, stream)
+        out = _new_bytes(prepared.nbytes, src, stream)
     packed = Memory(out, "out")
-    _check_packed(packed, nbytes, "out")
-    if nbytes:
-        Prepared.of(found, count).launch(memory.address, packed.address, False, stream)
+    if packed.high < prepared.nbytes:
+        _refuse_packed(packed, prepared.nbytes, "out")
+    if prepared.nbytes:
+        prepared.launch(memory.address, packed.address, False, stream)
     return out
 
 
@@ -171,10 +120,12 @@ def unpack(
     _check_count(count)
     found = plan_of(datatype)
     memory = Memory(dst, "dst")
-    _check_reach(found, count, memory, "dst")
+    prepared = Prepared.of(found, count)
+    if prepared.low < memory.low or prepared.high > memory.high:
+        _refuse_reach(found, count, memory, "dst")
     source = Memory(packed, "packed")
-    nbytes = found.size * count
-    _check_packed(source, nbytes, "packed")
-    if nbytes:
-        Prepared.of(found, count).launch(memory.address, source.address, True, stream)
+    if source.high < prepared.nbytes:
+        _refuse_packed(source, prepared.nbytes, "packed")
+    if prepared.nbytes:
+        prepared.launch(memory.address, source.address, True, stream)
     return dst

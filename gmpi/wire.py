@@ -5,7 +5,7 @@ memory (*device memory*, never touched by the host while a kernel runs).
 
     mapped memory    control | communicators | ring | completions | small staging
     shared memory    large staging: mapped too, and by the other ranks of the node as well
-    device memory    counters | busy bits | requests | claims
+    device memory    counters | busy bits | requests | claims | datatypes | layouts
 
 **Units.** All traffic travels in units of 16 bytes: an 8-byte low word, a 4-byte high word and a
 4-byte tag. A unit is written by one 16-byte store and says itself whether it is valid, so neither
@@ -42,7 +42,8 @@ SLOT_BYTES = SLOT_UNITS * UNIT_BYTES  # 256: one attribute record (paper III.B),
 #   unit 0   low  = opcode | flags << 8 | communicator << 16 | datatype << 32   high = peer or root
 #   unit 1   low  = count (elements, signed)                        high = message tag or reduction
 #   unit 2   low  = request handle (0: nobody waits)                            high = 0
-#   unit 3   low  = CHUNK: the order carried out; FAULT: error class            high = calling block
+#   unit 3   low  = CHUNK: the order carried out; FAULT: error class;           high = calling block
+#                   FLAG_SHORT_BUFFER: bytes of the array
 HEADER_UNITS = 4
 HANDLE_UNIT = 2
 INLINE_BYTES = (SLOT_UNITS - HEADER_UNITS) * UNIT_PAYLOAD  # 144
@@ -68,7 +69,10 @@ FLAG_STRIDED_BUFFER = 8  # the array is not contiguous
 FLAG_PRIVATE_BUFFER = 16  # memory that not every thread that moves the data can address
 FLAG_OUT = 32  # bytes go out: the payload is in the record or in staging
 FLAG_BACK = 64  # bytes come back
-FLAWS = FLAG_NULL_BUFFER | FLAG_SHORT_BUFFER | FLAG_STRIDED_BUFFER | FLAG_PRIVATE_BUFFER
+FLAG_OVERLAP = 128  # a receive would write some bytes more than once
+FLAWS = (
+    FLAG_NULL_BUFFER | FLAG_SHORT_BUFFER | FLAG_STRIDED_BUFFER | FLAG_PRIVATE_BUFFER | FLAG_OVERLAP
+)
 
 # --- completion units ---------------------------------------------------------------------------
 #   unit 0    low = payload bytes | error class << 48 | kind << 56    high = count (elements)
@@ -145,6 +149,37 @@ REQUEST_RECV = 8  # address that is unpacked to
 REQUEST_SEND = 16  # address that is packed from (large requests)
 REQUEST_FINISHED = 24  # orders of the open request that have been carried out (large requests)
 CLAIM_BYTES = 8 * LARGE_BUFFERS
+# In REQUEST_RECV and REQUEST_SEND: the bytes do not lie in one piece; where they do is in the
+# slot's layout of that direction, and the rest of the field is 0.
+SCATTERED = 1 << 62
+
+# --- datatypes in device memory -------------------------------------------------------------------
+# A derived datatype has a row of a table, which the host writes when it is committed. Its handle
+# names row and generation:  DERIVED_MARK | generation (18) << 10 | row (10)
+DERIVED_MARK = 0x5 << 28
+DERIVED_MASK = (1 << 28) - 1
+DERIVED_ROWS = 1024
+DERIVED_GENERATION_SHIFT = 10
+TYPE_HANDLE = 0  # 0: nobody's row
+TYPE_SIZE = 8  # packed bytes of one element
+TYPE_EXTENT = 16
+TYPE_LOW = 24  # first and last + 1 byte that one element touches, relative to the buffer
+TYPE_HIGH = 32
+TYPE_DISTINCT = 40  # so many elements do not overlap: more cannot be received
+TYPE_PARTS = 48  # descriptors (gmpi/datatypes/descriptor.py), each of DESCRIPTOR_BYTES
+TYPE_DESCRIPTORS = 56  # where they are
+TYPE_HEADER = 64
+TYPE_BYTES = 512  # a row: the header, and one descriptor
+# A layout says where the bytes of one request lie: an address, and the row of a datatype. A strided
+# array view makes a row of its own, in the layout itself.
+LAYOUT_USER = 0
+LAYOUT_TYPE = 8
+LAYOUT_OWN = 64
+LAYOUT_BYTES = LAYOUT_OWN + TYPE_BYTES
+LAYOUT_SEND = 0  # in a slot's part of device memory
+LAYOUT_RECV = LAYOUT_BYTES
+LAYOUT_INLINE = 2 * LAYOUT_BYTES  # INLINE_BYTES, packed for the record
+LAYOUTS_BYTES = 1408
 
 # --- request handle ------------------------------------------------------------------------------
 #   tag (32) | slot (16) << 32 | units to poll (4) << 48 | class (1) << 52 | context (6) << 53
@@ -220,8 +255,16 @@ class Layout(NamedTuple):
         return DEVICE_ROWS + self.slots * REQUEST_BYTES
 
     @property
+    def datatypes(self) -> int:
+        return align(self.claims + self.large_slots * CLAIM_BYTES, TYPE_BYTES)
+
+    @property
+    def layouts(self) -> int:
+        return self.datatypes + DERIVED_ROWS * TYPE_BYTES
+
+    @property
     def device_bytes(self) -> int:
-        return self.claims + self.large_slots * CLAIM_BYTES
+        return self.layouts + self.slots * LAYOUTS_BYTES
 
     def shape(self, context: int) -> int:
         """The ``shape`` word of a device context."""

@@ -20,6 +20,9 @@ from gmpi.constants import (
 )
 from gmpi.wire import (
     COMMUNICATORS,
+    DERIVED_MARK,
+    DERIVED_MASK,
+    DERIVED_ROWS,
     FLAG_INLINE,
     FLAWS,
     HANDLE_CONTEXT_MASK,
@@ -43,6 +46,9 @@ from host_proxy.state import (
     C_COUNT,
     C_HANDLE,
     C_SIZE,
+    D_COUNT,
+    D_HANDLE,
+    D_SIZE,
     E_BLOCK,
     E_CLASS,
     E_CODE,
@@ -61,6 +67,7 @@ from host_proxy.state import (
     FAULTS,
     G_COMMUNICATORS,
     G_CONTEXT,
+    G_DERIVED,
     G_EAGER,
     G_FAULT_TABLE,
     G_FAULTS,
@@ -251,12 +258,20 @@ def check(g, r):
 def _check_data(g, r):
     """Datatype, count and buffer, and whether slot and record have what the size calls for."""
     datatype = get(r, R_DATATYPE)
-    if datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
-        return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
-    size = size_of(g, datatype)
-    if (datatype >> 8) & 0xFF != size:
-        return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
     most = POSITION_MASK // 32
+    if datatype & ~DERIVED_MASK == DERIVED_MARK:
+        row = get(g, G_DERIVED) + (datatype & (DERIVED_ROWS - 1)) * (D_COUNT * 8)
+        reduced = _FIELDS[get(r, R_OP)] & ops.REDUCTION != 0
+        if reduced or get(row, D_HANDLE) != datatype:
+            return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
+        size = get(row, D_SIZE)
+        most = POSITION_MASK // max(size, 1)
+    elif datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
+        return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
+    else:
+        size = size_of(g, datatype)
+        if (datatype >> 8) & 0xFF != size:
+            return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
     count = get(r, R_ELEMENTS)
     if count < 0 or count > most:
         return log_record(g, r, ops.COUNT, count, 0, most)
@@ -264,7 +279,7 @@ def _check_data(g, r):
     put(r, R_BYTES, nbytes)
     flags = get(r, R_FLAGS)
     if flags & FLAWS:
-        return log_record(g, r, ops.BUFFER, flags & FLAWS, 0, nbytes)
+        return log_record(g, r, ops.BUFFER, flags & FLAWS, get(r, R_DONE), nbytes)
     op = get(r, R_OP)
     if nbytes == 0 or (_FIELDS[op] & (ops.DEST | ops.SOURCE) and get(r, R_PEER) == PROC_NULL):
         return 0

@@ -12,6 +12,9 @@ from gmpi.wire import (
     BASE_UNIT,
     BYTES_MASK,
     CONTROL_ATTENTION,
+    DERIVED_MARK,
+    DERIVED_MASK,
+    DERIVED_ROWS,
     DIRECTION_SHIFT,
     ERROR_SHIFT,
     HANDLE_LARGE_SHIFT,
@@ -36,6 +39,7 @@ from host_proxy.state import (
     G_COMPLETIONS,
     G_CONTROL,
     G_DATATYPES,
+    G_DERIVED,
     G_REQUEST_SLOTS,
     G_SMALL,
     G_SMALL_STRIDE,
@@ -65,7 +69,9 @@ def staging(g, slot):
 
 @jit
 def size_of(g, datatype):
-    """Bytes of an element; the handle has been checked."""
+    """Packed bytes of an element; the handle has been checked."""
+    if datatype & ~DERIVED_MASK == DERIVED_MARK:
+        return get(get(g, G_DERIVED), (datatype & (DERIVED_ROWS - 1)) * D_COUNT + D_SIZE)
     return get(get(g, G_DATATYPES), (datatype & 0xFF) * D_COUNT + D_SIZE)
 
 

@@ -3,7 +3,7 @@
     globals       [G_COUNT]             one number each: addresses, sizes, counters, MPI constants
     slots         [slots, S_COUNT]      a row a request slot: the request that is open there
     pending       [capacity, A_COUNT]   a row a pending MPI request, beside the array of MPI handles
-    datatypes, reductions, communicators, peers     tables
+    datatypes, derived, reductions, communicators, peers     tables
     faults        [FAULTS, E_COUNT]     the last errors, for the host to word and raise
     record        [R_COUNT]             the record that is being served
 
@@ -21,7 +21,7 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi.constants import DATATYPES, OPERATIONS_REDUCE
-from gmpi.wire import COMMUNICATORS, LARGE_BUFFERS, MESSAGE_HEADER, Layout
+from gmpi.wire import COMMUNICATORS, DERIVED_ROWS, LARGE_BUFFERS, MESSAGE_HEADER, Layout
 from host_proxy import mpi_library
 
 # --- globals -----------------------------------------------------------------------------------
@@ -31,6 +31,7 @@ from host_proxy import mpi_library
     G_SLOT_TABLE,
     G_PENDING_TABLE,
     G_DATATYPES,
+    G_DERIVED,
     G_REDUCTIONS,
     G_COMMUNICATORS,
     G_PEERS,
@@ -103,7 +104,7 @@ from host_proxy import mpi_library
     F_YIELD,
     F_NANOSLEEP,
     G_COUNT,
-) = range(72)
+) = range(73)
 
 # --- slots ---------------------------------------------------------------------------------------
 # What every request has comes first: two cache lines.
@@ -157,7 +158,8 @@ WINDOW = 64  # MPI requests per Testsome
 RECEIVES_AHEAD = 2  # chunks of one message whose receives are posted at once
 
 # --- tables ---------------------------------------------------------------------------------------
-(D_HANDLE, D_SIZE, D_COUNT) = range(3)  # of a datatype
+# of a datatype: handle (MPI's; of a derived one ours, 0: nobody's row), packed bytes
+(D_HANDLE, D_SIZE, D_COUNT) = range(3)
 # of a communicator: MPI handles for messages and chunks, rank, number of ranks, collectives in
 # Python's hands, address of an array: which peer each rank is, -1 for one on another node
 (C_HANDLE, C_CHUNKS, C_RANK, C_SIZE, C_COLLECTIVES, C_PEERS, C_COUNT) = range(7)
@@ -228,6 +230,7 @@ class State:
     slots: np.ndarray
     pending: np.ndarray
     datatypes: np.ndarray
+    derived: np.ndarray
     reductions: np.ndarray
     communicator_table: np.ndarray
     peers: np.ndarray
@@ -279,6 +282,7 @@ def make_state(
         slots=np.zeros((layout.slots, S_COUNT), np.int64),
         pending=np.zeros((capacity, A_COUNT), np.int64),
         datatypes=np.zeros((len(DATATYPES), D_COUNT), np.int64),
+        derived=np.zeros((DERIVED_ROWS, D_COUNT), np.int64),
         reductions=np.zeros(len(OPERATIONS_REDUCE), np.int64),
         communicator_table=np.zeros((COMMUNICATORS, C_COUNT), np.int64),
         peers=peers,
@@ -289,6 +293,7 @@ def make_state(
     g[G_SLOT_TABLE] = state.slots.ctypes.data
     g[G_PENDING_TABLE] = state.pending.ctypes.data
     g[G_DATATYPES] = state.datatypes.ctypes.data
+    g[G_DERIVED] = state.derived.ctypes.data
     g[G_REDUCTIONS] = state.reductions.ctypes.data
     g[G_COMMUNICATORS] = state.communicator_table.ctypes.data
     g[G_PEERS] = state.peers.ctypes.data

@@ -96,6 +96,16 @@ def small_integers(ctx: Any, a: Any, n: Any, tag: Any) -> None:
     a[0] = status.count
 
 
+def views(ctx: Any, u: Any, flat: Any, n: int, peer: int) -> None:
+    """Slices of three dimensions; a derived datatype."""
+    r = gmpi.GMPI_Irecv(ctx, u[:, 1, 2], u.shape[0], gmpi.FLOAT, peer, 1, 0)
+    s = gmpi.GMPI_Isend(ctx, u[1:-1, ::2, 1:], n, gmpi.FLOAT, peer, 1, 0)
+    gmpi.GMPI_Waitall(ctx, 2, (r, s))
+    gmpi.GMPI_Send_warp(ctx, flat, 1, n, peer, 2, 0)
+    gmpi.GMPI_Allreduce(ctx, u[0, :, 0], u[1, :, 0], 3, gmpi.FLOAT, gmpi.SUM, 0)
+    gmpi.GMPI_Bcast(ctx, u[0, 0, ::2], 3, gmpi.FLOAT, 0, 0)
+
+
 INTERPRETER = (
     types.int64[:, :, ::1], BYTES, types.int64[:, ::1],
     typeof(__import__("numpy").zeros((1, 1), gmpi.STATUS_DTYPE)), types.int64[:, :, :, ::1],
@@ -107,6 +117,7 @@ KERNELS = {
         kinds_of_buffers,
         (types.float32[::1], types.float64[:, ::1], types.complex128[::1, :], WORDS),
     ),
+    "views": (views, (types.float32[:, :, ::1], BYTES, types.int64, types.int64)),
     "small_integers": (small_integers, (BYTES, types.uint32, types.int16)),
     "script_block": (script._kernels["block"].py_func, INTERPRETER),
     "script_warp": (script._kernels["warp"].py_func, INTERPRETER),

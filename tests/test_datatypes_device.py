@@ -19,7 +19,7 @@ from gmpi.datatypes import plan
 from gmpi.datatypes.descriptor import DESCRIPTOR_BYTES, Tables, describe, table_arrays
 from gmpi.datatypes.interpret import pack
 from gmpi.errors import DatatypeError
-from gmpi.pack_launch import upload
+from gmpi.pack_driver import upload
 
 POISON = 0xA5
 SAMPLE = 60 if gmpi.SIMULATOR else 1000
@@ -167,6 +167,20 @@ def test_a_range_may_begin_and_end_at_every_packed_position(shape: str, base: st
         result = to_host(packed)
         np.testing.assert_array_equal(result[: end - begin], expected[begin:end])
         assert (result[end - begin :] == POISON).all()
+
+
+@pytest.mark.parametrize("runs", [1, 2, 3, 200, 301])
+@pytest.mark.parametrize("packed_offset", [0, 8])
+def test_runs_of_words_in_pairs(runs: int, packed_offset: int) -> None:
+    """Runs of 1 to 5 doubles: pairs within a run, across two, and a word alone at the end."""
+    rng = random.Random(runs)
+    lengths = [rng.randint(1, 5) for _ in range(runs)]
+    places = [6 * k + rng.randint(0, 1) for k in range(runs)]
+    rng.shuffle(places)
+    for last in (1, 2):
+        lengths[-1] = last
+        check(MPI.DOUBLE.Create_indexed(lengths, places), 1, 8, packed_offset)
+        check(MPI.DOUBLE.Create_indexed(lengths, places), 3, 0, packed_offset)
 
 
 def test_divide_is_exact() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 import gmpi
 from gmpi.config import Config
+from host_proxy import operations
 
 ROOT = launcher.ROOT
 README = (ROOT / "README.md").read_text()
@@ -120,6 +122,37 @@ def test_the_api_page_names_everything_that_is_exported() -> None:
     page = (ROOT / "docs" / "api.md").read_text()
     missing = [name for name in gmpi.__all__ if not re.search(rf"(?<!\w){name}(?!\w)", page)]
     assert missing == []
+
+
+def texts_of(path: Path) -> list[str]:
+    """Every string of a source file; what an f-string fills in is a line break."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.JoinedStr):
+            parts = (getattr(p, "value", "") for p in node.values)
+            found.append("".join(p if isinstance(p, str) else "\n" for p in parts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(node.value)
+    return found
+
+
+def test_messages_of_the_troubleshooting_page_exist() -> None:
+    sources = [
+        p for name in ("gmpi", "host_proxy", "device_lib") for p in (ROOT / name).glob("*.py")
+    ]
+    texts = "\n".join(text for path in sources for text in texts_of(path))
+    fields = set(operations.FIELD_NAMES.values())
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    bold = re.findall(r"\*\*(`.*?)\*\*", page, re.S)
+    quoted = [" ".join(m.split()) for words in bold for m in re.findall(r"`(.*?)`", words, re.S)]
+    messages = [m for m in quoted if re.match(r"[\w.]+( [\w.,]+){2}", m)]
+    assert len(messages) > 30
+    for message in messages:
+        name, is_, _ = message.partition(" is ")
+        if is_ and name in fields:  # worded by errors.describe: field is value, allowed is ...
+            continue
+        for part in re.split(r"\.\.\.|\b[NM]\b|\b10\.0\b", message):
+            assert part.strip(" ,.:") in texts, (message, part)
 
 
 def test_measured_tables_are_up_to_date() -> None:

@@ -19,6 +19,7 @@ A row for one more dimension follows the last one: the repetition of the whole d
 
 from __future__ import annotations
 
+from math import gcd
 from typing import NamedTuple
 
 import numpy as np
@@ -54,14 +55,24 @@ class Tables(NamedTuple):
     units: int = 0
 
 
-def table_arrays(part: Part) -> dict[str, np.ndarray]:
-    """The contents of a part's tables, by the names in ``Tables``."""
+def alignment_of(part: Part, extent: int) -> int:
+    """The part's alignment when it is repeated every ``extent`` bytes."""
+    common = gcd(part.alignment, part.size, extent)
+    return common & -common
+
+
+def table_arrays(part: Part, alignment: int = 0) -> dict[str, np.ndarray]:
+    """The contents of a part's tables, by the names in ``Tables``.
+
+    Args:
+        alignment: what ``describe`` gets, 0 for the part's own.
+    """
     found: dict[str, np.ndarray] = {}
     if part.table is not None:
         found["table"] = part.table
     if isinstance(part, RunList):
         positions = part.positions
-        found["positions"] = (positions // part.alignment).astype(np.uint32)
+        found["positions"] = (positions // (alignment or part.alignment)).astype(np.uint32)
         found["deltas"] = part.displacements - positions[:-1]
         found["units"] = part.units().astype(np.int32)
     return found
@@ -72,10 +83,11 @@ def _magic(number: int) -> int:
     return magic_of(number) if 0 < number < LIMIT else 0
 
 
-def describe(part: Part, tables: Tables, extent: int) -> np.ndarray:
+def describe(part: Part, tables: Tables, extent: int, alignment: int = 0) -> np.ndarray:
     """The descriptor of a part.
 
     Args:
+        alignment: of everything the part is used for, 0 for the part's own.
         extent: of the datatype, bytes: the stride of the repetition that follows the last dim.
 
     Returns:
@@ -83,7 +95,7 @@ def describe(part: Part, tables: Tables, extent: int) -> np.ndarray:
     """
     words = np.zeros(DESCRIPTOR_WORDS, np.int64)
     kind = RUN_LIST if isinstance(part, RunList) else STRIDED
-    shift = part.alignment.bit_length() - 1
+    shift = (alignment or part.alignment).bit_length() - 1
     words[0] = kind | len(part.dims) << DIMS_SHIFT | shift << ALIGNMENT_SHIFT
     words[1:5] = part.begin, part.size, part.offset, part.atom
     words[5:8] = tables.positions, tables.deltas, tables.units

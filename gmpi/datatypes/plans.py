@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 _MAX_SEGMENTS = 1 << 27
+_MAX_NAMED = 1 << 20  # segments among which to look for the one that an error names
 
 
 class Plan:
@@ -106,6 +107,20 @@ class Plan:
         low, high = self.bounds
         far = (count - 1) * self.extent
         return low + min(far, 0), high + max(far, 0)
+
+    def first_outside(self, count: int, low: int, high: int) -> str:
+        """Words for the first segment of ``count`` elements that leaves bytes ``low..high``."""
+        first, last = self.reach(count)
+        if self.node.run_count() <= _MAX_NAMED:
+            for element in (0, count - 1):
+                at, lengths = self.runs()
+                at = at + element * self.extent
+                bad = np.flatnonzero((at < low) | (at + lengths > high))
+                if len(bad):
+                    k = int(bad[0])
+                    where = f"bytes {at[k]}..{at[k] + lengths[k]}"
+                    return f"segment {k} of element {element}, {where}"
+        return f"bytes {first}..{last}"
 
     def __str__(self) -> str:
         from gmpi.datatypes.show import text

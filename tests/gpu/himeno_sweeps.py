@@ -154,7 +154,7 @@ class Bench:
 
     def persistent(self, plan: Plan) -> dict[str, Any]:
         fields = self.fields
-        made = make_persistent(self.part, plan, communicators=1)
+        made = make_persistent(self.part, plan)
         args = (fields.p, fields.q, fields.coef, self.gosa, self.board)
         blocks = grid_blocks(made.kernel, (*args, 1), plan)
         (compiled,) = made.kernel.overloads.values()

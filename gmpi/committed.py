@@ -1,0 +1,149 @@
+"""The derived datatypes of a context: rows of a table that its kernels and its proxy read.
+
+A row is written before its handle is known to anybody, and a handle names the generation of its
+row, so a kernel that still has the handle of a freed datatype is told so.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from gmpi.constants import DATATYPE_MARK, DATATYPE_NAMES, DATATYPES
+from gmpi.datatypes.descriptor import Tables, alignment_of, describe, table_arrays
+from gmpi.datatypes.overlap import distinct_elements
+from gmpi.datatypes.plans import Plan
+from gmpi.errors import ContextError, DatatypeError
+from gmpi.memory import Memory
+from gmpi.pack_driver import upload
+from gmpi.packing import plan_of
+from gmpi.wire import (
+    DERIVED_GENERATION_SHIFT,
+    DERIVED_MARK,
+    DERIVED_MASK,
+    DERIVED_ROWS,
+    TYPE_BYTES,
+    TYPE_DESCRIPTORS,
+    TYPE_DISTINCT,
+    TYPE_EXTENT,
+    TYPE_HANDLE,
+    TYPE_HEADER,
+    TYPE_HIGH,
+    TYPE_LOW,
+    TYPE_PARTS,
+    TYPE_SIZE,
+    Layout,
+)
+from host_proxy.state import D_HANDLE, D_SIZE, OPEN, S_DATATYPE, S_STATE, State
+
+_GENERATIONS = (DERIVED_MASK + 1) >> DERIVED_GENERATION_SHIFT
+
+
+class _Row(NamedTuple):
+    handle: int
+    plan: Plan
+    keep: list[Any]  # the tables in device memory
+
+
+class Datatypes:
+    """What ``Context.commit`` and ``Context.free`` do."""
+
+    def __init__(self, layout: Layout, memory: Memory, state: State, kernels: bool) -> None:
+        self._base = layout.datatypes
+        self._memory = memory
+        self._state = state
+        self._kernels = kernels
+        self._rows: list[_Row | None] = [None] * DERIVED_ROWS
+        self._generation = 0
+
+    @property
+    def plans(self) -> dict[int, Plan]:
+        """Handle -> plan of what is committed."""
+        return {row.handle: row.plan for row in self._rows if row is not None}
+
+    def commit(self, datatype: MPI.Datatype, running: bool) -> int:
+        """The handle of a datatype; ``running``: a kernel may be waiting for something."""
+        if datatype != MPI.DATATYPE_NULL and datatype.is_predefined:
+            for handle in DATATYPE_NAMES:
+                if DATATYPES[handle & 0xFF][1] == datatype:
+                    return handle
+        plan = plan_of(datatype)
+        if running and (plan.device_bytes or len(plan.parts) > 1):
+            raise DatatypeError(
+                "this datatype takes tables in device memory, and to allocate them would wait for "
+                "the kernel that is running; commit it before the launch"
+            )
+        if None not in self._rows:
+            raise ContextError(f"{DERIVED_ROWS} datatypes are committed; free some first")
+        index = self._rows.index(None)
+        self._generation = (self._generation + 1) % _GENERATIONS
+        handle = DERIVED_MARK | self._generation << DERIVED_GENERATION_SHIFT | index
+        keep: list[Any] = []
+        if self._kernels:
+            words = _row_words(plan, handle, self._address(index) + TYPE_HEADER, keep)
+            self._memory.write_device(self._base + index * TYPE_BYTES, words)
+        self._rows[index] = _Row(handle, plan, keep)
+        self._state.derived[index, D_SIZE] = plan.size
+        self._state.derived[index, D_HANDLE] = handle
+        return handle
+
+    def free(self, handle: int, running: bool) -> None:
+        """Forgets a datatype. Its MPI datatype is the caller's."""
+        name = f"{int(handle):#x}"
+        if handle & ~0xFFFF == DATATYPE_MARK:
+            known = DATATYPE_NAMES.get(handle, name)
+            raise DatatypeError(f"gmpi.{known} is predefined and cannot be freed")
+        index = handle & (DERIVED_ROWS - 1)
+        row = self._rows[index] if handle & ~DERIVED_MASK == DERIVED_MARK else None
+        if row is None or row.handle != handle:
+            raise DatatypeError(
+                f"{name} is no committed datatype: it was freed before, or did not come from "
+                "Context.commit() of this context"
+            )
+        if running:
+            raise DatatypeError(
+                f"the datatype {name} cannot be freed while a kernel of this context is running, "
+                "which may use it; synchronize first"
+            )
+        slots = self._state.slots
+        users = np.flatnonzero((slots[:, S_STATE] == OPEN) & (slots[:, S_DATATYPE] == handle))
+        if len(users):
+            raise DatatypeError(
+                f"the datatype {name} cannot be freed: {len(users)} open requests use it; complete "
+                "them first (see Context.pending)"
+            )
+        self._state.derived[index, D_HANDLE] = 0
+        if self._kernels:
+            nobody = np.zeros(TYPE_BYTES // 8, np.int64)
+            self._memory.write_device(self._base + index * TYPE_BYTES, nobody)
+        self._rows[index] = None
+
+    def _address(self, index: int) -> int:
+        return self._memory.device + self._base + index * TYPE_BYTES
+
+
+def _row_words(plan: Plan, handle: int, inside: int, keep: list[Any]) -> np.ndarray:
+    """A row of the table. ``inside``: address of its own descriptor."""
+    words = np.zeros(TYPE_BYTES // 8, np.int64)
+    # One part repeats by itself; several are taken element by element.
+    single = len(plan.parts) == 1
+    descriptors = []
+    for part in plan.parts:
+        alignment = alignment_of(part, plan.extent) if single else part.alignment
+        tables = upload(table_arrays(part, alignment), keep)
+        descriptors.append(describe(part, Tables(**tables), plan.extent, alignment))
+    where = inside
+    if single:
+        words[TYPE_HEADER // 8 :][: len(descriptors[0])] = descriptors[0]
+    elif descriptors:
+        where = upload({"descriptors": np.concatenate(descriptors)}, keep)["descriptors"]
+    words[TYPE_HANDLE // 8] = handle
+    words[TYPE_SIZE // 8] = plan.size
+    words[TYPE_EXTENT // 8] = plan.extent
+    words[TYPE_LOW // 8], words[TYPE_HIGH // 8] = plan.reach(1)
+    words[TYPE_DISTINCT // 8] = distinct_elements(plan)
+    words[TYPE_PARTS // 8] = len(plan.parts)
+    words[TYPE_DESCRIPTORS // 8] = where
+    return words

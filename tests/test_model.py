@@ -1,0 +1,100 @@
+"""The ring and completion protocol, exhaustively at small bounds (``model/ring.pml``, spin).
+
+A protocol whose checks are all needed: the model with any one of them taken away must fail.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+MODEL = Path(__file__).parent / "model" / "ring.pml"
+LIMIT_S = 240
+
+#: Bounds at which every state is visited.
+BOUNDS = {
+    "three laps of a ring of one": ["CALLS=2", "RING=1", "REQUESTS=1"],
+    "two laps of a ring of two": ["CALLS=1", "RING=2", "REQUESTS=2"],
+    "more requests than ring slots": ["CALLS=1", "RING=1", "REQUESTS=2"],
+    "three warps": ["PRODUCERS=3", "CALLS=1", "RING=1", "REQUESTS=1"],
+    "stale handles, two waits for one request": ["CALLS=1", "RING=1", "REQUESTS=2", "STRAY_WAITS"],
+    "abort at any time": ["CALLS=1", "RING=1", "REQUESTS=1", "ABORT"],
+}
+
+#: What is taken away: (at which bounds it is found, how it shows).
+MUTATIONS = {
+    "NO_LAP_IN_TAG": ("three laps of a ring of one", "assertion"),
+    "NO_TAG_CHECK_OPERATION": ("three laps of a ring of one", "assertion"),
+    "NO_TAG_CHECK_PAYLOAD": ("three laps of a ring of one", "assertion"),
+    "NO_TAG_CHECK_STATUS": ("three laps of a ring of one", "assertion"),
+    "NO_TAG_CHECK_DATA": ("three laps of a ring of one", "assertion"),
+    "COMPLETION_TAG_FIRST": ("three laps of a ring of one", "assertion"),
+    "NO_ROOM_CHECK": ("more requests than ring slots", "assertion|invalid end state"),
+    "NO_REFRESH_LOCK": ("three warps", "assertion"),
+    "SLOTS_RETURNED_BEFORE_READ": ("more requests than ring slots", "assertion|invalid end state"),
+    "TICKET_KEPT_WITHOUT_SLOT": ("three laps of a ring of one", "invalid end state"),
+    "NO_OWNER_CHECK": ("stale handles, two waits for one request", "assertion"),
+    "OWNER_CLEARED_ON_RELEASE": ("three laps of a ring of one", "assertion"),
+    "PAYLOAD_NOT_ALWAYS_READ": ("three laps of a ring of one", "assertion|invalid end state"),
+}
+
+
+@pytest.fixture(autouse=True)
+def tools() -> None:
+    for tool in ("spin", "gcc"):
+        if not shutil.which(tool):
+            pytest.skip(f"needs {tool} on PATH (Debian and Ubuntu: apt-get install spin gcc)")
+
+
+def check(defines: list[str], where: Path) -> str:
+    """Visits every state of the model: what the checker has to say at its end."""
+    flags = [f"-D{define}" for define in defines]
+    for command in (
+        ["spin", "-a", *flags, str(MODEL)],
+        ["gcc", "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DMEMLIM=2000", "-o", "pan", "pan.c"],
+    ):
+        made = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
+        assert made.returncode == 0, f"{command}: {made.stdout}{made.stderr}"
+    done = subprocess.run(
+        ["./pan", "-m100000"],
+        cwd=where,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    return done.stdout
+
+
+def errors(text: str) -> int:
+    """Errors that the search found; it must have been complete, or have found one."""
+    found = re.search(r"errors: (\d+)", text)
+    assert found, text
+    assert "out of memory" not in text and "truncated" not in text, text
+    return int(found[1])
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_protocol_holds(bounds: str, tmp_path: Path) -> None:
+    text = check(BOUNDS[bounds], tmp_path)
+    assert errors(text) == 0, text
+    states = re.search(r"([\d.e+]+) states, stored", text)
+    assert states and float(states[1]) > 10_000, f"the model does next to nothing:\n{text}"
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_what_is_taken_away_is_missed(mutation: str, tmp_path: Path) -> None:
+    bounds, shows = MUTATIONS[mutation]
+    text = check([*BOUNDS[bounds], mutation], tmp_path)
+    assert errors(text) > 0, f"without it the model holds as well:\n{text}"
+    assert re.search(f"pan:1: ({shows})", text), text
+
+
+def test_every_mutation_of_the_model_is_tested() -> None:
+    known = set(re.findall(r"#if(?:n?def) (\w+)", MODEL.read_text()))
+    settings = {"PRODUCERS", "CALLS", "RING", "REQUESTS", "ABORT", "STRAY_WAITS"}
+    assert known - settings == set(MUTATIONS)
