@@ -126,3 +126,14 @@ def test_a_rank_that_fails_ends_all(module: str, solver: str, tmp_path: Path) ->
     status, text = launcher.mpi(2, str(script))
     assert status != 0
     assert text.count("rank 1: RuntimeError: out of luck") == 1, text
+
+
+def test_page_shows_the_figures_of_the_files(tmp_path: Path) -> None:
+    table = launcher.ROOT / "docs" / "measurements" / "himeno_table.py"
+    page = launcher.ROOT / "docs" / "himeno.md"
+    status, text = launcher.python(str(table), "--check")
+    assert status == 0, text
+    stale = tmp_path / "himeno.md"
+    stale.write_text(page.read_text().replace("same gosa", "same"))
+    status, text = launcher.python(str(table), "--check", "--page", str(stale))
+    assert status != 0 and "is out of date" in text

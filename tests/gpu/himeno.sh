@@ -22,14 +22,12 @@ if part plans "$2"; then
     --json "$out/sweeps.json" 2>&1 | tee "$out/sweeps.txt" || bad=1
 fi
 if part compare "$2"; then
-  kind=${n}gpu && [ "$gpus" = 1 ] && kind=1gpu
   sizes="S M L XL"
-  options="--size $sizes --decompose $n,1,1 --repeat 3 --iterations 1000"
-  LIMIT=80 ranks $n examples/himeno_cuda_mpi.py $options --breakdown \
-    --json "$out/himeno-cuda-mpi-$kind.json" || bad=1
-  LIMIT=80 ranks $n examples/himeno.py $options --json "$out/himeno-gmpi-$kind.json" || bad=1
+  options="--size $sizes --decompose $n,1,1 --iterations 1000"
+  LIMIT=80 ranks $n examples/himeno_cuda_mpi.py $options --repeat 3 --breakdown --json "$out/himeno-cuda-mpi.json" || bad=1
+  LIMIT=80 ranks $n examples/himeno.py $options --repeat 3 --json "$out/himeno-gmpi.json" || bad=1
   LIMIT=70 ranks $n examples/himeno.py --size $sizes --decompose $n,1,1 --iterations 200 --breakdown \
-    --json "$out/himeno-gmpi-breakdown-$kind.json" || bad=1
+    --json "$out/himeno-gmpi-breakdown.json" || bad=1
   python3 examples/_himeno_report.py "$out" || bad=1
 fi
 exit $bad
