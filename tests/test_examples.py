@@ -83,3 +83,8 @@ def test_rates(tmp_path: Path) -> None:
     for row in [*found["records"], found["requests"], found["messages"]]:
         assert row["per_s"] > 0
     assert 0 <= found["idle"]["core_share"]["p50"] < 1
+
+
+def test_pack_bench_says_that_it_needs_a_gpu() -> None:
+    status, text = launcher.python(str(EXAMPLES / "pack_bench.py"))
+    assert status != 0 and "pack_bench measures a GPU" in text
