@@ -5,4 +5,5 @@ out=${1:-docs/measurements}
 mkdir -p "$out"
 set -x
 timeout 120 python3 -m pytest -q -x -p no:cacheprovider tests/test_datatypes_device.py
-timeout 200 python3 examples/pack_bench.py --json "$out/packing.json" --plot "$out/packing.png"
+LIMIT=100 ranks 2 tests/ranks/datatypes.py
+timeout 200 python3 examples/pack_bench.py --json "$out/packing-1gpu.json" --plot "$out/packing.png"
