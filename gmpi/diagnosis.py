@@ -236,7 +236,7 @@ def _source_does_not_send(
         return Cause("silent", f"{waits}; {_silence(source)}", pair)
     # What it has sent elsewhere with this tag, and nobody there asked for.
     for other in sorted(tables):
-        if other in (rank, source):
+        if other == rank:
             continue
         for origin, tag, communicator, verb in _sends_to(tables, other):
             there = tables.get(other)
