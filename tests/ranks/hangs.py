@@ -68,7 +68,7 @@ def wrong_communicator(s: Script, other: int) -> None:
 
 def missing_send(s: Script, other: int) -> None:
     if RANK == 0:
-        s.pause(20_000_000_000)
+        s.pause(5_000_000_000)
     else:
         s.recv(s.room(8), 8, BYTES, 0, 7)
 
