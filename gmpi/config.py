@@ -48,6 +48,12 @@ class Config(BaseSettings):
         "auto",
         description="where the proxy runs: auto (near the GPU), any, or a list such as 0,2-5",
     )
+    watchdog_s: float = Field(
+        30.0, ge=0, description="time without progress until a report says why; 0: never"
+    )
+    timeout_s: float = Field(
+        0.0, ge=0, description="time without progress until waits return GMPI_ERR_TIMEOUT; 0: never"
+    )
     on_error: Literal["raise", "return"] = Field(
         "raise", description="whether synchronize() and close() raise what kernels got as status"
     )

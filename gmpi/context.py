@@ -17,9 +17,12 @@ from device_lib.primitives import SIMULATOR
 from gmpi import affinity, config, errors, launch
 from gmpi.committed import Datatypes
 from gmpi.constants import GMPI_ERR_ABORTED
-from gmpi.errors import AbortedError, ContextError, Fault, GridError
+from gmpi.diagnosis import Kernels
+from gmpi.errors import AbortedError, ContextError, Fault, GridError, RequestTimeoutError
 from gmpi.host import Host
 from gmpi.memory import Memory, Peers
+from gmpi.report import Group, Report
+from gmpi.watchdog import Watchdog
 from gmpi.wire import (
     BUSY_BITS,
     BUSY_STRIDE,
@@ -185,8 +188,12 @@ class Context:
         self._aborted = False
         self._abort_told = False
         self._running: list[Any] = []  # events behind the launched kernels
+        self._launched = 0
+        self._ended = 0  # in the simulator, where a launch is over when it returns
         self._faults_seen = 0
         self._datatypes = Datatypes(self.layout, memory, self._state, gpu)
+        self._groups: list[Group] = []
+        self._timeout: Report | None = None
         self._register(comm)
         cores = affinity.cores(self.config.cores, self._gpu)
         self._proxy = Proxy(self._state, self.config.engine, cores)
@@ -196,6 +203,8 @@ class Context:
         self._closed = False
         _open_context = self
         atexit.register(self._at_exit)
+        self._watchdog = Watchdog(self, self._state.communicators[0].messages)
+        self._watchdog.start()
 
     def __repr__(self) -> str:
         if self._closed:
@@ -294,6 +303,30 @@ class Context:
         rows = [self._state.faults[i % FAULTS] for i in range(first, count)]
         return [errors.describe(row, known, self._datatypes.plans) for row in rows]
 
+    def report(self) -> Report:
+        """What every rank has pending, and the likely cause if nothing moves.
+
+        Not collective, may be called by any thread at any time; takes up to a second. A rank that
+        does not answer, or whose watchdog is off (``watchdog_s`` and ``timeout_s`` 0), is silent.
+        ``kill -USR1`` prints the same report.
+        """
+        self._require_open()
+        return self._watchdog.report("on demand")
+
+    def _kernels(self) -> Kernels:
+        """Whether kernels run, as far as it is known without waiting (any thread)."""
+        if not self._has_kernels:
+            return "host only"
+        if SIMULATOR:
+            return "running" if self._launched > self._ended else "none running"
+        return "running" if self._running else "none running"
+
+    def _time_out(self, report: Report, error_class: int) -> None:
+        """Releases every kernel that waits, because nothing moves (the watchdog's thread)."""
+        self._timeout = report
+        self._aborted = True
+        self._proxy.abort(error_class)
+
     @property
     def kernels_running(self) -> bool:
         """Whether a kernel that was launched with this context has not ended."""
@@ -332,6 +365,7 @@ class Context:
                 ``on_error="return"``).
             PendingError: requests are still open after the timeout.
             AbortedError: the context has been aborted.
+            RequestTimeoutError: nothing moved for ``timeout_s``.
             KernelError: a kernel died.
             ProxyError: the proxy thread has died.
         """
@@ -384,8 +418,10 @@ class Context:
         some = "; ".join(map(str, pending[:5])) + ("; ..." if len(pending) > 5 else "")
         return f"; {len(pending)} requests were open: {some}"
 
-    def _aborted_error(self) -> AbortedError:
+    def _aborted_error(self) -> AbortedError | RequestTimeoutError:
         self._abort_told = True
+        if self._timeout is not None:
+            return RequestTimeoutError(self._timeout)
         return AbortedError(
             "the context was aborted: calls of its kernels have returned GMPI_ERR_ABORTED, and "
             f"what they compute is not to be trusted{self._pending_text()}"
@@ -502,6 +538,7 @@ class Context:
         if _open_context is self:
             _open_context = None
         atexit.unregister(self._at_exit)
+        quiet = self._watchdog.stop()
         stopped = self._proxy.stop(_ABORT_S)
         if not stopped or self._running:
             _stranded.append(self._memory)
@@ -513,6 +550,8 @@ class Context:
             )
         elif not MPI.Is_finalized():
             mpi_library.cancel_pending(self._state)
+            if clean and quiet:
+                self._watchdog.free()
             if clean:
                 for communicator in self._state.communicators:
                     communicator.messages.Free()
@@ -563,6 +602,7 @@ class Context:
             duplicate.Set_errhandler(MPI.ERRORS_RETURN)
         rank, size = comm.Get_rank(), comm.Get_size()
         peers = self._peers.of(comm)
+        self._groups.append(self._group(comm, messages, index))
         state.communicators.append(
             Communicator(messages, chunks, rank, size, comm.Get_name(), peers)
         )
@@ -576,6 +616,19 @@ class Context:
         row[C_CHUNKS] = mpi_library.handle(chunks)
         row[C_HANDLE] = mpi_library.handle(messages)  # last: the proxy looks at it first
         return index
+
+    def _group(self, comm: MPI.Comm, messages: MPI.Comm, index: int) -> Group:
+        """The communicator's name in reports, the same on all its ranks; collective."""
+        if index == 0:
+            return Group("COMM_WORLD", list(range(self.size)))
+        name = comm.Get_name() or "communicator"
+        identity = messages.bcast(f"{name} #{self.rank}.{index}", root=0)
+        mine = comm.Get_group()
+        world = self._state.communicators[0].messages.Get_group()
+        members = MPI.Group.Translate_ranks(mine, list(range(comm.Get_size())), world)
+        mine.Free()
+        world.Free()
+        return Group(identity, [int(rank) for rank in members])
 
     def _write_mapped(self, offset: int, data: bytes) -> None:
         import ctypes
@@ -638,10 +691,14 @@ def _before_launch(ctx: DeviceContext, what: launch.Launch) -> None:
     if context is None or context._closed or ctx != context._device:
         raise ContextError(f"kernel {what.name} was launched with a context that is closed")
     context._check_launch(what)
+    context._launched += 1
 
 
 def _after_launch(ctx: DeviceContext, stream: Any) -> None:
-    if SIMULATOR or _open_context is None:
+    if _open_context is None:
+        return
+    _open_context._ended += 1
+    if SIMULATOR:
         return
     from numba import cuda
 

@@ -11,6 +11,7 @@ GMPIError
 │   ├── ResourceError      no request slot came free
 │   └── MPICallError       MPI refused it
 ├── PendingError           requests that nobody completed
+├── RequestTimeoutError    nothing moved for timeout_s while kernels waited
 ├── AbortedError           a context was aborted while kernels waited
 ├── KernelError            a kernel died, and the CUDA context with it
 └── ProxyError             the proxy thread died
@@ -74,6 +75,18 @@ class PendingError(GMPIError):
 
 class AbortedError(GMPIError):
     """Kernels were released because the context was aborted."""
+
+
+class RequestTimeoutError(GMPIError, TimeoutError):
+    """Nothing moved for ``timeout_s`` while kernels waited; they were released.
+
+    Attributes:
+        report: what was pending, and the likely cause (``Context.report``).
+    """
+
+    def __init__(self, report: Any) -> None:
+        super().__init__(f"calls of kernels have returned GMPI_ERR_TIMEOUT\n{report.text}")
+        self.report = report
 
 
 class KernelError(GMPIError):

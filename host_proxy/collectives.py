@@ -13,7 +13,7 @@ from gmpi.wire import FLAG_INLINE, OP_ALLREDUCE, OP_BCAST
 from host_proxy import pending
 from host_proxy.checks import communicator
 from host_proxy.completion import complete, staging
-from host_proxy.native import call, get, jit
+from host_proxy.native import call, get, jit, put
 from host_proxy.ring import payload_to
 from host_proxy.state import (
     C_HANDLE,
@@ -26,6 +26,7 @@ from host_proxy.state import (
     G_BYTE,
     G_DATATYPES,
     G_IN_PLACE,
+    G_INSIDE,
     G_REDUCTIONS,
     R_FLAGS,
     S_BYTES,
@@ -50,6 +51,7 @@ def start_collective(g, r, row):
     op = get(row, S_OP)
     request = pending.next_handle(g)
     if op == OP_ALLREDUCE:
+        put(g, G_INSIDE, F_IALLREDUCE)
         number = get(row, S_DATATYPE) & 0xFF
         datatype = get(get(g, G_DATATYPES), number * D_COUNT + D_HANDLE)
         reduction = get(get(g, G_REDUCTIONS), get(row, S_TAG))
@@ -59,9 +61,11 @@ def start_collective(g, r, row):
             get(g, F_IALLREDUCE), (in_place, data, count, datatype, reduction, comm, request)
         )
     elif op == OP_BCAST:
+        put(g, G_INSIDE, F_IBCAST)
         root = get(row, S_PEER)
         code = call(get(g, F_IBCAST), (data, nbytes, get(g, G_BYTE), root, comm, request))
     else:
+        put(g, G_INSIDE, F_IBARRIER)
         code = call(get(g, F_IBARRIER), (comm, request))
     if code == 0:
         pending.add(g, row, COLLECTIVE, 0)

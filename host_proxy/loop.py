@@ -10,10 +10,10 @@ from __future__ import annotations
 from gmpi.wire import OP_NULL
 from host_proxy.dispatch import count_null, dispatch, wants_python
 from host_proxy.idle import TURNS_PER_CLOCK, now_ns, wait_a_little
-from host_proxy.native import entry, get, jit, put
+from host_proxy.native import bump, entry, get, jit, put
 from host_proxy.progress import progress, release_synchronizes
 from host_proxy.ring import arrived, decode, element_count, opcode, return_slots, take
-from host_proxy.state import G_PYTHON, G_RECORD, G_STOP, G_SYNC_SEEN, G_SYNCS
+from host_proxy.state import G_PYTHON, G_RECORD, G_STOP, G_SYNC_SEEN, G_SYNCS, G_TURNS
 
 STOPPED = 0
 RECORD = 1  # the record at the head, decoded, is for the mpi4py engine
@@ -57,6 +57,7 @@ def run(g):
     began = 0  # when they began, ns
     idle_ns = 0
     while get(g, G_STOP) == 0:
+        bump(g, G_TURNS, 1)
         taken = serve(g)
         if taken == _PYTHON_WANTED:
             return RECORD

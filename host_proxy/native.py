@@ -31,11 +31,17 @@ _OPTIONS = {"nogil": True, "error_model": "numpy"}
 jit = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
 
 
+_SHARED = ("constants", "wire")  # files of gmpi that compiled host code takes numbers from
+
+
 def _sources() -> str:
     """Hash of everything that compiled host code is made from."""
     root = Path(__file__).resolve().parent
     digest = hashlib.sha256(FROZEN.encode())
-    for path in [*sorted(root.glob("*.py")), *sorted(root.parent.glob("gmpi/[cw]*.py"))]:
+    for path in [
+        *sorted(root.glob("*.py")),
+        *(root.parent / "gmpi" / f"{name}.py" for name in _SHARED),
+    ]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

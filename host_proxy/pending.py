@@ -26,6 +26,7 @@ from host_proxy.state import (
     G_DRAIN,
     G_HANDLE_BYTES,
     G_HANDLES,
+    G_INSIDE,
     G_OUTCOUNT,
     G_PENDING_TABLE,
     G_STATUS,
@@ -90,6 +91,7 @@ def remove(g, number):
 def isend(g, row, address, nbytes, dest, tag, comm, kind, index):
     """MPI_Isend of bytes for an open request. ``comm`` is an MPI handle."""
     byte = get(g, G_BYTE)
+    put(g, G_INSIDE, F_ISEND)
     code = call(get(g, F_ISEND), (address, nbytes, byte, dest, tag, comm, next_handle(g)))
     if code == 0:
         add(g, row, kind, index)
@@ -102,6 +104,7 @@ def isend_short(g, row, address, nbytes, dest, tag, comm, kind):
     """``isend`` of what MPI mostly takes at once: whether it has, and nothing is pending."""
     request = next_handle(g)
     byte = get(g, G_BYTE)
+    put(g, G_INSIDE, F_ISEND)
     code = call(get(g, F_ISEND), (address, nbytes, byte, dest, tag, comm, request))
     flag = get(g, G_OUTCOUNT)
     if code == 0:
@@ -120,6 +123,7 @@ def isend_short(g, row, address, nbytes, dest, tag, comm, kind):
 def irecv(g, row, address, nbytes, source, tag, comm, kind, index):
     """MPI_Irecv of bytes for an open request. ``comm`` is an MPI handle."""
     byte = get(g, G_BYTE)
+    put(g, G_INSIDE, F_IRECV)
     code = call(get(g, F_IRECV), (address, nbytes, byte, source, tag, comm, next_handle(g)))
     if code == 0:
         add(g, row, kind, index)
@@ -132,6 +136,7 @@ def notify(g, row, peer, tag, comm):
     """An empty message that nobody waits for. ``comm`` is an MPI handle."""
     request = next_handle(g)
     byte = get(g, G_BYTE)
+    put(g, G_INSIDE, F_ISEND)
     code = call(get(g, F_ISEND), (get(g, G_DRAIN), 0, byte, peer, tag, comm, request))
     if code == 0:
         code = call(get(g, F_REQUEST_FREE), (request,))

@@ -22,6 +22,7 @@ from host_proxy.state import (
     G_HANDLE_BYTES,
     G_HANDLES,
     G_INDICES,
+    G_INSIDE,
     G_OUTCOUNT,
     G_SLOTS,
     G_STATUS_BYTES,
@@ -90,6 +91,7 @@ def progress(g):
     indices = get(g, G_INDICES)
     store_int(outcount, 0)
     handles = get(g, G_HANDLES) + begin * get(g, G_HANDLE_BYTES)
+    put(g, G_INSIDE, F_TESTSOME)
     code = call(get(g, F_TESTSOME), (size, handles, outcount, indices, statuses))
     done = load_int(outcount)
     if done <= 0:  # nothing, or MPI_UNDEFINED

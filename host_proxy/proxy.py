@@ -19,7 +19,7 @@ from host_proxy.loop import RECORD, STOPPED, run
 from host_proxy.mpi4py_engine import Mpi4pyEngine
 from host_proxy.progress import release_synchronizes
 from host_proxy.ring import decode, return_slots, take
-from host_proxy.state import G_CONTROL, G_PYTHON, G_STOP, G_SYNC_SEEN, G_SYNCS, State
+from host_proxy.state import G_CONTROL, G_PYTHON, G_STOP, G_SYNC_SEEN, G_SYNCS, G_TURNS, State
 
 _PR_SET_TIMERSLACK = 29
 _PYTHON_SPIN_S = 0.002  # idle time after which the Python loops nap
@@ -113,6 +113,7 @@ class Proxy:
         g = state.address
         idle_since = time.monotonic()
         while not state.globals[G_STOP]:
+            state.globals[G_TURNS] += 1
             worked = False
             while decode(g):
                 self.python.serve()

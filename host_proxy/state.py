@@ -75,6 +75,8 @@ from host_proxy import mpi_library
     G_NULL_SUM,  # and the sum of their values
     G_TRACE,  # entries of the trace, 0: off
     G_TRACE_AT,  # its address
+    G_TURNS,  # of the loop: the watchdog sees whether it turns
+    G_INSIDE,  # which function (F_*) of MPI was called last
     # idling
     G_SPIN_NS,
     G_YIELD_NS,
@@ -104,7 +106,7 @@ from host_proxy import mpi_library
     F_YIELD,
     F_NANOSLEEP,
     G_COUNT,
-) = range(73)
+) = range(75)
 
 # --- slots ---------------------------------------------------------------------------------------
 # What every request has comes first: two cache lines.

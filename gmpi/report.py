@@ -1,0 +1,309 @@
+"""What a rank is doing, for people and for programs: ``Context.report``.
+
+``look`` reads the proxy's arrays, which the host can do at any time: nothing is added to the path
+of a message. Ages are at least what they say: the watchdog notes when it first sees a request.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import threading
+import traceback
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from gmpi.constants import (
+    ANY_SOURCE,
+    ANY_TAG,
+    DATATYPE_NAMES,
+    OPERATIONS_REDUCE,
+    PROC_NULL,
+)
+from gmpi.diagnosis import Cause, Pending, Table, Unexpected
+from gmpi.wire import MESSAGE_HEADER
+from host_proxy import operations as ops
+from host_proxy.ring import has_record
+from host_proxy.state import (
+    F_IALLREDUCE,
+    F_IBARRIER,
+    F_IBCAST,
+    F_IRECV,
+    F_ISEND,
+    F_TEST,
+    F_TESTSOME,
+    G_CLOSED,
+    G_HEAD,
+    G_INSIDE,
+    G_SERIAL,
+    G_TURNS,
+    OPEN,
+    S_BLOCK,
+    S_BYTES,
+    S_COMM,
+    S_DATATYPE,
+    S_ELEMENTS,
+    S_HANDLE,
+    S_OP,
+    S_PEER,
+    S_SERIAL,
+    S_STATE,
+    S_TAG,
+    S_TOTAL,
+    State,
+)
+
+if TYPE_CHECKING:
+    from gmpi.context import Context
+
+LISTED = 20  # requests of a rank in a text
+_ERRORS = 5
+
+_FUNCTIONS = {
+    F_ISEND: "MPI_Isend",
+    F_IRECV: "MPI_Irecv",
+    F_TEST: "MPI_Test",
+    F_TESTSOME: "MPI_Testsome",
+    F_IALLREDUCE: "MPI_Iallreduce",
+    F_IBCAST: "MPI_Ibcast",
+    F_IBARRIER: "MPI_Ibarrier",
+}
+
+
+class Group(NamedTuple):
+    """A registered communicator, as every rank of it knows it.
+
+    Attributes:
+        identity: its name in reports, the same on all of its ranks.
+        members: rank in the context of each of its ranks; negative for one that is not in it.
+    """
+
+    identity: str
+    members: list[int]
+
+
+@dataclass
+class RankReport:
+    """One rank: what it waits for, and what state it is in.
+
+    Attributes:
+        counters: records taken, requests opened, completed, and the slots there are.
+        proxy: what the proxy thread is doing, in words.
+        stacks: Python stacks of all threads.
+    """
+
+    table: Table
+    counters: dict[str, int] = field(default_factory=dict)
+    proxy: str = ""
+    stacks: str = ""
+
+    def lines(self) -> list[str]:
+        t, c = self.table, self.counters
+        text = [
+            f"rank {t.rank}: {len(t.pending)} pending, kernels: {t.kernels}, proxy: {self.proxy}",
+            f"  {c['taken']} records taken{', more wait in the ring' if c['waiting'] else ''}; "
+            f"{c['opened']} requests opened, {c['completed']} completed; "
+            f"{c['open']} of {c['slots']} request slots open",
+        ]
+        for request in t.pending[:LISTED]:
+            where = f"block {request.block}" if request.block >= 0 else "host"
+            text.append(f"  {request} ({request.nbytes} bytes, {where}, {request.age_s:.1f} s)")
+        if len(t.pending) > LISTED:
+            text.append(f"  and {len(t.pending) - LISTED} more")
+        text += [f"  has come, nobody receives it: {message}" for message in t.unexpected]
+        text += [f"  failed: {error}" for error in t.errors]
+        return text
+
+
+@dataclass
+class Report:
+    """What a job is doing (``Context.report``).
+
+    Attributes:
+        rank: who made the report.
+        reason: why.
+        ranks: by rank; None for one that did not answer.
+        causes: likely causes, the most telling first.
+    """
+
+    rank: int
+    reason: str
+    ranks: dict[int, RankReport | None]
+    causes: list[Cause]
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        lines = [f"GMPI report of rank {self.rank}: {self.reason}"]
+        for cause in self.causes[:LISTED]:
+            lines.append(f"likely cause ({cause.kind}): {cause.text}")
+        if not self.causes:
+            lines.append("no cause found among what is pending")
+        for rank, report in sorted(self.ranks.items()):
+            lines += ["", *(report.lines() if report else [f"rank {rank}: no answer"])]
+        own = self.ranks.get(self.rank)
+        if own is not None and own.stacks:
+            lines += ["", f"Python stacks of rank {self.rank}:", own.stacks.rstrip()]
+        return "\n".join(lines)
+
+    def json(self) -> str:
+        """For programs: the same as a JSON object."""
+        content = {
+            "rank": self.rank,
+            "reason": self.reason,
+            "causes": [cause._asdict() for cause in self.causes],
+            "ranks": {r: dataclasses.asdict(v) if v else None for r, v in self.ranks.items()},
+        }
+        return json.dumps(content, indent=1)
+
+
+# --- looking --------------------------------------------------------------------------------------
+
+
+def _peer(rank: int, members: list[int]) -> int | None:
+    if rank in (ANY_SOURCE, PROC_NULL) or not 0 <= rank < len(members):
+        return None
+    return members[rank]
+
+
+def pending_of(row: np.ndarray, groups: list[Group], age_s: float) -> Pending:
+    """Words one open row of the slots table."""
+    op = int(row[S_OP])
+    operation = ops.OPERATIONS.get(op)
+    fields = operation.fields if operation else 0
+    kind = "other"
+    if fields & ops.DEST:
+        kind = "send"
+    elif fields & ops.SOURCE:
+        kind = "receive"
+    elif operation and operation.collective:
+        kind = "collective"
+    comm = int(row[S_COMM])
+    identity, members = groups[comm] if comm < len(groups) else Group(f"communicator {comm}", [])
+    tag: int | None = int(row[S_TAG])
+    reduction = ""
+    if fields & ops.REDUCTION and tag is not None:
+        reduction = OPERATIONS_REDUCE[tag][0]
+    if not fields & ops.TAG or tag == ANY_TAG:
+        tag = None
+    has_peer = fields & (ops.DEST | ops.SOURCE | ops.ROOT)
+    has_data = fields & ops.DATATYPE
+    return Pending(
+        ops.name_of(op),
+        kind,
+        _peer(int(row[S_PEER]), members) if has_peer else None,
+        tag,
+        identity if kind != "other" else "",
+        DATATYPE_NAMES.get(int(row[S_DATATYPE]), "") if has_data else "",
+        int(row[S_ELEMENTS]) if has_data else 0,
+        int(row[S_BYTES]),
+        int(row[S_BLOCK]),
+        int(row[S_SERIAL]),
+        reduction,
+        matched=kind == "receive" and bool(row[S_TOTAL]),
+        age_s=age_s,
+    )
+
+
+def unexpected(state: State, groups: list[Group]) -> list[Unexpected]:
+    """The first message of each source that no receive has asked for; takes none of them."""
+    found = []
+    status = MPI.Status()
+    for communicator, (identity, members) in zip(state.communicators, groups):
+        if not communicator.messages.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
+            continue
+        for source in range(communicator.size):
+            if communicator.messages.Iprobe(source, MPI.ANY_TAG, status):
+                # A header alone may also be an empty message; long ones have to be told apart
+                # from it by who is still sending.
+                nbytes = status.Get_count(MPI.BYTE) - MESSAGE_HEADER
+                size = nbytes if nbytes > 0 else None
+                found.append(Unexpected(members[source], status.Get_tag(), identity, size))
+    return found
+
+
+def stacks() -> str:
+    """Python stacks of all threads of this process."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    text = []
+    for ident, frame in sys._current_frames().items():
+        text.append(f"thread {names.get(ident, ident)}:")
+        text += [line.rstrip() for line in traceback.format_stack(frame)[-12:]]
+    return "\n".join(text)
+
+
+class Look:
+    """Looks at one context again and again, and remembers since when things are as they are."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._seen: dict[tuple[int, int], float] = {}
+        self._turns = -1
+        self._turned = 0.0
+
+    def open_rows(self) -> np.ndarray:
+        """The open rows of the slots table, the oldest first."""
+        table: np.ndarray = self.context._state.slots
+        rows: np.ndarray = table[table[:, S_STATE] == OPEN]
+        return rows[rows[:, S_SERIAL].argsort()]
+
+    def note(self, now: float) -> bool:
+        """Notes what is there for the first time; whether anything is pending."""
+        g = self.context._state.globals
+        turns = int(g[G_TURNS])
+        if turns != self._turns:
+            self._turns, self._turned = turns, now
+        host = bool(self.context.host._progress.open)
+        if g[G_SERIAL] == g[G_CLOSED]:
+            self._seen.clear()
+            return host or bool(has_record(self.context._state.address))
+        keys = [(int(row[S_SERIAL]), int(row[S_HANDLE])) for row in self.open_rows()]
+        self._seen = {key: self._seen.get(key, now) for key in keys}
+        return True
+
+    def proxy(self, now: float) -> str:
+        """What the proxy thread is doing."""
+        proxy = self.context._proxy
+        if not proxy.alive:
+            return f"dead ({proxy.failure!r})" if proxy.failure else "stopped"
+        for_s = now - self._turned
+        if for_s < 0.5:
+            return "looks for work"
+        inside = _FUNCTIONS.get(int(self.context._state.globals[G_INSIDE]), "no MPI call")
+        return f"has not turned for {for_s:.1f} s, last inside {inside}"
+
+    def report(self, now: float) -> RankReport:
+        """This rank."""
+        self.note(now)
+        context = self.context
+        state = context._state
+        rows = self.open_rows()
+        pending = []
+        for row in rows:
+            since = self._seen.get((int(row[S_SERIAL]), int(row[S_HANDLE])), now)
+            pending.append(pending_of(row, context._groups, now - since))
+        for request in list(context.host._progress.open):
+            name = f"Context.host.{request.name}"
+            pending.append(Pending(name, "other", None, None, "", "", 0, 0, -1, 0))
+        table = Table(
+            context.rank,
+            context._kernels(),
+            pending,
+            unexpected(state, context._groups),
+            {group.identity: group.members for group in context._groups},
+            [fault.text for fault in context.errors[-_ERRORS:]],
+            context._aborted,
+        )
+        counters = {
+            "taken": int(state.globals[G_HEAD]),
+            "waiting": int(bool(has_record(state.address))),
+            "opened": int(state.globals[G_SERIAL]),
+            "completed": int(state.globals[G_CLOSED]),
+            "open": len(rows),
+            "slots": len(state.slots),
+        }
+        return RankReport(table, counters, self.proxy(now), stacks())

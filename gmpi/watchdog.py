@@ -1,0 +1,190 @@
+"""The watchdog: says what a job that stands still waits for, and ends waits that take too long.
+
+A thread for each context looks four times a second whether anything has moved. When something is
+pending and nothing has for ``watchdog_s``, it asks the other ranks what they have pending, over a
+communicator of its own, and reports once. Nobody needs to take part but the thread of each rank:
+one that does not answer in time is named as silent. Of the ranks that stand still the lowest prints
+the report, so that a job of 64 ranks prints it once and not 64 times.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from mpi4py import MPI
+
+from gmpi.constants import GMPI_ERR_TIMEOUT
+from gmpi.diagnosis import diagnose
+from gmpi.report import Look, RankReport, Report
+from host_proxy.state import (
+    G_CLOSED,
+    G_HEAD,
+    G_SERIAL,
+    S_ARRIVED,
+    S_FINISHED,
+    S_ORDERS,
+)
+
+if TYPE_CHECKING:
+    from gmpi.context import Context
+
+POLL_S = 0.25
+ANSWER_S = 1.0  # how long the others have to answer
+_QUESTION = 1
+_ANSWER = 2
+
+
+class Watchdog:
+    """Watches one context. Opening is collective over the context's communicator."""
+
+    def __init__(self, context: Context, comm: MPI.Comm) -> None:
+        self.context = context
+        self.last: Report | None = None
+        self._look = Look(context)
+        self._comm = comm.Dup()
+        self._comm.Set_errhandler(MPI.ERRORS_RETURN)
+        self._lock = threading.Lock()  # one exchange at a time
+        self._stop = threading.Event()
+        self._asked = threading.Event()  # by a signal
+        self._sends: list[MPI.Request] = []
+        self._number = 0
+        self._before: Any = None
+        self._thread = threading.Thread(target=self._main, name="gmpi-watchdog", daemon=True)
+        config = context.config
+        self.on = config.watchdog_s > 0 or config.timeout_s > 0
+
+    def start(self) -> None:
+        if self.on:
+            self._thread.start()
+            self._catch_signal()
+
+    def stop(self) -> bool:
+        """Ends the thread; whether it did. No MPI call of it comes after."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(2 * ANSWER_S)
+        self._release_signal()
+        return not self._thread.is_alive()
+
+    def free(self) -> None:
+        """Frees the communicator; collective."""
+        self._comm.Free()
+
+    def report(self, reason: str) -> Report:
+        """Asks all ranks; any thread."""
+        with self._lock:
+            ranks = self._ask()
+        tables = {r: None if report is None else report.table for r, report in ranks.items()}
+        self.last = Report(self.context.rank, reason, ranks, diagnose(tables))
+        return self.last
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _main(self) -> None:
+        config = self.context.config
+        signature: tuple[int, ...] = ()
+        since = time.monotonic()
+        reported = False
+        while not self._stop.wait(POLL_S):
+            if self._lock.acquire(blocking=False):
+                try:
+                    self._answer()
+                finally:
+                    self._lock.release()
+            now = time.monotonic()
+            pending = self._look.note(now)
+            seen = self._signature()
+            if seen != signature or not pending:
+                signature, since, reported = seen, now, False
+            still = now - since
+            if self._asked.is_set():
+                self._asked.clear()
+                self._print(self.report("SIGUSR1"), always=True)
+            if config.watchdog_s and still > config.watchdog_s and not reported:
+                reported = True
+                self._print(self.report(f"no progress for {still:.1f} s"))
+            if config.timeout_s and still > config.timeout_s and not self.context._aborted:
+                report = self.report(f"no progress for {still:.1f} s, the limit (timeout_s)")
+                if self._signature() == signature:
+                    self.context._time_out(report, GMPI_ERR_TIMEOUT)
+
+    def _signature(self) -> tuple[int, ...]:
+        """Changes whenever something moves."""
+        state = self.context._state
+        g = state.globals
+        columns = state.slots[:, [S_FINISHED, S_ARRIVED, S_ORDERS]].sum(axis=0)
+        return (int(g[G_HEAD]), int(g[G_CLOSED]), int(g[G_SERIAL]), *map(int, columns))
+
+    def _print(self, report: Report, always: bool = False) -> None:
+        stuck = [r for r, other in report.ranks.items() if other and other.table.pending]
+        first = min([*stuck, self.context.rank])
+        if always or first == self.context.rank:
+            text = report.text
+        else:
+            text = f"GMPI: rank {report.rank}: {report.reason}; see the report of rank {first}"
+        print(f"\n{text}\n", file=sys.stderr, flush=True)
+
+    # --- asking and answering ---------------------------------------------------------------------
+
+    def _own(self) -> RankReport | None:
+        """This rank as it is; once its waits have timed out, as it was then, for others to know."""
+        if self.context._timeout is not None:
+            return self.context._timeout.ranks[self.context.rank]
+        return self._look.report(time.monotonic())
+
+    def _ask(self) -> dict[int, RankReport | None]:
+        """What each rank says within the time that it has; the lock is held."""
+        rank, size = self.context.rank, self.context.size
+        ranks: dict[int, RankReport | None] = dict.fromkeys(range(size))
+        ranks[rank] = self._own()
+        if not self.on or size == 1:
+            return ranks
+        self._number += 1
+        self._sends += [
+            self._comm.isend(self._number, other, _QUESTION)
+            for other in range(size)
+            if other != rank
+        ]
+        missing = size - 1
+        deadline = time.monotonic() + ANSWER_S
+        while missing and time.monotonic() < deadline and not self._stop.is_set():
+            self._answer()
+            status = MPI.Status()
+            message = self._comm.improbe(MPI.ANY_SOURCE, _ANSWER, status)
+            if message is None:
+                time.sleep(0.002)
+                continue
+            number, answer = message.recv()
+            if number == self._number:
+                ranks[status.Get_source()] = answer
+                missing -= 1
+        return ranks
+
+    def _answer(self) -> None:
+        """Answers the questions that have come; the lock is held."""
+        self._sends = [request for request in self._sends if not request.Test()]
+        status = MPI.Status()
+        while (message := self._comm.improbe(MPI.ANY_SOURCE, _QUESTION, status)) is not None:
+            number = message.recv()
+            mine = number, self._own()
+            self._sends.append(self._comm.isend(mine, status.Get_source(), _ANSWER))
+
+    # --- SIGUSR1 ----------------------------------------------------------------------------------
+
+    def _catch_signal(self) -> None:
+        """Only when nobody else has: the handler of a program is its own."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:
+            self._before = signal.SIG_DFL
+            signal.signal(signal.SIGUSR1, lambda *_: self._asked.set())
+
+    def _release_signal(self) -> None:
+        if self._before is None or threading.current_thread() is not threading.main_thread():
+            return
+        signal.signal(signal.SIGUSR1, self._before)
+        self._before = None

@@ -1,0 +1,220 @@
+"""From tables of pending requests to causes: no MPI, no context."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gmpi.diagnosis import Cause, Pending, Table, Unexpected, diagnose, ranks_text
+from gmpi.report import RankReport, Report
+
+A, B = "COMM_WORLD", "other #0.1"
+KINDS = {
+    "tag", "peer", "communicator", "missing send", "missing receive", "collective", "order",
+    "left", "cycle", "error", "silent", "follows",
+}  # fmt: skip
+
+
+def recv(source: int | None, tag: int | None = 7, comm: str = A, **more: object) -> Pending:
+    return make("GMPI_Irecv", "receive", source, tag, comm, **more)
+
+
+def send(dest: int, tag: int = 7, comm: str = A, **more: object) -> Pending:
+    return make("GMPI_Isend", "send", dest, tag, comm, **more)
+
+
+def collective(name: str = "GMPI_Barrier", comm: str = A, **more: object) -> Pending:
+    return make(name, "collective", more.pop("root", None), None, comm, **more)
+
+
+def make(name: str, kind: str, peer: object, tag: object, comm: str, **more: object) -> Pending:
+    given = {"datatype": "BYTE", "count": 8, "nbytes": 8, "block": 0, "serial": 0, **more}
+    return Pending(name, kind, peer, tag, comm, **given)  # type: ignore[arg-type]
+
+
+def tables(*pending: list[Pending] | None, **unexpected: list[Unexpected]) -> dict:
+    """Tables of ranks 0, 1, ...: their requests, ``None`` for one that left; r1=[what came]."""
+    size = len(pending)
+    members = {A: list(range(size)), B: list(range(size))}
+    found = {}
+    for rank, requests in enumerate(pending):
+        kernels = "none running" if requests is None else "running"
+        came = unexpected.get(f"r{rank}", [])
+        found[rank] = Table(rank, kernels, requests or [], came, members)
+    return found
+
+
+def first(found: dict) -> Cause:
+    causes = diagnose(found)
+    assert causes
+    return causes[0]
+
+
+def came(source: int, tag: int = 7, comm: str = A) -> list[Unexpected]:
+    return [Unexpected(source, tag, comm, 8)]
+
+
+LONG = {"nbytes": 100_000, "count": 100_000}
+
+CASES = {
+    "another tag has come": (tables([], [recv(0)], r1=came(0, 8)), "tag", "0 has sent to 1 tag 8"),
+    "another tag is being sent": (tables([send(1, 8)], [recv(0)]), "tag", "is sending to 1 tag 8"),
+    "another source": (tables([], [], [recv(1)], r2=came(0)), "peer", "the source differs"),
+    "ANY_TAG, another source": (
+        tables([], [], [recv(1, None)], r2=came(0, 3)), "peer", "the source differs",
+    ),
+    "another communicator": (
+        tables([], [recv(0)], r1=came(0, 7, B)), "communicator", "the communicators differ",
+    ),
+    "sent to a third rank": (
+        tables([], [recv(0)], [], r2=came(0)), "peer", "rank 0 has sent tag 7 to 2",
+    ),
+    "wildcards, and nobody sends": (
+        tables([], [recv(None, None)]), "missing send", "no rank has sent it anything",
+    ),
+    "wildcards, and all have left": (
+        tables(None, [recv(None, None)], None), "left", "all other ranks have left",
+    ),
+    "the source has left": (tables(None, [recv(0)]), "left", "rank 0 has left its kernels"),
+    "the source computes": (tables([], [recv(0)]), "missing send", "rank 0 has not sent it"),
+    "two receives": (
+        tables([recv(1)], [recv(0)]), "missing send", "each waits for the other to send",
+    ),
+    "collective against receive": (
+        tables([collective()], [recv(0)]), "order", "the order of calls differs",
+    ),
+    "two long sends": (tables([send(1, **LONG)], [send(0, **LONG)]), "cycle", "0 -> 1 -> 0"),
+    "three long sends": (
+        tables([send(1, **LONG)], [send(2, **LONG)], [send(0, **LONG)]),
+        "cycle", "0 -> 1 -> 2 -> 0",
+    ),
+    "a circle that rank 0 only leads to": (
+        tables([send(1, **LONG)], [send(2, **LONG)], [send(1, **LONG)]), "cycle", "1 -> 2 -> 1",
+    ),
+    "the receiver has left": (
+        tables([send(1, **LONG)], None), "left", "without receiving it",
+    ),
+    "the receiver is in a collective of its own": (
+        tables([send(1, **LONG)], [collective(comm=B)]),
+        "missing receive", "rank 1 is in GMPI_Barrier",
+    ),
+    "the receiver computes": (
+        tables([send(1, **LONG)], []), "missing receive", "has not posted a receive for it",
+    ),
+    "one collective, two operations": (
+        tables([collective("GMPI_Bcast", root=0)], [collective()]), "collective", "calls differ",
+    ),
+    "one broadcast, two roots": (
+        tables([collective("GMPI_Bcast", root=0)], [collective("GMPI_Bcast", root=1)]),
+        "collective", "rank 1 in GMPI_Bcast root 1",
+    ),
+    "one reduction, two lengths": (
+        tables([collective("GMPI_Iallreduce")], [collective("GMPI_Iallreduce", nbytes=16)]),
+        "collective", "calls differ",
+    ),
+    "one rank of three in another collective": (
+        tables([collective()], [collective()], [collective("GMPI_Bcast")]),
+        "collective", "ranks 0, 1 in GMPI_Barrier",
+    ),
+    "a rank left a collective": (
+        tables([collective()], None, [collective()]), "left", "ranks 0, 2 wait in GMPI_Barrier",
+    ),
+    "barriers on two communicators": (
+        tables([collective(comm=A)], [collective(comm=B)]),
+        "communicator", "the communicators differ",
+    ),
+    "other collectives on two communicators": (
+        tables([collective(comm=A)], [collective("GMPI_Bcast", comm=B)]),
+        "order", "the order of collectives differs",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(case: str) -> None:
+    found, kind, words = CASES[case]
+    cause = first(found)
+    assert (cause.kind, words in cause.text) == (kind, True), cause
+
+
+def test_a_call_that_failed_comes_first() -> None:
+    found = tables([], [recv(0)])
+    found[0] = Table(0, "none running", errors=["GMPI_Isend in block 0: dest is 5"])
+    assert first(found).kind == "error" and "dest is 5" in first(found).text
+
+
+def test_silence() -> None:
+    for request in (recv(0), send(0, **LONG), collective()):
+        found = tables([], [request])
+        found[0] = None
+        assert first(found).kind == "silent" and "rank 0 does not answer" in first(found).text
+
+
+def test_what_follows_from_another_hang_comes_last() -> None:
+    # 2 waits for 1, which waits for 0, which has left.
+    causes = diagnose(tables(None, [recv(0)], [recv(1)]))
+    assert [cause.kind for cause in causes] == ["left", "follows"]
+
+
+def test_a_message_that_fits_is_no_cause() -> None:
+    assert {c.kind for c in diagnose(tables([send(1)], [recv(0)]))} == {"follows"}
+    assert {c.kind for c in diagnose(tables([], [recv(None, None)], r1=came(0)))} == {"follows"}
+    assert diagnose(tables([], [recv(0, matched=True)])) == []
+
+
+def test_a_host_without_kernels_has_not_left_them() -> None:
+    found = tables([], [recv(0)])
+    found[0] = Table(0, "host only")
+    assert first(found).kind == "missing send"
+
+
+def test_nothing_pending() -> None:
+    assert diagnose(tables([], None, [])) == []
+    assert diagnose({}) == []
+
+
+def test_ranks_in_words() -> None:
+    assert ranks_text([3]) == "rank 3"
+    assert ranks_text([2, 0]) == "ranks 0, 2"
+    assert ranks_text(list(range(7))) == "ranks 0-6"
+    assert ranks_text(list(range(0, 40, 2))) == "ranks 0, 2, 4, 6, 8, 10, 12, 14 and 12 more"
+
+
+def test_a_report_in_text_and_json() -> None:
+    found = tables([], [recv(0)], r1=came(0, 8))
+    counters = dict.fromkeys(("taken", "waiting", "opened", "completed", "open", "slots"), 1)
+    ranks = {rank: RankReport(table, counters, "looks for work") for rank, table in found.items()}
+    report = Report(1, "no progress", {**ranks, 2: None}, diagnose(found))
+    assert "likely cause (tag): rank 1 waits in GMPI_Irecv from 0 tag 7, 8 BYTE" in report.text
+    assert "rank 2: no answer" in report.text
+    content = json.loads(report.json())
+    assert content["causes"][0]["kind"] == "tag" and content["ranks"]["2"] is None
+    assert content["ranks"]["1"]["table"]["pending"][0]["operation"] == "GMPI_Irecv"
+
+
+ranks = st.integers(0, 3)
+tags = st.integers(0, 2)
+comms = st.sampled_from([A, B])
+requests = st.one_of(
+    st.builds(recv, st.none() | ranks, st.none() | tags, comms),
+    st.builds(send, ranks, tags, comms),
+    st.builds(collective, st.sampled_from(["GMPI_Barrier", "GMPI_Bcast"]), comms),
+)
+messages = st.builds(Unexpected, ranks, tags, comms, st.none() | st.integers(0, 100))
+ANY = st.tuples(st.none() | st.lists(requests, max_size=3), st.lists(messages, max_size=2))
+
+
+@given(st.lists(ANY, max_size=4), st.sets(ranks))
+def test_any_tables(given: list, silent: set[int]) -> None:
+    came = {f"r{rank}": messages for rank, (_, messages) in enumerate(given)}
+    found = tables(*(pending for pending, _ in given), **came)
+    found.update({rank: None for rank in silent if rank in found})
+    causes = diagnose(found)
+    for cause in causes:
+        assert cause.kind in KINDS and cause.text and set(cause.ranks) <= set(range(4))
+    waiting = [t for t in found.values() if t is not None and t.pending]
+    unmatched = [r for t in waiting for r in t.pending if r.kind == "receive"]
+    assert causes or not unmatched, "a receive waits, and nothing is said"

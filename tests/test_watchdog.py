@@ -1,0 +1,141 @@
+"""Jobs that stand still: each is told why, and released."""
+
+from __future__ import annotations
+
+import launcher
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+START = """
+import os, signal, sys, threading, time
+import numpy as np
+from mpi4py import MPI
+from numba import cuda
+import gmpi
+
+@cuda.jit
+def receive(ctx, buf, source, tag):
+    gmpi.GMPI_Recv(ctx, buf, 8, gmpi.BYTE, source, tag, gmpi.COMM_WORLD)
+
+buf = np.zeros(8, np.uint8)
+data = np.arange(8, dtype=np.uint8)
+"""
+
+
+def run(ranks: int, code: str, **environment: str) -> str:
+    status, text = launcher.mpi(ranks, "-c", START + code, timeout=150, **environment)
+    assert status == 0, text
+    return text
+
+
+@pytest.mark.slow
+def test_deliberate_hangs() -> None:
+    launcher.check(2, "hangs", timeout=280)
+
+
+def test_a_third_rank_is_asked_too() -> None:
+    scenarios = ("wrong_tag", "left_a_collective", "refused_send")
+    launcher.check(3, "hangs", *scenarios, timeout=150)
+
+
+def test_a_report_in_time_and_only_one() -> None:
+    text = run(
+        1,
+        """
+with gmpi.Context(watchdog_s=0.5) as g:
+    threading.Timer(3.0, lambda: g.host.Isend(data, 0, 3)).start()
+    receive[1, 32](g.device, buf, 0, 3)
+assert (buf == data).all()
+""",
+    )
+    assert text.count("GMPI report of rank 0: no progress for") == 1, text
+    assert "rank 0 waits in GMPI_Irecv from 0 tag 3, 8 BYTE on COMM_WORLD" in text, text
+
+
+def test_no_report_while_things_move_or_when_it_is_off() -> None:
+    code = """
+with gmpi.Context({setting}) as g:
+    threading.Timer(1.5, lambda: g.host.Isend(data, 0, 3)).start()
+    receive[1, 32](g.device, buf, 0, 3)
+    time.sleep(1.5)
+"""
+    for setting in ("watchdog_s=0", "watchdog_s=60"):
+        assert "GMPI report" not in run(1, code.format(setting=setting))
+
+
+def test_a_report_on_demand() -> None:
+    text = run(
+        2,
+        """
+with gmpi.Context() as g:
+    MPI.COMM_WORLD.Barrier()
+    if g.rank == 0:
+        request = g.host.Irecv(buf, 1, 5)
+        report = g.report()
+        assert report.reason == "on demand" and sorted(report.ranks) == [0, 1]
+        assert all(report.ranks.values()), report.text
+        assert report.ranks[0].table.pending[0].operation == "Context.host.Irecv"
+        print(report.text)
+    MPI.COMM_WORLD.Barrier()
+    if g.rank == 1:
+        g.host.Send(data, 0, 5)
+    else:
+        request.Wait()
+try:
+    g.report()
+except gmpi.ContextError as exc:
+    print("refused:", exc)
+""",
+    )
+    assert "rank 1: 0 pending, kernels: none running, proxy: looks for work" in text, text
+    assert text.count("refused: the context is closed") == 2, text
+
+
+def test_a_report_on_a_signal_and_the_handler_as_it_was() -> None:
+    text = run(
+        1,
+        """
+with gmpi.Context() as g:
+    os.kill(os.getpid(), signal.SIGUSR1)
+    time.sleep(2.0)
+assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
+signal.signal(signal.SIGUSR1, lambda *_: print("handler of the user"))
+with gmpi.Context() as g:
+    os.kill(os.getpid(), signal.SIGUSR1)
+    time.sleep(1.0)
+""",
+    )
+    assert text.count("GMPI report of rank 0: SIGUSR1") == 1, text
+    assert text.count("handler of the user") == 1, text
+
+
+def test_a_timeout_releases_the_kernel_and_raises() -> None:
+    text = run(
+        1,
+        """
+@cuda.jit
+def receive_error(ctx, buf, error):
+    status = gmpi.GMPI_Recv(ctx, buf, 8, gmpi.BYTE, 0, 3, gmpi.COMM_WORLD)
+    error[0] = status.error
+
+error = np.zeros(1, np.int64)
+began = time.monotonic()
+try:
+    with gmpi.Context(timeout_s=1.0, watchdog_s=0) as g:
+        receive_error[1, 32](g.device, buf, error)
+        g.synchronize()
+except TimeoutError as exc:
+    assert isinstance(exc, gmpi.RequestTimeoutError)
+    assert exc.report.causes, exc.report.text
+    assert "calls of kernels have returned GMPI_ERR_TIMEOUT" in str(exc)
+    print("raised")
+assert error[0] == gmpi.GMPI_ERR_TIMEOUT, error
+with gmpi.Context() as g:
+    request = g.host.Isend(data, 0, 5)
+    receive[1, 32](g.device, buf, 0, 5)
+    request.Wait()
+print("a new context works")
+""",
+    )
+    assert "raised" in text and "a new context works" in text, text
