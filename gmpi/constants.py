@@ -164,6 +164,7 @@ ERR_INTERN: Final[int] = MPI.ERR_INTERN
 GMPI_ERR_ABORTED: Final = 201  # the context was closed or aborted while the kernel waited
 GMPI_ERR_NO_RESOURCE: Final = 202  # more requests outstanding than the context has slots for
 GMPI_ERR_PROXY: Final = 203  # the proxy thread died
+GMPI_ERR_TIMEOUT: Final = 204  # nothing moved for timeout_s
 
 #: What compiled code freezes of the MPI library at hand: part of the key of every cache on disk,
 #: because one checkout may be used with several libraries.

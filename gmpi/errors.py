@@ -32,6 +32,7 @@ from gmpi.constants import (
     GMPI_ERR_ABORTED,
     GMPI_ERR_NO_RESOURCE,
     GMPI_ERR_PROXY,
+    GMPI_ERR_TIMEOUT,
     OPERATIONS_REDUCE,
     PROC_NULL,
 )
@@ -159,6 +160,7 @@ def error_string(error_class: int) -> str:
         GMPI_ERR_ABORTED: "GMPI_ERR_ABORTED: the context was aborted while the kernel waited",
         GMPI_ERR_NO_RESOURCE: "GMPI_ERR_NO_RESOURCE: no request slot came free",
         GMPI_ERR_PROXY: "GMPI_ERR_PROXY: the proxy thread died",
+        GMPI_ERR_TIMEOUT: "GMPI_ERR_TIMEOUT: nothing moved for timeout_s",
     }
     return own.get(error_class) or MPI.Get_error_string(error_class)
 
