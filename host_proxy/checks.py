@@ -202,6 +202,14 @@ def log_request(g, row, field, error, code, value, high):
 
 
 @jit
+def no_payload(g, r, row):
+    """The payload that the record announces is not in it: error class of the request."""
+    error = _CLASSES[ops.REQUEST]
+    log_request(g, row, ops.REQUEST, error, 0, get(r, R_HANDLE), 0)
+    return error
+
+
+@jit
 def check_handle(g, r):
     """Whether the record's handle can be answered: right context, slot, class and generation."""
     handle = get(r, R_HANDLE)
@@ -281,11 +289,13 @@ def _check_data(g, r):
     if flags & FLAWS:
         return log_record(g, r, ops.BUFFER, flags & FLAWS, get(r, R_DONE), nbytes)
     op = get(r, R_OP)
+    inline = flags & FLAG_INLINE != 0
+    if inline and nbytes > INLINE_BYTES:
+        return log_record(g, r, ops.REQUEST, nbytes, 0, INLINE_BYTES)
     if nbytes == 0 or (_FIELDS[op] & (ops.DEST | ops.SOURCE) and get(r, R_PEER) == PROC_NULL):
         return 0
     large = is_large(get(r, R_HANDLE))
-    inline = flags & FLAG_INLINE != 0
-    if (nbytes > get(g, G_EAGER)) != (large == 1) or (inline and nbytes > INLINE_BYTES):
+    if (nbytes > get(g, G_EAGER)) != (large == 1):
         return log_record(g, r, ops.REQUEST, nbytes, 0, get(g, G_EAGER))
     if op == OP_ISEND and nbytes <= INLINE_BYTES and not inline:
         return log_record(g, r, ops.REQUEST, nbytes, 0, INLINE_BYTES)

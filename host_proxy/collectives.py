@@ -11,7 +11,7 @@ from __future__ import annotations
 from gmpi.constants import ANY_SOURCE, ANY_TAG, SUCCESS
 from gmpi.wire import FLAG_INLINE, OP_ALLREDUCE, OP_BCAST
 from host_proxy import pending
-from host_proxy.checks import communicator
+from host_proxy.checks import communicator, no_payload
 from host_proxy.completion import complete, staging
 from host_proxy.native import call, get, jit, put
 from host_proxy.ring import payload_to
@@ -45,8 +45,9 @@ def start_collective(g, r, row):
     """MPI_Iallreduce, MPI_Ibcast or MPI_Ibarrier on the slot's staging (MPI 4.1 section 6.12)."""
     data = staging(g, get(row, S_SLOT))
     nbytes = get(row, S_BYTES)
-    if get(r, R_FLAGS) & FLAG_INLINE:
-        payload_to(r, data, nbytes)
+    if get(r, R_FLAGS) & FLAG_INLINE and not payload_to(g, r, data, nbytes):
+        complete(g, row, 0, no_payload(g, r, row), ANY_SOURCE, ANY_TAG)
+        return
     comm = get(communicator(g, get(row, S_COMM)), C_HANDLE)
     op = get(row, S_OP)
     request = pending.next_handle(g)

@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi import wire
-from gmpi.constants import ANY_TAG, DATATYPES, OPERATIONS_REDUCE, PROC_NULL, SUCCESS
+from gmpi.constants import ANY_SOURCE, ANY_TAG, DATATYPES, OPERATIONS_REDUCE, PROC_NULL, SUCCESS
 from gmpi.wire import (
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
@@ -275,7 +275,12 @@ class Mpi4pyEngine:
         state.slots[slot, S_PYTHON] = 1
         if r[R_FLAGS] & wire.FLAG_INLINE:
             target = int(state.globals[G_CONTROL]) + self.small(slot)
-            ring.payload_to(r.ctypes.data, target, int(r[R_BYTES]))
+            if not ring.payload_to(self.g, r.ctypes.data, target, int(r[R_BYTES])):
+                error = ops.FIELD_CLASSES[ops.REQUEST]
+                row = self.row(slot)
+                log_request(self.g, row, ops.REQUEST, error, 0, int(r[R_HANDLE]), 0)
+                completion.complete(self.g, row, 0, error, ANY_SOURCE, ANY_TAG)
+                return
         operation = self.operations[int(r[R_OP])](slot)
         state.globals[G_PYTHON] += 1
         if ops.OPERATIONS[int(r[R_OP])].collective:

@@ -30,6 +30,8 @@ from gmpi.wire import (
     LARGE_BUFFERS,
     MESSAGE_HEADER,
     NOT_SHARED,
+    OP_IRECV,
+    OP_ISEND,
     PACK,
     POSITION_MASK,
     TAG_MASK,
@@ -38,7 +40,7 @@ from gmpi.wire import (
 )
 from host_proxy import operations as ops
 from host_proxy import pending
-from host_proxy.checks import communicator, is_large, log_request
+from host_proxy.checks import communicator, is_large, log_request, no_payload
 from host_proxy.completion import close, complete, order, order_done, set_base, staging, tell
 from host_proxy.native import bump, get, jit, load, put, store
 from host_proxy.ring import payload_to
@@ -76,6 +78,7 @@ from host_proxy.state import (
     S_FINISHED,
     S_HANDLE,
     S_NEXT,
+    S_OP,
     S_ORDERS,
     S_PEER,
     S_READ,
@@ -156,8 +159,9 @@ def start_send(g, r, row):
         complete(g, row, 0, SUCCESS, ANY_SOURCE, ANY_TAG)
         return
     payload = staging(g, get(row, S_SLOT))
-    if get(r, R_FLAGS) & FLAG_INLINE:
-        payload_to(r, payload, nbytes)
+    if get(r, R_FLAGS) & FLAG_INLINE and not payload_to(g, r, payload, nbytes):
+        complete(g, row, 0, no_payload(g, r, row), ANY_SOURCE, ANY_TAG)
+        return
     header = payload - MESSAGE_HEADER
     tag = get(row, S_TAG)
     comm = messages(g, row)
@@ -449,6 +453,8 @@ def chunk_done(g, r, row):
     size = get(row, S_CHUNK)
     if size == 0 or not is_large(get(row, S_HANDLE)):
         return False
+    if get(row, S_OP) != (OP_IRECV if direction == UNPACK else OP_ISEND):
+        return False
     chunk = position // size
     if position != position_of(row, chunk) or chunk >= get(row, S_CHUNKS):
         return False
@@ -461,7 +467,9 @@ def chunk_done(g, r, row):
         order_done(g, row)
         unpacked_chunk(g, row, chunk)
         return True
-    if chunk < get(row, S_NEXT):
+    if chunk < get(row, S_NEXT) or chunk >= get(row, S_NEXT) + LARGE_BUFFERS:
+        return False
+    if chunk >= LARGE_BUFFERS and get(row, S_ORDERS) <= 0:
         return False
     if chunk >= LARGE_BUFFERS:  # the first ones are packed by the call itself, without an order
         if get(row, S_ORDERS) <= 0:

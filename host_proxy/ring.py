@@ -24,6 +24,7 @@ from host_proxy.native import (
     jit,
     load,
     load_acquire,
+    pause,
     prefetch,
     put,
     store,
@@ -36,6 +37,7 @@ from host_proxy.state import (
     G_RECORD,
     G_RING,
     G_RING_SLOTS,
+    G_STOP,
     R_ADDRESS,
     R_BLOCK,
     R_COMM,
@@ -50,6 +52,7 @@ from host_proxy.state import (
     R_TAG,
 )
 
+_PATIENCE = 1 << 26  # looks at a payload that does not come: some seconds
 _AHEAD = 4  # records whose lines are asked for before their turn
 
 
@@ -120,22 +123,29 @@ def decode(g):
 
 
 @entry
-def payload_to(r, target, nbytes):
-    """Copies the ``nbytes`` (at most 144) that came in the record to host memory.
+def payload_to(g, r, target, nbytes):
+    """Copies the ``nbytes`` (at most 144) that came in the record to host memory: whether it could.
 
     Writes whole units: up to 11 bytes past the end, which belong to the caller's staging buffer.
+    A record that says it has a payload and has none is corrupt; nobody may wait for it for ever.
     """
     at = get(r, R_ADDRESS) + HEADER_UNITS * UNIT_BYTES
     mark = get(r, R_MARK)
     end = target + nbytes
     while target < end:
         word = load_acquire(at + 8)
+        looks = 0
         while (word >> 32) & TAG_MASK != mark:  # it is on its way: same store instruction
+            looks += 1
+            if looks > _PATIENCE or get(g, G_STOP):
+                return False
+            pause()
             word = load_acquire(at + 8)
         store(target, load(at))
         store_int(target + 8, word)
         at += UNIT_BYTES
         target += UNIT_PAYLOAD
+    return True
 
 
 @entry

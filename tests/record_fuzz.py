@@ -1,0 +1,364 @@
+"""Random and mutated records through the compiled decoder and dispatcher, with MPI stubbed.
+
+    python3 tests/record_fuzz.py [records [seed]]
+
+No MPI function is called: stubs take their place, note each call whose arguments could do harm, and
+let everything complete at the next progress. What could do harm: memory outside the context's
+staging, a rank, tag, communicator, datatype or reduction that is not allowed, more pending requests
+than there is room for. Around the memory lie canaries.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+from mpi4py import MPI
+from numba import cfunc, njit, types
+
+from gmpi import wire
+from gmpi.constants import DATATYPE_MARK, DATATYPES, OPERATIONS_REDUCE
+from host_proxy import state as st
+from host_proxy.dispatch import count_null, dispatch, wants_python
+from host_proxy.native import bump, get, load, put, store, store_int
+from host_proxy.progress import progress, release_synchronizes
+from host_proxy.ring import decode, return_slots, take
+
+LAYOUT = wire.Layout(64, 32, 2, 512, 1024)
+SLOTS, REQUEST_SLOTS = LAYOUT.slots, LAYOUT.request_slots
+CONTEXT = 5
+PER_CONTEXT = 256  # records after which all slots are free again
+SIZE = 3
+MESSAGES, CHUNKS = 0x4400_0011, 0x4400_0022  # handles of the communicators
+CANARY = 0x5A
+GUARD = 1 << 16
+
+# What the stubs share with the harness.
+(N_CALLS, N_BAD, N_ISEND, N_IRECV, N_COLLECTIVE, N_FIRST, G_ADDRESS, LOW, HIGH, LARGE_LOW,
+ LARGE_HIGH, DRAIN_LOW, DRAIN_HIGH, HANDLES_LOW, HANDLES_HIGH) = range(15)  # fmt: skip
+SHARED = np.zeros(16, np.int64)
+AT = int(SHARED.ctypes.data)
+
+_TAG_UB = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB))
+_ANY_SOURCE, _ANY_TAG = int(MPI.ANY_SOURCE), int(MPI.ANY_TAG)
+_DATATYPES, _REDUCTIONS = len(DATATYPES), len(OPERATIONS_REDUCE)
+_SIZES = np.array([dtype.itemsize for _, _, dtype in DATATYPES], np.int64)
+_NASTY = np.array(
+    [0, 1, -1, -2, 2, 3, 31, 32, 33, 34, 127, 128, 144, 145, 255, 256, 512, 513, 1024, 4096, 5000,
+     65535, 1 << 24, 1 << 31, (1 << 31) - 1, -(1 << 31), 1 << 32, 1 << 38, (1 << 63) - 1,
+     -(1 << 63), _TAG_UB, _TAG_UB + 1],
+    np.int64,
+)  # fmt: skip
+
+
+@njit
+def _bad(number):
+    if get(AT, N_BAD) == 0:
+        put(AT, N_FIRST, number)
+    bump(AT, N_BAD, 1)
+
+
+@njit
+def _check_memory(address, nbytes, request):
+    inside = nbytes >= 0 and (
+        (address >= get(AT, LOW) and address + nbytes <= get(AT, HIGH))
+        or (address >= get(AT, LARGE_LOW) and address + nbytes <= get(AT, LARGE_HIGH))
+        or (address >= get(AT, DRAIN_LOW) and address + nbytes <= get(AT, DRAIN_HIGH))
+    )
+    if not inside:
+        _bad(1)
+    if request < get(AT, HANDLES_LOW) or request >= get(AT, HANDLES_HIGH):
+        _bad(2)
+
+
+@njit
+def _check_message(peer, tag, comm, wildcards):
+    if (peer < 0 or peer >= SIZE) and not (wildcards and peer == _ANY_SOURCE):
+        _bad(3)
+    if (tag < 0 or tag > _TAG_UB) and not (wildcards and tag == _ANY_TAG):
+        _bad(4)
+    if comm not in (MESSAGES, CHUNKS):
+        _bad(5)
+
+
+_I = types.int64
+
+
+@cfunc(types.int32(_I, _I, _I, _I, _I, _I, _I))
+def _isend(address, nbytes, datatype, dest, tag, comm, request):
+    bump(AT, N_CALLS, 1)
+    bump(AT, N_ISEND, 1)
+    _check_memory(address, nbytes, request)
+    _check_message(dest, tag, comm, False)
+    return 0
+
+
+@cfunc(types.int32(_I, _I, _I, _I, _I, _I, _I))
+def _irecv(address, nbytes, datatype, source, tag, comm, request):
+    bump(AT, N_CALLS, 1)
+    bump(AT, N_IRECV, 1)
+    _check_memory(address, nbytes, request)
+    _check_message(source, tag, comm, True)
+    if comm == MESSAGES:  # a header as another proxy writes it: short, or of a long message
+        if get(AT, N_IRECV) & 1:
+            store(address, 8)
+            store(address + 8, 0)
+        else:
+            store(address, 7000)
+            store(address + 8, 1024 | 3 << 32)
+        store(address + 16, wire.NOT_SHARED)
+        store(address + 24, 0)
+    return 0
+
+
+@njit
+def _collective(data, nbytes, comm, request):
+    bump(AT, N_CALLS, 1)
+    bump(AT, N_COLLECTIVE, 1)
+    _check_memory(data, nbytes, request)
+    if comm != MESSAGES:
+        _bad(6)
+
+
+@cfunc(types.int32(_I, _I, _I, _I, _I, _I, _I))
+def _iallreduce(in_place, data, count, datatype, reduction, comm, request):
+    g = get(AT, G_ADDRESS)
+    size = 0
+    for i in range(_DATATYPES):
+        if get(get(g, st.G_DATATYPES), i * st.D_COUNT + st.D_HANDLE) == datatype:
+            size = max(size, _SIZES[i])
+    known = False
+    for i in range(_REDUCTIONS):
+        known |= get(get(g, st.G_REDUCTIONS), i) == reduction
+    if size == 0 or not known or count < 0:
+        _bad(7)
+    _collective(data, count * size, comm, request)
+    return 0
+
+
+@cfunc(types.int32(_I, _I, _I, _I, _I, _I))
+def _ibcast(data, nbytes, datatype, root, comm, request):
+    if root < 0 or root >= SIZE:
+        _bad(8)
+    _collective(data, nbytes, comm, request)
+    return 0
+
+
+@cfunc(types.int32(_I, _I))
+def _ibarrier(comm, request):
+    _collective(get(AT, LOW), 0, comm, request)
+    return 0
+
+
+@cfunc(types.int32(_I, _I, _I))
+def _test(request, flag, status):
+    store_int(flag, get(AT, N_CALLS) & 1)
+    return 0
+
+
+@cfunc(types.int32(_I, _I, _I, _I, _I))
+def _testsome(count, requests, outcount, indices, statuses):
+    g = get(AT, G_ADDRESS)
+    if count < 0 or count > st.WINDOW:
+        _bad(9)
+    for i in range(count):
+        store_int(indices + 4 * i, i)
+        status = statuses + i * get(g, st.G_STATUS_BYTES)
+        store_int(status + get(g, st.G_STATUS_SOURCE), i % SIZE)
+        store_int(status + get(g, st.G_STATUS_TAG), i)
+        store_int(status + get(g, st.G_STATUS_ERROR), 0)
+    store_int(outcount, count)
+    return 0
+
+
+@cfunc(types.int32(_I))
+def _free(request):
+    return 0
+
+
+@njit
+def _next(seed):
+    seed ^= seed << 13
+    seed ^= (seed >> 7) & 0x1FFFFFFFFFFFFFF
+    seed ^= seed << 17
+    return seed
+
+
+@njit
+def _write(g, seed):
+    """One record at the head of the ring: random, or a good one in which something is wrong."""
+    head = get(g, st.G_HEAD)
+    record = get(g, st.G_RING) + (head & (get(g, st.G_RING_SLOTS) - 1)) * wire.SLOT_BYTES
+    mark = ((head << 1) | 1) & wire.TAG_MASK
+    for word in range(wire.SLOT_BYTES // 8):
+        seed = _next(seed)
+        store(record + word * 8, seed)
+    seed = _next(seed)
+    kind = seed & 7
+    if kind > 1:  # a good record
+        seed = _next(seed)
+        op = (seed >> 3 & 15) % 11
+        slot = (seed >> 8 & 63) % SLOTS
+        number = (seed >> 16 & 63) % _DATATYPES
+        size = _SIZES[number]
+        count = seed >> 24 & 31
+        large = slot >= REQUEST_SLOTS
+        if large:
+            count = 600 + (seed >> 24 & 8191)
+        flags = wire.FLAG_OUT
+        if count * size <= wire.INLINE_BYTES:
+            flags |= wire.FLAG_INLINE
+        datatype = DATATYPE_MARK | size << 8 | number
+        handle = mark | slot << wire.HANDLE_SLOT_SHIFT | CONTEXT << wire.HANDLE_CONTEXT_SHIFT
+        handle |= (1 + (seed >> 40 & 7)) << wire.HANDLE_UNITS_SHIFT
+        handle |= large << wire.HANDLE_LARGE_SHIFT
+        row = get(g, st.G_SLOT_TABLE) + slot * st.S_ROW_BYTES
+        done = seed >> 45 & 7
+        if op == wire.OP_CHUNK:  # of a request that may be open, and an order that may be
+            handle = get(row, st.S_HANDLE)
+            chunk = seed >> 45 & 31
+            position = chunk * get(row, st.S_CHUNK)
+            done = position << wire.CHUNK_POSITION_SHIFT | (seed >> 52 & 1) << 7 | chunk % 4
+        store(record, op | flags << 8 | datatype << 32)
+        store_int(record + 8, seed >> 48 & 3)
+        store(record + 16, count)
+        store_int(record + 24, seed >> 50 & 7)
+        store(record + 32, handle)
+        store(record + 48, done)
+        seed = _next(seed)
+        for _ in range(kind - 3):  # up to four words of it are nasty, or a bit is another
+            at = record + (seed >> 4 & 7) * 8
+            if seed & 8:
+                store(at, _NASTY[(seed >> 8 & 63) % len(_NASTY)])
+            elif seed & 4:
+                store_int(at + 4 * (seed >> 3 & 1), _NASTY[(seed >> 8 & 63) % len(_NASTY)])
+            else:
+                store(at, load(at) ^ 1 << (seed >> 8 & 63))
+            seed = _next(seed)
+    units = wire.SLOT_UNITS
+    if seed & 0xF00 == 0:
+        units = wire.HEADER_UNITS + (seed & 7)  # payload that is announced and never comes
+    for unit in range(units):
+        store_int(record + unit * wire.UNIT_BYTES + 12, mark)
+    return seed
+
+
+@njit
+def _forget(g):
+    """As in a new context: else requests whose orders nobody carries out hold all the slots."""
+    put(g, st.G_ACTIVE, 0)
+    put(g, st.G_SYNCS, 0)
+    put(g, st.G_ATTENTION, 0)
+    for slot in range(SLOTS):
+        row = get(g, st.G_SLOT_TABLE) + slot * st.S_ROW_BYTES
+        if get(row, st.S_SLOT) != slot or get(row, st.S_ORDERS) < 0 or get(row, st.S_PENDING) < 0:
+            _bad(11)
+        put(row, st.S_STATE, st.FREE)
+        put(row, st.S_ORDERS, 0)
+        put(row, st.S_PENDING, 0)
+
+
+@njit
+def _run(g, seed, records):
+    """Writes and serves records; how many were for the mpi4py engine, which is not there."""
+    r = get(g, st.G_RECORD)
+    skipped = 0
+    for i in range(records):
+        if i % PER_CONTEXT == 0:
+            _forget(g)
+        seed = _write(g, seed)
+        if not decode(g):
+            _bad(10)
+        if get(r, st.R_OP) == wire.OP_NULL:
+            count_null(g, get(r, st.R_ELEMENTS))
+        elif wants_python(g, r):
+            skipped += 1
+        else:
+            dispatch(g, r)
+        take(g)
+        if i & 7 == 0:
+            return_slots(g)
+            progress(g)
+            release_synchronizes(g)
+    return seed, skipped
+
+
+class Harness:
+    """A proxy's state without a proxy, and memory with canaries around it."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed * 2 + 1
+        self.blocks: list[tuple[np.ndarray, int, int]] = []
+        mapped = self._memory(LAYOUT.mapped_bytes)
+        large = self._memory(LAYOUT.large_bytes)
+        peers = np.array([[large, large, 1]] + [[0, 0, 0]] * 2, np.int64)
+        idle = (0, 0, 0)
+        self.state = st.make_state(
+            LAYOUT, mapped, (large, large), peers, CONTEXT, 0, idle, crowded=True
+        )
+        self.state.globals[st.G_STOP] = 1  # nobody waits for a payload that does not come
+        self.ranks = np.array([-1, -1, -1], np.int64)  # all elsewhere
+        row = self.state.communicator_table[0]
+        row[st.C_HANDLE], row[st.C_CHUNKS] = MESSAGES, CHUNKS
+        row[st.C_RANK], row[st.C_SIZE] = 0, SIZE
+        row[st.C_PEERS] = self.ranks.ctypes.data
+        g = self.state.globals
+        for field, stub in (
+            (st.F_ISEND, _isend), (st.F_IRECV, _irecv), (st.F_TEST, _test),
+            (st.F_TESTSOME, _testsome), (st.F_IALLREDUCE, _iallreduce), (st.F_IBCAST, _ibcast),
+            (st.F_IBARRIER, _ibarrier), (st.F_REQUEST_FREE, _free),
+        ):  # fmt: skip
+            g[field] = stub.address
+        SHARED[:] = 0
+        SHARED[G_ADDRESS] = self.state.address
+        SHARED[LOW], SHARED[HIGH] = mapped + LAYOUT.small, mapped + LAYOUT.mapped_bytes
+        SHARED[LARGE_LOW], SHARED[LARGE_HIGH] = large, large + LAYOUT.large_bytes
+        SHARED[DRAIN_LOW] = g[st.G_DRAIN]
+        SHARED[DRAIN_HIGH] = g[st.G_DRAIN] + LAYOUT.chunk_bytes + wire.MESSAGE_HEADER
+        SHARED[HANDLES_LOW] = g[st.G_HANDLES]
+        room = len(self.state.pending) * g[st.G_HANDLE_BYTES]
+        SHARED[HANDLES_HIGH] = g[st.G_HANDLES] + room
+
+    def _memory(self, nbytes: int) -> int:
+        block = np.full(nbytes + 2 * GUARD + 4096, CANARY, np.uint8)
+        at = (-(int(block.ctypes.data) + GUARD) % 4096) + GUARD
+        block[at : at + nbytes] = 0
+        self.blocks.append((block, at, nbytes))
+        return int(block.ctypes.data) + at
+
+    def run(self, records: int) -> int:
+        """Serves records; how many of them were left to the mpi4py engine."""
+        self.seed, skipped = _run(self.state.address, self.seed, records)
+        return int(skipped)
+
+    def verify(self) -> None:
+        """No harmful call, nothing written outside."""
+        first = int(SHARED[N_FIRST])
+        assert SHARED[N_BAD] == 0, f"{SHARED[N_BAD]} harmful calls, the first of kind {first}"
+        for block, at, nbytes in self.blocks:
+            assert (block[:at] == CANARY).all(), "written before the memory"
+            assert (block[at + nbytes :] == CANARY).all(), "written behind the memory"
+        slots = self.state.slots
+        assert (slots[:, st.S_SLOT] == np.arange(len(slots))).all(), "a row was overwritten"
+
+
+def main() -> int:
+    records = int(float(sys.argv[1])) if len(sys.argv) > 1 else 10_000_000
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() & 0xFFFFFF
+    harness = Harness(seed)
+    done = skipped = 0
+    while done < records:
+        skipped += harness.run(100_000)
+        done += 100_000
+        harness.verify()
+    counts = ", ".join(
+        f"{SHARED[i]} {n}" for i, n in zip((2, 3, 4), ("sends", "receives", "collectives"))
+    )
+    refused = int(harness.state.globals[st.G_FAULTS])
+    print(f"seed {seed}: {done} records, {refused} faults, {counts}, {skipped} skipped; 0 harmful")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
