@@ -21,6 +21,8 @@ from gmpi.diagnosis import Kernels
 from gmpi.errors import AbortedError, ContextError, Fault, GridError, RequestTimeoutError
 from gmpi.host import Host
 from gmpi.memory import Memory, Peers
+from gmpi.opening import agree, allocate, require_intracomm, require_mpi
+from gmpi.pending import PendingRequest
 from gmpi.report import Group, Report
 from gmpi.watchdog import Watchdog
 from gmpi.wire import (
@@ -33,11 +35,9 @@ from gmpi.wire import (
     HANDLE_CONTEXT_MASK,
     IDENTITY_SIZE_SHIFT,
     MAPPED_COMMUNICATORS,
-    VERSION,
     Layout,
 )
 from host_proxy import mpi_library, trace
-from host_proxy.operations import name_of
 from host_proxy.proxy import Proxy
 from host_proxy.ring import has_record
 from host_proxy.state import (
@@ -50,13 +50,7 @@ from host_proxy.state import (
     G_FAULTS,
     OPEN,
     P_READS,
-    S_BLOCK,
-    S_BYTES,
-    S_COMM,
-    S_OP,
-    S_PEER,
     S_STATE,
-    S_TAG,
     Communicator,
     State,
     make_state,
@@ -72,36 +66,6 @@ _ABORT_S = 10.0  # how long an aborted kernel may take to end
 _open_context: Context | None = None
 _contexts = 0  # opened so far in this process
 _stranded: list[Memory] = []  # memory that a kernel may still be using
-
-
-class PendingRequest:
-    """A request that is open: what ``Context.pending`` lists.
-
-    Attributes:
-        operation: the call, for example ``"GMPI_Irecv"``.
-        peer: the other rank, or the root.
-        tag: message tag.
-        comm: communicator handle.
-        nbytes: room of a receive, length of anything else, in bytes.
-        block: linear number of the calling block.
-    """
-
-    def __init__(self, row: np.ndarray) -> None:
-        self.operation = name_of(int(row[S_OP]))
-        self.peer = int(row[S_PEER])
-        self.tag = int(row[S_TAG])
-        self.comm = int(row[S_COMM])
-        self.nbytes = int(row[S_BYTES])
-        self.block = int(row[S_BLOCK])
-
-    def __str__(self) -> str:
-        return (
-            f"{self.operation} peer {errors.rank_text(self.peer)} tag {errors.tag_text(self.tag)} "
-            f"communicator {self.comm} of {self.nbytes} bytes from block {self.block}"
-        )
-
-    def __repr__(self) -> str:
-        return f"<{self}>"
 
 
 class Context:
@@ -126,9 +90,9 @@ class Context:
         global _open_context, _contexts
         self._closed = True
         self._origins: dict[str, str] = {}
-        _require_mpi()
+        require_mpi()
         comm = MPI.COMM_WORLD if comm is None else comm
-        _require_intracomm(comm)
+        require_intracomm(comm)
         problem: Exception | None = None
         memory: Memory | None = None
         self._gpu = gpu and not SIMULATOR
@@ -146,10 +110,10 @@ class Context:
                 self.config.eager_bytes,
                 self.config.chunk_bytes,
             )
-            memory = _allocate(self.layout, gpu)
+            memory = allocate(self.layout, gpu)
         except Exception as exc:
             problem = exc
-        self._agree(comm, problem)
+        agree(comm, problem, None if problem else self.layout)
         assert memory is not None
         self._peers = Peers(comm, memory.large, self.layout.large_bytes, self._gpu)
         if not self.config.shared_staging:
@@ -239,7 +203,7 @@ class Context:
                 many communicators as it can have (256).
         """
         self._require_open()
-        _require_intracomm(comm)
+        require_intracomm(comm)
         if len(self._state.communicators) >= COMMUNICATORS:
             raise ContextError(f"at most {COMMUNICATORS} communicators can be registered")
         return self._register(comm)
@@ -570,30 +534,6 @@ class Context:
         if self._closed:
             raise ContextError("the context is closed; open a new one")
 
-    def _agree(self, comm: MPI.Comm, problem: Exception | None) -> None:
-        """All ranks open the context, or none does; collective."""
-        mine = (
-            None if problem is None else f"{type(problem).__name__}: {problem}",
-            VERSION,
-            None if problem is not None else self.layout,
-        )
-        everyone = comm.allgather(mine)
-        if problem is not None:
-            raise problem
-        for rank, (text, version, sizes) in enumerate(everyone):
-            if text is not None:
-                raise ContextError(f"rank {rank} could not open the context: {text}")
-            if version != VERSION:
-                raise ContextError(
-                    f"rank {rank} speaks version {version} of the protocol, this one {VERSION}; "
-                    "install the same GMPI everywhere"
-                )
-            if sizes != mine[2]:
-                raise ContextError(
-                    f"sizes are {sizes} on rank {rank} and {mine[2]} on rank {comm.Get_rank()}; "
-                    "they must be the same everywhere"
-                )
-
     def _register(self, comm: MPI.Comm) -> int:
         state = self._state
         index = len(state.communicators)
@@ -647,43 +587,6 @@ class Context:
                 f"work, {what.register_hint()}or open the context with check_grid=False if no "
                 "block waits for another"
             )
-
-
-def _require_mpi() -> None:
-    if not MPI.Is_initialized():
-        raise ContextError("MPI is not initialised; import mpi4py.MPI or call MPI.Init_thread()")
-    if MPI.Is_finalized():
-        raise ContextError("MPI has been finalised already")
-    level = MPI.Query_thread()
-    if level < MPI.THREAD_MULTIPLE:
-        names = {MPI.THREAD_SINGLE: "SINGLE", MPI.THREAD_FUNNELED: "FUNNELED"}
-        raise ContextError(
-            f"MPI was initialised with THREAD_{names.get(level, 'SERIALIZED')}, but the proxy "
-            "thread and the main thread both call MPI: ask for THREAD_MULTIPLE (mpi4py's default)"
-        )
-
-
-def _require_intracomm(comm: Any) -> None:
-    if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
-        raise ContextError(
-            f"comm is {comm!r}, allowed is an intracommunicator of mpi4py such as MPI.COMM_WORLD; "
-            "an intercommunicator must be merged first"
-        )
-
-
-def _allocate(layout: Layout, gpu: bool) -> Memory:
-    """Both regions, with the busy bits of large slots that do not exist set."""
-    words = -(-layout.slots // BUSY_BITS)
-    initial = np.zeros(DEVICE_BUSY + words * BUSY_STRIDE, np.uint8)
-    surplus = words * BUSY_BITS - layout.slots
-    if surplus:
-        last = DEVICE_BUSY + (words - 1) * BUSY_STRIDE
-        mask = ((1 << surplus) - 1) << (BUSY_BITS - surplus)
-        initial[last : last + 8] = np.frombuffer(mask.to_bytes(8, "little"), np.uint8)
-    if SIMULATOR or not gpu:
-        return Memory(layout, initial, kernels=gpu, gpu=False)
-    affinity.require_gpu()
-    return Memory(layout, initial, kernels=True, gpu=True)
 
 
 def _before_launch(ctx: DeviceContext, what: launch.Launch) -> None:

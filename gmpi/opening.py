@@ -1,0 +1,83 @@
+"""What must hold before a context opens: MPI, the memory, and that all ranks agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from device_lib.primitives import SIMULATOR
+from gmpi import affinity
+from gmpi.errors import ContextError
+from gmpi.memory import Memory
+from gmpi.wire import BUSY_BITS, BUSY_STRIDE, DEVICE_BUSY, VERSION, Layout
+
+
+def require_mpi() -> None:
+    """MPI is initialised, as far as a context needs."""
+    if not MPI.Is_initialized():
+        raise ContextError("MPI is not initialised; import mpi4py.MPI or call MPI.Init_thread()")
+    if MPI.Is_finalized():
+        raise ContextError("MPI has been finalised already")
+    level = MPI.Query_thread()
+    if level < MPI.THREAD_MULTIPLE:
+        names = {MPI.THREAD_SINGLE: "SINGLE", MPI.THREAD_FUNNELED: "FUNNELED"}
+        raise ContextError(
+            f"MPI was initialised with THREAD_{names.get(level, 'SERIALIZED')}, but the proxy "
+            "thread and the main thread both call MPI: ask for THREAD_MULTIPLE (mpi4py's default)"
+        )
+
+
+def require_intracomm(comm: Any) -> None:
+    """Whatever it is, it is a communicator that can be registered."""
+    if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
+        raise ContextError(
+            f"comm is {comm!r}, allowed is an intracommunicator of mpi4py such as MPI.COMM_WORLD; "
+            "an intercommunicator must be merged first"
+        )
+
+
+def allocate(layout: Layout, gpu: bool) -> Memory:
+    """Both regions, with the busy bits of large slots that do not exist set."""
+    words = -(-layout.slots // BUSY_BITS)
+    initial = np.zeros(DEVICE_BUSY + words * BUSY_STRIDE, np.uint8)
+    surplus = words * BUSY_BITS - layout.slots
+    if surplus:
+        last = DEVICE_BUSY + (words - 1) * BUSY_STRIDE
+        mask = ((1 << surplus) - 1) << (BUSY_BITS - surplus)
+        initial[last : last + 8] = np.frombuffer(mask.to_bytes(8, "little"), np.uint8)
+    if SIMULATOR or not gpu:
+        return Memory(layout, initial, kernels=gpu, gpu=False)
+    affinity.require_gpu()
+    return Memory(layout, initial, kernels=True, gpu=True)
+
+
+def agree(comm: MPI.Comm, problem: Exception | None, layout: Layout | None) -> None:
+    """All ranks open the context, or none does; collective.
+
+    Args:
+        problem: why this rank cannot, if so; raised here, told there.
+        layout: the sizes of this rank, which all must share.
+    """
+    mine = (
+        None if problem is None else f"{type(problem).__name__}: {problem}",
+        VERSION,
+        None if problem is not None else layout,
+    )
+    everyone = comm.allgather(mine)
+    if problem is not None:
+        raise problem
+    for rank, (text, version, sizes) in enumerate(everyone):
+        if text is not None:
+            raise ContextError(f"rank {rank} could not open the context: {text}")
+        if version != VERSION:
+            raise ContextError(
+                f"rank {rank} speaks version {version} of the protocol, this one {VERSION}; "
+                "install the same GMPI everywhere"
+            )
+        if sizes != mine[2]:
+            raise ContextError(
+                f"sizes are {sizes} on rank {rank} and {mine[2]} on rank {comm.Get_rank()}; "
+                "they must be the same everywhere"
+            )

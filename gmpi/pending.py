@@ -1,0 +1,39 @@
+"""What ``Context.pending`` lists: requests that are open, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gmpi import errors
+from host_proxy.operations import name_of
+from host_proxy.state import S_BLOCK, S_BYTES, S_COMM, S_OP, S_PEER, S_TAG
+
+
+class PendingRequest:
+    """A request that is open: what ``Context.pending`` lists.
+
+    Attributes:
+        operation: the call, for example ``"GMPI_Irecv"``.
+        peer: the other rank, or the root.
+        tag: message tag.
+        comm: communicator handle.
+        nbytes: room of a receive, length of anything else, in bytes.
+        block: linear number of the calling block.
+    """
+
+    def __init__(self, row: np.ndarray) -> None:
+        self.operation = name_of(int(row[S_OP]))
+        self.peer = int(row[S_PEER])
+        self.tag = int(row[S_TAG])
+        self.comm = int(row[S_COMM])
+        self.nbytes = int(row[S_BYTES])
+        self.block = int(row[S_BLOCK])
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operation} peer {errors.rank_text(self.peer)} tag {errors.tag_text(self.tag)} "
+            f"communicator {self.comm} of {self.nbytes} bytes from block {self.block}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
