@@ -139,7 +139,7 @@ def test_payload_of_every_length(first: int) -> None:
         m.publish(3, payload=content)
         assert ring.decode(m.g)
         target[:] = 0xEE
-        ring.payload_to(m.state.record.ctypes.data, target.ctypes.data, n)
+        assert ring.payload_to(m.g, m.state.record.ctypes.data, target.ctypes.data, n)
         assert target[:n].tobytes() == content
         # Whole units: up to 11 bytes more, no further.
         assert (target[n + wire.UNIT_PAYLOAD - 1 :] == 0xEE).all()
@@ -157,14 +157,22 @@ def test_late_payload_is_waited_for() -> None:
 
     def write() -> None:
         for k in (12, 4, 9, 5, 6, 11, 7, 10, 8):
-            time.sleep(0.005)
+            time.sleep(0.001)
             m.ring[0, k] = units[k]
 
     writer = threading.Thread(target=write)
     writer.start()
-    ring.payload_to(m.state.record.ctypes.data, target.ctypes.data, len(content))
+    came = ring.payload_to(m.g, m.state.record.ctypes.data, target.ctypes.data, len(content))
     writer.join()
-    assert target[:100].tobytes() == content
+    assert came and target[:100].tobytes() == content
+
+
+def test_a_payload_that_never_comes_is_not_waited_for_for_ever() -> None:
+    m = Machine()
+    m.ring[0, :4] = m.units_of(0, 3, payload=bytes(20))[:4]
+    assert ring.decode(m.g)
+    target = np.zeros(64, np.uint8)
+    assert not ring.payload_to(m.g, m.state.record.ctypes.data, target.ctypes.data, 20)
 
 
 # --- completions ----------------------------------------------------------------------------------
