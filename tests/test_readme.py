@@ -138,7 +138,7 @@ def texts_of(path: Path) -> list[str]:
 
 def test_messages_of_the_troubleshooting_page_exist() -> None:
     sources = [
-        p for name in ("gmpi", "host_proxy", "device_lib") for p in (ROOT / name).glob("*.py")
+        p for name in ("gmpi", "host_proxy", "device_lib") for p in (ROOT / name).rglob("*.py")
     ]
     texts = "\n".join(text for path in sources for text in texts_of(path))
     fields = set(operations.FIELD_NAMES.values())
