@@ -108,7 +108,7 @@ def publish_inline(ctx, lane, word0, count, send, peer_tag, recv, enter):
     nbytes = count * (word0 >> (_DATATYPE_SHIFT + 8) & 0xFF) & (2 * MAX_EAGER_BYTES - 1)
     out = nbytes if word0 & _OUT != 0 else 0
     at = (lane - HEADER_UNITS) * UNIT_PAYLOAD
-    aligned = (send | nbytes) & 3 == 0
+    aligned = (send | out) & 3 == 0
     payload = aligned and lane >= HEADER_UNITS
     word_0 = load_4_if(send + at, payload and out > at)
     word_1 = load_4_if(send + at + 4, payload and out > at + 4)
