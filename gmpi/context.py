@@ -152,6 +152,7 @@ class Context:
         self._aborted = False
         self._abort_told = False
         self._running: list[Any] = []  # events behind the launched kernels
+        self._kept_memory = launch.KeptMemory()
         self._launched = 0
         self._ended = 0  # in the simulator, where a launch is over when it returns
         self._faults_seen = 0
@@ -362,6 +363,7 @@ class Context:
             except Exception as exc:
                 # The CUDA context is gone, and with it every kernel in it: nothing to wait for.
                 self._running.clear()
+                self._kept_memory.let_go()
                 self.abort()
                 self._abort_told = True
                 listing = self._pending_text()
@@ -373,6 +375,7 @@ class Context:
             if timeout is not None and waited > timeout:
                 return False
             time.sleep(0 if waited < 0.001 else min(_SLICE_S, waited / 20))
+        self._kept_memory.let_go()
         return True
 
     def _pending_text(self) -> str:
@@ -594,6 +597,7 @@ def _before_launch(ctx: DeviceContext, what: launch.Launch) -> None:
     if context is None or context._closed or ctx != context._device:
         raise ContextError(f"kernel {what.name} was launched with a context that is closed")
     context._check_launch(what)
+    context._kept_memory.keep()
     context._launched += 1
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from pathlib import Path
+from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
@@ -59,15 +60,32 @@ class _Cache(FunctionCache):
         return *super()._index_key(signature, codegen), self._version
 
 
+_entries: list[Any] = []
+
+
 def entry(function):
-    """Compiles a function that Python calls too; kept on disk between runs.
+    """Compiles a function of int64s that Python calls too; kept on disk between runs.
 
     No two functions in it may call each other in a circle: Numba resolves such calls when it
     compiles, and not when it loads from disk.
     """
     dispatcher = njit(**_OPTIONS)(function)
     dispatcher._cache = _Cache(function)
+    _entries.append(dispatcher)
     return dispatcher
+
+
+def compile_entries():
+    """Compiles every ``entry``, or loads it from disk; afterwards none is compiled any more.
+
+    The proxy thread must never do so: kernels would wait for a compiler, whose garbage may be
+    device memory, and freeing that waits for the kernels.
+    """
+    for dispatcher in _entries:
+        if dispatcher._can_compile:
+            words = dispatcher.py_func.__code__.co_argcount
+            dispatcher.compile((types.int64,) * words)
+            dispatcher.disable_compile()
 
 
 def _at(builder, address, kind=_I64):

@@ -17,6 +17,7 @@ from gmpi.constants import GMPI_ERR_PROXY
 from gmpi.wire import CONTROL_ABORT
 from host_proxy.loop import RECORD, STOPPED, run
 from host_proxy.mpi4py_engine import Mpi4pyEngine
+from host_proxy.native import compile_entries
 from host_proxy.progress import release_synchronizes
 from host_proxy.ring import decode, return_slots, take
 from host_proxy.state import G_CONTROL, G_PYTHON, G_STOP, G_SYNC_SEEN, G_SYNCS, G_TURNS, State
@@ -42,7 +43,7 @@ class Proxy:
 
     def start(self) -> None:
         """Compiles what the thread needs, then starts it: a record never waits for a compiler."""
-        self._warm_up()
+        compile_entries()
         self._thread.start()
 
     def stop(self, timeout: float) -> bool:
@@ -67,17 +68,6 @@ class Proxy:
         word = ctypes.c_int64.from_address(int(self.state.globals[G_CONTROL]) + CONTROL_ABORT)
         if word.value == 0:
             word.value = error_class
-
-    def _warm_up(self) -> None:
-        state = self.state
-        state.globals[G_STOP] = 1
-        if self.engine == "compiled":
-            run(state.address)
-        else:
-            decode(state.address)
-            return_slots(state.address)
-            release_synchronizes(state.address)
-        state.globals[G_STOP] = 0
 
     def _main(self) -> None:
         try:

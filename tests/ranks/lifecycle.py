@@ -324,6 +324,26 @@ def the_proxy_dies() -> None:
         exchange(g)
 
 
+def dropped_arrays() -> None:
+    """Memory is freed after the kernel: the free would wait for it, and it waits for the free."""
+    with gmpi.Context(WORLD) as g:
+        dropped = [cuda.to_device(np.zeros(8)) for _ in range(50)]  # Numba frees ten at a time
+        s = Script()
+        room = s.room(8)
+        s.recv(room, 8, gmpi.BYTE, PREVIOUS, 3)
+
+        def later() -> None:
+            time.sleep(0.2)
+            dropped.clear()
+            g.host.Send(pattern(8, RANK), NEXT, 3)
+
+        thread = threading.Thread(target=later)
+        thread.start()
+        s.run(g)
+        thread.join()
+        s.expect(room, pattern(8, PREVIOUS))
+
+
 # --- a long life ----------------------------------------------------------------------------------
 
 
@@ -381,7 +401,8 @@ SCENARIOS = [
     one_after_the_other, two_at_once, a_bad_setting_on_one_rank, different_sizes, communicators,
     without_kernels, grids_too_large, after_close, handles_of_the_context_before,
     open_requests_at_the_end, requests_never_waited_for, errors_at_close, abort_releases_kernels,
-    ctrl_c, an_exception, the_proxy_dies, tickets_beyond_31_bits, traces, idle_proxy_naps,
+    ctrl_c, an_exception, the_proxy_dies, dropped_arrays, tickets_beyond_31_bits, traces,
+    idle_proxy_naps,
 ]  # fmt: skip
 
 assert MPI.Query_thread() == MPI.THREAD_MULTIPLE
