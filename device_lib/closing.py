@@ -2,9 +2,9 @@
 
 ``finish_small`` waits for a request of the small class and is tuned for latency: flag, status and
 payload come back in one read by the lanes of one warp, and it calls no other function, so it saves
-no registers on the stack. It never moves staged bytes: it says so, and the caller runs ``unpack``
-or ``help``. ``finish_any`` does everything else: large requests, whose orders it carries out, looks
-without waiting, scopes of fewer than 32 threads.
+no registers on the stack. Of staged bytes it moves what one more read brings; for the rest it says
+so, and the caller runs ``unpack`` or ``help``. ``finish_any`` does everything else: large requests,
+whose orders it carries out, looks without waiting, scopes of fewer than 32 threads.
 
 One read of host memory is under way at a time. More would find an answer that comes at a random
 time 0.3 us sooner (measured with ``cp.async`` into shared memory, four in turn), but the memory
@@ -19,11 +19,16 @@ from collections.abc import Callable
 
 from device_lib import completion, orders, ring, slots
 from device_lib.context import chunk_bytes, completion_address
-from device_lib.copy import copy_from_staging, copy_to_staging, store_payload
+from device_lib.copy import (
+    SHORT_BYTES,
+    copy_from_staging,
+    copy_short,
+    copy_to_staging,
+    store_payload,
+)
 from device_lib.layouts import layout_of, pack_layout, unpack_layout
 from device_lib.primitives import (
     device,
-    fence_sys,
     lane_id,
     load_unit,
     opaque,
@@ -55,6 +60,8 @@ STAGED = 1 << 57  # complete, but the payload is still in staging: ``unpack``
 FAULT = 1 << 58  # with COMPLETED: no such request, and the proxy does not know yet: ``report``
 HELP = 1 << 59  # not complete, and others have orders that nobody carries out: ``help``
 # None of them: patience ran out.
+
+EVENT_SHIFT = 40  # of an event, above a place, when both travel in one word
 
 NO_ORIGIN = (ANY_SOURCE & TAG_MASK) + (ANY_TAG << 32)  # ANY_TAG is negative: an int64
 
@@ -99,8 +106,9 @@ def collect(ctx, lane, handle, address, recv, low, word):
         nbytes = outcome & BYTES_MASK
         if units == STATUS_UNITS:
             if recv != 0 and nbytes > 0:
-                fence_sys()  # acquire: MPI wrote the staging before the completion
-                return outcome ^ (COMPLETED | STAGED), count, origin
+                if nbytes > SHORT_BYTES or (recv | nbytes) & 3 != 0 or recv == SCATTERED:
+                    return outcome ^ (COMPLETED | STAGED), count, origin
+                copy_short(recv, orders.small_staging(ctx, slots.slot_of(handle)), nbytes, lane)
         elif carries != 0:
             left = nbytes - (lane - STATUS_UNITS) * UNIT_PAYLOAD
             if left > 0:
@@ -174,11 +182,20 @@ def make_carry_out(scope: Scope) -> Callable:
     sync = scope.sync
 
     @device
-    def carry_out(ctx, place, order, length, buffers):
-        """``place`` is slot << 8 | index of the staging buffer."""
+    def carry_out(ctx, place, order, length, buffers, own, recv):
+        """Carries out an order.
+
+        Args:
+            place: slot << 8 | index of the staging buffer.
+            own: handle of the request if this is its last order and the caller waits for it, and
+                then ``recv`` is where its payload goes; else 0. Only the leading warp needs it.
+            recv: 0 where ``own`` is 0.
+        """
         slot = place >> 8
         staging = buffers + (place & 0xFF) * chunk_bytes(ctx)
-        address = orders.user_address(ctx, slot, order)
+        address = recv + orders.position_of(order)
+        if recv == 0:
+            address = orders.user_address(ctx, slot, order)
         if address & SCATTERED != 0:
             begin = orders.position_of(order)
             end = begin + length
@@ -194,8 +211,8 @@ def make_carry_out(scope: Scope) -> Callable:
             copy_from_staging(address, staging, length, rank(), size())
         sync()
         if leads():
-            orders.answer(ctx, lane_id(), warp_lanes(), warp_mask(), slot, place & 0xFF, order)
-            if lane_id() == 0:
+            orders.answer(ctx, lane_id(), warp_lanes(), warp_mask(), slot, place & 0xFF, order, own)
+            if own == 0 and lane_id() == 0:
                 orders.count_finished(ctx, slot)
         sync()
 
@@ -228,7 +245,7 @@ def make_help(scope: Scope) -> Callable:
         index, place, order, length, buffers = broadcast_5(index, place, order, length, buffers)
         if index >= 0:
             sync()
-            carry_out(ctx, place, order, length, buffers)
+            carry_out(ctx, place, order, length, buffers, 0, 0)
         return 0
 
     return help_others
@@ -269,12 +286,22 @@ def make_finish_any(scope: Scope) -> Callable:
                         ctx, handle, recv, lane_id(), warp_lanes(), warp_mask(), patience
                     )
                 )
-            event, place, order, length, buffers = broadcast_5(event, place, order, length, buffers)
+            place, order, length, buffers, target = broadcast_5(
+                event << EVENT_SHIFT | place, order, length, buffers, recv
+            )
+            event = place >> EVENT_SHIFT
+            place &= (1 << EVENT_SHIFT) - 1
             sync()
             if event == completion.ORDER:
-                carry_out(ctx, place, order, length, buffers)
+                carry_out(ctx, place, order, length, buffers, 0, 0)
+            elif event == completion.LAST:
+                carry_out(ctx, place, order, length, buffers, handle, target)  # recv is not 0
         outcome = COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT
-        if event == completion.DONE:
+        if event == completion.LAST:
+            outcome = COMPLETED | status & (COMPLETED - 1)
+            if leads() and lane_id() == 0:
+                slots.release(ctx, slots.slot_of(handle))
+        elif event == completion.DONE:
             outcome = COMPLETED | status & (COMPLETED - 1)
             if leads():
                 if slots.units_of(handle) < STATUS_UNITS:

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib import completion, orders, slots
-from device_lib.closing import COMPLETED, NO_ORIGIN, make_carry_out
+from device_lib.closing import COMPLETED, EVENT_SHIFT, NO_ORIGIN, make_carry_out
 from device_lib.context import completion_address
 from device_lib.copy import copy_from_staging, store_payload
 from device_lib.layouts import layout_of, unpack_layout
 from device_lib.primitives import (
     ballot,
     device,
-    fence_sys,
+    fence_gpu,
     first_bit,
     lane_id,
     load_8,
@@ -32,6 +32,7 @@ from device_lib.ring import post
 from device_lib.scope import Scope, warp_lanes, warp_mask
 from gmpi.constants import ERR_REQUEST, SUCCESS
 from gmpi.wire import (
+    BASE_UNIT,
     BYTES_MASK,
     ERROR_SHIFT,
     HANDLE_ERROR_SHIFT,
@@ -66,25 +67,37 @@ def _store_status(address, outcome, count, origin):
 
 @device
 def _look(ctx, handle):
-    """One lane looks at its own request: (complete, unit 0 low, unit 0 word, unit 1 low).
+    """One lane looks at its own request.
 
     A payload that came with the completion is stored at once; its first unit is part of the same
-    read, so a scalar costs no second one.
+    read, so a scalar costs no second one. So is the first order of a large request.
+
+    Returns:
+        (complete, low and high word of unit 0, low word of unit 1; whether there is an order for
+        the first buffer, its two words, where the buffers are, whether it is the last one).
     """
     units = slots.units_of(handle)
+    large = slots.is_large(handle)
     expected = handle & TAG_MASK
     address = completion_address(ctx, slots.slot_of(handle))
     low0, word0 = load_unit(address)
     low1, word1 = load_unit(address + UNIT_BYTES)
     low2, word2 = load_unit(address + 2 * UNIT_BYTES)
     fresh = word0 >> 32 & TAG_MASK == expected
+    base = 0
+    ordered = False
+    if large:
+        base, known = load_unit(address + BASE_UNIT * UNIT_BYTES)
+        ordered = word2 >> 32 & TAG_MASK == expected and known >> 32 & TAG_MASK == expected
+    last = False
     if units >= STATUS_UNITS:
         fresh = fresh and word1 >> 32 & TAG_MASK == expected
-        if fresh and slots.is_large(handle):
+        if fresh and large:
+            last = word1 & TAG_MASK == 1
             fresh = orders.finished(ctx, slots.slot_of(handle)) >= word1 & TAG_MASK
     else:
         low1 = NO_ORIGIN
-    if fresh and units > STATUS_UNITS and slots.is_large(handle) == 0:
+    if fresh and units > STATUS_UNITS and large == 0:
         recv = slots.receive_address(ctx, slots.slot_of(handle))
         nbytes = low0 & BYTES_MASK
         unit = STATUS_UNITS
@@ -96,47 +109,62 @@ def _look(ctx, handle):
                 store_payload(recv + at, low2, word2 & TAG_MASK, nbytes - at)
             word2 = 0
             unit += opaque(1)
-    return fresh, low0, word0, low1
+    return fresh, low0, word0, low1, ordered, low2, word2, base, last
 
 
 @device
-def _await_batch(ctx, handle, waiting, low, word, origin, lane, lanes, mask):
+def _await_batch(ctx, handle, recv, waiting, low, word, origin, lane, lanes, mask):
     """Polls one request a lane until none is waiting; the leading warp.
 
     Returns:
-        (event, place, order, length, buffers, waiting, low, word, origin): event ORDER asks the
-        scope to carry out an order and to come back, ABORTED has the class as order, DONE ends.
+        (event, place, order, length, buffers, own, target, waiting, low, word, origin): event ORDER
+        asks the scope to carry out an order and to come back, with ``own`` and ``target`` for
+        ``carry_out``; ABORTED has the class as order, DONE ends.
     """
     polls = 0
+    tried = -1  # the order of the lane's request that has been looked at
     while True:
+        calls = False
+        last = False
+        first = 0
+        first_word = 0
+        base = 0
         if waiting:
-            fresh, low, word, origin = _look(ctx, handle)
+            fresh, low, word, origin, calls, first, first_word, base, last = _look(ctx, handle)
             waiting = not fresh
+            calls = calls and waiting and first != tried
+        votes = ballot(mask, calls)
+        if votes != 0:
+            chosen = first_bit(votes)
+            if lane == chosen:
+                tried = first
+            if orders.take_first(ctx, handle, first, lane == chosen, chosen, mask) != 0:
+                order = shuffle(mask, first, chosen)
+                length = shuffle(mask, first_word & TAG_MASK, chosen)
+                buffers = shuffle(mask, base, chosen)
+                own = shuffle(mask, handle if last else 0, chosen)
+                target = shuffle(mask, recv, chosen)
+                place = shuffle(mask, slots.slot_of(handle) << 8, chosen)
+                if last and lane == chosen:
+                    waiting = False  # when it has been carried out
+                event = completion.ORDER
+                return event, place, order, length, buffers, own, target, waiting, low, word, origin
         if ballot(mask, waiting) == 0:
-            return completion.DONE, 0, 0, 0, 0, waiting, low, word, origin
+            return completion.DONE, 0, 0, 0, 0, 0, 0, waiting, low, word, origin
         polls += 1
-        # Large requests may need us at once: their orders are only in the attention word here.
+        # Other orders are only in the attention word here.
         if polls & 3 == 0:
             attention, aborted = completion.look_at_control(ctx, lane, mask)
             if aborted != 0:
-                return completion.ABORTED, 0, aborted, 0, 0, waiting, low, word, origin
+                return completion.ABORTED, 0, aborted, 0, 0, 0, 0, waiting, low, word, origin
             if attention != 0:
                 slot, index, order, length, buffers = orders.take_other(
                     ctx, attention, lane, lanes, mask
                 )
                 if index >= 0:
                     place = slot << 8 | index
-                    return (
-                        completion.ORDER,
-                        place,
-                        order,
-                        length,
-                        buffers,
-                        waiting,
-                        low,
-                        word,
-                        origin,
-                    )
+                    event = completion.ORDER
+                    return event, place, order, length, buffers, 0, 0, waiting, low, word, origin
         relax()
 
 
@@ -232,14 +260,23 @@ def make_finish_all(scope: Scope) -> Callable:
             place = 0
             length = 0
             buffers = 0
+            own = 0
+            target = 0
             if leads():
-                event, place, order, length, buffers, waiting, low, word, origin = _await_batch(
-                    ctx, handle, waiting, low, word, origin, lane, warp_lanes(), warp_mask()
-                )
-            event, place, order, length, buffers = broadcast_5(event, place, order, length, buffers)
+                event, place, order, length, buffers, own, target, waiting, low, word, origin = (
+                    _await_batch(
+                        ctx, handle, recv, waiting, low, word, origin, lane, warp_lanes(),
+                        warp_mask(),
+                    )
+                )  # fmt: skip
+            place, order, length, buffers, target = broadcast_5(
+                event << EVENT_SHIFT | place, order, length, buffers, target
+            )
+            event = place >> EVENT_SHIFT
+            place &= (1 << EVENT_SHIFT) - 1
             sync()
             if event == completion.ORDER:
-                carry_out(ctx, place, order, length, buffers)
+                carry_out(ctx, place, order, length, buffers, own, target)
         if event == completion.ABORTED:
             if waiting:
                 claimed = False
@@ -253,7 +290,7 @@ def make_finish_all(scope: Scope) -> Callable:
             has_payload = claimed and recv != 0 and nbytes > 0
             has_payload = has_payload and completion.is_staged(ctx, handle, nbytes)
             staged = ballot(warp_mask(), has_payload)
-            fence_sys()  # acquire, as in completion.await_event
+            fence_gpu()  # acquire, as in completion.await_event
             put_row(lane, recv, slot, low & BYTES_MASK)
         sync()
         staged = broadcast(staged)

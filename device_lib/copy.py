@@ -17,6 +17,9 @@ from device_lib.library import linked
 from device_lib.primitives import SIMULATOR, device, opaque
 from gmpi.wire import UNIT_PAYLOAD
 
+_WARP_BYTES = 32 * 16  # what the lanes of a full warp move in one access each
+SHORT_BYTES = 4 * _WARP_BYTES  # as much as ``copy_short`` has under way at once
+
 if SIMULATOR:
     _WORD = (1 << 64) - 1
 
@@ -34,6 +37,10 @@ if SIMULATOR:
         ctypes.memmove(staging + begin, source + begin, end - begin)
 
     copy_from_staging = copy_to_staging
+
+    def copy_short(target, staging, nbytes, lane):
+        for at in range(lane * 16, nbytes, _WARP_BYTES):
+            ctypes.memmove(target + at, staging + at, min(16, nbytes - at))
 
 else:
     from device_lib.primitives_cuda import (
@@ -102,6 +109,36 @@ else:
                 store_4(address + 4, low >> 32)
             if valid >= 12:
                 store_4(address + 8, high)
+
+    @device
+    def _store_words(address, low, high, valid):
+        """Stores the first ``valid`` (at most 16) bytes, a multiple of 4."""
+        if valid >= 4:
+            store_4(address, low)
+        if valid >= 8:
+            store_4(address + 4, low >> 32)
+        if valid >= 12:
+            store_4(address + 8, high)
+        if valid >= 16:
+            store_4(address + 12, high >> 32)
+
+    @device
+    def copy_short(target, staging, nbytes, lane):
+        """Copies at most SHORT_BYTES from staging to a buffer; all lanes of a full warp.
+
+        Address and length are multiples of 4. Inline, with all loads under way at once.
+        """
+        at = staging + (lane << 4)
+        to = target + (lane << 4)
+        left = nbytes - (lane << 4)
+        a0, b0 = load_16_sys_if(at, left > 0)
+        a1, b1 = load_16_sys_if(at + _WARP_BYTES, left > _WARP_BYTES)
+        a2, b2 = load_16_sys_if(at + 2 * _WARP_BYTES, left > 2 * _WARP_BYTES)
+        a3, b3 = load_16_sys_if(at + 3 * _WARP_BYTES, left > 3 * _WARP_BYTES)
+        _store_words(to, a0, b0, left)
+        _store_words(to + _WARP_BYTES, a1, b1, left - _WARP_BYTES)
+        _store_words(to + 2 * _WARP_BYTES, a2, b2, left - 2 * _WARP_BYTES)
+        _store_words(to + 3 * _WARP_BYTES, a3, b3, left - 3 * _WARP_BYTES)
 
     @device
     def _gather(address):

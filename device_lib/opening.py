@@ -158,7 +158,15 @@ def open_inline(ctx, word0, count, send, peer_tag, recv):
 
 
 @device
-def _publish(ctx, lane, lanes, mask, ticket, slot, large, word0, peer_tag, count, send, recv):
+def _unknown(ctx, ticket):
+    """A number of records consumed that makes the producer of ``ticket`` look for the true one."""
+    return ticket - ring_slots(ctx)
+
+
+@device
+def _publish(
+    ctx, lane, lanes, mask, ticket, consumed, slot, large, word0, peer_tag, count, send, recv
+):  # fmt: skip
     """Opens the row of ``slot`` and writes the record of ``ticket`` (one warp): the handle."""
     nbytes = message_bytes(count, word0 >> _DATATYPE_SHIFT & TAG_MASK)
     inline = 0
@@ -170,7 +178,7 @@ def _publish(ctx, lane, lanes, mask, ticket, slot, large, word0, peer_tag, count
         if large:
             slots.open_orders(ctx, slot, send)
         slots.open_row(ctx, slot, handle, recv)
-    aborted = ring.wait_for_room(ctx, lane, mask, ticket)
+    aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
     if aborted != 0:
         return slots.error_handle(aborted)
     ring.write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, 0, send, inline)
@@ -217,7 +225,7 @@ def make_open_any(scope: Scope) -> Callable:
                     slot = slots.try_some(ctx, lane, mask)
                 if slot < 0:
                     # The ring waits for this ticket, but there is no slot yet: give it back.
-                    if ring.wait_for_room(ctx, lane, mask, ticket) == 0:
+                    if ring.wait_for_room(ctx, lane, mask, ticket, _unknown(ctx, ticket)) == 0:
                         ring.write(ctx, lane, warp_lanes(), ticket, OP_NULL, 0, 0, 0, 0, 0, 0)
                     ticket = -1
             if slot < 0:
@@ -236,14 +244,17 @@ def make_open_any(scope: Scope) -> Callable:
         sync()
         handle = 0
         if leads():
+            lane = lane_id()
+            mask = warp_mask()
+            consumed = _unknown(ctx, ticket)
+            if ticket < 0:
+                ticket, consumed = ring.begin_enter(ctx, lane == 0)
             if out > INLINE_BYTES:
                 fence_sys()  # release: the staging is complete before the record says so
-            if ticket < 0:
-                if lane_id() == 0:
-                    ticket = ring.take_ticket(ctx)
-                ticket = shuffle(warp_mask(), ticket, 0)
+            ticket = shuffle(mask, ticket, 0)
+            consumed = shuffle(mask, consumed, 0)
             handle = _publish(
-                ctx, lane_id(), warp_lanes(), warp_mask(), ticket, slot, large, word0, peer_tag,
+                ctx, lane, warp_lanes(), mask, ticket, consumed, slot, large, word0, peer_tag,
                 count, send, recv,
             )  # fmt: skip
         handle = broadcast(handle)

@@ -66,7 +66,6 @@ from gmpi.wire import (
     STATUS_UNITS,
     TAG_MASK,
     UNIT_BYTES,
-    UNPACK,
 )
 
 
@@ -128,9 +127,73 @@ def take(ctx, slot, expected, lane, lanes, mask, unit, low, word):
         return -1, 0, 0, 0
     length = shuffle(mask, word & TAG_MASK, chosen)
     order = shuffle(mask, low, chosen)
-    if direction_of(order) == UNPACK:
-        fence_sys()  # acquire: the proxy, or another GPU, wrote the staging before the order
     return shuffle(mask, index, chosen), order, length, buffers
+
+
+@device
+def last_claim(ctx, slot, unit):
+    """Claim word of the buffer that a unit of the completion is about (any lane), for ``take_own``;
+    the read is under way when this returns."""
+    index = unit - STATUS_UNITS
+    if 0 <= index and index < LARGE_BUFFERS:
+        return load_gpu(claim_address(ctx, slot, index))
+    return 0
+
+
+@device
+def take_own(ctx, slot, expected, seen, lane, mask, unit, low, word):
+    """``take`` by who waits for the request, with at least LARGE_UNITS lanes.
+
+    The request cannot end while its wait is under way, so its tag needs no look; and the claim word
+    was read before the order came: one access to memory is left.
+
+    Args:
+        seen: what ``last_claim``, or this function the time before, returned in this lane.
+
+    Returns:
+        (index of the staging buffer or -1, order, length in bytes, where the chunk buffers are, and
+        the lane's next ``seen``); all but the last the same in all lanes.
+    """
+    index = unit - STATUS_UNITS
+    number = (position_of(low) // POSITION_STEP << 1 | direction_of(low)) + 1
+    fresh = word >> 32 & TAG_MASK == expected
+    open_order = False
+    if 0 <= index and index < LARGE_BUFFERS and fresh:
+        open_order = seen >> 32 & TAG_MASK != expected or seen & TAG_MASK < number
+    votes = ballot(mask, open_order)
+    if votes == 0 or ballot(mask, fresh and unit == BASE_UNIT) == 0:
+        return -1, 0, 0, 0, seen
+    chosen = first_bit(votes)
+    won = 0
+    if lane == chosen:
+        claimed = expected << 32 | number
+        old = cas_gpu(claim_address(ctx, slot, index), seen, claimed)
+        if old == seen:
+            won = 1
+            old = claimed
+        seen = old
+    if shuffle(mask, won, chosen) == 0:
+        return -1, 0, 0, 0, seen
+    length = shuffle(mask, word & TAG_MASK, chosen)
+    order = shuffle(mask, low, chosen)
+    buffers = shuffle(mask, low, BASE_UNIT)
+    return shuffle(mask, index, chosen), order, length, buffers, seen
+
+
+@device
+def take_first(ctx, handle, order, wanted, chosen, mask):
+    """Claims an order for the first buffer that lane ``chosen`` has seen, in which ``wanted`` is
+    true; by who waits for the request, all lanes of a warp. 1 in all of them if won, else 0."""
+    won = 0
+    if wanted:
+        expected = handle & TAG_MASK
+        number = (position_of(order) // POSITION_STEP << 1 | direction_of(order)) + 1
+        claim = claim_address(ctx, slots.slot_of(handle), 0)
+        seen = load_gpu(claim)
+        if seen >> 32 & TAG_MASK != expected or seen & TAG_MASK < number:
+            if cas_gpu(claim, seen, expected << 32 | number) == seen:
+                won = 1
+    return shuffle(mask, won, chosen)
 
 
 @device
@@ -140,13 +203,17 @@ def take_other(ctx, attention, lane, lanes, mask):
     Returns:
         (slot, index or -1, order, length, where the chunk buffers are)
     """
-    while attention != 0:
+    # In halves: bit 63 of an int64 is its sign.
+    low_bits = attention & 0xFFFFFFFF
+    high_bits = attention >> 32 & 0xFFFFFFFF
+    while low_bits | high_bits != 0:
         bit = 0
-        if attention & 0xFFFFFFFF != 0:
-            bit = first_bit(attention & 0xFFFFFFFF)
+        if low_bits != 0:
+            bit = first_bit(low_bits)
+            low_bits &= low_bits - 1
         else:
-            bit = 32 + first_bit(attention >> 32 & 0xFFFFFFFF)
-        attention &= ~(1 << bit)
+            bit = 32 + first_bit(high_bits)
+            high_bits &= high_bits - 1
         slot = request_slots(ctx) + bit
         expected = 0
         if lane == 0:
@@ -186,8 +253,16 @@ def user_address(ctx, slot, order):
 
 
 @device
-def answer(ctx, lane, lanes, mask, slot, index, order):
-    """Tells the proxy that an order has been carried out; all lanes of a warp."""
+def answer(ctx, lane, lanes, mask, slot, index, order, own):
+    """Tells the proxy that an order has been carried out; all lanes of a warp.
+
+    Args:
+        own: handle of the order's request if the caller waits for it and its last order this is:
+            then nobody else will look at the user's buffer. Else 0.
+    """
+    if own != 0:
+        done = _done(position_of(order), direction_of(order), index)
+        return ring.post(ctx, lane, lanes, mask, OP_CHUNK, 0, own, done)
     handle = 0
     if lane == 0:
         handle = load_gpu(row_address(ctx, slot) + REQUEST_OWNER) & ~slots.CLAIMED
@@ -204,6 +279,12 @@ def count_finished(ctx, slot):
 
 
 @device
+def _done(position, direction, index):
+    """Which chunk, in a CHUNK record."""
+    return position << CHUNK_POSITION_SHIFT | direction << CHUNK_DIRECTION_SHIFT | index
+
+
+@device
 def report_chunk(ctx, lane, lanes, mask, handle, position, direction, index):
     """Publishes a CHUNK record, after a barrier of the threads that moved the chunk."""
     # Release. PACK: the proxy sends the staging. UNPACK: whoever waits for the request, perhaps
@@ -212,5 +293,5 @@ def report_chunk(ctx, lane, lanes, mask, handle, position, direction, index):
         fence_sys()
     else:
         fence_gpu()
-    done = position << CHUNK_POSITION_SHIFT | direction << CHUNK_DIRECTION_SHIFT | index
+    done = _done(position, direction, index)
     return ring.post(ctx, lane, lanes, mask, OP_CHUNK, 0, handle, done)

@@ -61,6 +61,7 @@ add_gpu = _twin.add_gpu
 or_32_gpu = _twin.or_32_gpu
 cas_gpu = _twin.cas_gpu
 take_if = _twin.take_if
+enter_if = _twin.enter_if
 claim_if = _twin.claim_if
 load_4_if = _twin.load_4_if
 clear_bits_32_gpu = _twin.clear_bits_32_gpu

@@ -141,6 +141,15 @@ take_if = _ptx(
     _TRIPLE,
     5,
 )
+# The same without bits: adds 1 at $2, loads $3.
+enter_if = _ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $4, 0; mov.b64 $0, 0; mov.b64 $1, 0; "
+    "@p atom.relaxed.gpu.global.add.u64 $0, [$2], 1; "
+    "@p ld.relaxed.gpu.global.u64 $1, [$3]; }",
+    "=&l,=&l,l,l,l",
+    _PAIR,
+    3,
+)
 # The same for closing one: swaps $4 for $3 at $2, loads $5.
 claim_if = _ptx(
     "{ .reg .pred p; setp.ne.u64 p, $6, 0; mov.b64 $0, 0; mov.b64 $1, 0; "

@@ -133,6 +133,12 @@ def take_if(counter, word, flags, bits, wanted):
     return add_gpu(counter, 1), load_gpu(word), or_32_gpu(flags, bits)
 
 
+def enter_if(counter, word, wanted):
+    if not wanted:
+        return 0, 0
+    return add_gpu(counter, 1), load_gpu(word)
+
+
 def claim_if(address, expected, value, word, wanted):
     return (cas_gpu(address, expected, value), load_gpu(word)) if wanted else (0, 0)
 

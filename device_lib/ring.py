@@ -25,10 +25,10 @@ from __future__ import annotations
 from device_lib.context import record_address, ring_slots
 from device_lib.copy import load_payload
 from device_lib.primitives import (
-    add_gpu,
     block_id,
     cas_gpu,
     device,
+    enter_if,
     load_gpu,
     load_sys,
     opaque,
@@ -62,12 +62,6 @@ def tag_of(ticket):
 
 
 @device
-def take_ticket(ctx):
-    """One lane only. The caller must write the record, whatever happens next."""
-    return add_gpu(ctx.device + DEVICE_TICKET, 1)
-
-
-@device
 def last_known_consumed(ctx):
     """One lane only. A lower bound of the records that the proxy has taken."""
     return load_gpu(ctx.device + DEVICE_CONSUMED)
@@ -89,15 +83,26 @@ def _refresh_consumed(ctx):
 
 
 @device
-def wait_for_room(ctx, lane, mask, ticket):
+def begin_enter(ctx, wanted):
+    """(ticket, last known number of records consumed) in the lane that wants them.
+
+    The caller must write the record of the ticket, whatever happens next. Both accesses are under
+    way when this returns; what comes before the first use of the results does not wait for them.
+    """
+    return enter_if(ctx.device + DEVICE_TICKET, ctx.device + DEVICE_CONSUMED, wanted)
+
+
+@device
+def wait_for_room(ctx, lane, mask, ticket, consumed):
     """Returns once the ring slot of ``ticket`` may be overwritten; the abort class, else 0.
 
-    Only the low 31 bits of ``ticket`` count.
+    Args:
+        ticket: only the low 31 bits count.
+        consumed: as ``begin_enter`` returned it, now the same in all lanes.
     """
     aborted = 0
-    full = True
+    full = _is_full(ctx, ticket, consumed)
     while full and aborted == 0:
-        consumed = 0
         if lane == 0:
             consumed = last_known_consumed(ctx)
             if _is_full(ctx, ticket, consumed):
@@ -150,11 +155,9 @@ def write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, position, pa
 @device
 def post(ctx, lane, lanes, mask, word0, count, handle, position):
     """A record that opens no request. Returns the abort class, else 0."""
-    ticket = 0
-    if lane == 0:
-        ticket = take_ticket(ctx)
+    ticket, consumed = begin_enter(ctx, lane == 0)
     ticket = shuffle(mask, ticket, 0)
-    aborted = wait_for_room(ctx, lane, mask, ticket)
+    aborted = wait_for_room(ctx, lane, mask, ticket, shuffle(mask, consumed, 0))
     if aborted == 0:
         write(ctx, lane, lanes, ticket, word0, 0, count, handle, position, 0, 0)
     return aborted

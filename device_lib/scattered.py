@@ -283,12 +283,14 @@ def make_open_scattered(scope: Scope) -> Callable:
         sync()
         handle = 0
         if leads():
+            ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
             if large or out > INLINE_BYTES:
                 # Release: staging before the record, layouts before those who help.
                 fence_sys()
             handle = publish(
-                ctx, slot, large, word0, peer_tag, count, nbytes, out, packed, send, recv, room
-            )
+                ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, packed,
+                send, recv, room,
+            )  # fmt: skip
         handle = broadcast(handle)
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
             pack_next_chunks(ctx, handle, slot, send, out, chunk)
@@ -296,15 +298,14 @@ def make_open_scattered(scope: Scope) -> Callable:
 
     @device
     def publish(
-        ctx, slot, large, word0, peer_tag, count, nbytes, out, packed, send, recv, room
+        ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, packed, send, recv,
+        room,
     ):  # fmt: skip
         """Opens the row and writes the record (leading warp): the handle."""
         lane = lane_id()
         mask = warp_mask()
-        ticket = 0
-        if lane == 0:
-            ticket = ring.take_ticket(ctx)
         ticket = shuffle(mask, ticket, 0)
+        consumed = shuffle(mask, consumed, 0)
         inline = 0
         if word0 & _OUT != 0 and nbytes <= INLINE_BYTES:
             inline = nbytes
@@ -318,7 +319,7 @@ def make_open_scattered(scope: Scope) -> Callable:
             if large:
                 slots.open_orders(ctx, slot, send)
             slots.open_row(ctx, slot, handle, recv)
-        aborted = ring.wait_for_room(ctx, lane, mask, ticket)
+        aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
         if aborted != 0:
             return slots.error_handle(aborted)
         ring.write(

@@ -176,6 +176,10 @@ def acquire(ctx, lane, mask, large):
         if large:
             begin = words
             words = large_words(ctx)
+        # Most likely one access to memory, at a bit of its own; else look around.
+        likely = begin + (first & (words - 1)) << 5 | guess(ctx) & 31
+        if or_32_gpu(busy_word(ctx, likely), busy_bit(likely)) & busy_bit(likely) == 0:
+            slot = likely
         deadline = 0
         error = 0
         while slot < 0 and error == 0:

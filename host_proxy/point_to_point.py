@@ -351,13 +351,13 @@ def received_chunk(g, row, chunk):
     bump(row, S_ARRIVED, 1)
     position = position_of(row, chunk)
     wanted = min(length_of(row, chunk), get(row, S_BYTES) - position)
-    if wanted > 0:
-        order(g, row, chunk % LARGE_BUFFERS, position, wanted, UNPACK)
     if get(row, S_ARRIVED) == get(row, S_CHUNKS):
+        # Before the last order: who sees that has no need to look again when it is carried out.
         # Orders are only given for what the user's buffer has room for.
         size = get(row, S_CHUNK)
         end_receive(g, row, min(get(row, S_CHUNKS), (get(row, S_BYTES) + size - 1) // size))
     if wanted > 0:
+        order(g, row, chunk % LARGE_BUFFERS, position, wanted, UNPACK)
         receive_chunks(g, row)
     else:
         unpacked_chunk(g, row, chunk)
