@@ -1,8 +1,8 @@
 """What a part exchanges with its neighbours: messages for each face and edge.
 
 A message is ``ni x nj x nk`` elements of a pressure array: whole rows, or one element of each row.
-Where they do not lie together they travel through a buffer, which ``pack`` fills and ``unpack``
-empties.
+Where they do not lie together, ``types`` describes them to MPI; without GMPI they travel through a
+buffer, which ``pack`` fills and ``unpack`` empties.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -16,11 +16,14 @@ from types import SimpleNamespace
 import numpy as np
 from _himeno_grid import Part, Triple
 from _himeno_vector import device, load4, store4
+from mpi4py import MPI
 
-from gmpi import SIMULATOR
+from gmpi import FLOAT, SIMULATOR
 
 # Columns of the table, one row for each message.
-PEER, SEND_TAG, RECV_TAG, SEND, RECV, COUNT, NI, NJ, NK, BUFFER, TOGETHER = range(11)
+(PEER, SEND_TAG, RECV_TAG, SEND, RECV, COUNT, NI, NJ, NK, BUFFER, TOGETHER, TYPE, EXTENT) = range(
+    13
+)
 #: Shortest piece of a face, in elements: from 64 KiB on, time grows with length.
 PIECE = 16 if SIMULATOR else 16384
 _TAGS = 27  # the directions of a cube
@@ -44,8 +47,9 @@ def _pieces(extent: Triple, most: int) -> Iterator[tuple[Triple, Triple]]:
 
 
 def table(part: Part, most: int = 1) -> np.ndarray:
-    """int64[messages, 11]: neighbour, tags, first element to send and to receive, number of
-    elements, extents, place in the buffers, and whether the elements lie together.
+    """int64[messages, 13]: neighbour, tags, first element to send and to receive, number of
+    elements, extents, place in the buffers, whether the elements lie together, handle of their
+    datatype, and number of elements from the first to behind the last.
 
     A long face is cut into up to ``most`` messages, for as many blocks that communicate.
     """
@@ -59,9 +63,20 @@ def table(part: Part, most: int = 1) -> np.ndarray:
             count = ni * nj * nk
             tags = [tag + _TAGS * number for tag in (n.send_tag, n.recv_tag)]
             firsts = [_first(part, begin, offset) for begin in (n.send[0], n.recv[0])]
-            rows.append([n.rank, *tags, *firsts, count, ni, nj, nk, place, int(together)])
+            extent = (ni - 1) * part.plane + (nj - 1) * part.pitch + nk
+            rows.append(
+                [n.rank, *tags, *firsts, count, ni, nj, nk, place, int(together), FLOAT, extent]
+            )
             place += -(-count // 32) * 32
-    return np.array(rows, np.int64).reshape(-1, 11)
+    return np.array(rows, np.int64).reshape(-1, 13)
+
+
+def types(part: Part, messages: np.ndarray) -> Iterator[MPI.Datatype | None]:
+    """Datatype of each message, None for one whose elements lie together."""
+    for row in messages:
+        rows = MPI.FLOAT.Create_contiguous(row[NK])
+        plane = rows.Create_hvector(row[NJ], 1, 4 * part.pitch)
+        yield None if row[TOGETHER] else plane.Create_hvector(row[NI], 1, 4 * part.plane)
 
 
 def buffer_elements(messages: np.ndarray) -> int:

@@ -17,19 +17,7 @@ from typing import Any
 
 import numpy as np
 from _himeno_app import Solver, main
-from _himeno_faces import (
-    BUFFER,
-    COUNT,
-    PEER,
-    RECV,
-    RECV_TAG,
-    SEND,
-    SEND_TAG,
-    TOGETHER,
-    buffer_elements,
-    make_packing,
-    table,
-)
+from _himeno_faces import COUNT, EXTENT, PEER, RECV, RECV_TAG, SEND, SEND_TAG, TYPE, table, types
 from _himeno_kernels import block_sum, grid_blocks, persistent_plan, take_role
 from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, STAMPS, SWEPT, breakdown
 from _himeno_sweep import BOARD, FAILED, READY, make_sweep
@@ -37,39 +25,29 @@ from _himeno_vector import device
 from numba import cuda, float32, float64, int64
 
 import gmpi
-from gmpi import GMPI_Allreduce, GMPI_Irecv, GMPI_Isend, GMPI_Wait, GMPI_Waitall
+from gmpi import GMPI_Allreduce, GMPI_Irecv, GMPI_Isend, GMPI_Waitall
 
 
-def make_kernel(part, plan, messages, stamped):
-    sweeping, packing = make_sweep(part, plan), make_packing(part)
+def make_kernel(part, plan, count, stamped):
+    """``count`` messages to receive and as many to send."""
+    sweeping = make_sweep(part, plan)
     begin, sweep, outer = sweeping.begin, sweeping.sweep, sweeping.outer
-    pack, unpack = packing.pack, packing.unpack
-    count, communicating = len(messages), plan.communicating
-    all_requests = 2 * count + 1  # receives, sends, and never none
+    communicating = plan.communicating
+    all_requests = 3 * count + 1  # receives, sends of two iterations, and never none
 
     @device
-    def receive(ctx, new, arriving, messages, requests, first, step):
+    def receive(ctx, new, messages, requests, first, step):
         for m in range(first, count, step):
             peer, tag, n = messages[m, PEER], messages[m, RECV_TAG], messages[m, COUNT]
-            at, place = messages[m, RECV], messages[m, BUFFER]
-            if messages[m, TOGETHER] != 0:
-                requests[m] = GMPI_Irecv(ctx, new[at : at + n], n, gmpi.FLOAT, peer, tag, 0)
-            else:
-                into = arriving[place : place + n]
-                requests[m] = GMPI_Irecv(ctx, into, n, gmpi.FLOAT, peer, tag, 0)
+            halo = new[messages[m, RECV] : messages[m, RECV] + messages[m, EXTENT]]
+            requests[m] = GMPI_Irecv(ctx, halo, n, messages[m, TYPE], peer, tag, 0)
 
     @device
-    def send(ctx, new, leaving, messages, requests, first, step):
+    def send(ctx, new, messages, requests, first, step):
         for m in range(first, count, step):
             peer, tag, n = messages[m, PEER], messages[m, SEND_TAG], messages[m, COUNT]
-            at, place = messages[m, SEND], messages[m, BUFFER]
-            if messages[m, TOGETHER] != 0:
-                outgoing = GMPI_Isend(ctx, new[at : at + n], n, gmpi.FLOAT, peer, tag, 0)
-            else:
-                pack(new, leaving, messages, m, cuda.threadIdx.x, cuda.blockDim.x)
-                packed = leaving[place : place + n]
-                outgoing = GMPI_Isend(ctx, packed, n, gmpi.FLOAT, peer, tag, 0)
-            requests[count + m] = outgoing
+            face = new[messages[m, SEND] : messages[m, SEND] + messages[m, EXTENT]]
+            requests[m] = GMPI_Isend(ctx, face, n, messages[m, TYPE], peer, tag, 0)
 
     @device
     def stamp(stamps, n, which):
@@ -83,37 +61,36 @@ def make_kernel(part, plan, messages, stamped):
         return GMPI_Allreduce(ctx, residual, total, 1, gmpi.DOUBLE, gmpi.SUM, 0)
 
     @device
-    def communicate(
-        ctx, new, arriving, leaving, messages, requests, sums, board, stamps, n, me, everyone
-    ):
+    def communicate(ctx, new, messages, requests, sums, board, stamps, n, me, everyone):
         """The part of block ``me`` of ``everyone`` that communicates; the highest error class.
 
-        Nobody waits for a send before the next iteration, when it is over.
+        Nobody waits for a send before it must be over: when the next iteration has sent, too, and
+        the one after it is about to overwrite the array.
         """
         error = gmpi.SUCCESS
+        receives = requests[:count]
+        sends = requests[count + n % 2 * count :]
+        sends_before = requests[count + (n + 1) % 2 * count :]
         stamp(stamps, n, BEGIN)
-        receive(ctx, new, arriving, messages, requests, me, everyone)
+        receive(ctx, new, messages, receives, me, everyone)
         if n > 0 and me == everyone - 1:  # who has the fewest messages
             error = reduce(ctx, sums, n - 1)
             stamp(stamps, n, REDUCED)
         if me < count:
-            error = max(error, GMPI_Waitall(ctx, count, requests[count:]))
             if cuda.threadIdx.x == 0:
                 while cuda.atomic.add(board, READY, 0) < (n + 1) * outer:
                     cuda.nanosleep(100)
                 cuda.threadfence()  # acquire: the outer tiles of all blocks
             cuda.syncthreads()
             stamp(stamps, n, SENT)
-            send(ctx, new, leaving, messages, requests, me, everyone)
-            for m in range(me, count, everyone):
-                error = max(error, GMPI_Wait(ctx, requests[m]).error)
-                if messages[m, TOGETHER] == 0:
-                    unpack(new, arriving, messages, m, cuda.threadIdx.x, cuda.blockDim.x)
+            send(ctx, new, messages, sends, me, everyone)
+            error = max(error, GMPI_Waitall(ctx, count, receives))
             stamp(stamps, n, HALO)
+            error = max(error, GMPI_Waitall(ctx, count, sends_before))
         return error
 
     @cuda.jit(**({} if gmpi.SIMULATOR else {"max_registers": plan.registers}))
-    def himeno(ctx, p, q, coef, arriving, leaving, messages, sums, board, stamps, iterations):
+    def himeno(ctx, p, q, coef, messages, sums, board, stamps, iterations):
         held = cuda.shared.array(0, float32, alignment=128)
         scratch = cuda.shared.array(32, float64)
         slot = cuda.shared.array(2, int64)
@@ -133,18 +110,7 @@ def make_kernel(part, plan, messages, stamped):
                     cuda.atomic.add(sums, (0, n), residual)
             else:
                 error = communicate(
-                    ctx,
-                    q,
-                    arriving,
-                    leaving,
-                    messages,
-                    requests,
-                    sums,
-                    board,
-                    stamps,
-                    n,
-                    me,
-                    everyone,
+                    ctx, q, messages, requests, sums, board, stamps, n, me, everyone
                 )
                 if error != gmpi.SUCCESS and failed == 0 and cuda.threadIdx.x == 0:
                     board[FAILED] = n + 1
@@ -154,7 +120,7 @@ def make_kernel(part, plan, messages, stamped):
                 break
             failed = board[FAILED]
         if me >= 0:
-            GMPI_Waitall(ctx, count, requests[count:])
+            GMPI_Waitall(ctx, 2 * count, requests[count:])
             if me == everyone - 1 and failed == 0:
                 reduce(ctx, sums, iterations - 1)
 
@@ -170,12 +136,13 @@ class Himeno(Solver):
         part = self.part
         self.plan = plan = persistent_plan(part, self.sharers)
         messages = table(part, plan.communicating * plan.blocks)
-        self.messages = cuda.to_device(messages if len(messages) else np.zeros((1, 11), np.int64))
-        self.arriving = cuda.device_array(buffer_elements(messages), np.float32)
-        self.leaving = cuda.device_array(buffer_elements(messages), np.float32)
-        self.board = cuda.device_array(BOARD, np.int64)
-        self.kernel = make_kernel(part, self.plan, messages, self.breakdown)
         self.context = gmpi.Context(self.comm, **self.settings)
+        for row, datatype in zip(messages, types(part, messages)):
+            if datatype is not None:
+                row[TYPE], row[COUNT] = self.context.commit(datatype), 1
+        self.messages = cuda.to_device(messages if len(messages) else np.zeros((1, 13), np.int64))
+        self.board = cuda.device_array(BOARD, np.int64)
+        self.kernel = make_kernel(part, self.plan, len(messages), self.breakdown)
         args = self.arguments(1)
         self.blocks = grid_blocks(self.kernel, args, self.plan, self.sharers)
 
@@ -187,8 +154,7 @@ class Himeno(Solver):
         self.board.copy_to_device(np.zeros(BOARD, np.int64))
         return (
             self.context.device, *(self.fields.p, self.fields.q, self.fields.coef),
-            *(self.arriving, self.leaving, self.messages),
-            *(self.sums, self.board, self.stamps, iterations),
+            *(self.messages, self.sums, self.board, self.stamps, iterations),
         )  # fmt: skip
 
     def run(self, iterations: int) -> np.ndarray:
