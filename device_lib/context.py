@@ -17,11 +17,13 @@ from gmpi.wire import (
     DERIVED_ROWS,
     DEVICE_BUSY,
     DEVICE_LARGE,
+    DEVICE_LOOKS,
     DEVICE_ROWS,
     HANDLE_CONTEXT_MASK,
     IDENTITY_SIZE_SHIFT,
     LARGE_BUFFERS,
     LAYOUTS_BYTES,
+    LOOKS,
     MAPPED_RING,
     POSITION_STEP,
     REQUEST_BYTES,
@@ -138,15 +140,26 @@ def small_address(ctx, slot):
 
 
 @device
-def chunk_buffers(ctx, slot):
-    """The chunk buffers of a large slot, one after the other."""
-    large = load_gpu(ctx.device + DEVICE_LARGE)
+def large_staging(ctx):
+    """Where the chunk buffers of all large slots are."""
+    return load_gpu(ctx.device + DEVICE_LARGE)
+
+
+@device
+def chunk_buffers(ctx, large, slot):
+    """The chunk buffers of a large slot, one after the other; ``large`` is ``large_staging``."""
     return large + (slot - request_slots(ctx)) * LARGE_BUFFERS * chunk_bytes(ctx)
 
 
 @device
 def busy_address(ctx, word):
     return ctx.device + DEVICE_BUSY + word * BUSY_STRIDE
+
+
+@device
+def look_address(ctx, block):
+    """Where calls of a block keep how soon to look for their answers: two words."""
+    return ctx.device + DEVICE_LOOKS + (block & (LOOKS - 1)) * BUSY_STRIDE
 
 
 @device

@@ -19,6 +19,7 @@ from device_lib.context import (
     chunk_bytes,
     context_id,
     eager_bytes,
+    large_staging,
     record_address,
     ring_slots,
 )
@@ -209,8 +210,10 @@ def make_open_any(scope: Scope) -> Callable:
         if word0 & _BACK != 0:
             moved = nbytes
         large = 0
+        buffers = 0
         if moved > eager_bytes(ctx):
             large = 1
+            buffers = large_staging(ctx)  # under way while the slot is found
         slot = 0
         ticket = -1
         if leads():
@@ -239,7 +242,7 @@ def make_open_any(scope: Scope) -> Callable:
         if out > INLINE_BYTES:
             staging = orders.small_staging(ctx, slot)
             if large:
-                staging = chunk_buffers(ctx, slot)
+                staging = chunk_buffers(ctx, buffers, slot)
             copy_to_staging(staging, send, min(out, chunk), rank(), size())
         sync()
         handle = 0
@@ -259,13 +262,12 @@ def make_open_any(scope: Scope) -> Callable:
             )  # fmt: skip
         handle = broadcast(handle)
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
-            pack_next_chunks(ctx, handle, slot, send, out, chunk)
+            pack_next_chunks(ctx, handle, chunk_buffers(ctx, buffers, slot), send, out, chunk)
         return handle
 
     @device
-    def pack_next_chunks(ctx, handle, slot, send, out, chunk):
+    def pack_next_chunks(ctx, handle, buffers, send, out, chunk):
         """Fills the other chunk buffers, all of them free, at once; the proxy orders the rest."""
-        buffers = chunk_buffers(ctx, slot)
         index = 1
         position = chunk
         while index < LARGE_BUFFERS and position < out:

@@ -16,6 +16,7 @@ from device_lib.context import (
     chunk_bytes,
     eager_bytes,
     large_slots,
+    large_staging,
     request_slots,
 )
 from device_lib.copy import copy_to_staging
@@ -275,7 +276,7 @@ def make_open_scattered(scope: Scope) -> Callable:
         if out > INLINE_BYTES:
             packed = orders.small_staging(ctx, slot)
             if large:
-                packed = chunk_buffers(ctx, slot)
+                packed = chunk_buffers(ctx, large_staging(ctx), slot)
         elif send == SCATTERED:
             packed = layout_of(ctx, slot, LAYOUT_INLINE)
         if packed != send:
@@ -330,7 +331,7 @@ def make_open_scattered(scope: Scope) -> Callable:
     @device
     def pack_next_chunks(ctx, handle, slot, send, out, chunk):
         """As in ``opening``."""
-        buffers = chunk_buffers(ctx, slot)
+        buffers = chunk_buffers(ctx, large_staging(ctx), slot)
         index = 1
         position = chunk
         while index < LARGE_BUFFERS and position < out:

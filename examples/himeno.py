@@ -84,9 +84,9 @@ def make_kernel(part, plan, count, stamped):
             cuda.syncthreads()
             stamp(stamps, n, SENT)
             send(ctx, new, messages, sends, me, everyone)
+            error = max(error, GMPI_Waitall(ctx, count, sends_before))
             error = max(error, GMPI_Waitall(ctx, count, receives))
             stamp(stamps, n, HALO)
-            error = max(error, GMPI_Waitall(ctx, count, sends_before))
         return error
 
     @cuda.jit(**({} if gmpi.SIMULATOR else {"max_registers": plan.registers}))

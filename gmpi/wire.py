@@ -139,6 +139,10 @@ DEVICE_LARGE = 448  # address (GPU) of large staging; constant
 DEVICE_BUSY = 512  # words of busy bits, each on its own line
 BUSY_STRIDE = 128
 BUSY_BITS = 32  # requests per word
+# In the other half of those lines: cycles after which a block's calls look for their answers, the
+# null request's and the send's (0: not known). Guesses: nobody minds if one is lost.
+DEVICE_LOOKS = DEVICE_BUSY + 64
+LOOKS = 128
 MAX_REQUEST_SLOTS = 32768
 MAX_EAGER_BYTES = 1 << 20
 MAX_LARGE_SLOTS = 64
