@@ -22,6 +22,7 @@ simulator.install()
 vote_all = simulator.vote_all
 ballot = simulator.ballot
 _word = ctypes.c_int64.from_address
+_KNOWN_BUFFERS = 1024
 int64 = int
 
 
@@ -179,13 +180,22 @@ def buffer_of(buffer):
         me = getcurrent()
         me.stack = (ctypes.c_int64 * len(buffer))(*buffer)  # alive until the lane's next tuple
         return ctypes.addressof(me.stack), ctypes.sizeof(me.stack), 0
+    # Asking NumPy takes longer than the rest of a call: once for each array and launch.
+    known = getcurrent().grid.buffers
+    found = known.get(id(buffer))
+    if found is not None:
+        return found[1]
     if isinstance(buffer, int | np.integer) or not hasattr(buffer, "strides"):
         return int(buffer), 1 << 62, 0
     array = getattr(buffer, "_item", buffer)
     array = getattr(array, "_ary", array)
     flags = array.flags
     contiguous = flags.c_contiguous or flags.f_contiguous
-    return array.__array_interface__["data"][0], array.nbytes, int(not contiguous)
+    place = array.__array_interface__["data"][0], array.nbytes, int(not contiguous)
+    if len(known) >= _KNOWN_BUFFERS:
+        known.clear()  # a kernel may make slices without end
+    known[id(buffer)] = buffer, place  # the buffer stays alive, and its id its own
+    return place
 
 
 def describe(buffer, address, room, strided):

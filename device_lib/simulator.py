@@ -86,7 +86,7 @@ class Rendezvous:
         self.arrived += 1
         if self.arrived < self.size:
             self.waiting.append(lane)
-            lane.hub.switch()
+            lane.grid.switch()
             return lane.inbox
         return self.release(lane.grid, combine)
 
@@ -177,7 +177,6 @@ class Lane(greenlet):  # type: ignore[misc]
     ) -> None:
         super().__init__(run, grid.hub)
         self.grid = grid
-        self.hub = grid.hub
         self.block = block
         self.thread_id = rank
         self.lane_id = rank % WARP
@@ -192,7 +191,7 @@ class Lane(greenlet):  # type: ignore[misc]
         grid = self.grid
         grid.ready.append(self)
         grid.paused += 1
-        self.hub.switch()
+        grid.switch()
 
     def sync_block(self, value: Any = None, strict: bool = False) -> Any:
         return self.block.barrier.meet(self, self.thread_id, value, strict=strict)
@@ -212,8 +211,14 @@ class Grid:
         self.barrier = Rendezvous(0, 1)
         self.paused = 0
         self.alive = 0
+        self.returned: list[Lane] = []
+        self.buffers: dict[int, tuple[Any, tuple[int, int, int]]] = {}  # primitives.buffer_of
 
-    def add(self, block: Block, run: Callable[[], None], dims: tuple[int, ...]) -> None:
+    def add(self, block: Block, kernel: Callable[[], None], dims: tuple[int, ...]) -> None:
+        def run() -> None:
+            kernel()
+            self.returned.append(lane())
+
         x, y, z = (*dims, 1, 1)[:3]
         for rank in range(x * y * z):
             index = (rank % x, rank // x % y, rank // (x * y))
@@ -221,19 +226,26 @@ class Grid:
         self.alive += x * y * z
         self.barrier.size = self.alive
 
+    def switch(self) -> None:
+        """From a lane that waits to the next one that can run, without the way round by ``run``."""
+        if self.paused < len(self.ready):
+            self.ready.popleft().switch()
+        else:
+            self.hub.switch()
+
     def run(self) -> None:
+        """Resumed when a lane has returned from the kernel, and when none has anything to do."""
         while self.ready:
-            lane = self.ready.popleft()
-            lane.switch()
-            if lane.dead:
-                self.alive -= 1
-                lane.retire()
-            if self.paused >= max(len(self.ready), 1):
+            if self.paused >= len(self.ready):
                 # Every lane that can run has looked once at what it waits for. A sleep, not a
                 # yield: with fewer cores than threads the scheduler may answer a yield by
                 # letting the same thread run on for milliseconds.
                 self.paused = 0
                 time.sleep(_NAP_S)
+            self.ready.popleft().switch()
+            while self.returned:
+                self.alive -= 1
+                self.returned.pop().retire()
         if self.alive:
             raise BarrierError(
                 f"{self.alive} threads of the kernel wait at a barrier that the other threads "
