@@ -11,8 +11,8 @@ from __future__ import annotations
 from device_lib import slots
 from device_lib.closing import COMPLETED, collect, unit_address
 from device_lib.opening import UNFINISHED, publish_inline
-from device_lib.primitives import clock_low, device, lane_id, load_unit
-from gmpi.wire import OP_IRECV, OP_ISEND, TAG_MASK
+from device_lib.primitives import device, lane_id, load_unit, wait_cycles
+from gmpi.wire import OP_IRECV, OP_ISEND
 
 # Cycles from publishing to the first look, which takes 1.1 us: one that comes just before the
 # answer costs another. An answer is in memory 0.8 us after its record was published, the one to a
@@ -46,10 +46,7 @@ def transact(ctx, word0, count, send, peer_tag, recv):
     if handle & UNFINISHED != 0:
         return 0, 0, 0, handle
     address = unit_address(ctx, lane, handle)
-    patience = _first_look(word0)
-    published = clock_low()
-    while (clock_low() - published) & TAG_MASK < patience:
-        pass
+    wait_cycles(_first_look(word0))
     low, word = load_unit(address)
     outcome, count, origin = collect(ctx, lane, handle, address, recv, low, word)
     if outcome & COMPLETED == 0 and lane == 0:

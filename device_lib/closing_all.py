@@ -33,6 +33,7 @@ from device_lib.scope import Scope, warp_lanes, warp_mask
 from gmpi.constants import ERR_REQUEST, SUCCESS
 from gmpi.wire import (
     BYTES_MASK,
+    CONTROL_ATTENTION,
     ERROR_SHIFT,
     HANDLE_ERROR_SHIFT,
     LAYOUT_RECV,
@@ -137,7 +138,7 @@ def _await_batch(ctx, handle, waiting, low, word, origin, lane, lanes, mask):
                         word,
                         origin,
                     )
-        relax()
+        relax(ctx.mapped + CONTROL_ATTENTION)
 
 
 def make_finish_all(scope: Scope) -> Callable:
