@@ -14,13 +14,13 @@ from device_lib.context import look_address
 from device_lib.opening import UNFINISHED, publish_inline
 from device_lib.primitives import (
     block_id,
-    clock_low,
     device,
     lane_id,
     load_gpu,
     load_unit,
     store_gpu,
     vote_all,
+    wait_cycles,
 )
 from device_lib.scope import ALL_LANES
 from gmpi.wire import OP_IRECV, OP_ISEND, OP_PING, TAG_MASK
@@ -83,9 +83,7 @@ def transact(ctx, word0, count, send, peer_tag, recv):
         return 0, 0, 0, handle
     address = unit_address(ctx, lane, handle)
     patience = _first_look(word0, learned)
-    published = clock_low()
-    while (clock_low() - published) & TAG_MASK < patience:
-        pass
+    wait_cycles(patience)
     low, word = load_unit(address)
     answered = vote_all(ALL_LANES, word >> 32 & TAG_MASK == handle & TAG_MASK)
     outcome, count, origin = collect(ctx, lane, handle, address, recv, low, word)

@@ -95,7 +95,7 @@ def collect(ctx, lane, handle, address, recv, low, word):
                 return COMPLETED | (aborted & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN
             if shuffle(ALL_LANES, attention, 0) != 0:
                 return HELP, 0, 0
-        relax()
+        relax(ctx.mapped + CONTROL_ATTENTION)
         low, word = load_unit(address)
 
     outcome = COMPLETED | shuffle(ALL_LANES, low, 0) & (COMPLETED - 1)

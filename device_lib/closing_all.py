@@ -34,6 +34,7 @@ from gmpi.constants import ERR_REQUEST, SUCCESS
 from gmpi.wire import (
     BASE_UNIT,
     BYTES_MASK,
+    CONTROL_ATTENTION,
     ERROR_SHIFT,
     HANDLE_ERROR_SHIFT,
     LAYOUT_RECV,
@@ -165,7 +166,7 @@ def _await_batch(ctx, handle, recv, waiting, low, word, origin, lane, lanes, mas
                     place = slot << 8 | index
                     event = completion.ORDER
                     return event, place, order, length, buffers, 0, 0, waiting, low, word, origin
-        relax()
+        relax(ctx.mapped + CONTROL_ATTENTION)
 
 
 def make_finish_all(scope: Scope) -> Callable:

@@ -171,7 +171,7 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
                     return ORDER, other << 8 | index, order, length, buffers, 0, 0, 0
         if polls == patience:
             return NOTHING, 0, 0, 0, 0, 0, 0, 0
-        relax()
+        relax(ctx.mapped + CONTROL_ATTENTION)
 
     status, count = _unit(lanes, mask, completion, 0, low, word)
     origin = 0

@@ -236,8 +236,16 @@ opaque = _ptx("mov.u64 $0, $1;", "=l,l", types.int64, 1)
 
 # --- clocks ---------------------------------------------------------------------------------------
 clock = _ptx("mov.u64 $0, %clock64;", "=l", types.int64, 0)
-clock_low = _ptx("mov.u32 $0, %clock;", "=r", types.uint32, 0)
+_clock_low = _ptx("mov.u32 $0, %clock;", "=r", types.uint32, 0)
 timer_ns = _ptx("mov.u64 $0, %globaltimer;", "=l", types.int64, 0)
+
+
+@device
+def wait_cycles(cycles):
+    """Returns when so many cycles have passed, fewer than 2**32."""
+    begin = _clock_low()
+    while (_clock_low() - begin) & 0xFFFFFFFF < cycles:
+        pass
 
 
 # Who am I. In 32 bits and one piece each: written with Numba's own names these are 64-bit
@@ -417,7 +425,7 @@ def pause(ns):
 
 
 @device
-def relax():
+def relax(control):
     """One turn of a loop in which all lanes of a warp poll the host together and vote.
 
     Nothing to do: each poll takes 1 us, and the host is not disturbed by one lane's reads.

@@ -22,6 +22,8 @@ simulator.install()
 vote_all = simulator.vote_all
 ballot = simulator.ballot
 _word = ctypes.c_int64.from_address
+_KNOWN_BUFFERS = 1024
+_WATCH_TURNS = 16  # what else a loop waits for, in device memory, must not wait for long
 int64 = int
 
 
@@ -65,28 +67,34 @@ def sync_warp(mask):
 
 
 def sync_block():
-    getcurrent().sync_block(strict=True)
+    me = getcurrent()
+    me.block.barrier.meet(me, me.thread_id, None, None, True)
 
 
 def shuffle(mask, value, lane):
     me = getcurrent()
-    return me.warp.meet(me, mask, value)[lane]
+    return me.warp.shuffle(me, mask, value, lane)
+
+
+def _block_values(value):
+    me = getcurrent()
+    return me.block.barrier.meet(me, me.thread_id, value)
 
 
 def broadcast_block(a):
-    return getcurrent().sync_block(a)[0]
+    return _block_values(a)[0]
 
 
 def broadcast_block_3(a, b, c):
-    return getcurrent().sync_block((a, b, c))[0]
+    return _block_values((a, b, c))[0]
 
 
 def broadcast_block_4(a, b, c, d):
-    return getcurrent().sync_block((a, b, c, d))[0]
+    return _block_values((a, b, c, d))[0]
 
 
 def broadcast_block_5(a, b, c, d, e):
-    return getcurrent().sync_block((a, b, c, d, e))[0]
+    return _block_values((a, b, c, d, e))[0]
 
 
 def put_block_row(lane, a, b, c):
@@ -165,6 +173,7 @@ store_8 = store_gpu
 
 def load_unit(address):
     word = _word(address + 8).value
+    getcurrent().seen.append((address + 8, word))
     return _word(address).value, word
 
 
@@ -185,13 +194,22 @@ def buffer_of(buffer):
         me = getcurrent()
         me.stack = (ctypes.c_int64 * len(buffer))(*buffer)  # alive until the lane's next tuple
         return ctypes.addressof(me.stack), ctypes.sizeof(me.stack), 0
+    # Asking NumPy takes longer than the rest of a call: once for each array and launch.
+    known = getcurrent().grid.buffers
+    found = known.get(id(buffer))
+    if found is not None:
+        return found[1]
     if isinstance(buffer, int | np.integer) or not hasattr(buffer, "strides"):
         return int(buffer), 1 << 62, 0
     array = getattr(buffer, "_item", buffer)
     array = getattr(array, "_ary", array)
     flags = array.flags
     contiguous = flags.c_contiguous or flags.f_contiguous
-    return array.__array_interface__["data"][0], array.nbytes, int(not contiguous)
+    place = array.__array_interface__["data"][0], array.nbytes, int(not contiguous)
+    if len(known) >= _KNOWN_BUFFERS:
+        known.clear()  # a kernel may make slices without end
+    known[id(buffer)] = buffer, place  # the buffer stays alive, and its id its own
+    return place
 
 
 def describe(buffer, address, room, strided):
@@ -214,10 +232,6 @@ def opaque(value):
 clock = time.perf_counter_ns
 
 
-def clock_low():
-    return time.perf_counter_ns() & 0xFFFFFFFF
-
-
 timer_ns = time.monotonic_ns
 
 
@@ -225,11 +239,32 @@ def pause(ns):
     _pause()
 
 
-def relax():
-    # All lanes of the warp are in the loop and meet at its vote: one that pauses is enough.
+def wait_cycles(cycles):
+    if cycles > 0:
+        _pause()  # for how long is of no matter: the proxy may be waiting for the processor
+
+
+def relax(control):
+    """One turn of a loop in which all lanes of the warp have found nothing new.
+
+    They meet, and one looks for all whether any unit that they have seen is different now, or the
+    control unit has something to say: a hundredth of the work of as many lanes looking once more.
+    """
     me = getcurrent()
-    if me.lane_id == 0:
+    me.warp.meet(me, me.warp.alive, (me.seen, control), _watch)
+    me.seen.clear()
+
+
+def _watch(rows):
+    me = getcurrent()
+    seen = set().union(*(dict(row[0]).items() for row in rows if row is not None))
+    control = rows[me.lane_id][1]
+    for _ in range(_WATCH_TURNS):
         me.pause()
+        if any(_word(address).value != word for address, word in seen):
+            return
+        if _word(control).value or _word(control + 8).value:
+            return
 
 
 def first_bit(word):

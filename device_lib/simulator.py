@@ -86,7 +86,9 @@ class Rendezvous:
         self.arrived += 1
         if self.arrived < self.size:
             self.waiting.append(lane)
-            lane.hub.switch()
+            grid = lane.grid  # Grid.switch, in place: this is the simulator's innermost step
+            ready = grid.ready
+            (ready.popleft() if grid.paused < len(ready) else grid.hub).switch()
             return lane.inbox
         return self.release(lane.grid, combine)
 
@@ -111,13 +113,58 @@ class Rendezvous:
             self.release(grid, None)
 
 
+class Shuffles:
+    """Values that the lanes of one mask hand each other.
+
+    On a GPU a shuffle orders no memory, so a lane waits for the lane whose value it wants and for
+    no other: where lane 0 comes first, as it does here, nobody waits at all.
+    """
+
+    __slots__ = ("open", "size", "turns")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.turns = [0] * WARP  # how many shuffles each lane has taken part in
+        self.open: dict[int, _Turn] = {}
+
+    def shuffle(self, lane: Lane, value: Any, source: int) -> Any:
+        """Hands out ``value``, gets that of lane ``source``."""
+        me = lane.lane_id
+        number = self.turns[me]
+        self.turns[me] = number + 1
+        turn = self.open.get(number)
+        if turn is None:
+            turn = self.open[number] = _Turn()
+        values = turn.values
+        values[me] = value
+        if len(values) == self.size:
+            del self.open[number]
+        if turn.waiting:
+            lane.grid.ready.extend(turn.waiting.pop(me, ()))
+        if source not in values:
+            turn.waiting.setdefault(source, []).append(lane)
+            lane.grid.switch()
+        return values[source]
+
+
+class _Turn:
+    """One shuffle of all lanes: what each has handed out, and who waits for whom."""
+
+    __slots__ = ("values", "waiting")
+
+    def __init__(self) -> None:
+        self.values: dict[int, Any] = {}
+        self.waiting: dict[int, list[Lane]] = {}
+
+
 class Warp:
-    """The lanes of one warp; one meeting point for each mask in use."""
+    """The lanes of one warp; one meeting point and one row of shuffles for each mask in use."""
 
     def __init__(self, lanes: int) -> None:
         self.alive = (1 << lanes) - 1
         self.gone = 0
         self.points: dict[int, Rendezvous] = {}
+        self.shuffles: dict[int, Shuffles] = {}
 
     def meet(
         self,
@@ -132,6 +179,12 @@ class Warp:
             point = self.points[mask] = Rendezvous((mask & self.alive).bit_count(), WARP)
             point.left = mask & self.gone != 0
         return point.meet(lane, lane.lane_id, value, combine, strict)
+
+    def shuffle(self, lane: Lane, mask: int, value: Any, source: int) -> Any:
+        shuffles = self.shuffles.get(mask)
+        if shuffles is None:
+            shuffles = self.shuffles[mask] = Shuffles((mask & self.alive).bit_count())
+        return shuffles.shuffle(lane, value, source)
 
     def leave(self, lane: Lane) -> None:
         self.alive &= ~(1 << lane.lane_id)
@@ -177,7 +230,6 @@ class Lane(greenlet):  # type: ignore[misc]
     ) -> None:
         super().__init__(run, grid.hub)
         self.grid = grid
-        self.hub = grid.hub
         self.block = block
         self.thread_id = rank
         self.lane_id = rank % WARP
@@ -186,13 +238,15 @@ class Lane(greenlet):  # type: ignore[misc]
         self.threadIdx = _dim3(index)
         self.inbox: Any = None
         self.stack: Any = None  # primitives.buffer_of
+        # The last units that the lane has seen: primitives.relax.
+        self.seen: deque[tuple[int, int]] = deque(maxlen=3)
 
     def pause(self) -> None:
         """Goes to the end of the run queue."""
         grid = self.grid
         grid.ready.append(self)
         grid.paused += 1
-        self.hub.switch()
+        grid.switch()
 
     def sync_block(self, value: Any = None, strict: bool = False) -> Any:
         return self.block.barrier.meet(self, self.thread_id, value, strict=strict)
@@ -212,28 +266,44 @@ class Grid:
         self.barrier = Rendezvous(0, 1)
         self.paused = 0
         self.alive = 0
+        self.returned: list[Lane] = []
+        self.buffers: dict[int, tuple[Any, tuple[int, int, int]]] = {}  # primitives.buffer_of
 
-    def add(self, block: Block, run: Callable[[], None], dims: tuple[int, ...]) -> None:
+    def add(self, block: Block, kernel: Callable[[], None], dims: tuple[int, ...]) -> None:
+        def run() -> None:
+            self.hub.switch()
+            kernel()
+            self.returned.append(lane())
+
         x, y, z = (*dims, 1, 1)[:3]
         for rank in range(x * y * z):
             index = (rank % x, rank // x % y, rank // (x * y))
             self.ready.append(Lane(run, self, block, rank, index))
+            # Begun by the hub: one that another lane begins would inherit the depth of its stack.
+            self.ready[-1].switch()
         self.alive += x * y * z
         self.barrier.size = self.alive
 
+    def switch(self) -> None:
+        """From a lane that waits to the next one that can run, without the way round by ``run``."""
+        if self.paused < len(self.ready):
+            self.ready.popleft().switch()
+        else:
+            self.hub.switch()
+
     def run(self) -> None:
+        """Resumed when a lane has returned from the kernel, and when none has anything to do."""
         while self.ready:
-            lane = self.ready.popleft()
-            lane.switch()
-            if lane.dead:
-                self.alive -= 1
-                lane.retire()
-            if self.paused >= max(len(self.ready), 1):
+            if self.paused >= len(self.ready):
                 # Every lane that can run has looked once at what it waits for. A sleep, not a
                 # yield: with fewer cores than threads the scheduler may answer a yield by
                 # letting the same thread run on for milliseconds.
                 self.paused = 0
                 time.sleep(_NAP_S)
+            self.ready.popleft().switch()
+            while self.returned:
+                self.alive -= 1
+                self.returned.pop().retire()
         if self.alive:
             raise BarrierError(
                 f"{self.alive} threads of the kernel wait at a barrier that the other threads "
@@ -298,7 +368,7 @@ def install() -> None:
     module.syncthreads_count = lambda self, v: sum(map(bool, lane().sync_block(v)))
     module.syncthreads_and = lambda self, v: int(all(lane().sync_block(v)))
     module.syncthreads_or = lambda self, v: int(any(lane().sync_block(v)))
-    module.syncwarp = lambda self, mask=0xFFFFFFFF: lane().warp.meet(lane(), mask) and None
+    module.syncwarp = lambda self, mask=0xFFFFFFFF: _meet(mask, None) and None
     module.shfl_sync = lambda self, mask, v, src: _shuffle(mask, v, src)
     module.shfl_up_sync = lambda self, mask, v, d: _shuffle(mask, v, lane().lane_id - d)
     module.shfl_down_sync = lambda self, mask, v, d: _shuffle(mask, v, lane().lane_id + d)
@@ -312,22 +382,25 @@ def install() -> None:
     module.clock64 = lambda self: time.perf_counter_ns()
 
 
+def _meet(mask: int, value: Any, combine: Callable[..., Any] | None = None) -> Any:
+    me = getcurrent()
+    return me.warp.meet(me, mask, value, combine)
+
+
 def _shuffle(mask: int, value: Any, source: int) -> Any:
-    me = lane()
-    values = me.warp.meet(me, mask, value)
+    values = _meet(mask, value)
     return values[source] if 0 <= source < WARP and mask >> source & 1 else value
 
 
 def vote_all(mask: int, predicate: Any) -> bool:
     """Whether the predicate holds in all lanes of the mask."""
-    me = lane()
-    return cast(bool, me.warp.meet(me, mask, not predicate, _none))
+    me = getcurrent()
+    return me.warp.meet(me, mask, not predicate, _none)  # type: ignore[no-any-return]
 
 
 def ballot(mask: int, predicate: Any) -> int:
     """Bit i is set when lane i of the warp is in ``mask`` and its predicate holds."""
-    me = lane()
-    return cast(int, me.warp.meet(me, mask, predicate, _bits))
+    return _meet(mask, predicate, _bits)  # type: ignore[no-any-return]
 
 
 def _none(votes: list[Any]) -> bool:

@@ -17,9 +17,9 @@ from device_lib.primitives import SIMULATOR
 from gmpi import affinity, config, errors, launch
 from gmpi.committed import Datatypes
 from gmpi.constants import GMPI_ERR_ABORTED
-from gmpi.diagnosis import Kernels
-from gmpi.errors import AbortedError, ContextError, Fault, GridError, RequestTimeoutError
+from gmpi.errors import AbortedError, ContextError, Fault, KernelError, RequestTimeoutError
 from gmpi.host import Host
+from gmpi.kernels import LaunchedKernels
 from gmpi.memory import Memory, Peers
 from gmpi.opening import agree, allocate, require_intracomm, require_mpi
 from gmpi.pending import PendingRequest
@@ -60,7 +60,6 @@ from host_proxy.state import (
 # The driver reads this when it starts: with the first use of CUDA, before any context is opened.
 os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
 
-_SLICE_S = 0.05  # host waits return to Python at least this often
 _ABORT_S = 10.0  # how long an aborted kernel may take to end
 
 _open_context: Context | None = None
@@ -149,12 +148,9 @@ class Context:
         nobody = np.array([-1, 0] * COMMUNICATORS, np.int32)  # rank, size
         self._write_mapped(MAPPED_COMMUNICATORS, nobody.tobytes())
         self._has_kernels = gpu
+        self._kernels = LaunchedKernels(gpu, self.config.check_grid)
         self._aborted = False
         self._abort_told = False
-        self._running: list[Any] = []  # events behind the launched kernels
-        self._kept_memory = launch.KeptMemory()
-        self._launched = 0
-        self._ended = 0  # in the simulator, where a launch is over when it returns
         self._faults_seen = 0
         self._datatypes = Datatypes(self.layout, memory, self._state, gpu)
         self._groups: list[Group] = []
@@ -278,14 +274,6 @@ class Context:
         self._require_open()
         return self._watchdog.report("on demand")
 
-    def _kernels(self) -> Kernels:
-        """Whether kernels run, as far as it is known without waiting (any thread)."""
-        if not self._has_kernels:
-            return "host only"
-        if SIMULATOR:
-            return "running" if self._launched > self._ended else "none running"
-        return "running" if self._running else "none running"
-
     def _time_out(self, report: Report, error_class: int) -> None:
         """Releases every kernel that waits, because nothing moves (the watchdog's thread)."""
         self._timeout = report
@@ -356,27 +344,12 @@ class Context:
 
     def _wait_for_kernels(self, timeout: float | None) -> bool:
         """Whether all kernels have ended within ``timeout`` seconds."""
-        started = time.monotonic()
-        while self._running:
-            try:
-                ended = self._running[0].query()
-            except Exception as exc:
-                # The CUDA context is gone, and with it every kernel in it: nothing to wait for.
-                self._running.clear()
-                self._kept_memory.let_go()
-                self.abort()
-                self._abort_told = True
-                listing = self._pending_text()
-                raise errors.KernelError(f"a kernel died: {exc}{listing}") from exc
-            if ended:
-                self._running.pop(0)
-                continue
-            waited = time.monotonic() - started
-            if timeout is not None and waited > timeout:
-                return False
-            time.sleep(0 if waited < 0.001 else min(_SLICE_S, waited / 20))
-        self._kept_memory.let_go()
-        return True
+        try:
+            return self._kernels.wait(timeout)
+        except KernelError as exc:
+            self.abort()
+            self._abort_told = True
+            raise KernelError(f"{exc}{self._pending_text()}") from exc.__cause__
 
     def _pending_text(self) -> str:
         pending = self.pending
@@ -507,7 +480,7 @@ class Context:
         atexit.unregister(self._at_exit)
         quiet = self._watchdog.stop()
         stopped = self._proxy.stop(_ABORT_S)
-        if not stopped or self._running:
+        if not stopped or self._kernels.unfinished:
             _stranded.append(self._memory)
         if not stopped:
             warnings.warn(
@@ -578,37 +551,14 @@ class Context:
 
         ctypes.memmove(self._memory.host + offset, data, len(data))
 
-    def _check_launch(self, what: launch.Launch) -> None:
-        if not self.config.check_grid:
-            return
-        most = what.resident_blocks()
-        if what.blocks > most:
-            raise GridError(
-                f"the grid of {what.name} has {what.blocks} blocks of {what.threads} threads, but "
-                f"only {most} can be resident at once, and a block that waits for one that is not "
-                "would wait for ever; use Context.max_blocks(kernel, threads) and a loop over the "
-                f"work, {what.register_hint()}or open the context with check_grid=False if no "
-                "block waits for another"
-            )
-
 
 def _before_launch(ctx: DeviceContext, what: launch.Launch) -> None:
     context = _open_context
     if context is None or context._closed or ctx != context._device:
         raise ContextError(f"kernel {what.name} was launched with a context that is closed")
-    context._check_launch(what)
-    context._kept_memory.keep()
-    context._launched += 1
+    context._kernels.begin(what)
 
 
 def _after_launch(ctx: DeviceContext, stream: Any) -> None:
-    if _open_context is None:
-        return
-    _open_context._ended += 1
-    if SIMULATOR:
-        return
-    from numba import cuda
-
-    event = cuda.event(timing=False)
-    event.record(stream)
-    _open_context._running.append(event)
+    if _open_context is not None:
+        _open_context._kernels.follow(stream)

@@ -11,7 +11,6 @@ touched.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from math import prod
 from typing import Any
 
@@ -58,34 +57,6 @@ class Launch:
             f"let more blocks in by compiling with @cuda.jit(max_registers=64) (it takes "
             f"{registers} registers a thread), "
         )
-
-
-class KeptMemory:
-    """Keeps Numba from freeing device memory while kernels run.
-
-    Freeing waits for all kernels. Arrays are freed by whatever thread drops the last reference or
-    happens to collect garbage: the proxy thread would wait for a kernel that waits for it. So what
-    is dropped stays allocated until the kernels have ended (CUDA memory that CuPy's pool holds is
-    not freed at such times anyway).
-    """
-
-    def __init__(self) -> None:
-        self._kept = ExitStack()
-        self._keeps = False
-
-    def keep(self) -> None:
-        """A kernel is about to be launched."""
-        if not self._keeps and not SIMULATOR:
-            from numba import cuda
-
-            self._kept.enter_context(cuda.defer_cleanup())
-            self._keeps = True
-
-    def let_go(self) -> None:
-        """No kernel runs."""
-        if self._keeps:
-            self._keeps = False
-            self._kept.close()
 
 
 def _context_of(args: tuple[Any, ...]) -> DeviceContext | None:

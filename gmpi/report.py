@@ -291,7 +291,7 @@ class Look:
             pending.append(Pending(name, "other", None, None, "", "", 0, 0, -1, 0))
         table = Table(
             context.rank,
-            context._kernels(),
+            context._kernels.state,
             pending,
             unexpected(state, context._groups),
             {group.identity: group.members for group in context._groups},

@@ -1,0 +1,135 @@
+"""The kernels that were launched with a context: which still run, and how to wait for them.
+
+Behind each launch an event is recorded on its stream. It is asked, not waited for: a wait inside
+the driver would keep Ctrl-C from arriving. In the simulator a launch is over when it returns.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from typing import Any
+
+from device_lib.primitives import SIMULATOR
+from gmpi.diagnosis import Kernels
+from gmpi.errors import GridError, KernelError
+from gmpi.launch import Launch
+
+_SLICE_S = 0.05  # host waits return to Python at least this often
+
+
+class _KeptMemory:
+    """Keeps Numba from freeing device memory while kernels run.
+
+    Freeing waits for all kernels. Arrays are freed by whatever thread drops the last reference or
+    happens to collect garbage: the proxy thread would wait for a kernel that waits for it. So what
+    is dropped stays allocated until the kernels have ended (CUDA memory that CuPy's pool holds is
+    not freed at such times anyway).
+    """
+
+    def __init__(self) -> None:
+        self._kept = ExitStack()
+        self._keeps = False
+
+    def keep(self) -> None:
+        """A kernel is about to be launched."""
+        if not self._keeps and not SIMULATOR:
+            from numba import cuda
+
+            self._kept.enter_context(cuda.defer_cleanup())
+            self._keeps = True
+
+    def let_go(self) -> None:
+        """No kernel runs."""
+        if self._keeps:
+            self._keeps = False
+            self._kept.close()
+
+
+class LaunchedKernels:
+    """What one context knows of its kernels.
+
+    Args:
+        allowed: whether the context has kernels at all.
+        check_grid: whether a grid that cannot be resident as a whole is refused.
+    """
+
+    def __init__(self, allowed: bool, check_grid: bool) -> None:
+        self._allowed = allowed
+        self._check_grid = check_grid
+        self._events: list[Any] = []  # behind the launched kernels
+        self._memory = _KeptMemory()
+        self._begun = 0
+        self._ended = 0  # only counted: in the simulator, a launch is over when it returns
+
+    def begin(self, launch: Launch) -> None:
+        """Before a launch.
+
+        Raises:
+            GridError: not all of its blocks can be resident at once.
+        """
+        if self._check_grid:
+            _require_resident(launch)
+        self._memory.keep()
+        self._begun += 1
+
+    def follow(self, stream: Any) -> None:
+        """After a launch on ``stream``."""
+        self._ended += 1
+        if SIMULATOR:
+            return
+        from numba import cuda
+
+        event = cuda.event(timing=False)
+        event.record(stream)
+        self._events.append(event)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether kernels may still run, as far as it is known without asking the driver."""
+        return bool(self._events)
+
+    @property
+    def state(self) -> Kernels:
+        """The same in words, for reports (any thread)."""
+        if not self._allowed:
+            return "host only"
+        running = self._begun > self._ended if SIMULATOR else self.unfinished
+        return "running" if running else "none running"
+
+    def wait(self, timeout: float | None) -> bool:
+        """Whether all kernels have ended within ``timeout`` seconds (None: however long it takes).
+
+        Raises:
+            KernelError: one died. The CUDA context is gone, and with it every kernel in it: there
+                is nothing left to wait for.
+        """
+        started = time.monotonic()
+        while self._events:
+            try:
+                ended = self._events[0].query()
+            except Exception as exc:
+                self._events.clear()
+                self._memory.let_go()
+                raise KernelError(f"a kernel died: {exc}") from exc
+            if ended:
+                self._events.pop(0)
+                continue
+            waited = time.monotonic() - started
+            if timeout is not None and waited > timeout:
+                return False
+            time.sleep(0 if waited < 0.001 else min(_SLICE_S, waited / 20))
+        self._memory.let_go()
+        return True
+
+
+def _require_resident(launch: Launch) -> None:
+    most = launch.resident_blocks()
+    if launch.blocks > most:
+        raise GridError(
+            f"the grid of {launch.name} has {launch.blocks} blocks of {launch.threads} threads, "
+            f"but only {most} can be resident at once, and a block that waits for one that is not "
+            "would wait for ever; use Context.max_blocks(kernel, threads) and a loop over the "
+            f"work, {launch.register_hint()}or open the context with check_grid=False if no "
+            "block waits for another"
+        )
