@@ -54,8 +54,9 @@ class Config(BaseSettings):
     timeout_s: float = Field(
         0.0, ge=0, description="time without progress until waits return GMPI_ERR_TIMEOUT; 0: never"
     )
-    on_error: Literal["raise", "return"] = Field(
-        "raise", description="whether synchronize() and close() raise what kernels got as status"
+    on_error: Literal["raise", "abort", "return"] = Field(
+        "raise",
+        description="what a failed call does to the host: raise, abort the job, or only return",
     )
     shared_staging: bool = Field(
         True, description="whether GPUs of one node read long messages from each other's staging"

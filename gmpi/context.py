@@ -6,6 +6,8 @@ import atexit
 import os
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -14,7 +16,7 @@ from mpi4py import MPI
 
 from device_lib.context import DeviceContext
 from device_lib.primitives import SIMULATOR
-from gmpi import affinity, config, errors, launch
+from gmpi import affinity, config, ending, errors, launch
 from gmpi.committed import Datatypes
 from gmpi.constants import GMPI_ERR_ABORTED
 from gmpi.diagnosis import Kernels
@@ -26,12 +28,9 @@ from gmpi.pending import PendingRequest
 from gmpi.report import Group, Report
 from gmpi.watchdog import Watchdog
 from gmpi.wire import (
-    BUSY_BITS,
-    BUSY_STRIDE,
     COMMUNICATOR_BYTES,
     COMMUNICATORS,
     CONTROL_RESOURCE_NS,
-    DEVICE_BUSY,
     HANDLE_CONTEXT_MASK,
     IDENTITY_SIZE_SHIFT,
     MAPPED_COMMUNICATORS,
@@ -46,13 +45,13 @@ from host_proxy.state import (
     C_PEERS,
     C_RANK,
     C_SIZE,
-    FAULTS,
     G_FAULTS,
     OPEN,
     P_READS,
     S_STATE,
     Communicator,
     State,
+    fault_rows,
     make_state,
 )
 
@@ -258,14 +257,17 @@ class Context:
 
     @property
     def errors(self) -> list[Fault]:
-        """What went wrong so far, oldest first; at most the last 256."""
+        """What went wrong so far, oldest first: the first call that failed, and the last 255."""
         return self._faults(0)
 
+    @property
+    def first_error(self) -> Fault | None:
+        """The first call that failed, with its arguments; None: none has."""
+        return next(iter(self._faults(0)), None)
+
     def _faults(self, since: int) -> list[Fault]:
-        count = int(self._state.globals[G_FAULTS])
         known = len(self._state.communicators)
-        first = max(since, count - FAULTS)
-        rows = [self._state.faults[i % FAULTS] for i in range(first, count)]
+        rows = fault_rows(self._state, since)
         return [errors.describe(row, known, self._datatypes.plans) for row in rows]
 
     def report(self) -> Report:
@@ -327,7 +329,7 @@ class Context:
 
         Raises:
             CallError: the first call of a kernel that failed since the last time (unless
-                ``on_error="return"``).
+                ``on_error="return"``; with ``"abort"`` this and everything below ends the job).
             PendingError: requests are still open after the timeout.
             AbortedError: the context has been aborted.
             RequestTimeoutError: nothing moved for ``timeout_s``.
@@ -335,6 +337,10 @@ class Context:
             ProxyError: the proxy thread has died.
         """
         self._require_open()
+        with self._ending_the_job():
+            self._synchronize(timeout)
+
+    def _synchronize(self, timeout: float | None) -> None:
         self._wait_for_kernels(None)
         if self._aborted:
             raise self._aborted_error()
@@ -347,6 +353,23 @@ class Context:
                 )
             time.sleep(20e-6)
         self._raise_faults()
+
+    @contextmanager
+    def _ending_the_job(self) -> Iterator[None]:
+        """Where what is raised ends all ranks, with ``on_error="abort"``."""
+        try:
+            yield
+        except ending.FATAL as exc:
+            if self.config.on_error == "abort":
+                ending.abort_job(self, exc)
+            raise
+
+    def _failure(self) -> Exception | None:
+        """What a host that does not wait should know at once (the watchdog's thread)."""
+        if self._proxy.failure is not None:
+            return errors.ProxyError(f"the proxy thread ended with {self._proxy.failure!r}")
+        first = self.first_error
+        return None if first is None else first.kind(first)
 
     def _is_quiet(self) -> bool:
         """No record in the ring, no request open. Only sure while no kernel runs."""
@@ -402,7 +425,7 @@ class Context:
             ) from self._proxy.failure
         faults = self._faults(self._faults_seen)
         self._faults_seen = int(self._state.globals[G_FAULTS])
-        if faults and self.config.on_error == "raise":
+        if faults and self.config.on_error != "return":
             raise faults[0].kind(faults[0], len(faults) - 1)
 
     # --- the end ----------------------------------------------------------------------------------
@@ -419,12 +442,19 @@ class Context:
     def close(self) -> None:
         """Waits for kernels, ends the proxy, reports what was left open. Idempotent.
 
+        Warns (ResourceWarning) of requests that were never waited for, datatypes that were never
+        freed, and messages that have come and were never received.
+
         Raises:
             PendingError: kernels ended without completing these requests.
             CallError, AbortedError, KernelError, ProxyError: as ``synchronize``.
         """
         if self._closed:
             return
+        with self._ending_the_job():
+            self._close()
+
+    def _close(self) -> None:
         try:
             self._wait_for_kernels(None)
         except BaseException:
@@ -444,16 +474,14 @@ class Context:
             if not told:
                 raise aborted
             return
+        if self._proxy.failure is not None:
+            self._shut_down(clean=False)
+            self._raise_faults()
         pending = self.pending
-        leaked = self._never_waited_for()
+        leaked = ending.leaks(self)
         self._shut_down(clean=not pending)
         if leaked:
-            warnings.warn(
-                f"{len(leaked)} requests completed but were never waited for: "
-                + "; ".join(map(str, leaked[:5])),
-                ResourceWarning,
-                stacklevel=2,
-            )
+            warnings.warn(leaked, ResourceWarning, stacklevel=3)
         if pending:
             listing = "; ".join(map(str, pending))
             raise errors.PendingError(
@@ -485,19 +513,6 @@ class Context:
                     RuntimeWarning,
                     stacklevel=2,
                 )
-
-    def _never_waited_for(self) -> list[PendingRequest]:
-        """Requests that are complete but whose slot the kernel never freed."""
-        if not self._has_kernels:
-            return []
-        layout = self.layout
-        words = layout.slots + BUSY_BITS - 1
-        raw = self._memory.read_device(DEVICE_BUSY, words // BUSY_BITS * BUSY_STRIDE)
-        busy = raw.view(np.int64)[:: BUSY_STRIDE // 8]
-        bits = (busy[:, None] >> np.arange(BUSY_BITS)) & 1
-        held = np.flatnonzero(bits.reshape(-1)[: layout.slots])
-        rows = self._state.slots[held]
-        return [PendingRequest(row) for row in rows[(rows[:, S_STATE] != 0)]]
 
     def _shut_down(self, clean: bool) -> None:
         global _open_context

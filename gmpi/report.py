@@ -297,6 +297,7 @@ class Look:
             {group.identity: group.members for group in context._groups},
             [fault.text for fault in context.errors[-_ERRORS:]],
             context._aborted,
+            repr(failure) if (failure := context._proxy.failure) is not None else "",
         )
         counters = {
             "taken": int(state.globals[G_HEAD]),

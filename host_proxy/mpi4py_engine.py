@@ -56,6 +56,7 @@ from host_proxy.state import (
     S_BYTES,
     S_COMM,
     S_DATATYPE,
+    S_FAILED,
     S_OP,
     S_ORDERS,
     S_PEER,
@@ -298,7 +299,8 @@ class Mpi4pyEngine:
         r = self.state.record
         row = dispatch.chunk_row(self.g, r.ctypes.data)
         if row == 0:
-            log_record(self.g, r.ctypes.data, ops.REQUEST, int(r[R_HANDLE]), 0, 0)
+            if not dispatch.is_late(self.g, r.ctypes.data):
+                log_record(self.g, r.ctypes.data, ops.REQUEST, int(r[R_HANDLE]), 0, 0)
             return
         slot = int(r[R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
         done = int(r[R_DONE])
@@ -366,6 +368,9 @@ class Mpi4pyEngine:
     def fail(self, slot: int, exc: MPI.Exception) -> None:
         error, code = exc.Get_error_class(), exc.Get_error_code()
         log_request(self.g, self.row(slot), ops.MPI_CALL, error, code, code, 0)
+        self.state.slots[slot, S_FAILED] = error
+        # What has been packed for it must not count for the slot's next request.
+        self.early = {key for key in self.early if key[0] != slot}
         self.finish(slot, Outcome(0, error))
 
     def finish(self, slot: int, outcome: Outcome) -> None:

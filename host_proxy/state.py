@@ -187,7 +187,7 @@ RECEIVES_AHEAD = 2  # chunks of one message whose receives are posted at once
     E_SLOT,
     E_COUNT,
 ) = range(15)
-FAULTS = 256
+FAULTS = 256  # row 0 keeps the first one, the others the last
 
 # --- record ---------------------------------------------------------------------------------------
 (
@@ -327,6 +327,14 @@ def make_state(
         g[G_TRACE_AT] = state.buffer(trace * TR_COUNT * 8)
     _describe_mpi(state)
     return state
+
+
+def fault_rows(state: State, since: int) -> list[np.ndarray]:
+    """Rows of the error log from number ``since`` on, oldest first, as far as they are kept."""
+    count = int(state.globals[G_FAULTS])
+    last = range(max(since, 1, count - (FAULTS - 1)), count)
+    rows = [state.faults[1 + (i - 1) % (FAULTS - 1)] for i in last]
+    return [state.faults[0], *rows] if since == 0 < count else rows
 
 
 def _describe_mpi(state: State) -> None:

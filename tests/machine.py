@@ -263,8 +263,7 @@ class Machine:
 
     @property
     def faults(self) -> list[np.ndarray]:
-        count = int(self.globals[st.G_FAULTS])
-        return [self.state.faults[i % st.FAULTS] for i in range(max(0, count - st.FAULTS), count)]
+        return st.fault_rows(self.state, 0)
 
 
 def _signed(fields: dict[str, Any]) -> dict[str, Any]:
