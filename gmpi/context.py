@@ -130,6 +130,7 @@ class Context:
             self._peers.table,
             identity,
             self.config.trace,
+            self.config.flight_events,
             (
                 int(self.config.spin_ms * 1e6),
                 int(self.config.yield_ms * 1e6),

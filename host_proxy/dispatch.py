@@ -33,6 +33,7 @@ from host_proxy.checks import (
 )
 from host_proxy.collectives import start_collective
 from host_proxy.completion import complete, order_done, write
+from host_proxy.flight import taken
 from host_proxy.idle import now_ns
 from host_proxy.native import bump, entry, get, jit, put
 from host_proxy.point_to_point import chunk_done, start_receive, start_send
@@ -118,9 +119,10 @@ def admit(g, r):
         return 0
     handle = get(r, R_HANDLE)
     if not check_handle(g, r):
-        log_record(g, r, ops.REQUEST, handle, 0, 0)
+        taken(g, r, log_record(g, r, ops.REQUEST, handle, 0, 0))
         return 0
     error = check(g, r)
+    taken(g, r, error)
     row = row_of(g, slot_of(handle))
     put(row, S_HANDLE, handle)
     if error != 0:
@@ -152,6 +154,7 @@ def admit(g, r):
 @entry
 def chunk_row(g, r):
     """The row of a CHUNK record, 0 when no open request has its handle."""
+    taken(g, r, 0)
     slot = slot_of(get(r, R_HANDLE))
     if slot >= get(g, G_SLOTS):
         return 0

@@ -30,7 +30,7 @@ from gmpi.wire import (
     UNPACK,
     chunk_bytes_of,
 )
-from host_proxy import completion, dispatch, ring
+from host_proxy import completion, dispatch, flight, ring
 from host_proxy import operations as ops
 from host_proxy.checks import log_record, log_request
 from host_proxy.idle import now_ns
@@ -321,8 +321,13 @@ class Mpi4pyEngine:
     def resume(self, slot: int, operation: Step, value: object) -> None:
         """Runs an operation until it waits for something that has not happened yet."""
         while True:
+            # What is called, and whether anything is, only the operation knows.
+            row = self.row(slot)
+            nbytes = self.field(slot, S_BYTES)
+            flight.called(self.g, row, 0, self.field(slot, S_PEER), self.field(slot, S_TAG), nbytes)
             try:
                 waits_for = operation.send(value)
+                flight.returned(self.g, 0)
             except StopIteration as stop:
                 self.finish(slot, stop.value)
                 return
@@ -342,7 +347,9 @@ class Mpi4pyEngine:
             except MPI.Exception as exc:
                 self.fail(slot, exc)
                 return
-            if not completed:
+            if completed:
+                flight.finished(self.g, row, 0)
+            else:
                 self.requests.append((waits_for, slot, operation))
                 return
             value = status
@@ -359,6 +366,7 @@ class Mpi4pyEngine:
                 self.fail(slot, exc)
                 continue
             if completed:
+                flight.finished(self.g, self.row(slot), 0)
                 self.resume(slot, operation, status)
                 status = MPI.Status()
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gmpi.constants import ANY_SOURCE, ANY_TAG, SUCCESS
 from gmpi.wire import OP_SYNCHRONIZE
-from host_proxy import pending
+from host_proxy import flight, pending
 from host_proxy.checks import row_of
 from host_proxy.collectives import collective_done
 from host_proxy.completion import complete
@@ -59,6 +59,7 @@ def finished(g, row, kind, index, code, source, tag):
     """One MPI request of an open request has completed, with MPI's error code."""
     bump(row, S_PENDING, -1)
     stamp(g, row, TR_ARRIVED)
+    flight.finished(g, row, code)
     if code != 0:
         pending.fail(g, row, code)
     elif get(row, S_FAILED) != 0:

@@ -20,7 +20,16 @@ from host_proxy.mpi4py_engine import Mpi4pyEngine
 from host_proxy.native import compile_entries
 from host_proxy.progress import release_synchronizes
 from host_proxy.ring import decode, return_slots, take
-from host_proxy.state import G_CONTROL, G_PYTHON, G_STOP, G_SYNC_SEEN, G_SYNCS, G_TURNS, State
+from host_proxy.state import (
+    G_CONTROL,
+    G_NOW,
+    G_PYTHON,
+    G_STOP,
+    G_SYNC_SEEN,
+    G_SYNCS,
+    G_TURNS,
+    State,
+)
 
 _PR_SET_TIMERSLACK = 29
 _PYTHON_SPIN_S = 0.002  # idle time after which the Python loops nap
@@ -88,6 +97,7 @@ class Proxy:
         idle_since = time.monotonic()
         while True:
             reason = run(g)
+            self.state.globals[G_NOW] = time.monotonic_ns()
             if reason == STOPPED:
                 return
             worked = reason == RECORD
@@ -104,6 +114,7 @@ class Proxy:
         idle_since = time.monotonic()
         while not state.globals[G_STOP]:
             state.globals[G_TURNS] += 1
+            state.globals[G_NOW] = time.monotonic_ns()
             worked = False
             while decode(g):
                 self.python.serve()

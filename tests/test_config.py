@@ -35,6 +35,7 @@ BAD = [
     ("sleep_us", 0, "sleep_us is 0: input should be greater than 0"),
     ("cores", "two", "cores must be auto, any or a list such as 0,2-5, got 'two'"),
     ("cores", "3-1", "cores names no core: '3-1'"),
+    ("flight_events", 100, "flight_events must be 0 or a power of two from 2 to 65536, got 100"),
     ("on_error", "ignore", "on_error is 'ignore': input should be 'raise', 'abort' or 'return'"),
     ("engine", "fast", "engine is 'fast': input should be 'compiled' or 'mpi4py'"),
     ("shared_staging", 3, "shared_staging is 3: input should be a valid boolean"),
