@@ -65,6 +65,7 @@ class Config(BaseSettings):
     flight_events: int = Field(
         256, description="events of the proxy that reports list; a power of two, or 0"
     )
+    debug: bool = Field(False, description="checks of buffers, records and staging; slow")
     trace: int = Field(0, ge=0, description="requests to keep time stamps of")
 
     @field_validator("ring_slots", "request_slots")

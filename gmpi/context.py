@@ -37,6 +37,7 @@ from gmpi.wire import (
     Layout,
 )
 from host_proxy import mpi_library, trace
+from host_proxy.debug import DebugEngine
 from host_proxy.proxy import Proxy
 from host_proxy.ring import has_record
 from host_proxy.state import (
@@ -161,7 +162,8 @@ class Context:
         self._timeout: Report | None = None
         self._register(comm)
         cores = affinity.cores(self.config.cores, self._gpu)
-        self._proxy = Proxy(self._state, self.config.engine, cores)
+        read = memory.read_user if self.config.debug else None
+        self._proxy = Proxy(self._state, self.config.engine, cores, read)
         self._proxy.start()
         self.host = Host(self)
         launch.install(_before_launch, _after_launch)
@@ -178,7 +180,7 @@ class Context:
         where = "simulator" if SIMULATOR else "GPU" if self._gpu else "host only"
         return (
             f"<gmpi.Context, {state}, rank {self.rank} of {self.size}, {where}, "
-            f"engine {self.config.engine}, {len(self.pending)} requests pending>"
+            f"engine {self._proxy.engine}, {len(self.pending)} requests pending>"
         )
 
     # --- what kernels get ----------------------------------------------------------------------
@@ -269,7 +271,8 @@ class Context:
     def _faults(self, since: int) -> list[Fault]:
         known = len(self._state.communicators)
         rows = fault_rows(self._state, since)
-        return [errors.describe(row, known, self._datatypes.plans) for row in rows]
+        findings = getattr(self._proxy.python, "findings", ())
+        return [errors.describe(row, known, self._datatypes.plans, findings) for row in rows]
 
     def report(self) -> Report:
         """What every rank has pending, and the likely cause if nothing moves.
@@ -615,6 +618,9 @@ def _before_launch(ctx: DeviceContext, what: launch.Launch) -> None:
     context._check_launch(what)
     context._kept_memory.keep()
     context._launched += 1
+    engine = context._proxy.python
+    if isinstance(engine, DebugEngine):
+        engine.blocks = max(engine.blocks, what.blocks)
 
 
 def _after_launch(ctx: DeviceContext, stream: Any) -> None:

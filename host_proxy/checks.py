@@ -104,7 +104,7 @@ _DATATYPE_COUNT = len(DATATYPES)
 _REDUCTION_COUNT = len(OPERATIONS_REDUCE)
 _FIELDS = ops.FIELDS
 _KNOWN = ops.KNOWN
-_CLASSES = np.zeros(32768, np.int64)
+_CLASSES = np.zeros(ops.DEBUG + 1, np.int64)
 for _field, _class in ops.FIELD_CLASSES.items():
     _CLASSES[_field] = _class
 

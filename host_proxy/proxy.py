@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gmpi.constants import GMPI_ERR_PROXY
 from gmpi.wire import CONTROL_ABORT
+from host_proxy.debug import DebugEngine, Reader
 from host_proxy.loop import RECORD, STOPPED, run
 from host_proxy.mpi4py_engine import Mpi4pyEngine
 from host_proxy.native import compile_entries
@@ -42,12 +43,15 @@ class Proxy:
         failure: what ended the thread, if an exception did.
     """
 
-    def __init__(self, state: State, engine: str, cores: frozenset[int]) -> None:
+    def __init__(
+        self, state: State, engine: str, cores: frozenset[int], read: Reader | None = None
+    ) -> None:
+        """``read``: debug mode, where the engine is mpi4py's; how it reads buffers of kernels."""
         self.state = state
-        self.engine = engine
+        self.engine = engine if read is None else "mpi4py"
         self.cores = cores
         self.failure: BaseException | None = None
-        self.python = Mpi4pyEngine(state)
+        self.python = Mpi4pyEngine(state) if read is None else DebugEngine(state, read)
         self._thread = threading.Thread(target=self._main, name="gmpi-proxy", daemon=True)
 
     def start(self) -> None:

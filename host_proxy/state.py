@@ -207,7 +207,7 @@ FAULTS = 256  # row 0 keeps the first one, the others the last
     R_ELEMENTS,
     R_TAG,  # or the reduction
     R_HANDLE,
-    R_DONE,  # CHUNK: the order that was carried out; FAULT: error class
+    R_DONE,  # address of the buffer; CHUNK: the order carried out; FAULT: error class
     R_BLOCK,
     R_BYTES,  # elements times size, filled in by the checks
     R_COUNT,
