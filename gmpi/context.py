@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from device_lib.context import DeviceContext
 from device_lib.primitives import SIMULATOR
-from gmpi import affinity, config, ending, errors, launch
+from gmpi import affinity, config, ending, errors, launch, opening
 from gmpi.committed import Datatypes
 from gmpi.constants import GMPI_ERR_ABORTED
 from gmpi.diagnosis import Kernels
@@ -390,6 +390,7 @@ class Context:
             except Exception as exc:
                 # The CUDA context is gone, and with it every kernel in it: nothing to wait for.
                 self._running.clear()
+                opening.kernel_died = True
                 self._kept_memory.let_go()
                 self.abort()
                 self._abort_told = True

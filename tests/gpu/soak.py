@@ -151,7 +151,7 @@ def soak(  # type: ignore[no-untyped-def]
                     bad += 1
             if gmpi.GMPI_Barrier(ctx, own[1]) != 0:
                 error = 1
-        elif me % 2 == 0 and me + 1 < size or size == 1:  # blocking, even ranks first
+        elif (me % 2 == 0 and me + 1 < size) or size == 1:  # blocking, even ranks first
             q = gmpi.GMPI_Irecv(ctx, r, n, gmpi.BYTE, source, b, gmpi.COMM_WORLD)
             error = gmpi.GMPI_Send(ctx, s, n, gmpi.BYTE, to, b, gmpi.COMM_WORLD).error
             status = gmpi.GMPI_Wait(ctx, q)

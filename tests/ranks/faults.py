@@ -447,11 +447,13 @@ def kernel_faults(op: str) -> None:
         room = play.s.room(8)
         first = play.s.recv(room, 8, BYTE, PEER, 50)
         called, _ = play.call(8 if op != "send" else LONG)
+        play.s.launch(play.g)
         try:
-            play.run()
-        except Exception as exc:  # under MPS our own CUDA context is lost as well
+            play.g.synchronize()
+        except gmpi.GMPIError as exc:  # under MPS our own CUDA context is lost as well
             play.error = exc
         if isinstance(play.error, gmpi.RequestTimeoutError):
+            play.s.read_back()
             assert first.error == gmpi.SUCCESS and called.error == gmpi.GMPI_ERR_TIMEOUT
             play.s.expect(room, pattern(8, 3))
     told = WORLD.allgather(f"{type(play.error).__name__}: {str(play.error).splitlines()[0][:90]}")
