@@ -125,7 +125,7 @@ class Play:
         """Whether all that is left open is the call that the fault is to hit."""
         rows = self.g._state.slots
         tags = rows[rows[:, S_STATE] == OPEN][:, S_TAG]
-        mine = 2 if self.op == "wait" else 1
+        mine = 2 if self.op == "wait" and RANK == 0 else 1
         done = 6  # requests of ``beside``
         return len(tags) == mine and int(self.g._state.globals[G_CLOSED]) >= done
 

@@ -37,13 +37,16 @@ class StandIn:
 
     def __init__(self, g: gmpi.Context, which: int) -> None:
         self.globals = g._state.globals
+        self.keep = g._state.keep
         self.which = which
         self.original = int(self.globals[which])
         self.counts = np.zeros(2, np.int64)
         self.function: Any = None
 
     def install(self, function: Any) -> StandIn:
-        self.function = function  # kept: it is memory that the proxy executes
+        self.function = function
+        # The proxy executes the one and counts in the other.
+        self.keep += [self.counts, function]
         self.globals[self.which] = function.address
         return self
 
