@@ -116,7 +116,8 @@ def publish_inline(ctx, lane, word0, count, send, peer_tag, recv, enter):
     word_2 = load_4_if(send + at + 8, payload and out > at + 8)
     word0 = word0 | _INLINE if word0 & _OUT != 0 else word0
     units = opaque(HEADER_UNITS + _payload_units(out))
-    low, high = ring.header_unit(lane, word0, peer_tag, count, 0, block_id())
+    buffer = recv if recv != 0 else send
+    low, high = ring.header_unit(lane, word0, peer_tag, count, buffer, block_id())
     constant = units_back(word0, nbytes) << HANDLE_UNITS_SHIFT
     constant = opaque(constant | context_id(ctx) << HANDLE_CONTEXT_SHIFT)
     first_record = opaque(record_address(ctx, 0) + lane * UNIT_BYTES)
@@ -182,7 +183,8 @@ def _publish(
     aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
     if aborted != 0:
         return slots.error_handle(aborted)
-    ring.write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, 0, send, inline)
+    buffer = recv if recv != 0 else send
+    ring.write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, buffer, send, inline)
     return handle
 
 

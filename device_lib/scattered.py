@@ -323,8 +323,10 @@ def make_open_scattered(scope: Scope) -> Callable:
         aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
         if aborted != 0:
             return slots.error_handle(aborted)
+        buffer = recv if recv != 0 else send
+        buffer = room if room != 0 else buffer
         ring.write(
-            ctx, lane, warp_lanes(), ticket, word0, peer_tag, count, handle, room, packed, inline
+            ctx, lane, warp_lanes(), ticket, word0, peer_tag, count, handle, buffer, packed, inline
         )
         return handle
 

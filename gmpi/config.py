@@ -54,13 +54,18 @@ class Config(BaseSettings):
     timeout_s: float = Field(
         0.0, ge=0, description="time without progress until waits return GMPI_ERR_TIMEOUT; 0: never"
     )
-    on_error: Literal["raise", "return"] = Field(
-        "raise", description="whether synchronize() and close() raise what kernels got as status"
+    on_error: Literal["raise", "abort", "return"] = Field(
+        "raise",
+        description="what a failed call does to the host: raise, abort the job, or only return",
     )
     shared_staging: bool = Field(
         True, description="whether GPUs of one node read long messages from each other's staging"
     )
     check_grid: bool = Field(True, description="refuse grids that cannot be resident as a whole")
+    flight_events: int = Field(
+        256, description="events of the proxy that reports list; a power of two, or 0"
+    )
+    debug: bool = Field(False, description="checks of buffers, records and staging; slow")
     trace: int = Field(0, ge=0, description="requests to keep time stamps of")
 
     @field_validator("ring_slots", "request_slots")
@@ -73,6 +78,16 @@ class Config(BaseSettings):
             near = min(high, max(low, 1 << max(0, value - 1).bit_length()))
             raise ValueError(
                 f"must be a power of two from {low} to {high}, got {value}; try {near}"
+            )
+        return value
+
+    @field_validator("flight_events")
+    @classmethod
+    def _events(cls, value: int) -> int:
+        if value and (not 2 <= value <= 65536 or value & (value - 1)):
+            near = min(65536, max(2, 1 << max(0, value - 1).bit_length()))
+            raise ValueError(
+                f"must be 0 or a power of two from 2 to 65536, got {value}; try {near}"
             )
         return value
 

@@ -6,6 +6,8 @@ import atexit
 import os
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -14,7 +16,7 @@ from mpi4py import MPI
 
 from device_lib.context import DeviceContext
 from device_lib.primitives import SIMULATOR
-from gmpi import affinity, config, errors, launch
+from gmpi import affinity, config, ending, errors, launch, opening
 from gmpi.committed import Datatypes
 from gmpi.constants import GMPI_ERR_ABORTED
 from gmpi.errors import AbortedError, ContextError, Fault, KernelError, RequestTimeoutError
@@ -26,18 +28,16 @@ from gmpi.pending import PendingRequest
 from gmpi.report import Group, Report
 from gmpi.watchdog import Watchdog
 from gmpi.wire import (
-    BUSY_BITS,
-    BUSY_STRIDE,
     COMMUNICATOR_BYTES,
     COMMUNICATORS,
     CONTROL_RESOURCE_NS,
-    DEVICE_BUSY,
     HANDLE_CONTEXT_MASK,
     IDENTITY_SIZE_SHIFT,
     MAPPED_COMMUNICATORS,
     Layout,
 )
 from host_proxy import mpi_library, trace
+from host_proxy.debug import DebugEngine
 from host_proxy.proxy import Proxy
 from host_proxy.ring import has_record
 from host_proxy.state import (
@@ -46,13 +46,13 @@ from host_proxy.state import (
     C_PEERS,
     C_RANK,
     C_SIZE,
-    FAULTS,
     G_FAULTS,
     OPEN,
     P_READS,
     S_STATE,
     Communicator,
     State,
+    fault_rows,
     make_state,
 )
 
@@ -130,6 +130,7 @@ class Context:
             self._peers.table,
             identity,
             self.config.trace,
+            self.config.flight_events,
             (
                 int(self.config.spin_ms * 1e6),
                 int(self.config.yield_ms * 1e6),
@@ -157,7 +158,8 @@ class Context:
         self._timeout: Report | None = None
         self._register(comm)
         cores = affinity.cores(self.config.cores, self._gpu)
-        self._proxy = Proxy(self._state, self.config.engine, cores)
+        read = memory.read_user if self.config.debug else None
+        self._proxy = Proxy(self._state, self.config.engine, cores, read)
         self._proxy.start()
         self.host = Host(self)
         launch.install(_before_launch, _after_launch)
@@ -174,7 +176,7 @@ class Context:
         where = "simulator" if SIMULATOR else "GPU" if self._gpu else "host only"
         return (
             f"<gmpi.Context, {state}, rank {self.rank} of {self.size}, {where}, "
-            f"engine {self.config.engine}, {len(self.pending)} requests pending>"
+            f"engine {self._proxy.engine}, {len(self.pending)} requests pending>"
         )
 
     # --- what kernels get ----------------------------------------------------------------------
@@ -254,15 +256,19 @@ class Context:
 
     @property
     def errors(self) -> list[Fault]:
-        """What went wrong so far, oldest first; at most the last 256."""
+        """What went wrong so far, oldest first: the first call that failed, and the last 255."""
         return self._faults(0)
 
+    @property
+    def first_error(self) -> Fault | None:
+        """The first call that failed, with its arguments; None: none has."""
+        return next(iter(self._faults(0)), None)
+
     def _faults(self, since: int) -> list[Fault]:
-        count = int(self._state.globals[G_FAULTS])
         known = len(self._state.communicators)
-        first = max(since, count - FAULTS)
-        rows = [self._state.faults[i % FAULTS] for i in range(first, count)]
-        return [errors.describe(row, known, self._datatypes.plans) for row in rows]
+        rows = fault_rows(self._state, since)
+        findings = getattr(self._proxy.python, "findings", ())
+        return [errors.describe(row, known, self._datatypes.plans, findings) for row in rows]
 
     def report(self) -> Report:
         """What every rank has pending, and the likely cause if nothing moves.
@@ -315,7 +321,7 @@ class Context:
 
         Raises:
             CallError: the first call of a kernel that failed since the last time (unless
-                ``on_error="return"``).
+                ``on_error="return"``; with ``"abort"`` this and everything below ends the job).
             PendingError: requests are still open after the timeout.
             AbortedError: the context has been aborted.
             RequestTimeoutError: nothing moved for ``timeout_s``.
@@ -323,6 +329,10 @@ class Context:
             ProxyError: the proxy thread has died.
         """
         self._require_open()
+        with self._ending_the_job():
+            self._synchronize(timeout)
+
+    def _synchronize(self, timeout: float | None) -> None:
         self._wait_for_kernels(None)
         if self._aborted:
             raise self._aborted_error()
@@ -336,6 +346,23 @@ class Context:
             time.sleep(20e-6)
         self._raise_faults()
 
+    @contextmanager
+    def _ending_the_job(self) -> Iterator[None]:
+        """Where what is raised ends all ranks, with ``on_error="abort"``."""
+        try:
+            yield
+        except ending.FATAL as exc:
+            if self.config.on_error == "abort":
+                ending.abort_job(self, exc)
+            raise
+
+    def _failure(self) -> Exception | None:
+        """What a host that does not wait should know at once (the watchdog's thread)."""
+        if self._proxy.failure is not None:
+            return errors.ProxyError(f"the proxy thread ended with {self._proxy.failure!r}")
+        first = self.first_error
+        return None if first is None else first.kind(first)
+
     def _is_quiet(self) -> bool:
         """No record in the ring, no request open. Only sure while no kernel runs."""
         if has_record(self._state.address):
@@ -347,6 +374,7 @@ class Context:
         try:
             return self._kernels.wait(timeout)
         except KernelError as exc:
+            opening.kernel_died = True
             self.abort()
             self._abort_told = True
             raise KernelError(f"{exc}{self._pending_text()}") from exc.__cause__
@@ -375,7 +403,7 @@ class Context:
             ) from self._proxy.failure
         faults = self._faults(self._faults_seen)
         self._faults_seen = int(self._state.globals[G_FAULTS])
-        if faults and self.config.on_error == "raise":
+        if faults and self.config.on_error != "return":
             raise faults[0].kind(faults[0], len(faults) - 1)
 
     # --- the end ----------------------------------------------------------------------------------
@@ -392,12 +420,19 @@ class Context:
     def close(self) -> None:
         """Waits for kernels, ends the proxy, reports what was left open. Idempotent.
 
+        Warns (ResourceWarning) of requests that were never waited for, datatypes that were never
+        freed, and messages that have come and were never received.
+
         Raises:
             PendingError: kernels ended without completing these requests.
             CallError, AbortedError, KernelError, ProxyError: as ``synchronize``.
         """
         if self._closed:
             return
+        with self._ending_the_job():
+            self._close()
+
+    def _close(self) -> None:
         try:
             self._wait_for_kernels(None)
         except BaseException:
@@ -417,16 +452,14 @@ class Context:
             if not told:
                 raise aborted
             return
+        if self._proxy.failure is not None:
+            self._shut_down(clean=False)
+            self._raise_faults()
         pending = self.pending
-        leaked = self._never_waited_for()
+        leaked = ending.leaks(self)
         self._shut_down(clean=not pending)
         if leaked:
-            warnings.warn(
-                f"{len(leaked)} requests completed but were never waited for: "
-                + "; ".join(map(str, leaked[:5])),
-                ResourceWarning,
-                stacklevel=2,
-            )
+            warnings.warn(leaked, ResourceWarning, stacklevel=3)
         if pending:
             listing = "; ".join(map(str, pending))
             raise errors.PendingError(
@@ -458,19 +491,6 @@ class Context:
                     RuntimeWarning,
                     stacklevel=2,
                 )
-
-    def _never_waited_for(self) -> list[PendingRequest]:
-        """Requests that are complete but whose slot the kernel never freed."""
-        if not self._has_kernels:
-            return []
-        layout = self.layout
-        words = layout.slots + BUSY_BITS - 1
-        raw = self._memory.read_device(DEVICE_BUSY, words // BUSY_BITS * BUSY_STRIDE)
-        busy = raw.view(np.int64)[:: BUSY_STRIDE // 8]
-        bits = (busy[:, None] >> np.arange(BUSY_BITS)) & 1
-        held = np.flatnonzero(bits.reshape(-1)[: layout.slots])
-        rows = self._state.slots[held]
-        return [PendingRequest(row) for row in rows[(rows[:, S_STATE] != 0)]]
 
     def _shut_down(self, clean: bool) -> None:
         global _open_context
@@ -557,6 +577,9 @@ def _before_launch(ctx: DeviceContext, what: launch.Launch) -> None:
     if context is None or context._closed or ctx != context._device:
         raise ContextError(f"kernel {what.name} was launched with a context that is closed")
     context._kernels.begin(what)
+    engine = context._proxy.python
+    if isinstance(engine, DebugEngine):
+        engine.blocks = max(engine.blocks, what.blocks)
 
 
 def _after_launch(ctx: DeviceContext, stream: Any) -> None:

@@ -91,6 +91,7 @@ class Table:
     members: dict[str, list[int]] = field(default_factory=dict)  # ranks of each communicator
     errors: list[str] = field(default_factory=list)  # calls that failed
     aborted: bool = False
+    dead_proxy: str = ""  # what ended its proxy thread
 
 
 class Cause(NamedTuple):
@@ -98,7 +99,7 @@ class Cause(NamedTuple):
 
     Attributes:
         kind: ``tag``, ``peer``, ``communicator``, ``missing send``, ``missing receive``,
-            ``collective``, ``order``, ``left``, ``cycle``, ``error`` or ``silent``.
+            ``collective``, ``order``, ``left``, ``cycle``, ``error``, ``proxy`` or ``silent``.
         text: a sentence.
         ranks: whom it is about.
     """
@@ -133,12 +134,18 @@ def diagnose(tables: Tables) -> list[Cause]:
     for rank, table in sorted(tables.items()):
         if table is None:
             continue
+        if table.dead_proxy:
+            text = f"the proxy thread of rank {rank} has ended with {table.dead_proxy}"
+            causes.append(Cause("proxy", f"{text}: none of its calls can complete", (rank,)))
         for communicator, calls in _collectives(table).items():
             if rank == min(_in_collective(tables, communicator)):
                 causes += _of_collective(tables, communicator, table, calls)
         for request in table.pending:
-            if request.kind == "receive" and not request.matched:
-                causes.append(_of_receive(tables, table, request))
+            if request.kind == "receive":
+                if request.matched:
+                    causes += _of_matched(tables, table, request)
+                else:
+                    causes.append(_of_receive(tables, table, request))
     causes += _of_sends(tables)
     return _ranked(causes)
 
@@ -146,7 +153,7 @@ def diagnose(tables: Tables) -> list[Cause]:
 def _ranked(causes: list[Cause]) -> list[Cause]:
     """Without doubles; a call that only waits for a rank that is itself stuck comes last."""
     strength = (
-        "error", "cycle", "collective", "tag", "communicator", "peer", "order", "left",
+        "proxy", "error", "cycle", "collective", "tag", "communicator", "peer", "order", "left",
         "missing send", "missing receive", "silent", "follows",
     )  # fmt: skip
     found: dict[tuple[str, str], Cause] = {}
@@ -193,6 +200,24 @@ def _fits(request: Pending, source: int, tag: int | None, communicator: str) -> 
 
 
 # --- receives ------------------------------------------------------------------------------------
+
+
+def _of_matched(tables: Tables, table: Table, request: Pending) -> list[Cause]:
+    """A receive whose message has begun to come, and does not go on."""
+    source = request.peer
+    if source is None or source == table.rank:
+        return []
+    waits = f"rank {table.rank} waits in {request}, and its message has begun to come"
+    sender = tables.get(source)
+    pair = (table.rank, source)
+    if sender is None:
+        return [Cause("silent", f"{waits}; {_silence(source)}", pair)]
+    if sender.errors:
+        text = f"{waits}; on rank {source} a call failed: {sender.errors[0]}"
+        return [Cause("error", text, pair)]
+    if _idle(sender):
+        return [Cause("left", f"{waits}, but rank {source} has left its kernels", pair)]
+    return []
 
 
 def _of_receive(tables: Tables, table: Table, request: Pending) -> Cause:

@@ -9,6 +9,7 @@ GMPIError
 │   ├── ArgumentError      GMPI refused it: the arguments are wrong
 │   ├── TruncationError    the message was longer than the receive
 │   ├── ResourceError      no request slot came free
+│   ├── DebugError         a check of debug mode failed
 │   └── MPICallError       MPI refused it
 ├── PendingError           requests that nobody completed
 ├── RequestTimeoutError    nothing moved for timeout_s while kernels waited
@@ -19,7 +20,7 @@ GMPIError
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -138,6 +139,10 @@ class MPICallError(CallError):
     """MPI returned an error for the call."""
 
 
+class DebugError(CallError):
+    """A check of debug mode (``GMPI_DEBUG=1``) failed."""
+
+
 class Fault(NamedTuple):
     """One entry of the error log in words (``Context.errors``)."""
 
@@ -216,13 +221,17 @@ def _outside_words(plan: Plan, count: int, room: int) -> tuple[str, str]:
 
 
 def describe(
-    entry: np.ndarray, communicators: int, plans: Mapping[int, Plan] | None = None
+    entry: np.ndarray,
+    communicators: int,
+    plans: Mapping[int, Plan] | None = None,
+    findings: Sequence[str] = (),
 ) -> Fault:
     """Words one row of the proxy's error log (``host_proxy/state.py``, E_*).
 
     Args:
         communicators: how many are registered.
         plans: of the derived datatypes that are committed, by handle.
+        findings: what debug mode has found, in words.
     """
     from host_proxy import operations as ops
     from host_proxy import state as st
@@ -238,6 +247,9 @@ def describe(
     kind: type[CallError] = ArgumentError
     advice = ""
 
+    if number == ops.DEBUG:
+        text = f"debug mode: {findings[value]}"
+        return Fault(text, operation, field, value, "", block, error_class, DebugError)
     if number in (ops.DEST, ops.SOURCE, ops.ROOT):
         special = {ops.DEST: ", or PROC_NULL", ops.SOURCE: ", ANY_SOURCE or PROC_NULL"}
         allowed = f"0..{high}" + special.get(number, "")

@@ -8,6 +8,7 @@ for running kernels.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 from typing import Any
@@ -108,6 +109,39 @@ class Memory:
         part = self._device[offset : offset + nbytes]
         return np.asarray(part if isinstance(part, np.ndarray) else part.copy_to_host())
 
+    def read_user(self, address: int, nbytes: int) -> np.ndarray | None:
+        """Copies a kernel's buffer to the host while kernels run; None where it cannot be read.
+
+        Any thread. For debug mode.
+        """
+        found = np.empty(nbytes, np.uint8)
+        if isinstance(self._device, np.ndarray):
+            ctypes.memmove(found.ctypes.data, address, nbytes)
+            return found
+        from cuda.bindings import driver
+
+        which = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_CONTEXT
+        error, context = driver.cuPointerGetAttribute(which, self.device)
+        error, _ = driver.cuPointerGetAttribute(
+            driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address
+        )
+        if int(error) != 0:
+            return None  # shared memory: the host has no address for it
+        _call(driver.cuCtxSetCurrent(context))
+        stream = self._own_stream()
+        _call(driver.cuMemcpyDtoHAsync(found.ctypes.data, address, nbytes, stream))
+        _call(driver.cuStreamSynchronize(stream))
+        return found
+
+    def _own_stream(self) -> Any:
+        """A stream that does not wait for kernels on the default stream, as Numba's do."""
+        from cuda.bindings import driver
+
+        if self._stream is None:
+            flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+            self._stream = _call(driver.cuStreamCreate(flags))
+        return self._stream
+
     def write_device(self, offset: int, words: np.ndarray) -> None:
         """Copies int64 words to device memory; does not wait for kernels that run."""
         data = np.ascontiguousarray(words)
@@ -116,13 +150,10 @@ class Memory:
             return
         from cuda.bindings import driver
 
-        if self._stream is None:
-            # Numba's own streams wait for kernels on the default stream.
-            flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
-            self._stream = _call(driver.cuStreamCreate(flags))
         address = self.device + offset
-        _call(driver.cuMemcpyHtoDAsync(address, data.ctypes.data, data.nbytes, self._stream))
-        _call(driver.cuStreamSynchronize(self._stream))
+        stream = self._own_stream()
+        _call(driver.cuMemcpyHtoDAsync(address, data.ctypes.data, data.nbytes, stream))
+        _call(driver.cuStreamSynchronize(stream))
 
 
 def _call(answer: tuple[Any, ...]) -> Any:

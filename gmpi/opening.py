@@ -13,6 +13,8 @@ from gmpi.errors import ContextError
 from gmpi.memory import Memory
 from gmpi.wire import BUSY_BITS, BUSY_STRIDE, DEVICE_BUSY, VERSION, Layout
 
+kernel_died = False  # in this process: its CUDA context cannot be used any more
+
 
 def require_mpi() -> None:
     """MPI is initialised, as far as a context needs."""
@@ -50,7 +52,20 @@ def allocate(layout: Layout, gpu: bool) -> Memory:
     if SIMULATOR or not gpu:
         return Memory(layout, initial, kernels=gpu, gpu=False)
     affinity.require_gpu()
-    return Memory(layout, initial, kernels=True, gpu=True)
+    try:
+        return Memory(layout, initial, kernels=True, gpu=True)
+    except Exception as exc:
+        nbytes = layout.mapped_bytes + layout.large_bytes, layout.device_bytes
+        advice = "lower request_slots, large_slots, eager_bytes or chunk_bytes"
+        if kernel_died:
+            advice = (
+                "a kernel of this process has died, and CUDA with it: open contexts in a new "
+                "process, or with gpu=False"
+            )
+        raise ContextError(
+            f"cannot allocate {nbytes[0]} bytes of pinned and {nbytes[1]} of GPU memory: {exc}; "
+            f"{advice}"
+        ) from exc
 
 
 def agree(comm: MPI.Comm, problem: Exception | None, layout: Layout | None) -> None:

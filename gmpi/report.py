@@ -27,15 +27,9 @@ from gmpi.constants import (
 from gmpi.diagnosis import Cause, Pending, Table, Unexpected
 from gmpi.wire import MESSAGE_HEADER
 from host_proxy import operations as ops
+from host_proxy.flight import FUNCTIONS, Event, events
 from host_proxy.ring import has_record
 from host_proxy.state import (
-    F_IALLREDUCE,
-    F_IBARRIER,
-    F_IBCAST,
-    F_IRECV,
-    F_ISEND,
-    F_TEST,
-    F_TESTSOME,
     G_CLOSED,
     G_HEAD,
     G_INSIDE,
@@ -61,17 +55,8 @@ if TYPE_CHECKING:
     from gmpi.context import Context
 
 LISTED = 20  # requests of a rank in a text
+EVENTS_LISTED = 12  # of a rank in a text; JSON has all
 _ERRORS = 5
-
-_FUNCTIONS = {
-    F_ISEND: "MPI_Isend",
-    F_IRECV: "MPI_Irecv",
-    F_TEST: "MPI_Test",
-    F_TESTSOME: "MPI_Testsome",
-    F_IALLREDUCE: "MPI_Iallreduce",
-    F_IBCAST: "MPI_Ibcast",
-    F_IBARRIER: "MPI_Ibarrier",
-}
 
 
 class Group(NamedTuple):
@@ -94,12 +79,16 @@ class RankReport:
         counters: records taken, requests opened, completed, and the slots there are.
         proxy: what the proxy thread is doing, in words.
         stacks: Python stacks of all threads.
+        events: the last ones of the proxy, oldest first (``host_proxy/flight.py``).
+        time_s: CLOCK_MONOTONIC when it was made, as in the events.
     """
 
     table: Table
     counters: dict[str, int] = field(default_factory=dict)
     proxy: str = ""
     stacks: str = ""
+    events: list[Event] = field(default_factory=list)
+    time_s: float = 0.0
 
     def lines(self) -> list[str]:
         t, c = self.table, self.counters
@@ -116,6 +105,9 @@ class RankReport:
             text.append(f"  and {len(t.pending) - LISTED} more")
         text += [f"  has come, nobody receives it: {message}" for message in t.unexpected]
         text += [f"  failed: {error}" for error in t.errors]
+        if self.events:
+            text.append(f"  last events of {len(self.events)}:")
+            text += [f"    {event.text(self.time_s)}" for event in self.events[-EVENTS_LISTED:]]
         return text
 
 
@@ -152,11 +144,15 @@ class Report:
 
     def json(self) -> str:
         """For programs: the same as a JSON object."""
+        ranks = {
+            rank: {**dataclasses.asdict(r), "events": [e._asdict() for e in r.events]} if r else r
+            for rank, r in self.ranks.items()
+        }
         content = {
             "rank": self.rank,
             "reason": self.reason,
             "causes": [cause._asdict() for cause in self.causes],
-            "ranks": {r: dataclasses.asdict(v) if v else None for r, v in self.ranks.items()},
+            "ranks": ranks,
         }
         return json.dumps(content, indent=1)
 
@@ -273,7 +269,7 @@ class Look:
         for_s = now - self._turned
         if for_s < 0.5:
             return "looks for work"
-        inside = _FUNCTIONS.get(int(self.context._state.globals[G_INSIDE]), "no MPI call")
+        inside = FUNCTIONS.get(int(self.context._state.globals[G_INSIDE]), "no MPI call")
         return f"has not turned for {for_s:.1f} s, last inside {inside}"
 
     def report(self, now: float) -> RankReport:
@@ -297,6 +293,7 @@ class Look:
             {group.identity: group.members for group in context._groups},
             [fault.text for fault in context.errors[-_ERRORS:]],
             context._aborted,
+            repr(failure) if (failure := context._proxy.failure) is not None else "",
         )
         counters = {
             "taken": int(state.globals[G_HEAD]),
@@ -306,4 +303,4 @@ class Look:
             "open": len(rows),
             "slots": len(state.slots),
         }
-        return RankReport(table, counters, self.proxy(now), stacks())
+        return RankReport(table, counters, self.proxy(now), stacks(), events(state), now)

@@ -19,6 +19,8 @@ from mpi4py import MPI
 
 from gmpi.constants import GMPI_ERR_TIMEOUT
 from gmpi.diagnosis import diagnose
+from gmpi.ending import abort_job
+from gmpi.errors import RequestTimeoutError
 from gmpi.report import Look, RankReport, Report
 from host_proxy.state import (
     G_CLOSED,
@@ -55,7 +57,7 @@ class Watchdog:
         self._before: Any = None
         self._thread = threading.Thread(target=self._main, name="gmpi-watchdog", daemon=True)
         config = context.config
-        self.on = config.watchdog_s > 0 or config.timeout_s > 0
+        self.on = config.watchdog_s > 0 or config.timeout_s > 0 or config.on_error == "abort"
 
     def start(self) -> None:
         if self.on:
@@ -101,6 +103,8 @@ class Watchdog:
             if seen != signature or not pending:
                 signature, since, reported = seen, now, False
             still = now - since
+            if config.on_error == "abort" and (failure := self.context._failure()):
+                abort_job(self.context, failure)
             if self._asked.is_set():
                 self._asked.clear()
                 self._print(self.report("SIGUSR1"), always=True)
@@ -111,6 +115,8 @@ class Watchdog:
                 report = self.report(f"no progress for {still:.1f} s, the limit (timeout_s)")
                 if self._signature() == signature:
                     self.context._time_out(report, GMPI_ERR_TIMEOUT)
+                    if config.on_error == "abort":
+                        abort_job(self.context, RequestTimeoutError(report))
 
     def _signature(self) -> tuple[int, ...]:
         """Changes whenever something moves."""

@@ -41,9 +41,10 @@ SLOT_BYTES = SLOT_UNITS * UNIT_BYTES  # 256: one attribute record (paper III.B),
 # --- record: header units -----------------------------------------------------------------------
 #   unit 0   low  = opcode | flags << 8 | communicator << 16 | datatype << 32   high = peer or root
 #   unit 1   low  = count (elements, signed)                        high = message tag or reduction
-#   unit 2   low  = request handle (0: nobody waits)                            high = 0
-#   unit 3   low  = CHUNK: the order carried out; FAULT: error class;           high = calling block
-#                   FLAG_SHORT_BUFFER: bytes of the array
+#   unit 2   low  = request handle (0: nobody waits)              high = 0, or the peer again
+#   unit 3   low  = address of the user's buffer, of the one that is written    high = calling block
+#                   where there are two, SCATTERED if it is not in one piece; CHUNK: the order
+#                   carried out; FAULT: error class; FLAG_SHORT_BUFFER: bytes of the array
 HEADER_UNITS = 4
 HANDLE_UNIT = 2
 INLINE_BYTES = (SLOT_UNITS - HEADER_UNITS) * UNIT_PAYLOAD  # 144

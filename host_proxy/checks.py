@@ -104,7 +104,7 @@ _DATATYPE_COUNT = len(DATATYPES)
 _REDUCTION_COUNT = len(OPERATIONS_REDUCE)
 _FIELDS = ops.FIELDS
 _KNOWN = ops.KNOWN
-_CLASSES = np.zeros(32768, np.int64)
+_CLASSES = np.zeros(ops.DEBUG + 1, np.int64)
 for _field, _class in ops.FIELD_CLASSES.items():
     _CLASSES[_field] = _class
 
@@ -136,9 +136,11 @@ def communicator(g, comm):
 
 @jit
 def _next_fault(g):
-    at = get(g, G_FAULT_TABLE) + (get(g, G_FAULTS) % FAULTS) * (E_COUNT * 8)
+    number = get(g, G_FAULTS)
+    if number > 0:  # the first one is kept for good
+        number = 1 + (number - 1) % (FAULTS - 1)
     bump(g, G_FAULTS, 1)
-    return at
+    return get(g, G_FAULT_TABLE) + number * (E_COUNT * 8)
 
 
 @jit

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from gmpi.constants import ANY_SOURCE, ANY_TAG, SUCCESS
 from gmpi.wire import FLAG_INLINE, OP_ALLREDUCE, OP_BCAST
-from host_proxy import pending
+from host_proxy import flight, pending
 from host_proxy.checks import communicator, no_payload
 from host_proxy.completion import complete, staging
-from host_proxy.native import call, get, jit, put
+from host_proxy.native import call, get, jit
 from host_proxy.ring import payload_to
 from host_proxy.state import (
     C_HANDLE,
@@ -26,7 +26,6 @@ from host_proxy.state import (
     G_BYTE,
     G_DATATYPES,
     G_IN_PLACE,
-    G_INSIDE,
     G_REDUCTIONS,
     R_FLAGS,
     S_BYTES,
@@ -52,7 +51,7 @@ def start_collective(g, r, row):
     op = get(row, S_OP)
     request = pending.next_handle(g)
     if op == OP_ALLREDUCE:
-        put(g, G_INSIDE, F_IALLREDUCE)
+        flight.called(g, row, F_IALLREDUCE, 0, 0, nbytes)
         number = get(row, S_DATATYPE) & 0xFF
         datatype = get(get(g, G_DATATYPES), number * D_COUNT + D_HANDLE)
         reduction = get(get(g, G_REDUCTIONS), get(row, S_TAG))
@@ -62,12 +61,13 @@ def start_collective(g, r, row):
             get(g, F_IALLREDUCE), (in_place, data, count, datatype, reduction, comm, request)
         )
     elif op == OP_BCAST:
-        put(g, G_INSIDE, F_IBCAST)
         root = get(row, S_PEER)
+        flight.called(g, row, F_IBCAST, root, 0, nbytes)
         code = call(get(g, F_IBCAST), (data, nbytes, get(g, G_BYTE), root, comm, request))
     else:
-        put(g, G_INSIDE, F_IBARRIER)
+        flight.called(g, row, F_IBARRIER, 0, 0, 0)
         code = call(get(g, F_IBARRIER), (comm, request))
+    flight.returned(g, code)
     if code == 0:
         pending.add(g, row, COLLECTIVE, 0)
     else:

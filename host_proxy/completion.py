@@ -29,6 +29,7 @@ from gmpi.wire import (
     UNIT_BYTES,
     UNIT_PAYLOAD,
 )
+from host_proxy.flight import completed
 from host_proxy.native import bump, entry, get, jit, load, put, store, store_release
 from host_proxy.state import (
     COMPLETE,
@@ -112,6 +113,7 @@ def tell(g, row, nbytes, error, source, tag, orders):
     put(row, S_TOLD, 1)
     write(g, get(row, S_SLOT), get(row, S_HANDLE), nbytes, error, count, origin, orders)
     stamp(g, row, TR_COMPLETED)
+    completed(g, row, nbytes, error)
 
 
 @entry

@@ -33,6 +33,7 @@ from host_proxy.checks import (
 )
 from host_proxy.collectives import start_collective
 from host_proxy.completion import complete, order_done, write
+from host_proxy.flight import taken
 from host_proxy.idle import now_ns
 from host_proxy.native import bump, entry, get, jit, put
 from host_proxy.point_to_point import chunk_done, start_receive, start_send
@@ -118,15 +119,17 @@ def admit(g, r):
         return 0
     handle = get(r, R_HANDLE)
     if not check_handle(g, r):
-        log_record(g, r, ops.REQUEST, handle, 0, 0)
+        taken(g, r, log_record(g, r, ops.REQUEST, handle, 0, 0))
         return 0
     error = check(g, r)
+    taken(g, r, error)
+    row = row_of(g, slot_of(handle))
+    put(row, S_HANDLE, handle)
     if error != 0:
+        put(row, S_FAILED, error)  # for what is_late() is asked about
         write(g, slot_of(handle), handle, 0, error, 0, _REFUSED_ORIGIN, 0)
         return 0
-    row = row_of(g, slot_of(handle))
     put(row, S_STATE, OPEN)
-    put(row, S_HANDLE, handle)
     put(row, S_OP, op)
     put(row, S_COMM, get(r, R_COMM))
     put(row, S_PEER, get(r, R_PEER))
@@ -151,6 +154,7 @@ def admit(g, r):
 @entry
 def chunk_row(g, r):
     """The row of a CHUNK record, 0 when no open request has its handle."""
+    taken(g, r, 0)
     slot = slot_of(get(r, R_HANDLE))
     if slot >= get(g, G_SLOTS):
         return 0
@@ -160,11 +164,25 @@ def chunk_row(g, r):
     return row
 
 
+@entry
+def is_late(g, r):
+    """Whether a CHUNK record is about a request that has failed since: nothing to be said of it.
+
+    A call fills the first chunk buffers without asking, and reports each.
+    """
+    slot = slot_of(get(r, R_HANDLE))
+    if slot >= get(g, G_SLOTS):
+        return False
+    row = row_of(g, slot)
+    return get(row, S_HANDLE) == get(r, R_HANDLE) and get(row, S_FAILED) != 0
+
+
 @jit
 def dispatch_chunk(g, r):
     row = chunk_row(g, r)
     if row == 0:
-        log_record(g, r, ops.REQUEST, get(r, R_HANDLE), 0, 0)
+        if not is_late(g, r):
+            log_record(g, r, ops.REQUEST, get(r, R_HANDLE), 0, 0)
     elif get(row, S_FAILED) != 0:
         if get(row, S_ORDERS) > 0:
             order_done(g, row)

@@ -13,7 +13,7 @@ from host_proxy.idle import TURNS_PER_CLOCK, now_ns, wait_a_little
 from host_proxy.native import bump, entry, get, jit, put
 from host_proxy.progress import progress, release_synchronizes
 from host_proxy.ring import arrived, decode, element_count, opcode, return_slots, take
-from host_proxy.state import G_PYTHON, G_RECORD, G_STOP, G_SYNC_SEEN, G_SYNCS, G_TURNS
+from host_proxy.state import G_NOW, G_PYTHON, G_RECORD, G_STOP, G_SYNC_SEEN, G_SYNCS, G_TURNS
 
 STOPPED = 0
 RECORD = 1  # the record at the head, decoded, is for the mpi4py engine
@@ -65,10 +65,12 @@ def run(g):
         if get(g, G_SYNCS):
             release_synchronizes(g)
         if taken or done:
+            put(g, G_NOW, now_ns(g))
             turns = 0
             continue
         if turns % TURNS_PER_CLOCK == 0:
             now = now_ns(g)
+            put(g, G_NOW, now)
             if turns == 0:
                 began = now
             idle_ns = now - began

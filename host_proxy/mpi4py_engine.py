@@ -30,7 +30,7 @@ from gmpi.wire import (
     UNPACK,
     chunk_bytes_of,
 )
-from host_proxy import completion, dispatch, ring
+from host_proxy import completion, dispatch, flight, ring
 from host_proxy import operations as ops
 from host_proxy.checks import log_record, log_request
 from host_proxy.idle import now_ns
@@ -56,6 +56,7 @@ from host_proxy.state import (
     S_BYTES,
     S_COMM,
     S_DATATYPE,
+    S_FAILED,
     S_OP,
     S_ORDERS,
     S_PEER,
@@ -145,6 +146,8 @@ class KernelPort:
 class Mpi4pyEngine:
     """Runs the operations of kernels one generator each. Used by the proxy's thread only."""
 
+    port = KernelPort
+
     def __init__(self, state: State) -> None:
         self.state = state
         self.g = state.address
@@ -190,7 +193,7 @@ class Mpi4pyEngine:
         g = self.state.globals
         g[G_TRANSFERS] += 1
         number = int(g[G_TRANSFERS]) % (int(g[G_TAG_UB]) >> 2)
-        port = KernelPort(self, slot)
+        port = self.port(self, slot)
         tag, nbytes = self.field(slot, S_TAG), self.field(slot, S_BYTES)
         comm = self.communicator(slot)
         return (yield from send_message(port, comm, dest, tag, nbytes, self.sizes, number))
@@ -199,7 +202,7 @@ class Mpi4pyEngine:
         source = self.field(slot, S_PEER)
         if source == PROC_NULL:
             return Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
-        port = KernelPort(self, slot)
+        port = self.port(self, slot)
         tag, room = self.field(slot, S_TAG), self.field(slot, S_BYTES)
         comm = self.communicator(slot)
         outcome = yield from receive_message(port, comm, source, tag, room, self.sizes)
@@ -238,7 +241,7 @@ class Mpi4pyEngine:
 
         All ranks cut alike and start the pieces in the same order, each when it is packed.
         """
-        port = KernelPort(self, slot)
+        port = self.port(self, slot)
         nbytes = self.field(slot, S_BYTES)
         eager, largest = self.sizes
         if nbytes <= eager:
@@ -273,6 +276,11 @@ class Mpi4pyEngine:
             state.globals[G_SYNCS] += 1
             return
         state.slots[slot, S_PYTHON] = 1
+        objection = self.objection(slot)
+        if objection:
+            state.slots[slot, S_FAILED] = objection
+            completion.complete(self.g, self.row(slot), 0, objection, ANY_SOURCE, ANY_TAG)
+            return
         if r[R_FLAGS] & wire.FLAG_INLINE:
             target = int(state.globals[G_CONTROL]) + self.small(slot)
             if not ring.payload_to(self.g, r.ctypes.data, target, int(r[R_BYTES])):
@@ -293,12 +301,21 @@ class Mpi4pyEngine:
                 return
         self.resume(slot, operation, None)
 
+    def objection(self, slot: int) -> int:
+        """For debug mode: an error class with which a request ends before it begins, or 0."""
+        return 0
+
+    def ended(self, slot: int, outcome: Outcome) -> Outcome:
+        """For debug mode: how a request really ends."""
+        return outcome
+
     def chunk(self) -> None:
         """An order has been carried out."""
         r = self.state.record
         row = dispatch.chunk_row(self.g, r.ctypes.data)
         if row == 0:
-            log_record(self.g, r.ctypes.data, ops.REQUEST, int(r[R_HANDLE]), 0, 0)
+            if not dispatch.is_late(self.g, r.ctypes.data):
+                log_record(self.g, r.ctypes.data, ops.REQUEST, int(r[R_HANDLE]), 0, 0)
             return
         slot = int(r[R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
         done = int(r[R_DONE])
@@ -319,8 +336,13 @@ class Mpi4pyEngine:
     def resume(self, slot: int, operation: Step, value: object) -> None:
         """Runs an operation until it waits for something that has not happened yet."""
         while True:
+            # What is called, and whether anything is, only the operation knows.
+            row = self.row(slot)
+            nbytes = self.field(slot, S_BYTES)
+            flight.called(self.g, row, 0, self.field(slot, S_PEER), self.field(slot, S_TAG), nbytes)
             try:
                 waits_for = operation.send(value)
+                flight.returned(self.g, 0)
             except StopIteration as stop:
                 self.finish(slot, stop.value)
                 return
@@ -340,7 +362,9 @@ class Mpi4pyEngine:
             except MPI.Exception as exc:
                 self.fail(slot, exc)
                 return
-            if not completed:
+            if completed:
+                flight.finished(self.g, row, 0)
+            else:
                 self.requests.append((waits_for, slot, operation))
                 return
             value = status
@@ -357,6 +381,7 @@ class Mpi4pyEngine:
                 self.fail(slot, exc)
                 continue
             if completed:
+                flight.finished(self.g, self.row(slot), 0)
                 self.resume(slot, operation, status)
                 status = MPI.Status()
             else:
@@ -366,12 +391,16 @@ class Mpi4pyEngine:
     def fail(self, slot: int, exc: MPI.Exception) -> None:
         error, code = exc.Get_error_class(), exc.Get_error_code()
         log_request(self.g, self.row(slot), ops.MPI_CALL, error, code, code, 0)
+        self.state.slots[slot, S_FAILED] = error
+        # What has been packed for it must not count for the slot's next request.
+        self.early = {key for key in self.early if key[0] != slot}
         self.finish(slot, Outcome(0, error))
 
     def finish(self, slot: int, outcome: Outcome) -> None:
         """Completes the request of a slot; a collective makes room for the next one."""
         state = self.state
         operation = self.field(slot, S_OP)
+        outcome = self.ended(slot, outcome)
         state.globals[G_PYTHON] -= 1
         completion.complete(
             self.g, self.row(slot), outcome.nbytes, outcome.error, outcome.source, outcome.tag

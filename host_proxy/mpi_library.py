@@ -83,13 +83,22 @@ def cancel_pending(state: State) -> None:
 
     Receives are cancelled; sends cannot be, their requests are freed and MPI finishes them.
     """
-    from host_proxy.state import A_KIND, COLLECTIVE, G_ACTIVE, G_HANDLES
+    from host_proxy.state import (
+        A_KIND,
+        COLLECTIVE,
+        DRAIN,
+        G_ACTIVE,
+        G_HANDLES,
+        RECEIVE,
+        RECEIVE_CHUNK,
+    )
 
     library = ctypes.CDLL(MPI.__file__)
     for number in range(int(state.globals[G_ACTIVE])):
         if state.pending[number, A_KIND] == COLLECTIVE:
             continue  # a collective can neither be cancelled nor freed
         address = ctypes.c_void_p(int(state.globals[G_HANDLES]) + number * HANDLE_BYTES)
-        library.MPI_Cancel(address)
+        if state.pending[number, A_KIND] in (RECEIVE, RECEIVE_CHUNK, DRAIN):
+            library.MPI_Cancel(address)  # of a send: MPICH 5 crashes
         library.MPI_Request_free(address)
     state.globals[G_ACTIVE] = 0

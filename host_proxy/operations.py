@@ -15,6 +15,7 @@ from gmpi.constants import (
     ERR_BUFFER,
     ERR_COMM,
     ERR_COUNT,
+    ERR_INTERN,
     ERR_OP,
     ERR_OTHER,
     ERR_RANK,
@@ -41,6 +42,7 @@ LENGTH = 2048  # truncation: the message is longer than the receive
 MPI_CALL = 4096  # MPI itself returned an error
 MESSAGE = 8192  # what came is no message of ours
 RESOURCE = 16384  # no free request slot
+DEBUG = 32768  # a check of debug mode
 
 FIELD_NAMES = {
     COMMUNICATOR: "communicator",
@@ -58,6 +60,7 @@ FIELD_NAMES = {
     MPI_CALL: "MPI call",
     MESSAGE: "message",
     RESOURCE: "request slots",
+    DEBUG: "debug check",
 }
 FIELD_CLASSES = {
     COMMUNICATOR: ERR_COMM,
@@ -71,6 +74,7 @@ FIELD_CLASSES = {
     REDUCTION: ERR_OP,
     OPERATION: ERR_OTHER,
     REQUEST: ERR_REQUEST,
+    DEBUG: ERR_INTERN,
 }
 
 _DATA = COMMUNICATOR | DATATYPE | COUNT | BUFFER

@@ -6,6 +6,7 @@ Dense, because MPI_Testsome takes an array; ours beside it, because the answer i
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from host_proxy import flight
 from host_proxy import operations as ops
 from host_proxy.checks import log_request
 from host_proxy.completion import close, complete
@@ -26,7 +27,6 @@ from host_proxy.state import (
     G_DRAIN,
     G_HANDLE_BYTES,
     G_HANDLES,
-    G_INSIDE,
     G_OUTCOUNT,
     G_PENDING_TABLE,
     G_STATUS,
@@ -91,8 +91,9 @@ def remove(g, number):
 def isend(g, row, address, nbytes, dest, tag, comm, kind, index):
     """MPI_Isend of bytes for an open request. ``comm`` is an MPI handle."""
     byte = get(g, G_BYTE)
-    put(g, G_INSIDE, F_ISEND)
+    flight.called(g, row, F_ISEND, dest, tag, nbytes)
     code = call(get(g, F_ISEND), (address, nbytes, byte, dest, tag, comm, next_handle(g)))
+    flight.returned(g, code)
     if code == 0:
         add(g, row, kind, index)
     else:
@@ -104,8 +105,9 @@ def isend_short(g, row, address, nbytes, dest, tag, comm, kind):
     """``isend`` of what MPI mostly takes at once: whether it has, and nothing is pending."""
     request = next_handle(g)
     byte = get(g, G_BYTE)
-    put(g, G_INSIDE, F_ISEND)
+    flight.called(g, row, F_ISEND, dest, tag, nbytes)
     code = call(get(g, F_ISEND), (address, nbytes, byte, dest, tag, comm, request))
+    flight.returned(g, code)
     flag = get(g, G_OUTCOUNT)
     if code == 0:
         store_int(flag, 0)
@@ -123,8 +125,9 @@ def isend_short(g, row, address, nbytes, dest, tag, comm, kind):
 def irecv(g, row, address, nbytes, source, tag, comm, kind, index):
     """MPI_Irecv of bytes for an open request. ``comm`` is an MPI handle."""
     byte = get(g, G_BYTE)
-    put(g, G_INSIDE, F_IRECV)
+    flight.called(g, row, F_IRECV, source, tag, nbytes)
     code = call(get(g, F_IRECV), (address, nbytes, byte, source, tag, comm, next_handle(g)))
+    flight.returned(g, code)
     if code == 0:
         add(g, row, kind, index)
     else:
@@ -136,8 +139,9 @@ def notify(g, row, peer, tag, comm):
     """An empty message that nobody waits for. ``comm`` is an MPI handle."""
     request = next_handle(g)
     byte = get(g, G_BYTE)
-    put(g, G_INSIDE, F_ISEND)
+    flight.called(g, row, F_ISEND, peer, tag, 0)
     code = call(get(g, F_ISEND), (get(g, G_DRAIN), 0, byte, peer, tag, comm, request))
+    flight.returned(g, code)
     if code == 0:
         code = call(get(g, F_REQUEST_FREE), (request,))
     if code != 0:

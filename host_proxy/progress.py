@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gmpi.constants import ANY_SOURCE, ANY_TAG, SUCCESS
 from gmpi.wire import OP_SYNCHRONIZE
-from host_proxy import pending
+from host_proxy import flight, pending
 from host_proxy.checks import row_of
 from host_proxy.collectives import collective_done
 from host_proxy.completion import complete
@@ -15,6 +15,7 @@ from host_proxy.state import (
     A_INDEX,
     A_KIND,
     A_SLOT,
+    F_TEST,
     F_TESTSOME,
     G_ACTIVE,
     G_CLOSED,
@@ -25,6 +26,7 @@ from host_proxy.state import (
     G_INSIDE,
     G_OUTCOUNT,
     G_SLOTS,
+    G_STATUS,
     G_STATUS_BYTES,
     G_STATUS_ERROR,
     G_STATUS_SOURCE,
@@ -57,6 +59,7 @@ def finished(g, row, kind, index, code, source, tag):
     """One MPI request of an open request has completed, with MPI's error code."""
     bump(row, S_PENDING, -1)
     stamp(g, row, TR_ARRIVED)
+    flight.finished(g, row, code)
     if code != 0:
         pending.fail(g, row, code)
     elif get(row, S_FAILED) != 0:
@@ -73,6 +76,43 @@ def finished(g, row, kind, index, code, source, tag):
         collective_done(g, row)
     else:
         drained(g, row, index)
+
+
+@jit
+def remove_gone(g, begin, size):
+    """Forgets what has completed of a window."""
+    number = begin
+    while number < begin + size and number < get(g, G_ACTIVE):
+        if get(pending.entry_at(g, number), A_SLOT) == _GONE:
+            pending.remove(g, number)
+        else:
+            number += 1
+
+
+@jit
+def test_each(g, begin, size):
+    """Asks for each request of a window by itself, because MPI_Testsome has failed as a whole.
+
+    Only so is it known whose fault it was; the others go on.
+    """
+    done = 0
+    flag = get(g, G_OUTCOUNT)
+    status = get(g, G_STATUS)
+    for number in range(begin, begin + size):
+        at = pending.entry_at(g, number)
+        handle = get(g, G_HANDLES) + number * get(g, G_HANDLE_BYTES)
+        store_int(flag, 0)
+        code = call(get(g, F_TEST), (handle, flag, status))
+        if code == 0 and load_int(flag) == 0:
+            continue
+        done += 1
+        row = row_of(g, get(at, A_SLOT))
+        put(at, A_SLOT, _GONE)
+        source = load_int(status + get(g, G_STATUS_SOURCE))
+        tag = load_int(status + get(g, G_STATUS_TAG))
+        finished(g, row, get(at, A_KIND), get(at, A_INDEX), code, source, tag)
+    remove_gone(g, begin, size)
+    return done
 
 
 @jit
@@ -94,9 +134,13 @@ def progress(g):
     put(g, G_INSIDE, F_TESTSOME)
     code = call(get(g, F_TESTSOME), (size, handles, outcount, indices, statuses))
     done = load_int(outcount)
+    in_status = False
+    if code != 0:
+        in_status = pending.error_class(g, code) == get(g, G_ERR_IN_STATUS)
+        if not in_status:
+            return test_each(g, begin, size)
     if done <= 0:  # nothing, or MPI_UNDEFINED
         return 0
-    in_status = code != 0 and pending.error_class(g, code) == get(g, G_ERR_IN_STATUS)
     # Handling one may add requests behind the window and use G_OUTCOUNT, never the window itself.
     for i in range(done):
         at = pending.entry_at(g, begin + load_int(indices + 4 * i))
@@ -109,12 +153,7 @@ def progress(g):
         source = load_int(status + get(g, G_STATUS_SOURCE))
         tag = load_int(status + get(g, G_STATUS_TAG))
         finished(g, row, get(at, A_KIND), get(at, A_INDEX), error, source, tag)
-    number = begin
-    while number < begin + size and number < get(g, G_ACTIVE):
-        if get(pending.entry_at(g, number), A_SLOT) == _GONE:
-            pending.remove(g, number)
-        else:
-            number += 1
+    remove_gone(g, begin, size)
     return done
 
 

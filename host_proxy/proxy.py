@@ -15,12 +15,22 @@ from pathlib import Path
 
 from gmpi.constants import GMPI_ERR_PROXY
 from gmpi.wire import CONTROL_ABORT
+from host_proxy.debug import DebugEngine, Reader
 from host_proxy.loop import RECORD, STOPPED, run
 from host_proxy.mpi4py_engine import Mpi4pyEngine
 from host_proxy.native import compile_entries
 from host_proxy.progress import release_synchronizes
 from host_proxy.ring import decode, return_slots, take
-from host_proxy.state import G_CONTROL, G_PYTHON, G_STOP, G_SYNC_SEEN, G_SYNCS, G_TURNS, State
+from host_proxy.state import (
+    G_CONTROL,
+    G_NOW,
+    G_PYTHON,
+    G_STOP,
+    G_SYNC_SEEN,
+    G_SYNCS,
+    G_TURNS,
+    State,
+)
 
 _PR_SET_TIMERSLACK = 29
 _PYTHON_SPIN_S = 0.002  # idle time after which the Python loops nap
@@ -33,12 +43,15 @@ class Proxy:
         failure: what ended the thread, if an exception did.
     """
 
-    def __init__(self, state: State, engine: str, cores: frozenset[int]) -> None:
+    def __init__(
+        self, state: State, engine: str, cores: frozenset[int], read: Reader | None = None
+    ) -> None:
+        """``read``: debug mode, where the engine is mpi4py's; how it reads buffers of kernels."""
         self.state = state
-        self.engine = engine
+        self.engine = engine if read is None else "mpi4py"
         self.cores = cores
         self.failure: BaseException | None = None
-        self.python = Mpi4pyEngine(state)
+        self.python = Mpi4pyEngine(state) if read is None else DebugEngine(state, read)
         self._thread = threading.Thread(target=self._main, name="gmpi-proxy", daemon=True)
 
     def start(self) -> None:
@@ -88,6 +101,7 @@ class Proxy:
         idle_since = time.monotonic()
         while True:
             reason = run(g)
+            self.state.globals[G_NOW] = time.monotonic_ns()
             if reason == STOPPED:
                 return
             worked = reason == RECORD
@@ -104,6 +118,7 @@ class Proxy:
         idle_since = time.monotonic()
         while not state.globals[G_STOP]:
             state.globals[G_TURNS] += 1
+            state.globals[G_NOW] = time.monotonic_ns()
             worked = False
             while decode(g):
                 self.python.serve()

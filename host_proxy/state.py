@@ -77,6 +77,11 @@ from host_proxy import mpi_library
     G_TRACE_AT,  # its address
     G_TURNS,  # of the loop: the watchdog sees whether it turns
     G_INSIDE,  # which function (F_*) of MPI was called last
+    G_FLIGHT,  # events of the flight recorder so far
+    G_FLIGHT_AT,  # where its ring is
+    G_FLIGHT_LAST,  # entries of it, minus 1
+    G_FLIGHT_OFF,
+    G_NOW,  # the loop's last look at the clock, ns
     # idling
     G_SPIN_NS,
     G_YIELD_NS,
@@ -106,7 +111,7 @@ from host_proxy import mpi_library
     F_YIELD,
     F_NANOSLEEP,
     G_COUNT,
-) = range(75)
+) = range(80)
 
 # --- slots ---------------------------------------------------------------------------------------
 # What every request has comes first: two cache lines.
@@ -187,7 +192,8 @@ RECEIVES_AHEAD = 2  # chunks of one message whose receives are posted at once
     E_SLOT,
     E_COUNT,
 ) = range(15)
-FAULTS = 256
+FLIGHT_BYTES = 32  # an entry of the flight recorder (host_proxy/flight.py)
+FAULTS = 256  # row 0 keeps the first one, the others the last
 
 # --- record ---------------------------------------------------------------------------------------
 (
@@ -201,7 +207,7 @@ FAULTS = 256
     R_ELEMENTS,
     R_TAG,  # or the reduction
     R_HANDLE,
-    R_DONE,  # CHUNK: the order that was carried out; FAULT: error class
+    R_DONE,  # address of the buffer; CHUNK: the order carried out; FAULT: error class
     R_BLOCK,
     R_BYTES,  # elements times size, filled in by the checks
     R_COUNT,
@@ -264,6 +270,7 @@ def make_state(
     peers: np.ndarray,
     context: int,
     trace: int,
+    flight: int,
     idle: tuple[int, int, int],
     crowded: bool,
 ) -> State:
@@ -274,6 +281,7 @@ def make_state(
         large: addresses of large staging, for the CPU and for the GPU.
         peers: int64[ranks of this node, P_COUNT].
         trace: how many requests to keep time stamps of.
+        flight: how many events the flight recorder keeps, a power of two; 0: it is not read.
         idle: (spin, yield, sleep) in ns: how long to spin, then to yield, then each nap.
         crowded: there are fewer cores than threads that spin.
     """
@@ -322,11 +330,22 @@ def make_state(
     g[G_CLOCK] = state.buffer(16)
     g[G_SPIN_NS], g[G_YIELD_NS], g[G_SLEEP_NS] = idle
     g[G_CROWDED] = crowded
+    g[G_FLIGHT_AT] = state.buffer(max(flight, 1) * FLIGHT_BYTES)
+    g[G_FLIGHT_LAST] = max(flight, 1) - 1
+    g[G_FLIGHT_OFF] = flight == 0
     if trace:
         g[G_TRACE] = trace
         g[G_TRACE_AT] = state.buffer(trace * TR_COUNT * 8)
     _describe_mpi(state)
     return state
+
+
+def fault_rows(state: State, since: int) -> list[np.ndarray]:
+    """Rows of the error log from number ``since`` on, oldest first, as far as they are kept."""
+    count = int(state.globals[G_FAULTS])
+    last = range(max(since, 1, count - (FAULTS - 1)), count)
+    rows = [state.faults[1 + (i - 1) % (FAULTS - 1)] for i in last]
+    return [state.faults[0], *rows] if since == 0 < count else rows
 
 
 def _describe_mpi(state: State) -> None:

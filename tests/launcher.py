@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -112,9 +113,15 @@ def python(*arguments: str, timeout: float = 200, **environment: str) -> tuple[i
     return start([sys.executable, *arguments], timeout, **environment)
 
 
-def mpi(ranks: int, *arguments: str, timeout: float = 200, **environment: str) -> tuple[int, str]:
-    """Runs a Python program on MPI ranks: exit status and output."""
-    command = [_mpiexec(), "-n", str(ranks), sys.executable, *arguments]
+def mpi(
+    ranks: int,
+    *arguments: str,
+    timeout: float = 200,
+    options: Sequence[str] = (),
+    **environment: str,
+) -> tuple[int, str]:
+    """Runs a Python program on MPI ranks: exit status and output. ``options`` are mpiexec's."""
+    command = [_mpiexec(), *options, "-n", str(ranks), sys.executable, *arguments]
     return start(command, timeout, **environment)
 
 

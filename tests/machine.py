@@ -58,7 +58,7 @@ class Machine:
         large = int(self.large.ctypes.data)
         peers = np.zeros((1, st.P_COUNT), np.int64)
         self.state: State = make_state(
-            layout, self.address, (large, large), peers, CONTEXT, 0, (0, 0, 1000), False
+            layout, self.address, (large, large), peers, CONTEXT, 0, 64, (0, 0, 1000), False
         )
         self.g = self.state.address
         self.globals = self.state.globals
@@ -263,8 +263,7 @@ class Machine:
 
     @property
     def faults(self) -> list[np.ndarray]:
-        count = int(self.globals[st.G_FAULTS])
-        return [self.state.faults[i % st.FAULTS] for i in range(max(0, count - st.FAULTS), count)]
+        return st.fault_rows(self.state, 0)
 
 
 def _signed(fields: dict[str, Any]) -> dict[str, Any]:

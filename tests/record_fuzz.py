@@ -295,7 +295,7 @@ class Harness:
         peers = np.array([[large, large, 1]] + [[0, 0, 0]] * 2, np.int64)
         idle = (0, 0, 0)
         self.state = st.make_state(
-            LAYOUT, mapped, (large, large), peers, CONTEXT, 0, idle, crowded=True
+            LAYOUT, mapped, (large, large), peers, CONTEXT, 0, 64, idle, crowded=True
         )
         self.state.globals[st.G_STOP] = 1  # nobody waits for a payload that does not come
         self.ranks = np.array([-1, -1, -1], np.int64)  # all elsewhere

@@ -34,7 +34,9 @@ def row(op: int, field: int, value: int = 0, high: int = 0, **more: int) -> np.n
 
 CALL = " [peer 3, tag 7, communicator 1, count 10 of FLOAT]"
 SEND, RECV, REDUCE = wire.OP_ISEND, wire.OP_IRECV, wire.OP_ALLREDUCE
+FINDING = "the buffer of GMPI_Irecv in block 5 (record 7) at 0x10..0x20 overlaps ..."
 CASES = {
+    ops.DEBUG: (row(RECV, ops.DEBUG, 1), f"debug mode: {FINDING}", gmpi.DebugError),
     ops.DEST: (
         row(SEND, ops.DEST, 9, 1),
         "GMPI_Isend in block 5: dest is 9, allowed is 0..1, or PROC_NULL; "
@@ -124,7 +126,7 @@ CASES = {
         gmpi.MPICallError,
     ),
 }
-WITHOUT_CALL = (ops.REQUEST, ops.RESOURCE, ops.OPERATION)
+WITHOUT_CALL = (ops.REQUEST, ops.RESOURCE, ops.OPERATION, ops.DEBUG)
 
 
 @pytest.mark.parametrize("field", ops.FIELD_NAMES, ids=ops.FIELD_NAMES.get)
@@ -132,7 +134,7 @@ def test_every_field_has_its_words(field: int) -> None:
     entry, text, kind = CASES[field]
     if field not in WITHOUT_CALL:
         text += CALL if field != ops.DATATYPE else CALL.replace("FLOAT", "0x8")
-    fault = errors.describe(entry, communicators=3)
+    fault = errors.describe(entry, communicators=3, findings=["", FINDING])
     assert fault.text == text
     assert fault.kind is kind
     assert fault.block == int(entry[st.E_BLOCK])

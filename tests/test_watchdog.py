@@ -139,3 +139,36 @@ print("a new context works")
 """,
     )
     assert "raised" in text and "a new context works" in text, text
+
+
+def test_the_flight_recorder_has_the_last_events() -> None:
+    code = """
+import json
+g = gmpi.Context({settings})
+for k in range(30):
+    request = g.host.Isend(data, 0, 5)
+    receive[1, 32](g.device, buf, 0, 5)
+    request.Wait()
+before = time.monotonic()
+threading.Timer(0.5, lambda: setattr(g, "kept", g.report())).start()
+threading.Timer(1.5, lambda: g.host.Isend(data, 0, 9)).start()
+receive[1, 32](g.device, buf, 0, 9)
+own = g.kept.ranks[0]
+events = own.events
+print("kinds", len(events), [e.kind for e in events[-4:]])
+if events:
+    taken, called = events[-3:-1]
+    assert taken.operation == "GMPI_Irecv" and (taken.peer, taken.tag) == (0, 9), taken
+    assert taken.nbytes == 8 and called.operation in ("MPI_Irecv", "MPI"), events[-3:]
+    assert all(a.time_s <= b.time_s for a, b in zip(events, events[1:]))
+    assert before - 0.5 < taken.time_s <= own.time_s, (before, taken, own.time_s)
+    assert {{e.ticket for e in events}} > {{29, 30}}
+    assert "GMPI_Irecv, peer 0 tag 9 communicator 0, 8 bytes" in g.kept.text
+    last = json.loads(g.kept.json())["ranks"]["0"]["events"][-2]
+    assert last == called._asdict()
+g.close()
+"""
+    for engine in ("compiled", "mpi4py"):
+        text = run(1, code.format(settings=f"flight_events=64, engine={engine!r}"))
+        assert "kinds 63 ['completed', 'taken', 'called', 'returned']" in text, text
+    assert "kinds 0 []" in run(1, code.format(settings="flight_events=0"))

@@ -388,9 +388,13 @@ class Script(Caller):
         g.synchronize()
         self.read_back()
 
+    def read_heap(self) -> None:
+        """Reads the buffers only: a kernel that was killed has left no results."""
+        self._after = self._heap.copy_to_host()
+
     def read_back(self) -> None:
         """Reads what the kernel left; it has ended."""
-        self._after = self._heap.copy_to_host()
+        self.read_heap()
         results = self._results.copy_to_host()
         statuses = self._statuses.copy_to_host()
         for number, caller in enumerate(self.callers):

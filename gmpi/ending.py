@@ -1,0 +1,113 @@
+"""How a context ends: what it says was left behind, and how it ends a whole job."""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+from mpi4py import MPI
+
+from gmpi.errors import (
+    AbortedError,
+    CallError,
+    KernelError,
+    PendingError,
+    ProxyError,
+    RequestTimeoutError,
+)
+from gmpi.pending import PendingRequest
+from gmpi.wire import BUSY_BITS, BUSY_STRIDE, DEVICE_BUSY, MESSAGE_HEADER
+
+if TYPE_CHECKING:
+    from gmpi.context import Context
+
+LISTED = 5
+_MESSAGES = 10_000  # looked at, at most, when a context closes
+
+#: What ``on_error="abort"`` ends a job for; other errors are misuse of the context by the host.
+FATAL = (CallError, PendingError, AbortedError, RequestTimeoutError, KernelError, ProxyError)
+
+
+def abort_job(context: Context, why: BaseException) -> None:
+    """Prints the error and the report of all ranks, then ends them all (MPI 4.1 section 9.7)."""
+    text = f"GMPI: rank {context.rank}: {type(why).__name__}: {why}"
+    if not isinstance(why, RequestTimeoutError):  # its text has the report
+        try:
+            text += f"\n{context._watchdog.report('on_error is abort').text}"
+        except Exception as exc:
+            text += f"\n(no report: {exc!r})"
+    print(f"\n{text}\n\nGMPI: on_error is abort: MPI_Abort\n", file=sys.stderr, flush=True)
+    context._state.communicators[0].messages.Abort(1)
+    os._exit(1)  # where MPI_Abort returns
+
+
+def leaks(context: Context) -> str:
+    """What was left behind, as the text of a warning; empty when nothing was.
+
+    Called when no kernel runs and nothing is pending, before the proxy ends.
+    """
+    found = []
+    requests = never_waited_for(context)
+    if requests:
+        listing = "; ".join(map(str, requests[:LISTED])) + ("; ..." if requests[LISTED:] else "")
+        found.append(f"{len(requests)} requests completed but were never waited for: {listing}")
+    datatypes = context._datatypes.plans
+    if datatypes:
+        some = ", ".join(f"{handle:#x}" for handle in list(datatypes)[:LISTED])
+        found.append(
+            f"{len(datatypes)} datatypes were committed but never freed: {some}"
+            f"{', ...' if len(datatypes) > LISTED else ''}"
+        )
+    messages = never_received(context)
+    if messages:
+        number = sum(messages.values())
+        some = "; ".join(
+            f"{text}" + (f" ({count} times)" if count > 1 else "")
+            for text, count in list(messages.items())[:LISTED]
+        )
+        found.append(
+            f"{number} messages came but were never received: {some}"
+            f"{'; ...' if len(messages) > LISTED else ''}"
+        )
+    return "\n".join(found)
+
+
+def never_waited_for(context: Context) -> list[PendingRequest]:
+    """Requests that are complete but whose slot the kernel never freed."""
+    if not context._has_kernels:
+        return []
+    layout = context.layout
+    words = layout.slots + BUSY_BITS - 1
+    raw = context._memory.read_device(DEVICE_BUSY, words // BUSY_BITS * BUSY_STRIDE)
+    busy = raw.view(np.int64)[:: BUSY_STRIDE // 8]
+    bits = (busy[:, None] >> np.arange(BUSY_BITS)) & 1
+    held = np.flatnonzero(bits.reshape(-1)[: layout.slots])
+    rows = context._state.slots[held]
+    return [PendingRequest(row) for row in rows[(rows[:, 0] != 0)]]
+
+
+def never_received(context: Context) -> Counter[str]:
+    """Messages that have come and nobody has asked for, in words; they are taken.
+
+    Not those that are still on their way: only ranks that meet before they close see all.
+    """
+    found: Counter[str] = Counter()
+    status = MPI.Status()
+    room = np.empty(MESSAGE_HEADER + context.layout.eager_bytes, np.uint8)
+    for communicator, (identity, members) in zip(context._state.communicators, context._groups):
+        for _ in range(_MESSAGES):
+            message = communicator.messages.Improbe(MPI.ANY_SOURCE, MPI.ANY_TAG, status)
+            if message is None:
+                break
+            source, tag, nbytes = status.Get_source(), status.Get_tag(), status.Get_count(MPI.BYTE)
+            if not MESSAGE_HEADER <= nbytes <= room.size:
+                room = np.empty(max(nbytes, room.size), np.uint8)
+            message.Recv([room, nbytes, MPI.BYTE])
+            (length,) = struct.unpack_from("<q", room.data)
+            text = f"{length} bytes from {members[source]} tag {tag} on {identity}"
+            found[text] += 1
+    return found

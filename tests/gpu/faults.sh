@@ -1,0 +1,70 @@
+#!/bin/bash
+# Errors, faults and hangs on a machine with GPUs: faults.sh [DIRECTORY] [PART...]
+# PART: faults dying hangs debug hazards sanitizer cost soak; all by default, the soak last.
+# One GPU: two ranks share it under MPS, and a kernel that faults takes the other rank's along; MPS
+# is started anew after it. Every program has a time limit; JSON goes to DIRECTORY, and a table of
+# what passed is printed last.
+cd "$(dirname "$0")/../.." && . tests/gpu/setup.sh
+out=${1:-/tmp/faults}; shift
+parts=${*:-faults debug hangs hazards cost sanitizer dying soak}
+mkdir -p "$out"
+results=$out/results.txt
+: > "$results"
+note() { # note NAME command...
+  local name=$1 began=$SECONDS; shift
+  "$@" > "$out/$name.log" 2>&1
+  local status=$?
+  printf '%-28s %s  %4d s\n' "$name" "$([ $status = 0 ] && echo passed || echo "FAILED ($status)")" \
+    $((SECONDS - began)) | tee -a "$results"
+}
+restart_mps() {
+  [ "$gpus" = 1 ] || return 0
+  echo quit | timeout 20 nvidia-cuda-mps-control; sleep 2; nvidia-cuda-mps-control -d
+}
+sanitized() { # sanitized TOOL program arguments...
+  local tool=$1; shift
+  # Numba's cached arrays and our stream outlive the program; what counts are accesses.
+  TEST_LIMIT_S=280 timeout "${LIMIT:-300}" mpirun --bind-to none -n 2 \
+    compute-sanitizer --tool "$tool" --error-exitcode 9 --launch-timeout 120 python3 "$@"
+}
+for part in $parts; do
+  case $part in
+  faults) for op in send recv wait allreduce; do
+      export TEST_LIMIT_S=120 FAULT_SECONDS=${FAULT_SECONDS:-3}
+      LIMIT=120 note "faults-$op" ranks 2 tests/ranks/faults.py "$op"
+    done
+    FAULT_SECONDS=10 LIMIT=120 note ring-full-10s ranks 2 tests/ranks/faults.py ring_full ;;
+  debug) TEST_LIMIT_S=100 LIMIT=100 note debug-mode ranks 2 tests/ranks/debug.py ;;
+  hangs) TEST_LIMIT_S=200 LIMIT=200 note hangs ranks 2 tests/ranks/hangs.py ;;
+  hazards) note hazards timeout 400 python3 tests/gpu/hazards.py --json "$out/hazards.json"
+    cat "$out/hazards.log" ;;
+  cost) for events in 256 0; do for watchdog in 30 0; do
+      GMPI_FLIGHT_EVENTS=$events GMPI_WATCHDOG_S=$watchdog LIMIT=60 \
+        note "cost-watchdog$watchdog-events$events" ranks 2 examples/pingpong.py -m 8:8 \
+        --no-conventional --json "$out/pingpong-watchdog$watchdog-events$events.json"
+    done; done
+    GMPI_DEBUG=1 LIMIT=60 note cost-debug ranks 2 examples/pingpong.py -m 8:8 \
+      --no-conventional --json "$out/pingpong-debug.json" ;;
+  sanitizer) for tool in memcheck racecheck; do
+      for program in point_to_point collectives arrays datatypes; do
+        note "$tool-$program" sanitized "$tool" "tests/ranks/$program.py"
+      done
+    done ;;
+  dying) for op in recv allreduce; do
+      export TEST_LIMIT_S=60
+      LIMIT=60 note "kernel-faults-$op" ranks 2 tests/ranks/faults.py "kernel_faults.$op"
+      grep -h "^ok kernel_faults" "$out/kernel-faults-$op.log"
+      restart_mps
+    done
+    # The launcher ends the job: a status that is not 0, and no rank that is still there.
+    note peer-killed sh -c "! timeout 60 mpirun --bind-to none -n 2 python3 tests/ranks/faults.py \
+      peer_killed.recv > $out/peer.log 2>&1 && ! grep 'rank 1 lives' $out/peer.log"
+    restart_mps ;;
+  soak) LIMIT=$((${SOAK_S:-480} + 90)) note soak ranks 2 tests/gpu/soak.py \
+      --seconds "${SOAK_S:-480}" --json "$out/soak.json"
+    tail -2 "$out/soak.log" ;;
+  *) echo "no part $part"; exit 2 ;;
+  esac
+done
+echo; cat "$results"
+! grep -q FAILED "$results"

@@ -1,0 +1,171 @@
+"""What a context says at its end, and what a failed call does to the job."""
+
+from __future__ import annotations
+
+import launcher
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+START = """
+import sys, time, warnings
+import numpy as np
+from mpi4py import MPI
+from numba import cuda
+import gmpi
+
+@cuda.jit
+def receive(ctx, buf, source, tag):
+    gmpi.GMPI_Recv(ctx, buf, 8, gmpi.BYTE, source, tag, gmpi.COMM_WORLD)
+
+@cuda.jit
+def leave_open(ctx, buf):
+    gmpi.GMPI_Isend(ctx, buf, 8, gmpi.BYTE, 1, 3, gmpi.COMM_WORLD)
+    gmpi.GMPI_Isend(ctx, buf, 8, gmpi.BYTE, 1, 3, gmpi.COMM_WORLD)
+
+@cuda.jit
+def fail(ctx, buf, times, errors):
+    for i in range(times):
+        status = gmpi.GMPI_Send(ctx, buf, 8, gmpi.BYTE, 5 + i, 3, gmpi.COMM_WORLD)
+        errors[i] = status.error
+
+buf = np.zeros(8, np.uint8)
+errors = np.zeros(400, np.int64)
+
+def close(g):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        g.close()
+    return [str(w.message) for w in caught if w.category is ResourceWarning]
+"""
+
+
+def run(ranks: int, code: str, **environment: str) -> tuple[int, str]:
+    return launcher.mpi(ranks, "-c", START + code, timeout=60, **environment)
+
+
+def test_one_warning_names_all_that_was_left_behind() -> None:
+    status, text = run(
+        2,
+        """
+g = gmpi.Context()
+other = g.comm(MPI.COMM_WORLD)
+if g.rank == 0:
+    leave_open[1, 32](g.device, buf)
+    g.synchronize()
+    handle = g.commit(MPI.DOUBLE.Create_vector(2, 3, 7))
+    g.free(g.commit(MPI.DOUBLE.Create_vector(2, 3, 8)))
+    g.host.Send(np.zeros(20, np.uint8), 1, 4, other)
+MPI.COMM_WORLD.Barrier()
+time.sleep(0.3)
+(told,) = close(g)
+lines = told.splitlines()
+if g.rank == 0:
+    assert lines[0].startswith("2 requests completed but were never waited for: GMPI_Isend"), told
+    assert lines[1] == f"1 datatypes were committed but never freed: {handle:#x}", told
+else:
+    assert lines[0].startswith("3 messages came but were never received: "), told
+    assert "8 bytes from 0 tag 3 on COMM_WORLD (2 times)" in lines[0], told
+    assert "20 bytes from 0 tag 4 on " in lines[0], told
+print("told")
+""",
+    )
+    assert status == 0 and text.count("told") == 2, text
+
+
+def test_nothing_is_said_when_nothing_was_left() -> None:
+    status, text = run(
+        2,
+        """
+g = gmpi.Context()
+if g.rank == 0:
+    g.host.Send(np.arange(8, dtype=np.uint8), 1, 3)
+else:
+    receive[1, 32](g.device, buf, 0, 3)
+g.free(g.commit(MPI.DOUBLE.Create_vector(2, 3, 7)))
+assert close(g) == []
+print("silent")
+""",
+    )
+    assert status == 0 and text.count("silent") == 2, text
+
+
+def test_the_first_error_is_kept_with_its_arguments() -> None:
+    status, text = run(
+        1,
+        """
+with gmpi.Context(on_error="return") as g:
+    assert g.first_error is None
+    fail[1, 32](g.device, buf, 400, errors)
+    g.synchronize()
+    assert g.first_error.value == 5 and g.first_error.block == 0
+    assert "dest is 5, allowed is 0..0" in str(g.first_error)
+    values = [fault.value for fault in g.errors]
+    assert values == [5, *range(404 - 254, 405)], values
+assert set(errors) == {gmpi.ERR_RANK}
+print("kept")
+""",
+    )
+    assert status == 0 and "kept" in text, text
+
+
+def test_raise_and_return() -> None:
+    status, text = run(
+        1,
+        """
+with gmpi.Context() as g:
+    fail[1, 32](g.device, buf, 3, errors)
+    try:
+        g.synchronize()
+    except gmpi.ArgumentError as exc:
+        assert exc.value == 5 and exc.more == 2
+        print("raised")
+    g.synchronize()  # said once
+with gmpi.Context(on_error="return") as g:
+    fail[1, 32](g.device, buf, 3, errors)
+    g.synchronize()
+    assert len(g.errors) == 3
+print("returned")
+""",
+    )
+    assert status == 0 and "raised" in text and "returned" in text, text
+
+
+@pytest.mark.parametrize("where", ["the host waits", "the host computes", "the kernel waits"])
+def test_abort_ends_all_ranks(where: str) -> None:
+    """Whether the host looks or not; with the error, its arguments and the report."""
+    status, text = run(
+        2,
+        f"""
+where = {where!r}
+g = gmpi.Context(on_error="abort", watchdog_s=0)
+if g.rank == 0:
+    fail[1, 32](g.device, buf, 1, errors)
+    if where == "the host waits":
+        g.synchronize()
+    elif where == "the kernel waits":
+        receive[1, 32](g.device, buf, 1, 3)
+else:
+    receive[1, 32](g.device, buf, 0, 3)
+time.sleep(30)
+print("still there")
+""",
+    )
+    assert status != 0 and "still there" not in text, text
+    assert "GMPI: rank 0: ArgumentError: GMPI_Isend in block 0: dest is 5, allowed is 0.." in text
+    assert "GMPI report of rank 0: on_error is abort" in text, text
+
+
+def test_abort_at_a_timeout() -> None:
+    status, text = run(
+        2,
+        """
+g = gmpi.Context(on_error="abort", timeout_s=0.5)
+if g.rank == 0:
+    receive[1, 32](g.device, buf, 1, 3)
+time.sleep(30)
+print("still there")
+""",
+    )
+    assert status != 0 and "still there" not in text, text
+    assert "GMPI: rank 0: RequestTimeoutError: " in text and "likely cause" in text, text
