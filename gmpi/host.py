@@ -2,7 +2,8 @@
 
 A rank without a kernel (I/O, a master) sends to and receives from ranks that have one, and
 collectives may mix both. Methods have mpi4py's names and arguments, with ``comm`` an integer handle
-as in kernels. Buffers are NumPy arrays, or anything else that has a contiguous buffer.
+as in kernels. Buffers are arrays or mpi4py's buffer specifications with any datatype
+(``gmpi/host_buffer.py``).
 
 Calls run in the calling thread, by the same protocol as the kernels' (``host_proxy/protocol.py``).
 Waits are cut into slices, so that Ctrl-C arrives.
@@ -31,7 +32,8 @@ from gmpi.constants import (
     SUCCESS,
     SUM,
 )
-from gmpi.errors import ContextError, GMPIError, rank_text
+from gmpi.errors import ContextError, DatatypeError, Fault, TruncationError, rank_text, tag_text
+from gmpi.host_buffer import HostBuffer, contiguous_array
 from gmpi.wire import LARGE_BUFFERS, MESSAGE_HEADER, NOT_SHARED, chunk_bytes_of
 from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
 from host_proxy.state import G_TAG_UB, P_HOST, Communicator, State
@@ -48,8 +50,8 @@ class HostStatus:
         self.source = outcome.source
         self.tag = outcome.tag
         self.nbytes = outcome.nbytes
-        whole = outcome.nbytes % itemsize == 0
-        self.count = outcome.nbytes // itemsize if whole else int(MPI.UNDEFINED)
+        size = max(itemsize, 1)
+        self.count = outcome.nbytes // size if outcome.nbytes % size == 0 else int(MPI.UNDEFINED)
 
     def __repr__(self) -> str:
         return (
@@ -59,11 +61,11 @@ class HostStatus:
 
 
 class _HostPort:
-    """A host array as the protocol's port."""
+    """A buffer of the host as the protocol's port."""
 
-    def __init__(self, state: State, array: np.ndarray, sends: bool) -> None:
+    def __init__(self, state: State, data: np.ndarray, sends: bool) -> None:
         self.state = state
-        self.data = array.reshape(-1).view(np.uint8)
+        self.data = data
         self.sends = sends
         self.short = np.empty(MESSAGE_HEADER + state.layout.eager_bytes, np.uint8)
         self.scratch: dict[int, np.ndarray] = {}
@@ -147,6 +149,7 @@ class HostRequest:
         self._keep = keep  # the buffer, which MPI uses
         self._waits_for: MPI.Request | None = None
         self._status: HostStatus | None = None
+        self._total = 0  # bytes of the message that came
         self._failure: MPI.Exception | None = None
         progress.start(self)
 
@@ -156,6 +159,7 @@ class HostRequest:
             self._waits_for = self._operation.send(value)
         except StopIteration as stop:
             self._status = HostStatus(stop.value, self._itemsize)
+            self._total = stop.value.total
             self.is_complete = True
         except MPI.Exception as exc:
             self._failure = exc
@@ -193,11 +197,21 @@ class HostRequest:
             raise self._failure
         assert self._status is not None
         if self._status.error == ERR_TRUNCATE:
-            raise GMPIError(
-                f"{self.name}: the message from rank {rank_text(self._status.source)} is longer "
-                f"than the buffer; {self._status.nbytes} bytes were delivered"
-            )
+            raise TruncationError(self._truncation(self._status))
         return self._status
+
+    def _truncation(self, status: HostStatus) -> Fault:
+        allowed = f"at most {status.nbytes} bytes"
+        text = (
+            f"{self.name} in host: message length is {self._total}, allowed is {allowed}; receive "
+            f"with a larger buffer [the message from rank {rank_text(status.source)} with tag "
+            f"{tag_text(status.tag)} is longer than the buffer; {status.nbytes} bytes were "
+            "delivered]"
+        )
+        length = "message length"
+        return Fault(
+            text, self.name, length, self._total, allowed, -1, ERR_TRUNCATE, TruncationError
+        )
 
 
 class Host:
@@ -212,32 +226,35 @@ class Host:
 
     def Isend(self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD) -> HostRequest:
         """Starts a send (MPI 4.1 section 3.7.2); ``buf`` must stay unchanged until Wait."""
-        array = _array(buf, "buf", writable=False)
+        buffer = self._buffer(buf, "buf", writable=False)
         target = self._communicator(comm)
         if dest == PROC_NULL:
-            return self._start("Isend", _nothing(Outcome(0)), array)
+            return self._start("Isend", _nothing(Outcome(0)), buffer)
         eager, chunk = self._sizes()
 
         # Transfer numbers of the host: the upper half. The proxy's are the lower half.
         upper = int(self._context._state.globals[G_TAG_UB])
         number = (upper >> 2) + next(self._transfers) % (upper >> 2)
-        port = _HostPort(self._context._state, array, sends=True)
-        step = send_message(port, target, dest, tag, array.nbytes, (eager, chunk), number)
-        return self._start("Isend", step, array)
+        port = _HostPort(self._context._state, buffer.data, sends=True)
+        step = send_message(port, target, dest, tag, buffer.nbytes, (eager, chunk), number)
+        return self._start("Isend", step, buffer)
 
     def Irecv(
         self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, comm: int = COMM_WORLD
     ) -> HostRequest:
-        """Starts a receive (MPI 4.1 section 3.7.2)."""
-        array = _array(buf, "buf", writable=True)
+        """Starts a receive (MPI 4.1 section 3.7.2).
+
+        A message longer than ``buf`` makes Wait raise TruncationError; what fits is delivered.
+        """
+        buffer = self._buffer(buf, "buf", writable=True)
         origin = self._communicator(comm)
         if source == PROC_NULL:
             none = Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
-            return self._start("Irecv", _nothing(none), array)
+            return self._start("Irecv", _nothing(none), buffer)
         eager, chunk = self._sizes()
-        port = _HostPort(self._context._state, array, sends=False)
-        step = receive_message(port, origin, source, tag, array.nbytes, (eager, chunk))
-        return self._start("Irecv", step, array)
+        port = _HostPort(self._context._state, buffer.data, sends=False)
+        step = receive_message(port, origin, source, tag, buffer.nbytes, (eager, chunk))
+        return self._start("Irecv", _unpacked(step, buffer), buffer)
 
     def Send(self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD) -> None:
         """Blocking send (MPI 4.1 section 3.2.1)."""
@@ -277,22 +294,24 @@ class Host:
 
     def Bcast(self, buf: Any, root: int = 0, comm: int = COMM_WORLD) -> None:
         """MPI 4.1 section 6.4."""
-        array = _array(buf, "buf", writable=True)
         communicator = self._communicator(comm)
-        data = array.reshape(-1).view(np.uint8)
-        self._run(
-            "Bcast",
-            self._by_chunks(
-                array.nbytes,
-                lambda at, n: communicator.messages.Ibcast([data[at : at + n], MPI.BYTE], root),
-            ),
+        sends = communicator.rank == root
+        buffer = self._buffer(buf, "buf", writable=not sends)
+        data = buffer.data
+        step = self._by_chunks(
+            buffer.nbytes,
+            lambda at, n: communicator.messages.Ibcast([data[at : at + n], MPI.BYTE], root),
         )
+        self._run("Bcast", step if sends else _unpacked(step, buffer))
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: int = SUM, comm: int = COMM_WORLD) -> None:
-        """MPI 4.1 section 6.9.6; ``sendbuf`` may be ``gmpi.IN_PLACE``, ``op`` is as in kernels."""
-        result = _array(recvbuf, "recvbuf", writable=True)
+        """MPI 4.1 section 6.9.6; ``sendbuf`` may be ``gmpi.IN_PLACE``, ``op`` is as in kernels.
+
+        Buffers are arrays: MPI defines reductions for predefined datatypes only.
+        """
+        result = _reduced(recvbuf, "recvbuf", writable=True)
         if not isinstance(sendbuf, int):
-            source = _array(sendbuf, "sendbuf", writable=False)
+            source = _reduced(sendbuf, "sendbuf", writable=False)
             if source.nbytes != result.nbytes:
                 raise ValueError(
                     f"sendbuf has {source.nbytes} bytes, recvbuf {result.nbytes}: make them equal"
@@ -325,8 +344,11 @@ class Host:
     def _run(self, name: str, operation: Step) -> None:
         HostRequest(self._progress, name, operation, 1, None).Wait()
 
-    def _start(self, name: str, operation: Step, array: np.ndarray) -> HostRequest:
-        return HostRequest(self._progress, name, operation, array.itemsize, array)
+    def _start(self, name: str, operation: Step, buffer: HostBuffer) -> HostRequest:
+        return HostRequest(self._progress, name, operation, buffer.itemsize, buffer)
+
+    def _buffer(self, spec: Any, name: str, writable: bool) -> HostBuffer:
+        return HostBuffer(spec, name, writable, lambda: self._context._datatypes.plans)
 
     def _sizes(self) -> tuple[int, int]:
         layout = self._context.layout
@@ -343,30 +365,26 @@ class Host:
         return known[comm]
 
 
+def _reduced(buf: Any, name: str, writable: bool) -> np.ndarray:
+    if isinstance(buf, (list, tuple)):
+        raise DatatypeError(
+            f"{name} is a {type(buf).__name__}, allowed is a NumPy array, whose dtype is the "
+            "datatype of the reduction"
+        )
+    return contiguous_array(buf, name, writable)
+
+
 def _nothing(outcome: Outcome) -> Step:
     return outcome
     yield
 
 
+def _unpacked(operation: Step, buffer: HostBuffer) -> Step:
+    outcome: Outcome = yield from operation
+    buffer.unpack(outcome.nbytes)
+    return outcome
+
+
 def _await(request: MPI.Request) -> Step:
     yield request
     return Outcome(0)
-
-
-def _array(buf: Any, name: str, writable: bool) -> np.ndarray:
-    if isinstance(buf, np.ndarray):
-        array = buf
-    else:
-        try:
-            array = np.frombuffer(buf, np.uint8)
-        except TypeError:
-            raise TypeError(
-                f"{name} is {type(buf).__name__}, allowed is a NumPy array or another object with "
-                "a buffer in host memory; its size and dtype say the rest, and GPU arrays must be "
-                "copied to the host first"
-            ) from None
-    if not (array.flags.c_contiguous or array.flags.f_contiguous):
-        raise ValueError(f"{name} is not contiguous: pass numpy.ascontiguousarray({name})")
-    if writable and not array.flags.writeable:
-        raise ValueError(f"{name} is read-only: pass a writable array")
-    return array.reshape(-1, order="A")

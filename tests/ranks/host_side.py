@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from common import RANK, SIZE, WORLD, end, pattern, run, same
+from mpi4py import MPI
 from script import Script
 
 import gmpi
@@ -65,6 +66,63 @@ def kernel_to_host_and_back(g: gmpi.Context) -> None:
         s.expect(room, pattern(n, RANK + k) ^ np.uint8(255), f"{n} bytes")
 
 
+def derived_datatypes(g: gmpi.Context) -> None:
+    """Host to host and between hosts and kernels; committed with MPI, with the context, or not."""
+    for rows in (5, 4000):
+        column = MPI.INT32_T.Create_vector(rows, 1, 6).Create_resized(0, 4)
+        handle = g.commit(column)
+        mine, theirs = numbered(RANK, rows), numbered(PREVIOUS, rows)
+        for datatype in (column, column.Dup().Commit(), handle):
+            grid = np.full((rows, 6), -1, np.int32)
+            request = g.host.Irecv([grid, (2, 3), datatype], PREVIOUS, 1)
+            g.host.Send([mine, 2, datatype], NEXT, 1)
+            status = request.Wait()
+            assert (status.count, status.nbytes) == (2, 8 * rows)
+            same(grid[:, 3:5], theirs[:, :2], "columns 0 and 1 into 3 and 4")
+            assert (grid[:, :3] == -1).all() and (grid[:, 5] == -1).all()
+        # Another shape on the other side, and a message that is too short, or too long.
+        flat = np.full(2 * rows, -1, np.int32)
+        request = g.host.Irecv([flat, None, gmpi.INT32_T], PREVIOUS, 2)
+        g.host.Send([mine, 2, column], NEXT, 2)
+        assert request.Wait().count == 2 * rows
+        same(flat.reshape(2, rows), theirs[:, :2].T, "columns one after the other")
+        request = g.host.Irecv([grid, 3, column], PREVIOUS, 3)
+        g.host.Send(flat[: rows + 1], NEXT, 3)
+        status = request.Wait()
+        assert (status.count, status.nbytes) == (gmpi.UNDEFINED, 4 * rows + 4)
+        same(grid[:, 0], numbered((RANK - 2) % SIZE, rows)[:, 0], "the column that is complete")
+        request = g.host.Irecv([grid, 1, column], PREVIOUS, 4)
+        g.host.Send([mine, 2, column], NEXT, 4)
+        try:
+            request.Wait()
+            raise AssertionError("no error")
+        except gmpi.TruncationError as exc:
+            assert exc.value == 8 * rows
+        same(grid[:, 0], theirs[:, 0], "what fits")
+        # A kernel on the other side: it receives a column, and sends one back.
+        s = Script()
+        room = s.room(4 * rows)
+        s.wait(s.irecv(room, rows, gmpi.INT32_T, PREVIOUS, 5))
+        s.send(s.data(mine[:, 0].copy()), rows, gmpi.INT32_T, NEXT, 6)
+        back = np.full((rows, 6), -1, np.int32)
+        from_kernel = g.host.Irecv([back, (1, 5), handle], PREVIOUS, 6)
+        sent = g.host.Isend([mine, (1, 4), handle], NEXT, 5)
+        both = [sent, from_kernel]
+        in_thread(lambda both=both: g.host.Waitall(both), lambda s=s: s.run(g))
+        s.expect(room, theirs[:, 4].copy(), "a column of the host")
+        same(back[:, 5], theirs[:, 0], "a column for the host")
+        b = mine.copy() if RANK == 0 else np.full((rows, 6), -1, np.int32)
+        g.host.Bcast([b, (1, 2), column])
+        same(b[:, 2], numbered(0, rows)[:, 2], "broadcast of a column")
+        assert RANK == 0 or (b[:, 3] == -1).all()
+        g.free(handle)
+        column.Free()
+
+
+def numbered(rank: int, rows: int) -> np.ndarray:
+    return np.arange(rows * 6, dtype=np.int32).reshape(rows, 6) + 1000 * rank
+
+
 def in_thread(work: Callable[[], None], meanwhile: Callable[[], Any]) -> None:
     """Runs ``work`` in a thread of its own; what it raises is raised here."""
     failures: list[BaseException] = []
@@ -92,9 +150,12 @@ def truncation(g: gmpi.Context) -> None:
         try:
             request.Wait()
             raise AssertionError("no error")
-        except gmpi.GMPIError as exc:
-            assert f"the message from rank {PREVIOUS} is longer than the buffer" in str(exc)
+        except gmpi.TruncationError as exc:
+            assert f"the message from rank {PREVIOUS} with tag 1 is longer than" in str(exc)
             assert f"{m} bytes were delivered" in str(exc)
+            assert (exc.operation, exc.field, exc.value) == ("Irecv", "message length", n)
+            assert (exc.allowed, exc.block) == (f"at most {m} bytes", -1)
+            assert exc.error_class == gmpi.ERR_TRUNCATE
         same(room, pattern(n, PREVIOUS)[:m], f"{n} bytes into {m}")
 
 
@@ -197,7 +258,7 @@ def main() -> None:
     settings = {"eager_bytes": 256, "chunk_bytes": 512} if "--small" in sys.argv else {}
     with gmpi.Context(WORLD, **settings) as g:
         scenarios = [
-            host_to_host, kernel_to_host_and_back, truncation, collectives,
+            host_to_host, kernel_to_host_and_back, derived_datatypes, truncation, collectives,
             on_another_communicator, user_traffic_stays_apart, wrong_buffers,
         ]  # fmt: skip
         run(scenarios, g)

@@ -1,0 +1,207 @@
+"""Buffers of the host's calls: an array, or what mpi4py calls a buffer specification.
+
+The protocol moves packed bytes. Elements that lie in one piece are sent from, and received into,
+the user's memory; others are packed when a send starts and unpacked when a receive is complete.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from gmpi.constants import DATATYPE_MARK, DATATYPE_NAMES, DATATYPES
+from gmpi.datatypes import interpret
+from gmpi.datatypes.overlap import distinct_elements
+from gmpi.datatypes.plans import Plan
+from gmpi.errors import DatatypeError
+from gmpi.packing import plan_of
+
+Plans = Callable[[], Mapping[int, Plan]]
+_FORMS = "buf, [buf, datatype], [buf, count], or [buf, count or None, datatype]"
+
+
+class HostBuffer:
+    """One argument of a host's call.
+
+    Args:
+        spec: NumPy array or another object with a contiguous buffer in host memory; or a list or
+            tuple of it, a count (or a pair of count and displacement, in elements; None: as many
+            as it has), and a datatype. The datatype is mpi4py's, committed or not, a type code, or
+            a handle (a constant of ``gmpi`` or from ``Context.commit``). ``MPI.BOTTOM`` goes with
+            datatypes of absolute addresses.
+        name: of the argument, for errors.
+        writable: bytes are to come in.
+        plans: gives the derived datatypes that the context has committed, by handle.
+
+    Attributes:
+        data: uint8[nbytes], the packed bytes that travel.
+        nbytes: how many these are.
+        itemsize: bytes of one element of the datatype.
+        datatype: the datatype; None: that of the array.
+        count: number of elements.
+    """
+
+    def __init__(self, spec: Any, name: str, writable: bool, plans: Plans) -> None:
+        buf, count, displacement, datatype = _parts(spec, name)
+        self.datatype, plan = _datatype(datatype, name, plans)
+        if isinstance(buf, MPI.BottomType):
+            if plan is None or count is None:
+                raise ValueError(f"{name} is BOTTOM, which needs [MPI.BOTTOM, count, datatype]")
+            memory, itemsize = np.empty(0, np.uint8), 0
+        else:
+            array = contiguous_array(buf, name, writable)
+            memory, itemsize = array.view(np.uint8), array.itemsize
+        origin = 0  # index in the memory of the address that displacements count from
+        self._plan: Plan | None = None
+        if plan is None:
+            self.itemsize = itemsize
+            origin += displacement * itemsize
+            whole = memory.nbytes // max(itemsize, 1) - displacement
+            self.count = whole if count is None else count
+            low, high = 0, self.count * itemsize
+            outside = f"bytes {displacement * itemsize}..{origin + high}"
+        else:
+            self.itemsize = plan.size
+            origin += displacement * plan.extent
+            if count is None:
+                count = _count_of(plan, memory.nbytes, name) - displacement
+            self.count = count
+            low, high = plan.reach(self.count)
+            outside = ""
+        if isinstance(buf, MPI.BottomType):
+            memory, origin = _absolute(low + origin, high + origin), -low
+        if origin + low < 0 or origin + high > memory.nbytes:
+            if plan is None and self.count in DATATYPE_NAMES:
+                raise ValueError(
+                    f"{name} is [buf, {self.count}], where the second is a count; to pass the "
+                    f"handle gmpi.{DATATYPE_NAMES[self.count]}, write [buf, None, handle]"
+                )
+            if plan is not None:
+                outside = plan.first_outside(self.count, -origin, memory.nbytes - origin)
+            raise DatatypeError(
+                f"{self.count} elements of the datatype leave {name}: {outside}, of the buffer, "
+                f"which has bytes {-origin}..{memory.nbytes - origin}; pass a larger array, a "
+                "lower count or a smaller datatype"
+            )
+        if plan is None or plan.is_contiguous:
+            self.data = memory[origin + low : origin + high]
+        else:
+            if writable and self.count > distinct_elements(plan):
+                raise DatatypeError(
+                    f"{self.count} elements of the datatype of {name} overlap, and MPI forbids to "
+                    "receive into overlapping elements; receive fewer, or another datatype"
+                )
+            self._plan, self._memory, self._origin = plan, memory, origin
+            if writable:
+                self.data = np.empty(plan.size * self.count, np.uint8)
+            else:
+                self.pack()
+        self.nbytes = self.data.nbytes
+
+    def pack(self) -> None:
+        """Fills ``data`` from the user's memory, where they are not the same."""
+        if self._plan is not None:
+            self.data = interpret.pack(self._plan, self._memory, self.count, self._origin)
+
+    def unpack(self, nbytes: int) -> None:
+        """The reverse, of the first ``nbytes`` of ``data``."""
+        if self._plan is not None:
+            packed = self.data[:nbytes]
+            interpret.unpack(self._plan, packed, self._memory, self.count, self._origin)
+
+
+def _parts(spec: Any, name: str) -> tuple[Any, int | None, int, Any]:
+    """(buffer, count or None, displacement, datatype or None)."""
+    if not isinstance(spec, (list, tuple)):
+        return spec, None, 0, None
+    if not 1 <= len(spec) <= 3:
+        raise ValueError(f"{name} is a sequence of {len(spec)}, allowed is {_FORMS}")
+    buf, rest = spec[0], list(spec[1:])
+    datatype = None
+    if len(rest) == 2 or (rest and isinstance(rest[0], (MPI.Datatype, str))):
+        datatype = rest.pop()
+    amount = rest.pop() if rest else None
+    displacement = 0
+    if isinstance(amount, (list, tuple)):
+        if len(amount) != 2:
+            raise ValueError(f"the count of {name} is {amount!r}, allowed is (count, displacement)")
+        amount, displacement = amount[0], _whole(amount[1], "displacement", name)
+    count = None if amount is None else _whole(amount, "count", name)
+    return buf, count, displacement, datatype
+
+
+def _whole(value: Any, what: str, name: str) -> int:
+    if not isinstance(value, (int, np.integer)):
+        raise TypeError(
+            f"the {what} of {name} is {type(value).__name__}, allowed is a whole number: {_FORMS}"
+        )
+    if value < 0:
+        raise ValueError(f"the {what} of {name} is {value}, allowed is 0 and up")
+    return int(value)
+
+
+def _datatype(datatype: Any, name: str, plans: Plans) -> tuple[MPI.Datatype | None, Plan | None]:
+    """(mpi4py's datatype if it is known, its plan); the array's own when None is given."""
+    if datatype is None:
+        return None, None
+    if isinstance(datatype, str):
+        datatype = MPI.Datatype.fromcode(datatype)
+    if isinstance(datatype, MPI.Datatype):
+        return datatype, plan_of(datatype)
+    if isinstance(datatype, (int, np.integer)):
+        handle = int(datatype)
+        if handle in DATATYPE_NAMES and handle & ~0xFFFF == DATATYPE_MARK:
+            known = DATATYPES[handle & 0xFF][1]
+            return known, plan_of(known)
+        committed = plans()
+        if handle in committed:
+            return None, committed[handle]
+        raise DatatypeError(
+            f"the datatype of {name} is {handle:#x}, allowed is a constant such as gmpi.FLOAT or a "
+            "handle of Context.commit(); this one was freed, or never committed in this context"
+        )
+    raise TypeError(
+        f"the datatype of {name} is {type(datatype).__name__}, allowed is an mpi4py datatype, a "
+        "type code, or a handle such as gmpi.FLOAT"
+    )
+
+
+def _absolute(low: int, high: int) -> np.ndarray:
+    """Host memory from address ``low`` to ``high``."""
+    if low == high:
+        return np.empty(0, np.uint8)
+    return np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+
+
+def _count_of(plan: Plan, room: int, name: str) -> int:
+    """How many elements a buffer of ``room`` bytes has; as mpi4py, only if it is a whole number."""
+    if plan.extent <= 0 or room % plan.extent:
+        raise ValueError(
+            f"{name} has {room} bytes, no multiple of the datatype's extent of {plan.extent}: "
+            "say how many elements, [buf, count, datatype]"
+        )
+    return room // plan.extent
+
+
+def contiguous_array(buf: Any, name: str, writable: bool) -> np.ndarray:
+    """The buffer as an array of one dimension, without a copy."""
+    if isinstance(buf, np.ndarray):
+        array = buf
+    else:
+        try:
+            array = np.frombuffer(buf, np.uint8)
+        except (TypeError, BufferError, ValueError):
+            raise TypeError(
+                f"{name} is {type(buf).__name__}, allowed is a NumPy array or another object with "
+                "a buffer in host memory, or a sequence of it, a count and a datatype; GPU arrays "
+                "must be copied to the host first"
+            ) from None
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        raise ValueError(f"{name} is not contiguous: pass numpy.ascontiguousarray({name})")
+    if writable and not array.flags.writeable:
+        raise ValueError(f"{name} is read-only: pass a writable array")
+    return array.reshape(-1, order="A")
