@@ -129,7 +129,7 @@ class Memory:
             return None  # shared memory: the host has no address for it
         _call(driver.cuCtxSetCurrent(context))
         stream = self._own_stream()
-        _call(driver.cuMemcpyDtoHAsync(found.ctypes.data, address, nbytes, stream))
+        _call(driver.cuMemcpyAsync(found.ctypes.data, address, nbytes, stream))
         _call(driver.cuStreamSynchronize(stream))
         return found
 

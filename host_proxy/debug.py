@@ -30,7 +30,8 @@ from gmpi.constants import ERR_BUFFER, ERR_INTERN, PROC_NULL, SUCCESS
 from gmpi.wire import LARGE_BUFFERS, MESSAGE_HEADER, SCATTERED, STAGING_LEAD
 from host_proxy import operations as ops
 from host_proxy.checks import log_record, log_request
-from host_proxy.mpi4py_engine import KernelPort, Mpi4pyEngine
+from host_proxy.kernel_port import KernelPort
+from host_proxy.mpi4py_engine import Mpi4pyEngine
 from host_proxy.protocol import Outcome, Step
 from host_proxy.state import (
     G_CONTROL,

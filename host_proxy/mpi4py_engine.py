@@ -11,7 +11,6 @@ MPI requests one by one, and resumes.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-import ctypes
 from collections import deque
 
 import numpy as np
@@ -23,9 +22,6 @@ from gmpi.wire import (
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
     LARGE_BUFFERS,
-    MESSAGE_HEADER,
-    NOT_SHARED,
-    PACK,
     STAGING_LEAD,
     UNPACK,
     chunk_bytes_of,
@@ -34,20 +30,17 @@ from host_proxy import completion, dispatch, flight, ring
 from host_proxy import operations as ops
 from host_proxy.checks import log_record, log_request
 from host_proxy.idle import now_ns
+from host_proxy.kernel_port import KernelPort, view
 from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
 from host_proxy.state import (
     C_COLLECTIVES,
     G_CONTROL,
     G_DRAIN,
     G_LARGE,
-    G_LARGE_DEVICE,
     G_PYTHON,
     G_SYNCS,
     G_TAG_UB,
     G_TRANSFERS,
-    P_DEVICE,
-    P_HOST,
-    P_READS,
     R_BYTES,
     R_DONE,
     R_FLAGS,
@@ -67,82 +60,6 @@ from host_proxy.state import (
 )
 
 
-def done_word(position: int, direction: int, index: int) -> int:
-    """What a CHUNK record says when the order with these values has been carried out."""
-    return position << CHUNK_POSITION_SHIFT | direction << CHUNK_DIRECTION_SHIFT | index
-
-
-class KernelPort:
-    """The user's buffer of a kernel's request, behind the staging of its slot."""
-
-    def __init__(self, engine: Mpi4pyEngine, slot: int) -> None:
-        self.engine = engine
-        self.slot = slot
-        self.is_large = slot >= engine.state.layout.request_slots
-        self.own = 0  # offset of the slot's chunk buffers in large staging
-        self.first_chunk = engine.drain  # where chunks come that there is no buffer for
-        if self.is_large:
-            layout = engine.state.layout
-            self.own = (slot - layout.request_slots) * LARGE_BUFFERS * layout.chunk_bytes
-            base = int(engine.state.globals[G_LARGE_DEVICE]) + self.own
-            completion.set_base(engine.g, engine.row(slot), base)
-
-    def message(self, nbytes: int) -> np.ndarray:
-        begin = self.engine.small(self.slot) - MESSAGE_HEADER
-        return self.engine.memory[begin : begin + MESSAGE_HEADER + nbytes]
-
-    def small(self) -> np.ndarray:
-        """The payload in the slot's small staging buffer."""
-        return self.message(self.engine.sizes[0])[MESSAGE_HEADER:]
-
-    def deliver(self, nbytes: int) -> None:
-        """Nothing: the waiting threads take it from there."""
-
-    def shared(self, comm: Communicator, dest: int) -> int:
-        peer = int(comm.peers[dest])
-        reads = peer >= 0 and self.engine.state.peers[peer, P_READS]
-        return self.slot if reads else NOT_SHARED
-
-    def use_buffers_of(self, peer: int, slot: int) -> None:
-        state = self.engine.state
-        offset = (slot - state.layout.request_slots) * LARGE_BUFFERS * state.layout.chunk_bytes
-        if self.is_large:
-            base = int(state.peers[peer, P_DEVICE]) + offset
-            completion.set_base(self.engine.g, self.engine.row(self.slot), base)
-        else:
-            self.first_chunk = _view(int(state.peers[peer, P_HOST]) + offset, self.engine.sizes[1])
-
-    def buffer(self, k: int) -> np.ndarray:
-        size = self.engine.sizes[1]
-        begin = self.own + k % LARGE_BUFFERS * size
-        return self.engine.large[begin : begin + size]
-
-    def free(self, k: int) -> np.ndarray:
-        return self.buffer(k) if self.is_large else self.first_chunk
-
-    def pack(self, k: int, position: int, length: int) -> Step:
-        index = k % LARGE_BUFFERS
-        if k >= LARGE_BUFFERS:  # the first ones are packed by the call itself, without an order
-            self.order(index, position, length, PACK)
-        if k > 0:  # the very first one before its record
-            yield self.slot, done_word(position, PACK, index)
-        return self.buffer(k)[:length]
-
-    def unpack(self, k: int, position: int, length: int) -> Step:
-        if length <= 0:
-            return
-        if self.is_large:
-            index = k % LARGE_BUFFERS
-            self.order(index, position, length, UNPACK)
-            yield self.slot, done_word(position, UNPACK, index)
-        else:  # longer than the receive was thought for: what fits is in the first chunk
-            self.small()[:length] = self.first_chunk[:length]
-
-    def order(self, index: int, position: int, length: int, direction: int) -> None:
-        engine = self.engine
-        completion.order(engine.g, engine.row(self.slot), index, position, length, direction)
-
-
 class Mpi4pyEngine:
     """Runs the operations of kernels one generator each. Used by the proxy's thread only."""
 
@@ -153,9 +70,9 @@ class Mpi4pyEngine:
         self.g = state.address
         layout = state.layout
         self.sizes = layout.eager_bytes, layout.chunk_bytes
-        self.memory = _view(int(state.globals[G_CONTROL]), layout.mapped_bytes)
-        self.large = _view(int(state.globals[G_LARGE]), layout.large_bytes)
-        self.drain = _view(int(state.globals[G_DRAIN]), layout.chunk_bytes)
+        self.memory = view(int(state.globals[G_CONTROL]), layout.mapped_bytes)
+        self.large = view(int(state.globals[G_LARGE]), layout.large_bytes)
+        self.drain = view(int(state.globals[G_DRAIN]), layout.chunk_bytes)
         self.requests: list[tuple[MPI.Request, int, Step]] = []
         self.answers: dict[tuple[int, int], tuple[int, Step]] = {}  # who waits for which order
         self.early: set[tuple[int, int]] = set()  # orders carried out before anybody waited
@@ -412,7 +329,3 @@ class Mpi4pyEngine:
             state.communicator_table[comm, C_COLLECTIVES] -= 1
             if queue:
                 self.resume(*queue[0], None)
-
-
-def _view(address: int, nbytes: int) -> np.ndarray:
-    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))

@@ -20,7 +20,7 @@ IS_MPICH = "MPICH" in MPI.Get_library_version()
 
 
 def test_some_faults() -> None:
-    launcher.check(2, "faults", *SOME, timeout=150)
+    launcher.check(2, "faults", *SOME, timeout=250)
 
 
 @pytest.mark.slow

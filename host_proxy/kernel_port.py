@@ -1,0 +1,105 @@
+"""The mpi4py engine's side of a kernel's buffer: the port that ``protocol.py`` works with."""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gmpi.wire import (
+    CHUNK_DIRECTION_SHIFT,
+    CHUNK_POSITION_SHIFT,
+    LARGE_BUFFERS,
+    MESSAGE_HEADER,
+    NOT_SHARED,
+    PACK,
+    UNPACK,
+)
+from host_proxy import completion
+from host_proxy.protocol import Step
+from host_proxy.state import G_LARGE_DEVICE, P_DEVICE, P_HOST, P_READS, Communicator
+
+if TYPE_CHECKING:
+    from host_proxy.mpi4py_engine import Mpi4pyEngine
+
+
+def view(address: int, nbytes: int) -> np.ndarray:
+    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+
+
+def done_word(position: int, direction: int, index: int) -> int:
+    """What a CHUNK record says when the order with these values has been carried out."""
+    return position << CHUNK_POSITION_SHIFT | direction << CHUNK_DIRECTION_SHIFT | index
+
+
+class KernelPort:
+    """The user's buffer of a kernel's request, behind the staging of its slot."""
+
+    def __init__(self, engine: Mpi4pyEngine, slot: int) -> None:
+        self.engine = engine
+        self.slot = slot
+        self.is_large = slot >= engine.state.layout.request_slots
+        self.own = 0  # offset of the slot's chunk buffers in large staging
+        self.first_chunk = engine.drain  # where chunks come that there is no buffer for
+        if self.is_large:
+            layout = engine.state.layout
+            self.own = (slot - layout.request_slots) * LARGE_BUFFERS * layout.chunk_bytes
+            base = int(engine.state.globals[G_LARGE_DEVICE]) + self.own
+            completion.set_base(engine.g, engine.row(slot), base)
+
+    def message(self, nbytes: int) -> np.ndarray:
+        begin = self.engine.small(self.slot) - MESSAGE_HEADER
+        return self.engine.memory[begin : begin + MESSAGE_HEADER + nbytes]
+
+    def small(self) -> np.ndarray:
+        """The payload in the slot's small staging buffer."""
+        return self.message(self.engine.sizes[0])[MESSAGE_HEADER:]
+
+    def deliver(self, nbytes: int) -> None:
+        """Nothing: the waiting threads take it from there."""
+
+    def shared(self, comm: Communicator, dest: int) -> int:
+        peer = int(comm.peers[dest])
+        reads = peer >= 0 and self.engine.state.peers[peer, P_READS]
+        return self.slot if reads else NOT_SHARED
+
+    def use_buffers_of(self, peer: int, slot: int) -> None:
+        state = self.engine.state
+        offset = (slot - state.layout.request_slots) * LARGE_BUFFERS * state.layout.chunk_bytes
+        if self.is_large:
+            base = int(state.peers[peer, P_DEVICE]) + offset
+            completion.set_base(self.engine.g, self.engine.row(self.slot), base)
+        else:
+            self.first_chunk = view(int(state.peers[peer, P_HOST]) + offset, self.engine.sizes[1])
+
+    def buffer(self, k: int) -> np.ndarray:
+        size = self.engine.sizes[1]
+        begin = self.own + k % LARGE_BUFFERS * size
+        return self.engine.large[begin : begin + size]
+
+    def free(self, k: int) -> np.ndarray:
+        return self.buffer(k) if self.is_large else self.first_chunk
+
+    def pack(self, k: int, position: int, length: int) -> Step:
+        index = k % LARGE_BUFFERS
+        if k >= LARGE_BUFFERS:  # the first ones are packed by the call itself, without an order
+            self.order(index, position, length, PACK)
+        if k > 0:  # the very first one before its record
+            yield self.slot, done_word(position, PACK, index)
+        return self.buffer(k)[:length]
+
+    def unpack(self, k: int, position: int, length: int) -> Step:
+        if length <= 0:
+            return
+        if self.is_large:
+            index = k % LARGE_BUFFERS
+            self.order(index, position, length, UNPACK)
+            yield self.slot, done_word(position, UNPACK, index)
+        else:  # longer than the receive was thought for: what fits is in the first chunk
+            self.small()[:length] = self.first_chunk[:length]
+
+    def order(self, index: int, position: int, length: int, direction: int) -> None:
+        engine = self.engine
+        completion.order(engine.g, engine.row(self.slot), index, position, length, direction)
