@@ -95,7 +95,7 @@ class Play:
         self.s = Script(callers=2)
         self.check_beside: Check = lambda: None
         self.error: BaseException | None = None
-        self.began = time.monotonic()
+        self.began = self.took = 0.0  # s
 
     def beside(self, sizes: tuple[int, ...] = (8, 3000, LONG), tag: int = 50) -> None:
         self.check_beside = exchange(self.s, self.s.callers[1], sizes, tag)
@@ -131,6 +131,8 @@ class Play:
 
     def run(self) -> BaseException | None:
         """The kernel; what was raised."""
+        WORLD.Barrier()  # one rank may have compiled a fault while the other would time out
+        self.began = time.monotonic()
         try:
             self.s.launch(self.g)
             self.g.synchronize(timeout=0.3)
