@@ -169,6 +169,7 @@ def interrupted(op: str) -> None:
     play.call()
     play.when_stuck(lambda: os.kill(os.getpid(), signal.SIGINT))
     raised = False
+    WORLD.Barrier()
     try:
         with play.g:
             play.s.launch(play.g)
