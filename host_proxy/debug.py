@@ -34,6 +34,7 @@ from host_proxy.kernel_port import KernelPort
 from host_proxy.mpi4py_engine import Mpi4pyEngine
 from host_proxy.protocol import Outcome, Step
 from host_proxy.state import (
+    FAULTS,
     G_CONTROL,
     G_HEAD,
     R_ADDRESS,
@@ -253,14 +254,18 @@ class DebugEngine(Mpi4pyEngine):
     # --- words ------------------------------------------------------------------------------------
 
     def log(self, slot: int, error: int, text: str) -> None:
-        self.findings.append(text)
-        number = len(self.findings) - 1
-        log_request(self.g, self.row(slot), ops.DEBUG, int(error), 0, number, 0)
+        log_request(self.g, self.row(slot), ops.DEBUG, int(error), 0, self.note(text), 0)
 
     def log_record(self, text: str) -> None:
+        log_record(self.g, self.state.record.ctypes.data, ops.DEBUG, self.note(text), 0, 0)
+
+    def note(self, text: str) -> int:
+        """Keeps the words of a finding as long as the error log keeps its entry: its number."""
         self.findings.append(text)
-        r = self.state.record.ctypes.data
-        log_record(self.g, r, ops.DEBUG, len(self.findings) - 1, 0, 0)
+        forgotten = len(self.findings) - 1 - 2 * FAULTS
+        if forgotten > 0:
+            self.findings[forgotten] = ""
+        return len(self.findings) - 1
 
     def _name(self, slot: int) -> str:
         ticket = (self.field(slot, S_HANDLE) & wire.TAG_MASK) >> 1
