@@ -38,11 +38,7 @@ for part in $parts; do
   hangs) TEST_LIMIT_S=200 LIMIT=200 note hangs ranks 2 tests/ranks/hangs.py ;;
   hazards) note hazards timeout 400 python3 tests/gpu/hazards.py --json "$out/hazards.json"
     cat "$out/hazards.log" ;;
-  cost) for events in 256 0; do for watchdog in 30 0; do
-      GMPI_FLIGHT_EVENTS=$events GMPI_WATCHDOG_S=$watchdog LIMIT=60 \
-        note "cost-watchdog$watchdog-events$events" ranks 2 examples/pingpong.py -m 8:8 \
-        --no-conventional --json "$out/pingpong-watchdog$watchdog-events$events.json"
-    done; done
+  cost) LIMIT=60 note cost ranks 2 tests/gpu/watchdog_cost.py --json "$out/watchdog_cost.json"; cat "$out/cost.log"
     GMPI_DEBUG=1 LIMIT=60 note cost-debug ranks 2 examples/pingpong.py -m 8:8 \
       --no-conventional --json "$out/pingpong-debug.json" ;;
   sanitizer) for tool in memcheck racecheck; do
