@@ -18,6 +18,7 @@ from device_lib.context import DeviceContext
 from device_lib.primitives import SIMULATOR
 from gmpi import affinity, config, ending, errors, launch, opening
 from gmpi.committed import Datatypes
+from gmpi.communicators import Communicators
 from gmpi.constants import GMPI_ERR_ABORTED
 from gmpi.errors import AbortedError, ContextError, Fault, KernelError, RequestTimeoutError
 from gmpi.host import Host
@@ -25,15 +26,12 @@ from gmpi.kernels import LaunchedKernels
 from gmpi.memory import Memory, Peers
 from gmpi.opening import agree, allocate, require_intracomm, require_mpi
 from gmpi.pending import PendingRequest
-from gmpi.report import Group, Report
+from gmpi.report import Report
 from gmpi.watchdog import Watchdog
 from gmpi.wire import (
-    COMMUNICATOR_BYTES,
-    COMMUNICATORS,
     CONTROL_RESOURCE_NS,
     HANDLE_CONTEXT_MASK,
     IDENTITY_SIZE_SHIFT,
-    MAPPED_COMMUNICATORS,
     Layout,
 )
 from host_proxy import mpi_library, trace
@@ -41,16 +39,10 @@ from host_proxy.debug import DebugEngine
 from host_proxy.proxy import Proxy
 from host_proxy.ring import has_record
 from host_proxy.state import (
-    C_CHUNKS,
-    C_HANDLE,
-    C_PEERS,
-    C_RANK,
-    C_SIZE,
     G_FAULTS,
     OPEN,
     P_READS,
     S_STATE,
-    Communicator,
     State,
     fault_rows,
     make_state,
@@ -146,17 +138,15 @@ class Context:
         )
         patience = int(self.config.resource_timeout_s * 1e9)
         self._write_mapped(CONTROL_RESOURCE_NS, patience.to_bytes(8, "little"))
-        nobody = np.array([-1, 0] * COMMUNICATORS, np.int32)  # rank, size
-        self._write_mapped(MAPPED_COMMUNICATORS, nobody.tobytes())
         self._has_kernels = gpu
         self._kernels = LaunchedKernels(gpu, self.config.check_grid)
         self._aborted = False
         self._abort_told = False
         self._faults_seen = 0
         self._datatypes = Datatypes(self.layout, memory, self._state, gpu)
-        self._groups: list[Group] = []
         self._timeout: Report | None = None
-        self._register(comm)
+        self._communicators = Communicators(self._state, memory.host, self._peers)
+        self._communicators.register(comm)
         cores = affinity.cores(self.config.cores, self._gpu)
         read = memory.read_user if self.config.debug else None
         self._proxy = Proxy(self._state, self.config.engine, cores, read)
@@ -202,10 +192,7 @@ class Context:
                 many communicators as it can have (256).
         """
         self._require_open()
-        require_intracomm(comm)
-        if len(self._state.communicators) >= COMMUNICATORS:
-            raise ContextError(f"at most {COMMUNICATORS} communicators can be registered")
-        return self._register(comm)
+        return self._communicators.register(comm)
 
     def commit(self, datatype: MPI.Datatype) -> int:
         """Makes an MPI datatype usable in kernels: its integer handle (MPI 4.1 section 5.1.9).
@@ -513,9 +500,7 @@ class Context:
             if clean and quiet:
                 self._watchdog.free()
             if clean:
-                for communicator in self._state.communicators:
-                    communicator.messages.Free()
-                    communicator.chunks.Free()
+                self._communicators.free()
 
     def _at_exit(self) -> None:
         """The interpreter is going: a loop that calls MPI after MPI_Finalize is a crash."""
@@ -529,42 +514,6 @@ class Context:
     def _require_open(self) -> None:
         if self._closed:
             raise ContextError("the context is closed; open a new one")
-
-    def _register(self, comm: MPI.Comm) -> int:
-        state = self._state
-        index = len(state.communicators)
-        messages, chunks = comm.Dup(), comm.Dup()
-        for duplicate in (messages, chunks):
-            duplicate.Set_errhandler(MPI.ERRORS_RETURN)
-        rank, size = comm.Get_rank(), comm.Get_size()
-        peers = self._peers.of(comm)
-        self._groups.append(self._group(comm, messages, index))
-        state.communicators.append(
-            Communicator(messages, chunks, rank, size, comm.Get_name(), peers)
-        )
-        entry = np.array([rank, size], np.int32).tobytes()
-        offset = MAPPED_COMMUNICATORS + index * COMMUNICATOR_BYTES
-        self._write_mapped(offset, entry)
-        row = state.communicator_table[index]
-        row[C_RANK] = rank
-        row[C_SIZE] = size
-        row[C_PEERS] = peers.ctypes.data
-        row[C_CHUNKS] = mpi_library.handle(chunks)
-        row[C_HANDLE] = mpi_library.handle(messages)  # last: the proxy looks at it first
-        return index
-
-    def _group(self, comm: MPI.Comm, messages: MPI.Comm, index: int) -> Group:
-        """The communicator's name in reports, the same on all its ranks; collective."""
-        if index == 0:
-            return Group("COMM_WORLD", list(range(self.size)))
-        name = comm.Get_name() or "communicator"
-        identity = messages.bcast(f"{name} #{self.rank}.{index}", root=0)
-        mine = comm.Get_group()
-        world = self._state.communicators[0].messages.Get_group()
-        members = MPI.Group.Translate_ranks(mine, list(range(comm.Get_size())), world)
-        mine.Free()
-        world.Free()
-        return Group(identity, [int(rank) for rank in members])
 
     def _write_mapped(self, offset: int, data: bytes) -> None:
         import ctypes

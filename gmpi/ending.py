@@ -98,7 +98,9 @@ def never_received(context: Context) -> Counter[str]:
     found: Counter[str] = Counter()
     status = MPI.Status()
     room = np.empty(MESSAGE_HEADER + context.layout.eager_bytes, np.uint8)
-    for communicator, (identity, members) in zip(context._state.communicators, context._groups):
+    for communicator, (identity, members) in zip(
+        context._state.communicators, context._communicators.groups
+    ):
         for _ in range(_MESSAGES):
             message = communicator.messages.Improbe(MPI.ANY_SOURCE, MPI.ANY_TAG, status)
             if message is None:

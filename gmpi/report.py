@@ -281,7 +281,7 @@ class Look:
         pending = []
         for row in rows:
             since = self._seen.get((int(row[S_SERIAL]), int(row[S_HANDLE])), now)
-            pending.append(pending_of(row, context._groups, now - since))
+            pending.append(pending_of(row, context._communicators.groups, now - since))
         for request in list(context.host._progress.open):
             name = f"Context.host.{request.name}"
             pending.append(Pending(name, "other", None, None, "", "", 0, 0, -1, 0))
@@ -289,8 +289,8 @@ class Look:
             context.rank,
             context._kernels.state,
             pending,
-            unexpected(state, context._groups),
-            {group.identity: group.members for group in context._groups},
+            unexpected(state, context._communicators.groups),
+            {group.identity: group.members for group in context._communicators.groups},
             [fault.text for fault in context.errors[-_ERRORS:]],
             context._aborted,
             repr(failure) if (failure := context._proxy.failure) is not None else "",

@@ -1,0 +1,93 @@
+"""The communicators that the kernels of a context know: duplicates, handles, names in reports.
+
+Each communicator is duplicated twice, for messages and for what follows them, so that no traffic of
+the user's is ever matched by ours. A handle is an index: of the proxy's table, of the entry in
+mapped memory where ``GMPI_Comm_rank`` and ``GMPI_Comm_size`` look, and of ``groups``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+from mpi4py import MPI
+
+from gmpi.errors import ContextError
+from gmpi.memory import Peers
+from gmpi.opening import require_intracomm
+from gmpi.report import Group
+from gmpi.wire import COMMUNICATOR_BYTES, COMMUNICATORS, MAPPED_COMMUNICATORS
+from host_proxy import mpi_library
+from host_proxy.state import C_CHUNKS, C_HANDLE, C_PEERS, C_RANK, C_SIZE, Communicator, State
+
+
+class Communicators:
+    """The registered communicators of one context; the first is the context's own.
+
+    Args:
+        mapped: address of mapped memory.
+        peers: which ranks are on this node.
+    """
+
+    def __init__(self, state: State, mapped: int, peers: Peers) -> None:
+        self.groups: list[Group] = []
+        self._state = state
+        self._peers = peers
+        self._entries = mapped + MAPPED_COMMUNICATORS
+        nobody = np.array([-1, 0] * COMMUNICATORS, np.int32)  # rank, size
+        self._write(0, nobody)
+
+    def register(self, comm: MPI.Comm) -> int:
+        """The communicator's handle; collective over it.
+
+        Raises:
+            ContextError: it is no intracommunicator, or one too many.
+        """
+        require_intracomm(comm)
+        state = self._state
+        index = len(state.communicators)
+        if index >= COMMUNICATORS:
+            raise ContextError(f"at most {COMMUNICATORS} communicators can be registered")
+        messages, chunks = comm.Dup(), comm.Dup()
+        for duplicate in (messages, chunks):
+            duplicate.Set_errhandler(MPI.ERRORS_RETURN)
+        rank, size = comm.Get_rank(), comm.Get_size()
+        peers = self._peers.of(comm)
+        self.groups.append(self._group(comm, messages, index))
+        state.communicators.append(
+            Communicator(messages, chunks, rank, size, comm.Get_name(), peers)
+        )
+        self._write(index, np.array([rank, size], np.int32))
+        row = state.communicator_table[index]
+        row[C_RANK] = rank
+        row[C_SIZE] = size
+        row[C_PEERS] = peers.ctypes.data
+        row[C_CHUNKS] = mpi_library.handle(chunks)
+        row[C_HANDLE] = mpi_library.handle(messages)  # last: the proxy looks at it first
+        return index
+
+    def free(self) -> None:
+        """Frees the duplicates; collective over each communicator."""
+        for communicator in self._state.communicators:
+            communicator.messages.Free()
+            communicator.chunks.Free()
+
+    def _group(self, comm: MPI.Comm, messages: MPI.Comm, index: int) -> Group:
+        """The communicator's name in reports, the same on all its ranks; collective."""
+        size = comm.Get_size()
+        if index == 0:
+            return Group("COMM_WORLD", list(range(size)))
+        context = self._state.communicators[0]
+        name = comm.Get_name() or "communicator"
+        identity = messages.bcast(f"{name} #{context.rank}.{index}", root=0)
+        mine = comm.Get_group()
+        world = context.messages.Get_group()
+        members = MPI.Group.Translate_ranks(mine, list(range(size)), world)
+        mine.Free()
+        world.Free()
+        return Group(identity, [int(rank) for rank in members])
+
+    def _write(self, index: int, entries: np.ndarray) -> None:
+        """Tells kernels the rank and size of communicators from ``index`` on."""
+        data = entries.tobytes()
+        ctypes.memmove(self._entries + index * COMMUNICATOR_BYTES, data, len(data))
