@@ -3,7 +3,7 @@
 ``make_calls(scope)`` returns the functions of one scope; ``gmpi`` exports those of the block scope
 under MPI's names and those of the warp scope with ``_warp`` appended. Each one says what MPI's
 arguments mean for the record and hands over to the three functions that do the work, which are
-compiled apart (``library``): open, finish, finish_all.
+compiled apart (``requests``, ``closing_all``): open, complete, finish_all.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -11,47 +11,26 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from device_lib.blocking import transact
-from device_lib.closing import (
-    COMPLETED,
-    FAULT,
-    HELP,
-    NO_ORIGIN,
-    STAGED,
-    finish_small,
-    make_finish_any,
-    make_help,
-    make_report,
-    make_unpack,
-)
 from device_lib.closing_all import make_finish_all
 from device_lib.context import (
     Status,
-    eager_bytes,
-    large_slots,
-    request_slots,
     world_rank,
     world_size,
 )
 from device_lib.layouts import is_derived
 from device_lib.library import linked
 from device_lib.message import inspect, inspect_reduction, message_bytes
-from device_lib.opening import UNFINISHED, make_open_any, open_inline
 from device_lib.primitives import buffer_of, describe, device, int64, lane_id, load_sys
+from device_lib.requests import make_requests, sign32
 from device_lib.ring import post
 from device_lib.scattered import make_open_scattered
 from device_lib.scope import Scope, warp_lanes, warp_mask
-from device_lib.slots import error_handle, is_large
-from gmpi.constants import COMM_WORLD, GMPI_ERR_NO_RESOURCE, IN_PLACE, PROC_NULL, SUCCESS
+from gmpi.constants import COMM_WORLD, IN_PLACE, PROC_NULL, SUCCESS
 from gmpi.wire import (
-    BYTES_MASK,
     COMMUNICATOR_BYTES,
     COMMUNICATORS,
-    ERROR_SHIFT,
     FLAG_BACK,
     FLAG_OUT,
-    HANDLE_ERROR_SHIFT,
-    INLINE_BYTES,
     MAPPED_COMMUNICATORS,
     OP_ALLREDUCE,
     OP_BARRIER,
@@ -61,18 +40,9 @@ from gmpi.wire import (
     OP_NULL,
     OP_PING,
     OP_SYNCHRONIZE,
-    OP_WAIT,
     REQUEST_NULL,
     TAG_MASK,
 )
-
-FULL_WARP = 32  # threads of a leading warp that the fast paths need
-
-
-@device
-def _sign32(value):
-    """The low 32 bits as a signed number."""
-    return ((value & TAG_MASK) ^ 0x80000000) - 0x80000000
 
 
 @device
@@ -117,17 +87,6 @@ def _is_scattered(datatype, strided):
 
 
 @device
-def _status(outcome, count, origin):
-    return Status(
-        outcome >> ERROR_SHIFT & 0xFF,
-        _sign32(origin),
-        _sign32(origin >> 32),
-        _sign32(count),
-        outcome & BYTES_MASK,
-    )
-
-
-@device
 def _communicator_word(ctx, comm):
     if comm < 0 or comm >= COMMUNICATORS:
         return 0xFFFFFFFF  # rank -1, size 0
@@ -139,7 +98,7 @@ def comm_rank(ctx, comm):
     """Rank of this process in the communicator (any thread; MPI 4.1 section 7.4.1)."""
     if comm == COMM_WORLD:
         return world_rank(ctx)
-    return _sign32(_communicator_word(ctx, comm))
+    return sign32(_communicator_word(ctx, comm))
 
 
 @device
@@ -147,12 +106,7 @@ def comm_size(ctx, comm):
     """Number of processes in the communicator (any thread; MPI 4.1 section 7.4.1)."""
     if comm == COMM_WORLD:
         return world_size(ctx)
-    return _sign32(_communicator_word(ctx, comm) >> 32)
-
-
-_open_inline = linked("gmpi_open_inline", 8, 1, open_inline)
-_finish_small = linked("gmpi_finish_small", 5, 3, finish_small)
-_transact = linked("gmpi_transact", 8, 4, transact)
+    return sign32(_communicator_word(ctx, comm) >> 32)
 
 
 def make_calls(scope: Scope) -> SimpleNamespace:
@@ -161,104 +115,11 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     def part(name: str, arguments: int, results: int, body):
         return linked(f"gmpi_{name}_{scope.name}", arguments, results, body)
 
-    open_any = part("open_any", 9, 1, make_open_any(scope))
-    finish_any = part("finish_any", 5, 3, make_finish_any(scope))
-    unpack = part("unpack", 5, 1, make_unpack(scope))
+    requests = make_requests(scope)
+    open_request, complete, perform = requests.open_request, requests.complete, requests.perform
     open_scattered = part("open_scattered", 8, 1, make_open_scattered(scope))
-    help_others = part("help", 3, 1, make_help(scope))
-    report = part("report", 6, 1, make_report(scope))
     finish_all = part("finish_all", 6, 1, make_finish_all(scope))
     leads = scope.leads
-    leading_lanes = scope.leading_lanes
-    sync_full = scope.sync_full
-    share_full = scope.share_full
-    share_4_full = scope.share_4_full
-
-    # --- both halves of every call ----------------------------------------------------------------
-
-    @device
-    def is_inline(ctx, word0, nbytes):
-        """Whether the functions for one full warp can do it."""
-        small = nbytes <= INLINE_BYTES
-        if word0 & FLAG_OUT << 8 == 0:
-            small = nbytes <= eager_bytes(ctx)
-        return small and leading_lanes() == FULL_WARP
-
-    @device
-    def open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, unfinished):
-        handle = open_any(ctx, word0, peer_tag, count, send, recv, unfinished)
-        if handle == error_handle(GMPI_ERR_NO_RESOURCE):
-            most = request_slots(ctx)
-            if nbytes > eager_bytes(ctx):
-                most = large_slots(ctx)
-            report(ctx, word0 & 0xFF, most, GMPI_ERR_NO_RESOURCE)
-        return handle
-
-    @device
-    def open_request(ctx, word0, peer_tag, count, nbytes, send, recv):
-        handle = UNFINISHED
-        count = int64(count)
-        if is_inline(ctx, word0, nbytes):
-            # What other threads of the scope wrote to the buffers, or still read from them.
-            sync_full()
-            if leads():
-                handle = _open_inline(ctx, word0, count, send, peer_tag, recv)
-            handle = share_full(handle)
-        if handle & UNFINISHED != 0:
-            handle = open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, handle)
-        return handle
-
-    @device
-    def complete(ctx, request, patience):
-        """(completed, Status) of a request, after ``patience`` looks, 0 for as many as it takes."""
-        request = int64(request)
-        if request == REQUEST_NULL:
-            return True, _status(COMPLETED, 0, NO_ORIGIN)
-        if request >> HANDLE_ERROR_SHIFT == 1:
-            return True, _status(COMPLETED | (request & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN)
-        outcome = HELP
-        count = 0
-        origin = 0
-        if is_large(request) == 0 and patience == 0 and leading_lanes() == FULL_WARP:
-            resumed = 0
-            while outcome & HELP != 0:
-                sync_full()
-                if leads():
-                    outcome, count, origin = _finish_small(ctx, request, resumed)
-                outcome, count, origin, resumed = share_4_full(outcome, count, origin, 1)
-                if outcome & HELP != 0:
-                    help_others(ctx)
-        else:
-            outcome, count, origin = finish_any(ctx, request, patience)
-        if outcome & STAGED != 0:
-            unpack(ctx, request, outcome)
-        if outcome & FAULT != 0:
-            report(ctx, OP_WAIT, request, outcome >> ERROR_SHIFT & 0xFF)
-        return outcome & (COMPLETED | STAGED) != 0, _status(outcome, count, origin)
-
-    @device
-    def perform(ctx, word0, peer_tag, count, nbytes, send, recv):
-        """``open_request`` and ``complete`` for calls that block: the Status."""
-        outcome = 0
-        elements = 0
-        origin = 0
-        handle = UNFINISHED
-        count = int64(count)
-        if is_inline(ctx, word0, nbytes):
-            sync_full()
-            if leads():
-                outcome, elements, origin, handle = _transact(
-                    ctx, word0, count, send, peer_tag, recv
-                )
-            outcome, elements, origin, handle = share_4_full(outcome, elements, origin, handle)
-        if outcome & STAGED != 0:
-            unpack(ctx, handle, outcome)
-        elif outcome & COMPLETED == 0:
-            if outcome == 0:
-                handle = open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, handle)
-            completed, status = complete(ctx, handle, 0)
-            return status
-        return _status(outcome, elements, origin)
 
     # --- point to point (MPI 4.1 chapter 3) -----------------------------------------------------
 

@@ -1,0 +1,174 @@
+"""Both halves of every call: opening a request and completing it, for each scope.
+
+Small requests of full warps go through the functions that are tuned for latency (``open_inline``,
+``finish_small``, ``transact``); everything else, and what these leave over, through those that can
+do all (``open_any``, ``finish_any``). All of them are compiled apart (``library``).
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from device_lib.blocking import transact
+from device_lib.closing import (
+    COMPLETED,
+    FAULT,
+    HELP,
+    NO_ORIGIN,
+    STAGED,
+    finish_small,
+    make_finish_any,
+    make_help,
+    make_report,
+    make_unpack,
+)
+from device_lib.context import Status, eager_bytes, large_slots, request_slots
+from device_lib.library import linked
+from device_lib.opening import UNFINISHED, make_open_any, open_inline
+from device_lib.primitives import device, int64
+from device_lib.scope import Scope
+from device_lib.slots import error_handle, is_large
+from gmpi.constants import GMPI_ERR_NO_RESOURCE
+from gmpi.wire import (
+    BYTES_MASK,
+    ERROR_SHIFT,
+    FLAG_OUT,
+    HANDLE_ERROR_SHIFT,
+    INLINE_BYTES,
+    OP_WAIT,
+    REQUEST_NULL,
+    TAG_MASK,
+)
+
+FULL_WARP = 32  # threads of a leading warp that the fast paths need
+
+
+@device
+def sign32(value):
+    """The low 32 bits as a signed number."""
+    return ((value & TAG_MASK) ^ 0x80000000) - 0x80000000
+
+
+@device
+def _status(outcome, count, origin):
+    return Status(
+        outcome >> ERROR_SHIFT & 0xFF,
+        sign32(origin),
+        sign32(origin >> 32),
+        sign32(count),
+        outcome & BYTES_MASK,
+    )
+
+
+_open_inline = linked("gmpi_open_inline", 8, 1, open_inline)
+_finish_small = linked("gmpi_finish_small", 5, 3, finish_small)
+_transact = linked("gmpi_transact", 8, 4, transact)
+
+
+def make_requests(scope: Scope) -> SimpleNamespace:
+    """Opening and completing for one scope."""
+
+    def part(name: str, arguments: int, results: int, body):
+        return linked(f"gmpi_{name}_{scope.name}", arguments, results, body)
+
+    open_any = part("open_any", 9, 1, make_open_any(scope))
+    finish_any = part("finish_any", 5, 3, make_finish_any(scope))
+    unpack = part("unpack", 5, 1, make_unpack(scope))
+    help_others = part("help", 3, 1, make_help(scope))
+    report = part("report", 6, 1, make_report(scope))
+    leads = scope.leads
+    leading_lanes = scope.leading_lanes
+    sync_full = scope.sync_full
+    share_full = scope.share_full
+    share_4_full = scope.share_4_full
+
+    @device
+    def is_inline(ctx, word0, nbytes):
+        """Whether the functions for one full warp can do it."""
+        small = nbytes <= INLINE_BYTES
+        if word0 & FLAG_OUT << 8 == 0:
+            small = nbytes <= eager_bytes(ctx)
+        return small and leading_lanes() == FULL_WARP
+
+    @device
+    def open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, unfinished):
+        handle = open_any(ctx, word0, peer_tag, count, send, recv, unfinished)
+        if handle == error_handle(GMPI_ERR_NO_RESOURCE):
+            most = request_slots(ctx)
+            if nbytes > eager_bytes(ctx):
+                most = large_slots(ctx)
+            report(ctx, word0 & 0xFF, most, GMPI_ERR_NO_RESOURCE)
+        return handle
+
+    @device
+    def open_request(ctx, word0, peer_tag, count, nbytes, send, recv):
+        handle = UNFINISHED
+        count = int64(count)
+        if is_inline(ctx, word0, nbytes):
+            # What other threads of the scope wrote to the buffers, or still read from them.
+            sync_full()
+            if leads():
+                handle = _open_inline(ctx, word0, count, send, peer_tag, recv)
+            handle = share_full(handle)
+        if handle & UNFINISHED != 0:
+            handle = open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, handle)
+        return handle
+
+    @device
+    def complete(ctx, request, patience):
+        """(completed, Status) of a request, after ``patience`` looks, 0 for as many as it takes."""
+        request = int64(request)
+        if request == REQUEST_NULL:
+            return True, _status(COMPLETED, 0, NO_ORIGIN)
+        if request >> HANDLE_ERROR_SHIFT == 1:
+            return True, _status(COMPLETED | (request & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN)
+        outcome = HELP
+        count = 0
+        origin = 0
+        if is_large(request) == 0 and patience == 0 and leading_lanes() == FULL_WARP:
+            resumed = 0
+            while outcome & HELP != 0:
+                sync_full()
+                if leads():
+                    outcome, count, origin = _finish_small(ctx, request, resumed)
+                outcome, count, origin, resumed = share_4_full(outcome, count, origin, 1)
+                if outcome & HELP != 0:
+                    help_others(ctx)
+        else:
+            outcome, count, origin = finish_any(ctx, request, patience)
+        if outcome & STAGED != 0:
+            unpack(ctx, request, outcome)
+        if outcome & FAULT != 0:
+            report(ctx, OP_WAIT, request, outcome >> ERROR_SHIFT & 0xFF)
+        return outcome & (COMPLETED | STAGED) != 0, _status(outcome, count, origin)
+
+    @device
+    def perform(ctx, word0, peer_tag, count, nbytes, send, recv):
+        """``open_request`` and ``complete`` for calls that block: the Status."""
+        outcome = 0
+        elements = 0
+        origin = 0
+        handle = UNFINISHED
+        count = int64(count)
+        if is_inline(ctx, word0, nbytes):
+            sync_full()
+            if leads():
+                outcome, elements, origin, handle = _transact(
+                    ctx, word0, count, send, peer_tag, recv
+                )
+            outcome, elements, origin, handle = share_4_full(outcome, elements, origin, handle)
+        if outcome & STAGED != 0:
+            unpack(ctx, handle, outcome)
+        elif outcome & COMPLETED == 0:
+            if outcome == 0:
+                handle = open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, handle)
+            completed, status = complete(ctx, handle, 0)
+            return status
+        return _status(outcome, elements, origin)
+
+    return SimpleNamespace(
+        open_request=open_request,
+        complete=complete,
+        perform=perform,
+    )
