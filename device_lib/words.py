@@ -52,7 +52,6 @@ else:
 
     from device_lib.primitives import load_4_if
     from device_lib.primitives_cuda import (
-        _ptx,
         load_4,
         load_8,
         load_16,
@@ -62,23 +61,24 @@ else:
         store_8,
         store_16_if,
     )
+    from device_lib.ptx import ptx
 
-    load_8_sys = _ptx("ld.relaxed.sys.global.u64 $0, [$1];", "=l,l", types.int64, 1)
-    load_4_sys = _ptx("ld.relaxed.sys.global.u32 $0, [$1];", "=l,l", types.int64, 1)
-    _load_4_sys_if = _ptx(
+    load_8_sys = ptx("ld.relaxed.sys.global.u64 $0, [$1];", "=l,l", types.int64, 1)
+    load_4_sys = ptx("ld.relaxed.sys.global.u32 $0, [$1];", "=l,l", types.int64, 1)
+    _load_4_sys_if = ptx(
         "{ .reg .pred p; setp.ne.u64 p, $2, 0; mov.b32 $0, 0; "
         "@p ld.relaxed.sys.global.u32 $0, [$1]; }",
         "=&r,l,l",
         types.uint32,
         2,
     )
-    _store_8_if = _ptx(
+    _store_8_if = ptx(
         "{ .reg .pred p; setp.ne.u64 p, $2, 0; @p st.u64 [$0], $1; }", "l,l,l", types.void, 3
     )
-    _store_4_if = _ptx(
+    _store_4_if = ptx(
         "{ .reg .pred p; setp.ne.u64 p, $2, 0; @p st.u32 [$0], $1; }", "l,l,l", types.void, 3
     )
-    _store_2 = _ptx("st.u16 [$0], $1;", "l,l", types.void, 2)
+    _store_2 = ptx("st.u16 [$0], $1;", "l,l", types.void, 2)
 
     @device
     def _load_8(address):

@@ -1,0 +1,106 @@
+"""Device functions, and intrinsics around one piece of inline PTX.
+
+Why PTX and not Numba's own operations: Numba has no loads or stores with an order and a scope, its
+``cuda.atomic`` fences nothing, and one 16-byte access that cannot tear does not exist in Python.
+"""
+
+# mypy: disable-error-code="no-untyped-def,misc"
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+_I64 = ir.IntType(64)
+_I32 = ir.IntType(32)
+
+
+def device(fn):
+    """Marks a device function; called from kernels and other device functions only."""
+    return cuda.jit(device=True)(fn)
+
+
+def pack_tuple(context, builder, returns, values):
+    return context.make_tuple(builder, returns, values)
+
+
+def ptx(template: str, constraints: str, returns, arity: int):
+    """An intrinsic of ``arity`` int64 arguments around one piece of inline PTX.
+
+    Every one is volatile and clobbers memory: the compiler keeps them in program order among
+    each other and moves no ordinary access across. Where the PTX gives 32 bits (``=r``, alone or as
+    the last of several) the caller gets an int64 of which the compiler knows that the upper half
+    is 0.
+    """
+
+    def emit(context, builder, sig, args):
+        if returns == types.void:
+            result = ir.VoidType()
+        elif returns == types.int64:
+            result = _I64
+        elif returns == types.uint32:
+            result = _I32
+        else:
+            last = _I32 if narrow else _I64
+            result = ir.LiteralStructType([_I64] * (len(returns) - 1) + [last])
+        function = ir.FunctionType(result, [_I64] * arity)
+        text = f"{constraints},~{{memory}}" if constraints else "~{memory}"
+        out = builder.call(ir.InlineAsm(function, template, text, side_effect=True), args)
+        if returns == types.void:
+            return context.get_dummy_value()
+        if returns == types.int64:
+            return out
+        if returns == types.uint32:
+            return builder.zext(out, _I64)
+        values = [builder.extract_value(out, i) for i in range(len(returns))]
+        if narrow:
+            values[-1] = builder.zext(values[-1], _I64)
+        return pack_tuple(context, builder, returns, values)
+
+    narrow = constraints.startswith(("=&l,=&l,=&r", "=l,=l,=r"))
+    visible = types.int64 if returns == types.uint32 else returns
+    signature = visible(*[types.int64] * arity)
+    if arity == 0:
+
+        @intrinsic
+        def nullary(typingctx):
+            return signature, emit
+
+        return nullary
+    if arity == 1:
+
+        @intrinsic
+        def unary(typingctx, a):
+            return signature, emit
+
+        return unary
+    if arity == 2:
+
+        @intrinsic
+        def binary(typingctx, a, b):
+            return signature, emit
+
+        return binary
+
+    if arity == 3:
+
+        @intrinsic
+        def ternary(typingctx, a, b, c):
+            return signature, emit
+
+        return ternary
+
+    if arity == 4:
+
+        @intrinsic
+        def quaternary(typingctx, a, b, c, d):
+            return signature, emit
+
+        return quaternary
+
+    @intrinsic
+    def quinary(typingctx, a, b, c, d, e):
+        return signature, emit
+
+    return quinary
