@@ -66,13 +66,21 @@ def device_number() -> int:
 class Launch:
     """One kernel with its arguments, ready but for the first two: addresses."""
 
-    def __init__(self, kernel: Any, arguments: list[int], blocks: int, offset: int = 0) -> None:
+    def __init__(
+        self,
+        kernel: Any,
+        arguments: list[int],
+        blocks: int,
+        offset: int = 0,
+        threads: int = THREADS,
+    ) -> None:
         """``offset`` is added to the first address."""
         self._kernel = kernel
         self._offset = offset
         self._words = (ctypes.c_int64 * len(arguments))(*arguments)
         self._lock = threading.Lock()
         self.blocks = blocks
+        self._threads = threads
         if SIMULATOR:
             return
         base = ctypes.addressof(self._words)
@@ -81,7 +89,7 @@ class Launch:
         )
         self._config = _LaunchConfig()
         self._config.grid[:] = blocks, 1, 1
-        self._config.block[:] = THREADS, 1, 1
+        self._config.block[:] = threads, 1, 1
         self._call = _driver().cuLaunchKernelEx
         self._prepared = (
             ctypes.c_void_p(ctypes.addressof(self._config)),
@@ -96,7 +104,7 @@ class Launch:
             words[0] = user + self._offset
             words[1] = packed
             if SIMULATOR:
-                self._kernel[self.blocks, THREADS](*words)
+                self._kernel[self.blocks, self._threads](*words)
                 return
             self._config.stream = stream_handle(stream)
             error = self._call(*self._prepared)

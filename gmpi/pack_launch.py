@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from device_lib import pack_kernels as kernels
-from device_lib import pack_words, transpose
+from device_lib import pack_tiles, pack_words, transpose
 from device_lib.divide import LIMIT, magic_of
 from gmpi.datatypes.descriptor import (
     DESCRIPTOR_WORDS,
@@ -24,6 +24,7 @@ from gmpi.pack_driver import Launch, device_number, kernel, multiprocessors, upl
 
 _MAX_REGISTERS = {16: 64, 8: 80, 4: 80, 1: 96}
 _PARTS_REGISTERS = 80
+_TILING_REGISTERS = 40
 # Blocks for each multiprocessor; further tiles are taken in turn. On an H200 (``by_blocks`` in
 # pack_bench) more than 8 are better by 2 to 3 %, and for long blocks one for each tile by 4 %.
 _BLOCKS = 16
@@ -63,6 +64,13 @@ def _tiles(part: Part) -> tuple[list[int], int] | None:
     return arguments, blocks
 
 
+def _tiling(part: Part) -> pack_tiles.Tiling | None:
+    """For short blocks at one regular pitch; ``None`` when the part is something else."""
+    if isinstance(part, RunList) or part.table is not None or len(part.dims) != 1:
+        return None
+    return pack_tiles.tiling(part.dims[0].count, part.atom, part.dims[0].stride)
+
+
 def _width(bits: int) -> int:
     """Widest word for addresses and displacements with these bits; 1: byte by byte."""
     width = min(bits & -bits, pack_words.WIDTHS[0])
@@ -87,6 +95,7 @@ class Prepared:
         self._parts = plan.parts
         self._single = len(plan.parts) == 1
         self._tiles = _tiles(plan.parts[0]) if self._single else None
+        self._tiling = _tiling(plan.parts[0]) if self._single else None
         self._descriptors = [
             describe(part, Tables(**upload(table_arrays(part), self._keep)), 0)
             for part in plan.parts
@@ -119,6 +128,8 @@ class Prepared:
         if self._tiles is not None and bits & (self._parts[0].atom - 1) == 0:
             return self._prepare_transpose(unpack)
         width = _width(bits | self._bits | 16)
+        if width == 1 and self._tiling is not None:
+            return self._prepare_tiling(self._tiling, unpack)
         if self._single:
             return self._prepare_part(width, unpack, packed == 0)
         return self._prepare_parts(width, unpack)
@@ -129,6 +140,12 @@ class Prepared:
         body = transpose.transpose_body(part.atom, unpack)
         code = kernel(self._device, body, transpose.ARGUMENTS, 64)
         return Launch(code, *self._tiles, part.offset)
+
+    def _prepare_tiling(self, found: pack_tiles.Tiling, unpack: bool) -> Launch:
+        body = pack_tiles.tiles_body(found.long, unpack)
+        code = kernel(self._device, body, pack_tiles.ARGUMENTS, _TILING_REGISTERS)
+        offset, threads = self._parts[0].offset, pack_tiles.THREADS
+        return Launch(code, found.arguments, found.blocks, offset, threads)
 
     def _prepare_part(self, width: int, unpack: bool, packed_aligned: bool) -> Launch:
         part = self._parts[0]

@@ -1,0 +1,202 @@
+"""Packing short blocks of any length at a regular pitch: through shared memory.
+
+Where lengths, displacements or pointers are odd, no word of the user's memory is a word of the
+packed bytes, and putting words together from global memory costs several instructions a byte. Here
+a block of threads takes a tile of consecutive blocks and reads one side of it as it lies, the
+user's memory with its gaps or the packed bytes, in whole words of 16 bytes into shared memory,
+where a byte may be asked for at any place. What is written is put together there.
+
+Gaps between blocks of data may be read, but nothing before the first and behind the last byte of
+the layout; no byte of a gap is ever written.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import cuda
+
+from device_lib.divide import LIMIT, divide, magic_of
+from device_lib.primitives import block_id, buffer_of, device, sync_block, thread_rank
+from device_lib.tile_words import (
+    get_1,
+    get_16_of_many,
+    get_16_of_two,
+    load_1,
+    load_16_if,
+    put_1,
+    put_16_if,
+    shared_address,
+    spread_4_if,
+    spread_few,
+    store_1,
+    store_16,
+)
+
+THREADS = 128
+_STEP = 16 * THREADS  # bytes that the threads read, or write, at a time
+TILE_BYTES = 4 * _STEP  # shared memory for one tile
+# Up to 15 bytes to align it, and those behind the tile that are read with its last ones.
+_ROOM = (TILE_BYTES + 16 + 32) // 8
+LONGEST_BLOCK = 128  # bytes; longer ones are packed well enough word by word
+LARGEST_PITCH = 512
+_SPARSEST = 4  # most bytes of the user's memory for one that is packed
+_TWO = 16  # blocks this long: 16 packed bytes are of two at most
+
+
+class Tiling(NamedTuple):
+    """Blocks at a regular pitch, cut into tiles.
+
+    Attributes:
+        arguments: of the kernel, two addresses first.
+        blocks: number of tiles.
+        long: see ``tiles_body``.
+    """
+
+    arguments: list[int]
+    blocks: int
+    long: bool
+
+
+def tiling(count: int, atom: int, pitch: int) -> Tiling | None:
+    """For ``count`` blocks of ``atom`` bytes every ``pitch`` bytes; ``None``: not for this kernel.
+
+    A tile has a multiple of 16 blocks, so that every one begins at the same alignment.
+    """
+    if not (0 < atom < LONGEST_BLOCK and atom < pitch <= min(_SPARSEST * atom, LARGEST_PITCH)):
+        return None
+    each = ((TILE_BYTES - 15 - atom) // pitch + 1) // 16 * 16
+    blocks = -(-count // each)
+    if blocks >= LIMIT:
+        return None
+    arguments = [0, 0, count, atom, pitch, magic_of(atom), magic_of(pitch), each]
+    return Tiling(arguments, blocks, atom >= _TWO)
+
+
+#: int64 arguments of the kernel
+ARGUMENTS = 8
+
+
+@device
+def _fill(tile, at, size, begin, end):
+    """Reads ``size`` bytes at an address, at the same place modulo 16, into shared memory.
+
+    The neighbours that share a word of 16 bytes are read too, within ``begin..end``.
+    """
+    rank = thread_rank()
+    base = at - (at & 15)
+    stop = at + size
+    high = min(stop, end - 15)
+    f0 = base + 16 * rank
+    f1 = f0 + _STEP
+    f2 = f1 + _STEP
+    f3 = f2 + _STEP
+    ok = f0 >= begin and f0 < high
+    x0, y0 = load_16_if(f0, ok)
+    x1, y1 = load_16_if(f1, f1 < high)
+    x2, y2 = load_16_if(f2, f2 < high)
+    x3, y3 = load_16_if(f3, f3 < high)
+    t0 = tile + 16 * rank
+    put_16_if(t0, x0, y0, ok)
+    put_16_if(t0 + _STEP, x1, y1, f1 < high)
+    put_16_if(t0 + 2 * _STEP, x2, y2, f2 < high)
+    put_16_if(t0 + 3 * _STEP, x3, y3, f3 < high)
+    # The first and the last word of the layout may not be whole: one byte a thread.
+    if rank < 32:
+        word = base
+        if rank >= 16:
+            word = stop - 1 - ((stop - 1) & 15)
+        f0 = word + (rank & 15)
+        if (word < begin or word + 16 > end) and begin <= f0 < end:
+            put_1(tile + (f0 - base), load_1(f0))
+
+
+def _make_write_packed(long: bool) -> Callable:
+    @device
+    def write_packed(base, packed, size, atom, pitch, magic):
+        """Packs ``size`` bytes from blocks in shared memory, the first one at ``base``."""
+        rank = thread_rank()
+        gap = pitch - atom
+        head = min(-packed & 15, size)
+        at = head + 16 * rank
+        while at + 16 <= size:
+            i, r = divide(at, atom, magic)
+            if long:
+                low, high = get_16_of_two(base + i * pitch + r, atom - r, gap)
+            else:
+                low, high = get_16_of_many(base + i * pitch + r, atom - r, gap, atom)
+            store_16(packed + at, low, high)
+            at += _STEP
+        # Bytes before the first and behind the last whole word: one a thread.
+        if rank < 32:
+            at = rank
+            last = head
+            if rank >= 16:
+                at = head + (size - head & -16) + rank - 16
+                last = size
+            if at < last:
+                i, r = divide(at, atom, magic)
+                store_1(packed + at, get_1(base + i * pitch + r))
+
+    return write_packed
+
+
+@device
+def _write_user(base, user, count, atom, pitch, magic):
+    """Unpacks ``count`` blocks that lie one after the other in shared memory at ``base``."""
+    rank = thread_rank()
+    last = (count - 1) * pitch + atom - 4
+    # Whole words, by their place: neighbouring threads write neighbouring words.
+    at = (-user & 3) + 4 * rank
+    while at <= last:
+        i, r = divide(at, pitch, magic)
+        spread_4_if(user + at, base + i * atom + r, r + 4 <= atom)
+        at += 4 * THREADS
+    # The bytes before and behind them in each block.
+    i = rank
+    while i < count:
+        to = user + i * pitch
+        source = base + i * atom
+        head = min(-to & 3, atom)
+        tail = atom - head & 3
+        if head > 0:
+            spread_few(to, source, head)
+        if tail > 0:
+            spread_few(to + atom - tail, source + atom - tail, tail)
+        i += THREADS
+
+
+@cache
+def tiles_body(long: bool, unpack: bool) -> Callable:
+    """The Python function of a kernel of ``THREADS`` threads; one block of them moves one tile.
+
+    Its arguments, int64: addresses of the user's (of the first block of data) and of the packed
+    memory, of any alignment; number of blocks of data, bytes of one, bytes from one to the next;
+    the ``magic_of`` both; blocks of data in a tile. ``long``: blocks have 16 bytes or more.
+    """
+    write_packed = _make_write_packed(long)
+
+    def kernel(user, packed, count, atom, pitch, magic_atom, magic_pitch, each):
+        room = cuda.shared.array(_ROOM, np.int64)
+        address, nbytes, strided = buffer_of(room)
+        tile = shared_address(address) + 15 & -16
+        first = block_id() * each
+        here = min(each, count - first)
+        to_user = user + first * pitch
+        to_packed = packed + first * atom
+        size = here * atom
+        if unpack:
+            _fill(tile, to_packed, size, packed, packed + count * atom)
+            sync_block()
+            _write_user(tile + (to_packed & 15), to_user, here, atom, pitch, magic_pitch)
+        else:
+            reach = (here - 1) * pitch + atom
+            _fill(tile, to_user, reach, user, user + (count - 1) * pitch + atom)
+            sync_block()
+            write_packed(tile + (to_user & 15), to_packed, size, atom, pitch, magic_atom)
+
+    return kernel

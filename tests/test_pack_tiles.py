@@ -1,0 +1,138 @@
+"""Short blocks of any length at one pitch. On a GPU, or with NUMBA_ENABLE_CUDASIM=1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from numba import cuda
+from test_datatypes_device import check
+
+import gmpi
+from device_lib import pack_tiles
+from gmpi.datatypes import plan
+
+SHAPES = [
+    (17, 24),
+    (5, 8),
+    (3, 4),
+    (13, 40),
+    (1, 2),
+    (2, 3),
+    (15, 16),
+    (16, 17),
+    (33, 50),
+    (127, 508),
+]
+OFFSETS = [(0, 0), (1, 0), (0, 1), (4, 8), (3, 7), (15, 9), (14, 15)]
+
+
+def blocks_of(atom: int, pitch: int) -> MPI.Datatype:
+    return MPI.BYTE.Create_contiguous(atom).Create_resized(0, pitch)
+
+
+def per_tile(atom: int, pitch: int) -> int:
+    found = pack_tiles.tiling(1, atom, pitch)
+    assert found is not None
+    return found.arguments[-1]
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
+    """(long, unpack) of each kernel that was asked for."""
+    asked = []
+    make = pack_tiles.tiles_body
+
+    def spy(long: bool, unpack: bool) -> Any:
+        asked.append((long, unpack))
+        return make(long, unpack)
+
+    monkeypatch.setattr(pack_tiles, "tiles_body", spy)
+    return asked
+
+
+@pytest.mark.parametrize(("atom", "pitch"), SHAPES)
+def test_counts_around_tiles(atom: int, pitch: int, used: list[tuple[bool, bool]]) -> None:
+    each = per_tile(atom, pitch)
+    datatype = blocks_of(atom, pitch)
+    for count in sorted({0, 1, 2, 3, 15, 16, 17, each - 1, each, each + 1, 2 * each + 5}):
+        used.clear()
+        check(datatype, count, 1)  # an odd pointer: lengths of whole words go this way too
+        assert used == ([(atom >= 16, False), (atom >= 16, True)] if count > 1 else [])
+
+
+@pytest.mark.parametrize("offsets", OFFSETS)
+@pytest.mark.parametrize(("atom", "pitch"), SHAPES[:-2])
+def test_pointers_of_any_alignment(atom: int, pitch: int, offsets: tuple[int, int]) -> None:
+    for count in (2, 3, 29, per_tile(atom, pitch) + 19):
+        check(blocks_of(atom, pitch), count, *offsets)
+
+
+def test_the_layout_may_begin_anywhere() -> None:
+    check(MPI.BYTE.Create_vector(700, 5, 7).Create_hindexed_block(1, [13]), 1, 2, 3)
+    check(MPI.BYTE.Create_vector(700, 5, 7).Create_hindexed_block(1, [-13]), 1, 2, 3)
+
+
+def test_a_struct_with_a_char_at_its_end(used: list[tuple[bool, bool]]) -> None:
+    fields = MPI.Datatype.Create_struct([1, 2, 1], [0, 8, 16], [MPI.DOUBLE, MPI.INT, MPI.CHAR])
+    check(fields.Create_resized(0, 24), 1000)
+    assert used == [(True, False), (True, True)]
+
+
+@pytest.mark.parametrize("offset", [*range(4), 13, 15, 16])
+@pytest.mark.parametrize(("atom", "pitch"), [(17, 24), (3, 4)])
+def test_nothing_outside_the_layout_is_read(
+    atom: int, pitch: int, offset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes before the first block or behind the last may be in no allocation."""
+    if not gmpi.SIMULATOR:
+        pytest.skip("spies on the simulator's loads")
+    read: list[tuple[int, int]] = []
+    load_16_if, load_1 = pack_tiles.load_16_if, pack_tiles.load_1
+
+    def spy_16(address: int, wanted: bool) -> tuple[int, int]:
+        if wanted:
+            read.append((address, address + 16))
+        return load_16_if(address, wanted)
+
+    def spy_1(address: int) -> int:
+        read.append((address, address + 1))
+        return load_1(address)
+
+    monkeypatch.setattr(pack_tiles, "load_16_if", spy_16)
+    monkeypatch.setattr(pack_tiles, "load_1", spy_1)
+    for count in (2, 40, per_tile(atom, pitch) + 3):
+        datatype = blocks_of(atom, pitch)
+        reach = plan(datatype).reach(count)[1]
+        user = np.zeros(offset + count * pitch, np.uint8)[offset:]
+        packed = np.zeros(offset + count * atom, np.uint8)[offset:]
+        for source, nbytes, unpack in ((user, reach, False), (packed, count * atom, True)):
+            read.clear()
+            if unpack:
+                gmpi.unpack(packed, datatype, user, count)
+            else:
+                gmpi.pack(user, datatype, count, out=packed)
+            begin = source.ctypes.data
+            assert min(low for low, _ in read) == begin
+            assert max(high for _, high in read) == begin + nbytes
+
+
+@pytest.mark.parametrize(
+    ("atom", "pitch"),
+    [(17, 17), (17, 9), (17, 0), (17, -24), (1, 5), (129, 132), (127, 513), (17, 69)],
+)
+def test_other_layouts_go_another_way(atom: int, pitch: int, used: list[tuple[bool, bool]]) -> None:
+    assert pack_tiles.tiling(50, atom, pitch) is None
+    source = cuda.to_device(np.arange(50 * 520, dtype=np.uint8))
+    if pitch >= atom:
+        gmpi.pack(source, blocks_of(atom, pitch), 50)
+    assert used == []
+
+
+def test_aligned_blocks_of_words_go_another_way(used: list[tuple[bool, bool]]) -> None:
+    check(blocks_of(12, 20), 50)
+    assert used == []
+    check(blocks_of(12, 20), 50, 0, 2)
+    assert used == [(False, False), (False, True)]
