@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ from device_lib.tile_words import (
 )
 
 THREADS = 128
+REGISTERS = 40  # at most: 12 blocks of threads on each multiprocessor
 _STEP = 16 * THREADS  # bytes that the threads read, or write, at a time
 TILE_BYTES = 4 * _STEP  # shared memory for one tile
 # Up to 15 bytes to align it, and those behind the tile that are read with its last ones.
@@ -45,6 +47,9 @@ _ROOM = (TILE_BYTES + 16 + 32) // 8
 LONGEST_BLOCK = 128  # bytes; longer ones are packed well enough word by word
 LARGEST_PITCH = 512
 _SPARSEST = 4  # most bytes of the user's memory for one that is packed
+MAX_OUTER = 2  # dimensions besides the innermost one
+# Packed bytes of a row where there are several: for less, most threads of a tile have no work.
+_SHORTEST_ROW = 1024
 _TWO = 16  # blocks this long: 16 packed bytes are of two at most
 
 
@@ -52,37 +57,53 @@ class Tiling(NamedTuple):
     """Blocks at a regular pitch, cut into tiles.
 
     Attributes:
+        long: see ``tiles_body``.
+        outer: as well.
         arguments: of the kernel, two addresses first.
         blocks: number of tiles.
-        long: see ``tiles_body``.
     """
 
+    long: bool
+    outer: int
     arguments: list[int]
     blocks: int
-    long: bool
 
 
-def tiling(count: int, atom: int, pitch: int) -> Tiling | None:
-    """For ``count`` blocks of ``atom`` bytes every ``pitch`` bytes; ``None``: not for this kernel.
+def tiling(atom: int, dims: list[tuple[int, int]]) -> Tiling | None:
+    """For blocks of ``atom`` bytes; ``None``: not for this kernel.
 
-    A tile has a multiple of 16 blocks, so that every one begins at the same alignment.
+    A tile has a multiple of 16 blocks, so that those of a row begin at the same alignment.
+
+    Args:
+        dims: (count, stride in bytes), innermost first. The innermost one is a row; no tile goes
+            beyond it.
     """
+    if not 1 <= len(dims) <= 1 + MAX_OUTER:
+        return None
+    (count, pitch), *others = dims
     if not (0 < atom < LONGEST_BLOCK and atom < pitch <= min(_SPARSEST * atom, LARGEST_PITCH)):
         return None
+    if others and count * atom < _SHORTEST_ROW:
+        return None
     each = ((TILE_BYTES - 15 - atom) // pitch + 1) // 16 * 16
-    blocks = -(-count // each)
+    tiles = -(-count // each)
+    blocks = tiles * prod(n for n, stride in others)
     if blocks >= LIMIT:
         return None
-    arguments = [0, 0, count, atom, pitch, magic_of(atom), magic_of(pitch), each]
-    return Tiling(arguments, blocks, atom >= _TWO)
+    (n1, stride1), (n2, stride2) = [*others, (1, 0), (1, 0)][:2]
+    arguments = [
+        0, 0, count, atom, pitch, magic_of(atom), magic_of(pitch), each,
+        tiles, magic_of(tiles), n1, magic_of(n1), stride1, stride2,
+    ]  # fmt: skip
+    return Tiling(atom >= _TWO, len(others), arguments, blocks)
 
 
 #: int64 arguments of the kernel
-ARGUMENTS = 8
+ARGUMENTS = 14
 
 
 @device
-def _fill(tile, at, size, begin, end):
+def _fill(shared, at, size, begin, end):
     """Reads ``size`` bytes at an address, at the same place modulo 16, into shared memory.
 
     The neighbours that share a word of 16 bytes are read too, within ``begin..end``.
@@ -100,7 +121,7 @@ def _fill(tile, at, size, begin, end):
     x1, y1 = load_16_if(f1, f1 < high)
     x2, y2 = load_16_if(f2, f2 < high)
     x3, y3 = load_16_if(f3, f3 < high)
-    t0 = tile + 16 * rank
+    t0 = shared + 16 * rank
     put_16_if(t0, x0, y0, ok)
     put_16_if(t0 + _STEP, x1, y1, f1 < high)
     put_16_if(t0 + 2 * _STEP, x2, y2, f2 < high)
@@ -112,7 +133,7 @@ def _fill(tile, at, size, begin, end):
             word = stop - 1 - ((stop - 1) & 15)
         f0 = word + (rank & 15)
         if (word < begin or word + 16 > end) and begin <= f0 < end:
-            put_1(tile + (f0 - base), load_1(f0))
+            put_1(shared + (f0 - base), load_1(f0))
 
 
 def _make_write_packed(long: bool) -> Callable:
@@ -171,32 +192,48 @@ def _write_user(base, user, count, atom, pitch, magic):
 
 
 @cache
-def tiles_body(long: bool, unpack: bool) -> Callable:
+def tiles_body(long: bool, outer: int, unpack: bool) -> Callable:
     """The Python function of a kernel of ``THREADS`` threads; one block of them moves one tile.
 
     Its arguments, int64: addresses of the user's (of the first block of data) and of the packed
-    memory, of any alignment; number of blocks of data, bytes of one, bytes from one to the next;
-    the ``magic_of`` both; blocks of data in a tile. ``long``: blocks have 16 bytes or more.
+    memory, of any alignment; blocks of data in a row, bytes of one, bytes from one to the next; the
+    ``magic_of`` both; blocks of data in a tile; tiles of a row and their magic; number of rows and
+    its magic, bytes from one row to the next, bytes to the next set of rows.
+
+    Args:
+        long: blocks have 16 bytes or more.
+        outer: 0: one row, 1: several rows, 2: several sets of them.
     """
     write_packed = _make_write_packed(long)
 
-    def kernel(user, packed, count, atom, pitch, magic_atom, magic_pitch, each):
+    def kernel(
+        user, packed, count, atom, pitch, magic_atom, magic_pitch, each,
+        tiles, magic_tiles, rows, magic_rows, to_row, to_set,
+    ):  # fmt: skip
         room = cuda.shared.array(_ROOM, np.int64)
         address, nbytes, strided = buffer_of(room)
-        tile = shared_address(address) + 15 & -16
-        first = block_id() * each
+        shared = shared_address(address) + 15 & -16
+        tile = block_id()
+        if outer > 0:
+            row, tile = divide(tile, tiles, magic_tiles)
+            packed += row * (count * atom)
+            if outer > 1:
+                i, row = divide(row, rows, magic_rows)
+                user += i * to_set
+            user += row * to_row
+        first = tile * each
         here = min(each, count - first)
         to_user = user + first * pitch
         to_packed = packed + first * atom
         size = here * atom
         if unpack:
-            _fill(tile, to_packed, size, packed, packed + count * atom)
+            _fill(shared, to_packed, size, packed, packed + count * atom)
             sync_block()
-            _write_user(tile + (to_packed & 15), to_user, here, atom, pitch, magic_pitch)
+            _write_user(shared + (to_packed & 15), to_user, here, atom, pitch, magic_pitch)
         else:
             reach = (here - 1) * pitch + atom
-            _fill(tile, to_user, reach, user, user + (count - 1) * pitch + atom)
+            _fill(shared, to_user, reach, user, user + (count - 1) * pitch + atom)
             sync_block()
-            write_packed(tile + (to_user & 15), to_packed, size, atom, pitch, magic_atom)
+            write_packed(shared + (to_user & 15), to_packed, size, atom, pitch, magic_atom)
 
     return kernel

@@ -24,7 +24,6 @@ from gmpi.pack_driver import Launch, device_number, kernel, multiprocessors, upl
 
 _MAX_REGISTERS = {16: 64, 8: 80, 4: 80, 1: 96}
 _PARTS_REGISTERS = 80
-_TILING_REGISTERS = 40
 # Blocks for each multiprocessor; further tiles are taken in turn. On an H200 (``by_blocks`` in
 # pack_bench) more than 8 are better by 2 to 3 %, and for long blocks one for each tile by 4 %.
 _BLOCKS = 16
@@ -65,10 +64,10 @@ def _tiles(part: Part) -> tuple[list[int], int] | None:
 
 
 def _tiling(part: Part) -> pack_tiles.Tiling | None:
-    """For short blocks at one regular pitch; ``None`` when the part is something else."""
-    if isinstance(part, RunList) or part.table is not None or len(part.dims) != 1:
+    """For short blocks at a regular pitch; ``None`` when the part is something else."""
+    if isinstance(part, RunList) or part.table is not None:
         return None
-    return pack_tiles.tiling(part.dims[0].count, part.atom, part.dims[0].stride)
+    return pack_tiles.tiling(part.atom, [(dim.count, dim.stride) for dim in part.dims])
 
 
 def _width(bits: int) -> int:
@@ -142,8 +141,8 @@ class Prepared:
         return Launch(code, *self._tiles, part.offset)
 
     def _prepare_tiling(self, found: pack_tiles.Tiling, unpack: bool) -> Launch:
-        body = pack_tiles.tiles_body(found.long, unpack)
-        code = kernel(self._device, body, pack_tiles.ARGUMENTS, _TILING_REGISTERS)
+        body = pack_tiles.tiles_body(found.long, found.outer, unpack)
+        code = kernel(self._device, body, pack_tiles.ARGUMENTS, pack_tiles.REGISTERS)
         offset, threads = self._parts[0].offset, pack_tiles.THREADS
         return Launch(code, found.arguments, found.blocks, offset, threads)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,7 +40,7 @@ sys.modules["common"] = SimpleNamespace(same=None)  # type: ignore[assignment]  
 import script  # noqa: E402
 
 import gmpi  # noqa: E402
-from device_lib import library  # noqa: E402
+from device_lib import library, pack_tiles  # noqa: E402
 from device_lib.context import DeviceContext  # noqa: E402
 
 BYTES = types.uint8[::1]
@@ -124,9 +125,9 @@ KERNELS = {
 }
 
 
-def link(pieces: dict[str, str]) -> str:
-    """Links PTX for sm_90; what the assembler had to say."""
-    options = ["-arch=sm_90", "-verbose"]
+def link(pieces: dict[str, str], *more: str) -> str:
+    """Links PTX for sm_90, with more options; what the assembler had to say."""
+    options = ["-arch=sm_90", "-verbose", *more]
     handle = nvjitlink.create(len(options), options)
 
     def log(size: Any, read: Any) -> str:
@@ -167,6 +168,15 @@ def main(directory: Path) -> None:
         ptx, _ = cuda.compile(body, signature, device=False, cc=CC, output="ptx", abi="numba")
         (directory / f"kernel_{name}.ptx").write_text(ptx)
         found |= properties(link({**functions, name: ptx}))
+    for variant in product((True, False), (0, pack_tiles.MAX_OUTER), (True, False)):
+        name = "tiles_{}_{}_{}".format(*map(int, variant))
+        numbers: Any = types.void(*[types.int64] * pack_tiles.ARGUMENTS)
+        body = pack_tiles.tiles_body(*variant)
+        ptx, _ = cuda.compile(body, numbers, device=False, cc=CC, output="ptx", abi="numba")
+        (directory / f"{name}.ptx").write_text(ptx)
+        (found[name],) = properties(
+            link({name: ptx}, f"-maxrregcount={pack_tiles.REGISTERS}")
+        ).values()
     (directory / "properties.json").write_text(json.dumps(found, indent=1))
 
 

@@ -34,33 +34,33 @@ def blocks_of(atom: int, pitch: int) -> MPI.Datatype:
 
 
 def per_tile(atom: int, pitch: int) -> int:
-    found = pack_tiles.tiling(1, atom, pitch)
+    found = pack_tiles.tiling(atom, [(1, pitch)])
     assert found is not None
-    return found.arguments[-1]
+    return found.arguments[7]
 
 
 @pytest.fixture
-def used(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
-    """(long, unpack) of each kernel that was asked for."""
+def used(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, int, bool]]:
+    """(long, outer, unpack) of each kernel that was asked for."""
     asked = []
     make = pack_tiles.tiles_body
 
-    def spy(long: bool, unpack: bool) -> Any:
-        asked.append((long, unpack))
-        return make(long, unpack)
+    def spy(*variant: Any) -> Any:
+        asked.append(variant)
+        return make(*variant)
 
     monkeypatch.setattr(pack_tiles, "tiles_body", spy)
     return asked
 
 
 @pytest.mark.parametrize(("atom", "pitch"), SHAPES)
-def test_counts_around_tiles(atom: int, pitch: int, used: list[tuple[bool, bool]]) -> None:
+def test_counts_around_tiles(atom: int, pitch: int, used: list[tuple[bool, int, bool]]) -> None:
     each = per_tile(atom, pitch)
     datatype = blocks_of(atom, pitch)
     for count in sorted({0, 1, 2, 3, 15, 16, 17, each - 1, each, each + 1, 2 * each + 5}):
         used.clear()
         check(datatype, count, 1)  # an odd pointer: lengths of whole words go this way too
-        assert used == ([(atom >= 16, False), (atom >= 16, True)] if count > 1 else [])
+        assert used == ([(atom >= 16, 0, False), (atom >= 16, 0, True)] if count > 1 else [])
 
 
 @pytest.mark.parametrize("offsets", OFFSETS)
@@ -75,10 +75,25 @@ def test_the_layout_may_begin_anywhere() -> None:
     check(MPI.BYTE.Create_vector(700, 5, 7).Create_hindexed_block(1, [-13]), 1, 2, 3)
 
 
-def test_a_struct_with_a_char_at_its_end(used: list[tuple[bool, bool]]) -> None:
+def test_a_struct_with_a_char_at_its_end(used: list[tuple[bool, int, bool]]) -> None:
     fields = MPI.Datatype.Create_struct([1, 2, 1], [0, 8, 16], [MPI.DOUBLE, MPI.INT, MPI.CHAR])
     check(fields.Create_resized(0, 24), 1000)
-    assert used == [(True, False), (True, True)]
+    assert used == [(True, 0, False), (True, 0, True)]
+
+
+@pytest.mark.parametrize(("atom", "pitch"), [(17, 23), (3, 4)])
+def test_rows_of_rows(atom: int, pitch: int, used: list[tuple[bool, int, bool]]) -> None:
+    count = per_tile(atom, pitch) + 37
+    row = MPI.BYTE.Create_vector(count, atom, pitch)
+    plane = row.Create_hvector(3, 1, count * pitch + 5)
+    check(plane, 1, 1, 2)
+    check(plane.Create_hvector(2, 1, 4 * count * pitch + 3), 1, 3, 1)
+    check(row.Create_hvector(3, 1, -count * pitch - 1), 1)
+    long = atom >= 16
+    assert used == [(long, outer, unpack) for outer in (1, 2, 1) for unpack in (False, True)]
+    used.clear()
+    check(MPI.BYTE.Create_vector(20, atom, pitch).Create_hvector(9, 1, 25 * pitch), 1)
+    assert used == []  # short rows
 
 
 @pytest.mark.parametrize("offset", [*range(4), 13, 15, 16])
@@ -123,16 +138,18 @@ def test_nothing_outside_the_layout_is_read(
     ("atom", "pitch"),
     [(17, 17), (17, 9), (17, 0), (17, -24), (1, 5), (129, 132), (127, 513), (17, 69)],
 )
-def test_other_layouts_go_another_way(atom: int, pitch: int, used: list[tuple[bool, bool]]) -> None:
-    assert pack_tiles.tiling(50, atom, pitch) is None
+def test_other_layouts_go_another_way(
+    atom: int, pitch: int, used: list[tuple[bool, int, bool]]
+) -> None:
+    assert pack_tiles.tiling(atom, [(50, pitch)]) is None
     source = cuda.to_device(np.arange(50 * 520, dtype=np.uint8))
     if pitch >= atom:
         gmpi.pack(source, blocks_of(atom, pitch), 50)
     assert used == []
 
 
-def test_aligned_blocks_of_words_go_another_way(used: list[tuple[bool, bool]]) -> None:
+def test_aligned_blocks_of_words_go_another_way(used: list[tuple[bool, int, bool]]) -> None:
     check(blocks_of(12, 20), 50)
     assert used == []
     check(blocks_of(12, 20), 50, 0, 2)
-    assert used == [(False, False), (False, True)]
+    assert used == [(False, 0, False), (False, 0, True)]

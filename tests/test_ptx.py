@@ -89,6 +89,14 @@ def test_moving_bytes_does_not_spill(compiled: Path) -> None:
         assert found[name] == {"stack": 0, "spill_stores": 0, "spill_loads": 0}, name
 
 
+def test_packing_in_tiles_does_not_spill(compiled: Path) -> None:
+    found = json.loads((compiled / "properties.json").read_text())
+    names = [name for name in found if name.startswith("tiles_")]
+    assert len(names) == 8
+    for name in names:
+        assert found[name] == {"stack": 0, "spill_stores": 0, "spill_loads": 0}, name
+
+
 def test_there_is_no_arithmetic_in_floating_point(library: dict[str, str]) -> None:
     # Numba makes float64 of int64 and uint64: a handle would lose its low bits.
     for name, ptx in library.items():
