@@ -10,8 +10,11 @@ compile or link.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -157,17 +160,32 @@ def properties(text: str) -> dict[str, dict[str, int]]:
     return found
 
 
+def library_ptx(name: str) -> str:
+    return library.compile_ptx(name, CC)
+
+
+def kernel_ptx(name: str) -> str:
+    body, arguments = KERNELS[name]
+    signature = types.void(CONTEXT, *arguments)
+    ptx, _ = cuda.compile(body, signature, device=False, cc=CC, output="ptx", abi="numba")
+    return ptx
+
+
 def main(directory: Path) -> None:
-    functions = {name: library.compile_ptx(name, CC) for name in library.functions}
-    for name, ptx in functions.items():
-        (directory / f"{name}.ptx").write_text(ptx)
-    found: dict[str, dict[str, int]] = {}
-    for name, (body, arguments) in KERNELS.items():
-        signature = types.void(CONTEXT, *arguments)
-        ptx, _ = cuda.compile(body, signature, device=False, cc=CC, output="ptx", abi="numba")
-        (directory / f"kernel_{name}.ptx").write_text(ptx)
-        found |= properties(link({**functions, name: ptx}))
+    # Forked, with everything imported: nothing has started a thread or a device.
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("fork")) as pool:
+        # The interpreters take longest, so they come first.
+        kernels = {name: pool.submit(kernel_ptx, name) for name in reversed(KERNELS)}
+        functions = dict(zip(library.functions, pool.map(library_ptx, library.functions)))
+        for name, ptx in functions.items():
+            (directory / f"{name}.ptx").write_text(ptx)
+        found: dict[str, dict[str, int]] = {}
+        for name, made in kernels.items():
+            ptx = made.result()
+            (directory / f"kernel_{name}.ptx").write_text(ptx)
+            found |= properties(link({**functions, name: ptx}))
     (directory / "properties.json").write_text(json.dumps(found, indent=1))
 
 
-main(Path(sys.argv[1]))
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -24,7 +24,7 @@ data = np.arange(8, dtype=np.uint8)
 
 
 def run(ranks: int, code: str, **environment: str) -> str:
-    status, text = launcher.mpi(ranks, "-c", START + code, timeout=150, **environment)
+    status, text = launcher.mpi(ranks, "-c", START + code, **environment)
     assert status == 0, text
     return text
 
@@ -36,7 +36,7 @@ def test_deliberate_hangs() -> None:
 
 def test_a_third_rank_is_asked_too() -> None:
     scenarios = ("wrong_tag", "left_a_collective", "refused_send")
-    launcher.check(3, "hangs", *scenarios, timeout=150)
+    launcher.check(3, "hangs", *scenarios)
 
 
 def test_a_report_in_time_and_only_one() -> None:
