@@ -11,6 +11,8 @@ import launcher
 import pytest
 
 os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # before anything imports numba
+_LIMIT_S = 300  # of one test, longer than that of any program it starts
+os.environ.setdefault("PYTEST_TIMEOUT", str(_LIMIT_S * launcher.TIME_FACTOR))
 
 
 def _has_gpu() -> bool:
