@@ -10,9 +10,12 @@ compile or link.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -158,26 +161,48 @@ def properties(text: str) -> dict[str, dict[str, int]]:
     return found
 
 
+def library_ptx(name: str) -> str:
+    return library.compile_ptx(name, CC)
+
+
+def kernel_ptx(name: str) -> str:
+    body, arguments = KERNELS[name]
+    signature = types.void(CONTEXT, *arguments)
+    ptx, _ = cuda.compile(body, signature, device=False, cc=CC, output="ptx", abi="numba")
+    return ptx
+
+
+def tiles_ptx(*variant: Any) -> str:
+    signature = types.void(*[types.int64] * pack_tiles.ARGUMENTS)
+    body = pack_tiles.tiles_body(*variant)
+    ptx, _ = cuda.compile(body, signature, device=False, cc=CC, output="ptx", abi="numba")
+    return ptx
+
+
 def main(directory: Path) -> None:
-    functions = {name: library.compile_ptx(name, CC) for name in library.functions}
-    for name, ptx in functions.items():
-        (directory / f"{name}.ptx").write_text(ptx)
-    found: dict[str, dict[str, int]] = {}
-    for name, (body, arguments) in KERNELS.items():
-        signature = types.void(CONTEXT, *arguments)
-        ptx, _ = cuda.compile(body, signature, device=False, cc=CC, output="ptx", abi="numba")
-        (directory / f"kernel_{name}.ptx").write_text(ptx)
-        found |= properties(link({**functions, name: ptx}))
-    for variant in product((True, False), (0, pack_tiles.MAX_OUTER), (True, False)):
-        name = "tiles_{}_{}_{}".format(*map(int, variant))
-        numbers: Any = types.void(*[types.int64] * pack_tiles.ARGUMENTS)
-        body = pack_tiles.tiles_body(*variant)
-        ptx, _ = cuda.compile(body, numbers, device=False, cc=CC, output="ptx", abi="numba")
-        (directory / f"{name}.ptx").write_text(ptx)
-        (found[name],) = properties(
-            link({name: ptx}, f"-maxrregcount={pack_tiles.REGISTERS}")
-        ).values()
+    # Forked, with everything imported: nothing has started a thread or a device.
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("fork")) as pool:
+        # The interpreters take longest, so they come first.
+        kernels = {name: pool.submit(kernel_ptx, name) for name in reversed(KERNELS)}
+        tiles = {
+            "tiles_{}_{}_{}".format(*map(int, variant)): pool.submit(tiles_ptx, *variant)
+            for variant in product((True, False), (0, pack_tiles.MAX_OUTER), (True, False))
+        }
+        functions = dict(zip(library.functions, pool.map(library_ptx, library.functions)))
+        for name, ptx in functions.items():
+            (directory / f"{name}.ptx").write_text(ptx)
+        found: dict[str, dict[str, int]] = {}
+        for name, made in kernels.items():
+            ptx = made.result()
+            (directory / f"kernel_{name}.ptx").write_text(ptx)
+            found |= properties(link({**functions, name: ptx}))
+        for name, made in tiles.items():
+            ptx = made.result()
+            (directory / f"{name}.ptx").write_text(ptx)
+            limit = f"-maxrregcount={pack_tiles.REGISTERS}"
+            (found[name],) = properties(link({name: ptx}, limit)).values()
     (directory / "properties.json").write_text(json.dumps(found, indent=1))
 
 
-main(Path(sys.argv[1]))
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

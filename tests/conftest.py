@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import warnings
 
+import launcher
 import pytest
 
 os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # before anything imports numba
+_LIMIT_S = 300  # of one test, longer than that of any program it starts
+os.environ.setdefault("PYTEST_TIMEOUT", str(_LIMIT_S * launcher.TIME_FACTOR))
 
 
 def _has_gpu() -> bool:
@@ -23,3 +27,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if "gpu" in item.keywords:
                 item.add_marker(skip)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Compiles the engine before any test that needs it: half a minute on a cold machine.
+
+    The first programs would do so otherwise, all ranks at once, each against its time limit; one
+    that is ended before the compiler is done leaves nothing in the cache for the next.
+    """
+    if session.config.option.collectonly or not any(
+        item.get_closest_marker("mpi") for item in session.items
+    ):
+        return
+    try:
+        launcher.mpi(1, "-c", "import gmpi; gmpi.Context(gpu=False).close()", timeout=300)
+    except pytest.fail.Exception as late:  # the tests will say what is wrong
+        warnings.warn(str(late), stacklevel=1)

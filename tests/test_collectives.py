@@ -8,7 +8,7 @@ import pytest
 pytestmark = pytest.mark.mpi
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(4, marks=pytest.mark.slow)])
 def test_compiled_engine(ranks: int) -> None:
     launcher.check(ranks, "collectives")
 

@@ -16,19 +16,22 @@ def test_compiled_engine(ranks: int) -> None:
     launcher.check(ranks, "datatypes")
 
 
+@pytest.mark.slow
 def test_mpi4py_engine() -> None:
     launcher.check(2, "datatypes", GMPI_ENGINE="mpi4py")
 
 
-@pytest.mark.parametrize("engine", ["compiled", "mpi4py"])
+@pytest.mark.parametrize("engine", ["compiled", pytest.param("mpi4py", marks=pytest.mark.slow)])
 def test_every_chunk_boundary(engine: str) -> None:
     launcher.check(2, "datatypes", "--small", GMPI_ENGINE=engine)
 
 
+@pytest.mark.slow
 def test_without_shared_staging() -> None:
     launcher.check(2, "datatypes", "--small", GMPI_SHARED_STAGING="0")
 
 
+@pytest.mark.slow
 def test_the_python_in_the_page_runs(tmp_path: Path) -> None:
     page = (launcher.ROOT / "docs" / "datatypes.md").read_text()
     (source,) = re.findall(r"```python\n(.*?)```", page, re.S)

@@ -41,7 +41,7 @@ def close(g):
 
 
 def run(ranks: int, code: str, **environment: str) -> tuple[int, str]:
-    return launcher.mpi(ranks, "-c", START + code, timeout=60, **environment)
+    return launcher.mpi(ranks, "-c", START + code, **environment)
 
 
 def test_one_warning_names_all_that_was_left_behind() -> None:

@@ -19,6 +19,7 @@ SOME += ["mpi_error_later.send", "mpi_error.wait"]
 IS_MPICH = "MPICH" in MPI.Get_library_version()
 
 
+@pytest.mark.sample
 def test_some_faults() -> None:
     launcher.check(2, "faults", *SOME, timeout=250)
 
@@ -37,7 +38,7 @@ def test_faults_with_the_mpi4py_engine() -> None:
 
 def kill(op: str, *options: str) -> tuple[int, str]:
     program = str(launcher.RANKS / "faults.py")
-    return launcher.mpi(2, program, f"peer_killed.{op}", options=options, timeout=60)
+    return launcher.mpi(2, program, f"peer_killed.{op}", options=options)
 
 
 @pytest.mark.parametrize("op", ["recv", *(pytest.param(o, marks=pytest.mark.slow) for o in

@@ -43,11 +43,14 @@ def run(ranks: int, name: str, *arguments: str) -> str:
     ("name", "ranks", "size", "cuts"),
     [
         # nothing to exchange; rows that are no whole number of groups
-        ("himeno.py", 1, "4,3,7", ["1x1x1"]),
-        ("himeno.py", 3, "6,5,5", ["3x1x1"]),
+        pytest.param("himeno.py", 1, "4,3,7", ["1x1x1"], marks=pytest.mark.slow),
+        pytest.param("himeno.py", 3, "6,5,5", ["3x1x1"], marks=pytest.mark.slow),
         # faces along each direction and edges between them
         ("himeno.py", 4, "4,4,16", ["1x1x4", "1x2x2", "2x1x2", "2x2x1"]),
-        ("himeno_cuda_mpi.py", 4, "4,4,8", ["1x2x2", "2x1x2", "2x2x1"]),
+        pytest.param(
+            *("himeno_cuda_mpi.py", 4, "4,4,8", ["1x2x2", "2x1x2", "2x2x1"]),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_every_decomposition_gives_the_bits_of_the_serial_program(
@@ -58,6 +61,7 @@ def test_every_decomposition_gives_the_bits_of_the_serial_program(
     assert re.findall(rf"{grid} on (\S+) ranks, 3 iterations: right", text) == cuts, text
 
 
+@pytest.mark.slow
 def test_both_programs_print_the_same_gosa_in_the_official_words(tmp_path: Path) -> None:
     found = []
     for name in PROGRAMS:
@@ -101,6 +105,7 @@ for options in {options!r}:
 """
 
 
+@pytest.mark.slow
 def test_wrong_input_is_refused_once(tmp_path: Path) -> None:
     script = tmp_path / "refused.py"
     script.write_text(REFUSED.format(examples=str(EXAMPLES), options=list(WRONG)))
@@ -111,6 +116,7 @@ def test_wrong_input_is_refused_once(tmp_path: Path) -> None:
         assert f"refused {options}\n" in text
 
 
+@pytest.mark.slow
 def test_refusal_is_the_exit_status() -> None:
     status, text = launcher.mpi(2, str(EXAMPLES / "himeno.py"), "--size", "9,9,9")
     assert status != 0
@@ -128,6 +134,7 @@ def test_a_rank_that_fails_ends_all(module: str, solver: str, tmp_path: Path) ->
     assert text.count("rank 1: RuntimeError: out of luck") == 1, text
 
 
+@pytest.mark.slow
 def test_page_shows_the_figures_of_the_files(tmp_path: Path) -> None:
     table = launcher.ROOT / "docs" / "measurements" / "himeno_table.py"
     page = launcher.ROOT / "docs" / "himeno.md"

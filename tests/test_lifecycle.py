@@ -33,7 +33,7 @@ def test_scenarios(ranks: int) -> None:
 
 def run(code: str, **environment: str) -> tuple[int, str]:
     """A program of one rank; it must not crash, whatever else it does."""
-    status, text = launcher.mpi(1, "-c", PROGRAM + code, timeout=60, **environment)
+    status, text = launcher.mpi(1, "-c", PROGRAM + code, **environment)
     assert "Segmentation" not in text and "SIGSEGV" not in text, text
     assert "Fatal Python error" not in text, text
     return status, text
@@ -111,7 +111,7 @@ except gmpi.ContextError as exc:
 )
 def test_mpi_is_not_ready(setting: str, before: str, words: str) -> None:
     code = OPEN.format(setting=setting, before=before)
-    status, text = launcher.mpi(1, "-c", code, timeout=60)
+    status, text = launcher.mpi(1, "-c", code)
     if "thread_level" in setting and "refused" not in text:
         pytest.skip("this MPI library gives THREAD_MULTIPLE whatever is asked for")
     assert status == 0 and f"refused: {words}" in text, text
@@ -133,9 +133,7 @@ with gmpi.Context(MPI.COMM_WORLD, gpu=False) as g:
     assert request.Wait().count == 5 and (room == np.arange(5)).all()
     print("the host alone works")
 """
-    status, text = launcher.mpi(
-        1, "-c", code, timeout=60, NUMBA_ENABLE_CUDASIM="0", CUDA_VISIBLE_DEVICES=""
-    )
+    status, text = launcher.mpi(1, "-c", code, NUMBA_ENABLE_CUDASIM="0", CUDA_VISIBLE_DEVICES="")
     assert status == 0, text
     assert "refused: no usable GPU: run with NUMBA_ENABLE_CUDASIM=1 for the simulator, or open" in (
         text

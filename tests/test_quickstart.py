@@ -15,7 +15,7 @@ from pathlib import Path
 import launcher
 import pytest
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.slow]
 
 
 def program(path: Path, text: str) -> None:
