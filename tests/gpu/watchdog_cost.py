@@ -47,6 +47,7 @@ def main() -> None:
                 found[name].append(pingpong.measure(g, comm, 8, args, rate)["p50"])
     medians = {name: float(np.median(values)) for name, values in found.items()}
     cost = medians["with"] / medians["without"] - 1
+    where = _bench.where(comm)  # collective
     if comm.rank == 0:
         for name, values in found.items():
             print(f"{name:8} p50 {medians[name]:.3f} us of", *(f"{v:.2f}" for v in values))
@@ -55,7 +56,7 @@ def main() -> None:
             options.json,
             {
                 "benchmark": "watchdog_cost",
-                "where": _bench.where(comm),
+                "where": where,
                 "p50_us": found,
                 "cost": cost,
             },
