@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib import orders, ring, slots
+from device_lib.column import find_column, pack_column_4, pack_column_8, pack_column_16
 from device_lib.context import (
     chunk_buffers,
     chunk_bytes,
@@ -25,7 +26,6 @@ from device_lib.layouts import (
     BUFFER_ADDRESS,
     BUFFER_BYTES,
     BUFFER_DIMS,
-    BUFFER_ITEM,
     BUFFER_SHAPE,
     derived_bytes,
     finish_view,
@@ -49,9 +49,7 @@ from device_lib.primitives import (
     sync_warp,
 )
 from device_lib.scope import Scope, warp_lanes, warp_mask
-from device_lib.words import LOAD, STORE_IF
 from gmpi.constants import GMPI_ERR_NO_RESOURCE, PROC_NULL
-from gmpi.datatypes.descriptor import D_ATOM, D_DIMS, D_HEAD, D_OFFSET, DIMS_SHIFT, STRIDED
 from gmpi.wire import (
     FLAG_BACK,
     FLAG_INLINE,
@@ -76,12 +74,10 @@ from gmpi.wire import (
     SCATTERED,
     STATUS_UNITS,
     TAG_MASK,
-    TYPE_DESCRIPTORS,
     TYPE_DISTINCT,
     TYPE_EXTENT,
     TYPE_HIGH,
     TYPE_LOW,
-    TYPE_PARTS,
     chunk_bytes_of,
 )
 
@@ -182,66 +178,6 @@ def _place(ctx, slot, direction, buffer, row, nbytes, lane, lanes, mask):
     return SCATTERED
 
 
-@device
-def _column(buffer, row, count, nbytes):
-    """A layout that needs no lookup: elements of 4, 8 or 16 bytes at equal distances (any thread).
-
-    Returns:
-        (address of the first one, bytes from one to the next, log2 of the bytes of one); the last
-        is 0 for any other layout.
-    """
-    address = load_8(buffer + BUFFER_ADDRESS)
-    item = 0
-    stride = 0
-    if row == 0:
-        if load_8(buffer + BUFFER_DIMS) == 1:
-            item = load_8(buffer + BUFFER_ITEM)
-            stride = load_8(buffer + BUFFER_SHAPE + 8)
-    elif count == 1 and load_gpu(row + TYPE_PARTS) == 1:
-        descriptor = load_gpu(row + TYPE_DESCRIPTORS)
-        head = load_8(descriptor + D_HEAD)
-        plain = load_8(descriptor + D_DIMS + 24) == 0  # no table of displacements
-        if head & 0xFF == STRIDED and head >> DIMS_SHIFT & 0xFF == 1 and plain:
-            item = load_8(descriptor + D_ATOM)
-            stride = load_8(descriptor + D_DIMS + 16)
-            address += load_8(descriptor + D_OFFSET)
-    shift = 0
-    if item == 4:
-        shift = 2
-    elif item == 8:
-        shift = 3
-    elif item == 16:
-        shift = 4
-    if (address | stride | nbytes) & (item - 1) != 0:
-        shift = 0
-    return address, stride, shift
-
-
-def _make_pack_column(width: int) -> Callable:
-    load = LOAD[width]
-    store_if = STORE_IF[width]
-
-    @device
-    def pack_column(packed, address, stride, nbytes, rank, size):
-        count = nbytes // width
-        i = rank
-        while i < count:
-            # Two loads are under way before the first store.
-            j = min(i + size, count - 1)
-            a0, b0 = load(address + i * stride)
-            a1, b1 = load(address + j * stride)
-            store_if(packed + i * width, a0, b0, True)
-            store_if(packed + j * width, a1, b1, i + size < count)
-            i += opaque(2 * size)
-
-    return pack_column
-
-
-_pack_column_4 = _make_pack_column(4)
-_pack_column_8 = _make_pack_column(8)
-_pack_column_16 = _make_pack_column(16)
-
-
 def make_open_scattered(scope: Scope) -> Callable:
     """Opens requests of derived datatypes and strided views; all threads of the scope call it."""
     rank = scope.rank
@@ -312,7 +248,7 @@ def make_open_scattered(scope: Scope) -> Callable:
         stride = 0
         column = 0
         if out > 0 and large == 0:
-            address, stride, column = _column(send_buffer, row, count, nbytes)
+            address, stride, column = find_column(send_buffer, row, count, nbytes)
         slot = 0
         send = 0
         recv = 0
@@ -351,11 +287,11 @@ def make_open_scattered(scope: Scope) -> Callable:
         elif send == SCATTERED or column != 0:
             packed = layout_of(ctx, slot, LAYOUT_INLINE)
         if column == 2:
-            _pack_column_4(packed, address, stride, out, rank(), size())
+            pack_column_4(packed, address, stride, out, rank(), size())
         elif column == 3:
-            _pack_column_8(packed, address, stride, out, rank(), size())
+            pack_column_8(packed, address, stride, out, rank(), size())
         elif column == 4:
-            _pack_column_16(packed, address, stride, out, rank(), size())
+            pack_column_16(packed, address, stride, out, rank(), size())
         elif packed != send:
             fill(ctx, slot, send, packed, 0, min(out, chunk))
         sync()
