@@ -239,7 +239,7 @@ def ring_full(op: str) -> None:
     s.pause(100_000_000)  # until the ring is full
     called, check = play.call()
     play.run()
-    assert called.error == gmpi.SUCCESS
+    assert called.error == gmpi.SUCCESS, (called.error, play.error)
     for room, i in checks:
         s.expect(room, pattern(8, i), "through a full ring")
     check()
