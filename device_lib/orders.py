@@ -86,6 +86,18 @@ def direction_of(order):
 
 
 @device
+def _number_of(order):
+    """What a claim word says of an order: growing within a request, from 1."""
+    return (position_of(order) // POSITION_STEP << 1 | direction_of(order)) + 1
+
+
+@device
+def _is_open(seen, expected, number):
+    """Whether a claim word leaves the order ``number`` of the request ``expected`` to be taken."""
+    return seen >> 32 & TAG_MASK != expected or seen & TAG_MASK < number
+
+
+@device
 def take(ctx, slot, expected, lane, lanes, mask, unit, low, word):
     """Claims one order among the completion units that the lanes hold; all lanes of a warp.
 
@@ -98,14 +110,14 @@ def take(ctx, slot, expected, lane, lanes, mask, unit, low, word):
         the same in all lanes.
     """
     index = unit - STATUS_UNITS
-    number = (position_of(low) // POSITION_STEP << 1 | direction_of(low)) + 1
+    number = _number_of(low)
     address = claim_address(ctx, slot, index)
     seen = 0
     open_order = False
     fresh = word >> 32 & TAG_MASK == expected
     if 0 <= index and index < LARGE_BUFFERS and fresh:
         seen = load_gpu(address)
-        open_order = seen >> 32 & TAG_MASK != expected or seen & TAG_MASK < number
+        open_order = _is_open(seen, expected, number)
     votes = ballot(mask, open_order)
     if votes == 0:
         return -1, 0, 0, 0
@@ -155,11 +167,11 @@ def take_own(ctx, slot, expected, seen, lane, mask, unit, low, word):
         the lane's next ``seen``); all but the last the same in all lanes.
     """
     index = unit - STATUS_UNITS
-    number = (position_of(low) // POSITION_STEP << 1 | direction_of(low)) + 1
+    number = _number_of(low)
     fresh = word >> 32 & TAG_MASK == expected
     open_order = False
     if 0 <= index and index < LARGE_BUFFERS and fresh:
-        open_order = seen >> 32 & TAG_MASK != expected or seen & TAG_MASK < number
+        open_order = _is_open(seen, expected, number)
     votes = ballot(mask, open_order)
     if votes == 0 or ballot(mask, fresh and unit == BASE_UNIT) == 0:
         return -1, 0, 0, 0, seen
@@ -187,10 +199,10 @@ def take_first(ctx, handle, order, wanted, chosen, mask):
     won = 0
     if wanted:
         expected = handle & TAG_MASK
-        number = (position_of(order) // POSITION_STEP << 1 | direction_of(order)) + 1
+        number = _number_of(order)
         claim = claim_address(ctx, slots.slot_of(handle), 0)
         seen = load_gpu(claim)
-        if seen >> 32 & TAG_MASK != expected or seen & TAG_MASK < number:
+        if _is_open(seen, expected, number):
             if cas_gpu(claim, seen, expected << 32 | number) == seen:
                 won = 1
     return shuffle(mask, won, chosen)

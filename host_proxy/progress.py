@@ -90,6 +90,16 @@ def remove_gone(g, begin, size):
 
 
 @jit
+def take_out(g, at, status, error):
+    """Passes on what MPI has completed, and marks its row for ``remove_gone``."""
+    row = row_of(g, get(at, A_SLOT))
+    put(at, A_SLOT, _GONE)
+    source = load_int(status + get(g, G_STATUS_SOURCE))
+    tag = load_int(status + get(g, G_STATUS_TAG))
+    finished(g, row, get(at, A_KIND), get(at, A_INDEX), error, source, tag)
+
+
+@jit
 def test_each(g, begin, size):
     """Asks for each request of a window by itself, because MPI_Testsome has failed as a whole.
 
@@ -106,11 +116,7 @@ def test_each(g, begin, size):
         if code == 0 and load_int(flag) == 0:
             continue
         done += 1
-        row = row_of(g, get(at, A_SLOT))
-        put(at, A_SLOT, _GONE)
-        source = load_int(status + get(g, G_STATUS_SOURCE))
-        tag = load_int(status + get(g, G_STATUS_TAG))
-        finished(g, row, get(at, A_KIND), get(at, A_INDEX), code, source, tag)
+        take_out(g, at, status, code)
     remove_gone(g, begin, size)
     return done
 
@@ -148,11 +154,7 @@ def progress(g):
         error = 0
         if in_status:
             error = load_int(status + get(g, G_STATUS_ERROR))
-        row = row_of(g, get(at, A_SLOT))
-        put(at, A_SLOT, _GONE)
-        source = load_int(status + get(g, G_STATUS_SOURCE))
-        tag = load_int(status + get(g, G_STATUS_TAG))
-        finished(g, row, get(at, A_KIND), get(at, A_INDEX), error, source, tag)
+        take_out(g, at, status, error)
     remove_gone(g, begin, size)
     return done
 
