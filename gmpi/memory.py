@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import weakref
 from typing import Any
 
 import numpy as np
@@ -35,13 +36,23 @@ class SharedRegion:
         self.view = np.frombuffer(self.map, np.uint8)
         self.host = int(self.view.ctypes.data)
         self.device = self.host
-        self._pinned: Any = None
         if gpu:
-            from numba import cuda
+            self.device = self._register(nbytes)
 
-            context = cuda.current_context()
-            self._pinned = context.mempin(self.view, self.host, nbytes, mapped=True)
-            self.device = int(self._pinned.device_pointer_value)
+    def _register(self, nbytes: int) -> int:
+        """Lets the GPU map it; its address there.
+
+        Numba's ``mempin`` would undo that at once, on whatever thread collects the garbage, and
+        CUDA waits for all kernels then: the watchdog's thread would stand still with them. What is
+        queued here is undone when no kernel of a context runs (``gmpi/kernels.py``).
+        """
+        from cuda.bindings import driver
+        from numba import cuda
+
+        _call(driver.cuMemHostRegister(self.host, nbytes, driver.CU_MEMHOSTREGISTER_DEVICEMAP))
+        queue = cuda.current_context().deallocations
+        weakref.finalize(self, _unregister_later, queue, self.host, self.map).atexit = False
+        return int(_call(driver.cuMemHostGetDevicePointer(self.host, 0)))
 
     @classmethod
     def create(cls, nbytes: int, gpu: bool) -> SharedRegion:
@@ -57,6 +68,16 @@ class SharedRegion:
             OSError: the system does not let us, or it is not on this node.
         """
         return cls(os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC), nbytes, gpu)
+
+
+def _unregister_later(queue: Any, address: int, memory: mmap.mmap) -> None:
+    def unregister(handle: int) -> None:
+        from cuda.bindings import driver
+
+        _call(driver.cuMemHostUnregister(handle))
+        memory.size()  # was kept until here
+
+    queue.add_item(unregister, address)
 
 
 class Memory:
