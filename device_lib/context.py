@@ -14,18 +14,24 @@ from device_lib.primitives import device, load_gpu
 from gmpi.wire import (
     BUSY_STRIDE,
     CLAIM_BYTES,
+    COMMUNICATORS,
     DERIVED_ROWS,
     DEVICE_BUSY,
     DEVICE_LARGE,
     DEVICE_LOOKS,
+    DEVICE_REACH,
     DEVICE_ROWS,
+    DEVICE_STAGING,
     HANDLE_CONTEXT_MASK,
     IDENTITY_SIZE_SHIFT,
     LARGE_BUFFERS,
     LAYOUTS_BYTES,
     LOOKS,
     MAPPED_RING,
+    OP_ISEND,
     POSITION_STEP,
+    REACH_BYTES,
+    REACH_RANKS,
     REQUEST_BYTES,
     SHAPE_CHUNK_SHIFT,
     SHAPE_CONTEXT_SHIFT,
@@ -34,6 +40,7 @@ from gmpi.wire import (
     SHAPE_REQUEST_SHIFT,
     SLOT_BYTES,
     STAGING_LEAD,
+    TAG_MASK,
     TYPE_BYTES,
 )
 
@@ -140,9 +147,24 @@ def small_address(ctx, slot):
 
 
 @device
-def large_staging(ctx):
-    """Where the chunk buffers of all large slots are."""
-    return load_gpu(ctx.device + DEVICE_LARGE)
+def large_staging(ctx, word0, peer):
+    """Where the chunk buffers of all large slots are for a call: in GPU memory where the receiver
+    reads that, else in host memory. The proxy comes to the same answer.
+
+    Args:
+        word0, peer: of the call's record.
+    """
+    staging = load_gpu(ctx.device + DEVICE_LARGE)
+    if word0 & 0xFF == OP_ISEND:
+        comm = word0 >> 16 & (COMMUNICATORS - 1)
+        reach = ctx.device + DEVICE_REACH + comm * REACH_BYTES
+        rank = (peer & TAG_MASK) - load_gpu(reach)
+        ranks = load_gpu(reach + 8)
+        near = load_gpu(ctx.device + DEVICE_STAGING)
+        if 0 <= rank and rank < REACH_RANKS:
+            if ranks >> rank & 1 != 0:
+                staging = near
+    return staging
 
 
 @device

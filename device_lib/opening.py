@@ -215,7 +215,7 @@ def make_open_any(scope: Scope) -> Callable:
         buffers = 0
         if moved > eager_bytes(ctx):
             large = 1
-            buffers = large_staging(ctx)  # under way while the slot is found
+            buffers = large_staging(ctx, word0, peer_tag)  # under way while the slot is found
         slot = 0
         ticket = -1
         if leads():

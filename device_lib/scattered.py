@@ -238,8 +238,10 @@ def make_open_scattered(scope: Scope) -> Callable:
     @device
     def start(ctx, word0, peer_tag, count, nbytes, row, send_buffer, recv_buffer, room):
         large = 0
+        buffers = 0
         if nbytes > eager_bytes(ctx):
             large = 1
+            buffers = large_staging(ctx, word0, peer_tag)  # under way while the slot is found
         out = 0
         if word0 & _OUT != 0:
             out = nbytes
@@ -283,7 +285,7 @@ def make_open_scattered(scope: Scope) -> Callable:
         if out > INLINE_BYTES:
             packed = orders.small_staging(ctx, slot)
             if large:
-                packed = chunk_buffers(ctx, large_staging(ctx), slot)
+                packed = chunk_buffers(ctx, buffers, slot)
         elif send == SCATTERED or column != 0:
             packed = layout_of(ctx, slot, LAYOUT_INLINE)
         if column == 2:
@@ -307,7 +309,7 @@ def make_open_scattered(scope: Scope) -> Callable:
             )  # fmt: skip
         handle = broadcast(handle)
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
-            pack_next_chunks(ctx, handle, slot, send, out, chunk)
+            pack_next_chunks(ctx, handle, slot, chunk_buffers(ctx, buffers, slot), send, out, chunk)
         return handle
 
     @device
@@ -344,9 +346,8 @@ def make_open_scattered(scope: Scope) -> Callable:
         return handle
 
     @device
-    def pack_next_chunks(ctx, handle, slot, send, out, chunk):
+    def pack_next_chunks(ctx, handle, slot, buffers, send, out, chunk):
         """As in ``opening``."""
-        buffers = chunk_buffers(ctx, large_staging(ctx), slot)
         index = 1
         position = chunk
         while index < LARGE_BUFFERS and position < out:

@@ -13,27 +13,45 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi.errors import ContextError
-from gmpi.memory import Peers
+from gmpi.memory import Memory
 from gmpi.opening import require_intracomm
+from gmpi.peers import Peers
 from gmpi.report import Group
-from gmpi.wire import COMMUNICATOR_BYTES, COMMUNICATORS, MAPPED_COMMUNICATORS
+from gmpi.wire import (
+    COMMUNICATOR_BYTES,
+    COMMUNICATORS,
+    DEVICE_REACH,
+    MAPPED_COMMUNICATORS,
+    REACH_BYTES,
+    REACH_RANKS,
+)
 from host_proxy import mpi_library
-from host_proxy.state import C_CHUNKS, C_HANDLE, C_PEERS, C_RANK, C_SIZE, Communicator, State
+from host_proxy.state import (
+    C_CHUNKS,
+    C_HANDLE,
+    C_NEAR,
+    C_PEERS,
+    C_RANK,
+    C_SIZE,
+    Communicator,
+    State,
+)
 
 
 class Communicators:
     """The registered communicators of one context; the first is the context's own.
 
     Args:
-        mapped: address of mapped memory.
+        memory: where kernels look.
         peers: which ranks are on this node.
     """
 
-    def __init__(self, state: State, mapped: int, peers: Peers) -> None:
+    def __init__(self, state: State, memory: Memory, peers: Peers) -> None:
         self.groups: list[Group] = []
         self._state = state
         self._peers = peers
-        self._entries = mapped + MAPPED_COMMUNICATORS
+        self._memory = memory
+        self._entries = memory.host + MAPPED_COMMUNICATORS
         nobody = np.array([-1, 0] * COMMUNICATORS, np.int32)  # rank, size
         self._write(0, nobody)
 
@@ -53,15 +71,23 @@ class Communicators:
             duplicate.Set_errhandler(MPI.ERRORS_RETURN)
         rank, size = comm.Get_rank(), comm.Get_size()
         peers = self._peers.of(comm)
+        first, near = self._peers.reach(peers)
         self.groups.append(self._group(comm, messages, index))
         state.communicators.append(
-            Communicator(messages, chunks, rank, size, comm.Get_name(), peers)
+            Communicator(messages, chunks, rank, size, comm.Get_name(), peers, near)
         )
         self._write(index, np.array([rank, size], np.int32))
+        if self._memory.staging is not None:
+            ranks = np.packbits(near[first : first + REACH_RANKS] != 0, bitorder="little")
+            reach = np.zeros(REACH_BYTES, np.uint8)
+            reach[:8] = np.array([first], np.int64).view(np.uint8)
+            reach[8 : 8 + len(ranks)] = ranks
+            self._memory.write_device(DEVICE_REACH + index * REACH_BYTES, reach)
         row = state.communicator_table[index]
         row[C_RANK] = rank
         row[C_SIZE] = size
         row[C_PEERS] = peers.ctypes.data
+        row[C_NEAR] = near.ctypes.data
         row[C_CHUNKS] = mpi_library.handle(chunks)
         row[C_HANDLE] = mpi_library.handle(messages)  # last: the proxy looks at it first
         return index

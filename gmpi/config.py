@@ -61,6 +61,9 @@ class Config(BaseSettings):
     shared_staging: bool = Field(
         True, description="whether GPUs of one node read long messages from each other's staging"
     )
+    gpu_staging: bool = Field(
+        True, description="whether that staging is GPU memory where the receiver can map it"
+    )
     check_grid: bool = Field(True, description="refuse grids that cannot be resident as a whole")
     flight_events: int = Field(
         256, description="events of the proxy that reports list; a power of two, or 0"

@@ -23,8 +23,9 @@ from gmpi.constants import GMPI_ERR_ABORTED
 from gmpi.errors import AbortedError, ContextError, Fault, KernelError, RequestTimeoutError
 from gmpi.host import Host
 from gmpi.kernels import LaunchedKernels
-from gmpi.memory import Memory, Peers
+from gmpi.memory import Memory
 from gmpi.opening import agree, allocate, require_intracomm, require_mpi
+from gmpi.peers import Peers
 from gmpi.pending import PendingRequest
 from gmpi.report import Report
 from gmpi.watchdog import Watchdog
@@ -41,7 +42,6 @@ from host_proxy.ring import has_record
 from host_proxy.state import (
     G_FAULTS,
     OPEN,
-    P_READS,
     S_STATE,
     State,
     fault_rows,
@@ -101,14 +101,14 @@ class Context:
                 self.config.eager_bytes,
                 self.config.chunk_bytes,
             )
-            memory = allocate(self.layout, gpu)
+            staging = self.config.gpu_staging and self.config.shared_staging
+            # Debug mode looks at staging all the time: where the host can.
+            memory = allocate(self.layout, gpu, staging and not self.config.debug)
         except Exception as exc:
             problem = exc
         agree(comm, problem, None if problem else self.layout)
         assert memory is not None
-        self._peers = Peers(comm, memory.large, self.layout.large_bytes, self._gpu)
-        if not self.config.shared_staging:
-            self._peers.table[:, P_READS] = 0
+        self._peers = Peers(comm, memory, self.config.shared_staging)
 
         _contexts += 1
         identity = _contexts & HANDLE_CONTEXT_MASK
@@ -118,7 +118,7 @@ class Context:
         self._state: State = make_state(
             self.layout,
             memory.host,
-            (memory.large.host, memory.large.device),
+            (memory.large.host, memory.large.device, memory.staging_address),
             self._peers.table,
             identity,
             self.config.trace,
@@ -129,6 +129,7 @@ class Context:
                 int(self.config.sleep_us * 1e3),
             ),
             affinity.crowded(comm),
+            memory.fetch,
         )
         self._device = DeviceContext(
             memory.mapped,
@@ -145,7 +146,7 @@ class Context:
         self._faults_seen = 0
         self._datatypes = Datatypes(self.layout, memory, self._state, gpu)
         self._timeout: Report | None = None
-        self._communicators = Communicators(self._state, memory.host, self._peers)
+        self._communicators = Communicators(self._state, memory, self._peers)
         self._communicators.register(comm)
         cores = affinity.cores(self.config.cores, self._gpu)
         read = memory.read_user if self.config.debug else None
@@ -489,6 +490,8 @@ class Context:
         stopped = self._proxy.stop(_ABORT_S)
         if not stopped or self._kernels.unfinished:
             _stranded.append(self._memory)
+        else:
+            self._memory.give_back()
         if not stopped:
             warnings.warn(
                 "the proxy thread is still inside an MPI call; MPI_Finalize may hang or fail",

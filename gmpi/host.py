@@ -36,7 +36,7 @@ from gmpi.errors import ContextError, DatatypeError, Fault, TruncationError, ran
 from gmpi.host_buffer import HostBuffer, contiguous_array
 from gmpi.wire import LARGE_BUFFERS, MESSAGE_HEADER, NOT_SHARED, chunk_bytes_of
 from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
-from host_proxy.state import G_TAG_UB, P_HOST, Communicator, State
+from host_proxy.state import G_TAG_UB, P_HOST, P_STAGING, Communicator, State
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -70,14 +70,15 @@ class _HostPort:
         self.short = np.empty(MESSAGE_HEADER + state.layout.eager_bytes, np.uint8)
         self.scratch: dict[int, np.ndarray] = {}
         self.theirs: int | None = None  # address of the sender's buffers
+        self.near = 0  # which are in GPU memory
 
-    def shared(self, comm: Communicator, dest: int) -> int:
-        return NOT_SHARED  # a host array is nobody's staging
+    def shared(self, comm: Communicator, dest: int) -> tuple[int, int]:
+        return NOT_SHARED, 0  # a host array is nobody's staging
 
-    def use_buffers_of(self, peer: int, slot: int) -> None:
-        layout = self.state.layout
-        offset = (slot - layout.request_slots) * LARGE_BUFFERS * layout.chunk_bytes
-        self.theirs = int(self.state.peers[peer, P_HOST]) + offset
+    def use_buffers_of(self, peer: int, slot: int, near: int) -> None:
+        self.near = near
+        base = self.state.peers[peer, P_STAGING if near else P_HOST]
+        self.theirs = int(base) + self.state.layout.chunk_buffers(slot)
 
     def message(self, nbytes: int) -> np.ndarray:
         if self.sends:
@@ -94,16 +95,21 @@ class _HostPort:
     def free(self, k: int) -> np.ndarray:
         size = self.state.layout.chunk_bytes
         index = k % LARGE_BUFFERS
-        if self.theirs is not None:
-            raw = (ctypes.c_uint8 * size).from_address(self.theirs + index * size)
-            return np.ctypeslib.as_array(raw)
         if index not in self.scratch:
             self.scratch[index] = np.empty(size, np.uint8)
         return self.scratch[index]
 
+    def arrived(self, k: int, length: int) -> np.ndarray:
+        if self.theirs is None:
+            return self.free(k)[:length]
+        address = self.theirs + k % LARGE_BUFFERS * self.state.layout.chunk_bytes
+        if self.near:
+            return self.state.fetch(address, length)
+        return np.ctypeslib.as_array((ctypes.c_uint8 * length).from_address(address))
+
     def unpack(self, k: int, position: int, length: int) -> Step:
         if length > 0:
-            self.data[position : position + length] = self.free(k)[:length]
+            self.data[position : position + length] = self.arrived(k, length)
         return
         yield
 

@@ -40,8 +40,8 @@ def require_intracomm(comm: Any) -> None:
         )
 
 
-def allocate(layout: Layout, gpu: bool) -> Memory:
-    """Both regions, with the busy bits of large slots that do not exist set."""
+def allocate(layout: Layout, gpu: bool, staging: bool) -> Memory:
+    """All regions, with the busy bits of large slots that do not exist set."""
     words = -(-layout.slots // BUSY_BITS)
     initial = np.zeros(DEVICE_BUSY + words * BUSY_STRIDE, np.uint8)
     surplus = words * BUSY_BITS - layout.slots
@@ -50,12 +50,14 @@ def allocate(layout: Layout, gpu: bool) -> Memory:
         mask = ((1 << surplus) - 1) << (BUSY_BITS - surplus)
         initial[last : last + 8] = np.frombuffer(mask.to_bytes(8, "little"), np.uint8)
     if SIMULATOR or not gpu:
-        return Memory(layout, initial, kernels=gpu, gpu=False)
+        return Memory(layout, initial, kernels=gpu, gpu=False, staging=staging)
     affinity.require_gpu()
     try:
-        return Memory(layout, initial, kernels=True, gpu=True)
+        return Memory(layout, initial, kernels=True, gpu=True, staging=staging)
     except Exception as exc:
         nbytes = layout.mapped_bytes + layout.large_bytes, layout.device_bytes
+        if staging:
+            nbytes = nbytes[0], nbytes[1] + layout.large_bytes
         advice = "lower request_slots, large_slots, eager_bytes or chunk_bytes"
         if kernel_died:
             advice = (

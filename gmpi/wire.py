@@ -5,7 +5,8 @@ memory (*device memory*, never touched by the host while a kernel runs).
 
     mapped memory    control | communicators | ring | completions | small staging
     shared memory    large staging: mapped too, and by the other ranks of the node as well
-    device memory    counters | busy bits | requests | claims | datatypes | layouts
+    GPU staging      the same in GPU memory, for messages to ranks that map it (CUDA IPC)
+    device memory    counters | busy bits | reach | requests | claims | datatypes | layouts
 
 **Units.** All traffic travels in units of 16 bytes: an 8-byte low word, a 4-byte high word and a
 4-byte tag. A unit is written by one 16-byte store and says itself whether it is valid, so neither
@@ -30,7 +31,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-VERSION = 1
+VERSION = 2
 
 # --- units -----------------------------------------------------------------------------------
 UNIT_BYTES = 16
@@ -112,7 +113,7 @@ CHUNK_DIRECTION_SHIFT = 7
 #   word 2   where the chunks are: NOT_SHARED, they follow as messages; else the sender's large
 #            slot, whose buffers the receiver reads: the first is full, a notice follows for each
 #            other one
-#   word 3   0
+#   word 3   1: those buffers are in the sender's GPU staging, 0: in its large staging
 MESSAGE_HEADER = 32
 NOT_SHARED = -1
 # On the chunk communicator, for transfer number n: tag 2n from the sender (chunk k, or the notice
@@ -137,6 +138,7 @@ DEVICE_CONSUMED = 128  # last known CONTROL_CONSUMED
 DEVICE_REFRESH = 256  # 1 while one warp reads CONTROL_CONSUMED for all
 DEVICE_ABORT = 384  # copy of CONTROL_ABORT for warps that wait for room
 DEVICE_LARGE = 448  # address (GPU) of large staging; constant
+DEVICE_STAGING = 456  # address of GPU staging; constant, 0: there is none
 DEVICE_BUSY = 512  # words of busy bits, each on its own line
 BUSY_STRIDE = 128
 BUSY_BITS = 32  # requests per word
@@ -147,7 +149,12 @@ LOOKS = 128
 MAX_REQUEST_SLOTS = 32768
 MAX_EAGER_BYTES = 1 << 20
 MAX_LARGE_SLOTS = 64
-DEVICE_ROWS = DEVICE_BUSY + (MAX_REQUEST_SLOTS + MAX_LARGE_SLOTS) // BUSY_BITS * BUSY_STRIDE
+# For each communicator, which of its ranks read our GPU staging: first rank, and a bit for it and
+# each of the 63 ranks after it. The host writes it when the communicator is registered.
+DEVICE_REACH = DEVICE_BUSY + (MAX_REQUEST_SLOTS + MAX_LARGE_SLOTS) // BUSY_BITS * BUSY_STRIDE
+REACH_BYTES = 16
+REACH_RANKS = 64
+DEVICE_ROWS = DEVICE_REACH + COMMUNICATORS * REACH_BYTES
 REQUEST_BYTES = 64  # one row a slot
 REQUEST_OWNER = 0  # handle of the open request; of the last one, claimed, when free
 REQUEST_RECV = 8  # address that is unpacked to
@@ -252,8 +259,12 @@ class Layout(NamedTuple):
 
     @property
     def large_bytes(self) -> int:
-        """Size of large staging."""
+        """Size of large staging, and of GPU staging."""
         return align(self.large_slots * LARGE_BUFFERS * self.chunk_bytes, 4096)
+
+    def chunk_buffers(self, slot: int) -> int:
+        """Where in either of them the buffers of a large slot begin."""
+        return (slot - self.request_slots) * LARGE_BUFFERS * self.chunk_bytes
 
     @property
     def claims(self) -> int:

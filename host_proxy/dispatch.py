@@ -39,6 +39,7 @@ from host_proxy.native import bump, entry, get, jit, put
 from host_proxy.point_to_point import chunk_done, start_receive, start_send
 from host_proxy.state import (
     C_COLLECTIVES,
+    ENGINE,
     G_NULL_SUM,
     G_NULLS,
     G_SERIAL,
@@ -98,7 +99,7 @@ def wants_python(g, r):
         if slot >= get(g, G_SLOTS):
             return False
         row = row_of(g, slot)
-        return get(row, S_PYTHON) == 1 and get(row, S_STATE) == OPEN
+        return get(row, S_PYTHON) == ENGINE and get(row, S_STATE) == OPEN
     if _COLLECTIVES[op] == 0:
         return False
     if is_large(get(r, R_HANDLE)):

@@ -19,7 +19,15 @@ from gmpi.wire import (
 )
 from host_proxy import completion
 from host_proxy.protocol import Step
-from host_proxy.state import G_LARGE_DEVICE, P_DEVICE, P_HOST, P_READS, Communicator
+from host_proxy.state import (
+    G_LARGE_DEVICE,
+    G_STAGING,
+    P_DEVICE,
+    P_HOST,
+    P_READS,
+    P_STAGING,
+    Communicator,
+)
 
 if TYPE_CHECKING:
     from host_proxy.mpi4py_engine import Mpi4pyEngine
@@ -44,10 +52,11 @@ class KernelPort:
         self.own = 0  # offset of the slot's chunk buffers in large staging
         self.first_chunk = engine.drain  # where chunks come that there is no buffer for
         if self.is_large:
-            layout = engine.state.layout
-            self.own = (slot - layout.request_slots) * LARGE_BUFFERS * layout.chunk_bytes
-            base = int(engine.state.globals[G_LARGE_DEVICE]) + self.own
-            completion.set_base(engine.g, engine.row(slot), base)
+            self.own = engine.state.layout.chunk_buffers(slot)
+            self.set_base(int(engine.state.globals[G_LARGE_DEVICE]) + self.own)
+
+    def set_base(self, address: int) -> None:
+        completion.set_base(self.engine.g, self.engine.row(self.slot), address)
 
     def message(self, nbytes: int) -> np.ndarray:
         begin = self.engine.small(self.slot) - MESSAGE_HEADER
@@ -60,17 +69,23 @@ class KernelPort:
     def deliver(self, nbytes: int) -> None:
         """Nothing: the waiting threads take it from there."""
 
-    def shared(self, comm: Communicator, dest: int) -> int:
-        peer = int(comm.peers[dest])
-        reads = peer >= 0 and self.engine.state.peers[peer, P_READS]
-        return self.slot if reads else NOT_SHARED
-
-    def use_buffers_of(self, peer: int, slot: int) -> None:
+    def shared(self, comm: Communicator, dest: int) -> tuple[int, int]:
         state = self.engine.state
-        offset = (slot - state.layout.request_slots) * LARGE_BUFFERS * state.layout.chunk_bytes
+        if comm.near[dest]:
+            self.set_base(int(state.globals[G_STAGING]) + self.own)
+            return self.slot, 1
+        peer = int(comm.peers[dest])
+        reads = peer >= 0 and state.peers[peer, P_READS]
+        return self.slot if reads else NOT_SHARED, 0
+
+    def use_buffers_of(self, peer: int, slot: int, near: int) -> None:
+        state = self.engine.state
+        offset = state.layout.chunk_buffers(slot)
         if self.is_large:
-            base = int(state.peers[peer, P_DEVICE]) + offset
-            completion.set_base(self.engine.g, self.engine.row(self.slot), base)
+            self.set_base(int(state.peers[peer, P_STAGING if near else P_DEVICE]) + offset)
+        elif near:
+            length = min(self.engine.sizes)
+            self.first_chunk = state.fetch(int(state.peers[peer, P_STAGING]) + offset, length)
         else:
             self.first_chunk = view(int(state.peers[peer, P_HOST]) + offset, self.engine.sizes[1])
 

@@ -1,7 +1,7 @@
 """The compiled engine's loop: poll, dispatch, progress, idle, without the GIL.
 
 It returns to Python only when it is told to stop or when Python must do something: a record for
-the mpi4py engine is at the head of the ring, or that engine has requests of its own to test.
+the mpi4py engine is at the head of the ring, or Python has requests of its own to look after.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -17,10 +17,11 @@ from host_proxy.state import G_NOW, G_PYTHON, G_RECORD, G_STOP, G_SYNC_SEEN, G_S
 
 STOPPED = 0
 RECORD = 1  # the record at the head, decoded, is for the mpi4py engine
-TICK = 2  # the mpi4py engine should look after its requests
+TICK = 2  # Python should look after its requests
 
 BATCH = 64  # records between two looks at MPI; also how often slots are returned to producers
-_TICK_TURNS = 4
+_TICK_TURNS = 4  # of idle turns
+_BUSY_TICK_TURNS = 64  # however much there is to do: nobody starves
 _PYTHON_WANTED = -1
 
 
@@ -67,6 +68,8 @@ def run(g):
         if taken or done:
             put(g, G_NOW, now_ns(g))
             turns = 0
+            if get(g, G_PYTHON) and get(g, G_TURNS) % _BUSY_TICK_TURNS == 0:
+                return TICK
             continue
         if turns % TURNS_PER_CLOCK == 0:
             now = now_ns(g)

@@ -34,6 +34,7 @@ from host_proxy.kernel_port import KernelPort, view
 from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
 from host_proxy.state import (
     C_COLLECTIVES,
+    ENGINE,
     G_CONTROL,
     G_DRAIN,
     G_LARGE,
@@ -192,7 +193,7 @@ class Mpi4pyEngine:
         if r[R_OP] == wire.OP_SYNCHRONIZE:
             state.globals[G_SYNCS] += 1
             return
-        state.slots[slot, S_PYTHON] = 1
+        state.slots[slot, S_PYTHON] = ENGINE
         objection = self.objection(slot)
         if objection:
             state.slots[slot, S_FAILED] = objection

@@ -42,26 +42,32 @@ from host_proxy import operations as ops
 from host_proxy import pending
 from host_proxy.checks import communicator, is_large, log_request, no_payload
 from host_proxy.completion import close, complete, order, order_done, set_base, staging, tell
-from host_proxy.native import bump, get, jit, load, put, store
+from host_proxy.native import bump, entry, get, jit, load, put, store
 from host_proxy.ring import payload_to
 from host_proxy.state import (
     C_CHUNKS,
     C_HANDLE,
+    C_NEAR,
     C_PEERS,
     DRAIN,
+    FETCH,
     G_CHUNK,
     G_DRAIN,
     G_EAGER,
+    G_FETCHES,
     G_LARGE,
     G_LARGE_DEVICE,
     G_PEERS,
+    G_PYTHON,
     G_REQUEST_SLOTS,
+    G_STAGING,
     G_TAG_UB,
     G_TRANSFERS,
     P_COUNT,
     P_DEVICE,
     P_HOST,
     P_READS,
+    P_STAGING,
     R_DONE,
     R_FLAGS,
     RECEIVE,
@@ -81,6 +87,7 @@ from host_proxy.state import (
     S_OP,
     S_ORDERS,
     S_PEER,
+    S_PYTHON,
     S_READ,
     S_RETURNED,
     S_SHARED,
@@ -116,6 +123,12 @@ def chunks(g, row):
 def peer_of(g, row, rank):
     """Which process of this node a rank is, -1 for one elsewhere."""
     return get(get(communicator(g, get(row, S_COMM)), C_PEERS), rank)
+
+
+@jit
+def is_near(g, row, rank):
+    """Whether kernels pack what they send to a rank into GPU staging: as they were told."""
+    return get(get(communicator(g, get(row, S_COMM)), C_NEAR), rank)
 
 
 @jit
@@ -175,6 +188,7 @@ def start_send(g, r, row):
     shared = start_chunked_send(g, row, dest, nbytes)
     store(header + 8, get(row, S_CHUNK) | get(row, S_TRANSFER) << 32)
     store(header + 16, shared)
+    store(header + 24, is_near(g, row, dest))
     pending.isend(g, row, header, MESSAGE_HEADER, dest, tag, comm, SEND, 0)
     if get(row, S_FAILED) == 0:
         packed_chunk(g, row, 0)
@@ -193,10 +207,14 @@ def start_chunked_send(g, row, dest, nbytes):
     put(row, S_TRANSFER, get(g, G_TRANSFERS) % (get(g, G_TAG_UB) >> 2))
     peer = peer_of(g, row, dest)
     shared = NOT_SHARED
-    if peer >= 0 and peer_field(g, peer, P_READS):
+    staging = G_LARGE_DEVICE
+    if is_near(g, row, dest):
+        shared = get(row, S_SLOT)
+        staging = G_STAGING
+    elif peer >= 0 and peer_field(g, peer, P_READS):
         shared = get(row, S_SLOT)
     put(row, S_SHARED, shared)
-    set_base(g, row, get(g, G_LARGE_DEVICE) + buffer_offset(g, get(row, S_SLOT), 0))
+    set_base(g, row, get(g, staging) + buffer_offset(g, get(row, S_SLOT), 0))
     return shared
 
 
@@ -297,7 +315,9 @@ def received(g, row, source, tag):
         return
     shared = load(header + 16)
     peer = peer_of(g, row, source)
-    if chunk > get(g, G_CHUNK) or total > POSITION_MASK or (shared != NOT_SHARED and peer < 0):
+    theirs = P_STAGING if load(header + 24) else P_DEVICE
+    out_of_reach = shared != NOT_SHARED and (peer < 0 or peer_field(g, peer, theirs) == 0)
+    if chunk > get(g, G_CHUNK) or total > POSITION_MASK or out_of_reach:
         # Not a header: somebody else sends on our communicator, or memory is corrupt.
         log_request(g, row, ops.MESSAGE, ERR_INTERN, 0, chunk, get(g, G_CHUNK))
         complete(g, row, 0, ERR_INTERN, source, tag)
@@ -311,6 +331,10 @@ def received(g, row, source, tag):
     if not is_large(get(row, S_HANDLE)):
         if shared == NOT_SHARED:
             drain(g, row, 0)
+        elif theirs == P_STAGING:
+            put(row, S_PYTHON, FETCH)
+            bump(g, G_FETCHES, 1)
+            bump(g, G_PYTHON, 1)
         else:
             drained(g, row, 0)  # the header says that the first chunk is there
         return
@@ -318,7 +342,7 @@ def received(g, row, source, tag):
         set_base(g, row, get(g, G_LARGE_DEVICE) + buffer_offset(g, get(row, S_SLOT), 0))
         receive_chunks(g, row)
     else:
-        set_base(g, row, peer_field(g, peer, P_DEVICE) + buffer_offset(g, shared, 0))
+        set_base(g, row, peer_field(g, peer, theirs) + buffer_offset(g, shared, 0))
         put(row, S_BUFFERS, _ALL_BUFFERS & ~1)
         put(row, S_NEXT, 1)
         received_chunk(g, row, 0)
@@ -424,7 +448,7 @@ def drain(g, row, chunk):
 
 @jit
 def drained(g, row, chunk):
-    """A chunk of such a message is in reach."""
+    """A chunk of such a message is in reach of the CPU."""
     shared = get(row, S_SHARED)
     if chunk == 0:
         source = get(g, G_DRAIN)
@@ -434,10 +458,25 @@ def drained(g, row, chunk):
         target = staging(g, get(row, S_SLOT))
         for at in range(0, get(row, S_BYTES), 8):
             store(target + at, load(source + at))
-    if shared != NOT_SHARED:
+    dropped(g, row, chunk)
+
+
+@jit
+def dropped(g, row, chunk):
+    """Nobody needs the chunk any more."""
+    if get(row, S_SHARED) != NOT_SHARED:
         tag = get(row, S_TRANSFER) * 2 + 1
         pending.notify(g, row, get(row, S_SOURCE), tag, chunks(g, row))
     drain(g, row, chunk + 1)
+
+
+@entry
+def fetched(g, row):
+    """The first chunk of such a message, which was in GPU memory, is in the slot's staging."""
+    put(row, S_PYTHON, 0)
+    bump(g, G_FETCHES, -1)
+    bump(g, G_PYTHON, -1)
+    dropped(g, row, 0)
 
 
 # --- the kernel has carried out an order ----------------------------------------------------------

@@ -11,9 +11,10 @@ array. It has
     message(nbytes)                memory for a header and a short payload; filled in when the
                                    port sends
     deliver(nbytes)                a short payload has come into that memory
-    shared(comm, dest)             the large slot whose buffers ``dest`` can read, or NOT_SHARED
+    shared(comm, dest)             (the large slot whose buffers ``dest`` can read, or NOT_SHARED;
+                                   1 if they are in GPU staging, else 0)
     pack(k, position, length)      generator: memory that holds chunk k
-    use_buffers_of(peer, slot)     the chunks are in another rank's buffers
+    use_buffers_of(peer, slot, near)   the chunks are in another rank's buffers
     free(k)                        memory to receive chunk k into
     unpack(k, position, length)    generator: moves a chunk that has come to the user
 """
@@ -64,9 +65,9 @@ def send_message(
         yield comm.messages.Isend([message, MPI.BYTE], dest, tag)
         return Outcome(nbytes)
     chunk = chunk_bytes_of(nbytes, largest)
-    shared = port.shared(comm, dest)
+    shared, near = port.shared(comm, dest)
     message = port.message(0)
-    _HEADER.pack_into(message, 0, nbytes, chunk | number << 32, shared, 0)
+    _HEADER.pack_into(message, 0, nbytes, chunk | number << 32, shared, near)
     header = None
     freed: list[MPI.Request] = []  # completes when chunk k's buffer is free again
     for k, (position, length) in enumerate(chunks_of(nbytes, chunk)):
@@ -94,13 +95,13 @@ def receive_message(
     message = port.message(eager)
     status = yield comm.messages.Irecv([message, MPI.BYTE], source, tag)
     source, tag = status.Get_source(), status.Get_tag()
-    total, word, shared, _ = _HEADER.unpack_from(message, 0)
+    total, word, shared, near = _HEADER.unpack_from(message, 0)
     chunk, number = word & TAG_MASK, word >> 32 & TAG_MASK
     if chunk == 0:
         port.deliver(min(total, room))
     else:
         if shared != NOT_SHARED:
-            port.use_buffers_of(int(comm.peers[source]), shared)
+            port.use_buffers_of(int(comm.peers[source]), shared, near)
         yield from _receive_chunks(port, comm, source, total, chunk, number, shared, room)
     error = ERR_TRUNCATE if total > room else SUCCESS
     return Outcome(min(total, room), error, source, tag, total)

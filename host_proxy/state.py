@@ -15,6 +15,7 @@ host can read the arrays at any time: reports of pending requests come straight 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,6 +48,7 @@ from host_proxy import mpi_library
     G_SMALL_STRIDE,
     G_LARGE,
     G_LARGE_DEVICE,  # the same for the GPU
+    G_STAGING,  # GPU staging, for the GPU; 0: there is none
     G_REQUEST_SLOTS,
     G_SLOTS,
     G_EAGER,
@@ -67,7 +69,8 @@ from host_proxy import mpi_library
     G_TRANSFERS,  # numbers of chunked messages sent
     G_SYNCS,  # SYNCHRONIZE requests that wait
     G_SYNC_SEEN,  # G_CLOSED when they were last looked at
-    G_PYTHON,  # requests in the hands of the mpi4py engine
+    G_PYTHON,  # requests in Python's hands
+    G_FETCHES,  # of these, those whose bytes Python is to fetch from GPU memory
     G_FAULTS,  # errors logged
     G_ATTENTION,
     G_SLEEPS,
@@ -111,7 +114,7 @@ from host_proxy import mpi_library
     F_YIELD,
     F_NANOSLEEP,
     G_COUNT,
-) = range(80)
+) = range(82)
 
 # --- slots ---------------------------------------------------------------------------------------
 # What every request has comes first: two cache lines.
@@ -129,7 +132,7 @@ from host_proxy import mpi_library
     S_SERIAL,
     S_PENDING,  # MPI requests of this slot
     S_FAILED,  # error class; the request ends once nothing of it is pending
-    S_PYTHON,  # 1: in the hands of the mpi4py engine
+    S_PYTHON,  # ENGINE: in the hands of the mpi4py engine; FETCH: it waits for Python to fetch
     S_ORDERS,  # orders that nobody has carried out yet
     S_TOLD,  # 1: the completion is written, though orders may still be open
     S_SOURCE,
@@ -156,6 +159,9 @@ FREE = 0
 OPEN = 1
 COMPLETE = 2
 
+ENGINE = 1
+FETCH = 2
+
 # --- pending -------------------------------------------------------------------------------------
 (A_SLOT, A_KIND, A_INDEX, A_COUNT) = range(4)
 A_ROW_BYTES = A_COUNT * 8
@@ -168,11 +174,12 @@ RECEIVES_AHEAD = 2  # chunks of one message whose receives are posted at once
 # of a datatype: handle (MPI's; of a derived one ours, 0: nobody's row), packed bytes
 (D_HANDLE, D_SIZE, D_COUNT) = range(3)
 # of a communicator: MPI handles for messages and chunks, rank, number of ranks, collectives in
-# Python's hands, address of an array: which peer each rank is, -1 for one on another node
-(C_HANDLE, C_CHUNKS, C_RANK, C_SIZE, C_COLLECTIVES, C_PEERS, C_COUNT) = range(7)
-# of a rank of this node whose large staging is mapped here: address for the GPU and the CPU;
-# whether that rank has mapped ours
-(P_DEVICE, P_HOST, P_READS, P_COUNT) = range(4)
+# Python's hands; addresses of arrays: which peer each rank is, -1 for one on another node, and
+# whether kernels pack what they send to it into GPU staging
+(C_HANDLE, C_CHUNKS, C_RANK, C_SIZE, C_COLLECTIVES, C_PEERS, C_NEAR, C_COUNT) = range(8)
+# of a rank of this node whose large staging is mapped here: address for the GPU and the CPU,
+# whether that rank has mapped ours; and the same of GPU staging: address for the GPU
+(P_DEVICE, P_HOST, P_READS, P_STAGING, P_MAPS, P_COUNT) = range(6)
 
 # --- faults ---------------------------------------------------------------------------------------
 (
@@ -217,6 +224,15 @@ FAULTS = 256  # row 0 keeps the first one, the others the last
 (TR_HANDLE, TR_OP, TR_PICKED_UP, TR_CALLED, TR_ARRIVED, TR_COMPLETED, TR_COUNT) = range(7)
 
 
+#: (address, bytes) -> a copy in host memory
+Fetch = Callable[[int, int], np.ndarray]
+
+
+def no_gpu(address: int, nbytes: int) -> np.ndarray:
+    """A Fetch for states without GPU staging."""
+    raise RuntimeError(f"no GPU memory to fetch {nbytes} bytes at {address:#x} from")
+
+
 @dataclass
 class Communicator:
     """What the proxy holds of a user's communicator: two duplicates, so nothing else matches."""
@@ -227,6 +243,7 @@ class Communicator:
     size: int
     name: str
     peers: np.ndarray  # which peer each rank is, -1 for one on another node
+    near: np.ndarray  # whether kernels pack what they send to it into GPU staging
 
 
 @dataclass
@@ -244,6 +261,7 @@ class State:
     peers: np.ndarray
     faults: np.ndarray
     record: np.ndarray
+    fetch: Fetch  # copies GPU memory to the host while kernels run; any thread
     communicators: list[Communicator] = field(default_factory=list)
     keep: list[np.ndarray] = field(default_factory=list)  # memory behind addresses in globals
 
@@ -266,24 +284,26 @@ class State:
 def make_state(
     layout: Layout,
     mapped: int,
-    large: tuple[int, int],
+    large: tuple[int, int, int],
     peers: np.ndarray,
     context: int,
     trace: int,
     flight: int,
     idle: tuple[int, int, int],
     crowded: bool,
+    fetch: Fetch,
 ) -> State:
     """Arrays for a context.
 
     Args:
         mapped: address of mapped memory.
-        large: addresses of large staging, for the CPU and for the GPU.
+        large: addresses of large staging, for the CPU and for the GPU, and of GPU staging.
         peers: int64[ranks of this node, P_COUNT].
         trace: how many requests to keep time stamps of.
         flight: how many events the flight recorder keeps, a power of two; 0: it is not read.
         idle: (spin, yield, sleep) in ns: how long to spin, then to yield, then each nap.
         crowded: there are fewer cores than threads that spin.
+        fetch: copies GPU memory, of this process or of one that shares it, to the host.
     """
     capacity = layout.slots + 2 * layout.large_slots * LARGE_BUFFERS
     state = State(
@@ -298,6 +318,7 @@ def make_state(
         peers=peers,
         faults=np.zeros((FAULTS, E_COUNT), np.int64),
         record=np.zeros(R_COUNT, np.int64),
+        fetch=fetch,
     )
     g = state.globals
     g[G_SLOT_TABLE] = state.slots.ctypes.data
@@ -318,7 +339,7 @@ def make_state(
     g[G_COMPLETIONS] = mapped + layout.completions
     g[G_SMALL] = mapped + layout.small
     g[G_SMALL_STRIDE] = layout.small_stride
-    g[G_LARGE], g[G_LARGE_DEVICE] = large
+    g[G_LARGE], g[G_LARGE_DEVICE], g[G_STAGING] = large
     g[G_REQUEST_SLOTS] = layout.request_slots
     g[G_SLOTS] = layout.slots
     g[G_EAGER] = layout.eager_bytes

@@ -21,7 +21,7 @@ from host_proxy import loop, mpi_library
 from host_proxy import state as st
 from host_proxy.mpi4py_engine import Mpi4pyEngine
 from host_proxy.ring import return_slots, take
-from host_proxy.state import State, make_state
+from host_proxy.state import State, make_state, no_gpu
 
 UNIT = np.dtype([("low", "<i8"), ("high", "<u4"), ("tag", "<u4")])
 SMALL = Layout(ring_slots=64, request_slots=32, large_slots=4, eager_bytes=256, chunk_bytes=512)
@@ -58,7 +58,16 @@ class Machine:
         large = int(self.large.ctypes.data)
         peers = np.zeros((1, st.P_COUNT), np.int64)
         self.state: State = make_state(
-            layout, self.address, (large, large), peers, CONTEXT, 0, 64, (0, 0, 1000), False
+            layout,
+            self.address,
+            (large, large, 0),
+            peers,
+            CONTEXT,
+            0,
+            64,
+            (0, 0, 1000),
+            False,
+            no_gpu,
         )
         self.g = self.state.address
         self.globals = self.state.globals
@@ -67,13 +76,17 @@ class Machine:
         self.ticket = first
         self.globals[st.G_HEAD] = first
         self._elsewhere = np.full(RANKS, -1, np.int64)
+        self._near = np.zeros(RANKS, np.int64)
         real = MPI.COMM_SELF.Dup(), MPI.COMM_SELF.Dup()
         for comm in real:
             comm.Set_errhandler(MPI.ERRORS_RETURN)
-        self.state.communicators.append(st.Communicator(*real, 0, RANKS, "test", self._elsewhere))
+        self.state.communicators.append(
+            st.Communicator(*real, 0, RANKS, "test", self._elsewhere, self._near)
+        )
         row = self.state.communicator_table[0]
         row[st.C_SIZE] = RANKS
         row[st.C_PEERS] = self._elsewhere.ctypes.data
+        row[st.C_NEAR] = self._near.ctypes.data
         row[st.C_CHUNKS] = mpi_library.handle(real[1])
         row[st.C_HANDLE] = mpi_library.handle(real[0])
         self.comms = {int(row[st.C_HANDLE]), int(row[st.C_CHUNKS])}

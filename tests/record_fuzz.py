@@ -295,7 +295,7 @@ class Harness:
         peers = np.array([[large, large, 1]] + [[0, 0, 0]] * 2, np.int64)
         idle = (0, 0, 0)
         self.state = st.make_state(
-            LAYOUT, mapped, (large, large), peers, CONTEXT, 0, 64, idle, crowded=True
+            LAYOUT, mapped, (large, large, 0), peers, CONTEXT, 0, 64, idle, True, st.no_gpu
         )
         self.state.globals[st.G_STOP] = 1  # nobody waits for a payload that does not come
         self.ranks = np.array([-1, -1, -1], np.int64)  # all elsewhere
@@ -303,6 +303,8 @@ class Harness:
         row[st.C_HANDLE], row[st.C_CHUNKS] = MESSAGES, CHUNKS
         row[st.C_RANK], row[st.C_SIZE] = 0, SIZE
         row[st.C_PEERS] = self.ranks.ctypes.data
+        self.near = np.zeros(3, np.int64)
+        row[st.C_NEAR] = self.near.ctypes.data
         g = self.state.globals
         for field, stub in (
             (st.F_ISEND, _isend), (st.F_IRECV, _irecv), (st.F_TEST, _test),

@@ -1,0 +1,69 @@
+"""The other ranks of this node, and the memory of theirs that is mapped here."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from mpi4py import MPI
+
+from gmpi.memory import Memory
+from gmpi.shared_region import SharedRegion
+from gmpi.wire import REACH_RANKS
+from host_proxy.state import P_COUNT, P_DEVICE, P_HOST, P_MAPS, P_READS, P_STAGING
+
+
+class Peers:
+    """The ranks of this node and their staging, mapped here; collective over ``comm``.
+
+    Attributes:
+        table: int64[ranks of this node, P_COUNT], for the proxy.
+        regions: their shared regions, ``None`` for those we cannot map.
+    """
+
+    def __init__(self, comm: MPI.Comm, memory: Memory, share: bool) -> None:
+        """``share``: False keeps all messages in this rank's own staging."""
+        local = comm.Split_type(MPI.COMM_TYPE_SHARED)
+        self._group = local.Get_group()
+        me = local.Get_rank()
+        own, staging = memory.large, memory.staging
+        token = None if staging is None else staging.token
+        self.table = np.zeros((local.Get_size(), P_COUNT), np.int64)
+        self.regions: list[SharedRegion | None] = []
+        for rank, (pid, fd, theirs) in enumerate(local.allgather((os.getpid(), own.fd, token))):
+            region = own if rank == me else own.map(pid, fd)
+            self.regions.append(region)
+            if region is not None:
+                self.table[rank, P_DEVICE] = region.device
+                self.table[rank, P_HOST] = region.host
+            if staging is not None:
+                self.table[rank, P_STAGING] = staging.map(theirs)
+        # Who reads mine is what matters to me as a sender: the transpose.
+        reads = np.ascontiguousarray(self.table[:, [P_DEVICE, P_STAGING]] != 0)
+        everyone = np.empty((local.Get_size(), *reads.shape), bool)
+        local.Allgather(reads, everyone)
+        if share:
+            self.table[:, [P_READS, P_MAPS]] = everyone[:, me]
+        local.Free()
+
+    def of(self, comm: MPI.Comm) -> np.ndarray:
+        """For each rank of a communicator, its row in ``table``, -1 when it has none (local)."""
+        group = comm.Get_group()
+        ranks = MPI.Group.Translate_ranks(group, list(range(group.Get_size())), self._group)
+        group.Free()
+        return np.array([-1 if r == MPI.UNDEFINED else r for r in ranks], np.int64)
+
+    def reach(self, peers: np.ndarray) -> tuple[int, np.ndarray]:
+        """Who of a communicator gets its messages through our GPU staging.
+
+        Args:
+            peers: what ``of`` returned.
+
+        Returns:
+            (first such rank, int64[ranks]: 1 for each), at most REACH_RANKS from the first one on.
+        """
+        near = np.where(peers >= 0, self.table[peers, P_MAPS], 0)
+        ranks = np.flatnonzero(near)
+        first = int(ranks[0]) if len(ranks) else 0
+        near[first + REACH_RANKS :] = 0
+        return first, near
