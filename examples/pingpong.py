@@ -89,18 +89,18 @@ def pings(ctx, rounds, skip, cycles):
 
 
 @cuda.jit
-def stamped(ctx, buf, me, rounds, stamps, clocks):
-    """8-byte ping-pong with time stamps, then pings that tie the GPU's timer to the host's."""
+def stamped(ctx, buf, n, me, rounds, stamps, clocks):
+    """Ping-pong with time stamps, then pings that tie the GPU's timer to the host's."""
     peer = 1 - me
     for i in range(rounds):
         if me == 1:
-            GMPI_Recv(ctx, buf, 8, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
+            GMPI_Recv(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
         called = gmpi.timer_ns()
-        request = gmpi.GMPI_Isend(ctx, buf, 8, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
+        request = gmpi.GMPI_Isend(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
         published = gmpi.timer_ns()
         gmpi.GMPI_Wait(ctx, request)
         if me == 0:
-            GMPI_Recv(ctx, buf, 8, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
+            GMPI_Recv(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
         if cuda.threadIdx.x == 0:
             stamps[i, 0] = called
             stamps[i, 1] = published
@@ -150,14 +150,16 @@ def null_request(g: gmpi.Context, rate: float, rounds: int) -> dict[str, float]:
     return summary(cycles.copy_to_host() / rate)
 
 
-def breakdown(comm: MPI.Comm, args: Any, rounds: int) -> dict[str, float]:
-    """Median microseconds of each leg of an 8-byte message from rank 0 to rank 1."""
+def breakdown(comm: MPI.Comm, args: Any, n: int) -> dict[str, float]:
+    """Median microseconds of each leg of a message of ``n`` bytes from rank 0 to rank 1."""
     me = comm.rank
+    rounds = 20 if gmpi.SIMULATOR else 2000 if n <= 8192 else 300
     with gmpi.Context(comm, engine=args.engine or "compiled", trace=4 * rounds + 200) as g:
-        buf = cuda.to_device(np.zeros(8, np.uint8))
+        buf = cuda.to_device(np.zeros(max(1, n), np.uint8))
         stamps = cuda.to_device(np.zeros((rounds, 3), np.int64))
         clocks = cuda.to_device(np.zeros((100, 3), np.int64))
-        stamped[1, 32](g.device, buf, me, rounds, stamps, clocks)
+        threads = 32 if n <= 8 else args.threads
+        stamped[1, threads](g.device, buf, n, me, rounds, stamps, clocks)
         g.synchronize()
         trace = g.trace
     # GPU timer to host clock: the ping with the shortest round trip, its middle.
@@ -201,6 +203,9 @@ def main() -> int:
     args_parser.add_argument("-x", dest="skip", type=int, help="round trips before timing")
     args_parser.add_argument("--threads", type=int, default=32 if gmpi.SIMULATOR else 256)
     args_parser.add_argument("--plot", metavar="FILE", help="write a PNG")
+    args_parser.add_argument(
+        "--legs", type=int, nargs="+", default=[8], metavar="BYTES", help="sizes to take apart"
+    )
     args_parser.add_argument("--no-conventional", action="store_true", help="GMPI only")
     args = args_parser.parse_args()
     if isinstance(args.sizes, str):
@@ -237,11 +242,12 @@ def main() -> int:
             rows.append(row)
             if comm.rank == 0:
                 print(table_row(row), flush=True)
-    legs = breakdown(comm, args, 20 if gmpi.SIMULATOR else 2000)
-    results.update(echo=echo, null_request=null, rows=rows, breakdown=legs)
+    legs = {n: breakdown(comm, args, n) for n in args.legs}
+    results.update(echo=echo, null_request=null, rows=rows, breakdown=legs[args.legs[0]], legs=legs)
     if comm.rank == 0:
-        text = ", ".join(f"{name} {us:.2f}" for name, us in legs.items())
-        print(f"# 8 bytes, where the time goes (with tracing on): {text}")
+        for n, parts in legs.items():
+            text = ", ".join(f"{name} {us:.2f}" for name, us in parts.items())
+            print(f"# {n} bytes, where the time goes (with tracing on): {text}")
         print("# payloads checked: all right")
         write_json(args.json, results)
         if args.plot:
