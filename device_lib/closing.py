@@ -63,6 +63,9 @@ HELP = 1 << 59  # not complete, and others have orders that nobody carries out: 
 
 EVENT_SHIFT = 40  # of an event, above a place, when both travel in one word
 
+# Bytes that a thread may move while its scope holds a ticket, for which the ring waits.
+_TICKET_BYTES = 256
+
 NO_ORIGIN = (ANY_SOURCE & TAG_MASK) + (ANY_TAG << 32)  # ANY_TAG is negative: an int64
 
 
@@ -193,6 +196,11 @@ def make_carry_out(scope: Scope) -> Callable:
         """
         slot = place >> 8
         staging = buffers + (place & 0xFF) * chunk_bytes(ctx)
+        ticket = 0
+        consumed = 0
+        early = own != 0 and length <= size() * _TICKET_BYTES
+        if leads() and early:
+            ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
         address = recv + orders.position_of(order)
         if recv == 0:
             address = orders.user_address(ctx, slot, order)
@@ -211,9 +219,18 @@ def make_carry_out(scope: Scope) -> Callable:
             copy_from_staging(address, staging, length, rank(), size())
         sync()
         if leads():
-            orders.answer(ctx, lane_id(), warp_lanes(), warp_mask(), slot, place & 0xFF, order, own)
-            if own == 0 and lane_id() == 0:
-                orders.count_finished(ctx, slot)
+            lane = lane_id()
+            index = place & 0xFF
+            if own == 0:
+                orders.answer(ctx, lane, warp_lanes(), warp_mask(), slot, index, order)
+                if lane == 0:
+                    orders.count_finished(ctx, slot)
+            else:
+                if not early:
+                    ticket, consumed = ring.begin_enter(ctx, lane == 0)
+                orders.answer_last(
+                    ctx, lane, warp_lanes(), warp_mask(), ticket, consumed, own, index, order
+                )
         sync()
 
     return carry_out

@@ -75,7 +75,8 @@ def _look(ctx, handle):
 
     Returns:
         (complete, low and high word of unit 0, low word of unit 1; whether there is an order for
-        the first buffer, its two words, where the buffers are, whether it is the last one).
+        the first buffer, its two words, where the buffers are and what their ready word will be,
+        whether it is the last one).
     """
     units = slots.units_of(handle)
     large = slots.is_large(handle)
@@ -86,6 +87,7 @@ def _look(ctx, handle):
     low2, word2 = load_unit(address + 2 * UNIT_BYTES)
     fresh = word0 >> 32 & TAG_MASK == expected
     base = 0
+    known = 0
     ordered = False
     if large:
         base, known = load_unit(address + BASE_UNIT * UNIT_BYTES)
@@ -110,7 +112,7 @@ def _look(ctx, handle):
                 store_payload(recv + at, low2, word2 & TAG_MASK, nbytes - at)
             word2 = 0
             unit += opaque(1)
-    return fresh, low0, word0, low1, ordered, low2, word2, base, last
+    return fresh, low0, word0, low1, ordered, low2, word2, base, known & TAG_MASK, last
 
 
 @device
@@ -130,8 +132,11 @@ def _await_batch(ctx, handle, recv, waiting, low, word, origin, lane, lanes, mas
         first = 0
         first_word = 0
         base = 0
+        ready = 0
         if waiting:
-            fresh, low, word, origin, calls, first, first_word, base, last = _look(ctx, handle)
+            fresh, low, word, origin, calls, first, first_word, base, ready, last = _look(
+                ctx, handle
+            )
             waiting = not fresh
             calls = calls and waiting and first != tried
         votes = ballot(mask, calls)
@@ -139,7 +144,8 @@ def _await_batch(ctx, handle, recv, waiting, low, word, origin, lane, lanes, mas
             chosen = first_bit(votes)
             if lane == chosen:
                 tried = first
-            if orders.take_first(ctx, handle, first, lane == chosen, chosen, mask) != 0:
+            mine = lane == chosen
+            if orders.take_first(ctx, handle, first, base, ready, mine, chosen, mask) != 0:
                 order = shuffle(mask, first, chosen)
                 length = shuffle(mask, first_word & TAG_MASK, chosen)
                 buffers = shuffle(mask, base, chosen)

@@ -32,6 +32,7 @@ from gmpi.wire import (
     POSITION_STEP,
     REACH_BYTES,
     REACH_RANKS,
+    READY_BYTES,
     REQUEST_BYTES,
     SHAPE_CHUNK_SHIFT,
     SHAPE_CONTEXT_SHIFT,
@@ -147,14 +148,21 @@ def small_address(ctx, slot):
 
 
 @device
-def large_staging(ctx, word0, peer):
-    """Where the chunk buffers of all large slots are for a call: in GPU memory where the receiver
-    reads that, else in host memory. The proxy comes to the same answer.
+def large_staging(ctx):
+    """Where the chunk buffers of all large slots are in host memory."""
+    return load_gpu(ctx.device + DEVICE_LARGE)
+
+
+@device
+def near_staging(ctx, word0, peer):
+    """Where they are in GPU memory, for a send whose receiver reads that; 0 for any other call.
+
+    The proxy comes to the same answer.
 
     Args:
         word0, peer: of the call's record.
     """
-    staging = load_gpu(ctx.device + DEVICE_LARGE)
+    staging = 0
     if word0 & 0xFF == OP_ISEND:
         comm = word0 >> 16 & (COMMUNICATORS - 1)
         reach = ctx.device + DEVICE_REACH + comm * REACH_BYTES
@@ -169,8 +177,18 @@ def large_staging(ctx, word0, peer):
 
 @device
 def chunk_buffers(ctx, large, slot):
-    """The chunk buffers of a large slot, one after the other; ``large`` is ``large_staging``."""
-    return large + (slot - request_slots(ctx)) * LARGE_BUFFERS * chunk_bytes(ctx)
+    """The chunk buffers of a large slot, one after the other.
+
+    Args:
+        large: ``large_staging`` or ``near_staging``.
+    """
+    return large + (slot - request_slots(ctx)) * (LARGE_BUFFERS * chunk_bytes(ctx) + READY_BYTES)
+
+
+@device
+def ready_address(ctx, buffers):
+    """The ready word of the chunk buffers of a slot in GPU staging."""
+    return buffers + LARGE_BUFFERS * chunk_bytes(ctx)
 
 
 @device

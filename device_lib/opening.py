@@ -20,6 +20,8 @@ from device_lib.context import (
     context_id,
     eager_bytes,
     large_staging,
+    near_staging,
+    ready_address,
     record_address,
     ring_slots,
 )
@@ -33,6 +35,7 @@ from device_lib.primitives import (
     load_4_if,
     opaque,
     shuffle,
+    store_sys,
     store_unit,
 )
 from device_lib.scope import ALL_LANES, Scope, warp_lanes, warp_mask
@@ -71,8 +74,8 @@ _BACK = FLAG_BACK << _FLAGS_SHIFT
 _INLINE = FLAG_INLINE << _FLAGS_SHIFT
 
 # What the leading lane found, above the 48 bits of tag and slot.
-_FULL = 1 << 48  # the ring is full, or so it seems
-_NO_SLOT = 1 << 49
+FULL = 1 << 48  # the ring is full, or so it seems
+NO_SLOT = 1 << 49
 _UNALIGNED = 1 << 50  # bytes go out that lie on no multiple of 4, or are no multiple of 4
 
 # open_inline could not finish: the low 32 bits are the tag of the ticket it has taken.
@@ -124,8 +127,8 @@ def publish_inline(ctx, lane, word0, count, send, peer_tag, recv, enter):
     last_slot = opaque(ring_slots(ctx) - 1)
 
     found = ring.tag_of(ticket) | slot << HANDLE_SLOT_SHIFT
-    found = found if slots.was_free(slot, taken) else found | _NO_SLOT
-    found = found | _FULL if ticket - consumed >= ring_slots(ctx) else found
+    found = found if slots.was_free(slot, taken) else found | NO_SLOT
+    found = found | FULL if ticket - consumed >= ring_slots(ctx) else found
     found = found if aligned else found | _UNALIGNED
     found = shuffle(ALL_LANES, found, 0)
     low = opaque(low if lane < HEADER_UNITS else word_0 | word_1 << 32)
@@ -213,9 +216,13 @@ def make_open_any(scope: Scope) -> Callable:
             moved = nbytes
         large = 0
         buffers = 0
+        near = 0
         if moved > eager_bytes(ctx):
             large = 1
-            buffers = large_staging(ctx, word0, peer_tag)  # under way while the slot is found
+            buffers = large_staging(ctx)  # under way while the slot is found
+            near = near_staging(ctx, word0, peer_tag)
+            if near != 0:
+                buffers = near
         slot = 0
         ticket = -1
         if leads():
@@ -224,12 +231,13 @@ def make_open_any(scope: Scope) -> Callable:
             slot = -1
             if unfinished & TAG_MASK != 0:
                 ticket = (unfinished & TAG_MASK) >> 1
-                if unfinished & _NO_SLOT == 0:
+                if unfinished & NO_SLOT == 0:
                     slot = slots.slot_of(unfinished)
-                else:
+                elif large == 0:
                     slot = slots.try_some(ctx, lane, mask)
-                if slot < 0:
-                    # The ring waits for this ticket, but there is no slot yet: give it back.
+                if slot < 0 or large:
+                    # The ring waits for this ticket, but there is no slot yet, or there is a lot
+                    # to pack before: give it back.
                     if ring.wait_for_room(ctx, lane, mask, ticket, _unknown(ctx, ticket)) == 0:
                         ring.write(ctx, lane, warp_lanes(), ticket, OP_NULL, 0, 0, 0, 0, 0, 0)
                     ticket = -1
@@ -262,6 +270,8 @@ def make_open_any(scope: Scope) -> Callable:
                 ctx, lane, warp_lanes(), mask, ticket, consumed, slot, large, word0, peer_tag,
                 count, send, recv,
             )  # fmt: skip
+            if near != 0 and lane == 0:
+                store_sys(ready_address(ctx, chunk_buffers(ctx, buffers, slot)), handle & TAG_MASK)
         handle = broadcast(handle)
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
             pack_next_chunks(ctx, handle, chunk_buffers(ctx, buffers, slot), send, out, chunk)

@@ -8,7 +8,8 @@ the completion of the request and the threads that wait carry it out:
     waiter   claim it, copy, publish a CHUNK record, count it as finished
     proxy    the buffer is full (PACK: send it) or free (UNPACK: receive the next chunk)
 
-The buffers are the slot's own or, where the sender is on this node, the sender's: unit 6 says. The
+The buffers are the slot's own or, where the sender is on this node, the sender's: unit 6 says. In
+its GPU staging, the first one may still be on its way to be filled: see ``near``. The
 completion of a receive is written before its last orders have been carried out, and says how many
 there are in all; the wait is over when as many are finished.
 
@@ -30,6 +31,7 @@ from device_lib import ring, slots
 from device_lib.context import (
     claim_address,
     completion_address,
+    ready_address,
     request_slots,
     row_address,
     small_address,
@@ -43,14 +45,17 @@ from device_lib.primitives import (
     fence_sys,
     first_bit,
     load_gpu,
+    load_sys,
     load_unit,
     opaque,
+    pause,
     shuffle,
 )
 from gmpi.wire import (
     BASE_UNIT,
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
+    CONTROL_ABORT,
     DIRECTION_SHIFT,
     LARGE_BUFFERS,
     LARGE_UNITS,
@@ -98,6 +103,31 @@ def _is_open(seen, expected, number):
 
 
 @device
+def _first_look(ctx, order, buffers, ready):
+    """What the ready word of the buffers is now (one lane); the read is under way."""
+    if ready != 0 and position_of(order) == 0:
+        return load_sys(ready_address(ctx, buffers))
+    return ready
+
+
+@device
+def _await_ready(ctx, buffers, ready, seen):
+    """Returns once the buffers' ready word, which was ``seen``, is ``ready`` (one lane).
+
+    The threads that it waits for are packing, which waits for nobody. Ends when waits are aborted:
+    whoever looks for orders finds that next.
+    """
+    polls = 0
+    while seen & TAG_MASK != ready:
+        polls += 1
+        if polls & 63 == 0 and load_sys(ctx.mapped + CONTROL_ABORT) != 0:
+            return 0
+        pause(20)
+        seen = load_sys(ready_address(ctx, buffers))
+    return 0
+
+
+@device
 def take(ctx, slot, expected, lane, lanes, mask, unit, low, word):
     """Claims one order among the completion units that the lanes hold; all lanes of a warp.
 
@@ -124,17 +154,19 @@ def take(ctx, slot, expected, lane, lanes, mask, unit, low, word):
     chosen = first_bit(votes)
     # Where the buffers are stays the same for the whole request; it was written before any order.
     buffers = low
-    known = fresh
+    known_word = word
     if lanes < LARGE_UNITS:
         buffers, known_word = load_unit(completion_address(ctx, slot) + BASE_UNIT * UNIT_BYTES)
-        known = known_word >> 32 & TAG_MASK == expected
     else:
         buffers = shuffle(mask, low, BASE_UNIT)
-        known = ballot(mask, fresh and unit == BASE_UNIT) != 0
+        known_word = shuffle(mask, word, BASE_UNIT)
+    known = known_word >> 32 & TAG_MASK == expected
     won = 0
     if lane == chosen and known and slots.open_tag(ctx, slot) == expected:
         if cas_gpu(address, seen, expected << 32 | number) == seen:
             won = 1
+            ready = known_word & TAG_MASK
+            _await_ready(ctx, buffers, ready, _first_look(ctx, low, buffers, ready))
     if shuffle(mask, won, chosen) == 0:
         return -1, 0, 0, 0
     length = shuffle(mask, word & TAG_MASK, chosen)
@@ -176,28 +208,32 @@ def take_own(ctx, slot, expected, seen, lane, mask, unit, low, word):
     if votes == 0 or ballot(mask, fresh and unit == BASE_UNIT) == 0:
         return -1, 0, 0, 0, seen
     chosen = first_bit(votes)
+    buffers = shuffle(mask, low, BASE_UNIT)
+    ready = shuffle(mask, word & TAG_MASK, BASE_UNIT)
     won = 0
     if lane == chosen:
         claimed = expected << 32 | number
+        first = _first_look(ctx, low, buffers, ready)  # both accesses are under way together
         old = cas_gpu(claim_address(ctx, slot, index), seen, claimed)
         if old == seen:
             won = 1
             old = claimed
+            _await_ready(ctx, buffers, ready, first)
         seen = old
     if shuffle(mask, won, chosen) == 0:
         return -1, 0, 0, 0, seen
     length = shuffle(mask, word & TAG_MASK, chosen)
     order = shuffle(mask, low, chosen)
-    buffers = shuffle(mask, low, BASE_UNIT)
     return shuffle(mask, index, chosen), order, length, buffers, seen
 
 
 @device
-def take_first(ctx, handle, order, wanted, chosen, mask):
+def take_first(ctx, handle, order, buffers, ready, wanted, chosen, mask):
     """Claims an order for the first buffer that lane ``chosen`` has seen, in which ``wanted`` is
     true; by who waits for the request, all lanes of a warp. 1 in all of them if won, else 0."""
     won = 0
     if wanted:
+        first = _first_look(ctx, order, buffers, ready)
         expected = handle & TAG_MASK
         number = _number_of(order)
         claim = claim_address(ctx, slots.slot_of(handle), 0)
@@ -205,6 +241,7 @@ def take_first(ctx, handle, order, wanted, chosen, mask):
         if _is_open(seen, expected, number):
             if cas_gpu(claim, seen, expected << 32 | number) == seen:
                 won = 1
+                _await_ready(ctx, buffers, ready, first)
     return shuffle(mask, won, chosen)
 
 
@@ -265,16 +302,8 @@ def user_address(ctx, slot, order):
 
 
 @device
-def answer(ctx, lane, lanes, mask, slot, index, order, own):
-    """Tells the proxy that an order has been carried out; all lanes of a warp.
-
-    Args:
-        own: handle of the order's request if the caller waits for it and its last order this is:
-            then nobody else will look at the user's buffer. Else 0.
-    """
-    if own != 0:
-        done = _done(position_of(order), direction_of(order), index)
-        return ring.post(ctx, lane, lanes, mask, OP_CHUNK, 0, own, done)
+def answer(ctx, lane, lanes, mask, slot, index, order):
+    """Tells the proxy that an order has been carried out; all lanes of a warp."""
     handle = 0
     if lane == 0:
         handle = load_gpu(row_address(ctx, slot) + REQUEST_OWNER) & ~slots.CLAIMED
@@ -282,6 +311,18 @@ def answer(ctx, lane, lanes, mask, slot, index, order, own):
     return report_chunk(
         ctx, lane, lanes, mask, handle, position_of(order), direction_of(order), index
     )
+
+
+@device
+def answer_last(ctx, lane, lanes, mask, ticket, consumed, handle, index, order):
+    """The same for the last order of a receive, by who waits for it: nobody else is going to look
+    at the user's buffer.
+
+    Args:
+        ticket, consumed: what ``ring.begin_enter`` has returned.
+    """
+    done = _done(position_of(order), direction_of(order), index)
+    return ring.post_with(ctx, lane, lanes, mask, ticket, consumed, OP_CHUNK, 0, handle, done)
 
 
 @device

@@ -25,6 +25,7 @@ from device_lib.closing import (
 )
 from device_lib.context import Status, eager_bytes, large_slots, request_slots
 from device_lib.library import linked
+from device_lib.near import make_fill, open_near
 from device_lib.opening import UNFINISHED, make_open_any, open_inline
 from device_lib.primitives import device, int64
 from device_lib.scope import Scope
@@ -36,6 +37,7 @@ from gmpi.wire import (
     FLAG_OUT,
     HANDLE_ERROR_SHIFT,
     INLINE_BYTES,
+    OP_ISEND,
     OP_WAIT,
     REQUEST_NULL,
     TAG_MASK,
@@ -62,6 +64,7 @@ def _status(outcome, count, origin):
 
 
 _open_inline = linked("gmpi_open_inline", 8, 1, open_inline)
+_open_near = linked("gmpi_open_near", 7, 2, open_near)
 _finish_small = linked("gmpi_finish_small", 5, 3, finish_small)
 _transact = linked("gmpi_transact", 8, 4, transact)
 
@@ -74,6 +77,7 @@ def make_requests(scope: Scope) -> SimpleNamespace:
 
     open_any = part("open_any", 9, 1, make_open_any(scope))
     finish_any = part("finish_any", 5, 3, make_finish_any(scope))
+    fill = part("fill", 7, 1, make_fill(scope))
     unpack = part("unpack", 5, 1, make_unpack(scope))
     help_others = part("help", 3, 1, make_help(scope))
     report = part("report", 6, 1, make_report(scope))
@@ -93,7 +97,18 @@ def make_requests(scope: Scope) -> SimpleNamespace:
 
     @device
     def open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, unfinished):
-        handle = open_any(ctx, word0, peer_tag, count, send, recv, unfinished)
+        handle = unfinished
+        long_send = word0 & 0xFF == OP_ISEND and nbytes > eager_bytes(ctx)
+        if long_send and leading_lanes() == FULL_WARP:
+            buffers = 0
+            sync_full()
+            if leads():
+                handle, buffers = _open_near(ctx, word0, count, send, peer_tag)
+            handle, buffers, send, nbytes = share_4_full(handle, buffers, send, nbytes)
+            if handle & UNFINISHED == 0:
+                fill(ctx, handle, buffers, send, nbytes)
+                return handle
+        handle = open_any(ctx, word0, peer_tag, count, send, recv, handle)
         if handle == error_handle(GMPI_ERR_NO_RESOURCE):
             most = request_slots(ctx)
             if nbytes > eager_bytes(ctx):

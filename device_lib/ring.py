@@ -159,6 +159,12 @@ def write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, position, pa
 def post(ctx, lane, lanes, mask, word0, count, handle, position):
     """A record that opens no request. Returns the abort class, else 0."""
     ticket, consumed = begin_enter(ctx, lane == 0)
+    return post_with(ctx, lane, lanes, mask, ticket, consumed, word0, count, handle, position)
+
+
+@device
+def post_with(ctx, lane, lanes, mask, ticket, consumed, word0, count, handle, position):
+    """``post`` with what ``begin_enter`` has returned."""
     ticket = shuffle(mask, ticket, 0)
     aborted = wait_for_room(ctx, lane, mask, ticket, shuffle(mask, consumed, 0))
     if aborted == 0:

@@ -18,6 +18,7 @@ from device_lib.context import (
     eager_bytes,
     large_slots,
     large_staging,
+    near_staging,
     request_slots,
 )
 from device_lib.copy import copy_to_staging
@@ -36,6 +37,7 @@ from device_lib.layouts import (
     write_view,
 )
 from device_lib.message import message_bytes
+from device_lib.near import announce
 from device_lib.primitives import (
     device,
     fence_sys,
@@ -239,9 +241,13 @@ def make_open_scattered(scope: Scope) -> Callable:
     def start(ctx, word0, peer_tag, count, nbytes, row, send_buffer, recv_buffer, room):
         large = 0
         buffers = 0
+        near = 0
         if nbytes > eager_bytes(ctx):
             large = 1
-            buffers = large_staging(ctx, word0, peer_tag)  # under way while the slot is found
+            buffers = large_staging(ctx)  # under way while the slot is found
+            near = near_staging(ctx, word0, peer_tag)
+            if near != 0:
+                buffers = near
         out = 0
         if word0 & _OUT != 0:
             out = nbytes
@@ -281,6 +287,18 @@ def make_open_scattered(scope: Scope) -> Callable:
         chunk = nbytes
         if large:
             chunk = _chunk_bytes_of(nbytes, chunk_bytes(ctx))
+        handle = 0
+        if near != 0:
+            # As in ``near``: first the record, then the bytes.
+            if leads():
+                ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
+                handle = publish(
+                    ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, 0,
+                    send, recv, room,
+                )  # fmt: skip
+            handle = broadcast(handle)
+            if handle >> HANDLE_ERROR_SHIFT != 0:
+                return handle
         packed = send
         if out > INLINE_BYTES:
             packed = orders.small_staging(ctx, slot)
@@ -297,8 +315,10 @@ def make_open_scattered(scope: Scope) -> Callable:
         elif packed != send:
             fill(ctx, slot, send, packed, 0, min(out, chunk))
         sync()
-        handle = 0
-        if leads():
+        if near != 0:
+            if leads() and lane_id() == 0:
+                announce(ctx, handle, chunk_buffers(ctx, buffers, slot))
+        elif leads():
             ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
             if large or out > INLINE_BYTES:
                 # Release: staging before the record, layouts before those who help.
@@ -307,7 +327,8 @@ def make_open_scattered(scope: Scope) -> Callable:
                 ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, packed,
                 send, recv, room,
             )  # fmt: skip
-        handle = broadcast(handle)
+        if near == 0:
+            handle = broadcast(handle)
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
             pack_next_chunks(ctx, handle, slot, chunk_buffers(ctx, buffers, slot), send, out, chunk)
         return handle

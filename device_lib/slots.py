@@ -163,6 +163,26 @@ def try_some(ctx, lane, mask):
 
 
 @device
+def guess_large(ctx):
+    """A large slot that may be free: different for each block and each time."""
+    anywhere = guess(ctx)
+    word = request_words(ctx) + (anywhere >> 5 & large_words(ctx) - 1)
+    return word << 5 | anywhere & 31
+
+
+@device
+def try_beside(ctx, slot, word):
+    """Another slot of the same word of busy bits, which were ``word`` a moment ago; -1 if none."""
+    free = ~word & 0xFFFFFFFF
+    if free == 0:
+        return -1
+    bit = first_bit(free)
+    if or_32_gpu(busy_word(ctx, slot), 1 << bit) >> bit & 1 != 0:
+        return -1
+    return slot & ~31 | bit
+
+
+@device
 def acquire(ctx, lane, mask, large):
     """A slot of the class, by all lanes of a warp; minus the error class when none came free.
 

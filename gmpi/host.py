@@ -35,6 +35,7 @@ from gmpi.constants import (
 from gmpi.errors import ContextError, DatatypeError, Fault, TruncationError, rank_text, tag_text
 from gmpi.host_buffer import HostBuffer, contiguous_array
 from gmpi.wire import LARGE_BUFFERS, MESSAGE_HEADER, NOT_SHARED, chunk_bytes_of
+from host_proxy.fetching import wait_until_ready
 from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
 from host_proxy.state import G_TAG_UB, P_HOST, P_STAGING, Communicator, State
 
@@ -79,6 +80,8 @@ class _HostPort:
         self.near = near
         base = self.state.peers[peer, P_STAGING if near else P_HOST]
         self.theirs = int(base) + self.state.layout.chunk_buffers(slot)
+        if near:
+            wait_until_ready(self.state, self.theirs, near)
 
     def message(self, nbytes: int) -> np.ndarray:
         if self.sends:

@@ -83,6 +83,7 @@ FLAWS = (
 #             each staging buffer of the slot
 #             low = position in the message, bytes | direction << 63  high = length, bytes
 #   unit 6    large class: low = address (GPU) of the chunk buffers that orders are about
+#                          high = what their ready word will be, 0: they have none
 STATUS_UNITS = 2
 KIND_DONE = 1
 BYTES_MASK = (1 << 48) - 1
@@ -94,7 +95,11 @@ KIND_SHIFT = 56
 # unpacking: chunk k goes through buffer ``k % LARGE_BUFFERS``. Chunk 0 is packed before the record
 # of the call is published, chunks 1..3 right after it, each announced by a CHUNK record; the rest
 # is ordered.
+# In GPU staging chunk 0 is packed after the record, while the message is on its way: when it is
+# there, the tag of the record is stored in the slot's *ready word*, behind its buffers, and that is
+# where the receiver's threads look.
 LARGE_BUFFERS = 4
+READY_BYTES = 128  # the line of the ready word
 BASE_UNIT = STATUS_UNITS + LARGE_BUFFERS
 LARGE_UNITS = BASE_UNIT + 1
 PACK = 0  # user buffer to staging
@@ -113,9 +118,11 @@ CHUNK_DIRECTION_SHIFT = 7
 #   word 2   where the chunks are: NOT_SHARED, they follow as messages; else the sender's large
 #            slot, whose buffers the receiver reads: the first is full, a notice follows for each
 #            other one
-#   word 3   1: those buffers are in the sender's GPU staging, 0: in its large staging
+#   word 3   0: those buffers are in the sender's large staging; else NEAR, they are in its GPU
+#            staging, | what their ready word will be << 32
 MESSAGE_HEADER = 32
 NOT_SHARED = -1
+NEAR = 1
 # On the chunk communicator, for transfer number n: tag 2n from the sender (chunk k, or the notice
 # that it is packed, in order of k), tag 2n + 1 back (its buffer has been read).
 STAGING_LEAD = 64  # payload starts here in a small staging buffer; the header sits just before
@@ -260,11 +267,11 @@ class Layout(NamedTuple):
     @property
     def large_bytes(self) -> int:
         """Size of large staging, and of GPU staging."""
-        return align(self.large_slots * LARGE_BUFFERS * self.chunk_bytes, 4096)
+        return align(self.large_slots * (LARGE_BUFFERS * self.chunk_bytes + READY_BYTES), 4096)
 
     def chunk_buffers(self, slot: int) -> int:
         """Where in either of them the buffers of a large slot begin."""
-        return (slot - self.request_slots) * LARGE_BUFFERS * self.chunk_bytes
+        return (slot - self.request_slots) * (LARGE_BUFFERS * self.chunk_bytes + READY_BYTES)
 
     @property
     def claims(self) -> int:

@@ -136,10 +136,11 @@ def slot_address(g, row):
 
 
 @entry
-def set_base(g, row, base):
-    """Says where (GPU) the chunk buffers are that the orders of this request are about."""
+def set_base(g, row, base, ready):
+    """Says where (GPU) the chunk buffers are that the orders of this request are about, and what
+    their ready word will be (0: they have none)."""
     tag = get(row, S_HANDLE) & TAG_MASK
-    write_unit(slot_address(g, row) + BASE_UNIT * UNIT_BYTES, base, 0, tag)
+    write_unit(slot_address(g, row) + BASE_UNIT * UNIT_BYTES, base, ready, tag)
 
 
 @entry

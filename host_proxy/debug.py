@@ -172,7 +172,7 @@ class DebugEngine(Mpi4pyEngine):
                 outcome = outcome._replace(error=int(ERR_BUFFER))
         if slot >= self.state.layout.request_slots:
             size = LARGE_BUFFERS * self.sizes[1]
-            begin = (slot - self.state.layout.request_slots) * size
+            begin = self.state.layout.chunk_buffers(slot)
             self.large[begin : begin + size] = POISON
         if self.field(slot, S_OP) == wire.OP_ISEND:
             self._payload(slot)[:] = POISON

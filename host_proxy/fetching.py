@@ -8,15 +8,17 @@ GPU memory; so where the sender packs into its GPU staging, Python does it.
 from __future__ import annotations
 
 import ctypes
+import time
 
 import numpy as np
 
-from gmpi.wire import STAGING_LEAD
+from gmpi.wire import LARGE_BUFFERS, MESSAGE_HEADER, STAGING_LEAD, TAG_MASK
 from host_proxy.point_to_point import fetched
 from host_proxy.state import (
     FETCH,
     G_SMALL,
     G_SMALL_STRIDE,
+    G_STOP,
     P_STAGING,
     S_BYTES,
     S_COMM,
@@ -25,6 +27,27 @@ from host_proxy.state import (
     S_SOURCE,
     State,
 )
+
+
+def fetch_first(state: State, base: int, near: int, nbytes: int) -> np.ndarray:
+    """The first bytes of the buffers at ``base`` in GPU staging, once they are ready.
+
+    Args:
+        near: word 3 of the message's header.
+    """
+    wait_until_ready(state, base, near)
+    return state.fetch(base, nbytes)
+
+
+def wait_until_ready(state: State, base: int, near: int) -> None:
+    """Returns when the sender's threads have packed the first chunk, which they are at since before
+    the message was sent; or when the proxy is told to stop."""
+    ready = near >> 32 & TAG_MASK
+    address = base + LARGE_BUFFERS * state.layout.chunk_bytes
+    while int(state.fetch(address, 8).view(np.int64)[0]) != ready:
+        if state.globals[G_STOP]:
+            return
+        time.sleep(0)
 
 
 def fetch_first_chunks(state: State) -> None:
@@ -37,5 +60,7 @@ def fetch_first_chunks(state: State) -> None:
         nbytes = min(int(row[S_BYTES]), state.layout.chunk_bytes)
         g = state.globals
         payload = int(g[G_SMALL] + slot * g[G_SMALL_STRIDE]) + STAGING_LEAD
-        ctypes.memmove(payload, state.fetch(address, nbytes).ctypes.data, nbytes)
+        near = ctypes.c_int64.from_address(payload - MESSAGE_HEADER + 24).value
+        first = fetch_first(state, address, near, nbytes)
+        ctypes.memmove(payload, first.ctypes.data, nbytes)
         fetched(state.address, state.row(int(slot)))

@@ -13,11 +13,14 @@ from gmpi.wire import (
     CHUNK_POSITION_SHIFT,
     LARGE_BUFFERS,
     MESSAGE_HEADER,
+    NEAR,
     NOT_SHARED,
     PACK,
+    TAG_MASK,
     UNPACK,
 )
 from host_proxy import completion
+from host_proxy.fetching import fetch_first
 from host_proxy.protocol import Step
 from host_proxy.state import (
     G_LARGE_DEVICE,
@@ -26,6 +29,7 @@ from host_proxy.state import (
     P_HOST,
     P_READS,
     P_STAGING,
+    S_HANDLE,
     Communicator,
 )
 
@@ -53,10 +57,10 @@ class KernelPort:
         self.first_chunk = engine.drain  # where chunks come that there is no buffer for
         if self.is_large:
             self.own = engine.state.layout.chunk_buffers(slot)
-            self.set_base(int(engine.state.globals[G_LARGE_DEVICE]) + self.own)
+            self.set_base(int(engine.state.globals[G_LARGE_DEVICE]) + self.own, 0)
 
-    def set_base(self, address: int) -> None:
-        completion.set_base(self.engine.g, self.engine.row(self.slot), address)
+    def set_base(self, address: int, ready: int) -> None:
+        completion.set_base(self.engine.g, self.engine.row(self.slot), address, ready)
 
     def message(self, nbytes: int) -> np.ndarray:
         begin = self.engine.small(self.slot) - MESSAGE_HEADER
@@ -72,8 +76,8 @@ class KernelPort:
     def shared(self, comm: Communicator, dest: int) -> tuple[int, int]:
         state = self.engine.state
         if comm.near[dest]:
-            self.set_base(int(state.globals[G_STAGING]) + self.own)
-            return self.slot, 1
+            self.set_base(int(state.globals[G_STAGING]) + self.own, 0)
+            return self.slot, NEAR | (self.engine.field(self.slot, S_HANDLE) & TAG_MASK) << 32
         peer = int(comm.peers[dest])
         reads = peer >= 0 and state.peers[peer, P_READS]
         return self.slot if reads else NOT_SHARED, 0
@@ -82,10 +86,11 @@ class KernelPort:
         state = self.engine.state
         offset = state.layout.chunk_buffers(slot)
         if self.is_large:
-            self.set_base(int(state.peers[peer, P_STAGING if near else P_DEVICE]) + offset)
+            base = int(state.peers[peer, P_STAGING if near else P_DEVICE])
+            self.set_base(base + offset, near >> 32 & TAG_MASK)
         elif near:
-            length = min(self.engine.sizes)
-            self.first_chunk = state.fetch(int(state.peers[peer, P_STAGING]) + offset, length)
+            base = int(state.peers[peer, P_STAGING]) + offset
+            self.first_chunk = fetch_first(state, base, near, min(self.engine.sizes))
         else:
             self.first_chunk = view(int(state.peers[peer, P_HOST]) + offset, self.engine.sizes[1])
 

@@ -29,11 +29,13 @@ from gmpi.wire import (
     FLAG_INLINE,
     LARGE_BUFFERS,
     MESSAGE_HEADER,
+    NEAR,
     NOT_SHARED,
     OP_IRECV,
     OP_ISEND,
     PACK,
     POSITION_MASK,
+    READY_BYTES,
     TAG_MASK,
     UNPACK,
     chunk_bytes_of,
@@ -139,8 +141,9 @@ def peer_field(g, peer, which):
 @jit
 def buffer_offset(g, slot, chunk):
     """Where in large staging the chunk's buffer of a large slot is."""
-    number = (slot - get(g, G_REQUEST_SLOTS)) * LARGE_BUFFERS + chunk % LARGE_BUFFERS
-    return number * get(g, G_CHUNK)
+    size = get(g, G_CHUNK)
+    stride = LARGE_BUFFERS * size + READY_BYTES
+    return (slot - get(g, G_REQUEST_SLOTS)) * stride + chunk % LARGE_BUFFERS * size
 
 
 @jit
@@ -188,7 +191,9 @@ def start_send(g, r, row):
     shared = start_chunked_send(g, row, dest, nbytes)
     store(header + 8, get(row, S_CHUNK) | get(row, S_TRANSFER) << 32)
     store(header + 16, shared)
-    store(header + 24, is_near(g, row, dest))
+    store(header + 24, 0)
+    if is_near(g, row, dest):
+        store(header + 24, NEAR | (get(row, S_HANDLE) & TAG_MASK) << 32)
     pending.isend(g, row, header, MESSAGE_HEADER, dest, tag, comm, SEND, 0)
     if get(row, S_FAILED) == 0:
         packed_chunk(g, row, 0)
@@ -214,7 +219,7 @@ def start_chunked_send(g, row, dest, nbytes):
     elif peer >= 0 and peer_field(g, peer, P_READS):
         shared = get(row, S_SLOT)
     put(row, S_SHARED, shared)
-    set_base(g, row, get(g, staging) + buffer_offset(g, get(row, S_SLOT), 0))
+    set_base(g, row, get(g, staging) + buffer_offset(g, get(row, S_SLOT), 0), 0)
     return shared
 
 
@@ -315,7 +320,8 @@ def received(g, row, source, tag):
         return
     shared = load(header + 16)
     peer = peer_of(g, row, source)
-    theirs = P_STAGING if load(header + 24) else P_DEVICE
+    near = load(header + 24)
+    theirs = P_STAGING if near else P_DEVICE
     out_of_reach = shared != NOT_SHARED and (peer < 0 or peer_field(g, peer, theirs) == 0)
     if chunk > get(g, G_CHUNK) or total > POSITION_MASK or out_of_reach:
         # Not a header: somebody else sends on our communicator, or memory is corrupt.
@@ -339,10 +345,11 @@ def received(g, row, source, tag):
             drained(g, row, 0)  # the header says that the first chunk is there
         return
     if shared == NOT_SHARED:
-        set_base(g, row, get(g, G_LARGE_DEVICE) + buffer_offset(g, get(row, S_SLOT), 0))
+        set_base(g, row, get(g, G_LARGE_DEVICE) + buffer_offset(g, get(row, S_SLOT), 0), 0)
         receive_chunks(g, row)
     else:
-        set_base(g, row, peer_field(g, peer, theirs) + buffer_offset(g, shared, 0))
+        base = peer_field(g, peer, theirs) + buffer_offset(g, shared, 0)
+        set_base(g, row, base, near >> 32 & TAG_MASK)
         put(row, S_BUFFERS, _ALL_BUFFERS & ~1)
         put(row, S_NEXT, 1)
         received_chunk(g, row, 0)

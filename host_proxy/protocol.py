@@ -12,7 +12,7 @@ array. It has
                                    port sends
     deliver(nbytes)                a short payload has come into that memory
     shared(comm, dest)             (the large slot whose buffers ``dest`` can read, or NOT_SHARED;
-                                   1 if they are in GPU staging, else 0)
+                                   word 3 of the header)
     pack(k, position, length)      generator: memory that holds chunk k
     use_buffers_of(peer, slot, near)   the chunks are in another rank's buffers
     free(k)                        memory to receive chunk k into

@@ -1,0 +1,137 @@
+"""Long sends to a rank that reads our GPU staging: first the record, then the bytes.
+
+The message takes its 3 us through two proxies in any case, and meanwhile the threads of the scope
+pack; the ready word tells the receiver's threads when they are done. So neither packing nor the
+fence behind it (1.7 us on an H200) is on the way.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_lib import orders, ring, slots
+from device_lib.context import (
+    chunk_buffers,
+    chunk_bytes,
+    context_id,
+    near_staging,
+    ready_address,
+    record_address,
+    ring_slots,
+)
+from device_lib.copy import copy_to_staging
+from device_lib.opening import FULL, NO_SLOT, UNFINISHED
+from device_lib.primitives import (
+    block_id,
+    device,
+    fence_sys,
+    lane_id,
+    opaque,
+    shuffle,
+    store_sys,
+    store_unit,
+)
+from device_lib.scope import ALL_LANES, Scope, warp_lanes, warp_mask
+from gmpi.wire import (
+    HANDLE_CONTEXT_SHIFT,
+    HANDLE_LARGE_SHIFT,
+    HANDLE_SLOT_SHIFT,
+    HANDLE_UNIT,
+    HANDLE_UNITS_SHIFT,
+    HEADER_UNITS,
+    LARGE_BUFFERS,
+    PACK,
+    SLOT_BYTES,
+    TAG_MASK,
+    UNIT_BYTES,
+    chunk_bytes_of,
+)
+
+_chunk_bytes_of = device(chunk_bytes_of)
+
+_FAR = 1 << 50  # beside FULL and NO_SLOT: the receiver does not read our GPU staging
+
+
+@device
+def open_near(ctx, word0, count, send, peer_tag):
+    """Publishes a send above ``eager_bytes`` whose bytes are not packed yet.
+
+    Called by all lanes of one full warp, after a barrier of the scope; ``fill`` must follow.
+
+    Returns:
+        (handle, where its chunk buffers are), or (``UNFINISHED``, 0) with the ticket that it has
+        taken: call ``open_any``.
+    """
+    lane = lane_id()
+    slot = slots.guess_large(ctx)
+    ticket, consumed, taken = slots.begin_open(ctx, slot, lane == 0)
+    near = near_staging(ctx, word0, peer_tag)
+    low, high = ring.header_unit(lane, word0, peer_tag, count, send, block_id())
+    constant = 1 << HANDLE_UNITS_SHIFT | 1 << HANDLE_LARGE_SHIFT
+    constant = opaque(constant | context_id(ctx) << HANDLE_CONTEXT_SHIFT)
+    last_slot = opaque(ring_slots(ctx) - 1)
+    found = 0
+    if lane == 0:
+        if not slots.was_free(slot, taken):
+            slot = slots.try_beside(ctx, slot, taken)
+        if slot < 0:
+            slot = 0
+            found = NO_SLOT
+        found |= ring.tag_of(ticket) | slot << HANDLE_SLOT_SHIFT
+        if ticket - consumed >= ring_slots(ctx):
+            found |= FULL
+        if near == 0:
+            found |= _FAR
+    found = shuffle(ALL_LANES, found, 0)
+    if found >> 48 != 0:
+        return UNFINISHED | found, 0
+    handle = found | constant
+    low = handle if lane == HANDLE_UNIT else low
+    if lane < HEADER_UNITS:
+        record = record_address(ctx, 0) + ((found & TAG_MASK) >> 1 & last_slot) * SLOT_BYTES
+        store_unit(record + lane * UNIT_BYTES, low, (high & TAG_MASK) | found << 32)
+    slot = slots.slot_of(found)
+    if lane == 0:
+        slots.open_orders(ctx, slot, send)
+        slots.open_row(ctx, slot, handle, 0)
+    return handle, chunk_buffers(ctx, near, slot)
+
+
+@device
+def announce(ctx, handle, buffers):
+    """The first chunk is packed (one lane, after a barrier of the threads that packed it)."""
+    fence_sys()  # release
+    store_sys(ready_address(ctx, buffers), handle & TAG_MASK)
+
+
+def make_fill(scope: Scope) -> Callable:
+    """What follows ``open_near``; all threads of the scope call it together."""
+    rank = scope.rank
+    size = scope.size
+    leads = scope.leads
+    sync = scope.sync
+
+    @device
+    def fill(ctx, handle, buffers, send, out):
+        """Packs what fits the chunk buffers of ``out`` bytes; the proxy orders the rest."""
+        chunk = _chunk_bytes_of(out, chunk_bytes(ctx))
+        copy_to_staging(buffers, send, min(out, chunk), rank(), size())
+        sync()
+        if leads() and lane_id() == 0:
+            announce(ctx, handle, buffers)
+        index = 1
+        position = chunk
+        while index < LARGE_BUFFERS and position < out:
+            staging = buffers + index * chunk_bytes(ctx)
+            copy_to_staging(staging, send + position, min(chunk, out - position), rank(), size())
+            sync()
+            if leads():
+                orders.report_chunk(
+                    ctx, lane_id(), warp_lanes(), warp_mask(), handle, position, PACK, index
+                )
+            index += opaque(1)
+            position += chunk
+        return 0
+
+    return fill
