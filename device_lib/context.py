@@ -38,6 +38,7 @@ from gmpi.wire import (
     SHAPE_CONTEXT_SHIFT,
     SHAPE_EAGER_SHIFT,
     SHAPE_LARGE_SHIFT,
+    SHAPE_NEAR_SHIFT,
     SHAPE_REQUEST_SHIFT,
     SLOT_BYTES,
     STAGING_LEAD,
@@ -154,6 +155,12 @@ def large_staging(ctx):
 
 
 @device
+def has_near(ctx):
+    """Whether ``near_staging`` may find anything."""
+    return ctx.shape >> SHAPE_NEAR_SHIFT & 1
+
+
+@device
 def near_staging(ctx, word0, peer):
     """Where they are in GPU memory, for a send whose receiver reads that; 0 for any other call.
 
@@ -163,7 +170,7 @@ def near_staging(ctx, word0, peer):
         word0, peer: of the call's record.
     """
     staging = 0
-    if word0 & 0xFF == OP_ISEND:
+    if word0 & 0xFF == OP_ISEND and has_near(ctx):
         comm = word0 >> 16 & (COMMUNICATORS - 1)
         reach = ctx.device + DEVICE_REACH + comm * REACH_BYTES
         rank = (peer & TAG_MASK) - load_gpu(reach)

@@ -23,7 +23,7 @@ from device_lib.closing import (
     make_report,
     make_unpack,
 )
-from device_lib.context import Status, eager_bytes, large_slots, request_slots
+from device_lib.context import Status, eager_bytes, has_near, large_slots, request_slots
 from device_lib.library import linked
 from device_lib.near import make_fill, open_near
 from device_lib.opening import UNFINISHED, make_open_any, open_inline
@@ -99,7 +99,7 @@ def make_requests(scope: Scope) -> SimpleNamespace:
     def open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, unfinished):
         handle = unfinished
         long_send = word0 & 0xFF == OP_ISEND and nbytes > eager_bytes(ctx)
-        if long_send and leading_lanes() == FULL_WARP:
+        if long_send and has_near(ctx) and leading_lanes() == FULL_WARP:
             buffers = 0
             sync_full()
             if leads():

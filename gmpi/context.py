@@ -134,7 +134,7 @@ class Context:
         self._device = DeviceContext(
             memory.mapped,
             memory.device,
-            self.layout.shape(identity),
+            self.layout.shape(identity, self._peers.near),
             self.rank | self.size << IDENTITY_SIZE_SHIFT,
         )
         patience = int(self.config.resource_timeout_s * 1e9)

@@ -44,6 +44,9 @@ class Peers:
         local.Allgather(reads, everyone)
         if share:
             self.table[:, [P_READS, P_MAPS]] = everyone[:, me]
+        #: Whether another rank reads our GPU staging. Messages to ourselves are not worth it.
+        self.near = bool(np.delete(self.table[:, P_MAPS], me).any())
+        self.table[:, P_MAPS] *= self.near
         local.Free()
 
     def of(self, comm: MPI.Comm) -> np.ndarray:

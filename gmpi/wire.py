@@ -224,6 +224,7 @@ SHAPE_LARGE_SHIFT = 10  # large_slots (7)
 SHAPE_CONTEXT_SHIFT = 17  # number of the context (6)
 SHAPE_EAGER_SHIFT = 23  # eager_bytes / 128 (14)
 SHAPE_CHUNK_SHIFT = 37  # chunk_bytes / 128 (22)
+SHAPE_NEAR_SHIFT = 59  # 1: another rank reads our GPU staging (1)
 IDENTITY_SIZE_SHIFT = 32
 
 
@@ -289,7 +290,7 @@ class Layout(NamedTuple):
     def device_bytes(self) -> int:
         return self.layouts + self.slots * LAYOUTS_BYTES
 
-    def shape(self, context: int) -> int:
+    def shape(self, context: int, near: bool) -> int:
         """The ``shape`` word of a device context."""
         return (
             self.ring_slots.bit_length() - 1 << SHAPE_RING_SHIFT
@@ -298,6 +299,7 @@ class Layout(NamedTuple):
             | context << SHAPE_CONTEXT_SHIFT
             | self.eager_bytes // POSITION_STEP << SHAPE_EAGER_SHIFT
             | self.chunk_bytes // POSITION_STEP << SHAPE_CHUNK_SHIFT
+            | near << SHAPE_NEAR_SHIFT
         )
 
 
