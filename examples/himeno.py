@@ -56,6 +56,12 @@ def make_kernel(part, plan, count, stamped):
             cuda.atomic.max(stamps, (n, which), gmpi.timer_ns())
 
     @device
+    def reduces(me, everyone):
+        """Whether a block sums the residuals: the first without messages, if there is one, since
+        those behind share a multiprocessor with one that has some; else who has the fewest."""
+        return me == min(count, everyone - 1)
+
+    @device
     def reduce(ctx, sums, n):
         """Sum over all ranks of what the blocks have added up in iteration ``n``."""
         residual, total = sums[0, n : n + 1], sums[1, n : n + 1]
@@ -79,7 +85,7 @@ def make_kernel(part, plan, count, stamped):
             for ahead in range(min(n, 1), 2 - last):  # at first, its own receives as well
                 field = old if ahead else new
                 receive(ctx, field, messages, requests[(n + ahead) % 2], me, everyone)
-        if n > 0 and me == everyone - 1:  # who has the fewest messages
+        if n > 0 and reduces(me, everyone):
             error = reduce(ctx, sums, n - 1)
             stamp(stamps, n, REDUCED)
         if me < count:
@@ -121,7 +127,7 @@ def make_kernel(part, plan, count, stamped):
                 break
         if me >= 0:
             GMPI_Waitall(ctx, 2 * pending, requests)
-            if me == everyone - 1 and failed == 0:
+            if failed == 0 and reduces(me, everyone):
                 reduce(ctx, sums, iterations - 1)
 
     return himeno
