@@ -212,7 +212,9 @@ def test_ncu_output_becomes_a_table(tmp_path: Path) -> None:
         }
         for name, value in values.items():
             lines += f'"{number}","1","k","{name}","u","{value}"\n'
-    (tmp_path / "ncu.csv").write_text(lines + "==PROF== Disconnected\n")
+    (tmp_path / "ncu").mkdir()
+    profile = tmp_path / "ncu" / "ncu.csv"
+    profile.write_text(lines + "==PROF== Disconnected\n")
     about = {"size": "S", "points": 1000, "plan": "2x256"}
     runs = [
         {**about, "kind": "launched", "iterations": 1},
@@ -220,7 +222,7 @@ def test_ncu_output_becomes_a_table(tmp_path: Path) -> None:
         {**about, "kind": "persistent", "iterations": 20},
     ]
     known = {"copy_bytes_per_s": 4e12, "latency_ns": 800.0, "multiprocessors": 100}
-    path = tmp_path / "ncu-runs.json"
+    path = tmp_path / "ncu" / "runs.json"
     path.write_text(json.dumps({"machine": MACHINE, **known, "rows": runs}))
     reader = str(launcher.ROOT / "tests" / "gpu" / "himeno_ncu.py")
     status, text = launcher.python(reader, str(tmp_path))
@@ -236,7 +238,7 @@ def test_ncu_output_becomes_a_table(tmp_path: Path) -> None:
     path.write_text(json.dumps({"machine": MACHINE, **known, "rows": runs[1:]}))
     status, text = launcher.python(reader, str(tmp_path))
     assert status != 0 and "ncu has measured 3 kernels, of 2 that ran" in text
-    (tmp_path / "ncu.csv").write_text("==ERROR== ERR_NVGPUCTRPERM\n")
+    profile.write_text("==ERROR== ERR_NVGPUCTRPERM\n")
     status, text = launcher.python(reader, str(tmp_path))
     assert status != 0 and "measured nothing; it says: ==ERROR== ERR_NVGPUCTRPERM" in text
 

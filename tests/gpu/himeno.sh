@@ -46,7 +46,7 @@ if part breakdown; then
 fi
 if part latency; then
   options="--size S --decompose $n,1,1 --iterations 1000"
-  LIMIT=60 ranks $n $gmpi $options --messages 1 2 4 --communicating 1 2 --repeat 3 \
+  LIMIT=70 ranks $n $gmpi $options --messages 1 2 4 --communicating 1 2 --repeat 3 \
     --json "$out/messages.json" | grep -a '^# \|^cpu' || bad=1
   LIMIT=30 ranks $n $gmpi $options --messages 1 4 --communicating 2 --breakdown \
     --json "$out/messages-breakdown.json" | grep -a '^# \|^cpu' || bad=1

@@ -2,8 +2,8 @@
 
     python tests/gpu/himeno_ncu.py DIRECTORY
 
-``himeno_ncu.sh`` leaves ``ncu.csv`` (the profiler's words, a line for each kernel and metric) and
-``ncu-runs.json`` (which kernels these are) there; this writes ``himeno-ncu.json`` and a table.
+``himeno_ncu.sh`` leaves ``ncu/ncu.csv`` (the profiler's words, a line for each kernel and metric)
+and ``ncu/runs.json`` (which kernels these are) there; this writes ``himeno-ncu.json`` and a table.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def derive(run: dict[str, Any], measured: dict[str, float], runs: dict[str, Any]
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 def main(directory: Path) -> None:
     try:
-        text, runs = (directory / "ncu.csv").read_text(), (directory / "ncu-runs.json").read_text()
+        text, runs = ((directory / "ncu" / f).read_text() for f in ("ncu.csv", "runs.json"))
     except OSError as exc:
         raise NcuError(f"{exc}; run tests/gpu/himeno_ncu.sh {directory}") from exc
     about = json.loads(runs)
