@@ -32,6 +32,23 @@ sys.argv[1:] = "--size 6,6,8 --iterations 4000".split()
 sys.exit(program.main(program.{solver}, "x"))
 """
 
+# Rank 1 expects less than rank 0 sends it: an error inside the kernel, on one rank.
+TOO_SHORT = """
+import sys
+sys.path.insert(0, {examples!r})
+import himeno
+from mpi4py import MPI
+table = himeno.table
+def shorter(*arguments):
+    messages = table(*arguments)
+    if MPI.COMM_WORLD.rank == 1:
+        messages[:, himeno.COUNT] -= 4
+    return messages
+himeno.table = shorter
+sys.argv[1:] = "--size 6,6,8 --iterations 400".split()
+sys.exit(himeno.main(himeno.Himeno, "x"))
+"""
+
 
 def run(ranks: int, name: str, *arguments: str) -> str:
     status, text = launcher.mpi(ranks, str(EXAMPLES / name), *arguments)
@@ -142,6 +159,17 @@ def test_a_rank_that_fails_ends_all(module: str, solver: str, tmp_path: Path) ->
     status, text = launcher.mpi(2, str(script))
     assert status != 0
     assert text.count("rank 1: RuntimeError: out of luck") == 1, text
+
+
+@pytest.mark.slow
+def test_a_message_that_fails_ends_all(tmp_path: Path) -> None:
+    # The kernel leaves its loop and must not wait for receives that it has posted ahead.
+    script = tmp_path / "too_short.py"
+    script.write_text(TOO_SHORT.format(examples=str(EXAMPLES)))
+    status, text = launcher.mpi(2, str(script))
+    assert status != 0
+    assert "rank 1: TruncationError: GMPI_Irecv in block" in text, text
+    assert "Loop executed" not in text
 
 
 MACHINE = {
