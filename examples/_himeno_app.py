@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -290,6 +291,7 @@ def main(kind: type[Solver], description: str) -> int:
         rows = []
         for text, size, ranks, chosen in work:
             rows.append({"name": text, **one(kind, comm, size, ranks, chosen, args, place)})
+            gc.collect()  # now: memory that is freed while the next kernel runs waits for its end
             if comm.rank == 0:
                 results = {"benchmark": "himeno", "program": kind.name, "where": place}
                 write_json(args.json, {**results, "rows": rows})
