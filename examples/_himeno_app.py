@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -39,20 +41,37 @@ _CHECKED = 3  # odd: the newest pressure is in the other array at the end
 TOLERANCE = 1e-6
 
 
+#: Fields of a plan that the command line can set.
+CHOICES = {
+    "communicating": "multiprocessors whose blocks communicate",
+    "messages": "messages that a face is cut into",
+}
+
+
 class Solver:
     """One rank of a program: its part of the grid and the way to iterate on it.
 
     Attributes:
+        choices: fields of its plan that the command line can set; ``chosen`` are those that it has.
         seconds: time of the last ``run`` on this rank.
         sharers: ranks that use this rank's GPU.
     """
 
     name = "?"
+    choices: tuple[str, ...] = ()
 
-    def __init__(self, comm: MPI.Comm, part: Part, breakdown: bool, **settings: Any) -> None:
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        part: Part,
+        breakdown: bool,
+        chosen: dict[str, int],
+        **settings: Any,
+    ) -> None:
         self.comm = comm
         self.part = part
         self.breakdown = breakdown
+        self.chosen = chosen
         self.settings = settings
         self.seconds = 0.0
         self.sharers = sharers_of_gpu(comm)
@@ -99,16 +118,17 @@ def sharers_of_gpu(comm: MPI.Comm) -> int:
     return comm.allgather(mine).count(mine)
 
 
-def together(comm: MPI.Comm, step: Any) -> None:
-    """Runs a step on all ranks; raises GridError on all when it does on one."""
-    problem = None
+def together(comm: MPI.Comm, step: Callable[[], Any]) -> Any:
+    """What a step returns; raises GridError on all ranks when it does on one."""
+    problem = found = None
     try:
-        step()
+        found = step()
     except GridError as exc:
         problem = str(exc)
     problems = [p for p in comm.allgather(problem) if p]
     if problems:
         raise GridError(problems[0])
+    return found
 
 
 def verify(solver: Solver) -> str:
@@ -175,7 +195,7 @@ def measure(solver: Solver, args: argparse.Namespace, say: Any) -> dict[str, Any
     }
 
 
-def arguments(description: str) -> argparse.Namespace:
+def arguments(kind: type[Solver], description: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description.split("\n")[0])
     parser.add_argument(
         "--size", nargs="+", default=["S"], help="XS, S, M, L, XL or I,J,K; several run in turn"
@@ -186,12 +206,19 @@ def arguments(description: str) -> argparse.Namespace:
     parser.add_argument(
         "--verify", action="store_true", help="compare with the serial program, do not measure"
     )
+    for name in kind.choices:
+        text = f"{CHOICES[name]}; several run in turn (default: by size)"
+        parser.add_argument(f"--{name}", nargs="+", type=int, default=[], metavar="N", help=text)
     parser.add_argument("--breakdown", action="store_true", help="where the time goes")
     parser.add_argument("--json", metavar="FILE", help="write all figures, machine and versions")
     parser.add_argument("--engine", help="compiled or mpi4py (default: compiled)")
     args = parser.parse_args()
     if args.iterations is not None and args.iterations < 1:
         raise GridError(f"--iterations must be at least 1, got {args.iterations}")
+    for name in kind.choices:
+        for value in getattr(args, name):
+            if value < 1:
+                raise GridError(f"--{name} must be at least 1, got {value}")
     if args.repeat < 1:
         raise GridError(f"--repeat must be at least 1, got {args.repeat}")
     return args
@@ -208,8 +235,20 @@ def cuts(size: Triple, text: str, processes: int) -> list[Triple]:
     return [choose(size, processes)]
 
 
+def choices(kind: type[Solver], args: argparse.Namespace) -> list[dict[str, int]]:
+    """Every combination of what the command line sets of a plan."""
+    given = {name: getattr(args, name) for name in kind.choices if getattr(args, name)}
+    return [dict(zip(given, values)) for values in product(*given.values())]
+
+
 def one(
-    kind: type[Solver], comm: MPI.Comm, size: Triple, ranks: Triple, args: Any, place: str
+    kind: type[Solver],
+    comm: MPI.Comm,
+    size: Triple,
+    ranks: Triple,
+    chosen: dict[str, int],
+    args: Any,
+    place: str,
 ) -> dict[str, Any]:
     """One size in one decomposition; what was measured or verified."""
 
@@ -220,15 +259,19 @@ def one(
     settings = {"engine": args.engine} if args.engine else {}
     cut = "x".join(map(str, ranks))
     grid = "x".join(map(str, size))
-    solver = kind(comm, part_of(comm.rank, size, ranks), args.breakdown, **settings)
-    row: dict[str, Any] = {"size": grid, "decomposition": cut, "ranks": comm.size}
+    began = time.perf_counter()
+    solver = kind(comm, part_of(comm.rank, size, ranks), args.breakdown, dict(chosen), **settings)
+    prepared = time.perf_counter() - began
+    row: dict[str, Any] = {"size": grid, "decomposition": cut, "ranks": comm.size, **chosen}
     if args.verify:
         problem = comm.bcast(verify(solver))
         say(f"{kind.name} {grid} on {cut} ranks, {_CHECKED} iterations: {problem or 'right'}")
         row["verified"] = not problem
     else:
-        say(f"# {kind.name} on {place}, {grid} points on {cut} ranks")
-        row.update(measure(solver, args, say))
+        words = "".join(f", {name} {value}" for name, value in chosen.items())
+        say(f"# {kind.name} on {place}, {grid} points on {cut} ranks{words}")
+        say(f"# ready to run after {prepared:.1f} s")
+        row.update(measure(solver, args, say), prepared_s=prepared)
     solver.close()
     return row
 
@@ -237,16 +280,18 @@ def main(kind: type[Solver], description: str) -> int:
     """The program; its exit status."""
     comm = MPI.COMM_WORLD
     try:
-        args = arguments(description)
+        args = arguments(kind, description)
         work = []
         for text in args.size:
             size = parse_size(text)
-            work += [(text, size, ranks) for ranks in cuts(size, args.decompose, comm.size)]
+            ways = cuts(size, args.decompose, comm.size)
+            work += [(text, size, *each) for each in product(ways, choices(kind, args))]
         select_gpu(comm)
         place = where(comm)
         rows = []
-        for text, size, ranks in work:
-            rows.append({"name": text, **one(kind, comm, size, ranks, args, place)})
+        for text, size, ranks, chosen in work:
+            rows.append({"name": text, **one(kind, comm, size, ranks, chosen, args, place)})
+            gc.collect()  # now: memory that is freed while the next kernel runs waits for its end
             if comm.rank == 0:
                 results = {"benchmark": "himeno", "program": kind.name, "where": place}
                 write_json(args.json, {**results, "rows": rows})

@@ -34,11 +34,11 @@ def _first(part: Part, begin: Triple, offset: Triple) -> int:
     return (i * part.rows + j) * part.pitch + (k if part.halo[2] else 0)
 
 
-def _pieces(extent: Triple, most: int) -> Iterator[tuple[Triple, Triple]]:
-    """(begin, extent) of pieces of at least PIECE elements, whole rows, cut along i or j."""
+def _pieces(extent: Triple, most: int, shortest: int) -> Iterator[tuple[Triple, Triple]]:
+    """(begin, extent) of pieces of at least so many elements, whole rows, cut along i or j."""
     ni, nj, nk = extent
     length = ni if ni > 1 else nj
-    count = max(1, min(most, length, prod(extent) // PIECE))
+    count = max(1, min(most, length, prod(extent) // shortest))
     for begin, end in pairwise(length * n // count for n in range(count + 1)):
         if ni > 1:
             yield (begin, 0, 0), (end - begin, nj, nk)
@@ -46,17 +46,18 @@ def _pieces(extent: Triple, most: int) -> Iterator[tuple[Triple, Triple]]:
             yield (0, begin, 0), (1, end - begin, nk)
 
 
-def table(part: Part, most: int = 1) -> np.ndarray:
+def table(part: Part, most: int = 1, shortest: int = PIECE) -> np.ndarray:
     """int64[messages, 13]: neighbour, tags, first element to send and to receive, number of
     elements, extents, place in the buffers, whether the elements lie together, handle of their
     datatype, and number of elements from the first to behind the last.
 
-    A long face is cut into up to ``most`` messages, for as many blocks that communicate.
+    A face of more than ``shortest`` elements is cut into up to ``most`` messages, for as many
+    blocks that communicate.
     """
     rows = []
     place = 0
     for n in part.neighbours:
-        for number, (offset, (ni, nj, own)) in enumerate(_pieces(n.send[1], most)):
+        for number, (offset, (ni, nj, own)) in enumerate(_pieces(n.send[1], most, shortest)):
             # Where k is not cut, a row with its padding: no gap between rows.
             nk = own if part.halo[2] else part.pitch
             together = ni == 1 and (nj == 1 or nk == part.pitch)

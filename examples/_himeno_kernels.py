@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from _himeno_grid import Box, Part
+from _himeno_grid import Box, GridError, Part
 from _himeno_sweep import BUSY, HELPERS, WORKERS, Plan, Tiling, make_sweep, make_update
 from _himeno_vector import device, multiprocessor
 from numba import cuda, float32, float64, int64
@@ -21,6 +21,7 @@ from gmpi import SIMULATOR
 ACCUMULATORS = 64  # of gosa: launched blocks add to different addresses
 _SMALL = 1 << 20  # points of a part, below which occupancy is worth more than registers
 _BRIEF = 1 << 22  # points of a part, below which a sweep may be over before the messages are
+_SIMULATED = 4  # blocks, each with a multiprocessor to itself
 _MOST_HELD = 2  # tiles of 256 threads that fit the shared memory of two blocks
 
 
@@ -31,19 +32,31 @@ def launched_plan(part: Part) -> Plan:
     return Plan(registers=64 if np.prod(part.shape) < _SMALL else 0)
 
 
-def persistent_plan(part: Part, sharers: int = 1) -> Plan:
+def persistent_plan(part: Part, sharers: int = 1, **chosen: int) -> Plan:
     """The fastest way to sweep again and again in one kernel (measured: docs/himeno.md).
 
     Coefficients are held where all of them can be: shared memory is taken from L1, which a larger
     part needs for the pressure.
+
+    Args:
+        chosen: ``communicating``, ``messages``, where they are to be others.
+
+    Raises:
+        GridError: no multiprocessor would be left to sweep.
     """
+    few = chosen.get("communicating", 2 if SIMULATOR or np.prod(part.shape) < _BRIEF else 1)
+    multiprocessors = _SIMULATED if SIMULATOR else cuda.get_current_device().MULTIPROCESSOR_COUNT
+    if not 1 <= few < multiprocessors // sharers:
+        raise GridError(
+            f"--communicating must be from 1 to {multiprocessors // sharers - 1}, got {few}: "
+            "one multiprocessor or more must be left to sweep"
+        )
+    chosen["communicating"] = few
     if SIMULATOR:
-        return Plan(threads=32, blocks=1, held=1, dynamic=True, communicating=2)
-    few = 2 if np.prod(part.shape) < _BRIEF else 1
-    plan = Plan(registers=128, dynamic=True, communicating=few)
+        return Plan(threads=32, blocks=1, held=1, dynamic=True)._replace(**chosen)
+    plan = Plan(registers=128, dynamic=True)._replace(**chosen)
     boxes = [box for box in (*part.outer, part.inner) if not box.empty]
     tiles = sum(Tiling(box, plan.threads).tiles for box in boxes)
-    multiprocessors = cuda.get_current_device().MULTIPROCESSOR_COUNT
     workers = plan.blocks * (multiprocessors // sharers - few)
     held = -(-tiles // workers)
     return plan._replace(held=held) if held <= _MOST_HELD else plan
@@ -161,7 +174,7 @@ def allow_shared(kernel: Any, nbytes: int) -> None:
 def grid_blocks(kernel: Any, args: tuple[Any, ...], plan: Plan, sharers: int = 1) -> int:
     """Blocks of a cooperative grid of which the GPU holds ``sharers`` at once; compiles."""
     if SIMULATOR:
-        return 4
+        return _SIMULATED
     kernel.compile(tuple(kernel.typeof_pyval(arg) for arg in args))
     allow_shared(kernel, plan.shared_bytes)
     (compiled,) = kernel.overloads.values()

@@ -2,7 +2,8 @@
 
     python examples/_himeno_report.py DIRECTORY
 
-Reads ``himeno-*.json`` there (``--json`` of the programs), writes ``himeno.json`` and PNG files.
+Reads what the programs have written there (``--json``), ``himeno-*.json`` for the comparison,
+``scaling-*.json`` and ``messages*.json``; writes ``himeno.json`` and PNG files.
 """
 
 from __future__ import annotations
@@ -53,9 +54,10 @@ def lines_table() -> list[dict[str, Any]]:
     ]
 
 
-def read(directory: Path) -> list[dict[str, Any]]:
+def read(directory: Path, pattern: str = "himeno-*.json") -> list[dict[str, Any]]:
+    """Everything that was measured, a row for each program, size and decomposition."""
     rows = []
-    for path in sorted(directory.glob("himeno-*.json")):
+    for path in sorted(directory.glob(pattern)):
         found = json.loads(path.read_text())
         if found.get("benchmark") == "himeno":
             for row in found["rows"]:
@@ -102,13 +104,61 @@ def pairs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def scaling(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Strong scaling: T1 / (N TN) of each program and size."""
-    single = {(r["program"], r["name"]): r["us"] for r in rows if r["ranks"] == 1}
-    return [
-        {"program": r["program"], "size": r["name"], "ranks": r["ranks"], "us": r["us"],
-         "efficiency": single[r["program"], r["name"]] / (r["ranks"] * r["us"])}
-        for r in rows if (r["program"], r["name"]) in single and "breakdown" not in r
-    ]  # fmt: skip
+    """Strong scaling, T1 / (N TN) of the same grid, and weak, T1 / TN of the same part of it."""
+    single = {(r["program"], r["size"]): r["us"] for r in rows if r["ranks"] == 1}
+    names = {r["size"]: r["name"] for r in rows if r["ranks"] == 1}
+    table = []
+    for r in rows:
+        ranks, size = r["ranks"], [int(n) for n in r["size"].split("x")]
+        part = "x".join(str(n // int(d)) for n, d in zip(size, r["decomposition"].split("x")))
+        for kind, grid, work in (("strong", r["size"], ranks), ("weak", part, 1)):
+            base = single.get((r["program"], grid))
+            if base is not None:
+                found = {"scaling": kind, "program": r["program"], "grid": names[grid]}
+                found.update({"ranks": ranks, "us": r["us"], "efficiency": base / work / r["us"]})
+                table.append({**found, "where": r["where"]})
+    return sorted(table, key=lambda r: (r["scaling"], r["grid"], r["program"], r["ranks"]))
+
+
+def messages_table(directory: Path) -> list[dict[str, Any]]:
+    """Time of an iteration by number of messages of a face and of multiprocessors for them."""
+    names = ["size", "ranks", "communicating", "messages", "us"]
+    parts = ["boundary", "halo", "exposed"]
+    table: dict[tuple[int, ...], dict[str, Any]] = {}
+    for row in read(directory, "messages*.json"):
+        key = row["ranks"], row["communicating"], row["messages"]
+        mine = table.setdefault(key, {"size": row["name"], **dict(zip(names[1:], key)), "us": None})
+        if "breakdown" in row:
+            mine.update({name: row["breakdown"][name] for name in parts})
+        else:
+            mine["us"] = row["us"]
+    return [table[key] for key in sorted(table)]
+
+
+def plot_scaling(table: list[dict[str, Any]], directory: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(1, 2, figsize=(8, 3.6), sharey=True)
+    for axes, kind in zip(panels, ("strong", "weak")):
+        lines: dict[tuple[str, str], list[tuple[int, float]]] = {}
+        for row in table:
+            if row["scaling"] == kind:
+                line = lines.setdefault((row["program"], row["grid"]), [])
+                line.append((row["ranks"], row["efficiency"]))
+        for (program, grid), points in lines.items():
+            style = "o-" if program == "GMPI" else "s--"
+            axes.plot(*zip(*points), style, label=f"{program}, {grid}")
+        axes.set_xticks(sorted({row["ranks"] for row in table}))
+        axes.set(xlabel="ranks", title=f"{kind} scaling")
+    panels[0].set(ylabel="efficiency", ylim=(0, None))
+    panels[1].legend(fontsize=8)
+    figure.suptitle(max((r["where"] for r in table), key=str), fontsize=9)
+    figure.tight_layout()
+    figure.savefig(directory / "himeno-scaling.png", dpi=120)
+    plt.close(figure)
 
 
 def plot(table: list[dict[str, Any]], rows: list[dict[str, Any]], directory: Path) -> None:
@@ -148,19 +198,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("directory", type=Path)
     directory = parser.parse_args().directory
-    rows = read(directory)
+    rows, scaled = read(directory), scaling(read(directory, "scaling-*.json"))
+    messages = messages_table(directory)
+    for found in (scaled, messages):
+        if found:
+            shown = [{k: v for k, v in row.items() if k != "where"} for row in found]
+            print(tabulate(shown, headers="keys", floatfmt=".3f"), end="\n\n")
+    if scaled:
+        plot_scaling(scaled, directory)
     if not rows:
-        print(f"error: no himeno-*.json with measurements in {directory}", file=sys.stderr)
+        if scaled or messages:
+            return 0
+        print(f"error: no measurements of Himeno in {directory}", file=sys.stderr)
         return 2
-    table, lines, scaled = pairs(rows), lines_table(), scaling(rows)
+    table, lines = pairs(rows), lines_table()
     for row in rows:
         if "breakdown" in row:
             parts = {k: v for k, v in row["breakdown"].items() if k != "timeline"}
             text = ", ".join(f"{name} {us:.2f}" for name, us in parts.items())
             print(f"# {row['program']} {row['name']} on {row['ranks']} ranks, us: {text}")
     print(tabulate(lines, headers="keys"), end="\n\n")
-    if scaled:
-        print(tabulate(scaled, headers="keys", floatfmt=".3f"), end="\n\n")
     print(tabulate(table, headers="keys", floatfmt=".3f"))
     plot(table, rows, directory)
     results = {"machine": rows[0]["machine"], "where": rows[0]["where"], "ratios": table}

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
+from _himeno_faces import PIECE
 from _himeno_grid import COEFFICIENTS, Box, Part
 from _himeno_vector import (
     device,
@@ -57,6 +58,8 @@ class Plan(NamedTuple):
             blocks stay close together; else every block has its own tiles.
         once: coefficients are the first to leave the caches.
         communicating: multiprocessors whose blocks communicate and do not sweep.
+        messages: that a face is cut into, as far as it has rows; 0 for as many as there are blocks
+            that communicate, but none of less than 64 KiB.
     """
 
     threads: int = 256
@@ -66,11 +69,19 @@ class Plan(NamedTuple):
     dynamic: bool = False
     once: bool = True
     communicating: int = 1
+    messages: int = 0
 
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of a block."""
         return self.held * self.threads * 4 * _N * 4
+
+    @property
+    def pieces(self) -> tuple[int, int]:
+        """Most messages for a face, and fewest elements of one."""
+        if self.messages:
+            return self.messages, 1
+        return self.communicating * self.blocks, PIECE
 
 
 class Tiling:
@@ -350,4 +361,15 @@ def make_sweep(part: Part, plan: Plan) -> SimpleNamespace:
                 cuda.atomic.add(board, READY, 1)
         return total
 
-    return SimpleNamespace(tiles=tiles, outer=outer, begin=begin, sweep=sweep)
+    @device
+    def await_outer(board, n):
+        """Returns when all blocks have updated their outer tiles of iteration ``n``; a block."""
+        if thread_rank() == 0:
+            while cuda.atomic.add(board, READY, 0) < (n + 1) * outer:
+                cuda.nanosleep(20)
+            cuda.threadfence()  # acquire: the tiles that were released
+        sync_block()
+
+    return SimpleNamespace(
+        tiles=tiles, outer=outer, begin=begin, sweep=sweep, await_outer=await_outer
+    )

@@ -13,14 +13,15 @@ the same time. One barrier of the grid separates iterations.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
-from _himeno_app import Solver, main
+from _himeno_app import Solver, main, together
 from _himeno_faces import COUNT, EXTENT, PEER, RECV, RECV_TAG, SEND, SEND_TAG, TYPE, table, types
 from _himeno_kernels import block_sum, grid_blocks, persistent_plan, take_role
 from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, STAMPS, SWEPT, breakdown
-from _himeno_sweep import BOARD, FAILED, READY, make_sweep
+from _himeno_sweep import BOARD, FAILED, make_sweep
 from _himeno_vector import device
 from numba import cuda, float32, float64, int64
 
@@ -31,9 +32,9 @@ from gmpi import GMPI_Allreduce, GMPI_Irecv, GMPI_Isend, GMPI_Waitall
 def make_kernel(part, plan, count, stamped):
     """``count`` messages to receive and as many to send."""
     sweeping = make_sweep(part, plan)
-    begin, sweep, outer = sweeping.begin, sweeping.sweep, sweeping.outer
+    begin, sweep, await_outer = sweeping.begin, sweeping.sweep, sweeping.await_outer
     communicating = plan.communicating
-    all_requests = 3 * count + 1  # receives, sends of two iterations, and never none
+    pending = max(1, 2 * count)  # receives and sends that an iteration begins; never none
 
     @device
     def receive(ctx, new, messages, requests, first, step):
@@ -47,12 +48,18 @@ def make_kernel(part, plan, count, stamped):
         for m in range(first, count, step):
             peer, tag, n = messages[m, PEER], messages[m, SEND_TAG], messages[m, COUNT]
             face = new[messages[m, SEND] : messages[m, SEND] + messages[m, EXTENT]]
-            requests[m] = GMPI_Isend(ctx, face, n, messages[m, TYPE], peer, tag, 0)
+            requests[count + m] = GMPI_Isend(ctx, face, n, messages[m, TYPE], peer, tag, 0)
 
     @device
     def stamp(stamps, n, which):
         if stamped and cuda.threadIdx.x == 0:
             cuda.atomic.max(stamps, (n, which), gmpi.timer_ns())
+
+    @device
+    def reduces(me, everyone):
+        """Whether a block sums the residuals: the first without messages, if there is one, since
+        those behind share a multiprocessor with one that has some; else who has the fewest."""
+        return me == min(count, everyone - 1)
 
     @device
     def reduce(ctx, sums, n):
@@ -61,31 +68,28 @@ def make_kernel(part, plan, count, stamped):
         return GMPI_Allreduce(ctx, residual, total, 1, gmpi.DOUBLE, gmpi.SUM, 0)
 
     @device
-    def communicate(ctx, new, messages, requests, sums, board, stamps, n, me, everyone):
+    def communicate(ctx, old, new, messages, requests, sums, board, stamps, n, last, me, everyone):
         """The part of block ``me`` of ``everyone`` that communicates; the highest error class.
 
-        Nobody waits for a send before it must be over: when the next iteration has sent, too, and
-        the one after it is about to overwrite the array.
+        An iteration begins its sends and the receives of the next one, whose halo goes into
+        ``old``: the outer tiles are all that read that halo. Both end with the next iteration, so
+        that nothing but the message itself is between sending and the arrival of the halo.
         """
         error = gmpi.SUCCESS
-        receives = requests[:count]
-        sends = requests[count + n % 2 * count :]
-        sends_before = requests[count + (n + 1) % 2 * count :]
+        begun, ending = requests[(n + 1) % 2], requests[n % 2]
         stamp(stamps, n, BEGIN)
-        receive(ctx, new, messages, receives, me, everyone)
-        if n > 0 and me == everyone - 1:  # who has the fewest messages
+        if me < count:
+            await_outer(board, n)
+            stamp(stamps, n, SENT)
+            send(ctx, new, messages, begun, me, everyone)
+            for ahead in range(min(n, 1), 2 - last):  # at first, its own receives as well
+                field = old if ahead else new
+                receive(ctx, field, messages, requests[(n + ahead) % 2], me, everyone)
+        if n > 0 and reduces(me, everyone):
             error = reduce(ctx, sums, n - 1)
             stamp(stamps, n, REDUCED)
         if me < count:
-            if cuda.threadIdx.x == 0:
-                while cuda.atomic.add(board, READY, 0) < (n + 1) * outer:
-                    cuda.nanosleep(100)
-                cuda.threadfence()  # acquire: the outer tiles of all blocks
-            cuda.syncthreads()
-            stamp(stamps, n, SENT)
-            send(ctx, new, messages, sends, me, everyone)
-            error = max(error, GMPI_Waitall(ctx, count, sends_before))
-            error = max(error, GMPI_Waitall(ctx, count, receives))
+            error = max(error, GMPI_Waitall(ctx, 2 * count, ending))
             stamp(stamps, n, HALO)
         return error
 
@@ -94,14 +98,16 @@ def make_kernel(part, plan, count, stamped):
         held = cuda.shared.array(0, float32, alignment=128)
         scratch = cuda.shared.array(32, float64)
         slot = cuda.shared.array(2, int64)
-        requests = cuda.local.array(all_requests, int64)
+        requests = cuda.local.array((2, pending), int64)  # of odd iterations, of even ones
         grid = cuda.cg.this_grid()
         worker, workers, me, everyone = take_role(board, slot, communicating)
         direct, mine = begin(coef, held, worker, workers)
-        for m in range(all_requests):
-            requests[m] = gmpi.REQUEST_NULL
+        for m in range(pending):
+            requests[0, m] = requests[1, m] = gmpi.REQUEST_NULL
         failed = board[FAILED]
         for n in range(iterations):
+            # A failure before this iteration: so all blocks have seen it.
+            last = n + 1 == iterations or 0 < failed <= n
             if worker >= 0:
                 share = sweep(p, q, coef, held, board, slot, n, worker, workers, direct, mine)
                 residual = block_sum(share, scratch)
@@ -110,18 +116,18 @@ def make_kernel(part, plan, count, stamped):
                     cuda.atomic.add(sums, (0, n), residual)
             else:
                 error = communicate(
-                    ctx, q, messages, requests, sums, board, stamps, n, me, everyone
+                    ctx, p, q, messages, requests, sums, board, stamps, n, last, me, everyone
                 )
                 if error != gmpi.SUCCESS and failed == 0 and cuda.threadIdx.x == 0:
                     board[FAILED] = n + 1
             p, q = q, p
             grid.sync()
-            if failed != 0 and failed <= n:  # before this iteration: so all blocks have seen it
-                break
             failed = board[FAILED]
+            if last:
+                break
         if me >= 0:
-            GMPI_Waitall(ctx, 2 * count, requests[count:])
-            if me == everyone - 1 and failed == 0:
+            GMPI_Waitall(ctx, 2 * pending, requests)
+            if failed == 0 and reduces(me, everyone):
                 reduce(ctx, sums, iterations - 1)
 
     return himeno
@@ -131,12 +137,15 @@ class Himeno(Solver):
     """One rank's part, its context and its kernel."""
 
     name = "GMPI"
+    choices = ("communicating", "messages")
 
     def prepare(self) -> None:
         part = self.part
-        self.plan = plan = persistent_plan(part, self.sharers)
-        messages = table(part, plan.communicating * plan.blocks)
-        self.context = gmpi.Context(self.comm, **self.settings)
+        make_plan = partial(persistent_plan, part, self.sharers, **self.chosen)
+        self.plan = plan = together(self.comm, make_plan)
+        messages = table(part, *plan.pieces)
+        slots = min(64, max(32, 4 * len(messages)))  # two iterations' sends and receives
+        self.context = gmpi.Context(self.comm, large_slots=slots, **self.settings)
         for row, datatype in zip(messages, types(part, messages)):
             if datatype is not None:
                 row[TYPE], row[COUNT] = self.context.commit(datatype), 1

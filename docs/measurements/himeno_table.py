@@ -19,7 +19,7 @@ from tabulate import tabulate
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "examples"))
 
-from _himeno_report import lines_table, pairs, read  # noqa: E402
+from _himeno_report import lines_table, messages_table, pairs, read, scaling  # noqa: E402
 
 BEGIN = "<!-- {}: begin. Written by docs/measurements/himeno_table.py -->"
 END = "<!-- {}: end -->"
@@ -93,6 +93,68 @@ def sweeps(directory: Path) -> str:
     return _table(rows, headers)
 
 
+def ncu(directory: Path) -> str:
+    """The sweep in ncu, with its heading; nothing where it was not measured."""
+    path = directory / "himeno-ncu.json"
+    if not path.exists():
+        return ""
+    found = json.loads(path.read_text())
+    rows = []
+    for row in found["rows"]:
+        shown = [row["size"], row["kind"], row["plan"], f"{row['registers']:.0f}"]
+        shown += [f"{row[name]:.1f}" for name in ("us", "bytes_per_point")]
+        shown += [f"{row['TB_per_s']:.2f}", f"{row['of_copy']:.0%}", f"{row['in_flight_KiB']:.1f}"]
+        for name in ("occupancy_percent", "l1_hit_percent", "l2_hit_percent"):
+            shown.append(f"{row[name]:.0f} %" if name in row else "-")
+        rows.append(shown)
+    headers = ["size", "kernel", "plan", "registers", "us", "B a point", "TB/s", "of device copy"]
+    headers += ["KiB in flight an SM", "occupancy", "L1 hits", "L2 hits"]
+    copy = found["copy_bytes_per_s"] * 1e-12
+    text = f"""### The sweep in ncu
+
+What Nsight Compute counts on one GPU that holds the whole grid (`tests/gpu/himeno_ncu.sh`), with
+the plans that the programs choose: bytes to and from device memory, for each point of the grid and
+in a second, and the same as a share of a device copy's {copy:.2f} TB/s. Bytes in flight follow from
+Little's law: bandwidth times the {found["latency_ns"]:.0f} ns of a lone read, a lower bound."""
+    return f"{text}\n\n{_table(rows, headers)}"
+
+
+def scaled(directory: Path) -> str:
+    """Strong and weak scaling, with their heading; nothing where they were not measured."""
+    table = scaling(read(directory, "scaling-*.json"))
+    if not table:
+        return ""
+    rows = [
+        [row["scaling"], row["grid"], row["program"], row["ranks"], row["where"].split(",")[0]]
+        + [_us(row["us"]), f"{row['efficiency']:.2f}"]
+        for row in table
+    ]
+    headers = ["scaling", "grid", "program", "ranks", "on", "iteration, us", "efficiency"]
+    text = """## Scaling
+
+*Strong*: the same grid on more ranks, efficiency T1 / (N TN). *Weak*: the grid grows along i, each
+rank has as much as one had before, efficiency T1 / TN. Where ranks share a GPU, T1 is of one that
+had all of it."""
+    plot = "![efficiency by number of ranks](measurements/himeno/himeno-scaling.png)"
+    return f"{text}\n\n{_table(rows, headers)}\n\n{plot}"
+
+
+def messages(directory: Path) -> str:
+    """Into how many messages a face is cut, with its heading; nothing if not measured."""
+    table = messages_table(directory)
+    if not table:
+        return ""
+    names = ["us", "boundary", "halo", "exposed"]
+    rows = [
+        [row["size"], row["ranks"], row["communicating"], row["messages"]]
+        + ["-" if row.get(name) is None else f"{row[name]:.1f}" for name in names]
+        for row in table
+    ]
+    headers = ["size", "ranks", "multiprocessors that communicate", "messages for a face"]
+    headers += ["iteration, us", "boundary, us", "halo, us", "exposed, us"]
+    return f"### In how many messages\n\n{_table(rows, headers)}"
+
+
 def machines(directory: Path) -> str:
     """Where the figures come from, a line for each file."""
     found = []
@@ -129,6 +191,8 @@ def main(check: bool, directory: Path, page: Path) -> None:
     old = new = page.read_text()
     contents = {"results": results(measured), "parts": parts(measured), "lines": lines()}
     contents |= {"sweeps": sweeps(directory), "machines": machines(directory)}
+    contents |= {"ncu": ncu(directory), "scaling": scaled(directory)}
+    contents |= {"messages": messages(directory)}
     for name, content in contents.items():
         new = fill(new, name, content)
     if new != old and check:

@@ -1,10 +1,12 @@
 """The Himeno sweep, launched and persistent, in all its plans: time, bandwidth, registers.
 
     python tests/gpu/himeno_sweeps.py [--sizes S,M,L,XL] [--budget SECONDS] [--json FILE]
+    python tests/gpu/himeno_sweeps.py --once ITERATIONS [--sizes S,M,L,XL] [--json FILE]
 
 One GPU, no messages. Every plan must give the same bits as the reference: on S a serial CPU
 program, on larger grids the first launched kernel. Launched kernels are timed inside a CUDA graph,
-so that no launch overhead of Python counts against them.
+so that no launch overhead of Python counts against them. With ``--once`` nothing is timed or
+compared: a profiler does that (``himeno_ncu.sh``).
 """
 
 from __future__ import annotations
@@ -24,7 +26,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from _bench import machine
 from _himeno_fields import Fields
 from _himeno_grid import BYTES_PER_POINT, Part, parse_size, parse_triple, part_of
-from _himeno_kernels import grid_blocks, make_launched, make_persistent
+from _himeno_kernels import (
+    grid_blocks,
+    launched_plan,
+    make_launched,
+    make_persistent,
+    persistent_plan,
+)
 from _himeno_serial import reference
 from _himeno_sweep import BOARD, Plan
 from numba import cuda
@@ -63,6 +71,37 @@ def copy_bandwidth(nbytes: int = 1 << 30) -> float:
         end.record(stream)
         end.synchronize()
         best = max(best, 8 * nbytes / (cupy.cuda.get_elapsed_time(begin, end) * 1e-3))
+    return best
+
+
+@cuda.jit
+def _chase(chain, hops, end):
+    at = end[0]  # where the time before ended: what was read there may be in a cache
+    for _ in range(hops):
+        at = chain[at]
+    end[0] = at
+
+
+def memory_latency_ns(nbytes: int = 1 << 28, hops: int = 20_000) -> float:
+    """Time of one read of device memory by a thread that has nothing else to do.
+
+    A chain of reads, each on a line of its own, through more memory than the caches hold.
+    """
+    count = nbytes // 8
+    step = (1 << 20) // 8 + 16 + 1  # odd, so that all elements are on the chain; pages change
+    chain = (cupy.arange(count, dtype=cupy.int64) + step) % count
+    end = cupy.zeros(1, cupy.int64)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.runtime.deviceSynchronize()
+    chase = _chase[1, 1, cuda.external_stream(stream.ptr)]
+    best = 1e9
+    for _ in range(3):
+        first, last = cupy.cuda.Event(), cupy.cuda.Event()
+        first.record(stream)
+        chase(chain, hops, end)
+        last.record(stream)
+        last.synchronize()
+        best = min(best, cupy.cuda.get_elapsed_time(first, last) * 1e6 / hops)
     return best
 
 
@@ -183,6 +222,28 @@ class Bench:
 
         return {**row, "us": self.time(run)}
 
+    # --- for a profiler ---------------------------------------------------------------------------
+
+    def once(self, iterations: int) -> list[dict[str, Any]]:
+        """Two launches, and a persistent kernel of so many iterations, with the plans that the
+        programs choose: what has run, in this order."""
+        fields = self.fields
+        fields.fill()
+        plan = launched_plan(self.part)
+        made = make_launched(self.part, plan, [*self.part.outer, self.part.inner])
+        launch = made.kernel[made.tiles, plan.threads, self.numba_stream]
+        for _ in range(2):
+            launch(fields.p, fields.q, fields.coef, self.gosa)
+        rows = 2 * [{"kind": "launched", "plan": describe(plan), "iterations": 1}]
+        plan = persistent_plan(self.part)
+        kernel = make_persistent(self.part, plan).kernel
+        args = (fields.p, fields.q, fields.coef, self.gosa, self.board, iterations)
+        blocks = grid_blocks(kernel, args, plan)
+        self.zero()
+        kernel[blocks, plan.threads, self.numba_stream, plan.shared_bytes](*args)
+        self.stream.synchronize()
+        return [*rows, {"kind": "persistent", "plan": describe(plan), "iterations": iterations}]
+
     def time(self, run: Any) -> float:
         """Shortest time of an iteration in us, over three repeats of about 60 ms."""
         best = 1e9
@@ -240,16 +301,40 @@ def measure(name: str, ranks: Any, budget: float, copy: float) -> list[dict[str,
     return rows
 
 
+def profiled(names: list[str], ranks: Any, iterations: int, path: str | None) -> int:
+    """``--once``: runs the kernels; says which, and what the profiler cannot know."""
+    results = {
+        "machine": machine(),
+        "copy_bytes_per_s": copy_bandwidth(),
+        "latency_ns": memory_latency_ns(),
+        "multiprocessors": cuda.get_current_device().MULTIPROCESSOR_COUNT,
+    }
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        part = part_of(0, parse_size(name), ranks)
+        points = int(np.prod(part.shape))
+        rows += [{"size": name, "points": points, **row} for row in Bench(part).once(iterations)]
+        print(f"# {name}: done", flush=True)
+    if path:
+        Path(path).write_text(json.dumps({**results, "rows": rows}, indent=1) + "\n")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--sizes", default="S,M,L,XL")
     parser.add_argument("--ranks", default="1,1,1", help="measure the first part of this cut")
     parser.add_argument("--budget", type=float, default=55.0, help="seconds for each size")
+    parser.add_argument(
+        "--once", type=int, metavar="ITERATIONS", help="run the programs' plans for a profiler"
+    )
     parser.add_argument("--json", metavar="FILE")
     args = parser.parse_args()
+    ranks = parse_triple(args.ranks, "ranks")
+    if args.once:
+        return profiled(args.sizes.split(","), ranks, args.once, args.json)
     copy = copy_bandwidth()
     print(f"# device copy {copy * 1e-12:.3f} TB/s")
-    ranks = parse_triple(args.ranks, "ranks")
     rows: list[dict[str, Any]] = []
     for name in args.sizes.split(","):
         rows += measure(name, ranks, args.budget, copy)

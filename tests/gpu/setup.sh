@@ -1,15 +1,17 @@
 # Sourced by the scripts here: the environment of a GPU machine.
-# One GPU: two ranks share it under MPS, so that both kernels run at the same time.
+# One GPU: two ranks share it under MPS, so that both kernels run at the same time; not with the
+# argument no-mps.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export PYTHONUNBUFFERED=1 CUDA_MODULE_LOADING=EAGER NUMBA_ENABLE_CUDASIM=0
 export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$PWD"
 gpus=$(nvidia-smi -L | wc -l)
-if [ "$gpus" = 1 ]; then
+if [ "$gpus" = 1 ] && [ "$1" != no-mps ]; then
   export CUDA_MPS_PIPE_DIRECTORY=/tmp/mps CUDA_MPS_LOG_DIRECTORY=/tmp/mpslog
   mkdir -p "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
   nvidia-cuda-mps-control -d
   trap 'echo quit | nvidia-cuda-mps-control' EXIT
 fi
+[ "$1" = no-mps ] && unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
 ranks() { # ranks N program arguments...
   local n=$1; shift
   timeout "${LIMIT:-60}" mpirun --bind-to none -n "$n" python3 "$@"
