@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from device_lib import pack_kernels as kernels
-from device_lib import pack_tiles, pack_words, transpose
+from device_lib import pack_runs, pack_strided, pack_tiles, pack_words, transpose
 from device_lib.divide import LIMIT, magic_of
 from device_lib.primitives import SIMULATOR
 from gmpi.datatypes.descriptor import (
+    D_DELTAS,
+    D_POSITIONS,
+    D_UNITS,
     DESCRIPTOR_WORDS,
     RUN_LIST,
     STRIDED,
@@ -26,10 +29,9 @@ from gmpi.pack_driver import Launch, device_number, kernel, multiprocessors, upl
 
 _MAX_REGISTERS = {16: 64, 8: 80, 4: 80, 1: 96}
 _PARTS_REGISTERS = 80
-# Blocks for each multiprocessor; further tiles are taken in turn. On an H200 (``by_blocks`` in
-# pack_bench) more than 8 are better by 2 to 3 %, and for long blocks one for each tile by 4 %.
+# Blocks for each multiprocessor where they take tiles in turn. On an H200 (``by_blocks`` in
+# pack_bench) more than 8 are better by 2 to 3 %.
 _BLOCKS = 16
-_LONG_BLOCK = 4096
 
 
 def _tiles(part: Part) -> tuple[list[int], int] | None:
@@ -89,7 +91,7 @@ class Prepared:
     Attributes:
         low, high: first and last + 1 byte of the user's memory that it touches.
         nbytes: packed.
-        most_blocks: of a launch, ``None`` for what has been measured to be good.
+        most_blocks: of a launch that takes tiles in turn; ``None``: as many blocks as are good.
     """
 
     def __init__(self, plan: Plan, low: int, high: int, device: int) -> None:
@@ -136,9 +138,12 @@ class Prepared:
         width = _width(bits | self._bits | 16)
         if width == 1 and self._tiling is not None:
             return self._prepare_tiling(self._tiling, unpack)
-        if self._single:
-            return self._prepare_part(width, unpack, packed == 0)
-        return self._prepare_parts(width, unpack)
+        if not self._single:
+            return self._prepare_parts(width, unpack)
+        found = None
+        if width > 1 and self.most_blocks is None:
+            found = self._prepare_strided(width, unpack) or self._prepare_runs(width, unpack)
+        return found or self._prepare_part(width, unpack, packed == 0)
 
     def _prepare_transpose(self, unpack: bool) -> Launch:
         assert self._tiles is not None
@@ -153,6 +158,31 @@ class Prepared:
         offset, threads = self._parts[0].offset, pack_tiles.THREADS
         return Launch(code, found.arguments, found.blocks, offset, threads)
 
+    def _prepare_strided(self, width: int, unpack: bool) -> Launch | None:
+        """For a strided block without a table, of fewer than 2**31 words."""
+        part = self._parts[0]
+        if isinstance(part, RunList) or part.table is not None:
+            return None
+        dims = [(dim.count, dim.stride) for dim in part.dims]
+        found = pack_strided.strided_arguments(width, part.atom, dims)
+        if found is None:
+            return None
+        body = pack_strided.strided_body(width, len(dims), unpack)
+        code = kernel(self._device, body, len(found[0]), pack_strided.REGISTERS)
+        return Launch(code, *found, part.offset, pack_strided.THREADS)
+
+    def _prepare_runs(self, width: int, unpack: bool) -> Launch | None:
+        """For a run list that is not repeated."""
+        part = self._parts[0]
+        if not isinstance(part, RunList) or part.dims:
+            return None
+        body = pack_runs.runs_body(width, unpack)
+        code = kernel(self._device, body, pack_runs.ARGUMENTS, pack_runs.REGISTERS[width])
+        tables = [int(self._descriptors[0][at // 8]) for at in (D_POSITIONS, D_DELTAS, D_UNITS)]
+        arguments = [0, 0, part.size, *tables, part.alignment.bit_length() - 1]
+        blocks = pack_runs.blocks_for(part.size)
+        return Launch(code, arguments, blocks, part.offset, pack_runs.THREADS)
+
     def _prepare_part(self, width: int, unpack: bool, packed_aligned: bool) -> Launch:
         part = self._parts[0]
         words = part.size // width
@@ -162,10 +192,8 @@ class Prepared:
         code = kernel(self._device, body, kernels.PART_ARGUMENTS, _MAX_REGISTERS[width])
         arguments = [0, 0, words, len(part.dims), *self._descriptors[0].tolist()]
         blocks = -(-words // kernels.tile_words(width))
-        most = multiprocessors(self._device) * _BLOCKS
-        if kind == STRIDED and part.atom >= _LONG_BLOCK:
-            most = LIMIT - 1
-        return Launch(code, arguments, min(blocks, self.most_blocks or most))
+        most = self.most_blocks or multiprocessors(self._device) * _BLOCKS
+        return Launch(code, arguments, min(blocks, most))
 
     def _prepare_parts(self, width: int, unpack: bool) -> Launch:
         """All parts in one launch: a table says which part a tile belongs to."""
