@@ -158,15 +158,10 @@ def runs_body(width: int, unpack: bool) -> Callable:
             first = load_once_4(units + unit * 4)
             last = load_once_4(units + unit * 4 + 4)
             nbytes = min(size - begin, UNIT_BYTES)
-            if (
-                first == last
-                or load_once_4(positions + first * 4 + 4) << scale >= begin + nbytes
-            ):
+            if first == last or load_once_4(positions + first * 4 + 4) << scale >= begin + nbytes:
                 shifted = user + load_once_8(deltas + first * 8) + begin
                 along(shifted, packed + begin, nbytes, lane)
             else:
-                across(
-                    user, packed, positions, deltas, scale, first, last, begin, nbytes, lane
-                )
+                across(user, packed, positions, deltas, scale, first, last, begin, nbytes, lane)
 
     return kernel

@@ -24,8 +24,7 @@ from tabulate import tabulate
 import gmpi
 from gmpi.datatypes import Plan
 from gmpi.datatypes.nodes import Node, stream
-from gmpi.pack_launch import Prepared
-from gmpi.packing import plan_of
+from gmpi.packing import plan_of, prepared_of
 
 SECTOR = 32
 MIB = 1 << 20
@@ -283,7 +282,7 @@ def by_blocks(timer: Timer) -> list[dict[str, Any]]:
     ):
         memory = cupy.zeros(case.nbytes, cupy.uint8)
         out = cupy.zeros(64 * MIB, cupy.uint8)
-        prepared = Prepared.of(plan_of(case.datatype), 1)
+        prepared = prepared_of(case.datatype, 1)
         for blocks in (1, 2, 4, 8, 16, 32, 66, 132, 264, 396, 528, 792, 1056, 2112, 1 << 20):
             prepared.most_blocks = blocks
 

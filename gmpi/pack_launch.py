@@ -25,7 +25,7 @@ from gmpi.datatypes.descriptor import (
 )
 from gmpi.datatypes.parts import Part, RunList
 from gmpi.datatypes.plans import Plan
-from gmpi.pack_driver import Launch, device_number, kernel, multiprocessors, upload
+from gmpi.pack_driver import Launch, kernel, multiprocessors, upload
 
 _MAX_REGISTERS = {16: 64, 8: 80, 4: 80, 1: 96}
 _PARTS_REGISTERS = 80
@@ -113,14 +113,8 @@ class Prepared:
             self._bits |= part.alignment
 
     @classmethod
-    def of(cls, plan: Plan, count: int) -> Prepared:
-        """From the plan's cache, if it is there."""
-        device = device_number()
-        found: Prepared | None = plan.prepared.get((device, count))
-        if found is None:
-            reach = plan.reach(count)
-            found = plan.prepared[device, count] = cls(plan.repeated(count), *reach, device)
-        return found
+    def of(cls, plan: Plan, count: int, device: int) -> Prepared:
+        return cls(plan.repeated(count), *plan.reach(count), device)
 
     def launch(self, user: int, packed: int, unpack: bool, stream: Any) -> None:
         """Packs or unpacks: addresses of the user's and of the packed memory."""
