@@ -24,7 +24,7 @@ _keyval = MPI.KEYVAL_INVALID
 
 def plan_of(datatype: MPI.Datatype) -> Plan:
     """``plan(datatype)``, made once for each datatype."""
-    known: Plan | None = None
+    known: Any = None
     if _keyval == MPI.KEYVAL_INVALID:
         _make_keyval()
     elif datatype != MPI.DATATYPE_NULL:
@@ -32,7 +32,8 @@ def plan_of(datatype: MPI.Datatype) -> Plan:
     if known is None:
         known = plan(datatype)
         datatype.Set_attr(_keyval, known)
-    return known
+    found: Plan = known
+    return found
 
 
 def _make_keyval() -> None:
