@@ -22,12 +22,12 @@ THREADS = 256
 REGISTERS = {16: 48, 8: 40, 4: 40}  # at most: 5 or 6 blocks of threads on each multiprocessor
 ARGUMENTS = 7
 _UNIT_SHIFT = UNIT_BYTES.bit_length() - 1
-_WARPS = THREADS // 32
+WARPS = THREADS // 32
 
 
 def blocks_for(nbytes: int) -> int:
     """Blocks of threads for so many packed bytes."""
-    return -(-nbytes // (UNIT_BYTES * _WARPS))
+    return -(-nbytes // (UNIT_BYTES * WARPS))
 
 
 @device
@@ -139,6 +139,34 @@ def _make_across(width: int, unpack: bool) -> Callable:
     return across
 
 
+def make_move_unit(width: int, unpack: bool) -> Callable:
+    """The mover of one work unit, for all lanes of a warp."""
+    along = _make_along(width, unpack)
+    across = _make_across(width, unpack)
+
+    @device
+    def move_unit(user, packed, unit, lane, size, positions, deltas, units, scale):
+        """Moves a unit, by its number, of a list of ``size`` packed bytes.
+
+        Args:
+            positions, deltas, units: the list's tables, see ``gmpi/datatypes/descriptor.py``.
+            scale: log2 of the bytes in which positions count.
+        """
+        begin = unit << _UNIT_SHIFT
+        if begin < size:
+            first = load_once_4(units + unit * 4)
+            last = load_once_4(units + unit * 4 + 4)
+            nbytes = min(size - begin, UNIT_BYTES)
+            end = begin + nbytes
+            if first == last or load_once_4(positions + first * 4 + 4) << scale >= end:
+                shifted = user + load_once_8(deltas + first * 8) + begin
+                along(shifted, packed + begin, nbytes, lane)
+            else:
+                across(user, packed, positions, deltas, scale, first, last, begin, nbytes, lane)
+
+    return move_unit
+
+
 @cache
 def runs_body(width: int, unpack: bool) -> Callable:
     """The Python function of a kernel of ``THREADS`` threads; a warp of them moves one work unit.
@@ -147,21 +175,11 @@ def runs_body(width: int, unpack: bool) -> Callable:
     memory; packed bytes; addresses of positions, of (displacement - position) and of the work
     units; log2 of the bytes in which positions count.
     """
-    along = _make_along(width, unpack)
-    across = _make_across(width, unpack)
+    move_unit = make_move_unit(width, unpack)
 
     def kernel(user, packed, size, positions, deltas, units, scale):
+        unit = cuda.blockIdx.x * WARPS + (cuda.threadIdx.x >> 5)
         lane = cuda.threadIdx.x & 31
-        unit = cuda.blockIdx.x * _WARPS + (cuda.threadIdx.x >> 5)
-        begin = unit << _UNIT_SHIFT
-        if begin < size:
-            first = load_once_4(units + unit * 4)
-            last = load_once_4(units + unit * 4 + 4)
-            nbytes = min(size - begin, UNIT_BYTES)
-            if first == last or load_once_4(positions + first * 4 + 4) << scale >= begin + nbytes:
-                shifted = user + load_once_8(deltas + first * 8) + begin
-                along(shifted, packed + begin, nbytes, lane)
-            else:
-                across(user, packed, positions, deltas, scale, first, last, begin, nbytes, lane)
+        move_unit(user, packed, unit, lane, size, positions, deltas, units, scale)
 
     return kernel

@@ -43,7 +43,7 @@ sys.modules["common"] = SimpleNamespace(same=None)  # type: ignore[assignment]  
 import script  # noqa: E402
 
 import gmpi  # noqa: E402
-from device_lib import library, pack_runs, pack_strided, pack_tiles  # noqa: E402
+from device_lib import library, pack_parts, pack_runs, pack_strided, pack_tiles  # noqa: E402
 from device_lib.context import DeviceContext  # noqa: E402
 from gmpi.datatypes.parts import MAX_DIMS  # noqa: E402
 
@@ -181,14 +181,17 @@ def packing_kernels() -> dict[str, tuple[Any, int, int]]:
         name = f"tiles_{long:d}_{outer}_{unpack:d}"
         found[name] = body, pack_tiles.ARGUMENTS, pack_tiles.REGISTERS
     for width, dims, unpack in product((16, 8, 4), (1, 3, MAX_DIMS), (True, False)):
-        example = pack_strided.strided_arguments(width, 64, [(2, 128)] * dims)
-        assert example is not None
         body = pack_strided.strided_body(width, dims, unpack)
-        found[f"strided_{width}_{dims}_{unpack:d}"] = body, len(example[0]), pack_strided.REGISTERS
+        arguments = 2 + len(pack_strided.names_of(dims))
+        found[f"strided_{width}_{dims}_{unpack:d}"] = body, arguments, pack_strided.REGISTERS
     for width, unpack in product((16, 8, 4), (True, False)):
         body = pack_runs.runs_body(width, unpack)
         registers = pack_runs.REGISTERS[width]
         found[f"runs_{width}_{unpack:d}"] = body, pack_runs.ARGUMENTS, registers
+        for dims in (3, MAX_DIMS):
+            body = pack_parts.parts_body(width, dims, True, unpack)
+            registers = pack_parts.registers(width, dims)
+            found[f"parts_{width}_{dims}_{unpack:d}"] = body, pack_parts.ARGUMENTS, registers
     return found
 
 

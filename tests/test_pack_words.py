@@ -10,7 +10,7 @@ from mpi4py import MPI
 from test_datatypes_device import check, to_device
 
 import gmpi
-from device_lib import pack_runs, pack_strided
+from device_lib import pack_parts, pack_runs, pack_strided
 from device_lib.divide import LIMIT
 from gmpi.datatypes import plan
 from gmpi.datatypes.parts import MAX_DIMS, UNIT_BYTES, RunList
@@ -35,12 +35,13 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
     spy(pack_strided, "strided_body", "strided")
     spy(pack_runs, "runs_body", "runs")
+    spy(pack_parts, "parts_body", "parts")
     return asked
 
 
 @pytest.mark.parametrize("width", BASES)
 def test_counts_around_tiles(width: int, used: list[tuple[Any, ...]]) -> None:
-    tile = pack_strided.THREADS * pack_strided.WORDS[width]
+    tile = pack_strided.tile_words(width)
     for count in (2, 3, pack_strided.THREADS + 1, tile - 1, tile, tile + 1, 2 * tile + 5):
         used.clear()
         check(BASES[width].Create_vector(count, 1, 5), 1)
@@ -73,8 +74,8 @@ def test_the_pointers_decide_on_words(
 
 
 def test_what_is_too_large_for_31_bits_goes_another_way() -> None:
-    found = pack_strided.strided_arguments
-    tile = pack_strided.THREADS * pack_strided.WORDS[16]
+    found = pack_strided.numbers_of
+    tile = pack_strided.tile_words(16)
     assert found(16, 64, [(LIMIT // 4 - tile, 128)]) is not None
     assert found(16, 64, [(LIMIT // 4, 128)]) is None
     assert found(16, 64, [(1 << 20, 128), (1 << 20, 1 << 30)]) is None
@@ -115,4 +116,45 @@ def test_runs_and_units(name: str, width: int, used: list[tuple[Any, ...]]) -> N
     assert used == [("runs", width, False), ("runs", width, True)]
     used.clear()
     check(datatype, 2, 0, width)  # repeated: another kernel
+    assert used == []
+
+
+def _struct(*types: tuple[int, MPI.Datatype]) -> MPI.Datatype:
+    places, members = zip(*types)
+    return MPI.Datatype.Create_struct([1] * len(types), places, members)
+
+
+@pytest.mark.parametrize("width", BASES)
+def test_parts_of_every_kind(width: int, used: list[tuple[Any, ...]]) -> None:
+    """Strided blocks of none to three dimensions, and a list of runs, each of several tiles."""
+    b = BASES[width]
+    tile = pack_strided.tile_words(width)
+    plane = b.Create_vector(40, 3, 5).Create_hvector(tile // 60, 1, 201 * width)
+    solid = plane.Create_hvector(3, 1, (tile + 1) * 8 * width)
+    lengths = [1 + k * k % 9 for k in range(900)]
+    several = b.Create_indexed(lengths, [12 * (k ^ 6) for k in range(900)])
+    line = b.Create_vector(2 * tile + 3, 1, 2)
+    members = [solid, several, b.Create_contiguous(tile + 1), line, plane]
+    datatype = _struct(*((k << 20, member) for k, member in enumerate(members)))
+    kinds = [isinstance(part, RunList) for part in plan(datatype).parts]
+    assert sum(kinds) > 0 and len(kinds) - sum(kinds) >= 3
+    check(datatype, 1)
+    assert used == [("parts", width, 3, True, unpack) for unpack in (False, True)]
+    used.clear()
+    check(datatype, 1, width // 2, 0)  # fewer bytes a word
+    expected = [("parts", width // 2, 3, True, unpack) for unpack in (False, True)]
+    assert used == (expected if width > 4 else [])
+
+
+def test_strided_parts_alone(used: list[tuple[Any, ...]]) -> None:
+    line, short = MPI.DOUBLE.Create_vector(1500, 1, 2), MPI.DOUBLE.Create_vector(40, 2, 3)
+    check(_struct((0, line), (1 << 16, short)), 1)
+    assert used == [("parts", 8, 1, False, False), ("parts", 8, 1, False, True)]
+
+
+def test_a_part_of_repeated_runs_goes_another_way(used: list[tuple[Any, ...]]) -> None:
+    runs = MPI.DOUBLE.Create_indexed([2, 1, 4], [0, 3, 5]).Create_hvector(300, 1, 88)
+    datatype = _struct((0, runs), (1 << 16, MPI.DOUBLE.Create_vector(100, 1, 2)))
+    assert any(isinstance(part, RunList) and part.dims for part in plan(datatype).parts)
+    check(datatype, 1)
     assert used == []

@@ -89,7 +89,9 @@ def test_moving_bytes_does_not_spill(compiled: Path) -> None:
         assert found[name] == {"stack": 0, "spill_stores": 0, "spill_loads": 0}, name
 
 
-@pytest.mark.parametrize(("kind", "kernels"), [("tiles", 8), ("strided", 18), ("runs", 6)])
+@pytest.mark.parametrize(
+    ("kind", "kernels"), [("tiles", 8), ("strided", 18), ("runs", 6), ("parts", 12)]
+)
 def test_packing_does_not_spill(compiled: Path, kind: str, kernels: int) -> None:
     found = json.loads((compiled / "properties.json").read_text())
     names = [name for name in found if name.startswith(kind + "_")]
