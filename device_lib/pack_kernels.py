@@ -1,8 +1,10 @@
-"""Kernels that pack and unpack one part of a plan, for calls from the host (``gmpi.pack``).
+"""Kernels that pack and unpack any part of a plan, or all of them, for calls from the host.
 
-A kernel gets the descriptor by value: kernel arguments are constants of the launch, so a strided
-block takes no device memory at all. Each block copies it to its shared memory, where the lookup,
-which is the same in a running kernel, reads it. Blocks take tiles of neighbouring words in turn.
+For what ``pack_strided``, ``pack_runs`` and ``pack_parts`` leave: tables, repeated lists of runs,
+bytes, more than 2**31 words, a limited number of blocks. A kernel for one part gets the descriptor
+by value: kernel arguments are constants of the launch, so a strided block takes no device memory at
+all. Each block copies it to its shared memory, where the lookup, which is the same in a running
+kernel, reads it. Blocks take tiles of neighbouring words in turn.
 """
 
 # mypy: disable-error-code="no-untyped-def"

@@ -69,35 +69,22 @@ def transpose_body(width: int, unpack: bool) -> Callable:
             rest, i = divide(rest, c6, m6)
             user += i * s6
             packed += i * p6
-        # Where this thread reads and writes: its lane along the fast side, its row across.
+        # Where this thread reads and writes: its lane along the side that is fast, its row across.
         lane = thread_rank() & 31
         row = thread_rank() >> 5
         a0 = t0 * TILE
         a1 = t1 * TILE
         near = user + a0 * stride0 + a1 * stride1
         far = packed + a0 * width + a1 * packed1
-        if unpack:
-            source = far + lane * width + row * packed1
-            source_step = packed1 * _ROWS
-            source_ok = a0 + lane < n0
-            source_row = a1 + row
-            source_end = n1
-            target = near + lane * stride1 + row * stride0
-            target_step = stride0 * _ROWS
-            target_ok = a1 + lane < n1
-            target_row = a0 + row
-            target_end = n0
-        else:
-            source = near + lane * stride1 + row * stride0
-            source_step = stride0 * _ROWS
-            source_ok = a1 + lane < n1
-            source_row = a0 + row
-            source_end = n0
-            target = far + lane * width + row * packed1
-            target_step = packed1 * _ROWS
-            target_ok = a0 + lane < n0
-            target_row = a1 + row
-            target_end = n1
+        # Address, the step to the next row, whether the lane is inside, the row, rows there are.
+        of_user = (
+            near + lane * stride1 + row * stride0, stride0 * _ROWS, a1 + lane < n1, a0 + row, n0,
+        )  # fmt: skip
+        of_packed = (
+            far + lane * width + row * packed1, packed1 * _ROWS, a0 + lane < n0, a1 + row, n1,
+        )  # fmt: skip
+        source, source_step, source_ok, source_row, source_end = of_packed if unpack else of_user
+        target, target_step, target_ok, target_row, target_end = of_user if unpack else of_packed
         # A word outside the array is read from the tile's corner instead, and never written.
         corner = far if unpack else near
         k = row * _PITCH + lane

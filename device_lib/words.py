@@ -42,10 +42,23 @@ if SIMULATOR:
         """Stores the ``count`` (0..8) low bytes of a word at an address."""
         ctypes.memmove(address, _bytes(word), count)
 
+    def _loader_if(width):
+        load = _loader(width)
+        return lambda address, wanted: load(address) if wanted else (0, 0)
+
     LOAD = {width: _loader(width) for width in (4, 8, 16)}
     LOAD_STAGED = LOAD
+    LOAD_ONCE_IF = {width: _loader_if(width) for width in (4, 8, 16)}
+
+    def load_once_4(address):
+        return ctypes.c_uint32.from_address(address).value
+
+    def load_once_8(address):
+        return ctypes.c_int64.from_address(address).value
+
     gather_staged = gather
     STORE_IF = {width: _storer(width) for width in (4, 8, 16)}
+    STORE_GLOBAL_IF = STORE_IF
 
 else:
     from numba.cuda import types
@@ -104,6 +117,38 @@ else:
     def _load_4_sys(address):
         return load_4_sys(address), 0
 
+    # Global memory that nobody writes while the kernel runs, and that is read once. Where it is
+    # not wanted, what comes back is undefined.
+    _once = "{ .reg .pred p; setp.ne.u64 p, $%d, 0; @p ld.global.nc%s; }"
+    _pair = types.UniTuple(types.int64, 2)
+    _load_once_16_if = ptx(_once % (3, ".v2.u64 {$0, $1}, [$2]"), "=l,=l,l,l", _pair, 2)
+    _load_once_8_if = ptx(_once % (2, ".u64 $0, [$1]"), "=l,l,l", types.int64, 2)
+    _load_once_4_if = ptx(_once % (2, ".u32 $0, [$1]"), "=r,l,l", types.uint32, 2)
+    load_once_4 = ptx("ld.global.nc.u32 $0, [$1];", "=r,l", types.uint32, 1)
+    load_once_8 = ptx("ld.global.nc.u64 $0, [$1];", "=l,l", types.int64, 1)
+    _global = "{ .reg .pred p; setp.ne.u64 p, $%d, 0; @p st.global%s; }"
+    _store_global_16_if = ptx(_global % (3, ".v2.u64 [$0], {$1, $2}"), "l,l,l,l", types.void, 4)
+    _store_global_8_if = ptx(_global % (2, ".u64 [$0], $1"), "l,l,l", types.void, 3)
+    _store_global_4_if = ptx(_global % (2, ".u32 [$0], $1"), "l,l,l", types.void, 3)
+
+    @device
+    def _load_pair_8_if(address, wanted):
+        return _load_once_8_if(address, wanted), 0
+
+    @device
+    def _load_pair_4_if(address, wanted):
+        return _load_once_4_if(address, wanted), 0
+
+    @device
+    def _store_pair_8_if(address, low, high, wanted):
+        _store_global_8_if(address, low, wanted)
+
+    @device
+    def _store_pair_4_if(address, low, high, wanted):
+        _store_global_4_if(address, low, wanted)
+
+    LOAD_ONCE_IF = {4: _load_pair_4_if, 8: _load_pair_8_if, 16: _load_once_16_if}
+    STORE_GLOBAL_IF = {4: _store_pair_4_if, 8: _store_pair_8_if, 16: _store_global_16_if}
     LOAD = {4: _load_4, 8: _load_8, 16: load_16}
     # The packed side of an unpack in a running kernel: past L1, where lines of the staging
     # buffer's previous message may still be.

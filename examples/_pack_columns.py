@@ -19,43 +19,38 @@ COLUMNS = 64
 THREADS = 256
 
 
-@cuda.jit
-def _contiguous(ctx, matrix, array, datatype, room, cycles, ns):
-    ns[0] = gmpi.timer_ns()
-    for lap in range(cycles.size):
-        cuda.syncthreads()
-        begin = gmpi.clock()
-        r = gmpi.GMPI_Irecv(ctx, room, room.size, gmpi.DOUBLE, 0, 1, gmpi.COMM_WORLD)
-        s = gmpi.GMPI_Isend(ctx, array, array.size, gmpi.DOUBLE, 0, 1, gmpi.COMM_WORLD)
-        gmpi.GMPI_Waitall(ctx, 2, (r, s))
-        cycles[lap] = gmpi.clock() - begin
-    ns[1] = gmpi.timer_ns()
+@cuda.jit(device=True)
+def _contiguous(matrix, array, datatype):
+    return array, array.size, gmpi.DOUBLE
 
 
-@cuda.jit
-def _view(ctx, matrix, array, datatype, room, cycles, ns):
-    ns[0] = gmpi.timer_ns()
-    for lap in range(cycles.size):
-        cuda.syncthreads()
-        begin = gmpi.clock()
-        r = gmpi.GMPI_Irecv(ctx, room, room.size, gmpi.DOUBLE, 0, 1, gmpi.COMM_WORLD)
-        s = gmpi.GMPI_Isend(ctx, matrix[:, 1], room.size, gmpi.DOUBLE, 0, 1, gmpi.COMM_WORLD)
-        gmpi.GMPI_Waitall(ctx, 2, (r, s))
-        cycles[lap] = gmpi.clock() - begin
-    ns[1] = gmpi.timer_ns()
+@cuda.jit(device=True)
+def _view(matrix, array, datatype):
+    return matrix[:, 1], array.size, gmpi.DOUBLE
 
 
-@cuda.jit
-def _derived(ctx, matrix, array, datatype, room, cycles, ns):
-    ns[0] = gmpi.timer_ns()
-    for lap in range(cycles.size):
-        cuda.syncthreads()
-        begin = gmpi.clock()
-        r = gmpi.GMPI_Irecv(ctx, room, room.size, gmpi.DOUBLE, 0, 1, gmpi.COMM_WORLD)
-        s = gmpi.GMPI_Isend(ctx, matrix, 1, datatype, 0, 1, gmpi.COMM_WORLD)
-        gmpi.GMPI_Waitall(ctx, 2, (r, s))
-        cycles[lap] = gmpi.clock() - begin
-    ns[1] = gmpi.timer_ns()
+@cuda.jit(device=True)
+def _derived(matrix, array, datatype):
+    return matrix, 1, datatype
+
+
+def _kernel(message: Any) -> Any:
+    """Sends and receives again and again what ``message`` says: (buffer, count, datatype)."""
+
+    @cuda.jit
+    def exchange(ctx, matrix, array, datatype, room, cycles, ns):
+        ns[0] = gmpi.timer_ns()
+        for lap in range(cycles.size):
+            cuda.syncthreads()
+            begin = gmpi.clock()
+            buffer, count, kind = message(matrix, array, datatype)
+            r = gmpi.GMPI_Irecv(ctx, room, room.size, gmpi.DOUBLE, 0, 1, gmpi.COMM_WORLD)
+            s = gmpi.GMPI_Isend(ctx, buffer, count, kind, 0, 1, gmpi.COMM_WORLD)
+            gmpi.GMPI_Waitall(ctx, 2, (r, s))
+            cycles[lap] = gmpi.clock() - begin
+        ns[1] = gmpi.timer_ns()
+
+    return exchange
 
 
 def columns(laps: int = 2000) -> list[dict[str, Any]]:
@@ -67,7 +62,8 @@ def columns(laps: int = 2000) -> list[dict[str, Any]]:
         content = np.random.default_rng(1).random((ROWS, COLUMNS))
         matrix = cuda.to_device(content)
         array = cuda.to_device(content[:, 1].copy())
-        for name, kernel in (("array", _contiguous), ("view", _view), ("datatype", _derived)):
+        for name, message in (("array", _contiguous), ("view", _view), ("datatype", _derived)):
+            kernel = _kernel(message)
             room = cuda.to_device(np.zeros(ROWS))
             cycles = cuda.to_device(np.zeros(laps, np.int64))
             ns = cuda.to_device(np.zeros(2, np.int64))

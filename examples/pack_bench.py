@@ -5,7 +5,9 @@
 Every result is first compared with CuPy's own gather. Rates are bytes read and written. ``copy`` is
 a device-to-device copy of as many bytes in the same run; the ceiling of a layout is what a copy at
 that rate would take for the 32-byte sectors that it touches, its packed bytes and its tables.
-``us`` are calls back to back in a stream, ``cold`` single calls after the cache was swept.
+``us`` are calls back to back in a stream, ``cold`` single calls after the cache was swept. Where
+the GPU is done before the next call arrives, the former are times of the host; ``device_us`` are
+calls that all wait in the stream before the first of them begins.
 """
 
 from __future__ import annotations
@@ -16,60 +18,18 @@ from typing import Any
 
 import _bench
 import numpy as np
-from _pack_cases import Case, all_cases, halo, vector
+from _pack_cases import MIB, Case, all_cases, halo, vector
 from _pack_columns import columns
+from _pack_timing import Copies, Timer
 from mpi4py import MPI
 from tabulate import tabulate
 
 import gmpi
 from gmpi.datatypes import Plan
 from gmpi.datatypes.nodes import Node, stream
-from gmpi.pack_launch import Prepared
-from gmpi.packing import plan_of
+from gmpi.packing import plan_of, prepared_of
 
 SECTOR = 32
-MIB = 1 << 20
-
-
-class Timer:
-    """Times of device work, by events on one stream."""
-
-    def __init__(self) -> None:
-        import cupy
-
-        self.cupy = cupy
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.sweep = cupy.zeros(128 * MIB, cupy.uint8)
-
-    def back_to_back(self, call: Any, seconds: float = 0.05) -> float:
-        """us a call, of as many as fit the time; the best of three."""
-        once = self._many(call, 1)
-        n = int(np.clip(seconds * 1e6 / max(once, 1.0), 3, 200))
-        return min(self._many(call, n) for _ in range(3))
-
-    def _many(self, call: Any, n: int) -> float:
-        begin, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
-        call()
-        begin.record(self.stream)
-        for _ in range(n):
-            call()
-        end.record(self.stream)
-        end.synchronize()
-        return self.cupy.cuda.get_elapsed_time(begin, end) * 1e3 / n
-
-    def cold(self, call: Any, n: int = 9) -> float:
-        """us of one call when nothing is in the cache; the median."""
-        took = []
-        for _ in range(n):
-            begin, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
-            with self.stream:
-                self.sweep += 1
-            begin.record(self.stream)
-            call()
-            end.record(self.stream)
-            end.synchronize()
-            took.append(self.cupy.cuda.get_elapsed_time(begin, end) * 1e3)
-        return float(np.median(took))
 
 
 def sectors(plan: Plan, count: int) -> int:
@@ -88,54 +48,6 @@ def sectors(plan: Plan, count: int) -> int:
     before = np.maximum.accumulate(np.concatenate(([np.int64(-(1 << 60))], last[:-1])))
     touched = int(np.maximum(0, last - np.maximum(first, before + 1) + 1).sum())
     return round(touched * (whole / node.size))
-
-
-class Copies:
-    """What CUDA itself offers, on the same buffers."""
-
-    def __init__(self, timer: Timer) -> None:
-        self.timer = timer
-        self._seen: dict[int, float] = {}
-
-    def plain(self, nbytes: int) -> float:
-        """us of a device-to-device copy of ``nbytes``."""
-        if nbytes not in self._seen:
-            cupy = self.timer.cupy
-            a, b = cupy.empty(nbytes, cupy.uint8), cupy.empty(nbytes, cupy.uint8)
-            copy = cupy.cuda.runtime.memcpyAsync
-            self._seen[nbytes] = self.timer.back_to_back(
-                lambda: copy(b.data.ptr, a.data.ptr, nbytes, 3, self.timer.stream.ptr)
-            )
-        return self._seen[nbytes]
-
-    def memcpy(self, case: Case, source: int, target: int) -> float | None:
-        """us of cudaMemcpy2D or 3D for the same layout, where it can be said that way."""
-        if case.pitch:
-            block, pitch, n = case.pitch
-            call = self.timer.cupy.cuda.runtime.memcpy2DAsync
-            stream = self.timer.stream.ptr
-            return self.timer.back_to_back(
-                lambda: call(target, block, source, pitch, block, n, 3, stream)
-            )
-        if case.box:
-            launch = self.memcpy_3d(case, source, target)
-            return self.timer.back_to_back(launch)
-        return None
-
-    def memcpy_3d(self, case: Case, source: int, target: int) -> Any:
-        from cuda.bindings import driver
-
-        assert case.box
-        sizes, part, start, element = case.box
-        p = driver.CUDA_MEMCPY3D()
-        p.srcMemoryType = p.dstMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
-        p.srcDevice, p.dstDevice = driver.CUdeviceptr(source), driver.CUdeviceptr(target)
-        p.srcXInBytes, p.srcY, p.srcZ = start[2] * element, start[1], start[0]
-        p.srcPitch, p.srcHeight = sizes[2] * element, sizes[1]
-        p.dstPitch, p.dstHeight = part[2] * element, part[1]
-        p.WidthInBytes, p.Height, p.Depth = part[2] * element, part[1], part[0]
-        stream = driver.CUstream(self.timer.stream.ptr)
-        return lambda: driver.cuMemcpy3DAsync(p, stream)
 
 
 def verdict(case: Case, row: dict[str, Any]) -> str:
@@ -268,12 +180,18 @@ def against_by_hand(timer: Timer) -> list[dict[str, Any]]:
         row = {"name": case.name, "by_hand_us": timer.back_to_back(by_hand)}
         row["gmpi_us"] = timer.back_to_back(ours)
         row["ratio"] = row["gmpi_us"] / row["by_hand_us"]
+        row["by_hand_device_us"] = timer.on_device(by_hand)
+        row["gmpi_device_us"] = timer.on_device(ours)
+        row["device_ratio"] = row["gmpi_device_us"] / row["by_hand_device_us"]
         rows.append(row)
     return rows
 
 
 def by_blocks(timer: Timer) -> list[dict[str, Any]]:
-    """How many blocks are enough (paper 001 section 5.3)."""
+    """How many blocks are enough (paper 001 section 5.3).
+
+    Blocks that are fewer than the tiles take them in turn; ``None``: as ``gmpi.pack`` does it.
+    """
     cupy = timer.cupy
     rows = []
     for case in (
@@ -283,8 +201,8 @@ def by_blocks(timer: Timer) -> list[dict[str, Any]]:
     ):
         memory = cupy.zeros(case.nbytes, cupy.uint8)
         out = cupy.zeros(64 * MIB, cupy.uint8)
-        prepared = Prepared.of(plan_of(case.datatype), 1)
-        for blocks in (1, 2, 4, 8, 16, 32, 66, 132, 264, 396, 528, 792, 1056, 2112, 1 << 20):
+        prepared = prepared_of(case.datatype, 1)
+        for blocks in (1, 2, 4, 8, 16, 32, 66, 132, 264, 396, 528, 792, 1056, 2112, None):
             prepared.most_blocks = blocks
 
             def pack(case: Case = case, memory: Any = memory, out: Any = out) -> None:
@@ -295,21 +213,6 @@ def by_blocks(timer: Timer) -> list[dict[str, Any]]:
     return rows
 
 
-_FILLER = r"""
-extern "C" __global__ void __launch_bounds__(256) busy(float* sink, long long ns) {
-  long long begin, now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
-  float a = threadIdx.x, b = 1.0001f;
-  do {
-    #pragma unroll 64
-    for (int i = 0; i < 256; i++) a = fmaf(a, b, 0.5f);
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-  } while (now - begin < ns);
-  if (a == 12345.0f) sink[0] = a;
-}
-"""
-
-
 def on_a_busy_gpu(timer: Timer) -> list[dict[str, Any]]:
     """Packing while another kernel computes on a part of the GPU (paper 001 section 5.4).
 
@@ -317,9 +220,7 @@ def on_a_busy_gpu(timer: Timer) -> list[dict[str, Any]]:
     issue slots are left. With all of them taken by older warps, nothing else would move at all.
     """
     cupy = timer.cupy
-    busy = cupy.RawKernel(_FILLER, "busy")
     other = cupy.cuda.Stream(non_blocking=True)
-    sink = cupy.zeros(1, cupy.float32)
     case = vector(64, 128, 64 * MIB)
     memory, out = cupy.zeros(case.nbytes, cupy.uint8), cupy.zeros(64 * MIB, cupy.uint8)
     multiprocessors = cupy.cuda.Device().attributes["MultiProcessorCount"]
@@ -333,7 +234,7 @@ def on_a_busy_gpu(timer: Timer) -> list[dict[str, Any]]:
         ended = cupy.cuda.Event()
         if blocks:
             with other:
-                busy((blocks,), (256,), (sink, np.int64(300_000_000)))
+                timer.busy((blocks,), (256,), (timer.sink, np.int64(300_000_000)))
             ended.record(other)
             time.sleep(0.005)
         us = timer.back_to_back(pack, 0.01)
@@ -363,7 +264,7 @@ def plot(path: str, results: dict[str, Any]) -> None:
     left.legend()
     names = dict.fromkeys(row["name"] for row in results["by_blocks"])
     for name in names:
-        rows = [row for row in results["by_blocks"] if row["name"] == name]
+        rows = [row for row in results["by_blocks"] if row["name"] == name and row["blocks"]]
         right.plot([r["blocks"] for r in rows], [r["tbs"] for r in rows], "o-", label=name)
     right.set(xscale="log", xlabel="blocks of 256 threads", ylabel="read + write, TB/s")
     right.set_title("How many blocks are enough")

@@ -36,31 +36,46 @@ def stream_handle(stream: Any) -> int:
     """The driver's handle of a stream of CuPy, Numba, or of anybody else."""
     if stream is None:
         return 0
-    for attribute in ("ptr", "handle"):  # CuPy, Numba
-        handle = getattr(stream, attribute, None)
-        if handle is not None:
-            return int(getattr(handle, "value", handle) or 0)
-    return int(stream)
+    try:
+        return int(stream.ptr)  # CuPy
+    except AttributeError:
+        handle = getattr(stream, "handle", stream)  # Numba
+        return int(getattr(handle, "value", handle) or 0)
 
 
 @cache
 def _driver() -> ctypes.CDLL:
     library = ctypes.CDLL("libcuda.so.1")
     library.cuLaunchKernelEx.argtypes = [ctypes.c_void_p] * 4
-    library.cuCtxGetDevice.argtypes = [ctypes.c_void_p]
     return library
+
+
+class _CurrentDevice:
+    """Asks the driver for the current device.
+
+    By ``PyDLL``, which keeps the interpreter's lock during the call: that takes a fifth of the
+    time, and threads may share the variable.
+    """
+
+    def __init__(self) -> None:
+        self._number = ctypes.c_int(0)
+        self._reference = ctypes.byref(self._number)
+        self._call = ctypes.PyDLL("libcuda.so.1").cuCtxGetDevice
+
+    def __call__(self) -> int:
+        if self._call(self._reference) == 0:
+            return self._number.value
+        from numba import cuda
+
+        return int(cuda.get_current_device().id)  # makes a context
+
+
+_current_device = cache(_CurrentDevice)
 
 
 def device_number() -> int:
     """The current device."""
-    if SIMULATOR:
-        return 0
-    own = ctypes.c_int(0)
-    if _driver().cuCtxGetDevice(ctypes.byref(own)) == 0:
-        return own.value
-    from numba import cuda
-
-    return int(cuda.get_current_device().id)  # makes a context
+    return 0 if SIMULATOR else _current_device()()
 
 
 class Launch:

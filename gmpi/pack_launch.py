@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from device_lib import pack_kernels as kernels
-from device_lib import pack_tiles, pack_words, transpose
+from device_lib import pack_parts, pack_runs, pack_strided, pack_tiles, pack_words, transpose
 from device_lib.divide import LIMIT, magic_of
 from device_lib.primitives import SIMULATOR
 from gmpi.datatypes.descriptor import (
+    D_DELTAS,
+    D_POSITIONS,
+    D_UNITS,
     DESCRIPTOR_WORDS,
     RUN_LIST,
     STRIDED,
@@ -22,14 +25,13 @@ from gmpi.datatypes.descriptor import (
 )
 from gmpi.datatypes.parts import Part, RunList
 from gmpi.datatypes.plans import Plan
-from gmpi.pack_driver import Launch, device_number, kernel, multiprocessors, upload
+from gmpi.pack_driver import Launch, kernel, multiprocessors, upload
 
 _MAX_REGISTERS = {16: 64, 8: 80, 4: 80, 1: 96}
 _PARTS_REGISTERS = 80
-# Blocks for each multiprocessor; further tiles are taken in turn. On an H200 (``by_blocks`` in
-# pack_bench) more than 8 are better by 2 to 3 %, and for long blocks one for each tile by 4 %.
+# Blocks for each multiprocessor where they take tiles in turn. On an H200 (``by_blocks`` in
+# pack_bench) more than 8 are better by 2 to 3 %.
 _BLOCKS = 16
-_LONG_BLOCK = 4096
 
 
 def _tiles(part: Part) -> tuple[list[int], int] | None:
@@ -77,6 +79,23 @@ def _tiling(part: Part) -> pack_tiles.Tiling | None:
     return pack_tiles.tiling(part.atom, [(dim.count, dim.stride) for dim in part.dims])
 
 
+def _strided_numbers(part: Part, width: int, dims: int) -> list[int] | None:
+    """Of a strided block without a table, as one of so many dimensions."""
+    if isinstance(part, RunList) or part.table is not None:
+        return None
+    more = [(1, 0)] * (dims - len(part.dims))
+    found = [(dim.count, dim.stride) for dim in part.dims]
+    return pack_strided.numbers_of(width, part.atom, found + more)
+
+
+def _runs_numbers(part: Part, descriptor: np.ndarray) -> list[int] | None:
+    """Of a run list that is not repeated."""
+    if not isinstance(part, RunList) or part.dims:
+        return None
+    tables = [int(descriptor[at // 8]) for at in (D_POSITIONS, D_DELTAS, D_UNITS)]
+    return [part.size, *tables, part.alignment.bit_length() - 1]
+
+
 def _width(bits: int) -> int:
     """Widest word for addresses and displacements with these bits; 1: byte by byte."""
     width = min(bits & -bits, pack_words.WIDTHS[0])
@@ -89,7 +108,7 @@ class Prepared:
     Attributes:
         low, high: first and last + 1 byte of the user's memory that it touches.
         nbytes: packed.
-        most_blocks: of a launch, ``None`` for what has been measured to be good.
+        most_blocks: of a launch that takes tiles in turn; ``None``: as many blocks as are good.
     """
 
     def __init__(self, plan: Plan, low: int, high: int, device: int) -> None:
@@ -111,14 +130,8 @@ class Prepared:
             self._bits |= part.alignment
 
     @classmethod
-    def of(cls, plan: Plan, count: int) -> Prepared:
-        """From the plan's cache, if it is there."""
-        device = device_number()
-        found: Prepared | None = plan.prepared.get((device, count))
-        if found is None:
-            reach = plan.reach(count)
-            found = plan.prepared[device, count] = cls(plan.repeated(count), *reach, device)
-        return found
+    def of(cls, plan: Plan, count: int, device: int) -> Prepared:
+        return cls(plan.repeated(count), *plan.reach(count), device)
 
     def launch(self, user: int, packed: int, unpack: bool, stream: Any) -> None:
         """Packs or unpacks: addresses of the user's and of the packed memory."""
@@ -136,9 +149,18 @@ class Prepared:
         width = _width(bits | self._bits | 16)
         if width == 1 and self._tiling is not None:
             return self._prepare_tiling(self._tiling, unpack)
-        if self._single:
-            return self._prepare_part(width, unpack, packed == 0)
-        return self._prepare_parts(width, unpack)
+        found = None
+        if width > 1 and self.most_blocks is None:
+            found = self._prepare_words(width, unpack)
+        if found is None and self._single:
+            found = self._prepare_part(width, unpack, packed == 0)
+        return found or self._prepare_parts(width, unpack)
+
+    def _prepare_words(self, width: int, unpack: bool) -> Launch | None:
+        """For the usual layouts."""
+        if not self._single:
+            return self._prepare_rows(width, unpack)
+        return self._prepare_strided(width, unpack) or self._prepare_runs(width, unpack)
 
     def _prepare_transpose(self, unpack: bool) -> Launch:
         assert self._tiles is not None
@@ -153,6 +175,49 @@ class Prepared:
         offset, threads = self._parts[0].offset, pack_tiles.THREADS
         return Launch(code, found.arguments, found.blocks, offset, threads)
 
+    def _prepare_strided(self, width: int, unpack: bool) -> Launch | None:
+        part = self._parts[0]
+        numbers = _strided_numbers(part, width, len(part.dims))
+        if numbers is None:
+            return None
+        body = pack_strided.strided_body(width, len(part.dims), unpack)
+        arguments = [0, 0, *numbers]
+        code = kernel(self._device, body, len(arguments), pack_strided.REGISTERS)
+        blocks = -(-numbers[0] // pack_strided.tile_words(width))
+        return Launch(code, arguments, blocks, part.offset, pack_strided.THREADS)
+
+    def _prepare_runs(self, width: int, unpack: bool) -> Launch | None:
+        part = self._parts[0]
+        numbers = _runs_numbers(part, self._descriptors[0])
+        if numbers is None:
+            return None
+        body = pack_runs.runs_body(width, unpack)
+        code = kernel(self._device, body, pack_runs.ARGUMENTS, pack_runs.REGISTERS[width])
+        blocks = pack_runs.blocks_for(part.size)
+        return Launch(code, [0, 0, *numbers], blocks, part.offset, pack_runs.THREADS)
+
+    def _prepare_rows(self, width: int, unpack: bool) -> Launch | None:
+        """All parts in one launch."""
+        lists = [isinstance(part, RunList) for part in self._parts]
+        strided = [len(part.dims) for part, runs in zip(self._parts, lists) if not runs]
+        dims = max(1, *strided)
+        rows = np.zeros((len(lists), pack_parts.row_words(dims)), np.int64)
+        tiles: list[int] = []
+        for part, runs, descriptor, row in zip(self._parts, lists, self._descriptors, rows):
+            numbers = _runs_numbers(part, descriptor) or _strided_numbers(part, width, dims)
+            if numbers is None:
+                return None
+            row[:4] = sum(tiles), part.begin, part.offset, pack_parts.RUNS if runs else 0
+            row[4 : 4 + len(numbers)] = numbers
+            strided_tiles = -(-part.size // (width * pack_strided.tile_words(width)))
+            tiles.append(pack_runs.blocks_for(part.size) if runs else strided_tiles)
+        part_of = np.repeat(np.arange(len(tiles), dtype=np.int32), tiles)
+        tables = upload({"part_of": part_of, "rows": rows}, self._keep)
+        body = pack_parts.parts_body(width, dims, any(lists), unpack)
+        registers = pack_parts.registers(width, dims)
+        code = kernel(self._device, body, pack_parts.ARGUMENTS, registers)
+        return Launch(code, [0, 0, *tables.values()], len(part_of), threads=pack_parts.THREADS)
+
     def _prepare_part(self, width: int, unpack: bool, packed_aligned: bool) -> Launch:
         part = self._parts[0]
         words = part.size // width
@@ -162,10 +227,8 @@ class Prepared:
         code = kernel(self._device, body, kernels.PART_ARGUMENTS, _MAX_REGISTERS[width])
         arguments = [0, 0, words, len(part.dims), *self._descriptors[0].tolist()]
         blocks = -(-words // kernels.tile_words(width))
-        most = multiprocessors(self._device) * _BLOCKS
-        if kind == STRIDED and part.atom >= _LONG_BLOCK:
-            most = LIMIT - 1
-        return Launch(code, arguments, min(blocks, self.most_blocks or most))
+        most = self.most_blocks or multiprocessors(self._device) * _BLOCKS
+        return Launch(code, arguments, min(blocks, most))
 
     def _prepare_parts(self, width: int, unpack: bool) -> Launch:
         """All parts in one launch: a table says which part a tile belongs to."""

@@ -15,18 +15,20 @@ from mpi4py import MPI
 from device_lib.primitives import SIMULATOR
 from gmpi.datatypes.plans import Plan, plan
 from gmpi.errors import DatatypeError
+from gmpi.pack_driver import device_number
 from gmpi.pack_launch import Prepared
-from gmpi.pack_memory import Memory
+from gmpi.pack_memory import span_of
 
 _keyval = MPI.KEYVAL_INVALID
 
 
 def plan_of(datatype: MPI.Datatype) -> Plan:
     """``plan(datatype)``, made once for each datatype."""
-    global _keyval
+    known: Any = None
     if _keyval == MPI.KEYVAL_INVALID:
-        _keyval = MPI.Datatype.Create_keyval()
-    known: Any = datatype.Get_attr(_keyval) if datatype != MPI.DATATYPE_NULL else None
+        _make_keyval()
+    elif datatype != MPI.DATATYPE_NULL:
+        known = datatype.Get_attr(_keyval)
     if known is None:
         known = plan(datatype)
         datatype.Set_attr(_keyval, known)
@@ -34,25 +36,37 @@ def plan_of(datatype: MPI.Datatype) -> Plan:
     return found
 
 
-def _refuse_reach(found: Plan, count: int, memory: Memory, name: str) -> NoReturn:
-    """The datatype leaves the array: says which segment does first."""
-    where = found.first_outside(count, memory.low, memory.high)
-    raise DatatypeError(
-        f"{count} elements of the datatype leave {name}: {where}, of the buffer, which has bytes "
-        f"{memory.low}..{memory.high}; pass a larger array, a lower count or a smaller datatype"
-    )
+def _make_keyval() -> None:
+    global _keyval
+    _keyval = MPI.Datatype.Create_keyval()
 
 
-def _refuse_packed(memory: Memory, nbytes: int, name: str) -> NoReturn:
-    raise DatatypeError(
-        f"{name} has {memory.high} bytes, the packed data has {nbytes}: pass an array of at "
-        f"least {nbytes} bytes"
-    )
-
-
-def _check_count(count: int) -> None:
+def prepared_of(datatype: MPI.Datatype, count: int) -> Prepared:
+    """What launches need, prepared once for each datatype, count and device."""
     if count < 0:
         raise ValueError(f"count is {count}, allowed is 0 and up")
+    found = plan_of(datatype)
+    device = device_number()
+    prepared: Prepared | None = found.prepared.get((device, count))
+    if prepared is None:
+        prepared = found.prepared[device, count] = Prepared.of(found, count, device)
+    return prepared
+
+
+def _refuse_reach(datatype: MPI.Datatype, count: int, low: int, high: int, name: str) -> NoReturn:
+    """The datatype leaves the array: says which segment does first."""
+    where = plan_of(datatype).first_outside(count, low, high)
+    raise DatatypeError(
+        f"{count} elements of the datatype leave {name}: {where}, of the buffer, which has bytes "
+        f"{low}..{high}; pass a larger array, a lower count or a smaller datatype"
+    )
+
+
+def _refuse_packed(room: int, nbytes: int, name: str) -> NoReturn:
+    raise DatatypeError(
+        f"{name} has {room} bytes, the packed data has {nbytes}: pass an array of at "
+        f"least {nbytes} bytes"
+    )
 
 
 def _new_bytes(nbytes: int, like: Any, stream: Any) -> Any:
@@ -90,19 +104,18 @@ def pack(
     Raises:
         DatatypeError: the datatype is not supported or leaves ``src``, or ``out`` is too small.
     """
-    _check_count(count)
-    found = plan_of(datatype)
-    memory = Memory(src, "src")
-    prepared = Prepared.of(found, count)
-    if prepared.low < memory.low or prepared.high > memory.high:
-        _refuse_reach(found, count, memory, "src")
+    prepared = prepared_of(datatype, count)
+    user, low, high = span_of(src, "src")
+    if prepared.low < low or prepared.high > high:
+        _refuse_reach(datatype, count, low, high, "src")
+    nbytes = prepared.nbytes
     if out is None:
-        out = _new_bytes(prepared.nbytes, src, stream)
-    packed = Memory(out, "out")
-    if packed.high < prepared.nbytes:
-        _refuse_packed(packed, prepared.nbytes, "out")
-    if prepared.nbytes:
-        prepared.launch(memory.address, packed.address, False, stream)
+        out = _new_bytes(nbytes, src, stream)
+    packed, _, room = span_of(out, "out")
+    if room < nbytes:
+        _refuse_packed(room, nbytes, "out")
+    if nbytes:
+        prepared.launch(user, packed, False, stream)
     return out
 
 
@@ -117,15 +130,13 @@ def unpack(
     Returns:
         ``dst``.
     """
-    _check_count(count)
-    found = plan_of(datatype)
-    memory = Memory(dst, "dst")
-    prepared = Prepared.of(found, count)
-    if prepared.low < memory.low or prepared.high > memory.high:
-        _refuse_reach(found, count, memory, "dst")
-    source = Memory(packed, "packed")
-    if source.high < prepared.nbytes:
-        _refuse_packed(source, prepared.nbytes, "packed")
+    prepared = prepared_of(datatype, count)
+    user, low, high = span_of(dst, "dst")
+    if prepared.low < low or prepared.high > high:
+        _refuse_reach(datatype, count, low, high, "dst")
+    source, _, room = span_of(packed, "packed")
+    if room < prepared.nbytes:
+        _refuse_packed(room, prepared.nbytes, "packed")
     if prepared.nbytes:
-        prepared.launch(memory.address, source.address, True, stream)
+        prepared.launch(user, source, True, stream)
     return dst

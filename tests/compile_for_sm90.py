@@ -43,8 +43,9 @@ sys.modules["common"] = SimpleNamespace(same=None)  # type: ignore[assignment]  
 import script  # noqa: E402
 
 import gmpi  # noqa: E402
-from device_lib import library, pack_tiles  # noqa: E402
+from device_lib import library, pack_parts, pack_runs, pack_strided, pack_tiles  # noqa: E402
 from device_lib.context import DeviceContext  # noqa: E402
+from gmpi.datatypes.parts import MAX_DIMS  # noqa: E402
 
 BYTES = types.uint8[::1]
 WORDS = types.int64[::1]
@@ -172,11 +173,36 @@ def kernel_ptx(name: str) -> str:
     return ptx
 
 
-def tiles_ptx(*variant: Any) -> str:
-    signature = types.void(*[types.int64] * pack_tiles.ARGUMENTS)
-    body = pack_tiles.tiles_body(*variant)
+def packing_kernels() -> dict[str, tuple[Any, int, int]]:
+    """(body, int64 arguments, most registers) of kernels that ``gmpi.pack`` launches, by name."""
+    found: dict[str, tuple[Any, int, int]] = {}
+    for long, outer, unpack in product((True, False), (0, pack_tiles.MAX_OUTER), (True, False)):
+        body = pack_tiles.tiles_body(long, outer, unpack)
+        name = f"tiles_{long:d}_{outer}_{unpack:d}"
+        found[name] = body, pack_tiles.ARGUMENTS, pack_tiles.REGISTERS
+    for width, dims, unpack in product((16, 8, 4), (1, 3, MAX_DIMS), (True, False)):
+        body = pack_strided.strided_body(width, dims, unpack)
+        arguments = 2 + len(pack_strided.names_of(dims))
+        found[f"strided_{width}_{dims}_{unpack:d}"] = body, arguments, pack_strided.REGISTERS
+    for width, unpack in product((16, 8, 4), (True, False)):
+        body = pack_runs.runs_body(width, unpack)
+        registers = pack_runs.REGISTERS[width]
+        found[f"runs_{width}_{unpack:d}"] = body, pack_runs.ARGUMENTS, registers
+        for dims in (3, MAX_DIMS):
+            body = pack_parts.parts_body(width, dims, True, unpack)
+            registers = pack_parts.registers(width, dims)
+            found[f"parts_{width}_{dims}_{unpack:d}"] = body, pack_parts.ARGUMENTS, registers
+    return found
+
+
+def packing_ptx(name: str) -> str:
+    body, arguments, _ = PACKING[name]
+    signature = types.void(*[types.int64] * arguments)
     ptx, _ = cuda.compile(body, signature, device=False, cc=CC, output="ptx", abi="numba")
     return ptx
+
+
+PACKING = packing_kernels()
 
 
 def main(directory: Path) -> None:
@@ -184,10 +210,7 @@ def main(directory: Path) -> None:
     with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("fork")) as pool:
         # The interpreters take longest, so they come first.
         kernels = {name: pool.submit(kernel_ptx, name) for name in reversed(KERNELS)}
-        tiles = {
-            "tiles_{}_{}_{}".format(*map(int, variant)): pool.submit(tiles_ptx, *variant)
-            for variant in product((True, False), (0, pack_tiles.MAX_OUTER), (True, False))
-        }
+        packing = {name: pool.submit(packing_ptx, name) for name in PACKING}
         functions = dict(zip(library.functions, pool.map(library_ptx, library.functions)))
         for name, ptx in functions.items():
             (directory / f"{name}.ptx").write_text(ptx)
@@ -196,10 +219,10 @@ def main(directory: Path) -> None:
             ptx = made.result()
             (directory / f"kernel_{name}.ptx").write_text(ptx)
             found |= properties(link({**functions, name: ptx}))
-        for name, made in tiles.items():
+        for name, made in packing.items():
             ptx = made.result()
             (directory / f"{name}.ptx").write_text(ptx)
-            limit = f"-maxrregcount={pack_tiles.REGISTERS}"
+            limit = f"-maxrregcount={PACKING[name][2]}"
             (found[name],) = properties(link({name: ptx}, limit)).values()
     (directory / "properties.json").write_text(json.dumps(found, indent=1))
 

@@ -20,6 +20,7 @@ from gmpi.datatypes.descriptor import DESCRIPTOR_BYTES, Tables, describe, table_
 from gmpi.datatypes.interpret import pack
 from gmpi.errors import DatatypeError
 from gmpi.pack_driver import upload
+from gmpi.pack_memory import span_of
 
 POISON = 0xA5
 SAMPLE = 60 if gmpi.SIMULATOR else 1000
@@ -157,12 +158,12 @@ def test_a_range_may_begin_and_end_at_every_packed_position(shape: str, base: st
     words = describe(part, Tables(**upload(table_arrays(part), keep)), p.extent)
     there = to_device(memory)
     address = upload({"d": words}, keep)["d"]
-    user = gmpi.packing.Memory(there, "memory").address + origin
+    user = span_of(there, "memory")[0] + origin
     cuts = {*range(21), *random.Random(3).sample(range(len(expected)), 12), len(expected)}
     cuts = sorted(cuts)
     for begin, end in pairwise(cuts):
         packed = to_device(np.full(end - begin + 16, POISON, np.uint8))
-        at = gmpi.packing.Memory(packed, "packed").address
+        at = span_of(packed, "packed")[0]
         move_range[1, 32](False, address, 1, user, at, begin, end, count)
         result = to_host(packed)
         np.testing.assert_array_equal(result[: end - begin], expected[begin:end])
@@ -221,7 +222,7 @@ def test_a_packed_array_that_is_too_small_is_refused() -> None:
 
 def test_absolute_addresses_from_bottom() -> None:
     a, b = to_device(np.arange(6.0)), to_device(np.arange(10, dtype=np.int32))
-    places = [gmpi.packing.Memory(x, "x").address for x in (a, b)]
+    places = [span_of(x, "x")[0] for x in (a, b)]
     datatype = MPI.Datatype.Create_struct([6, 5], places, [MPI.DOUBLE, MPI.INT])
     out = to_device(np.zeros(68, np.uint8))
     gmpi.pack(MPI.BOTTOM, datatype, out=out)

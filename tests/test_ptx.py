@@ -89,10 +89,13 @@ def test_moving_bytes_does_not_spill(compiled: Path) -> None:
         assert found[name] == {"stack": 0, "spill_stores": 0, "spill_loads": 0}, name
 
 
-def test_packing_in_tiles_does_not_spill(compiled: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "kernels"), [("tiles", 8), ("strided", 18), ("runs", 6), ("parts", 12)]
+)
+def test_packing_does_not_spill(compiled: Path, kind: str, kernels: int) -> None:
     found = json.loads((compiled / "properties.json").read_text())
-    names = [name for name in found if name.startswith("tiles_")]
-    assert len(names) == 8
+    names = [name for name in found if name.startswith(kind + "_")]
+    assert len(names) == kernels
     for name in names:
         assert found[name] == {"stack": 0, "spill_stores": 0, "spill_loads": 0}, name
 

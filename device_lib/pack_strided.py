@@ -1,0 +1,105 @@
+"""Kernels that pack strided blocks word by word, for calls from the host (``gmpi.pack``).
+
+Everything that a thread needs to find a word is an argument of the launch, which the hardware keeps
+as constants: no shared memory, no table, nothing to wait for before the first load. Each thread
+moves ``WORDS`` words, all loads first, and each block one tile of neighbouring words: the
+hardware's own scheduler of blocks balances better than a loop over tiles.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from math import prod
+from typing import cast
+
+from numba import cuda
+
+from device_lib.divide import LIMIT, divide, magic_of
+from device_lib.words import LOAD_ONCE_IF, STORE_GLOBAL_IF
+
+THREADS = 256
+REGISTERS = 32  # at most: as many threads on each multiprocessor as there can be
+WORDS = {16: 2, 8: 4, 4: 4}  # of each thread, by their width
+
+
+def tile_words(width: int) -> int:
+    """Words that a block of threads moves."""
+    return THREADS * WORDS[width]
+
+
+def numbers_of(width: int, atom: int, dims: list[tuple[int, int]]) -> list[int] | None:
+    """What a thread needs to know, see ``names_of``; ``None`` if there are too many words.
+
+    Args:
+        width: of a word in bytes; divides everything.
+        atom: bytes of a block of data.
+        dims: (count, stride in bytes), innermost first.
+    """
+    words = atom // width
+    total = words * prod(count for count, _ in dims)
+    if total + tile_words(width) >= LIMIT:
+        return None
+    if not dims:
+        return [total]
+    found = [total, words, magic_of(words)]
+    for count, stride in dims[:-1]:
+        found += [count, magic_of(count), stride]
+    return [*found, dims[-1][1]]
+
+
+def names_of(dims: int) -> list[str]:
+    """Their names: number of words; words of a block of data and their ``magic_of``; for each
+    dimension but the outermost count, magic and stride in bytes; the stride of the outermost."""
+    if dims == 0:
+        return ["words"]
+    inner = [f"{name}{d}" for d in range(dims - 1) for name in ("count", "magic", "stride")]
+    return ["words", "atom", "magic", *inner, f"stride{dims - 1}"]
+
+
+def _lookup(word: str, at: str, dims: int, shift: int) -> list[str]:
+    """Source lines: ``at`` becomes the address in the user's memory of a word by its number."""
+    if dims == 0:
+        return [f"{at} = user + ({word} << {shift})"]
+    lines = [f"i, r = divide({word}, atom, magic)", f"{at} = user + (r << {shift})"]
+    for d in range(dims - 1):
+        lines += [f"i, r = divide(i, count{d}, magic{d})", f"{at} += r * stride{d}"]
+    return [*lines, f"{at} += i * stride{dims - 1}"]
+
+
+def move_lines(width: int, dims: int, unpack: bool) -> list[str]:
+    """Source lines that move the calling thread's words of tile ``tile``, by the names above."""
+    shift = width.bit_length() - 1
+    each = WORDS[width]
+    lines = [
+        f"w0 = tile * {THREADS * each} + cuda.threadIdx.x",
+        f"p0 = packed + (w0 << {shift})",
+    ]
+    for k in range(1, each):
+        lines += [f"w{k} = w0 + {k * THREADS}", f"p{k} = p0 + {k * THREADS * width}"]
+    for k in range(each):
+        lines += _lookup(f"w{k}", f"a{k}", dims, shift)
+    source, target = ("p", "a") if unpack else ("a", "p")
+    lines += [f"x{k}, y{k} = load_if({source}{k}, w{k} < words)" for k in range(each)]
+    return lines + [f"store_if({target}{k}, x{k}, y{k}, w{k} < words)" for k in range(each)]
+
+
+def scope_of(width: int) -> dict[str, object]:
+    """The names that these lines use."""
+    load_if, store_if = LOAD_ONCE_IF[width], STORE_GLOBAL_IF[width]
+    return {"cuda": cuda, "divide": divide, "load_if": load_if, "store_if": store_if}
+
+
+@cache
+def strided_body(width: int, dims: int, unpack: bool) -> Callable:
+    """The Python function of a kernel of ``THREADS`` threads; a block of them moves one tile.
+
+    Its arguments, int64: addresses of the user's (of the first block of data) and of the packed
+    memory, then ``names_of(dims)``.
+    """
+    lines = ["tile = cuda.blockIdx.x", *move_lines(width, dims, unpack)]
+    head = f"def kernel(user, packed, {', '.join(names_of(dims))}):"
+    scope = scope_of(width)
+    exec("\n ".join([head, *lines]), scope)
+    return cast(Callable, scope["kernel"])

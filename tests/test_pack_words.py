@@ -1,0 +1,160 @@
+"""Which kernel packs what, and the edges of its tiles. On a GPU, or with NUMBA_ENABLE_CUDASIM=1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from test_datatypes_device import check, to_device
+
+import gmpi
+from device_lib import pack_parts, pack_runs, pack_strided
+from device_lib.divide import LIMIT
+from gmpi.datatypes import plan
+from gmpi.datatypes.parts import MAX_DIMS, UNIT_BYTES, RunList
+from gmpi.packing import prepared_of
+
+BASES = {16: MPI.C_DOUBLE_COMPLEX, 8: MPI.DOUBLE, 4: MPI.FLOAT}
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Each kernel that was asked for: (kind, its variant)."""
+    asked: list[tuple[Any, ...]] = []
+
+    def spy(module: Any, name: str, kind: str) -> None:
+        make = getattr(module, name)
+
+        def called(*variant: Any) -> Any:
+            asked.append((kind, *variant))
+            return make(*variant)
+
+        monkeypatch.setattr(module, name, called)
+
+    spy(pack_strided, "strided_body", "strided")
+    spy(pack_runs, "runs_body", "runs")
+    spy(pack_parts, "parts_body", "parts")
+    return asked
+
+
+@pytest.mark.parametrize("width", BASES)
+def test_counts_around_tiles(width: int, used: list[tuple[Any, ...]]) -> None:
+    tile = pack_strided.tile_words(width)
+    for count in (2, 3, pack_strided.THREADS + 1, tile - 1, tile, tile + 1, 2 * tile + 5):
+        used.clear()
+        check(BASES[width].Create_vector(count, 1, 5), 1)
+        assert used == [("strided", width, 1, False), ("strided", width, 1, True)]
+
+
+@pytest.mark.parametrize("width", BASES)
+@pytest.mark.parametrize("dims", range(MAX_DIMS + 1))
+def test_every_number_of_dimensions(dims: int, width: int, used: list[tuple[Any, ...]]) -> None:
+    """Strides that no two dimensions share; every other one goes backwards."""
+    datatype = BASES[width].Create_contiguous(3)
+    extent = 3 * width
+    for d in range(dims):
+        count = 2 + d % 2
+        extent += width * (1 + d)
+        datatype = datatype.Create_hvector(count, 1, -extent if d % 2 else extent)
+        extent *= count
+    assert len(plan(datatype).parts[0].dims) == dims
+    check(datatype, 1)
+    assert used == [("strided", width, dims, False), ("strided", width, dims, True)]
+
+
+@pytest.mark.parametrize("offsets", [(8, 0), (0, 8), (4, 0), (0, 4)])
+def test_the_pointers_decide_on_words(
+    offsets: tuple[int, int], used: list[tuple[Any, ...]]
+) -> None:
+    check(MPI.DOUBLE.Create_vector(70, 4, 6), 1, *offsets)
+    width = max(offsets)
+    assert used == [("strided", width, 1, False), ("strided", width, 1, True)]
+
+
+def test_what_is_too_large_for_31_bits_goes_another_way() -> None:
+    found = pack_strided.numbers_of
+    tile = pack_strided.tile_words(16)
+    assert found(16, 64, [(LIMIT // 4 - tile, 128)]) is not None
+    assert found(16, 64, [(LIMIT // 4, 128)]) is None
+    assert found(16, 64, [(1 << 20, 128), (1 << 20, 1 << 30)]) is None
+    assert found(16, 16 * LIMIT, []) is None
+    assert found(16, 16 * LIMIT, [(2, 1 << 40)]) is None
+
+
+def test_a_limited_number_of_blocks_takes_tiles_in_turn(used: list[tuple[Any, ...]]) -> None:
+    datatype = MPI.DOUBLE.Create_vector(9000, 1, 2)
+    source = to_device(np.arange(18000.0))
+    prepared_of(datatype, 1).most_blocks = 2
+    packed = gmpi.pack(source, datatype)
+    np.testing.assert_array_equal(packed.copy_to_host().view(np.float64), np.arange(0.0, 18000, 2))
+    assert used == []
+
+
+UNITS = {
+    "one run fills some": [40, 3 * UNIT_BYTES, 56, UNIT_BYTES],
+    "a run begins where a unit does": [UNIT_BYTES, UNIT_BYTES, 2 * UNIT_BYTES, 16],
+    "the last one is short": [16, UNIT_BYTES, 24],
+    "many in each": [8 * (1 + k * k % 7) for k in range(900)],
+    "two": [8, 16],
+    "a warp takes the last one alone": [UNIT_BYTES * 8 + 24, 8],
+}
+
+
+@pytest.mark.parametrize("width", BASES)
+@pytest.mark.parametrize("name", UNITS)
+def test_runs_and_units(name: str, width: int, used: list[tuple[Any, ...]]) -> None:
+    lengths = [length * width // 8 for length in UNITS[name]]
+    # Places in another order than the packed one, and far enough from each other.
+    order = np.random.default_rng(3).permutation(len(lengths))
+    pitch = max(lengths) + width
+    places = [int(k) * pitch for k in order]
+    datatype = MPI.BYTE.Create_hindexed(lengths, places)
+    assert isinstance(plan(datatype).parts[0], RunList)
+    check(datatype, 1)
+    assert used == [("runs", width, False), ("runs", width, True)]
+    used.clear()
+    check(datatype, 2, 0, width)  # repeated: another kernel
+    assert used == []
+
+
+def _struct(*types: tuple[int, MPI.Datatype]) -> MPI.Datatype:
+    places, members = zip(*types)
+    return MPI.Datatype.Create_struct([1] * len(types), places, members)
+
+
+@pytest.mark.parametrize("width", BASES)
+def test_parts_of_every_kind(width: int, used: list[tuple[Any, ...]]) -> None:
+    """Strided blocks of none to three dimensions, and a list of runs, each of several tiles."""
+    b = BASES[width]
+    tile = pack_strided.tile_words(width)
+    plane = b.Create_vector(40, 3, 5).Create_hvector(tile // 60, 1, 201 * width)
+    solid = plane.Create_hvector(3, 1, (tile + 1) * 8 * width)
+    lengths = [1 + k * k % 9 for k in range(900)]
+    several = b.Create_indexed(lengths, [12 * (k ^ 6) for k in range(900)])
+    line = b.Create_vector(2 * tile + 3, 1, 2)
+    members = [solid, several, b.Create_contiguous(tile + 1), line, plane]
+    datatype = _struct(*((k << 20, member) for k, member in enumerate(members)))
+    kinds = [isinstance(part, RunList) for part in plan(datatype).parts]
+    assert sum(kinds) > 0 and len(kinds) - sum(kinds) >= 3
+    check(datatype, 1)
+    assert used == [("parts", width, 3, True, unpack) for unpack in (False, True)]
+    used.clear()
+    check(datatype, 1, width // 2, 0)  # fewer bytes a word
+    expected = [("parts", width // 2, 3, True, unpack) for unpack in (False, True)]
+    assert used == (expected if width > 4 else [])
+
+
+def test_strided_parts_alone(used: list[tuple[Any, ...]]) -> None:
+    line, short = MPI.DOUBLE.Create_vector(1500, 1, 2), MPI.DOUBLE.Create_vector(40, 2, 3)
+    check(_struct((0, line), (1 << 16, short)), 1)
+    assert used == [("parts", 8, 1, False, False), ("parts", 8, 1, False, True)]
+
+
+def test_a_part_of_repeated_runs_goes_another_way(used: list[tuple[Any, ...]]) -> None:
+    runs = MPI.DOUBLE.Create_indexed([2, 1, 4], [0, 3, 5]).Create_hvector(300, 1, 88)
+    datatype = _struct((0, runs), (1 << 16, MPI.DOUBLE.Create_vector(100, 1, 2)))
+    assert any(isinstance(part, RunList) and part.dims for part in plan(datatype).parts)
+    check(datatype, 1)
+    assert used == []
