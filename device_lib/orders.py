@@ -9,7 +9,7 @@ the completion of the request and the threads that wait carry it out:
     proxy    the buffer is full (PACK: send it) or free (UNPACK: receive the next chunk)
 
 The buffers are the slot's own or, where the sender is on this node, the sender's: unit 6 says. In
-its GPU staging, the first one may still be on its way to be filled: see ``near``. The
+its GPU staging, the first one may still be on its way to be filled: see ``opening_long``. The
 completion of a receive is written before its last orders have been carried out, and says how many
 there are in all; the wait is over when as many are finished.
 

@@ -25,8 +25,8 @@ from device_lib.closing import (
 )
 from device_lib.context import Status, eager_bytes, has_near, large_slots, request_slots
 from device_lib.library import linked
-from device_lib.near import make_fill, open_near
 from device_lib.opening import UNFINISHED, make_open_any, open_inline
+from device_lib.opening_long import make_fill, open_long
 from device_lib.primitives import device, int64
 from device_lib.scope import Scope
 from device_lib.slots import error_handle, is_large
@@ -37,6 +37,7 @@ from gmpi.wire import (
     FLAG_OUT,
     HANDLE_ERROR_SHIFT,
     INLINE_BYTES,
+    OP_IRECV,
     OP_ISEND,
     OP_WAIT,
     REQUEST_NULL,
@@ -64,7 +65,7 @@ def _status(outcome, count, origin):
 
 
 _open_inline = linked("gmpi_open_inline", 8, 1, open_inline)
-_open_near = linked("gmpi_open_near", 7, 2, open_near)
+_open_long = linked("gmpi_open_long", 8, 2, open_long)
 _finish_small = linked("gmpi_finish_small", 5, 3, finish_small)
 _transact = linked("gmpi_transact", 8, 4, transact)
 
@@ -98,15 +99,17 @@ def make_requests(scope: Scope) -> SimpleNamespace:
     @device
     def open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, unfinished):
         handle = unfinished
-        long_send = word0 & 0xFF == OP_ISEND and nbytes > eager_bytes(ctx)
-        if long_send and has_near(ctx) and leading_lanes() == FULL_WARP:
+        sends = word0 & 0xFF == OP_ISEND and has_near(ctx)
+        at_once = sends or word0 & 0xFF == OP_IRECV
+        if at_once and nbytes > eager_bytes(ctx) and leading_lanes() == FULL_WARP:
             buffers = 0
             sync_full()
             if leads():
-                handle, buffers = _open_near(ctx, word0, count, send, peer_tag)
+                handle, buffers = _open_long(ctx, word0, count, send, peer_tag, recv)
             handle, buffers, send, nbytes = share_4_full(handle, buffers, send, nbytes)
             if handle & UNFINISHED == 0:
-                fill(ctx, handle, buffers, send, nbytes)
+                if sends:
+                    fill(ctx, handle, buffers, send, nbytes)
                 return handle
         handle = open_any(ctx, word0, peer_tag, count, send, recv, handle)
         if handle == error_handle(GMPI_ERR_NO_RESOURCE):

@@ -37,7 +37,7 @@ from device_lib.layouts import (
     write_view,
 )
 from device_lib.message import message_bytes
-from device_lib.near import announce
+from device_lib.opening_long import announce
 from device_lib.primitives import (
     device,
     fence_sys,
@@ -289,7 +289,7 @@ def make_open_scattered(scope: Scope) -> Callable:
             chunk = _chunk_bytes_of(nbytes, chunk_bytes(ctx))
         handle = 0
         if near != 0:
-            # As in ``near``: first the record, then the bytes.
+            # As in ``opening_long``: first the record, then the bytes.
             if leads():
                 ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
                 handle = publish(

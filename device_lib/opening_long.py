@@ -1,8 +1,9 @@
-"""Long sends to a rank that reads our GPU staging: first the record, then the bytes.
+"""Opening long requests for which nothing has to be packed before: receives, and sends to a rank
+that reads our GPU staging.
 
-The message takes its 3 us through two proxies in any case, and meanwhile the threads of the scope
-pack; the ready word tells the receiver's threads when they are done. So neither packing nor the
-fence behind it (1.7 us on an H200) is on the way.
+Such a send publishes its record first. The message takes its 3 us through two proxies in any case;
+meanwhile the threads of the scope pack, and the ready word tells the receiver's threads when they
+are done. So neither packing nor the fence behind it (1.7 us on an H200) is on the way.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -41,8 +42,10 @@ from gmpi.wire import (
     HANDLE_UNITS_SHIFT,
     HEADER_UNITS,
     LARGE_BUFFERS,
+    OP_IRECV,
     PACK,
     SLOT_BYTES,
+    STATUS_UNITS,
     TAG_MASK,
     UNIT_BYTES,
     chunk_bytes_of,
@@ -54,22 +57,29 @@ _FAR = 1 << 50  # beside FULL and NO_SLOT: the receiver does not read our GPU st
 
 
 @device
-def open_near(ctx, word0, count, send, peer_tag):
-    """Publishes a send above ``eager_bytes`` whose bytes are not packed yet.
+def open_long(ctx, word0, count, send, peer_tag, recv):
+    """Publishes a receive above ``eager_bytes``, or a send whose bytes are not packed yet.
 
-    Called by all lanes of one full warp, after a barrier of the scope; ``fill`` must follow.
+    Called by all lanes of one full warp, after a barrier of the scope; after a send, ``fill`` must
+    follow. As ``opening.open_inline`` it calls nothing, and asks memory for everything at once.
 
     Returns:
-        (handle, where its chunk buffers are), or (``UNFINISHED``, 0) with the ticket that it has
-        taken: call ``open_any``.
+        (handle, where the chunk buffers of a send are), or (``UNFINISHED``, 0) with the ticket that
+        it has taken: call ``open_any``.
     """
     lane = lane_id()
     slot = slots.guess_large(ctx)
     ticket, consumed, taken = slots.begin_open(ctx, slot, lane == 0)
     near = near_staging(ctx, word0, peer_tag)
-    low, high = ring.header_unit(lane, word0, peer_tag, count, send, block_id())
-    constant = 1 << HANDLE_UNITS_SHIFT | 1 << HANDLE_LARGE_SHIFT
-    constant = opaque(constant | context_id(ctx) << HANDLE_CONTEXT_SHIFT)
+    receives = word0 & 0xFF == OP_IRECV
+    buffer = recv if receives else send
+    low, high = ring.header_unit(lane, word0, peer_tag, count, buffer, block_id())
+    units = STATUS_UNITS if receives else 1
+    constant = opaque(
+        units << HANDLE_UNITS_SHIFT
+        | 1 << HANDLE_LARGE_SHIFT
+        | context_id(ctx) << HANDLE_CONTEXT_SHIFT
+    )
     last_slot = opaque(ring_slots(ctx) - 1)
     found = 0
     if lane == 0:
@@ -81,7 +91,7 @@ def open_near(ctx, word0, count, send, peer_tag):
         found |= ring.tag_of(ticket) | slot << HANDLE_SLOT_SHIFT
         if ticket - consumed >= ring_slots(ctx):
             found |= FULL
-        if near == 0:
+        if near == 0 and not receives:
             found |= _FAR
     found = shuffle(ALL_LANES, found, 0)
     if found >> 48 != 0:
@@ -94,7 +104,7 @@ def open_near(ctx, word0, count, send, peer_tag):
     slot = slots.slot_of(found)
     if lane == 0:
         slots.open_orders(ctx, slot, send)
-        slots.open_row(ctx, slot, handle, 0)
+        slots.open_row(ctx, slot, handle, recv)
     return handle, chunk_buffers(ctx, near, slot)
 
 
