@@ -58,7 +58,7 @@ from host_proxy.state import (
 from host_proxy.state import COLLECTIVE as _COLLECTIVE
 from host_proxy.trace import stamp
 
-_WIDTH = 8  # requests to test for each that completes
+_WIDTH = 16  # requests to test for each that completes
 _MEMORY = 8  # calls of MPI_Testsome over which that is averaged
 
 

@@ -90,11 +90,11 @@ def test_order_and_answers(plan: list[tuple[int, int]], random: Random) -> None:
         assert all(m.error_of(handle) == -1 for handle in opened.values())
 
 
-@pytest.mark.parametrize(("each", "least", "most"), [(0, 16, 16), (1, 16, 16), (12, 32, 64)])
+@pytest.mark.parametrize(("each", "least", "most"), [(0, 16, 16), (1, 16, 16), (12, 64, 128)])
 def test_windows_follow_what_completes(each: int, least: int, most: int) -> None:
     """Few requests a call while few complete, more while more do.
 
-    Every second call here finds ``each``, the others nothing: windows of 4 * ``each``.
+    Every second call here finds ``each``, the others nothing: windows of 8 * ``each``.
     """
     m = machine()
     for slot in range(400):
