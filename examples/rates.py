@@ -1,10 +1,10 @@
 """How many, how fast, how cheap: rates and costs of the path from kernel to MPI.
 
-    mpiexec -n 2 python examples/rates.py [--json FILE]
+    mpiexec -n 2 python examples/rates.py [--only messages] [--json FILE]
 
 Records and requests per second through one ring, 8-byte messages per second between two ranks,
 Allreduce of one double beside the host's own, the price of a busy interpreter, and what an idle
-proxy costs. Everything that is counted or carried is checked.
+proxy costs. Everything that is counted or carried is checked. ``--only PART`` measures one of them.
 """
 
 from __future__ import annotations
@@ -235,8 +235,14 @@ def idle_cost(g: gmpi.Context, rate: float) -> dict[str, Any]:
     }
 
 
+PARTS = ("records", "requests", "messages", "allreduce", "one_way", "idle")
+
+
 def main() -> int:
-    args = parser(__doc__ or "").parse_args()
+    options = parser(__doc__ or "")
+    options.add_argument("--only", choices=PARTS, help="measure this part alone")
+    args = options.parse_args()
+    parts = {args.only} if args.only else set(PARTS)
     comm = MPI.COMM_WORLD
     if comm.size != 2:
         fail(f"rates needs 2 ranks, got {comm.size}: mpiexec -n 2 python {sys.argv[0]}")
@@ -252,17 +258,23 @@ def main() -> int:
         results["engine"] = g.config.engine
         results["echo"] = echo
         if comm.rank == 0:
-            results["records"] = [record_rate(g, blocks, each) for blocks, each in grids]
-            blocks, each = (16, 20000) if scale else (1, 5)
-            results["requests"] = request_rate(g, blocks, each)
+            if "records" in parts:
+                results["records"] = [record_rate(g, blocks, each) for blocks, each in grids]
+            if "requests" in parts:
+                blocks, each = (16, 20000) if scale else (1, 5)
+                results["requests"] = request_rate(g, blocks, each)
         comm.Barrier()
-        blocks, rounds = (16, 1000) if scale else (1, 3)
-        results["messages"] = message_rate(g, comm, blocks, rounds)
+        if "messages" in parts:
+            blocks, rounds = (16, 1000) if scale else (1, 3)
+            results["messages"] = message_rate(g, comm, blocks, rounds)
         rounds = 5000 if scale else 10
-        results["allreduce"] = allreduce_times(g, comm, rate, rounds)
-        results["one_way_quiet"] = one_way(g, comm, rate, 5 * rounds, busy=False)
-        results["one_way_busy"] = one_way(g, comm, rate, 5 * rounds, busy=True)
-        results["idle"] = idle_cost(g, rate)
+        if "allreduce" in parts:
+            results["allreduce"] = allreduce_times(g, comm, rate, rounds)
+        if "one_way" in parts:
+            results["one_way_quiet"] = one_way(g, comm, rate, 5 * rounds, busy=False)
+            results["one_way_busy"] = one_way(g, comm, rate, 5 * rounds, busy=True)
+        if "idle" in parts:
+            results["idle"] = idle_cost(g, rate)
     if comm.rank == 0:
         show(results)
         write_json(args.json, results)
@@ -273,29 +285,26 @@ def show(results: dict[str, Any]) -> None:
     from tabulate import tabulate
 
     echo = results["echo"]["p50"]
-    reduce_, host = (results["allreduce"][k]["p50"] for k in ("gmpi", "host"))
-    quiet, busy = (results[f"one_way_{k}"]["p50"] for k in ("quiet", "busy"))
-    idle = results["idle"]
     rows = [["8-byte echo", f"{echo:.2f} us", ""]]
-    for r in results["records"]:
+    for r in results.get("records", []):
         rows.append([f"null records, {r['warps']} warps", f"{r['per_s'] / 1e6:.1f} M/s", ""])
-    r = results["requests"]
-    rows.append([f"null requests, {r['warps']} warps", f"{r['per_s'] / 1e6:.2f} M/s", ""])
-    r = results["messages"]
-    rows.append([f"8-byte messages, {r['warps']} warps", f"{r['per_s'] / 1e6:.2f} M/s", ""])
-    bound = 2 * host + echo
-    rows.append(
-        [
-            "Allreduce, one double",
-            f"{reduce_:.2f} us",
-            f"host {host:.2f}; 2 x host + echo {bound:.2f}",
-        ]
-    )
-    rows.append(["8 bytes one way, quiet", f"{quiet:.2f} us", ""])
-    rows.append(["8 bytes one way, Python busy", f"{busy:.2f} us", f"{busy / quiet:.2f} x quiet"])
-    share, first = idle["core_share"]["p50"], idle["first_request_us"]
-    rows.append(["idle proxy", f"{share * 100:.1f} % of a core", ""])
-    rows.append(["first request after", f"{first['p50']:.1f} us", f"worst {first['max']:.1f}"])
+    if r := results.get("requests"):
+        rows.append([f"null requests, {r['warps']} warps", f"{r['per_s'] / 1e6:.2f} M/s", ""])
+    if r := results.get("messages"):
+        rows.append([f"8-byte messages, {r['warps']} warps", f"{r['per_s'] / 1e6:.2f} M/s", ""])
+    if r := results.get("allreduce"):
+        reduce_, host = r["gmpi"]["p50"], r["host"]["p50"]
+        beside = f"host {host:.2f}; 2 x host + echo {2 * host + echo:.2f}"
+        rows.append(["Allreduce, one double", f"{reduce_:.2f} us", beside])
+    if r := results.get("one_way_quiet"):
+        quiet, busy = r["p50"], results["one_way_busy"]["p50"]
+        rows.append(["8 bytes one way, quiet", f"{quiet:.2f} us", ""])
+        beside = f"{busy / quiet:.2f} x quiet"
+        rows.append(["8 bytes one way, Python busy", f"{busy:.2f} us", beside])
+    if r := results.get("idle"):
+        share, first = r["core_share"]["p50"], r["first_request_us"]
+        rows.append(["idle proxy", f"{share * 100:.1f} % of a core", ""])
+        rows.append(["first request after", f"{first['p50']:.1f} us", f"worst {first['max']:.1f}"])
     print(f"# GMPI rates on {results['where']}, engine {results['engine']}")
     print(tabulate(rows, headers=["what", "measured", "beside"]))
     print("# counts, sums and payloads checked: all right", flush=True)

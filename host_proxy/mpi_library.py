@@ -88,17 +88,21 @@ def cancel_pending(state: State) -> None:
         COLLECTIVE,
         DRAIN,
         G_ACTIVE,
+        G_END,
         G_HANDLES,
+        G_KEPT,
+        G_WINDOW,
         RECEIVE,
         RECEIVE_CHUNK,
     )
 
     library = ctypes.CDLL(MPI.__file__)
-    for number in range(int(state.globals[G_ACTIVE])):
+    kept, window, end = (int(state.globals[i]) for i in (G_KEPT, G_WINDOW, G_END))
+    for number in [*range(kept), *range(window, end)]:
         if state.pending[number, A_KIND] == COLLECTIVE:
             continue  # a collective can neither be cancelled nor freed
         address = ctypes.c_void_p(int(state.globals[G_HANDLES]) + number * HANDLE_BYTES)
         if state.pending[number, A_KIND] in (RECEIVE, RECEIVE_CHUNK, DRAIN):
             library.MPI_Cancel(address)  # of a send: MPICH 5 crashes
         library.MPI_Request_free(address)
-    state.globals[G_ACTIVE] = 0
+    state.globals[[G_ACTIVE, G_END, G_KEPT, G_WINDOW]] = 0

@@ -1,6 +1,16 @@
-"""Pending MPI requests of the compiled engine: a dense array of MPI handles, our rows beside it.
+"""Pending MPI requests of the compiled engine: an array of MPI handles, our rows beside it.
 
-Dense, because MPI_Testsome takes an array; ours beside it, because the answer is an index.
+An array, because MPI_Testsome takes one; ours beside it, because the answer is an index. It is
+swept window by window, and what is still pending moves together on the way:
+
+    0 ......... G_KEPT ......... G_WINDOW ......... G_SWEEP ......... G_END
+      tested and       nothing            not yet           added since
+      pending                             tested            the sweep began
+
+So requests stay in the order in which they were posted, and are answered in that order as far as
+MPI completes them in it. A kernel that gets its answers in order makes its next calls in order;
+where both ranks do so, MPI finds the receive for a message near the head of its list, which it
+searches from there. (Answers in any order: 1024 receives, Open MPI, half the rate.)
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -25,11 +35,14 @@ from host_proxy.state import (
     G_ACTIVE,
     G_BYTE,
     G_DRAIN,
+    G_END,
     G_HANDLE_BYTES,
     G_HANDLES,
+    G_KEPT,
     G_OUTCOUNT,
     G_PENDING_TABLE,
     G_STATUS,
+    GONE,
     S_FAILED,
     S_ORDERS,
     S_PENDING,
@@ -58,33 +71,39 @@ def entry_at(g, number):
 @jit
 def next_handle(g):
     """Address of the MPI handle of the next request to be added."""
-    return get(g, G_HANDLES) + get(g, G_ACTIVE) * get(g, G_HANDLE_BYTES)
+    return get(g, G_HANDLES) + get(g, G_END) * get(g, G_HANDLE_BYTES)
 
 
 @jit
 def add(g, row, kind, index):
     """Keeps the MPI request that has just been written at ``next_handle``."""
-    at = entry_at(g, get(g, G_ACTIVE))
+    at = entry_at(g, get(g, G_END))
     put(at, A_SLOT, get(row, S_SLOT))
     put(at, A_KIND, kind)
     put(at, A_INDEX, index)
     bump(row, S_PENDING, 1)
+    bump(g, G_END, 1)
     bump(g, G_ACTIVE, 1)
 
 
 @jit
-def remove(g, number):
-    """Forgets a completed MPI request; the last one takes its place."""
-    last = get(g, G_ACTIVE) - 1
-    if number != last:
-        for column in range(A_COUNT):
-            put(entry_at(g, number), column, get(entry_at(g, last), column))
-        handles = get(g, G_HANDLES)
-        if get(g, G_HANDLE_BYTES) == 8:
-            store(handles + number * 8, load(handles + last * 8))
-        else:
-            store_int(handles + number * 4, load_int(handles + last * 4))
-    put(g, G_ACTIVE, last)
+def keep(g, begin, end):
+    """Moves what is still pending of a range behind what the sweep has kept before."""
+    kept = get(g, G_KEPT)
+    handles = get(g, G_HANDLES)
+    for number in range(begin, end):
+        at = entry_at(g, number)
+        if get(at, A_SLOT) == GONE:
+            continue
+        if kept != number:
+            for column in range(A_COUNT):
+                put(entry_at(g, kept), column, get(at, column))
+            if get(g, G_HANDLE_BYTES) == 8:
+                store(handles + kept * 8, load(handles + number * 8))
+            else:
+                store_int(handles + kept * 4, load_int(handles + number * 4))
+        kept += 1
+    put(g, G_KEPT, kept)
 
 
 @jit

@@ -17,13 +17,17 @@ from host_proxy.state import (
     A_SLOT,
     F_TEST,
     F_TESTSOME,
+    FOUND_ONE,
     G_ACTIVE,
     G_CLOSED,
+    G_END,
     G_ERR_IN_STATUS,
+    G_FOUND,
     G_HANDLE_BYTES,
     G_HANDLES,
     G_INDICES,
     G_INSIDE,
+    G_KEPT,
     G_OUTCOUNT,
     G_SLOTS,
     G_STATUS,
@@ -32,9 +36,11 @@ from host_proxy.state import (
     G_STATUS_SOURCE,
     G_STATUS_TAG,
     G_STATUSES,
+    G_SWEEP,
     G_SYNC_SEEN,
     G_SYNCS,
     G_WINDOW,
+    GONE,
     OPEN,
     RECEIVE,
     RECEIVE_CHUNK,
@@ -47,11 +53,13 @@ from host_proxy.state import (
     SEND_CHUNK,
     TR_ARRIVED,
     WINDOW,
+    WINDOW_LEAST,
 )
 from host_proxy.state import COLLECTIVE as _COLLECTIVE
 from host_proxy.trace import stamp
 
-_GONE = -1  # A_SLOT of a row whose request has completed, until it is removed
+_WIDTH = 16  # requests to test for each that completes
+_MEMORY = 8  # calls of MPI_Testsome over which that is averaged
 
 
 @jit
@@ -79,21 +87,11 @@ def finished(g, row, kind, index, code, source, tag):
 
 
 @jit
-def remove_gone(g, begin, size):
-    """Forgets what has completed of a window."""
-    number = begin
-    while number < begin + size and number < get(g, G_ACTIVE):
-        if get(pending.entry_at(g, number), A_SLOT) == _GONE:
-            pending.remove(g, number)
-        else:
-            number += 1
-
-
-@jit
 def take_out(g, at, status, error):
-    """Passes on what MPI has completed, and marks its row for ``remove_gone``."""
+    """Passes on what MPI has completed, and marks its row for ``keep``."""
     row = row_of(g, get(at, A_SLOT))
-    put(at, A_SLOT, _GONE)
+    put(at, A_SLOT, GONE)
+    bump(g, G_ACTIVE, -1)
     source = load_int(status + get(g, G_STATUS_SOURCE))
     tag = load_int(status + get(g, G_STATUS_TAG))
     finished(g, row, get(at, A_KIND), get(at, A_INDEX), error, source, tag)
@@ -117,21 +115,12 @@ def test_each(g, begin, size):
             continue
         done += 1
         take_out(g, at, status, code)
-    remove_gone(g, begin, size)
     return done
 
 
 @jit
-def progress(g):
-    """Tests a window of pending requests; the number that completed."""
-    active = get(g, G_ACTIVE)
-    if active == 0:
-        return 0
-    begin = get(g, G_WINDOW)
-    if begin >= active:
-        begin = 0
-    size = min(WINDOW, active - begin)
-    put(g, G_WINDOW, begin + size)
+def test_some(g, begin, size):
+    """Passes on what has completed of a window: how many."""
     outcount = get(g, G_OUTCOUNT)
     statuses = get(g, G_STATUSES)
     indices = get(g, G_INDICES)
@@ -147,7 +136,7 @@ def progress(g):
             return test_each(g, begin, size)
     if done <= 0:  # nothing, or MPI_UNDEFINED
         return 0
-    # Handling one may add requests behind the window and use G_OUTCOUNT, never the window itself.
+    # Handling one may add requests at the end and use G_OUTCOUNT, never the window itself.
     for i in range(done):
         at = pending.entry_at(g, begin + load_int(indices + 4 * i))
         status = statuses + i * get(g, G_STATUS_BYTES)
@@ -155,7 +144,41 @@ def progress(g):
         if in_status:
             error = load_int(status + get(g, G_STATUS_ERROR))
         take_out(g, at, status, error)
-    remove_gone(g, begin, size)
+    return done
+
+
+@jit
+def window(g):
+    """How many requests the next MPI_Testsome gets: some times what such calls complete.
+
+    A call takes messages in before it looks at the requests: MPICH one, Open MPI dozens. With more
+    requests than that is worth, it is the looking that costs; with fewer, answers are found late
+    and in less order.
+    """
+    return max(WINDOW_LEAST, min(get(g, G_FOUND) * _WIDTH // FOUND_ONE, WINDOW))
+
+
+@jit
+def progress(g):
+    """Tests a window of the pending requests; the number that completed."""
+    if get(g, G_ACTIVE) == 0:
+        return 0
+    begin = get(g, G_WINDOW)
+    if begin == 0:
+        put(g, G_SWEEP, get(g, G_END))
+    end = min(begin + window(g), get(g, G_SWEEP))
+    done = test_some(g, begin, end - begin)
+    bump(g, G_FOUND, (done * FOUND_ONE - get(g, G_FOUND)) // _MEMORY)
+    if done == 0 and get(g, G_KEPT) == begin:
+        put(g, G_KEPT, end)  # nothing has moved so far
+    else:
+        pending.keep(g, begin, end)
+    put(g, G_WINDOW, end)
+    if end == get(g, G_SWEEP):
+        pending.keep(g, end, get(g, G_END))
+        put(g, G_END, get(g, G_KEPT))
+        put(g, G_KEPT, 0)
+        put(g, G_WINDOW, 0)
     return done
 
 

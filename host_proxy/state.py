@@ -65,7 +65,11 @@ from host_proxy import mpi_library
     G_SERIAL,  # requests opened
     G_CLOSED,  # requests completed
     G_ACTIVE,  # pending MPI requests
-    G_WINDOW,  # where the next Testsome begins
+    G_KEPT,  # how far a sweep of them is: places in their array, see pending.py
+    G_WINDOW,
+    G_SWEEP,
+    G_END,
+    G_FOUND,  # FOUND_ONE times what a Testsome completes on average: see progress.py
     G_TRANSFERS,  # numbers of chunked messages sent
     G_SYNCS,  # SYNCHRONIZE requests that wait
     G_SYNC_SEEN,  # G_CLOSED when they were last looked at
@@ -114,7 +118,7 @@ from host_proxy import mpi_library
     F_YIELD,
     F_NANOSLEEP,
     G_COUNT,
-) = range(82)
+) = range(86)
 
 # --- slots ---------------------------------------------------------------------------------------
 # What every request has comes first: two cache lines.
@@ -165,9 +169,13 @@ FETCH = 2
 # --- pending -------------------------------------------------------------------------------------
 (A_SLOT, A_KIND, A_INDEX, A_COUNT) = range(4)
 A_ROW_BYTES = A_COUNT * 8
+GONE = -1  # A_SLOT of a row whose MPI request has completed
 
 (SEND, RECEIVE, SEND_CHUNK, RECEIVE_CHUNK, COLLECTIVE, DRAIN) = range(6)
-WINDOW = 64  # MPI requests per Testsome
+WINDOW = 128  # MPI requests per Testsome, at most
+WINDOW_LEAST = 16
+FOUND_ONE = 64
+FOUND_MUCH = FOUND_ONE * 64
 RECEIVES_AHEAD = 2  # chunks of one message whose receives are posted at once
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -305,7 +313,8 @@ def make_state(
         crowded: there are fewer cores than threads that spin.
         fetch: copies GPU memory, of this process or of one that shares it, to the host.
     """
-    capacity = layout.slots + 2 * layout.large_slots * LARGE_BUFFERS
+    # What is pending when a sweep begins, and what is added before it ends.
+    capacity = 2 * (layout.slots + 2 * layout.large_slots * LARGE_BUFFERS)
     state = State(
         layout,
         globals=np.zeros(G_COUNT, np.int64),

@@ -94,7 +94,9 @@ class Machine:
         self.calls: list[Posted] = []
         self.wrong: list[str] = []  # illegal MPI calls
         self.code = 0  # what MPI calls return
-        self.finished: list[tuple[int, int, int]] = []  # (number, source, tag) for Testsome
+        self.handed_out = 0  # requests so far
+        self.finished: dict[int, tuple[int, int]] = {}  # (source, tag) of requests, for Testsome
+        self.tested: list[int] = []  # how many requests each Testsome got
         self._install()
 
     def _units(self, offset: int, slots: int) -> np.ndarray:
@@ -152,6 +154,7 @@ class Machine:
         wild = receive and tag == gmpi.ANY_TAG
         self._check(0 <= tag <= self.globals[st.G_TAG_UB] or wild, f"{what}: tag")
         self._check(comm in self.comms, f"{what}: communicator")
+        self._hand_out(request)
         self.calls.append(Posted(name, address, nbytes, peer, tag, comm))
         return self.code
 
@@ -166,6 +169,7 @@ class Machine:
         self._check(count >= 0 and self._inside(data, nbytes), f"{what}: memory")
         self._check(op in self.state.reductions, f"{what}: op")
         self._check(comm in self.comms, f"{what}: communicator")
+        self._hand_out(request)
         self.calls.append(Posted("MPI_Iallreduce", data, nbytes, 0, 0, comm))
         return self.code
 
@@ -175,30 +179,50 @@ class Machine:
         what = f"MPI_Ibcast({count}, root {root})"
         self._check(count >= 0 and self._inside(data, count), f"{what}: memory")
         self._check(0 <= root < RANKS and comm in self.comms, f"{what}: root or communicator")
+        self._hand_out(request)
         self.calls.append(Posted("MPI_Ibcast", data, count, root, 0, comm))
         return self.code
 
     def _barrier(self, comm: int, request: int) -> int:
         self._check(comm in self.comms, "MPI_Ibarrier: communicator")
+        self._hand_out(request)
         self.calls.append(Posted("MPI_Ibarrier", 0, 0, 0, 0, comm))
         return self.code
 
+    def _hand_out(self, request: int) -> None:
+        """Every request gets a number of its own as its handle."""
+        if self.code == 0:
+            self.handed_out += 1
+            self._request(request).value = self.handed_out
+
+    def _request(self, address: int) -> Any:
+        """The request handle at an address."""
+        wide = self.globals[st.G_HANDLE_BYTES] == 8
+        return (ctypes.c_int64 if wide else ctypes.c_int32).from_address(address)
+
     def _testsome(self, size: int, handles: int, outcount: int, indices: int, statuses: int) -> int:
-        begin = int(self.globals[st.G_WINDOW]) - size
-        done = [(n - begin, s, t) for n, s, t in self.finished if begin <= n < begin + size]
-        self.finished = [f for f in self.finished if not begin <= f[0] < begin + size]
+        self.tested.append(size)
         width = int(self.globals[st.G_STATUS_BYTES])
-        for i, (index, source, tag) in enumerate(done):
-            ctypes.c_int.from_address(indices + 4 * i).value = index
-            at = statuses + i * width
+        done = 0
+        for index in range(size):
+            request = self._request(handles + index * int(self.globals[st.G_HANDLE_BYTES]))
+            self._check(0 < request.value <= self.handed_out, f"MPI_Testsome: {request.value}")
+            if request.value not in self.finished:
+                continue
+            source, tag = self.finished.pop(request.value)
+            request.value = 0
+            ctypes.c_int.from_address(indices + 4 * done).value = index
+            at = statuses + done * width
             ctypes.c_int.from_address(at + int(self.globals[st.G_STATUS_SOURCE])).value = source
             ctypes.c_int.from_address(at + int(self.globals[st.G_STATUS_TAG])).value = tag
-        ctypes.c_int.from_address(outcount).value = len(done)
+            done += 1
+        ctypes.c_int.from_address(outcount).value = done
         return 0
 
     def finish(self, number: int, source: int = 0, tag: int = 0) -> None:
-        """MPI will say that its pending request ``number`` is complete."""
-        self.finished.append((number, source, tag))
+        """MPI will say that the request at place ``number`` of the pending ones is complete."""
+        at = int(self.globals[st.G_HANDLES]) + number * int(self.globals[st.G_HANDLE_BYTES])
+        self.finished[self._request(at).value] = source, tag
 
     # --- the kernel's part ------------------------------------------------------------------------
 

@@ -248,6 +248,9 @@ def _write(g, seed):
 def _forget(g):
     """As in a new context: else requests whose orders nobody carries out hold all the slots."""
     put(g, st.G_ACTIVE, 0)
+    put(g, st.G_END, 0)
+    put(g, st.G_KEPT, 0)
+    put(g, st.G_WINDOW, 0)
     put(g, st.G_SYNCS, 0)
     put(g, st.G_ATTENTION, 0)
     for slot in range(SLOTS):

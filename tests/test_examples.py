@@ -83,6 +83,9 @@ def test_rates(tmp_path: Path) -> None:
     for row in [*found["records"], found["requests"], found["messages"]]:
         assert row["per_s"] > 0
     assert 0 <= found["idle"]["core_share"]["p50"] < 1
+    example(2, "rates.py", "--only", "messages", "--json", str(results))
+    found = json.loads(results.read_text())
+    assert found["messages"]["per_s"] > 0 and "idle" not in found and "records" not in found
 
 
 def test_pack_bench_says_that_it_needs_a_gpu() -> None:
