@@ -82,9 +82,16 @@ def _look(ctx, handle):
     large = slots.is_large(handle)
     expected = handle & TAG_MASK
     address = completion_address(ctx, slots.slot_of(handle))
+    # All under way together, and only those there are: many warps poll, and share one PCIe.
     low0, word0 = load_unit(address)
-    low1, word1 = load_unit(address + UNIT_BYTES)
-    low2, word2 = load_unit(address + 2 * UNIT_BYTES)
+    low1 = 0
+    word1 = 0
+    low2 = 0
+    word2 = 0
+    if units >= STATUS_UNITS:
+        low1, word1 = load_unit(address + UNIT_BYTES)
+    if units > STATUS_UNITS or large:
+        low2, word2 = load_unit(address + 2 * UNIT_BYTES)
     fresh = word0 >> 32 & TAG_MASK == expected
     base = 0
     known = 0

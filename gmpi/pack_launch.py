@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from math import prod
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 from device_lib import pack_kernels as kernels
 from device_lib import pack_parts, pack_runs, pack_strided, pack_tiles, pack_words, transpose
 from device_lib.divide import LIMIT, magic_of
-from device_lib.primitives import SIMULATOR
 from gmpi.datatypes.descriptor import (
     D_DELTAS,
     D_POSITIONS,
@@ -68,13 +66,8 @@ def _tiles(part: Part) -> tuple[list[int], int] | None:
 
 
 def _tiling(part: Part) -> pack_tiles.Tiling | None:
-    """For short blocks at a regular pitch; ``None`` when the part is something else.
-
-    On a GPU only with GMPI_PACK_TILES=1, until it has been measured there.
-    """
+    """For short blocks at a regular pitch; ``None`` when the part is something else."""
     if isinstance(part, RunList) or part.table is not None:
-        return None
-    if not SIMULATOR and os.environ.get("GMPI_PACK_TILES") != "1":
         return None
     return pack_tiles.tiling(part.atom, [(dim.count, dim.stride) for dim in part.dims])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ import gmpi
 from device_lib import pack_tiles
 from gmpi.datatypes import plan
 
-os.environ["GMPI_PACK_TILES"] = "1"
 SHAPES = [
     (17, 24),
     (5, 8),
