@@ -34,7 +34,6 @@ def make_kernel(part, plan, count, stamped):
     sweeping = make_sweep(part, plan)
     begin, sweep, await_outer = sweeping.begin, sweeping.sweep, sweeping.await_outer
     communicating = plan.communicating
-    pending = max(1, 2 * count)  # receives and sends that an iteration begins; never none
 
     @device
     def receive(ctx, new, messages, requests, first, step):
@@ -73,37 +72,38 @@ def make_kernel(part, plan, count, stamped):
 
         An iteration begins its sends and the receives of the next one, whose halo goes into
         ``old``: the outer tiles are all that read that halo. Both end with the next iteration, so
-        that nothing but the message itself is between sending and the arrival of the halo.
+        that nothing but the message itself is between sending and the arrival of the halo. For the
+        same reason another block posts the receives.
         """
         error = gmpi.SUCCESS
-        begun, ending = requests[(n + 1) % 2], requests[n % 2]
+        begun, ending = requests[(n + 1) % 2], requests[n % 2]  # a row for each block
+        posts = (me + everyone // 2) % everyone
         stamp(stamps, n, BEGIN)
         if me < count:
+            if n == 0:
+                receive(ctx, new, messages, ending[me], me, everyone)
             await_outer(board, n)
             stamp(stamps, n, SENT)
-            send(ctx, new, messages, begun, me, everyone)
-            for ahead in range(min(n, 1), 2 - last):  # at first, its own receives as well
-                field = old if ahead else new
-                receive(ctx, field, messages, requests[(n + ahead) % 2], me, everyone)
+            send(ctx, new, messages, begun[me], me, everyone)
         if n > 0 and reduces(me, everyone):
             error = reduce(ctx, sums, n - 1)
             stamp(stamps, n, REDUCED)
+        if posts < count and not last:
+            await_outer(board, n)
+            receive(ctx, old, messages, begun[posts], posts, everyone)
         if me < count:
-            error = max(error, GMPI_Waitall(ctx, 2 * count, ending))
+            error = max(error, GMPI_Waitall(ctx, 2 * count, ending[me]))
             stamp(stamps, n, HALO)
         return error
 
     @cuda.jit(**({} if gmpi.SIMULATOR else {"max_registers": plan.registers}))
-    def himeno(ctx, p, q, coef, messages, sums, board, stamps, iterations):
+    def himeno(ctx, p, q, coef, messages, requests, sums, board, stamps, iterations):
         held = cuda.shared.array(0, float32, alignment=128)
         scratch = cuda.shared.array(32, float64)
         slot = cuda.shared.array(2, int64)
-        requests = cuda.local.array((2, pending), int64)  # of odd iterations, of even ones
         grid = cuda.cg.this_grid()
         worker, workers, me, everyone = take_role(board, slot, communicating)
         direct, mine = begin(coef, held, worker, workers)
-        for m in range(pending):
-            requests[0, m] = requests[1, m] = gmpi.REQUEST_NULL
         failed = board[FAILED]
         for n in range(iterations):
             # A failure before this iteration: so all blocks have seen it.
@@ -126,7 +126,8 @@ def make_kernel(part, plan, count, stamped):
             if last:
                 break
         if me >= 0:
-            GMPI_Waitall(ctx, 2 * pending, requests)
+            if me < count:
+                GMPI_Waitall(ctx, 2 * count, requests[(n + 1) % 2, me])
             if failed == 0 and reduces(me, everyone):
                 reduce(ctx, sums, iterations - 1)
 
@@ -150,6 +151,9 @@ class Himeno(Solver):
             if datatype is not None:
                 row[TYPE], row[COUNT] = self.context.commit(datatype), 1
         self.messages = cuda.to_device(messages if len(messages) else np.zeros((1, 13), np.int64))
+        # Of odd iterations, of even ones; of each block: receives, then sends.
+        count = max(1, len(messages))
+        self.requests = cuda.device_array((2, count, 2 * count), np.int64)
         self.board = cuda.device_array(BOARD, np.int64)
         self.kernel = make_kernel(part, self.plan, len(messages), self.breakdown)
         args = self.arguments(1)
@@ -161,9 +165,10 @@ class Himeno(Solver):
             np.zeros((iterations if self.breakdown else 1, STAMPS), np.int64)
         )
         self.board.copy_to_device(np.zeros(BOARD, np.int64))
+        self.requests.copy_to_device(np.full(self.requests.shape, gmpi.REQUEST_NULL))
         return (
             self.context.device, *(self.fields.p, self.fields.q, self.fields.coef),
-            *(self.messages, self.sums, self.board, self.stamps, iterations),
+            *(self.messages, self.requests, self.sums, self.board, self.stamps, iterations),
         )  # fmt: skip
 
     def run(self, iterations: int) -> np.ndarray:
