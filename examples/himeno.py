@@ -36,18 +36,20 @@ def make_kernel(part, plan, count, stamped):
     communicating = plan.communicating
 
     @device
-    def receive(ctx, new, messages, requests, first, step):
-        for m in range(first, count, step):
+    def receive(ctx, new, messages, requests, m, step):
+        while m < count:
             peer, tag, n = messages[m, PEER], messages[m, RECV_TAG], messages[m, COUNT]
             halo = new[messages[m, RECV] : messages[m, RECV] + messages[m, EXTENT]]
             requests[m] = GMPI_Irecv(ctx, halo, n, messages[m, TYPE], peer, tag, 0)
+            m += step  # range() would divide
 
     @device
-    def send(ctx, new, messages, requests, first, step):
-        for m in range(first, count, step):
+    def send(ctx, new, messages, requests, m, step):
+        while m < count:
             peer, tag, n = messages[m, PEER], messages[m, SEND_TAG], messages[m, COUNT]
             face = new[messages[m, SEND] : messages[m, SEND] + messages[m, EXTENT]]
             requests[count + m] = GMPI_Isend(ctx, face, n, messages[m, TYPE], peer, tag, 0)
+            m += step
 
     @device
     def stamp(stamps, n, which):
@@ -79,18 +81,19 @@ def make_kernel(part, plan, count, stamped):
         begun, ending = requests[(n + 1) % 2], requests[n % 2]  # a row for each block
         posts = (me + everyone // 2) % everyone
         stamp(stamps, n, BEGIN)
-        if me < count:
-            if n == 0:
-                receive(ctx, new, messages, ending[me], me, everyone)
+        if me < count or posts < count:
             await_outer(board, n)
+        if me < count:
             stamp(stamps, n, SENT)
             send(ctx, new, messages, begun[me], me, everyone)
+        for ahead in range(min(n, 1), 2 - last):  # at first, its own receives as well
+            field, block = (old, posts) if ahead else (new, me)
+            if block < count:
+                row = requests[(n + ahead) % 2, block]
+                receive(ctx, field, messages, row, block, everyone)
         if n > 0 and reduces(me, everyone):
             error = reduce(ctx, sums, n - 1)
             stamp(stamps, n, REDUCED)
-        if posts < count and not last:
-            await_outer(board, n)
-            receive(ctx, old, messages, begun[posts], posts, everyone)
         if me < count:
             error = max(error, GMPI_Waitall(ctx, 2 * count, ending[me]))
             stamp(stamps, n, HALO)
