@@ -123,8 +123,11 @@ def _look(ctx, handle):
 
 
 @device
-def _await_batch(ctx, handle, recv, waiting, low, word, origin, lane, lanes, mask):
+def _await_batch(ctx, handle, recv, seen, waiting, low, word, origin, lane, lanes, mask):
     """Polls one request a lane until none is waiting; the leading warp.
+
+    Args:
+        seen: of a large request, claim word of its first buffer before there was an order.
 
     Returns:
         (event, place, order, length, buffers, own, target, waiting, low, word, origin): event ORDER
@@ -140,19 +143,23 @@ def _await_batch(ctx, handle, recv, waiting, low, word, origin, lane, lanes, mas
         first_word = 0
         base = 0
         ready = 0
+        helped = False
         if waiting:
             fresh, low, word, origin, calls, first, first_word, base, ready, last = _look(
                 ctx, handle
             )
             waiting = not fresh
             calls = calls and waiting and first != tried
+            helped = fresh and slots.is_large(handle) and recv != 0
+        if ballot(mask, helped) != 0:
+            fence_gpu()  # acquire: threads of other blocks may have stored chunks
         votes = ballot(mask, calls)
         if votes != 0:
             chosen = first_bit(votes)
             if lane == chosen:
                 tried = first
             mine = lane == chosen
-            if orders.take_first(ctx, handle, first, base, ready, mine, chosen, mask) != 0:
+            if orders.take_first(ctx, handle, seen, first, base, ready, mine, chosen, mask) != 0:
                 order = shuffle(mask, first, chosen)
                 length = shuffle(mask, first_word & TAG_MASK, chosen)
                 buffers = shuffle(mask, base, chosen)
@@ -255,6 +262,7 @@ def make_finish_all(scope: Scope) -> Callable:
         word = 0
         origin = NO_ORIGIN
         recv = 0
+        seen = 0
         lane = lane_id()
         if leads() and lane < count:
             handle = load_8(requests + (first + lane) * 8)
@@ -264,8 +272,10 @@ def make_finish_all(scope: Scope) -> Callable:
                 low = ERR_REQUEST << ERROR_SHIFT
                 foreign = True
                 if slots.names_slot(ctx, handle):
-                    claimed = slots.claim(ctx, handle) == handle
-                    recv = slots.receive_address(ctx, slots.slot_of(handle))
+                    owner, recv = slots.begin_claim(ctx, handle, True)
+                    if slots.is_large(handle):
+                        seen = orders.first_claim(ctx, handle)
+                    claimed = owner == handle
                     waiting = claimed
                     foreign = not claimed
         event = completion.ORDER
@@ -279,7 +289,7 @@ def make_finish_all(scope: Scope) -> Callable:
             if leads():
                 event, place, order, length, buffers, own, target, waiting, low, word, origin = (
                     _await_batch(
-                        ctx, handle, recv, waiting, low, word, origin, lane, warp_lanes(),
+                        ctx, handle, recv, seen, waiting, low, word, origin, lane, warp_lanes(),
                         warp_mask(),
                     )
                 )  # fmt: skip
@@ -304,7 +314,6 @@ def make_finish_all(scope: Scope) -> Callable:
             has_payload = claimed and recv != 0 and nbytes > 0
             has_payload = has_payload and completion.is_staged(ctx, handle, nbytes)
             staged = ballot(warp_mask(), has_payload)
-            fence_gpu()  # acquire, as in completion.await_event
             put_row(lane, recv, slot, low & BYTES_MASK)
         sync()
         staged = broadcast(staged)

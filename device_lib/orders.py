@@ -228,16 +228,28 @@ def take_own(ctx, slot, expected, seen, lane, mask, unit, low, word):
 
 
 @device
-def take_first(ctx, handle, order, buffers, ready, wanted, chosen, mask):
+def first_claim(ctx, handle):
+    """Claim word of the first buffer of a large request (any lane), for ``take_first``; the read is
+    under way when this returns."""
+    return load_gpu(claim_address(ctx, slots.slot_of(handle), 0))
+
+
+@device
+def take_first(ctx, handle, seen, order, buffers, ready, wanted, chosen, mask):
     """Claims an order for the first buffer that lane ``chosen`` has seen, in which ``wanted`` is
-    true; by who waits for the request, all lanes of a warp. 1 in all of them if won, else 0."""
+    true; by who waits for the request, all lanes of a warp. 1 in all of them if won, else 0.
+
+    Args:
+        seen: what ``first_claim`` returned before the request had an order.
+    """
     won = 0
     if wanted:
         first = _first_look(ctx, order, buffers, ready)
         expected = handle & TAG_MASK
         number = _number_of(order)
         claim = claim_address(ctx, slots.slot_of(handle), 0)
-        seen = load_gpu(claim)
+        if position_of(order) != 0:  # not the first one there
+            seen = load_gpu(claim)
         if _is_open(seen, expected, number):
             if cas_gpu(claim, seen, expected << 32 | number) == seen:
                 won = 1
