@@ -40,6 +40,7 @@ class GpuStaging:
         self._mapped: list[SharedRegion] = []
         if gpu:
             self.address, handle = _exported.pop(nbytes) if nbytes in _exported else _export(nbytes)
+            _clear(self.address, nbytes)
             self.token = Token(os.getpid(), handle, -1)
         else:
             self._mapped.append(SharedRegion.create(nbytes, gpu=False))
@@ -76,6 +77,16 @@ def _export(nbytes: int) -> tuple[int, bytes]:
 
     address = int(cuda_call(driver.cuMemAlloc(nbytes)))
     return address, bytes(cuda_call(driver.cuIpcGetMemHandle(address)).reserved)
+
+
+def _clear(address: int, nbytes: int) -> None:
+    """Ready words of an earlier context would look like those of this one, which counts anew."""
+    from cuda.bindings import driver
+
+    stream = cuda_call(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))
+    cuda_call(driver.cuMemsetD8Async(address, 0, nbytes, stream))
+    cuda_call(driver.cuStreamSynchronize(stream))
+    cuda_call(driver.cuStreamDestroy(stream))
 
 
 def _map(token: Token) -> int:
