@@ -24,9 +24,11 @@ from device_lib.closing import (
     make_unpack,
 )
 from device_lib.context import Status, eager_bytes, has_near, large_slots, request_slots
+from device_lib.copy import copy_to_staging
 from device_lib.library import linked
 from device_lib.opening import UNFINISHED, make_open_any, open_inline
 from device_lib.opening_long import make_fill, open_long
+from device_lib.opening_staged import begin_staged, publish_staged
 from device_lib.primitives import device, int64
 from device_lib.scope import Scope
 from device_lib.slots import error_handle, is_large
@@ -66,6 +68,8 @@ def _status(outcome, count, origin):
 
 _open_inline = linked("gmpi_open_inline", 8, 1, open_inline)
 _open_long = linked("gmpi_open_long", 8, 2, open_long)
+_begin_staged = linked("gmpi_begin_staged", 3, 2, begin_staged)
+_publish_staged = linked("gmpi_publish_staged", 8, 1, publish_staged)
 _finish_small = linked("gmpi_finish_small", 5, 3, finish_small)
 _transact = linked("gmpi_transact", 8, 4, transact)
 
@@ -83,6 +87,8 @@ def make_requests(scope: Scope) -> SimpleNamespace:
     help_others = part("help", 3, 1, make_help(scope))
     report = part("report", 6, 1, make_report(scope))
     leads = scope.leads
+    rank = scope.rank
+    size = scope.size
     leading_lanes = scope.leading_lanes
     sync_full = scope.sync_full
     share_full = scope.share_full
@@ -97,8 +103,30 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         return small and leading_lanes() == FULL_WARP
 
     @device
+    def is_staged_send(ctx, word0, nbytes, unfinished):
+        """Whether the functions of ``opening_staged`` can do it."""
+        short = INLINE_BYTES < nbytes and nbytes <= eager_bytes(ctx)
+        sends = word0 & 0xFF == OP_ISEND and unfinished & TAG_MASK == 0
+        return short and sends and leading_lanes() == FULL_WARP
+
+    @device
     def open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, unfinished):
         handle = unfinished
+        if is_staged_send(ctx, word0, nbytes, unfinished):
+            sync_full()
+            slot = 0
+            staging = 0
+            if leads():
+                slot, staging = _begin_staged(ctx)
+            slot, staging, send, nbytes = share_4_full(slot, staging, send, nbytes)
+            if slot >= 0:
+                copy_to_staging(staging, send, nbytes, rank(), size())
+                sync_full()
+                if leads():
+                    handle = _publish_staged(ctx, word0, count, send, peer_tag, slot)
+                handle = share_full(handle)
+                if handle & UNFINISHED == 0:
+                    return handle
         sends = word0 & 0xFF == OP_ISEND and has_near(ctx)
         at_once = sends or word0 & 0xFF == OP_IRECV
         if at_once and nbytes > eager_bytes(ctx) and leading_lanes() == FULL_WARP:
