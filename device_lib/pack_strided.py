@@ -21,7 +21,7 @@ from device_lib.words import LOAD_ONCE_IF, STORE_GLOBAL_IF
 
 THREADS = 256
 REGISTERS = 32  # at most: as many threads on each multiprocessor as there can be
-WORDS = {16: 1, 8: 2, 4: 4}  # of each thread, by their width
+WORDS = {16: 2, 8: 2, 4: 4}  # of each thread, by their width
 
 
 def tile_words(width: int) -> int:

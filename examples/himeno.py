@@ -86,8 +86,10 @@ def make_kernel(part, plan, count, stamped):
         if me < count:
             stamp(stamps, n, SENT)
             send(ctx, new, messages, begun[me], me, everyone)
-        for ahead in range(min(n, 1), 2 - last):  # at first, its own receives as well
-            field, block = (old, posts) if ahead else (new, me)
+        # At first those of this iteration as well, and all by who sends: in MPI's order.
+        block = posts if n > 0 else me
+        for ahead in range(min(n, 1), 2 - last):
+            field = old if ahead else new
             if block < count:
                 row = requests[(n + ahead) % 2, block]
                 receive(ctx, field, messages, row, block, everyone)

@@ -62,7 +62,8 @@ class Config(BaseSettings):
         True, description="whether GPUs of one node read long messages from each other's staging"
     )
     gpu_staging: bool = Field(
-        True, description="whether that staging is GPU memory where the receiver can map it"
+        False,
+        description="whether that staging is GPU memory where the receiver maps it; on trial",
     )
     check_grid: bool = Field(True, description="refuse grids that cannot be resident as a whole")
     flight_events: int = Field(

@@ -26,6 +26,10 @@ def test_every_chunk_boundary(engine: str) -> None:
     launcher.check(2, "datatypes", "--small", GMPI_ENGINE=engine)
 
 
+def test_gpu_staging() -> None:
+    launcher.check(2, "datatypes", "--small", GMPI_GPU_STAGING="1")
+
+
 @pytest.mark.slow
 def test_without_shared_staging() -> None:
     launcher.check(2, "datatypes", "--small", GMPI_SHARED_STAGING="0")

@@ -14,7 +14,8 @@ def test_compiled_engine(ranks: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shared", ["0", "1"])
-def test_many_chunks(shared: str) -> None:
+@pytest.mark.parametrize("shared, gpu", ["00", "10", "11"])
+def test_many_chunks(shared: str, gpu: str) -> None:
+    staging = {"GMPI_SHARED_STAGING": shared, "GMPI_GPU_STAGING": gpu}
     for engine in ("compiled", "mpi4py"):
-        launcher.check(2, "host_side", "--small", GMPI_SHARED_STAGING=shared, GMPI_ENGINE=engine)
+        launcher.check(2, "host_side", "--small", GMPI_ENGINE=engine, **staging)

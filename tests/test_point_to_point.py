@@ -27,6 +27,11 @@ def test_many_chunks_in_python() -> None:
     launcher.check(2, "point_to_point", "--small", GMPI_ENGINE="mpi4py")
 
 
+@pytest.mark.parametrize("engine", ["compiled", pytest.param("mpi4py", marks=pytest.mark.slow)])
+def test_gpu_staging(engine: str) -> None:
+    launcher.check(2, "point_to_point", "--small", GMPI_GPU_STAGING="1", GMPI_ENGINE=engine)
+
+
 @pytest.mark.slow
 def test_without_shared_staging() -> None:
     # Chunks then travel as messages, as between nodes.

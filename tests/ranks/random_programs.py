@@ -328,8 +328,11 @@ def check(seed: int, comms: Communicators) -> None:
     rng = np.random.default_rng(seed)
     small = bool(rng.random() < 0.6)
     settings = {"eager_bytes": 256, "chunk_bytes": 512, "ring_slots": 64} if small else {}
-    if rng.random() < 0.3:
+    way = rng.random()
+    if way < 0.3:
         settings["shared_staging"] = False
+    elif way < 0.65:
+        settings["gpu_staging"] = True
     eager = settings.get("eager_bytes", 8192)
     sizes = [0, 1, 8, 16, 48, 96, 143, 144, 145, 160, 240, eager - 1, eager, eager + 1]
     sizes += [5 * eager + 3, 700, 2000] if small else [30000]
