@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +15,11 @@ from mpi4py import MPI
 
 from device_lib.context import DeviceContext
 from device_lib.primitives import SIMULATOR
-from gmpi import affinity, config, ending, errors, launch, opening
+from gmpi import affinity, config, ending, errors, launch
 from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators
 from gmpi.constants import GMPI_ERR_ABORTED
-from gmpi.errors import AbortedError, ContextError, Fault, KernelError, RequestTimeoutError
+from gmpi.errors import ContextError, Fault
 from gmpi.host import Host
 from gmpi.kernels import LaunchedKernels
 from gmpi.memory import Memory
@@ -28,6 +27,7 @@ from gmpi.opening import agree, allocate, require_intracomm, require_mpi
 from gmpi.peers import Peers
 from gmpi.pending import PendingRequest
 from gmpi.report import Report
+from gmpi.synchronization import Synchronization
 from gmpi.watchdog import Watchdog
 from gmpi.wire import (
     CONTROL_RESOURCE_NS,
@@ -38,9 +38,7 @@ from gmpi.wire import (
 from host_proxy import mpi_library, trace
 from host_proxy.debug import DebugEngine
 from host_proxy.proxy import Proxy
-from host_proxy.ring import has_record
 from host_proxy.state import (
-    G_FAULTS,
     OPEN,
     S_STATE,
     State,
@@ -141,11 +139,8 @@ class Context:
         self._write_mapped(CONTROL_RESOURCE_NS, patience.to_bytes(8, "little"))
         self._has_kernels = gpu
         self._kernels = LaunchedKernels(gpu, self.config.check_grid)
-        self._aborted = False
-        self._abort_told = False
-        self._faults_seen = 0
+        self._waits = Synchronization(self)
         self._datatypes = Datatypes(self.layout, memory, self._state, gpu)
-        self._timeout: Report | None = None
         self._communicators = Communicators(self._state, memory, self._peers)
         self._communicators.register(comm)
         cores = affinity.cores(self.config.cores, self._gpu)
@@ -163,7 +158,7 @@ class Context:
     def __repr__(self) -> str:
         if self._closed:
             return "<gmpi.Context, closed>"
-        state = "aborted" if self._aborted else "open"
+        state = "aborted" if self._waits.aborted else "open"
         where = "simulator" if SIMULATOR else "GPU" if self._gpu else "host only"
         return (
             f"<gmpi.Context, {state}, rank {self.rank} of {self.size}, {where}, "
@@ -268,16 +263,10 @@ class Context:
         self._require_open()
         return self._watchdog.report("on demand")
 
-    def _time_out(self, report: Report, error_class: int) -> None:
-        """Releases every kernel that waits, because nothing moves (the watchdog's thread)."""
-        self._timeout = report
-        self._aborted = True
-        self._proxy.abort(error_class)
-
     @property
     def kernels_running(self) -> bool:
         """Whether a kernel that was launched with this context has not ended."""
-        return not self._wait_for_kernels(0)
+        return not self._waits.wait_for_kernels(0)
 
     @property
     def proxy_cores(self) -> frozenset[int]:
@@ -318,21 +307,7 @@ class Context:
         """
         self._require_open()
         with self._ending_the_job():
-            self._synchronize(timeout)
-
-    def _synchronize(self, timeout: float | None) -> None:
-        self._wait_for_kernels(None)
-        if self._aborted:
-            raise self._aborted_error()
-        deadline = time.monotonic() + (self.config.sync_timeout_s if timeout is None else timeout)
-        while self._proxy.alive and not self._is_quiet():
-            if time.monotonic() > deadline:
-                listing = "; ".join(map(str, self.pending))
-                raise errors.PendingError(
-                    f"all kernels have ended but requests are still open: {listing}"
-                )
-            time.sleep(20e-6)
-        self._raise_faults()
+            self._waits.synchronize(self.config.sync_timeout_s if timeout is None else timeout)
 
     @contextmanager
     def _ending_the_job(self) -> Iterator[None]:
@@ -344,56 +319,6 @@ class Context:
                 ending.abort_job(self, exc)
             raise
 
-    def _failure(self) -> Exception | None:
-        """What a host that does not wait should know at once (the watchdog's thread)."""
-        if self._proxy.failure is not None:
-            return errors.ProxyError(f"the proxy thread ended with {self._proxy.failure!r}")
-        first = self.first_error
-        return None if first is None else first.kind(first)
-
-    def _is_quiet(self) -> bool:
-        """No record in the ring, no request open. Only sure while no kernel runs."""
-        if has_record(self._state.address):
-            return False
-        return not bool((self._state.slots[:, S_STATE] == OPEN).any())
-
-    def _wait_for_kernels(self, timeout: float | None) -> bool:
-        """Whether all kernels have ended within ``timeout`` seconds."""
-        try:
-            return self._kernels.wait(timeout)
-        except KernelError as exc:
-            opening.kernel_died = True
-            self.abort()
-            self._abort_told = True
-            raise KernelError(f"{exc}{self._pending_text()}") from exc.__cause__
-
-    def _pending_text(self) -> str:
-        pending = self.pending
-        if not pending:
-            return ""
-        some = "; ".join(map(str, pending[:5])) + ("; ..." if len(pending) > 5 else "")
-        return f"; {len(pending)} requests were open: {some}"
-
-    def _aborted_error(self) -> AbortedError | RequestTimeoutError:
-        self._abort_told = True
-        if self._timeout is not None:
-            return RequestTimeoutError(self._timeout)
-        return AbortedError(
-            "the context was aborted: calls of its kernels have returned GMPI_ERR_ABORTED, and "
-            f"what they compute is not to be trusted{self._pending_text()}"
-        )
-
-    def _raise_faults(self) -> None:
-        if self._proxy.failure is not None:
-            raise errors.ProxyError(
-                f"the proxy thread ended with {self._proxy.failure!r}; kernels were released with "
-                "GMPI_ERR_PROXY"
-            ) from self._proxy.failure
-        faults = self._faults(self._faults_seen)
-        self._faults_seen = int(self._state.globals[G_FAULTS])
-        if faults and self.config.on_error != "return":
-            raise faults[0].kind(faults[0], len(faults) - 1)
-
     # --- the end ----------------------------------------------------------------------------------
 
     def abort(self) -> None:
@@ -402,8 +327,7 @@ class Context:
         For good: all later calls end the same way. Any thread may call it. ``synchronize`` raises
         ``AbortedError`` from then on, and ``close`` if nothing else has said so before.
         """
-        self._aborted = True
-        self._proxy.abort(GMPI_ERR_ABORTED)
+        self._waits.abort(GMPI_ERR_ABORTED)
 
     def close(self) -> None:
         """Waits for kernels, ends the proxy, reports what was left open. Idempotent.
@@ -422,27 +346,22 @@ class Context:
 
     def _close(self) -> None:
         try:
-            self._wait_for_kernels(None)
+            self._waits.wait_for_kernels(None)
         except BaseException:
             self.abort()
-            self._wait_for_kernels(_ABORT_S)
+            self._waits.wait_for_kernels(_ABORT_S)
             self._shut_down(clean=False)
             raise
-        settled = time.monotonic() + 1.0
-        while self._proxy.alive and not self._aborted and not self._is_quiet():
-            if time.monotonic() > settled:
-                break
-            time.sleep(20e-6)
-        if self._aborted:
-            told = self._abort_told
-            aborted = self._aborted_error()
+        self._waits.settle()
+        if self._waits.aborted:
+            untold = self._waits.untold_abort()
             self._shut_down(clean=False)
-            if not told:
-                raise aborted
+            if untold is not None:
+                raise untold
             return
         if self._proxy.failure is not None:
             self._shut_down(clean=False)
-            self._raise_faults()
+            self._waits.raise_faults()
         pending = self.pending
         leaked = ending.leaks(self)
         self._shut_down(clean=not pending)
@@ -454,7 +373,7 @@ class Context:
                 f"kernels ended without completing {len(pending)} requests: {listing}; "
                 "wait for every request before the kernel returns"
             )
-        self._raise_faults()
+        self._waits.raise_faults()
 
     def __enter__(self) -> Context:
         return self
@@ -470,7 +389,7 @@ class Context:
         elif not self._closed:
             # Something failed while kernels may wait: release them, then let it through.
             self.abort()
-            ended = self._wait_for_kernels(_ABORT_S)
+            ended = self._waits.wait_for_kernels(_ABORT_S)
             self._shut_down(clean=False)
             if not ended:
                 warnings.warn(
@@ -509,7 +428,7 @@ class Context:
         """The interpreter is going: a loop that calls MPI after MPI_Finalize is a crash."""
         if not self._closed:
             self.abort()
-            self._wait_for_kernels(_ABORT_S)
+            self._waits.wait_for_kernels(_ABORT_S)
             self._shut_down(clean=False)
 
     # --- internals --------------------------------------------------------------------------------

@@ -292,7 +292,7 @@ class Look:
             unexpected(state, context._communicators.groups),
             {group.identity: group.members for group in context._communicators.groups},
             [fault.text for fault in context.errors[-_ERRORS:]],
-            context._aborted,
+            context._waits.aborted,
             repr(failure) if (failure := context._proxy.failure) is not None else "",
         )
         counters = {

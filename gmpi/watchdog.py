@@ -103,7 +103,7 @@ class Watchdog:
             if seen != signature or not pending:
                 signature, since, reported = seen, now, False
             still = now - since
-            if config.on_error == "abort" and (failure := self.context._failure()):
+            if config.on_error == "abort" and (failure := self.context._waits.failure()):
                 abort_job(self.context, failure)
             if self._asked.is_set():
                 self._asked.clear()
@@ -111,10 +111,10 @@ class Watchdog:
             if config.watchdog_s and still > config.watchdog_s and not reported:
                 reported = True
                 self._print(self.report(f"no progress for {still:.1f} s"))
-            if config.timeout_s and still > config.timeout_s and not self.context._aborted:
+            if config.timeout_s and still > config.timeout_s and not self.context._waits.aborted:
                 report = self.report(f"no progress for {still:.1f} s, the limit (timeout_s)")
                 if self._signature() == signature:
-                    self.context._time_out(report, GMPI_ERR_TIMEOUT)
+                    self.context._waits.time_out(report, GMPI_ERR_TIMEOUT)
                     if config.on_error == "abort":
                         abort_job(self.context, RequestTimeoutError(report))
 
@@ -138,8 +138,8 @@ class Watchdog:
 
     def _own(self) -> RankReport | None:
         """This rank as it is; once its waits have timed out, as it was then, for others to know."""
-        if self.context._timeout is not None:
-            return self.context._timeout.ranks[self.context.rank]
+        if self.context._waits.timeout is not None:
+            return self.context._waits.timeout.ranks[self.context.rank]
         return self._look.report(time.monotonic())
 
     def _ask(self) -> dict[int, RankReport | None]:
