@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 from device_lib.context import DeviceContext
 from device_lib.primitives import SIMULATOR
-from gmpi import affinity, config, ending, errors, launch
+from gmpi import affinity, config, ending, errors, launch, process, shutdown
 from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators
 from gmpi.constants import GMPI_ERR_ABORTED
@@ -35,8 +35,7 @@ from gmpi.wire import (
     IDENTITY_SIZE_SHIFT,
     Layout,
 )
-from host_proxy import mpi_library, trace
-from host_proxy.debug import DebugEngine
+from host_proxy import trace
 from host_proxy.proxy import Proxy
 from host_proxy.state import (
     OPEN,
@@ -50,11 +49,7 @@ from host_proxy.state import (
 # The driver reads this when it starts: with the first use of CUDA, before any context is opened.
 os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
 
-_ABORT_S = 10.0  # how long an aborted kernel may take to end
-
-_open_context: Context | None = None
 _contexts = 0  # opened so far in this process
-_stranded: list[Memory] = []  # memory that a kernel may still be using
 
 
 class Context:
@@ -76,7 +71,7 @@ class Context:
     """
 
     def __init__(self, comm: MPI.Comm | None = None, *, gpu: bool = True, **settings: Any) -> None:
-        global _open_context, _contexts
+        global _contexts
         self._closed = True
         self._origins: dict[str, str] = {}
         require_mpi()
@@ -86,10 +81,7 @@ class Context:
         memory: Memory | None = None
         self._gpu = gpu and not SIMULATOR
         try:
-            if _open_context is not None:
-                raise ContextError(
-                    "a context is already open in this process; close it first, or pass it around"
-                )
+            process.require_none()
             self.config = config.load(**settings)
             self._origins = config.origins(self.config, **settings)
             self.layout = Layout(
@@ -148,9 +140,9 @@ class Context:
         self._proxy = Proxy(self._state, self.config.engine, cores, read)
         self._proxy.start()
         self.host = Host(self)
-        launch.install(_before_launch, _after_launch)
+        launch.install(process.before_launch, process.after_launch)
         self._closed = False
-        _open_context = self
+        process.opened(self)
         atexit.register(self._at_exit)
         self._watchdog = Watchdog(self, self._state.communicators[0].messages)
         self._watchdog.start()
@@ -342,38 +334,7 @@ class Context:
         if self._closed:
             return
         with self._ending_the_job():
-            self._close()
-
-    def _close(self) -> None:
-        try:
-            self._waits.wait_for_kernels(None)
-        except BaseException:
-            self.abort()
-            self._waits.wait_for_kernels(_ABORT_S)
-            self._shut_down(clean=False)
-            raise
-        self._waits.settle()
-        if self._waits.aborted:
-            untold = self._waits.untold_abort()
-            self._shut_down(clean=False)
-            if untold is not None:
-                raise untold
-            return
-        if self._proxy.failure is not None:
-            self._shut_down(clean=False)
-            self._waits.raise_faults()
-        pending = self.pending
-        leaked = ending.leaks(self)
-        self._shut_down(clean=not pending)
-        if leaked:
-            warnings.warn(leaked, ResourceWarning, stacklevel=3)
-        if pending:
-            listing = "; ".join(map(str, pending))
-            raise errors.PendingError(
-                f"kernels ended without completing {len(pending)} requests: {listing}; "
-                "wait for every request before the kernel returns"
-            )
-        self._waits.raise_faults()
+            shutdown.close(self)
 
     def __enter__(self) -> Context:
         return self
@@ -388,48 +349,19 @@ class Context:
             self.close()
         elif not self._closed:
             # Something failed while kernels may wait: release them, then let it through.
-            self.abort()
-            ended = self._waits.wait_for_kernels(_ABORT_S)
-            self._shut_down(clean=False)
+            ended = shutdown.release(self)
             if not ended:
                 warnings.warn(
-                    f"a kernel did not end within {_ABORT_S} s of being aborted: it waits for "
-                    "something else than GMPI; its memory stays allocated",
+                    f"a kernel did not end within {shutdown.ABORT_S} s of being aborted: it waits "
+                    "for something else than GMPI; its memory stays allocated",
                     RuntimeWarning,
                     stacklevel=2,
                 )
 
-    def _shut_down(self, clean: bool) -> None:
-        global _open_context
-        self._closed = True
-        if _open_context is self:
-            _open_context = None
-        atexit.unregister(self._at_exit)
-        quiet = self._watchdog.stop()
-        stopped = self._proxy.stop(_ABORT_S)
-        if not stopped or self._kernels.unfinished:
-            _stranded.append(self._memory)
-        else:
-            self._memory.give_back()
-        if not stopped:
-            warnings.warn(
-                "the proxy thread is still inside an MPI call; MPI_Finalize may hang or fail",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-        elif not MPI.Is_finalized():
-            mpi_library.cancel_pending(self._state)
-            if clean and quiet:
-                self._watchdog.free()
-            if clean:
-                self._communicators.free()
-
     def _at_exit(self) -> None:
         """The interpreter is going: a loop that calls MPI after MPI_Finalize is a crash."""
         if not self._closed:
-            self.abort()
-            self._waits.wait_for_kernels(_ABORT_S)
-            self._shut_down(clean=False)
+            shutdown.release(self)
 
     # --- internals --------------------------------------------------------------------------------
 
@@ -441,18 +373,3 @@ class Context:
         import ctypes
 
         ctypes.memmove(self._memory.host + offset, data, len(data))
-
-
-def _before_launch(ctx: DeviceContext, what: launch.Launch) -> None:
-    context = _open_context
-    if context is None or context._closed or ctx != context._device:
-        raise ContextError(f"kernel {what.name} was launched with a context that is closed")
-    context._kernels.begin(what)
-    engine = context._proxy.python
-    if isinstance(engine, DebugEngine):
-        engine.blocks = max(engine.blocks, what.blocks)
-
-
-def _after_launch(ctx: DeviceContext, stream: Any) -> None:
-    if _open_context is not None:
-        _open_context._kernels.follow(stream)
