@@ -124,7 +124,8 @@ class _Progress:
     each post a receive, then send something long and wait for that, would wait for ever.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self.lock = threading.Lock()  # several threads may wait; a generator has one caller
         self.open: list[HostRequest] = []
 
@@ -135,6 +136,7 @@ class _Progress:
                 self.open.append(request)
 
     def step(self) -> None:
+        self._context._require_open()  # what the requests go on with is freed when it closes
         with self.lock:
             for request in self.open:
                 request.step()
@@ -228,7 +230,7 @@ class Host:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._progress = _Progress()
+        self._progress = _Progress(context)
         self._transfers = itertools.count(1)  # several threads may draw from it
 
     # --- point to point --------------------------------------------------------------------------

@@ -87,15 +87,14 @@ class LaunchedKernels:
     @property
     def unfinished(self) -> bool:
         """Whether kernels may still run, as far as it is known without asking the driver."""
-        return bool(self._events)
+        return self._begun > self._ended if SIMULATOR else bool(self._events)
 
     @property
     def state(self) -> Kernels:
         """The same in words, for reports (any thread)."""
         if not self._allowed:
             return "host only"
-        running = self._begun > self._ended if SIMULATOR else self.unfinished
-        return "running" if running else "none running"
+        return "running" if self.unfinished else "none running"
 
     def wait(self, timeout: float | None) -> bool:
         """Whether all kernels have ended within ``timeout`` seconds (None: however long it takes).

@@ -49,6 +49,12 @@ class Peers:
         self.table[:, P_MAPS] *= self.near
         local.Free()
 
+    def give_back(self) -> None:
+        """Neither a kernel nor a thread uses what is mapped any more."""
+        self.regions.clear()
+        if not MPI.Is_finalized():
+            self._group.Free()
+
     def of(self, comm: MPI.Comm) -> np.ndarray:
         """For each rank of a communicator, its row in ``table``, -1 when it has none (local)."""
         group = comm.Get_group()

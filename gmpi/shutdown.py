@@ -11,6 +11,7 @@ from mpi4py import MPI
 from gmpi import ending, process
 from gmpi.errors import PendingError
 from gmpi.memory import Memory
+from gmpi.peers import Peers
 from host_proxy import mpi_library
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 ABORT_S = 10.0  # how long an aborted kernel may take to end
 
-_stranded: list[Memory] = []  # memory that a kernel may still be using
+_stranded: list[tuple[Memory, Peers]] = []  # what a kernel or a thread may still be using
 
 
 def close(context: Context) -> None:
@@ -56,8 +57,11 @@ def close(context: Context) -> None:
 def release(context: Context) -> bool:
     """Closes it while kernels may wait for what will not come; whether they have ended."""
     context.abort()
-    ended = context._waits.wait_for_kernels(ABORT_S)
-    shut_down(context, clean=False)
+    ended = False
+    try:
+        ended = context._waits.wait_for_kernels(ABORT_S)
+    finally:
+        shut_down(context, clean=False)
     return ended
 
 
@@ -67,14 +71,15 @@ def shut_down(context: Context, clean: bool) -> None:
     Args:
         clean: all ranks do this, and nothing is under way: what is collective can be freed.
     """
-    context._closed = True
+    context._waits.close()
     process.closed(context)
     atexit.unregister(context._at_exit)
     quiet = context._watchdog.stop()
     stopped = context._proxy.stop(ABORT_S)
-    if not stopped or context._kernels.unfinished:
-        _stranded.append(context._memory)
+    if not stopped or not quiet or context._kernels.unfinished:
+        _stranded.append((context._memory, context._peers))
     else:
+        context._peers.give_back()
         context._memory.give_back()
     if not stopped:
         warnings.warn(

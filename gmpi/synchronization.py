@@ -6,6 +6,7 @@ arrives while it waits.
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ class Synchronization:
         self.aborted = False
         self.timeout: Report | None = None
         self._context = context
+        self._lock = threading.RLock()  # a handler of a signal may abort what is being aborted
         self._told = False  # somebody has been told that it was aborted
         self._faults_seen = 0
 
@@ -95,8 +97,15 @@ class Synchronization:
 
     def abort(self, error_class: int) -> None:
         """Ends every wait of every kernel with ``error_class``, for good; any thread."""
-        self.aborted = True
-        self._context._proxy.abort(error_class)
+        with self._lock:
+            self.aborted = True
+            if not self._context._closed:
+                self._context._proxy.abort(error_class)
+
+    def close(self) -> None:
+        """The context is closed: its memory goes, and nothing is left that could be aborted."""
+        with self._lock:
+            self._context._closed = True
 
     def time_out(self, report: Report, error_class: int) -> None:
         """The same, because nothing moves (the watchdog's thread)."""
