@@ -20,7 +20,7 @@ from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators
 from gmpi.constants import GMPI_ERR_ABORTED
 from gmpi.errors import ContextError, Fault
-from gmpi.host import Host
+from gmpi.host import Host, Progress
 from gmpi.kernels import LaunchedKernels
 from gmpi.memory import Memory
 from gmpi.opening import agree, allocate, require_intracomm, require_mpi
@@ -72,7 +72,7 @@ class Context:
 
     def __init__(self, comm: MPI.Comm | None = None, *, gpu: bool = True, **settings: Any) -> None:
         global _contexts
-        self._closed = True
+        self._closed = shutdown.CLOSED  # why it cannot be used
         self._origins: dict[str, str] = {}
         require_mpi()
         comm = MPI.COMM_WORLD if comm is None else comm
@@ -139,9 +139,9 @@ class Context:
         read = memory.read_user if self.config.debug else None
         self._proxy = Proxy(self._state, self.config.engine, cores, read)
         self._proxy.start()
-        self.host = Host(self)
+        self._host_progress = Progress()
         launch.install(process.before_launch, process.after_launch)
-        self._closed = False
+        self._closed = ""
         process.opened(self)
         atexit.register(self._at_exit)
         self._watchdog = Watchdog(self, self._state.communicators[0].messages)
@@ -277,6 +277,11 @@ class Context:
             raise ContextError("open the context with trace=n to keep time stamps of n requests")
         return trace.read(self._state)
 
+    @property
+    def host(self) -> Host:
+        """Calls of the host in the same matching space (``gmpi/host.py``)."""
+        return Host(self, self._host_progress)
+
     # --- waiting ----------------------------------------------------------------------------------
 
     def synchronize(self, timeout: float | None = None) -> None:
@@ -367,7 +372,7 @@ class Context:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise ContextError("the context is closed; open a new one")
+            raise ContextError(self._closed)
 
     def _write_mapped(self, offset: int, data: bytes) -> None:
         import ctypes

@@ -253,7 +253,7 @@ class Look:
         turns = int(g[G_TURNS])
         if turns != self._turns:
             self._turns, self._turned = turns, now
-        host = bool(self.context.host._progress.open)
+        host = bool(self.context._host_progress.open)
         if g[G_SERIAL] == g[G_CLOSED]:
             self._seen.clear()
             return host or bool(has_record(self.context._state.address))
@@ -282,7 +282,7 @@ class Look:
         for row in rows:
             since = self._seen.get((int(row[S_SERIAL]), int(row[S_HANDLE])), now)
             pending.append(pending_of(row, context._communicators.groups, now - since))
-        for request in list(context.host._progress.open):
+        for request in list(context._host_progress.open):
             name = f"Context.host.{request.name}"
             pending.append(Pending(name, "other", None, None, "", "", 0, 0, -1, 0))
         table = Table(

@@ -10,16 +10,15 @@ from mpi4py import MPI
 
 from gmpi import ending, process
 from gmpi.errors import PendingError
-from gmpi.memory import Memory
-from gmpi.peers import Peers
 from host_proxy import mpi_library
 
 if TYPE_CHECKING:
     from gmpi.context import Context
 
+CLOSED = "the context is closed; open a new one"
 ABORT_S = 10.0  # how long an aborted kernel may take to end
 
-_stranded: list[tuple[Memory, Peers]] = []  # what a kernel or a thread may still be using
+_stranded: list[Context] = []  # whose memory a kernel or a thread may still be using
 
 
 def close(context: Context) -> None:
@@ -71,13 +70,13 @@ def shut_down(context: Context, clean: bool) -> None:
     Args:
         clean: all ranks do this, and nothing is under way: what is collective can be freed.
     """
-    context._waits.close()
+    context._waits.close(CLOSED)
     process.closed(context)
     atexit.unregister(context._at_exit)
     quiet = context._watchdog.stop()
     stopped = context._proxy.stop(ABORT_S)
     if not stopped or not quiet or context._kernels.unfinished:
-        _stranded.append((context._memory, context._peers))
+        _stranded.append(context)
     else:
         context._peers.give_back()
         context._memory.give_back()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 from gmpi import opening
@@ -41,7 +42,7 @@ class Synchronization:
     def __init__(self, context: Context) -> None:
         self.aborted = False
         self.timeout: Report | None = None
-        self._context = context
+        self._context: Context = weakref.proxy(context)  # whose part we are
         self._lock = threading.RLock()  # a handler of a signal may abort what is being aborted
         self._told = False  # somebody has been told that it was aborted
         self._faults_seen = 0
@@ -102,10 +103,14 @@ class Synchronization:
             if not self._context._closed:
                 self._context._proxy.abort(error_class)
 
-    def close(self) -> None:
-        """The context is closed: its memory goes, and nothing is left that could be aborted."""
+    def close(self, why: str) -> None:
+        """The context cannot be used any more: its memory goes, nothing is left to be aborted.
+
+        Args:
+            why: what ``ContextError`` says from now on.
+        """
         with self._lock:
-            self._context._closed = True
+            self._context._closed = self._context._host_progress.closed = why
 
     def time_out(self, report: Report, error_class: int) -> None:
         """The same, because nothing moves (the watchdog's thread)."""

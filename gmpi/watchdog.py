@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
@@ -44,9 +45,9 @@ class Watchdog:
     """Watches one context. Opening is collective over the context's communicator."""
 
     def __init__(self, context: Context, comm: MPI.Comm) -> None:
-        self.context = context
+        self.context: Context = weakref.proxy(context)  # whose part we are
         self.last: Report | None = None
-        self._look = Look(context)
+        self._look = Look(self.context)
         self._comm = comm.Dup()
         self._comm.Set_errhandler(MPI.ERRORS_RETURN)
         self._lock = threading.Lock()  # one exchange at a time
