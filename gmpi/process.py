@@ -1,18 +1,52 @@
-"""The one context that is open in this process, and what launches have to do with it."""
+"""The one context that is open in this process: launches with it, and children that are forked.
+
+A child has a copy of the context without its threads, beside memory that it shares with the parent:
+whatever it did to one would happen to the other, and neither MPI nor CUDA can be used in it. So its
+copy is closed, at once and without a trace, and its process opens no other.
+"""
 
 from __future__ import annotations
 
+import atexit
+import os
 from typing import TYPE_CHECKING, Any
+
+from mpi4py import MPI
 
 from device_lib.context import DeviceContext
 from gmpi.errors import ContextError
+from gmpi.kernels import LaunchedKernels
 from gmpi.launch import Launch
 from host_proxy.debug import DebugEngine
 
 if TYPE_CHECKING:
     from gmpi.context import Context
 
+FORKED = (
+    "this process was forked from one that uses MPI, and can use neither MPI nor the GPU; let the "
+    "parent do it, or start processes afresh (multiprocessing: spawn)"
+)
+
 open_context: Context | None = None
+forked = False  # from a process in which MPI was initialised
+_kept: list[Any] = []  # in a child: what it refers to is not the child's to free
+
+
+def _in_child() -> None:
+    """After a fork, before anything else runs in the child."""
+    global open_context, forked
+    forked = forked or MPI.Is_initialized()
+    context, open_context = open_context, None
+    if context is None:
+        return
+    _kept.extend((context, context._kernels))
+    context._kernels = LaunchedKernels(allowed=False, check_grid=False)  # asks CUDA for none
+    context._waits.fork(FORKED)
+    context._watchdog.release_signal()
+    atexit.unregister(context._at_exit)
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 def require_none() -> None:
@@ -45,7 +79,8 @@ def before_launch(ctx: DeviceContext, what: Launch) -> None:
     """
     context = open_context
     if context is None or context._closed or ctx != context._device:
-        raise ContextError(f"kernel {what.name} was launched with a context that is closed")
+        text = f"kernel {what.name} was launched with a context that is closed"
+        raise ContextError(f"{text}: {FORKED}" if forked else text)
     context._kernels.begin(what)
     engine = context._proxy.python
     if isinstance(engine, DebugEngine):

@@ -103,6 +103,11 @@ class Synchronization:
             if not self._context._closed:
                 self._context._proxy.abort(error_class)
 
+    def fork(self, why: str) -> None:
+        """``close`` in a child: another thread may have held the lock, and is not there."""
+        self._lock = threading.RLock()
+        self.close(why)
+
     def close(self, why: str) -> None:
         """The context cannot be used any more: its memory goes, nothing is left to be aborted.
 

@@ -70,7 +70,7 @@ class Watchdog:
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(2 * ANSWER_S)
-        self._release_signal()
+        self.release_signal()
         return not self._thread.is_alive()
 
     def free(self) -> None:
@@ -190,7 +190,8 @@ class Watchdog:
             self._before = signal.SIG_DFL
             signal.signal(signal.SIGUSR1, lambda *_: self._asked.set())
 
-    def _release_signal(self) -> None:
+    def release_signal(self) -> None:
+        """SIGUSR1 does what it did before."""
         if self._before is None or threading.current_thread() is not threading.main_thread():
             return
         signal.signal(signal.SIGUSR1, self._before)
