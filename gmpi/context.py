@@ -28,6 +28,7 @@ from gmpi.peers import Peers
 from gmpi.pending import PendingRequest
 from gmpi.report import Report
 from gmpi.synchronization import Synchronization
+from gmpi.termination import Termination
 from gmpi.watchdog import Watchdog
 from gmpi.wire import (
     CONTROL_RESOURCE_NS,
@@ -146,6 +147,8 @@ class Context:
         atexit.register(self._at_exit)
         self._watchdog = Watchdog(self, self._state.communicators[0].messages)
         self._watchdog.start()
+        self._termination = Termination(self)
+        self._termination.start()
 
     def __repr__(self) -> str:
         if self._closed:

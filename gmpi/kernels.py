@@ -89,6 +89,15 @@ class LaunchedKernels:
         """Whether kernels may still run, as far as it is known without asking the driver."""
         return self._begun > self._ended if SIMULATOR else bool(self._events)
 
+    def have_ended(self) -> bool:
+        """Whether all kernels have; any thread, whatever others are doing."""
+        if SIMULATOR:
+            return not self.unfinished
+        try:
+            return all(event.query() for event in list(self._events))
+        except Exception:  # one died
+            return True
+
     @property
     def state(self) -> Kernels:
         """The same in words, for reports (any thread)."""

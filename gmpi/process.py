@@ -42,6 +42,7 @@ def _in_child() -> None:
     _kept.extend((context, context._kernels))
     context._kernels = LaunchedKernels(allowed=False, check_grid=False)  # asks CUDA for none
     context._waits.fork(FORKED)
+    context._termination.fork()
     context._watchdog.release_signal()
     atexit.unregister(context._at_exit)
 

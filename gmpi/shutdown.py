@@ -73,6 +73,7 @@ def shut_down(context: Context, clean: bool) -> None:
     context._waits.close(CLOSED)
     process.closed(context)
     atexit.unregister(context._at_exit)
+    context._termination.stop()
     quiet = context._watchdog.stop()
     stopped = context._proxy.stop(ABORT_S)
     if not stopped or not quiet or context._kernels.unfinished:
