@@ -274,6 +274,14 @@ class Context:
         return self._proxy.cpu_seconds
 
     @property
+    def paths(self) -> dict[str, list[int]]:
+        """How long messages of our kernels travel: ``"GPU staging"``, ``"shared staging"`` (both
+        within the node) or ``"MPI"``, each with the ranks of the context's communicator to which
+        they go that way. Shorter ones, up to ``eager_bytes``, always travel by MPI.
+        """
+        return self._peers.paths(self._state.communicators[0])
+
+    @property
     def trace(self) -> np.ndarray:
         """Time stamps of the last requests, with ``trace=n`` (``host_proxy/trace.py``, DTYPE)."""
         if not self.config.trace:

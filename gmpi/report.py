@@ -24,7 +24,7 @@ from gmpi.constants import (
     OPERATIONS_REDUCE,
     PROC_NULL,
 )
-from gmpi.diagnosis import Cause, Pending, Table, Unexpected
+from gmpi.diagnosis import Cause, Pending, Table, Unexpected, ranks_text
 from gmpi.wire import MESSAGE_HEADER
 from host_proxy import operations as ops
 from host_proxy.flight import FUNCTIONS, Event, events
@@ -71,6 +71,11 @@ class Group(NamedTuple):
     members: list[int]
 
 
+def paths_text(paths: dict[str, list[int]]) -> str:
+    """What ``Context.paths`` says, such as ``GPU staging to ranks 0, 1; MPI to ranks 2-7``."""
+    return "; ".join(f"{path} to {ranks_text(ranks)}" for path, ranks in paths.items())
+
+
 @dataclass
 class RankReport:
     """One rank: what it waits for, and what state it is in.
@@ -81,6 +86,7 @@ class RankReport:
         stacks: Python stacks of all threads.
         events: the last ones of the proxy, oldest first (``host_proxy/flight.py``).
         time_s: CLOCK_MONOTONIC when it was made, as in the events.
+        paths: how its long messages travel, to which ranks (``Context.paths``).
     """
 
     table: Table
@@ -89,6 +95,7 @@ class RankReport:
     stacks: str = ""
     events: list[Event] = field(default_factory=list)
     time_s: float = 0.0
+    paths: dict[str, list[int]] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         t, c = self.table, self.counters
@@ -98,6 +105,8 @@ class RankReport:
             f"{c['opened']} requests opened, {c['completed']} completed; "
             f"{c['open']} of {c['slots']} request slots open",
         ]
+        if self.paths:
+            text.append(f"  long messages by {paths_text(self.paths)}")
         for request in t.pending[:LISTED]:
             where = f"block {request.block}" if request.block >= 0 else "host"
             text.append(f"  {request} ({request.nbytes} bytes, {where}, {request.age_s:.1f} s)")
@@ -303,4 +312,6 @@ class Look:
             "open": len(rows),
             "slots": len(state.slots),
         }
-        return RankReport(table, counters, self.proxy(now), stacks(), events(state), now)
+        return RankReport(
+            table, counters, self.proxy(now), stacks(), events(state), now, context.paths
+        )
