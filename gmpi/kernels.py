@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from typing import Any
 
 from device_lib.primitives import SIMULATOR
-from gmpi.diagnosis import Kernels
 from gmpi.errors import GridError, KernelError
 from gmpi.launch import Launch
+from gmpi.tables import Kernels
 
 _SLICE_S = 0.05  # host waits return to Python at least this often
 

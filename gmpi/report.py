@@ -24,7 +24,7 @@ from gmpi.constants import (
     OPERATIONS_REDUCE,
     PROC_NULL,
 )
-from gmpi.diagnosis import Cause, Pending, Table, Unexpected, ranks_text
+from gmpi.tables import Cause, Pending, Table, Unexpected, ranks_text
 from gmpi.wire import MESSAGE_HEADER
 from host_proxy import operations as ops
 from host_proxy.flight import FUNCTIONS, Event, events
