@@ -40,7 +40,7 @@ cuda.get_current_device = lambda: _Device
 sys.path.insert(0, str(Path(__file__).parent / "ranks"))
 sys.modules["common"] = SimpleNamespace(same=None)  # type: ignore[assignment]  # starts MPI
 
-import script  # noqa: E402
+import script_kernel  # noqa: E402
 
 import gmpi  # noqa: E402
 from device_lib import library, pack_parts, pack_runs, pack_strided, pack_tiles  # noqa: E402
@@ -124,8 +124,8 @@ KERNELS = {
     ),
     "views": (views, (types.float32[:, :, ::1], BYTES, types.int64, types.int64)),
     "small_integers": (small_integers, (BYTES, types.uint32, types.int16)),
-    "script_block": (script._kernels["block"].py_func, INTERPRETER),
-    "script_warp": (script._kernels["warp"].py_func, INTERPRETER),
+    "script_block": (script_kernel.KERNELS["block"].py_func, INTERPRETER),
+    "script_warp": (script_kernel.KERNELS["warp"].py_func, INTERPRETER),
 }
 
 
