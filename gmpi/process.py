@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
+import threading
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
@@ -32,8 +34,27 @@ forked = False  # from a process in which MPI was initialised
 _kept: list[Any] = []  # in a child: what it refers to is not the child's to free
 
 
+_masks = threading.local()
+
+
+def _before_fork() -> None:
+    """SIGTERM waits until the child has handlers of its own: Python drops what comes before."""
+    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _after_fork() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before)
+
+
 def _in_child() -> None:
     """After a fork, before anything else runs in the child."""
+    try:
+        _close_copy()
+    finally:
+        _after_fork()
+
+
+def _close_copy() -> None:
     global open_context, forked
     forked = forked or MPI.Is_initialized()
     context, open_context = open_context, None
@@ -47,7 +68,7 @@ def _in_child() -> None:
     atexit.unregister(context._at_exit)
 
 
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
 def require_none() -> None:
