@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -64,6 +65,44 @@ def many_contexts() -> None:
     assert left <= files, f"{left - files} files more after 50 contexts"
     grown = _resident_kib() - resident
     assert grown < 50 * 200, f"{grown} KiB more after 50 contexts"
+
+
+def a_request_of_the_host_after_close() -> None:
+    """What it would go on with is gone."""
+    g = gmpi.Context(WORLD)
+    request = g.host.Irecv(np.zeros(8, np.uint8), PREVIOUS, 9)
+    g.abort()  # nothing collective: the receive still uses the communicator
+    with contextlib.suppress(gmpi.AbortedError):
+        g.close()
+    g.abort()  # of nothing
+    for call in (request.Test, request.Wait):
+        try:
+            call()
+            raise AssertionError("a request went on after its context")
+        except gmpi.ContextError as exc:
+            assert "the context is closed; open a new one" in str(exc), exc
+    WORLD.Barrier()
+
+
+@cuda.jit
+def _some_threads(ctx):  # type: ignore[no-untyped-def]
+    if cuda.threadIdx.x == 0:
+        gmpi.GMPI_Barrier(ctx, gmpi.COMM_WORLD)
+
+
+def a_kernel_that_raises() -> None:
+    """It has ended, so the memory of its context is not kept."""
+    if not gmpi.SIMULATOR:
+        return
+    from device_lib.simulator import BarrierError
+
+    with gmpi.Context(WORLD) as g:
+        try:
+            _some_threads[1, 64](g.device)
+            raise AssertionError("the simulator did not see it")
+        except BarrierError:
+            assert not g._kernels.unfinished
+        exchange(g)
 
 
 # --- children -------------------------------------------------------------------------------------
@@ -204,7 +243,8 @@ def multiprocessing_with_fork() -> None:
 
 
 SCENARIOS = [
-    many_contexts, children_are_kept_out, children_during_a_message, an_exception_in_a_child,
+    many_contexts, a_request_of_the_host_after_close, a_kernel_that_raises,
+    children_are_kept_out, children_during_a_message, an_exception_in_a_child,
     multiprocessing_with_fork,
 ]  # fmt: skip
 
