@@ -19,6 +19,7 @@ from numba import cuda
 import gmpi
 
 RANK = MPI.COMM_WORLD.rank
+gmpi.select_gpu()
 
 @cuda.jit
 def receive(ctx, buf):
