@@ -17,7 +17,6 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from cuda.bindings import nvjitlink
@@ -38,7 +37,6 @@ dispatcher.get_current_device = lambda: _Device
 cuda.get_current_device = lambda: _Device
 
 sys.path.insert(0, str(Path(__file__).parent / "ranks"))
-sys.modules["common"] = SimpleNamespace(same=None)  # type: ignore[assignment]  # starts MPI
 
 import script_kernel  # noqa: E402
 
