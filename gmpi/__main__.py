@@ -104,6 +104,8 @@ def _gpu(gpu: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ranks(ranks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    from gmpi.report import paths_text  # needs MPI
+
     return [
         {
             "rank": number,
@@ -111,6 +113,7 @@ def _ranks(ranks: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "GPUs seen": ", ".join(rank["gpus"]) or "none",
             "cores": rank["cores"],
             "proxy on": rank["context"].get("proxy_cores", "-"),
+            "long messages by": paths_text(rank["context"].get("paths", {})) or "-",
         }
         for number, rank in enumerate(ranks)
     ]

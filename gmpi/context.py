@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,18 +15,20 @@ from mpi4py import MPI
 
 from device_lib.context import DeviceContext
 from device_lib.primitives import SIMULATOR
-from gmpi import affinity, config, ending, errors, launch, opening
+from gmpi import affinity, config, ending, errors, launch, process, shutdown
 from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators
 from gmpi.constants import GMPI_ERR_ABORTED
-from gmpi.errors import AbortedError, ContextError, Fault, KernelError, RequestTimeoutError
-from gmpi.host import Host
+from gmpi.errors import ContextError, Fault
+from gmpi.host import Host, Progress
 from gmpi.kernels import LaunchedKernels
 from gmpi.memory import Memory
 from gmpi.opening import agree, allocate, require_intracomm, require_mpi
 from gmpi.peers import Peers
 from gmpi.pending import PendingRequest
 from gmpi.report import Report
+from gmpi.synchronization import Synchronization
+from gmpi.termination import Termination
 from gmpi.watchdog import Watchdog
 from gmpi.wire import (
     CONTROL_RESOURCE_NS,
@@ -35,12 +36,9 @@ from gmpi.wire import (
     IDENTITY_SIZE_SHIFT,
     Layout,
 )
-from host_proxy import mpi_library, trace
-from host_proxy.debug import DebugEngine
+from host_proxy import trace
 from host_proxy.proxy import Proxy
-from host_proxy.ring import has_record
 from host_proxy.state import (
-    G_FAULTS,
     OPEN,
     S_STATE,
     State,
@@ -52,11 +50,7 @@ from host_proxy.state import (
 # The driver reads this when it starts: with the first use of CUDA, before any context is opened.
 os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
 
-_ABORT_S = 10.0  # how long an aborted kernel may take to end
-
-_open_context: Context | None = None
 _contexts = 0  # opened so far in this process
-_stranded: list[Memory] = []  # memory that a kernel may still be using
 
 
 class Context:
@@ -78,8 +72,8 @@ class Context:
     """
 
     def __init__(self, comm: MPI.Comm | None = None, *, gpu: bool = True, **settings: Any) -> None:
-        global _open_context, _contexts
-        self._closed = True
+        global _contexts
+        self._closed = shutdown.CLOSED  # why it cannot be used
         self._origins: dict[str, str] = {}
         require_mpi()
         comm = MPI.COMM_WORLD if comm is None else comm
@@ -88,10 +82,7 @@ class Context:
         memory: Memory | None = None
         self._gpu = gpu and not SIMULATOR
         try:
-            if _open_context is not None:
-                raise ContextError(
-                    "a context is already open in this process; close it first, or pass it around"
-                )
+            process.require_none()
             self.config = config.load(**settings)
             self._origins = config.origins(self.config, **settings)
             self.layout = Layout(
@@ -141,29 +132,28 @@ class Context:
         self._write_mapped(CONTROL_RESOURCE_NS, patience.to_bytes(8, "little"))
         self._has_kernels = gpu
         self._kernels = LaunchedKernels(gpu, self.config.check_grid)
-        self._aborted = False
-        self._abort_told = False
-        self._faults_seen = 0
+        self._waits = Synchronization(self)
         self._datatypes = Datatypes(self.layout, memory, self._state, gpu)
-        self._timeout: Report | None = None
         self._communicators = Communicators(self._state, memory, self._peers)
         self._communicators.register(comm)
         cores = affinity.cores(self.config.cores, self._gpu)
         read = memory.read_user if self.config.debug else None
         self._proxy = Proxy(self._state, self.config.engine, cores, read)
         self._proxy.start()
-        self.host = Host(self)
-        launch.install(_before_launch, _after_launch)
-        self._closed = False
-        _open_context = self
+        self._host_progress = Progress()
+        launch.install(process.before_launch, process.after_launch)
+        self._closed = ""
+        process.opened(self)
         atexit.register(self._at_exit)
         self._watchdog = Watchdog(self, self._state.communicators[0].messages)
         self._watchdog.start()
+        self._termination = Termination(self)
+        self._termination.start()
 
     def __repr__(self) -> str:
         if self._closed:
             return "<gmpi.Context, closed>"
-        state = "aborted" if self._aborted else "open"
+        state = "aborted" if self._waits.aborted else "open"
         where = "simulator" if SIMULATOR else "GPU" if self._gpu else "host only"
         return (
             f"<gmpi.Context, {state}, rank {self.rank} of {self.size}, {where}, "
@@ -268,16 +258,10 @@ class Context:
         self._require_open()
         return self._watchdog.report("on demand")
 
-    def _time_out(self, report: Report, error_class: int) -> None:
-        """Releases every kernel that waits, because nothing moves (the watchdog's thread)."""
-        self._timeout = report
-        self._aborted = True
-        self._proxy.abort(error_class)
-
     @property
     def kernels_running(self) -> bool:
         """Whether a kernel that was launched with this context has not ended."""
-        return not self._wait_for_kernels(0)
+        return not self._waits.wait_for_kernels(0)
 
     @property
     def proxy_cores(self) -> frozenset[int]:
@@ -290,11 +274,24 @@ class Context:
         return self._proxy.cpu_seconds
 
     @property
+    def paths(self) -> dict[str, list[int]]:
+        """How long messages of our kernels travel: ``"GPU staging"``, ``"shared staging"`` (both
+        within the node) or ``"MPI"``, each with the ranks of the context's communicator to which
+        they go that way. Shorter ones, up to ``eager_bytes``, always travel by MPI.
+        """
+        return self._peers.paths(self._state.communicators[0])
+
+    @property
     def trace(self) -> np.ndarray:
         """Time stamps of the last requests, with ``trace=n`` (``host_proxy/trace.py``, DTYPE)."""
         if not self.config.trace:
             raise ContextError("open the context with trace=n to keep time stamps of n requests")
         return trace.read(self._state)
+
+    @property
+    def host(self) -> Host:
+        """Calls of the host in the same matching space (``gmpi/host.py``)."""
+        return Host(self, self._host_progress)
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -318,21 +315,7 @@ class Context:
         """
         self._require_open()
         with self._ending_the_job():
-            self._synchronize(timeout)
-
-    def _synchronize(self, timeout: float | None) -> None:
-        self._wait_for_kernels(None)
-        if self._aborted:
-            raise self._aborted_error()
-        deadline = time.monotonic() + (self.config.sync_timeout_s if timeout is None else timeout)
-        while self._proxy.alive and not self._is_quiet():
-            if time.monotonic() > deadline:
-                listing = "; ".join(map(str, self.pending))
-                raise errors.PendingError(
-                    f"all kernels have ended but requests are still open: {listing}"
-                )
-            time.sleep(20e-6)
-        self._raise_faults()
+            self._waits.synchronize(self.config.sync_timeout_s if timeout is None else timeout)
 
     @contextmanager
     def _ending_the_job(self) -> Iterator[None]:
@@ -344,56 +327,6 @@ class Context:
                 ending.abort_job(self, exc)
             raise
 
-    def _failure(self) -> Exception | None:
-        """What a host that does not wait should know at once (the watchdog's thread)."""
-        if self._proxy.failure is not None:
-            return errors.ProxyError(f"the proxy thread ended with {self._proxy.failure!r}")
-        first = self.first_error
-        return None if first is None else first.kind(first)
-
-    def _is_quiet(self) -> bool:
-        """No record in the ring, no request open. Only sure while no kernel runs."""
-        if has_record(self._state.address):
-            return False
-        return not bool((self._state.slots[:, S_STATE] == OPEN).any())
-
-    def _wait_for_kernels(self, timeout: float | None) -> bool:
-        """Whether all kernels have ended within ``timeout`` seconds."""
-        try:
-            return self._kernels.wait(timeout)
-        except KernelError as exc:
-            opening.kernel_died = True
-            self.abort()
-            self._abort_told = True
-            raise KernelError(f"{exc}{self._pending_text()}") from exc.__cause__
-
-    def _pending_text(self) -> str:
-        pending = self.pending
-        if not pending:
-            return ""
-        some = "; ".join(map(str, pending[:5])) + ("; ..." if len(pending) > 5 else "")
-        return f"; {len(pending)} requests were open: {some}"
-
-    def _aborted_error(self) -> AbortedError | RequestTimeoutError:
-        self._abort_told = True
-        if self._timeout is not None:
-            return RequestTimeoutError(self._timeout)
-        return AbortedError(
-            "the context was aborted: calls of its kernels have returned GMPI_ERR_ABORTED, and "
-            f"what they compute is not to be trusted{self._pending_text()}"
-        )
-
-    def _raise_faults(self) -> None:
-        if self._proxy.failure is not None:
-            raise errors.ProxyError(
-                f"the proxy thread ended with {self._proxy.failure!r}; kernels were released with "
-                "GMPI_ERR_PROXY"
-            ) from self._proxy.failure
-        faults = self._faults(self._faults_seen)
-        self._faults_seen = int(self._state.globals[G_FAULTS])
-        if faults and self.config.on_error != "return":
-            raise faults[0].kind(faults[0], len(faults) - 1)
-
     # --- the end ----------------------------------------------------------------------------------
 
     def abort(self) -> None:
@@ -402,8 +335,7 @@ class Context:
         For good: all later calls end the same way. Any thread may call it. ``synchronize`` raises
         ``AbortedError`` from then on, and ``close`` if nothing else has said so before.
         """
-        self._aborted = True
-        self._proxy.abort(GMPI_ERR_ABORTED)
+        self._waits.abort(GMPI_ERR_ABORTED)
 
     def close(self) -> None:
         """Waits for kernels, ends the proxy, reports what was left open. Idempotent.
@@ -418,43 +350,7 @@ class Context:
         if self._closed:
             return
         with self._ending_the_job():
-            self._close()
-
-    def _close(self) -> None:
-        try:
-            self._wait_for_kernels(None)
-        except BaseException:
-            self.abort()
-            self._wait_for_kernels(_ABORT_S)
-            self._shut_down(clean=False)
-            raise
-        settled = time.monotonic() + 1.0
-        while self._proxy.alive and not self._aborted and not self._is_quiet():
-            if time.monotonic() > settled:
-                break
-            time.sleep(20e-6)
-        if self._aborted:
-            told = self._abort_told
-            aborted = self._aborted_error()
-            self._shut_down(clean=False)
-            if not told:
-                raise aborted
-            return
-        if self._proxy.failure is not None:
-            self._shut_down(clean=False)
-            self._raise_faults()
-        pending = self.pending
-        leaked = ending.leaks(self)
-        self._shut_down(clean=not pending)
-        if leaked:
-            warnings.warn(leaked, ResourceWarning, stacklevel=3)
-        if pending:
-            listing = "; ".join(map(str, pending))
-            raise errors.PendingError(
-                f"kernels ended without completing {len(pending)} requests: {listing}; "
-                "wait for every request before the kernel returns"
-            )
-        self._raise_faults()
+            shutdown.close(self)
 
     def __enter__(self) -> Context:
         return self
@@ -469,71 +365,27 @@ class Context:
             self.close()
         elif not self._closed:
             # Something failed while kernels may wait: release them, then let it through.
-            self.abort()
-            ended = self._wait_for_kernels(_ABORT_S)
-            self._shut_down(clean=False)
+            ended = shutdown.release(self)
             if not ended:
                 warnings.warn(
-                    f"a kernel did not end within {_ABORT_S} s of being aborted: it waits for "
-                    "something else than GMPI; its memory stays allocated",
+                    f"a kernel did not end within {shutdown.ABORT_S} s of being aborted: it waits "
+                    "for something else than GMPI; its memory stays allocated",
                     RuntimeWarning,
                     stacklevel=2,
                 )
 
-    def _shut_down(self, clean: bool) -> None:
-        global _open_context
-        self._closed = True
-        if _open_context is self:
-            _open_context = None
-        atexit.unregister(self._at_exit)
-        quiet = self._watchdog.stop()
-        stopped = self._proxy.stop(_ABORT_S)
-        if not stopped or self._kernels.unfinished:
-            _stranded.append(self._memory)
-        else:
-            self._memory.give_back()
-        if not stopped:
-            warnings.warn(
-                "the proxy thread is still inside an MPI call; MPI_Finalize may hang or fail",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-        elif not MPI.Is_finalized():
-            mpi_library.cancel_pending(self._state)
-            if clean and quiet:
-                self._watchdog.free()
-            if clean:
-                self._communicators.free()
-
     def _at_exit(self) -> None:
         """The interpreter is going: a loop that calls MPI after MPI_Finalize is a crash."""
         if not self._closed:
-            self.abort()
-            self._wait_for_kernels(_ABORT_S)
-            self._shut_down(clean=False)
+            shutdown.release(self)
 
     # --- internals --------------------------------------------------------------------------------
 
     def _require_open(self) -> None:
         if self._closed:
-            raise ContextError("the context is closed; open a new one")
+            raise ContextError(self._closed)
 
     def _write_mapped(self, offset: int, data: bytes) -> None:
         import ctypes
 
         ctypes.memmove(self._memory.host + offset, data, len(data))
-
-
-def _before_launch(ctx: DeviceContext, what: launch.Launch) -> None:
-    context = _open_context
-    if context is None or context._closed or ctx != context._device:
-        raise ContextError(f"kernel {what.name} was launched with a context that is closed")
-    context._kernels.begin(what)
-    engine = context._proxy.python
-    if isinstance(engine, DebugEngine):
-        engine.blocks = max(engine.blocks, what.blocks)
-
-
-def _after_launch(ctx: DeviceContext, stream: Any) -> None:
-    if _open_context is not None:
-        _open_context._kernels.follow(stream)

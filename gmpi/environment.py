@@ -179,6 +179,7 @@ def context() -> Facts:
                 "opens": True,
                 "engine": g.config.engine,
                 "proxy_cores": cores_text(g.proxy_cores) or "any",
+                "paths": g.paths,
                 "crowded": bool(g._state.globals[G_CROWDED]),
             }
     except Exception as exc:  # any exception is the answer

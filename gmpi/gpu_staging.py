@@ -15,6 +15,9 @@ import os
 from typing import NamedTuple
 
 from gmpi.shared_region import SharedRegion, cuda_call
+from gmpi.wire import align
+
+_BLOCK = 2 << 20  # bytes; see cuIpcGetMemHandle
 
 
 class Token(NamedTuple):
@@ -72,10 +75,13 @@ _imported: dict[Token, int] = {}
 
 
 def _export(nbytes: int) -> tuple[int, bytes]:
-    """(address, IPC handle) of fresh GPU memory."""
+    """(address, IPC handle) of fresh GPU memory.
+
+    Whole blocks: what the driver puts beside it into one is exported with it.
+    """
     from cuda.bindings import driver
 
-    address = int(cuda_call(driver.cuMemAlloc(nbytes)))
+    address = int(cuda_call(driver.cuMemAlloc(align(nbytes, _BLOCK))))
     return address, bytes(cuda_call(driver.cuIpcGetMemHandle(address)).reserved)
 
 

@@ -117,14 +117,16 @@ class _HostPort:
         yield
 
 
-class _Progress:
-    """The host's operations that are under way.
+class Progress:
+    """The operations of one context's host that are under way.
 
     MPI promises progress to all of them while the process waits for any: without it two ranks that
     each post a receive, then send something long and wait for that, would wait for ever.
     """
 
     def __init__(self) -> None:
+        self.closed = ""  # why nothing can go on: what operations go on with is gone
+        self.transfers = itertools.count(1)  # several threads may draw from it
         self.lock = threading.Lock()  # several threads may wait; a generator has one caller
         self.open: list[HostRequest] = []
 
@@ -135,6 +137,8 @@ class _Progress:
                 self.open.append(request)
 
     def step(self) -> None:
+        if self.closed:
+            raise ContextError(self.closed)
         with self.lock:
             for request in self.open:
                 request.step()
@@ -148,7 +152,7 @@ class HostRequest:
     """
 
     def __init__(
-        self, progress: _Progress, name: str, operation: Step, itemsize: int, keep: Any
+        self, progress: Progress, name: str, operation: Step, itemsize: int, keep: Any
     ) -> None:
         self.name = name
         self.is_complete = False
@@ -226,10 +230,9 @@ class HostRequest:
 class Host:
     """``Context.host``: mpi4py-like calls that match those of kernels."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, progress: Progress) -> None:
         self._context = context
-        self._progress = _Progress()
-        self._transfers = itertools.count(1)  # several threads may draw from it
+        self._progress = progress
 
     # --- point to point --------------------------------------------------------------------------
 
@@ -243,7 +246,7 @@ class Host:
 
         # Transfer numbers of the host: the upper half. The proxy's are the lower half.
         upper = int(self._context._state.globals[G_TAG_UB])
-        number = (upper >> 2) + next(self._transfers) % (upper >> 2)
+        number = (upper >> 2) + next(self._progress.transfers) % (upper >> 2)
         port = _HostPort(self._context._state, buffer.data, sends=True)
         step = send_message(port, target, dest, tag, buffer.nbytes, (eager, chunk), number)
         return self._start("Isend", step, buffer)

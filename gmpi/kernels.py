@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from typing import Any
 
 from device_lib.primitives import SIMULATOR
-from gmpi.diagnosis import Kernels
 from gmpi.errors import GridError, KernelError
 from gmpi.launch import Launch
+from gmpi.tables import Kernels
 
 _SLICE_S = 0.05  # host waits return to Python at least this often
 
@@ -87,15 +87,23 @@ class LaunchedKernels:
     @property
     def unfinished(self) -> bool:
         """Whether kernels may still run, as far as it is known without asking the driver."""
-        return bool(self._events)
+        return self._begun > self._ended if SIMULATOR else bool(self._events)
+
+    def have_ended(self) -> bool:
+        """Whether all kernels have; any thread, whatever others are doing."""
+        if SIMULATOR:
+            return not self.unfinished
+        try:
+            return all(event.query() for event in list(self._events))
+        except Exception:  # one died
+            return True
 
     @property
     def state(self) -> Kernels:
         """The same in words, for reports (any thread)."""
         if not self._allowed:
             return "host only"
-        running = self._begun > self._ended if SIMULATOR else self.unfinished
-        return "running" if running else "none running"
+        return "running" if self.unfinished else "none running"
 
     def wait(self, timeout: float | None) -> bool:
         """Whether all kernels have ended within ``timeout`` seconds (None: however long it takes).

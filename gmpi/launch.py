@@ -117,9 +117,11 @@ def _wrap_simulator() -> None:
 
         most = lambda: simulator.RESIDENT_BLOCKS  # noqa: E731
         _hooks[0](ctx, Launch(self.fn.__name__, self.grid_dim, self.block_dim, most))
-        result = original(self, *args)
-        _hooks[1](ctx, None)
-        return result
+        hooks = _hooks
+        try:
+            return original(self, *args)
+        finally:
+            hooks[1](ctx, None)
 
     kernel.FakeCUDAKernel.__call__ = call
 

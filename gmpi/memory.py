@@ -81,9 +81,20 @@ class Memory:
         return 0 if self.staging is None else self.staging.address
 
     def give_back(self) -> None:
-        """No kernel uses it any more: what outlives a context may serve the next one."""
+        """Neither a kernel nor a thread uses it any more: frees all of it, once.
+
+        What outlives a context may serve the next one.
+        """
         if self.staging is not None:
             self.staging.give_back()
+        if self._stream is not None:
+            from cuda.bindings import driver
+
+            cuda_call(driver.cuStreamDestroy(self._stream))
+            self._stream = None
+        # Not left to the collector of garbage: it may come late, and the next context wants memory.
+        self._keep.clear()
+        del self.large, self.staging, self._device
 
     def read_device(self, offset: int, nbytes: int) -> np.ndarray:
         """Copies device memory to the host. Only while no kernel runs."""

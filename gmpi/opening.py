@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 from device_lib.primitives import SIMULATOR
-from gmpi import affinity
+from gmpi import affinity, process
 from gmpi.errors import ContextError
 from gmpi.memory import Memory
 from gmpi.wire import BUSY_BITS, BUSY_STRIDE, DEVICE_BUSY, VERSION, Layout
@@ -17,7 +17,9 @@ kernel_died = False  # in this process: its CUDA context cannot be used any more
 
 
 def require_mpi() -> None:
-    """MPI is initialised, as far as a context needs."""
+    """MPI is initialised, as far as a context needs, and by this process."""
+    if process.forked:
+        raise ContextError(process.FORKED)
     if not MPI.Is_initialized():
         raise ContextError("MPI is not initialised; import mpi4py.MPI or call MPI.Init_thread()")
     if MPI.Is_finalized():

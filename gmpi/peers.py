@@ -10,7 +10,10 @@ from mpi4py import MPI
 from gmpi.memory import Memory
 from gmpi.shared_region import SharedRegion
 from gmpi.wire import REACH_RANKS
-from host_proxy.state import P_COUNT, P_DEVICE, P_HOST, P_MAPS, P_READS, P_STAGING
+from host_proxy.state import P_COUNT, P_DEVICE, P_HOST, P_MAPS, P_READS, P_STAGING, Communicator
+
+#: How messages above ``eager_bytes`` travel, the fastest way first (docs/design.md).
+PATHS = ("GPU staging", "shared staging", "MPI")
 
 
 class Peers:
@@ -49,12 +52,26 @@ class Peers:
         self.table[:, P_MAPS] *= self.near
         local.Free()
 
+    def give_back(self) -> None:
+        """Neither a kernel nor a thread uses what is mapped any more."""
+        self.regions.clear()
+        if not MPI.Is_finalized():
+            self._group.Free()
+
     def of(self, comm: MPI.Comm) -> np.ndarray:
         """For each rank of a communicator, its row in ``table``, -1 when it has none (local)."""
         group = comm.Get_group()
         ranks = MPI.Group.Translate_ranks(group, list(range(group.Get_size())), self._group)
         group.Free()
         return np.array([-1 if r == MPI.UNDEFINED else r for r in ranks], np.int64)
+
+    def paths(self, communicator: Communicator) -> dict[str, list[int]]:
+        """For each of PATHS, the ranks of a communicator to which our kernels' messages take it."""
+        found: dict[str, list[int]] = {path: [] for path in PATHS}
+        for rank, (peer, near) in enumerate(zip(communicator.peers, communicator.near)):
+            reads = peer >= 0 and self.table[peer, P_READS]
+            found[PATHS[0 if near else 1 if reads else 2]].append(rank)
+        return {path: ranks for path, ranks in found.items() if ranks}
 
     def reach(self, peers: np.ndarray) -> tuple[int, np.ndarray]:
         """Who of a communicator gets its messages through our GPU staging.

@@ -24,7 +24,7 @@ from gmpi.constants import (
     OPERATIONS_REDUCE,
     PROC_NULL,
 )
-from gmpi.diagnosis import Cause, Pending, Table, Unexpected
+from gmpi.tables import Cause, Pending, Table, Unexpected, ranks_text
 from gmpi.wire import MESSAGE_HEADER
 from host_proxy import operations as ops
 from host_proxy.flight import FUNCTIONS, Event, events
@@ -71,6 +71,11 @@ class Group(NamedTuple):
     members: list[int]
 
 
+def paths_text(paths: dict[str, list[int]]) -> str:
+    """What ``Context.paths`` says, such as ``GPU staging to ranks 0, 1; MPI to ranks 2-7``."""
+    return "; ".join(f"{path} to {ranks_text(ranks)}" for path, ranks in paths.items())
+
+
 @dataclass
 class RankReport:
     """One rank: what it waits for, and what state it is in.
@@ -81,6 +86,7 @@ class RankReport:
         stacks: Python stacks of all threads.
         events: the last ones of the proxy, oldest first (``host_proxy/flight.py``).
         time_s: CLOCK_MONOTONIC when it was made, as in the events.
+        paths: how its long messages travel, to which ranks (``Context.paths``).
     """
 
     table: Table
@@ -89,6 +95,7 @@ class RankReport:
     stacks: str = ""
     events: list[Event] = field(default_factory=list)
     time_s: float = 0.0
+    paths: dict[str, list[int]] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         t, c = self.table, self.counters
@@ -98,6 +105,8 @@ class RankReport:
             f"{c['opened']} requests opened, {c['completed']} completed; "
             f"{c['open']} of {c['slots']} request slots open",
         ]
+        if self.paths:
+            text.append(f"  long messages by {paths_text(self.paths)}")
         for request in t.pending[:LISTED]:
             where = f"block {request.block}" if request.block >= 0 else "host"
             text.append(f"  {request} ({request.nbytes} bytes, {where}, {request.age_s:.1f} s)")
@@ -253,7 +262,7 @@ class Look:
         turns = int(g[G_TURNS])
         if turns != self._turns:
             self._turns, self._turned = turns, now
-        host = bool(self.context.host._progress.open)
+        host = bool(self.context._host_progress.open)
         if g[G_SERIAL] == g[G_CLOSED]:
             self._seen.clear()
             return host or bool(has_record(self.context._state.address))
@@ -282,7 +291,7 @@ class Look:
         for row in rows:
             since = self._seen.get((int(row[S_SERIAL]), int(row[S_HANDLE])), now)
             pending.append(pending_of(row, context._communicators.groups, now - since))
-        for request in list(context.host._progress.open):
+        for request in list(context._host_progress.open):
             name = f"Context.host.{request.name}"
             pending.append(Pending(name, "other", None, None, "", "", 0, 0, -1, 0))
         table = Table(
@@ -292,7 +301,7 @@ class Look:
             unexpected(state, context._communicators.groups),
             {group.identity: group.members for group in context._communicators.groups},
             [fault.text for fault in context.errors[-_ERRORS:]],
-            context._aborted,
+            context._waits.aborted,
             repr(failure) if (failure := context._proxy.failure) is not None else "",
         )
         counters = {
@@ -303,4 +312,6 @@ class Look:
             "open": len(rows),
             "slots": len(state.slots),
         }
-        return RankReport(table, counters, self.proxy(now), stacks(), events(state), now)
+        return RankReport(
+            table, counters, self.proxy(now), stacks(), events(state), now, context.paths
+        )

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
@@ -44,9 +45,9 @@ class Watchdog:
     """Watches one context. Opening is collective over the context's communicator."""
 
     def __init__(self, context: Context, comm: MPI.Comm) -> None:
-        self.context = context
+        self.context: Context = weakref.proxy(context)  # whose part we are
         self.last: Report | None = None
-        self._look = Look(context)
+        self._look = Look(self.context)
         self._comm = comm.Dup()
         self._comm.Set_errhandler(MPI.ERRORS_RETURN)
         self._lock = threading.Lock()  # one exchange at a time
@@ -69,7 +70,7 @@ class Watchdog:
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(2 * ANSWER_S)
-        self._release_signal()
+        self.release_signal()
         return not self._thread.is_alive()
 
     def free(self) -> None:
@@ -103,7 +104,7 @@ class Watchdog:
             if seen != signature or not pending:
                 signature, since, reported = seen, now, False
             still = now - since
-            if config.on_error == "abort" and (failure := self.context._failure()):
+            if config.on_error == "abort" and (failure := self.context._waits.failure()):
                 abort_job(self.context, failure)
             if self._asked.is_set():
                 self._asked.clear()
@@ -111,10 +112,10 @@ class Watchdog:
             if config.watchdog_s and still > config.watchdog_s and not reported:
                 reported = True
                 self._print(self.report(f"no progress for {still:.1f} s"))
-            if config.timeout_s and still > config.timeout_s and not self.context._aborted:
+            if config.timeout_s and still > config.timeout_s and not self.context._waits.aborted:
                 report = self.report(f"no progress for {still:.1f} s, the limit (timeout_s)")
                 if self._signature() == signature:
-                    self.context._time_out(report, GMPI_ERR_TIMEOUT)
+                    self.context._waits.time_out(report, GMPI_ERR_TIMEOUT)
                     if config.on_error == "abort":
                         abort_job(self.context, RequestTimeoutError(report))
 
@@ -138,8 +139,8 @@ class Watchdog:
 
     def _own(self) -> RankReport | None:
         """This rank as it is; once its waits have timed out, as it was then, for others to know."""
-        if self.context._timeout is not None:
-            return self.context._timeout.ranks[self.context.rank]
+        if self.context._waits.timeout is not None:
+            return self.context._waits.timeout.ranks[self.context.rank]
         return self._look.report(time.monotonic())
 
     def _ask(self) -> dict[int, RankReport | None]:
@@ -189,7 +190,8 @@ class Watchdog:
             self._before = signal.SIG_DFL
             signal.signal(signal.SIGUSR1, lambda *_: self._asked.set())
 
-    def _release_signal(self) -> None:
+    def release_signal(self) -> None:
+        """SIGUSR1 does what it did before."""
         if self._before is None or threading.current_thread() is not threading.main_thread():
             return
         signal.signal(signal.SIGUSR1, self._before)

@@ -78,14 +78,6 @@ class Mpi4pyEngine:
         self.answers: dict[tuple[int, int], tuple[int, Step]] = {}  # who waits for which order
         self.early: set[tuple[int, int]] = set()  # orders carried out before anybody waited
         self.collectives: dict[int, deque[tuple[int, Step]]] = {}
-        self.operations = {
-            wire.OP_PING: self.ping,
-            wire.OP_ISEND: self.isend,
-            wire.OP_IRECV: self.irecv,
-            wire.OP_ALLREDUCE: self.allreduce,
-            wire.OP_BCAST: self.bcast,
-            wire.OP_BARRIER: self.barrier,
-        }
 
     def small(self, slot: int) -> int:
         """Offset of the payload in the slot's small staging buffer."""
@@ -207,7 +199,7 @@ class Mpi4pyEngine:
                 log_request(self.g, row, ops.REQUEST, error, 0, int(r[R_HANDLE]), 0)
                 completion.complete(self.g, row, 0, error, ANY_SOURCE, ANY_TAG)
                 return
-        operation = self.operations[int(r[R_OP])](slot)
+        operation = _OPERATIONS[int(r[R_OP])](self, slot)
         state.globals[G_PYTHON] += 1
         if ops.OPERATIONS[int(r[R_OP])].collective:
             # One at a time on a communicator, in the order of the records.
@@ -330,3 +322,14 @@ class Mpi4pyEngine:
             state.communicator_table[comm, C_COLLECTIVES] -= 1
             if queue:
                 self.resume(*queue[0], None)
+
+
+# Not bound methods: an engine that refers to itself keeps the memory of its context for longer.
+_OPERATIONS = {
+    wire.OP_PING: Mpi4pyEngine.ping,
+    wire.OP_ISEND: Mpi4pyEngine.isend,
+    wire.OP_IRECV: Mpi4pyEngine.irecv,
+    wire.OP_ALLREDUCE: Mpi4pyEngine.allreduce,
+    wire.OP_BCAST: Mpi4pyEngine.bcast,
+    wire.OP_BARRIER: Mpi4pyEngine.barrier,
+}

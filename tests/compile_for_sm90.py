@@ -17,7 +17,6 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from cuda.bindings import nvjitlink
@@ -38,9 +37,8 @@ dispatcher.get_current_device = lambda: _Device
 cuda.get_current_device = lambda: _Device
 
 sys.path.insert(0, str(Path(__file__).parent / "ranks"))
-sys.modules["common"] = SimpleNamespace(same=None)  # type: ignore[assignment]  # starts MPI
 
-import script  # noqa: E402
+import script_kernel  # noqa: E402
 
 import gmpi  # noqa: E402
 from device_lib import library, pack_parts, pack_runs, pack_strided, pack_tiles  # noqa: E402
@@ -124,8 +122,8 @@ KERNELS = {
     ),
     "views": (views, (types.float32[:, :, ::1], BYTES, types.int64, types.int64)),
     "small_integers": (small_integers, (BYTES, types.uint32, types.int16)),
-    "script_block": (script._kernels["block"].py_func, INTERPRETER),
-    "script_warp": (script._kernels["warp"].py_func, INTERPRETER),
+    "script_block": (script_kernel.KERNELS["block"].py_func, INTERPRETER),
+    "script_warp": (script_kernel.KERNELS["warp"].py_func, INTERPRETER),
 }
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmpi.diagnosis import Cause, Pending, Table, Unexpected, diagnose, ranks_text
+from gmpi.diagnosis import diagnose
 from gmpi.report import RankReport, Report
+from gmpi.tables import Cause, Pending, Table, Unexpected, ranks_text
 
 A, B = "COMM_WORLD", "other #0.1"
 KINDS = {

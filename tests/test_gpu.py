@@ -15,7 +15,16 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize(
     "program",
-    ["point_to_point", "collectives", "arrays", "bad_input", "lifecycle", "host_side", "stress"],
+    [
+        "point_to_point",
+        "collectives",
+        "arrays",
+        "bad_input",
+        "lifecycle",
+        "host_side",
+        "stress",
+        "process",
+    ],
 )
 def test_program(program: str) -> None:
     launcher.check(2, program, timeout=100)

@@ -1,12 +1,12 @@
 #!/bin/bash
 # Errors, faults and hangs on a machine with GPUs: faults.sh [DIRECTORY] [PART...]
-# PART: faults dying hangs debug hazards sanitizer cost soak; all by default, the soak last.
+# PART: faults dying processes hangs debug hazards sanitizer cost soak; all by default, the soak last.
 # One GPU: two ranks share it under MPS, and a kernel that faults takes the other rank's along; MPS
 # is started anew after it. Every program has a time limit; JSON goes to DIRECTORY, and a table of
 # what passed is printed last.
 cd "$(dirname "$0")/../.." && . tests/gpu/setup.sh
 out=${1:-/tmp/faults}; shift
-parts=${*:-faults debug hangs hazards cost sanitizer dying soak}
+parts=${*:-faults debug hangs hazards cost sanitizer processes dying soak}
 mkdir -p "$out"
 results=$out/results.txt
 : > "$results"
@@ -46,6 +46,9 @@ for part in $parts; do
         note "$tool-$program" sanitized "$tool" "tests/ranks/$program.py"
       done
     done ;;
+  processes) # SIGTERM, children, many contexts
+    note processes env NUMBA_ENABLE_CUDASIM=0 timeout 300 python3 -m pytest -q tests/test_process.py
+    restart_mps ;;
   dying) for op in recv allreduce; do
       export TEST_LIMIT_S=60
       LIMIT=60 note "kernel-faults-$op" ranks 2 tests/ranks/faults.py "kernel_faults.$op"

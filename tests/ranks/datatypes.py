@@ -5,62 +5,24 @@ from __future__ import annotations
 import random
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from common import RANK, SIZE, WORLD, end, pattern, run, same
+from datatype_errors import bad_input, committing, shorter_message, truncation
 from mpi4py import MPI
 from numba import cuda
 from script import Script
+from typed import Typed, vector
+from views import views
 
 import gmpi
-from gmpi.datatypes import plan
 from gmpi.datatypes.overlap import distinct_elements
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from datatype_family import family, mpi_pack
+from datatype_family import family
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
-POISON = 0xA5
 SAMPLE = 48 if gmpi.SIMULATOR else 600
-
-
-class Typed:
-    """A datatype whose displacements all lie inside an array, and its handle."""
-
-    def __init__(self, g: gmpi.Context, datatype: MPI.Datatype, count: int) -> None:
-        first = plan(datatype)
-        low = min(first.reach(count)[0], 0)
-        if low:
-            moved = datatype.Create_hindexed_block(1, [-low])
-            datatype = moved.Create_resized(0, first.extent)
-        self.datatype, self.count = datatype, count
-        self.plan = plan(datatype)
-        self.nbytes = self.plan.size * count
-        self.span = max(self.plan.reach(count)[1], 1)
-        self.handle = g.commit(datatype)
-
-    def packed(self, memory: np.ndarray) -> np.ndarray:
-        """What MPI packs of the memory."""
-        return mpi_pack(self.datatype, memory, 0, self.count)
-
-    def unpacked(self, packed: np.ndarray, length: int | None = None) -> np.ndarray:
-        """Poisoned memory into which the first ``length`` bytes were received."""
-        left = len(packed) if length is None else length
-        memory = np.full(self.span, POISON, np.uint8)
-        position = 0
-        for at, run_length in self.plan.segments(self.count):
-            n = min(run_length, left - position)
-            if n <= 0:
-                break
-            memory[at : at + n] = packed[position : position + n]
-            position += n
-        return memory
-
-
-def _vector(g: gmpi.Context, nbytes: int, block: int = 4) -> Typed:
-    """Blocks with as much space between them; ``nbytes`` a multiple of ``block``."""
-    return Typed(g, MPI.BYTE.Create_vector(nbytes // block, block, 2 * block), 1)
 
 
 def the_family(g: gmpi.Context) -> None:
@@ -114,7 +76,7 @@ def every_size(g: gmpi.Context) -> None:
     s = Script(threads=64)
     checks = []
     for k, n in enumerate(_sizes(g)):
-        out, back = _vector(g, n, 4), _vector(g, n, (2, 4, 1)[k % 3])
+        out, back = vector(g, n, 4), vector(g, n, (2, 4, 1)[k % 3])
         content = [pattern(out.span, 10 * who + k) for who in (RANK, PREVIOUS)]
         room = s.room(back.span, k % 5)
         r = s.irecv(room, 1, back.handle, PREVIOUS, k)
@@ -207,101 +169,6 @@ def other_signatures(g: gmpi.Context) -> None:
 
 
 @cuda.jit
-def _views(ctx, which, out, back, flat, dest, source):
-    """Sends a view of ``out`` twice and receives it as bytes and as the same view of ``back``."""
-    n = flat.size
-    r = gmpi.GMPI_Irecv(ctx, flat, n, gmpi.BYTE, source, 1, gmpi.COMM_WORLD)
-    if which == 0:
-        v, w = out[:, 1, 2], back[:, 1, 2]
-    elif which == 1:
-        v, w = out[1:-1, 1, 0], back[1:-1, 1, 0]
-    elif which == 2:
-        v, w = out[0, ::2, 3], back[0, ::2, 3]
-    else:
-        v, w = out[::-1, 0, 1], back[::-1, 0, 1]
-    p = gmpi.GMPI_Irecv(ctx, w, w.size, gmpi.FLOAT, source, 2, gmpi.COMM_WORLD)
-    q = gmpi.GMPI_Isend(ctx, v, v.size, gmpi.FLOAT, dest, 1, gmpi.COMM_WORLD)
-    gmpi.GMPI_Send(ctx, v, v.size, gmpi.FLOAT, dest, 2, gmpi.COMM_WORLD)
-    gmpi.GMPI_Waitall(ctx, 3, (r, p, q))
-
-
-@cuda.jit
-def _views_2d(ctx, which, out, back, flat, dest, source):
-    n = flat.size
-    r = gmpi.GMPI_Irecv(ctx, flat, n, gmpi.BYTE, source, 1, gmpi.COMM_WORLD)
-    if which == 0:
-        v, w = out[1:-1, 1:-1, 0], back[1:-1, 1:-1, 0]
-    elif which == 1:
-        v, w = out[:, 2, :], back[:, 2, :]
-    elif which == 2:
-        v, w = out[::3, ::2, 1], back[::3, ::2, 1]
-    elif which == 3:
-        v, w = out[2, ::-1, 1:3], back[2, ::-1, 1:3]
-    elif which == 4:
-        v, w = out[3, 1:, :], back[3, 1:, :]  # contiguous after all
-    else:
-        v, w = out[:, :, 0].T, back[:, :, 0].T
-    p = gmpi.GMPI_Irecv(ctx, w, w.size, gmpi.FLOAT, source, 2, gmpi.COMM_WORLD)
-    q = gmpi.GMPI_Isend(ctx, v, v.size, gmpi.FLOAT, dest, 1, gmpi.COMM_WORLD)
-    o = gmpi.GMPI_Isend(ctx, v, v.size, gmpi.FLOAT, dest, 2, gmpi.COMM_WORLD)
-    gmpi.GMPI_Wait(ctx, p)
-    gmpi.GMPI_Wait(ctx, o)
-    gmpi.GMPI_Wait(ctx, q)
-    gmpi.GMPI_Wait(ctx, r)
-
-
-@cuda.jit
-def _view_3d(ctx, out, back, flat, dest, source):
-    n = flat.size
-    r = gmpi.GMPI_Irecv_warp(ctx, flat, n, gmpi.BYTE, source, 1, gmpi.COMM_WORLD)
-    v, w = out[1:-1, 1:-1, 1:3], back[1:-1, 1:-1, 1:3]
-    p = gmpi.GMPI_Irecv_warp(ctx, w, w.size, gmpi.FLOAT, source, 2, gmpi.COMM_WORLD)
-    q = gmpi.GMPI_Isend_warp(ctx, v, v.size, gmpi.FLOAT, dest, 1, gmpi.COMM_WORLD)
-    o = gmpi.GMPI_Isend_warp(ctx, v, v.size, gmpi.FLOAT, dest, 2, gmpi.COMM_WORLD)
-    gmpi.GMPI_Waitall_warp(ctx, 4, (r, p, q, o))
-
-
-_PICKS_1D = [
-    lambda u: u[:, 1, 2], lambda u: u[1:-1, 1, 0], lambda u: u[0, ::2, 3],
-    lambda u: u[::-1, 0, 1],
-]  # fmt: skip
-_PICKS_2D = [
-    lambda u: u[1:-1, 1:-1, 0], lambda u: u[:, 2, :], lambda u: u[::3, ::2, 1],
-    lambda u: u[2, ::-1, 1:3], lambda u: u[3, 1:, :], lambda u: u[:, :, 0].T,
-]  # fmt: skip
-
-
-def views(g: gmpi.Context) -> None:
-    """Slices need no datatype: elements in the order of the view's indices."""
-    shapes = [(6, 5, 4), (70, 9, 4)]
-    if not gmpi.SIMULATOR:
-        shapes.append((1000, 200, 4))
-    for shape in shapes:
-        fields = [
-            pattern(4 * int(np.prod(shape)), who).view(np.float32).reshape(shape)
-            for who in (RANK, PREVIOUS)
-        ]
-        cases: list[tuple[Any, Any, int | None]] = [
-            *((_views, pick, k) for k, pick in enumerate(_PICKS_1D)),
-            *((_views_2d, pick, k) for k, pick in enumerate(_PICKS_2D)),
-            (_view_3d, lambda u: u[1:-1, 1:-1, 1:3], None),
-        ]
-        for kernel, pick, which in cases:
-            sent = np.ascontiguousarray(pick(fields[1])).view(np.uint8).reshape(-1)
-            expected = np.full(shape, POISON, np.uint8).repeat(4, axis=-1).view(np.float32)
-            back = cuda.to_device(expected.copy())
-            pick(expected)[...] = pick(fields[1])
-            flat = cuda.to_device(np.zeros(sent.size, np.uint8))
-            out = cuda.to_device(fields[0])
-            first = () if which is None else (which,)
-            kernel[1, 32](g.device, *first, out, back, flat, NEXT, PREVIOUS)
-            g.synchronize()
-            same(flat, sent, f"{kernel.py_func.__name__} {which} of {shape}, as bytes")
-            found = back.copy_to_host().view(np.uint8)
-            same(found, expected.view(np.uint8), f"{kernel.py_func.__name__} {which} of {shape}")
-
-
-@cuda.jit
 def _collectives(ctx, a, b, column, root, errors):
     errors[0] = gmpi.GMPI_Allreduce(
         ctx, a[:, 1], b[:, 0], a.shape[0], gmpi.LONG, gmpi.SUM, gmpi.COMM_WORLD
@@ -355,163 +222,6 @@ def absolute_addresses(g: gmpi.Context) -> None:
     g.synchronize()
     first = content[1][0].reshape(5, 8)[:, :4].reshape(-1)
     same(flat, np.concatenate([first, content[1][1]]), "struct of pointers")
-
-
-def truncation(g: gmpi.Context) -> None:
-    """The bytes that fit are delivered, to the last one, and nothing else is touched."""
-    eager = g.layout.eager_bytes
-    s = Script(threads=64)
-    checks = []
-    for k, (n, m) in enumerate([(60, 20), (400, 144), (eager + 40, 40), (3 * eager, eager + 8)]):
-        back = _vector(g, m)
-        room = s.room(back.span)
-        r = s.irecv(room, 1, back.handle, PREVIOUS, k)
-        q = s.isend(s.data(pattern(n, RANK + k)), n, gmpi.BYTE, NEXT, k)
-        s.wait(q)
-        checks.append((n, m, back, room, s.wait(r)))
-    s.launch(g)
-    try:
-        s.collect(g)
-        raise AssertionError("synchronize() did not raise")
-    except gmpi.TruncationError as exc:
-        assert exc.more == len(checks) - 1
-    s.collect(g)
-    for k, (n, m, back, room, done) in enumerate(checks):
-        assert done.status == (gmpi.ERR_TRUNCATE, PREVIOUS, k, 1, m), (n, m, done.status)
-        s.expect(room, back.unpacked(pattern(n, PREVIOUS + k), m), f"{n} into {m}")
-
-
-def shorter_message(g: gmpi.Context) -> None:
-    """A message that ends inside an element: the count is UNDEFINED, the rest untouched."""
-    eager = g.layout.eager_bytes
-    s = Script()
-    checks = []
-    for k, (n, elements) in enumerate([(30, gmpi.UNDEFINED), (24, 2), (eager + 5, gmpi.UNDEFINED)]):
-        t = Typed(g, MPI.INT.Create_vector(3, 1, 2).Create_resized(0, 24), (n + 100) // 12)
-        room = s.room(t.span)
-        r = s.irecv(room, t.count, t.handle, PREVIOUS, k)
-        s.send(s.data(pattern(n, RANK + k)), n, gmpi.BYTE, NEXT, k)
-        checks.append((n, elements, t, room, s.wait(r)))
-    s.run(g)
-    for k, (n, elements, t, room, done) in enumerate(checks):
-        assert done.status == (gmpi.SUCCESS, PREVIOUS, k, elements, n), done.status
-        s.expect(room, t.unpacked(pattern(n, PREVIOUS + k), n), f"{n} bytes")
-
-
-def _refused(g: gmpi.Context, s: Script, call: Any, field: str, words: str, error: int) -> None:
-    """Runs a script whose one call that is waited for is refused."""
-    s.launch(g)
-    try:
-        s.collect(g)
-        raise AssertionError(f"synchronize() did not raise: {words}")
-    except gmpi.ArgumentError as exc:
-        assert exc.field == field and exc.error_class == error, str(exc)
-        assert words in str(exc), f"{exc}\ninstead of\n{words}"
-    s.collect(g)
-    assert call.error == error, call.status
-
-
-def bad_input(g: gmpi.Context) -> None:
-    """Each mistake is refused with its reason, and nothing is moved."""
-    t = _vector(g, 40)
-    freed = g.commit(MPI.INT.Create_vector(2, 1, 2))
-    g.free(freed)
-    again = g.commit(MPI.INT.Create_vector(3, 1, 2))
-    assert again != freed
-    twice = g.commit(MPI.BYTE.Create_vector(3, 4, 2))
-    close = g.commit(MPI.BYTE.Create_vector(2, 1, 4).Create_resized(0, 2))
-    row = f"derived datatype {t.handle:#x}"
-
-    def message(buffer: Any, count: int, datatype: int, receive: bool = False) -> tuple[Any, Any]:
-        s = Script()
-        room = s.room(buffer) if isinstance(buffer, int) and buffer else buffer
-        start = s.irecv if receive else s.isend
-        return s, s.wait(start(room, count, datatype, NEXT, 1))
-
-    for datatype in (freed, 0x5FFFFFFF, 0x50000000 | 900):
-        s, call = message(100, 1, datatype)
-        words = f"derived datatype {datatype:#x}, allowed is a predefined datatype such as"
-        _refused(g, s, call, "datatype", words, gmpi.ERR_TYPE)
-    s, call = message(75, 1, t.handle)
-    words = (
-        "buffer is left by segment 9 of element 0, bytes 72..76, of the datatype; it has bytes "
-        "0..75, allowed is a larger array, a lower count or a smaller datatype"
-    )
-    _refused(g, s, call, "buffer", words, gmpi.ERR_BUFFER)
-    s, call = message(100, 2, t.handle, receive=True)
-    words = "buffer is left by segment 3 of element 1, bytes 100..104,"
-    _refused(g, s, call, "buffer", words, gmpi.ERR_BUFFER)
-    assert f"count 2 of {row}]" in g.errors[-1].text
-    for datatype, count in ((twice, 1), (close, 3)):
-        s, call = message(100, count, datatype, receive=True)
-        _refused(g, s, call, "buffer", "written more than once", gmpi.ERR_BUFFER)
-    s = Script()
-    call = s.wait(s.isend(0, 1, t.handle, NEXT, 1))
-    _refused(g, s, call, "buffer", "gmpi.BOTTOM with a datatype of abs", gmpi.ERR_BUFFER)
-    s = Script()
-    call = s.wait(s.isend_strided(s.room(200), 1, t.handle, NEXT, 1))
-    _refused(g, s, call, "buffer", "a strided view and the datatype is der", gmpi.ERR_BUFFER)
-    s = Script()
-    call = s.wait(s.isend_strided(s.room(20), 11, gmpi.BYTE, NEXT, 1))
-    _refused(g, s, call, "buffer", "smaller than the message", gmpi.ERR_BUFFER)
-    s = Script()
-    a, b = s.room(100), s.room(100)
-    call = s.allreduce(a, b, 1, t.handle, gmpi.SUM)
-    words = f"datatype is {row}, allowed is a predefined datatype such as gmpi.FLOAT; MPI defines"
-    _refused(g, s, call, "datatype", words, gmpi.ERR_TYPE)
-    s, call = message(100, -1, t.handle)
-    _refused(g, s, call, "count", "count is -1, allowed is 0..", gmpi.ERR_COUNT)
-    # What is no mistake: two elements that lie between each other, and sending bytes twice.
-    s = Script()
-    rooms = [s.room(100), s.room(12)]
-    r = [s.irecv(rooms[0], 2, close, PREVIOUS, 1), s.irecv(rooms[1], 12, gmpi.BYTE, PREVIOUS, 2)]
-    s.send(s.data(pattern(4, RANK)), 4, gmpi.BYTE, NEXT, 1)
-    s.send(s.data(pattern(8, RANK)), 1, twice, NEXT, 2)
-    s.waitall(r)
-    s.run(g)
-    found = pattern(8, PREVIOUS)
-    s.expect(rooms[1], np.concatenate([found[:4], found[2:6], found[4:]]))
-
-
-def committing(g: gmpi.Context) -> None:
-    """What the host refuses."""
-    assert g.commit(MPI.DOUBLE) == gmpi.DOUBLE
-    t = g.commit(MPI.INT.Create_vector(5, 1, 2))
-    for handle, words in (
-        (gmpi.FLOAT, "gmpi.FLOAT is predefined"),
-        (t + 1, "is no committed datatype"),
-        (0, "is no committed datatype"),
-    ):
-        try:
-            g.free(handle)
-            raise AssertionError(f"free({handle}) did not raise")
-        except gmpi.DatatypeError as exc:
-            assert words in str(exc), str(exc)
-    for datatype in (MPI.DATATYPE_NULL, MPI.INTEGER.Create_contiguous(3)):
-        try:
-            g.commit(datatype)
-            raise AssertionError("commit() did not raise")
-        except gmpi.DatatypeError:
-            pass
-    # A kernel that does not wait leaves its request open.
-    s = Script()
-    s.irecv(s.room(100), 1, t, PREVIOUS, 1)
-    s.launch(g)
-    while not g.pending:
-        pass
-    try:
-        g.free(t)
-        raise AssertionError("free() of a datatype in use did not raise")
-    except gmpi.DatatypeError as exc:
-        assert "1 open requests use it" in str(exc) or "is running" in str(exc), str(exc)
-    WORLD.Barrier()
-    other = Script()
-    other.send(other.data(pattern(20, RANK)), 20, gmpi.BYTE, NEXT, 1)
-    other.launch(g)
-    while g.pending or g.kernels_running:
-        pass
-    s.collect(g)
-    g.free(t)
 
 
 SCENARIOS = [

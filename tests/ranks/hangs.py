@@ -189,7 +189,7 @@ def scenario(hang: Hang) -> Callable[[], None]:
         try:
             g.close()
         except gmpi.GMPIError:
-            assert g._aborted or report is None
+            assert g._waits.aborted or report is None
         duplicate.Free()
         assert time.monotonic() - began < 60
 

@@ -1,4 +1,4 @@
-"""A kernel that carries out a list of GMPI calls, and the list.
+"""A list of GMPI calls that a kernel (``script_kernel.py``) carries out.
 
 Compiling a kernel for a GPU takes seconds, and a test wants many different sequences of calls. So
 there is one kernel for each scope, which reads its calls from an array:
@@ -19,146 +19,49 @@ between them that must stay as it was.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import script_kernel
 from common import same
 from numba import cuda
+from script_kernel import (
+    ALLREDUCE,
+    BARRIER,
+    BCAST,
+    COLUMNS,
+    COMM_RANK,
+    COUNT,
+    FIELDS,
+    HANDLE,
+    IALLREDUCE,
+    IN_PLACE,
+    IRECV,
+    IRECV_AT,
+    IRECV_STRIDED,
+    ISEND,
+    ISEND_AT,
+    ISEND_STRIDED,
+    KERNELS,
+    OP,
+    PAUSE,
+    RECV,
+    RESULT,
+    SEND,
+    SENDRECV,
+    SYNCHRONIZE,
+    TEST,
+    TEST_UNTIL,
+    WAIT,
+    WAITALL,
+    WAITANY,
+)
 
 import gmpi
-from device_lib.exports import block_calls, warp_calls
 from gmpi import Status
 
-COLUMNS = 14
-(
-    OP, HANDLE, AT, ROOM, COUNT, TYPE, PEER, TAG, COMM, AT2, ROOM2, COUNT2, PEER2, TAG2,
-) = range(COLUMNS)  # fmt: skip
-(
-    ISEND, IRECV, SEND, RECV, SENDRECV, WAIT, WAITALL, WAITANY, TEST, TEST_UNTIL, IALLREDUCE,
-    ALLREDUCE, BCAST, BARRIER, SYNCHRONIZE, COMM_RANK, ISEND_AT, IRECV_AT, ISEND_STRIDED,
-    IRECV_STRIDED, IN_PLACE, PAUSE,
-) = range(1, 23)  # fmt: skip
-
-_FIELDS = len(Status._fields)
-_RESULT = _FIELDS + 1  # a status, and a flag or an index
 _GUARD = 64
 _UNTOUCHED = 0xA5
-
-
-def _make_kernel(calls: SimpleNamespace, warp: bool) -> Any:
-    isend, irecv, send, recv = calls.isend, calls.irecv, calls.send, calls.recv
-    sendrecv, wait, waitall, waitany = calls.sendrecv, calls.wait, calls.waitall, calls.waitany
-    test, iallreduce, allreduce = calls.test, calls.iallreduce, calls.allreduce
-    bcast, barrier, synchronize = calls.bcast, calls.barrier, calls.synchronize
-    comm_rank, comm_size = gmpi.GMPI_Comm_rank, gmpi.GMPI_Comm_size
-
-    @cuda.jit
-    def carry_out(ctx, program, heap, handles, statuses, results):
-        caller = cuda.blockIdx.x
-        thread = cuda.threadIdx.x
-        if warp:
-            caller = thread // 32
-            thread = thread % 32
-        status = wait(ctx, gmpi.REQUEST_NULL)
-        for i in range(program.shape[1]):
-            row = program[caller, i]
-            op = row[OP]
-            h = row[HANDLE]
-            at = row[AT]
-            end = at + row[ROOM]
-            n = row[COUNT]
-            datatype = row[TYPE]
-            peer = row[PEER]
-            tag = row[TAG]
-            comm = row[COMM]
-            flag = 0
-            error = 0
-            only_error = False
-            if op == ISEND:
-                handles[caller, h] = isend(ctx, heap[at:end], n, datatype, peer, tag, comm)
-            elif op == IRECV:
-                handles[caller, h] = irecv(ctx, heap[at:end], n, datatype, peer, tag, comm)
-            elif op == ISEND_AT:
-                handles[caller, h] = isend(ctx, at, n, datatype, peer, tag, comm)
-            elif op == IRECV_AT:
-                handles[caller, h] = irecv(ctx, at, n, datatype, peer, tag, comm)
-            elif op == ISEND_STRIDED:
-                handles[caller, h] = isend(ctx, heap[at:end:2], n, datatype, peer, tag, comm)
-            elif op == IRECV_STRIDED:
-                handles[caller, h] = irecv(ctx, heap[at:end:2], n, datatype, peer, tag, comm)
-            elif op == SEND:
-                status = send(ctx, heap[at:end], n, datatype, peer, tag, comm)
-            elif op == RECV:
-                status = recv(ctx, heap[at:end], n, datatype, peer, tag, comm)
-            elif op == SENDRECV:
-                at2 = row[AT2]
-                status = sendrecv(
-                    ctx, heap[at:end], n, datatype, peer, tag,
-                    heap[at2 : at2 + row[ROOM2]], row[COUNT2], datatype, row[PEER2], row[TAG2],
-                    comm,
-                )  # fmt: skip
-            elif op == WAIT:
-                status = wait(ctx, handles[caller, h])
-            elif op == WAITALL:
-                error = waitall(ctx, n, handles[caller, h : h + n], statuses[caller, h : h + n])
-                only_error = True
-            elif op == WAITANY:
-                flag, status = waitany(ctx, n, handles[caller, h : h + n])
-            elif op == TEST:
-                done, status = test(ctx, handles[caller, h])
-                flag = 1 if done else 0
-            elif op == TEST_UNTIL:
-                done = False
-                while not done:
-                    done, status = test(ctx, handles[caller, h])
-                    flag += 1
-            elif op == IALLREDUCE:
-                at2 = row[AT2]
-                room = heap[at2 : at2 + row[ROOM2]]
-                handles[caller, h] = iallreduce(ctx, heap[at:end], room, n, datatype, tag, comm)
-            elif op == ALLREDUCE:
-                at2 = row[AT2]
-                room = heap[at2 : at2 + row[ROOM2]]
-                error = allreduce(ctx, heap[at:end], room, n, datatype, tag, comm)
-                only_error = True
-            elif op == IN_PLACE:
-                error = allreduce(ctx, gmpi.IN_PLACE, heap[at:end], n, datatype, tag, comm)
-                only_error = True
-            elif op == BCAST:
-                error = bcast(ctx, heap[at:end], n, datatype, peer, comm)
-                only_error = True
-            elif op == BARRIER:
-                error = barrier(ctx, comm)
-                only_error = True
-            elif op == SYNCHRONIZE:
-                error = synchronize(ctx)
-                only_error = True
-            elif op == COMM_RANK:
-                error = comm_rank(ctx, comm)
-                flag = comm_size(ctx, comm)
-                only_error = True
-            elif op == PAUSE:
-                begin = gmpi.timer_ns()
-                while gmpi.timer_ns() - begin < n:
-                    cuda.nanosleep(1000)
-            if only_error:
-                results[caller, i, thread, 0] = error
-            else:
-                results[caller, i, thread, 0] = status.error
-                results[caller, i, thread, 1] = status.source
-                results[caller, i, thread, 2] = status.tag
-                results[caller, i, thread, 3] = status.count
-                results[caller, i, thread, 4] = status.nbytes
-            results[caller, i, thread, _FIELDS] = flag
-
-    return carry_out
-
-
-_kernels = {
-    "block": _make_kernel(block_calls, warp=False),
-    "warp": _make_kernel(warp_calls, warp=True),
-}
 
 
 class Buffer:
@@ -196,7 +99,7 @@ class Caller:
         row[OP] = op
         row[HANDLE] = max(handle, 0)
         for name, value in fields.items():
-            row[globals()[name]] = value
+            row[getattr(script_kernel, name)] = value
         call = Call(row, handle)
         self.calls.append(call)
         return call
@@ -366,7 +269,7 @@ class Script(Caller):
             for i, call in enumerate(caller.calls):
                 program[number, i] = call.row
         width = 32 if self.scope == "warp" else self.threads
-        shape = (len(self.callers), steps, width, _RESULT)
+        shape = (len(self.callers), steps, width, RESULT)
         self._results = cuda.to_device(np.full(shape, -99, np.int64))
         statuses = np.zeros((len(self.callers), most), gmpi.STATUS_DTYPE)
         self._statuses = cuda.to_device(statuses)
@@ -378,7 +281,7 @@ class Script(Caller):
         # Kept: freeing memory of the GPU waits for the kernel.
         self._program = cuda.to_device(program)
         grid = 1 if self.scope == "warp" else len(self.callers)
-        _kernels[self.scope][grid, self.threads](
+        KERNELS[self.scope][grid, self.threads](
             g.device, self._program, self._heap, self._handles, self._statuses,
             self._results,
         )  # fmt: skip
@@ -404,8 +307,8 @@ class Script(Caller):
             for i, call in enumerate(caller.calls):
                 rows = results[number, i, :lanes]
                 same(rows, np.broadcast_to(rows[0], rows.shape), f"call {i}: all threads' results")
-                call.status = Status(*(int(v) for v in rows[0, :_FIELDS]))
-                call.flag = int(rows[0, _FIELDS])
+                call.status = Status(*(int(v) for v in rows[0, :FIELDS]))
+                call.flag = int(rows[0, FIELDS])
                 if call.row[OP] == WAITALL:
                     part = statuses[number, call.handle : call.handle + call.row[COUNT]]
                     call.statuses = [Status(*(int(v) for v in row)) for row in part]

@@ -1,0 +1,95 @@
+"""Closing a context: when all is well, after an exception, and when the interpreter goes."""
+
+from __future__ import annotations
+
+import atexit
+import warnings
+from typing import TYPE_CHECKING
+
+from mpi4py import MPI
+
+from gmpi import ending, process
+from gmpi.errors import PendingError
+from host_proxy import mpi_library
+
+if TYPE_CHECKING:
+    from gmpi.context import Context
+
+CLOSED = "the context is closed; open a new one"
+ABORT_S = 10.0  # how long an aborted kernel may take to end
+
+_stranded: list[Context] = []  # whose memory a kernel or a thread may still be using
+
+
+def close(context: Context) -> None:
+    """``Context.close``: raises and warns as it says."""
+    waits = context._waits
+    try:
+        waits.wait_for_kernels(None)
+    except BaseException:
+        release(context)
+        raise
+    waits.settle()
+    if waits.aborted:
+        untold = waits.untold_abort()
+        shut_down(context, clean=False)
+        if untold is not None:
+            raise untold
+        return
+    if context._proxy.failure is not None:
+        shut_down(context, clean=False)
+        waits.raise_faults()
+    pending = context.pending
+    leaked = ending.leaks(context)
+    shut_down(context, clean=not pending)
+    if leaked:
+        warnings.warn(leaked, ResourceWarning, stacklevel=3)
+    if pending:
+        listing = "; ".join(map(str, pending))
+        raise PendingError(
+            f"kernels ended without completing {len(pending)} requests: {listing}; "
+            "wait for every request before the kernel returns"
+        )
+    waits.raise_faults()
+
+
+def release(context: Context) -> bool:
+    """Closes it while kernels may wait for what will not come; whether they have ended."""
+    context.abort()
+    ended = False
+    try:
+        ended = context._waits.wait_for_kernels(ABORT_S)
+    finally:
+        shut_down(context, clean=False)
+    return ended
+
+
+def shut_down(context: Context, clean: bool) -> None:
+    """Ends the threads and gives back what can be.
+
+    Args:
+        clean: all ranks do this, and nothing is under way: what is collective can be freed.
+    """
+    context._waits.close(CLOSED)
+    process.closed(context)
+    atexit.unregister(context._at_exit)
+    context._termination.stop()
+    quiet = context._watchdog.stop()
+    stopped = context._proxy.stop(ABORT_S)
+    if not stopped or not quiet or context._kernels.unfinished:
+        _stranded.append(context)
+    else:
+        context._peers.give_back()
+        context._memory.give_back()
+    if not stopped:
+        warnings.warn(
+            "the proxy thread is still inside an MPI call; MPI_Finalize may hang or fail",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    elif not MPI.Is_finalized():
+        mpi_library.cancel_pending(context._state)
+        if clean and quiet:
+            context._watchdog.free()
+        if clean:
+            context._communicators.free()

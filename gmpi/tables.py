@@ -1,0 +1,126 @@
+"""What each rank of a job has pending, as far as it matters for why nothing moves.
+
+Ranks are those of the context's communicator throughout; a communicator is named by an identity
+that is the same on all ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+Kernels = Literal["running", "none running", "host only"]
+Tables = dict[int, "Table | None"]  # None: the rank did not answer
+
+LISTED = 4  # ranks or requests that a sentence names one by one
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A request that is open.
+
+    Attributes:
+        kind: ``send``, ``receive``, ``collective`` or ``other``.
+        peer: rank of the context, None for ANY_SOURCE and where there is no peer; of a broadcast
+            the root.
+        tag: None for ANY_TAG and where there is no tag.
+        communicator: identity.
+        matched: the message of a receive has begun to come.
+        age_s: seconds; at least that old.
+    """
+
+    operation: str
+    kind: str
+    peer: int | None
+    tag: int | None
+    communicator: str
+    datatype: str
+    count: int
+    nbytes: int
+    block: int
+    serial: int
+    reduction: str = ""
+    matched: bool = False
+    age_s: float = 0.0
+
+    def __str__(self) -> str:
+        text = self.operation
+        if self.kind == "send":
+            text += f" to {_rank(self.peer)} tag {self.tag}"
+        elif self.kind == "receive":
+            text += f" from {_rank(self.peer)} tag {_tag(self.tag)}"
+        elif self.peer is not None:
+            text += f" root {self.peer}"
+        if self.datatype:
+            text += f", {self.count} {self.datatype}"
+        if self.reduction:
+            text += f" {self.reduction}"
+        if self.kind != "other":
+            text += f" on {self.communicator}"
+        return text
+
+
+@dataclass(frozen=True)
+class Unexpected:
+    """The first message of a source that has come and that no receive has asked for.
+
+    Attributes:
+        nbytes: None when only a header has come: the message is long, or empty.
+    """
+
+    source: int
+    tag: int
+    communicator: str
+    nbytes: int | None
+
+    def __str__(self) -> str:
+        size = "a long or empty message" if self.nbytes is None else f"{self.nbytes} bytes"
+        return f"{size} from {self.source} tag {self.tag} on {self.communicator}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """What one rank has under way."""
+
+    rank: int
+    kernels: Kernels
+    pending: list[Pending] = field(default_factory=list)
+    unexpected: list[Unexpected] = field(default_factory=list)
+    members: dict[str, list[int]] = field(default_factory=dict)  # ranks of each communicator
+    errors: list[str] = field(default_factory=list)  # calls that failed
+    aborted: bool = False
+    dead_proxy: str = ""  # what ended its proxy thread
+
+
+class Cause(NamedTuple):
+    """One likely cause.
+
+    Attributes:
+        kind: ``tag``, ``peer``, ``communicator``, ``missing send``, ``missing receive``,
+            ``collective``, ``order``, ``left``, ``cycle``, ``error``, ``proxy`` or ``silent``.
+        text: a sentence.
+        ranks: whom it is about.
+    """
+
+    kind: str
+    text: str
+    ranks: tuple[int, ...]
+
+
+def _rank(rank: int | None) -> str:
+    return "ANY_SOURCE" if rank is None else str(rank)
+
+
+def _tag(tag: int | None) -> str:
+    return "ANY_TAG" if tag is None else str(tag)
+
+
+def ranks_text(ranks: list[int]) -> str:
+    """``rank 3``, ``ranks 0, 2`` or ``ranks 0-6``; a long list is cut."""
+    ranks = sorted(set(ranks))
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if ranks[-1] - ranks[0] == len(ranks) - 1 and len(ranks) > 2:
+        return f"ranks {ranks[0]}-{ranks[-1]}"
+    text = ", ".join(map(str, ranks[: 2 * LISTED]))
+    return f"ranks {text}" + (f" and {len(ranks) - 2 * LISTED} more" if len(ranks) > 8 else "")

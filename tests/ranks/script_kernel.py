@@ -1,0 +1,140 @@
+"""The kernel behind ``script.py``: it reads its calls from an array."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from numba import cuda
+
+import gmpi
+from device_lib.exports import block_calls, warp_calls
+from gmpi import Status
+
+COLUMNS = 14
+(
+    OP, HANDLE, AT, ROOM, COUNT, TYPE, PEER, TAG, COMM, AT2, ROOM2, COUNT2, PEER2, TAG2,
+) = range(COLUMNS)  # fmt: skip
+(
+    ISEND, IRECV, SEND, RECV, SENDRECV, WAIT, WAITALL, WAITANY, TEST, TEST_UNTIL, IALLREDUCE,
+    ALLREDUCE, BCAST, BARRIER, SYNCHRONIZE, COMM_RANK, ISEND_AT, IRECV_AT, ISEND_STRIDED,
+    IRECV_STRIDED, IN_PLACE, PAUSE,
+) = range(1, 23)  # fmt: skip
+
+FIELDS = len(Status._fields)
+RESULT = FIELDS + 1  # a status, and a flag or an index
+
+
+def _make_kernel(calls: SimpleNamespace, warp: bool) -> Any:
+    isend, irecv, send, recv = calls.isend, calls.irecv, calls.send, calls.recv
+    sendrecv, wait, waitall, waitany = calls.sendrecv, calls.wait, calls.waitall, calls.waitany
+    test, iallreduce, allreduce = calls.test, calls.iallreduce, calls.allreduce
+    bcast, barrier, synchronize = calls.bcast, calls.barrier, calls.synchronize
+    comm_rank, comm_size = gmpi.GMPI_Comm_rank, gmpi.GMPI_Comm_size
+
+    @cuda.jit
+    def carry_out(ctx, program, heap, handles, statuses, results):
+        caller = cuda.blockIdx.x
+        thread = cuda.threadIdx.x
+        if warp:
+            caller = thread // 32
+            thread = thread % 32
+        status = wait(ctx, gmpi.REQUEST_NULL)
+        for i in range(program.shape[1]):
+            row = program[caller, i]
+            op = row[OP]
+            h = row[HANDLE]
+            at = row[AT]
+            end = at + row[ROOM]
+            n = row[COUNT]
+            datatype = row[TYPE]
+            peer = row[PEER]
+            tag = row[TAG]
+            comm = row[COMM]
+            flag = 0
+            error = 0
+            only_error = False
+            if op == ISEND:
+                handles[caller, h] = isend(ctx, heap[at:end], n, datatype, peer, tag, comm)
+            elif op == IRECV:
+                handles[caller, h] = irecv(ctx, heap[at:end], n, datatype, peer, tag, comm)
+            elif op == ISEND_AT:
+                handles[caller, h] = isend(ctx, at, n, datatype, peer, tag, comm)
+            elif op == IRECV_AT:
+                handles[caller, h] = irecv(ctx, at, n, datatype, peer, tag, comm)
+            elif op == ISEND_STRIDED:
+                handles[caller, h] = isend(ctx, heap[at:end:2], n, datatype, peer, tag, comm)
+            elif op == IRECV_STRIDED:
+                handles[caller, h] = irecv(ctx, heap[at:end:2], n, datatype, peer, tag, comm)
+            elif op == SEND:
+                status = send(ctx, heap[at:end], n, datatype, peer, tag, comm)
+            elif op == RECV:
+                status = recv(ctx, heap[at:end], n, datatype, peer, tag, comm)
+            elif op == SENDRECV:
+                at2 = row[AT2]
+                status = sendrecv(
+                    ctx, heap[at:end], n, datatype, peer, tag,
+                    heap[at2 : at2 + row[ROOM2]], row[COUNT2], datatype, row[PEER2], row[TAG2],
+                    comm,
+                )  # fmt: skip
+            elif op == WAIT:
+                status = wait(ctx, handles[caller, h])
+            elif op == WAITALL:
+                error = waitall(ctx, n, handles[caller, h : h + n], statuses[caller, h : h + n])
+                only_error = True
+            elif op == WAITANY:
+                flag, status = waitany(ctx, n, handles[caller, h : h + n])
+            elif op == TEST:
+                done, status = test(ctx, handles[caller, h])
+                flag = 1 if done else 0
+            elif op == TEST_UNTIL:
+                done = False
+                while not done:
+                    done, status = test(ctx, handles[caller, h])
+                    flag += 1
+            elif op == IALLREDUCE:
+                at2 = row[AT2]
+                room = heap[at2 : at2 + row[ROOM2]]
+                handles[caller, h] = iallreduce(ctx, heap[at:end], room, n, datatype, tag, comm)
+            elif op == ALLREDUCE:
+                at2 = row[AT2]
+                room = heap[at2 : at2 + row[ROOM2]]
+                error = allreduce(ctx, heap[at:end], room, n, datatype, tag, comm)
+                only_error = True
+            elif op == IN_PLACE:
+                error = allreduce(ctx, gmpi.IN_PLACE, heap[at:end], n, datatype, tag, comm)
+                only_error = True
+            elif op == BCAST:
+                error = bcast(ctx, heap[at:end], n, datatype, peer, comm)
+                only_error = True
+            elif op == BARRIER:
+                error = barrier(ctx, comm)
+                only_error = True
+            elif op == SYNCHRONIZE:
+                error = synchronize(ctx)
+                only_error = True
+            elif op == COMM_RANK:
+                error = comm_rank(ctx, comm)
+                flag = comm_size(ctx, comm)
+                only_error = True
+            elif op == PAUSE:
+                begin = gmpi.timer_ns()
+                while gmpi.timer_ns() - begin < n:
+                    cuda.nanosleep(1000)
+            if only_error:
+                results[caller, i, thread, 0] = error
+            else:
+                results[caller, i, thread, 0] = status.error
+                results[caller, i, thread, 1] = status.source
+                results[caller, i, thread, 2] = status.tag
+                results[caller, i, thread, 3] = status.count
+                results[caller, i, thread, 4] = status.nbytes
+            results[caller, i, thread, FIELDS] = flag
+
+    return carry_out
+
+
+KERNELS = {
+    "block": _make_kernel(block_calls, warp=False),
+    "warp": _make_kernel(warp_calls, warp=True),
+}
