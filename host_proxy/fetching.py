@@ -12,10 +12,11 @@ import time
 
 import numpy as np
 
-from gmpi.wire import LARGE_BUFFERS, MESSAGE_HEADER, STAGING_LEAD, TAG_MASK
+from gmpi.wire import CONTROL_ABORT, LARGE_BUFFERS, MESSAGE_HEADER, STAGING_LEAD, TAG_MASK
 from host_proxy.point_to_point import fetched
 from host_proxy.state import (
     FETCH,
+    G_CONTROL,
     G_SMALL,
     G_SMALL_STRIDE,
     G_STOP,
@@ -41,11 +42,12 @@ def fetch_first(state: State, base: int, near: int, nbytes: int) -> np.ndarray:
 
 def wait_until_ready(state: State, base: int, near: int) -> None:
     """Returns when the sender's threads have packed the first chunk, which they are at since before
-    the message was sent; or when the proxy is told to stop."""
+    the message was sent; or when waits are aborted, or the proxy is told to stop."""
     ready = near >> 32 & TAG_MASK
     address = base + LARGE_BUFFERS * state.layout.chunk_bytes
+    abort = ctypes.c_int64.from_address(int(state.globals[G_CONTROL]) + CONTROL_ABORT)
     while int(state.fetch(address, 8).view(np.int64)[0]) != ready:
-        if state.globals[G_STOP]:
+        if state.globals[G_STOP] or abort.value:
             return
         time.sleep(0)
 

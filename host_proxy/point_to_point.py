@@ -62,6 +62,7 @@ from host_proxy.state import (
     G_PEERS,
     G_PYTHON,
     G_REQUEST_SLOTS,
+    G_SLOTS,
     G_STAGING,
     G_TAG_UB,
     G_TRANSFERS,
@@ -322,7 +323,10 @@ def received(g, row, source, tag):
     peer = peer_of(g, row, source)
     near = load(header + 24)
     theirs = P_STAGING if near else P_DEVICE
-    out_of_reach = shared != NOT_SHARED and (peer < 0 or peer_field(g, peer, theirs) == 0)
+    out_of_reach = False
+    if shared != NOT_SHARED:
+        out_of_reach = peer < 0 or peer_field(g, peer, theirs) == 0
+        out_of_reach |= shared < get(g, G_REQUEST_SLOTS) or shared >= get(g, G_SLOTS)
     if chunk > get(g, G_CHUNK) or total > POSITION_MASK or out_of_reach:
         # Not a header: somebody else sends on our communicator, or memory is corrupt.
         log_request(g, row, ops.MESSAGE, ERR_INTERN, 0, chunk, get(g, G_CHUNK))
