@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import numpy as np
-from common import RANK, SIZE, WORLD, end, pattern, run, same
+from common import EVERY_SHAPE, RANK, SIZE, WORLD, end, pattern, run, same
 from mpi4py import MPI
 from script import Script
 
@@ -52,7 +52,7 @@ def values(dtype: np.dtype, count: int, rank: int) -> np.ndarray:
 
 def all_reductions(g: gmpi.Context) -> None:
     """Each datatype with each reduction that is legal for it: in the record, and staged."""
-    s = Script()
+    s = Script(threads=32 if EVERY_SHAPE else 8)
     checks = []
     for number, (name, datatype, dtype) in enumerate(constants.DATATYPES):
         handle = next(h for h in constants.DATATYPE_NAMES if h & 0xFF == number)

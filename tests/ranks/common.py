@@ -18,6 +18,9 @@ import gmpi
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
+#: Whether to try every shape of a block, and every view of an array. The simulator takes long for
+#: each, and from two ranks on their number makes no difference: it does so on one and on two.
+EVERY_SHAPE = SIZE <= 2 or not gmpi.SIMULATOR
 
 
 def _end_all_ranks(
