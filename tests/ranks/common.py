@@ -18,8 +18,9 @@ import gmpi
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
-#: Whether to try every shape of a block, and every view of an array. The simulator takes long for
-#: each, and from two ranks on their number makes no difference: it does so on one and on two.
+#: Whether to try every shape of a block, every view of an array and every number of chunks. The
+#: simulator takes long for each, and to what they go through it makes no difference whether there
+#: are more than two ranks: with those it tries some.
 EVERY_SHAPE = SIZE <= 2 or not gmpi.SIMULATOR
 
 

@@ -22,7 +22,9 @@ def edge_sizes(g: gmpi.Context) -> list[int]:
     sizes |= {eager + 1, 4 * 65536, 4 * 65536 + 1, 4 * 65536 + 129}
     for chunks in (1, 2, 3, 4, 5, 9):
         sizes |= {chunks * chunk - 1, chunks * chunk, chunks * chunk + 1}
-    limit = 9 * 512 + 1 if chunk == 512 else 4 * chunk + 1 if gmpi.SIMULATOR else 1 << 62
+    limit = 1 << 62
+    if gmpi.SIMULATOR:
+        limit = 9 * 512 + 1 if chunk == 512 else (4 if EVERY_SHAPE else 1) * chunk + 1
     return sorted(n for n in sizes if n <= limit)
 
 
