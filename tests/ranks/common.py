@@ -33,6 +33,8 @@ def _end_all_ranks(
 
 
 sys.excepthook = _end_all_ranks
+#: For machines that are slow or busy, as in ``launcher.py``.
+TIME_FACTOR = float(os.environ.get("TEST_TIME_FACTOR", "1"))
 faulthandler.enable()
 # Before the time limit of the whole program, so that every rank says where it is.
 faulthandler.dump_traceback_later(
