@@ -128,9 +128,7 @@ def mpi(
 ) -> tuple[int, str]:
     """Runs a Python program on MPI ranks: exit status and output. ``options`` are mpiexec's."""
     if not ranks_allowed:
-        pytest.fail(
-            "this test starts ranks: mark it mpi, so that it runs with both MPIs, and alone"
-        )
+        pytest.fail("a test that starts ranks must be marked mpi: it runs alone, with both MPIs")
     command = [_mpiexec(), *options, "-n", str(ranks), sys.executable, *arguments]
     return start(command, timeout, **environment)
 

@@ -13,8 +13,8 @@ what takes long and hardly depends on it (marker ``slow``), of which a part may 
 
 Programs of several ranks never run two at a time: they wait for time-outs, which a busy machine
 makes late. They leave part of two cores idle, and that is where everything else runs beside them:
-tests without ranks, ruff and mypy (``Beside``). A machine that is busy all
-the same is given more time by ``TEST_TIME_FACTOR``, by which all limits are multiplied.
+tests without ranks, ruff and mypy (``Beside``). A machine that is busy all the same is given more
+time by ``TEST_TIME_FACTOR``, by which all limits are multiplied.
 """
 
 from __future__ import annotations
@@ -191,6 +191,8 @@ def main() -> int:
     parser.add_argument("--no-lint", action="store_true", help="without ruff and mypy")
     args, extra = parser.parse_known_args()
     families = [args.mpi] if args.mpi else list(FAMILIES)
+    # Also when it is ended nothing goes on beside.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     results = run(families, not args.no_lint, extra)
 
     say("summary")
