@@ -303,5 +303,6 @@ def main(kind: type[Solver], description: str) -> int:
         return 2
     except Exception as exc:
         print(f"rank {comm.rank}: {type(exc).__name__}: {exc}", file=sys.stderr, flush=True)
+        time.sleep(0.5)  # MPI ends all at once, its launcher with what it has not passed on
         comm.Abort(1)
         raise

@@ -29,6 +29,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(skip)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    launcher.ranks_allowed = any(item.get_closest_marker(name) for name in ("mpi", "gpu"))
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Compiles the engine before any test that needs it: half a minute on a cold machine.
 

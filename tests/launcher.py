@@ -17,6 +17,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 RANKS = ROOT / "tests" / "ranks"
 _GRACE_S = 5
+#: Whether the test that runs may start ranks; ``conftest.py`` keeps it.
+ranks_allowed = True
 #: For machines that are slow or busy: all limits are multiplied by it.
 TIME_FACTOR = float(os.environ.get("TEST_TIME_FACTOR", "1"))
 
@@ -93,7 +95,7 @@ def start(command: list[str], timeout: float = 200, **environment: str) -> tuple
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            process_group=0,  # no session of its own: it has its parent's share of the cores
         )
         began = time.monotonic()
         late = False
@@ -125,6 +127,8 @@ def mpi(
     **environment: str,
 ) -> tuple[int, str]:
     """Runs a Python program on MPI ranks: exit status and output. ``options`` are mpiexec's."""
+    if not ranks_allowed:
+        pytest.fail("a test that starts ranks must be marked mpi: it runs alone, with both MPIs")
     command = [_mpiexec(), *options, "-n", str(ranks), sys.executable, *arguments]
     return start(command, timeout, **environment)
 

@@ -11,38 +11,115 @@ what takes long and hardly depends on it (marker ``slow``), of which a part may 
 (marker ``sample``). ``--mpi`` runs all with one of them. Other arguments go to pytest:
 ``python3 tests/run.py -k ring -x``.
 
-The two follow each other: tests wait for time-outs, which a busy machine makes late. A machine that
-is busy all the same is given more time by ``TEST_TIME_FACTOR``, by which all limits are multiplied.
+Programs of several ranks never run two at a time: they wait for time-outs, which a busy machine
+makes late. They leave part of two cores idle, and that is where everything else runs beside them:
+tests without ranks, ruff and mypy (``Beside``). A machine that is busy all the same is given more
+time by ``TEST_TIME_FACTOR``, by which all limits are multiplied.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-ALL = ["-m", "not sample"]
-FAMILIES = {"mpich": ALL, "openmpi": ["-m", "mpi and not gpu and not slow"]}
+RANKS = "(mpi or gpu) and not sample"  # whatever starts ranks, and little else
+FAMILIES = {"mpich": RANKS, "openmpi": "mpi and not gpu and not slow"}
+NO_RANKS = "not (mpi or gpu)"
 LINT = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
 MINIMUM = (3, 11)
 # Programs that hang are ended after minutes: where all do, the first ones tell enough.
 MOST_FAILURES = "--maxfail=10"
+BESIDE_TIME = 4  # times as long may take what gets left-over time only
 
 
 def say(text: str) -> None:
     print(f"\n==> {text}", flush=True)
 
 
-def call(command: list[str], **environment: str) -> int:
+class Result(NamedTuple):
+    """Of a command, or of several: the exit status, 0 for all right."""
+
+    status: int
+    seconds: float
+    text: str = ""  # where it was not printed at once
+
+
+def call(command: list[str], **environment: str) -> Result:
     print("$ " + " ".join(command), flush=True)
+    began = time.monotonic()
     env = {**os.environ, **environment}
-    return subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
+    status = subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
+    return Result(status, time.monotonic() - began)
+
+
+Call = Callable[..., Result]
+
+
+class Beside:
+    """Runs commands one after the other, on processor time that nobody else wants.
+
+    Linux serves the scheduling class of these only where no other thread is ready, so the time
+    limits of programs beside them hold.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self._running: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Beside:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends what still runs: nobody has waited for it, so something else has failed."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        running = self._running
+        if running is not None and running.poll() is None:
+            running.send_signal(signal.SIGINT)  # pytest ends its own programs
+            try:
+                running.wait(20)
+            except subprocess.TimeoutExpired:
+                running.kill()
+
+    def submit(self, task: Callable[..., Result], *arguments: Any) -> Future[Result]:
+        return self._pool.submit(task, *arguments)
+
+    def call(self, command: list[str], **environment: str) -> Result:
+        """For tasks: ``call``, with the output in the result."""
+        began = time.monotonic()
+        self._running = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        _only_left_over_time(self._running.pid)
+        text, _ = self._running.communicate()
+        shown = f"$ {' '.join(command)}\n{text}"
+        return Result(self._running.returncode, time.monotonic() - began, shown)
+
+
+def _only_left_over_time(pid: int) -> None:
+    """For a process just started, the leader of its session, and what it will start."""
+    with contextlib.suppress(AttributeError, OSError):  # elsewhere than on Linux: a fair share
+        os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+        # Where sessions get equal shares, however idle what runs in them.
+        Path(f"/proc/{pid}/autogroup").write_text("19")
 
 
 def set_up(family: str) -> Path:
@@ -58,22 +135,50 @@ def set_up(family: str) -> Path:
     target = f".[cu13,{family},test]"
     install = [str(programs / "python"), "-m", "pip", "install", "--quiet", "--editable", target]
     for command in ([sys.executable, "-m", "venv", "--clear", str(venv)], install):
-        if call(command) != 0:
+        if call(command).status != 0:
             sys.exit(f"cannot set up {venv}: the command above failed")
     stamp.write_text(wanted.hexdigest())
     return programs
 
 
-def lint(programs: Path) -> dict[str, int]:
-    return {" ".join(c): call([str(programs / c[0]), *c[1:]]) for c in LINT}
-
-
-def test(programs: Path, selection: list[str], extra: list[str]) -> int:
-    """Runs pytest; its exit status, where 'no tests selected' counts as success."""
+def test(programs: Path, *arguments: str, call: Call = call, **environment: str) -> Result:
+    """Runs pytest, for which 'no tests selected' counts as success."""
     path = os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)])
-    command = [str(programs / "python"), "-m", "pytest", MOST_FAILURES, *selection, *extra]
-    status = call(command, PATH=path, VIRTUAL_ENV=str(programs.parent))
-    return 0 if status == 5 else status
+    command = [str(programs / "python"), "-m", "pytest", MOST_FAILURES, *arguments]
+    done = call(command, PATH=path, VIRTUAL_ENV=str(programs.parent), **environment)
+    return done._replace(status=0) if done.status == 5 else done
+
+
+def test_without_ranks(programs: Path, extra: list[str], call: Call) -> Result:
+    factor = BESIDE_TIME * float(os.environ.get("TEST_TIME_FACTOR", "1"))
+    # With a cache of its own: two would overwrite each other's lists of what has failed.
+    options = ["-m", NO_RANKS, "-o", "cache_dir=.pytest_cache/no_ranks", *extra]
+    return test(programs, *options, call=call, TEST_TIME_FACTOR=str(factor))
+
+
+def run(families: list[str], with_lint: bool, extra: list[str]) -> dict[str, Result]:
+    """All results, by name."""
+    say("environments")
+    with ThreadPoolExecutor() as pool:
+        programs = dict(zip(families, pool.map(set_up, families)))
+    first = programs[families[0]]
+    results: dict[str, Result] = {}
+    with Beside() as beside:
+        later = {
+            " ".join(c): beside.submit(beside.call, [str(first / c[0]), *c[1:]])
+            for c in (LINT if with_lint else ())
+        }
+        later["tests without ranks"] = beside.submit(test_without_ranks, first, extra, beside.call)
+        for family in families:
+            name = f"tests with {family}"
+            say(name)
+            selection = RANKS if family == families[0] else FAMILIES[family]
+            results[name] = test(programs[family], "-m", selection, *extra)
+        say("beside these")
+        for name, made in later.items():
+            results[name] = made.result()
+            print(results[name].text)
+    return results
 
 
 def main() -> int:
@@ -86,29 +191,14 @@ def main() -> int:
     parser.add_argument("--no-lint", action="store_true", help="without ruff and mypy")
     args, extra = parser.parse_known_args()
     families = [args.mpi] if args.mpi else list(FAMILIES)
-    results: dict[str, int] = {}
-    times: dict[str, float] = {}
-
-    say("environments")
-    programs = {families[0]: set_up(families[0])}
-    with ThreadPoolExecutor() as pool:  # one installs while the other one's tools run
-        others = {family: pool.submit(set_up, family) for family in families[1:]}
-        if not args.no_lint:
-            say("ruff and mypy")
-            results |= lint(programs[families[0]])
-        programs |= {family: made.result() for family, made in others.items()}
-    for family in families:
-        say(f"tests with {family}")
-        selection = ALL if len(families) == 1 else FAMILIES[family]
-        began = time.monotonic()
-        results[f"tests with {family}"] = test(programs[family], selection, extra)
-        times[f"tests with {family}"] = time.monotonic() - began
+    # Also when it is ended nothing goes on beside.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    results = run(families, not args.no_lint, extra)
 
     say("summary")
-    for name, status in results.items():
-        took = f"  {times[name]:.0f} s" if name in times else ""
-        print(f"{'passed' if status == 0 else 'FAILED'}  {name}{took}")
-    return int(any(results.values()))
+    for name, result in results.items():
+        print(f"{'passed' if result.status == 0 else 'FAILED'}  {name}  {result.seconds:.0f} s")
+    return int(any(result.status for result in results.values()))
 
 
 if __name__ == "__main__":

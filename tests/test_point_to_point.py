@@ -15,7 +15,7 @@ def test_compiled_engine(ranks: int) -> None:
 
 @pytest.mark.slow
 def test_mpi4py_engine() -> None:
-    launcher.check(3, "point_to_point", GMPI_ENGINE="mpi4py")
+    launcher.check(2, "point_to_point", GMPI_ENGINE="mpi4py")
 
 
 def test_short_ring_and_many_chunks() -> None:

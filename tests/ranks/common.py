@@ -18,6 +18,10 @@ import gmpi
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
+#: Whether to try every shape of a block, every view of an array and every number of chunks. The
+#: simulator takes long for each, and to what they go through it makes no difference whether there
+#: are more than two ranks: with those it tries some.
+EVERY_SHAPE = SIZE <= 2 or not gmpi.SIMULATOR
 
 
 def _end_all_ranks(
@@ -29,6 +33,8 @@ def _end_all_ranks(
 
 
 sys.excepthook = _end_all_ranks
+#: For machines that are slow or busy, as in ``launcher.py``.
+TIME_FACTOR = float(os.environ.get("TEST_TIME_FACTOR", "1"))
 faulthandler.enable()
 # Before the time limit of the whole program, so that every rank says where it is.
 faulthandler.dump_traceback_later(

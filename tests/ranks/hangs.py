@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from common import RANK, SIZE, WORLD, end, pattern, run
+from common import RANK, SIZE, TIME_FACTOR, WORLD, end, pattern, run
 from script import Script
 
 import gmpi
 from gmpi.report import Report
 
-WATCHDOG_S = 1.5
+WATCHDOG_S = 1.0 * TIME_FACTOR
 LONG = 100_000  # bytes: above eager_bytes
 
 BYTES, WORLD_HANDLE = gmpi.BYTE, gmpi.COMM_WORLD
@@ -68,7 +68,7 @@ def wrong_communicator(s: Script, other: int) -> None:
 
 def missing_send(s: Script, other: int) -> None:
     if RANK == 0:
-        s.pause(5_000_000_000)
+        s.pause(int(3.5e9 * WATCHDOG_S))  # until the others have been told
     else:
         s.recv(s.room(8), 8, BYTES, 0, 7)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import RANK, WORLD, pattern
+from common import RANK, TIME_FACTOR, WORLD, pattern
 from script import Buffer, Call, Caller, Script
 
 import gmpi
@@ -20,8 +20,8 @@ TAG = 7  # of the call that the fault hits
 NEVER = 8  # of a message that never comes
 LONG = 200_000  # bytes: several chunks of CHUNK
 CHUNK = 65536
-TIMEOUT_S = 1.5
-STALL_S = float(os.environ.get("FAULT_SECONDS", "1.5"))  # a full ring, a slow peer
+TIMEOUT_S = 1.0 * TIME_FACTOR
+STALL_S = float(os.environ.get("FAULT_SECONDS", "1.0"))  # a full ring, a slow peer
 RELEASE_S = 1.0  # within which waits end when the proxy dies
 OPERATIONS = ("send", "recv", "wait", "allreduce")
 BYTE, DOUBLE = gmpi.BYTE, gmpi.DOUBLE

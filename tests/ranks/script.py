@@ -64,6 +64,30 @@ _GUARD = 64
 _UNTOUCHED = 0xA5
 
 
+class _Table(dict[tuple[int, ...], Any]):
+    """In the simulator, an array of integers whose elements, or rows, are quick to get at.
+
+    There every access to an array takes longer than what a call does with its value, and gives a
+    NumPy integer, with which all that follows takes longer as well.
+    """
+
+    def __init__(self, array: np.ndarray, rows: bool = False) -> None:
+        kept = array.ndim - rows
+        shape = array.shape[:kept]
+        flat = array.reshape(-1, array.shape[-1]) if rows else array.reshape(-1)
+        super().__init__(
+            zip(np.ndindex(shape), map(tuple, flat.tolist()) if rows else flat.tolist())
+        )
+        self.shape = array.shape
+
+    def copy_to_host(self) -> np.ndarray:
+        return np.array(list(self.values()), np.int64).reshape(self.shape)
+
+
+def _table(array: np.ndarray, rows: bool = False) -> Any:
+    return _Table(array, rows) if gmpi.SIMULATOR else cuda.to_device(array)
+
+
 class Buffer:
     """A piece of the script's memory."""
 
@@ -270,7 +294,7 @@ class Script(Caller):
                 program[number, i] = call.row
         width = 32 if self.scope == "warp" else self.threads
         shape = (len(self.callers), steps, width, RESULT)
-        self._results = cuda.to_device(np.full(shape, -99, np.int64))
+        self._results = _table(np.full(shape, -99, np.int64))
         statuses = np.zeros((len(self.callers), most), gmpi.STATUS_DTYPE)
         self._statuses = cuda.to_device(statuses)
         self._heap = cuda.to_device(np.frombuffer(bytes(self._memory), np.uint8).copy())
@@ -279,7 +303,7 @@ class Script(Caller):
             handles[0, at] = value
         self._handles = cuda.to_device(handles)
         # Kept: freeing memory of the GPU waits for the kernel.
-        self._program = cuda.to_device(program)
+        self._program = _table(program, rows=True)
         grid = 1 if self.scope == "warp" else len(self.callers)
         KERNELS[self.scope][grid, self.threads](
             g.device, self._program, self._heap, self._handles, self._statuses,
