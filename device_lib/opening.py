@@ -191,6 +191,32 @@ def _publish(
     return handle
 
 
+def make_pack_next_chunks(scope: Scope) -> Callable:
+    """What follows the record of a long send; all threads of the scope call it together."""
+    rank = scope.rank
+    size = scope.size
+    leads = scope.leads
+    sync = scope.sync
+
+    @device
+    def pack_next_chunks(ctx, handle, buffers, send, out, chunk):
+        """Fills the other chunk buffers, all of them free, at once; the proxy orders the rest."""
+        index = 1
+        position = chunk
+        while index < LARGE_BUFFERS and position < out:
+            staging = buffers + index * chunk_bytes(ctx)
+            copy_to_staging(staging, send + position, min(chunk, out - position), rank(), size())
+            sync()
+            if leads():
+                orders.report_chunk(
+                    ctx, lane_id(), warp_lanes(), warp_mask(), handle, position, PACK, index
+                )
+            index += opaque(1)
+            position += chunk
+
+    return pack_next_chunks
+
+
 def make_open_any(scope: Scope) -> Callable:
     """The complete way to open a request; all threads of the scope call it together."""
     rank = scope.rank
@@ -198,6 +224,7 @@ def make_open_any(scope: Scope) -> Callable:
     leads = scope.leads
     sync = scope.sync
     broadcast = scope.broadcast
+    pack_next_chunks = make_pack_next_chunks(scope)
 
     @device
     def open_any(ctx, word0, peer_tag, count, send, recv, unfinished):
@@ -276,21 +303,5 @@ def make_open_any(scope: Scope) -> Callable:
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
             pack_next_chunks(ctx, handle, chunk_buffers(ctx, buffers, slot), send, out, chunk)
         return handle
-
-    @device
-    def pack_next_chunks(ctx, handle, buffers, send, out, chunk):
-        """Fills the other chunk buffers, all of them free, at once; the proxy orders the rest."""
-        index = 1
-        position = chunk
-        while index < LARGE_BUFFERS and position < out:
-            staging = buffers + index * chunk_bytes(ctx)
-            copy_to_staging(staging, send + position, min(chunk, out - position), rank(), size())
-            sync()
-            if leads():
-                orders.report_chunk(
-                    ctx, lane_id(), warp_lanes(), warp_mask(), handle, position, PACK, index
-                )
-            index += opaque(1)
-            position += chunk
 
     return open_any

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib import orders, ring, slots
+from device_lib import ring, slots
 from device_lib.context import (
     chunk_buffers,
     chunk_bytes,
@@ -22,7 +22,7 @@ from device_lib.context import (
     ring_slots,
 )
 from device_lib.copy import copy_to_staging
-from device_lib.opening import FULL, NO_SLOT, UNFINISHED
+from device_lib.opening import FULL, NO_SLOT, UNFINISHED, make_pack_next_chunks
 from device_lib.primitives import (
     block_id,
     device,
@@ -33,7 +33,7 @@ from device_lib.primitives import (
     store_sys,
     store_unit,
 )
-from device_lib.scope import ALL_LANES, Scope, warp_lanes, warp_mask
+from device_lib.scope import ALL_LANES, Scope
 from gmpi.wire import (
     HANDLE_CONTEXT_SHIFT,
     HANDLE_LARGE_SHIFT,
@@ -41,9 +41,7 @@ from gmpi.wire import (
     HANDLE_UNIT,
     HANDLE_UNITS_SHIFT,
     HEADER_UNITS,
-    LARGE_BUFFERS,
     OP_IRECV,
-    PACK,
     SLOT_BYTES,
     STATUS_UNITS,
     TAG_MASK,
@@ -121,6 +119,7 @@ def make_fill(scope: Scope) -> Callable:
     size = scope.size
     leads = scope.leads
     sync = scope.sync
+    pack_next_chunks = make_pack_next_chunks(scope)
 
     @device
     def fill(ctx, handle, buffers, send, out):
@@ -130,18 +129,7 @@ def make_fill(scope: Scope) -> Callable:
         sync()
         if leads() and lane_id() == 0:
             announce(ctx, handle, buffers)
-        index = 1
-        position = chunk
-        while index < LARGE_BUFFERS and position < out:
-            staging = buffers + index * chunk_bytes(ctx)
-            copy_to_staging(staging, send + position, min(chunk, out - position), rank(), size())
-            sync()
-            if leads():
-                orders.report_chunk(
-                    ctx, lane_id(), warp_lanes(), warp_mask(), handle, position, PACK, index
-                )
-            index += opaque(1)
-            position += chunk
+        pack_next_chunks(ctx, handle, buffers, send, out, chunk)
         return 0
 
     return fill

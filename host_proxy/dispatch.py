@@ -36,7 +36,9 @@ from host_proxy.completion import complete, order_done, write
 from host_proxy.flight import taken
 from host_proxy.idle import now_ns
 from host_proxy.native import bump, entry, get, jit, put
-from host_proxy.point_to_point import chunk_done, start_receive, start_send
+from host_proxy.point_to_point import chunk_done
+from host_proxy.receiving import start_receive
+from host_proxy.sending import start_send
 from host_proxy.state import (
     C_COLLECTIVES,
     ENGINE,

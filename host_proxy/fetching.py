@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from gmpi.wire import CONTROL_ABORT, LARGE_BUFFERS, MESSAGE_HEADER, STAGING_LEAD, TAG_MASK
-from host_proxy.point_to_point import fetched
+from host_proxy.receiving import fetched
 from host_proxy.state import (
     FETCH,
     G_CONTROL,

@@ -10,7 +10,8 @@ from host_proxy.checks import row_of
 from host_proxy.collectives import collective_done
 from host_proxy.completion import complete
 from host_proxy.native import bump, call, entry, get, jit, load_int, put, store_int
-from host_proxy.point_to_point import drained, received, received_chunk, sent, sent_chunk
+from host_proxy.receiving import drained, received, received_chunk
+from host_proxy.sending import sent, sent_chunk
 from host_proxy.state import (
     A_INDEX,
     A_KIND,

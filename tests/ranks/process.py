@@ -64,7 +64,8 @@ def many_contexts() -> None:
         gc.enable()
     assert left <= files, f"{left - files} files more after 50 contexts"
     grown = _resident_kib() - resident
-    assert grown < 50 * 200, f"{grown} KiB more after 50 contexts"
+    # What the scripts themselves leave in pieces is up to 300 KiB each; a context has 1.6 MB.
+    assert grown < 50 * 500, f"{grown} KiB more after 50 contexts"
 
 
 def a_request_of_the_host_after_close() -> None:

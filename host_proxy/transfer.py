@@ -1,0 +1,80 @@
+"""What both sides of a long message ask: where it goes, how it is cut, where its buffers are."""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from gmpi.wire import (
+    LARGE_BUFFERS,
+    READY_BYTES,
+)
+from host_proxy.checks import communicator
+from host_proxy.native import get, jit, put
+from host_proxy.state import (
+    C_CHUNKS,
+    C_HANDLE,
+    C_NEAR,
+    C_PEERS,
+    G_CHUNK,
+    G_PEERS,
+    G_REQUEST_SLOTS,
+    P_COUNT,
+    S_CHUNK,
+    S_COMM,
+    S_COUNT,
+    S_NEXT,
+    S_TOTAL,
+)
+
+
+@jit
+def messages(g, row):
+    """MPI handle of the communicator on which the request's first message travels."""
+    return get(communicator(g, get(row, S_COMM)), C_HANDLE)
+
+
+@jit
+def chunks(g, row):
+    """MPI handle of the communicator for everything behind the first message."""
+    return get(communicator(g, get(row, S_COMM)), C_CHUNKS)
+
+
+@jit
+def peer_of(g, row, rank):
+    """Which process of this node a rank is, -1 for one elsewhere."""
+    return get(get(communicator(g, get(row, S_COMM)), C_PEERS), rank)
+
+
+@jit
+def is_near(g, row, rank):
+    """Whether kernels pack what they send to a rank into GPU staging: as they were told."""
+    return get(get(communicator(g, get(row, S_COMM)), C_NEAR), rank)
+
+
+@jit
+def peer_field(g, peer, which):
+    return get(get(g, G_PEERS), peer * P_COUNT + which)
+
+
+@jit
+def buffer_offset(g, slot, chunk):
+    """Where in large staging the chunk's buffer of a large slot is."""
+    size = get(g, G_CHUNK)
+    stride = LARGE_BUFFERS * size + READY_BYTES
+    return (slot - get(g, G_REQUEST_SLOTS)) * stride + chunk % LARGE_BUFFERS * size
+
+
+@jit
+def position_of(row, chunk):
+    return chunk * get(row, S_CHUNK)
+
+
+@jit
+def length_of(row, chunk):
+    return min(get(row, S_CHUNK), get(row, S_TOTAL) - position_of(row, chunk))
+
+
+@jit
+def reset_transfer(row):
+    """Begins the chunked part of a message."""
+    for field in range(S_NEXT, S_COUNT):
+        put(row, field, 0)
