@@ -114,7 +114,7 @@ def announce(ctx, handle, buffers):
 
 
 def make_fill(scope: Scope) -> Callable:
-    """What follows ``open_near``; all threads of the scope call it together."""
+    """What follows ``open_long`` of a send; all threads of the scope call it together."""
     rank = scope.rank
     size = scope.size
     leads = scope.leads
