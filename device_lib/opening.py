@@ -191,10 +191,25 @@ def _publish(
     return handle
 
 
-def make_pack_next_chunks(scope: Scope) -> Callable:
-    """What follows the record of a long send; all threads of the scope call it together."""
+def make_copy_out(scope: Scope) -> Callable:
+    """The ``fill`` of ``make_pack_next_chunks`` for bytes that lie in one piece."""
     rank = scope.rank
     size = scope.size
+
+    @device
+    def copy_out(ctx, slot, send, packed, begin, end):
+        copy_to_staging(packed, send + begin, end - begin, rank(), size())
+
+    return copy_out
+
+
+def make_pack_next_chunks(scope: Scope, fill: Callable) -> Callable:
+    """What follows the record of a long send; all threads of the scope call it together.
+
+    Args:
+        fill: packs bytes ``begin..end`` of the message to ``packed``, by all threads of the scope:
+            ``fill(ctx, slot, send, packed, begin, end)``.
+    """
     leads = scope.leads
     sync = scope.sync
 
@@ -205,7 +220,8 @@ def make_pack_next_chunks(scope: Scope) -> Callable:
         position = chunk
         while index < LARGE_BUFFERS and position < out:
             staging = buffers + index * chunk_bytes(ctx)
-            copy_to_staging(staging, send + position, min(chunk, out - position), rank(), size())
+            slot = slots.slot_of(handle)
+            fill(ctx, slot, send, staging, position, min(position + chunk, out))
             sync()
             if leads():
                 orders.report_chunk(
@@ -224,7 +240,7 @@ def make_open_any(scope: Scope) -> Callable:
     leads = scope.leads
     sync = scope.sync
     broadcast = scope.broadcast
-    pack_next_chunks = make_pack_next_chunks(scope)
+    pack_next_chunks = make_pack_next_chunks(scope, make_copy_out(scope))
 
     @device
     def open_any(ctx, word0, peer_tag, count, send, recv, unfinished):

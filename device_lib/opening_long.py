@@ -22,7 +22,7 @@ from device_lib.context import (
     ring_slots,
 )
 from device_lib.copy import copy_to_staging
-from device_lib.opening import FULL, NO_SLOT, UNFINISHED, make_pack_next_chunks
+from device_lib.opening import FULL, NO_SLOT, UNFINISHED, make_copy_out, make_pack_next_chunks
 from device_lib.primitives import (
     block_id,
     device,
@@ -119,7 +119,7 @@ def make_fill(scope: Scope) -> Callable:
     size = scope.size
     leads = scope.leads
     sync = scope.sync
-    pack_next_chunks = make_pack_next_chunks(scope)
+    pack_next_chunks = make_pack_next_chunks(scope, make_copy_out(scope))
 
     @device
     def fill(ctx, handle, buffers, send, out):

@@ -37,6 +37,7 @@ from device_lib.layouts import (
     write_view,
 )
 from device_lib.message import message_bytes
+from device_lib.opening import make_pack_next_chunks
 from device_lib.opening_long import announce
 from device_lib.primitives import (
     device,
@@ -63,7 +64,6 @@ from gmpi.wire import (
     FLAG_STRIDED_BUFFER,
     HANDLE_ERROR_SHIFT,
     INLINE_BYTES,
-    LARGE_BUFFERS,
     LAYOUT_INLINE,
     LAYOUT_RECV,
     LAYOUT_SEND,
@@ -72,7 +72,6 @@ from gmpi.wire import (
     OP_ALLREDUCE,
     OP_FAULT,
     OP_IRECV,
-    PACK,
     SCATTERED,
     STATUS_UNITS,
     TAG_MASK,
@@ -197,6 +196,8 @@ def make_open_scattered(scope: Scope) -> Callable:
             pack_layout(layout, packed, begin, end, rank(), size())
         else:
             copy_to_staging(packed, send + begin, end - begin, rank(), size())
+
+    pack_next_chunks = make_pack_next_chunks(scope, fill)
 
     @device
     def open_scattered(ctx, word0, peer_tag, count, send_buffer, recv_buffer):
@@ -330,7 +331,7 @@ def make_open_scattered(scope: Scope) -> Callable:
         if near == 0:
             handle = broadcast(handle)
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
-            pack_next_chunks(ctx, handle, slot, chunk_buffers(ctx, buffers, slot), send, out, chunk)
+            pack_next_chunks(ctx, handle, chunk_buffers(ctx, buffers, slot), send, out, chunk)
         return handle
 
     @device
@@ -365,21 +366,5 @@ def make_open_scattered(scope: Scope) -> Callable:
             ctx, lane, warp_lanes(), ticket, word0, peer_tag, count, handle, buffer, packed, inline
         )
         return handle
-
-    @device
-    def pack_next_chunks(ctx, handle, slot, buffers, send, out, chunk):
-        """As in ``opening``."""
-        index = 1
-        position = chunk
-        while index < LARGE_BUFFERS and position < out:
-            staging = buffers + index * chunk_bytes(ctx)
-            fill(ctx, slot, send, staging, position, min(position + chunk, out))
-            sync()
-            if leads():
-                orders.report_chunk(
-                    ctx, lane_id(), warp_lanes(), warp_mask(), handle, position, PACK, index
-                )
-            index += opaque(1)
-            position += chunk
 
     return open_scattered
