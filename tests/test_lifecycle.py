@@ -86,7 +86,7 @@ import gmpi
 try:
     gmpi.Context(MPI.COMM_WORLD)
 except gmpi.ContextError as exc:
-    print("refused:", exc)
+    print(f"refused: {exc}")
 """
 
 
@@ -125,7 +125,7 @@ import gmpi
 try:
     gmpi.Context(MPI.COMM_WORLD)
 except gmpi.ContextError as exc:
-    print("refused:", exc)
+    print(f"refused: {exc}")
 with gmpi.Context(MPI.COMM_WORLD, gpu=False) as g:
     room = np.zeros(5)
     request = g.host.Irecv(room, 0, 3)

@@ -88,7 +88,7 @@ with gmpi.Context() as g:
 try:
     g.report()
 except gmpi.ContextError as exc:
-    print("refused:", exc)
+    print(f"refused: {exc}")
 """,
     )
     assert "rank 1: 0 pending, kernels: none running, proxy: looks for work" in text, text
@@ -174,7 +174,7 @@ def record(**settings):
 def check(report, before):
     own = report.ranks[0]
     events = own.events
-    print("kinds", len(events), [e.kind for e in events[-4:]])
+    print(f"kinds {len(events)} {[e.kind for e in events[-4:]]}")
     if events:
         taken, called = events[-3:-1]
         assert taken.operation == "GMPI_Irecv" and (taken.peer, taken.tag) == (0, 9), taken
