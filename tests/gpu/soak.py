@@ -1,11 +1,15 @@
 """Soak: every kind of message from many blocks for minutes, every payload checked on the device.
 
     mpirun -n 2 python3 tests/gpu/soak.py [--seconds 480] [--blocks 64] [--json FILE]
+                                          [--kind 3] [--bytes 8192] [--keep-going]
 
 Each block exchanges messages with the next and the previous rank: bytes of all sizes and
 alignments, doubles, strided slices, derived datatypes, wildcards, by Isend, Irecv, Wait, Waitall,
 Test, Send, Recv and Sendrecv; two blocks call collectives in between. A line is printed every few
 seconds; memory of the process must not grow. Ends with 0 when everything was right.
+
+The first wrong message of each rank is kept and taken apart (``wrong_message``); ``--kind`` and
+``--bytes`` narrow a failure down.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -21,6 +26,9 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
+
+sys.path.insert(0, str(Path(__file__).parent))
+import wrong_message
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -33,9 +41,13 @@ SHORT = (1, 8, 100, 143, 144, 145, EAGER // 8, EAGER // 2, EAGER - 1, EAGER)
 LONG = (EAGER + 1, 4 * EAGER, 8 * EAGER + 1) + (() if gmpi.SIMULATOR else (300_001, 1_234_567))
 LONG_BLOCKS = 24  # blocks that send long messages: two large slots each, of 64
 DERIVED = 40 if gmpi.SIMULATOR else 500  # doubles of the derived datatype, every third one
-WRONG_STATUS, WRONG_DATA, OPERATIONS, FIRST_ROUND, FIRST_KIND = range(5)
 KINDS = 8
 GROWTH_MIB = 16
+# What the kernel counts: wrong statuses, bytes and numbers, messages of each kind; operations;
+# whether a wrong message has been kept, and which.
+WRONG_STATUS, WRONG_DATA, OPERATIONS, KEPT = range(4)
+WRONG_OF_KIND = KEPT + 1 + len(wrong_message.Kept._fields)
+COUNTS = WRONG_OF_KIND + KINDS
 
 
 @cuda.jit(device=True)
@@ -46,9 +58,10 @@ def byte_of(k, i, block, rank):  # type: ignore[no-untyped-def]
 @cuda.jit
 def soak(  # type: ignore[no-untyped-def]
     ctx, first, rounds, sizes, short, out, room, doubles, back, derived, own, sums, to, source,
-    requests, counts,
+    requests, kinds, counts, kept,
 ):  # fmt: skip
-    """``own``: communicators of blocks 0 (reductions), 1 (broadcasts) and 2 (ANY_TAG)."""
+    """``own``: communicators of blocks 0 (reductions), 1 (broadcasts) and 2 (ANY_TAG). ``kept``:
+    a wrong message, as it was found and as it was a millisecond later."""
     b = cuda.blockIdx.x
     t = cuda.threadIdx.x
     step = cuda.blockDim.x
@@ -57,7 +70,7 @@ def soak(  # type: ignore[no-untyped-def]
     done = 0
     bad = 0
     for i in range(first, first + rounds):
-        kind = (i + b) % KINDS
+        kind = kinds[(i + b) % kinds.size]
         most = sizes.size if b < LONG_BLOCKS else short
         n = sizes[(i * 5 + b) % most]
         skew = (i >> 3) & 7
@@ -162,18 +175,31 @@ def soak(  # type: ignore[no-untyped-def]
         done += 2
         if t == 0 and (error != 0 or status.error != 0):
             cuda.atomic.add(counts, WRONG_STATUS, 1)
-            cuda.atomic.max(counts, FIRST_ROUND, i)
-            cuda.atomic.max(counts, FIRST_KIND, kind)
         if bytes_came:
             for k in range(t, n, step):
                 if r[k] != byte_of(k, i, b, source):
                     bad += 1
-        if bad != 0:
+        if cuda.syncthreads_or(bad):
             cuda.atomic.add(counts, WRONG_DATA, bad)
-            cuda.atomic.max(counts, FIRST_ROUND, i)
-            cuda.atomic.max(counts, FIRST_KIND, kind)
             bad = 0
-        cuda.syncthreads()
+            if t == 0:
+                cuda.atomic.add(counts, WRONG_OF_KIND + kind, 1)
+                if bytes_came and cuda.atomic.cas(counts, KEPT, 0, 1) == 0:
+                    counts[KEPT + 1] = b
+                    counts[KEPT + 2] = i
+                    counts[KEPT + 3] = kind
+                    counts[KEPT + 4] = n
+                    counts[KEPT + 5] = skew
+                    counts[KEPT] = 2 + b
+            cuda.syncthreads()
+            if counts[KEPT] == 2 + b and counts[KEPT + 2] == i:
+                for look in range(2):
+                    for k in range(t, n, step):
+                        kept[look, k] = r[k]
+                    if not gmpi.SIMULATOR:
+                        cuda.nanosleep(1000000)
+                    cuda.threadfence_system()
+                cuda.syncthreads()
     if t == 0:
         cuda.atomic.add(counts, OPERATIONS, done)
 
@@ -190,42 +216,87 @@ def gpu_mib() -> float:
     return (total - free) / 2**20
 
 
+def sizes_of(chosen: tuple[int, ...], blocks: int) -> tuple[tuple[int, ...], int]:
+    """The message sizes, those of at most ``EAGER`` bytes first, and how many those are."""
+    if not chosen:
+        return (*SHORT, *LONG), len(SHORT)
+    sizes = tuple(sorted(chosen))
+    short = sum(n <= EAGER for n in sizes)
+    if sizes[0] < 1 or (short == 0 and blocks > LONG_BLOCKS):
+        raise click.BadParameter(
+            f"--bytes {sizes}: at least 1 each; blocks from number {LONG_BLOCKS} on send no more "
+            f"than {EAGER}: add such a size, or take --blocks {LONG_BLOCKS}"
+        )
+    return sizes, short
+
+
+def wrong_one(counts: np.ndarray, kept: np.ndarray, room: np.ndarray) -> dict[str, Any] | None:
+    """What is known of this rank's first wrong message, if there was one."""
+    if counts[KEPT] == 0:
+        return None
+    one = wrong_message.Kept(*(int(c) for c in counts[KEPT + 1 : WRONG_OF_KIND]))
+    k = np.arange(one.nbytes)
+    expected = byte_of.py_func(k, one.round, one.block, PREVIOUS).astype(np.uint8)
+    address = 0
+    if not gmpi.SIMULATOR:
+        row = room.__cuda_array_interface__["data"][0] + one.block * room.shape[1]
+        address = row + 7 - one.skew
+    looks = kept[:, : one.nbytes].copy_to_host()
+    return {"rank": RANK, **wrong_message.describe(one, looks, expected, address)}
+
+
 @click.command()
 @click.option("--seconds", default=480.0, show_default=True)
 @click.option("--blocks", default=64, show_default=True)
 @click.option("--threads", default=128, show_default=True)
 @click.option("--slice", "slice_s", default=5.0, show_default=True, help="seconds of one kernel")
+@click.option(
+    "--kind", "kinds", multiple=True, type=click.IntRange(0, KINDS - 1), help="only these"
+)
+@click.option("--bytes", "chosen", multiple=True, type=int, help="only messages of these sizes")
+@click.option("--keep-going", is_flag=True, help="after something was wrong, too")
 @click.option("--json", "path", type=click.Path(), help="where rank 0 writes what it has counted")
-def main(seconds: float, blocks: int, threads: int, slice_s: float, path: str | None) -> None:
+def main(
+    seconds: float,
+    blocks: int,
+    threads: int,
+    slice_s: float,
+    kinds: tuple[int, ...],
+    chosen: tuple[int, ...],
+    keep_going: bool,
+    path: str | None,
+) -> None:
+    sizes, short = sizes_of(chosen, blocks)
     if not gmpi.SIMULATOR:
         gmpi.select_gpu(WORLD)
-    sizes = (*SHORT, *LONG)
+    kinds = kinds or tuple(range(KINDS))
     with gmpi.Context(WORLD, large_slots=64, eager_bytes=EAGER, chunk_bytes=CHUNK) as g:
         own = np.array([g.comm(WORLD) for _ in range(3)], np.int64)
         vector = MPI.DOUBLE.Create_vector(DERIVED, 1, 3)
         derived = g.commit(vector)
+        room = cuda.to_device(np.zeros((blocks, max(sizes) + 16), np.uint8))
+        kept = cuda.to_device(np.zeros((2, max(sizes)), np.uint8))
+        counts = cuda.to_device(np.zeros(COUNTS, np.int64))
         arrays = [
-            cuda.to_device(np.array(sizes, np.int64)), len(SHORT),
-            *(cuda.to_device(np.zeros((blocks, max(sizes) + 16), np.uint8)) for _ in range(2)),
+            cuda.to_device(np.array(sizes, np.int64)), short,
+            cuda.to_device(np.zeros((blocks, max(sizes) + 16), np.uint8)), room,
             *(cuda.to_device(np.zeros((blocks, 3 * DERIVED))) for _ in range(2)),
             derived, cuda.to_device(own), cuda.to_device(np.zeros(8)), NEXT, PREVIOUS,
             cuda.to_device(np.zeros((blocks, 8), np.int64)),
+            cuda.to_device(np.array(kinds, np.int64)), counts, kept,
         ]  # fmt: skip
-        zeros = np.zeros(5, np.int64)
-        counts = cuda.to_device(zeros)
         began = time.monotonic()
         rounds, first, operations = KINDS, 0, 0
         log: list[dict[str, float]] = []
-        wrong = np.zeros(2, np.int64)
         while True:
-            counts.copy_to_device(zeros)
             slice_began = time.monotonic()
-            soak[blocks, threads](g.device, first, rounds, *arrays, counts)
+            soak[blocks, threads](g.device, first, rounds, *arrays)
             g.synchronize()
             took = time.monotonic() - slice_began
             found = counts.copy_to_host()
-            wrong += WORLD.allreduce(found[:2])
-            operations += int(WORLD.allreduce(int(found[OPERATIONS])))
+            total = WORLD.allreduce(found)
+            wrong = total[:2]
+            operations = int(total[OPERATIONS])
             first += rounds
             elapsed = WORLD.bcast(time.monotonic() - began)
             entry = {
@@ -241,33 +312,37 @@ def main(seconds: float, blocks: int, threads: int, slice_s: float, path: str | 
                     f"{entry['gpu_mib']:.0f} MiB on the GPU",
                     flush=True,
                 )
-            if wrong.any() or elapsed >= seconds:
+            if (wrong.any() and not keep_going) or elapsed >= seconds:
                 break
             # As many rounds as fit a slice; the first kernel is compiled, the second one tells.
             if len(log) > 1:
                 rounds = int(rounds * min(8.0, max(0.25, slice_s / max(took, 1e-3))))
                 rounds = WORLD.bcast(max(KINDS, rounds // KINDS * KINDS))
+        paths = g.paths
         g.free(derived)
         vector.Free()
         errors = [str(fault) for fault in g.errors[:3]]
+    ones = [one for one in WORLD.allgather(wrong_one(found, kept, room)) if one]
     settled = log[len(log) // 4 :]
     growth = max(e["rss_mib"] for e in settled) - settled[0]["rss_mib"]
     flat = growth < GROWTH_MIB
     passed = not wrong.any() and flat and not errors
     if RANK == 0:
+        of_kind = [int(n) for n in total[WRONG_OF_KIND:]]
         if wrong.any():
-            print(
-                f"{wrong[0]} wrong statuses, {wrong[1]} wrong bytes or numbers, the last in round "
-                f"{found[FIRST_ROUND]}, kind {found[FIRST_KIND]}: {errors}"
-            )
+            print(f"{wrong[0]} wrong statuses, {wrong[1]} wrong bytes or numbers: {errors}")
+            print(f"wrong messages of each kind: {of_kind}")
+            for one in ones:
+                print(json.dumps(one))
         if not flat:
             print(f"memory grew by {growth:.1f} MiB")
         report = {
             "program": "soak", "ranks": SIZE, "blocks": blocks, "threads": threads,
             "simulator": gmpi.SIMULATOR, "mpi": MPI.Get_library_version().splitlines()[0],
+            "paths": {way: list(ranks) for way, ranks in paths.items()},
             "seconds": log[-1]["seconds"], "operations": operations,
-            "wrong": [int(w) for w in wrong], "growth_mib": round(growth, 1), "passed": passed,
-            "over_time": log,
+            "wrong": [int(w) for w in wrong], "wrong_of_kind": of_kind, "wrong_messages": ones,
+            "growth_mib": round(growth, 1), "passed": passed, "over_time": log,
         }  # fmt: skip
         if path:
             Path(path).write_text(json.dumps(report, indent=1) + "\n")
