@@ -223,7 +223,8 @@ def make_carry_out(scope: Scope) -> Callable:
             index = place & 0xFF
             if own == 0:
                 orders.answer(ctx, lane, warp_lanes(), warp_mask(), slot, index, order)
-                if lane == 0:
+                # Nobody counts what was packed. A send may be over by now, and its slot another's.
+                if lane == 0 and orders.direction_of(order) != PACK:
                     orders.count_finished(ctx, slot)
             else:
                 if not early:

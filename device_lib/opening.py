@@ -30,6 +30,7 @@ from device_lib.message import message_bytes
 from device_lib.primitives import (
     block_id,
     device,
+    fence_gpu,
     fence_sys,
     lane_id,
     load_4_if,
@@ -179,9 +180,12 @@ def _publish(
         inline = nbytes
         word0 |= _INLINE
     handle = slots.make_handle(ctx, slot, ticket, units_back(word0, nbytes), large)
-    if lane == 0:
-        if large:
+    if large:
+        if lane == 0:
             slots.open_orders(ctx, slot, send)
+        if word0 & _OUT == 0:
+            fence_gpu()  # release, as in ``opening_long``; what goes out had one of its own
+    if lane == 0:
         slots.open_row(ctx, slot, handle, recv)
     aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
     if aborted != 0:

@@ -26,6 +26,7 @@ from device_lib.opening import FULL, NO_SLOT, UNFINISHED, make_copy_out, make_pa
 from device_lib.primitives import (
     block_id,
     device,
+    fence_gpu,
     fence_sys,
     lane_id,
     opaque,
@@ -102,6 +103,12 @@ def open_long(ctx, word0, count, send, peer_tag, recv):
     slot = slots.slot_of(found)
     if lane == 0:
         slots.open_orders(ctx, slot, send)
+    if receives:
+        # Release, while the record is on its way: what the scope's threads did to the buffer comes
+        # before other blocks find the request in its row and unpack to it. ``announce`` is one for
+        # sends: no chunk that others pack is ordered before.
+        fence_gpu()
+    if lane == 0:
         slots.open_row(ctx, slot, handle, recv)
     return handle, chunk_buffers(ctx, near, slot)
 

@@ -293,6 +293,9 @@ def take_other(ctx, attention, lane, lanes, mask):
                     ctx, slot, expected, lane, lanes, mask, unit, low, word
                 )
                 if index >= 0:
+                    # Acquire: the owner's threads wrote to the user's buffer, or read from it,
+                    # before they opened the request's row, and another SM may have lines of it.
+                    fence_gpu()
                     return slot, index, order, length, buffers
                 begin += opaque(lanes)
     return 0, -1, 0, 0, 0
@@ -300,7 +303,7 @@ def take_other(ctx, attention, lane, lanes, mask):
 
 @device
 def finished(ctx, slot):
-    """How many orders of the slot's request have been carried out (one lane)."""
+    """How many UNPACK orders of the slot's request have been carried out (one lane)."""
     return load_gpu(row_address(ctx, slot) + REQUEST_FINISHED)
 
 
@@ -339,7 +342,7 @@ def answer_last(ctx, lane, lanes, mask, ticket, consumed, handle, index, order):
 
 @device
 def count_finished(ctx, slot):
-    """Counts an order as carried out (one lane, after ``answer``)."""
+    """Counts an UNPACK order as carried out (one lane, after ``answer``)."""
     add_gpu(row_address(ctx, slot) + REQUEST_FINISHED, 1)
 
 

@@ -166,7 +166,7 @@ REQUEST_BYTES = 64  # one row a slot
 REQUEST_OWNER = 0  # handle of the open request; of the last one, claimed, when free
 REQUEST_RECV = 8  # address that is unpacked to
 REQUEST_SEND = 16  # address that is packed from (large requests)
-REQUEST_FINISHED = 24  # orders of the open request that have been carried out (large requests)
+REQUEST_FINISHED = 24  # UNPACK orders of the open request that have been carried out (large ones)
 CLAIM_BYTES = 8 * LARGE_BUFFERS
 # In REQUEST_RECV and REQUEST_SEND: the bytes do not lie in one piece; where they do is in the
 # slot's layout of that direction, and the rest of the field is 0.

@@ -30,7 +30,7 @@ from gmpi.wire import (
     UNIT_PAYLOAD,
 )
 from host_proxy.flight import completed
-from host_proxy.native import bump, entry, get, jit, load, put, store, store_release
+from host_proxy.native import bump, entry, get, jit, load, put, store_release
 from host_proxy.state import (
     COMPLETE,
     D_COUNT,
@@ -58,7 +58,7 @@ from host_proxy.trace import stamp
 
 @jit
 def write_unit(address, low, high, tag):
-    store(address, low)
+    store_release(address, low)
     store_release(address + 8, (high & TAG_MASK) | (tag << 32))
 
 
@@ -145,9 +145,15 @@ def set_base(g, row, base, ready):
 
 @entry
 def order(g, row, index, position, length, direction):
-    """Asks waiting threads to move ``length`` bytes at ``position`` to or from buffer ``index``."""
+    """Asks waiting threads to move ``length`` bytes at ``position`` to or from buffer ``index``.
+
+    The buffer's unit may have an earlier order of this request, with the same tag. It loses its tag
+    first: a lane that reads between two of our stores must not see one order's position with
+    another's length, and the last chunk is shorter.
+    """
     address = slot_address(g, row) + (STATUS_UNITS + index) * UNIT_BYTES
     tag = get(row, S_HANDLE) & TAG_MASK
+    store_release(address + 8, 0)
     write_unit(address, position | direction << DIRECTION_SHIFT, length, tag)
     bump(row, S_ORDERS, 1)
     bit = 1 << (get(row, S_SLOT) - get(g, G_REQUEST_SLOTS))
