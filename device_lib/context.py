@@ -183,6 +183,15 @@ def near_staging(ctx, word0, peer):
 
 
 @device
+def staging_of(ctx, word0, peer):
+    """(where the chunk buffers of a long request are, whether in GPU memory); as
+    ``near_staging``."""
+    large = large_staging(ctx)
+    near = near_staging(ctx, word0, peer)
+    return near if near != 0 else large, near != 0
+
+
+@device
 def chunk_buffers(ctx, large, slot):
     """The chunk buffers of a large slot, one after the other.
 

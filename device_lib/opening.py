@@ -19,11 +19,10 @@ from device_lib.context import (
     chunk_bytes,
     context_id,
     eager_bytes,
-    large_staging,
-    near_staging,
     ready_address,
     record_address,
     ring_slots,
+    staging_of,
 )
 from device_lib.copy import copy_to_staging
 from device_lib.message import message_bytes
@@ -263,13 +262,10 @@ def make_open_any(scope: Scope) -> Callable:
             moved = nbytes
         large = 0
         buffers = 0
-        near = 0
+        near = False
         if moved > eager_bytes(ctx):
             large = 1
-            buffers = large_staging(ctx)  # under way while the slot is found
-            near = near_staging(ctx, word0, peer_tag)
-            if near != 0:
-                buffers = near
+            buffers, near = staging_of(ctx, word0, peer_tag)  # under way while the slot is found
         slot = 0
         ticket = -1
         if leads():
@@ -317,7 +313,7 @@ def make_open_any(scope: Scope) -> Callable:
                 ctx, lane, warp_lanes(), mask, ticket, consumed, slot, large, word0, peer_tag,
                 count, send, recv,
             )  # fmt: skip
-            if near != 0 and lane == 0:
+            if near and lane == 0:
                 store_sys(ready_address(ctx, chunk_buffers(ctx, buffers, slot)), handle & TAG_MASK)
         handle = broadcast(handle)
         if large and handle >> HANDLE_ERROR_SHIFT == 0:

@@ -17,9 +17,8 @@ from device_lib.context import (
     chunk_bytes,
     eager_bytes,
     large_slots,
-    large_staging,
-    near_staging,
     request_slots,
+    staging_of,
 )
 from device_lib.copy import copy_to_staging
 from device_lib.divide import divide_wide
@@ -242,13 +241,10 @@ def make_open_scattered(scope: Scope) -> Callable:
     def start(ctx, word0, peer_tag, count, nbytes, row, send_buffer, recv_buffer, room):
         large = 0
         buffers = 0
-        near = 0
+        near = False
         if nbytes > eager_bytes(ctx):
             large = 1
-            buffers = large_staging(ctx)  # under way while the slot is found
-            near = near_staging(ctx, word0, peer_tag)
-            if near != 0:
-                buffers = near
+            buffers, near = staging_of(ctx, word0, peer_tag)  # under way while the slot is found
         out = 0
         if word0 & _OUT != 0:
             out = nbytes
@@ -289,7 +285,7 @@ def make_open_scattered(scope: Scope) -> Callable:
         if large:
             chunk = _chunk_bytes_of(nbytes, chunk_bytes(ctx))
         handle = 0
-        if near != 0:
+        if near:
             # As in ``opening_long``: first the record, then the bytes.
             if leads():
                 ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
@@ -316,7 +312,7 @@ def make_open_scattered(scope: Scope) -> Callable:
         elif packed != send:
             fill(ctx, slot, send, packed, 0, min(out, chunk))
         sync()
-        if near != 0:
+        if near:
             if leads() and lane_id() == 0:
                 announce(ctx, handle, chunk_buffers(ctx, buffers, slot))
         elif leads():
@@ -328,7 +324,7 @@ def make_open_scattered(scope: Scope) -> Callable:
                 ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, packed,
                 send, recv, room,
             )  # fmt: skip
-        if near == 0:
+        if not near:
             handle = broadcast(handle)
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
             pack_next_chunks(ctx, handle, chunk_buffers(ctx, buffers, slot), send, out, chunk)
