@@ -128,7 +128,7 @@ for options in {options!r}:
     sys.argv[1:] = options.split()
     status = himeno.main(himeno.Himeno, "x")
     if MPI.COMM_WORLD.gather(status) == [2, 2]:
-        print(f"refused {options}", flush=True)
+        print(f"refused {{options}}", flush=True)
 """
 
 

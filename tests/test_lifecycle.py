@@ -86,7 +86,7 @@ import gmpi
 try:
     gmpi.Context(MPI.COMM_WORLD)
 except gmpi.ContextError as exc:
-    print(f"refused: {exc}")
+    print(f"refused: {{exc}}")
 """
 
 
