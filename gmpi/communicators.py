@@ -1,8 +1,11 @@
 """The communicators that the kernels of a context know: duplicates, handles, names in reports.
 
 Each communicator is duplicated twice, for messages and for what follows them, so that no traffic of
-the user's is ever matched by ours. A handle is an index: of the proxy's table, of the entry in
-mapped memory where ``GMPI_Comm_rank`` and ``GMPI_Comm_size`` look, and of ``groups``.
+the user's is ever matched by ours. Where no receive uses ANY_TAG there are several duplicates for
+messages, and their tag says on which they travel (``wire.duplicate_of``): MPI looks through shorter
+lists, and what one receive could match stays in order on one duplicate. A handle is an index: of
+the proxy's table, of the entry in mapped memory where ``GMPI_Comm_rank`` and ``GMPI_Comm_size``
+look, and of ``groups``.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ from mpi4py import MPI
 
 from gmpi.errors import ContextError
 from gmpi.memory import Memory
-from gmpi.opening import require_intracomm
 from gmpi.peers import Peers
 from gmpi.report import Group
 from gmpi.wire import (
@@ -24,16 +26,18 @@ from gmpi.wire import (
     MAPPED_COMMUNICATORS,
     REACH_BYTES,
     REACH_RANKS,
+    TAG_DUPLICATES,
 )
 from host_proxy import mpi_library
+from host_proxy.communicator import Communicator
 from host_proxy.state import (
     C_CHUNKS,
     C_HANDLE,
+    C_LAST,
     C_NEAR,
     C_PEERS,
     C_RANK,
     C_SIZE,
-    Communicator,
     State,
 )
 
@@ -55,26 +59,31 @@ class Communicators:
         nobody = np.array([-1, 0] * COMMUNICATORS, np.int32)  # rank, size
         self._write(0, nobody)
 
-    def register(self, comm: MPI.Comm) -> int:
+    def register(self, comm: MPI.Comm, no_any_tag: bool) -> int:
         """The communicator's handle; collective over it.
 
+        Args:
+            no_any_tag: whether no receive on it uses ANY_TAG; the same on all its ranks.
+
         Raises:
-            ContextError: it is no intracommunicator, or one too many.
+            ContextError: it is one too many.
         """
-        require_intracomm(comm)
         state = self._state
         index = len(state.communicators)
         if index >= COMMUNICATORS:
             raise ContextError(f"at most {COMMUNICATORS} communicators can be registered")
-        messages, chunks = comm.Dup(), comm.Dup()
-        for duplicate in (messages, chunks):
+        # No hints: before MPI 4.0 duplicates inherited them. Ours use wildcards (report.py), and
+        # need the order of messages, whatever the user has asserted.
+        count = TAG_DUPLICATES if no_any_tag else 1
+        messages, *more, chunks = (comm.Dup(MPI.INFO_NULL) for _ in range(count + 1))
+        for duplicate in (messages, *more, chunks):
             duplicate.Set_errhandler(MPI.ERRORS_RETURN)
         rank, size = comm.Get_rank(), comm.Get_size()
         peers = self._peers.of(comm)
         first, near = self._peers.reach(peers)
         self.groups.append(self._group(comm, messages, index))
         state.communicators.append(
-            Communicator(messages, chunks, rank, size, comm.Get_name(), peers, near)
+            Communicator(messages, chunks, rank, size, comm.Get_name(), peers, near, tuple(more))
         )
         self._write(index, np.array([rank, size], np.int32))
         if self._memory.staging is not None:
@@ -89,14 +98,17 @@ class Communicators:
         row[C_PEERS] = peers.ctypes.data
         row[C_NEAR] = near.ctypes.data
         row[C_CHUNKS] = mpi_library.handle(chunks)
+        row[C_LAST] = len(more)
+        for i, duplicate in enumerate(more, 1):
+            row[C_HANDLE + i] = mpi_library.handle(duplicate)
         row[C_HANDLE] = mpi_library.handle(messages)  # last: the proxy looks at it first
         return index
 
     def free(self) -> None:
         """Frees the duplicates; collective over each communicator."""
         for communicator in self._state.communicators:
-            communicator.messages.Free()
-            communicator.chunks.Free()
+            for duplicate in (*communicator.all_messages, communicator.chunks):
+                duplicate.Free()
 
     def _group(self, comm: MPI.Comm, messages: MPI.Comm, index: int) -> Group:
         """The communicator's name in reports, the same on all its ranks; collective."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import warnings
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from gmpi.errors import ContextError, Fault
 from gmpi.host import Host, Progress
 from gmpi.kernels import LaunchedKernels
 from gmpi.memory import Memory
-from gmpi.opening import agree, allocate, require_intracomm, require_mpi
+from gmpi.opening import agree, agree_on_tags, allocate, require_intracomm, require_mpi
 from gmpi.peers import Peers
 from gmpi.pending import PendingRequest
 from gmpi.report import Report
@@ -63,15 +64,25 @@ class Context:
         comm: intracommunicator; ``gmpi.COMM_WORLD`` in kernels. It is duplicated, so messages of
             the user's own on it are never mixed up with those of kernels.
         gpu: False for a rank without kernels, which takes part through ``host`` only.
+        no_any_tag: True: no receive on ``comm`` uses ``ANY_TAG`` (any that does gets ``ERR_TAG``),
+            so that MPI matches faster; the same on all ranks. None: as ``mpi_assert_no_any_tag``
+            says in its info (MPI 4.1 section 7.4.4), if the MPI library returns that.
         **settings: see ``gmpi.config.Config``; for example ``engine="mpi4py"``.
 
     Raises:
         ContextError: MPI is not ready, there is no GPU, another context is open, or the ranks do
-            not agree on the sizes; on all ranks.
+            not agree on the sizes or on ``no_any_tag``; on all ranks.
         ConfigError: a setting is wrong.
     """
 
-    def __init__(self, comm: MPI.Comm | None = None, *, gpu: bool = True, **settings: Any) -> None:
+    def __init__(
+        self,
+        comm: MPI.Comm | None = None,
+        *,
+        gpu: bool = True,
+        no_any_tag: bool | None = None,
+        **settings: Any,
+    ) -> None:
         global _contexts
         self._closed = shutdown.CLOSED  # why it cannot be used
         self._origins: dict[str, str] = {}
@@ -98,6 +109,7 @@ class Context:
         except Exception as exc:
             problem = exc
         agree(comm, problem, None if problem else self.layout)
+        no_any_tag = agree_on_tags(comm, no_any_tag)
         assert memory is not None
         self._peers = Peers(comm, memory, self.config.shared_staging)
 
@@ -129,13 +141,13 @@ class Context:
             self.rank | self.size << IDENTITY_SIZE_SHIFT,
         )
         patience = int(self.config.resource_timeout_s * 1e9)
-        self._write_mapped(CONTROL_RESOURCE_NS, patience.to_bytes(8, "little"))
+        ctypes.memmove(memory.host + CONTROL_RESOURCE_NS, patience.to_bytes(8, "little"), 8)
         self._has_kernels = gpu
         self._kernels = LaunchedKernels(gpu, self.config.check_grid)
         self._waits = Synchronization(self)
         self._datatypes = Datatypes(self.layout, memory, self._state, gpu)
         self._communicators = Communicators(self._state, memory, self._peers)
-        self._communicators.register(comm)
+        self._communicators.register(comm, no_any_tag)
         cores = affinity.cores(self.config.cores, self._gpu)
         read = memory.read_user if self.config.debug else None
         self._proxy = Proxy(self._state, self.config.engine, cores, read)
@@ -172,18 +184,20 @@ class Context:
             )
         return self._device
 
-    def comm(self, comm: MPI.Comm) -> int:
+    def comm(self, comm: MPI.Comm, *, no_any_tag: bool | None = None) -> int:
         """Registers a communicator: its integer handle for kernels and for ``host``.
 
         Collective over ``comm``, which is duplicated. Handles are not the same number on every
-        rank unless all ranks register the same communicators in the same order.
+        rank unless all ranks register the same communicators in the same order. ``no_any_tag`` is
+        as for ``Context``.
 
         Raises:
-            ContextError: ``comm`` is no intracommunicator, the context is closed, or it has as
-                many communicators as it can have (256).
+            ContextError: ``comm`` is no intracommunicator, the context is closed, it has as many
+                communicators as it can have (256), or ranks differ in ``no_any_tag``.
         """
         self._require_open()
-        return self._communicators.register(comm)
+        require_intracomm(comm)
+        return self._communicators.register(comm, agree_on_tags(comm, no_any_tag))
 
     def commit(self, datatype: MPI.Datatype) -> int:
         """Makes an MPI datatype usable in kernels: its integer handle (MPI 4.1 section 5.1.9).
@@ -384,8 +398,3 @@ class Context:
     def _require_open(self) -> None:
         if self._closed:
             raise ContextError(self._closed)
-
-    def _write_mapped(self, offset: int, data: bytes) -> None:
-        import ctypes
-
-        ctypes.memmove(self._memory.host + offset, data, len(data))

@@ -220,6 +220,28 @@ def _outside_words(plan: Plan, count: int, room: int) -> tuple[str, str]:
     )
 
 
+def any_tag_of_host(operation: str, high: int, source: int, communicator: int) -> ArgumentError:
+    """What a receive of the host with ANY_TAG raises where no receive may use it."""
+    value, allowed, advice = _any_tag_words(high)
+    text = (
+        f"{operation} in host: tag is {value}, allowed is {allowed}; {advice} "
+        f"[peer {rank_text(source)}, tag {value}, communicator {communicator}]"
+    )
+    return ArgumentError(
+        Fault(text, operation, "tag", value, allowed, -1, int(MPI.ERR_TAG), ArgumentError)
+    )
+
+
+def _any_tag_words(high: int) -> tuple[str, str, str]:
+    """(value, what is allowed, what to do) for a receive that must not use ANY_TAG."""
+    return (
+        tag_text(ANY_TAG),
+        f"0..{high}",
+        "the communicator was registered with no_any_tag, or with mpi_assert_no_any_tag in its "
+        "info: name the tag, or register it without",
+    )
+
+
 def describe(
     entry: np.ndarray,
     communicators: int,
@@ -257,6 +279,8 @@ def describe(
     elif number == ops.TAG:
         allowed = f"0..{high}" + ("" if "send" in operation.lower() else ", or ANY_TAG")
         advice = f"MPI_TAG_UB of this library is {high}"
+        if value == ANY_TAG and "send" not in operation.lower():
+            value, allowed, advice = _any_tag_words(high)
     elif number == ops.COUNT:
         allowed = f"0..{high}"
         advice = "split the message"

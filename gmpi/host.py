@@ -32,12 +32,13 @@ from gmpi.constants import (
     SUCCESS,
     SUM,
 )
-from gmpi.errors import ContextError, DatatypeError, Fault, TruncationError, rank_text, tag_text
-from gmpi.host_buffer import HostBuffer, contiguous_array
+from gmpi.errors import ContextError, Fault, TruncationError, any_tag_of_host, rank_text, tag_text
+from gmpi.host_buffer import HostBuffer, reduced_array
 from gmpi.wire import LARGE_BUFFERS, MESSAGE_HEADER, NOT_SHARED, chunk_bytes_of
+from host_proxy.communicator import Communicator
 from host_proxy.fetching import wait_until_ready
 from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
-from host_proxy.state import G_TAG_UB, P_HOST, P_STAGING, Communicator, State
+from host_proxy.state import G_TAG_UB, P_HOST, P_STAGING, State
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -257,9 +258,13 @@ class Host:
         """Starts a receive (MPI 4.1 section 3.7.2).
 
         A message longer than ``buf`` makes Wait raise TruncationError; what fits is delivered.
+        With ``ANY_TAG`` on a communicator where none may use it, ArgumentError.
         """
         buffer = self._buffer(buf, "buf", writable=True)
         origin = self._communicator(comm)
+        if tag == ANY_TAG and origin.refuses_any_tag:
+            upper = int(self._context._state.globals[G_TAG_UB])
+            raise any_tag_of_host("Irecv", upper, source, comm)
         if source == PROC_NULL:
             none = Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
             return self._start("Irecv", _nothing(none), buffer)
@@ -321,9 +326,9 @@ class Host:
 
         Buffers are arrays: MPI defines reductions for predefined datatypes only.
         """
-        result = _reduced(recvbuf, "recvbuf", writable=True)
+        result = reduced_array(recvbuf, "recvbuf", writable=True)
         if not isinstance(sendbuf, int):
-            source = _reduced(sendbuf, "sendbuf", writable=False)
+            source = reduced_array(sendbuf, "sendbuf", writable=False)
             if source.nbytes != result.nbytes:
                 raise ValueError(
                     f"sendbuf has {source.nbytes} bytes, recvbuf {result.nbytes}: make them equal"
@@ -375,15 +380,6 @@ class Host:
                 "register it with Context.comm() first"
             )
         return known[comm]
-
-
-def _reduced(buf: Any, name: str, writable: bool) -> np.ndarray:
-    if isinstance(buf, (list, tuple)):
-        raise DatatypeError(
-            f"{name} is a {type(buf).__name__}, allowed is a NumPy array, whose dtype is the "
-            "datatype of the reduction"
-        )
-    return contiguous_array(buf, name, writable)
 
 
 def _nothing(outcome: Outcome) -> Step:

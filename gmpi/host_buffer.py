@@ -205,3 +205,13 @@ def contiguous_array(buf: Any, name: str, writable: bool) -> np.ndarray:
     if writable and not array.flags.writeable:
         raise ValueError(f"{name} is read-only: pass a writable array")
     return array.reshape(-1, order="A")
+
+
+def reduced_array(buf: Any, name: str, writable: bool) -> np.ndarray:
+    """The array of a reduction: one whose dtype is a predefined datatype."""
+    if isinstance(buf, (list, tuple)):
+        raise DatatypeError(
+            f"{name} is a {type(buf).__name__}, allowed is a NumPy array, whose dtype is the "
+            "datatype of the reduction"
+        )
+    return contiguous_array(buf, name, writable)

@@ -100,3 +100,28 @@ def agree(comm: MPI.Comm, problem: Exception | None, layout: Layout | None) -> N
                 f"sizes are {sizes} on rank {rank} and {mine[2]} on rank {comm.Get_rank()}; "
                 "they must be the same everywhere"
             )
+
+
+#: The standard's hint (MPI 4.1 section 7.4.4). An MPI library that has no use for it drops it.
+NO_ANY_TAG = "mpi_assert_no_any_tag"
+
+
+def agree_on_tags(comm: MPI.Comm, no_any_tag: bool | None) -> bool:
+    """Whether no receive on a communicator uses ANY_TAG: all ranks say so, or none; collective.
+
+    Args:
+        no_any_tag: what the user said; None: what the communicator's info says.
+    """
+    if no_any_tag is None:
+        info = comm.Get_info()
+        no_any_tag = (info.Get(NO_ANY_TAG) or "").lower() == "true"
+        info.Free()
+    mine = bool(no_any_tag)
+    for rank, theirs in enumerate(comm.allgather(mine)):
+        if theirs != mine:
+            raise ContextError(
+                f"no_any_tag, or {NO_ANY_TAG} in the communicator's info, is {theirs} on rank "
+                f"{rank} and {mine} on rank {comm.Get_rank()}; it must be the same on all ranks of "
+                "the communicator"
+            )
+    return mine

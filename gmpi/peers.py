@@ -10,7 +10,8 @@ from mpi4py import MPI
 from gmpi.memory import Memory
 from gmpi.shared_region import SharedRegion
 from gmpi.wire import REACH_RANKS
-from host_proxy.state import P_COUNT, P_DEVICE, P_HOST, P_MAPS, P_READS, P_STAGING, Communicator
+from host_proxy.communicator import Communicator
+from host_proxy.state import P_COUNT, P_DEVICE, P_HOST, P_MAPS, P_READS, P_STAGING
 
 #: How messages above ``eager_bytes`` travel, the fastest way first (docs/design.md).
 PATHS = ("GPU staging", "shared staging", "MPI")

@@ -215,14 +215,22 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float) -> Pending:
 
 
 def unexpected(state: State, groups: list[Group]) -> list[Unexpected]:
-    """The first message of each source that no receive has asked for; takes none of them."""
+    """The first message of each source, on each duplicate, that no receive has asked for.
+
+    Takes none of them.
+    """
     found = []
     status = MPI.Status()
-    for communicator, (identity, members) in zip(state.communicators, groups):
-        if not communicator.messages.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
+    duplicates = [
+        (duplicate, group)
+        for communicator, group in zip(state.communicators, groups)
+        for duplicate in communicator.all_messages
+    ]
+    for duplicate, (identity, members) in duplicates:
+        if not duplicate.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
             continue
-        for source in range(communicator.size):
-            if communicator.messages.Iprobe(source, MPI.ANY_TAG, status):
+        for source in range(duplicate.size):
+            if duplicate.Iprobe(source, MPI.ANY_TAG, status):
                 # A header alone may also be an empty message; long ones have to be told apart
                 # from it by who is still sending.
                 nbytes = status.Get_count(MPI.BYTE) - MESSAGE_HEADER

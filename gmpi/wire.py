@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-VERSION = 2
+VERSION = 3
 
 # --- units -----------------------------------------------------------------------------------
 UNIT_BYTES = 16
@@ -318,3 +318,17 @@ def chunk_bytes_of(nbytes: int, chunk_bytes: int) -> int:
     wanted = (nbytes + LARGE_BUFFERS - 1) // LARGE_BUFFERS
     wanted = (wanted + 127) // 128 * 128
     return min(chunk_bytes, max(wanted, 65536))
+
+
+TAG_DUPLICATES = 8  # of a communicator on which no receive uses ANY_TAG; a power of two
+
+
+def duplicate_of(tag: int, last: int) -> int:
+    """Which duplicate of a communicator carries first messages with this tag, 0 to ``last``.
+
+    Compiled for the proxy and called from Python: sender and receiver must choose alike. ``last``
+    is a power of two, at most ``TAG_DUPLICATES``, less 1; with 0, where there is one duplicate for
+    all tags, ``tag`` may be ANY_TAG. Three bits from the top of a product with 2**32 divided by the
+    golden ratio: tags that follow one another are spread, and those a power of two apart as well.
+    """
+    return (tag * 0x9E3779B1 >> 29) & last

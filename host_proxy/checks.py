@@ -45,6 +45,7 @@ from host_proxy.native import bump, entry, get, jit, put
 from host_proxy.state import (
     C_COUNT,
     C_HANDLE,
+    C_LAST,
     C_SIZE,
     D_COUNT,
     D_HANDLE,
@@ -129,6 +130,12 @@ def row_of(g, slot):
 def communicator(g, comm):
     """Address of the communicator's row."""
     return get(g, G_COMMUNICATORS) + comm * (C_COUNT * 8)
+
+
+@jit
+def refuses_any_tag(g, comm):
+    """Whether the user has said that no receive on the communicator uses ANY_TAG."""
+    return get(communicator(g, comm), C_LAST) != 0
 
 
 # --- the error log --------------------------------------------------------------------------------
@@ -255,7 +262,7 @@ def check(g, r):
     if fields & ops.ROOT and (peer < 0 or peer >= peers):
         return log_record(g, r, ops.ROOT, peer, 0, peers - 1)
     if fields & ops.TAG and (tag < 0 or tag > get(g, G_TAG_UB)):
-        if tag != ANY_TAG or op == OP_ISEND:
+        if tag != ANY_TAG or op == OP_ISEND or refuses_any_tag(g, get(r, R_COMM)):
             return log_record(g, r, ops.TAG, tag, 0, get(g, G_TAG_UB))
     if fields & ops.REDUCTION and (tag < 0 or tag >= _REDUCTION_COUNT):
         return log_record(g, r, ops.REDUCTION, tag, 0, _REDUCTION_COUNT - 1)

@@ -20,6 +20,7 @@ from gmpi.wire import (
     UNPACK,
 )
 from host_proxy import completion
+from host_proxy.communicator import Communicator
 from host_proxy.fetching import fetch_first
 from host_proxy.protocol import Step
 from host_proxy.state import (
@@ -30,7 +31,6 @@ from host_proxy.state import (
     P_READS,
     P_STAGING,
     S_HANDLE,
-    Communicator,
 )
 
 if TYPE_CHECKING:

@@ -29,6 +29,7 @@ from gmpi.wire import (
 from host_proxy import completion, dispatch, flight, ring
 from host_proxy import operations as ops
 from host_proxy.checks import log_record, log_request
+from host_proxy.communicator import Communicator
 from host_proxy.idle import now_ns
 from host_proxy.kernel_port import KernelPort, view
 from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
@@ -56,7 +57,6 @@ from host_proxy.state import (
     S_PEER,
     S_PYTHON,
     S_TAG,
-    Communicator,
     State,
 )
 

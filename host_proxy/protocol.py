@@ -31,7 +31,8 @@ from mpi4py import MPI
 
 from gmpi.constants import ANY_SOURCE, ANY_TAG, ERR_TRUNCATE, SUCCESS
 from gmpi.wire import LARGE_BUFFERS, NOT_SHARED, TAG_MASK, chunk_bytes_of
-from host_proxy.state import RECEIVES_AHEAD, Communicator
+from host_proxy.communicator import Communicator
+from host_proxy.state import RECEIVES_AHEAD
 
 Step = Generator[Any, Any, Any]
 _HEADER = struct.Struct("<qqqq")
@@ -62,7 +63,7 @@ def send_message(
     if nbytes <= eager:
         message = port.message(nbytes)
         _HEADER.pack_into(message, 0, nbytes, 0, NOT_SHARED, 0)
-        yield comm.messages.Isend([message, MPI.BYTE], dest, tag)
+        yield comm.messages_of(tag).Isend([message, MPI.BYTE], dest, tag)
         return Outcome(nbytes)
     chunk = chunk_bytes_of(nbytes, largest)
     shared, near = port.shared(comm, dest)
@@ -75,7 +76,7 @@ def send_message(
             yield freed[k - LARGE_BUFFERS]
         memory = yield from port.pack(k, position, length)
         if header is None:  # it says that the first chunk is there
-            header = comm.messages.Isend([message, MPI.BYTE], dest, tag)
+            header = comm.messages_of(tag).Isend([message, MPI.BYTE], dest, tag)
         if shared == NOT_SHARED:
             freed.append(comm.chunks.Isend([memory, MPI.BYTE], dest, 2 * number))
         else:
@@ -93,7 +94,7 @@ def receive_message(
     """Receives one message of any length; the bytes beyond ``room`` are received and dropped."""
     eager, _ = sizes
     message = port.message(eager)
-    status = yield comm.messages.Irecv([message, MPI.BYTE], source, tag)
+    status = yield comm.messages_of(tag).Irecv([message, MPI.BYTE], source, tag)
     source, tag = status.Get_source(), status.Get_tag()
     total, word, shared, near = _HEADER.unpack_from(message, 0)
     chunk, number = word & TAG_MASK, word >> 32 & TAG_MASK

@@ -22,8 +22,16 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi.constants import DATATYPES, OPERATIONS_REDUCE
-from gmpi.wire import COMMUNICATORS, DERIVED_ROWS, LARGE_BUFFERS, MESSAGE_HEADER, Layout
+from gmpi.wire import (
+    COMMUNICATORS,
+    DERIVED_ROWS,
+    LARGE_BUFFERS,
+    MESSAGE_HEADER,
+    TAG_DUPLICATES,
+    Layout,
+)
 from host_proxy import mpi_library
+from host_proxy.communicator import Communicator
 
 # --- globals -----------------------------------------------------------------------------------
 (
@@ -181,10 +189,12 @@ RECEIVES_AHEAD = 2  # chunks of one message whose receives are posted at once
 # --- tables ---------------------------------------------------------------------------------------
 # of a datatype: handle (MPI's; of a derived one ours, 0: nobody's row), packed bytes
 (D_HANDLE, D_SIZE, D_COUNT) = range(3)
-# of a communicator: MPI handles for messages and chunks, rank, number of ranks, collectives in
-# Python's hands; addresses of arrays: which peer each rank is, -1 for one on another node, and
-# whether kernels pack what they send to it into GPU staging
-(C_HANDLE, C_CHUNKS, C_RANK, C_SIZE, C_COLLECTIVES, C_PEERS, C_NEAR, C_COUNT) = range(8)
+# of a communicator: MPI handle for chunks, rank, number of ranks, collectives in Python's hands;
+# addresses of arrays: which peer each rank is, -1 for one on another node, and whether kernels pack
+# what they send to it into GPU staging; how many MPI handles for messages there are, less 1: more
+# than one (duplicate_of says which) where no receive may use ANY_TAG; then these handles
+(C_CHUNKS, C_RANK, C_SIZE, C_COLLECTIVES, C_PEERS, C_NEAR, C_LAST, C_HANDLE) = range(8)
+C_COUNT = C_HANDLE + TAG_DUPLICATES
 # of a rank of this node whose large staging is mapped here: address for the GPU and the CPU,
 # whether that rank has mapped ours; and the same of GPU staging: address for the GPU
 (P_DEVICE, P_HOST, P_READS, P_STAGING, P_MAPS, P_COUNT) = range(6)
@@ -239,19 +249,6 @@ Fetch = Callable[[int, int], np.ndarray]
 def no_gpu(address: int, nbytes: int) -> np.ndarray:
     """A Fetch for states without GPU staging."""
     raise RuntimeError(f"no GPU memory to fetch {nbytes} bytes at {address:#x} from")
-
-
-@dataclass
-class Communicator:
-    """What the proxy holds of a user's communicator: two duplicates, so nothing else matches."""
-
-    messages: MPI.Comm
-    chunks: MPI.Comm
-    rank: int
-    size: int
-    name: str
-    peers: np.ndarray  # which peer each rank is, -1 for one on another node
-    near: np.ndarray  # whether kernels pack what they send to it into GPU staging
 
 
 @dataclass

@@ -6,12 +6,14 @@ from __future__ import annotations
 from gmpi.wire import (
     LARGE_BUFFERS,
     READY_BYTES,
+    duplicate_of,
 )
 from host_proxy.checks import communicator
 from host_proxy.native import get, jit, put
 from host_proxy.state import (
     C_CHUNKS,
     C_HANDLE,
+    C_LAST,
     C_NEAR,
     C_PEERS,
     G_CHUNK,
@@ -22,14 +24,18 @@ from host_proxy.state import (
     S_COMM,
     S_COUNT,
     S_NEXT,
+    S_TAG,
     S_TOTAL,
 )
+
+_duplicate_of = jit(duplicate_of)
 
 
 @jit
 def messages(g, row):
     """MPI handle of the communicator on which the request's first message travels."""
-    return get(communicator(g, get(row, S_COMM)), C_HANDLE)
+    comm = communicator(g, get(row, S_COMM))
+    return get(comm, C_HANDLE + _duplicate_of(get(row, S_TAG), get(comm, C_LAST)))
 
 
 @jit

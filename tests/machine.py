@@ -19,6 +19,7 @@ from gmpi import wire
 from gmpi.wire import Layout
 from host_proxy import loop, mpi_library
 from host_proxy import state as st
+from host_proxy.communicator import Communicator
 from host_proxy.mpi4py_engine import Mpi4pyEngine
 from host_proxy.ring import return_slots, take
 from host_proxy.state import State, make_state, no_gpu
@@ -81,7 +82,7 @@ class Machine:
         for comm in real:
             comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.state.communicators.append(
-            st.Communicator(*real, 0, RANKS, "test", self._elsewhere, self._near)
+            Communicator(*real, 0, RANKS, "test", self._elsewhere, self._near)
         )
         row = self.state.communicator_table[0]
         row[st.C_SIZE] = RANKS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
@@ -144,3 +145,22 @@ def test_compiled_code_cuts_like_python(nbytes: int, chunk_bytes: int) -> None:
 
 
 _cut = njit(wire.chunk_bytes_of)
+
+
+@pytest.mark.parametrize("step", [1, 2, 8, 64, 1000, 4096, 1 << 20])
+def test_tags_are_spread_over_the_duplicates(step: int) -> None:
+    # MPI looks through the list of one duplicate: as short as can be, whatever tags users take.
+    count = wire.TAG_DUPLICATES
+    chosen = [wire.duplicate_of(k * step, count - 1) for k in range(64)]
+    assert all(64 // count // 2 <= chosen.count(i) <= 64 // count * 2 for i in range(count)), chosen
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(-2, 2**31 - 1), st.integers(0, 3).map(lambda k: (1 << k) - 1))
+def test_compiled_code_chooses_the_duplicate_like_python(tag: int, last: int) -> None:
+    found = wire.duplicate_of(tag, last)
+    assert 0 <= found <= last
+    assert _choice(tag, last) == found
+
+
+_choice = njit(wire.duplicate_of)

@@ -151,6 +151,7 @@ FIGURES = [
     Figure("null records through one ring, 132 blocks x 4 warps", "≥ 10 M/s", _records(132, 10e6)),
     Figure("null requests, posted and waited for, 16 x 4 warps", "≥ 5 M/s", _rate("requests", 5e6)),
     Figure("8-byte messages, 64 warps, window of 16", "≥ 1.5 M/s", _rate("messages", 1.5e6)),
+    Figure("the same with `no_any_tag`", "≥ 1.5 M/s", _rate("messages_no_any_tag", 1.5e6)),
     Figure("Allreduce of one double", "≤ 2 x the host's + one echo", _allreduce),
     Figure("8 B one way while Python is busy ÷ quiet", "≤ 1.1", _busy),
     Figure("8 B one way, compiled engine and mpi4py engine", "stated", _engines),

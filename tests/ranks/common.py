@@ -5,10 +5,12 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -68,6 +70,24 @@ def pattern(nbytes: int, seed: int) -> np.ndarray:
     k = np.arange(nbytes, dtype=np.uint64)
     mixed = (k + np.uint64(seed * 7919 + 1)) * np.uint64(0x9E3779B97F4A7C15)
     return (mixed >> np.uint64(56)).astype(np.uint8)
+
+
+def in_thread(work: Callable[[], None], meanwhile: Callable[[], Any]) -> None:
+    """Runs ``work`` in a thread of its own; what it raises is raised here."""
+    failures: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as exc:
+            failures.append(exc)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    meanwhile()
+    thread.join()
+    if failures:
+        raise failures[0]
 
 
 def on_device(array: np.ndarray) -> object:

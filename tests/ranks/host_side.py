@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from common import RANK, SIZE, WORLD, end, pattern, run, same
+from common import RANK, SIZE, WORLD, end, in_thread, pattern, run, same
 from mpi4py import MPI
 from script import Script
 
@@ -121,24 +118,6 @@ def derived_datatypes(g: gmpi.Context) -> None:
 
 def numbered(rank: int, rows: int) -> np.ndarray:
     return np.arange(rows * 6, dtype=np.int32).reshape(rows, 6) + 1000 * rank
-
-
-def in_thread(work: Callable[[], None], meanwhile: Callable[[], Any]) -> None:
-    """Runs ``work`` in a thread of its own; what it raises is raised here."""
-    failures: list[BaseException] = []
-
-    def guarded() -> None:
-        try:
-            work()
-        except BaseException as exc:
-            failures.append(exc)
-
-    thread = threading.Thread(target=guarded)
-    thread.start()
-    meanwhile()
-    thread.join()
-    if failures:
-        raise failures[0]
 
 
 def truncation(g: gmpi.Context) -> None:

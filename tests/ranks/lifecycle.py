@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
@@ -354,7 +355,7 @@ def tickets_beyond_31_bits() -> None:
     for first in ((1 << 31) - 20, (1 << 32) - 20):
         with gmpi.Context(WORLD, ring_slots=64) as g:
             g._state.globals[G_HEAD] = first
-            g._write_mapped(wire.CONTROL_CONSUMED, first.to_bytes(8, "little"))
+            ctypes.memmove(g._memory.host + wire.CONTROL_CONSUMED, first.to_bytes(8, "little"), 8)
             for counter in (wire.DEVICE_TICKET, wire.DEVICE_CONSUMED):
                 g._memory._device[counter : counter + 8].view(np.int64)[0] = first
             for seed in range(20):
