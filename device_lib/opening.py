@@ -172,18 +172,16 @@ def _unknown(ctx, ticket):
 def _publish(
     ctx, lane, lanes, mask, ticket, consumed, slot, large, word0, peer_tag, count, send, recv
 ):  # fmt: skip
-    """Opens the row of ``slot`` and writes the record of ``ticket`` (one warp): the handle."""
+    """Opens the row of ``slot`` and writes the record of ``ticket`` (one warp): the handle.
+
+    Of a large request, ``slots.open_orders`` and a release come before.
+    """
     nbytes = message_bytes(count, word0 >> _DATATYPE_SHIFT & TAG_MASK)
     inline = 0
     if word0 & _OUT != 0 and nbytes <= INLINE_BYTES:
         inline = nbytes
         word0 |= _INLINE
     handle = slots.make_handle(ctx, slot, ticket, units_back(word0, nbytes), large)
-    if large:
-        if lane == 0:
-            slots.open_orders(ctx, slot, send)
-        if word0 & _OUT == 0:
-            fence_gpu()  # release, as in ``opening_long``; what goes out had one of its own
     if lane == 0:
         slots.open_row(ctx, slot, handle, recv)
     aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
@@ -305,8 +303,14 @@ def make_open_any(scope: Scope) -> Callable:
             consumed = _unknown(ctx, ticket)
             if ticket < 0:
                 ticket, consumed = ring.begin_enter(ctx, lane == 0)
+            if large and lane == 0:
+                slots.open_orders(ctx, slot, send)
+            # Release. The staging is complete before the record says so; and whoever finds a large
+            # request in its row finds what its orders are about, and the buffer as it was left.
             if out > INLINE_BYTES:
-                fence_sys()  # release: the staging is complete before the record says so
+                fence_sys()
+            elif large:
+                fence_gpu()
             ticket = shuffle(mask, ticket, 0)
             consumed = shuffle(mask, consumed, 0)
             handle = _publish(

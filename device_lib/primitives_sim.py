@@ -138,7 +138,8 @@ def cas_gpu(address, expected, value):
 def take_if(counter, word, flags, bits, wanted):
     if not wanted:
         return 0, 0, 0
-    return add_gpu(counter, 1), load_gpu(word), or_32_gpu(flags, bits)
+    taken = or_32_gpu(flags, bits)
+    return add_gpu(counter, 1), load_gpu(word), taken
 
 
 def enter_if(counter, word, wanted):

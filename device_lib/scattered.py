@@ -289,6 +289,8 @@ def make_open_scattered(scope: Scope) -> Callable:
             # As in ``opening_long``: first the record, then the bytes.
             if leads():
                 ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
+                if lane_id() == 0:
+                    slots.open_orders(ctx, slot, send)
                 handle = publish(
                     ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, 0,
                     send, recv, room,
@@ -317,8 +319,10 @@ def make_open_scattered(scope: Scope) -> Callable:
                 announce(ctx, handle, chunk_buffers(ctx, buffers, slot))
         elif leads():
             ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
+            if large and lane_id() == 0:
+                slots.open_orders(ctx, slot, send)
             if large or out > INLINE_BYTES:
-                # Release: staging before the record, layouts before those who help.
+                # Release: staging before the record, layouts and orders before those who help.
                 fence_sys()
             handle = publish(
                 ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, packed,
@@ -350,8 +354,6 @@ def make_open_scattered(scope: Scope) -> Callable:
             units = STATUS_UNITS
         handle = slots.make_handle(ctx, slot, ticket, units, large)
         if lane == 0:
-            if large:
-                slots.open_orders(ctx, slot, send)
             slots.open_row(ctx, slot, handle, recv)
         aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
         if aborted != 0:

@@ -224,7 +224,10 @@ def open_row(ctx, slot, handle, recv):
 
 @device
 def open_orders(ctx, slot, send):
-    """What carrying out orders of a large request needs to know besides; before ``open_row``."""
+    """What carrying out orders of a large request needs to know besides.
+
+    Before ``open_row``, with a release between the two.
+    """
     store_gpu(row_address(ctx, slot) + REQUEST_SEND, send)
     store_gpu(row_address(ctx, slot) + REQUEST_FINISHED, 0)
 

@@ -9,8 +9,12 @@ import warnings
 
 import launcher
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # before anything imports numba
+# Property tests get processor time that nobody else wants: how long one example takes says nothing.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 _LIMIT_S = 300  # of one test, longer than that of any program it starts
 os.environ.setdefault("PYTEST_TIMEOUT", str(_LIMIT_S * launcher.TIME_FACTOR))
 

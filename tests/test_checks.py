@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as some
 from machine import RANKS, SMALL, UNIT, Machine, tag_of
 
@@ -274,7 +274,7 @@ def nearly_right(m: Machine, r: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(some.lists(RECORDS, min_size=15, max_size=60))
 def test_any_sequence_of_nearly_right_records(records: list[dict[str, Any]]) -> None:
     """Real handles, sizes at limits, chunks that nobody ordered, messages that come or do not."""

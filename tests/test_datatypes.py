@@ -59,7 +59,7 @@ def test_every_constructor_over_every_other(count: int) -> None:
     assert len(disagreed) <= 10, disagreed
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(random_types(), st.integers(0, 3))
 def test_random_nested_types(datatype: MPI.Datatype, count: int) -> None:
     note(words(datatype))

@@ -56,7 +56,7 @@ def arrive(m: Machine, place: int) -> int:
 PLANS = some.lists(some.tuples(some.integers(0, 60), some.integers(0, 90)), max_size=25)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(PLANS, some.randoms())
 def test_order_and_answers(plan: list[tuple[int, int]], random: Random) -> None:
     """Whatever completes when, the others stay in the order of their calls, each with its row.

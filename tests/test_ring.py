@@ -76,7 +76,7 @@ def test_records_of_zeros_are_ordinary(first: int) -> None:
         ring.take(m.g)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_records_are_taken_in_order_and_never_early(data: st.DataObject) -> None:
     """Many producers: units of all records that have room in the ring arrive in any order."""

@@ -138,7 +138,7 @@ def test_the_longest_message_has_order_numbers_within_32_bits() -> None:
     assert done < 1 << 63
 
 
-@settings(max_examples=200, deadline=None)  # the first call compiles
+@settings(max_examples=200)
 @given(st.integers(257, 1 << 34), st.integers(4, 2**21).map(lambda k: 128 * k))
 def test_compiled_code_cuts_like_python(nbytes: int, chunk_bytes: int) -> None:
     assert _cut(nbytes, chunk_bytes) == wire.chunk_bytes_of(nbytes, chunk_bytes)
@@ -155,7 +155,7 @@ def test_tags_are_spread_over_the_duplicates(step: int) -> None:
     assert all(64 // count // 2 <= chosen.count(i) <= 64 // count * 2 for i in range(count)), chosen
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(-2, 2**31 - 1), st.integers(0, 3).map(lambda k: (1 << k) - 1))
 def test_compiled_code_chooses_the_duplicate_like_python(tag: int, last: int) -> None:
     found = wire.duplicate_of(tag, last)
