@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import model_checker
 import pytest
 
 MODEL = Path(__file__).parent / "model" / "ring.pml"
-LIMIT_S = 240
 
 #: Bounds at which every state is visited.
 BOUNDS = {
@@ -46,47 +44,15 @@ MUTATIONS = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def tools() -> None:
-    for tool in ("spin", "gcc"):
-        if not shutil.which(tool):
-            pytest.skip(f"needs {tool} on PATH (Debian and Ubuntu: apt-get install spin gcc)")
-
-
 def check(defines: list[str], where: Path) -> str:
     """Visits every state of the model: what the checker has to say at its end."""
-    flags = [f"-D{define}" for define in defines]
-    # Compiling with optimisation takes longer than these searches without it.
-    for command in (
-        ["spin", "-a", *flags, str(MODEL)],
-        ["gcc", "-O0", "-w", "-DSAFETY", "-DCOLLAPSE", "-DMEMLIM=2000", "-o", "pan", "pan.c"],
-    ):
-        made = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
-        assert made.returncode == 0, f"{command}: {made.stdout}{made.stderr}"
-    done = subprocess.run(
-        ["./pan", "-m100000"],
-        cwd=where,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=True,
-    )
-    return done.stdout
-
-
-def errors(text: str) -> int:
-    """Errors that the search found; it must have been complete, or have found one."""
-    found = re.search(r"errors: (\d+)", text)
-    assert found, text
-    assert "out of memory" not in text and "truncated" not in text, text
-    return int(found[1])
+    return model_checker.search(model_checker.build(MODEL, defines, where, "-DCOLLAPSE"), where)
 
 
 @pytest.fixture(scope="module")
-def checked(
-    tools: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Future[str]]]:
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[str]]]:
     """What the checker says, by bounds and by mutation; as many searches at once as cores."""
+    model_checker.need_tools()
     wanted = dict(BOUNDS)
     wanted |= {name: [*BOUNDS[bounds], name] for name, (bounds, _) in MUTATIONS.items()}
     pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
@@ -100,16 +66,15 @@ def checked(
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_protocol_holds(bounds: str, checked: dict[str, Future[str]]) -> None:
     text = checked[bounds].result()
-    assert errors(text) == 0, text
-    states = re.search(r"([\d.e+]+) states, stored", text)
-    assert states and float(states[1]) > 10_000, f"the model does next to nothing:\n{text}"
+    assert model_checker.errors(text) == 0, text
+    assert model_checker.states(text) > 10_000, f"the model does next to nothing:\n{text}"
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_what_is_taken_away_is_missed(mutation: str, checked: dict[str, Future[str]]) -> None:
     _bounds, shows = MUTATIONS[mutation]
     text = checked[mutation].result()
-    assert errors(text) > 0, f"without it the model holds as well:\n{text}"
+    assert model_checker.errors(text) > 0, f"without it the model holds as well:\n{text}"
     assert re.search(f"pan:1: ({shows})", text), text
 
 

@@ -1,0 +1,66 @@
+"""Runs the model checker spin on the models in ``tests/model``."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+LIMIT_S = 240
+
+
+def need_tools() -> None:
+    for tool in ("spin", "gcc"):
+        if not shutil.which(tool):
+            pytest.skip(f"needs {tool} on PATH (Debian and Ubuntu: apt-get install spin gcc)")
+
+
+def build(model: Path, defines: list[str], where: Path, *options: str) -> Path:
+    """Compiles the program that visits every state of a model.
+
+    Args:
+        defines: the model's own settings.
+        options: spin's, say ``-DCOLLAPSE``: a third of the memory for a third more time.
+    """
+    flags = [f"-D{define}" for define in defines]
+    # Compiling with optimisation takes longer than these searches without it.
+    for command in (
+        ["spin", "-a", *flags, str(model)],
+        ["gcc", "-O0", "-w", "-DSAFETY", "-DMEMLIM=2000", *options, "-o", "pan", "pan.c"],
+    ):
+        made = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
+        assert made.returncode == 0, f"{command}: {made.stdout}{made.stderr}"
+    return where / "pan"
+
+
+def search(program: Path, where: Path, mutation: int = 0) -> str:
+    """Visits every state: what the program has to say at its end. Leaves a trail in ``where``."""
+    done = subprocess.run(
+        [str(program), "-m100000", "-w20"],
+        cwd=where,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+        env={**os.environ, "MUTATION": str(mutation)},
+    )
+    return done.stdout
+
+
+def errors(text: str) -> int:
+    """Errors that the search found; it must have been complete, or have found one."""
+    found = re.search(r"errors: (\d+)", text)
+    assert found, text
+    assert "out of memory" not in text and "truncated" not in text, text
+    return int(found[1])
+
+
+def states(text: str) -> float:
+    """How many different states the search has visited."""
+    found = re.search(r"([\d.e+]+) states, stored", text)
+    assert found, text
+    return float(found[1])
