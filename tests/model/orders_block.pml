@@ -68,7 +68,7 @@ inline pack_next_chunks() {
 inline open_long() {
     if
     :: IF(TICKET_LONG_BEFORE_SLOT) -> take_ticket(); atomic { try_slot() }
-    :: else -> atomic { take_ticket(); try_slot() }
+    :: else -> atomic { try_slot() }; take_ticket()
     fi;
     if
     :: slot == NONE -> write_record(OP_NULL, 0, 0, 0)
