@@ -93,29 +93,28 @@ else:
     )
     _store_2 = ptx("st.u16 [$0], $1;", "l,l", types.void, 2)
 
-    @device
-    def _load_8(address):
-        return load_8(address), 0
+    # The bodies for all widths move pairs of 8 bytes; of the narrow ones, the second is not there.
 
-    @device
-    def _load_4(address):
-        return load_4(address), 0
+    def _as_pair(load):
+        @device
+        def load_pair(address):
+            return load(address), 0
 
-    @device
-    def _store_8(address, low, high, wanted):
-        _store_8_if(address, low, wanted)
+        return load_pair
 
-    @device
-    def _store_4(address, low, high, wanted):
-        _store_4_if(address, low, wanted)
+    def _as_pair_if(load_if):
+        @device
+        def load_pair_if(address, wanted):
+            return load_if(address, wanted), 0
 
-    @device
-    def _load_8_sys(address):
-        return load_8_sys(address), 0
+        return load_pair_if
 
-    @device
-    def _load_4_sys(address):
-        return load_4_sys(address), 0
+    def _of_pair_if(store_if):
+        @device
+        def store_pair_if(address, low, high, wanted):
+            store_if(address, low, wanted)
+
+        return store_pair_if
 
     # Global memory that nobody writes while the kernel runs, and that is read once. Where it is
     # not wanted, what comes back is undefined.
@@ -131,29 +130,21 @@ else:
     _store_global_8_if = ptx(_global % (2, ".u64 [$0], $1"), "l,l,l", types.void, 3)
     _store_global_4_if = ptx(_global % (2, ".u32 [$0], $1"), "l,l,l", types.void, 3)
 
-    @device
-    def _load_pair_8_if(address, wanted):
-        return _load_once_8_if(address, wanted), 0
-
-    @device
-    def _load_pair_4_if(address, wanted):
-        return _load_once_4_if(address, wanted), 0
-
-    @device
-    def _store_pair_8_if(address, low, high, wanted):
-        _store_global_8_if(address, low, wanted)
-
-    @device
-    def _store_pair_4_if(address, low, high, wanted):
-        _store_global_4_if(address, low, wanted)
-
-    LOAD_ONCE_IF = {4: _load_pair_4_if, 8: _load_pair_8_if, 16: _load_once_16_if}
-    STORE_GLOBAL_IF = {4: _store_pair_4_if, 8: _store_pair_8_if, 16: _store_global_16_if}
-    LOAD = {4: _load_4, 8: _load_8, 16: load_16}
+    LOAD_ONCE_IF = {
+        4: _as_pair_if(_load_once_4_if),
+        8: _as_pair_if(_load_once_8_if),
+        16: _load_once_16_if,
+    }
+    STORE_GLOBAL_IF = {
+        4: _of_pair_if(_store_global_4_if),
+        8: _of_pair_if(_store_global_8_if),
+        16: _store_global_16_if,
+    }
+    LOAD = {4: _as_pair(load_4), 8: _as_pair(load_8), 16: load_16}
     # The packed side of an unpack in a running kernel: past L1, where lines of the staging
     # buffer's previous message may still be.
-    LOAD_STAGED = {4: _load_4_sys, 8: _load_8_sys, 16: load_16_sys}
-    STORE_IF = {4: _store_4, 8: _store_8, 16: store_16_if}
+    LOAD_STAGED = {4: _as_pair(load_4_sys), 8: _as_pair(load_8_sys), 16: load_16_sys}
+    STORE_IF = {4: _of_pair_if(_store_4_if), 8: _of_pair_if(_store_8_if), 16: store_16_if}
 
     def _make_gather(load_if):
         @device
