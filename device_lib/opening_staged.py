@@ -29,7 +29,6 @@ from gmpi.wire import (
     HANDLE_UNIT,
     HANDLE_UNITS_SHIFT,
     HEADER_UNITS,
-    SLOT_BYTES,
     TAG_MASK,
     UNIT_BYTES,
 )
@@ -80,8 +79,7 @@ def publish_staged(ctx, word0, count, send, peer_tag, slot):
     if found & UNFINISHED != 0:
         return found | slot << HANDLE_SLOT_SHIFT
     if lane < HEADER_UNITS:
-        at = (found & TAG_MASK) >> 1 & ring_slots(ctx) - 1
-        record = record_address(ctx, 0) + at * SLOT_BYTES
+        record = record_address(ctx, (found & TAG_MASK) >> 1)
         store_unit(record + lane * UNIT_BYTES, low, (high & TAG_MASK) | found << 32)
     if lane == 0:
         slots.open_row(ctx, slot, handle, 0)
