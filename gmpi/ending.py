@@ -20,6 +20,7 @@ from gmpi.errors import (
     RequestTimeoutError,
 )
 from gmpi.pending import PendingRequest
+from gmpi.report import duplicates
 from gmpi.wire import BUSY_BITS, BUSY_STRIDE, DEVICE_BUSY, MESSAGE_HEADER
 
 if TYPE_CHECKING:
@@ -98,12 +99,7 @@ def never_received(context: Context) -> Counter[str]:
     found: Counter[str] = Counter()
     status = MPI.Status()
     room = np.empty(MESSAGE_HEADER + context.layout.eager_bytes, np.uint8)
-    duplicates = [
-        (duplicate, group)
-        for communicator, group in zip(context._state.communicators, context._communicators.groups)
-        for duplicate in communicator.all_messages
-    ]
-    for duplicate, (identity, members) in duplicates:
+    for duplicate, (identity, members) in duplicates(context._state, context._communicators.groups):
         for _ in range(_MESSAGES):
             message = duplicate.Improbe(MPI.ANY_SOURCE, MPI.ANY_TAG, status)
             if message is None:

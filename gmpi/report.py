@@ -11,6 +11,7 @@ import json
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -214,6 +215,13 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float) -> Pending:
     )
 
 
+def duplicates(state: State, groups: list[Group]) -> Iterator[tuple[MPI.Comm, Group]]:
+    """Every duplicate on which first messages travel, and whose it is."""
+    for communicator, group in zip(state.communicators, groups):
+        for duplicate in communicator.all_messages:
+            yield duplicate, group
+
+
 def unexpected(state: State, groups: list[Group]) -> list[Unexpected]:
     """The first message of each source, on each duplicate, that no receive has asked for.
 
@@ -221,12 +229,7 @@ def unexpected(state: State, groups: list[Group]) -> list[Unexpected]:
     """
     found = []
     status = MPI.Status()
-    duplicates = [
-        (duplicate, group)
-        for communicator, group in zip(state.communicators, groups)
-        for duplicate in communicator.all_messages
-    ]
-    for duplicate, (identity, members) in duplicates:
+    for duplicate, (identity, members) in duplicates(state, groups):
         if not duplicate.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
             continue
         for source in range(duplicate.size):
