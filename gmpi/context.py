@@ -38,13 +38,13 @@ from gmpi.wire import (
     Layout,
 )
 from host_proxy import trace
+from host_proxy.make_state import make_state
 from host_proxy.proxy import Proxy
 from host_proxy.state import (
     OPEN,
     S_STATE,
     State,
     fault_rows,
-    make_state,
 )
 
 # Loading a kernel at its first launch waits for kernels that run, and these may wait for that one.

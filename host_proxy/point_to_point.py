@@ -46,9 +46,7 @@ from host_proxy.state import (
     S_OP,
     S_ORDERS,
 )
-from host_proxy.transfer import (
-    position_of,
-)
+from host_proxy.transfer import position_of
 
 
 @jit

@@ -3,11 +3,7 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from gmpi.wire import (
-    LARGE_BUFFERS,
-    READY_BYTES,
-    duplicate_of,
-)
+from gmpi.wire import LARGE_BUFFERS, READY_BYTES, duplicate_of
 from host_proxy.checks import communicator
 from host_proxy.native import get, jit, put
 from host_proxy.state import (

@@ -21,6 +21,7 @@ from gmpi import wire
 from gmpi.constants import DATATYPE_MARK, DATATYPES, OPERATIONS_REDUCE
 from host_proxy import state as st
 from host_proxy.dispatch import count_null, dispatch, wants_python
+from host_proxy.make_state import make_state
 from host_proxy.native import bump, get, load, put, store, store_int
 from host_proxy.progress import progress, release_synchronizes
 from host_proxy.ring import decode, return_slots, take
@@ -297,7 +298,7 @@ class Harness:
         large = self._memory(LAYOUT.large_bytes)
         peers = np.array([[large, large, 1]] + [[0, 0, 0]] * 2, np.int64)
         idle = (0, 0, 0)
-        self.state = st.make_state(
+        self.state = make_state(
             LAYOUT, mapped, (large, large, 0), peers, CONTEXT, 0, 64, idle, True, st.no_gpu
         )
         self.state.globals[st.G_STOP] = 1  # nobody waits for a payload that does not come

@@ -11,7 +11,8 @@ from mpi4py import MPI
 from gmpi.constants import DATATYPES, OPERATIONS_REDUCE
 from host_proxy import mpi_library
 from host_proxy import state as st
-from host_proxy.state import make_state, no_gpu
+from host_proxy.make_state import make_state
+from host_proxy.state import no_gpu
 
 pytestmark = pytest.mark.mpi
 
