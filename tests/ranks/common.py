@@ -72,6 +72,17 @@ def pattern(nbytes: int, seed: int) -> np.ndarray:
     return (mixed >> np.uint64(56)).astype(np.uint8)
 
 
+def raises(kind: type[BaseException], text: str, call: Callable[[], Any]) -> Any:
+    """The exception that the call must raise, whose message must contain the text."""
+    try:
+        call()
+    except kind as exc:
+        assert type(exc) is kind, f"{type(exc).__name__} is not exactly {kind.__name__}"
+        assert text in str(exc), f"{exc!s}\ndoes not say\n{text}"
+        return exc
+    raise AssertionError(f"{kind.__name__} was not raised")
+
+
 def in_thread(work: Callable[[], None], meanwhile: Callable[[], Any]) -> None:
     """Runs ``work`` in a thread of its own; what it raises is raised here."""
     failures: list[BaseException] = []

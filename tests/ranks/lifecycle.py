@@ -9,10 +9,9 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from common import RANK, SIZE, WORLD, end, pattern, run
+from common import RANK, SIZE, WORLD, end, pattern, raises, run
 from mpi4py import MPI
 from numba import cuda
 from script import Script
@@ -23,17 +22,6 @@ from host_proxy.mpi4py_engine import Mpi4pyEngine
 from host_proxy.state import G_HEAD
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
-
-
-def raises(kind: type[BaseException], text: str, call: Callable[[], Any]) -> BaseException:
-    """The exception that the call must raise, whose message must contain the text."""
-    try:
-        call()
-    except kind as exc:
-        assert type(exc) is kind, f"{type(exc).__name__} is not exactly {kind.__name__}"
-        assert text in str(exc), f"{exc!s}\ndoes not say\n{text}"
-        return exc
-    raise AssertionError(f"{kind.__name__} was not raised")
 
 
 def exchange(g: gmpi.Context, seed: int = 0) -> Script:
