@@ -6,6 +6,9 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -49,6 +52,27 @@ def search(program: Path, where: Path, mutation: int = 0) -> str:
         env={**os.environ, "MUTATION": str(mutation)},
     )
     return done.stdout
+
+
+@contextmanager
+def searches() -> Iterator[ThreadPoolExecutor]:
+    """As many searches at once as cores; those that have not begun at the end never do."""
+    need_tools()
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    yield pool
+    pool.shutdown(cancel_futures=True)
+
+
+def holds(text: str, least: int) -> None:
+    """The search found no error in more than ``least`` states."""
+    assert errors(text) == 0, text
+    assert states(text) > least, f"the model does next to nothing:\n{text}"
+
+
+def misses(text: str, shows: str) -> None:
+    """The search found an error that shows as it should."""
+    assert errors(text) > 0, f"without it the model holds as well:\n{text}"
+    assert re.search(f"pan:1: ({shows})", text), text
 
 
 def errors(text: str) -> int:
