@@ -75,7 +75,7 @@ def pingpong_checked(ctx, buf, n, me, rounds, wrong):
             for k in range(first, n, step):
                 if buf[k] != (k * 7 + i * 13) & 0xFF:
                     cuda.atomic.add(wrong, 0, 1)
-                buf[k] = (buf[k] + 1) & 0xFF
+                buf[k] = (buf[k] + np.int64(1)) & 0xFF
             GMPI_Send(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
 
 
