@@ -78,8 +78,10 @@ FULL = 1 << 48  # the ring is full, or so it seems
 NO_SLOT = 1 << 49
 _UNALIGNED = 1 << 50  # bytes go out that lie on no multiple of 4, or are no multiple of 4
 
-# open_inline could not finish: the low 32 bits are the tag of the ticket it has taken.
+# The request is not open yet: the low 32 bits are the tag of the ticket that has been taken for it,
+# 0 if none; where a handle has its slot is the slot that has been taken, unless NO_SLOT is set.
 UNFINISHED = 1 << 62
+NOTHING_TAKEN = UNFINISHED | NO_SLOT
 
 
 @device
@@ -248,7 +250,7 @@ def make_open_any(scope: Scope) -> Callable:
         """As ``open_inline``, for every size and in every situation.
 
         Args:
-            unfinished: what ``open_inline`` returned, or just UNFINISHED.
+            unfinished: what ``open_inline`` or ``open_long`` returned, or NOTHING_TAKEN.
         """
         sync()
         nbytes = message_bytes(count, word0 >> _DATATYPE_SHIFT & TAG_MASK)
@@ -270,11 +272,11 @@ def make_open_any(scope: Scope) -> Callable:
             lane = lane_id()
             mask = warp_mask()
             slot = -1
+            if unfinished & NO_SLOT == 0:
+                slot = slots.slot_of(unfinished)
             if unfinished & TAG_MASK != 0:
                 ticket = (unfinished & TAG_MASK) >> 1
-                if unfinished & NO_SLOT == 0:
-                    slot = slots.slot_of(unfinished)
-                elif large == 0:
+                if slot < 0 and large == 0:
                     slot = slots.try_some(ctx, lane, mask)
                 if slot < 0 or large:
                     # The ring waits for this ticket, but there is no slot yet, or there is a lot

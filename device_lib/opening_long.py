@@ -60,17 +60,32 @@ def open_long(ctx, word0, count, send, peer_tag, recv):
     """Publishes a receive above ``eager_bytes``, or a send whose bytes are not packed yet.
 
     Called by all lanes of one full warp, after a barrier of the scope; after a send, ``fill`` must
-    follow. As ``opening.open_inline`` it calls nothing, and asks memory for everything at once.
+    follow. As ``opening.open_inline`` it calls nothing.
+
+    The slot first, the ticket when it is ours (0.4 us later): whoever had the slot before freed it
+    after taking the ticket of its last CHUNK record, and a record that opens the slot with an older
+    ticket comes to the proxy while the request before is open.
 
     Returns:
-        (handle, where the chunk buffers of a send are), or (``UNFINISHED``, 0) with the ticket that
-        it has taken: call ``open_any``.
+        (handle, where the chunk buffers of a send are), or (``UNFINISHED``, 0) with the slot and
+        the ticket that it has taken: call ``open_any``.
     """
     lane = lane_id()
-    slot = slots.guess_large(ctx)
-    ticket, consumed, taken = slots.begin_open(ctx, slot, lane == 0)
-    near = near_staging(ctx, word0, peer_tag)
+    near = near_staging(ctx, word0, peer_tag)  # under way while the slot is found
+    slot = 0
+    found = 0
     receives = word0 & 0xFF == OP_IRECV
+    if lane == 0:
+        slot = slots.guess_large(ctx)
+        taken = slots.take_bit(ctx, slot)
+        if not slots.was_free(slot, taken):
+            slot = slots.try_beside(ctx, slot, taken)
+        if slot < 0:
+            slot = 0
+            found = NO_SLOT
+        if near == 0 and not receives:
+            found |= _FAR
+    ticket, consumed = ring.begin_enter(ctx, lane == 0 and found == 0)
     buffer = recv if receives else send
     low, high = ring.header_unit(lane, word0, peer_tag, count, buffer, block_id())
     units = STATUS_UNITS if receives else 1
@@ -80,18 +95,12 @@ def open_long(ctx, word0, count, send, peer_tag, recv):
         | context_id(ctx) << HANDLE_CONTEXT_SHIFT
     )
     last_slot = opaque(ring_slots(ctx) - 1)
-    found = 0
     if lane == 0:
-        if not slots.was_free(slot, taken):
-            slot = slots.try_beside(ctx, slot, taken)
-        if slot < 0:
-            slot = 0
-            found = NO_SLOT
-        found |= ring.tag_of(ticket) | slot << HANDLE_SLOT_SHIFT
-        if ticket - consumed >= ring_slots(ctx):
-            found |= FULL
-        if near == 0 and not receives:
-            found |= _FAR
+        if found == 0:
+            found = ring.tag_of(ticket)
+            if ticket - consumed >= ring_slots(ctx):
+                found |= FULL
+        found |= slot << HANDLE_SLOT_SHIFT
     found = shuffle(ALL_LANES, found, 0)
     if found >> 48 != 0:
         return UNFINISHED | found, 0

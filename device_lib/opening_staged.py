@@ -18,7 +18,6 @@ from device_lib.primitives import (
     fence_sys,
     lane_id,
     opaque,
-    or_32_gpu,
     shuffle,
     store_unit,
 )
@@ -43,8 +42,7 @@ def begin_staged(ctx):
     slot = 0
     if lane_id() == 0:
         slot = slots.guess(ctx)
-        bit = slots.busy_bit(slot)
-        if or_32_gpu(slots.busy_word(ctx, slot), bit) & bit != 0:
+        if not slots.was_free(slot, slots.take_bit(ctx, slot)):
             slot = -1
     slot = shuffle(ALL_LANES, slot, 0)
     if slot < 0:

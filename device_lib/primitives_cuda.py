@@ -53,9 +53,8 @@ clear_bits_32_gpu = ptx(
     2,
 )
 # What opening a request asks of device memory, by the lanes that ask for it: sets bits $6 at $5,
-# adds 1 at $3, loads $4, all under way together. The slot first: who had it before may still have
-# a record to come, whose ticket must not be the later one. One piece without a branch: what follows
-# need not wait for the results, which it would where the two ways of a branch join.
+# adds 1 at $3, loads $4, all under way together. One piece without a branch: what follows need not
+# wait for the results, which it would where the two ways of a branch join.
 take_if = ptx(
     "{ .reg .pred p; .reg .b32 v; cvt.u32.u64 v, $6; setp.ne.u64 p, $7, 0; "
     "mov.b64 $0, 0; mov.b64 $1, 0; mov.b32 $2, 0; "

@@ -26,7 +26,7 @@ from device_lib.closing import (
 from device_lib.context import Status, eager_bytes, has_near, large_slots, request_slots
 from device_lib.copy import copy_to_staging
 from device_lib.library import linked
-from device_lib.opening import UNFINISHED, make_open_any, open_inline
+from device_lib.opening import NOTHING_TAKEN, UNFINISHED, make_open_any, open_inline
 from device_lib.opening_long import make_fill, open_long
 from device_lib.opening_staged import begin_staged, publish_staged
 from device_lib.primitives import device, int64
@@ -149,7 +149,7 @@ def make_requests(scope: Scope) -> SimpleNamespace:
 
     @device
     def open_request(ctx, word0, peer_tag, count, nbytes, send, recv):
-        handle = UNFINISHED
+        handle = NOTHING_TAKEN
         count = int64(count)
         if is_inline(ctx, word0, nbytes):
             # What other threads of the scope wrote to the buffers, or still read from them.
@@ -195,7 +195,7 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         outcome = 0
         elements = 0
         origin = 0
-        handle = UNFINISHED
+        handle = NOTHING_TAKEN
         count = int64(count)
         if is_inline(ctx, word0, nbytes):
             sync_full()

@@ -114,9 +114,10 @@ def guess(ctx):
 
 @device
 def begin_open(ctx, slot, wanted):
-    """What opening a request asks of device memory, in the lanes that want it, all under way.
+    """What opening a small request asks of device memory, in the lanes that want it, all under way.
 
-    Takes a ticket and tries to take a small slot.
+    Takes a ticket and tries to take a small slot. In which order does not matter: a request of the
+    small class has no record after its first, so whoever frees its slot is through with the ring.
 
     Returns:
         (ticket, last known number of records consumed, busy bits of the slot's word before).
@@ -128,6 +129,12 @@ def begin_open(ctx, slot, wanted):
         busy_bit(slot),
         wanted,
     )
+
+
+@device
+def take_bit(ctx, slot):
+    """Tries to take a slot: the busy bits of its word before, for ``was_free``."""
+    return or_32_gpu(busy_word(ctx, slot), busy_bit(slot))
 
 
 @device
@@ -177,9 +184,10 @@ def try_beside(ctx, slot, word):
     if free == 0:
         return -1
     bit = first_bit(free)
-    if or_32_gpu(busy_word(ctx, slot), 1 << bit) >> bit & 1 != 0:
-        return -1
-    return slot & ~31 | bit
+    beside = slot & ~31 | bit
+    if was_free(beside, take_bit(ctx, beside)):
+        return beside
+    return -1
 
 
 @device
@@ -198,7 +206,7 @@ def acquire(ctx, lane, mask, large):
             words = large_words(ctx)
         # Most likely one access to memory, at a bit of its own; else look around.
         likely = begin + (first & (words - 1)) << 5 | guess(ctx) & 31
-        if or_32_gpu(busy_word(ctx, likely), busy_bit(likely)) & busy_bit(likely) == 0:
+        if was_free(likely, take_bit(ctx, likely)):
             slot = likely
         deadline = 0
         error = 0

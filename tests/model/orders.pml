@@ -26,10 +26,7 @@
  * all slots are free; nobody is ever stuck (invalid end state).
  *
  * Left out: the ring itself (ring.pml), messages that are longer than their receive, errors,
- * collectives, scattered buffers; a Waitall waits for one request. Taken for granted: of the atomics
- * that try a slot and take a ticket (slots.begin_open), issued in that order and under way together,
- * the second one is not performed so long before the first that meanwhile another block takes a
- * ticket, publishes its last chunk and frees that slot (mutation TICKET_LONG_BEFORE_SLOT).
+ * collectives, scattered buffers; a Waitall waits for one request.
  *
  * Each mutation (tests/test_model_orders.py) takes something away; the model must then fail. They
  * are numbers, chosen by the environment when the search begins, so that a model is compiled once.

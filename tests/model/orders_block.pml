@@ -67,11 +67,16 @@ inline pack_next_chunks() {
 
 inline open_long() {
     if
-    :: IF(TICKET_LONG_BEFORE_SLOT) -> take_ticket(); atomic { try_slot() }
-    :: else -> atomic { try_slot() }; take_ticket()
+    :: IF(TICKET_LONG_BEFORE_SLOT) ->
+        take_ticket();
+        atomic { try_slot() };
+        if :: slot == NONE -> write_record(OP_NULL, 0, 0, 0) :: else fi
+    :: else ->
+        atomic { try_slot() };
+        if :: slot == NONE :: else -> take_ticket() fi
     fi;
     if
-    :: slot == NONE -> write_record(OP_NULL, 0, 0, 0)
+    :: slot == NONE
     :: else ->
         handle = ticket + 1;
         write_record((SENDS -> OP_ISEND : OP_IRECV), slot, handle, id);
