@@ -62,8 +62,7 @@ class Config(BaseSettings):
         True, description="whether GPUs of one node read long messages from each other's staging"
     )
     gpu_staging: bool = Field(
-        False,
-        description="whether that staging is GPU memory where the receiver maps it; on trial",
+        True, description="whether that staging is GPU memory where the receiver can map it"
     )
     check_grid: bool = Field(True, description="refuse grids that cannot be resident as a whole")
     flight_events: int = Field(

@@ -26,8 +26,8 @@ def test_every_chunk_boundary(engine: str) -> None:
     launcher.check(2, "datatypes", "--small", GMPI_ENGINE=engine)
 
 
-def test_gpu_staging() -> None:
-    launcher.check(2, "datatypes", "--small", GMPI_GPU_STAGING="1")
+def test_without_gpu_staging() -> None:
+    launcher.check(2, "datatypes", "--small", GMPI_GPU_STAGING="0")
 
 
 @pytest.mark.slow

@@ -22,18 +22,18 @@ def paths(gpu=True, **settings):
         MPI.COMM_WORLD.Barrier()
         return g.paths, report.text
 
-found, text = paths(gpu_staging=True)
+found, text = paths()
 assert found == {"GPU staging": everyone}, found
 assert "long messages by GPU staging to ranks 0-2" in text, text
-found, text = paths()
+found, text = paths(gpu_staging=False)
 assert found == {"shared staging": everyone}, found
 assert "long messages by shared staging to ranks 0-2" in text, text
-assert paths(debug=True, gpu_staging=True)[0] == {"shared staging": everyone}
-found, text = paths(shared_staging=False, gpu_staging=True)
+assert paths(debug=True)[0] == {"shared staging": everyone}
+found, text = paths(shared_staging=False)
 assert found == {"MPI": everyone}, found
 assert "long messages by MPI to ranks 0-2" in text, text
 # A rank without kernels has no GPU memory, and reads none.
-found, text = paths(gpu=rank != 2, gpu_staging=True)
+found, text = paths(gpu=rank != 2)
 if rank == 2:
     assert found == {"shared staging": everyone}, found
 else:
@@ -48,7 +48,7 @@ def test_paths() -> None:
 
 
 def test_gmpi_info_names_them() -> None:
-    status, text = launcher.mpi(2, "-m", "gmpi", "info", GMPI_GPU_STAGING="1")
-    assert status == 0 and text.count("GPU staging to ranks 0, 1") == 2, text
     status, text = launcher.mpi(2, "-m", "gmpi", "info")
+    assert status == 0 and text.count("GPU staging to ranks 0, 1") == 2, text
+    status, text = launcher.mpi(2, "-m", "gmpi", "info", GMPI_GPU_STAGING="0")
     assert status == 0 and text.count("shared staging to ranks 0, 1") == 2, text

@@ -28,8 +28,8 @@ def test_many_chunks_in_python() -> None:
 
 
 @pytest.mark.parametrize("engine", ["compiled", pytest.param("mpi4py", marks=pytest.mark.slow)])
-def test_gpu_staging(engine: str) -> None:
-    launcher.check(2, "point_to_point", "--small", GMPI_GPU_STAGING="1", GMPI_ENGINE=engine)
+def test_without_gpu_staging(engine: str) -> None:
+    launcher.check(2, "point_to_point", "--small", GMPI_GPU_STAGING="0", GMPI_ENGINE=engine)
 
 
 @pytest.mark.slow

@@ -332,7 +332,7 @@ def check(seed: int, comms: Communicators) -> None:
     if way < 0.3:
         settings["shared_staging"] = False
     elif way < 0.65:
-        settings["gpu_staging"] = True
+        settings["gpu_staging"] = False
     eager = settings.get("eager_bytes", 8192)
     sizes = [0, 1, 8, 16, 48, 96, 143, 144, 145, 160, 240, eager - 1, eager, eager + 1]
     sizes += [5 * eager + 3, 700, 2000] if small else [30000]
