@@ -112,10 +112,10 @@ def _first_look(ctx, order, buffers, ready):
 
 @device
 def _await_ready(ctx, buffers, ready, seen):
-    """Returns once the buffers' ready word, which was ``seen``, is ``ready`` (one lane).
+    """Returns once the buffers' ready word, which was ``seen``, is ``ready`` (one lane): 1.
 
-    The threads that it waits for are packing, which waits for nobody. Ends when waits are aborted:
-    whoever looks for orders finds that next.
+    The threads that it waits for are packing, which waits for nobody. 0 when waits are aborted: the
+    order is nobody's then, so that no wait ends well without the bytes.
     """
     polls = 0
     while seen & TAG_MASK != ready:
@@ -124,7 +124,7 @@ def _await_ready(ctx, buffers, ready, seen):
             return 0
         pause(20)
         seen = load_sys(ready_address(ctx, buffers))
-    return 0
+    return 1
 
 
 @device
@@ -164,9 +164,8 @@ def take(ctx, slot, expected, lane, lanes, mask, unit, low, word):
     won = 0
     if lane == chosen and known and slots.open_tag(ctx, slot) == expected:
         if cas_gpu(address, seen, expected << 32 | number) == seen:
-            won = 1
             ready = known_word & TAG_MASK
-            _await_ready(ctx, buffers, ready, _first_look(ctx, low, buffers, ready))
+            won = _await_ready(ctx, buffers, ready, _first_look(ctx, low, buffers, ready))
     if shuffle(mask, won, chosen) == 0:
         return -1, 0, 0, 0
     length = shuffle(mask, word & TAG_MASK, chosen)
@@ -216,9 +215,8 @@ def take_own(ctx, slot, expected, seen, lane, mask, unit, low, word):
         first = _first_look(ctx, low, buffers, ready)  # both accesses are under way together
         old = cas_gpu(claim_address(ctx, slot, index), seen, claimed)
         if old == seen:
-            won = 1
             old = claimed
-            _await_ready(ctx, buffers, ready, first)
+            won = _await_ready(ctx, buffers, ready, first)
         seen = old
     if shuffle(mask, won, chosen) == 0:
         return -1, 0, 0, 0, seen
@@ -252,8 +250,7 @@ def take_first(ctx, handle, seen, order, buffers, ready, wanted, chosen, mask):
             seen = load_gpu(claim)
         if _is_open(seen, expected, number):
             if cas_gpu(claim, seen, expected << 32 | number) == seen:
-                won = 1
-                _await_ready(ctx, buffers, ready, first)
+                won = _await_ready(ctx, buffers, ready, first)
     return shuffle(mask, won, chosen)
 
 
