@@ -28,7 +28,9 @@ from numba import cuda
 import gmpi
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 import wrong_message
+from _bench import write_json
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -338,14 +340,13 @@ def main(
             print(f"memory grew by {growth:.1f} MiB")
         report = {
             "program": "soak", "ranks": SIZE, "blocks": blocks, "threads": threads,
-            "simulator": gmpi.SIMULATOR, "mpi": MPI.Get_library_version().splitlines()[0],
+            "simulator": gmpi.SIMULATOR,
             "paths": {way: list(ranks) for way, ranks in paths.items()},
             "seconds": log[-1]["seconds"], "operations": operations,
             "wrong": [int(w) for w in wrong], "wrong_of_kind": of_kind, "wrong_messages": ones,
             "growth_mib": round(growth, 1), "passed": passed, "over_time": log,
         }  # fmt: skip
-        if path:
-            Path(path).write_text(json.dumps(report, indent=1) + "\n")
+        write_json(path, report)
         print("passed" if passed else "FAILED", flush=True)
     sys.exit(not passed)
 
