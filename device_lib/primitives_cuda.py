@@ -52,15 +52,15 @@ clear_bits_32_gpu = ptx(
     types.void,
     2,
 )
-# What opening a request asks of device memory, by the lanes that ask for it: sets bits $6 at $5,
-# adds 1 at $3, loads $4, all under way together. One piece without a branch: what follows need not
+# What opening a request asks of device memory, by the lanes that ask for it: adds 1 at $3, loads
+# $4, sets bits $6 at $5, all under way together. One piece without a branch: what follows need not
 # wait for the results, which it would where the two ways of a branch join.
 take_if = ptx(
     "{ .reg .pred p; .reg .b32 v; cvt.u32.u64 v, $6; setp.ne.u64 p, $7, 0; "
     "mov.b64 $0, 0; mov.b64 $1, 0; mov.b32 $2, 0; "
-    "@p atom.relaxed.gpu.global.or.b32 $2, [$5], v; "
     "@p atom.relaxed.gpu.global.add.u64 $0, [$3], 1; "
-    "@p ld.relaxed.gpu.global.u64 $1, [$4]; }",
+    "@p ld.relaxed.gpu.global.u64 $1, [$4]; "
+    "@p atom.relaxed.gpu.global.or.b32 $2, [$5], v; }",
     "=&l,=&l,=&r,l,l,l,l,l",
     _TRIPLE,
     5,

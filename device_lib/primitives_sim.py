@@ -138,8 +138,7 @@ def cas_gpu(address, expected, value):
 def take_if(counter, word, flags, bits, wanted):
     if not wanted:
         return 0, 0, 0
-    taken = or_32_gpu(flags, bits)
-    return add_gpu(counter, 1), load_gpu(word), taken
+    return add_gpu(counter, 1), load_gpu(word), or_32_gpu(flags, bits)
 
 
 def enter_if(counter, word, wanted):

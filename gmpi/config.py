@@ -43,7 +43,7 @@ class Config(BaseSettings):
     )
     spin_ms: float = Field(50.0, ge=0, description="idle time before the proxy yields its core")
     yield_ms: float = Field(50.0, ge=0, description="idle time after that before it naps")
-    sleep_us: float = Field(90.0, gt=0, le=10000, description="length of a nap")
+    sleep_us: float = Field(95.0, gt=0, le=10000, description="length of a nap")
     cores: str = Field(
         "auto",
         description="where the proxy runs: auto (near the GPU), any, or a list such as 0,2-5",
