@@ -42,6 +42,30 @@ from host_proxy.state import (
 )
 
 
+def _duplicates(comm: MPI.Comm, count: int) -> list[MPI.Comm]:
+    """So many duplicates, or none; collective.
+
+    Without hints: before MPI 4.0 duplicates inherited them. Ours use wildcards (report.py), and need
+    the order of messages, whatever the user has asserted.
+    """
+    made: list[MPI.Comm] = []
+    try:
+        for _ in range(count):
+            made.append(comm.Dup(MPI.INFO_NULL))
+    except MPI.Exception as exc:  # on all ranks: they agree on the number of a communicator
+        enough = len(made)
+        for duplicate in made:
+            duplicate.Free()
+        raise ContextError(
+            f"registering a communicator takes {count} duplicates, MPI made {enough}: "
+            f"{exc.Get_error_string()}; close contexts that are not used any more, or register "
+            "without no_any_tag"
+        ) from exc
+    for duplicate in made:
+        duplicate.Set_errhandler(MPI.ERRORS_RETURN)
+    return made
+
+
 class Communicators:
     """The registered communicators of one context; the first is the context's own.
 
@@ -66,18 +90,13 @@ class Communicators:
             no_any_tag: whether no receive on it uses ANY_TAG; the same on all its ranks.
 
         Raises:
-            ContextError: it is one too many.
+            ContextError: it is one too many, for us or for MPI.
         """
         state = self._state
         index = len(state.communicators)
         if index >= COMMUNICATORS:
             raise ContextError(f"at most {COMMUNICATORS} communicators can be registered")
-        # No hints: before MPI 4.0 duplicates inherited them. Ours use wildcards (report.py), and
-        # need the order of messages, whatever the user has asserted.
-        count = TAG_DUPLICATES if no_any_tag else 1
-        messages, *more, chunks = (comm.Dup(MPI.INFO_NULL) for _ in range(count + 1))
-        for duplicate in (messages, *more, chunks):
-            duplicate.Set_errhandler(MPI.ERRORS_RETURN)
+        messages, *more, chunks = _duplicates(comm, 1 + (TAG_DUPLICATES if no_any_tag else 1))
         rank, size = comm.Get_rank(), comm.Get_size()
         peers = self._peers.of(comm)
         first, near = self._peers.reach(peers)

@@ -238,6 +238,39 @@ def ranks_differ() -> None:
         takes_any_tag(g, gmpi.COMM_WORLD)
 
 
+class Scarce(MPI.Intracomm):
+    """Duplicates of which MPI makes only a few; counts those that are not freed."""
+
+    left = 0
+    alive = 0
+
+    def Dup(self, info: MPI.Info | None = None) -> MPI.Intracomm:
+        if Scarce.left == 0:
+            raise MPI.Exception(MPI.ERR_OTHER)
+        Scarce.left -= 1
+        Scarce.alive += 1
+        return Scarce(super().Dup(info))
+
+    def Free(self) -> None:
+        Scarce.alive -= 1
+        super().Free()
+
+
+def out_of_communicators() -> None:
+    """What was made of a registration that fails half way is freed; the context goes on."""
+    with gmpi.Context(WORLD, gpu=False) as g:
+        Scarce.left = TAG_DUPLICATES
+        scarce = Scarce(WORLD)
+        told = f"takes {TAG_DUPLICATES + 1} duplicates, MPI made {TAG_DUPLICATES}"
+        raises(gmpi.ContextError, told, lambda: g.comm(scarce, no_any_tag=True))
+        assert Scarce.left == Scarce.alive == 0, Scarce.alive
+        Scarce.left = 2
+        handle = g.comm(scarce)
+        assert (Scarce.alive, handle) == (2, 1), Scarce.alive
+        g.host.Sendrecv(pattern(8, RANK), NEXT, 5, np.zeros(8, np.uint8), PREVIOUS, 5, comm=handle)
+    assert Scarce.alive == 0
+
+
 def left_behind() -> None:
     """Closing finds messages that nobody received on every duplicate."""
     with warnings.catch_warnings(record=True) as caught:
@@ -262,7 +295,7 @@ def main() -> None:
             each_communicator_for_itself,
         ]  # fmt: skip
         run(scenarios, g)
-    run([ranks_differ, left_behind])
+    run([ranks_differ, out_of_communicators, left_behind])
     end()
 
 
