@@ -261,9 +261,9 @@ def _watch(rows):
     control = rows[me.lane_id][1]
     for _ in range(_WATCH_TURNS):
         me.pause()
-        if any(_word(address).value != word for address, word in seen):
-            return
-        if _word(control).value or _word(control + 8).value:
+        changed = any(_word(address).value != word for address, word in seen)
+        if changed or _word(control).value or _word(control + 8).value:
+            me.grid.wake()
             return
 
 

@@ -35,7 +35,11 @@ WARP = 32
 #: real GPU has a limit, and programs want to test what they do beyond it.
 RESIDENT_BLOCKS = 1024
 
-_NAP_S = 20e-6  # while nobody has anything to do the processor is the proxy's
+# While nobody has anything to do the processor is the proxy's. Naps get longer the longer it takes:
+# a kernel that waits for a time-out leaves most of a core to others.
+_NAP_S = 20e-6
+_LONGEST_NAP_S = 500e-6
+_LONGER = 1.02
 
 
 class BarrierError(RuntimeError):
@@ -265,6 +269,7 @@ class Grid:
         self.ready: deque[Lane] = deque()
         self.barrier = Rendezvous(0, 1)
         self.paused = 0
+        self.nap_s = _NAP_S
         self.alive = 0
         self.returned: list[Lane] = []
         self.buffers: dict[int, tuple[Any, tuple[int, int, int]]] = {}  # primitives.buffer_of
@@ -284,6 +289,10 @@ class Grid:
         self.alive += x * y * z
         self.barrier.size = self.alive
 
+    def wake(self) -> None:
+        """Something has happened that lanes wait for: naps are short again."""
+        self.nap_s = _NAP_S
+
     def switch(self) -> None:
         """From a lane that waits to the next one that can run, without the way round by ``run``."""
         if self.paused < len(self.ready):
@@ -299,7 +308,8 @@ class Grid:
                 # yield: with fewer cores than threads the scheduler may answer a yield by
                 # letting the same thread run on for milliseconds.
                 self.paused = 0
-                time.sleep(_NAP_S)
+                time.sleep(self.nap_s)
+                self.nap_s = min(self.nap_s * _LONGER, _LONGEST_NAP_S)
             self.ready.popleft().switch()
             while self.returned:
                 self.alive -= 1

@@ -160,12 +160,18 @@ def properties(text: str) -> dict[str, dict[str, int]]:
     return found
 
 
+def called(ptx: str) -> set[str]:
+    """The functions that some PTX expects elsewhere."""
+    return set(re.findall(r"^\.extern \.func\s+(?:\([^)]*\)\s*)?(\w+)", ptx, re.M))
+
+
 def library_ptx(name: str) -> str:
     return library.compile_ptx(name, CC)
 
 
 def kernel_ptx(name: str) -> str:
     body, arguments = KERNELS[name]
+    body.__qualname__ = name  # the interpreters have the same one, and are linked together
     signature = types.void(CONTEXT, *arguments)
     ptx, _ = cuda.compile(body, signature, device=False, cc=CC, output="ptx", abi="numba")
     return ptx
@@ -212,11 +218,13 @@ def main(directory: Path) -> None:
         functions = dict(zip(library.functions, pool.map(library_ptx, library.functions)))
         for name, ptx in functions.items():
             (directory / f"{name}.ptx").write_text(ptx)
-        found: dict[str, dict[str, int]] = {}
         for name, made in kernels.items():
-            ptx = made.result()
-            (directory / f"kernel_{name}.ptx").write_text(ptx)
-            found |= properties(link({**functions, name: ptx}))
+            (directory / f"kernel_{name}.ptx").write_text(made.result())
+        # All in one: to assemble the library takes seconds. No kernel has what another one calls.
+        texts = {name: made.result() for name, made in kernels.items()}
+        for name, ptx in texts.items():
+            assert called(ptx) <= functions.keys(), f"{name}: {called(ptx) - functions.keys()}"
+        found = properties(link({**functions, **texts}))
         for name, made in packing.items():
             ptx = made.result()
             (directory / f"{name}.ptx").write_text(ptx)

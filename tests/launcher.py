@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -76,6 +76,46 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
+class Job:
+    """A command that runs in the checkout, with all that it starts; ended at the end of a with."""
+
+    def __init__(self, command: list[str], limit_s: float, environment: Mapping[str, str]) -> None:
+        """``limit_s`` is told to the command as ``TEST_LIMIT_S``; whoever waits must heed it."""
+        env = {**os.environ, **_OPEN_MPI, "TEST_LIMIT_S": str(limit_s), **environment}
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
+        env["PYTHONUNBUFFERED"] = "1"
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115
+        self._process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            process_group=0,  # no session of its own: it has its parent's share of the cores
+        )
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            _end(self._process)
+
+    def wait(self, seconds: float) -> int | None:
+        """The exit status; None when it still runs after so long."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def text(self) -> str:
+        """What it has printed, stderr included; once, after its end."""
+        with self._output:
+            self._output.seek(0)
+            return self._output.read().decode(errors="replace")
+
+
 def start(command: list[str], timeout: float = 200, **environment: str) -> tuple[int, str]:
     """Runs a command in the checkout.
 
@@ -84,39 +124,26 @@ def start(command: list[str], timeout: float = 200, **environment: str) -> tuple
         ``TEST_TIME_FACTOR``, are over.
     """
     timeout *= TIME_FACTOR
-    env = {**os.environ, **_OPEN_MPI, "TEST_LIMIT_S": str(timeout), **environment}
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
-    env["PYTHONUNBUFFERED"] = "1"
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            process_group=0,  # no session of its own: it has its parent's share of the cores
-        )
-        began = time.monotonic()
-        late = False
-        try:
-            process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            late = True
-        finally:
-            if process.poll() is None:
-                _end(process)
-        output.seek(0)
-        text = output.read().decode(errors="replace")
-    if late:
+    began = time.monotonic()
+    with Job(command, timeout, environment) as job:
+        status = job.wait(timeout)
         seconds = time.monotonic() - began
+    text = job.text()
+    if status is None:
         pytest.fail(f"{' '.join(command)} did not end within {seconds:.0f} s:\n{text}", False)
-    return process.returncode, text
+    return status, text
 
 
 def python(*arguments: str, timeout: float = 200, **environment: str) -> tuple[int, str]:
     """Runs this Python: exit status and output."""
     return start([sys.executable, *arguments], timeout, **environment)
+
+
+def mpi_command(ranks: int, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+    """Starts a Python program on MPI ranks."""
+    if not ranks_allowed:
+        pytest.fail("a test that starts ranks must be marked mpi: it needs time of its own")
+    return [_mpiexec(), *options, "-n", str(ranks), sys.executable, *arguments]
 
 
 def mpi(
@@ -127,10 +154,7 @@ def mpi(
     **environment: str,
 ) -> tuple[int, str]:
     """Runs a Python program on MPI ranks: exit status and output. ``options`` are mpiexec's."""
-    if not ranks_allowed:
-        pytest.fail("a test that starts ranks must be marked mpi: it runs alone, with both MPIs")
-    command = [_mpiexec(), *options, "-n", str(ranks), sys.executable, *arguments]
-    return start(command, timeout, **environment)
+    return start(mpi_command(ranks, *arguments, options=options), timeout, **environment)
 
 
 def check(ranks: int, program: str, *arguments: str, timeout: float = 200, **env: str) -> str:

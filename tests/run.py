@@ -11,10 +11,11 @@ what takes long and hardly depends on it (marker ``slow``), of which a part may 
 (marker ``sample``). ``--mpi`` runs all with one of them. Other arguments go to pytest:
 ``python3 tests/run.py -k ring -x``.
 
-Programs of several ranks never run two at a time: they wait for time-outs, which a busy machine
-makes late. They leave part of two cores idle, and that is where everything else runs beside them:
-tests without ranks, ruff and mypy (``Beside``). A machine that is busy all the same is given more
-time by ``TEST_TIME_FACTOR``, by which all limits are multiplied.
+The two MPI families run at the same time, each one program after the other: many of these wait,
+for time-outs or for each other, and leave to others what they do not use of two cores. Time-outs
+and limits are twice as long then, so that ranks which get half of the time are not late. All else
+gets what is left over: tests without ranks, ruff and mypy. A machine that is slow or busy anyhow is
+given more time by ``TEST_TIME_FACTOR``, by which all limits are multiplied.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ LINT = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
 MINIMUM = (3, 11)
 # Programs that hang are ended after minutes: where all do, the first ones tell enough.
 MOST_FAILURES = "--maxfail=10"
-BESIDE_TIME = 4  # times as long may take what gets left-over time only
+LEFT_OVER_TIME = 4  # times as long may take what gets left-over time only
 
 
 def say(text: str) -> None:
@@ -67,13 +68,14 @@ Call = Callable[..., Result]
 
 
 class Beside:
-    """Runs commands one after the other, on processor time that nobody else wants.
+    """Runs commands one after the other, while the caller does something else.
 
-    Linux serves the scheduling class of these only where no other thread is ready, so the time
-    limits of programs beside them hold.
+    With ``left_over`` they get the processor time that nobody else wants: Linux serves their
+    scheduling class only where no other thread is ready, so the time limits of others hold.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, left_over: bool) -> None:
+        self._left_over = left_over
         self._pool = ThreadPoolExecutor(1)
         self._running: subprocess.Popen[str] | None = None
 
@@ -108,7 +110,8 @@ class Beside:
             errors="replace",
             start_new_session=True,
         )
-        _only_left_over_time(self._running.pid)
+        if self._left_over:
+            _only_left_over_time(self._running.pid)
         text, _ = self._running.communicate()
         shown = f"$ {' '.join(command)}\n{text}"
         return Result(self._running.returncode, time.monotonic() - began, shown)
@@ -149,11 +152,9 @@ def test(programs: Path, *arguments: str, call: Call = call, **environment: str)
     return done._replace(status=0) if done.status == 5 else done
 
 
-def test_without_ranks(programs: Path, extra: list[str], call: Call) -> Result:
-    factor = BESIDE_TIME * float(os.environ.get("TEST_TIME_FACTOR", "1"))
-    # With a cache of its own: two would overwrite each other's lists of what has failed.
-    options = ["-m", NO_RANKS, "-o", "cache_dir=.pytest_cache/no_ranks", *extra]
-    return test(programs, *options, call=call, TEST_TIME_FACTOR=str(factor))
+def times(factor: int) -> str:
+    """``TEST_TIME_FACTOR`` where everything may take ``factor`` times as long as usual."""
+    return str(factor * float(os.environ.get("TEST_TIME_FACTOR", "1")))
 
 
 def run(families: list[str], with_lint: bool, extra: list[str]) -> dict[str, Result]:
@@ -161,24 +162,37 @@ def run(families: list[str], with_lint: bool, extra: list[str]) -> dict[str, Res
     say("environments")
     with ThreadPoolExecutor() as pool:
         programs = dict(zip(families, pool.map(set_up, families)))
-    first = programs[families[0]]
+    first, *others = families
+
+    def test_ranks(family: str, call: Call) -> Result:
+        selection = RANKS if family == first else FAMILIES[family]
+        options = [*own_cache(family), "-m", selection, *extra]
+        return test(programs[family], *options, call=call, TEST_TIME_FACTOR=times(len(families)))
+
+    def test_without_ranks(call: Call) -> Result:
+        options = [*own_cache("no_ranks"), "-m", NO_RANKS, *extra]
+        return test(programs[first], *options, call=call, TEST_TIME_FACTOR=times(LEFT_OVER_TIME))
+
     results: dict[str, Result] = {}
-    with Beside() as beside:
-        later = {
-            " ".join(c): beside.submit(beside.call, [str(first / c[0]), *c[1:]])
-            for c in (LINT if with_lint else ())
-        }
-        later["tests without ranks"] = beside.submit(test_without_ranks, first, extra, beside.call)
-        for family in families:
-            name = f"tests with {family}"
-            say(name)
-            selection = RANKS if family == families[0] else FAMILIES[family]
-            results[name] = test(programs[family], "-m", selection, *extra)
+    with Beside(left_over=False) as beside, Beside(left_over=True) as left_over:
+        later = {f"tests with {f}": beside.submit(test_ranks, f, beside.call) for f in others}
+        for command in LINT if with_lint else ():
+            path = str(programs[first] / command[0])
+            later[" ".join(command)] = left_over.submit(left_over.call, [path, *command[1:]])
+        later["tests without ranks"] = left_over.submit(test_without_ranks, left_over.call)
+        name = f"tests with {first}"
+        say(name)
+        results[name] = test_ranks(first, call)
         say("beside these")
         for name, made in later.items():
             results[name] = made.result()
             print(results[name].text)
     return results
+
+
+def own_cache(name: str) -> list[str]:
+    """For pytest: two would overwrite each other's lists of what has failed."""
+    return ["-o", f"cache_dir=.pytest_cache/{name}"]
 
 
 def main() -> int:

@@ -90,6 +90,7 @@ print("silent")
     assert status == 0 and text.count("silent") == 2, text
 
 
+@pytest.mark.slow
 def test_the_first_error_is_kept_with_its_arguments() -> None:
     status, text = run(
         1,
@@ -109,6 +110,7 @@ print("kept")
     assert status == 0 and "kept" in text, text
 
 
+@pytest.mark.slow
 def test_raise_and_return() -> None:
     status, text = run(
         1,

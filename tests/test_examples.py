@@ -38,7 +38,10 @@ def test_hello() -> None:
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("name", ["hello.py", "pingpong.py", "rates.py"])
+@pytest.mark.parametrize(
+    "name",
+    ["hello.py", *(pytest.param(n, marks=pytest.mark.slow) for n in ("pingpong.py", "rates.py"))],
+)
 def test_the_wrong_number_of_ranks_is_refused(name: str) -> None:
     status, text = launcher.mpi(1, str(EXAMPLES / name))
     assert status != 0

@@ -1,4 +1,4 @@
-"""Faults in the middle of operations: each ends in time, with its error, and nothing is lost."""
+"""A rank that is killed in the middle of an operation; all other faults: test_rank_programs.py."""
 
 from __future__ import annotations
 
@@ -8,32 +8,7 @@ from mpi4py import MPI
 
 pytestmark = pytest.mark.mpi
 
-FAULTS = [
-    "proxy_killed", "mpi_error", "mpi_error_later", "testsome_fails", "kernel_exits_early",
-    "interrupted", "slots_exhausted", "staging_exhausted", "ring_full", "slow_peer",
-]  # fmt: skip
-OPERATIONS = ["send", "recv", "wait", "allreduce"]
-# One operation for each fault: together all of both.
-SOME = [f"{fault}.{OPERATIONS[i % 4]}" for i, fault in enumerate(FAULTS)]
-SOME += ["mpi_error_later.send", "mpi_error.wait"]
 IS_MPICH = "MPICH" in MPI.Get_library_version()
-
-
-@pytest.mark.sample
-def test_some_faults() -> None:
-    launcher.check(2, "faults", *SOME, timeout=250)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("op", OPERATIONS)
-def test_all_faults(op: str) -> None:
-    launcher.check(2, "faults", op, timeout=250)
-
-
-@pytest.mark.slow
-def test_faults_with_the_mpi4py_engine() -> None:
-    faults = ["proxy_killed", "mpi_error", "mpi_error_later", "slots_exhausted"]
-    launcher.check(2, "faults", *faults, timeout=250, GMPI_ENGINE="mpi4py")
 
 
 def kill(op: str, *options: str) -> tuple[int, str]:

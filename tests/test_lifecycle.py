@@ -26,11 +26,6 @@ def send_to_myself(g):
 """
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_scenarios(ranks: int) -> None:
-    launcher.check(ranks, "lifecycle")
-
-
 def run(code: str, **environment: str) -> tuple[int, str]:
     """A program of one rank; it must not crash, whatever else it does."""
     status, text = launcher.mpi(1, "-c", PROGRAM + code, **environment)

@@ -47,6 +47,7 @@ def test_paths() -> None:
     assert status == 0 and text.count("as it should be") == 3, text
 
 
+@pytest.mark.slow
 def test_gmpi_info_names_them() -> None:
     status, text = launcher.mpi(2, "-m", "gmpi", "info")
     assert status == 0 and text.count("GPU staging to ranks 0, 1") == 2, text

@@ -83,6 +83,7 @@ print("lives on")
     assert "GMPI: rank 0: SIGTERM: kernels have ended" in text, text
 
 
+@pytest.mark.slow
 def test_a_handler_of_the_program_is_its_own() -> None:
     """It may raise: the kernel is released as by any exception."""
     status, text = ended(
@@ -98,6 +99,7 @@ print("lives on")
     assert status == 3 and "GMPI: rank" not in text, text
 
 
+@pytest.mark.slow
 def test_sigterm_after_the_context() -> None:
     """As if there had been none, also where another thread has closed it."""
     by_another = "t = threading.Thread(target=g.close); t.start(); t.join()"

@@ -1,4 +1,4 @@
-"""What starts tests and their programs: nothing is left behind, and ranks run alone."""
+"""What starts tests and their programs: nothing is left behind, and ranks get time of their own."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def test_a_program_that_is_late_is_ended_with_what_it_has_started() -> None:
     assert not alive(int(pid))
 
 
-def test_ranks_are_for_tests_that_run_alone() -> None:
+def test_ranks_are_for_tests_that_get_time_of_their_own() -> None:
     with pytest.raises(pytest.fail.Exception, match="must be marked mpi"):
         launcher.mpi(1, "-c", "")
 
 
 def test_beside_the_ranks_means_on_time_that_is_left_over() -> None:
     code = "import os, sys; print(os.sched_getscheduler(0)); sys.exit(3)"
-    with run.Beside() as beside:
+    with run.Beside(left_over=True) as beside:
         waits = f"import time; time.sleep(0.5); {code}"  # its class is set when it has begun
         made = beside.submit(beside.call, [sys.executable, "-c", waits]).result()
     assert made.status == 3 and made.text.splitlines()[-1] == str(os.SCHED_IDLE), made
@@ -46,7 +46,7 @@ def test_beside_the_ranks_means_on_time_that_is_left_over() -> None:
 
 def test_what_runs_beside_ends_with_the_rest() -> None:
     began = time.monotonic()
-    with pytest.raises(LookupError), run.Beside() as beside:
+    with pytest.raises(LookupError), run.Beside(left_over=True) as beside:
         running = beside.submit(beside.call, ["sleep", "60"])
         never = beside.submit(beside.call, ["sleep", "60"])
         while beside._running is None:

@@ -30,15 +30,6 @@ def run(ranks: int, code: str, **environment: str) -> str:
 
 
 @pytest.mark.slow
-def test_deliberate_hangs() -> None:
-    launcher.check(2, "hangs", timeout=280)
-
-
-def test_a_third_rank_is_asked_too() -> None:
-    scenarios = ("wrong_tag", "left_a_collective", "refused_send")
-    launcher.check(3, "hangs", *scenarios)
-
-
 def test_a_report_in_time_and_only_one() -> None:
     text = run(
         1,
@@ -53,6 +44,7 @@ assert (buf == data).all()
     assert "rank 0 waits in GMPI_Irecv from 0 tag 3, 8 BYTE on COMM_WORLD" in text, text
 
 
+@pytest.mark.slow
 def test_no_report_while_things_move_or_when_it_is_off() -> None:
     text = run(
         1,
@@ -95,6 +87,7 @@ except gmpi.ContextError as exc:
     assert text.count("refused: the context is closed") == 2, text
 
 
+@pytest.mark.slow
 def test_a_report_on_a_signal_and_the_handler_as_it_was() -> None:
     text = run(
         1,
@@ -144,6 +137,7 @@ print("a new context works")
     assert "raised" in text and "a new context works" in text, text
 
 
+@pytest.mark.slow
 def test_the_flight_recorder_has_the_last_events() -> None:
     text = run(
         1,

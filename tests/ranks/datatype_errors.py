@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from common import RANK, SIZE, WORLD, pattern
+from common import RANK, SIZE, barrier, pattern
 from mpi4py import MPI
 from script import Script
 from typed import Typed, vector
@@ -162,7 +162,7 @@ def committing(g: gmpi.Context) -> None:
         raise AssertionError("free() of a datatype in use did not raise")
     except gmpi.DatatypeError as exc:
         assert "1 open requests use it" in str(exc) or "is running" in str(exc), str(exc)
-    WORLD.Barrier()
+    barrier()
     other = Script()
     other.send(other.data(pattern(20, RANK)), 20, gmpi.BYTE, NEXT, 1)
     other.launch(g)

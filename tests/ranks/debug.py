@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import numpy as np
-from common import RANK, SIZE, WORLD, end, pattern, run, same
+from common import RANK, SIZE, WORLD, barrier, end, pattern, run, same
 from mpi4py import MPI
 from numba import cuda
 from script import Script
@@ -173,7 +173,7 @@ def _changed(n: int) -> None:
                 if n <= g.layout.eager_bytes:  # it was packed before
                     same(room, pattern(n, 5), "message")
             assert g.errors == []
-        WORLD.Barrier()
+        barrier()
 
 
 def a_small_send_is_changed() -> None:

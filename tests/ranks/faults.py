@@ -21,7 +21,7 @@ from typing import Any
 
 import inject
 import numpy as np
-from common import RANK, WORLD, end, pattern, run
+from common import RANK, WORLD, barrier, end, pattern, run
 from mpi4py import MPI
 from numba import cuda
 from play import (
@@ -59,10 +59,10 @@ def proxy_killed(op: str) -> None:
         assert called.error == gmpi.GMPI_ERR_PROXY, called.error
         assert isinstance(play.error, gmpi.ProxyError) and "MemoryError" in str(play.error)
         play.check_beside()
-        WORLD.Barrier()
+        barrier()
         with contextlib.suppress(gmpi.ProxyError):
             play.g.close()
-        WORLD.Barrier()
+        barrier()
         after()
     else:
         called = play.waits_in_vain()
@@ -170,7 +170,7 @@ def interrupted(op: str) -> None:
     play.call()
     play.when_stuck(lambda: os.kill(os.getpid(), signal.SIGINT))
     raised = False
-    WORLD.Barrier()
+    barrier()
     try:
         with play.g:
             play.s.launch(play.g)
@@ -180,8 +180,8 @@ def interrupted(op: str) -> None:
     assert raised, "SIGINT did not arrive"
     assert time.monotonic() - play.struck < 10, "the kernel was released late"
     play.s.read_heap()
-    WORLD.Barrier()
-    WORLD.Barrier()
+    barrier()
+    barrier()
     after()
 
 
@@ -332,7 +332,7 @@ def kernel_faults(op: str) -> None:
         g.host.Barrier()
     if RANK == 0:
         print(f"ok kernel_faults.{op}: {told}; {again}", flush=True)
-    WORLD.Barrier()
+    barrier()
     MPI.Finalize()
     os._exit(0)  # what belongs to a lost CUDA context cannot be freed
 

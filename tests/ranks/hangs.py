@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from common import RANK, SIZE, TIME_FACTOR, WORLD, end, pattern, run
+from common import RANK, SIZE, TIME_FACTOR, WORLD, barrier, end, pattern, run
 from script import Script
 
 import gmpi
@@ -165,7 +165,7 @@ HANGS = [
 
 def scenario(hang: Hang) -> Callable[[], None]:
     def play() -> None:
-        WORLD.Barrier()
+        barrier()
         began = time.monotonic()
         report: Report | None = None
         g = gmpi.Context(WORLD, watchdog_s=WATCHDOG_S, timeout_s=WATCHDOG_S, on_error="return")
@@ -182,6 +182,7 @@ def scenario(hang: Hang) -> Callable[[], None]:
             took = time.monotonic() - opened
             print(f"rank {RANK} {hang.calls.__name__}: {took:.1f} s", flush=True)
         # Nobody's watchdog may go before all have asked.
+        barrier()
         waited = WORLD.allgather(report is not None)
         assert any(waited), "nobody waited"
         if report is not None:

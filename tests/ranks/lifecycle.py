@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-from common import RANK, SIZE, WORLD, end, pattern, raises, run
+from common import RANK, SIZE, WORLD, barrier, end, pattern, raises, run
 from mpi4py import MPI
 from numba import cuda
 from script import Script
@@ -190,7 +190,7 @@ def open_requests_at_the_end() -> None:
     exc = raises(gmpi.PendingError, "kernels ended without completing 2 requests: ", g.close)
     assert all(w in str(exc) for w in words), exc
     assert "wait for every request before the kernel returns" in str(exc)
-    WORLD.Barrier()
+    barrier()
     with gmpi.Context(WORLD) as g:
         exchange(g)
 
@@ -245,7 +245,7 @@ def abort_releases_kernels() -> None:
         assert time.monotonic() - began < 8
         s.read_back()
         assert {w.error for w in waits} == {gmpi.GMPI_ERR_ABORTED}, [w.error for w in waits]
-    WORLD.Barrier()
+    barrier()
 
 
 def _release(kind: type[BaseException], fail: Callable[[], None]) -> None:
@@ -262,7 +262,7 @@ def _release(kind: type[BaseException], fail: Callable[[], None]) -> None:
     except kind:
         pass
     assert time.monotonic() - began < 10
-    WORLD.Barrier()
+    barrier()
     with gmpi.Context(WORLD) as g:
         exchange(g)
 
@@ -308,7 +308,7 @@ def the_proxy_dies() -> None:
         raises(gmpi.ProxyError, "kernels were released with GMPI_ERR_PROXY", g.close)
     finally:
         Mpi4pyEngine.serve = original  # type: ignore[method-assign]
-    WORLD.Barrier()
+    barrier()
     with gmpi.Context(WORLD) as g:
         exchange(g)
 

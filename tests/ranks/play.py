@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import RANK, TIME_FACTOR, WORLD, pattern
+from common import RANK, TIME_FACTOR, WORLD, barrier, pattern
 from script import Buffer, Call, Caller, Script
 
 import gmpi
@@ -88,7 +88,7 @@ class Play:
     """A context and a kernel of each rank, and what came of them."""
 
     def __init__(self, op: str, **settings: Any) -> None:
-        WORLD.Barrier()
+        barrier()
         self.op = op
         settings = {"timeout_s": TIMEOUT_S, "chunk_bytes": CHUNK, **settings}
         self.g = gmpi.Context(WORLD, watchdog_s=60, **settings)
@@ -131,7 +131,7 @@ class Play:
 
     def run(self) -> BaseException | None:
         """The kernel; what was raised."""
-        WORLD.Barrier()  # one rank may have compiled a fault while the other would time out
+        barrier()  # one rank may have compiled a fault while the other would time out
         self.began = time.monotonic()
         try:
             self.s.launch(self.g)
@@ -145,7 +145,7 @@ class Play:
     def end(self, bound_s: float, expected: type[BaseException] | None = None) -> None:
         """Checks what was raised and what arrived, and that a new context works."""
         # No rank's watchdog may go before the others have asked it.
-        WORLD.Barrier()
+        barrier()
         found = type(self.error) if self.error else None
         assert found is expected, f"{self.error!r} instead of {expected}"
         self.check_beside()
@@ -154,7 +154,7 @@ class Play:
             self.g.close()
         except gmpi.PendingError:
             assert expected is gmpi.PendingError
-        WORLD.Barrier()
+        barrier()
         after()
 
 

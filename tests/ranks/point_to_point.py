@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from common import EVERY_SHAPE, RANK, SIZE, WORLD, end, pattern, run
+from common import EVERY_SHAPE, RANK, SIZE, WORLD, barrier, end, pattern, run
 from script import Script
 
 import gmpi
@@ -171,7 +171,7 @@ def wildcards(g: gmpi.Context) -> None:
         for room, status in zip(rooms, all_of_them.statuses):
             assert status == (gmpi.SUCCESS, status.source, 30 + status.source, n, n)
             s.expect(room, pattern(n, 10 * status.source + RANK))
-        WORLD.Barrier()  # a rank that is ahead would feed these wildcards with its next messages
+        barrier()  # a rank that is ahead would feed these wildcards with its next messages
 
 
 def order(g: gmpi.Context) -> None:

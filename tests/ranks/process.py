@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from common import RANK, SIZE, WORLD, end, pattern, raises, run
+from common import RANK, SIZE, WORLD, barrier, end, pattern, raises, run
 from numba import cuda
 from script import Script
 
@@ -81,7 +81,7 @@ def a_request_of_the_host_after_close() -> None:
             raise AssertionError("a request went on after its context")
         except gmpi.ContextError as exc:
             assert "the context is closed; open a new one" in str(exc), exc
-    WORLD.Barrier()
+    barrier()
 
 
 @cuda.jit

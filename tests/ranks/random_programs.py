@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from common import RANK, SIZE, WORLD, end, pattern, same
+from common import RANK, SIZE, WORLD, barrier, end, pattern, same
 from mpi4py import MPI
 from script import Buffer, Call, Script
 
@@ -202,7 +202,7 @@ def expected(phases: list[Phase], comms: Communicators) -> Result:
         for b in phase.broadcasts:
             content = pattern(b.nbytes, b.number)
             found[f"broadcast {b.number}"] = content
-        WORLD.Barrier()
+        barrier()
     return found
 
 
@@ -363,7 +363,7 @@ def main() -> None:
     comms = Communicators()
     for seed in range(int(begin), int(stop)):
         check(seed, comms)
-        WORLD.Barrier()
+        barrier()
         if RANK == 0:
             print(f"ok seed {seed}", flush=True)
     end()

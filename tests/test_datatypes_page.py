@@ -1,0 +1,19 @@
+"""What docs/datatypes.md shows runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import launcher
+import pytest
+
+pytestmark = [pytest.mark.mpi, pytest.mark.slow]
+
+
+def test_the_python_in_the_page_runs(tmp_path: Path) -> None:
+    page = (launcher.ROOT / "docs" / "datatypes.md").read_text()
+    (source,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    (tmp_path / "page.py").write_text(source)
+    status, text = launcher.mpi(2, str(tmp_path / "page.py"))
+    assert status == 0, text
