@@ -45,8 +45,8 @@ from host_proxy.state import (
 def _duplicates(comm: MPI.Comm, count: int) -> list[MPI.Comm]:
     """So many duplicates, or none; collective.
 
-    Without hints: before MPI 4.0 duplicates inherited them. Ours use wildcards (report.py), and need
-    the order of messages, whatever the user has asserted.
+    Without hints: before MPI 4.0 duplicates inherited them. Ours use wildcards (report.py), and
+    need the order of messages, whatever the user has asserted.
     """
     made: list[MPI.Comm] = []
     try:

@@ -6,9 +6,9 @@ Needs Python 3.11 or later with pip and venv, nothing else: no GPU, no MPI. Two 
 are made in ``.venv/``, one for each MPI family, because two MPI wheels in one environment overwrite
 each other's ``mpiexec``. They are kept, and brought up to date when ``pyproject.toml`` changes.
 
-Everything runs with MPICH; what depends on MPI (marker ``mpi``) runs with Open MPI as well, but for
-what takes long and hardly depends on it (marker ``slow``), of which a part may stand for the whole
-(marker ``sample``). ``--mpi`` runs all with one of them. Other arguments go to pytest:
+What starts ranks (marker ``mpi``) runs with both, but for what takes long and hardly depends on the
+MPI library: that runs with MPICH only (marker ``slow``) or with Open MPI only (marker ``openmpi``),
+so that both take as long. ``--mpi`` runs all with one of them. Other arguments go to pytest:
 ``python3 tests/run.py -k ring -x``.
 
 The two MPI families run at the same time, each one program after the other: many of these wait,
@@ -34,8 +34,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-RANKS = "(mpi or gpu) and not sample"  # whatever starts ranks, and little else
-FAMILIES = {"mpich": RANKS, "openmpi": "mpi and not gpu and not slow"}
+RANKS = "mpi or gpu"  # whatever starts ranks, and little else
+#: What of it runs with which, where both do.
+FAMILIES = {"mpich": f"({RANKS}) and not openmpi", "openmpi": "mpi and not gpu and not slow"}
 NO_RANKS = "not (mpi or gpu)"
 LINT = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
 MINIMUM = (3, 11)
@@ -165,7 +166,7 @@ def run(families: list[str], with_lint: bool, extra: list[str]) -> dict[str, Res
     first, *others = families
 
     def test_ranks(family: str, call: Call) -> Result:
-        selection = RANKS if family == first else FAMILIES[family]
+        selection = FAMILIES[family] if others else RANKS
         options = [*own_cache(family), "-m", selection, *extra]
         return test(programs[family], *options, call=call, TEST_TIME_FACTOR=times(len(families)))
 

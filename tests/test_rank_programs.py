@@ -22,37 +22,28 @@ PYTHON_FAULTS = ["proxy_killed", "mpi_error", "mpi_error_later", "slots_exhauste
 
 #: Run with both MPI libraries, by number of ranks: settings of GMPI, program, its arguments.
 PROGRAMS = {
-    1: [
-        "arrays", "bad_input", "collectives", "datatypes", "debug", "host_side", "lifecycle",
-        "point_to_point",
-    ],
+    1: ["bad_input", "collectives", "datatypes", "host_side", "lifecycle", "point_to_point"],
     2: [
-        "arrays", "bad_input", "ENGINE=mpi4py bad_input", "collectives", "datatypes",
-        "datatypes --small", "debug", "host_side", "lifecycle",
+        "bad_input", "ENGINE=mpi4py bad_input", "collectives", "datatypes", "datatypes --small",
+        "host_side", "lifecycle",
         "no_any_tag --small", "SPIN_MS=50 YIELD_MS=50 point_to_point", "point_to_point --small",
         "SHARED_STAGING=0 point_to_point --small", "random_programs --seeds=0:10",
         "SPIN_MS=50 YIELD_MS=50 stress",
     ],
     3: [
-        "collectives", "datatypes", "hangs wrong_tag left_a_collective refused_send", "host_side",
+        "collectives", "hangs wrong_tag left_a_collective refused_send", "host_side",
         "lifecycle", "ENGINE=mpi4py no_any_tag --small", "point_to_point",
         "random_programs --seeds=10:18",
     ],
 }  # fmt: skip
-#: With MPICH only: what the library does in these is in those above as well.
-SLOW = {
+#: With one of them only: what the library does in these is in those above as well. As many with
+#: either as makes both take as long.
+MPICH_ONLY = {
     1: ["no_any_tag", "random_programs --seeds=0:3"],
     2: [
         "ENGINE=mpi4py collectives", "collectives --small", "ENGINE=mpi4py collectives --small",
-        "ENGINE=mpi4py datatypes", "ENGINE=mpi4py datatypes --small",
-        "GPU_STAGING=0 datatypes --small", "SHARED_STAGING=0 datatypes --small",
-        *(f"DEBUG=1 {p}" for p in ("point_to_point", "collectives", "datatypes", "arrays")),
         *(f"faults {op}" for op in OPERATIONS), f"ENGINE=mpi4py faults {' '.join(PYTHON_FAULTS)}",
         "hangs",
-        *(
-            f"SHARED_STAGING={shared} GPU_STAGING={gpu} ENGINE={engine} host_side --small"
-            for shared, gpu in ("00", "10", "11") for engine in ("compiled", "mpi4py")
-        ),
         "ENGINE=mpi4py point_to_point", "ENGINE=mpi4py point_to_point --small",
         "GPU_STAGING=0 ENGINE=mpi4py point_to_point --small",
         "GPU_STAGING=0 point_to_point --small",
@@ -60,8 +51,20 @@ SLOW = {
     ],
     4: ["collectives", "point_to_point", "random_programs --seeds=18:21"],
 }  # fmt: skip
-#: With Open MPI only.
-SAMPLE = {2: [f"faults {' '.join(SOME_FAULTS)}"]}
+OPEN_MPI_ONLY = {
+    1: ["arrays", "debug"],
+    2: [
+        "arrays", "debug", "ENGINE=mpi4py datatypes", "ENGINE=mpi4py datatypes --small",
+        "GPU_STAGING=0 datatypes --small", "SHARED_STAGING=0 datatypes --small",
+        *(f"DEBUG=1 {p}" for p in ("point_to_point", "collectives", "datatypes", "arrays")),
+        *(
+            f"SHARED_STAGING={shared} GPU_STAGING={gpu} ENGINE={engine} host_side --small"
+            for shared, gpu in ("00", "10", "11") for engine in ("compiled", "mpi4py")
+        ),
+        f"faults {' '.join(SOME_FAULTS)}",
+    ],
+    3: ["datatypes"],
+}  # fmt: skip
 
 #: An idle proxy sleeps at once: while it spins, on two cores, the simulator has a third less of
 #: them. How it waits makes no difference to what it finds then; in some programs it does spin, and
@@ -72,7 +75,7 @@ NAPS = {"GMPI_SPIN_MS": "0", "GMPI_YIELD_MS": "0.2"}
 def parameters() -> Iterator[object]:
     for ranks in (1, 2, 3, 4):
         for table, marks in (
-            (PROGRAMS, []), (SLOW, [pytest.mark.slow]), (SAMPLE, [pytest.mark.sample])
+            (PROGRAMS, []), (MPICH_ONLY, [pytest.mark.slow]), (OPEN_MPI_ONLY, [pytest.mark.openmpi])
         ):  # fmt: skip
             for line in table.get(ranks, []):
                 settings = [word for word in line.split() if word[0].isupper()]
