@@ -15,24 +15,23 @@ import time
 
 import numpy as np
 from mpi4py import MPI
+from proxy_producer import has_come, make_handle, publish, record_address, tag_of
 
 import gmpi
 from gmpi.wire import (
+    CONTROL_CONSUMED,
     FLAG_BACK,
     FLAG_INLINE,
     FLAG_OUT,
-    HANDLE_CONTEXT_SHIFT,
-    HANDLE_SLOT_SHIFT,
-    HANDLE_UNITS_SHIFT,
+    HEADER_UNITS,
     OP_IRECV,
     OP_ISEND,
     OP_NULL,
     OP_PING,
-    SLOT_BYTES,
-    TAG_MASK,
+    UNIT_BYTES,
 )
 from host_proxy.native import call, entry, get, jit, load, load_acquire, pause, store, store_release
-from host_proxy.state import F_NANOSLEEP, G_COMPLETIONS, G_CONTEXT, G_CONTROL, G_RING, G_RING_SLOTS
+from host_proxy.state import F_NANOSLEEP, G_CONTROL, G_RING_SLOTS
 
 WARPS, WINDOW = 64, 16
 REPEATS = 7
@@ -54,22 +53,17 @@ def produce(g, op, datatype, first, n, slots, table, nap):
     Messages of 8 bytes are as ``table`` says: int64[slots], from low to high 1 for a send, then
     the peer from bit 1, then the tag from bit 32.
     """
-    context = get(g, G_CONTEXT)
-    ring = get(g, G_RING)
     ring_slots = get(g, G_RING_SLOTS)
     for i in range(n + slots):
         if i >= slots and op != OP_NULL:
             j = i - slots
-            mark = ((first + j) << 1 | 1) & TAG_MASK
-            address = get(g, G_COMPLETIONS) + (j % slots) * SLOT_BYTES
-            while (load_acquire(address + 8) >> 32) & TAG_MASK != mark:
+            while not has_come(g, tag_of(first + j), j % slots, 0):
                 relax(g, nap)
         if i >= n:
             continue
         ticket = first + i
-        while ticket - load_acquire(get(g, G_CONTROL) + 64) >= ring_slots:
+        while ticket - load_acquire(get(g, G_CONTROL) + CONTROL_CONSUMED) >= ring_slots:
             relax(g, nap)
-        mark = (ticket << 1 | 1) & TAG_MASK
         slot = i % slots
         this = op
         flags = 0
@@ -88,22 +82,12 @@ def produce(g, op, datatype, first, n, slots, table, nap):
                 this = OP_IRECV
                 flags = FLAG_BACK
                 units = 3
-        handle = (
-            mark | slot << HANDLE_SLOT_SHIFT | units << HANDLE_UNITS_SHIFT
-            | context << HANDLE_CONTEXT_SHIFT
-        )  # fmt: skip
-        address = ring + (ticket & (ring_slots - 1)) * SLOT_BYTES
         if flags & FLAG_INLINE:
-            store(address + 64, i)
-            store_release(address + 72, mark << 32)
-        store(address, this | flags << 8 | datatype << 32)
-        store_release(address + 8, peer | mark << 32)
-        store(address + 16, count)
-        store_release(address + 24, tag | mark << 32)
-        store(address + 32, handle)
-        store_release(address + 40, mark << 32)
-        store(address + 48, 0)
-        store_release(address + 56, mark << 32)
+            payload = record_address(g, ticket) + HEADER_UNITS * UNIT_BYTES
+            store(payload, i)
+            store_release(payload + 8, tag_of(ticket) << 32)
+        handle = make_handle(g, ticket, slot, units)
+        publish(g, ticket, this | flags << 8 | datatype << 32, peer, count, tag, handle, 0)
 
 
 def message(send: bool, peer: int, tag: int) -> int:

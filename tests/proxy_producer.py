@@ -1,0 +1,58 @@
+"""Compiled code in place of a kernel, for looking at the proxy without a GPU."""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from gmpi.wire import (
+    HANDLE_CONTEXT_SHIFT,
+    HANDLE_LARGE_SHIFT,
+    HANDLE_SLOT_SHIFT,
+    HANDLE_UNITS_SHIFT,
+    SLOT_BYTES,
+    TAG_MASK,
+    UNIT_BYTES,
+)
+from host_proxy.native import get, jit, load_acquire, store, store_release
+from host_proxy.state import G_COMPLETIONS, G_CONTEXT, G_REQUEST_SLOTS, G_RING, G_RING_SLOTS
+
+
+@jit
+def tag_of(ticket):
+    return (ticket << 1 | 1) & TAG_MASK
+
+
+@jit
+def make_handle(g, ticket, slot, units):
+    """Handle of the request that the record with this ticket opens in a slot."""
+    large = 1 if slot >= get(g, G_REQUEST_SLOTS) else 0
+    return (
+        tag_of(ticket) | slot << HANDLE_SLOT_SHIFT | units << HANDLE_UNITS_SHIFT
+        | large << HANDLE_LARGE_SHIFT | get(g, G_CONTEXT) << HANDLE_CONTEXT_SHIFT
+    )  # fmt: skip
+
+
+@jit
+def record_address(g, ticket):
+    return get(g, G_RING) + (ticket & (get(g, G_RING_SLOTS) - 1)) * SLOT_BYTES
+
+
+@jit
+def publish(g, ticket, word0, peer, count, tag, handle, position):
+    """Writes the header units of a record; there must be room in the ring."""
+    address = record_address(g, ticket)
+    mark = tag_of(ticket) << 32
+    store(address, word0)
+    store_release(address + 8, peer | mark)
+    store(address + 16, count)
+    store_release(address + 24, tag | mark)
+    store(address + 32, handle)
+    store_release(address + 40, mark)
+    store(address + 48, position)
+    store_release(address + 56, mark)
+
+
+@jit
+def has_come(g, handle, slot, unit):
+    """Whether a unit of the completion of the request in a slot is there."""
+    address = get(g, G_COMPLETIONS) + slot * SLOT_BYTES + unit * UNIT_BYTES
+    return (load_acquire(address + 8) >> 32) & TAG_MASK == handle & TAG_MASK
