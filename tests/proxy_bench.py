@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 from mpi4py import MPI
-from proxy_producer import has_come, make_handle, publish, record_address, tag_of
+from proxy_producer import has_come, make_handle, publish, record_address, tag_of, word0
 
 import gmpi
 from gmpi.wire import (
@@ -30,7 +30,8 @@ from gmpi.wire import (
     OP_PING,
     UNIT_BYTES,
 )
-from host_proxy.native import call, entry, get, jit, load, load_acquire, pause, store, store_release
+from host_proxy.completion import write_unit
+from host_proxy.native import call, entry, get, jit, load, load_acquire, pause
 from host_proxy.state import F_NANOSLEEP, G_CONTROL, G_RING_SLOTS
 
 WARPS, WINDOW = 64, 16
@@ -84,10 +85,9 @@ def produce(g, op, datatype, first, n, slots, table, nap):
                 units = 3
         if flags & FLAG_INLINE:
             payload = record_address(g, ticket) + HEADER_UNITS * UNIT_BYTES
-            store(payload, i)
-            store_release(payload + 8, tag_of(ticket) << 32)
+            write_unit(payload, i, 0, tag_of(ticket))
         handle = make_handle(g, ticket, slot, units)
-        publish(g, ticket, this | flags << 8 | datatype << 32, peer, count, tag, handle, 0)
+        publish(g, ticket, word0(this, flags, datatype), peer, count, tag, handle, 0)
 
 
 def message(send: bool, peer: int, tag: int) -> int:

@@ -15,7 +15,7 @@ import threading
 
 import numpy as np
 from mpi4py import MPI
-from proxy_producer import has_come, make_handle, publish
+from proxy_producer import has_come, make_handle, publish, word0
 
 import gmpi
 from gmpi.wire import (
@@ -36,8 +36,6 @@ BYTES = 32768
 ROUNDS = 20_000
 REPEATS = 5
 _ROW = 16  # bytes: two times of each round, ns
-_FLAGS_SHIFT = 8
-_DATATYPE_SHIFT = 32
 _SEND_UNITS = 1  # of a completion that the producer waits for
 
 
@@ -51,23 +49,23 @@ def wait(g, handle, slot, unit):
 def exchange(g, datatype, ticket, rounds, times):
     """Slots alternate between rounds. Returns the next ticket."""
     base = get(g, G_REQUEST_SLOTS)
-    peer_tag = 5
-    send = OP_ISEND | FLAG_OUT << _FLAGS_SHIFT | datatype << _DATATYPE_SHIFT
-    receive = OP_IRECV | FLAG_BACK << _FLAGS_SHIFT | datatype << _DATATYPE_SHIFT
+    tag = 5
+    send = word0(OP_ISEND, FLAG_OUT, datatype)
+    receive = word0(OP_IRECV, FLAG_BACK, datatype)
     recv_slot = base
     recv = make_handle(g, ticket, recv_slot, STATUS_UNITS)
-    publish(g, ticket, receive, 0, BYTES, peer_tag, recv, 0)
+    publish(g, ticket, receive, 0, BYTES, tag, recv, 0)
     ticket += 1
     for i in range(rounds):
         began = now_ns(g)
         send_slot = base + 2 + (i & 1)
         sent = make_handle(g, ticket, send_slot, _SEND_UNITS)
-        publish(g, ticket, send, 0, BYTES, peer_tag, sent, 0)
+        publish(g, ticket, send, 0, BYTES, tag, sent, 0)
         ticket += 1
         next_slot = base + ((i + 1) & 1)
         following = make_handle(g, ticket, next_slot, STATUS_UNITS)
         if i + 1 < rounds:
-            publish(g, ticket, receive, 0, BYTES, peer_tag, following, 0)
+            publish(g, ticket, receive, 0, BYTES, tag, following, 0)
             ticket += 1
         wait(g, recv, recv_slot, STATUS_UNITS)  # the order for the first buffer
         ordered = now_ns(g)

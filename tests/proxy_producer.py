@@ -12,7 +12,8 @@ from gmpi.wire import (
     TAG_MASK,
     UNIT_BYTES,
 )
-from host_proxy.native import get, jit, load_acquire, store, store_release
+from host_proxy.completion import write_unit
+from host_proxy.native import get, jit, load_acquire
 from host_proxy.state import G_COMPLETIONS, G_CONTEXT, G_REQUEST_SLOTS, G_RING, G_RING_SLOTS
 
 
@@ -37,18 +38,20 @@ def record_address(g, ticket):
 
 
 @jit
-def publish(g, ticket, word0, peer, count, tag, handle, position):
+def word0(op, flags, datatype):
+    """The first word of a record on the context's communicator."""
+    return op | flags << 8 | datatype << 32
+
+
+@jit
+def publish(g, ticket, first_word, peer, count, tag, handle, position):
     """Writes the header units of a record; there must be room in the ring."""
     address = record_address(g, ticket)
-    mark = tag_of(ticket) << 32
-    store(address, word0)
-    store_release(address + 8, peer | mark)
-    store(address + 16, count)
-    store_release(address + 24, tag | mark)
-    store(address + 32, handle)
-    store_release(address + 40, mark)
-    store(address + 48, position)
-    store_release(address + 56, mark)
+    mark = tag_of(ticket)
+    write_unit(address, first_word, peer, mark)
+    write_unit(address + UNIT_BYTES, count, tag, mark)
+    write_unit(address + 2 * UNIT_BYTES, handle, 0, mark)
+    write_unit(address + 3 * UNIT_BYTES, position, 0, mark)
 
 
 @jit
