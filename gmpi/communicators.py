@@ -41,6 +41,8 @@ from host_proxy.state import (
     State,
 )
 
+_FEWEST = 2  # duplicates of a communicator: for messages, and for what follows them
+
 
 def _duplicates(comm: MPI.Comm, count: int) -> list[MPI.Comm]:
     """So many duplicates, or none; collective.
@@ -56,10 +58,10 @@ def _duplicates(comm: MPI.Comm, count: int) -> list[MPI.Comm]:
         enough = len(made)
         for duplicate in made:
             duplicate.Free()
+        fewer = ", or register without no_any_tag" if count > _FEWEST else ""
         raise ContextError(
             f"registering a communicator takes {count} duplicates, MPI made {enough}: "
-            f"{exc.Get_error_string()}; close contexts that are not used any more, or register "
-            "without no_any_tag"
+            f"{exc.Get_error_string()}; close contexts that are not used any more{fewer}"
         ) from exc
     for duplicate in made:
         duplicate.Set_errhandler(MPI.ERRORS_RETURN)
@@ -96,7 +98,7 @@ class Communicators:
         index = len(state.communicators)
         if index >= COMMUNICATORS:
             raise ContextError(f"at most {COMMUNICATORS} communicators can be registered")
-        messages, *more, chunks = _duplicates(comm, 1 + (TAG_DUPLICATES if no_any_tag else 1))
+        messages, *more, chunks = _duplicates(comm, TAG_DUPLICATES + 1 if no_any_tag else _FEWEST)
         rank, size = comm.Get_rank(), comm.Get_size()
         peers = self._peers.of(comm)
         first, near = self._peers.reach(peers)
