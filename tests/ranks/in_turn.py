@@ -44,6 +44,7 @@ def main(directory: Path) -> None:
         run(program, output)
         barrier()
         output.rename(output.with_suffix(""))
+        barrier()  # a rank that fails in the next program ends the others, wherever they are
 
 
 if __name__ == "__main__":
