@@ -67,11 +67,17 @@ def _store_status(address, outcome, count, origin):
 
 
 @device
-def _look(ctx, handle):
+def _look(ctx, handle, owner, tried):
     """One lane looks at its own request.
+
+    The claim of the request may still be under way: only what comes with a completion asks for it.
 
     A payload that came with the completion is stored at once; its first unit is part of the same
     read, so a scalar costs no second one. So is the first order of a large request.
+
+    Args:
+        owner: what the claim found; the request is the caller's where that is ``handle``.
+        tried: the order that the caller has looked at.
 
     Returns:
         (complete, low and high word of unit 0, low word of unit 1; whether there is an order for
@@ -92,19 +98,24 @@ def _look(ctx, handle):
         low1, word1 = load_unit(address + UNIT_BYTES)
     if units > STATUS_UNITS or large:
         low2, word2 = load_unit(address + 2 * UNIT_BYTES)
-    fresh = word0 >> 32 & TAG_MASK == expected
+    fresh = word0 >> 32 & TAG_MASK == expected and owner == handle
     base = 0
     known = 0
     ordered = False
     if large:
         base, known = load_unit(address + BASE_UNIT * UNIT_BYTES)
         ordered = word2 >> 32 & TAG_MASK == expected and known >> 32 & TAG_MASK == expected
+        ordered = ordered and low2 != tried
     last = False
     if units >= STATUS_UNITS:
         fresh = fresh and word1 >> 32 & TAG_MASK == expected
         if fresh and large:
             last = word1 & TAG_MASK == 1
-            fresh = orders.finished(ctx, slots.slot_of(handle)) >= word1 & TAG_MASK
+            # Not before its order has been tried: reading the count takes 0.5 us.
+            if ordered:
+                fresh = False
+            else:
+                fresh = orders.finished(ctx, slots.slot_of(handle)) >= word1 & TAG_MASK
     else:
         low1 = NO_ORIGIN
     if fresh and units > STATUS_UNITS and large == 0:
@@ -123,10 +134,11 @@ def _look(ctx, handle):
 
 
 @device
-def _await_batch(ctx, handle, recv, seen, waiting, low, word, origin, lane, lanes, mask):
+def _await_batch(ctx, handle, owner, recv, seen, waiting, low, word, origin, lane, lanes, mask):
     """Polls one request a lane until none is waiting; the leading warp.
 
     Args:
+        owner: what the claims of the requests found; foreign ones are not waited for.
         seen: of a large request, claim word of its first buffer before there was an order.
 
     Returns:
@@ -145,11 +157,13 @@ def _await_batch(ctx, handle, recv, seen, waiting, low, word, origin, lane, lane
         ready = 0
         helped = False
         if waiting:
-            fresh, low, word, origin, calls, first, first_word, base, ready, last = _look(
-                ctx, handle
+            fresh, count, status, whence, calls, first, first_word, base, ready, last = _look(
+                ctx, handle, owner, tried
             )
-            waiting = not fresh
-            calls = calls and waiting and first != tried
+            if owner == handle:
+                low, word, origin = count, status, whence
+            waiting = not fresh and owner == handle
+            calls = calls and waiting
             helped = fresh and slots.is_large(handle) and recv != 0
         if ballot(mask, helped) != 0:
             fence_gpu()  # acquire: threads of other blocks may have stored chunks
@@ -253,10 +267,33 @@ def make_finish_all(scope: Scope) -> Callable:
         return result
 
     @device
+    def close(ctx, count, first, handle, claimed, foreign, low, word, origin, statuses):
+        """Statuses, slots, and the first error class of the batch; the leading warp."""
+        lane = lane_id()
+        mask = warp_mask()
+        if lane < count:
+            if statuses != 0:
+                _store_status(statuses + (first + lane) * STATUS_BYTES, low, word, origin)
+            if claimed:
+                slots.release(ctx, slots.slot_of(handle))
+        error = low >> ERROR_SHIFT & 0xFF
+        bad = ballot(mask, error != SUCCESS and lane < count)
+        # Handles that are no request of ours: the proxy cannot know.
+        strangers = ballot(mask, foreign)
+        while strangers != 0:
+            stranger = shuffle(mask, handle, first_bit(strangers))
+            strangers &= strangers - 1
+            word0 = OP_FAULT | OP_WAIT << 8
+            post(ctx, lane, warp_lanes(), mask, word0, stranger, 0, ERR_REQUEST)
+        if bad == 0:
+            return SUCCESS
+        return shuffle(mask, error, first_bit(bad))
+
+    @device
     def finish_batch(ctx, count, first, requests, statuses):
         handle = REQUEST_NULL
+        owner = REQUEST_NULL
         waiting = False
-        claimed = False
         foreign = False
         low = COMPLETED
         word = 0
@@ -272,27 +309,44 @@ def make_finish_all(scope: Scope) -> Callable:
                 low = ERR_REQUEST << ERROR_SHIFT
                 foreign = True
                 if slots.names_slot(ctx, handle):
+                    # The first look at the requests does not wait for these.
                     owner, recv = slots.begin_claim(ctx, handle, True)
                     if slots.is_large(handle):
                         seen = orders.first_claim(ctx, handle)
-                    claimed = owner == handle
-                    waiting = claimed
-                    foreign = not claimed
+                    waiting = True
+        claimed = False
         event = completion.ORDER
         order = 0
+        length = 0
         while event == completion.ORDER:
             place = 0
-            length = 0
             buffers = 0
             own = 0
             target = 0
             if leads():
                 event, place, order, length, buffers, own, target, waiting, low, word, origin = (
                     _await_batch(
-                        ctx, handle, recv, seen, waiting, low, word, origin, lane, warp_lanes(),
-                        warp_mask(),
+                        ctx, handle, owner, recv, seen, waiting, low, word, origin, lane,
+                        warp_lanes(), warp_mask(),
                     )
                 )  # fmt: skip
+                if event != completion.ORDER:
+                    claimed = handle != REQUEST_NULL and owner == handle
+                    foreign = foreign and not claimed
+                    if event == completion.ABORTED and waiting:
+                        claimed = False
+                        low = (order & 0xFF) << ERROR_SHIFT
+                    # Payloads in staging: every thread learns which, as ``order``. Mostly there
+                    # are none; then the batch closes here, and ``length`` is its error class.
+                    nbytes = low & BYTES_MASK
+                    has_payload = claimed and recv != 0 and nbytes > 0
+                    has_payload = has_payload and completion.is_staged(ctx, handle, nbytes)
+                    order = ballot(warp_mask(), has_payload)
+                    put_row(lane, recv, slots.slot_of(handle), nbytes)
+                    if order == 0:
+                        length = close(
+                            ctx, count, first, handle, claimed, foreign, low, word, origin, statuses
+                        )
             place, order, length, buffers, target = broadcast_5(
                 event << EVENT_SHIFT | place, order, length, buffers, target
             )
@@ -301,48 +355,16 @@ def make_finish_all(scope: Scope) -> Callable:
             sync()
             if event == completion.ORDER:
                 carry_out(ctx, place, order, length, buffers, own, target)
-        if event == completion.ABORTED:
-            if waiting:
-                claimed = False
-                low = (order & 0xFF) << ERROR_SHIFT
-
-        # Payloads in staging: every thread learns which, then all warps share the work.
-        slot = slots.slot_of(handle)
-        staged = 0
-        if leads():
-            nbytes = low & BYTES_MASK
-            has_payload = claimed and recv != 0 and nbytes > 0
-            has_payload = has_payload and completion.is_staged(ctx, handle, nbytes)
-            staged = ballot(warp_mask(), has_payload)
-            put_row(lane, recv, slot, low & BYTES_MASK)
-        sync()
-        staged = broadcast(staged)
-        unpack_batch(ctx, staged, recv, slot, low & BYTES_MASK)
-        sync()
-
-        # Close: statuses, handles, slots; the first error of the batch.
-        error = 0
-        if leads():
-            if lane < count:
-                if statuses != 0:
-                    _store_status(statuses + (first + lane) * STATUS_BYTES, low, word, origin)
-                if claimed:
-                    slots.release(ctx, slot)
-            error = low >> ERROR_SHIFT & 0xFF
-            bad = ballot(warp_mask(), error != SUCCESS and lane < count)
-            # Handles that are no request of ours: the proxy cannot know.
-            strangers = ballot(warp_mask(), foreign)
-            while strangers != 0:
-                stranger = shuffle(warp_mask(), handle, first_bit(strangers))
-                strangers &= strangers - 1
-                word0 = OP_FAULT | OP_WAIT << 8
-                post(ctx, lane, warp_lanes(), warp_mask(), word0, stranger, 0, ERR_REQUEST)
-            if bad == 0:
-                error = SUCCESS
-            else:
-                error = shuffle(warp_mask(), error, first_bit(bad))
-        error = broadcast(error)
-        sync()
+        error = length
+        if order != 0:  # all warps share the work
+            unpack_batch(ctx, order, recv, slots.slot_of(handle), low & BYTES_MASK)
+            sync()
+            if leads():
+                error = close(
+                    ctx, count, first, handle, claimed, foreign, low, word, origin, statuses
+                )
+            error = broadcast(error)
+            sync()
         return error
 
     return finish_all

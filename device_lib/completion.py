@@ -131,12 +131,11 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
             low, word = load_unit(completion + unit * UNIT_BYTES)
             fresh = word >> 32 & TAG_MASK == expected
         arrived |= ballot(mask, fresh) << begin
-        if arrived & needed == needed:
-            if large == 0 or orders_are_done(
-                ctx, slot, lane, lanes, mask, completion, word, needed
-            ):
-                break
+        complete = arrived & needed == needed
+        if complete and large == 0:
+            break
         if large:
+            # Orders first: who carries out the last one need not ask how many have been.
             if lanes >= LARGE_UNITS:
                 index, order, length, buffers, seen = orders.take_own(
                     ctx, slot, expected, seen, lane, mask, unit, low, word
@@ -153,6 +152,9 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
                 )
             if index >= 0:
                 return ORDER, slot << 8 | index, order, length, buffers, 0, 0, 0
+            if complete:
+                if orders_are_done(ctx, slot, lane, lanes, mask, completion, word, needed):
+                    break
         if lanes < units:
             begin += lanes
             if begin >= units:
