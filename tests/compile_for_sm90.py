@@ -165,8 +165,8 @@ def called(ptx: str) -> set[str]:
     return set(re.findall(r"^\.extern \.func\s+(?:\([^)]*\)\s*)?(\w+)", ptx, re.M))
 
 
-def library_ptx(name: str) -> str:
-    return library.compile_ptx(name, CC)
+def library_ptx() -> dict[str, str]:
+    return {name: library.compile_ptx(name, CC) for name in library.functions}
 
 
 def kernel_ptx(name: str) -> str:
@@ -212,10 +212,12 @@ PACKING = packing_kernels()
 def main(directory: Path) -> None:
     # Forked, with everything imported: nothing has started a thread or a device.
     with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("fork")) as pool:
-        # The interpreters take longest, so they come first.
+        # The library by one process: its functions have most of what they call in common. Else
+        # the interpreters take longest, so they come first.
+        made_library = pool.submit(library_ptx)
         kernels = {name: pool.submit(kernel_ptx, name) for name in reversed(KERNELS)}
         packing = {name: pool.submit(packing_ptx, name) for name in PACKING}
-        functions = dict(zip(library.functions, pool.map(library_ptx, library.functions)))
+        functions = made_library.result()
         for name, ptx in functions.items():
             (directory / f"{name}.ptx").write_text(ptx)
         for name, made in kernels.items():

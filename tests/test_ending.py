@@ -44,6 +44,7 @@ def run(ranks: int, code: str, **environment: str) -> tuple[int, str]:
     return launcher.mpi(ranks, "-c", START + code, **environment)
 
 
+@pytest.mark.slow
 def test_one_warning_names_all_that_was_left_behind() -> None:
     status, text = run(
         2,
@@ -73,6 +74,7 @@ print("told")
     assert status == 0 and text.count("told") == 2, text
 
 
+@pytest.mark.slow
 def test_nothing_is_said_when_nothing_was_left() -> None:
     status, text = run(
         2,

@@ -49,7 +49,13 @@ def test_the_wrong_number_of_ranks_is_refused(name: str) -> None:
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("engine", ["compiled", pytest.param("mpi4py", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "engine",
+    [
+        pytest.param("compiled", marks=pytest.mark.openmpi),
+        pytest.param("mpi4py", marks=pytest.mark.slow),
+    ],
+)
 def test_pingpong(engine: str, tmp_path: Path) -> None:
     results, picture = tmp_path / "pingpong.json", tmp_path / "pingpong.png"
     options = ["-m", "0:32K", "-i", "3", "-x", "1", "--engine", engine, "--json", str(results)]

@@ -63,7 +63,10 @@ def run(ranks: int, name: str, *arguments: str) -> str:
         pytest.param("himeno.py", 1, "4,3,7", ["1x1x1"], marks=pytest.mark.slow),
         pytest.param("himeno.py", 3, "6,5,5", ["3x1x1"], marks=pytest.mark.slow),
         # faces along each direction and edges between them
-        ("himeno.py", 4, "4,4,16", ["1x1x4", "1x2x2", "2x1x2", "2x2x1"]),
+        pytest.param(
+            *("himeno.py", 4, "4,4,16", ["1x1x4", "1x2x2", "2x1x2", "2x2x1"]),
+            marks=pytest.mark.openmpi,
+        ),
         pytest.param(
             *("himeno_cuda_mpi.py", 4, "4,4,8", ["1x2x2", "2x1x2", "2x2x1"]),
             marks=pytest.mark.slow,

@@ -58,6 +58,7 @@ with gmpi.Context() as g:
     assert status == 1 and "LookupError: of the user" in text, text
 
 
+@pytest.mark.slow
 def test_an_exception_outside_of_with() -> None:
     status, text = run("""
 g = gmpi.Context()
@@ -112,6 +113,7 @@ def test_mpi_is_not_ready(setting: str, before: str, words: str) -> None:
     assert status == 0 and f"refused: {words}" in text, text
 
 
+@pytest.mark.slow
 def test_no_gpu_and_no_simulator() -> None:
     code = """
 from mpi4py import MPI

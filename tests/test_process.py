@@ -38,7 +38,10 @@ def terminate(when=lambda: True):
 """
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(
+    "ranks",
+    [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.openmpi)],
+)
 def test_scenarios(ranks: int) -> None:
     launcher.check(ranks, "process")
 

@@ -25,8 +25,8 @@ PROGRAMS = {
     1: ["bad_input", "collectives", "datatypes", "host_side", "lifecycle", "point_to_point"],
     2: [
         "bad_input", "ENGINE=mpi4py bad_input", "collectives", "datatypes", "datatypes --small",
-        "host_side", "lifecycle",
-        "no_any_tag --small", "SPIN_MS=50 YIELD_MS=50 point_to_point", "point_to_point --small",
+        "host_side", "lifecycle", "no_any_tag --small",
+        "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "point_to_point --small",
         "SHARED_STAGING=0 point_to_point --small", "random_programs --seeds=0:10",
         "SPIN_MS=50 YIELD_MS=50 stress",
     ],
@@ -41,13 +41,14 @@ PROGRAMS = {
 MPICH_ONLY = {
     1: ["no_any_tag", "random_programs --seeds=0:3"],
     2: [
-        "ENGINE=mpi4py collectives", "collectives --small", "ENGINE=mpi4py collectives --small",
-        *(f"faults {op}" for op in OPERATIONS), f"ENGINE=mpi4py faults {' '.join(PYTHON_FAULTS)}",
-        "hangs",
-        "ENGINE=mpi4py point_to_point", "ENGINE=mpi4py point_to_point --small",
-        "GPU_STAGING=0 ENGINE=mpi4py point_to_point --small",
-        "GPU_STAGING=0 point_to_point --small",
-        "SHARED_STAGING=0 ENGINE=mpi4py point_to_point --small",
+        "ENGINE=mpi4py collectives --some", "collectives --small",
+        "ENGINE=mpi4py collectives --small --some",
+        *(f"faults {op}" for op in OPERATIONS), "hangs",
+        "point_to_point", "GPU_STAGING=0 point_to_point --small",
+        *(
+            f"{setting}ENGINE=mpi4py point_to_point --small --some"
+            for setting in ("", "GPU_STAGING=0 ", "SHARED_STAGING=0 ")
+        ),
     ],
     4: ["collectives", "point_to_point", "random_programs --seeds=18:21"],
 }  # fmt: skip
@@ -56,12 +57,13 @@ OPEN_MPI_ONLY = {
     2: [
         "arrays", "debug", "ENGINE=mpi4py datatypes", "ENGINE=mpi4py datatypes --small",
         "GPU_STAGING=0 datatypes --small", "SHARED_STAGING=0 datatypes --small",
-        *(f"DEBUG=1 {p}" for p in ("point_to_point", "collectives", "datatypes", "arrays")),
+        "ENGINE=mpi4py point_to_point --some",
+        *(f"DEBUG=1 {p} --some" for p in ("point_to_point", "collectives", "datatypes", "arrays")),
         *(
             f"SHARED_STAGING={shared} GPU_STAGING={gpu} ENGINE={engine} host_side --small"
             for shared, gpu in ("00", "10", "11") for engine in ("compiled", "mpi4py")
         ),
-        f"faults {' '.join(SOME_FAULTS)}",
+        f"faults {' '.join(SOME_FAULTS)}", f"ENGINE=mpi4py faults {' '.join(PYTHON_FAULTS)}",
     ],
     3: ["datatypes"],
 }  # fmt: skip

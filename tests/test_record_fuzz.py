@@ -15,6 +15,6 @@ def fuzz(records: int, seed: int, timeout: float) -> str:
 
 
 def test_random_and_mutated_records() -> None:
-    text = fuzz(200_000, 1, 280)
+    text = fuzz(100_000, 1, 280)
     numbers = {name: int(text.split(f" {name}")[0].split()[-1]) for name in ("sends", "receives")}
-    assert min(numbers.values()) > 5_000, f"hardly any record gets as far as MPI: {text}"
+    assert min(numbers.values()) > 2_500, f"hardly any record gets as far as MPI: {text}"

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.slow]
 def test_soak(tmp_path: Path) -> None:
     program = str(launcher.ROOT / "tests" / "gpu" / "soak.py")
     path = tmp_path / "soak.json"
-    options = ["--seconds", "5", "--blocks", "4", "--threads", "32", "--slice", "1"]
+    options = ["--seconds", "3", "--blocks", "4", "--threads", "32", "--slice", "1"]
     status, text = launcher.mpi(2, program, *options, "--json", str(path))
     assert status == 0 and text.rstrip().endswith("passed"), text
     report = json.loads(path.read_text())

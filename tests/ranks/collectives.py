@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import numpy as np
-from common import EVERY_SHAPE, RANK, SIZE, WORLD, end, pattern, run, same
+from common import RANK, SIZE, WORLD, end, every_shape, pattern, run, same
 from mpi4py import MPI
 from script import Script
 
@@ -52,8 +52,8 @@ def values(dtype: np.dtype, count: int, rank: int) -> np.ndarray:
 
 def all_reductions(g: gmpi.Context) -> None:
     """Each datatype with each reduction that is legal for it: in the record, and staged."""
-    s = Script(threads=32 if EVERY_SHAPE else 8)
-    counts = (1, 30) if EVERY_SHAPE else (30,)
+    s = Script(threads=32 if every_shape() else 8)
+    counts = (1, 30) if every_shape() else (30,)
     checks = []
     for number, (name, datatype, dtype) in enumerate(constants.DATATYPES):
         handle = next(h for h in constants.DATATYPE_NAMES if h & 0xFF == number)
@@ -71,7 +71,7 @@ def all_reductions(g: gmpi.Context) -> None:
         assert call.error == gmpi.SUCCESS, (what, call.error)
         # Padding of long double is nobody's business.
         same(s.read(room, expected.dtype), expected, what)
-    assert len(checks) > (300 if EVERY_SHAPE else 150)
+    assert len(checks) > (300 if every_shape() else 150)
 
 
 def reductions_of_all_sizes(g: gmpi.Context) -> None:

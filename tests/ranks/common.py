@@ -20,10 +20,6 @@ import gmpi
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
-#: Whether to try every shape of a block, every view of an array and every number of chunks. The
-#: simulator takes long for each, and to what they go through it makes no difference how many ranks
-#: there are: with any number but two it tries some.
-EVERY_SHAPE = SIZE == 2 or not gmpi.SIMULATOR
 
 
 def _end_all_ranks(
@@ -51,6 +47,16 @@ def barrier() -> None:
     request = WORLD.Ibarrier()
     while not request.Test():
         time.sleep(0.001)
+
+
+def every_shape() -> bool:
+    """Whether to try every shape of a block, every view of an array and every number of chunks.
+
+    The simulator takes long for each, and to what they go through it makes no difference how many
+    ranks there are, nor which engine serves them: with any number but two, and with ``--some``, it
+    tries some.
+    """
+    return not gmpi.SIMULATOR or (SIZE == 2 and "--some" not in sys.argv)
 
 
 def run(scenarios: list[Callable[..., None]], *arguments: object) -> None:

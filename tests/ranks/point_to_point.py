@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from common import EVERY_SHAPE, RANK, SIZE, WORLD, barrier, end, pattern, run
+from common import RANK, SIZE, WORLD, barrier, end, every_shape, pattern, run
 from script import Script
 
 import gmpi
@@ -24,7 +24,7 @@ def edge_sizes(g: gmpi.Context) -> list[int]:
         sizes |= {chunks * chunk - 1, chunks * chunk, chunks * chunk + 1}
     limit = 1 << 62
     if gmpi.SIMULATOR:
-        limit = 9 * 512 + 1 if chunk == 512 else (4 if EVERY_SHAPE else 1) * chunk + 1
+        limit = 9 * 512 + 1 if chunk == 512 else (4 if every_shape() else 1) * chunk + 1
     return sorted(n for n in sizes if n <= limit)
 
 
@@ -50,7 +50,7 @@ def all_sizes(g: gmpi.Context) -> None:
 def all_scopes(g: gmpi.Context) -> None:
     """Blocks and warps of every kind of size; each warp of a block has messages of its own."""
     sizes = [0, 8, 144, 145, g.layout.eager_bytes, g.layout.eager_bytes + 1000]
-    for threads in (1, 8, 32, 33, 64, 100) if EVERY_SHAPE else (8, 33):
+    for threads in (1, 8, 32, 33, 64, 100) if every_shape() else (8, 33):
         for scope in ("block", "warp"):
             s = Script(scope, threads, callers=2)
             checks = []
@@ -71,7 +71,7 @@ def all_scopes(g: gmpi.Context) -> None:
 
 def all_datatypes(g: gmpi.Context) -> None:
     """The count of a status is in elements of the datatype of the receive."""
-    s = Script(threads=32 if EVERY_SHAPE else 8)
+    s = Script(threads=32 if every_shape() else 8)
     checks = []
     for k, handle in enumerate(constants.DATATYPE_NAMES):
         size = handle >> 8 & 0xFF

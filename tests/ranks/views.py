@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from common import EVERY_SHAPE, RANK, SIZE, pattern, same
+from common import RANK, SIZE, every_shape, pattern, same
 from numba import cuda
 from typed import POISON
 
@@ -81,7 +81,7 @@ _PICKS_2D = [
 
 def views(g: gmpi.Context) -> None:
     """Slices need no datatype: elements in the order of the view's indices."""
-    shapes = [(6, 5, 4), (70, 9, 4)] if EVERY_SHAPE else [(6, 5, 4)]
+    shapes = [(6, 5, 4), (70, 9, 4)] if every_shape() else [(6, 5, 4)]
     if not gmpi.SIMULATOR:
         shapes.append((1000, 200, 4))
     for shape in shapes:
