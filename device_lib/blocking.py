@@ -19,6 +19,7 @@ from device_lib.primitives import (
     load_gpu,
     load_unit,
     store_gpu,
+    sync_warp,
     vote_all,
     wait_cycles,
 )
@@ -83,6 +84,8 @@ def transact(ctx, word0, count, send, peer_tag, recv):
         return 0, 0, 0, handle
     address = unit_address(ctx, lane, handle)
     patience = _first_look(word0, learned)
+    # All have read what they send: of a reduction in place the result comes to the same memory.
+    sync_warp(ALL_LANES)
     wait_cycles(patience)
     low, word = load_unit(address)
     answered = vote_all(ALL_LANES, word >> 32 & TAG_MASK == handle & TAG_MASK)

@@ -37,6 +37,7 @@ from play import (
     TIMEOUT_S,
     Play,
     after,
+    compile_kernels,
     exchange,
     timed_out,
 )  # fmt: skip
@@ -298,7 +299,11 @@ def kernel_faults(op: str) -> None:
     if RANK == 0:
         out = cuda.to_device(np.zeros(8, np.int64))
         data = cuda.to_device(pattern(8, 3))
-        _dies[1, 32](play.g.device, out, data)
+        arguments = (play.g.device, out, data)
+        _dies.compile(tuple(_dies.typeof_pyval(a) for a in arguments))
+        barrier()
+        barrier()  # rank 1's kernel runs
+        _dies[1, 32](*arguments)
         try:
             play.g.synchronize()
         except gmpi.KernelError as exc:
@@ -308,7 +313,9 @@ def kernel_faults(op: str) -> None:
         first = play.s.recv(room, 8, BYTE, PEER, 50)
         # Long where rank 1 sends: MPI takes a short message without its receiver.
         called, _ = play.call(LONG if op in ("send", "recv") else 8)
+        barrier()  # rank 0 has compiled, which may take longer than the time limit
         play.s.launch(play.g)
+        barrier()
         try:
             play.g.synchronize()
         except gmpi.GMPIError as exc:  # under MPS our own CUDA context is lost as well
@@ -361,6 +368,7 @@ def main() -> None:
         plays = [p for p in plays if {p.__name__, *p.__name__.split(".")} & set(wanted)]
         assert plays, f"no faults or operations {wanted}"
     assert WORLD.size == 2, "two ranks"
+    compile_kernels()
     run(plays)
     end()
 

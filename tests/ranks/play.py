@@ -167,6 +167,15 @@ def after() -> None:
         check()
 
 
+def compile_kernels() -> None:
+    """Before the first play: who has its kernel would time out while the other one compiles."""
+    with gmpi.Context(WORLD, watchdog_s=0) as g:
+        s = Script(callers=2)
+        s.comm_rank()
+        s.run(g)
+    barrier()
+
+
 def timed_out(play: Play, words: str) -> None:
     """Rank 1 was told why nothing came from rank 0."""
     assert isinstance(play.error, gmpi.RequestTimeoutError), repr(play.error)
