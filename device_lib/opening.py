@@ -32,6 +32,7 @@ from device_lib.primitives import (
     fence_gpu,
     fence_sys,
     lane_id,
+    load_1_if,
     load_4_if,
     opaque,
     shuffle,
@@ -76,7 +77,6 @@ _INLINE = FLAG_INLINE << _FLAGS_SHIFT
 # What the leading lane found, above the 48 bits of tag and slot.
 FULL = 1 << 48  # the ring is full, or so it seems
 NO_SLOT = 1 << 49
-_UNALIGNED = 1 << 50  # bytes go out that lie on no multiple of 4, or are no multiple of 4
 
 # The request is not open yet: the low 32 bits are the tag of the ticket that has been taken for it,
 # 0 if none; where a handle has its slot is the slot that has been taken, unless NO_SLOT is set.
@@ -97,6 +97,41 @@ def units_back(word0, nbytes):
 
 
 @device
+def _load_unaligned(send, nbytes, offset):
+    """12 bytes from ``offset`` (below 0: none) of a payload at any address, as three words.
+
+    All loads are under way at once: whole words that lie on multiples of 4, and what is left behind
+    the last of them byte by byte, because the memory may end there.
+    """
+    at = send + offset
+    within = at & 3
+    base = at - within
+    stop = send + nbytes
+    left = stop & 3
+    tail_at = stop - left
+    payload = offset >= 0
+    ends = payload and tail_at >= base and tail_at < base + 16 and stop > at
+    byte_0 = load_1_if(tail_at, ends and left > 0)
+    byte_1 = load_1_if(tail_at + 1, ends and left > 1)
+    byte_2 = load_1_if(tail_at + 2, ends and left > 2)
+    word_0 = load_4_if(base, payload and tail_at > base)
+    word_1 = load_4_if(base + 4, payload and tail_at > base + 4)
+    word_2 = load_4_if(base + 8, payload and tail_at > base + 8)
+    word_3 = load_4_if(base + 12, payload and tail_at > base + 12 and within > 0)
+    tail = byte_0 | byte_1 << 8 | byte_2 << 16
+    word_0 = tail if tail_at == base else word_0
+    word_1 = tail if tail_at == base + 4 else word_1
+    word_2 = tail if tail_at == base + 8 else word_2
+    word_3 = tail if tail_at == base + 12 else word_3
+    bits = within << 3
+    return (
+        (word_0 | word_1 << 32) >> bits & TAG_MASK,
+        (word_1 | word_2 << 32) >> bits & TAG_MASK,
+        (word_2 | word_3 << 32) >> bits & TAG_MASK,
+    )
+
+
+@device
 def publish_inline(ctx, lane, word0, count, send, peer_tag, recv, enter):
     """What ``open_inline`` and ``transact`` begin with; all lanes of one full warp.
 
@@ -114,11 +149,13 @@ def publish_inline(ctx, lane, word0, count, send, peer_tag, recv, enter):
     nbytes = count * (word0 >> (_DATATYPE_SHIFT + 8) & 0xFF) & (2 * MAX_EAGER_BYTES - 1)
     out = nbytes if word0 & _OUT != 0 else 0
     at = (lane - HEADER_UNITS) * UNIT_PAYLOAD
-    aligned = (send | out) & 3 == 0
-    payload = aligned and lane >= HEADER_UNITS
-    word_0 = load_4_if(send + at, payload and out > at)
-    word_1 = load_4_if(send + at + 4, payload and out > at + 4)
-    word_2 = load_4_if(send + at + 8, payload and out > at + 8)
+    if (send | out) & 3 == 0:
+        payload = lane >= HEADER_UNITS
+        word_0 = load_4_if(send + at, payload and out > at)
+        word_1 = load_4_if(send + at + 4, payload and out > at + 4)
+        word_2 = load_4_if(send + at + 8, payload and out > at + 8)
+    else:
+        word_0, word_1, word_2 = _load_unaligned(send, out, at)
     word0 = word0 | _INLINE if word0 & _OUT != 0 else word0
     units = opaque(HEADER_UNITS + _payload_units(out))
     buffer = recv if recv != 0 else send
@@ -131,7 +168,6 @@ def publish_inline(ctx, lane, word0, count, send, peer_tag, recv, enter):
     found = ring.tag_of(ticket) | slot << HANDLE_SLOT_SHIFT
     found = found if slots.was_free(slot, taken) else found | NO_SLOT
     found = found | FULL if ticket - consumed >= ring_slots(ctx) else found
-    found = found if aligned else found | _UNALIGNED
     found = shuffle(ALL_LANES, found, 0)
     low = opaque(low if lane < HEADER_UNITS else word_0 | word_1 << 32)
     high = opaque(high if lane < HEADER_UNITS else word_2)

@@ -63,6 +63,7 @@ cas_gpu = _twin.cas_gpu
 take_if = _twin.take_if
 enter_if = _twin.enter_if
 claim_if = _twin.claim_if
+load_1_if = _twin.load_1_if
 load_4_if = _twin.load_4_if
 clear_bits_32_gpu = _twin.clear_bits_32_gpu
 store_pair_gpu = _twin.store_pair_gpu

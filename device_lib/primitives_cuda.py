@@ -83,6 +83,12 @@ claim_if = ptx(
     _PAIR,
     5,
 )
+load_1_if = ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $2, 0; mov.b32 $0, 0; @p ld.u8 $0, [$1]; }",
+    "=&r,l,l",
+    types.uint32,
+    2,
+)
 load_4_if = ptx(
     "{ .reg .pred p; setp.ne.u64 p, $2, 0; mov.b32 $0, 0; @p ld.u32 $0, [$1]; }",
     "=&r,l,l",

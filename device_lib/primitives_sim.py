@@ -151,6 +151,10 @@ def claim_if(address, expected, value, word, wanted):
     return (cas_gpu(address, expected, value), load_gpu(word)) if wanted else (0, 0)
 
 
+def load_1_if(address, wanted):
+    return ctypes.c_uint8.from_address(address).value if wanted else 0
+
+
 def load_4_if(address, wanted):
     return ctypes.c_uint32.from_address(address).value if wanted else 0
 

@@ -33,9 +33,9 @@ def all_sizes(g: gmpi.Context) -> None:
     s = Script()
     checks = []
     for k, n in enumerate(edge_sizes(g)):
-        skew = (0, 8, 4, 1)[k % 4]
+        skew = (0, 8, 4, 1, 2, 3)[k % 6]
         sent = s.data(pattern(n, 100 * RANK + k), skew)
-        room = s.room(n, (k // 4) % 3)
+        room = s.room(n, (k // 4) % 4)
         r = s.irecv(room, n, gmpi.BYTE, PREVIOUS, k)
         q = s.isend(sent, n, gmpi.BYTE, NEXT, k)
         checks.append((k, n, room, s.wait(q), s.wait(r)))
