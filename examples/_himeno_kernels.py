@@ -44,7 +44,7 @@ def persistent_plan(part: Part, sharers: int = 1, **chosen: int) -> Plan:
     Raises:
         GridError: no multiprocessor would be left to sweep.
     """
-    few = chosen.get("communicating", 2 if SIMULATOR or np.prod(part.shape) < _BRIEF else 1)
+    few = chosen.get("communicating", 3 if SIMULATOR or np.prod(part.shape) < _BRIEF else 1)
     multiprocessors = _SIMULATED if SIMULATOR else cuda.get_current_device().MULTIPROCESSOR_COUNT
     if not 1 <= few < multiprocessors // sharers:
         raise GridError(

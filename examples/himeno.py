@@ -34,6 +34,10 @@ def make_kernel(part, plan, count, stamped):
     sweeping = make_sweep(part, plan)
     begin, sweep, await_outer = sweeping.begin, sweeping.sweep, sweeping.await_outer
     communicating = plan.communicating
+    # With multiprocessors enough, blocks of their own wait for what comes, and one for the sum.
+    apart = 2 * count < communicating
+    waits = count if apart else 0
+    sums_up = count + waits
 
     @device
     def receive(ctx, new, messages, requests, m, step):
@@ -60,7 +64,7 @@ def make_kernel(part, plan, count, stamped):
     def reduces(me, everyone):
         """Whether a block sums the residuals: the first without messages, if there is one, since
         those behind share a multiprocessor with one that has some; else who has the fewest."""
-        return me == min(count, everyone - 1)
+        return me == min(sums_up, everyone - 1)
 
     @device
     def reduce(ctx, sums, n):
@@ -75,11 +79,11 @@ def make_kernel(part, plan, count, stamped):
         An iteration begins its sends and the receives of the next one, whose halo goes into
         ``old``: the outer tiles are all that read that halo. Both end with the next iteration, so
         that nothing but the message itself is between sending and the arrival of the halo. For the
-        same reason another block posts the receives.
+        same reason another block posts the receives, or, with blocks enough, waits for them.
         """
         error = gmpi.SUCCESS
-        begun, ending = requests[(n + 1) % 2], requests[n % 2]  # a row for each block
-        posts = (me + everyone // 2) % everyone
+        begun, ending = requests[(n + 1) % 2], requests[n % 2]  # a row for each block that sends
+        posts = me if apart else (me + everyone // 2) % everyone
         stamp(stamps, n, BEGIN)
         if me < count or posts < count:
             await_outer(board, n)
@@ -96,8 +100,13 @@ def make_kernel(part, plan, count, stamped):
         if n > 0 and reduces(me, everyone):
             error = reduce(ctx, sums, n - 1)
             stamp(stamps, n, REDUCED)
-        if me < count:
+        if me < count and (n == 0 or not apart):
             error = max(error, GMPI_Waitall(ctx, 2 * count, ending[me]))
+            stamp(stamps, n, HALO)
+        elif me < count:
+            error = GMPI_Waitall(ctx, count, ending[me, count:])
+        elif me < count + waits and n > 0:  # at first its handles are just being made
+            error = GMPI_Waitall(ctx, count, ending[me - count])
             stamp(stamps, n, HALO)
         return error
 

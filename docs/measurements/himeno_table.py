@@ -134,7 +134,7 @@ def scaled(directory: Path) -> str:
 
 *Strong*: the same grid on more ranks, efficiency T1 / (N TN). *Weak*: the grid grows along i, each
 rank has as much as one had before, efficiency T1 / TN. Where ranks share a GPU, T1 is of one that
-had all of it."""
+had all of it: sharing costs nothing where the efficiency is 1 / N."""
     plot = "![efficiency by number of ranks](measurements/himeno/himeno-scaling.png)"
     return f"{text}\n\n{_table(rows, headers)}\n\n{plot}"
 
@@ -152,7 +152,13 @@ def messages(directory: Path) -> str:
     ]
     headers = ["size", "ranks", "multiprocessors that communicate", "messages for a face"]
     headers += ["iteration, us", "boundary, us", "halo, us", "exposed, us"]
-    return f"### In how many messages\n\n{_table(rows, headers)}"
+    where = ", ".join(sorted({row["where"] for row in read(directory, "messages*.json")}))
+    text = f"""### In how many messages
+
+Measured on {where}. A face of size S has 32 KiB. Where every communicating block has messages, the
+sum over all ranks has to wait for one of them; and two blocks of one multiprocessor that both poll
+hold each other up."""
+    return f"{text}\n\n{_table(rows, headers)}"
 
 
 def machines(directory: Path) -> str:
