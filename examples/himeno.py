@@ -157,7 +157,11 @@ class Himeno(Solver):
     def prepare(self) -> None:
         part = self.part
         make_plan = partial(persistent_plan, part, self.sharers, **self.chosen)
-        self.plan = plan = together(self.comm, make_plan)
+        plan = together(self.comm, make_plan)
+        # As much shared memory on all ranks: on a GPU that they share, a multiprocessor that has
+        # been divided for blocks of one rank has no place for others until it is empty.
+        held = self.comm.allgather(plan.held)
+        self.plan = plan = plan._replace(held=max(held) if all(held) else 0)
         messages = table(part, *plan.pieces)
         slots = min(64, max(32, 4 * len(messages)))  # two iterations' sends and receives
         self.context = gmpi.Context(self.comm, large_slots=slots, **self.settings)
