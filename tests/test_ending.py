@@ -135,7 +135,14 @@ print("returned")
     assert status == 0 and "raised" in text and "returned" in text, text
 
 
-@pytest.mark.parametrize("where", ["the host waits", "the host computes", "the kernel waits"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        pytest.param("the host waits", marks=pytest.mark.openmpi),
+        pytest.param("the host computes", marks=pytest.mark.slow),
+        "the kernel waits",
+    ],
+)
 def test_abort_ends_all_ranks(where: str) -> None:
     """Whether the host looks or not; with the error, its arguments and the report."""
     status, text = run(

@@ -89,12 +89,18 @@ except gmpi.ContextError as exc:
 @pytest.mark.parametrize(
     "setting, before, words",
     [
-        (
+        pytest.param(
             "initialize = False",
             "",
             "MPI is not initialised; import mpi4py.MPI or call MPI.Init_thread()",
+            marks=pytest.mark.slow,
         ),
-        ("initialize = True", "MPI.Finalize()", "MPI has been finalised already"),
+        pytest.param(
+            "initialize = True",
+            "MPI.Finalize()",
+            "MPI has been finalised already",
+            marks=pytest.mark.slow,
+        ),
         ("thread_level = 'single'", "", "MPI was initialised with THREAD_SINGLE, but the proxy"),
         ("thread_level = 'funneled'", "", "MPI was initialised with THREAD_FUNNELED, but the"),
         (

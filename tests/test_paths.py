@@ -42,6 +42,7 @@ print("as it should be")
 """
 
 
+@pytest.mark.openmpi
 def test_paths() -> None:
     status, text = launcher.mpi(3, "-c", PROGRAM)
     assert status == 0 and text.count("as it should be") == 3, text

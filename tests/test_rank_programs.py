@@ -27,7 +27,7 @@ PROGRAMS = {
         "bad_input", "ENGINE=mpi4py bad_input", "collectives", "datatypes", "datatypes --small",
         "host_side", "lifecycle", "no_any_tag --small",
         "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "point_to_point --small",
-        "SHARED_STAGING=0 point_to_point --small", "random_programs --seeds=0:10",
+        "random_programs --seeds=0:10",
         "SPIN_MS=50 YIELD_MS=50 stress",
     ],
     3: [
@@ -50,14 +50,15 @@ MPICH_ONLY = {
             for setting in ("", "GPU_STAGING=0 ", "SHARED_STAGING=0 ")
         ),
     ],
-    4: ["collectives", "point_to_point", "random_programs --seeds=18:21"],
+    4: ["collectives", "random_programs --seeds=18:21"],
 }  # fmt: skip
 OPEN_MPI_ONLY = {
     1: ["arrays", "debug"],
     2: [
-        "arrays", "debug", "ENGINE=mpi4py datatypes", "ENGINE=mpi4py datatypes --small",
-        "GPU_STAGING=0 datatypes --small", "SHARED_STAGING=0 datatypes --small",
-        "ENGINE=mpi4py point_to_point --some",
+        "arrays", "debug",
+        "ENGINE=mpi4py datatypes --some", "ENGINE=mpi4py datatypes --small --some",
+        "GPU_STAGING=0 datatypes --small --some", "SHARED_STAGING=0 datatypes --small --some",
+        "ENGINE=mpi4py point_to_point --some", "SHARED_STAGING=0 point_to_point --small",
         *(f"DEBUG=1 {p} --some" for p in ("point_to_point", "collectives", "datatypes", "arrays")),
         *(
             f"SHARED_STAGING={shared} GPU_STAGING={gpu} ENGINE={engine} host_side --small"
@@ -66,6 +67,7 @@ OPEN_MPI_ONLY = {
         f"faults {' '.join(SOME_FAULTS)}", f"ENGINE=mpi4py faults {' '.join(PYTHON_FAULTS)}",
     ],
     3: ["datatypes"],
+    4: ["point_to_point"],
 }  # fmt: skip
 
 #: An idle proxy sleeps at once: while it spins, on two cores, the simulator has a third less of

@@ -8,7 +8,7 @@ import launcher
 import pytest
 from series import Program, Series
 
-pytestmark = [pytest.mark.mpi, pytest.mark.slow]
+pytestmark = [pytest.mark.mpi, pytest.mark.openmpi]
 
 SOURCES = {
     "good": "print('from good', *sys.argv[1:]); end()",
