@@ -173,7 +173,6 @@ def compile_kernels() -> None:
         s = Script(callers=2)
         s.comm_rank()
         s.run(g)
-    barrier()
 
 
 def timed_out(play: Play, words: str) -> None:
