@@ -18,24 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib import completion, orders, ring, slots
-from device_lib.context import chunk_bytes, completion_address
-from device_lib.copy import (
-    SHORT_BYTES,
-    copy_from_staging,
-    copy_short,
-    copy_to_staging,
-    store_payload,
-)
-from device_lib.layouts import layout_of, pack_layout, unpack_layout
-from device_lib.primitives import (
-    device,
-    lane_id,
-    load_unit,
-    opaque,
-    relax,
-    shuffle,
-    vote_all,
-)
+from device_lib.carrying_out import make_carry_out
+from device_lib.context import completion_address, landing_places
+from device_lib.copy import SHORT_BYTES, copy_from_staging, copy_short, store_payload
+from device_lib.layouts import layout_of, unpack_layout
+from device_lib.primitives import device, lane_id, load_unit, opaque, relax, shuffle, vote_all
 from device_lib.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from gmpi.constants import ANY_SOURCE, ANY_TAG, ERR_REQUEST
 from gmpi.wire import (
@@ -43,9 +30,7 @@ from gmpi.wire import (
     CONTROL_ATTENTION,
     ERROR_SHIFT,
     LAYOUT_RECV,
-    LAYOUT_SEND,
     OP_FAULT,
-    PACK,
     SCATTERED,
     STATUS_UNITS,
     TAG_MASK,
@@ -62,9 +47,6 @@ HELP = 1 << 59  # not complete, and others have orders that nobody carries out: 
 # None of them: patience ran out.
 
 EVENT_SHIFT = 40  # of an event, above a place, when both travel in one word
-
-# Bytes that a thread may move while its scope holds a ticket, for which the ring waits.
-_TICKET_BYTES = 256
 
 NO_ORIGIN = (ANY_SOURCE & TAG_MASK) + (ANY_TAG << 32)  # ANY_TAG is negative: an int64
 
@@ -177,66 +159,6 @@ def make_unpack(scope: Scope) -> Callable:
     return unpack
 
 
-def make_carry_out(scope: Scope) -> Callable:
-    """Moves the bytes of a claimed order; all threads of the scope call it together."""
-    rank = scope.rank
-    size = scope.size
-    leads = scope.leads
-    sync = scope.sync
-
-    @device
-    def carry_out(ctx, place, order, length, buffers, own, recv):
-        """Carries out an order.
-
-        Args:
-            place: slot << 8 | index of the staging buffer.
-            own: handle of the request if this is its last order and the caller waits for it, and
-                then ``recv`` is where its payload goes; else 0. Only the leading warp needs it.
-            recv: 0 where ``own`` is 0.
-        """
-        slot = place >> 8
-        staging = buffers + (place & 0xFF) * chunk_bytes(ctx)
-        ticket = 0
-        consumed = 0
-        early = own != 0 and length <= size() * _TICKET_BYTES
-        if leads() and early:
-            ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
-        address = recv + orders.position_of(order)
-        if recv == 0:
-            address = orders.user_address(ctx, slot, order)
-        if address & SCATTERED != 0:
-            begin = orders.position_of(order)
-            end = begin + length
-            if orders.direction_of(order) == PACK:
-                layout = layout_of(ctx, slot, LAYOUT_SEND)
-                pack_layout(layout, staging, begin, end, rank(), size())
-            else:
-                layout = layout_of(ctx, slot, LAYOUT_RECV)
-                unpack_layout(layout, staging, begin, end, rank(), size())
-        elif orders.direction_of(order) == PACK:
-            copy_to_staging(staging, address, length, rank(), size())
-        else:
-            copy_from_staging(address, staging, length, rank(), size())
-        sync()
-        if leads():
-            lane = lane_id()
-            index = place & 0xFF
-            if own == 0:
-                orders.answer(ctx, lane, warp_lanes(), warp_mask(), slot, index, order)
-                # Nobody counts what was packed. A send may be over by now, and its slot another's.
-                if lane == 0 and orders.direction_of(order) != PACK:
-                    orders.count_finished(ctx, slot)
-            else:
-                if not early:
-                    ticket, consumed = ring.begin_enter(ctx, lane == 0)
-                orders.answer_last(
-                    ctx, lane, warp_lanes(), warp_mask(), ticket, consumed, own, index, order
-                )
-        sync()
-
-    return carry_out
-
-
 def make_help(scope: Scope) -> Callable:
     """What follows HELP; all threads of the scope call it together."""
     leads = scope.leads
@@ -263,7 +185,7 @@ def make_help(scope: Scope) -> Callable:
         index, place, order, length, buffers = broadcast_5(index, place, order, length, buffers)
         if index >= 0:
             sync()
-            carry_out(ctx, place, order, length, buffers, 0, 0)
+            carry_out(ctx, place, order, length, buffers, landing_places(ctx), 0, 0)
         return 0
 
     return help_others
@@ -284,6 +206,7 @@ def make_finish_any(scope: Scope) -> Callable:
         Looks ``patience`` times, 0 for as many as it takes.
         """
         sync()
+        places = landing_places(ctx)  # before it is needed, while nothing is there
         ours = False
         recv = 0
         if leads():
@@ -311,9 +234,12 @@ def make_finish_any(scope: Scope) -> Callable:
             place &= (1 << EVENT_SHIFT) - 1
             sync()
             if event == completion.ORDER:
-                carry_out(ctx, place, order, length, buffers, 0, 0)
+                carry_out(ctx, place, order, length, buffers, places, 0, 0)
             elif event == completion.LAST:
-                carry_out(ctx, place, order, length, buffers, handle, target)  # recv is not 0
+                aborted = carry_out(ctx, place, order, length, buffers, places, handle, target)
+                if aborted != 0:
+                    event = completion.ABORTED
+                    status = aborted
         outcome = COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT
         if event == completion.LAST:
             outcome = COMPLETED | status & (COMPLETED - 1)
@@ -328,7 +254,7 @@ def make_finish_any(scope: Scope) -> Callable:
                 if recv != 0 and nbytes > 0 and completion.is_staged(ctx, handle, nbytes):
                     outcome = STAGED | status & (COMPLETED - 1)
                 elif lane_id() == 0:
-                    slots.release(ctx, slots.slot_of(handle))
+                    slots.release_after(ctx, handle, status >> ERROR_SHIFT & 0xFF)
         elif event == completion.NOTHING:
             outcome = 0
             if leads() and lane_id() == 0:

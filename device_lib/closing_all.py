@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib import completion, orders, slots
-from device_lib.closing import COMPLETED, EVENT_SHIFT, NO_ORIGIN, make_carry_out
-from device_lib.context import completion_address
+from device_lib.carrying_out import make_carry_out
+from device_lib.closing import COMPLETED, EVENT_SHIFT, NO_ORIGIN
+from device_lib.context import completion_address, landing_places
 from device_lib.copy import copy_from_staging, store_payload
 from device_lib.layouts import layout_of, unpack_layout
 from device_lib.primitives import (
@@ -278,7 +279,7 @@ def make_finish_all(scope: Scope) -> Callable:
             if statuses != 0:
                 _store_status(statuses + (first + lane) * STATUS_BYTES, low, word, origin)
             if claimed:
-                slots.release(ctx, slots.slot_of(handle))
+                slots.release_after(ctx, handle, low >> ERROR_SHIFT & 0xFF)
         error = low >> ERROR_SHIFT & 0xFF
         bad = ballot(mask, error != SUCCESS and lane < count)
         # Handles that are no request of ours: the proxy cannot know.
@@ -317,6 +318,7 @@ def make_finish_all(scope: Scope) -> Callable:
                     if slots.is_large(handle):
                         seen = orders.first_claim(ctx, handle)
                     waiting = True
+        places = landing_places(ctx)
         claimed = False
         event = completion.ORDER
         order = 0
@@ -357,7 +359,9 @@ def make_finish_all(scope: Scope) -> Callable:
             place &= (1 << EVENT_SHIFT) - 1
             sync()
             if event == completion.ORDER:
-                carry_out(ctx, place, order, length, buffers, own, target)
+                aborted = carry_out(ctx, place, order, length, buffers, places, own, target)
+                if aborted != 0 and own != 0 and own == handle:
+                    low = (aborted & 0xFF) << ERROR_SHIFT
         error = length
         if order != 0:  # all warps share the work
             unpack_batch(ctx, order, recv, slots.slot_of(handle), low & BYTES_MASK)

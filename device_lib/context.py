@@ -17,6 +17,7 @@ from gmpi.wire import (
     COMMUNICATORS,
     DERIVED_ROWS,
     DEVICE_BUSY,
+    DEVICE_LANDING,
     DEVICE_LARGE,
     DEVICE_LOOKS,
     DEVICE_REACH,
@@ -24,6 +25,7 @@ from gmpi.wire import (
     DEVICE_STAGING,
     HANDLE_CONTEXT_MASK,
     IDENTITY_SIZE_SHIFT,
+    LANDING_STRIDE,
     LARGE_BUFFERS,
     LAYOUTS_BYTES,
     LOOKS,
@@ -31,6 +33,7 @@ from gmpi.wire import (
     OP_ISEND,
     POSITION_STEP,
     REACH_BYTES,
+    REACH_LANDINGS,
     REACH_RANKS,
     READY_BYTES,
     REQUEST_BYTES,
@@ -44,7 +47,10 @@ from gmpi.wire import (
     STAGING_LEAD,
     TAG_MASK,
     TYPE_BYTES,
+    lands,
 )
+
+_lands = device(lands)
 
 
 class DeviceContext(NamedTuple):
@@ -155,6 +161,12 @@ def large_staging(ctx):
 
 
 @device
+def gpu_staging(ctx):
+    """The same in our GPU memory; 0: there are none."""
+    return load_gpu(ctx.device + DEVICE_STAGING)
+
+
+@device
 def has_near(ctx):
     """Whether ``near_staging`` may find anything."""
     return ctx.shape >> SHAPE_NEAR_SHIFT & 1
@@ -162,7 +174,8 @@ def has_near(ctx):
 
 @device
 def near_staging(ctx, word0, peer):
-    """Where they are in GPU memory, for a send whose receiver reads that; 0 for any other call.
+    """For a send whose receiver reads our GPU memory, where it may lie: (chunk buffers of all large
+    slots, our landing places there; 0: it has none). (0, 0) for any other call.
 
     The proxy comes to the same answer.
 
@@ -170,25 +183,46 @@ def near_staging(ctx, word0, peer):
         word0, peer: of the call's record.
     """
     staging = 0
+    landing = 0
     if word0 & 0xFF == OP_ISEND and has_near(ctx):
         comm = word0 >> 16 & (COMMUNICATORS - 1)
         reach = ctx.device + DEVICE_REACH + comm * REACH_BYTES
         rank = (peer & TAG_MASK) - load_gpu(reach)
         ranks = load_gpu(reach + 8)
-        near = load_gpu(ctx.device + DEVICE_STAGING)
+        near = gpu_staging(ctx)
         if 0 <= rank and rank < REACH_RANKS:
             if ranks >> rank & 1 != 0:
                 staging = near
-    return staging
+                landing = load_gpu(reach + REACH_LANDINGS + rank * 8)
+    return staging, landing
 
 
 @device
 def staging_of(ctx, word0, peer):
-    """(where the chunk buffers of a long request are, whether in GPU memory); as
-    ``near_staging``."""
+    """(where the chunk buffers of a long request are, whether in GPU memory, our landing places at
+    the receiver or 0); as ``near_staging``."""
     large = large_staging(ctx)
-    near = near_staging(ctx, word0, peer)
-    return near if near != 0 else large, near != 0
+    near, landing = near_staging(ctx, word0, peer)
+    return near if near != 0 else large, near != 0, landing
+
+
+@device
+def landing_place(ctx, landing, slot, nbytes, send):
+    """Where a large slot's message lands; 0 if it does not.
+
+    Args:
+        landing: what ``near_staging`` found.
+        send: the buffer's address, or what stands for it in the record.
+    """
+    if landing == 0 or not _lands(nbytes, send, chunk_bytes(ctx)):
+        return 0
+    return landing + (slot - request_slots(ctx)) * LANDING_STRIDE
+
+
+@device
+def landing_places(ctx):
+    """Where what others send to us lands."""
+    return load_gpu(ctx.device + DEVICE_LANDING)
 
 
 @device

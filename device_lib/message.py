@@ -12,6 +12,7 @@ from device_lib.context import eager_bytes
 from device_lib.primitives import buffer_of, device, int64, memory_space
 from gmpi.constants import DATATYPE_MARK, DATATYPES, IN_PLACE
 from gmpi.wire import (
+    DATATYPE_SHIFT,
     FLAG_BACK,
     FLAG_NULL_BUFFER,
     FLAG_OUT,
@@ -19,6 +20,7 @@ from gmpi.wire import (
     FLAG_SHORT_BUFFER,
     FLAG_STRIDED_BUFFER,
     POSITION_MASK,
+    TAG_MASK,
 )
 
 _DATATYPE_COUNT = len(DATATYPES)
@@ -33,6 +35,12 @@ def message_bytes(count, datatype):
     if count <= 0 or count > POSITION_MASK // 32:
         return 0
     return int64(count) * size
+
+
+@device
+def record_bytes(word0, count):
+    """``message_bytes`` of a call whose record begins with ``word0``."""
+    return message_bytes(count, word0 >> DATATYPE_SHIFT & TAG_MASK)
 
 
 @device

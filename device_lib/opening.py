@@ -19,13 +19,15 @@ from device_lib.context import (
     chunk_bytes,
     context_id,
     eager_bytes,
+    landing_place,
     ready_address,
     record_address,
     ring_slots,
     staging_of,
 )
 from device_lib.copy import copy_to_staging
-from device_lib.message import message_bytes
+from device_lib.landing import land
+from device_lib.message import record_bytes
 from device_lib.primitives import (
     block_id,
     device,
@@ -41,6 +43,7 @@ from device_lib.primitives import (
 )
 from device_lib.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from gmpi.wire import (
+    DATATYPE_SHIFT,
     FLAG_BACK,
     FLAG_INLINE,
     FLAG_OUT,
@@ -69,7 +72,6 @@ _chunk_bytes_of = device(chunk_bytes_of)
 _payload_units = device(payload_units)
 
 _FLAGS_SHIFT = 8  # of the flags in word0
-_DATATYPE_SHIFT = 32
 _OUT = FLAG_OUT << _FLAGS_SHIFT
 _BACK = FLAG_BACK << _FLAGS_SHIFT
 _INLINE = FLAG_INLINE << _FLAGS_SHIFT
@@ -146,7 +148,7 @@ def publish_inline(ctx, lane, word0, count, send, peer_tag, recv, enter):
     ticket, consumed, taken = slots.begin_open(ctx, slot, lane == 0)
 
     # Nothing longer than eager_bytes comes here: the rest of the count is not looked at.
-    nbytes = count * (word0 >> (_DATATYPE_SHIFT + 8) & 0xFF) & (2 * MAX_EAGER_BYTES - 1)
+    nbytes = count * (word0 >> (DATATYPE_SHIFT + 8) & 0xFF) & (2 * MAX_EAGER_BYTES - 1)
     out = nbytes if word0 & _OUT != 0 else 0
     at = (lane - HEADER_UNITS) * UNIT_PAYLOAD
     if (send | out) & 3 == 0:
@@ -214,7 +216,7 @@ def _publish(
 
     Of a large request, ``slots.open_orders`` and a release come before.
     """
-    nbytes = message_bytes(count, word0 >> _DATATYPE_SHIFT & TAG_MASK)
+    nbytes = record_bytes(word0, count)
     inline = 0
     if word0 & _OUT != 0 and nbytes <= INLINE_BYTES:
         inline = nbytes
@@ -289,7 +291,7 @@ def make_open_any(scope: Scope) -> Callable:
             unfinished: what ``open_inline`` or ``open_long`` returned, or NOTHING_TAKEN.
         """
         sync()
-        nbytes = message_bytes(count, word0 >> _DATATYPE_SHIFT & TAG_MASK)
+        nbytes = record_bytes(word0, count)
         out = 0
         if word0 & _OUT != 0:
             out = nbytes
@@ -299,9 +301,11 @@ def make_open_any(scope: Scope) -> Callable:
         large = 0
         buffers = 0
         near = False
+        landing = 0
         if moved > eager_bytes(ctx):
             large = 1
-            buffers, near = staging_of(ctx, word0, peer_tag)  # under way while the slot is found
+            # Under way while the slot is found.
+            buffers, near, landing = staging_of(ctx, word0, peer_tag)
         slot = 0
         ticket = -1
         if leads():
@@ -328,7 +332,8 @@ def make_open_any(scope: Scope) -> Callable:
         chunk = out
         if large:
             chunk = _chunk_bytes_of(moved, chunk_bytes(ctx))
-        if out > INLINE_BYTES:
+        place = landing_place(ctx, landing, slot, out, send)
+        if out > INLINE_BYTES and place == 0:
             staging = orders.small_staging(ctx, slot)
             if large:
                 staging = chunk_buffers(ctx, buffers, slot)
@@ -355,9 +360,12 @@ def make_open_any(scope: Scope) -> Callable:
                 ctx, lane, warp_lanes(), mask, ticket, consumed, slot, large, word0, peer_tag,
                 count, send, recv,
             )  # fmt: skip
-            if near and lane == 0:
+            if near and place == 0 and lane == 0:
                 store_sys(ready_address(ctx, chunk_buffers(ctx, buffers, slot)), handle & TAG_MASK)
         handle = broadcast(handle)
+        if place != 0 and handle >> HANDLE_ERROR_SHIFT == 0:
+            land(place, send, out, handle & TAG_MASK, rank(), size())
+            return handle
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
             pack_next_chunks(ctx, handle, chunk_buffers(ctx, buffers, slot), send, out, chunk)
         return handle

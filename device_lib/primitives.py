@@ -40,6 +40,7 @@ scatter = _twin.scatter
 # warp and block
 sync_warp = _twin.sync_warp
 sync_block = _twin.sync_block
+sync_block_or = _twin.sync_block_or
 shuffle = _twin.shuffle
 vote_all = _twin.vote_all
 ballot = _twin.ballot

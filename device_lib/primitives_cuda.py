@@ -195,6 +195,12 @@ def sync_block():
 
 
 @device
+def sync_block_or(flag):
+    """``sync_block``; whether a thread of the block has a flag that is not 0."""
+    return cuda.syncthreads_or(flag) != 0
+
+
+@device
 def shuffle(mask, value, lane):
     return cuda.shfl_sync(mask, value, lane)
 

@@ -81,6 +81,11 @@ def _block_values(value):
     return me.block.barrier.meet(me, me.thread_id, value)
 
 
+def sync_block_or(flag):
+    me = getcurrent()
+    return any(me.block.barrier.meet(me, me.thread_id, flag, None, True))
+
+
 def broadcast_block(a):
     return _block_values(a)[0]
 

@@ -25,6 +25,7 @@ from device_lib.closing import (
 )
 from device_lib.context import Status, eager_bytes, has_near, large_slots, request_slots
 from device_lib.copy import copy_to_staging
+from device_lib.landing import land
 from device_lib.library import linked
 from device_lib.opening import NOTHING_TAKEN, UNFINISHED, make_open_any, open_inline
 from device_lib.opening_long import make_fill, open_long
@@ -39,6 +40,7 @@ from gmpi.wire import (
     FLAG_OUT,
     HANDLE_ERROR_SHIFT,
     INLINE_BYTES,
+    LANDED_MARK,
     OP_IRECV,
     OP_ISEND,
     OP_WAIT,
@@ -136,7 +138,9 @@ def make_requests(scope: Scope) -> SimpleNamespace:
                 handle, buffers = _open_long(ctx, word0, count, send, peer_tag, recv)
             handle, buffers, send, nbytes = share_4_full(handle, buffers, send, nbytes)
             if handle & UNFINISHED == 0:
-                if sends:
+                if sends and buffers & LANDED_MARK != 0:
+                    land(buffers ^ LANDED_MARK, send, nbytes, handle & TAG_MASK, rank(), size())
+                elif sends:
                     fill(ctx, handle, buffers, send, nbytes)
                 return handle
         handle = open_any(ctx, word0, peer_tag, count, send, recv, handle)

@@ -16,12 +16,14 @@ from device_lib.context import (
     chunk_buffers,
     chunk_bytes,
     eager_bytes,
+    landing_place,
     large_slots,
     request_slots,
     staging_of,
 )
 from device_lib.copy import copy_to_staging
 from device_lib.divide import divide_wide
+from device_lib.landing import land
 from device_lib.layouts import (
     BUFFER_ADDRESS,
     BUFFER_BYTES,
@@ -53,6 +55,7 @@ from device_lib.primitives import (
 from device_lib.scope import Scope, warp_lanes, warp_mask
 from gmpi.constants import GMPI_ERR_NO_RESOURCE, PROC_NULL
 from gmpi.wire import (
+    DATATYPE_SHIFT,
     FLAG_BACK,
     FLAG_INLINE,
     FLAG_NULL_BUFFER,
@@ -84,7 +87,6 @@ from gmpi.wire import (
 _chunk_bytes_of = device(chunk_bytes_of)
 
 _FLAGS_SHIFT = 8
-_DATATYPE_SHIFT = 32
 _OUT = FLAG_OUT << _FLAGS_SHIFT
 _BACK = FLAG_BACK << _FLAGS_SHIFT
 _UNLIMITED = 1 << 61
@@ -207,7 +209,7 @@ def make_open_scattered(scope: Scope) -> Callable:
             send_buffer, recv_buffer: what ``primitives.describe`` wrote; 0 for none.
         """
         sync()
-        datatype = word0 >> _DATATYPE_SHIFT & TAG_MASK
+        datatype = word0 >> DATATYPE_SHIFT & TAG_MASK
         way = word0 >> _FLAGS_SHIFT & (FLAG_OUT | FLAG_BACK)
         word0 &= ~(_OUT | _BACK)
         row = 0
@@ -242,9 +244,11 @@ def make_open_scattered(scope: Scope) -> Callable:
         large = 0
         buffers = 0
         near = False
+        landing = 0
         if nbytes > eager_bytes(ctx):
             large = 1
-            buffers, near = staging_of(ctx, word0, peer_tag)  # under way while the slot is found
+            # Under way while the slot is found.
+            buffers, near, landing = staging_of(ctx, word0, peer_tag)
         out = 0
         if word0 & _OUT != 0:
             out = nbytes
@@ -297,6 +301,10 @@ def make_open_scattered(scope: Scope) -> Callable:
                 )  # fmt: skip
             handle = broadcast(handle)
             if handle >> HANDLE_ERROR_SHIFT != 0:
+                return handle
+            place = landing_place(ctx, landing, slot, out, send)
+            if place != 0:  # it does lie in one piece
+                land(place, send, out, handle & TAG_MASK, rank(), size())
                 return handle
         packed = send
         if out > INLINE_BYTES:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from device_lib.primitives import (
+    ballot,
     block_threads,
     broadcast_block,
     broadcast_block_3,
@@ -22,6 +23,7 @@ from device_lib.primitives import (
     put_block_row,
     shuffle,
     sync_block,
+    sync_block_or,
     sync_warp,
     thread_rank,
 )
@@ -41,6 +43,7 @@ class Scope(NamedTuple):
         leads: () -> whether the calling thread is in the leading warp.
         leading_lanes: () -> number of threads in the leading warp.
         sync: () -> barrier of the scope; orders its memory accesses.
+        sync_or: (flag) -> ``sync``; whether a thread of the scope has a flag that is not 0.
         sync_full: the same where every warp of the scope is known to be full.
         broadcast: (value) -> thread 0's value in all threads. Two broadcasts need a sync between
             them.
@@ -59,6 +62,7 @@ class Scope(NamedTuple):
     leads: Callable
     leading_lanes: Callable
     sync: Callable
+    sync_or: Callable
     sync_full: Callable
     broadcast: Callable
     share_full: Callable
@@ -99,6 +103,12 @@ def _always():
 @device
 def _sync_this_warp():
     sync_warp(warp_mask())
+
+
+@device
+def _sync_this_warp_or(flag):
+    sync_warp(warp_mask())
+    return ballot(warp_mask(), flag != 0) != 0
 
 
 @device
@@ -154,6 +164,7 @@ BLOCK = Scope(
     _in_warp_0,
     _warp_0_lanes,
     sync_block,
+    sync_block_or,
     sync_block,
     broadcast_block,
     broadcast_block,
@@ -170,6 +181,7 @@ WARP = Scope(
     _always,
     warp_lanes,
     _sync_this_warp,
+    _sync_this_warp_or,
     _sync_full_warp,
     _from_lane_0,
     _same,

@@ -28,6 +28,7 @@ from device_lib.primitives import (
     claim_if,
     clear_bits_32_gpu,
     device,
+    fence_sys,
     first_bit,
     load_gpu,
     load_sys,
@@ -42,7 +43,7 @@ from device_lib.primitives import (
     timer_ns,
 )
 from device_lib.ring import tag_of
-from gmpi.constants import GMPI_ERR_NO_RESOURCE
+from gmpi.constants import GMPI_ERR_NO_RESOURCE, SUCCESS
 from gmpi.wire import (
     CONTROL_ABORT,
     CONTROL_RESOURCE_NS,
@@ -280,6 +281,18 @@ def release(ctx, slot):
     next owner's, which comes from another SM.
     """
     clear_busy(busy_word(ctx, slot), busy_bit(slot))
+
+
+@device
+def release_after(ctx, handle, error):
+    """``release`` of a request that ended with an error class.
+
+    A send that was refused may still have stores on their way to the receiver's landing place, and
+    no receiver has waited for them: they must not come after those of the slot's next message.
+    """
+    if error != SUCCESS and is_large(handle):
+        fence_sys()
+    release(ctx, slot_of(handle))
 
 
 @device

@@ -52,11 +52,8 @@ def select_gpu(comm: MPI.Comm | None = None) -> int | None:
     return number
 
 
-def crowded(comm: MPI.Comm) -> bool:
-    """Whether this node has fewer cores for us than threads that spin (two a rank); collective."""
-    local = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    ranks = local.Get_size()
-    local.Free()
+def crowded(ranks: int) -> bool:
+    """Whether so many ranks of a node have fewer cores than threads that spin (two each)."""
     return len(os.sched_getaffinity(0)) < 2 * ranks
 
 

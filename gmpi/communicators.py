@@ -23,8 +23,10 @@ from gmpi.wire import (
     COMMUNICATOR_BYTES,
     COMMUNICATORS,
     DEVICE_REACH,
+    LANDED,
     MAPPED_COMMUNICATORS,
     REACH_BYTES,
+    REACH_LANDINGS,
     REACH_RANKS,
     TAG_DUPLICATES,
 )
@@ -38,6 +40,7 @@ from host_proxy.state import (
     C_PEERS,
     C_RANK,
     C_SIZE,
+    P_LANDING,
     State,
 )
 
@@ -108,10 +111,15 @@ class Communicators:
         )
         self._write(index, np.array([rank, size], np.int32))
         if self._memory.staging is not None:
-            ranks = np.packbits(near[first : first + REACH_RANKS] != 0, bitorder="little")
+            ways = near[first : first + REACH_RANKS]
+            ranks = np.packbits(ways != 0, bitorder="little")
             reach = np.zeros(REACH_BYTES, np.uint8)
-            reach[:8] = np.array([first], np.int64).view(np.uint8)
+            words = reach.view(np.int64)
+            words[0] = first
             reach[8 : 8 + len(ranks)] = ranks
+            places = self._peers.table[peers[first : first + REACH_RANKS], P_LANDING]
+            begin = REACH_LANDINGS // 8
+            words[begin : begin + len(ways)] = np.where(ways & LANDED, places, 0)
             self._memory.write_device(DEVICE_REACH + index * REACH_BYTES, reach)
         row = state.communicator_table[index]
         row[C_RANK] = rank

@@ -24,7 +24,14 @@ from gmpi.errors import ContextError, Fault
 from gmpi.host import Host, Progress
 from gmpi.kernels import LaunchedKernels
 from gmpi.memory import Memory
-from gmpi.opening import agree, agree_on_tags, allocate, require_intracomm, require_mpi
+from gmpi.opening import (
+    agree,
+    agree_on_tags,
+    allocate,
+    ranks_of_node,
+    require_intracomm,
+    require_mpi,
+)
 from gmpi.peers import Peers
 from gmpi.pending import PendingRequest
 from gmpi.report import Report
@@ -89,6 +96,7 @@ class Context:
         require_mpi()
         comm = MPI.COMM_WORLD if comm is None else comm
         require_intracomm(comm)
+        ranks = ranks_of_node(comm)
         problem: Exception | None = None
         memory: Memory | None = None
         self._gpu = gpu and not SIMULATOR
@@ -105,13 +113,13 @@ class Context:
             )
             staging = self.config.gpu_staging and self.config.shared_staging
             # Debug mode looks at staging all the time: where the host can.
-            memory = allocate(self.layout, gpu, staging and not self.config.debug)
+            memory = allocate(self.layout, gpu, staging and not self.config.debug, ranks)
         except Exception as exc:
             problem = exc
         agree(comm, problem, None if problem else self.layout)
         no_any_tag = agree_on_tags(comm, no_any_tag)
         assert memory is not None
-        self._peers = Peers(comm, memory, self.config.shared_staging)
+        self._peers = Peers(comm, self.layout, memory, self.config.shared_staging)
 
         _contexts += 1
         identity = _contexts & HANDLE_CONTEXT_MASK
@@ -121,7 +129,7 @@ class Context:
         self._state: State = make_state(
             self.layout,
             memory.host,
-            (memory.large.host, memory.large.device, memory.staging_address),
+            (memory.large.host, memory.large.device, memory.staging_address, memory.landing),
             self._peers.table,
             identity,
             self.config.trace,
@@ -131,7 +139,7 @@ class Context:
                 int(self.config.yield_ms * 1e6),
                 int(self.config.sleep_us * 1e3),
             ),
-            affinity.crowded(comm),
+            affinity.crowded(ranks),
             memory.fetch,
         )
         self._device = DeviceContext(

@@ -43,12 +43,23 @@ class GpuStaging:
         self._mapped: list[SharedRegion] = []
         if gpu:
             self.address, handle = _exported.pop(nbytes) if nbytes in _exported else _export(nbytes)
-            _clear(self.address, nbytes)
             self.token = Token(os.getpid(), handle, -1)
         else:
             self._mapped.append(SharedRegion.create(nbytes, gpu=False))
             self.address = self._mapped[0].device
             self.token = Token(os.getpid(), b"", self._mapped[0].fd)
+
+    def clear(self) -> None:
+        """Makes an end of what an earlier context left: it would look like this one's, which counts
+        anew. When no kernel of the earlier one runs, on any rank, nor one of this one yet."""
+        if not self._gpu:
+            return  # fresh
+        from cuda.bindings import driver
+
+        stream = cuda_call(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))
+        cuda_call(driver.cuMemsetD8Async(self.address, 0, self._nbytes, stream))
+        cuda_call(driver.cuStreamSynchronize(stream))
+        cuda_call(driver.cuStreamDestroy(stream))
 
     def map(self, token: Token | None) -> int:
         """Address of another rank's, for kernels of this process; 0: it cannot be mapped here."""
@@ -83,16 +94,6 @@ def _export(nbytes: int) -> tuple[int, bytes]:
 
     address = int(cuda_call(driver.cuMemAlloc(align(nbytes, _BLOCK))))
     return address, bytes(cuda_call(driver.cuIpcGetMemHandle(address)).reserved)
-
-
-def _clear(address: int, nbytes: int) -> None:
-    """Ready words of an earlier context would look like those of this one, which counts anew."""
-    from cuda.bindings import driver
-
-    stream = cuda_call(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))
-    cuda_call(driver.cuMemsetD8Async(address, 0, nbytes, stream))
-    cuda_call(driver.cuStreamSynchronize(stream))
-    cuda_call(driver.cuStreamDestroy(stream))
 
 
 def _map(token: Token) -> int:

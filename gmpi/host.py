@@ -34,9 +34,9 @@ from gmpi.constants import (
 )
 from gmpi.errors import ContextError, Fault, TruncationError, any_tag_of_host, rank_text, tag_text
 from gmpi.host_buffer import HostBuffer, reduced_array
-from gmpi.wire import LARGE_BUFFERS, MESSAGE_HEADER, NOT_SHARED, chunk_bytes_of
+from gmpi.wire import LANDED, LARGE_BUFFERS, MESSAGE_HEADER, NOT_SHARED, chunk_bytes_of
 from host_proxy.communicator import Communicator
-from host_proxy.fetching import wait_until_ready
+from host_proxy.fetching import fetch_first, wait_until_ready
 from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
 from host_proxy.state import G_TAG_UB, P_HOST, P_STAGING, State
 
@@ -73,11 +73,15 @@ class _HostPort:
         self.scratch: dict[int, np.ndarray] = {}
         self.theirs: int | None = None  # address of the sender's buffers
         self.near = 0  # which are in GPU memory
+        self.landed: np.ndarray | None = None  # or all of the message
 
     def shared(self, comm: Communicator, dest: int) -> tuple[int, int]:
         return NOT_SHARED, 0  # a host array is nobody's staging
 
-    def use_buffers_of(self, peer: int, slot: int, near: int) -> None:
+    def use_buffers_of(self, peer: int, slot: int, near: int, total: int) -> None:
+        if near & LANDED:
+            self.landed = fetch_first(self.state, peer, slot, near, total, total)
+            return
         self.near = near
         base = self.state.peers[peer, P_STAGING if near else P_HOST]
         self.theirs = int(base) + self.state.layout.chunk_buffers(slot)
@@ -104,6 +108,8 @@ class _HostPort:
         return self.scratch[index]
 
     def arrived(self, k: int, length: int) -> np.ndarray:
+        if self.landed is not None:
+            return self.landed[:length]
         if self.theirs is None:
             return self.free(k)[:length]
         address = self.theirs + k % LARGE_BUFFERS * self.state.layout.chunk_bytes

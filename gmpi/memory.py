@@ -15,7 +15,7 @@ import numpy as np
 
 from gmpi.gpu_staging import GpuStaging
 from gmpi.shared_region import SharedRegion, cuda_call
-from gmpi.wire import DEVICE_LARGE, Layout
+from gmpi.wire import DEVICE_LARGE, LANDING_RANKS, Layout
 
 _PAGE = 4096
 
@@ -29,10 +29,17 @@ class Memory:
         device: address of device memory.
         large: large staging, a shared region.
         staging: GPU staging, if there is one.
+        landing: address of the landing places in it; 0: there are none.
     """
 
     def __init__(
-        self, layout: Layout, busy: np.ndarray, kernels: bool, gpu: bool, staging: bool
+        self,
+        layout: Layout,
+        busy: np.ndarray,
+        kernels: bool,
+        gpu: bool,
+        staging: bool,
+        ranks: int,
     ) -> None:
         """
         Args:
@@ -40,15 +47,21 @@ class Memory:
             kernels: False on a rank without any.
             gpu: really a GPU, no simulator.
             staging: whether to have GPU staging.
+            ranks: of this node, for which to have landing places.
         """
         self.large = SharedRegion.create(layout.large_bytes, gpu)
-        self.staging = GpuStaging(layout.large_bytes, gpu) if staging and kernels else None
+        self.staging = None
+        self.landing = 0
+        if staging and kernels:
+            ranks = ranks if ranks <= LANDING_RANKS else 0
+            self.staging = GpuStaging(layout.landing(ranks), gpu)
+            self.landing = self.staging.address + layout.landing(0) if ranks else 0
         self._keep: list[Any] = []
         self._stream: Any = None  # for copies that do not wait for kernels
         initial = np.zeros(layout.device_bytes if kernels else len(busy), np.uint8)
         initial[: len(busy)] = busy
-        places = initial[DEVICE_LARGE : DEVICE_LARGE + 16].view(np.int64)
-        places[:] = self.large.device, self.staging.address if self.staging else 0
+        places = initial[DEVICE_LARGE : DEVICE_LARGE + 24].view(np.int64)
+        places[:] = self.large.device, self.staging_address, self.landing
         if gpu:
             self._allocate_gpu(layout, initial)
         else:

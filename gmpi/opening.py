@@ -42,8 +42,20 @@ def require_intracomm(comm: Any) -> None:
         )
 
 
-def allocate(layout: Layout, gpu: bool, staging: bool) -> Memory:
-    """All regions, with the busy bits of large slots that do not exist set."""
+def ranks_of_node(comm: MPI.Comm) -> int:
+    """How many ranks of a communicator are on this node; collective."""
+    local = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    ranks = int(local.Get_size())
+    local.Free()
+    return ranks
+
+
+def allocate(layout: Layout, gpu: bool, staging: bool, ranks: int) -> Memory:
+    """All regions, with the busy bits of large slots that do not exist set.
+
+    Args:
+        staging: whether to have GPU staging, with landing places for ``ranks`` of this node.
+    """
     words = -(-layout.slots // BUSY_BITS)
     initial = np.zeros(DEVICE_BUSY + words * BUSY_STRIDE, np.uint8)
     surplus = words * BUSY_BITS - layout.slots
@@ -52,14 +64,14 @@ def allocate(layout: Layout, gpu: bool, staging: bool) -> Memory:
         mask = ((1 << surplus) - 1) << (BUSY_BITS - surplus)
         initial[last : last + 8] = np.frombuffer(mask.to_bytes(8, "little"), np.uint8)
     if SIMULATOR or not gpu:
-        return Memory(layout, initial, kernels=gpu, gpu=False, staging=staging)
+        return Memory(layout, initial, kernels=gpu, gpu=False, staging=staging, ranks=ranks)
     affinity.require_gpu()
     try:
-        return Memory(layout, initial, kernels=True, gpu=True, staging=staging)
+        return Memory(layout, initial, kernels=True, gpu=True, staging=staging, ranks=ranks)
     except Exception as exc:
         nbytes = layout.mapped_bytes + layout.large_bytes, layout.device_bytes
         if staging:
-            nbytes = nbytes[0], nbytes[1] + layout.large_bytes
+            nbytes = nbytes[0], nbytes[1] + layout.landing(ranks)
         advice = "lower request_slots, large_slots, eager_bytes or chunk_bytes"
         if kernel_died:
             advice = (

@@ -9,9 +9,17 @@ from mpi4py import MPI
 
 from gmpi.memory import Memory
 from gmpi.shared_region import SharedRegion
-from gmpi.wire import REACH_RANKS
+from gmpi.wire import LANDED, NEAR, REACH_RANKS, Layout
 from host_proxy.communicator import Communicator
-from host_proxy.state import P_COUNT, P_DEVICE, P_HOST, P_MAPS, P_READS, P_STAGING
+from host_proxy.state import (
+    P_COUNT,
+    P_DEVICE,
+    P_HOST,
+    P_LANDING,
+    P_MAPS,
+    P_READS,
+    P_STAGING,
+)
 
 #: How messages above ``eager_bytes`` travel, the fastest way first (docs/design.md).
 PATHS = ("GPU staging", "shared staging", "MPI")
@@ -25,7 +33,7 @@ class Peers:
         regions: their shared regions, ``None`` for those we cannot map.
     """
 
-    def __init__(self, comm: MPI.Comm, memory: Memory, share: bool) -> None:
+    def __init__(self, comm: MPI.Comm, layout: Layout, memory: Memory, share: bool) -> None:
         """``share``: False keeps all messages in this rank's own staging."""
         local = comm.Split_type(MPI.COMM_TYPE_SHARED)
         self._group = local.Get_group()
@@ -34,7 +42,12 @@ class Peers:
         token = None if staging is None else staging.token
         self.table = np.zeros((local.Get_size(), P_COUNT), np.int64)
         self.regions: list[SharedRegion | None] = []
-        for rank, (pid, fd, theirs) in enumerate(local.allgather((os.getpid(), own.fd, token))):
+        tokens = local.allgather((os.getpid(), own.fd, token))
+        # All ranks have come here from their last context. None goes on to use this one before all
+        # have cleared their staging: there is another collective below.
+        if staging is not None:
+            staging.clear()
+        for rank, (pid, fd, theirs) in enumerate(tokens):
             region = own if rank == me else own.map(pid, fd)
             self.regions.append(region)
             if region is not None:
@@ -42,6 +55,8 @@ class Peers:
                 self.table[rank, P_HOST] = region.host
             if staging is not None:
                 self.table[rank, P_STAGING] = staging.map(theirs)
+                if self.table[rank, P_STAGING] and memory.landing:
+                    self.table[rank, P_LANDING] = self.table[rank, P_STAGING] + layout.landing(me)
         # Who reads mine is what matters to me as a sender: the transpose.
         reads = np.ascontiguousarray(self.table[:, [P_DEVICE, P_STAGING]] != 0)
         everyone = np.empty((local.Get_size(), *reads.shape), bool)
@@ -81,9 +96,11 @@ class Peers:
             peers: what ``of`` returned.
 
         Returns:
-            (first such rank, int64[ranks]: 1 for each), at most REACH_RANKS from the first one on.
+            (first such rank; int64[ranks]: NEAR for each, | LANDED where it has landing places of
+            ours), at most REACH_RANKS from the first one on.
         """
-        near = np.where(peers >= 0, self.table[peers, P_MAPS], 0)
+        ways = self.table[:, P_MAPS] * (NEAR | LANDED * (self.table[:, P_LANDING] != 0))
+        near = np.where(peers >= 0, ways[peers], 0)
         ranks = np.flatnonzero(near)
         first = int(ranks[0]) if len(ranks) else 0
         near[first + REACH_RANKS :] = 0

@@ -5,7 +5,8 @@ memory (*device memory*, never touched by the host while a kernel runs).
 
     mapped memory    control | communicators | ring | completions | small staging
     shared memory    large staging: mapped too, and by the other ranks of the node as well
-    GPU staging      the same in GPU memory, for messages to ranks that map it (CUDA IPC)
+    GPU staging      the same in GPU memory, for messages to ranks that map it (CUDA IPC); and
+                     landing places, which those ranks write to
     device memory    counters | busy bits | reach | requests | claims | datatypes | layouts
 
 **Units.** All traffic travels in units of 16 bytes: an 8-byte low word, a 4-byte high word and a
@@ -31,7 +32,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-VERSION = 3
+VERSION = 4
 
 # --- units -----------------------------------------------------------------------------------
 UNIT_BYTES = 16
@@ -48,6 +49,7 @@ SLOT_BYTES = SLOT_UNITS * UNIT_BYTES  # 256: one attribute record (paper III.B),
 #                   carried out; FAULT: error class; FLAG_SHORT_BUFFER: bytes of the array
 HEADER_UNITS = 4
 HANDLE_UNIT = 2
+DATATYPE_SHIFT = 32  # in the low word of unit 0
 INLINE_BYTES = (SLOT_UNITS - HEADER_UNITS) * UNIT_PAYLOAD  # 144
 
 # The first element of a record names the operation (paper III.B).
@@ -84,6 +86,7 @@ FLAWS = (
 #             low = position in the message, bytes | direction << 63  high = length, bytes
 #   unit 6    large class: low = address (GPU) of the chunk buffers that orders are about
 #                          high = what their ready word will be, 0: they have none
+#                    or LANDED_MARK and which landing place they are in
 STATUS_UNITS = 2
 KIND_DONE = 1
 BYTES_MASK = (1 << 48) - 1
@@ -98,10 +101,21 @@ KIND_SHIFT = 56
 # In GPU staging chunk 0 is packed after the record, while the message is on its way: when it is
 # there, the tag of the record is stored in the slot's *ready word*, behind its buffers, and that is
 # where the receiver's threads look.
+# Up to LANDING_BYTES need no buffer of the sender: its threads store them as units straight into a
+# *landing place* in the receiver's GPU memory, one for each large slot of each rank of the node.
 LARGE_BUFFERS = 4
 READY_BYTES = 128  # the line of the ready word
 BASE_UNIT = STATUS_UNITS + LARGE_BUFFERS
 LARGE_UNITS = BASE_UNIT + 1
+LANDING_BYTES = 65536
+LANDING_UNITS = 4  # of a group: 48 bytes of the message. All units of the last group are written.
+LANDING_GROUPS = 32  # of a block: their first units lie together, then their second ones, ...
+_BLOCK_PAYLOAD = LANDING_GROUPS * LANDING_UNITS * UNIT_PAYLOAD
+LANDING_STRIDE = -(-LANDING_BYTES // _BLOCK_PAYLOAD) * LANDING_GROUPS * LANDING_UNITS * UNIT_BYTES
+LANDING_RANKS = 16  # of one node; with more there are no landing places
+LANDED_MARK = 1 << 62  # in unit 6: | ticket << 29 | groups << 16 | landing place
+LANDED_TICKET_SHIFT = 29
+LANDED_GROUPS_SHIFT = 16
 PACK = 0  # user buffer to staging
 UNPACK = 1  # staging to user buffer
 DIRECTION_SHIFT = 63
@@ -119,10 +133,12 @@ CHUNK_DIRECTION_SHIFT = 7
 #            slot, whose buffers the receiver reads: the first is full, a notice follows for each
 #            other one
 #   word 3   0: those buffers are in the sender's large staging; else NEAR, they are in its GPU
-#            staging, | what their ready word will be << 32
+#            staging, | what their ready word will be << 32; or NEAR | LANDED | tag of the units
+#            << 32: the message is in the receiver's landing place for that slot
 MESSAGE_HEADER = 32
 NOT_SHARED = -1
 NEAR = 1
+LANDED = 2
 # On the chunk communicator, for transfer number n: tag 2n from the sender (chunk k, or the notice
 # that it is packed, in order of k), tag 2n + 1 back (its buffer has been read).
 STAGING_LEAD = 64  # payload starts here in a small staging buffer; the header sits just before
@@ -146,6 +162,7 @@ DEVICE_REFRESH = 256  # 1 while one warp reads CONTROL_CONSUMED for all
 DEVICE_ABORT = 384  # copy of CONTROL_ABORT for warps that wait for room
 DEVICE_LARGE = 448  # address (GPU) of large staging; constant
 DEVICE_STAGING = 456  # address of GPU staging; constant, 0: there is none
+DEVICE_LANDING = 464  # address of our landing places; constant, 0: there are none
 DEVICE_BUSY = 512  # words of busy bits, each on its own line
 BUSY_STRIDE = 128
 BUSY_BITS = 32  # requests per word
@@ -157,10 +174,12 @@ MAX_REQUEST_SLOTS = 32768
 MAX_EAGER_BYTES = 1 << 20
 MAX_LARGE_SLOTS = 64
 # For each communicator, which of its ranks read our GPU staging: first rank, and a bit for it and
-# each of the 63 ranks after it. The host writes it when the communicator is registered.
+# each of the 63 ranks after it; then, for each of the 64, where our landing places on it are (0: it
+# has none). The host writes it when the communicator is registered.
 DEVICE_REACH = DEVICE_BUSY + (MAX_REQUEST_SLOTS + MAX_LARGE_SLOTS) // BUSY_BITS * BUSY_STRIDE
-REACH_BYTES = 16
 REACH_RANKS = 64
+REACH_LANDINGS = 16
+REACH_BYTES = REACH_LANDINGS + 8 * REACH_RANKS
 DEVICE_ROWS = DEVICE_REACH + COMMUNICATORS * REACH_BYTES
 REQUEST_BYTES = 64  # one row a slot
 REQUEST_OWNER = 0  # handle of the open request; of the last one, claimed, when free
@@ -267,8 +286,17 @@ class Layout(NamedTuple):
 
     @property
     def large_bytes(self) -> int:
-        """Size of large staging, and of GPU staging."""
+        """Size of large staging, and of GPU staging without landing places."""
         return align(self.large_slots * (LARGE_BUFFERS * self.chunk_bytes + READY_BYTES), 4096)
+
+    def landing(self, rank: int) -> int:
+        """Where in GPU staging the landing places for a rank of the node begin, one a large slot;
+        for the number of its ranks: where they end."""
+        return self.large_bytes + rank * self.large_slots * LANDING_STRIDE
+
+    def landing_place(self, rank: int, slot: int) -> int:
+        """The number, among all of ours, of the place for a large slot of a rank of the node."""
+        return rank * self.large_slots + slot - self.request_slots
 
     def chunk_buffers(self, slot: int) -> int:
         """Where in either of them the buffers of a large slot begin."""
@@ -318,6 +346,26 @@ def chunk_bytes_of(nbytes: int, chunk_bytes: int) -> int:
     wanted = (nbytes + LARGE_BUFFERS - 1) // LARGE_BUFFERS
     wanted = (wanted + 127) // 128 * 128
     return min(chunk_bytes, max(wanted, 65536))
+
+
+def lands(nbytes: int, address: int, chunk_bytes: int) -> bool:
+    """Whether a send above ``eager_bytes`` goes to a landing place, if the receiver has one.
+
+    Compiled for the device and for the proxy, which must agree. ``address`` is what the record says
+    of the buffer.
+    """
+    return nbytes <= LANDING_BYTES and nbytes <= chunk_bytes and address & (SCATTERED | 3) == 0
+
+
+def landing_groups(nbytes: int) -> int:
+    """Groups of units that a message takes; compiled for the device and for the proxy."""
+    return (nbytes + LANDING_UNITS * UNIT_PAYLOAD - 1) // (LANDING_UNITS * UNIT_PAYLOAD)
+
+
+def landed(place: int, groups: int, tag: int) -> int:
+    """What unit 6 says of a message of so many groups in a landing place of ours."""
+    ticket = (tag & TAG_MASK) >> 1
+    return LANDED_MARK | ticket << LANDED_TICKET_SHIFT | groups << LANDED_GROUPS_SHIFT | place
 
 
 TAG_DUPLICATES = 8  # of a communicator on which no receive uses ANY_TAG; a power of two

@@ -11,6 +11,7 @@ import numpy as np
 from gmpi.wire import (
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
+    LANDED,
     LARGE_BUFFERS,
     MESSAGE_HEADER,
     NEAR,
@@ -18,6 +19,9 @@ from gmpi.wire import (
     PACK,
     TAG_MASK,
     UNPACK,
+    landed,
+    landing_groups,
+    lands,
 )
 from host_proxy import completion
 from host_proxy.communicator import Communicator
@@ -30,6 +34,8 @@ from host_proxy.state import (
     P_HOST,
     P_READS,
     P_STAGING,
+    R_DONE,
+    S_BYTES,
     S_HANDLE,
 )
 
@@ -53,6 +59,7 @@ class KernelPort:
         self.engine = engine
         self.slot = slot
         self.is_large = slot >= engine.state.layout.request_slots
+        self.address = int(engine.state.record[R_DONE])  # of the user's buffer: it is being served
         self.own = 0  # offset of the slot's chunk buffers in large staging
         self.first_chunk = engine.drain  # where chunks come that there is no buffer for
         if self.is_large:
@@ -75,22 +82,29 @@ class KernelPort:
 
     def shared(self, comm: Communicator, dest: int) -> tuple[int, int]:
         state = self.engine.state
-        if comm.near[dest]:
+        near = int(comm.near[dest])
+        if near:
             self.set_base(int(state.globals[G_STAGING]) + self.own, 0)
-            return self.slot, NEAR | (self.engine.field(self.slot, S_HANDLE) & TAG_MASK) << 32
+            nbytes = self.engine.field(self.slot, S_BYTES)
+            if near & LANDED and not lands(nbytes, self.address, self.engine.sizes[1]):
+                near = NEAR
+            return self.slot, near | (self.engine.field(self.slot, S_HANDLE) & TAG_MASK) << 32
         peer = int(comm.peers[dest])
         reads = peer >= 0 and state.peers[peer, P_READS]
         return self.slot if reads else NOT_SHARED, 0
 
-    def use_buffers_of(self, peer: int, slot: int, near: int) -> None:
+    def use_buffers_of(self, peer: int, slot: int, near: int, total: int) -> None:
         state = self.engine.state
         offset = state.layout.chunk_buffers(slot)
-        if self.is_large:
+        if self.is_large and near & LANDED:
+            place = state.layout.landing_place(peer, slot)
+            self.set_base(landed(place, landing_groups(total), near >> 32), 0)
+        elif self.is_large:
             base = int(state.peers[peer, P_STAGING if near else P_DEVICE])
             self.set_base(base + offset, near >> 32 & TAG_MASK)
         elif near:
-            base = int(state.peers[peer, P_STAGING]) + offset
-            self.first_chunk = fetch_first(state, base, near, min(self.engine.sizes))
+            most = min(self.engine.sizes)
+            self.first_chunk = fetch_first(state, peer, slot, near, total, most)
         else:
             self.first_chunk = view(int(state.peers[peer, P_HOST]) + offset, self.engine.sizes[1])
 

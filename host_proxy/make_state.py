@@ -51,6 +51,7 @@ from host_proxy.state import (
     G_HANDLES,
     G_IN_PLACE,
     G_INDICES,
+    G_LANDING,
     G_LARGE,
     G_LARGE_DEVICE,
     G_OUTCOUNT,
@@ -92,7 +93,7 @@ from host_proxy.state import (
 def make_state(
     layout: Layout,
     mapped: int,
-    large: tuple[int, int, int],
+    large: tuple[int, int, int, int],
     peers: np.ndarray,
     context: int,
     trace: int,
@@ -105,7 +106,8 @@ def make_state(
 
     Args:
         mapped: address of mapped memory.
-        large: addresses of large staging, for the CPU and for the GPU, and of GPU staging.
+        large: addresses of large staging, for the CPU and for the GPU, of GPU staging and of the
+            landing places.
         peers: int64[ranks of this node, P_COUNT].
         trace: how many requests to keep time stamps of.
         flight: how many events the flight recorder keeps, a power of two; 0: it is not read.
@@ -148,7 +150,7 @@ def make_state(
     g[G_COMPLETIONS] = mapped + layout.completions
     g[G_SMALL] = mapped + layout.small
     g[G_SMALL_STRIDE] = layout.small_stride
-    g[G_LARGE], g[G_LARGE_DEVICE], g[G_STAGING] = large
+    g[G_LARGE], g[G_LARGE_DEVICE], g[G_STAGING], g[G_LANDING] = large
     g[G_REQUEST_SLOTS] = layout.request_slots
     g[G_SLOTS] = layout.slots
     g[G_EAGER] = layout.eager_bytes

@@ -14,7 +14,8 @@ array. It has
     shared(comm, dest)             (the large slot whose buffers ``dest`` can read, or NOT_SHARED;
                                    word 3 of the header)
     pack(k, position, length)      generator: memory that holds chunk k
-    use_buffers_of(peer, slot, near)   the chunks are in another rank's buffers
+    use_buffers_of(peer, slot, near, total)   the chunks of ``total`` bytes are in another rank's
+                                   buffers, or have landed
     free(k)                        memory to receive chunk k into
     unpack(k, position, length)    generator: moves a chunk that has come to the user
 """
@@ -102,7 +103,7 @@ def receive_message(
         port.deliver(min(total, room))
     else:
         if shared != NOT_SHARED:
-            port.use_buffers_of(int(comm.peers[source]), shared, near)
+            port.use_buffers_of(int(comm.peers[source]), shared, near, total)
         yield from _receive_chunks(port, comm, source, total, chunk, number, shared, room)
     error = ERR_TRUNCATE if total > room else SUCCESS
     return Outcome(min(total, room), error, source, tag, total)

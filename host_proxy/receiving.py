@@ -5,12 +5,16 @@ from __future__ import annotations
 
 from gmpi.constants import ANY_TAG, ERR_INTERN, ERR_TRUNCATE, PROC_NULL, SUCCESS
 from gmpi.wire import (
+    LANDED,
+    LANDING_BYTES,
     LARGE_BUFFERS,
     MESSAGE_HEADER,
     NOT_SHARED,
     POSITION_MASK,
     TAG_MASK,
     UNPACK,
+    landed,
+    landing_groups,
 )
 from host_proxy import operations as ops
 from host_proxy import pending
@@ -24,6 +28,7 @@ from host_proxy.state import (
     G_DRAIN,
     G_EAGER,
     G_FETCHES,
+    G_LANDING,
     G_LARGE,
     G_LARGE_DEVICE,
     G_PYTHON,
@@ -60,6 +65,7 @@ from host_proxy.state import (
 from host_proxy.transfer import (
     buffer_offset,
     chunks,
+    landing_place,
     length_of,
     messages,
     peer_field,
@@ -67,6 +73,9 @@ from host_proxy.transfer import (
     position_of,
     reset_transfer,
 )
+
+_landed = jit(landed)
+_landing_groups = jit(landing_groups)
 
 _ALL_BUFFERS = (1 << LARGE_BUFFERS) - 1
 
@@ -112,6 +121,8 @@ def received(g, row, source, tag):
     if shared != NOT_SHARED:
         out_of_reach = peer < 0 or peer_field(g, peer, theirs) == 0
         out_of_reach |= shared < get(g, G_REQUEST_SLOTS) or shared >= get(g, G_SLOTS)
+        if near & LANDED:
+            out_of_reach |= get(g, G_LANDING) == 0 or total > min(chunk, LANDING_BYTES)
     if chunk > get(g, G_CHUNK) or total > POSITION_MASK or out_of_reach:
         # Not a header: somebody else sends on our communicator, or memory is corrupt.
         log_request(g, row, ops.MESSAGE, ERR_INTERN, 0, chunk, get(g, G_CHUNK))
@@ -137,8 +148,12 @@ def received(g, row, source, tag):
         set_base(g, row, get(g, G_LARGE_DEVICE) + buffer_offset(g, get(row, S_SLOT), 0), 0)
         receive_chunks(g, row)
     else:
-        base = peer_field(g, peer, theirs) + buffer_offset(g, shared, 0)
-        set_base(g, row, base, near >> 32 & TAG_MASK)
+        mark = near >> 32 & TAG_MASK
+        if near & LANDED:
+            place = landing_place(g, peer, shared)
+            set_base(g, row, _landed(place, _landing_groups(total), mark), 0)
+        else:
+            set_base(g, row, peer_field(g, peer, theirs) + buffer_offset(g, shared, 0), mark)
         put(row, S_BUFFERS, _ALL_BUFFERS & ~1)
         put(row, S_NEXT, 1)
         received_chunk(g, row, 0)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from gmpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL, SUCCESS
 from gmpi.wire import (
     FLAG_INLINE,
+    LANDED,
     LARGE_BUFFERS,
     MESSAGE_HEADER,
     NEAR,
@@ -13,6 +14,7 @@ from gmpi.wire import (
     PACK,
     TAG_MASK,
     chunk_bytes_of,
+    lands,
 )
 from host_proxy import pending
 from host_proxy.checks import is_large, no_payload
@@ -29,6 +31,7 @@ from host_proxy.state import (
     G_TAG_UB,
     G_TRANSFERS,
     P_READS,
+    R_DONE,
     R_FLAGS,
     S_BUFFERS,
     S_BYTES,
@@ -61,6 +64,7 @@ from host_proxy.transfer import (
 )
 
 _chunk_bytes_of = jit(chunk_bytes_of)
+_lands = jit(lands)
 
 
 @jit
@@ -89,8 +93,11 @@ def start_send(g, r, row):
     store(header + 8, get(row, S_CHUNK) | get(row, S_TRANSFER) << 32)
     store(header + 16, shared)
     store(header + 24, 0)
-    if is_near(g, row, dest):
-        store(header + 24, NEAR | (get(row, S_HANDLE) & TAG_MASK) << 32)
+    near = is_near(g, row, dest)
+    if near:
+        if near & LANDED and not _lands(nbytes, get(r, R_DONE), get(g, G_CHUNK)):
+            near = NEAR
+        store(header + 24, near | (get(row, S_HANDLE) & TAG_MASK) << 32)
     pending.isend(g, row, header, MESSAGE_HEADER, dest, tag, comm, SEND, 0)
     if get(row, S_FAILED) == 0:
         packed_chunk(g, row, 0)

@@ -46,6 +46,7 @@ from host_proxy.communicator import Communicator
     G_LARGE,
     G_LARGE_DEVICE,  # the same for the GPU
     G_STAGING,  # GPU staging, for the GPU; 0: there is none
+    G_LANDING,  # landing places, for the GPU; 0: there are none
     G_REQUEST_SLOTS,
     G_SLOTS,
     G_EAGER,
@@ -115,7 +116,7 @@ from host_proxy.communicator import Communicator
     F_YIELD,
     F_NANOSLEEP,
     G_COUNT,
-) = range(86)
+) = range(87)
 
 # --- slots ---------------------------------------------------------------------------------------
 # What every request has comes first: two cache lines.
@@ -179,14 +180,16 @@ RECEIVES_AHEAD = 2  # chunks of one message whose receives are posted at once
 # of a datatype: handle (MPI's; of a derived one ours, 0: nobody's row), packed bytes
 (D_HANDLE, D_SIZE, D_COUNT) = range(3)
 # of a communicator: MPI handle for chunks, rank, number of ranks, collectives in Python's hands;
-# addresses of arrays: which peer each rank is, -1 for one on another node, and whether kernels pack
-# what they send to it into GPU staging; how many MPI handles for messages there are, less 1: more
-# than one (duplicate_of says which) where no receive may use ANY_TAG; then these handles
+# addresses of arrays: which peer each rank is, -1 for one on another node, and how kernels send
+# long messages to it (NEAR: in GPU staging; | LANDED: those that are short enough land there); how
+# many MPI handles for messages there are, less 1: more than one (duplicate_of says which) where no
+# receive may use ANY_TAG; then these handles
 (C_CHUNKS, C_RANK, C_SIZE, C_COLLECTIVES, C_PEERS, C_NEAR, C_LAST, C_HANDLE) = range(8)
 C_COUNT = C_HANDLE + TAG_DUPLICATES
 # of a rank of this node whose large staging is mapped here: address for the GPU and the CPU,
-# whether that rank has mapped ours; and the same of GPU staging: address for the GPU
-(P_DEVICE, P_HOST, P_READS, P_STAGING, P_MAPS, P_COUNT) = range(6)
+# whether that rank has mapped ours; the same of GPU staging: address for the GPU; and where our
+# landing places in it are, 0: there are none
+(P_DEVICE, P_HOST, P_READS, P_STAGING, P_MAPS, P_LANDING, P_COUNT) = range(7)
 
 # --- faults ---------------------------------------------------------------------------------------
 (

@@ -15,6 +15,7 @@ from host_proxy.state import (
     G_CHUNK,
     G_PEERS,
     G_REQUEST_SLOTS,
+    G_SLOTS,
     P_COUNT,
     S_CHUNK,
     S_COMM,
@@ -48,7 +49,8 @@ def peer_of(g, row, rank):
 
 @jit
 def is_near(g, row, rank):
-    """Whether kernels pack what they send to a rank into GPU staging: as they were told."""
+    """NEAR where kernels pack what they send to a rank into GPU staging, as they were told;
+    | LANDED where short ones land there."""
     return get(get(communicator(g, get(row, S_COMM)), C_NEAR), rank)
 
 
@@ -63,6 +65,13 @@ def buffer_offset(g, slot, chunk):
     size = get(g, G_CHUNK)
     stride = LARGE_BUFFERS * size + READY_BYTES
     return (slot - get(g, G_REQUEST_SLOTS)) * stride + chunk % LARGE_BUFFERS * size
+
+
+@jit
+def landing_place(g, peer, slot):
+    """Which of our landing places belongs to a large slot of a process of this node."""
+    first = get(g, G_REQUEST_SLOTS)
+    return peer * (get(g, G_SLOTS) - first) + slot - first
 
 
 @jit

@@ -62,7 +62,7 @@ class Machine:
         self.state: State = make_state(
             layout,
             self.address,
-            (large, large, 0),
+            (large, large, 0, 0),
             peers,
             CONTEXT,
             0,

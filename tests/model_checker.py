@@ -22,6 +22,13 @@ def need_tools() -> None:
             pytest.skip(f"needs {tool} on PATH (Debian and Ubuntu: apt-get install spin gcc)")
 
 
+def mutations(model: Path) -> dict[str, int]:
+    """What can be taken away from a model, and the numbers that take it away."""
+    text = model.read_text()
+    text = text[text.index("--- mutations") : text.index("#define IF")]
+    return {name: int(n) for name, n in re.findall(r"#define (\w+) (\d+)", text)}
+
+
 def build(model: Path, defines: list[str], where: Path, *options: str) -> Path:
     """Compiles the program that visits every state of a model.
 

@@ -296,10 +296,11 @@ class Harness:
         self.blocks: list[tuple[np.ndarray, int, int]] = []
         mapped = self._memory(LAYOUT.mapped_bytes)
         large = self._memory(LAYOUT.large_bytes)
-        peers = np.array([[large, large, 1]] + [[0, 0, 0]] * 2, np.int64)
+        peers = np.zeros((3, st.P_COUNT), np.int64)
+        peers[0, [st.P_DEVICE, st.P_HOST, st.P_READS]] = large, large, 1
         idle = (0, 0, 0)
         self.state = make_state(
-            LAYOUT, mapped, (large, large, 0), peers, CONTEXT, 0, 64, idle, True, st.no_gpu
+            LAYOUT, mapped, (large, large, 0, 0), peers, CONTEXT, 0, 64, idle, True, st.no_gpu
         )
         self.state.globals[st.G_STOP] = 1  # nobody waits for a payload that does not come
         self.ranks = np.array([-1, -1, -1], np.int64)  # all elsewhere

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import pytest
-from mpi4py import MPI
 
 from gmpi import affinity
 
@@ -36,6 +35,6 @@ def test_a_list_is_cut_to_what_the_process_may_use() -> None:
 
 def test_crowded_means_fewer_than_two_cores_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
-    assert not affinity.crowded(MPI.COMM_SELF)
+    assert not affinity.crowded(1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
-    assert affinity.crowded(MPI.COMM_SELF)
+    assert affinity.crowded(1)

@@ -58,17 +58,10 @@ MUTATIONS = {
 }
 
 
-def numbers() -> dict[str, int]:
-    """The mutations that the model knows."""
-    text = MODEL.read_text()
-    text = text[text.index("--- mutations") : text.index("#define IF")]
-    return {name: int(n) for name, n in re.findall(r"#define (\w+) (\d+)", text)}
-
-
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[str]]]:
     """What the checker says, by bounds and by mutation."""
-    known = numbers()
+    known = model_checker.mutations(MODEL)
 
     def search(bounds: str, mutation: int) -> str:
         where = tmp_path_factory.mktemp("trail")
@@ -99,7 +92,7 @@ def test_what_is_taken_away_is_missed(mutation: str, searched: dict[str, Future[
 
 
 def test_every_mutation_of_the_model_is_tested() -> None:
-    known = numbers()
+    known = model_checker.mutations(MODEL)
     assert set(known) == set(MUTATIONS)
     assert sorted(known.values()) == list(range(1, len(known) + 1))
     used = "".join(part.read_text() for part in MODEL.parent.glob("orders_*.pml"))

@@ -25,7 +25,7 @@ PROGRAMS = {
     1: ["bad_input", "collectives", "datatypes", "host_side", "lifecycle", "point_to_point"],
     2: [
         "bad_input", "ENGINE=mpi4py bad_input", "collectives", "datatypes", "datatypes --small",
-        "host_side", "lifecycle", "no_any_tag --small",
+        "host_side", "landing", "lifecycle", "no_any_tag --small",
         "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "point_to_point --small",
         "random_programs --seeds=0:10",
         "SPIN_MS=50 YIELD_MS=50 stress",
