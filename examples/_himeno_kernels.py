@@ -21,7 +21,8 @@ from gmpi import SIMULATOR
 ACCUMULATORS = 64  # of gosa: launched blocks add to different addresses
 _SMALL = 1 << 20  # points of a part, below which occupancy is worth more than registers
 _BRIEF = 1 << 22  # points of a part, below which a sweep may be over before the messages are
-_SIMULATED = 4  # blocks, each with a multiprocessor to itself
+_TASKS = 7  # multiprocessors that communicate: one for each task of two messages, and for the sum
+_SIMULATED = 6  # blocks, each with a multiprocessor to itself
 _MOST_HELD = 2  # tiles of 256 threads that fit the shared memory of two blocks
 
 
@@ -30,6 +31,20 @@ def launched_plan(part: Part) -> Plan:
     if SIMULATOR:
         return Plan(threads=32)
     return Plan(registers=64 if np.prod(part.shape) < _SMALL else 0)
+
+
+def _multiprocessors() -> int:
+    return _SIMULATED if SIMULATOR else cuda.get_current_device().MULTIPROCESSOR_COUNT
+
+
+def default_communicating(part: Part, sharers: int) -> int:
+    """How many multiprocessors communicate, unless somebody chooses; all ranks of a job must agree,
+    since as many messages as there are blocks for them make up a face."""
+    if SIMULATOR:
+        return 3
+    if np.prod(part.shape) >= _BRIEF:
+        return 1
+    return max(1, min(_TASKS, _multiprocessors() // sharers // 8))
 
 
 def persistent_plan(part: Part, sharers: int = 1, **chosen: int) -> Plan:
@@ -44,8 +59,8 @@ def persistent_plan(part: Part, sharers: int = 1, **chosen: int) -> Plan:
     Raises:
         GridError: no multiprocessor would be left to sweep.
     """
-    few = chosen.get("communicating", 3 if SIMULATOR or np.prod(part.shape) < _BRIEF else 1)
-    multiprocessors = _SIMULATED if SIMULATOR else cuda.get_current_device().MULTIPROCESSOR_COUNT
+    multiprocessors = _multiprocessors()
+    few = chosen.get("communicating", default_communicating(part, sharers))
     if not 1 <= few < multiprocessors // sharers:
         raise GridError(
             f"--communicating must be from 1 to {multiprocessors // sharers - 1}, got {few}: "

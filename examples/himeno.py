@@ -19,14 +19,21 @@ from typing import Any
 import numpy as np
 from _himeno_app import Solver, main, together
 from _himeno_faces import COUNT, EXTENT, PEER, RECV, RECV_TAG, SEND, SEND_TAG, TYPE, table, types
-from _himeno_kernels import block_sum, grid_blocks, persistent_plan, take_role
+from _himeno_kernels import (
+    block_sum,
+    default_communicating,
+    grid_blocks,
+    persistent_plan,
+    take_role,
+)
 from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, STAMPS, SWEPT, breakdown
 from _himeno_sweep import BOARD, FAILED, make_sweep
 from _himeno_vector import device
+from mpi4py import MPI
 from numba import cuda, float32, float64, int64
 
 import gmpi
-from gmpi import GMPI_Allreduce, GMPI_Irecv, GMPI_Isend, GMPI_Waitall
+from gmpi import GMPI_Allreduce, GMPI_Irecv, GMPI_Isend, GMPI_Wait, GMPI_Waitall
 
 
 def make_kernel(part, plan, count, stamped):
@@ -34,10 +41,11 @@ def make_kernel(part, plan, count, stamped):
     sweeping = make_sweep(part, plan)
     begin, sweep, await_outer = sweeping.begin, sweeping.sweep, sweeping.await_outer
     communicating = plan.communicating
-    # With multiprocessors enough, blocks of their own wait for what comes, and one for the sum.
-    apart = 2 * count < communicating
-    waits = count if apart else 0
-    sums_up = count + waits
+    # With multiprocessors enough, each of them has one task: for each message one sends, one waits
+    # for what comes, one posts the next receive and sees to it that the send before has ended; and
+    # one sums up.
+    apart = 3 * count < communicating
+    sums_up = 3 * count if apart else count
 
     @device
     def receive(ctx, new, messages, requests, m, step):
@@ -48,12 +56,26 @@ def make_kernel(part, plan, count, stamped):
             m += step  # range() would divide
 
     @device
-    def send(ctx, new, messages, requests, m, step):
+    def outgoing(messages, m):
+        """What a send needs of the table; for a block without a message, of the last one."""
+        row = messages[min(m, max(count, 1) - 1)]
+        return row[PEER], row[SEND_TAG], row[COUNT], row[TYPE], row[SEND], row[SEND] + row[EXTENT]
+
+    @device
+    def send(ctx, new, messages, requests, m, step, first):
+        """``first`` was read before there was anything to send."""
+        peer, tag, n, datatype, begin, end = first
         while m < count:
-            peer, tag, n = messages[m, PEER], messages[m, SEND_TAG], messages[m, COUNT]
-            face = new[messages[m, SEND] : messages[m, SEND] + messages[m, EXTENT]]
-            requests[count + m] = GMPI_Isend(ctx, face, n, messages[m, TYPE], peer, tag, 0)
+            requests[count + m] = GMPI_Isend(ctx, new[begin:end], n, datatype, peer, tag, 0)
             m += step
+            if m < count:
+                peer, tag, n, datatype, begin, end = outgoing(messages, m)
+
+    @device
+    def wait(ctx, requests, m):
+        error = GMPI_Wait(ctx, requests[m]).error
+        requests[m] = gmpi.REQUEST_NULL
+        return error
 
     @device
     def stamp(stamps, n, which):
@@ -79,35 +101,37 @@ def make_kernel(part, plan, count, stamped):
         An iteration begins its sends and the receives of the next one, whose halo goes into
         ``old``: the outer tiles are all that read that halo. Both end with the next iteration, so
         that nothing but the message itself is between sending and the arrival of the halo. For the
-        same reason another block posts the receives, or, with blocks enough, waits for them.
+        same reason another block posts the receives.
         """
         error = gmpi.SUCCESS
         begun, ending = requests[(n + 1) % 2], requests[n % 2]  # a row for each block that sends
-        posts = me if apart else (me + everyone // 2) % everyone
+        spread = apart and n > 0  # at first who sends does it all: handles are just being made
+        waits = me - count if spread else me
+        posts = me - 2 * count if spread else (me + everyone // 2 * min(n, 1)) % everyone
         stamp(stamps, n, BEGIN)
-        if me < count or posts < count:
+        first = outgoing(messages, me)
+        if me < count or 0 <= posts < count:
             await_outer(board, n)
         if me < count:
             stamp(stamps, n, SENT)
-            send(ctx, new, messages, begun[me], me, everyone)
+            send(ctx, new, messages, begun[me], me, everyone, first)
         # At first those of this iteration as well, and all by who sends: in MPI's order.
-        block = posts if n > 0 else me
         for ahead in range(min(n, 1), 2 - last):
             field = old if ahead else new
-            if block < count:
-                row = requests[(n + ahead) % 2, block]
-                receive(ctx, field, messages, row, block, everyone)
+            if 0 <= posts < count:
+                row = requests[(n + ahead) % 2, posts]
+                receive(ctx, field, messages, row, posts, everyone)
         if n > 0 and reduces(me, everyone):
             error = reduce(ctx, sums, n - 1)
             stamp(stamps, n, REDUCED)
-        if me < count and (n == 0 or not apart):
-            error = max(error, GMPI_Waitall(ctx, 2 * count, ending[me]))
+        if 0 <= waits < count:
+            if spread:
+                error = wait(ctx, ending[waits], waits)
+            else:
+                error = max(error, GMPI_Waitall(ctx, 2 * count, ending[waits]))
             stamp(stamps, n, HALO)
-        elif me < count:
-            error = GMPI_Waitall(ctx, count, ending[me, count:])
-        elif me < count + waits and n > 0:  # at first its handles are just being made
-            error = GMPI_Waitall(ctx, count, ending[me - count])
-            stamp(stamps, n, HALO)
+        elif spread and 0 <= posts < count:
+            error = wait(ctx, ending[posts], count + posts)
         return error
 
     @cuda.jit(**({} if gmpi.SIMULATOR else {"max_registers": plan.registers}))
@@ -156,6 +180,8 @@ class Himeno(Solver):
 
     def prepare(self) -> None:
         part = self.part
+        few = self.comm.allreduce(default_communicating(part, self.sharers), MPI.MIN)
+        self.chosen.setdefault("communicating", few)
         make_plan = partial(persistent_plan, part, self.sharers, **self.chosen)
         plan = together(self.comm, make_plan)
         # As much shared memory on all ranks: on a GPU that they share, a multiprocessor that has
@@ -163,7 +189,8 @@ class Himeno(Solver):
         held = self.comm.allgather(plan.held)
         self.plan = plan = plan._replace(held=max(held) if all(held) else 0)
         messages = table(part, *plan.pieces)
-        slots = min(64, max(32, 4 * len(messages)))  # two iterations' sends and receives
+        most = self.comm.allreduce(len(messages), MPI.MAX)
+        slots = min(64, max(32, 4 * most))  # two iterations' sends and receives
         self.context = gmpi.Context(self.comm, large_slots=slots, **self.settings)
         for row, datatype in zip(messages, types(part, messages)):
             if datatype is not None:

@@ -84,9 +84,17 @@ def test_every_decomposition_gives_the_bits_of_the_serial_program(
 @pytest.mark.slow
 def test_faces_travel_in_any_number_of_messages_by_any_number_of_blocks() -> None:
     # More blocks than messages, more messages than blocks, and more than a face has rows.
-    options = ["--messages", "1", "3", "5", "--communicating", "1", "3"]
+    options = ["--messages", "1", "3", "5", "--communicating", "1", "4"]
     text = run(2, "himeno.py", "--size", "6,4,8", *options, "--verify")
     assert text.count("6x4x8 on 2x1x1 ranks, 3 iterations: right") == 6, text
+
+
+@pytest.mark.slow
+def test_one_task_a_block_comes_to_the_same() -> None:
+    # With four there is a block for each task; handles are used again from the fourth iteration on.
+    options = ["--size", "6,4,8", "--iterations", "7", "--communicating", "1", "4"]
+    found = re.findall(r"^Gosa : (\S+)$", run(2, "himeno.py", *options), re.M)
+    assert len(found) == 2 and found[0] == found[1]
 
 
 @pytest.mark.slow
@@ -118,7 +126,7 @@ WRONG = {
     "--size 8,8,12 --decompose 1,1,2": "must leave a multiple of 4",
     "--size 3,3,8 --decompose two": "decomposition must be three integers",
     "--iterations 0": "--iterations must be at least 1, got 0",
-    "--size 8,8,8 --communicating 4": "--communicating must be from 1 to 3, got 4",
+    "--size 8,8,8 --communicating 6": "--communicating must be from 1 to 5, got 6",
     "--size 8,8,8 --messages 2 0": "--messages must be at least 1, got 0",
 }
 # One start of MPI for all of them.

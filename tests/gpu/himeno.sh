@@ -6,7 +6,7 @@
 # plans      times of the sweep's plans on one GPU
 # compare    both programs, S to XL, 1000 iterations
 # breakdown  where the time of an iteration goes, S to XL
-# latency    size S with faces in 1, 2, 4 messages and 1, 2 multiprocessors that communicate
+# latency    size S with faces in 1, 2, 4 messages and 1 to 7 multiprocessors that communicate
 # scaling    both programs on 1, 2, 4 ranks: one a GPU, or with one GPU all of them on it
 # ncu        the sweep in Nsight Compute (himeno_ncu.sh)
 cd "$(dirname "$0")/../.." && . tests/gpu/setup.sh
@@ -38,7 +38,6 @@ if part compare; then
   LIMIT=80 ranks $n $gmpi $options --json "$out/himeno-gmpi.json" || bad=1
 fi
 if part breakdown; then
-  rm -f "$out/himeno-gmpi-breakdown.json"  # of an earlier version of this script
   for sizes in "S M" "L XL"; do  # so that what happens to some does not cost the others
     LIMIT=45 ranks $n $gmpi --size $sizes --decompose $n,1,1 --iterations 200 --breakdown \
       --json "$out/himeno-gmpi-breakdown-${sizes/ /-}.json" || bad=1
@@ -46,9 +45,9 @@ if part breakdown; then
 fi
 if part latency; then
   options="--size S --decompose $n,1,1 --iterations 1000"
-  LIMIT=70 ranks $n $gmpi $options --messages 1 2 4 --communicating 1 2 --repeat 3 \
+  LIMIT=70 ranks $n $gmpi $options --messages 1 2 4 --communicating 1 2 4 7 --repeat 3 \
     --json "$out/messages.json" | grep -a '^# \|^cpu' || bad=1
-  LIMIT=30 ranks $n $gmpi $options --messages 1 4 --communicating 2 --breakdown \
+  LIMIT=30 ranks $n $gmpi $options --messages 1 --communicating 2 7 --breakdown \
     --json "$out/messages-breakdown.json" | grep -a '^# \|^cpu' || bad=1
 fi
 if part scaling; then
