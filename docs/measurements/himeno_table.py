@@ -1,4 +1,4 @@
-"""Writes the figures in docs/himeno.md from the JSON files in docs/measurements/himeno.
+"""Writes the figures in docs/himeno.md, and some in README.md, from docs/measurements/himeno.
 
     python docs/measurements/himeno_table.py [--check]
 
@@ -17,6 +17,8 @@ import click
 from tabulate import tabulate
 
 HERE = Path(__file__).resolve().parent
+OWN = HERE / "himeno"
+README = HERE.parents[1] / "README.md"
 sys.path.insert(0, str(HERE.parents[1] / "examples"))
 
 from _himeno_report import lines_table, messages_table, pairs, read, scaling  # noqa: E402
@@ -52,6 +54,19 @@ def results(measured: Rows) -> str:
         )
     headers = ["size", "ranks", "cut", "GMPI, us", "CUDA+MPI, us", "CUDA+MPI ÷ GMPI", "bar"]
     return _table(rows, [*headers, "GMPI, GFLOPS", "same gosa"])
+
+
+def in_short(measured: Rows) -> str:
+    """For the project's README."""
+    rows = pairs(measured)
+    lines = {
+        "GMPI, us an iteration": [_us(row["GMPI us"]) for row in rows],
+        "CUDA+MPI": [_us(row["CUDA+MPI us"]) for row in rows],
+        "CUDA+MPI ÷ GMPI": [f"{row['ratio']:.2f}" for row in rows],
+    }
+    on = " and ".join(sorted({str(row["ranks"]) for row in rows}))
+    headers = [f"Himeno on {on} GPUs", *(row["size"] for row in rows)]
+    return _table([[name, *values] for name, values in lines.items()], headers)
 
 
 def parts(measured: Rows) -> str:
@@ -190,23 +205,27 @@ def fill(text: str, name: str, content: str) -> str:
 
 @click.command(help=(__doc__ or "").split("\n\n")[0])
 @click.option("--check", is_flag=True, help="Only say whether the page is up to date.")
-@click.option("--directory", type=click.Path(path_type=Path), default=HERE / "himeno")
+@click.option("--directory", type=click.Path(path_type=Path), default=OWN)
 @click.option("--page", type=click.Path(path_type=Path), default=HERE.parent / "himeno.md")
 def main(check: bool, directory: Path, page: Path) -> None:
     measured = read(directory)
-    old = new = page.read_text()
     contents = {"results": results(measured), "parts": parts(measured), "lines": lines()}
     contents |= {"sweeps": sweeps(directory), "machines": machines(directory)}
     contents |= {"ncu": ncu(directory), "scaling": scaled(directory)}
     contents |= {"messages": messages(directory)}
-    for name, content in contents.items():
-        new = fill(new, name, content)
-    if new != old and check:
-        raise click.ClickException(
-            f"{page} is out of date: run python docs/measurements/himeno_table.py"
-        )
-    if new != old:
-        page.write_text(new)
+    pages = {page: contents}
+    if directory == OWN:
+        pages[README] = {"himeno": in_short(measured)}
+    for path, blocks in pages.items():
+        old = new = path.read_text()
+        for name, content in blocks.items():
+            new = fill(new, name, content)
+        if new != old and check:
+            raise click.ClickException(
+                f"{path} is out of date: run python docs/measurements/himeno_table.py"
+            )
+        if new != old:
+            path.write_text(new)
 
 
 if __name__ == "__main__":
