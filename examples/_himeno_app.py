@@ -45,6 +45,7 @@ TOLERANCE = 1e-6
 CHOICES = {
     "communicating": "multiprocessors whose blocks communicate",
     "messages": "messages that a face is cut into",
+    "distance": "planes between two iterations that are swept together",
 }
 
 

@@ -33,7 +33,8 @@ def launched_plan(part: Part) -> Plan:
     return Plan(registers=64 if np.prod(part.shape) < _SMALL else 0)
 
 
-def _multiprocessors() -> int:
+def multiprocessors() -> int:
+    """Of the GPU."""
     return _SIMULATED if SIMULATOR else cuda.get_current_device().MULTIPROCESSOR_COUNT
 
 
@@ -44,7 +45,17 @@ def default_communicating(part: Part, sharers: int) -> int:
         return 3
     if np.prod(part.shape) >= _BRIEF:
         return 1
-    return max(1, min(_TASKS, _multiprocessors() // sharers // 8))
+    return max(1, min(_TASKS, multiprocessors() // sharers // 8))
+
+
+def check_communicating(few: int, sharers: int) -> None:
+    """Raises GridError unless multiprocessors are left to sweep."""
+    most = multiprocessors() // sharers - 1
+    if not 1 <= few <= most:
+        raise GridError(
+            f"--communicating must be from 1 to {most}, got {few}: "
+            "one multiprocessor or more must be left to sweep"
+        )
 
 
 def persistent_plan(part: Part, sharers: int = 1, **chosen: int) -> Plan:
@@ -59,20 +70,15 @@ def persistent_plan(part: Part, sharers: int = 1, **chosen: int) -> Plan:
     Raises:
         GridError: no multiprocessor would be left to sweep.
     """
-    multiprocessors = _multiprocessors()
     few = chosen.get("communicating", default_communicating(part, sharers))
-    if not 1 <= few < multiprocessors // sharers:
-        raise GridError(
-            f"--communicating must be from 1 to {multiprocessors // sharers - 1}, got {few}: "
-            "one multiprocessor or more must be left to sweep"
-        )
+    check_communicating(few, sharers)
     chosen["communicating"] = few
     if SIMULATOR:
         return Plan(threads=32, blocks=1, held=1, dynamic=True)._replace(**chosen)
     plan = Plan(registers=128, dynamic=True)._replace(**chosen)
     boxes = [box for box in (*part.outer, part.inner) if not box.empty]
     tiles = sum(Tiling(box, plan.threads).tiles for box in boxes)
-    workers = plan.blocks * (multiprocessors // sharers - few)
+    workers = plan.blocks * (multiprocessors() // sharers - few)
     held = -(-tiles // workers)
     return plan._replace(held=held) if held <= _MOST_HELD else plan
 
@@ -193,5 +199,5 @@ def grid_blocks(kernel: Any, args: tuple[Any, ...], plan: Plan, sharers: int = 1
     kernel.compile(tuple(kernel.typeof_pyval(arg) for arg in args))
     allow_shared(kernel, plan.shared_bytes)
     (compiled,) = kernel.overloads.values()
-    most = int(compiled.max_cooperative_grid_blocks(plan.threads, plan.shared_bytes))
+    most = int(compiled.max_cooperative_grid_blocks(plan.block, plan.shared_bytes))
     return min(most, plan.blocks * cuda.get_current_device().MULTIPROCESSOR_COUNT) // sharers

@@ -39,3 +39,19 @@ def breakdown(stamps: np.ndarray) -> dict[str, Any]:
     middle = rows[len(rows) // 2]
     found["timeline"] = ((middle - middle[BEGIN]) / 1000).tolist()
     return found
+
+
+def wave_breakdown(stamps: np.ndarray, stalled: float) -> dict[str, Any]:
+    """The same for two iterations swept together, which have no begin in common: ``stalled`` ns an
+    iteration is what a block has waited before its tiles, ``exposed``; ``compute`` is the rest."""
+    rows = stamps[2:] if len(stamps) > 4 else stamps
+    # The sums of two iterations are complete at about the same time.
+    each = float(np.ptp(rows[:, REDUCED])) / max(1, len(rows) - 1)
+    found = {
+        "iteration": each,
+        "compute": each - stalled,
+        "halo": float(np.median(rows[:, HALO] - rows[:, SENT])),
+        "convergence": float(np.median(rows[:, REDUCED] - rows[:, BEGIN])),
+        "exposed": stalled,
+    }
+    return {name: ns / 1000 for name, ns in found.items()}

@@ -35,6 +35,23 @@ def load4(array, offset):
 
 
 load4_once = load4
+
+
+def evict_first():
+    return 0
+
+
+evict_last = evict_normal = evict_first
+
+
+def load4_by(source, offset):
+    return load4(source[0], offset)
+
+
+def peek(words, index):
+    return int(words[index])
+
+
 load4_shared = load4
 
 

@@ -28,7 +28,7 @@ if MPI.COMM_WORLD.rank == 1:
             raise RuntimeError("out of luck")
         return run(self, iterations)
     program.{solver}.run = fails
-sys.argv[1:] = "--size 6,6,8 --iterations 4000".split()
+sys.argv[1:] = "--size 16,6,8 --iterations 4000".split()
 sys.exit(program.main(program.{solver}, "x"))
 """
 
@@ -36,17 +36,17 @@ sys.exit(program.main(program.{solver}, "x"))
 TOO_SHORT = """
 import sys
 sys.path.insert(0, {examples!r})
-import himeno
+import {module} as program
 from mpi4py import MPI
-table = himeno.table
+table = program.table
 def shorter(*arguments):
     messages = table(*arguments)
     if MPI.COMM_WORLD.rank == 1:
-        messages[:, himeno.COUNT] -= 4
+        messages[:, program.COUNT] -= 4
     return messages
-himeno.table = shorter
-sys.argv[1:] = "--size 6,6,8 --iterations 400".split()
-sys.exit(himeno.main(himeno.Himeno, "x"))
+program.table = shorter
+sys.argv[1:] = "--size 16,6,8 --iterations 400".split()
+sys.exit(program.main(program.{solver}, "x"))
 """
 
 
@@ -95,6 +95,27 @@ def test_one_task_a_block_comes_to_the_same() -> None:
     options = ["--size", "6,4,8", "--iterations", "7", "--communicating", "1", "4"]
     found = re.findall(r"^Gosa : (\S+)$", run(2, "himeno.py", *options), re.M)
     assert len(found) == 2 and found[0] == found[1]
+
+
+def test_two_iterations_together_give_the_bits_of_the_serial_program() -> None:
+    # The rank in the middle has neighbours on both sides.
+    options = ["--size", "24,3,8", "--decompose", "3,1,1", "--distance", "1", "2", "--verify"]
+    text = run(3, "himeno_wave.py", *options)
+    assert text.count("GMPI wave 24x3x8 on 3x1x1 ranks, 3 iterations: right") == 2, text
+
+
+@pytest.mark.slow
+def test_two_iterations_together_go_on_and_on(tmp_path: Path) -> None:
+    # Two messages for a face, or one; an odd number of iterations, and twice.
+    path = tmp_path / "wave.json"
+    common = ["--size", "16,4,8", "--decompose", "2,1,1", "--iterations", "7"]
+    wave = ["--messages", "1", "2", "--repeat", "2", "--breakdown", "--json", str(path)]
+    expected = re.search(r"^Gosa : (\S+)$", run(2, "himeno.py", *common), re.M)
+    found = re.findall(r"^Gosa : (\S+)$", run(2, "himeno_wave.py", *common, *wave), re.M)
+    assert expected and found == [expected[1]] * 2
+    for row in json.loads(path.read_text())["rows"]:
+        parts = row["breakdown"]
+        assert 0 < parts["compute"] <= parts["iteration"] and parts["halo"] > 0, parts
 
 
 @pytest.mark.slow
@@ -162,7 +183,12 @@ def test_refusal_is_the_exit_status() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "solver"), [("himeno", "Himeno"), ("himeno_cuda_mpi", "Conventional")]
+    ("module", "solver"),
+    [
+        ("himeno", "Himeno"),
+        ("himeno_cuda_mpi", "Conventional"),
+        pytest.param("himeno_wave", "Wave", marks=pytest.mark.slow),
+    ],
 )
 def test_a_rank_that_fails_ends_all(module: str, solver: str, tmp_path: Path) -> None:
     script = tmp_path / "dies.py"
@@ -173,10 +199,11 @@ def test_a_rank_that_fails_ends_all(module: str, solver: str, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_message_that_fails_ends_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("module", "solver"), [("himeno", "Himeno"), ("himeno_wave", "Wave")])
+def test_a_message_that_fails_ends_all(module: str, solver: str, tmp_path: Path) -> None:
     # The kernel leaves its loop and must not wait for receives that it has posted ahead.
     script = tmp_path / "too_short.py"
-    script.write_text(TOO_SHORT.format(examples=str(EXAMPLES)))
+    script.write_text(TOO_SHORT.format(examples=str(EXAMPLES), module=module, solver=solver))
     status, text = launcher.mpi(2, str(script))
     assert status != 0
     assert "rank 1: TruncationError: GMPI_Irecv in block" in text, text

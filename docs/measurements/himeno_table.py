@@ -87,20 +87,21 @@ def lines() -> str:
 
 
 def sweeps(directory: Path) -> str:
-    """The sweep alone, on one GPU: the fastest launched and the fastest persistent plans."""
+    """The sweep alone, on one GPU: the fastest launched plan, and the fastest ones of those that
+    stay."""
     path = directory / "sweeps.json"
     if not path.exists():
         return "not measured"
     found = json.loads(path.read_text())
     rows = []
     for size in dict.fromkeys(row["size"] for row in found["rows"]):
-        mine = [row for row in found["rows"] if row["size"] == size]
-        launched, persistent = (
+        mine = [row for row in found["rows"] if row["size"] == size and "us" in row]
+        launched, persistent, wave = (
             sorted((row for row in mine if row["kind"] == kind), key=lambda row: row["us"])
-            for kind in ("launched", "persistent")
+            for kind in ("launched", "persistent", "wave")
         )
         best = launched[0]["us"]
-        for row in [launched[0], *persistent[:SHOWN]]:
+        for row in [launched[0], *persistent[:SHOWN], *wave[:SHOWN]]:
             times = [f"{row['us']:.2f}", f"{row['us'] / best:.3f}"]
             times.append(f"{row['us'] / row['ideal_us']:.3f}")
             rows.append([size, row["kind"], row["plan"], row["registers"], *times])

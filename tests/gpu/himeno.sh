@@ -7,16 +7,17 @@
 # compare    both programs, S to XL, 1000 iterations
 # breakdown  where the time of an iteration goes, S to XL
 # latency    size S with faces in 1, 2, 4 messages and 1 to 7 multiprocessors that communicate
+# wave       two iterations in one pass over memory: checked, then M and L by distance, and XL
 # scaling    both programs on 1, 2, 4 ranks: one a GPU, or with one GPU all of them on it
 # ncu        the sweep in Nsight Compute (himeno_ncu.sh)
 cd "$(dirname "$0")/../.." && . tests/gpu/setup.sh
 set -o pipefail
-out=${1:?usage: himeno.sh DIRECTORY [check|plans|compare|breakdown|latency|scaling|ncu]...}
+out=${1:?usage: himeno.sh DIRECTORY [check|plans|compare|breakdown|latency|wave|scaling|ncu]...}
 shift
 mkdir -p "$out"
 n=${RANKS:-2}
 bad=0
-wanted=" ${*:-check plans compare breakdown latency scaling} "
+wanted=" ${*:-check plans compare breakdown latency wave scaling} "
 part() { [[ $wanted == *" $1 "* ]]; }
 export GMPI_WATCHDOG_S=${GMPI_WATCHDOG_S:-8}  # who hangs says why before its time is up
 gmpi=examples/himeno.py
@@ -49,6 +50,17 @@ if part latency; then
     --json "$out/messages.json" | grep -a '^# \|^cpu' || bad=1
   LIMIT=30 ranks $n $gmpi $options --messages 1 --communicating 2 7 --breakdown \
     --json "$out/messages-breakdown.json" | grep -a '^# \|^cpu' || bad=1
+fi
+if part wave; then
+  wave=examples/himeno_wave.py
+  options="--decompose $n,1,1 --iterations 1000 --repeat 3"
+  LIMIT=50 ranks $n $wave --size XS S M --decompose $n,1,1 --verify || bad=1
+  LIMIT=60 ranks $n $wave --size L $options --distance 2 3 4 5 --breakdown \
+    --json "$out/wave-L.json" | grep -a '^# \|^cpu' || bad=1
+  LIMIT=60 ranks $n $wave --size M $options --distance 6 8 12 16 --breakdown \
+    --json "$out/wave-M.json" | grep -a '^# \|^cpu' || bad=1
+  LIMIT=60 ranks $n $wave --size XL $options --json "$out/wave-XL.json" \
+    | grep -a '^# \|^cpu' || bad=1
 fi
 if part scaling; then
   for m in 1 2 4; do

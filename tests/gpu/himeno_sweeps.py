@@ -35,6 +35,8 @@ from _himeno_kernels import (
 )
 from _himeno_serial import reference
 from _himeno_sweep import BOARD, Plan
+from _himeno_wave import STALLED, make_persistent_wave
+from device_memory import copy_bandwidth, memory_latency_ns
 from numba import cuda
 
 CHECKED = 4  # iterations
@@ -50,59 +52,16 @@ PERSISTENT = [
     _HELD._replace(blocks=1, held=4, registers=200),
     _HELD._replace(threads=128, blocks=4),
 ]
+# Planes between two iterations: where a plane has more tiles, fewer are enough.
+WAVES = [Plan(registers=112, distance=n) for n in (2, 3, 4, 6, 8, 12, 16)]
+MOST_BETWEEN = 24 << 20  # bytes of coefficients that L2 should hold meanwhile
 
 
 def describe(plan: Plan) -> str:
     words = [f"{plan.blocks}x{plan.threads}", f"held={plan.held}"]
     words += ["dynamic"] * plan.dynamic + ["once"] * plan.once
+    words += [f"distance={plan.distance}"] * bool(plan.distance)
     return " ".join(words + [f"registers<={plan.registers}"] * bool(plan.registers))
-
-
-def copy_bandwidth(nbytes: int = 1 << 30) -> float:
-    """Bytes read and written a second by a device-to-device copy."""
-    source, target = cupy.zeros(nbytes, cupy.uint8), cupy.zeros(nbytes, cupy.uint8)
-    stream = cupy.cuda.Stream(non_blocking=True)
-    best = 0.0
-    for _ in range(6):
-        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-        begin.record(stream)
-        for _ in range(4):
-            cupy.cuda.runtime.memcpyAsync(target.data.ptr, source.data.ptr, nbytes, 3, stream.ptr)
-        end.record(stream)
-        end.synchronize()
-        best = max(best, 8 * nbytes / (cupy.cuda.get_elapsed_time(begin, end) * 1e-3))
-    return best
-
-
-@cuda.jit
-def _chase(chain, hops, end):
-    at = end[0]  # where the time before ended: what was read there may be in a cache
-    for _ in range(hops):
-        at = chain[at]
-    end[0] = at
-
-
-def memory_latency_ns(nbytes: int = 1 << 28, hops: int = 20_000) -> float:
-    """Time of one read of device memory by a thread that has nothing else to do.
-
-    A chain of reads, each on a line of its own, through more memory than the caches hold.
-    """
-    count = nbytes // 8
-    step = (1 << 20) // 8 + 16 + 1  # odd, so that all elements are on the chain; pages change
-    chain = (cupy.arange(count, dtype=cupy.int64) + step) % count
-    end = cupy.zeros(1, cupy.int64)
-    stream = cupy.cuda.Stream(non_blocking=True)
-    cupy.cuda.runtime.deviceSynchronize()
-    chase = _chase[1, 1, cuda.external_stream(stream.ptr)]
-    best = 1e9
-    for _ in range(3):
-        first, last = cupy.cuda.Event(), cupy.cuda.Event()
-        first.record(stream)
-        chase(chain, hops, end)
-        last.record(stream)
-        last.synchronize()
-        best = min(best, cupy.cuda.get_elapsed_time(first, last) * 1e6 / hops)
-    return best
 
 
 class Bench:
@@ -222,6 +181,48 @@ class Bench:
 
         return {**row, "us": self.time(run)}
 
+    def wave(self, plan: Plan) -> dict[str, Any]:
+        """Two iterations together, in a persistent kernel."""
+        fields = self.fields
+        made = make_persistent_wave(self.part, plan)
+        most = 1 << 14
+        sums = cuda.to_device(np.zeros((1, most)))
+        fresh = made.fresh(most)
+        board = cuda.to_device(fresh)
+        first = cupy.asarray(fresh)
+        args = (fields.p, fields.q, fields.coef, sums, board)
+        blocks = grid_blocks(made.kernel, (*args, 1), plan)
+        (compiled,) = made.kernel.overloads.values()
+        row = {
+            "plan": describe(plan),
+            "registers": compiled.regs_per_thread,
+            "local": compiled.local_mem_per_thread,
+            "blocks": blocks,
+            "tiles": made.tiles,
+            "kind": "wave",
+        }
+        if blocks == 0:
+            return {**row, "failed": "too many registers"}
+        kernel = made.kernel[blocks, plan.block, self.numba_stream]
+
+        def sweeps(count: int) -> int:
+            with self.stream:
+                cupy.asarray(board)[:] = first
+            kernel(*args, count)
+            return count
+
+        fields.fill(varied=True)
+        sweeps(CHECKED)
+        self.stream.synchronize()
+        row["right"] = self.right(fields.p)
+        fields.fill()
+        row["us"] = self.time(lambda count: sweeps(min(most, 20 * count)))
+        sweeps(200)
+        self.stream.synchronize()
+        # What a block waited for others, of an iteration.
+        row["stalled_us"] = float(board.copy_to_host()[STALLED]) / 200e3 / blocks
+        return row
+
     # --- for a profiler ---------------------------------------------------------------------------
 
     def once(self, iterations: int) -> list[dict[str, Any]]:
@@ -275,7 +276,9 @@ def measure(name: str, ranks: Any, budget: float, copy: float) -> list[dict[str,
     print(f"\n# {name}, {points} points, ideal {ideal:.1f} us", flush=True)
     print(f"{'kind':<11}{'plan':<44}{'regs':>5}{'spill':>6}{'blocks':>7}{'us':>10}"
           f"{'/ideal':>8}{'/launched':>10}{'TB/s':>7}  bits", flush=True)  # fmt: skip
-    for kind, plans in (("launched", LAUNCHED), ("persistent", PERSISTENT)):
+    plane = BYTES_PER_POINT * part.plane
+    waves = [plan for plan in WAVES if plan.distance * plane <= MOST_BETWEEN or plan == WAVES[0]]
+    for kind, plans in (("launched", LAUNCHED), ("persistent", PERSISTENT), ("wave", waves)):
         for plan in plans:
             if time.monotonic() - started > budget:
                 print(f"# {name}: time is up", flush=True)
@@ -349,14 +352,16 @@ def main() -> int:
             continue
         fast = {
             kind: min((r for r in done if r["kind"] == kind), key=lambda r: r["us"], default=None)
-            for kind in ("launched", "persistent")
+            for kind in ("launched", "persistent", "wave")
         }
-        a, b = fast["launched"], fast["persistent"]
-        if a and b:
-            print(
-                f"{name:<3} launched {a['us']:.2f} ({a['plan']}); persistent {b['us']:.2f} "
-                f"({b['plan']}): {b['us'] / a['us']:.3f} x, {b['ideal_us'] / b['us']:.1%} of copy"
-            )
+        a = fast.pop("launched")
+        for kind, b in fast.items():
+            if a and b:
+                print(
+                    f"{name:<3} launched {a['us']:.2f} ({a['plan']}); {kind} {b['us']:.2f} "
+                    f"({b['plan']}): {b['us'] / a['us']:.3f} x, "
+                    f"{b['ideal_us'] / b['us']:.1%} of copy"
+                )
     return 0 if all(r.get("right", True) for r in rows) else 1
 
 

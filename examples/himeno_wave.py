@@ -1,0 +1,191 @@
+"""The Himeno benchmark in one kernel a rank that reads memory once for two iterations, with GMPI.
+
+    mpiexec -n 2 python examples/himeno_wave.py [--size L] [--iterations 1000] [--distance 3]
+
+As ``himeno.py``, with other insides: the second iteration follows the first through the grid, some
+planes behind (``_himeno_wave.py``), and no barrier holds anybody up. Each message has a block of
+its own, which begins it when its plane is done and tells the sweeping blocks when the halo has
+come; one more block sums up the residuals. For grids that are cut along i.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import sys
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from _himeno_app import Solver, main, together
+from _himeno_faces import COUNT, EXTENT, PEER, RECV, RECV_TAG, SEND, SEND_TAG, table
+from _himeno_grid import Part
+from _himeno_kernels import grid_blocks, take_role
+from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, STAMPS, wave_breakdown
+from _himeno_sweep import FAILED, WORKERS, Plan
+from _himeno_vector import device, peek
+from _himeno_wave import ARRIVED, ARRIVED_RIGHT, DONE, SLOT, STALLED, make_wave, wave_plan
+from numba import cuda, float64, int32, int64
+
+import gmpi
+from device_lib.primitives import fence_gpu, sync_block, thread_rank
+from gmpi import GMPI_Allreduce, GMPI_Irecv, GMPI_Isend, GMPI_Waitall
+
+
+def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> SimpleNamespace:
+    """``kernel`` ``(ctx, p, q, coef, messages, sums, board, stamps, iterations)``, cooperative, and
+    ``fresh``, which makes a board for so many iterations."""
+    count = len(messages)
+    rank = part.place[0]
+    to_left = int((messages[:, PEER] < rank).sum()) if count else 0  # these come first
+    each = to_left or count
+    made = make_wave(part, plan._replace(messages=each))
+    begin, sweep, summed_at = made.begin, made.sweep, made.summed_at
+    tiles, in_round, steps = made.tiles, made.in_round, made.steps
+    communicating = plan.communicating
+    last_plane = part.box.planes - 1
+
+    @device
+    def stamp(stamps, n, which, wanted):
+        if stamped and wanted and thread_rank() == 0:
+            cuda.atomic.max(stamps, (n, which), gmpi.timer_ns())
+
+    @device
+    def await_word(board, word, least, slot):
+        """Waits until a word of the board is ``least``; whether it is, and nobody has failed."""
+        if thread_rank() == 0:
+            failed = peek(board, FAILED)
+            while failed == 0 and peek(board, word) < least:
+                cuda.nanosleep(20)
+                failed = peek(board, FAILED)
+            slot[0] = failed
+            fence_gpu()
+        sync_block()
+        going = slot[0] == 0
+        sync_block()
+        return going
+
+    @device
+    def fail(board, n):
+        if thread_rank() == 0:
+            cuda.atomic.max(board, FAILED, n + 1)
+
+    @device
+    def receive(ctx, field, row):
+        halo = field[row[RECV] : row[RECV] + row[EXTENT]]
+        return GMPI_Irecv(ctx, halo, row[COUNT], gmpi.FLOAT, row[PEER], row[RECV_TAG], 0)
+
+    @device
+    def send(ctx, field, row):
+        face = field[row[SEND] : row[SEND] + row[EXTENT]]
+        return GMPI_Isend(ctx, face, row[COUNT], gmpi.FLOAT, row[PEER], row[SEND_TAG], 0)
+
+    @device
+    def exchange(ctx, p, q, row, me, board, slot, stamps, iterations):
+        """One message each way an iteration; a block. The receive of the next one is posted when
+        the tiles that read the halo before are done, and a send ends with the next one."""
+        plane, arrived = (0, ARRIVED) if me < to_left else (last_plane, ARRIVED_RIGHT)
+        coming = receive(ctx, q, row)
+        going = int64(gmpi.REQUEST_NULL)
+        for n in range(iterations):
+            if not await_word(board, DONE + plane, (n + 1) * tiles, slot):
+                return
+            old, new = (p, q) if n & 1 == 0 else (q, p)
+            stamp(stamps, n, SENT, me < each)
+            begun = send(ctx, new, row)
+            ahead = int64(gmpi.REQUEST_NULL)
+            if n + 1 < iterations:
+                ahead = receive(ctx, old, row)
+            error = GMPI_Waitall(ctx, 2, (coming, going))
+            stamp(stamps, n, HALO, me < each)
+            coming, going = ahead, begun
+            if error != gmpi.SUCCESS:
+                fail(board, n)
+                return
+            sync_block()
+            if thread_rank() == 0:
+                fence_gpu()
+                cuda.atomic.add(board, arrived, 1)
+        if GMPI_Waitall(ctx, 1, (going,)) != gmpi.SUCCESS:
+            fail(board, iterations)
+
+    @device
+    def reduce(ctx, sums, board, slot, stamps, iterations):
+        """The sum over all ranks of every iteration; a block."""
+        for n in range(iterations):
+            if not await_word(board, summed_at(n), in_round, slot):
+                return
+            stamp(stamps, n, BEGIN, True)
+            residual, total = sums[0, n : n + 1], sums[1, n : n + 1]
+            error = GMPI_Allreduce(ctx, residual, total, 1, gmpi.DOUBLE, gmpi.SUM, 0)
+            stamp(stamps, n, REDUCED, True)
+            if error != gmpi.SUCCESS:
+                fail(board, n)
+                return
+
+    @cuda.jit(**({} if gmpi.SIMULATOR else {"max_registers": plan.registers}))
+    def himeno(ctx, p, q, coef, messages, sums, board, stamps, iterations):
+        shared = cuda.shared.array(steps, int32)
+        scratch = cuda.shared.array(32, float64)
+        slot = cuda.shared.array(SLOT, int64)
+        worker, workers, me, _ = take_role(board, slot, communicating)
+        if worker >= 0:
+            begin(board, shared)
+            sweep(p, q, coef, sums, board, shared, slot, scratch, worker, workers, iterations)
+        elif me < count:
+            exchange(ctx, p, q, messages[me], me, board, slot, stamps, iterations)
+        elif me == count:
+            reduce(ctx, sums, board, slot, stamps, iterations)
+
+    return SimpleNamespace(kernel=himeno, fresh=made.fresh)
+
+
+class Wave(Solver):
+    """One rank's part, its context and its kernel."""
+
+    name = "GMPI wave"
+    choices = ("communicating", "messages", "distance")
+
+    def prepare(self) -> None:
+        part = self.part
+        make_plan = partial(wave_plan, part, self.sharers, **self.chosen)
+        self.plan = plan = together(self.comm, make_plan)
+        messages = table(part, *plan.pieces)
+        made = together(self.comm, partial(make_kernel, part, plan, messages, self.breakdown))
+        self.kernel, self.fresh = made.kernel, made.fresh
+        self.context = gmpi.Context(self.comm, **self.settings)
+        self.messages = cuda.to_device(messages if len(messages) else np.zeros((1, 13), np.int64))
+        self.blocks = grid_blocks(self.kernel, self.arguments(1), plan, self.sharers)
+
+    def arguments(self, iterations: int) -> tuple[Any, ...]:
+        self.sums = cuda.to_device(np.zeros((2, iterations)))
+        rows = iterations if self.breakdown else 1
+        self.stamps = cuda.to_device(np.zeros((rows, STAMPS), np.int64))
+        self.board = cuda.to_device(self.fresh(iterations))
+        return (
+            self.context.device, *(self.fields.p, self.fields.q, self.fields.coef),
+            *(self.messages, self.sums, self.board, self.stamps, iterations),
+        )  # fmt: skip
+
+    def run(self, iterations: int) -> np.ndarray:
+        """Residual of each iteration; the newest pressure is ``fields.p``."""
+        args = self.arguments(iterations)
+        launch = self.kernel[self.blocks, self.plan.block, self.stream]
+        with self.timed():
+            launch(*args)
+            self.finish()
+        self.context.synchronize()  # raises what went wrong
+        if iterations % 2:
+            self.fields.swap()
+        return self.sums.copy_to_host()[1]
+
+    def parts(self) -> dict[str, Any]:
+        stamps, board = self.stamps.copy_to_host(), self.board.copy_to_host()
+        return wave_breakdown(stamps, board[STALLED] / board[WORKERS] / len(stamps))
+
+    def close(self) -> None:
+        self.context.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Wave, __doc__ or ""))
