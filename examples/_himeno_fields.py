@@ -115,9 +115,12 @@ class Fields:
 
 def check_memory(part: Part, sharers: int = 1) -> None:
     """Raises GridError when this part, on each of ``sharers`` ranks, does not fit the GPU."""
-    if SIMULATOR:
-        return
-    free, total = cuda.current_context().get_memory_info()
+    if not SIMULATOR:
+        check_free(part, sharers, *cuda.current_context().get_memory_info())
+
+
+def check_free(part: Part, sharers: int, free: int, total: int) -> None:
+    """``check_memory`` for a GPU of so many bytes."""
     if part.nbytes * sharers > free * 0.98:
         raise GridError(
             f"the 14 arrays need {part.nbytes / 2**30:.1f} GiB on each of {sharers} rank(s) of "

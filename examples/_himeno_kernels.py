@@ -193,11 +193,32 @@ def allow_shared(kernel: Any, nbytes: int) -> None:
 
 
 def grid_blocks(kernel: Any, args: tuple[Any, ...], plan: Plan, sharers: int = 1) -> int:
-    """Blocks of a cooperative grid of which the GPU holds ``sharers`` at once; compiles."""
+    """Blocks of a cooperative grid of which the GPU holds ``sharers`` at once; compiles.
+
+    Raises:
+        GridError: as ``resident_blocks``.
+    """
     if SIMULATOR:
-        return _SIMULATED
+        return resident_blocks(_SIMULATED, plan, sharers)
     kernel.compile(tuple(kernel.typeof_pyval(arg) for arg in args))
     allow_shared(kernel, plan.shared_bytes)
     (compiled,) = kernel.overloads.values()
     most = int(compiled.max_cooperative_grid_blocks(plan.block, plan.shared_bytes))
-    return min(most, plan.blocks * cuda.get_current_device().MULTIPROCESSOR_COUNT) // sharers
+    return resident_blocks(most, plan, sharers)
+
+
+def resident_blocks(most: int, plan: Plan, sharers: int) -> int:
+    """Blocks for each of the ranks that share a GPU which holds ``most`` at once.
+
+    Raises:
+        GridError: no block would be left to sweep.
+    """
+    blocks = min(most, plan.blocks * multiprocessors()) // sharers
+    communicate = plan.communicating * plan.blocks
+    if blocks <= communicate:
+        raise GridError(
+            f"the GPU holds {most} blocks of {plan.block} threads at once, {blocks} for each of "
+            f"{sharers} rank(s), of which {communicate} communicate: none would be left to sweep; "
+            "take fewer ranks a GPU, or end what else runs there"
+        )
+    return blocks

@@ -201,8 +201,8 @@ class Himeno(Solver):
         self.requests = cuda.device_array((2, count, 2 * count), np.int64)
         self.board = cuda.device_array(BOARD, np.int64)
         self.kernel = make_kernel(part, self.plan, len(messages), self.breakdown)
-        args = self.arguments(1)
-        self.blocks = grid_blocks(self.kernel, args, self.plan, self.sharers)
+        count_blocks = partial(grid_blocks, self.kernel, self.arguments(1), plan, self.sharers)
+        self.blocks = together(self.comm, count_blocks)
 
     def arguments(self, iterations: int) -> tuple[Any, ...]:
         self.sums = cuda.to_device(np.zeros((2, iterations)))

@@ -155,7 +155,8 @@ class Wave(Solver):
         self.kernel, self.fresh = made.kernel, made.fresh
         self.context = gmpi.Context(self.comm, **self.settings)
         self.messages = cuda.to_device(messages if len(messages) else np.zeros((1, 13), np.int64))
-        self.blocks = grid_blocks(self.kernel, self.arguments(1), plan, self.sharers)
+        count_blocks = partial(grid_blocks, self.kernel, self.arguments(1), plan, self.sharers)
+        self.blocks = together(self.comm, count_blocks)
 
     def arguments(self, iterations: int) -> tuple[Any, ...]:
         self.sums = cuda.to_device(np.zeros((2, iterations)))

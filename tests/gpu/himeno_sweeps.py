@@ -164,8 +164,6 @@ class Bench:
             "tiles": made.tiles,
             "kind": "persistent",
         }
-        if blocks == 0:
-            return {**row, "failed": f"{plan.shared_bytes} bytes of shared memory do not fit"}
         kernel = made.kernel[blocks, plan.threads, self.numba_stream, plan.shared_bytes]
         fields.fill(varied=True)
         self.zero()
@@ -201,8 +199,6 @@ class Bench:
             "tiles": made.tiles,
             "kind": "wave",
         }
-        if blocks == 0:
-            return {**row, "failed": "too many registers"}
         kernel = made.kernel[blocks, plan.block, self.numba_stream]
 
         def sweeps(count: int) -> int:
