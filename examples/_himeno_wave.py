@@ -2,8 +2,8 @@
 
 The second iteration follows the first through the planes of a part, ``plan.distance`` planes
 behind: what the first has read of the coefficients is still in L2 when the second needs it, and
-memory is read once for both. Launches cannot do this: between the two, each part needs the halo
-that its neighbours send after the first.
+memory is read once for both. Between the two each part needs the halo that its neighbours send
+after the first: with launches that takes halos two planes deep, updated on both sides.
 
 A *step* is one plane of one iteration, a *round* all steps of two. Blocks take tiles in the order
 of the steps from one counter that never starts again, and there is no barrier: a tile waits until

@@ -127,8 +127,8 @@ KERNELS = {
 }
 
 
-def link(pieces: dict[str, str], *more: str) -> str:
-    """Links PTX for sm_90, with more options; what the assembler had to say."""
+def link(pieces: dict[str, str], *more: str, library: bytes = b"") -> str:
+    """Links PTX for sm_90, with more options and a library; what the assembler had to say."""
     options = ["-arch=sm_90", "-verbose", *more]
     handle = nvjitlink.create(len(options), options)
 
@@ -141,6 +141,9 @@ def link(pieces: dict[str, str], *more: str) -> str:
         for name, ptx in pieces.items():
             data = ptx.encode()
             nvjitlink.add_data(handle, nvjitlink.InputType.PTX, data, len(data), name)
+        if library:
+            kind = nvjitlink.InputType.LIBRARY
+            nvjitlink.add_data(handle, kind, library, len(library), "library")
         nvjitlink.complete(handle)
     except Exception as exc:
         errors = log(nvjitlink.get_error_log_size, nvjitlink.get_error_log)

@@ -1,0 +1,103 @@
+"""Compiles Himeno's kernels for sm_90, without a GPU, and links those that send no messages.
+
+    NUMBA_ENABLE_CUDASIM=0 python tests/compile_himeno_for_sm90.py
+
+Prints, as JSON, what the assembler says of each: {name: {stack, spill_stores, spill_loads}}; of
+the programs, which need the device library, {name: functions that they call}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from compile_for_sm90 import CC, CONTEXT, called, link, properties
+from numba import cuda, types
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+
+cuda.get_current_device().MULTIPROCESSOR_COUNT = 132
+
+import himeno  # noqa: E402
+import himeno_wave  # noqa: E402
+from _himeno_faces import table  # noqa: E402
+from _himeno_grid import Part, parse_size, part_of  # noqa: E402
+from _himeno_kernels import (  # noqa: E402
+    launched_plan,
+    make_launched,
+    make_persistent,
+    persistent_plan,
+)
+from _himeno_wave import make_persistent_wave, wave_plan  # noqa: E402
+
+FLOATS = types.float32[::1]
+DOUBLES = types.float64[::1]
+WORDS = types.int64[::1]
+SUMS = types.float64[:, ::1]
+ROWS = types.int64[:, ::1]
+
+
+def runtime() -> bytes:
+    """What synchronizes a cooperative grid: device code of the CUDA runtime."""
+    import nvidia
+
+    for place in nvidia.__path__:
+        for path in Path(place).rglob("libcudadevrt.a"):
+            return path.read_bytes()
+    raise SystemExit("no libcudadevrt.a beside the other libraries of CUDA")
+
+
+def compiled(kernel: Any, *arguments: Any) -> str:
+    ptx, _ = cuda.compile(
+        kernel.py_func, types.void(*arguments), device=False, cc=CC, output="ptx", abi="numba"
+    )
+    return str(ptx)
+
+
+def sweeps(size: str) -> dict[str, tuple[str, int]]:
+    """(PTX, most registers) of the sweeps that the programs choose for half of a grid."""
+    part = part_of(0, parse_size(size), (2, 1, 1))
+    launched, persistent, wave = launched_plan(part), persistent_plan(part), wave_plan(part)
+    boxes = [*part.outer, part.inner]
+    fields = (FLOATS, FLOATS, FLOATS)
+    made = make_launched(part, launched, boxes).kernel
+    found = {"launched": (compiled(made, *fields, DOUBLES), launched.registers)}
+    made = make_persistent(part, persistent).kernel
+    ptx = compiled(made, *fields, DOUBLES, WORDS, types.int64)
+    found["persistent"] = ptx, persistent.registers
+    made = make_persistent_wave(part, wave).kernel
+    ptx = compiled(made, *fields, SUMS, WORDS, types.int64)
+    found["wave"] = ptx, wave.registers
+    return {f"{name} {size}": pair for name, pair in found.items()}
+
+
+def programs(part: Part) -> dict[str, str]:
+    fields = (CONTEXT, FLOATS, FLOATS, FLOATS, ROWS)
+    plan = persistent_plan(part)
+    kernel = himeno.make_kernel(part, plan, len(table(part, *plan.pieces)), True)
+    requests = types.int64[:, :, ::1]
+    found = {"himeno": compiled(kernel, *fields, requests, SUMS, WORDS, ROWS, types.int64)}
+    plan = wave_plan(part)
+    messages: np.ndarray = table(part, *plan.pieces)
+    kernel = himeno_wave.make_kernel(part, plan, messages, True).kernel
+    found["himeno_wave"] = compiled(kernel, *fields, SUMS, WORDS, ROWS, types.int64)
+    return found
+
+
+def main() -> None:
+    found: dict[str, Any] = {}
+    library = runtime()
+    for size in ("S", "L"):
+        for name, (ptx, registers) in sweeps(size).items():
+            limit = [f"-maxrregcount={registers}"] if registers else []
+            (found[name],) = properties(link({name: ptx}, *limit, library=library)).values()
+    for name, ptx in programs(part_of(1, parse_size("L"), (4, 1, 1))).items():
+        found[name] = sorted(called(ptx))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Himeno's kernels compiled for sm_90, without a GPU."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import launcher
+import pytest
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    status, text = launcher.python(
+        "tests/compile_himeno_for_sm90.py", timeout=120, NUMBA_ENABLE_CUDASIM="0"
+    )
+    assert status == 0, text
+    kernels: dict[str, Any] = json.loads(text.splitlines()[-1])
+    return kernels
+
+
+@pytest.mark.parametrize("size", ["S", "L"])
+@pytest.mark.parametrize("kind", ["launched", "persistent", "wave"])
+def test_sweeps_do_not_spill(found: dict[str, Any], kind: str, size: str) -> None:
+    """Within the registers that let as many blocks be resident as the plan says."""
+    assert found[f"{kind} {size}"] == {"stack": 0, "spill_stores": 0, "spill_loads": 0}
+
+
+@pytest.mark.parametrize("program", ["himeno", "himeno_wave"])
+def test_programs_compile_and_need_nothing_but_the_device_library(
+    found: dict[str, Any], program: str
+) -> None:
+    calls = found[program]
+    assert {"gmpi_open_long", "gmpi_finish_all_block", "gmpi_transact"} <= set(calls)
+    assert all(name.startswith(("gmpi_", "cudaCG")) for name in calls), calls
