@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from _himeno_grid import Box, GridError, Part
-from _himeno_sweep import BUSY, HELPERS, WORKERS, Plan, Tiling, make_sweep, make_update
+from _himeno_sweep import BOARD, BUSY, HELPERS, WORKERS, Plan, Tiling, make_sweep, make_update
 from _himeno_vector import device, multiprocessor
 from numba import cuda, float32, float64, int64
 
@@ -151,14 +151,14 @@ def make_launched(part: Part, plan: Plan, boxes: list[Box]) -> SimpleNamespace:
 
 
 def make_persistent(part: Part, plan: Plan) -> SimpleNamespace:
-    """Cooperative kernel ``(p, q, coef, gosa, board, iterations)`` that sweeps over all points
-    again and again, without messages; ``gosa`` float64[iterations], ``board`` int64[BOARD], both
-    zero before."""
+    """Cooperative kernel ``(p, q, coef, sums, board, iterations)`` that sweeps over all points
+    again and again, without messages; ``sums`` float64[1, iterations], 0 before, ``board`` as
+    ``fresh(iterations)`` makes it."""
     made = make_sweep(part, plan)
     begin, sweep, communicating = made.begin, made.sweep, plan.communicating
 
     @cuda.jit(**({} if SIMULATOR else {"max_registers": plan.registers}))
-    def persistent(p, q, coef, gosa, board, iterations):
+    def persistent(p, q, coef, sums, board, iterations):
         held = cuda.shared.array(0, float32, alignment=128)
         scratch = cuda.shared.array(32, float64)
         slot = cuda.shared.array(2, int64)
@@ -170,11 +170,14 @@ def make_persistent(part: Part, plan: Plan) -> SimpleNamespace:
                 share = sweep(p, q, coef, held, board, slot, n, worker, workers, direct, count)
                 total = block_sum(share, scratch)
                 if cuda.threadIdx.x == 0:
-                    cuda.atomic.add(gosa, n, total)
+                    cuda.atomic.add(sums, (0, n), total)
             p, q = q, p
             grid.sync()
 
-    return SimpleNamespace(kernel=persistent, tiles=made.tiles)
+    def fresh(iterations: int) -> np.ndarray:
+        return np.zeros(BOARD, np.int64)
+
+    return SimpleNamespace(kernel=persistent, tiles=made.tiles, fresh=fresh)
 
 
 def allow_shared(kernel: Any, nbytes: int) -> None:

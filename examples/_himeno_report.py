@@ -21,7 +21,7 @@ from tabulate import tabulate
 HERE = Path(__file__).resolve().parent
 #: What each program consists of beside the files that both share.
 PROGRAMS = {
-    "GMPI": ["himeno.py"],
+    "GMPI": ["himeno.py", "_himeno_persistent.py"],
     "CUDA+MPI": ["himeno_cuda_mpi.py", "_himeno_graph.py"],
 }
 #: Time of CUDA+MPI / time of GMPI that this project has set itself.

@@ -313,9 +313,7 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
 
 
 def make_persistent_wave(part: Part, plan: Plan) -> SimpleNamespace:
-    """``make_persistent`` for two iterations at a time: cooperative kernel ``(p, q, coef, sums,
-    board, iterations)`` without messages, in blocks of ``plan.block`` threads; ``board`` is
-    ``fresh``."""
+    """``make_persistent`` for two iterations at a time, in blocks of ``plan.block`` threads."""
     made = make_wave(part, plan)
     begin, sweep, communicating = made.begin, made.sweep, plan.communicating
     count = made.steps

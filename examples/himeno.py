@@ -17,16 +17,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from _himeno_app import Solver, main, together
+from _himeno_app import main, together
 from _himeno_faces import COUNT, EXTENT, PEER, RECV, RECV_TAG, SEND, SEND_TAG, TYPE, table, types
 from _himeno_kernels import (
     block_sum,
     default_communicating,
-    grid_blocks,
     persistent_plan,
     take_role,
 )
-from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, STAMPS, SWEPT, breakdown
+from _himeno_persistent import Persistent
+from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, SWEPT, breakdown
 from _himeno_sweep import BOARD, FAILED, make_sweep
 from _himeno_vector import device
 from mpi4py import MPI
@@ -172,7 +172,7 @@ def make_kernel(part, plan, count, stamped):
     return himeno
 
 
-class Himeno(Solver):
+class Himeno(Persistent):
     """One rank's part, its context and its kernel."""
 
     name = "GMPI"
@@ -195,44 +195,21 @@ class Himeno(Solver):
         for row, datatype in zip(messages, types(part, messages)):
             if datatype is not None:
                 row[TYPE], row[COUNT] = self.context.commit(datatype), 1
-        self.messages = cuda.to_device(messages if len(messages) else np.zeros((1, 13), np.int64))
         # Of odd iterations, of even ones; of each block: receives, then sends.
         count = max(1, len(messages))
         self.requests = cuda.device_array((2, count, 2 * count), np.int64)
-        self.board = cuda.device_array(BOARD, np.int64)
-        self.kernel = make_kernel(part, self.plan, len(messages), self.breakdown)
-        count_blocks = partial(grid_blocks, self.kernel, self.arguments(1), plan, self.sharers)
-        self.blocks = together(self.comm, count_blocks)
+        self.kernel = make_kernel(part, plan, len(messages), self.breakdown)
+        self.load(messages)
 
-    def arguments(self, iterations: int) -> tuple[Any, ...]:
-        self.sums = cuda.to_device(np.zeros((2, iterations)))
-        self.stamps = cuda.to_device(
-            np.zeros((iterations if self.breakdown else 1, STAMPS), np.int64)
-        )
-        self.board.copy_to_device(np.zeros(BOARD, np.int64))
+    def board(self, iterations: int) -> np.ndarray:
+        return np.zeros(BOARD, np.int64)
+
+    def more(self) -> tuple[Any, ...]:
         self.requests.copy_to_device(np.full(self.requests.shape, gmpi.REQUEST_NULL))
-        return (
-            self.context.device, *(self.fields.p, self.fields.q, self.fields.coef),
-            *(self.messages, self.requests, self.sums, self.board, self.stamps, iterations),
-        )  # fmt: skip
-
-    def run(self, iterations: int) -> np.ndarray:
-        """Residual of each iteration; the newest pressure is ``fields.p``."""
-        args = self.arguments(iterations)
-        launch = self.kernel[self.blocks, self.plan.threads, self.stream, self.plan.shared_bytes]
-        with self.timed():
-            launch(*args)
-            self.finish()
-        self.context.synchronize()  # raises what went wrong
-        if iterations % 2:
-            self.fields.swap()
-        return self.sums.copy_to_host()[1]
+        return (self.requests,)
 
     def parts(self) -> dict[str, Any]:
         return breakdown(self.stamps.copy_to_host())
-
-    def close(self) -> None:
-        self.context.close()
 
 
 if __name__ == "__main__":

@@ -17,11 +17,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from _himeno_app import Solver, main, together
+from _himeno_app import main, together
 from _himeno_faces import COUNT, EXTENT, PEER, RECV, RECV_TAG, SEND, SEND_TAG, table
 from _himeno_grid import Part
-from _himeno_kernels import grid_blocks, take_role
-from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, STAMPS, wave_breakdown
+from _himeno_kernels import take_role
+from _himeno_persistent import Persistent
+from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, wave_breakdown
 from _himeno_sweep import FAILED, WORKERS, Plan
 from _himeno_vector import device, peek
 from _himeno_wave import ARRIVED, ARRIVED_RIGHT, DONE, SLOT, STALLED, make_wave, wave_plan
@@ -140,7 +141,7 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
     return SimpleNamespace(kernel=himeno, fresh=made.fresh)
 
 
-class Wave(Solver):
+class Wave(Persistent):
     """One rank's part, its context and its kernel."""
 
     name = "GMPI wave"
@@ -149,43 +150,21 @@ class Wave(Solver):
     def prepare(self) -> None:
         part = self.part
         make_plan = partial(wave_plan, part, self.sharers, **self.chosen)
-        self.plan = plan = together(self.comm, make_plan)
-        messages = table(part, *plan.pieces)
-        made = together(self.comm, partial(make_kernel, part, plan, messages, self.breakdown))
+        self.plan = together(self.comm, make_plan)
+        messages = table(part, *self.plan.pieces)
+        make = partial(make_kernel, part, self.plan, messages, self.breakdown)
+        made = together(self.comm, make)
         self.kernel, self.fresh = made.kernel, made.fresh
         self.context = gmpi.Context(self.comm, **self.settings)
-        self.messages = cuda.to_device(messages if len(messages) else np.zeros((1, 13), np.int64))
-        count_blocks = partial(grid_blocks, self.kernel, self.arguments(1), plan, self.sharers)
-        self.blocks = together(self.comm, count_blocks)
+        self.load(messages)
 
-    def arguments(self, iterations: int) -> tuple[Any, ...]:
-        self.sums = cuda.to_device(np.zeros((2, iterations)))
-        rows = iterations if self.breakdown else 1
-        self.stamps = cuda.to_device(np.zeros((rows, STAMPS), np.int64))
-        self.board = cuda.to_device(self.fresh(iterations))
-        return (
-            self.context.device, *(self.fields.p, self.fields.q, self.fields.coef),
-            *(self.messages, self.sums, self.board, self.stamps, iterations),
-        )  # fmt: skip
-
-    def run(self, iterations: int) -> np.ndarray:
-        """Residual of each iteration; the newest pressure is ``fields.p``."""
-        args = self.arguments(iterations)
-        launch = self.kernel[self.blocks, self.plan.block, self.stream]
-        with self.timed():
-            launch(*args)
-            self.finish()
-        self.context.synchronize()  # raises what went wrong
-        if iterations % 2:
-            self.fields.swap()
-        return self.sums.copy_to_host()[1]
+    def board(self, iterations: int) -> np.ndarray:
+        board: np.ndarray = self.fresh(iterations)
+        return board
 
     def parts(self) -> dict[str, Any]:
-        stamps, board = self.stamps.copy_to_host(), self.board.copy_to_host()
+        stamps, board = self.stamps.copy_to_host(), self.device_board.copy_to_host()
         return wave_breakdown(stamps, board[STALLED] / board[WORKERS] / len(stamps))
-
-    def close(self) -> None:
-        self.context.close()
 
 
 if __name__ == "__main__":

@@ -65,12 +65,12 @@ def sweeps(size: str) -> dict[str, tuple[str, int]]:
     fields = (FLOATS, FLOATS, FLOATS)
     made = make_launched(part, launched, boxes).kernel
     found = {"launched": (compiled(made, *fields, DOUBLES), launched.registers)}
-    made = make_persistent(part, persistent).kernel
-    ptx = compiled(made, *fields, DOUBLES, WORDS, types.int64)
-    found["persistent"] = ptx, persistent.registers
-    made = make_persistent_wave(part, wave).kernel
-    ptx = compiled(made, *fields, SUMS, WORDS, types.int64)
-    found["wave"] = ptx, wave.registers
+    for name, make, plan in (
+        ("persistent", make_persistent, persistent),
+        ("wave", make_persistent_wave, wave),
+    ):
+        made = make(part, plan).kernel
+        found[name] = compiled(made, *fields, SUMS, WORDS, types.int64), plan.registers
     return {f"{name} {size}": pair for name, pair in found.items()}
 
 

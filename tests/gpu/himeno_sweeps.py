@@ -27,6 +27,7 @@ from _bench import machine
 from _himeno_fields import Fields
 from _himeno_grid import BYTES_PER_POINT, Part, parse_size, parse_triple, part_of
 from _himeno_kernels import (
+    ACCUMULATORS,
     grid_blocks,
     launched_plan,
     make_launched,
@@ -34,12 +35,13 @@ from _himeno_kernels import (
     persistent_plan,
 )
 from _himeno_serial import reference
-from _himeno_sweep import BOARD, Plan
+from _himeno_sweep import Plan
 from _himeno_wave import STALLED, make_persistent_wave
 from device_memory import copy_bandwidth, memory_latency_ns
 from numba import cuda
 
 CHECKED = 4  # iterations
+MOST = 1 << 15  # iterations of a persistent kernel
 LAUNCHED = [Plan(), Plan(registers=80), Plan(registers=64), Plan(once=False), Plan(threads=128)]
 _HELD = Plan(registers=128, held=2, dynamic=True)
 PERSISTENT = [
@@ -57,6 +59,16 @@ WAVES = [Plan(registers=112, distance=n) for n in (2, 3, 4, 6, 8, 12, 16)]
 MOST_BETWEEN = 24 << 20  # bytes of coefficients that L2 should hold meanwhile
 
 
+def about(plan: Plan, kernel: Any) -> dict[str, Any]:
+    """What a row says of a compiled kernel."""
+    (compiled,) = kernel.overloads.values()
+    return {
+        "plan": describe(plan),
+        "registers": compiled.regs_per_thread,
+        "local": compiled.local_mem_per_thread,
+    }
+
+
 def describe(plan: Plan) -> str:
     words = [f"{plan.blocks}x{plan.threads}", f"held={plan.held}"]
     words += ["dynamic"] * plan.dynamic + ["once"] * plan.once
@@ -71,8 +83,9 @@ class Bench:
         self.part = part
         self.fields = Fields(part)
         self.use_new_stream()
-        self.gosa = cuda.to_device(np.zeros(1 << 16))
-        self.board = cuda.to_device(np.zeros(BOARD, np.int64))
+        self.gosa = cuda.to_device(np.zeros(ACCUMULATORS))
+        self.sums = cuda.to_device(np.zeros((1, MOST)))
+        self.timed = 0  # iterations of the last run that was timed
         self.expected: Any = None
 
     def use_new_stream(self) -> None:
@@ -94,9 +107,12 @@ class Bench:
         self.expected = cupy.asarray(whole.reshape(-1)).view(cupy.int32)
 
     def zero(self) -> None:
-        for array in (self.gosa, self.board):
-            address = array.__cuda_array_interface__["data"][0]
-            cupy.cuda.runtime.memsetAsync(address, 0, array.nbytes, self.stream.ptr)
+        address = self.sums.__cuda_array_interface__["data"][0]
+        cupy.cuda.runtime.memsetAsync(address, 0, self.sums.nbytes, self.stream.ptr)
+
+    def copy(self, to: Any, source: Any) -> None:
+        both = [array.__cuda_array_interface__["data"][0] for array in (to, source)]
+        cupy.cuda.runtime.memcpyAsync(*both, to.nbytes, 3, self.stream.ptr)
 
     # --- launched --------------------------------------------------------------------------------
 
@@ -137,87 +153,39 @@ class Bench:
                     sweeps(20)
             return 20 * count
 
-        (compiled,) = made.kernel.overloads.values()
-        return {
-            "plan": describe(plan),
-            "registers": compiled.regs_per_thread,
-            "local": compiled.local_mem_per_thread,
-            "right": right,
-            "us": self.time(run),
-            "kind": "launched",
-            "launches": note,
-        }
+        row = {**about(plan, made.kernel), "kind": "launched", "right": right}
+        return {**row, "us": self.time(run), "launches": note}
 
     # --- persistent ------------------------------------------------------------------------------
 
     def persistent(self, plan: Plan) -> dict[str, Any]:
+        """In order, or with a distance two iterations together."""
         fields = self.fields
-        made = make_persistent(self.part, plan)
-        args = (fields.p, fields.q, fields.coef, self.gosa, self.board)
+        make = make_persistent_wave if plan.distance else make_persistent
+        made = make(self.part, plan)
+        fresh = cuda.to_device(made.fresh(MOST))
+        board = cuda.device_array_like(fresh)
+        args = (fields.p, fields.q, fields.coef, self.sums, board)
         blocks = grid_blocks(made.kernel, (*args, 1), plan)
-        (compiled,) = made.kernel.overloads.values()
-        row = {
-            "plan": describe(plan),
-            "registers": compiled.regs_per_thread,
-            "local": compiled.local_mem_per_thread,
-            "blocks": blocks,
-            "tiles": made.tiles,
-            "kind": "persistent",
-        }
-        kernel = made.kernel[blocks, plan.threads, self.numba_stream, plan.shared_bytes]
-        fields.fill(varied=True)
-        self.zero()
-        kernel(*args, CHECKED)
-        self.stream.synchronize()
-        row["right"] = self.right(fields.p)
-        fields.fill()
+        kernel = made.kernel[blocks, plan.block, self.numba_stream, plan.shared_bytes]
+        row = {**about(plan, made.kernel), "blocks": blocks, "tiles": made.tiles}
 
-        def run(count: int) -> int:
+        def run(iterations: int) -> int:
             self.zero()
-            kernel(*args, 20 * count)
-            return 20 * count
-
-        return {**row, "us": self.time(run)}
-
-    def wave(self, plan: Plan) -> dict[str, Any]:
-        """Two iterations together, in a persistent kernel."""
-        fields = self.fields
-        made = make_persistent_wave(self.part, plan)
-        most = 1 << 14
-        sums = cuda.to_device(np.zeros((1, most)))
-        fresh = made.fresh(most)
-        board = cuda.to_device(fresh)
-        first = cupy.asarray(fresh)
-        args = (fields.p, fields.q, fields.coef, sums, board)
-        blocks = grid_blocks(made.kernel, (*args, 1), plan)
-        (compiled,) = made.kernel.overloads.values()
-        row = {
-            "plan": describe(plan),
-            "registers": compiled.regs_per_thread,
-            "local": compiled.local_mem_per_thread,
-            "blocks": blocks,
-            "tiles": made.tiles,
-            "kind": "wave",
-        }
-        kernel = made.kernel[blocks, plan.block, self.numba_stream]
-
-        def sweeps(count: int) -> int:
-            with self.stream:
-                cupy.asarray(board)[:] = first
-            kernel(*args, count)
-            return count
+            self.copy(board, fresh)
+            kernel(*args, iterations)
+            return iterations
 
         fields.fill(varied=True)
-        sweeps(CHECKED)
+        run(CHECKED)
         self.stream.synchronize()
         row["right"] = self.right(fields.p)
         fields.fill()
-        row["us"] = self.time(lambda count: sweeps(min(most, 20 * count)))
-        sweeps(200)
-        self.stream.synchronize()
-        # What a block waited for others, of an iteration.
-        row["stalled_us"] = float(board.copy_to_host()[STALLED]) / 200e3 / blocks
-        return row
+        row["us"] = self.time(lambda count: run(min(MOST, 20 * count)))
+        if plan.distance:  # what a block waited for others, of an iteration
+            stalled = int(board.copy_to_host()[STALLED])
+            row["stalled_us"] = stalled / 1e3 / blocks / self.timed
+        return {**row, "kind": "wave" if plan.distance else "persistent"}
 
     # --- for a profiler ---------------------------------------------------------------------------
 
@@ -233,8 +201,10 @@ class Bench:
             launch(fields.p, fields.q, fields.coef, self.gosa)
         rows = 2 * [{"kind": "launched", "plan": describe(plan), "iterations": 1}]
         plan = persistent_plan(self.part)
-        kernel = make_persistent(self.part, plan).kernel
-        args = (fields.p, fields.q, fields.coef, self.gosa, self.board, iterations)
+        again = make_persistent(self.part, plan)
+        board = cuda.to_device(again.fresh(iterations))
+        args = (fields.p, fields.q, fields.coef, self.sums, board, iterations)
+        kernel = again.kernel
         blocks = grid_blocks(kernel, args, plan)
         self.zero()
         kernel[blocks, plan.threads, self.numba_stream, plan.shared_bytes](*args)
@@ -248,7 +218,7 @@ class Bench:
         for _ in range(4):
             begin, end = cupy.cuda.Event(), cupy.cuda.Event()
             begin.record(self.stream)
-            iterations = run(count)
+            self.timed = iterations = run(count)
             end.record(self.stream)
             end.synchronize()
             each = cupy.cuda.get_elapsed_time(begin, end) * 1e3 / iterations
@@ -274,7 +244,7 @@ def measure(name: str, ranks: Any, budget: float, copy: float) -> list[dict[str,
           f"{'/ideal':>8}{'/launched':>10}{'TB/s':>7}  bits", flush=True)  # fmt: skip
     plane = BYTES_PER_POINT * part.plane
     waves = [plan for plan in WAVES if plan.distance * plane <= MOST_BETWEEN or plan == WAVES[0]]
-    for kind, plans in (("launched", LAUNCHED), ("persistent", PERSISTENT), ("wave", waves)):
+    for kind, plans in (("launched", LAUNCHED), ("persistent", [*PERSISTENT, *waves])):
         for plan in plans:
             if time.monotonic() - started > budget:
                 print(f"# {name}: time is up", flush=True)
