@@ -120,7 +120,7 @@ else:
             options = {"abi": "c", "abi_info": {"abi_name": name}, "output": "ptx"}
             return str(cuda.compile(entry, signature, device=True, cc=cc, **options)[0])
 
-        tag = _fingerprint(name, str(cc), str(signature))
+        tag = _fingerprint(name, f"{cc[0]}.{cc[1]}", str(signature))
         return _read_or_make(cache_directory() / f"{name}-sm{cc[0]}{cc[1]}-{tag}.ptx", make)
 
     def sources(name: str) -> list[cuda.PTXSource]:

@@ -155,6 +155,38 @@ def show() -> None:
 
 
 @cache.command()
+@click.option("--cc", "texts", multiple=True, metavar="9.0", help="Instead of the GPUs here.")
+def fill(texts: tuple[str, ...]) -> None:
+    """Compiles the device library, on all cores: what the first kernel would otherwise do on one.
+
+    For the GPUs here, or for compute capabilities that --cc names, where no GPU is needed: on a
+    login node, or when an image is made.
+    """
+    from gmpi import SIMULATOR
+
+    if SIMULATOR:
+        raise click.UsageError("the simulator compiles nothing: unset NUMBA_ENABLE_CUDASIM")
+    from gmpi import precompile
+
+    try:
+        wanted = [precompile.capability(text) for text in texts]
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), param_hint="--cc") from None
+    wanted = wanted or precompile.capabilities_of_gpus()
+    if not wanted:
+        raise click.UsageError("no usable GPU here: say for which with --cc, such as --cc 9.0")
+    length = len(precompile.names())
+    for cc in wanted:
+        label = f"sm_{cc[0]}{cc[1]}"
+        try:
+            with click.progressbar(precompile.fill(cc), length=length, label=label) as names:
+                done = sum(1 for _ in names)
+        except ValueError as exc:
+            raise click.BadParameter(str(exc), param_hint="--cc") from None
+        click.echo(f"{label}: {done} functions in {cache_directory()}")
+
+
+@cache.command()
 def clear() -> None:
     """Deletes it; the next kernel that is compiled makes it again."""
     files = kept()

@@ -21,26 +21,18 @@ from typing import Any
 
 from cuda.bindings import nvjitlink
 from numba import cuda, types
-from numba.cuda import dispatcher
 from numba.cuda.typing.typeof import typeof
-
-CC = (9, 0)
-
-
-class _Device:
-    """What Numba asks of a device in order to compile for it."""
-
-    compute_capability = CC
-
-
-dispatcher.get_current_device = lambda: _Device
-cuda.get_current_device = lambda: _Device
 
 sys.path.insert(0, str(Path(__file__).parent / "ranks"))
 
+import gmpi
+from gmpi import precompile
+
+CC = (9, 0)
+precompile.compile_without_gpu(CC)
+
 import script_kernel  # noqa: E402
 
-import gmpi  # noqa: E402
 from device_lib import library, pack_parts, pack_runs, pack_strided, pack_tiles  # noqa: E402
 from device_lib.context import DeviceContext  # noqa: E402
 from gmpi.datatypes.parts import MAX_DIMS  # noqa: E402

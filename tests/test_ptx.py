@@ -19,14 +19,16 @@ UNIT_LOAD = "ld.relaxed.sys.global.b128"
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("sm_90")
-    status, text = launcher.python(
-        "tests/compile_for_sm90.py",
-        str(directory),
-        timeout=240,
-        NUMBA_ENABLE_CUDASIM="0",
-        GMPI_CACHE_DIR=str(directory / "cache"),  # an empty one: everything is compiled
-    )
+    cache = directory / "cache"  # an empty one: everything is compiled
+    options = {"timeout": 240, "NUMBA_ENABLE_CUDASIM": "0", "GMPI_CACHE_DIR": str(cache)}
+    status, text = launcher.python("-m", "gmpi", "cache", "fill", "--cc", "9.0", **options)
     assert status == 0, text
+    filled = sorted(cache.iterdir())
+    assert f"sm_90: {len(filled)} functions in {cache}" in text
+    status, text = launcher.python("tests/compile_for_sm90.py", str(directory), **options)
+    assert status == 0, text
+    # These were the ones that kernels look for, and all of them.
+    assert sorted(cache.iterdir()) == filled
     return directory
 
 

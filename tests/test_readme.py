@@ -89,6 +89,30 @@ def test_gmpi_cache_is_shown_and_cleared(tmp_path: Path, monkeypatch: pytest.Mon
     assert not mine.exists() and other.exists()
 
 
+@pytest.mark.parametrize(
+    ("simulator", "options", "message"),
+    [
+        ("0", [], "no usable GPU here: say for which with --cc, such as --cc 9.0"),
+        ("0", ["--cc", "9x"], "a compute capability is two numbers such as 9.0, got '9x'"),
+        ("0", ["--cc", "1.0"], "Invalid value for --cc: GPU compute capability 1.0"),
+        ("1", ["--cc", "9.0"], "the simulator compiles nothing: unset NUMBA_ENABLE_CUDASIM"),
+    ],
+)
+def test_gmpi_cache_is_not_filled_for_nothing(
+    simulator: str,
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GMPI_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", simulator)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    status, text = run([sys.executable, "-m", "gmpi", "cache", "fill", *options])
+    assert status == 2 and message in text, text
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_readme_names_every_call_and_no_other() -> None:
     exported = {name for name in gmpi.__all__ if re.match(r"GMPI_[A-Z][a-z]+", name)}
     plain = {name for name in exported if not name.endswith("_warp")}
