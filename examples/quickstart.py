@@ -155,6 +155,9 @@ def main() -> int:
         if gpu and not together:
             print(_SHARED_GPU, flush=True)
             rest = ["-m", "0:64", "-i", "20", "-x", "2", "--no-conventional", *rest]
+    if gpu:
+        say("compiling the device library, once")  # what fails here would say so there, too
+        run(PYTHON, "-m", "gmpi", "cache", "fill", env=dict(os.environ, NUMBA_ENABLE_CUDASIM="0"))
     reason = "" if gpu else ": asked for" if args.simulator else ": no GPU that works"
     say(f"2 ranks {'on the GPU' if gpu else 'in the simulator' + reason}, with {mpiexec}")
     env = mpi_environment()

@@ -29,10 +29,19 @@ def capability(text: str) -> Capability:
 
 
 def capabilities_of_gpus() -> list[Capability]:
-    """Of the GPUs that this process sees; none in the simulator, or where no driver is."""
+    """Of the GPUs that this process may see; none in the simulator, or where no driver is.
+
+    A process of its own asks them: no driver can be used in what is forked from one that has.
+    """
+    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+        return pool.submit(_capabilities).result()
+
+
+def _capabilities() -> list[Capability]:
     if SIMULATOR or not cuda.is_available():
         return []
-    return sorted({tuple(gpu.compute_capability) for gpu in cuda.gpus})
+    found = [tuple(gpu.compute_capability) for gpu in cuda.gpus]
+    return sorted({(int(major), int(minor)) for major, minor in found})
 
 
 def compile_without_gpu(cc: Capability) -> None:

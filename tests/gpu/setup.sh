@@ -12,6 +12,8 @@ if [ "$gpus" = 1 ] && [ "$1" != no-mps ]; then
   trap 'echo quit | nvidia-cuda-mps-control' EXIT
 fi
 [ "$1" = no-mps ] && unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+# On all cores, so that the first program's time limit is not spent on it.
+timeout 90 python3 -m gmpi cache fill
 ranks() { # ranks N program arguments...
   local n=$1; shift
   timeout "${LIMIT:-60}" mpirun --bind-to none -n "$n" python3 "$@"
