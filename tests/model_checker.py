@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import launcher
 import pytest
 
-LIMIT_S = 240
+LIMIT_S = 240 * launcher.TIME_FACTOR
 
 
 def need_tools() -> None:

@@ -24,7 +24,12 @@ TABLE = ROOT / "docs" / "measurements" / "table.py"
 
 def run(command: list[str]) -> tuple[int, str]:
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100 * launcher.TIME_FACTOR,
     )
     return done.returncode, done.stdout + done.stderr
 

@@ -94,7 +94,9 @@ def test_a_report_on_a_signal_and_the_handler_as_it_was() -> None:
         """
 with gmpi.Context() as g:
     os.kill(os.getpid(), signal.SIGUSR1)
-    time.sleep(2.0)
+    while g._watchdog.last is None:
+        time.sleep(0.01)
+    time.sleep(1.0)  # a second one would be seen
 assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
 signal.signal(signal.SIGUSR1, lambda *_: print("handler of the user"))
 with gmpi.Context() as g:
@@ -154,6 +156,8 @@ def record(**settings):
         kept = []
 
         def look_and_release():
+            while not g.pending:
+                time.sleep(0.01)
             time.sleep(0.5)  # until the kernel waits
             kept.append(g.report())
             g.host.Isend(data, 0, 9)

@@ -314,7 +314,7 @@ def main(
                     f"{entry['gpu_mib']:.0f} MiB on the GPU",
                     flush=True,
                 )
-            if (wrong.any() and not keep_going) or elapsed >= seconds:
+            if (wrong.any() and not keep_going) or (elapsed >= seconds and len(log) > 1):
                 break
             # As many rounds as fit a slice; the first kernel is compiled, the second one tells.
             if len(log) > 1:

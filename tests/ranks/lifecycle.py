@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-from common import RANK, SIZE, WORLD, barrier, end, pattern, raises, run
+from common import RANK, SIZE, TIME_FACTOR, WORLD, barrier, end, pattern, raises, run
 from mpi4py import MPI
 from numba import cuda
 from script import Script
@@ -179,6 +179,8 @@ def open_requests_at_the_end() -> None:
     s.irecv(s.room(8), 2, gmpi.FLOAT, PREVIOUS, 7)
     s.irecv(s.room(9000), 9000, gmpi.BYTE, gmpi.ANY_SOURCE, gmpi.ANY_TAG)
     s.launch(g)
+    while len(g.pending) < 2:  # the proxy takes what the kernel has left
+        time.sleep(0.001)
     words = [
         f"GMPI_Irecv peer {PREVIOUS} tag 7 communicator 0 of 8 bytes from block 0",
         "GMPI_Irecv peer ANY_SOURCE tag ANY_TAG communicator 0 of 9000 bytes from block 0",
@@ -242,7 +244,7 @@ def abort_releases_kernels() -> None:
         s.launch(g)
         exc = raises(gmpi.AbortedError, "the context was aborted: ", g.synchronize)
         assert " requests were open: GMPI_Irecv peer " in str(exc)
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 8 * TIME_FACTOR
         s.read_back()
         assert {w.error for w in waits} == {gmpi.GMPI_ERR_ABORTED}, [w.error for w in waits]
     barrier()
@@ -261,7 +263,7 @@ def _release(kind: type[BaseException], fail: Callable[[], None]) -> None:
             raise AssertionError("the kernel was not released by an exception")
     except kind:
         pass
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 10 * TIME_FACTOR
     barrier()
     with gmpi.Context(WORLD) as g:
         exchange(g)

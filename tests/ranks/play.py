@@ -13,6 +13,7 @@ from common import RANK, TIME_FACTOR, WORLD, barrier, pattern
 from script import Buffer, Call, Caller, Script
 
 import gmpi
+from gmpi import watchdog
 from host_proxy.state import G_CLOSED, OPEN, S_STATE, S_TAG
 
 PEER = 1 - RANK
@@ -21,6 +22,7 @@ NEVER = 8  # of a message that never comes
 LONG = 200_000  # bytes: several chunks of CHUNK
 CHUNK = 65536
 TIMEOUT_S = 1.0 * TIME_FACTOR
+watchdog.ANSWER_S = 3.0 * TIME_FACTOR  # who is late has no core
 STALL_S = float(os.environ.get("FAULT_SECONDS", "1.0"))  # a full ring, a slow peer
 RELEASE_S = 1.0  # within which waits end when the proxy dies
 OPERATIONS = ("send", "recv", "wait", "allreduce")
@@ -119,7 +121,7 @@ class Play:
         """Calls ``strike`` in a thread once the kernel is stuck."""
 
         def watch() -> None:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 20 * TIME_FACTOR
             while not self.stuck() and time.monotonic() < deadline:
                 time.sleep(0.01)
             self.struck = time.monotonic()
@@ -135,7 +137,7 @@ class Play:
         self.began = time.monotonic()
         try:
             self.s.launch(self.g)
-            self.g.synchronize(timeout=0.3)
+            self.g.synchronize(timeout=0.3 * TIME_FACTOR)
         except gmpi.GMPIError as exc:
             self.error = exc
         self.took = time.monotonic() - self.began
