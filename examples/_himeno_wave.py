@@ -15,6 +15,7 @@ waits for long.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from math import prod
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,10 +38,10 @@ STALLED = BOARD + 32  # ns that blocks have waited before tiles, all together
 DONE = BOARD + 48
 
 # Words of a block's slot: two tickets and whether they may begin, of even and of odd tiles; then
-THROUGH = 4  # warps that are through with their tiles, over all tiles
-GAVE_UP = 5  # whether another block has failed
-SLOT = 6
+GAVE_UP = 4  # whether another block has failed
+SLOT = 5
 
+_NAP_NS = 100  # between two looks at the board: all blocks look at few lines
 _LEAD = 3  # planes that the second iteration leaves for later where there is a left neighbour
 
 
@@ -95,9 +96,11 @@ def wave_plan(part: Part, sharers: int = 1, **chosen: int) -> Plan:
     if ranks[1:] != (1, 1):
         raise GridError(
             f"two iterations are swept together where the grid is cut along i only, not into "
-            f"{ranks[0]}x{ranks[1]}x{ranks[2]} parts; himeno.py takes any"
+            f"{ranks[0]}x{ranks[1]}x{ranks[2]} parts; --decompose {prod(ranks)},1,1 does that, and "
+            "himeno.py takes any"
         )
-    plan = Plan(threads=32, blocks=1) if SIMULATOR else Plan(registers=112)
+    # A quarter of a multiprocessor has registers for 5 warps of 96, but for 4 of 112: not for 18.
+    plan = Plan(threads=32, blocks=1) if SIMULATOR else Plan(registers=96)
     plan = plan._replace(**{"communicating": 3, **chosen})
     check_communicating(plan.communicating, sharers)
     # One block sums up; the others are for the messages to and from one or two neighbours.
@@ -186,12 +189,12 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
     def stall(board, n, plane):
         """Waits until a tile may begin; one thread. Not 0 when it never will."""
         began = timer_ns()
-        failed = peek(board, FAILED)
+        failed = int64(0)
         while failed == 0 and not may_begin(board, n, plane):
-            cuda.nanosleep(20)
+            cuda.nanosleep(_NAP_NS)
             failed = peek(board, FAILED)
-        cuda.atomic.add(board, STALLED, timer_ns() - began)
         fence_gpu()
+        cuda.atomic.add(board, STALLED, timer_ns() - began)
         return failed
 
     @device
@@ -212,7 +215,9 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
             cuda.atomic.add(board, swept_at + turn, mine)
 
     @device
-    def sweep(p, q, coef, sums, board, shared, slot, scratch, worker, workers, iterations):
+    def sweep(
+        p, q, coef, sums, board, shared, slot, through, scratch, worker, workers, iterations
+    ):  # fmt: skip
         """All iterations, from ``p`` to ``q`` and back; a block of ``plan.block`` threads.
 
         The first thread behind those that update takes tickets and keeps the board: every tile
@@ -221,6 +226,7 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
         Args:
             sums: float64[1 or more, iterations]: residuals are added to its first row.
             slot: int64[SLOT], scratch: float64[32], in shared memory.
+            through: int32[1] in shared memory: warps that are through with their tiles.
         """
         thread = thread_rank()
         keeper = thread == threads
@@ -235,12 +241,25 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
         side = 0
         busy = 0
         if thread == 0:
-            slot[THROUGH] = 0
+            through[0] = 0
         sync_block()
         before = 0.0
         first = 0.0
         second = 0.0
         while ticket < last:
+            n, plane, tile, offset = step_of(shared, ticket)
+            changes = 0 <= n < iterations
+            may = False
+            if keeper:
+                # One fence for both: what was updated comes before the word that says so, and this
+                # look before all that is read of the next tile.
+                slot[side] = take(board) + 2 * workers  # the one after next
+                next_n, next_plane, _, _ = step_of(shared, following)
+                may = may_begin(board, next_n, next_plane)
+                fence_gpu()
+                if unsaid >= 0:
+                    cuda.atomic.add(board, DONE + unsaid, 1)
+            unsaid = -1
             while ticket >= (turn + 1) * in_round:
                 report(sums, board, turn, mine, before, first, second, iterations, scratch)
                 turn += 1
@@ -248,18 +267,6 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
                 before = 0.0
                 first = 0.0
                 second = 0.0
-            n, plane, tile, offset = step_of(shared, ticket)
-            changes = 0 <= n < iterations
-            may = False
-            if keeper:
-                # One fence for both: what was updated comes before the word that says so, and this
-                # look before all that is read of the next tile.
-                next_n, next_plane, _, _ = step_of(shared, following)
-                may = may_begin(board, next_n, next_plane)
-                fence_gpu()
-                if unsaid >= 0:
-                    cuda.atomic.add(board, DONE + unsaid, 1)
-            unsaid = -1
             if changes and not ready:
                 if keeper:
                     slot[GAVE_UP] = stall(board, n, plane)
@@ -271,12 +278,12 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
                 unsaid = plane
             if keeper:
                 # While the others update this tile, and no longer: perhaps the next waits for it.
-                slot[side] = take(board) + 2 * workers
                 if not may:
-                    while not may and slot[THROUGH] < busy:
-                        cuda.nanosleep(20)
+                    while not may and cuda.atomic.add(through, 0, 0) < busy:
+                        cuda.nanosleep(_NAP_NS)
                         may = may_begin(board, next_n, next_plane)
-                    fence_gpu()
+                    if may:
+                        fence_gpu()
                 slot[2 + side] = may
             elif changes and thread < threads:
                 old, new = (p, q) if n & 1 == 0 else (q, p)
@@ -289,7 +296,7 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
                     before += share
                 cuda.syncwarp()
                 if thread & 31 == 0:
-                    cuda.atomic.add(slot, THROUGH, 1)
+                    cuda.atomic.add(through, 0, 1)
             mine += 1
             sync_block()
             ticket = following
@@ -323,10 +330,13 @@ def make_persistent_wave(part: Part, plan: Plan) -> SimpleNamespace:
         shared = cuda.shared.array(count, int32)
         scratch = cuda.shared.array(32, float64)
         slot = cuda.shared.array(SLOT, int64)
+        through = cuda.shared.array(1, int32)
         worker, workers, _, _ = take_role(board, slot, communicating)
         begin(board, shared)
         if worker >= 0:
-            sweep(p, q, coef, sums, board, shared, slot, scratch, worker, workers, iterations)
+            sweep(
+                p, q, coef, sums, board, shared, slot, through, scratch, worker, workers, iterations
+            )  # fmt: skip
 
     tiles = made.tiles * part.box.planes
     return SimpleNamespace(kernel=persistent, tiles=tiles, fresh=made.fresh)

@@ -55,9 +55,9 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
     def await_word(board, word, least, slot):
         """Waits until a word of the board is ``least``; whether it is, and nobody has failed."""
         if thread_rank() == 0:
-            failed = peek(board, FAILED)
+            failed = int64(0)
             while failed == 0 and peek(board, word) < least:
-                cuda.nanosleep(20)
+                cuda.nanosleep(50)
                 failed = peek(board, FAILED)
             slot[0] = failed
             fence_gpu()
@@ -70,6 +70,14 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
     def fail(board, n):
         if thread_rank() == 0:
             cuda.atomic.max(board, FAILED, n + 1)
+
+    @device
+    def tell(board, word):
+        """Adds one, behind all that this block has received."""
+        sync_block()
+        if thread_rank() == 0:
+            fence_gpu()
+            cuda.atomic.add(board, word, 1)
 
     @device
     def receive(ctx, field, row):
@@ -86,27 +94,39 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
         """One message each way an iteration; a block. The receive of the next one is posted when
         the tiles that read the halo before are done, and a send ends with the next one."""
         plane, arrived = (0, ARRIVED) if me < to_left else (last_plane, ARRIVED_RIGHT)
+        nothing = int64(gmpi.REQUEST_NULL)
         coming = receive(ctx, q, row)
-        going = int64(gmpi.REQUEST_NULL)
+        going = nothing
         for n in range(iterations):
-            if not await_word(board, DONE + plane, (n + 1) * tiles, slot):
-                return
             old, new = (p, q) if n & 1 == 0 else (q, p)
+            # Of two iterations the halo of one comes half a round before our own plane is done: it
+            # is waited for at once, else after our own has been sent.
+            early = (n & 1 == 1) == (me < to_left)
+            error = 0
+            if early:
+                error = GMPI_Waitall(ctx, 2, (coming, going))
+                stamp(stamps, n, HALO, me < each)
+                going = nothing
+            if error == gmpi.SUCCESS and not await_word(board, DONE + plane, (n + 1) * tiles, slot):
+                return
+            if early and error == gmpi.SUCCESS:
+                tell(board, arrived)  # not before: another piece of the halo before may be missing
             stamp(stamps, n, SENT, me < each)
-            begun = send(ctx, new, row)
-            ahead = int64(gmpi.REQUEST_NULL)
-            if n + 1 < iterations:
-                ahead = receive(ctx, old, row)
-            error = GMPI_Waitall(ctx, 2, (coming, going))
-            stamp(stamps, n, HALO, me < each)
-            coming, going = ahead, begun
+            begun = nothing
+            ahead = nothing
+            if error == gmpi.SUCCESS:
+                begun = send(ctx, new, row)
+                if n + 1 < iterations:
+                    ahead = receive(ctx, old, row)
+            if not early:
+                error = GMPI_Waitall(ctx, 2, (coming, going))
+                stamp(stamps, n, HALO, me < each)
+                if error == gmpi.SUCCESS:
+                    tell(board, arrived)
             if error != gmpi.SUCCESS:
                 fail(board, n)
                 return
-            sync_block()
-            if thread_rank() == 0:
-                fence_gpu()
-                cuda.atomic.add(board, arrived, 1)
+            coming, going = ahead, begun
         if GMPI_Waitall(ctx, 1, (going,)) != gmpi.SUCCESS:
             fail(board, iterations)
 
@@ -129,10 +149,19 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
         shared = cuda.shared.array(steps, int32)
         scratch = cuda.shared.array(32, float64)
         slot = cuda.shared.array(SLOT, int64)
-        worker, workers, me, _ = take_role(board, slot, communicating)
+        through = cuda.shared.array(1, int32)
+        worker, workers, me, everyone = take_role(board, slot, communicating)
+        # How many share a multiprocessor with one that communicates is for the GPU to say.
+        short = max(0, count + 1 - everyone)
+        workers -= short
+        if worker >= workers:
+            me = everyone + worker - workers
+            worker = -1
         if worker >= 0:
             begin(board, shared)
-            sweep(p, q, coef, sums, board, shared, slot, scratch, worker, workers, iterations)
+            sweep(
+                p, q, coef, sums, board, shared, slot, through, scratch, worker, workers, iterations
+            )  # fmt: skip
         elif me < count:
             exchange(ctx, p, q, messages[me], me, board, slot, stamps, iterations)
         elif me == count:
@@ -155,7 +184,8 @@ class Wave(Persistent):
         make = partial(make_kernel, part, self.plan, messages, self.breakdown)
         made = together(self.comm, make)
         self.kernel, self.fresh = made.kernel, made.fresh
-        self.context = gmpi.Context(self.comm, **self.settings)
+        slots = max(32, 8 * self.plan.messages)  # two sides, two iterations' sends and receives
+        self.context = gmpi.Context(self.comm, large_slots=slots, **self.settings)
         self.load(messages)
 
     def board(self, iterations: int) -> np.ndarray:

@@ -2,8 +2,10 @@
 
     NUMBA_ENABLE_CUDASIM=0 python tests/compile_himeno_for_sm90.py
 
-Prints, as JSON, what the assembler says of each: {name: {stack, spill_stores, spill_loads}}; of
-the programs, which need the device library, {name: functions that they call}.
+Prints, as JSON, what the assembler says of each: {name: {stack, spill_stores, spill_loads}}; for
+those that stay also ``resident``, the blocks that the registers of a multiprocessor hold, and
+``wanted``, how many the plan says. Of the programs, which need the device library: {name: functions
+that they call}.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from _himeno_kernels import (  # noqa: E402
     make_persistent,
     persistent_plan,
 )
+from _himeno_sweep import Plan  # noqa: E402
 from _himeno_wave import make_persistent_wave, wave_plan  # noqa: E402
 
 FLOATS = types.float32[::1]
@@ -57,20 +60,29 @@ def compiled(kernel: Any, *arguments: Any) -> str:
     return str(ptx)
 
 
-def sweeps(size: str) -> dict[str, tuple[str, int]]:
-    """(PTX, most registers) of the sweeps that the programs choose for half of a grid."""
+def resident(plan: Plan) -> int:
+    """Blocks that the registers of a multiprocessor of sm_90 hold, with as many as are allowed.
+
+    Each quarter has 16384, and gives them to warps by 256.
+    """
+    of_a_warp = -(-32 * plan.registers // 256) * 256
+    return 4 * (16384 // of_a_warp) // (plan.block // 32)
+
+
+def sweeps(size: str) -> dict[str, tuple[str, Plan]]:
+    """(PTX, plan) of the sweeps that the programs choose for half of a grid."""
     part = part_of(0, parse_size(size), (2, 1, 1))
     launched, persistent, wave = launched_plan(part), persistent_plan(part), wave_plan(part)
     boxes = [*part.outer, part.inner]
     fields = (FLOATS, FLOATS, FLOATS)
     made = make_launched(part, launched, boxes).kernel
-    found = {"launched": (compiled(made, *fields, DOUBLES), launched.registers)}
+    found = {"launched": (compiled(made, *fields, DOUBLES), launched)}
     for name, make, plan in (
         ("persistent", make_persistent, persistent),
         ("wave", make_persistent_wave, wave),
     ):
         made = make(part, plan).kernel
-        found[name] = compiled(made, *fields, SUMS, WORDS, types.int64), plan.registers
+        found[name] = compiled(made, *fields, SUMS, WORDS, types.int64), plan
     return {f"{name} {size}": pair for name, pair in found.items()}
 
 
@@ -91,9 +103,11 @@ def main() -> None:
     found: dict[str, Any] = {}
     library = runtime()
     for size in ("S", "L"):
-        for name, (ptx, registers) in sweeps(size).items():
-            limit = [f"-maxrregcount={registers}"] if registers else []
+        for name, (ptx, plan) in sweeps(size).items():
+            limit = [f"-maxrregcount={plan.registers}"] if plan.registers else []
             (found[name],) = properties(link({name: ptx}, *limit, library=library)).values()
+            if not name.startswith("launched"):
+                found[name].update(resident=resident(plan), wanted=plan.blocks)
     for name, ptx in programs(part_of(1, parse_size("L"), (4, 1, 1))).items():
         found[name] = sorted(called(ptx))
     print(json.dumps(found))

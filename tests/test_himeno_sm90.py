@@ -22,8 +22,18 @@ def found() -> dict[str, Any]:
 @pytest.mark.parametrize("size", ["S", "L"])
 @pytest.mark.parametrize("kind", ["launched", "persistent", "wave"])
 def test_sweeps_do_not_spill(found: dict[str, Any], kind: str, size: str) -> None:
-    """Within the registers that let as many blocks be resident as the plan says."""
-    assert found[f"{kind} {size}"] == {"stack": 0, "spill_stores": 0, "spill_loads": 0}
+    about = found[f"{kind} {size}"]
+    assert {about[n] for n in ("stack", "spill_stores", "spill_loads")} == {0}, about
+
+
+@pytest.mark.parametrize("size", ["S", "L"])
+@pytest.mark.parametrize("kind", ["persistent", "wave"])
+def test_as_many_blocks_are_resident_as_planned(
+    found: dict[str, Any], kind: str, size: str
+) -> None:
+    # 9 warps of 112 registers are one block: no quarter of a multiprocessor holds 5 such warps.
+    about = found[f"{kind} {size}"]
+    assert about["resident"] >= about["wanted"], about
 
 
 @pytest.mark.parametrize("program", ["himeno", "himeno_wave"])

@@ -87,7 +87,7 @@ def test_what_comes_from_a_neighbour_has_half_a_round_to_come(left: bool) -> Non
 
 
 def test_what_cannot_be_swept_so_is_refused() -> None:
-    with pytest.raises(GridError, match="cut along i only, not into 1x2x1 parts; himeno.py takes"):
+    with pytest.raises(GridError, match="i only, not into 1x2x1 parts; --decompose 2,1,1 does"):
         wave_plan(part_of(0, (8, 8, 8), (1, 2, 1)))
     with pytest.raises(GridError, match="--communicating 1 gives 1 blocks"):
         wave_plan(part_of(0, (8, 8, 8), (2, 1, 1)), communicating=1)

@@ -1,6 +1,6 @@
 """The Himeno sweep, launched and persistent, in all its plans: time, bandwidth, registers.
 
-    python tests/gpu/himeno_sweeps.py [--sizes S,M,L,XL] [--budget SECONDS] [--json FILE]
+    python tests/gpu/himeno_sweeps.py [--sizes S,M,L,XL] [--waves] [--budget SECONDS] [--json FILE]
     python tests/gpu/himeno_sweeps.py --once ITERATIONS [--sizes S,M,L,XL] [--json FILE]
 
 One GPU, no messages. Every plan must give the same bits as the reference: on S a serial CPU
@@ -55,7 +55,8 @@ PERSISTENT = [
     _HELD._replace(threads=128, blocks=4),
 ]
 # Planes between two iterations: where a plane has more tiles, fewer are enough.
-WAVES = [Plan(registers=112, distance=n) for n in (2, 3, 4, 6, 8, 12, 16)]
+WAVES = [Plan(registers=96, distance=n) for n in (2, 3, 4, 6, 8, 12, 16)]
+WAVES += [Plan(threads=128, blocks=3, registers=128, distance=n) for n in (3, 4, 12)]
 MOST_BETWEEN = 24 << 20  # bytes of coefficients that L2 should hold meanwhile
 
 
@@ -228,7 +229,9 @@ class Bench:
         return best
 
 
-def measure(name: str, ranks: Any, budget: float, copy: float) -> list[dict[str, Any]]:
+def measure(
+    name: str, ranks: Any, budget: float, copy: float, only_waves: bool
+) -> list[dict[str, Any]]:
     size = parse_size(name)
     part = part_of(0, size, ranks)
     bench = Bench(part)
@@ -244,7 +247,8 @@ def measure(name: str, ranks: Any, budget: float, copy: float) -> list[dict[str,
           f"{'/ideal':>8}{'/launched':>10}{'TB/s':>7}  bits", flush=True)  # fmt: skip
     plane = BYTES_PER_POINT * part.plane
     waves = [plan for plan in WAVES if plan.distance * plane <= MOST_BETWEEN or plan == WAVES[0]]
-    for kind, plans in (("launched", LAUNCHED), ("persistent", [*PERSISTENT, *waves])):
+    few = 2 if only_waves else None
+    for kind, plans in (("launched", LAUNCHED[:few]), ("persistent", [*waves, *PERSISTENT[:few]])):
         for plan in plans:
             if time.monotonic() - started > budget:
                 print(f"# {name}: time is up", flush=True)
@@ -294,6 +298,7 @@ def main() -> int:
     parser.add_argument("--sizes", default="S,M,L,XL")
     parser.add_argument("--ranks", default="1,1,1", help="measure the first part of this cut")
     parser.add_argument("--budget", type=float, default=55.0, help="seconds for each size")
+    parser.add_argument("--waves", action="store_true", help="and two plans each of the others")
     parser.add_argument(
         "--once", type=int, metavar="ITERATIONS", help="run the programs' plans for a profiler"
     )
@@ -306,7 +311,7 @@ def main() -> int:
     print(f"# device copy {copy * 1e-12:.3f} TB/s")
     rows: list[dict[str, Any]] = []
     for name in args.sizes.split(","):
-        rows += measure(name, ranks, args.budget, copy)
+        rows += measure(name, ranks, args.budget, copy, args.waves)
         cuda.synchronize()
         if args.json:  # after every size: a time limit loses little
             results = {"machine": machine(), "copy_bytes_per_s": copy, "rows": rows}
