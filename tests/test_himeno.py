@@ -50,6 +50,18 @@ sys.exit(program.main(program.{solver}, "x"))
 """
 
 
+# One block that communicates, for two messages and the sum: none shares its multiprocessor.
+LONELY = """
+import sys
+sys.path.insert(0, {examples!r})
+import himeno_wave as program
+plan = program.wave_plan
+program.wave_plan = lambda *part, **chosen: plan(*part, **chosen)._replace(communicating=1)
+sys.argv[1:] = "--size 16,4,8 --decompose 2,1,1 --messages 2 --verify".split()
+sys.exit(program.main(program.Wave, "x"))
+"""
+
+
 def run(ranks: int, name: str, *arguments: str) -> str:
     status, text = launcher.mpi(ranks, str(EXAMPLES / name), *arguments)
     assert status == 0, text
@@ -102,6 +114,14 @@ def test_two_iterations_together_give_the_bits_of_the_serial_program() -> None:
     options = ["--size", "24,3,8", "--decompose", "3,1,1", "--distance", "1", "2", "--verify"]
     text = run(3, "himeno_wave.py", *options)
     assert text.count("GMPI wave 24x3x8 on 3x1x1 ranks, 3 iterations: right") == 2, text
+
+
+@pytest.mark.slow
+def test_blocks_that_sweep_take_messages_that_nobody_has(tmp_path: Path) -> None:
+    script = tmp_path / "lonely.py"
+    script.write_text(LONELY.format(examples=str(EXAMPLES)))
+    status, text = launcher.mpi(2, str(script))
+    assert status == 0 and "3 iterations: right" in text, text
 
 
 @pytest.mark.slow
