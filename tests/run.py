@@ -149,6 +149,8 @@ def test(programs: Path, *arguments: str, call: Call = call, **environment: str)
     """Runs pytest, for which 'no tests selected' counts as success."""
     path = os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)])
     command = [str(programs / "python"), "-m", "pytest", MOST_FAILURES, *arguments]
+    # Of its own: Numba's index of compiled functions is lost when two write it at the same time.
+    environment["NUMBA_CACHE_DIR"] = str(programs.parent / "numba")
     done = call(command, PATH=path, VIRTUAL_ENV=str(programs.parent), **environment)
     return done._replace(status=0) if done.status == 5 else done
 
