@@ -44,16 +44,15 @@ def breakdown(stamps: np.ndarray) -> dict[str, Any]:
 def wave_breakdown(stamps: np.ndarray, stalled: float) -> dict[str, Any]:
     """The same for two iterations swept together, which have no begin in common: ``stalled`` ns an
     iteration is what a block has waited before its tiles, ``exposed``; ``compute`` is the rest."""
-    rows = stamps
     # The sums of two iterations are complete at about the same time.
-    each = float(np.ptp(rows[:, REDUCED])) / max(1, len(rows) - 1)
+    each = float(np.ptp(stamps[:, REDUCED])) / max(1, len(stamps) - 1)
     # Every second halo comes before the own plane is done.
-    late = (rows[:, HALO] - rows[:, SENT])[rows[:, HALO] > rows[:, SENT]]
+    late = (stamps[:, HALO] - stamps[:, SENT])[stamps[:, HALO] > stamps[:, SENT]]
     found = {
         "iteration": each,
         "compute": each - stalled,
         "halo": float(np.median(late)) if len(late) else 0.0,
-        "convergence": float(np.median(rows[:, REDUCED] - rows[:, BEGIN])),
+        "convergence": float(np.median(stamps[:, REDUCED] - stamps[:, BEGIN])),
         "exposed": stalled,
     }
     return {name: ns / 1000 for name, ns in found.items()}

@@ -27,6 +27,5 @@ load4_by = _twin.load4_by
 load4_shared = _twin.load4_shared
 evict_first = _twin.evict_first
 evict_normal = _twin.evict_normal
-evict_last = _twin.evict_last
 store4 = _twin.store4
 store4_shared = _twin.store4_shared

@@ -146,7 +146,6 @@ def _policy(priority):
 
 evict_first = _policy("evict_first")
 evict_normal = _policy("evict_normal")
-evict_last = _policy("evict_last")
 
 
 @intrinsic

@@ -41,7 +41,7 @@ def evict_first():
     return 0
 
 
-evict_last = evict_normal = evict_first
+evict_normal = evict_first
 
 
 def load4_by(source, offset):

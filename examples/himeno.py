@@ -19,12 +19,7 @@ from typing import Any
 import numpy as np
 from _himeno_app import main, together
 from _himeno_faces import COUNT, EXTENT, PEER, RECV, RECV_TAG, SEND, SEND_TAG, TYPE, table, types
-from _himeno_kernels import (
-    block_sum,
-    default_communicating,
-    persistent_plan,
-    take_role,
-)
+from _himeno_kernels import block_sum, default_communicating, persistent_plan, take_role
 from _himeno_persistent import Persistent
 from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, SWEPT, breakdown
 from _himeno_sweep import BOARD, FAILED, make_sweep

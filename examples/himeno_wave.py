@@ -90,6 +90,15 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
         return GMPI_Isend(ctx, face, row[COUNT], gmpi.FLOAT, row[PEER], row[SEND_TAG], 0)
 
     @device
+    def ended(ctx, coming, going, me, board, stamps, n):
+        """Waits for the halo of iteration ``n`` and the send before; whether both are right."""
+        error = GMPI_Waitall(ctx, 2, (coming, going))
+        stamp(stamps, n, HALO, me < each)
+        if error != gmpi.SUCCESS:
+            fail(board, n)
+        return error == gmpi.SUCCESS
+
+    @device
     def exchange(ctx, p, q, row, me, board, slot, stamps, iterations):
         """One message each way an iteration; a block. The receive of the next one is posted when
         the tiles that read the halo before are done, and a send ends with the next one."""
@@ -102,30 +111,21 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
             # Of two iterations the halo of one comes half a round before our own plane is done: it
             # is waited for at once, else after our own has been sent.
             early = (n & 1 == 1) == (me < to_left)
-            error = 0
-            if early:
-                error = GMPI_Waitall(ctx, 2, (coming, going))
-                stamp(stamps, n, HALO, me < each)
-                going = nothing
-            if error == gmpi.SUCCESS and not await_word(board, DONE + plane, (n + 1) * tiles, slot):
+            if early and not ended(ctx, coming, going, me, board, stamps, n):
                 return
-            if early and error == gmpi.SUCCESS:
+            if not await_word(board, DONE + plane, (n + 1) * tiles, slot):
+                return
+            if early:
                 tell(board, arrived)  # not before: another piece of the halo before may be missing
             stamp(stamps, n, SENT, me < each)
-            begun = nothing
+            begun = send(ctx, new, row)
             ahead = nothing
-            if error == gmpi.SUCCESS:
-                begun = send(ctx, new, row)
-                if n + 1 < iterations:
-                    ahead = receive(ctx, old, row)
+            if n + 1 < iterations:
+                ahead = receive(ctx, old, row)
             if not early:
-                error = GMPI_Waitall(ctx, 2, (coming, going))
-                stamp(stamps, n, HALO, me < each)
-                if error == gmpi.SUCCESS:
-                    tell(board, arrived)
-            if error != gmpi.SUCCESS:
-                fail(board, n)
-                return
+                if not ended(ctx, coming, going, me, board, stamps, n):
+                    return
+                tell(board, arrived)
             coming, going = ahead, begun
         if GMPI_Waitall(ctx, 1, (going,)) != gmpi.SUCCESS:
             fail(board, iterations)

@@ -56,7 +56,6 @@ def compile_without_gpu(cc: Capability) -> None:
 def _compile(name: str, cc: Capability) -> str:
     from numba.cuda.cudadrv.error import CCSupportError
 
-    compile_without_gpu(cc)
     try:
         library.compile_ptx(name, cc)
     except CCSupportError as exc:
@@ -79,7 +78,8 @@ def fill(cc: Capability) -> Iterator[str]:
         ValueError: the compiler does not know ``cc``.
     """
     workers = len(os.sched_getaffinity(0))
-    with ProcessPoolExecutor(workers, get_context("fork")) as pool:
+    prepare = compile_without_gpu, (cc,)
+    with ProcessPoolExecutor(workers, get_context("fork"), *prepare) as pool:
         # The longest take a tenth of the time of all: which comes first hardly matters.
         waiting = [pool.submit(_compile, name, cc) for name in names()]
         for made in waiting:

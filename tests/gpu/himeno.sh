@@ -30,7 +30,7 @@ if part check; then
   done
 fi
 if part plans; then
-  LIMIT=70 ranks 1 tests/gpu/himeno_sweeps.py --sizes S,M,L --ranks 2,1,1 --budget 20 \
+  LIMIT=100 ranks 1 tests/gpu/himeno_sweeps.py --sizes S,M,L --ranks 2,1,1 --budget 30 \
     --json "$out/sweeps.json" 2>&1 | tee "$out/sweeps.txt" || bad=1
 fi
 if part compare; then
@@ -54,8 +54,6 @@ fi
 if part wave; then
   wave=examples/himeno_wave.py
   options="--decompose $n,1,1 --iterations 1000 --repeat 3"
-  LIMIT=70 ranks 1 tests/gpu/himeno_sweeps.py --sizes L,M --ranks 2,1,1 --waves \
-    --json "$out/waves.json" || bad=1
   # With as many messages as L has; what stands there would stand with all that follows.
   if LIMIT=60 ranks $n $wave --size XS S L --messages 1 5 --decompose $n,1,1 --verify; then
     LIMIT=60 ranks $n $wave --size L $options --distance 2 3 4 5 --breakdown \
