@@ -36,16 +36,16 @@ import gmpi
 PENTIUM_III_MFLOPS = 82.84  # a score of 1, as the benchmark defines it
 _MINUTE_S = 60.0
 _REHEARSAL = 3
-_CHECKED = 3  # odd: the newest pressure is in the other array at the end
+_CHECKED = 5  # odd: the newest pressure is in the other array at the end
 #: Of the sum of squared residuals: four float32 squares are added before they become float64.
 TOLERANCE = 1e-6
 
 
-#: Fields of a plan that the command line can set.
+#: What the command line can set of a plan.
 CHOICES = {
     "communicating": "multiprocessors whose blocks communicate",
     "messages": "messages that a face is cut into",
-    "distance": "planes between two iterations that are swept together",
+    "together": "iterations that are swept together, 1 or 2",
 }
 
 
@@ -53,12 +53,14 @@ class Solver:
     """One rank of a program: its part of the grid and the way to iterate on it.
 
     Attributes:
-        choices: fields of its plan that the command line can set; ``chosen`` are those that it has.
+        together: iterations that it sweeps together.
+        choices: what the command line can set of its plan; ``chosen`` is what it has.
         seconds: time of the last ``run`` on this rank.
         sharers: ranks that use this rank's GPU.
     """
 
     name = "?"
+    together = 1  # iterations in one pass over memory
     choices: tuple[str, ...] = ()
 
     def __init__(
@@ -95,6 +97,11 @@ class Solver:
 
     def close(self) -> None:
         """The end; collective."""
+
+    @classmethod
+    def fitting(cls, comm: MPI.Comm, part: Part, chosen: dict[str, int]) -> type[Solver]:
+        """The kind of solver for a part; takes out of ``chosen`` what is for this alone."""
+        return cls
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -216,6 +223,8 @@ def arguments(kind: type[Solver], description: str) -> argparse.Namespace:
     args = parser.parse_args()
     if args.iterations is not None and args.iterations < 1:
         raise GridError(f"--iterations must be at least 1, got {args.iterations}")
+    if any(value > 2 for value in getattr(args, "together", [])):
+        raise GridError(f"--together must be 1 or 2, got {max(args.together)}")
     for name in kind.choices:
         for value in getattr(args, name):
             if value < 1:
@@ -261,16 +270,20 @@ def one(
     cut = "x".join(map(str, ranks))
     grid = "x".join(map(str, size))
     began = time.perf_counter()
-    solver = kind(comm, part_of(comm.rank, size, ranks), args.breakdown, dict(chosen), **settings)
+    part, options = part_of(comm.rank, size, ranks), dict(chosen)
+    kind = kind.fitting(comm, part, options)
+    solver = kind(comm, part, args.breakdown, options, **settings)
     prepared = time.perf_counter() - began
     row: dict[str, Any] = {"size": grid, "decomposition": cut, "ranks": comm.size, **chosen}
+    row["together"] = solver.together
     if args.verify:
         problem = comm.bcast(verify(solver))
         say(f"{kind.name} {grid} on {cut} ranks, {_CHECKED} iterations: {problem or 'right'}")
         row["verified"] = not problem
     else:
         words = "".join(f", {name} {value}" for name, value in chosen.items())
-        say(f"# {kind.name} on {place}, {grid} points on {cut} ranks{words}")
+        passes = ", two iterations together" if solver.together == 2 else ""
+        say(f"# {kind.name} on {place}, {grid} points on {cut} ranks{words}{passes}")
         say(f"# ready to run after {prepared:.1f} s")
         row.update(measure(solver, args, say), prepared_s=prepared)
     solver.close()

@@ -13,6 +13,7 @@ from numba import cuda
 from gmpi import SIMULATOR
 
 _N = len(COEFFICIENTS)
+_MARGIN = 32  # elements: a line of the caches
 _BND = COEFFICIENTS.index("bnd")
 PRESSURE = _N  # as an array number, behind the coefficients
 
@@ -82,6 +83,11 @@ def _make_fill(part: Part):
     return fill
 
 
+def pressure(elements: int) -> Any:
+    """float32[elements] in device memory, whose neighbours on both sides may be read."""
+    return cuda.device_array(elements + 2 * _MARGIN, np.float32)[_MARGIN:-_MARGIN]
+
+
 class Fields:
     """Pressure, its successor and the coefficients of one part, in device memory.
 
@@ -92,8 +98,7 @@ class Fields:
 
     def __init__(self, part: Part) -> None:
         self.part = part
-        self.p = cuda.device_array(part.elements, np.float32)
-        self.q = cuda.device_array(part.elements, np.float32)
+        self.p, self.q = (pressure(part.elements) for _ in "pq")
         self.coef = cuda.device_array(_N * part.elements, np.float32)
         self._fill = _make_fill(part)
 

@@ -21,6 +21,7 @@ from gmpi import SIMULATOR
 ACCUMULATORS = 64  # of gosa: launched blocks add to different addresses
 _SMALL = 1 << 20  # points of a part, below which occupancy is worth more than registers
 _BRIEF = 1 << 22  # points of a part, below which a sweep may be over before the messages are
+_VAST = 1 << 25  # points of a part, from which holding a few coefficients does not pay
 _TASKS = 7  # multiprocessors that communicate: one for each task of two messages, and for the sum
 _SIMULATED = 6  # blocks, each with a multiprocessor to itself
 _MOST_HELD = 2  # tiles of 256 threads that fit the shared memory of two blocks
@@ -61,8 +62,8 @@ def check_communicating(few: int, sharers: int) -> None:
 def persistent_plan(part: Part, sharers: int = 1, **chosen: int) -> Plan:
     """The fastest way to sweep again and again in one kernel (measured: docs/himeno.md).
 
-    Coefficients are held where all of them can be: shared memory is taken from L1, which a larger
-    part needs for the pressure.
+    Coefficients are held, as many as there is place for, but not of the largest parts: shared
+    memory is taken from L1, which these need for the pressure.
 
     Args:
         chosen: ``communicating``, ``messages``, where they are to be others.
@@ -79,8 +80,8 @@ def persistent_plan(part: Part, sharers: int = 1, **chosen: int) -> Plan:
     boxes = [box for box in (*part.outer, part.inner) if not box.empty]
     tiles = sum(Tiling(box, plan.threads).tiles for box in boxes)
     workers = plan.blocks * (multiprocessors() // sharers - few)
-    held = -(-tiles // workers)
-    return plan._replace(held=held) if held <= _MOST_HELD else plan
+    held = min(-(-tiles // workers), _MOST_HELD)
+    return plan._replace(held=held) if np.prod(part.shape) < _VAST else plan
 
 
 @device
@@ -206,7 +207,7 @@ def grid_blocks(kernel: Any, args: tuple[Any, ...], plan: Plan, sharers: int = 1
     kernel.compile(tuple(kernel.typeof_pyval(arg) for arg in args))
     allow_shared(kernel, plan.shared_bytes)
     (compiled,) = kernel.overloads.values()
-    most = int(compiled.max_cooperative_grid_blocks(plan.block, plan.shared_bytes))
+    most = int(compiled.max_cooperative_grid_blocks(plan.threads, plan.shared_bytes))
     return resident_blocks(most, plan, sharers)
 
 
@@ -220,7 +221,7 @@ def resident_blocks(most: int, plan: Plan, sharers: int) -> int:
     communicate = plan.communicating * plan.blocks
     if blocks <= communicate:
         raise GridError(
-            f"the GPU holds {most} blocks of {plan.block} threads at once, {blocks} for each of "
+            f"the GPU holds {most} blocks of {plan.threads} threads at once, {blocks} for each of "
             f"{sharers} rank(s), of which {communicate} communicate: none would be left to sweep; "
             "take fewer ranks a GPU, or end what else runs there"
         )

@@ -57,7 +57,7 @@ class Persistent(Solver):
     def run(self, iterations: int) -> np.ndarray:
         """Residual of each iteration; the newest pressure is ``fields.p``."""
         args = self.arguments(iterations)
-        launch = self.kernel[self.blocks, self.plan.block, self.stream, self.plan.shared_bytes]
+        launch = self.kernel[self.blocks, self.plan.threads, self.stream, self.plan.shared_bytes]
         with self.timed():
             launch(*args)
             self.finish()

@@ -13,7 +13,7 @@ A *tile* is what a block updates at a time: ``threads`` groups of 4 points, in w
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from _himeno_faces import PIECE
@@ -46,9 +46,6 @@ BUSY = 64  # for each multiprocessor: whether one of its blocks communicates
 BOARD = BUSY + 1024
 
 
-KEEPERS = 32  # threads of a block that do not update, but see to the order of the tiles
-
-
 class Plan(NamedTuple):
     """How a sweep is carried out.
 
@@ -63,8 +60,10 @@ class Plan(NamedTuple):
         communicating: multiprocessors whose blocks communicate and do not sweep.
         messages: that a face is cut into, as far as it has rows; 0 for as many as there are blocks
             that communicate, but none of less than 64 KiB.
-        distance: planes between two iterations that are swept together (``_himeno_wave.py``); 0
-            for one after the other.
+        slots: planes whose coefficients are in shared memory when two iterations are swept together
+            (``_himeno_wave.py``); 0 for one after the other.
+        slot_bytes: of shared memory for each of them.
+        workers: blocks that sweep then.
     """
 
     threads: int = 256
@@ -75,17 +74,14 @@ class Plan(NamedTuple):
     once: bool = True
     communicating: int = 1
     messages: int = 0
-    distance: int = 0
-
-    @property
-    def block(self) -> int:
-        """Threads of a persistent block: with a distance one warp more, which keeps the board."""
-        return self.threads + KEEPERS * bool(self.distance)
+    slots: int = 0
+    slot_bytes: int = 0
+    workers: int = 0
 
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of a block."""
-        return self.held * self.threads * 4 * _N * 4
+        return self.held * self.threads * 4 * _N * 4 + self.slots * self.slot_bytes
 
     @property
     def pieces(self) -> tuple[int, int]:
@@ -249,21 +245,18 @@ def make_locate(tilings: list[Tiling], part_rows: int):
     return locate_in_all
 
 
-def make_update(part: Part, plan: Plan, boxes: list[Box], load: Any = None) -> SimpleNamespace:
+def make_update(part: Part, plan: Plan, boxes: list[Box]) -> SimpleNamespace:
     """``update`` for one tile of the boxes; ``hold`` and ``update_held`` for coefficients in
     shared memory.
 
     Shapes: pressures are flat float32[part.elements], coefficients flat in ``Layout``.
-
-    Args:
-        load: loads 4 coefficients, instead of what the plan says; ``coef`` is what it takes.
     """
     tilings = [Tiling(box, plan.threads) for box in boxes if not box.empty]
     layout = Layout(part)
     pitch, row_step = part.pitch, layout.row
     locate = make_locate(tilings, part.rows)
     gather, relax = make_relax(part)
-    read = make_read(load or (load4_once if plan.once else load4), layout.array)
+    read = make_read(load4_once if plan.once else load4, layout.array)
     held_array = 4 * plan.threads
     held_tile = _N * held_array
     read_held = make_read(load4_shared, held_array)

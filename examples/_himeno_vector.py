@@ -18,14 +18,13 @@ device = _twin.device
 multiprocessor = _twin.multiprocessor
 take = _twin.take
 peek = _twin.peek
+poke = _twin.poke
+release = _twin.release
 
 product = _twin.product
 load1 = _twin.load1
 load4 = _twin.load4
 load4_once = _twin.load4_once
-load4_by = _twin.load4_by
 load4_shared = _twin.load4_shared
-evict_first = _twin.evict_first
-evict_normal = _twin.evict_normal
 store4 = _twin.store4
 store4_shared = _twin.store4_shared

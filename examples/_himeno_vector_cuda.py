@@ -56,10 +56,9 @@ def _four(context, builder, values):
 
 def _asm(builder, template, constraints, result, args, volatile=True):
     kind = ir.FunctionType(result, [a.type for a in args])
-    clobber = ",~{memory}" if volatile else ""
-    return builder.call(
-        ir.InlineAsm(kind, template, constraints + clobber, side_effect=volatile), args
-    )
+    if volatile:
+        constraints += "," * bool(constraints) + "~{memory}"
+    return builder.call(ir.InlineAsm(kind, template, constraints, side_effect=volatile), args)
 
 
 @intrinsic
@@ -130,48 +129,6 @@ def load4_once(typingctx, array, offset):
     return _FOUR(array, types.int64), emit
 
 
-def _policy(priority):
-    @intrinsic
-    def policy(typingctx):
-        """A word that tells L2 how long to keep what is loaded."""
-
-        def emit(context, builder, sig, args):
-            text = f"createpolicy.fractional.L2::{priority}.b64 $0, 1.0;"
-            return _asm(builder, text, "=l", _I64, [], volatile=False)
-
-        return types.int64(), emit
-
-    return policy
-
-
-evict_first = _policy("evict_first")
-evict_normal = _policy("evict_normal")
-
-
-@intrinsic
-def _load4_by(typingctx, array, offset, policy):
-    def emit(context, builder, sig, args):
-        address = _address(context, builder, array, args[0], args[1])
-        result = _asm(
-            builder,
-            "{ .reg .b64 a; cvta.to.global.u64 a, $4; "
-            "ld.global.nc.L1::no_allocate.L2::cache_hint.v4.f32 {$0, $1, $2, $3}, [a], $5; }",
-            "=f,=f,=f,=f,l,l",
-            ir.LiteralStructType([_F32] * 4),
-            [address, args[2]],
-            volatile=False,
-        )
-        return _four(context, builder, [builder.extract_value(result, i) for i in range(4)])
-
-    return _FOUR(array, types.int64, types.int64), emit
-
-
-@device
-def load4_by(source, offset):
-    """``load4_once`` for ``source`` = (array, policy): L2 keeps it as the policy says."""
-    return _load4_by(source[0], offset, source[1])
-
-
 @intrinsic
 def peek(typingctx, words, index):
     """A word, int64, that other blocks add to: as it is now."""
@@ -181,6 +138,25 @@ def peek(typingctx, words, index):
         return _asm(builder, "ld.relaxed.gpu.u64 $0, [$1];", "=l,l", _I64, [address])
 
     return types.int64(words, types.int64), emit
+
+
+def _poker(order, about):
+    @intrinsic
+    def poke(typingctx, words, index, value):
+        def emit(context, builder, sig, args):
+            address = _address(context, builder, words, args[0], args[1])
+            text = f"st.{order}.gpu.u64 [$0], $1;"
+            _asm(builder, text, "l,l", ir.VoidType(), [address, args[2]])
+            return context.get_dummy_value()
+
+        return types.void(words, types.int64, types.int64), emit
+
+    poke.__doc__ = about
+    return poke
+
+
+poke = _poker("relaxed", "Sets a word that only this thread sets, for others to ``peek`` at.")
+release = _poker("release", "``poke`` behind all that this thread has done or seen done.")
 
 
 def _storer(space):

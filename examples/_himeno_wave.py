@@ -1,123 +1,156 @@
 """Two iterations of the Himeno benchmark in one pass over memory, by a kernel that stays.
 
-The second iteration follows the first through the planes of a part, ``plan.distance`` planes
-behind: what the first has read of the coefficients is still in L2 when the second needs it, and
-memory is read once for both. Between the two each part needs the halo that its neighbours send
-after the first: with launches that takes halos two planes deep, updated on both sides.
+Every block that sweeps has some rows of each plane, and goes through the planes. What it reads of
+the coefficients of a plane stays in shared memory until the second iteration has used it as well,
+a few planes behind the first: memory is read once for two iterations. Between the two each part
+needs the halo that its neighbours send after the first; with launches that takes halos two planes
+deep, updated on both sides.
 
-A *step* is one plane of one iteration, a *round* all steps of two. Blocks take tiles in the order
-of the steps from one counter that never starts again, and there is no barrier: a tile waits until
-the planes around it are done in the iteration before, and a plane beside a neighbour also for the
-halo. All that a tile waits for comes before it in the order, so whoever has the least number never
-waits for long.
+Half of the warps of a block lead, in even iterations, the others trail (``_himeno_stages.py``), and
+all wait for nothing but what they need (``_himeno_signals.py``). The pressure of three planes stays
+in the registers of the threads that go through them.
 """
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from math import prod
 from types import SimpleNamespace
 
-import numpy as np
-from _himeno_faces import PIECE
-from _himeno_grid import GridError, Part
-from _himeno_kernels import block_sum, check_communicating, multiprocessors, take_role
-from _himeno_sweep import BOARD, FAILED, Plan, Tiling, make_update
-from _himeno_vector import device, evict_first, evict_normal, load4_by, peek, take
-from numba import cuda, float64, int32, int64
+from _himeno_fetch import await_full, expect, fetch, leave, prefetch, prepare
+from _himeno_grid import Part
+from _himeno_kernels import take_role
+from _himeno_signals import ALL, make_signals
+from _himeno_stages import FRESH, FRESH_TRAILING, LEADS, PLANE, TRAILS, WORDS, stages
+from _himeno_strips import Strips, sides, strips_of
+from _himeno_sweep import Plan, make_read, make_relax
+from _himeno_vector import device, load1, load4, load4_shared, release
+from numba import cuda, float32, int32, int64
 
-from device_lib.primitives import fence_gpu, sync_block, thread_rank, timer_ns
+from device_lib.primitives import fence_gpu, sync_block, thread_rank
 from gmpi import SIMULATOR
 
-# Words of a board, behind those that all kernels have; then, for each plane that changes, the tiles
-# that have been updated, over all iterations; the steps of a round; and for each round the tiles
-# whose residuals have been added up.
-ARRIVED = BOARD  # messages of the left neighbour that have come while all before have gone
-ARRIVED_RIGHT = BOARD + 16  # the same of the right one
-STALLED = BOARD + 32  # ns that blocks have waited before tiles, all together
-DONE = BOARD + 48
-
-# Words of a block's slot: two tickets and whether they may begin, of even and of odd tiles; then
-GAVE_UP = 4  # whether another block has failed
-SLOT = 5
-
-_NAP_NS = 100  # between two looks at the board: all blocks look at few lines
-_LEAD = 3  # planes that the second iteration leaves for later where there is a left neighbour
+_AHEAD = 3  # stages from asking L2 to fetching
 
 
-def sides(part: Part) -> tuple[bool, bool]:
-    """Whether there are neighbours on the left and on the right along i."""
-    return part.place[0] > 0, part.place[0] < part.ranks[0] - 1
+@device
+def inner(window):
+    """Without the neighbours."""
+    return window[1], window[2], window[3], window[4]
 
 
-def steps(planes: int, left: bool, distance: int) -> list[tuple[int, int]]:
-    """A round: (iteration - 2 * round, plane) in order; iterations are -1, 0 or 1.
+def make_three(part: Part):
+    """Reads the pressure of three rows around 4 points of one plane, with both neighbours."""
+    pitch = part.pitch
 
-    The left neighbour's last plane of an iteration is done when its round ends, so what follows
-    from it must not be at the begin of ours: the first planes wait for the middle, and plane 0
-    of the second iteration for the middle of the round after.
+    @device
+    def window(p, at):
+        a, b, c, d = load4(p, at)
+        # At both ends of a row whatever is there: the points do not change.
+        return load1(p, at - 1), a, b, c, d, load1(p, at + 4)
 
-    Raises:
-        GridError: so few planes cannot be swept at such a distance.
-    """
-    if left and planes < distance + _LEAD + 2:
-        raise GridError(
-            f"{planes} planes cannot be swept in two iterations {distance} planes apart; "
-            f"{distance + _LEAD + 2} could"
-        )
-    edge = min(planes // 2, planes - distance - 1) if left else planes + distance
-    late = {
-        edge: [(-1, 0)],
-        edge + distance: [(0, 1), (0, 0)],
-        edge + 2 * distance: [(1, 1), (1, 2)],
-    }
-    order = []
-    for w in range(planes + distance):
-        order += late.get(w, [])
-        if w < planes and not (left and w < _LEAD - 1):
-            order.append((0, w))
-        if w >= distance and not (left and w - distance < _LEAD):
-            order.append((1, w - distance))
-    return order
+    @device
+    def three(p, at):
+        return window(p, at - pitch), window(p, at), window(p, at + pitch)
+
+    return three
 
 
-def wave_plan(part: Part, sharers: int = 1, **chosen: int) -> Plan:
-    """How two iterations are swept together, with as many messages for a face as there are blocks,
-    none of less than 64 KiB.
+@device
+def corners(m, i):
+    """The rows beside, in the planes before and behind."""
+    return inner(m[0]), inner(m[2]), inner(i[0]), inner(i[2])
 
-    Args:
-        sharers: ranks that use the GPU.
-        chosen: ``communicating``, ``messages``, ``distance``, where they are to be others.
 
-    Raises:
-        GridError: this part cannot be swept so.
-    """
-    ranks = part.ranks
-    if ranks[1:] != (1, 1):
-        raise GridError(
-            f"two iterations are swept together where the grid is cut along i only, not into "
-            f"{ranks[0]}x{ranks[1]}x{ranks[2]} parts; --decompose {prod(ranks)},1,1 does that, and "
-            "himeno.py takes any"
-        )
-    # A quarter of a multiprocessor has registers for 5 warps of 96, but for 4 of 112: not for 18.
-    plan = Plan(threads=32, blocks=1) if SIMULATOR else Plan(registers=96)
-    plan = plan._replace(**{"communicating": 3, **chosen})
-    check_communicating(plan.communicating, sharers)
-    # One block sums up; the others are for the messages to and from one or two neighbours.
-    most = (plan.communicating * plan.blocks - 1) // max(1, min(2, ranks[0] - 1))
-    if most < max(1, plan.messages):
-        raise GridError(
-            f"--communicating {plan.communicating} gives {plan.communicating * plan.blocks} blocks "
-            "that communicate: not one for each message and one for the sum; take more"
-        )
-    pieces = max(1, min(most, part.plane // PIECE))
-    tiles = Tiling(part.box, plan.threads).tiles // part.box.planes
-    workers = plan.blocks * (multiprocessors() // sharers - plan.communicating)
-    # Nearer, and blocks wait for each other; farther, and L2 does not hold what is between.
-    distance = min(-(-3 * workers // (2 * tiles)), part.box.planes - _LEAD - 2)
-    return plan._replace(
-        messages=plan.messages or pieces, distance=plan.distance or max(1, distance)
-    )
+@device
+def decode(word, turn, trailing):
+    """(iteration, plane) that a half has to do in a stage; iteration -1 for none."""
+    n = int32(-1)
+    if trailing:
+        if word & TRAILS != 0:
+            n = int32(2 * turn + (word & TRAILS) - 2)
+    elif word & LEADS != 0:
+        n = int32(2 * turn)
+    return n, int32(word >> PLANE)
+
+
+@device
+def add_up(sums, n, iterations, value):
+    """Adds what a warp has summed up in iteration ``n``, if there is one."""
+    for shift in (16, 8, 4, 2, 1):
+        value += cuda.shfl_down_sync(ALL, value, shift)
+    if cuda.laneid == 0 and 0 <= n < iterations:
+        cuda.atomic.add(sums, (0, n), value)
+
+
+def make_slots(part: Part, strips: Strips, plan: Plan, of_round: int, stages_at: int):
+    """Device functions ``begin`` and ``leave_slot`` for the coefficients in shared memory."""
+    box = part.box
+    pitch, part_rows = part.pitch, part.rows
+    first_plane, first_row, rows = box.i0, box.j0, box.rows
+    count, strip_rows, row_step, slot_step = strips.count, strips.rows, strips.row, strips.slot
+    slots, warps = plan.slots, strips.warps
+
+    @device
+    def own_rows(worker):
+        return min(strip_rows, rows - worker * strip_rows)
+
+    @device
+    def row_at(worker, plane):
+        """Number of the first row of a block in a plane."""
+        return (first_plane + plane) * part_rows + first_row + worker * strip_rows
+
+    @device
+    def fetch_stage(coef, held, shared, full, worker, s, iterations):
+        """Has the coefficients of a stage copied into its slot; one thread."""
+        turn = s // of_round
+        slot = s % slots
+        word = shared[WORDS * (s - turn * of_round)]
+        even, plane = decode(word, turn, False)
+        odd, _ = decode(word, turn, True)
+        elements = own_rows(worker) * row_step
+        if 0 <= even < iterations or 0 <= odd < iterations:
+            expect(full, slot, elements)
+            fetch(
+                held, slot * slot_step, coef, row_at(worker, plane) * row_step, elements, full, slot
+            )
+        else:
+            expect(full, slot, 0)
+
+    @device
+    def ask(p, coef, shared, worker, s, iterations):
+        """L2 is asked for what a later stage needs of memory; one thread."""
+        turn = s // of_round
+        _, plane = decode(shared[WORDS * (s - turn * of_round)], turn, False)
+        if 2 * turn < iterations:
+            prefetch(coef, row_at(worker, plane) * row_step, own_rows(worker) * row_step)
+            prefetch(p, row_at(worker, plane + 1) * pitch, own_rows(worker) * pitch)
+
+    @device
+    def begin(coef, held, board, shared, freed, full, worker, iterations):
+        """Prepares shared memory and has the first coefficients fetched; a block."""
+        thread = thread_rank()
+        at = thread
+        while at < WORDS * of_round:
+            shared[at] = board[stages_at + at]
+            at += cuda.blockDim.x
+        if thread < slots:
+            freed[thread] = 0
+        if thread == 0:
+            prepare(full, slots)
+        sync_block()
+        if thread == 0 and worker < count:
+            for s in range(min(slots, (iterations // 2 + 1) * of_round)):
+                fetch_stage(coef, held, shared, full, worker, s, iterations)
+
+    @device
+    def leave_slot(p, coef, held, shared, freed, full, worker, s, slot, phase, iterations):
+        """The last warp of a block that leaves a slot has it filled again."""
+        if leave(freed, slot) == 2 * warps * (phase + 1):
+            if s + slots < (iterations // 2 + 1) * of_round:
+                fetch_stage(coef, held, shared, full, worker, s + slots, iterations)
+                ask(p, coef, shared, worker, s + slots + _AHEAD, iterations)
+
+    return begin, leave_slot
 
 
 def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
@@ -126,217 +159,232 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
     Only for a part that is cut along i, or not at all.
     """
     box = part.box
-    planes = box.planes
-    left, right = sides(part)
-    order = steps(planes, left, plan.distance)
-    count = len(order)
-    steps_at, swept_at = DONE + planes, DONE + planes + count
-    tiles = Tiling(box, plan.threads).tiles // planes  # of a plane
-    in_round = count * tiles
-    made = make_update(part, plan, [box], load4_by)
-    update = made.update
-    threads, warps, pieces = plan.threads, plan.threads // 32, plan.messages
+    order = stages(box.planes, sides(part)[0])
+    strips = strips_of(part, plan)
+    signals = make_signals(part, strips, order, plan.messages)
+    own_word, touches, look = signals.own_word, signals.touches, signals.look
+    at_edge, event_of, least = signals.at_edge, signals.event_of, signals.least
+    tell, tell_round, await_others = signals.tell, signals.tell_round, signals.await_others
+    of_round = len(order)
+    begin, leave_slot = make_slots(part, strips, plan, of_round, signals.stages_at)
+    count, strip_rows, row_step, slot_step = strips.count, strips.rows, strips.row, strips.slot
+    half, slots = strips.threads, plan.slots
+    pitch, plane_step, part_rows = part.pitch, part.plane, part.rows
+    groups, rows = box.groups, box.rows
+    first_plane, first_row, lead_in = box.i0, box.j0, 4 * box.g0
+    three = make_three(part)
+    _, relax = make_relax(part)
+    read = make_read(load4_shared, pitch)
 
     @device
-    def step_of(shared, ticket):
-        """(iteration, plane, tile, iteration - 2 * round) of a ticket."""
-        turn = ticket // in_round
-        rest = ticket - turn * in_round
-        step = rest // tiles
-        entry = int64(shared[step])
-        offset = entry // planes
-        plane = entry - offset * planes
-        return 2 * turn + offset - 1, plane, plane * tiles + rest - step * tiles, offset - 1
+    def following(turn, stage):
+        stage = int32(stage + 1)
+        if stage == of_round:
+            return int32(turn + 1), int32(0)
+        return turn, stage
 
     @device
-    def may_begin(board, n, plane):
-        """Whether the planes around this one are done in the iteration before, and have sent and
-        received their halo; one thread, which has a fence behind it before anything is read."""
-        wanted = n * tiles
-        least = peek(board, DONE + plane)
-        if plane > 0:
-            least = min(least, peek(board, DONE + plane - 1))
-        if plane < planes - 1:
-            least = min(least, peek(board, DONE + plane + 1))
-        arrived = n * pieces
-        if left and plane == 0:
-            arrived = peek(board, ARRIVED)
-        if right and plane == planes - 1:
-            arrived = min(arrived, peek(board, ARRIVED_RIGHT))
-        return least >= wanted and arrived >= n * pieces
-
-    def fresh(iterations: int) -> np.ndarray:
-        """int64[words]: a board for so many iterations."""
-        board = np.zeros(swept_at + iterations // 2 + 1, np.int64)
-        board[steps_at:swept_at] = [(offset + 1) * planes + plane for offset, plane in order]
-        return board
+    def place(worker):
+        """(whether a thread has points, the first in the first plane, its place in a slot)."""
+        thread = thread_rank() % half
+        r = thread // groups
+        row = worker * strip_rows + r
+        k = lead_in + 4 * (thread - r * groups)
+        has = r < strip_rows and row < rows
+        base = (first_plane * part_rows + first_row + row) * pitch + k
+        return has, base, int32(min(r, strip_rows - 1) * row_step + k)
 
     @device
-    def begin(board, shared):
-        """Copies the steps to shared memory, int32[steps]; all threads of a block."""
-        step = thread_rank()
-        while step < count:
-            shared[step] = board[steps_at + step]
-            step += cuda.blockDim.x
-        sync_block()
+    def lead(p, q, coef, held, sums, board, shared, freed, full, worker, iterations):
+        """Even iterations, from ``p`` to ``q``; a thread of the leading half.
+
+        What a stage follows from was done a round ago: how far the others are is looked at now and
+        then, and the pressure of the next plane is on its way while this one is computed.
+        """
+        mine = own_word(worker, 0)
+        has, base, in_slot = place(worker)
+        touched = touches()
+        zero = float32(0.0)
+        none = (zero, zero, zero, zero, zero, zero)
+        m = (none, none, none)
+        o = (none, none, none)
+        i = (none, none, none)
+        ahead = (none, none, none)
+        share = 0.0
+        stage, turn, slot, phase = int32(0), int32(0), int32(0), int32(0)
+        going = True
+        loaded = False
+        known = int32(0)  # stages that all the others have ended, behind a fence
+        s = int32(0)
+        last = int32((iterations // 2 + 1) * of_round)
+        while s < last:
+            n, plane = decode(shared[WORDS * stage], turn, False)
+            changes = going and 0 <= n < iterations
+            at = base + plane * plane_step
+            if changes and not loaded:
+                needed = int32(turn * of_round + shared[WORDS * stage + 1])
+                if known < needed or at_edge(plane):
+                    going = await_others(board, touched, worker, 0, needed, n, plane, mine, s)
+                    known = least(look(board, touched, worker, 0))
+                    fence_gpu()
+                    changes = going
+                if has:
+                    m = three(p, at - plane_step)
+                    o = three(p, at)
+                    i = three(p, at + plane_step)
+            event = event_of(changes, plane)
+            round_ends = stage == of_round - 1
+            turn, stage = following(turn, stage)
+            word = shared[WORDS * stage]
+            n, plane = decode(word, turn, False)
+            needed = int32(turn * of_round + shared[WORDS * stage + 1])
+            loaded = going and 0 <= n < iterations and word & FRESH == 0
+            loaded = loaded and known >= needed and not at_edge(plane)
+            if loaded and has:
+                ahead = three(p, at + 2 * plane_step)
+            await_full(full, slot, phase)
+            if changes and has:
+                c = read(held, slot * slot_step + in_slot)
+                share += relax(q, at, c, (m[1], o[0], o[1], o[2], i[1], *corners(m, i)))
+            m = o
+            o = i
+            i = ahead
+            if round_ends:
+                add_up(sums, 2 * turn - 2, iterations, share)
+                share = 0.0
+            cuda.syncwarp()
+            if event != 0 or round_ends:
+                fence_gpu()
+                if going:
+                    tell(board, mine, s + 1, event)
+                    if round_ends:
+                        tell_round(board, turn - 1)
+            elif going and cuda.laneid == 0:
+                release(board, mine, s + 1)
+            leave_slot(p, coef, held, shared, freed, full, worker, s, slot, phase, iterations)
+            s = int32(s + 1)
+            slot = int32(slot + 1)
+            if slot == slots:
+                slot = int32(0)
+                phase = int32(phase + 1)
 
     @device
-    def summed_at(n):
-        """Which word is ``in_round`` when all residuals of iteration ``n`` are in the sum."""
-        return swept_at + (n + 1) // 2
+    def trail(p, q, coef, held, sums, board, shared, freed, full, worker, iterations):
+        """Odd iterations, from ``q`` to ``p``; a thread of the trailing half.
+
+        It waits for the leading halves with its coefficients in registers, so that the slot is
+        free. One fence is both for what they have done and for what this half tells, and there is
+        none while they are known to be far enough.
+        """
+        mine = own_word(worker, 1)
+        has, base, in_slot = place(worker)
+        touched = touches()
+        zero = float32(0.0)
+        none = (zero, zero, zero, zero, zero, zero)
+        m = (none, none, none)
+        o = (none, none, none)
+        share = 0.0
+        stage, turn, slot, phase = int32(0), int32(0), int32(0), int32(0)
+        going = True
+        seen = int32(0)  # stages that the others have ended, one of them for each lane
+        known = int32(0)  # the same, behind a fence
+        s = int32(0)
+        last = int32((iterations // 2 + 1) * of_round)
+        while s < last:
+            word = shared[WORDS * stage]
+            n, plane = decode(word, turn, True)
+            changes = going and 0 <= n < iterations
+            await_full(full, slot, phase)
+            c = read(held, slot * slot_step + in_slot)
+            leave_slot(p, coef, held, shared, freed, full, worker, s, slot, phase, iterations)
+            needed = int32(turn * of_round + shared[WORDS * stage + 2])
+            if changes and (at_edge(plane) or not cuda.all_sync(ALL, known >= needed)):
+                if at_edge(plane) or not cuda.all_sync(ALL, seen >= needed):
+                    going = await_others(board, touched, worker, 1, needed, n, plane, mine, s)
+                    changes = going
+                    seen = needed
+                else:
+                    fence_gpu()
+                known = seen
+                if going:
+                    tell(board, mine, s, 0)
+            seen = look(board, touched, worker, 1)
+            ss = 0.0
+            if changes and has:
+                at = base + plane * plane_step
+                if word & FRESH_TRAILING != 0:
+                    m = three(q, at - plane_step)
+                    o = three(q, at)
+                i = three(q, at + plane_step)
+                ss = relax(p, at, c, (m[1], o[0], o[1], o[2], i[1], *corners(m, i)))
+                m = o
+                o = i
+            if word & TRAILS == 1:
+                add_up(sums, 2 * turn - 1, iterations, ss)
+            else:
+                share += ss
+            event = event_of(changes, plane)
+            round_ends = stage == of_round - 1
+            if round_ends:
+                add_up(sums, 2 * turn + 1, iterations, share)
+                share = 0.0
+            turn, stage = following(turn, stage)
+            s = int32(s + 1)
+            if event != 0 or round_ends:
+                cuda.syncwarp()
+                fence_gpu()
+                if going:
+                    tell(board, mine, s, event)
+                    if round_ends:
+                        tell_round(board, turn - 1)
+            slot = int32(slot + 1)
+            if slot == slots:
+                slot = int32(0)
+                phase = int32(phase + 1)
 
     @device
-    def stall(board, n, plane):
-        """Waits until a tile may begin; one thread. Not 0 when it never will."""
-        began = timer_ns()
-        failed = int64(0)
-        while failed == 0 and not may_begin(board, n, plane):
-            cuda.nanosleep(_NAP_NS)
-            failed = peek(board, FAILED)
-        fence_gpu()
-        cuda.atomic.add(board, STALLED, timer_ns() - began)
-        return failed
-
-    @device
-    def report(sums, board, turn, mine, before, first, second, iterations, scratch):
-        """Adds what a block has summed up in a round, and tells how many of its tiles it had."""
-        n = 2 * turn
-        before = block_sum(before, scratch)
-        first = block_sum(first, scratch)
-        second = block_sum(second, scratch)
-        if thread_rank() == 0:
-            if 0 < n <= iterations:
-                cuda.atomic.add(sums, (0, n - 1), before)
-            if n < iterations:
-                cuda.atomic.add(sums, (0, n), first)
-            if n + 1 < iterations:
-                cuda.atomic.add(sums, (0, n + 1), second)
-            fence_gpu()
-            cuda.atomic.add(board, swept_at + turn, mine)
-
-    @device
-    def sweep(
-        p, q, coef, sums, board, shared, slot, through, scratch, worker, workers, iterations
-    ):  # fmt: skip
-        """All iterations, from ``p`` to ``q`` and back; a block of ``plan.block`` threads.
-
-        The first thread behind those that update takes tickets and keeps the board: every tile
-        costs a fence, for which the warps that update should not wait.
+    def sweep(p, q, coef, held, sums, board, shared, freed, full, worker, iterations):
+        """All iterations, from ``p`` to ``q`` and back; all threads of a block, after ``begin``.
 
         Args:
+            held: float32[slots * slot], shared: int32[stage_words], freed: int32[slots],
+                full: int64[slots], all in shared memory.
             sums: float64[1 or more, iterations]: residuals are added to its first row.
-            slot: int64[SLOT], scratch: float64[32], in shared memory.
-            through: int32[1] in shared memory: warps that are through with their tiles.
         """
-        thread = thread_rank()
-        keeper = thread == threads
-        keep, once = evict_normal(), evict_first()
-        ticket = worker
-        following = worker + workers
-        last = (iterations // 2 + 1) * in_round
-        turn = 0
-        mine = 0
-        ready = False
-        unsaid = -1  # plane of a tile that is updated, and nobody knows yet
-        side = 0
-        busy = 0
-        if thread == 0:
-            through[0] = 0
-        sync_block()
-        before = 0.0
-        first = 0.0
-        second = 0.0
-        while ticket < last:
-            n, plane, tile, offset = step_of(shared, ticket)
-            changes = 0 <= n < iterations
-            may = False
-            if keeper:
-                # One fence for both: what was updated comes before the word that says so, and this
-                # look before all that is read of the next tile.
-                slot[side] = take(board) + 2 * workers  # the one after next
-                next_n, next_plane, _, _ = step_of(shared, following)
-                may = may_begin(board, next_n, next_plane)
-                fence_gpu()
-                if unsaid >= 0:
-                    cuda.atomic.add(board, DONE + unsaid, 1)
-            unsaid = -1
-            while ticket >= (turn + 1) * in_round:
-                report(sums, board, turn, mine, before, first, second, iterations, scratch)
-                turn += 1
-                mine = 0
-                before = 0.0
-                first = 0.0
-                second = 0.0
-            if changes and not ready:
-                if keeper:
-                    slot[GAVE_UP] = stall(board, n, plane)
-                sync_block()
-                if slot[GAVE_UP] != 0:
-                    break
-            if changes:
-                busy += warps
-                unsaid = plane
-            if keeper:
-                # While the others update this tile, and no longer: perhaps the next waits for it.
-                if not may:
-                    while not may and cuda.atomic.add(through, 0, 0) < busy:
-                        cuda.nanosleep(_NAP_NS)
-                        may = may_begin(board, next_n, next_plane)
-                    if may:
-                        fence_gpu()
-                slot[2 + side] = may
-            elif changes and thread < threads:
-                old, new = (p, q) if n & 1 == 0 else (q, p)
-                share = update(old, new, (coef, keep if offset == 0 else once), tile)
-                if offset == 0:
-                    first += share
-                elif offset == 1:
-                    second += share
-                else:
-                    before += share
-                cuda.syncwarp()
-                if thread & 31 == 0:
-                    cuda.atomic.add(through, 0, 1)
-            mine += 1
-            sync_block()
-            ticket = following
-            following = slot[side]
-            ready = slot[2 + side] != 0
-            side ^= 1
-        if keeper and unsaid >= 0:
-            fence_gpu()
-            cuda.atomic.add(board, DONE + unsaid, 1)
-        report(sums, board, turn, mine, before, first, second, iterations, scratch)
+        if worker >= count:
+            return
+        if thread_rank() < half:
+            lead(p, q, coef, held, sums, board, shared, freed, full, worker, iterations)
+        else:
+            trail(p, q, coef, held, sums, board, shared, freed, full, worker, iterations)
 
     return SimpleNamespace(
-        steps=count,
-        tiles=tiles,
-        fresh=fresh,
+        stage_words=WORDS * of_round,
+        of_plane=count * strips.warps,
+        in_round=2 * count * strips.warps,
+        fresh=signals.fresh,
+        summed_at=signals.summed_at,
         begin=begin,
         sweep=sweep,
-        in_round=in_round,
-        summed_at=summed_at,
     )
 
 
 def make_persistent_wave(part: Part, plan: Plan) -> SimpleNamespace:
-    """``make_persistent`` for two iterations at a time, in blocks of ``plan.block`` threads."""
+    """``make_persistent`` for two iterations at a time."""
     made = make_wave(part, plan)
-    begin, sweep, communicating = made.begin, made.sweep, plan.communicating
-    count = made.steps
+    begin, sweep, communicating, slots = made.begin, made.sweep, plan.communicating, plan.slots
+    stage_words = made.stage_words
 
     @cuda.jit(**({} if SIMULATOR else {"max_registers": plan.registers}))
     def persistent(p, q, coef, sums, board, iterations):
-        shared = cuda.shared.array(count, int32)
-        scratch = cuda.shared.array(32, float64)
-        slot = cuda.shared.array(SLOT, int64)
-        through = cuda.shared.array(1, int32)
-        worker, workers, _, _ = take_role(board, slot, communicating)
-        begin(board, shared)
+        held = cuda.shared.array(0, float32, alignment=128)
+        shared = cuda.shared.array(stage_words, int32)
+        freed = cuda.shared.array(slots, int32)
+        full = cuda.shared.array(slots, int64)
+        slot = cuda.shared.array(2, int64)
+        worker, _, _, _ = take_role(board, slot, communicating)
         if worker >= 0:
-            sweep(
-                p, q, coef, sums, board, shared, slot, through, scratch, worker, workers, iterations
-            )  # fmt: skip
+            begin(coef, held, board, shared, freed, full, worker, iterations)
+            sweep(p, q, coef, held, sums, board, shared, freed, full, worker, iterations)
 
-    tiles = made.tiles * part.box.planes
-    return SimpleNamespace(kernel=persistent, tiles=tiles, fresh=made.fresh)
+    return SimpleNamespace(kernel=persistent, warps=made.of_plane, fresh=made.fresh)

@@ -6,7 +6,8 @@
 A few blocks communicate while the others compute. In an iteration the points that neighbours wait
 for come first; as soon as they are there, they are sent, and what arrives goes into the halo of the
 array that the next iteration reads. The sum of squared residuals of the iteration before travels at
-the same time. One barrier of the grid separates iterations.
+the same time. One barrier of the grid separates iterations. Large parts that are cut along i have
+another kernel, which sweeps two iterations together (``_himeno_together.py``).
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -17,12 +18,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from _himeno_app import main, together
+from _himeno_app import main, sharers_of_gpu, together
 from _himeno_faces import COUNT, EXTENT, PEER, RECV, RECV_TAG, SEND, SEND_TAG, TYPE, table, types
 from _himeno_kernels import block_sum, default_communicating, persistent_plan, take_role
 from _himeno_persistent import Persistent
 from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, SWEPT, breakdown
+from _himeno_strips import wave_pays
 from _himeno_sweep import BOARD, FAILED, make_sweep
+from _himeno_together import Wave
 from _himeno_vector import device
 from mpi4py import MPI
 from numba import cuda, float32, float64, int64
@@ -171,7 +174,12 @@ class Himeno(Persistent):
     """One rank's part, its context and its kernel."""
 
     name = "GMPI"
-    choices = ("communicating", "messages")
+    choices = ("communicating", "messages", "together")
+
+    @classmethod
+    def fitting(cls, comm, part, chosen):
+        pays = wave_pays(part, sharers_of_gpu(comm))
+        return Wave if chosen.pop("together", 1 + comm.allreduce(pays, MPI.LAND)) == 2 else cls
 
     def prepare(self) -> None:
         part = self.part

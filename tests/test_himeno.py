@@ -18,6 +18,7 @@ DIES = """
 import sys, time
 sys.path.insert(0, {examples!r})
 import {module} as program
+from _himeno_app import main
 from mpi4py import MPI
 if MPI.COMM_WORLD.rank == 1:
     run = program.{solver}.run
@@ -29,7 +30,7 @@ if MPI.COMM_WORLD.rank == 1:
         return run(self, iterations)
     program.{solver}.run = fails
 sys.argv[1:] = "--size 16,6,8 --iterations 4000".split()
-sys.exit(program.main(program.{solver}, "x"))
+sys.exit(main(program.{solver}, "x"))
 """
 
 # Rank 1 expects less than rank 0 sends it: an error inside the kernel, on one rank.
@@ -37,6 +38,7 @@ TOO_SHORT = """
 import sys
 sys.path.insert(0, {examples!r})
 import {module} as program
+from _himeno_app import main
 from mpi4py import MPI
 table = program.table
 def shorter(*arguments):
@@ -46,19 +48,7 @@ def shorter(*arguments):
     return messages
 program.table = shorter
 sys.argv[1:] = "--size 16,6,8 --iterations 400".split()
-sys.exit(program.main(program.{solver}, "x"))
-"""
-
-
-# One block that communicates, for two messages and the sum: none shares its multiprocessor.
-LONELY = """
-import sys
-sys.path.insert(0, {examples!r})
-import himeno_wave as program
-plan = program.wave_plan
-program.wave_plan = lambda *part, **chosen: plan(*part, **chosen)._replace(communicating=1)
-sys.argv[1:] = "--size 16,4,8 --decompose 2,1,1 --messages 2 --verify".split()
-sys.exit(program.main(program.Wave, "x"))
+sys.exit(main(program.{solver}, "x"))
 """
 
 
@@ -90,7 +80,7 @@ def test_every_decomposition_gives_the_bits_of_the_serial_program(
 ) -> None:
     text = run(ranks, name, "--size", size, "--decompose", "all", "--verify")
     grid = size.replace(",", "x")
-    assert re.findall(rf"{grid} on (\S+) ranks, 3 iterations: right", text) == cuts, text
+    assert re.findall(rf"{grid} on (\S+) ranks, 5 iterations: right", text) == cuts, text
 
 
 @pytest.mark.slow
@@ -98,7 +88,7 @@ def test_faces_travel_in_any_number_of_messages_by_any_number_of_blocks() -> Non
     # More blocks than messages, more messages than blocks, and more than a face has rows.
     options = ["--messages", "1", "3", "5", "--communicating", "1", "4"]
     text = run(2, "himeno.py", "--size", "6,4,8", *options, "--verify")
-    assert text.count("6x4x8 on 2x1x1 ranks, 3 iterations: right") == 6, text
+    assert text.count("6x4x8 on 2x1x1 ranks, 5 iterations: right") == 6, text
 
 
 @pytest.mark.slow
@@ -111,17 +101,16 @@ def test_one_task_a_block_comes_to_the_same() -> None:
 
 def test_two_iterations_together_give_the_bits_of_the_serial_program() -> None:
     # The rank in the middle has neighbours on both sides.
-    options = ["--size", "24,3,8", "--decompose", "3,1,1", "--distance", "1", "2", "--verify"]
-    text = run(3, "himeno_wave.py", *options)
-    assert text.count("GMPI wave 24x3x8 on 3x1x1 ranks, 3 iterations: right") == 2, text
+    options = ["--decompose", "3,1,1", "--together", "2", "--verify"]
+    text = run(3, "himeno.py", "--size", "15,6,12", "24,3,8", *options)
+    assert text.count("on 3x1x1 ranks, 5 iterations: right") == 2, text
 
 
 @pytest.mark.slow
-def test_blocks_that_sweep_take_messages_that_nobody_has(tmp_path: Path) -> None:
-    script = tmp_path / "lonely.py"
-    script.write_text(LONELY.format(examples=str(EXAMPLES)))
-    status, text = launcher.mpi(2, str(script))
-    assert status == 0 and "3 iterations: right" in text, text
+def test_warps_of_two_iterations_wait_for_those_that_they_touch() -> None:
+    # Two warps a row, two rows a block.
+    text = run(1, "himeno.py", "--size", "6,8,256", "--together", "2", "--verify")
+    assert "6x8x256 on 1x1x1 ranks, 5 iterations: right" in text, text
 
 
 @pytest.mark.slow
@@ -131,9 +120,12 @@ def test_two_iterations_together_go_on_and_on(tmp_path: Path) -> None:
     common = ["--size", "16,4,8", "--decompose", "2,1,1", "--iterations", "7"]
     wave = ["--messages", "1", "2", "--repeat", "2", "--breakdown", "--json", str(path)]
     expected = re.search(r"^Gosa : (\S+)$", run(2, "himeno.py", *common), re.M)
-    found = re.findall(r"^Gosa : (\S+)$", run(2, "himeno_wave.py", *common, *wave), re.M)
+    text = run(2, "himeno.py", *common, "--together", "2", *wave)
+    found = re.findall(r"^Gosa : (\S+)$", text, re.M)
     assert expected and found == [expected[1]] * 2
+    assert text.count(", two iterations together") == 2, text
     for row in json.loads(path.read_text())["rows"]:
+        assert row["together"] == 2
         parts = row["breakdown"]
         assert parts["exposed"] > 0 and parts["compute"] <= parts["iteration"], parts
 
@@ -169,6 +161,9 @@ WRONG = {
     "--iterations 0": "--iterations must be at least 1, got 0",
     "--size 8,8,8 --communicating 6": "--communicating must be from 1 to 5, got 6",
     "--size 8,8,8 --messages 2 0": "--messages must be at least 1, got 0",
+    "--size 8,8,8 --together 3": "--together must be 1 or 2, got 3",
+    "--size 8,8,8 --decompose 1,2,1 --together 2": "--decompose 2,1,1 does that",
+    "--size 6,6,8 --decompose 2,1,1 --together 2": "2 planes that change cannot be swept",
 }
 # One start of MPI for all of them.
 REFUSED = """
@@ -207,7 +202,7 @@ def test_refusal_is_the_exit_status() -> None:
     [
         ("himeno", "Himeno"),
         ("himeno_cuda_mpi", "Conventional"),
-        pytest.param("himeno_wave", "Wave", marks=pytest.mark.slow),
+        pytest.param("_himeno_together", "Wave", marks=pytest.mark.slow),
     ],
 )
 def test_a_rank_that_fails_ends_all(module: str, solver: str, tmp_path: Path) -> None:
@@ -219,7 +214,7 @@ def test_a_rank_that_fails_ends_all(module: str, solver: str, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("module", "solver"), [("himeno", "Himeno"), ("himeno_wave", "Wave")])
+@pytest.mark.parametrize(("module", "solver"), [("himeno", "Himeno"), ("_himeno_together", "Wave")])
 def test_a_message_that_fails_ends_all(module: str, solver: str, tmp_path: Path) -> None:
     # The kernel leaves its loop and must not wait for receives that it has posted ahead.
     script = tmp_path / "too_short.py"

@@ -31,12 +31,12 @@ def test_sweeps_do_not_spill(found: dict[str, Any], kind: str, size: str) -> Non
 def test_as_many_blocks_are_resident_as_planned(
     found: dict[str, Any], kind: str, size: str
 ) -> None:
-    # 9 warps of 112 registers are one block: no quarter of a multiprocessor holds 5 such warps.
+    # Each quarter of a multiprocessor gives registers to its own warps.
     about = found[f"{kind} {size}"]
     assert about["resident"] >= about["wanted"], about
 
 
-@pytest.mark.parametrize("program", ["himeno", "himeno_wave"])
+@pytest.mark.parametrize("program", ["himeno", "two iterations together"])
 def test_programs_compile_and_need_nothing_but_the_device_library(
     found: dict[str, Any], program: str
 ) -> None:

@@ -7,17 +7,17 @@
 # compare    both programs, S to XL, 1000 iterations
 # breakdown  where the time of an iteration goes, S to XL
 # latency    size S with faces in 1, 2, 4 messages and 1 to 7 multiprocessors that communicate
-# wave       two iterations in one pass over memory: checked, then M and L by distance, and XL
+# together   size L with one and with two iterations in a pass over memory
 # scaling    both programs on 1, 2, 4 ranks: one a GPU, or with one GPU all of them on it
 # ncu        the sweep in Nsight Compute (himeno_ncu.sh)
 cd "$(dirname "$0")/../.." && . tests/gpu/setup.sh
 set -o pipefail
-out=${1:?usage: himeno.sh DIRECTORY [check|plans|compare|breakdown|latency|wave|scaling|ncu]...}
+out=${1:?usage: himeno.sh DIRECTORY [check|plans|compare|breakdown|latency|together|scaling|ncu]...}
 shift
 mkdir -p "$out"
 n=${RANKS:-2}
 bad=0
-wanted=" ${*:-check plans compare breakdown latency wave scaling} "
+wanted=" ${*:-check plans compare breakdown latency together scaling} "
 part() { [[ $wanted == *" $1 "* ]]; }
 export GMPI_WATCHDOG_S=${GMPI_WATCHDOG_S:-8}  # who hangs says why before its time is up
 gmpi=examples/himeno.py
@@ -28,6 +28,7 @@ if part check; then
     LIMIT=90 ranks $n $program --size XS --decompose all --verify || bad=1
     LIMIT=50 ranks $n $program --size S --verify || bad=1
   done
+  LIMIT=60 ranks $n $gmpi --size XS S L --decompose $n,1,1 --together 2 --verify || bad=1
 fi
 if part plans; then
   LIMIT=100 ranks 1 tests/gpu/himeno_sweeps.py --sizes S,M,L --ranks 2,1,1 --budget 30 \
@@ -51,20 +52,9 @@ if part latency; then
   LIMIT=30 ranks $n $gmpi $options --messages 1 --communicating 2 7 --breakdown \
     --json "$out/messages-breakdown.json" | grep -a '^# \|^cpu' || bad=1
 fi
-if part wave; then
-  wave=examples/himeno_wave.py
-  options="--decompose $n,1,1 --iterations 1000 --repeat 3"
-  # With as many messages as L has; what stands there would stand with all that follows.
-  if LIMIT=60 ranks $n $wave --size XS S L --messages 1 5 --decompose $n,1,1 --verify; then
-    LIMIT=60 ranks $n $wave --size L $options --distance 2 3 4 5 --breakdown \
-      --json "$out/wave-L.json" | grep -a '^# \|^cpu' || bad=1
-    LIMIT=60 ranks $n $wave --size M $options --distance 8 12 16 --breakdown \
-      --json "$out/wave-M.json" | grep -a '^# \|^cpu' || bad=1
-    LIMIT=60 ranks $n $wave --size XL $options --json "$out/wave-XL.json" \
-      | grep -a '^# \|^cpu' || bad=1
-  else
-    bad=1
-  fi
+if part together; then
+  LIMIT=60 ranks $n $gmpi --size L --decompose $n,1,1 --iterations 1000 --repeat 3 \
+    --together 1 2 --json "$out/together.json" | grep -a '^# \|^cpu\|^error' || bad=1
 fi
 if part scaling; then
   for m in 1 2 4; do

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
 from _bench import machine
 from _himeno_fields import Fields
-from _himeno_grid import BYTES_PER_POINT, Part, parse_size, parse_triple, part_of
+from _himeno_grid import BYTES_PER_POINT, GridError, Part, parse_size, parse_triple, part_of
 from _himeno_kernels import (
     ACCUMULATORS,
     grid_blocks,
@@ -35,8 +35,10 @@ from _himeno_kernels import (
     persistent_plan,
 )
 from _himeno_serial import reference
+from _himeno_signals import STALLED
+from _himeno_strips import wave_plan
 from _himeno_sweep import Plan
-from _himeno_wave import STALLED, make_persistent_wave
+from _himeno_wave import make_persistent_wave
 from device_memory import copy_bandwidth, memory_latency_ns
 from numba import cuda
 
@@ -54,10 +56,8 @@ PERSISTENT = [
     _HELD._replace(blocks=1, held=4, registers=200),
     _HELD._replace(threads=128, blocks=4),
 ]
-# Planes between two iterations: where a plane has more tiles, fewer are enough.
-WAVES = [Plan(registers=96, distance=n) for n in (2, 3, 4, 6, 8, 12, 16)]
-WAVES += [Plan(threads=128, blocks=3, registers=128, distance=n) for n in (3, 4, 12)]
-MOST_BETWEEN = 24 << 20  # bytes of coefficients that L2 should hold meanwhile
+# Two iterations at a time: (planes in shared memory, multiprocessors that do not sweep).
+WAVES = [(4, 5), (3, 5)]
 
 
 def about(plan: Plan, kernel: Any) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def about(plan: Plan, kernel: Any) -> dict[str, Any]:
 def describe(plan: Plan) -> str:
     words = [f"{plan.blocks}x{plan.threads}", f"held={plan.held}"]
     words += ["dynamic"] * plan.dynamic + ["once"] * plan.once
-    words += [f"distance={plan.distance}"] * bool(plan.distance)
+    words += [f"slots={plan.slots} strips without {plan.communicating}"] * bool(plan.slots)
     return " ".join(words + [f"registers<={plan.registers}"] * bool(plan.registers))
 
 
@@ -160,16 +160,16 @@ class Bench:
     # --- persistent ------------------------------------------------------------------------------
 
     def persistent(self, plan: Plan) -> dict[str, Any]:
-        """In order, or with a distance two iterations together."""
+        """In order, or with slots two iterations together."""
         fields = self.fields
-        make = make_persistent_wave if plan.distance else make_persistent
+        make = make_persistent_wave if plan.slots else make_persistent
         made = make(self.part, plan)
         fresh = cuda.to_device(made.fresh(MOST))
         board = cuda.device_array_like(fresh)
         args = (fields.p, fields.q, fields.coef, self.sums, board)
         blocks = grid_blocks(made.kernel, (*args, 1), plan)
-        kernel = made.kernel[blocks, plan.block, self.numba_stream, plan.shared_bytes]
-        row = {**about(plan, made.kernel), "blocks": blocks, "tiles": made.tiles}
+        kernel = made.kernel[blocks, plan.threads, self.numba_stream, plan.shared_bytes]
+        row = {**about(plan, made.kernel), "blocks": blocks}
 
         def run(iterations: int) -> int:
             self.zero()
@@ -183,10 +183,10 @@ class Bench:
         row["right"] = self.right(fields.p)
         fields.fill()
         row["us"] = self.time(lambda count: run(min(MOST, 20 * count)))
-        if plan.distance:  # what a block waited for others, of an iteration
-            stalled = int(board.copy_to_host()[STALLED])
-            row["stalled_us"] = stalled / 1e3 / blocks / self.timed
-        return {**row, "kind": "wave" if plan.distance else "persistent"}
+        if plan.slots:  # what the halves of a block waited for others, of an iteration
+            stalled = board.copy_to_host()[STALLED : STALLED + 2]
+            row["stalled_us"] = (stalled / 1e3 / made.warps / self.timed).tolist()
+        return {**row, "kind": "wave" if plan.slots else "persistent"}
 
     # --- for a profiler ---------------------------------------------------------------------------
 
@@ -245,8 +245,13 @@ def measure(
     print(f"\n# {name}, {points} points, ideal {ideal:.1f} us", flush=True)
     print(f"{'kind':<11}{'plan':<44}{'regs':>5}{'spill':>6}{'blocks':>7}{'us':>10}"
           f"{'/ideal':>8}{'/launched':>10}{'TB/s':>7}  bits", flush=True)  # fmt: skip
-    plane = BYTES_PER_POINT * part.plane
-    waves = [plan for plan in WAVES if plan.distance * plane <= MOST_BETWEEN or plan == WAVES[0]]
+    waves = []
+    for slots, communicating in WAVES:
+        try:
+            plan = wave_plan(part, slots=slots, communicating=communicating)
+            waves.append(plan._replace(messages=0))  # no halo comes here
+        except GridError as exc:
+            print(f"# no wave: {exc}")
     few = 2 if only_waves else None
     for kind, plans in (("launched", LAUNCHED[:few]), ("persistent", [*waves, *PERSISTENT[:few]])):
         for plan in plans:

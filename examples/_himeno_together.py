@@ -1,32 +1,30 @@
-"""The Himeno benchmark in one kernel a rank that reads memory once for two iterations, with GMPI.
+"""Himeno's kernel that sweeps two iterations together (``_himeno_wave.py``), and its messages.
 
-    mpiexec -n 2 python examples/himeno_wave.py [--size L] [--iterations 1000] [--distance 3]
-
-As ``himeno.py``, with other insides: the second iteration follows the first through the grid, some
-planes behind (``_himeno_wave.py``), and no barrier holds anybody up. Each message has a block of
-its own, which begins it when its plane is done and tells the sweeping blocks when the halo has
-come; one more block sums up the residuals. For grids that are cut along i.
+No barrier holds anybody up. Each message has a block of its own, which begins it when its plane is
+done and tells the sweeping blocks when the halo has come; one more block sums up the residuals. For
+grids that are cut along i.
 """
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-import sys
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from _himeno_app import main, together
+from _himeno_app import together
 from _himeno_faces import COUNT, EXTENT, PEER, RECV, RECV_TAG, SEND, SEND_TAG, table
 from _himeno_grid import Part
 from _himeno_kernels import take_role
 from _himeno_persistent import Persistent
+from _himeno_signals import ARRIVED, ARRIVED_RIGHT, STALLED, UPDATED, UPDATED_RIGHT
 from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, wave_breakdown
-from _himeno_sweep import FAILED, WORKERS, Plan
+from _himeno_strips import wave_plan
+from _himeno_sweep import FAILED, Plan
 from _himeno_vector import device, peek
-from _himeno_wave import ARRIVED, ARRIVED_RIGHT, DONE, SLOT, STALLED, make_wave, wave_plan
-from numba import cuda, float64, int32, int64
+from _himeno_wave import make_wave
+from numba import cuda, float32, int32, int64
 
 import gmpi
 from device_lib.primitives import fence_gpu, sync_block, thread_rank
@@ -42,9 +40,9 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
     each = to_left or count
     made = make_wave(part, plan._replace(messages=each))
     begin, sweep, summed_at = made.begin, made.sweep, made.summed_at
-    tiles, in_round, steps = made.tiles, made.in_round, made.steps
+    of_plane, in_round = made.of_plane, made.in_round
+    stage_words, slots = made.stage_words, plan.slots
     communicating = plan.communicating
-    last_plane = part.box.planes - 1
 
     @device
     def stamp(stamps, n, which, wanted):
@@ -102,7 +100,7 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
     def exchange(ctx, p, q, row, me, board, slot, stamps, iterations):
         """One message each way an iteration; a block. The receive of the next one is posted when
         the tiles that read the halo before are done, and a send ends with the next one."""
-        plane, arrived = (0, ARRIVED) if me < to_left else (last_plane, ARRIVED_RIGHT)
+        updated, arrived = (UPDATED, ARRIVED) if me < to_left else (UPDATED_RIGHT, ARRIVED_RIGHT)
         nothing = int64(gmpi.REQUEST_NULL)
         coming = receive(ctx, q, row)
         going = nothing
@@ -113,7 +111,7 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
             early = (n & 1 == 1) == (me < to_left)
             if early and not ended(ctx, coming, going, me, board, stamps, n):
                 return
-            if not await_word(board, DONE + plane, (n + 1) * tiles, slot):
+            if not await_word(board, updated, (n + 1) * of_plane, slot):
                 return
             if early:
                 tell(board, arrived)  # not before: another piece of the halo before may be missing
@@ -146,35 +144,28 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
 
     @cuda.jit(**({} if gmpi.SIMULATOR else {"max_registers": plan.registers}))
     def himeno(ctx, p, q, coef, messages, sums, board, stamps, iterations):
-        shared = cuda.shared.array(steps, int32)
-        scratch = cuda.shared.array(32, float64)
-        slot = cuda.shared.array(SLOT, int64)
-        through = cuda.shared.array(1, int32)
-        worker, workers, me, everyone = take_role(board, slot, communicating)
-        # How many share a multiprocessor with one that communicates is for the GPU to say.
-        short = max(0, count + 1 - everyone)
-        workers -= short
-        if worker >= workers:
-            me = everyone + worker - workers
-            worker = -1
+        held = cuda.shared.array(0, float32, alignment=128)
+        shared = cuda.shared.array(stage_words, int32)
+        freed = cuda.shared.array(slots, int32)
+        full = cuda.shared.array(slots, int64)
+        slot = cuda.shared.array(2, int64)
+        worker, _, me, _ = take_role(board, slot, communicating)
         if worker >= 0:
-            begin(board, shared)
-            sweep(
-                p, q, coef, sums, board, shared, slot, through, scratch, worker, workers, iterations
-            )  # fmt: skip
+            begin(coef, held, board, shared, freed, full, worker, iterations)
+            sweep(p, q, coef, held, sums, board, shared, freed, full, worker, iterations)
         elif me < count:
             exchange(ctx, p, q, messages[me], me, board, slot, stamps, iterations)
         elif me == count:
             reduce(ctx, sums, board, slot, stamps, iterations)
 
-    return SimpleNamespace(kernel=himeno, fresh=made.fresh)
+    return SimpleNamespace(kernel=himeno, fresh=made.fresh, warps=of_plane)
 
 
 class Wave(Persistent):
     """One rank's part, its context and its kernel."""
 
-    name = "GMPI wave"
-    choices = ("communicating", "messages", "distance")
+    name = "GMPI"
+    together = 2
 
     def prepare(self) -> None:
         part = self.part
@@ -183,7 +174,7 @@ class Wave(Persistent):
         messages = table(part, *self.plan.pieces)
         make = partial(make_kernel, part, self.plan, messages, self.breakdown)
         made = together(self.comm, make)
-        self.kernel, self.fresh = made.kernel, made.fresh
+        self.kernel, self.fresh, self.warps = made.kernel, made.fresh, made.warps
         slots = max(32, 8 * self.plan.messages)  # two sides, two iterations' sends and receives
         self.context = gmpi.Context(self.comm, large_slots=slots, **self.settings)
         self.load(messages)
@@ -194,8 +185,5 @@ class Wave(Persistent):
 
     def parts(self) -> dict[str, Any]:
         stamps, board = self.stamps.copy_to_host(), self.device_board.copy_to_host()
-        return wave_breakdown(stamps, board[STALLED] / board[WORKERS] / len(stamps))
-
-
-if __name__ == "__main__":
-    sys.exit(main(Wave, __doc__ or ""))
+        stalled = board[STALLED : STALLED + 2].max() / self.warps / len(stamps)
+        return wave_breakdown(stamps, stalled)
