@@ -36,7 +36,7 @@ from _himeno_kernels import (
 )
 from _himeno_serial import reference
 from _himeno_signals import STALLED
-from _himeno_strips import wave_plan
+from _himeno_strips import wave_pays, wave_plan
 from _himeno_sweep import Plan
 from _himeno_wave import make_persistent_wave
 from device_memory import copy_bandwidth, memory_latency_ns
@@ -191,7 +191,7 @@ class Bench:
     # --- for a profiler ---------------------------------------------------------------------------
 
     def once(self, iterations: int) -> list[dict[str, Any]]:
-        """Two launches, and a persistent kernel of so many iterations, with the plans that the
+        """Two launches, and persistent kernels of so many iterations, with the plans that the
         programs choose: what has run, in this order."""
         fields = self.fields
         fields.fill()
@@ -201,16 +201,19 @@ class Bench:
         for _ in range(2):
             launch(fields.p, fields.q, fields.coef, self.gosa)
         rows = 2 * [{"kind": "launched", "plan": describe(plan), "iterations": 1}]
-        plan = persistent_plan(self.part)
-        again = make_persistent(self.part, plan)
-        board = cuda.to_device(again.fresh(iterations))
-        args = (fields.p, fields.q, fields.coef, self.sums, board, iterations)
-        kernel = again.kernel
-        blocks = grid_blocks(kernel, args, plan)
-        self.zero()
-        kernel[blocks, plan.threads, self.numba_stream, plan.shared_bytes](*args)
-        self.stream.synchronize()
-        return [*rows, {"kind": "persistent", "plan": describe(plan), "iterations": iterations}]
+        stay = [("persistent", make_persistent, persistent_plan(self.part))]
+        if wave_pays(self.part):
+            stay.append(("wave", make_persistent_wave, wave_plan(self.part)._replace(messages=0)))
+        for kind, make, plan in stay:
+            again = make(self.part, plan)
+            board = cuda.to_device(again.fresh(iterations))
+            args = (fields.p, fields.q, fields.coef, self.sums, board, iterations)
+            blocks = grid_blocks(again.kernel, args, plan)
+            self.zero()
+            again.kernel[blocks, plan.threads, self.numba_stream, plan.shared_bytes](*args)
+            self.stream.synchronize()
+            rows.append({"kind": kind, "plan": describe(plan), "iterations": iterations})
+        return rows
 
     def time(self, run: Any) -> float:
         """Shortest time of an iteration in us, over three repeats of about 60 ms."""
