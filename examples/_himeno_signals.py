@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from _himeno_fetch import spin
-from _himeno_grid import Part
+from _himeno_grid import GridError, Part
 from _himeno_stages import WORDS, Stage, words
 from _himeno_strips import Strips, sides
 from _himeno_sweep import BOARD, FAILED
@@ -33,6 +33,7 @@ STALLED = BOARD + 64  # ns that leading warps have waited, all together; then th
 ENDED = BOARD + 80
 
 ALL = 0xFFFFFFFF  # lanes of a warp
+_MOST = 1 << 28  # stages, so that 32 bits are enough for all that is counted
 _NEVER = 1 << 30  # stages
 _PATIENCE = 8  # looks at the board, before what nobody knows yet is told
 _LOOKS = 64  # at the board, between two at whether another block has failed
@@ -52,7 +53,17 @@ def make_signals(part: Part, strips: Strips, order: list[Stage], pieces: int) ->
     swept_at = stages_at + WORDS * len(order)
 
     def fresh(iterations: int) -> np.ndarray:
-        """int64[words]: a board for so many iterations."""
+        """int64[words]: a board for so many iterations.
+
+        Raises:
+            GridError: there are too many for one run; on all ranks.
+        """
+        most = 2 * (_MOST // (part.shape[0] + 2)) - 2
+        if iterations > most:
+            raise GridError(
+                f"{iterations} iterations are too many for one run that sweeps two together: "
+                f"at most {most} of this size; --together 1 takes any number"
+            )
         board = np.zeros(swept_at + iterations // 2 + 1, np.int64)
         for ended in board[ENDED:stages_at].reshape(2, count + 2, warps):
             ended[[0, -1]] = _NEVER  # nobody waits for who is not there

@@ -12,8 +12,9 @@ import pytest
 sys.path.insert(0, str(launcher.ROOT / "examples"))
 
 from _himeno_grid import GridError, part_of
+from _himeno_signals import make_signals
 from _himeno_stages import stages, words
-from _himeno_strips import registers, wave_pays, wave_plan
+from _himeno_strips import Strips, registers, wave_pays, wave_plan
 
 Done = set[tuple[int, int]]  # (iteration, plane)
 
@@ -143,6 +144,18 @@ def test_what_cannot_be_swept_so_is_refused() -> None:
         wave_plan(part_of(0, (512, 512, 1024), (2, 1, 1)))
     with pytest.raises(GridError, match="3 planes that change cannot be swept .* 4 can"):
         stages(3, True)
+
+
+def test_more_iterations_than_can_be_counted_are_refused() -> None:
+    part = part_of(1, (256, 256, 512), (2, 1, 1))
+    strips, order = Strips(part, 127), stages(128, True)
+    signals = make_signals(part, strips, order, 4)
+    most = 2 * ((1 << 28) // 130) - 2
+    # All stages, and all warps that leave a slot.
+    assert (most // 2 + 1) * len(order) <= 1 << 28
+    assert 2 * strips.warps * ((1 << 28) // 3 + 1) < 1 << 31
+    with pytest.raises(GridError, match=f"at most {most} of this size; --together 1 takes any"):
+        signals.fresh(most + 1)
 
 
 def test_small_parts_are_swept_one_iteration_after_the_other(

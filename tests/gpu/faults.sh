@@ -45,6 +45,8 @@ for part in $parts; do
       for program in point_to_point collectives arrays datatypes; do
         note "$tool-$program" sanitized "$tool" "tests/ranks/$program.py"
       done
+      note "$tool-himeno" sanitized "$tool" examples/himeno.py --size XS --decompose 2,1,1 \
+        --together 1 2 --verify
     done ;;
   processes) # SIGTERM, children, many contexts
     note processes env NUMBA_ENABLE_CUDASIM=0 timeout 300 python3 -m pytest -q tests/test_process.py
