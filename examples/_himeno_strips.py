@@ -49,10 +49,6 @@ class Strips:
         return self.rows * self.row
 
 
-def strips_of(part: Part, plan: Plan) -> Strips:
-    return Strips(part, plan.workers)
-
-
 def sides(part: Part) -> tuple[bool, bool]:
     """Whether there are neighbours on the left and on the right along i."""
     return part.place[0] > 0, part.place[0] < part.ranks[0] - 1

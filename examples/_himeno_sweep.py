@@ -141,16 +141,18 @@ def make_point(lane: int):
     return point
 
 
+@device
+def window(p, at):
+    """Four points of a row and their neighbours on both sides: at its ends whatever is there, since
+    points there do not change."""
+    a, b, c, d = load4(p, at)
+    return load1(p, at - 1), a, b, c, d, load1(p, at + 4)
+
+
 def make_relax(part: Part):
     """``gather`` reads the pressure around 4 points, ``relax`` updates them."""
     plane, pitch = part.plane, part.pitch
     point0, point1, point2, point3 = (make_point(lane) for lane in range(4))
-
-    @device
-    def window(p, at):
-        """Four points of a row and their neighbours on both sides."""
-        a, b, c, d = load4(p, at)
-        return load1(p, at - 1), a, b, c, d, load1(p, at + 4)
 
     @device
     def gather(p, at):

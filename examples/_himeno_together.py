@@ -24,7 +24,7 @@ from _himeno_strips import wave_plan
 from _himeno_sweep import FAILED, Plan
 from _himeno_vector import device, peek
 from _himeno_wave import make_wave
-from numba import cuda, float32, int32, int64
+from numba import cuda, int64
 
 import gmpi
 from device_lib.primitives import fence_gpu, sync_block, thread_rank
@@ -39,9 +39,8 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
     to_left = int((messages[:, PEER] < rank).sum()) if count else 0  # these come first
     each = to_left or count
     made = make_wave(part, plan._replace(messages=each))
-    begin, sweep, summed_at = made.begin, made.sweep, made.summed_at
+    sweep, summed_at = made.sweep, made.summed_at
     of_plane, in_round = made.of_plane, made.in_round
-    stage_words, slots = made.stage_words, plan.slots
     communicating = plan.communicating
 
     @device
@@ -144,15 +143,10 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
 
     @cuda.jit(**({} if gmpi.SIMULATOR else {"max_registers": plan.registers}))
     def himeno(ctx, p, q, coef, messages, sums, board, stamps, iterations):
-        held = cuda.shared.array(0, float32, alignment=128)
-        shared = cuda.shared.array(stage_words, int32)
-        freed = cuda.shared.array(slots, int32)
-        full = cuda.shared.array(slots, int64)
         slot = cuda.shared.array(2, int64)
         worker, _, me, _ = take_role(board, slot, communicating)
         if worker >= 0:
-            begin(coef, held, board, shared, freed, full, worker, iterations)
-            sweep(p, q, coef, held, sums, board, shared, freed, full, worker, iterations)
+            sweep(p, q, coef, sums, board, worker, iterations)
         elif me < count:
             exchange(ctx, p, q, messages[me], me, board, slot, stamps, iterations)
         elif me == count:

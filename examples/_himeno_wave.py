@@ -21,9 +21,9 @@ from _himeno_grid import Part
 from _himeno_kernels import take_role
 from _himeno_signals import ALL, make_signals
 from _himeno_stages import FRESH, FRESH_TRAILING, LEADS, PLANE, TRAILS, WORDS, stages
-from _himeno_strips import Strips, sides, strips_of
-from _himeno_sweep import Plan, make_read, make_relax
-from _himeno_vector import device, load1, load4, load4_shared, release
+from _himeno_strips import Strips, sides
+from _himeno_sweep import Plan, make_read, make_relax, window
+from _himeno_vector import device, load4_shared, release
 from numba import cuda, float32, int32, int64
 
 from device_lib.primitives import fence_gpu, sync_block, thread_rank
@@ -41,12 +41,6 @@ def inner(window):
 def make_three(part: Part):
     """Reads the pressure of three rows around 4 points of one plane, with both neighbours."""
     pitch = part.pitch
-
-    @device
-    def window(p, at):
-        a, b, c, d = load4(p, at)
-        # At both ends of a row whatever is there: the points do not change.
-        return load1(p, at - 1), a, b, c, d, load1(p, at + 4)
 
     @device
     def three(p, at):
@@ -154,18 +148,18 @@ def make_slots(part: Part, strips: Strips, plan: Plan, of_round: int, stages_at:
 
 
 def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
-    """Device functions for the blocks that sweep: ``begin`` and ``sweep``, which does it all.
+    """``sweep``, a device function for the blocks that sweep, and what others must know of it.
 
     Only for a part that is cut along i, or not at all.
     """
     box = part.box
     order = stages(box.planes, sides(part)[0])
-    strips = strips_of(part, plan)
+    strips = Strips(part, plan.workers)
     signals = make_signals(part, strips, order, plan.messages)
     own_word, touches, look = signals.own_word, signals.touches, signals.look
     at_edge, event_of, least = signals.at_edge, signals.event_of, signals.least
     tell, tell_round, await_others = signals.tell, signals.tell_round, signals.await_others
-    of_round = len(order)
+    of_round, stage_words = len(order), WORDS * len(order)
     begin, leave_slot = make_slots(part, strips, plan, of_round, signals.stages_at)
     count, strip_rows, row_step, slot_step = strips.count, strips.rows, strips.row, strips.slot
     half, slots = strips.threads, plan.slots
@@ -343,14 +337,17 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
                 phase = int32(phase + 1)
 
     @device
-    def sweep(p, q, coef, held, sums, board, shared, freed, full, worker, iterations):
-        """All iterations, from ``p`` to ``q`` and back; all threads of a block, after ``begin``.
+    def sweep(p, q, coef, sums, board, worker, iterations):
+        """All iterations, from ``p`` to ``q`` and back; all threads of a block.
 
         Args:
-            held: float32[slots * slot], shared: int32[stage_words], freed: int32[slots],
-                full: int64[slots], all in shared memory.
             sums: float64[1 or more, iterations]: residuals are added to its first row.
         """
+        held = cuda.shared.array(0, float32, alignment=128)  # [slots * slot_step]
+        shared = cuda.shared.array(stage_words, int32)
+        freed = cuda.shared.array(slots, int32)
+        full = cuda.shared.array(slots, int64)
+        begin(coef, held, board, shared, freed, full, worker, iterations)
         if worker >= count:
             return
         if thread_rank() < half:
@@ -359,12 +356,10 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
             trail(p, q, coef, held, sums, board, shared, freed, full, worker, iterations)
 
     return SimpleNamespace(
-        stage_words=WORDS * of_round,
         of_plane=count * strips.warps,
         in_round=2 * count * strips.warps,
         fresh=signals.fresh,
         summed_at=signals.summed_at,
-        begin=begin,
         sweep=sweep,
     )
 
@@ -372,19 +367,13 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
 def make_persistent_wave(part: Part, plan: Plan) -> SimpleNamespace:
     """``make_persistent`` for two iterations at a time."""
     made = make_wave(part, plan)
-    begin, sweep, communicating, slots = made.begin, made.sweep, plan.communicating, plan.slots
-    stage_words = made.stage_words
+    sweep, communicating = made.sweep, plan.communicating
 
     @cuda.jit(**({} if SIMULATOR else {"max_registers": plan.registers}))
     def persistent(p, q, coef, sums, board, iterations):
-        held = cuda.shared.array(0, float32, alignment=128)
-        shared = cuda.shared.array(stage_words, int32)
-        freed = cuda.shared.array(slots, int32)
-        full = cuda.shared.array(slots, int64)
         slot = cuda.shared.array(2, int64)
         worker, _, _, _ = take_role(board, slot, communicating)
         if worker >= 0:
-            begin(coef, held, board, shared, freed, full, worker, iterations)
-            sweep(p, q, coef, held, sums, board, shared, freed, full, worker, iterations)
+            sweep(p, q, coef, sums, board, worker, iterations)
 
     return SimpleNamespace(kernel=persistent, warps=made.of_plane, fresh=made.fresh)
