@@ -281,9 +281,9 @@ def one(
         say(f"{kind.name} {grid} on {cut} ranks, {_CHECKED} iterations: {problem or 'right'}")
         row["verified"] = not problem
     else:
-        words = "".join(f", {name} {value}" for name, value in chosen.items())
-        passes = ", two iterations together" if solver.together == 2 else ""
-        say(f"# {kind.name} on {place}, {grid} points on {cut} ranks{words}{passes}")
+        words = [f"{name} {value}" for name, value in chosen.items() if name != "together"]
+        words += ["two iterations together"] * (solver.together == 2)
+        say(", ".join([f"# {kind.name} on {place}, {grid} points on {cut} ranks", *words]))
         say(f"# ready to run after {prepared:.1f} s")
         row.update(measure(solver, args, say), prepared_s=prepared)
     solver.close()

@@ -20,7 +20,6 @@ else:
 prepare = _twin.prepare
 expect = _twin.expect
 fetch = _twin.fetch
-is_full = _twin.is_full
 await_full = _twin.await_full
 prefetch = _twin.prefetch
 

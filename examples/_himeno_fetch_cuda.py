@@ -120,15 +120,9 @@ def _is_full(typingctx, full, slot, parity):
 
 
 @device
-def is_full(full, slot, phase):
-    """Whether the slot has been filled ``phase + 1`` times, and not once more."""
-    return _is_full(full, slot, phase & 1) != 0
-
-
-@device
 def await_full(full, slot, phase):
     """Returns when the slot has been filled ``phase + 1`` times; every thread that reads it."""
-    while not is_full(full, slot, phase):
+    while _is_full(full, slot, phase & 1) == 0:
         pass
 
 

@@ -19,10 +19,6 @@ def fetch(held, to, source, at, elements, full, slot):
     held[to : to + elements] = source[at : at + elements]
 
 
-def is_full(full, slot, phase):
-    return full[slot] > phase
-
-
 @cuda.jit(device=True)
 def await_full(full, slot, phase):
     while full[slot] <= phase:

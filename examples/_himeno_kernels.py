@@ -85,12 +85,18 @@ def persistent_plan(part: Part, sharers: int = 1, **chosen: int) -> Plan:
 
 
 @device
-def block_sum(value, scratch):
-    """Sum over the block, in thread 0; ``scratch`` is float64[32] in shared memory."""
-    lane = cuda.laneid
+def warp_sum(value):
+    """Sum over the warp, in lane 0."""
     for shift in (16, 8, 4, 2, 1):
         value += cuda.shfl_down_sync(0xFFFFFFFF, value, shift)
-    if lane == 0:
+    return value
+
+
+@device
+def block_sum(value, scratch):
+    """Sum over the block, in thread 0; ``scratch`` is float64[32] in shared memory."""
+    value = warp_sum(value)
+    if cuda.laneid == 0:
         scratch[cuda.threadIdx.x // 32] = value
     cuda.syncthreads()
     total = 0.0

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 from _himeno_fetch import await_full, expect, fetch, leave, prefetch, prepare
 from _himeno_grid import Part
-from _himeno_kernels import take_role
+from _himeno_kernels import take_role, warp_sum
 from _himeno_signals import ALL, make_signals
 from _himeno_stages import FRESH, FRESH_TRAILING, LEADS, PLANE, TRAILS, WORDS, stages
 from _himeno_strips import Strips, sides
@@ -50,6 +50,14 @@ def make_three(part: Part):
 
 
 @device
+def nothing():
+    """What ``three`` gives, before anything has been read."""
+    zero = float32(0.0)
+    none = (zero, zero, zero, zero, zero, zero)
+    return none, none, none
+
+
+@device
 def corners(m, i):
     """The rows beside, in the planes before and behind."""
     return inner(m[0]), inner(m[2]), inner(i[0]), inner(i[2])
@@ -70,14 +78,14 @@ def decode(word, turn, trailing):
 @device
 def add_up(sums, n, iterations, value):
     """Adds what a warp has summed up in iteration ``n``, if there is one."""
-    for shift in (16, 8, 4, 2, 1):
-        value += cuda.shfl_down_sync(ALL, value, shift)
+    value = warp_sum(value)
     if cuda.laneid == 0 and 0 <= n < iterations:
         cuda.atomic.add(sums, (0, n), value)
 
 
 def make_slots(part: Part, strips: Strips, plan: Plan, of_round: int, stages_at: int):
-    """Device functions ``begin`` and ``leave_slot`` for the coefficients in shared memory."""
+    """Device functions ``begin`` and ``leave_slot`` for the coefficients in shared memory, and
+    ``row_at``."""
     box = part.box
     pitch, part_rows = part.pitch, part.rows
     first_plane, first_row, rows = box.i0, box.j0, box.rows
@@ -144,7 +152,7 @@ def make_slots(part: Part, strips: Strips, plan: Plan, of_round: int, stages_at:
                 fetch_stage(coef, held, shared, full, worker, s + slots, iterations)
                 ask(p, coef, shared, worker, s + slots + _AHEAD, iterations)
 
-    return begin, leave_slot
+    return begin, leave_slot, row_at
 
 
 def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
@@ -160,12 +168,11 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
     at_edge, event_of, least = signals.at_edge, signals.event_of, signals.least
     tell, tell_round, await_others = signals.tell, signals.tell_round, signals.await_others
     of_round, stage_words = len(order), WORDS * len(order)
-    begin, leave_slot = make_slots(part, strips, plan, of_round, signals.stages_at)
+    begin, leave_slot, row_at = make_slots(part, strips, plan, of_round, signals.stages_at)
     count, strip_rows, row_step, slot_step = strips.count, strips.rows, strips.row, strips.slot
     half, slots = strips.threads, plan.slots
-    pitch, plane_step, part_rows = part.pitch, part.plane, part.rows
-    groups, rows = box.groups, box.rows
-    first_plane, first_row, lead_in = box.i0, box.j0, 4 * box.g0
+    pitch, plane_step = part.pitch, part.plane
+    groups, rows, lead_in = box.groups, box.rows, 4 * box.g0
     three = make_three(part)
     _, relax = make_relax(part)
     read = make_read(load4_shared, pitch)
@@ -178,6 +185,13 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
         return turn, stage
 
     @device
+    def next_slot(slot, phase):
+        slot = int32(slot + 1)
+        if slot == slots:
+            return int32(0), int32(phase + 1)
+        return slot, phase
+
+    @device
     def place(worker):
         """(whether a thread has points, the first in the first plane, its place in a slot)."""
         thread = thread_rank() % half
@@ -185,7 +199,7 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
         row = worker * strip_rows + r
         k = lead_in + 4 * (thread - r * groups)
         has = r < strip_rows and row < rows
-        base = (first_plane * part_rows + first_row + row) * pitch + k
+        base = (row_at(worker, 0) + r) * pitch + k
         return has, base, int32(min(r, strip_rows - 1) * row_step + k)
 
     @device
@@ -198,12 +212,7 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
         mine = own_word(worker, 0)
         has, base, in_slot = place(worker)
         touched = touches()
-        zero = float32(0.0)
-        none = (zero, zero, zero, zero, zero, zero)
-        m = (none, none, none)
-        o = (none, none, none)
-        i = (none, none, none)
-        ahead = (none, none, none)
+        m = o = i = ahead = nothing()
         share = 0.0
         stage, turn, slot, phase = int32(0), int32(0), int32(0), int32(0)
         going = True
@@ -257,10 +266,7 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
                 release(board, mine, s + 1)
             leave_slot(p, coef, held, shared, freed, full, worker, s, slot, phase, iterations)
             s = int32(s + 1)
-            slot = int32(slot + 1)
-            if slot == slots:
-                slot = int32(0)
-                phase = int32(phase + 1)
+            slot, phase = next_slot(slot, phase)
 
     @device
     def trail(p, q, coef, held, sums, board, shared, freed, full, worker, iterations):
@@ -273,10 +279,7 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
         mine = own_word(worker, 1)
         has, base, in_slot = place(worker)
         touched = touches()
-        zero = float32(0.0)
-        none = (zero, zero, zero, zero, zero, zero)
-        m = (none, none, none)
-        o = (none, none, none)
+        m = o = nothing()
         share = 0.0
         stage, turn, slot, phase = int32(0), int32(0), int32(0), int32(0)
         going = True
@@ -331,10 +334,7 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
                     tell(board, mine, s, event)
                     if round_ends:
                         tell_round(board, turn - 1)
-            slot = int32(slot + 1)
-            if slot == slots:
-                slot = int32(0)
-                phase = int32(phase + 1)
+            slot, phase = next_slot(slot, phase)
 
     @device
     def sweep(p, q, coef, sums, board, worker, iterations):
