@@ -20,9 +20,11 @@ from gmpi import SIMULATOR
 
 ACCUMULATORS = 64  # of gosa: launched blocks add to different addresses
 _SMALL = 1 << 20  # points of a part, below which occupancy is worth more than registers
-_BRIEF = 1 << 22  # points of a part, below which a sweep may be over before the messages are
+_BRIEF = 1 << 20  # points of a part, below which a sweep is over before the messages are
+_LONG = 1 << 22  # points of a part, from which messages have time enough
 _VAST = 1 << 25  # points of a part, from which holding a few coefficients does not pay
 _TASKS = 7  # multiprocessors that communicate: one for each task of two messages, and for the sum
+_PAIRS = 4  # the same where who sends a message also waits for it
 _SIMULATED = 6  # blocks, each with a multiprocessor to itself
 _MOST_HELD = 2  # tiles of 256 threads that fit the shared memory of two blocks
 
@@ -44,9 +46,11 @@ def default_communicating(part: Part, sharers: int) -> int:
     since as many messages as there are blocks for them make up a face."""
     if SIMULATOR:
         return 3
-    if np.prod(part.shape) >= _BRIEF:
+    points = np.prod(part.shape)
+    if points >= _LONG:
         return 1
-    return max(1, min(_TASKS, multiprocessors() // sharers // 8))
+    tasks = _TASKS if points < _BRIEF else _PAIRS
+    return max(1, min(tasks, multiprocessors() // sharers // 8))
 
 
 def check_communicating(few: int, sharers: int) -> None:
