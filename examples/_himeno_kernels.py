@@ -22,7 +22,7 @@ ACCUMULATORS = 64  # of gosa: launched blocks add to different addresses
 _SMALL = 1 << 20  # points of a part, below which occupancy is worth more than registers
 _BRIEF = 1 << 20  # points of a part, below which a sweep is over before the messages are
 _LONG = 1 << 22  # points of a part, from which messages have time enough
-_VAST = 1 << 25  # points of a part, from which holding a few coefficients does not pay
+_VAST = 1 << 25  # points of all parts on a GPU, from which holding few coefficients does not pay
 _TASKS = 7  # multiprocessors that communicate: one for each task of two messages, and for the sum
 _PAIRS = 4  # the same where who sends a message also waits for it
 _SIMULATED = 6  # blocks, each with a multiprocessor to itself
@@ -66,8 +66,8 @@ def check_communicating(few: int, sharers: int) -> None:
 def persistent_plan(part: Part, sharers: int = 1, **chosen: int) -> Plan:
     """The fastest way to sweep again and again in one kernel (measured: docs/himeno.md).
 
-    Coefficients are held, as many as there is place for, but not of the largest parts: shared
-    memory is taken from L1, which these need for the pressure.
+    Coefficients are held, as many as there is place for, but not where they would be few of many:
+    shared memory is taken from L1, which large parts need for the pressure.
 
     Args:
         chosen: ``communicating``, ``messages``, where they are to be others.
@@ -85,7 +85,7 @@ def persistent_plan(part: Part, sharers: int = 1, **chosen: int) -> Plan:
     tiles = sum(Tiling(box, plan.threads).tiles for box in boxes)
     workers = plan.blocks * (multiprocessors() // sharers - few)
     held = min(-(-tiles // workers), _MOST_HELD)
-    return plan._replace(held=held) if np.prod(part.shape) < _VAST else plan
+    return plan._replace(held=held) if sharers * np.prod(part.shape) < _VAST else plan
 
 
 @device
@@ -137,6 +137,7 @@ def take_role(board, slot, communicating):
         elif not first:
             slot[1] = communicating + cuda.atomic.add(board, HELPERS, 1)
     grid.sync()
+    cuda.syncthreads()  # racecheck does not see the barrier of a block in that of the grid
     worker, communicator = slot[0], slot[1]
     cuda.syncthreads()  # before the slot is used for something else
     return worker, board[WORKERS], communicator, communicating + board[HELPERS]

@@ -25,7 +25,7 @@ profile() { # profile SECONDS METRICS. Clocks and caches as in a run without a p
   timeout "$1" mpirun --bind-to none -n 1 "$ncu" --csv --log-file "$raw/ncu.csv" \
     --print-units base --clock-control none --cache-control none --replay-mode kernel \
     --kernel-name-base mangled --kernel-name 'regex:(launched|persistent)' --metrics "$2" \
-    python3 tests/gpu/himeno_sweeps.py --once 20 --sizes "${SIZES:-S,M,L}" --json "$raw/runs.json"
+    python3 tests/gpu/himeno_sweeps.py --once 100 --sizes "${SIZES:-S,M,L}" --json "$raw/runs.json"
 }
 # A metric that this version of ncu does not know costs all of them: then without the second group.
 profile 70 "$metrics,$more" && python3 tests/gpu/himeno_ncu.py "$out" && exit
