@@ -21,7 +21,7 @@ from gmpi import SIMULATOR
 ACCUMULATORS = 64  # of gosa: launched blocks add to different addresses
 _SMALL = 1 << 20  # points of a part, below which occupancy is worth more than registers
 _BRIEF = 1 << 20  # points of a part, below which a sweep is over before the messages are
-_LONG = 1 << 22  # points of a part, from which messages have time enough
+_SWEPT = 175  # points that a GPU sweeps while one multiprocessor sends one
 _VAST = 1 << 25  # points of all parts on a GPU, from which holding few coefficients does not pay
 _TASKS = 7  # multiprocessors that communicate: one for each task of two messages, and for the sum
 _PAIRS = 4  # the same where who sends a message also waits for it
@@ -47,10 +47,12 @@ def default_communicating(part: Part, sharers: int) -> int:
     if SIMULATOR:
         return 3
     points = np.prod(part.shape)
-    if points >= _LONG:
-        return 1
-    tasks = _TASKS if points < _BRIEF else _PAIRS
-    return max(1, min(tasks, multiprocessors() // sharers // 8))
+    sent = sum(neighbour.points for neighbour in part.neighbours)
+    if points < _BRIEF:
+        few = _TASKS
+    else:
+        few = _PAIRS if points * sharers < _SWEPT * sent else 1
+    return max(1, min(few, multiprocessors() // sharers // 8))
 
 
 def check_communicating(few: int, sharers: int) -> None:

@@ -183,7 +183,7 @@ class Himeno(Persistent):
 
     def prepare(self) -> None:
         part = self.part
-        few = self.comm.allreduce(default_communicating(part, self.sharers), MPI.MIN)
+        few = self.comm.allreduce(default_communicating(part, self.sharers), MPI.MAX)
         self.chosen.setdefault("communicating", few)
         make_plan = partial(persistent_plan, part, self.sharers, **self.chosen)
         plan = together(self.comm, make_plan)
