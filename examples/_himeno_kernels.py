@@ -26,7 +26,9 @@ _VAST = 1 << 25  # points of all parts on a GPU, from which holding few coeffici
 _TASKS = 7  # multiprocessors that communicate: one for each task of two messages, and for the sum
 _PAIRS = 4  # the same where who sends a message also waits for it
 _SIMULATED = 6  # blocks, each with a multiprocessor to itself
-_MOST_HELD = 2  # tiles of 256 threads that fit the shared memory of two blocks
+# Tiles of 256 threads. With less than 1 KiB of other shared memory for each of two blocks they take
+# 196 of a multiprocessor's 256 KiB; a byte more takes 228 of them, and leaves 28 for L1.
+_MOST_HELD = 2
 
 
 def launched_plan(part: Part) -> Plan:
@@ -100,7 +102,7 @@ def warp_sum(value):
 
 @device
 def block_sum(value, scratch):
-    """Sum over the block, in thread 0; ``scratch`` is float64[32] in shared memory."""
+    """Sum over the block, in thread 0; ``scratch`` is float64[warps] in shared memory."""
     value = warp_sum(value)
     if cuda.laneid == 0:
         scratch[cuda.threadIdx.x // 32] = value
@@ -153,10 +155,11 @@ def make_launched(part: Part, plan: Plan, boxes: list[Box]) -> SimpleNamespace:
     made = make_update(part, plan, boxes)
     update = made.update
     limit = {"max_registers": plan.registers} if plan.registers else {"launch_bounds": plan.threads}
+    warps = plan.threads // 32
 
     @cuda.jit(**({} if SIMULATOR else limit))
     def launched(old, new, coef, gosa):
-        scratch = cuda.shared.array(32, float64)
+        scratch = cuda.shared.array(warps, float64)
         total = block_sum(update(old, new, coef, np.int64(cuda.blockIdx.x)), scratch)
         if cuda.threadIdx.x == 0:
             cuda.atomic.add(gosa, cuda.blockIdx.x % ACCUMULATORS, total)
@@ -170,11 +173,12 @@ def make_persistent(part: Part, plan: Plan) -> SimpleNamespace:
     ``fresh(iterations)`` makes it."""
     made = make_sweep(part, plan)
     begin, sweep, communicating = made.begin, made.sweep, plan.communicating
+    warps = plan.threads // 32
 
     @cuda.jit(**({} if SIMULATOR else {"max_registers": plan.registers}))
     def persistent(p, q, coef, sums, board, iterations):
         held = cuda.shared.array(0, float32, alignment=128)
-        scratch = cuda.shared.array(32, float64)
+        scratch = cuda.shared.array(warps, float64)
         slot = cuda.shared.array(2, int64)
         grid = cuda.cg.this_grid()
         worker, workers, _, _ = take_role(board, slot, communicating)

@@ -164,24 +164,44 @@ def plot_scaling(table: list[dict[str, Any]], directory: Path) -> None:
     plt.close(figure)
 
 
-def plot(table: list[dict[str, Any]], rows: list[dict[str, Any]], directory: Path) -> None:
+def plot_parts(table: list[dict[str, Any]], rows: list[dict[str, Any]], directory: Path) -> None:
+    """A panel for each size: time of an iteration of both programs, and of its parts."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    if table:
-        figure, axes = plt.subplots(figsize=(6, 4))
-        at = range(len(table))
-        axes.bar([x - 0.2 for x in at], [r["GMPI us"] for r in table], 0.4, label="GMPI")
-        axes.bar([x + 0.2 for x in at], [r["CUDA+MPI us"] for r in table], 0.4, label="CUDA+MPI")
-        axes.set_xticks(list(at), [f"{r['size']}, {r['ranks']} ranks" for r in table])
-        axes.set(yscale="log", ylabel="time of an iteration (us)", title=rows[0]["where"])
-        axes.legend()
-        figure.tight_layout()
-        figure.savefig(directory / "himeno.png", dpi=120)
+    parts = ["iteration", "compute", "halo", "convergence"]
+    stamped = {
+        (r["program"], r["name"], r["ranks"]): r["breakdown"] for r in rows if "breakdown" in r
+    }
+    figure, panels = plt.subplots(1, len(table), figsize=(3 * len(table), 3.4), squeeze=False)
+    for axes, row in zip(panels[0], table):
+        for side, program in ((-0.2, "GMPI"), (0.2, "CUDA+MPI")):
+            found = {**stamped.get((program, row["size"], row["ranks"]), {})}
+            found["iteration"] = row[f"{program} us"]
+            at = [x + side for x, name in enumerate(parts) if name in found]
+            axes.bar(at, [found[name] for name in parts if name in found], 0.4, label=program)
+        axes.set_xticks(range(len(parts)), parts, rotation=30, fontsize=8)
+        axes.set_title(f"{row['size']}, {row['ranks']} ranks", fontsize=9)
+    panels[0][0].set(ylabel="us")
+    panels[0][0].legend(fontsize=8)
+    figure.suptitle(rows[0]["where"], fontsize=9)
+    figure.tight_layout()
+    figure.savefig(directory / "himeno.png", dpi=120)
+    plt.close(figure)
+
+
+def plot_timeline(rows: list[dict[str, Any]], directory: Path) -> None:
+    """What overlaps in one iteration."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
     # Two iterations that are swept together have no begin that a timeline could start at.
     stamped = [r for r in rows if "timeline" in r.get("breakdown", {})]
+    stamped.sort(key=lambda r: float(r["us"]))
     if not stamped:
         return
     figure, panels = plt.subplots(
@@ -196,6 +216,7 @@ def plot(table: list[dict[str, Any]], rows: list[dict[str, Any]], directory: Pat
         axes.set_title(f"{row['name']}, {row['ranks']} ranks: one iteration (us)", fontsize=9)
     figure.tight_layout()
     figure.savefig(directory / "himeno-timeline.png", dpi=120)
+    plt.close(figure)
 
 
 def main() -> int:
@@ -223,7 +244,9 @@ def main() -> int:
             print(f"# {row['program']} {row['name']} on {row['ranks']} ranks, us: {text}")
     print(tabulate(lines, headers="keys"), end="\n\n")
     print(tabulate(table, headers="keys", floatfmt=".3f"))
-    plot(table, rows, directory)
+    if table:
+        plot_parts(table, rows, directory)
+    plot_timeline(rows, directory)
     results = {"machine": rows[0]["machine"], "where": rows[0]["where"], "ratios": table}
     results.update(lines=lines, scaling=scaled)
     (directory / "himeno.json").write_text(json.dumps(results, indent=1) + "\n")

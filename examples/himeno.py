@@ -38,7 +38,7 @@ def make_kernel(part, plan, count, stamped):
     """``count`` messages to receive and as many to send."""
     sweeping = make_sweep(part, plan)
     begin, sweep, await_outer = sweeping.begin, sweeping.sweep, sweeping.await_outer
-    communicating = plan.communicating
+    communicating, warps = plan.communicating, plan.threads // 32
     # With multiprocessors enough, each of them has one task: for each message one sends, one waits
     # for what comes, one posts the next receive and sees to it that the send before has ended; and
     # one sums up.
@@ -135,7 +135,7 @@ def make_kernel(part, plan, count, stamped):
     @cuda.jit(**({} if gmpi.SIMULATOR else {"max_registers": plan.registers}))
     def himeno(ctx, p, q, coef, messages, requests, sums, board, stamps, iterations):
         held = cuda.shared.array(0, float32, alignment=128)
-        scratch = cuda.shared.array(32, float64)
+        scratch = cuda.shared.array(warps, float64)
         slot = cuda.shared.array(2, int64)
         grid = cuda.cg.this_grid()
         worker, workers, me, everyone = take_role(board, slot, communicating)

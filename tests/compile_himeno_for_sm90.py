@@ -4,13 +4,14 @@
 
 Prints, as JSON, what the assembler says of each: {name: {stack, spill_stores, spill_loads}}; for
 those that stay also ``resident``, the blocks that the registers of a multiprocessor hold, and
-``wanted``, how many the plan says. Of the programs, which need the device library: {name: functions
-that they call}.
+``wanted``, how many the plan says. Of the programs, which need the device library: {name: {calls:
+functions of others, shared: bytes of shared memory that the blocks of a multiprocessor take}}.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,15 @@ def resident(plan: Plan) -> int:
     return 4 * (16384 // of_a_warp) // (plan.threads // 32)
 
 
+def shared(ptx: str, plan: Plan) -> int:
+    """Shared memory of a multiprocessor, of which each block takes 1 KiB besides its own."""
+    own = 0
+    found = re.findall(r"^\.(?:visible|weak) \.shared \.align (\d+) \.b8 \w+\[(\d+)\]", ptx, re.M)
+    for align, nbytes in [*found, (128, plan.shared_bytes)]:
+        own += -own % int(align) + int(nbytes)
+    return plan.blocks * (own + 1024)
+
+
 def sweeps(size: str) -> dict[str, tuple[str, Plan]]:
     """(PTX, plan) of the sweeps that the programs choose for half of a grid."""
     part = part_of(0, parse_size(size), (2, 1, 1))
@@ -87,17 +97,23 @@ def sweeps(size: str) -> dict[str, tuple[str, Plan]]:
     return {f"{name} {size}": pair for name, pair in found.items()}
 
 
-def programs(part: Part) -> dict[str, str]:
+def programs(part: Part) -> dict[str, dict[str, Any]]:
     fields = (CONTEXT, FLOATS, FLOATS, FLOATS, ROWS)
-    plan = persistent_plan(part)
-    kernel = himeno.make_kernel(part, plan, len(table(part, *plan.pieces)), True)
+    one, two = persistent_plan(part), wave_plan(part)
+    messages: np.ndarray = table(part, *one.pieces)
+    kernel = himeno.make_kernel(part, one, len(messages), True)
     requests = types.int64[:, :, ::1]
-    found = {"himeno": compiled(kernel, *fields, requests, SUMS, WORDS, ROWS, types.int64)}
-    plan = wave_plan(part)
-    messages: np.ndarray = table(part, *plan.pieces)
-    kernel = _himeno_together.make_kernel(part, plan, messages, True).kernel
-    found["two iterations together"] = compiled(kernel, *fields, SUMS, WORDS, ROWS, types.int64)
-    return found
+    found = {"himeno": (compiled(kernel, *fields, requests, SUMS, WORDS, ROWS, types.int64), one)}
+    messages = table(part, *two.pieces)
+    kernel = _himeno_together.make_kernel(part, two, messages, True).kernel
+    found["two iterations together"] = (
+        compiled(kernel, *fields, SUMS, WORDS, ROWS, types.int64),
+        two,
+    )
+    return {
+        name: {"calls": sorted(called(ptx)), "shared": shared(ptx, plan)}
+        for name, (ptx, plan) in found.items()
+    }
 
 
 def main() -> None:
@@ -109,8 +125,7 @@ def main() -> None:
             (found[name],) = properties(link({name: ptx}, *limit, library=library)).values()
             if not name.startswith("launched"):
                 found[name].update(resident=resident(plan), wanted=plan.blocks)
-    for name, ptx in programs(part_of(1, parse_size("L"), (4, 1, 1))).items():
-        found[name] = sorted(called(ptx))
+    found.update(programs(part_of(1, parse_size("L"), (4, 1, 1))))
     print(json.dumps(found))
 
 

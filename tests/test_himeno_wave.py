@@ -182,6 +182,7 @@ def test_small_parts_are_swept_one_iteration_after_the_other(
     for size, wanted in pays.items():
         assert wave_pays(part_of(0, size, (2, 1, 1))) == wanted, size
     assert wave_pays(part_of(3, (256, 256, 512), (4, 1, 1)))
+    assert not wave_pays(part_of(0, (256, 256, 512), (1, 1, 1)))
     assert not wave_pays(part_of(3, (256, 256, 512), (8, 1, 1)))
     assert not wave_pays(part_of(0, (256, 256, 512), (1, 2, 1)))
     assert not wave_pays(part_of(0, (256, 256, 512), (2, 1, 1)), sharers=2)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +127,10 @@ def ncu(directory: Path) -> str:
     headers = ["size", "kernel", "plan", "registers", "us", "B a point", "TB/s", "of device copy"]
     headers += ["KiB in flight an SM", "occupancy", "L1 hits", "L2 hits"]
     copy = found["copy_bytes_per_s"] * 1e-12
+    share = {1: "the whole", 2: "half of the"}[prod(found.get("ranks", [1]))]
     text = f"""### The sweep in ncu
 
-What Nsight Compute counts on one GPU that holds the whole grid (`tests/gpu/himeno_ncu.sh`), with
+What Nsight Compute counts on one GPU that holds {share} grid (`tests/gpu/himeno_ncu.sh`), with
 the plans that the programs choose: bytes to and from device memory, for each point of the grid and
 in a second, and the same as a share of a device copy's {copy:.2f} TB/s. Bytes in flight follow from
 Little's law: bandwidth times the {found["latency_ns"]:.0f} ns of a lone read, a lower bound."""
@@ -149,8 +151,7 @@ def scaled(directory: Path) -> str:
     text = """## Scaling
 
 *Strong*: the same grid on more ranks, efficiency T1 / (N TN). *Weak*: the grid grows along i, each
-rank has as much as one had before, efficiency T1 / TN. Where ranks share a GPU, T1 is of one that
-had all of it: sharing costs nothing where the efficiency is 1 / N."""
+rank has as much as one had before, efficiency T1 / TN."""
     plot = "![efficiency by number of ranks](measurements/himeno/himeno-scaling.png)"
     return f"{text}\n\n{_table(rows, headers)}\n\n{plot}"
 

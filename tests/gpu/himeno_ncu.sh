@@ -1,6 +1,6 @@
 #!/bin/bash
 # himeno_ncu.sh DIRECTORY: the Himeno sweep, launched and persistent, under Nsight Compute:
-# registers, bandwidth, bytes in flight, caches. One GPU, no messages: the profiler stops a process
+# registers, bandwidth, bytes in flight, caches. One GPU with half of the grid, no messages: the profiler stops a process
 # between passes, which a proxy that polls does not survive. JSON to DIRECTORY,
 # what ncu itself writes to DIRECTORY/ncu.
 cd "$(dirname "$0")/../.." && . tests/gpu/setup.sh no-mps  # which cannot be profiled
@@ -25,7 +25,8 @@ profile() { # profile SECONDS METRICS. Clocks and caches as in a run without a p
   timeout "$1" mpirun --bind-to none -n 1 "$ncu" --csv --log-file "$raw/ncu.csv" \
     --print-units base --clock-control none --cache-control none --replay-mode kernel \
     --kernel-name-base mangled --kernel-name 'regex:(launched|persistent)' --metrics "$2" \
-    python3 tests/gpu/himeno_sweeps.py --once 100 --sizes "${SIZES:-S,M,L}" --json "$raw/runs.json"
+    python3 tests/gpu/himeno_sweeps.py --once 100 --sizes "${SIZES:-S,M,L}" --ranks 2,1,1 \
+    --json "$raw/runs.json"
 }
 # A metric that this version of ncu does not know costs all of them: then without the second group.
 profile 70 "$metrics,$more" && python3 tests/gpu/himeno_ncu.py "$out" && exit

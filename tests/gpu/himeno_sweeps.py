@@ -289,6 +289,7 @@ def profiled(names: list[str], ranks: Any, iterations: int, path: str | None) ->
         "copy_bytes_per_s": copy_bandwidth(),
         "latency_ns": memory_latency_ns(),
         "multiprocessors": cuda.get_current_device().MULTIPROCESSOR_COUNT,
+        "ranks": list(ranks),
     }
     rows: list[dict[str, Any]] = []
     for name in names:
