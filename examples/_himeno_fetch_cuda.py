@@ -3,22 +3,18 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from _himeno_vector_cuda import _address, _asm, device
+from _himeno_vector_cuda import _I32, _SHARED, _address, _asm, _pointer, device
 from llvmlite import ir
 from numba import cuda
 from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
-_I32 = ir.IntType(32)
 _VOID = ir.VoidType()
 
 
 def _shared(context, builder, kind, array, offset):
     """Address of an element in the window of shared memory, 32 bits."""
-    data = context.make_array(kind)(context, builder, array).data
-    at = builder.gep(data, [offset])
-    known = builder.addrspacecast(at, ir.PointerType(at.type.pointee, addrspace=3))
-    return builder.ptrtoint(known, _I32)
+    return builder.ptrtoint(_pointer(context, builder, kind, array, offset, _SHARED), _I32)
 
 
 def _narrow(builder, value):

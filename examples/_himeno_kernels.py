@@ -52,8 +52,10 @@ def default_communicating(part: Part, sharers: int) -> int:
     sent = sum(neighbour.points for neighbour in part.neighbours)
     if points < _BRIEF:
         few = _TASKS
+    elif points * sharers < _SWEPT * sent:
+        few = _PAIRS
     else:
-        few = _PAIRS if points * sharers < _SWEPT * sent else 1
+        few = 1
     return max(1, min(few, multiprocessors() // sharers // 8))
 
 

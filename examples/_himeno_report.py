@@ -138,13 +138,21 @@ def messages_table(directory: Path) -> list[dict[str, Any]]:
     return [table[key] for key in sorted(table)]
 
 
+def panels_of(size: tuple[float, float], rows: int, columns: int, **options: Any) -> Any:
+    """A figure of so many inches, and Axes[rows, columns]."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size)
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def save(figure: Any, path: Path) -> None:
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
 def plot_scaling(table: list[dict[str, Any]], directory: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(1, 2, figsize=(8, 3.6), sharey=True)
+    figure, (panels,) = panels_of((8, 3.6), 1, 2, sharey=True)
     for axes, kind in zip(panels, ("strong", "weak")):
         lines: dict[tuple[str, str], list[tuple[int, float]]] = {}
         for row in table:
@@ -159,24 +167,17 @@ def plot_scaling(table: list[dict[str, Any]], directory: Path) -> None:
     panels[0].set(ylabel="efficiency", ylim=(0, None))
     panels[1].legend(fontsize=8)
     figure.suptitle(max((r["where"] for r in table), key=str), fontsize=9)
-    figure.tight_layout()
-    figure.savefig(directory / "himeno-scaling.png", dpi=120)
-    plt.close(figure)
+    save(figure, directory / "himeno-scaling.png")
 
 
 def plot_parts(table: list[dict[str, Any]], rows: list[dict[str, Any]], directory: Path) -> None:
     """A panel for each size: time of an iteration of both programs, and of its parts."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     parts = ["iteration", "compute", "halo", "convergence"]
     stamped = {
         (r["program"], r["name"], r["ranks"]): r["breakdown"] for r in rows if "breakdown" in r
     }
-    figure, panels = plt.subplots(1, len(table), figsize=(3 * len(table), 3.4), squeeze=False)
-    for axes, row in zip(panels[0], table):
+    figure, (panels,) = panels_of((3 * len(table), 3.4), 1, len(table))
+    for axes, row in zip(panels, table):
         for side, program in ((-0.2, "GMPI"), (0.2, "CUDA+MPI")):
             found = {**stamped.get((program, row["size"], row["ranks"]), {})}
             found["iteration"] = row[f"{program} us"]
@@ -184,29 +185,20 @@ def plot_parts(table: list[dict[str, Any]], rows: list[dict[str, Any]], director
             axes.bar(at, [found[name] for name in parts if name in found], 0.4, label=program)
         axes.set_xticks(range(len(parts)), parts, rotation=30, fontsize=8)
         axes.set_title(f"{row['size']}, {row['ranks']} ranks", fontsize=9)
-    panels[0][0].set(ylabel="us")
-    panels[0][0].legend(fontsize=8)
+    panels[0].set(ylabel="us")
+    panels[0].legend(fontsize=8)
     figure.suptitle(rows[0]["where"], fontsize=9)
-    figure.tight_layout()
-    figure.savefig(directory / "himeno.png", dpi=120)
-    plt.close(figure)
+    save(figure, directory / "himeno.png")
 
 
 def plot_timeline(rows: list[dict[str, Any]], directory: Path) -> None:
     """What overlaps in one iteration."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     # Two iterations that are swept together have no begin that a timeline could start at.
     stamped = [r for r in rows if "timeline" in r.get("breakdown", {})]
     stamped.sort(key=lambda r: float(r["us"]))
     if not stamped:
         return
-    figure, panels = plt.subplots(
-        len(stamped), 1, figsize=(7, 1.3 * len(stamped) + 0.6), squeeze=False
-    )
+    figure, panels = panels_of((7, 1.3 * len(stamped) + 0.6), len(stamped), 1)
     for axes, row in zip(panels[:, 0], stamped):
         _, reduced, sent, halo, swept = row["breakdown"]["timeline"]
         bars = [("sweep", 0, swept), ("halo", sent, halo), ("residual", 0, reduced)]
@@ -214,9 +206,7 @@ def plot_timeline(rows: list[dict[str, Any]], directory: Path) -> None:
             axes.barh(y, end - begin, left=begin, label=name)
         axes.set_yticks(range(3), [name for name, _, _ in bars])
         axes.set_title(f"{row['name']}, {row['ranks']} ranks: one iteration (us)", fontsize=9)
-    figure.tight_layout()
-    figure.savefig(directory / "himeno-timeline.png", dpi=120)
-    plt.close(figure)
+    save(figure, directory / "himeno-timeline.png")
 
 
 def main() -> int:

@@ -135,10 +135,14 @@ def make_signals(part: Part, strips: Strips, order: list[Stage], pieces: int) ->
                 cuda.atomic.add(board, event, 1)
 
     @device
-    def tell_round(board, turn):
-        """That the residuals of a round are added; behind a fence."""
-        if cuda.laneid == 0:
-            cuda.atomic.add(board, swept_at + turn, 1)
+    def tell_all(board, mine, ended, event, round_ends, turn, going):
+        """``tell``, behind a fence that this is, and at the end of the round before ``turn`` that
+        its residuals are added; nothing after a failure."""
+        fence_gpu()
+        if going:
+            tell(board, mine, ended, event)
+            if round_ends and cuda.laneid == 0:
+                cuda.atomic.add(board, swept_at + turn - 1, 1)
 
     @device
     def await_others(board, touched, worker, trailing, needed, n, plane, mine, untold):
@@ -183,7 +187,7 @@ def make_signals(part: Part, strips: Strips, order: list[Stage], pieces: int) ->
         at_edge=at_edge,
         event_of=event_of,
         tell=tell,
-        tell_round=tell_round,
+        tell_all=tell_all,
         await_others=await_others,
         least=least,
     )

@@ -41,7 +41,7 @@ def take(counter):
 def _pointer(context, builder, kind, array, offset, space):
     """Address of an element, as a pointer into the address space that is known to hold it."""
     data = context.make_array(kind)(context, builder, array).data
-    known = builder.addrspacecast(data, ir.PointerType(_F32, addrspace=space))
+    known = builder.addrspacecast(data, ir.PointerType(data.type.pointee, addrspace=space))
     return builder.gep(known, [offset])
 
 

@@ -166,7 +166,7 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
     signals = make_signals(part, strips, order, plan.messages)
     own_word, touches, look = signals.own_word, signals.touches, signals.look
     at_edge, event_of, least = signals.at_edge, signals.event_of, signals.least
-    tell, tell_round, await_others = signals.tell, signals.tell_round, signals.await_others
+    tell, tell_all, await_others = signals.tell, signals.tell_all, signals.await_others
     of_round, stage_words = len(order), WORDS * len(order)
     begin, leave_slot, row_at = make_slots(part, strips, plan, of_round, signals.stages_at)
     count, strip_rows, row_step, slot_step = strips.count, strips.rows, strips.row, strips.slot
@@ -257,11 +257,7 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
                 share = 0.0
             cuda.syncwarp()
             if event != 0 or round_ends:
-                fence_gpu()
-                if going:
-                    tell(board, mine, s + 1, event)
-                    if round_ends:
-                        tell_round(board, turn - 1)
+                tell_all(board, mine, s + 1, event, round_ends, turn, going)
             elif going and cuda.laneid == 0:
                 release(board, mine, s + 1)
             leave_slot(p, coef, held, shared, freed, full, worker, s, slot, phase, iterations)
@@ -329,11 +325,7 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
             s = int32(s + 1)
             if event != 0 or round_ends:
                 cuda.syncwarp()
-                fence_gpu()
-                if going:
-                    tell(board, mine, s, event)
-                    if round_ends:
-                        tell_round(board, turn - 1)
+                tell_all(board, mine, s, event, round_ends, turn, going)
             slot, phase = next_slot(slot, phase)
 
     @device

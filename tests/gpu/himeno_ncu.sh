@@ -1,8 +1,8 @@
 #!/bin/bash
 # himeno_ncu.sh DIRECTORY: the Himeno sweep, launched and persistent, under Nsight Compute:
-# registers, bandwidth, bytes in flight, caches. One GPU with half of the grid, no messages: the profiler stops a process
-# between passes, which a proxy that polls does not survive. JSON to DIRECTORY,
-# what ncu itself writes to DIRECTORY/ncu.
+# registers, bandwidth, bytes in flight, caches. One GPU with half of the grid, no messages: the
+# profiler stops a process between passes, which a proxy that polls does not survive. JSON to
+# DIRECTORY, what ncu itself writes to DIRECTORY/ncu.
 cd "$(dirname "$0")/../.." && . tests/gpu/setup.sh no-mps  # which cannot be profiled
 out=${1:?usage: himeno_ncu.sh DIRECTORY}
 raw=$out/ncu
