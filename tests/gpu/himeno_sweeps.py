@@ -16,6 +16,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cupy
@@ -159,17 +160,17 @@ class Bench:
 
     # --- persistent ------------------------------------------------------------------------------
 
-    def persistent(self, plan: Plan) -> dict[str, Any]:
-        """In order, or with slots two iterations together."""
+    def staying(self, plan: Plan, most: int) -> SimpleNamespace:
+        """The kernel of a plan, in order or with slots two iterations together: ``run(iterations)``
+        starts it for up to so many, on ``board``; ``row`` says what it is."""
         fields = self.fields
         make = make_persistent_wave if plan.slots else make_persistent
-        made = make(self.part, plan)
-        fresh = cuda.to_device(made.fresh(MOST))
+        made = make(self.part, plan._replace(messages=0))  # no halo comes here
+        fresh = cuda.to_device(made.fresh(most))
         board = cuda.device_array_like(fresh)
         args = (fields.p, fields.q, fields.coef, self.sums, board)
         blocks = grid_blocks(made.kernel, (*args, 1), plan)
         kernel = made.kernel[blocks, plan.threads, self.numba_stream, plan.shared_bytes]
-        row = {**about(plan, made.kernel), "blocks": blocks}
 
         def run(iterations: int) -> int:
             self.zero()
@@ -177,16 +178,24 @@ class Bench:
             kernel(*args, iterations)
             return iterations
 
-        fields.fill(varied=True)
+        kind = "wave" if plan.slots else "persistent"
+        row = {"kind": kind, **about(plan, made.kernel), "blocks": blocks}
+        return SimpleNamespace(run=run, row=row, made=made, board=board)
+
+    def persistent(self, plan: Plan) -> dict[str, Any]:
+        stays = self.staying(plan, MOST)
+        run = stays.run
+        row: dict[str, Any] = stays.row
+        self.fields.fill(varied=True)
         run(CHECKED)
         self.stream.synchronize()
-        row["right"] = self.right(fields.p)
-        fields.fill()
+        row["right"] = self.right(self.fields.p)
+        self.fields.fill()
         row["us"] = self.time(lambda count: run(min(MOST, 20 * count)))
         if plan.slots:  # what the halves of a block waited for others, of an iteration
-            stalled = board.copy_to_host()[STALLED : STALLED + 2]
-            row["stalled_us"] = (stalled / 1e3 / made.warps / self.timed).tolist()
-        return {**row, "kind": "wave" if plan.slots else "persistent"}
+            stalled = stays.board.copy_to_host()[STALLED : STALLED + 2]
+            row["stalled_us"] = (stalled / 1e3 / stays.made.warps / self.timed).tolist()
+        return row
 
     # --- for a profiler ---------------------------------------------------------------------------
 
@@ -201,18 +210,15 @@ class Bench:
         for _ in range(2):
             launch(fields.p, fields.q, fields.coef, self.gosa)
         rows = 2 * [{"kind": "launched", "plan": describe(plan), "iterations": 1}]
-        stay = [("persistent", make_persistent, persistent_plan(self.part))]
+        plans = [persistent_plan(self.part)]
         if wave_pays(self.part):
-            stay.append(("wave", make_persistent_wave, wave_plan(self.part)._replace(messages=0)))
-        for kind, make, plan in stay:
-            again = make(self.part, plan)
-            board = cuda.to_device(again.fresh(iterations))
-            args = (fields.p, fields.q, fields.coef, self.sums, board, iterations)
-            blocks = grid_blocks(again.kernel, args, plan)
-            self.zero()
-            again.kernel[blocks, plan.threads, self.numba_stream, plan.shared_bytes](*args)
+            plans.append(wave_plan(self.part))
+        for plan in plans:
+            stays = self.staying(plan, iterations)
+            stays.run(iterations)
             self.stream.synchronize()
-            rows.append({"kind": kind, "plan": describe(plan), "iterations": iterations})
+            row = {"kind": stays.row["kind"], "plan": describe(plan), "iterations": iterations}
+            rows.append(row)
         return rows
 
     def time(self, run: Any) -> float:
@@ -251,8 +257,7 @@ def measure(
     waves = []
     for slots, communicating in WAVES:
         try:
-            plan = wave_plan(part, slots=slots, communicating=communicating)
-            waves.append(plan._replace(messages=0))  # no halo comes here
+            waves.append(wave_plan(part, slots=slots, communicating=communicating))
         except GridError as exc:
             print(f"# no wave: {exc}")
     few = 2 if only_waves else None
