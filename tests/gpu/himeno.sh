@@ -69,5 +69,7 @@ if part scaling; then
   done
 fi
 part ncu && { tests/gpu/himeno_ncu.sh "$out" || bad=1; }
-python3 examples/_himeno_report.py "$out" || bad=1
+if part compare || part breakdown || part latency || part scaling; then
+  python3 examples/_himeno_report.py "$out" || bad=1
+fi
 exit $bad
