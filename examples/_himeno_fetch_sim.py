@@ -6,9 +6,10 @@ from __future__ import annotations
 from numba import cuda
 
 
-def prepare(full, slots):
+def prepare(full, freed, slots, warps):
     for slot in range(slots):
         full[slot] = 0
+        freed[slot] = warps << 32 | warps  # of all warps, so many have not read yet
 
 
 def expect(full, slot, elements):
@@ -30,12 +31,15 @@ def prefetch(source, at, elements):
 
 
 @cuda.jit(device=True)
-def leave(freed, slot):
+def leave(freed, slot, phase):
     cuda.syncwarp()
-    if cuda.laneid == 0:
-        freed[slot] += 1
-        return int(freed[slot])
-    return 0
+    if cuda.laneid != 0:
+        return False
+    freed[slot] -= 1
+    if freed[slot] & 0xFFFFFFFF:
+        return False
+    freed[slot] += freed[slot] >> 32
+    return True
 
 
 @cuda.jit(device=True)
