@@ -3,9 +3,9 @@
 What ``_himeno_wave`` needs of the GPU that Numba has no name for, each with a twin for the
 simulator. Needs compute capability 9.0: there a thread starts a copy of many KiB and goes on.
 
-A *slot* is a part of shared memory that is filled again and again. It has two barriers, in shared
-memory: the phase of ``full`` (int64[slots]) ends when a copy is complete, that of ``freed``
-(int64[slots]) when all warps have read what they need of it.
+A *slot* is a part of shared memory that is filled again and again. ``full`` (int64[slots], in
+shared memory) has a barrier for each of them, whose phase ends when a copy is complete, ``freed``
+(int32[slots]) counts the warps that need it no more.
 """
 
 from __future__ import annotations

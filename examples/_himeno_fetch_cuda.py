@@ -22,14 +22,13 @@ def _narrow(builder, value):
 
 
 @intrinsic
-def _start(typingctx, barriers, slot, arrivals):
+def _start(typingctx, full, slot):
     def emit(context, builder, sig, args):
         at = _shared(context, builder, sig.args[0], args[0], args[1])
-        arrivals = _narrow(builder, args[2])
-        _asm(builder, "mbarrier.init.shared.b64 [$0], $1;", "r,r", _VOID, [at, arrivals])
+        _asm(builder, "mbarrier.init.shared.b64 [$0], 1;", "r", _VOID, [at])
         return context.get_dummy_value()
 
-    return types.void(barriers, types.int64, types.int64), emit
+    return types.void(full, types.int64), emit
 
 
 @intrinsic
@@ -44,12 +43,10 @@ def _started(typingctx):
 
 
 @device
-def prepare(full, freed, slots, warps):
-    """Makes the barriers of slots that so many warps read; one thread, before a barrier of the
-    block."""
+def prepare(full, slots):
+    """Makes the barriers; one thread, before a barrier of the block."""
     for slot in range(slots):
-        _start(full, slot, 1)
-        _start(freed, slot, warps)
+        _start(full, slot)
     _started()
 
 
@@ -103,7 +100,7 @@ def expect(full, slot, elements):
 
 
 @intrinsic
-def _has_ended(typingctx, barriers, slot, parity):
+def _is_full(typingctx, full, slot, parity):
     def emit(context, builder, sig, args):
         at = _shared(context, builder, sig.args[0], args[0], args[1])
         return _asm(
@@ -115,13 +112,13 @@ def _has_ended(typingctx, barriers, slot, parity):
             [at, _narrow(builder, args[2])],
         )
 
-    return types.int32(barriers, types.int64, types.int64), emit
+    return types.int32(full, types.int64, types.int64), emit
 
 
 @device
 def await_full(full, slot, phase):
     """Returns when the slot has been filled ``phase + 1`` times; every thread that reads it."""
-    while _has_ended(full, slot, phase & 1) == 0:
+    while _is_full(full, slot, phase & 1) == 0:
         pass
 
 
@@ -148,29 +145,23 @@ def prefetch(source, at, elements):
 
 
 @intrinsic
-def _arrive(typingctx, freed, slot):
-    """How many arrivals were missing, this one included."""
-
+def _leave(typingctx, freed, slot):
     def emit(context, builder, sig, args):
         at = _shared(context, builder, sig.args[0], args[0], args[1])
-        text = (
-            "{ .reg .b64 s; mbarrier.arrive.shared.b64 s, [$1]; mbarrier.pending_count.b64 $0, s; }"
-        )
+        text = "atom.acq_rel.cta.shared.add.u32 $0, [$1], 1;"
         return _asm(builder, text, "=r,r", _I32, [at])
 
     return types.int32(freed, types.int64), emit
 
 
 @device
-def leave(freed, slot, phase):
-    """A warp has read what it needs of a slot, for the ``phase + 1``-th time. True for one lane of
-    the last warp, after all reads of the others."""
+def leave(freed, slot):
+    """A warp has read what it needs of a slot: how many have so far, for one lane; the others get
+    0."""
     cuda.syncwarp()
-    if cuda.laneid != 0 or _arrive(freed, slot) != 1:
-        return False
-    while _has_ended(freed, slot, phase & 1) == 0:
-        pass
-    return True
+    if cuda.laneid == 0:
+        return _leave(freed, slot) + 1
+    return 0
 
 
 @device

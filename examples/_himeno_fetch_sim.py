@@ -6,10 +6,9 @@ from __future__ import annotations
 from numba import cuda
 
 
-def prepare(full, freed, slots, warps):
+def prepare(full, slots):
     for slot in range(slots):
         full[slot] = 0
-        freed[slot] = warps << 32 | warps  # of all warps, so many have not read yet
 
 
 def expect(full, slot, elements):
@@ -31,15 +30,12 @@ def prefetch(source, at, elements):
 
 
 @cuda.jit(device=True)
-def leave(freed, slot, phase):
+def leave(freed, slot):
     cuda.syncwarp()
-    if cuda.laneid != 0:
-        return False
-    freed[slot] -= 1
-    if freed[slot] & 0xFFFFFFFF:
-        return False
-    freed[slot] += freed[slot] >> 32
-    return True
+    if cuda.laneid == 0:
+        freed[slot] += 1
+        return int(freed[slot])
+    return 0
 
 
 @cuda.jit(device=True)

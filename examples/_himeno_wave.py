@@ -135,8 +135,10 @@ def make_slots(part: Part, strips: Strips, plan: Plan, of_round: int, stages_at:
         while at < WORDS * of_round:
             shared[at] = board[stages_at + at]
             at += cuda.blockDim.x
+        if thread < slots:
+            freed[thread] = 0
         if thread == 0:
-            prepare(full, freed, slots, 2 * warps)
+            prepare(full, slots)
         sync_block()
         if thread == 0 and worker < count:
             for s in range(min(slots, (iterations // 2 + 1) * of_round)):
@@ -145,7 +147,7 @@ def make_slots(part: Part, strips: Strips, plan: Plan, of_round: int, stages_at:
     @device
     def leave_slot(p, coef, held, shared, freed, full, worker, s, slot, phase, iterations):
         """The last warp of a block that leaves a slot has it filled again."""
-        if leave(freed, slot, phase):
+        if leave(freed, slot) == 2 * warps * (phase + 1):
             if s + slots < (iterations // 2 + 1) * of_round:
                 fetch_stage(coef, held, shared, full, worker, s + slots, iterations)
                 ask(p, coef, shared, worker, s + slots + _AHEAD, iterations)
@@ -335,7 +337,7 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
         """
         held = cuda.shared.array(0, float32, alignment=128)  # [slots * slot_step]
         shared = cuda.shared.array(stage_words, int32)
-        freed = cuda.shared.array(slots, int64)
+        freed = cuda.shared.array(slots, int32)
         full = cuda.shared.array(slots, int64)
         begin(coef, held, board, shared, freed, full, worker, iterations)
         if worker >= count:

@@ -151,7 +151,9 @@ def test_more_iterations_than_can_be_counted_are_refused() -> None:
     strips, order = Strips(part, 127), stages(128, True)
     signals = make_signals(part, strips, order, 4)
     most = 2 * ((1 << 28) // 130) - 2
+    # All stages, and all warps that leave a slot.
     assert (most // 2 + 1) * len(order) <= 1 << 28
+    assert 2 * strips.warps * ((1 << 28) // 3 + 1) < 1 << 31
     with pytest.raises(GridError, match=f"at most {most} of this size; --together 1 takes any"):
         signals.fresh(most + 1)
 
