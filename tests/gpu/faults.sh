@@ -48,8 +48,8 @@ for part in $parts; do
       note "$tool-himeno" sanitized "$tool" examples/himeno.py --size XS --decompose 2,1,1 \
         --together 1 --verify
     done
-    # Not racecheck: a warp says that it has read its coefficients with an atomic operation, which
-    # racecheck does not take for synchronization.
+    # Not racecheck: behind a __syncwarp one lane says for all that they have read their
+    # coefficients. racecheck does not follow that, with an atomic operation or an mbarrier.
     note memcheck-himeno-together sanitized memcheck examples/himeno.py --size XS \
       --decompose 2,1,1 --together 2 --verify ;;
   processes) # SIGTERM, children, many contexts
