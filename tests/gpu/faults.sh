@@ -49,7 +49,8 @@ for part in $parts; do
         --together 1 --verify
     done
     # Not racecheck: behind a __syncwarp one lane says for all that they have read their
-    # coefficients. racecheck does not follow that, with an atomic operation or an mbarrier.
+    # coefficients, which racecheck does not seem to follow: it reports the copy that comes next,
+    # whether that is said with an atomic operation or an mbarrier.
     note memcheck-himeno-together sanitized memcheck examples/himeno.py --size XS \
       --decompose 2,1,1 --together 2 --verify ;;
   processes) # SIGTERM, children, many contexts
