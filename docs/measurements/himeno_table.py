@@ -127,7 +127,7 @@ def ncu(directory: Path) -> str:
     headers = ["size", "kernel", "plan", "registers", "us", "B a point", "TB/s", "of device copy"]
     headers += ["KiB in flight an SM", "occupancy", "L1 hits", "L2 hits"]
     copy = found["copy_bytes_per_s"] * 1e-12
-    share = {1: "the whole", 2: "half of the"}[prod(found["ranks"])]
+    share = {1: "the whole", 2: "half of the"}[prod(found.get("ranks", [1]))]
     text = f"""### The sweep in ncu
 
 What Nsight Compute counts on one GPU that holds {share} grid (`tests/gpu/himeno_ncu.sh`), with
