@@ -1,0 +1,81 @@
+"""Two trees beside each other (``tests/gpu/compare.sh``): what is asked of one, and the table."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import launcher
+import pytest
+
+GPU = launcher.ROOT / "tests" / "gpu"
+
+
+def run_of(us: float, rate: float, gosa: float = 1e-3) -> dict[str, Any]:
+    names = ("records", "requests", "messages", "messages_no_any_tag")
+    return {
+        "machine": {"commit": "abc"},
+        "where": "2 GPUs, X",
+        "one_way_us": {"8": us, "65536": 10 * us},
+        "allreduce_us": 2 * us,
+        "rates": {name: [rate, 2 * rate, rate] for name in names},
+        "himeno": {"S": {"us": 5 * us, "gosa": gosa}},
+    }
+
+
+def table(directory: Path, former: list[Any], new: list[Any]) -> tuple[int, str]:
+    for path in directory.glob("*.json"):
+        path.unlink()
+    for name, runs in (("former", former), ("new", new)):
+        for number, run in enumerate(runs):
+            (directory / f"{name}-{number}.json").write_text(json.dumps(run))
+    return launcher.python(str(GPU / "compare_table.py"), str(directory))
+
+
+def test_a_tree_is_slower_when_times_grow_or_rates_fall(tmp_path: Path) -> None:
+    same = [run_of(4.0 + 0.1 * k, 1e6) for k in range(5)]
+    status, text = table(tmp_path, same, same)
+    assert status == 0 and "all at least 0.97" in text, text
+    assert re.search(r"8 B one way +us +4.20 \(4.00 to 4.40\) +4.20 \(4.00 to 4.40\) +1.000", text)
+    found = json.loads((tmp_path / "compare.json").read_text())
+    assert [row["ratio"] for row in found["figures"]] == [1.0] * 8 and not found["problems"]
+
+    status, text = table(tmp_path, same, [run_of(1.05 * (4.0 + 0.1 * k), 1e6) for k in range(5)])
+    assert status == 1 and re.search(r"64 KiB one way .* 0.952 +SLOWER", text), text
+    assert re.search(r"messages +M/s .* 1.000 *\n", text), text
+
+    status, text = table(tmp_path, same, [run_of(4.0 + 0.1 * k, 0.9e6) for k in range(5)])
+    assert status == 1 and re.search(r"messages no any tag +M/s .* 0.900 +SLOWER", text), text
+    assert re.search(r"Himeno S, an iteration +us .* 1.000 *\n", text), text
+
+
+def test_too_few_runs_and_other_residuals_are_said(tmp_path: Path) -> None:
+    same = [run_of(4.0, 1e6)] * 5
+    status, text = table(tmp_path, same, same[:4])
+    assert status == 1 and "4 runs of the new tree, not 5" in text, text
+    status, text = table(tmp_path, same, [*same[:4], run_of(4.0, 1e6, 1.01e-3)])
+    assert status == 1 and "Himeno S: gosa 0.00101 and 0.001" in text, text
+
+
+@pytest.mark.slow
+@pytest.mark.mpi
+def test_one_tree_is_checked_and_measured(tmp_path: Path) -> None:
+    results = tmp_path / "new-0.json"
+    program, root = str(GPU / "compare_run.py"), str(launcher.ROOT)
+    asked = ["--sizes", "8", "--repeat", "1", "--json", str(results), "--himeno"]
+    status, text = launcher.mpi(2, program, root, *asked)
+    assert status == 0, text
+    found = json.loads(results.read_text())
+    assert found["one_way_us"]["8"] > 0 and found["allreduce_us"] > 0
+    assert {len(values) for values in found["rates"].values()} == {1}
+    assert all(values[0] > 0 for values in found["rates"].values())
+
+
+@pytest.mark.slow
+@pytest.mark.mpi
+def test_a_library_of_another_tree_is_not_measured(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(launcher.ROOT / "examples")
+    status, text = launcher.mpi(2, str(GPU / "compare_run.py"), str(tmp_path), "--himeno")
+    assert status != 0 and f", not of {tmp_path}" in text, text
