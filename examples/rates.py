@@ -1,11 +1,11 @@
 """How many, how fast, how cheap: rates and costs of the path from kernel to MPI.
 
-    mpiexec -n 2 python examples/rates.py [--only messages] [--json FILE]
+    mpiexec -n 2 python examples/rates.py [--only PART...] [--json FILE]
 
 Records and requests per second through one ring, 8-byte messages per second between two ranks (also
 where no receive uses ANY_TAG, and GMPI has been told so), Allreduce of one double beside the host's
-own, the price of a busy interpreter, and what an idle proxy costs. Everything that is counted or
-carried is checked. ``--only PART`` measures one of them.
+own, the price of a busy interpreter, what an idle proxy costs, and what a record costs by its
+number of arguments beside launching a kernel. Everything that is counted or carried is checked.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from _bench import fail, parser, select_gpu, summary, where, write_json
 from _floor import cycles_per_us, echo_cycles
+from _record_cost import launch_costs, record_costs
 from mpi4py import MPI
 from numba import cuda, int64
 
@@ -240,14 +241,14 @@ def idle_cost(g: gmpi.Context, rate: float) -> dict[str, Any]:
     }
 
 
-PARTS = ("records", "requests", "messages", "allreduce", "one_way", "idle")
+PARTS = ("records", "requests", "messages", "allreduce", "one_way", "idle", "cost")
 
 
 def main() -> int:
     options = parser(__doc__ or "")
-    options.add_argument("--only", choices=PARTS, help="measure this part alone")
+    options.add_argument("--only", choices=PARTS, nargs="+", help="measure these parts alone")
     args = options.parse_args()
-    parts = {args.only} if args.only else set(PARTS)
+    parts = set(args.only or PARTS)
     comm = MPI.COMM_WORLD
     if comm.size != 2:
         fail(f"rates needs 2 ranks, got {comm.size}: mpiexec -n 2 python {sys.argv[0]}")
@@ -256,8 +257,12 @@ def main() -> int:
     rate = cycles_per_us()
     scale = 1 if not gmpi.SIMULATOR else 0
     results: dict[str, Any] = {"benchmark": "rates", "where": place}
-    echo = summary(echo_cycles(5000 if scale else 10) / rate)
+    short = 5000 if scale else 10
+    echo = summary(echo_cycles(short) / rate)
     grids = [(16, 100000), (132, 12000)] if scale else [(1, 20), (2, 10)]
+    if "cost" in parts:  # without a context: nothing else runs
+        results["record_cost"] = record_costs(rate, short)
+        results["launch_cost"] = launch_costs(1000 if scale else 10)
     settings = {"engine": args.engine} if args.engine else {}
     with gmpi.Context(comm, **settings) as g:
         results["engine"] = g.config.engine
@@ -314,6 +319,11 @@ def show(results: dict[str, Any]) -> None:
         share, first = r["core_share"]["p50"], r["first_request_us"]
         rows.append(["idle proxy", f"{share * 100:.1f} % of a core", ""])
         rows.append(["first request after", f"{first['p50']:.1f} us", f"worst {first['max']:.1f}"])
+    for r in results.get("record_cost", []):
+        name = f"record of {r['arguments']} arguments"
+        rows.append([name, f"{r['p50']:.2f} us", f"{r['units']} units"])
+    for name, times in results.get("launch_cost", {}).items():
+        rows.append([name.replace("_", ": "), f"{times['p50']:.2f} us", ""])
     print(f"# GMPI rates on {results['where']}, engine {results['engine']}")
     print(tabulate(rows, headers=["what", "measured", "beside"]))
     print("# counts, sums and payloads checked: all right", flush=True)

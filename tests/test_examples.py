@@ -89,10 +89,15 @@ def test_rates(tmp_path: Path) -> None:
     for row in [*found["records"], *rates]:
         assert row["per_s"] > 0
     assert 0 <= found["idle"]["core_share"]["p50"] < 1
+    units = {row["arguments"]: row["units"] for row in found["record_cost"]}
+    assert units[1] == units[7] == 4 and units[8] == 5 and units[25] == 16
+    assert all(row["p50"] > 0 for row in found["record_cost"])
+    launch = found["launch_cost"]
+    assert launch["numba_launch"]["p50"] > 0 and launch["numba_stream"]["p50"] > 0
     example(2, "rates.py", "--only", "allreduce", "--json", str(results))
     found = json.loads(results.read_text())
     assert found["allreduce"]["gmpi"]["p50"] > 0
-    assert not {"idle", "messages", "records"} & set(found)
+    assert not {"idle", "messages", "records", "launch_cost"} & set(found)
 
 
 def test_pack_bench_says_that_it_needs_a_gpu() -> None:
