@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import platform
@@ -97,12 +98,16 @@ def machine() -> dict[str, Any]:
         "commit": os.environ.get("GMPI_COMMIT")  # where the checkout is not a repository
         or _command("git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD")
         or "unknown",
+        "run": os.environ.get("GMPI_RUN", ""),  # the same in all files of one run
     }
     if gmpi.SIMULATOR:
         info["gpu"] = "none: simulator"
     else:
         query = _command("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
         info["gpu"] = query.splitlines()
+        # Tells machines apart that are otherwise the same.
+        uuids = _command("nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader")
+        info["gpu_id"] = hashlib.sha256(uuids.encode()).hexdigest()[:8]
         info["mps"] = "CUDA_MPS_PIPE_DIRECTORY" in os.environ
     return info
 

@@ -1,4 +1,5 @@
-"""Two trees beside each other (``tests/gpu/compare.sh``): what is asked of one, and the table."""
+"""What becomes of measurements: two trees beside each other (``tests/gpu/compare.sh``), what users
+would pick instead (``peers.sh``), and rates that were measured several times."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def table(directory: Path, former: list[Any], new: list[Any]) -> tuple[int, str]
     for name, runs in (("former", former), ("new", new)):
         for number, run in enumerate(runs):
             (directory / f"{name}-{number}.json").write_text(json.dumps(run))
-    return launcher.python(str(GPU / "compare_table.py"), str(directory))
+    written = ["--json", str(directory / "compare.json")]
+    return launcher.python(str(GPU / "compare_table.py"), str(directory), *written)
 
 
 def test_a_tree_is_slower_when_times_grow_or_rates_fall(tmp_path: Path) -> None:
@@ -57,6 +59,44 @@ def test_too_few_runs_and_other_residuals_are_said(tmp_path: Path) -> None:
     assert status == 1 and "4 runs of the new tree, not 5" in text, text
     status, text = table(tmp_path, same, [*same[:4], run_of(4.0, 1e6, 1.01e-3)])
     assert status == 1 and "Himeno S: gosa 0.00101 and 0.001" in text, text
+
+
+PRINTED = """nvshmem 65536 3.5 3.65 3.7 4.0 3.4 9.0 450
+WARN: nvshmem 8 is a line of its library
+nvshmem 8 2.1 2.22 2.3 2.5 2.0 7.0 4500
+"""
+
+
+def test_what_peers_printed_becomes_rows_by_size(tmp_path: Path) -> None:
+    first, second, target = (tmp_path / name for name in ("a.txt", "b.txt", "peers-2gpu.json"))
+    first.write_text(PRINTED)
+    second.write_text("device_pointers 8 30 33.5 34 40 29 90 1000\n")
+    program = str(GPU / "baselines" / "peers.py")
+    status, text = launcher.python(program, str(target), str(first), str(second))
+    assert status == 0, text
+    rows = json.loads(target.read_text())["rows"]
+    assert [row["size"] for row in rows] == [8, 65536]
+    assert rows[0]["nvshmem"]["p50"] == 2.22 and rows[0]["device_pointers"]["n"] == 1000
+    assert set(rows[1]) == {"size", "nvshmem"}
+    status, text = launcher.python(program, str(target), str(first))
+    assert status == 1 and "nothing of device_pointers" in text
+
+
+def test_runs_of_several_machines_are_put_together(tmp_path: Path) -> None:
+    for k in range(3):
+        rates = {"messages": {"per_s": 1e6 + k}, "records": [{"blocks": 16, "per_s": 1e8}]}
+        about = {"machine": {"gpu_id": f"m{k % 2}"}, "engine": "compiled"}
+        (tmp_path / f"rates-run-{k}.json").write_text(json.dumps({**about, **rates}))
+    program = str(GPU / "rates_runs.py")
+    one, both = str(tmp_path / "one.json"), str(tmp_path / "both.json")
+    sources = [str(tmp_path / f"rates-run-{k}.json") for k in range(3)]
+    status, text = launcher.python(program, one, *sources[:1])
+    assert status == 0 and "1 runs on 1 machines" in text, text
+    for _ in range(2):  # nothing twice
+        status, text = launcher.python(program, both, one, *sources)
+        assert status == 0 and "3 runs on 2 machines" in text, text
+    runs = json.loads(Path(both).read_text())["runs"]
+    assert runs[0]["per_s"] == {"messages": 1e6, "records_16": 1e8}
 
 
 @pytest.mark.slow

@@ -198,7 +198,7 @@ def test_a_table_of_no_files_and_of_half_of_them(tmp_path: Path) -> None:
     assert run(command) == (0, "")
     text = readme.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter\n")
-    assert text.count("not measured") == 15
+    assert text.count("not measured") == 18
 
     times = {"p50": 2.5, "p99": 3.0}
     rows = [{"size": 8, "gmpi": times, "host": times, "conventional": {"graph": {"p50": 14.0}}}]
@@ -211,10 +211,60 @@ def test_a_table_of_no_files_and_of_half_of_them(tmp_path: Path) -> None:
     text = readme.read_text()
     assert "2.50 us (p99 3.00), 5.6 x faster: met" in text
     assert "1.25 (2.50 / 2.00 us): met" in text
-    assert text.count("not measured") == 13
+    assert text.count("not measured") == 16
     assert run([*command, "--check"]) == (0, "")
 
     data["null_request"]["p50"] = 2.51
     (tmp_path / "pingpong-2gpu.json").write_text(json.dumps(data))
     assert run(command) == (0, "")
     assert "**not met**" in readme.read_text()
+
+
+def measured_table(directory: Path, **files: object) -> str:
+    """What the program writes into the README from files for two GPUs."""
+    for name, data in files.items():
+        (directory / f"{name}-2gpu.json").write_text(json.dumps(data))
+    readme = directory / "README.md"
+    begin, end = re.findall(r"<!-- measured: .*? -->", README)
+    readme.write_text(f"{begin}\n{end}\n")
+    command = [sys.executable, str(TABLE), "--directory", str(directory), "--readme", str(readme)]
+    assert run(command) == (0, "")
+    return readme.read_text()
+
+
+def test_peers_stand_beside_figures_of_the_same_run_only(tmp_path: Path) -> None:
+    times = {"p50": 2.5, "p99": 3.0}
+    rows = [{"size": size, "gmpi": times, "host": times} for size in (8, 1024)]
+    pingpong = {"machine": {"run": "1"}, "rows": rows}
+    measured = [{"size": 8, "nvshmem": {"p50": 1.25}, "device_pointers": {"p50": 33.5}}]
+    measured.append({"size": 1024, "nvshmem": {"p50": 1.5}})
+    peers = {"machine": {"run": "1"}, "rows": measured}
+    text = measured_table(tmp_path, pingpong=pingpong, peers=peers)
+    assert re.search(r"host mpi4py +\| MPI with device pointers +\| NVSHMEM +\|", text), text
+    assert re.search(r"\| 8 B +\| 2.50 .* 33.50 +\| 1.25 +\|", text)
+    assert re.search(r"\| 1 KiB +\| 2.50 .* - +\| 1.50 +\|", text)  # that peer cannot do it
+    peers["machine"] = {"run": "2"}
+    assert "NVSHMEM" not in measured_table(tmp_path, pingpong=pingpong, peers=peers)
+
+
+def test_the_slowest_of_several_runs_has_to_meet_the_bar(tmp_path: Path) -> None:
+    rates = [{"requests": 6e6 + k, "records_16": 120e6, "messages": 1.6e6} for k in range(4)]
+    runs = [
+        {"machine": {"gpu_id": k % 2, "commit": "abc"}, "per_s": per_s}
+        for k, per_s in enumerate(rates)
+    ]
+    text = measured_table(tmp_path, rates_runs={"runs": runs})
+    assert re.search(r"window of 16 .*1.60 to 1.60 M/s \(4 runs, 2 machines\): met", text), text
+    assert "`rates_runs-2gpu.json`: 4 runs on 2 machines; commit abc" in text
+    runs[2]["per_s"]["messages"] = 1.49e6
+    text = measured_table(tmp_path, rates_runs={"runs": runs})
+    assert re.search(r"window of 16 .*1.49 to 1.60 M/s .*: \*\*not met\*\*", text), text
+
+
+def test_costs_of_a_record_and_of_a_launch_are_stated(tmp_path: Path) -> None:
+    record = [{"arguments": n, "p50": 2.0 + n / 100} for n in (1, 7, 16, 25)]
+    launch = {f"{p}_{k}": {"p50": 3.25} for p in ("cupy", "numba") for k in ("launch", "stream")}
+    launch |= {"cupy_device": {"p50": 9.5}, "numba_device": {"p50": 19.5}}
+    text = measured_table(tmp_path, rates={"record_cost": record, "launch_cost": launch})
+    assert "2.01 / 2.07 / 2.16 / 2.25 us" in text
+    assert "3.25 / 3.25 / 9.50 us" in text and "3.25 / 3.25 / 19.50 us" in text

@@ -37,7 +37,7 @@ trap '[ "$gpus" = 1 ] && echo quit | nvidia-cuda-mps-control; rm -rf "$caches"' 
 for tree in 0 1; do
   LIMIT=${LIMIT:-90} once $tree --check || { echo "${names[$tree]}: wrong, nothing measured"; exit 1; }
 done
-rm -f "$out"/former-*.json "$out"/new-*.json
+runs=$caches/runs && mkdir "$runs"
 bad=0 longest=0
 for ((run = 0; run < ${RUNS:-5}; run++)); do
   for turn in 0 1; do
@@ -47,12 +47,12 @@ for ((run = 0; run < ${RUNS:-5}; run++)); do
       continue
     fi
     begin=$SECONDS
-    once $tree --json "$out/${names[$tree]}-$run.json" >"$out/log" 2>&1 ||
-      { bad=1; cat "$out/log"; echo "run $((run + 1)) of the ${names[$tree]} tree failed"; }
-    grep -a -A1 ': one way' "$out/log"
+    once $tree --json "$runs/${names[$tree]}-$run.json" >"$runs/log" 2>&1 ||
+      { bad=1; cat "$runs/log"; echo "run $((run + 1)) of the ${names[$tree]} tree failed"; }
+    grep -a -A1 ': one way' "$runs/log"
     ((SECONDS - begin > longest)) && longest=$((SECONDS - begin))
   done
 done
 echo "# $((SECONDS - began)) s"
-python3 tests/gpu/compare_table.py "$out" || bad=1
+python3 tests/gpu/compare_table.py "$runs" --json "$out/compare.json" || bad=1
 exit $bad

@@ -1,8 +1,8 @@
 """Two trees beside each other: the runs of ``compare.sh`` become one table and one JSON file.
 
-    python3 tests/gpu/compare_table.py DIRECTORY [--bar 0.97]
+    python3 tests/gpu/compare_table.py DIRECTORY --json FILE [--bar 0.97]
 
-Reads ``former-N.json`` and ``new-N.json``, writes ``compare.json``. A ratio of 1 means as fast,
+Reads ``former-N.json`` and ``new-N.json`` in DIRECTORY. A ratio of 1 means as fast,
 more means that the new tree is faster: of times the former median by the new one, of rates the
 other way round. Exit status 1 when a ratio is below the bar or there are fewer than 5 runs.
 """
@@ -100,6 +100,7 @@ def show(rows: list[dict[str, Any]], bar: float) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("directory", type=Path)
+    parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--bar", type=float, default=0.97)
     args = parser.parse_args()
     trees: dict[str, Runs] = {}
@@ -122,7 +123,7 @@ def main() -> int:
         "problems": problems,
         "runs": trees,
     }
-    (args.directory / "compare.json").write_text(json.dumps(results, indent=1) + "\n")
+    args.json.write_text(json.dumps(results, indent=1) + "\n")
     commits = [machine["commit"] for machine in results["machine"].values()]
     print(f"# {' and '.join(commits)} on {results['where']}; ratio 1: as fast, more: new is faster")
     print(show(rows, args.bar))
