@@ -7,6 +7,7 @@ nobody has received, and whether its kernels run. ``gmpi/watchdog.py`` collects 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from gmpi.tables import LISTED, Cause, Pending, Table, Tables, ranks_text
 
@@ -14,6 +15,7 @@ from gmpi.tables import LISTED, Cause, Pending, Table, Tables, ranks_text
 def diagnose(tables: Tables) -> list[Cause]:
     """Likely causes, the most telling first; empty when nothing that is known explains a hang."""
     causes: list[Cause] = []
+    stuck: list[Stuck] = []
     for rank, table in sorted(tables.items()):
         if table is None:
             continue
@@ -24,20 +26,31 @@ def diagnose(tables: Tables) -> list[Cause]:
             if rank == min(_in_collective(tables, communicator)):
                 causes += _of_collective(tables, communicator, table, calls)
         for request in table.pending:
-            if request.kind == "receive":
-                if request.matched:
-                    causes += _of_matched(tables, table, request)
-                else:
-                    causes.append(_of_receive(tables, table, request))
-    causes += _of_sends(tables)
-    return _ranked(causes)
+            if request.orders:
+                causes.append(_of_orders(table, request))
+            elif request.kind == "receive" and request.matched:
+                causes += _of_matched(tables, table, request)
+            elif request.kind == "receive":
+                stuck.append(Stuck(rank, request, _of_receive(tables, table, request)))
+            elif request.kind == "send" and not _has_receiver(tables, rank, request):
+                stuck.append(Stuck(rank, request, _of_send(tables, rank, request)))
+    stuck.sort(key=lambda one: one.request.kind)  # receives say more
+    return _ranked(causes + _of_circle(stuck))
+
+
+class Stuck(NamedTuple):
+    """A send or receive that nobody answers, and why as far as its two ranks show."""
+
+    rank: int
+    request: Pending
+    cause: Cause
 
 
 def _ranked(causes: list[Cause]) -> list[Cause]:
     """Without doubles; a call that only waits for a rank that is itself stuck comes last."""
     strength = (
-        "proxy", "error", "cycle", "collective", "tag", "communicator", "peer", "order", "left",
-        "missing send", "missing receive", "silent", "follows",
+        "proxy", "error", "missing wait", "cycle", "collective", "tag", "communicator", "peer",
+        "order", "left", "not launched", "missing send", "missing receive", "silent", "follows",
     )  # fmt: skip
     found: dict[tuple[str, str], Cause] = {}
     for cause in causes:
@@ -50,13 +63,26 @@ def _ranked(causes: list[Cause]) -> list[Cause]:
 
 def _doing(table: Table) -> str:
     if not table.pending:
-        return "has left its kernels" if _idle(table) else "has nothing pending"
+        return _absence(table).text or "has nothing pending"
     oldest = min(table.pending, key=lambda request: request.serial)
     return f"is in {oldest}"
 
 
-def _idle(table: Table) -> bool:
-    return not table.pending and table.kernels == "none running"
+class _Absence(NamedTuple):
+    """Why a rank is not going to send or receive; kind and text are empty if it may."""
+
+    kind: str = ""
+    text: str = ""
+
+
+def _absence(table: Table) -> _Absence:
+    if any(request.serial < 0 for request in table.pending):  # its host is in a call
+        return _Absence()
+    if table.kernels == "none running":
+        return _Absence("left", "has left its kernels")
+    if table.kernels == "none launched":
+        return _Absence("not launched", "has not launched a kernel yet")
+    return _Absence()
 
 
 def _sends_to(tables: Tables, rank: int) -> Iterator[tuple[int, int | None, str, str]]:
@@ -85,6 +111,15 @@ def _fits(request: Pending, source: int, tag: int | None, communicator: str) -> 
 # --- receives ------------------------------------------------------------------------------------
 
 
+def _of_orders(table: Table, request: Pending) -> Cause:
+    """A long message that is for this rank's threads to move, and none of them comes."""
+    rank = table.rank
+    text = f"rank {rank} does not wait for its {request}: the bytes of a long message move only "
+    text += f"while threads of rank {rank} wait for a request or test one, and "
+    text += "its kernels have ended" if _absence(table).kind == "left" else "none does"
+    return Cause("missing wait", text, (rank,))
+
+
 def _of_matched(tables: Tables, table: Table, request: Pending) -> list[Cause]:
     """A receive whose message has begun to come, and does not go on."""
     source = request.peer
@@ -98,8 +133,9 @@ def _of_matched(tables: Tables, table: Table, request: Pending) -> list[Cause]:
     if sender.errors:
         text = f"{waits}; on rank {source} a call failed: {sender.errors[0]}"
         return [Cause("error", text, pair)]
-    if _idle(sender):
-        return [Cause("left", f"{waits}, but rank {source} has left its kernels", pair)]
+    absence = _absence(sender)
+    if absence.kind and not sender.pending:
+        return [Cause(absence.kind, f"{waits}, but rank {source} {absence.text}", pair)]
     return []
 
 
@@ -128,10 +164,14 @@ def _of_receive(tables: Tables, table: Table, request: Pending) -> Cause:
 def _nobody_sends(tables: Tables, table: Table, request: Pending) -> Cause:
     members = table.members.get(request.communicator, sorted(tables))
     others = [r for r in members if r != table.rank]
-    idle = [r for r in others if (t := tables.get(r)) is not None and _idle(t)]
+    absent = [_absence(t) for r in others if (t := tables.get(r)) is not None]
     waits = f"rank {table.rank} waits in {request}"
-    if others and idle == others:
-        return Cause("left", f"{waits}, but all other ranks have left their kernels", tuple(idle))
+    if others and len(absent) == len(others) and all(a.kind for a in absent):
+        if all(a.kind == "left" for a in absent):
+            text = f"{waits}, but all other ranks have left their kernels"
+            return Cause("left", text, tuple(others))
+        idle = "; ".join(f"rank {r} {a.text}" for r, a in zip(others, absent))
+        return Cause("not launched", f"{waits}, but {idle}", tuple(others))
     return Cause("missing send", f"{waits}, but no rank has sent it anything", (table.rank,))
 
 
@@ -154,14 +194,13 @@ def _source_does_not_send(
             if origin == source and _fits(request, source, tag, communicator) and not wanted:
                 told = f"rank {source} {verb} tag {tag} to {other}, which does not ask for it"
                 return Cause("peer", f"{waits}; {told}: the destination differs", (*pair, other))
+    if source == rank:
+        return Cause("missing send", f"{waits}: a rank waits for itself to send", (rank,))
     if sender.errors:
         return Cause("error", f"{waits}; on rank {source} a call failed: {sender.errors[0]}", pair)
-    if _idle(sender):
-        return Cause("left", f"{waits}, but rank {source} has left its kernels", pair)
-    mine = [r for r in sender.pending if r.kind == "receive" and not r.matched]
-    if any(r.peer == rank for r in mine):
-        text = f"{waits}; rank {source} {_doing(sender)}: each waits for the other to send"
-        return Cause("missing send", text, pair)
+    absence = _absence(sender)
+    if absence.kind:
+        return Cause(absence.kind, f"{waits}, but rank {source} {absence.text}", pair)
     collective = [r for r in sender.pending if r.kind == "collective"]
     if collective:
         text = f"{waits}; rank {source} is in {collective[0]}: the order of calls differs"
@@ -179,28 +218,6 @@ def _silence(rank: int) -> str:
 
 
 # --- sends ---------------------------------------------------------------------------------------
-
-
-def _of_sends(tables: Tables) -> list[Cause]:
-    """Long messages that nobody receives."""
-    stuck: dict[int, list[Pending]] = {}
-    for rank, table in sorted(tables.items()):
-        for request in table.pending if table is not None else []:
-            if request.kind == "send" and not _has_receiver(tables, rank, request):
-                stuck.setdefault(rank, []).append(request)
-    cycle = _cycle({rank: [r.peer for r in sends] for rank, sends in stuck.items()})
-    causes = []
-    if cycle:
-        path = " -> ".join(map(str, [*cycle, cycle[0]]))
-        text = (
-            f"{ranks_text(cycle)} wait for sends of long messages in a circle, {path}, and none "
-            "has posted its receive: post receives first, or use GMPI_Sendrecv"
-        )
-        causes.append(Cause("cycle", text, tuple(cycle)))
-    for rank, sends in stuck.items():
-        if rank not in cycle:
-            causes += [_of_send(tables, rank, request) for request in sends]
-    return causes
 
 
 def _has_receiver(tables: Tables, rank: int, request: Pending) -> bool:
@@ -230,16 +247,59 @@ def _of_send(tables: Tables, rank: int, request: Pending) -> Cause:
                 return Cause("peer", f"{text}: the source differs", pair)
             if other.peer in (None, rank) and other.tag in (None, request.tag):
                 return Cause("communicator", f"{text}: the communicators differ", pair)
+    if dest == rank:
+        text = f"{waits}: it has posted no receive for what it sends itself; post that first"
+        return Cause("missing receive", text, (rank,))
     if table.errors:
         return Cause("error", f"{waits}; on rank {dest} a call failed: {table.errors[0]}", pair)
-    if _idle(table):
-        text = f"{waits}, but rank {dest} has left its kernels without receiving it"
-        return Cause("left", text, pair)
+    absence = _absence(table)
+    if absence.kind:
+        text = f"{waits}, but rank {dest} {absence.text} and has not received it"
+        return Cause(absence.kind, text, pair)
     text = f"{waits}; rank {dest} {_doing(table)} and has not posted a receive for it"
     return Cause("missing receive", text, pair)
 
 
-def _cycle(waits_for: dict[int, list[int | None]]) -> list[int]:
+# --- circles -------------------------------------------------------------------------------------
+
+
+def _of_circle(stuck: list[Stuck]) -> list[Cause]:
+    """The causes of these; for ranks that wait for each other in a circle, the circle."""
+    waits_for: dict[int, dict[int, Pending]] = {}
+    for rank, request, cause in stuck:
+        # Where something else is wrong with a call, its rank waits for that to be put right.
+        other = request.peer
+        if other not in (None, rank) and cause.kind in _CIRCULAR:
+            waits_for.setdefault(rank, {}).setdefault(other, request)
+    circle = _cycle({rank: list(others) for rank, others in waits_for.items()})
+    causes = [cause for rank, _, cause in stuck if rank not in circle]
+    if not circle:
+        return causes
+    path = " -> ".join(map(str, [*circle, circle[0]]))
+    calls = [waits_for[rank][other] for rank, other in zip(circle, circle[1:] + circle[:1])]
+    kinds = {call.kind for call in calls}
+    if kinds == {"send"}:
+        text = (
+            f"{ranks_text(circle)} wait for sends of long messages in a circle, {path}, and none "
+            "has posted its receive: post receives first, or use GMPI_Sendrecv"
+        )
+    elif kinds == {"receive"}:
+        text = (
+            f"{ranks_text(circle)} wait for messages in a circle, {path}: each waits for the "
+            f"{'other' if len(circle) == 2 else 'next'} to send; send first, or use GMPI_Sendrecv"
+        )
+    else:
+        text = f"{ranks_text(circle)} wait for each other in a circle, {path}"
+    listed = [f"rank {rank} in {call}" for rank, call in zip(circle, calls)]
+    more = ["..."] if len(listed) > LISTED else []
+    text += f" ({'; '.join(listed[:LISTED] + more)})"
+    return [Cause("cycle", text, tuple(circle)), *causes]
+
+
+_CIRCULAR = ("missing send", "missing receive", "follows")
+
+
+def _cycle(waits_for: dict[int, list[int]]) -> list[int]:
     """The ranks of a circle in a graph, in order, from the lowest; empty when there is none."""
     for start in sorted(waits_for):
         path: list[int] = []
@@ -255,7 +315,7 @@ def _cycle(waits_for: dict[int, list[int | None]]) -> list[int]:
             visited.add(rank)
             path.append(rank)
             for other in waits_for.get(rank, []):
-                if other is not None and other in waits_for and other >= start:
+                if other in waits_for and other >= start:
                     stack.append((other, depth + 1))
     return []
 
@@ -280,19 +340,38 @@ def _in_collective(tables: Tables, communicator: str) -> dict[int, Pending]:
     return found
 
 
-def _signature(request: Pending) -> tuple[object, ...]:
-    """What the calls of one collective must have in common (MPI 4.1 section 6.1)."""
-    return request.operation, request.peer, request.reduction, request.nbytes
+def _differences(calls: dict[int, Pending]) -> str:
+    """Where the calls of one collective differ (MPI 4.1 section 6.1); empty: nowhere."""
+    operations = _by_value({rank: call.operation for rank, call in calls.items()})
+    if len(operations) > 1:
+        named = {rank: str(call) for rank, call in calls.items()}
+        return "; ".join(f"{ranks} in {text}" for text, ranks in _by_value(named).items())
+    first = next(iter(calls.values()))
+    fields = {"root": "peer", "op": "reduction", "datatype": "datatype", "count": "count"}
+    if not first.reduction:  # of other collectives the bytes have to be the same
+        fields = {"root": "peer", "length in bytes": "nbytes"}
+    found = []
+    for name, attribute in fields.items():
+        values = _by_value({rank: str(getattr(call, attribute)) for rank, call in calls.items()})
+        if len(values) > 1:
+            some = " and ".join(f"{value} on {ranks}" for value, ranks in values.items())
+            found.append(f"{name} is {some}")
+    return f"{'; '.join(found)} ({first})" if found else ""
+
+
+def _by_value(values: dict[int, str]) -> dict[str, str]:
+    """Each value, and in words which ranks have it."""
+    ranks: dict[str, list[int]] = {}
+    for rank, value in values.items():
+        ranks.setdefault(value, []).append(rank)
+    return {value: ranks_text(found) for value, found in ranks.items()}
 
 
 def _of_collective(tables: Tables, communicator: str, table: Table, call: Pending) -> list[Cause]:
     inside = _in_collective(tables, communicator)
-    groups: dict[tuple[object, ...], list[int]] = {}
-    for rank, request in inside.items():
-        groups.setdefault(_signature(request), []).append(rank)
-    if len(groups) > 1:
-        parts = [f"{ranks_text(ranks)} in {inside[ranks[0]]}" for ranks in groups.values()]
-        return [Cause("collective", f"calls differ: {'; '.join(parts)}", tuple(inside))]
+    differences = _differences(inside)
+    if differences:
+        return [Cause("collective", f"calls differ: {differences}", tuple(inside))]
     members = table.members.get(communicator, sorted(tables))
     who = f"{ranks_text(list(inside))} {'wait' if len(inside) > 1 else 'waits'} in {call}"
     absent = [rank for rank in members if rank not in inside]
@@ -305,8 +384,9 @@ def _of_absent(tables: Tables, rank: int, who: str, call: Pending) -> Cause:
         return Cause("silent", f"{who}; {_silence(rank)}", (rank,))
     if table.errors:
         return Cause("error", f"{who}; on rank {rank} a call failed: {table.errors[0]}", (rank,))
-    if _idle(table):
-        return Cause("left", f"{who}, but rank {rank} has left its kernels", (rank,))
+    absence = _absence(table)
+    if absence.kind:
+        return Cause(absence.kind, f"{who}, but rank {rank} {absence.text}", (rank,))
     text = f"{who}; rank {rank} {_doing(table)}"
     for other in _collectives(table).values():
         if other.operation == call.operation:

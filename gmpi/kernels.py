@@ -103,6 +103,8 @@ class LaunchedKernels:
         """The same in words, for reports (any thread)."""
         if not self._allowed:
             return "host only"
+        if not self._begun:
+            return "none launched"
         return "running" if self.unfinished else "none running"
 
     def wait(self, timeout: float | None) -> bool:

@@ -44,11 +44,12 @@ from host_proxy.state import (
     S_ELEMENTS,
     S_HANDLE,
     S_OP,
+    S_ORDERS,
     S_PEER,
     S_SERIAL,
+    S_SOURCE,
     S_STATE,
     S_TAG,
-    S_TOTAL,
     State,
 )
 
@@ -198,10 +199,12 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float) -> Pending:
         tag = None
     has_peer = fields & (ops.DEST | ops.SOURCE | ops.ROOT)
     has_data = fields & ops.DATATYPE
+    matched = kind == "receive" and int(row[S_SOURCE]) != ANY_SOURCE
+    peer = int(row[S_SOURCE if matched else S_PEER])
     return Pending(
         ops.name_of(op),
         kind,
-        _peer(int(row[S_PEER]), members) if has_peer else None,
+        _peer(peer, members) if has_peer else None,
         tag,
         identity if kind != "other" else "",
         DATATYPE_NAMES.get(int(row[S_DATATYPE]), "") if has_data else "",
@@ -210,7 +213,8 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float) -> Pending:
         int(row[S_BLOCK]),
         int(row[S_SERIAL]),
         reduction,
-        matched=kind == "receive" and bool(row[S_TOTAL]),
+        matched=matched,
+        orders=int(row[S_ORDERS]),
         age_s=age_s,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Kernels = Literal["running", "none running", "host only"]
+Kernels = Literal["running", "none running", "none launched", "host only"]
 Tables = dict[int, "Table | None"]  # None: the rank did not answer
 
 LISTED = 4  # ranks or requests that a sentence names one by one
@@ -25,7 +25,9 @@ class Pending:
             the root.
         tag: None for ANY_TAG and where there is no tag.
         communicator: identity.
+        serial: its number among the requests of the rank; -1 for a call of the host.
         matched: the message of a receive has begun to come.
+        orders: how often threads have been asked to move bytes of it and have not yet done so.
         age_s: seconds; at least that old.
     """
 
@@ -41,6 +43,7 @@ class Pending:
     serial: int
     reduction: str = ""
     matched: bool = False
+    orders: int = 0
     age_s: float = 0.0
 
     def __str__(self) -> str:
@@ -97,7 +100,8 @@ class Cause(NamedTuple):
 
     Attributes:
         kind: ``tag``, ``peer``, ``communicator``, ``missing send``, ``missing receive``,
-            ``collective``, ``order``, ``left``, ``cycle``, ``error``, ``proxy`` or ``silent``.
+            ``missing wait``, ``collective``, ``order``, ``left``, ``not launched``, ``cycle``,
+            ``error``, ``proxy``, ``silent`` or ``follows``.
         text: a sentence.
         ranks: whom it is about.
     """

@@ -12,10 +12,11 @@ from gmpi.diagnosis import diagnose
 from gmpi.report import RankReport, Report
 from gmpi.tables import Cause, Pending, Table, Unexpected, ranks_text
 
+UNLAUNCHED: list[Pending] = []
 A, B = "COMM_WORLD", "other #0.1"
 KINDS = {
     "tag", "peer", "communicator", "missing send", "missing receive", "collective", "order",
-    "left", "cycle", "error", "silent", "follows",
+    "left", "not launched", "missing wait", "cycle", "error", "silent", "follows",
 }  # fmt: skip
 
 
@@ -31,18 +32,25 @@ def collective(name: str = "GMPI_Barrier", comm: str = A, **more: object) -> Pen
     return make(name, "collective", more.pop("root", None), None, comm, **more)
 
 
+def reduction(**more: object) -> Pending:
+    return collective("GMPI_Iallreduce", **{"reduction": "SUM", **more})
+
+
 def make(name: str, kind: str, peer: object, tag: object, comm: str, **more: object) -> Pending:
     given = {"datatype": "BYTE", "count": 8, "nbytes": 8, "block": 0, "serial": 0, **more}
     return Pending(name, kind, peer, tag, comm, **given)  # type: ignore[arg-type]
 
 
 def tables(*pending: list[Pending] | None, **unexpected: list[Unexpected]) -> dict:
-    """Tables of ranks 0, 1, ...: their requests, ``None`` for one that left; r1=[what came]."""
+    """Tables of ranks 0, 1, ...: their requests, ``None`` for one that left, ``UNLAUNCHED`` for one
+    without a kernel so far; r1=[what came]."""
     size = len(pending)
     members = {A: list(range(size)), B: list(range(size))}
     found = {}
     for rank, requests in enumerate(pending):
         kernels = "none running" if requests is None else "running"
+        if requests is UNLAUNCHED:
+            kernels = "none launched"
         came = unexpected.get(f"r{rank}", [])
         found[rank] = Table(rank, kernels, requests or [], came, members)
     return found
@@ -82,7 +90,42 @@ CASES = {
     "the source has left": (tables(None, [recv(0)]), "left", "rank 0 has left its kernels"),
     "the source computes": (tables([], [recv(0)]), "missing send", "rank 0 has not sent it"),
     "two receives": (
-        tables([recv(1)], [recv(0)]), "missing send", "each waits for the other to send",
+        tables([recv(1)], [recv(0)]), "cycle", "0 -> 1 -> 0: each waits for the other to send",
+    ),
+    "three receives": (
+        tables([recv(1)], [recv(2)], [recv(0)]), "cycle", "each waits for the next to send",
+    ),
+    "receives and a long send": (
+        tables([recv(1)], [send(2, 5, **LONG)], [recv(0)]),
+        "cycle", "circle, 0 -> 1 -> 2 -> 0 (rank 0 in GMPI_Irecv from 1",
+    ),
+    "a circle of which one receive has another tag": (
+        tables([recv(1)], [recv(0)], r1=came(0, 8)), "tag", "rank 0 has sent to 1 tag 8",
+    ),
+    "a receive from oneself": (tables([recv(0)]), "missing send", "waits for itself to send"),
+    "a long send to oneself": (
+        tables([send(0, **LONG)]), "missing receive", "for what it sends itself",
+    ),
+    "the source has launched nothing": (
+        tables(UNLAUNCHED, [recv(0)]), "not launched", "rank 0 has not launched a kernel yet",
+    ),
+    "the receiver has launched nothing": (
+        tables([send(1, **LONG)], UNLAUNCHED), "not launched", "1 has not launched a kernel yet",
+    ),
+    "wildcards, one has left and one has launched nothing": (
+        tables(None, [recv(None, None)], UNLAUNCHED),
+        "not launched", "rank 0 has left its kernels; rank 2 has not launched a kernel yet",
+    ),
+    "a rank of a collective has launched nothing": (
+        tables([collective()], UNLAUNCHED), "not launched", "waits in GMPI_Barrier",
+    ),
+    "the receiver posted a receive and computes": (
+        tables([send(1, **LONG)], [recv(0, matched=True, orders=1, **LONG)]),
+        "missing wait", "rank 1 does not wait for its GMPI_Irecv from 0",
+    ),
+    "the sender computes": (
+        tables([send(1, orders=2, **LONG)], [recv(0, matched=True, **LONG)]),
+        "missing wait", "rank 0 does not wait for its GMPI_Isend to 1",
     ),
     "collective against receive": (
         tables([collective()], [recv(0)]), "order", "the order of calls differs",
@@ -96,7 +139,7 @@ CASES = {
         tables([send(1, **LONG)], [send(2, **LONG)], [send(1, **LONG)]), "cycle", "1 -> 2 -> 1",
     ),
     "the receiver has left": (
-        tables([send(1, **LONG)], None), "left", "without receiving it",
+        tables([send(1, **LONG)], None), "left", "has left its kernels and has not received it",
     ),
     "the receiver is in a collective of its own": (
         tables([send(1, **LONG)], [collective(comm=B)]),
@@ -110,11 +153,23 @@ CASES = {
     ),
     "one broadcast, two roots": (
         tables([collective("GMPI_Bcast", root=0)], [collective("GMPI_Bcast", root=1)]),
-        "collective", "rank 1 in GMPI_Bcast root 1",
+        "collective", "root is 0 on rank 0 and 1 on rank 1",
     ),
     "one reduction, two lengths": (
-        tables([collective("GMPI_Iallreduce")], [collective("GMPI_Iallreduce", nbytes=16)]),
-        "collective", "calls differ",
+        tables([reduction()], [reduction(count=16)], [reduction()]),
+        "collective", "count is 8 on ranks 0, 2 and 16 on rank 1",
+    ),
+    "one reduction, two operations": (
+        tables([reduction()], [reduction(reduction="MAX")]),
+        "collective", "op is SUM on rank 0 and MAX on rank 1",
+    ),
+    "one reduction, two datatypes": (
+        tables([reduction()], [reduction(datatype="CHAR")]),
+        "collective", "datatype is BYTE on rank 0 and CHAR on rank 1",
+    ),
+    "one broadcast, two lengths": (
+        tables([collective("GMPI_Bcast", root=0)], [collective("GMPI_Bcast", root=0, nbytes=9)]),
+        "collective", "length in bytes is 8 on rank 0 and 9 on rank 1",
     ),
     "one rank of three in another collective": (
         tables([collective()], [collective()], [collective("GMPI_Bcast")]),

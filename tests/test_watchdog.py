@@ -83,7 +83,7 @@ except gmpi.ContextError as exc:
     print(f"refused: {exc}")
 """,
     )
-    assert "rank 1: 0 pending, kernels: none running, proxy: looks for work" in text, text
+    assert "rank 1: 0 pending, kernels: none launched, proxy: looks for work" in text, text
     assert text.count("refused: the context is closed") == 2, text
 
 
