@@ -15,29 +15,20 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import os
 import re
-import tempfile
 from collections.abc import Callable
 from importlib import metadata
-from pathlib import Path
 
 from device_lib.primitives import SIMULATOR
-from gmpi.cache import cache_directory
+from gmpi.cache import cache_directory, read_or_make
 from gmpi.constants import FROZEN
+from gmpi.sources import fingerprint
 
 
 def _fingerprint(*extra: str) -> str:
     """Hash of everything that the compiled code depends on: our sources, the compiler, and the
     constants of the MPI library."""
-    digest = hashlib.sha256(FROZEN.encode())
-    root = Path(__file__).resolve().parent
-    sources = sorted(root.glob("*.py")) + [
-        root.parent / "gmpi" / "wire.py",
-        root.parent / "gmpi" / "constants.py",
-    ]
-    for path in sources:
-        digest.update(path.read_bytes())
+    digest = hashlib.sha256(f"{FROZEN} {fingerprint('device_lib')}".encode())
     for name in ("numba-cuda", "llvmlite", "nvidia-nvvm", "nvidia-cuda-nvcc"):
         try:
             digest.update(f"{name} {metadata.version(name)}".encode())
@@ -46,24 +37,6 @@ def _fingerprint(*extra: str) -> str:
     for text in extra:
         digest.update(text.encode())
     return digest.hexdigest()[:20]
-
-
-def _read_or_make(path: Path, make: Callable[[], str]) -> str:
-    """The file's text, made first if need be; several ranks may do so at once."""
-    try:
-        return path.read_text()
-    except OSError:
-        pass
-    text = make()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        os.replace(temporary, path)  # atomic: a reader sees no file or all of it
-    except OSError:
-        pass  # a read-only home costs compile time, nothing else
-    return text
 
 
 if SIMULATOR:
@@ -121,7 +94,7 @@ else:
             return str(cuda.compile(entry, signature, device=True, cc=cc, **options)[0])
 
         tag = _fingerprint(name, f"{cc[0]}.{cc[1]}", str(signature))
-        return _read_or_make(cache_directory() / f"{name}-sm{cc[0]}{cc[1]}-{tag}.ptx", make)
+        return read_or_make(cache_directory() / f"{name}-sm{cc[0]}{cc[1]}-{tag}.ptx", make)
 
     def sources(name: str) -> list[cuda.PTXSource]:
         """What a kernel that calls ``name`` must link: the function and those that it calls."""

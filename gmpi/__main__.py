@@ -9,7 +9,7 @@ import click
 from tabulate import tabulate
 
 import gmpi
-from gmpi.cache import cache_directory, kept
+from gmpi.cache import cache_directory, kept, leftovers
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -190,7 +190,7 @@ def fill(texts: tuple[str, ...]) -> None:
 def clear() -> None:
     """Deletes it; the next kernel that is compiled makes it again."""
     files = kept()
-    for path in files:
+    for path in [*files, *leftovers()]:
         path.unlink(missing_ok=True)
     click.echo(f"{len(files)} files deleted")
 

@@ -1,9 +1,22 @@
-"""Compiled device code on disk: where it is and what is there. Imports nothing that needs MPI."""
+"""Compiled device code on disk: where it is, what is there, and whether it can be believed.
+
+Imports nothing that needs MPI. A file begins with a checksum of the rest, and counts only if nobody
+but its user could have written it: what it says is going to run in the user's kernels.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import secrets
+import stat
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+_MARK = "// gmpi cache, sha256 of what follows: "  # a comment of PTX
+_TEMPORARY = ".tmp."  # between a file's name and what makes it unique while it is written
 
 
 def cache_directory() -> Path:
@@ -16,5 +29,81 @@ def cache_directory() -> Path:
 
 
 def kept() -> list[Path]:
-    """Every file that ``device_lib.library`` has made there, of this and of other versions."""
+    """Every file that ``read_or_make`` has made there for this and other versions."""
     return sorted(cache_directory().glob("gmpi_*-sm*-*.ptx"))
+
+
+def leftovers() -> list[Path]:
+    """What processes that were killed while they wrote have left there."""
+    return sorted(cache_directory().glob(f"gmpi_*-sm*-*.ptx{_TEMPORARY}*"))
+
+
+def doubt(file: int) -> str:
+    """Why the content of an open file is not to be believed; empty: it is.
+
+    Whoever may write the file decides what runs in our process. That may be the user, root, and the
+    owner of the installed package, whose code runs here anyhow.
+    """
+    found = os.fstat(file)
+    believed = {os.geteuid(), 0, os.stat(__file__).st_uid}
+    if found.st_uid not in believed:
+        return f"it belongs to user {found.st_uid}"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others may write it (mode {stat.S_IMODE(found.st_mode):o})"
+    return ""
+
+
+def read_or_make(path: Path, make: Callable[[], str]) -> str:
+    """The file's text, made first if there is none, or a damaged one, or one of somebody else's.
+
+    Several processes may do so at once. Where nothing can be written, it is made each time.
+    """
+    text = _read(path)
+    if text is None:
+        text = make()
+        _write(path, text)
+    return text
+
+
+def _read(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            problem = doubt(file.fileno())
+            content = b"" if problem else file.read()
+    except OSError:
+        return None
+    if problem:
+        warnings.warn(
+            f"{path} is not used and made again: {problem}; let GMPI_CACHE_DIR name a directory "
+            "that only you write to",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+        return None
+    head, _, body = content.partition(b"\n")
+    return body.decode() if head.decode(errors="replace") == _head(body) else None
+
+
+def _head(body: bytes) -> str:
+    return _MARK + hashlib.sha256(body).hexdigest()
+
+
+def _write(path: Path, text: str) -> None:
+    """All of it or, where that cannot be done, nothing."""
+    body = text.encode()
+    temporary = path.with_name(path.name + _TEMPORARY + secrets.token_hex(8))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Readable for others as far as the umask lets it be: an image may be filled for its users.
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    except OSError:
+        return  # a read-only home costs compile time, nothing else
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(_head(body).encode() + b"\n" + body)
+        os.replace(temporary, path)  # atomic: a reader sees no file or all of it
+    except BaseException as exc:
+        with suppress(OSError):
+            temporary.unlink()
+        if not isinstance(exc, OSError):  # a full disk costs compile time, too
+            raise

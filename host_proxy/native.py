@@ -8,17 +8,16 @@ are ordinary moves, on Arm they are the matching instructions.
 # mypy: disable-error-code="no-untyped-def,misc"
 from __future__ import annotations
 
-import hashlib
 import platform
-from pathlib import Path
+import warnings
 from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
-from numba.core.caching import FunctionCache
+from numba.core.caching import NullCache
 from numba.extending import intrinsic
 
-from gmpi.constants import FROZEN
+from host_proxy.engine_cache import NOWHERE, cache_of
 
 _I64 = ir.IntType(64)
 _I32 = ir.IntType(32)
@@ -32,34 +31,6 @@ _OPTIONS = {"nogil": True, "error_model": "numpy"}
 jit = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
 
 
-_SHARED = ("constants", "wire")  # files of gmpi that compiled host code takes numbers from
-
-
-def _sources() -> str:
-    """Hash of everything that compiled host code is made from."""
-    root = Path(__file__).resolve().parent
-    digest = hashlib.sha256(FROZEN.encode())
-    for path in [
-        *sorted(root.glob("*.py")),
-        *(root.parent / "gmpi" / f"{name}.py" for name in _SHARED),
-    ]:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-class _Cache(FunctionCache):
-    """Numba's cache on disk, for functions made of more than one file.
-
-    Numba looks at the file of the function alone: with its own key, a change in a function that
-    is called from there would go unnoticed.
-    """
-
-    _version = _sources()
-
-    def _index_key(self, signature, codegen):
-        return *super()._index_key(signature, codegen), self._version
-
-
 _entries: list[Any] = []
 
 
@@ -70,7 +41,7 @@ def entry(function):
     compiles, and not when it loads from disk.
     """
     dispatcher = njit(**_OPTIONS)(function)
-    dispatcher._cache = _Cache(function)
+    dispatcher._cache = cache_of(function)
     _entries.append(dispatcher)
     return dispatcher
 
@@ -83,6 +54,8 @@ def compile_entries():
     """
     for dispatcher in _entries:
         if dispatcher._can_compile:
+            if isinstance(dispatcher._cache, NullCache):
+                warnings.warn(NOWHERE, RuntimeWarning, stacklevel=2)
             words = dispatcher.py_func.__code__.co_argcount
             dispatcher.compile((types.int64,) * words)
             dispatcher.disable_compile()

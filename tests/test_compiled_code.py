@@ -6,9 +6,6 @@ import ast
 from pathlib import Path
 
 import launcher
-import pytest
-
-from host_proxy import native
 
 SELF_MESSAGE = """
 import numpy as np
@@ -29,13 +26,6 @@ def test_a_second_process_loads_the_engine_from_disk(tmp_path: Path) -> None:
     for expected in ("compiled 1 loaded 0", "compiled 0 loaded 1"):
         status, text = launcher.python("-c", SELF_MESSAGE, NUMBA_CACHE_DIR=str(tmp_path))
         assert status == 0 and expected in text, text
-
-
-def test_the_cache_knows_sources_and_mpi_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = native._sources()
-    assert native._Cache._version == before
-    monkeypatch.setattr(native, "FROZEN", native.FROZEN + " OTHER=1")
-    assert native._sources() != before
 
 
 # --- no circles -----------------------------------------------------------------------------------
