@@ -3,9 +3,8 @@
 The bodies behind the ``GMPI_*`` calls are a few large functions of plain integers. Inlined into
 every kernel, as Numba does with device functions, they would cost seconds of compilation and most
 of the registers of each kernel. So they are compiled once per GPU architecture, to PTX with the C
-ABI, kept in a cache on disk, and linked: a call is a real call, its arguments in registers.
-
-The same PTX is what CuPy and CUDA C++ kernels can link (``gmpi_open_block`` and so on).
+ABI and on to object code (``assembler.py``), kept in a cache on disk, and linked: a call is a real
+call, its arguments in registers.
 
 In the simulator a library function is the Python function itself.
 """
@@ -13,12 +12,17 @@ In the simulator a library function is the Python function itself.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import metadata
 
+from device_lib import assembler
 from device_lib.primitives import SIMULATOR
 from gmpi.cache import cache_directory, read_or_make
 from gmpi.constants import FROZEN
@@ -49,6 +53,7 @@ else:
     from llvmlite import ir
     from numba import cuda
     from numba.cuda import types
+    from numba.cuda.cudadrv.linkable_code import Cubin, LinkableCode
     from numba.cuda.extending import intrinsic
 
     from device_lib.context import DeviceContext
@@ -56,7 +61,6 @@ else:
 
     _I64 = ir.IntType(64)
     _EXTERN = re.compile(r"^\.extern \.func .*?(gmpi_\w+)", re.M)
-    _sources: dict[str, cuda.PTXSource] = {}
     #: name -> (body, int64 arguments, results)
     functions: dict[str, tuple[Callable, int, int]] = {}
 
@@ -89,27 +93,79 @@ else:
             DeviceContext=DeviceContext,
         )
 
-        def make() -> str:
+        def make() -> bytes:
             options = {"abi": "c", "abi_info": {"abi_name": name}, "output": "ptx"}
-            return str(cuda.compile(entry, signature, device=True, cc=cc, **options)[0])
+            return str(cuda.compile(entry, signature, device=True, cc=cc, **options)[0]).encode()
 
         tag = _fingerprint(name, f"{cc[0]}.{cc[1]}", str(signature))
-        return read_or_make(cache_directory() / f"{name}-sm{cc[0]}{cc[1]}-{tag}.ptx", make)
+        path = cache_directory() / f"{name}-sm{cc[0]}{cc[1]}-{tag}.ptx"
+        return read_or_make(path, make).decode()
 
-    def sources(name: str) -> list[cuda.PTXSource]:
+    def compile_object(name: str, cc: tuple[int, int], limit: int) -> bytes:
+        """Object code of one library function, for kernels to link, from the cache if it is there.
+
+        Args:
+            limit: most registers a thread, one of ``assembler.LIMITS``.
+        """
+        ptx = compile_ptx(name, cc)
+        tag = hashlib.sha256(f"{assembler.version()} {ptx}".encode()).hexdigest()[:20]
+        file = f"{name}-sm{cc[0]}{cc[1]}-{limit}-{tag}.cubin"
+        make = partial(assembler.assemble, name, ptx, cc, limit)
+        return read_or_make(cache_directory() / file, make)
+
+    class Linked(LinkableCode):  # type: ignore[misc]
+        """One function of a build of the library, as Numba's linker takes it."""
+
+        kind = Cubin.kind
+
+        def __init__(self, function: str, limit: int) -> None:
+            self.nrt = False
+            self.setup_callback = self.teardown_callback = None
+            self.function = function
+            self.limit = limit
+            self._code = b""
+
+        @property
+        def name(self) -> str:
+            return f"{self.function}.cubin"
+
+        @property
+        def data(self) -> bytes:
+            if not self._code:
+                cc = cuda.get_current_device().compute_capability
+                self._code = compile_object(self.function, tuple(cc), self.limit)
+            return self._code
+
+        def with_limit(self, limit: int) -> Linked:
+            """The same function of another build."""
+            return _linked(self.function, limit)
+
+    @functools.cache
+    def _linked(function: str, limit: int) -> Linked:
+        return Linked(function, limit)
+
+    def assemble_all(wanted: Iterable[Linked]) -> None:
+        """Makes what is not in the cache, on all cores."""
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            for _ in pool.map(lambda function: function.data, wanted):
+                pass
+
+    def sources(name: str) -> list[Linked]:
         """What a kernel that calls ``name`` must link: the function and those that it calls."""
-        found: dict[str, cuda.PTXSource] = {}
+        found: dict[str, Linked] = {}
         waiting = [name]
         while waiting:
             this = waiting.pop()
             if this in found:
                 continue
-            if this not in _sources:
-                cc = cuda.get_current_device().compute_capability
-                _sources[this] = cuda.PTXSource(compile_ptx(this, cc).encode(), name=this + ".ptx")
-            found[this] = _sources[this]
-            waiting += _EXTERN.findall(found[this].data.decode())
+            found[this] = _linked(this, max(assembler.LIMITS))
+            waiting += _calls(this)
         return list(found.values())
+
+    @functools.cache
+    def _calls(name: str) -> list[str]:
+        cc = cuda.get_current_device().compute_capability
+        return _EXTERN.findall(compile_ptx(name, cc))
 
     def linked(name: str, arguments: int, results: int, body: Callable):
         """A device function that calls ``body``, compiled on its own and linked.

@@ -16,7 +16,7 @@ from _himeno_sweep import BOARD, BUSY, HELPERS, WORKERS, Plan, Tiling, make_swee
 from _himeno_vector import device, multiprocessor
 from numba import cuda, float32, float64, int64
 
-from gmpi import SIMULATOR
+from gmpi import SIMULATOR, launch
 
 ACCUMULATORS = 64  # of gosa: launched blocks add to different addresses
 _SMALL = 1 << 20  # points of a part, below which occupancy is worth more than registers
@@ -225,8 +225,7 @@ def grid_blocks(kernel: Any, args: tuple[Any, ...], plan: Plan, sharers: int = 1
         return resident_blocks(_SIMULATED, plan, sharers)
     kernel.compile(tuple(kernel.typeof_pyval(arg) for arg in args))
     allow_shared(kernel, plan.shared_bytes)
-    (compiled,) = kernel.overloads.values()
-    most = int(compiled.max_cooperative_grid_blocks(plan.threads, plan.shared_bytes))
+    most = launch.max_blocks(kernel, plan.threads, plan.shared_bytes)
     return resident_blocks(most, plan, sharers)
 
 

@@ -166,6 +166,7 @@ def fill(texts: tuple[str, ...]) -> None:
 
     if SIMULATOR:
         raise click.UsageError("the simulator compiles nothing: unset NUMBA_ENABLE_CUDASIM")
+    from device_lib import assembler
     from gmpi import precompile
 
     try:
@@ -183,6 +184,8 @@ def fill(texts: tuple[str, ...]) -> None:
                 done = sum(1 for _ in names)
         except ValueError as exc:
             raise click.BadParameter(str(exc), param_hint="--cc") from None
+        except assembler.AssemblerError as exc:
+            raise click.ClickException(str(exc)) from None
         click.echo(f"{label}: {done} functions in {cache_directory()}")
 
 

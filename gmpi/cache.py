@@ -15,7 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-_MARK = "// gmpi cache, sha256 of what follows: "  # a comment of PTX
+_MARK = b"// gmpi cache, sha256 of what follows: "  # a comment of PTX
+_KINDS = ("gmpi_*-sm*-*.ptx", "gmpi_*-sm*-*.cubin")
 _TEMPORARY = ".tmp."  # between a file's name and what makes it unique while it is written
 
 
@@ -30,12 +31,13 @@ def cache_directory() -> Path:
 
 def kept() -> list[Path]:
     """Every file that ``read_or_make`` has made there for this and other versions."""
-    return sorted(cache_directory().glob("gmpi_*-sm*-*.ptx"))
+    return sorted(path for kind in _KINDS for path in cache_directory().glob(kind))
 
 
 def leftovers() -> list[Path]:
     """What processes that were killed while they wrote have left there."""
-    return sorted(cache_directory().glob(f"gmpi_*-sm*-*.ptx{_TEMPORARY}*"))
+    found = (cache_directory().glob(f"{kind}{_TEMPORARY}*") for kind in _KINDS)
+    return sorted(path for paths in found for path in paths)
 
 
 def doubt(file: int) -> str:
@@ -53,19 +55,19 @@ def doubt(file: int) -> str:
     return ""
 
 
-def read_or_make(path: Path, make: Callable[[], str]) -> str:
-    """The file's text, made first if there is none, or a damaged one, or one of somebody else's.
+def read_or_make(path: Path, make: Callable[[], bytes]) -> bytes:
+    """The file's content, made first if there is none, or a damaged one, or one of somebody else's.
 
     Several processes may do so at once. Where nothing can be written, it is made each time.
     """
-    text = _read(path)
-    if text is None:
-        text = make()
-        _write(path, text)
-    return text
+    content = _read(path)
+    if content is None:
+        content = make()
+        _write(path, content)
+    return content
 
 
-def _read(path: Path) -> str | None:
+def _read(path: Path) -> bytes | None:
     try:
         with path.open("rb") as file:
             problem = doubt(file.fileno())
@@ -81,16 +83,15 @@ def _read(path: Path) -> str | None:
         )
         return None
     head, _, body = content.partition(b"\n")
-    return body.decode() if head.decode(errors="replace") == _head(body) else None
+    return body if head == _head(body) else None
 
 
-def _head(body: bytes) -> str:
-    return _MARK + hashlib.sha256(body).hexdigest()
+def _head(body: bytes) -> bytes:
+    return _MARK + hashlib.sha256(body).hexdigest().encode()
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, body: bytes) -> None:
     """All of it or, where that cannot be done, nothing."""
-    body = text.encode()
     temporary = path.with_name(path.name + _TEMPORARY + secrets.token_hex(8))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +101,7 @@ def _write(path: Path, text: str) -> None:
         return  # a read-only home costs compile time, nothing else
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(_head(body).encode() + b"\n" + body)
+            file.write(_head(body) + b"\n" + body)
         os.replace(temporary, path)  # atomic: a reader sees no file or all of it
     except BaseException as exc:
         with suppress(OSError):

@@ -10,6 +10,7 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
+from device_lib.assembler import LIMITS
 from device_lib.primitives import SIMULATOR
 from gmpi.errors import GridError, KernelError
 from gmpi.launch import Launch
@@ -134,12 +135,31 @@ class LaunchedKernels:
 
 
 def _require_resident(launch: Launch) -> None:
-    most = launch.resident_blocks()
+    most = launch.resident
     if launch.blocks > most:
         raise GridError(
             f"the grid of {launch.name} has {launch.blocks} blocks of {launch.threads} threads, "
-            f"but only {most} can be resident at once, and a block that waits for one that is not "
-            "would wait for ever; use Context.max_blocks(kernel, threads) and a loop over the "
-            f"work, {launch.register_hint()}or open the context with check_grid=False if no "
-            "block waits for another"
+            f"but only {most} can be resident at once{_what_it_takes(launch)}, and a block that "
+            "waits for one that is not would wait for ever; use Context.max_blocks(kernel, "
+            f"threads) and a loop over the work, {_fewer_registers(launch)}or open the context "
+            "with check_grid=False if no block waits for another"
         )
+
+
+def _what_it_takes(launch: Launch) -> str:
+    if not launch.registers:  # the simulator
+        return ""
+    return (
+        f" (it takes {launch.registers} registers a thread and {launch.shared_bytes} bytes of "
+        "shared memory a block)"
+    )
+
+
+def _fewer_registers(launch: Launch) -> str:
+    """What fewer registers would change, as part of a sentence; nothing if not much.
+
+    GMPI's own code does not take more than its leanest build does: these are the kernel's.
+    """
+    if launch.registers <= min(LIMITS):
+        return ""
+    return "let more blocks in by compiling with @cuda.jit(max_registers=64), "

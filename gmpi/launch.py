@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from device_lib.context import DeviceContext
 from device_lib.primitives import SIMULATOR
@@ -28,35 +28,23 @@ PASS_THE_DEVICE = (
 )
 
 
-class Launch:
-    """One launch: its dimensions and how many blocks the device can hold at once."""
+class Launch(NamedTuple):
+    """One launch, and what the device can hold of it.
 
-    def __init__(
-        self,
-        name: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        most: Callable[[], int],
-        registers: Callable[[], int] = lambda: 0,
-    ) -> None:
-        self.name = name
-        self.blocks = prod(grid)
-        self.threads = prod(block)
-        self._most = most
-        self._registers = registers
+    Attributes:
+        name: of the kernel, as the user wrote it.
+        blocks, threads: of the grid, and of a block.
+        resident: blocks that the device can hold at once.
+        registers: a thread takes; 0 in the simulator.
+        shared_bytes: a block takes, static and dynamic.
+    """
 
-    def resident_blocks(self) -> int:
-        return int(self._most())
-
-    def register_hint(self) -> str:
-        """What fewer registers would change, as part of a sentence; nothing if not much."""
-        registers = self._registers()
-        if registers <= 64:
-            return ""
-        return (
-            f"let more blocks in by compiling with @cuda.jit(max_registers=64) (it takes "
-            f"{registers} registers a thread), "
-        )
+    name: str
+    blocks: int
+    threads: int
+    resident: int
+    registers: int = 0
+    shared_bytes: int = 0
 
 
 def _context_of(args: tuple[Any, ...]) -> DeviceContext | None:
@@ -74,6 +62,8 @@ def _wrap_gpu() -> None:
     from numba.cuda import dispatcher
     from numba.cuda.typing.typeof import typeof_impl
 
+    from gmpi import builds
+
     original = dispatcher._Kernel.launch
 
     def launch(
@@ -83,14 +73,10 @@ def _wrap_gpu() -> None:
         if ctx is None or _hooks is None:
             return original(self, args, griddim, blockdim, stream, sharedmem)
 
-        def most() -> int:
-            return int(self.max_cooperative_grid_blocks(prod(blockdim), sharedmem))
-
-        def registers() -> int:
-            return int(self.regs_per_thread)
-
-        _hooks[0](ctx, Launch(self.entry_name, griddim, blockdim, most, registers))
-        result = original(self, args, griddim, blockdim, stream, sharedmem)
+        blocks, threads = prod(griddim), prod(blockdim)
+        chosen = builds.choose(self, blocks, threads, sharedmem)
+        _hooks[0](ctx, Launch(builds.name_of(self), blocks, threads, *chosen[1:]))
+        result = original(chosen.kernel, args, griddim, blockdim, stream, sharedmem)
         _hooks[1](ctx, stream)
         return result
 
@@ -115,8 +101,9 @@ def _wrap_simulator() -> None:
             return original(self, *args)
         from device_lib import simulator
 
-        most = lambda: simulator.RESIDENT_BLOCKS  # noqa: E731
-        _hooks[0](ctx, Launch(self.fn.__name__, self.grid_dim, self.block_dim, most))
+        blocks, threads = prod(self.grid_dim), prod(self.block_dim)
+        name = self.fn.__qualname__
+        _hooks[0](ctx, Launch(name, blocks, threads, simulator.RESIDENT_BLOCKS))
         hooks = _hooks
         try:
             return original(self, *args)
@@ -150,4 +137,6 @@ def max_blocks(kernel: Any, threads: int, shared_bytes: int = 0) -> int:
             "the kernel has not been compiled yet: give it a signature, or launch it once, or "
             "pass example arguments to max_blocks(kernel, threads, args=(...))"
         )
-    return min(int(k.max_cooperative_grid_blocks(threads, shared_bytes)) for k in compiled)
+    from gmpi import builds
+
+    return min(builds.most_blocks(k, threads, shared_bytes) for k in compiled)

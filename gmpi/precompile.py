@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from numba import cuda
 
-from device_lib import library
+from device_lib import assembler, library
 from device_lib.primitives import SIMULATOR
 
 Capability = tuple[int, int]
@@ -57,7 +57,8 @@ def _compile(name: str, cc: Capability) -> str:
     from numba.cuda.cudadrv.error import CCSupportError
 
     try:
-        library.compile_ptx(name, cc)
+        for limit in assembler.LIMITS:
+            library.compile_object(name, cc, limit)
     except CCSupportError as exc:
         raise ValueError(str(exc)) from None
     return name

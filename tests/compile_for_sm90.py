@@ -3,8 +3,9 @@
     NUMBA_ENABLE_CUDASIM=0 python tests/compile_for_sm90.py DIRECTORY
 
 Writes the PTX of each library function and kernel, and what the assembler says of each:
-``properties.json`` = {name: {stack, spill_stores, spill_loads}}. Fails where something does not
-compile or link.
+``properties.json`` = {name: {stack, spill_stores, spill_loads}}; and how many registers a thread
+kernels take with each build of the library: ``registers.json`` = {name: {limit: registers}}. Fails
+where something does not compile or link.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ precompile.compile_without_gpu(CC)
 
 import script_kernel  # noqa: E402
 
-from device_lib import library, pack_parts, pack_runs, pack_strided, pack_tiles  # noqa: E402
+from device_lib import assembler, library, pack_parts, pack_runs, pack_strided, pack_tiles  # noqa: E402
 from device_lib.context import DeviceContext  # noqa: E402
 from gmpi.datatypes.parts import MAX_DIMS  # noqa: E402
 
@@ -119,9 +120,14 @@ KERNELS = {
 }
 
 
-def link(pieces: dict[str, str], *more: str, library: bytes = b"") -> str:
-    """Links PTX for sm_90, with more options and a library; what the assembler had to say."""
-    options = ["-arch=sm_90", "-verbose", *more]
+def link(
+    pieces: dict[str, str],
+    *more: str,
+    library: bytes = b"",
+    objects: dict[str, bytes] | None = None,
+) -> str:
+    """Links PTX, object code and a library for sm_90; what the assembler had to say."""
+    options = [f"-arch={assembler.architecture(CC)}", "-verbose", *more]
     handle = nvjitlink.create(len(options), options)
 
     def log(size: Any, read: Any) -> str:
@@ -129,18 +135,31 @@ def link(pieces: dict[str, str], *more: str, library: bytes = b"") -> str:
         read(handle, text)
         return text.decode(errors="replace").rstrip("\0")
 
+    def add(kind: nvjitlink.InputType, name: str, data: bytes) -> None:
+        nvjitlink.add_data(handle, kind, data, len(data), name)
+
     try:
         for name, ptx in pieces.items():
-            data = ptx.encode()
-            nvjitlink.add_data(handle, nvjitlink.InputType.PTX, data, len(data), name)
+            add(nvjitlink.InputType.PTX, name, ptx.encode())
+        for name, code in (objects or {}).items():
+            add(nvjitlink.InputType.CUBIN, name, code)
         if library:
-            kind = nvjitlink.InputType.LIBRARY
-            nvjitlink.add_data(handle, kind, library, len(library), "library")
+            add(nvjitlink.InputType.LIBRARY, "library", library)
         nvjitlink.complete(handle)
     except Exception as exc:
         errors = log(nvjitlink.get_error_log_size, nvjitlink.get_error_log)
         raise SystemExit(f"{', '.join(pieces)} do not link: {exc}\n{errors}") from exc
     return log(nvjitlink.get_info_log_size, nvjitlink.get_info_log)
+
+
+def registers(ptx: str, limit: int) -> int:
+    """Registers a thread of a kernel that is linked with one build of the library."""
+    wanted = {file.function for name in called(ptx) for file in library.sources(name)}
+    objects = {name: library.compile_object(name, CC, limit) for name in wanted}
+    found = re.findall(
+        r"^info\s+: used (\d+) registers", link({"kernel": ptx}, objects=objects), re.M
+    )
+    return int(found[-1])
 
 
 def properties(text: str) -> dict[str, dict[str, int]]:
@@ -202,6 +221,8 @@ def packing_ptx(name: str) -> str:
 
 
 PACKING = packing_kernels()
+#: Kernels of each kind: with hardly any code of their own, and with much.
+LINKED = ("exchange", "views", "script_block")
 
 
 def main(directory: Path) -> None:
@@ -228,6 +249,8 @@ def main(directory: Path) -> None:
             limit = f"-maxrregcount={PACKING[name][2]}"
             (found[name],) = properties(link({name: ptx}, limit)).values()
     (directory / "properties.json").write_text(json.dumps(found, indent=1))
+    taken = {n: {limit: registers(texts[n], limit) for limit in assembler.LIMITS} for n in LINKED}
+    (directory / "registers.json").write_text(json.dumps(taken, indent=1))
 
 
 if __name__ == "__main__":

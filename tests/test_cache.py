@@ -108,9 +108,9 @@ class Maker:
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self) -> str:
+    def __call__(self) -> bytes:
         self.calls += 1
-        return f".version 8.0\n// made {self.calls}\n"
+        return make_text(self.calls)
 
 
 def other_owner(path: Path) -> None:
@@ -145,8 +145,8 @@ def test_damaged_device_code_is_made_anew(damage: str, tmp_path: Path) -> None:
     assert cache.read_or_make(path, make) == make_text(2)
 
 
-def make_text(calls: int) -> str:
-    return f".version 8.0\n// made {calls}\n"
+def make_text(calls: int) -> bytes:
+    return f".version 8.0\n// made {calls}\n".encode()
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,12 @@ from pathlib import Path
 import launcher
 import pytest
 
+from device_lib import assembler
+
 #: What one full warp does for a small message, tuned for latency.
 INLINE = ["gmpi_open_inline", "gmpi_finish_small", "gmpi_transact"]
+#: Registers that kernels of ``compile_for_sm90.LINKED`` take for themselves, about.
+OWN = {"exchange": 40, "views": 128, "script_block": 128}
 SYSTEM_STORE = re.compile(r"\bst\.[\w.]*\bsys\b[\w.]*")
 UNIT_STORE = "st.relaxed.sys.global.b128"
 UNIT_LOAD = "ld.relaxed.sys.global.b128"
@@ -24,7 +28,10 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     status, text = launcher.python("-m", "gmpi", "cache", "fill", "--cc", "9.0", **options)
     assert status == 0, text
     filled = sorted(cache.iterdir())
-    assert f"sm_90: {len(filled)} functions in {cache}" in text
+    functions = len(list(cache.glob("*.ptx")))
+    assert f"sm_90: {functions} functions in {cache}" in text
+    # For each function its PTX, and object code of each build.
+    assert len(filled) == functions * (1 + len(assembler.LIMITS))
     status, text = launcher.python("tests/compile_for_sm90.py", str(directory), **options)
     assert status == 0, text
     # These were the ones that kernels look for, and all of them.
@@ -88,6 +95,16 @@ def test_the_fast_paths_neither_spill_nor_call(compiled: Path, library: dict[str
         assert found[name] == {"stack": 0, "spill_stores": 0, "spill_loads": 0}, name
         assert not re.search(r"^\s*call\b", library[name], re.M), name
         assert ".local" not in library[name], name
+
+
+def test_a_kernel_takes_no_more_registers_than_a_build_allows(compiled: Path) -> None:
+    """Blocks of 512 and 1024 threads: at 0afb4d3 a kernel that called GMPI took 246 registers."""
+    for name, taken in json.loads((compiled / "registers.json").read_text()).items():
+        assert len(taken) == len(assembler.LIMITS)
+        for limit in assembler.LIMITS:
+            assert taken[str(limit)] <= max(limit, OWN[name]), (name, taken)
+    # The kernel that everybody writes first has next to none of its own.
+    assert OWN["exchange"] <= min(assembler.LIMITS) and 65536 // min(assembler.LIMITS) == 1024
 
 
 def test_moving_bytes_does_not_spill(compiled: Path) -> None:

@@ -1,0 +1,89 @@
+"""Which build of the device library a launch takes, with stand-ins for what needs a GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gmpi import builds
+
+OWN = 40  # registers that the stand-in's own code takes
+MULTIPROCESSORS, REGISTERS = 132, 65536
+
+
+class Kernel:
+    """As ``builds`` uses Numba's: linked with a limit, it fits as often as its registers do."""
+
+    shared_mem_per_block = 1000
+
+    def __init__(self, limit: int, own: int = OWN) -> None:
+        self.limit = limit
+        self.regs_per_thread = max(limit, own)
+        self.asked = 0
+
+    def max_cooperative_grid_blocks(self, threads: int, dynamic: int) -> int:
+        self.asked += 1
+        return REGISTERS // (self.regs_per_thread * threads) * MULTIPROCESSORS
+
+
+def kernel_of(monkeypatch: pytest.MonkeyPatch, most: int | None = None, own: int = OWN) -> Any:
+    kernel = SimpleNamespace(_codelibrary=SimpleNamespace(_max_registers=most), linked={})
+
+    def linked_with(_: Any, limit: int) -> Kernel:
+        return kernel.linked.setdefault(limit, Kernel(limit, own))
+
+    monkeypatch.setattr(builds, "_linked_with", linked_with)
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("blocks", "threads", "limit"),
+    [(1, 32, 255), (132, 256, 255), (133, 256, 128), (528, 256, 64), (1, 512, 128), (1, 1024, 64)],
+)
+def test_a_launch_takes_the_first_build_under_which_its_grid_is_resident(
+    monkeypatch: pytest.MonkeyPatch, blocks: int, threads: int, limit: int
+) -> None:
+    kernel = kernel_of(monkeypatch)
+    found = builds.choose(kernel, blocks, threads, 24)
+    assert found.kernel.limit == limit and found.resident >= blocks
+    assert (found.registers, found.shared_bytes) == (limit, 1024)
+    # What is not needed is not even linked.
+    assert min(kernel.linked) == limit
+
+
+def test_where_none_fits_the_launch_knows_how_many_blocks_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = builds.choose(kernel_of(monkeypatch), 10_000, 1024, 0)
+    assert (found.kernel.limit, found.resident) == (64, MULTIPROCESSORS)
+    # Registers of the kernel's own: no build helps.
+    found = builds.choose(kernel_of(monkeypatch, own=80), 1, 1024, 0)
+    assert (found.resident, found.registers) == (0, 80)
+
+
+def test_the_user_s_limit_of_registers_holds_for_the_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert builds.choose(kernel_of(monkeypatch, most=128), 1, 32, 0).kernel.limit == 128
+    assert builds.choose(kernel_of(monkeypatch, most=32), 1, 32, 0).kernel.limit == 64
+
+
+def test_the_largest_grid_is_that_of_the_leanest_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert builds.most_blocks(kernel_of(monkeypatch), 1024, 0) == MULTIPROCESSORS
+    assert builds.most_blocks(kernel_of(monkeypatch), 256, 0) == 4 * MULTIPROCESSORS
+
+
+def test_a_launch_like_one_before_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = kernel_of(monkeypatch)
+    first = builds.choose(kernel, 1, 256, 0)
+    assert builds.choose(kernel, 1, 256, 0) is first and kernel.linked[255].asked == 1
+
+
+def test_names_are_the_user_s() -> None:
+    assert builds.demangled("_ZN8__main__8exchangeB4v414B92cw51cXTLSUwv1s") == "exchange"
+    assert builds.demangled("_ZN6solver4Heat4stepB2v1B3abc") == "Heat.step"
+    assert builds.demangled("plain") == "plain"
+    kernel = SimpleNamespace(py_func=kernel_of, entry_name="_ZN3abc")
+    assert builds.name_of(kernel) == "kernel_of"
