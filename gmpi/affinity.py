@@ -24,11 +24,20 @@ def require_gpu() -> None:
         )
 
 
+def rank_on_node(comm: MPI.Comm) -> tuple[int, int]:
+    """Which of the ranks of a communicator on this node we are, and how many; collective."""
+    local = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    rank, ranks = int(local.Get_rank()), int(local.Get_size())
+    local.Free()
+    return rank, ranks
+
+
 def select_gpu(comm: MPI.Comm | None = None) -> int | None:
     """Makes one GPU the current one: those of a node are dealt out to its ranks in turn.
 
-    Call it before the first use of CUDA: arrays and kernels belong to the GPU that was current.
-    Collective over ``comm``. Where the launcher shows each rank one GPU only, that is the one.
+    Call it before the first use of CUDA: arrays and kernels belong to the GPU that was current. A
+    context that is opened before any use of CUDA does the same. Collective over ``comm``. Where the
+    launcher shows each rank one GPU only, that is the one.
 
     Args:
         comm: the ranks among which GPUs are dealt out; default MPI.COMM_WORLD.
@@ -39,17 +48,59 @@ def select_gpu(comm: MPI.Comm | None = None) -> int | None:
     Raises:
         ContextError: there is no GPU that can be used.
     """
-    local = (MPI.COMM_WORLD if comm is None else comm).Split_type(MPI.COMM_TYPE_SHARED)
-    rank = local.Get_rank()
-    local.Free()
+    rank, _ = rank_on_node(MPI.COMM_WORLD if comm is None else comm)
     if SIMULATOR:
         return None
     require_gpu()
+    return _select(rank)
+
+
+def _select(rank: int) -> int:
     from numba import cuda
 
     number = rank % len(cuda.gpus)
     cuda.select_device(number)
     return number
+
+
+def take_gpu(rank: int) -> None:
+    """Sees to it that a GPU is current in this thread: the user's, or else that of the rank.
+
+    The user has chosen one where something has used CUDA before: where a CUDA context is current in
+    this thread, by Numba, CuPy or any other library, or where Numba has used exactly one GPU in
+    another thread. What a launcher shows to each rank is a choice among fewer.
+
+    Args:
+        rank: of this process among those of its node.
+
+    Raises:
+        ContextError: there is no GPU that can be used.
+    """
+    require_gpu()
+    from numba import cuda
+
+    if not _has_current_context():
+        used = _used_by_numba()
+        if len(used) == 1:
+            cuda.select_device(used[0])
+        else:
+            _select(rank)
+    cuda.current_context()  # Numba's view of it; raises where it is none that Numba can work with
+
+
+def _has_current_context() -> bool:
+    """Whether this thread has a CUDA context, whoever made it."""
+    from cuda.bindings import driver
+
+    error, context = driver.cuCtxGetCurrent()
+    return int(error) == 0 and int(context) != 0
+
+
+def _used_by_numba() -> list[int]:
+    """The GPUs that Numba has used in this process, in any thread."""
+    from numba import cuda
+
+    return [gpu.id for gpu in cuda.gpus if gpu.primary_context is not None]
 
 
 def crowded(ranks: int) -> bool:

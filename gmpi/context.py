@@ -28,7 +28,6 @@ from gmpi.opening import (
     agree,
     agree_on_tags,
     allocate,
-    ranks_of_node,
     require_intracomm,
     require_mpi,
 )
@@ -70,7 +69,9 @@ class Context:
     Args:
         comm: intracommunicator; ``gmpi.COMM_WORLD`` in kernels. It is duplicated, so messages of
             the user's own on it are never mixed up with those of kernels.
-        gpu: False for a rank without kernels, which takes part through ``host`` only.
+        gpu: False for a rank without kernels, which takes part through ``host`` only. Otherwise the
+            context is on the GPU that is current or, before any use of CUDA, on the one that
+            ``gmpi.select_gpu`` would take.
         no_any_tag: True: no receive on ``comm`` uses ``ANY_TAG`` (any that does gets ``ERR_TAG``),
             so that MPI matches faster; the same on all ranks. None: as ``mpi_assert_no_any_tag``
             says in its info (MPI 4.1 section 7.4.4), if the MPI library returns that.
@@ -96,7 +97,7 @@ class Context:
         require_mpi()
         comm = MPI.COMM_WORLD if comm is None else comm
         require_intracomm(comm)
-        ranks = ranks_of_node(comm)
+        node = affinity.rank_on_node(comm)
         problem: Exception | None = None
         memory: Memory | None = None
         self._gpu = gpu and not SIMULATOR
@@ -113,7 +114,7 @@ class Context:
             )
             staging = self.config.gpu_staging and self.config.shared_staging
             # Debug mode looks at staging all the time: where the host can.
-            memory = allocate(self.layout, gpu, staging and not self.config.debug, ranks)
+            memory = allocate(self.layout, gpu, staging and not self.config.debug, node)
         except Exception as exc:
             problem = exc
         agree(comm, problem, None if problem else self.layout)
@@ -139,7 +140,7 @@ class Context:
                 int(self.config.yield_ms * 1e6),
                 int(self.config.sleep_us * 1e3),
             ),
-            affinity.crowded(ranks),
+            affinity.crowded(node[1]),
             memory.fetch,
         )
         self._device = DeviceContext(
@@ -231,20 +232,27 @@ class Context:
         self._require_open()
         self._datatypes.free(datatype, self.kernels_running)
 
-    def max_blocks(self, kernel: Any, threads: int, args: tuple[Any, ...] = ()) -> int:
-        """The largest grid of ``threads`` per block that is resident as a whole.
+    def max_blocks(
+        self,
+        kernel: Any,
+        threads: int | tuple[int, ...],
+        args: tuple[Any, ...] = (),
+        shared_bytes: int = 0,
+    ) -> int:
+        """The largest grid of blocks of ``threads`` that is resident as a whole.
 
         Args:
             kernel: a ``cuda.jit`` kernel, compiled or launched before, unless ``args`` are given.
-            threads: threads per block.
+            threads: threads per block: one number, or a tuple as in the launch.
             args: example arguments to compile it for.
+            shared_bytes: dynamic shared memory of a block, as in the launch.
 
         Raises:
             ValueError: the kernel has not been compiled, and there are no ``args``.
         """
         if args and not SIMULATOR:
             kernel.compile(tuple(kernel.typeof_pyval(arg) for arg in args))
-        return launch.max_blocks(kernel, threads)
+        return launch.max_blocks(kernel, threads, shared_bytes)
 
     # --- what is going on ----------------------------------------------------------------------
 

@@ -6,10 +6,15 @@ that waits for it, and the program hangs), and on which stream the kernel runs, 
 ``Context.synchronize`` can wait for it without blocking Ctrl-C. So the launch methods of
 numba-cuda's kernel classes are wrapped, here and nowhere else. Kernels without a context are not
 touched.
+
+Numba also warns of small grids, which are usual where a kernel keeps running and communicates: not
+for kernels with a context.
 """
 
 from __future__ import annotations
 
+import threading
+import warnings
 from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
@@ -81,12 +86,47 @@ def _wrap_gpu() -> None:
         return result
 
     dispatcher._Kernel.launch = launch
+    _hold_warnings_back(dispatcher)
 
     from gmpi.context import Context
 
     @typeof_impl.register(Context)
     def refuse(value: Any, c: Any) -> None:
         raise TypeError(PASS_THE_DEVICE)
+
+
+def _hold_warnings_back(dispatcher: Any) -> None:
+    """Numba's warning of a small grid waits for the launch.
+
+    Numba gives it in ``kernel[blocks, threads]``, where it is not known yet with which arguments
+    the kernel will be launched.
+    """
+    from numba.cuda.core.errors import NumbaPerformanceWarning
+
+    configuration = dispatcher._LaunchConfiguration
+    make, call = configuration.__init__, configuration.__call__
+    held = threading.local()
+
+    def hold(message: Any, *args: Any, **options: Any) -> None:
+        if isinstance(message, NumbaPerformanceWarning):
+            held.message = message
+        else:
+            warnings.warn(message, *args, **options)
+
+    def make_silently(self: Any, *args: Any, **options: Any) -> None:
+        held.message = None
+        make(self, *args, **options)
+        self._held_back = held.message
+
+    def launch(self: Any, *args: Any) -> Any:
+        message = getattr(self, "_held_back", None)
+        if message is not None and not any(isinstance(arg, DeviceContext) for arg in args):
+            self._held_back = None  # once, as Numba does
+            warnings.warn(message, stacklevel=2)
+        return call(self, *args)
+
+    dispatcher.warn = hold
+    configuration.__init__, configuration.__call__ = make_silently, launch
 
 
 def _wrap_simulator() -> None:
@@ -125,8 +165,13 @@ def install(before: Before, after: After) -> None:
             _wrap_gpu()
 
 
-def max_blocks(kernel: Any, threads: int, shared_bytes: int = 0) -> int:
-    """Largest grid of ``threads`` per block that is resident as a whole, for a compiled kernel."""
+def max_blocks(kernel: Any, block: int | tuple[int, ...], shared_bytes: int = 0) -> int:
+    """Largest grid that is resident as a whole, for a compiled kernel.
+
+    Args:
+        block: threads of a block, in up to three dimensions.
+        shared_bytes: dynamic shared memory of a block.
+    """
     if SIMULATOR:
         from device_lib import simulator
 
@@ -139,4 +184,5 @@ def max_blocks(kernel: Any, threads: int, shared_bytes: int = 0) -> int:
         )
     from gmpi import builds
 
+    threads = prod(block) if isinstance(block, tuple) else block
     return min(builds.most_blocks(k, threads, shared_bytes) for k in compiled)

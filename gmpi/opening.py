@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import numpy as np
@@ -42,20 +43,14 @@ def require_intracomm(comm: Any) -> None:
         )
 
 
-def ranks_of_node(comm: MPI.Comm) -> int:
-    """How many ranks of a communicator are on this node; collective."""
-    local = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    ranks = int(local.Get_size())
-    local.Free()
-    return ranks
-
-
-def allocate(layout: Layout, gpu: bool, staging: bool, ranks: int) -> Memory:
+def allocate(layout: Layout, gpu: bool, staging: bool, node: tuple[int, int]) -> Memory:
     """All regions, with the busy bits of large slots that do not exist set.
 
     Args:
-        staging: whether to have GPU staging, with landing places for ``ranks`` of this node.
+        staging: whether to have GPU staging, with landing places for the ranks of this node.
+        node: which of its ranks this is, and how many there are.
     """
+    rank, ranks = node
     words = -(-layout.slots // BUSY_BITS)
     initial = np.zeros(DEVICE_BUSY + words * BUSY_STRIDE, np.uint8)
     surplus = words * BUSY_BITS - layout.slots
@@ -63,25 +58,34 @@ def allocate(layout: Layout, gpu: bool, staging: bool, ranks: int) -> Memory:
         last = DEVICE_BUSY + (words - 1) * BUSY_STRIDE
         mask = ((1 << surplus) - 1) << (BUSY_BITS - surplus)
         initial[last : last + 8] = np.frombuffer(mask.to_bytes(8, "little"), np.uint8)
-    if SIMULATOR or not gpu:
-        return Memory(layout, initial, kernels=gpu, gpu=False, staging=staging, ranks=ranks)
-    affinity.require_gpu()
+    on_gpu = gpu and not SIMULATOR
     try:
-        return Memory(layout, initial, kernels=True, gpu=True, staging=staging, ranks=ranks)
+        if on_gpu:
+            affinity.take_gpu(rank)
+        return Memory(layout, initial, kernels=gpu, gpu=on_gpu, staging=staging, ranks=ranks)
+    except ContextError:
+        raise
     except Exception as exc:
         nbytes = layout.mapped_bytes + layout.large_bytes, layout.device_bytes
         if staging:
             nbytes = nbytes[0], nbytes[1] + layout.landing(ranks)
-        advice = "lower request_slots, large_slots, eager_bytes or chunk_bytes"
-        if kernel_died:
-            advice = (
-                "a kernel of this process has died, and CUDA with it: open contexts in a new "
-                "process, or with gpu=False"
-            )
         raise ContextError(
             f"cannot allocate {nbytes[0]} bytes of pinned and {nbytes[1]} of GPU memory: {exc}; "
-            f"{advice}"
+            f"{_advice(exc)}"
         ) from exc
+
+
+def _advice(exc: Exception) -> str:
+    """What to do where memory could not be had."""
+    if kernel_died:
+        return (
+            "a kernel of this process has died, and CUDA with it: open contexts in a new process, "
+            "or with gpu=False"
+        )
+    lacks = isinstance(exc, MemoryError) or "OUT_OF_MEMORY" in str(exc)
+    if lacks or (isinstance(exc, OSError) and exc.errno in (errno.ENOMEM, errno.ENOSPC)):
+        return "lower request_slots, large_slots, eager_bytes or chunk_bytes"
+    return "memory is not what is lacking: gmpi info says what there is"
 
 
 def agree(comm: MPI.Comm, problem: Exception | None, layout: Layout | None) -> None:
