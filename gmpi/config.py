@@ -41,8 +41,10 @@ class Config(BaseSettings):
     sync_timeout_s: float = Field(
         30.0, gt=0, description="how long synchronize() waits for requests of ended kernels"
     )
-    spin_ms: float = Field(50.0, ge=0, description="idle time before the proxy yields its core")
-    yield_ms: float = Field(50.0, ge=0, description="idle time after that before it naps")
+    spin_ms: float = Field(
+        50.0, ge=0, le=1e9, description="idle time before the proxy yields its core"
+    )
+    yield_ms: float = Field(50.0, ge=0, le=1e9, description="idle time after that before it naps")
     sleep_us: float = Field(95.0, gt=0, le=10000, description="length of a nap")
     cores: str = Field(
         "auto",
@@ -69,7 +71,7 @@ class Config(BaseSettings):
         256, description="events of the proxy that reports list; a power of two, or 0"
     )
     debug: bool = Field(False, description="checks of buffers, records and staging; slow")
-    trace: int = Field(0, ge=0, description="requests to keep time stamps of")
+    trace: int = Field(0, ge=0, le=1 << 24, description="requests to keep time stamps of")
 
     @field_validator("ring_slots", "request_slots")
     @classmethod
@@ -114,14 +116,22 @@ class Config(BaseSettings):
         return value
 
 
+_LAST_CORE = 65535  # Linux has fewer
+
+
 def parse_cores(text: str) -> frozenset[int]:
     """The cores of a list such as ``0,2-5``."""
     cores: set[int] = set()
     try:
         for part in text.split(","):
             first, dash, last = part.partition("-")
-            cores.update(range(int(first), int(last if dash else first) + 1))
-    except ValueError:
+            begin, end = int(first), int(last if dash else first)
+            if max(begin, end) > _LAST_CORE:
+                raise ValueError(f"names core {max(begin, end)}, allowed is 0..{_LAST_CORE}")
+            cores.update(range(begin, end + 1))
+    except ValueError as exc:
+        if "names core" in str(exc):
+            raise
         raise ValueError(f"must be auto, any or a list such as 0,2-5, got {text!r}") from None
     if not cores:
         raise ValueError(f"names no core: {text!r}")

@@ -40,6 +40,16 @@ BAD = [
     ("engine", "fast", "engine is 'fast': input should be 'compiled' or 'mpi4py'"),
     ("shared_staging", 3, "shared_staging is 3: input should be a valid boolean"),
     ("trace", -1, "trace is -1: input should be greater than or equal to 0"),
+    ("trace", 99999999999, "trace is 99999999999: input should be less than or equal to 16777216"),
+    ("spin_ms", 1e300, "spin_ms is 1e+300: input should be less than or equal to 1000000000"),
+    ("spin_ms", float("inf"), "spin_ms is inf: input should be less than or equal to 1000000000"),
+    ("yield_ms", 1e300, "yield_ms is 1e+300: input should be less than or equal to 1000000000"),
+    ("yield_ms", float("nan"), "yield_ms is nan: input should be less than or equal to"),
+    ("timeout_s", float("nan"), "timeout_s is nan: input should be"),
+    ("watchdog_s", float("nan"), "watchdog_s is nan: input should be"),
+    ("sync_timeout_s", float("nan"), "sync_timeout_s is nan: input should be"),
+    ("cores", "0-99999999", "cores names core 99999999, allowed is 0..65535"),
+    ("cores", "0-" + "9" * 50, "allowed is 0..65535"),
     ("ring_slot", 64, "there is no setting ring_slot; settings are engine, ring_slots"),
 ]
 
