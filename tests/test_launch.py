@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import launcher
 import pytest
 
-from gmpi import launch
+from gmpi import builds, launch
 
 WARNINGS = """
 import warnings
@@ -56,11 +56,13 @@ def test_numba_warns_of_small_grids_only_without_a_context() -> None:
 class Compiled:
     """One specialisation of a kernel, on a GPU of 100 multiprocessors."""
 
+    shared_mem_per_block = 0
+
     def __init__(self, registers: int) -> None:
-        self.registers = registers
+        self.regs_per_thread = registers
 
     def max_cooperative_grid_blocks(self, threads: int, shared_bytes: int) -> int:
-        by_registers = 65536 // (self.registers * threads)
+        by_registers = 65536 // (self.regs_per_thread * threads)
         by_memory = 200_000 // (1024 + shared_bytes)
         return 100 * min(2048 // threads, by_registers, by_memory)
 
@@ -81,6 +83,8 @@ def test_the_largest_grid(
     threads: int | tuple[int, ...], shared_bytes: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "SIMULATOR", False)
+    monkeypatch.setattr(builds, "builds", lambda kernel: [kernel])
+    monkeypatch.setattr(builds, "_allow_dynamic", lambda build, nbytes: None)
     kernel = SimpleNamespace(overloads={"a": Compiled(32), "b": Compiled(64)})
     assert launch.max_blocks(kernel, threads, shared_bytes) == most
 
