@@ -242,6 +242,24 @@ def _any_tag_words(high: int) -> tuple[str, str, str]:
     )
 
 
+def _message_words(flaw: int) -> tuple[str, str, str]:
+    """(what it is, what is allowed, why) for what has come and is no message of ours."""
+    from host_proxy.headers import FLAWS
+
+    why = "something else sends on the context's communicator, or memory is corrupt"
+    return FLAWS[flaw], "messages of GMPI only", why
+
+
+def flawed_message(operation: str, flaw: int, source: int, tag: int) -> Fault:
+    """What a receive of the host raises that has got no message of ours."""
+    value, allowed, why = _message_words(flaw)
+    text = (
+        f"{operation} in host: message is {value}, allowed is {allowed}; {why} "
+        f"[peer {rank_text(source)}, tag {tag_text(tag)}]"
+    )
+    return Fault(text, operation, "message", value, allowed, -1, int(MPI.ERR_INTERN), CallError)
+
+
 def describe(
     entry: np.ndarray,
     communicators: int,
@@ -329,8 +347,8 @@ def describe(
         allowed = f"1..{high}"
         advice = "the record is corrupt"
     elif number == ops.MESSAGE:
-        allowed = "messages of GMPI only"
-        advice = "something else sends on the context's communicator"
+        kind = CallError
+        value, allowed, advice = _message_words(value)
     else:
         kind = MPICallError
         allowed = "MPI_SUCCESS"

@@ -11,7 +11,6 @@ Waits are cut into slices, so that Ctrl-C arrives.
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
 import threading
@@ -32,13 +31,22 @@ from gmpi.constants import (
     SUCCESS,
     SUM,
 )
-from gmpi.errors import ContextError, Fault, TruncationError, any_tag_of_host, rank_text, tag_text
+from gmpi.errors import (
+    CallError,
+    ContextError,
+    Fault,
+    TruncationError,
+    any_tag_of_host,
+    flawed_message,
+    rank_text,
+    tag_text,
+)
 from gmpi.host_buffer import HostBuffer, reduced_array
-from gmpi.wire import LANDED, LARGE_BUFFERS, MESSAGE_HEADER, NOT_SHARED, chunk_bytes_of
+from gmpi.wire import MESSAGE_HEADER, NOT_SHARED, chunk_bytes_of
 from host_proxy.communicator import Communicator
-from host_proxy.fetching import fetch_first, wait_until_ready
+from host_proxy.fetching import Arrivals
 from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
-from host_proxy.state import G_TAG_UB, P_HOST, P_STAGING, State
+from host_proxy.state import G_TAG_UB, State
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -70,23 +78,12 @@ class _HostPort:
         self.data = data
         self.sends = sends
         self.short = np.empty(MESSAGE_HEADER + state.layout.eager_bytes, np.uint8)
-        self.scratch: dict[int, np.ndarray] = {}
-        self.theirs: int | None = None  # address of the sender's buffers
-        self.near = 0  # which are in GPU memory
-        self.landed: np.ndarray | None = None  # or all of the message
+        self.arrivals = Arrivals(state)
+        self.use_buffers_of = self.arrivals.use_buffers_of
+        self.free = self.arrivals.free
 
-    def shared(self, comm: Communicator, dest: int) -> tuple[int, int]:
-        return NOT_SHARED, 0  # a host array is nobody's staging
-
-    def use_buffers_of(self, peer: int, slot: int, near: int, total: int) -> None:
-        if near & LANDED:
-            self.landed = fetch_first(self.state, peer, slot, near, total, total)
-            return
-        self.near = near
-        base = self.state.peers[peer, P_STAGING if near else P_HOST]
-        self.theirs = int(base) + self.state.layout.chunk_buffers(slot)
-        if near:
-            wait_until_ready(self.state, self.theirs, near)
+    def shared(self, comm: Communicator, dest: int) -> tuple[int, int, int]:
+        return NOT_SHARED, 0, 0  # a host array is nobody's staging
 
     def message(self, nbytes: int) -> np.ndarray:
         if self.sends:
@@ -100,26 +97,9 @@ class _HostPort:
         return self.data[position : position + length]
         yield
 
-    def free(self, k: int) -> np.ndarray:
-        size = self.state.layout.chunk_bytes
-        index = k % LARGE_BUFFERS
-        if index not in self.scratch:
-            self.scratch[index] = np.empty(size, np.uint8)
-        return self.scratch[index]
-
-    def arrived(self, k: int, length: int) -> np.ndarray:
-        if self.landed is not None:
-            return self.landed[:length]
-        if self.theirs is None:
-            return self.free(k)[:length]
-        address = self.theirs + k % LARGE_BUFFERS * self.state.layout.chunk_bytes
-        if self.near:
-            return self.state.fetch(address, length)
-        return np.ctypeslib.as_array((ctypes.c_uint8 * length).from_address(address))
-
     def unpack(self, k: int, position: int, length: int) -> Step:
         if length > 0:
-            self.data[position : position + length] = self.arrived(k, length)
+            self.data[position : position + length] = self.arrivals.chunk(k, length)
         return
         yield
 
@@ -170,6 +150,7 @@ class HostRequest:
         self._waits_for: MPI.Request | None = None
         self._status: HostStatus | None = None
         self._total = 0  # bytes of the message that came
+        self._flaw = 0  # what is wrong with it
         self._failure: MPI.Exception | None = None
         progress.start(self)
 
@@ -180,6 +161,7 @@ class HostRequest:
         except StopIteration as stop:
             self._status = HostStatus(stop.value, self._itemsize)
             self._total = stop.value.total
+            self._flaw = stop.value.flaw
             self.is_complete = True
         except MPI.Exception as exc:
             self._failure = exc
@@ -218,6 +200,9 @@ class HostRequest:
         assert self._status is not None
         if self._status.error == ERR_TRUNCATE:
             raise TruncationError(self._truncation(self._status))
+        if self._flaw:
+            source, tag = self._status.source, self._status.tag
+            raise CallError(flawed_message(self.name, self._flaw, source, tag))
         return self._status
 
     def _truncation(self, status: HostStatus) -> Fault:
@@ -274,9 +259,10 @@ class Host:
         if source == PROC_NULL:
             none = Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
             return self._start("Irecv", _nothing(none), buffer)
-        eager, chunk = self._sizes()
-        port = _HostPort(self._context._state, buffer.data, sends=False)
-        step = receive_message(port, origin, source, tag, buffer.nbytes, (eager, chunk))
+        state = self._context._state
+        port = _HostPort(state, buffer.data, sends=False)
+        eager = state.layout.eager_bytes
+        step = receive_message(state.address, port, origin, source, tag, buffer.nbytes, eager)
         return self._start("Irecv", _unpacked(step, buffer), buffer)
 
     def Send(self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD) -> None:

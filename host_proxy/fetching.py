@@ -1,110 +1,106 @@
-"""Long messages for short receives, where the bytes that fit are in GPU memory.
+"""Chunks for the CPU: where a receive has no chunk buffers that threads of a kernel empty.
 
-A receive for at most ``eager_bytes`` has no chunk buffers: what fits of a longer message is in its
-first chunk, from where the proxy copies it to the slot's staging. Compiled code cannot copy from
-GPU memory; so where the sender packs into its GPU staging, or into our landing places, Python does
-it.
+Such are the receives of the host, and those of kernels for at most ``eager_bytes`` that a longer
+message comes to. Its chunks come as MPI messages, or lie in the large staging of the sender, in its
+GPU staging, or in our landing places; GPU memory is copied on a stream that waits for no kernel.
 """
 
+# mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
 import ctypes
-import time
 
 import numpy as np
+from mpi4py import MPI
 
 from gmpi.wire import (
-    CONTROL_ABORT,
     LANDED,
     LANDING_GROUPS,
     LANDING_STRIDE,
     LANDING_UNITS,
     LARGE_BUFFERS,
-    MESSAGE_HEADER,
-    STAGING_LEAD,
-    TAG_MASK,
     UNIT_BYTES,
     UNIT_PAYLOAD,
     landing_groups,
 )
-from host_proxy.receiving import fetched
-from host_proxy.state import (
-    FETCH,
-    G_CONTROL,
-    G_LANDING,
-    G_SMALL,
-    G_SMALL_STRIDE,
-    G_STOP,
-    P_STAGING,
-    S_BYTES,
-    S_COMM,
-    S_PYTHON,
-    S_SHARED,
-    S_SOURCE,
-    S_TOTAL,
-    State,
-)
+from host_proxy.headers import Header
+from host_proxy.state import G_LANDING, P_HOST, P_STAGING, State
 
 
-def fetch_first(
-    state: State, peer: int, slot: int, near: int, total: int, nbytes: int
-) -> np.ndarray:
-    """The first bytes of a message, once they are there.
+class Arrivals:
+    """The chunks of one message, on the CPU."""
 
-    Args:
-        peer, slot: whose it is, and its large slot there.
-        near: word 3 of the message's header.
-        total: bytes of the message.
-    """
-    if near & LANDED:
-        return _landed_bytes(state, peer, slot, near, total)[:nbytes]
-    base = int(state.peers[peer, P_STAGING]) + state.layout.chunk_buffers(slot)
-    wait_until_ready(state, base, near)
-    return state.fetch(base, nbytes)
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._scratch: dict[int, np.ndarray] = {}  # chunks that are MPI messages
+        self._base = 0  # address of the sender's chunk buffers
+        self._near = False  # which are in GPU memory
+        self._landed: np.ndarray | None = None  # or all of the message
+
+    def use_buffers_of(self, peer: int, header: Header):
+        """The chunks are in another rank's buffers, or have landed; ends when the first is there.
+
+        Yields what a protocol's operation may wait for.
+        """
+        layout = self._state.layout
+        if header.way & LANDED:
+            message = _Landed(self._state, layout.landing_place(peer, header.shared), header)
+            yield message
+            self._landed = message.content
+            return
+        self._near = header.way != 0
+        base = self._state.peers[peer, P_STAGING if self._near else P_HOST]
+        self._base = int(base) + layout.chunk_buffers(header.shared)
+        if self._near:
+            yield _ReadyWord(self._state, self._base + LARGE_BUFFERS * layout.chunk_bytes, header)
+
+    def free(self, k: int) -> np.ndarray:
+        """Memory to receive chunk ``k`` into: its own until LARGE_BUFFERS chunks later."""
+        index = k % LARGE_BUFFERS
+        if index not in self._scratch:
+            self._scratch[index] = np.empty(self._state.layout.chunk_bytes, np.uint8)
+        return self._scratch[index]
+
+    def chunk(self, k: int, length: int) -> np.ndarray:
+        """The first bytes of chunk ``k``, which is there."""
+        if self._landed is not None:
+            return self._landed[:length]
+        if not self._base:
+            return self.free(k)[:length]
+        address = self._base + k % LARGE_BUFFERS * self._state.layout.chunk_bytes
+        if self._near:
+            return self._state.fetch(address, length)
+        return np.ctypeslib.as_array((ctypes.c_uint8 * length).from_address(address))
 
 
-def _landed_bytes(state: State, peer: int, slot: int, near: int, total: int) -> np.ndarray:
-    """A message from its landing place, when all of its units have come."""
-    place = state.layout.landing_place(peer, slot)
-    address = int(state.globals[G_LANDING]) + place * LANDING_STRIDE
-    groups = landing_groups(total)
-    blocks = -(-groups // LANDING_GROUPS)
-    while True:
-        found = state.fetch(address, blocks * LANDING_GROUPS * LANDING_UNITS * UNIT_BYTES)
+class _ReadyWord:
+    """The sender's threads have packed the first chunk, which they are at since before the message
+    was sent: tested like an MPI request."""
+
+    def __init__(self, state: State, address: int, header: Header) -> None:
+        self._state, self._address, self._mark = state, address, header.mark
+
+    def Test(self, status: MPI.Status | None = None) -> bool:
+        return int(self._state.fetch(self._address, 8).view(np.int64)[0]) == self._mark
+
+
+class _Landed:
+    """All units of a message are in its landing place: tested like an MPI request."""
+
+    def __init__(self, state: State, place: int, header: Header) -> None:
+        self._state, self._header = state, header
+        self._address = int(state.globals[G_LANDING]) + place * LANDING_STRIDE
+        self.content = np.empty(0, np.uint8)
+
+    def Test(self, status: MPI.Status | None = None) -> bool:
+        groups = landing_groups(self._header.total)
+        blocks = -(-groups // LANDING_GROUPS)
+        size = blocks * LANDING_GROUPS * LANDING_UNITS * UNIT_BYTES
+        found = self._state.fetch(self._address, size)
         units = found.reshape(blocks, LANDING_UNITS, LANDING_GROUPS, UNIT_BYTES).swapaxes(1, 2)
         units = units.reshape(-1, UNIT_BYTES)[: groups * LANDING_UNITS]
         tags = units[:, UNIT_PAYLOAD:].copy().view(np.uint32)
-        if (tags == near >> 32 & TAG_MASK).all() or _over(state):
-            return units[:, :UNIT_PAYLOAD].reshape(-1)[:total]
-        time.sleep(0)
-
-
-def _over(state: State) -> bool:
-    """Whether waits are aborted, or the proxy is told to stop."""
-    abort = ctypes.c_int64.from_address(int(state.globals[G_CONTROL]) + CONTROL_ABORT)
-    return bool(state.globals[G_STOP] or abort.value)
-
-
-def wait_until_ready(state: State, base: int, near: int) -> None:
-    """Returns when the sender's threads have packed the first chunk, which they are at since before
-    the message was sent; or when waits are aborted, or the proxy is told to stop."""
-    ready = near >> 32 & TAG_MASK
-    address = base + LARGE_BUFFERS * state.layout.chunk_bytes
-    while int(state.fetch(address, 8).view(np.int64)[0]) != ready and not _over(state):
-        time.sleep(0)
-
-
-def fetch_first_chunks(state: State) -> None:
-    """Goes on with all requests that wait for it; on the proxy's thread."""
-    for slot in np.flatnonzero(state.slots[:, S_PYTHON] == FETCH):
-        row = state.slots[slot]
-        comm = state.communicators[row[S_COMM]]
-        peer = int(comm.peers[row[S_SOURCE]])
-        total = int(row[S_TOTAL])
-        nbytes = min(int(row[S_BYTES]), state.layout.chunk_bytes)
-        g = state.globals
-        payload = int(g[G_SMALL] + slot * g[G_SMALL_STRIDE]) + STAGING_LEAD
-        near = ctypes.c_int64.from_address(payload - MESSAGE_HEADER + 24).value
-        first = fetch_first(state, peer, int(row[S_SHARED]), near, total, nbytes)
-        ctypes.memmove(payload, first.ctypes.data, nbytes)
-        fetched(state.address, state.row(int(slot)))
+        if not (tags == self._header.mark).all():
+            return False
+        self.content = units[:, :UNIT_PAYLOAD].reshape(-1)[: self._header.total]
+        return True

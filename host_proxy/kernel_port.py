@@ -25,13 +25,13 @@ from gmpi.wire import (
 )
 from host_proxy import completion
 from host_proxy.communicator import Communicator
-from host_proxy.fetching import fetch_first
+from host_proxy.fetching import Arrivals
+from host_proxy.headers import Header
 from host_proxy.protocol import Step
 from host_proxy.state import (
     G_LARGE_DEVICE,
     G_STAGING,
     P_DEVICE,
-    P_HOST,
     P_READS,
     P_STAGING,
     R_DONE,
@@ -61,7 +61,7 @@ class KernelPort:
         self.is_large = slot >= engine.state.layout.request_slots
         self.address = int(engine.state.record[R_DONE])  # of the user's buffer: it is being served
         self.own = 0  # offset of the slot's chunk buffers in large staging
-        self.first_chunk = engine.drain  # where chunks come that there is no buffer for
+        self.arrivals = Arrivals(engine.state)  # where chunks come that there is no buffer for
         if self.is_large:
             self.own = engine.state.layout.chunk_buffers(slot)
             self.set_base(int(engine.state.globals[G_LARGE_DEVICE]) + self.own, 0)
@@ -80,7 +80,7 @@ class KernelPort:
     def deliver(self, nbytes: int) -> None:
         """Nothing: the waiting threads take it from there."""
 
-    def shared(self, comm: Communicator, dest: int) -> tuple[int, int]:
+    def shared(self, comm: Communicator, dest: int) -> tuple[int, int, int]:
         state = self.engine.state
         near = int(comm.near[dest])
         if near:
@@ -88,25 +88,21 @@ class KernelPort:
             nbytes = self.engine.field(self.slot, S_BYTES)
             if near & LANDED and not lands(nbytes, self.address, self.engine.sizes[1]):
                 near = NEAR
-            return self.slot, near | (self.engine.field(self.slot, S_HANDLE) & TAG_MASK) << 32
+            return self.slot, near, self.engine.field(self.slot, S_HANDLE) & TAG_MASK
         peer = int(comm.peers[dest])
         reads = peer >= 0 and state.peers[peer, P_READS]
-        return self.slot if reads else NOT_SHARED, 0
+        return self.slot if reads else NOT_SHARED, 0, 0
 
-    def use_buffers_of(self, peer: int, slot: int, near: int, total: int) -> None:
+    def use_buffers_of(self, peer: int, header: Header) -> Step:
         state = self.engine.state
-        offset = state.layout.chunk_buffers(slot)
-        if self.is_large and near & LANDED:
-            place = state.layout.landing_place(peer, slot)
-            self.set_base(landed(place, landing_groups(total), near >> 32), 0)
-        elif self.is_large:
-            base = int(state.peers[peer, P_STAGING if near else P_DEVICE])
-            self.set_base(base + offset, near >> 32 & TAG_MASK)
-        elif near:
-            most = min(self.engine.sizes)
-            self.first_chunk = fetch_first(state, peer, slot, near, total, most)
+        if not self.is_large:
+            yield from self.arrivals.use_buffers_of(peer, header)
+        elif header.way & LANDED:
+            place = state.layout.landing_place(peer, header.shared)
+            self.set_base(landed(place, landing_groups(header.total), header.mark), 0)
         else:
-            self.first_chunk = view(int(state.peers[peer, P_HOST]) + offset, self.engine.sizes[1])
+            base = int(state.peers[peer, P_STAGING if header.way else P_DEVICE])
+            self.set_base(base + state.layout.chunk_buffers(header.shared), header.mark)
 
     def buffer(self, k: int) -> np.ndarray:
         size = self.engine.sizes[1]
@@ -114,7 +110,7 @@ class KernelPort:
         return self.engine.large[begin : begin + size]
 
     def free(self, k: int) -> np.ndarray:
-        return self.buffer(k) if self.is_large else self.first_chunk
+        return self.buffer(k) if self.is_large else self.arrivals.free(k)
 
     def pack(self, k: int, position: int, length: int) -> Step:
         index = k % LARGE_BUFFERS
@@ -131,8 +127,8 @@ class KernelPort:
             index = k % LARGE_BUFFERS
             self.order(index, position, length, UNPACK)
             yield self.slot, done_word(position, UNPACK, index)
-        else:  # longer than the receive was thought for: what fits is in the first chunk
-            self.small()[:length] = self.first_chunk[:length]
+        else:  # longer than the receive was thought for
+            self.small()[position : position + length] = self.arrivals.chunk(k, length)
 
     def order(self, index: int, position: int, length: int, direction: int) -> None:
         engine = self.engine

@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi.constants import DATATYPES, OPERATIONS_REDUCE
-from gmpi.wire import COMMUNICATORS, DERIVED_ROWS, LARGE_BUFFERS, MESSAGE_HEADER, Layout
+from gmpi.wire import COMMUNICATORS, DERIVED_ROWS, LARGE_BUFFERS, Layout
 from host_proxy import mpi_library
 from host_proxy.state import (
     A_COUNT,
@@ -71,6 +71,7 @@ from host_proxy.state import (
     G_STAGING,
     G_STATUS,
     G_STATUS_BYTES,
+    G_STATUS_COUNT,
     G_STATUS_ERROR,
     G_STATUS_SOURCE,
     G_STATUS_TAG,
@@ -155,7 +156,7 @@ def make_state(
     g[G_SLOTS] = layout.slots
     g[G_EAGER] = layout.eager_bytes
     g[G_CHUNK] = layout.chunk_bytes
-    g[G_DRAIN] = state.buffer(max(layout.chunk_bytes, layout.eager_bytes) + MESSAGE_HEADER)
+    g[G_DRAIN] = state.buffer(8)
     g[G_HANDLES] = state.buffer(capacity * mpi_library.HANDLE_BYTES)
     g[G_INDICES] = state.buffer(WINDOW * 4)
     g[G_OUTCOUNT] = state.buffer(8)
@@ -182,6 +183,7 @@ def _describe_mpi(state: State) -> None:
     g[G_STATUS_SOURCE] = status.source
     g[G_STATUS_TAG] = status.tag
     g[G_STATUS_ERROR] = status.error
+    g[G_STATUS_COUNT] = status.nbytes
     g[G_TAG_UB] = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
     g[G_BYTE] = mpi_library.handle(MPI.BYTE)
     g[G_IN_PLACE] = int(MPI.IN_PLACE)

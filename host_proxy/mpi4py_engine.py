@@ -30,19 +30,28 @@ from host_proxy import completion, dispatch, flight, ring
 from host_proxy import operations as ops
 from host_proxy.checks import log_record, log_request
 from host_proxy.communicator import Communicator
+from host_proxy.headers import header_in
 from host_proxy.idle import now_ns
 from host_proxy.kernel_port import KernelPort, view
-from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
+from host_proxy.protocol import (
+    Outcome,
+    Step,
+    chunks_of,
+    receive_chunks,
+    receive_message,
+    send_message,
+)
 from host_proxy.state import (
     C_COLLECTIVES,
     ENGINE,
     G_CONTROL,
-    G_DRAIN,
+    G_HANDED,
     G_LARGE,
     G_PYTHON,
     G_SYNCS,
     G_TAG_UB,
     G_TRANSFERS,
+    HANDED,
     R_BYTES,
     R_DONE,
     R_FLAGS,
@@ -56,6 +65,8 @@ from host_proxy.state import (
     S_ORDERS,
     S_PEER,
     S_PYTHON,
+    S_SOURCE,
+    S_SOURCE_TAG,
     S_TAG,
     State,
 )
@@ -73,7 +84,6 @@ class Mpi4pyEngine:
         self.sizes = layout.eager_bytes, layout.chunk_bytes
         self.memory = view(int(state.globals[G_CONTROL]), layout.mapped_bytes)
         self.large = view(int(state.globals[G_LARGE]), layout.large_bytes)
-        self.drain = view(int(state.globals[G_DRAIN]), layout.chunk_bytes)
         self.requests: list[tuple[MPI.Request, int, Step]] = []
         self.answers: dict[tuple[int, int], tuple[int, Step]] = {}  # who waits for which order
         self.early: set[tuple[int, int]] = set()  # orders carried out before anybody waited
@@ -115,9 +125,26 @@ class Mpi4pyEngine:
         port = self.port(self, slot)
         tag, room = self.field(slot, S_TAG), self.field(slot, S_BYTES)
         comm = self.communicator(slot)
-        outcome = yield from receive_message(port, comm, source, tag, room, self.sizes)
-        if outcome.error != SUCCESS:
-            log_request(self.g, self.row(slot), ops.LENGTH, outcome.error, 0, outcome.total, room)
+        eager, _ = self.sizes
+        outcome = yield from receive_message(self.g, port, comm, source, tag, room, eager)
+        return self.logged(slot, outcome)
+
+    def rest_of_irecv(self, slot: int) -> Step:
+        """What follows a header that the compiled engine has received, and checked."""
+        port = self.port(self, slot)
+        header = header_in(port.message(0))
+        source, tag = self.field(slot, S_SOURCE), self.field(slot, S_SOURCE_TAG)
+        comm, room = self.communicator(slot), self.field(slot, S_BYTES)
+        outcome = yield from receive_chunks(port, comm, source, tag, header, room)
+        return self.logged(slot, outcome)
+
+    def logged(self, slot: int, outcome: Outcome) -> Outcome:
+        """Notes what is wrong with the message that a receive has got."""
+        room, row, error = self.field(slot, S_BYTES), self.row(slot), outcome.error
+        if outcome.flaw:
+            log_request(self.g, row, ops.MESSAGE, error, 0, outcome.flaw, 0)
+        elif error != SUCCESS:
+            log_request(self.g, row, ops.LENGTH, error, 0, outcome.total, room)
         return outcome
 
     def allreduce(self, slot: int) -> Step:
@@ -241,6 +268,13 @@ class Mpi4pyEngine:
         else:
             self.early.add(key)
 
+    def take_over(self) -> None:
+        """Goes on with receives of the compiled engine that have no buffers for what has come."""
+        for slot in np.flatnonzero(self.state.slots[:, S_PYTHON] == HANDED):
+            self.state.slots[slot, S_PYTHON] = ENGINE
+            self.state.globals[G_HANDED] -= 1
+            self.resume(int(slot), self.rest_of_irecv(int(slot)), None)
+
     # --- running ----------------------------------------------------------------------------------
 
     def resume(self, slot: int, operation: Step, value: object) -> None:
@@ -259,7 +293,7 @@ class Mpi4pyEngine:
             except MPI.Exception as exc:
                 self.fail(slot, exc)
                 return
-            if not isinstance(waits_for, MPI.Request):
+            if isinstance(waits_for, tuple):
                 if waits_for not in self.early:
                     self.answers[waits_for] = slot, operation
                     return
@@ -281,6 +315,8 @@ class Mpi4pyEngine:
 
     def step(self) -> bool:
         """Tests every pending MPI request once; whether anything completed."""
+        if self.state.globals[G_HANDED]:
+            self.take_over()
         pending, self.requests = self.requests, []
         before = len(pending)
         status = MPI.Status()

@@ -37,6 +37,7 @@ class StatusLayout(NamedTuple):
     source: int
     tag: int
     error: int
+    nbytes: int  # lower half of their number
 
 
 def functions() -> dict[str, int]:
@@ -55,7 +56,7 @@ def handle(thing: MPI.Comm | MPI.Datatype | MPI.Op) -> int:
 
 
 def status_layout() -> StatusLayout:
-    """Finds where source, tag and error are in an MPI_Status of this library."""
+    """Finds where source, tag, error and number of bytes are in an MPI_Status of this library."""
     status = MPI.Status()
     size = MPI._sizeof(status)
 
@@ -75,6 +76,7 @@ def status_layout() -> StatusLayout:
         offset_of(status.Set_source, 0x12345671),
         offset_of(status.Set_tag, 0x12345672),
         offset_of(status.Set_error, 0x12345673),
+        offset_of(lambda mark: status.Set_elements(MPI.BYTE, mark), 0x12345674),
     )
 
 
@@ -86,7 +88,6 @@ def cancel_pending(state: State) -> None:
     from host_proxy.state import (
         A_KIND,
         COLLECTIVE,
-        DRAIN,
         G_ACTIVE,
         G_END,
         G_HANDLES,
@@ -102,7 +103,7 @@ def cancel_pending(state: State) -> None:
         if state.pending[number, A_KIND] == COLLECTIVE:
             continue  # a collective can neither be cancelled nor freed
         address = ctypes.c_void_p(int(state.globals[G_HANDLES]) + number * HANDLE_BYTES)
-        if state.pending[number, A_KIND] in (RECEIVE, RECEIVE_CHUNK, DRAIN):
+        if state.pending[number, A_KIND] in (RECEIVE, RECEIVE_CHUNK):
             library.MPI_Cancel(address)  # of a send: MPICH 5 crashes
         library.MPI_Request_free(address)
     state.globals[[G_ACTIVE, G_END, G_KEPT, G_WINDOW]] = 0

@@ -16,6 +16,7 @@ searches from there. (Answers in any order: 1024 receives, Open MPI, half the ra
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from gmpi.constants import ERR_INTERN
 from host_proxy import flight
 from host_proxy import operations as ops
 from host_proxy.checks import log_request
@@ -174,6 +175,15 @@ def fail(g, row, code):
     if get(row, S_FAILED) == 0:
         put(row, S_FAILED, error)
         log_request(g, row, ops.MPI_CALL, error, code, code, 0)
+    settle(g, row)
+
+
+@jit
+def refuse(g, row, flaw):
+    """What has come for the slot's request is no message of ours (``headers.py`` says why)."""
+    if get(row, S_FAILED) == 0:
+        put(row, S_FAILED, ERR_INTERN)
+        log_request(g, row, ops.MESSAGE, ERR_INTERN, 0, flaw, 0)
     settle(g, row)
 
 

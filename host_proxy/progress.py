@@ -10,7 +10,7 @@ from host_proxy.checks import row_of
 from host_proxy.collectives import collective_done
 from host_proxy.completion import complete
 from host_proxy.native import bump, call, entry, get, jit, load_int, put, store_int
-from host_proxy.receiving import drained, received, received_chunk
+from host_proxy.receiving import received, received_message
 from host_proxy.sending import sent, sent_chunk
 from host_proxy.state import (
     A_INDEX,
@@ -33,6 +33,7 @@ from host_proxy.state import (
     G_SLOTS,
     G_STATUS,
     G_STATUS_BYTES,
+    G_STATUS_COUNT,
     G_STATUS_ERROR,
     G_STATUS_SOURCE,
     G_STATUS_TAG,
@@ -56,7 +57,6 @@ from host_proxy.state import (
     WINDOW,
     WINDOW_LEAST,
 )
-from host_proxy.state import COLLECTIVE as _COLLECTIVE
 from host_proxy.trace import stamp
 
 _WIDTH = 16  # requests to test for each that completes
@@ -64,7 +64,7 @@ _MEMORY = 8  # calls of MPI_Testsome over which that is averaged
 
 
 @jit
-def finished(g, row, kind, index, code, source, tag):
+def finished(g, row, kind, index, code, status):
     """One MPI request of an open request has completed, with MPI's error code."""
     bump(row, S_PENDING, -1)
     stamp(g, row, TR_ARRIVED)
@@ -76,15 +76,15 @@ def finished(g, row, kind, index, code, source, tag):
     elif kind == SEND:
         sent(g, row)
     elif kind == RECEIVE:
-        received(g, row, source, tag)
+        source = load_int(status + get(g, G_STATUS_SOURCE))
+        tag = load_int(status + get(g, G_STATUS_TAG))
+        received(g, row, source, tag, load_int(status + get(g, G_STATUS_COUNT)))
     elif kind == SEND_CHUNK:
         sent_chunk(g, row, index)
     elif kind == RECEIVE_CHUNK:
-        received_chunk(g, row, index)
-    elif kind == _COLLECTIVE:
-        collective_done(g, row)
+        received_message(g, row, index, load_int(status + get(g, G_STATUS_COUNT)))
     else:
-        drained(g, row, index)
+        collective_done(g, row)
 
 
 @jit
@@ -93,9 +93,7 @@ def take_out(g, at, status, error):
     row = row_of(g, get(at, A_SLOT))
     put(at, A_SLOT, GONE)
     bump(g, G_ACTIVE, -1)
-    source = load_int(status + get(g, G_STATUS_SOURCE))
-    tag = load_int(status + get(g, G_STATUS_TAG))
-    finished(g, row, get(at, A_KIND), get(at, A_INDEX), error, source, tag)
+    finished(g, row, get(at, A_KIND), get(at, A_INDEX), error, status)
 
 
 @jit

@@ -1,9 +1,9 @@
 """The protocol between proxies in plain mpi4py (see ``point_to_point.py`` for what it is).
 
-Each operation is a generator that says what it waits for: it yields an MPI request, and is resumed
-with that request's status, or yields a key, and is resumed when the kernel has carried out the
-order of that name. Whoever runs it (the mpi4py engine for kernels, ``gmpi.host`` for the host)
-decides how to wait.
+Each operation is a generator that says what it waits for: it yields an MPI request (or what can be
+tested like one), and is resumed with that request's status, or yields a key, and is resumed when
+the kernel has carried out the order of that name. Whoever runs it (the mpi4py engine for kernels,
+``gmpi.host`` for the host) decides how to wait.
 
 A *port* is where the bytes are: a kernel's buffer behind the staging of its request, or a host
 array. It has
@@ -12,10 +12,10 @@ array. It has
                                    port sends
     deliver(nbytes)                a short payload has come into that memory
     shared(comm, dest)             (the large slot whose buffers ``dest`` can read, or NOT_SHARED;
-                                   word 3 of the header)
+                                   way and mark of the header)
     pack(k, position, length)      generator: memory that holds chunk k
-    use_buffers_of(peer, slot, near, total)   the chunks of ``total`` bytes are in another rank's
-                                   buffers, or have landed
+    use_buffers_of(peer, header)   generator: the chunks are in another rank's buffers, or have
+                                   landed
     free(k)                        memory to receive chunk k into
     unpack(k, position, length)    generator: moves a chunk that has come to the user
 """
@@ -23,20 +23,27 @@ array. It has
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-import struct
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
-from gmpi.constants import ANY_SOURCE, ANY_TAG, ERR_TRUNCATE, SUCCESS
-from gmpi.wire import LARGE_BUFFERS, NOT_SHARED, TAG_MASK, chunk_bytes_of
+from gmpi.constants import ANY_SOURCE, ANY_TAG, ERR_INTERN, ERR_TRUNCATE, SUCCESS
+from gmpi.wire import LARGE_BUFFERS, NOT_SHARED, chunk_bytes_of
 from host_proxy.communicator import Communicator
+from host_proxy.headers import (
+    WELL,
+    Header,
+    chunk_count,
+    header_flaw,
+    header_in,
+    piece,
+    write_header,
+)
 from host_proxy.state import RECEIVES_AHEAD
 
 Step = Generator[Any, Any, Any]
-_HEADER = struct.Struct("<qqqq")
 _NOTHING = [np.empty(0, np.uint8), 0, MPI.BYTE]
 
 
@@ -48,6 +55,7 @@ class Outcome(NamedTuple):
     source: int = ANY_SOURCE
     tag: int = ANY_TAG
     total: int = 0  # length of the message that came
+    flaw: int = WELL  # what is wrong with it (headers.py)
 
 
 def chunks_of(nbytes: int, chunk: int) -> list[tuple[int, int]]:
@@ -63,13 +71,13 @@ def send_message(
     eager, largest = sizes
     if nbytes <= eager:
         message = port.message(nbytes)
-        _HEADER.pack_into(message, 0, nbytes, 0, NOT_SHARED, 0)
+        write_header(message, Header(nbytes, 0, 0, NOT_SHARED, 0, 0))
         yield comm.messages_of(tag).Isend([message, MPI.BYTE], dest, tag)
         return Outcome(nbytes)
     chunk = chunk_bytes_of(nbytes, largest)
-    shared, near = port.shared(comm, dest)
+    shared, way, mark = port.shared(comm, dest)
     message = port.message(0)
-    _HEADER.pack_into(message, 0, nbytes, chunk | number << 32, shared, near)
+    write_header(message, Header(nbytes, chunk, number, shared, way, mark))
     header = None
     freed: list[MPI.Request] = []  # completes when chunk k's buffer is free again
     for k, (position, length) in enumerate(chunks_of(nbytes, chunk)):
@@ -90,40 +98,53 @@ def send_message(
 
 
 def receive_message(
-    port, comm: Communicator, source: int, tag: int, room: int, sizes: tuple[int, int]
-) -> Step:
-    """Receives one message of any length; the bytes beyond ``room`` are received and dropped."""
-    eager, _ = sizes
+    g: int, port, comm: Communicator, source: int, tag: int, room: int, eager: int
+) -> Step:  # fmt: skip
+    """Receives one message of any length; the bytes beyond ``room`` are received and dropped.
+
+    Args:
+        g: address of the state's globals.
+        eager: longest message that comes with its header.
+    """
     message = port.message(eager)
     status = yield comm.messages_of(tag).Irecv([message, MPI.BYTE], source, tag)
     source, tag = status.Get_source(), status.Get_tag()
-    total, word, shared, near = _HEADER.unpack_from(message, 0)
-    chunk, number = word & TAG_MASK, word >> 32 & TAG_MASK
-    if chunk == 0:
-        port.deliver(min(total, room))
-    else:
-        if shared != NOT_SHARED:
-            port.use_buffers_of(int(comm.peers[source]), shared, near, total)
-        yield from _receive_chunks(port, comm, source, total, chunk, number, shared, room)
-    error = ERR_TRUNCATE if total > room else SUCCESS
-    return Outcome(min(total, room), error, source, tag, total)
+    nbytes = status.Get_count(MPI.BYTE)
+    flaw = header_flaw(g, message.ctypes.data, nbytes, int(comm.peers[source]))
+    if flaw:
+        return Outcome(0, ERR_INTERN, source, tag, flaw=flaw)
+    header = header_in(message)
+    if header.chunk:
+        return (yield from receive_chunks(port, comm, source, tag, header, room))
+    port.deliver(min(header.total, room))
+    return _received(header, source, tag, room)
 
 
-def _receive_chunks(
-    port, comm: Communicator, source: int, total: int, chunk: int, number: int, shared: int,
-    room: int,
+def receive_chunks(
+    port, comm: Communicator, source: int, tag: int, header: Header, room: int
 ) -> Step:  # fmt: skip
-    pieces = chunks_of(total, chunk)
+    """Receives what follows the header of a long message."""
+    shared = header.shared != NOT_SHARED
+    count = chunk_count(header)
+    tags = 2 * header.transfer, 2 * header.transfer + 1
     posted: list[MPI.Request] = []
-    if shared != NOT_SHARED:
+    if shared:
+        yield from port.use_buffers_of(int(comm.peers[source]), header)
         posted.append(MPI.REQUEST_NULL)  # the first one is there
-    for k, (position, length) in enumerate(pieces):
-        while len(posted) < min(len(pieces), k + RECEIVES_AHEAD):
-            place = _NOTHING
-            if shared == NOT_SHARED:
-                place = [port.free(len(posted))[:chunk], MPI.BYTE]
-            posted.append(comm.chunks.Irecv(place, source, 2 * number))
-        yield posted[k]
+    for k in range(count):
+        while len(posted) < min(count, k + RECEIVES_AHEAD):
+            place = _NOTHING if shared else [port.free(len(posted))[: header.chunk], MPI.BYTE]
+            posted.append(comm.chunks.Irecv(place, source, tags[0]))
+        status = yield posted[k]
+        position, length = piece(header, k)
+        if not shared and status.Get_count(MPI.BYTE) != length:
+            raise MPI.Exception(MPI.ERR_INTERN)  # it ends as after an error of MPI
         yield from port.unpack(k, position, min(length, room - position))
-        if shared != NOT_SHARED:
-            comm.chunks.Isend(_NOTHING, source, 2 * number + 1).Free()
+        if shared:
+            comm.chunks.Isend(_NOTHING, source, tags[1]).Free()
+    return _received(header, source, tag, room)
+
+
+def _received(header: Header, source: int, tag: int, room: int) -> Outcome:
+    error = ERR_TRUNCATE if header.total > room else SUCCESS
+    return Outcome(min(header.total, room), error, source, tag, header.total)

@@ -16,7 +16,6 @@ from pathlib import Path
 from gmpi.constants import GMPI_ERR_PROXY
 from gmpi.wire import CONTROL_ABORT
 from host_proxy.debug import DebugEngine, Reader
-from host_proxy.fetching import fetch_first_chunks
 from host_proxy.loop import RECORD, STOPPED, run
 from host_proxy.mpi4py_engine import Mpi4pyEngine
 from host_proxy.native import compile_entries
@@ -24,7 +23,6 @@ from host_proxy.progress import release_synchronizes
 from host_proxy.ring import decode, return_slots, take
 from host_proxy.state import (
     G_CONTROL,
-    G_FETCHES,
     G_NOW,
     G_PYTHON,
     G_STOP,
@@ -111,9 +109,6 @@ class Proxy:
                 self.python.serve()
                 take(g)
                 return_slots(g)
-            if self.state.globals[G_FETCHES]:
-                fetch_first_chunks(self.state)
-                worked = True
             worked |= self.python.step()
             idle_since = _rest(worked, idle_since)
 

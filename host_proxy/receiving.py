@@ -3,15 +3,12 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from gmpi.constants import ANY_TAG, ERR_INTERN, ERR_TRUNCATE, PROC_NULL, SUCCESS
+from gmpi.constants import ANY_TAG, ERR_TRUNCATE, PROC_NULL, SUCCESS
 from gmpi.wire import (
     LANDED,
-    LANDING_BYTES,
     LARGE_BUFFERS,
     MESSAGE_HEADER,
     NOT_SHARED,
-    POSITION_MASK,
-    TAG_MASK,
     UNPACK,
     landed,
     landing_groups,
@@ -20,22 +17,17 @@ from host_proxy import operations as ops
 from host_proxy import pending
 from host_proxy.checks import is_large, log_request
 from host_proxy.completion import close, complete, order, set_base, staging, tell
-from host_proxy.native import bump, entry, get, jit, load, put, store
+from host_proxy.headers import BAD_LENGTH, WELL, header_at, header_flaw
+from host_proxy.native import bump, get, jit, put
 from host_proxy.state import (
-    DRAIN,
-    FETCH,
-    G_CHUNK,
     G_DRAIN,
     G_EAGER,
-    G_FETCHES,
-    G_LANDING,
+    G_HANDED,
     G_LARGE,
     G_LARGE_DEVICE,
     G_PYTHON,
-    G_REQUEST_SLOTS,
-    G_SLOTS,
+    HANDED,
     P_DEVICE,
-    P_HOST,
     P_STAGING,
     RECEIVE,
     RECEIVE_CHUNK,
@@ -100,63 +92,53 @@ def start_receive(g, row):
 
 
 @jit
-def received(g, row, source, tag):
-    """A message, or the header of a long one, is in the slot's staging."""
-    header = staging(g, get(row, S_SLOT)) - MESSAGE_HEADER
-    total = load(header)
-    follow = load(header + 8)
-    chunk = follow & TAG_MASK
+def received(g, row, source, tag, nbytes):
+    """A message, or the header of a long one, is in the slot's staging: so many bytes."""
     put(row, S_SOURCE, source)
     put(row, S_SOURCE_TAG, tag)
-    put(row, S_TOTAL, total)
-    if chunk == 0:
+    address = staging(g, get(row, S_SLOT)) - MESSAGE_HEADER
+    peer = peer_of(g, row, source)
+    flaw = header_flaw(g, address, nbytes, peer)
+    if flaw != WELL:
+        # Somebody else sends on our communicator, or memory is corrupt.
+        pending.refuse(g, row, flaw)
+        return
+    header = header_at(address)
+    put(row, S_TOTAL, header.total)
+    if header.chunk == 0:
         end_receive(g, row, 0)
         close(g, row)
-        return
-    shared = load(header + 16)
-    peer = peer_of(g, row, source)
-    near = load(header + 24)
-    theirs = P_STAGING if near else P_DEVICE
-    out_of_reach = False
-    if shared != NOT_SHARED:
-        out_of_reach = peer < 0 or peer_field(g, peer, theirs) == 0
-        out_of_reach |= shared < get(g, G_REQUEST_SLOTS) or shared >= get(g, G_SLOTS)
-        if near & LANDED:
-            out_of_reach |= get(g, G_LANDING) == 0 or total > min(chunk, LANDING_BYTES)
-    if chunk > get(g, G_CHUNK) or total > POSITION_MASK or out_of_reach:
-        # Not a header: somebody else sends on our communicator, or memory is corrupt.
-        log_request(g, row, ops.MESSAGE, ERR_INTERN, 0, chunk, get(g, G_CHUNK))
-        complete(g, row, 0, ERR_INTERN, source, tag)
-        return
+    elif is_large(get(row, S_HANDLE)):
+        receive_long(g, row, header, peer)
+    else:  # there are no chunk buffers: the mpi4py engine gets what fits
+        put(row, S_PYTHON, HANDED)
+        bump(g, G_HANDED, 1)
+        bump(g, G_PYTHON, 1)
+
+
+@jit
+def receive_long(g, row, header, peer):
+    """Begins with what follows the header of a long message."""
     reset_transfer(row)
-    put(row, S_CHUNK, chunk)
-    put(row, S_CHUNKS, (total + chunk - 1) // chunk)
-    put(row, S_TRANSFER, (follow >> 32) & TAG_MASK)
-    put(row, S_SHARED, shared)
+    put(row, S_CHUNK, header.chunk)
+    put(row, S_CHUNKS, (header.total + header.chunk - 1) // header.chunk)
+    put(row, S_TRANSFER, header.transfer)
+    put(row, S_SHARED, header.shared)
     put(row, S_BUFFERS, _ALL_BUFFERS)
-    if not is_large(get(row, S_HANDLE)):
-        if shared == NOT_SHARED:
-            drain(g, row, 0)
-        elif theirs == P_STAGING:
-            put(row, S_PYTHON, FETCH)
-            bump(g, G_FETCHES, 1)
-            bump(g, G_PYTHON, 1)
-        else:
-            drained(g, row, 0)  # the header says that the first chunk is there
-        return
-    if shared == NOT_SHARED:
+    if header.shared == NOT_SHARED:
         set_base(g, row, get(g, G_LARGE_DEVICE) + buffer_offset(g, get(row, S_SLOT), 0), 0)
         receive_chunks(g, row)
+        return
+    if header.way & LANDED:
+        place = landing_place(g, peer, header.shared)
+        set_base(g, row, _landed(place, _landing_groups(header.total), header.mark), 0)
     else:
-        mark = near >> 32 & TAG_MASK
-        if near & LANDED:
-            place = landing_place(g, peer, shared)
-            set_base(g, row, _landed(place, _landing_groups(total), mark), 0)
-        else:
-            set_base(g, row, peer_field(g, peer, theirs) + buffer_offset(g, shared, 0), mark)
-        put(row, S_BUFFERS, _ALL_BUFFERS & ~1)
-        put(row, S_NEXT, 1)
-        received_chunk(g, row, 0)
+        theirs = P_STAGING if header.way else P_DEVICE
+        base = peer_field(g, peer, theirs) + buffer_offset(g, header.shared, 0)
+        set_base(g, row, base, header.mark)
+    put(row, S_BUFFERS, _ALL_BUFFERS & ~1)
+    put(row, S_NEXT, 1)
+    received_chunk(g, row, 0)
 
 
 @jit
@@ -178,6 +160,16 @@ def receive_chunks(g, row):
         tag = get(row, S_TRANSFER) * 2
         source = get(row, S_SOURCE)
         pending.irecv(g, row, data, length, source, tag, chunks(g, row), RECEIVE_CHUNK, chunk)
+
+
+@jit
+def received_message(g, row, chunk, nbytes):
+    """A chunk, or the notice that it is in reach, has come: so many bytes."""
+    expected = length_of(row, chunk) if get(row, S_SHARED) == NOT_SHARED else 0
+    if nbytes != expected:
+        pending.refuse(g, row, BAD_LENGTH)
+    else:
+        received_chunk(g, row, chunk)
 
 
 @jit
@@ -238,53 +230,3 @@ def end_receive(g, row, orders):
         error = ERR_TRUNCATE
         log_request(g, row, ops.LENGTH, error, 0, total, room)
     tell(g, row, min(total, room), error, get(row, S_SOURCE), get(row, S_SOURCE_TAG), orders)
-
-
-@jit
-def drain(g, row, chunk):
-    """Receives the next chunk of a message that is longer than its receive was thought for.
-
-    The receive has no chunk buffers, but all that fits it is in the first chunk.
-    """
-    if chunk == get(row, S_CHUNKS):
-        end_receive(g, row, 0)
-        close(g, row)
-        return
-    tag = get(row, S_TRANSFER) * 2
-    nowhere = get(g, G_DRAIN)
-    length = get(row, S_CHUNK) if get(row, S_SHARED) == NOT_SHARED else 0
-    source = get(row, S_SOURCE)
-    pending.irecv(g, row, nowhere, length, source, tag, chunks(g, row), DRAIN, chunk)
-
-
-@jit
-def drained(g, row, chunk):
-    """A chunk of such a message is in reach of the CPU."""
-    shared = get(row, S_SHARED)
-    if chunk == 0:
-        source = get(g, G_DRAIN)
-        if shared != NOT_SHARED:
-            peer = peer_of(g, row, get(row, S_SOURCE))
-            source = peer_field(g, peer, P_HOST) + buffer_offset(g, shared, 0)
-        target = staging(g, get(row, S_SLOT))
-        for at in range(0, get(row, S_BYTES), 8):
-            store(target + at, load(source + at))
-    dropped(g, row, chunk)
-
-
-@jit
-def dropped(g, row, chunk):
-    """Nobody needs the chunk any more."""
-    if get(row, S_SHARED) != NOT_SHARED:
-        tag = get(row, S_TRANSFER) * 2 + 1
-        pending.notify(g, row, get(row, S_SOURCE), tag, chunks(g, row))
-    drain(g, row, chunk + 1)
-
-
-@entry
-def fetched(g, row):
-    """The first chunk of such a message, which was in GPU memory, is in the slot's staging."""
-    put(row, S_PYTHON, 0)
-    bump(g, G_FETCHES, -1)
-    bump(g, G_PYTHON, -1)
-    dropped(g, row, 0)

@@ -51,7 +51,7 @@ from host_proxy.communicator import Communicator
     G_SLOTS,
     G_EAGER,
     G_CHUNK,
-    G_DRAIN,  # a buffer for chunks that nobody wants
+    G_DRAIN,  # where messages without bytes come from, and go to
     G_HANDLES,  # MPI_Request[capacity]
     G_STATUSES,  # MPI_Status[WINDOW]
     G_INDICES,  # int[WINDOW]
@@ -72,7 +72,7 @@ from host_proxy.communicator import Communicator
     G_SYNCS,  # SYNCHRONIZE requests that wait
     G_SYNC_SEEN,  # G_CLOSED when they were last looked at
     G_PYTHON,  # requests in Python's hands
-    G_FETCHES,  # of these, those whose bytes Python is to fetch from GPU memory
+    G_HANDED,  # of these, those that the mpi4py engine has not looked at yet
     G_FAULTS,  # errors logged
     G_ATTENTION,
     G_SLEEPS,
@@ -103,6 +103,7 @@ from host_proxy.communicator import Communicator
     G_STATUS_SOURCE,
     G_STATUS_TAG,
     G_STATUS_ERROR,
+    G_STATUS_COUNT,  # of bytes, below 2**31
     F_ISEND,
     F_IRECV,
     F_TEST,
@@ -116,7 +117,7 @@ from host_proxy.communicator import Communicator
     F_YIELD,
     F_NANOSLEEP,
     G_COUNT,
-) = range(87)
+) = range(88)
 
 # --- slots ---------------------------------------------------------------------------------------
 # What every request has comes first: two cache lines.
@@ -134,7 +135,7 @@ from host_proxy.communicator import Communicator
     S_SERIAL,
     S_PENDING,  # MPI requests of this slot
     S_FAILED,  # error class; the request ends once nothing of it is pending
-    S_PYTHON,  # ENGINE: in the hands of the mpi4py engine; FETCH: it waits for Python to fetch
+    S_PYTHON,  # ENGINE: in the hands of the mpi4py engine; HANDED: it is to take it
     S_ORDERS,  # orders that nobody has carried out yet
     S_TOLD,  # 1: the completion is written, though orders may still be open
     S_SOURCE,
@@ -162,14 +163,14 @@ OPEN = 1
 COMPLETE = 2
 
 ENGINE = 1
-FETCH = 2
+HANDED = 2
 
 # --- pending -------------------------------------------------------------------------------------
 (A_SLOT, A_KIND, A_INDEX, A_COUNT) = range(4)
 A_ROW_BYTES = A_COUNT * 8
 GONE = -1  # A_SLOT of a row whose MPI request has completed
 
-(SEND, RECEIVE, SEND_CHUNK, RECEIVE_CHUNK, COLLECTIVE, DRAIN) = range(6)
+(SEND, RECEIVE, SEND_CHUNK, RECEIVE_CHUNK, COLLECTIVE) = range(5)
 WINDOW = 128  # MPI requests per Testsome, at most
 WINDOW_LEAST = 16
 FOUND_ONE = 64

@@ -97,6 +97,7 @@ class Machine:
         self.wrong: list[str] = []  # illegal MPI calls
         self.code = 0  # what MPI calls return
         self.handed_out = 0  # requests so far
+        self.posted: dict[int, Posted] = {}  # messages, by request
         self.finished: dict[int, tuple[int, int]] = {}  # (source, tag) of requests, for Testsome
         self.tested: list[int] = []  # how many requests each Testsome got
         self._install()
@@ -139,7 +140,7 @@ class Machine:
         regions = [
             (self.address + self.layout.small, self.address + self.layout.mapped_bytes),
             (int(self.large.ctypes.data), int(self.large.ctypes.data) + len(self.large)),
-            (drain, drain + max(self.layout.chunk_bytes, self.layout.eager_bytes) + 32),
+            (drain, drain),
         ]
         return any(low <= address and address + nbytes <= high for low, high in regions)
 
@@ -158,6 +159,7 @@ class Machine:
         self._check(comm in self.comms, f"{what}: communicator")
         self._hand_out(request)
         self.calls.append(Posted(name, address, nbytes, peer, tag, comm))
+        self.posted[self.handed_out] = self.calls[-1]
         return self.code
 
     def _allreduce(
@@ -212,14 +214,24 @@ class Machine:
             if request.value not in self.finished:
                 continue
             source, tag = self.finished.pop(request.value)
+            nbytes = self._came(request.value)
             request.value = 0
             ctypes.c_int.from_address(indices + 4 * done).value = index
             at = statuses + done * width
             ctypes.c_int.from_address(at + int(self.globals[st.G_STATUS_SOURCE])).value = source
             ctypes.c_int.from_address(at + int(self.globals[st.G_STATUS_TAG])).value = tag
+            ctypes.c_int.from_address(at + int(self.globals[st.G_STATUS_COUNT])).value = nbytes
             done += 1
         ctypes.c_int.from_address(outcount).value = done
         return 0
+
+    def _came(self, request: int) -> int:
+        """Bytes that a receive has got: of a message, those that its header calls for."""
+        posted = self.posted.get(request)
+        if posted is None or posted.name == "MPI_Isend" or posted.nbytes < wire.MESSAGE_HEADER:
+            return 0
+        total, chunk = (ctypes.c_int64 * 2).from_address(posted.address)
+        return wire.MESSAGE_HEADER + (0 if chunk else total)
 
     def finish(self, number: int, source: int = 0, tag: int = 0) -> None:
         """MPI will say that the request at place ``number`` of the pending ones is complete."""

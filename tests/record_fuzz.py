@@ -20,11 +20,13 @@ from numba import cfunc, njit, types
 from gmpi import wire
 from gmpi.constants import DATATYPE_MARK, DATATYPES, OPERATIONS_REDUCE
 from host_proxy import state as st
+from host_proxy.completion import staging
 from host_proxy.dispatch import count_null, dispatch, wants_python
 from host_proxy.make_state import make_state
 from host_proxy.native import bump, get, load, put, store, store_int
 from host_proxy.progress import progress, release_synchronizes
 from host_proxy.ring import decode, return_slots, take
+from host_proxy.transfer import length_of
 
 LAYOUT = wire.Layout(64, 32, 2, 512, 1024)
 SLOTS, REQUEST_SLOTS = LAYOUT.slots, LAYOUT.request_slots
@@ -158,17 +160,33 @@ def _test(request, flag, status):
     return 0
 
 
+@njit
+def _came(g, number):
+    """Bytes that the pending request ``number`` has got."""
+    at = get(g, st.G_PENDING_TABLE) + number * st.A_ROW_BYTES
+    slot = get(at, st.A_SLOT)
+    row = get(g, st.G_SLOT_TABLE) + slot * st.S_ROW_BYTES
+    if get(at, st.A_KIND) == st.RECEIVE_CHUNK:
+        return length_of(row, get(at, st.A_INDEX))
+    if get(at, st.A_KIND) != st.RECEIVE:
+        return 0
+    header = staging(g, slot) - wire.MESSAGE_HEADER
+    return wire.MESSAGE_HEADER + (0 if load(header + 8) else load(header))
+
+
 @cfunc(types.int32(_I, _I, _I, _I, _I))
 def _testsome(count, requests, outcount, indices, statuses):
     g = get(AT, G_ADDRESS)
     if count < 0 or count > st.WINDOW:
         _bad(9)
+    first = (requests - get(g, st.G_HANDLES)) // get(g, st.G_HANDLE_BYTES)
     for i in range(count):
         store_int(indices + 4 * i, i)
         status = statuses + i * get(g, st.G_STATUS_BYTES)
         store_int(status + get(g, st.G_STATUS_SOURCE), i % SIZE)
         store_int(status + get(g, st.G_STATUS_TAG), i)
         store_int(status + get(g, st.G_STATUS_ERROR), 0)
+        store_int(status + get(g, st.G_STATUS_COUNT), _came(g, first + i))
     store_int(outcount, count)
     return 0
 
@@ -322,7 +340,7 @@ class Harness:
         SHARED[LOW], SHARED[HIGH] = mapped + LAYOUT.small, mapped + LAYOUT.mapped_bytes
         SHARED[LARGE_LOW], SHARED[LARGE_HIGH] = large, large + LAYOUT.large_bytes
         SHARED[DRAIN_LOW] = g[st.G_DRAIN]
-        SHARED[DRAIN_HIGH] = g[st.G_DRAIN] + LAYOUT.chunk_bytes + wire.MESSAGE_HEADER
+        SHARED[DRAIN_HIGH] = g[st.G_DRAIN]
         SHARED[HANDLES_LOW] = g[st.G_HANDLES]
         room = len(self.state.pending) * g[st.G_HANDLE_BYTES]
         SHARED[HANDLES_HIGH] = g[st.G_HANDLES] + room

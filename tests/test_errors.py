@@ -10,6 +10,7 @@ import gmpi
 from gmpi import errors, wire
 from host_proxy import operations as ops
 from host_proxy import state as st
+from host_proxy.headers import BAD_CHUNK
 
 UB = 4095
 
@@ -114,10 +115,11 @@ CASES = {
         gmpi.ArgumentError,
     ),
     ops.MESSAGE: (
-        row(RECV, ops.MESSAGE, 12345, 512),
-        "GMPI_Irecv in block 5: message is 12345, allowed is messages of GMPI only; "
-        "something else sends on the context's communicator",
-        gmpi.ArgumentError,
+        row(RECV, ops.MESSAGE, BAD_CHUNK),
+        "GMPI_Irecv in block 5: message is one whose header has an impossible chunk size, allowed "
+        "is messages of GMPI only; something else sends on the context's communicator, or memory "
+        "is corrupt",
+        gmpi.CallError,
     ),
     ops.MPI_CALL: (
         row(SEND, ops.MPI_CALL, MPI.ERR_RANK, code=MPI.ERR_RANK),

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.mpi
 
 
 @pytest.mark.parametrize(
-    "source, tag, error", [(0, 0, 0), (3, 7, 15), (-1, -1, -2), (1 << 30,) * 3]
+    "source, tag, error", [(0, 0, 0), (3, 7, 15), (-1, -1, -2), (1 << 29,) * 3]
 )
 def test_fields_of_a_status_are_where_they_are_said_to_be(
     source: int, tag: int, error: int
@@ -30,6 +30,10 @@ def test_fields_of_a_status_are_where_they_are_said_to_be(
     status.Set_error(error)
     raw = ctypes.string_at(MPI._addressof(status), layout.size)
     assert layout.size == MPI._sizeof(MPI.Status)
+    status.Set_elements(MPI.BYTE, 3 * abs(tag))
+    assert status.Get_count(MPI.BYTE) == 3 * abs(tag)
+    raw_count = ctypes.string_at(MPI._addressof(status) + layout.nbytes, 4)
+    assert int.from_bytes(raw_count, "little") == 3 * abs(tag)
     for offset, value in ((layout.source, source), (layout.tag, tag), (layout.error, error)):
         assert int.from_bytes(raw[offset : offset + 4], "little", signed=True) == value
 

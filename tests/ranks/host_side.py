@@ -8,6 +8,7 @@ import numpy as np
 from common import RANK, SIZE, WORLD, end, in_thread, pattern, run, same
 from mpi4py import MPI
 from script import Script
+from truncation import truncated_by_the_host
 
 import gmpi
 
@@ -237,8 +238,9 @@ def main() -> None:
     settings = {"eager_bytes": 256, "chunk_bytes": 512} if "--small" in sys.argv else {}
     with gmpi.Context(WORLD, **settings) as g:
         scenarios = [
-            host_to_host, kernel_to_host_and_back, derived_datatypes, truncation, collectives,
-            on_another_communicator, user_traffic_stays_apart, wrong_buffers,
+            host_to_host, kernel_to_host_and_back, derived_datatypes, truncation,
+            truncated_by_the_host, collectives, on_another_communicator,
+            user_traffic_stays_apart, wrong_buffers,
         ]  # fmt: skip
         run(scenarios, g)
     run([only_rank_0_has_no_kernel])

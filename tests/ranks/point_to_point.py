@@ -6,6 +6,7 @@ import sys
 
 from common import RANK, SIZE, WORLD, barrier, end, every_shape, pattern, run
 from script import Script
+from truncation import truncated_together, truncation
 
 import gmpi
 from gmpi import constants
@@ -245,48 +246,6 @@ def waiting_by_testing(g: gmpi.Context) -> None:
     s.expect(room, pattern(n, PREVIOUS))
 
 
-def truncation(g: gmpi.Context) -> None:
-    """A message longer than its receive: an error, the bytes that fit, and nothing else harmed."""
-    eager = g.layout.eager_bytes
-    pairs = [  # (message, room)
-        (8, 4), (8, 0), (100, 12), (144, 143), (145, 144), (300, 100), (eager, eager - 1),
-        (eager + 1, 8), (eager + 1, 145), (eager + 1, eager), (4 * eager, 0),
-        (4 * eager, eager + 1), (4 * eager, 2 * eager + 5),
-    ]  # fmt: skip
-    s = Script()
-    checks = []
-    for k, (n, m) in enumerate(pairs):
-        room, after = s.room(m), s.room(16)
-        r = s.irecv(room, m, gmpi.BYTE, PREVIOUS, k)
-        other = s.irecv(after, 16, gmpi.BYTE, PREVIOUS, 100 + k)
-        q = s.isend(s.data(pattern(n, RANK + k)), n, gmpi.BYTE, NEXT, k)
-        p = s.isend(s.data(pattern(16, RANK + k + 99)), 16, gmpi.BYTE, NEXT, 100 + k)
-        s.wait(q)
-        s.wait(p)
-        checks.append((k, n, m, room, after, s.wait(r), s.wait(other)))
-    s.launch(g)
-    try:
-        s.collect(g)
-        raise AssertionError("synchronize() did not raise")
-    except gmpi.TruncationError as exc:
-        assert exc.operation == "GMPI_Irecv" and exc.field == "message length"
-        assert exc.error_class == gmpi.ERR_TRUNCATE and exc.block == 0
-        assert exc.more == len(pairs) - 1
-        n, m = pairs[0]
-        assert str(exc).startswith(
-            f"GMPI_Irecv in block 0: message length is {n}, allowed is at most {m} bytes; "
-            f"receive with a larger count [peer {PREVIOUS}, tag 0, communicator 0, "
-            f"count {m} of BYTE] (and {len(pairs) - 1} more"
-        ), str(exc)
-    s.collect(g)  # what was raised once is not raised again
-    for k, n, m, room, after, done, other in checks:
-        what = f"{n} bytes into {m}"
-        assert done.status == (gmpi.ERR_TRUNCATE, PREVIOUS, k, m, m), (what, done.status)
-        s.expect(room, pattern(n, PREVIOUS + k)[:m], what)
-        assert other.status == (gmpi.SUCCESS, PREVIOUS, 100 + k, 16, 16), what
-        s.expect(after, pattern(16, PREVIOUS + k + 99), what)
-
-
 def many_requests(g: gmpi.Context) -> None:
     """Waitall over more requests than a warp has lanes, of both classes of size."""
     long = g.layout.eager_bytes + 5
@@ -390,8 +349,9 @@ def fills_and_wraps_the_ring(g: gmpi.Context) -> None:
 
 SCENARIOS = [
     all_sizes, all_scopes, all_datatypes, counts_of_other_types, blocking_calls, proc_null,
-    wildcards, order, unexpected, both_directions, waiting_by_testing, truncation, many_requests,
-    null_requests, any_and_test, everyone_to_everyone, fills_and_wraps_the_ring,
+    wildcards, order, unexpected, both_directions, waiting_by_testing, truncation,
+    truncated_together, many_requests, null_requests, any_and_test, everyone_to_everyone,
+    fills_and_wraps_the_ring,
 ]  # fmt: skip
 
 
