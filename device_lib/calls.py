@@ -40,7 +40,6 @@ from gmpi.wire import (
     OP_NULL,
     OP_PING,
     OP_SYNCHRONIZE,
-    REQUEST_NULL,
     TAG_MASK,
 )
 
@@ -116,7 +115,8 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         return linked(f"gmpi_{name}_{scope.name}", arguments, results, body)
 
     requests = make_requests(scope)
-    open_request, complete, perform = requests.open_request, requests.complete, requests.perform
+    open_request, perform = requests.open_request, requests.perform
+    complete, complete_one = requests.complete, requests.complete_one
     open_scattered = part("open_scattered", 8, 1, make_open_scattered(scope))
     finish_all = part("finish_all", 6, 1, make_finish_all(scope))
     leads = scope.leads
@@ -147,12 +147,12 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def wait(ctx, request):
-        completed, status = complete(ctx, request, 0)
+        completed, status = complete(ctx, request, False)
         return status
 
     @device
     def test(ctx, request):
-        return complete(ctx, request, 1)
+        return complete(ctx, request, True)
 
     @device
     def send(ctx, buf, count, datatype, dest, tag, comm):
@@ -195,18 +195,8 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def waitany(ctx, count, requests):
-        while True:
-            active = 0
-            for i in range(count):
-                request = requests[i]
-                if request != REQUEST_NULL:
-                    active += 1
-                    completed, status = complete(ctx, request, 1)
-                    if completed:
-                        requests[i] = REQUEST_NULL
-                        return i, status
-            if active == 0:
-                return -1, wait(ctx, REQUEST_NULL)
+        address, room, strided = buffer_of(requests)
+        return complete_one(ctx, count, address, requests.strides[0])
 
     # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
 

@@ -131,6 +131,44 @@ def finish_small(ctx, handle, resumed):
     return collect(ctx, lane, handle, address, recv, low, word)
 
 
+_WATCH = 31  # the lane that looks at the control unit for a test; no completion has as many units
+
+
+@device
+def test_small(ctx, handle):
+    """Looks once whether a request of the small class is complete; all lanes of one full warp.
+
+    The control unit is read together with the completion: who tests again and again waits, and
+    must end with an abort and help others.
+
+    Returns:
+        As ``collect``; nothing of (COMPLETED, STAGED) where the request goes on.
+    """
+    if not slots.names_slot(ctx, handle):
+        return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
+    lane = lane_id()
+    address = unit_address(ctx, lane, handle)
+    if lane == _WATCH:
+        address = ctx.mapped + CONTROL_ATTENTION
+    # The look and the claim are under way together.
+    low, word = load_unit(address)
+    owner, recv = slots.begin_claim(ctx, handle, lane == 0)
+    recv = shuffle(ALL_LANES, recv if owner == handle else -1, 0)
+    if recv < 0:
+        return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
+    attention = shuffle(ALL_LANES, low, _WATCH)
+    aborted = shuffle(ALL_LANES, word, _WATCH)
+    if lane == _WATCH:
+        word = handle << 32
+    if vote_all(ALL_LANES, word >> 32 & TAG_MASK == handle & TAG_MASK):
+        return collect(ctx, lane, handle, address, recv, low, word)
+    if aborted != 0:
+        return COMPLETED | (aborted & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN
+    if lane == 0:
+        slots.unclaim(ctx, handle)
+    return HELP if attention != 0 else 0, 0, 0
+
+
 def make_unpack(scope: Scope) -> Callable:
     """What follows STAGED; all threads of the scope call it together."""
     rank = scope.rank

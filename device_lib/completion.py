@@ -126,10 +126,16 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
     word = 0
     while True:
         unit = begin + lane
-        fresh = False
-        if unit < units:
-            low, word = load_unit(completion + unit * UNIT_BYTES)
-            fresh = word >> 32 & TAG_MASK == expected
+        at = completion + unit * UNIT_BYTES
+        polls += 1
+        # A program may wait by testing one request again and again: that must help others, too.
+        control = polls == patience or polls & (CONTROL_EVERY - 1) == 0
+        beside = control and lanes > units  # the last lane looks at it in the same read
+        if beside and lane == lanes - 1:
+            at = ctx.mapped + CONTROL_ATTENTION
+        if unit < units or at == ctx.mapped + CONTROL_ATTENTION:
+            low, word = load_unit(at)
+        fresh = unit < units and word >> 32 & TAG_MASK == expected
         arrived |= ballot(mask, fresh) << begin
         complete = arrived & needed == needed
         if complete and large == 0:
@@ -159,10 +165,11 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
             begin += lanes
             if begin >= units:
                 begin = 0
-        polls += 1
-        # A program may wait by testing one request again and again: that must help others, too.
-        if polls == patience or polls & (CONTROL_EVERY - 1) == 0:
-            attention, aborted = look_at_control(ctx, lane, mask)
+        if control:
+            if beside:
+                attention, aborted = shuffle(mask, low, lanes - 1), shuffle(mask, word, lanes - 1)
+            else:
+                attention, aborted = look_at_control(ctx, lane, mask)
             if aborted != 0:
                 return ABORTED, 0, 0, 0, 0, aborted, 0, 0
             if attention != 0:

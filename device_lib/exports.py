@@ -222,6 +222,8 @@ def GMPI_Waitall(
 def GMPI_Waitany(ctx: DeviceContext, count: int, requests: Any) -> tuple[int, Status]:
     """Blocks until one of the requests is complete, and closes it (MPI 4.1 section 3.7.5).
 
+    Polls up to 32 requests in one read of host memory, more in turns.
+
     Args:
         ctx: ``Context.device``, passed to the kernel.
         count: how many requests.

@@ -103,6 +103,12 @@ def _is_open(seen, expected, number):
 
 
 @device
+def is_open_order(seen, expected, order):
+    """Whether a claim word leaves an order of the request ``expected`` to be taken."""
+    return _is_open(seen, expected, _number_of(order))
+
+
+@device
 def _first_look(ctx, order, buffers, ready):
     """What the ready word of the buffers is now (one lane); the read is under way."""
     if ready != 0 and position_of(order) == 0:

@@ -22,7 +22,9 @@ from device_lib.closing import (
     make_help,
     make_report,
     make_unpack,
+    test_small,
 )
+from device_lib.closing_one import make_finish_one
 from device_lib.context import Status, eager_bytes, has_near, large_slots, request_slots
 from device_lib.copy import copy_to_staging
 from device_lib.landing import land
@@ -73,6 +75,7 @@ _open_long = linked("gmpi_open_long", 8, 2, open_long)
 _begin_staged = linked("gmpi_begin_staged", 3, 2, begin_staged)
 _publish_staged = linked("gmpi_publish_staged", 8, 1, publish_staged)
 _finish_small = linked("gmpi_finish_small", 5, 3, finish_small)
+_test_small = linked("gmpi_test_small", 4, 3, test_small)
 _transact = linked("gmpi_transact", 8, 4, transact)
 
 
@@ -84,6 +87,7 @@ def make_requests(scope: Scope) -> SimpleNamespace:
 
     open_any = part("open_any", 9, 1, make_open_any(scope))
     finish_any = part("finish_any", 5, 3, make_finish_any(scope))
+    finish_one = part("finish_one", 6, 5, make_finish_one(scope))
     fill = part("fill", 7, 1, make_fill(scope))
     unpack = part("unpack", 5, 1, make_unpack(scope))
     help_others = part("help", 3, 1, make_help(scope))
@@ -166,8 +170,17 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         return handle
 
     @device
-    def complete(ctx, request, patience):
-        """(completed, Status) of a request, after ``patience`` looks, 0 for as many as it takes."""
+    def close(ctx, request, outcome, count, origin):
+        """What is left to do when the finish functions return; the Status."""
+        if outcome & STAGED != 0:
+            unpack(ctx, request, outcome)
+        if outcome & FAULT != 0:
+            report(ctx, OP_WAIT, request, outcome >> ERROR_SHIFT & 0xFF)
+        return _status(outcome, count, origin)
+
+    @device
+    def complete(ctx, request, once):
+        """(completed, Status) of a request; after one look if ``once``, else it is complete."""
         request = int64(request)
         if request == REQUEST_NULL:
             return True, _status(COMPLETED, 0, NO_ORIGIN)
@@ -176,7 +189,16 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         outcome = HELP
         count = 0
         origin = 0
-        if is_large(request) == 0 and patience == 0 and leading_lanes() == FULL_WARP:
+        if is_large(request) or leading_lanes() != FULL_WARP:
+            outcome, count, origin = finish_any(ctx, request, once)
+        elif once:
+            sync_full()
+            if leads():
+                outcome, count, origin = _test_small(ctx, request)
+            outcome, count, origin, ignored = share_4_full(outcome, count, origin, 0)
+            if outcome & HELP != 0:
+                help_others(ctx)
+        else:
             resumed = 0
             while outcome & HELP != 0:
                 sync_full()
@@ -185,13 +207,18 @@ def make_requests(scope: Scope) -> SimpleNamespace:
                 outcome, count, origin, resumed = share_4_full(outcome, count, origin, 1)
                 if outcome & HELP != 0:
                     help_others(ctx)
-        else:
-            outcome, count, origin = finish_any(ctx, request, patience)
-        if outcome & STAGED != 0:
-            unpack(ctx, request, outcome)
-        if outcome & FAULT != 0:
-            report(ctx, OP_WAIT, request, outcome >> ERROR_SHIFT & 0xFF)
-        return outcome & (COMPLETED | STAGED) != 0, _status(outcome, count, origin)
+        status = close(ctx, request, outcome, count, origin)
+        return outcome & (COMPLETED | STAGED) != 0, status
+
+    @device
+    def complete_one(ctx, count, requests, stride):
+        """(index, Status) of the first of ``count`` requests to be complete; -1 if all are null.
+
+        Args:
+            requests, stride: address of the first handle, bytes from one to the next.
+        """
+        index, request, outcome, elements, origin = finish_one(ctx, count, requests, stride)
+        return index, close(ctx, request, outcome, elements, origin)
 
     @device
     def perform(ctx, word0, peer_tag, count, nbytes, send, recv):
@@ -213,12 +240,13 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         elif outcome & COMPLETED == 0:
             if outcome == 0:
                 handle = open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, handle)
-            completed, status = complete(ctx, handle, 0)
+            completed, status = complete(ctx, handle, False)
             return status
         return _status(outcome, elements, origin)
 
     return SimpleNamespace(
         open_request=open_request,
         complete=complete,
+        complete_one=complete_one,
         perform=perform,
     )

@@ -81,6 +81,8 @@ def kinds_of_buffers(ctx: Any, a: Any, b: Any, c: Any, flags: Any) -> None:
     gmpi.GMPI_Waitall(ctx, 4, (r0, r1, r2, r3))
     own[0] = gmpi.GMPI_Isend(ctx, flags[0], flags[1], flags[2], flags[3], flags[4], 0)
     status = gmpi.GMPI_Wait(ctx, own[0])
+    flags[6], status = gmpi.GMPI_Waitany(ctx, 2, own)
+    flags[7], status = gmpi.GMPI_Waitany(ctx, 2, flags[8::2])
     flags[5] = status.error
 
 

@@ -28,7 +28,7 @@ PROGRAMS = {
         "host_side", "landing", "lifecycle", "no_any_tag --small",
         "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "point_to_point --small",
         "random_programs --seeds=0:10",
-        "SPIN_MS=50 YIELD_MS=50 stress",
+        "SPIN_MS=50 YIELD_MS=50 stress", "waits",
     ],
     3: [
         "collectives", "hangs", "host_side",
@@ -44,7 +44,7 @@ MPICH_ONLY = {
         "ENGINE=mpi4py collectives --some", "collectives --small",
         "ENGINE=mpi4py collectives --small --some",
         *(f"faults {op}" for op in OPERATIONS),
-        "point_to_point", "GPU_STAGING=0 point_to_point --small",
+        "point_to_point", "GPU_STAGING=0 point_to_point --small", "waits --small",
         *(
             f"{setting}ENGINE=mpi4py point_to_point --small --some"
             for setting in ("", "GPU_STAGING=0 ", "SHARED_STAGING=0 ")
@@ -59,6 +59,7 @@ OPEN_MPI_ONLY = {
         "ENGINE=mpi4py datatypes --some", "ENGINE=mpi4py datatypes --small --some",
         "GPU_STAGING=0 datatypes --small --some", "SHARED_STAGING=0 datatypes --small --some",
         "ENGINE=mpi4py point_to_point --some", "SHARED_STAGING=0 point_to_point --small",
+        "ENGINE=mpi4py waits --small",
         *(f"DEBUG=1 {p} --some" for p in ("point_to_point", "collectives", "datatypes", "arrays")),
         *(
             f"SHARED_STAGING={shared} GPU_STAGING={gpu} ENGINE={engine} host_side --small"

@@ -1,0 +1,197 @@
+"""Waits that look at many requests, how often they look, and whom they help."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from common import RANK, SIZE, WORLD, barrier, end, pattern, run
+from greenlet import getcurrent
+from script import Call, Script
+
+import gmpi
+from device_lib import primitives
+from gmpi import wire
+
+NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+BYTE = gmpi.BYTE
+
+
+@contextmanager
+def looks() -> Iterator[dict[int, list[int]]]:
+    """Addresses that each lane of the simulator reads units at, in order."""
+    seen: dict[int, list[int]] = defaultdict(list)
+    original = primitives.load_unit
+
+    def load_unit(address: int) -> tuple[int, int]:
+        seen[getcurrent().lane_id].append(address)
+        return original(address)  # type: ignore[no-any-return]
+
+    users: list[Any] = [
+        module
+        for name, module in sys.modules.items()
+        if name.startswith("device_lib.") and getattr(module, "load_unit", None) is original
+    ]
+    for module in users:
+        module.load_unit = load_unit
+    try:
+        yield seen
+    finally:
+        for module in users:
+            module.load_unit = original
+
+
+def unfinished(g: gmpi.Context, s: Script) -> None:
+    """Runs a script that leaves requests open, which ``Context.synchronize`` would raise."""
+    s.launch(g)
+    s.read_back()
+
+
+def opened(g: gmpi.Context, sizes: list[int]) -> tuple[Script, list[Call], Callable[[], None]]:
+    """Receives in a kernel that has ended, their handles in a script that goes on with them.
+
+    Returns:
+        The script, the requests in it, and what checks the bytes after it has run.
+    """
+    first = Script()
+    rooms = [first.room(n) for n in sizes]
+    calls = [first.irecv(b, b.nbytes, BYTE, PREVIOUS, k) for k, b in enumerate(rooms)]
+    unfinished(g, first)
+    s = Script()
+
+    def check() -> None:
+        first.read_heap()
+        for k, (n, room) in enumerate(zip(sizes, rooms)):
+            first.expect(room, pattern(n, PREVIOUS + k), f"message {k}")
+
+    return s, [s.plant(first.handle(call)) for call in calls], check
+
+
+def send(s: Script, n: int, tag: int) -> Call:
+    return s.isend(s.data(pattern(n, RANK + tag)), n, BYTE, NEXT, tag)
+
+
+def one_look_at_many(g: gmpi.Context) -> None:
+    """Waitany looks at all its requests at once, each lane at its own."""
+    if not gmpi.SIMULATOR:
+        return
+    many, chosen = 20, 13
+    sizes = [8] * many
+    s, receives, check = opened(g, sizes)
+    early = send(s, 8, chosen)
+    first = s.waitany(receives[0], many)
+    with looks() as seen:
+        unfinished(g, s)
+    assert first.flag == chosen and first.status == (gmpi.SUCCESS, PREVIOUS, chosen, 8, 8)
+    begin = g._memory.host + g.layout.completions
+    end = g._memory.host + g.layout.small
+    own = {r.handle: (s._planted[r.handle] >> wire.HANDLE_SLOT_SHIFT) & 0xFFFF for r in receives}
+    for lane, addresses in seen.items():
+        slots = {(at - begin) // wire.SLOT_BYTES for at in addresses if begin <= at < end}
+        assert len(slots & set(own.values())) <= 1, f"lane {lane} has looked at {slots}"
+    rest = [k for k in range(many) if k != chosen]
+    t = Script()
+    others = [t.plant(s._planted[receives[k].handle]) for k in rest]
+    requests = [send(t, 8, k) for k in rest]
+    done = [t.waitall(others), t.waitall(requests)]
+    last = t.plant(s.handle(early))
+    t.wait(last)
+    t.run(g)
+    assert [c.error for c in done] == [gmpi.SUCCESS] * 2
+    check()
+
+
+def one_look_of_a_test(g: gmpi.Context) -> None:
+    """Test reads host memory once, whatever the request, and finds it when it is there."""
+    if not gmpi.SIMULATOR:
+        return
+    sizes = [8, 300, g.layout.eager_bytes + 8]
+    for k, n in enumerate(sizes):
+        s, requests, check = opened(g, [n])
+        tested = s.test(requests[0])
+        with looks() as seen:
+            unfinished(g, s)
+        assert tested.flag == 0
+        most = {lane: len(addresses) for lane, addresses in seen.items() if len(addresses) > 1}
+        assert not most, f"{n} bytes: looks of each lane {most}"
+        barrier()
+        t = Script()
+        again = t.plant(s._planted[requests[0].handle])
+        q = send(t, n, 0)
+        found = t.test_until(again)
+        t.wait(q)
+        t.run(g)
+        assert found.status == (gmpi.SUCCESS, PREVIOUS, 0, n, n), (k, found.status)
+        check()
+
+
+def any_of_many(g: gmpi.Context) -> None:
+    """More requests than a warp has lanes, of all kinds, some null: each is found once."""
+    eager = g.layout.eager_bytes
+    kinds = [8, 0, 145, eager, eager + 4, 300, 3 * 65536 + 5 if eager > 256 else 5 * 512, 144]
+    for scope, threads, many in (("block", 64, 9), ("warp", 20, 12)):
+        s = Script(scope, threads)
+        sizes = [kinds[k % len(kinds)] if k % 8 != 6 or k < 8 else 8 for k in range(many)]
+        rooms = [s.room(n) for n in sizes]
+        receives = [s.irecv(b, b.nbytes, BYTE, PREVIOUS, k) for k, b in enumerate(rooms)]
+        sends = [send(s, n, k) for k, n in enumerate(sizes)]
+        found = [s.waitany(receives[0], 2 * many) for _ in range(2 * many)]
+        none = s.waitany(receives[0], 2 * many)
+        nothing = s.waitany(receives[0], 0)
+        s.run(g)
+        assert sorted(call.flag for call in found) == list(range(2 * many))
+        assert len(sends) == many
+        for call in found:
+            k = call.flag
+            if k < many:
+                assert call.status == (gmpi.SUCCESS, PREVIOUS, k, sizes[k], sizes[k]), call.status
+            assert call.error == gmpi.SUCCESS
+        empty = gmpi.Status(gmpi.SUCCESS, gmpi.ANY_SOURCE, gmpi.ANY_TAG, 0, 0)
+        assert none.flag == nothing.flag == -1 and none.status == nothing.status == empty
+        for k, (n, room) in enumerate(zip(sizes, rooms)):
+            s.expect(room, pattern(n, PREVIOUS + k), f"message {k}, {n} bytes")
+
+
+def any_of_refused(g: gmpi.Context) -> None:
+    """A request that was refused, and one that is none, do not hold up Waitany: they are found."""
+    s = Script()
+    room = s.room(8)
+    refused = s.irecv(room, 8, BYTE, SIZE, 1)
+    stranger = s.plant(12345)
+    good = s.irecv(room, 8, BYTE, PREVIOUS, 1)
+    found = [s.waitany(refused, 3) for _ in range(2)]
+    q = send(s, 8, 1)
+    found.append(s.waitany(refused, 3))
+    s.wait(q)
+    assert stranger.handle + 1 == good.handle
+    s.launch(g)
+    errors = []
+    for _ in range(2):
+        try:
+            s.collect(g)
+        except gmpi.ArgumentError as exc:
+            errors.append(exc.field)
+    s.collect(g)
+    by_place = {call.flag: call.error for call in found}
+    assert by_place == {0: gmpi.ERR_RANK, 1: gmpi.ERR_REQUEST, 2: gmpi.SUCCESS}, by_place
+    assert errors, "nothing was said of the refused calls"
+    s.expect(room, pattern(8, PREVIOUS + 1))
+
+
+SCENARIOS = [one_look_at_many, one_look_of_a_test, any_of_many, any_of_refused]
+
+
+def main() -> None:
+    settings = {"large_slots": 64, "ring_slots": 256}
+    if "--small" in sys.argv:
+        settings = {"eager_bytes": 256, "chunk_bytes": 512, "ring_slots": 64, "large_slots": 64}
+    with gmpi.Context(WORLD, **settings) as g:
+        run(SCENARIOS, g)
+        assert g.pending == []
+    end()
+
+
+main()
