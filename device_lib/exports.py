@@ -28,7 +28,13 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from device_lib.calls import comm_rank, comm_size, make_calls
 from device_lib.context import DeviceContext, Status
+from device_lib.primitives import SIMULATOR
 from device_lib.scope import BLOCK, WARP
+
+if SIMULATOR:
+    from device_lib.arguments_sim import checked
+else:
+    from device_lib.arguments_cuda import checked  # type: ignore[no-redef]
 
 block_calls = make_calls(BLOCK)
 warp_calls = make_calls(WARP)
@@ -50,11 +56,12 @@ def _bind(
 ) -> Callable[..., Any]:
     """The function of ``calls`` that ``declared`` describes, with its name, signature and text."""
     name = declared.__name__
-    function = getattr(calls, name.removeprefix("GMPI_").lower())
+    signature = inspect.signature(declared, eval_str=True)
+    function: Any = checked(getattr(calls, name.removeprefix("GMPI_").lower()), signature)
     text = inspect.cleandoc(declared.__doc__ or "")
     function.__name__ = function.__qualname__ = name + suffix
     function.__module__ = "gmpi"
-    function.__signature__ = inspect.signature(declared, eval_str=True)
+    function.__signature__ = signature
     function.__doc__ = f"{text}\n\n{scope}\n"
     _declarations[id(function)] = declared
     return cast(Callable[..., Any], function)

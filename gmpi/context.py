@@ -16,11 +16,12 @@ from mpi4py import MPI
 
 from device_lib.context import DeviceContext
 from device_lib.primitives import SIMULATOR
-from gmpi import affinity, config, ending, errors, launch, process, shutdown
+from gmpi import affinity, config, ending, errors, launch, process, shutdown, uncaught
 from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators
 from gmpi.constants import GMPI_ERR_ABORTED
 from gmpi.errors import ContextError, Fault
+from gmpi.farewell import words_of
 from gmpi.host import Host, Progress
 from gmpi.kernels import LaunchedKernels
 from gmpi.memory import Memory
@@ -56,6 +57,8 @@ from host_proxy.state import (
 # Loading a kernel at its first launch waits for kernels that run, and these may wait for that one.
 # The driver reads this when it starts: with the first use of CUDA, before any context is opened.
 os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
+
+uncaught.install()
 
 _contexts = 0  # opened so far in this process
 
@@ -394,6 +397,10 @@ class Context:
         if kind is None:
             self.close()
         elif not self._closed:
+            assert value is not None
+            self._watchdog.farewells.say(words_of(value), failed=True)
+            if self.config.on_error == "abort" and ending.is_failure(value):
+                ending.abort_job(self, value)
             # Something failed while kernels may wait: release them, then let it through.
             ended = shutdown.release(self)
             if not ended:
@@ -407,6 +414,7 @@ class Context:
     def _at_exit(self) -> None:
         """The interpreter is going: a loop that calls MPI after MPI_Finalize is a crash."""
         if not self._closed:
+            self._watchdog.farewells.say("has ended without closing its context", failed=True)
             shutdown.release(self)
 
     # --- internals --------------------------------------------------------------------------------

@@ -76,7 +76,9 @@ class _Absence(NamedTuple):
 
 
 def _absence(table: Table) -> _Absence:
-    if any(request.serial < 0 for request in table.pending):  # its host is in a call
+    if table.gone:
+        return _Absence("left", table.gone)
+    if any(request.block < 0 for request in table.pending):  # its host is in a call
         return _Absence()
     if table.kernels == "none running":
         return _Absence("left", "has left its kernels")
@@ -167,11 +169,12 @@ def _nobody_sends(tables: Tables, table: Table, request: Pending) -> Cause:
     absent = [_absence(t) for r in others if (t := tables.get(r)) is not None]
     waits = f"rank {table.rank} waits in {request}"
     if others and len(absent) == len(others) and all(a.kind for a in absent):
-        if all(a.kind == "left" for a in absent):
+        if all(a.text == "has left its kernels" for a in absent):
             text = f"{waits}, but all other ranks have left their kernels"
             return Cause("left", text, tuple(others))
         idle = "; ".join(f"rank {r} {a.text}" for r, a in zip(others, absent))
-        return Cause("not launched", f"{waits}, but {idle}", tuple(others))
+        kind = "left" if all(a.kind == "left" for a in absent) else "not launched"
+        return Cause(kind, f"{waits}, but {idle}", tuple(others))
     return Cause("missing send", f"{waits}, but no rank has sent it anything", (table.rank,))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
+import traceback
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ from mpi4py import MPI
 from gmpi.errors import (
     AbortedError,
     CallError,
+    GMPIError,
     KernelError,
+    PeerError,
     PendingError,
     ProxyError,
     RequestTimeoutError,
@@ -30,13 +33,24 @@ LISTED = 5
 _MESSAGES = 10_000  # looked at, at most, when a context closes
 
 #: What ``on_error="abort"`` ends a job for; other errors are misuse of the context by the host.
-FATAL = (CallError, PendingError, AbortedError, RequestTimeoutError, KernelError, ProxyError)
+FATAL = (
+    CallError, PendingError, AbortedError, PeerError, RequestTimeoutError, KernelError, ProxyError,
+)  # fmt: skip
+
+
+def is_failure(value: BaseException) -> bool:
+    """Whether an exception that leaves the ``with`` block is to end the job."""
+    if isinstance(value, SystemExit):
+        return value.code not in (None, 0)
+    return not isinstance(value, GeneratorExit)
 
 
 def abort_job(context: Context, why: BaseException) -> None:
     """Prints the error and the report of all ranks, then ends them all (MPI 4.1 section 9.7)."""
     text = f"GMPI: rank {context.rank}: {type(why).__name__}: {why}"
-    if not isinstance(why, RequestTimeoutError):  # its text has the report
+    if why.__traceback__ is not None and not isinstance(why, GMPIError):  # the user's own
+        text = "".join(traceback.format_exception(why)) + text
+    if not isinstance(why, (RequestTimeoutError, PeerError)):  # their texts have the report
         try:
             text += f"\n{context._watchdog.report('on_error is abort').text}"
         except Exception as exc:

@@ -5,6 +5,7 @@ GMPIError
 ├── ContextError           a context cannot be opened or used
 ├── DatatypeError          a datatype cannot be used, or does not fit its buffer
 ├── GridError              the grid of a kernel cannot be resident as a whole
+├── UsageError             a call is written in a way that cannot be compiled or run
 ├── CallError              a GMPI call of a kernel failed
 │   ├── ArgumentError      GMPI refused it: the arguments are wrong
 │   ├── TruncationError    the message was longer than the receive
@@ -12,6 +13,7 @@ GMPIError
 │   ├── DebugError         a check of debug mode failed
 │   └── MPICallError       MPI refused it
 ├── PendingError           requests that nobody completed
+├── PeerError              what a kernel waits for cannot come: the other rank has gone
 ├── RequestTimeoutError    nothing moved for timeout_s while kernels waited
 ├── AbortedError           a context was aborted while kernels waited
 ├── KernelError            a kernel died, and the CUDA context with it
@@ -71,6 +73,10 @@ class GridError(GMPIError):
     """More blocks than can be resident at once, so that some would never run."""
 
 
+class UsageError(GMPIError, TypeError):
+    """A call of a kernel is given what it cannot take; nothing was launched, or it has ended."""
+
+
 class PendingError(GMPIError):
     """Requests were left open."""
 
@@ -88,6 +94,18 @@ class RequestTimeoutError(GMPIError, TimeoutError):
 
     def __init__(self, report: Any) -> None:
         super().__init__(f"calls of kernels have returned GMPI_ERR_TIMEOUT\n{report.text}")
+        self.report = report
+
+
+class PeerError(GMPIError):
+    """What a call waits for cannot come, because another rank has gone; waits were released.
+
+    Attributes:
+        report: what was pending (``Context.report``).
+    """
+
+    def __init__(self, why: str, report: Any) -> None:
+        super().__init__(f"{why}; calls of kernels have returned GMPI_ERR_ABORTED\n{report.text}")
         self.report = report
 
 

@@ -131,12 +131,14 @@ class Report:
         reason: why.
         ranks: by rank; None for one that did not answer.
         causes: likely causes, the most telling first.
+        gone: of ranks that have gone, what they said, to follow their number.
     """
 
     rank: int
     reason: str
     ranks: dict[int, RankReport | None]
     causes: list[Cause]
+    gone: dict[int, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -147,7 +149,8 @@ class Report:
         if not self.causes:
             lines.append("no cause found among what is pending")
         for rank, report in sorted(self.ranks.items()):
-            lines += ["", *(report.lines() if report else [f"rank {rank}: no answer"])]
+            silent = f"rank {rank}{self.gone.get(rank, ': no answer')}"
+            lines += ["", *(report.lines() if report else [silent])]
         own = self.ranks.get(self.rank)
         if own is not None and own.stacks:
             lines += ["", f"Python stacks of rank {self.rank}:", own.stacks.rstrip()]
@@ -163,6 +166,7 @@ class Report:
             "rank": self.rank,
             "reason": self.reason,
             "causes": [cause._asdict() for cause in self.causes],
+            "gone": self.gone,
             "ranks": ranks,
         }
         return json.dumps(content, indent=1)
@@ -265,6 +269,11 @@ class Look:
         self._turns = -1
         self._turned = 0.0
 
+    @property
+    def members(self) -> dict[str, list[int]]:
+        """Which ranks each registered communicator has."""
+        return {group.identity: group.members for group in self.context._communicators.groups}
+
     def open_rows(self) -> np.ndarray:
         """The open rows of the slots table, the oldest first."""
         table: np.ndarray = self.context._state.slots
@@ -314,7 +323,7 @@ class Look:
             context._kernels.state,
             pending,
             unexpected(state, context._communicators.groups),
-            {group.identity: group.members for group in context._communicators.groups},
+            self.members,
             [fault.text for fault in context.errors[-_ERRORS:]],
             context._waits.aborted,
             repr(failure) if (failure := context._proxy.failure) is not None else "",

@@ -74,6 +74,7 @@ def shut_down(context: Context, clean: bool) -> None:
     process.closed(context)
     atexit.unregister(context._at_exit)
     context._termination.stop()
+    context._watchdog.farewells.say("has closed its context", failed=False)
     quiet = context._watchdog.stop()
     stopped = context._proxy.stop(ABORT_S)
     if not stopped or not quiet or context._kernels.unfinished:

@@ -16,6 +16,7 @@ from gmpi.constants import GMPI_ERR_ABORTED
 from gmpi.errors import (
     AbortedError,
     KernelError,
+    PeerError,
     PendingError,
     ProxyError,
     RequestTimeoutError,
@@ -37,11 +38,13 @@ class Synchronization:
     Attributes:
         aborted: every call of its kernels ends with an error from now on.
         timeout: why, where it is because nothing moved.
+        lost: why, where it is because another rank has gone.
     """
 
     def __init__(self, context: Context) -> None:
         self.aborted = False
         self.timeout: Report | None = None
+        self.lost: PeerError | None = None
         self._context: Context = weakref.proxy(context)  # whose part we are
         self._lock = threading.RLock()  # a handler of a signal may abort what is being aborted
         self._told = False  # somebody has been told that it was aborted
@@ -122,6 +125,16 @@ class Synchronization:
         self.timeout = report
         self.abort(error_class)
 
+    def lose(self, error: PeerError) -> None:
+        """The same, because another rank has gone (the watchdog's thread)."""
+        self.lost = error
+        self.abort(GMPI_ERR_ABORTED)
+
+    @property
+    def told(self) -> Report | None:
+        """The report with which the watchdog has ended the waits."""
+        return self.timeout if self.lost is None else self.lost.report
+
     # --- what went wrong --------------------------------------------------------------------------
 
     def failure(self) -> Exception | None:
@@ -145,9 +158,11 @@ class Synchronization:
         if faults and self._context.config.on_error != "return":
             raise faults[0].kind(faults[0], len(faults) - 1)
 
-    def aborted_error(self) -> AbortedError | RequestTimeoutError:
+    def aborted_error(self) -> AbortedError | PeerError | RequestTimeoutError:
         """What is raised when the context has been aborted; counts as told."""
         self._told = True
+        if self.lost is not None:
+            return self.lost
         if self.timeout is not None:
             return RequestTimeoutError(self.timeout)
         return AbortedError(
@@ -155,7 +170,7 @@ class Synchronization:
             f"what they compute is not to be trusted{self._pending_text()}"
         )
 
-    def untold_abort(self) -> AbortedError | RequestTimeoutError | None:
+    def untold_abort(self) -> AbortedError | PeerError | RequestTimeoutError | None:
         """The same, if nobody has been told yet."""
         return None if self._told else self.aborted_error()
 

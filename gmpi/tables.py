@@ -25,7 +25,7 @@ class Pending:
             the root.
         tag: None for ANY_TAG and where there is no tag.
         communicator: identity.
-        serial: its number among the requests of the rank; -1 for a call of the host.
+        block: linear number of the calling block, -1 for a call of the host.
         matched: the message of a receive has begun to come.
         orders: how often threads have been asked to move bytes of it and have not yet done so.
         age_s: seconds; at least that old.
@@ -93,6 +93,7 @@ class Table:
     errors: list[str] = field(default_factory=list)  # calls that failed
     aborted: bool = False
     dead_proxy: str = ""  # what ended its proxy thread
+    gone: str = ""  # what it said when it closed its context, or failed
 
 
 class Cause(NamedTuple):

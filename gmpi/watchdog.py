@@ -21,8 +21,10 @@ from mpi4py import MPI
 from gmpi.constants import GMPI_ERR_TIMEOUT
 from gmpi.diagnosis import diagnose
 from gmpi.ending import abort_job
-from gmpi.errors import RequestTimeoutError
+from gmpi.errors import PeerError, RequestTimeoutError
+from gmpi.farewell import Farewells, hopeless
 from gmpi.report import Look, RankReport, Report
+from gmpi.tables import Table, Tables
 from host_proxy.state import (
     G_CLOSED,
     G_HEAD,
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 
 POLL_S = 0.25
 ANSWER_S = 1.0  # how long the others have to answer
+# How long nothing may move where a rank has gone, until those that wait for it give up: after a
+# failure, and after a close, where what it sent before may still be on its way.
+FAILED_S = 0.5
+CLOSED_S = 3.5
 _QUESTION = 1
 _ANSWER = 2
 
@@ -48,6 +54,7 @@ class Watchdog:
         self.context: Context = weakref.proxy(context)  # whose part we are
         self.last: Report | None = None
         self._look = Look(self.context)
+        self.farewells = Farewells(comm)
         self._comm = comm.Dup()
         self._comm.Set_errhandler(MPI.ERRORS_RETURN)
         self._lock = threading.Lock()  # one exchange at a time
@@ -55,6 +62,7 @@ class Watchdog:
         self._asked = threading.Event()  # by a signal
         self._sends: list[MPI.Request] = []
         self._number = 0
+        self._next_try = 0.0
         self._before: Any = None
         self._thread = threading.Thread(target=self._main, name="gmpi-watchdog", daemon=True)
         config = context.config
@@ -81,9 +89,18 @@ class Watchdog:
         """Asks all ranks; any thread."""
         with self._lock:
             ranks = self._ask()
-        tables = {r: None if report is None else report.table for r, report in ranks.items()}
-        self.last = Report(self.context.rank, reason, ranks, diagnose(tables))
+        gone = {rank: f" {told.text}" for rank, told in self.farewells.heard.items()}
+        causes = diagnose(self._tables(ranks))
+        self.last = Report(self.context.rank, reason, ranks, causes, gone)
         return self.last
+
+    def _tables(self, ranks: dict[int, RankReport | None]) -> Tables:
+        """What ranks have answered, and what those that have gone had said."""
+        tables: Tables = {r: None if other is None else other.table for r, other in ranks.items()}
+        members = self._look.members
+        for rank, told in self.farewells.heard.items():
+            tables[rank] = Table(rank, "none running", members=members, gone=told.text)
+        return tables
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -96,6 +113,7 @@ class Watchdog:
             if self._lock.acquire(blocking=False):
                 try:
                     self._answer()
+                    self.farewells.listen()
                 finally:
                     self._lock.release()
             now = time.monotonic()
@@ -109,6 +127,8 @@ class Watchdog:
             if self._asked.is_set():
                 self._asked.clear()
                 self._print(self.report("SIGUSR1"), always=True)
+            if pending and not self.context._waits.aborted:
+                self._give_up(still, signature)
             if config.watchdog_s and still > config.watchdog_s and not reported:
                 reported = True
                 self._print(self.report(f"no progress for {still:.1f} s"))
@@ -118,6 +138,32 @@ class Watchdog:
                     self.context._waits.time_out(report, GMPI_ERR_TIMEOUT)
                     if config.on_error == "abort":
                         abort_job(self.context, RequestTimeoutError(report))
+
+    def _give_up(self, still: float, signature: tuple[int, ...]) -> None:
+        """Releases kernels, and the host, that wait for ranks that have gone."""
+        context, now = self.context, time.monotonic()
+        waits = context._kernels.unfinished or bool(context._host_progress.open)
+        if not waits or now < self._next_try or not self._have_gone(still):
+            return
+        self._next_try = now + ANSWER_S
+        report = self.report(f"no progress for {still:.1f} s, and a rank has gone")
+        tables = self._tables(report.ranks)
+        cause = hopeless(tables, context.rank, self._have_gone(still))
+        if cause is None or self._signature() != signature:
+            return
+        error = PeerError(cause.text, report)
+        context._waits.lose(error)
+        if context.config.on_error == "abort":
+            abort_job(context, error)
+
+    def _have_gone(self, still: float) -> set[int]:
+        """Ranks from which nothing has come for so long that nothing will come."""
+        now, heard = time.monotonic(), self.farewells.heard
+        return {
+            rank
+            for rank, told in heard.items()
+            if min(still, now - told.heard) > (FAILED_S if told.failed else CLOSED_S)
+        }
 
     def _signature(self) -> tuple[int, ...]:
         """Changes whenever something moves."""
@@ -139,8 +185,9 @@ class Watchdog:
 
     def _own(self) -> RankReport | None:
         """This rank as it is; once its waits have timed out, as it was then, for others to know."""
-        if self.context._waits.timeout is not None:
-            return self.context._waits.timeout.ranks[self.context.rank]
+        told = self.context._waits.told
+        if told is not None:
+            return told.ranks[self.context.rank]
         return self._look.report(time.monotonic())
 
     def _ask(self) -> dict[int, RankReport | None]:
@@ -154,9 +201,9 @@ class Watchdog:
         self._sends += [
             self._comm.isend(self._number, other, _QUESTION)
             for other in range(size)
-            if other != rank
+            if other != rank and other not in self.farewells.heard
         ]
-        missing = size - 1
+        missing = size - 1 - len(self.farewells.heard)
         deadline = time.monotonic() + ANSWER_S
         while missing and time.monotonic() < deadline and not self._stop.is_set():
             self._answer()

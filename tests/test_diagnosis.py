@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmpi.diagnosis import diagnose
+from gmpi.farewell import hopeless
 from gmpi.report import RankReport, Report
 from gmpi.tables import Cause, Pending, Table, Unexpected, ranks_text
 
@@ -274,3 +275,25 @@ def test_any_tables(given: list, silent: set[int]) -> None:
     waiting = [t for t in found.values() if t is not None and t.pending]
     unmatched = [r for t in waiting for r in t.pending if r.kind == "receive"]
     assert causes or not unmatched, "a receive waits, and nothing is said"
+
+
+def test_what_cannot_complete_because_ranks_have_gone() -> None:
+    """A broadcast may be late; nothing else is, once who must have a part in it has gone."""
+
+    def told(gone: set[int], *pending: list[Pending]) -> str:
+        found = tables(*pending)
+        for rank in gone:
+            found[rank] = Table(rank, "none running", gone="has closed its context")
+        cause = hopeless(found, 0, gone)
+        return "" if cause is None else cause.text
+
+    bcast = [collective("GMPI_Bcast", root=1)]
+    assert told({1}, [recv(1)], []).endswith("but rank 1 has closed its context")
+    assert told({1}, [recv(2)], [], []) == ""
+    assert told({1}, [recv(None)], [], []) == ""
+    assert "; rank 2 has" in told({1, 2}, [recv(None)], [], [])
+    assert told({1}, [send(1, **LONG)], []) and told({2}, [send(1, **LONG)], [], []) == ""
+    assert told({2}, [collective()], [collective()], [])
+    assert told({1}, bcast, [], []) == "" and told({1}, bcast, [], bcast)
+    assert told({1}, bcast, [])
+    assert told({1}, []) == ""

@@ -1,0 +1,132 @@
+"""Ranks that fail, leave or never call: whoever waits for them is told, and the job ends."""
+
+from __future__ import annotations
+
+import launcher
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+START = """
+import sys, time
+import numpy as np
+from mpi4py import MPI
+from numba import cuda
+import gmpi
+from gmpi import watchdog
+
+watchdog.ANSWER_S = 5.0
+
+@cuda.jit
+def receive(ctx, buf, source, tag):
+    gmpi.GMPI_Recv(ctx, buf, 8, gmpi.BYTE, source, tag, gmpi.COMM_WORLD)
+
+@cuda.jit
+def meet(ctx):
+    gmpi.GMPI_Barrier(ctx, gmpi.COMM_WORLD)
+
+rank = MPI.COMM_WORLD.rank
+buf = np.zeros(8, np.uint8)
+"""
+
+
+def run(ranks: int, code: str, **environment: str) -> tuple[int, str]:
+    return launcher.mpi(ranks, "-c", START + code, **environment)
+
+
+def test_waits_for_ranks_that_have_gone_end_with_what_they_said() -> None:
+    """One start: a failure, a failure in a chain, a close, and a broadcast that is only late."""
+    status, text = run(
+        3,
+        """
+def told(play, words):
+    began = time.monotonic()
+    try:
+        with gmpi.Context() as g:
+            play(g)
+    except gmpi.PeerError as exc:
+        assert words in str(exc).partition("\\n")[0], exc
+        assert exc.report.causes, exc.report.text
+        print(f"rank {rank} told after {time.monotonic() - began:.1f} s")
+        return True
+    except ValueError:
+        pass
+    MPI.COMM_WORLD.Barrier()
+    return False
+
+def fails(g):
+    if rank == 1:
+        raise ValueError("no such file: mesh.dat\\nmore")
+    if rank == 0:
+        receive[1, 32](g.device, buf, 1, 3)
+    else:
+        receive[1, 32](g.device, buf, 0, 3)  # of one that is told
+    g.synchronize()
+
+words = "rank 1 has ended with ValueError: no such file: mesh.dat", "", "0 has ended with PeerError"
+one = told(fails, words[rank])
+if one:
+    MPI.COMM_WORLD.Barrier()
+assert one == (rank != 1)
+
+def leaves(g):
+    if rank != 2:
+        meet[1, 32](g.device)
+        g.synchronize()
+
+two = told(leaves, "rank 2 has closed its context")
+if two:
+    MPI.COMM_WORLD.Barrier()
+assert two == (rank != 2)
+
+def sends_and_leaves(g):
+    \"\"\"What was sent before is received, late as it is.\"\"\"
+    if rank == 0:
+        g.host.Send(np.arange(8, dtype=np.uint8), 1, 3)
+    elif rank == 1:
+        time.sleep(1.0)
+        receive[1, 32](g.device, buf, 0, 3)
+        g.synchronize()
+        assert (buf == np.arange(8)).all()
+
+assert not told(sends_and_leaves, "")
+print("all told")
+""",
+    )
+    assert status == 0 and text.count("all told") == 3, text
+    assert text.count("rank 0 told after") == 2 and text.count("rank 1 told after") == 1, text
+
+
+def test_a_failure_of_the_program_aborts_with_on_error_abort() -> None:
+    status, text = run(
+        2,
+        """
+with gmpi.Context(on_error="abort") as g:
+    if rank == 1:
+        raise ValueError("no such file")
+    receive[1, 32](g.device, buf, 1, 3)
+    g.synchronize()
+print("still there")
+""",
+    )
+    assert status != 0 and "still there" not in text, text
+    assert "ValueError: no such file" in text and "MPI_Abort" in text, text
+
+
+@pytest.mark.parametrize("where", ["before the context", "in it"])
+def test_an_exception_that_nobody_catches_ends_the_job(where: str) -> None:
+    status, text = run(
+        2,
+        f"""
+if rank == 1 and {where!r} == "before the context":
+    raise ValueError("no such file")
+with gmpi.Context() as g:
+    if rank == 1:
+        raise ValueError("no such file")
+    MPI.COMM_WORLD.Recv(buf, 1)
+print("still there")
+""",
+    )
+    assert status != 0 and "still there" not in text, text
+    assert "ValueError: no such file" in text, text
+    assert "GMPI: rank 1: nobody caught this ValueError: MPI_Abort ends all ranks" in text, text
