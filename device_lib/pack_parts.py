@@ -19,6 +19,7 @@ from device_lib.words import load_once_4, load_once_8
 
 THREADS = pack_strided.THREADS
 assert THREADS == pack_runs.THREADS
+assert all(shape.threads == THREADS for shape in pack_strided.SHAPES.values())
 ARGUMENTS = 4
 RUNS = 1  # kind of a part; 0: strided
 _HEAD = ["first", "begin", "offset", "kind"]
@@ -53,6 +54,7 @@ def parts_body(width: int, dims: int, runs: bool, unpack: bool) -> Callable:
         dims: of each strided block; those with fewer get outer ones of count 1.
         runs: whether there are lists of runs.
     """
+    shape = pack_strided.SHAPES[width, unpack]
     lines = [
         "tile = cuda.blockIdx.x",
         f"row = rows + load_4(part_of + tile * 4) * {8 * row_words(dims)}",
@@ -61,7 +63,7 @@ def parts_body(width: int, dims: int, runs: bool, unpack: bool) -> Callable:
         "packed += begin",
         "user += offset",
     ]
-    strided = [*_read(names_of(dims), len(_HEAD)), *move_lines(width, dims, unpack)]
+    strided = [*_read(names_of(dims), len(_HEAD)), *move_lines(width, dims, unpack, shape)]
     if runs:
         lines.append(f"if kind == {RUNS}:")
         lines += [f" {line}" for line in _read(_RUNS_NAMES, len(_HEAD))]
@@ -70,7 +72,7 @@ def parts_body(width: int, dims: int, runs: bool, unpack: bool) -> Callable:
         lines.append(f" move_unit(user, packed, unit, lane, {', '.join(_RUNS_NAMES)})")
         lines.append("else:")
         strided = [f" {line}" for line in strided]
-    scope = scope_of(width)
+    scope = scope_of(width, shape)
     scope |= {"load_4": load_once_4, "load_8": load_once_8}
     if runs:
         scope["move_unit"] = make_move_unit(width, unpack)

@@ -2,7 +2,7 @@
 
 Everything that a thread needs to find a word is an argument of the launch, which the hardware keeps
 as constants: no shared memory, no table, nothing to wait for before the first load. Each thread
-moves ``WORDS`` words, all loads first, and each block one tile of neighbouring words: the
+moves one to four words, all loads first, and each block one tile of neighbouring words: the
 hardware's own scheduler of blocks balances better than a loop over tiles.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from math import prod
-from typing import cast
+from typing import NamedTuple, cast
 
 from numba import cuda
 
@@ -21,12 +21,40 @@ from device_lib.words import LOAD_ONCE_IF, STORE_GLOBAL_IF
 
 THREADS = 256
 REGISTERS = 32  # at most: as many threads on each multiprocessor as there can be
-WORDS = {16: 2, 8: 2, 4: 4}  # of each thread, by their width
 
 
-def tile_words(width: int) -> int:
+class Shape(NamedTuple):
+    """How words are dealt out.
+
+    Attributes:
+        threads: of a block.
+        words: of each thread.
+        near: a thread's next word is that behind its warp's, not that behind its block's.
+        load_if, store_if: as in ``words``; ``None``: those.
+    """
+
+    threads: int
+    words: int
+    near: bool = False
+    load_if: Callable | None = None
+    store_if: Callable | None = None
+
+
+#: By width and direction. An unpack is the better the closer together its stores are in time.
+SHAPES = {
+    (16, False): Shape(THREADS, 2),
+    (16, True): Shape(THREADS, 1),
+    (8, False): Shape(THREADS, 2),
+    (8, True): Shape(THREADS, 2),
+    (4, False): Shape(THREADS, 4),
+    (4, True): Shape(THREADS, 4),
+}
+
+
+def tile_words(width: int, unpack: bool) -> int:
     """Words that a block of threads moves."""
-    return THREADS * WORDS[width]
+    shape = SHAPES[width, unpack]
+    return shape.threads * shape.words
 
 
 def numbers_of(width: int, atom: int, dims: list[tuple[int, int]]) -> list[int] | None:
@@ -39,7 +67,7 @@ def numbers_of(width: int, atom: int, dims: list[tuple[int, int]]) -> list[int] 
     """
     words = atom // width
     total = words * prod(count for count, _ in dims)
-    if total + tile_words(width) >= LIMIT:
+    if total + tile_words(width, False) >= LIMIT:
         return None
     if not dims:
         return [total]
@@ -68,16 +96,24 @@ def _lookup(word: str, at: str, dims: int, shift: int) -> list[str]:
     return [*lines, f"{at} += i * stride{dims - 1}"]
 
 
-def move_lines(width: int, dims: int, unpack: bool) -> list[str]:
+def first_word(shape: Shape) -> tuple[str, int]:
+    """Source of the number of the calling thread's first word in tile ``tile``, and what the next
+    one is away from it."""
+    at = f"tile * {shape.threads * shape.words} + "
+    if shape.near:
+        warp = 32 * shape.words
+        return f"{at}(cuda.threadIdx.x >> 5) * {warp} + (cuda.threadIdx.x & 31)", 32
+    return f"{at}cuda.threadIdx.x", shape.threads
+
+
+def move_lines(width: int, dims: int, unpack: bool, shape: Shape) -> list[str]:
     """Source lines that move the calling thread's words of tile ``tile``, by the names above."""
     shift = width.bit_length() - 1
-    each = WORDS[width]
-    lines = [
-        f"w0 = tile * {THREADS * each} + cuda.threadIdx.x",
-        f"p0 = packed + (w0 << {shift})",
-    ]
+    each = shape.words
+    first, step = first_word(shape)
+    lines = [f"w0 = {first}", f"p0 = packed + (w0 << {shift})"]
     for k in range(1, each):
-        lines += [f"w{k} = w0 + {k * THREADS}", f"p{k} = p0 + {k * THREADS * width}"]
+        lines += [f"w{k} = w0 + {k * step}", f"p{k} = p0 + {k * step * width}"]
     for k in range(each):
         lines += _lookup(f"w{k}", f"a{k}", dims, shift)
     source, target = ("p", "a") if unpack else ("a", "p")
@@ -85,21 +121,26 @@ def move_lines(width: int, dims: int, unpack: bool) -> list[str]:
     return lines + [f"store_if({target}{k}, x{k}, y{k}, w{k} < words)" for k in range(each)]
 
 
-def scope_of(width: int) -> dict[str, object]:
+def scope_of(width: int, shape: Shape) -> dict[str, object]:
     """The names that these lines use."""
-    load_if, store_if = LOAD_ONCE_IF[width], STORE_GLOBAL_IF[width]
+    load_if = shape.load_if or LOAD_ONCE_IF[width]
+    store_if = shape.store_if or STORE_GLOBAL_IF[width]
     return {"cuda": cuda, "divide": divide, "load_if": load_if, "store_if": store_if}
 
 
 @cache
-def strided_body(width: int, dims: int, unpack: bool) -> Callable:
-    """The Python function of a kernel of ``THREADS`` threads; a block of them moves one tile.
+def strided_body(width: int, dims: int, unpack: bool, shape: Shape | None = None) -> Callable:
+    """The Python function of a kernel; a block of threads moves one tile.
 
     Its arguments, int64: addresses of the user's (of the first block of data) and of the packed
     memory, then ``names_of(dims)``.
+
+    Args:
+        shape: by default the one in ``SHAPES``.
     """
-    lines = ["tile = cuda.blockIdx.x", *move_lines(width, dims, unpack)]
+    shape = shape or SHAPES[width, unpack]
+    lines = ["tile = cuda.blockIdx.x", *move_lines(width, dims, unpack, shape)]
     head = f"def kernel(user, packed, {', '.join(names_of(dims))}):"
-    scope = scope_of(width)
+    scope = scope_of(width, shape)
     exec("\n ".join([head, *lines]), scope)
     return cast(Callable, scope["kernel"])

@@ -24,6 +24,7 @@ from numba import cuda
 from device_lib.divide import LIMIT, divide, magic_of
 from device_lib.primitives import block_id, buffer_of, device, sync_block, thread_rank
 from device_lib.tile_words import (
+    SPREAD_STEP,
     get_1,
     get_16_of_many,
     get_16_of_two,
@@ -32,13 +33,12 @@ from device_lib.tile_words import (
     put_1,
     put_16_if,
     shared_address,
-    spread_4_if,
-    spread_few,
+    spread_along,
     store_1,
     store_16,
 )
 
-THREADS = 128
+THREADS = SPREAD_STEP
 REGISTERS = 40  # at most: 12 blocks of threads on each multiprocessor
 _STEP = 16 * THREADS  # bytes that the threads read, or write, at a time
 TILE_BYTES = 4 * _STEP  # shared memory for one tile
@@ -168,27 +168,21 @@ def _make_write_packed(long: bool) -> Callable:
 
 @device
 def _write_user(base, user, count, atom, pitch, magic):
-    """Unpacks ``count`` blocks that lie one after the other in shared memory at ``base``."""
-    rank = thread_rank()
-    last = (count - 1) * pitch + atom - 4
-    # Whole words, by their place: neighbouring threads write neighbouring words.
-    at = (-user & 3) + 4 * rank
-    while at <= last:
-        i, r = divide(at, pitch, magic)
-        spread_4_if(user + at, base + i * atom + r, r + 4 <= atom)
-        at += 4 * THREADS
-    # The bytes before and behind them in each block.
-    i = rank
-    while i < count:
-        to = user + i * pitch
-        source = base + i * atom
-        head = min(-to & 3, atom)
-        tail = atom - head & 3
-        if head > 0:
-            spread_few(to, source, head)
-        if tail > 0:
-            spread_few(to + atom - tail, source + atom - tail, tail)
-        i += THREADS
+    """Unpacks ``count`` blocks that lie one after the other in shared memory at ``base``.
+
+    Thread by thread the bytes of the user's memory, gaps left out: an instruction of a warp then
+    writes all data of one sector of 32 bytes. Memory keeps whole sectors, and one that is written
+    in parts is read and written for each of them.
+    """
+    at = thread_rank() - (user & 31)
+    if at < 0:
+        at += THREADS
+    i, r = divide(at, pitch, magic)
+    blocks, onward = divide(THREADS, pitch, magic)
+    left = (count - 1) * pitch + atom - at
+    ahead = blocks * atom + onward
+    place, pair, steps = r | left << 32, atom | pitch << 32, ahead | onward << 32
+    spread_along(user + at, base + i * atom + r, place, pair, steps)
 
 
 @cache

@@ -4,7 +4,8 @@
 
 Every result is first compared with CuPy's own gather. Rates are bytes read and written. ``copy`` is
 a device-to-device copy of as many bytes in the same run; the ceiling of a layout is what a copy at
-that rate would take for the 32-byte sectors that it touches, its packed bytes and its tables.
+that rate would take for the 32-byte sectors that it touches, its packed bytes and its tables; an
+unpack has to read sectors that it writes in part (``_pack_sectors``).
 ``us`` are calls back to back in a stream, ``cold`` single calls after the cache was swept. Where
 the GPU is done before the next call arrives, the former are times of the host; ``device_us`` are
 calls that all wait in the stream before the first of them begins.
@@ -20,34 +21,13 @@ import _bench
 import numpy as np
 from _pack_cases import MIB, Case, all_cases, halo, vector
 from _pack_columns import columns
+from _pack_sectors import pack_bytes, sectors, unpack_bytes
 from _pack_timing import Copies, Timer
 from mpi4py import MPI
 from tabulate import tabulate
 
 import gmpi
-from gmpi.datatypes import Plan
-from gmpi.datatypes.nodes import Node, stream
 from gmpi.packing import plan_of, prepared_of
-
-SECTOR = 32
-
-
-def sectors(plan: Plan, count: int) -> int:
-    """32-byte sectors of the user's memory that are touched; counted on a sample when many."""
-    node = plan.repeated(count).node
-    whole = node.size
-    while node.run_count() > 1 << 21 and node.dims and node.dims[-1].table is None:
-        outer = node.dims[-1]
-        fewer = max(1, outer.count * (1 << 21) // node.run_count())
-        node = Node(0, node.dims[:-1], node.core)
-        node = stream(node, fewer, outer.stride)
-    at, lengths = node.runs()
-    first, last = at // SECTOR, (at + lengths - 1) // SECTOR
-    order = np.argsort(first, kind="stable")
-    first, last = first[order], last[order]
-    before = np.maximum.accumulate(np.concatenate(([np.int64(-(1 << 60))], last[:-1])))
-    touched = int(np.maximum(0, last - np.maximum(first, before + 1) + 1).sum())
-    return round(touched * (whole / node.size))
 
 
 def verdict(case: Case, row: dict[str, Any]) -> str:
@@ -62,6 +42,15 @@ def verdict(case: Case, row: dict[str, Any]) -> str:
     sign = "<=" if kind == "us" else ">="
     row["bar"] = {"kind": kind, "number": number, "value": value, "met": bool(good)}
     return f"{kind} {sign} {number:g}: {'yes' if good else 'NO'}"
+
+
+def unpack_verdict(case: Case, row: dict[str, Any]) -> str:
+    if case.unpack is None:
+        return ""
+    value = row["unpack_ceiling_share"]
+    good = value >= case.unpack
+    row["unpack_bar"] = {"kind": "ceiling", "number": case.unpack, "value": value, "met": good}
+    return f"{'yes' if good else 'NO'}"
 
 
 def measure(case: Case, timer: Timer, copies: Copies) -> dict[str, Any]:
@@ -100,15 +89,19 @@ def measure(case: Case, timer: Timer, copies: Copies) -> dict[str, Any]:
     row["cold_us"] = timer.cold(pack)
     copy_us = copies.plain(size)
     best = 2 * 256 * MIB / copies.plain(256 * MIB)
-    least = sectors(plan, case.count) * SECTOR + size + plan.device_bytes
+    found = sectors(plan, case.count)
+    row["sectors"] = found._asdict()
     row["copy_us"] = copy_us
-    row["ceiling_us"] = least / best
+    row["ceiling_us"] = pack_bytes(found, size, plan.device_bytes) / best
+    row["unpack_ceiling_us"] = unpack_bytes(found, size, plan.device_bytes) / best
     row["pack_tbs"] = 2 * size / row["pack_us"] / 1e6
     row["unpack_tbs"] = 2 * size / row["unpack_us"] / 1e6
     row["copy_share"] = copy_us / row["pack_us"]
     row["ceiling_share"] = row["ceiling_us"] / row["pack_us"]
+    row["unpack_ceiling_share"] = row["unpack_ceiling_us"] / row["unpack_us"]
     row["memcpy_us"] = copies.memcpy(case, memory.data.ptr, out.data.ptr)
     row["verdict"] = verdict(case, row)
+    row["unpack_verdict"] = unpack_verdict(case, row)
     return row
 
 
@@ -320,7 +313,8 @@ def main() -> None:
         rows.append(measure_halo(timer, copies))
     results["layouts"] = rows
     headers = ["name", "pack_us", "unpack_us", "cold_us", "copy_us", "memcpy_us", "pack_tbs",
-               "copy_share", "ceiling_share", "verdict"]  # fmt: skip
+               "copy_share", "ceiling_share", "verdict", "unpack_ceiling_share",
+               "unpack_verdict"]  # fmt: skip
     table = [[row[c] for c in headers] for row in rows]
     print(tabulate(table, headers, floatfmt=".2f", tablefmt="simple"), flush=True)
     if not options.only:

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from device_lib import pack_kernels as kernels
-from device_lib import pack_parts, pack_runs, pack_strided, pack_tiles, pack_words, transpose
+from device_lib import (
+    pack_parts,
+    pack_runs,
+    pack_strided,
+    pack_tiles,
+    pack_words,
+    transpose,
+    unpack_along,
+)
 from device_lib.divide import LIMIT, magic_of
 from gmpi.datatypes.descriptor import (
     D_DELTAS,
@@ -144,7 +152,8 @@ class Prepared:
             return self._prepare_tiling(self._tiling, unpack)
         found = None
         if width > 1 and self.most_blocks is None:
-            found = self._prepare_words(width, unpack)
+            found = self._prepare_along(width) if unpack and self._single else None
+            found = found or self._prepare_words(width, unpack)
         if found is None and self._single:
             found = self._prepare_part(width, unpack, packed == 0)
         return found or self._prepare_parts(width, unpack)
@@ -154,6 +163,20 @@ class Prepared:
         if not self._single:
             return self._prepare_rows(width, unpack)
         return self._prepare_strided(width, unpack) or self._prepare_runs(width, unpack)
+
+    def _prepare_along(self, width: int) -> Launch | None:
+        """For short blocks that end and begin in the middle of what memory writes at once."""
+        part = self._parts[0]
+        if isinstance(part, RunList) or part.table is not None:
+            return None
+        dims = [(dim.count, dim.stride) for dim in part.dims]
+        found = unpack_along.along(width, part.atom, dims)
+        if found is None:
+            return None
+        body = unpack_along.along_body(width, found.outer)
+        code = kernel(self._device, body, unpack_along.ARGUMENTS, unpack_along.REGISTERS)
+        threads = unpack_along.SHAPES[width].threads
+        return Launch(code, found.arguments, found.blocks, part.offset, threads)
 
     def _prepare_transpose(self, unpack: bool) -> Launch:
         assert self._tiles is not None
@@ -176,8 +199,9 @@ class Prepared:
         body = pack_strided.strided_body(width, len(part.dims), unpack)
         arguments = [0, 0, *numbers]
         code = kernel(self._device, body, len(arguments), pack_strided.REGISTERS)
-        blocks = -(-numbers[0] // pack_strided.tile_words(width))
-        return Launch(code, arguments, blocks, part.offset, pack_strided.THREADS)
+        blocks = -(-numbers[0] // pack_strided.tile_words(width, unpack))
+        threads = pack_strided.SHAPES[width, unpack].threads
+        return Launch(code, arguments, blocks, part.offset, threads)
 
     def _prepare_runs(self, width: int, unpack: bool) -> Launch | None:
         part = self._parts[0]
@@ -202,7 +226,7 @@ class Prepared:
                 return None
             row[:4] = sum(tiles), part.begin, part.offset, pack_parts.RUNS if runs else 0
             row[4 : 4 + len(numbers)] = numbers
-            strided_tiles = -(-part.size // (width * pack_strided.tile_words(width)))
+            strided_tiles = -(-part.size // (width * pack_strided.tile_words(width, unpack)))
             tiles.append(pack_runs.blocks_for(part.size) if runs else strided_tiles)
         part_of = np.repeat(np.arange(len(tiles), dtype=np.int32), tiles)
         tables = upload({"part_of": part_of, "rows": rows}, self._keep)

@@ -34,7 +34,15 @@ precompile.compile_without_gpu(CC)
 
 import script_kernel  # noqa: E402
 
-from device_lib import assembler, library, pack_parts, pack_runs, pack_strided, pack_tiles  # noqa: E402
+from device_lib import (  # noqa: E402
+    assembler,
+    library,
+    pack_parts,
+    pack_runs,
+    pack_strided,
+    pack_tiles,
+    unpack_along,
+)
 from device_lib.context import DeviceContext  # noqa: E402
 from gmpi.datatypes.parts import MAX_DIMS  # noqa: E402
 
@@ -204,6 +212,9 @@ def packing_kernels() -> dict[str, tuple[Any, int, int]]:
         body = pack_strided.strided_body(width, dims, unpack)
         arguments = 2 + len(pack_strided.names_of(dims))
         found[f"strided_{width}_{dims}_{unpack:d}"] = body, arguments, pack_strided.REGISTERS
+    for width, outer in product((16, 8, 4), (0, unpack_along.MAX_OUTER)):
+        body = unpack_along.along_body(width, outer)
+        found[f"along_{width}_{outer}"] = body, unpack_along.ARGUMENTS, unpack_along.REGISTERS
     for width, unpack in product((16, 8, 4), (True, False)):
         body = pack_runs.runs_body(width, unpack)
         registers = pack_runs.REGISTERS[width]

@@ -99,6 +99,36 @@ def test_runs_of_several_machines_are_put_together(tmp_path: Path) -> None:
     assert runs[0]["per_s"] == {"messages": 1e6, "records_16": 1e8}
 
 
+NCU = """==PROF== Connected
+"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
+"0","kernel","dram__bytes_read.sum","byte","805,000,000"
+"0","kernel","dram__bytes_write.sum","byte","537,000,000"
+"""
+
+
+def test_unpacks_below_their_bar_and_wrong_bytes_are_said(tmp_path: Path) -> None:
+    def rows(share: float, right: bool = True) -> dict[str, Any]:
+        about = {"case": "8 B every 16 B", "right": True}
+        found = [
+            {**about, "variant": "as it is", "us": 300.0, "share": share},
+            {**about, "variant": "T128 U1", "us": 280.0, "share": 1.1, "right": right},
+            {**about, "variant": "pack", "us": 186.0, "share": None},
+        ]
+        return {"copy_us": 128.4, "rows": found}
+
+    new, former, ncu = (tmp_path / name for name in ("new.json", "former.json", "ncu.csv"))
+    ncu.write_text(NCU)
+    program = [str(GPU / "unpack_table.py"), *map(str, (new, former, ncu))]
+    new.write_text(json.dumps(rows(0.9)))
+    former.write_text(json.dumps(rows(0.6)))
+    status, text = launcher.python(*program)
+    assert status == 0 and "below 0.85: none; wrong: none" in text, text
+    assert re.search(r"300.0 \(0.60\) +300.0 \(0.90\) +T128 U1 280.0 \(1.10\) +805 \+ 537", text)
+    new.write_text(json.dumps(rows(0.84, False)))
+    status, text = launcher.python(*program)
+    assert status == 1 and "below 0.85: 8 B every 16 B 0.84; wrong: 8 B every 16 B: T128 U1" in text
+
+
 @pytest.mark.slow
 @pytest.mark.mpi
 def test_one_tree_is_checked_and_measured(tmp_path: Path) -> None:
