@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from device_lib import completion, orders, slots
+from device_lib import completion, orders, pacing, slots
 from device_lib.closing import COMPLETED, NO_ORIGIN
 from device_lib.context import completion_address
 from device_lib.copy import store_payload
 from device_lib.primitives import (
     ballot,
+    count_bits,
     device,
     fence_gpu,
     first_bit,
@@ -229,6 +230,8 @@ def await_batch(ctx, asked, turn, waiting, low, word, origin):
     mask = warp_mask()
     polls = turn.polls
     tried = -1  # the order of the lane's request that has been looked at
+    counted = pacing.NOT_COUNTED
+    rest = 0
     while True:
         calls = False
         last = False
@@ -285,6 +288,9 @@ def await_batch(ctx, asked, turn, waiting, low, word, origin):
                 if index >= 0:
                     event = Event(completion.ORDER, slot << 8 | index, order, length, buffers, 0, 0)
                     return event, waiting, low, word, origin
+        if polls & (completion.CONTROL_EVERY - 1) == 0:
+            counted, rest = pacing.count(ctx, counted, count_bits(left), lane, mask)
         relax(ctx.mapped + CONTROL_ATTENTION)
+        pacing.rest(rest)
         if polls == turn.limit:
             return Event(completion.NOTHING, 0, 0, 0, 0, 0, 0), waiting, low, word, origin

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib import completion, orders, ring, slots
+from device_lib import completion, orders, pacing, ring, slots
 from device_lib.carrying_out import make_carry_out
 from device_lib.context import completion_address, landing_places
 from device_lib.copy import SHORT_BYTES, copy_from_staging, copy_short, store_payload
@@ -71,6 +71,8 @@ def collect(ctx, lane, handle, address, recv, low, word):
     bit = opaque(slots.busy_bit(slots.slot_of(handle)))
     carries = opaque(lane >= STATUS_UNITS and lane < units)
     polls = 0
+    counted = pacing.NOT_COUNTED
+    rest = 0
     while not vote_all(ALL_LANES, word >> 32 & TAG_MASK == expected):
         polls += 1
         if polls & (completion.CONTROL_EVERY - 1) == 0:
@@ -80,7 +82,9 @@ def collect(ctx, lane, handle, address, recv, low, word):
                 return COMPLETED | (aborted & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN
             if shuffle(ALL_LANES, attention, 0) != 0:
                 return HELP, 0, 0
+            counted, rest = pacing.count(ctx, counted, 1, lane, ALL_LANES)
         relax(ctx.mapped + CONTROL_ATTENTION)
+        pacing.rest(rest)
         low, word = load_unit(address)
 
     outcome = COMPLETED | shuffle(ALL_LANES, low, 0) & (COMPLETED - 1)

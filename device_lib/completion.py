@@ -17,7 +17,7 @@ Functions here are called by all lanes of one warp.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib import orders, slots
+from device_lib import orders, pacing, slots
 from device_lib.context import completion_address, eager_bytes
 from device_lib.copy import store_payload
 from device_lib.primitives import (
@@ -124,6 +124,8 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
     polls = 0
     low = 0
     word = 0
+    counted = pacing.NOT_COUNTED
+    rest = 0
     while True:
         unit = begin + lane
         at = completion + unit * UNIT_BYTES
@@ -178,9 +180,11 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
                 )
                 if index >= 0:
                     return ORDER, other << 8 | index, order, length, buffers, 0, 0, 0
+            counted, rest = pacing.count(ctx, counted, 1, lane, mask)
         if polls == patience:
             return NOTHING, 0, 0, 0, 0, 0, 0, 0
         relax(ctx.mapped + CONTROL_ATTENTION)
+        pacing.rest(rest)
 
     status, count = _unit(lanes, mask, completion, 0, low, word)
     origin = 0

@@ -160,6 +160,7 @@ DEVICE_TICKET = 0
 DEVICE_CONSUMED = 128  # last known CONTROL_CONSUMED
 DEVICE_REFRESH = 256  # 1 while one warp reads CONTROL_CONSUMED for all
 DEVICE_ABORT = 384  # copy of CONTROL_ABORT for warps that wait for room
+DEVICE_WAITS = 392  # looks at host memory in long waits, see device_lib/pacing.py
 DEVICE_LARGE = 448  # address (GPU) of large staging; constant
 DEVICE_STAGING = 456  # address of GPU staging; constant, 0: there is none
 DEVICE_LANDING = 464  # address of our landing places; constant, 0: there are none
