@@ -7,6 +7,7 @@ from llvmlite import ir
 from numba.cuda import cgutils, types
 from numba.cuda.core.errors import TypingError
 from numba.cuda.extending import intrinsic
+from numba.cuda.np.numpy_support import as_dtype
 
 from device_lib.ptx import pack_tuple
 
@@ -69,6 +70,19 @@ def buffer_of(typingctx, buffer):
         return pack_tuple(context, builder, _TRIPLE, [address, nbytes, builder.zext(strided, _I64)])
 
     return _TRIPLE(buffer), from_array
+
+
+@intrinsic
+def itemsize_of(typingctx, buffer):
+    """Bytes of an element of an array of numbers; 0 for anything else, such as an address."""
+    size = 0
+    if isinstance(buffer, types.Array) and isinstance(buffer.dtype, types.Number | types.Boolean):
+        size = as_dtype(buffer.dtype).itemsize
+
+    def emit(context, builder, sig, args):
+        return ir.Constant(_I64, size)
+
+    return types.int64(buffer), emit
 
 
 @intrinsic

@@ -19,7 +19,7 @@ from device_lib.context import (
 )
 from device_lib.layouts import is_derived
 from device_lib.library import linked
-from device_lib.message import inspect, inspect_reduction, message_bytes
+from device_lib.message import fitting, inspect, inspect_reduction, message_bytes
 from device_lib.primitives import buffer_of, describe, device, int64, lane_id, load_sys
 from device_lib.requests import make_requests, sign32
 from device_lib.ring import post
@@ -125,6 +125,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def isend(ctx, buf, count, datatype, dest, tag, comm):
+        datatype = fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
         if _is_scattered(datatype, strided):
             word0 = _word0(OP_ISEND, FLAG_OUT, comm, datatype)
@@ -135,6 +136,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def irecv(ctx, buf, count, datatype, source, tag, comm):
+        datatype = fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
         if _is_scattered(datatype, strided):
             word0 = _word0(OP_IRECV, FLAG_BACK, comm, datatype)
@@ -156,6 +158,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def send(ctx, buf, count, datatype, dest, tag, comm):
+        datatype = fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
         if _is_scattered(datatype, strided):
             return wait(ctx, isend(ctx, buf, count, datatype, dest, tag, comm))
@@ -164,6 +167,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def recv(ctx, buf, count, datatype, source, tag, comm):
+        datatype = fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
         if _is_scattered(datatype, strided):
             return wait(ctx, irecv(ctx, buf, count, datatype, source, tag, comm))
@@ -202,6 +206,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
+        datatype = fitting(fitting(datatype, sendbuf), recvbuf)
         at, room, strided = buffer_of(sendbuf)
         to, to_room, to_strided = buffer_of(recvbuf)
         if _is_scattered(datatype, strided | to_strided):
@@ -215,6 +220,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def allreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
+        datatype = fitting(fitting(datatype, sendbuf), recvbuf)
         at, room, strided = buffer_of(sendbuf)
         to, to_room, to_strided = buffer_of(recvbuf)
         if _is_scattered(datatype, strided | to_strided):
@@ -225,6 +231,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def bcast(ctx, buf, count, datatype, root, comm):
+        datatype = fitting(datatype, buf)
         nbytes = message_bytes(count, datatype)
         way = FLAG_OUT
         if root != comm_rank(ctx, comm):

@@ -40,11 +40,11 @@ block_calls = make_calls(BLOCK)
 warp_calls = make_calls(WARP)
 
 #: An array or a slice of one (Numba, CuPy) in memory that the GPU can address and the whole scope
-#: shares: device memory, or shared memory for messages up to ``eager_bytes``. Any dtype: what
-#: counts are its bytes. With a predefined datatype a slice may be strided, in up to 8 dimensions:
-#: its elements are packed in the order of its indices, the last one fastest, by the calling
-#: threads. Or an address as an integer, whose length nobody can check; ``gmpi.BOTTOM`` for a
-#: datatype of absolute addresses.
+#: shares: device memory, or shared memory for messages up to ``eager_bytes``. Its elements have the
+#: size of the datatype, or one of the two is bytes. With a predefined datatype a slice may be
+#: strided, in up to 8 dimensions: its elements are packed in the order of its indices, the last one
+#: fastest, by the calling threads. Or an address as an integer, whose length nobody can check;
+#: ``gmpi.BOTTOM`` for a datatype of absolute addresses.
 Buffer: TypeAlias = Any
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])

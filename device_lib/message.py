@@ -9,10 +9,11 @@ the call short and gives one place that words errors.
 from __future__ import annotations
 
 from device_lib.context import eager_bytes
-from device_lib.primitives import buffer_of, device, int64, memory_space
+from device_lib.primitives import buffer_of, device, int64, itemsize_of, memory_space
 from gmpi.constants import DATATYPE_MARK, DATATYPES, IN_PLACE
 from gmpi.wire import (
     DATATYPE_SHIFT,
+    DATATYPE_UNFIT,
     FLAG_BACK,
     FLAG_NULL_BUFFER,
     FLAG_OUT,
@@ -24,6 +25,22 @@ from gmpi.wire import (
 )
 
 _DATATYPE_COUNT = len(DATATYPES)
+
+
+@device
+def fitting(datatype, buffer):
+    """The datatype as the record says it: another one, which no check passes, where its size is not
+    that of the elements of the array.
+
+    Bytes fit everything: an array of them may hold any datatype, and ``gmpi.BYTE`` moves any array.
+    """
+    size = int64(datatype) >> 8 & 0xFF
+    itemsize = itemsize_of(buffer)
+    if size == itemsize or size <= 1 or itemsize <= 1:
+        return int64(datatype)
+    if datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
+        return int64(datatype)
+    return DATATYPE_MARK | itemsize << 8 | DATATYPE_UNFIT | int64(datatype) & 0xFF
 
 
 @device

@@ -75,6 +75,7 @@ store_8 = _twin.store_8
 
 # the rest
 buffer_of = _twin.buffer_of
+itemsize_of = _twin.itemsize_of
 describe = _twin.describe
 memory_space = _twin.memory_space
 opaque = _twin.opaque

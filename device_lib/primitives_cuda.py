@@ -25,6 +25,7 @@ from device_lib.block_cuda import scatter as scatter
 from device_lib.block_cuda import thread_rank as thread_rank
 from device_lib.buffer_cuda import buffer_of as buffer_of
 from device_lib.buffer_cuda import describe as describe
+from device_lib.buffer_cuda import itemsize_of as itemsize_of
 from device_lib.ptx import device as device
 from device_lib.ptx import ptx
 

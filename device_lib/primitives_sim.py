@@ -217,8 +217,15 @@ def buffer_of(buffer):
     place = array.__array_interface__["data"][0], array.nbytes, int(not contiguous)
     if len(known) >= _KNOWN_BUFFERS:
         known.clear()  # a kernel may make slices without end
-    known[id(buffer)] = buffer, place  # the buffer stays alive, and its id its own
+    size = array.itemsize if array.dtype.kind in "biufc" else 0
+    known[id(buffer)] = buffer, place, size  # the buffer stays alive, and its id its own
     return place
+
+
+def itemsize_of(buffer):
+    buffer_of(buffer)
+    found = getcurrent().grid.buffers.get(id(buffer))
+    return 0 if found is None else found[2]
 
 
 def describe(buffer, address, room, strided):

@@ -272,7 +272,8 @@ class Grid:
         self.nap_s = _NAP_S
         self.alive = 0
         self.returned: list[Lane] = []
-        self.buffers: dict[int, tuple[Any, tuple[int, int, int]]] = {}  # primitives.buffer_of
+        # primitives.buffer_of: the buffer, what it found, bytes of an element
+        self.buffers: dict[int, tuple[Any, tuple[int, int, int], int]] = {}
 
     def add(self, block: Block, kernel: Callable[[], None], dims: tuple[int, ...]) -> None:
         def run() -> None:

@@ -31,7 +31,9 @@ from mpi4py import MPI
 from gmpi.constants import (
     ANY_SOURCE,
     ANY_TAG,
+    DATATYPE_MARK,
     DATATYPE_NAMES,
+    DATATYPES,
     GMPI_ERR_ABORTED,
     GMPI_ERR_NO_RESOURCE,
     GMPI_ERR_PROXY,
@@ -40,6 +42,7 @@ from gmpi.constants import (
     PROC_NULL,
 )
 from gmpi.wire import (
+    DATATYPE_UNFIT,
     DERIVED_MARK,
     DERIVED_MASK,
     FLAG_NULL_BUFFER,
@@ -201,7 +204,34 @@ def datatype_text(handle: int) -> str:
     """The name of a datatype handle."""
     if handle & ~DERIVED_MASK == DERIVED_MARK:
         return f"derived datatype {handle:#x}"
+    if (unfit := _unfit(handle)) is not None:
+        handle = unfit[0]
     return DATATYPE_NAMES.get(handle, hex(handle))
+
+
+def _unfit(handle: int) -> tuple[int, int] | None:
+    """(datatype, bytes of an element of the array) of what a record says where they differ."""
+    number = handle & 0xFF & ~DATATYPE_UNFIT
+    if handle & ~0xFFFF != DATATYPE_MARK or not handle & DATATYPE_UNFIT or number >= len(DATATYPES):
+        return None
+    size = DATATYPES[number][2].itemsize
+    return DATATYPE_MARK | size << 8 | number, handle >> 8 & 0xFF
+
+
+def _unfit_words(datatype: int, itemsize: int) -> tuple[str, str, str]:
+    """(value, what is allowed, what to do) for a datatype of another size than the elements."""
+    fits = [f"gmpi.{n}" for n in ("FLOAT", "DOUBLE", "INT16_T") if _size_of(n) == itemsize]
+    return (
+        f"{DATATYPE_NAMES[datatype]}, of {datatype >> 8 & 0xFF} bytes, for an array whose elements "
+        f"have {itemsize}",
+        f"a datatype of {itemsize} bytes{f' such as {fits[0]}' if fits else ''}",
+        "gmpi.datatype_of(array.dtype) says which on the host; to move bytes whatever they are, "
+        "pass gmpi.BYTE and their number, or a view of bytes",
+    )
+
+
+def _size_of(name: str) -> int:
+    return next(dtype.itemsize for known, _, dtype in DATATYPES if known == name)
 
 
 def _buffer_words(flaws: int, nbytes: int, derived: bool) -> tuple[str, str]:
@@ -322,6 +352,7 @@ def describe(
         advice = "split the message"
     elif number == ops.DATATYPE:
         allowed = "a predefined datatype such as gmpi.FLOAT"
+        unfit = _unfit(value)
         if value & ~DERIVED_MASK != DERIVED_MARK:
             allowed += ", or a handle of Context.commit()"
             advice = "pass the constant of the gmpi module, not mpi4py's object or a size"
@@ -331,6 +362,8 @@ def describe(
             allowed += ", or a handle of Context.commit()"
             advice = "this one was freed, or never committed in this context"
         value = datatype_text(value)
+        if unfit is not None:
+            value, allowed, advice = _unfit_words(*unfit)
     elif number == ops.COMMUNICATOR:
         if value == 0xFFFF:  # what a record has room for
             value = "negative or above 255"

@@ -50,6 +50,9 @@ SLOT_BYTES = SLOT_UNITS * UNIT_BYTES  # 256: one attribute record (paper III.B),
 HEADER_UNITS = 4
 HANDLE_UNIT = 2
 DATATYPE_SHIFT = 32  # in the low word of unit 0
+# In a predefined datatype: its size is not that of the array's elements, whose size stands in its
+# place; the rest is the number of the datatype.
+DATATYPE_UNFIT = 0x80
 INLINE_BYTES = (SLOT_UNITS - HEADER_UNITS) * UNIT_PAYLOAD  # 144
 
 # The first element of a record names the operation (paper III.B).

@@ -9,8 +9,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from common import RANK, SIZE, WORLD, end, pattern, run
+import numpy as np
+from common import RANK, SIZE, WORLD, end, on_device, pattern, run
 from mpi4py import MPI
+from numba import cuda
 from script import Call, Script
 
 import gmpi
@@ -280,6 +282,45 @@ def the_log_is_bounded(g: gmpi.Context) -> None:
     assert g.first_error == (earlier or g.errors[0])
 
 
+@cuda.jit
+def move(ctx, out, room, n, datatype, errors):  # type: ignore[no-untyped-def]
+    """Point to point, then collectives, with one datatype for arrays of whatever elements."""
+    r = gmpi.GMPI_Irecv(ctx, room, n, datatype, gmpi.PROC_NULL, 5, gmpi.COMM_WORLD)
+    s = gmpi.GMPI_Isend(ctx, out, n, datatype, gmpi.PROC_NULL, 5, gmpi.COMM_WORLD)
+    errors[0] = gmpi.GMPI_Wait(ctx, r).error
+    errors[1] = gmpi.GMPI_Wait(ctx, s).error
+    errors[2] = gmpi.GMPI_Bcast(ctx, room, n, datatype, 0, gmpi.COMM_WORLD)
+    errors[3] = gmpi.GMPI_Send(ctx, out[::2], 1, datatype, gmpi.PROC_NULL, 5, gmpi.COMM_WORLD).error
+    errors[4] = gmpi.GMPI_Allreduce(ctx, out, room, n, datatype, gmpi.SUM, gmpi.COMM_WORLD)
+    errors[5] = gmpi.GMPI_Allreduce(
+        ctx, gmpi.IN_PLACE, room, n, datatype, gmpi.SUM, gmpi.COMM_WORLD
+    )
+
+
+def elements_of_another_size() -> None:
+    """A datatype for an array of other elements: half of the data would move, or twice as much."""
+    wide, narrow, raw = np.zeros(16), np.zeros(16, np.float32), np.zeros(128, np.uint8)
+    refused = [(wide, gmpi.FLOAT), (narrow, gmpi.DOUBLE), (wide, gmpi.INT32_T)]
+    fine = [(wide, gmpi.DOUBLE), (wide, gmpi.INT64_T), (wide, gmpi.UINT8_T), (raw, gmpi.DOUBLE)]
+    with gmpi.Context(WORLD, on_error="return") as g:
+        for array, datatype in refused + fine:
+            errors = on_device(np.full(6, -1))
+            out, room = on_device(array), on_device(array)
+            before = len(g.errors)
+            move[1, 32](g.device, out, room, 2, datatype, errors)
+            g.synchronize()
+            wrong = any(array is a and datatype == d for a, d in refused)
+            expected = gmpi.ERR_TYPE if wrong else gmpi.SUCCESS
+            assert (errors.copy_to_host() == expected).all(), (datatype, errors.copy_to_host())
+            assert len(g.errors) - before == (6 if wrong else 0)
+        text = str(g.errors[0])
+        assert "GMPI_Irecv in block 0: datatype is FLOAT, of 4 bytes, for an array whose " in text
+        assert "elements have 8, allowed is a datatype of 8 bytes such as gmpi.DOUBLE; " in text, (
+            text
+        )
+        assert text.endswith("count 2 of FLOAT]"), text
+
+
 def slots_run_out() -> None:
     """More requests than slots: a bounded wait, then GMPI_ERR_NO_RESOURCE; the others go on."""
     patience = 0.2
@@ -325,7 +366,7 @@ def main() -> None:
             the_log_is_bounded,
         ]  # fmt: skip
         run(scenarios, g)
-    run([slots_run_out])
+    run([elements_of_another_size, slots_run_out])
     end()
 
 
