@@ -149,6 +149,7 @@ if TYPE_CHECKING or _missing is None:
     from gmpi.errors import (
         AbortedError,
         ArgumentError,
+        ArgumentTypeError,
         CallError,
         ConfigError,
         ContextError,
@@ -265,6 +266,7 @@ __all__ = [
     "WCHAR",
     "AbortedError",
     "ArgumentError",
+    "ArgumentTypeError",
     "CallError",
     "ConfigError",
     "Context",

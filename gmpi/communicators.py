@@ -11,10 +11,12 @@ look, and of ``groups``.
 from __future__ import annotations
 
 import ctypes
+from typing import TYPE_CHECKING
 
 import numpy as np
 from mpi4py import MPI
 
+from gmpi.constants import COMM_WORLD
 from gmpi.errors import ContextError
 from gmpi.memory import Memory
 from gmpi.peers import Peers
@@ -31,7 +33,7 @@ from gmpi.wire import (
     TAG_DUPLICATES,
 )
 from host_proxy import mpi_library
-from host_proxy.communicator import Communicator
+from host_proxy.communicator import Communicator, Duplicate
 from host_proxy.state import (
     C_CHUNKS,
     C_HANDLE,
@@ -40,23 +42,30 @@ from host_proxy.state import (
     C_PEERS,
     C_RANK,
     C_SIZE,
+    OPEN,
     P_LANDING,
+    S_COMM,
+    S_STATE,
     State,
 )
+
+if TYPE_CHECKING:
+    from gmpi.context import Context
+    from gmpi.watchdog import Watchdog
 
 _FEWEST = 2  # duplicates of a communicator: for messages, and for what follows them
 
 
-def _duplicates(comm: MPI.Comm, count: int) -> list[MPI.Comm]:
+def _duplicates(comm: MPI.Comm, count: int) -> list[Duplicate]:
     """So many duplicates, or none; collective.
 
     Without hints: before MPI 4.0 duplicates inherited them. Ours use wildcards (report.py), and
     need the order of messages, whatever the user has asserted.
     """
-    made: list[MPI.Comm] = []
+    made: list[Duplicate] = []
     try:
         for _ in range(count):
-            made.append(comm.Dup(MPI.INFO_NULL))
+            made.append(Duplicate(comm.Dup(MPI.INFO_NULL)))
     except MPI.Exception as exc:  # on all ranks: they agree on the number of a communicator
         enough = len(made)
         for duplicate in made:
@@ -98,17 +107,22 @@ class Communicators:
             ContextError: it is one too many, for us or for MPI.
         """
         state = self._state
-        index = len(state.communicators)
+        index = self._free_index()
         if index >= COMMUNICATORS:
-            raise ContextError(f"at most {COMMUNICATORS} communicators can be registered")
+            raise ContextError(
+                f"at most {COMMUNICATORS} communicators can be registered; Context.free() gives "
+                "back those that are not used any more"
+            )
         messages, *more, chunks = _duplicates(comm, TAG_DUPLICATES + 1 if no_any_tag else _FEWEST)
         rank, size = comm.Get_rank(), comm.Get_size()
         peers = self._peers.of(comm)
         first, near = self._peers.reach(peers)
-        self.groups.append(self._group(comm, messages, index))
-        state.communicators.append(
-            Communicator(messages, chunks, rank, size, comm.Get_name(), peers, near, tuple(more))
+        group = self._group(comm, messages, index)
+        communicator = Communicator(
+            messages, chunks, rank, size, comm.Get_name(), peers, near, tuple(more)
         )
+        self.groups[index:] = [group, *self.groups[index + 1 :]]
+        state.communicators[index:] = [communicator, *state.communicators[index + 1 :]]
         self._write(index, np.array([rank, size], np.int32))
         if self._memory.staging is not None:
             ways = near[first : first + REACH_RANKS]
@@ -123,21 +137,57 @@ class Communicators:
             self._memory.write_device(DEVICE_REACH + index * REACH_BYTES, reach)
         row = state.communicator_table[index]
         row[C_RANK] = rank
-        row[C_SIZE] = size
         row[C_PEERS] = peers.ctypes.data
         row[C_NEAR] = near.ctypes.data
         row[C_CHUNKS] = mpi_library.handle(chunks)
         row[C_LAST] = len(more)
         for i, duplicate in enumerate(more, 1):
             row[C_HANDLE + i] = mpi_library.handle(duplicate)
-        row[C_HANDLE] = mpi_library.handle(messages)  # last: the proxy looks at it first
+        row[C_HANDLE] = mpi_library.handle(messages)
+        row[C_SIZE] = size  # last: the proxy looks at it first
         return index
 
-    def free(self) -> None:
+    def _free_index(self) -> int:
+        """The lowest handle that nobody has."""
+        known = self._state.communicators
+        return next((i for i, entry in enumerate(known) if entry.is_free), len(known))
+
+    def refuse(self, index: int) -> None:
+        """From the next turn of the proxy on, no call on it is admitted."""
+        self._state.communicator_table[index, C_SIZE] = 0
+
+    def free(self, index: int, in_use: str, watchdog: Watchdog) -> None:
+        """Gives back a handle whose calls are refused; collective over its communicator.
+
+        Args:
+            in_use: what of this rank uses it, in words; empty: nothing.
+
+        Raises:
+            ContextError: something uses it, on whichever rank; it is as it was before.
+        """
+        communicator = self._state.communicators[index]
+        # Not where collectives are: a rank may have one open.
+        for rank, reason in enumerate(communicator.chunks.allgather(in_use)):
+            if reason:
+                self._state.communicator_table[index, C_SIZE] = communicator.size
+                raise ContextError(
+                    f"communicator {index} cannot be freed: {reason} on its rank {rank}"
+                )
+        self._write(index, np.array([-1, 0], np.int32))
+        if self._memory.staging is not None:
+            nobody = np.zeros(REACH_BYTES, np.uint8)
+            self._memory.write_device(DEVICE_REACH + index * REACH_BYTES, nobody)
+        with watchdog.lock:  # it looks for messages there
+            communicator.is_free = True
+            for duplicate in communicator.duplicates:
+                duplicate.Free()
+
+    def free_all(self) -> None:
         """Frees the duplicates; collective over each communicator."""
         for communicator in self._state.communicators:
-            for duplicate in (*communicator.all_messages, communicator.chunks):
-                duplicate.Free()
+            if not communicator.is_free:
+                for duplicate in communicator.duplicates:
+                    duplicate.Free()
 
     def _group(self, comm: MPI.Comm, messages: MPI.Comm, index: int) -> Group:
         """The communicator's name in reports, the same on all its ranks; collective."""
@@ -158,3 +208,23 @@ class Communicators:
         """Tells kernels the rank and size of communicators from ``index`` on."""
         data = entries.tobytes()
         ctypes.memmove(self._entries + index * COMMUNICATOR_BYTES, data, len(data))
+
+
+def free_communicator(context: Context, index: int) -> None:
+    """``Context.free`` for a handle of ``Context.comm``."""
+    communicators = context._communicators
+    known = context._state.communicators
+    if index == COMM_WORLD:
+        raise ContextError("communicator 0 is the context's own: it goes when the context closes")
+    if index >= len(known) or known[index].is_free:
+        raise ContextError(
+            f"communicator handle is {index}, which was freed before, or did not come from "
+            "Context.comm() of this context"
+        )
+    communicators.refuse(index)
+    context._proxy.wait_for_turn()
+    slots = context._state.slots
+    requests = int(((slots[:, S_STATE] == OPEN) & (slots[:, S_COMM] == index)).sum())
+    requests += context._host_progress.open_on(index)
+    in_use = f"{requests} requests are open on it (see Context.pending)" if requests else ""
+    communicators.free(index, in_use, context._watchdog)

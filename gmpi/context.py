@@ -16,19 +16,32 @@ from mpi4py import MPI
 
 from device_lib.context import DeviceContext
 from device_lib.primitives import SIMULATOR
-from gmpi import affinity, config, ending, errors, launch, process, shutdown, uncaught
+from gmpi import (
+    affinity,
+    config,
+    ending,
+    errors,
+    finalize,
+    launch,
+    process,
+    shutdown,
+    uncaught,
+    unfinished,
+)
 from gmpi.committed import Datatypes
-from gmpi.communicators import Communicators
+from gmpi.communicators import Communicators, free_communicator
 from gmpi.constants import GMPI_ERR_ABORTED
 from gmpi.errors import ContextError, Fault
 from gmpi.farewell import words_of
-from gmpi.host import Host, Progress
+from gmpi.host import Host
+from gmpi.host_requests import Progress
 from gmpi.kernels import LaunchedKernels
 from gmpi.memory import Memory
 from gmpi.opening import (
     agree,
     agree_on_tags,
     allocate,
+    first_ticket,
     require_intracomm,
     require_mpi,
 )
@@ -39,6 +52,7 @@ from gmpi.synchronization import Synchronization
 from gmpi.termination import Termination
 from gmpi.watchdog import Watchdog
 from gmpi.wire import (
+    COMMUNICATORS,
     CONTROL_RESOURCE_NS,
     HANDLE_CONTEXT_MASK,
     IDENTITY_SIZE_SHIFT,
@@ -95,9 +109,12 @@ class Context:
         **settings: Any,
     ) -> None:
         global _contexts
+        first = first_ticket(_contexts)
         self._closed = shutdown.CLOSED  # why it cannot be used
         self._origins: dict[str, str] = {}
         require_mpi()
+        unfinished.settle()
+        finalize.watch()
         comm = MPI.COMM_WORLD if comm is None else comm
         require_intracomm(comm)
         node = affinity.rank_on_node(comm)
@@ -117,7 +134,8 @@ class Context:
             )
             staging = self.config.gpu_staging and self.config.shared_staging
             # Debug mode looks at staging all the time: where the host can.
-            memory = allocate(self.layout, gpu, staging and not self.config.debug, node)
+            staged = staging and not self.config.debug
+            memory = allocate(self.layout, gpu, staged, node, first)
         except Exception as exc:
             problem = exc
         agree(comm, problem, None if problem else self.layout)
@@ -154,6 +172,7 @@ class Context:
         )
         patience = int(self.config.resource_timeout_s * 1e9)
         ctypes.memmove(memory.host + CONTROL_RESOURCE_NS, patience.to_bytes(8, "little"), 8)
+        self._state.begin_at(first)
         self._has_kernels = gpu
         self._kernels = LaunchedKernels(gpu, self.config.check_grid)
         self._waits = Synchronization(self)
@@ -164,7 +183,7 @@ class Context:
         read = memory.read_user if self.config.debug else None
         self._proxy = Proxy(self._state, self.config.engine, cores, read)
         self._proxy.start()
-        self._host_progress = Progress()
+        self._host_progress = Progress(self._waits)
         launch.install(process.before_launch, process.after_launch)
         self._closed = ""
         process.opened(self)
@@ -226,14 +245,21 @@ class Context:
         self._require_open()
         return self._datatypes.commit(datatype, self.kernels_running)
 
-    def free(self, datatype: int) -> None:
-        """Gives back a handle that ``commit`` returned (MPI 4.1 section 5.1.9). Local.
+    def free(self, handle: int) -> None:
+        """Gives back a handle: one of ``commit`` (MPI 4.1 section 5.1.9), which is local, or one
+        of ``comm`` (section 7.4.3), which is collective over that communicator.
 
         Raises:
-            DatatypeError: it is no such handle, or a kernel or an open request may use it.
+            DatatypeError: it is no such handle, or a kernel or an open request may use the
+                datatype.
+            ContextError: the communicator is the context's own, was freed before, or requests are
+                open on it, on whichever of its ranks.
         """
         self._require_open()
-        self._datatypes.free(datatype, self.kernels_running)
+        if isinstance(handle, (int, np.integer)) and 0 <= handle < COMMUNICATORS:
+            free_communicator(self, int(handle))
+        else:
+            self._datatypes.free(handle, self.kernels_running)
 
     def max_blocks(
         self,

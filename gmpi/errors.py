@@ -8,6 +8,7 @@ GMPIError
 ├── UsageError             a call is written in a way that cannot be compiled or run
 ├── CallError              a GMPI call of a kernel failed
 │   ├── ArgumentError      GMPI refused it: the arguments are wrong
+│   │   └── ArgumentTypeError    (of the host) one is nothing of the kind
 │   ├── TruncationError    the message was longer than the receive
 │   ├── ResourceError      no request slot came free
 │   ├── DebugError         a check of debug mode failed
@@ -146,6 +147,10 @@ class CallError(GMPIError):
 
 class ArgumentError(CallError, ValueError):
     """An argument is wrong; nothing was passed to MPI."""
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument of a call of the host is nothing of the kind that is wanted."""
 
 
 class TruncationError(CallError):

@@ -5,18 +5,14 @@ collectives may mix both. Methods have mpi4py's names and arguments, with ``comm
 as in kernels. Buffers are arrays or mpi4py's buffer specifications with any datatype
 (``gmpi/host_buffer.py``).
 
-Calls run in the calling thread, by the same protocol as the kernels' (``host_proxy/protocol.py``).
-Waits are cut into slices, so that Ctrl-C arrives.
+Calls run in the calling thread, by the same protocol as the kernels' (``host_proxy/protocol.py``);
+``gmpi/host_requests.py`` waits for them, ``gmpi/host_arguments.py`` says what is wrong with them.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
-import threading
-import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -25,23 +21,30 @@ from gmpi.constants import (
     ANY_SOURCE,
     ANY_TAG,
     COMM_WORLD,
-    ERR_TRUNCATE,
+    IN_PLACE,
     OPERATIONS_REDUCE,
     PROC_NULL,
     SUCCESS,
     SUM,
+    UNDEFINED,
 )
-from gmpi.errors import (
-    CallError,
-    ContextError,
-    Fault,
-    TruncationError,
-    any_tag_of_host,
-    flawed_message,
-    rank_text,
-    tag_text,
+from gmpi.errors import ContextError
+from gmpi.host_arguments import (
+    Argument,
+    checked_rank,
+    checked_reduction,
+    checked_tag,
+    require_tag,
 )
-from gmpi.host_buffer import HostBuffer, reduced_array
+from gmpi.host_buffer import HostBuffer, reduced_array, require_alike
+from gmpi.host_requests import (
+    HostRequest,
+    HostStatus,
+    Operation,
+    Progress,
+    results,
+    wait_until,
+)
 from gmpi.wire import MESSAGE_HEADER, NOT_SHARED, chunk_bytes_of
 from host_proxy.communicator import Communicator
 from host_proxy.fetching import Arrivals
@@ -50,24 +53,6 @@ from host_proxy.state import G_TAG_UB, State
 
 if TYPE_CHECKING:
     from gmpi.context import Context
-
-
-class HostStatus:
-    """How a receive of the host ended (see ``device_lib.context.Status``)."""
-
-    def __init__(self, outcome: Outcome, itemsize: int) -> None:
-        self.error = outcome.error
-        self.source = outcome.source
-        self.tag = outcome.tag
-        self.nbytes = outcome.nbytes
-        size = max(itemsize, 1)
-        self.count = outcome.nbytes // size if outcome.nbytes % size == 0 else int(MPI.UNDEFINED)
-
-    def __repr__(self) -> str:
-        return (
-            f"HostStatus(error={self.error}, source={self.source}, tag={self.tag}, "
-            f"count={self.count}, nbytes={self.nbytes})"
-        )
 
 
 class _HostPort:
@@ -104,123 +89,20 @@ class _HostPort:
         yield
 
 
-class Progress:
-    """The operations of one context's host that are under way.
+class Prepared(NamedTuple):
+    """An operation whose arguments have been checked, and of which MPI knows nothing yet."""
 
-    MPI promises progress to all of them while the process waits for any: without it two ranks that
-    each post a receive, then send something long and wait for that, would wait for ever.
-    """
-
-    def __init__(self) -> None:
-        self.closed = ""  # why nothing can go on: what operations go on with is gone
-        self.transfers = itertools.count(1)  # several threads may draw from it
-        self.lock = threading.Lock()  # several threads may wait; a generator has one caller
-        self.open: list[HostRequest] = []
-
-    def start(self, request: HostRequest) -> None:
-        with self.lock:
-            request.advance(None)
-            if not request.is_complete:
-                self.open.append(request)
-
-    def step(self) -> None:
-        if self.closed:
-            raise ContextError(self.closed)
-        with self.lock:
-            for request in self.open:
-                request.step()
-            self.open = [request for request in self.open if not request.is_complete]
-
-
-class HostRequest:
-    """An operation of the host that is under way.
-
-    It progresses while any operation of the host is tested or waited for.
-    """
-
-    def __init__(
-        self, progress: Progress, name: str, operation: Step, itemsize: int, keep: Any
-    ) -> None:
-        self.name = name
-        self.is_complete = False
-        self._progress = progress
-        self._operation = operation
-        self._itemsize = itemsize
-        self._keep = keep  # the buffer, which MPI uses
-        self._waits_for: MPI.Request | None = None
-        self._status: HostStatus | None = None
-        self._total = 0  # bytes of the message that came
-        self._flaw = 0  # what is wrong with it
-        self._failure: MPI.Exception | None = None
-        progress.start(self)
-
-    def advance(self, value: Any) -> None:
-        """Runs the operation until it waits for MPI; the progress lock is held."""
-        try:
-            self._waits_for = self._operation.send(value)
-        except StopIteration as stop:
-            self._status = HostStatus(stop.value, self._itemsize)
-            self._total = stop.value.total
-            self._flaw = stop.value.flaw
-            self.is_complete = True
-        except MPI.Exception as exc:
-            self._failure = exc
-            self.is_complete = True
-
-    def step(self) -> None:
-        """Goes on as far as MPI has come; the progress lock is held."""
-        while not self.is_complete:
-            assert self._waits_for is not None
-            status = MPI.Status()
-            try:
-                if not self._waits_for.Test(status):
-                    return
-            except MPI.Exception as exc:
-                self._failure = exc
-                self.is_complete = True
-                return
-            self.advance(status)
-
-    def Test(self) -> bool:
-        """Whether the operation is complete (MPI 4.1 section 3.7.3)."""
-        if not self.is_complete:
-            self._progress.step()
-        return self.is_complete
-
-    def Wait(self) -> HostStatus:
-        """Waits for the operation; raises what it ended with, unless that is success."""
-        started = time.monotonic()
-        while not self.Test():
-            if time.monotonic() - started < 0.002:
-                os.sched_yield()
-            else:
-                time.sleep(50e-6)
-        if self._failure is not None:
-            raise self._failure
-        assert self._status is not None
-        if self._status.error == ERR_TRUNCATE:
-            raise TruncationError(self._truncation(self._status))
-        if self._flaw:
-            source, tag = self._status.source, self._status.tag
-            raise CallError(flawed_message(self.name, self._flaw, source, tag))
-        return self._status
-
-    def _truncation(self, status: HostStatus) -> Fault:
-        allowed = f"at most {status.nbytes} bytes"
-        text = (
-            f"{self.name} in host: message length is {self._total}, allowed is {allowed}; receive "
-            f"with a larger buffer [the message from rank {rank_text(status.source)} with tag "
-            f"{tag_text(status.tag)} is longer than the buffer; {status.nbytes} bytes were "
-            "delivered]"
-        )
-        length = "message length"
-        return Fault(
-            text, self.name, length, self._total, allowed, -1, ERR_TRUNCATE, TruncationError
-        )
+    operation: Operation
+    steps: Step
+    buffer: HostBuffer
 
 
 class Host:
-    """``Context.host``: mpi4py-like calls that match those of kernels."""
+    """``Context.host``: mpi4py-like calls that match those of kernels.
+
+    All that they raise is a ``GMPIError``; arguments are checked before MPI sees them. Waits end
+    with the context's: ``Context.abort``, ``timeout_s``.
+    """
 
     def __init__(self, context: Context, progress: Progress) -> None:
         self._context = context
@@ -230,18 +112,7 @@ class Host:
 
     def Isend(self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD) -> HostRequest:
         """Starts a send (MPI 4.1 section 3.7.2); ``buf`` must stay unchanged until Wait."""
-        buffer = self._buffer(buf, "buf", writable=False)
-        target = self._communicator(comm)
-        if dest == PROC_NULL:
-            return self._start("Isend", _nothing(Outcome(0)), buffer)
-        eager, chunk = self._sizes()
-
-        # Transfer numbers of the host: the upper half. The proxy's are the lower half.
-        upper = int(self._context._state.globals[G_TAG_UB])
-        number = (upper >> 2) + next(self._progress.transfers) % (upper >> 2)
-        port = _HostPort(self._context._state, buffer.data, sends=True)
-        step = send_message(port, target, dest, tag, buffer.nbytes, (eager, chunk), number)
-        return self._start("Isend", step, buffer)
+        return self._start(self._send("Isend", buf, dest, tag, comm))
 
     def Irecv(
         self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, comm: int = COMM_WORLD
@@ -251,31 +122,24 @@ class Host:
         A message longer than ``buf`` makes Wait raise TruncationError; what fits is delivered.
         With ``ANY_TAG`` on a communicator where none may use it, ArgumentError.
         """
-        buffer = self._buffer(buf, "buf", writable=True)
-        origin = self._communicator(comm)
-        if tag == ANY_TAG and origin.refuses_any_tag:
-            upper = int(self._context._state.globals[G_TAG_UB])
-            raise any_tag_of_host("Irecv", upper, source, comm)
-        if source == PROC_NULL:
-            none = Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
-            return self._start("Irecv", _nothing(none), buffer)
-        state = self._context._state
-        port = _HostPort(state, buffer.data, sends=False)
-        eager = state.layout.eager_bytes
-        step = receive_message(state.address, port, origin, source, tag, buffer.nbytes, eager)
-        return self._start("Irecv", _unpacked(step, buffer), buffer)
+        return self._start(self._receive("Irecv", buf, source, tag, comm))
 
     def Send(self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD) -> None:
         """Blocking send (MPI 4.1 section 3.2.1)."""
-        self.Isend(buf, dest, tag, comm).Wait()
+        self._start(self._send("Send", buf, dest, tag, comm)).Wait()
 
     def Recv(
-        self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, comm: int = COMM_WORLD
+        self,
+        buf: Any,
+        source: int = ANY_SOURCE,
+        tag: int = ANY_TAG,
+        comm: int = COMM_WORLD,
+        status: MPI.Status | None = None,
     ) -> HostStatus:
-        """Blocking receive (MPI 4.1 section 3.2.4)."""
-        return self.Irecv(buf, source, tag, comm).Wait()
+        """Blocking receive (MPI 4.1 section 3.2.4); ``status`` is filled in."""
+        return self._start(self._receive("Recv", buf, source, tag, comm)).Wait(status)
 
-    def Sendrecv(
+    def Sendrecv(  # as many arguments as MPI's
         self,
         sendbuf: Any,
         dest: int,
@@ -284,61 +148,128 @@ class Host:
         source: int = ANY_SOURCE,
         recvtag: int = ANY_TAG,
         comm: int = COMM_WORLD,
+        status: MPI.Status | None = None,
     ) -> HostStatus:
-        """Send and receive together (MPI 4.1 section 3.10)."""
-        incoming = self.Irecv(recvbuf, source, recvtag, comm)
-        outgoing = self.Isend(sendbuf, dest, sendtag, comm)
-        outgoing.Wait()
-        return incoming.Wait()
+        """Send and receive together (MPI 4.1 section 3.10).
 
-    def Waitall(self, requests: Sequence[HostRequest]) -> list[HostStatus]:
-        """Waits for all, making progress on each (MPI 4.1 section 3.7.5)."""
-        return [request.Wait() for request in requests]
+        Nothing is started unless both can be, and nothing is left open where one fails.
+        """
+        call = "Sendrecv"
+        receive = self._receive(call, recvbuf, source, recvtag, comm, ("recvbuf", "recvtag"))
+        send = self._send(call, sendbuf, dest, sendtag, comm, ("sendbuf", "sendtag"))
+        incoming = self._start(receive)
+        outgoing = self._start(send)
+        wait_until(outgoing.poll)
+        if outgoing.failed:
+            incoming.Cancel()
+        wait_until(incoming.poll)
+        outgoing.result()
+        return incoming.Wait(status)
+
+    # --- waiting for several ----------------------------------------------------------------------
+
+    def Waitall(
+        self, requests: Sequence[HostRequest], statuses: list[MPI.Status] | None = None
+    ) -> list[HostStatus]:
+        """Waits for all, making progress on each (MPI 4.1 section 3.7.5).
+
+        Args:
+            statuses: filled in, one for each; those that are missing are appended.
+
+        Raises:
+            GMPIError: what the first one that failed ended with; all have ended.
+        """
+        for request in requests:
+            wait_until(request.poll)
+        return results(requests, statuses)
+
+    def Testall(
+        self, requests: Sequence[HostRequest], statuses: list[MPI.Status] | None = None
+    ) -> bool:
+        """Whether all are complete; then as ``Waitall``, else none of them has been tested."""
+        if not all(request.poll() for request in requests):  # each makes progress on all
+            return False
+        results(requests, statuses)
+        return True
+
+    def Waitany(self, requests: Sequence[HostRequest], status: MPI.Status | None = None) -> int:
+        """Waits for one that nobody has waited for yet: its index; ``gmpi.UNDEFINED``: there is
+        none (MPI 4.1 section 3.7.5)."""
+        found = [UNDEFINED]
+
+        def one() -> bool:
+            found[0], done = self._first(requests)
+            return done
+
+        wait_until(one)
+        if found[0] != UNDEFINED:
+            requests[found[0]].result(status)
+        return found[0]
+
+    def Testany(
+        self, requests: Sequence[HostRequest], status: MPI.Status | None = None
+    ) -> tuple[int, bool]:
+        """(the index of one that is complete, or ``gmpi.UNDEFINED``; whether one is, or none is
+        left), as ``Waitany``."""
+        index, done = self._first(requests)
+        if index != UNDEFINED:
+            requests[index].result(status)
+        return index, done
+
+    @staticmethod
+    def _first(requests: Sequence[HostRequest]) -> tuple[int, bool]:
+        active = [(i, request) for i, request in enumerate(requests) if request.is_active]
+        for i, request in active:
+            if request.poll():
+                return i, True
+        return int(UNDEFINED), not active
 
     # --- collectives: all ranks, host or kernel --------------------------------------------------
 
     def Barrier(self, comm: int = COMM_WORLD) -> None:
         """MPI 4.1 section 6.3."""
-        self._run("Barrier", _await(self._communicator(comm).messages.Ibarrier()))
+        messages = self._communicator(comm).messages
+        self._run(Operation("Barrier", "collective", comm), _await(messages.Ibarrier))
 
     def Bcast(self, buf: Any, root: int = 0, comm: int = COMM_WORLD) -> None:
         """MPI 4.1 section 6.4."""
         communicator = self._communicator(comm)
+        root = checked_rank(Argument("Bcast", "root"), root, communicator)
         sends = communicator.rank == root
-        buffer = self._buffer(buf, "buf", writable=not sends)
+        buffer = self._buffer(buf, Argument("Bcast", "buf"), writable=not sends)
         data = buffer.data
-        step = self._by_chunks(
+        steps = self._by_chunks(
             buffer.nbytes,
             lambda at, n: communicator.messages.Ibcast([data[at : at + n], MPI.BYTE], root),
         )
-        self._run("Bcast", step if sends else _unpacked(step, buffer))
+        operation = self._operation("Bcast", "collective", comm, buffer, root, None)
+        self._run(operation, steps if sends else _unpacked(steps, buffer))
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: int = SUM, comm: int = COMM_WORLD) -> None:
         """MPI 4.1 section 6.9.6; ``sendbuf`` may be ``gmpi.IN_PLACE``, ``op`` is as in kernels.
 
         Buffers are arrays: MPI defines reductions for predefined datatypes only.
         """
-        result = reduced_array(recvbuf, "recvbuf", writable=True)
-        if not isinstance(sendbuf, int):
-            source = reduced_array(sendbuf, "sendbuf", writable=False)
-            if source.nbytes != result.nbytes:
-                raise ValueError(
-                    f"sendbuf has {source.nbytes} bytes, recvbuf {result.nbytes}: make them equal"
-                )
-            result.reshape(-1)[:] = source.reshape(-1)
         communicator = self._communicator(comm)
+        number = checked_reduction(Argument("Allreduce", "op"), op)
+        result = reduced_array(recvbuf, Argument("Allreduce", "recvbuf"), writable=True)
         flat = result.reshape(-1)
-        size = result.itemsize
-        if not isinstance(op, (int, np.integer)) or not 0 <= op < len(OPERATIONS_REDUCE):
-            names = ", ".join("gmpi." + name for name, _ in OPERATIONS_REDUCE)
-            raise ValueError(f"op is {op!r}, allowed is one of {names}")
-        reduction = OPERATIONS_REDUCE[op][1]
+        if not (isinstance(sendbuf, int) and sendbuf in (IN_PLACE, int(MPI.IN_PLACE))):
+            source = reduced_array(sendbuf, Argument("Allreduce", "sendbuf"), writable=False)
+            require_alike(Argument("Allreduce", "sendbuf"), source, result)
+            flat[:] = source.reshape(-1)
+        item = result.itemsize
+        name, reduction = OPERATIONS_REDUCE[number]
 
         def start(at: int, n: int) -> MPI.Request:
-            piece = flat[at // size : (at + n) // size]
+            piece = flat[at // item : (at + n) // item]
             return communicator.messages.Iallreduce(MPI.IN_PLACE, piece, reduction)
 
-        self._run("Allreduce", self._by_chunks(result.nbytes, start))
+        operation = Operation(
+            "Allreduce", "collective", comm, None, None, result.dtype, flat.size, result.nbytes,
+            name,
+        )  # fmt: skip
+        self._run(operation, self._by_chunks(result.nbytes, start))
 
     def _by_chunks(self, nbytes: int, start: Any) -> Step:
         """Cuts as kernels do: ranks must start the same pieces in the same order."""
@@ -350,27 +281,92 @@ class Host:
 
     # --- helpers ----------------------------------------------------------------------------------
 
-    def _run(self, name: str, operation: Step) -> None:
-        HostRequest(self._progress, name, operation, 1, None).Wait()
+    def _send(
+        self,
+        call: str,
+        buf: Any,
+        dest: int,
+        tag: int,
+        comm: int,
+        names: tuple[str, str] = ("buf", "tag"),
+    ) -> Prepared:
+        """A send; ``names`` of its buffer and tag."""
+        target = self._communicator(comm)
+        buffer = self._buffer(buf, Argument(call, names[0]), writable=False)
+        dest = checked_rank(Argument(call, "dest"), dest, target)
+        tag = checked_tag(Argument(call, names[1]), tag, self._tag_high, wildcard=False)
+        operation = self._operation(call, "send", comm, buffer, dest, tag)
+        if dest == PROC_NULL:
+            return Prepared(operation, _nothing(Outcome(0)), buffer)
 
-    def _start(self, name: str, operation: Step, buffer: HostBuffer) -> HostRequest:
-        return HostRequest(self._progress, name, operation, buffer.itemsize, buffer)
+        # Transfer numbers of the host: the upper half. The proxy's are the lower half.
+        upper = self._tag_high
+        number = (upper >> 2) + next(self._progress.transfers) % (upper >> 2)
+        port = _HostPort(self._context._state, buffer.data, sends=True)
+        step = send_message(port, target, dest, tag, buffer.nbytes, self._sizes(), number)
+        return Prepared(operation, step, buffer)
 
-    def _buffer(self, spec: Any, name: str, writable: bool) -> HostBuffer:
-        return HostBuffer(spec, name, writable, lambda: self._context._datatypes.plans)
+    def _receive(
+        self,
+        call: str,
+        buf: Any,
+        source: int,
+        tag: int,
+        comm: int,
+        names: tuple[str, str] = ("buf", "tag"),
+    ) -> Prepared:
+        """A receive; ``names`` of its buffer and tag."""
+        origin = self._communicator(comm)
+        buffer = self._buffer(buf, Argument(call, names[0]), writable=True)
+        source = checked_rank(Argument(call, "source"), source, origin)
+        tag = checked_tag(Argument(call, names[1]), tag, self._tag_high, wildcard=True)
+        if origin.refuses_any_tag:
+            require_tag(call, tag, self._tag_high, source, comm)
+        operation = self._operation(call, "receive", comm, buffer, source, tag)
+        if source == PROC_NULL:
+            none = Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
+            return Prepared(operation, _nothing(none), buffer)
+        state = self._context._state
+        port = _HostPort(state, buffer.data, sends=False)
+        eager = state.layout.eager_bytes
+        step = receive_message(state.address, port, origin, source, tag, buffer.nbytes, eager)
+        return Prepared(operation, _unpacked(step, buffer), buffer)
+
+    def _operation(
+        self, call: str, kind: str, comm: int, buffer: HostBuffer, peer: int, tag: int | None
+    ) -> Operation:
+        return Operation(call, kind, comm, peer, tag, buffer.element, buffer.count, buffer.nbytes)
+
+    def _run(self, operation: Operation, steps: Step) -> None:
+        HostRequest(self._progress, operation, steps, 1, None).Wait()
+
+    def _start(self, prepared: Prepared) -> HostRequest:
+        operation, steps, buffer = prepared
+        return HostRequest(self._progress, operation, steps, buffer.itemsize, buffer)
+
+    def _buffer(self, spec: Any, argument: Argument, writable: bool) -> HostBuffer:
+        return HostBuffer(spec, argument, writable, lambda: self._context._datatypes.plans)
+
+    @property
+    def _tag_high(self) -> int:
+        return int(self._context._state.globals[G_TAG_UB])
 
     def _sizes(self) -> tuple[int, int]:
         layout = self._context.layout
         return layout.eager_bytes, layout.chunk_bytes
 
     def _communicator(self, comm: int) -> Communicator:
+        """Every call asks for it first: nothing begins in a context that has ended."""
         self._context._require_open()
+        self._progress.require()
         known = self._context._state.communicators
         if not isinstance(comm, (int, np.integer)) or not 0 <= comm < len(known):
             raise ContextError(
                 f"communicator handle is {comm!r}, allowed is 0..{len(known) - 1}; "
                 "register it with Context.comm() first"
             )
+        if known[comm].is_free:
+            raise ContextError(f"communicator handle is {comm}, which was freed")
         return known[comm]
 
 
@@ -385,6 +381,6 @@ def _unpacked(operation: Step, buffer: HostBuffer) -> Step:
     return outcome
 
 
-def _await(request: MPI.Request) -> Step:
-    yield request
+def _await(start: Callable[[], MPI.Request]) -> Step:
+    yield start()
     return Outcome(0)

@@ -40,11 +40,15 @@ class _KeptMemory:
             self._kept.enter_context(cuda.defer_cleanup())
             self._keeps = True
 
-    def let_go(self) -> None:
-        """No kernel runs."""
+    def let_go(self, free: bool = True) -> None:
+        """No kernel runs: what was dropped is freed now, unless CUDA is gone."""
         if self._keeps:
             self._keeps = False
             self._kept.close()
+            if free:
+                from numba import cuda
+
+                cuda.current_context().deallocations.clear()
 
 
 class LaunchedKernels:
@@ -71,6 +75,7 @@ class LaunchedKernels:
         """
         if self._check_grid:
             _require_resident(launch)
+        self._forget_ended()
         self._memory.keep()
         self._begun += 1
 
@@ -84,6 +89,19 @@ class LaunchedKernels:
         event = cuda.event(timing=False)
         event.record(stream)
         self._events.append(event)
+
+    def _forget_ended(self) -> None:
+        """Lets go of what launches before have left, as far as they have ended.
+
+        A program may wait for its kernels in its own way, and never ask us.
+        """
+        try:
+            while self._events and self._events[0].query():
+                self._events.pop(0)
+        except Exception:  # one died: whoever waits is told
+            return
+        if not self._events:
+            self._memory.let_go()
 
     @property
     def unfinished(self) -> bool:
@@ -121,7 +139,7 @@ class LaunchedKernels:
                 ended = self._events[0].query()
             except Exception as exc:
                 self._events.clear()
-                self._memory.let_go()
+                self._memory.let_go(free=False)
                 raise KernelError(f"a kernel died: {exc}") from exc
             if ended:
                 self._events.pop(0)

@@ -9,15 +9,45 @@ for running kernels.
 from __future__ import annotations
 
 import ctypes
+import weakref
 from typing import Any
 
 import numpy as np
 
 from gmpi.gpu_staging import GpuStaging
+from gmpi.pages import Pages
 from gmpi.shared_region import SharedRegion, cuda_call
 from gmpi.wire import DEVICE_LARGE, LANDING_RANKS, Layout
 
-_PAGE = 4096
+
+class _Pinned:
+    """Pinned host memory that the GPU maps; goes when nobody refers to it.
+
+    Numba's own would go with the interpreter, while MPI may still use it, or at once, on whatever
+    thread collects the garbage, and CUDA waits for all kernels then. What is queued here is freed
+    when no kernel of a context runs (``gmpi/kernels.py``).
+
+    Attributes:
+        address: for the CPU; where a page begins.
+        device: for the GPU.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        from cuda.bindings import driver
+        from numba import cuda
+
+        queue = cuda.current_context().deallocations
+        flags = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP
+        self.address = int(cuda_call(driver.cuMemHostAlloc(nbytes, flags)))
+        free = weakref.finalize(self, queue.add_item, _free_pinned, self.address, nbytes)
+        free.atexit = False
+        self.device = int(cuda_call(driver.cuMemHostGetDevicePointer(self.address, 0)))
+
+
+def _free_pinned(address: int) -> None:
+    from cuda.bindings import driver
+
+    driver.cuMemFreeHost(address)  # fails where a kernel has died: no matter
 
 
 class Memory:
@@ -56,7 +86,6 @@ class Memory:
             ranks = ranks if ranks <= LANDING_RANKS else 0
             self.staging = GpuStaging(layout.landing(ranks), gpu)
             self.landing = self.staging.address + layout.landing(0) if ranks else 0
-        self._keep: list[Any] = []
         self._stream: Any = None  # for copies that do not wait for kernels
         initial = np.zeros(layout.device_bytes if kernels else len(busy), np.uint8)
         initial[: len(busy)] = busy
@@ -65,26 +94,18 @@ class Memory:
         if gpu:
             self._allocate_gpu(layout, initial)
         else:
-            self.host = self.mapped = self._aligned(layout.mapped_bytes)
+            self._host: Pages | _Pinned = Pages(layout.mapped_bytes)
+            self.host = self.mapped = self._host.address
             self._device: Any = initial
             self.device = int(initial.ctypes.data)
-
-    def _aligned(self, nbytes: int) -> int:
-        memory = np.zeros(nbytes + _PAGE, np.uint8)
-        self._keep.append(memory)
-        return -(-int(memory.ctypes.data) // _PAGE) * _PAGE
 
     def _allocate_gpu(self, layout: Layout, initial: np.ndarray) -> None:
         from numba import cuda
 
-        mapped: Any = cuda.mapped_array(layout.mapped_bytes + _PAGE, dtype=np.uint8, portable=True)
-        self._keep.append(mapped)
-        base = int(mapped.ctypes.data)
-        self.host = -(-base // _PAGE) * _PAGE
-        offset = self.host - base
-        self.mapped = int(mapped.__cuda_array_interface__["data"][0]) + offset
+        self._host = _Pinned(layout.mapped_bytes)
+        self.host, self.mapped = self._host.address, self._host.device
         # The driver does not clear it. Staging needs no clearing.
-        np.asarray(mapped)[offset : offset + layout.small] = 0
+        ctypes.memset(self.host, 0, layout.small)
         self._device = cuda.to_device(initial)
         self.device = int(self._device.__cuda_array_interface__["data"][0])
 
@@ -93,10 +114,13 @@ class Memory:
         """Of GPU staging, 0 if there is none."""
         return 0 if self.staging is None else self.staging.address
 
-    def give_back(self) -> None:
-        """Neither a kernel nor a thread uses it any more: frees all of it, once.
+    def give_back(self) -> tuple[Any, ...]:
+        """Neither a kernel nor a thread uses it any more: frees it, once.
 
-        What outlives a context may serve the next one.
+        GPU staging outlives a context and may serve the next one.
+
+        Returns:
+            what MPI may still use, the memory of the host; freed when nobody refers to it.
         """
         if self.staging is not None:
             self.staging.give_back()
@@ -106,8 +130,9 @@ class Memory:
             driver.cuStreamDestroy(self._stream)  # fails where a kernel has died: no matter
             self._stream = None
         # Not left to the collector of garbage: it may come late, and the next context wants memory.
-        self._keep.clear()
-        del self.large, self.staging, self._device
+        host = self._host, self.large
+        del self.large, self.staging, self._device, self._host
+        return host
 
     def read_device(self, offset: int, nbytes: int) -> np.ndarray:
         """Copies device memory to the host. Only while no kernel runs."""

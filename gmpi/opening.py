@@ -12,7 +12,15 @@ from device_lib.primitives import SIMULATOR
 from gmpi import affinity, process
 from gmpi.errors import ContextError
 from gmpi.memory import Memory
-from gmpi.wire import BUSY_BITS, BUSY_STRIDE, DEVICE_BUSY, VERSION, Layout
+from gmpi.wire import (
+    BUSY_BITS,
+    BUSY_STRIDE,
+    DEVICE_BUSY,
+    DEVICE_CONSUMED,
+    DEVICE_TICKET,
+    VERSION,
+    Layout,
+)
 
 kernel_died = False  # in this process: its CUDA context cannot be used any more
 
@@ -43,16 +51,33 @@ def require_intracomm(comm: Any) -> None:
         )
 
 
-def allocate(layout: Layout, gpu: bool, staging: bool, node: tuple[int, int]) -> Memory:
+def first_ticket(contexts: int) -> int:
+    """The ticket of the first record of a context, after so many others in this process.
+
+    A handle names the context by 6 bits and by the ticket of its record. So contexts whose numbers
+    have the same bits count from places that are far apart: a handle kept from an earlier one is
+    refused, and what a kernel of an earlier one left in a peer's memory is not taken for new.
+    """
+    return contexts * _TICKET_STEP & (_TICKETS - 1)
+
+
+_TICKETS = 1 << 31  # then their tags repeat
+_TICKET_STEP = 0x4F1BBCDC  # _TICKETS / the golden ratio: multiples stay apart
+
+
+def allocate(layout: Layout, gpu: bool, staging: bool, node: tuple[int, int], first: int) -> Memory:
     """All regions, with the busy bits of large slots that do not exist set.
 
     Args:
         staging: whether to have GPU staging, with landing places for the ranks of this node.
         node: which of its ranks this is, and how many there are.
+        first: ticket of the first record.
     """
     rank, ranks = node
     words = -(-layout.slots // BUSY_BITS)
     initial = np.zeros(DEVICE_BUSY + words * BUSY_STRIDE, np.uint8)
+    for counter in (DEVICE_TICKET, DEVICE_CONSUMED):
+        initial[counter : counter + 8].view(np.int64)[0] = first
     surplus = words * BUSY_BITS - layout.slots
     if surplus:
         last = DEVICE_BUSY + (words - 1) * BUSY_STRIDE

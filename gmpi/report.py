@@ -25,6 +25,7 @@ from gmpi.constants import (
     OPERATIONS_REDUCE,
     PROC_NULL,
 )
+from gmpi.host_requests import HostRequest, type_name
 from gmpi.tables import Cause, Pending, Table, Unexpected, ranks_text
 from gmpi.wire import MESSAGE_HEADER
 from host_proxy import operations as ops
@@ -32,7 +33,6 @@ from host_proxy.flight import FUNCTIONS, Event, events
 from host_proxy.ring import has_record
 from host_proxy.state import (
     G_CLOSED,
-    G_HEAD,
     G_INSIDE,
     G_SERIAL,
     G_TURNS,
@@ -223,11 +223,33 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float) -> Pending:
     )
 
 
+def pending_of_host(request: HostRequest, groups: list[Group], age_s: float) -> Pending:
+    """The same for an operation of the host."""
+    asked = request.operation
+    group = groups[asked.comm]
+    return Pending(
+        f"Context.host.{asked.name}",
+        asked.kind,
+        None if asked.peer is None else _peer(asked.peer, group.members),
+        None if asked.tag == ANY_TAG else asked.tag,
+        group.identity,
+        "" if asked.element is None else type_name(asked.element),
+        asked.count,
+        asked.nbytes,
+        block=-1,
+        serial=0,
+        reduction=asked.reduction,
+        matched=request.matched,
+        age_s=age_s,
+    )
+
+
 def duplicates(state: State, groups: list[Group]) -> Iterator[tuple[MPI.Comm, Group]]:
     """Every duplicate on which first messages travel, and whose it is."""
     for communicator, group in zip(state.communicators, groups):
-        for duplicate in communicator.all_messages:
-            yield duplicate, group
+        if not communicator.is_free:
+            for duplicate in communicator.all_messages:
+                yield duplicate, group
 
 
 def unexpected(state: State, groups: list[Group]) -> list[Unexpected]:
@@ -315,9 +337,9 @@ class Look:
         for row in rows:
             since = self._seen.get((int(row[S_SERIAL]), int(row[S_HANDLE])), now)
             pending.append(pending_of(row, context._communicators.groups, now - since))
+        groups = context._communicators.groups
         for request in list(context._host_progress.open):
-            name = f"Context.host.{request.name}"
-            pending.append(Pending(name, "other", None, None, "", "", 0, 0, -1, 0))
+            pending.append(pending_of_host(request, groups, now - request.began))
         table = Table(
             context.rank,
             context._kernels.state,
@@ -329,7 +351,7 @@ class Look:
             repr(failure) if (failure := context._proxy.failure) is not None else "",
         )
         counters = {
-            "taken": int(state.globals[G_HEAD]),
+            "taken": state.taken,
             "waiting": int(bool(has_record(state.address))),
             "opened": int(state.globals[G_SERIAL]),
             "completed": int(state.globals[G_CLOSED]),

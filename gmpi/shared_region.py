@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import weakref
 from typing import Any
 
-import numpy as np
+from gmpi.pages import Pages
 
 
 class SharedRegion:
@@ -20,9 +19,9 @@ class SharedRegion:
     def __init__(self, fd: int, nbytes: int, gpu: bool) -> None:
         """Takes over the file ``fd``."""
         self.fd = fd
-        self._memory = mmap.mmap(fd, nbytes)
         weakref.finalize(self, os.close, fd)
-        self.host = int(np.frombuffer(self._memory, np.uint8).ctypes.data)
+        self._memory = Pages(nbytes, fd)
+        self.host = self._memory.address
         self._gpu = gpu
         self.device = self._register() if gpu else self.host
 
@@ -36,7 +35,7 @@ class SharedRegion:
         from cuda.bindings import driver
         from numba import cuda
 
-        nbytes, flags = len(self._memory), driver.CU_MEMHOSTREGISTER_DEVICEMAP
+        nbytes, flags = self._memory.nbytes, driver.CU_MEMHOSTREGISTER_DEVICEMAP
         cuda_call(driver.cuMemHostRegister(self.host, nbytes, flags))
         queue = cuda.current_context().deallocations
         weakref.finalize(self, _unregister_later, queue, self.host, self._memory).atexit = False
@@ -57,15 +56,15 @@ class SharedRegion:
             theirs = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             return None
-        return SharedRegion(theirs, len(self._memory), self._gpu)
+        return SharedRegion(theirs, self._memory.nbytes, self._gpu)
 
 
-def _unregister_later(queue: Any, address: int, memory: mmap.mmap) -> None:
+def _unregister_later(queue: Any, address: int, memory: Pages) -> None:
     def unregister(handle: int) -> None:
         from cuda.bindings import driver
 
         driver.cuMemHostUnregister(handle)  # fails where a kernel has died: no matter
-        memory.size()  # was kept until here
+        memory.give_back()
 
     queue.add_item(unregister, address)
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from mpi4py import MPI
 
-from gmpi import ending, process
+from gmpi import ending, process, unfinished
 from gmpi.errors import PendingError
-from host_proxy import mpi_library
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -53,44 +52,54 @@ def close(context: Context) -> None:
     waits.raise_faults()
 
 
-def release(context: Context) -> bool:
-    """Closes it while kernels may wait for what will not come; whether they have ended."""
+def release(context: Context, why: str = CLOSED) -> bool:
+    """Closes it while kernels may wait for what will not come; whether they have ended.
+
+    Args:
+        why: what ``ContextError`` says from now on.
+    """
     context.abort()
     ended = False
     try:
         ended = context._waits.wait_for_kernels(ABORT_S)
     finally:
-        shut_down(context, clean=False)
+        shut_down(context, clean=False, why=why)
     return ended
 
 
-def shut_down(context: Context, clean: bool) -> None:
+def shut_down(context: Context, clean: bool, why: str = CLOSED) -> None:
     """Ends the threads and gives back what can be.
 
     Args:
         clean: all ranks do this, and nothing is under way: what is collective can be freed.
     """
-    context._waits.close(CLOSED)
+    context._waits.close(why)
     process.closed(context)
     atexit.unregister(context._at_exit)
     context._termination.stop()
     context._watchdog.farewells.say("has closed its context", failed=False)
     quiet = context._watchdog.stop()
     stopped = context._proxy.stop(ABORT_S)
-    if not stopped or not quiet or context._kernels.unfinished:
-        _stranded.append(context)
-    else:
-        context._peers.give_back()
-        context._memory.give_back()
     if not stopped:
         warnings.warn(
             "the proxy thread is still inside an MPI call; MPI_Finalize may hang or fail",
             RuntimeWarning,
             stacklevel=4,
         )
-    elif not MPI.Is_finalized():
-        mpi_library.cancel_pending(context._state)
+    left: list[unfinished.Unfinished] = []
+    if stopped and not MPI.Is_finalized():
+        left = unfinished.requests_of(context)
+    if not stopped or not quiet or context._kernels.unfinished:
+        _stranded.append(context)
+    else:
+        context._peers.give_back()
+        nbytes = context.layout.mapped_bytes + context.layout.large_bytes
+        memory = context._memory.give_back()
+        if left:
+            unfinished.keep(left, (memory, context._state.keep), nbytes)
+    if stopped and not MPI.Is_finalized():
         if clean and quiet:
             context._watchdog.free()
         if clean:
-            context._communicators.free()
+            context._communicators.free_all()
+    unfinished.settle()

@@ -57,7 +57,7 @@ class Watchdog:
         self.farewells = Farewells(comm)
         self._comm = comm.Dup()
         self._comm.Set_errhandler(MPI.ERRORS_RETURN)
-        self._lock = threading.Lock()  # one exchange at a time
+        self.lock = threading.Lock()  # one exchange, or look at what has come, at a time
         self._stop = threading.Event()
         self._asked = threading.Event()  # by a signal
         self._sends: list[MPI.Request] = []
@@ -81,13 +81,18 @@ class Watchdog:
         self.release_signal()
         return not self._thread.is_alive()
 
+    @property
+    def sends(self) -> list[MPI.Request]:
+        """What it has sent and MPI may not have finished. After its thread's end."""
+        return self._sends
+
     def free(self) -> None:
         """Frees the communicator; collective."""
         self._comm.Free()
 
     def report(self, reason: str) -> Report:
         """Asks all ranks; any thread."""
-        with self._lock:
+        with self.lock:
             ranks = self._ask()
         gone = {rank: f" {told.text}" for rank, told in self.farewells.heard.items()}
         causes = diagnose(self._tables(ranks))
@@ -110,12 +115,12 @@ class Watchdog:
         since = time.monotonic()
         reported = False
         while not self._stop.wait(POLL_S):
-            if self._lock.acquire(blocking=False):
+            if self.lock.acquire(blocking=False):
                 try:
                     self._answer()
                     self.farewells.listen()
                 finally:
-                    self._lock.release()
+                    self.lock.release()
             now = time.monotonic()
             pending = self._look.note(now)
             seen = self._signature()
@@ -170,7 +175,8 @@ class Watchdog:
         state = self.context._state
         g = state.globals
         columns = state.slots[:, [S_FINISHED, S_ARRIVED, S_ORDERS]].sum(axis=0)
-        return (int(g[G_HEAD]), int(g[G_CLOSED]), int(g[G_SERIAL]), *map(int, columns))
+        host = self.context._host_progress.moved
+        return (int(g[G_HEAD]), int(g[G_CLOSED]), int(g[G_SERIAL]), host, *map(int, columns))
 
     def _print(self, report: Report, always: bool = False) -> None:
         stuck = [r for r, other in report.ranks.items() if other and other.table.pending]

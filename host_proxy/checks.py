@@ -44,7 +44,6 @@ from host_proxy.completion import size_of
 from host_proxy.native import bump, entry, get, jit, put
 from host_proxy.state import (
     C_COUNT,
-    C_HANDLE,
     C_LAST,
     C_SIZE,
     D_COUNT,
@@ -251,9 +250,10 @@ def check(g, r):
     peers = 0
     if fields & ops.COMMUNICATOR:
         comm = get(r, R_COMM)
-        if comm >= COMMUNICATORS or get(communicator(g, comm), C_HANDLE) == 0:
+        if comm < COMMUNICATORS:
+            peers = get(communicator(g, comm), C_SIZE)
+        if peers == 0:  # nobody's
             return log_record(g, r, ops.COMMUNICATOR, comm, 0, 0)
-        peers = get(communicator(g, comm), C_SIZE)
     if fields & ops.DEST and (peer < 0 or peer >= peers) and peer != PROC_NULL:
         return log_record(g, r, ops.DEST, peer, 0, peers - 1)
     if fields & ops.SOURCE and (peer < 0 or peer >= peers):

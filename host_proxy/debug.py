@@ -36,7 +36,6 @@ from host_proxy.protocol import Outcome, Step
 from host_proxy.state import (
     FAULTS,
     G_CONTROL,
-    G_HEAD,
     R_ADDRESS,
     R_BLOCK,
     R_BYTES,
@@ -136,7 +135,7 @@ class DebugEngine(Mpi4pyEngine):
                 reserved = 0  # the peer again: the same word goes to two lanes
             problems = list(self.problems(r, reserved))
             if problems:
-                self.log_record(f"record {int(self.state.globals[G_HEAD])}: {'; '.join(problems)}")
+                self.log_record(f"record {self.state.taken}: {'; '.join(problems)}")
         super().serve()
         ctypes.memset(address, POISON, wire.SLOT_BYTES)
 
@@ -268,9 +267,9 @@ class DebugEngine(Mpi4pyEngine):
         return len(self.findings) - 1
 
     def _name(self, slot: int) -> str:
-        ticket = (self.field(slot, S_HANDLE) & wire.TAG_MASK) >> 1
+        number = self.state.record_number(self.field(slot, S_HANDLE))
         block = self.field(slot, S_BLOCK)
-        return f"{ops.name_of(self.field(slot, S_OP))} in block {block} (record {ticket})"
+        return f"{ops.name_of(self.field(slot, S_OP))} in block {block} (record {number})"
 
     def _buffer(self, slot: int) -> Buffer:
         r = self.state.record

@@ -186,10 +186,10 @@ def events(state: State) -> list[Event]:
     raw = ctypes.string_at(int(g[G_FLIGHT_AT]), size * FLIGHT_BYTES)
     after = int(g[G_FLIGHT])
     rows = np.frombuffer(raw, np.int64).reshape(size, -1)
-    return [_event(rows[i % size]) for i in range(max(0, after - size + 1), before)]
+    return [_event(state, rows[i % size]) for i in range(max(0, after - size + 1), before)]
 
 
-def _event(row: np.ndarray) -> Event:
+def _event(state: State, row: np.ndarray) -> Event:
     when, what, request, how = (int(word) for word in row)
     kind, number = _KINDS[what & 0xFF], what >> 8 & 0xFF
     if kind == "returned":
@@ -198,6 +198,6 @@ def _event(row: np.ndarray) -> Event:
     mark = request >> 32 & TAG_MASK
     tag = ((request & TAG_MASK) ^ 0x80000000) - 0x80000000
     return Event(
-        when / 1e9, kind, name, mark >> 1, what >> 16 & 0xFFFF, what >> 32, tag,
+        when / 1e9, kind, name, state.record_number(mark), what >> 16 & 0xFFFF, what >> 32, tag,
         how & BYTES_MASK, how >> ERROR_SHIFT,
     )  # fmt: skip

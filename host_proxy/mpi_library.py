@@ -8,12 +8,9 @@ MPI_Status found by writing marks through mpi4py's setters.
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from mpi4py import MPI
-
-if TYPE_CHECKING:
-    from host_proxy.state import State
 
 FUNCTIONS = (
     "MPI_Isend",
@@ -80,30 +77,8 @@ def status_layout() -> StatusLayout:
     )
 
 
-def cancel_pending(state: State) -> None:
-    """Gives up the MPI requests that the compiled engine left behind. After its thread has ended.
-
-    Receives are cancelled; sends cannot be, their requests are freed and MPI finishes them.
-    """
-    from host_proxy.state import (
-        A_KIND,
-        COLLECTIVE,
-        G_ACTIVE,
-        G_END,
-        G_HANDLES,
-        G_KEPT,
-        G_WINDOW,
-        RECEIVE,
-        RECEIVE_CHUNK,
-    )
-
-    library = ctypes.CDLL(MPI.__file__)
-    kept, window, end = (int(state.globals[i]) for i in (G_KEPT, G_WINDOW, G_END))
-    for number in [*range(kept), *range(window, end)]:
-        if state.pending[number, A_KIND] == COLLECTIVE:
-            continue  # a collective can neither be cancelled nor freed
-        address = ctypes.c_void_p(int(state.globals[G_HANDLES]) + number * HANDLE_BYTES)
-        if state.pending[number, A_KIND] in (RECEIVE, RECEIVE_CHUNK):
-            library.MPI_Cancel(address)  # of a send: MPICH 5 crashes
-        library.MPI_Request_free(address)
-    state.globals[[G_ACTIVE, G_END, G_KEPT, G_WINDOW]] = 0
+def request_at(address: int) -> MPI.Request:
+    """mpi4py's object for the MPI request whose C handle is at an address."""
+    request = MPI.Request()
+    ctypes.memmove(MPI._addressof(request), address, HANDLE_BYTES)
+    return request

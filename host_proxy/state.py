@@ -14,12 +14,15 @@ host can read the arrays at any time: reports of pending requests come straight 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from gmpi.wire import TAG_DUPLICATES, Layout
+from gmpi.pages import Pages
+from gmpi.wire import CONTROL_CONSUMED, TAG_DUPLICATES, TAG_MASK, Layout
 from host_proxy.communicator import Communicator
 
 # --- globals -----------------------------------------------------------------------------------
@@ -261,12 +264,29 @@ class State:
     record: np.ndarray
     fetch: Fetch  # copies GPU memory to the host while kernels run; any thread
     communicators: list[Communicator] = field(default_factory=list)
-    keep: list[np.ndarray] = field(default_factory=list)  # memory behind addresses in globals
+    first: int = 0  # ticket of the first record
+    keep: list[Any] = field(default_factory=list)  # memory behind addresses in globals
 
     @property
     def address(self) -> int:
         """What compiled functions take as ``g``."""
         return int(self.globals.ctypes.data)
+
+    @property
+    def taken(self) -> int:
+        """How many records have been taken from the ring."""
+        return int(self.globals[G_HEAD]) - self.first
+
+    def record_number(self, handle: int) -> int:
+        """Which record, from 0, opened a request."""
+        return ((handle & TAG_MASK) >> 1) - self.first & (TAG_MASK >> 1)
+
+    def begin_at(self, first: int) -> None:
+        """Says what the ticket of the first record is. Before the proxy's thread starts."""
+        self.first = first
+        self.globals[G_HEAD] = first
+        consumed = int(self.globals[G_CONTROL]) + CONTROL_CONSUMED
+        ctypes.c_int64.from_address(consumed).value = first
 
     def row(self, slot: int) -> int:
         """What compiled functions take as ``row``."""
@@ -274,9 +294,9 @@ class State:
 
     def buffer(self, nbytes: int) -> int:
         """Address of fresh host memory that lives as long as the state."""
-        memory = np.zeros(nbytes + 64, np.uint8)
+        memory = Pages(nbytes)
         self.keep.append(memory)
-        return (int(memory.ctypes.data) + 63) // 64 * 64
+        return memory.address
 
 
 def fault_rows(state: State, since: int) -> list[np.ndarray]:

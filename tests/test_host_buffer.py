@@ -11,13 +11,14 @@ from mpi4py import MPI
 import gmpi
 from gmpi.datatypes.plans import Plan
 from gmpi.datatypes.plans import plan as make_plan
+from gmpi.host_arguments import Argument
 from gmpi.host_buffer import HostBuffer
 
 HANDLE = 0x5000_0001
 
 
 def buffer(spec: Any, writable: bool = True, plans: dict[int, Plan] | None = None) -> HostBuffer:
-    return HostBuffer(spec, "buf", writable, lambda: plans or {})
+    return HostBuffer(spec, Argument("Isend", "buf"), writable, lambda: plans or {})
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,35 @@ def test_mpi_is_finalised_before_the_context_is_closed() -> None:
     assert status == 0, text
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_mpi_is_finalised_while_a_context_is_open(waits: bool) -> None:
+    """One line says so, and nobody calls MPI afterwards; a kernel that waits is released."""
+    kernel = """
+thread = threading.Thread(target=lambda: receive[1, 32](g.device, np.zeros(8, np.uint8)))
+thread.start()
+while not g.pending:
+    time.sleep(0.01)
+"""
+    status, text = run(f"""
+import threading, time
+g = gmpi.Context(timeout_s=60)
+send_to_myself(g)
+{kernel if waits else ""}
+MPI.Finalize()
+print("finalized", MPI.Is_finalized())
+time.sleep(0.6)  # more than a period of the watchdog
+{"thread.join()" if waits else ""}
+try:
+    g.host.Barrier()
+except gmpi.ContextError as exc:
+    print(f"refused: {{exc}}")
+g.close()
+""")
+    assert status == 0 and "finalized True" in text, text
+    assert text.count("GMPI: rank 0: MPI.Finalize() while a context is open: ") == 1, text
+    assert "refused: the context was closed by MPI.Finalize()" in text, text
+
+
 OPEN = """
 import mpi4py
 mpi4py.rc.{setting}

@@ -25,7 +25,7 @@ PROGRAMS = {
     1: ["bad_input", "collectives", "datatypes", "host_side", "lifecycle", "point_to_point"],
     2: [
         "bad_input", "ENGINE=mpi4py bad_input", "collectives", "datatypes", "datatypes --small",
-        "host_side", "landing", "lifecycle", "no_any_tag --small",
+        "host_side", "landing", "late", "lifecycle", "no_any_tag --small",
         "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "point_to_point --small",
         "random_programs --seeds=0:10",
         "SPIN_MS=50 YIELD_MS=50 stress", "waits",
@@ -55,7 +55,7 @@ MPICH_ONLY = {
 OPEN_MPI_ONLY = {
     1: ["arrays", "debug"],
     2: [
-        "arrays", "debug",
+        "arrays", "debug", "ENGINE=mpi4py late",
         "ENGINE=mpi4py datatypes --some", "ENGINE=mpi4py datatypes --small --some",
         "GPU_STAGING=0 datatypes --small --some", "SHARED_STAGING=0 datatypes --small --some",
         "ENGINE=mpi4py point_to_point --some", "SHARED_STAGING=0 point_to_point --small",

@@ -17,6 +17,7 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
+from gmpi import pages
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -31,6 +32,7 @@ def _end_all_ranks(
 
 
 sys.excepthook = _end_all_ranks
+pages.guarded = True  # who touches staging that was given back is seen at once
 #: For machines that are slow or busy, as in ``launcher.py``.
 TIME_FACTOR = float(os.environ.get("TEST_TIME_FACTOR", "1"))
 faulthandler.enable()

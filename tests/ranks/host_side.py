@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import threading
+import time
 
 import numpy as np
-from common import RANK, SIZE, WORLD, end, in_thread, pattern, run, same
+from common import RANK, SIZE, TIME_FACTOR, WORLD, barrier, end, in_thread, pattern, run, same
 from mpi4py import MPI
 from script import Script
 from truncation import truncated_by_the_host
@@ -213,6 +215,137 @@ def wrong_buffers(g: gmpi.Context) -> None:
     g.host.Barrier()
 
 
+def wrong_arguments(g: gmpi.Context) -> None:
+    """All are one family, are raised before MPI sees anything, and say what is allowed."""
+    data, host = np.zeros(4), g.host
+    high = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB))
+    for call, field, value, error_class in (
+        (lambda: host.Isend(data, SIZE), "dest", SIZE, gmpi.ERR_RANK),
+        (lambda: host.Isend(data, gmpi.ANY_SOURCE), "dest", gmpi.ANY_SOURCE, gmpi.ERR_RANK),
+        (lambda: host.Isend(data, 0, -3), "tag", -3, gmpi.ERR_TAG),
+        (lambda: host.Isend(data, 0, gmpi.ANY_TAG), "tag", gmpi.ANY_TAG, gmpi.ERR_TAG),
+        (lambda: host.Irecv(data, -7), "source", -7, gmpi.ERR_RANK),
+        (lambda: host.Recv(data, 0, high + 1), "tag", high + 1, gmpi.ERR_TAG),
+        (lambda: host.Send(data, "0"), "dest", "0", gmpi.ERR_RANK),
+        (lambda: host.Send(data, 0, 1.5), "tag", 1.5, gmpi.ERR_TAG),
+        (lambda: host.Sendrecv(data, SIZE, 0, data), "dest", SIZE, gmpi.ERR_RANK),
+        (lambda: host.Sendrecv(data, 0, -3, data), "sendtag", -3, gmpi.ERR_TAG),
+        (lambda: host.Bcast(data, SIZE), "root", SIZE, gmpi.ERR_ROOT),
+        (lambda: host.Allreduce(data, data.copy(), 77), "op", 77, gmpi.ERR_OP),
+        (lambda: host.Send([data, -1], 0), "buf", -1, gmpi.ERR_COUNT),
+        (lambda: host.Send([data, 1, "no such"], 0), "buf", "no such", gmpi.ERR_TYPE),
+    ):
+        try:
+            call()
+            raise AssertionError(f"no error: {field} {value}")
+        except gmpi.ArgumentError as exc:
+            assert (exc.field, exc.value, exc.error_class) == (field, value, error_class), exc
+            assert " in host: " in str(exc) and "allowed is" in str(exc), exc
+            wrong_type = value in ("0", 1.5)
+            assert exc.block == -1 and isinstance(exc, TypeError) == wrong_type, repr(exc)
+    for call in (
+        lambda: host.Send(np.array([None]), 0),
+        lambda: host.Allreduce(np.zeros(2, np.float16), np.zeros(2, np.float16)),
+        lambda: host.Allreduce(np.zeros(2, np.float32), np.zeros(2, np.int32)),
+        lambda: host.Send([data, 9, MPI.DOUBLE], 0),
+        lambda: host.Send(data, 0, comm="world"),
+        lambda: host.Send(data, 0, comm=99),
+        lambda: host.Allreduce(7, data),
+    ):
+        try:
+            call()
+            raise AssertionError("no error")
+        except gmpi.GMPIError:
+            pass
+    assert not g._host_progress.open, "something was started"
+    g.host.Barrier()
+
+
+def statuses(g: gmpi.Context) -> None:
+    """mpi4py's names do what they do there."""
+    host = g.host
+    rooms = [np.zeros(6, np.float32) for _ in range(3)]
+    requests = [host.Irecv(b, PREVIOUS, 20 + k) for k, b in enumerate(rooms)]
+    assert not host.Testall(requests) and host.Testany(requests) == (gmpi.UNDEFINED, False)
+    g.host.Barrier()
+    host.Send(np.full(2, 5, np.float32), NEXT, 21)
+    status = MPI.Status()
+    assert host.Waitany(requests, status) == 1
+    assert (status.Get_source(), status.Get_tag(), status.Get_error()) == (PREVIOUS, 21, 0)
+    assert status.Get_count(MPI.FLOAT) == 2 and status.Get_count(MPI.BYTE) == 8
+    found = requests[1].Wait()
+    assert (found.Get_source(), found.Get_tag(), found.Get_error()) == (PREVIOUS, 21, 0)
+    counts = found.Get_count(), found.Get_count(MPI.FLOAT), found.Get_count(gmpi.DOUBLE)
+    assert counts == (8, 2, 1) and found.Get_count(MPI.Datatype.fromcode("i")) == 2
+    g.host.Barrier()
+    host.Send(np.zeros(1, np.float32), NEXT, 20)
+    host.Send(np.zeros(3, np.float32), NEXT, 22)
+    filled: list[MPI.Status] = []
+    assert [s.count for s in host.Waitall(requests, filled)] == [1, 2, 3]
+    assert [s.Get_count(MPI.FLOAT) for s in filled] == [1, 2, 3]
+    assert host.Testall(requests) and host.Waitany(requests) == gmpi.UNDEFINED
+    assert host.Testany(requests) == (gmpi.UNDEFINED, True)
+    cancelled = host.Irecv(rooms[0], PREVIOUS, 29)
+    cancelled.Cancel()
+    assert cancelled.Wait().nbytes == 0
+    # One that fails does not keep the others from ending.
+    requests = [host.Irecv(rooms[k][: 6 * k], PREVIOUS, 30) for k in (0, 1)]
+    for _ in range(2):
+        host.Send(np.ones(6, np.float32), NEXT, 30)
+    filled = [MPI.Status() for _ in requests]
+    try:
+        host.Waitall(requests, filled)
+        raise AssertionError("no error")
+    except gmpi.TruncationError:
+        assert [s.Get_error() for s in filled] == [gmpi.ERR_TRUNCATE, gmpi.SUCCESS]
+    assert rooms[1].all() and not g._host_progress.open
+
+
+def waits_end() -> None:
+    """By an abort and by the time limit; the report names the call, and why it waits."""
+    if SIZE == 1:
+        return
+    limit = 0.5 * TIME_FACTOR
+    for ends in ("abort", "timeout"):
+        g = gmpi.Context(WORLD, gpu=False, watchdog_s=0, timeout_s=limit * (ends == "timeout"))
+        other = g.comm(WORLD)
+        g.host.Barrier()
+        if ends == "abort":
+            threading.Timer(0.2, g.abort).start()
+        room = np.zeros(70_000, np.uint8)
+        began = time.monotonic()
+        try:
+            if RANK == 0:
+                g.host.Barrier(other)
+            else:
+                g.host.Recv(room, 0, 7)
+            raise AssertionError("nothing was raised")
+        except gmpi.AbortedError:
+            assert ends == "abort"
+        except gmpi.RequestTimeoutError as exc:
+            assert ends == "timeout"
+            assert exc.report.causes and exc.report.ranks[RANK], exc
+            mine = exc.report.ranks[RANK].lines()
+            words = "Context.host.Recv from 0 tag 7, 70000 BYTE on COMM_WORLD (70000 bytes, host"
+            assert RANK == 0 or any(words in line for line in mine), exc.report.text
+            assert RANK != 0 or any("Context.host.Barrier on " in line for line in mine)
+        assert time.monotonic() - began < 10 * TIME_FACTOR, ends
+        barrier()  # nobody's watchdog may go before all have asked
+        kind = gmpi.AbortedError if ends == "abort" else gmpi.RequestTimeoutError
+        for comm in (gmpi.COMM_WORLD, other):
+            try:
+                g.host.Barrier(comm)
+                raise AssertionError("a call after the end")
+            except kind:
+                pass
+        g.close()
+        # Waits that make progress are no hang, however long they take.
+    with gmpi.Context(WORLD, gpu=False, watchdog_s=0, timeout_s=0.6) as g:
+        for k in range(16):
+            time.sleep(0.1)
+            g.host.Sendrecv(room, NEXT, k, room.copy(), PREVIOUS, k)
+
+
 def only_rank_0_has_no_kernel() -> None:
     """A master that serves kernels of the others: the issue's I/O rank."""
     with gmpi.Context(WORLD, gpu=RANK != 0) as g:
@@ -241,9 +374,10 @@ def main() -> None:
             host_to_host, kernel_to_host_and_back, derived_datatypes, truncation,
             truncated_by_the_host, collectives, on_another_communicator,
             user_traffic_stays_apart, wrong_buffers,
+            wrong_arguments, statuses,
         ]  # fmt: skip
         run(scenarios, g)
-    run([only_rank_0_has_no_kernel])
+    run([only_rank_0_has_no_kernel, waits_end])
     end()
 
 

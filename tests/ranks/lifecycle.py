@@ -19,7 +19,7 @@ from script import Script
 import gmpi
 from gmpi import wire
 from host_proxy.mpi4py_engine import Mpi4pyEngine
-from host_proxy.state import G_HEAD
+from host_proxy.state import G_CONTEXT, G_HEAD
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 
@@ -107,6 +107,63 @@ def without_kernels() -> None:
             lambda: g.device,
         )
         g.host.Barrier()
+
+
+def many_contexts() -> None:
+    """A handle names its context by 6 bits: one kept from the first is not taken for a later's."""
+    if SIZE > 1:
+        return
+    small = {"request_slots": 32, "large_slots": 1, "ring_slots": 64, "watchdog_s": 0}
+    handles: dict[int, list[set[int]]] = {}
+    for k in range(70):
+        with gmpi.Context(WORLD, gpu=k % 64 == 0, **small) as g:
+            if k % 64 == 0:
+                s = exchange(g)
+                identity = int(g._state.globals[G_CONTEXT])
+                found = {s.handle(call) & wire.TAG_MASK for call in s.calls[:2]}
+                handles.setdefault(identity, []).append(found)
+    assert len(handles) == 1, "contexts with the same bits"
+    ((first, later),) = handles.values()
+    assert len(first) == 2 and not first & later, (first, later)
+
+
+def freed_communicators() -> None:
+    """Handles are given back and given out again; one that is in use is not."""
+    with gmpi.Context(WORLD, watchdog_s=0) as g:
+        handles = []
+        for _ in range(3):
+            comm = WORLD.Dup()
+            handles.append(g.comm(comm))
+            comm.Free()
+        assert handles == [1, 2, 3]
+        own = "communicator 0 is the context's own"
+        raises(gmpi.ContextError, own, lambda: g.free(gmpi.COMM_WORLD))
+        room = np.zeros(8)
+        open_there = g.host.Irecv(room, PREVIOUS, 5, 2) if RANK == 0 else None
+        text = "communicator 2 cannot be freed: 1 requests are open on it"
+        raises(gmpi.ContextError, text, lambda: g.free(2))
+        barrier()
+        g.host.Send(np.ones(8), NEXT, 5, 2) if NEXT == 0 else None
+        if open_there is not None:
+            open_there.Wait()
+            assert room.all()
+        g.free(2)
+        raises(gmpi.ContextError, "handle is 2, which was freed", lambda: g.free(2))
+        raises(gmpi.ContextError, "handle is 2, which was freed", lambda: g.host.Barrier(2))
+        s = Script()
+        refused = s.barrier(2)
+        s.launch(g)
+        raises(gmpi.ArgumentError, "communicator is 2, allowed is 0..3", g.synchronize)
+        s.read_back()
+        assert refused.error == gmpi.ERR_COMM
+        assert g.comm(WORLD) == 2  # the lowest that is free
+        s = Script()
+        again = [s.barrier(handle) for handle in (1, 2, 3)]
+        s.run(g)
+        assert {call.error for call in again} == {gmpi.SUCCESS}
+        for handle in (3, 1):
+            g.free(handle)
+        exchange(g)
 
 
 # --- launching ------------------------------------------------------------------------------------
@@ -387,7 +444,8 @@ def idle_proxy_naps() -> None:
 
 SCENARIOS = [
     one_after_the_other, two_at_once, a_bad_setting_on_one_rank, different_sizes, communicators,
-    without_kernels, grids_too_large, after_close, handles_of_the_context_before,
+    without_kernels, many_contexts, freed_communicators, grids_too_large, after_close,
+    handles_of_the_context_before,
     open_requests_at_the_end, requests_never_waited_for, errors_at_close, abort_releases_kernels,
     ctrl_c, an_exception, the_proxy_dies, dropped_arrays, tickets_beyond_31_bits, traces,
     idle_proxy_naps,

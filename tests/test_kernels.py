@@ -1,0 +1,80 @@
+"""What a context keeps of the kernels that were launched with it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from numba import cuda
+
+from gmpi import kernels
+from gmpi.kernels import LaunchedKernels
+
+
+class Driver:
+    """Stands in for CUDA: events that end when they are told, arrays that wait to be freed."""
+
+    def __init__(self) -> None:
+        self.events: list[Driver.Event] = []
+        self.dropped = 0
+        self.kept = 0
+        self.deallocations = self
+
+    class Event:
+        ended = False
+
+        def record(self, stream: Any) -> None: ...
+
+        def query(self) -> bool:
+            return self.ended
+
+    def event(self, timing: bool) -> Driver.Event:
+        self.events.append(Driver.Event())
+        return self.events[-1]
+
+    @contextlib.contextmanager
+    def defer_cleanup(self) -> Iterator[None]:
+        self.kept += 1
+        yield
+        self.kept -= 1
+
+    def clear(self) -> None:
+        if not self.kept:
+            self.dropped = 0
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    made = Driver()
+    monkeypatch.setattr(kernels, "SIMULATOR", False)
+    monkeypatch.setattr(cuda, "event", made.event, raising=False)
+    monkeypatch.setattr(cuda, "defer_cleanup", made.defer_cleanup, raising=False)
+    monkeypatch.setattr(cuda, "current_context", lambda: made, raising=False)
+    return made
+
+
+def test_launches_that_nobody_waits_for_leave_nothing_behind(driver: Driver) -> None:
+    """A loop of short kernels whose program waits by ``stream.synchronize()``."""
+    launched = LaunchedKernels(allowed=True, check_grid=False)
+    for _ in range(100):
+        launched.begin(None)  # type: ignore[arg-type]
+        launched.follow(None)
+        driver.dropped += 1  # an array, while the kernel runs
+        driver.events[-1].ended = True
+        assert len(launched._events) <= 1 and driver.dropped <= 1
+    assert launched.wait(0) and driver.dropped == 0 and not driver.kept
+
+
+def test_nothing_is_freed_while_a_kernel_runs(driver: Driver) -> None:
+    launched = LaunchedKernels(allowed=True, check_grid=False)
+    for _ in range(3):
+        launched.begin(None)  # type: ignore[arg-type]
+        launched.follow(None)
+        driver.dropped += 1
+        driver.clear()
+    driver.events[0].ended = True
+    launched.begin(None)  # type: ignore[arg-type]
+    assert len(launched._events) == 2 and driver.dropped == 3 and driver.kept
+    assert not launched.wait(0)
