@@ -14,12 +14,11 @@ from typing import cast
 
 from device_lib import pack_runs, pack_strided
 from device_lib.pack_runs import WARPS, make_move_unit
-from device_lib.pack_strided import move_lines, names_of, scope_of
+from device_lib.pack_strided import Shape, move_lines, names_of, scope_of
 from device_lib.words import load_once_4, load_once_8
 
 THREADS = pack_strided.THREADS
 assert THREADS == pack_runs.THREADS
-assert all(shape.threads == THREADS for shape in pack_strided.SHAPES.values())
 ARGUMENTS = 4
 RUNS = 1  # kind of a part; 0: strided
 _HEAD = ["first", "begin", "offset", "kind"]
@@ -29,6 +28,11 @@ _RUNS_NAMES = ["size", "positions", "deltas", "units", "scale"]
 def registers(width: int, dims: int) -> int:
     """At most: 4 to 6 blocks of threads on each multiprocessor."""
     return pack_runs.REGISTERS[width] if dims <= 3 else 64
+
+
+def shape_of(width: int, unpack: bool) -> Shape:
+    """How the words of a strided part are dealt out: in tiles of ``THREADS`` threads."""
+    return pack_strided.SHAPES[width, unpack]._replace(threads=THREADS)
 
 
 def row_words(dims: int) -> int:
@@ -54,7 +58,7 @@ def parts_body(width: int, dims: int, runs: bool, unpack: bool) -> Callable:
         dims: of each strided block; those with fewer get outer ones of count 1.
         runs: whether there are lists of runs.
     """
-    shape = pack_strided.SHAPES[width, unpack]
+    shape = shape_of(width, unpack)
     lines = [
         "tile = cuda.blockIdx.x",
         f"row = rows + load_4(part_of + tile * 4) * {8 * row_words(dims)}",

@@ -43,7 +43,7 @@ class Shape(NamedTuple):
 #: By width and direction. An unpack is the better the closer together its stores are in time.
 SHAPES = {
     (16, False): Shape(THREADS, 2),
-    (16, True): Shape(THREADS, 1),
+    (16, True): Shape(THREADS // 2, 1),
     (8, False): Shape(THREADS, 2),
     (8, True): Shape(THREADS, 2),
     (4, False): Shape(THREADS, 4),

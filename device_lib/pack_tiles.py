@@ -33,7 +33,9 @@ from device_lib.tile_words import (
     put_1,
     put_16_if,
     shared_address,
+    spread_4_if,
     spread_along,
+    spread_few,
     store_1,
     store_16,
 )
@@ -167,12 +169,38 @@ def _make_write_packed(long: bool) -> Callable:
 
 
 @device
-def _write_user(base, user, count, atom, pitch, magic):
+def _write_words(base, user, count, atom, pitch, magic):
     """Unpacks ``count`` blocks that lie one after the other in shared memory at ``base``.
 
-    Thread by thread the bytes of the user's memory, gaps left out: an instruction of a warp then
-    writes all data of one sector of 32 bytes. Memory keeps whole sectors, and one that is written
-    in parts is read and written for each of them.
+    Whole words of the user's memory first, then the bytes around them in each block.
+    """
+    rank = thread_rank()
+    last = (count - 1) * pitch + atom - 4
+    # Whole words, by their place: neighbouring threads write neighbouring words.
+    at = (-user & 3) + 4 * rank
+    while at <= last:
+        i, r = divide(at, pitch, magic)
+        spread_4_if(user + at, base + i * atom + r, r + 4 <= atom)
+        at += 4 * THREADS
+    # The bytes before and behind them in each block.
+    i = rank
+    while i < count:
+        to = user + i * pitch
+        source = base + i * atom
+        head = min(-to & 3, atom)
+        tail = atom - head & 3
+        if head > 0:
+            spread_few(to, source, head)
+        if tail > 0:
+            spread_few(to + atom - tail, source + atom - tail, tail)
+        i += THREADS
+
+
+@device
+def _write_bytes(base, user, count, atom, pitch, magic):
+    """As ``_write_words``, thread by thread the bytes of the user's memory, gaps left out.
+
+    An instruction of a warp then writes all data of one sector of 32 bytes.
     """
     at = thread_rank() - (user & 31)
     if at < 0:
@@ -186,7 +214,7 @@ def _write_user(base, user, count, atom, pitch, magic):
 
 
 @cache
-def tiles_body(long: bool, outer: int, unpack: bool) -> Callable:
+def tiles_body(long: bool, outer: int, unpack: bool, words: bool = False) -> Callable:
     """The Python function of a kernel of ``THREADS`` threads; one block of them moves one tile.
 
     Its arguments, int64: addresses of the user's (of the first block of data) and of the packed
@@ -197,8 +225,12 @@ def tiles_body(long: bool, outer: int, unpack: bool) -> Callable:
     Args:
         long: blocks have 16 bytes or more.
         outer: 0: one row, 1: several rows, 2: several sets of them.
+        words: every block begins at a multiple of 4 in the user's memory. Only the ends of blocks
+            are then unpacked byte by byte, by one or two instructions; where they begin anywhere,
+            four to six of them write most sectors once more (``tests/gpu/unpack.sh``).
     """
     write_packed = _make_write_packed(long)
+    write_user = _write_words if words else _write_bytes
 
     def kernel(
         user, packed, count, atom, pitch, magic_atom, magic_pitch, each,
@@ -223,7 +255,7 @@ def tiles_body(long: bool, outer: int, unpack: bool) -> Callable:
         if unpack:
             _fill(shared, to_packed, size, packed, packed + count * atom)
             sync_block()
-            _write_user(shared + (to_packed & 15), to_user, here, atom, pitch, magic_pitch)
+            write_user(shared + (to_packed & 15), to_user, here, atom, pitch, magic_pitch)
         else:
             reach = (here - 1) * pitch + atom
             _fill(shared, to_user, reach, user, user + (count - 1) * pitch + atom)

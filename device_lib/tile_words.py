@@ -54,6 +54,14 @@ if SIMULATOR:
             data += ctypes.string_at(shared + k, 1)
         return _halves(data)
 
+    def spread_4_if(address, shared, wanted):
+        if wanted:
+            assert address & 3 == 0
+            ctypes.memmove(address, shared, 4)
+
+    def spread_few(address, shared, count):
+        ctypes.memmove(address, shared, count)
+
     def spread_along(to, shared, place, blocks, steps):
         (r, left), (atom, pitch), (ahead, onward) = (
             (pair & 0xFFFFFFFF, pair >> 32) for pair in (place, blocks, steps)
@@ -144,6 +152,31 @@ else:
     get_16_of_two = ptx(_two(), "=l,=l,l,l,l", _PAIR, 3)
     # The same for blocks that are shorter: a gap after the first $3 bytes, and then after every $5.
     get_16_of_many = ptx(_many(), "=l,=l,l,l,l,l", _PAIR, 4)
+
+    # Four bytes from shared address $1 to the aligned address $0, if $2.
+    spread_4_if = ptx(
+        "{ .reg .pred p; .reg .b32 s, a, b, x, y; setp.ne.u64 p, $2, 0; cvt.u32.u64 s, $1; "
+        "and.b32 a, s, -4; shl.b32 b, s, 3; @p ld.shared.u32 x, [a]; @p ld.shared.u32 y, [a+4]; "
+        "shf.r.wrap.b32 x, x, y, b; @p st.u32 [$0], x; }",
+        "l,l,l",
+        types.void,
+        3,
+    )
+    # $2 (0..3) bytes from shared address $1 to any address $0: a byte up to an even address, two
+    # bytes, the byte that is left.
+    spread_few = ptx(
+        "{ .reg .pred p; .reg .b32 s, a, b, x, y, n; .reg .b64 t; mov.b64 t, $0; "
+        "cvt.u32.u64 s, $1; cvt.u32.u64 n, $2; and.b32 a, s, -4; shl.b32 b, s, 3; "
+        "ld.shared.u32 x, [a]; ld.shared.u32 y, [a+4]; shf.r.wrap.b32 x, x, y, b; "
+        "cvt.u32.u64 a, t; and.b32 a, a, 1; min.u32 a, a, n; setp.ne.u32 p, a, 0; "
+        "@p st.u8 [t], x; @p shr.u32 x, x, 8; @p add.s64 t, t, 1; @p sub.u32 n, n, 1; "
+        "setp.ge.u32 p, n, 2; "
+        "@p st.u16 [t], x; @p shr.u32 x, x, 16; @p add.s64 t, t, 2; @p sub.u32 n, n, 2; "
+        "setp.ne.u32 p, n, 0; @p st.u8 [t], x; }",
+        "l,l,l",
+        types.void,
+        3,
+    )
 
     def _along() -> str:
         lines = [

@@ -22,7 +22,7 @@ from device_lib.pack_strided import Shape, first_word
 from device_lib.words import LOAD_ONCE_IF, STORE_GLOBAL_IF
 
 REGISTERS = 32  # at most: as many threads on each multiprocessor as there can be
-SHAPES = {16: Shape(256, 1), 8: Shape(256, 2), 4: Shape(256, 2)}  # by the width of a word
+SHAPES = {16: Shape(128, 2), 8: Shape(256, 2), 4: Shape(256, 4)}  # by the width of a word
 SECTOR = 32
 LINE = 128  # bytes to which the first thread's word is aligned
 LONGEST_BLOCK = 128  # bytes; of longer ones, few sectors are written in parts

@@ -15,7 +15,7 @@ from mpi4py import MPI
 D = MPI.DOUBLE
 MIB = 1 << 20
 BIG = 256 * MIB  # packed bytes of what is measured against the memory's rate
-UNPACK_BAR = 0.85
+UNPACK_BAR = 0.85  # of its own ceiling; which layouts miss it, and why: docs/datatypes.md
 
 
 class Case(NamedTuple):

@@ -149,7 +149,7 @@ class Prepared:
             return self._prepare_transpose(unpack)
         width = _width(bits | self._bits | 16)
         if width == 1 and self._tiling is not None:
-            return self._prepare_tiling(self._tiling, unpack)
+            return self._prepare_tiling(self._tiling, user, unpack)
         found = None
         if width > 1 and self.most_blocks is None:
             found = self._prepare_along(width) if unpack and self._single else None
@@ -185,11 +185,15 @@ class Prepared:
         code = kernel(self._device, body, transpose.ARGUMENTS, 64)
         return Launch(code, *self._tiles, part.offset)
 
-    def _prepare_tiling(self, found: pack_tiles.Tiling, unpack: bool) -> Launch:
-        body = pack_tiles.tiles_body(found.long, found.outer, unpack)
+    def _prepare_tiling(self, found: pack_tiles.Tiling, user: int, unpack: bool) -> Launch:
+        part = self._parts[0]
+        assert not isinstance(part, RunList)
+        words = unpack and not any(
+            at & 3 for at in (user + part.offset, *(dim.stride for dim in part.dims))
+        )
+        body = pack_tiles.tiles_body(found.long, found.outer, unpack, words)
         code = kernel(self._device, body, pack_tiles.ARGUMENTS, pack_tiles.REGISTERS)
-        offset, threads = self._parts[0].offset, pack_tiles.THREADS
-        return Launch(code, found.arguments, found.blocks, offset, threads)
+        return Launch(code, found.arguments, found.blocks, part.offset, pack_tiles.THREADS)
 
     def _prepare_strided(self, width: int, unpack: bool) -> Launch | None:
         part = self._parts[0]
@@ -218,6 +222,7 @@ class Prepared:
         lists = [isinstance(part, RunList) for part in self._parts]
         strided = [len(part.dims) for part, runs in zip(self._parts, lists) if not runs]
         dims = max(1, *strided)
+        shape = pack_parts.shape_of(width, unpack)
         rows = np.zeros((len(lists), pack_parts.row_words(dims)), np.int64)
         tiles: list[int] = []
         for part, runs, descriptor, row in zip(self._parts, lists, self._descriptors, rows):
@@ -226,7 +231,7 @@ class Prepared:
                 return None
             row[:4] = sum(tiles), part.begin, part.offset, pack_parts.RUNS if runs else 0
             row[4 : 4 + len(numbers)] = numbers
-            strided_tiles = -(-part.size // (width * pack_strided.tile_words(width, unpack)))
+            strided_tiles = -(-part.size // (width * shape.threads * shape.words))
             tiles.append(pack_runs.blocks_for(part.size) if runs else strided_tiles)
         part_of = np.repeat(np.arange(len(tiles), dtype=np.int32), tiles)
         tables = upload({"part_of": part_of, "rows": rows}, self._keep)

@@ -208,6 +208,9 @@ def packing_kernels() -> dict[str, tuple[Any, int, int]]:
         body = pack_tiles.tiles_body(long, outer, unpack)
         name = f"tiles_{long:d}_{outer}_{unpack:d}"
         found[name] = body, pack_tiles.ARGUMENTS, pack_tiles.REGISTERS
+    for long, outer in product((True, False), (0, pack_tiles.MAX_OUTER)):
+        body = pack_tiles.tiles_body(long, outer, True, True)
+        found[f"tiles_words_{long:d}_{outer}"] = body, pack_tiles.ARGUMENTS, pack_tiles.REGISTERS
     for width, dims, unpack in product((16, 8, 4), (1, 3, MAX_DIMS), (True, False)):
         body = pack_strided.strided_body(width, dims, unpack)
         arguments = 2 + len(pack_strided.names_of(dims))

@@ -124,6 +124,7 @@ def test_unpacks_below_their_bar_and_wrong_bytes_are_said(tmp_path: Path) -> Non
     status, text = launcher.python(*program)
     assert status == 0 and "below 0.85: none; wrong: none" in text, text
     assert re.search(r"300.0 \(0.60\) +300.0 \(0.90\) +T128 U1 280.0 \(1.10\) +805 \+ 537", text)
+    assert json.loads(new.read_text())["rows"][0]["moved_mb"] == "805 + 537"
     new.write_text(json.dumps(rows(0.84, False)))
     status, text = launcher.python(*program)
     assert status == 1 and "below 0.85: 8 B every 16 B 0.84; wrong: 8 B every 16 B: T128 U1" in text

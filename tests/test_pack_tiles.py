@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+import launcher
 import numpy as np
 import pytest
 from mpi4py import MPI
 from numba import cuda
-from test_datatypes_device import check
+from test_datatypes_device import check, roll, to_device
 
 import gmpi
 from device_lib import pack_tiles
+from device_lib.pack_strided import Shape
 from gmpi.datatypes import plan
+from gmpi.pack_memory import span_of
 
-SHAPES = [
+sys.path.append(str(launcher.ROOT / "tests" / "gpu"))
+
+import unpack_bytes
+
+LAYOUTS = [
     (17, 24),
     (5, 8),
     (3, 4),
@@ -46,14 +54,14 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, int, bool]]:
     make = pack_tiles.tiles_body
 
     def spy(*variant: Any) -> Any:
-        asked.append(variant)
+        asked.append(variant[:3])
         return make(*variant)
 
     monkeypatch.setattr(pack_tiles, "tiles_body", spy)
     return asked
 
 
-@pytest.mark.parametrize(("atom", "pitch"), SHAPES)
+@pytest.mark.parametrize(("atom", "pitch"), LAYOUTS)
 def test_counts_around_tiles(atom: int, pitch: int, used: list[tuple[bool, int, bool]]) -> None:
     each = per_tile(atom, pitch)
     datatype = blocks_of(atom, pitch)
@@ -64,7 +72,7 @@ def test_counts_around_tiles(atom: int, pitch: int, used: list[tuple[bool, int, 
 
 
 @pytest.mark.parametrize("offsets", OFFSETS)
-@pytest.mark.parametrize(("atom", "pitch"), SHAPES[:-2])
+@pytest.mark.parametrize(("atom", "pitch"), LAYOUTS[:-2])
 def test_pointers_of_any_alignment(atom: int, pitch: int, offsets: tuple[int, int]) -> None:
     for count in (2, 3, 29, per_tile(atom, pitch) + 19):
         check(blocks_of(atom, pitch), count, *offsets)
@@ -153,3 +161,58 @@ def test_aligned_blocks_of_words_go_another_way(used: list[tuple[bool, int, bool
     assert used == []
     check(blocks_of(12, 20), 50, 0, 2)
     assert used == [(False, 0, False), (False, 0, True)]
+
+
+@pytest.mark.parametrize(
+    ("atom", "pitch", "more", "offset", "words"),
+    [
+        (17, 24, 48, 0, True),
+        (17, 24, 48, 4, True),
+        (17, 24, 48, 1, False),
+        (17, 24, 50, 0, False),
+        (100, 105, 420, 0, False),
+    ],
+)
+def test_ways_to_unpack_by_where_blocks_begin(
+    atom: int, pitch: int, more: int, offset: int, words: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole words where all blocks begin at words, else the bytes one by one."""
+    asked = []
+    make = pack_tiles.tiles_body
+    monkeypatch.setattr(pack_tiles, "tiles_body", lambda *a: asked.append(a) or make(*a))
+    rows = blocks_of(atom, pitch).Create_contiguous(80)
+    check(rows.Create_hvector(3, 1, 80 * pitch + more), 1, offset)
+    assert asked == [(True, 1, False, False), (True, 1, True, words)]
+
+
+@pytest.mark.parametrize("shape", [Shape(64, 1), Shape(64, 2, True)])
+@pytest.mark.parametrize(
+    ("atom", "pitch"), [(8, 9), (9, 10), (10, 14), (17, 24), (33, 40), (100, 105), (13, 40)]
+)
+def test_ways_to_unpack_that_benchmarks_compare(
+    atom: int, pitch: int, shape: Shape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every byte of the layout and no other one is written, and none outside is read."""
+    read: list[int] = []
+    if gmpi.SIMULATOR:
+        load = unpack_bytes._load_8
+        monkeypatch.setattr(unpack_bytes, "_load_8", lambda at: read.append(at) or load(at))
+    kernel = cuda.jit(unpack_bytes.bytes_body(shape))
+    for count in (1, 3, 64 * 8 // pitch + 7):
+        for offset in (0, 5, 127):
+            made = unpack_bytes.arguments(atom, count, pitch, shape)
+            assert made is not None
+            (_, _, *numbers), blocks = made
+            packed = (np.arange(count * atom) % 255 + 1).astype(np.uint8)
+            user = np.zeros(offset + (count + 1) * pitch + 128, np.uint8)
+            to, source = to_device(user), to_device(roll(packed, 9))[9:]
+            addresses = span_of(to, "to")[0] + offset, span_of(source, "source")[0]
+            begin, end = addresses[1], addresses[1] + count * atom
+            read.clear()
+            kernel[blocks, shape.threads](*addresses, *numbers)
+            assert all(begin <= at & -8 and (at & -8) + 16 <= end for at in read)
+            got = to.copy_to_host()
+            rows = got[offset : offset + count * pitch].reshape(count, pitch)
+            assert (rows[:, :atom].reshape(-1) == packed).all()
+            got[offset : offset + count * pitch].reshape(count, pitch)[:, :atom] = 0
+            assert not got.any()

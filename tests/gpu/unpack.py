@@ -29,6 +29,7 @@ CASES = [
     (12, 20), (24, 40), (48, 80), (17, 24), (33, 40), (100, 105),
 ]  # fmt: skip
 TRIED = [(8, 16), (32, 64), (64, 128), (128, 256), (12, 20), (24, 40), (48, 80)]
+ODD = [(17, 24), (33, 40), (100, 105)]
 PACKED = 256 << 20
 _STORES = r"""
 extern "C" __global__ void stores(WORD* to, unsigned n, unsigned block, unsigned pitch) {
@@ -127,6 +128,28 @@ def variants(block: int, pitch: int) -> Iterator[Variant]:
             yield Variant(name, body, found.arguments, found.blocks, threads)
 
 
+def odd_variants(block: int, pitch: int) -> Iterator[Variant]:
+    """What is tried for blocks of no whole number of words."""
+    import unpack_bytes
+
+    from device_lib import pack_tiles
+    from device_lib.pack_strided import Shape
+
+    count = PACKED // block
+    found = pack_tiles.tiling(block, [(count, pitch)])
+    assert found is not None
+    for words in (True, False):
+        body = pack_tiles.tiles_body(found.long, 0, True, words)
+        name = f"tiles, {'words' if words else 'bytes'}"
+        yield Variant(name, body, found.arguments, found.blocks, pack_tiles.THREADS)
+    for threads, words in ((256, 1), (512, 1), (128, 2), (256, 2), (512, 2)):
+        shape = Shape(threads, words)
+        made = unpack_bytes.arguments(block, count, pitch, shape)
+        assert made is not None
+        body = unpack_bytes.bytes_body(shape)
+        yield Variant(f"registers T{threads} U{words}", body, *made, threads)
+
+
 class Bench:
     """Memory for the largest case, and what is timed on it."""
 
@@ -178,11 +201,14 @@ class Bench:
         return found
 
     def tried(self, block: int, pitch: int) -> Iterator[dict[str, Any]]:
+        import unpack_bytes
+
         from device_lib import pack_strided
         from gmpi.pack_driver import Launch, device_number, kernel
 
-        for one in variants(block, pitch):
-            registers = pack_strided.REGISTERS
+        words = block % 4 == 0 and pitch % 4 == 0
+        for one in (variants if words else odd_variants)(block, pitch):
+            registers = pack_strided.REGISTERS if words else unpack_bytes.REGISTERS
             code = kernel(device_number(), one.body, len(one.arguments), registers)
             launch = Launch(code, one.arguments, one.blocks, 0, one.threads)
 
@@ -229,7 +255,7 @@ class Bench:
 def main() -> int:
     args = ARGUMENTS.parse_args()
     tree = args.tree.resolve()
-    sys.path[:1] = [str(tree), str(tree / "examples")]
+    sys.path[:0] = [str(tree), str(tree / "examples")]
     from _bench import machine, write_json
 
     import gmpi
@@ -245,7 +271,7 @@ def main() -> int:
     for case in CASES:
         rows += bench.as_it_is(*case)
     if args.variants:
-        for case in TRIED:
+        for case in [*TRIED, *ODD]:
             if case[0] % 8 == 0:
                 rows.append(bench.stores_alone(*case))
             rows += bench.tried(*case)

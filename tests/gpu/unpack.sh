@@ -13,9 +13,9 @@ bad=0
 raw=$(mktemp -d)
 trap 'rm -rf "$raw"' EXIT
 timeout 90 python3 -m pytest -q -x -p no:cacheprovider tests/test_pack_words.py tests/test_pack_tiles.py \
-  -k "along or counts" || bad=1
+  -k "along or counts or ways" || bad=1
 files=("$out/unpack-1gpu.json")
-timeout 100 python3 tests/gpu/unpack.py . --variants --json "${files[0]}" || bad=1
+timeout 120 python3 tests/gpu/unpack.py . --variants --json "${files[0]}" || bad=1
 if [ -n "$2" ]; then
   former=$(cd "$2" && pwd)
   (cd "$former" && PYTHONPATH=$former:$PYTHONPATH GMPI_COMMIT=${FORMER_COMMIT:-former} timeout 60 \

@@ -1,5 +1,9 @@
 """The table of ``unpack.sh``: unpack_table.py NEW.json [FORMER.json] [NCU.csv]
 
+    python3 tests/gpu/unpack_table.py --docs docs/measurements/unpack-1gpu.json
+
+writes the one in docs/datatypes.md. What the profiler counted is kept in NEW.json.
+
 A line for each layout: how long a former tree takes, this one and the best that was tried, as
 shares of the layout's ceiling, and what the profiler saw moved. Exit status 1 where bytes are wrong
 or a layout is below the bar.
@@ -16,6 +20,10 @@ import himeno_ncu
 from tabulate import tabulate
 
 BAR = 0.85
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "datatypes.md"
+BEGIN = "<!-- unpack: begin. Written by tests/gpu/unpack_table.py -->"
+END = "<!-- unpack: end -->"
+TRIED = ("T", "along", "tiles", "registers")  # how names of kernels that are compared begin
 
 
 def times(rows: list[dict[str, Any]], variant: str) -> dict[str, dict[str, Any]]:
@@ -44,7 +52,27 @@ def moved(paths: list[Path], cases: list[str]) -> dict[str, str]:
     return found
 
 
+def write_docs(path: Path, page: Path) -> None:
+    """The table of a page, between its two marks."""
+    measured = json.loads(path.read_text())
+    rows = measured["rows"]
+    packs, stores = times(rows, "pack"), times(rows, "stores alone")
+    lines = [
+        [case, cell(packs.get(case)), cell(row), cell(stores.get(case)), row.get("moved_mb", "")]
+        for case, row in times(rows, "as it is").items()
+    ]
+    headers = ["256 MiB in blocks of", "pack, us", "unpack, us (share of its ceiling)",
+               "stores alone, us", "MB read + written"]  # fmt: skip
+    table = tabulate(lines, headers, tablefmt="github", disable_numparse=True)
+    text = f"{table}\n\n{measured['machine']['gpu'][0]}; copy {measured['copy_us']:.1f} us."
+    before, rest = page.read_text().split(BEGIN)
+    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+
+
 def main() -> int:
+    if sys.argv[1] == "--docs":
+        write_docs(Path(sys.argv[2]), PAGE)
+        return 0
     paths = [Path(word) for word in sys.argv[1:]]
     tables = [json.loads(path.read_text()) for path in paths if path.suffix == ".json"]
     new = tables[0]["rows"]
@@ -52,9 +80,13 @@ def main() -> int:
     now, before, packs = times(new, "as it is"), times(former, "as it is"), times(new, "pack")
     stores = times(new, "stores alone")
     counted = moved([path for path in paths if path.suffix == ".csv"], list(now))
+    if counted:
+        for case, row in now.items():
+            row["moved_mb"] = counted.get(case, "")
+        paths[0].write_text(json.dumps(tables[0], indent=1))
     lines, below = [], []
     for case, row in now.items():
-        tried = [r for r in new if r["case"] == case and r["variant"].startswith(("T", "along"))]
+        tried = [r for r in new if r["case"] == case and r["variant"].startswith(TRIED)]
         best = sorted(tried, key=lambda r: r["us"])[:3]
         names = [f"{r['variant']} {cell(r)}" for r in best]
         sides = [packs.get(case), stores.get(case), before.get(case), row]
