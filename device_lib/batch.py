@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from device_lib import completion, orders, pacing, slots
 from device_lib.closing import COMPLETED, NO_ORIGIN
-from device_lib.context import completion_address
+from device_lib.context import completion_address, request_slots
 from device_lib.copy import store_payload
 from device_lib.primitives import (
     ballot,
@@ -213,6 +213,19 @@ def _look(ctx, asked, tried):
 
 
 @device
+def _own_orders(ctx, ordered, handle, waiting, mask):
+    """The large slots of ``ordered`` (bits) whose requests the lanes wait for."""
+    found = 0
+    large = slots.slot_of(handle) - request_slots(ctx)
+    own = waiting and large >= 0 and ordered >> (large & 63) & 1 != 0
+    votes = ballot(mask, own)
+    while votes != 0:
+        found |= 1 << shuffle(mask, large & 63, first_bit(votes))
+        votes &= votes - 1
+    return found
+
+
+@device
 def await_batch(ctx, asked, turn, waiting, low, word, origin):
     """Polls one request a lane; the leading warp.
 
@@ -275,15 +288,18 @@ def await_batch(ctx, asked, turn, waiting, low, word, origin):
         if left == 0 or (turn.any_of != 0 and left != turn.any_of):
             return Event(completion.DONE, 0, 0, 0, 0, 0, 0), waiting, low, word, origin
         polls += 1
-        # Other orders are only in the attention word here.
+        # Orders for other buffers than the first are only found here.
         if polls & 3 == 0:
-            attention, aborted = completion.look_at_control(ctx, lane, mask)
+            lanes = warp_lanes()
+            attention, aborted, ordered, ours = completion.look_at_control(ctx, lane, lanes, mask)
             if aborted != 0:
                 event = Event(completion.ABORTED, 0, aborted, 0, 0, 0, 0)
                 return event, waiting, low, word, origin
+            attention = completion.to_carry_out(ctx, attention, ordered, ours, lane, lanes, mask)
+            attention |= _own_orders(ctx, ordered, handle, waiting, mask)
             if attention != 0:
                 slot, index, order, length, buffers = orders.take_other(
-                    ctx, attention, lane, warp_lanes(), mask
+                    ctx, attention, lane, lanes, mask
                 )
                 if index >= 0:
                     event = Event(completion.ORDER, slot << 8 | index, order, length, buffers, 0, 0)

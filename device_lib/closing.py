@@ -76,11 +76,14 @@ def collect(ctx, lane, handle, address, recv, low, word):
     while not vote_all(ALL_LANES, word >> 32 & TAG_MASK == expected):
         polls += 1
         if polls & (completion.CONTROL_EVERY - 1) == 0:
-            attention, aborted = load_unit(ctx.mapped + CONTROL_ATTENTION)
+            # Both units; opaque: else their addresses are made before the loop, for every wait.
+            unit = CONTROL_ATTENTION + (opaque(lane) & 1) * UNIT_BYTES
+            attention, aborted = load_unit(ctx.mapped + unit)
+            ours = completion.names_block(shuffle(ALL_LANES, aborted, 1))
             aborted = shuffle(ALL_LANES, aborted, 0)
             if aborted != 0:
                 return COMPLETED | (aborted & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN
-            if shuffle(ALL_LANES, attention, 0) != 0:
+            if shuffle(ALL_LANES, attention, 0) != 0 or ours:
                 return HELP, 0, 0
             counted, rest = pacing.count(ctx, counted, 1, lane, ALL_LANES)
         relax(ctx.mapped + CONTROL_ATTENTION)
@@ -135,14 +138,15 @@ def finish_small(ctx, handle, resumed):
     return collect(ctx, lane, handle, address, recv, low, word)
 
 
-_WATCH = 31  # the lane that looks at the control unit for a test; no completion has as many units
+_WATCH = 31  # lanes that look at the control units for a test; no completion has as many units
+_WATCH_BLOCKS = 30
 
 
 @device
 def test_small(ctx, handle):
     """Looks once whether a request of the small class is complete; all lanes of one full warp.
 
-    The control unit is read together with the completion: who tests again and again waits, and
+    The control units are read together with the completion: who tests again and again waits, and
     must end with an abort and help others.
 
     Returns:
@@ -152,8 +156,8 @@ def test_small(ctx, handle):
         return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
     lane = lane_id()
     address = unit_address(ctx, lane, handle)
-    if lane == _WATCH:
-        address = ctx.mapped + CONTROL_ATTENTION
+    if lane >= _WATCH_BLOCKS:
+        address = ctx.mapped + CONTROL_ATTENTION + (_WATCH - lane) * UNIT_BYTES
     # The look and the claim are under way together.
     low, word = load_unit(address)
     owner, recv = slots.begin_claim(ctx, handle, lane == 0)
@@ -162,7 +166,8 @@ def test_small(ctx, handle):
         return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
     attention = shuffle(ALL_LANES, low, _WATCH)
     aborted = shuffle(ALL_LANES, word, _WATCH)
-    if lane == _WATCH:
+    ours = completion.names_block(shuffle(ALL_LANES, word, _WATCH_BLOCKS))
+    if lane >= _WATCH_BLOCKS:
         word = handle << 32
     if vote_all(ALL_LANES, word >> 32 & TAG_MASK == handle & TAG_MASK):
         return collect(ctx, lane, handle, address, recv, low, word)
@@ -170,7 +175,7 @@ def test_small(ctx, handle):
         return COMPLETED | (aborted & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN
     if lane == 0:
         slots.unclaim(ctx, handle)
-    return HELP if attention != 0 else 0, 0, 0
+    return HELP if attention != 0 or ours else 0, 0, 0
 
 
 def make_unpack(scope: Scope) -> Callable:
@@ -210,7 +215,7 @@ def make_help(scope: Scope) -> Callable:
 
     @device
     def help_others(ctx):
-        """Carries out one order of any request, if there still is one."""
+        """Carries out one order that is for the caller to carry out, if there still is one."""
         sync()
         index = -1
         place = 0
@@ -219,9 +224,12 @@ def make_help(scope: Scope) -> Callable:
         buffers = 0
         if leads():
             lane = lane_id()
-            attention, aborted = completion.look_at_control(ctx, lane, warp_mask())
+            lanes = warp_lanes()
+            mask = warp_mask()
+            attention, aborted, ordered, ours = completion.look_at_control(ctx, lane, lanes, mask)
+            attention = completion.to_carry_out(ctx, attention, ordered, ours, lane, lanes, mask)
             slot, index, order, length, buffers = orders.take_other(
-                ctx, attention, lane, warp_lanes(), warp_mask()
+                ctx, attention, lane, lanes, mask
             )
             place = slot << 8 | (index & 0xFF)
         index, place, order, length, buffers = broadcast_5(index, place, order, length, buffers)

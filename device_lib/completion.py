@@ -22,6 +22,7 @@ from device_lib.context import completion_address, eager_bytes
 from device_lib.copy import store_payload
 from device_lib.primitives import (
     ballot,
+    block_id,
     device,
     fence_gpu,
     load_unit,
@@ -30,8 +31,10 @@ from device_lib.primitives import (
     shuffle,
 )
 from gmpi.wire import (
+    BLOCK_BITS,
     BYTES_MASK,
     CONTROL_ATTENTION,
+    CONTROL_ORDERS,
     LARGE_UNITS,
     SLOT_UNITS,
     STATUS_UNITS,
@@ -77,13 +80,36 @@ def is_staged(ctx, handle, nbytes):
 
 
 @device
-def look_at_control(ctx, lane, mask):
-    """(attention word, abort class), read by one lane for all."""
+def look_at_control(ctx, lane, lanes, mask):
+    """The two control units, read by one lane, or by two at once, for all.
+
+    Returns:
+        (large slots with an order that nobody has come for, abort class, large slots with an
+        order, whether our block may have opened one of these).
+    """
     attention = 0
     aborted = 0
-    if lane == 0:
-        attention, aborted = load_unit(ctx.mapped + CONTROL_ATTENTION)
-    return shuffle(mask, attention, 0), shuffle(mask, aborted, 0)
+    if lane < 2:
+        attention, aborted = load_unit(ctx.mapped + CONTROL_ATTENTION + lane * UNIT_BYTES)
+    if lanes < 2:
+        ordered, blocks = load_unit(ctx.mapped + CONTROL_ORDERS)
+    else:
+        ordered, blocks = shuffle(mask, attention, 1), shuffle(mask, aborted, 1)
+    return shuffle(mask, attention, 0), shuffle(mask, aborted, 0), ordered, names_block(blocks)
+
+
+@device
+def names_block(blocks):
+    """Whether the second word of the second control unit has the bit of the calling block."""
+    return blocks >> (block_id() & BLOCK_BITS) & 1 != 0
+
+
+@device
+def to_carry_out(ctx, attention, ordered, ours, lane, lanes, mask):
+    """The large slots whose orders the calling warp should carry out, from ``look_at_control``."""
+    if ours:
+        attention |= orders.of_this_block(ctx, ordered, lane, lanes, mask)
+    return attention
 
 
 @device
@@ -132,10 +158,11 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
         polls += 1
         # A program may wait by testing one request again and again: that must help others, too.
         control = polls == patience or polls & (CONTROL_EVERY - 1) == 0
-        beside = control and lanes > units  # the last lane looks at it in the same read
-        if beside and lane == lanes - 1:
-            at = ctx.mapped + CONTROL_ATTENTION
-        if unit < units or at == ctx.mapped + CONTROL_ATTENTION:
+        beside = control and lanes > units + 1  # two more lanes look at it in the same read
+        watches = beside and lane >= lanes - 2
+        if watches:
+            at = ctx.mapped + CONTROL_ATTENTION + (lanes - 1 - lane) * UNIT_BYTES
+        if unit < units or watches:
             low, word = load_unit(at)
         fresh = unit < units and word >> 32 & TAG_MASK == expected
         arrived |= ballot(mask, fresh) << begin
@@ -170,10 +197,13 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
         if control:
             if beside:
                 attention, aborted = shuffle(mask, low, lanes - 1), shuffle(mask, word, lanes - 1)
+                ordered, ours = shuffle(mask, low, lanes - 2), shuffle(mask, word, lanes - 2)
+                ours = names_block(ours)
             else:
-                attention, aborted = look_at_control(ctx, lane, mask)
+                attention, aborted, ordered, ours = look_at_control(ctx, lane, lanes, mask)
             if aborted != 0:
                 return ABORTED, 0, 0, 0, 0, aborted, 0, 0
+            attention = to_carry_out(ctx, attention, ordered, ours, lane, lanes, mask)
             if attention != 0:
                 other, index, order, length, buffers = orders.take_other(
                     ctx, attention, lane, lanes, mask

@@ -14,8 +14,11 @@ completion of a receive is written before its last orders have been carried out,
 there are in all; the wait is over when as many are finished.
 
 MPI promises progress to every pending operation while a process waits for any one of them. So a
-thread that waits for one request also looks at the *attention* word and helps with the orders of
-other requests; without it, two ranks that both wait for their sends first would wait for ever.
+thread that waits for one request also carries out orders of others; without it, two ranks that both
+wait for their sends first would wait for ever. Those of requests that its own block has opened it
+takes at once, those of other blocks when nobody has come for them for a while: the proxy then sets
+the slot's bit of the *attention* word. Mostly somebody does, and a wait for 8 bytes is not kept
+busy with half a megabyte of a stranger's.
 
 Exactly once: an order is taken by a compare-and-swap on the claim word of its buffer, from the
 value seen to (tag, number), where numbers grow within a request. The owner's tag is read between
@@ -31,6 +34,7 @@ from device_lib import ring, slots
 from device_lib.context import (
     claim_address,
     completion_address,
+    large_slots,
     ready_address,
     request_slots,
     row_address,
@@ -39,6 +43,7 @@ from device_lib.context import (
 from device_lib.primitives import (
     add_gpu,
     ballot,
+    block_id,
     cas_gpu,
     device,
     fence_gpu,
@@ -63,6 +68,7 @@ from gmpi.wire import (
     PACK,
     POSITION_MASK,
     POSITION_STEP,
+    REQUEST_BLOCK,
     REQUEST_FINISHED,
     REQUEST_OWNER,
     REQUEST_RECV,
@@ -262,7 +268,7 @@ def take_first(ctx, handle, seen, order, buffers, ready, wanted, chosen, mask):
 
 @device
 def take_other(ctx, attention, lane, lanes, mask):
-    """Claims an order of any request in the attention word; all lanes of a warp.
+    """Claims an order of a request whose bit is set in ``attention``; all lanes of a warp.
 
     Returns:
         (slot, index or -1, order, length, where the chunk buffers are)
@@ -302,6 +308,23 @@ def take_other(ctx, attention, lane, lanes, mask):
                     return slot, index, order, length, buffers
                 begin += opaque(lanes)
     return 0, -1, 0, 0, 0
+
+
+@device
+def of_this_block(ctx, ordered, lane, lanes, mask):
+    """Which large slots of ``ordered`` (bits) have requests that the calling block has opened; all
+    lanes of a warp."""
+    found = 0
+    begin = 0
+    while begin < large_slots(ctx):
+        bit = begin + lane
+        ours = False
+        if bit < large_slots(ctx) and ordered >> bit & 1 != 0:
+            row = row_address(ctx, request_slots(ctx) + bit)
+            ours = load_gpu(row + REQUEST_BLOCK) == block_id()
+        found |= ballot(mask, ours) << begin
+        begin += opaque(lanes)
+    return found
 
 
 @device

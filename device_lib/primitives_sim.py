@@ -16,6 +16,7 @@ from greenlet import getcurrent
 
 from device_lib import simulator
 from device_lib.simulator import pause as _pause
+from gmpi.wire import CONTROL_ABORT, CONTROL_ATTENTION, CONTROL_ORDERS
 
 simulator.install()
 
@@ -23,6 +24,7 @@ vote_all = simulator.vote_all
 ballot = simulator.ballot
 _word = ctypes.c_int64.from_address
 _KNOWN_BUFFERS = 1024
+_CONTROL = (CONTROL_ATTENTION, CONTROL_ABORT, CONTROL_ORDERS)
 _WATCH_TURNS = 16  # what else a loop waits for, in device memory, must not wait for long
 int64 = int
 
@@ -264,7 +266,7 @@ def relax(control):
     """One turn of a loop in which all lanes of the warp have found nothing new.
 
     They meet, and one looks for all whether any unit that they have seen is different now, or the
-    control unit has something to say: a hundredth of the work of as many lanes looking once more.
+    control units have something to say: a hundredth of the work of as many lanes looking once more.
     """
     me = getcurrent()
     me.warp.meet(me, me.warp.alive, (me.seen, control), _watch)
@@ -278,7 +280,7 @@ def _watch(rows):
     for _ in range(_WATCH_TURNS):
         me.pause()
         changed = any(_word(address).value != word for address, word in seen)
-        if changed or _word(control).value or _word(control + 8).value:
+        if changed or any(_word(control + at).value for at in _CONTROL):
             me.grid.wake()
             return
 

@@ -24,6 +24,7 @@ from device_lib.context import (
     row_address,
 )
 from device_lib.primitives import (
+    block_id,
     cas_gpu,
     claim_if,
     clear_bits_32_gpu,
@@ -57,6 +58,7 @@ from gmpi.wire import (
     HANDLE_SLOT_SHIFT,
     HANDLE_UNITS_MASK,
     HANDLE_UNITS_SHIFT,
+    REQUEST_BLOCK,
     REQUEST_FINISHED,
     REQUEST_OWNER,
     REQUEST_RECV,
@@ -239,6 +241,7 @@ def open_orders(ctx, slot, send):
     """
     store_gpu(row_address(ctx, slot) + REQUEST_SEND, send)
     store_gpu(row_address(ctx, slot) + REQUEST_FINISHED, 0)
+    store_gpu(row_address(ctx, slot) + REQUEST_BLOCK, block_id())
 
 
 @device

@@ -148,8 +148,13 @@ STAGING_LEAD = 64  # payload starts here in a small staging buffer; the header s
 
 # --- mapped memory: where the regions begin (bytes) -----------------------------------------------
 # The ring and what precedes it have fixed places; completions follow the ring, then small staging.
-CONTROL_ATTENTION = 0  # 8 bytes, bit i: large slot i has an order that nobody has carried out
+# Two units that every wait looks at now and then, in one read. Who waits carries out the orders of
+# its own requests and of its own block at once, those of others when they have waited for long.
+CONTROL_ATTENTION = 0  # 8 bytes, bit i: large slot i has an order that nobody has come for
 CONTROL_ABORT = 8  # 8 bytes, non-zero: error class with which every wait ends
+CONTROL_ORDERS = 16  # 8 bytes, bit i: large slot i has an order that nobody has carried out
+CONTROL_BLOCKS = 24  # 8 bytes, bit i: such a slot was opened by a block whose number ends in i
+BLOCK_BITS = 63  # of a block's number that CONTROL_BLOCKS tells apart
 CONTROL_CONSUMED = 64  # 8 bytes, records taken from the ring; its own cache line
 CONTROL_RESOURCE_NS = 128  # 8 bytes, how long a call waits for a free request slot
 MAPPED_COMMUNICATORS = 4096
@@ -189,6 +194,7 @@ REQUEST_BYTES = 64  # one row a slot
 REQUEST_OWNER = 0  # handle of the open request; of the last one, claimed, when free
 REQUEST_RECV = 8  # address that is unpacked to
 REQUEST_SEND = 16  # address that is packed from (large requests)
+REQUEST_BLOCK = 32  # number of the block that opened it (large requests)
 REQUEST_FINISHED = 24  # UNPACK orders of the open request that have been carried out (large ones)
 CLAIM_BYTES = 8 * LARGE_BUFFERS
 # In REQUEST_RECV and REQUEST_SEND: the bytes do not lie in one piece; where they do is in the

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from gmpi.wire import (
     BASE_UNIT,
+    BLOCK_BITS,
     BYTES_MASK,
     CONTROL_ATTENTION,
+    CONTROL_BLOCKS,
+    CONTROL_ORDERS,
     DERIVED_MARK,
     DERIVED_MASK,
     DERIVED_ROWS,
@@ -41,13 +44,23 @@ from host_proxy.state import (
     G_CONTROL,
     G_DATATYPES,
     G_DERIVED,
+    G_HELPED,
+    G_NOW,
+    G_ORDERED,
+    G_PATIENCE_NS,
+    G_QUIET,
+    G_QUIET_SINCE,
     G_REQUEST_SLOTS,
+    G_SLOT_TABLE,
+    G_SLOTS,
     G_SMALL,
     G_SMALL_STRIDE,
     G_UNDEFINED,
+    S_BLOCK,
     S_DATATYPE,
     S_HANDLE,
     S_ORDERS,
+    S_ROW_BYTES,
     S_SLOT,
     S_STATE,
     S_TOLD,
@@ -121,6 +134,8 @@ def close(g, row):
     """Forgets a request whose completion is written."""
     put(row, S_STATE, COMPLETE)
     bump(g, G_CLOSED, 1)
+    if get(g, G_ORDERED) | get(g, G_HELPED):
+        forget_orders(g, row)
 
 
 @entry
@@ -145,7 +160,7 @@ def set_base(g, row, base, ready):
 
 @entry
 def order(g, row, index, position, length, direction):
-    """Asks waiting threads to move ``length`` bytes at ``position`` to or from buffer ``index``.
+    """Asks threads that wait to move ``length`` bytes at ``position`` to or from buffer ``index``.
 
     The buffer's unit may have an earlier order of this request, with the same tag. It loses its tag
     first: a lane that reads between two of our stores must not see one order's position with
@@ -156,16 +171,80 @@ def order(g, row, index, position, length, direction):
     store_release(address + 8, 0)
     write_unit(address, position | direction << DIRECTION_SHIFT, length, tag)
     bump(row, S_ORDERS, 1)
-    bit = 1 << (get(row, S_SLOT) - get(g, G_REQUEST_SLOTS))
-    put(g, G_ATTENTION, get(g, G_ATTENTION) | bit)
-    store_release(get(g, G_CONTROL) + CONTROL_ATTENTION, get(g, G_ATTENTION))
+    bit = _bit(g, row)
+    if get(g, G_ORDERED) & bit == 0:
+        put(g, G_QUIET, get(g, G_QUIET) & ~bit)
+        show_orders(g, get(g, G_ORDERED) | bit)
+    if get(g, G_HELPED) & bit:
+        draw_attention(g, get(g, G_ATTENTION) | bit)
 
 
 @entry
 def order_done(g, row):
     """An order of the slot has been carried out."""
     bump(row, S_ORDERS, -1)
+    bit = _bit(g, row)
+    put(g, G_QUIET, get(g, G_QUIET) & ~bit)
     if get(row, S_ORDERS) == 0:
-        bit = 1 << (get(row, S_SLOT) - get(g, G_REQUEST_SLOTS))
-        put(g, G_ATTENTION, get(g, G_ATTENTION) & ~bit)
-        store_release(get(g, G_CONTROL) + CONTROL_ATTENTION, get(g, G_ATTENTION))
+        draw_attention(g, get(g, G_ATTENTION) & ~bit)
+        show_orders(g, get(g, G_ORDERED) & ~bit)
+
+
+# --- who is to carry orders out -------------------------------------------------------------------
+
+
+@jit
+def _bit(g, row):
+    """The bit of a large slot."""
+    return 1 << (get(row, S_SLOT) - get(g, G_REQUEST_SLOTS))
+
+
+@jit
+def draw_attention(g, slots):
+    """Tells all that wait which large slots have orders that nobody has come for."""
+    if get(g, G_ATTENTION) != slots:
+        put(g, G_ATTENTION, slots)
+        store_release(get(g, G_CONTROL) + CONTROL_ATTENTION, slots)
+
+
+@jit
+def show_orders(g, slots):
+    """Tells all that wait which large slots have orders, and which blocks have opened them."""
+    put(g, G_ORDERED, slots)
+    blocks = 0
+    for slot in range(get(g, G_SLOTS) - get(g, G_REQUEST_SLOTS)):
+        if slots >> slot & 1:
+            row = get(g, G_SLOT_TABLE) + (get(g, G_REQUEST_SLOTS) + slot) * S_ROW_BYTES
+            blocks |= 1 << (get(row, S_BLOCK) & BLOCK_BITS)
+    store_release(get(g, G_CONTROL) + CONTROL_ORDERS, slots)
+    store_release(get(g, G_CONTROL) + CONTROL_BLOCKS, blocks)
+
+
+@entry
+def find_overdue(g):
+    """Leaves orders that nobody has come for to everybody that waits; in each turn of the loop
+    while there are orders.
+
+    An order is overdue when nothing was heard of its request between two looks: no new order where
+    there was none, no answer. The next orders of such a request are everybody's
+    at once.
+    """
+    if get(g, G_NOW) - get(g, G_QUIET_SINCE) < get(g, G_PATIENCE_NS):
+        return
+    put(g, G_QUIET_SINCE, get(g, G_NOW))
+    overdue = get(g, G_QUIET) & get(g, G_ORDERED)
+    put(g, G_HELPED, get(g, G_HELPED) | overdue)
+    draw_attention(g, get(g, G_ATTENTION) | overdue)
+    put(g, G_QUIET, get(g, G_ORDERED))
+
+
+@jit
+def forget_orders(g, row):
+    """The request of a slot is over, and with it the orders that nobody has answered."""
+    if get(row, S_SLOT) < get(g, G_REQUEST_SLOTS):
+        return
+    bit = _bit(g, row)
+    put(g, G_HELPED, get(g, G_HELPED) & ~bit)
+    draw_attention(g, get(g, G_ATTENTION) & ~bit)
+    if get(g, G_ORDERED) & bit:
+        show_orders(g, get(g, G_ORDERED) & ~bit)

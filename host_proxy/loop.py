@@ -8,12 +8,23 @@ the mpi4py engine is at the head of the ring, or Python has requests of its own 
 from __future__ import annotations
 
 from gmpi.wire import OP_NULL
+from host_proxy.completion import find_overdue
 from host_proxy.dispatch import count_null, dispatch, wants_python
 from host_proxy.idle import TURNS_PER_CLOCK, now_ns, wait_a_little
 from host_proxy.native import bump, entry, get, jit, put
 from host_proxy.progress import progress, release_synchronizes
 from host_proxy.ring import arrived, decode, element_count, opcode, return_slots, take
-from host_proxy.state import G_NOW, G_PYTHON, G_RECORD, G_STOP, G_SYNC_SEEN, G_SYNCS, G_TURNS
+from host_proxy.state import (
+    G_ATTENTION,
+    G_NOW,
+    G_ORDERED,
+    G_PYTHON,
+    G_RECORD,
+    G_STOP,
+    G_SYNC_SEEN,
+    G_SYNCS,
+    G_TURNS,
+)
 
 STOPPED = 0
 RECORD = 1  # the record at the head, decoded, is for the mpi4py engine
@@ -22,6 +33,7 @@ TICK = 2  # Python should look after its requests
 BATCH = 64  # records between two looks at MPI; also how often slots are returned to producers
 _TICK_TURNS = 4  # of idle turns
 _BUSY_TICK_TURNS = 64  # however much there is to do: nobody starves
+_ORDER_TURNS = 4
 _PYTHON_WANTED = -1
 
 
@@ -67,13 +79,17 @@ def run(g):
             release_synchronizes(g)
         if taken or done:
             put(g, G_NOW, now_ns(g))
+            find_overdue(g)
             turns = 0
             if get(g, G_PYTHON) and get(g, G_TURNS) % _BUSY_TICK_TURNS == 0:
                 return TICK
             continue
-        if turns % TURNS_PER_CLOCK == 0:
+        # An order must not wait for as many turns as that: they may be naps.
+        alone = get(g, G_ORDERED) & ~get(g, G_ATTENTION) != 0
+        if turns % TURNS_PER_CLOCK == 0 or (alone and turns % _ORDER_TURNS == 0):
             now = now_ns(g)
             put(g, G_NOW, now)
+            find_overdue(g)
             if turns == 0:
                 began = now
             idle_ns = now - began

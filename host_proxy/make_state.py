@@ -55,6 +55,7 @@ from host_proxy.state import (
     G_LARGE,
     G_LARGE_DEVICE,
     G_OUTCOUNT,
+    G_PATIENCE_NS,
     G_PEERS,
     G_PENDING_TABLE,
     G_RECORD,
@@ -89,6 +90,9 @@ from host_proxy.state import (
     Fetch,
     State,
 )
+
+# A block takes some 40 us to move the largest chunk between GPUs.
+_PATIENCE_NS = 50_000
 
 
 def make_state(
@@ -163,6 +167,7 @@ def make_state(
     g[G_CLOCK] = state.buffer(16)
     g[G_SPIN_NS], g[G_YIELD_NS], g[G_SLEEP_NS] = idle
     g[G_CROWDED] = crowded
+    g[G_PATIENCE_NS] = _PATIENCE_NS
     g[G_FLIGHT_AT] = state.buffer(max(flight, 1) * FLIGHT_BYTES)
     g[G_FLIGHT_LAST] = max(flight, 1) - 1
     g[G_FLIGHT_OFF] = flight == 0

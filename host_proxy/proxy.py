@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gmpi.constants import GMPI_ERR_PROXY
 from gmpi.wire import CONTROL_ABORT
+from host_proxy.completion import find_overdue
 from host_proxy.debug import DebugEngine, Reader
 from host_proxy.loop import RECORD, STOPPED, run
 from host_proxy.mpi4py_engine import Mpi4pyEngine
@@ -125,6 +126,7 @@ class Proxy:
         while not state.globals[G_STOP]:
             state.globals[G_TURNS] += 1
             state.globals[G_NOW] = time.monotonic_ns()
+            find_overdue(g)
             worked = False
             while decode(g):
                 self.python.serve()

@@ -77,7 +77,12 @@ from host_proxy.communicator import Communicator
     G_PYTHON,  # requests in Python's hands
     G_HANDED,  # of these, those that the mpi4py engine has not looked at yet
     G_FAULTS,  # errors logged
-    G_ATTENTION,
+    G_ATTENTION,  # large slots (bits) with orders that nobody has come for: as kernels see it
+    G_ORDERED,  # those with orders
+    G_QUIET,  # those of which nothing was heard since G_QUIET_SINCE, ns
+    G_QUIET_SINCE,
+    G_HELPED,  # those whose requests nobody seems to wait for
+    G_PATIENCE_NS,  # how long nobody may come for an order, and at most twice as long
     G_SLEEPS,
     G_NULLS,  # NULL records seen
     G_NULL_SUM,  # and the sum of their values
@@ -120,7 +125,7 @@ from host_proxy.communicator import Communicator
     F_YIELD,
     F_NANOSLEEP,
     G_COUNT,
-) = range(88)
+) = range(93)
 
 # --- slots ---------------------------------------------------------------------------------------
 # What every request has comes first: two cache lines.

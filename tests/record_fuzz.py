@@ -271,7 +271,8 @@ def _forget(g):
     put(g, st.G_KEPT, 0)
     put(g, st.G_WINDOW, 0)
     put(g, st.G_SYNCS, 0)
-    put(g, st.G_ATTENTION, 0)
+    for bits in (st.G_ATTENTION, st.G_ORDERED, st.G_QUIET, st.G_HELPED):
+        put(g, bits, 0)
     for slot in range(SLOTS):
         row = get(g, st.G_SLOT_TABLE) + slot * st.S_ROW_BYTES
         if get(row, st.S_SLOT) != slot or get(row, st.S_ORDERS) < 0 or get(row, st.S_PENDING) < 0:

@@ -251,21 +251,73 @@ def test_synchronize_completes_after_what_was_opened_before_it() -> None:
     assert m.error_of(late) == 0
 
 
-def test_an_order_is_written_with_its_attention_bit() -> None:
+def _machine_with_receive() -> tuple[Machine, int, int]:
+    """A long receive that block 70 has opened: (machine, handle, row)."""
     m = Machine()
     slot = m.layout.request_slots + 2
-    handle = m.open(wire.OP_IRECV, slot, 2, count=2000, flags=wire.FLAG_BACK)
+    handle = m.open(wire.OP_IRECV, slot, 2, count=2000, flags=wire.FLAG_BACK, block=70)
     m.step()
-    row = m.state.row(slot)
+    return m, handle, m.state.row(slot)
+
+
+def _control(m: Machine) -> list[int]:
+    """Attention, abort, orders, blocks."""
+    return [int(word) for word in m.mapped[:32].view(np.int64)]
+
+
+def _soon(m: Machine) -> tuple[int, int]:
+    """A time (ns), and how long nobody may come for an order."""
+    return int(m.globals[s.G_QUIET_SINCE]) + 10**9, int(m.globals[s.G_PATIENCE_NS])
+
+
+def _at(m: Machine, now_ns: int) -> None:
+    m.globals[s.G_NOW] = now_ns
+    completion.find_overdue(m.g)
+
+
+def test_an_order_is_written_with_the_bits_of_its_slot_and_block() -> None:
+    m, handle, row = _machine_with_receive()
+    slot = m.layout.request_slots + 2
     completion.order(m.g, row, 3, 1536, 464, wire.UNPACK)
-    attention = m.mapped[:8].view(np.int64)
-    assert attention[0] == 1 << 2
+    assert _control(m) == [0, 0, 1 << 2, 1 << (70 & wire.BLOCK_BITS)]
     unit = m.completions[slot, wire.STATUS_UNITS + 3]
     assert int(unit["tag"]) == handle & wire.TAG_MASK
     assert int(unit["low"]) & 0xFFFFFFFFFFFFFFFF == 1536 | wire.UNPACK << wire.DIRECTION_SHIFT
     assert int(unit["high"]) == 464
     completion.order_done(m.g, row)
-    assert attention[0] == 0
+    assert _control(m) == [0, 0, 0, 0]
+
+
+def test_an_order_is_everybodys_when_nobody_has_come_for_it_for_a_while() -> None:
+    # Else every wait in the grid would look for it, and be kept busy with a stranger's chunk.
+    m, _, row = _machine_with_receive()
+    start, patience = _soon(m)
+    _at(m, start)
+    completion.order(m.g, row, 0, 0, 512, wire.UNPACK)
+    for later in (1, patience, patience + 1, 2 * patience - 1):  # one look at it, and a short time
+        _at(m, start + later)
+        assert _control(m)[0] == 0, later
+    _at(m, start + 2 * patience)
+    assert _control(m)[0] == 1 << 2
+    completion.order_done(m.g, row)
+    assert _control(m) == [0, 0, 0, 0]
+    completion.order(m.g, row, 1, 512, 512, wire.UNPACK)  # nobody waits for this request
+    assert _control(m)[0] == 1 << 2
+    completion.complete(m.g, row, 0, 0, 0, 0)
+    assert _control(m) == [0, 0, 0, 0]
+
+
+def test_orders_that_are_answered_one_by_one_are_nobody_elses() -> None:
+    m, _, row = _machine_with_receive()
+    now, patience = _soon(m)
+    for k in range(4):
+        completion.order(m.g, row, k, 512 * k, 512, wire.UNPACK)
+    for _ in range(4):
+        for _ in range(4):
+            now += patience // 3
+            _at(m, now)
+        assert _control(m)[0] == 0
+        completion.order_done(m.g, row)
 
 
 def test_units_are_sixteen_bytes() -> None:

@@ -33,6 +33,7 @@ def overlaps(regions: list[tuple[str, int, int]]) -> list[str]:
 def test_regions_of_mapped_memory_do_not_overlap(layout: Layout) -> None:
     regions = [
         ("attention and abort", wire.CONTROL_ATTENTION, wire.CONTROL_ABORT + 8),
+        ("orders and blocks", wire.CONTROL_ORDERS, wire.CONTROL_BLOCKS + 8),
         ("consumed", wire.CONTROL_CONSUMED, wire.CONTROL_CONSUMED + 8),
         ("patience", wire.CONTROL_RESOURCE_NS, wire.CONTROL_RESOURCE_NS + 8),
         (

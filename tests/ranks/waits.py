@@ -13,8 +13,9 @@ from greenlet import getcurrent
 from script import Call, Script
 
 import gmpi
-from device_lib import primitives
+from device_lib import orders, primitives
 from gmpi import wire
+from host_proxy.state import G_PATIENCE_NS
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 BYTE = gmpi.BYTE
@@ -181,7 +182,103 @@ def any_of_refused(g: gmpi.Context) -> None:
     s.expect(room, pattern(8, PREVIOUS + 1))
 
 
-SCENARIOS = [one_look_at_many, one_look_of_a_test, any_of_many, any_of_refused]
+# --- whose orders ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def patience(g: gmpi.Context, ns: int) -> Iterator[set[int]]:
+    """How long nobody may come for an order; yields the blocks that have answered one."""
+    state = g._state.globals
+    before = int(state[G_PATIENCE_NS])
+    state[G_PATIENCE_NS] = ns
+    blocks = set()
+    answers = orders.answer, orders.answer_last
+
+    def noting(answer: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            blocks.add(getcurrent().block.number)
+            return answer(*arguments)
+
+        return call
+
+    if gmpi.SIMULATOR:
+        orders.answer, orders.answer_last = map(noting, answers)  # type: ignore[assignment]
+    try:
+        yield blocks
+    finally:
+        orders.answer, orders.answer_last = answers  # type: ignore[assignment]
+        state[G_PATIENCE_NS] = before
+
+
+_NEVER_NS = 1 << 60
+
+
+def sends_are_waited_for_first(g: gmpi.Context) -> None:
+    """Both ranks wait for their long sends before their receives: the block moves both."""
+    n = 3 * 65536 + 8 if g.layout.eager_bytes > 256 else 9 * 512
+    with patience(g, _NEVER_NS):
+        for how in ("wait", "test_until", "waitall", "waitany"):
+            s = Script()
+            room = s.room(n)
+            r = s.irecv(room, n, BYTE, PREVIOUS, 1)
+            q = send(s, n, 1)
+            if how == "waitall":
+                s.waitall([q])
+            elif how == "waitany":
+                s.waitany(q, 1)
+            else:
+                getattr(s, how)(q)
+            s.wait(r)
+            s.run(g)
+            s.expect(room, pattern(n, PREVIOUS + 1), how)
+
+
+def strangers_are_left_alone(g: gmpi.Context) -> None:
+    """A block that waits for a few bytes does not move what other blocks have come for."""
+    long = g.layout.eager_bytes + 800
+    with patience(g, _NEVER_NS) as blocks:
+        s = Script(callers=2)
+        other = s.callers[1]
+        room, rooms = s.room(8), [s.room(long) for _ in range(3)]
+        r = s.irecv(room, 8, BYTE, PREVIOUS, 99)
+        s.wait(r)
+        for k, big in enumerate(rooms):
+            incoming = other.irecv(big, long, BYTE, PREVIOUS, k)
+            data = s.data(pattern(long, RANK + k))
+            other.wait(other.isend(data, long, BYTE, NEXT, k))
+            other.wait(incoming)
+        other.wait(other.isend(s.data(pattern(8, RANK)), 8, BYTE, NEXT, 99))
+        s.run(g)
+    assert not gmpi.SIMULATOR or blocks == {1}, f"orders of block 1 were carried out by {blocks}"
+    s.expect(room, pattern(8, PREVIOUS))
+    for k, big in enumerate(rooms):
+        s.expect(big, pattern(long, PREVIOUS + k))
+
+
+def nobody_waits_yet(g: gmpi.Context) -> None:
+    """What a block has opened and does not wait for goes on while another block waits."""
+    long = g.layout.eager_bytes + 800
+    with patience(g, 100_000) as blocks:
+        s = Script(callers=2)
+        other = s.callers[1]
+        big, room = s.room(long), s.room(8)
+        r = s.irecv(big, long, BYTE, PREVIOUS, 1)
+        q = send(s, long, 1)
+        s.pause(int(2e9))
+        s.waitall([r, q])
+        other.sendrecv(s.data(pattern(8, RANK)), 8, BYTE, NEXT, 2, room, 8, PREVIOUS, 2)
+        # Complete only when both blocks' receives have moved on: there is one open until then.
+        other.synchronize()
+        s.run(g)
+    assert not gmpi.SIMULATOR or blocks == {1}, f"orders of block 0 were carried out by {blocks}"
+    s.expect(big, pattern(long, PREVIOUS + 1))
+    s.expect(room, pattern(8, PREVIOUS))
+
+
+SCENARIOS = [
+    one_look_at_many, one_look_of_a_test, any_of_many, any_of_refused, sends_are_waited_for_first,
+    strangers_are_left_alone, nobody_waits_yet,
+]  # fmt: skip
 
 
 def main() -> None:
