@@ -197,8 +197,8 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
         if control:
             if beside:
                 attention, aborted = shuffle(mask, low, lanes - 1), shuffle(mask, word, lanes - 1)
-                ordered, ours = shuffle(mask, low, lanes - 2), shuffle(mask, word, lanes - 2)
-                ours = names_block(ours)
+                ordered = shuffle(mask, low, lanes - 2)
+                ours = names_block(shuffle(mask, word, lanes - 2))
             else:
                 attention, aborted, ordered, ours = look_at_control(ctx, lane, lanes, mask)
             if aborted != 0:
