@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from device_lib.divide import divide
 from device_lib.primitives import device, load_gpu
 from gmpi.wire import (
     BUSY_STRIDE,
@@ -32,8 +33,11 @@ from gmpi.wire import (
     MAPPED_RING,
     OP_ISEND,
     POSITION_STEP,
+    REACH_BITS,
     REACH_BYTES,
+    REACH_FIRST,
     REACH_LANDINGS,
+    REACH_MAGIC,
     REACH_RANKS,
     READY_BYTES,
     REQUEST_BYTES,
@@ -187,13 +191,16 @@ def near_staging(ctx, word0, peer):
     if word0 & 0xFF == OP_ISEND and has_near(ctx):
         comm = word0 >> 16 & (COMMUNICATORS - 1)
         reach = ctx.device + DEVICE_REACH + comm * REACH_BYTES
-        rank = (peer & TAG_MASK) - load_gpu(reach)
-        ranks = load_gpu(reach + 8)
+        first = load_gpu(reach + REACH_FIRST)
+        magic = load_gpu(reach + REACH_MAGIC)
+        ranks = load_gpu(reach + REACH_BITS)
         near = gpu_staging(ctx)
-        if 0 <= rank and rank < REACH_RANKS:
-            if ranks >> rank & 1 != 0:
+        rank = (peer & TAG_MASK) - (first & 0xFFFFFFFF)
+        if 0 <= rank:
+            place, rest = divide(rank, first >> 32, magic)
+            if rest == 0 and place < REACH_RANKS and ranks >> place & 1 != 0:
                 staging = near
-                landing = load_gpu(reach + REACH_LANDINGS + rank * 8)
+                landing = load_gpu(reach + REACH_LANDINGS + place * 8)
     return staging, landing
 
 

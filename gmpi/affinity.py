@@ -11,6 +11,7 @@ from mpi4py import MPI
 from device_lib.primitives import SIMULATOR
 from gmpi.config import parse_cores
 from gmpi.errors import ContextError
+from gmpi.node import of_this_node
 
 
 def require_gpu() -> None:
@@ -26,7 +27,7 @@ def require_gpu() -> None:
 
 def rank_on_node(comm: MPI.Comm) -> tuple[int, int]:
     """Which of the ranks of a communicator on this node we are, and how many; collective."""
-    local = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    local = of_this_node(comm)
     rank, ranks = int(local.Get_rank()), int(local.Get_size())
     local.Free()
     return rank, ranks

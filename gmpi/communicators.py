@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from mpi4py import MPI
 
+from device_lib.divide import magic_of
 from gmpi.constants import COMM_WORLD
 from gmpi.errors import ContextError
 from gmpi.memory import Memory
@@ -27,9 +28,11 @@ from gmpi.wire import (
     DEVICE_REACH,
     LANDED,
     MAPPED_COMMUNICATORS,
+    REACH_BITS,
     REACH_BYTES,
+    REACH_FIRST,
     REACH_LANDINGS,
-    REACH_RANKS,
+    REACH_MAGIC,
     TAG_DUPLICATES,
 )
 from host_proxy import mpi_library
@@ -116,7 +119,7 @@ class Communicators:
         messages, *more, chunks = _duplicates(comm, TAG_DUPLICATES + 1 if no_any_tag else _FEWEST)
         rank, size = comm.Get_rank(), comm.Get_size()
         peers = self._peers.of(comm)
-        first, near = self._peers.reach(peers)
+        reached, near = self._peers.reach(peers)
         group = self._group(comm, messages, index)
         communicator = Communicator(
             messages, chunks, rank, size, comm.Get_name(), peers, near, tuple(more)
@@ -125,15 +128,7 @@ class Communicators:
         state.communicators[index:] = [communicator, *state.communicators[index + 1 :]]
         self._write(index, np.array([rank, size], np.int32))
         if self._memory.staging is not None:
-            ways = near[first : first + REACH_RANKS]
-            ranks = np.packbits(ways != 0, bitorder="little")
-            reach = np.zeros(REACH_BYTES, np.uint8)
-            words = reach.view(np.int64)
-            words[0] = first
-            reach[8 : 8 + len(ranks)] = ranks
-            places = self._peers.table[peers[first : first + REACH_RANKS], P_LANDING]
-            begin = REACH_LANDINGS // 8
-            words[begin : begin + len(ways)] = np.where(ways & LANDED, places, 0)
+            reach = _reach(reached, near, self._peers.table[peers, P_LANDING])
             self._memory.write_device(DEVICE_REACH + index * REACH_BYTES, reach)
         row = state.communicator_table[index]
         row[C_RANK] = rank
@@ -228,3 +223,22 @@ def free_communicator(context: Context, index: int) -> None:
     requests += context._host_progress.open_on(index)
     in_use = f"{requests} requests are open on it (see Context.pending)" if requests else ""
     communicators.free(index, in_use, context._watchdog)
+
+
+def _reach(reached: slice, near: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """What kernels are told of a communicator: uint8[REACH_BYTES] (``gmpi/wire.py``).
+
+    Args:
+        reached, near: what ``Peers.reach`` returned.
+        places: int64[ranks], where our landing places are on each rank.
+    """
+    ways = near[reached]
+    ranks = np.packbits(ways != 0, bitorder="little")
+    reach = np.zeros(REACH_BYTES, np.uint8)
+    reach[REACH_BITS : REACH_BITS + len(ranks)] = ranks
+    words = reach.view(np.int64)
+    words[REACH_FIRST // 8] = reached.start | reached.step << 32
+    words[REACH_MAGIC // 8] = magic_of(reached.step)
+    begin = REACH_LANDINGS // 8
+    words[begin : begin + len(ways)] = np.where(ways & LANDED, places[reached], 0)
+    return reach

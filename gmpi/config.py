@@ -19,7 +19,7 @@ from gmpi.wire import BUSY_BITS, MAX_EAGER_BYTES, MAX_REQUEST_SLOTS, POSITION_ST
 
 PREFIX = "GMPI_"
 #: Variables that are read elsewhere: where compiled device code is kept; what benchmarks note.
-OTHER_VARIABLES = frozenset({"GMPI_CACHE_DIR", "GMPI_COMMIT"})
+OTHER_VARIABLES = frozenset({"GMPI_CACHE_DIR", "GMPI_COMMIT", "GMPI_TEST_NODES"})
 
 
 class Config(BaseSettings):

@@ -8,6 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi.memory import Memory
+from gmpi.node import of_this_node
 from gmpi.shared_region import SharedRegion
 from gmpi.wire import LANDED, NEAR, REACH_RANKS, Layout
 from host_proxy.communicator import Communicator
@@ -35,7 +36,7 @@ class Peers:
 
     def __init__(self, comm: MPI.Comm, layout: Layout, memory: Memory, share: bool) -> None:
         """``share``: False keeps all messages in this rank's own staging."""
-        local = comm.Split_type(MPI.COMM_TYPE_SHARED)
+        local = of_this_node(comm)
         self._group = local.Get_group()
         me = local.Get_rank()
         own, staging = memory.large, memory.staging
@@ -89,19 +90,23 @@ class Peers:
             found[PATHS[0 if near else 1 if reads else 2]].append(rank)
         return {path: ranks for path, ranks in found.items() if ranks}
 
-    def reach(self, peers: np.ndarray) -> tuple[int, np.ndarray]:
+    def reach(self, peers: np.ndarray) -> tuple[slice, np.ndarray]:
         """Who of a communicator gets its messages through our GPU staging.
 
         Args:
             peers: what ``of`` returned.
 
         Returns:
-            (first such rank; int64[ranks]: NEAR for each, | LANDED where it has landing places of
-            ours), at most REACH_RANKS from the first one on.
+            (which ranks: at most REACH_RANKS, from the first such one on in equal steps, since
+            ranks may be placed on nodes in turn; int64[ranks of the communicator]: NEAR for each
+            that does, | LANDED where it has landing places of ours).
         """
         ways = self.table[:, P_MAPS] * (NEAR | LANDED * (self.table[:, P_LANDING] != 0))
-        near = np.where(peers >= 0, ways[peers], 0)
-        ranks = np.flatnonzero(near)
+        found = np.where(peers >= 0, ways[peers], 0)
+        ranks = np.flatnonzero(found)
         first = int(ranks[0]) if len(ranks) else 0
-        near[first + REACH_RANKS :] = 0
-        return first, near
+        step = int(np.gcd.reduce(ranks - first)) or 1
+        reached = slice(first, first + step * REACH_RANKS, step)
+        near = np.zeros_like(found)
+        near[reached] = found[reached]
+        return reached, near

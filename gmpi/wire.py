@@ -182,12 +182,16 @@ LOOKS = 128
 MAX_REQUEST_SLOTS = 32768
 MAX_EAGER_BYTES = 1 << 20
 MAX_LARGE_SLOTS = 64
-# For each communicator, which of its ranks read our GPU staging: first rank, and a bit for it and
-# each of the 63 ranks after it; then, for each of the 64, where our landing places on it are (0: it
-# has none). The host writes it when the communicator is registered.
+# For each communicator, which of its ranks read our GPU staging: the first rank and a step, since
+# ranks that are placed on nodes in turn have those of their own node at equal distances; a bit for
+# the first rank and for each of the 63 that follow it in steps; then, for each of the 64, where our
+# landing places on it are (0: it has none). The host writes it when the communicator is registered.
 DEVICE_REACH = DEVICE_BUSY + (MAX_REQUEST_SLOTS + MAX_LARGE_SLOTS) // BUSY_BITS * BUSY_STRIDE
 REACH_RANKS = 64
-REACH_LANDINGS = 16
+REACH_FIRST = 0  # first rank | step << 32
+REACH_MAGIC = 8  # divides by the step: ``magic_of`` of device_lib/divide.py
+REACH_BITS = 16
+REACH_LANDINGS = 24
 REACH_BYTES = REACH_LANDINGS + 8 * REACH_RANKS
 DEVICE_ROWS = DEVICE_REACH + COMMUNICATORS * REACH_BYTES
 REQUEST_BYTES = 64  # one row a slot

@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import warnings
 
+import cpu_time
 import launcher
+import outcomes
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -17,6 +19,18 @@ settings.register_profile("suite", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("suite")
 _LIMIT_S = 300  # of one test, longer than that of any program it starts
 os.environ.setdefault("PYTEST_TIMEOUT", str(_LIMIT_S * launcher.TIME_FACTOR))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu-times", metavar="FILE", help="write each test's processor time, JSON")
+
+    parser.addoption("--outcomes", metavar="FILE", help="write what became of each test, JSON")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if path := config.getoption("--outcomes"):
+        config.pluginmanager.register(outcomes.Outcomes(path))
+    config.pluginmanager.register(cpu_time.CpuTime(config.getoption("--cpu-times")))
 
 
 def _has_gpu() -> bool:

@@ -33,7 +33,7 @@ _OPEN_MPI = {
 }
 
 
-def _mpiexec() -> str:
+def mpiexec() -> str:
     """The launcher of the MPI library in this Python's environment, else the one on PATH."""
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec") or shutil.which("mpirun")
@@ -42,7 +42,7 @@ def _mpiexec() -> str:
     return found
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
     """All processes started by ``pid``, by its children, and so on; Linux."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
@@ -62,7 +62,7 @@ def _descendants(pid: int) -> list[int]:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Ends a program and everything it started; launchers put ranks in groups of their own."""
-    below = _descendants(process.pid)
+    below = descendants(process.pid)
     process.terminate()
     try:
         process.wait(_GRACE_S)
@@ -143,7 +143,7 @@ def mpi_command(ranks: int, *arguments: str, options: Sequence[str] = ()) -> lis
     """Starts a Python program on MPI ranks."""
     if not ranks_allowed:
         pytest.fail("a test that starts ranks must be marked mpi: it needs time of its own")
-    return [_mpiexec(), *options, "-n", str(ranks), sys.executable, *arguments]
+    return [mpiexec(), *options, "-n", str(ranks), sys.executable, *arguments]
 
 
 def mpi(

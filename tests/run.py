@@ -1,14 +1,22 @@
-"""Sets up and runs all tests: the one command for developers and for CI.
+"""Sets up and runs the tests: the one command for developers and for CI.
 
-    python3 tests/run.py [--mpi mpich|openmpi] [--no-lint] [pytest arguments]
+    python3 tests/run.py [--quick | --full] [--mpi mpich|openmpi] [--no-lint] [pytest arguments]
 
-Needs Python 3.11 or later with pip and venv, nothing else: no GPU, no MPI. Two virtual environments
-are made in ``.venv/``, one for each MPI family, because two MPI wheels in one environment overwrite
+Needs Python 3.11 or later with pip and venv, nothing else: no GPU, no MPI. Virtual environments are
+made in ``.venv/``, one for each MPI family, because two MPI wheels in one environment overwrite
 each other's ``mpiexec``. They are kept, and brought up to date when ``pyproject.toml`` changes.
 
-What starts ranks (marker ``mpi``) runs with both, but for what takes long and hardly depends on the
-MPI library: that runs with MPICH only (marker ``slow``) or with Open MPI only (marker ``openmpi``),
-so that both take as long. ``--mpi`` runs all with one of them. Other arguments go to pytest:
+=========  ====================================================  ===============
+option     runs                                                  budget, 2 cores
+=========  ====================================================  ===============
+--quick    marker ``quick``, with one MPI, and ruff              2 minutes after set-up
+(none)     all but marker ``full``: what CI runs                 12 minutes with set-up
+--full     all: long fuzzing, every fault, every engine          none
+=========  ====================================================  ===============
+
+What starts ranks or depends on the MPI library (marker ``mpi``) runs with both families, but for
+what hardly depends on the library: that runs with one of them (markers ``mpich`` and ``openmpi``),
+chosen so that both take as long. ``--mpi`` runs all with one of them. Other arguments go to pytest:
 ``python3 tests/run.py -k ring -x``.
 
 The two MPI families run at the same time, each one program after the other: many of these wait,
@@ -16,6 +24,9 @@ for time-outs or for each other, and leave to others what they do not use of two
 and limits are twice as long then, so that ranks which get half of the time are not late. All else
 gets what is left over: tests without ranks, ruff and mypy. A machine that is slow or busy anyhow is
 given more time by ``TEST_TIME_FACTOR``, by which all limits are multiplied.
+
+The summary compares the processor time of all that ran with the budget: that says more than the
+clock where others use the machine as well.
 """
 
 from __future__ import annotations
@@ -24,6 +35,8 @@ import argparse
 import contextlib
 import hashlib
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,14 +47,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-RANKS = "mpi or gpu"  # whatever starts ranks, and little else
+RANKS = "(mpi or gpu)"  # whatever starts ranks, and little else
+NO_RANKS = f"not {RANKS}"
 #: What of it runs with which, where both do.
-FAMILIES = {"mpich": f"({RANKS}) and not openmpi", "openmpi": "mpi and not gpu and not slow"}
-NO_RANKS = "not (mpi or gpu)"
+FAMILIES = {"mpich": f"{RANKS} and not openmpi", "openmpi": "mpi and not (gpu or mpich or slow)"}
 LINT = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
+#: Which tests, by option.
+TIERS = {"quick": "quick", "default": "not full", "full": ""}
+CORES = 2
+#: Seconds on CORES cores: quick after set-up, default with it.
+BUDGET_S = {"quick": 120, "default": 720}
 MINIMUM = (3, 11)
 # Programs that hang are ended after minutes: where all do, the first ones tell enough.
-MOST_FAILURES = "--maxfail=10"
+SHOWN = ["--maxfail=10", "--durations=15"]
 LEFT_OVER_TIME = 4  # times as long may take what gets left-over time only
 
 
@@ -148,7 +166,7 @@ def set_up(family: str) -> Path:
 def test(programs: Path, *arguments: str, call: Call = call, **environment: str) -> Result:
     """Runs pytest, for which 'no tests selected' counts as success."""
     path = os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)])
-    command = [str(programs / "python"), "-m", "pytest", MOST_FAILURES, *arguments]
+    command = [str(programs / "python"), "-m", "pytest", *SHOWN, *arguments]
     # Of its own: Numba's index of compiled functions is lost when two write it at the same time.
     environment["NUMBA_CACHE_DIR"] = str(programs.parent / "numba")
     done = call(command, PATH=path, VIRTUAL_ENV=str(programs.parent), **environment)
@@ -160,26 +178,42 @@ def times(factor: int) -> str:
     return str(factor * float(os.environ.get("TEST_TIME_FACTOR", "1")))
 
 
-def run(families: list[str], with_lint: bool, extra: list[str]) -> dict[str, Result]:
-    """All results, by name."""
+def prepare(families: list[str]) -> dict[str, Path]:
+    """The directories of the environments' programs, by family."""
     say("environments")
     with ThreadPoolExecutor() as pool:
-        programs = dict(zip(families, pool.map(set_up, families)))
-    first, *others = families
+        return dict(zip(families, pool.map(set_up, families)))
+
+
+def run(
+    programs: dict[str, Path], tier: str, lint: tuple[list[str], ...], extra: list[str]
+) -> dict[str, Result]:
+    """All results, by name.
+
+    Args:
+        programs: of the families to run with.
+        tier: key of TIERS.
+        lint: commands beside the tests.
+        extra: pytest's arguments.
+    """
+    first, *others = programs
+
+    def options(name: str, selection: str) -> list[str]:
+        both = " and ".join(filter(None, [selection, TIERS[tier]]))
+        return [*own_cache(name), "-m", both, *extra]
 
     def test_ranks(family: str, call: Call) -> Result:
-        selection = FAMILIES[family] if others else RANKS
-        options = [*own_cache(family), "-m", selection, *extra]
-        return test(programs[family], *options, call=call, TEST_TIME_FACTOR=times(len(families)))
+        selected = options(family, FAMILIES[family] if others else RANKS)
+        return test(programs[family], *selected, call=call, TEST_TIME_FACTOR=times(len(programs)))
 
     def test_without_ranks(call: Call) -> Result:
-        options = [*own_cache("no_ranks"), "-m", NO_RANKS, *extra]
-        return test(programs[first], *options, call=call, TEST_TIME_FACTOR=times(LEFT_OVER_TIME))
+        selected = options("no_ranks", NO_RANKS)
+        return test(programs[first], *selected, call=call, TEST_TIME_FACTOR=times(LEFT_OVER_TIME))
 
     results: dict[str, Result] = {}
     with Beside(left_over=False) as beside, Beside(left_over=True) as left_over:
         later = {f"tests with {f}": beside.submit(test_ranks, f, beside.call) for f in others}
-        for command in LINT if with_lint else ():
+        for command in lint:
             path = str(programs[first] / command[0])
             later[" ".join(command)] = left_over.submit(left_over.call, [path, *command[1:]])
         later["tests without ranks"] = left_over.submit(test_without_ranks, left_over.call)
@@ -198,23 +232,54 @@ def own_cache(name: str) -> list[str]:
     return ["-o", f"cache_dir=.pytest_cache/{name}"]
 
 
+def processor_seconds() -> float:
+    """Of all that has been started and has ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def summary(results: dict[str, Result], tier: str, seconds: float, used: float) -> None:
+    """The last lines: what passed, what it took, and what was not run.
+
+    Args:
+        seconds: on the clock.
+        used: of processor time.
+    """
+    say("summary")
+    for name, result in results.items():
+        print(f"{'passed' if result.status == 0 else 'FAILED'}  {name}  {result.seconds:.0f} s")
+    print(f"{tier}: {seconds:.0f} s; processor time {used:.0f} s, on {CORES} cores")
+    if tier in BUDGET_S:
+        least, budget = used / CORES, BUDGET_S[tier]
+        words = "within" if least <= budget else "OVER"
+        print(f"at least {least:.0f} s: {words} the budget of {budget} s")
+    if not shutil.which("spin") and tier != "quick":
+        print("NOT RUN: the models of the protocol; there is no spin (apt-get install spin gcc)")
+
+
 def main() -> int:
     if sys.version_info < MINIMUM:
         sys.exit(f"Python is {sys.version.split()[0]}, needed is 3.11 or later")
     parser = argparse.ArgumentParser(
-        description="Sets up and runs all tests; other arguments are passed on to pytest."
+        description="Sets up and runs the tests; other arguments are passed on to pytest."
     )
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--quick", action="store_true", help="two minutes, with one MPI")
+    chosen.add_argument("--full", action="store_true", help="all, however long it takes")
     parser.add_argument("--mpi", choices=FAMILIES, help="with this MPI only (default: both)")
     parser.add_argument("--no-lint", action="store_true", help="without ruff and mypy")
     args, extra = parser.parse_known_args()
-    families = [args.mpi] if args.mpi else list(FAMILIES)
+    tier = "quick" if args.quick else "full" if args.full else "default"
+    families = [args.mpi] if args.mpi else list(FAMILIES)[: 1 if args.quick else None]
+    lint = () if args.no_lint else LINT[:2] if args.quick else LINT
     # Also when it is ended nothing goes on beside.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    results = run(families, not args.no_lint, extra)
-
-    say("summary")
-    for name, result in results.items():
-        print(f"{'passed' if result.status == 0 else 'FAILED'}  {name}  {result.seconds:.0f} s")
+    began = time.monotonic(), processor_seconds()
+    programs = prepare(families)
+    if tier == "quick":  # whose budget begins after set-up
+        began = time.monotonic(), processor_seconds()
+    results = run(programs, tier, lint, extra)
+    summary(results, tier, time.monotonic() - began[0], processor_seconds() - began[1])
     return int(any(result.status for result in results.values()))
 
 

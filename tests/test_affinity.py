@@ -14,6 +14,8 @@ import gmpi
 from gmpi import affinity, opening
 from gmpi.wire import Layout
 
+pytestmark = pytest.mark.quick
+
 MINE = frozenset(os.sched_getaffinity(0))
 
 

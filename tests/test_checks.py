@@ -15,7 +15,7 @@ from gmpi import wire
 from host_proxy import operations as ops
 from host_proxy import state as st
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.quick]
 
 SEND = {"flags": wire.FLAG_OUT | wire.FLAG_INLINE, "count": 8, "payload": bytes(8)}
 RECV = {"flags": wire.FLAG_BACK, "count": 8, "units": 3}

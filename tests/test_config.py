@@ -7,6 +7,8 @@ import pytest
 from gmpi import config
 from gmpi.errors import ConfigError, GMPIError
 
+pytestmark = pytest.mark.quick
+
 BAD = [
     ("ring_slots", 1000, "ring_slots must be a power of two from 64 to 1048576, got 1000"),
     (

@@ -9,7 +9,7 @@ from mpi4py import MPI
 import gmpi
 from gmpi import constants
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.quick]
 
 #: Names in mpi4py that are no C datatypes: markers and packed data.
 NOT_C = {"PACKED", "DATATYPE_NULL", "LB", "UB"}

@@ -1,4 +1,4 @@
-"""Plans against two MPI libraries: run this file under each of them."""
+"""Plans against the packing of two MPI libraries: each of them runs this file."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gmpi.datatypes import RunList, StridedBlock, plan
 from gmpi.datatypes.interpret import pack, unpack
 from gmpi.errors import DatatypeError
 
+pytestmark = [pytest.mark.mpi, pytest.mark.quick]
 POISON = 0xA5
 
 

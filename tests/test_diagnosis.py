@@ -13,6 +13,8 @@ from gmpi.farewell import hopeless
 from gmpi.report import RankReport, Report
 from gmpi.tables import Cause, Pending, Table, Unexpected, ranks_text
 
+pytestmark = pytest.mark.quick
+
 UNLAUNCHED: list[Pending] = []
 A, B = "COMM_WORLD", "other #0.1"
 KINDS = {

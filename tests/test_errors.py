@@ -12,6 +12,8 @@ from host_proxy import operations as ops
 from host_proxy import state as st
 from host_proxy.headers import BAD_CHUNK
 
+pytestmark = pytest.mark.quick
+
 UB = 4095
 
 

@@ -14,7 +14,7 @@ from host_proxy import state as st
 from host_proxy.make_state import make_state
 from host_proxy.state import no_gpu
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.quick]
 
 
 @pytest.mark.parametrize(

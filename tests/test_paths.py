@@ -8,6 +8,7 @@ import pytest
 pytestmark = pytest.mark.mpi
 
 PROGRAM = """
+import os
 from mpi4py import MPI
 import gmpi
 rank, size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
@@ -38,6 +39,12 @@ if rank == 2:
     assert found == {"shared staging": everyone}, found
 else:
     assert found == {"GPU staging": [0, 1], "shared staging": [2]}, found
+# Ranks 0 and 2 on one node, rank 1 on another.
+os.environ["GMPI_TEST_NODES"] = "aba"
+found, text = paths()
+assert found == ({"shared staging": [1], "MPI": [0, 2]} if rank == 1 else
+                 {"GPU staging": [0, 2], "MPI": [1]}), found
+assert "long messages by MPI to ranks 0, 2" in text, text
 print("as it should be")
 """
 

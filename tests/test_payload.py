@@ -11,7 +11,10 @@ import gmpi
 from device_lib import opening
 from gmpi.wire import INLINE_BYTES, UNIT_PAYLOAD
 
-pytestmark = pytest.mark.skipif(not gmpi.SIMULATOR, reason="calls device code from Python")
+pytestmark = [
+    pytest.mark.skipif(not gmpi.SIMULATOR, reason="calls device code from Python"),
+    pytest.mark.quick,
+]
 
 
 @pytest.mark.parametrize("skew", range(4))

@@ -33,7 +33,7 @@ def checkout(tmp_path: Path) -> Path:
     venv = tmp_path / ".venv" / "quickstart"
     python = f'PYTHONPATH="{launcher.ROOT}" exec "{sys.executable}" "$@"'
     program(venv / "bin" / "python", python)
-    program(venv / "bin" / "mpiexec", f'exec "{launcher._mpiexec()}" "$@"')
+    program(venv / "bin" / "mpiexec", f'exec "{launcher.mpiexec()}" "$@"')
     stamp = {"extras": ["cu13", "mpich"], "project": project}
     (venv / "installed.json").write_text(json.dumps(stamp))
     return tmp_path
@@ -66,7 +66,7 @@ def test_a_gpu_that_does_not_work_is_named(checkout: Path) -> None:
     assert "2 ranks in the simulator: no GPU that works" in text
 
 
-def test_an_mpiexec_that_starts_no_ranks_is_refused(checkout: Path) -> None:
+def test_anmpiexec_that_starts_no_ranks_is_refused(checkout: Path) -> None:
     bin_ = checkout / ".venv" / "quickstart" / "bin"
     # What an mpiexec of another MPI does: every process is alone.
     alone = f'shift 2; PYTHONPATH="{launcher.ROOT}" exec "{sys.executable}" "-c" "$3"'

@@ -15,26 +15,33 @@ FAULTS = [
     "proxy_killed", "mpi_error", "mpi_error_later", "testsome_fails", "kernel_exits_early",
     "interrupted", "slots_exhausted", "staging_exhausted", "ring_full", "slow_peer",
 ]  # fmt: skip
-# One operation for each fault: together all of both.
+# One operation for each fault: together all of both. Another one with each MPI library.
 SOME_FAULTS = [f"{fault}.{OPERATIONS[i % 4]}" for i, fault in enumerate(FAULTS)]
+OTHER_FAULTS = [f"{fault}.{OPERATIONS[(i + 2) % 4]}" for i, fault in enumerate(FAULTS)]
 SOME_FAULTS += ["mpi_error_later.send", "mpi_error.wait"]
 PYTHON_FAULTS = ["proxy_killed", "mpi_error", "mpi_error_later", "slots_exhausted"]
+FAR_FAULTS = [
+    "proxy_killed.recv", "mpi_error.send", "mpi_error_later.recv", "kernel_exits_early.wait",
+    "slow_peer.send",
+]  # fmt: skip
+SOME_HANGS = "hangs wrong_tag wrong_tag_of_a_long_message left_a_collective refused_send"
 
 #: Run with both MPI libraries, by number of ranks: settings of GMPI, program, its arguments.
+#: TEST_NODES says on which nodes the ranks believe to be (gmpi/node.py).
 PROGRAMS = {
     1: ["bad_input", "collectives", "datatypes", "host_side", "lifecycle", "point_to_point"],
     2: [
-        "bad_input", "ENGINE=mpi4py bad_input", "collectives", "datatypes", "datatypes --small",
-        "host_side", "landing", "late", "lifecycle", "no_any_tag --small",
+        "bad_input", "collectives", "datatypes --small", "host_side", "landing", "late",
+        "lifecycle", "no_any_tag --small",
         "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "point_to_point --small",
         "random_programs --seeds=0:10",
         "SPIN_MS=50 YIELD_MS=50 stress", "waits",
     ],
     3: [
-        "collectives", "hangs", "host_side",
-        "lifecycle", "ENGINE=mpi4py no_any_tag --small", "point_to_point",
-        "random_programs --seeds=10:18",
+        "collectives", "host_side", "lifecycle", "ENGINE=mpi4py no_any_tag --small",
+        "point_to_point", "random_programs --seeds=10:16",
     ],
+    4: ["TEST_NODES=ab random_programs --seeds=40:43"],
 }  # fmt: skip
 #: With one of them only: what the library does in these is in those above as well. As many with
 #: either as makes both take as long.
@@ -42,24 +49,26 @@ MPICH_ONLY = {
     1: ["no_any_tag", "random_programs --seeds=0:3"],
     2: [
         "ENGINE=mpi4py collectives --some", "collectives --small",
-        "ENGINE=mpi4py collectives --small --some",
-        *(f"faults {op}" for op in OPERATIONS),
+        f"faults {' '.join(OTHER_FAULTS)}", "datatypes",
+        f"TEST_NODES=ab faults {' '.join(FAR_FAULTS)}",
+        "TEST_NODES=ab datatypes --small --some",
         "point_to_point", "GPU_STAGING=0 point_to_point --small", "waits --small",
-        *(
-            f"{setting}ENGINE=mpi4py point_to_point --small --some"
-            for setting in ("", "GPU_STAGING=0 ", "SHARED_STAGING=0 ")
-        ),
+        "SHARED_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
     ],
-    4: ["collectives", "random_programs --seeds=18:21"],
+    3: [f"TEST_NODES=aba {SOME_HANGS}"],
+    4: [
+        "collectives", "random_programs --seeds=18:21",
+        "TEST_NODES=abbb random_programs --seeds=43:46", "TEST_NODES=aabb collectives",
+    ],
 }  # fmt: skip
 OPEN_MPI_ONLY = {
     1: ["arrays", "debug"],
     2: [
-        "arrays", "debug", "ENGINE=mpi4py late",
-        "ENGINE=mpi4py datatypes --some", "ENGINE=mpi4py datatypes --small --some",
-        "GPU_STAGING=0 datatypes --small --some", "SHARED_STAGING=0 datatypes --small --some",
-        "ENGINE=mpi4py point_to_point --some", "SHARED_STAGING=0 point_to_point --small",
-        "ENGINE=mpi4py waits --small",
+        "arrays", "debug", "ENGINE=mpi4py bad_input", "ENGINE=mpi4py late",
+        "ENGINE=mpi4py datatypes --some", "ENGINE=mpi4py waits --small",
+        "GPU_STAGING=0 datatypes --small --some",
+        "ENGINE=mpi4py point_to_point --small --some", "SHARED_STAGING=0 point_to_point --small",
+        "TEST_NODES=ab point_to_point --small --some",
         *(f"DEBUG=1 {p} --some" for p in ("point_to_point", "collectives", "datatypes", "arrays")),
         *(
             f"SHARED_STAGING={shared} GPU_STAGING={gpu} ENGINE={engine} host_side --small"
@@ -67,8 +76,33 @@ OPEN_MPI_ONLY = {
         ),
         f"faults {' '.join(SOME_FAULTS)}", f"ENGINE=mpi4py faults {' '.join(PYTHON_FAULTS)}",
     ],
-    3: ["datatypes"],
-    4: ["point_to_point"],
+    3: ["datatypes", "hangs", "TEST_NODES=aab host_side"],
+    4: [
+        "point_to_point", "TEST_NODES=ab point_to_point",
+        "TEST_NODES=aabb random_programs --seeds=46:49",
+    ],
+}  # fmt: skip
+#: With --full only, with both.
+FULL_ONLY = {
+    2: [
+        "ENGINE=mpi4py collectives --small --some", "ENGINE=mpi4py datatypes --small --some",
+        "SHARED_STAGING=0 datatypes --small --some", "ENGINE=mpi4py point_to_point --some",
+        "GPU_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
+        "random_programs --seeds=1000:1100", "TEST_NODES=ab random_programs --seeds=1100:1150",
+        *(f"faults {op}" for op in OPERATIONS),
+    ],
+    3: ["TEST_NODES=abb hangs", "TEST_NODES=abb collectives"],
+    4: [
+        f"TEST_NODES={nodes} random_programs --seeds={seed}:{seed + 30}"
+        for seed, nodes in ((1200, "ab"), (1230, "aabb"), (1260, "abbb"))
+    ],
+}  # fmt: skip
+#: Of these, what --quick runs: messages of all kinds, collectives, datatypes, several contexts.
+QUICK = {
+    2: [
+        "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "datatypes --small", "landing",
+        "lifecycle", "random_programs --seeds=0:10",
+    ],
 }  # fmt: skip
 
 #: An idle proxy sleeps at once: while it spins, on two cores, the simulator has a third less of
@@ -79,15 +113,22 @@ NAPS = {"GMPI_SPIN_MS": "0", "GMPI_YIELD_MS": "0.2"}
 
 def parameters() -> Iterator[object]:
     for ranks in (1, 2, 3, 4):
-        for table, marks in (
-            (PROGRAMS, []), (MPICH_ONLY, [pytest.mark.slow]), (OPEN_MPI_ONLY, [pytest.mark.openmpi])
+        for table, common in (
+            (PROGRAMS, []), (MPICH_ONLY, [pytest.mark.mpich]),
+            (OPEN_MPI_ONLY, [pytest.mark.openmpi]), (FULL_ONLY, [pytest.mark.full]),
         ):  # fmt: skip
             for line in table.get(ranks, []):
+                marks = common
                 settings = [word for word in line.split() if word[0].isupper()]
                 name, *arguments = line.split()[len(settings) :]
                 pairs = (f"GMPI_{word}".split("=") for word in settings)
                 environment = tuple((NAPS | dict(pairs)).items())
                 program = Program(ranks, name, tuple(arguments), environment)
+                if table is FULL_ONLY:
+                    program = program._replace(limit_s=1000)
+                    marks = [*marks, pytest.mark.timeout(1.1 * program.seconds)]
+                if line in QUICK.get(ranks, []):
+                    marks = [*marks, pytest.mark.quick]
                 yield pytest.param(program, id=f"{ranks} ranks, {line}", marks=marks)
 
 

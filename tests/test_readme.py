@@ -216,8 +216,11 @@ def test_a_table_of_no_files_and_of_half_of_them(tmp_path: Path) -> None:
 
     data["null_request"]["p50"] = 2.51
     (tmp_path / "pingpong-2gpu.json").write_text(json.dumps(data))
+    outcomes = {"machine": {"commit": "c0ffee"}, "passed": True, "counts": {"passed": 12}}
+    (tmp_path / "gpu_tests-2gpu.json").write_text(json.dumps(outcomes))
     assert run(command) == (0, "")
     assert "**not met**" in readme.read_text()
+    assert "The GPU tests passed at commit c0ffee, 2 GPUs: 12 passed." in readme.read_text()
 
 
 def measured_table(directory: Path, **files: object) -> str:

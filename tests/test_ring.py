@@ -16,7 +16,7 @@ from gmpi import wire
 from host_proxy import completion, ring
 from host_proxy import state as s
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.quick]
 
 SLOTS = 64
 #: Tickets at which something could go wrong: the start, exact laps, the wrap of the 31-bit tag.

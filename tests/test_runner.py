@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -54,3 +55,54 @@ def test_what_runs_beside_ends_with_the_rest() -> None:
         raise LookupError
     assert running.result().status != 0 and never.cancelled()
     assert time.monotonic() - began < 40 * launcher.TIME_FACTOR
+
+
+OUTCOMES = """
+import pytest
+def test_right(): pass
+def test_wrong(): assert False
+@pytest.fixture
+def broken(): raise LookupError
+def test_never_begun(broken): pass
+@pytest.mark.skip(reason="of the test")
+def test_skipped(): pass
+"""
+
+
+def test_outcomes_are_written_with_commit_and_machine(tmp_path: Path) -> None:
+    program, path = tmp_path / "test_it.py", tmp_path / "found.json"
+    program.write_text(OUTCOMES)
+    code = (
+        "import pytest, outcomes; "
+        f"pytest.main([{str(program)!r}], [outcomes.Outcomes({str(path)!r})])"
+    )
+    tests = os.pathsep.join(map(str, (launcher.ROOT, launcher.ROOT / "tests")))
+    status, text = launcher.python("-c", code, PYTHONPATH=tests, GMPI_COMMIT="c0ffee")
+    assert status == 0, text
+    found = json.loads(path.read_text())
+    outcomes = {name.partition("::")[2]: test["outcome"] for name, test in found["tests"].items()}
+    assert outcomes == {
+        "test_right": "passed",
+        "test_wrong": "failed",
+        "test_never_begun": "failed",
+        "test_skipped": "skipped",
+    }
+    assert found["counts"] == {"failed": 2, "passed": 1, "skipped": 1} and not found["passed"]
+    assert found["machine"]["commit"] == "c0ffee" and found["machine"]["cores"] > 0
+
+
+def test_processor_time_includes_what_tests_start(tmp_path: Path) -> None:
+    burns = "import time\nwhile time.process_time() < 1.5: pass"
+    program = (
+        f"import subprocess, sys\ndef test_it(): subprocess.run([sys.executable, '-c', {burns!r}])"
+    )
+    (tmp_path / "test_it.py").write_text(program)
+    path = tmp_path / "found.json"
+    code = (
+        "import pytest, cpu_time; "
+        f"pytest.main([{str(tmp_path)!r}], [cpu_time.CpuTime({str(path)!r})])"
+    )
+    status, text = launcher.python("-c", code, PYTHONPATH=str(launcher.ROOT / "tests"))
+    assert status == 0, text
+    ((_, seconds),) = json.loads(path.read_text())["tests"].items()
+    assert 1.4 < seconds < 4, text

@@ -12,6 +12,8 @@ from numba import njit
 from gmpi import wire
 from gmpi.wire import Layout
 
+pytestmark = pytest.mark.quick
+
 LAYOUTS = st.builds(
     Layout,
     ring_slots=st.integers(6, 20).map(lambda k: 1 << k),

@@ -302,11 +302,25 @@ def machines(kinds: dict[str, Files]) -> str:
     return "\n".join(lines)
 
 
+def gpu_tests(kinds: dict[str, Files]) -> str:
+    """At which commit the tests of ``tests/gpu/run.sh`` last passed, a line for each machine."""
+    lines = []
+    for kind, files in kinds.items():
+        found = files.get("gpu_tests")
+        if found is None:
+            continue
+        counts = ", ".join(f"{n} {outcome}" for outcome, n in found["counts"].items())
+        verdict = "passed" if found["passed"] else "**failed**"
+        commit = found["machine"]["commit"]
+        lines.append(f"The GPU tests {verdict} at commit {commit}, {KINDS[kind]}: {counts}.")
+    return "\n".join(lines)
+
+
 def text(directory: Path) -> str:
     """What stands between the two markers."""
     kinds = load(directory)
     best = kinds["2gpu"] or kinds["1gpu"]
-    parts = [latencies(best), bars(kinds), machines(kinds)]
+    parts = [latencies(best), bars(kinds), gpu_tests(kinds), machines(kinds)]
     return "\n\n".join(part for part in parts if part)
 
 

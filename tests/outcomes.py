@@ -1,0 +1,40 @@
+"""Writes what became of each test, with the machine and the commit, as JSON: for the record."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import launcher
+import pytest
+
+sys.path.append(str(launcher.ROOT / "examples"))
+
+
+class Outcomes:
+    """A plugin: ``--outcomes FILE``."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._tests: dict[str, dict[str, Any]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        # A test that is skipped or fails before it begins has no call; the worst one counts.
+        found = self._tests.setdefault(report.nodeid, {"outcome": "passed", "seconds": 0.0})
+        found["seconds"] = round(found["seconds"] + report.duration, 2)
+        if report.outcome != "passed" and found["outcome"] != "failed":
+            found["outcome"] = report.outcome
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        from _bench import machine  # needs MPI, which not every test run does
+
+        outcomes = [test["outcome"] for test in self._tests.values()]
+        results = {
+            "machine": machine(),
+            "passed": exitstatus == 0 and "passed" in outcomes,
+            "counts": {name: outcomes.count(name) for name in sorted(set(outcomes))},
+            "tests": self._tests,
+        }
+        Path(self._path).write_text(json.dumps(results, indent=1) + "\n")
