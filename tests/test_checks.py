@@ -273,7 +273,7 @@ def nearly_right(m: Machine, r: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 @settings(max_examples=300)
 @given(some.lists(RECORDS, min_size=15, max_size=60))
 def test_any_sequence_of_nearly_right_records(records: list[dict[str, Any]]) -> None:

@@ -130,7 +130,7 @@ def test_unpacks_below_their_bar_and_wrong_bytes_are_said(tmp_path: Path) -> Non
     assert status == 1 and "below 0.85: 8 B every 16 B 0.84; wrong: 8 B every 16 B: T128 U1" in text
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 @pytest.mark.mpi
 def test_one_tree_is_checked_and_measured(tmp_path: Path) -> None:
     results = tmp_path / "new-0.json"
@@ -144,7 +144,7 @@ def test_one_tree_is_checked_and_measured(tmp_path: Path) -> None:
     assert all(values[0] > 0 for values in found["rates"].values())
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 @pytest.mark.mpi
 def test_a_library_of_another_tree_is_not_measured(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(launcher.ROOT / "examples")

@@ -8,7 +8,7 @@ from pathlib import Path
 import launcher
 import pytest
 
-pytestmark = [pytest.mark.mpi, pytest.mark.slow]
+pytestmark = [pytest.mark.mpi, pytest.mark.mpich]
 
 
 def test_the_python_in_the_page_runs(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def run(ranks: int, code: str, **environment: str) -> tuple[int, str]:
     return launcher.mpi(ranks, "-c", START + code, **environment)
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_one_warning_names_all_that_was_left_behind() -> None:
     status, text = run(
         2,
@@ -74,7 +74,7 @@ print("told")
     assert status == 0 and text.count("told") == 2, text
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_nothing_is_said_when_nothing_was_left() -> None:
     status, text = run(
         2,
@@ -92,7 +92,7 @@ print("silent")
     assert status == 0 and text.count("silent") == 2, text
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_the_first_error_is_kept_with_its_arguments() -> None:
     status, text = run(
         1,
@@ -112,7 +112,7 @@ print("kept")
     assert status == 0 and "kept" in text, text
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_raise_and_return() -> None:
     status, text = run(
         1,
@@ -139,7 +139,7 @@ print("returned")
     "where",
     [
         pytest.param("the host waits", marks=pytest.mark.openmpi),
-        pytest.param("the host computes", marks=pytest.mark.slow),
+        pytest.param("the host computes", marks=pytest.mark.mpich),
         "the kernel waits",
     ],
 )

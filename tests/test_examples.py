@@ -35,7 +35,7 @@ def test_hello() -> None:
 @pytest.mark.mpi
 @pytest.mark.parametrize(
     "name",
-    ["hello.py", *(pytest.param(n, marks=pytest.mark.slow) for n in ("pingpong.py", "rates.py"))],
+    ["hello.py", *(pytest.param(n, marks=pytest.mark.mpich) for n in ("pingpong.py", "rates.py"))],
 )
 def test_the_wrong_number_of_ranks_is_refused(name: str) -> None:
     status, text = launcher.mpi(1, str(EXAMPLES / name))
@@ -48,7 +48,7 @@ def test_the_wrong_number_of_ranks_is_refused(name: str) -> None:
     "engine, doublings",
     [
         pytest.param("compiled", 15, marks=pytest.mark.openmpi),
-        pytest.param("mpi4py", 8, marks=pytest.mark.slow),
+        pytest.param("mpi4py", 8, marks=pytest.mark.mpich),
     ],
 )
 def test_pingpong(engine: str, doublings: int, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_pingpong(engine: str, doublings: int, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 @pytest.mark.mpi
 def test_rates(tmp_path: Path) -> None:
     results = tmp_path / "rates.json"

@@ -16,7 +16,7 @@ def kill(op: str, *options: str) -> tuple[int, str]:
     return launcher.mpi(2, program, f"peer_killed.{op}", options=options)
 
 
-@pytest.mark.parametrize("op", ["recv", *(pytest.param(o, marks=pytest.mark.slow) for o in
+@pytest.mark.parametrize("op", ["recv", *(pytest.param(o, marks=pytest.mark.mpich) for o in
                                           ("send", "wait", "allreduce"))])  # fmt: skip
 def test_a_killed_rank_ends_the_job(op: str) -> None:
     """By the launcher, on both MPI families."""

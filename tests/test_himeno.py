@@ -62,8 +62,8 @@ def run(ranks: int, name: str, *arguments: str) -> str:
     ("name", "ranks", "size", "cuts"),
     [
         # nothing to exchange; rows that are no whole number of groups
-        pytest.param("himeno.py", 1, "4,3,7", ["1x1x1"], marks=pytest.mark.slow),
-        pytest.param("himeno.py", 3, "6,5,5", ["3x1x1"], marks=pytest.mark.slow),
+        pytest.param("himeno.py", 1, "4,3,7", ["1x1x1"], marks=pytest.mark.mpich),
+        pytest.param("himeno.py", 3, "6,5,5", ["3x1x1"], marks=pytest.mark.full),
         # faces along each direction and edges between them
         pytest.param(
             *("himeno.py", 4, "4,4,16", ["1x1x4", "1x2x2", "2x1x2", "2x2x1"]),
@@ -71,7 +71,7 @@ def run(ranks: int, name: str, *arguments: str) -> str:
         ),
         pytest.param(
             *("himeno_cuda_mpi.py", 4, "4,4,8", ["1x2x2", "2x1x2", "2x2x1"]),
-            marks=pytest.mark.slow,
+            marks=pytest.mark.full,
         ),
     ],
 )
@@ -83,7 +83,7 @@ def test_every_decomposition_gives_the_bits_of_the_serial_program(
     assert re.findall(rf"{grid} on (\S+) ranks, 5 iterations: right", text) == cuts, text
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_faces_travel_in_any_number_of_messages_by_any_number_of_blocks() -> None:
     # More blocks than messages, more messages than blocks, and more than a face has rows.
     options = ["--messages", "1", "3", "5", "--communicating", "1", "4"]
@@ -91,7 +91,7 @@ def test_faces_travel_in_any_number_of_messages_by_any_number_of_blocks() -> Non
     assert text.count("6x4x8 on 2x1x1 ranks, 5 iterations: right") == 6, text
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_one_task_a_block_comes_to_the_same() -> None:
     # With four there is a block for each task; handles are used again from the fourth iteration on.
     options = ["--size", "6,4,8", "--iterations", "7", "--communicating", "1", "4"]
@@ -99,6 +99,7 @@ def test_one_task_a_block_comes_to_the_same() -> None:
     assert len(found) == 2 and found[0] == found[1]
 
 
+@pytest.mark.openmpi
 def test_two_iterations_together_give_the_bits_of_the_serial_program() -> None:
     # The rank in the middle has neighbours on both sides.
     options = ["--decompose", "3,1,1", "--together", "2", "--verify"]
@@ -106,14 +107,14 @@ def test_two_iterations_together_give_the_bits_of_the_serial_program() -> None:
     assert text.count("on 3x1x1 ranks, 5 iterations: right") == 2, text
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_warps_of_two_iterations_wait_for_those_that_they_touch() -> None:
     # Two warps a row, two rows a block.
     text = run(1, "himeno.py", "--size", "6,8,256", "--together", "2", "--verify")
     assert "6x8x256 on 1x1x1 ranks, 5 iterations: right" in text, text
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_two_iterations_together_go_on_and_on(tmp_path: Path) -> None:
     # Two messages for a face, or one; an odd number of iterations, and twice.
     path = tmp_path / "wave.json"
@@ -130,7 +131,7 @@ def test_two_iterations_together_go_on_and_on(tmp_path: Path) -> None:
         assert parts["exposed"] > 0 and parts["compute"] <= parts["iteration"], parts
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_both_programs_print_the_same_gosa_in_the_official_words(tmp_path: Path) -> None:
     found = []
     for name in PROGRAMS:
@@ -179,7 +180,7 @@ for options in {options!r}:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_wrong_input_is_refused_once(tmp_path: Path) -> None:
     script = tmp_path / "refused.py"
     script.write_text(REFUSED.format(examples=str(EXAMPLES), options=list(WRONG)))
@@ -190,7 +191,7 @@ def test_wrong_input_is_refused_once(tmp_path: Path) -> None:
         assert f"refused {options}\n" in text
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_refusal_is_the_exit_status() -> None:
     status, text = launcher.mpi(2, str(EXAMPLES / "himeno.py"), "--size", "9,9,9")
     assert status != 0
@@ -202,7 +203,7 @@ def test_refusal_is_the_exit_status() -> None:
     [
         ("himeno", "Himeno"),
         ("himeno_cuda_mpi", "Conventional"),
-        pytest.param("_himeno_together", "Wave", marks=pytest.mark.slow),
+        pytest.param("_himeno_together", "Wave", marks=pytest.mark.full),
     ],
 )
 def test_a_rank_that_fails_ends_all(module: str, solver: str, tmp_path: Path) -> None:
@@ -213,8 +214,14 @@ def test_a_rank_that_fails_ends_all(module: str, solver: str, tmp_path: Path) ->
     assert text.count("rank 1: RuntimeError: out of luck") == 1, text
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("module", "solver"), [("himeno", "Himeno"), ("_himeno_together", "Wave")])
+@pytest.mark.mpich
+@pytest.mark.parametrize(
+    ("module", "solver"),
+    [
+        ("himeno", "Himeno"),
+        pytest.param("_himeno_together", "Wave", marks=pytest.mark.full),
+    ],
+)
 def test_a_message_that_fails_ends_all(module: str, solver: str, tmp_path: Path) -> None:
     # The kernel leaves its loop and must not wait for receives that it has posted ahead.
     script = tmp_path / "too_short.py"

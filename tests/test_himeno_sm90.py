@@ -8,6 +8,8 @@ from typing import Any
 import launcher
 import pytest
 
+pytestmark = pytest.mark.full  # two minutes of compiling
+
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:

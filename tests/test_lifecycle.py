@@ -58,7 +58,7 @@ with gmpi.Context() as g:
     assert status == 1 and "LookupError: of the user" in text, text
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_an_exception_outside_of_with() -> None:
     status, text = run("""
 g = gmpi.Context()
@@ -122,13 +122,13 @@ except gmpi.ContextError as exc:
             "initialize = False",
             "",
             "MPI is not initialised; import mpi4py.MPI or call MPI.Init_thread()",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.mpich,
         ),
         pytest.param(
             "initialize = True",
             "MPI.Finalize()",
             "MPI has been finalised already",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.mpich,
         ),
         ("thread_level = 'single'", "", "MPI was initialised with THREAD_SINGLE, but the proxy"),
         ("thread_level = 'funneled'", "", "MPI was initialised with THREAD_FUNNELED, but the"),
@@ -148,7 +148,7 @@ def test_mpi_is_not_ready(setting: str, before: str, words: str) -> None:
     assert status == 0 and f"refused: {words}" in text, text
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_no_gpu_and_no_simulator() -> None:
     code = """
 from mpi4py import MPI

@@ -44,7 +44,7 @@ os.environ["GMPI_TEST_NODES"] = "aba"
 found, text = paths()
 assert found == ({"shared staging": [1], "MPI": [0, 2]} if rank == 1 else
                  {"GPU staging": [0, 2], "MPI": [1]}), found
-assert "long messages by MPI to ranks 0, 2" in text, text
+assert "long messages by shared staging to rank 1; MPI to ranks 0, 2" in text, text
 print("as it should be")
 """
 
@@ -55,7 +55,7 @@ def test_paths() -> None:
     assert status == 0 and text.count("as it should be") == 3, text
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_gmpi_info_names_them() -> None:
     status, text = launcher.mpi(2, "-m", "gmpi", "info")
     assert status == 0 and text.count("GPU staging to ranks 0, 1") == 2, text

@@ -40,7 +40,7 @@ def terminate(when=lambda: True):
 
 @pytest.mark.parametrize(
     "ranks",
-    [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.openmpi)],
+    [pytest.param(1, marks=pytest.mark.mpich), pytest.param(2, marks=pytest.mark.openmpi)],
 )
 def test_scenarios(ranks: int) -> None:
     launcher.check(ranks, "process")
@@ -86,7 +86,7 @@ print("lives on")
     assert "GMPI: rank 0: SIGTERM: kernels have ended" in text, text
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_a_handler_of_the_program_is_its_own() -> None:
     """It may raise: the kernel is released as by any exception."""
     status, text = ended(
@@ -102,7 +102,7 @@ print("lives on")
     assert status == 3 and "GMPI: rank" not in text, text
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_sigterm_after_the_context() -> None:
     """As if there had been none, also where another thread has closed it."""
     by_another = "t = threading.Thread(target=g.close); t.start(); t.join()"

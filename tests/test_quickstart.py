@@ -15,7 +15,7 @@ from pathlib import Path
 import launcher
 import pytest
 
-pytestmark = [pytest.mark.mpi, pytest.mark.slow]
+pytestmark = [pytest.mark.mpi, pytest.mark.mpich]
 
 
 def program(path: Path, text: str) -> None:
@@ -66,7 +66,7 @@ def test_a_gpu_that_does_not_work_is_named(checkout: Path) -> None:
     assert "2 ranks in the simulator: no GPU that works" in text
 
 
-def test_anmpiexec_that_starts_no_ranks_is_refused(checkout: Path) -> None:
+def test_an_mpiexec_that_starts_no_ranks_is_refused(checkout: Path) -> None:
     bin_ = checkout / ".venv" / "quickstart" / "bin"
     # What an mpiexec of another MPI does: every process is alone.
     alone = f'shift 2; PYTHONPATH="{launcher.ROOT}" exec "{sys.executable}" "-c" "$3"'

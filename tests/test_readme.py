@@ -38,7 +38,7 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 @pytest.mark.mpi
 def test_the_python_in_the_readme_runs(tmp_path: Path) -> None:
     found = blocks(README, "python")

@@ -8,14 +8,17 @@ from pathlib import Path
 import launcher
 import pytest
 
-pytestmark = [pytest.mark.mpi, pytest.mark.slow]
+pytestmark = [pytest.mark.mpi, pytest.mark.mpich]
 
 
-def test_soak(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "seconds", [3, pytest.param(120, marks=[pytest.mark.full, pytest.mark.timeout(3000)])]
+)
+def test_soak(seconds: int, tmp_path: Path) -> None:
     program = str(launcher.ROOT / "tests" / "gpu" / "soak.py")
     path = tmp_path / "soak.json"
-    options = ["--seconds", "3", "--blocks", "4", "--threads", "32", "--slice", "1"]
-    status, text = launcher.mpi(2, program, *options, "--json", str(path))
+    options = ["--seconds", str(seconds), "--blocks", "4", "--threads", "32", "--slice", "1"]
+    status, text = launcher.mpi(2, program, *options, "--json", str(path), timeout=200 + seconds)
     assert status == 0 and text.rstrip().endswith("passed"), text
     report = json.loads(path.read_text())
     assert report["passed"] and report["wrong"] == [0, 0] and report["simulator"]

@@ -29,7 +29,8 @@ def run(ranks: int, code: str, **environment: str) -> str:
     return text
 
 
-@pytest.mark.slow
+@pytest.mark.quick
+@pytest.mark.mpich
 def test_a_report_in_time_and_only_one() -> None:
     text = run(
         1,
@@ -44,7 +45,7 @@ assert (buf == data).all()
     assert "rank 0 waits in GMPI_Irecv from 0 tag 3, 8 BYTE on COMM_WORLD" in text, text
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_no_report_while_things_move_or_when_it_is_off() -> None:
     text = run(
         1,
@@ -87,7 +88,7 @@ except gmpi.ContextError as exc:
     assert text.count("refused: the context is closed") == 2, text
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_a_report_on_a_signal_and_the_handler_as_it_was() -> None:
     text = run(
         1,
@@ -108,6 +109,7 @@ with gmpi.Context() as g:
     assert text.count("handler of the user") == 1, text
 
 
+@pytest.mark.quick
 def test_a_timeout_releases_the_kernel_and_raises() -> None:
     text = run(
         1,
@@ -139,7 +141,7 @@ print("a new context works")
     assert "raised" in text and "a new context works" in text, text
 
 
-@pytest.mark.slow
+@pytest.mark.mpich
 def test_the_flight_recorder_has_the_last_events() -> None:
     text = run(
         1,
