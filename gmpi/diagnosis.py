@@ -345,12 +345,14 @@ def _in_collective(tables: Tables, communicator: str) -> dict[int, Pending]:
 
 def _differences(calls: dict[int, Pending]) -> str:
     """Where the calls of one collective differ (MPI 4.1 section 6.1); empty: nowhere."""
-    operations = _by_value({rank: call.operation for rank, call in calls.items()})
-    if len(operations) > 1:
+    functions = _by_value({rank: call.function for rank, call in calls.items()})
+    if len(functions) > 1:
         named = {rank: str(call) for rank, call in calls.items()}
         return "; ".join(f"{ranks} in {text}" for text, ranks in _by_value(named).items())
     first = next(iter(calls.values()))
     fields = {"root": "peer", "op": "reduction", "datatype": "datatype", "count": "count"}
+    if any(call.block < 0 for call in calls.values()):  # the host knows a NumPy dtype at most
+        del fields["datatype"]
     if not first.reduction:  # of other collectives the bytes have to be the same
         fields = {"root": "peer", "length in bytes": "nbytes"}
     found = []
@@ -392,7 +394,7 @@ def _of_absent(tables: Tables, rank: int, who: str, call: Pending) -> Cause:
         return Cause(absence.kind, f"{who}, but rank {rank} {absence.text}", (rank,))
     text = f"{who}; rank {rank} {_doing(table)}"
     for other in _collectives(table).values():
-        if other.operation == call.operation:
+        if other.function == call.function:
             return Cause("communicator", f"{text}: the communicators differ", (rank,))
         return Cause("order", f"{text}: the order of collectives differs", (rank,))
     if any(not r.matched for r in table.pending if r.kind == "receive"):

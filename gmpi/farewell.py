@@ -125,5 +125,5 @@ def _gone(tables: Tables, rank: int) -> str:
 
 def _is_in(table: Table | None, call: Pending) -> bool:
     """Whether a rank is in the same collective."""
-    wanted = call.operation, call.communicator
-    return table is not None and wanted in [(r.operation, r.communicator) for r in table.pending]
+    wanted = call.function, call.communicator
+    return table is not None and wanted in [(r.function, r.communicator) for r in table.pending]

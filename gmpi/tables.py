@@ -46,6 +46,12 @@ class Pending:
     orders: int = 0
     age_s: float = 0.0
 
+    @property
+    def function(self) -> str:
+        """What ranks of one collective must call, in kernels or on the host, blocking or not."""
+        name = self.operation.removeprefix("GMPI_").removeprefix("Context.host.")
+        return name.lower().removeprefix("i")
+
     def __str__(self) -> str:
         text = self.operation
         if self.kind == "send":

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mpi4py import MPI
 
 from gmpi import process
-from gmpi.wire import NOT_SHARED
+from gmpi.wire import NOT_SHARED, OP_BARRIER
 from host_proxy import mpi_library
 from host_proxy.state import (
     A_KIND,
@@ -32,6 +32,7 @@ from host_proxy.state import (
     GONE,
     RECEIVE,
     RECEIVE_CHUNK,
+    S_OP,
     S_SHARED,
     SEND_CHUNK,
     State,
@@ -83,7 +84,7 @@ def compiled_requests(state: State) -> list[Unfinished]:
     kept, window, end = (int(state.globals[i]) for i in (G_KEPT, G_WINDOW, G_END))
     for number in [*range(kept), *range(window, end)]:
         slot, kind = (int(v) for v in state.pending[number, [A_SLOT, A_KIND]])
-        if slot == GONE:
+        if slot == GONE or int(state.slots[slot, S_OP]) == OP_BARRIER:  # which has no memory
             continue
         at = int(state.globals[G_HANDLES]) + number * mpi_library.HANDLE_BYTES
         receives = kind in (RECEIVE, RECEIVE_CHUNK)

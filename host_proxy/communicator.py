@@ -19,6 +19,7 @@ class Duplicate(MPI.Intracomm):
     """A duplicate that knows what Python code has started on it, whoever else has dropped it.
 
     MPI uses the memory of a request until it is complete, and mpi4py's request keeps the array.
+    Barriers have none.
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
@@ -46,9 +47,6 @@ class Duplicate(MPI.Intracomm):
 
     def Irecv(self, buf: Any, source: int = MPI.ANY_SOURCE, tag: int = MPI.ANY_TAG) -> MPI.Request:
         return self._started(super().Irecv(buf, source, tag), "receive")
-
-    def Ibarrier(self) -> MPI.Request:
-        return self._started(super().Ibarrier(), "collective")
 
     def Ibcast(self, buf: Any, root: int = 0) -> MPI.Request:
         return self._started(super().Ibcast(buf, root), "collective")

@@ -299,3 +299,19 @@ def test_what_cannot_complete_because_ranks_have_gone() -> None:
     assert told({1}, bcast, [], []) == "" and told({1}, bcast, [], bcast)
     assert told({1}, bcast, [])
     assert told({1}, []) == ""
+
+
+def test_host_and_kernels_meet_in_one_collective() -> None:
+    """A reduction that a kernel, and the host of another rank, wait in is not two calls."""
+    ours = reduction(nbytes=16, datatype="INT64_T", count=2)
+    host = make(
+        "Context.host.Allreduce", "collective", None, None, A,
+        nbytes=16, datatype="LONG", count=2, block=-1, reduction="SUM",
+    )  # fmt: skip
+    causes = diagnose(tables([ours], [host], [recv(0)]))
+    assert "collective" not in {cause.kind for cause in causes}, causes
+    longer = make(
+        "Context.host.Allreduce", "collective", None, None, A,
+        nbytes=24, datatype="LONG", count=3, block=-1, reduction="SUM",
+    )  # fmt: skip
+    assert first(tables([ours], [longer])).kind == "collective"

@@ -16,6 +16,7 @@ from mpi4py import MPI
 from numba import cfunc, int32, int64
 
 import gmpi
+from host_proxy.communicator import Duplicate
 from host_proxy.native import call, get, load_int, put, store_int
 from host_proxy.state import (
     F_IALLREDUCE,
@@ -143,7 +144,7 @@ def stall(g: gmpi.Context, which: int, seconds: float, tag: int) -> StandIn:
     return stand_in.install(seven)
 
 
-class _Failing(MPI.Intracomm):
+class _Failing(Duplicate):
     """A communicator of which one method raises at its n-th call."""
 
     def arm(self, method: str, n: int, tag: int, nbytes: int) -> _Failing:

@@ -12,8 +12,9 @@ from mpi4py import MPI
 from script import Script
 
 import gmpi
-from gmpi import report
+from gmpi import communicators, report
 from gmpi.wire import TAG_DUPLICATES, duplicate_of
+from host_proxy.communicator import Duplicate
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 UB = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
@@ -175,15 +176,15 @@ def refused_in_a_kernel(g: gmpi.Context, comm: int = gmpi.COMM_WORLD) -> None:
 
 def refused_for_the_host(g: gmpi.Context) -> None:
     b = np.zeros(8, np.uint8)
-    for call, shown in (
-        (lambda: g.host.Irecv(b), "ANY_SOURCE"),
-        (lambda: g.host.Recv(b, PREVIOUS), PREVIOUS),
-        (lambda: g.host.Recv(b, gmpi.PROC_NULL), "PROC_NULL"),
-        (lambda: g.host.Sendrecv(b, NEXT, 1, b.copy(), PREVIOUS), PREVIOUS),
+    for call, name, shown in (
+        (lambda: g.host.Irecv(b), "Irecv", "ANY_SOURCE"),
+        (lambda: g.host.Recv(b, PREVIOUS), "Recv", PREVIOUS),
+        (lambda: g.host.Recv(b, gmpi.PROC_NULL), "Recv", "PROC_NULL"),
+        (lambda: g.host.Sendrecv(b, NEXT, 1, b.copy(), PREVIOUS), "Sendrecv", PREVIOUS),
     ):
         exc = raises(gmpi.ArgumentError, ADVICE, call)
         assert str(exc) == (
-            f"Irecv in host: tag is ANY_TAG, allowed is 0..{UB}; {ADVICE} "
+            f"{name} in host: tag is ANY_TAG, allowed is 0..{UB}; {ADVICE} "
             f"[peer {shown}, tag ANY_TAG, communicator 0]"
         ), exc
         assert (exc.field, exc.error_class, exc.block) == ("tag", gmpi.ERR_TAG, -1)
@@ -249,7 +250,11 @@ class Scarce(MPI.Intracomm):
             raise MPI.Exception(MPI.ERR_OTHER)
         Scarce.left -= 1
         Scarce.alive += 1
-        return Scarce(super().Dup(info))
+        return super().Dup(info)
+
+
+class Counted(Duplicate):
+    """What the context makes of them."""
 
     def Free(self) -> None:
         Scarce.alive -= 1
@@ -259,6 +264,7 @@ class Scarce(MPI.Intracomm):
 def out_of_communicators() -> None:
     """What was made of a registration that fails half way is freed; the context goes on."""
     with gmpi.Context(WORLD, gpu=False) as g:
+        communicators.Duplicate = Counted
         Scarce.left = TAG_DUPLICATES
         scarce = Scarce(WORLD)
         told = f"takes {TAG_DUPLICATES + 1} duplicates, MPI made {TAG_DUPLICATES}"
@@ -268,6 +274,7 @@ def out_of_communicators() -> None:
         handle = g.comm(scarce)
         assert (Scarce.alive, handle) == (2, 1), Scarce.alive
         g.host.Sendrecv(pattern(8, RANK), NEXT, 5, np.zeros(8, np.uint8), PREVIOUS, 5, comm=handle)
+    communicators.Duplicate = Duplicate
     assert Scarce.alive == 0
 
 

@@ -6,16 +6,24 @@ A program is a list of phases that all ranks make from the same seed, so that no
 within a phase each rank posts its receives, sends and reductions in an order of its own, then waits
 for them in an order of its own; or messages are sent and received by blocking calls in one global
 order. Wildcards are used where only one message can match. Each phase ends with a barrier.
+
+Before every other program, one like it is cut off: it ends in calls that cannot complete, and each
+rank is released at a moment of its own, by an abort, a time limit or Ctrl-C. What MPI still has of
+it must not touch what comes after, in the same process.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from common import RANK, SIZE, WORLD, barrier, end, pattern, same
+from common import RANK, SIZE, TIME_FACTOR, WORLD, barrier, end, pattern, same
 from mpi4py import MPI
 from script import Buffer, Call, Script
 
@@ -207,9 +215,14 @@ def expected(phases: list[Phase], comms: Communicators) -> Result:
 
 
 def actual(
-    g: gmpi.Context, handles: list[int], phases: list[Phase], comms: Communicators, seed: int
+    g: gmpi.Context,
+    handles: list[int],
+    phases: list[Phase],
+    comms: Communicators,
+    seed: int,
+    stuck: bool = False,
 ) -> Result:
-    """The program in one kernel."""
+    """The program in one kernel; ``stuck``: with an end that never comes."""
     rng = np.random.default_rng([seed, RANK])
     scope, threads = [("block", 32), ("block", 64), ("block", 20), ("warp", 32)][seed % 4]
     s = Script(scope, threads)
@@ -271,6 +284,8 @@ def actual(
                 s.fill(room, content)
             errors.append(s.bcast(room, b.nbytes, gmpi.BYTE, b.root, handles[b.comm]))
         errors.append(s.barrier())
+    if stuck:
+        never_complete(s, g.layout.eager_bytes, rng)
     s.run(g)
     assert all(call.error == gmpi.SUCCESS for call in errors)
     found: Result = {name: s.read(b, lengths[name][1]) for name, b in places.items()}
@@ -282,6 +297,43 @@ def actual(
             if numbers[call.flag] >= 0:
                 found[f"status {numbers[call.flag]}"] = tuple(call.status)
     return found
+
+
+def never_complete(s: Script, eager: int, rng: np.random.Generator) -> None:
+    """Calls whose other side is missing; what can be of them, MPI has."""
+    after, before = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    for nbytes in (eager, 5 * eager + 3):
+        s.isend(s.data(pattern(nbytes, RANK)), nbytes, gmpi.BYTE, after, 5000 + nbytes % 7)
+        s.irecv(s.room(nbytes), nbytes, gmpi.BYTE, before, 6000)
+    if RANK % 2:
+        n = int(rng.choice([1, eager // 2]))
+        s.iallreduce(s.data(np.ones(n)), s.room(8 * n), n, gmpi.DOUBLE, gmpi.SUM)
+    s.recv(s.room(8), 8, gmpi.BYTE, before, 6001)
+
+
+def cut_off(seed: int, phases: list[Phase], comms: Communicators, settings: Any) -> None:
+    """A program that is ended from outside, on each rank at another time and in another way."""
+    rng = np.random.default_rng([seed, RANK, 1])
+    way = ("abort", "limit", "Ctrl-C")[int(rng.integers(0, 3))]
+    limit = 0.3 * TIME_FACTOR if way == "limit" else 0
+    engine = ("compiled", "mpi4py")[seed // 2 % 2]
+    ended = gmpi.AbortedError, gmpi.RequestTimeoutError, gmpi.PeerError, KeyboardInterrupt
+    timer: threading.Timer | None = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # what MPI has not finished
+        try:
+            with gmpi.Context(WORLD, engine=engine, watchdog_s=0, timeout_s=limit, **settings) as g:
+                handles = [gmpi.COMM_WORLD, *(g.comm(comms.mpi[i]) for i in (1, 2))]
+                strike = g.abort if way == "abort" else lambda: os.kill(os.getpid(), signal.SIGINT)
+                if way != "limit":
+                    timer = threading.Timer(float(rng.uniform(0.05, 0.6)), strike)
+                    timer.start()
+                actual(g, handles, phases, comms, seed, stuck=True)
+            raise AssertionError("a program that is stuck has ended")
+        except ended:
+            pass
+    if timer is not None:
+        timer.join()
 
 
 def reduce_(
@@ -341,6 +393,8 @@ def check(seed: int, comms: Communicators) -> None:
     for _ in range(int(rng.integers(3, 9))):
         phases.append(random_phase(rng, comms, sizes, first))
         first += 100
+    if seed % 2 == 0:
+        cut_off(seed, phases, comms, settings)
     wanted = expected(phases, comms)
     wild = {m.comm for phase in phases for m in phase.messages if m.recv_tag == gmpi.ANY_TAG}
     no_any_tag = [seed % 3 == 0 and comm not in wild for comm in range(3)]
