@@ -366,7 +366,8 @@ class Context:
         Raises:
             CallError: the first call of a kernel that failed since the last time (unless
                 ``on_error="return"``; with ``"abort"`` this and everything below ends the job).
-            PendingError: requests are still open after the timeout.
+            PendingError: requests are still open after the timeout, or nobody has waited for
+                a receive.
             AbortedError: the context has been aborted.
             RequestTimeoutError: nothing moved for ``timeout_s``.
             KernelError: a kernel died.
@@ -399,11 +400,12 @@ class Context:
     def close(self) -> None:
         """Waits for kernels, ends the proxy, reports what was left open. Idempotent.
 
-        Warns (ResourceWarning) of requests that were never waited for, datatypes that were never
+        Warns (LeakWarning) of requests that were never waited for, datatypes that were never
         freed, and messages that have come and were never received.
 
         Raises:
-            PendingError: kernels ended without completing these requests.
+            PendingError: kernels ended without completing these requests, or without taking
+                what they have received.
             CallError, AbortedError, KernelError, ProxyError: as ``synchronize``.
         """
         if self._closed:

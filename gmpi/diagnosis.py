@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gmpi.circles import Stuck, of_circle
+from gmpi.stacks import receives_by_mpi4py
 from gmpi.tables import LISTED, Cause, Pending, Table, Tables, ranks_text
 
 
@@ -22,6 +24,7 @@ def diagnose(tables: Tables) -> list[Cause]:
         if table.dead_proxy:
             text = f"the proxy thread of rank {rank} has ended with {table.dead_proxy}"
             causes.append(Cause("proxy", f"{text}: none of its calls can complete", (rank,)))
+        causes += _of_mpi4py(tables, table)
         for communicator, calls in _collectives(table).items():
             if rank == min(_in_collective(tables, communicator)):
                 causes += _of_collective(tables, communicator, table, calls)
@@ -35,22 +38,15 @@ def diagnose(tables: Tables) -> list[Cause]:
             elif request.kind == "send" and not _has_receiver(tables, rank, request):
                 stuck.append(Stuck(rank, request, _of_send(tables, rank, request)))
     stuck.sort(key=lambda one: one.request.kind)  # receives say more
-    return _ranked(causes + _of_circle(stuck))
-
-
-class Stuck(NamedTuple):
-    """A send or receive that nobody answers, and why as far as its two ranks show."""
-
-    rank: int
-    request: Pending
-    cause: Cause
+    return _ranked(causes + of_circle(stuck))
 
 
 def _ranked(causes: list[Cause]) -> list[Cause]:
     """Without doubles; a call that only waits for a rank that is itself stuck comes last."""
     strength = (
-        "proxy", "error", "missing wait", "cycle", "collective", "tag", "communicator", "peer",
-        "order", "left", "not launched", "missing send", "missing receive", "silent", "follows",
+        "proxy", "error", "mpi4py", "missing wait", "cycle", "collective", "tag", "communicator",
+        "peer", "order", "left", "not launched", "missing send", "missing receive", "silent",
+        "follows",
     )  # fmt: skip
     found: dict[tuple[str, str], Cause] = {}
     for cause in causes:
@@ -108,6 +104,20 @@ def _fits(request: Pending, source: int, tag: int | None, communicator: str) -> 
         and request.peer in (None, source)
         and request.tag in (None, tag)
     )
+
+
+def _of_mpi4py(tables: Tables, table: Table) -> list[Cause]:
+    """A host that waits in mpi4py for what a kernel has sent it."""
+    sent = list(_sends_to(tables, table.rank))
+    if not sent or table.pending or not receives_by_mpi4py(table.host):
+        return []
+    source, tag, communicator, verb = sent[0]
+    text = (
+        f"rank {source} {verb} to {table.rank} tag {tag} on {communicator}, and the host of rank "
+        f"{table.rank} is at {table.host}: what kernels send, a kernel receives, or Context.host "
+        "(g.host.Recv), never mpi4py's own communicator"
+    )
+    return [Cause("mpi4py", text, (table.rank, source))]
 
 
 # --- receives ------------------------------------------------------------------------------------
@@ -261,66 +271,6 @@ def _of_send(tables: Tables, rank: int, request: Pending) -> Cause:
         return Cause(absence.kind, text, pair)
     text = f"{waits}; rank {dest} {_doing(table)} and has not posted a receive for it"
     return Cause("missing receive", text, pair)
-
-
-# --- circles -------------------------------------------------------------------------------------
-
-
-def _of_circle(stuck: list[Stuck]) -> list[Cause]:
-    """The causes of these; for ranks that wait for each other in a circle, the circle."""
-    waits_for: dict[int, dict[int, Pending]] = {}
-    for rank, request, cause in stuck:
-        # Where something else is wrong with a call, its rank waits for that to be put right.
-        other = request.peer
-        if other not in (None, rank) and cause.kind in _CIRCULAR:
-            waits_for.setdefault(rank, {}).setdefault(other, request)
-    circle = _cycle({rank: list(others) for rank, others in waits_for.items()})
-    causes = [cause for rank, _, cause in stuck if rank not in circle]
-    if not circle:
-        return causes
-    path = " -> ".join(map(str, [*circle, circle[0]]))
-    calls = [waits_for[rank][other] for rank, other in zip(circle, circle[1:] + circle[:1])]
-    kinds = {call.kind for call in calls}
-    if kinds == {"send"}:
-        text = (
-            f"{ranks_text(circle)} wait for sends of long messages in a circle, {path}, and none "
-            "has posted its receive: post receives first, or use GMPI_Sendrecv"
-        )
-    elif kinds == {"receive"}:
-        text = (
-            f"{ranks_text(circle)} wait for messages in a circle, {path}: each waits for the "
-            f"{'other' if len(circle) == 2 else 'next'} to send; send first, or use GMPI_Sendrecv"
-        )
-    else:
-        text = f"{ranks_text(circle)} wait for each other in a circle, {path}"
-    listed = [f"rank {rank} in {call}" for rank, call in zip(circle, calls)]
-    more = ["..."] if len(listed) > LISTED else []
-    text += f" ({'; '.join(listed[:LISTED] + more)})"
-    return [Cause("cycle", text, tuple(circle)), *causes]
-
-
-_CIRCULAR = ("missing send", "missing receive", "follows")
-
-
-def _cycle(waits_for: dict[int, list[int]]) -> list[int]:
-    """The ranks of a circle in a graph, in order, from the lowest; empty when there is none."""
-    for start in sorted(waits_for):
-        path: list[int] = []
-        stack: list[tuple[int, int]] = [(start, 0)]
-        visited = set()
-        while stack:
-            rank, depth = stack.pop()
-            del path[depth:]
-            if rank == start and path:
-                return path
-            if rank in visited:
-                continue
-            visited.add(rank)
-            path.append(rank)
-            for other in waits_for.get(rank, []):
-                if other in waits_for and other >= start:
-                    stack.append((other, depth + 1))
-    return []
 
 
 # --- collectives ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import struct
 import sys
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from mpi4py import MPI
 
+from gmpi.constants import PROC_NULL
 from gmpi.errors import (
     AbortedError,
     CallError,
@@ -24,7 +26,8 @@ from gmpi.errors import (
 )
 from gmpi.pending import PendingRequest
 from gmpi.report import duplicates
-from gmpi.wire import BUSY_BITS, BUSY_STRIDE, DEVICE_BUSY, MESSAGE_HEADER
+from gmpi.wire import BUSY_BITS, BUSY_STRIDE, CONTROL_RESOURCE_NS, DEVICE_BUSY, MESSAGE_HEADER
+from host_proxy.state import OPEN, S_BLOCK, S_HANDLE, S_STATE
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -103,6 +106,40 @@ def never_waited_for(context: Context) -> list[PendingRequest]:
     held = np.flatnonzero(bits.reshape(-1)[: layout.slots])
     rows = context._state.slots[held]
     return [PendingRequest(row) for row in rows[(rows[:, 0] != 0)]]
+
+
+def set_patience(context: Context, seconds: float) -> None:
+    """How long a call waits for a free request slot, from now on."""
+    patience = int(seconds * 1e9).to_bytes(8, "little")
+    ctypes.memmove(context._memory.host + CONTROL_RESOURCE_NS, patience, 8)
+
+
+def held_for_nothing(context: Context) -> str:
+    """Where a call found no free slot: that all are held by requests that are complete, in words.
+
+    From the proxy's table, while kernels run; empty when one is open, which may yet free its slot.
+    """
+    small = context.layout.request_slots
+    for rows in (context._state.slots[:small], context._state.slots[small:]):
+        if (rows[:, S_STATE] == OPEN).any() or (rows[:, S_HANDLE] == 0).any():
+            continue
+        (block, most), *others = Counter(rows[:, S_BLOCK].tolist()).most_common()
+        where = f"block {block}" + (f" ({most} of them) and other blocks" if others else "")
+        return (
+            f"{len(rows)} requests are complete but were never waited for, and hold all slots of "
+            f"their size, opened by {where}, such as {PendingRequest(rows[0])}: calls that need "
+            "one fail; wait for every request (GMPI_Wait, GMPI_Waitall)"
+        )
+    return ""
+
+
+def never_taken(context: Context) -> list[PendingRequest]:
+    """Of the same, those whose data have come and are in no buffer."""
+    return [
+        request
+        for request in never_waited_for(context)
+        if request.takes_data and request.nbytes > 0 and request.peer != PROC_NULL
+    ]
 
 
 def never_received(context: Context) -> Counter[str]:

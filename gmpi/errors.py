@@ -57,6 +57,10 @@ if TYPE_CHECKING:
     from gmpi.datatypes.plans import Plan
 
 
+class LeakWarning(UserWarning):
+    """What was left behind when a context was closed."""
+
+
 class GMPIError(RuntimeError):
     """Base of everything GMPI raises."""
 

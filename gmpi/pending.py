@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from gmpi import errors
+from gmpi.wire import OP_ALLREDUCE, OP_IRECV
 from host_proxy.operations import name_of
-from host_proxy.state import S_BLOCK, S_BYTES, S_COMM, S_OP, S_PEER, S_TAG
+from host_proxy.state import S_BLOCK, S_BYTES, S_COMM, S_FAILED, S_OP, S_PEER, S_TAG
 
 
 class PendingRequest:
@@ -19,10 +20,12 @@ class PendingRequest:
         comm: communicator handle.
         nbytes: room of a receive, length of anything else, in bytes.
         block: linear number of the calling block.
+        takes_data: its wait moves data into a buffer.
     """
 
     def __init__(self, row: np.ndarray) -> None:
         self.operation = name_of(int(row[S_OP]))
+        self.takes_data = int(row[S_OP]) in (OP_IRECV, OP_ALLREDUCE) and row[S_FAILED] == 0
         self.peer = int(row[S_PEER])
         self.tag = int(row[S_TAG])
         self.comm = int(row[S_COMM])

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
-import threading
-import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,6 +23,7 @@ from gmpi.constants import (
     PROC_NULL,
 )
 from gmpi.host_requests import HostRequest, type_name
+from gmpi.stacks import host_line, stacks
 from gmpi.tables import Cause, Pending, Table, Unexpected, ranks_text
 from gmpi.wire import MESSAGE_HEADER
 from host_proxy import operations as ops
@@ -85,7 +83,7 @@ class RankReport:
     Attributes:
         counters: records taken, requests opened, completed, and the slots there are.
         proxy: what the proxy thread is doing, in words.
-        stacks: Python stacks of all threads.
+        stacks: the user's lines in the Python stacks of all threads.
         events: the last ones of the proxy, oldest first (``host_proxy/flight.py``).
         time_s: CLOCK_MONOTONIC when it was made, as in the events.
         paths: how its long messages travel, to which ranks (``Context.paths``).
@@ -116,6 +114,8 @@ class RankReport:
             text.append(f"  and {len(t.pending) - LISTED} more")
         text += [f"  has come, nobody receives it: {message}" for message in t.unexpected]
         text += [f"  failed: {error}" for error in t.errors]
+        if t.host:
+            text.append(f"  its host is at {t.host}")
         if self.events:
             text.append(f"  last events of {len(self.events)}:")
             text += [f"    {event.text(self.time_s)}" for event in self.events[-EVENTS_LISTED:]]
@@ -272,16 +272,6 @@ def unexpected(state: State, groups: list[Group]) -> list[Unexpected]:
     return found
 
 
-def stacks() -> str:
-    """Python stacks of all threads of this process."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    text = []
-    for ident, frame in sys._current_frames().items():
-        text.append(f"thread {names.get(ident, ident)}:")
-        text += [line.rstrip() for line in traceback.format_stack(frame)[-12:]]
-    return "\n".join(text)
-
-
 class Look:
     """Looks at one context again and again, and remembers since when things are as they are."""
 
@@ -349,6 +339,7 @@ class Look:
             [fault.text for fault in context.errors[-_ERRORS:]],
             context._waits.aborted,
             repr(failure) if (failure := context._proxy.failure) is not None else "",
+            host=host_line(),
         )
         counters = {
             "taken": state.taken,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mpi4py import MPI
 
 from gmpi import ending, process, unfinished
-from gmpi.errors import PendingError
+from gmpi.errors import LeakWarning, PendingError
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -40,9 +40,11 @@ def close(context: Context) -> None:
         waits.raise_faults()
     pending = context.pending
     leaked = ending.leaks(context)
+    untaken = waits.untaken()
     shut_down(context, clean=not pending)
     if leaked:
-        warnings.warn(leaked, ResourceWarning, stacklevel=3)
+        # Shown, as Python's ResourceWarning is not: nothing else tells of a missing wait.
+        warnings.warn(f"rank {context.rank}: {leaked}", LeakWarning, stacklevel=3)
     if pending:
         listing = "; ".join(map(str, pending))
         raise PendingError(
@@ -50,6 +52,8 @@ def close(context: Context) -> None:
             "wait for every request before the kernel returns"
         )
     waits.raise_faults()
+    if untaken is not None:
+        raise untaken
 
 
 def release(context: Context, why: str = CLOSED) -> bool:

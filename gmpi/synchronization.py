@@ -11,7 +11,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
-from gmpi import opening
+from gmpi import ending, opening
 from gmpi.constants import GMPI_ERR_ABORTED
 from gmpi.errors import (
     AbortedError,
@@ -23,7 +23,7 @@ from gmpi.errors import (
 )
 from gmpi.report import Report
 from host_proxy.ring import has_record
-from host_proxy.state import G_FAULTS, OPEN, S_STATE
+from host_proxy.state import G_FAULTS, G_SERIAL, OPEN, S_STATE
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -49,6 +49,7 @@ class Synchronization:
         self._lock = threading.RLock()  # a handler of a signal may abort what is being aborted
         self._told = False  # somebody has been told that it was aborted
         self._faults_seen = 0
+        self._looked_at = 0
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -61,6 +62,23 @@ class Synchronization:
             listing = "; ".join(map(str, self._context.pending))
             raise PendingError(f"all kernels have ended but requests are still open: {listing}")
         self.raise_faults()
+        if (untaken := self.untaken()) is not None:
+            raise untaken
+
+    def untaken(self) -> PendingError | None:
+        """What is raised for receives that no kernel has waited for, once; none may run."""
+        opened = int(self._context._state.globals[G_SERIAL])
+        if opened == self._looked_at:
+            return None
+        self._looked_at = opened
+        requests = ending.never_taken(self._context)
+        if not requests:
+            return None
+        some = "; ".join(map(str, requests[:5])) + ("; ..." if len(requests) > 5 else "")
+        return PendingError(
+            f"kernels ended without waiting for {len(requests)} requests whose data have come, and "
+            f"are in no buffer: {some}; wait for every request before the kernel returns"
+        )
 
     def settle(self) -> None:
         """Before closing: gives what kernels have left behind a moment to complete."""

@@ -99,6 +99,7 @@ class Table:
     errors: list[str] = field(default_factory=list)  # calls that failed
     aborted: bool = False
     dead_proxy: str = ""  # what ended its proxy thread
+    host: str = ""  # the line of the program that its main thread is at
     gone: str = ""  # what it said when it closed its context, or failed
 
 
@@ -108,7 +109,7 @@ class Cause(NamedTuple):
     Attributes:
         kind: ``tag``, ``peer``, ``communicator``, ``missing send``, ``missing receive``,
             ``missing wait``, ``collective``, ``order``, ``left``, ``not launched``, ``cycle``,
-            ``error``, ``proxy``, ``silent`` or ``follows``.
+            ``error``, ``proxy``, ``mpi4py``, ``silent`` or ``follows``.
         text: a sentence.
         ranks: whom it is about.
     """

@@ -20,13 +20,14 @@ from mpi4py import MPI
 
 from gmpi.constants import GMPI_ERR_TIMEOUT
 from gmpi.diagnosis import diagnose
-from gmpi.ending import abort_job
-from gmpi.errors import PeerError, RequestTimeoutError
+from gmpi.ending import abort_job, held_for_nothing, set_patience
+from gmpi.errors import PeerError, RequestTimeoutError, ResourceError
 from gmpi.farewell import Farewells, hopeless
 from gmpi.report import Look, RankReport, Report
 from gmpi.tables import Table, Tables
 from host_proxy.state import (
     G_CLOSED,
+    G_FAULTS,
     G_HEAD,
     G_SERIAL,
     S_ARRIVED,
@@ -63,6 +64,8 @@ class Watchdog:
         self._sends: list[MPI.Request] = []
         self._number = 0
         self._next_try = 0.0
+        self._faults = 0
+        self._starved_at: int | None = None  # requests opened when calls last waited in vain
         self._before: Any = None
         self._thread = threading.Thread(target=self._main, name="gmpi-watchdog", daemon=True)
         config = context.config
@@ -132,6 +135,7 @@ class Watchdog:
             if self._asked.is_set():
                 self._asked.clear()
                 self._print(self.report("SIGUSR1"), always=True)
+            self._mind_slots()
             if pending and not self.context._waits.aborted:
                 self._give_up(still, signature)
             if config.watchdog_s and still > config.watchdog_s and not reported:
@@ -143,6 +147,21 @@ class Watchdog:
                     self.context._waits.time_out(report, GMPI_ERR_TIMEOUT)
                     if config.on_error == "abort":
                         abort_job(self.context, RequestTimeoutError(report))
+
+    def _mind_slots(self) -> None:
+        """Says why calls find no free slot where they would wait in vain; then they do not wait."""
+        context, g = self.context, self.context._state.globals
+        if self._starved_at is not None and int(g[G_SERIAL]) != self._starved_at:
+            self._starved_at = None  # one has come free after all
+            set_patience(context, context.config.resource_timeout_s)
+        faults, self._faults = self._faults, int(g[G_FAULTS])
+        if faults == self._faults or self._starved_at is not None:
+            return
+        refused = any(fault.kind is ResourceError for fault in context._faults(faults))
+        if refused and (text := held_for_nothing(context)):
+            self._starved_at = int(g[G_SERIAL])
+            set_patience(context, 0)
+            print(f"\nGMPI: rank {context.rank}: {text}\n", file=sys.stderr, flush=True)
 
     def _give_up(self, still: float, signature: tuple[int, ...]) -> None:
         """Releases kernels, and the host, that wait for ranks that have gone."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import threading
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from gmpi.diagnosis import diagnose
 from gmpi.farewell import hopeless
 from gmpi.report import RankReport, Report
+from gmpi.stacks import host_line, stacks
 from gmpi.tables import Cause, Pending, Table, Unexpected, ranks_text
 
 pytestmark = pytest.mark.quick
@@ -228,6 +231,40 @@ def test_a_host_without_kernels_has_not_left_them() -> None:
     found = tables([], [recv(0)])
     found[0] = Table(0, "host only")
     assert first(found).kind == "missing send"
+
+
+def test_a_host_that_receives_by_mpi4py() -> None:
+    for line, kind in (
+        ("comm.Recv(buf, 0) (run.py:9)", "mpi4py"),
+        ("data = world.recv(source=0) (run.py:9)", "mpi4py"),
+        ("g.host.Recv(buf, 0) (run.py:9)", "not launched"),
+        ("time.sleep(9) (run.py:9)", "not launched"),
+    ):
+        found = tables([send(1, **LONG)], UNLAUNCHED)
+        found[1] = dataclasses.replace(found[1], host=line)
+        cause = first(found)
+        assert cause.kind == kind, cause
+        assert kind != "mpi4py" or f"rank 1 is at {line}: what kernels send" in cause.text
+
+
+def test_only_the_lines_of_the_user_are_shown() -> None:
+    came, go = threading.Event(), threading.Event()
+
+    def wait_here() -> None:
+        came.set()
+        go.wait()
+
+    threads = [threading.Thread(target=wait_here, name=name) for name in ("mine", "gmpi-own")]
+    for thread in threads:
+        thread.start()
+    came.wait()
+    text = stacks()
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert "thread mine:" in text and "go.wait()" in text and "gmpi-own" not in text, text
+    assert "threading.py" not in text and "site-packages" not in text, text
+    assert host_line().startswith("assert host_line()") and "test_diagnosis.py:" in host_line()
 
 
 def test_nothing_pending() -> None:

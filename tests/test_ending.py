@@ -36,7 +36,7 @@ def close(g):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         g.close()
-    return [str(w.message) for w in caught if w.category is ResourceWarning]
+    return [str(w.message) for w in caught if w.category is gmpi.LeakWarning]
 """
 
 
@@ -62,16 +62,68 @@ time.sleep(0.3)
 (told,) = close(g)
 lines = told.splitlines()
 if g.rank == 0:
-    assert lines[0].startswith("2 requests completed but were never waited for: GMPI_Isend"), told
+    assert lines[0].startswith("rank 0: 2 requests completed but were never waited for"), told
     assert lines[1] == f"1 datatypes were committed but never freed: {handle:#x}", told
 else:
-    assert lines[0].startswith("3 messages came but were never received: "), told
+    assert lines[0].startswith("rank 1: 3 messages came but were never received: "), told
     assert "8 bytes from 0 tag 3 on COMM_WORLD (2 times)" in lines[0], told
     assert "20 bytes from 0 tag 4 on " in lines[0], told
 print("told")
 """,
     )
     assert status == 0 and text.count("told") == 2, text
+
+
+def test_a_receive_that_nobody_waits_for_and_sends_whose_requests_are_dropped() -> None:
+    status, text = run(
+        1,
+        """
+nobody = gmpi.PROC_NULL  # where sends complete at once
+
+@cuda.jit
+def drop(ctx, buf, sends, errors):
+    for i in range(sends):
+        request = gmpi.GMPI_Isend(ctx, buf, 8, gmpi.BYTE, nobody, 4, gmpi.COMM_WORLD)
+        errors[i] = 0
+        if i >= 32:
+            errors[i] = gmpi.GMPI_Wait(ctx, request).error
+    if sends == 0:
+        gmpi.GMPI_Irecv(ctx, buf, 8, gmpi.BYTE, 0, 3, gmpi.COMM_WORLD)
+
+for where in ("synchronize", "close"):
+    g = gmpi.Context()
+    g.host.Isend(buf, 0, 3)
+    drop[1, 32](g.device, buf, 0, errors)
+    try:
+        if where == "synchronize":
+            g.synchronize()
+        else:
+            g.close()
+    except gmpi.PendingError as exc:
+        print(f"{where}: {exc}")
+    g.close()  # which has been told, or was closed
+
+g = gmpi.Context(request_slots=32, resource_timeout_s=2.0)
+began = time.monotonic()
+drop[1, 32](g.device, buf, 132, errors)
+assert time.monotonic() - began < 100, "each call has waited"
+assert set(errors[32:132]) == {gmpi.GMPI_ERR_NO_RESOURCE}
+try:
+    g.synchronize()
+except gmpi.ResourceError as exc:
+    print(f"{exc.more + 1} refused")
+g.close()
+""",
+    )
+    assert status == 0, text
+    for where in ("synchronize", "close"):
+        words = "kernels ended without waiting for 1 requests whose data have come, and are in no"
+        assert f"{where}: {words} buffer: GMPI_Irecv peer 0 tag 3" in text, text
+    assert text.count("requests completed but were never waited for: GMPI_Irecv") == 2, text
+    said = "GMPI: rank 0: 32 requests are complete but were never waited for, and hold all slots"
+    assert text.count(said) == 1, text
+    assert "opened by block 0, such as GMPI_Isend peer PROC_NULL tag 4" in text, text
+    assert "100 refused" in text, text
 
 
 @pytest.mark.mpich

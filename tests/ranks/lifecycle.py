@@ -261,7 +261,7 @@ def requests_never_waited_for() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         g.close()
-    texts = [str(w.message) for w in caught if w.category is ResourceWarning]
+    texts = [str(w.message) for w in caught if w.category is gmpi.LeakWarning]
     assert any(
         t.startswith("2 requests completed but were never waited for: GMPI_I") for t in texts
     ), texts
