@@ -176,6 +176,8 @@ def fill(texts: tuple[str, ...]) -> None:
     wanted = wanted or precompile.capabilities_of_gpus()
     if not wanted:
         raise click.UsageError("no usable GPU here: say for which with --cc, such as --cc 9.0")
+    if reason := precompile.why_nothing_compiles():
+        raise click.ClickException(reason)
     length = len(precompile.names())
     for cc in wanted:
         label = f"sm_{cc[0]}{cc[1]}"

@@ -64,6 +64,19 @@ def _compile(name: str, cc: Capability) -> str:
     return name
 
 
+def why_nothing_compiles() -> str:
+    """Which of CUDA's compilers is missing, and how to get it; empty: none."""
+    try:
+        from cuda.bindings import nvvm
+
+        nvvm.version()
+        assembler.ptxas()
+    except Exception as exc:
+        reason = str(exc).partition("\n")[0]
+        return f'CUDA\'s compilers are not installed: pip install ".[cu13]" ({reason})'
+    return ""
+
+
 def names() -> list[str]:
     """The functions of the library."""
     return list(library.functions)

@@ -118,6 +118,23 @@ def test_gmpi_cache_is_not_filled_for_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_gmpi_cache_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "0")
+    program = """
+from cuda.bindings import nvvm
+def missing():
+    raise RuntimeError("Failed to find libnvvm\\nin 30 places")
+nvvm.version = missing
+from gmpi.__main__ import main
+main(["cache", "fill", "--cc", "9.0"])
+"""
+    status, text = run([sys.executable, "-c", program])
+    told = (
+        'Error: CUDA\'s compilers are not installed: pip install ".[cu13]" (Failed to find libnvvm)'
+    )
+    assert status == 1 and text.strip().splitlines()[-1] == told, text
+
+
 def test_the_readme_names_every_call_and_no_other() -> None:
     exported = {name for name in gmpi.__all__ if re.match(r"GMPI_[A-Z][a-z]+", name)}
     plain = {name for name in exported if not name.endswith("_warp")}
