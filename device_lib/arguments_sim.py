@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
+
+from greenlet import getcurrent
 
 from device_lib.arguments import check, kind_of_value
 
@@ -14,6 +17,8 @@ def checked(function: Callable[..., Any], signature: inspect.Signature) -> Calla
     known: set[tuple[type, ...]] = set()
 
     def call(*given: Any, **named: Any) -> Any:
+        caller = sys._getframe(1)
+        getcurrent().call = call.__name__, caller.f_code, caller.f_lineno  # for BarrierError
         if named:
             check(call.__name__, signature, given, named, kind_of_value)
             return function(*given, **named)

@@ -23,6 +23,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, cast
 
 import numpy as np
@@ -51,6 +52,18 @@ _INCOMPLETE = (
     "branch keeps them from it; all threads of the block (of the warp for GMPI_..._warp) must make "
     "it"
 )
+
+
+def _incomplete(waiting: list[Lane]) -> str:
+    """The same with the call and its line, as far as the user has made it (``arguments_sim``)."""
+    calls = [lane.call for lane in waiting if lane.call is not None]
+    if not calls:
+        return _INCOMPLETE
+    name, code, line = calls[0]
+    threads = sorted(lane.thread_id for lane in waiting)
+    some = ", ".join(map(str, threads[:4])) + (", ..." if len(threads) > 4 else "")
+    where = f"{name} at {code.co_filename}:{line}"
+    return f"{_INCOMPLETE} ({where}: threads {some} of block {waiting[0].block.number} are in it)"
 
 
 class Rendezvous:
@@ -84,7 +97,7 @@ class Rendezvous:
             Every lane's value by its place, or what ``combine`` makes of them, once for all.
         """
         if strict and self.left:
-            raise BarrierError(_INCOMPLETE)
+            raise BarrierError(_incomplete([lane]))
         self.strict = strict
         self.values[place] = value
         self.arrived += 1
@@ -111,7 +124,7 @@ class Rendezvous:
         self.size -= 1
         self.left = True
         if self.waiting and self.strict:
-            raise BarrierError(_INCOMPLETE)
+            raise BarrierError(_incomplete(self.waiting))
         if self.waiting and self.arrived >= self.size:
             # Only barriers may lose a lane; a vote or shuffle that does is undefined on a GPU.
             self.release(grid, None)
@@ -242,6 +255,8 @@ class Lane(greenlet):  # type: ignore[misc]
         self.threadIdx = _dim3(index)
         self.inbox: Any = None
         self.stack: Any = None  # primitives.buffer_of
+        # The GMPI call that the user has made last: its name, the caller's code and line.
+        self.call: tuple[str, CodeType, int] | None = None
         # The last units that the lane has seen: primitives.relax.
         self.seen: deque[tuple[int, int]] = deque(maxlen=3)
 

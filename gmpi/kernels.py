@@ -16,6 +16,7 @@ from gmpi.errors import GridError, KernelError
 from gmpi.launch import Launch
 from gmpi.tables import Kernels
 
+MAX_THREADS = 1024  # of a block
 _SLICE_S = 0.05  # host waits return to Python at least this often
 
 
@@ -153,6 +154,11 @@ class LaunchedKernels:
 
 
 def _require_resident(launch: Launch) -> None:
+    if launch.threads > MAX_THREADS:  # the simulator has no limit
+        raise GridError(
+            f"a block of {launch.name} has {launch.threads} threads, allowed is at most "
+            f"{MAX_THREADS} on any GPU; use more blocks, or a loop over the work"
+        )
     most = launch.resident
     if launch.blocks > most:
         raise GridError(

@@ -9,7 +9,11 @@ import pytest
 from numba import cuda
 
 import gmpi
+from device_lib.context import DeviceContext
 from device_lib.simulator import BarrierError
+from gmpi import GMPI_Barrier, GridError
+from gmpi.kernels import LaunchedKernels
+from gmpi.launch import Launch
 
 pytestmark = pytest.mark.skipif(not gmpi.SIMULATOR, reason="needs the simulator")
 
@@ -129,6 +133,26 @@ def test_a_barrier_that_others_never_reach_is_an_error_and_no_hang() -> None:
     out = np.zeros((64, 8), np.int64)
     _votes[1, 64](out)  # the next kernel is not affected
     assert (out[:, 7] == 7).all()
+
+
+@cuda.jit
+def _half_makes_the_call(ctx):  # type: ignore[no-untyped-def]
+    if cuda.threadIdx.x < 16:
+        GMPI_Barrier(ctx, 0)
+
+
+def test_a_call_that_some_threads_do_not_make_is_named_with_its_line() -> None:
+    line = _half_makes_the_call.fn.__code__.co_firstlineno + 3
+    call = rf"GMPI_Barrier at .*test_simulator.py:{line}: threads 0, 1, 2, 3, \.\.\. of block 0"
+    words = rf"some threads of its scope only.*\({call} are in it"
+    with pytest.raises(BarrierError, match=words):
+        _half_makes_the_call[1, 32](DeviceContext(0, 0, 0, 0))
+
+
+def test_a_block_that_no_gpu_has_is_refused() -> None:
+    words = "a block of mine has 2048 threads, allowed is at most 1024 on any GPU"
+    with pytest.raises(GridError, match=words):
+        LaunchedKernels(allowed=True, check_grid=True).begin(Launch("mine", 1, 2048, 1024))
 
 
 @cuda.jit
