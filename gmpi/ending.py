@@ -27,7 +27,7 @@ from gmpi.errors import (
 from gmpi.pending import PendingRequest
 from gmpi.report import duplicates
 from gmpi.wire import BUSY_BITS, BUSY_STRIDE, CONTROL_RESOURCE_NS, DEVICE_BUSY, MESSAGE_HEADER
-from host_proxy.state import OPEN, S_BLOCK, S_HANDLE, S_STATE
+from host_proxy.state import COMPLETE, OPEN, S_BLOCK, S_HANDLE, S_STATE
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -105,7 +105,7 @@ def never_waited_for(context: Context) -> list[PendingRequest]:
     bits = (busy[:, None] >> np.arange(BUSY_BITS)) & 1
     held = np.flatnonzero(bits.reshape(-1)[: layout.slots])
     rows = context._state.slots[held]
-    return [PendingRequest(row) for row in rows[(rows[:, 0] != 0)]]
+    return [PendingRequest(row) for row in rows[rows[:, S_STATE] == COMPLETE]]
 
 
 def set_patience(context: Context, seconds: float) -> None:

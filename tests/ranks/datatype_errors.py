@@ -138,12 +138,13 @@ def committing(g: gmpi.Context) -> None:
     for handle, words in (
         (gmpi.FLOAT, "gmpi.FLOAT is predefined"),
         (t + 1, "is no committed datatype"),
-        (0, "is no committed datatype"),
+        (0, "communicator 0 is the context's own"),  # a handle of a communicator
     ):
+        kind = gmpi.DatatypeError if handle else gmpi.ContextError
         try:
             g.free(handle)
             raise AssertionError(f"free({handle}) did not raise")
-        except gmpi.DatatypeError as exc:
+        except kind as exc:
             assert words in str(exc), str(exc)
     for datatype in (MPI.DATATYPE_NULL, MPI.INTEGER.Create_contiguous(3)):
         try:
@@ -168,5 +169,9 @@ def committing(g: gmpi.Context) -> None:
     other.launch(g)
     while g.pending or g.kernels_running:
         pass
-    s.collect(g)
+    try:
+        s.collect(g)
+        raise AssertionError("synchronize() did not raise")
+    except gmpi.PendingError as exc:
+        assert "without waiting for 1 requests whose data have come" in str(exc), str(exc)
     g.free(t)

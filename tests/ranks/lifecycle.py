@@ -257,13 +257,15 @@ def requests_never_waited_for() -> None:
     s.irecv(s.room(8), 8, gmpi.BYTE, PREVIOUS, 7)
     s.isend(s.data(pattern(8, 1)), 8, gmpi.BYTE, NEXT, 7)
     s.launch(g)
-    g.synchronize()
+    text = "kernels ended without waiting for 1 requests whose data have come, and are in no buffer"
+    raises(gmpi.PendingError, f"{text}: GMPI_Irecv peer {PREVIOUS} tag 7 ", g.synchronize)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         g.close()
     texts = [str(w.message) for w in caught if w.category is gmpi.LeakWarning]
     assert any(
-        t.startswith("2 requests completed but were never waited for: GMPI_I") for t in texts
+        t.startswith(f"rank {RANK}: 2 requests completed but were never waited for: GMPI_I")
+        for t in texts
     ), texts
 
 
