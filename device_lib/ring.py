@@ -73,7 +73,8 @@ def _refresh_consumed(ctx):
     if cas_gpu(ctx.device + DEVICE_REFRESH, 0, 1) == 0:
         consumed = load_sys(ctx.mapped + CONTROL_CONSUMED)
         aborted = load_sys(ctx.mapped + CONTROL_ABORT)
-        # Only the holder of DEVICE_REFRESH writes these two, so the copy never goes backwards.
+        # Only the holder of DEVICE_REFRESH writes these two. It gives the lock back by a relaxed
+        # store, so the copy may go backwards for a moment; it is a lower bound all the same.
         store_gpu(ctx.device + DEVICE_CONSUMED, consumed)
         store_gpu(ctx.device + DEVICE_ABORT, aborted)
         store_gpu(ctx.device + DEVICE_REFRESH, 0)

@@ -13,12 +13,12 @@ from gmpi.wire import (
     CONTROL_CONSUMED,
     HEADER_UNITS,
     SLOT_BYTES,
+    SLOT_UNITS,
     TAG_MASK,
     UNIT_BYTES,
     UNIT_PAYLOAD,
 )
 from host_proxy.native import (
-    bump,
     entry,
     get,
     jit,
@@ -52,6 +52,7 @@ from host_proxy.state import (
     R_TAG,
 )
 
+_FORGETS_EVERY = 1 << 30  # tickets
 _PATIENCE = 1 << 26  # looks at a payload that does not come: some seconds
 _AHEAD = 4  # records whose lines are asked for before their turn
 
@@ -150,8 +151,18 @@ def payload_to(g, r, target, nbytes):
 
 @entry
 def take(g):
-    """The record at the head has been read: its slot may be written again."""
-    bump(g, G_HEAD, 1)
+    """The record at the head has been read: its slot may be written again.
+
+    Tags repeat after 2**31 tickets, and always in the same slot. Headers are written in each lap;
+    but a unit of payload that no record has touched since would then pass for new. So in one lap of
+    2**30 tickets each slot forgets its payload, while it is still the proxy's.
+    """
+    head = get(g, G_HEAD)
+    if head & (_FORGETS_EVERY - 1) < get(g, G_RING_SLOTS):
+        slot = get(g, G_RING) + (head & (get(g, G_RING_SLOTS) - 1)) * SLOT_BYTES
+        for unit in range(HEADER_UNITS, SLOT_UNITS):
+            store(slot + unit * UNIT_BYTES + 8, 0)
+    put(g, G_HEAD, head + 1)
 
 
 @entry

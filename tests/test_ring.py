@@ -320,5 +320,32 @@ def test_orders_that_are_answered_one_by_one_are_nobody_elses() -> None:
         completion.order_done(m.g, row)
 
 
+@pytest.mark.parametrize("first", [SLOTS + 6, 5 * SLOTS + 1, (1 << 30) - 1, (1 << 30) + 3 * SLOTS])
+def test_a_payload_of_two_to_the_31_records_ago_is_not_taken_for_new(first: int) -> None:
+    # Minutes of traffic at full rate: the same ring slot, and the same tag.
+    m = Machine(first=first)
+    m.publish(wire.OP_ISEND, flags=wire.FLAG_INLINE, payload=b"\1" * wire.INLINE_BYTES)
+    room = m.state.buffer(256)
+    record = int(m.state.record.ctypes.data)
+    assert ring.decode(m.g) and ring.payload_to(m.g, record, room, wire.INLINE_BYTES)
+    ring.take(m.g)
+    since = first >> 30 << 30
+    # Of what lies between, two laps; records without payload.
+    for begin in (since + (1 << 30), since + (2 << 30)):
+        m.globals[s.G_HEAD] = begin
+        for ticket in range(begin, begin + SLOTS):
+            header = m.units_of(ticket, wire.OP_NULL)[: wire.HEADER_UNITS]
+            m.ring[ticket % SLOTS, : wire.HEADER_UNITS] = header
+            assert ring.decode(m.g)
+            ring.take(m.g)
+    again = first + (1 << 31)
+    m.globals[s.G_HEAD] = again
+    header = m.units_of(again, wire.OP_ISEND, flags=wire.FLAG_INLINE)[: wire.HEADER_UNITS]
+    m.ring[again % SLOTS, : wire.HEADER_UNITS] = header
+    assert ring.decode(m.g)
+    m.globals[s.G_STOP] = 1  # else it would wait for the payload
+    assert not ring.payload_to(m.g, record, room, 12)
+
+
 def test_units_are_sixteen_bytes() -> None:
     assert UNIT.itemsize == wire.UNIT_BYTES and CONTEXT <= wire.HANDLE_CONTEXT_MASK

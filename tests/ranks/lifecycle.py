@@ -395,7 +395,7 @@ def dropped_arrays() -> None:
 
 
 def tickets_beyond_31_bits() -> None:
-    """Tags repeat after 2^31 records: days of traffic, here set forward in memory."""
+    """Tags repeat after 2^31 records: minutes at full rate, here set forward in memory."""
     if not gmpi.SIMULATOR:
         return  # the counters are in the GPU's memory
     for first in ((1 << 31) - 20, (1 << 32) - 20):
