@@ -137,7 +137,7 @@ def receive_chunks(
             posted.append(comm.chunks.Irecv(place, source, tags[0]))
         status = yield posted[k]
         position, length = piece(header, k)
-        if not shared and status.Get_count(MPI.BYTE) != length:
+        if status.Get_count(MPI.BYTE) != (0 if shared else length):
             raise MPI.Exception(MPI.ERR_INTERN)  # it ends as after an error of MPI
         yield from port.unpack(k, position, min(length, room - position))
         if shared:

@@ -39,24 +39,24 @@ GUARD = 1 << 16
 
 # What the stubs share with the harness.
 (N_CALLS, N_BAD, N_ISEND, N_IRECV, N_COLLECTIVE, N_FIRST, G_ADDRESS, LOW, HIGH, LARGE_LOW,
- LARGE_HIGH, DRAIN_LOW, DRAIN_HIGH, HANDLES_LOW, HANDLES_HIGH) = range(15)  # fmt: skip
+ LARGE_HIGH, DRAIN_LOW, DRAIN_HIGH, HANDLES_LOW, HANDLES_HIGH, WRONG) = range(16)  # fmt: skip
 SHARED = np.zeros(16, np.int64)
 AT = int(SHARED.ctypes.data)
 
-_TAG_UB = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB))
+TAG_UB = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB))
 _ANY_SOURCE, _ANY_TAG = int(MPI.ANY_SOURCE), int(MPI.ANY_TAG)
 _DATATYPES, _REDUCTIONS = len(DATATYPES), len(OPERATIONS_REDUCE)
 _SIZES = np.array([dtype.itemsize for _, _, dtype in DATATYPES], np.int64)
-_NASTY = np.array(
+NASTY = np.array(
     [0, 1, -1, -2, 2, 3, 31, 32, 33, 34, 127, 128, 144, 145, 255, 256, 512, 513, 1024, 4096, 5000,
      65535, 1 << 24, 1 << 31, (1 << 31) - 1, -(1 << 31), 1 << 32, 1 << 38, (1 << 63) - 1,
-     -(1 << 63), _TAG_UB, _TAG_UB + 1],
+     -(1 << 63), TAG_UB, TAG_UB + 1],
     np.int64,
 )  # fmt: skip
 
 
 @njit
-def _bad(number):
+def bad(number):
     if get(AT, N_BAD) == 0:
         put(AT, N_FIRST, number)
     bump(AT, N_BAD, 1)
@@ -70,19 +70,19 @@ def _check_memory(address, nbytes, request):
         or (address >= get(AT, DRAIN_LOW) and address + nbytes <= get(AT, DRAIN_HIGH))
     )
     if not inside:
-        _bad(1)
+        bad(1)
     if request < get(AT, HANDLES_LOW) or request >= get(AT, HANDLES_HIGH):
-        _bad(2)
+        bad(2)
 
 
 @njit
 def _check_message(peer, tag, comm, wildcards):
     if (peer < 0 or peer >= SIZE) and not (wildcards and peer == _ANY_SOURCE):
-        _bad(3)
-    if (tag < 0 or tag > _TAG_UB) and not (wildcards and tag == _ANY_TAG):
-        _bad(4)
+        bad(3)
+    if (tag < 0 or tag > TAG_UB) and not (wildcards and tag == _ANY_TAG):
+        bad(4)
     if comm not in (MESSAGES, CHUNKS):
-        _bad(5)
+        bad(5)
 
 
 _I = types.int64
@@ -121,7 +121,7 @@ def _collective(data, nbytes, comm, request):
     bump(AT, N_COLLECTIVE, 1)
     _check_memory(data, nbytes, request)
     if comm != MESSAGES:
-        _bad(6)
+        bad(6)
 
 
 @cfunc(types.int32(_I, _I, _I, _I, _I, _I, _I))
@@ -135,7 +135,7 @@ def _iallreduce(in_place, data, count, datatype, reduction, comm, request):
     for i in range(_REDUCTIONS):
         known |= get(get(g, st.G_REDUCTIONS), i) == reduction
     if size == 0 or not known or count < 0:
-        _bad(7)
+        bad(7)
     _collective(data, count * size, comm, request)
     return 0
 
@@ -143,7 +143,7 @@ def _iallreduce(in_place, data, count, datatype, reduction, comm, request):
 @cfunc(types.int32(_I, _I, _I, _I, _I, _I))
 def _ibcast(data, nbytes, datatype, root, comm, request):
     if root < 0 or root >= SIZE:
-        _bad(8)
+        bad(8)
     _collective(data, nbytes, comm, request)
     return 0
 
@@ -167,7 +167,11 @@ def _came(g, number):
     slot = get(at, st.A_SLOT)
     row = get(g, st.G_SLOT_TABLE) + slot * st.S_ROW_BYTES
     if get(at, st.A_KIND) == st.RECEIVE_CHUNK:
-        return length_of(row, get(at, st.A_INDEX))
+        nbytes = length_of(row, get(at, st.A_INDEX))
+        if get(row, st.S_SHARED) != wire.NOT_SHARED:
+            nbytes = 0
+        bump(AT, WRONG, -1)  # the one with which it gets negative is not as long as it should be
+        return nbytes + 1 if get(AT, WRONG) == -1 else nbytes
     if get(at, st.A_KIND) != st.RECEIVE:
         return 0
     header = staging(g, slot) - wire.MESSAGE_HEADER
@@ -178,7 +182,7 @@ def _came(g, number):
 def _testsome(count, requests, outcount, indices, statuses):
     g = get(AT, G_ADDRESS)
     if count < 0 or count > st.WINDOW:
-        _bad(9)
+        bad(9)
     first = (requests - get(g, st.G_HANDLES)) // get(g, st.G_HANDLE_BYTES)
     for i in range(count):
         store_int(indices + 4 * i, i)
@@ -197,7 +201,7 @@ def _free(request):
 
 
 @njit
-def _next(seed):
+def next_number(seed):
     seed ^= seed << 13
     seed ^= (seed >> 7) & 0x1FFFFFFFFFFFFFF
     seed ^= seed << 17
@@ -211,12 +215,12 @@ def _write(g, seed):
     record = get(g, st.G_RING) + (head & (get(g, st.G_RING_SLOTS) - 1)) * wire.SLOT_BYTES
     mark = ((head << 1) | 1) & wire.TAG_MASK
     for word in range(wire.SLOT_BYTES // 8):
-        seed = _next(seed)
+        seed = next_number(seed)
         store(record + word * 8, seed)
-    seed = _next(seed)
+    seed = next_number(seed)
     kind = seed & 7
     if kind > 1:  # a good record
-        seed = _next(seed)
+        seed = next_number(seed)
         op = (seed >> 3 & 15) % 11
         slot = (seed >> 8 & 63) % SLOTS
         number = (seed >> 16 & 63) % _DATATYPES
@@ -245,16 +249,16 @@ def _write(g, seed):
         store_int(record + 24, seed >> 50 & 7)
         store(record + 32, handle)
         store(record + 48, done)
-        seed = _next(seed)
+        seed = next_number(seed)
         for _ in range(kind - 3):  # up to four words of it are nasty, or a bit is another
             at = record + (seed >> 4 & 7) * 8
             if seed & 8:
-                store(at, _NASTY[(seed >> 8 & 63) % len(_NASTY)])
+                store(at, NASTY[(seed >> 8 & 63) % len(NASTY)])
             elif seed & 4:
-                store_int(at + 4 * (seed >> 3 & 1), _NASTY[(seed >> 8 & 63) % len(_NASTY)])
+                store_int(at + 4 * (seed >> 3 & 1), NASTY[(seed >> 8 & 63) % len(NASTY)])
             else:
                 store(at, load(at) ^ 1 << (seed >> 8 & 63))
-            seed = _next(seed)
+            seed = next_number(seed)
     units = wire.SLOT_UNITS
     if seed & 0xF00 == 0:
         units = wire.HEADER_UNITS + (seed & 7)  # payload that is announced and never comes
@@ -264,7 +268,7 @@ def _write(g, seed):
 
 
 @njit
-def _forget(g):
+def forget(g):
     """As in a new context: else requests whose orders nobody carries out hold all the slots."""
     put(g, st.G_ACTIVE, 0)
     put(g, st.G_END, 0)
@@ -276,7 +280,7 @@ def _forget(g):
     for slot in range(SLOTS):
         row = get(g, st.G_SLOT_TABLE) + slot * st.S_ROW_BYTES
         if get(row, st.S_SLOT) != slot or get(row, st.S_ORDERS) < 0 or get(row, st.S_PENDING) < 0:
-            _bad(11)
+            bad(11)
         put(row, st.S_STATE, st.FREE)
         put(row, st.S_ORDERS, 0)
         put(row, st.S_PENDING, 0)
@@ -289,10 +293,10 @@ def _run(g, seed, records):
     skipped = 0
     for i in range(records):
         if i % PER_CONTEXT == 0:
-            _forget(g)
+            forget(g)
         seed = _write(g, seed)
         if not decode(g):
-            _bad(10)
+            bad(10)
         if get(r, st.R_OP) == wire.OP_NULL:
             count_null(g, get(r, st.R_ELEMENTS))
         elif wants_python(g, r):
@@ -313,8 +317,8 @@ class Harness:
     def __init__(self, seed: int) -> None:
         self.seed = seed * 2 + 1
         self.blocks: list[tuple[np.ndarray, int, int]] = []
-        mapped = self._memory(LAYOUT.mapped_bytes)
-        large = self._memory(LAYOUT.large_bytes)
+        mapped = self.memory(LAYOUT.mapped_bytes)
+        large = self.memory(LAYOUT.large_bytes)
         peers = np.zeros((3, st.P_COUNT), np.int64)
         peers[0, [st.P_DEVICE, st.P_HOST, st.P_READS]] = large, large, 1
         idle = (0, 0, 0)
@@ -337,6 +341,7 @@ class Harness:
         ):  # fmt: skip
             g[field] = stub.address
         SHARED[:] = 0
+        SHARED[WRONG] = 1 << 62
         SHARED[G_ADDRESS] = self.state.address
         SHARED[LOW], SHARED[HIGH] = mapped + LAYOUT.small, mapped + LAYOUT.mapped_bytes
         SHARED[LARGE_LOW], SHARED[LARGE_HIGH] = large, large + LAYOUT.large_bytes
@@ -346,7 +351,7 @@ class Harness:
         room = len(self.state.pending) * g[st.G_HANDLE_BYTES]
         SHARED[HANDLES_HIGH] = g[st.G_HANDLES] + room
 
-    def _memory(self, nbytes: int) -> int:
+    def memory(self, nbytes: int) -> int:
         block = np.full(nbytes + 2 * GUARD + 4096, CANARY, np.uint8)
         at = (-(int(block.ctypes.data) + GUARD) % 4096) + GUARD
         block[at : at + nbytes] = 0

@@ -1,0 +1,333 @@
+"""Random and mutated message headers through the receiving side of both engines and of the host.
+
+    python3 tests/header_fuzz.py [headers [seed]]
+
+For the compiled engine as many as are asked for, for the protocol in Python one in a hundred
+(``header_fuzz_python.py``). MPI is replaced by the stubs of ``record_fuzz.py``. A header must be
+refused, or everything that is done because of it must be allowed: memory, ranks, tags, orders to
+threads of the kernel. A receive may end with success, or as truncated, only where the message
+really came: what is accepted is written down here once more, from ``gmpi/wire.py`` and not from the
+code under test.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+from numba import njit
+from record_fuzz import (
+    AT,
+    CONTEXT,
+    LAYOUT,
+    N_BAD,
+    N_FIRST,
+    NASTY,
+    SHARED,
+    TAG_UB,
+    WRONG,
+    Harness,
+    bad,
+    forget,
+    next_number,
+)
+
+import gmpi
+from gmpi import wire
+from gmpi.constants import ERR_TRUNCATE
+from host_proxy import state as st
+from host_proxy.completion import staging
+from host_proxy.dispatch import dispatch_chunk
+from host_proxy.native import get, load, load_int, put, store, store_int
+from host_proxy.progress import progress
+from host_proxy.receiving import received
+
+EAGER, CHUNK, LARGE = LAYOUT.eager_bytes, LAYOUT.chunk_bytes, wire.LARGE_BUFFERS
+FIRST, SLOTS = LAYOUT.request_slots, LAYOUT.slots
+PEERS = (-1, 0, 1)  # of each rank: elsewhere; all memory mapped; large staging only
+STEPS = 40  # of a message, at most: some have 2**28 chunks
+REGION = LAYOUT.large_bytes
+LANDING = 2 * (SLOTS - FIRST) * wire.LANDING_STRIDE
+(REFUSED, TAKEN, TRUNCATED, LONG) = range(4)  # counts
+COUNTS = np.zeros(4, np.int64)
+
+
+@njit
+def _pick(seed, most):
+    """(next seed, a number below ``most``)"""
+    seed = next_number(seed)
+    return seed, (seed >> 8 & 0x7FFFFFFF) % most
+
+
+@njit
+def write(at, seed):
+    """A header, good or not: the next seed, and how many bytes have come."""
+    seed, kind = _pick(seed, 8)
+    if kind < 2:
+        for word in range(4):
+            seed = next_number(seed)
+            store(at + 8 * word, seed)
+        seed, nbytes = _pick(seed, wire.MESSAGE_HEADER + EAGER + 1)
+        return seed, nbytes
+    seed, long = _pick(seed, 3)
+    if long == 0:
+        seed, total = _pick(seed, EAGER + 1)
+        store(at, total)
+        store(at + 8, 0)
+        store(at + 16, wire.NOT_SHARED)
+        nbytes = wire.MESSAGE_HEADER + total
+    else:
+        seed, total = _pick(seed, 9000)
+        seed, number = _pick(seed, 5000)
+        seed, shared = _pick(seed, 3)
+        seed, way = _pick(seed, 3)
+        seed = next_number(seed)
+        if way == 2:  # that lands
+            way, total = 3, total % (CHUNK - EAGER)
+        store(at, EAGER + 1 + total)
+        store(at + 8, CHUNK | number << 32)
+        store(at + 16, wire.NOT_SHARED if shared == 2 else FIRST + shared)
+        store(at + 24, 0 if way == 0 or shared == 2 else way | (seed & 0xFFFFFFFF | 1) << 32)
+        nbytes = wire.MESSAGE_HEADER
+    for _ in range(kind - 4):  # up to three words are nasty, or a bit is another
+        seed, how = _pick(seed, 8)
+        seed, word = _pick(seed, 4)
+        seed, which = _pick(seed, 64)
+        if how < 2:
+            store(at + 8 * word, NASTY[which % len(NASTY)])
+        elif how < 5:
+            store_int(at + 8 * word + 4 * (how & 1), NASTY[which % len(NASTY)])
+        elif how < 7:
+            store(at + 8 * word, load(at + 8 * word) ^ 1 << which)
+        else:
+            nbytes = max(0, min(nbytes + which - 32, wire.MESSAGE_HEADER + EAGER))
+    return seed, nbytes
+
+
+@njit
+def may_come(at, nbytes, source):
+    """Whether a message with this header may be taken: 1 a short one, 2 a long one."""
+    total, word, shared, where = load(at), load(at + 8), load(at + 16), load(at + 24)
+    if word == 0:
+        fine = 0 <= total <= EAGER and nbytes == 32 + total and shared == wire.NOT_SHARED
+        return 1 if fine else 0
+    if nbytes != 32 or total <= EAGER or total >= 1 << 38:
+        return 0
+    if word & 0xFFFFFFFF != CHUNK or 2 * (word >> 32 & 0xFFFFFFFF) + 1 > TAG_UB:
+        return 0
+    if shared == wire.NOT_SHARED:
+        return 2 if where == 0 else 0
+    if source == 0 or shared < FIRST or shared >= SLOTS:
+        return 0
+    if where == 0:
+        return 2
+    way, mark = where & 0xFFFFFFFF, where >> 32
+    if source != 1 or mark & 1 == 0:
+        return 0
+    return 2 if way == 1 or (way == 3 and total <= CHUNK) else 0
+
+
+@njit
+def _open(g, slot, handle, room):
+    """A receive for ``room`` bytes is open in the slot."""
+    row = get(g, st.G_SLOT_TABLE) + slot * st.S_ROW_BYTES
+    for field in range(st.S_COUNT):
+        if field != st.S_SLOT:
+            put(row, field, 0)
+    put(row, st.S_STATE, st.OPEN)
+    put(row, st.S_HANDLE, handle)
+    put(row, st.S_OP, wire.OP_IRECV)
+    put(row, st.S_PEER, 0)
+    put(row, st.S_DATATYPE, gmpi.BYTE)
+    put(row, st.S_BYTES, room)
+    for unit in range(wire.SLOT_UNITS):
+        store(get(g, st.G_COMPLETIONS) + slot * wire.SLOT_BYTES + unit * 16 + 8, 0)
+    return row
+
+
+@njit
+def _check_base(g, row, at, source):
+    """The memory that threads of the kernel are sent to."""
+    completion = get(g, st.G_COMPLETIONS) + get(row, st.S_SLOT) * wire.SLOT_BYTES
+    base = load(completion + wire.BASE_UNIT * wire.UNIT_BYTES)
+    shared, where = load(at + 16), load(at + 24)
+    stride = LARGE * CHUNK + wire.READY_BYTES
+    if where & wire.LANDED:
+        groups = base >> wire.LANDED_GROUPS_SHIFT & 0x1FFF
+        if base & 0xFFFF != PEERS[source] * (SLOTS - FIRST) + shared - FIRST:
+            bad(20)
+        if groups * 48 < load(at) or groups * 64 > wire.LANDING_STRIDE:
+            bad(21)
+        return
+    slot, region = shared, get(g, st.G_LARGE_DEVICE)
+    if shared == wire.NOT_SHARED:
+        slot = get(row, st.S_SLOT)
+    else:
+        which = st.P_STAGING if where else st.P_DEVICE
+        region = get(get(g, st.G_PEERS), PEERS[source] * st.P_COUNT + which)
+    if base != region + (slot - FIRST) * stride:
+        bad(22)
+
+
+@njit
+def _carry_out(g, row, done):
+    """Carries out the orders that are there, and checks them: the chunks that are done, as bits."""
+    completion = get(g, st.G_COMPLETIONS) + get(row, st.S_SLOT) * wire.SLOT_BYTES
+    room, total = get(row, st.S_BYTES), get(row, st.S_TOTAL)
+    for index in range(LARGE):
+        at = completion + (wire.STATUS_UNITS + index) * wire.UNIT_BYTES
+        if load_int(at + 12) & wire.TAG_MASK != get(row, st.S_HANDLE) & wire.TAG_MASK:
+            continue
+        position, length = load(at), load_int(at + 8)
+        chunk = position // CHUNK
+        if position >> wire.DIRECTION_SHIFT & 1 == 0:
+            bad(23)
+        position &= wire.POSITION_MASK
+        chunk = position // CHUNK
+        if chunk < 63 and done >> chunk & 1:
+            continue
+        if position % CHUNK or chunk % LARGE != index or length <= 0 or length > CHUNK:
+            bad(24)
+        if position + length > min(room, total):
+            bad(25)
+        done |= 1 << min(chunk, 63)
+        r = get(g, st.G_RECORD)
+        put(r, st.R_OP, wire.OP_CHUNK)
+        put(r, st.R_HANDLE, get(row, st.S_HANDLE))
+        where = position << wire.CHUNK_POSITION_SHIFT | index
+        put(r, st.R_DONE, where | wire.UNPACK << wire.CHUNK_DIRECTION_SHIFT)
+        dispatch_chunk(g, r)
+    return done
+
+
+@njit
+def _follow(g, row, at, source, wrong):
+    """What comes behind the header of a long message, one of it not as long as it should be."""
+    _check_base(g, row, at, source)
+    put(AT, WRONG, wrong)
+    done = 0
+    for _ in range(STEPS):
+        if get(row, st.S_STATE) != st.OPEN:
+            break
+        if get(row, st.S_ORDERS) > 0:
+            done = _carry_out(g, row, done)
+        elif get(g, st.G_ACTIVE) > 0:
+            progress(g)
+        else:
+            bad(26)  # nothing can happen any more
+            break
+    return done
+
+
+@njit
+def _one(g, seed, counts):
+    """One receive and what comes for it: the next seed."""
+    seed, slot = _pick(seed, SLOTS)
+    seed, source = _pick(seed, 3)
+    seed, large = _pick(seed, 2)
+    seed, room = _pick(seed, EAGER + 1)
+    if large:
+        slot = FIRST + slot % (SLOTS - FIRST)
+        room += EAGER + 1 + room * 16
+    else:
+        slot %= FIRST
+    seed = next_number(seed)
+    handle = (seed & 0xFFFFFFFF | 1) | slot << wire.HANDLE_SLOT_SHIFT
+    handle |= 2 << wire.HANDLE_UNITS_SHIFT | large << wire.HANDLE_LARGE_SHIFT
+    row = _open(g, slot, handle | CONTEXT << wire.HANDLE_CONTEXT_SHIFT, room)
+    at = staging(g, slot) - wire.MESSAGE_HEADER
+    seed, nbytes = write(at, seed)
+    may, total = may_come(at, nbytes, source), load(at)
+    seed, wrong = _pick(seed, 24)
+    received(g, row, source, 7, nbytes)
+    done = 0
+    taken = get(row, st.S_PYTHON) == st.HANDED
+    if taken:
+        if may != 2 or large:
+            bad(27)
+        put(g, st.G_PYTHON, 0)
+        put(g, st.G_HANDED, 0)
+    elif may == 2 and get(row, st.S_FAILED) == 0:
+        counts[LONG] += 1
+        done = _follow(g, row, at, source, wrong)
+    if may == 2 and not taken and not large:
+        bad(28)
+    if get(row, st.S_STATE) != st.OPEN:
+        low = load(get(g, st.G_COMPLETIONS) + slot * wire.SLOT_BYTES)
+        error, got = low >> wire.ERROR_SHIFT & 0xFF, low & wire.BYTES_MASK
+        if error == 0 or (error == ERR_TRUNCATE and got > 0):
+            counts[TRUNCATED if error else TAKEN] += 1
+            if may == 0 or got != min(total, room) or (error != 0) != (total > room):
+                bad(29)
+            wanted = min(total, room)
+            if (
+                may == 2
+                and done != (1 << (wanted + CHUNK - 1) // CHUNK) - 1
+                and wanted < 62 * CHUNK
+            ):
+                bad(30)
+            if may == 2 and get(AT, WRONG) < 0:
+                bad(31)  # one of what followed was not as long as it should be
+        else:
+            counts[REFUSED] += 1
+            if may == 1 and (room > 0 or error != ERR_TRUNCATE):
+                bad(32)
+    elif may != 2:
+        bad(33)
+    return seed
+
+
+@njit
+def _run(g, seed, headers, counts):
+    for _ in range(headers):
+        forget(g)
+        seed = _one(g, seed, counts)
+    return seed
+
+
+def prepare(seed: int) -> Harness:
+    """The state of a rank with three kinds of neighbours."""
+    harness = Harness(seed)
+    state = harness.state
+    peers, row = state.peers, state.communicator_table[0]
+    for peer in (0, 1):
+        peers[peer, [st.P_DEVICE, st.P_HOST]] = harness.memory(REGION)
+        peers[peer, st.P_READS] = 1
+    peers[0, st.P_STAGING] = harness.memory(REGION)
+    state.globals[st.G_LANDING] = harness.memory(LANDING)
+    harness.ranks[:] = PEERS
+    row[st.C_PEERS] = harness.ranks.ctypes.data
+    return harness
+
+
+def fuzz(headers: int, seed: int) -> str:
+    harness = prepare(seed)
+    g, number = harness.state.address, np.int64(seed * 2 + 1)
+    done = 0
+    while done < headers:
+        number = np.int64(_run(g, number, min(1_000_000, headers - done), COUNTS))
+        done += min(1_000_000, headers - done)
+        first = int(SHARED[N_FIRST])
+        assert SHARED[N_BAD] == 0, f"{SHARED[N_BAD]} wrong, the first of kind {first}; seed {seed}"
+        harness.verify()
+    from header_fuzz_python import World
+
+    world = World(prepare(seed), seed)
+    for _ in range(headers // 100):
+        world.one()
+    world.harness.verify()
+    words = "refused", "received", "truncated", "long"
+    texts = [", ".join(f"{n} {word}" for n, word in zip(c, words)) for c in (COUNTS, world.counts)]
+    return f"seed {seed}: {headers} headers: {texts[0]}; in Python {texts[1]}; 0 wrong"
+
+
+def main() -> int:
+    headers = int(float(sys.argv[1])) if len(sys.argv) > 1 else 10_000_000
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() & 0xFFFFFF
+    print(fuzz(headers, seed))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
