@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import ctypes
 import os
 import warnings
 from collections.abc import Iterator
@@ -16,20 +14,10 @@ from mpi4py import MPI
 
 from device_lib.context import DeviceContext
 from device_lib.primitives import SIMULATOR
-from gmpi import (
-    affinity,
-    config,
-    ending,
-    errors,
-    finalize,
-    launch,
-    process,
-    shutdown,
-    uncaught,
-    unfinished,
-)
+from gmpi import ending, errors, finalize, launch, shutdown, uncaught, unfinished
 from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators, free_communicator
+from gmpi.config import Config
 from gmpi.constants import GMPI_ERR_ABORTED
 from gmpi.errors import ContextError, Fault
 from gmpi.farewell import words_of
@@ -37,29 +25,16 @@ from gmpi.host import Host
 from gmpi.host_requests import Progress
 from gmpi.kernels import LaunchedKernels
 from gmpi.memory import Memory
-from gmpi.opening import (
-    agree,
-    agree_on_tags,
-    allocate,
-    first_ticket,
-    require_intracomm,
-    require_mpi,
-)
+from gmpi.opening import agree_on_tags, require_intracomm, require_mpi
+from gmpi.opening_steps import open_context
 from gmpi.peers import Peers
 from gmpi.pending import PendingRequest
 from gmpi.report import Report
 from gmpi.synchronization import Synchronization
 from gmpi.termination import Termination
 from gmpi.watchdog import Watchdog
-from gmpi.wire import (
-    COMMUNICATORS,
-    CONTROL_RESOURCE_NS,
-    HANDLE_CONTEXT_MASK,
-    IDENTITY_SIZE_SHIFT,
-    Layout,
-)
+from gmpi.wire import COMMUNICATORS, Layout
 from host_proxy import trace
-from host_proxy.make_state import make_state
 from host_proxy.proxy import Proxy
 from host_proxy.state import (
     OPEN,
@@ -73,8 +48,6 @@ from host_proxy.state import (
 os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
 
 uncaught.install()
-
-_contexts = 0  # opened so far in this process
 
 
 class Context:
@@ -100,6 +73,25 @@ class Context:
         ConfigError: a setting is wrong.
     """
 
+    # Made by ``gmpi/opening_steps.py``.
+    rank: int
+    size: int
+    config: Config
+    layout: Layout
+    _has_kernels: bool
+    _device: DeviceContext
+    _memory: Memory
+    _peers: Peers
+    _state: State
+    _kernels: LaunchedKernels
+    _waits: Synchronization
+    _host_progress: Progress
+    _datatypes: Datatypes
+    _communicators: Communicators
+    _proxy: Proxy
+    _watchdog: Watchdog
+    _termination: Termination
+
     def __init__(
         self,
         comm: MPI.Comm | None = None,
@@ -108,90 +100,15 @@ class Context:
         no_any_tag: bool | None = None,
         **settings: Any,
     ) -> None:
-        global _contexts
-        first = first_ticket(_contexts)
         self._closed = shutdown.CLOSED  # why it cannot be used
         self._origins: dict[str, str] = {}
+        self._gpu = gpu and not SIMULATOR
         require_mpi()
         unfinished.settle()
         finalize.watch()
         comm = MPI.COMM_WORLD if comm is None else comm
         require_intracomm(comm)
-        node = affinity.rank_on_node(comm)
-        problem: Exception | None = None
-        memory: Memory | None = None
-        self._gpu = gpu and not SIMULATOR
-        try:
-            process.require_none()
-            self.config = config.load(**settings)
-            self._origins = config.origins(self.config, **settings)
-            self.layout = Layout(
-                self.config.ring_slots,
-                self.config.request_slots,
-                self.config.large_slots,
-                self.config.eager_bytes,
-                self.config.chunk_bytes,
-            )
-            staging = self.config.gpu_staging and self.config.shared_staging
-            # Debug mode looks at staging all the time: where the host can.
-            staged = staging and not self.config.debug
-            memory = allocate(self.layout, gpu, staged, node, first)
-        except Exception as exc:
-            problem = exc
-        agree(comm, problem, None if problem else self.layout)
-        no_any_tag = agree_on_tags(comm, no_any_tag)
-        assert memory is not None
-        self._peers = Peers(comm, self.layout, memory, self.config.shared_staging)
-
-        _contexts += 1
-        identity = _contexts & HANDLE_CONTEXT_MASK
-        self._memory = memory
-        self.rank = comm.Get_rank()
-        self.size = comm.Get_size()
-        self._state: State = make_state(
-            self.layout,
-            memory.host,
-            (memory.large.host, memory.large.device, memory.staging_address, memory.landing),
-            self._peers.table,
-            identity,
-            self.config.trace,
-            self.config.flight_events,
-            (
-                int(self.config.spin_ms * 1e6),
-                int(self.config.yield_ms * 1e6),
-                int(self.config.sleep_us * 1e3),
-            ),
-            affinity.crowded(node[1]),
-            memory.fetch,
-        )
-        self._device = DeviceContext(
-            memory.mapped,
-            memory.device,
-            self.layout.shape(identity, self._peers.near),
-            self.rank | self.size << IDENTITY_SIZE_SHIFT,
-        )
-        patience = int(self.config.resource_timeout_s * 1e9)
-        ctypes.memmove(memory.host + CONTROL_RESOURCE_NS, patience.to_bytes(8, "little"), 8)
-        self._state.begin_at(first)
-        self._has_kernels = gpu
-        self._kernels = LaunchedKernels(gpu, self.config.check_grid)
-        self._waits = Synchronization(self)
-        self._datatypes = Datatypes(self.layout, memory, self._state, gpu)
-        self._communicators = Communicators(self._state, memory, self._peers)
-        self._communicators.register(comm, no_any_tag)
-        cores = affinity.cores(self.config.cores, self._gpu)
-        read = memory.read_user if self.config.debug else None
-        self._proxy = Proxy(self._state, self.config.engine, cores, read)
-        self._proxy.start()
-        self._host_progress = Progress(self._waits)
-        launch.install(process.before_launch, process.after_launch)
-        self._closed = ""
-        process.opened(self)
-        atexit.register(self._at_exit)
-        self._watchdog = Watchdog(self, self._state.communicators[0].messages)
-        self._watchdog.start()
-        self._termination = Termination(self)
-        self._termination.start()
+        open_context(self, comm, gpu, no_any_tag, settings)
 
     def __repr__(self) -> str:
         if self._closed:
@@ -410,8 +327,12 @@ class Context:
         """
         if self._closed:
             return
-        with self._ending_the_job():
-            shutdown.close(self)
+        try:
+            with self._ending_the_job():
+                shutdown.close(self)
+        except BaseException:
+            self._surely_closed()
+            raise
 
     def __enter__(self) -> Context:
         return self
@@ -422,22 +343,33 @@ class Context:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self.close()
-        elif not self._closed:
-            assert value is not None
-            self._watchdog.farewells.say(words_of(value), failed=True)
-            if self.config.on_error == "abort" and ending.is_failure(value):
-                ending.abort_job(self, value)
-            # Something failed while kernels may wait: release them, then let it through.
-            ended = shutdown.release(self)
-            if not ended:
-                warnings.warn(
-                    f"a kernel did not end within {shutdown.ABORT_S} s of being aborted: it waits "
-                    "for something else than GMPI; its memory stays allocated",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
+        try:
+            if kind is None:
+                self.close()
+            elif not self._closed:
+                assert value is not None
+                self._watchdog.farewells.say(words_of(value), failed=True)
+                if self.config.on_error == "abort" and ending.is_failure(value):
+                    ending.abort_job(self, value)
+                # Something failed while kernels may wait: release them, then let it through.
+                self._release()
+        except BaseException:
+            self._surely_closed()
+            raise
+
+    def _release(self) -> None:
+        if not shutdown.release(self):
+            warnings.warn(
+                f"a kernel did not end within {shutdown.ABORT_S} s of being aborted: it waits for "
+                "something else than GMPI; its memory stays allocated",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    def _surely_closed(self) -> None:
+        """Ctrl-C may have come before anything was done to close it."""
+        if not self._closed:
+            shutdown.release(self)
 
     def _at_exit(self) -> None:
         """The interpreter is going: a loop that calls MPI after MPI_Finalize is a crash."""

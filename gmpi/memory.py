@@ -92,7 +92,12 @@ class Memory:
         places = initial[DEVICE_LARGE : DEVICE_LARGE + 24].view(np.int64)
         places[:] = self.large.device, self.staging_address, self.landing
         if gpu:
-            self._allocate_gpu(layout, initial)
+            try:
+                self._allocate_gpu(layout, initial)
+            except BaseException:
+                if self.staging is not None:
+                    self.staging.give_back()  # the next one may have it: it is never freed
+                raise
         else:
             self._host: Pages | _Pinned = Pages(layout.mapped_bytes)
             self.host = self.mapped = self._host.address

@@ -113,11 +113,13 @@ def _advice(exc: Exception) -> str:
     return "memory is not what is lacking: gmpi info says what there is"
 
 
-def agree(comm: MPI.Comm, problem: Exception | None, layout: Layout | None) -> None:
-    """All ranks open the context, or none does; collective.
+def agree(
+    comm: MPI.Comm, problem: BaseException | None, layout: Layout | None
+) -> BaseException | None:
+    """Whether all ranks have opened the context so far: what to raise if not; collective.
 
     Args:
-        problem: why this rank cannot, if so; raised here, told there.
+        problem: why this rank has not, if so; it gets that back, the others are told.
         layout: the sizes of this rank, which all must share.
     """
     mine = (
@@ -127,20 +129,21 @@ def agree(comm: MPI.Comm, problem: Exception | None, layout: Layout | None) -> N
     )
     everyone = comm.allgather(mine)
     if problem is not None:
-        raise problem
+        return problem
     for rank, (text, version, sizes) in enumerate(everyone):
         if text is not None:
-            raise ContextError(f"rank {rank} could not open the context: {text}")
+            return ContextError(f"rank {rank} could not open the context: {text}")
         if version != VERSION:
-            raise ContextError(
+            return ContextError(
                 f"rank {rank} speaks version {version} of the protocol, this one {VERSION}; "
                 "install the same GMPI everywhere"
             )
         if sizes != mine[2]:
-            raise ContextError(
+            return ContextError(
                 f"sizes are {sizes} on rank {rank} and {mine[2]} on rank {comm.Get_rank()}; "
                 "they must be the same everywhere"
             )
+    return None
 
 
 #: The standard's hint (MPI 4.1 section 7.4.4). An MPI library that has no use for it drops it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -45,7 +46,30 @@ class Peers:
         self.regions: list[SharedRegion | None] = []
         tokens = local.allgather((os.getpid(), own.fd, token))
         # All ranks have come here from their last context. None goes on to use this one before all
-        # have cleared their staging: there is another collective below.
+        # have cleared their staging: there is another collective below, whatever fails here.
+        problem: BaseException | None = None
+        try:
+            self._map(tokens, me, layout, memory)
+        except BaseException as exc:
+            problem = exc
+            self.table[:] = 0
+        # Who reads mine is what matters to me as a sender: the transpose.
+        reads = np.ascontiguousarray(self.table[:, [P_DEVICE, P_STAGING]] != 0)
+        everyone = np.empty((local.Get_size(), *reads.shape), bool)
+        local.Allgather(reads, everyone)
+        if share:
+            self.table[:, [P_READS, P_MAPS]] = everyone[:, me]
+        #: Whether another rank reads our GPU staging. Messages to ourselves are not worth it.
+        self.near = bool(np.delete(self.table[:, P_MAPS], me).any())
+        self.table[:, P_MAPS] *= self.near
+        local.Free()
+        if problem is not None:
+            self.give_back()
+            raise problem
+
+    def _map(self, tokens: list[Any], me: int, layout: Layout, memory: Memory) -> None:
+        """Maps what the ranks of the node, of which we are number ``me``, offer by their tokens."""
+        own, staging = memory.large, memory.staging
         if staging is not None:
             staging.clear()
         for rank, (pid, fd, theirs) in enumerate(tokens):
@@ -58,16 +82,6 @@ class Peers:
                 self.table[rank, P_STAGING] = staging.map(theirs)
                 if self.table[rank, P_STAGING] and memory.landing:
                     self.table[rank, P_LANDING] = self.table[rank, P_STAGING] + layout.landing(me)
-        # Who reads mine is what matters to me as a sender: the transpose.
-        reads = np.ascontiguousarray(self.table[:, [P_DEVICE, P_STAGING]] != 0)
-        everyone = np.empty((local.Get_size(), *reads.shape), bool)
-        local.Allgather(reads, everyone)
-        if share:
-            self.table[:, [P_READS, P_MAPS]] = everyone[:, me]
-        #: Whether another rank reads our GPU staging. Messages to ourselves are not worth it.
-        self.near = bool(np.delete(self.table[:, P_MAPS], me).any())
-        self.table[:, P_MAPS] *= self.near
-        local.Free()
 
     def give_back(self) -> None:
         """Neither a kernel nor a thread uses what is mapped any more."""

@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from gmpi import ending, process, unfinished
 from gmpi.errors import LeakWarning, PendingError
+from gmpi.interrupts import Held
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -72,11 +73,16 @@ def release(context: Context, why: str = CLOSED) -> bool:
 
 
 def shut_down(context: Context, clean: bool, why: str = CLOSED) -> None:
-    """Ends the threads and gives back what can be.
+    """Ends the threads and gives back what can be; Ctrl-C comes when it is done.
 
     Args:
         clean: all ranks do this, and nothing is under way: what is collective can be freed.
     """
+    with Held():
+        _shut_down(context, clean, why)
+
+
+def _shut_down(context: Context, clean: bool, why: str) -> None:
     context._waits.close(why)
     process.closed(context)
     atexit.unregister(context._at_exit)
@@ -88,7 +94,7 @@ def shut_down(context: Context, clean: bool, why: str = CLOSED) -> None:
         warnings.warn(
             "the proxy thread is still inside an MPI call; MPI_Finalize may hang or fail",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     left: list[unfinished.Unfinished] = []
     if stopped and not MPI.Is_finalized():

@@ -125,7 +125,7 @@ def keep(requests: list[Unfinished], memory: tuple[Any, ...], nbytes: int) -> No
         f"{_mib(nbytes)} of memory that MPI may still use are kept until it has, "
         f"{_mib(total)} for {number} requests in all; they end when the other ranks do their part",
         RuntimeWarning,
-        stacklevel=6,
+        stacklevel=7,
     )
 
 

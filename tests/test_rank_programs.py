@@ -29,10 +29,13 @@ SOME_HANGS = "hangs wrong_tag wrong_tag_of_a_long_message left_a_collective refu
 #: Run with both MPI libraries, by number of ranks: settings of GMPI, program, its arguments.
 #: TEST_NODES says on which nodes the ranks believe to be (gmpi/node.py).
 PROGRAMS = {
-    1: ["bad_input", "collectives", "datatypes", "host_side", "lifecycle", "point_to_point"],
+    1: [
+        "bad_input", "collectives", "datatypes", "host_side", "lifecycle", "opening",
+        "point_to_point",
+    ],
     2: [
         "bad_input", "collectives", "datatypes --small", "host_side", "landing", "late",
-        "lifecycle", "no_any_tag --small",
+        "lifecycle", "no_any_tag --small", "opening",
         "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "point_to_point --small",
         "random_programs --seeds=0:10",
         "SPIN_MS=50 YIELD_MS=50 stress", "waits",
