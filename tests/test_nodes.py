@@ -1,0 +1,82 @@
+"""Ranks on two nodes that share no memory: namespaces of this machine, MPI over TCP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import launcher
+import pytest
+from mpi4py import MPI
+from nodes import NoNodes, TwoNodes
+
+pytestmark = pytest.mark.mpi
+
+FAMILY = "mpich" if "MPICH" in MPI.Get_library_version() else "openmpi"
+EXAMPLES = launcher.ROOT / "examples"
+
+NODES_AND_PATHS = """
+import socket
+from mpi4py import MPI
+import gmpi
+with gmpi.Context() as g:
+    print(MPI.COMM_WORLD.rank, socket.gethostname(), g.paths)
+"""
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[TwoNodes]:
+    try:
+        found = TwoNodes().__enter__()
+    except NoNodes as why:
+        pytest.skip(f"no two nodes on this machine: {why}")
+    yield found
+    found.__exit__(None, None, None)
+
+
+def run(nodes: TwoNodes, ranks: tuple[int, int], *arguments: str) -> str:
+    status, text = nodes.run(FAMILY, ranks, *arguments)
+    assert status == 0, text
+    return text
+
+
+def test_near_and_far_peers_are_told_apart(nodes: TwoNodes) -> None:
+    text = run(nodes, (1, 2), "-c", NODES_AND_PATHS)
+    first, second = nodes.names
+    assert f"0 {first} {{'shared staging': [0], 'MPI': [1, 2]}}" in text, text
+    for rank in (1, 2):
+        assert f"{rank} {second} {{'GPU staging': [1, 2], 'MPI': [0]}}" in text, text
+
+
+def test_hello(nodes: TwoNodes) -> None:
+    text = run(nodes, (1, 1), str(EXAMPLES / "hello.py"))
+    assert text.count("as expected") == 2, text
+
+
+@pytest.mark.full
+def test_pingpong(nodes: TwoNodes) -> None:
+    options = ["-m", "8:64K", "-i", "2", "-x", "1", "--no-conventional"]
+    text = run(nodes, (1, 1), str(EXAMPLES / "pingpong.py"), *options)
+    assert "payloads checked: all right" in text, text
+
+
+@pytest.mark.full
+@pytest.mark.skipif(
+    FAMILY == "mpich", reason="MPICH over UCX hangs in ANY_SOURCE, in plain mpi4py as well"
+)
+def test_random_programs(nodes: TwoNodes) -> None:
+    text = run(nodes, (1, 2), str(launcher.RANKS / "random_programs.py"), "--seeds=30:33")
+    assert text.count("all passed") == 3, text
+
+
+@pytest.mark.full
+def test_himeno(nodes: TwoNodes) -> None:
+    options = ["--size", "6,4,8", "--decompose", "2,1,1", "--verify"]
+    text = run(nodes, (1, 1), str(EXAMPLES / "himeno.py"), *options)
+    assert "6x4x8 on 2x1x1 ranks, 5 iterations: right" in text, text
+
+
+@pytest.mark.full
+def test_himeno_xs(nodes: TwoNodes) -> None:
+    options = ["--size", "XS", "--decompose", "2,1,1", "--verify"]
+    text = run(nodes, (1, 1), str(EXAMPLES / "himeno.py"), *options)
+    assert "on 2x1x1 ranks, 5 iterations: right" in text, text
