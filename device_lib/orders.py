@@ -5,7 +5,7 @@ unpacked, while it is under way. The proxy never touches device memory; it write
 the completion of the request and the threads that wait carry it out:
 
     proxy    order (position, length, direction) in unit 2 + buffer of the completion
-    waiter   claim it, copy, publish a CHUNK record, count it as finished
+    waiter   claim it, copy, count it as finished, publish a CHUNK record
     proxy    the buffer is full (PACK: send it) or free (UNPACK: receive the next chunk)
 
 The buffers are the slot's own or, where the sender is on this node, the sender's: unit 6 says. In
@@ -344,14 +344,24 @@ def user_address(ctx, slot, order):
 
 @device
 def answer(ctx, lane, lanes, mask, slot, index, order):
-    """Tells the proxy that an order has been carried out; all lanes of a warp."""
+    """Tells the proxy, and who waits, that an order has been carried out; all lanes of a warp.
+
+    An UNPACK order is counted between taking the record's ticket and writing the record. Before
+    the ticket, who waits could end, and the slot's next request have a ticket before ours. After
+    the record, a request that has failed could be over, and the count be the next one's.
+    """
     handle = 0
     if lane == 0:
         handle = load_gpu(row_address(ctx, slot) + REQUEST_OWNER) & ~slots.CLAIMED
     handle = shuffle(mask, handle, 0)
-    return report_chunk(
-        ctx, lane, lanes, mask, handle, position_of(order), direction_of(order), index
-    )
+    _release(direction_of(order))
+    ticket, consumed = ring.begin_enter(ctx, lane == 0)
+    # Nobody counts what was packed.
+    if lane == 0 and direction_of(order) != PACK:
+        # Tickets are below 2**62: adds 1, when the ticket is there.
+        add_gpu(row_address(ctx, slot) + REQUEST_FINISHED, 1 + (ticket >> 62))
+    done = _done(position_of(order), direction_of(order), index)
+    return ring.post_with(ctx, lane, lanes, mask, ticket, consumed, OP_CHUNK, 0, handle, done)
 
 
 @device
@@ -367,25 +377,27 @@ def answer_last(ctx, lane, lanes, mask, ticket, consumed, handle, index, order):
 
 
 @device
-def count_finished(ctx, slot):
-    """Counts an UNPACK order as carried out (one lane, after ``answer``)."""
-    add_gpu(row_address(ctx, slot) + REQUEST_FINISHED, 1)
-
-
-@device
 def _done(position, direction, index):
     """Which chunk, in a CHUNK record."""
     return position << CHUNK_POSITION_SHIFT | direction << CHUNK_DIRECTION_SHIFT | index
 
 
 @device
-def report_chunk(ctx, lane, lanes, mask, handle, position, direction, index):
-    """Publishes a CHUNK record, after a barrier of the threads that moved the chunk."""
-    # Release. PACK: the proxy sends the staging. UNPACK: whoever waits for the request, perhaps
-    # in another block, reads the user's buffer once the completion has come.
+def _release(direction):
+    """Before what says that a chunk has been moved.
+
+    PACK: the proxy sends the staging. UNPACK: whoever waits for the request, perhaps in another
+    block, reads the user's buffer once the completion has come.
+    """
     if direction == PACK:
         fence_sys()
     else:
         fence_gpu()
+
+
+@device
+def report_chunk(ctx, lane, lanes, mask, handle, position, direction, index):
+    """Publishes a CHUNK record, after a barrier of the threads that moved the chunk."""
+    _release(direction)
     done = _done(position, direction, index)
     return ring.post(ctx, lane, lanes, mask, OP_CHUNK, 0, handle, done)

@@ -12,7 +12,7 @@ GMPIError
 │   ├── TruncationError    the message was longer than the receive
 │   ├── ResourceError      no request slot came free
 │   ├── DebugError         a check of debug mode failed
-│   └── MPICallError       MPI refused it
+│   └── MPICallError       MPI refused it, here or on the other rank of the message
 ├── PendingError           requests that nobody completed
 ├── PeerError              what a kernel waits for cannot come: the other rank has gone
 ├── RequestTimeoutError    nothing moved for timeout_s while kernels waited
@@ -166,7 +166,7 @@ class ResourceError(CallError):
 
 
 class MPICallError(CallError):
-    """MPI returned an error for the call."""
+    """MPI returned an error for the call, or on the other rank for its part of the message."""
 
 
 class DebugError(CallError):
@@ -409,6 +409,10 @@ def describe(
     elif number == ops.MESSAGE:
         kind = CallError
         value, allowed, advice = _message_words(value)
+    elif number == ops.PEER:
+        kind = MPICallError
+        allowed = "a rank whose part of the message succeeds"
+        advice = f"the errors of rank {value} say which of its calls has failed"
     else:
         kind = MPICallError
         allowed = "MPI_SUCCESS"

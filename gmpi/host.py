@@ -298,13 +298,10 @@ class Host:
         operation = self._operation(call, "send", comm, buffer, dest, tag)
         if dest == PROC_NULL:
             return Prepared(operation, _nothing(Outcome(0)), buffer)
-
-        # Transfer numbers of the host: the upper half. The proxy's are the lower half.
-        upper = self._tag_high
-        number = (upper >> 2) + next(self._progress.transfers) % (upper >> 2)
         port = _HostPort(self._context._state, buffer.data, sends=True)
+        number = self._progress.transfer_number(self._tag_high)
         step = send_message(port, target, dest, tag, buffer.nbytes, self._sizes(), number)
-        return Prepared(operation, step, buffer)
+        return Prepared(operation, self._progress.numbered(number, step), buffer)
 
     def _receive(
         self,

@@ -131,3 +131,15 @@ def failed_in_mpi(operation: str, where: str, exc: MPI.Exception) -> MPICallErro
         text, operation, "MPI call", code, "MPI_SUCCESS", -1, exc.Get_error_class(), MPICallError
     )
     return MPICallError(fault)
+
+
+def failed_elsewhere(operation: str, where: str, rank: int, error: int) -> MPICallError:
+    """What a call of the host raises whose other rank has failed."""
+    allowed = "a rank whose part of the message succeeds"
+    text = (
+        f"{operation} in host: other rank is {rank}, allowed is {allowed}; the errors of rank "
+        f"{rank} say which of its calls has failed [{where}]"
+    )
+    return MPICallError(
+        Fault(text, operation, "other rank", rank, allowed, -1, error, MPICallError)
+    )

@@ -7,7 +7,6 @@ it (``gmpi/unfinished.py``).
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 import time
@@ -29,7 +28,9 @@ from gmpi.errors import (
     rank_text,
     tag_text,
 )
-from gmpi.host_arguments import failed_in_mpi
+from gmpi.host_arguments import failed_elsewhere, failed_in_mpi
+from host_proxy.failure import Failure, PeerFailure, RequestFailure, error_class
+from host_proxy.headers import BAD_LENGTH
 from host_proxy.protocol import Outcome, Step
 
 if TYPE_CHECKING:
@@ -145,7 +146,8 @@ class Progress:
     def __init__(self, waits: Synchronization) -> None:
         self.closed = ""
         self.moved = 0
-        self.transfers = itertools.count(1)  # several threads may draw from it
+        self.transfers = 0  # numbers drawn so far
+        self.numbers: set[int] = set()  # of messages that are under way
         self.lock = threading.Lock()  # several threads may wait; a generator has one caller
         self.open: list[HostRequest] = []
         self._waits = waits
@@ -156,6 +158,33 @@ class Progress:
             raise ContextError(self.closed)
         if self._waits.aborted:
             raise self._waits.aborted_error()
+
+    def transfer_number(self, tag_ub: int) -> int:
+        """A number that no message of the host has that is under way.
+
+        Those of the host are in the upper half, those of kernels (``wire.transfer_number``) in the
+        lower one.
+        """
+        half = tag_ub >> 2
+        with self.lock:
+            if len(self.numbers) == half:
+                raise ContextError(
+                    f"{half} sends of the host are under way, as many as MPI_TAG_UB ({tag_ub}) has "
+                    "room for: wait for some"
+                )
+            while True:
+                self.transfers += 1
+                number = half + self.transfers % half
+                if number not in self.numbers:
+                    self.numbers.add(number)
+                    return number
+
+    def numbered(self, number: int, steps: Step) -> Step:
+        """The steps, and then the number is free."""
+        try:
+            return (yield from steps)
+        finally:
+            self.numbers.discard(number)
 
     def start(self, request: HostRequest) -> None:
         with self.lock:
@@ -212,10 +241,13 @@ class HostRequest:
         """Runs the operation until it waits for MPI."""
         self.matched = value is not None and self.operation.kind == "receive"
         try:
-            self._waits_for = self._steps.send(value)
+            if isinstance(value, RequestFailure):
+                self._waits_for = self._steps.throw(value)
+            else:
+                self._waits_for = self._steps.send(value)
         except StopIteration as stop:
             self._end(stop.value)
-        except MPI.Exception as exc:
+        except (MPI.Exception, Failure) as exc:
             self._fail(exc)
         except BaseException:  # Ctrl-C: nobody can go on where it was
             self._failure = ContextError(f"{self.operation.name} was interrupted")
@@ -232,8 +264,9 @@ class HostRequest:
                 if not self._waits_for.Test(status):
                     break
             except MPI.Exception as exc:
-                self._fail(exc)
-                return steps + 1
+                self.advance(RequestFailure(exc, status))
+                steps += 1
+                continue
             steps += 1
             if not self.matched and status.Is_cancelled():
                 self._steps.close()
@@ -251,10 +284,18 @@ class HostRequest:
             self._failure = CallError(flawed_message(name, outcome.flaw, source, tag))
         self.is_complete = True
 
-    def _fail(self, exc: MPI.Exception) -> None:
-        self._status.error = exc.Get_error_class()
-        self._failure = failed_in_mpi(self.operation.name, str(self.operation), exc)
-        self._failure.__cause__ = exc
+    def _fail(self, exc: MPI.Exception | Failure) -> None:
+        name, what = self.operation.name, str(self.operation)
+        self._status.error = error_class(exc)
+        cause = exc.cause if isinstance(exc, RequestFailure) else exc
+        if isinstance(cause, MPI.Exception):
+            self._failure = failed_in_mpi(name, what, cause)
+            self._failure.__cause__ = cause
+        elif isinstance(cause, PeerFailure):
+            self._failure = failed_elsewhere(name, what, cause.rank, cause.error)
+        else:
+            peer, tag = self.operation.peer or 0, self.operation.tag or 0
+            self._failure = CallError(flawed_message(name, BAD_LENGTH, peer, tag))
         self.is_complete = True
 
     def _truncation(self, outcome: Outcome) -> Fault:

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mpi4py import MPI
 
 from gmpi import process
-from gmpi.wire import NOT_SHARED, OP_BARRIER
+from gmpi.wire import OP_BARRIER
 from host_proxy import mpi_library
 from host_proxy.state import (
     A_KIND,
     A_SLOT,
     COLLECTIVE,
+    CREDIT,
     G_ACTIVE,
     G_END,
     G_HANDLES,
@@ -33,8 +34,6 @@ from host_proxy.state import (
     RECEIVE,
     RECEIVE_CHUNK,
     S_OP,
-    S_SHARED,
-    SEND_CHUNK,
     State,
 )
 
@@ -87,9 +86,7 @@ def compiled_requests(state: State) -> list[Unfinished]:
         if slot == GONE or int(state.slots[slot, S_OP]) == OP_BARRIER:  # which has no memory
             continue
         at = int(state.globals[G_HANDLES]) + number * mpi_library.HANDLE_BYTES
-        receives = kind in (RECEIVE, RECEIVE_CHUNK)
-        # Where the receiver reads our buffers, what we wait for is its empty message.
-        receives |= kind == SEND_CHUNK and int(state.slots[slot, S_SHARED]) != NOT_SHARED
+        receives = kind in (RECEIVE, RECEIVE_CHUNK, CREDIT)
         name = "receive" if receives else "collective" if kind == COLLECTIVE else "send"
         found.append(Unfinished(mpi_library.request_at(at), name))
     state.globals[[G_ACTIVE, G_END, G_KEPT, G_WINDOW]] = 0

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-VERSION = 4
+VERSION = 5
 
 # --- units -----------------------------------------------------------------------------------
 UNIT_BYTES = 16
@@ -138,12 +138,23 @@ CHUNK_DIRECTION_SHIFT = 7
 #   word 3   0: those buffers are in the sender's large staging; else NEAR, they are in its GPU
 #            staging, | what their ready word will be << 32; or NEAR | LANDED | tag of the units
 #            << 32: the message is in the receiver's landing place for that slot
+# A message that could not be sent is followed by a header that takes its place: word 2 is ABANDONED
+# and word 1 the error class.
 MESSAGE_HEADER = 32
 NOT_SHARED = -1
+ABANDONED = -2
+NO_HEADER = -3  # in word 2 of memory that a header is to come to
 NEAR = 1
 LANDED = 2
 # On the chunk communicator, for transfer number n: tag 2n from the sender (chunk k, or the notice
-# that it is packed, in order of k), tag 2n + 1 back (its buffer has been read).
+# that it is packed, in order of k), tag 2n + 1 back (its buffer has been read; where chunks are
+# messages, one receipt: receives for all of them are posted). Chunks are never empty, all else is.
+# Whose request has failed sends *last words* in place of its next messages, LAST_WORDS of them or
+# as many as are left: the error class | how many of its messages there are with these << 8, in
+# LAST_WORD bytes; in twice as many where a chunk would be as long.
+LAST_WORD = 8
+LAST_WORDS = LARGE_BUFFERS  # as many receives as may be posted for them
+TRANSFER_TAG_UB = (1 << 15) - 1  # MPI_TAG_UB must be at least this (MPI 4.1 section 9.1.2)
 STAGING_LEAD = 64  # payload starts here in a small staging buffer; the header sits just before
 
 # --- mapped memory: where the regions begin (bytes) -----------------------------------------------
@@ -380,6 +391,19 @@ def landed(place: int, groups: int, tag: int) -> int:
     """What unit 6 says of a message of so many groups in a landing place of ours."""
     ticket = (tag & TAG_MASK) >> 1
     return LANDED_MARK | ticket << LANDED_TICKET_SHIFT | groups << LANDED_GROUPS_SHIFT | place
+
+
+def transfer_number(count: int, place: int, places: int, tag_ub: int) -> int:
+    """Number of a kernel's chunked message, of which two that are under way have different ones.
+
+    Compiled for the proxy and called from Python. Its tags, 2n and 2n + 1, are in the lower half of
+    those within MPI_TAG_UB; the host has the upper half.
+
+    Args:
+        count: of the messages so far: with it, a number comes again as late as it can.
+        place: which of the ``places`` large slots sends it: one message at a time.
+    """
+    return count % ((tag_ub >> 2) // places) * places + place
 
 
 TAG_DUPLICATES = 8  # of a communicator on which no receive uses ANY_TAG; a power of two

@@ -8,9 +8,9 @@ follow it there (``C_COLLECTIVES``).
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from gmpi.constants import ANY_SOURCE, ANY_TAG, SUCCESS
+from gmpi.constants import ANY_SOURCE, ANY_TAG, ERR_INTERN, SUCCESS
 from gmpi.wire import FLAG_INLINE, OP_ALLREDUCE, OP_BCAST
-from host_proxy import flight, pending
+from host_proxy import flight, pending, streams
 from host_proxy.checks import communicator, no_payload
 from host_proxy.completion import complete, staging
 from host_proxy.native import call, get, jit
@@ -50,6 +50,9 @@ def start_collective(g, r, row):
     comm = get(communicator(g, get(row, S_COMM)), C_HANDLE)
     op = get(row, S_OP)
     request = pending.next_handle(g)
+    if pending.is_full(g):
+        streams.fail(g, row, ERR_INTERN)
+        return
     if op == OP_ALLREDUCE:
         flight.called(g, row, F_IALLREDUCE, 0, 0, nbytes)
         number = get(row, S_DATATYPE) & 0xFF
@@ -71,7 +74,7 @@ def start_collective(g, r, row):
     if code == 0:
         pending.add(g, row, COLLECTIVE, 0)
     else:
-        pending.fail(g, row, code)
+        streams.fail(g, row, code)
 
 
 @jit

@@ -20,7 +20,6 @@ from gmpi.wire import (
     TAG_MASK,
 )
 from host_proxy import operations as ops
-from host_proxy import pending
 from host_proxy.checks import (
     check,
     check_handle,
@@ -32,11 +31,11 @@ from host_proxy.checks import (
     slot_of,
 )
 from host_proxy.collectives import start_collective
-from host_proxy.completion import complete, order_done, write
+from host_proxy.completion import complete, write
 from host_proxy.flight import taken
 from host_proxy.idle import now_ns
 from host_proxy.native import bump, entry, get, jit, put
-from host_proxy.point_to_point import chunk_done
+from host_proxy.point_to_point import chunk_done, failed_chunk_done
 from host_proxy.receiving import start_receive
 from host_proxy.sending import start_send
 from host_proxy.state import (
@@ -60,6 +59,7 @@ from host_proxy.state import (
     R_TAG,
     S_BLOCK,
     S_BYTES,
+    S_CHUNK,
     S_COMM,
     S_DATATYPE,
     S_ELEMENTS,
@@ -147,6 +147,7 @@ def admit(g, r):
     put(row, S_PYTHON, 0)
     put(row, S_ORDERS, 0)
     put(row, S_TOLD, 0)
+    put(row, S_CHUNK, 0)
     put(row, S_SOURCE, ANY_SOURCE)
     put(row, S_SOURCE_TAG, ANY_TAG)
     bump(g, G_SERIAL, 1)
@@ -187,9 +188,7 @@ def dispatch_chunk(g, r):
         if not is_late(g, r):
             log_record(g, r, ops.REQUEST, get(r, R_HANDLE), 0, 0)
     elif get(row, S_FAILED) != 0:
-        if get(row, S_ORDERS) > 0:
-            order_done(g, row)
-        pending.settle(g, row)
+        failed_chunk_done(g, r, row)
     elif not chunk_done(g, r, row):
         log_record(g, r, ops.REQUEST, get(r, R_DONE), 0, 0)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gmpi.wire import (
+    ABANDONED,
     LANDED,
     MESSAGE_HEADER,
     NEAR,
@@ -60,8 +61,8 @@ class Header(NamedTuple):
     Attributes:
         total: bytes of the whole message.
         chunk: bytes of its chunks; 0: the payload is behind the header.
-        transfer: its number, the tags of what follows.
-        shared: the sender's large slot, whose buffers the receiver reads, or NOT_SHARED.
+        transfer: its number, the tags of what follows; of one that was abandoned, the error class.
+        shared: the sender's large slot, whose buffers the receiver reads, NOT_SHARED or ABANDONED.
         way: 0, NEAR or NEAR | LANDED.
         mark: what the ready word will be, or the tag of the units.
     """
@@ -116,6 +117,10 @@ def header_flaw(g, address, nbytes, peer):
         return BAD_LENGTH
     header = header_at(address)
     eager = get(g, G_EAGER)
+    if header.shared == ABANDONED:
+        known = header.total == 0 and header.chunk == 0 and load(address + 24) == 0
+        known = known and 0 < header.transfer <= 0xFF
+        return WELL if known and nbytes == MESSAGE_HEADER else BAD_SLOT
     if load(address + 8) == 0:  # the payload is in it; word 3 says nothing
         if header.total < 0 or header.total > eager:
             return BAD_TOTAL

@@ -30,6 +30,7 @@ from host_proxy.state import (
     FAULTS,
     FLIGHT_BYTES,
     G_BYTE,
+    G_CAPACITY,
     G_CHUNK,
     G_CLOCK,
     G_COMMUNICATORS,
@@ -40,7 +41,6 @@ from host_proxy.state import (
     G_CROWDED,
     G_DATATYPES,
     G_DERIVED,
-    G_DRAIN,
     G_EAGER,
     G_ERR_IN_STATUS,
     G_FAULT_TABLE,
@@ -54,6 +54,7 @@ from host_proxy.state import (
     G_LANDING,
     G_LARGE,
     G_LARGE_DEVICE,
+    G_NOTES,
     G_OUTCOUNT,
     G_PATIENCE_NS,
     G_PEERS,
@@ -82,6 +83,7 @@ from host_proxy.state import (
     G_TRACE_AT,
     G_UNDEFINED,
     G_YIELD_NS,
+    NOTE_BYTES,
     R_COUNT,
     S_COUNT,
     S_SLOT,
@@ -120,8 +122,9 @@ def make_state(
         crowded: there are fewer cores than threads that spin.
         fetch: copies GPU memory, of this process or of one that shares it, to the host.
     """
-    # What is pending when a sweep begins, and what is added before it ends.
-    capacity = 2 * (layout.slots + 2 * layout.large_slots * LARGE_BUFFERS)
+    # What is pending when a sweep begins, and what is added before it ends: a request of each small
+    # slot; the header, chunks or credits, and the receipt, of each large one.
+    capacity = 2 * (layout.request_slots + layout.large_slots * (LARGE_BUFFERS + 2))
     state = State(
         layout,
         globals=np.zeros(G_COUNT, np.int64),
@@ -160,8 +163,9 @@ def make_state(
     g[G_SLOTS] = layout.slots
     g[G_EAGER] = layout.eager_bytes
     g[G_CHUNK] = layout.chunk_bytes
-    g[G_DRAIN] = state.buffer(8)
-    g[G_HANDLES] = state.buffer(capacity * mpi_library.HANDLE_BYTES)
+    g[G_NOTES] = state.buffer(layout.slots * NOTE_BYTES)
+    g[G_CAPACITY] = capacity
+    g[G_HANDLES] = state.buffer((capacity + 1) * mpi_library.HANDLE_BYTES)  # of what is not kept
     g[G_INDICES] = state.buffer(WINDOW * 4)
     g[G_OUTCOUNT] = state.buffer(8)
     g[G_CLOCK] = state.buffer(16)

@@ -12,6 +12,7 @@ MPI requests one by one, and resumes.
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -30,7 +31,8 @@ from host_proxy import completion, dispatch, flight, ring
 from host_proxy import operations as ops
 from host_proxy.checks import log_record, log_request
 from host_proxy.communicator import Communicator
-from host_proxy.headers import header_in
+from host_proxy.failure import Failure, PeerFailure, RequestFailure, error_class
+from host_proxy.headers import BAD_LENGTH, header_in
 from host_proxy.idle import now_ns
 from host_proxy.kernel_port import KernelPort, view
 from host_proxy.protocol import (
@@ -112,7 +114,13 @@ class Mpi4pyEngine:
             return Outcome(0)
         g = self.state.globals
         g[G_TRANSFERS] += 1
-        number = int(g[G_TRANSFERS]) % (int(g[G_TAG_UB]) >> 2)
+        layout = self.state.layout
+        number = wire.transfer_number(
+            int(g[G_TRANSFERS]),
+            slot - layout.request_slots if slot >= layout.request_slots else 0,
+            layout.large_slots,
+            int(g[G_TAG_UB]),
+        )
         port = self.port(self, slot)
         tag, nbytes = self.field(slot, S_TAG), self.field(slot, S_BYTES)
         comm = self.communicator(slot)
@@ -135,7 +143,9 @@ class Mpi4pyEngine:
         header = header_in(port.message(0))
         source, tag = self.field(slot, S_SOURCE), self.field(slot, S_SOURCE_TAG)
         comm, room = self.communicator(slot), self.field(slot, S_BYTES)
-        outcome = yield from receive_chunks(port, comm, source, tag, header, room)
+        error = self.field(slot, S_FAILED)  # of MPI, with the header
+        failure = Failure(error) if error else None
+        outcome = yield from receive_chunks(port, comm, source, tag, header, room, failure)
         return self.logged(slot, outcome)
 
     def logged(self, slot: int, outcome: Outcome) -> Outcome:
@@ -285,12 +295,15 @@ class Mpi4pyEngine:
             nbytes = self.field(slot, S_BYTES)
             flight.called(self.g, row, 0, self.field(slot, S_PEER), self.field(slot, S_TAG), nbytes)
             try:
-                waits_for = operation.send(value)
+                if isinstance(value, RequestFailure):
+                    waits_for = operation.throw(value)
+                else:
+                    waits_for = operation.send(value)
                 flight.returned(self.g, 0)
             except StopIteration as stop:
                 self.finish(slot, stop.value)
                 return
-            except MPI.Exception as exc:
+            except (MPI.Exception, Failure) as exc:
                 self.fail(slot, exc)
                 return
             if isinstance(waits_for, tuple):
@@ -300,18 +313,22 @@ class Mpi4pyEngine:
                 self.early.discard(waits_for)
                 value = None
                 continue
-            status = MPI.Status()
-            try:
-                completed = waits_for.Test(status)
-            except MPI.Exception as exc:
-                self.fail(slot, exc)
-                return
-            if completed:
-                flight.finished(self.g, row, 0)
-            else:
+            value = self.test(slot, waits_for)
+            if value is None:
                 self.requests.append((waits_for, slot, operation))
                 return
-            value = status
+
+    def test(self, slot: int, request: Any) -> MPI.Status | RequestFailure | None:
+        """What to go on with: the request's status, or its failure; None while it is pending."""
+        status = MPI.Status()
+        try:
+            if not request.Test(status):
+                return None
+        except MPI.Exception as exc:
+            flight.finished(self.g, self.row(slot), exc.Get_error_class())
+            return RequestFailure(exc, status)
+        flight.finished(self.g, self.row(slot), 0)
+        return status
 
     def step(self) -> bool:
         """Tests every pending MPI request once; whether anything completed."""
@@ -319,24 +336,26 @@ class Mpi4pyEngine:
             self.take_over()
         pending, self.requests = self.requests, []
         before = len(pending)
-        status = MPI.Status()
         for request, slot, operation in pending:
-            try:
-                completed = request.Test(status)
-            except MPI.Exception as exc:
-                self.fail(slot, exc)
-                continue
-            if completed:
-                flight.finished(self.g, self.row(slot), 0)
-                self.resume(slot, operation, status)
-                status = MPI.Status()
-            else:
+            value = self.test(slot, request)
+            if value is None:
                 self.requests.append((request, slot, operation))
+            else:
+                self.resume(slot, operation, value)
         return len(self.requests) < before
 
-    def fail(self, slot: int, exc: MPI.Exception) -> None:
-        error, code = exc.Get_error_class(), exc.Get_error_code()
-        log_request(self.g, self.row(slot), ops.MPI_CALL, error, code, code, 0)
+    def fail(self, slot: int, exc: MPI.Exception | Failure) -> None:
+        error = error_class(exc)
+        cause = exc.cause if isinstance(exc, RequestFailure) else exc
+        if self.field(slot, S_FAILED):
+            pass  # the compiled engine has logged it
+        elif isinstance(cause, MPI.Exception):
+            code = cause.Get_error_code()
+            log_request(self.g, self.row(slot), ops.MPI_CALL, error, code, code, 0)
+        elif isinstance(cause, PeerFailure):
+            log_request(self.g, self.row(slot), ops.PEER, error, 0, cause.rank, 0)
+        else:
+            log_request(self.g, self.row(slot), ops.MESSAGE, error, 0, BAD_LENGTH, 0)
         self.state.slots[slot, S_FAILED] = error
         # What has been packed for it must not count for the slot's next request.
         self.early = {key for key in self.early if key[0] != slot}

@@ -43,6 +43,7 @@ MPI_CALL = 4096  # MPI itself returned an error
 MESSAGE = 8192  # what came is no message of ours
 RESOURCE = 16384  # no free request slot
 DEBUG = 32768  # a check of debug mode
+PEER = 65536  # the other rank's part of the message has failed
 
 FIELD_NAMES = {
     COMMUNICATOR: "communicator",
@@ -61,6 +62,7 @@ FIELD_NAMES = {
     MESSAGE: "message",
     RESOURCE: "request slots",
     DEBUG: "debug check",
+    PEER: "other rank",
 }
 FIELD_CLASSES = {
     COMMUNICATOR: ERR_COMM,

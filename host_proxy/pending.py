@@ -18,9 +18,6 @@ from __future__ import annotations
 
 from gmpi.constants import ERR_INTERN
 from host_proxy import flight
-from host_proxy import operations as ops
-from host_proxy.checks import log_request
-from host_proxy.completion import close, complete
 from host_proxy.native import bump, call, get, jit, load, load_int, put, store, store_int
 from host_proxy.state import (
     A_COUNT,
@@ -35,7 +32,7 @@ from host_proxy.state import (
     F_TEST,
     G_ACTIVE,
     G_BYTE,
-    G_DRAIN,
+    G_CAPACITY,
     G_END,
     G_HANDLE_BYTES,
     G_HANDLES,
@@ -44,13 +41,8 @@ from host_proxy.state import (
     G_PENDING_TABLE,
     G_STATUS,
     GONE,
-    S_FAILED,
-    S_ORDERS,
     S_PENDING,
     S_SLOT,
-    S_SOURCE,
-    S_SOURCE_TAG,
-    S_TOLD,
 )
 
 
@@ -108,90 +100,52 @@ def keep(g, begin, end):
 
 
 @jit
-def isend(g, row, address, nbytes, dest, tag, comm, kind, index):
-    """MPI_Isend of bytes for an open request. ``comm`` is an MPI handle."""
+def is_full(g):
+    """Whether one more request would not fit. It never is: a count that is wrong must not write
+    past the handles, but end the request that it is about."""
+    return get(g, G_END) >= get(g, G_CAPACITY)
+
+
+@jit
+def send(g, row, address, nbytes, dest, tag, comm, kind, index):
+    """MPI_Isend of bytes for an open request, kept; MPI's error code. ``comm`` is an MPI handle."""
+    if is_full(g):
+        return ERR_INTERN
     byte = get(g, G_BYTE)
     flight.called(g, row, F_ISEND, dest, tag, nbytes)
     code = call(get(g, F_ISEND), (address, nbytes, byte, dest, tag, comm, next_handle(g)))
     flight.returned(g, code)
     if code == 0:
         add(g, row, kind, index)
-    else:
-        fail(g, row, code)
+    return code
 
 
 @jit
-def isend_short(g, row, address, nbytes, dest, tag, comm, kind):
-    """``isend`` of what MPI mostly takes at once: whether it has, and nothing is pending."""
-    request = next_handle(g)
-    byte = get(g, G_BYTE)
-    flight.called(g, row, F_ISEND, dest, tag, nbytes)
-    code = call(get(g, F_ISEND), (address, nbytes, byte, dest, tag, comm, request))
-    flight.returned(g, code)
-    flag = get(g, G_OUTCOUNT)
-    if code == 0:
-        store_int(flag, 0)
-        code = call(get(g, F_TEST), (request, flag, get(g, G_STATUS)))
-    if code != 0:
-        fail(g, row, code)
-        return False
-    if load_int(flag) != 0:
-        return True
-    add(g, row, kind, 0)
-    return False
-
-
-@jit
-def irecv(g, row, address, nbytes, source, tag, comm, kind, index):
-    """MPI_Irecv of bytes for an open request. ``comm`` is an MPI handle."""
+def receive(g, row, address, nbytes, source, tag, comm, kind, index):
+    """``send`` for MPI_Irecv."""
+    if is_full(g):
+        return ERR_INTERN
     byte = get(g, G_BYTE)
     flight.called(g, row, F_IRECV, source, tag, nbytes)
     code = call(get(g, F_IRECV), (address, nbytes, byte, source, tag, comm, next_handle(g)))
     flight.returned(g, code)
     if code == 0:
         add(g, row, kind, index)
-    else:
-        fail(g, row, code)
+    return code
 
 
 @jit
-def notify(g, row, peer, tag, comm):
-    """An empty message that nobody waits for. ``comm`` is an MPI handle."""
-    request = next_handle(g)
-    byte = get(g, G_BYTE)
-    flight.called(g, row, F_ISEND, peer, tag, 0)
-    code = call(get(g, F_ISEND), (get(g, G_DRAIN), 0, byte, peer, tag, comm, request))
-    flight.returned(g, code)
-    if code == 0:
-        code = call(get(g, F_REQUEST_FREE), (request,))
-    if code != 0:
-        fail(g, row, code)
+def test(g):
+    """MPI_Test of a request that has just been made and is not kept yet: (whether it is over,
+    MPI's error code)."""
+    flag = get(g, G_OUTCOUNT)
+    store_int(flag, 0)
+    code = call(get(g, F_TEST), (next_handle(g), flag, get(g, G_STATUS)))
+    return load_int(flag) != 0, code
 
 
 @jit
-def fail(g, row, code):
-    """MPI has returned ``code`` for something of the slot's request; the first one counts."""
-    error = error_class(g, code)
-    if get(row, S_FAILED) == 0:
-        put(row, S_FAILED, error)
-        log_request(g, row, ops.MPI_CALL, error, code, code, 0)
-    settle(g, row)
-
-
-@jit
-def refuse(g, row, flaw):
-    """What has come for the slot's request is no message of ours (``headers.py`` says why)."""
-    if get(row, S_FAILED) == 0:
-        put(row, S_FAILED, ERR_INTERN)
-        log_request(g, row, ops.MESSAGE, ERR_INTERN, 0, flaw, 0)
-    settle(g, row)
-
-
-@jit
-def settle(g, row):
-    """Ends a failed request once MPI and the kernel have let go of its staging."""
-    if get(row, S_PENDING) == 0 and get(row, S_ORDERS) == 0:
-        if get(row, S_TOLD):
-            close(g, row)
-        else:
-            complete(g, row, 0, get(row, S_FAILED), get(row, S_SOURCE), get(row, S_SOURCE_TAG))
+def forget(g):
+    """MPI_Request_free of a request that has just been made: nobody waits for it. MPI's error
+    code."""
+    return call(get(g, F_REQUEST_FREE), (next_handle(g),))

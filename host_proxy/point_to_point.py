@@ -7,6 +7,7 @@ the receiver always knows the true length; and a receive posts at most ``eager_b
 
     send      header ──────────────────▶ receive   user's tag, first duplicate
     elsewhere chunk 0, 1, 2, ... ──────▶           transfer number, second duplicate
+              ◀───────────────── receipt           when receives for all chunks are posted
     same node notice 1, 2, ... ────────▶           the same, empty: the receiver's threads read the
               ◀────── buffer free 0, 1, 2, ...     sender's buffers, which are shared memory
 
@@ -16,6 +17,7 @@ side. From elsewhere, chunk k is received into the same buffer of the receiver's
 the receiver orders it to be unpacked. The completion is written as soon as everything is in reach;
 it says how many orders must be carried out before the request is complete.
 
+How both ends learn that a call of MPI has failed is in ``streams.py``;
 ``host_proxy/protocol.py`` is the same protocol in plain mpi4py.
 """
 
@@ -42,10 +44,12 @@ from host_proxy.state import (
     S_CHUNK,
     S_CHUNKS,
     S_HANDLE,
-    S_NEXT,
     S_OP,
     S_ORDERS,
+    S_POSTED,
+    S_SENT,
 )
+from host_proxy.streams import settle
 from host_proxy.transfer import position_of
 
 
@@ -68,18 +72,33 @@ def chunk_done(g, r, row):
     if chunk % LARGE_BUFFERS != index or get(row, S_BUFFERS) & bit:
         return False
     if direction == UNPACK:
-        if chunk >= get(row, S_NEXT) or get(row, S_ORDERS) <= 0:
+        if chunk >= get(row, S_POSTED) or get(row, S_ORDERS) <= 0:
             return False
         order_done(g, row)
         unpacked_chunk(g, row, chunk)
         return True
-    if chunk < get(row, S_NEXT) or chunk >= get(row, S_NEXT) + LARGE_BUFFERS:
+    if chunk < get(row, S_SENT) or chunk >= get(row, S_SENT) + LARGE_BUFFERS:
         return False
-    if chunk >= LARGE_BUFFERS and get(row, S_ORDERS) <= 0:
-        return False
-    if chunk >= LARGE_BUFFERS:  # the first ones are packed by the call itself, without an order
+    if is_ordered(done, size):
         if get(row, S_ORDERS) <= 0:
             return False
         order_done(g, row)
     packed_chunk(g, row, chunk)
     return True
+
+
+@jit
+def is_ordered(done, size):
+    """Whether a CHUNK record, for chunks of ``size`` bytes, answers an order: the first chunks of a
+    send are packed by the call itself."""
+    position = (done >> CHUNK_POSITION_SHIFT) & POSITION_MASK
+    unpacked = (done >> CHUNK_DIRECTION_SHIFT) & 1 == UNPACK
+    return unpacked or position >= LARGE_BUFFERS * size
+
+
+@jit
+def failed_chunk_done(g, r, row):
+    """A CHUNK record for a request that has failed."""
+    if is_ordered(get(r, R_DONE), get(row, S_CHUNK)) and get(row, S_ORDERS) > 0:
+        order_done(g, row)
+    settle(g, row)

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 from gmpi.constants import ANY_SOURCE, ANY_TAG, SUCCESS
 from gmpi.wire import OP_SYNCHRONIZE
-from host_proxy import flight, pending
+from host_proxy import flight, pending, streams
 from host_proxy.checks import row_of
 from host_proxy.collectives import collective_done
 from host_proxy.completion import complete
 from host_proxy.native import bump, call, entry, get, jit, load_int, put, store_int
-from host_proxy.receiving import received, received_message
-from host_proxy.sending import sent, sent_chunk
+from host_proxy.receiving import receive_failed, received, received_chunk
+from host_proxy.sending import credited, sent, sent_chunk
 from host_proxy.state import (
     A_INDEX,
     A_KIND,
     A_SLOT,
+    CREDIT,
     F_TEST,
     F_TESTSOME,
     FOUND_ONE,
@@ -46,6 +47,7 @@ from host_proxy.state import (
     OPEN,
     RECEIVE,
     RECEIVE_CHUNK,
+    S_ARRIVED,
     S_FAILED,
     S_OP,
     S_PENDING,
@@ -69,20 +71,30 @@ def finished(g, row, kind, index, code, status):
     bump(row, S_PENDING, -1)
     stamp(g, row, TR_ARRIVED)
     flight.finished(g, row, code)
+    source = load_int(status + get(g, G_STATUS_SOURCE))
+    tag = load_int(status + get(g, G_STATUS_TAG))
+    nbytes = load_int(status + get(g, G_STATUS_COUNT))
+    if kind == RECEIVE_CHUNK or kind == CREDIT:
+        bump(row, S_ARRIVED, 1)
+        if code == 0 and not streams.hear(g, row, index, nbytes):
+            return
     if code != 0:
-        pending.fail(g, row, code)
+        if kind == RECEIVE:
+            receive_failed(g, row, source, tag, nbytes, code)
+        else:
+            streams.fail(g, row, code)
     elif get(row, S_FAILED) != 0:
-        pending.settle(g, row)
+        streams.settle(g, row)
     elif kind == SEND:
         sent(g, row)
     elif kind == RECEIVE:
-        source = load_int(status + get(g, G_STATUS_SOURCE))
-        tag = load_int(status + get(g, G_STATUS_TAG))
-        received(g, row, source, tag, load_int(status + get(g, G_STATUS_COUNT)))
+        received(g, row, source, tag, nbytes)
     elif kind == SEND_CHUNK:
         sent_chunk(g, row, index)
     elif kind == RECEIVE_CHUNK:
-        received_message(g, row, index, load_int(status + get(g, G_STATUS_COUNT)))
+        received_chunk(g, row, index)
+    elif kind == CREDIT:
+        credited(g, row, index)
     else:
         collective_done(g, row)
 

@@ -3,48 +3,47 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from gmpi.constants import ANY_TAG, ERR_TRUNCATE, PROC_NULL, SUCCESS
+from gmpi.constants import ANY_TAG, ERR_INTERN, ERR_TRUNCATE, PROC_NULL, SUCCESS
 from gmpi.wire import (
+    ABANDONED,
     LANDED,
     LARGE_BUFFERS,
     MESSAGE_HEADER,
+    NO_HEADER,
     NOT_SHARED,
     UNPACK,
     landed,
     landing_groups,
 )
 from host_proxy import operations as ops
-from host_proxy import pending
-from host_proxy.checks import is_large, log_request
+from host_proxy import pending, streams
+from host_proxy.checks import communicator, is_large, log_request
 from host_proxy.completion import close, complete, order, set_base, staging, tell
-from host_proxy.headers import BAD_LENGTH, WELL, header_at, header_flaw
-from host_proxy.native import bump, get, jit, put
+from host_proxy.headers import WELL, header_at, header_flaw
+from host_proxy.native import bump, get, jit, put, store
 from host_proxy.state import (
-    G_DRAIN,
+    C_SIZE,
     G_EAGER,
     G_HANDED,
-    G_LARGE,
     G_LARGE_DEVICE,
     G_PYTHON,
     HANDED,
     P_DEVICE,
     P_STAGING,
-    RECEIVE,
-    RECEIVE_CHUNK,
     RECEIVES_AHEAD,
     S_ARRIVED,
     S_BUFFERS,
     S_BYTES,
     S_CHUNK,
     S_CHUNKS,
-    S_FAILED,
+    S_COMM,
     S_FINISHED,
     S_HANDLE,
-    S_NEXT,
     S_PEER,
+    S_POSTED,
     S_PYTHON,
     S_READ,
-    S_RETURNED,
+    S_SENT,
     S_SHARED,
     S_SLOT,
     S_SOURCE,
@@ -55,15 +54,14 @@ from host_proxy.state import (
     S_TRANSFER,
 )
 from host_proxy.transfer import (
+    begin_transfer,
     buffer_offset,
-    chunks,
     landing_place,
     length_of,
     messages,
     peer_field,
     peer_of,
     position_of,
-    reset_transfer,
 )
 
 _landed = jit(landed)
@@ -84,8 +82,9 @@ def start_receive(g, row):
         complete(g, row, 0, SUCCESS, PROC_NULL, ANY_TAG)
         return
     header = staging(g, get(row, S_SLOT)) - MESSAGE_HEADER
+    store(header + 16, NO_HEADER)
     length = MESSAGE_HEADER + get(g, G_EAGER)
-    pending.irecv(g, row, header, length, source, get(row, S_TAG), messages(g, row), RECEIVE, 0)
+    streams.receive_first(g, row, header, length, get(row, S_TAG), messages(g, row))
 
 
 # --- what follows ---------------------------------------------------------------------------------
@@ -101,34 +100,67 @@ def received(g, row, source, tag, nbytes):
     flaw = header_flaw(g, address, nbytes, peer)
     if flaw != WELL:
         # Somebody else sends on our communicator, or memory is corrupt.
-        pending.refuse(g, row, flaw)
+        streams.fail_with(g, row, ops.MESSAGE, ERR_INTERN, 0, flaw)
         return
     header = header_at(address)
     put(row, S_TOTAL, header.total)
-    if header.chunk == 0:
+    if header.shared == ABANDONED:
+        streams.fail_with(g, row, ops.PEER, header.transfer, 0, source)
+    elif header.chunk == 0:
         end_receive(g, row, 0)
         close(g, row)
     elif is_large(get(row, S_HANDLE)):
         receive_long(g, row, header, peer)
     else:  # there are no chunk buffers: the mpi4py engine gets what fits
-        put(row, S_PYTHON, HANDED)
-        bump(g, G_HANDED, 1)
-        bump(g, G_PYTHON, 1)
+        _hand_over(g, row)
+
+
+@jit
+def _hand_over(g, row):
+    """The mpi4py engine goes on with the request."""
+    put(row, S_PYTHON, HANDED)
+    bump(g, G_HANDED, 1)
+    bump(g, G_PYTHON, 1)
+
+
+@jit
+def receive_failed(g, row, source, tag, nbytes, code):
+    """MPI has failed to receive a message, or the header of a long one: if that is there all the
+    same, its sender can be told."""
+    address = staging(g, get(row, S_SLOT)) - MESSAGE_HEADER
+    header = header_at(address)
+    known = source >= 0 and source < get(communicator(g, get(row, S_COMM)), C_SIZE)
+    known = known and header.shared != NO_HEADER and header.chunk != 0
+    if known and header_flaw(g, address, nbytes, peer_of(g, row, source)) == WELL:
+        put(row, S_SOURCE, source)
+        put(row, S_SOURCE_TAG, tag)
+        if not is_large(get(row, S_HANDLE)):
+            streams.note_failure(g, row, ops.MPI_CALL, pending.error_class(g, code), code, code)
+            _hand_over(g, row)
+            return
+        begin_chunked_receive(row, header)
+    streams.fail(g, row, code)
+
+
+@jit
+def begin_chunked_receive(row, header):
+    begin_transfer(row, header.total, header.chunk, header.shared)
+    put(row, S_TRANSFER, header.transfer)
+    if header.shared != NOT_SHARED:  # the first chunk is there
+        put(row, S_POSTED, 1)
+        put(row, S_ARRIVED, 1)
 
 
 @jit
 def receive_long(g, row, header, peer):
     """Begins with what follows the header of a long message."""
-    reset_transfer(row)
-    put(row, S_CHUNK, header.chunk)
-    put(row, S_CHUNKS, (header.total + header.chunk - 1) // header.chunk)
-    put(row, S_TRANSFER, header.transfer)
-    put(row, S_SHARED, header.shared)
-    put(row, S_BUFFERS, _ALL_BUFFERS)
+    begin_chunked_receive(row, header)
     if header.shared == NOT_SHARED:
+        put(row, S_BUFFERS, _ALL_BUFFERS)
         set_base(g, row, get(g, G_LARGE_DEVICE) + buffer_offset(g, get(row, S_SLOT), 0), 0)
         receive_chunks(g, row)
         return
+    put(row, S_BUFFERS, _ALL_BUFFERS & ~1)
     if header.way & LANDED:
         place = landing_place(g, peer, header.shared)
         set_base(g, row, _landed(place, _landing_groups(header.total), header.mark), 0)
@@ -136,46 +168,29 @@ def receive_long(g, row, header, peer):
         theirs = P_STAGING if header.way else P_DEVICE
         base = peer_field(g, peer, theirs) + buffer_offset(g, header.shared, 0)
         set_base(g, row, base, header.mark)
-    put(row, S_BUFFERS, _ALL_BUFFERS & ~1)
-    put(row, S_NEXT, 1)
     received_chunk(g, row, 0)
 
 
 @jit
 def receive_chunks(g, row):
-    """Posts receives for the next chunks, or their notices, as long as buffers are free."""
-    while get(row, S_NEXT) < get(row, S_CHUNKS):
-        chunk = get(row, S_NEXT)
+    """Posts receives for the next chunks, or their notices, as long as buffers are free; gives the
+    receipt with the last one, where chunks are messages."""
+    while get(row, S_POSTED) < get(row, S_CHUNKS):
+        chunk = get(row, S_POSTED)
         bit = 1 << chunk % LARGE_BUFFERS
         ahead = chunk - get(row, S_ARRIVED)
-        if get(row, S_BUFFERS) & bit == 0 or ahead >= RECEIVES_AHEAD or get(row, S_FAILED) != 0:
+        if get(row, S_BUFFERS) & bit == 0 or ahead >= RECEIVES_AHEAD:
             return
         put(row, S_BUFFERS, get(row, S_BUFFERS) & ~bit)
-        put(row, S_NEXT, chunk + 1)
-        data = get(g, G_DRAIN)
-        length = 0
-        if get(row, S_SHARED) == NOT_SHARED:
-            data = get(g, G_LARGE) + buffer_offset(g, get(row, S_SLOT), chunk)
-            length = get(row, S_CHUNK)
-        tag = get(row, S_TRANSFER) * 2
-        source = get(row, S_SOURCE)
-        pending.irecv(g, row, data, length, source, tag, chunks(g, row), RECEIVE_CHUNK, chunk)
-
-
-@jit
-def received_message(g, row, chunk, nbytes):
-    """A chunk, or the notice that it is in reach, has come: so many bytes."""
-    expected = length_of(row, chunk) if get(row, S_SHARED) == NOT_SHARED else 0
-    if nbytes != expected:
-        pending.refuse(g, row, BAD_LENGTH)
-    else:
-        received_chunk(g, row, chunk)
+        if not streams.expect(g, row):
+            return
+        if get(row, S_SHARED) == NOT_SHARED and get(row, S_POSTED) == get(row, S_CHUNKS):
+            streams.say(g, row)
 
 
 @jit
 def received_chunk(g, row, chunk):
     """A chunk is in reach: have it unpacked, as far as the user's buffer goes."""
-    bump(row, S_ARRIVED, 1)
     position = position_of(row, chunk)
     wanted = min(length_of(row, chunk), get(row, S_BYTES) - position)
     if get(row, S_ARRIVED) == get(row, S_CHUNKS):
@@ -198,7 +213,8 @@ def unpacked_chunk(g, row, chunk):
     put(row, S_BUFFERS, get(row, S_BUFFERS) | bit)
     if get(row, S_SHARED) != NOT_SHARED:
         put(row, S_READ, get(row, S_READ) | bit)
-        return_buffers(g, row)
+        if not return_buffers(g, row):
+            return
     receive_chunks(g, row)
     close_chunked_receive(g, row)
 
@@ -206,12 +222,13 @@ def unpacked_chunk(g, row, chunk):
 @jit
 def return_buffers(g, row):
     """Tells the sender which of its buffers are free: in order of the chunks, since the messages
-    say nothing else, whatever the order in which threads have read them."""
-    while get(row, S_READ) & 1 << get(row, S_RETURNED) % LARGE_BUFFERS:
-        put(row, S_READ, get(row, S_READ) & ~(1 << get(row, S_RETURNED) % LARGE_BUFFERS))
-        bump(row, S_RETURNED, 1)
-        tag = get(row, S_TRANSFER) * 2 + 1
-        pending.notify(g, row, get(row, S_SOURCE), tag, chunks(g, row))
+    say nothing else, whatever the order in which threads have read them. Whether the request goes
+    on."""
+    while get(row, S_READ) & 1 << get(row, S_SENT) % LARGE_BUFFERS:
+        put(row, S_READ, get(row, S_READ) & ~(1 << get(row, S_SENT) % LARGE_BUFFERS))
+        if not streams.say(g, row):
+            return False
+    return True
 
 
 @jit

@@ -15,56 +15,55 @@ from gmpi.wire import (
     TAG_MASK,
     chunk_bytes_of,
     lands,
+    transfer_number,
 )
-from host_proxy import pending
+from host_proxy import streams
 from host_proxy.checks import is_large, no_payload
 from host_proxy.completion import complete, order, set_base, staging
 from host_proxy.native import bump, get, jit, put, store
 from host_proxy.ring import payload_to
 from host_proxy.state import (
     G_CHUNK,
-    G_DRAIN,
     G_EAGER,
-    G_LARGE,
     G_LARGE_DEVICE,
+    G_REQUEST_SLOTS,
+    G_SLOTS,
     G_STAGING,
     G_TAG_UB,
     G_TRANSFERS,
     P_READS,
     R_DONE,
     R_FLAGS,
+    S_ARRIVED,
     S_BUFFERS,
     S_BYTES,
     S_CHUNK,
     S_CHUNKS,
-    S_FAILED,
     S_FINISHED,
     S_HANDLE,
-    S_NEXT,
     S_PEER,
+    S_SENT,
     S_SHARED,
     S_SLOT,
     S_STARTED,
     S_TAG,
-    S_TOTAL,
+    S_THEIRS,
     S_TRANSFER,
-    SEND,
-    SEND_CHUNK,
 )
 from host_proxy.transfer import (
+    begin_transfer,
     buffer_offset,
-    chunks,
     is_near,
     length_of,
     messages,
     peer_field,
     peer_of,
     position_of,
-    reset_transfer,
 )
 
 _chunk_bytes_of = jit(chunk_bytes_of)
 _lands = jit(lands)
+_transfer_number = jit(transfer_number)
 
 
 @jit
@@ -86,10 +85,11 @@ def start_send(g, r, row):
     if nbytes <= get(g, G_EAGER):
         store(header + 8, 0)
         store(header + 16, NOT_SHARED)
-        if pending.isend_short(g, row, header, MESSAGE_HEADER + nbytes, dest, tag, comm, SEND):
+        if streams.send_short(g, row, header, MESSAGE_HEADER + nbytes, tag, comm):
             sent(g, row)
         return
-    shared = start_chunked_send(g, row, dest, nbytes)
+    begin_chunked_send(g, row, dest, nbytes)
+    shared = get(row, S_SHARED)
     store(header + 8, get(row, S_CHUNK) | get(row, S_TRANSFER) << 32)
     store(header + 16, shared)
     store(header + 24, 0)
@@ -98,22 +98,18 @@ def start_send(g, r, row):
         if near & LANDED and not _lands(nbytes, get(r, R_DONE), get(g, G_CHUNK)):
             near = NEAR
         store(header + 24, near | (get(row, S_HANDLE) & TAG_MASK) << 32)
-    pending.isend(g, row, header, MESSAGE_HEADER, dest, tag, comm, SEND, 0)
-    if get(row, S_FAILED) == 0:
+    if not streams.send_first(g, row, header, MESSAGE_HEADER, tag, comm):
+        return
+    if shared != NOT_SHARED:
+        put(row, S_SENT, 1)  # the header says that the first chunk is there
+    # Its credit, or the receipt.
+    if streams.expect(g, row) and shared == NOT_SHARED:
         packed_chunk(g, row, 0)
 
 
 @jit
-def start_chunked_send(g, row, dest, nbytes):
-    """Prepares the chunks of a long message: the slot they are shared in, or NOT_SHARED."""
-    chunk = _chunk_bytes_of(nbytes, get(g, G_CHUNK))
-    reset_transfer(row)
-    bump(g, G_TRANSFERS, 1)
-    put(row, S_TOTAL, nbytes)
-    put(row, S_CHUNK, chunk)
-    put(row, S_CHUNKS, (nbytes + chunk - 1) // chunk)
-    # Tags 2n and 2n + 1 within MPI_TAG_UB; the host has the upper half of the numbers.
-    put(row, S_TRANSFER, get(g, G_TRANSFERS) % (get(g, G_TAG_UB) >> 2))
+def begin_chunked_send(g, row, dest, nbytes):
+    """Prepares the chunks of a long message."""
     peer = peer_of(g, row, dest)
     shared = NOT_SHARED
     staging = G_LARGE_DEVICE
@@ -122,9 +118,14 @@ def start_chunked_send(g, row, dest, nbytes):
         staging = G_STAGING
     elif peer >= 0 and peer_field(g, peer, P_READS):
         shared = get(row, S_SLOT)
-    put(row, S_SHARED, shared)
+    begin_transfer(row, nbytes, _chunk_bytes_of(nbytes, get(g, G_CHUNK)), shared)
+    bump(g, G_TRANSFERS, 1)
+    first = get(g, G_REQUEST_SLOTS)
+    place = get(row, S_SLOT) - first
+    places = get(g, G_SLOTS) - first
+    number = _transfer_number(get(g, G_TRANSFERS), place, places, get(g, G_TAG_UB))
+    put(row, S_TRANSFER, number)
     set_base(g, row, get(g, staging) + buffer_offset(g, get(row, S_SLOT), 0), 0)
-    return shared
 
 
 # --- what follows ---------------------------------------------------------------------------------
@@ -142,7 +143,8 @@ def sent(g, row):
 
 @jit
 def finish_send(g, row):
-    if get(row, S_STARTED) and get(row, S_FINISHED) == get(row, S_CHUNKS):
+    finished = get(row, S_FINISHED) == get(row, S_CHUNKS)
+    if get(row, S_STARTED) and finished and get(row, S_ARRIVED) == get(row, S_THEIRS):
         complete(g, row, get(row, S_BYTES), SUCCESS, ANY_SOURCE, ANY_TAG)
 
 
@@ -151,30 +153,20 @@ def packed_chunk(g, row, chunk):
     """A chunk is in its buffer. Passes on all that are next, strictly in order: that is how the
     receiver tells them apart."""
     put(row, S_BUFFERS, get(row, S_BUFFERS) | 1 << chunk % LARGE_BUFFERS)
-    while get(row, S_NEXT) < get(row, S_CHUNKS):
-        following = get(row, S_NEXT)
-        bit = 1 << following % LARGE_BUFFERS
-        if get(row, S_BUFFERS) & bit == 0 or get(row, S_FAILED) != 0:
+    while get(row, S_SENT) < get(row, S_CHUNKS):
+        bit = 1 << get(row, S_SENT) % LARGE_BUFFERS
+        if get(row, S_BUFFERS) & bit == 0 or not pass_on(g, row):
             return
         put(row, S_BUFFERS, get(row, S_BUFFERS) & ~bit)
-        put(row, S_NEXT, following + 1)
-        pass_on(g, row, following)
 
 
 @jit
-def pass_on(g, row, chunk):
-    """Sends a chunk, or, where the receiver reads our buffers, the notice that it is there."""
-    dest = get(row, S_PEER)
-    tag = get(row, S_TRANSFER) * 2
-    comm = chunks(g, row)
+def pass_on(g, row):
+    """Sends the next chunk, or, where the receiver reads our buffers, the notice that it is there:
+    whether the request goes on."""
     if get(row, S_SHARED) == NOT_SHARED:
-        data = get(g, G_LARGE) + buffer_offset(g, get(row, S_SLOT), chunk)
-        length = length_of(row, chunk)
-        pending.isend(g, row, data, length, dest, tag, comm, SEND_CHUNK, chunk)
-    else:
-        pending.irecv(g, row, get(g, G_DRAIN), 0, dest, tag + 1, comm, SEND_CHUNK, chunk)
-        if chunk > 0:  # the header says that the first one is there
-            pending.notify(g, row, dest, tag, comm)
+        return streams.send_chunk(g, row)
+    return streams.say(g, row) and streams.expect(g, row)
 
 
 @jit
@@ -187,3 +179,12 @@ def sent_chunk(g, row, chunk):
         length = length_of(row, following)
         order(g, row, following % LARGE_BUFFERS, position, length, PACK)
     finish_send(g, row)
+
+
+@jit
+def credited(g, row, chunk):
+    """The receiver has read a chunk's buffer, or is ready for all that comes."""
+    if get(row, S_SHARED) == NOT_SHARED:
+        finish_send(g, row)
+    else:
+        sent_chunk(g, row, chunk)

@@ -54,8 +54,9 @@ from host_proxy.communicator import Communicator
     G_SLOTS,
     G_EAGER,
     G_CHUNK,
-    G_DRAIN,  # where messages without bytes come from, and go to
-    G_HANDLES,  # MPI_Request[capacity]
+    G_NOTES,  # NOTE_BYTES for each slot: see streams.py
+    G_HANDLES,  # MPI_Request[capacity + 1]
+    G_CAPACITY,
     G_STATUSES,  # MPI_Status[WINDOW]
     G_INDICES,  # int[WINDOW]
     G_OUTCOUNT,  # int
@@ -125,7 +126,7 @@ from host_proxy.communicator import Communicator
     F_YIELD,
     F_NANOSLEEP,
     G_COUNT,
-) = range(93)
+) = range(94)
 
 # --- slots ---------------------------------------------------------------------------------------
 # What every request has comes first: two cache lines.
@@ -149,21 +150,23 @@ from host_proxy.communicator import Communicator
     S_SOURCE,
     S_SOURCE_TAG,
     S_SLOT,  # the number of this row; constant
-    # progress of a chunked message, see reset_transfer()
+    # progress of a chunked message, see begin_transfer()
+    S_CHUNK,  # bytes of its chunks; 0: nothing follows the first message
     S_TOTAL,  # bytes of the message, as its header says
-    S_CHUNK,  # bytes of its chunks
     S_CHUNKS,
     S_TRANSFER,  # its number: the tags of what follows the first message
     S_SHARED,  # sender's large slot when the receiver reads the sender's buffers, else NOT_SHARED
-    S_NEXT,  # next chunk to hand to MPI; chunks go strictly in order
+    S_SENT,  # our messages behind the header that are sent, and how many there are
+    S_OURS,
+    S_POSTED,  # receives posted for those of the other rank
+    S_ARRIVED,  # how many of these are here, and how many there are
+    S_THEIRS,
     S_BUFFERS,  # bit i: chunk buffer i is full (send) or free (receive)
-    S_ARRIVED,  # chunks that are here (receive)
     S_READ,  # bit i: chunk buffer i has been read and its sender not told yet (receive)
-    S_RETURNED,  # chunk buffers given back to the sender (receive)
     S_FINISHED,  # chunks done with
     S_STARTED,  # 1: MPI has sent the header
     S_COUNT,
-) = range(32)
+) = range(34)
 S_ROW_BYTES = S_COUNT * 8
 
 FREE = 0
@@ -178,7 +181,7 @@ HANDED = 2
 A_ROW_BYTES = A_COUNT * 8
 GONE = -1  # A_SLOT of a row whose MPI request has completed
 
-(SEND, RECEIVE, SEND_CHUNK, RECEIVE_CHUNK, COLLECTIVE) = range(5)
+(SEND, RECEIVE, SEND_CHUNK, RECEIVE_CHUNK, COLLECTIVE, CREDIT) = range(6)
 WINDOW = 128  # MPI requests per Testsome, at most
 WINDOW_LEAST = 16
 FOUND_ONE = 64
@@ -218,6 +221,7 @@ C_COUNT = C_HANDLE + TAG_DUPLICATES
     E_SLOT,
     E_COUNT,
 ) = range(15)
+NOTE_BYTES = 64
 FLIGHT_BYTES = 32  # an entry of the flight recorder (host_proxy/flight.py)
 FAULTS = 256  # row 0 keeps the first one, the others the last
 

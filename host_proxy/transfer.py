@@ -3,7 +3,7 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from gmpi.wire import LARGE_BUFFERS, READY_BYTES, duplicate_of
+from gmpi.wire import LARGE_BUFFERS, NOT_SHARED, OP_ISEND, READY_BYTES, duplicate_of
 from host_proxy.checks import communicator
 from host_proxy.native import get, jit, put
 from host_proxy.state import (
@@ -18,10 +18,14 @@ from host_proxy.state import (
     G_SLOTS,
     P_COUNT,
     S_CHUNK,
+    S_CHUNKS,
     S_COMM,
     S_COUNT,
-    S_NEXT,
+    S_OP,
+    S_OURS,
+    S_SHARED,
     S_TAG,
+    S_THEIRS,
     S_TOTAL,
 )
 
@@ -85,7 +89,21 @@ def length_of(row, chunk):
 
 
 @jit
-def reset_transfer(row):
+def begin_transfer(row, total, chunk, shared):
     """Begins the chunked part of a message."""
-    for field in range(S_NEXT, S_COUNT):
+    for field in range(S_CHUNK, S_COUNT):
         put(row, field, 0)
+    count = (total + chunk - 1) // chunk
+    put(row, S_TOTAL, total)
+    put(row, S_CHUNK, chunk)
+    put(row, S_CHUNKS, count)
+    put(row, S_SHARED, shared)
+    back = 1 if shared == NOT_SHARED else count
+    put(row, S_OURS, count if sends(row) else back)
+    put(row, S_THEIRS, back if sends(row) else count)
+
+
+@jit
+def sends(row):
+    """Whether the row's request is a send."""
+    return get(row, S_OP) == OP_ISEND

@@ -32,6 +32,7 @@ from gmpi.constants import ERR_TRUNCATE
 from gmpi.host import _HostPort
 from host_proxy import state as st
 from host_proxy.communicator import Communicator
+from host_proxy.failure import Failure, PeerFailure
 from host_proxy.kernel_port import KernelPort
 from host_proxy.mpi4py_engine import Mpi4pyEngine
 from host_proxy.protocol import receive_message
@@ -110,7 +111,8 @@ class World:
             assert tag == 2 * (self.header[1] >> 32 & 0xFFFFFFFF)
             self.came += 1
             position = self.came * CHUNK
-            length = min(CHUNK, int(self.header[0]) - position) if len(memory) else 0
+            chunks = self.header[2] == wire.NOT_SHARED  # they are messages
+            length = min(CHUNK, int(self.header[0]) - position) if chunks else 0
             memory[:length] = self.content(position, length)
             self.fill()
             nbytes = length
@@ -159,7 +161,11 @@ class World:
         step = receive_message(state.address, port, self.comm, self.source, 7, room, EAGER)
         try:
             outcome = self.drive(step)
-        except MPI.Exception:
+        except PeerFailure:  # the header says so, or what came instead of a chunk
+            assert self.header[2] == wire.ABANDONED or self.wrong < 0
+            self.counts[REFUSED] += 1
+            return
+        except Failure:
             assert may == 2 and self.wrong < 0
             self.counts[REFUSED] += 1
             return

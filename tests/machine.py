@@ -136,11 +136,11 @@ class Machine:
             self.wrong.append(text)
 
     def _inside(self, address: int, nbytes: int) -> bool:
-        drain = int(self.globals[st.G_DRAIN])
+        notes = int(self.globals[st.G_NOTES])
         regions = [
             (self.address + self.layout.small, self.address + self.layout.mapped_bytes),
             (int(self.large.ctypes.data), int(self.large.ctypes.data) + len(self.large)),
-            (drain, drain),
+            (notes, notes + self.layout.slots * st.NOTE_BYTES),
         ]
         return any(low <= address and address + nbytes <= high for low, high in regions)
 

@@ -39,7 +39,7 @@ GUARD = 1 << 16
 
 # What the stubs share with the harness.
 (N_CALLS, N_BAD, N_ISEND, N_IRECV, N_COLLECTIVE, N_FIRST, G_ADDRESS, LOW, HIGH, LARGE_LOW,
- LARGE_HIGH, DRAIN_LOW, DRAIN_HIGH, HANDLES_LOW, HANDLES_HIGH, WRONG) = range(16)  # fmt: skip
+ LARGE_HIGH, NOTES_LOW, NOTES_HIGH, HANDLES_LOW, HANDLES_HIGH, WRONG) = range(16)  # fmt: skip
 SHARED = np.zeros(16, np.int64)
 AT = int(SHARED.ctypes.data)
 
@@ -67,7 +67,7 @@ def _check_memory(address, nbytes, request):
     inside = nbytes >= 0 and (
         (address >= get(AT, LOW) and address + nbytes <= get(AT, HIGH))
         or (address >= get(AT, LARGE_LOW) and address + nbytes <= get(AT, LARGE_HIGH))
-        or (address >= get(AT, DRAIN_LOW) and address + nbytes <= get(AT, DRAIN_HIGH))
+        or (address >= get(AT, NOTES_LOW) and address + nbytes <= get(AT, NOTES_HIGH))
     )
     if not inside:
         bad(1)
@@ -345,8 +345,8 @@ class Harness:
         SHARED[G_ADDRESS] = self.state.address
         SHARED[LOW], SHARED[HIGH] = mapped + LAYOUT.small, mapped + LAYOUT.mapped_bytes
         SHARED[LARGE_LOW], SHARED[LARGE_HIGH] = large, large + LAYOUT.large_bytes
-        SHARED[DRAIN_LOW] = g[st.G_DRAIN]
-        SHARED[DRAIN_HIGH] = g[st.G_DRAIN]
+        SHARED[NOTES_LOW] = g[st.G_NOTES]
+        SHARED[NOTES_HIGH] = g[st.G_NOTES] + SLOTS * st.NOTE_BYTES
         SHARED[HANDLES_LOW] = g[st.G_HANDLES]
         room = len(self.state.pending) * g[st.G_HANDLE_BYTES]
         SHARED[HANDLES_HIGH] = g[st.G_HANDLES] + room

@@ -129,6 +129,12 @@ CASES = {
         + MPI.Get_error_string(MPI.ERR_RANK),
         gmpi.MPICallError,
     ),
+    ops.PEER: (
+        row(RECV, ops.PEER, 3),
+        "GMPI_Irecv in block 5: other rank is 3, allowed is a rank whose part of the message "
+        "succeeds; the errors of rank 3 say which of its calls has failed",
+        gmpi.MPICallError,
+    ),
 }
 WITHOUT_CALL = (ops.REQUEST, ops.RESOURCE, ops.OPERATION, ops.DEBUG)
 

@@ -25,6 +25,9 @@ BOUNDS = {
     "a send, a receive and a helper": [
         "TURNS", "ROUNDS=2", "HELPERS=1", "RECEIVED=1", "WAYS=1", *_ONE_BUFFER
     ],
+    "two receives, one of which fails, and a helper": [
+        "RECEIVE", "FAILS", "ROUNDS=2", "HELPERS=1", "CHUNKS=2", "BUFFERS=1", "WAYS=1"
+    ],
     "from the sender's buffers": ["SHARED", "SLOTS=2", "CHUNKS=1", "WAYS=1", "DELAYS"],
 }  # fmt: skip
 
@@ -54,6 +57,8 @@ MUTATIONS = {
     "NO_RELEASE_BEFORE_READY": ("from the sender's buffers", "assertion"),
     "NO_ACQUIRE_OF_ORDER": ("a send, a receive and a helper", "assertion"),
     "NO_ACQUIRE_AT_END": ("a receive and a helper", "assertion"),
+    "COUNTED_BEFORE_TICKET": ("two receives, one of which fails, and a helper", "assertion"),
+    "COUNTED_AFTER_ANSWER": ("two receives, one of which fails, and a helper", "assertion"),
     "SEND_ADDRESS_AFTER_RELEASE": ("a send, a receive and a helper", f"assertion|{_STUCK}"),
 }
 

@@ -25,7 +25,9 @@
  * carried out once; no record names a request that is not open, or opens one that is; at the end
  * all slots are free; nobody is ever stuck (invalid end state).
  *
- * Left out: the ring itself (ring.pml), messages that are longer than their receive, errors,
+ * With FAILS, a receive may end with an error as soon as none of its orders is open.
+ *
+ * Left out: the ring itself (ring.pml), messages that are longer than their receive, other errors,
  * collectives, scattered buffers; a Waitall waits for one request.
  *
  * Each mutation (tests/test_model_orders.py) takes something away; the model must then fail. They
@@ -82,6 +84,8 @@
 #define NO_ACQUIRE_OF_ORDER 21
 #define NO_ACQUIRE_AT_END 22
 #define SEND_ADDRESS_AFTER_RELEASE 23
+#define COUNTED_BEFORE_TICKET 24
+#define COUNTED_AFTER_ANSWER 25
 
 #define IF(name) (mutation == name)
 

@@ -182,6 +182,14 @@ inline take() {
     fi
 }
 
+inline count_finished() {
+    if
+    :: (packs && !IF(PACKED_IS_COUNTED)) || IF(COUNTED_BEFORE_COPY)
+    :: else -> finished[its]++
+    fi
+}
+#define COUNTED_IN_BETWEEN (!IF(COUNTED_BEFORE_TICKET) && !IF(COUNTED_AFTER_ANSWER))
+
 /* own: it is the last one, and of this block's request. */
 inline carry_out(own) {
     if
@@ -210,11 +218,18 @@ inline carry_out(own) {
     :: else ->
         if
         :: IF(ANSWERED_BEFORE_COPY)
-        :: else -> report_chunk(its, owner[its], chunk)
+        :: else ->
+            answers = owner[its];
+            if :: IF(NO_RELEASE_OF_CHUNK) :: else -> fence() fi;
+            if :: IF(COUNTED_BEFORE_TICKET) -> count_finished() :: else fi;
+            take_ticket();
+            if :: COUNTED_IN_BETWEEN -> count_finished() :: else fi;
+            write_record(OP_CHUNK, its, answers, chunk);
+            answers = 0
         fi;
         if
-        :: (packs && !IF(PACKED_IS_COUNTED)) || IF(COUNTED_BEFORE_COPY)
-        :: else -> finished[its]++
+        :: IF(ANSWERED_BEFORE_COPY) || IF(COUNTED_AFTER_ANSWER) -> count_finished()
+        :: else
         fi
     fi;
     atomic { chunk = 0; packs = 0 }
@@ -279,6 +294,9 @@ inline wait_for() {
        :: (FRESH(STATUS) && FRESH(COUNT) && !SENDS
                && (finished[slot] >= count || IF(DONE_WITHOUT_COUNT))) ->
            if :: IF(NO_ACQUIRE_AT_END) :: else -> fence() fi;
+#ifdef FAILS
+           failed = count == 0;
+#endif
            break
        :: else
        fi;
@@ -328,9 +346,9 @@ inline check_own() {
 
 proctype Block(byte me, mutation) {
     byte round, id, slot, handle, ticket, way, tried = NONE;
-    byte its, expected, fresh, count, base, word, i = NONE, whose, chunk, at, k;
+    byte its, expected, fresh, count, base, word, i = NONE, whose, chunk, at, k, answers;
     byte position[2], length[2], seen[2], kept[2];
-    bit near, early, packs, looked;
+    bit near, early, packs, looked, failed;
 
     do
     :: me >= BLOCKS - HELPERS || round == ROUNDS -> break
@@ -355,7 +373,7 @@ proctype Block(byte me, mutation) {
         fi;
         near = 0;
         wait_for();
-        check_own();
+        if :: failed -> failed = 0 :: else -> check_own() fi;
         atomic { round++; id = 0; slot = 0; handle = 0 }
     od;
     round = 0;

@@ -2,6 +2,9 @@
 
 byte p_op[SLOTS]; /* 0: nothing open */
 byte p_tag[SLOTS];
+#ifdef FAILS
+bit fails; /* one has */
+#endif
 byte carried[SLOTS]; /* for the checks: chunks whose order has been claimed */
 
 #define BIT(chunk) (1 << (chunk) % BUFFERS)
@@ -93,9 +96,19 @@ inline unpacked_chunk() {
         od
     }
 #endif
-    receive_chunks();
+#ifdef FAILS
     if
-    :: p_done[s] == RECEIVED && p_told[s] -> close()
+    :: !p_told[s] && !p_orders[s] && !fails ->
+        atomic { fails = 1; p_flight[s] = 0 };
+        tell(0)
+    :: true -> receive_chunks()
+    fi;
+#else
+    receive_chunks();
+#endif
+    if
+    :: p_told[s] && (p_done[s] == RECEIVED || !p_flight[s] && !p_orders[s]
+            && p_come[s] < RECEIVED) -> close()
     :: else
     fi
 }

@@ -119,9 +119,16 @@ def _mpi_error(op: str, n: int, nbytes: int) -> None:
         assert called.error == gmpi.SUCCESS
         check()
         play.end(20)
-    else:
+    elif op == "allreduce":
         timed_out(play, "on rank 0 a call failed: GMPI_I")
         play.end(20, gmpi.RequestTimeoutError)
+    else:
+        # Told by rank 0: of its receive in "wait", which is rank 1's other request.
+        assert called.error == (gmpi.SUCCESS if op == "wait" else gmpi.ERR_OTHER), called.error
+        assert isinstance(play.error, gmpi.MPICallError), repr(play.error)
+        assert "other rank is 0" in str(play.error), str(play.error)
+        assert play.took < (0.2 + 1.0) * TIME_FACTOR, f"told after {play.took:.1f} s"
+        play.end(20, gmpi.MPICallError)
 
 
 def testsome_fails(op: str) -> None:

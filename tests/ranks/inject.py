@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numba import cfunc, int32, int64
+from numba import cfunc, int32, int64, njit
 
 import gmpi
 from host_proxy.communicator import Duplicate
@@ -23,6 +23,8 @@ from host_proxy.state import (
     F_IRECV,
     F_ISEND,
     F_NANOSLEEP,
+    F_REQUEST_FREE,
+    F_TEST,
     F_TESTSOME,
     G_STATUS_BYTES,
     G_STATUS_ERROR,
@@ -195,3 +197,128 @@ def kill_proxy(g: gmpi.Context) -> None:
     )
     # The compiled loop comes back to Python only when there is something to do there.
     g._state.globals[G_PYTHON] += 1
+
+
+# --- every call in turn ---------------------------------------------------------------------------
+
+_STEPS = np.zeros(2, np.int64)  # steps so far; the one that fails, 0: none
+_STEPS_AT = int(_STEPS.ctypes.data)
+
+
+@njit
+def _fails() -> bool:
+    put(_STEPS_AT, 0, get(_STEPS_AT, 0) + 1)
+    return get(_STEPS_AT, 0) == get(_STEPS_AT, 1)
+
+
+class EveryCall:
+    """Counts the calls of MPI for messages, and what they complete; any one of these fails.
+
+    In both engines, and for the host. A call that fails sends and receives nothing; what fails
+    while it completes has been sent, or received, all the same.
+    """
+
+    def __init__(self, g: gmpi.Context) -> None:
+        self._compiled(g)
+        communicator = g._state.communicators[0]
+        communicator.messages = _Counting(communicator.messages)
+        communicator.chunks = _Counting(communicator.chunks)
+
+    def arm(self, step: int) -> None:
+        _STEPS[:] = 0, step
+
+    @property
+    def steps(self) -> int:
+        return int(_STEPS[0])
+
+    def _compiled(self, g: gmpi.Context) -> None:
+        """Stand-ins for the compiled engine, made once."""
+        table = g._state.globals
+        places = F_ISEND, F_IRECV, F_TEST, F_TESTSOME, F_REQUEST_FREE
+        if not _EVERY:
+            originals = [int(table[place]) for place in places]
+            layout = [int(table[i]) for i in (G_STATUS_BYTES, G_STATUS_ERROR)]
+            _EVERY.extend(_every_call(*originals, *layout))
+        for place, function in zip(places, _EVERY):
+            table[place] = function.address
+
+
+_EVERY: list[Any] = []
+
+
+def _every_call(
+    isend_at: int,
+    irecv_at: int,
+    test_at: int,
+    testsome_at: int,
+    free_at: int,
+    size: int,
+    error: int,
+) -> list[Any]:  # fmt: skip
+    code, in_status = int(MPI.ERR_OTHER), int(MPI.ERR_IN_STATUS)
+
+    @cfunc(int32(*[int64] * 7))
+    def isend(a, b, c, d, e, f, h):  # type: ignore[no-untyped-def]
+        return int32(code if _fails() else call(isend_at, (a, b, c, d, e, f, h)))
+
+    @cfunc(int32(*[int64] * 7))
+    def irecv(a, b, c, d, e, f, h):  # type: ignore[no-untyped-def]
+        return int32(code if _fails() else call(irecv_at, (a, b, c, d, e, f, h)))
+
+    @cfunc(int32(*[int64] * 3))
+    def test(request, flag, status):  # type: ignore[no-untyped-def]
+        result = call(test_at, (request, flag, status))
+        if load_int(flag) != 0 and _fails():
+            result = code
+        return int32(result)
+
+    @cfunc(int32(*[int64] * 5))
+    def testsome(incount, requests, outcount, indices, statuses):  # type: ignore[no-untyped-def]
+        result = call(testsome_at, (incount, requests, outcount, indices, statuses))
+        failed = -1
+        for i in range(load_int(outcount)):
+            if _fails():
+                failed = i
+        if failed < 0:
+            return int32(result)
+        for i in range(load_int(outcount)):
+            store_int(statuses + i * size + error, code if i == failed else 0)
+        return int32(in_status)
+
+    @cfunc(int32(int64))
+    def free(request):  # type: ignore[no-untyped-def]
+        result = call(free_at, (request,))
+        return int32(code if _fails() else result)
+
+    return [isend, irecv, test, testsome, free]
+
+
+def _step() -> None:
+    _STEPS[0] += 1
+    if _STEPS[0] == _STEPS[1]:
+        raise MPI.Exception(MPI.ERR_OTHER)
+
+
+class _CountingRequest(MPI.Request):
+    def Test(self, status: MPI.Status | None = None) -> bool:
+        done = super().Test(status)
+        if done:
+            _step()
+        return done
+
+    def Free(self) -> None:
+        super().Free()
+        _step()
+
+
+class _Counting(Duplicate):
+    def _started(self, request: MPI.Request, kind: str) -> MPI.Request:
+        return super()._started(_CountingRequest(request), kind)
+
+    def Isend(self, buf: Any, dest: int, tag: int = 0) -> MPI.Request:
+        _step()
+        return super().Isend(buf, dest, tag)
+
+    def Irecv(self, buf: Any, source: int = 0, tag: int = 0) -> MPI.Request:
+        _step()
+        return super().Irecv(buf, source, tag)
