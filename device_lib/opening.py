@@ -274,7 +274,7 @@ def make_pack_next_chunks(scope: Scope, fill: Callable) -> Callable:
     return pack_next_chunks
 
 
-def make_open_any(scope: Scope) -> Callable:
+def make_open_any(scope: Scope, help_others: Callable) -> Callable:
     """The complete way to open a request; all threads of the scope call it together."""
     rank = scope.rank
     size = scope.size
@@ -282,6 +282,7 @@ def make_open_any(scope: Scope) -> Callable:
     sync = scope.sync
     broadcast = scope.broadcast
     pack_next_chunks = make_pack_next_chunks(scope, make_copy_out(scope))
+    take_slot = slots.make_take_slot(scope, help_others)
 
     @device
     def open_any(ctx, word0, peer_tag, count, send, recv, unfinished):
@@ -324,9 +325,7 @@ def make_open_any(scope: Scope) -> Callable:
                     if ring.wait_for_room(ctx, lane, mask, ticket, _unknown(ctx, ticket)) == 0:
                         ring.write(ctx, lane, warp_lanes(), ticket, OP_NULL, 0, 0, 0, 0, 0, 0)
                     ticket = -1
-            if slot < 0:
-                slot = slots.acquire(ctx, lane, mask, large)
-        slot = broadcast(slot)
+        slot = take_slot(ctx, slot, large)
         if slot < 0:
             return slots.error_handle(-slot)
         chunk = out

@@ -85,12 +85,12 @@ def make_requests(scope: Scope) -> SimpleNamespace:
     def part(name: str, arguments: int, results: int, body):
         return linked(f"gmpi_{name}_{scope.name}", arguments, results, body)
 
-    open_any = part("open_any", 9, 1, make_open_any(scope))
+    help_others = part("help", 3, 1, make_help(scope))
+    open_any = part("open_any", 9, 1, make_open_any(scope, help_others))
     finish_any = part("finish_any", 5, 3, make_finish_any(scope))
     finish_one = part("finish_one", 6, 5, make_finish_one(scope))
     fill = part("fill", 7, 1, make_fill(scope))
     unpack = part("unpack", 5, 1, make_unpack(scope))
-    help_others = part("help", 3, 1, make_help(scope))
     report = part("report", 6, 1, make_report(scope))
     leads = scope.leads
     rank = scope.rank
@@ -249,4 +249,5 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         complete=complete,
         complete_one=complete_one,
         perform=perform,
+        help_others=help_others,
     )

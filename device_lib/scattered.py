@@ -180,10 +180,11 @@ def _place(ctx, slot, direction, buffer, row, nbytes, lane, lanes, mask):
     return SCATTERED
 
 
-def make_open_scattered(scope: Scope) -> Callable:
+def make_open_scattered(scope: Scope, help_others: Callable) -> Callable:
     """Opens requests of derived datatypes and strided views; all threads of the scope call it."""
     rank = scope.rank
     size = scope.size
+    take_slot = slots.make_take_slot(scope, help_others)
     leads = scope.leads
     sync = scope.sync
     broadcast_3 = scope.broadcast_3
@@ -258,14 +259,14 @@ def make_open_scattered(scope: Scope) -> Callable:
         column = 0
         if out > 0 and large == 0:
             address, stride, column = find_column(send_buffer, row, count, nbytes)
-        slot = 0
+        slot = take_slot(ctx, -1, large)
+        sync()
         send = 0
         recv = 0
         if leads():
             lane = lane_id()
             lanes = warp_lanes()
             mask = warp_mask()
-            slot = slots.acquire(ctx, lane, mask, large)
             if slot >= 0:
                 if out > 0 and column == 0:
                     send = _place(

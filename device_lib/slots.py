@@ -15,6 +15,8 @@ Called by one lane, except where it says otherwise.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from device_lib.context import (
     all_slots,
     busy_address,
@@ -31,6 +33,7 @@ from device_lib.primitives import (
     device,
     fence_sys,
     first_bit,
+    lane_id,
     load_gpu,
     load_sys,
     opaque,
@@ -44,6 +47,7 @@ from device_lib.primitives import (
     timer_ns,
 )
 from device_lib.ring import tag_of
+from device_lib.scope import Scope, warp_mask
 from gmpi.constants import GMPI_ERR_NO_RESOURCE, SUCCESS
 from gmpi.wire import (
     CONTROL_ABORT,
@@ -68,6 +72,7 @@ from gmpi.wire import (
 )
 
 CLAIMED = 1 << 59  # in REQUEST_OWNER: a wait is under way
+BUSY = -256  # no slot is free now; beyond all error classes
 
 
 @device
@@ -194,10 +199,15 @@ def try_beside(ctx, slot, word):
 
 
 @device
-def acquire(ctx, lane, mask, large):
-    """A slot of the class, by all lanes of a warp; minus the error class when none came free.
+def acquire(ctx, lane, mask, large, deadline):
+    """A slot of the class, by all lanes of a warp, from whoever closes a request.
 
-    Waits at most ``CONTROL_RESOURCE_NS`` for other warps to close a request.
+    Args:
+        deadline: what this has returned the time before, first 0.
+
+    Returns:
+        (slot, deadline). Slot BUSY: there is none now, help others and come again; minus an error
+        class when none came free for ``CONTROL_RESOURCE_NS``, or waits were aborted.
     """
     slot = -1
     if lane == 0:
@@ -211,20 +221,46 @@ def acquire(ctx, lane, mask, large):
         likely = begin + (first & (words - 1)) << 5 | guess(ctx) & 31
         if was_free(likely, take_bit(ctx, likely)):
             slot = likely
-        deadline = 0
-        error = 0
-        while slot < 0 and error == 0:
-            slot = _search(ctx, first, begin, words, words)
-            if slot < 0:
-                if deadline == 0:
-                    deadline = timer_ns() + load_sys(ctx.mapped + CONTROL_RESOURCE_NS)
-                error = load_sys(ctx.mapped + CONTROL_ABORT)
-                if error == 0 and timer_ns() > deadline:
-                    error = GMPI_ERR_NO_RESOURCE
-                pause(1000)
         if slot < 0:
-            slot = -error
-    return shuffle(mask, slot, 0)
+            slot = _search(ctx, first, begin, words, words)
+        if slot < 0:
+            if deadline == 0:
+                deadline = timer_ns() + load_sys(ctx.mapped + CONTROL_RESOURCE_NS)
+            error = load_sys(ctx.mapped + CONTROL_ABORT)
+            if error == 0 and timer_ns() > deadline:
+                error = GMPI_ERR_NO_RESOURCE
+            slot = -error if error != 0 else BUSY
+            pause(1000)
+    return shuffle(mask, slot, 0), deadline
+
+
+def make_take_slot(scope: Scope, help_others: Callable) -> Callable:
+    """``acquire`` for a scope, all of whose threads call it together."""
+    leads = scope.leads
+    broadcast = scope.broadcast
+
+    @device
+    def take_slot(ctx, slot, large):
+        """A slot of the class, or minus the error class; the same in all threads.
+
+        While there is none, others' orders are carried out: this is a wait like any other, and
+        what it waits for may be waiting for them.
+
+        Args:
+            slot: one that the leading warp has already, or -1.
+        """
+        deadline = 0
+        if leads() and slot < 0:
+            slot, deadline = acquire(ctx, lane_id(), warp_mask(), large, deadline)
+        slot = broadcast(slot)
+        while slot == BUSY:
+            help_others(ctx)
+            if leads():
+                slot, deadline = acquire(ctx, lane_id(), warp_mask(), large, deadline)
+            slot = broadcast(slot)
+        return slot
+
+    return take_slot
 
 
 @device

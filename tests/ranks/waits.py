@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from common import RANK, SIZE, WORLD, barrier, end, pattern, run
+from common import RANK, SIZE, TIME_FACTOR, WORLD, barrier, end, pattern, raises, run
 from greenlet import getcurrent
 from script import Call, Script
 
@@ -275,6 +275,38 @@ def nobody_waits_yet(g: gmpi.Context) -> None:
     s.expect(room, pattern(8, PREVIOUS))
 
 
+def no_slot_is_free() -> None:
+    """Who waits for a request slot moves messages meanwhile, as MPI promises of every wait."""
+    barrier()
+    with gmpi.Context(WORLD, large_slots=1, resource_timeout_s=TIME_FACTOR, watchdog_s=0) as g:
+        long = g.layout.eager_bytes + 800
+        with patience(g, _NEVER_NS) as blocks:
+            s = Script()
+            if RANK == 0:
+                room = s.room(long)
+                r = s.irecv(room, long, BYTE, NEXT, 1)
+                refused = s.irecv(s.room(long), long, BYTE, NEXT, 2)
+                s.wait(refused)
+            else:
+                s.wait(send(s, long, 1))
+            barrier()
+            s.launch(g)
+            s.read_back()
+            moved = set(blocks)
+        if RANK == 0:
+            assert s.calls[2].error == gmpi.GMPI_ERR_NO_RESOURCE, s.calls[2].status
+            assert not gmpi.SIMULATOR or moved == {0}, "the message did not move"
+            t = Script()
+            done = t.wait(t.plant(s.handle(r)))
+            t.launch(g)
+            raises(gmpi.ResourceError, "", lambda: t.collect(g))
+            t.collect(g)
+            assert done.error == gmpi.SUCCESS
+            s.read_heap()
+            s.expect(room, pattern(long, NEXT + 1))
+        barrier()
+
+
 SCENARIOS = [
     one_look_at_many, one_look_of_a_test, any_of_many, any_of_refused, sends_are_waited_for_first,
     strangers_are_left_alone, nobody_waits_yet,
@@ -288,6 +320,8 @@ def main() -> None:
     with gmpi.Context(WORLD, **settings) as g:
         run(SCENARIOS, g)
         assert g.pending == []
+    if SIZE == 2 and not sys.argv[1:]:
+        no_slot_is_free()
     end()
 
 
