@@ -18,6 +18,7 @@ from gmpi.wire import (
     DEVICE_BUSY,
     DEVICE_CONSUMED,
     DEVICE_TICKET,
+    TRANSFER_TAG_UB,
     VERSION,
     Layout,
 )
@@ -39,6 +40,16 @@ def require_mpi() -> None:
         raise ContextError(
             f"MPI was initialised with THREAD_{names.get(level, 'SERIALIZED')}, but the proxy "
             "thread and the main thread both call MPI: ask for THREAD_MULTIPLE (mpi4py's default)"
+        )
+    require_tags(int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)))
+
+
+def require_tags(tag_ub: int) -> None:
+    """There are tags for as many long messages as can be under way, each with two."""
+    if tag_ub < TRANSFER_TAG_UB:
+        raise ContextError(
+            f"MPI_TAG_UB of this MPI library is {tag_ub}, less than the {TRANSFER_TAG_UB} that MPI "
+            "promises and long messages need"
         )
 
 

@@ -34,7 +34,8 @@ PROGRAMS = {
         "point_to_point",
     ],
     2: [
-        "bad_input", "collectives", "datatypes --small", "host_side", "landing", "late",
+        "bad_input", "collectives", "datatypes --small", "host_side", "landing", "each_call",
+        "late",
         "lifecycle", "no_any_tag --small", "opening",
         "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "point_to_point --small",
         "random_programs --seeds=0:10",

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from gmpi import wire
+from gmpi import opening, wire
+from gmpi.errors import ContextError
 from gmpi.wire import Layout
 
 pytestmark = pytest.mark.quick
@@ -167,3 +168,24 @@ def test_compiled_code_chooses_the_duplicate_like_python(tag: int, last: int) ->
 
 
 _choice = njit(wire.duplicate_of)
+
+
+@pytest.mark.parametrize("places", [1, 7, 64])
+def test_transfer_numbers_of_slots_never_meet(places: int) -> None:
+    """Two slots never have the same number, nor the host's, at the least MPI_TAG_UB there may be.
+
+    Guards against a send that takes the tags of another one which nobody has received yet.
+    """
+    upper = wire.TRANSFER_TAG_UB
+    owners: dict[int, int] = {}
+    for count in range(3 * (upper >> 2)):
+        place = count * 5 % places
+        number = wire.transfer_number(count, place, places, upper)
+        assert owners.setdefault(number, place) == place
+        assert 0 <= number < upper >> 2
+
+
+def test_too_few_tags_are_refused() -> None:
+    opening.require_tags(wire.TRANSFER_TAG_UB)
+    with pytest.raises(ContextError, match="MPI_TAG_UB of this MPI library is 4095"):
+        opening.require_tags(4095)
