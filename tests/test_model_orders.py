@@ -41,7 +41,6 @@ MUTATIONS = {
     "UNIT_TAG_FIRST": ("two blocks in Waitall", "assertion"),
     "UNIT_NOT_CLEARED": ("a receive and a helper", "assertion"),
     "COUNTED_BEFORE_COPY": ("a receive and a helper", "assertion"),
-    "PACKED_IS_COUNTED": ("a send, a receive and a helper", "assertion"),
     "DONE_WITHOUT_COUNT": ("two blocks in Waitall", "assertion"),
     "COUNT_NOT_RESET": ("two blocks in Waitall", "assertion"),
     "ANSWERED_BEFORE_COPY": ("a receive and a helper", f"assertion|{_STUCK}"),

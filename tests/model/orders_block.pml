@@ -184,7 +184,7 @@ inline take() {
 
 inline count_finished() {
     if
-    :: (packs && !IF(PACKED_IS_COUNTED)) || IF(COUNTED_BEFORE_COPY)
+    :: packs || IF(COUNTED_BEFORE_COPY)
     :: else -> finished[its]++
     fi
 }
