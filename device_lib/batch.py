@@ -16,7 +16,6 @@ from device_lib.context import completion_address, request_slots
 from device_lib.copy import store_payload
 from device_lib.primitives import (
     ballot,
-    count_bits,
     device,
     fence_gpu,
     first_bit,
@@ -305,7 +304,7 @@ def await_batch(ctx, asked, turn, waiting, low, word, origin):
                     event = Event(completion.ORDER, slot << 8 | index, order, length, buffers, 0, 0)
                     return event, waiting, low, word, origin
         if polls & (completion.CONTROL_EVERY - 1) == 0:
-            counted, rest = pacing.count(ctx, counted, count_bits(left), lane, mask)
+            counted, rest = pacing.count(ctx, counted, lane, mask)
         relax(ctx.mapped + CONTROL_ATTENTION)
         pacing.rest(rest)
         if polls == turn.limit:

@@ -85,7 +85,7 @@ def collect(ctx, lane, handle, address, recv, low, word):
                 return COMPLETED | (aborted & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN
             if shuffle(ALL_LANES, attention, 0) != 0 or ours:
                 return HELP, 0, 0
-            counted, rest = pacing.count(ctx, counted, 1, lane, ALL_LANES)
+            counted, rest = pacing.count(ctx, counted, lane, ALL_LANES)
         relax(ctx.mapped + CONTROL_ATTENTION)
         pacing.rest(rest)
         low, word = load_unit(address)

@@ -210,7 +210,7 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
                 )
                 if index >= 0:
                     return ORDER, other << 8 | index, order, length, buffers, 0, 0, 0
-            counted, rest = pacing.count(ctx, counted, 1, lane, mask)
+            counted, rest = pacing.count(ctx, counted, lane, mask)
         if polls == patience:
             return NOTHING, 0, 0, 0, 0, 0, 0, 0
         relax(ctx.mapped + CONTROL_ATTENTION)

@@ -6,7 +6,9 @@ times. So where many wait for long, each rests between two looks.
 
 How many there are, nobody is told: each counts its looks in a common counter, and sees how far that
 has come since it did so before. Who has ended or was aborted just counts no more. Waits that are
-over before the second count, some 35 us, are not touched, and neither are those of few warps.
+over before the second count, some 35 us, are not touched, and neither are those of few warps. A
+warp counts once however many requests it polls: 64 warps that wait for 16 each would rest for 70 us
+otherwise, and have a third fewer messages a second.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -21,19 +23,18 @@ NOT_COUNTED = -1
 
 
 @device
-def count(ctx, before, looks, lane, mask):
+def count(ctx, before, lane, mask):
     """Counts the looks of one more period of a wait; all lanes of a warp, every so many polls.
 
     Args:
         before: what this returned the time before, first NOT_COUNTED.
-        looks: reads of a poll: how many requests it is about.
 
     Returns:
         (the next ``before``, how long to rest between two polls from now on, in ns).
     """
     counted = 0
     if lane == 0:
-        counted = add_gpu(ctx.device + DEVICE_WAITS, looks)
+        counted = add_gpu(ctx.device + DEVICE_WAITS, 1)
     counted = shuffle(mask, counted, 0)
     others = counted - before if before != NOT_COUNTED else 0
     return counted, max(0, others - FEW) * _REST_NS

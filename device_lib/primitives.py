@@ -84,5 +84,4 @@ timer_ns = _twin.timer_ns
 pause = _twin.pause
 wait_cycles = _twin.wait_cycles
 relax = _twin.relax
-count_bits = _twin.count_bits
 first_bit = _twin.first_bit

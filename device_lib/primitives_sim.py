@@ -285,9 +285,5 @@ def _watch(rows):
             return
 
 
-def count_bits(word):
-    return word.bit_count()
-
-
 def first_bit(word):
     return (word & -word).bit_length() - 1
