@@ -33,6 +33,7 @@ from gmpi.wire import (
     CONTROL_ATTENTION,
     ERROR_SHIFT,
     HANDLE_ERROR_SHIFT,
+    PACK,
     REQUEST_NULL,
     STATUS_UNITS,
     TAG_MASK,
@@ -271,6 +272,8 @@ def await_batch(ctx, asked, turn, waiting, low, word, origin):
             mine = lane == chosen
             if orders.take_first(ctx, handle, asked.seen, first, base, ready, mine, chosen, mask):
                 own = shuffle(mask, handle if last else 0, chosen)
+                # A reduction has another buffer from which is packed.
+                target = 0 if orders.direction_of(first) == PACK else recv
                 event = Event(
                     completion.LAST if own != 0 else completion.ORDER,
                     shuffle(mask, slots.slot_of(handle) << 8, chosen),
@@ -278,7 +281,7 @@ def await_batch(ctx, asked, turn, waiting, low, word, origin):
                     shuffle(mask, first_word & TAG_MASK, chosen),
                     shuffle(mask, base, chosen),
                     own,
-                    shuffle(mask, recv, chosen),
+                    shuffle(mask, target, chosen),
                 )
                 if last and lane == chosen:
                     waiting = False  # when it has been carried out

@@ -73,9 +73,9 @@ def make_carry_out(scope: Scope) -> Callable:
         Args:
             place: slot << 8 | index of the staging buffer.
             places: what ``landing_places`` returned.
-            own: handle of the request if this is its last order and the caller waits for it, and
-                then ``recv`` is where its payload goes; else 0. Only the leading warp needs it.
-            recv: 0 where ``own`` is 0.
+            own: handle of the request if this is its last order and the caller waits for it; else
+                0. Only the leading warp needs it.
+            recv: address of the user's buffer that the order is about; 0: it is in the request.
 
         Returns:
             0, or the class of an abort that came before the bytes.

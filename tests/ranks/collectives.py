@@ -102,7 +102,8 @@ def overlapping_reductions(g: gmpi.Context) -> None:
     eager = g.layout.eager_bytes
     s = Script()
     requests, checks = [], []
-    for k, n in enumerate([1, eager // 8 + 100, 18, 3, eager // 8 + 1, 200, 1]):
+    # 451: more chunks than there are buffers, packed from one array and unpacked to another
+    for k, n in enumerate([1, eager // 8 + 100, 18, 3, eager // 8 + 1, 200, 1, 451]):
         mine = np.full(n, RANK + k, np.int64)
         room = s.room(8 * n)
         requests.append(s.iallreduce(s.data(mine), room, n, gmpi.INT64_T, gmpi.SUM))
