@@ -38,8 +38,9 @@ def _end_all_ranks(
     if not MPI.Is_initialized() or MPI.Is_finalized() or MPI.COMM_WORLD.size == 1:
         return
     sys.stdout.flush()
-    time.sleep(GRACE_S)
     rank = MPI.COMM_WORLD.rank
     text = f"GMPI: rank {rank}: nobody caught this {kind.__name__}: MPI_Abort ends all ranks"
+    # Before the pause: what is written just before MPI_Abort may be lost with the job.
     print(text, file=sys.stderr, flush=True)
+    time.sleep(GRACE_S)
     MPI.COMM_WORLD.Abort(1)
