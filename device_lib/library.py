@@ -108,7 +108,8 @@ else:
             limit: most registers a thread, one of ``assembler.LIMITS``.
         """
         ptx = compile_ptx(name, cc)
-        tag = hashlib.sha256(f"{assembler.version()} {ptx}".encode()).hexdigest()[:20]
+        # Not the PTX's own words: Numba may number names in another order each time.
+        tag = _fingerprint(name, f"{cc[0]}.{cc[1]}", assembler.version())
         file = f"{name}-sm{cc[0]}{cc[1]}-{limit}-{tag}.cubin"
         make = partial(assembler.assemble, name, ptx, cc, limit)
         return read_or_make(cache_directory() / file, make)

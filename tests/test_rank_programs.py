@@ -80,7 +80,7 @@ OPEN_MPI_ONLY = {
         ),
         f"faults {' '.join(SOME_FAULTS)}", f"ENGINE=mpi4py faults {' '.join(PYTHON_FAULTS)}",
     ],
-    3: ["datatypes", "hangs", "TEST_NODES=aab host_side"],
+    3: ["datatypes", SOME_HANGS, "TEST_NODES=aab host_side"],
     4: [
         "point_to_point", "TEST_NODES=ab point_to_point",
         "TEST_NODES=aabb random_programs --seeds=46:49",
@@ -95,7 +95,8 @@ FULL_ONLY = {
         "random_programs --seeds=1000:1100", "TEST_NODES=ab random_programs --seeds=1100:1150",
         *(f"faults {op}" for op in OPERATIONS),
     ],
-    3: ["TEST_NODES=abb hangs", "TEST_NODES=abb collectives"],
+    # Open MPI may truncate where counts of a reduction differ, and reports then name that instead.
+    3: ["hangs", "TEST_NODES=abb hangs", "TEST_NODES=abb collectives"],
     4: [
         f"TEST_NODES={nodes} random_programs --seeds={seed}:{seed + 30}"
         for seed, nodes in ((1200, "ab"), (1230, "aabb"), (1260, "abbb"))
