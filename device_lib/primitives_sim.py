@@ -2,7 +2,7 @@
 
 Lanes run one at a time in one OS thread, so only memory that the proxy shares needs care: on x86
 and, through ``ctypes``, in practice on every CPython platform, an aligned 8-byte access is one
-access. A unit's tag is therefore read before and written after its low word.
+access. A unit's tag is therefore written after its low word, and read before and after it.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -183,9 +183,13 @@ store_8 = store_gpu
 
 
 def load_unit(address):
-    word = _word(address + 8).value
+    """In one piece, as on a GPU: the proxy may write while we read."""
+    low = word = None
+    while word is None or word != _word(address + 8).value:
+        word = _word(address + 8).value
+        low = _word(address).value
     getcurrent().seen.append((address + 8, word))
-    return _word(address).value, word
+    return low, word
 
 
 def store_unit(address, low, word):

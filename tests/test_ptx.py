@@ -115,7 +115,7 @@ def test_moving_bytes_does_not_spill(compiled: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "kernels"),
-    [("tiles", 8), ("strided", 18), ("along", 6), ("runs", 6), ("parts", 12)],
+    [("tiles", 12), ("strided", 18), ("along", 6), ("runs", 6), ("parts", 12)],
 )
 def test_packing_does_not_spill(compiled: Path, kind: str, kernels: int) -> None:
     found = json.loads((compiled / "properties.json").read_text())

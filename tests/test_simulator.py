@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
 from numba import cuda
 
 import gmpi
+from device_lib import primitives_sim
 from device_lib.context import DeviceContext
 from device_lib.simulator import BarrierError
 from gmpi import GMPI_Barrier, GridError
@@ -186,3 +188,26 @@ def test_waiting_lanes_let_the_others_run() -> None:
     _spins[1, 64](flag, 20)
     assert flag[0] == 40
     assert time.monotonic() - began < 10  # OS threads took seconds for each
+
+
+@cuda.jit
+def _load_unit(address, out):  # type: ignore[no-untyped-def]
+    out[:] = primitives_sim.load_unit(address)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_unit_is_read_in_one_piece(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new order must not come with the length of the one before it."""
+    unit, out, looks = np.array([1, 1]), np.zeros(2, np.int64), 0
+    word = primitives_sim._word
+
+    def written_meanwhile(address: int) -> Any:
+        nonlocal looks
+        looks += 1
+        if looks == at:
+            unit[:] = 2
+        return word(address)
+
+    monkeypatch.setattr(primitives_sim, "_word", written_meanwhile)
+    _load_unit[1, 1](unit.ctypes.data, out)
+    assert out[0] == out[1]
