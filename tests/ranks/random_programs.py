@@ -5,7 +5,8 @@
 A program is a list of phases that all ranks make from the same seed, so that none can deadlock:
 within a phase each rank posts its receives, sends and reductions in an order of its own, then waits
 for them in an order of its own; or messages are sent and received by blocking calls in one global
-order. Wildcards are used where only one message can match. Each phase ends with a barrier.
+order. Wildcards are used where only one message can match. Receives may be too short, in some
+phases most of them. Each phase ends with a barrier. Then the hosts send (``random_hosts.py``).
 
 Before every other program, one like it is cut off: it ends in calls that cannot complete, and each
 rank is released at a moment of its own, by an abort, a time limit or Ctrl-C. What MPI still has of
@@ -19,12 +20,13 @@ import signal
 import sys
 import threading
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from common import RANK, SIZE, TIME_FACTOR, WORLD, barrier, end, pattern, same
 from mpi4py import MPI
+from random_hosts import collect, exchange, random_messages
 from script import Buffer, Call, Script
 
 import gmpi
@@ -53,13 +55,22 @@ class Message:
     tag: int
     kind: int  # index in TYPES
     count: int
-    room: int  # elements that the receive has room for
+    room: int  # elements that the receive has room for: fewer than come, and it is truncated
     recv_source: int
     recv_tag: int
 
     @property
     def nbytes(self) -> int:
         return self.count * TYPES[self.kind][2]
+
+    @property
+    def kept(self) -> int:
+        """Bytes of it that the receive gets."""
+        return min(self.count, self.room) * TYPES[self.kind][2]
+
+    @property
+    def error(self) -> int:
+        return gmpi.ERR_TRUNCATE if self.room < self.count else gmpi.SUCCESS
 
     @property
     def data(self) -> np.ndarray:
@@ -117,7 +128,8 @@ def random_phase(
     wild = rng.choice(["exact", "any tag", "any source"], p=[0.5, 0.3, 0.2])
     number = first
     received: set[tuple[int, int, int]] = set()  # receivers that have a message in this phase
-    for _ in range(int(rng.integers(0, 9))):
+    truncated = rng.choice([0, 0.2, 0.9], p=[0.5, 0.3, 0.2])  # how many receives are too short
+    for _ in range(int(rng.integers(0, 25 if truncated > 0.5 else 9))):
         comm = int(rng.integers(0, 3))
         groups = comms.members(comm)
         which = int(rng.integers(0, len(groups)))
@@ -130,6 +142,8 @@ def random_phase(
         kind = int(rng.integers(0, len(TYPES)))
         count = int(rng.choice(sizes)) // TYPES[kind][2]
         room = count + int(rng.integers(0, 40)) * int(rng.random() < 0.3)
+        if rng.random() < truncated:
+            room = int(rng.integers(0, count + 1))
         tag = number % 1000
         message = Message(number, group, comm, source, dest, tag, kind, count, room, source, tag)
         place = comm, which, dest
@@ -185,8 +199,9 @@ def expected(phases: list[Phase], comms: Communicators) -> Result:
             comm = comms.mpi[m.comm]
             datatype, size = TYPES[m.kind][1:]
             if m.group[m.dest] == RANK:
-                room = np.full(m.room * size, 0xA5, np.uint8)
-                request = comm.Irecv([room, m.room, datatype], m.recv_source, m.recv_tag)
+                most = max(m.room, m.count)  # MPI need not say what a truncated receive gets
+                room = np.full(most * size, 0xA5, np.uint8)
+                request = comm.Irecv([room, most, datatype], m.recv_source, m.recv_tag)
                 received.append((m, room, MPI.Status(), request))
             if m.group[m.source] == RANK:
                 data = m.data
@@ -194,10 +209,10 @@ def expected(phases: list[Phase], comms: Communicators) -> Result:
                 requests.append(comm.Isend([data, m.count, datatype], m.dest, m.tag))
         for m, room, status, request in received:
             request.Wait(status)
-            count, nbytes = status.Get_count(TYPES[m.kind][1]), status.Get_count(MPI.BYTE)
-            found[f"message {m.number}"] = room
+            assert status.Get_count(MPI.BYTE) == m.nbytes
+            found[f"message {m.number}"] = room[: m.room * TYPES[m.kind][2]]
             found[f"status {m.number}"] = (
-                0, status.Get_source(), status.Get_tag(), count, nbytes,
+                m.error, status.Get_source(), status.Get_tag(), min(m.count, m.room), m.kept,
             )  # fmt: skip
         MPI.Request.Waitall(requests)
         for r in phase.reductions:
@@ -231,6 +246,7 @@ def actual(
     statuses: list[tuple[int, Call, int]] = []  # message, its wait, index in a Waitall or -1
     anys: list[tuple[list[int], list[Call]]] = []
     errors: list[Call] = []
+    partly: list[tuple[Call, int]] = []  # waits for several requests, and how they must end
 
     def place(name: str, nbytes: int, dtype: Any = np.uint8) -> Buffer:
         places[name] = s.room(nbytes, int(rng.integers(0, 3)))
@@ -273,7 +289,7 @@ def actual(
                 if not r.blocking:
                     errors.append(s.wait(reduce_(s, r, handles, comms, place, rng)))
         if opened:
-            finish(s, opened, statuses, anys, errors, rng)
+            finish(s, opened, statuses, anys, errors, partly, rng)
         for r in phase.reductions:
             if r.blocking:
                 errors.append(reduce_(s, r, handles, comms, place, rng))
@@ -286,8 +302,12 @@ def actual(
         errors.append(s.barrier())
     if stuck:
         never_complete(s, g.layout.eager_bytes, rng)
-    s.run(g)
+    s.launch(g)
+    mine = [m for phase in phases for m in phase.messages if m.group[m.dest] == RANK]
+    collect(g, s, any(m.error for m in mine))
     assert all(call.error == gmpi.SUCCESS for call in errors)
+    for call, error in partly:
+        assert call.error == error, f"Waitall returned {call.error} instead of {error}"
     found: Result = {name: s.read(b, lengths[name][1]) for name, b in places.items()}
     for number, call, index in statuses:
         found[f"status {number}"] = tuple(call.status if index < 0 else call.statuses[index])
@@ -296,7 +316,14 @@ def actual(
         for call in calls:
             if numbers[call.flag] >= 0:
                 found[f"status {numbers[call.flag]}"] = tuple(call.status)
+            else:
+                assert call.error == gmpi.SUCCESS
     return found
+
+
+def without_truncation(phase: Phase) -> Phase:
+    messages = [replace(m, room=max(m.room, m.count)) for m in phase.messages]
+    return replace(phase, messages=messages)
 
 
 def never_complete(s: Script, eager: int, rng: np.random.Generator) -> None:
@@ -354,7 +381,7 @@ def reduce_(
 
 def finish(
     s: Script, opened: list[tuple[Call, Message | None]], statuses: list[Any], anys: list[Any],
-    errors: list[Call], rng: np.random.Generator,
+    errors: list[Call], partly: list[tuple[Call, int]], rng: np.random.Generator,
 ) -> None:  # fmt: skip
     """Waits for all requests of a phase, in one of the ways there are."""
     way = rng.integers(0, 4)
@@ -362,24 +389,27 @@ def finish(
     if way == 0:
         call = s.waitall([request for request, _ in opened])
         statuses += [(n, call, i) for i, n in enumerate(numbers) if n >= 0]
-        errors.append(call)
+        failed = any(m.error for _, m in opened if m)
+        partly.append((call, gmpi.ERR_TRUNCATE if failed else gmpi.SUCCESS))
     elif way == 1:
         calls = [s.waitany(opened[0][0], len(opened)) for _ in opened]
         anys.append((numbers, calls))
-        errors += calls
     else:
         for at in rng.permutation(len(opened)):
             request = opened[at][0]
             call = s.wait(request) if way == 2 else s.test_until(request)
-            errors.append(call)
             if numbers[at] >= 0:
                 statuses.append((numbers[at], call, -1))
+            else:
+                errors.append(call)
 
 
 def check(seed: int, comms: Communicators) -> None:
     rng = np.random.default_rng(seed)
     small = bool(rng.random() < 0.6)
     settings = {"eager_bytes": 256, "chunk_bytes": 512, "ring_slots": 64} if small else {}
+    if small and rng.random() < 0.2:
+        settings["eager_bytes"] = 768  # chunks are shorter than what is sent as a whole
     way = rng.random()
     if way < 0.3:
         settings["shared_staging"] = False
@@ -394,7 +424,7 @@ def check(seed: int, comms: Communicators) -> None:
         phases.append(random_phase(rng, comms, sizes, first))
         first += 100
     if seed % 2 == 0:
-        cut_off(seed, phases, comms, settings)
+        cut_off(seed, [without_truncation(phase) for phase in phases], comms, settings)
     wanted = expected(phases, comms)
     wild = {m.comm for phase in phases for m in phase.messages if m.recv_tag == gmpi.ANY_TAG}
     no_any_tag = [seed % 3 == 0 and comm not in wild for comm in range(3)]
@@ -403,6 +433,10 @@ def check(seed: int, comms: Communicators) -> None:
             others = (g.comm(comms.mpi[i], no_any_tag=no_any_tag[i]) for i in (1, 2))
             handles = [gmpi.COMM_WORLD, *others]
             found = actual(g, handles, phases, comms, seed)
+            messages = random_messages(
+                np.random.default_rng([seed, 1000]), eager, g.layout.chunk_bytes
+            )
+            exchange(g, messages, f"seed {seed}, {engine}")
         assert found.keys() == wanted.keys(), found.keys() ^ wanted.keys()
         for name, value in wanted.items():
             what = f"seed {seed}, {engine}: {name}"
