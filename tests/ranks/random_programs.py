@@ -346,19 +346,26 @@ def cut_off(seed: int, phases: list[Phase], comms: Communicators, settings: Any)
     engine = ("compiled", "mpi4py")[seed // 2 % 2]
     ended = gmpi.AbortedError, gmpi.RequestTimeoutError, gmpi.PeerError, KeyboardInterrupt
     timer: threading.Timer | None = None
+    over = threading.Event()
+
+    def interrupt() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        if not over.wait(60):  # it came in a finalizer, where Python drops exceptions
+            os.kill(os.getpid(), signal.SIGINT)
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # what MPI has not finished
         try:
             with gmpi.Context(WORLD, engine=engine, watchdog_s=0, timeout_s=limit, **settings) as g:
                 handles = [gmpi.COMM_WORLD, *(g.comm(comms.mpi[i]) for i in (1, 2))]
-                strike = g.abort if way == "abort" else lambda: os.kill(os.getpid(), signal.SIGINT)
+                strike = g.abort if way == "abort" else interrupt
                 if way != "limit":
                     timer = threading.Timer(float(rng.uniform(0.05, 0.6)), strike)
                     timer.start()
                 actual(g, handles, phases, comms, seed, stuck=True)
             raise AssertionError("a program that is stuck has ended")
         except ended:
-            pass
+            over.set()
     if timer is not None:
         timer.join()
 
