@@ -20,12 +20,12 @@ import numpy as np
 from compile_for_sm90 import CC, CONTEXT, called, link, properties
 from numba import cuda, types
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks" / "himeno"))
 
 cuda.get_current_device().MULTIPROCESSOR_COUNT = 132
 
 import _himeno_together  # noqa: E402
-import himeno  # noqa: E402
+import himeno_tuned  # noqa: E402
 from _himeno_faces import table  # noqa: E402
 from _himeno_grid import Part, parse_size, part_of  # noqa: E402
 from _himeno_kernels import (  # noqa: E402
@@ -101,7 +101,7 @@ def programs(part: Part) -> dict[str, dict[str, Any]]:
     fields = (CONTEXT, FLOATS, FLOATS, FLOATS, ROWS)
     one, two = persistent_plan(part), wave_plan(part)
     messages: np.ndarray = table(part, *one.pieces)
-    kernel = himeno.make_kernel(part, one, len(messages), True)
+    kernel = himeno_tuned.make_kernel(part, one, len(messages), True)
     requests = types.int64[:, :, ::1]
     found = {"himeno": (compiled(kernel, *fields, requests, SUMS, WORDS, ROWS, types.int64), one)}
     messages = table(part, *two.pieces)

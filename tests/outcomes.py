@@ -10,7 +10,7 @@ from typing import Any
 import launcher
 import pytest
 
-sys.path.append(str(launcher.ROOT / "examples"))
+sys.path.append(str(launcher.ROOT / "benchmarks"))
 
 
 class Outcomes:

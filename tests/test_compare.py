@@ -147,6 +147,6 @@ def test_one_tree_is_checked_and_measured(tmp_path: Path) -> None:
 @pytest.mark.mpich
 @pytest.mark.mpi
 def test_a_library_of_another_tree_is_not_measured(tmp_path: Path) -> None:
-    (tmp_path / "examples").symlink_to(launcher.ROOT / "examples")
+    (tmp_path / "benchmarks").symlink_to(launcher.ROOT / "benchmarks")
     status, text = launcher.mpi(2, str(GPU / "compare_run.py"), str(tmp_path), "--himeno")
     assert status != 0 and f", not of {tmp_path}" in text, text

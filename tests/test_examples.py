@@ -1,4 +1,4 @@
-"""Every example as its users start it: exit status, output, files."""
+"""Every example and benchmark as its users start it: exit status, output, files."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ import launcher
 import pytest
 
 EXAMPLES = launcher.ROOT / "examples"
+BENCHMARKS = launcher.ROOT / "benchmarks"
 
 
 def test_no_example_is_forgotten() -> None:
-    names = {p.name for p in EXAMPLES.glob("*.py") if not p.name.startswith("_")}
+    places = (EXAMPLES, BENCHMARKS, BENCHMARKS / "himeno")
+    names = {p.name for place in places for p in place.glob("[!_]*.py")}
     tests = "".join(p.read_text() for p in Path(__file__).parent.glob("test_*.py"))
     assert [name for name in sorted(names) if f'{name}"' not in tests] == []
 
 
-def example(ranks: int, name: str, *arguments: str) -> str:
-    status, text = launcher.mpi(ranks, str(EXAMPLES / name), *arguments)
+def program(ranks: int, path: Path, *arguments: str) -> str:
+    status, text = launcher.mpi(ranks, str(path), *arguments)
     assert status == 0, text
     return text
 
 
 @pytest.mark.mpi
 def test_hello() -> None:
-    text = example(2, "hello.py")
+    text = program(2, EXAMPLES / "hello.py")
     for rank in (0, 1):
         assert f"rank {rank} (simulator): 8 numbers from rank {1 - rank}" in text
     assert text.count("as expected") == 2
@@ -34,11 +36,18 @@ def test_hello() -> None:
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(
-    "name",
-    ["hello.py", *(pytest.param(n, marks=pytest.mark.mpich) for n in ("pingpong.py", "rates.py"))],
+    "path",
+    [
+        EXAMPLES / "hello.py",
+        *(
+            pytest.param(BENCHMARKS / n, marks=pytest.mark.mpich)
+            for n in ("pingpong.py", "rates.py")
+        ),
+    ],
+    ids=lambda path: path.name,
 )
-def test_the_wrong_number_of_ranks_is_refused(name: str) -> None:
-    status, text = launcher.mpi(1, str(EXAMPLES / name))
+def test_the_wrong_number_of_ranks_is_refused(path: Path) -> None:
+    status, text = launcher.mpi(1, str(path))
     assert status != 0
     assert re.search(r"needs 2 ranks, got 1: mpiexec -n 2 python", text), text
 
@@ -55,7 +64,7 @@ def test_pingpong(engine: str, doublings: int, tmp_path: Path) -> None:
     results, picture = tmp_path / "pingpong.json", tmp_path / "pingpong.png"
     quick = ["-m", f"0:{1 << doublings}", "-i", "3", "-x", "1"]
     options = [*quick, "--engine", engine, "--json", str(results)]
-    text = example(2, "pingpong.py", *options, "--plot", str(picture))
+    text = program(2, BENCHMARKS / "pingpong.py", *options, "--plot", str(picture))
     assert "between 2 kernels on simulator" in text  # it says which
     assert "payloads checked: all right" in text
     table = [line for line in text.splitlines() if re.match(r"\d+ +\d+\.\d\d ", line)]
@@ -81,7 +90,7 @@ def test_pingpong(engine: str, doublings: int, tmp_path: Path) -> None:
 @pytest.mark.mpi
 def test_rates(tmp_path: Path) -> None:
     results = tmp_path / "rates.json"
-    text = example(2, "rates.py", "--json", str(results))
+    text = program(2, BENCHMARKS / "rates.py", "--json", str(results))
     assert "counts, sums and payloads checked: all right" in text
     found = json.loads(results.read_text())
     assert found["benchmark"] == "rates"
@@ -94,12 +103,12 @@ def test_rates(tmp_path: Path) -> None:
     assert all(row["p50"] > 0 for row in found["record_cost"])
     launch = found["launch_cost"]
     assert launch["numba_launch"]["p50"] > 0 and launch["numba_stream"]["p50"] > 0
-    example(2, "rates.py", "--only", "allreduce", "--json", str(results))
+    program(2, BENCHMARKS / "rates.py", "--only", "allreduce", "--json", str(results))
     found = json.loads(results.read_text())
     assert found["allreduce"]["gmpi"]["p50"] > 0
     assert not {"idle", "messages", "records", "launch_cost"} & set(found)
 
 
 def test_pack_bench_says_that_it_needs_a_gpu() -> None:
-    status, text = launcher.python(str(EXAMPLES / "pack_bench.py"))
+    status, text = launcher.python(str(BENCHMARKS / "pack_bench.py"))
     assert status != 0 and "pack_bench measures a GPU" in text

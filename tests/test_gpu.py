@@ -39,7 +39,7 @@ def test_random_programs() -> None:
 
 
 def test_pingpong() -> None:
-    path = str(launcher.ROOT / "examples" / "pingpong.py")
+    path = str(launcher.ROOT / "benchmarks" / "pingpong.py")
     status, text = launcher.mpi(2, path, "-m", "0:1M", "-i", "20", "-x", "2", timeout=100)
     assert status == 0 and "payloads checked: all right" in text, text
     assert "simulator" not in text
@@ -48,7 +48,7 @@ def test_pingpong() -> None:
 @pytest.mark.parametrize("threads", [512, 1024])
 def test_large_blocks(threads: int) -> None:
     """Registers: such blocks were refused."""
-    path = str(launcher.ROOT / "examples" / "pingpong.py")
+    path = str(launcher.ROOT / "benchmarks" / "pingpong.py")
     options = ["-m", "0:1M", "-i", "20", "-x", "2", "--no-conventional", "--threads", str(threads)]
     status, text = launcher.mpi(2, path, *options, timeout=100)
     assert status == 0 and "payloads checked: all right" in text, text

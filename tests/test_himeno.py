@@ -9,14 +9,14 @@ from pathlib import Path
 import launcher
 import pytest
 
-EXAMPLES = launcher.ROOT / "examples"
-PROGRAMS = ("himeno.py", "himeno_cuda_mpi.py")
+HIMENO = launcher.ROOT / "benchmarks" / "himeno"
+PROGRAMS = ("himeno_tuned.py", "himeno_cuda_mpi.py")
 pytestmark = pytest.mark.mpi
 
 # The rank that ends in the middle does so while the others wait for its messages.
 DIES = """
 import sys, time
-sys.path.insert(0, {examples!r})
+sys.path.insert(0, {programs!r})
 import {module} as program
 from _himeno_app import main
 from mpi4py import MPI
@@ -36,7 +36,7 @@ sys.exit(main(program.{solver}, "x"))
 # Rank 1 expects less than rank 0 sends it: an error inside the kernel, on one rank.
 TOO_SHORT = """
 import sys
-sys.path.insert(0, {examples!r})
+sys.path.insert(0, {programs!r})
 import {module} as program
 from _himeno_app import main
 from mpi4py import MPI
@@ -53,7 +53,7 @@ sys.exit(main(program.{solver}, "x"))
 
 
 def run(ranks: int, name: str, *arguments: str) -> str:
-    status, text = launcher.mpi(ranks, str(EXAMPLES / name), *arguments)
+    status, text = launcher.mpi(ranks, str(HIMENO / name), *arguments)
     assert status == 0, text
     return text
 
@@ -62,11 +62,11 @@ def run(ranks: int, name: str, *arguments: str) -> str:
     ("name", "ranks", "size", "cuts"),
     [
         # nothing to exchange; rows that are no whole number of groups
-        pytest.param("himeno.py", 1, "4,3,7", ["1x1x1"], marks=pytest.mark.mpich),
-        pytest.param("himeno.py", 3, "6,5,5", ["3x1x1"], marks=pytest.mark.full),
+        pytest.param("himeno_tuned.py", 1, "4,3,7", ["1x1x1"], marks=pytest.mark.mpich),
+        pytest.param("himeno_tuned.py", 3, "6,5,5", ["3x1x1"], marks=pytest.mark.full),
         # faces along each direction and edges between them
         pytest.param(
-            *("himeno.py", 4, "4,4,16", ["1x1x4", "1x2x2", "2x1x2", "2x2x1"]),
+            *("himeno_tuned.py", 4, "4,4,16", ["1x1x4", "1x2x2", "2x1x2", "2x2x1"]),
             marks=pytest.mark.openmpi,
         ),
         pytest.param(
@@ -87,7 +87,7 @@ def test_every_decomposition_gives_the_bits_of_the_serial_program(
 def test_faces_travel_in_any_number_of_messages_by_any_number_of_blocks() -> None:
     # More blocks than messages, more messages than blocks, and more than a face has rows.
     options = ["--messages", "1", "3", "5", "--communicating", "1", "4"]
-    text = run(2, "himeno.py", "--size", "6,4,8", *options, "--verify")
+    text = run(2, "himeno_tuned.py", "--size", "6,4,8", *options, "--verify")
     assert text.count("6x4x8 on 2x1x1 ranks, 5 iterations: right") == 6, text
 
 
@@ -95,7 +95,7 @@ def test_faces_travel_in_any_number_of_messages_by_any_number_of_blocks() -> Non
 def test_one_task_a_block_comes_to_the_same() -> None:
     # With four there is a block for each task; handles are used again from the fourth iteration on.
     options = ["--size", "6,4,8", "--iterations", "7", "--communicating", "1", "4"]
-    found = re.findall(r"^Gosa : (\S+)$", run(2, "himeno.py", *options), re.M)
+    found = re.findall(r"^Gosa : (\S+)$", run(2, "himeno_tuned.py", *options), re.M)
     assert len(found) == 2 and found[0] == found[1]
 
 
@@ -103,14 +103,14 @@ def test_one_task_a_block_comes_to_the_same() -> None:
 def test_two_iterations_together_give_the_bits_of_the_serial_program() -> None:
     # The rank in the middle has neighbours on both sides.
     options = ["--decompose", "3,1,1", "--together", "2", "--verify"]
-    text = run(3, "himeno.py", "--size", "15,6,12", "24,3,8", *options)
+    text = run(3, "himeno_tuned.py", "--size", "15,6,12", "24,3,8", *options)
     assert text.count("on 3x1x1 ranks, 5 iterations: right") == 2, text
 
 
 @pytest.mark.full
 def test_warps_of_two_iterations_wait_for_those_that_they_touch() -> None:
     # Two warps a row, two rows a block.
-    text = run(1, "himeno.py", "--size", "6,8,256", "--together", "2", "--verify")
+    text = run(1, "himeno_tuned.py", "--size", "6,8,256", "--together", "2", "--verify")
     assert "6x8x256 on 1x1x1 ranks, 5 iterations: right" in text, text
 
 
@@ -120,8 +120,8 @@ def test_two_iterations_together_go_on_and_on(tmp_path: Path) -> None:
     path = tmp_path / "wave.json"
     common = ["--size", "16,4,8", "--decompose", "2,1,1", "--iterations", "7"]
     wave = ["--messages", "1", "2", "--repeat", "2", "--breakdown", "--json", str(path)]
-    expected = re.search(r"^Gosa : (\S+)$", run(2, "himeno.py", *common), re.M)
-    text = run(2, "himeno.py", *common, "--together", "2", *wave)
+    expected = re.search(r"^Gosa : (\S+)$", run(2, "himeno_tuned.py", *common), re.M)
+    text = run(2, "himeno_tuned.py", *common, "--together", "2", *wave)
     found = re.findall(r"^Gosa : (\S+)$", text, re.M)
     assert expected and found == [expected[1]] * 2
     assert text.count(", two iterations together") == 2, text
@@ -145,7 +145,7 @@ def test_both_programs_print_the_same_gosa_in_the_official_words(tmp_path: Path)
         assert row["iterations"] == 3 and row["us"] > 0
         assert {"compute", "halo", "convergence"} <= set(row["breakdown"])
     assert found[0] == found[1]
-    status, text = launcher.python(str(EXAMPLES / "_himeno_report.py"), str(tmp_path))
+    status, text = launcher.python(str(HIMENO / "_himeno_report.py"), str(tmp_path))
     assert status == 0, text
     assert json.loads((tmp_path / "himeno.json").read_text())["ratios"][0]["ratio"] > 0
     assert (tmp_path / "himeno-timeline.png").read_bytes().startswith(b"\x89PNG")
@@ -169,8 +169,8 @@ WRONG = {
 # One start of MPI for all of them.
 REFUSED = """
 import sys
-sys.path.insert(0, {examples!r})
-import himeno
+sys.path.insert(0, {programs!r})
+import himeno_tuned as himeno
 from mpi4py import MPI
 for options in {options!r}:
     sys.argv[1:] = options.split()
@@ -183,7 +183,7 @@ for options in {options!r}:
 @pytest.mark.mpich
 def test_wrong_input_is_refused_once(tmp_path: Path) -> None:
     script = tmp_path / "refused.py"
-    script.write_text(REFUSED.format(examples=str(EXAMPLES), options=list(WRONG)))
+    script.write_text(REFUSED.format(programs=str(HIMENO), options=list(WRONG)))
     status, text = launcher.mpi(2, str(script))
     assert status == 0, text
     for options, message in WRONG.items():
@@ -193,7 +193,7 @@ def test_wrong_input_is_refused_once(tmp_path: Path) -> None:
 
 @pytest.mark.mpich
 def test_refusal_is_the_exit_status() -> None:
-    status, text = launcher.mpi(2, str(EXAMPLES / "himeno.py"), "--size", "9,9,9")
+    status, text = launcher.mpi(2, str(HIMENO / "himeno_tuned.py"), "--size", "9,9,9")
     assert status != 0
     assert text.count("no decomposition of 9x9x9 points") == 1, text
 
@@ -201,14 +201,14 @@ def test_refusal_is_the_exit_status() -> None:
 @pytest.mark.parametrize(
     ("module", "solver"),
     [
-        ("himeno", "Himeno"),
+        ("himeno_tuned", "Himeno"),
         ("himeno_cuda_mpi", "Conventional"),
         pytest.param("_himeno_together", "Wave", marks=pytest.mark.full),
     ],
 )
 def test_a_rank_that_fails_ends_all(module: str, solver: str, tmp_path: Path) -> None:
     script = tmp_path / "dies.py"
-    script.write_text(DIES.format(examples=str(EXAMPLES), module=module, solver=solver))
+    script.write_text(DIES.format(programs=str(HIMENO), module=module, solver=solver))
     status, text = launcher.mpi(2, str(script))
     assert status != 0
     assert text.count("rank 1: RuntimeError: out of luck") == 1, text
@@ -218,14 +218,14 @@ def test_a_rank_that_fails_ends_all(module: str, solver: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("module", "solver"),
     [
-        ("himeno", "Himeno"),
+        ("himeno_tuned", "Himeno"),
         pytest.param("_himeno_together", "Wave", marks=pytest.mark.full),
     ],
 )
 def test_a_message_that_fails_ends_all(module: str, solver: str, tmp_path: Path) -> None:
     # The kernel leaves its loop and must not wait for receives that it has posted ahead.
     script = tmp_path / "too_short.py"
-    script.write_text(TOO_SHORT.format(examples=str(EXAMPLES), module=module, solver=solver))
+    script.write_text(TOO_SHORT.format(programs=str(HIMENO), module=module, solver=solver))
     status, text = launcher.mpi(2, str(script))
     assert status != 0
     assert "rank 1: TruncationError: GMPI_Irecv in block" in text, text

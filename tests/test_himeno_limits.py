@@ -7,7 +7,7 @@ import sys
 import launcher
 import pytest
 
-sys.path.insert(0, str(launcher.ROOT / "examples"))
+sys.path.insert(0, str(launcher.ROOT / "benchmarks" / "himeno"))
 
 from _himeno_fields import check_free
 from _himeno_grid import GridError, parse_size, part_of

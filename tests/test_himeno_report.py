@@ -9,7 +9,7 @@ from pathlib import Path
 import launcher
 import pytest
 
-EXAMPLES = launcher.ROOT / "examples"
+HIMENO = launcher.ROOT / "benchmarks" / "himeno"
 
 MACHINE = {
     "gpu": ["GPU, 1"], "cpu": "CPU", "cores": 2, "mpi": "MPI", "python": "3", "versions": {},
@@ -43,7 +43,7 @@ def test_scaling_is_against_one_rank_with_the_same_grid_or_the_same_part(tmp_pat
     write_rows(tmp_path / "scaling-1.json", "GMPI", measured("M", "1x1x1", 60.0))
     strong, weak = measured("M", "2x1x1", 40.0), measured("256,128,256", "2x1x1", 75.0)
     write_rows(tmp_path / "scaling-2.json", "GMPI", strong, weak)
-    status, text = launcher.python(str(EXAMPLES / "_himeno_report.py"), str(tmp_path))
+    status, text = launcher.python(str(HIMENO / "_himeno_report.py"), str(tmp_path))
     assert status == 0, text
     assert re.search(r"strong +GMPI +M +2 +40.000 +0.750", text), text
     assert re.search(r"weak +GMPI +M +2 +75.000 +0.800", text), text

@@ -9,7 +9,7 @@ from itertools import product
 import launcher
 import pytest
 
-sys.path.insert(0, str(launcher.ROOT / "examples"))
+sys.path.insert(0, str(launcher.ROOT / "benchmarks" / "himeno"))
 
 from _himeno_grid import GridError, part_of
 from _himeno_signals import make_signals

@@ -16,6 +16,7 @@ pytestmark = [
     pytest.mark.skipif(FAMILY == "mpich", reason="MPICH's UCX finds no way between the namespaces"),
 ]
 EXAMPLES = launcher.ROOT / "examples"
+BENCHMARKS = launcher.ROOT / "benchmarks"
 
 NODES_AND_PATHS = """
 import socket
@@ -58,7 +59,7 @@ def test_hello(nodes: TwoNodes) -> None:
 @pytest.mark.full
 def test_pingpong(nodes: TwoNodes) -> None:
     options = ["-m", "8:64K", "-i", "2", "-x", "1", "--no-conventional"]
-    text = run(nodes, (1, 1), str(EXAMPLES / "pingpong.py"), *options)
+    text = run(nodes, (1, 1), str(BENCHMARKS / "pingpong.py"), *options)
     assert "payloads checked: all right" in text, text
 
 
@@ -71,12 +72,12 @@ def test_random_programs(nodes: TwoNodes) -> None:
 @pytest.mark.full
 def test_himeno(nodes: TwoNodes) -> None:
     options = ["--size", "6,4,8", "--decompose", "2,1,1", "--verify"]
-    text = run(nodes, (1, 1), str(EXAMPLES / "himeno.py"), *options)
+    text = run(nodes, (1, 1), str(BENCHMARKS / "himeno" / "himeno_tuned.py"), *options)
     assert "6x4x8 on 2x1x1 ranks, 5 iterations: right" in text, text
 
 
 @pytest.mark.full
 def test_himeno_xs(nodes: TwoNodes) -> None:
     options = ["--size", "XS", "--decompose", "2,1,1", "--verify"]
-    text = run(nodes, (1, 1), str(EXAMPLES / "himeno.py"), *options)
+    text = run(nodes, (1, 1), str(BENCHMARKS / "himeno" / "himeno_tuned.py"), *options)
     assert "on 2x1x1 ranks, 5 iterations: right" in text, text

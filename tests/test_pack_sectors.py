@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-sys.path.append(str(launcher.ROOT / "examples"))
+sys.path.append(str(launcher.ROOT / "benchmarks"))
 
 from _pack_sectors import Sectors, count_sectors, pack_bytes, sectors, unpack_bytes
 

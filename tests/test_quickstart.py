@@ -1,7 +1,7 @@
-"""The README's first command, examples/quickstart.py, without what it downloads.
+"""The README's first command, tests/quickstart.py, without what it downloads.
 
-A copy of the examples gets an environment that counts as installed: its python and its mpiexec are
-those of this one. The installation itself needs the network and is tried by hand.
+A copy of it and of the benchmarks gets an environment that counts as installed: its python and its
+mpiexec are those of this one. The installation itself needs the network and is tried by hand.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def program(path: Path, text: str) -> None:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A checkout in which quickstart has been run before."""
-    shutil.copytree(launcher.ROOT / "examples", tmp_path / "examples")
+    shutil.copytree(launcher.ROOT / "benchmarks", tmp_path / "benchmarks")
+    (tmp_path / "tests").mkdir()
+    shutil.copy(launcher.ROOT / "tests" / "quickstart.py", tmp_path / "tests")
     project = (launcher.ROOT / "pyproject.toml").read_text()
     (tmp_path / "pyproject.toml").write_text(project)
     venv = tmp_path / ".venv" / "quickstart"
@@ -40,7 +42,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def quickstart(checkout: Path, *arguments: str, **environment: str) -> tuple[int, str]:
-    command = [sys.executable, str(checkout / "examples" / "quickstart.py"), *arguments]
+    command = [sys.executable, str(checkout / "tests" / "quickstart.py"), *arguments]
     return launcher.start(command, **environment)
 
 

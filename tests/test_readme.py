@@ -52,7 +52,7 @@ def test_the_python_in_the_readme_runs(tmp_path: Path) -> None:
 
 
 def test_programs_and_files_in_the_readme_exist() -> None:
-    for name in re.findall(r"\b(?:examples|tests|docs)/[\w/]+\.(?:py|md|sh)\b", README):
+    for name in re.findall(r"\b(?:benchmarks|examples|tests|docs)/[\w/]+\.(?:py|md|sh)\b", README):
         assert (ROOT / name).exists(), name
     for target in re.findall(r"\]\(([\w./]+)\)", README):
         assert (ROOT / target).exists(), target

@@ -20,7 +20,7 @@ from tabulate import tabulate
 HERE = Path(__file__).resolve().parent
 OWN = HERE / "himeno"
 README = HERE.parents[1] / "README.md"
-sys.path.insert(0, str(HERE.parents[1] / "examples"))
+sys.path.insert(0, str(HERE.parents[1] / "benchmarks" / "himeno"))
 
 from _himeno_report import lines_table, messages_table, pairs, read, scaling  # noqa: E402
 

@@ -28,11 +28,12 @@ ARGUMENTS.add_argument("--himeno", nargs="*", default=["S", "M", "L", "XL"], met
 ARGUMENTS.add_argument("--repeat", type=int, default=3, help="rates and Himeno, in this process")
 ARGS = ARGUMENTS.parse_args()
 TREE = ARGS.tree.resolve()
-sys.path[:1] = [str(TREE), str(TREE / "examples")]
+# A tree from before there were benchmarks has these programs among its examples.
+PLACES = (TREE, TREE / "benchmarks" / "himeno", TREE / "benchmarks", TREE / "examples")
+sys.path[:1] = [str(place) for place in PLACES]
 
 import _bench  # noqa: E402
 import _himeno_app  # noqa: E402
-import himeno  # noqa: E402
 import pingpong  # noqa: E402
 import rates  # noqa: E402
 from _floor import cycles_per_us  # noqa: E402
@@ -40,6 +41,11 @@ from _himeno_grid import parse_size  # noqa: E402
 from mpi4py import MPI  # noqa: E402
 
 import gmpi  # noqa: E402
+
+if (TREE / "benchmarks").is_dir():
+    import himeno_tuned as himeno
+else:
+    import himeno
 
 #: Iterations of Himeno by size: some tenths of a second.
 ITERATIONS = {"S": 2000, "M": 2000, "L": 1000, "XL": 200}

@@ -39,19 +39,19 @@ for part in $parts; do
   hazards) note hazards timeout 400 python3 tests/gpu/hazards.py --json "$out/hazards.json"
     cat "$out/hazards.log" ;;
   cost) LIMIT=60 note cost ranks 2 tests/gpu/watchdog_cost.py --json "$out/watchdog_cost.json"; cat "$out/cost.log"
-    GMPI_DEBUG=1 LIMIT=60 note cost-debug ranks 2 examples/pingpong.py -m 8:8 \
+    GMPI_DEBUG=1 LIMIT=60 note cost-debug ranks 2 benchmarks/pingpong.py -m 8:8 \
       --no-conventional --json "$out/pingpong-debug.json" ;;
   sanitizer) for tool in memcheck racecheck; do
       for program in point_to_point collectives arrays datatypes; do
         note "$tool-$program" sanitized "$tool" "tests/ranks/$program.py"
       done
-      note "$tool-himeno" sanitized "$tool" examples/himeno.py --size XS --decompose 2,1,1 \
+      note "$tool-himeno" sanitized "$tool" benchmarks/himeno/himeno_tuned.py --size XS --decompose 2,1,1 \
         --together 1 --verify
     done
     # Not racecheck: behind a __syncwarp one lane says for all that they have read their
     # coefficients, which racecheck does not seem to follow: it reports the copy that comes next,
     # whether that is said with an atomic operation or an mbarrier.
-    note memcheck-himeno-together sanitized memcheck examples/himeno.py --size XS \
+    note memcheck-himeno-together sanitized memcheck benchmarks/himeno/himeno_tuned.py --size XS \
       --decompose 2,1,1 --together 2 --verify ;;
   processes) # SIGTERM, children, many contexts
     note processes env NUMBA_ENABLE_CUDASIM=0 timeout 300 python3 -m pytest -q tests/test_process.py

@@ -20,8 +20,8 @@ bad=0
 wanted=" ${*:-check plans compare breakdown latency together scaling} "
 part() { [[ $wanted == *" $1 "* ]]; }
 export GMPI_WATCHDOG_S=${GMPI_WATCHDOG_S:-8}  # who hangs says why before its time is up
-gmpi=examples/himeno.py
-cuda_mpi=examples/himeno_cuda_mpi.py
+gmpi=benchmarks/himeno/himeno_tuned.py
+cuda_mpi=benchmarks/himeno/himeno_cuda_mpi.py
 
 if part check; then
   for program in $gmpi $cuda_mpi; do
@@ -64,12 +64,12 @@ if part scaling; then
     sizes=$([ $m = 1 ] && echo M L || echo M L $weak)  # on one rank they are the same
     for program in $gmpi $cuda_mpi; do
       LIMIT=60 ranks $m $program --size $sizes --decompose $m,1,1 --iterations 1000 --repeat 3 \
-        --json "$out/scaling-$(basename $program .py)-$m.json" | grep -a '^# \|^cpu' || bad=1
+        --json "$out/scaling-$(basename ${program/_tuned} .py)-$m.json" | grep -a '^# \|^cpu' || bad=1
     done
   done
 fi
 part ncu && { tests/gpu/himeno_ncu.sh "$out" || bad=1; }
 if part compare || part breakdown || part latency || part scaling; then
-  python3 examples/_himeno_report.py "$out" || bad=1
+  python3 benchmarks/himeno/_himeno_report.py "$out" || bad=1
 fi
 exit $bad

@@ -22,7 +22,8 @@ from typing import Any
 import cupy
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "himeno"))
 
 from _bench import machine
 from _himeno_fields import Fields

@@ -11,13 +11,13 @@ kind=${gpus}gpu
 export GMPI_RUN=${GMPI_RUN:-$(date +%s)-$$}
 set -x
 ranks 2 examples/hello.py
-LIMIT=240 ranks 2 examples/pingpong.py -m "${SIZES:-0:64M}" --json "$out/pingpong-$kind.json"
+LIMIT=240 ranks 2 benchmarks/pingpong.py -m "${SIZES:-0:64M}" --json "$out/pingpong-$kind.json"
 [ "$gpus" = 1 ] || tests/gpu/baselines/peers.sh "$out" "${WHEELS:-.ucx}"
-LIMIT=100 ranks 2 examples/pingpong.py -m 8:8 --engine mpi4py --no-conventional --json "$out/pingpong-mpi4py-$kind.json"
-LIMIT=120 ranks 2 examples/rates.py --json "$out/rates-$kind.json"
+LIMIT=100 ranks 2 benchmarks/pingpong.py -m 8:8 --engine mpi4py --no-conventional --json "$out/pingpong-mpi4py-$kind.json"
+LIMIT=120 ranks 2 benchmarks/rates.py --json "$out/rates-$kind.json"
 runs=$(mktemp -d)
 for ((run = 0; run < ${RUNS:-5}; run++)); do
-  LIMIT=60 ranks 2 examples/rates.py --only records requests messages --json "$runs/$run.json"
+  LIMIT=60 ranks 2 benchmarks/rates.py --only records requests messages --json "$runs/$run.json"
 done
 python3 tests/gpu/rates_runs.py "$out/rates_runs-$kind.json" "$runs"/*.json
 rm -r "$runs"

@@ -7,4 +7,4 @@ set -x
 timeout 240 python3 -m pytest -q -x -p no:cacheprovider tests/test_datatypes_device.py \
   tests/test_pack_words.py tests/test_pack_tiles.py
 LIMIT=100 ranks 2 tests/ranks/datatypes.py
-timeout 200 python3 examples/pack_bench.py --json "$out/packing-1gpu.json" --plot "$out/packing.png"
+timeout 200 python3 benchmarks/pack_bench.py --json "$out/packing-1gpu.json" --plot "$out/packing.png"

@@ -28,7 +28,7 @@ from numba import cuda
 import gmpi
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import wrong_message
 from _bench import write_json
 

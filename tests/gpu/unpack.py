@@ -255,7 +255,7 @@ class Bench:
 def main() -> int:
     args = ARGUMENTS.parse_args()
     tree = args.tree.resolve()
-    sys.path[:0] = [str(tree), str(tree / "examples")]
+    sys.path[:0] = [str(tree), str(tree / "benchmarks"), str(tree / "examples")]
     from _bench import machine, write_json
 
     import gmpi

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import _bench
 import pingpong
 from _floor import cycles_per_us

@@ -27,7 +27,7 @@ def collect(text: str) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    sys.path.append(str(Path(__file__).resolve().parents[3] / "examples"))
+    sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
     from _bench import write_json
 
     target, *sources = sys.argv[1:]

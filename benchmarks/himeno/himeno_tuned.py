@@ -1,7 +1,7 @@
 """The Himeno benchmark as one kernel per rank that never exits: computing, messages, convergence.
 
-    mpiexec -n 2 python examples/himeno.py [--size S|M|L|XL|I,J,K] [--decompose I,J,K]
-                                           [--iterations N] [--verify] [--breakdown] [--json FILE]
+    mpiexec -n 2 python benchmarks/himeno/himeno_tuned.py [--size S|M|L|XL|I,J,K]
+        [--decompose I,J,K] [--iterations N] [--verify] [--breakdown] [--json FILE]
 
 A few blocks communicate while the others compute. In an iteration the points that neighbours wait
 for come first; as soon as they are there, they are sent, and what arrives goes into the halo of the

@@ -1,6 +1,6 @@
 """Tables and plots from the figures of both Himeno programs.
 
-    python examples/_himeno_report.py DIRECTORY
+    python benchmarks/himeno/_himeno_report.py DIRECTORY
 
 Reads what the programs have written there (``--json``), ``himeno-*.json`` for the comparison,
 ``scaling-*.json`` and ``messages*.json``; writes ``himeno.json`` and PNG files.
@@ -21,9 +21,9 @@ from tabulate import tabulate
 HERE = Path(__file__).resolve().parent
 #: What each program consists of beside the files that both share.
 PROGRAMS = {
-    "GMPI": ["himeno.py", "_himeno_persistent.py"],
+    "GMPI": ["himeno_tuned.py", "_himeno_persistent.py"],
     "GMPI, with two iterations together": [
-        *("himeno.py", "_himeno_persistent.py", "_himeno_together.py"),
+        *("himeno_tuned.py", "_himeno_persistent.py", "_himeno_together.py"),
     ],
     "CUDA+MPI": ["himeno_cuda_mpi.py", "_himeno_graph.py"],
 }

@@ -1,6 +1,6 @@
 """The Himeno benchmark the conventional way: kernels that end, messages from the host.
 
-    mpiexec -n 2 python examples/himeno_cuda_mpi.py [options as himeno.py]
+    mpiexec -n 2 python benchmarks/himeno/himeno_cuda_mpi.py [options as himeno_tuned.py]
 
 The same sweep as ``himeno.py``, and everything that makes this style fast: an iteration is one
 CUDA graph, in which the points that neighbours wait for come first, on a stream of their own, while

@@ -1,6 +1,6 @@
 """Sets GMPI up and runs the ping-pong between two kernels: on the GPU if there is one.
 
-    python3 examples/quickstart.py [--simulator] [options of examples/pingpong.py]
+    python3 tests/quickstart.py [--simulator] [options of benchmarks/pingpong.py]
 
 Needs Python 3.11 or newer with pip and venv, and the network the first time; nothing else: no GPU,
 no MPI. Everything is installed into .venv/quickstart, which is used again and can be deleted.
@@ -162,7 +162,7 @@ def main() -> int:
     say(f"2 ranks {'on the GPU' if gpu else 'in the simulator' + reason}, with {mpiexec}")
     env = mpi_environment()
     env["NUMBA_ENABLE_CUDASIM"] = "0" if gpu else "1"
-    command = [mpiexec, "-n", "2", str(PYTHON), str(ROOT / "examples" / "pingpong.py"), *rest]
+    command = [mpiexec, "-n", "2", str(PYTHON), str(ROOT / "benchmarks" / "pingpong.py"), *rest]
     say(f"NUMBA_ENABLE_CUDASIM={env['NUMBA_ENABLE_CUDASIM']} {' '.join(command)}")
     return run(*command, env=env).returncode
 

@@ -1,6 +1,6 @@
 """Ping-pong between two kernels that never exit, beside the conventional way of doing it.
 
-    mpiexec -n 2 python examples/pingpong.py [-m 0:64M] [-i N] [-x N] [--json FILE] [--plot FILE]
+    mpiexec -n 2 python benchmarks/pingpong.py [-m 0:64M] [-i N] [-x N] [--json FILE] [--plot FILE]
 
 Rank 0's kernel sends to rank 1's and waits for the answer; times are taken inside the kernel with
 the GPU's clock. In the same run: the conventional CUDA+MPI path, plain mpi4py between host buffers,

@@ -1,6 +1,6 @@
 """How many, how fast, how cheap: rates and costs of the path from kernel to MPI.
 
-    mpiexec -n 2 python examples/rates.py [--only PART...] [--json FILE]
+    mpiexec -n 2 python benchmarks/rates.py [--only PART...] [--json FILE]
 
 Records and requests per second through one ring, 8-byte messages per second between two ranks (also
 where no receive uses ANY_TAG, and GMPI has been told so), Allreduce of one double beside the host's
