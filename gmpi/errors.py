@@ -417,6 +417,9 @@ def describe(
         kind = MPICallError
         allowed = "MPI_SUCCESS"
         advice = MPI.Get_error_string(int(entry[st.E_CODE]))
+        known = ops.OPERATIONS.get(int(entry[st.E_OP]))
+        if error_class == MPI.ERR_TRUNCATE and known is not None and known.collective:
+            advice += "; ranks have called it with different counts or datatypes"
 
     text = f"{operation} in {where}: {field} is {value}, allowed is {allowed}"
     if advice:
