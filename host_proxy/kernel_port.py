@@ -64,10 +64,18 @@ class KernelPort:
         self.arrivals = Arrivals(engine.state)  # where chunks come that there is no buffer for
         if self.is_large:
             self.own = engine.state.layout.chunk_buffers(slot)
-            self.set_base(int(engine.state.globals[G_LARGE_DEVICE]) + self.own, 0)
 
-    def set_base(self, address: int, ready: int) -> None:
+    def set_base(self, address: int, ready: int = 0) -> None:
+        """Says where the chunk buffers are: once for a request, and before its first order.
+
+        A thread that waits reads this unit and those of the orders one after the other; of two
+        that a request has said it could take the first together with an order meant for the second.
+        """
         completion.set_base(self.engine.g, self.engine.row(self.slot), address, ready)
+
+    def use_own_buffers(self) -> None:
+        """The chunk buffers are the slot's own, in large staging."""
+        self.set_base(int(self.engine.state.globals[G_LARGE_DEVICE]) + self.own)
 
     def message(self, nbytes: int) -> np.ndarray:
         begin = self.engine.small(self.slot) - MESSAGE_HEADER
@@ -84,11 +92,12 @@ class KernelPort:
         state = self.engine.state
         near = int(comm.near[dest])
         if near:
-            self.set_base(int(state.globals[G_STAGING]) + self.own, 0)
+            self.set_base(int(state.globals[G_STAGING]) + self.own)
             nbytes = self.engine.field(self.slot, S_BYTES)
             if near & LANDED and not lands(nbytes, self.address, self.engine.sizes[1]):
                 near = NEAR
             return self.slot, near, self.engine.field(self.slot, S_HANDLE) & TAG_MASK
+        self.use_own_buffers()
         peer = int(comm.peers[dest])
         reads = peer >= 0 and state.peers[peer, P_READS]
         return self.slot if reads else NOT_SHARED, 0, 0
@@ -99,7 +108,7 @@ class KernelPort:
             yield from self.arrivals.use_buffers_of(peer, header)
         elif header.way & LANDED:
             place = state.layout.landing_place(peer, header.shared)
-            self.set_base(landed(place, landing_groups(header.total), header.mark), 0)
+            self.set_base(landed(place, landing_groups(header.total), header.mark))
         else:
             base = int(state.peers[peer, P_STAGING if header.way else P_DEVICE])
             self.set_base(base + state.layout.chunk_buffers(header.shared), header.mark)
@@ -110,7 +119,11 @@ class KernelPort:
         return self.engine.large[begin : begin + size]
 
     def free(self, k: int) -> np.ndarray:
-        return self.buffer(k) if self.is_large else self.arrivals.free(k)
+        if not self.is_large:
+            return self.arrivals.free(k)
+        if k == 0:
+            self.use_own_buffers()
+        return self.buffer(k)
 
     def pack(self, k: int, position: int, length: int) -> Step:
         index = k % LARGE_BUFFERS

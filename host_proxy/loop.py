@@ -48,11 +48,12 @@ def serve(g):
             break
         if opcode(address) == OP_NULL:
             count_null(g, element_count(address))
+        elif not decode(g):
+            break
+        elif wants_python(g, r):
+            return_slots(g)
+            return _PYTHON_WANTED
         else:
-            decode(g)
-            if wants_python(g, r):
-                return_slots(g)
-                return _PYTHON_WANTED
             dispatch(g, r)
         take(g)
         taken += 1

@@ -194,6 +194,7 @@ class Mpi4pyEngine:
         if nbytes <= eager:
             yield start(port.small()[:nbytes])
             return Outcome(nbytes)
+        port.use_own_buffers()
         chunk = chunk_bytes_of(nbytes, largest)
         for k, (position, length) in enumerate(chunks_of(nbytes, chunk)):
             if packs:

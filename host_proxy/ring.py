@@ -11,13 +11,19 @@ from __future__ import annotations
 
 from gmpi.wire import (
     CONTROL_CONSUMED,
+    DERIVED_MARK,
+    DERIVED_MASK,
+    DERIVED_ROWS,
+    FLAG_INLINE,
     HEADER_UNITS,
+    INLINE_BYTES,
     SLOT_BYTES,
     SLOT_UNITS,
     TAG_MASK,
     UNIT_BYTES,
     UNIT_PAYLOAD,
 )
+from host_proxy.idle import now_ns
 from host_proxy.native import (
     entry,
     get,
@@ -32,12 +38,15 @@ from host_proxy.native import (
     store_release,
 )
 from host_proxy.state import (
+    D_COUNT,
+    D_SIZE,
     G_CONTROL,
+    G_DERIVED,
     G_HEAD,
+    G_LATE_SINCE,
     G_RECORD,
     G_RING,
     G_RING_SLOTS,
-    G_STOP,
     R_ADDRESS,
     R_BLOCK,
     R_COMM,
@@ -53,7 +62,8 @@ from host_proxy.state import (
 )
 
 _FORGETS_EVERY = 1 << 30  # tickets
-_PATIENCE = 1 << 26  # looks at a payload that does not come: some seconds
+_LOOKS = 256  # at a payload that is on its way, before the proxy looks after other requests
+PATIENCE_NS = 5_000_000_000  # a payload that has not come by then never comes
 _AHEAD = 4  # records whose lines are asked for before their turn
 
 
@@ -100,9 +110,48 @@ def has_record(g):
     return arrived(g) != 0
 
 
+@jit
+def _payload_bytes(g, r):
+    """What payload the decoded record says it has; 0 where that cannot be: it will be refused."""
+    datatype = get(r, R_DATATYPE)
+    size = (datatype >> 8) & 0xFF
+    if datatype & ~DERIVED_MASK == DERIVED_MARK:
+        size = get(get(g, G_DERIVED) + (datatype & (DERIVED_ROWS - 1)) * (D_COUNT * 8), D_SIZE)
+    count = get(r, R_ELEMENTS)
+    if count < 0 or count > INLINE_BYTES or size > INLINE_BYTES or count * size > INLINE_BYTES:
+        return 0
+    return count * size
+
+
+@jit
+def _payload_has_come(g, r):
+    """Whether each unit of the payload is there, or the record has waited for it too long.
+
+    It mostly comes by the same store instruction as the header. A record that says it has a
+    payload and has none is corrupt: only its own request may fail of that, and no other one's
+    messages may wait for it meanwhile.
+    """
+    at = get(r, R_ADDRESS) + HEADER_UNITS * UNIT_BYTES + 8
+    mark = get(r, R_MARK)
+    end = at + (_payload_bytes(g, r) + UNIT_PAYLOAD - 1) // UNIT_PAYLOAD * UNIT_BYTES
+    looks = 0
+    while at < end:
+        if (load_acquire(at) >> 32) & TAG_MASK == mark:
+            at += UNIT_BYTES
+            continue
+        looks += 1
+        if get(g, G_LATE_SINCE) != 0:
+            return now_ns(g) - get(g, G_LATE_SINCE) > PATIENCE_NS
+        if looks > _LOOKS:
+            put(g, G_LATE_SINCE, now_ns(g))
+            return False
+        pause()
+    return True
+
+
 @entry
 def decode(g):
-    """Reads the header of the record at the head into the record array; False: not there yet."""
+    """Reads the record at the head into the record array; False: not there as a whole yet."""
     address = arrived(g)
     if address == 0:
         return False
@@ -120,7 +169,7 @@ def decode(g):
     put(r, R_HANDLE, load(address + 2 * UNIT_BYTES))
     put(r, R_DONE, load(address + 3 * UNIT_BYTES))
     put(r, R_BLOCK, load(address + 3 * UNIT_BYTES + 8) & TAG_MASK)
-    return True
+    return get(r, R_FLAGS) & FLAG_INLINE == 0 or _payload_has_come(g, r)
 
 
 @entry
@@ -128,20 +177,15 @@ def payload_to(g, r, target, nbytes):
     """Copies the ``nbytes`` (at most 144) that came in the record to host memory: whether it could.
 
     Writes whole units: up to 11 bytes past the end, which belong to the caller's staging buffer.
-    A record that says it has a payload and has none is corrupt; nobody may wait for it for ever.
+    ``decode`` has waited for them.
     """
     at = get(r, R_ADDRESS) + HEADER_UNITS * UNIT_BYTES
     mark = get(r, R_MARK)
     end = target + nbytes
     while target < end:
         word = load_acquire(at + 8)
-        looks = 0
-        while (word >> 32) & TAG_MASK != mark:  # it is on its way: same store instruction
-            looks += 1
-            if looks > _PATIENCE or get(g, G_STOP):
-                return False
-            pause()
-            word = load_acquire(at + 8)
+        if (word >> 32) & TAG_MASK != mark:
+            return False
         store(target, load(at))
         store_int(target + 8, word)
         at += UNIT_BYTES
@@ -163,6 +207,7 @@ def take(g):
         for unit in range(HEADER_UNITS, SLOT_UNITS):
             store(slot + unit * UNIT_BYTES + 8, 0)
     put(g, G_HEAD, head + 1)
+    put(g, G_LATE_SINCE, 0)
 
 
 @entry

@@ -64,6 +64,7 @@ from host_proxy.communicator import Communicator
     G_CLOCK,  # struct timespec
     # counters
     G_HEAD,  # records taken from the ring
+    G_LATE_SINCE,  # when the one at the head was first seen without its payload, ns; 0: never
     G_SERIAL,  # requests opened
     G_CLOSED,  # requests completed
     G_ACTIVE,  # pending MPI requests
@@ -126,7 +127,7 @@ from host_proxy.communicator import Communicator
     F_YIELD,
     F_NANOSLEEP,
     G_COUNT,
-) = range(94)
+) = range(95)
 
 # --- slots ---------------------------------------------------------------------------------------
 # What every request has comes first: two cache lines.

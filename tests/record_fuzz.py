@@ -295,6 +295,7 @@ def _run(g, seed, records):
         if i % PER_CONTEXT == 0:
             forget(g)
         seed = _write(g, seed)
+        put(g, st.G_LATE_SINCE, 1)  # long ago: nobody waits for a payload that does not come
         if not decode(g):
             bad(10)
         if get(r, st.R_OP) == wire.OP_NULL:
@@ -325,7 +326,6 @@ class Harness:
         self.state = make_state(
             LAYOUT, mapped, (large, large, 0, 0), peers, CONTEXT, 0, 64, idle, True, st.no_gpu
         )
-        self.state.globals[st.G_STOP] = 1  # nobody waits for a payload that does not come
         self.ranks = np.array([-1, -1, -1], np.int64)  # all elsewhere
         row = self.state.communicator_table[0]
         row[st.C_HANDLE], row[st.C_CHUNKS] = MESSAGES, CHUNKS

@@ -1,0 +1,67 @@
+"""The mpi4py engine's end of a kernel's request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from machine import SMALL, Machine
+
+from gmpi.wire import LANDED, NEAR, NOT_SHARED, OP_ALLREDUCE
+from host_proxy.headers import Header
+from host_proxy.kernel_port import KernelPort
+from host_proxy.state import P_READS, R_DONE, S_BYTES, S_OP
+
+pytestmark = pytest.mark.mpi
+
+SLOT, NBYTES = SMALL.request_slots, 3 * SMALL.chunk_bytes
+PEER = 1  # a rank of the communicator; on this node it is peer 0
+
+
+def send(near: int, reads: int) -> Callable[[Machine, KernelPort], None]:
+    def play(m: Machine, port: KernelPort) -> None:
+        comm = m.state.communicators[0]
+        comm.near[PEER], m.state.peers[0, P_READS] = near, reads
+        comm.peers[PEER] = 0 if near or reads else -1
+        assert (port.shared(comm, PEER)[0] == NOT_SHARED) == (not near and not reads)
+
+    return play
+
+
+def receive(way: int, shared: int = SLOT) -> Callable[[Machine, KernelPort], None]:
+    def play(m: Machine, port: KernelPort) -> None:
+        if shared != NOT_SHARED:
+            header = Header(NBYTES, SMALL.chunk_bytes, 0, shared, way, 77)
+            assert list(port.use_buffers_of(0, header)) == []
+        for k in range(3 if shared == NOT_SHARED else 0):
+            port.free(k)
+        next(port.unpack(0, 0, 8))
+
+    return play
+
+
+def reduce(m: Machine, port: KernelPort) -> None:
+    m.python.port = lambda engine, slot: port  # type: ignore[assignment]
+    m.state.slots[SLOT, [S_BYTES, S_OP]] = NBYTES, OP_ALLREDUCE
+    steps = m.python.by_chunks(SLOT, np.copy, packs=True, unpacks=True)
+    assert isinstance(next(steps), np.ndarray)  # the first chunk, which the call has packed
+
+
+USES = {
+    "sent by MPI": send(0, 0), "sent, shared": send(0, 1), "sent near": send(NEAR, 0),
+    "sent, landing": send(NEAR | LANDED, 0), "received by MPI": receive(0, NOT_SHARED),
+    "received, shared": receive(0), "received near": receive(NEAR),
+    "received, landing": receive(NEAR | LANDED), "reduced": reduce,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("use", USES)
+def test_where_the_buffers_are_is_said_once(use: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A thread that waits could take what was said first together with an order of later.
+    m = Machine()
+    m.state.record[R_DONE] = 0
+    said: list[int] = []
+    monkeypatch.setattr(KernelPort, "set_base", lambda self, base, ready=0: said.append(base))
+    USES[use](m, KernelPort(m.python, SLOT))
+    assert len(said) == 1
