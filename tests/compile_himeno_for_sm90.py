@@ -20,11 +20,13 @@ import numpy as np
 from compile_for_sm90 import CC, CONTEXT, called, link, properties
 from numba import cuda, types
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks" / "himeno"))
 
 cuda.get_current_device().MULTIPROCESSOR_COUNT = 132
 
 import _himeno_together  # noqa: E402
+import himeno  # noqa: E402
 import himeno_tuned  # noqa: E402
 from _himeno_faces import table  # noqa: E402
 from _himeno_grid import Part, parse_size, part_of  # noqa: E402
@@ -97,6 +99,21 @@ def sweeps(size: str) -> dict[str, tuple[str, Plan]]:
     return {f"{name} {size}": pair for name, pair in found.items()}
 
 
+@cuda.jit(device=True)
+def nothing(*arguments: Any) -> int:
+    return 0
+
+
+def example(size: str) -> str:
+    """PTX of the readable program's kernel for half of a grid, without its messages."""
+    i, j, k = parse_size(size)
+    for name in ("exchange", "GMPI_Iallreduce", "GMPI_Wait", "GMPI_Allreduce"):
+        setattr(himeno, name, nothing)
+    kernel = himeno.make_kernel(((i - 2) // 2 + 2, j, k))
+    ranks = (types.int64,) * 4
+    return compiled(kernel, CONTEXT, types.float32[:, :, :, ::1], SUMS, *ranks, types.int64)
+
+
 def programs(part: Part) -> dict[str, dict[str, Any]]:
     fields = (CONTEXT, FLOATS, FLOATS, FLOATS, ROWS)
     one, two = persistent_plan(part), wave_plan(part)
@@ -125,6 +142,10 @@ def main() -> None:
             (found[name],) = properties(link({name: ptx}, *limit, library=library)).values()
             if not name.startswith("launched"):
                 found[name].update(resident=resident(plan), wanted=plan.blocks)
+    for size in ("M", "XL"):
+        limit = f"-maxrregcount={himeno.REGISTERS['max_registers']}"
+        ptx = example(size)
+        (found[f"example {size}"],) = properties(link({"k": ptx}, limit, library=library)).values()
     found.update(programs(part_of(1, parse_size("L"), (4, 1, 1))))
     print(json.dumps(found))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -20,6 +21,20 @@ def test_no_example_is_forgotten() -> None:
     assert [name for name in sorted(names) if f'{name}"' not in tests] == []
 
 
+def test_examples_are_listed_short_and_without_internals() -> None:
+    page = (EXAMPLES / "README.md").read_text()
+    known = {"__future__", "argparse", "sys", "numpy", "mpi4py", "numba", "cupy", "gmpi"}
+    for path in EXAMPLES.glob("*.py"):
+        source = path.read_text()
+        assert f"| [{path.name}]({path.name}) |" in page
+        assert len(source.splitlines()) <= (200 if path.name == "himeno.py" else 80), path.name
+        assert not re.search(r"\bg\._", source), path.name
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                assert set(names or [node.module]) <= known, (path.name, names)  # type: ignore
+
+
 def program(ranks: int, path: Path, *arguments: str) -> str:
     status, text = launcher.mpi(ranks, str(path), *arguments)
     assert status == 0, text
@@ -32,6 +47,77 @@ def test_hello() -> None:
     for rank in (0, 1):
         assert f"rank {rank} (simulator): 8 numbers from rank {1 - rank}" in text
     assert text.count("as expected") == 2
+
+
+# One start of MPI for all of them.
+IN_TURN = """
+import runpy, sys
+from mpi4py import MPI
+for path in sys.argv[1:]:
+    status = None
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as end:
+        status = end.code
+    found = MPI.COMM_WORLD.gather(status)
+    if found:
+        print(path.rpartition("/")[2], "ended with", found, flush=True)
+"""
+FOR_TWO = ("pingpong.py", "error_handling.py")
+FOR_ANY = (
+    *("halo_1d.py", "halo_2d.py", "communicators.py", "master_worker.py", "pipeline.py"),
+    *("without_gpu.py", "cupy_arrays.py"),
+)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("ranks", "names"),
+    [
+        pytest.param(2, FOR_TWO, marks=pytest.mark.mpich),
+        pytest.param(3, FOR_ANY, marks=pytest.mark.openmpi),
+        pytest.param(2, FOR_ANY, marks=pytest.mark.full),
+    ],
+)
+def test_short_examples(ranks: int, names: tuple[str, ...]) -> None:
+    status, text = launcher.mpi(ranks, "-c", IN_TURN, *(str(EXAMPLES / name) for name in names))
+    assert status == 0, text
+    for name in names:
+        assert f"{name} ended with {[0] * ranks}" in text, text
+    assert "WRONG" not in text and "LeakWarning" not in text, text
+    if "error_handling.py" in names:
+        assert re.search(r"room for 4: .*[Mm]essage truncated, 4 numbers", text), text
+        assert "the host was told: GMPI_Irecv in block 0: message length is 64" in text, text
+        assert re.search(r"^65536 +\d+\.\d\d$", text, re.M), text
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("ranks", "size", "cut"),
+    [
+        pytest.param(2, "7,4,5", "2, 1", marks=pytest.mark.mpich),  # parts of 2 and 3 planes
+        pytest.param(4, "7,6,4", "2, 2", marks=pytest.mark.openmpi),  # edges between four parts
+    ],
+)
+def test_himeno_gives_the_bits_of_the_serial_program(ranks: int, size: str, cut: str) -> None:
+    text = program(ranks, EXAMPLES / "himeno.py", "--size", size, "--verify")
+    assert f"on [{cut}] ranks, 5 iterations: right" in text, text
+    assert "pressures differ by at most 0e+00" in text, text
+
+
+@pytest.mark.mpich
+@pytest.mark.mpi
+def test_himeno_starts_from_the_benchmarks_own_values() -> None:
+    # After three iterations of the original program.
+    text = program(1, EXAMPLES / "himeno.py", "--size", "6,6,8", "--iterations", "3")
+    assert "Loop executed for 3 times\nGosa : 8.524085e-03\nMFLOPS measured" in text, text
+
+
+@pytest.mark.mpich
+@pytest.mark.mpi
+def test_himeno_refuses_a_grid_that_is_too_small() -> None:
+    status, text = launcher.mpi(2, str(EXAMPLES / "himeno.py"), "--size", "5,8,8")
+    assert status != 0 and "[5, 8, 8] is too small for [2, 1] ranks" in text, text
 
 
 @pytest.mark.mpi

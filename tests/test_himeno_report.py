@@ -119,3 +119,24 @@ def test_page_shows_the_figures_of_the_files(tmp_path: Path) -> None:
     stale.write_text(page.read_text().replace("same gosa", "same"))
     status, text = launcher.python(str(table), "--check", "--page", str(stale))
     assert status != 0 and "is out of date" in text
+
+
+def test_the_example_stands_beside_the_other_programs(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    words = "cpu : {} sec.\nLoop executed for 100 times\nGosa : 2.0e-03\nMFLOPS measured : 5.0\n"
+    for name, seconds in (("M-1", 0.0040), ("M-2", 0.0031), ("L-1", 0.0400)):
+        (logs / name).write_text(words.format(seconds))
+    rows = [measured(size, "2x1x1", us, gosa=2e-3) for size, us in (("M", 27.9), ("L", 240.0))]
+    write_rows(tmp_path / "himeno-gmpi.json", "GMPI", *rows)
+    program = [str(launcher.ROOT / "tests" / "gpu" / "himeno_example.py"), str(tmp_path), str(logs)]
+    status, text = launcher.python(*program, "2")
+    assert status == 1 and text.splitlines()[-1] == "too slow: L", text
+    found = json.loads((tmp_path / "himeno-example.json").read_text())["rows"]
+    assert {row["name"]: row["us"] for row in found} == pytest.approx({"M": 31.0, "L": 400.0})
+    rows = [measured(size, "2x1x1", us, gosa=2e-3) for size, us in (("M", 27.9), ("L", 320.0))]
+    write_rows(tmp_path / "himeno-gmpi.json", "GMPI", *rows)
+    assert launcher.python(*program, "2")[0] == 0
+    (logs / "S-1").write_text("killed\n")
+    status, text = launcher.python(*program, "2")
+    assert status != 0 and "S-1: no result" in text, text

@@ -5,6 +5,7 @@
 # check      both programs against the serial one
 # plans      times of the sweep's plans on one GPU
 # compare    both programs, S to XL, 1000 iterations
+# example    examples/himeno.py, S to XL, as many: beside the others in one table
 # breakdown  where the time of an iteration goes, S to XL
 # latency    size S with faces in 1, 2, 4 messages and 1 to 7 multiprocessors that communicate
 # together   size L with one and with two iterations in a pass over memory
@@ -12,16 +13,17 @@
 # ncu        the sweep in Nsight Compute (himeno_ncu.sh)
 cd "$(dirname "$0")/../.." && . tests/gpu/setup.sh
 set -o pipefail
-out=${1:?usage: himeno.sh DIRECTORY [check|plans|compare|breakdown|latency|together|scaling|ncu]...}
+out=${1:?usage: himeno.sh DIRECTORY [check|plans|compare|example|breakdown|latency|together|scaling|ncu]...}
 shift
 mkdir -p "$out"
 n=${RANKS:-2}
 bad=0
-wanted=" ${*:-check plans compare breakdown latency together scaling} "
+wanted=" ${*:-check plans compare example breakdown latency together scaling} "
 part() { [[ $wanted == *" $1 "* ]]; }
 export GMPI_WATCHDOG_S=${GMPI_WATCHDOG_S:-8}  # who hangs says why before its time is up
 gmpi=benchmarks/himeno/himeno_tuned.py
 cuda_mpi=benchmarks/himeno/himeno_cuda_mpi.py
+example=examples/himeno.py
 
 if part check; then
   for program in $gmpi $cuda_mpi; do
@@ -29,6 +31,9 @@ if part check; then
     LIMIT=50 ranks $n $program --size S --verify || bad=1
   done
   LIMIT=60 ranks $n $gmpi --size XS S L --decompose $n,1,1 --together 2 --verify || bad=1
+  for size in XS S M; do
+    LIMIT=60 ranks $n $example --size $size --verify || bad=1
+  done
 fi
 if part plans; then
   LIMIT=100 ranks 1 tests/gpu/himeno_sweeps.py --sizes S,M,L --ranks 2,1,1 --budget 30 \
@@ -38,6 +43,16 @@ if part compare; then
   options="--size S M L XL --decompose $n,1,1 --iterations 1000 --repeat 3"
   LIMIT=80 ranks $n $cuda_mpi $options --breakdown --json "$out/himeno-cuda-mpi.json" || bad=1
   LIMIT=80 ranks $n $gmpi $options --json "$out/himeno-gmpi.json" || bad=1
+fi
+if part example; then
+  logs=$(mktemp -d)
+  for size in S M L XL; do
+    for run in 1 2 3; do  # the rehearsal of the others is 3 iterations, from where they go on
+      LIMIT=60 ranks $n $example --size $size --iterations 1003 >"$logs/$size-$run" || bad=1
+    done
+  done
+  python3 tests/gpu/himeno_example.py "$out" "$logs" $n || bad=1
+  rm -r "$logs"
 fi
 if part breakdown; then
   for sizes in "S M" "L XL"; do  # so that what happens to some does not cost the others

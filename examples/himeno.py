@@ -1,0 +1,200 @@
+"""The Himeno benchmark in one kernel per GPU that computes, exchanges halos and sums residuals.
+
+    mpiexec -n 2 python examples/himeno.py [--size XS|S|M|L|XL|I,J,K] [--iterations N] [--verify]
+
+Poisson's equation by Jacobi iteration, with a stencil of 19 points. The grid is cut along i and j.
+Each rank has one layer around its points: the halo, or the edge of the grid, which never changes.
+In each iteration all blocks but block 0 first update the rows that neighbours need. Then block 0
+exchanges the halos, while the others update the rest.
+"""
+
+import argparse
+
+import numpy as np
+from mpi4py import MPI
+from numba import cuda, float64, njit
+
+import gmpi
+from gmpi import GMPI_Allreduce, GMPI_Iallreduce, GMPI_Irecv, GMPI_Isend, GMPI_Wait, GMPI_Waitall
+
+SIZES = {"XS": "32,32,64", "S": "64,64,128", "M": "128,128,256", "L": "256,256,512"}
+SIZES["XL"] = "512,512,1024"
+OMEGA = np.float32(0.8)
+# Four rows of 256 threads with 64 registers each fill a multiprocessor: block 0 has one for itself,
+# and its polling for messages slows down no other block.
+COLUMNS, ROWS = (8, 4) if gmpi.SIMULATOR else (256, 4)
+REGISTERS = {} if gmpi.SIMULATOR else {"max_registers": 64}
+
+
+# fmt: off
+def update(m, n, i, j, k):
+    """Iteration n at one point; the square of its residual.
+
+    The benchmark's arrays are parts of one. p and wrk2 take turns, so nothing need be copied back.
+    """
+    a, b, c, bnd, wrk1, p, wrk2 = m[0:4], m[4:7], m[7:10], m[10], m[11], m[12 + n%2], m[13 - n%2]
+    s0 = ( a[0,i,j,k] * p[i+1,j,  k  ]
+         + a[1,i,j,k] * p[i,  j+1,k  ]
+         + a[2,i,j,k] * p[i,  j,  k+1]
+         + b[0,i,j,k] * (p[i+1,j+1,k  ] - p[i+1,j-1,k  ] - p[i-1,j+1,k  ] + p[i-1,j-1,k  ])
+         + b[1,i,j,k] * (p[i,  j+1,k+1] - p[i,  j-1,k+1] - p[i,  j+1,k-1] + p[i,  j-1,k-1])
+         + b[2,i,j,k] * (p[i+1,j,  k+1] - p[i-1,j,  k+1] - p[i+1,j,  k-1] + p[i-1,j,  k-1])
+         + c[0,i,j,k] * p[i-1,j,  k  ]
+         + c[1,i,j,k] * p[i,  j-1,k  ]
+         + c[2,i,j,k] * p[i,  j,  k-1]
+         + wrk1[i,j,k])
+    ss = (s0 * a[3,i,j,k] - p[i,j,k]) * bnd[i,j,k]
+    wrk2[i,j,k] = p[i,j,k] + OMEGA * ss
+    return ss * ss
+
+update_on_gpu, update_on_cpu = cuda.jit(device=True)(update), njit(update)
+# fmt: on
+
+
+@cuda.jit(device=True)
+def exchange(ctx, low, high, to_low, to_high, from_low, from_high):
+    """Sends faces to both neighbours in one direction and receives theirs."""
+    if low == gmpi.PROC_NULL and high == gmpi.PROC_NULL:
+        return
+    n = to_low.size
+    s0 = GMPI_Isend(ctx, to_low, n, gmpi.FLOAT, low, 1, gmpi.COMM_WORLD)
+    s1 = GMPI_Isend(ctx, to_high, n, gmpi.FLOAT, high, 2, gmpi.COMM_WORLD)
+    r0 = GMPI_Irecv(ctx, from_low, n, gmpi.FLOAT, low, 2, gmpi.COMM_WORLD)
+    r1 = GMPI_Irecv(ctx, from_high, n, gmpi.FLOAT, high, 1, gmpi.COMM_WORLD)
+    GMPI_Waitall(ctx, 4, (s0, s1, r0, r1))
+
+
+def make_kernel(shape):
+    """The kernel for arrays of this shape, which is compiled in, as in the original."""
+    ni, nj, nk = (extent - 2 for extent in shape)  # points that change
+    every_shape, threads = (14, *shape), COLUMNS * ROWS
+
+    @cuda.jit(device=True)
+    def update_row(m, n, i, j):
+        gosa = 0.0
+        for k in range(cuda.threadIdx.x, nk + 1, COLUMNS):
+            if i > 0 and j > 0 and k > 0:
+                gosa += update_on_gpu(m, n, i, j, k)
+        return gosa
+
+    @cuda.jit(**REGISTERS)
+    def himeno(ctx, m, gosa, low_i, high_i, low_j, high_j, iterations):
+        """All iterations. gosa[0] is of this rank, gosa[1] the sum over all ranks."""
+        if m.shape != every_shape:
+            return  # never; but now the compiler knows the shape
+        scratch = cuda.shared.array(threads, float64)
+        grid = cuda.cg.this_grid()
+        me = cuda.threadIdx.y * COLUMNS + cuda.threadIdx.x
+        first = (cuda.blockIdx.x - 1) * ROWS + cuda.threadIdx.y
+        step = (cuda.gridDim.x - 1) * ROWS
+        for n in range(iterations):
+            mine = 0.0
+            if cuda.blockIdx.x > 0:
+                for row in range(first, 2 * nj + 2 * (ni - 2), step):
+                    along_j = row < 2 * nj  # rows of the first and last i; then of the other i
+                    i = 1 + row % 2 * (ni - 1) if along_j else 2 + row // 2 - nj
+                    j = 1 + row // 2 if along_j else 1 + row % 2 * (nj - 1)
+                    mine += update_row(m, n, i, j)
+            grid.sync()
+            if cuda.blockIdx.x > 0:
+                for row in range(first, (ni - 2) * (nj - 2), step):
+                    mine += update_row(m, n, 2 + row // (nj - 2), 2 + row % (nj - 2))
+                scratch[me], half = mine, threads // 2
+                while half > 0:  # sum over the block
+                    cuda.syncthreads()
+                    if me < half:
+                        scratch[me] += scratch[me + half]
+                    half //= 2
+                if me == 0:
+                    cuda.atomic.add(gosa, (0, n), scratch[0])
+            else:
+                u, total = m[13 - n % 2], gmpi.REQUEST_NULL
+                if n > 0:  # of the iteration before, while the halos travel
+                    local, everywhere = gosa[0, n - 1 : n], gosa[1, n - 1 : n]
+                    total = GMPI_Iallreduce(ctx, local, everywhere, 1, gmpi.DOUBLE, gmpi.SUM, 0)
+                # What comes along j goes on along i: so it reaches the neighbour at the edge.
+                exchange(ctx, low_j, high_j, u[1:-1, 1], u[1:-1, nj], u[1:-1, 0], u[1:-1, nj + 1])
+                exchange(ctx, low_i, high_i, u[1], u[ni], u[0], u[ni + 1])
+                GMPI_Wait(ctx, total)
+            grid.sync()
+        if cuda.blockIdx.x == 0:
+            GMPI_Allreduce(ctx, gosa[0, n:], gosa[1, n:], 1, gmpi.DOUBLE, gmpi.SUM, 0)
+
+    return himeno
+
+
+@njit
+def serial(m, gosa):
+    """The same on one core."""
+    for n in range(gosa.size):
+        for i, j, k in np.ndindex(m.shape[1] - 2, m.shape[2] - 2, m.shape[3] - 2):
+            gosa[n] += update_on_cpu(m, n, i + 1, j + 1, k + 1)
+
+
+def initial(size, box, varied):
+    """The arrays in a box of the grid. Varied: all terms of the stencil count."""
+    i, j, k = np.ogrid[box]
+    m = np.zeros((14, i.size, j.size, k.size), np.float32)
+    m[[0, 1, 2, 7, 8, 9, 10]], m[3] = 1, 1 / 6
+    m[12:] = (i * i).astype(np.float32) / np.float32((size[0] - 1) ** 2)
+    for array in range(14 * varied):
+        m[array] += 0.05 * np.sin(min(array, 12) + 0.3 * i + 0.5 * j + 0.7 * k)
+    return m
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--size", default="S", help="XS, S, M, L, XL or I,J,K")
+    parser.add_argument("--iterations", type=int, help="instead of about one minute")
+    parser.add_argument("--verify", action="store_true", help="compare with one core of the CPU")
+    args = parser.parse_args()
+    size = [int(extent) for extent in SIZES.get(args.size, args.size).split(",")]
+    comm = MPI.COMM_WORLD.Create_cart(MPI.Compute_dims(MPI.COMM_WORLD.size, 2))
+    if min((n - 2) // d for n, d in zip(size, comm.dims)) < 2 or size[2] < 3:
+        raise SystemExit(f"{size} is too small for {comm.dims} ranks: each needs 2 x 2 rows")
+    cut = [(n - 2) * np.arange(d + 1) // d for n, d in zip(size, comm.dims)]
+    box = *(slice(at[me], at[me + 1] + 2) for at, me in zip(cut, comm.coords)), slice(size[2])
+    gmpi.select_gpu(comm)
+    start = initial(size, box, args.verify)
+    m, kernel = cuda.to_device(start), make_kernel(start.shape[1:])
+
+    def run(iterations):
+        """The residual of each iteration, and the time of all."""
+        m[12:].copy_to_device(start[12:])
+        gosa = cuda.to_device(np.zeros((2, iterations)))
+        values = (g.device, m, gosa, *comm.Shift(0, 1), *comm.Shift(1, 1), iterations)
+        gpus = comm.allgather(cuda.get_current_device().uuid)  # ranks may share one
+        most = g.max_blocks(kernel, (COLUMNS, ROWS), values) // gpus.count(gpus[comm.rank])
+        blocks = min(most, 4) if gmpi.SIMULATOR else most
+        began = MPI.Wtime()
+        kernel[blocks, (COLUMNS, ROWS)](*values)
+        g.synchronize()  # raises the first error of any call in the kernel
+        seconds = comm.allreduce(MPI.Wtime() - began, MPI.MAX)
+        return gosa.copy_to_host()[1], seconds
+
+    with gmpi.Context(comm) as g:
+        gosa, _ = run(5)  # compiles, too
+        if args.verify:
+            parts = comm.gather((box, m[13].copy_to_host()))
+        else:
+            count = args.iterations or max(1, int(60 / (run(3)[1] / 3)))
+            gosa, seconds = run(count)
+    if comm.rank > 0:
+        return 0
+    if args.verify:
+        m, expected = initial(size, np.s_[: size[0], : size[1], : size[2]], True), np.zeros(5)
+        serial(m, expected)
+        off = max(abs(p - m[13][box]).max() for box, p in parts)
+        gosa_off = abs(gosa / expected - 1).max()
+        right = off < 1e-5 and gosa_off < 1e-5
+        print(f"{size} on {comm.dims} ranks, 5 iterations: {'right' if right else 'WRONG'}")
+        print(f"pressures differ by at most {off:.0e}, gosa by {gosa_off:.0e} of it")
+        return 0 if right else 1
+    rate = 34e-6 * np.prod([n - 2 for n in size]) * count / seconds
+    print(f"cpu : {seconds:f} sec.\nLoop executed for {count} times\nGosa : {gosa[-1]:e}")
+    print(f"MFLOPS measured : {rate:f}\nScore based on Pentium III 600MHz : {rate / 82.84:f}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
