@@ -31,7 +31,7 @@ def measured(name: str, cut: str, us: float, **more: object) -> dict[str, object
 def page(tmp_path: Path) -> str:
     """The page with tables from the files in ``tmp_path``."""
     copy = tmp_path / "himeno.md"
-    copy.write_text((launcher.ROOT / "docs" / "himeno.md").read_text())
+    copy.write_text((HIMENO / "README.md").read_text())
     table = launcher.ROOT / "docs" / "measurements" / "himeno_table.py"
     options = ["--page", str(copy), "--directory", str(tmp_path)]
     status, text = launcher.python(str(table), *options)
@@ -112,7 +112,7 @@ def test_ncu_output_becomes_a_table(tmp_path: Path) -> None:
 
 def test_page_shows_the_figures_of_the_files(tmp_path: Path) -> None:
     table = launcher.ROOT / "docs" / "measurements" / "himeno_table.py"
-    page = launcher.ROOT / "docs" / "himeno.md"
+    page = HIMENO / "README.md"
     status, text = launcher.python(str(table), "--check")
     assert status == 0, text
     stale = tmp_path / "himeno.md"
@@ -137,6 +137,9 @@ def test_the_example_stands_beside_the_other_programs(tmp_path: Path) -> None:
     rows = [measured(size, "2x1x1", us, gosa=2e-3) for size, us in (("M", 27.9), ("L", 320.0))]
     write_rows(tmp_path / "himeno-gmpi.json", "GMPI", *rows)
     assert launcher.python(*program, "2")[0] == 0
+    status, text = launcher.python(str(HIMENO / "_himeno_report.py"), str(tmp_path))
+    assert status == 0, text
+    assert "himeno/himeno-example.json" in page(tmp_path)
     (logs / "S-1").write_text("killed\n")
     status, text = launcher.python(*program, "2")
     assert status != 0 and "S-1: no result" in text, text

@@ -32,7 +32,7 @@ _MOST_HELD = 2
 
 
 def launched_plan(part: Part) -> Plan:
-    """The fastest way to launch one sweep over a part (measured: docs/himeno.md)."""
+    """The fastest way to launch one sweep over a part (measured: README.md)."""
     if SIMULATOR:
         return Plan(threads=32)
     return Plan(registers=64 if np.prod(part.shape) < _SMALL else 0)
@@ -70,7 +70,7 @@ def check_communicating(few: int, sharers: int) -> None:
 
 
 def persistent_plan(part: Part, sharers: int = 1, **chosen: int) -> Plan:
-    """The fastest way to sweep again and again in one kernel (measured: docs/himeno.md).
+    """The fastest way to sweep again and again in one kernel (measured: README.md).
 
     Coefficients are held, as many as there is place for, but not where they would be few of many:
     shared memory is taken from L1, which large parts need for the pressure.

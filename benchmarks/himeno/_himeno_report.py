@@ -29,6 +29,8 @@ PROGRAMS = {
 }
 #: Time of CUDA+MPI / time of GMPI that this project has set itself.
 WANTED = {"S": 1.8, "M": 1.3, "L": 1.05, "XL": 1.0}
+#: Time of the tuned program / time of ``examples/himeno.py``.
+WANTED_OF_EXAMPLE = {"M": 0.75, "L": 0.75, "XL": 0.75}
 
 
 def lines_of_code(path: Path) -> int:
@@ -74,6 +76,8 @@ def pairs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row for each size, number of ranks and decomposition that both programs measured."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
+        if row["program"] == "example":
+            continue
         key = (row["name"], row["ranks"], row["decomposition"], row["where"])
         kind = "stamped" if "breakdown" in row and row["program"] == "GMPI" else "plain"
         mine = found.setdefault(key, {})
@@ -103,6 +107,37 @@ def pairs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             row["compute GMPI"], row["compute CUDA"] = parts[0]["compute"], parts[1]["compute"]
             row["compute ratio"] = parts[0]["compute"] / parts[1]["compute"]
         table.append(row)
+    return table
+
+
+def best(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The fastest row of each size."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in sorted(rows, key=lambda row: float(row["us"])):
+        found.setdefault(row["name"], row)
+    return found
+
+
+def beside_example(measured: list[dict[str, Any]], ranks: int = 2) -> list[dict[str, Any]]:
+    """For each size on so many ranks: times in us of ``examples/himeno.py`` and of the two programs
+    here, and their times / the example's; what was not measured is left out."""
+    measured = [row for row in measured if row["ranks"] == ranks]
+    programs = {
+        name: best([row for row in measured if row["program"] == name and "breakdown" not in row])
+        for name in ("example", "GMPI")
+    }
+    programs["CUDA+MPI"] = best([row for row in measured if row["program"] == "CUDA+MPI"])
+    table = []
+    for size in ("S", "M", "L", "XL"):
+        rows = {name: found[size] for name, found in programs.items() if size in found}
+        row: dict[str, Any] = {"size": size, "wanted": WANTED_OF_EXAMPLE.get(size)}
+        row |= {name: found["us"] for name, found in rows.items()}
+        if "example" in rows:
+            for name in rows.keys() - {"example"}:
+                row[f"{name} / example"] = row[name] / row["example"]
+                row[f"gosa of {name}"] = rows[name]["gosa"] / rows["example"]["gosa"] - 1
+        if rows:
+            table.append(row)
     return table
 
 

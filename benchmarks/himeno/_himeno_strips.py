@@ -110,7 +110,7 @@ def wave_plan(part: Part, sharers: int = 1, **chosen: int) -> Plan:
 
 
 def wave_pays(part: Part, sharers: int = 1) -> bool:
-    """Whether two iterations are faster together (measured: docs/himeno.md): where memory is what
+    """Whether two iterations are faster together (measured: README.md): where memory is what
     an iteration waits for, and blocks have rows enough to hide what they wait for each other. Not
     on a single rank: all of L took 436 us so at cee0060, and takes 426 one after the other."""
     if SIMULATOR or prod(part.shape) < _LARGE or part.ranks[0] == 1:

@@ -1,9 +1,9 @@
-"""Writes the figures in docs/himeno.md, and some in README.md, from docs/measurements/himeno.
+"""Writes the figures in benchmarks/himeno/README.md, and some in docs/himeno.md and README.md.
 
     python docs/measurements/himeno_table.py [--check]
 
-The files come from ``tests/gpu/himeno.sh docs/measurements/himeno``. Nothing is rounded in favour
-of a bar: a ratio is compared as it stands in the files.
+They come from docs/measurements/himeno, where ``tests/gpu/himeno.sh docs/measurements/himeno`` puts
+them. Nothing is rounded in favour of a bar: a ratio is compared as it stands in the files.
 """
 
 from __future__ import annotations
@@ -20,9 +20,18 @@ from tabulate import tabulate
 HERE = Path(__file__).resolve().parent
 OWN = HERE / "himeno"
 README = HERE.parents[1] / "README.md"
-sys.path.insert(0, str(HERE.parents[1] / "benchmarks" / "himeno"))
+HIMENO = HERE.parents[1] / "benchmarks" / "himeno"
+EXAMPLE = HERE.parent / "himeno.md"
+sys.path.insert(0, str(HIMENO))
 
-from _himeno_report import lines_table, messages_table, pairs, read, scaling  # noqa: E402
+from _himeno_report import (  # noqa: E402
+    beside_example,
+    lines_table,
+    messages_table,
+    pairs,
+    read,
+    scaling,
+)
 
 BEGIN = "<!-- {}: begin. Written by docs/measurements/himeno_table.py -->"
 END = "<!-- {}: end -->"
@@ -55,6 +64,22 @@ def results(measured: Rows) -> str:
         )
     headers = ["size", "ranks", "cut", "GMPI, us", "CUDA+MPI, us", "CUDA+MPI ÷ GMPI", "bar"]
     return _table(rows, [*headers, "GMPI, GFLOPS", "same gosa"])
+
+
+def example(measured: Rows) -> str:
+    """``examples/himeno.py`` beside the programs that are made for speed."""
+    rows = []
+    for row in beside_example(measured):
+        ratios = [row.get(f"{name} / example") for name in ("GMPI", "CUDA+MPI")]
+        shown = ["not measured" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
+        if row["wanted"] and ratios[0] is not None:
+            verdict = "met" if ratios[0] >= row["wanted"] else "**not met**"
+            shown[0] += f" (wanted {row['wanted']}: {verdict})"
+        rows.append(
+            [row["size"], *(_us(row.get(name)) for name in ("example", "GMPI", "CUDA+MPI")), *shown]
+        )
+    headers = ["size", "example, us", "tuned, us", "CUDA+MPI, us", "tuned ÷ example"]
+    return _table(rows, [*headers, "CUDA+MPI ÷ example"])
 
 
 def in_short(measured: Rows) -> str:
@@ -152,7 +177,7 @@ def scaled(directory: Path) -> str:
 
 *Strong*: the same grid on more ranks, efficiency T1 / (N TN). *Weak*: the grid grows along i, each
 rank has as much as one had before, efficiency T1 / TN."""
-    plot = "![efficiency by number of ranks](measurements/himeno/himeno-scaling.png)"
+    plot = "![efficiency by number of ranks](../../docs/measurements/himeno/himeno-scaling.png)"
     return f"{text}\n\n{_table(rows, headers)}\n\n{plot}"
 
 
@@ -208,7 +233,7 @@ def fill(text: str, name: str, content: str) -> str:
 @click.command(help=(__doc__ or "").split("\n\n")[0])
 @click.option("--check", is_flag=True, help="Only say whether the page is up to date.")
 @click.option("--directory", type=click.Path(path_type=Path), default=OWN)
-@click.option("--page", type=click.Path(path_type=Path), default=HERE.parent / "himeno.md")
+@click.option("--page", type=click.Path(path_type=Path), default=HIMENO / "README.md")
 def main(check: bool, directory: Path, page: Path) -> None:
     measured = read(directory)
     contents = {"results": results(measured), "parts": parts(measured), "lines": lines()}
@@ -217,6 +242,7 @@ def main(check: bool, directory: Path, page: Path) -> None:
     contents |= {"messages": messages(directory)}
     pages = {page: contents}
     if directory == OWN:
+        pages[EXAMPLE] = {"example": example(measured)}
         pages[README] = {"himeno": in_short(measured)}
     for path, blocks in pages.items():
         old = new = path.read_text()
