@@ -19,6 +19,8 @@ from host_proxy import operations
 
 ROOT = launcher.ROOT
 README = (ROOT / "README.md").read_text()
+API = (ROOT / "docs" / "api.md").read_text()
+FIGURES = (ROOT / "docs" / "measuring.md").read_text()
 TABLE = ROOT / "docs" / "measurements" / "table.py"
 
 
@@ -40,8 +42,9 @@ def blocks(text: str, language: str) -> list[str]:
 
 @pytest.mark.mpich
 @pytest.mark.mpi
-def test_the_python_in_the_readme_runs(tmp_path: Path) -> None:
-    found = blocks(README, "python")
+def test_the_python_in_the_readme_and_the_api_page_runs(tmp_path: Path) -> None:
+    programs = [block for block in blocks(API, "python") if "with gmpi.Context" in block]
+    found = [*blocks(README, "python"), *programs]
     assert len(found) >= 2
     program = tmp_path / "readme.py"
     program.write_text("\n".join(found))
@@ -207,13 +210,12 @@ def test_measured_tables_are_up_to_date() -> None:
 
 
 def test_a_table_of_no_files_and_of_half_of_them(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    begin, end = re.findall(r"<!-- measured: .*? -->", README)
-    readme.write_text(f"before\n{begin}\n{end}\nafter\n")
-    command = [sys.executable, str(TABLE), "--directory", str(tmp_path), "--readme", str(readme)]
+    page = tmp_path / "measuring.md"
+    command = [sys.executable, str(TABLE), *pages(tmp_path)]
+    page.write_text(f"before\n{page.read_text()}after\n")
 
     assert run(command) == (0, "")
-    text = readme.read_text()
+    text = page.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter\n")
     assert text.count("not measured") == 18
 
@@ -225,7 +227,7 @@ def test_a_table_of_no_files_and_of_half_of_them(tmp_path: Path) -> None:
     status, message = run([*command, "--check"])
     assert status == 1 and "out of date" in message
     assert run(command) == (0, "")
-    text = readme.read_text()
+    text = page.read_text()
     assert "2.50 us (p99 3.00), 5.6 x faster: met" in text
     assert "1.25 (2.50 / 2.00 us): met" in text
     assert text.count("not measured") == 16
@@ -236,20 +238,26 @@ def test_a_table_of_no_files_and_of_half_of_them(tmp_path: Path) -> None:
     outcomes = {"machine": {"commit": "c0ffee"}, "passed": True, "counts": {"passed": 12}}
     (tmp_path / "gpu_tests-2gpu.json").write_text(json.dumps(outcomes))
     assert run(command) == (0, "")
-    assert "**not met**" in readme.read_text()
-    assert "The GPU tests passed at commit c0ffee, 2 GPUs: 12 passed." in readme.read_text()
+    assert "**not met**" in page.read_text()
+    assert "The GPU tests passed at commit c0ffee, 2 GPUs: 12 passed." in page.read_text()
+    assert re.search(r"\| 8 B +\| 2.51 ", (tmp_path / "README.md").read_text())
+
+
+def pages(directory: Path) -> list[str]:
+    """Writes pages with nothing but the markers; the program's options for them."""
+    for name, text, mark in (("measuring.md", FIGURES, "measured"), ("README.md", README, "short")):
+        begin, end = re.findall(rf"<!-- {mark}: .*? -->", text)
+        (directory / name).write_text(f"{begin}\n{end}\n")
+    places = {"--directory": "", "--page": "measuring.md", "--readme": "README.md"}
+    return [word for option, name in places.items() for word in (option, str(directory / name))]
 
 
 def measured_table(directory: Path, **files: object) -> str:
-    """What the program writes into the README from files for two GPUs."""
+    """What the program writes into docs/measuring.md from files for two GPUs."""
     for name, data in files.items():
         (directory / f"{name}-2gpu.json").write_text(json.dumps(data))
-    readme = directory / "README.md"
-    begin, end = re.findall(r"<!-- measured: .*? -->", README)
-    readme.write_text(f"{begin}\n{end}\n")
-    command = [sys.executable, str(TABLE), "--directory", str(directory), "--readme", str(readme)]
-    assert run(command) == (0, "")
-    return readme.read_text()
+    assert run([sys.executable, str(TABLE), *pages(directory)]) == (0, "")
+    return (directory / "measuring.md").read_text()
 
 
 def test_peers_stand_beside_figures_of_the_same_run_only(tmp_path: Path) -> None:

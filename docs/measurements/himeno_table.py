@@ -1,4 +1,4 @@
-"""Writes the figures in benchmarks/himeno/README.md, and some in docs/himeno.md and README.md.
+"""Writes the figures in benchmarks/himeno/README.md, and some in docs/himeno.md.
 
     python docs/measurements/himeno_table.py [--check]
 
@@ -19,7 +19,6 @@ from tabulate import tabulate
 
 HERE = Path(__file__).resolve().parent
 OWN = HERE / "himeno"
-README = HERE.parents[1] / "README.md"
 HIMENO = HERE.parents[1] / "benchmarks" / "himeno"
 EXAMPLE = HERE.parent / "himeno.md"
 sys.path.insert(0, str(HIMENO))
@@ -80,19 +79,6 @@ def example(measured: Rows) -> str:
         )
     headers = ["size", "example, us", "tuned, us", "CUDA+MPI, us", "tuned ÷ example"]
     return _table(rows, [*headers, "CUDA+MPI ÷ example"])
-
-
-def in_short(measured: Rows) -> str:
-    """For the project's README."""
-    rows = pairs(measured)
-    lines = {
-        "GMPI, us an iteration": [_us(row["GMPI us"]) for row in rows],
-        "CUDA+MPI": [_us(row["CUDA+MPI us"]) for row in rows],
-        "CUDA+MPI ÷ GMPI": [f"{row['ratio']:.2f}" for row in rows],
-    }
-    on = " and ".join(sorted({str(row["ranks"]) for row in rows}))
-    headers = [f"Himeno on {on} GPUs", *(row["size"] for row in rows)]
-    return _table([[name, *values] for name, values in lines.items()], headers)
 
 
 def parts(measured: Rows) -> str:
@@ -243,7 +229,6 @@ def main(check: bool, directory: Path, page: Path) -> None:
     pages = {page: contents}
     if directory == OWN:
         pages[EXAMPLE] = {"example": example(measured)}
-        pages[README] = {"himeno": in_short(measured)}
     for path, blocks in pages.items():
         old = new = path.read_text()
         for name, content in blocks.items():

@@ -1,10 +1,10 @@
-"""Writes the tables of measured figures in README.md from the JSON files beside this program.
+"""Writes the tables of measured figures in docs/measuring.md, and a short one in README.md.
 
     python docs/measurements/table.py [--check]
 
-The files come from ``tests/gpu/measure.sh``; README.md here says what is in them. A figure whose
-file is missing is "not measured". Nothing is rounded in favour of a bar: a figure is compared as it
-stands in the file.
+They come from the JSON files beside this program, which ``tests/gpu/measure.sh`` makes; README.md
+here says what is in them. A figure whose file is missing is "not measured". Nothing is rounded in
+favour of a bar: a figure is compared as it stands in the file.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ import click
 from tabulate import tabulate
 
 HERE = Path(__file__).resolve().parent
-BEGIN = "<!-- measured: begin. Written by docs/measurements/table.py -->"
-END = "<!-- measured: end -->"
+BEGIN = "<!-- {}: begin. Written by docs/measurements/table.py -->"
+END = "<!-- {}: end -->"
 
 #: Suffix of the files -> heading of their column.
 KINDS = {"2gpu": "2 GPUs", "1gpu": "1 GPU, 2 ranks under MPS", "simulator": "simulator"}
-PLOTTED_SIZES = [8, 1 << 10, 1 << 13, 1 << 16, 1 << 20, 1 << 24, 1 << 26]
+SIZES = [8, 1 << 10, 1 << 13, 1 << 16, 1 << 20, 1 << 24, 1 << 26]
+FEW_SIZES = [8, 1 << 16, 1 << 20, 1 << 24]  # in README.md
 
 Files = dict[str, dict[str, Any]]
 
@@ -248,10 +249,10 @@ def _peers(files: Files, size: int) -> list[str]:
     return [f"{rows[peer]['p50']:.2f}" if peer in rows else "-" for peer in PEERS]
 
 
-def latencies(files: Files) -> str:
+def latencies(files: Files, sizes: list[int] = SIZES) -> str:
     """One-way times by message size, in us; empty when there are none."""
     rows = []
-    for size in PLOTTED_SIZES:
+    for size in sizes:
         try:
             row = _row(files, size)
         except KeyError:
@@ -316,30 +317,39 @@ def gpu_tests(kinds: dict[str, Files]) -> str:
     return "\n".join(lines)
 
 
-def text(directory: Path) -> str:
-    """What stands between the two markers."""
+def texts(directory: Path) -> dict[str, str]:
+    """What stands between markers, by the name in them."""
     kinds = load(directory)
     best = kinds["2gpu"] or kinds["1gpu"]
     parts = [latencies(best), bars(kinds), gpu_tests(kinds), machines(kinds)]
-    return "\n\n".join(part for part in parts if part)
+    measured = "\n\n".join(part for part in parts if part)
+    return {"measured": measured, "short": latencies(best, FEW_SIZES) or "not measured"}
+
+
+def fill(page: Path, name: str, content: str) -> str:
+    """The page with new content between the markers of ``name``."""
+    begin, end = BEGIN.format(name), END.format(name)
+    before, found, rest = page.read_text().partition(begin)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        sys.exit(f"{page} lacks a marker: {end if found else begin}")
+    return f"{before}{begin}\n\n{content}\n\n{end}{after}"
 
 
 @click.command(help=(__doc__ or "").split("\n\n")[0])
-@click.option("--check", is_flag=True, help="Only say whether the README is up to date.")
+@click.option("--check", is_flag=True, help="Only say whether the pages are up to date.")
 @click.option("--directory", type=click.Path(path_type=Path), default=HERE, show_default=True)
+@click.option("--page", type=click.Path(path_type=Path), default=HERE.parent / "measuring.md")
 @click.option("--readme", type=click.Path(path_type=Path), default=HERE.parents[1] / "README.md")
-def main(check: bool, directory: Path, readme: Path) -> None:
-    old = readme.read_text()
-    before, begin, rest = old.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        sys.exit(f"{readme} lacks a marker: {BEGIN if not begin else END}")
-    new = f"{before}{BEGIN}\n\n{text(directory)}\n\n{END}{after}"
-    if new == old:
-        return
-    if check:
-        sys.exit(f"{readme} is out of date: run python docs/measurements/table.py")
-    readme.write_text(new)
+def main(check: bool, directory: Path, page: Path, readme: Path) -> None:
+    found = texts(directory)
+    for path, name in ((page, "measured"), (readme, "short")):
+        new = fill(path, name, found[name])
+        if new == path.read_text():
+            continue
+        if check:
+            sys.exit(f"{path} is out of date: run python docs/measurements/table.py")
+        path.write_text(new)
 
 
 if __name__ == "__main__":
