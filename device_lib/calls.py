@@ -27,11 +27,13 @@ from device_lib.scattered import make_open_scattered
 from device_lib.scope import Scope, warp_lanes, warp_mask
 from gmpi.constants import COMM_WORLD, IN_PLACE, PROC_NULL, SUCCESS
 from gmpi.wire import (
+    BLOCKING,
     COMMUNICATOR_BYTES,
     COMMUNICATORS,
     FLAG_BACK,
     FLAG_OUT,
     MAPPED_COMMUNICATORS,
+    NO_COMMUNICATOR,
     OP_ALLREDUCE,
     OP_BARRIER,
     OP_BCAST,
@@ -40,15 +42,19 @@ from gmpi.wire import (
     OP_NULL,
     OP_PING,
     OP_SYNCHRONIZE,
+    SENDRECV,
     TAG_MASK,
 )
 
 
 @device
 def _word0(op, flags, comm, datatype):
-    """Low word of a record's first unit; a handle that does not fit its field becomes invalid."""
+    """Low word of a record's first unit; a handle that does not fit its field becomes invalid.
+
+    ``op`` is an opcode, with BLOCKING or SENDRECV where the user has called that.
+    """
     if comm < 0 or comm >= COMMUNICATORS:
-        comm = 0xFFFF
+        comm = NO_COMMUNICATOR
     if datatype < 0 or datatype > TAG_MASK:
         datatype = TAG_MASK
     return op | flags << 8 | int64(comm) << 16 | int64(datatype) << 32
@@ -71,11 +77,11 @@ def _message(ctx, op, way, buf, count, datatype, peer, comm):
 
 
 @device
-def _reduction(ctx, sendbuf, recvbuf, count, datatype, comm):
+def _reduction(ctx, op, sendbuf, recvbuf, count, datatype, comm):
     """(first word of the record, bytes to move, where from, where to)."""
     nbytes = message_bytes(count, datatype)
     send, recv, nbytes, flags = inspect_reduction(ctx, sendbuf, recvbuf, nbytes)
-    return _word0(OP_ALLREDUCE, flags, comm, datatype), nbytes, send, recv
+    return _word0(op, flags, comm, datatype), nbytes, send, recv
 
 
 @device
@@ -123,29 +129,36 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     # --- point to point (MPI 4.1 chapter 3) -----------------------------------------------------
 
+    # MPI's arguments, and which call it is.
     @device
-    def isend(ctx, buf, count, datatype, dest, tag, comm):
+    def start_send(ctx, op, buf, count, datatype, dest, tag, comm):
         datatype = fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
         if _is_scattered(datatype, strided):
-            word0 = _word0(OP_ISEND, FLAG_OUT, comm, datatype)
+            word0 = _word0(op, FLAG_OUT, comm, datatype)
             words = describe(buf, at, room, strided)
             return open_scattered(ctx, word0, _pair(dest, tag), int64(count), words, 0)
-        word0, nbytes, address = _message(ctx, OP_ISEND, FLAG_OUT, buf, count, datatype, dest, comm)
+        word0, nbytes, address = _message(ctx, op, FLAG_OUT, buf, count, datatype, dest, comm)
         return open_request(ctx, word0, _pair(dest, tag), count, nbytes, address, 0)
 
     @device
-    def irecv(ctx, buf, count, datatype, source, tag, comm):
+    def start_receive(ctx, op, buf, count, datatype, source, tag, comm):
         datatype = fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
         if _is_scattered(datatype, strided):
-            word0 = _word0(OP_IRECV, FLAG_BACK, comm, datatype)
+            word0 = _word0(op, FLAG_BACK, comm, datatype)
             words = describe(buf, at, room, strided)
             return open_scattered(ctx, word0, _pair(source, tag), int64(count), 0, words)
-        word0, nbytes, address = _message(
-            ctx, OP_IRECV, FLAG_BACK, buf, count, datatype, source, comm
-        )
+        word0, nbytes, address = _message(ctx, op, FLAG_BACK, buf, count, datatype, source, comm)
         return open_request(ctx, word0, _pair(source, tag), count, nbytes, 0, address)
+
+    @device
+    def isend(ctx, buf, count, datatype, dest, tag, comm):
+        return start_send(ctx, OP_ISEND, buf, count, datatype, dest, tag, comm)
+
+    @device
+    def irecv(ctx, buf, count, datatype, source, tag, comm):
+        return start_receive(ctx, OP_IRECV, buf, count, datatype, source, tag, comm)
 
     @device
     def wait(ctx, request):
@@ -158,22 +171,22 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def send(ctx, buf, count, datatype, dest, tag, comm):
+        op = OP_ISEND | BLOCKING
         datatype = fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
         if _is_scattered(datatype, strided):
-            return wait(ctx, isend(ctx, buf, count, datatype, dest, tag, comm))
-        word0, nbytes, address = _message(ctx, OP_ISEND, FLAG_OUT, buf, count, datatype, dest, comm)
+            return wait(ctx, start_send(ctx, op, buf, count, datatype, dest, tag, comm))
+        word0, nbytes, address = _message(ctx, op, FLAG_OUT, buf, count, datatype, dest, comm)
         return perform(ctx, word0, _pair(dest, tag), count, nbytes, address, 0)
 
     @device
     def recv(ctx, buf, count, datatype, source, tag, comm):
+        op = OP_IRECV | BLOCKING
         datatype = fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
         if _is_scattered(datatype, strided):
-            return wait(ctx, irecv(ctx, buf, count, datatype, source, tag, comm))
-        word0, nbytes, address = _message(
-            ctx, OP_IRECV, FLAG_BACK, buf, count, datatype, source, comm
-        )
+            return wait(ctx, start_receive(ctx, op, buf, count, datatype, source, tag, comm))
+        word0, nbytes, address = _message(ctx, op, FLAG_BACK, buf, count, datatype, source, comm)
         return perform(ctx, word0, _pair(source, tag), count, nbytes, 0, address)
 
     @device
@@ -181,8 +194,12 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         ctx, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
         recvtag, comm,
     ):  # fmt: skip
-        incoming = irecv(ctx, recvbuf, recvcount, recvtype, source, recvtag, comm)
-        outgoing = isend(ctx, sendbuf, sendcount, sendtype, dest, sendtag, comm)
+        incoming = start_receive(
+            ctx, OP_IRECV | SENDRECV, recvbuf, recvcount, recvtype, source, recvtag, comm
+        )
+        outgoing = start_send(
+            ctx, OP_ISEND | SENDRECV, sendbuf, sendcount, sendtype, dest, sendtag, comm
+        )
         sent = wait(ctx, outgoing)
         status = wait(ctx, incoming)
         if status.error != SUCCESS or sent.error == SUCCESS:
@@ -205,28 +222,33 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
 
     @device
-    def iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
+    def start_reduction(ctx, call, sendbuf, recvbuf, count, datatype, op, comm):
         datatype = fitting(fitting(datatype, sendbuf), recvbuf)
         at, room, strided = buffer_of(sendbuf)
         to, to_room, to_strided = buffer_of(recvbuf)
         if _is_scattered(datatype, strided | to_strided):
-            word0 = _word0(OP_ALLREDUCE, FLAG_OUT | FLAG_BACK, comm, datatype)
+            word0 = _word0(call, FLAG_OUT | FLAG_BACK, comm, datatype)
             back = describe(recvbuf, to, to_room, to_strided)
             words = describe(sendbuf, at, room, strided)
             words = back if at == IN_PLACE else words
             return open_scattered(ctx, word0, _pair(0, op), int64(count), words, back)
-        word0, nbytes, send, recv = _reduction(ctx, sendbuf, recvbuf, count, datatype, comm)
+        word0, nbytes, send, recv = _reduction(ctx, call, sendbuf, recvbuf, count, datatype, comm)
         return open_request(ctx, word0, _pair(0, op), count, nbytes, send, recv)
 
     @device
+    def iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
+        return start_reduction(ctx, OP_ALLREDUCE, sendbuf, recvbuf, count, datatype, op, comm)
+
+    @device
     def allreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
+        call = OP_ALLREDUCE | BLOCKING
         datatype = fitting(fitting(datatype, sendbuf), recvbuf)
         at, room, strided = buffer_of(sendbuf)
         to, to_room, to_strided = buffer_of(recvbuf)
         if _is_scattered(datatype, strided | to_strided):
-            request = iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm)
+            request = start_reduction(ctx, call, sendbuf, recvbuf, count, datatype, op, comm)
             return wait(ctx, request).error
-        word0, nbytes, send, recv = _reduction(ctx, sendbuf, recvbuf, count, datatype, comm)
+        word0, nbytes, send, recv = _reduction(ctx, call, sendbuf, recvbuf, count, datatype, comm)
         return perform(ctx, word0, _pair(0, op), count, nbytes, send, recv).error
 
     @device

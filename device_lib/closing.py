@@ -27,6 +27,8 @@ from device_lib.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from gmpi.constants import ANY_SOURCE, ANY_TAG, ERR_REQUEST
 from gmpi.wire import (
     BYTES_MASK,
+    CALL_MASK,
+    CALL_SHIFT,
     CONTROL_ATTENTION,
     ERROR_SHIFT,
     LAYOUT_RECV,
@@ -140,6 +142,7 @@ def finish_small(ctx, handle, resumed):
 
 _WATCH = 31  # lanes that look at the control units for a test; no completion has as many units
 _WATCH_BLOCKS = 30
+_CALL = CALL_MASK << CALL_SHIFT
 
 
 @device
@@ -325,7 +328,7 @@ def make_report(scope: Scope) -> Callable:
     def report(ctx, op, value, error):
         sync()
         if leads():
-            word0 = OP_FAULT | op << 8
+            word0 = OP_FAULT | (op & 0xFF) << 8 | op & _CALL
             ring.post(ctx, lane_id(), warp_lanes(), warp_mask(), word0, value, 0, error)
         return 0
 

@@ -152,7 +152,7 @@ def make_requests(scope: Scope) -> SimpleNamespace:
             most = request_slots(ctx)
             if nbytes > eager_bytes(ctx):
                 most = large_slots(ctx)
-            report(ctx, word0 & 0xFF, most, GMPI_ERR_NO_RESOURCE)
+            report(ctx, word0, most, GMPI_ERR_NO_RESOURCE)
         return handle
 
     @device

@@ -55,6 +55,8 @@ from device_lib.primitives import (
 from device_lib.scope import Scope, warp_lanes, warp_mask
 from gmpi.constants import GMPI_ERR_NO_RESOURCE, PROC_NULL
 from gmpi.wire import (
+    CALL_MASK,
+    CALL_SHIFT,
     DATATYPE_SHIFT,
     FLAG_BACK,
     FLAG_INLINE,
@@ -89,6 +91,7 @@ _chunk_bytes_of = device(chunk_bytes_of)
 _FLAGS_SHIFT = 8
 _OUT = FLAG_OUT << _FLAGS_SHIFT
 _BACK = FLAG_BACK << _FLAGS_SHIFT
+_CALL = CALL_MASK << CALL_SHIFT
 _UNLIMITED = 1 << 61
 _LOWEST_ADDRESS = 4096  # nothing lies below: BOTTOM with displacements that are no addresses
 
@@ -283,7 +286,7 @@ def make_open_scattered(scope: Scope, help_others: Callable) -> Callable:
                 most = request_slots(ctx)
                 if large:
                     most = large_slots(ctx)
-                refused = OP_FAULT | (word0 & 0xFF) << 8
+                refused = OP_FAULT | (word0 & 0xFF) << 8 | word0 & _CALL
                 ring.post(ctx, lane_id(), warp_lanes(), warp_mask(), refused, most, 0, -slot)
             return slots.error_handle(-slot)
         chunk = nbytes

@@ -89,13 +89,15 @@ class Communicators:
     Args:
         memory: where kernels look.
         peers: which ranks are on this node.
+        debug: whether calls of collectives are compared, on a duplicate of their own.
     """
 
-    def __init__(self, state: State, memory: Memory, peers: Peers) -> None:
+    def __init__(self, state: State, memory: Memory, peers: Peers, debug: bool) -> None:
         self.groups: list[Group] = []
         self._state = state
         self._peers = peers
         self._memory = memory
+        self._debug = debug
         self._entries = memory.host + MAPPED_COMMUNICATORS
         nobody = np.array([-1, 0] * COMMUNICATORS, np.int32)  # rank, size
         self._write(0, nobody)
@@ -116,13 +118,16 @@ class Communicators:
                 f"at most {COMMUNICATORS} communicators can be registered; Context.free() gives "
                 "back those that are not used any more"
             )
-        messages, *more, chunks = _duplicates(comm, TAG_DUPLICATES + 1 if no_any_tag else _FEWEST)
+        count = TAG_DUPLICATES + 1 if no_any_tag else _FEWEST
+        made = _duplicates(comm, count + self._debug)
+        compared = made.pop() if self._debug else None
+        messages, *more, chunks = made
         rank, size = comm.Get_rank(), comm.Get_size()
         peers = self._peers.of(comm)
         reached, near = self._peers.reach(peers)
         group = self._group(comm, messages, index)
         communicator = Communicator(
-            messages, chunks, rank, size, comm.Get_name(), peers, near, tuple(more)
+            messages, chunks, rank, size, group.identity, peers, near, tuple(more), compared
         )
         self.groups[index:] = [group, *self.groups[index + 1 :]]
         state.communicators[index:] = [communicator, *state.communicators[index + 1 :]]

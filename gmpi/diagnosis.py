@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gmpi.circles import Stuck, of_circle
+from gmpi.differences import differences
 from gmpi.stacks import receives_by_mpi4py
 from gmpi.tables import LISTED, Cause, Pending, Table, Tables, ranks_text
 
@@ -293,40 +294,11 @@ def _in_collective(tables: Tables, communicator: str) -> dict[int, Pending]:
     return found
 
 
-def _differences(calls: dict[int, Pending]) -> str:
-    """Where the calls of one collective differ (MPI 4.1 section 6.1); empty: nowhere."""
-    functions = _by_value({rank: call.function for rank, call in calls.items()})
-    if len(functions) > 1:
-        named = {rank: str(call) for rank, call in calls.items()}
-        return "; ".join(f"{ranks} in {text}" for text, ranks in _by_value(named).items())
-    first = next(iter(calls.values()))
-    fields = {"root": "peer", "op": "reduction", "datatype": "datatype", "count": "count"}
-    if any(call.block < 0 for call in calls.values()):  # the host knows a NumPy dtype at most
-        del fields["datatype"]
-    if not first.reduction:  # of other collectives the bytes have to be the same
-        fields = {"root": "peer", "length in bytes": "nbytes"}
-    found = []
-    for name, attribute in fields.items():
-        values = _by_value({rank: str(getattr(call, attribute)) for rank, call in calls.items()})
-        if len(values) > 1:
-            some = " and ".join(f"{value} on {ranks}" for value, ranks in values.items())
-            found.append(f"{name} is {some}")
-    return f"{'; '.join(found)} ({first})" if found else ""
-
-
-def _by_value(values: dict[int, str]) -> dict[str, str]:
-    """Each value, and in words which ranks have it."""
-    ranks: dict[str, list[int]] = {}
-    for rank, value in values.items():
-        ranks.setdefault(value, []).append(rank)
-    return {value: ranks_text(found) for value, found in ranks.items()}
-
-
 def _of_collective(tables: Tables, communicator: str, table: Table, call: Pending) -> list[Cause]:
     inside = _in_collective(tables, communicator)
-    differences = _differences(inside)
-    if differences:
-        return [Cause("collective", f"calls differ: {differences}", tuple(inside))]
+    different = differences(inside)
+    if different:
+        return [Cause("collective", f"calls differ: {different}", tuple(inside))]
     members = table.members.get(communicator, sorted(tables))
     who = f"{ranks_text(list(inside))} {'wait' if len(inside) > 1 else 'waits'} in {call}"
     absent = [rank for rank in members if rank not in inside]

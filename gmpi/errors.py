@@ -51,6 +51,8 @@ from gmpi.wire import (
     FLAG_PRIVATE_BUFFER,
     FLAG_SHORT_BUFFER,
     FLAG_STRIDED_BUFFER,
+    NO_COMMUNICATOR,
+    OP_ISEND,
 )
 
 if TYPE_CHECKING:
@@ -336,7 +338,8 @@ def describe(
     value: Any = int(entry[st.E_VALUE])
     high = int(entry[st.E_HIGH])
     number = int(entry[st.E_FIELD])
-    operation = ops.name_of(int(entry[st.E_OP]))
+    op = int(entry[st.E_OP])
+    operation = ops.name_of(op, int(entry[st.E_CALL]))
     field = ops.FIELD_NAMES[number]
     error_class = int(entry[st.E_CLASS])
     block = int(entry[st.E_BLOCK])
@@ -352,9 +355,9 @@ def describe(
         allowed = f"0..{high}" + special.get(number, "")
         advice = f"communicator {int(entry[st.E_COMM])} has {high + 1} ranks"
     elif number == ops.TAG:
-        allowed = f"0..{high}" + ("" if "send" in operation.lower() else ", or ANY_TAG")
+        allowed = f"0..{high}" + ("" if op == OP_ISEND else ", or ANY_TAG")
         advice = f"MPI_TAG_UB of this library is {high}"
-        if value == ANY_TAG and "send" not in operation.lower():
+        if value == ANY_TAG and op != OP_ISEND:
             value, allowed, advice = _any_tag_words(high)
     elif number == ops.COUNT:
         allowed = f"0..{high}"
@@ -374,7 +377,7 @@ def describe(
         if unfit is not None:
             value, allowed, advice = _unfit_words(*unfit)
     elif number == ops.COMMUNICATOR:
-        if value == 0xFFFF:  # what a record has room for
+        if value == NO_COMMUNICATOR:
             value = "negative or above 255"
         allowed = f"0..{communicators - 1}"
         advice = "register it with Context.comm() first"
@@ -417,7 +420,7 @@ def describe(
         kind = MPICallError
         allowed = "MPI_SUCCESS"
         advice = MPI.Get_error_string(int(entry[st.E_CODE]))
-        known = ops.OPERATIONS.get(int(entry[st.E_OP]))
+        known = ops.OPERATIONS.get(op)
         if error_class == MPI.ERR_TRUNCATE and known is not None and known.collective:
             advice += "; ranks have called it with different counts or datatypes"
 
@@ -425,10 +428,11 @@ def describe(
     if advice:
         text += f"; {advice}"
     if number not in (ops.REQUEST, ops.RESOURCE, ops.OPERATION):
-        datatype = int(entry[st.E_DATATYPE])
+        datatype, comm = int(entry[st.E_DATATYPE]), int(entry[st.E_COMM])
         text += (
             f" [peer {rank_text(int(entry[st.E_PEER]))}, tag {tag_text(int(entry[st.E_TAG]))}, "
-            f"communicator {int(entry[st.E_COMM])}, count {int(entry[st.E_ELEMENTS])} of "
+            f"communicator {'?' if comm == NO_COMMUNICATOR else comm}, "
+            f"count {int(entry[st.E_ELEMENTS])} of "
             f"{datatype_text(datatype)}]"
         )
     return Fault(text, operation, field, value, allowed, block, error_class, kind)

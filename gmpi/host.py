@@ -29,23 +29,18 @@ from gmpi.constants import (
     UNDEFINED,
 )
 from gmpi.errors import ContextError
-from gmpi.host_arguments import (
-    Argument,
-    checked_rank,
-    checked_reduction,
-    checked_tag,
-    require_tag,
-)
+from gmpi.host_arguments import Argument, checked_rank, checked_reduction, checked_tag, require_tag
 from gmpi.host_buffer import HostBuffer, reduced_array, require_alike
-from gmpi.host_requests import (
-    HostRequest,
-    HostStatus,
-    Operation,
-    Progress,
-    results,
-    wait_until,
+from gmpi.host_requests import HostRequest, HostStatus, Operation, Progress, results, wait_until
+from gmpi.wire import (
+    MESSAGE_HEADER,
+    NOT_SHARED,
+    OP_ALLREDUCE,
+    OP_BARRIER,
+    OP_BCAST,
+    chunk_bytes_of,
 )
-from gmpi.wire import MESSAGE_HEADER, NOT_SHARED, chunk_bytes_of
+from host_proxy.agreement import Said, agreed
 from host_proxy.communicator import Communicator
 from host_proxy.fetching import Arrivals
 from host_proxy.protocol import Outcome, Step, chunks_of, receive_message, send_message
@@ -229,7 +224,8 @@ class Host:
     def Barrier(self, comm: int = COMM_WORLD) -> None:
         """MPI 4.1 section 6.3."""
         messages = self._communicator(comm).messages
-        self._run(Operation("Barrier", "collective", comm), _await(messages.Ibarrier))
+        asked = Operation("Barrier", "collective", comm)
+        self._collective(OP_BARRIER, asked, _await(messages.Ibarrier))
 
     def Bcast(self, buf: Any, root: int = 0, comm: int = COMM_WORLD) -> None:
         """MPI 4.1 section 6.4."""
@@ -243,7 +239,7 @@ class Host:
             lambda at, n: communicator.messages.Ibcast([data[at : at + n], MPI.BYTE], root),
         )
         operation = self._operation("Bcast", "collective", comm, buffer, root, None)
-        self._run(operation, steps if sends else _unpacked(steps, buffer))
+        self._collective(OP_BCAST, operation, steps if sends else _unpacked(steps, buffer))
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: int = SUM, comm: int = COMM_WORLD) -> None:
         """MPI 4.1 section 6.9.6; ``sendbuf`` may be ``gmpi.IN_PLACE``, ``op`` is as in kernels.
@@ -269,7 +265,15 @@ class Host:
             "Allreduce", "collective", comm, None, None, result.dtype, flat.size, result.nbytes,
             name,
         )  # fmt: skip
-        self._run(operation, self._by_chunks(result.nbytes, start))
+        self._collective(OP_ALLREDUCE, operation, self._by_chunks(result.nbytes, start), number)
+
+    def _collective(self, op: int, asked: Operation, steps: Step, reduction: int = 0) -> None:
+        communicator = self._communicator(asked.comm)
+        if communicator.compared is not None:  # in debug mode
+            rank, root = self._context.rank, asked.peer or 0
+            mine = Said(rank, op, 0, root, reduction, 0, asked.count, asked.nbytes, block=-1)
+            steps = agreed(communicator, mine, steps)
+        self._run(asked, steps)
 
     def _by_chunks(self, nbytes: int, start: Any) -> Step:
         """Cuts as kernels do: ranks must start the same pieces in the same order."""

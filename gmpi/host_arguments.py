@@ -12,6 +12,7 @@ from gmpi.constants import ANY_SOURCE, ANY_TAG, OPERATIONS_REDUCE, PROC_NULL
 from gmpi.errors import (
     ArgumentError,
     ArgumentTypeError,
+    DebugError,
     Fault,
     MPICallError,
     any_tag_of_host,
@@ -19,6 +20,7 @@ from gmpi.errors import (
     tag_text,
 )
 from host_proxy.communicator import Communicator
+from host_proxy.failure import Disagreement
 
 _CLASSES = {
     "dest": MPI.ERR_RANK,
@@ -143,3 +145,11 @@ def failed_elsewhere(operation: str, where: str, rank: int, error: int) -> MPICa
     return MPICallError(
         Fault(text, operation, "other rank", rank, allowed, -1, error, MPICallError)
     )
+
+
+def disagreeing(operation: str, exc: Disagreement) -> DebugError:
+    """What a collective of the host raises in debug mode that ranks call differently."""
+    fault = Fault(
+        f"debug mode: {exc.text}", operation, "debug check", None, "", -1, exc.error, DebugError
+    )
+    return DebugError(fault)

@@ -28,8 +28,8 @@ from gmpi.errors import (
     rank_text,
     tag_text,
 )
-from gmpi.host_arguments import failed_elsewhere, failed_in_mpi
-from host_proxy.failure import Failure, PeerFailure, RequestFailure, error_class
+from gmpi.host_arguments import disagreeing, failed_elsewhere, failed_in_mpi
+from host_proxy.failure import Disagreement, Failure, PeerFailure, RequestFailure, error_class
 from host_proxy.headers import BAD_LENGTH
 from host_proxy.protocol import Outcome, Step
 
@@ -293,6 +293,8 @@ class HostRequest:
             self._failure.__cause__ = cause
         elif isinstance(cause, PeerFailure):
             self._failure = failed_elsewhere(name, what, cause.rank, cause.error)
+        elif isinstance(cause, Disagreement):
+            self._failure = disagreeing(name, cause)
         else:
             peer, tag = self.operation.peer or 0, self.operation.tag or 0
             self._failure = CallError(flawed_message(name, BAD_LENGTH, peer, tag))

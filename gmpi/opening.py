@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from mpi4py import MPI
 
 from device_lib.primitives import SIMULATOR
 from gmpi import affinity, process
+from gmpi.differences import of_field
 from gmpi.errors import ContextError
 from gmpi.memory import Memory
 from gmpi.wire import (
@@ -41,7 +43,7 @@ def require_mpi() -> None:
             f"MPI was initialised with THREAD_{names.get(level, 'SERIALIZED')}, but the proxy "
             "thread and the main thread both call MPI: ask for THREAD_MULTIPLE (mpi4py's default)"
         )
-    require_tags(int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)))
+    require_tags(int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 0))
 
 
 def require_tags(tag_ub: int) -> None:
@@ -125,23 +127,19 @@ def _advice(exc: Exception) -> str:
 
 
 def agree(
-    comm: MPI.Comm, problem: BaseException | None, layout: Layout | None
+    comm: MPI.Comm, problem: BaseException | None, shared: Mapping[str, object]
 ) -> BaseException | None:
     """Whether all ranks have opened the context so far: what to raise if not; collective.
 
     Args:
         problem: why this rank has not, if so; it gets that back, the others are told.
-        layout: the sizes of this rank, which all must share.
+        shared: settings of this rank that must be the same on all.
     """
-    mine = (
-        None if problem is None else f"{type(problem).__name__}: {problem}",
-        VERSION,
-        None if problem is not None else layout,
-    )
+    mine = None if problem is None else f"{type(problem).__name__}: {problem}", VERSION, shared
     everyone = comm.allgather(mine)
     if problem is not None:
         return problem
-    for rank, (text, version, sizes) in enumerate(everyone):
+    for rank, (text, version, _) in enumerate(everyone):
         if text is not None:
             return ContextError(f"rank {rank} could not open the context: {text}")
         if version != VERSION:
@@ -149,10 +147,12 @@ def agree(
                 f"rank {rank} speaks version {version} of the protocol, this one {VERSION}; "
                 "install the same GMPI everywhere"
             )
-        if sizes != mine[2]:
+    for name in shared:
+        values = {rank: theirs[name] for rank, (_, _, theirs) in enumerate(everyone)}
+        if different := of_field(name, values):
             return ContextError(
-                f"sizes are {sizes} on rank {rank} and {mine[2]} on rank {comm.Get_rank()}; "
-                "they must be the same everywhere"
+                f"{different}; it must be the same on all ranks: pass {name}= to Context, or set "
+                f"GMPI_{name.upper()} for all of them"
             )
     return None
 
@@ -172,11 +172,7 @@ def agree_on_tags(comm: MPI.Comm, no_any_tag: bool | None) -> bool:
         no_any_tag = (info.Get(NO_ANY_TAG) or "").lower() == "true"
         info.Free()
     mine = bool(no_any_tag)
-    for rank, theirs in enumerate(comm.allgather(mine)):
-        if theirs != mine:
-            raise ContextError(
-                f"no_any_tag, or {NO_ANY_TAG} in the communicator's info, is {theirs} on rank "
-                f"{rank} and {mine} on rank {comm.Get_rank()}; it must be the same on all ranks of "
-                "the communicator"
-            )
+    name = f"no_any_tag, or {NO_ANY_TAG} in the communicator's info,"
+    if different := of_field(name, dict(enumerate(comm.allgather(mine)))):
+        raise ContextError(f"{different}; it must be the same on all ranks of the communicator")
     return mine

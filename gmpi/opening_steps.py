@@ -114,8 +114,10 @@ class _Steps:
             self._held.deliver()
         except BaseException as exc:
             problem = exc
-        sizes = None if problem is not None else self._context.layout
-        failure = agree(self._comm, problem, sizes)
+        shared: dict[str, object] = {}
+        if problem is None:  # debug mode: all ranks compare collectives, or none
+            shared = {**self._context.layout._asdict(), "debug": self._context.config.debug}
+        failure = agree(self._comm, problem, shared)
         if failure is not None:
             self._all.give_up = True
             raise failure
@@ -189,7 +191,9 @@ class _Steps:
         context._waits = Synchronization(context)
         context._host_progress = Progress(context._waits)
         context._datatypes = Datatypes(context.layout, memory, context._state, gpu)
-        context._communicators = Communicators(context._state, memory, context._peers)
+        context._communicators = Communicators(
+            context._state, memory, context._peers, context.config.debug
+        )
         self._undo.callback(_free, self._all, context._communicators.free_all)
         cores = affinity.cores(context.config.cores, context._gpu)
         read = memory.read_user if context.config.debug else None

@@ -7,7 +7,7 @@ import numpy as np
 from gmpi import errors
 from gmpi.wire import OP_ALLREDUCE, OP_IRECV
 from host_proxy.operations import name_of
-from host_proxy.state import S_BLOCK, S_BYTES, S_COMM, S_FAILED, S_OP, S_PEER, S_TAG
+from host_proxy.state import S_BLOCK, S_BYTES, S_CALL, S_COMM, S_FAILED, S_OP, S_PEER, S_TAG
 
 
 class PendingRequest:
@@ -24,7 +24,7 @@ class PendingRequest:
     """
 
     def __init__(self, row: np.ndarray) -> None:
-        self.operation = name_of(int(row[S_OP]))
+        self.operation = name_of(int(row[S_OP]), int(row[S_CALL]))
         self.takes_data = int(row[S_OP]) in (OP_IRECV, OP_ALLREDUCE) and row[S_FAILED] == 0
         self.peer = int(row[S_PEER])
         self.tag = int(row[S_TAG])

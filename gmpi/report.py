@@ -37,6 +37,7 @@ from host_proxy.state import (
     OPEN,
     S_BLOCK,
     S_BYTES,
+    S_CALL,
     S_COMM,
     S_DATATYPE,
     S_ELEMENTS,
@@ -206,7 +207,7 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float) -> Pending:
     matched = kind == "receive" and int(row[S_SOURCE]) != ANY_SOURCE
     peer = int(row[S_SOURCE if matched else S_PEER])
     return Pending(
-        ops.name_of(op),
+        ops.name_of(op, int(row[S_CALL])),
         kind,
         _peer(peer, members) if has_peer else None,
         tag,

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-VERSION = 5
+VERSION = 6
 
 # --- units -----------------------------------------------------------------------------------
 UNIT_BYTES = 16
@@ -41,7 +41,8 @@ SLOT_UNITS = 16
 SLOT_BYTES = SLOT_UNITS * UNIT_BYTES  # 256: one attribute record (paper III.B), one completion
 
 # --- record: header units -----------------------------------------------------------------------
-#   unit 0   low  = opcode | flags << 8 | communicator << 16 | datatype << 32   high = peer or root
+#   unit 0   low  = opcode | flags << 8 | communicator << 16 | call << 25 | datatype << 32
+#            high = peer or root
 #   unit 1   low  = count (elements, signed)                        high = message tag or reduction
 #   unit 2   low  = request handle (0: nobody waits)              high = 0, or the peer again
 #   unit 3   low  = address of the user's buffer, of the one that is written    high = calling block
@@ -50,6 +51,13 @@ SLOT_BYTES = SLOT_UNITS * UNIT_BYTES  # 256: one attribute record (paper III.B),
 HEADER_UNITS = 4
 HANDLE_UNIT = 2
 DATATYPE_SHIFT = 32  # in the low word of unit 0
+COMMUNICATOR_MASK = 0x1FF
+NO_COMMUNICATOR = COMMUNICATOR_MASK  # for a handle that has no room there
+# Which of the user's calls it was, where several have the same opcode: only reports look at it.
+CALL_SHIFT = 25
+CALL_MASK = 0x7F
+BLOCKING = 1 << CALL_SHIFT  # GMPI_Send, GMPI_Recv, GMPI_Allreduce
+SENDRECV = 2 << CALL_SHIFT
 # In a predefined datatype: its size is not that of the array's elements, whose size stands in its
 # place; the rest is the number of the datatype.
 DATATYPE_UNFIT = 0x80
@@ -65,7 +73,7 @@ OP_BCAST = 6
 OP_BARRIER = 7
 OP_SYNCHRONIZE = 8  # completes once every request opened before it has completed
 OP_CHUNK = 9  # an order has been carried out
-OP_FAULT = 10  # the kernel itself refused a call: flags = its opcode, count = value, see unit 3
+OP_FAULT = 10  # the kernel itself refused a call: flags = its opcode, count = value; unit 3
 OP_WAIT = 11  # only named in faults
 
 # What the kernel saw of the buffer. The proxy refuses a record with a flaw, naming it.

@@ -50,6 +50,7 @@ from host_proxy.state import (
     D_HANDLE,
     D_SIZE,
     E_BLOCK,
+    E_CALL,
     E_CLASS,
     E_CODE,
     E_COMM,
@@ -78,6 +79,7 @@ from host_proxy.state import (
     OPEN,
     R_BLOCK,
     R_BYTES,
+    R_CALL,
     R_COMM,
     R_DATATYPE,
     R_DONE,
@@ -89,6 +91,7 @@ from host_proxy.state import (
     R_PEER,
     R_TAG,
     S_BLOCK,
+    S_CALL,
     S_COMM,
     S_DATATYPE,
     S_ELEMENTS,
@@ -153,6 +156,7 @@ def _next_fault(g):
 def _log_call(g, r, op, field, error, value, low, high):
     at = _next_fault(g)
     put(at, E_OP, op)
+    put(at, E_CALL, get(r, R_CALL))
     put(at, E_FIELD, field)
     put(at, E_VALUE, value)
     put(at, E_LOW, low)
@@ -191,6 +195,7 @@ def log_request(g, row, field, error, code, value, high):
     """Logs what went wrong with a request that is open in a slot."""
     at = _next_fault(g)
     put(at, E_OP, get(row, S_OP))
+    put(at, E_CALL, get(row, S_CALL))
     put(at, E_FIELD, field)
     put(at, E_VALUE, value)
     put(at, E_LOW, 0)

@@ -54,6 +54,9 @@ class Duplicate(MPI.Intracomm):
     def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> MPI.Request:
         return self._started(super().Iallreduce(sendbuf, recvbuf, op), "collective")
 
+    def Iallgather(self, sendbuf: Any, recvbuf: Any) -> MPI.Request:
+        return self._started(super().Iallgather(sendbuf, recvbuf), "collective")
+
 
 @dataclass
 class Communicator:
@@ -65,6 +68,7 @@ class Communicator:
         peers: which peer each rank is, -1 for one on another node.
         near: whether kernels pack what they send to each rank into GPU staging.
         more: where no receive uses ANY_TAG, first messages of other tags.
+        compared: in debug mode, what ranks say of their calls of collectives.
         is_free: it has been given back; its handle is nobody's, or somebody else's.
     """
 
@@ -76,12 +80,13 @@ class Communicator:
     peers: np.ndarray
     near: np.ndarray
     more: tuple[Duplicate, ...] = ()
+    compared: Duplicate | None = None
     is_free: bool = False
 
     @property
     def duplicates(self) -> tuple[Duplicate, ...]:
         """All of them."""
-        return (*self.all_messages, self.chunks)
+        return (*self.all_messages, self.chunks, *([self.compared] if self.compared else []))
 
     @property
     def refuses_any_tag(self) -> bool:

@@ -7,6 +7,7 @@ Everything runs on the mpi4py engine, so the compiled loop stays as it is. What 
 * the buffer of a receive, or of a result, overlaps no buffer of a pending request, and that of a
   send no pending receive's (MPI 4.1 section 3.7.2 and 3.7.4);
 * the buffer of a send still has, when the send completes, the bytes that were sent;
+* all ranks of a collective call the same (``agreement.py``);
 * nobody writes around or behind the staging of a request: *canaries*;
 * nobody relies on what is not his: ring slots that were read, completions, and staging that was
   given back are filled with *poison*.
@@ -29,7 +30,9 @@ from gmpi import wire
 from gmpi.constants import ERR_BUFFER, ERR_INTERN, PROC_NULL, SUCCESS
 from gmpi.wire import LARGE_BUFFERS, MESSAGE_HEADER, SCATTERED, STAGING_LEAD
 from host_proxy import operations as ops
+from host_proxy.agreement import Said, agreed
 from host_proxy.checks import log_record, log_request
+from host_proxy.failure import Disagreement
 from host_proxy.kernel_port import KernelPort
 from host_proxy.mpi4py_engine import Mpi4pyEngine
 from host_proxy.protocol import Outcome, Step
@@ -48,8 +51,15 @@ from host_proxy.state import (
     R_PEER,
     R_TAG,
     S_BLOCK,
+    S_BYTES,
+    S_CALL,
+    S_DATATYPE,
+    S_ELEMENTS,
+    S_FAILED,
     S_HANDLE,
     S_OP,
+    S_PEER,
+    S_TAG,
     State,
 )
 
@@ -160,6 +170,18 @@ class DebugEngine(Mpi4pyEngine):
         self.buffers[slot] = mine
         return 0
 
+    def agreed(self, slot: int, operation: Step) -> Step:
+        """A collective, once all ranks have said that they call the same."""
+        fields = S_OP, S_CALL, S_PEER, S_TAG, S_DATATYPE, S_ELEMENTS, S_BYTES, S_BLOCK
+        rank = self.state.communicators[0].rank
+        mine = Said(rank, *(self.field(slot, which) for which in fields))
+        try:
+            return (yield from agreed(self.communicator(slot), mine, operation))
+        except Disagreement as exc:
+            self.log(slot, exc.error, exc.text)
+            self.state.slots[slot, S_FAILED] = exc.error
+            raise
+
     def ended(self, slot: int, outcome: Outcome) -> Outcome:
         """Looks at a request that is about to complete."""
         self.check_canaries(slot)
@@ -269,7 +291,8 @@ class DebugEngine(Mpi4pyEngine):
     def _name(self, slot: int) -> str:
         number = self.state.record_number(self.field(slot, S_HANDLE))
         block = self.field(slot, S_BLOCK)
-        return f"{ops.name_of(self.field(slot, S_OP))} in block {block} (record {number})"
+        name = ops.name_of(self.field(slot, S_OP), self.field(slot, S_CALL))
+        return f"{name} in block {block} (record {number})"
 
     def _buffer(self, slot: int) -> Buffer:
         r = self.state.record

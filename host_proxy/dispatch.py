@@ -49,6 +49,7 @@ from host_proxy.state import (
     OPEN,
     R_BLOCK,
     R_BYTES,
+    R_CALL,
     R_COMM,
     R_DATATYPE,
     R_DONE,
@@ -59,6 +60,7 @@ from host_proxy.state import (
     R_TAG,
     S_BLOCK,
     S_BYTES,
+    S_CALL,
     S_CHUNK,
     S_COMM,
     S_DATATYPE,
@@ -134,6 +136,7 @@ def admit(g, r):
         return 0
     put(row, S_STATE, OPEN)
     put(row, S_OP, op)
+    put(row, S_CALL, get(r, R_CALL))
     put(row, S_COMM, get(r, R_COMM))
     put(row, S_PEER, get(r, R_PEER))
     put(row, S_TAG, get(r, R_TAG))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mpi4py import MPI
 
+from gmpi.constants import ERR_OTHER
+
 
 class Failure(Exception):
     """Something of a message has failed: by itself, what has come is no message of ours.
@@ -41,6 +43,18 @@ class PeerFailure(Failure):
     def __init__(self, error: int, rank: int) -> None:
         super().__init__(error)
         self.rank = rank
+
+
+class Disagreement(Failure):
+    """In debug mode: the ranks of a collective do not call the same.
+
+    Attributes:
+        text: where they differ.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(int(ERR_OTHER))
+        self.text = text
 
 
 def error_class(exc: MPI.Exception | Failure) -> int:

@@ -7,7 +7,7 @@ after a turn with work and at times while it idles, and events have the time of 
 They are at most a turn late while there is work, and 64 naps (5 ms) after a long idle.
 
     word 0   when, ns
-    word 1   kind | operation or function << 8 | communicator << 16 | peer << 32
+    word 1   kind | operation or function << 8 | communicator << 16 | call << 25 | peer << 32
     word 2   message tag | low half of the request handle << 32: the ticket of its record
     word 3   bytes | error class << 48
 """
@@ -20,7 +20,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gmpi.wire import BYTES_MASK, ERROR_SHIFT, OP_CHUNK, TAG_MASK
+from gmpi.wire import (
+    BYTES_MASK,
+    CALL_MASK,
+    CALL_SHIFT,
+    COMMUNICATOR_MASK,
+    ERROR_SHIFT,
+    OP_CHUNK,
+    TAG_MASK,
+)
 from host_proxy import operations as ops
 from host_proxy.native import entry, get, jit, put
 from host_proxy.state import (
@@ -39,12 +47,14 @@ from host_proxy.state import (
     G_INSIDE,
     G_NOW,
     R_BYTES,
+    R_CALL,
     R_COMM,
     R_DONE,
     R_HANDLE,
     R_OP,
     R_PEER,
     R_TAG,
+    S_CALL,
     S_COMM,
     S_HANDLE,
     S_OP,
@@ -78,13 +88,21 @@ def _next(g):
 
 
 @jit
+def _what(row):
+    """Word 1 of an event of an open request, without the kind."""
+    comm = get(row, S_COMM) << 16 | get(row, S_CALL) << CALL_SHIFT
+    return get(row, S_OP) << 8 | comm | get(row, S_PEER) << 32
+
+
+@jit
 def taken(g, r, error):
     """A record has been taken, and refused if ``error`` is not 0."""
     op = get(r, R_OP)
     kind = TAKEN if error == 0 else REFUSED
     nbytes = get(r, R_DONE) >> 8 if op == OP_CHUNK else get(r, R_BYTES)
     at = _next(g)
-    put(at, 1, kind | op << 8 | get(r, R_COMM) << 16 | get(r, R_PEER) << 32)
+    comm = get(r, R_COMM) << 16 | get(r, R_CALL) << CALL_SHIFT
+    put(at, 1, kind | op << 8 | comm | get(r, R_PEER) << 32)
     put(at, 2, (get(r, R_TAG) & TAG_MASK) | get(r, R_HANDLE) << 32)
     put(at, 3, (nbytes & BYTES_MASK) | error << ERROR_SHIFT)
 
@@ -110,7 +128,7 @@ def returned(g, code):
 def finished(g, row, code):
     """MPI has completed something of an open request."""
     at = _next(g)
-    put(at, 1, FINISHED | get(row, S_OP) << 8 | get(row, S_COMM) << 16 | get(row, S_PEER) << 32)
+    put(at, 1, FINISHED | _what(row))
     put(at, 2, (get(row, S_TAG) & TAG_MASK) | get(row, S_HANDLE) << 32)
     put(at, 3, code << ERROR_SHIFT)
 
@@ -119,7 +137,7 @@ def finished(g, row, code):
 def completed(g, row, nbytes, error):
     """The completion of an open request is written."""
     at = _next(g)
-    put(at, 1, COMPLETED | get(row, S_OP) << 8 | get(row, S_COMM) << 16 | get(row, S_PEER) << 32)
+    put(at, 1, COMPLETED | _what(row))
     put(at, 2, (get(row, S_TAG) & TAG_MASK) | get(row, S_HANDLE) << 32)
     put(at, 3, (nbytes & BYTES_MASK) | error << ERROR_SHIFT)
 
@@ -194,10 +212,15 @@ def _event(state: State, row: np.ndarray) -> Event:
     kind, number = _KINDS[what & 0xFF], what >> 8 & 0xFF
     if kind == "returned":
         return Event(when / 1e9, kind, "MPI", -1, -1, -1, -1, 0, what >> 32)
-    name = FUNCTIONS.get(number, "?") if kind == "called" else ops.name_of(number)
+    name = (
+        FUNCTIONS.get(number, "?")
+        if kind == "called"
+        else ops.name_of(number, what >> CALL_SHIFT & CALL_MASK)
+    )
     mark = request >> 32 & TAG_MASK
     tag = ((request & TAG_MASK) ^ 0x80000000) - 0x80000000
     return Event(
-        when / 1e9, kind, name, state.record_number(mark), what >> 16 & 0xFFFF, what >> 32, tag,
+        when / 1e9, kind, name, state.record_number(mark), what >> 16 & COMMUNICATOR_MASK,
+        what >> 32, tag,
         how & BYTES_MASK, how >> ERROR_SHIFT,
     )  # fmt: skip

@@ -240,6 +240,7 @@ class Mpi4pyEngine:
         operation = _OPERATIONS[int(r[R_OP])](self, slot)
         state.globals[G_PYTHON] += 1
         if ops.OPERATIONS[int(r[R_OP])].collective:
+            operation = self.agreed(slot, operation)
             # One at a time on a communicator, in the order of the records.
             comm = self.field(slot, S_COMM)
             state.communicator_table[comm, C_COLLECTIVES] += 1
@@ -252,6 +253,10 @@ class Mpi4pyEngine:
     def objection(self, slot: int) -> int:
         """For debug mode: an error class with which a request ends before it begins, or 0."""
         return 0
+
+    def agreed(self, slot: int, operation: Step) -> Step:
+        """For debug mode: a collective, and what comes before it."""
+        return operation
 
     def ended(self, slot: int, outcome: Outcome) -> Outcome:
         """For debug mode: how a request really ends."""

@@ -86,7 +86,7 @@ class Operation(NamedTuple):
     """One row of the table.
 
     Attributes:
-        name: what the user called.
+        name: what the user called, as far as the opcode says it.
         fields: the fields of the record that it uses.
         collective: all ranks of the communicator call it, in the same order.
     """
@@ -111,7 +111,19 @@ OPERATIONS = {
 }
 
 
-def name_of(op: int) -> str:
+_CALLS = {
+    (wire.OP_ISEND, wire.BLOCKING): "GMPI_Send",
+    (wire.OP_IRECV, wire.BLOCKING): "GMPI_Recv",
+    (wire.OP_ISEND, wire.SENDRECV): "GMPI_Sendrecv",
+    (wire.OP_IRECV, wire.SENDRECV): "GMPI_Sendrecv",
+    (wire.OP_ALLREDUCE, wire.BLOCKING): "GMPI_Allreduce",
+}
+
+
+def name_of(op: int, call: int = 0) -> str:
+    """What the user has called: ``op`` and ``call`` of a record."""
+    if (name := _CALLS.get((op, call << wire.CALL_SHIFT))) is not None:
+        return name
     return OPERATIONS[op].name if op in OPERATIONS else f"operation {op}"
 
 

@@ -10,6 +10,9 @@ free again.
 from __future__ import annotations
 
 from gmpi.wire import (
+    CALL_MASK,
+    CALL_SHIFT,
+    COMMUNICATOR_MASK,
     CONTROL_CONSUMED,
     DERIVED_MARK,
     DERIVED_MASK,
@@ -49,6 +52,7 @@ from host_proxy.state import (
     G_RING_SLOTS,
     R_ADDRESS,
     R_BLOCK,
+    R_CALL,
     R_COMM,
     R_DATATYPE,
     R_DONE,
@@ -161,7 +165,8 @@ def decode(g):
     put(r, R_MARK, ((get(g, G_HEAD) << 1) | 1) & TAG_MASK)
     put(r, R_OP, first & 0xFF)
     put(r, R_FLAGS, (first >> 8) & 0xFF)
-    put(r, R_COMM, (first >> 16) & 0xFFFF)
+    put(r, R_COMM, (first >> 16) & COMMUNICATOR_MASK)
+    put(r, R_CALL, (first >> CALL_SHIFT) & CALL_MASK)
     put(r, R_DATATYPE, (first >> 32) & TAG_MASK)
     put(r, R_PEER, signed(load(address + 8)))
     put(r, R_ELEMENTS, load(address + UNIT_BYTES))

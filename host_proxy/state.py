@@ -142,6 +142,7 @@ from host_proxy.communicator import Communicator
     S_ELEMENTS,
     S_BYTES,  # what the call said: room of a receive, length of a send
     S_BLOCK,
+    S_CALL,  # which call of the user's it was
     S_SERIAL,
     S_PENDING,  # MPI requests of this slot
     S_FAILED,  # error class; the request ends once nothing of it is pending
@@ -167,7 +168,7 @@ from host_proxy.communicator import Communicator
     S_FINISHED,  # chunks done with
     S_STARTED,  # 1: MPI has sent the header
     S_COUNT,
-) = range(34)
+) = range(35)
 S_ROW_BYTES = S_COUNT * 8
 
 FREE = 0
@@ -207,6 +208,7 @@ C_COUNT = C_HANDLE + TAG_DUPLICATES
 # --- faults ---------------------------------------------------------------------------------------
 (
     E_OP,
+    E_CALL,
     E_FIELD,
     E_VALUE,
     E_LOW,
@@ -221,7 +223,7 @@ C_COUNT = C_HANDLE + TAG_DUPLICATES
     E_ELEMENTS,
     E_SLOT,
     E_COUNT,
-) = range(15)
+) = range(16)
 NOTE_BYTES = 64
 FLIGHT_BYTES = 32  # an entry of the flight recorder (host_proxy/flight.py)
 FAULTS = 256  # row 0 keeps the first one, the others the last
@@ -233,6 +235,7 @@ FAULTS = 256  # row 0 keeps the first one, the others the last
     R_OP,
     R_FLAGS,
     R_COMM,
+    R_CALL,  # which call of the user's it was, see operations.name_of
     R_DATATYPE,
     R_PEER,
     R_ELEMENTS,
@@ -242,7 +245,7 @@ FAULTS = 256  # row 0 keeps the first one, the others the last
     R_BLOCK,
     R_BYTES,  # elements times size, filled in by the checks
     R_COUNT,
-) = range(14)
+) = range(15)
 
 # --- trace (Context(trace=n)) ---------------------------------------------------------------------
 (TR_HANDLE, TR_OP, TR_PICKED_UP, TR_CALLED, TR_ARRIVED, TR_COMPLETED, TR_COUNT) = range(7)

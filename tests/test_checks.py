@@ -40,7 +40,7 @@ for _op in (wire.OP_ISEND, wire.OP_IRECV, wire.OP_ALLREDUCE, wire.OP_BCAST):
     for _flaw in (2, 4, 8, 16, 30):
         BAD.append((_op, {"flags": GOOD[_op]["flags"] | _flaw}, ops.BUFFER))
 for _op in (wire.OP_ISEND, wire.OP_IRECV, wire.OP_ALLREDUCE, wire.OP_BCAST, wire.OP_BARRIER):
-    for _comm in (1, 255, 256, 0xFFFF):
+    for _comm in (1, 255, 256, wire.NO_COMMUNICATOR):
         BAD.append((_op, {"comm": _comm}, ops.COMMUNICATOR))
 for _peer in (RANKS, -77, (1 << 31) - 1, -(1 << 31)):
     BAD.append((wire.OP_ISEND, {"peer": _peer}, ops.DEST))
@@ -220,7 +220,7 @@ MUTATIONS = some.fixed_dictionaries(
         "slot": some.integers(0, SMALL.slots + 2),
         "units": some.integers(0, 15),
         "flags": some.integers(0, 255),
-        "comm": some.sampled_from([1, 256, 0xFFFF]),
+        "comm": some.sampled_from([1, 256, wire.NO_COMMUNICATOR]),
         "datatype": some.sampled_from([gmpi.C_LONG_DOUBLE_COMPLEX, gmpi.DOUBLE, 0, 1 << 31]),
         "peer": some.sampled_from([RANKS, gmpi.PROC_NULL, gmpi.ANY_SOURCE, -77, 1 << 30]),
         "tag": some.sampled_from([gmpi.ANY_TAG, -2, UB, 10]),

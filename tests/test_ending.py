@@ -215,7 +215,7 @@ print("still there")
 """,
     )
     assert status != 0 and "still there" not in text, text
-    assert "GMPI: rank 0: ArgumentError: GMPI_Isend in block 0: dest is 5, allowed is 0.." in text
+    assert "GMPI: rank 0: ArgumentError: GMPI_Send in block 0: dest is 5, allowed is 0.." in text
     assert "GMPI report of rank 0: on_error is abort" in text, text
 
 

@@ -25,6 +25,7 @@ def decoded(m: Machine) -> dict[str, int]:
         "OP",
         "FLAGS",
         "COMM",
+        "CALL",
         "DATATYPE",
         "PEER",
         "ELEMENTS",
@@ -46,13 +47,15 @@ def test_every_field_arrives(first: int) -> None:
     m = Machine(first=first)
     for k in range(2 * SLOTS + 3):  # two laps, and a bit
         sent = {
-            "OP": 1 + k % 8, "FLAGS": k * 7 & 0xFF, "COMM": k * 37 & 0xFFFF,
+            "OP": 1 + k % 8, "FLAGS": k * 7 & 0xFF, "COMM": k * 37 & 0x1FF,
+            "CALL": k * 5 & 0x7F,
             "DATATYPE": (k * 0x1234567) & 0xFFFFFFFF, "PEER": (-1) ** k * k,
             "ELEMENTS": (-1) ** k * (k << 50), "TAG": -k if k % 3 else (1 << 31) - 1 - k,
             "HANDLE": (1 << 62) - k, "DONE": k << 40, "BLOCK": k * 1000,
         }  # fmt: skip
         m.publish(
-            sent["OP"], flags=sent["FLAGS"], comm=sent["COMM"], datatype=sent["DATATYPE"],
+            sent["OP"], flags=sent["FLAGS"], comm=sent["COMM"] | sent["CALL"] << 9,
+            datatype=sent["DATATYPE"],
             peer=sent["PEER"], count=sent["ELEMENTS"], tag=sent["TAG"], handle=sent["HANDLE"],
             done=sent["DONE"], block=sent["BLOCK"],
         )  # fmt: skip

@@ -42,7 +42,7 @@ assert (buf == data).all()
 """,
     )
     assert text.count("GMPI report of rank 0: no progress for") == 1, text
-    assert "rank 0 waits in GMPI_Irecv from 0 tag 3, 8 BYTE on COMM_WORLD" in text, text
+    assert "rank 0 waits in GMPI_Recv from 0 tag 3, 8 BYTE on COMM_WORLD" in text, text
 
 
 @pytest.mark.mpich
@@ -177,12 +177,12 @@ def check(report, before):
     print(f"kinds {len(events)} {[e.kind for e in events[-4:]]}")
     if events:
         taken, called = events[-3:-1]
-        assert taken.operation == "GMPI_Irecv" and (taken.peer, taken.tag) == (0, 9), taken
+        assert taken.operation == "GMPI_Recv" and (taken.peer, taken.tag) == (0, 9), taken
         assert taken.nbytes == 8 and called.operation in ("MPI_Irecv", "MPI"), events[-3:]
         assert all(a.time_s <= b.time_s for a, b in zip(events, events[1:]))
         assert before - 0.5 < taken.time_s <= own.time_s, (before, taken, own.time_s)
         assert {e.ticket for e in events} > {29, 30}
-        assert "GMPI_Irecv, peer 0 tag 9 communicator 0, 8 bytes" in report.text
+        assert "GMPI_Recv, peer 0 tag 9 communicator 0, 8 bytes" in report.text
         last = json.loads(report.json())["ranks"]["0"]["events"][-2]
         assert last == called._asdict()
 

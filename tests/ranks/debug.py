@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import numpy as np
-from common import RANK, SIZE, WORLD, barrier, end, pattern, run, same
+from common import RANK, SIZE, WORLD, barrier, end, pattern, raises, run, same
 from mpi4py import MPI
 from numba import cuda
 from script import Script
@@ -15,6 +15,7 @@ import gmpi
 from device_lib import ring
 from device_lib.scope import warp_lanes, warp_mask
 from gmpi import wire
+from gmpi.tables import ranks_text
 from host_proxy.communicator import Duplicate
 
 BYTE = gmpi.BYTE
@@ -109,7 +110,7 @@ def a_send_from_where_a_receive_goes() -> None:
         s.wait(first)
         s.run(g)
         assert second.error == gmpi.ERR_BUFFER
-        found(g, "the buffer of GMPI_Isend in block 0 (record 1)", "overlaps that of GMPI_Irecv")
+        found(g, "the buffer of GMPI_Send in block 0 (record 1)", "overlaps that of GMPI_Irecv")
 
 
 def two_sends_from_one_buffer() -> None:
@@ -203,7 +204,7 @@ def staging_is_overwritten() -> None:
         texts = [str(fault) for fault in g.errors]
         assert texts, "nothing was found"
         for text in texts:
-            assert "the staging of GMPI_I" in text and "was overwritten, first at 0x" in text
+            assert "the staging of GMPI_Sendrecv" in text and "was overwritten, first at 0x" in text
 
 
 @cuda.jit
@@ -228,6 +229,72 @@ def records_with_odd_fields() -> None:
             assert words in texts[0], texts
 
 
+def different_calls(s: Script, kind: str) -> Any:
+    """A collective that rank 0 calls differently; the call's error comes from it."""
+    mine = int(RANK == 0)
+    long = 5000 if kind == "count of a long one" else 10
+    if kind == "function":
+        if mine:
+            return s.barrier()
+    elif kind == "root":
+        return s.bcast(s.room(8), 8, BYTE, mine)
+    elif kind == "length":
+        return s.bcast(s.room(80), 10 + mine, BYTE, 0)
+    n = long + mine * kind.startswith("count")
+    datatype = gmpi.INT64_T if mine and kind == "datatype" else gmpi.DOUBLE
+    op = gmpi.MAX if mine and kind == "op" else gmpi.SUM
+    s.fill(data := s.room(8 * n), np.ones(n))
+    return s.in_place(data, n, datatype, op)
+
+
+def collectives_that_differ() -> None:
+    """All ranks are told, with both values, and what comes afterwards is right."""
+    if SIZE == 1:
+        return
+    others = ranks_text(list(range(1, SIZE)))
+    for kind, words in (
+        ("function", f"rank 0 in GMPI_Barrier on COMM_WORLD; {others} in GMPI_Allreduce, 10 DOUBL"),
+        ("root", f"root is 1 on rank 0 and 0 on {others}"),
+        ("length", f"length in bytes is 11 on rank 0 and 10 on {others}"),
+        ("count", f"count is 11 on rank 0 and 10 on {others}"),
+        ("count of a long one", f"count is 5001 on rank 0 and 5000 on {others}"),
+        ("datatype", f"datatype is INT64_T on rank 0 and DOUBLE on {others}"),
+        ("op", f"op is MAX on rank 0 and SUM on {others}"),
+    ):
+        with context() as g:
+            s = Script()
+            called = different_calls(s, kind)
+            total = s.room(8)
+            after = s.allreduce(s.data(np.ones(1)), total, 1, gmpi.DOUBLE, gmpi.SUM)
+            s.run(g)
+            assert (called.error, after.error) == (gmpi.ERR_OTHER, gmpi.SUCCESS), kind
+            s.expect(total, np.full(1, float(SIZE)))
+            found(g, "calls of one collective differ: ", words)
+
+
+def collectives_of_hosts_that_differ() -> None:
+    """Of some ranks the host calls, of the others a kernel."""
+    if SIZE == 1:
+        return
+    others = ranks_text(list(range(1, SIZE)))
+    with context() as g:
+        words = f"count is 3 on rank 0 and 2 on {others}"
+        if RANK == 0:
+            exc = raises(
+                gmpi.DebugError, words, lambda: g.host.Allreduce(gmpi.IN_PLACE, np.ones(3))
+            )
+            assert exc.error_class == gmpi.ERR_OTHER and exc.operation == "Allreduce"
+            assert g.errors == []
+            g.host.Barrier()
+        else:
+            s = Script()
+            called = s.in_place(s.data(np.ones(2)), 2, gmpi.DOUBLE, gmpi.SUM)
+            assert s.barrier().error == -1
+            s.run(g)
+            assert called.error == gmpi.ERR_OTHER
+            found(g, words)
+
+
 def it_is_raised() -> None:
     g = gmpi.Context(WORLD, debug=True)
     post_odd[1, 32](g.device, wire.OP_BARRIER, 3)
@@ -243,7 +310,8 @@ def it_is_raised() -> None:
 SCENARIOS = [
     correct_programs, overlapping_receives, a_send_from_where_a_receive_goes,
     two_sends_from_one_buffer, a_small_send_is_changed, a_staged_send_is_changed,
-    a_long_send_is_changed, staging_is_overwritten, records_with_odd_fields, it_is_raised,
+    a_long_send_is_changed, staging_is_overwritten, records_with_odd_fields,
+    collectives_that_differ, collectives_of_hosts_that_differ, it_is_raised,
 ]  # fmt: skip
 
 run(SCENARIOS)

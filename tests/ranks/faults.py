@@ -86,6 +86,7 @@ def mpi_error_later(op: str) -> None:
 
 
 def _mpi_error(op: str, n: int, nbytes: int) -> None:
+    names = {"send": "GMPI_Send", "recv": "GMPI_Recv", "allreduce": "GMPI_Allreduce"}
     # Chunks of their own, by MPI, so that there is something to fail.
     play = Play(op, shared_staging=False)
     compiled = play.g.config.engine == "compiled"
@@ -111,8 +112,7 @@ def _mpi_error(op: str, n: int, nbytes: int) -> None:
         assert fault.harmed, "the fault was not injected"
         assert called.error == gmpi.ERR_OTHER, called.error
         assert isinstance(play.error, gmpi.MPICallError), repr(play.error)
-        names = {"send": "GMPI_Isend", "allreduce": "GMPI_Iallreduce"}
-        assert play.error.operation == names.get(op, "GMPI_Irecv")
+        assert play.error.operation == names.get(op, "GMPI_Irecv"), play.error
         assert f"tag {TAG}, communicator 0" in str(play.error) or op == "allreduce"
         play.end(20, gmpi.MPICallError)
     elif n == 1 and op in ("recv", "wait"):  # a short message: it was sent all the same
@@ -120,7 +120,7 @@ def _mpi_error(op: str, n: int, nbytes: int) -> None:
         check()
         play.end(20)
     elif op == "allreduce":
-        timed_out(play, "on rank 0 a call failed: GMPI_I")
+        timed_out(play, f"on rank 0 a call failed: {names.get(op, 'GMPI_Irecv')} in block")
         play.end(20, gmpi.RequestTimeoutError)
     else:
         # Told by rank 0: of its receive in "wait", which is rank 1's other request.

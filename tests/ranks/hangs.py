@@ -47,9 +47,9 @@ if MPI.get_vendor()[0] == "Open MPI":
 HANGS = [
     # No rank goes on, once released, with what another one waits for: that one may ask later.
     Hang(calls.wrong_tag, "tag", "rank 0 has sent to 1 tag 8"),
-    Hang(calls.wrong_tag_of_a_long_message, "tag", "GMPI_Irecv from 0 tag 7"),
+    Hang(calls.wrong_tag_of_a_long_message, "tag", "GMPI_Recv from 0 tag 7"),
     Hang(calls.wrong_tag_after_traffic, "tag", "rank 0 has sent to 1 tag 8"),
-    Hang(calls.wrong_tag_from_anywhere, "tag", "GMPI_Irecv from ANY_SOURCE tag 7"),
+    Hang(calls.wrong_tag_from_anywhere, "tag", "GMPI_Recv from ANY_SOURCE tag 7"),
     Hang(calls.sendrecv_with_another_tag, "tag", "the tags differ"),
     Hang(calls.one_of_two_is_not_sent, "tag", "rank 2 has sent to 0 tag 9", ALL),
     Hang(calls.wrong_source, "peer", "the source differs"),
@@ -64,7 +64,7 @@ HANGS = [
     Hang(
         calls.chain,
         "left",
-        "GMPI_Irecv from 0 tag 7, 8 BYTE on COMM_WORLD, but rank 0 has left",
+        "GMPI_Recv from 0 tag 7, 8 BYTE on COMM_WORLD, but rank 0 has left",
         ALL,
     ),
     Hang(calls.missing_receive, "missing receive", "has not posted a receive for it", ALL),
@@ -94,9 +94,9 @@ HANGS = [
         "datatype is DOUBLE on rank 0 and INT64_T on rank 1",
     ),
     Hang(calls.different_lengths, "collective", "length in bytes is 10 on rank 0 and 11 on rank 1"),
-    Hang(calls.collective_and_receive, "order", "rank 1 is in GMPI_Irecv from 0 tag 7"),
+    Hang(calls.collective_and_receive, "order", "rank 1 is in GMPI_Recv from 0 tag 7"),
     Hang(calls.collective_and_send, "missing receive", "rank 0 is in GMPI_Barrier", ALL),
-    Hang(calls.refused_send, "error", "GMPI_Isend in block 0: dest is"),
+    Hang(calls.refused_send, "error", "GMPI_Send in block 0: dest is"),
     Hang(calls.refused_collective, "error", "op is 99", ALL),
 ]
 

@@ -13,6 +13,7 @@ from script import Script
 
 import gmpi
 from gmpi import communicators, report
+from gmpi.tables import ranks_text
 from gmpi.wire import TAG_DUPLICATES, duplicate_of
 from host_proxy.communicator import Duplicate
 
@@ -163,7 +164,7 @@ def refused_in_a_kernel(g: gmpi.Context, comm: int = gmpi.COMM_WORLD) -> None:
         exc = raises(gmpi.ArgumentError, ADVICE, lambda s=s: s.collect(g))
         shown = {gmpi.ANY_SOURCE: "ANY_SOURCE", gmpi.PROC_NULL: "PROC_NULL"}.get(source, source)
         assert str(exc) == (
-            f"GMPI_Irecv in block 0: tag is ANY_TAG, allowed is 0..{UB}; {ADVICE} "
+            f"GMPI_Recv in block 0: tag is ANY_TAG, allowed is 0..{UB}; {ADVICE} "
             f"[peer {shown}, tag ANY_TAG, communicator {comm}, count 4 of FLOAT]"
         ), exc
         assert (exc.field, exc.value, exc.error_class) == ("tag", "ANY_TAG", gmpi.ERR_TAG)
@@ -226,10 +227,10 @@ def ranks_differ() -> None:
     if SIZE == 1:
         return
     mine = RANK != 1
-    other = 1 if mine else 0
+    others = ranks_text([rank for rank in range(SIZE) if rank != 1])
     text = (
-        f"no_any_tag, or {KEY} in the communicator's info, is {not mine} on rank {other} and "
-        f"{mine} on rank {RANK}; it must be the same on all ranks of the communicator"
+        f"no_any_tag, or {KEY} in the communicator's info, is True on {others} and False on rank "
+        "1; it must be the same on all ranks of the communicator"
     )
     exc = raises(gmpi.ContextError, text, lambda: gmpi.Context(WORLD, no_any_tag=mine))
     assert str(exc) == text, exc
