@@ -59,7 +59,7 @@ def main() -> int:
         print(f"room for {ROOM[n]}: {words}, {counts.copy_to_host()[n]} numbers")
     print(f"the host was told: {raised}", flush=True)
     expected = [gmpi.SUCCESS, gmpi.ERR_TRUNCATE, gmpi.SUCCESS]
-    right = found == expected and raised is not None and raised.operation == "GMPI_Irecv"
+    right = found == expected and raised is not None and raised.operation == "GMPI_Recv"
     return 0 if right and counts.copy_to_host()[2] == 8 else 1
 
 

@@ -87,7 +87,7 @@ def test_short_examples(ranks: int, names: tuple[str, ...]) -> None:
     assert "WRONG" not in text and "LeakWarning" not in text, text
     if "error_handling.py" in names:
         assert re.search(r"room for 4: .*[Mm]essage truncated, 4 numbers", text), text
-        assert "the host was told: GMPI_Irecv in block 0: message length is 64" in text, text
+        assert "the host was told: GMPI_Recv in block 0: message length is 64" in text, text
         assert re.search(r"^65536 +\d+\.\d\d$", text, re.M), text
 
 
