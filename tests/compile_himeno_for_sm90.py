@@ -104,14 +104,15 @@ def nothing(*arguments: Any) -> int:
     return 0
 
 
-def example(size: str) -> str:
-    """PTX of the readable program's kernel for half of a grid, without its messages."""
+def example(size: str, messages: bool = False) -> str:
+    """PTX of the readable program's kernel for half of a grid; first of all with its messages."""
     i, j, k = parse_size(size)
     for name in ("exchange", "GMPI_Iallreduce", "GMPI_Wait", "GMPI_Allreduce"):
-        setattr(himeno, name, nothing)
+        if not messages:
+            setattr(himeno, name, nothing)
     kernel = himeno.make_kernel(((i - 2) // 2 + 2, j, k))
-    ranks = (types.int64,) * 4
-    return compiled(kernel, CONTEXT, types.float32[:, :, :, ::1], SUMS, *ranks, types.int64)
+    arrays = (types.float32[:, :, :, ::1], types.float64[:, :, ::1], WORDS)
+    return compiled(kernel, CONTEXT, *arrays, *(types.int64,) * 5)
 
 
 def programs(part: Part) -> dict[str, dict[str, Any]]:
@@ -142,6 +143,7 @@ def main() -> None:
             (found[name],) = properties(link({name: ptx}, *limit, library=library)).values()
             if not name.startswith("launched"):
                 found[name].update(resident=resident(plan), wanted=plan.blocks)
+    found["example"] = {"calls": sorted(called(example("L", messages=True)))}
     for size in ("M", "XL"):
         limit = f"-maxrregcount={himeno.REGISTERS['max_registers']}"
         ptx = example(size)

@@ -29,11 +29,17 @@ def test_sweeps_do_not_spill(found: dict[str, Any], kind: str, size: str) -> Non
 
 
 @pytest.mark.parametrize("size", ["M", "XL"])
-def test_the_loops_of_the_example_do_not_spill(found: dict[str, Any], size: str) -> None:
-    # Some loads once an iteration, outside of the loops. Where the compiler does not know the shape
-    # of the arrays, every point needs about twenty, and there are hundreds of bytes.
+def test_the_sweep_of_the_example_does_not_spill(found: dict[str, Any], size: str) -> None:
+    # With 128 registers a thread, if the compiler knows the shape of the arrays: otherwise the
+    # sweep wants 160.
     about = found[f"example {size}"]
-    assert about["spill_loads"] <= 32, about
+    assert {about[n] for n in ("stack", "spill_stores", "spill_loads")} == {0}, about
+
+
+def test_the_example_compiles(found: dict[str, Any]) -> None:
+    calls = found["example"]["calls"]
+    assert "gmpi_open_scattered_block" in calls  # faces across j
+    assert all(name.startswith(("gmpi_", "cudaCG")) for name in calls), calls
 
 
 @pytest.mark.parametrize("size", ["S", "L"])
