@@ -52,35 +52,36 @@ _declarations: dict[int, Callable[..., Any]] = {}  # by id() of the bound call
 
 
 def _bind(
-    declared: Callable[..., Any], calls: SimpleNamespace, scope: str, suffix: str
+    declared: Callable[..., Any], calls: SimpleNamespace, scope: str, suffix: str = ""
 ) -> Callable[..., Any]:
     """The function of ``calls`` that ``declared`` describes, with its name, signature and text."""
     name = declared.__name__
     signature = inspect.signature(declared, eval_str=True)
-    function: Any = checked(getattr(calls, name.removeprefix("GMPI_").lower()), signature)
+    function: Any = checked(getattr(calls, name.removeprefix("GMPI_").lower()), signature, scope)
     text = inspect.cleandoc(declared.__doc__ or "")
     function.__name__ = function.__qualname__ = name + suffix
     function.__module__ = "gmpi"
     function.__signature__ = signature
-    function.__doc__ = f"{text}\n\n{scope}\n"
+    who = "any thread, alone or with others."
+    if scope:
+        who = f"all threads of the {scope} call it together, with equal arguments."
+    function.__doc__ = f"{text}\n\nScope: {who}\n"
     _declarations[id(function)] = declared
     return cast(Callable[..., Any], function)
 
 
 def block_scope(declared: _Call) -> _Call:
-    scope = "Scope: all threads of the block call it together, with equal arguments."
-    return cast(_Call, _bind(declared, block_calls, scope, ""))
+    return cast(_Call, _bind(declared, block_calls, "block"))
 
 
 def warp_scope(call: _Call) -> _Call:
     """The twin for the warp scope of a call that ``block_scope`` has bound."""
-    scope = "Scope: all threads of the warp call it together, with equal arguments."
-    return cast(_Call, _bind(_declarations[id(call)], warp_calls, scope, "_warp"))
+    return cast(_Call, _bind(_declarations[id(call)], warp_calls, "warp", "_warp"))
 
 
 def any_thread(declared: _Call) -> _Call:
     calls = SimpleNamespace(comm_rank=comm_rank, comm_size=comm_size)
-    return cast(_Call, _bind(declared, calls, "Scope: any thread, alone or with others.", ""))
+    return cast(_Call, _bind(declared, calls, ""))
 
 
 # --- point to point -------------------------------------------------------------------------------

@@ -178,6 +178,8 @@ class Warp:
     """The lanes of one warp; one meeting point and one row of shuffles for each mask in use."""
 
     def __init__(self, lanes: int) -> None:
+        self.threads = lanes
+        self.said: dict[int, list[Any]] = {}  # as of a block
         self.alive = (1 << lanes) - 1
         self.gone = 0
         self.points: dict[int, Rendezvous] = {}
@@ -226,6 +228,18 @@ class _Shared(_api.FakeCUDAShared):  # type: ignore[misc]
         return found
 
 
+class ThreadMemory(np.ndarray):
+    """What ``cuda.local.array`` makes, and all views of it."""
+
+
+class _Local(_api.FakeCUDALocal):  # type: ignore[misc]
+    def array(self, shape: Any, dtype: Any, alignment: int | None = None) -> Any:
+        return super().array(shape, dtype, alignment).view(ThreadMemory)
+
+
+_LOCAL = _Local()
+
+
 class Block:
     def __init__(
         self, number: int, index: tuple[int, ...], threads: int, dynamic_shared: int
@@ -237,6 +251,7 @@ class Block:
         self.warps = [Warp(min(WARP, threads - w)) for w in range(0, threads, WARP)]
         self.shared = _Shared(dynamic_shared)
         self.rows: dict[int, Any] = {}  # primitives.put_block_row
+        self.said: dict[int, list[Any]] = {}  # arguments_sim: calls that not all have made yet
 
 
 class Lane(greenlet):  # type: ignore[misc]
@@ -257,6 +272,7 @@ class Lane(greenlet):  # type: ignore[misc]
         self.stack: Any = None  # primitives.buffer_of
         # The GMPI call that the user has made last: its name, the caller's code and line.
         self.call: tuple[str, CodeType, int] | None = None
+        self.made: dict[str, int] = {}  # how many calls, by scope
         # The last units that the lane has seen: primitives.relax.
         self.seen: deque[tuple[int, int]] = deque(maxlen=3)
 
@@ -390,6 +406,7 @@ def install() -> None:
     module.blockIdx = property(lambda self: lane().blockIdx)
     module.laneid = property(lambda self: lane().lane_id)
     module.shared = property(lambda self: lane().block.shared)
+    module.local = property(lambda self: _LOCAL)
     module.syncthreads = lambda self: lane().sync_block() and None
     module.syncthreads_count = lambda self, v: sum(map(bool, lane().sync_block(v)))
     module.syncthreads_and = lambda self, v: int(all(lane().sync_block(v)))

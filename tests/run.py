@@ -50,7 +50,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RANKS = "(mpi or gpu)"  # whatever starts ranks, and little else
 NO_RANKS = f"not {RANKS}"
 #: What of it runs with which, where both do.
-FAMILIES = {"mpich": f"{RANKS} and not openmpi", "openmpi": "mpi and not (gpu or mpich or slow)"}
+FAMILIES = {"mpich": f"{RANKS} and not openmpi", "openmpi": "mpi and not (gpu or mpich)"}
 LINT = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
 #: Which tests, by option.
 TIERS = {"quick": "quick", "default": "not full", "full": ""}

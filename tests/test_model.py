@@ -22,8 +22,14 @@ BOUNDS = {
     "more requests than ring slots": ["CALLS=1", "RING=1", "REQUESTS=2"],
     "three warps": ["PRODUCERS=3", "CALLS=1", "RING=1", "REQUESTS=1"],
     "stale handles, two waits for one request": ["CALLS=1", "RING=1", "REQUESTS=2", "STRAY_WAITS"],
+    "tags that repeat, a ring of one": [
+        "PRODUCERS=1", "CALLS=7", "RING=1", "REQUESTS=1", "WRAP=4"
+    ],
+    "tags that repeat, a ring of two": [
+        "PRODUCERS=1", "CALLS=9", "RING=2", "REQUESTS=1", "WRAP=8"
+    ],
     "abort at any time": ["CALLS=1", "RING=1", "REQUESTS=1", "ABORT"],
-}
+}  # fmt: skip
 
 #: What is taken away: (at which bounds it is found, how it shows).
 MUTATIONS = {
@@ -39,6 +45,7 @@ MUTATIONS = {
     "TICKET_KEPT_WITHOUT_SLOT": ("three laps of a ring of one", "invalid end state"),
     "NO_OWNER_CHECK": ("stale handles, two waits for one request", "assertion"),
     "OWNER_CLEARED_ON_RELEASE": ("three laps of a ring of one", "assertion"),
+    "PAYLOAD_NEVER_FORGOTTEN": ("tags that repeat, a ring of two", "assertion"),
     "PAYLOAD_NOT_ALWAYS_READ": ("three laps of a ring of one", "assertion|invalid end state"),
 }
 
@@ -73,5 +80,5 @@ def test_what_is_taken_away_is_missed(mutation: str, checked: dict[str, Future[s
 
 def test_every_mutation_of_the_model_is_tested() -> None:
     known = set(re.findall(r"#if(?:n?def) (\w+)", MODEL.read_text()))
-    settings = {"PRODUCERS", "CALLS", "RING", "REQUESTS", "ABORT", "STRAY_WAITS"}
+    settings = {"PRODUCERS", "CALLS", "RING", "REQUESTS", "ABORT", "STRAY_WAITS", "WRAP"}
     assert known - settings == set(MUTATIONS)

@@ -28,6 +28,9 @@ BOUNDS = {
     "two receives, one of which fails, and a helper": [
         "RECEIVE", "FAILS", "ROUNDS=2", "HELPERS=1", "CHUNKS=2", "BUFFERS=1", "WAYS=1"
     ],
+    "a receive whose block computes, and a helper": [
+        "RECEIVE", "HELPERS=1", "WAYS=9", "ROUNDS=2", *_ONE_BUFFER
+    ],
     "from the sender's buffers": ["SHARED", "SLOTS=2", "CHUNKS=1", "WAYS=1", "DELAYS"],
 }  # fmt: skip
 
@@ -58,6 +61,7 @@ MUTATIONS = {
     "NO_ACQUIRE_AT_END": ("a receive and a helper", "assertion"),
     "COUNTED_BEFORE_TICKET": ("two receives, one of which fails, and a helper", "assertion"),
     "COUNTED_AFTER_ANSWER": ("two receives, one of which fails, and a helper", "assertion"),
+    "NEVER_OVERDUE": ("a receive whose block computes, and a helper", _STUCK),
     "SEND_ADDRESS_AFTER_RELEASE": ("a send, a receive and a helper", f"assertion|{_STUCK}"),
 }
 

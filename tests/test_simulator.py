@@ -13,7 +13,16 @@ import gmpi
 from device_lib import primitives_sim
 from device_lib.context import DeviceContext
 from device_lib.simulator import BarrierError
-from gmpi import GMPI_Barrier, GridError
+from gmpi import (
+    BYTE,
+    GMPI_Barrier,
+    GMPI_Recv_warp,
+    GMPI_Send,
+    GMPI_Send_warp,
+    GMPI_Synchronize,
+    GridError,
+    UsageError,
+)
 from gmpi.kernels import LaunchedKernels
 from gmpi.launch import Launch
 
@@ -149,6 +158,48 @@ def test_a_call_that_some_threads_do_not_make_is_named_with_its_line() -> None:
     words = rf"some threads of its scope only.*\({call} are in it"
     with pytest.raises(BarrierError, match=words):
         _half_makes_the_call[1, 32](DeviceContext(0, 0, 0, 0))
+
+
+@cuda.jit
+def _wrong(ctx, case, data):  # type: ignore[no-untyped-def]
+    own = cuda.local.array(8, np.uint8)
+    i = cuda.threadIdx.x
+    if case == "local":
+        GMPI_Send(ctx, own, 8, BYTE, 0, 7, 0)
+    elif case == "part of local":
+        GMPI_Recv_warp(ctx, own[4:], 4, BYTE, 0, 7, 0)
+    elif case == "tag":
+        GMPI_Send(ctx, data, 8, BYTE, 0, i // 2, 0)
+    elif case == "another buffer":
+        GMPI_Send_warp(ctx, data[i:], 8, BYTE, 0, 7, 0)
+    elif i < 40:
+        GMPI_Barrier(ctx, 0)
+    else:
+        GMPI_Synchronize(ctx)
+
+
+SAME = "; all threads of the {} make the same calls, with equal arguments"
+#: case, threads, what is said, in how many lines behind the kernel's first one
+REFUSED = [
+    ("local", 32, "GMPI_Send: buf is memory of one thread (cuda.local.array), allowed is", 5),
+    ("part of local", 64, "GMPI_Recv_warp: buf is memory of one thread (cuda.local.arr", 7),
+    ("tag", 32, f"tag is 1 in thread 2 and 0 in thread 0 of block 0{SAME.format('block')}", 9),
+    ("another buffer", 32, "GMPI_Send_warp: buf is at 0x", 11),
+    ("calls", 64, "GMPI_Synchronize is called in thread 40 and GMPI_Barrier in thread 0 of bl", 15),
+]
+
+
+@pytest.mark.parametrize(("case", "threads", "words", "line"), REFUSED, ids=lambda v: str(v)[:9])
+def test_what_a_gpu_refuses_is_refused_with_its_line(
+    case: str, threads: int, words: str, line: int
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        _wrong[1, threads](DeviceContext(0, 0, 0, 0), case, np.zeros(100, np.uint8))
+    text = str(caught.value)
+    first = _wrong.fn.__code__.co_firstlineno
+    assert words in text and text.endswith(f"test_simulator.py:{first + line})"), text
+    scope = "warp" if case == "another buffer" else "block"
+    assert SAME.format(scope) in text or "one thread" in text
 
 
 def test_a_block_that_no_gpu_has_is_refused() -> None:

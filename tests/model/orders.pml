@@ -6,12 +6,15 @@
  *
  * What is explored: every interleaving of BLOCKS blocks and one proxy, where each block opens ROUNDS
  * requests, one after the other, over SLOTS large slots, of CHUNKS chunks each in BUFFERS buffers,
- * and closes them by Wait, Test in a loop, or Waitall; the last HELPERS blocks only help, for ever.
+ * and closes them by Wait, Test in a loop, Waitall, or by a Wait after it has computed until others
+ * have moved the message; the last HELPERS blocks only help, for ever.
  *   RECEIVE  all blocks receive; chunks come from elsewhere, as MPI completes them
  *   TURNS    a send to elsewhere, then a receive, in turns (SEND: only sends)
  *   SHARED   block 1 sends to block 0, which reads the buffers of the sender's slot; the message is
  *            packed after its record, or before (open_long, open_any), and has a ready word
  * and of their parts:
+ *   - orders are at once those of who waits for the request, and of its block, and those of all from
+ *     any later moment on: when the proxy's patience is over;
  *   - who waits, and who helps, reads status, orders and where the buffers are one after the other,
  *     in either order; the proxy writes a unit in two stores, low word first, then that of its tag;
  *   - MPI may write a buffer from when its receive is posted until it completes, and read one from
@@ -56,7 +59,7 @@
 #define RECEIVED CHUNKS /* chunks of a message received, where it is not one sent here */
 #endif
 #ifndef WAYS
-#define WAYS 7 /* ways to wait: 1 Wait, 2 Test, 4 Waitall */
+#define WAYS 7 /* ways to wait: 1 Wait, 2 Test, 4 Waitall, 8 Wait when all is done */
 #endif
 
 /* --- mutations --------------------------------------------------------------------------------- */
@@ -85,6 +88,7 @@
 #define NO_ACQUIRE_AT_END 22
 #define SEND_ADDRESS_AFTER_RELEASE 23
 #define COUNTED_BEFORE_TICKET 24
+#define NEVER_OVERDUE 25
 
 #define IF(name) (mutation == name)
 
@@ -120,7 +124,9 @@ byte user[BLOCKS * CHUNKS];
 byte low[SLOTS * UNITS];
 byte high[SLOTS * UNITS];
 byte tag[SLOTS * UNITS];
-bit attention[SLOTS];
+bit ordered[SLOTS]; /* it has orders, and whose block they are */
+byte opener[SLOTS];
+bit attention[SLOTS]; /* it has orders that nobody has come for */
 byte staging[SLOTS * BUFFERS];
 byte ready[SLOTS];
 
@@ -134,6 +140,7 @@ byte record_slot[RECORDS];
 byte record_tag[RECORDS];
 byte record_what[RECORDS]; /* which message, which chunk */
 bit record_near[RECORDS];
+byte record_block[RECORDS];
 
 #define NUMBER(chunk) ((chunk) + 1)
 #define CLAIM(expected, chunk) ((expected) * 4 + NUMBER(chunk))

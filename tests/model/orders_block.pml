@@ -3,6 +3,7 @@
 #define WAIT 1
 #define TEST 2
 #define WAITALL 4
+#define COMPUTE 8
 
 #if defined(RECEIVE)
 #define SENDS false
@@ -21,7 +22,8 @@ inline write_record(what, its_slot, its_tag, about) {
         assert(!op[ticket % RECORDS]);
         op[ticket % RECORDS] = what; record_slot[ticket % RECORDS] = its_slot;
         record_tag[ticket % RECORDS] = its_tag; record_what[ticket % RECORDS] = about;
-        record_near[ticket % RECORDS] = near; ticket = 0
+        record_near[ticket % RECORDS] = near; record_block[ticket % RECORDS] = me;
+        ticket = 0
     }
 }
 
@@ -235,7 +237,7 @@ inline carry_out(own) {
     atomic { chunk = 0; packs = 0 }
 }
 
-#define IN_NEED(n) (attention[n] && owner[n] && \
+#define IN_NEED(n) ((attention[n] || ordered[n] && opener[n] == me) && owner[n] && \
     (HAS_ORDER(n, owner[n], 0) || HAS_ORDER(n, owner[n], 1)))
 
 /* Carries out an order of any request, if there still is one. */
@@ -276,6 +278,7 @@ inline wait_for() {
         :: WAYS & WAIT -> way = WAIT
         :: WAYS & TEST -> way = TEST
         :: WAYS & WAITALL -> way = WAITALL
+        :: WAYS & COMPUTE -> way = WAIT; IS_DONE(slot, handle)
         fi
     }
     begin_wait();

@@ -27,7 +27,7 @@ inline order(n) {
         d_step { high[U(s, ORDER + (n) % BUFFERS)] = 0; tag[U(s, ORDER + (n) % BUFFERS)] = 0 }
     fi;
     write_unit(ORDER + (n) % BUFFERS, n, n);
-    atomic { p_orders[s]++; attention[s] = 1 }
+    atomic { p_orders[s]++; ordered[s] = 1 }
 }
 
 inline tell(orders) {
@@ -146,13 +146,14 @@ inline sent_chunk() {
 #define RECORD_IS(what) op[head % RECORDS] == what
 inline taken() {
     op[head % RECORDS] = 0; record_slot[head % RECORDS] = 0; record_tag[head % RECORDS] = 0;
-    record_what[head % RECORDS] = 0; record_near[head % RECORDS] = 0; head++
+    record_what[head % RECORDS] = 0; record_near[head % RECORDS] = 0;
+    record_block[head % RECORDS] = 0; head++
 }
 inline admit(what) {
     s = record_slot[head % RECORDS];
     assert(!p_op[s]); /* else it is refused */
     p_op[s] = what; p_tag[s] = record_tag[head % RECORDS]; p_id[s] = record_what[head % RECORDS];
-    near = record_near[head % RECORDS];
+    near = record_near[head % RECORDS]; opener[s] = record_block[head % RECORDS];
     taken()
 }
 
@@ -195,7 +196,7 @@ proctype Proxy(byte mutation) {
                assert(p_next[s] <= c && c < p_next[s] + BUFFERS && !(p_free[s] & BIT(c)));
                if :: c >= BUFFERS -> assert(p_orders[s]); p_orders[s]-- :: else fi
            fi;
-           if :: !p_orders[s] -> attention[s] = 0 :: else fi;
+           if :: !p_orders[s] -> ordered[s] = 0; attention[s] = 0 :: else fi;
            taken() };
         if
         :: p_op[s] == OP_IRECV -> unpacked_chunk()
@@ -255,8 +256,10 @@ proctype Proxy(byte mutation) {
        :: else -> sent_chunk()
        fi;
        atomic { s = 0; c = 0 }
+#define OVERDUE(n) (ordered[n] && !attention[n] && !IF(NEVER_OVERDUE))
+    :: atomic { SLOT(OVERDUE); attention[s] = 1; s = 0 } /* find_overdue, at any time */
     :: atomic { ended == BLOCKS - HELPERS && head == ticket_counter ->
-           for (s : 0 .. SLOTS - 1) { assert(!busy[s] && !p_op[s] && !attention[s]) }
+           for (s : 0 .. SLOTS - 1) { assert(!busy[s] && !p_op[s] && !ordered[s] && !attention[s]) }
            break }
     od
 }

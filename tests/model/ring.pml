@@ -9,6 +9,7 @@
  *   - ring slots returned to the producers at any time, their number cached in device memory and
  *     refreshed by one warp;
  *   - requests completing in any order, each completion unit in two stores (data, then tag);
+ *   - with WRAP: tags that repeat after so many tickets, and requests whose record has no payload;
  *   - a first try for a request slot that fails after the ticket has been taken (NULL records);
  *   - with STRAY_WAITS: a wait by each warp for any handle that was ever issued, so stale ones, and
  *     two waits for one request;
@@ -19,7 +20,7 @@
  * one wins; at the end every record was taken, every request waited for, every slot is free; nobody
  * is ever stuck (invalid end state), with ABORT either.
  *
- * Left out: the wrap of the 31-bit tag, payloads in staging, large requests.
+ * Left out: payloads in staging, large requests.
  *
  * Each mutation of MUTATIONS (tests/test_model.py) takes one check away; the model must then fail.
  */
@@ -37,7 +38,11 @@
 #define REQUESTS 2
 #endif
 
+#ifdef WRAP
+#define TICKETS CALLS /* of one warp, which always finds its slot free */
+#else
 #define TICKETS (2 * PRODUCERS * CALLS) /* a call takes a second one when it had no slot */
+#endif
 #define MOST 16                         /* TICKETS at most: see Memory */
 #define UNITS 3
 #define OPERATION 0 /* header unit: the opcode */
@@ -51,7 +56,11 @@
 #ifdef NO_LAP_IN_TAG
 #define TAG(t) 1
 #else
+#ifdef WRAP
+#define TAG(t) ((t) % WRAP + 1)
+#else
 #define TAG(t) ((t) + 1)
+#endif
 #endif
 
 /* device memory */
@@ -75,6 +84,7 @@ bit abort_word;
 /* stores on their way to the ring: bit u of flying[t] is unit u of record t */
 byte flying[MOST];
 byte slot_in[MOST]; /* what the record says: its request slot, NONE in a NULL record */
+bit bare[MOST];     /* what the record says: it has no payload */
 #ifdef OWNER_CLEARED_ON_RELEASE
 bit clearing[REQUESTS];
 #endif
@@ -126,6 +136,19 @@ inline write_completion(s, unit) {
 #endif
 }
 
+/* ring.take: in two laps of each WRAP tickets a slot forgets its payload, before it is returned. */
+inline take() {
+#ifdef WRAP
+#ifndef PAYLOAD_NEVER_FORGOTTEN
+    if
+    :: head % (WRAP / 2) < RING -> UNIT_TAG(PAYLOAD) = 0
+    :: else
+    fi;
+#endif
+#endif
+    slot = 0; head++
+}
+
 inline complete(s) {
     write_completion(s, DATA);
     write_completion(s, STATUS);
@@ -142,7 +165,7 @@ active proctype Proxy() {
            assert(UNIT_WHOSE(HANDLE) == head && UNIT_WHOSE(OPERATION) == head);
            slot = slot_in[head] }
        if
-       :: slot == NONE -> atomic { slot = 0; head++ }
+       :: slot == NONE -> atomic { take() }
        :: else ->
            assert(!open[slot]);
            atomic { open[slot] = 1; request[slot] = head }
@@ -151,7 +174,7 @@ active proctype Proxy() {
 #endif
 #ifdef PAYLOAD_NOT_ALWAYS_READ
            if
-           :: atomic { true -> slot = 0; head++; goto taken } /* refused, or to PROC_NULL */
+           :: atomic { true -> take(); goto taken } /* refused, or to PROC_NULL */
            :: true
            fi;
 #endif
@@ -159,10 +182,10 @@ active proctype Proxy() {
 #ifdef NO_TAG_CHECK_PAYLOAD
                true ->
 #else
-               UNIT_TAG(PAYLOAD) == TAG(head) ->
+               bare[head] || UNIT_TAG(PAYLOAD) == TAG(head) ->
 #endif
-               assert(UNIT_WHOSE(PAYLOAD) == head);
-               slot = 0; head++ };
+               assert(bare[head] || UNIT_WHOSE(PAYLOAD) == head);
+               take() };
        taken:
            skip
        fi
@@ -218,7 +241,13 @@ inline wait_for_room() {
 
 inline take_ticket() { atomic { ticket = ticket_counter; ticket_counter++ } }
 
-inline write_record(says) { atomic { slot_in[ticket] = says; flying[ticket] = 7 } }
+inline write_record(says) {
+    atomic { slot_in[ticket] = says; flying[ticket] = 7;
+#ifdef WRAP
+        if :: true :: true -> bare[ticket] = 1; flying[ticket] = 3 fi
+#endif
+    }
+}
 
 inline write_null() {
     atomic { slot_in[ticket] = NONE; flying[ticket] = 3 } /* it has no payload */
