@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import gmpi
-from device_lib import opening
-from gmpi.wire import INLINE_BYTES, UNIT_PAYLOAD
+from device_lib import opening, ring
+from device_lib.context import DeviceContext
+from gmpi.wire import HEADER_UNITS, INLINE_BYTES, SHAPE_RING_SHIFT, SLOT_BYTES, UNIT_PAYLOAD
 
 pytestmark = [
     pytest.mark.skipif(not gmpi.SIMULATOR, reason="calls device code from Python"),
@@ -46,3 +47,29 @@ def test_bytes_come_from_any_address(skew: int, monkeypatch: pytest.MonkeyPatch)
             if offset >= 0:
                 found += np.array(words, np.uint32).tobytes()
         assert found[:nbytes] == ctypes.string_at(begin, nbytes), nbytes
+
+
+@pytest.mark.parametrize("lanes", [1, 5, 20, 32])
+def test_all_units_of_a_record_are_written_and_no_others(
+    lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The way of warps that are not full, or whose payload is not at hand at once.
+    monkeypatch.setattr(ring, "block_id", lambda: 3)
+    units = np.zeros((2, SLOT_BYTES // 16, 4), np.uint32)
+    monkeypatch.setattr(ring, "record_address", lambda ctx, ticket: units[1].ctypes.data)
+    ctx = DeviceContext(0, 0, 1 << SHAPE_RING_SHIFT, 0)
+    memory = np.arange(1, INLINE_BYTES + 20, dtype=np.uint8)
+    ticket, mark = 77, ring.tag_of(77)
+    for nbytes in range(INLINE_BYTES + 1):
+        units[:] = 0
+        for lane in range(lanes):
+            ring.write(
+                ctx, lane, lanes, ticket, 1, 5 | 6 << 32, 7, 8, 9, memory.ctypes.data, nbytes
+            )
+        last = HEADER_UNITS + -(-nbytes // UNIT_PAYLOAD)
+        assert (units[1, :last, 3] == mark).all() and not units[1, last:].any(), nbytes
+        assert units[1, :HEADER_UNITS, 0].tolist() == [1, 7, 8, 9]
+        assert units[1, [0, 1, 3], 2].tolist() == [5, 6, 3]
+        found = units[1, HEADER_UNITS:, :3].tobytes()[:nbytes]
+        assert found == memory[:nbytes].tobytes(), nbytes
+        assert not units[0].any()

@@ -1,4 +1,4 @@
-"""What docs/datatypes.md shows runs."""
+"""What pages of the documentation show runs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 pytestmark = [pytest.mark.mpi, pytest.mark.mpich]
 
 
-def test_the_python_in_the_page_runs(tmp_path: Path) -> None:
-    page = (launcher.ROOT / "docs" / "datatypes.md").read_text()
+@pytest.mark.parametrize("name", ["datatypes.md", "grids.md"])
+def test_the_python_in_the_page_runs(name: str, tmp_path: Path) -> None:
+    page = (launcher.ROOT / "docs" / name).read_text()
     (source,) = re.findall(r"```python\n(.*?)```", page, re.S)
     (tmp_path / "page.py").write_text(source)
     status, text = launcher.mpi(2, str(tmp_path / "page.py"))
