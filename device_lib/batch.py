@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from device_lib import completion, orders, pacing, slots
+from device_lib import completion, helping, orders, pacing, slots
 from device_lib.closing import COMPLETED, NO_ORIGIN
-from device_lib.context import completion_address, request_slots
+from device_lib.context import completion_address, large_slots, request_slots
 from device_lib.copy import store_payload
 from device_lib.primitives import (
     ballot,
@@ -217,7 +217,7 @@ def _own_orders(ctx, ordered, handle, waiting, mask):
     """The large slots of ``ordered`` (bits) whose requests the lanes wait for."""
     found = 0
     large = slots.slot_of(handle) - request_slots(ctx)
-    own = waiting and large >= 0 and ordered >> (large & 63) & 1 != 0
+    own = waiting and large >= 0 and large < large_slots(ctx) and ordered >> (large & 63) & 1 != 0
     votes = ballot(mask, own)
     while votes != 0:
         found |= 1 << shuffle(mask, large & 63, first_bit(votes))
@@ -293,15 +293,15 @@ def await_batch(ctx, asked, turn, waiting, low, word, origin):
         # Orders for other buffers than the first are only found here.
         if polls & 3 == 0:
             lanes = warp_lanes()
-            attention, aborted, ordered, ours = completion.look_at_control(ctx, lane, lanes, mask)
+            attention, aborted, ordered, blocks = completion.look_at_control(ctx, lane, lanes, mask)
             if aborted != 0:
                 event = Event(completion.ABORTED, 0, aborted, 0, 0, 0, 0)
                 return event, waiting, low, word, origin
-            attention = completion.to_carry_out(ctx, attention, ordered, ours, lane, lanes, mask)
+            attention = completion.to_carry_out(ctx, attention, ordered, blocks, lane, lanes, mask)
             attention |= _own_orders(ctx, ordered, handle, waiting, mask)
-            if attention != 0:
-                slot, index, order, length, buffers = orders.take_other(
-                    ctx, attention, lane, lanes, mask
+            if attention != 0 or completion.names_block(blocks):
+                slot, index, order, length, buffers = helping.take_other(
+                    ctx, attention, blocks, lane, lanes, mask
                 )
                 if index >= 0:
                     event = Event(completion.ORDER, slot << 8 | index, order, length, buffers, 0, 0)

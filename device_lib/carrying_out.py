@@ -14,7 +14,15 @@ from device_lib.landing import take_landed
 from device_lib.layouts import layout_of, pack_layout, unpack_layout
 from device_lib.primitives import device, lane_id, load_sys
 from device_lib.scope import Scope, warp_lanes, warp_mask
-from gmpi.wire import CONTROL_ABORT, LANDED_MARK, LAYOUT_RECV, LAYOUT_SEND, PACK, SCATTERED
+from gmpi.wire import (
+    CONTROL_ABORT,
+    IN_SMALL,
+    LANDED_MARK,
+    LAYOUT_RECV,
+    LAYOUT_SEND,
+    PACK,
+    SCATTERED,
+)
 
 # Bytes that a thread may move while its scope holds a ticket, for which the ring waits.
 _TICKET_BYTES = 256
@@ -83,6 +91,8 @@ def make_carry_out(scope: Scope) -> Callable:
         slot = place >> 8
         index = place & 0xFF
         staging = buffers + index * chunk_bytes(ctx)
+        if buffers == IN_SMALL:
+            staging = orders.small_staging(ctx, slot)
         ticket = 0
         consumed = 0
         landed = buffers & LANDED_MARK != 0

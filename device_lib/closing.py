@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib import completion, orders, pacing, ring, slots
+from device_lib import completion, helping, orders, pacing, ring, slots
 from device_lib.carrying_out import make_carry_out
 from device_lib.context import completion_address, landing_places
 from device_lib.copy import SHORT_BYTES, copy_from_staging, copy_short, store_payload
@@ -229,10 +229,10 @@ def make_help(scope: Scope) -> Callable:
             lane = lane_id()
             lanes = warp_lanes()
             mask = warp_mask()
-            attention, aborted, ordered, ours = completion.look_at_control(ctx, lane, lanes, mask)
-            attention = completion.to_carry_out(ctx, attention, ordered, ours, lane, lanes, mask)
-            slot, index, order, length, buffers = orders.take_other(
-                ctx, attention, lane, lanes, mask
+            attention, aborted, ordered, blocks = completion.look_at_control(ctx, lane, lanes, mask)
+            attention = completion.to_carry_out(ctx, attention, ordered, blocks, lane, lanes, mask)
+            slot, index, order, length, buffers = helping.take_other(
+                ctx, attention, blocks, lane, lanes, mask
             )
             place = slot << 8 | (index & 0xFF)
         index, place, order, length, buffers = broadcast_5(index, place, order, length, buffers)

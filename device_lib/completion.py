@@ -17,8 +17,8 @@ Functions here are called by all lanes of one warp.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib import orders, pacing, slots
-from device_lib.context import completion_address, eager_bytes
+from device_lib import helping, orders, pacing, slots
+from device_lib.context import completion_address, eager_bytes, request_slots
 from device_lib.copy import store_payload
 from device_lib.primitives import (
     ballot,
@@ -36,6 +36,7 @@ from gmpi.wire import (
     CONTROL_ATTENTION,
     CONTROL_ORDERS,
     LARGE_UNITS,
+    NARROW_SHIFT,
     SLOT_UNITS,
     STATUS_UNITS,
     TAG_MASK,
@@ -85,7 +86,7 @@ def look_at_control(ctx, lane, lanes, mask):
 
     Returns:
         (large slots with an order that nobody has come for, abort class, large slots with an
-        order, whether our block may have opened one of these).
+        order, blocks that have opened such requests: for ``names_block``).
     """
     attention = 0
     aborted = 0
@@ -95,20 +96,21 @@ def look_at_control(ctx, lane, lanes, mask):
         ordered, blocks = load_unit(ctx.mapped + CONTROL_ORDERS)
     else:
         ordered, blocks = shuffle(mask, attention, 1), shuffle(mask, aborted, 1)
-    return shuffle(mask, attention, 0), shuffle(mask, aborted, 0), ordered, names_block(blocks)
+    return shuffle(mask, attention, 0), shuffle(mask, aborted, 0), ordered, blocks
 
 
 @device
 def names_block(blocks):
-    """Whether the second word of the second control unit has the bit of the calling block."""
-    return blocks >> (block_id() & BLOCK_BITS) & 1 != 0
+    """Whether the second word of the second control unit has a bit of the calling block."""
+    return blocks >> (block_id() & BLOCK_BITS) & (1 << NARROW_SHIFT | 1) != 0
 
 
 @device
-def to_carry_out(ctx, attention, ordered, ours, lane, lanes, mask):
+def to_carry_out(ctx, attention, ordered, blocks, lane, lanes, mask):
     """The large slots whose orders the calling warp should carry out, from ``look_at_control``."""
-    if ours:
-        attention |= orders.of_this_block(ctx, ordered, lane, lanes, mask)
+    if blocks >> (block_id() & BLOCK_BITS) & 1 != 0:
+        first = request_slots(ctx)
+        attention |= helping.of_this_block(ctx, ordered, first, lane, lanes, mask)
     return attention
 
 
@@ -198,15 +200,15 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
             if beside:
                 attention, aborted = shuffle(mask, low, lanes - 1), shuffle(mask, word, lanes - 1)
                 ordered = shuffle(mask, low, lanes - 2)
-                ours = names_block(shuffle(mask, word, lanes - 2))
+                blocks = shuffle(mask, word, lanes - 2)
             else:
-                attention, aborted, ordered, ours = look_at_control(ctx, lane, lanes, mask)
+                attention, aborted, ordered, blocks = look_at_control(ctx, lane, lanes, mask)
             if aborted != 0:
                 return ABORTED, 0, 0, 0, 0, aborted, 0, 0
-            attention = to_carry_out(ctx, attention, ordered, ours, lane, lanes, mask)
-            if attention != 0:
-                other, index, order, length, buffers = orders.take_other(
-                    ctx, attention, lane, lanes, mask
+            attention = to_carry_out(ctx, attention, ordered, blocks, lane, lanes, mask)
+            if attention != 0 or names_block(blocks):
+                other, index, order, length, buffers = helping.take_other(
+                    ctx, attention, blocks, lane, lanes, mask
                 )
                 if index >= 0:
                     return ORDER, other << 8 | index, order, length, buffers, 0, 0, 0

@@ -31,6 +31,7 @@ from gmpi.wire import (
     LAYOUTS_BYTES,
     LOOKS,
     MAPPED_RING,
+    MAX_NARROW_SLOTS,
     OP_ISEND,
     POSITION_STEP,
     REACH_BITS,
@@ -127,8 +128,25 @@ def large_words(ctx):
 
 
 @device
+def first_narrow(ctx):
+    """The first slot of the large class that has no chunk buffers."""
+    return request_slots(ctx) + (large_words(ctx) << 5)
+
+
+@device
+def narrow_slots(ctx):
+    return min(request_slots(ctx), MAX_NARROW_SLOTS)
+
+
+@device
+def narrow_words(ctx):
+    """Words of busy bits of narrow slots: a power of two."""
+    return narrow_slots(ctx) >> 5
+
+
+@device
 def all_slots(ctx):
-    return request_slots(ctx) + large_slots(ctx)
+    return first_narrow(ctx) + narrow_slots(ctx)
 
 
 @device
@@ -267,7 +285,7 @@ def row_address(ctx, slot):
 
 @device
 def claim_address(ctx, slot, index):
-    """Claim word of one staging buffer of a large slot."""
+    """Claim word of one staging buffer of a slot of the large class."""
     row = (slot - request_slots(ctx)) * CLAIM_BYTES + index * 8
     return row_address(ctx, all_slots(ctx)) + row
 
@@ -276,7 +294,8 @@ def claim_address(ctx, slot, index):
 def datatype_address(ctx, row):
     """Row of the table of derived datatypes."""
     claims = DEVICE_ROWS + all_slots(ctx) * REQUEST_BYTES
-    table = (claims + large_slots(ctx) * CLAIM_BYTES + TYPE_BYTES - 1) & ~(TYPE_BYTES - 1)
+    claims += (all_slots(ctx) - request_slots(ctx)) * CLAIM_BYTES
+    table = (claims + TYPE_BYTES - 1) & ~(TYPE_BYTES - 1)
     return ctx.device + table + row * TYPE_BYTES
 
 

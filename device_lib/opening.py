@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib import orders, ring, slots
+from device_lib import orders, ring, slots, taking
 from device_lib.context import (
     chunk_buffers,
     chunk_bytes,
@@ -282,7 +282,7 @@ def make_open_any(scope: Scope, help_others: Callable) -> Callable:
     sync = scope.sync
     broadcast = scope.broadcast
     pack_next_chunks = make_pack_next_chunks(scope, make_copy_out(scope))
-    take_slot = slots.make_take_slot(scope, help_others)
+    take_slot = taking.make_take_slot(scope, help_others)
 
     @device
     def open_any(ctx, word0, peer_tag, count, send, recv, unfinished):
@@ -318,16 +318,20 @@ def make_open_any(scope: Scope, help_others: Callable) -> Callable:
             if unfinished & TAG_MASK != 0:
                 ticket = (unfinished & TAG_MASK) >> 1
                 if slot < 0 and large == 0:
-                    slot = slots.try_some(ctx, lane, mask)
+                    slot = taking.try_some(ctx, lane, mask)
                 if slot < 0 or large:
                     # The ring waits for this ticket, but there is no slot yet, or there is a lot
                     # to pack before: give it back.
                     if ring.wait_for_room(ctx, lane, mask, ticket, _unknown(ctx, ticket)) == 0:
                         ring.write(ctx, lane, warp_lanes(), ticket, OP_NULL, 0, 0, 0, 0, 0, 0)
                     ticket = -1
-        slot = take_slot(ctx, slot, large)
+        slot = take_slot(ctx, slot, taking.large_kind(word0) if large else taking.SMALL)
         if slot < 0:
             return slots.error_handle(-slot)
+        if slots.is_narrow(ctx, slot):  # all that goes out is ordered
+            out = 0
+            near = False
+            landing = 0
         chunk = out
         if large:
             chunk = _chunk_bytes_of(moved, chunk_bytes(ctx))

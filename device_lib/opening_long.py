@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib import ring, slots
+from device_lib import ring, slots, taking
 from device_lib.context import (
     chunk_buffers,
     chunk_bytes,
@@ -80,10 +80,11 @@ def open_long(ctx, word0, count, send, peer_tag, recv):
     found = 0
     receives = word0 & 0xFF == OP_IRECV
     if lane == 0:
-        slot = slots.guess_large(ctx)
+        share = taking.large_share(ctx, receives)
+        slot = taking.guess_large(ctx, share)
         taken = slots.take_bit(ctx, slot)
         if not slots.was_free(slot, taken):
-            slot = slots.try_beside(ctx, slot, taken)
+            slot = taking.try_beside(ctx, slot, taken, share)
         if slot < 0:
             slot = 0
             found = NO_SLOT

@@ -34,16 +34,13 @@ from device_lib import ring, slots
 from device_lib.context import (
     claim_address,
     completion_address,
-    large_slots,
     ready_address,
-    request_slots,
     row_address,
     small_address,
 )
 from device_lib.primitives import (
     add_gpu,
     ballot,
-    block_id,
     cas_gpu,
     device,
     fence_gpu,
@@ -52,7 +49,6 @@ from device_lib.primitives import (
     load_gpu,
     load_sys,
     load_unit,
-    opaque,
     pause,
     shuffle,
 )
@@ -68,7 +64,6 @@ from gmpi.wire import (
     PACK,
     POSITION_MASK,
     POSITION_STEP,
-    REQUEST_BLOCK,
     REQUEST_FINISHED,
     REQUEST_OWNER,
     REQUEST_RECV,
@@ -264,67 +259,6 @@ def take_first(ctx, handle, seen, order, buffers, ready, wanted, chosen, mask):
             if cas_gpu(claim, seen, expected << 32 | number) == seen:
                 won = _await_ready(ctx, buffers, ready, first)
     return shuffle(mask, won, chosen)
-
-
-@device
-def take_other(ctx, attention, lane, lanes, mask):
-    """Claims an order of a request whose bit is set in ``attention``; all lanes of a warp.
-
-    Returns:
-        (slot, index or -1, order, length, where the chunk buffers are)
-    """
-    # In halves: bit 63 of an int64 is its sign.
-    low_bits = attention & 0xFFFFFFFF
-    high_bits = attention >> 32 & 0xFFFFFFFF
-    while low_bits | high_bits != 0:
-        bit = 0
-        if low_bits != 0:
-            bit = first_bit(low_bits)
-            low_bits &= low_bits - 1
-        else:
-            bit = 32 + first_bit(high_bits)
-            high_bits &= high_bits - 1
-        slot = request_slots(ctx) + bit
-        expected = 0
-        if lane == 0:
-            expected = slots.open_tag(ctx, slot)
-        expected = shuffle(mask, expected, 0)
-        if expected != 0:
-            completion = completion_address(ctx, slot)
-            begin = 0
-            while begin < LARGE_UNITS:
-                unit = begin + lane
-                low = 0
-                word = 0
-                if unit < LARGE_UNITS:
-                    low, word = load_unit(completion + unit * UNIT_BYTES)
-                index, order, length, buffers = take(
-                    ctx, slot, expected, lane, lanes, mask, unit, low, word
-                )
-                if index >= 0:
-                    # Acquire: the owner's threads wrote to the user's buffer, or read from it,
-                    # before they opened the request's row, and another SM may have lines of it.
-                    fence_gpu()
-                    return slot, index, order, length, buffers
-                begin += opaque(lanes)
-    return 0, -1, 0, 0, 0
-
-
-@device
-def of_this_block(ctx, ordered, lane, lanes, mask):
-    """Which large slots of ``ordered`` (bits) have requests that the calling block has opened; all
-    lanes of a warp."""
-    found = 0
-    begin = 0
-    while begin < large_slots(ctx):
-        bit = begin + lane
-        ours = False
-        if bit < large_slots(ctx) and ordered >> bit & 1 != 0:
-            row = row_address(ctx, request_slots(ctx) + bit)
-            ours = load_gpu(row + REQUEST_BLOCK) == block_id()
-        found |= ballot(mask, ours) << begin
-        begin += opaque(lanes)
-    return found
 
 
 @device

@@ -25,7 +25,14 @@ from device_lib.closing import (
     test_small,
 )
 from device_lib.closing_one import make_finish_one
-from device_lib.context import Status, eager_bytes, has_near, large_slots, request_slots
+from device_lib.context import (
+    Status,
+    eager_bytes,
+    has_near,
+    large_slots,
+    narrow_slots,
+    request_slots,
+)
 from device_lib.copy import copy_to_staging
 from device_lib.landing import land
 from device_lib.library import linked
@@ -151,7 +158,7 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         if handle == error_handle(GMPI_ERR_NO_RESOURCE):
             most = request_slots(ctx)
             if nbytes > eager_bytes(ctx):
-                most = large_slots(ctx)
+                most = large_slots(ctx) + narrow_slots(ctx)
             report(ctx, word0, most, GMPI_ERR_NO_RESOURCE)
         return handle
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib import orders, ring, slots
+from device_lib import orders, ring, slots, taking
 from device_lib.column import find_column, pack_column_4, pack_column_8, pack_column_16
 from device_lib.context import (
     chunk_buffers,
@@ -18,6 +18,7 @@ from device_lib.context import (
     eager_bytes,
     landing_place,
     large_slots,
+    narrow_slots,
     request_slots,
     staging_of,
 )
@@ -187,7 +188,7 @@ def make_open_scattered(scope: Scope, help_others: Callable) -> Callable:
     """Opens requests of derived datatypes and strided views; all threads of the scope call it."""
     rank = scope.rank
     size = scope.size
-    take_slot = slots.make_take_slot(scope, help_others)
+    take_slot = taking.make_take_slot(scope, help_others)
     leads = scope.leads
     sync = scope.sync
     broadcast_3 = scope.broadcast_3
@@ -262,7 +263,10 @@ def make_open_scattered(scope: Scope, help_others: Callable) -> Callable:
         column = 0
         if out > 0 and large == 0:
             address, stride, column = find_column(send_buffer, row, count, nbytes)
-        slot = take_slot(ctx, -1, large)
+        slot = take_slot(ctx, -1, taking.large_kind(word0) if large else taking.SMALL)
+        narrow = slots.is_narrow(ctx, slot)  # all that goes out is ordered
+        if narrow:
+            near = False
         sync()
         send = 0
         recv = 0
@@ -285,7 +289,7 @@ def make_open_scattered(scope: Scope, help_others: Callable) -> Callable:
             if -slot == GMPI_ERR_NO_RESOURCE and leads():
                 most = request_slots(ctx)
                 if large:
-                    most = large_slots(ctx)
+                    most = large_slots(ctx) + narrow_slots(ctx)
                 refused = OP_FAULT | (word0 & 0xFF) << 8 | word0 & _CALL
                 ring.post(ctx, lane_id(), warp_lanes(), warp_mask(), refused, most, 0, -slot)
             return slots.error_handle(-slot)
@@ -311,7 +315,9 @@ def make_open_scattered(scope: Scope, help_others: Callable) -> Callable:
                 land(place, send, out, handle & TAG_MASK, rank(), size())
                 return handle
         packed = send
-        if out > INLINE_BYTES:
+        if narrow:
+            out = 0
+        elif out > INLINE_BYTES:
             packed = orders.small_staging(ctx, slot)
             if large:
                 packed = chunk_buffers(ctx, buffers, slot)

@@ -1,7 +1,7 @@
 """Request slots: who holds which, from the call that opens a request to the wait that closes it.
 
-A slot is a completion in mapped memory, a small staging buffer and a row in device memory; slots
-of the large class also have chunk buffers. Having a slot *is* having staging: nothing else is
+A slot is a completion in mapped memory, a small staging buffer and a row in device memory; large
+slots also have chunk buffers. Having a slot *is* having staging: nothing else is
 allocated on the way of a message. Which slots are free is a field of busy bits in device memory,
 32 to a word, each word on its own line; a warp starts at a word of its own, so warps rarely meet.
 
@@ -15,14 +15,11 @@ Called by one lane, except where it says otherwise.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from device_lib.context import (
     all_slots,
     busy_address,
     context_id,
-    large_words,
-    request_words,
+    first_narrow,
     row_address,
 )
 from device_lib.primitives import (
@@ -32,26 +29,16 @@ from device_lib.primitives import (
     clear_bits_32_gpu,
     device,
     fence_sys,
-    first_bit,
-    lane_id,
     load_gpu,
-    load_sys,
-    opaque,
     or_32_gpu,
-    pause,
     scatter,
-    shuffle,
     store_gpu,
     store_pair_gpu,
     take_if,
-    timer_ns,
 )
 from device_lib.ring import tag_of
-from device_lib.scope import Scope, warp_mask
-from gmpi.constants import GMPI_ERR_NO_RESOURCE, SUCCESS
+from gmpi.constants import SUCCESS
 from gmpi.wire import (
-    CONTROL_ABORT,
-    CONTROL_RESOURCE_NS,
     DEVICE_CONSUMED,
     DEVICE_TICKET,
     HANDLE_CONTEXT_MASK,
@@ -72,7 +59,6 @@ from gmpi.wire import (
 )
 
 CLAIMED = 1 << 59  # in REQUEST_OWNER: a wait is under way
-BUSY = -256  # no slot is free now; beyond all error classes
 
 
 @device
@@ -105,6 +91,12 @@ def units_of(handle):
 @device
 def is_large(handle):
     return handle >> HANDLE_LARGE_SHIFT & 1
+
+
+@device
+def is_narrow(ctx, slot):
+    """Whether a slot is of the large class and has no chunk buffers."""
+    return slot >= first_narrow(ctx)
 
 
 @device
@@ -148,119 +140,6 @@ def take_bit(ctx, slot):
 @device
 def was_free(slot, word):
     return word >> (slot & 31) & 1 == 0
-
-
-@device
-def _search(ctx, first, begin, words, tries):
-    """Tries words of ``begin .. begin + words`` cyclically from ``first``: the slot, or -1."""
-    tried = 0
-    while tried < tries:
-        word = begin + ((first + tried) & (words - 1))
-        address = busy_address(ctx, word)
-        free = ~load_gpu(address) & 0xFFFFFFFF
-        while free != 0:
-            bit = first_bit(free)
-            old = or_32_gpu(address, 1 << bit)
-            if old >> bit & 1 == 0:
-                return word << 5 | bit
-            free = ~old & 0xFFFFFFFF
-        tried += opaque(1)
-    return -1
-
-
-@device
-def try_some(ctx, lane, mask):
-    """A small slot without waiting, by all lanes of a warp; -1 if it is not easily found."""
-    slot = -1
-    if lane == 0:
-        slot = _search(ctx, guess(ctx) >> 5, 0, request_words(ctx), 4)
-    return shuffle(mask, slot, 0)
-
-
-@device
-def guess_large(ctx):
-    """A large slot that may be free: different for each block and each time."""
-    anywhere = guess(ctx)
-    word = request_words(ctx) + (anywhere >> 5 & large_words(ctx) - 1)
-    return word << 5 | anywhere & 31
-
-
-@device
-def try_beside(ctx, slot, word):
-    """Another slot of the same word of busy bits, which were ``word`` a moment ago; -1 if none."""
-    free = ~word & 0xFFFFFFFF
-    if free == 0:
-        return -1
-    bit = first_bit(free)
-    beside = slot & ~31 | bit
-    if was_free(beside, take_bit(ctx, beside)):
-        return beside
-    return -1
-
-
-@device
-def acquire(ctx, lane, mask, large, deadline):
-    """A slot of the class, by all lanes of a warp, from whoever closes a request.
-
-    Args:
-        deadline: what this has returned the time before, first 0.
-
-    Returns:
-        (slot, deadline). Slot BUSY: there is none now, help others and come again; minus an error
-        class when none came free for ``CONTROL_RESOURCE_NS``, or waits were aborted.
-    """
-    slot = -1
-    if lane == 0:
-        first = guess(ctx) >> 5
-        begin = 0
-        words = request_words(ctx)
-        if large:
-            begin = words
-            words = large_words(ctx)
-        # Most likely one access to memory, at a bit of its own; else look around.
-        likely = begin + (first & (words - 1)) << 5 | guess(ctx) & 31
-        if was_free(likely, take_bit(ctx, likely)):
-            slot = likely
-        if slot < 0:
-            slot = _search(ctx, first, begin, words, words)
-        if slot < 0:
-            if deadline == 0:
-                deadline = timer_ns() + load_sys(ctx.mapped + CONTROL_RESOURCE_NS)
-            error = load_sys(ctx.mapped + CONTROL_ABORT)
-            if error == 0 and timer_ns() > deadline:
-                error = GMPI_ERR_NO_RESOURCE
-            slot = -error if error != 0 else BUSY
-            pause(1000)
-    return shuffle(mask, slot, 0), deadline
-
-
-def make_take_slot(scope: Scope, help_others: Callable) -> Callable:
-    """``acquire`` for a scope, all of whose threads call it together."""
-    leads = scope.leads
-    broadcast = scope.broadcast
-
-    @device
-    def take_slot(ctx, slot, large):
-        """A slot of the class, or minus the error class; the same in all threads.
-
-        While there is none, others' orders are carried out: this is a wait like any other, and
-        what it waits for may be waiting for them.
-
-        Args:
-            slot: one that the leading warp has already, or -1.
-        """
-        deadline = 0
-        if leads() and slot < 0:
-            slot, deadline = acquire(ctx, lane_id(), warp_mask(), large, deadline)
-        slot = broadcast(slot)
-        while slot == BUSY:
-            help_others(ctx)
-            if leads():
-                slot, deadline = acquire(ctx, lane_id(), warp_mask(), large, deadline)
-            slot = broadcast(slot)
-        return slot
-
-    return take_slot
 
 
 @device

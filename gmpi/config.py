@@ -32,7 +32,7 @@ class Config(BaseSettings):
     )
     ring_slots: int = Field(4096, description="records that may be under way at once")
     request_slots: int = Field(4096, description="requests up to eager_bytes open at once")
-    large_slots: int = Field(32, ge=1, le=64, description="larger requests open at once")
+    large_slots: int = Field(32, ge=1, le=64, description="larger requests at full speed at once")
     eager_bytes: int = Field(8192, description="longest message that is staged as a whole")
     chunk_bytes: int = Field(524288, description="longest chunk of a larger message")
     resource_timeout_s: float = Field(

@@ -99,8 +99,7 @@ def never_waited_for(context: Context) -> list[PendingRequest]:
     if not context._has_kernels:
         return []
     layout = context.layout
-    words = layout.slots + BUSY_BITS - 1
-    raw = context._memory.read_device(DEVICE_BUSY, words // BUSY_BITS * BUSY_STRIDE)
+    raw = context._memory.read_device(DEVICE_BUSY, layout.slots // BUSY_BITS * BUSY_STRIDE)
     busy = raw.view(np.int64)[:: BUSY_STRIDE // 8]
     bits = (busy[:, None] >> np.arange(BUSY_BITS)) & 1
     held = np.flatnonzero(bits.reshape(-1)[: layout.slots])
@@ -119,8 +118,9 @@ def held_for_nothing(context: Context) -> str:
 
     From the proxy's table, while kernels run; empty when one is open, which may yet free its slot.
     """
-    small = context.layout.request_slots
-    for rows in (context._state.slots[:small], context._state.slots[small:]):
+    layout, table = context.layout, context._state.slots
+    small, large = layout.request_slots, layout.request_slots + layout.large_slots
+    for rows in (table[:small], np.concatenate((table[small:large], table[layout.first_narrow :]))):
         if (rows[:, S_STATE] == OPEN).any() or (rows[:, S_HANDLE] == 0).any():
             continue
         (block, most), *others = Counter(rows[:, S_BLOCK].tolist()).most_common()

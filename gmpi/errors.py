@@ -402,8 +402,8 @@ def describe(
         kind = ResourceError
         allowed = f"{value} requests of this size outstanding at once"
         advice = (
-            "wait for requests earlier, or open the context with more request_slots (large_slots "
-            "for messages above eager_bytes)"
+            "wait for requests earlier, or open the context with more request_slots (and "
+            "large_slots for messages above eager_bytes)"
         )
         value = "all in use"
     elif number == ops.OPERATION:

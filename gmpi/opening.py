@@ -79,7 +79,7 @@ _TICKET_STEP = 0x4F1BBCDC  # _TICKETS / the golden ratio: multiples stay apart
 
 
 def allocate(layout: Layout, gpu: bool, staging: bool, node: tuple[int, int], first: int) -> Memory:
-    """All regions, with the busy bits of large slots that do not exist set.
+    """All regions, with the busy bits of slots that do not exist set.
 
     Args:
         staging: whether to have GPU staging, with landing places for the ranks of this node.
@@ -87,15 +87,13 @@ def allocate(layout: Layout, gpu: bool, staging: bool, node: tuple[int, int], fi
         first: ticket of the first record.
     """
     rank, ranks = node
-    words = -(-layout.slots // BUSY_BITS)
+    words = layout.slots // BUSY_BITS
     initial = np.zeros(DEVICE_BUSY + words * BUSY_STRIDE, np.uint8)
     for counter in (DEVICE_TICKET, DEVICE_CONSUMED):
         initial[counter : counter + 8].view(np.int64)[0] = first
-    surplus = words * BUSY_BITS - layout.slots
-    if surplus:
-        last = DEVICE_BUSY + (words - 1) * BUSY_STRIDE
-        mask = ((1 << surplus) - 1) << (BUSY_BITS - surplus)
-        initial[last : last + 8] = np.frombuffer(mask.to_bytes(8, "little"), np.uint8)
+    for slot in range(layout.request_slots + layout.large_slots, layout.first_narrow):
+        word = DEVICE_BUSY + slot // BUSY_BITS * BUSY_STRIDE
+        initial[word : word + 8].view(np.int64)[0] |= 1 << slot % BUSY_BITS
     on_gpu = gpu and not SIMULATOR
     try:
         if on_gpu:

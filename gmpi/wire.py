@@ -114,6 +114,10 @@ KIND_SHIFT = 56
 # where the receiver's threads look.
 # Up to LANDING_BYTES need no buffer of the sender: its threads store them as units straight into a
 # *landing place* in the receiver's GPU memory, one for each large slot of each rank of the node.
+# Where no large slot is free, a request takes a *narrow* one, of the same class without buffers, so
+# that it waits for nothing that another request holds. A receive reads the sender's buffers, or the
+# landing place, as ever. What else comes or goes, the proxy keeps in memory of the message's own,
+# and orders it to be moved in pieces of ``eager_bytes``, through the slot's small staging.
 LARGE_BUFFERS = 4
 READY_BYTES = 128  # the line of the ready word
 BASE_UNIT = STATUS_UNITS + LARGE_BUFFERS
@@ -131,6 +135,7 @@ PACK = 0  # user buffer to staging
 UNPACK = 1  # staging to user buffer
 DIRECTION_SHIFT = 63
 POSITION_MASK = (1 << 38) - 1  # 256 GiB: the longest message
+IN_SMALL = 0  # in unit 6: orders are about the slot's small staging, whatever their buffer
 POSITION_STEP = 128  # positions are multiples of this, so that an order number fits 32 bits
 CHUNK_POSITION_SHIFT = 8  # in a CHUNK record: position << 8 | direction << 7 | buffer
 CHUNK_DIRECTION_SHIFT = 7
@@ -173,9 +178,11 @@ CONTROL_ATTENTION = 0  # 8 bytes, bit i: large slot i has an order that nobody h
 CONTROL_ABORT = 8  # 8 bytes, non-zero: error class with which every wait ends
 CONTROL_ORDERS = 16  # 8 bytes, bit i: large slot i has an order that nobody has carried out
 CONTROL_BLOCKS = 24  # 8 bytes, bit i: such a slot was opened by a block whose number ends in i
-BLOCK_BITS = 63  # of a block's number that CONTROL_BLOCKS tells apart
+BLOCK_BITS = 31  # of a block's number that CONTROL_BLOCKS tells apart
+NARROW_SHIFT = 32  # of CONTROL_BLOCKS: the same of narrow slots. All bits: they are for everybody
 CONTROL_CONSUMED = 64  # 8 bytes, records taken from the ring; its own cache line
 CONTROL_RESOURCE_NS = 128  # 8 bytes, how long a call waits for a free request slot
+CONTROL_NARROW = 192  # a bit for each narrow slot: it has an order that nobody has carried out
 MAPPED_COMMUNICATORS = 4096
 COMMUNICATORS = 256
 COMMUNICATOR_BYTES = 8  # rank (int32), size (int32)
@@ -201,11 +208,14 @@ LOOKS = 128
 MAX_REQUEST_SLOTS = 32768
 MAX_EAGER_BYTES = 1 << 20
 MAX_LARGE_SLOTS = 64
+MAX_NARROW_SLOTS = 512
+NARROW_WORDS = MAX_NARROW_SLOTS // 64  # of CONTROL_NARROW
 # For each communicator, which of its ranks read our GPU staging: the first rank and a step, since
 # ranks that are placed on nodes in turn have those of their own node at equal distances; a bit for
 # the first rank and for each of the 63 that follow it in steps; then, for each of the 64, where our
 # landing places on it are (0: it has none). The host writes it when the communicator is registered.
-DEVICE_REACH = DEVICE_BUSY + (MAX_REQUEST_SLOTS + MAX_LARGE_SLOTS) // BUSY_BITS * BUSY_STRIDE
+MAX_SLOTS = MAX_REQUEST_SLOTS + MAX_LARGE_SLOTS + MAX_NARROW_SLOTS
+DEVICE_REACH = DEVICE_BUSY + MAX_SLOTS // BUSY_BITS * BUSY_STRIDE
 REACH_RANKS = 64
 REACH_FIRST = 0  # first rank | step << 32
 REACH_MAGIC = 8  # divides by the step: ``magic_of`` of device_lib/divide.py
@@ -285,7 +295,12 @@ def align(n: int, to: int) -> int:
 
 
 class Layout(NamedTuple):
-    """The sizes a context is opened with. Slots from ``request_slots`` on are the large ones."""
+    """The sizes a context is opened with.
+
+    Slots from ``request_slots`` on are of the large class: ``large_slots`` with chunk buffers, and,
+    from ``first_narrow`` on, where a word of busy bits begins, narrow ones. Between the two are
+    some that nobody takes.
+    """
 
     ring_slots: int
     request_slots: int
@@ -294,8 +309,16 @@ class Layout(NamedTuple):
     chunk_bytes: int
 
     @property
+    def narrow_slots(self) -> int:
+        return min(self.request_slots, MAX_NARROW_SLOTS)
+
+    @property
+    def first_narrow(self) -> int:
+        return self.request_slots + align(self.large_slots, BUSY_BITS)
+
+    @property
     def slots(self) -> int:
-        return self.request_slots + self.large_slots
+        return self.first_narrow + self.narrow_slots
 
     @property
     def small_stride(self) -> int:
@@ -341,7 +364,7 @@ class Layout(NamedTuple):
 
     @property
     def datatypes(self) -> int:
-        return align(self.claims + self.large_slots * CLAIM_BYTES, TYPE_BYTES)
+        return align(self.claims + (self.slots - self.request_slots) * CLAIM_BYTES, TYPE_BYTES)
 
     @property
     def layouts(self) -> int:
@@ -390,6 +413,16 @@ def lands(nbytes: int, address: int, chunk_bytes: int) -> bool:
     return nbytes <= LANDING_BYTES and nbytes <= chunk_bytes and address & (SCATTERED | 3) == 0
 
 
+def is_in_reach(shared: int, way: int, address: int) -> bool:
+    """Whether a receiver's threads can take a long message from where its header says that it is,
+    without a buffer of their own.
+
+    Compiled for the proxy and called from Python. ``address`` is what the record says of the
+    receiver's buffer: what has landed goes to one piece only.
+    """
+    return shared != NOT_SHARED and (way & LANDED == 0 or address & SCATTERED == 0)
+
+
 def landing_groups(nbytes: int) -> int:
     """Groups of units that a message takes; compiled for the device and for the proxy."""
     return (nbytes + LANDING_UNITS * UNIT_PAYLOAD - 1) // (LANDING_UNITS * UNIT_PAYLOAD)
@@ -409,7 +442,7 @@ def transfer_number(count: int, place: int, places: int, tag_ub: int) -> int:
 
     Args:
         count: of the messages so far: with it, a number comes again as late as it can.
-        place: which of the ``places`` large slots sends it: one message at a time.
+        place: which of the ``places`` slots of the large class sends it: one message at a time.
     """
     return count % ((tag_ub >> 2) // places) * places + place
 

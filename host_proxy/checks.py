@@ -72,6 +72,8 @@ from host_proxy.state import (
     G_EAGER,
     G_FAULT_TABLE,
     G_FAULTS,
+    G_FIRST_NARROW,
+    G_LARGE_SLOTS,
     G_REQUEST_SLOTS,
     G_SLOT_TABLE,
     G_SLOTS,
@@ -236,7 +238,12 @@ def check_handle(g, r):
     units = (handle >> HANDLE_UNITS_SHIFT) & HANDLE_UNITS_MASK
     if units < 1 or units >= SLOT_UNITS:
         return False
-    return is_large(handle) == (slot >= get(g, G_REQUEST_SLOTS))
+    place = slot - get(g, G_REQUEST_SLOTS)
+    if place < 0:
+        return is_large(handle) == 0
+    # Between large and narrow slots are some that nobody can have.
+    there = place < get(g, G_LARGE_SLOTS) or slot >= get(g, G_FIRST_NARROW)
+    return there and is_large(handle) == 1
 
 
 @jit

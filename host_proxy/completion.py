@@ -13,7 +13,6 @@ from gmpi.wire import (
     BLOCK_BITS,
     BYTES_MASK,
     CONTROL_ATTENTION,
-    CONTROL_BLOCKS,
     CONTROL_ORDERS,
     DERIVED_MARK,
     DERIVED_MASK,
@@ -33,18 +32,29 @@ from gmpi.wire import (
     UNIT_PAYLOAD,
 )
 from host_proxy.flight import completed
+from host_proxy.narrow import (
+    find_overdue_narrow,
+    forget_narrow,
+    hear_narrow,
+    is_narrow,
+    show_blocks,
+    show_narrow,
+)
 from host_proxy.native import bump, entry, get, jit, load, put, store_release
 from host_proxy.state import (
     COMPLETE,
     D_COUNT,
     D_SIZE,
     G_ATTENTION,
+    G_BLOCKS,
     G_CLOSED,
     G_COMPLETIONS,
     G_CONTROL,
     G_DATATYPES,
     G_DERIVED,
     G_HELPED,
+    G_LARGE_SLOTS,
+    G_NARROW_BLOCKS,
     G_NOW,
     G_ORDERED,
     G_PATIENCE_NS,
@@ -52,7 +62,6 @@ from host_proxy.state import (
     G_QUIET_SINCE,
     G_REQUEST_SLOTS,
     G_SLOT_TABLE,
-    G_SLOTS,
     G_SMALL,
     G_SMALL_STRIDE,
     G_UNDEFINED,
@@ -134,7 +143,7 @@ def close(g, row):
     """Forgets a request whose completion is written."""
     put(row, S_STATE, COMPLETE)
     bump(g, G_CLOSED, 1)
-    if get(g, G_ORDERED) | get(g, G_HELPED):
+    if get(g, G_ORDERED) | get(g, G_HELPED) | get(g, G_NARROW_BLOCKS):
         forget_orders(g, row)
 
 
@@ -171,6 +180,9 @@ def order(g, row, index, position, length, direction):
     store_release(address + 8, 0)
     write_unit(address, position | direction << DIRECTION_SHIFT, length, tag)
     bump(row, S_ORDERS, 1)
+    if is_narrow(g, row):
+        show_narrow(g, row)
+        return
     bit = _bit(g, row)
     if get(g, G_ORDERED) & bit == 0:
         put(g, G_QUIET, get(g, G_QUIET) & ~bit)
@@ -183,6 +195,11 @@ def order(g, row, index, position, length, direction):
 def order_done(g, row):
     """An order of the slot has been carried out."""
     bump(row, S_ORDERS, -1)
+    if is_narrow(g, row):
+        hear_narrow(g, row)
+        if get(row, S_ORDERS) == 0:
+            forget_narrow(g, row)
+        return
     bit = _bit(g, row)
     put(g, G_QUIET, get(g, G_QUIET) & ~bit)
     if get(row, S_ORDERS) == 0:
@@ -212,12 +229,13 @@ def show_orders(g, slots):
     """Tells all that wait which large slots have orders, and which blocks have opened them."""
     put(g, G_ORDERED, slots)
     blocks = 0
-    for slot in range(get(g, G_SLOTS) - get(g, G_REQUEST_SLOTS)):
+    for slot in range(get(g, G_LARGE_SLOTS)):
         if slots >> slot & 1:
             row = get(g, G_SLOT_TABLE) + (get(g, G_REQUEST_SLOTS) + slot) * S_ROW_BYTES
             blocks |= 1 << (get(row, S_BLOCK) & BLOCK_BITS)
     store_release(get(g, G_CONTROL) + CONTROL_ORDERS, slots)
-    store_release(get(g, G_CONTROL) + CONTROL_BLOCKS, blocks)
+    put(g, G_BLOCKS, blocks)
+    show_blocks(g)
 
 
 @entry
@@ -236,12 +254,16 @@ def find_overdue(g):
     put(g, G_HELPED, get(g, G_HELPED) | overdue)
     draw_attention(g, get(g, G_ATTENTION) | overdue)
     put(g, G_QUIET, get(g, G_ORDERED))
+    find_overdue_narrow(g)
 
 
 @jit
 def forget_orders(g, row):
     """The request of a slot is over, and with it the orders that nobody has answered."""
     if get(row, S_SLOT) < get(g, G_REQUEST_SLOTS):
+        return
+    if is_narrow(g, row):
+        forget_narrow(g, row)
         return
     bit = _bit(g, row)
     put(g, G_HELPED, get(g, G_HELPED) & ~bit)

@@ -97,7 +97,7 @@ class DebugPort(KernelPort):
     def message(self, nbytes: int) -> np.ndarray:
         memory = super().message(nbytes)
         op = self.engine.field(self.slot, S_OP)
-        if op == wire.OP_ISEND and not self.is_large:
+        if op == wire.OP_ISEND and nbytes:
             self.engine.sent(self.slot, 0, memory[MESSAGE_HEADER:])
         elif op == wire.OP_IRECV:
             memory[:] = POISON  # before MPI gets it
@@ -105,7 +105,7 @@ class DebugPort(KernelPort):
 
     def pack(self, k: int, position: int, length: int) -> Step:
         memory = yield from super().pack(k, position, length)
-        if k < LARGE_BUFFERS:
+        if k < LARGE_BUFFERS and self.has_chunks:
             self.engine.check_tail(self.slot, self.buffer(k)[length:], f"chunk {k}")
         if self.engine.field(self.slot, S_OP) == wire.OP_ISEND:
             self.engine.sent(self.slot, position, memory)
@@ -191,7 +191,7 @@ class DebugEngine(Mpi4pyEngine):
             if changed:
                 self.log(slot, ERR_BUFFER, changed)
                 outcome = outcome._replace(error=int(ERR_BUFFER))
-        if slot >= self.state.layout.request_slots:
+        if self.state.layout.request_slots <= slot < self.state.layout.first_narrow:
             size = LARGE_BUFFERS * self.sizes[1]
             begin = self.state.layout.chunk_buffers(slot)
             self.large[begin : begin + size] = POISON

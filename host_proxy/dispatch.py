@@ -41,6 +41,7 @@ from host_proxy.sending import start_send
 from host_proxy.state import (
     C_COLLECTIVES,
     ENGINE,
+    G_FIRST_NARROW,
     G_NULL_SUM,
     G_NULLS,
     G_SERIAL,
@@ -58,6 +59,7 @@ from host_proxy.state import (
     R_OP,
     R_PEER,
     R_TAG,
+    S_ADDRESS,
     S_BLOCK,
     S_BYTES,
     S_CALL,
@@ -104,6 +106,8 @@ def wants_python(g, r):
             return False
         row = row_of(g, slot)
         return get(row, S_PYTHON) == ENGINE and get(row, S_STATE) == OPEN
+    if op == OP_ISEND:
+        return slot_of(get(r, R_HANDLE)) >= get(g, G_FIRST_NARROW)
     if _COLLECTIVES[op] == 0:
         return False
     if is_large(get(r, R_HANDLE)):
@@ -144,6 +148,8 @@ def admit(g, r):
     put(row, S_ELEMENTS, get(r, R_ELEMENTS))
     put(row, S_BYTES, get(r, R_BYTES))
     put(row, S_BLOCK, get(r, R_BLOCK))
+    if is_large(handle):
+        put(row, S_ADDRESS, get(r, R_DONE))
     put(row, S_SERIAL, get(g, G_SERIAL))
     put(row, S_PENDING, 0)
     put(row, S_FAILED, 0)

@@ -29,8 +29,8 @@ from host_proxy.state import (
     G_CHUNK,
     G_EAGER,
     G_LANDING,
+    G_LARGE_SLOTS,
     G_REQUEST_SLOTS,
-    G_SLOTS,
     G_TAG_UB,
     P_DEVICE,
     P_HOST,
@@ -137,7 +137,8 @@ def header_flaw(g, address, nbytes, peer):
         return BAD_TRANSFER
     if header.shared == NOT_SHARED:
         return WELL if load(address + 24) == 0 else BAD_WAY
-    if peer < 0 or header.shared < get(g, G_REQUEST_SLOTS) or header.shared >= get(g, G_SLOTS):
+    place = header.shared - get(g, G_REQUEST_SLOTS)
+    if peer < 0 or place < 0 or place >= get(g, G_LARGE_SLOTS):
         return BAD_SLOT
     return _way_flaw(g, header, peer)
 

@@ -11,6 +11,7 @@ import numpy as np
 from gmpi.wire import (
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
+    IN_SMALL,
     LANDED,
     LARGE_BUFFERS,
     MESSAGE_HEADER,
@@ -19,6 +20,7 @@ from gmpi.wire import (
     PACK,
     TAG_MASK,
     UNPACK,
+    is_in_reach,
     landed,
     landing_groups,
     lands,
@@ -34,7 +36,7 @@ from host_proxy.state import (
     P_DEVICE,
     P_READS,
     P_STAGING,
-    R_DONE,
+    S_ADDRESS,
     S_BYTES,
     S_HANDLE,
 )
@@ -53,17 +55,28 @@ def done_word(position: int, direction: int, index: int) -> int:
 
 
 class KernelPort:
-    """The user's buffer of a kernel's request, behind the staging of its slot."""
+    """The user's buffer of a kernel's request, behind the staging of its slot.
+
+    A request in a small or in a narrow slot has no chunk buffers: its chunks are in memory of their
+    own (``Arrivals``). To and from a narrow slot's buffer they go by way of small staging.
+    """
 
     def __init__(self, engine: Mpi4pyEngine, slot: int) -> None:
+        layout = engine.state.layout
         self.engine = engine
         self.slot = slot
-        self.is_large = slot >= engine.state.layout.request_slots
-        self.address = int(engine.state.record[R_DONE])  # of the user's buffer: it is being served
-        self.own = 0  # offset of the slot's chunk buffers in large staging
-        self.arrivals = Arrivals(engine.state)  # where chunks come that there is no buffer for
-        if self.is_large:
-            self.own = engine.state.layout.chunk_buffers(slot)
+        self.has_chunks = layout.request_slots <= slot < layout.first_narrow
+        self.is_narrow = slot >= layout.first_narrow
+        self.own = layout.chunk_buffers(slot) if self.has_chunks else 0  # in large staging
+        self.has_base = False
+        self.reads_sender = False  # the user's threads do
+        self.packs = False
+        self.arrivals = Arrivals(engine.state)
+
+    @property
+    def address(self) -> int:
+        """The user's buffer, as the record says it."""
+        return self.engine.field(self.slot, S_ADDRESS)
 
     def set_base(self, address: int, ready: int = 0) -> None:
         """Says where the chunk buffers are: once for a request, and before its first order.
@@ -72,10 +85,7 @@ class KernelPort:
         that a request has said it could take the first together with an order meant for the second.
         """
         completion.set_base(self.engine.g, self.engine.row(self.slot), address, ready)
-
-    def use_own_buffers(self) -> None:
-        """The chunk buffers are the slot's own, in large staging."""
-        self.set_base(int(self.engine.state.globals[G_LARGE_DEVICE]) + self.own)
+        self.has_base = True
 
     def message(self, nbytes: int) -> np.ndarray:
         begin = self.engine.small(self.slot) - MESSAGE_HEADER
@@ -83,13 +93,16 @@ class KernelPort:
 
     def small(self) -> np.ndarray:
         """The payload in the slot's small staging buffer."""
-        return self.message(self.engine.sizes[0])[MESSAGE_HEADER:]
+        begin = self.engine.small(self.slot)
+        return self.engine.memory[begin : begin + self.engine.sizes[0]]
 
     def deliver(self, nbytes: int) -> None:
         """Nothing: the waiting threads take it from there."""
 
     def shared(self, comm: Communicator, dest: int) -> tuple[int, int, int]:
         state = self.engine.state
+        if self.is_narrow:
+            return NOT_SHARED, 0, 0
         near = int(comm.near[dest])
         if near:
             self.set_base(int(state.globals[G_STAGING]) + self.own)
@@ -97,16 +110,18 @@ class KernelPort:
             if near & LANDED and not lands(nbytes, self.address, self.engine.sizes[1]):
                 near = NEAR
             return self.slot, near, self.engine.field(self.slot, S_HANDLE) & TAG_MASK
-        self.use_own_buffers()
         peer = int(comm.peers[dest])
         reads = peer >= 0 and state.peers[peer, P_READS]
         return self.slot if reads else NOT_SHARED, 0, 0
 
     def use_buffers_of(self, peer: int, header: Header) -> Step:
         state = self.engine.state
-        if not self.is_large:
+        in_reach = is_in_reach(header.shared, header.way, self.address)
+        if not (self.has_chunks or (self.is_narrow and in_reach)):
             yield from self.arrivals.use_buffers_of(peer, header)
-        elif header.way & LANDED:
+            return
+        self.reads_sender = True
+        if header.way & LANDED:
             place = state.layout.landing_place(peer, header.shared)
             self.set_base(landed(place, landing_groups(header.total), header.mark))
         else:
@@ -119,13 +134,14 @@ class KernelPort:
         return self.engine.large[begin : begin + size]
 
     def free(self, k: int) -> np.ndarray:
-        if not self.is_large:
-            return self.arrivals.free(k)
-        if k == 0:
-            self.use_own_buffers()
-        return self.buffer(k)
+        return self.buffer(k) if self.has_chunks else self.arrivals.free(k)
 
     def pack(self, k: int, position: int, length: int) -> Step:
+        if self.is_narrow:
+            self.packs = True
+            memory = self.free(k)[:length]
+            yield from self.by_pieces(memory, position, PACK)
+            return memory
         index = k % LARGE_BUFFERS
         if k >= LARGE_BUFFERS:  # the first ones are packed by the call itself, without an order
             self.order(index, position, length, PACK)
@@ -136,13 +152,32 @@ class KernelPort:
     def unpack(self, k: int, position: int, length: int) -> Step:
         if length <= 0:
             return
-        if self.is_large:
+        if self.has_chunks or self.reads_sender:
             index = k % LARGE_BUFFERS
             self.order(index, position, length, UNPACK)
             yield self.slot, done_word(position, UNPACK, index)
+        elif self.is_narrow:
+            yield from self.by_pieces(self.arrivals.chunk(k, length), position, UNPACK)
         else:  # longer than the receive was thought for
             self.small()[position : position + length] = self.arrivals.chunk(k, length)
 
+    def by_pieces(self, memory: np.ndarray, position: int, direction: int) -> Step:
+        """Moves a chunk between the user's buffer and ``memory``, by way of small staging."""
+        small = self.small()
+        # Orders for one buffer have growing positions: a reduction's have two.
+        index = int(self.packs and direction == UNPACK)
+        for begin in range(0, len(memory), len(small)):
+            piece = memory[begin : begin + len(small)]
+            if direction == UNPACK:
+                small[: len(piece)] = piece
+            self.order(index, position + begin, len(piece), direction)
+            yield self.slot, done_word(position + begin, direction, index)
+            if direction == PACK:
+                piece[:] = small[: len(piece)]
+
     def order(self, index: int, position: int, length: int, direction: int) -> None:
         engine = self.engine
+        if not self.has_base:
+            own = int(engine.state.globals[G_LARGE_DEVICE]) + self.own
+            self.set_base(own if self.has_chunks else IN_SMALL)
         completion.order(engine.g, engine.row(self.slot), index, position, length, direction)

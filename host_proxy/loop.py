@@ -16,6 +16,7 @@ from host_proxy.progress import progress, release_synchronizes
 from host_proxy.ring import arrived, decode, element_count, opcode, return_slots, take
 from host_proxy.state import (
     G_ATTENTION,
+    G_NARROW_BLOCKS,
     G_NOW,
     G_ORDERED,
     G_PYTHON,
@@ -86,7 +87,7 @@ def run(g):
                 return TICK
             continue
         # An order must not wait for as many turns as that: they may be naps.
-        alone = get(g, G_ORDERED) & ~get(g, G_ATTENTION) != 0
+        alone = get(g, G_ORDERED) & ~get(g, G_ATTENTION) | get(g, G_NARROW_BLOCKS) != 0
         if turns % TURNS_PER_CLOCK == 0 or (alone and turns % _ORDER_TURNS == 0):
             now = now_ns(g)
             put(g, G_NOW, now)

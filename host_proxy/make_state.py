@@ -44,6 +44,7 @@ from host_proxy.state import (
     G_EAGER,
     G_ERR_IN_STATUS,
     G_FAULT_TABLE,
+    G_FIRST_NARROW,
     G_FLIGHT_AT,
     G_FLIGHT_LAST,
     G_FLIGHT_OFF,
@@ -54,6 +55,8 @@ from host_proxy.state import (
     G_LANDING,
     G_LARGE,
     G_LARGE_DEVICE,
+    G_LARGE_SLOTS,
+    G_NARROW,
     G_NOTES,
     G_OUTCOUNT,
     G_PATIENCE_NS,
@@ -83,6 +86,7 @@ from host_proxy.state import (
     G_TRACE_AT,
     G_UNDEFINED,
     G_YIELD_NS,
+    NARROW_BYTES,
     NOTE_BYTES,
     R_COUNT,
     S_COUNT,
@@ -123,8 +127,9 @@ def make_state(
         fetch: copies GPU memory, of this process or of one that shares it, to the host.
     """
     # What is pending when a sweep begins, and what is added before it ends: a request of each small
-    # slot; the header, chunks or credits, and the receipt, of each large one.
-    capacity = 2 * (layout.request_slots + layout.large_slots * (LARGE_BUFFERS + 2))
+    # slot; the header, chunks or credits, and the receipt, of each large or narrow one.
+    long = layout.large_slots + layout.narrow_slots
+    capacity = 2 * (layout.request_slots + long * (LARGE_BUFFERS + 2))
     state = State(
         layout,
         globals=np.zeros(G_COUNT, np.int64),
@@ -160,6 +165,8 @@ def make_state(
     g[G_SMALL_STRIDE] = layout.small_stride
     g[G_LARGE], g[G_LARGE_DEVICE], g[G_STAGING], g[G_LANDING] = large
     g[G_REQUEST_SLOTS] = layout.request_slots
+    g[G_LARGE_SLOTS] = layout.large_slots
+    g[G_FIRST_NARROW] = layout.first_narrow
     g[G_SLOTS] = layout.slots
     g[G_EAGER] = layout.eager_bytes
     g[G_CHUNK] = layout.chunk_bytes
@@ -172,6 +179,7 @@ def make_state(
     g[G_SPIN_NS], g[G_YIELD_NS], g[G_SLEEP_NS] = idle
     g[G_CROWDED] = crowded
     g[G_PATIENCE_NS] = _PATIENCE_NS
+    g[G_NARROW] = state.buffer(NARROW_BYTES)
     g[G_FLIGHT_AT] = state.buffer(max(flight, 1) * FLIGHT_BYTES)
     g[G_FLIGHT_LAST] = max(flight, 1) - 1
     g[G_FLIGHT_OFF] = flight == 0

@@ -117,8 +117,8 @@ class Mpi4pyEngine:
         layout = self.state.layout
         number = wire.transfer_number(
             int(g[G_TRANSFERS]),
-            slot - layout.request_slots if slot >= layout.request_slots else 0,
-            layout.large_slots,
+            max(slot - layout.request_slots, 0),
+            layout.slots - layout.request_slots,
             int(g[G_TAG_UB]),
         )
         port = self.port(self, slot)
@@ -194,13 +194,12 @@ class Mpi4pyEngine:
         if nbytes <= eager:
             yield start(port.small()[:nbytes])
             return Outcome(nbytes)
-        port.use_own_buffers()
         chunk = chunk_bytes_of(nbytes, largest)
         for k, (position, length) in enumerate(chunks_of(nbytes, chunk)):
             if packs:
                 memory = yield from port.pack(k, position, length)
             else:
-                memory = port.buffer(k)[:length]
+                memory = port.free(k)[:length]
             yield start(memory)
             if unpacks:
                 yield from port.unpack(k, position, length)
@@ -273,9 +272,10 @@ class Mpi4pyEngine:
         slot = int(r[R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
         done = int(r[R_DONE])
         position = done >> CHUNK_POSITION_SHIFT
-        # The call itself packs up to here, without orders.
+        # The call itself packs up to here, without orders, where it has buffers.
         unordered = LARGE_BUFFERS * chunk_bytes_of(self.field(slot, S_BYTES), self.sizes[1])
         ordered = done >> CHUNK_DIRECTION_SHIFT & 1 == UNPACK or position >= unordered
+        ordered = ordered or slot >= self.state.layout.first_narrow
         if ordered and self.field(slot, S_ORDERS) > 0:
             completion.order_done(self.g, row)
         key = slot, done

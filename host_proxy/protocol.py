@@ -208,18 +208,17 @@ def send_message(
     header = Header(nbytes, chunk_bytes_of(nbytes, largest), number, shared, way, mark)
     write_header(message, header)
     streams = Streams(comm, dest, header, sends=True)
-    memory = yield from port.pack(0, *piece(header, 0))
+    # Before anything is waited for: a message sent after this one must not overtake it.
     streams.under_way.append((yield from _send_first(comm, message, dest, tag)))
     try:
-        yield from _send_chunks(port, streams, memory)
+        yield from _send_chunks(port, streams)
     except (MPI.Exception, Failure) as exc:
         yield from streams.wind_down(error_class(exc), port.free)
         raise
     return Outcome(nbytes)
 
 
-def _send_chunks(port, streams: Streams, memory: np.ndarray) -> Step:
-    """``memory``: where the first chunk is, which is packed."""
+def _send_chunks(port, streams: Streams) -> Step:
     if streams.shared:
         streams.sent = 1  # the header says that the first chunk is there
     streams.expect()  # its credit, or the receipt
@@ -229,8 +228,7 @@ def _send_chunks(port, streams: Streams, memory: np.ndarray) -> Step:
                 yield from streams.take()
             else:
                 yield streams.under_way[1 + k - LARGE_BUFFERS]
-        if k > 0:
-            memory = yield from port.pack(k, *piece(streams.header, k))
+        memory = yield from port.pack(k, *piece(streams.header, k))
         if not streams.shared:
             streams.send(memory)
         elif k > 0:

@@ -12,6 +12,7 @@ from gmpi.wire import (
     NO_HEADER,
     NOT_SHARED,
     UNPACK,
+    is_in_reach,
     landed,
     landing_groups,
 )
@@ -20,6 +21,7 @@ from host_proxy import pending, streams
 from host_proxy.checks import communicator, is_large, log_request
 from host_proxy.completion import close, complete, order, set_base, staging, tell
 from host_proxy.headers import WELL, header_at, header_flaw
+from host_proxy.narrow import is_narrow
 from host_proxy.native import bump, get, jit, put, store
 from host_proxy.state import (
     C_SIZE,
@@ -31,6 +33,7 @@ from host_proxy.state import (
     P_DEVICE,
     P_STAGING,
     RECEIVES_AHEAD,
+    S_ADDRESS,
     S_ARRIVED,
     S_BUFFERS,
     S_BYTES,
@@ -66,6 +69,7 @@ from host_proxy.transfer import (
 
 _landed = jit(landed)
 _landing_groups = jit(landing_groups)
+_is_in_reach = jit(is_in_reach)
 
 _ALL_BUFFERS = (1 << LARGE_BUFFERS) - 1
 
@@ -109,10 +113,18 @@ def received(g, row, source, tag, nbytes):
     elif header.chunk == 0:
         end_receive(g, row, 0)
         close(g, row)
-    elif is_large(get(row, S_HANDLE)):
-        receive_long(g, row, header, peer)
-    else:  # there are no chunk buffers: the mpi4py engine gets what fits
+    elif lacks_buffers(g, row, header):  # the mpi4py engine has memory
         _hand_over(g, row)
+    else:
+        receive_long(g, row, header, peer)
+
+
+@jit
+def lacks_buffers(g, row, header):
+    """Whether a long message needs buffers that the slot does not have."""
+    if not is_narrow(g, row):
+        return not is_large(get(row, S_HANDLE))
+    return not _is_in_reach(header.shared, header.way, get(row, S_ADDRESS))
 
 
 @jit
@@ -134,7 +146,7 @@ def receive_failed(g, row, source, tag, nbytes, code):
     if known and header_flaw(g, address, nbytes, peer_of(g, row, source)) == WELL:
         put(row, S_SOURCE, source)
         put(row, S_SOURCE_TAG, tag)
-        if not is_large(get(row, S_HANDLE)):
+        if lacks_buffers(g, row, header):
             streams.note_failure(g, row, ops.MPI_CALL, pending.error_class(g, code), code, code)
             _hand_over(g, row)
             return

@@ -22,7 +22,14 @@ from typing import Any
 import numpy as np
 
 from gmpi.pages import Pages
-from gmpi.wire import CONTROL_CONSUMED, TAG_DUPLICATES, TAG_MASK, Layout
+from gmpi.wire import (
+    BLOCK_BITS,
+    CONTROL_CONSUMED,
+    NARROW_WORDS,
+    TAG_DUPLICATES,
+    TAG_MASK,
+    Layout,
+)
 from host_proxy.communicator import Communicator
 
 # --- globals -----------------------------------------------------------------------------------
@@ -51,6 +58,8 @@ from host_proxy.communicator import Communicator
     G_STAGING,  # GPU staging, for the GPU; 0: there is none
     G_LANDING,  # landing places, for the GPU; 0: there are none
     G_REQUEST_SLOTS,
+    G_LARGE_SLOTS,
+    G_FIRST_NARROW,
     G_SLOTS,
     G_EAGER,
     G_CHUNK,
@@ -84,6 +93,10 @@ from host_proxy.communicator import Communicator
     G_QUIET,  # those of which nothing was heard since G_QUIET_SINCE, ns
     G_QUIET_SINCE,
     G_HELPED,  # those whose requests nobody seems to wait for
+    G_BLOCKS,  # bits of CONTROL_BLOCKS for them
+    G_NARROW,  # of narrow slots with orders, see narrow.py: where there are more words
+    G_NARROW_BLOCKS,  # their bits of CONTROL_BLOCKS
+    G_NARROW_HELPED,  # 1: nobody has come for some order of theirs
     G_PATIENCE_NS,  # how long nobody may come for an order, and at most twice as long
     G_SLEEPS,
     G_NULLS,  # NULL records seen
@@ -127,7 +140,7 @@ from host_proxy.communicator import Communicator
     F_YIELD,
     F_NANOSLEEP,
     G_COUNT,
-) = range(95)
+) = range(101)
 
 # --- slots ---------------------------------------------------------------------------------------
 # What every request has comes first: two cache lines.
@@ -152,6 +165,7 @@ from host_proxy.communicator import Communicator
     S_SOURCE,
     S_SOURCE_TAG,
     S_SLOT,  # the number of this row; constant
+    S_ADDRESS,  # of the user's buffer, as the record says; of requests of the large class
     # progress of a chunked message, see begin_transfer()
     S_CHUNK,  # bytes of its chunks; 0: nothing follows the first message
     S_TOTAL,  # bytes of the message, as its header says
@@ -168,7 +182,7 @@ from host_proxy.communicator import Communicator
     S_FINISHED,  # chunks done with
     S_STARTED,  # 1: MPI has sent the header
     S_COUNT,
-) = range(35)
+) = range(36)
 S_ROW_BYTES = S_COUNT * 8
 
 FREE = 0
@@ -225,6 +239,7 @@ C_COUNT = C_HANDLE + TAG_DUPLICATES
     E_COUNT,
 ) = range(16)
 NOTE_BYTES = 64
+NARROW_BYTES = (BLOCK_BITS + 1 + NARROW_WORDS) * 8  # see narrow.py
 FLIGHT_BYTES = 32  # an entry of the flight recorder (host_proxy/flight.py)
 FAULTS = 256  # row 0 keeps the first one, the others the last
 

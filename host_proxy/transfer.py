@@ -13,9 +13,9 @@ from host_proxy.state import (
     C_NEAR,
     C_PEERS,
     G_CHUNK,
+    G_LARGE_SLOTS,
     G_PEERS,
     G_REQUEST_SLOTS,
-    G_SLOTS,
     P_COUNT,
     S_CHUNK,
     S_CHUNKS,
@@ -74,8 +74,7 @@ def buffer_offset(g, slot, chunk):
 @jit
 def landing_place(g, peer, slot):
     """Which of our landing places belongs to a large slot of a process of this node."""
-    first = get(g, G_REQUEST_SLOTS)
-    return peer * (get(g, G_SLOTS) - first) + slot - first
+    return peer * get(g, G_LARGE_SLOTS) + slot - get(g, G_REQUEST_SLOTS)
 
 
 @jit

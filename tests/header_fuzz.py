@@ -44,7 +44,7 @@ from host_proxy.progress import progress
 from host_proxy.receiving import received
 
 EAGER, CHUNK, LARGE = LAYOUT.eager_bytes, LAYOUT.chunk_bytes, wire.LARGE_BUFFERS
-FIRST, SLOTS = LAYOUT.request_slots, LAYOUT.slots
+FIRST, SLOTS = LAYOUT.request_slots, LAYOUT.request_slots + LAYOUT.large_slots
 PEERS = (-1, 0, 1)  # of each rank: elsewhere; all memory mapped; large staging only
 STEPS = 40  # of a message, at most: some have 2**28 chunks
 REGION = LAYOUT.large_bytes

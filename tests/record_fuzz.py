@@ -30,6 +30,7 @@ from host_proxy.transfer import length_of
 
 LAYOUT = wire.Layout(64, 32, 2, 512, 1024)
 SLOTS, REQUEST_SLOTS = LAYOUT.slots, LAYOUT.request_slots
+LARGE_END, FIRST_NARROW = REQUEST_SLOTS + LAYOUT.large_slots, LAYOUT.first_narrow
 CONTEXT = 5
 PER_CONTEXT = 256  # records after which all slots are free again
 SIZE = 3
@@ -222,7 +223,9 @@ def _write(g, seed):
     if kind > 1:  # a good record
         seed = next_number(seed)
         op = (seed >> 3 & 15) % 11
-        slot = (seed >> 8 & 63) % SLOTS
+        slot = (seed >> 8 & 63) % (LARGE_END + 2)
+        if slot >= LARGE_END:
+            slot += FIRST_NARROW - LARGE_END
         number = (seed >> 16 & 63) % _DATATYPES
         size = _SIZES[number]
         count = seed >> 24 & 31
@@ -277,6 +280,11 @@ def forget(g):
     put(g, st.G_SYNCS, 0)
     for bits in (st.G_ATTENTION, st.G_ORDERED, st.G_QUIET, st.G_HELPED):
         put(g, bits, 0)
+    put(g, st.G_NARROW_BLOCKS, 0)
+    for word in range(st.NARROW_BYTES // 8):
+        put(get(g, st.G_NARROW), word, 0)
+    for word in range(wire.NARROW_WORDS):
+        store(get(g, st.G_CONTROL) + wire.CONTROL_NARROW + word * 8, 0)
     for slot in range(SLOTS):
         row = get(g, st.G_SLOT_TABLE) + slot * st.S_ROW_BYTES
         if get(row, st.S_SLOT) != slot or get(row, st.S_ORDERS) < 0 or get(row, st.S_PENDING) < 0:

@@ -246,6 +246,16 @@ RECORDS = some.fixed_dictionaries(
 )
 
 
+def test_slots_between_large_and_narrow_ones_are_nobodys() -> None:
+    m = Machine()
+    first = m.layout.request_slots + m.layout.large_slots
+    for slot in range(first - 1, m.layout.first_narrow + 1):
+        m.open(wire.OP_IRECV, slot, 2, count=2000, flags=wire.FLAG_BACK)
+        m.step()
+        there = slot < first or slot >= m.layout.first_narrow
+        assert (m.state.slots[slot, st.S_STATE] == st.OPEN) == there, slot
+
+
 def nearly_right(m: Machine, r: dict[str, Any]) -> dict[str, Any]:
     """A valid record of the drawn size, but for the drawn mutations."""
     op, n = r["op"], r["count"]

@@ -108,7 +108,7 @@ CASES = {
         row(SEND, ops.RESOURCE, 64),
         "GMPI_Isend in block 5: request slots is all in use, allowed is 64 requests of this size "
         "outstanding at once; wait for requests earlier, or open the context with more "
-        "request_slots (large_slots for messages above eager_bytes)",
+        "request_slots (and large_slots for messages above eager_bytes)",
         gmpi.ResourceError,
     ),
     ops.OPERATION: (

@@ -36,7 +36,7 @@ PROGRAMS = {
     2: [
         "bad_input", "collectives", "datatypes --small", "host_side", "landing", "each_call",
         "late",
-        "lifecycle", "no_any_tag --small", "opening",
+        "lifecycle", "narrow", "no_any_tag --small", "opening",
         "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "point_to_point --small",
         "random_programs --seeds=0:10",
         "SPIN_MS=50 YIELD_MS=50 stress", "waits",
@@ -58,6 +58,7 @@ MPICH_ONLY = {
         "TEST_NODES=ab datatypes --small --some",
         "point_to_point", "GPU_STAGING=0 point_to_point --small", "waits --small",
         "SHARED_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
+        "GPU_STAGING=0 narrow", "SHARED_STAGING=0 narrow --many",
     ],
     3: [f"TEST_NODES=aba {SOME_HANGS}"],
     4: [
@@ -72,7 +73,7 @@ OPEN_MPI_ONLY = {
         "ENGINE=mpi4py datatypes --some", "ENGINE=mpi4py waits --small",
         "GPU_STAGING=0 datatypes --small --some",
         "ENGINE=mpi4py point_to_point --small --some", "SHARED_STAGING=0 point_to_point --small",
-        "TEST_NODES=ab point_to_point --small --some",
+        "TEST_NODES=ab point_to_point --small --some", "ENGINE=mpi4py narrow", "DEBUG=1 narrow",
         *(f"DEBUG=1 {p} --some" for p in ("point_to_point", "collectives", "datatypes", "arrays")),
         *(
             f"SHARED_STAGING={shared} GPU_STAGING={gpu} ENGINE={engine} host_side --small"
@@ -92,6 +93,7 @@ FULL_ONLY = {
         "ENGINE=mpi4py collectives --small --some", "ENGINE=mpi4py datatypes --small --some",
         "SHARED_STAGING=0 datatypes --small --some", "ENGINE=mpi4py point_to_point --some",
         "GPU_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
+        "narrow --many", "ENGINE=mpi4py narrow --many", "SHARED_STAGING=0 ENGINE=mpi4py narrow",
         "random_programs --seeds=1000:1100", "TEST_NODES=ab random_programs --seeds=1100:1150",
         *(f"faults {op}" for op in OPERATIONS),
     ],

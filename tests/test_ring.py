@@ -317,6 +317,46 @@ def test_an_order_is_everybodys_when_nobody_has_come_for_it_for_a_while() -> Non
     assert _control(m) == [0, 0, 0, 0]
 
 
+def test_orders_of_narrow_slots_are_told_to_their_blocks_and_later_to_everybody() -> None:
+    m = Machine()
+    first, last = m.layout.first_narrow, m.layout.slots - 1
+    rows = []
+    for slot, block in ((first, 70), (last, 70), (first + 1, 3)):
+        m.open(wire.OP_IRECV, slot, 2, count=2000, flags=wire.FLAG_BACK, block=block)
+        m.step()
+        rows.append(m.state.row(slot))
+    shown = m.mapped[wire.CONTROL_NARROW :][: 8 * wire.NARROW_WORDS].view(np.uint64)
+    of_70, of_3 = (1 << (block & wire.BLOCK_BITS) for block in (70, 3))
+
+    def blocks() -> int:
+        attention, _, ordered, found = _control(m)
+        assert (attention, ordered, found & wire.TAG_MASK) == (0, 0, 0)
+        return found >> wire.NARROW_SHIFT & wire.TAG_MASK
+
+    start, patience = _soon(m)
+    _at(m, start)
+    for row in rows:
+        completion.order(m.g, row, 0, 0, 256, wire.UNPACK)
+    completion.order(m.g, rows[0], 1, 256, 256, wire.UNPACK)
+    assert blocks() == of_70 | of_3
+    assert int(shown[0]) == 1 | 2 | 1 << last - first and not shown[1:].any()
+    _at(m, start + patience)  # a look at each
+    completion.order_done(m.g, rows[0])
+    completion.order_done(m.g, rows[2])
+    assert blocks() == of_70 and int(shown[0]) == 1 | 1 << last - first
+    completion.order_done(m.g, rows[1])
+    _at(m, start + 2 * patience)  # of the first one, something was heard since
+    assert blocks() == of_70
+    _at(m, start + 3 * patience)
+    assert blocks() == wire.TAG_MASK
+    completion.order_done(m.g, rows[0])
+    assert blocks() == 0 and not shown.any()
+    completion.order(m.g, rows[2], 1, 512, 256, wire.UNPACK)
+    assert blocks() == of_3
+    completion.complete(m.g, rows[2], 0, 0, 0, 0)
+    assert blocks() == 0 and not shown.any()
+
+
 def test_orders_that_are_answered_one_by_one_are_nobody_elses() -> None:
     m, _, row = _machine_with_receive()
     now, patience = _soon(m)

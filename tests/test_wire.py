@@ -39,6 +39,7 @@ def test_regions_of_mapped_memory_do_not_overlap(layout: Layout) -> None:
         ("orders and blocks", wire.CONTROL_ORDERS, wire.CONTROL_BLOCKS + 8),
         ("consumed", wire.CONTROL_CONSUMED, wire.CONTROL_CONSUMED + 8),
         ("patience", wire.CONTROL_RESOURCE_NS, wire.CONTROL_RESOURCE_NS + 8),
+        ("narrow", wire.CONTROL_NARROW, wire.CONTROL_NARROW + 8 * wire.NARROW_WORDS),
         (
             "communicators",
             wire.MAPPED_COMMUNICATORS,
@@ -60,14 +61,28 @@ def test_regions_of_device_memory_do_not_overlap(layout: Layout) -> None:
         (name, getattr(wire, f"DEVICE_{name}"), getattr(wire, f"DEVICE_{name}") + 8)
         for name in counters
     ]
-    words = -(-layout.slots // wire.BUSY_BITS)
+    words = layout.slots // wire.BUSY_BITS
+    long = layout.slots - layout.request_slots
     regions += [
         ("busy", wire.DEVICE_BUSY, wire.DEVICE_BUSY + words * wire.BUSY_STRIDE),
+        ("reach", wire.DEVICE_REACH, wire.DEVICE_ROWS),
         ("rows", wire.DEVICE_ROWS, wire.DEVICE_ROWS + layout.slots * wire.REQUEST_BYTES),
-        ("claims", layout.claims, layout.claims + layout.large_slots * wire.CLAIM_BYTES),
+        ("claims", layout.claims, layout.claims + long * wire.CLAIM_BYTES),
+        ("datatypes", layout.datatypes, layout.layouts),
     ]
     assert overlaps(regions) == []
     assert max(end for _, _, end in regions) <= layout.device_bytes
+
+
+@given(LAYOUTS)
+def test_slots_of_each_class_begin_with_a_word_of_busy_bits(layout: Layout) -> None:
+    large = layout.first_narrow - layout.request_slots
+    assert large in (32, 64) and large - 32 < layout.large_slots <= large
+    assert layout.first_narrow % wire.BUSY_BITS == 0 and layout.slots % wire.BUSY_BITS == 0
+    assert layout.narrow_slots & (layout.narrow_slots - 1) == 0
+    assert 32 <= layout.narrow_slots <= min(layout.request_slots, 64 * wire.NARROW_WORDS)
+    # Numbers of transfers, one for each slot, fit the smallest MPI_TAG_UB there may be.
+    assert layout.slots - layout.request_slots < wire.TRANSFER_TAG_UB >> 2
 
 
 @given(LAYOUTS)
@@ -107,7 +122,7 @@ def test_fields_of_a_handle_do_not_overlap() -> None:
         ("error", wire.HANDLE_ERROR_SHIFT, 61),
     ]
     assert overlaps(fields) == []
-    assert wire.MAX_REQUEST_SLOTS + wire.MAX_LARGE_SLOTS <= wire.HANDLE_SLOT_MASK
+    assert wire.MAX_SLOTS <= wire.HANDLE_SLOT_MASK
     assert wire.SLOT_UNITS - 1 <= wire.HANDLE_UNITS_MASK
 
 

@@ -325,7 +325,7 @@ def slots_run_out() -> None:
     """More requests than slots: a bounded wait, then GMPI_ERR_NO_RESOURCE; the others go on."""
     patience = 0.2
     settings = {"request_slots": 32, "large_slots": 2, "resource_timeout_s": patience}
-    for size, most in ((8, 32), (9000, 2)):
+    for size, most in ((8, 32), (9000, 2 + 32)):
         with gmpi.Context(WORLD, **settings) as g:
             s = Script()
             rooms = [s.room(size) for _ in range(most + 2)]

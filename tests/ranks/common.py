@@ -18,6 +18,7 @@ from numba import cuda
 
 import gmpi
 from gmpi import pages
+from gmpi.wire import BUSY_BITS, BUSY_STRIDE, DEVICE_BUSY
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -73,6 +74,13 @@ def run(scenarios: list[Callable[..., None]], *arguments: object) -> None:
             barrier()
             if RANK == 0:
                 print(f"ok {scenario.__name__} {time.monotonic() - began:.1f} s", flush=True)
+
+
+def take_large_slots(g: gmpi.Context) -> None:
+    """All long requests of this rank will be narrow ones. No kernel has run yet."""
+    for word in range(g.layout.request_slots // BUSY_BITS, g.layout.first_narrow // BUSY_BITS):
+        taken = np.array([(1 << BUSY_BITS) - 1])
+        g._memory.write_device(DEVICE_BUSY + word * BUSY_STRIDE, taken)
 
 
 def end() -> None:

@@ -14,7 +14,17 @@ import time
 from typing import Any
 
 import numpy as np
-from common import RANK, TIME_FACTOR, WORLD, barrier, end, pattern, run, same
+from common import (
+    RANK,
+    TIME_FACTOR,
+    WORLD,
+    barrier,
+    end,
+    pattern,
+    run,
+    same,
+    take_large_slots,
+)
 from inject import EveryCall
 from mpi4py import MPI
 from play import BYTE, PEER, compile_kernels, exchange
@@ -34,6 +44,7 @@ class Way:
 
     def __init__(self, hosts: tuple[bool, bool] = (False, False), **settings: Any) -> None:
         self.hosts = hosts
+        self.following = FOLLOWING
         self.g = gmpi.Context(WORLD, watchdog_s=0, eager_bytes=EAGER, chunk_bytes=CHUNK, **settings)
         self.faults = EveryCall(self.g)
 
@@ -101,7 +112,7 @@ class Way:
     def follow(self, what: str) -> None:
         """Messages behind it arrive."""
         s = Script()
-        check = exchange(s, s, FOLLOWING, TAG)
+        check = exchange(s, s, self.following, TAG)
         s.run(self.g)
         try:
             check()
@@ -122,8 +133,14 @@ class Way:
         barrier()
 
 
-def _way(sizes: list[tuple[int, int]], **settings: Any) -> None:
+def _way(
+    sizes: list[tuple[int, int]], narrow: tuple[bool, bool] = (False, False), **settings: Any
+) -> None:
     way = Way(**settings)
+    if narrow[RANK]:
+        take_large_slots(way.g)
+    if any(narrow):
+        way.following = (8, 2 * CHUNK)  # in the simulator, a narrow send takes long
     for nbytes, room in sizes:
         way.each(nbytes, room)
     way.close()
@@ -143,6 +160,14 @@ def messages() -> None:
     _way([(LONG, LONG), (2 * CHUNK, 100), (LONG, 2 * CHUNK)], shared_staging=False)
 
 
+def narrow() -> None:
+    """Requests that have found no large slot."""
+    two = 2 * CHUNK
+    _way([(two, two)], narrow=(True, True))
+    _way([(LONG, LONG)], narrow=(False, True))
+    _way([(two, two)], narrow=(False, True), shared_staging=False)
+
+
 def from_host() -> None:
     _way([(8, 8), (LONG, LONG)], hosts=(True, False))
 
@@ -154,7 +179,7 @@ def to_host() -> None:
 def main() -> None:
     assert WORLD.size == 2, "two ranks"
     compile_kernels()
-    run([near, shared, messages, from_host, to_host])
+    run([near, shared, messages, narrow, from_host, to_host])
     end()
 
 

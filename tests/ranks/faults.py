@@ -201,8 +201,8 @@ def slots_exhausted(op: str) -> None:
 
 
 def staging_exhausted(op: str) -> None:
-    """The same with the chunk buffers of long messages."""
-    _exhausted(op, LONG, 2, large_slots=2)
+    """The same with those of long messages: large ones and as many narrow ones as small ones."""
+    _exhausted(op, LONG, 2 + 32, large_slots=2, request_slots=32)
 
 
 def _exhausted(op: str, nbytes: int, slots: int, **settings: Any) -> None:

@@ -23,7 +23,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from common import RANK, SIZE, TIME_FACTOR, WORLD, barrier, end, pattern, same
+from common import RANK, SIZE, TIME_FACTOR, WORLD, barrier, end, pattern, same, take_large_slots
 from random_hosts import collect, exchange, random_messages
 from random_phases import (
     REDUCTIONS,
@@ -171,6 +171,7 @@ def cut_off(seed: int, phases: list[Phase], comms: Communicators, settings: Any)
                 if way != "limit":
                     timer = threading.Timer(float(rng.uniform(0.05, 0.6)), strike)
                     timer.start()
+                narrow_or_not(g, seed)
                 actual(g, handles, phases, comms, seed, stuck=True)
             raise AssertionError("a program that is stuck has ended")
         except ended:
@@ -220,6 +221,12 @@ def finish(
                 errors.append(call)
 
 
+def narrow_or_not(g: gmpi.Context, seed: int) -> None:
+    """On some ranks, no long request finds a large slot."""
+    if np.random.default_rng([seed, RANK, 2]).random() < 0.3:
+        take_large_slots(g)
+
+
 def check(seed: int, comms: Communicators) -> None:
     rng = np.random.default_rng(seed)
     small = bool(rng.random() < 0.6)
@@ -248,6 +255,7 @@ def check(seed: int, comms: Communicators) -> None:
         with gmpi.Context(WORLD, engine=engine, no_any_tag=no_any_tag[0], **settings) as g:
             others = (g.comm(comms.mpi[i], no_any_tag=no_any_tag[i]) for i in (1, 2))
             handles = [gmpi.COMM_WORLD, *others]
+            narrow_or_not(g, seed)
             found = actual(g, handles, phases, comms, seed)
             messages = random_messages(
                 np.random.default_rng([seed, 1000]), eager, g.layout.chunk_bytes
