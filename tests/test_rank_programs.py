@@ -58,7 +58,7 @@ MPICH_ONLY = {
         "TEST_NODES=ab datatypes --small --some",
         "point_to_point", "GPU_STAGING=0 point_to_point --small", "waits --small",
         "SHARED_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
-        "GPU_STAGING=0 narrow", "SHARED_STAGING=0 narrow --many",
+        "GPU_STAGING=0 narrow --many", "SHARED_STAGING=0 narrow",
     ],
     3: [f"TEST_NODES=aba {SOME_HANGS}"],
     4: [
@@ -93,7 +93,8 @@ FULL_ONLY = {
         "ENGINE=mpi4py collectives --small --some", "ENGINE=mpi4py datatypes --small --some",
         "SHARED_STAGING=0 datatypes --small --some", "ENGINE=mpi4py point_to_point --some",
         "GPU_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
-        "narrow --many", "ENGINE=mpi4py narrow --many", "SHARED_STAGING=0 ENGINE=mpi4py narrow",
+        "narrow --many", "ENGINE=mpi4py narrow --many", "SHARED_STAGING=0 narrow --many",
+        "SHARED_STAGING=0 ENGINE=mpi4py narrow",
         "random_programs --seeds=1000:1100", "TEST_NODES=ab random_programs --seeds=1100:1150",
         *(f"faults {op}" for op in OPERATIONS),
     ],
