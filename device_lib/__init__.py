@@ -3,5 +3,3 @@
 In the order of a record's journey: ``calls`` (GMPI_*), ``copy`` (pack), ``slots`` and ``ring``
 (publish), then ``completion`` (wait), ``orders`` (large messages) and ``copy`` again (unpack).
 """
-
-import gmpi  # noqa: F401  (loads both halves in the right order, whichever is imported first)

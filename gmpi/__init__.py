@@ -17,313 +17,44 @@
 On the command line: ``gmpi info`` says what there is and whether a context can be opened.
 """
 
-from typing import TYPE_CHECKING
-
-from gmpi.missing import why_mpi_is_missing
-
-_missing = why_mpi_is_missing()
-
-if TYPE_CHECKING or _missing is None:
-    from device_lib.context import DeviceContext, Status
-    from device_lib.exports import (
-        GMPI_Allreduce,
-        GMPI_Allreduce_warp,
-        GMPI_Barrier,
-        GMPI_Barrier_warp,
-        GMPI_Bcast,
-        GMPI_Bcast_warp,
-        GMPI_Comm_rank,
-        GMPI_Comm_size,
-        GMPI_Iallreduce,
-        GMPI_Iallreduce_warp,
-        GMPI_Irecv,
-        GMPI_Irecv_warp,
-        GMPI_Isend,
-        GMPI_Isend_warp,
-        GMPI_Recv,
-        GMPI_Recv_warp,
-        GMPI_Send,
-        GMPI_Send_warp,
-        GMPI_Sendrecv,
-        GMPI_Sendrecv_warp,
-        GMPI_Synchronize,
-        GMPI_Synchronize_warp,
-        GMPI_Test,
-        GMPI_Test_warp,
-        GMPI_Wait,
-        GMPI_Wait_warp,
-        GMPI_Waitall,
-        GMPI_Waitall_warp,
-        GMPI_Waitany,
-        GMPI_Waitany_warp,
-    )
-    from device_lib.primitives import SIMULATOR, clock, timer_ns
-    from gmpi.affinity import select_gpu
-    from gmpi.constants import (
-        AINT,
-        ANY_SOURCE,
-        ANY_TAG,
-        BAND,
-        BOOL,
-        BOR,
-        BOTTOM,
-        BXOR,
-        BYTE,
-        C_BOOL,
-        C_COMPLEX,
-        C_DOUBLE_COMPLEX,
-        C_FLOAT_COMPLEX,
-        C_LONG_DOUBLE_COMPLEX,
-        CHAR,
-        COMM_WORLD,
-        COUNT,
-        CXX_BOOL,
-        CXX_DOUBLE_COMPLEX,
-        CXX_FLOAT_COMPLEX,
-        CXX_LONG_DOUBLE_COMPLEX,
-        DOUBLE,
-        ERR_BUFFER,
-        ERR_COMM,
-        ERR_COUNT,
-        ERR_IN_STATUS,
-        ERR_INTERN,
-        ERR_OP,
-        ERR_OTHER,
-        ERR_RANK,
-        ERR_REQUEST,
-        ERR_ROOT,
-        ERR_TAG,
-        ERR_TRUNCATE,
-        ERR_TYPE,
-        FLOAT,
-        GMPI_ERR_ABORTED,
-        GMPI_ERR_NO_RESOURCE,
-        GMPI_ERR_PROXY,
-        GMPI_ERR_TIMEOUT,
-        IN_PLACE,
-        INT,
-        INT8_T,
-        INT16_T,
-        INT32_T,
-        INT64_T,
-        LAND,
-        LONG,
-        LONG_DOUBLE,
-        LONG_LONG,
-        LOR,
-        LXOR,
-        MAX,
-        MIN,
-        OFFSET,
-        PROC_NULL,
-        PROD,
-        REQUEST_NULL,
-        SHORT,
-        SIGNED_CHAR,
-        SIGNED_INT,
-        SIGNED_LONG,
-        SIGNED_LONG_LONG,
-        SIGNED_SHORT,
-        SINT8_T,
-        SINT16_T,
-        SINT32_T,
-        SINT64_T,
-        STATUS_DTYPE,
-        SUCCESS,
-        SUM,
-        UINT8_T,
-        UINT16_T,
-        UINT32_T,
-        UINT64_T,
-        UNDEFINED,
-        UNSIGNED,
-        UNSIGNED_CHAR,
-        UNSIGNED_INT,
-        UNSIGNED_LONG,
-        UNSIGNED_LONG_LONG,
-        UNSIGNED_SHORT,
-        WCHAR,
-        datatype_of,
-    )
-    from gmpi.context import Context
-    from gmpi.errors import (
-        AbortedError,
-        ArgumentError,
-        ArgumentTypeError,
-        CallError,
-        ConfigError,
-        ContextError,
-        DatatypeError,
-        DebugError,
-        GMPIError,
-        GridError,
-        KernelError,
-        LeakWarning,
-        MPICallError,
-        PeerError,
-        PendingError,
-        ProxyError,
-        RequestTimeoutError,
-        ResourceError,
-        TruncationError,
-        UsageError,
-        error_string,
-    )
-    from gmpi.packing import pack, unpack
-else:
-    # Only the command line works: it says what there is and what to install.
-    def __getattr__(name):
-        if name not in __all__:
-            raise AttributeError(f"module 'gmpi' has no attribute {name!r}")
-        raise ImportError(f"gmpi.{name} needs MPI: {_missing}")
-
+import ast
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "AINT",
-    "ANY_SOURCE",
-    "ANY_TAG",
-    "BAND",
-    "BOOL",
-    "BOR",
-    "BOTTOM",
-    "BXOR",
-    "BYTE",
-    "CHAR",
-    "COMM_WORLD",
-    "COUNT",
-    "CXX_BOOL",
-    "CXX_DOUBLE_COMPLEX",
-    "CXX_FLOAT_COMPLEX",
-    "CXX_LONG_DOUBLE_COMPLEX",
-    "C_BOOL",
-    "C_COMPLEX",
-    "C_DOUBLE_COMPLEX",
-    "C_FLOAT_COMPLEX",
-    "C_LONG_DOUBLE_COMPLEX",
-    "DOUBLE",
-    "ERR_BUFFER",
-    "ERR_COMM",
-    "ERR_COUNT",
-    "ERR_INTERN",
-    "ERR_IN_STATUS",
-    "ERR_OP",
-    "ERR_OTHER",
-    "ERR_RANK",
-    "ERR_REQUEST",
-    "ERR_ROOT",
-    "ERR_TAG",
-    "ERR_TRUNCATE",
-    "ERR_TYPE",
-    "FLOAT",
-    "GMPI_ERR_ABORTED",
-    "GMPI_ERR_NO_RESOURCE",
-    "GMPI_ERR_PROXY",
-    "GMPI_ERR_TIMEOUT",
-    "INT",
-    "INT8_T",
-    "INT16_T",
-    "INT32_T",
-    "INT64_T",
-    "IN_PLACE",
-    "LAND",
-    "LONG",
-    "LONG_DOUBLE",
-    "LONG_LONG",
-    "LOR",
-    "LXOR",
-    "MAX",
-    "MIN",
-    "OFFSET",
-    "PROC_NULL",
-    "PROD",
-    "REQUEST_NULL",
-    "SHORT",
-    "SIGNED_CHAR",
-    "SIGNED_INT",
-    "SIGNED_LONG",
-    "SIGNED_LONG_LONG",
-    "SIGNED_SHORT",
-    "SIMULATOR",
-    "SINT8_T",
-    "SINT16_T",
-    "SINT32_T",
-    "SINT64_T",
-    "STATUS_DTYPE",
-    "SUCCESS",
-    "SUM",
-    "UINT8_T",
-    "UINT16_T",
-    "UINT32_T",
-    "UINT64_T",
-    "UNDEFINED",
-    "UNSIGNED",
-    "UNSIGNED_CHAR",
-    "UNSIGNED_INT",
-    "UNSIGNED_LONG",
-    "UNSIGNED_LONG_LONG",
-    "UNSIGNED_SHORT",
-    "WCHAR",
-    "AbortedError",
-    "ArgumentError",
-    "ArgumentTypeError",
-    "CallError",
-    "ConfigError",
-    "Context",
-    "ContextError",
-    "DatatypeError",
-    "DebugError",
-    "DeviceContext",
-    "GMPIError",
-    "GMPI_Allreduce",
-    "GMPI_Allreduce_warp",
-    "GMPI_Barrier",
-    "GMPI_Barrier_warp",
-    "GMPI_Bcast",
-    "GMPI_Bcast_warp",
-    "GMPI_Comm_rank",
-    "GMPI_Comm_size",
-    "GMPI_Iallreduce",
-    "GMPI_Iallreduce_warp",
-    "GMPI_Irecv",
-    "GMPI_Irecv_warp",
-    "GMPI_Isend",
-    "GMPI_Isend_warp",
-    "GMPI_Recv",
-    "GMPI_Recv_warp",
-    "GMPI_Send",
-    "GMPI_Send_warp",
-    "GMPI_Sendrecv",
-    "GMPI_Sendrecv_warp",
-    "GMPI_Synchronize",
-    "GMPI_Synchronize_warp",
-    "GMPI_Test",
-    "GMPI_Test_warp",
-    "GMPI_Wait",
-    "GMPI_Wait_warp",
-    "GMPI_Waitall",
-    "GMPI_Waitall_warp",
-    "GMPI_Waitany",
-    "GMPI_Waitany_warp",
-    "GridError",
-    "KernelError",
-    "LeakWarning",
-    "MPICallError",
-    "PeerError",
-    "PendingError",
-    "ProxyError",
-    "RequestTimeoutError",
-    "ResourceError",
-    "Status",
-    "TruncationError",
-    "UsageError",
-    "__version__",
-    "clock",
-    "datatype_of",
-    "error_string",
-    "pack",
-    "select_gpu",
-    "timer_ns",
-    "unpack",
-]
+# Loading a kernel at its first launch waits for kernels that run, and these may wait for that one.
+# The driver reads this when it starts: with the first use of CUDA, before any context is opened.
+os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
+
+_NAMES = ast.parse(Path(__file__).with_suffix(".pyi").read_text())
+_HOME = {
+    name.name: statement.module or ""
+    for statement in _NAMES.body
+    if isinstance(statement, ast.ImportFrom)
+    for name in statement.names
+}
+__all__ = sorted([*_HOME, "__version__"])  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    """A name of ``__all__`` is imported when it is asked for: most need neither CUDA nor MPI."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'gmpi' has no attribute {name!r}")
+    try:
+        found = getattr(import_module(_HOME[name]), name)
+    except (ImportError, RuntimeError) as exc:
+        from gmpi.missing import why_mpi_is_missing
+
+        missing = why_mpi_is_missing()
+        if missing is None:
+            raise
+        raise ImportError(f"gmpi.{name} needs MPI: {missing}") from exc
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,10 +41,6 @@ from host_proxy.state import (
     State,
     fault_rows,
 )
-
-# Loading a kernel at its first launch waits for kernels that run, and these may wait for that one.
-# The driver reads this when it starts: with the first use of CUDA, before any context is opened.
-os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
 
 uncaught.install()
 

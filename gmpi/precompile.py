@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 from numba import cuda
 
+import device_lib.exports  # noqa: F401  (declares the functions of the library)
 from device_lib import assembler, library
 from device_lib.primitives import SIMULATOR
 

@@ -4,5 +4,3 @@ In the order of a record's journey: ``ring`` (poll, decode), ``checks``, ``dispa
 ``sending``, ``receiving`` and ``collectives`` (MPI), ``progress``, and ``completion`` (answer).
 ``loop`` turns that wheel without the GIL; ``mpi4py_engine`` does the same in plain Python.
 """
-
-import gmpi  # noqa: F401  (loads both halves in the right order, whichever is imported first)

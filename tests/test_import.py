@@ -1,0 +1,72 @@
+"""``import gmpi`` imports names when they are asked for."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import launcher
+import pytest
+
+import gmpi
+
+IMPORT_S = 0.3
+PACKAGES = ("gmpi", "host_proxy", "device_lib")
+HEAVY = {"numpy", "numba", "mpi4py.MPI", "cuda", "cupy", "pydantic"}
+
+
+def run(program: str) -> str:
+    command = [sys.executable, "-c", program]
+    return subprocess.run(
+        command, cwd=launcher.ROOT, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_the_contract_needs_neither_cuda_nor_mpi() -> None:
+    text = run(
+        "import time; t = time.perf_counter(); import gmpi; t = time.perf_counter() - t\n"
+        f"import sys, gmpi.wire; print(t, *(sys.modules.keys() & {HEAVY}))"
+    )
+    seconds, *heavy = text.split()
+    assert not heavy
+    assert float(seconds) < IMPORT_S * launcher.TIME_FACTOR
+
+
+def test_every_name_is_where_the_stub_says() -> None:
+    for name, home in gmpi._HOME.items():
+        assert getattr(gmpi, name) is getattr(importlib.import_module(home), name)
+    assert dir(gmpi) == gmpi.__all__ == sorted([*gmpi._HOME, "__version__"])
+
+
+def test_other_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="GMPI_Isent"):
+        gmpi.GMPI_Isent  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(ImportError):
+        exec("from gmpi import GMPI_Isent")
+
+
+def imported(path: Path) -> set[str]:
+    """The modules of the project that a module imports before anything in it runs."""
+    found: set[str] = set()
+    for statement in ast.parse(path.read_text()).body:
+        if isinstance(statement, ast.Import):
+            found |= {name.name for name in statement.names}
+        elif isinstance(statement, ast.ImportFrom) and statement.module:
+            found |= {statement.module}
+            found |= {f"{statement.module}.{name.name}" for name in statement.names}
+    return found
+
+
+def test_there_are_no_import_circles() -> None:
+    modules = {
+        ".".join(path.relative_to(launcher.ROOT).with_suffix("").parts): path
+        for package in PACKAGES
+        for path in (launcher.ROOT / package).rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    graph = {name: imported(path) & modules.keys() for name, path in modules.items()}
+    TopologicalSorter(graph).prepare()
