@@ -283,7 +283,7 @@ def test_a_full_disk_leaves_no_engine_behind(numba_cache: Path, full_disk: None)
 
 
 NOWHERE = """
-import gmpi
+from gmpi import Context
 from numba.core.caching import NullCache
 from host_proxy import native
 assert native._entries and all(isinstance(e._cache, NullCache) for e in native._entries)
