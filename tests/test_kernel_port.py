@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from machine import SMALL, Machine
 
-from gmpi.wire import LANDED, NEAR, NOT_SHARED, OP_ALLREDUCE
+from gmpi.wire import LANDED, NEAR, NOT_SHARED, OP_ALLREDUCE, PACK
+from host_proxy import completion
 from host_proxy.headers import Header
 from host_proxy.kernel_port import KernelPort
-from host_proxy.state import P_READS, R_DONE, S_BYTES, S_OP
+from host_proxy.state import P_READS, S_BYTES, S_OP
 
 pytestmark = pytest.mark.mpi
 
@@ -60,8 +61,10 @@ USES = {
 def test_where_the_buffers_are_is_said_once(use: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # A thread that waits could take what was said first together with an order of later.
     m = Machine()
-    m.state.record[R_DONE] = 0
     said: list[int] = []
-    monkeypatch.setattr(KernelPort, "set_base", lambda self, base, ready=0: said.append(base))
-    USES[use](m, KernelPort(m.python, SLOT))
+    monkeypatch.setattr(completion, "set_base", lambda g, row, base, ready: said.append(base))
+    port = KernelPort(m.python, SLOT)
+    USES[use](m, port)
+    for k in range(2):
+        port.order(k, 0, 8, PACK)
     assert len(said) == 1
