@@ -23,11 +23,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from gmpi import uncaught
+
 __version__ = "0.1.0"
 
 # Loading a kernel at its first launch waits for kernels that run, and these may wait for that one.
 # The driver reads this when it starts: with the first use of CUDA, before any context is opened.
 os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
+uncaught.install()
 
 _NAMES = ast.parse(Path(__file__).with_suffix(".pyi").read_text())
 _HOME = {

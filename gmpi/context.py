@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 from device_lib.context import DeviceContext
 from device_lib.primitives import SIMULATOR
-from gmpi import ending, errors, finalize, launch, shutdown, uncaught, unfinished
+from gmpi import ending, errors, finalize, launch, shutdown, unfinished
 from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators, free_communicator
 from gmpi.config import Config
@@ -41,8 +41,6 @@ from host_proxy.state import (
     State,
     fault_rows,
 )
-
-uncaught.install()
 
 
 class Context:

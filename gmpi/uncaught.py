@@ -13,8 +13,6 @@ import time
 from types import TracebackType
 from typing import Any
 
-from mpi4py import MPI
-
 GRACE_S = 1.0  # for the others, who have been told, to say what they waited for
 
 _before: Any = None
@@ -35,7 +33,10 @@ def _end_all_ranks(
     interactive = hasattr(sys, "ps1") or sys.flags.interactive
     if interactive or os.environ.get("GMPI_ON_ERROR") == "return":
         return
-    if not MPI.Is_initialized() or MPI.Is_finalized() or MPI.COMM_WORLD.size == 1:
+    MPI = getattr(sys.modules.get("mpi4py"), "MPI", None)  # not imported for this
+    if MPI is None or not MPI.Is_initialized() or MPI.Is_finalized():
+        return
+    if MPI.COMM_WORLD.size == 1:
         return
     sys.stdout.flush()
     rank = MPI.COMM_WORLD.rank
