@@ -55,14 +55,6 @@ def parser(description: str) -> argparse.ArgumentParser:
     return found
 
 
-def select_gpu(comm: MPI.Comm) -> None:
-    """One GPU a rank of a node, round robin."""
-    if not gmpi.SIMULATOR:
-        local = comm.Split_type(MPI.COMM_TYPE_SHARED)
-        cuda.select_device(local.rank % len(cuda.gpus))
-        local.Free()
-
-
 def _version(name: str) -> str:
     try:
         return metadata.version(name)

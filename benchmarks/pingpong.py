@@ -18,7 +18,6 @@ from _bench import (
     fail,
     p50,
     parser,
-    select_gpu,
     size_range,
     sizes_between,
     summary,
@@ -213,7 +212,7 @@ def main() -> int:
     comm = MPI.COMM_WORLD
     if comm.size != 2:
         fail(f"ping-pong needs 2 ranks, got {comm.size}: mpiexec -n 2 python {sys.argv[0]}")
-    select_gpu(comm)
+    gmpi.select_gpu(comm)
     place = where(comm)
     rate = cycles_per_us()
     results: dict[str, Any] = {"benchmark": "pingpong", "where": place, "threads": args.threads}

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from _bench import fail, parser, select_gpu, summary, where, write_json
+from _bench import fail, parser, summary, where, write_json
 from _floor import cycles_per_us, echo_cycles
 from _record_cost import launch_costs, record_costs
 from mpi4py import MPI
@@ -252,7 +252,7 @@ def main() -> int:
     comm = MPI.COMM_WORLD
     if comm.size != 2:
         fail(f"rates needs 2 ranks, got {comm.size}: mpiexec -n 2 python {sys.argv[0]}")
-    select_gpu(comm)
+    gmpi.select_gpu(comm)
     place = where(comm)
     rate = cycles_per_us()
     scale = 1 if not gmpi.SIMULATOR else 0

@@ -1,7 +1,7 @@
 """Unpacking short blocks at a regular pitch along the user's memory, for calls from the host.
 
 Memory keeps sectors of 32 bytes whole: one that is written in part is read first, and one that two
-instructions write is read and written twice (``examples/pack_bench.py``, measured). Where threads
+instructions write is read and written twice (``benchmarks/pack_bench.py``, measured). Where threads
 follow the packed bytes, as in ``pack_strided``, the blocks of one warp end anywhere in a sector,
 and the next warp writes the rest of it. Here they follow the user's memory, from a line of 128
 bytes on, and those that stand before a gap do nothing: each sector is written by one instruction.

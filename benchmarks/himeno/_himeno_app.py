@@ -35,7 +35,7 @@ import gmpi
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # what all benchmarks share
 
-from _bench import select_gpu, where, write_json
+from _bench import where, write_json
 
 PENTIUM_III_MFLOPS = 82.84  # a score of 1, as the benchmark defines it
 _MINUTE_S = 60.0
@@ -304,7 +304,7 @@ def main(kind: type[Solver], description: str) -> int:
             size = parse_size(text)
             ways = cuts(size, args.decompose, comm.size)
             work += [(text, size, *each) for each in product(ways, choices(kind, args))]
-        select_gpu(comm)
+        gmpi.select_gpu(comm)
         place = where(comm)
         rows = []
         for text, size, ranks, chosen in work:
