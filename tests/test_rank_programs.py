@@ -38,12 +38,12 @@ PROGRAMS = {
         "late",
         "lifecycle", "narrow", "no_any_tag --small", "opening",
         "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "point_to_point --small",
-        "random_programs --seeds=0:10",
+        "random_programs --seeds=0:5",
         "SPIN_MS=50 YIELD_MS=50 stress", "waits",
     ],
     3: [
         "collectives", "hangs", "host_side", "lifecycle", "ENGINE=mpi4py no_any_tag --small",
-        "point_to_point", "random_programs --seeds=10:16",
+        "point_to_point", "random_programs --seeds=10:13",
     ],
     4: ["TEST_NODES=ab random_programs --seeds=40:43"],
 }  # fmt: skip
@@ -108,7 +108,7 @@ FULL_ONLY = {
 QUICK = {
     2: [
         "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "datatypes --small", "landing",
-        "lifecycle", "random_programs --seeds=0:10",
+        "lifecycle", "random_programs --seeds=0:5",
     ],
 }  # fmt: skip
 

@@ -111,7 +111,7 @@ def main() -> int:
         _bench.fail(f"compare_run needs 2 ranks, got {comm.size}")
     if gmpi.SIMULATOR:
         ROUNDS.threads = 32
-    _bench.select_gpu(comm)
+    gmpi.select_gpu(comm)
     place = _bench.where(comm)
     results: dict[str, Any] = {"where": place, "tree": str(ARGS.tree)}
     with gmpi.Context(comm) as g:

@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     comm = MPI.COMM_WORLD
-    _bench.select_gpu(comm)
+    gmpi.select_gpu(comm)
     args = SimpleNamespace(iterations=ROUNDS, skip=ROUNDS // 10, threads=32)
     rate = cycles_per_us()
     found: dict[str, list[float]] = {"with": [], "without": []}
