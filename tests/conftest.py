@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # before anything imports numba
-# Property tests get processor time that nobody else wants: how long one example takes says nothing.
+# Machines are shared, so how long one example takes says nothing.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 _LIMIT_S = 300  # of one test, longer than that of any program it starts

@@ -15,15 +15,16 @@ option     runs                                                  budget, 2 cores
 =========  ====================================================  ===============
 
 What starts ranks or depends on the MPI library (marker ``mpi``) runs with both families, but for
-what hardly depends on the library: that runs with one of them (markers ``mpich`` and ``openmpi``),
-chosen so that both take as long. ``--mpi`` runs all with one of them. Other arguments go to pytest:
+what hardly depends on the library: that runs with one of them (markers ``mpich`` and ``openmpi``).
+``--mpi`` runs all with one of them. Other arguments go to pytest:
 ``python3 tests/run.py -k ring -x``.
 
-The two MPI families run at the same time, each one program after the other: many of these wait,
-for time-outs or for each other, and leave to others what they do not use of two cores. Time-outs
-and limits are twice as long then, so that ranks which get half of the time are not late. All else
-gets what is left over: tests without ranks, ruff and mypy. A machine that is slow or busy anyhow is
-given more time by ``TEST_TIME_FACTOR``, by which all limits are multiplied.
+Two lanes run at the same time, each one step after the other: the tests with one family, and ruff,
+mypy, the tests without ranks and those with the other family. Many programs wait, for time-outs or
+for each other, and leave to the other lane what they do not use of two cores. Time-outs and limits
+are twice as long then, so that ranks which get half of the time are not late. A step that fails
+keeps none from running. A machine that is slow or busy anyhow is given more time by
+``TEST_TIME_FACTOR``, by which all limits are multiplied.
 
 The summary compares the processor time of all that ran with the budget: that says more than the
 clock where others use the machine as well.
@@ -32,7 +33,6 @@ clock where others use the machine as well.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
 import os
 import resource
@@ -55,12 +55,12 @@ LINT = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
 #: Which tests, by option.
 TIERS = {"quick": "quick", "default": "not full", "full": ""}
 CORES = 2
+LANES = 2  # that run at the same time: all may take so many times as long as alone
 #: Seconds on CORES cores: quick after set-up, default with it.
 BUDGET_S = {"quick": 120, "default": 720}
 MINIMUM = (3, 11)
 # Programs that hang are ended after minutes: where all do, the first ones tell enough.
 SHOWN = ["--maxfail=10", "--durations=15"]
-LEFT_OVER_TIME = 4  # times as long may take what gets left-over time only
 
 
 def say(text: str) -> None:
@@ -86,19 +86,14 @@ def call(command: list[str], **environment: str) -> Result:
 Call = Callable[..., Result]
 
 
-class Beside:
-    """Runs commands one after the other, while the caller does something else.
+class Lane:
+    """Runs commands one after the other, while the caller does something else."""
 
-    With ``left_over`` they get the processor time that nobody else wants: Linux serves their
-    scheduling class only where no other thread is ready, so the time limits of others hold.
-    """
-
-    def __init__(self, left_over: bool) -> None:
-        self._left_over = left_over
+    def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1)
         self._running: subprocess.Popen[str] | None = None
 
-    def __enter__(self) -> Beside:
+    def __enter__(self) -> Lane:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -112,13 +107,23 @@ class Beside:
             except subprocess.TimeoutExpired:
                 running.kill()
 
-    def submit(self, task: Callable[..., Result], *arguments: Any) -> Future[Result]:
-        return self._pool.submit(task, *arguments)
+    def submit(self, task: Callable[..., Result], *arguments: Any, **more: Any) -> Future[Result]:
+        return self._pool.submit(task, *arguments, **more)
 
     def call(self, command: list[str], **environment: str) -> Result:
         """For tasks: ``call``, with the output in the result."""
         began = time.monotonic()
-        self._running = subprocess.Popen(
+        shown = f"$ {' '.join(command)}\n"
+        try:
+            self._running = self._start(command, environment)
+        except OSError as exc:
+            return Result(127, 0, f"{shown}{exc}\n")
+        text, _ = self._running.communicate()
+        return Result(self._running.returncode, time.monotonic() - began, shown + text)
+
+    @staticmethod
+    def _start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+        return subprocess.Popen(
             command,
             cwd=ROOT,
             env={**os.environ, **environment},
@@ -129,19 +134,6 @@ class Beside:
             errors="replace",
             start_new_session=True,
         )
-        if self._left_over:
-            _only_left_over_time(self._running.pid)
-        text, _ = self._running.communicate()
-        shown = f"$ {' '.join(command)}\n{text}"
-        return Result(self._running.returncode, time.monotonic() - began, shown)
-
-
-def _only_left_over_time(pid: int) -> None:
-    """For a process just started, the leader of its session, and what it will start."""
-    with contextlib.suppress(AttributeError, OSError):  # elsewhere than on Linux: a fair share
-        os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
-        # Where sessions get equal shares, however idle what runs in them.
-        Path(f"/proc/{pid}/autogroup").write_text("19")
 
 
 def set_up(family: str) -> Path:
@@ -163,19 +155,20 @@ def set_up(family: str) -> Path:
     return programs
 
 
-def test(programs: Path, *arguments: str, call: Call = call, **environment: str) -> Result:
+def test(programs: Path, *arguments: str, call: Call = call) -> Result:
     """Runs pytest, for which 'no tests selected' counts as success."""
     path = os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)])
     command = [str(programs / "python"), "-m", "pytest", *SHOWN, *arguments]
-    # Of its own: Numba's index of compiled functions is lost when two write it at the same time.
-    environment["NUMBA_CACHE_DIR"] = str(programs.parent / "numba")
-    done = call(command, PATH=path, VIRTUAL_ENV=str(programs.parent), **environment)
+    factor = LANES * float(os.environ.get("TEST_TIME_FACTOR", "1"))
+    environment = {
+        "PATH": path,
+        "VIRTUAL_ENV": str(programs.parent),
+        # Of its own: Numba's index of compiled functions is lost when two write it at a time.
+        "NUMBA_CACHE_DIR": str(programs.parent / "numba"),
+        "TEST_TIME_FACTOR": str(factor),
+    }
+    done = call(command, **environment)
     return done._replace(status=0) if done.status == 5 else done
-
-
-def times(factor: int) -> str:
-    """``TEST_TIME_FACTOR`` where everything may take ``factor`` times as long as usual."""
-    return str(factor * float(os.environ.get("TEST_TIME_FACTOR", "1")))
 
 
 def prepare(families: list[str]) -> dict[str, Path]:
@@ -196,40 +189,36 @@ def run(
         lint: commands beside the tests.
         extra: pytest's arguments.
     """
-    first, *others = programs
+    first, *_, other = [*programs, *programs]
+    both = first != other
 
-    def options(name: str, selection: str) -> list[str]:
-        both = " and ".join(filter(None, [selection, TIERS[tier]]))
-        return [*own_cache(name), "-m", both, *extra]
+    def select(name: str, selection: str) -> list[str]:
+        """Pytest's arguments; two would overwrite each other's lists of what has failed."""
+        markers = " and ".join(filter(None, [selection, TIERS[tier]]))
+        return ["-o", f"cache_dir=.pytest_cache/{name}", "-m", markers, *extra]
 
-    def test_ranks(family: str, call: Call) -> Result:
-        selected = options(family, FAMILIES[family] if others else RANKS)
-        return test(programs[family], *selected, call=call, TEST_TIME_FACTOR=times(len(programs)))
-
-    def test_without_ranks(call: Call) -> Result:
-        selected = options("no_ranks", NO_RANKS)
-        return test(programs[first], *selected, call=call, TEST_TIME_FACTOR=times(LEFT_OVER_TIME))
+    def of(family: str) -> list[str]:
+        return select(family, FAMILIES[family] if both else RANKS)
 
     results: dict[str, Result] = {}
-    with Beside(left_over=False) as beside, Beside(left_over=True) as left_over:
-        later = {f"tests with {f}": beside.submit(test_ranks, f, beside.call) for f in others}
+    with Lane() as beside:
+        later = {}
         for command in lint:
-            path = str(programs[first] / command[0])
-            later[" ".join(command)] = left_over.submit(left_over.call, [path, *command[1:]])
-        later["tests without ranks"] = left_over.submit(test_without_ranks, left_over.call)
+            path = str(programs[other] / command[0])
+            later[" ".join(command)] = beside.submit(beside.call, [path, *command[1:]])
+        steps = {"tests without ranks": select("no_ranks", NO_RANKS)}
+        if both:
+            steps[f"tests with {other}"] = of(other)
+        for name, arguments in steps.items():
+            later[name] = beside.submit(test, programs[other], *arguments, call=beside.call)
         name = f"tests with {first}"
         say(name)
-        results[name] = test_ranks(first, call)
+        results[name] = test(programs[first], *of(first))
         say("beside these")
         for name, made in later.items():
             results[name] = made.result()
             print(results[name].text)
     return results
-
-
-def own_cache(name: str) -> list[str]:
-    """For pytest: two would overwrite each other's lists of what has failed."""
-    return ["-o", f"cache_dir=.pytest_cache/{name}"]
 
 
 def processor_seconds() -> float:

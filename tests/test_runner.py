@@ -37,17 +37,22 @@ def test_ranks_are_for_tests_that_get_time_of_their_own() -> None:
         launcher.mpi(1, "-c", "")
 
 
-def test_beside_the_ranks_means_on_time_that_is_left_over() -> None:
-    code = "import os, sys; print(os.sched_getscheduler(0)); sys.exit(3)"
-    with run.Beside(left_over=True) as beside:
-        waits = f"import time; time.sleep(0.5); {code}"  # its class is set when it has begun
-        made = beside.submit(beside.call, [sys.executable, "-c", waits]).result()
-    assert made.status == 3 and made.text.splitlines()[-1] == str(os.SCHED_IDLE), made
+def test_a_step_that_fails_keeps_none_from_running() -> None:
+    with run.Lane() as lane:
+        steps = [
+            lane.submit(lane.call, [sys.executable, "-c", f"print({n}); raise SystemExit({n})"])
+            for n in (3, 0)
+        ]
+        steps.insert(1, lane.submit(lane.call, ["/nowhere/at/all"]))
+        steps.append(lane.submit(run.test, Path(sys.executable).parent, "--help", call=lane.call))
+        done = [step.result() for step in steps]
+    assert [result.status for result in done[:1] + done[2:]] == [3, 0, 0]
+    assert done[1].status != 0 and "/nowhere/at/all" in done[1].text
 
 
 def test_what_runs_beside_ends_with_the_rest() -> None:
     began = time.monotonic()
-    with pytest.raises(LookupError), run.Beside(left_over=True) as beside:
+    with pytest.raises(LookupError), run.Lane() as beside:
         running = beside.submit(beside.call, ["sleep", "60"])
         never = beside.submit(beside.call, ["sleep", "60"])
         while beside._running is None:
