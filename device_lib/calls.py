@@ -123,7 +123,8 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     requests = make_requests(scope)
     open_request, perform = requests.open_request, requests.perform
     complete, complete_one = requests.complete, requests.complete_one
-    open_scattered = part("open_scattered", 8, 1, make_open_scattered(scope, requests.help_others))
+    body = make_open_scattered(scope, requests.help_others, requests.report)
+    open_scattered = part("open_scattered", 8, 1, body)
     finish_all = part("finish_all", 6, 1, make_finish_all(scope))
     leads = scope.leads
 

@@ -19,7 +19,6 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from importlib import metadata
 
 from device_lib import assembler
@@ -107,11 +106,13 @@ else:
         Args:
             limit: most registers a thread, one of ``assembler.LIMITS``.
         """
-        ptx = compile_ptx(name, cc)
-        # Not the PTX's own words: Numba may number names in another order each time.
+        # Not of the PTX's own words: Numba may number names in another order each time.
         tag = _fingerprint(name, f"{cc[0]}.{cc[1]}", assembler.version())
         file = f"{name}-sm{cc[0]}{cc[1]}-{limit}-{tag}.cubin"
-        make = partial(assembler.assemble, name, ptx, cc, limit)
+
+        def make() -> bytes:
+            return assembler.assemble(name, compile_ptx(name, cc), cc, limit)
+
         return read_or_make(cache_directory() / file, make)
 
     class Linked(LinkableCode):  # type: ignore[misc]

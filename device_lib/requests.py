@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from device_lib import taking
 from device_lib.blocking import transact
 from device_lib.closing import (
     COMPLETED,
@@ -25,14 +26,7 @@ from device_lib.closing import (
     test_small,
 )
 from device_lib.closing_one import make_finish_one
-from device_lib.context import (
-    Status,
-    eager_bytes,
-    has_near,
-    large_slots,
-    narrow_slots,
-    request_slots,
-)
+from device_lib.context import Status, eager_bytes, has_near
 from device_lib.copy import copy_to_staging
 from device_lib.landing import land
 from device_lib.library import linked
@@ -156,9 +150,7 @@ def make_requests(scope: Scope) -> SimpleNamespace:
                 return handle
         handle = open_any(ctx, word0, peer_tag, count, send, recv, handle)
         if handle == error_handle(GMPI_ERR_NO_RESOURCE):
-            most = request_slots(ctx)
-            if nbytes > eager_bytes(ctx):
-                most = large_slots(ctx) + narrow_slots(ctx)
+            most = taking.most_open(ctx, nbytes > eager_bytes(ctx))
             report(ctx, word0, most, GMPI_ERR_NO_RESOURCE)
         return handle
 
@@ -257,4 +249,5 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         complete_one=complete_one,
         perform=perform,
         help_others=help_others,
+        report=report,
     )

@@ -17,9 +17,6 @@ from device_lib.context import (
     chunk_bytes,
     eager_bytes,
     landing_place,
-    large_slots,
-    narrow_slots,
-    request_slots,
     staging_of,
 )
 from device_lib.copy import copy_to_staging
@@ -56,8 +53,6 @@ from device_lib.primitives import (
 from device_lib.scope import Scope, warp_lanes, warp_mask
 from gmpi.constants import GMPI_ERR_NO_RESOURCE, PROC_NULL
 from gmpi.wire import (
-    CALL_MASK,
-    CALL_SHIFT,
     DATATYPE_SHIFT,
     FLAG_BACK,
     FLAG_INLINE,
@@ -75,7 +70,6 @@ from gmpi.wire import (
     LAYOUT_TYPE,
     LAYOUT_USER,
     OP_ALLREDUCE,
-    OP_FAULT,
     OP_IRECV,
     SCATTERED,
     STATUS_UNITS,
@@ -92,7 +86,6 @@ _chunk_bytes_of = device(chunk_bytes_of)
 _FLAGS_SHIFT = 8
 _OUT = FLAG_OUT << _FLAGS_SHIFT
 _BACK = FLAG_BACK << _FLAGS_SHIFT
-_CALL = CALL_MASK << CALL_SHIFT
 _UNLIMITED = 1 << 61
 _LOWEST_ADDRESS = 4096  # nothing lies below: BOTTOM with displacements that are no addresses
 
@@ -184,7 +177,7 @@ def _place(ctx, slot, direction, buffer, row, nbytes, lane, lanes, mask):
     return SCATTERED
 
 
-def make_open_scattered(scope: Scope, help_others: Callable) -> Callable:
+def make_open_scattered(scope: Scope, help_others: Callable, report: Callable) -> Callable:
     """Opens requests of derived datatypes and strided views; all threads of the scope call it."""
     rank = scope.rank
     size = scope.size
@@ -286,12 +279,8 @@ def make_open_scattered(scope: Scope, help_others: Callable) -> Callable:
         slot, send, recv = broadcast_3(slot, send, recv)
         sync()  # the layouts are written; the next broadcast may begin
         if slot < 0:
-            if -slot == GMPI_ERR_NO_RESOURCE and leads():
-                most = request_slots(ctx)
-                if large:
-                    most = large_slots(ctx) + narrow_slots(ctx)
-                refused = OP_FAULT | (word0 & 0xFF) << 8 | word0 & _CALL
-                ring.post(ctx, lane_id(), warp_lanes(), warp_mask(), refused, most, 0, -slot)
+            if -slot == GMPI_ERR_NO_RESOURCE:
+                report(ctx, word0, taking.most_open(ctx, large), GMPI_ERR_NO_RESOURCE)
             return slots.error_handle(-slot)
         chunk = nbytes
         if large:

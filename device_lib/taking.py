@@ -20,7 +20,9 @@ from device_lib.context import (
     has_near,
     large_slots,
     large_words,
+    narrow_slots,
     narrow_words,
+    request_slots,
     request_words,
 )
 from device_lib.primitives import (
@@ -55,6 +57,14 @@ _NARROW_NS = 1_000_000
 def large_kind(word0):
     """What a call of the large class wants a slot for; ``word0`` is of its record."""
     return LARGE_RECEIVE if word0 & 0xFF == OP_IRECV else LARGE
+
+
+@device
+def most_open(ctx, large):
+    """How many requests of a class can be open at once."""
+    if large:
+        return large_slots(ctx) + narrow_slots(ctx)
+    return request_slots(ctx)
 
 
 @device

@@ -319,6 +319,12 @@ def flawed_message(operation: str, flaw: int, source: int, tag: int) -> Fault:
     return Fault(text, operation, "message", value, allowed, -1, int(MPI.ERR_INTERN), CallError)
 
 
+def peer_words(rank: int) -> tuple[str, str]:
+    """Allowed and advice where the other rank's part of a message has failed."""
+    advice = f"the errors of rank {rank} say which of its calls has failed"
+    return "a rank whose part of the message succeeds", advice
+
+
 def describe(
     entry: np.ndarray,
     communicators: int,
@@ -414,8 +420,7 @@ def describe(
         value, allowed, advice = _message_words(value)
     elif number == ops.PEER:
         kind = MPICallError
-        allowed = "a rank whose part of the message succeeds"
-        advice = f"the errors of rank {value} say which of its calls has failed"
+        allowed, advice = peer_words(value)
     else:
         kind = MPICallError
         allowed = "MPI_SUCCESS"

@@ -16,6 +16,7 @@ from gmpi.errors import (
     Fault,
     MPICallError,
     any_tag_of_host,
+    peer_words,
     rank_text,
     tag_text,
 )
@@ -137,11 +138,8 @@ def failed_in_mpi(operation: str, where: str, exc: MPI.Exception) -> MPICallErro
 
 def failed_elsewhere(operation: str, where: str, rank: int, error: int) -> MPICallError:
     """What a call of the host raises whose other rank has failed."""
-    allowed = "a rank whose part of the message succeeds"
-    text = (
-        f"{operation} in host: other rank is {rank}, allowed is {allowed}; the errors of rank "
-        f"{rank} say which of its calls has failed [{where}]"
-    )
+    allowed, advice = peer_words(rank)
+    text = f"{operation} in host: other rank is {rank}, allowed is {allowed}; {advice} [{where}]"
     return MPICallError(
         Fault(text, operation, "other rank", rank, allowed, -1, error, MPICallError)
     )

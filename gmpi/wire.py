@@ -423,6 +423,17 @@ def is_in_reach(shared: int, way: int, address: int) -> bool:
     return shared != NOT_SHARED and (way & LANDED == 0 or address & SCATTERED == 0)
 
 
+def is_ordered(done: int, chunk_bytes: int) -> bool:
+    """Whether a CHUNK record answers an order: the first chunks of a send are packed by the call
+    itself, where it has buffers.
+
+    Compiled for the proxy and called from Python.
+    """
+    position = (done >> CHUNK_POSITION_SHIFT) & POSITION_MASK
+    unpacked = (done >> CHUNK_DIRECTION_SHIFT) & 1 == UNPACK
+    return unpacked or position >= LARGE_BUFFERS * chunk_bytes
+
+
 def landing_groups(nbytes: int) -> int:
     """Groups of units that a message takes; compiled for the device and for the proxy."""
     return (nbytes + LANDING_UNITS * UNIT_PAYLOAD - 1) // (LANDING_UNITS * UNIT_PAYLOAD)

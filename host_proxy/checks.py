@@ -216,7 +216,7 @@ def log_request(g, row, field, error, code, value, high):
 # --- the checks -----------------------------------------------------------------------------------
 
 
-@jit
+@entry
 def no_payload(g, r, row):
     """The payload that the record announces is not in it: error class of the request."""
     error = _CLASSES[ops.REQUEST]

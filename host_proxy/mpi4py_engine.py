@@ -19,17 +19,10 @@ from mpi4py import MPI
 
 from gmpi import wire
 from gmpi.constants import ANY_SOURCE, ANY_TAG, DATATYPES, OPERATIONS_REDUCE, PROC_NULL, SUCCESS
-from gmpi.wire import (
-    CHUNK_DIRECTION_SHIFT,
-    CHUNK_POSITION_SHIFT,
-    LARGE_BUFFERS,
-    STAGING_LEAD,
-    UNPACK,
-    chunk_bytes_of,
-)
+from gmpi.wire import STAGING_LEAD, chunk_bytes_of
 from host_proxy import completion, dispatch, flight, ring
 from host_proxy import operations as ops
-from host_proxy.checks import log_record, log_request
+from host_proxy.checks import log_record, log_request, no_payload
 from host_proxy.communicator import Communicator
 from host_proxy.failure import Failure, PeerFailure, RequestFailure, error_class
 from host_proxy.headers import BAD_LENGTH, header_in
@@ -231,9 +224,8 @@ class Mpi4pyEngine:
         if r[R_FLAGS] & wire.FLAG_INLINE:
             target = int(state.globals[G_CONTROL]) + self.small(slot)
             if not ring.payload_to(self.g, r.ctypes.data, target, int(r[R_BYTES])):
-                error = ops.FIELD_CLASSES[ops.REQUEST]
                 row = self.row(slot)
-                log_request(self.g, row, ops.REQUEST, error, 0, int(r[R_HANDLE]), 0)
+                error = no_payload(self.g, r.ctypes.data, row)
                 completion.complete(self.g, row, 0, error, ANY_SOURCE, ANY_TAG)
                 return
         operation = _OPERATIONS[int(r[R_OP])](self, slot)
@@ -271,11 +263,8 @@ class Mpi4pyEngine:
             return
         slot = int(r[R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
         done = int(r[R_DONE])
-        position = done >> CHUNK_POSITION_SHIFT
-        # The call itself packs up to here, without orders, where it has buffers.
-        unordered = LARGE_BUFFERS * chunk_bytes_of(self.field(slot, S_BYTES), self.sizes[1])
-        ordered = done >> CHUNK_DIRECTION_SHIFT & 1 == UNPACK or position >= unordered
-        ordered = ordered or slot >= self.state.layout.first_narrow
+        chunk = chunk_bytes_of(self.field(slot, S_BYTES), self.sizes[1])
+        ordered = wire.is_ordered(done, chunk) or slot >= self.state.layout.first_narrow
         if ordered and self.field(slot, S_ORDERS) > 0:
             completion.order_done(self.g, row)
         key = slot, done

@@ -32,6 +32,7 @@ from gmpi.wire import (
     OP_ISEND,
     POSITION_MASK,
     UNPACK,
+    is_ordered,
 )
 from host_proxy.checks import is_large
 from host_proxy.completion import order_done
@@ -51,6 +52,8 @@ from host_proxy.state import (
 )
 from host_proxy.streams import settle
 from host_proxy.transfer import position_of
+
+_is_ordered = jit(is_ordered)
 
 
 @jit
@@ -79,7 +82,7 @@ def chunk_done(g, r, row):
         return True
     if chunk < get(row, S_SENT) or chunk >= get(row, S_SENT) + LARGE_BUFFERS:
         return False
-    if is_ordered(done, size):
+    if _is_ordered(done, size):
         if get(row, S_ORDERS) <= 0:
             return False
         order_done(g, row)
@@ -88,17 +91,8 @@ def chunk_done(g, r, row):
 
 
 @jit
-def is_ordered(done, size):
-    """Whether a CHUNK record, for chunks of ``size`` bytes, answers an order: the first chunks of a
-    send are packed by the call itself."""
-    position = (done >> CHUNK_POSITION_SHIFT) & POSITION_MASK
-    unpacked = (done >> CHUNK_DIRECTION_SHIFT) & 1 == UNPACK
-    return unpacked or position >= LARGE_BUFFERS * size
-
-
-@jit
 def failed_chunk_done(g, r, row):
     """A CHUNK record for a request that has failed."""
-    if is_ordered(get(r, R_DONE), get(row, S_CHUNK)) and get(row, S_ORDERS) > 0:
+    if _is_ordered(get(r, R_DONE), get(row, S_CHUNK)) and get(row, S_ORDERS) > 0:
         order_done(g, row)
     settle(g, row)
