@@ -8,8 +8,8 @@ import numpy as np
 from numba import cuda
 
 import gmpi
-from device_lib.primitives import load_sys, store_sys
-from host_proxy.native import entry, load_acquire, pause, store_release
+from device_lib.platform.primitives import load_sys, store_sys
+from host_proxy.platform.native import entry, load_acquire, pause, store_release
 
 
 @cuda.jit

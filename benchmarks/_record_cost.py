@@ -18,9 +18,16 @@ from _bench import summary
 from numba import cuda
 
 import gmpi
-from device_lib.primitives import lane_id, load_sys, store_unit
-from gmpi.wire import HEADER_UNITS, INLINE_BYTES, SLOT_BYTES, TAG_MASK, UNIT_BYTES, UNIT_PAYLOAD
-from host_proxy.native import entry, load_acquire, pause, store_release
+from device_lib.platform.primitives import lane_id, load_sys, store_unit
+from gmpi.contract.wire import (
+    HEADER_UNITS,
+    INLINE_BYTES,
+    SLOT_BYTES,
+    TAG_MASK,
+    UNIT_BYTES,
+    UNIT_PAYLOAD,
+)
+from host_proxy.platform.native import entry, load_acquire, pause, store_release
 
 HEADER_ARGUMENTS = 7  # operation, count, datatype, peer, tag, communicator, address
 MOST_ARGUMENTS = HEADER_ARGUMENTS + INLINE_BYTES // 8

@@ -27,7 +27,7 @@ from mpi4py import MPI
 from tabulate import tabulate
 
 import gmpi
-from gmpi.packing import plan_of, prepared_of
+from gmpi.packing.calls import plan_of, prepared_of
 
 
 def verdict(case: Case, row: dict[str, Any]) -> str:

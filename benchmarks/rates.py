@@ -23,7 +23,7 @@ from mpi4py import MPI
 from numba import cuda, int64
 
 import gmpi
-from device_lib.exports import warp_calls
+from device_lib.api.exports import warp_calls
 from gmpi import (
     GMPI_Allreduce,
     GMPI_Comm_rank,
@@ -33,7 +33,7 @@ from gmpi import (
     GMPI_Send,
     GMPI_Waitall_warp,
 )
-from host_proxy.state import G_HEAD, G_NULL_SUM, G_NULLS
+from host_proxy.platform.state import G_HEAD, G_NULL_SUM, G_NULLS
 
 _post_null = warp_calls.post_null
 _ping = warp_calls.ping

@@ -1,5 +1,5 @@
 """Device half of GMPI: what runs inside the user's kernel. Import ``gmpi`` instead.
 
-In the order of a record's journey: ``calls`` (GMPI_*), ``copy`` (pack), ``slots`` and ``ring``
-(publish), then ``completion`` (wait), ``orders`` (large messages) and ``copy`` again (unpack).
+``api`` holds the calls, ``proxied`` the road of a message by the proxy, ``move`` what moves bytes,
+``platform`` what all of it runs on. Each imports only those behind it in this list.
 """

@@ -23,7 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from gmpi import uncaught
+from gmpi.lifetime import uncaught
 
 __version__ = "0.1.0"
 

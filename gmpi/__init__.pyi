@@ -1,10 +1,10 @@
 """The names of ``gmpi`` and where they come from: ``__init__.py`` reads this file."""
 
-from device_lib.context import (
+from device_lib.platform.context import (
     DeviceContext as DeviceContext,
     Status as Status,
 )
-from device_lib.exports import (
+from device_lib.api.exports import (
     GMPI_Allreduce as GMPI_Allreduce,
     GMPI_Allreduce_warp as GMPI_Allreduce_warp,
     GMPI_Barrier as GMPI_Barrier,
@@ -36,7 +36,7 @@ from device_lib.exports import (
     GMPI_Waitany as GMPI_Waitany,
     GMPI_Waitany_warp as GMPI_Waitany_warp,
 )
-from device_lib.primitives import (
+from device_lib.platform.primitives import (
     SIMULATOR as SIMULATOR,
     clock as clock,
     timer_ns as timer_ns,
@@ -44,7 +44,7 @@ from device_lib.primitives import (
 from gmpi.affinity import (
     select_gpu as select_gpu,
 )
-from gmpi.constants import (
+from gmpi.contract.constants import (
     AINT as AINT,
     ANY_SOURCE as ANY_SOURCE,
     ANY_TAG as ANY_TAG,
@@ -156,7 +156,7 @@ from gmpi.errors import (
     UsageError as UsageError,
     error_string as error_string,
 )
-from gmpi.packing import (
+from gmpi.packing.calls import (
     pack as pack,
     unpack as unpack,
 )

@@ -9,7 +9,7 @@ import click
 from tabulate import tabulate
 
 import gmpi
-from gmpi.cache import cache_directory, kept, leftovers
+from gmpi.cache.files import cache_directory, kept, leftovers
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -104,7 +104,7 @@ def _gpu(gpu: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ranks(ranks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    from gmpi.report import paths_text  # needs MPI
+    from gmpi.observe.report import paths_text  # needs MPI
 
     return [
         {
@@ -166,8 +166,8 @@ def fill(texts: tuple[str, ...]) -> None:
 
     if SIMULATOR:
         raise click.UsageError("the simulator compiles nothing: unset NUMBA_ENABLE_CUDASIM")
-    from device_lib import assembler
-    from gmpi import precompile
+    from device_lib.platform import assembler
+    from gmpi.launch import precompile
 
     try:
         wanted = [precompile.capability(text) for text in texts]

@@ -8,10 +8,10 @@ from typing import Any
 
 from mpi4py import MPI
 
-from device_lib.primitives import SIMULATOR
+from device_lib.platform.primitives import SIMULATOR
 from gmpi.config import parse_cores
 from gmpi.errors import ContextError
-from gmpi.node import of_this_node
+from gmpi.memory.node import of_this_node
 
 
 def require_gpu() -> None:

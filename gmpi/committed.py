@@ -11,15 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from gmpi.constants import DATATYPE_MARK, DATATYPE_NAMES, DATATYPES
-from gmpi.datatypes.descriptor import Tables, alignment_of, describe, table_arrays
-from gmpi.datatypes.overlap import distinct_elements
-from gmpi.datatypes.plans import Plan
-from gmpi.errors import ContextError, DatatypeError
-from gmpi.memory import Memory
-from gmpi.pack_driver import upload
-from gmpi.packing import plan_of
-from gmpi.wire import (
+from gmpi.contract.constants import DATATYPE_MARK, DATATYPE_NAMES, DATATYPES
+from gmpi.contract.wire import (
     DERIVED_GENERATION_SHIFT,
     DERIVED_MARK,
     DERIVED_MASK,
@@ -36,7 +29,14 @@ from gmpi.wire import (
     TYPE_SIZE,
     Layout,
 )
-from host_proxy.state import D_HANDLE, D_SIZE, OPEN, S_DATATYPE, S_STATE, State
+from gmpi.datatypes.descriptor import Tables, alignment_of, describe, table_arrays
+from gmpi.datatypes.overlap import distinct_elements
+from gmpi.datatypes.plans import Plan
+from gmpi.errors import ContextError, DatatypeError
+from gmpi.memory.regions import Memory
+from gmpi.packing.calls import plan_of
+from gmpi.packing.driver import upload
+from host_proxy.platform.state import D_HANDLE, D_SIZE, OPEN, S_DATATYPE, S_STATE, State
 
 _GENERATIONS = (DERIVED_MASK + 1) >> DERIVED_GENERATION_SHIFT
 

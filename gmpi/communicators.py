@@ -16,13 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from mpi4py import MPI
 
-from device_lib.divide import magic_of
-from gmpi.constants import COMM_WORLD
-from gmpi.errors import ContextError
-from gmpi.memory import Memory
-from gmpi.peers import Peers
-from gmpi.report import Group
-from gmpi.wire import (
+from device_lib.platform.divide import magic_of
+from gmpi.contract.constants import COMM_WORLD
+from gmpi.contract.wire import (
     COMMUNICATOR_BYTES,
     COMMUNICATORS,
     DEVICE_REACH,
@@ -35,9 +31,13 @@ from gmpi.wire import (
     REACH_MAGIC,
     TAG_DUPLICATES,
 )
-from host_proxy import mpi_library
-from host_proxy.communicator import Communicator, Duplicate
-from host_proxy.state import (
+from gmpi.errors import ContextError
+from gmpi.memory.peers import Peers
+from gmpi.memory.regions import Memory
+from gmpi.observe.report import Group
+from host_proxy.platform import mpi_library
+from host_proxy.platform.communicator import Communicator, Duplicate
+from host_proxy.platform.state import (
     C_CHUNKS,
     C_HANDLE,
     C_LAST,
@@ -54,7 +54,7 @@ from host_proxy.state import (
 
 if TYPE_CHECKING:
     from gmpi.context import Context
-    from gmpi.watchdog import Watchdog
+    from gmpi.lifetime.watchdog import Watchdog
 
 _FEWEST = 2  # duplicates of a communicator: for messages, and for what follows them
 
@@ -231,7 +231,7 @@ def free_communicator(context: Context, index: int) -> None:
 
 
 def _reach(reached: slice, near: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """What kernels are told of a communicator: uint8[REACH_BYTES] (``gmpi/wire.py``).
+    """What kernels are told of a communicator: uint8[REACH_BYTES] (``gmpi/contract/wire.py``).
 
     Args:
         reached, near: what ``Peers.reach`` returned.

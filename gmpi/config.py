@@ -14,8 +14,8 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from gmpi.contract.wire import BUSY_BITS, MAX_EAGER_BYTES, MAX_REQUEST_SLOTS, POSITION_STEP
 from gmpi.errors import ConfigError
-from gmpi.wire import BUSY_BITS, MAX_EAGER_BYTES, MAX_REQUEST_SLOTS, POSITION_STEP
 
 PREFIX = "GMPI_"
 #: Variables that are read elsewhere: where compiled device code is kept; what benchmarks note.

@@ -11,36 +11,38 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from device_lib.context import DeviceContext
-from device_lib.primitives import SIMULATOR
-from gmpi import ending, errors, finalize, launch, shutdown, unfinished
+from device_lib.platform.context import DeviceContext
+from device_lib.platform.primitives import SIMULATOR
+from gmpi import faults
 from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators, free_communicator
 from gmpi.config import Config
-from gmpi.constants import GMPI_ERR_ABORTED
+from gmpi.contract.constants import GMPI_ERR_ABORTED
+from gmpi.contract.wire import COMMUNICATORS, Layout
 from gmpi.errors import ContextError, Fault
-from gmpi.farewell import words_of
-from gmpi.host import Host
-from gmpi.host_requests import Progress
-from gmpi.kernels import LaunchedKernels
-from gmpi.memory import Memory
-from gmpi.opening import agree_on_tags, require_intracomm, require_mpi
-from gmpi.opening_steps import open_context
-from gmpi.peers import Peers
-from gmpi.pending import PendingRequest
-from gmpi.report import Report
-from gmpi.synchronization import Synchronization
-from gmpi.termination import Termination
-from gmpi.watchdog import Watchdog
-from gmpi.wire import COMMUNICATORS, Layout
-from host_proxy import trace
-from host_proxy.proxy import Proxy
-from host_proxy.state import (
+from gmpi.host.calls import Host
+from gmpi.host.requests import Progress
+from gmpi.launch import launch
+from gmpi.launch.kernels import LaunchedKernels
+from gmpi.lifetime import ending, finalize, shutdown, unfinished
+from gmpi.lifetime.farewell import words_of
+from gmpi.lifetime.opening import agree_on_tags, require_intracomm, require_mpi
+from gmpi.lifetime.opening_steps import open_context
+from gmpi.lifetime.synchronization import Synchronization
+from gmpi.lifetime.termination import Termination
+from gmpi.lifetime.watchdog import Watchdog
+from gmpi.memory.peers import Peers
+from gmpi.memory.regions import Memory
+from gmpi.observe.pending import PendingRequest
+from gmpi.observe.report import Report
+from host_proxy.platform import trace
+from host_proxy.platform.state import (
     OPEN,
     S_STATE,
     State,
     fault_rows,
 )
+from host_proxy.proxy import Proxy
 
 
 class Context:
@@ -66,7 +68,7 @@ class Context:
         ConfigError: a setting is wrong.
     """
 
-    # Made by ``gmpi/opening_steps.py``.
+    # Made by ``gmpi/lifetime/opening_steps.py``.
     rank: int
     size: int
     config: Config
@@ -215,7 +217,7 @@ class Context:
         known = len(self._state.communicators)
         rows = fault_rows(self._state, since)
         findings = getattr(self._proxy.python, "findings", ())
-        return [errors.describe(row, known, self._datatypes.plans, findings) for row in rows]
+        return [faults.describe(row, known, self._datatypes.plans, findings) for row in rows]
 
     def report(self) -> Report:
         """What every rank has pending, and the likely cause if nothing moves.
@@ -252,14 +254,15 @@ class Context:
 
     @property
     def trace(self) -> np.ndarray:
-        """Time stamps of the last requests, with ``trace=n`` (``host_proxy/trace.py``, DTYPE)."""
+        """Time stamps of the last requests, with ``trace=n`` (``host_proxy/platform/trace.py``,
+        DTYPE)."""
         if not self.config.trace:
             raise ContextError("open the context with trace=n to keep time stamps of n requests")
         return trace.read(self._state)
 
     @property
     def host(self) -> Host:
-        """Calls of the host in the same matching space (``gmpi/host.py``)."""
+        """Calls of the host in the same matching space (``gmpi/host/calls.py``)."""
         return Host(self, self._host_progress)
 
     # --- waiting ----------------------------------------------------------------------------------

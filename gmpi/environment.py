@@ -82,7 +82,7 @@ def mps_runs() -> bool:
 
 def cuda() -> Facts:
     """Simulator or driver and toolkit; the GPUs that kernels can use."""
-    from device_lib.primitives import SIMULATOR
+    from device_lib.platform.primitives import SIMULATOR
 
     listing = _command("nvidia-smi", "--query-gpu=pci.bus_id,memory.total", "--format=csv,noheader")
     memory = {}
@@ -168,7 +168,7 @@ def context() -> Facts:
     from mpi4py import MPI
 
     from gmpi.affinity import cores_text
-    from host_proxy.state import G_CROWDED
+    from host_proxy.platform.state import G_CROWDED
 
     try:
         with warnings.catch_warnings():

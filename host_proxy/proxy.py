@@ -13,16 +13,12 @@ import threading
 import time
 from pathlib import Path
 
-from gmpi.constants import GMPI_ERR_PROXY
-from gmpi.wire import CONTROL_ABORT
-from host_proxy.completion import find_overdue
-from host_proxy.debug import DebugEngine, Reader
-from host_proxy.loop import RECORD, STOPPED, run
-from host_proxy.mpi4py_engine import Mpi4pyEngine
-from host_proxy.native import compile_entries
-from host_proxy.progress import release_synchronizes
-from host_proxy.ring import decode, return_slots, take
-from host_proxy.state import (
+from gmpi.contract.constants import GMPI_ERR_PROXY
+from gmpi.contract.wire import CONTROL_ABORT
+from host_proxy.compiled.loop import RECORD, STOPPED, run
+from host_proxy.compiled.progress import release_synchronizes
+from host_proxy.platform.native import compile_entries
+from host_proxy.platform.state import (
     G_CONTROL,
     G_NOW,
     G_PYTHON,
@@ -32,6 +28,10 @@ from host_proxy.state import (
     G_TURNS,
     State,
 )
+from host_proxy.records.completion import find_overdue
+from host_proxy.records.ring import decode, return_slots, take
+from host_proxy.reference.debug import DebugEngine, Reader
+from host_proxy.reference.mpi4py_engine import Mpi4pyEngine
 
 _PR_SET_TIMERSLACK = 29
 _PYTHON_SPIN_S = 0.002  # idle time after which the Python loops nap

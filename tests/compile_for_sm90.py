@@ -27,24 +27,23 @@ from numba.cuda.typing.typeof import typeof
 sys.path.insert(0, str(Path(__file__).parent / "ranks"))
 
 import gmpi
-from gmpi import precompile
+from gmpi.launch import precompile
 
 CC = (9, 0)
 precompile.compile_without_gpu(CC)
 
 import script_kernel  # noqa: E402
 
-from device_lib import (  # noqa: E402
-    assembler,
-    library,
-    pack_parts,
-    pack_runs,
-    pack_strided,
-    pack_tiles,
-    unpack_along,
-)
-from device_lib.context import DeviceContext  # noqa: E402
+from device_lib.platform import assembler, library  # noqa: E402
+from device_lib.platform.context import DeviceContext  # noqa: E402
 from gmpi.datatypes.parts import MAX_DIMS  # noqa: E402
+from gmpi.packing import (  # noqa: E402
+    kernels_along,
+    kernels_parts,
+    kernels_runs,
+    kernels_strided,
+    kernels_tiles,
+)
 
 BYTES = types.uint8[::1]
 WORDS = types.int64[::1]
@@ -204,28 +203,29 @@ def kernel_ptx(name: str) -> str:
 def packing_kernels() -> dict[str, tuple[Any, int, int]]:
     """(body, int64 arguments, most registers) of kernels that ``gmpi.pack`` launches, by name."""
     found: dict[str, tuple[Any, int, int]] = {}
-    for long, outer, unpack in product((True, False), (0, pack_tiles.MAX_OUTER), (True, False)):
-        body = pack_tiles.tiles_body(long, outer, unpack)
+    for long, outer, unpack in product((True, False), (0, kernels_tiles.MAX_OUTER), (True, False)):
+        body = kernels_tiles.tiles_body(long, outer, unpack)
         name = f"tiles_{long:d}_{outer}_{unpack:d}"
-        found[name] = body, pack_tiles.ARGUMENTS, pack_tiles.REGISTERS
-    for long, outer in product((True, False), (0, pack_tiles.MAX_OUTER)):
-        body = pack_tiles.tiles_body(long, outer, True, True)
-        found[f"tiles_words_{long:d}_{outer}"] = body, pack_tiles.ARGUMENTS, pack_tiles.REGISTERS
+        found[name] = body, kernels_tiles.ARGUMENTS, kernels_tiles.REGISTERS
+    for long, outer in product((True, False), (0, kernels_tiles.MAX_OUTER)):
+        body = kernels_tiles.tiles_body(long, outer, True, True)
+        name = f"tiles_words_{long:d}_{outer}"
+        found[name] = body, kernels_tiles.ARGUMENTS, kernels_tiles.REGISTERS
     for width, dims, unpack in product((16, 8, 4), (1, 3, MAX_DIMS), (True, False)):
-        body = pack_strided.strided_body(width, dims, unpack)
-        arguments = 2 + len(pack_strided.names_of(dims))
-        found[f"strided_{width}_{dims}_{unpack:d}"] = body, arguments, pack_strided.REGISTERS
-    for width, outer in product((16, 8, 4), (0, unpack_along.MAX_OUTER)):
-        body = unpack_along.along_body(width, outer)
-        found[f"along_{width}_{outer}"] = body, unpack_along.ARGUMENTS, unpack_along.REGISTERS
+        body = kernels_strided.strided_body(width, dims, unpack)
+        arguments = 2 + len(kernels_strided.names_of(dims))
+        found[f"strided_{width}_{dims}_{unpack:d}"] = body, arguments, kernels_strided.REGISTERS
+    for width, outer in product((16, 8, 4), (0, kernels_along.MAX_OUTER)):
+        body = kernels_along.along_body(width, outer)
+        found[f"along_{width}_{outer}"] = body, kernels_along.ARGUMENTS, kernels_along.REGISTERS
     for width, unpack in product((16, 8, 4), (True, False)):
-        body = pack_runs.runs_body(width, unpack)
-        registers = pack_runs.REGISTERS[width]
-        found[f"runs_{width}_{unpack:d}"] = body, pack_runs.ARGUMENTS, registers
+        body = kernels_runs.runs_body(width, unpack)
+        registers = kernels_runs.REGISTERS[width]
+        found[f"runs_{width}_{unpack:d}"] = body, kernels_runs.ARGUMENTS, registers
         for dims in (3, MAX_DIMS):
-            body = pack_parts.parts_body(width, dims, True, unpack)
-            registers = pack_parts.registers(width, dims)
-            found[f"parts_{width}_{dims}_{unpack:d}"] = body, pack_parts.ARGUMENTS, registers
+            body = kernels_parts.parts_body(width, dims, True, unpack)
+            registers = kernels_parts.registers(width, dims)
+            found[f"parts_{width}_{dims}_{unpack:d}"] = body, kernels_parts.ARGUMENTS, registers
     return found
 
 

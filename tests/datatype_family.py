@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi.datatypes import Plan
-from host_proxy.mpi_library import handle
+from host_proxy.platform.mpi_library import handle
 
 Make = Callable[[MPI.Datatype], MPI.Datatype]
 

@@ -6,8 +6,8 @@ For the compiled engine as many as are asked for, for the protocol in Python one
 (``header_fuzz_python.py``). MPI is replaced by the stubs of ``record_fuzz.py``. A header must be
 refused, or everything that is done because of it must be allowed: memory, ranks, tags, orders to
 threads of the kernel. A receive may end with success, or as truncated, only where the message
-really came: what is accepted is written down here once more, from ``gmpi/wire.py`` and not from the
-code under test.
+really came: what is accepted is written down here once more, from ``gmpi/contract/wire.py`` and not
+from the code under test.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from record_fuzz import (
 )
 
 import gmpi
-from gmpi import wire
-from gmpi.constants import ERR_TRUNCATE
-from host_proxy import state as st
-from host_proxy.completion import staging
-from host_proxy.dispatch import dispatch_chunk
-from host_proxy.native import get, load, load_int, put, store, store_int
-from host_proxy.progress import progress
-from host_proxy.receiving import received
+from gmpi.contract import wire
+from gmpi.contract.constants import ERR_TRUNCATE
+from host_proxy.compiled.dispatch import dispatch_chunk
+from host_proxy.compiled.progress import progress
+from host_proxy.compiled.receiving import received
+from host_proxy.platform import state as st
+from host_proxy.platform.native import get, load, load_int, put, store, store_int
+from host_proxy.records.completion import staging
 
 EAGER, CHUNK, LARGE = LAYOUT.eager_bytes, LAYOUT.chunk_bytes, wire.LARGE_BUFFERS
 FIRST, SLOTS = LAYOUT.request_slots, LAYOUT.request_slots + LAYOUT.large_slots

@@ -27,15 +27,15 @@ from header_fuzz import (
 from mpi4py import MPI
 from record_fuzz import LAYOUT, TAG_UB, Harness
 
-from gmpi import wire
-from gmpi.constants import ERR_TRUNCATE
-from gmpi.host import _HostPort
-from host_proxy import state as st
-from host_proxy.communicator import Communicator
-from host_proxy.failure import Failure, PeerFailure
-from host_proxy.kernel_port import KernelPort
-from host_proxy.mpi4py_engine import Mpi4pyEngine
-from host_proxy.protocol import receive_message
+from gmpi.contract import wire
+from gmpi.contract.constants import ERR_TRUNCATE
+from gmpi.host.calls import _HostPort
+from host_proxy.platform import state as st
+from host_proxy.platform.communicator import Communicator
+from host_proxy.reference.failure import Failure, PeerFailure
+from host_proxy.reference.kernel_port import KernelPort
+from host_proxy.reference.mpi4py_engine import Mpi4pyEngine
+from host_proxy.reference.protocol import receive_message
 
 
 class _Request:

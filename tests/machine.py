@@ -15,15 +15,16 @@ import numpy as np
 from mpi4py import MPI
 
 import gmpi
-from gmpi import wire
-from gmpi.wire import Layout
-from host_proxy import loop, mpi_library
-from host_proxy import state as st
-from host_proxy.communicator import Communicator
-from host_proxy.make_state import make_state
-from host_proxy.mpi4py_engine import Mpi4pyEngine
-from host_proxy.ring import return_slots, take
-from host_proxy.state import State, no_gpu
+from gmpi.contract import wire
+from gmpi.contract.wire import Layout
+from host_proxy.compiled import loop
+from host_proxy.platform import mpi_library
+from host_proxy.platform import state as st
+from host_proxy.platform.communicator import Communicator
+from host_proxy.platform.make_state import make_state
+from host_proxy.platform.state import State, no_gpu
+from host_proxy.records.ring import return_slots, take
+from host_proxy.reference.mpi4py_engine import Mpi4pyEngine
 
 UNIT = np.dtype([("low", "<i8"), ("high", "<u4"), ("tag", "<u4")])
 SMALL = Layout(ring_slots=64, request_slots=32, large_slots=4, eager_bytes=256, chunk_bytes=512)

@@ -14,9 +14,9 @@ from machine import SMALL, Machine, tag_of
 from mpi4py import MPI
 
 import gmpi
-from gmpi import wire
-from gmpi.wire import Layout, chunk_bytes_of
-from host_proxy import state as st
+from gmpi.contract import wire
+from gmpi.contract.wire import Layout, chunk_bytes_of
+from host_proxy.platform import state as st
 
 CODE = int(MPI.ERR_OTHER)
 TAG = 7

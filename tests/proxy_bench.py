@@ -18,7 +18,7 @@ from mpi4py import MPI
 from proxy_producer import has_come, make_handle, publish, record_address, tag_of, word0
 
 import gmpi
-from gmpi.wire import (
+from gmpi.contract.wire import (
     CONTROL_CONSUMED,
     FLAG_BACK,
     FLAG_INLINE,
@@ -30,9 +30,9 @@ from gmpi.wire import (
     OP_PING,
     UNIT_BYTES,
 )
-from host_proxy.completion import write_unit
-from host_proxy.native import call, entry, get, jit, load, load_acquire, pause
-from host_proxy.state import F_NANOSLEEP, G_CONTROL, G_RING_SLOTS
+from host_proxy.platform.native import call, entry, get, jit, load, load_acquire, pause
+from host_proxy.platform.state import F_NANOSLEEP, G_CONTROL, G_RING_SLOTS
+from host_proxy.records.completion import write_unit
 
 WARPS, WINDOW = 64, 16
 REPEATS = 7

@@ -18,7 +18,7 @@ from mpi4py import MPI
 from proxy_producer import has_come, make_handle, publish, word0
 
 import gmpi
-from gmpi.wire import (
+from gmpi.contract.wire import (
     CHUNK_DIRECTION_SHIFT,
     FLAG_BACK,
     FLAG_OUT,
@@ -28,9 +28,9 @@ from gmpi.wire import (
     STATUS_UNITS,
     UNPACK,
 )
-from host_proxy.idle import now_ns
-from host_proxy.native import entry, get, jit, pause, store
-from host_proxy.state import G_REQUEST_SLOTS
+from host_proxy.platform.idle import now_ns
+from host_proxy.platform.native import entry, get, jit, pause, store
+from host_proxy.platform.state import G_REQUEST_SLOTS
 
 BYTES = 32768
 ROUNDS = 20_000

@@ -3,7 +3,7 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from gmpi.wire import (
+from gmpi.contract.wire import (
     HANDLE_CONTEXT_SHIFT,
     HANDLE_LARGE_SHIFT,
     HANDLE_SLOT_SHIFT,
@@ -12,9 +12,15 @@ from gmpi.wire import (
     TAG_MASK,
     UNIT_BYTES,
 )
-from host_proxy.completion import write_unit
-from host_proxy.native import get, jit, load_acquire
-from host_proxy.state import G_COMPLETIONS, G_CONTEXT, G_REQUEST_SLOTS, G_RING, G_RING_SLOTS
+from host_proxy.platform.native import get, jit, load_acquire
+from host_proxy.platform.state import (
+    G_COMPLETIONS,
+    G_CONTEXT,
+    G_REQUEST_SLOTS,
+    G_RING,
+    G_RING_SLOTS,
+)
+from host_proxy.records.completion import write_unit
 
 
 @jit

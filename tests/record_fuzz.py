@@ -17,16 +17,16 @@ import numpy as np
 from mpi4py import MPI
 from numba import cfunc, njit, types
 
-from gmpi import wire
-from gmpi.constants import DATATYPE_MARK, DATATYPES, OPERATIONS_REDUCE
-from host_proxy import state as st
-from host_proxy.completion import staging
-from host_proxy.dispatch import count_null, dispatch, wants_python
-from host_proxy.make_state import make_state
-from host_proxy.native import bump, get, load, put, store, store_int
-from host_proxy.progress import progress, release_synchronizes
-from host_proxy.ring import decode, return_slots, take
-from host_proxy.transfer import length_of
+from gmpi.contract import wire
+from gmpi.contract.constants import DATATYPE_MARK, DATATYPES, OPERATIONS_REDUCE
+from host_proxy.compiled.dispatch import count_null, dispatch, wants_python
+from host_proxy.compiled.progress import progress, release_synchronizes
+from host_proxy.compiled.transfer import length_of
+from host_proxy.platform import state as st
+from host_proxy.platform.make_state import make_state
+from host_proxy.platform.native import bump, get, load, put, store, store_int
+from host_proxy.records.completion import staging
+from host_proxy.records.ring import decode, return_slots, take
 
 LAYOUT = wire.Layout(64, 32, 2, 512, 1024)
 SLOTS, REQUEST_SLOTS = LAYOUT.slots, LAYOUT.request_slots

@@ -11,8 +11,9 @@ import pytest
 from numba import cuda
 
 import gmpi
-from gmpi import affinity, opening
-from gmpi.wire import Layout
+from gmpi import affinity
+from gmpi.contract.wire import Layout
+from gmpi.lifetime import opening
 
 pytestmark = pytest.mark.quick
 

@@ -12,8 +12,8 @@ import pytest
 from mpi4py import MPI
 
 import gmpi
-from device_lib.arguments import check, kind_of_value
-from device_lib.context import DeviceContext
+from device_lib.api.arguments import check, kind_of_value
+from device_lib.platform.context import DeviceContext
 
 CTX = DeviceContext(0, 0, 0, 0)
 A = np.zeros(4, np.float32)
@@ -85,9 +85,9 @@ from mpi4py import MPI
 from numba import cuda, types
 from numba.cuda.typing.typeof import typeof
 import gmpi
-from gmpi import precompile
+from gmpi.launch import precompile
 precompile.compile_without_gpu((9, 0))
-from device_lib.context import DeviceContext
+from device_lib.platform.context import DeviceContext
 comm = MPI.COMM_WORLD
 signature = types.void(typeof(DeviceContext(0, 0, 0, 0)), types.float32[::1])
 for line in json.loads(sys.argv[1]):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gmpi import builds
+from gmpi.launch import builds
 
 OWN = 40  # registers that the stand-in's own code takes
 MULTIPROCESSORS, REGISTERS = 132, 65536

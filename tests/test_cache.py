@@ -15,8 +15,9 @@ import launcher
 import numba
 import pytest
 
-from gmpi import cache, sources
-from host_proxy import engine_cache, native
+from gmpi.cache import files as cache
+from gmpi.cache import sources
+from host_proxy.platform import engine_cache, native
 
 ROOT = launcher.ROOT
 COMPILED = ("device_lib", "host_proxy")
@@ -44,7 +45,7 @@ def test_what_is_compiled_in_changes_the_key(package: str, copy: Path) -> None:
     files = sources.compiled_from(package, copy)
     names = {str(path.relative_to(copy)) for path in files}
     assert names >= {str(p.relative_to(copy)) for p in (copy / package).rglob("*.py")}
-    kinds = [f"{package}/ring.py", "gmpi/wire.py", "gmpi/constants.py"]
+    kinds = [f"{package}/ring.py", "gmpi/contract/wire.py", "gmpi/contract/constants.py"]
     if package == "device_lib":
         kinds += ["gmpi/datatypes/descriptor.py", "gmpi/datatypes/parts.py"]
     assert names >= set(kinds)
@@ -285,7 +286,7 @@ def test_a_full_disk_leaves_no_engine_behind(numba_cache: Path, full_disk: None)
 NOWHERE = """
 from gmpi import Context
 from numba.core.caching import NullCache
-from host_proxy import native
+from host_proxy.platform import native
 assert native._entries and all(isinstance(e._cache, NullCache) for e in native._entries)
 print("imported")
 """

@@ -11,9 +11,9 @@ from hypothesis import strategies as some
 from machine import RANKS, SMALL, UNIT, Machine, tag_of
 
 import gmpi
-from gmpi import wire
-from host_proxy import operations as ops
-from host_proxy import state as st
+from gmpi.contract import wire
+from host_proxy.platform import operations as ops
+from host_proxy.platform import state as st
 
 pytestmark = [pytest.mark.mpi, pytest.mark.quick]
 

@@ -11,7 +11,7 @@ SELF_MESSAGE = """
 import numpy as np
 from mpi4py import MPI
 import gmpi
-from host_proxy import loop
+from host_proxy.compiled import loop
 with gmpi.Context(MPI.COMM_SELF, gpu=False) as g:
     room = np.zeros(5)
     request = g.host.Irecv(room, 0, 3)
@@ -38,7 +38,7 @@ def test_a_second_process_loads_the_engine_from_disk() -> None:
 def calls_of_compiled_functions() -> dict[str, set[str]]:
     """Which jitted functions of ``host_proxy`` call which."""
     graph: dict[str, set[str]] = {}
-    for path in (launcher.ROOT / "host_proxy").glob("*.py"):
+    for path in (launcher.ROOT / "host_proxy").rglob("*.py"):
         tree = ast.parse(path.read_text())
         module = path.stem
         origin: dict[str, str] = {}  # local name -> module.function

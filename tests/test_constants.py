@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 
 import gmpi
-from gmpi import constants
+from gmpi.contract import constants
 
 pytestmark = [pytest.mark.mpi, pytest.mark.quick]
 

@@ -12,15 +12,15 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
-from device_lib.divide import LIMIT, divide, magic_of
-from device_lib.pack_part import pack_part, part_begin, unpack_part
-from device_lib.primitives import thread_rank
+from device_lib.move.pack_part import pack_part, part_begin, unpack_part
+from device_lib.platform.divide import LIMIT, divide, magic_of
+from device_lib.platform.primitives import thread_rank
 from gmpi.datatypes import plan
 from gmpi.datatypes.descriptor import DESCRIPTOR_BYTES, Tables, describe, table_arrays
 from gmpi.datatypes.interpret import pack
 from gmpi.errors import DatatypeError
-from gmpi.pack_driver import upload
-from gmpi.pack_memory import span_of
+from gmpi.packing.driver import upload
+from gmpi.packing.memory import span_of
 
 POISON = 0xA5
 SAMPLE = 60 if gmpi.SIMULATOR else 1000

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmpi.diagnosis import diagnose
-from gmpi.farewell import hopeless
-from gmpi.report import RankReport, Report
-from gmpi.stacks import host_line, stacks
-from gmpi.tables import Cause, Pending, Table, Unexpected, ranks_text
+from gmpi.diagnose.diagnosis import diagnose
+from gmpi.diagnose.stacks import host_line, stacks
+from gmpi.diagnose.tables import Cause, Pending, Table, Unexpected, ranks_text
+from gmpi.lifetime.farewell import hopeless
+from gmpi.observe.report import RankReport, Report
 
 pytestmark = pytest.mark.quick
 

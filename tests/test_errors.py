@@ -7,10 +7,11 @@ import pytest
 from mpi4py import MPI
 
 import gmpi
-from gmpi import errors, wire
-from host_proxy import operations as ops
-from host_proxy import state as st
-from host_proxy.headers import BAD_CHUNK
+from gmpi import errors, faults
+from gmpi.contract import wire
+from host_proxy.compiled.headers import BAD_CHUNK
+from host_proxy.platform import operations as ops
+from host_proxy.platform import state as st
 
 pytestmark = pytest.mark.quick
 
@@ -144,7 +145,7 @@ def test_every_field_has_its_words(field: int) -> None:
     entry, text, kind = CASES[field]
     if field not in WITHOUT_CALL:
         text += CALL if field != ops.DATATYPE else CALL.replace("FLOAT", "0x8")
-    fault = errors.describe(entry, communicators=3, findings=["", FINDING])
+    fault = faults.describe(entry, communicators=3, findings=["", FINDING])
     assert fault.text == text
     assert fault.kind is kind
     assert fault.block == int(entry[st.E_BLOCK])
@@ -178,28 +179,28 @@ def test_every_field_has_its_words(field: int) -> None:
     ],
 )
 def test_every_flaw_of_a_buffer_has_its_words(flaw: int, value: str, allowed: str) -> None:
-    fault = errors.describe(row(SEND, ops.BUFFER, flaw, 40), communicators=1)
+    fault = faults.describe(row(SEND, ops.BUFFER, flaw, 40), communicators=1)
     assert (fault.value, fault.allowed) == (value, allowed)
     assert f"buffer is {value}, allowed is {allowed}" in fault.text
 
 
 def test_a_receive_may_have_any_tag_and_a_send_not() -> None:
-    assert "or ANY_TAG" in errors.describe(row(RECV, ops.TAG, -5, UB), 1).allowed
-    assert "ANY_TAG" not in errors.describe(row(SEND, ops.TAG, -5, UB), 1).allowed
+    assert "or ANY_TAG" in faults.describe(row(RECV, ops.TAG, -5, UB), 1).allowed
+    assert "ANY_TAG" not in faults.describe(row(SEND, ops.TAG, -5, UB), 1).allowed
 
 
 def test_wildcards_are_named() -> None:
     entry = row(RECV, ops.COUNT, -1, 9, peer=gmpi.ANY_SOURCE, tag=gmpi.ANY_TAG)
-    assert "[peer ANY_SOURCE, tag ANY_TAG, " in errors.describe(entry, 1).text
+    assert "[peer ANY_SOURCE, tag ANY_TAG, " in faults.describe(entry, 1).text
     entry = row(SEND, ops.COUNT, -1, 9, peer=gmpi.PROC_NULL)
-    assert "[peer PROC_NULL, tag 7, " in errors.describe(entry, 1).text
+    assert "[peer PROC_NULL, tag 7, " in faults.describe(entry, 1).text
 
 
 def test_an_exception_carries_the_parts_and_how_many_more_there_are() -> None:
     entry, text, kind = CASES[ops.DEST]
     entry = entry.copy()
     entry[st.E_CLASS] = gmpi.ERR_RANK
-    caught = kind(errors.describe(entry, 3), more=2)
+    caught = kind(faults.describe(entry, 3), more=2)
     assert str(caught) == text + CALL + " (and 2 more: see Context.errors)"
     assert (caught.operation, caught.field, caught.value) == ("GMPI_Isend", "dest", 9)
     assert (caught.block, caught.error_class, caught.more) == (5, gmpi.ERR_RANK, 2)

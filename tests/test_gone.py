@@ -13,7 +13,7 @@ import numpy as np
 from mpi4py import MPI
 from numba import cuda
 import gmpi
-from gmpi import watchdog
+from gmpi.lifetime import watchdog
 
 watchdog.ANSWER_S = 5.0
 

@@ -11,8 +11,8 @@ from mpi4py import MPI
 import gmpi
 from gmpi.datatypes.plans import Plan
 from gmpi.datatypes.plans import plan as make_plan
-from gmpi.host_arguments import Argument
-from gmpi.host_buffer import HostBuffer
+from gmpi.host.arguments import Argument
+from gmpi.host.buffer import HostBuffer
 
 HANDLE = 0x5000_0001
 

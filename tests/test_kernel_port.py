@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from machine import SMALL, Machine
 
-from gmpi.wire import LANDED, NEAR, NOT_SHARED, OP_ALLREDUCE, PACK
-from host_proxy import completion
-from host_proxy.headers import Header
-from host_proxy.kernel_port import KernelPort
-from host_proxy.state import P_READS, S_BYTES, S_OP
+from gmpi.contract.wire import LANDED, NEAR, NOT_SHARED, OP_ALLREDUCE, PACK
+from host_proxy.compiled.headers import Header
+from host_proxy.platform.state import P_READS, S_BYTES, S_OP
+from host_proxy.records import completion
+from host_proxy.reference.kernel_port import KernelPort
 
 pytestmark = pytest.mark.mpi
 

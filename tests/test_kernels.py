@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from numba import cuda
 
-from gmpi import kernels
-from gmpi.kernels import LaunchedKernels
+from gmpi.launch import kernels
+from gmpi.launch.kernels import LaunchedKernels
 
 
 class Driver:

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import launcher
 import pytest
 
-from gmpi import builds, launch
+from gmpi.launch import builds, launch
 
 WARNINGS = """
 import warnings
 from types import SimpleNamespace
 import gmpi
-from gmpi import launch
+from gmpi.launch import launch
 from numba.cuda import dispatcher
 from numba.cuda.core.errors import NumbaPerformanceWarning
 
@@ -42,7 +42,7 @@ assert warned(configure, (5,)) == 1
 assert warned(configure, (5,), (6,)) == 1
 assert warned(configure, (context,), (5,), (context,)) == 1
 assert warned(lambda: configure(1000), (5,)) == 0
-assert dispatcher._LaunchConfiguration.__call__.__module__ == "gmpi.launch"
+assert dispatcher._LaunchConfiguration.__call__.__module__ == "gmpi.launch.launch"
 print("as expected")
 """
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from gmpi.constants import DATATYPES, OPERATIONS_REDUCE
-from host_proxy import mpi_library
-from host_proxy import state as st
-from host_proxy.make_state import make_state
-from host_proxy.state import no_gpu
+from gmpi.contract.constants import DATATYPES, OPERATIONS_REDUCE
+from host_proxy.platform import mpi_library
+from host_proxy.platform import state as st
+from host_proxy.platform.make_state import make_state
+from host_proxy.platform.state import no_gpu
 
 pytestmark = [pytest.mark.mpi, pytest.mark.quick]
 

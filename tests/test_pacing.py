@@ -9,9 +9,9 @@ import pytest
 from numba import cuda
 
 import gmpi
-from device_lib import pacing
-from device_lib.context import DeviceContext
-from gmpi.wire import DEVICE_WAITS
+from device_lib.platform.context import DeviceContext
+from device_lib.proxied import pacing
+from gmpi.contract.wire import DEVICE_WAITS
 
 pytestmark = pytest.mark.skipif(not gmpi.SIMULATOR, reason="needs the simulator")
 ROUNDS = 3

@@ -13,10 +13,10 @@ from numba import cuda
 from test_datatypes_device import check, roll, to_device
 
 import gmpi
-from device_lib import pack_tiles
-from device_lib.pack_strided import Shape
 from gmpi.datatypes import plan
-from gmpi.pack_memory import span_of
+from gmpi.packing import kernels_tiles
+from gmpi.packing.kernels_strided import Shape
+from gmpi.packing.memory import span_of
 
 sys.path.append(str(launcher.ROOT / "tests" / "gpu"))
 
@@ -42,7 +42,7 @@ def blocks_of(atom: int, pitch: int) -> MPI.Datatype:
 
 
 def per_tile(atom: int, pitch: int) -> int:
-    found = pack_tiles.tiling(atom, [(1, pitch)])
+    found = kernels_tiles.tiling(atom, [(1, pitch)])
     assert found is not None
     return found.arguments[7]
 
@@ -51,13 +51,13 @@ def per_tile(atom: int, pitch: int) -> int:
 def used(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, int, bool]]:
     """(long, outer, unpack) of each kernel that was asked for."""
     asked = []
-    make = pack_tiles.tiles_body
+    make = kernels_tiles.tiles_body
 
     def spy(*variant: Any) -> Any:
         asked.append(variant[:3])
         return make(*variant)
 
-    monkeypatch.setattr(pack_tiles, "tiles_body", spy)
+    monkeypatch.setattr(kernels_tiles, "tiles_body", spy)
     return asked
 
 
@@ -113,7 +113,7 @@ def test_nothing_outside_the_layout_is_read(
     if not gmpi.SIMULATOR:
         pytest.skip("spies on the simulator's loads")
     read: list[tuple[int, int]] = []
-    load_16_if, load_1 = pack_tiles.load_16_if, pack_tiles.load_1
+    load_16_if, load_1 = kernels_tiles.load_16_if, kernels_tiles.load_1
 
     def spy_16(address: int, wanted: bool) -> tuple[int, int]:
         if wanted:
@@ -124,8 +124,8 @@ def test_nothing_outside_the_layout_is_read(
         read.append((address, address + 1))
         return load_1(address)
 
-    monkeypatch.setattr(pack_tiles, "load_16_if", spy_16)
-    monkeypatch.setattr(pack_tiles, "load_1", spy_1)
+    monkeypatch.setattr(kernels_tiles, "load_16_if", spy_16)
+    monkeypatch.setattr(kernels_tiles, "load_1", spy_1)
     for count in (2, 40, per_tile(atom, pitch) + 3):
         datatype = blocks_of(atom, pitch)
         reach = plan(datatype).reach(count)[1]
@@ -149,7 +149,7 @@ def test_nothing_outside_the_layout_is_read(
 def test_other_layouts_go_another_way(
     atom: int, pitch: int, used: list[tuple[bool, int, bool]]
 ) -> None:
-    assert pack_tiles.tiling(atom, [(50, pitch)]) is None
+    assert kernels_tiles.tiling(atom, [(50, pitch)]) is None
     source = cuda.to_device(np.arange(50 * 520, dtype=np.uint8))
     if pitch >= atom:
         gmpi.pack(source, blocks_of(atom, pitch), 50)
@@ -178,8 +178,8 @@ def test_ways_to_unpack_by_where_blocks_begin(
 ) -> None:
     """Whole words where all blocks begin at words, else the bytes one by one."""
     asked = []
-    make = pack_tiles.tiles_body
-    monkeypatch.setattr(pack_tiles, "tiles_body", lambda *a: asked.append(a) or make(*a))
+    make = kernels_tiles.tiles_body
+    monkeypatch.setattr(kernels_tiles, "tiles_body", lambda *a: asked.append(a) or make(*a))
     rows = blocks_of(atom, pitch).Create_contiguous(80)
     check(rows.Create_hvector(3, 1, 80 * pitch + more), 1, offset)
     assert asked == [(True, 1, False, False), (True, 1, True, words)]

@@ -11,11 +11,11 @@ from numba import cuda
 from test_datatypes_device import check, to_device
 
 import gmpi
-from device_lib import pack_parts, pack_runs, pack_strided, unpack_along
-from device_lib.divide import LIMIT
+from device_lib.platform.divide import LIMIT
 from gmpi.datatypes import plan
 from gmpi.datatypes.parts import MAX_DIMS, UNIT_BYTES, RunList
-from gmpi.packing import prepared_of
+from gmpi.packing import kernels_along, kernels_parts, kernels_runs, kernels_strided
+from gmpi.packing.calls import prepared_of
 
 BASES = {16: MPI.C_DOUBLE_COMPLEX, 8: MPI.DOUBLE, 4: MPI.FLOAT}
 
@@ -34,17 +34,17 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
         monkeypatch.setattr(module, name, called)
 
-    spy(pack_strided, "strided_body", "strided")
-    spy(unpack_along, "along_body", "along")
-    spy(pack_runs, "runs_body", "runs")
-    spy(pack_parts, "parts_body", "parts")
+    spy(kernels_strided, "strided_body", "strided")
+    spy(kernels_along, "along_body", "along")
+    spy(kernels_runs, "runs_body", "runs")
+    spy(kernels_parts, "parts_body", "parts")
     return asked
 
 
 @pytest.mark.parametrize("width", BASES)
 def test_counts_around_tiles(width: int, used: list[tuple[Any, ...]]) -> None:
-    tile = pack_strided.tile_words(width, False)
-    for count in (2, 3, pack_strided.THREADS + 1, tile - 1, tile, tile + 1, 2 * tile + 5):
+    tile = kernels_strided.tile_words(width, False)
+    for count in (2, 3, kernels_strided.THREADS + 1, tile - 1, tile, tile + 1, 2 * tile + 5):
         used.clear()
         check(BASES[width].Create_vector(count, 1, 5), 1)
         assert used == [("strided", width, 1, False), ("strided", width, 1, True)]
@@ -77,7 +77,7 @@ def test_the_pointers_decide_on_words(
 
 
 def along_tile(width: int) -> int:
-    shape = unpack_along.SHAPES[width]
+    shape = kernels_along.SHAPES[width]
     return shape.threads * shape.words
 
 
@@ -121,32 +121,32 @@ def test_rows_of_short_blocks_are_unpacked_along_the_users_memory(
 def test_blocks_that_split_no_sector_or_few_are_unpacked_as_they_were(
     width: int, atom: int, pitch: int
 ) -> None:
-    assert unpack_along.along(width, atom, [(5000, pitch)]) is None
-    assert unpack_along.along(4, 12, [(5000, 20)]) is not None
-    assert unpack_along.along(4, 12, [(80, 20), (5, 4000)]) is None  # short rows
-    assert unpack_along.along(4, 12, [(LIMIT // 5, 20)]) is None
+    assert kernels_along.along(width, atom, [(5000, pitch)]) is None
+    assert kernels_along.along(4, 12, [(5000, 20)]) is not None
+    assert kernels_along.along(4, 12, [(80, 20), (5, 4000)]) is None  # short rows
+    assert kernels_along.along(4, 12, [(LIMIT // 5, 20)]) is None
 
 
 @pytest.mark.parametrize("near", [False, True])
 @pytest.mark.parametrize("words", [1, 2, 4])
 def test_shapes_that_benchmarks_compare(words: int, near: bool) -> None:
     """Every word once, whichever thread takes it."""
-    shape = pack_strided.Shape(64, words, near)
-    count, numbers = 333, pack_strided.numbers_of(8, 8, [(333, 24)])
+    shape = kernels_strided.Shape(64, words, near)
+    count, numbers = 333, kernels_strided.numbers_of(8, 8, [(333, 24)])
     assert numbers is not None
     packed = np.arange(1, count + 1)
     user = np.zeros(3 * count, np.int64)
-    body = pack_strided.strided_body(8, 1, True, shape)
+    body = kernels_strided.strided_body(8, 1, True, shape)
     addresses = user.ctypes.data, packed.ctypes.data
     if not gmpi.SIMULATOR:
         pytest.skip("takes addresses of the host's memory")
     cuda.jit(body)[-(-count // (64 * words)), 64](*addresses, *numbers)
     assert (user[::3] == packed).all() and not user[1::3].any()
-    found = unpack_along.along(8, 24, [(100, 40)], shape)
+    found = kernels_along.along(8, 24, [(100, 40)], shape)
     assert found is not None
     user[:] = 0
     addresses = user.ctypes.data + 8, packed.ctypes.data
-    cuda.jit(unpack_along.along_body(8, 0, shape))[found.blocks, 64](
+    cuda.jit(kernels_along.along_body(8, 0, shape))[found.blocks, 64](
         *addresses, *found.arguments[2:]
     )
     rows = user[1:501].reshape(100, 5)
@@ -154,8 +154,8 @@ def test_shapes_that_benchmarks_compare(words: int, near: bool) -> None:
 
 
 def test_what_is_too_large_for_31_bits_goes_another_way() -> None:
-    found = pack_strided.numbers_of
-    tile = pack_strided.tile_words(16, False)
+    found = kernels_strided.numbers_of
+    tile = kernels_strided.tile_words(16, False)
     assert found(16, 64, [(LIMIT // 4 - tile, 128)]) is not None
     assert found(16, 64, [(LIMIT // 4, 128)]) is None
     assert found(16, 64, [(1 << 20, 128), (1 << 20, 1 << 30)]) is None
@@ -208,7 +208,7 @@ def _struct(*types: tuple[int, MPI.Datatype]) -> MPI.Datatype:
 def test_parts_of_every_kind(width: int, used: list[tuple[Any, ...]]) -> None:
     """Strided blocks of none to three dimensions, and a list of runs, each of several tiles."""
     b = BASES[width]
-    tile = pack_strided.tile_words(width, False)
+    tile = kernels_strided.tile_words(width, False)
     plane = b.Create_vector(40, 3, 5).Create_hvector(tile // 60, 1, 201 * width)
     solid = plane.Create_hvector(3, 1, (tile + 1) * 8 * width)
     lengths = [1 + k * k % 9 for k in range(900)]

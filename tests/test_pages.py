@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from gmpi import pages
-from gmpi.pages import PAGE, Pages
-from gmpi.shared_region import SharedRegion
+from gmpi.memory.shared_region import SharedRegion
+from host_proxy.platform import pages
+from host_proxy.platform.pages import PAGE, Pages
 
 
 def signal_of(touch: Callable[[], object]) -> int:

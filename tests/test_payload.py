@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 
 import gmpi
-from device_lib import opening, ring
-from device_lib.context import DeviceContext
-from gmpi.wire import HEADER_UNITS, INLINE_BYTES, SHAPE_RING_SHIFT, SLOT_BYTES, UNIT_PAYLOAD
+from device_lib.platform.context import DeviceContext
+from device_lib.proxied import opening, ring
+from gmpi.contract.wire import (
+    HEADER_UNITS,
+    INLINE_BYTES,
+    SHAPE_RING_SHIFT,
+    SLOT_BYTES,
+    UNIT_PAYLOAD,
+)
 
 pytestmark = [
     pytest.mark.skipif(not gmpi.SIMULATOR, reason="calls device code from Python"),

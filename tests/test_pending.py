@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from machine import Machine
 
-from gmpi import wire
-from gmpi.wire import Layout
-from host_proxy import state as st
-from host_proxy.mpi_library import HANDLE_BYTES
+from gmpi.contract import wire
+from gmpi.contract.wire import Layout
+from host_proxy.platform import state as st
+from host_proxy.platform.mpi_library import HANDLE_BYTES
 
 pytestmark = [pytest.mark.mpi, pytest.mark.quick]
 

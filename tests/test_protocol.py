@@ -11,10 +11,10 @@ import pytest
 from machine import SMALL, Machine
 from mpi4py import MPI
 
-from gmpi.wire import MESSAGE_HEADER, NOT_SHARED
-from host_proxy.failure import Failure, RequestFailure, error_class
-from host_proxy.protocol import Outcome, receive_message, send_message
-from host_proxy.state import P_DEVICE, P_HOST, P_READS
+from gmpi.contract.wire import MESSAGE_HEADER, NOT_SHARED
+from host_proxy.platform.state import P_DEVICE, P_HOST, P_READS
+from host_proxy.reference.failure import Failure, RequestFailure, error_class
+from host_proxy.reference.protocol import Outcome, receive_message, send_message
 
 pytestmark = pytest.mark.mpi
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import launcher
 import pytest
 
-from device_lib import assembler
+from device_lib.platform import assembler
 
 #: What one full warp does for a small message, tuned for latency.
 INLINE = ["gmpi_open_inline", "gmpi_finish_small", "gmpi_transact"]

@@ -27,7 +27,7 @@ FAR_FAULTS = [
 SOME_HANGS = "hangs wrong_tag_of_a_long_message left_a_collective different_lengths"
 
 #: Run with both MPI libraries, by number of ranks: settings of GMPI, program, its arguments.
-#: TEST_NODES says on which nodes the ranks believe to be (gmpi/node.py).
+#: TEST_NODES says on which nodes the ranks believe to be (gmpi/memory/node.py).
 PROGRAMS = {
     1: [
         "bad_input", "collectives", "datatypes", "host_side", "lifecycle", "opening",

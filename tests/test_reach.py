@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gmpi
-from device_lib.context import DeviceContext, near_staging
+from device_lib.platform.context import DeviceContext, near_staging
 from gmpi.communicators import _reach
-from gmpi.peers import Peers
-from gmpi.wire import (
+from gmpi.contract.wire import (
     DEVICE_REACH,
     DEVICE_ROWS,
     DEVICE_STAGING,
@@ -22,7 +21,8 @@ from gmpi.wire import (
     REACH_RANKS,
     SHAPE_NEAR_SHIFT,
 )
-from host_proxy.state import P_COUNT, P_LANDING, P_MAPS
+from gmpi.memory.peers import Peers
+from host_proxy.platform.state import P_COUNT, P_LANDING, P_MAPS
 
 pytestmark = pytest.mark.quick
 STAGING = 1 << 40

@@ -15,7 +15,7 @@ import pytest
 
 import gmpi
 from gmpi.config import Config
-from host_proxy import operations
+from host_proxy.platform import operations
 
 ROOT = launcher.ROOT
 README = (ROOT / "README.md").read_text()
@@ -199,7 +199,7 @@ def test_messages_of_the_troubleshooting_page_exist() -> None:
     assert len(messages) > 30
     for message in messages:
         name, is_, _ = message.partition(" is ")
-        if is_ and name in fields:  # worded by errors.describe: field is value, allowed is ...
+        if is_ and name in fields:  # worded by faults.describe: field is value, allowed is ...
             continue
         for part in re.split(r"\.\.\.|\b[NM]\b|\b10\.0\b", message):
             assert part.strip(" ,.:") in texts, (message, part)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from machine import CONTEXT, UNIT, Machine, tag_of
 
 import gmpi
-from gmpi import wire
-from host_proxy import completion, ring
-from host_proxy import state as s
+from gmpi.contract import wire
+from host_proxy.platform import state as s
+from host_proxy.records import completion, ring
 
 pytestmark = [pytest.mark.mpi, pytest.mark.quick]
 

@@ -10,9 +10,9 @@ import pytest
 from numba import cuda
 
 import gmpi
-from device_lib import primitives_sim
-from device_lib.context import DeviceContext
-from device_lib.simulator import BarrierError
+from device_lib.platform import primitives_sim
+from device_lib.platform.context import DeviceContext
+from device_lib.platform.simulator import BarrierError
 from gmpi import (
     BYTE,
     GMPI_Barrier,
@@ -23,8 +23,8 @@ from gmpi import (
     GridError,
     UsageError,
 )
-from gmpi.kernels import LaunchedKernels
-from gmpi.launch import Launch
+from gmpi.launch.kernels import LaunchedKernels
+from gmpi.launch.launch import Launch
 
 pytestmark = pytest.mark.skipif(not gmpi.SIMULATOR, reason="needs the simulator")
 

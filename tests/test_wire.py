@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from gmpi import opening, wire
+from gmpi.contract import wire
+from gmpi.contract.wire import Layout
 from gmpi.errors import ContextError
-from gmpi.wire import Layout
+from gmpi.lifetime import opening
 
 pytestmark = pytest.mark.quick
 

@@ -16,7 +16,8 @@ from _himeno_sweep import BOARD, BUSY, HELPERS, WORKERS, Plan, Tiling, make_swee
 from _himeno_vector import device, multiprocessor
 from numba import cuda, float32, float64, int64
 
-from gmpi import SIMULATOR, launch
+from gmpi import SIMULATOR
+from gmpi.launch import launch
 
 ACCUMULATORS = 64  # of gosa: launched blocks add to different addresses
 _SMALL = 1 << 20  # points of a part, below which occupancy is worth more than registers

@@ -20,7 +20,7 @@ from _himeno_sweep import BOARD, FAILED
 from _himeno_vector import device, peek, poke
 from numba import cuda, int32
 
-from device_lib.primitives import fence_gpu, thread_rank, timer_ns
+from device_lib.platform.primitives import fence_gpu, thread_rank, timer_ns
 
 # Words of a board, behind those that all kernels have; then, for the leading halves and for the
 # trailing ones, the stages that each warp has ended; what is known of the stages of a round; and

@@ -31,7 +31,7 @@ from _himeno_vector import (
 )
 from numba import cuda
 
-from device_lib.primitives import sync_block, thread_rank
+from device_lib.platform.primitives import sync_block, thread_rank
 
 OMEGA = 0.8
 _N = len(COEFFICIENTS)

@@ -27,7 +27,7 @@ from _himeno_wave import make_wave
 from numba import cuda, int64
 
 import gmpi
-from device_lib.primitives import fence_gpu, sync_block, thread_rank
+from device_lib.platform.primitives import fence_gpu, sync_block, thread_rank
 from gmpi import GMPI_Allreduce, GMPI_Irecv, GMPI_Isend, GMPI_Waitall
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from numba import cuda
 
-from device_lib.primitives import block_id
+from device_lib.platform.primitives import block_id
 
 
 def device(fn):

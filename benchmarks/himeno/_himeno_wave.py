@@ -26,7 +26,7 @@ from _himeno_sweep import Plan, make_read, make_relax, window
 from _himeno_vector import device, load4_shared, release
 from numba import cuda, float32, int32, int64
 
-from device_lib.primitives import fence_gpu, sync_block, thread_rank
+from device_lib.platform.primitives import fence_gpu, sync_block, thread_rank
 from gmpi import SIMULATOR
 
 _AHEAD = 3  # stages from asking L2 to fetching

@@ -1,6 +1,6 @@
 """The descriptor of a part: how a kernel is told what to look up. Fixed size, all int64.
 
-``device_lib/lookup.py`` reads it. Where it lies does not matter to the reader: a host-launched
+``device_lib/move/lookup.py`` reads it. Where it lies does not matter to the reader: a host-launched
 kernel gets it by value and puts it into shared memory, a committed type has its own in device
 memory, a strided array view builds one on the stack of the calling thread.
 
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from device_lib.divide import LIMIT, magic_of
+from device_lib.platform.divide import LIMIT, magic_of
 from gmpi.datatypes.parts import MAX_DIMS, Part, RunList
 
 STRIDED = 0

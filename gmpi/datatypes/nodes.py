@@ -21,7 +21,7 @@ the leaves up is at its fixpoint at every moment; there is no separate pass. The
 * nodes that continue each other, or repeat each other, join.
 
 There is no sorting of dimensions here: it would change the packed order. Kernels choose in which
-order they *visit*, see ``device_lib/transpose.py``.
+order they *visit*, see ``gmpi/packing/kernels_transpose.py``.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Plan:
         self.lower_bound = lower_bound
         self.extent = extent
         self.parts: tuple[Part, ...] = parts_of(node)
-        #: (device, count) -> what launches need (``gmpi/pack_launch.py``)
+        #: (device, count) -> what launches need (``gmpi/packing/prepare.py``)
         self.prepared: dict[tuple[int, int], Any] = {}
 
     def __eq__(self, other: object) -> bool:

@@ -211,7 +211,7 @@ def polling_by_every_thread() -> tuple[float, float, str]:
     """a word of the host that every thread of the GPU polls, beside 100 copies of 8 bytes"""
     cuda, driver, gmpi, _ = _start()
 
-    from device_lib.primitives import load_sys
+    from device_lib.platform.primitives import load_sys
 
     @cuda.jit
     def poll(address, all_threads, ns):  # type: ignore[no-untyped-def]

@@ -9,9 +9,8 @@ import numpy as np
 from numba import cuda
 
 import gmpi
-from device_lib import slots
-from device_lib.exports import block_calls, warp_calls
-from device_lib.primitives import (
+from device_lib.api.exports import block_calls, warp_calls
+from device_lib.platform.primitives import (
     add_gpu,
     cas_gpu,
     fence_sys,
@@ -22,7 +21,8 @@ from device_lib.primitives import (
     shuffle,
     store_unit,
 )
-from gmpi.wire import DEVICE_ABORT, MAPPED_COMMUNICATORS, OP_PING
+from device_lib.proxied import slots
+from gmpi.contract.wire import DEVICE_ABORT, MAPPED_COMMUNICATORS, OP_PING
 
 ping = warp_calls.ping
 ping_block = block_calls.ping

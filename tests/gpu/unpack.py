@@ -68,7 +68,7 @@ def hints() -> dict[str, tuple[Any, Any]]:
     """Loads and stores of 16 bytes with hints to the caches; ``None``: as they are."""
     from numba.cuda import types
 
-    from device_lib.ptx import ptx
+    from device_lib.platform.ptx import ptx
 
     def store(how: str, policy: str = "") -> Any:
         make = f".reg .b64 c; createpolicy.fractional.L2::{policy}.b64 c, 1.0; " if policy else ""
@@ -99,14 +99,14 @@ def hints() -> dict[str, tuple[Any, Any]]:
 
 def variants(block: int, pitch: int) -> Iterator[Variant]:
     """What is tried for blocks of words."""
-    from device_lib import pack_strided, unpack_along
-    from device_lib.pack_strided import Shape
+    from gmpi.packing import kernels_along, kernels_strided
+    from gmpi.packing.kernels_strided import Shape
 
     width = next(w for w in (16, 8, 4) if block % w == 0 and pitch % w == 0)
     count = PACKED // block
-    numbers = pack_strided.numbers_of(width, block, [(count, pitch)])
+    numbers = kernels_strided.numbers_of(width, block, [(count, pitch)])
     assert numbers is not None
-    aligned = not unpack_along.splits_sectors(width, block, pitch)
+    aligned = not kernels_along.splits_sectors(width, block, pitch)
     shapes = [(f"T{t} U1", Shape(t, 1)) for t in (64, 128, 256, 512, 1024)]
     for words in (2, 4):
         shapes += [(f"T{t} U{words}", Shape(t, words)) for t in (128, 256)]
@@ -115,15 +115,15 @@ def variants(block: int, pitch: int) -> Iterator[Variant]:
         for name, (load, store) in hints().items():
             shapes += [(f"T{t} U1 {name}", Shape(t, 1, False, load, store)) for t in (128, 256)]
     for name, shape in shapes if aligned else shapes[:8]:
-        body = pack_strided.strided_body(width, 1, True, shape)
+        body = kernels_strided.strided_body(width, 1, True, shape)
         blocks = -(-numbers[0] // (shape.threads * shape.words))
         yield Variant(name, body, [0, 0, *numbers], blocks, shape.threads)
     for threads, words in () if aligned else ((128, 1), (128, 2), (256, 1), (256, 2), (256, 4)):
         for near in (False, True)[: 1 + (words > 1)]:
             shape = Shape(threads, words, near)
-            found = unpack_along.along(width, block, [(count, pitch)], shape)
+            found = kernels_along.along(width, block, [(count, pitch)], shape)
             assert found is not None
-            body = unpack_along.along_body(width, 0, shape)
+            body = kernels_along.along_body(width, 0, shape)
             name = f"along T{threads} U{words}{' near' if near else ''}"
             yield Variant(name, body, found.arguments, found.blocks, threads)
 
@@ -132,16 +132,16 @@ def odd_variants(block: int, pitch: int) -> Iterator[Variant]:
     """What is tried for blocks of no whole number of words."""
     import unpack_bytes
 
-    from device_lib import pack_tiles
-    from device_lib.pack_strided import Shape
+    from gmpi.packing import kernels_tiles
+    from gmpi.packing.kernels_strided import Shape
 
     count = PACKED // block
-    found = pack_tiles.tiling(block, [(count, pitch)])
+    found = kernels_tiles.tiling(block, [(count, pitch)])
     assert found is not None
     for words in (True, False):
-        body = pack_tiles.tiles_body(found.long, 0, True, words)
+        body = kernels_tiles.tiles_body(found.long, 0, True, words)
         name = f"tiles, {'words' if words else 'bytes'}"
-        yield Variant(name, body, found.arguments, found.blocks, pack_tiles.THREADS)
+        yield Variant(name, body, found.arguments, found.blocks, kernels_tiles.THREADS)
     for threads, words in ((256, 1), (512, 1), (128, 2), (256, 2), (512, 2)):
         shape = Shape(threads, words)
         made = unpack_bytes.arguments(block, count, pitch, shape)
@@ -203,12 +203,12 @@ class Bench:
     def tried(self, block: int, pitch: int) -> Iterator[dict[str, Any]]:
         import unpack_bytes
 
-        from device_lib import pack_strided
-        from gmpi.pack_driver import Launch, device_number, kernel
+        from gmpi.packing import kernels_strided
+        from gmpi.packing.driver import Launch, device_number, kernel
 
         words = block % 4 == 0 and pitch % 4 == 0
         for one in (variants if words else odd_variants)(block, pitch):
-            registers = pack_strided.REGISTERS if words else unpack_bytes.REGISTERS
+            registers = kernels_strided.REGISTERS if words else unpack_bytes.REGISTERS
             code = kernel(device_number(), one.body, len(one.arguments), registers)
             launch = Launch(code, one.arguments, one.blocks, 0, one.threads)
 

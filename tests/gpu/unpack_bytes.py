@@ -17,10 +17,10 @@ from typing import cast
 
 from numba import cuda
 
-from device_lib.divide import LIMIT, divide, magic_of
-from device_lib.pack_strided import Shape, first_word
-from device_lib.primitives import SIMULATOR, device
-from device_lib.tile_words import load_1
+from device_lib.platform.divide import LIMIT, divide, magic_of
+from device_lib.platform.primitives import SIMULATOR, device
+from gmpi.packing.kernels_strided import Shape, first_word
+from gmpi.packing.tile_words import load_1
 
 REGISTERS = 40
 LINE = 128  # bytes to which the first thread's word is aligned
@@ -50,7 +50,7 @@ if SIMULATOR:
 else:
     from numba.cuda import types
 
-    from device_lib.ptx import ptx
+    from device_lib.platform.ptx import ptx
 
     def _load_joined() -> str:
         lines = [

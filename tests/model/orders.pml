@@ -1,7 +1,7 @@
 /* Model of the orders: how waiting threads, of any block, move the chunks of long messages.
  *
- * What it is a model of: device_lib/orders.py, completion.py, closing.py, closing_all.py,
- * opening.py, opening_long.py (the blocks), host_proxy/receiving.py, sending.py, completion.py,
+ * What it is a model of: device_lib/proxied/orders.py, completion.py, closing.py, closing_all.py,
+ * opening.py, opening_long.py (the blocks), host_proxy/compiled/receiving.py, sending.py, completion.py,
  * point_to_point.py (the proxy), and what GPU memory promises between two fences.
  *
  * What is explored: every interleaving of BLOCKS blocks and one proxy, where each block opens ROUNDS
@@ -97,7 +97,7 @@
 #define RECORDS 8 /* of the ring; more than are ever on their way */
 #define NONE 255
 
-#define STATUS 0 /* completion units: as in gmpi/wire.py, with two buffers */
+#define STATUS 0 /* completion units: as in gmpi/contract/wire.py, with two buffers */
 #define COUNT 1
 #define ORDER 2
 #define BASE 4

@@ -1,7 +1,7 @@
 /* Model of the ring, the request slots and the completions, for the model checker spin.
  *
- * What it is a model of: device_lib/ring.py, slots.py, opening.py, completion.py (the producers),
- * host_proxy/ring.py, completion.py (the proxy), gmpi/wire.py (units, tags, handles).
+ * What it is a model of: device_lib/proxied/ring.py, slots.py, opening.py, completion.py (the producers),
+ * host_proxy/records/ring.py, completion.py (the proxy), gmpi/contract/wire.py (units, tags, handles).
  *
  * What is explored: every interleaving of PRODUCERS warps that make CALLS calls each, over a ring of
  * RING slots and REQUESTS request slots, with

@@ -16,7 +16,7 @@ from numba import cuda
 from script import Call, Script
 
 import gmpi
-from gmpi import wire
+from gmpi.contract import wire
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 UB = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)

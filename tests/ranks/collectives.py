@@ -12,7 +12,7 @@ from mpi4py import MPI
 from script import Script
 
 import gmpi
-from gmpi import constants
+from gmpi.contract import constants
 
 OPS = constants.OPERATIONS_REDUCE
 LOGICAL = ("LAND", "LOR", "LXOR")

@@ -17,8 +17,8 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
-from gmpi import pages
-from gmpi.wire import BUSY_BITS, BUSY_STRIDE, DEVICE_BUSY
+from gmpi.contract.wire import BUSY_BITS, BUSY_STRIDE, DEVICE_BUSY
+from host_proxy.platform import pages
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size

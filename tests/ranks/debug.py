@@ -12,11 +12,11 @@ from numba import cuda
 from script import Script
 
 import gmpi
-from device_lib import ring
-from device_lib.scope import warp_lanes, warp_mask
-from gmpi import wire
-from gmpi.tables import ranks_text
-from host_proxy.communicator import Duplicate
+from device_lib.platform.scope import warp_lanes, warp_mask
+from device_lib.proxied import ring
+from gmpi.contract import wire
+from gmpi.diagnose.tables import ranks_text
+from host_proxy.platform.communicator import Duplicate
 
 BYTE = gmpi.BYTE
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE

@@ -44,7 +44,7 @@ from play import (
 from script import Script
 
 import gmpi
-from host_proxy.state import F_IALLREDUCE, F_IRECV, F_ISEND
+from host_proxy.platform.state import F_IALLREDUCE, F_IRECV, F_ISEND
 
 # --- the faults -----------------------------------------------------------------------------------
 

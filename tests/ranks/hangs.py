@@ -18,8 +18,8 @@ from mpi4py import MPI
 from script import Script
 
 import gmpi
-from gmpi import watchdog
-from gmpi.report import Report
+from gmpi.lifetime import watchdog
+from gmpi.observe.report import Report
 
 watchdog.POLL_S = 0.05
 watchdog.ANSWER_S = 3.0 * TIME_FACTOR  # all ranks live: whoever is late has no core

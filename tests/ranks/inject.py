@@ -16,9 +16,9 @@ from mpi4py import MPI
 from numba import cfunc, int32, int64, njit
 
 import gmpi
-from host_proxy.communicator import Duplicate
-from host_proxy.native import call, get, load_int, put, store_int
-from host_proxy.state import (
+from host_proxy.platform.communicator import Duplicate
+from host_proxy.platform.native import call, get, load_int, put, store_int
+from host_proxy.platform.state import (
     F_IALLREDUCE,
     F_IRECV,
     F_ISEND,
@@ -188,7 +188,7 @@ def fail_call_mpi4py(
 
 def kill_proxy(g: gmpi.Context) -> None:
     """An exception out of nowhere ends the proxy's thread, whatever it is doing."""
-    from host_proxy.state import G_PYTHON
+    from host_proxy.platform.state import G_PYTHON
 
     thread = g._proxy._thread.ident
     assert thread is not None

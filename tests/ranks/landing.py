@@ -19,8 +19,8 @@ from common import (
 from script import Script
 
 import gmpi
-from gmpi.constants import ERR_TRUNCATE
-from gmpi.wire import LANDING_BYTES
+from gmpi.contract.constants import ERR_TRUNCATE
+from gmpi.contract.wire import LANDING_BYTES
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 

@@ -22,7 +22,7 @@ from common import RANK, SIZE, TIME_FACTOR, WORLD, barrier, end, pattern, run, s
 from script import Script
 
 import gmpi
-from gmpi import unfinished
+from gmpi.lifetime import unfinished
 
 PEER = 1 - RANK
 EAGER = 1 << 20  # far above what any MPI library sends without its receiver

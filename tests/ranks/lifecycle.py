@@ -19,10 +19,10 @@ from numba import cuda
 from script import Script
 
 import gmpi
-from gmpi import wire
-from gmpi.tables import ranks_text
-from host_proxy.mpi4py_engine import Mpi4pyEngine
-from host_proxy.state import G_CONTEXT, G_HEAD
+from gmpi.contract import wire
+from gmpi.diagnose.tables import ranks_text
+from host_proxy.platform.state import G_CONTEXT, G_HEAD
+from host_proxy.reference.mpi4py_engine import Mpi4pyEngine
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 

@@ -12,8 +12,8 @@ from mpi4py import MPI
 from script import Script
 
 import gmpi
-from gmpi.constants import ERR_TRUNCATE
-from host_proxy.state import S_HANDLE
+from gmpi.contract.constants import ERR_TRUNCATE
+from host_proxy.platform.state import S_HANDLE
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 BYTE, LONG_LONG = gmpi.BYTE, gmpi.LONG_LONG

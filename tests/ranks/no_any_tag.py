@@ -12,10 +12,11 @@ from mpi4py import MPI
 from script import Script
 
 import gmpi
-from gmpi import communicators, report
-from gmpi.tables import ranks_text
-from gmpi.wire import TAG_DUPLICATES, duplicate_of
-from host_proxy.communicator import Duplicate
+from gmpi import communicators
+from gmpi.contract.wire import TAG_DUPLICATES, duplicate_of
+from gmpi.diagnose.tables import ranks_text
+from gmpi.observe import report
+from host_proxy.platform.communicator import Duplicate
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 UB = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)

@@ -24,13 +24,15 @@ import numpy as np
 from common import RANK, SIZE, WORLD, barrier, end, pattern, raises, run
 
 import gmpi
-from gmpi import affinity, interrupts, launch, opening_steps, process
+from gmpi import affinity
 from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators
-from gmpi.gpu_staging import GpuStaging
-from gmpi.peers import Peers
-from gmpi.termination import Termination
-from gmpi.watchdog import Watchdog
+from gmpi.launch import launch
+from gmpi.lifetime import interrupts, opening_steps, process
+from gmpi.lifetime.termination import Termination
+from gmpi.lifetime.watchdog import Watchdog
+from gmpi.memory.gpu_staging import GpuStaging
+from gmpi.memory.peers import Peers
 from host_proxy.proxy import Proxy
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE

@@ -13,8 +13,8 @@ from common import RANK, TIME_FACTOR, WORLD, barrier, pattern
 from script import Buffer, Call, Caller, Script
 
 import gmpi
-from gmpi import watchdog
-from host_proxy.state import G_CLOSED, OPEN, S_STATE, S_TAG
+from gmpi.lifetime import watchdog
+from host_proxy.platform.state import G_CLOSED, OPEN, S_STATE, S_TAG
 
 PEER = 1 - RANK
 TAG = 7  # of the call that the fault hits

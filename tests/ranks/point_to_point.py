@@ -9,7 +9,7 @@ from script import Script
 from truncation import truncated_together, truncation
 
 import gmpi
-from gmpi import constants
+from gmpi.contract import constants
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 WORLD_COMM = gmpi.COMM_WORLD

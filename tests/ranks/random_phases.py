@@ -10,7 +10,7 @@ from common import RANK, SIZE, WORLD, barrier, pattern
 from mpi4py import MPI
 
 import gmpi
-from gmpi import constants
+from gmpi.contract import constants
 
 TYPES = [
     (handle, datatype, dtype.itemsize)

@@ -24,9 +24,10 @@ from greenlet import getcurrent
 from script import Call, Script
 
 import gmpi
-from device_lib import orders, primitives
-from gmpi import wire
-from host_proxy.state import G_PATIENCE_NS, S_HANDLE
+from device_lib.platform import primitives
+from device_lib.proxied import orders
+from gmpi.contract import wire
+from host_proxy.platform.state import G_PATIENCE_NS, S_HANDLE
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 BYTE = gmpi.BYTE

@@ -1,0 +1,103 @@
+"""The simulator twin: the values that a call is given are what is looked at.
+
+As a GPU refuses them, or takes one thread's word for all: memory of one thread, and arguments that
+differ between the threads of a scope. Calls of a scope are told apart by their number, since all of
+its threads make the same ones.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from greenlet import getcurrent
+
+from device_lib.api.arguments import check, kind_of_value
+from device_lib.platform.primitives_sim import buffer_of
+from device_lib.platform.simulator import ThreadMemory
+from gmpi.errors import UsageError
+
+_PER_THREAD = ("requests", "statuses")  # each thread may have its own
+
+
+def checked(
+    function: Callable[..., Any], signature: inspect.Signature, scope: str = ""
+) -> Callable[..., Any]:
+    """The function, whose arguments are looked at.
+
+    Args:
+        scope: "block" or "warp", whose threads all make the call; empty: any thread may.
+    """
+    known: set[tuple[type, ...]] = set()
+    names = list(signature.parameters)
+
+    def call(*given: Any, **named: Any) -> Any:
+        caller = sys._getframe(1)
+        lane = getcurrent()
+        lane.call = call.__name__, caller.f_code, caller.f_lineno  # for BarrierError
+        try:
+            types = tuple(map(type, given))
+            if named or types not in known:
+                check(call.__name__, signature, given, named, kind_of_value)
+                _no_memory_of_a_thread(call.__name__, {**dict(zip(names, given)), **named})
+                known.add(types)
+            if named:
+                given = signature.bind(*given, **named).args
+            if scope:
+                _compare(lane, scope, call.__name__, given, names)
+        except UsageError as exc:
+            raise UsageError(f"{exc}{_where(caller)}") from None
+        return function(*given)
+
+    return call
+
+
+def _where(caller: FrameType) -> str:
+    return f" ({caller.f_code.co_filename}:{caller.f_lineno})"
+
+
+def _no_memory_of_a_thread(call: str, arguments: dict[str, Any]) -> None:
+    for name, value in arguments.items():
+        if name.endswith("buf") and isinstance(value, ThreadMemory):
+            raise UsageError(
+                f"{call}: {name} is memory of one thread (cuda.local.array), allowed is device "
+                "memory, or shared memory of at most eager_bytes"
+            )
+
+
+def _compare(lane: Any, scope: str, call: str, given: tuple[Any, ...], names: list[str]) -> None:
+    """Compares a call with what the first thread of the scope has said of it."""
+    of = lane.block if scope == "block" else lane.warp
+    number = lane.made.get(scope, 0)
+    lane.made[scope] = number + 1
+    said = of.said.get(number)
+    if said is None:
+        of.said[number] = [call, given, lane.thread_id, 1]
+        return
+    first_call, first, thread, made = said
+    said[3] = made + 1
+    if made + 1 == of.threads:
+        del of.said[number]
+    which = f"thread {lane.thread_id} and {{}} in thread {thread} of block {lane.block.number}"
+    allowed = f"all threads of the {scope} make the same calls, with equal arguments"
+    if call != first_call:
+        raise UsageError(f"{call} is called in {which.format(first_call)}; {allowed}")
+    for name, mine, other in zip(names, given, first):
+        if mine is not other and name not in _PER_THREAD and not _equal(mine, other):
+            values = _shown(mine), _shown(other)
+            raise UsageError(
+                f"{call}: {name} is {values[0]} in {which.format(values[1])}; {allowed}"
+            )
+
+
+def _equal(mine: Any, other: Any) -> bool:
+    if hasattr(mine, "strides") or hasattr(other, "strides"):
+        return bool(buffer_of(mine) == buffer_of(other))
+    return bool(mine == other)
+
+
+def _shown(value: Any) -> str:
+    return f"at {buffer_of(value)[0]:#x}" if hasattr(value, "strides") else str(value)

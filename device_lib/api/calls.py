@@ -1,0 +1,311 @@
+"""The GMPI_* device functions, made for every scope.
+
+``make_calls(scope)`` returns the functions of one scope; ``gmpi`` exports those of the block scope
+under MPI's names and those of the warp scope with ``_warp`` appended. Each one says what MPI's
+arguments mean for the record and hands over to the three functions that do the work, which are
+compiled apart (``requests``, ``closing_all``): open, complete, finish_all.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from device_lib.move.layouts import is_derived
+from device_lib.move.message import fitting, inspect, inspect_reduction, message_bytes
+from device_lib.platform.context import (
+    Status,
+    world_rank,
+    world_size,
+)
+from device_lib.platform.library import linked
+from device_lib.platform.primitives import buffer_of, describe, device, int64, lane_id, load_sys
+from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.proxied.closing_all import make_finish_all
+from device_lib.proxied.requests import make_requests, sign32
+from device_lib.proxied.ring import post
+from device_lib.proxied.scattered import make_open_scattered
+from gmpi.contract.constants import COMM_WORLD, IN_PLACE, PROC_NULL, SUCCESS
+from gmpi.contract.wire import (
+    BLOCKING,
+    COMMUNICATOR_BYTES,
+    COMMUNICATORS,
+    FLAG_BACK,
+    FLAG_OUT,
+    MAPPED_COMMUNICATORS,
+    NO_COMMUNICATOR,
+    OP_ALLREDUCE,
+    OP_BARRIER,
+    OP_BCAST,
+    OP_IRECV,
+    OP_ISEND,
+    OP_NULL,
+    OP_PING,
+    OP_SYNCHRONIZE,
+    SENDRECV,
+    TAG_MASK,
+)
+
+
+@device
+def _word0(op, flags, comm, datatype):
+    """Low word of a record's first unit; a handle that does not fit its field becomes invalid.
+
+    ``op`` is an opcode, with BLOCKING or SENDRECV where the user has called that.
+    """
+    if comm < 0 or comm >= COMMUNICATORS:
+        comm = NO_COMMUNICATOR
+    if datatype < 0 or datatype > TAG_MASK:
+        datatype = TAG_MASK
+    return op | flags << 8 | int64(comm) << 16 | int64(datatype) << 32
+
+
+@device
+def _pair(peer, tag):
+    """Peer or root, and message tag or reduction, in one word."""
+    return (int64(peer) & TAG_MASK) | int64(tag) << 32
+
+
+@device
+def _message(ctx, op, way, buf, count, datatype, peer, comm):
+    """(first word of the record, bytes to move, address) of one buffer to or from one peer."""
+    nbytes = message_bytes(count, datatype)
+    if peer == PROC_NULL:
+        nbytes = 0
+    address, nbytes, flags = inspect(ctx, buf, nbytes, way)
+    return _word0(op, flags, comm, datatype), nbytes, address
+
+
+@device
+def _reduction(ctx, op, sendbuf, recvbuf, count, datatype, comm):
+    """(first word of the record, bytes to move, where from, where to)."""
+    nbytes = message_bytes(count, datatype)
+    send, recv, nbytes, flags = inspect_reduction(ctx, sendbuf, recvbuf, nbytes)
+    return _word0(op, flags, comm, datatype), nbytes, send, recv
+
+
+@device
+def _is_scattered(datatype, strided):
+    """Whether the bytes do not lie in one piece. False at compile time for a contiguous array and a
+    constant of ``gmpi``: then nothing of that way is in the kernel."""
+    return strided != 0 or is_derived(datatype)
+
+
+@device
+def _communicator_word(ctx, comm):
+    if comm < 0 or comm >= COMMUNICATORS:
+        return 0xFFFFFFFF  # rank -1, size 0
+    return load_sys(ctx.mapped + MAPPED_COMMUNICATORS + int64(comm) * COMMUNICATOR_BYTES)
+
+
+@device
+def comm_rank(ctx, comm):
+    """Rank of this process in the communicator (any thread; MPI 4.1 section 7.4.1)."""
+    if comm == COMM_WORLD:
+        return world_rank(ctx)
+    return sign32(_communicator_word(ctx, comm))
+
+
+@device
+def comm_size(ctx, comm):
+    """Number of processes in the communicator (any thread; MPI 4.1 section 7.4.1)."""
+    if comm == COMM_WORLD:
+        return world_size(ctx)
+    return sign32(_communicator_word(ctx, comm) >> 32)
+
+
+def make_calls(scope: Scope) -> SimpleNamespace:
+    """All GMPI_* functions for one scope."""
+
+    def part(name: str, arguments: int, results: int, body):
+        return linked(f"gmpi_{name}_{scope.name}", arguments, results, body)
+
+    requests = make_requests(scope)
+    open_request, perform = requests.open_request, requests.perform
+    complete, complete_one = requests.complete, requests.complete_one
+    body = make_open_scattered(scope, requests.help_others, requests.report)
+    open_scattered = part("open_scattered", 8, 1, body)
+    finish_all = part("finish_all", 6, 1, make_finish_all(scope))
+    leads = scope.leads
+
+    # --- point to point (MPI 4.1 chapter 3) -----------------------------------------------------
+
+    # MPI's arguments, and which call it is.
+    @device
+    def start_send(ctx, op, buf, count, datatype, dest, tag, comm):
+        datatype = fitting(datatype, buf)
+        at, room, strided = buffer_of(buf)
+        if _is_scattered(datatype, strided):
+            word0 = _word0(op, FLAG_OUT, comm, datatype)
+            words = describe(buf, at, room, strided)
+            return open_scattered(ctx, word0, _pair(dest, tag), int64(count), words, 0)
+        word0, nbytes, address = _message(ctx, op, FLAG_OUT, buf, count, datatype, dest, comm)
+        return open_request(ctx, word0, _pair(dest, tag), count, nbytes, address, 0)
+
+    @device
+    def start_receive(ctx, op, buf, count, datatype, source, tag, comm):
+        datatype = fitting(datatype, buf)
+        at, room, strided = buffer_of(buf)
+        if _is_scattered(datatype, strided):
+            word0 = _word0(op, FLAG_BACK, comm, datatype)
+            words = describe(buf, at, room, strided)
+            return open_scattered(ctx, word0, _pair(source, tag), int64(count), 0, words)
+        word0, nbytes, address = _message(ctx, op, FLAG_BACK, buf, count, datatype, source, comm)
+        return open_request(ctx, word0, _pair(source, tag), count, nbytes, 0, address)
+
+    @device
+    def isend(ctx, buf, count, datatype, dest, tag, comm):
+        return start_send(ctx, OP_ISEND, buf, count, datatype, dest, tag, comm)
+
+    @device
+    def irecv(ctx, buf, count, datatype, source, tag, comm):
+        return start_receive(ctx, OP_IRECV, buf, count, datatype, source, tag, comm)
+
+    @device
+    def wait(ctx, request):
+        completed, status = complete(ctx, request, False)
+        return status
+
+    @device
+    def test(ctx, request):
+        return complete(ctx, request, True)
+
+    @device
+    def send(ctx, buf, count, datatype, dest, tag, comm):
+        op = OP_ISEND | BLOCKING
+        datatype = fitting(datatype, buf)
+        at, room, strided = buffer_of(buf)
+        if _is_scattered(datatype, strided):
+            return wait(ctx, start_send(ctx, op, buf, count, datatype, dest, tag, comm))
+        word0, nbytes, address = _message(ctx, op, FLAG_OUT, buf, count, datatype, dest, comm)
+        return perform(ctx, word0, _pair(dest, tag), count, nbytes, address, 0)
+
+    @device
+    def recv(ctx, buf, count, datatype, source, tag, comm):
+        op = OP_IRECV | BLOCKING
+        datatype = fitting(datatype, buf)
+        at, room, strided = buffer_of(buf)
+        if _is_scattered(datatype, strided):
+            return wait(ctx, start_receive(ctx, op, buf, count, datatype, source, tag, comm))
+        word0, nbytes, address = _message(ctx, op, FLAG_BACK, buf, count, datatype, source, comm)
+        return perform(ctx, word0, _pair(source, tag), count, nbytes, 0, address)
+
+    @device
+    def sendrecv(
+        ctx, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
+        recvtag, comm,
+    ):  # fmt: skip
+        incoming = start_receive(
+            ctx, OP_IRECV | SENDRECV, recvbuf, recvcount, recvtype, source, recvtag, comm
+        )
+        outgoing = start_send(
+            ctx, OP_ISEND | SENDRECV, sendbuf, sendcount, sendtype, dest, sendtag, comm
+        )
+        sent = wait(ctx, outgoing)
+        status = wait(ctx, incoming)
+        if status.error != SUCCESS or sent.error == SUCCESS:
+            return status
+        return Status(sent.error, status.source, status.tag, status.count, status.nbytes)
+
+    @device
+    def waitall(ctx, count, requests, statuses=None):
+        address, room, strided = buffer_of(requests)
+        if statuses is None:
+            return finish_all(ctx, count, address, 0)
+        status_address, status_room, status_strided = buffer_of(statuses)
+        return finish_all(ctx, count, address, status_address)
+
+    @device
+    def waitany(ctx, count, requests):
+        address, room, strided = buffer_of(requests)
+        return complete_one(ctx, count, address, requests.strides[0])
+
+    # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
+
+    @device
+    def start_reduction(ctx, call, sendbuf, recvbuf, count, datatype, op, comm):
+        datatype = fitting(fitting(datatype, sendbuf), recvbuf)
+        at, room, strided = buffer_of(sendbuf)
+        to, to_room, to_strided = buffer_of(recvbuf)
+        if _is_scattered(datatype, strided | to_strided):
+            word0 = _word0(call, FLAG_OUT | FLAG_BACK, comm, datatype)
+            back = describe(recvbuf, to, to_room, to_strided)
+            words = describe(sendbuf, at, room, strided)
+            words = back if at == IN_PLACE else words
+            return open_scattered(ctx, word0, _pair(0, op), int64(count), words, back)
+        word0, nbytes, send, recv = _reduction(ctx, call, sendbuf, recvbuf, count, datatype, comm)
+        return open_request(ctx, word0, _pair(0, op), count, nbytes, send, recv)
+
+    @device
+    def iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
+        return start_reduction(ctx, OP_ALLREDUCE, sendbuf, recvbuf, count, datatype, op, comm)
+
+    @device
+    def allreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
+        call = OP_ALLREDUCE | BLOCKING
+        datatype = fitting(fitting(datatype, sendbuf), recvbuf)
+        at, room, strided = buffer_of(sendbuf)
+        to, to_room, to_strided = buffer_of(recvbuf)
+        if _is_scattered(datatype, strided | to_strided):
+            request = start_reduction(ctx, call, sendbuf, recvbuf, count, datatype, op, comm)
+            return wait(ctx, request).error
+        word0, nbytes, send, recv = _reduction(ctx, call, sendbuf, recvbuf, count, datatype, comm)
+        return perform(ctx, word0, _pair(0, op), count, nbytes, send, recv).error
+
+    @device
+    def bcast(ctx, buf, count, datatype, root, comm):
+        datatype = fitting(datatype, buf)
+        nbytes = message_bytes(count, datatype)
+        way = FLAG_OUT
+        if root != comm_rank(ctx, comm):
+            way = FLAG_BACK
+        at, room, strided = buffer_of(buf)
+        if _is_scattered(datatype, strided):
+            word0 = _word0(OP_BCAST, way, comm, datatype)
+            words = describe(buf, at, room, strided)
+            request = open_scattered(ctx, word0, _pair(root, 0), int64(count), words, words)
+            return wait(ctx, request).error
+        address, nbytes, flags = inspect(ctx, buf, nbytes, way)
+        word0 = _word0(OP_BCAST, flags, comm, datatype)
+        return perform(ctx, word0, _pair(root, 0), count, nbytes, address, address).error
+
+    @device
+    def barrier(ctx, comm):
+        word0 = _word0(OP_BARRIER, 0, comm, 0)
+        return perform(ctx, word0, 0, 0, 0, 0, 0).error
+
+    # --- this context -----------------------------------------------------------------------------
+
+    @device
+    def synchronize(ctx):
+        return perform(ctx, OP_SYNCHRONIZE, 0, 0, 0, 0, 0).error
+
+    @device
+    def ping(ctx):
+        return perform(ctx, OP_PING, 0, 0, 0, 0, 0)
+
+    @device
+    def post_null(ctx, value):
+        if leads():
+            post(ctx, lane_id(), warp_lanes(), warp_mask(), OP_NULL, value, 0, 0)
+
+    return SimpleNamespace(
+        open_request=open_request,
+        complete=complete,
+        isend=isend,
+        irecv=irecv,
+        wait=wait,
+        test=test,
+        send=send,
+        recv=recv,
+        sendrecv=sendrecv,
+        waitall=waitall,
+        waitany=waitany,
+        iallreduce=iallreduce,
+        allreduce=allreduce,
+        bcast=bcast,
+        barrier=barrier,
+        synchronize=synchronize,
+        ping=ping,
+        post_null=post_null,
+    )

@@ -1,0 +1,383 @@
+"""The names users import: what each call takes, does and returns, bound to its code (``calls``).
+
+Every function is declared once, with types and text for ``help()`` and editors, and never run:
+``block_scope`` puts the compiled function of the block scope in its place, ``warp_scope`` the one
+of the warp scope under its own name.
+
+**Scope.** ``GMPI_Name`` is called by all threads of a *block*, ``GMPI_Name_warp`` by all threads of
+a *warp*: together, not in a branch that some of them do not take, and with equal arguments. The
+call is executed once. Results are the same in all of its threads.
+
+**Memory.** What the threads of the scope stored in a buffer before the call is what is sent; what
+was received is visible to all of them when the wait returns. Between blocks, ordinary CUDA rules
+apply (``grid.sync()``, fences and flags).
+
+**Order.** Calls of one block, or of one warp, reach MPI in program order, so its messages do not
+overtake each other (MPI 4.1 section 3.5). Between blocks there is no order: use different tags.
+
+**Errors** are values. A call that was refused still returns a request; waiting for it returns a
+status whose ``error`` is not ``gmpi.SUCCESS``. The host raises the first one when it synchronizes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, TypeAlias, TypeVar, cast
+
+from device_lib.api.calls import comm_rank, comm_size, make_calls
+from device_lib.platform.context import DeviceContext, Status
+from device_lib.platform.primitives import SIMULATOR
+from device_lib.platform.scope import BLOCK, WARP
+
+if SIMULATOR:
+    from device_lib.api.arguments_sim import checked
+else:
+    from device_lib.api.arguments_cuda import checked  # type: ignore[no-redef]
+
+block_calls = make_calls(BLOCK)
+warp_calls = make_calls(WARP)
+
+#: An array or a slice of one (Numba, CuPy) in memory that the GPU can address and the whole scope
+#: shares: device memory, or shared memory for messages up to ``eager_bytes``. Its elements have the
+#: size of the datatype, or one of the two is bytes. With a predefined datatype a slice may be
+#: strided, in up to 8 dimensions: its elements are packed in the order of its indices, the last one
+#: fastest, by the calling threads. Or an address as an integer, whose length nobody can check;
+#: ``gmpi.BOTTOM`` for a datatype of absolute addresses.
+Buffer: TypeAlias = Any
+
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+_declarations: dict[int, Callable[..., Any]] = {}  # by id() of the bound call
+
+
+def _bind(
+    declared: Callable[..., Any], calls: SimpleNamespace, scope: str, suffix: str = ""
+) -> Callable[..., Any]:
+    """The function of ``calls`` that ``declared`` describes, with its name, signature and text."""
+    name = declared.__name__
+    signature = inspect.signature(declared, eval_str=True)
+    function: Any = checked(getattr(calls, name.removeprefix("GMPI_").lower()), signature, scope)
+    text = inspect.cleandoc(declared.__doc__ or "")
+    function.__name__ = function.__qualname__ = name + suffix
+    function.__module__ = "gmpi"
+    function.__signature__ = signature
+    who = "any thread, alone or with others."
+    if scope:
+        who = f"all threads of the {scope} call it together, with equal arguments."
+    function.__doc__ = f"{text}\n\nScope: {who}\n"
+    _declarations[id(function)] = declared
+    return cast(Callable[..., Any], function)
+
+
+def block_scope(declared: _Call) -> _Call:
+    return cast(_Call, _bind(declared, block_calls, "block"))
+
+
+def warp_scope(call: _Call) -> _Call:
+    """The twin for the warp scope of a call that ``block_scope`` has bound."""
+    return cast(_Call, _bind(_declarations[id(call)], warp_calls, "warp", "_warp"))
+
+
+def any_thread(declared: _Call) -> _Call:
+    calls = SimpleNamespace(comm_rank=comm_rank, comm_size=comm_size)
+    return cast(_Call, _bind(declared, calls, ""))
+
+
+# --- point to point -------------------------------------------------------------------------------
+
+
+@block_scope
+def GMPI_Isend(
+    ctx: DeviceContext, buf: Buffer, count: int, datatype: int, dest: int, tag: int, comm: int
+) -> int:
+    """Starts a send and returns at once (MPI 4.1 section 3.7.2).
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        buf: what to send; must stay unchanged until the request is complete.
+        count: elements of ``datatype``, 0 or more; the array must hold as many.
+        datatype: a constant such as ``gmpi.FLOAT``, or a handle of ``Context.commit()``.
+        dest: rank in ``comm``, or ``gmpi.PROC_NULL``.
+        tag: 0 .. MPI_TAG_UB.
+        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
+
+    Returns:
+        The request (int64), for exactly one GMPI_Wait, Waitall, or successful Waitany or Test.
+        Messages above ``eager_bytes`` move on while threads of this grid wait for any request.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Irecv(
+    ctx: DeviceContext, buf: Buffer, count: int, datatype: int, source: int, tag: int, comm: int
+) -> int:
+    """Starts a receive and returns at once (MPI 4.1 section 3.7.2).
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        buf: where to; must not be read or written until the request is complete.
+        count: room for how many elements of ``datatype``; a longer message ends with
+            ``gmpi.ERR_TRUNCATE`` and the bytes that fit.
+        datatype: a constant such as ``gmpi.FLOAT``, or a handle of ``Context.commit()``.
+        source: rank in ``comm``, ``gmpi.ANY_SOURCE`` or ``gmpi.PROC_NULL``.
+        tag: 0 .. MPI_TAG_UB, or ``gmpi.ANY_TAG``.
+        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
+
+    Returns:
+        The request (int64), for exactly one GMPI_Wait, Waitall, or successful Waitany or Test.
+        Messages above ``eager_bytes`` move on while threads of this grid wait for any request.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Send(
+    ctx: DeviceContext, buf: Buffer, count: int, datatype: int, dest: int, tag: int, comm: int
+) -> Status:
+    """GMPI_Isend and GMPI_Wait: blocks until ``buf`` may be reused (MPI 4.1 section 3.2.1).
+
+    Args: as GMPI_Isend.
+
+    Returns:
+        Status; of a send only ``error`` and ``nbytes`` mean anything.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Recv(
+    ctx: DeviceContext, buf: Buffer, count: int, datatype: int, source: int, tag: int, comm: int
+) -> Status:
+    """GMPI_Irecv and GMPI_Wait: blocks until the message is in ``buf`` (MPI 4.1 section 3.2.4).
+
+    Args: as GMPI_Irecv.
+
+    Returns:
+        Status: ``error``, ``source``, ``tag``, ``count`` in elements, ``nbytes``.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Sendrecv(
+    ctx: DeviceContext,
+    sendbuf: Buffer,
+    sendcount: int,
+    sendtype: int,
+    dest: int,
+    sendtag: int,
+    recvbuf: Buffer,
+    recvcount: int,
+    recvtype: int,
+    source: int,
+    recvtag: int,
+    comm: int,
+) -> Status:
+    """Sends and receives at the same time; blocks until both are done (MPI 4.1 section 3.10).
+
+    Args: as GMPI_Isend and GMPI_Irecv. ``sendbuf`` and ``recvbuf`` must not overlap.
+
+    Returns:
+        Status of the receive; its ``error`` is that of the send when only the send failed.
+    """
+    raise NotImplementedError
+
+
+# --- completion -----------------------------------------------------------------------------------
+
+
+@block_scope
+def GMPI_Wait(ctx: DeviceContext, request: int) -> Status:
+    """Blocks until a request is complete, and closes it (MPI 4.1 section 3.7.3).
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        request: what the call that started the operation returned; ``gmpi.REQUEST_NULL`` returns
+            an empty status at once. Any scope of the same context may wait for it, once.
+
+    Returns:
+        Status. ``error`` is ``gmpi.ERR_REQUEST`` for a request that is not open, and
+        ``gmpi.GMPI_ERR_ABORTED`` when the host has ended all waits.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Waitall(
+    ctx: DeviceContext, count: int, requests: Any, statuses: Buffer | None = None
+) -> int:
+    """Blocks until all requests are complete, and closes them (MPI 4.1 section 3.7.5).
+
+    Polls up to 32 requests in one read of host memory: faster than as many GMPI_Wait.
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        count: how many requests.
+        requests: int64[count] in device, shared or local memory, set to ``gmpi.REQUEST_NULL``;
+            or a tuple of requests.
+        statuses: array of ``gmpi.STATUS_DTYPE``[count] (or int64[count, 5]) in device memory, or
+            nothing.
+
+    Returns:
+        ``gmpi.SUCCESS``, or the first error class in order of the requests.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Waitany(ctx: DeviceContext, count: int, requests: Any) -> tuple[int, Status]:
+    """Blocks until one of the requests is complete, and closes it (MPI 4.1 section 3.7.5).
+
+    Polls up to 32 requests in one read of host memory, more in turns.
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        count: how many requests.
+        requests: int64[count], the same for all threads of the scope; the completed one is set to
+            ``gmpi.REQUEST_NULL``.
+
+    Returns:
+        (its index, Status); (-1, an empty status) when all are ``gmpi.REQUEST_NULL``.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Test(ctx: DeviceContext, request: int) -> tuple[bool, Status]:
+    """Looks once whether a request is complete, and if so closes it (MPI 4.1 section 3.7.3).
+
+    Does not block, but takes a read of host memory: a PCIe round trip.
+
+    Returns:
+        (whether it is complete, Status); do not use the request again after True.
+    """
+    raise NotImplementedError
+
+
+# --- collectives: all ranks of the communicator, in the same order --------------------------------
+
+
+@block_scope
+def GMPI_Allreduce(
+    ctx: DeviceContext,
+    sendbuf: Buffer,
+    recvbuf: Buffer,
+    count: int,
+    datatype: int,
+    op: int,
+    comm: int,
+) -> int:
+    """Reduces ``count`` elements over all ranks; blocks (MPI 4.1 section 6.9.6).
+
+    One scope per rank calls it: it does not reduce over the threads of the scope.
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        sendbuf: this rank's elements, or ``gmpi.IN_PLACE`` to take them from ``recvbuf``.
+        recvbuf: the result, on every rank.
+        count: elements of ``datatype``, equal on all ranks.
+        datatype: a constant such as ``gmpi.DOUBLE``, equal on all ranks.
+        op: gmpi.SUM, PROD, MIN, MAX, LAND, LOR, LXOR, BAND, BOR or BXOR.
+        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
+
+    Returns:
+        Error class, ``gmpi.SUCCESS`` when all is well.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Iallreduce(
+    ctx: DeviceContext,
+    sendbuf: Buffer,
+    recvbuf: Buffer,
+    count: int,
+    datatype: int,
+    op: int,
+    comm: int,
+) -> int:
+    """Starts a GMPI_Allreduce and returns at once (MPI 4.1 section 6.12).
+
+    Args: as GMPI_Allreduce; neither buffer may be touched until the request is complete.
+
+    Returns:
+        The request (int64), as GMPI_Isend.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Bcast(
+    ctx: DeviceContext, buf: Buffer, count: int, datatype: int, root: int, comm: int
+) -> int:
+    """Sends the root's elements to all other ranks; blocks (MPI 4.1 section 6.4).
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        buf: what to send at the root, where to elsewhere.
+        count: elements of ``datatype``, equal on all ranks.
+        datatype: a constant such as ``gmpi.DOUBLE``, or a handle of ``Context.commit()``.
+        root: rank in ``comm``, equal on all ranks.
+        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
+
+    Returns:
+        Error class, ``gmpi.SUCCESS`` when all is well.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Barrier(ctx: DeviceContext, comm: int) -> int:
+    """Blocks until all ranks have called it (MPI 4.1 section 6.3).
+
+    One scope per rank calls it: it is no barrier of the grid.
+
+    Returns:
+        Error class, ``gmpi.SUCCESS`` when all is well.
+    """
+    raise NotImplementedError
+
+
+# --- this context ---------------------------------------------------------------------------------
+
+
+@block_scope
+def GMPI_Synchronize(ctx: DeviceContext) -> int:
+    """Blocks until every request that this rank opened before it, in any block, is complete.
+
+    The requests stay open: each must still be waited for (GMPI paper, table 1).
+
+    Returns:
+        Error class, ``gmpi.SUCCESS`` when all is well.
+    """
+    raise NotImplementedError
+
+
+@any_thread
+def GMPI_Comm_rank(ctx: DeviceContext, comm: int) -> int:
+    """Rank of this process in ``comm``; -1 for a handle that does not exist (MPI 4.1 7.4.1)."""
+    raise NotImplementedError
+
+
+@any_thread
+def GMPI_Comm_size(ctx: DeviceContext, comm: int) -> int:
+    """Number of processes in ``comm``; 0 for a handle that does not exist (MPI 4.1 7.4.1)."""
+    raise NotImplementedError
+
+
+GMPI_Isend_warp = warp_scope(GMPI_Isend)
+GMPI_Irecv_warp = warp_scope(GMPI_Irecv)
+GMPI_Send_warp = warp_scope(GMPI_Send)
+GMPI_Recv_warp = warp_scope(GMPI_Recv)
+GMPI_Sendrecv_warp = warp_scope(GMPI_Sendrecv)
+GMPI_Wait_warp = warp_scope(GMPI_Wait)
+GMPI_Waitall_warp = warp_scope(GMPI_Waitall)
+GMPI_Waitany_warp = warp_scope(GMPI_Waitany)
+GMPI_Test_warp = warp_scope(GMPI_Test)
+GMPI_Allreduce_warp = warp_scope(GMPI_Allreduce)
+GMPI_Iallreduce_warp = warp_scope(GMPI_Iallreduce)
+GMPI_Bcast_warp = warp_scope(GMPI_Bcast)
+GMPI_Barrier_warp = warp_scope(GMPI_Barrier)
+GMPI_Synchronize_warp = warp_scope(GMPI_Synchronize)

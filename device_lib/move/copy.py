@@ -1,0 +1,334 @@
+"""Moving bytes between the user's buffer and staging, by all threads of a scope.
+
+Staging is mapped host memory, 16-byte aligned. Over PCIe a load takes about 1 us and is worth a
+full word; a store is posted. So every access to staging is 16 bytes whatever the alignment of the
+user's buffer, and each thread keeps eight loads in flight before its first store. Loads from
+staging bypass L1, where lines of the slot's previous message may still be.
+
+Payloads of up to 12 bytes a unit travel in records and completions and are moved by one lane each.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import ctypes
+
+from device_lib.platform.library import linked
+from device_lib.platform.primitives import SIMULATOR, device, opaque
+from gmpi.contract.wire import UNIT_PAYLOAD
+
+_WARP_BYTES = 32 * 16  # what the lanes of a full warp move in one access each
+SHORT_BYTES = 4 * _WARP_BYTES  # as much as ``copy_short`` has under way at once
+
+if SIMULATOR:
+    _WORD = (1 << 64) - 1
+
+    def load_payload(address, valid):
+        data = ctypes.string_at(address, min(valid, 12))
+        return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
+
+    def store_payload(address, low, high, valid):
+        data = (low & _WORD).to_bytes(8, "little") + (high & 0xFFFFFFFF).to_bytes(4, "little")
+        ctypes.memmove(address, data, min(valid, 12))
+
+    def copy_to_staging(staging, source, nbytes, rank, size):
+        begin = nbytes * rank // size
+        end = nbytes * (rank + 1) // size
+        ctypes.memmove(staging + begin, source + begin, end - begin)
+
+    copy_from_staging = copy_to_staging
+
+    def copy_short(target, staging, nbytes, lane):
+        for at in range(lane * 16, nbytes, _WARP_BYTES):
+            ctypes.memmove(target + at, staging + at, min(16, nbytes - at))
+
+else:
+    from device_lib.platform.primitives_cuda import (
+        load_1,
+        load_1_sys,
+        load_4,
+        load_8,
+        load_16,
+        load_16_if,
+        load_16_sys_if,
+        store_1,
+        store_4,
+        store_8,
+        store_16,
+        store_16_if,
+    )
+
+    @device
+    def _load_payload_bytes(address, valid):
+        low = 0
+        high = 0
+        i = 0
+        while i < valid and i < UNIT_PAYLOAD:
+            byte = load_1(address + i) << (8 * (i & 7))
+            if i < 8:
+                low |= byte
+            else:
+                high |= byte
+            i += opaque(1)
+        return low, high
+
+    @device
+    def _store_payload_bytes(address, low, high, valid):
+        i = 0
+        while i < valid and i < UNIT_PAYLOAD:
+            word = low
+            if i >= 8:
+                word = high
+            store_1(address + i, word >> (8 * (i & 7)))
+            i += opaque(1)
+
+    @device
+    def load_payload(address, valid):
+        """(low word, high word) of up to 12 bytes of a buffer; bytes past ``valid`` are 0."""
+        if address & 3 != 0 or valid & 3 != 0:
+            return _load_payload_bytes(address, valid)
+        low = 0
+        high = 0
+        if valid >= 4:
+            low = load_4(address)
+        if valid >= 8:
+            low |= load_4(address + 4) << 32
+        if valid >= 12:
+            high = load_4(address + 8)
+        return low, high
+
+    @device
+    def store_payload(address, low, high, valid):
+        """Stores the first ``valid`` (at most 12) bytes of a unit's payload to a buffer."""
+        if address & 3 != 0 or valid & 3 != 0:
+            _store_payload_bytes(address, low, high, valid)
+        else:
+            if valid >= 4:
+                store_4(address, low)
+            if valid >= 8:
+                store_4(address + 4, low >> 32)
+            if valid >= 12:
+                store_4(address + 8, high)
+
+    @device
+    def _store_words(address, low, high, valid):
+        """Stores the first ``valid`` (at most 16) bytes, a multiple of 4."""
+        if valid >= 4:
+            store_4(address, low)
+        if valid >= 8:
+            store_4(address + 4, low >> 32)
+        if valid >= 12:
+            store_4(address + 8, high)
+        if valid >= 16:
+            store_4(address + 12, high >> 32)
+
+    @device
+    def copy_short(target, staging, nbytes, lane):
+        """Copies at most SHORT_BYTES from staging to a buffer; all lanes of a full warp.
+
+        Address and length are multiples of 4. Inline, with all loads under way at once.
+        """
+        at = staging + (lane << 4)
+        to = target + (lane << 4)
+        left = nbytes - (lane << 4)
+        a0, b0 = load_16_sys_if(at, left > 0)
+        a1, b1 = load_16_sys_if(at + _WARP_BYTES, left > _WARP_BYTES)
+        a2, b2 = load_16_sys_if(at + 2 * _WARP_BYTES, left > 2 * _WARP_BYTES)
+        a3, b3 = load_16_sys_if(at + 3 * _WARP_BYTES, left > 3 * _WARP_BYTES)
+        _store_words(to, a0, b0, left)
+        _store_words(to + _WARP_BYTES, a1, b1, left - _WARP_BYTES)
+        _store_words(to + 2 * _WARP_BYTES, a2, b2, left - 2 * _WARP_BYTES)
+        _store_words(to + 3 * _WARP_BYTES, a3, b3, left - 3 * _WARP_BYTES)
+
+    @device
+    def _gather(address):
+        """16 bytes of a buffer, by the widest loads that its alignment allows."""
+        if address & 15 == 0:
+            return load_16(address)
+        if address & 7 == 0:
+            return load_8(address), load_8(address + 8)
+        if address & 3 == 0:
+            low = load_4(address) | load_4(address + 4) << 32
+            return low, load_4(address + 8) | load_4(address + 12) << 32
+        low = 0
+        high = 0
+        for i in range(8):
+            low |= load_1(address + i) << (8 * i)
+            high |= load_1(address + 8 + i) << (8 * i)
+        return low, high
+
+    @device
+    def _scatter(address, low, high):
+        """The reverse of ``_gather``."""
+        if address & 15 == 0:
+            store_16(address, low, high)
+        elif address & 7 == 0:
+            store_8(address, low)
+            store_8(address + 8, high)
+        elif address & 3 == 0:
+            store_4(address, low)
+            store_4(address + 4, low >> 32)
+            store_4(address + 8, high)
+            store_4(address + 12, high >> 32)
+        else:
+            for i in range(8):
+                store_1(address + i, low >> (8 * i))
+                store_1(address + 8 + i, high >> (8 * i))
+
+    @device
+    def _scatter_8(
+        to, end, step, a0, b0, a1, b1, a2, b2, a3, b3, a4, b4, a5, b5, a6, b6, a7, b7
+    ):  # fmt: skip
+        k = 0
+        while k < 8 and to < end:
+            low = a0
+            high = b0
+            low, high = (a1, b1) if k == 1 else (low, high)
+            low, high = (a2, b2) if k == 2 else (low, high)
+            low, high = (a3, b3) if k == 3 else (low, high)
+            low, high = (a4, b4) if k == 4 else (low, high)
+            low, high = (a5, b5) if k == 5 else (low, high)
+            low, high = (a6, b6) if k == 6 else (low, high)
+            low, high = (a7, b7) if k == 7 else (low, high)
+            _scatter(to, low, high)
+            to += step
+            k += opaque(1)
+
+    def _make_stream(load):
+        """Copies aligned words of 16 bytes: every ``step`` bytes one, until ``to`` reaches ``end``.
+
+        Eight words of each thread are under way at all times: a word is stored when it has come
+        and the one eight steps on is asked for into the same registers. Words past the end are not
+        asked for at all, so a remainder costs one latency. Addresses advance by one addition after
+        each access: words under way cost their own registers and hardly any more.
+        """
+
+        @device
+        def stream(to, at, end, step):
+            ahead = 8 * step
+            a0, b0 = load(at, to < end)
+            at += step
+            a1, b1 = load(at, to + step < end)
+            at += step
+            a2, b2 = load(at, to + 2 * step < end)
+            at += step
+            a3, b3 = load(at, to + 3 * step < end)
+            at += step
+            a4, b4 = load(at, to + 4 * step < end)
+            at += step
+            a5, b5 = load(at, to + 5 * step < end)
+            at += step
+            a6, b6 = load(at, to + 6 * step < end)
+            at += step
+            a7, b7 = load(at, to + 7 * step < end)
+            at += step
+            while to < end:
+                store_16_if(to, a0, b0, to < end)
+                a0, b0 = load(at, to + ahead < end)
+                at += step
+                to += step
+                store_16_if(to, a1, b1, to < end)
+                a1, b1 = load(at, to + ahead < end)
+                at += step
+                to += step
+                store_16_if(to, a2, b2, to < end)
+                a2, b2 = load(at, to + ahead < end)
+                at += step
+                to += step
+                store_16_if(to, a3, b3, to < end)
+                a3, b3 = load(at, to + ahead < end)
+                at += step
+                to += step
+                store_16_if(to, a4, b4, to < end)
+                a4, b4 = load(at, to + ahead < end)
+                at += step
+                to += step
+                store_16_if(to, a5, b5, to < end)
+                a5, b5 = load(at, to + ahead < end)
+                at += step
+                to += step
+                store_16_if(to, a6, b6, to < end)
+                a6, b6 = load(at, to + ahead < end)
+                at += step
+                to += step
+                store_16_if(to, a7, b7, to < end)
+                a7, b7 = load(at, to + ahead < end)
+                at += step
+                to += step
+
+        return stream
+
+    _stream = _make_stream(load_16_if)
+    _stream_sys = _make_stream(load_16_sys_if)
+
+    @device
+    def _to_staging(staging, source, nbytes, rank, size):
+        step = size << 4
+        end = staging + (nbytes & ~15)
+        to = staging + (rank << 4)
+        at = source + (rank << 4)
+        if source & 15 == 0:
+            _stream(to, at, end, step)
+        else:
+            while to < end:
+                low, high = _gather(at)
+                store_16(to, low, high)
+                at += step
+                to += step
+        i = (nbytes & ~15) + rank
+        while i < nbytes:
+            store_1(staging + i, load_1(source + i))
+            i += opaque(size)
+        return 0
+
+    @device
+    def _from_staging(target, staging, nbytes, rank, size):
+        step = size << 4
+        end = target + (nbytes & ~15)
+        at = staging + (rank << 4)
+        to = target + (rank << 4)
+        if target & 15 == 0:
+            _stream_sys(to, at, end, step)
+        else:
+            while to < end:
+                a0, b0 = load_16_sys_if(at, to < end)
+                at += step
+                a1, b1 = load_16_sys_if(at, to + step < end)
+                at += step
+                a2, b2 = load_16_sys_if(at, to + 2 * step < end)
+                at += step
+                a3, b3 = load_16_sys_if(at, to + 3 * step < end)
+                at += step
+                a4, b4 = load_16_sys_if(at, to + 4 * step < end)
+                at += step
+                a5, b5 = load_16_sys_if(at, to + 5 * step < end)
+                at += step
+                a6, b6 = load_16_sys_if(at, to + 6 * step < end)
+                at += step
+                a7, b7 = load_16_sys_if(at, to + 7 * step < end)
+                at += step
+                _scatter_8(
+                    to, end, step, a0, b0, a1, b1, a2, b2, a3, b3, a4, b4, a5, b5, a6, b6, a7, b7
+                )  # fmt: skip
+                to += 8 * step
+        i = (nbytes & ~15) + rank
+        while i < nbytes:
+            store_1(target + i, load_1_sys(staging + i))
+            i += opaque(size)
+        return 0
+
+    _copy_to_staging = linked("gmpi_copy_to_staging", 5, 1, _to_staging)
+    _copy_from_staging = linked("gmpi_copy_from_staging", 5, 1, _from_staging)
+
+    @device
+    def copy_to_staging(staging, source, nbytes, rank, size):
+        """Copies the calling thread's share of ``nbytes`` from a buffer to staging.
+
+        All ``size`` threads of a scope call, each with its ``rank``.
+        """
+        _copy_to_staging(staging, source, nbytes, rank, size)
+
+    @device
+    def copy_from_staging(target, staging, nbytes, rank, size):
+        """Copies the calling thread's share of ``nbytes`` from staging to a buffer."""
+        _copy_from_staging(target, staging, nbytes, rank, size)

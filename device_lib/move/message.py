@@ -1,0 +1,98 @@
+"""What a call is about to move: the checks and sizes that every operation shares (any thread).
+
+Nothing here reports an error: a flaw becomes a flag of the record, no byte is moved, and the proxy
+refuses the record, naming operation, field, value and calling block. Refusing on the host keeps
+the call short and gives one place that words errors.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.platform.context import eager_bytes
+from device_lib.platform.primitives import buffer_of, device, int64, itemsize_of, memory_space
+from gmpi.contract.constants import DATATYPE_MARK, DATATYPES, IN_PLACE
+from gmpi.contract.wire import (
+    DATATYPE_SHIFT,
+    DATATYPE_UNFIT,
+    FLAG_BACK,
+    FLAG_NULL_BUFFER,
+    FLAG_OUT,
+    FLAG_PRIVATE_BUFFER,
+    FLAG_SHORT_BUFFER,
+    FLAG_STRIDED_BUFFER,
+    POSITION_MASK,
+    TAG_MASK,
+)
+
+_DATATYPE_COUNT = len(DATATYPES)
+
+
+@device
+def fitting(datatype, buffer):
+    """The datatype as the record says it: another one, which no check passes, where its size is not
+    that of the elements of the array.
+
+    Bytes fit everything: an array of them may hold any datatype, and ``gmpi.BYTE`` moves any array.
+    """
+    size = int64(datatype) >> 8 & 0xFF
+    itemsize = itemsize_of(buffer)
+    if size == itemsize or size <= 1 or itemsize <= 1:
+        return int64(datatype)
+    if datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
+        return int64(datatype)
+    return DATATYPE_MARK | itemsize << 8 | DATATYPE_UNFIT | int64(datatype) & 0xFF
+
+
+@device
+def message_bytes(count, datatype):
+    """Bytes of ``count`` elements; 0 for whatever the proxy is going to refuse."""
+    if datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
+        return 0
+    size = int64(datatype) >> 8 & 0xFF
+    if count <= 0 or count > POSITION_MASK // 32:
+        return 0
+    return int64(count) * size
+
+
+@device
+def record_bytes(word0, count):
+    """``message_bytes`` of a call whose record begins with ``word0``."""
+    return message_bytes(count, word0 >> DATATYPE_SHIFT & TAG_MASK)
+
+
+@device
+def inspect(ctx, buffer, nbytes, way):
+    """(address, bytes to move, flags) of a buffer that ``nbytes`` are moved from or to.
+
+    ``way`` is FLAG_OUT or FLAG_BACK, or both; it becomes part of the flags when bytes move.
+    """
+    address, room, strided = buffer_of(buffer)
+    flags = 0
+    if nbytes > 0:
+        space = memory_space(address)
+        if address == 0:
+            flags = FLAG_NULL_BUFFER
+        elif strided != 0:
+            flags = FLAG_STRIDED_BUFFER
+        elif room < nbytes:
+            flags = FLAG_SHORT_BUFFER
+        elif space == 2 or (space == 1 and nbytes > eager_bytes(ctx)):
+            # Other threads cannot address this thread's memory, nor other blocks this block's.
+            flags = FLAG_PRIVATE_BUFFER
+        else:
+            return address, nbytes, way
+    return 0, 0, flags
+
+
+@device
+def inspect_reduction(ctx, sendbuf, recvbuf, nbytes):
+    """(address to pack from, address to unpack to, bytes, flags)."""
+    way = FLAG_OUT | FLAG_BACK
+    send, room, strided = buffer_of(sendbuf)
+    recv, moved, flags = inspect(ctx, recvbuf, nbytes, way)
+    if send == IN_PLACE:
+        return recv, recv, moved, flags
+    send, sent, more = inspect(ctx, sendbuf, nbytes, way)
+    if moved == sent:
+        return send, recv, moved, flags | more
+    return 0, 0, 0, (flags | more) & ~way

@@ -1,0 +1,152 @@
+"""The CUDA twin of who a block's threads are, and what they tell each other in shared memory."""
+
+# mypy: disable-error-code="no-untyped-def,misc"
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+from device_lib.platform.ptx import device, ptx
+
+_I64 = ir.IntType(64)
+_I32 = ir.IntType(32)
+
+# Who am I. In 32 bits and one piece each: written with Numba's own names these are 64-bit
+# multiplications, and they are on the path of every call.
+thread_rank = ptx(
+    "{ .reg .u32 a, b, c; mov.u32 a, %tid.z; mov.u32 b, %ntid.y; mov.u32 c, %tid.y; "
+    "mad.lo.u32 a, a, b, c; mov.u32 b, %ntid.x; mov.u32 c, %tid.x; mad.lo.u32 $0, a, b, c; }",
+    "=r",
+    types.uint32,
+    0,
+)
+block_threads = ptx(
+    "{ .reg .u32 a, b; mov.u32 a, %ntid.x; mov.u32 b, %ntid.y; mul.lo.u32 a, a, b; "
+    "mov.u32 b, %ntid.z; mul.lo.u32 $0, a, b; }",
+    "=r",
+    types.uint32,
+    0,
+)
+block_id = ptx(
+    "{ .reg .u32 a, b, c; mov.u32 a, %ctaid.z; mov.u32 b, %nctaid.y; mov.u32 c, %ctaid.y; "
+    "mad.lo.u32 a, a, b, c; mov.u32 b, %nctaid.x; mov.u32 c, %ctaid.x; mad.lo.u32 $0, a, b, c; }",
+    "=r",
+    types.uint32,
+    0,
+)
+lane_id = ptx("mov.u32 $0, %laneid;", "=r", types.uint32, 0)
+# Below 2**$1, different for blocks and from one moment to the next.
+scatter = ptx(
+    "{ .reg .u32 a, b, n; cvt.u32.u64 n, $1; mov.u32 a, %clock; shr.u32 a, a, 3; "
+    "mov.u32 b, %ctaid.x; mad.lo.u32 a, b, 37, a; bfe.u32 $0, a, 0, n; }",
+    "=r,l",
+    types.uint32,
+    1,
+)
+# Different for warps that run at the same time, most of the time.
+place = ptx(
+    "{ .reg .u32 a, b; mov.u32 a, %smid; mov.u32 b, %warpid; mad.lo.u32 $0, b, 37, a; }",
+    "=r",
+    types.uint32,
+    0,
+)
+
+
+_SHARED_WORDS = 5 + 3 * 32  # a broadcast, and a row for each lane of a warp
+
+
+def _shared(builder):
+    """The GMPI words in the shared memory of the block.
+
+    ``cuda.shared.array`` will not do: Numba gives it a strong symbol, and a device function that a
+    kernel reaches along two paths is then a duplicate definition.
+    """
+    kind = ir.ArrayType(_I64, _SHARED_WORDS)
+    words = builder.module.globals.get("gmpi_shared")
+    if words is None:
+        words = ir.GlobalVariable(builder.module, kind, "gmpi_shared", addrspace=3)
+        words.linkage = "linkonce_odr"
+        words.initializer = ir.Constant(kind, ir.Undefined)
+        words.align = 8
+    return words
+
+
+@intrinsic
+def _store_shared(typingctx, index, value):
+    def emit(context, builder, sig, args):
+        at = builder.gep(_shared(builder), [ir.Constant(_I64, 0), args[0]], inbounds=True)
+        builder.store(args[1], at)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), emit
+
+
+@intrinsic
+def _load_shared(typingctx, index):
+    def emit(context, builder, sig, args):
+        at = builder.gep(_shared(builder), [ir.Constant(_I64, 0), args[0]], inbounds=True)
+        return builder.load(at, typ=_I64)
+
+    return types.int64(types.int64), emit
+
+
+@device
+def broadcast_block(a):
+    """Thread 0's value, in every thread of the block.
+
+    All threads call; two broadcasts need a ``sync_block()`` between them.
+    """
+    if thread_rank() == 0:
+        _store_shared(0, a)
+    cuda.syncthreads()
+    return _load_shared(0)
+
+
+@device
+def broadcast_block_3(a, b, c):
+    """Three values of thread 0, as ``broadcast_block``."""
+    if thread_rank() == 0:
+        _store_shared(0, a)
+        _store_shared(1, b)
+        _store_shared(2, c)
+    cuda.syncthreads()
+    return _load_shared(0), _load_shared(1), _load_shared(2)
+
+
+@device
+def broadcast_block_4(a, b, c, d):
+    """Four values of thread 0, as ``broadcast_block``."""
+    if thread_rank() == 0:
+        _store_shared(0, a)
+        _store_shared(1, b)
+        _store_shared(2, c)
+        _store_shared(3, d)
+    cuda.syncthreads()
+    return _load_shared(0), _load_shared(1), _load_shared(2), _load_shared(3)
+
+
+@device
+def broadcast_block_5(a, b, c, d, e):
+    """Five values of thread 0, as ``broadcast_block``."""
+    if thread_rank() == 0:
+        _store_shared(0, a)
+        _store_shared(1, b)
+        _store_shared(2, c)
+        _store_shared(3, d)
+        _store_shared(4, e)
+    cuda.syncthreads()
+    return _load_shared(0), _load_shared(1), _load_shared(2), _load_shared(3), _load_shared(4)
+
+
+@device
+def put_block_row(lane, a, b, c):
+    _store_shared(5 + 3 * lane, a)
+    _store_shared(6 + 3 * lane, b)
+    _store_shared(7 + 3 * lane, c)
+
+
+@device
+def get_block_row(lane, a, b, c):
+    return _load_shared(5 + 3 * lane), _load_shared(6 + 3 * lane), _load_shared(7 + 3 * lane)

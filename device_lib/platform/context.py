@@ -1,0 +1,306 @@
+"""The context as a kernel sees it, and the status that calls return.
+
+Four integers passed by value: kernel arguments sit in the constant bank, so no load from memory
+precedes the first store of a record. Four, because the arguments of a linked function travel in
+registers up to six of these, and through the stack beyond.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from device_lib.platform.divide import divide
+from device_lib.platform.primitives import device, load_gpu
+from gmpi.contract.wire import (
+    BUSY_STRIDE,
+    CLAIM_BYTES,
+    COMMUNICATORS,
+    DERIVED_ROWS,
+    DEVICE_BUSY,
+    DEVICE_LANDING,
+    DEVICE_LARGE,
+    DEVICE_LOOKS,
+    DEVICE_REACH,
+    DEVICE_ROWS,
+    DEVICE_STAGING,
+    HANDLE_CONTEXT_MASK,
+    IDENTITY_SIZE_SHIFT,
+    LANDING_STRIDE,
+    LARGE_BUFFERS,
+    LAYOUTS_BYTES,
+    LOOKS,
+    MAPPED_RING,
+    MAX_NARROW_SLOTS,
+    OP_ISEND,
+    POSITION_STEP,
+    REACH_BITS,
+    REACH_BYTES,
+    REACH_FIRST,
+    REACH_LANDINGS,
+    REACH_MAGIC,
+    REACH_RANKS,
+    READY_BYTES,
+    REQUEST_BYTES,
+    SHAPE_CHUNK_SHIFT,
+    SHAPE_CONTEXT_SHIFT,
+    SHAPE_EAGER_SHIFT,
+    SHAPE_LARGE_SHIFT,
+    SHAPE_NEAR_SHIFT,
+    SHAPE_REQUEST_SHIFT,
+    SLOT_BYTES,
+    STAGING_LEAD,
+    TAG_MASK,
+    TYPE_BYTES,
+    lands,
+)
+
+_lands = device(lands)
+
+
+class DeviceContext(NamedTuple):
+    """``Context.device``: the first argument of every ``GMPI_*`` call (see
+    ``gmpi/contract/wire.py``)."""
+
+    mapped: int
+    device: int
+    shape: int
+    identity: int
+
+
+class Status(NamedTuple):
+    """What ``GMPI_Wait`` returns (MPI 4.1 section 3.2.5), the same in every thread of the scope.
+
+    Attributes:
+        error: error class, ``gmpi.SUCCESS`` when all is well.
+        source: rank of the sender in the communicator of the receive.
+        tag: tag of the message.
+        count: received elements of the datatype of the receive; ``gmpi.UNDEFINED`` when the
+            message is no whole number of elements.
+        nbytes: received bytes.
+    """
+
+    error: int
+    source: int
+    tag: int
+    count: int  # type: ignore[assignment]  # MPI's word; hides tuple.count
+    nbytes: int
+
+
+@device
+def context_id(ctx):
+    return ctx.shape >> SHAPE_CONTEXT_SHIFT & HANDLE_CONTEXT_MASK
+
+
+@device
+def world_rank(ctx):
+    return ctx.identity & 0xFFFFFFFF
+
+
+@device
+def world_size(ctx):
+    return ctx.identity >> IDENTITY_SIZE_SHIFT
+
+
+@device
+def ring_slots(ctx):
+    return 1 << (ctx.shape & 31)
+
+
+@device
+def request_slots(ctx):
+    return 1 << (ctx.shape >> SHAPE_REQUEST_SHIFT & 31)
+
+
+@device
+def request_words(ctx):
+    """Words of busy bits of the small class: a power of two."""
+    return request_slots(ctx) >> 5
+
+
+@device
+def large_slots(ctx):
+    return ctx.shape >> SHAPE_LARGE_SHIFT & 0x7F
+
+
+@device
+def large_words(ctx):
+    return (large_slots(ctx) + 31) >> 5
+
+
+@device
+def first_narrow(ctx):
+    """The first slot of the large class that has no chunk buffers."""
+    return request_slots(ctx) + (large_words(ctx) << 5)
+
+
+@device
+def narrow_slots(ctx):
+    return min(request_slots(ctx), MAX_NARROW_SLOTS)
+
+
+@device
+def narrow_words(ctx):
+    """Words of busy bits of narrow slots: a power of two."""
+    return narrow_slots(ctx) >> 5
+
+
+@device
+def all_slots(ctx):
+    return first_narrow(ctx) + narrow_slots(ctx)
+
+
+@device
+def eager_bytes(ctx):
+    return (ctx.shape >> SHAPE_EAGER_SHIFT & 0x3FFF) * POSITION_STEP
+
+
+@device
+def chunk_bytes(ctx):
+    return (ctx.shape >> SHAPE_CHUNK_SHIFT & 0x3FFFFF) * POSITION_STEP
+
+
+@device
+def record_address(ctx, ticket):
+    return ctx.mapped + MAPPED_RING + (ticket & (ring_slots(ctx) - 1)) * SLOT_BYTES
+
+
+@device
+def completion_address(ctx, slot):
+    return ctx.mapped + MAPPED_RING + (ring_slots(ctx) + slot) * SLOT_BYTES
+
+
+@device
+def small_address(ctx, slot):
+    """The slot's small staging buffer (its lead, in front of the payload)."""
+    begin = completion_address(ctx, all_slots(ctx))
+    return begin + slot * (STAGING_LEAD + eager_bytes(ctx))
+
+
+@device
+def large_staging(ctx):
+    """Where the chunk buffers of all large slots are in host memory."""
+    return load_gpu(ctx.device + DEVICE_LARGE)
+
+
+@device
+def gpu_staging(ctx):
+    """The same in our GPU memory; 0: there are none."""
+    return load_gpu(ctx.device + DEVICE_STAGING)
+
+
+@device
+def has_near(ctx):
+    """Whether ``near_staging`` may find anything."""
+    return ctx.shape >> SHAPE_NEAR_SHIFT & 1
+
+
+@device
+def near_staging(ctx, word0, peer):
+    """For a send whose receiver reads our GPU memory, where it may lie: (chunk buffers of all large
+    slots, our landing places there; 0: it has none). (0, 0) for any other call.
+
+    The proxy comes to the same answer.
+
+    Args:
+        word0, peer: of the call's record.
+    """
+    staging = 0
+    landing = 0
+    if word0 & 0xFF == OP_ISEND and has_near(ctx):
+        comm = word0 >> 16 & (COMMUNICATORS - 1)
+        reach = ctx.device + DEVICE_REACH + comm * REACH_BYTES
+        first = load_gpu(reach + REACH_FIRST)
+        magic = load_gpu(reach + REACH_MAGIC)
+        ranks = load_gpu(reach + REACH_BITS)
+        near = gpu_staging(ctx)
+        rank = (peer & TAG_MASK) - (first & 0xFFFFFFFF)
+        if 0 <= rank:
+            place, rest = divide(rank, first >> 32, magic)
+            if rest == 0 and place < REACH_RANKS and ranks >> place & 1 != 0:
+                staging = near
+                landing = load_gpu(reach + REACH_LANDINGS + place * 8)
+    return staging, landing
+
+
+@device
+def staging_of(ctx, word0, peer):
+    """(where the chunk buffers of a long request are, whether in GPU memory, our landing places at
+    the receiver or 0); as ``near_staging``."""
+    large = large_staging(ctx)
+    near, landing = near_staging(ctx, word0, peer)
+    return near if near != 0 else large, near != 0, landing
+
+
+@device
+def landing_place(ctx, landing, slot, nbytes, send):
+    """Where a large slot's message lands; 0 if it does not.
+
+    Args:
+        landing: what ``near_staging`` found.
+        send: the buffer's address, or what stands for it in the record.
+    """
+    if landing == 0 or not _lands(nbytes, send, chunk_bytes(ctx)):
+        return 0
+    return landing + (slot - request_slots(ctx)) * LANDING_STRIDE
+
+
+@device
+def landing_places(ctx):
+    """Where what others send to us lands."""
+    return load_gpu(ctx.device + DEVICE_LANDING)
+
+
+@device
+def chunk_buffers(ctx, large, slot):
+    """The chunk buffers of a large slot, one after the other.
+
+    Args:
+        large: ``large_staging`` or ``near_staging``.
+    """
+    return large + (slot - request_slots(ctx)) * (LARGE_BUFFERS * chunk_bytes(ctx) + READY_BYTES)
+
+
+@device
+def ready_address(ctx, buffers):
+    """The ready word of the chunk buffers of a slot in GPU staging."""
+    return buffers + LARGE_BUFFERS * chunk_bytes(ctx)
+
+
+@device
+def busy_address(ctx, word):
+    return ctx.device + DEVICE_BUSY + word * BUSY_STRIDE
+
+
+@device
+def look_address(ctx, block):
+    """Where calls of a block keep how soon to look for their answers: two words."""
+    return ctx.device + DEVICE_LOOKS + (block & (LOOKS - 1)) * BUSY_STRIDE
+
+
+@device
+def row_address(ctx, slot):
+    """The slot's row in device memory: ``REQUEST_*`` fields."""
+    return ctx.device + DEVICE_ROWS + slot * REQUEST_BYTES
+
+
+@device
+def claim_address(ctx, slot, index):
+    """Claim word of one staging buffer of a slot of the large class."""
+    row = (slot - request_slots(ctx)) * CLAIM_BYTES + index * 8
+    return row_address(ctx, all_slots(ctx)) + row
+
+
+@device
+def datatype_address(ctx, row):
+    """Row of the table of derived datatypes."""
+    claims = DEVICE_ROWS + all_slots(ctx) * REQUEST_BYTES
+    claims += (all_slots(ctx) - request_slots(ctx)) * CLAIM_BYTES
+    table = (claims + TYPE_BYTES - 1) & ~(TYPE_BYTES - 1)
+    return ctx.device + table + row * TYPE_BYTES
+
+
+@device
+def layouts_address(ctx, slot):
+    """The slot's layouts: ``LAYOUT_*`` fields."""
+    return datatype_address(ctx, DERIVED_ROWS) + slot * LAYOUTS_BYTES

@@ -1,0 +1,206 @@
+"""The device library as separately compiled code that kernels link.
+
+The bodies behind the ``GMPI_*`` calls are a few large functions of plain integers. Inlined into
+every kernel, as Numba does with device functions, they would cost seconds of compilation and most
+of the registers of each kernel. So they are compiled once per GPU architecture, to PTX with the C
+ABI and on to object code (``assembler.py``), kept in a cache on disk, and linked: a call is a real
+call, its arguments in registers.
+
+In the simulator a library function is the Python function itself.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+
+from device_lib.platform import assembler
+from device_lib.platform.primitives import SIMULATOR
+from gmpi.cache.files import cache_directory, read_or_make
+from gmpi.cache.sources import fingerprint
+from gmpi.contract.constants import FROZEN
+
+
+def _fingerprint(*extra: str) -> str:
+    """Hash of everything that the compiled code depends on: our sources, the compiler, and the
+    constants of the MPI library."""
+    digest = hashlib.sha256(f"{FROZEN} {fingerprint('device_lib')}".encode())
+    for name in ("numba-cuda", "llvmlite", "nvidia-nvvm", "nvidia-cuda-nvcc"):
+        try:
+            digest.update(f"{name} {metadata.version(name)}".encode())
+        except metadata.PackageNotFoundError:
+            digest.update(f"{name} absent".encode())
+    for text in extra:
+        digest.update(text.encode())
+    return digest.hexdigest()[:20]
+
+
+if SIMULATOR:
+
+    def linked(name: str, arguments: int, results: int, body: Callable):
+        """The library function ``name``: here, its body."""
+        return body
+
+else:
+    from llvmlite import ir
+    from numba import cuda
+    from numba.cuda import types
+    from numba.cuda.cudadrv.linkable_code import Cubin, LinkableCode
+    from numba.cuda.extending import intrinsic
+
+    from device_lib.platform.context import DeviceContext
+    from device_lib.platform.primitives import device
+
+    _I64 = ir.IntType(64)
+    _EXTERN = re.compile(r"^\.extern \.func .*?(gmpi_\w+)", re.M)
+    #: name -> (body, int64 arguments, results)
+    functions: dict[str, tuple[Callable, int, int]] = {}
+
+    def _signature(arguments: int, results: int):
+        result = types.int64 if results == 1 else types.UniTuple(types.int64, results)
+        return result(*[types.int64] * arguments)
+
+    def _define(text: str, **names: object) -> Callable:
+        """The function ``f`` that the source text defines."""
+        exec(text, names)
+        return names["f"]  # type: ignore[return-value]
+
+    def _parameters(body: Callable) -> list[str]:
+        return list(inspect.signature(body.py_func).parameters)  # type: ignore[attr-defined]
+
+    def _takes_context(body: Callable) -> bool:
+        return _parameters(body)[0] == "ctx"
+
+    def compile_ptx(name: str, cc: tuple[int, int]) -> str:
+        """PTX of one library function for a compute capability, from the cache if it is there."""
+        body, arguments, results = functions[name]
+        signature = _signature(arguments, results)
+        words = [f"a{i}" for i in range(arguments)]
+        passed = words
+        if _takes_context(body):
+            passed = [f"DeviceContext({', '.join(words[:3])}, 0)", *words[3:]]
+        entry = _define(
+            f"def f({', '.join(words)}):\n return body({', '.join(passed)})",
+            body=body,
+            DeviceContext=DeviceContext,
+        )
+
+        def make() -> bytes:
+            options = {"abi": "c", "abi_info": {"abi_name": name}, "output": "ptx"}
+            return str(cuda.compile(entry, signature, device=True, cc=cc, **options)[0]).encode()
+
+        tag = _fingerprint(name, f"{cc[0]}.{cc[1]}", str(signature))
+        path = cache_directory() / f"{name}-sm{cc[0]}{cc[1]}-{tag}.ptx"
+        return read_or_make(path, make).decode()
+
+    def compile_object(name: str, cc: tuple[int, int], limit: int) -> bytes:
+        """Object code of one library function, for kernels to link, from the cache if it is there.
+
+        Args:
+            limit: most registers a thread, one of ``assembler.LIMITS``.
+        """
+        # Not of the PTX's own words: Numba may number names in another order each time.
+        tag = _fingerprint(name, f"{cc[0]}.{cc[1]}", assembler.version())
+        file = f"{name}-sm{cc[0]}{cc[1]}-{limit}-{tag}.cubin"
+
+        def make() -> bytes:
+            return assembler.assemble(name, compile_ptx(name, cc), cc, limit)
+
+        return read_or_make(cache_directory() / file, make)
+
+    class Linked(LinkableCode):  # type: ignore[misc]
+        """One function of a build of the library, as Numba's linker takes it."""
+
+        kind = Cubin.kind
+
+        def __init__(self, function: str, limit: int) -> None:
+            self.nrt = False
+            self.setup_callback = self.teardown_callback = None
+            self.function = function
+            self.limit = limit
+            self._code = b""
+
+        @property
+        def name(self) -> str:
+            return f"{self.function}.cubin"
+
+        @property
+        def data(self) -> bytes:
+            if not self._code:
+                cc = cuda.get_current_device().compute_capability
+                self._code = compile_object(self.function, tuple(cc), self.limit)
+            return self._code
+
+        def with_limit(self, limit: int) -> Linked:
+            """The same function of another build."""
+            return _linked(self.function, limit)
+
+    @functools.cache
+    def _linked(function: str, limit: int) -> Linked:
+        return Linked(function, limit)
+
+    def assemble_all(wanted: Iterable[Linked]) -> None:
+        """Makes what is not in the cache, on all cores."""
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            for _ in pool.map(lambda function: function.data, wanted):
+                pass
+
+    def sources(name: str) -> list[Linked]:
+        """What a kernel that calls ``name`` must link: the function and those that it calls."""
+        found: dict[str, Linked] = {}
+        waiting = [name]
+        while waiting:
+            this = waiting.pop()
+            if this in found:
+                continue
+            found[this] = _linked(this, max(assembler.LIMITS))
+            waiting += _calls(this)
+        return list(found.values())
+
+    @functools.cache
+    def _calls(name: str) -> list[str]:
+        cc = cuda.get_current_device().compute_capability
+        return _EXTERN.findall(compile_ptx(name, cc))
+
+    def linked(name: str, arguments: int, results: int, body: Callable):
+        """A device function that calls ``body``, compiled on its own and linked.
+
+        Args:
+            name: its symbol; part of the interface for other languages.
+            arguments: how many int64 it takes. A context counts three: ``identity`` is left out.
+            results: how many int64 it returns: one value, or a tuple.
+            body: device function of plain int64 arguments, or of a context and such.
+        """
+        functions[name] = body, arguments, results
+        signature = _signature(arguments, results)
+
+        @intrinsic
+        def call(typingctx, words):
+            def emit(codegen, builder, sig, args):
+                values = [builder.extract_value(args[0], i) for i in range(arguments)]
+                function = builder.module.globals.get(name)
+                if function is None:
+                    returns = codegen.get_value_type(signature.return_type)
+                    kind = ir.FunctionType(returns, [_I64] * arguments)
+                    function = ir.Function(builder.module, kind, name)
+                    # It synchronises threads: the compiler must not copy the call into branches.
+                    function.attributes.add("convergent")
+                for source in sources(name):
+                    codegen.active_code_library.add_linking_file(source)
+                return builder.call(function, values, attrs=("convergent",))
+
+            return signature.return_type(types.UniTuple(types.int64, arguments)), emit
+
+        parameters = _parameters(body)
+        passed = list(parameters)
+        if _takes_context(body):
+            passed[:1] = ["ctx.mapped", "ctx.device", "ctx.shape"]
+        text = f"def f({', '.join(parameters)}):\n return call(({', '.join(passed)}))"
+        return device(_define(text, call=call))

@@ -1,0 +1,87 @@
+"""Every non-portable device operation, once: a CUDA version and a simulator version of each.
+
+All values are ``int64`` (Numba turns int64 mixed with uint64 into float64), addresses included.
+Memory operations name their order and scope; see the two twins for what each one guarantees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from numba.cuda.core import config
+
+SIMULATOR: bool = bool(config.ENABLE_CUDASIM)
+
+if SIMULATOR:
+    from device_lib.platform import primitives_sim as _twin
+else:
+    from device_lib.platform import primitives_cuda as _twin  # type: ignore[no-redef]
+
+# What users pass is made int64 first: NumPy scalars in the simulator, any integer type on a GPU.
+int64 = _twin.int64
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def device(function: _Function) -> _Function:
+    """Makes a device function of a Python function, for callers of the same signature."""
+    return cast(_Function, _twin.device(function))
+
+
+# who am I
+thread_rank = _twin.thread_rank
+block_threads = _twin.block_threads
+block_id = _twin.block_id
+lane_id = _twin.lane_id
+place = _twin.place
+scatter = _twin.scatter
+
+# warp and block
+sync_warp = _twin.sync_warp
+sync_block = _twin.sync_block
+sync_block_or = _twin.sync_block_or
+shuffle = _twin.shuffle
+vote_all = _twin.vote_all
+ballot = _twin.ballot
+broadcast_block = _twin.broadcast_block
+broadcast_block_3 = _twin.broadcast_block_3
+broadcast_block_4 = _twin.broadcast_block_4
+broadcast_block_5 = _twin.broadcast_block_5
+put_block_row = _twin.put_block_row
+get_block_row = _twin.get_block_row
+
+# memory
+load_gpu = _twin.load_gpu
+store_gpu = _twin.store_gpu
+load_sys = _twin.load_sys
+store_sys = _twin.store_sys
+load_unit = _twin.load_unit
+store_unit = _twin.store_unit
+add_gpu = _twin.add_gpu
+or_32_gpu = _twin.or_32_gpu
+cas_gpu = _twin.cas_gpu
+take_if = _twin.take_if
+enter_if = _twin.enter_if
+claim_if = _twin.claim_if
+load_1_if = _twin.load_1_if
+load_4_if = _twin.load_4_if
+clear_bits_32_gpu = _twin.clear_bits_32_gpu
+store_pair_gpu = _twin.store_pair_gpu
+fence_gpu = _twin.fence_gpu
+fence_sys = _twin.fence_sys
+load_8 = _twin.load_8
+store_8 = _twin.store_8
+
+# the rest
+buffer_of = _twin.buffer_of
+itemsize_of = _twin.itemsize_of
+describe = _twin.describe
+memory_space = _twin.memory_space
+opaque = _twin.opaque
+clock = _twin.clock
+timer_ns = _twin.timer_ns
+pause = _twin.pause
+wait_cycles = _twin.wait_cycles
+relax = _twin.relax
+first_bit = _twin.first_bit

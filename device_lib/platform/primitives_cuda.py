@@ -1,0 +1,236 @@
+"""The CUDA twin of ``primitives``: inline PTX for what the ring protocol relies on.
+
+Buffers are in ``buffer_cuda``, the threads of a block in ``block_cuda``.
+``tests/test_ptx.py`` compiles these for sm_90 and checks the instructions that come out.
+"""
+
+# mypy: disable-error-code="no-untyped-def,misc"
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+
+from device_lib.platform.block_cuda import block_id as block_id
+from device_lib.platform.block_cuda import block_threads as block_threads
+from device_lib.platform.block_cuda import broadcast_block as broadcast_block
+from device_lib.platform.block_cuda import broadcast_block_3 as broadcast_block_3
+from device_lib.platform.block_cuda import broadcast_block_4 as broadcast_block_4
+from device_lib.platform.block_cuda import broadcast_block_5 as broadcast_block_5
+from device_lib.platform.block_cuda import get_block_row as get_block_row
+from device_lib.platform.block_cuda import lane_id as lane_id
+from device_lib.platform.block_cuda import place as place
+from device_lib.platform.block_cuda import put_block_row as put_block_row
+from device_lib.platform.block_cuda import scatter as scatter
+from device_lib.platform.block_cuda import thread_rank as thread_rank
+from device_lib.platform.buffer_cuda import buffer_of as buffer_of
+from device_lib.platform.buffer_cuda import describe as describe
+from device_lib.platform.buffer_cuda import itemsize_of as itemsize_of
+from device_lib.platform.ptx import device as device
+from device_lib.platform.ptx import ptx
+
+int64 = types.int64
+_I64 = ir.IntType(64)
+_I32 = ir.IntType(32)
+_PAIR = types.UniTuple(types.int64, 2)
+_TRIPLE = types.UniTuple(types.int64, 3)
+
+
+# --- device memory, all warps of this GPU ---------------------------------------------------------
+load_gpu = ptx("ld.relaxed.gpu.global.u64 $0, [$1];", "=l,l", types.int64, 1)
+store_gpu = ptx("st.relaxed.gpu.global.u64 [$0], $1;", "l,l", types.void, 2)
+add_gpu = ptx("atom.relaxed.gpu.global.add.u64 $0, [$1], $2;", "=l,l,l", types.int64, 2)
+or_32_gpu = ptx(
+    "{ .reg .b32 v; cvt.u32.u64 v, $2; atom.relaxed.gpu.global.or.b32 $0, [$1], v; }",
+    "=r,l,l",
+    types.uint32,
+    2,
+)
+cas_gpu = ptx("atom.relaxed.gpu.global.cas.b64 $0, [$1], $2, $3;", "=l,l,l,l", types.int64, 3)
+clear_bits_32_gpu = ptx(
+    "{ .reg .b32 m; cvt.u32.u64 m, $1; not.b32 m, m; red.relaxed.gpu.global.and.b32 [$0], m; }",
+    "l,l",
+    types.void,
+    2,
+)
+# What opening a request asks of device memory, by the lanes that ask for it: adds 1 at $3, loads
+# $4, sets bits $6 at $5, all under way together. One piece without a branch: what follows need not
+# wait for the results, which it would where the two ways of a branch join.
+take_if = ptx(
+    "{ .reg .pred p; .reg .b32 v; cvt.u32.u64 v, $6; setp.ne.u64 p, $7, 0; "
+    "mov.b64 $0, 0; mov.b64 $1, 0; mov.b32 $2, 0; "
+    "@p atom.relaxed.gpu.global.add.u64 $0, [$3], 1; "
+    "@p ld.relaxed.gpu.global.u64 $1, [$4]; "
+    "@p atom.relaxed.gpu.global.or.b32 $2, [$5], v; }",
+    "=&l,=&l,=&r,l,l,l,l,l",
+    _TRIPLE,
+    5,
+)
+# The same without bits: adds 1 at $2, loads $3.
+enter_if = ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $4, 0; mov.b64 $0, 0; mov.b64 $1, 0; "
+    "@p atom.relaxed.gpu.global.add.u64 $0, [$2], 1; "
+    "@p ld.relaxed.gpu.global.u64 $1, [$3]; }",
+    "=&l,=&l,l,l,l",
+    _PAIR,
+    3,
+)
+# The same for closing one: swaps $4 for $3 at $2, loads $5.
+claim_if = ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $6, 0; mov.b64 $0, 0; mov.b64 $1, 0; "
+    "@p atom.relaxed.gpu.global.cas.b64 $0, [$2], $3, $4; "
+    "@p ld.relaxed.gpu.global.u64 $1, [$5]; }",
+    "=&l,=&l,l,l,l,l,l",
+    _PAIR,
+    5,
+)
+load_1_if = ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $2, 0; mov.b32 $0, 0; @p ld.u8 $0, [$1]; }",
+    "=&r,l,l",
+    types.uint32,
+    2,
+)
+load_4_if = ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $2, 0; mov.b32 $0, 0; @p ld.u32 $0, [$1]; }",
+    "=&r,l,l",
+    types.uint32,
+    2,
+)
+store_pair_gpu = ptx("st.relaxed.gpu.global.v2.u64 [$0], {$1, $2};", "l,l,l", types.void, 3)
+
+# --- mapped memory, shared with the CPU -----------------------------------------------------------
+store_sys = ptx("st.relaxed.sys.global.u64 [$0], $1;", "l,l", types.void, 2)
+load_sys = ptx("ld.relaxed.sys.global.u64 $0, [$1];", "=l,l", types.int64, 1)
+# A unit: one .b128 access, which the PTX memory model makes single-copy atomic (a .v2.u64 is two
+# accesses in any order, although sm_90 happens to use the same instruction for both).
+load_unit = ptx(
+    "{ .reg .b128 u; ld.relaxed.sys.global.b128 u, [$2]; mov.b128 {$0, $1}, u; }",
+    "=l,=l,l",
+    _PAIR,
+    1,
+)
+store_unit = ptx(
+    "{ .reg .b128 u; mov.b128 u, {$1, $2}; st.relaxed.sys.global.b128 [$0], u; }",
+    "l,l,l",
+    types.void,
+    3,
+)
+# Acquire and release for everything this thread has seen, up to the CPU: ~0.5 us over PCIe 5.
+fence_sys = ptx("fence.acq_rel.sys;", "", types.void, 0)
+# The same for the other warps of this GPU.
+fence_gpu = ptx("fence.acq_rel.gpu;", "", types.void, 0)
+
+# --- the user's buffer: generic addresses, because a block may send from shared memory ------------
+load_16 = ptx("ld.v2.u64 {$0, $1}, [$2];", "=l,=l,l", _PAIR, 1)
+store_16 = ptx("st.v2.u64 [$0], {$1, $2};", "l,l,l", types.void, 3)
+# Staging is read past L1: lines of the slot's previous message may still be there.
+load_16_sys = ptx("ld.relaxed.sys.global.v2.u64 {$0, $1}, [$2];", "=l,=l,l", _PAIR, 1)
+# For a remainder: the words that are there, in one go.
+load_16_if = ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $3, 0; mov.b64 $0, 0; mov.b64 $1, 0; "
+    "@p ld.v2.u64 {$0, $1}, [$2]; }",
+    "=&l,=&l,l,l",
+    _PAIR,
+    2,
+)
+load_16_sys_if = ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $3, 0; mov.b64 $0, 0; mov.b64 $1, 0; "
+    "@p ld.relaxed.sys.global.v2.u64 {$0, $1}, [$2]; }",
+    "=&l,=&l,l,l",
+    _PAIR,
+    2,
+)
+store_16_if = ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $3, 0; @p st.v2.u64 [$0], {$1, $2}; }",
+    "l,l,l,l",
+    types.void,
+    4,
+)
+load_1_sys = ptx("ld.relaxed.sys.global.u8 $0, [$1];", "=l,l", types.int64, 1)
+load_8 = ptx("ld.u64 $0, [$1];", "=l,l", types.int64, 1)
+load_4 = ptx("ld.u32 $0, [$1];", "=l,l", types.int64, 1)
+load_1 = ptx("ld.u8 $0, [$1];", "=l,l", types.int64, 1)
+store_8 = ptx("st.u64 [$0], $1;", "l,l", types.void, 2)
+store_4 = ptx("st.u32 [$0], $1;", "l,l", types.void, 2)
+store_1 = ptx("st.u8 [$0], $1;", "l,l", types.void, 2)
+
+_is_shared = ptx(
+    "{ .reg .pred p; isspacep.shared p, $1; selp.u64 $0, 1, 0, p; }", "=l,l", types.int64, 1
+)
+_is_local = ptx(
+    "{ .reg .pred p; isspacep.local p, $1; selp.u64 $0, 1, 0, p; }", "=l,l", types.int64, 1
+)
+
+# A value the optimiser cannot see through. Stepping a loop by one keeps it from being unrolled:
+# loops over units turn once on a full warp, and four copies of their body only cost registers.
+opaque = ptx("mov.u64 $0, $1;", "=l,l", types.int64, 1)
+
+# --- clocks ---------------------------------------------------------------------------------------
+clock = ptx("mov.u64 $0, %clock64;", "=l", types.int64, 0)
+_clock_low = ptx("mov.u32 $0, %clock;", "=r", types.uint32, 0)
+timer_ns = ptx("mov.u64 $0, %globaltimer;", "=l", types.int64, 0)
+
+
+@device
+def wait_cycles(cycles):
+    """Returns when so many cycles have passed, fewer than 2**32."""
+    begin = _clock_low()
+    while (_clock_low() - begin) & 0xFFFFFFFF < cycles:
+        pass
+
+
+@device
+def memory_space(address):
+    """0: visible to the whole grid, 1: shared memory of the block, 2: private to one thread."""
+    return _is_shared(address) + 2 * _is_local(address)
+
+
+@device
+def sync_warp(mask):
+    cuda.syncwarp(mask)
+
+
+@device
+def sync_block():
+    cuda.syncthreads()
+
+
+@device
+def sync_block_or(flag):
+    """``sync_block``; whether a thread of the block has a flag that is not 0."""
+    return cuda.syncthreads_or(flag) != 0
+
+
+@device
+def shuffle(mask, value, lane):
+    return cuda.shfl_sync(mask, value, lane)
+
+
+@device
+def vote_all(mask, predicate):
+    return cuda.all_sync(mask, predicate)
+
+
+@device
+def ballot(mask, predicate):
+    return types.int64(cuda.ballot_sync(mask, predicate)) & 0xFFFFFFFF
+
+
+@device
+def pause(ns):
+    """One turn of a waiting loop: sleeps about ``ns`` nanoseconds."""
+    cuda.nanosleep(ns)
+
+
+@device
+def relax(control):
+    """One turn of a loop in which all lanes of a warp poll the host together and vote.
+
+    Nothing to do: each poll takes 1 us, and the host is not disturbed by one lane's reads.
+    """
+
+
+@device
+def first_bit(word):
+    """Index of the lowest set bit of a non-zero 32-bit word."""
+    return types.int64(cuda.ffs(word)) - 1

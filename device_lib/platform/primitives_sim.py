@@ -1,0 +1,293 @@
+"""The simulator twin of ``primitives``: same names, same meaning, plain Python.
+
+Lanes run one at a time in one OS thread, so only memory that the proxy shares needs care: on x86
+and, through ``ctypes``, in practice on every CPython platform, an aligned 8-byte access is one
+access. A unit's tag is therefore written after its low word, and read before and after it.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import ctypes
+import time
+
+import numpy as np
+from greenlet import getcurrent
+
+from device_lib.platform import simulator
+from device_lib.platform.simulator import pause as _pause
+from gmpi.contract.wire import CONTROL_ABORT, CONTROL_ATTENTION, CONTROL_ORDERS
+
+simulator.install()
+
+vote_all = simulator.vote_all
+ballot = simulator.ballot
+_word = ctypes.c_int64.from_address
+_KNOWN_BUFFERS = 1024
+_CONTROL = (CONTROL_ATTENTION, CONTROL_ABORT, CONTROL_ORDERS)
+_WATCH_TURNS = 16  # what else a loop waits for, in device memory, must not wait for long
+int64 = int
+
+
+def device(fn):
+    """Device functions are ordinary functions here; a kernel calls them directly."""
+    return fn
+
+
+def thread_rank():
+    return getcurrent().thread_id
+
+
+def block_threads():
+    return getcurrent().block.threads
+
+
+def block_id():
+    return getcurrent().block.number
+
+
+def lane_id():
+    return getcurrent().lane_id
+
+
+def place():
+    me = getcurrent()
+    return me.block.number + 37 * (me.thread_id >> 5)
+
+
+def scatter(bits):
+    return getcurrent().block.number * 37 + (time.perf_counter_ns() >> 3) & ((1 << bits) - 1)
+
+
+def memory_space(address):
+    return 0
+
+
+def sync_warp(mask):
+    me = getcurrent()
+    me.warp.meet(me, mask, strict=True)
+
+
+def sync_block():
+    me = getcurrent()
+    me.block.barrier.meet(me, me.thread_id, None, None, True)
+
+
+def shuffle(mask, value, lane):
+    me = getcurrent()
+    return me.warp.shuffle(me, mask, value, lane)
+
+
+def _block_values(value):
+    me = getcurrent()
+    return me.block.barrier.meet(me, me.thread_id, value)
+
+
+def sync_block_or(flag):
+    me = getcurrent()
+    return any(me.block.barrier.meet(me, me.thread_id, flag, None, True))
+
+
+def broadcast_block(a):
+    return _block_values(a)[0]
+
+
+def broadcast_block_3(a, b, c):
+    return _block_values((a, b, c))[0]
+
+
+def broadcast_block_4(a, b, c, d):
+    return _block_values((a, b, c, d))[0]
+
+
+def broadcast_block_5(a, b, c, d, e):
+    return _block_values((a, b, c, d, e))[0]
+
+
+def put_block_row(lane, a, b, c):
+    getcurrent().block.rows[lane] = (a, b, c)
+
+
+def get_block_row(lane, a, b, c):
+    return getcurrent().block.rows[lane]
+
+
+def load_gpu(address):
+    return _word(address).value
+
+
+def store_gpu(address, value):
+    _word(address).value = value
+
+
+def add_gpu(address, value):
+    cell = _word(address)
+    old = cell.value
+    cell.value = old + value
+    return old
+
+
+def or_32_gpu(address, value):
+    cell = _word(address)
+    old = cell.value
+    cell.value = old | value
+    return old
+
+
+def cas_gpu(address, expected, value):
+    cell = _word(address)
+    old = cell.value
+    if old == expected:
+        cell.value = value
+    return old
+
+
+def take_if(counter, word, flags, bits, wanted):
+    if not wanted:
+        return 0, 0, 0
+    return add_gpu(counter, 1), load_gpu(word), or_32_gpu(flags, bits)
+
+
+def enter_if(counter, word, wanted):
+    if not wanted:
+        return 0, 0
+    return add_gpu(counter, 1), load_gpu(word)
+
+
+def claim_if(address, expected, value, word, wanted):
+    return (cas_gpu(address, expected, value), load_gpu(word)) if wanted else (0, 0)
+
+
+def load_1_if(address, wanted):
+    return ctypes.c_uint8.from_address(address).value if wanted else 0
+
+
+def load_4_if(address, wanted):
+    return ctypes.c_uint32.from_address(address).value if wanted else 0
+
+
+def clear_bits_32_gpu(address, bits):
+    cell = _word(address)
+    cell.value = cell.value & ~bits
+
+
+def store_pair_gpu(address, low, high):
+    _word(address).value = low
+    _word(address + 8).value = high
+
+
+load_sys = load_gpu
+store_sys = store_gpu
+load_8 = load_gpu
+store_8 = store_gpu
+
+
+def load_unit(address):
+    """In one piece, as on a GPU: the proxy may write while we read."""
+    low = word = None
+    while word is None or word != _word(address + 8).value:
+        word = _word(address + 8).value
+        low = _word(address).value
+    getcurrent().seen.append((address + 8, word))
+    return low, word
+
+
+def store_unit(address, low, word):
+    _word(address).value = low
+    _word(address + 8).value = word
+
+
+def fence_sys():
+    pass
+
+
+fence_gpu = fence_sys
+
+
+def buffer_of(buffer):
+    if isinstance(buffer, tuple):
+        me = getcurrent()
+        me.stack = (ctypes.c_int64 * len(buffer))(*buffer)  # alive until the lane's next tuple
+        return ctypes.addressof(me.stack), ctypes.sizeof(me.stack), 0
+    # Asking NumPy takes longer than the rest of a call: once for each array and launch.
+    known = getcurrent().grid.buffers
+    found = known.get(id(buffer))
+    if found is not None:
+        return found[1]
+    if isinstance(buffer, int | np.integer) or not hasattr(buffer, "strides"):
+        return int(buffer), 1 << 62, 0
+    array = getattr(buffer, "_item", buffer)
+    array = getattr(array, "_ary", array)
+    flags = array.flags
+    contiguous = flags.c_contiguous or flags.f_contiguous
+    place = array.__array_interface__["data"][0], array.nbytes, int(not contiguous)
+    if len(known) >= _KNOWN_BUFFERS:
+        known.clear()  # a kernel may make slices without end
+    size = array.itemsize if array.dtype.kind in "biufc" else 0
+    known[id(buffer)] = buffer, place, size  # the buffer stays alive, and its id its own
+    return place
+
+
+def itemsize_of(buffer):
+    buffer_of(buffer)
+    found = getcurrent().grid.buffers.get(id(buffer))
+    return 0 if found is None else found[2]
+
+
+def describe(buffer, address, room, strided):
+    words = [address, room, 0, 1]
+    if strided:
+        array = getattr(buffer, "_item", buffer)
+        array = getattr(array, "_ary", array)
+        words[2:] = [array.ndim, array.itemsize]
+        for pair in zip(array.shape, array.strides):
+            words += pair
+    me = getcurrent()
+    me.described = (getattr(me, "described", ()) + ((ctypes.c_int64 * len(words))(*words),))[-2:]
+    return ctypes.addressof(me.described[-1])
+
+
+def opaque(value):
+    return value
+
+
+clock = time.perf_counter_ns
+
+
+timer_ns = time.monotonic_ns
+
+
+def pause(ns):
+    _pause()
+
+
+def wait_cycles(cycles):
+    if cycles > 0:
+        _pause()  # for how long is of no matter: the proxy may be waiting for the processor
+
+
+def relax(control):
+    """One turn of a loop in which all lanes of the warp have found nothing new.
+
+    They meet, and one looks for all whether any unit that they have seen is different now, or the
+    control units have something to say: a hundredth of the work of as many lanes looking once more.
+    """
+    me = getcurrent()
+    me.warp.meet(me, me.warp.alive, (me.seen, control), _watch)
+    me.seen.clear()
+
+
+def _watch(rows):
+    me = getcurrent()
+    seen = set().union(*(dict(row[0]).items() for row in rows if row is not None))
+    control = rows[me.lane_id][1]
+    for _ in range(_WATCH_TURNS):
+        me.pause()
+        changed = any(_word(address).value != word for address, word in seen)
+        if changed or any(_word(control + at).value for at in _CONTROL):
+            me.grid.wake()
+            return
+
+
+def first_bit(word):
+    return (word & -word).bit_length() - 1

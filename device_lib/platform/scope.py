@@ -1,0 +1,193 @@
+"""Scopes: which threads make a call together.
+
+The paper's rule (section V): every thread of the scope makes the call, it is executed once. One
+warp leads: it writes the record and polls; all threads of the scope pack and unpack.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from device_lib.platform.primitives import (
+    ballot,
+    block_threads,
+    broadcast_block,
+    broadcast_block_3,
+    broadcast_block_4,
+    broadcast_block_5,
+    device,
+    get_block_row,
+    lane_id,
+    put_block_row,
+    shuffle,
+    sync_block,
+    sync_block_or,
+    sync_warp,
+    thread_rank,
+)
+
+#: Mask of a full warp. A constant: with any other the compiler adds instructions that check
+#: whether the lanes agree on it.
+ALL_LANES = 0xFFFFFFFF
+
+
+class Scope(NamedTuple):
+    """Device functions that tell a thread its place in the scope.
+
+    Attributes:
+        name: the field's word for it.
+        rank: () -> rank of the calling thread among the threads of the scope.
+        size: () -> number of threads in the scope.
+        leads: () -> whether the calling thread is in the leading warp.
+        leading_lanes: () -> number of threads in the leading warp.
+        sync: () -> barrier of the scope; orders its memory accesses.
+        sync_or: (flag) -> ``sync``; whether a thread of the scope has a flag that is not 0.
+        sync_full: the same where every warp of the scope is known to be full.
+        broadcast: (value) -> thread 0's value in all threads. Two broadcasts need a sync between
+            them.
+        broadcast_3, broadcast_5: the same for three and for five values.
+        share_full: (value) -> the leading warp's value, which all its lanes have, in all threads;
+            every warp is known to be full.
+        share_4_full: the same for four values.
+        put_row: (lane, a, b, c) called by each lane of the leading warp; after a sync
+        get_row: (lane, a, b, c) gives what that lane put, in any thread. ``a, b, c`` are the
+            caller's own.
+    """
+
+    name: str
+    rank: Callable
+    size: Callable
+    leads: Callable
+    leading_lanes: Callable
+    sync: Callable
+    sync_or: Callable
+    sync_full: Callable
+    broadcast: Callable
+    share_full: Callable
+    broadcast_3: Callable
+    share_4_full: Callable
+    broadcast_5: Callable
+    put_row: Callable
+    get_row: Callable
+
+
+@device
+def warp_lanes():
+    """Number of threads in the calling warp; the last warp of a block may not be full."""
+    return min(32, block_threads() - (thread_rank() & ~31))
+
+
+@device
+def warp_mask():
+    """The existing lanes of the calling warp."""
+    return (1 << warp_lanes()) - 1
+
+
+@device
+def _in_warp_0():
+    return thread_rank() < 32
+
+
+@device
+def _warp_0_lanes():
+    return min(32, block_threads())
+
+
+@device
+def _always():
+    return True
+
+
+@device
+def _sync_this_warp():
+    sync_warp(warp_mask())
+
+
+@device
+def _sync_this_warp_or(flag):
+    sync_warp(warp_mask())
+    return ballot(warp_mask(), flag != 0) != 0
+
+
+@device
+def _sync_full_warp():
+    sync_warp(ALL_LANES)
+
+
+@device
+def _from_lane_0(a):
+    return shuffle(warp_mask(), a, 0)
+
+
+@device
+def _from_lane_0_3(a, b, c):
+    mask = warp_mask()
+    return shuffle(mask, a, 0), shuffle(mask, b, 0), shuffle(mask, c, 0)
+
+
+@device
+def _from_lane_0_5(a, b, c, d, e):
+    mask = warp_mask()
+    first = shuffle(mask, a, 0), shuffle(mask, b, 0), shuffle(mask, c, 0)
+    return first[0], first[1], first[2], shuffle(mask, d, 0), shuffle(mask, e, 0)
+
+
+@device
+def _same(a):
+    return a
+
+
+@device
+def _same_4(a, b, c, d):
+    # The values are there, but what the lanes stored (a received payload) must be too.
+    sync_warp(ALL_LANES)
+    return a, b, c, d
+
+
+@device
+def _put_warp_row(lane, a, b, c):
+    """Nothing: the lanes hold their rows."""
+
+
+@device
+def _get_warp_row(lane, a, b, c):
+    mask = warp_mask()
+    return shuffle(mask, a, lane), shuffle(mask, b, lane), shuffle(mask, c, lane)
+
+
+BLOCK = Scope(
+    "block",
+    thread_rank,
+    block_threads,
+    _in_warp_0,
+    _warp_0_lanes,
+    sync_block,
+    sync_block_or,
+    sync_block,
+    broadcast_block,
+    broadcast_block,
+    broadcast_block_3,
+    broadcast_block_4,
+    broadcast_block_5,
+    put_block_row,
+    get_block_row,
+)
+WARP = Scope(
+    "warp",
+    lane_id,
+    warp_lanes,
+    _always,
+    warp_lanes,
+    _sync_this_warp,
+    _sync_this_warp_or,
+    _sync_full_warp,
+    _from_lane_0,
+    _same,
+    _from_lane_0_3,
+    _same_4,
+    _from_lane_0_5,
+    _put_warp_row,
+    _get_warp_row,
+)

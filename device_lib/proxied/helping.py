@@ -1,0 +1,135 @@
+"""Whose orders a waiting warp carries out besides its own: those of its block, at once, and those
+that nobody has come for (``orders.py`` says why).
+
+For large slots the control units have bits. Narrow ones are too many: for them, the units say which
+blocks have opened such with orders, and ``CONTROL_NARROW``, which is read only then, has the bits.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.platform.context import completion_address, first_narrow, request_slots, row_address
+from device_lib.platform.primitives import (
+    ballot,
+    block_id,
+    device,
+    fence_gpu,
+    first_bit,
+    load_gpu,
+    load_sys,
+    load_unit,
+    opaque,
+    shuffle,
+)
+from device_lib.proxied import orders, slots
+from gmpi.contract.wire import (
+    BLOCK_BITS,
+    CONTROL_NARROW,
+    LARGE_UNITS,
+    NARROW_SHIFT,
+    NARROW_WORDS,
+    REQUEST_BLOCK,
+    TAG_MASK,
+    UNIT_BYTES,
+)
+
+
+@device
+def take_other(ctx, attention, blocks, lane, lanes, mask):
+    """Claims an order of a request of another call; all lanes of a warp.
+
+    Args:
+        attention: large slots (bits) with orders that the caller should carry out.
+        blocks: what ``completion.look_at_control`` says of the narrow ones.
+
+    Returns:
+        (slot, index or -1, order, length, where the chunk buffers are)
+    """
+    bits = attention
+    first = request_slots(ctx)
+    words = 0
+    everybody = blocks >> NARROW_SHIFT & TAG_MASK == TAG_MASK
+    if everybody or blocks >> (block_id() & BLOCK_BITS) >> NARROW_SHIFT & 1 != 0:
+        words = NARROW_WORDS
+    mine = 0
+    if words != 0:
+        mine = _narrow_orders(ctx, lane & NARROW_WORDS - 1)
+    word = 0
+    while True:
+        slot, index, order, length, buffers = _take_of(ctx, bits, first, lane, lanes, mask)
+        if index >= 0 or word == words:
+            return slot, index, order, length, buffers
+        # The next word of narrow slots that has something.
+        bits = 0
+        while bits == 0 and word < words:
+            if lanes < NARROW_WORDS:  # one reads for all: another look may see another order
+                bits = shuffle(mask, _narrow_orders(ctx, word), 0)
+            else:
+                bits = shuffle(mask, mine, word)
+            first = first_narrow(ctx) + word * 64
+            word += opaque(1)
+        if bits != 0 and not everybody:
+            bits = of_this_block(ctx, bits, first, lane, lanes, mask)
+
+
+@device
+def _narrow_orders(ctx, word):
+    """Which of 64 narrow slots have orders."""
+    return load_sys(ctx.mapped + CONTROL_NARROW + word * 8)
+
+
+@device
+def _take_of(ctx, bits, first, lane, lanes, mask):
+    """``take_other`` among 64 slots from ``first`` on, those whose bit is set."""
+    # In halves: bit 63 of an int64 is its sign.
+    low_bits = bits & 0xFFFFFFFF
+    high_bits = bits >> 32 & 0xFFFFFFFF
+    while low_bits | high_bits != 0:
+        bit = 0
+        if low_bits != 0:
+            bit = first_bit(low_bits)
+            low_bits &= low_bits - 1
+        else:
+            bit = 32 + first_bit(high_bits)
+            high_bits &= high_bits - 1
+        slot = first + bit
+        expected = 0
+        if lane == 0:
+            expected = slots.open_tag(ctx, slot)
+        expected = shuffle(mask, expected, 0)
+        if expected != 0:
+            completion = completion_address(ctx, slot)
+            begin = 0
+            while begin < LARGE_UNITS:
+                unit = begin + lane
+                low = 0
+                word = 0
+                if unit < LARGE_UNITS:
+                    low, word = load_unit(completion + unit * UNIT_BYTES)
+                index, order, length, buffers = orders.take(
+                    ctx, slot, expected, lane, lanes, mask, unit, low, word
+                )
+                if index >= 0:
+                    # Acquire: the owner's threads wrote to the user's buffer, or read from it,
+                    # before they opened the request's row, and another SM may have lines of it.
+                    fence_gpu()
+                    return slot, index, order, length, buffers
+                begin += opaque(lanes)
+    return 0, -1, 0, 0, 0
+
+
+@device
+def of_this_block(ctx, ordered, first, lane, lanes, mask):
+    """Which slots of ``ordered`` (bits from slot ``first`` on) have requests that the calling block
+    has opened; all lanes of a warp."""
+    found = 0
+    begin = 0
+    while begin < 64 and ordered >> begin != 0:
+        bit = begin + lane
+        ours = False
+        if bit < 64 and ordered >> (bit & 63) & 1 != 0:
+            row = row_address(ctx, first + bit)
+            ours = load_gpu(row + REQUEST_BLOCK) == block_id()
+        found |= ballot(mask, ours) << begin
+        begin += opaque(lanes)
+    return found

@@ -1,0 +1,376 @@
+"""Opening a request: slot, pack, publish. The first half of every call.
+
+``open_inline`` is the path of a small message, tuned for latency: one warp, each lane makes its
+own unit of the record before anything is asked of memory, then ticket, slot and the state of the
+ring come from three accesses to device memory that overlap, and one store publishes. It calls no
+other function, so it saves no registers on the stack, and it is short: it runs once a message, so
+every instruction is fetched anew. ``open_any`` does everything else: payloads that need staging or
+are not aligned, leading warps that are not full, a full ring, no free slot at the first try.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_lib.move.copy import copy_to_staging
+from device_lib.move.landing import land
+from device_lib.move.message import record_bytes
+from device_lib.platform.context import (
+    chunk_buffers,
+    chunk_bytes,
+    context_id,
+    eager_bytes,
+    landing_place,
+    ready_address,
+    record_address,
+    ring_slots,
+    staging_of,
+)
+from device_lib.platform.primitives import (
+    block_id,
+    device,
+    fence_gpu,
+    fence_sys,
+    lane_id,
+    load_1_if,
+    load_4_if,
+    opaque,
+    shuffle,
+    store_sys,
+    store_unit,
+)
+from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
+from device_lib.proxied import orders, ring, slots, taking
+from gmpi.contract.wire import (
+    DATATYPE_SHIFT,
+    FLAG_BACK,
+    FLAG_INLINE,
+    FLAG_OUT,
+    HANDLE_CONTEXT_SHIFT,
+    HANDLE_ERROR_SHIFT,
+    HANDLE_SLOT_SHIFT,
+    HANDLE_UNIT,
+    HANDLE_UNITS_SHIFT,
+    HEADER_UNITS,
+    INLINE_BYTES,
+    LARGE_BUFFERS,
+    MAX_EAGER_BYTES,
+    OP_IRECV,
+    OP_NULL,
+    PACK,
+    SLOT_BYTES,
+    STATUS_UNITS,
+    TAG_MASK,
+    UNIT_BYTES,
+    UNIT_PAYLOAD,
+    chunk_bytes_of,
+    payload_units,
+)
+
+_chunk_bytes_of = device(chunk_bytes_of)
+_payload_units = device(payload_units)
+
+_FLAGS_SHIFT = 8  # of the flags in word0
+_OUT = FLAG_OUT << _FLAGS_SHIFT
+_BACK = FLAG_BACK << _FLAGS_SHIFT
+_INLINE = FLAG_INLINE << _FLAGS_SHIFT
+
+# What the leading lane found, above the 48 bits of tag and slot.
+FULL = 1 << 48  # the ring is full, or so it seems
+NO_SLOT = 1 << 49
+
+# The request is not open yet: the low 32 bits are the tag of the ticket that has been taken for it,
+# 0 if none; where a handle has its slot is the slot that has been taken, unless NO_SLOT is set.
+UNFINISHED = 1 << 62
+NOTHING_TAKEN = UNFINISHED | NO_SLOT
+
+
+@device
+def units_back(word0, nbytes):
+    """Units of the completion: status for a receive, payload as far as it fits."""
+    if word0 & _BACK == 0:
+        if word0 & 0xFF == OP_IRECV:
+            return STATUS_UNITS
+        return 1
+    if nbytes > INLINE_BYTES:
+        return STATUS_UNITS
+    return STATUS_UNITS + _payload_units(nbytes)
+
+
+@device
+def _load_unaligned(send, nbytes, offset):
+    """12 bytes from ``offset`` (below 0: none) of a payload at any address, as three words.
+
+    All loads are under way at once: whole words that lie on multiples of 4, and what is left behind
+    the last of them byte by byte, because the memory may end there.
+    """
+    at = send + offset
+    within = at & 3
+    base = at - within
+    stop = send + nbytes
+    left = stop & 3
+    tail_at = stop - left
+    payload = offset >= 0
+    ends = payload and tail_at >= base and tail_at < base + 16 and stop > at
+    byte_0 = load_1_if(tail_at, ends and left > 0)
+    byte_1 = load_1_if(tail_at + 1, ends and left > 1)
+    byte_2 = load_1_if(tail_at + 2, ends and left > 2)
+    word_0 = load_4_if(base, payload and tail_at > base)
+    word_1 = load_4_if(base + 4, payload and tail_at > base + 4)
+    word_2 = load_4_if(base + 8, payload and tail_at > base + 8)
+    word_3 = load_4_if(base + 12, payload and tail_at > base + 12 and within > 0)
+    tail = byte_0 | byte_1 << 8 | byte_2 << 16
+    word_0 = tail if tail_at == base else word_0
+    word_1 = tail if tail_at == base + 4 else word_1
+    word_2 = tail if tail_at == base + 8 else word_2
+    word_3 = tail if tail_at == base + 12 else word_3
+    bits = within << 3
+    return (
+        (word_0 | word_1 << 32) >> bits & TAG_MASK,
+        (word_1 | word_2 << 32) >> bits & TAG_MASK,
+        (word_2 | word_3 << 32) >> bits & TAG_MASK,
+    )
+
+
+@device
+def publish_inline(ctx, lane, word0, count, send, peer_tag, recv, enter):
+    """What ``open_inline`` and ``transact`` begin with; all lanes of one full warp.
+
+    What does not depend on the ticket is done before it is there: ``opaque`` keeps the compiler
+    from moving it behind the branch.
+
+    Args:
+        enter: whether the request is entered in its row, where a later wait finds it.
+    """
+    slot = slots.guess(ctx)
+    # Three accesses to device memory, all under way while the lanes make their units.
+    ticket, consumed, taken = slots.begin_open(ctx, slot, lane == 0)
+
+    # Nothing longer than eager_bytes comes here: the rest of the count is not looked at.
+    nbytes = count * (word0 >> (DATATYPE_SHIFT + 8) & 0xFF) & (2 * MAX_EAGER_BYTES - 1)
+    out = nbytes if word0 & _OUT != 0 else 0
+    at = (lane - HEADER_UNITS) * UNIT_PAYLOAD
+    if (send | out) & 3 == 0:
+        payload = lane >= HEADER_UNITS
+        word_0 = load_4_if(send + at, payload and out > at)
+        word_1 = load_4_if(send + at + 4, payload and out > at + 4)
+        word_2 = load_4_if(send + at + 8, payload and out > at + 8)
+    else:
+        word_0, word_1, word_2 = _load_unaligned(send, out, at)
+    word0 = word0 | _INLINE if word0 & _OUT != 0 else word0
+    units = opaque(HEADER_UNITS + _payload_units(out))
+    buffer = recv if recv != 0 else send
+    low, high = ring.header_unit(lane, word0, peer_tag, count, buffer, block_id())
+    constant = units_back(word0, nbytes) << HANDLE_UNITS_SHIFT
+    constant = opaque(constant | context_id(ctx) << HANDLE_CONTEXT_SHIFT)
+    first_record = opaque(record_address(ctx, 0) + lane * UNIT_BYTES)
+    last_slot = opaque(ring_slots(ctx) - 1)
+
+    found = ring.tag_of(ticket) | slot << HANDLE_SLOT_SHIFT
+    found = found if slots.was_free(slot, taken) else found | NO_SLOT
+    found = found | FULL if ticket - consumed >= ring_slots(ctx) else found
+    found = shuffle(ALL_LANES, found, 0)
+    low = opaque(low if lane < HEADER_UNITS else word_0 | word_1 << 32)
+    high = opaque(high if lane < HEADER_UNITS else word_2)
+    if found >> 48 != 0:
+        return UNFINISHED | found
+    handle = found | constant
+    low = handle if lane == HANDLE_UNIT else low
+    if lane < units:
+        record = first_record + ((found & TAG_MASK) >> 1 & last_slot) * SLOT_BYTES
+        store_unit(record, low, (high & TAG_MASK) | found << 32)
+    if enter:
+        if lane == 0:
+            slots.open_row(ctx, found >> HANDLE_SLOT_SHIFT, handle, recv)
+    return handle
+
+
+@device
+def open_inline(ctx, word0, count, send, peer_tag, recv):
+    """Publishes a request whose outgoing bytes, at most 144, travel in its record.
+
+    Called by all lanes of one full warp, after a barrier of the scope.
+
+    Args:
+        word0: first word of the record; its flags say whether bytes go OUT of ``send`` and
+            come BACK to ``recv``. How many follows from ``count`` and the datatype.
+
+    Returns:
+        The handle, or ``UNFINISHED``, in all lanes: call ``open_any`` with it.
+    """
+    return publish_inline(ctx, lane_id(), word0, count, send, peer_tag, recv, True)
+
+
+@device
+def _unknown(ctx, ticket):
+    """A number of records consumed that makes the producer of ``ticket`` look for the true one."""
+    return ticket - ring_slots(ctx)
+
+
+@device
+def _publish(
+    ctx, lane, lanes, mask, ticket, consumed, slot, large, word0, peer_tag, count, send, recv
+):  # fmt: skip
+    """Opens the row of ``slot`` and writes the record of ``ticket`` (one warp): the handle.
+
+    Of a large request, ``slots.open_orders`` and a release come before.
+    """
+    nbytes = record_bytes(word0, count)
+    inline = 0
+    if word0 & _OUT != 0 and nbytes <= INLINE_BYTES:
+        inline = nbytes
+        word0 |= _INLINE
+    handle = slots.make_handle(ctx, slot, ticket, units_back(word0, nbytes), large)
+    if lane == 0:
+        slots.open_row(ctx, slot, handle, recv)
+    aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
+    if aborted != 0:
+        return slots.error_handle(aborted)
+    buffer = recv if recv != 0 else send
+    ring.write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, buffer, send, inline)
+    return handle
+
+
+def make_copy_out(scope: Scope) -> Callable:
+    """The ``fill`` of ``make_pack_next_chunks`` for bytes that lie in one piece."""
+    rank = scope.rank
+    size = scope.size
+
+    @device
+    def copy_out(ctx, slot, send, packed, begin, end):
+        copy_to_staging(packed, send + begin, end - begin, rank(), size())
+
+    return copy_out
+
+
+def make_pack_next_chunks(scope: Scope, fill: Callable) -> Callable:
+    """What follows the record of a long send; all threads of the scope call it together.
+
+    Args:
+        fill: packs bytes ``begin..end`` of the message to ``packed``, by all threads of the scope:
+            ``fill(ctx, slot, send, packed, begin, end)``.
+    """
+    leads = scope.leads
+    sync = scope.sync
+
+    @device
+    def pack_next_chunks(ctx, handle, buffers, send, out, chunk):
+        """Fills the other chunk buffers, all of them free, at once; the proxy orders the rest."""
+        index = 1
+        position = chunk
+        while index < LARGE_BUFFERS and position < out:
+            staging = buffers + index * chunk_bytes(ctx)
+            slot = slots.slot_of(handle)
+            fill(ctx, slot, send, staging, position, min(position + chunk, out))
+            sync()
+            if leads():
+                orders.report_chunk(
+                    ctx, lane_id(), warp_lanes(), warp_mask(), handle, position, PACK, index
+                )
+            index += opaque(1)
+            position += chunk
+
+    return pack_next_chunks
+
+
+def make_open_any(scope: Scope, help_others: Callable) -> Callable:
+    """The complete way to open a request; all threads of the scope call it together."""
+    rank = scope.rank
+    size = scope.size
+    leads = scope.leads
+    sync = scope.sync
+    broadcast = scope.broadcast
+    pack_next_chunks = make_pack_next_chunks(scope, make_copy_out(scope))
+    take_slot = taking.make_take_slot(scope, help_others)
+
+    @device
+    def open_any(ctx, word0, peer_tag, count, send, recv, unfinished):
+        """As ``open_inline``, for every size and in every situation.
+
+        Args:
+            unfinished: what ``open_inline`` or ``open_long`` returned, or NOTHING_TAKEN.
+        """
+        sync()
+        nbytes = record_bytes(word0, count)
+        out = 0
+        if word0 & _OUT != 0:
+            out = nbytes
+        moved = out
+        if word0 & _BACK != 0:
+            moved = nbytes
+        large = 0
+        buffers = 0
+        near = False
+        landing = 0
+        if moved > eager_bytes(ctx):
+            large = 1
+            # Under way while the slot is found.
+            buffers, near, landing = staging_of(ctx, word0, peer_tag)
+        slot = 0
+        ticket = -1
+        if leads():
+            lane = lane_id()
+            mask = warp_mask()
+            slot = -1
+            if unfinished & NO_SLOT == 0:
+                slot = slots.slot_of(unfinished)
+            if unfinished & TAG_MASK != 0:
+                ticket = (unfinished & TAG_MASK) >> 1
+                if slot < 0 and large == 0:
+                    slot = taking.try_some(ctx, lane, mask)
+                if slot < 0 or large:
+                    # The ring waits for this ticket, but there is no slot yet, or there is a lot
+                    # to pack before: give it back.
+                    if ring.wait_for_room(ctx, lane, mask, ticket, _unknown(ctx, ticket)) == 0:
+                        ring.write(ctx, lane, warp_lanes(), ticket, OP_NULL, 0, 0, 0, 0, 0, 0)
+                    ticket = -1
+        slot = take_slot(ctx, slot, taking.large_kind(word0) if large else taking.SMALL)
+        if slot < 0:
+            return slots.error_handle(-slot)
+        if slots.is_narrow(ctx, slot):  # all that goes out is ordered
+            out = 0
+            near = False
+            landing = 0
+        chunk = out
+        if large:
+            chunk = _chunk_bytes_of(moved, chunk_bytes(ctx))
+        place = landing_place(ctx, landing, slot, out, send)
+        if out > INLINE_BYTES and place == 0:
+            staging = orders.small_staging(ctx, slot)
+            if large:
+                staging = chunk_buffers(ctx, buffers, slot)
+            copy_to_staging(staging, send, min(out, chunk), rank(), size())
+        sync()
+        handle = 0
+        if leads():
+            lane = lane_id()
+            mask = warp_mask()
+            consumed = _unknown(ctx, ticket)
+            if ticket < 0:
+                ticket, consumed = ring.begin_enter(ctx, lane == 0)
+            if large and lane == 0:
+                slots.open_orders(ctx, slot, send)
+            # Release. The staging is complete before the record says so; and whoever finds a large
+            # request in its row finds what its orders are about, and the buffer as it was left.
+            if out > INLINE_BYTES:
+                fence_sys()
+            elif large:
+                fence_gpu()
+            ticket = shuffle(mask, ticket, 0)
+            consumed = shuffle(mask, consumed, 0)
+            handle = _publish(
+                ctx, lane, warp_lanes(), mask, ticket, consumed, slot, large, word0, peer_tag,
+                count, send, recv,
+            )  # fmt: skip
+            if near and place == 0 and lane == 0:
+                store_sys(ready_address(ctx, chunk_buffers(ctx, buffers, slot)), handle & TAG_MASK)
+        handle = broadcast(handle)
+        if place != 0 and handle >> HANDLE_ERROR_SHIFT == 0:
+            land(place, send, out, handle & TAG_MASK, rank(), size())
+            return handle
+        if large and handle >> HANDLE_ERROR_SHIFT == 0:
+            pack_next_chunks(ctx, handle, chunk_buffers(ctx, buffers, slot), send, out, chunk)
+        return handle
+
+    return open_any

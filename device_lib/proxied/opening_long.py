@@ -1,0 +1,166 @@
+"""Opening long requests for which nothing has to be packed before: receives, and sends to a rank
+that reads our GPU staging.
+
+Such a send publishes its record first. The message takes its 3 us through two proxies in any case;
+meanwhile the threads of the scope store it into the receiver's landing place, or, what is longer,
+pack it, and the ready word tells the receiver's threads when they are done. So neither packing nor
+the fence behind it (1.7 us on an H200) is on the way.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_lib.move.copy import copy_to_staging
+from device_lib.move.message import record_bytes
+from device_lib.platform.context import (
+    chunk_buffers,
+    chunk_bytes,
+    context_id,
+    landing_place,
+    near_staging,
+    ready_address,
+    record_address,
+    ring_slots,
+)
+from device_lib.platform.primitives import (
+    block_id,
+    device,
+    fence_gpu,
+    fence_sys,
+    lane_id,
+    opaque,
+    shuffle,
+    store_sys,
+    store_unit,
+)
+from device_lib.platform.scope import ALL_LANES, Scope
+from device_lib.proxied import ring, slots, taking
+from device_lib.proxied.opening import (
+    FULL,
+    NO_SLOT,
+    UNFINISHED,
+    make_copy_out,
+    make_pack_next_chunks,
+)
+from gmpi.contract.wire import (
+    HANDLE_CONTEXT_SHIFT,
+    HANDLE_LARGE_SHIFT,
+    HANDLE_SLOT_SHIFT,
+    HANDLE_UNIT,
+    HANDLE_UNITS_SHIFT,
+    HEADER_UNITS,
+    LANDED_MARK,
+    OP_IRECV,
+    SLOT_BYTES,
+    STATUS_UNITS,
+    TAG_MASK,
+    UNIT_BYTES,
+    chunk_bytes_of,
+)
+
+_chunk_bytes_of = device(chunk_bytes_of)
+
+_FAR = 1 << 50  # beside FULL and NO_SLOT: the receiver does not read our GPU staging
+
+
+@device
+def open_long(ctx, word0, count, send, peer_tag, recv):
+    """Publishes a receive above ``eager_bytes``, or a send whose bytes are not packed yet.
+
+    Called by all lanes of one full warp, after a barrier of the scope; after a send, ``land`` or
+    ``fill`` must follow. As ``opening.open_inline`` it calls nothing.
+
+    The slot first, the ticket when it is ours (0.4 us later): whoever had the slot before freed it
+    after taking the ticket of its last CHUNK record, and a record that opens the slot with an older
+    ticket comes to the proxy while the request before is open.
+
+    Returns:
+        (handle, where a send's bytes go: its chunk buffers, or LANDED_MARK | its landing place), or
+        (``UNFINISHED``, 0) with the slot and the ticket that it has taken: call ``open_any``.
+    """
+    lane = lane_id()
+    near, landing = near_staging(ctx, word0, peer_tag)  # under way while the slot is found
+    slot = 0
+    found = 0
+    receives = word0 & 0xFF == OP_IRECV
+    if lane == 0:
+        share = taking.large_share(ctx, receives)
+        slot = taking.guess_large(ctx, share)
+        taken = slots.take_bit(ctx, slot)
+        if not slots.was_free(slot, taken):
+            slot = taking.try_beside(ctx, slot, taken, share)
+        if slot < 0:
+            slot = 0
+            found = NO_SLOT
+        if near == 0 and not receives:
+            found |= _FAR
+    ticket, consumed = ring.begin_enter(ctx, lane == 0 and found == 0)
+    buffer = recv if receives else send
+    low, high = ring.header_unit(lane, word0, peer_tag, count, buffer, block_id())
+    units = STATUS_UNITS if receives else 1
+    constant = opaque(
+        units << HANDLE_UNITS_SHIFT
+        | 1 << HANDLE_LARGE_SHIFT
+        | context_id(ctx) << HANDLE_CONTEXT_SHIFT
+    )
+    last_slot = opaque(ring_slots(ctx) - 1)
+    if lane == 0:
+        if found == 0:
+            found = ring.tag_of(ticket)
+            if ticket - consumed >= ring_slots(ctx):
+                found |= FULL
+        found |= slot << HANDLE_SLOT_SHIFT
+    found = shuffle(ALL_LANES, found, 0)
+    if found >> 48 != 0:
+        return UNFINISHED | found, 0
+    handle = found | constant
+    low = handle if lane == HANDLE_UNIT else low
+    if lane < HEADER_UNITS:
+        record = record_address(ctx, 0) + ((found & TAG_MASK) >> 1 & last_slot) * SLOT_BYTES
+        store_unit(record + lane * UNIT_BYTES, low, (high & TAG_MASK) | found << 32)
+    slot = slots.slot_of(found)
+    if lane == 0:
+        slots.open_orders(ctx, slot, send)
+    if receives:
+        # Release, while the record is on its way: what the scope's threads did to the buffer comes
+        # before other blocks find the request in its row and unpack to it. ``announce`` is one for
+        # sends: no chunk that others pack is ordered before.
+        fence_gpu()
+    if lane == 0:
+        slots.open_row(ctx, slot, handle, recv)
+    nbytes = record_bytes(word0, count)
+    place = landing_place(ctx, landing, slot, nbytes, send)
+    if place != 0:
+        return handle, place | LANDED_MARK
+    return handle, chunk_buffers(ctx, near, slot)
+
+
+@device
+def announce(ctx, handle, buffers):
+    """The first chunk is packed (one lane, after a barrier of the threads that packed it)."""
+    fence_sys()  # release
+    store_sys(ready_address(ctx, buffers), handle & TAG_MASK)
+
+
+def make_fill(scope: Scope) -> Callable:
+    """What follows ``open_long`` of a send; all threads of the scope call it together."""
+    rank = scope.rank
+    size = scope.size
+    leads = scope.leads
+    sync = scope.sync
+    pack_next_chunks = make_pack_next_chunks(scope, make_copy_out(scope))
+
+    @device
+    def fill(ctx, handle, buffers, send, out):
+        """Packs what fits the chunk buffers of ``out`` bytes; the proxy orders the rest."""
+        chunk = _chunk_bytes_of(out, chunk_bytes(ctx))
+        copy_to_staging(buffers, send, min(out, chunk), rank(), size())
+        sync()
+        if leads() and lane_id() == 0:
+            announce(ctx, handle, buffers)
+        pack_next_chunks(ctx, handle, buffers, send, out, chunk)
+        return 0
+
+    return fill

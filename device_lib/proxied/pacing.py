@@ -1,0 +1,47 @@
+"""How often host memory is looked at while many wait: as often in all, however many they are.
+
+A look is a read over PCIe, and the user's own copies and launches stand in the same queue: 16 warps
+that look all the time are not noticed, but 64 make a copy of 8 bytes 20 times slower, and 128 sixty
+times. So where many wait for long, each rests between two looks.
+
+How many there are, nobody is told: each counts its looks in a common counter, and sees how far that
+has come since it did so before. Who has ended or was aborted just counts no more. Waits that are
+over before the second count, some 35 us, are not touched, and neither are those of few warps. A
+warp counts once however many requests it polls: 64 warps that wait for 16 each would rest for 70 us
+otherwise, and have a third fewer messages a second.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.platform.primitives import add_gpu, device, pause, shuffle
+from gmpi.contract.wire import DEVICE_WAITS
+
+FEW = 16  # looks under way at once that nobody notices
+_REST_NS = 70  # what a look takes, divided among so many
+NOT_COUNTED = -1
+
+
+@device
+def count(ctx, before, lane, mask):
+    """Counts the looks of one more period of a wait; all lanes of a warp, every so many polls.
+
+    Args:
+        before: what this returned the time before, first NOT_COUNTED.
+
+    Returns:
+        (the next ``before``, how long to rest between two polls from now on, in ns).
+    """
+    counted = 0
+    if lane == 0:
+        counted = add_gpu(ctx.device + DEVICE_WAITS, 1)
+    counted = shuffle(mask, counted, 0)
+    others = counted - before if before != NOT_COUNTED else 0
+    return counted, max(0, others - FEW) * _REST_NS
+
+
+@device
+def rest(ns):
+    """Between two polls."""
+    if ns > 0:
+        pause(ns)

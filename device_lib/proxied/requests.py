@@ -1,0 +1,253 @@
+"""Both halves of every call: opening a request and completing it, for each scope.
+
+Small requests of full warps go through the functions that are tuned for latency (``open_inline``,
+``finish_small``, ``transact``); everything else, and what these leave over, through those that can
+do all (``open_any``, ``finish_any``). All of them are compiled apart (``library``).
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from device_lib.move.copy import copy_to_staging
+from device_lib.move.landing import land
+from device_lib.platform.context import Status, eager_bytes, has_near
+from device_lib.platform.library import linked
+from device_lib.platform.primitives import device, int64
+from device_lib.platform.scope import Scope
+from device_lib.proxied import taking
+from device_lib.proxied.blocking import transact
+from device_lib.proxied.closing import (
+    COMPLETED,
+    FAULT,
+    HELP,
+    NO_ORIGIN,
+    STAGED,
+    finish_small,
+    make_finish_any,
+    make_help,
+    make_report,
+    make_unpack,
+    test_small,
+)
+from device_lib.proxied.closing_one import make_finish_one
+from device_lib.proxied.opening import NOTHING_TAKEN, UNFINISHED, make_open_any, open_inline
+from device_lib.proxied.opening_long import make_fill, open_long
+from device_lib.proxied.opening_staged import begin_staged, publish_staged
+from device_lib.proxied.slots import error_handle, is_large
+from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE
+from gmpi.contract.wire import (
+    BYTES_MASK,
+    ERROR_SHIFT,
+    FLAG_OUT,
+    HANDLE_ERROR_SHIFT,
+    INLINE_BYTES,
+    LANDED_MARK,
+    OP_IRECV,
+    OP_ISEND,
+    OP_WAIT,
+    REQUEST_NULL,
+    TAG_MASK,
+)
+
+FULL_WARP = 32  # threads of a leading warp that the fast paths need
+
+
+@device
+def sign32(value):
+    """The low 32 bits as a signed number."""
+    return ((value & TAG_MASK) ^ 0x80000000) - 0x80000000
+
+
+@device
+def _status(outcome, count, origin):
+    return Status(
+        outcome >> ERROR_SHIFT & 0xFF,
+        sign32(origin),
+        sign32(origin >> 32),
+        sign32(count),
+        outcome & BYTES_MASK,
+    )
+
+
+_open_inline = linked("gmpi_open_inline", 8, 1, open_inline)
+_open_long = linked("gmpi_open_long", 8, 2, open_long)
+_begin_staged = linked("gmpi_begin_staged", 3, 2, begin_staged)
+_publish_staged = linked("gmpi_publish_staged", 8, 1, publish_staged)
+_finish_small = linked("gmpi_finish_small", 5, 3, finish_small)
+_test_small = linked("gmpi_test_small", 4, 3, test_small)
+_transact = linked("gmpi_transact", 8, 4, transact)
+
+
+def make_requests(scope: Scope) -> SimpleNamespace:
+    """Opening and completing for one scope."""
+
+    def part(name: str, arguments: int, results: int, body):
+        return linked(f"gmpi_{name}_{scope.name}", arguments, results, body)
+
+    help_others = part("help", 3, 1, make_help(scope))
+    open_any = part("open_any", 9, 1, make_open_any(scope, help_others))
+    finish_any = part("finish_any", 5, 3, make_finish_any(scope))
+    finish_one = part("finish_one", 6, 5, make_finish_one(scope))
+    fill = part("fill", 7, 1, make_fill(scope))
+    unpack = part("unpack", 5, 1, make_unpack(scope))
+    report = part("report", 6, 1, make_report(scope))
+    leads = scope.leads
+    rank = scope.rank
+    size = scope.size
+    leading_lanes = scope.leading_lanes
+    sync_full = scope.sync_full
+    share_full = scope.share_full
+    share_4_full = scope.share_4_full
+
+    @device
+    def is_inline(ctx, word0, nbytes):
+        """Whether the functions for one full warp can do it."""
+        small = nbytes <= INLINE_BYTES
+        if word0 & FLAG_OUT << 8 == 0:
+            small = nbytes <= eager_bytes(ctx)
+        return small and leading_lanes() == FULL_WARP
+
+    @device
+    def is_staged_send(ctx, word0, nbytes, unfinished):
+        """Whether the functions of ``opening_staged`` can do it."""
+        short = INLINE_BYTES < nbytes and nbytes <= eager_bytes(ctx)
+        sends = word0 & 0xFF == OP_ISEND and unfinished & TAG_MASK == 0
+        return short and sends and leading_lanes() == FULL_WARP
+
+    @device
+    def open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, unfinished):
+        handle = unfinished
+        if is_staged_send(ctx, word0, nbytes, unfinished):
+            sync_full()
+            slot = 0
+            staging = 0
+            if leads():
+                slot, staging = _begin_staged(ctx)
+            slot, staging, send, nbytes = share_4_full(slot, staging, send, nbytes)
+            if slot >= 0:
+                copy_to_staging(staging, send, nbytes, rank(), size())
+                sync_full()
+                if leads():
+                    handle = _publish_staged(ctx, word0, count, send, peer_tag, slot)
+                handle = share_full(handle)
+                if handle & UNFINISHED == 0:
+                    return handle
+        sends = word0 & 0xFF == OP_ISEND and has_near(ctx)
+        at_once = sends or word0 & 0xFF == OP_IRECV
+        if at_once and nbytes > eager_bytes(ctx) and leading_lanes() == FULL_WARP:
+            buffers = 0
+            sync_full()
+            if leads():
+                handle, buffers = _open_long(ctx, word0, count, send, peer_tag, recv)
+            handle, buffers, send, nbytes = share_4_full(handle, buffers, send, nbytes)
+            if handle & UNFINISHED == 0:
+                if sends and buffers & LANDED_MARK != 0:
+                    land(buffers ^ LANDED_MARK, send, nbytes, handle & TAG_MASK, rank(), size())
+                elif sends:
+                    fill(ctx, handle, buffers, send, nbytes)
+                return handle
+        handle = open_any(ctx, word0, peer_tag, count, send, recv, handle)
+        if handle == error_handle(GMPI_ERR_NO_RESOURCE):
+            most = taking.most_open(ctx, nbytes > eager_bytes(ctx))
+            report(ctx, word0, most, GMPI_ERR_NO_RESOURCE)
+        return handle
+
+    @device
+    def open_request(ctx, word0, peer_tag, count, nbytes, send, recv):
+        handle = NOTHING_TAKEN
+        count = int64(count)
+        if is_inline(ctx, word0, nbytes):
+            # What other threads of the scope wrote to the buffers, or still read from them.
+            sync_full()
+            if leads():
+                handle = _open_inline(ctx, word0, count, send, peer_tag, recv)
+            handle = share_full(handle)
+        if handle & UNFINISHED != 0:
+            handle = open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, handle)
+        return handle
+
+    @device
+    def close(ctx, request, outcome, count, origin):
+        """What is left to do when the finish functions return; the Status."""
+        if outcome & STAGED != 0:
+            unpack(ctx, request, outcome)
+        if outcome & FAULT != 0:
+            report(ctx, OP_WAIT, request, outcome >> ERROR_SHIFT & 0xFF)
+        return _status(outcome, count, origin)
+
+    @device
+    def complete(ctx, request, once):
+        """(completed, Status) of a request; after one look if ``once``, else it is complete."""
+        request = int64(request)
+        if request == REQUEST_NULL:
+            return True, _status(COMPLETED, 0, NO_ORIGIN)
+        if request >> HANDLE_ERROR_SHIFT == 1:
+            return True, _status(COMPLETED | (request & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN)
+        outcome = HELP
+        count = 0
+        origin = 0
+        if is_large(request) or leading_lanes() != FULL_WARP:
+            outcome, count, origin = finish_any(ctx, request, once)
+        elif once:
+            sync_full()
+            if leads():
+                outcome, count, origin = _test_small(ctx, request)
+            outcome, count, origin, ignored = share_4_full(outcome, count, origin, 0)
+            if outcome & HELP != 0:
+                help_others(ctx)
+        else:
+            resumed = 0
+            while outcome & HELP != 0:
+                sync_full()
+                if leads():
+                    outcome, count, origin = _finish_small(ctx, request, resumed)
+                outcome, count, origin, resumed = share_4_full(outcome, count, origin, 1)
+                if outcome & HELP != 0:
+                    help_others(ctx)
+        status = close(ctx, request, outcome, count, origin)
+        return outcome & (COMPLETED | STAGED) != 0, status
+
+    @device
+    def complete_one(ctx, count, requests, stride):
+        """(index, Status) of the first of ``count`` requests to be complete; -1 if all are null.
+
+        Args:
+            requests, stride: address of the first handle, bytes from one to the next.
+        """
+        index, request, outcome, elements, origin = finish_one(ctx, count, requests, stride)
+        return index, close(ctx, request, outcome, elements, origin)
+
+    @device
+    def perform(ctx, word0, peer_tag, count, nbytes, send, recv):
+        """``open_request`` and ``complete`` for calls that block: the Status."""
+        outcome = 0
+        elements = 0
+        origin = 0
+        handle = NOTHING_TAKEN
+        count = int64(count)
+        if is_inline(ctx, word0, nbytes):
+            sync_full()
+            if leads():
+                outcome, elements, origin, handle = _transact(
+                    ctx, word0, count, send, peer_tag, recv
+                )
+            outcome, elements, origin, handle = share_4_full(outcome, elements, origin, handle)
+        if outcome & STAGED != 0:
+            unpack(ctx, handle, outcome)
+        elif outcome & COMPLETED == 0:
+            if outcome == 0:
+                handle = open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, handle)
+            completed, status = complete(ctx, handle, False)
+            return status
+        return _status(outcome, elements, origin)
+
+    return SimpleNamespace(
+        open_request=open_request,
+        complete=complete,
+        complete_one=complete_one,
+        perform=perform,
+        help_others=help_others,
+        report=report,
+    )

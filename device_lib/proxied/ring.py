@@ -1,0 +1,173 @@
+"""Producer of the request ring (consumer: ``host_proxy/records/ring.py``).
+
+A producer takes a ticket from a counter in device memory and owns ring slot ``ticket % slots``
+from then on: it must write a record there, or the consumer, which takes records strictly in
+ticket order, stands still. Ticket order is program order within a warp, so MPI's non-overtaking
+rule holds between the calls of one warp.
+
+What commits a record: the tag of each 16-byte unit, written by the lane of that unit, read by the
+proxy. Units may arrive in any order; the proxy waits for the tag of each unit it needs. A torn
+unit would show new words under an old tag or the reverse: it cannot happen, a unit is one
+single-copy atomic store. The tag is the ticket's (odd, 31 bits of the ticket), so the unit of the
+previous lap never passes for this one, and nothing is ever cleared.
+
+Flow control: the proxy publishes how many records it has taken in mapped memory. Reading that
+costs a PCIe round trip (0.9 us), so producers compare with a copy in device memory; when the copy
+says full, one warp refreshes it for all and the rest look at the copy. (Re-reading the host's
+counter for each record limits a ring to 1.1 M records/s, all warps polling it to 4.8 M.)
+
+Every function here is called by all lanes of one warp, except where it says otherwise.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.move.copy import load_payload
+from device_lib.platform.context import record_address, ring_slots
+from device_lib.platform.primitives import (
+    block_id,
+    cas_gpu,
+    device,
+    enter_if,
+    load_gpu,
+    load_sys,
+    opaque,
+    pause,
+    shuffle,
+    store_gpu,
+    store_unit,
+)
+from gmpi.contract.wire import (
+    CONTROL_ABORT,
+    CONTROL_CONSUMED,
+    DEVICE_ABORT,
+    DEVICE_CONSUMED,
+    DEVICE_REFRESH,
+    DEVICE_TICKET,
+    HANDLE_UNIT,
+    HEADER_UNITS,
+    TAG_MASK,
+    UNIT_BYTES,
+    UNIT_PAYLOAD,
+    payload_units,
+)
+
+_payload_units = device(payload_units)
+
+
+@device
+def tag_of(ticket):
+    """Tag of the record with this ticket, and of the completion that answers it."""
+    return ((ticket << 1) | 1) & TAG_MASK
+
+
+@device
+def last_known_consumed(ctx):
+    """One lane only. A lower bound of the records that the proxy has taken."""
+    return load_gpu(ctx.device + DEVICE_CONSUMED)
+
+
+@device
+def _refresh_consumed(ctx):
+    """One lane of each waiting warp; one of them asks the host. Returns (consumed, aborted)."""
+    if cas_gpu(ctx.device + DEVICE_REFRESH, 0, 1) == 0:
+        consumed = load_sys(ctx.mapped + CONTROL_CONSUMED)
+        aborted = load_sys(ctx.mapped + CONTROL_ABORT)
+        # Only the holder of DEVICE_REFRESH writes these two. It gives the lock back by a relaxed
+        # store, so the copy may go backwards for a moment; it is a lower bound all the same.
+        store_gpu(ctx.device + DEVICE_CONSUMED, consumed)
+        store_gpu(ctx.device + DEVICE_ABORT, aborted)
+        store_gpu(ctx.device + DEVICE_REFRESH, 0)
+        return consumed, aborted
+    pause(200)
+    return load_gpu(ctx.device + DEVICE_CONSUMED), load_gpu(ctx.device + DEVICE_ABORT)
+
+
+@device
+def begin_enter(ctx, wanted):
+    """(ticket, last known number of records consumed) in the lane that wants them.
+
+    The caller must write the record of the ticket, whatever happens next. Both accesses are under
+    way when this returns; what comes before the first use of the results does not wait for them.
+    """
+    return enter_if(ctx.device + DEVICE_TICKET, ctx.device + DEVICE_CONSUMED, wanted)
+
+
+@device
+def wait_for_room(ctx, lane, mask, ticket, consumed):
+    """Returns once the ring slot of ``ticket`` may be overwritten; the abort class, else 0.
+
+    Args:
+        ticket: only the low 31 bits count.
+        consumed: as ``begin_enter`` returned it, now the same in all lanes.
+    """
+    aborted = 0
+    full = _is_full(ctx, ticket, consumed)
+    while full and aborted == 0:
+        if lane == 0:
+            consumed = last_known_consumed(ctx)
+            if _is_full(ctx, ticket, consumed):
+                consumed, aborted = _refresh_consumed(ctx)
+                # The record that the proxy waits for may be another warp's; in the simulator that
+                # warp runs only when this one lets it.
+                pause(50)
+        full = _is_full(ctx, ticket, shuffle(mask, consumed, 0))
+        aborted = shuffle(mask, aborted, 0)
+    if full:
+        return aborted
+    return 0
+
+
+@device
+def _is_full(ctx, ticket, consumed):
+    return (ticket - consumed) & 0x7FFFFFFF >= ring_slots(ctx)
+
+
+@device
+def header_unit(unit, word0, peer_tag, count, position, block):
+    """(low, high) of a header unit, all but the handle (any lane; selects, no branches)."""
+    low = count if unit == 1 else word0
+    low = position if unit == 3 else low
+    high = peer_tag >> 32 if unit == 1 else peer_tag
+    high = block if unit == 3 else high
+    return low, high
+
+
+@device
+def write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, position, payload, nbytes):
+    """Writes the record of ``ticket``: the header and ``nbytes`` (0..144) from ``payload``.
+
+    Lane i writes unit i, all units in one coalesced instruction; a warp of fewer than 16 threads
+    takes several turns. ``peer_tag`` has the peer in its low and the message tag in its high 32
+    bits. ``wait_for_room`` comes first.
+    """
+    record = record_address(ctx, ticket)
+    mark = tag_of(ticket) << 32
+    units = HEADER_UNITS + _payload_units(nbytes)
+    unit = lane
+    while unit < units:
+        low, high = header_unit(unit, word0, peer_tag, count, position, block_id())
+        if unit == HANDLE_UNIT:
+            low = handle
+        if unit >= HEADER_UNITS:
+            begin = (unit - HEADER_UNITS) * UNIT_PAYLOAD
+            low, high = load_payload(payload + begin, nbytes - begin)
+        store_unit(record + unit * UNIT_BYTES, low, (high & TAG_MASK) | mark)
+        unit += opaque(lanes)
+
+
+@device
+def post(ctx, lane, lanes, mask, word0, count, handle, position):
+    """A record that opens no request. Returns the abort class, else 0."""
+    ticket, consumed = begin_enter(ctx, lane == 0)
+    return post_with(ctx, lane, lanes, mask, ticket, consumed, word0, count, handle, position)
+
+
+@device
+def post_with(ctx, lane, lanes, mask, ticket, consumed, word0, count, handle, position):
+    """``post`` with what ``begin_enter`` has returned."""
+    ticket = shuffle(mask, ticket, 0)
+    aborted = wait_for_room(ctx, lane, mask, ticket, shuffle(mask, consumed, 0))
+    if aborted == 0:
+        write(ctx, lane, lanes, ticket, word0, 0, count, handle, position, 0, 0)
+    return aborted

@@ -1,0 +1,375 @@
+"""Opening a request whose bytes are scattered: derived datatypes and strided views.
+
+The way of ``opening.open_any`` with a layout in place of an address. What goes out is packed by the
+threads of the scope: into staging, or, when the record takes it, into device memory beside the
+layout. What comes back always waits in staging; whoever waits unpacks it from there.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_lib.move.column import find_column, pack_column_4, pack_column_8, pack_column_16
+from device_lib.move.copy import copy_to_staging
+from device_lib.move.landing import land
+from device_lib.move.layouts import (
+    BUFFER_ADDRESS,
+    BUFFER_BYTES,
+    BUFFER_DIMS,
+    BUFFER_SHAPE,
+    derived_bytes,
+    finish_view,
+    is_derived,
+    layout_of,
+    pack_layout,
+    type_row,
+    write_view,
+)
+from device_lib.move.message import message_bytes
+from device_lib.platform.context import (
+    chunk_buffers,
+    chunk_bytes,
+    eager_bytes,
+    landing_place,
+    staging_of,
+)
+from device_lib.platform.divide import divide_wide
+from device_lib.platform.primitives import (
+    device,
+    fence_sys,
+    lane_id,
+    load_8,
+    load_gpu,
+    memory_space,
+    opaque,
+    shuffle,
+    store_gpu,
+    sync_warp,
+)
+from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.proxied import orders, ring, slots, taking
+from device_lib.proxied.opening import make_pack_next_chunks
+from device_lib.proxied.opening_long import announce
+from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE, PROC_NULL
+from gmpi.contract.wire import (
+    DATATYPE_SHIFT,
+    FLAG_BACK,
+    FLAG_INLINE,
+    FLAG_NULL_BUFFER,
+    FLAG_OUT,
+    FLAG_OVERLAP,
+    FLAG_PRIVATE_BUFFER,
+    FLAG_SHORT_BUFFER,
+    FLAG_STRIDED_BUFFER,
+    HANDLE_ERROR_SHIFT,
+    INLINE_BYTES,
+    LAYOUT_INLINE,
+    LAYOUT_RECV,
+    LAYOUT_SEND,
+    LAYOUT_TYPE,
+    LAYOUT_USER,
+    OP_ALLREDUCE,
+    OP_IRECV,
+    SCATTERED,
+    STATUS_UNITS,
+    TAG_MASK,
+    TYPE_DISTINCT,
+    TYPE_EXTENT,
+    TYPE_HIGH,
+    TYPE_LOW,
+    chunk_bytes_of,
+)
+
+_chunk_bytes_of = device(chunk_bytes_of)
+
+_FLAGS_SHIFT = 8
+_OUT = FLAG_OUT << _FLAGS_SHIFT
+_BACK = FLAG_BACK << _FLAGS_SHIFT
+_UNLIMITED = 1 << 61
+_LOWEST_ADDRESS = 4096  # nothing lies below: BOTTOM with displacements that are no addresses
+
+
+@device
+def _derived_flaw(row, address, room, count):
+    """Whether ``count`` elements stay within the ``room`` bytes at an address: the flag, or 0."""
+    low = load_gpu(row + TYPE_LOW)
+    high = load_gpu(row + TYPE_HIGH)
+    extent = load_gpu(row + TYPE_EXTENT)
+    most = _UNLIMITED
+    if extent != 0:
+        most, rest = divide_wide(_UNLIMITED, max(extent, -extent))
+    if count - 1 > most:
+        return FLAG_SHORT_BUFFER
+    far = (count - 1) * extent
+    low += min(far, 0)
+    high += max(far, 0)
+    if address + low < _LOWEST_ADDRESS:
+        return FLAG_NULL_BUFFER
+    if room < _UNLIMITED and (low < 0 or high > room):
+        return FLAG_SHORT_BUFFER
+    return 0
+
+
+@device
+def _repeats(buffer):
+    """Whether the view has several elements at one address (stride 0)."""
+    d = load_8(buffer + BUFFER_DIMS) - 1
+    while d >= 0:
+        at = buffer + BUFFER_SHAPE + d * 16
+        if load_8(at) > 1 and load_8(at + 8) == 0:
+            return True
+        d -= opaque(1)
+    return False
+
+
+@device
+def _flaw(ctx, buffer, row, count, nbytes, way):
+    """What is wrong with a buffer that ``nbytes`` (more than 0) are moved from or to, 0: nothing.
+
+    Args:
+        buffer: what ``primitives.describe`` wrote.
+        row: of a derived datatype, else 0.
+    """
+    address = load_8(buffer + BUFFER_ADDRESS)
+    room = load_8(buffer + BUFFER_BYTES)
+    strided = load_8(buffer + BUFFER_DIMS) != 0
+    space = memory_space(address)
+    if row != 0:
+        if strided:
+            return FLAG_STRIDED_BUFFER
+        if address == 0 and room < _UNLIMITED:
+            return FLAG_NULL_BUFFER
+        flaw = _derived_flaw(row, address, room, count)
+        if flaw != 0:
+            return flaw
+        if way == FLAG_BACK and count > load_gpu(row + TYPE_DISTINCT):
+            return FLAG_OVERLAP
+    else:
+        if address == 0:
+            return FLAG_NULL_BUFFER
+        if room < nbytes:
+            return FLAG_SHORT_BUFFER
+        if way == FLAG_BACK and _repeats(buffer):
+            return FLAG_OVERLAP
+    if space == 2 or (space == 1 and nbytes > eager_bytes(ctx)):
+        return FLAG_PRIVATE_BUFFER
+    return 0
+
+
+@device
+def _place(ctx, slot, direction, buffer, row, nbytes, lane, lanes, mask):
+    """What the request's row says of a buffer: its address, or SCATTERED, and then the layout has
+    been written. All lanes of the leading warp."""
+    address = load_8(buffer + BUFFER_ADDRESS)
+    if row == 0 and load_8(buffer + BUFFER_DIMS) == 0:
+        return address
+    layout = layout_of(ctx, slot, direction)
+    if lane == 0:
+        store_gpu(layout + LAYOUT_USER, address)
+        if row != 0:
+            store_gpu(layout + LAYOUT_TYPE, row)
+        else:
+            write_view(layout, buffer, nbytes)
+    sync_warp(mask)
+    if row == 0:
+        finish_view(layout, lane, lanes)
+    return SCATTERED
+
+
+def make_open_scattered(scope: Scope, help_others: Callable, report: Callable) -> Callable:
+    """Opens requests of derived datatypes and strided views; all threads of the scope call it."""
+    rank = scope.rank
+    size = scope.size
+    take_slot = taking.make_take_slot(scope, help_others)
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_3 = scope.broadcast_3
+    broadcast = scope.broadcast
+
+    @device
+    def fill(ctx, slot, send, packed, begin, end):
+        """Packs bytes ``begin..end`` of the message to ``packed``."""
+        if send == SCATTERED:
+            layout = layout_of(ctx, slot, LAYOUT_SEND)
+            pack_layout(layout, packed, begin, end, rank(), size())
+        else:
+            copy_to_staging(packed, send + begin, end - begin, rank(), size())
+
+    pack_next_chunks = make_pack_next_chunks(scope, fill)
+
+    @device
+    def open_scattered(ctx, word0, peer_tag, count, send_buffer, recv_buffer):
+        """As ``opening.open_any``.
+
+        Args:
+            word0: first word of the record; its flags say which way bytes are to go.
+            send_buffer, recv_buffer: what ``primitives.describe`` wrote; 0 for none.
+        """
+        sync()
+        datatype = word0 >> DATATYPE_SHIFT & TAG_MASK
+        way = word0 >> _FLAGS_SHIFT & (FLAG_OUT | FLAG_BACK)
+        word0 &= ~(_OUT | _BACK)
+        row = 0
+        if is_derived(datatype):
+            row = type_row(ctx, datatype)
+            nbytes = 0
+            if row != 0 and word0 & 0xFF != OP_ALLREDUCE:  # which MPI does not define for them
+                nbytes = derived_bytes(row, count)
+        else:
+            nbytes = message_bytes(count, datatype)
+        if peer_tag & TAG_MASK == PROC_NULL & TAG_MASK:
+            nbytes = 0
+        flaws = 0
+        room = 0
+        if nbytes > 0:
+            if way & FLAG_OUT != 0:
+                flaws = _flaw(ctx, send_buffer, row, count, nbytes, FLAG_OUT)
+                room = load_8(send_buffer + BUFFER_BYTES)
+            if way & FLAG_BACK != 0 and flaws == 0:
+                flaws = _flaw(ctx, recv_buffer, row, count, nbytes, FLAG_BACK)
+                room = load_8(recv_buffer + BUFFER_BYTES)
+            if flaws != 0:
+                nbytes = 0
+                word0 |= flaws << _FLAGS_SHIFT
+            else:
+                word0 |= way << _FLAGS_SHIFT
+                room = 0
+        return start(ctx, word0, peer_tag, count, nbytes, row, send_buffer, recv_buffer, room)
+
+    @device
+    def start(ctx, word0, peer_tag, count, nbytes, row, send_buffer, recv_buffer, room):
+        large = 0
+        buffers = 0
+        near = False
+        landing = 0
+        if nbytes > eager_bytes(ctx):
+            large = 1
+            # Under way while the slot is found.
+            buffers, near, landing = staging_of(ctx, word0, peer_tag)
+        out = 0
+        if word0 & _OUT != 0:
+            out = nbytes
+        # A short column is packed at once, without a layout for whoever packs the rest.
+        address = 0
+        stride = 0
+        column = 0
+        if out > 0 and large == 0:
+            address, stride, column = find_column(send_buffer, row, count, nbytes)
+        slot = take_slot(ctx, -1, taking.large_kind(word0) if large else taking.SMALL)
+        narrow = slots.is_narrow(ctx, slot)  # all that goes out is ordered
+        if narrow:
+            near = False
+        sync()
+        send = 0
+        recv = 0
+        if leads():
+            lane = lane_id()
+            lanes = warp_lanes()
+            mask = warp_mask()
+            if slot >= 0:
+                if out > 0 and column == 0:
+                    send = _place(
+                        ctx, slot, LAYOUT_SEND, send_buffer, row, nbytes, lane, lanes, mask
+                    )
+                if nbytes > 0 and word0 & _BACK != 0:
+                    recv = _place(
+                        ctx, slot, LAYOUT_RECV, recv_buffer, row, nbytes, lane, lanes, mask
+                    )
+        slot, send, recv = broadcast_3(slot, send, recv)
+        sync()  # the layouts are written; the next broadcast may begin
+        if slot < 0:
+            if -slot == GMPI_ERR_NO_RESOURCE:
+                report(ctx, word0, taking.most_open(ctx, large), GMPI_ERR_NO_RESOURCE)
+            return slots.error_handle(-slot)
+        chunk = nbytes
+        if large:
+            chunk = _chunk_bytes_of(nbytes, chunk_bytes(ctx))
+        handle = 0
+        if near:
+            # As in ``opening_long``: first the record, then the bytes.
+            if leads():
+                ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
+                if lane_id() == 0:
+                    slots.open_orders(ctx, slot, send)
+                handle = publish(
+                    ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, 0,
+                    send, recv, room,
+                )  # fmt: skip
+            handle = broadcast(handle)
+            if handle >> HANDLE_ERROR_SHIFT != 0:
+                return handle
+            place = landing_place(ctx, landing, slot, out, send)
+            if place != 0:  # it does lie in one piece
+                land(place, send, out, handle & TAG_MASK, rank(), size())
+                return handle
+        packed = send
+        if narrow:
+            out = 0
+        elif out > INLINE_BYTES:
+            packed = orders.small_staging(ctx, slot)
+            if large:
+                packed = chunk_buffers(ctx, buffers, slot)
+        elif send == SCATTERED or column != 0:
+            packed = layout_of(ctx, slot, LAYOUT_INLINE)
+        if column == 2:
+            pack_column_4(packed, address, stride, out, rank(), size())
+        elif column == 3:
+            pack_column_8(packed, address, stride, out, rank(), size())
+        elif column == 4:
+            pack_column_16(packed, address, stride, out, rank(), size())
+        elif packed != send:
+            fill(ctx, slot, send, packed, 0, min(out, chunk))
+        sync()
+        if near:
+            if leads() and lane_id() == 0:
+                announce(ctx, handle, chunk_buffers(ctx, buffers, slot))
+        elif leads():
+            ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
+            if large and lane_id() == 0:
+                slots.open_orders(ctx, slot, send)
+            if large or out > INLINE_BYTES:
+                # Release: staging before the record, layouts and orders before those who help.
+                fence_sys()
+            handle = publish(
+                ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, packed,
+                send, recv, room,
+            )  # fmt: skip
+        if not near:
+            handle = broadcast(handle)
+        if large and handle >> HANDLE_ERROR_SHIFT == 0:
+            pack_next_chunks(ctx, handle, chunk_buffers(ctx, buffers, slot), send, out, chunk)
+        return handle
+
+    @device
+    def publish(
+        ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, packed, send, recv,
+        room,
+    ):  # fmt: skip
+        """Opens the row and writes the record (leading warp): the handle."""
+        lane = lane_id()
+        mask = warp_mask()
+        ticket = shuffle(mask, ticket, 0)
+        consumed = shuffle(mask, consumed, 0)
+        inline = 0
+        if word0 & _OUT != 0 and nbytes <= INLINE_BYTES:
+            inline = nbytes
+            word0 |= FLAG_INLINE << _FLAGS_SHIFT
+        # No units for a payload, however short: it is unpacked from staging.
+        units = 1
+        if word0 & _BACK != 0 or word0 & 0xFF == OP_IRECV:
+            units = STATUS_UNITS
+        handle = slots.make_handle(ctx, slot, ticket, units, large)
+        if lane == 0:
+            slots.open_row(ctx, slot, handle, recv)
+        aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
+        if aborted != 0:
+            return slots.error_handle(aborted)
+        buffer = recv if recv != 0 else send
+        buffer = room if room != 0 else buffer
+        ring.write(
+            ctx, lane, warp_lanes(), ticket, word0, peer_tag, count, handle, buffer, packed, inline
+        )
+        return handle
+
+    return open_scattered

@@ -1,0 +1,230 @@
+"""Request slots: who holds which, from the call that opens a request to the wait that closes it.
+
+A slot is a completion in mapped memory, a small staging buffer and a row in device memory; large
+slots also have chunk buffers. Having a slot *is* having staging: nothing else is
+allocated on the way of a message. Which slots are free is a field of busy bits in device memory,
+32 to a word, each word on its own line; a warp starts at a word of its own, so warps rarely meet.
+
+A handle names slot and generation (the tag of the record that opened the request). The row keeps
+the handle of the open request, so a stale, foreign or invented handle is told apart from a valid
+one by one comparison, and two waits on one request cannot both win.
+
+Called by one lane, except where it says otherwise.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.platform.context import (
+    all_slots,
+    busy_address,
+    context_id,
+    first_narrow,
+    row_address,
+)
+from device_lib.platform.primitives import (
+    block_id,
+    cas_gpu,
+    claim_if,
+    clear_bits_32_gpu,
+    device,
+    fence_sys,
+    load_gpu,
+    or_32_gpu,
+    scatter,
+    store_gpu,
+    store_pair_gpu,
+    take_if,
+)
+from device_lib.proxied.ring import tag_of
+from gmpi.contract.constants import SUCCESS
+from gmpi.contract.wire import (
+    DEVICE_CONSUMED,
+    DEVICE_TICKET,
+    HANDLE_CONTEXT_MASK,
+    HANDLE_CONTEXT_SHIFT,
+    HANDLE_ERROR_SHIFT,
+    HANDLE_LARGE_SHIFT,
+    HANDLE_SLOT_MASK,
+    HANDLE_SLOT_SHIFT,
+    HANDLE_UNITS_MASK,
+    HANDLE_UNITS_SHIFT,
+    REQUEST_BLOCK,
+    REQUEST_FINISHED,
+    REQUEST_OWNER,
+    REQUEST_RECV,
+    REQUEST_SEND,
+    SHAPE_REQUEST_SHIFT,
+    TAG_MASK,
+)
+
+CLAIMED = 1 << 59  # in REQUEST_OWNER: a wait is under way
+
+
+@device
+def make_handle(ctx, slot, ticket, units, large):
+    return (
+        tag_of(ticket)
+        | slot << HANDLE_SLOT_SHIFT
+        | units << HANDLE_UNITS_SHIFT
+        | large << HANDLE_LARGE_SHIFT
+        | context_id(ctx) << HANDLE_CONTEXT_SHIFT
+    )
+
+
+@device
+def error_handle(error_class):
+    """The handle of a request that could not be opened; waiting for it returns the class."""
+    return 1 << HANDLE_ERROR_SHIFT | error_class
+
+
+@device
+def slot_of(handle):
+    return handle >> HANDLE_SLOT_SHIFT & HANDLE_SLOT_MASK
+
+
+@device
+def units_of(handle):
+    return handle >> HANDLE_UNITS_SHIFT & HANDLE_UNITS_MASK
+
+
+@device
+def is_large(handle):
+    return handle >> HANDLE_LARGE_SHIFT & 1
+
+
+@device
+def is_narrow(ctx, slot):
+    """Whether a slot is of the large class and has no chunk buffers."""
+    return slot >= first_narrow(ctx)
+
+
+@device
+def names_slot(ctx, handle):
+    """Whether the handle is of this context and within its slots (any lane, no memory access)."""
+    ours = handle >> HANDLE_CONTEXT_SHIFT & HANDLE_CONTEXT_MASK == context_id(ctx)
+    return ours and handle > 0 and slot_of(handle) < all_slots(ctx)
+
+
+@device
+def guess(ctx):
+    """A small slot that is probably free: different for each block and each time."""
+    return scatter(ctx.shape >> SHAPE_REQUEST_SHIFT & 31)
+
+
+@device
+def begin_open(ctx, slot, wanted):
+    """What opening a small request asks of device memory, in the lanes that want it, all under way.
+
+    Takes a ticket and tries to take a small slot. In which order does not matter: a request of the
+    small class has no record after its first, so whoever frees its slot is through with the ring.
+
+    Returns:
+        (ticket, last known number of records consumed, busy bits of the slot's word before).
+    """
+    return take_if(
+        ctx.device + DEVICE_TICKET,
+        ctx.device + DEVICE_CONSUMED,
+        busy_word(ctx, slot),
+        busy_bit(slot),
+        wanted,
+    )
+
+
+@device
+def take_bit(ctx, slot):
+    """Tries to take a slot: the busy bits of its word before, for ``was_free``."""
+    return or_32_gpu(busy_word(ctx, slot), busy_bit(slot))
+
+
+@device
+def was_free(slot, word):
+    return word >> (slot & 31) & 1 == 0
+
+
+@device
+def open_row(ctx, slot, handle, recv):
+    """Enters a request: what the wait needs to know, in one store."""
+    store_pair_gpu(row_address(ctx, slot) + REQUEST_OWNER, handle, recv)
+
+
+@device
+def open_orders(ctx, slot, send):
+    """What carrying out orders of a large request needs to know besides.
+
+    Before ``open_row``, with a release between the two.
+    """
+    store_gpu(row_address(ctx, slot) + REQUEST_SEND, send)
+    store_gpu(row_address(ctx, slot) + REQUEST_FINISHED, 0)
+    store_gpu(row_address(ctx, slot) + REQUEST_BLOCK, block_id())
+
+
+@device
+def claim(ctx, handle):
+    """Reserves the request for the calling wait: its owner word before, ``handle`` on success."""
+    return cas_gpu(row_address(ctx, slot_of(handle)) + REQUEST_OWNER, handle, handle | CLAIMED)
+
+
+@device
+def begin_claim(ctx, handle, wanted):
+    """``claim`` and ``receive_address`` in the lanes that want them; nobody waits for them yet."""
+    row = row_address(ctx, slot_of(handle))
+    return claim_if(row + REQUEST_OWNER, handle, handle | CLAIMED, row + REQUEST_RECV, wanted)
+
+
+@device
+def receive_address(ctx, slot):
+    """Where the payload of the slot's open request goes (any lane)."""
+    return load_gpu(row_address(ctx, slot) + REQUEST_RECV)
+
+
+@device
+def unclaim(ctx, handle):
+    store_gpu(row_address(ctx, slot_of(handle)) + REQUEST_OWNER, handle)
+
+
+@device
+def open_tag(ctx, slot):
+    """Tag of the request that is, or was last, open in the slot; 0 when there was none."""
+    return load_gpu(row_address(ctx, slot) + REQUEST_OWNER) & TAG_MASK
+
+
+@device
+def release(ctx, slot):
+    """Frees a slot whose claim the caller holds, after the last look at its staging.
+
+    No fence: what was read from staging has been stored elsewhere, or has passed a barrier, so
+    those loads are over; whoever gets the slot next cannot disturb them. The owner word stays as
+    the claim left it, which no handle matches: a store to clear it could reach memory after the
+    next owner's, which comes from another SM.
+    """
+    clear_busy(busy_word(ctx, slot), busy_bit(slot))
+
+
+@device
+def release_after(ctx, handle, error):
+    """``release`` of a request that ended with an error class.
+
+    A send that was refused may still have stores on their way to the receiver's landing place, and
+    no receiver has waited for them: they must not come after those of the slot's next message.
+    """
+    if error != SUCCESS and is_large(handle):
+        fence_sys()
+    release(ctx, slot_of(handle))
+
+
+@device
+def busy_word(ctx, slot):
+    """Address of the word that has the slot's busy bit."""
+    return busy_address(ctx, slot >> 5)
+
+
+@device
+def busy_bit(slot):
+    return 1 << (slot & 31)
+
+
+@device
+def clear_busy(word, bit):
+    """The last step of ``release``."""
+    clear_bits_32_gpu(word, bit)

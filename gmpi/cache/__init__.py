@@ -1,0 +1,1 @@
+"""Compiled code on disk: what it is made from, where it is kept, whether it can be believed."""

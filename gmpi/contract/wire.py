@@ -1,0 +1,472 @@
+"""The bytes that cross between a running kernel and its proxy: this file is the whole contract.
+
+Everything lives in pinned host memory that the GPU maps (*mapped memory*) and one piece of GPU
+memory (*device memory*, never touched by the host while a kernel runs).
+
+    mapped memory    control | communicators | ring | completions | small staging
+    shared memory    large staging: mapped too, and by the other ranks of the node as well
+    GPU staging      the same in GPU memory, for messages to ranks that map it (CUDA IPC); and
+                     landing places, which those ranks write to
+    device memory    counters | busy bits | reach | requests | claims | datatypes | layouts
+
+**Units.** All traffic travels in units of 16 bytes: an 8-byte low word, a 4-byte high word and a
+4-byte tag. A unit is written by one 16-byte store and says itself whether it is valid, so neither
+side needs a fence, a flag or a clearing pass, and a unit of zeros is an ordinary value. Tags are
+odd, freshly zeroed memory is therefore valid for nobody.
+
+**Record** (kernel to proxy): up to 16 units in the ring slot ``ticket % ring_slots``, tagged with
+the ticket. Four header units (one cache line), then up to 144 bytes of payload, 12 a unit. Only
+the units that a call needs are written and read.
+
+**Completion** (proxy to kernel): up to 16 units in the slot of the request, tagged with the
+ticket of the record that opened the request. Unit 0 says what happened; a receive adds unit 1
+(source, tag) and then the payload. Requests of the large class use units 2..6 for *orders*.
+
+**Order**: "move these bytes between the user's buffer and this staging buffer". Waiting threads
+carry orders out and answer with a CHUNK record.
+
+Versions are compared when a context opens: ranks must agree on ``VERSION`` and on the sizes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+VERSION = 6
+
+# --- units -----------------------------------------------------------------------------------
+UNIT_BYTES = 16
+UNIT_PAYLOAD = 12  # bytes of user data in one unit: the low word and the high word
+SLOT_UNITS = 16
+SLOT_BYTES = SLOT_UNITS * UNIT_BYTES  # 256: one attribute record (paper III.B), one completion
+
+# --- record: header units -----------------------------------------------------------------------
+#   unit 0   low  = opcode | flags << 8 | communicator << 16 | call << 25 | datatype << 32
+#            high = peer or root
+#   unit 1   low  = count (elements, signed)                        high = message tag or reduction
+#   unit 2   low  = request handle (0: nobody waits)              high = 0, or the peer again
+#   unit 3   low  = address of the user's buffer, of the one that is written    high = calling block
+#                   where there are two, SCATTERED if it is not in one piece; CHUNK: the order
+#                   carried out; FAULT: error class; FLAG_SHORT_BUFFER: bytes of the array
+HEADER_UNITS = 4
+HANDLE_UNIT = 2
+DATATYPE_SHIFT = 32  # in the low word of unit 0
+COMMUNICATOR_MASK = 0x1FF
+NO_COMMUNICATOR = COMMUNICATOR_MASK  # for a handle that has no room there
+# Which of the user's calls it was, where several have the same opcode: only reports look at it.
+CALL_SHIFT = 25
+CALL_MASK = 0x7F
+BLOCKING = 1 << CALL_SHIFT  # GMPI_Send, GMPI_Recv, GMPI_Allreduce
+SENDRECV = 2 << CALL_SHIFT
+# In a predefined datatype: its size is not that of the array's elements, whose size stands in its
+# place; the rest is the number of the datatype.
+DATATYPE_UNFIT = 0x80
+INLINE_BYTES = (SLOT_UNITS - HEADER_UNITS) * UNIT_PAYLOAD  # 144
+
+# The first element of a record names the operation (paper III.B).
+OP_NULL = 1  # counted, nothing else happens: a claimed ticket that was not needed
+OP_PING = 2  # completes at once; count = host clock in ns. Measures the path
+OP_ISEND = 3
+OP_IRECV = 4
+OP_ALLREDUCE = 5
+OP_BCAST = 6
+OP_BARRIER = 7
+OP_SYNCHRONIZE = 8  # completes once every request opened before it has completed
+OP_CHUNK = 9  # an order has been carried out
+OP_FAULT = 10  # the kernel itself refused a call: flags = its opcode, count = value; unit 3
+OP_WAIT = 11  # only named in faults
+
+# What the kernel saw of the buffer. The proxy refuses a record with a flaw, naming it.
+FLAG_INLINE = 1  # what goes out is in this record
+FLAG_NULL_BUFFER = 2
+FLAG_SHORT_BUFFER = 4  # count elements do not fit the array that was passed
+FLAG_STRIDED_BUFFER = 8  # the array is not contiguous
+FLAG_PRIVATE_BUFFER = 16  # memory that not every thread that moves the data can address
+FLAG_OUT = 32  # bytes go out: the payload is in the record or in staging
+FLAG_BACK = 64  # bytes come back
+FLAG_OVERLAP = 128  # a receive would write some bytes more than once
+FLAWS = (
+    FLAG_NULL_BUFFER | FLAG_SHORT_BUFFER | FLAG_STRIDED_BUFFER | FLAG_PRIVATE_BUFFER | FLAG_OVERLAP
+)
+
+# --- completion units ---------------------------------------------------------------------------
+#   unit 0    low = payload bytes | error class << 48 | kind << 56    high = count (elements)
+#   unit 1    low = source (32 bits) | message tag << 32              high = orders of it
+#   unit 2..  payload (small class, posted with at most INLINE_BYTES); large class: one order for
+#             each staging buffer of the slot
+#             low = position in the message, bytes | direction << 63  high = length, bytes
+#   unit 6    large class: low = address (GPU) of the chunk buffers that orders are about
+#                          high = what their ready word will be, 0: they have none
+#                    or LANDED_MARK and which landing place they are in
+STATUS_UNITS = 2
+KIND_DONE = 1
+BYTES_MASK = (1 << 48) - 1
+ERROR_SHIFT = 48
+KIND_SHIFT = 56
+
+# --- large class --------------------------------------------------------------------------------
+# A message above ``eager_bytes`` uses a large slot, whose chunk buffers pipeline packing, MPI and
+# unpacking: chunk k goes through buffer ``k % LARGE_BUFFERS``. Chunk 0 is packed before the record
+# of the call is published, chunks 1..3 right after it, each announced by a CHUNK record; the rest
+# is ordered.
+# In GPU staging chunk 0 is packed after the record, while the message is on its way: when it is
+# there, the tag of the record is stored in the slot's *ready word*, behind its buffers, and that is
+# where the receiver's threads look.
+# Up to LANDING_BYTES need no buffer of the sender: its threads store them as units straight into a
+# *landing place* in the receiver's GPU memory, one for each large slot of each rank of the node.
+# Where no large slot is free, a request takes a *narrow* one, of the same class without buffers, so
+# that it waits for nothing that another request holds. A receive reads the sender's buffers, or the
+# landing place, as ever. What else comes or goes, the proxy keeps in memory of the message's own,
+# and orders it to be moved in pieces of ``eager_bytes``, through the slot's small staging.
+LARGE_BUFFERS = 4
+READY_BYTES = 128  # the line of the ready word
+BASE_UNIT = STATUS_UNITS + LARGE_BUFFERS
+LARGE_UNITS = BASE_UNIT + 1
+LANDING_BYTES = 65536
+LANDING_UNITS = 4  # of a group: 48 bytes of the message. All units of the last group are written.
+LANDING_GROUPS = 32  # of a block: their first units lie together, then their second ones, ...
+_BLOCK_PAYLOAD = LANDING_GROUPS * LANDING_UNITS * UNIT_PAYLOAD
+LANDING_STRIDE = -(-LANDING_BYTES // _BLOCK_PAYLOAD) * LANDING_GROUPS * LANDING_UNITS * UNIT_BYTES
+LANDING_RANKS = 16  # of one node; with more there are no landing places
+LANDED_MARK = 1 << 62  # in unit 6: | ticket << 29 | groups << 16 | landing place
+LANDED_TICKET_SHIFT = 29
+LANDED_GROUPS_SHIFT = 16
+PACK = 0  # user buffer to staging
+UNPACK = 1  # staging to user buffer
+DIRECTION_SHIFT = 63
+POSITION_MASK = (1 << 38) - 1  # 256 GiB: the longest message
+IN_SMALL = 0  # in unit 6: orders are about the slot's small staging, whatever their buffer
+POSITION_STEP = 128  # positions are multiples of this, so that an order number fits 32 bits
+CHUNK_POSITION_SHIFT = 8  # in a CHUNK record: position << 8 | direction << 7 | buffer
+CHUNK_DIRECTION_SHIFT = 7
+
+# --- messages between proxies -------------------------------------------------------------------
+# Every point-to-point message starts with this header, so that the receiver knows the true length
+# (truncation is ours to report, exactly) and how the rest comes.
+#   word 0   payload bytes of the whole message
+#   word 1   chunk bytes | transfer number << 32   (0: the payload is in this message)
+#   word 2   where the chunks are: NOT_SHARED, they follow as messages; else the sender's large
+#            slot, whose buffers the receiver reads: the first is full, a notice follows for each
+#            other one
+#   word 3   0: those buffers are in the sender's large staging; else NEAR, they are in its GPU
+#            staging, | what their ready word will be << 32; or NEAR | LANDED | tag of the units
+#            << 32: the message is in the receiver's landing place for that slot
+# A message that could not be sent is followed by a header that takes its place: word 2 is ABANDONED
+# and word 1 the error class.
+MESSAGE_HEADER = 32
+NOT_SHARED = -1
+ABANDONED = -2
+NO_HEADER = -3  # in word 2 of memory that a header is to come to
+NEAR = 1
+LANDED = 2
+# On the chunk communicator, for transfer number n: tag 2n from the sender (chunk k, or the notice
+# that it is packed, in order of k), tag 2n + 1 back (its buffer has been read; where chunks are
+# messages, one receipt: receives for all of them are posted). Chunks are never empty, all else is.
+# Whose request has failed sends *last words* in place of its next messages, LAST_WORDS of them or
+# as many as are left: the error class | how many of its messages there are with these << 8, in
+# LAST_WORD bytes; in twice as many where a chunk would be as long.
+LAST_WORD = 8
+LAST_WORDS = LARGE_BUFFERS  # as many receives as may be posted for them
+TRANSFER_TAG_UB = (1 << 15) - 1  # MPI_TAG_UB must be at least this (MPI 4.1 section 9.1.2)
+STAGING_LEAD = 64  # payload starts here in a small staging buffer; the header sits just before
+
+# --- mapped memory: where the regions begin (bytes) -----------------------------------------------
+# The ring and what precedes it have fixed places; completions follow the ring, then small staging.
+# Two units that every wait looks at now and then, in one read. Who waits carries out the orders of
+# its own requests and of its own block at once, those of others when they have waited for long.
+CONTROL_ATTENTION = 0  # 8 bytes, bit i: large slot i has an order that nobody has come for
+CONTROL_ABORT = 8  # 8 bytes, non-zero: error class with which every wait ends
+CONTROL_ORDERS = 16  # 8 bytes, bit i: large slot i has an order that nobody has carried out
+CONTROL_BLOCKS = 24  # 8 bytes, bit i: such a slot was opened by a block whose number ends in i
+BLOCK_BITS = 31  # of a block's number that CONTROL_BLOCKS tells apart
+NARROW_SHIFT = 32  # of CONTROL_BLOCKS: the same of narrow slots. All bits: they are for everybody
+CONTROL_CONSUMED = 64  # 8 bytes, records taken from the ring; its own cache line
+CONTROL_RESOURCE_NS = 128  # 8 bytes, how long a call waits for a free request slot
+CONTROL_NARROW = 192  # a bit for each narrow slot: it has an order that nobody has carried out
+MAPPED_COMMUNICATORS = 4096
+COMMUNICATORS = 256
+COMMUNICATOR_BYTES = 8  # rank (int32), size (int32)
+MAPPED_RING = 8192
+
+# --- device memory (byte offsets) ----------------------------------------------------------------
+# Each counter has its own 128-byte line: they are hot and used by different warps.
+DEVICE_TICKET = 0
+DEVICE_CONSUMED = 128  # last known CONTROL_CONSUMED
+DEVICE_REFRESH = 256  # 1 while one warp reads CONTROL_CONSUMED for all
+DEVICE_ABORT = 384  # copy of CONTROL_ABORT for warps that wait for room
+DEVICE_WAITS = 392  # looks at host memory in long waits, see device_lib/proxied/pacing.py
+DEVICE_LARGE = 448  # address (GPU) of large staging; constant
+DEVICE_STAGING = 456  # address of GPU staging; constant, 0: there is none
+DEVICE_LANDING = 464  # address of our landing places; constant, 0: there are none
+DEVICE_BUSY = 512  # words of busy bits, each on its own line
+BUSY_STRIDE = 128
+BUSY_BITS = 32  # requests per word
+# In the other half of those lines: cycles after which a block's calls look for their answers, the
+# null request's and the send's (0: not known). Guesses: nobody minds if one is lost.
+DEVICE_LOOKS = DEVICE_BUSY + 64
+LOOKS = 128
+MAX_REQUEST_SLOTS = 32768
+MAX_EAGER_BYTES = 1 << 20
+MAX_LARGE_SLOTS = 64
+MAX_NARROW_SLOTS = 512
+NARROW_WORDS = MAX_NARROW_SLOTS // 64  # of CONTROL_NARROW
+# For each communicator, which of its ranks read our GPU staging: the first rank and a step, since
+# ranks that are placed on nodes in turn have those of their own node at equal distances; a bit for
+# the first rank and for each of the 63 that follow it in steps; then, for each of the 64, where our
+# landing places on it are (0: it has none). The host writes it when the communicator is registered.
+MAX_SLOTS = MAX_REQUEST_SLOTS + MAX_LARGE_SLOTS + MAX_NARROW_SLOTS
+DEVICE_REACH = DEVICE_BUSY + MAX_SLOTS // BUSY_BITS * BUSY_STRIDE
+REACH_RANKS = 64
+REACH_FIRST = 0  # first rank | step << 32
+REACH_MAGIC = 8  # divides by the step: ``magic_of`` of device_lib/platform/divide.py
+REACH_BITS = 16
+REACH_LANDINGS = 24
+REACH_BYTES = REACH_LANDINGS + 8 * REACH_RANKS
+DEVICE_ROWS = DEVICE_REACH + COMMUNICATORS * REACH_BYTES
+REQUEST_BYTES = 64  # one row a slot
+REQUEST_OWNER = 0  # handle of the open request; of the last one, claimed, when free
+REQUEST_RECV = 8  # address that is unpacked to
+REQUEST_SEND = 16  # address that is packed from (large requests)
+REQUEST_BLOCK = 32  # number of the block that opened it (large requests)
+REQUEST_FINISHED = 24  # UNPACK orders of the open request that have been carried out (large ones)
+CLAIM_BYTES = 8 * LARGE_BUFFERS
+# In REQUEST_RECV and REQUEST_SEND: the bytes do not lie in one piece; where they do is in the
+# slot's layout of that direction, and the rest of the field is 0.
+SCATTERED = 1 << 62
+
+# --- datatypes in device memory -------------------------------------------------------------------
+# A derived datatype has a row of a table, which the host writes when it is committed. Its handle
+# names row and generation:  DERIVED_MARK | generation (18) << 10 | row (10)
+DERIVED_MARK = 0x5 << 28
+DERIVED_MASK = (1 << 28) - 1
+DERIVED_ROWS = 1024
+DERIVED_GENERATION_SHIFT = 10
+TYPE_HANDLE = 0  # 0: nobody's row
+TYPE_SIZE = 8  # packed bytes of one element
+TYPE_EXTENT = 16
+TYPE_LOW = 24  # first and last + 1 byte that one element touches, relative to the buffer
+TYPE_HIGH = 32
+TYPE_DISTINCT = 40  # so many elements do not overlap: more cannot be received
+TYPE_PARTS = 48  # descriptors (gmpi/datatypes/descriptor.py), each of DESCRIPTOR_BYTES
+TYPE_DESCRIPTORS = 56  # where they are
+TYPE_HEADER = 64
+TYPE_BYTES = 512  # a row: the header, and one descriptor
+# A layout says where the bytes of one request lie: an address, and the row of a datatype. A strided
+# array view makes a row of its own, in the layout itself.
+LAYOUT_USER = 0
+LAYOUT_TYPE = 8
+LAYOUT_OWN = 64
+LAYOUT_BYTES = LAYOUT_OWN + TYPE_BYTES
+LAYOUT_SEND = 0  # in a slot's part of device memory
+LAYOUT_RECV = LAYOUT_BYTES
+LAYOUT_INLINE = 2 * LAYOUT_BYTES  # INLINE_BYTES, packed for the record
+LAYOUTS_BYTES = 1408
+
+# --- request handle ------------------------------------------------------------------------------
+#   tag (32) | slot (16) << 32 | units to poll (4) << 48 | class (1) << 52 | context (6) << 53
+HANDLE_SLOT_SHIFT = 32
+HANDLE_SLOT_MASK = 0xFFFF
+HANDLE_UNITS_SHIFT = 48
+HANDLE_UNITS_MASK = 0xF
+HANDLE_LARGE_SHIFT = 52
+HANDLE_CONTEXT_SHIFT = 53
+HANDLE_CONTEXT_MASK = 0x3F
+HANDLE_ERROR_SHIFT = 60  # set: no request was opened, the low byte is the error class
+TAG_MASK = 0xFFFFFFFF
+REQUEST_NULL = 0
+
+
+# --- what a kernel is told: four integers, passed by value ----------------------------------------
+#   mapped, device     addresses of the two regions
+#   shape              the sizes below, and the number of the context
+#   identity           rank | size << 32   in COMM_WORLD
+SHAPE_RING_SHIFT = 0  # log2 of ring_slots (5 bits)
+SHAPE_REQUEST_SHIFT = 5  # log2 of request_slots (5)
+SHAPE_LARGE_SHIFT = 10  # large_slots (7)
+SHAPE_CONTEXT_SHIFT = 17  # number of the context (6)
+SHAPE_EAGER_SHIFT = 23  # eager_bytes / 128 (14)
+SHAPE_CHUNK_SHIFT = 37  # chunk_bytes / 128 (22)
+SHAPE_NEAR_SHIFT = 59  # 1: another rank reads our GPU staging (1)
+IDENTITY_SIZE_SHIFT = 32
+
+
+def align(n: int, to: int) -> int:
+    return (n + to - 1) // to * to
+
+
+class Layout(NamedTuple):
+    """The sizes a context is opened with.
+
+    Slots from ``request_slots`` on are of the large class: ``large_slots`` with chunk buffers, and,
+    from ``first_narrow`` on, where a word of busy bits begins, narrow ones. Between the two are
+    some that nobody takes.
+    """
+
+    ring_slots: int
+    request_slots: int
+    large_slots: int
+    eager_bytes: int
+    chunk_bytes: int
+
+    @property
+    def narrow_slots(self) -> int:
+        return min(self.request_slots, MAX_NARROW_SLOTS)
+
+    @property
+    def first_narrow(self) -> int:
+        return self.request_slots + align(self.large_slots, BUSY_BITS)
+
+    @property
+    def slots(self) -> int:
+        return self.first_narrow + self.narrow_slots
+
+    @property
+    def small_stride(self) -> int:
+        return STAGING_LEAD + self.eager_bytes
+
+    @property
+    def ring(self) -> int:
+        return MAPPED_RING
+
+    @property
+    def completions(self) -> int:
+        return self.ring + self.ring_slots * SLOT_BYTES
+
+    @property
+    def small(self) -> int:
+        return self.completions + self.slots * SLOT_BYTES
+
+    @property
+    def mapped_bytes(self) -> int:
+        return align(self.small + self.slots * self.small_stride, 4096)
+
+    @property
+    def large_bytes(self) -> int:
+        """Size of large staging, and of GPU staging without landing places."""
+        return align(self.large_slots * (LARGE_BUFFERS * self.chunk_bytes + READY_BYTES), 4096)
+
+    def landing(self, rank: int) -> int:
+        """Where in GPU staging the landing places for a rank of the node begin, one a large slot;
+        for the number of its ranks: where they end."""
+        return self.large_bytes + rank * self.large_slots * LANDING_STRIDE
+
+    def landing_place(self, rank: int, slot: int) -> int:
+        """The number, among all of ours, of the place for a large slot of a rank of the node."""
+        return rank * self.large_slots + slot - self.request_slots
+
+    def chunk_buffers(self, slot: int) -> int:
+        """Where in either of them the buffers of a large slot begin."""
+        return (slot - self.request_slots) * (LARGE_BUFFERS * self.chunk_bytes + READY_BYTES)
+
+    @property
+    def claims(self) -> int:
+        return DEVICE_ROWS + self.slots * REQUEST_BYTES
+
+    @property
+    def datatypes(self) -> int:
+        return align(self.claims + (self.slots - self.request_slots) * CLAIM_BYTES, TYPE_BYTES)
+
+    @property
+    def layouts(self) -> int:
+        return self.datatypes + DERIVED_ROWS * TYPE_BYTES
+
+    @property
+    def device_bytes(self) -> int:
+        return self.layouts + self.slots * LAYOUTS_BYTES
+
+    def shape(self, context: int, near: bool) -> int:
+        """The ``shape`` word of a device context."""
+        return (
+            self.ring_slots.bit_length() - 1 << SHAPE_RING_SHIFT
+            | self.request_slots.bit_length() - 1 << SHAPE_REQUEST_SHIFT
+            | self.large_slots << SHAPE_LARGE_SHIFT
+            | context << SHAPE_CONTEXT_SHIFT
+            | self.eager_bytes // POSITION_STEP << SHAPE_EAGER_SHIFT
+            | self.chunk_bytes // POSITION_STEP << SHAPE_CHUNK_SHIFT
+            | near << SHAPE_NEAR_SHIFT
+        )
+
+
+def payload_units(nbytes: int) -> int:
+    """Units that ``nbytes`` (below 32768) of payload take: a division by 12 without a division."""
+    return (nbytes + UNIT_PAYLOAD - 1) * 43691 >> 19
+
+
+def chunk_bytes_of(nbytes: int, chunk_bytes: int) -> int:
+    """Chunk size for a message of ``nbytes`` above ``eager_bytes``.
+
+    Compiled for the device and for the proxy, which must agree. A message is cut into at least
+    ``LARGE_BUFFERS`` chunks where that leaves chunks of 64 KiB or more: enough to overlap packing
+    with MPI, few enough that the cost per chunk, some 5 us, does not show.
+    """
+    wanted = (nbytes + LARGE_BUFFERS - 1) // LARGE_BUFFERS
+    wanted = (wanted + 127) // 128 * 128
+    return min(chunk_bytes, max(wanted, 65536))
+
+
+def lands(nbytes: int, address: int, chunk_bytes: int) -> bool:
+    """Whether a send above ``eager_bytes`` goes to a landing place, if the receiver has one.
+
+    Compiled for the device and for the proxy, which must agree. ``address`` is what the record says
+    of the buffer.
+    """
+    return nbytes <= LANDING_BYTES and nbytes <= chunk_bytes and address & (SCATTERED | 3) == 0
+
+
+def is_in_reach(shared: int, way: int, address: int) -> bool:
+    """Whether a receiver's threads can take a long message from where its header says that it is,
+    without a buffer of their own.
+
+    Compiled for the proxy and called from Python. ``address`` is what the record says of the
+    receiver's buffer: what has landed goes to one piece only.
+    """
+    return shared != NOT_SHARED and (way & LANDED == 0 or address & SCATTERED == 0)
+
+
+def is_ordered(done: int, chunk_bytes: int) -> bool:
+    """Whether a CHUNK record answers an order: the first chunks of a send are packed by the call
+    itself, where it has buffers.
+
+    Compiled for the proxy and called from Python.
+    """
+    position = (done >> CHUNK_POSITION_SHIFT) & POSITION_MASK
+    unpacked = (done >> CHUNK_DIRECTION_SHIFT) & 1 == UNPACK
+    return unpacked or position >= LARGE_BUFFERS * chunk_bytes
+
+
+def landing_groups(nbytes: int) -> int:
+    """Groups of units that a message takes; compiled for the device and for the proxy."""
+    return (nbytes + LANDING_UNITS * UNIT_PAYLOAD - 1) // (LANDING_UNITS * UNIT_PAYLOAD)
+
+
+def landed(place: int, groups: int, tag: int) -> int:
+    """What unit 6 says of a message of so many groups in a landing place of ours."""
+    ticket = (tag & TAG_MASK) >> 1
+    return LANDED_MARK | ticket << LANDED_TICKET_SHIFT | groups << LANDED_GROUPS_SHIFT | place
+
+
+def transfer_number(count: int, place: int, places: int, tag_ub: int) -> int:
+    """Number of a kernel's chunked message, of which two that are under way have different ones.
+
+    Compiled for the proxy and called from Python. Its tags, 2n and 2n + 1, are in the lower half of
+    those within MPI_TAG_UB; the host has the upper half.
+
+    Args:
+        count: of the messages so far: with it, a number comes again as late as it can.
+        place: which of the ``places`` slots of the large class sends it: one message at a time.
+    """
+    return count % ((tag_ub >> 2) // places) * places + place
+
+
+TAG_DUPLICATES = 8  # of a communicator on which no receive uses ANY_TAG; a power of two
+
+
+def duplicate_of(tag: int, last: int) -> int:
+    """Which duplicate of a communicator carries first messages with this tag, 0 to ``last``.
+
+    Compiled for the proxy and called from Python: sender and receiver must choose alike. ``last``
+    is a power of two, at most ``TAG_DUPLICATES``, less 1; with 0, where there is one duplicate for
+    all tags, ``tag`` may be ANY_TAG. Three bits from the top of a product with 2**32 divided by the
+    golden ratio: tags that follow one another are spread, and those a power of two apart as well.
+    """
+    return (tag * 0x9E3779B1 >> 29) & last

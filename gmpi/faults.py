@@ -1,0 +1,375 @@
+"""What went wrong, in words: what happened, the value, what is allowed, what to do.
+
+A call that fails leaves a row in the proxy's error log; ``describe`` words it. Calls of the host
+use the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from gmpi.contract.constants import (
+    ANY_SOURCE,
+    ANY_TAG,
+    DATATYPE_MARK,
+    DATATYPE_NAMES,
+    DATATYPES,
+    OPERATIONS_REDUCE,
+    PROC_NULL,
+)
+from gmpi.contract.wire import (
+    DATATYPE_UNFIT,
+    DERIVED_MARK,
+    DERIVED_MASK,
+    FLAG_NULL_BUFFER,
+    FLAG_OVERLAP,
+    FLAG_PRIVATE_BUFFER,
+    FLAG_SHORT_BUFFER,
+    FLAG_STRIDED_BUFFER,
+    NO_COMMUNICATOR,
+    OP_ISEND,
+)
+from gmpi.errors import (
+    ArgumentError,
+    CallError,
+    DebugError,
+    Fault,
+    MPICallError,
+    ResourceError,
+    TruncationError,
+)
+from host_proxy.compiled.headers import FLAWS
+from host_proxy.platform import operations as ops
+from host_proxy.platform import state as st
+
+if TYPE_CHECKING:
+    from gmpi.datatypes.plans import Plan
+
+
+def rank_text(rank: int) -> str:
+    names = {PROC_NULL: "PROC_NULL", ANY_SOURCE: "ANY_SOURCE"}
+    return names.get(rank, str(rank))
+
+
+def tag_text(tag: int) -> str:
+    return "ANY_TAG" if tag == ANY_TAG else str(tag)
+
+
+def datatype_text(handle: int) -> str:
+    """The name of a datatype handle."""
+    if handle & ~DERIVED_MASK == DERIVED_MARK:
+        return f"derived datatype {handle:#x}"
+    if (unfit := _unfit(handle)) is not None:
+        handle = unfit[0]
+    return DATATYPE_NAMES.get(handle, hex(handle))
+
+
+def _unfit(handle: int) -> tuple[int, int] | None:
+    """(datatype, bytes of an element of the array) of what a record says where they differ."""
+    number = handle & 0xFF & ~DATATYPE_UNFIT
+    if handle & ~0xFFFF != DATATYPE_MARK or not handle & DATATYPE_UNFIT or number >= len(DATATYPES):
+        return None
+    size = DATATYPES[number][2].itemsize
+    return DATATYPE_MARK | size << 8 | number, handle >> 8 & 0xFF
+
+
+def _unfit_words(datatype: int, itemsize: int) -> tuple[str, str, str]:
+    """(value, what is allowed, what to do) for a datatype of another size than the elements."""
+    fits = [f"gmpi.{n}" for n in ("FLOAT", "DOUBLE", "INT16_T") if _size_of(n) == itemsize]
+    return (
+        f"{DATATYPE_NAMES[datatype]}, of {datatype >> 8 & 0xFF} bytes, for an array whose elements "
+        f"have {itemsize}",
+        f"a datatype of {itemsize} bytes{f' such as {fits[0]}' if fits else ''}",
+        "gmpi.datatype_of(array.dtype) says which on the host; to move bytes whatever they are, "
+        "pass gmpi.BYTE and their number, or a view of bytes",
+    )
+
+
+def _size_of(name: str) -> int:
+    return next(dtype.itemsize for known, _, dtype in DATATYPES if known == name)
+
+
+def _buffer_words(flaws: int, nbytes: int, derived: bool) -> tuple[str, str]:
+    """(what is wrong, what to do) for a buffer with these flags."""
+    if flaws & FLAG_OVERLAP:
+        return (
+            "written more than once by this datatype, count or view",
+            "datatypes and views of which no two elements overlap",
+        )
+    if flaws & FLAG_NULL_BUFFER:
+        if derived:
+            return "null", "an array, or gmpi.BOTTOM with a datatype of absolute addresses"
+        return "null", f"a buffer of at least {nbytes} bytes, or count 0"
+    if flaws & FLAG_SHORT_BUFFER:
+        return "smaller than the message", f"an array of at least {nbytes} bytes, or a lower count"
+    if flaws & FLAG_STRIDED_BUFFER:
+        return (
+            "a strided view and the datatype is derived",
+            "a strided view with a predefined datatype, or the whole array with a derived one",
+        )
+    assert flaws & FLAG_PRIVATE_BUFFER
+    return (
+        "private to a thread, or to a block and too large for that",
+        "device memory, or shared memory of at most eager_bytes",
+    )
+
+
+def _outside_words(plan: Plan, count: int, room: int) -> tuple[str, str]:
+    """The same where elements of a datatype leave an array of ``room`` bytes."""
+    where = plan.first_outside(count, 0, room)
+    return (
+        f"left by {where}, of the datatype; it has bytes 0..{room}",
+        "a larger array, a lower count or a smaller datatype",
+    )
+
+
+def any_tag_of_host(operation: str, high: int, source: int, communicator: int) -> ArgumentError:
+    """What a receive of the host with ANY_TAG raises where no receive may use it."""
+    value, allowed, advice = _any_tag_words(high)
+    text = (
+        f"{operation} in host: tag is {value}, allowed is {allowed}; {advice} "
+        f"[peer {rank_text(source)}, tag {value}, communicator {communicator}]"
+    )
+    return ArgumentError(
+        Fault(text, operation, "tag", value, allowed, -1, int(MPI.ERR_TAG), ArgumentError)
+    )
+
+
+def _any_tag_words(high: int) -> tuple[str, str, str]:
+    """(value, what is allowed, what to do) for a receive that must not use ANY_TAG."""
+    return (
+        tag_text(ANY_TAG),
+        f"0..{high}",
+        "the communicator was registered with no_any_tag, or with mpi_assert_no_any_tag in its "
+        "info: name the tag, or register it without",
+    )
+
+
+def _message_words(flaw: int) -> tuple[str, str, str]:
+    """(what it is, what is allowed, why) for what has come and is no message of ours."""
+    why = "something else sends on the context's communicator, or memory is corrupt"
+    return FLAWS[flaw], "messages of GMPI only", why
+
+
+def flawed_message(operation: str, flaw: int, source: int, tag: int) -> Fault:
+    """What a receive of the host raises that has got no message of ours."""
+    value, allowed, why = _message_words(flaw)
+    text = (
+        f"{operation} in host: message is {value}, allowed is {allowed}; {why} "
+        f"[peer {rank_text(source)}, tag {tag_text(tag)}]"
+    )
+    return Fault(text, operation, "message", value, allowed, -1, int(MPI.ERR_INTERN), CallError)
+
+
+def peer_words(rank: int) -> tuple[str, str]:
+    """Allowed and advice where the other rank's part of a message has failed."""
+    advice = f"the errors of rank {rank} say which of its calls has failed"
+    return "a rank whose part of the message succeeds", advice
+
+
+# --- the error log --------------------------------------------------------------------------------
+
+
+class Entry(NamedTuple):
+    """One row of the proxy's error log (``host_proxy/platform/state.py``, E_*)."""
+
+    op: int
+    call: int
+    field: int
+    value: int
+    high: int
+    low: int
+    error_class: int
+    code: int
+    block: int
+    communicator: int
+    peer: int
+    tag: int
+    elements: int
+    datatype: int
+
+    @property
+    def is_derived(self) -> bool:
+        return self.datatype & ~DERIVED_MASK == DERIVED_MARK
+
+
+_COLUMNS = (
+    st.E_OP, st.E_CALL, st.E_FIELD, st.E_VALUE, st.E_HIGH, st.E_LOW, st.E_CLASS, st.E_CODE,
+    st.E_BLOCK, st.E_COMM, st.E_PEER, st.E_TAG, st.E_ELEMENTS, st.E_DATATYPE,
+)  # fmt: skip
+
+
+class Known(NamedTuple):
+    """What a context knows besides its error log.
+
+    Attributes:
+        communicators: how many are registered.
+        plans: of the derived datatypes that are committed, by handle.
+        findings: what debug mode has found, in words.
+    """
+
+    communicators: int
+    plans: Mapping[int, Plan]
+    findings: Sequence[str]
+
+
+class Words(NamedTuple):
+    """The parts of a sentence about a field."""
+
+    value: Any
+    allowed: str
+    advice: str = ""
+    kind: type[CallError] = ArgumentError
+
+
+def _rank(entry: Entry, known: Known) -> Words:
+    special = {ops.DEST: ", or PROC_NULL", ops.SOURCE: ", ANY_SOURCE or PROC_NULL"}
+    allowed = f"0..{entry.high}" + special.get(entry.field, "")
+    return Words(
+        entry.value, allowed, f"communicator {entry.communicator} has {entry.high + 1} ranks"
+    )
+
+
+def _tag(entry: Entry, known: Known) -> Words:
+    if entry.op == OP_ISEND:
+        allowed = f"0..{entry.high}"
+    elif entry.value == ANY_TAG:
+        return Words(*_any_tag_words(entry.high))
+    else:
+        allowed = f"0..{entry.high}, or ANY_TAG"
+    return Words(entry.value, allowed, f"MPI_TAG_UB of this library is {entry.high}")
+
+
+def _count(entry: Entry, known: Known) -> Words:
+    return Words(entry.value, f"0..{entry.high}", "split the message")
+
+
+def _datatype(entry: Entry, known: Known) -> Words:
+    if (unfit := _unfit(entry.value)) is not None:
+        return Words(*_unfit_words(*unfit))
+    allowed = "a predefined datatype such as gmpi.FLOAT"
+    other = ", or a handle of Context.commit()"
+    value = datatype_text(entry.value)
+    if entry.value & ~DERIVED_MASK != DERIVED_MARK:
+        advice = "pass the constant of the gmpi module, not mpi4py's object or a size"
+        return Words(value, allowed + other, advice)
+    if entry.value in known.plans:
+        return Words(value, allowed, "MPI defines reductions for predefined datatypes only")
+    advice = "this one was freed, or never committed in this context"
+    return Words(value, allowed + other, advice)
+
+
+def _communicator(entry: Entry, known: Known) -> Words:
+    value = "negative or above 255" if entry.value == NO_COMMUNICATOR else entry.value
+    allowed = f"0..{known.communicators - 1}"
+    return Words(value, allowed, "register it with Context.comm() first")
+
+
+def _reduction(entry: Entry, known: Known) -> Words:
+    names = ", ".join(f"gmpi.{name}" for name, _ in OPERATIONS_REDUCE)
+    return Words(entry.value, f"one of {names}")
+
+
+def _buffer(entry: Entry, known: Known) -> Words:
+    plan = known.plans.get(entry.datatype)
+    if entry.value & FLAG_SHORT_BUFFER and plan is not None:
+        return Words(*_outside_words(plan, entry.elements, entry.low))
+    return Words(*_buffer_words(entry.value, entry.high, entry.is_derived))
+
+
+def _request(entry: Entry, known: Known) -> Words:
+    return Words(
+        f"{entry.value:#x}",
+        "a request that is open in this context",
+        "it was completed before, belongs to another context, or is no request",
+    )
+
+
+def _length(entry: Entry, known: Known) -> Words:
+    advice = "receive with a larger count"
+    return Words(entry.value, f"at most {entry.high} bytes", advice, TruncationError)
+
+
+def _resource(entry: Entry, known: Known) -> Words:
+    return Words(
+        "all in use",
+        f"{entry.value} requests of this size outstanding at once",
+        "wait for requests earlier, or open the context with more request_slots (and large_slots "
+        "for messages above eager_bytes)",
+        ResourceError,
+    )
+
+
+def _operation(entry: Entry, known: Known) -> Words:
+    return Words(entry.value, f"1..{entry.high}", "the record is corrupt")
+
+
+def _message(entry: Entry, known: Known) -> Words:
+    return Words(*_message_words(entry.value), CallError)
+
+
+def _peer(entry: Entry, known: Known) -> Words:
+    return Words(entry.value, *peer_words(entry.value), MPICallError)
+
+
+def _mpi(entry: Entry, known: Known) -> Words:
+    """MPI itself has refused it."""
+    advice = MPI.Get_error_string(entry.code)
+    operation = ops.OPERATIONS.get(entry.op)
+    if entry.error_class == MPI.ERR_TRUNCATE and operation is not None and operation.collective:
+        advice += "; ranks have called it with different counts or datatypes"
+    return Words(entry.value, "MPI_SUCCESS", advice, MPICallError)
+
+
+_WORDS: dict[int, Callable[[Entry, Known], Words]] = {
+    ops.DEST: _rank,
+    ops.SOURCE: _rank,
+    ops.ROOT: _rank,
+    ops.TAG: _tag,
+    ops.COUNT: _count,
+    ops.DATATYPE: _datatype,
+    ops.COMMUNICATOR: _communicator,
+    ops.REDUCTION: _reduction,
+    ops.BUFFER: _buffer,
+    ops.REQUEST: _request,
+    ops.LENGTH: _length,
+    ops.RESOURCE: _resource,
+    ops.OPERATION: _operation,
+    ops.MESSAGE: _message,
+    ops.PEER: _peer,
+}
+
+
+def describe(
+    row: np.ndarray,
+    communicators: int,
+    plans: Mapping[int, Plan] | None = None,
+    findings: Sequence[str] = (),
+) -> Fault:
+    """Words one row of the error log; the other arguments are what ``Known`` has."""
+    entry = Entry(*(int(row[column]) for column in _COLUMNS))
+    operation, field = ops.name_of(entry.op, entry.call), ops.FIELD_NAMES[entry.field]
+    if entry.field == ops.DEBUG:
+        text = f"debug mode: {findings[entry.value]}"
+        return Fault(
+            text, operation, field, entry.value, "", entry.block, entry.error_class, DebugError
+        )
+    words = _WORDS.get(entry.field, _mpi)(entry, Known(communicators, plans or {}, findings))
+    where = f"block {entry.block}" if entry.block >= 0 else "host"
+    text = f"{operation} in {where}: {field} is {words.value}, allowed is {words.allowed}"
+    if words.advice:
+        text += f"; {words.advice}"
+    if entry.field not in (ops.REQUEST, ops.RESOURCE, ops.OPERATION):
+        comm = "?" if entry.communicator == NO_COMMUNICATOR else entry.communicator
+        text += (
+            f" [peer {rank_text(entry.peer)}, tag {tag_text(entry.tag)}, communicator {comm}, "
+            f"count {entry.elements} of {datatype_text(entry.datatype)}]"
+        )
+    return Fault(
+        text, operation, field, words.value, words.allowed, entry.block, entry.error_class,
+        words.kind,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""``Context.host``: calls of the host that match those of kernels."""

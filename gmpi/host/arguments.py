@@ -1,0 +1,144 @@
+"""What is wrong with the arguments of a host's call, before MPI sees them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from mpi4py import MPI
+
+from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, OPERATIONS_REDUCE, PROC_NULL
+from gmpi.errors import ArgumentError, ArgumentTypeError, DebugError, Fault, MPICallError
+from gmpi.faults import any_tag_of_host, peer_words, rank_text, tag_text
+from host_proxy.platform.communicator import Communicator
+from host_proxy.reference.failure import Disagreement
+
+_CLASSES = {
+    "dest": MPI.ERR_RANK,
+    "source": MPI.ERR_RANK,
+    "root": MPI.ERR_ROOT,
+    "tag": MPI.ERR_TAG,
+    "sendtag": MPI.ERR_TAG,
+    "recvtag": MPI.ERR_TAG,
+    "op": MPI.ERR_OP,
+}
+_SPECIAL_RANKS: Mapping[str, tuple[int, ...]] = {
+    "dest": (PROC_NULL,),
+    "source": (ANY_SOURCE, PROC_NULL),
+    "root": (),
+}
+
+
+class Argument(NamedTuple):
+    """One argument of a call of the host."""
+
+    operation: str  # the call, for example ``Isend``
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def refused(
+        self, text: str, value: Any, allowed: str, error_class: int | None = None
+    ) -> ArgumentError:
+        """The exception that says so; ``error_class`` as MPI would give it."""
+        return ArgumentError(self._fault(text, value, allowed, error_class, ArgumentError))
+
+    def has_wrong_type(
+        self, text: str, value: Any, allowed: str, error_class: int | None = None
+    ) -> ArgumentTypeError:
+        """The same for a value that is nothing of the kind."""
+        fault = self._fault(text, value, allowed, error_class, ArgumentTypeError)
+        return ArgumentTypeError(fault)
+
+    def _fault(
+        self, text: str, value: Any, allowed: str, error_class: int | None, kind: Any
+    ) -> Fault:
+        if error_class is None:
+            error_class = int(_CLASSES.get(self.name, MPI.ERR_BUFFER))
+        words = f"{self.operation} in host: {text}"
+        return Fault(words, self.operation, self.name, value, allowed, -1, error_class, kind)
+
+    def whole(self, value: Any, allowed: str) -> int:
+        """The value as an integer."""
+        try:
+            return operator.index(value)
+        except TypeError:
+            raise self.has_wrong_type(
+                f"{self.name} is {value!r}, a {type(value).__name__}, allowed is {allowed}",
+                value,
+                allowed,
+            ) from None
+
+
+def checked_rank(argument: Argument, value: Any, communicator: Communicator) -> int:
+    """A rank of the communicator, or one of the special values that the argument may have."""
+    special = _SPECIAL_RANKS[argument.name]
+    allowed = " or ".join([f"0..{communicator.size - 1}", *map(rank_text, special)])
+    rank = argument.whole(value, allowed)
+    if 0 <= rank < communicator.size or rank in special:
+        return rank
+    advice = f"the communicator has {communicator.size} ranks"
+    raise argument.refused(
+        f"{argument.name} is {rank_text(rank)}, allowed is {allowed}; {advice}", rank, allowed
+    )
+
+
+def checked_tag(argument: Argument, value: Any, high: int, wildcard: bool) -> int:
+    """A tag; ``wildcard``: or ANY_TAG."""
+    allowed = f"0..{high}" + (" or ANY_TAG" if wildcard else "")
+    tag = argument.whole(value, allowed)
+    if 0 <= tag <= high or (wildcard and tag == ANY_TAG):
+        return tag
+    raise argument.refused(
+        f"{argument.name} is {tag_text(tag)}, allowed is {allowed}; MPI_TAG_UB of this library is "
+        f"{high}",
+        tag,
+        allowed,
+    )
+
+
+def require_tag(operation: str, tag: int, high: int, source: int, comm: int) -> None:
+    """On a communicator where no receive may use ANY_TAG."""
+    if tag == ANY_TAG:
+        raise any_tag_of_host(operation, high, source, comm)
+
+
+def checked_reduction(argument: Argument, value: Any) -> int:
+    """A reduction, as kernels take it."""
+    allowed = "one of " + ", ".join("gmpi." + name for name, _ in OPERATIONS_REDUCE)
+    op = argument.whole(value, allowed)
+    if not 0 <= op < len(OPERATIONS_REDUCE):
+        raise argument.refused(f"{argument.name} is {op}, allowed is {allowed}", op, allowed)
+    return op
+
+
+def failed_in_mpi(operation: str, where: str, exc: MPI.Exception) -> MPICallError:
+    """What a call of the host raises that MPI has failed; ``where`` is its peer, tag and so on."""
+    code = exc.Get_error_code()
+    text = (
+        f"{operation} in host: MPI call is {code}, allowed is MPI_SUCCESS; "
+        f"{exc.Get_error_string()} [{where}]"
+    )
+    fault = Fault(
+        text, operation, "MPI call", code, "MPI_SUCCESS", -1, exc.Get_error_class(), MPICallError
+    )
+    return MPICallError(fault)
+
+
+def failed_elsewhere(operation: str, where: str, rank: int, error: int) -> MPICallError:
+    """What a call of the host raises whose other rank has failed."""
+    allowed, advice = peer_words(rank)
+    text = f"{operation} in host: other rank is {rank}, allowed is {allowed}; {advice} [{where}]"
+    return MPICallError(
+        Fault(text, operation, "other rank", rank, allowed, -1, error, MPICallError)
+    )
+
+
+def disagreeing(operation: str, exc: Disagreement) -> DebugError:
+    """What a collective of the host raises in debug mode that ranks call differently."""
+    fault = Fault(
+        f"debug mode: {exc.text}", operation, "debug check", None, "", -1, exc.error, DebugError
+    )
+    return DebugError(fault)

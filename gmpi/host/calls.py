@@ -1,0 +1,388 @@
+"""The host side takes part: ``Context.host`` talks to kernels in the same matching space.
+
+A rank without a kernel (I/O, a master) sends to and receives from ranks that have one, and
+collectives may mix both. Methods have mpi4py's names and arguments, with ``comm`` an integer handle
+as in kernels. Buffers are arrays or mpi4py's buffer specifications with any datatype
+(``gmpi/host/buffer.py``).
+
+Calls run in the calling thread, by the same protocol as the kernels'
+(``host_proxy/reference/protocol.py``); ``gmpi/host/requests.py`` waits for them,
+``gmpi/host/arguments.py`` says what is wrong with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from mpi4py import MPI
+
+from gmpi.contract.constants import (
+    ANY_SOURCE,
+    ANY_TAG,
+    COMM_WORLD,
+    IN_PLACE,
+    OPERATIONS_REDUCE,
+    PROC_NULL,
+    SUCCESS,
+    SUM,
+    UNDEFINED,
+)
+from gmpi.contract.wire import (
+    MESSAGE_HEADER,
+    NOT_SHARED,
+    OP_ALLREDUCE,
+    OP_BARRIER,
+    OP_BCAST,
+    chunk_bytes_of,
+)
+from gmpi.errors import ContextError
+from gmpi.host.arguments import Argument, checked_rank, checked_reduction, checked_tag, require_tag
+from gmpi.host.buffer import HostBuffer, reduced_array, require_alike
+from gmpi.host.requests import HostRequest, HostStatus, Operation, Progress, results, wait_until
+from host_proxy.platform.communicator import Communicator
+from host_proxy.platform.state import G_TAG_UB, State
+from host_proxy.reference.agreement import Said, agreed
+from host_proxy.reference.fetching import Arrivals
+from host_proxy.reference.protocol import Outcome, Step, chunks_of, receive_message, send_message
+
+if TYPE_CHECKING:
+    from gmpi.context import Context
+
+
+class _HostPort:
+    """A buffer of the host as the protocol's port."""
+
+    def __init__(self, state: State, data: np.ndarray, sends: bool) -> None:
+        self.state = state
+        self.data = data
+        self.sends = sends
+        self.short = np.empty(MESSAGE_HEADER + state.layout.eager_bytes, np.uint8)
+        self.arrivals = Arrivals(state)
+        self.use_buffers_of = self.arrivals.use_buffers_of
+        self.free = self.arrivals.free
+
+    def shared(self, comm: Communicator, dest: int) -> tuple[int, int, int]:
+        return NOT_SHARED, 0, 0  # a host array is nobody's staging
+
+    def message(self, nbytes: int) -> np.ndarray:
+        if self.sends:
+            self.short[MESSAGE_HEADER : MESSAGE_HEADER + nbytes] = self.data[:nbytes]
+        return self.short[: MESSAGE_HEADER + nbytes]
+
+    def deliver(self, nbytes: int) -> None:
+        self.data[:nbytes] = self.short[MESSAGE_HEADER : MESSAGE_HEADER + nbytes]
+
+    def pack(self, k: int, position: int, length: int) -> Step:
+        return self.data[position : position + length]
+        yield
+
+    def unpack(self, k: int, position: int, length: int) -> Step:
+        if length > 0:
+            self.data[position : position + length] = self.arrivals.chunk(k, length)
+        return
+        yield
+
+
+class Prepared(NamedTuple):
+    """An operation whose arguments have been checked, and of which MPI knows nothing yet."""
+
+    operation: Operation
+    steps: Step
+    buffer: HostBuffer
+
+
+class Host:
+    """``Context.host``: mpi4py-like calls that match those of kernels.
+
+    All that they raise is a ``GMPIError``; arguments are checked before MPI sees them. Waits end
+    with the context's: ``Context.abort``, ``timeout_s``.
+    """
+
+    def __init__(self, context: Context, progress: Progress) -> None:
+        self._context = context
+        self._progress = progress
+
+    # --- point to point --------------------------------------------------------------------------
+
+    def Isend(self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD) -> HostRequest:
+        """Starts a send (MPI 4.1 section 3.7.2); ``buf`` must stay unchanged until Wait."""
+        return self._start(self._send("Isend", buf, dest, tag, comm))
+
+    def Irecv(
+        self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, comm: int = COMM_WORLD
+    ) -> HostRequest:
+        """Starts a receive (MPI 4.1 section 3.7.2).
+
+        A message longer than ``buf`` makes Wait raise TruncationError; what fits is delivered.
+        With ``ANY_TAG`` on a communicator where none may use it, ArgumentError.
+        """
+        return self._start(self._receive("Irecv", buf, source, tag, comm))
+
+    def Send(self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD) -> None:
+        """Blocking send (MPI 4.1 section 3.2.1)."""
+        self._start(self._send("Send", buf, dest, tag, comm)).Wait()
+
+    def Recv(
+        self,
+        buf: Any,
+        source: int = ANY_SOURCE,
+        tag: int = ANY_TAG,
+        comm: int = COMM_WORLD,
+        status: MPI.Status | None = None,
+    ) -> HostStatus:
+        """Blocking receive (MPI 4.1 section 3.2.4); ``status`` is filled in."""
+        return self._start(self._receive("Recv", buf, source, tag, comm)).Wait(status)
+
+    def Sendrecv(  # as many arguments as MPI's
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        comm: int = COMM_WORLD,
+        status: MPI.Status | None = None,
+    ) -> HostStatus:
+        """Send and receive together (MPI 4.1 section 3.10).
+
+        Nothing is started unless both can be, and nothing is left open where one fails.
+        """
+        call = "Sendrecv"
+        receive = self._receive(call, recvbuf, source, recvtag, comm, ("recvbuf", "recvtag"))
+        send = self._send(call, sendbuf, dest, sendtag, comm, ("sendbuf", "sendtag"))
+        incoming = self._start(receive)
+        outgoing = self._start(send)
+        wait_until(outgoing.poll)
+        if outgoing.failed:
+            incoming.Cancel()
+        wait_until(incoming.poll)
+        outgoing.result()
+        return incoming.Wait(status)
+
+    # --- waiting for several ----------------------------------------------------------------------
+
+    def Waitall(
+        self, requests: Sequence[HostRequest], statuses: list[MPI.Status] | None = None
+    ) -> list[HostStatus]:
+        """Waits for all, making progress on each (MPI 4.1 section 3.7.5).
+
+        Args:
+            statuses: filled in, one for each; those that are missing are appended.
+
+        Raises:
+            GMPIError: what the first one that failed ended with; all have ended.
+        """
+        for request in requests:
+            wait_until(request.poll)
+        return results(requests, statuses)
+
+    def Testall(
+        self, requests: Sequence[HostRequest], statuses: list[MPI.Status] | None = None
+    ) -> bool:
+        """Whether all are complete; then as ``Waitall``, else none of them has been tested."""
+        if not all(request.poll() for request in requests):  # each makes progress on all
+            return False
+        results(requests, statuses)
+        return True
+
+    def Waitany(self, requests: Sequence[HostRequest], status: MPI.Status | None = None) -> int:
+        """Waits for one that nobody has waited for yet: its index; ``gmpi.UNDEFINED``: there is
+        none (MPI 4.1 section 3.7.5)."""
+        found = [UNDEFINED]
+
+        def one() -> bool:
+            found[0], done = self._first(requests)
+            return done
+
+        wait_until(one)
+        if found[0] != UNDEFINED:
+            requests[found[0]].result(status)
+        return found[0]
+
+    def Testany(
+        self, requests: Sequence[HostRequest], status: MPI.Status | None = None
+    ) -> tuple[int, bool]:
+        """(the index of one that is complete, or ``gmpi.UNDEFINED``; whether one is, or none is
+        left), as ``Waitany``."""
+        index, done = self._first(requests)
+        if index != UNDEFINED:
+            requests[index].result(status)
+        return index, done
+
+    @staticmethod
+    def _first(requests: Sequence[HostRequest]) -> tuple[int, bool]:
+        active = [(i, request) for i, request in enumerate(requests) if request.is_active]
+        for i, request in active:
+            if request.poll():
+                return i, True
+        return int(UNDEFINED), not active
+
+    # --- collectives: all ranks, host or kernel --------------------------------------------------
+
+    def Barrier(self, comm: int = COMM_WORLD) -> None:
+        """MPI 4.1 section 6.3."""
+        messages = self._communicator(comm).messages
+        asked = Operation("Barrier", "collective", comm)
+        self._collective(OP_BARRIER, asked, _await(messages.Ibarrier))
+
+    def Bcast(self, buf: Any, root: int = 0, comm: int = COMM_WORLD) -> None:
+        """MPI 4.1 section 6.4."""
+        communicator = self._communicator(comm)
+        root = checked_rank(Argument("Bcast", "root"), root, communicator)
+        sends = communicator.rank == root
+        buffer = self._buffer(buf, Argument("Bcast", "buf"), writable=not sends)
+        data = buffer.data
+        steps = self._by_chunks(
+            buffer.nbytes,
+            lambda at, n: communicator.messages.Ibcast([data[at : at + n], MPI.BYTE], root),
+        )
+        operation = self._operation("Bcast", "collective", comm, buffer, root, None)
+        self._collective(OP_BCAST, operation, steps if sends else _unpacked(steps, buffer))
+
+    def Allreduce(self, sendbuf: Any, recvbuf: Any, op: int = SUM, comm: int = COMM_WORLD) -> None:
+        """MPI 4.1 section 6.9.6; ``sendbuf`` may be ``gmpi.IN_PLACE``, ``op`` is as in kernels.
+
+        Buffers are arrays: MPI defines reductions for predefined datatypes only.
+        """
+        communicator = self._communicator(comm)
+        number = checked_reduction(Argument("Allreduce", "op"), op)
+        result = reduced_array(recvbuf, Argument("Allreduce", "recvbuf"), writable=True)
+        flat = result.reshape(-1)
+        if not (isinstance(sendbuf, int) and sendbuf in (IN_PLACE, int(MPI.IN_PLACE))):
+            source = reduced_array(sendbuf, Argument("Allreduce", "sendbuf"), writable=False)
+            require_alike(Argument("Allreduce", "sendbuf"), source, result)
+            flat[:] = source.reshape(-1)
+        item = result.itemsize
+        name, reduction = OPERATIONS_REDUCE[number]
+
+        def start(at: int, n: int) -> MPI.Request:
+            piece = flat[at // item : (at + n) // item]
+            return communicator.messages.Iallreduce(MPI.IN_PLACE, piece, reduction)
+
+        operation = Operation(
+            "Allreduce", "collective", comm, None, None, result.dtype, flat.size, result.nbytes,
+            name,
+        )  # fmt: skip
+        self._collective(OP_ALLREDUCE, operation, self._by_chunks(result.nbytes, start), number)
+
+    def _collective(self, op: int, asked: Operation, steps: Step, reduction: int = 0) -> None:
+        communicator = self._communicator(asked.comm)
+        if communicator.compared is not None:  # in debug mode
+            rank, root = self._context.rank, asked.peer or 0
+            mine = Said(rank, op, 0, root, reduction, 0, asked.count, asked.nbytes, block=-1)
+            steps = agreed(communicator, mine, steps)
+        self._run(asked, steps)
+
+    def _by_chunks(self, nbytes: int, start: Any) -> Step:
+        """Cuts as kernels do: ranks must start the same pieces in the same order."""
+        eager, largest = self._sizes()
+        chunk = chunk_bytes_of(nbytes, largest) if nbytes > eager else max(nbytes, 1)
+        for position, length in chunks_of(nbytes, chunk) or [(0, 0)]:
+            yield start(position, length)
+        return Outcome(nbytes)
+
+    # --- helpers ----------------------------------------------------------------------------------
+
+    def _send(
+        self,
+        call: str,
+        buf: Any,
+        dest: int,
+        tag: int,
+        comm: int,
+        names: tuple[str, str] = ("buf", "tag"),
+    ) -> Prepared:
+        """A send; ``names`` of its buffer and tag."""
+        target = self._communicator(comm)
+        buffer = self._buffer(buf, Argument(call, names[0]), writable=False)
+        dest = checked_rank(Argument(call, "dest"), dest, target)
+        tag = checked_tag(Argument(call, names[1]), tag, self._tag_high, wildcard=False)
+        operation = self._operation(call, "send", comm, buffer, dest, tag)
+        if dest == PROC_NULL:
+            return Prepared(operation, _nothing(Outcome(0)), buffer)
+        port = _HostPort(self._context._state, buffer.data, sends=True)
+        number = self._progress.transfer_number(self._tag_high)
+        step = send_message(port, target, dest, tag, buffer.nbytes, self._sizes(), number)
+        return Prepared(operation, self._progress.numbered(number, step), buffer)
+
+    def _receive(
+        self,
+        call: str,
+        buf: Any,
+        source: int,
+        tag: int,
+        comm: int,
+        names: tuple[str, str] = ("buf", "tag"),
+    ) -> Prepared:
+        """A receive; ``names`` of its buffer and tag."""
+        origin = self._communicator(comm)
+        buffer = self._buffer(buf, Argument(call, names[0]), writable=True)
+        source = checked_rank(Argument(call, "source"), source, origin)
+        tag = checked_tag(Argument(call, names[1]), tag, self._tag_high, wildcard=True)
+        if origin.refuses_any_tag:
+            require_tag(call, tag, self._tag_high, source, comm)
+        operation = self._operation(call, "receive", comm, buffer, source, tag)
+        if source == PROC_NULL:
+            none = Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
+            return Prepared(operation, _nothing(none), buffer)
+        state = self._context._state
+        port = _HostPort(state, buffer.data, sends=False)
+        eager = state.layout.eager_bytes
+        step = receive_message(state.address, port, origin, source, tag, buffer.nbytes, eager)
+        return Prepared(operation, _unpacked(step, buffer), buffer)
+
+    def _operation(
+        self, call: str, kind: str, comm: int, buffer: HostBuffer, peer: int, tag: int | None
+    ) -> Operation:
+        return Operation(call, kind, comm, peer, tag, buffer.element, buffer.count, buffer.nbytes)
+
+    def _run(self, operation: Operation, steps: Step) -> None:
+        HostRequest(self._progress, operation, steps, 1, None).Wait()
+
+    def _start(self, prepared: Prepared) -> HostRequest:
+        operation, steps, buffer = prepared
+        return HostRequest(self._progress, operation, steps, buffer.itemsize, buffer)
+
+    def _buffer(self, spec: Any, argument: Argument, writable: bool) -> HostBuffer:
+        return HostBuffer(spec, argument, writable, lambda: self._context._datatypes.plans)
+
+    @property
+    def _tag_high(self) -> int:
+        return int(self._context._state.globals[G_TAG_UB])
+
+    def _sizes(self) -> tuple[int, int]:
+        layout = self._context.layout
+        return layout.eager_bytes, layout.chunk_bytes
+
+    def _communicator(self, comm: int) -> Communicator:
+        """Every call asks for it first: nothing begins in a context that has ended."""
+        self._context._require_open()
+        self._progress.require()
+        known = self._context._state.communicators
+        if not isinstance(comm, (int, np.integer)) or not 0 <= comm < len(known):
+            raise ContextError(
+                f"communicator handle is {comm!r}, allowed is 0..{len(known) - 1}; "
+                "register it with Context.comm() first"
+            )
+        if known[comm].is_free:
+            raise ContextError(f"communicator handle is {comm}, which was freed")
+        return known[comm]
+
+
+def _nothing(outcome: Outcome) -> Step:
+    return outcome
+    yield
+
+
+def _unpacked(operation: Step, buffer: HostBuffer) -> Step:
+    outcome: Outcome = yield from operation
+    buffer.unpack(outcome.nbytes)
+    return outcome
+
+
+def _await(start: Callable[[], MPI.Request]) -> Step:
+    yield start()
+    return Outcome(0)

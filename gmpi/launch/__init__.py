@@ -1,0 +1,2 @@
+"""Launching kernels that take a context: which build they are linked with, which of them still
+run."""

@@ -1,0 +1,189 @@
+"""The kernels that were launched with a context: which still run, and how to wait for them.
+
+Behind each launch an event is recorded on its stream. It is asked, not waited for: a wait inside
+the driver would keep Ctrl-C from arriving. In the simulator a launch is over when it returns.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from typing import Any
+
+from device_lib.platform.assembler import LIMITS
+from device_lib.platform.primitives import SIMULATOR
+from gmpi.diagnose.tables import Kernels
+from gmpi.errors import GridError, KernelError
+from gmpi.launch.launch import Launch
+
+MAX_THREADS = 1024  # of a block
+_SLICE_S = 0.05  # host waits return to Python at least this often
+
+
+class _KeptMemory:
+    """Keeps Numba from freeing device memory while kernels run.
+
+    Freeing waits for all kernels. Arrays are freed by whatever thread drops the last reference or
+    happens to collect garbage: the proxy thread would wait for a kernel that waits for it. So what
+    is dropped stays allocated until the kernels have ended (CUDA memory that CuPy's pool holds is
+    not freed at such times anyway).
+    """
+
+    def __init__(self) -> None:
+        self._kept = ExitStack()
+        self._keeps = False
+
+    def keep(self) -> None:
+        """A kernel is about to be launched."""
+        if not self._keeps and not SIMULATOR:
+            from numba import cuda
+
+            self._kept.enter_context(cuda.defer_cleanup())
+            self._keeps = True
+
+    def let_go(self, free: bool = True) -> None:
+        """No kernel runs: what was dropped is freed now, unless CUDA is gone."""
+        if self._keeps:
+            self._keeps = False
+            self._kept.close()
+            if free:
+                from numba import cuda
+
+                cuda.current_context().deallocations.clear()
+
+
+class LaunchedKernels:
+    """What one context knows of its kernels.
+
+    Args:
+        allowed: whether the context has kernels at all.
+        check_grid: whether a grid that cannot be resident as a whole is refused.
+    """
+
+    def __init__(self, allowed: bool, check_grid: bool) -> None:
+        self._allowed = allowed
+        self._check_grid = check_grid
+        self._events: list[Any] = []  # behind the launched kernels
+        self._memory = _KeptMemory()
+        self._begun = 0
+        self._ended = 0  # only counted: in the simulator, a launch is over when it returns
+
+    def begin(self, launch: Launch) -> None:
+        """Before a launch.
+
+        Raises:
+            GridError: not all of its blocks can be resident at once.
+        """
+        if self._check_grid:
+            _require_resident(launch)
+        self._forget_ended()
+        self._memory.keep()
+        self._begun += 1
+
+    def follow(self, stream: Any) -> None:
+        """After a launch on ``stream``."""
+        self._ended += 1
+        if SIMULATOR:
+            return
+        from numba import cuda
+
+        event = cuda.event(timing=False)
+        event.record(stream)
+        self._events.append(event)
+
+    def _forget_ended(self) -> None:
+        """Lets go of what launches before have left, as far as they have ended.
+
+        A program may wait for its kernels in its own way, and never ask us.
+        """
+        try:
+            while self._events and self._events[0].query():
+                self._events.pop(0)
+        except Exception:  # one died: whoever waits is told
+            return
+        if not self._events:
+            self._memory.let_go()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether kernels may still run, as far as it is known without asking the driver."""
+        return self._begun > self._ended if SIMULATOR else bool(self._events)
+
+    def have_ended(self) -> bool:
+        """Whether all kernels have; any thread, whatever others are doing."""
+        if SIMULATOR:
+            return not self.unfinished
+        try:
+            return all(event.query() for event in list(self._events))
+        except Exception:  # one died
+            return True
+
+    @property
+    def state(self) -> Kernels:
+        """The same in words, for reports (any thread)."""
+        if not self._allowed:
+            return "host only"
+        if not self._begun:
+            return "none launched"
+        return "running" if self.unfinished else "none running"
+
+    def wait(self, timeout: float | None) -> bool:
+        """Whether all kernels have ended within ``timeout`` seconds (None: however long it takes).
+
+        Raises:
+            KernelError: one died. The CUDA context is gone, and with it every kernel in it: there
+                is nothing left to wait for.
+        """
+        started = time.monotonic()
+        while self._events:
+            try:
+                ended = self._events[0].query()
+            except Exception as exc:
+                self._events.clear()
+                self._memory.let_go(free=False)
+                raise KernelError(f"a kernel died: {exc}") from exc
+            if ended:
+                self._events.pop(0)
+                continue
+            waited = time.monotonic() - started
+            if timeout is not None and waited > timeout:
+                return False
+            time.sleep(0 if waited < 0.001 else min(_SLICE_S, waited / 20))
+        self._memory.let_go()
+        return True
+
+
+def _require_resident(launch: Launch) -> None:
+    if launch.threads > MAX_THREADS:  # the simulator has no limit
+        raise GridError(
+            f"a block of {launch.name} has {launch.threads} threads, allowed is at most "
+            f"{MAX_THREADS} on any GPU; use more blocks, or a loop over the work"
+        )
+    most = launch.resident
+    if launch.blocks > most:
+        raise GridError(
+            f"the grid of {launch.name} has {launch.blocks} blocks of {launch.threads} threads, "
+            f"but only {most} can be resident at once{_what_it_takes(launch)}, and a block that "
+            "waits for one that is not would wait for ever; use Context.max_blocks(kernel, "
+            f"threads) and a loop over the work, {_fewer_registers(launch)}or open the context "
+            "with check_grid=False if no block waits for another"
+        )
+
+
+def _what_it_takes(launch: Launch) -> str:
+    if not launch.registers:  # the simulator
+        return ""
+    return (
+        f" (it takes {launch.registers} registers a thread and {launch.shared_bytes} bytes of "
+        "shared memory a block)"
+    )
+
+
+def _fewer_registers(launch: Launch) -> str:
+    """What fewer registers would change, as part of a sentence; nothing if not much.
+
+    GMPI's own code does not take more than its leanest build does: these are the kernel's.
+    """
+    if launch.registers <= min(LIMITS):
+        return ""
+    return "let more blocks in by compiling with @cuda.jit(max_registers=64), "

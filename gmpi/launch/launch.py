@@ -1,0 +1,188 @@
+"""What happens when a kernel that takes a context is launched.
+
+Numba launches kernels, not GMPI, yet three things must be known at that moment: whether the
+context is open, whether the whole grid can be resident (a block that is not cannot answer the one
+that waits for it, and the program hangs), and on which stream the kernel runs, so that
+``Context.synchronize`` can wait for it without blocking Ctrl-C. So the launch methods of
+numba-cuda's kernel classes are wrapped, here and nowhere else. Kernels without a context are not
+touched.
+
+Numba also warns of small grids, which are usual where a kernel keeps running and communicates: not
+for kernels with a context.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+from device_lib.platform.context import DeviceContext
+from device_lib.platform.primitives import SIMULATOR
+
+#: Called with (device context, launch) before a launch, and with the stream after it.
+Before = Callable[[DeviceContext, "Launch"], None]
+After = Callable[[DeviceContext, Any], None]
+
+_hooks: tuple[Before, After] | None = None
+
+PASS_THE_DEVICE = (
+    "a kernel takes Context.device, not the Context itself: kernel[...](g.device, ...)"
+)
+
+
+class Launch(NamedTuple):
+    """One launch, and what the device can hold of it.
+
+    Attributes:
+        name: of the kernel, as the user wrote it.
+        blocks, threads: of the grid, and of a block.
+        resident: blocks that the device can hold at once.
+        registers: a thread takes; 0 in the simulator.
+        shared_bytes: a block takes, static and dynamic.
+    """
+
+    name: str
+    blocks: int
+    threads: int
+    resident: int
+    registers: int = 0
+    shared_bytes: int = 0
+
+
+def _context_of(args: tuple[Any, ...]) -> DeviceContext | None:
+    from gmpi.context import Context
+
+    for arg in args:
+        if isinstance(arg, DeviceContext):
+            return arg
+        if isinstance(arg, Context):
+            raise TypeError(PASS_THE_DEVICE)
+    return None
+
+
+def _wrap_gpu() -> None:
+    from numba.cuda import dispatcher
+    from numba.cuda.typing.typeof import typeof_impl
+
+    from gmpi.launch import builds
+
+    original = dispatcher._Kernel.launch
+
+    def launch(
+        self: Any, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
+    ) -> Any:
+        ctx = _context_of(args)
+        if ctx is None or _hooks is None:
+            return original(self, args, griddim, blockdim, stream, sharedmem)
+
+        blocks, threads = prod(griddim), prod(blockdim)
+        chosen = builds.choose(self, blocks, threads, sharedmem)
+        _hooks[0](ctx, Launch(builds.name_of(self), blocks, threads, *chosen[1:]))
+        result = original(chosen.kernel, args, griddim, blockdim, stream, sharedmem)
+        _hooks[1](ctx, stream)
+        return result
+
+    dispatcher._Kernel.launch = launch
+    _hold_warnings_back(dispatcher)
+
+    from gmpi.context import Context
+
+    @typeof_impl.register(Context)
+    def refuse(value: Any, c: Any) -> None:
+        raise TypeError(PASS_THE_DEVICE)
+
+
+def _hold_warnings_back(dispatcher: Any) -> None:
+    """Numba's warning of a small grid waits for the launch.
+
+    Numba gives it in ``kernel[blocks, threads]``, where it is not known yet with which arguments
+    the kernel will be launched.
+    """
+    from numba.cuda.core.errors import NumbaPerformanceWarning
+
+    configuration = dispatcher._LaunchConfiguration
+    make, call = configuration.__init__, configuration.__call__
+    held = threading.local()
+
+    def hold(message: Any, *args: Any, **options: Any) -> None:
+        if isinstance(message, NumbaPerformanceWarning):
+            held.message = message
+        else:
+            warnings.warn(message, *args, **options)
+
+    def make_silently(self: Any, *args: Any, **options: Any) -> None:
+        held.message = None
+        make(self, *args, **options)
+        self._held_back = held.message
+
+    def launch(self: Any, *args: Any) -> Any:
+        message = getattr(self, "_held_back", None)
+        if message is not None and not any(isinstance(arg, DeviceContext) for arg in args):
+            self._held_back = None  # once, as Numba does
+            warnings.warn(message, stacklevel=2)
+        return call(self, *args)
+
+    dispatcher.warn = hold
+    configuration.__init__, configuration.__call__ = make_silently, launch
+
+
+def _wrap_simulator() -> None:
+    from numba.cuda.simulator import kernel
+
+    original = kernel.FakeCUDAKernel.__call__
+
+    def call(self: Any, *args: Any) -> Any:
+        ctx = _context_of(args)
+        inside = self._device or kernel._get_kernel_context() is not None
+        if ctx is None or _hooks is None or inside:
+            return original(self, *args)
+        from device_lib.platform import simulator
+
+        blocks, threads = prod(self.grid_dim), prod(self.block_dim)
+        name = self.fn.__qualname__
+        _hooks[0](ctx, Launch(name, blocks, threads, simulator.RESIDENT_BLOCKS))
+        hooks = _hooks
+        try:
+            return original(self, *args)
+        finally:
+            hooks[1](ctx, None)
+
+    kernel.FakeCUDAKernel.__call__ = call
+
+
+def install(before: Before, after: After) -> None:
+    """Calls ``before`` and ``after`` around every launch with a context argument."""
+    global _hooks
+    first = _hooks is None
+    _hooks = before, after
+    if first:
+        if SIMULATOR:
+            _wrap_simulator()
+        else:
+            _wrap_gpu()
+
+
+def max_blocks(kernel: Any, block: int | tuple[int, ...], shared_bytes: int = 0) -> int:
+    """Largest grid that is resident as a whole, for a compiled kernel.
+
+    Args:
+        block: threads of a block, in up to three dimensions.
+        shared_bytes: dynamic shared memory of a block.
+    """
+    if SIMULATOR:
+        from device_lib.platform import simulator
+
+        return simulator.RESIDENT_BLOCKS
+    compiled = list(kernel.overloads.values())
+    if not compiled:
+        raise ValueError(
+            "the kernel has not been compiled yet: give it a signature, or launch it once, or "
+            "pass example arguments to max_blocks(kernel, threads, args=(...))"
+        )
+    from gmpi.launch import builds
+
+    threads = prod(block) if isinstance(block, tuple) else block
+    return min(builds.most_blocks(k, threads, shared_bytes) for k in compiled)

@@ -1,0 +1,101 @@
+"""Compiles the device library into the cache before a kernel needs it, by several processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from types import SimpleNamespace
+
+from numba import cuda
+
+import device_lib.api.exports  # noqa: F401  (declares the functions of the library)
+from device_lib.platform import assembler, library
+from device_lib.platform.primitives import SIMULATOR
+
+Capability = tuple[int, int]
+
+
+def capability(text: str) -> Capability:
+    """``9.0`` or ``90`` as (9, 0).
+
+    Raises:
+        ValueError: it is neither.
+    """
+    major, dot, minor = text.partition(".") if "." in text else (text[:-1], ".", text[-1:])
+    if not (dot and major.isdecimal() and minor.isdecimal() and len(minor) == 1):
+        raise ValueError(f"a compute capability is two numbers such as 9.0, got {text!r}")
+    return int(major), int(minor)
+
+
+def capabilities_of_gpus() -> list[Capability]:
+    """Of the GPUs that this process may see; none in the simulator, or where no driver is.
+
+    A process of its own asks them: no driver can be used in what is forked from one that has.
+    """
+    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+        return pool.submit(_capabilities).result()
+
+
+def _capabilities() -> list[Capability]:
+    if SIMULATOR or not cuda.is_available():
+        return []
+    found = [tuple(gpu.compute_capability) for gpu in cuda.gpus]
+    return sorted({(int(major), int(minor)) for major, minor in found})
+
+
+def compile_without_gpu(cc: Capability) -> None:
+    """From now on Numba compiles for ``cc`` without asking for a device, in this process."""
+    from numba.cuda import dispatcher
+
+    device = SimpleNamespace(compute_capability=cc)
+    dispatcher.get_current_device = lambda: device
+    cuda.get_current_device = lambda: device
+
+
+def _compile(name: str, cc: Capability) -> str:
+    from numba.cuda.cudadrv.error import CCSupportError
+
+    try:
+        for limit in assembler.LIMITS:
+            library.compile_object(name, cc, limit)
+    except CCSupportError as exc:
+        raise ValueError(str(exc)) from None
+    return name
+
+
+def why_nothing_compiles() -> str:
+    """Which of CUDA's compilers is missing, and how to get it; empty: none."""
+    try:
+        from cuda.bindings import nvvm
+
+        nvvm.version()
+        assembler.ptxas()
+    except Exception as exc:
+        reason = str(exc).partition("\n")[0]
+        return f'CUDA\'s compilers are not installed: pip install ".[cu13]" ({reason})'
+    return ""
+
+
+def names() -> list[str]:
+    """The functions of the library."""
+    return list(library.functions)
+
+
+def fill(cc: Capability) -> Iterator[str]:
+    """Compiles what the cache lacks of the library for ``cc``; names of its functions, as they are
+    done. Needs no GPU, but CUDA's compiler, and not the simulator.
+
+    By forked processes, which have nothing to import and use neither MPI nor a device.
+
+    Raises:
+        ValueError: the compiler does not know ``cc``.
+    """
+    workers = len(os.sched_getaffinity(0))
+    prepare = compile_without_gpu, (cc,)
+    with ProcessPoolExecutor(workers, get_context("fork"), *prepare) as pool:
+        # The longest take a tenth of the time of all: which comes first hardly matters.
+        waiting = [pool.submit(_compile, name, cc) for name in names()]
+        for made in waiting:
+            yield made.result()

@@ -1,0 +1,171 @@
+"""How a context ends: what it says was left behind, and how it ends a whole job."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+import traceback
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+from mpi4py import MPI
+
+from gmpi.contract.constants import PROC_NULL
+from gmpi.contract.wire import (
+    BUSY_BITS,
+    BUSY_STRIDE,
+    CONTROL_RESOURCE_NS,
+    DEVICE_BUSY,
+    MESSAGE_HEADER,
+)
+from gmpi.errors import (
+    AbortedError,
+    CallError,
+    GMPIError,
+    KernelError,
+    PeerError,
+    PendingError,
+    ProxyError,
+    RequestTimeoutError,
+)
+from gmpi.observe.pending import PendingRequest
+from gmpi.observe.report import duplicates
+from host_proxy.platform.state import COMPLETE, OPEN, S_BLOCK, S_HANDLE, S_STATE
+
+if TYPE_CHECKING:
+    from gmpi.context import Context
+
+LISTED = 5
+_MESSAGES = 10_000  # looked at, at most, when a context closes
+
+#: What ``on_error="abort"`` ends a job for; other errors are misuse of the context by the host.
+FATAL = (
+    CallError, PendingError, AbortedError, PeerError, RequestTimeoutError, KernelError, ProxyError,
+)  # fmt: skip
+
+
+def is_failure(value: BaseException) -> bool:
+    """Whether an exception that leaves the ``with`` block is to end the job."""
+    if isinstance(value, SystemExit):
+        return value.code not in (None, 0)
+    return not isinstance(value, GeneratorExit)
+
+
+def abort_job(context: Context, why: BaseException) -> None:
+    """Prints the error and the report of all ranks, then ends them all (MPI 4.1 section 9.7)."""
+    text = f"GMPI: rank {context.rank}: {type(why).__name__}: {why}"
+    if why.__traceback__ is not None and not isinstance(why, GMPIError):  # the user's own
+        text = "".join(traceback.format_exception(why)) + text
+    if not isinstance(why, (RequestTimeoutError, PeerError)):  # their texts have the report
+        try:
+            text += f"\n{context._watchdog.report('on_error is abort').text}"
+        except Exception as exc:
+            text += f"\n(no report: {exc!r})"
+    print(f"\n{text}\n\nGMPI: on_error is abort: MPI_Abort\n", file=sys.stderr, flush=True)
+    context._state.communicators[0].messages.Abort(1)
+    os._exit(1)  # where MPI_Abort returns
+
+
+def leaks(context: Context) -> str:
+    """What was left behind, as the text of a warning; empty when nothing was.
+
+    Called when no kernel runs and nothing is pending, before the proxy ends.
+    """
+    found = []
+    requests = never_waited_for(context)
+    if requests:
+        listing = "; ".join(map(str, requests[:LISTED])) + ("; ..." if requests[LISTED:] else "")
+        found.append(f"{len(requests)} requests completed but were never waited for: {listing}")
+    datatypes = context._datatypes.plans
+    if datatypes:
+        some = ", ".join(f"{handle:#x}" for handle in list(datatypes)[:LISTED])
+        found.append(
+            f"{len(datatypes)} datatypes were committed but never freed: {some}"
+            f"{', ...' if len(datatypes) > LISTED else ''}"
+        )
+    messages = never_received(context)
+    if messages:
+        number = sum(messages.values())
+        some = "; ".join(
+            f"{text}" + (f" ({count} times)" if count > 1 else "")
+            for text, count in list(messages.items())[:LISTED]
+        )
+        found.append(
+            f"{number} messages came but were never received: {some}"
+            f"{'; ...' if len(messages) > LISTED else ''}"
+        )
+    return "\n".join(found)
+
+
+def never_waited_for(context: Context) -> list[PendingRequest]:
+    """Requests that are complete but whose slot the kernel never freed."""
+    if not context._has_kernels:
+        return []
+    layout = context.layout
+    raw = context._memory.read_device(DEVICE_BUSY, layout.slots // BUSY_BITS * BUSY_STRIDE)
+    busy = raw.view(np.int64)[:: BUSY_STRIDE // 8]
+    bits = (busy[:, None] >> np.arange(BUSY_BITS)) & 1
+    held = np.flatnonzero(bits.reshape(-1)[: layout.slots])
+    rows = context._state.slots[held]
+    return [PendingRequest(row) for row in rows[rows[:, S_STATE] == COMPLETE]]
+
+
+def set_patience(context: Context, seconds: float) -> None:
+    """How long a call waits for a free request slot, from now on."""
+    patience = int(seconds * 1e9).to_bytes(8, "little")
+    ctypes.memmove(context._memory.host + CONTROL_RESOURCE_NS, patience, 8)
+
+
+def held_for_nothing(context: Context) -> str:
+    """Where a call found no free slot: that all are held by requests that are complete, in words.
+
+    From the proxy's table, while kernels run; empty when one is open, which may yet free its slot.
+    """
+    layout, table = context.layout, context._state.slots
+    small, large = layout.request_slots, layout.request_slots + layout.large_slots
+    for rows in (table[:small], np.concatenate((table[small:large], table[layout.first_narrow :]))):
+        if (rows[:, S_STATE] == OPEN).any() or (rows[:, S_HANDLE] == 0).any():
+            continue
+        (block, most), *others = Counter(rows[:, S_BLOCK].tolist()).most_common()
+        where = f"block {block}" + (f" ({most} of them) and other blocks" if others else "")
+        return (
+            f"{len(rows)} requests are complete but were never waited for, and hold all slots of "
+            f"their size, opened by {where}, such as {PendingRequest(rows[0])}: calls that need "
+            "one fail; wait for every request (GMPI_Wait, GMPI_Waitall)"
+        )
+    return ""
+
+
+def never_taken(context: Context) -> list[PendingRequest]:
+    """Of the same, those whose data have come and are in no buffer."""
+    return [
+        request
+        for request in never_waited_for(context)
+        if request.takes_data and request.nbytes > 0 and request.peer != PROC_NULL
+    ]
+
+
+def never_received(context: Context) -> Counter[str]:
+    """Messages that have come and nobody has asked for, in words; they are taken.
+
+    Not those that are still on their way: only ranks that meet before they close see all.
+    """
+    found: Counter[str] = Counter()
+    status = MPI.Status()
+    room = np.empty(MESSAGE_HEADER + context.layout.eager_bytes, np.uint8)
+    for duplicate, (identity, members) in duplicates(context._state, context._communicators.groups):
+        for _ in range(_MESSAGES):
+            message = duplicate.Improbe(MPI.ANY_SOURCE, MPI.ANY_TAG, status)
+            if message is None:
+                break
+            source, tag, nbytes = status.Get_source(), status.Get_tag(), status.Get_count(MPI.BYTE)
+            if not MESSAGE_HEADER <= nbytes <= room.size:
+                room = np.empty(max(nbytes, room.size), np.uint8)
+            message.Recv([room, nbytes, MPI.BYTE])
+            (length,) = struct.unpack_from("<q", room.data)
+            text = f"{length} bytes from {members[source]} tag {tag} on {identity}"
+            found[text] += 1
+    return found

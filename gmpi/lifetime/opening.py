@@ -1,0 +1,177 @@
+"""What must hold before a context opens: MPI, the memory, and that all ranks agree."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from device_lib.platform.primitives import SIMULATOR
+from gmpi import affinity
+from gmpi.contract.wire import (
+    BUSY_BITS,
+    BUSY_STRIDE,
+    DEVICE_BUSY,
+    DEVICE_CONSUMED,
+    DEVICE_TICKET,
+    TRANSFER_TAG_UB,
+    VERSION,
+    Layout,
+)
+from gmpi.diagnose.differences import of_field
+from gmpi.errors import ContextError
+from gmpi.lifetime import process
+from gmpi.memory.regions import Memory
+
+kernel_died = False  # in this process: its CUDA context cannot be used any more
+
+
+def require_mpi() -> None:
+    """MPI is initialised, as far as a context needs, and by this process."""
+    if process.forked:
+        raise ContextError(process.FORKED)
+    if not MPI.Is_initialized():
+        raise ContextError("MPI is not initialised; import mpi4py.MPI or call MPI.Init_thread()")
+    if MPI.Is_finalized():
+        raise ContextError("MPI has been finalised already")
+    level = MPI.Query_thread()
+    if level < MPI.THREAD_MULTIPLE:
+        names = {MPI.THREAD_SINGLE: "SINGLE", MPI.THREAD_FUNNELED: "FUNNELED"}
+        raise ContextError(
+            f"MPI was initialised with THREAD_{names.get(level, 'SERIALIZED')}, but the proxy "
+            "thread and the main thread both call MPI: ask for THREAD_MULTIPLE (mpi4py's default)"
+        )
+    require_tags(int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 0))
+
+
+def require_tags(tag_ub: int) -> None:
+    """There are tags for as many long messages as can be under way, each with two."""
+    if tag_ub < TRANSFER_TAG_UB:
+        raise ContextError(
+            f"MPI_TAG_UB of this MPI library is {tag_ub}, less than the {TRANSFER_TAG_UB} that MPI "
+            "promises and long messages need"
+        )
+
+
+def require_intracomm(comm: Any) -> None:
+    """Whatever it is, it is a communicator that can be registered."""
+    if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
+        raise ContextError(
+            f"comm is {comm!r}, allowed is an intracommunicator of mpi4py such as MPI.COMM_WORLD; "
+            "an intercommunicator must be merged first"
+        )
+
+
+def first_ticket(contexts: int) -> int:
+    """The ticket of the first record of a context, after so many others in this process.
+
+    A handle names the context by 6 bits and by the ticket of its record. So contexts whose numbers
+    have the same bits count from places that are far apart: a handle kept from an earlier one is
+    refused, and what a kernel of an earlier one left in a peer's memory is not taken for new.
+    """
+    return contexts * _TICKET_STEP & (_TICKETS - 1)
+
+
+_TICKETS = 1 << 31  # then their tags repeat
+_TICKET_STEP = 0x4F1BBCDC  # _TICKETS / the golden ratio: multiples stay apart
+
+
+def allocate(layout: Layout, gpu: bool, staging: bool, node: tuple[int, int], first: int) -> Memory:
+    """All regions, with the busy bits of slots that do not exist set.
+
+    Args:
+        staging: whether to have GPU staging, with landing places for the ranks of this node.
+        node: which of its ranks this is, and how many there are.
+        first: ticket of the first record.
+    """
+    rank, ranks = node
+    words = layout.slots // BUSY_BITS
+    initial = np.zeros(DEVICE_BUSY + words * BUSY_STRIDE, np.uint8)
+    for counter in (DEVICE_TICKET, DEVICE_CONSUMED):
+        initial[counter : counter + 8].view(np.int64)[0] = first
+    for slot in range(layout.request_slots + layout.large_slots, layout.first_narrow):
+        word = DEVICE_BUSY + slot // BUSY_BITS * BUSY_STRIDE
+        initial[word : word + 8].view(np.int64)[0] |= 1 << slot % BUSY_BITS
+    on_gpu = gpu and not SIMULATOR
+    try:
+        if on_gpu:
+            affinity.take_gpu(rank)
+        return Memory(layout, initial, kernels=gpu, gpu=on_gpu, staging=staging, ranks=ranks)
+    except ContextError:
+        raise
+    except Exception as exc:
+        nbytes = layout.mapped_bytes + layout.large_bytes, layout.device_bytes
+        if staging:
+            nbytes = nbytes[0], nbytes[1] + layout.landing(ranks)
+        raise ContextError(
+            f"cannot allocate {nbytes[0]} bytes of pinned and {nbytes[1]} of GPU memory: {exc}; "
+            f"{_advice(exc)}"
+        ) from exc
+
+
+def _advice(exc: Exception) -> str:
+    """What to do where memory could not be had."""
+    if kernel_died:
+        return (
+            "a kernel of this process has died, and CUDA with it: open contexts in a new process, "
+            "or with gpu=False"
+        )
+    lacks = isinstance(exc, MemoryError) or "OUT_OF_MEMORY" in str(exc)
+    if lacks or (isinstance(exc, OSError) and exc.errno in (errno.ENOMEM, errno.ENOSPC)):
+        return "lower request_slots, large_slots, eager_bytes or chunk_bytes"
+    return "memory is not what is lacking: gmpi info says what there is"
+
+
+def agree(
+    comm: MPI.Comm, problem: BaseException | None, shared: Mapping[str, object]
+) -> BaseException | None:
+    """Whether all ranks have opened the context so far: what to raise if not; collective.
+
+    Args:
+        problem: why this rank has not, if so; it gets that back, the others are told.
+        shared: settings of this rank that must be the same on all.
+    """
+    mine = None if problem is None else f"{type(problem).__name__}: {problem}", VERSION, shared
+    everyone = comm.allgather(mine)
+    if problem is not None:
+        return problem
+    for rank, (text, version, _) in enumerate(everyone):
+        if text is not None:
+            return ContextError(f"rank {rank} could not open the context: {text}")
+        if version != VERSION:
+            return ContextError(
+                f"rank {rank} speaks version {version} of the protocol, this one {VERSION}; "
+                "install the same GMPI everywhere"
+            )
+    for name in shared:
+        values = {rank: theirs[name] for rank, (_, _, theirs) in enumerate(everyone)}
+        if different := of_field(name, values):
+            return ContextError(
+                f"{different}; it must be the same on all ranks: pass {name}= to Context, or set "
+                f"GMPI_{name.upper()} for all of them"
+            )
+    return None
+
+
+#: The standard's hint (MPI 4.1 section 7.4.4). An MPI library that has no use for it drops it.
+NO_ANY_TAG = "mpi_assert_no_any_tag"
+
+
+def agree_on_tags(comm: MPI.Comm, no_any_tag: bool | None) -> bool:
+    """Whether no receive on a communicator uses ANY_TAG: all ranks say so, or none; collective.
+
+    Args:
+        no_any_tag: what the user said; None: what the communicator's info says.
+    """
+    if no_any_tag is None:
+        info = comm.Get_info()
+        no_any_tag = (info.Get(NO_ANY_TAG) or "").lower() == "true"
+        info.Free()
+    mine = bool(no_any_tag)
+    name = f"no_any_tag, or {NO_ANY_TAG} in the communicator's info,"
+    if different := of_field(name, dict(enumerate(comm.allgather(mine)))):
+        raise ContextError(f"{different}; it must be the same on all ranks of the communicator")
+    return mine

@@ -1,0 +1,110 @@
+"""GPU staging: chunk buffers in GPU memory that the other GPUs of the node map (CUDA IPC).
+
+A long message to a rank that maps them does not leave the GPUs: its threads pack into their own
+memory, the receiver's threads read it from there, over NVLink or, where two ranks share a GPU, from
+the same memory. MPI carries the header and the notices as for large staging.
+
+What is exported is allocated once in a process and kept for its later contexts, and so is what is
+mapped: memory must not be freed before all who map it have let go of it, and freeing, mapping and
+unmapping wait for kernels. In the simulator it is a memory file of the context.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from gmpi.contract.wire import align
+from gmpi.memory.shared_region import SharedRegion, cuda_call
+
+_BLOCK = 2 << 20  # bytes; see cuIpcGetMemHandle
+
+
+class Token(NamedTuple):
+    """What other processes of the node map it by."""
+
+    pid: int
+    handle: bytes  # CUipcMemHandle; empty in the simulator
+    fd: int  # memory file, there
+
+
+class GpuStaging:
+    """The GPU staging of one context.
+
+    Attributes:
+        address: where it is, for kernels of this process.
+        token: for the others.
+    """
+
+    def __init__(self, nbytes: int, gpu: bool) -> None:
+        """``gpu``: really a GPU, no simulator."""
+        self._nbytes = nbytes
+        self._gpu = gpu
+        self._mapped: list[SharedRegion] = []
+        if gpu:
+            self.address, handle = _exported.pop(nbytes) if nbytes in _exported else _export(nbytes)
+            self.token = Token(os.getpid(), handle, -1)
+        else:
+            self._mapped.append(SharedRegion.create(nbytes, gpu=False))
+            self.address = self._mapped[0].device
+            self.token = Token(os.getpid(), b"", self._mapped[0].fd)
+
+    def clear(self) -> None:
+        """Makes an end of what an earlier context left: it would look like this one's, which counts
+        anew. When no kernel of the earlier one runs, on any rank, nor one of this one yet."""
+        if not self._gpu:
+            return  # fresh
+        from cuda.bindings import driver
+
+        stream = cuda_call(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))
+        cuda_call(driver.cuMemsetD8Async(self.address, 0, self._nbytes, stream))
+        cuda_call(driver.cuStreamSynchronize(stream))
+        cuda_call(driver.cuStreamDestroy(stream))
+
+    def map(self, token: Token | None) -> int:
+        """Address of another rank's, for kernels of this process; 0: it cannot be mapped here."""
+        if token is None:
+            return 0
+        if token == self.token:
+            return self.address
+        if self._gpu:
+            return _map(token)
+        region = self._mapped[0].map(token.pid, token.fd)
+        if region is None:
+            return 0
+        self._mapped.append(region)
+        return region.device
+
+    def give_back(self) -> None:
+        """The next context of this process may have it: no kernel can use it any more."""
+        if self._gpu:
+            _exported[self._nbytes] = self.address, self.token.handle
+
+
+_exported: dict[int, tuple[int, bytes]] = {}  # by size; what no context uses now
+_imported: dict[Token, int] = {}
+
+
+def _export(nbytes: int) -> tuple[int, bytes]:
+    """(address, IPC handle) of fresh GPU memory.
+
+    Whole blocks: what the driver puts beside it into one is exported with it.
+    """
+    from cuda.bindings import driver
+
+    address = int(cuda_call(driver.cuMemAlloc(align(nbytes, _BLOCK))))
+    return address, bytes(cuda_call(driver.cuIpcGetMemHandle(address)).reserved)
+
+
+def _map(token: Token) -> int:
+    from cuda.bindings import driver
+
+    if token not in _imported:
+        handle = driver.CUipcMemHandle()
+        handle.reserved = token.handle
+        flags = driver.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+        try:
+            _imported[token] = int(cuda_call(driver.cuIpcOpenMemHandle(handle, flags)))
+        except RuntimeError:  # no way between the two GPUs, or another container
+            _imported[token] = 0
+    return _imported[token]

@@ -1,0 +1,126 @@
+"""The other ranks of this node, and the memory of theirs that is mapped here."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from gmpi.contract.wire import LANDED, NEAR, REACH_RANKS, Layout
+from gmpi.memory.node import of_this_node
+from gmpi.memory.regions import Memory
+from gmpi.memory.shared_region import SharedRegion
+from host_proxy.platform.communicator import Communicator
+from host_proxy.platform.state import (
+    P_COUNT,
+    P_DEVICE,
+    P_HOST,
+    P_LANDING,
+    P_MAPS,
+    P_READS,
+    P_STAGING,
+)
+
+#: How messages above ``eager_bytes`` travel, the fastest way first (docs/design.md).
+PATHS = ("GPU staging", "shared staging", "MPI")
+
+
+class Peers:
+    """The ranks of this node and their staging, mapped here; collective over ``comm``.
+
+    Attributes:
+        table: int64[ranks of this node, P_COUNT], for the proxy.
+        regions: their shared regions, ``None`` for those we cannot map.
+    """
+
+    def __init__(self, comm: MPI.Comm, layout: Layout, memory: Memory, share: bool) -> None:
+        """``share``: False keeps all messages in this rank's own staging."""
+        local = of_this_node(comm)
+        self._group = local.Get_group()
+        me = local.Get_rank()
+        own, staging = memory.large, memory.staging
+        token = None if staging is None else staging.token
+        self.table = np.zeros((local.Get_size(), P_COUNT), np.int64)
+        self.regions: list[SharedRegion | None] = []
+        tokens = local.allgather((os.getpid(), own.fd, token))
+        # All ranks have come here from their last context. None goes on to use this one before all
+        # have cleared their staging: there is another collective below, whatever fails here.
+        problem: BaseException | None = None
+        try:
+            self._map(tokens, me, layout, memory)
+        except BaseException as exc:
+            problem = exc
+            self.table[:] = 0
+        # Who reads mine is what matters to me as a sender: the transpose.
+        reads = np.ascontiguousarray(self.table[:, [P_DEVICE, P_STAGING]] != 0)
+        everyone = np.empty((local.Get_size(), *reads.shape), bool)
+        local.Allgather(reads, everyone)
+        if share:
+            self.table[:, [P_READS, P_MAPS]] = everyone[:, me]
+        #: Whether another rank reads our GPU staging. Messages to ourselves are not worth it.
+        self.near = bool(np.delete(self.table[:, P_MAPS], me).any())
+        self.table[:, P_MAPS] *= self.near
+        local.Free()
+        if problem is not None:
+            self.give_back()
+            raise problem
+
+    def _map(self, tokens: list[Any], me: int, layout: Layout, memory: Memory) -> None:
+        """Maps what the ranks of the node, of which we are number ``me``, offer by their tokens."""
+        own, staging = memory.large, memory.staging
+        if staging is not None:
+            staging.clear()
+        for rank, (pid, fd, theirs) in enumerate(tokens):
+            region = own if rank == me else own.map(pid, fd)
+            self.regions.append(region)
+            if region is not None:
+                self.table[rank, P_DEVICE] = region.device
+                self.table[rank, P_HOST] = region.host
+            if staging is not None:
+                self.table[rank, P_STAGING] = staging.map(theirs)
+                if self.table[rank, P_STAGING] and memory.landing:
+                    self.table[rank, P_LANDING] = self.table[rank, P_STAGING] + layout.landing(me)
+
+    def give_back(self) -> None:
+        """Neither a kernel nor a thread uses what is mapped any more."""
+        self.regions.clear()
+        if not MPI.Is_finalized():
+            self._group.Free()
+
+    def of(self, comm: MPI.Comm) -> np.ndarray:
+        """For each rank of a communicator, its row in ``table``, -1 when it has none (local)."""
+        group = comm.Get_group()
+        ranks = MPI.Group.Translate_ranks(group, list(range(group.Get_size())), self._group)
+        group.Free()
+        return np.array([-1 if r == MPI.UNDEFINED else r for r in ranks], np.int64)
+
+    def paths(self, communicator: Communicator) -> dict[str, list[int]]:
+        """For each of PATHS, the ranks of a communicator to which our kernels' messages take it."""
+        found: dict[str, list[int]] = {path: [] for path in PATHS}
+        for rank, (peer, near) in enumerate(zip(communicator.peers, communicator.near)):
+            reads = peer >= 0 and self.table[peer, P_READS]
+            found[PATHS[0 if near else 1 if reads else 2]].append(rank)
+        return {path: ranks for path, ranks in found.items() if ranks}
+
+    def reach(self, peers: np.ndarray) -> tuple[slice, np.ndarray]:
+        """Who of a communicator gets its messages through our GPU staging.
+
+        Args:
+            peers: what ``of`` returned.
+
+        Returns:
+            (which ranks: at most REACH_RANKS, from the first such one on in equal steps, since
+            ranks may be placed on nodes in turn; int64[ranks of the communicator]: NEAR for each
+            that does, | LANDED where it has landing places of ours).
+        """
+        ways = self.table[:, P_MAPS] * (NEAR | LANDED * (self.table[:, P_LANDING] != 0))
+        found = np.where(peers >= 0, ways[peers], 0)
+        ranks = np.flatnonzero(found)
+        first = int(ranks[0]) if len(ranks) else 0
+        step = int(np.gcd.reduce(ranks - first)) or 1
+        reached = slice(first, first + step * REACH_RANKS, step)
+        near = np.zeros_like(found)
+        near[reached] = found[reached]
+        return reached, near

@@ -1,0 +1,197 @@
+"""The regions of a context: mapped, shared and device memory (``gmpi/contract/wire.py``).
+
+On a GPU: pinned host memory that the GPU maps, a memory file that the GPU maps too, and ordinary
+GPU memory. In the simulator: host memory for all of it. On a rank without a kernel: no device
+memory. Everything is allocated when the context opens: allocations and, above all, cudaFree wait
+for running kernels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import Any
+
+import numpy as np
+
+from gmpi.contract.wire import DEVICE_LARGE, LANDING_RANKS, Layout
+from gmpi.memory.gpu_staging import GpuStaging
+from gmpi.memory.shared_region import SharedRegion, cuda_call
+from host_proxy.platform.pages import Pages
+
+
+class _Pinned:
+    """Pinned host memory that the GPU maps; goes when nobody refers to it.
+
+    Numba's own would go with the interpreter, while MPI may still use it, or at once, on whatever
+    thread collects the garbage, and CUDA waits for all kernels then. What is queued here is freed
+    when no kernel of a context runs (``gmpi/launch/kernels.py``).
+
+    Attributes:
+        address: for the CPU; where a page begins.
+        device: for the GPU.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        from cuda.bindings import driver
+        from numba import cuda
+
+        queue = cuda.current_context().deallocations
+        flags = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP
+        self.address = int(cuda_call(driver.cuMemHostAlloc(nbytes, flags)))
+        free = weakref.finalize(self, queue.add_item, _free_pinned, self.address, nbytes)
+        free.atexit = False
+        self.device = int(cuda_call(driver.cuMemHostGetDevicePointer(self.address, 0)))
+
+
+def _free_pinned(address: int) -> None:
+    from cuda.bindings import driver
+
+    driver.cuMemFreeHost(address)  # fails where a kernel has died: no matter
+
+
+class Memory:
+    """All regions of a context.
+
+    Attributes:
+        host: address of mapped memory for the CPU.
+        mapped: the same memory for the GPU.
+        device: address of device memory.
+        large: large staging, a shared region.
+        staging: GPU staging, if there is one.
+        landing: address of the landing places in it; 0: there are none.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        busy: np.ndarray,
+        kernels: bool,
+        gpu: bool,
+        staging: bool,
+        ranks: int,
+    ) -> None:
+        """
+        Args:
+            busy: the first bytes of device memory.
+            kernels: False on a rank without any.
+            gpu: really a GPU, no simulator.
+            staging: whether to have GPU staging.
+            ranks: of this node, for which to have landing places.
+        """
+        self.large = SharedRegion.create(layout.large_bytes, gpu)
+        self.staging = None
+        self.landing = 0
+        if staging and kernels:
+            ranks = ranks if ranks <= LANDING_RANKS else 0
+            self.staging = GpuStaging(layout.landing(ranks), gpu)
+            self.landing = self.staging.address + layout.landing(0) if ranks else 0
+        self._stream: Any = None  # for copies that do not wait for kernels
+        initial = np.zeros(layout.device_bytes if kernels else len(busy), np.uint8)
+        initial[: len(busy)] = busy
+        places = initial[DEVICE_LARGE : DEVICE_LARGE + 24].view(np.int64)
+        places[:] = self.large.device, self.staging_address, self.landing
+        if gpu:
+            try:
+                self._allocate_gpu(layout, initial)
+            except BaseException:
+                if self.staging is not None:
+                    self.staging.give_back()  # the next one may have it: it is never freed
+                raise
+        else:
+            self._host: Pages | _Pinned = Pages(layout.mapped_bytes)
+            self.host = self.mapped = self._host.address
+            self._device: Any = initial
+            self.device = int(initial.ctypes.data)
+
+    def _allocate_gpu(self, layout: Layout, initial: np.ndarray) -> None:
+        from numba import cuda
+
+        self._host = _Pinned(layout.mapped_bytes)
+        self.host, self.mapped = self._host.address, self._host.device
+        # The driver does not clear it. Staging needs no clearing.
+        ctypes.memset(self.host, 0, layout.small)
+        self._device = cuda.to_device(initial)
+        self.device = int(self._device.__cuda_array_interface__["data"][0])
+
+    @property
+    def staging_address(self) -> int:
+        """Of GPU staging, 0 if there is none."""
+        return 0 if self.staging is None else self.staging.address
+
+    def give_back(self) -> tuple[Any, ...]:
+        """Neither a kernel nor a thread uses it any more: frees it, once.
+
+        GPU staging outlives a context and may serve the next one.
+
+        Returns:
+            what MPI may still use, the memory of the host; freed when nobody refers to it.
+        """
+        if self.staging is not None:
+            self.staging.give_back()
+        if self._stream is not None:
+            from cuda.bindings import driver
+
+            driver.cuStreamDestroy(self._stream)  # fails where a kernel has died: no matter
+            self._stream = None
+        # Not left to the collector of garbage: it may come late, and the next context wants memory.
+        host = self._host, self.large
+        del self.large, self.staging, self._device, self._host
+        return host
+
+    def read_device(self, offset: int, nbytes: int) -> np.ndarray:
+        """Copies device memory to the host. Only while no kernel runs."""
+        part = self._device[offset : offset + nbytes]
+        return np.asarray(part if isinstance(part, np.ndarray) else part.copy_to_host())
+
+    def fetch(self, address: int, nbytes: int) -> np.ndarray:
+        """Copies GPU memory, of this process or mapped here, to the host while kernels run.
+
+        Any thread.
+        """
+        found = np.empty(nbytes, np.uint8)
+        if isinstance(self._device, np.ndarray):
+            ctypes.memmove(found.ctypes.data, address, nbytes)
+            return found
+        from cuda.bindings import driver
+
+        which = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_CONTEXT
+        context = cuda_call(driver.cuPointerGetAttribute(which, self.device))
+        cuda_call(driver.cuCtxSetCurrent(context))
+        stream = self._own_stream()
+        cuda_call(driver.cuMemcpyAsync(found.ctypes.data, address, nbytes, stream))
+        cuda_call(driver.cuStreamSynchronize(stream))
+        return found
+
+    def read_user(self, address: int, nbytes: int) -> np.ndarray | None:
+        """``fetch`` of a kernel's buffer; None where the host cannot read it. For debug mode."""
+        if not isinstance(self._device, np.ndarray):
+            from cuda.bindings import driver
+
+            which = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+            error, _ = driver.cuPointerGetAttribute(which, address)
+            if int(error) != 0:
+                return None  # shared memory: the host has no address for it
+        return self.fetch(address, nbytes)
+
+    def _own_stream(self) -> Any:
+        """A stream that does not wait for kernels on the default stream, as Numba's do."""
+        from cuda.bindings import driver
+
+        if self._stream is None:
+            flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+            self._stream = cuda_call(driver.cuStreamCreate(flags))
+        return self._stream
+
+    def write_device(self, offset: int, words: np.ndarray) -> None:
+        """Copies int64 words to device memory; does not wait for kernels that run."""
+        data = np.ascontiguousarray(words)
+        if isinstance(self._device, np.ndarray):
+            self._device[offset : offset + data.nbytes] = data.view(np.uint8)
+            return
+        from cuda.bindings import driver
+
+        address = self.device + offset
+        stream = self._own_stream()
+        cuda_call(driver.cuMemcpyHtoDAsync(address, data.ctypes.data, data.nbytes, stream))
+        cuda_call(driver.cuStreamSynchronize(stream))

@@ -1,0 +1,51 @@
+"""What ``Context.pending`` lists: requests that are open, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gmpi import faults
+from gmpi.contract.wire import OP_ALLREDUCE, OP_IRECV
+from host_proxy.platform.operations import name_of
+from host_proxy.platform.state import (
+    S_BLOCK,
+    S_BYTES,
+    S_CALL,
+    S_COMM,
+    S_FAILED,
+    S_OP,
+    S_PEER,
+    S_TAG,
+)
+
+
+class PendingRequest:
+    """A request that is open: what ``Context.pending`` lists.
+
+    Attributes:
+        operation: the call, for example ``"GMPI_Irecv"``.
+        peer: the other rank, or the root.
+        tag: message tag.
+        comm: communicator handle.
+        nbytes: room of a receive, length of anything else, in bytes.
+        block: linear number of the calling block.
+        takes_data: its wait moves data into a buffer.
+    """
+
+    def __init__(self, row: np.ndarray) -> None:
+        self.operation = name_of(int(row[S_OP]), int(row[S_CALL]))
+        self.takes_data = int(row[S_OP]) in (OP_IRECV, OP_ALLREDUCE) and row[S_FAILED] == 0
+        self.peer = int(row[S_PEER])
+        self.tag = int(row[S_TAG])
+        self.comm = int(row[S_COMM])
+        self.nbytes = int(row[S_BYTES])
+        self.block = int(row[S_BLOCK])
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operation} peer {faults.rank_text(self.peer)} tag {faults.tag_text(self.tag)} "
+            f"communicator {self.comm} of {self.nbytes} bytes from block {self.block}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self}>"

@@ -1,0 +1,134 @@
+"""Kernels that pack and unpack any part of a plan, or all of them, for calls from the host.
+
+For what ``kernels_strided``, ``kernels_runs`` and ``kernels_parts`` leave: tables, repeated lists
+of runs, bytes, more than 2**31 words, a limited number of blocks. A kernel for one part gets the
+descriptor by value: kernel arguments are constants of the launch, so a strided block takes no
+device memory at all. Each block copies it to its shared memory, where the lookup, which is the same
+in a running kernel, reads it. Blocks take tiles of neighbouring words in turn.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import cast
+
+import numpy as np
+from numba import cuda
+
+from device_lib.move.lookup import dims_of, load_u32, runs_4, strided_4
+from device_lib.move.pack_words import make_move, make_move_bytes, make_move_pairs, turn_words
+from device_lib.platform.primitives import block_id, buffer_of, load_8, sync_block, thread_rank
+from gmpi.datatypes.descriptor import (
+    D_BEGIN,
+    D_DIMS,
+    D_HEAD,
+    D_SIZE,
+    DESCRIPTOR_BYTES,
+    DESCRIPTOR_WORDS,
+    DIM_BYTES,
+    RUN_LIST,
+)
+
+THREADS = 256
+
+
+def tile_words(width: int) -> int:
+    """Words (bytes for width 1) that a block moves in one turn."""
+    return THREADS * (turn_words(width) if width > 1 else 32)
+
+
+def _rows_to_shared(names: list[str]) -> list[str]:
+    """Source lines by which one thread puts the repetitions that there are into shared memory."""
+    lines = []
+    words = DIM_BYTES // 8
+    for row in range(len(names) // words):
+        lines.append(f"  if dims > {row}:")
+        for i in range(row * words, (row + 1) * words):
+            lines.append(f"   shared[{D_DIMS // 8 + i}] = {names[i]}")
+    return lines
+
+
+@cache
+def kernel_body(kind: int, width: int, unpack: bool, wide: bool, pairs: bool = False) -> Callable:
+    """The Python function of one kernel.
+
+    Its arguments: addresses of the user's and of the packed memory; words of the part, of ``width``
+    bytes; dimensions to look up; then the words of the descriptor. ``pairs``: words of 8 bytes of a
+    run list go two by two, see ``make_move_pairs``.
+    """
+    lookup = runs_4 if kind == RUN_LIST else strided_4
+    if pairs:
+        move = make_move_pairs(lookup, unpack)
+    elif width > 1:
+        move = make_move(width, lookup, unpack, False)
+    else:
+        move = make_move_bytes(lookup, unpack, False)
+    tile = tile_words(width)
+    names = [f"d{i}" for i in range(DESCRIPTOR_WORDS)]
+    lines = [
+        f"def kernel(user, packed, words, dims, {', '.join(names)}):",
+        f" shared = cuda.shared.array({DESCRIPTOR_WORDS}, np.int64)",
+        " if thread_rank() == 0:",
+        *[f"  shared[{i}] = {name}" for i, name in enumerate(names[: D_DIMS // 8])],
+        *_rows_to_shared(names[D_DIMS // 8 :]),
+        " sync_block()",
+        " descriptor, room, strided = buffer_of(shared)",
+        f" first = block_id() * {tile}",
+        " while first < words:",
+        f"  last = min(first + {tile}, words)",
+        f"  move(descriptor, dims, {wide}, user, packed, first, last, thread_rank(), {THREADS})",
+        f"  first += cuda.gridDim.x * {tile}",
+    ]
+    scope = {
+        "cuda": cuda, "np": np, "block_id": block_id, "thread_rank": thread_rank,
+        "sync_block": sync_block, "buffer_of": buffer_of, "move": move,
+    }  # fmt: skip
+    exec("\n".join(lines), scope)
+    return cast(Callable, scope["kernel"])
+
+
+@cache
+def parts_body(width: int, unpack: bool, wide: bool) -> Callable:
+    """The Python function of the kernel for plans of many parts, all of them in one launch.
+
+    Its arguments: addresses of the user's and of the packed memory, of the descriptors, of the part
+    of each tile (int32), of the first tile of each part (int32); the number of tiles.
+    """
+    make = make_move_bytes
+    shift = 0
+    if width > 1:
+        make = partial(make_move, width)
+        shift = width.bit_length() - 1
+    move_strided = make(strided_4, unpack, False)
+    move_runs = make(runs_4, unpack, False)
+    words_of_tile = tile_words(width)
+
+    def kernel(user, packed, descriptors, part_of, first_of, tiles):
+        shared = cuda.shared.array(DESCRIPTOR_WORDS, np.int64)
+        descriptor, room, strided = buffer_of(shared)
+        rank = thread_rank()
+        tile = block_id()
+        while tile < tiles:
+            part = load_u32(part_of + tile * 4)
+            first = (tile - load_u32(first_of + part * 4)) * words_of_tile
+            sync_block()  # nobody looks at the descriptor of the tile before any more
+            if rank < DESCRIPTOR_WORDS:
+                shared[rank] = load_8(descriptors + part * DESCRIPTOR_BYTES + rank * 8)
+            sync_block()
+            last = min(first + words_of_tile, load_8(descriptor + D_SIZE) >> shift)
+            at = packed + load_8(descriptor + D_BEGIN)
+            dims = dims_of(descriptor, 1)
+            if load_8(descriptor + D_HEAD) & 0xFF == RUN_LIST:
+                move_runs(descriptor, dims, wide, user, at, first, last, rank, THREADS)
+            else:
+                move_strided(descriptor, dims, wide, user, at, first, last, rank, THREADS)
+            tile += cuda.gridDim.x
+
+    return kernel
+
+
+#: int64 arguments of the kernels
+PART_ARGUMENTS = 4 + DESCRIPTOR_WORDS
+PARTS_ARGUMENTS = 6

@@ -1,0 +1,83 @@
+"""Collectives of the compiled engine: those whose data fit the slot's staging.
+
+Larger ones are the mpi4py engine's. Collectives on one communicator must reach MPI in the same
+order on every rank, so while that engine has one in hand, all later ones on the communicator
+follow it there (``C_COLLECTIVES``).
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, ERR_INTERN, SUCCESS
+from gmpi.contract.wire import FLAG_INLINE, OP_ALLREDUCE, OP_BCAST
+from host_proxy.compiled import pending, streams
+from host_proxy.platform import flight
+from host_proxy.platform.native import call, get, jit
+from host_proxy.platform.state import (
+    C_HANDLE,
+    COLLECTIVE,
+    D_COUNT,
+    D_HANDLE,
+    F_IALLREDUCE,
+    F_IBARRIER,
+    F_IBCAST,
+    G_BYTE,
+    G_DATATYPES,
+    G_IN_PLACE,
+    G_REDUCTIONS,
+    R_FLAGS,
+    S_BYTES,
+    S_COMM,
+    S_DATATYPE,
+    S_ELEMENTS,
+    S_OP,
+    S_PEER,
+    S_SLOT,
+    S_TAG,
+)
+from host_proxy.records.checks import communicator, no_payload
+from host_proxy.records.completion import complete, staging
+from host_proxy.records.ring import payload_to
+
+
+@jit
+def start_collective(g, r, row):
+    """MPI_Iallreduce, MPI_Ibcast or MPI_Ibarrier on the slot's staging (MPI 4.1 section 6.12)."""
+    data = staging(g, get(row, S_SLOT))
+    nbytes = get(row, S_BYTES)
+    if get(r, R_FLAGS) & FLAG_INLINE and not payload_to(g, r, data, nbytes):
+        complete(g, row, 0, no_payload(g, r, row), ANY_SOURCE, ANY_TAG)
+        return
+    comm = get(communicator(g, get(row, S_COMM)), C_HANDLE)
+    op = get(row, S_OP)
+    request = pending.next_handle(g)
+    if pending.is_full(g):
+        streams.fail(g, row, ERR_INTERN)
+        return
+    if op == OP_ALLREDUCE:
+        flight.called(g, row, F_IALLREDUCE, 0, 0, nbytes)
+        number = get(row, S_DATATYPE) & 0xFF
+        datatype = get(get(g, G_DATATYPES), number * D_COUNT + D_HANDLE)
+        reduction = get(get(g, G_REDUCTIONS), get(row, S_TAG))
+        count = get(row, S_ELEMENTS)
+        in_place = get(g, G_IN_PLACE)
+        code = call(
+            get(g, F_IALLREDUCE), (in_place, data, count, datatype, reduction, comm, request)
+        )
+    elif op == OP_BCAST:
+        root = get(row, S_PEER)
+        flight.called(g, row, F_IBCAST, root, 0, nbytes)
+        code = call(get(g, F_IBCAST), (data, nbytes, get(g, G_BYTE), root, comm, request))
+    else:
+        flight.called(g, row, F_IBARRIER, 0, 0, 0)
+        code = call(get(g, F_IBARRIER), (comm, request))
+    flight.returned(g, code)
+    if code == 0:
+        pending.add(g, row, COLLECTIVE, 0)
+    else:
+        streams.fail(g, row, code)
+
+
+@jit
+def collective_done(g, row):
+    complete(g, row, get(row, S_BYTES), SUCCESS, ANY_SOURCE, ANY_TAG)

@@ -1,0 +1,225 @@
+"""One record in, one operation under way: the compiled engine's dispatch.
+
+Both engines admit, and refuse, requests through the functions here.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, SUCCESS
+from gmpi.contract.wire import (
+    BYTES_MASK,
+    COMMUNICATORS,
+    OP_CHUNK,
+    OP_FAULT,
+    OP_IRECV,
+    OP_ISEND,
+    OP_NULL,
+    OP_PING,
+    OP_SYNCHRONIZE,
+    TAG_MASK,
+)
+from host_proxy.compiled.collectives import start_collective
+from host_proxy.compiled.point_to_point import chunk_done, failed_chunk_done
+from host_proxy.compiled.receiving import start_receive
+from host_proxy.compiled.sending import start_send
+from host_proxy.platform import operations as ops
+from host_proxy.platform.flight import taken
+from host_proxy.platform.idle import now_ns
+from host_proxy.platform.native import bump, entry, get, jit, put
+from host_proxy.platform.state import (
+    C_COLLECTIVES,
+    ENGINE,
+    G_FIRST_NARROW,
+    G_NULL_SUM,
+    G_NULLS,
+    G_SERIAL,
+    G_SLOTS,
+    G_SYNCS,
+    OPEN,
+    R_BLOCK,
+    R_BYTES,
+    R_CALL,
+    R_COMM,
+    R_DATATYPE,
+    R_DONE,
+    R_ELEMENTS,
+    R_HANDLE,
+    R_OP,
+    R_PEER,
+    R_TAG,
+    S_ADDRESS,
+    S_BLOCK,
+    S_BYTES,
+    S_CALL,
+    S_CHUNK,
+    S_COMM,
+    S_DATATYPE,
+    S_ELEMENTS,
+    S_FAILED,
+    S_HANDLE,
+    S_OP,
+    S_ORDERS,
+    S_PEER,
+    S_PENDING,
+    S_PYTHON,
+    S_SERIAL,
+    S_SOURCE,
+    S_SOURCE_TAG,
+    S_STATE,
+    S_TAG,
+    S_TOLD,
+    TR_CALLED,
+    TR_PICKED_UP,
+)
+from host_proxy.platform.trace import stamp
+from host_proxy.records.checks import (
+    check,
+    check_handle,
+    communicator,
+    is_large,
+    log_fault,
+    log_record,
+    row_of,
+    slot_of,
+)
+from host_proxy.records.completion import complete, write
+
+_COLLECTIVES = ops.COLLECTIVES
+_REFUSED_ORIGIN = (ANY_SOURCE & TAG_MASK) + (ANY_TAG << 32)
+
+
+@jit
+def count_null(g, value):
+    """A NULL record: nothing to do, but none may be lost."""
+    bump(g, G_NULLS, 1)
+    bump(g, G_NULL_SUM, value)
+
+
+@jit
+def wants_python(g, r):
+    """Whether the record is for the mpi4py engine."""
+    op = get(r, R_OP)
+    if op == OP_CHUNK:
+        slot = slot_of(get(r, R_HANDLE))
+        if slot >= get(g, G_SLOTS):
+            return False
+        row = row_of(g, slot)
+        return get(row, S_PYTHON) == ENGINE and get(row, S_STATE) == OPEN
+    if op == OP_ISEND:
+        return slot_of(get(r, R_HANDLE)) >= get(g, G_FIRST_NARROW)
+    if _COLLECTIVES[op] == 0:
+        return False
+    if is_large(get(r, R_HANDLE)):
+        return True
+    comm = get(r, R_COMM)
+    return comm < COMMUNICATORS and get(communicator(g, comm), C_COLLECTIVES) > 0
+
+
+@entry
+def admit(g, r):
+    """Opens the record's request: the address of its row, 0 when it was refused or opens none."""
+    op = get(r, R_OP)
+    if op == OP_NULL:
+        count_null(g, get(r, R_ELEMENTS))
+        return 0
+    if op == OP_FAULT:
+        log_fault(g, r)
+        return 0
+    handle = get(r, R_HANDLE)
+    if not check_handle(g, r):
+        taken(g, r, log_record(g, r, ops.REQUEST, handle, 0, 0))
+        return 0
+    error = check(g, r)
+    taken(g, r, error)
+    row = row_of(g, slot_of(handle))
+    put(row, S_HANDLE, handle)
+    if error != 0:
+        put(row, S_FAILED, error)  # for what is_late() is asked about
+        write(g, slot_of(handle), handle, 0, error, 0, _REFUSED_ORIGIN, 0)
+        return 0
+    put(row, S_STATE, OPEN)
+    put(row, S_OP, op)
+    put(row, S_CALL, get(r, R_CALL))
+    put(row, S_COMM, get(r, R_COMM))
+    put(row, S_PEER, get(r, R_PEER))
+    put(row, S_TAG, get(r, R_TAG))
+    put(row, S_DATATYPE, get(r, R_DATATYPE))
+    put(row, S_ELEMENTS, get(r, R_ELEMENTS))
+    put(row, S_BYTES, get(r, R_BYTES))
+    put(row, S_BLOCK, get(r, R_BLOCK))
+    if is_large(handle):
+        put(row, S_ADDRESS, get(r, R_DONE))
+    put(row, S_SERIAL, get(g, G_SERIAL))
+    put(row, S_PENDING, 0)
+    put(row, S_FAILED, 0)
+    put(row, S_PYTHON, 0)
+    put(row, S_ORDERS, 0)
+    put(row, S_TOLD, 0)
+    put(row, S_CHUNK, 0)
+    put(row, S_SOURCE, ANY_SOURCE)
+    put(row, S_SOURCE_TAG, ANY_TAG)
+    bump(g, G_SERIAL, 1)
+    stamp(g, row, TR_PICKED_UP)
+    return row
+
+
+@entry
+def chunk_row(g, r):
+    """The row of a CHUNK record, 0 when no open request has its handle."""
+    taken(g, r, 0)
+    slot = slot_of(get(r, R_HANDLE))
+    if slot >= get(g, G_SLOTS):
+        return 0
+    row = row_of(g, slot)
+    if get(row, S_STATE) != OPEN or get(row, S_HANDLE) != get(r, R_HANDLE):
+        return 0
+    return row
+
+
+@entry
+def is_late(g, r):
+    """Whether a CHUNK record is about a request that has failed since: nothing to be said of it.
+
+    A call fills the first chunk buffers without asking, and reports each.
+    """
+    slot = slot_of(get(r, R_HANDLE))
+    if slot >= get(g, G_SLOTS):
+        return False
+    row = row_of(g, slot)
+    return get(row, S_HANDLE) == get(r, R_HANDLE) and get(row, S_FAILED) != 0
+
+
+@jit
+def dispatch_chunk(g, r):
+    row = chunk_row(g, r)
+    if row == 0:
+        if not is_late(g, r):
+            log_record(g, r, ops.REQUEST, get(r, R_HANDLE), 0, 0)
+    elif get(row, S_FAILED) != 0:
+        failed_chunk_done(g, r, row)
+    elif not chunk_done(g, r, row):
+        log_record(g, r, ops.REQUEST, get(r, R_DONE), 0, 0)
+
+
+@jit
+def dispatch(g, r):
+    """Carries out one decoded record."""
+    op = get(r, R_OP)
+    if op == OP_CHUNK:
+        dispatch_chunk(g, r)
+        return
+    row = admit(g, r)
+    if row == 0:
+        return
+    if op == OP_ISEND:
+        start_send(g, r, row)
+    elif op == OP_IRECV:
+        start_receive(g, row)
+    elif op == OP_PING:
+        complete(g, row, now_ns(g) & BYTES_MASK, SUCCESS, ANY_SOURCE, ANY_TAG)
+    elif op == OP_SYNCHRONIZE:
+        bump(g, G_SYNCS, 1)
+    else:
+        start_collective(g, r, row)
+    stamp(g, row, TR_CALLED)

@@ -1,0 +1,169 @@
+"""The header of a message that has come (``gmpi/contract/wire.py`` says what is in it), read and
+checked.
+
+Another process has written it, or somebody else who sends on our communicators. So nothing of it is
+used before ``header_flaw`` has looked at every word: both engines and ``gmpi/host/calls.py`` ask
+that one function.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+
+from gmpi.contract.wire import (
+    ABANDONED,
+    LANDED,
+    MESSAGE_HEADER,
+    NEAR,
+    NOT_SHARED,
+    POSITION_MASK,
+    TAG_MASK,
+    chunk_bytes_of,
+    lands,
+)
+from host_proxy.compiled.transfer import peer_field
+from host_proxy.platform.native import entry, get, jit, load
+from host_proxy.platform.state import (
+    G_CHUNK,
+    G_EAGER,
+    G_LANDING,
+    G_LARGE_SLOTS,
+    G_REQUEST_SLOTS,
+    G_TAG_UB,
+    P_DEVICE,
+    P_HOST,
+    P_STAGING,
+)
+
+_chunk_bytes_of = jit(chunk_bytes_of)
+_lands = jit(lands)
+_WORDS = struct.Struct("<qqqq")
+
+# What is wrong with a message: numbers, and the words for them.
+(WELL, BAD_LENGTH, BAD_TOTAL, BAD_CHUNK, BAD_TRANSFER, BAD_SLOT, BAD_WAY) = range(7)
+FLAWS = (
+    "as it should be",
+    "not as long as its header says",
+    "one whose header has an impossible length",
+    "one whose header has an impossible chunk size",
+    "one whose header has an impossible transfer number",
+    "one whose header names an impossible slot",
+    "one whose header names memory that cannot be reached",
+)
+
+
+class Header(NamedTuple):
+    """The words of a header.
+
+    Attributes:
+        total: bytes of the whole message.
+        chunk: bytes of its chunks; 0: the payload is behind the header.
+        transfer: its number, the tags of what follows; of one that was abandoned, the error class.
+        shared: the sender's large slot, whose buffers the receiver reads, NOT_SHARED or ABANDONED.
+        way: 0, NEAR or NEAR | LANDED.
+        mark: what the ready word will be, or the tag of the units.
+    """
+
+    total: int
+    chunk: int
+    transfer: int
+    shared: int
+    way: int
+    mark: int
+
+
+def _header(total, follow, shared, near) -> Header:
+    return Header(
+        total, follow & TAG_MASK, follow >> 32 & TAG_MASK, shared, near & TAG_MASK,
+        near >> 32 & TAG_MASK,
+    )  # fmt: skip
+
+
+_header_of = jit(_header)
+
+
+@jit
+def header_at(address):
+    """The header at an address, for compiled code."""
+    return _header_of(load(address), load(address + 8), load(address + 16), load(address + 24))
+
+
+def header_in(message: np.ndarray) -> Header:
+    """The header that ``message`` begins with."""
+    return _header(*_WORDS.unpack_from(message.data, 0))
+
+
+def write_header(message: np.ndarray, header: Header) -> None:
+    """Writes what ``header_in`` reads."""
+    follow, near = header.chunk | header.transfer << 32, header.way | header.mark << 32
+    if near >> 63:
+        near -= 1 << 64
+    _WORDS.pack_into(message.data, 0, header.total, follow, header.shared, near)
+
+
+@entry
+def header_flaw(g, address, nbytes, peer):
+    """What is wrong with a message, WELL if nothing: then all its header says can be relied on.
+
+    Args:
+        address: where it is, header first.
+        nbytes: how many bytes MPI says have come.
+        peer: which process of this node its sender is, -1 for one elsewhere.
+    """
+    if nbytes < MESSAGE_HEADER:
+        return BAD_LENGTH
+    header = header_at(address)
+    eager = get(g, G_EAGER)
+    if header.shared == ABANDONED:
+        known = header.total == 0 and header.chunk == 0 and load(address + 24) == 0
+        known = known and 0 < header.transfer <= 0xFF
+        return WELL if known and nbytes == MESSAGE_HEADER else BAD_SLOT
+    if load(address + 8) == 0:  # the payload is in it; word 3 says nothing
+        if header.total < 0 or header.total > eager:
+            return BAD_TOTAL
+        if nbytes != MESSAGE_HEADER + header.total:
+            return BAD_LENGTH
+        return WELL if header.shared == NOT_SHARED else BAD_SLOT
+    if header.total <= eager or header.total > POSITION_MASK:
+        return BAD_TOTAL
+    if nbytes != MESSAGE_HEADER:
+        return BAD_LENGTH
+    if header.chunk != _chunk_bytes_of(header.total, get(g, G_CHUNK)):
+        return BAD_CHUNK
+    if header.transfer * 2 + 1 > get(g, G_TAG_UB):
+        return BAD_TRANSFER
+    if header.shared == NOT_SHARED:
+        return WELL if load(address + 24) == 0 else BAD_WAY
+    place = header.shared - get(g, G_REQUEST_SLOTS)
+    if peer < 0 or place < 0 or place >= get(g, G_LARGE_SLOTS):
+        return BAD_SLOT
+    return _way_flaw(g, header, peer)
+
+
+@jit
+def _way_flaw(g, header, peer):
+    """The same of memory that the receiver shares with the sender."""
+    if header.way == 0:
+        mapped = peer_field(g, peer, P_DEVICE) != 0 and peer_field(g, peer, P_HOST) != 0
+        return WELL if mapped and header.mark == 0 else BAD_WAY
+    if peer_field(g, peer, P_STAGING) == 0 or header.mark & 1 == 0:
+        return BAD_WAY
+    if header.way == NEAR:
+        return WELL
+    if header.way != NEAR | LANDED or get(g, G_LANDING) == 0:
+        return BAD_WAY
+    return WELL if _lands(header.total, 0, get(g, G_CHUNK)) else BAD_WAY
+
+
+def chunk_count(header: Header) -> int:
+    return -(-header.total // header.chunk)
+
+
+def piece(header: Header, k: int) -> tuple[int, int]:
+    """(position, length) of chunk ``k``."""
+    position = k * header.chunk
+    return position, min(header.chunk, header.total - position)

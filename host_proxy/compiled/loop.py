@@ -1,0 +1,102 @@
+"""The compiled engine's loop: poll, dispatch, progress, idle, without the GIL.
+
+It returns to Python only when it is told to stop or when Python must do something: a record for
+the mpi4py engine is at the head of the ring, or Python has requests of its own to look after.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from gmpi.contract.wire import OP_NULL
+from host_proxy.compiled.dispatch import count_null, dispatch, wants_python
+from host_proxy.compiled.progress import progress, release_synchronizes
+from host_proxy.platform.idle import TURNS_PER_CLOCK, now_ns, wait_a_little
+from host_proxy.platform.native import bump, entry, get, jit, put
+from host_proxy.platform.state import (
+    G_ATTENTION,
+    G_NARROW_BLOCKS,
+    G_NOW,
+    G_ORDERED,
+    G_PYTHON,
+    G_RECORD,
+    G_STOP,
+    G_SYNC_SEEN,
+    G_SYNCS,
+    G_TURNS,
+)
+from host_proxy.records.completion import find_overdue
+from host_proxy.records.ring import arrived, decode, element_count, opcode, return_slots, take
+
+STOPPED = 0
+RECORD = 1  # the record at the head, decoded, is for the mpi4py engine
+TICK = 2  # Python should look after its requests
+
+BATCH = 64  # records between two looks at MPI; also how often slots are returned to producers
+_TICK_TURNS = 4  # of idle turns
+_BUSY_TICK_TURNS = 64  # however much there is to do: nobody starves
+_ORDER_TURNS = 4
+_PYTHON_WANTED = -1
+
+
+@jit
+def serve(g):
+    """Takes up to BATCH records: how many, or _PYTHON_WANTED for the one that is now decoded."""
+    r = get(g, G_RECORD)
+    taken = 0
+    while taken < BATCH:
+        address = arrived(g)
+        if address == 0:
+            break
+        if opcode(address) == OP_NULL:
+            count_null(g, element_count(address))
+        elif not decode(g):
+            break
+        elif wants_python(g, r):
+            return_slots(g)
+            return _PYTHON_WANTED
+        else:
+            dispatch(g, r)
+        take(g)
+        taken += 1
+    if taken:
+        return_slots(g)
+        if get(g, G_SYNCS):
+            put(g, G_SYNC_SEEN, -1)
+    return taken
+
+
+@entry
+def run(g):
+    """Serves the ring until there is a reason to return: STOPPED, RECORD or TICK."""
+    turns = 0  # since the last work
+    began = 0  # when they began, ns
+    idle_ns = 0
+    while get(g, G_STOP) == 0:
+        bump(g, G_TURNS, 1)
+        taken = serve(g)
+        if taken == _PYTHON_WANTED:
+            return RECORD
+        done = progress(g)
+        if get(g, G_SYNCS):
+            release_synchronizes(g)
+        if taken or done:
+            put(g, G_NOW, now_ns(g))
+            find_overdue(g)
+            turns = 0
+            if get(g, G_PYTHON) and get(g, G_TURNS) % _BUSY_TICK_TURNS == 0:
+                return TICK
+            continue
+        # An order must not wait for as many turns as that: they may be naps.
+        alone = get(g, G_ORDERED) & ~get(g, G_ATTENTION) | get(g, G_NARROW_BLOCKS) != 0
+        if turns % TURNS_PER_CLOCK == 0 or (alone and turns % _ORDER_TURNS == 0):
+            now = now_ns(g)
+            put(g, G_NOW, now)
+            find_overdue(g)
+            if turns == 0:
+                began = now
+            idle_ns = now - began
+        turns += 1
+        if get(g, G_PYTHON) and turns % _TICK_TURNS == 0:
+            return TICK
+        wait_a_little(g, turns, idle_ns)
+    return STOPPED

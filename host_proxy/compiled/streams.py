@@ -1,0 +1,367 @@
+"""What follows the header of a long message: two streams, and how they end when a call fails.
+
+Behind a header each of the two proxies sends the other as many messages as both know:
+
+    sender    ──▶ chunks; where the receiver reads our buffers, notices, the header being the first
+    receiver  ──▶ credits, one a buffer that has been read; where chunks are messages, one receipt,
+                  when receives for all of them are posted
+
+Each side sends its stream to the end and receives the other one to the end, *whatever happens*. So
+no receive has to be cancelled, nothing is left in MPI for the next message, and the number of a
+transfer is free when its send has completed.
+
+**When something fails** on one side, its request is to end with an error, and the other rank must
+be told, which waits for a chunk, a notice or a credit. In place of the next message of its stream,
+it sends *last words*: the error class, and where the stream ends now; four times, or as often as
+messages are left, because so many receives may be posted. Whoever hears them fails with the same
+class, and ends its own stream in the same way. A request completes when both streams are at their
+ends, no MPI request of it is pending and no order open: nobody touches its buffers any more, and
+its slot may be used again.
+
+* Both fail at once: both send last words, and both hear them.
+* The other one is through: its stream has ended, ours too where it has had all that it waits for;
+  only our request fails.
+* A receive says that it has failed when its orders have been carried out: until then the sender's
+  buffers are read, and their ready word, or the units of a message that has landed, is waited for.
+* A receive whose completion has been written has all its bytes. What fails then is logged, and the
+  credit sent again.
+* A first message that cannot be sent is followed by a header that says so (``ABANDONED``), which
+  the same receive matches. A receive that cannot be posted has matched nothing: the message waits
+  for the next one.
+* Calls that the other one waits for are made again once. Where MPI fails for these as well, nobody
+  is told; what waits then ends as all waits do, by ``timeout_s`` or an abort.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from gmpi.contract.constants import ERR_INTERN
+from gmpi.contract.wire import (
+    ABANDONED,
+    LARGE_BUFFERS,
+    LAST_WORD,
+    LAST_WORDS,
+    MESSAGE_HEADER,
+    NOT_SHARED,
+)
+from host_proxy.compiled import pending
+from host_proxy.compiled.headers import BAD_LENGTH
+from host_proxy.compiled.transfer import buffer_offset, chunks, length_of, sends
+from host_proxy.platform import flight
+from host_proxy.platform import operations as ops
+from host_proxy.platform.native import bump, call, get, jit, load, put, store
+from host_proxy.platform.state import (
+    CREDIT,
+    F_ISEND,
+    G_BYTE,
+    G_LARGE,
+    G_NOTES,
+    NOTE_BYTES,
+    RECEIVE,
+    RECEIVE_CHUNK,
+    RECEIVES_AHEAD,
+    S_ARRIVED,
+    S_CHUNK,
+    S_FAILED,
+    S_ORDERS,
+    S_OURS,
+    S_PEER,
+    S_PENDING,
+    S_POSTED,
+    S_SENT,
+    S_SHARED,
+    S_SLOT,
+    S_SOURCE,
+    S_SOURCE_TAG,
+    S_THEIRS,
+    S_TOLD,
+    S_TRANSFER,
+    SEND,
+    SEND_CHUNK,
+)
+from host_proxy.records.checks import log_request
+from host_proxy.records.completion import close, complete
+
+_TRIES = 2  # of a call that must not fail, because the other one waits for it
+_CLASS_MASK = 0xFF
+_END_SHIFT = 8
+
+
+@jit
+def other(row):
+    """The other rank of a transfer."""
+    return get(row, S_PEER) if sends(row) else get(row, S_SOURCE)
+
+
+@jit
+def _tag(row, ours):
+    """The tag of our stream, or of the other one's."""
+    return get(row, S_TRANSFER) * 2 + (sends(row) != ours)
+
+
+@jit
+def _has_chunks(row):
+    """Whether the chunks of the transfer are messages."""
+    return get(row, S_SHARED) == NOT_SHARED
+
+
+@jit
+def _note(g, row, index):
+    """Where a message of the other one's stream goes, if it is no chunk."""
+    return get(g, G_NOTES) + get(row, S_SLOT) * NOTE_BYTES + index % LARGE_BUFFERS * LAST_WORD
+
+
+@jit
+def _out(g, row):
+    """Where messages of ours are that are no chunks: behind those of the other one."""
+    return get(g, G_NOTES) + get(row, S_SLOT) * NOTE_BYTES + LARGE_BUFFERS * LAST_WORD
+
+
+@jit
+def _chunk_place(g, row, index):
+    """Where a chunk that is a message goes, or comes from."""
+    return get(g, G_LARGE) + buffer_offset(g, get(row, S_SLOT), index)
+
+
+@jit
+def _log(g, row, code):
+    log_request(g, row, ops.MPI_CALL, pending.error_class(g, code), code, code, 0)
+
+
+# --- our stream -----------------------------------------------------------------------------------
+
+
+@jit
+def _utter(g, row, address, nbytes):
+    """Sends the next message of our stream, which is no chunk and which nobody waits for: MPI's
+    error code."""
+    peer = other(row)
+    tag = _tag(row, True)
+    byte = get(g, G_BYTE)
+    comm = chunks(g, row)
+    request = pending.next_handle(g)
+    flight.called(g, row, F_ISEND, peer, tag, nbytes)
+    code = call(get(g, F_ISEND), (address, nbytes, byte, peer, tag, comm, request))
+    flight.returned(g, code)
+    if code == 0:
+        bump(row, S_SENT, 1)
+        code = pending.forget(g)
+    return code
+
+
+@jit
+def say(g, row):
+    """Sends the next message of our stream, an empty one: whether the request goes on."""
+    sent = get(row, S_SENT)
+    code = _utter(g, row, _out(g, row), 0)
+    if code != 0 and get(row, S_TOLD):
+        _log(g, row, code)
+        if get(row, S_SENT) == sent:
+            _utter(g, row, _out(g, row), 0)
+        code = 0
+    if code != 0:
+        fail(g, row, code)
+        return False
+    return True
+
+
+@jit
+def send_chunk(g, row):
+    """Sends the next message of our stream, a chunk: whether the request goes on."""
+    chunk = get(row, S_SENT)
+    data = _chunk_place(g, row, chunk)
+    length = length_of(row, chunk)
+    tag = _tag(row, True)
+    code = pending.send(g, row, data, length, other(row), tag, chunks(g, row), SEND_CHUNK, chunk)
+    if code != 0:
+        fail(g, row, code)
+        return False
+    put(row, S_SENT, chunk + 1)
+    return True
+
+
+@jit
+def _say_last_words(g, row):
+    """Ends our stream before its time."""
+    first = get(row, S_SENT)
+    end = min(first + LAST_WORDS, get(row, S_OURS))
+    words = _out(g, row)
+    store(words, (get(row, S_FAILED) & _CLASS_MASK) | end << _END_SHIFT)
+    put(row, S_OURS, end)
+    for index in range(first, end):
+        nbytes = LAST_WORD
+        if sends(row) and _has_chunks(row) and length_of(row, index) == LAST_WORD:
+            nbytes = 2 * LAST_WORD
+        for _ in range(_TRIES):
+            if get(row, S_SENT) == index:
+                code = _utter(g, row, words, nbytes)
+                if code != 0:
+                    _log(g, row, code)
+        if get(row, S_SENT) == index:  # nobody is told
+            put(row, S_OURS, index)
+            return
+
+
+# --- the other one's ------------------------------------------------------------------------------
+
+
+@jit
+def _post(g, row):
+    """Posts the receive for the next message of the other one's stream: MPI's error code."""
+    index = get(row, S_POSTED)
+    place = _note(g, row, index)
+    nbytes = LAST_WORD
+    kind = CREDIT if sends(row) else RECEIVE_CHUNK
+    if _has_chunks(row) and not sends(row):
+        place = _chunk_place(g, row, index)
+        nbytes = get(row, S_CHUNK)
+    comm = chunks(g, row)
+    code = pending.receive(g, row, place, nbytes, other(row), _tag(row, False), comm, kind, index)
+    if code == 0:
+        put(row, S_POSTED, index + 1)
+    return code
+
+
+@jit
+def expect(g, row):
+    """Posts the receive for the next message of the other one's stream: whether the request goes
+    on."""
+    code = _post(g, row)
+    if code != 0:
+        fail(g, row, code)
+        return False
+    return True
+
+
+@jit
+def hear(g, row, index, nbytes):
+    """Looks whether a message of the other one's stream, of ``nbytes``, is its next one: False if
+    it says that the other one has failed, and then that is dealt with."""
+    place = _note(g, row, index)
+    expected = 0
+    if _has_chunks(row) and not sends(row):
+        place = _chunk_place(g, row, index)
+        expected = length_of(row, index)
+    if nbytes == expected:
+        return True
+    end = 0
+    if nbytes == LAST_WORD or nbytes == 2 * LAST_WORD:
+        end = load(place) >> _END_SHIFT
+    error = load(place) & _CLASS_MASK
+    if error != 0 and end > index and end <= get(row, S_THEIRS):
+        put(row, S_THEIRS, end)
+        fail_with(g, row, ops.PEER, error, 0, other(row))
+    else:
+        fail_with(g, row, ops.MESSAGE, ERR_INTERN, 0, BAD_LENGTH)
+    return False
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+@jit
+def fail(g, row, code):
+    """MPI has returned ``code`` for something of the slot's request."""
+    fail_with(g, row, ops.MPI_CALL, pending.error_class(g, code), code, code)
+
+
+@jit
+def fail_with(g, row, field, error, code, value):
+    """The slot's request is to end with an error; the first one counts."""
+    note_failure(g, row, field, error, code, value)
+    settle(g, row)
+
+
+@jit
+def note_failure(g, row, field, error, code, value):
+    if get(row, S_FAILED) == 0:
+        put(row, S_FAILED, error)
+        log_request(g, row, field, error, code, value, 0)
+
+
+@jit
+def _wind_down(g, row):
+    """Takes both streams of a failed request towards their ends: whether they are there."""
+    if get(row, S_SENT) < get(row, S_OURS) and (sends(row) or get(row, S_ORDERS) == 0):
+        _say_last_words(g, row)
+    while get(row, S_POSTED) < get(row, S_THEIRS):
+        if get(row, S_POSTED) - get(row, S_ARRIVED) >= RECEIVES_AHEAD:
+            break
+        posted = get(row, S_POSTED)
+        for _ in range(_TRIES):
+            if get(row, S_POSTED) == posted:
+                code = _post(g, row)
+                if code != 0:
+                    _log(g, row, code)
+        if get(row, S_POSTED) == posted:
+            put(row, S_THEIRS, posted)
+    return get(row, S_SENT) == get(row, S_OURS) and get(row, S_ARRIVED) >= get(row, S_THEIRS)
+
+
+@jit
+def settle(g, row):
+    """Ends a failed request once the other rank, MPI and the kernel have let go of it."""
+    if get(row, S_CHUNK) != 0 and not _wind_down(g, row):
+        return
+    if get(row, S_PENDING) == 0 and get(row, S_ORDERS) == 0:
+        if get(row, S_TOLD):
+            close(g, row)
+        else:
+            complete(g, row, 0, get(row, S_FAILED), get(row, S_SOURCE), get(row, S_SOURCE_TAG))
+
+
+# --- first messages -------------------------------------------------------------------------------
+
+
+@jit
+def send_first(g, row, header, nbytes, tag, comm):
+    """Sends a message, or the header of a long one: whether it could."""
+    dest = get(row, S_PEER)
+    code = pending.send(g, row, header, nbytes, dest, tag, comm, SEND, 0)
+    if code != 0:
+        _abandon(g, row, header, tag, comm, code)
+    return code == 0
+
+
+@jit
+def send_short(g, row, header, nbytes, tag, comm):
+    """``send_first`` of what MPI mostly takes at once: whether it has, and nothing is pending."""
+    dest = get(row, S_PEER)
+    byte = get(g, G_BYTE)
+    code = ERR_INTERN
+    if not pending.is_full(g):
+        flight.called(g, row, F_ISEND, dest, tag, nbytes)
+        request = pending.next_handle(g)
+        code = call(get(g, F_ISEND), (header, nbytes, byte, dest, tag, comm, request))
+        flight.returned(g, code)
+    if code != 0:
+        _abandon(g, row, header, tag, comm, code)
+        return False
+    taken, code = pending.test(g)
+    if code != 0:
+        fail(g, row, code)
+        return False
+    if not taken:
+        pending.add(g, row, SEND, 0)
+    return taken
+
+
+@jit
+def _abandon(g, row, header, tag, comm, code):
+    """A first message could not be sent: tells the receive that would have matched it."""
+    put(row, S_CHUNK, 0)  # nothing follows it
+    error = pending.error_class(g, code)
+    store(header, 0)
+    store(header + 8, error << 32)
+    store(header + 16, ABANDONED)
+    store(header + 24, 0)
+    pending.send(g, row, header, MESSAGE_HEADER, get(row, S_PEER), tag, comm, SEND, 0)
+    fail(g, row, code)
+
+
+@jit
+def receive_first(g, row, header, nbytes, tag, comm):
+    """Posts the receive for a message, or the header of a long one."""
+    code = pending.receive(g, row, header, nbytes, get(row, S_PEER), tag, comm, RECEIVE, 0)
+    if code != 0:
+        fail(g, row, code)

@@ -1,0 +1,108 @@
+"""What both sides of a long message ask: where it goes, how it is cut, where its buffers are."""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from gmpi.contract.wire import LARGE_BUFFERS, NOT_SHARED, OP_ISEND, READY_BYTES, duplicate_of
+from host_proxy.platform.native import get, jit, put
+from host_proxy.platform.state import (
+    C_CHUNKS,
+    C_HANDLE,
+    C_LAST,
+    C_NEAR,
+    C_PEERS,
+    G_CHUNK,
+    G_LARGE_SLOTS,
+    G_PEERS,
+    G_REQUEST_SLOTS,
+    P_COUNT,
+    S_CHUNK,
+    S_CHUNKS,
+    S_COMM,
+    S_COUNT,
+    S_OP,
+    S_OURS,
+    S_SHARED,
+    S_TAG,
+    S_THEIRS,
+    S_TOTAL,
+)
+from host_proxy.records.checks import communicator
+
+_duplicate_of = jit(duplicate_of)
+
+
+@jit
+def messages(g, row):
+    """MPI handle of the communicator on which the request's first message travels."""
+    comm = communicator(g, get(row, S_COMM))
+    return get(comm, C_HANDLE + _duplicate_of(get(row, S_TAG), get(comm, C_LAST)))
+
+
+@jit
+def chunks(g, row):
+    """MPI handle of the communicator for everything behind the first message."""
+    return get(communicator(g, get(row, S_COMM)), C_CHUNKS)
+
+
+@jit
+def peer_of(g, row, rank):
+    """Which process of this node a rank is, -1 for one elsewhere."""
+    return get(get(communicator(g, get(row, S_COMM)), C_PEERS), rank)
+
+
+@jit
+def is_near(g, row, rank):
+    """NEAR where kernels pack what they send to a rank into GPU staging, as they were told;
+    | LANDED where short ones land there."""
+    return get(get(communicator(g, get(row, S_COMM)), C_NEAR), rank)
+
+
+@jit
+def peer_field(g, peer, which):
+    return get(get(g, G_PEERS), peer * P_COUNT + which)
+
+
+@jit
+def buffer_offset(g, slot, chunk):
+    """Where in large staging the chunk's buffer of a large slot is."""
+    size = get(g, G_CHUNK)
+    stride = LARGE_BUFFERS * size + READY_BYTES
+    return (slot - get(g, G_REQUEST_SLOTS)) * stride + chunk % LARGE_BUFFERS * size
+
+
+@jit
+def landing_place(g, peer, slot):
+    """Which of our landing places belongs to a large slot of a process of this node."""
+    return peer * get(g, G_LARGE_SLOTS) + slot - get(g, G_REQUEST_SLOTS)
+
+
+@jit
+def position_of(row, chunk):
+    return chunk * get(row, S_CHUNK)
+
+
+@jit
+def length_of(row, chunk):
+    return min(get(row, S_CHUNK), get(row, S_TOTAL) - position_of(row, chunk))
+
+
+@jit
+def begin_transfer(row, total, chunk, shared):
+    """Begins the chunked part of a message."""
+    for field in range(S_CHUNK, S_COUNT):
+        put(row, field, 0)
+    count = (total + chunk - 1) // chunk
+    put(row, S_TOTAL, total)
+    put(row, S_CHUNK, chunk)
+    put(row, S_CHUNKS, count)
+    put(row, S_SHARED, shared)
+    back = 1 if shared == NOT_SHARED else count
+    put(row, S_OURS, count if sends(row) else back)
+    put(row, S_THEIRS, back if sends(row) else count)
+
+
+@jit
+def sends(row):
+    """Whether the row's request is a send."""
+    return get(row, S_OP) == OP_ISEND

@@ -1,0 +1,105 @@
+"""What the proxy holds of a user's communicator: duplicates, so that nothing else matches."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from gmpi.contract.wire import duplicate_of
+
+_PRUNED_AT = 64  # requests
+
+
+class Duplicate(MPI.Intracomm):
+    """A duplicate that knows what Python code has started on it, whoever else has dropped it.
+
+    MPI uses the memory of a request until it is complete, and mpi4py's request keeps the array.
+    Barriers have none.
+    """
+
+    def __init__(self, comm: MPI.Comm) -> None:
+        self._lock = threading.Lock()  # the proxy's thread and the host's
+        self._requests: list[tuple[MPI.Request, str]] = []
+        self._prune_at = _PRUNED_AT
+
+    def unfinished(self) -> list[tuple[MPI.Request, str]]:
+        """Requests that nobody has seen complete, and their kinds: ``send``, ``receive`` or
+        ``collective``."""
+        with self._lock:
+            self._requests = [entry for entry in self._requests if entry[0]]
+            return list(self._requests)
+
+    def _started(self, request: MPI.Request, kind: str) -> MPI.Request:
+        with self._lock:
+            self._requests.append((request, kind))
+            if len(self._requests) > self._prune_at:
+                self._requests = [entry for entry in self._requests if entry[0]]
+                self._prune_at = max(_PRUNED_AT, 2 * len(self._requests))
+        return request
+
+    def Isend(self, buf: Any, dest: int, tag: int = 0) -> MPI.Request:
+        return self._started(super().Isend(buf, dest, tag), "send")
+
+    def Irecv(self, buf: Any, source: int = MPI.ANY_SOURCE, tag: int = MPI.ANY_TAG) -> MPI.Request:
+        return self._started(super().Irecv(buf, source, tag), "receive")
+
+    def Ibcast(self, buf: Any, root: int = 0) -> MPI.Request:
+        return self._started(super().Ibcast(buf, root), "collective")
+
+    def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> MPI.Request:
+        return self._started(super().Iallreduce(sendbuf, recvbuf, op), "collective")
+
+    def Iallgather(self, sendbuf: Any, recvbuf: Any) -> MPI.Request:
+        return self._started(super().Iallgather(sendbuf, recvbuf), "collective")
+
+
+@dataclass
+class Communicator:
+    """One registered communicator.
+
+    Attributes:
+        messages: collectives, and first messages of all tags, or of some.
+        chunks: what follows first messages.
+        peers: which peer each rank is, -1 for one on another node.
+        near: whether kernels pack what they send to each rank into GPU staging.
+        more: where no receive uses ANY_TAG, first messages of other tags.
+        compared: in debug mode, what ranks say of their calls of collectives.
+        is_free: it has been given back; its handle is nobody's, or somebody else's.
+    """
+
+    messages: Duplicate
+    chunks: Duplicate
+    rank: int
+    size: int
+    name: str
+    peers: np.ndarray
+    near: np.ndarray
+    more: tuple[Duplicate, ...] = ()
+    compared: Duplicate | None = None
+    is_free: bool = False
+
+    @property
+    def duplicates(self) -> tuple[Duplicate, ...]:
+        """All of them."""
+        return (*self.all_messages, self.chunks, *([self.compared] if self.compared else []))
+
+    @property
+    def refuses_any_tag(self) -> bool:
+        """Whether the user has said that no receive uses ANY_TAG."""
+        return bool(self.more)
+
+    @property
+    def all_messages(self) -> tuple[Duplicate, ...]:
+        """All duplicates on which first messages travel."""
+        return self.messages, *self.more
+
+    def messages_of(self, tag: int) -> Duplicate:
+        """The duplicate on which first messages with this tag travel."""
+        if not self.more:
+            return self.messages
+        return self.all_messages[duplicate_of(operator.index(tag), len(self.more))]

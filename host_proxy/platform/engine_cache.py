@@ -1,0 +1,107 @@
+"""Where the compiled engine is kept on disk: Numba's cache, with doubts.
+
+Numba keeps machine code as pickles, beside the function's file, in the user's cache directory or in
+``NUMBA_CACHE_DIR``, and believes what it finds. Here a file counts only if nobody but its user
+could have written it and it is whole; and where nothing can be kept, nothing is.
+"""
+
+# mypy: disable-error-code="no-untyped-def,misc,no-any-return"
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import warnings
+from contextlib import suppress
+
+from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
+
+from gmpi.cache.files import doubt
+from gmpi.cache.sources import fingerprint
+from gmpi.contract.constants import FROZEN
+
+NOWHERE = (
+    "the compiled engine is compiled anew by every process, for half a minute: neither the "
+    "installed package nor the home directory can be written to; let NUMBA_CACHE_DIR name a "
+    "directory that can"
+)
+
+
+_CHECKSUM_BYTES = hashlib.sha256().digest_size
+
+
+class _Files(IndexDataCacheFile):
+    """An index file, which says where the entry of a key is, and a data file for each entry."""
+
+    def _load_index(self):
+        """Empty where it cannot be believed: Numba writes it anew then."""
+        try:
+            version, (stamp, entries) = pickle.loads(self._read(self._index_path))
+        except Exception:  # there is none, or it is damaged: pickle raises whatever it likes
+            return {}
+        return entries if (version, stamp) == (self._version, self._source_stamp) else {}
+
+    def _save_index(self, overloads):
+        self._write(self._index_path, (self._version, (self._source_stamp, overloads)))
+
+    def _load_data(self, name):
+        """None where it cannot be believed: Numba compiles then, and writes it anew."""
+        try:
+            return pickle.loads(self._read(self._data_path(name)))
+        except Exception:
+            return None
+
+    def _save_data(self, name, data):
+        self._write(self._data_path(name), data)
+
+    def _read(self, path):
+        """What ``_write`` has written."""
+        with open(path, "rb") as file:
+            problem = doubt(file.fileno())
+            content = b"" if problem else file.read()
+        if problem:
+            warnings.warn(
+                f"{path} is not used and made again: {problem}; let NUMBA_CACHE_DIR name a "
+                "directory that only you write to",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        checksum, body = content[:_CHECKSUM_BYTES], content[_CHECKSUM_BYTES:]
+        if hashlib.sha256(body).digest() != checksum:
+            raise ValueError("damaged")
+        return body
+
+    def _write(self, path, thing):
+        body = self._dump(thing)
+        with self._open_for_write(path) as file:
+            # Whatever the umask lets others do: what they may write is not believed.
+            os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & ~0o022)
+            file.write(hashlib.sha256(body).digest() + body)
+
+
+class EngineCache(FunctionCache):
+    """For functions made of more than one file.
+
+    Numba looks at the file of the function alone: with its own key, a change in a function that
+    is called from there would go unnoticed.
+    """
+
+    def __init__(self, py_func):
+        super().__init__(py_func)
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = _Files(self.cache_path, self._impl.filename_base, stamp)
+
+    def _index_key(self, signature, codegen):
+        return *super()._index_key(signature, codegen), FROZEN, fingerprint("host_proxy")
+
+    def save_overload(self, sig, data):
+        with suppress(OSError):  # a full disk costs the next process time, nothing else
+            super().save_overload(sig, data)
+
+
+def cache_of(function):
+    """The cache of a compiled function; one that keeps nothing where nothing can be written."""
+    try:
+        return EngineCache(function)
+    except RuntimeError:  # Numba has found no directory
+        return NullCache()

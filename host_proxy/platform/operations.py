@@ -1,0 +1,139 @@
+"""The dispatch table: every operation a record can name, once.
+
+Both engines check and dispatch by it. A row says how the operation is called, which fields of the
+record it uses (and must therefore be valid), and what it moves.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gmpi.contract import wire
+from gmpi.contract.constants import (
+    ERR_BUFFER,
+    ERR_COMM,
+    ERR_COUNT,
+    ERR_INTERN,
+    ERR_OP,
+    ERR_OTHER,
+    ERR_RANK,
+    ERR_REQUEST,
+    ERR_ROOT,
+    ERR_TAG,
+    ERR_TYPE,
+)
+
+# Fields of a record, as bits of ``Operation.fields`` and as numbers in the error log.
+COMMUNICATOR = 1
+DATATYPE = 2
+COUNT = 4
+BUFFER = 8
+DEST = 16
+SOURCE = 32
+TAG = 64
+ROOT = 128
+REDUCTION = 256
+# Only in the error log
+OPERATION = 512
+REQUEST = 1024
+LENGTH = 2048  # truncation: the message is longer than the receive
+MPI_CALL = 4096  # MPI itself returned an error
+MESSAGE = 8192  # what came is no message of ours
+RESOURCE = 16384  # no free request slot
+DEBUG = 32768  # a check of debug mode
+PEER = 65536  # the other rank's part of the message has failed
+
+FIELD_NAMES = {
+    COMMUNICATOR: "communicator",
+    DATATYPE: "datatype",
+    COUNT: "count",
+    BUFFER: "buffer",
+    DEST: "dest",
+    SOURCE: "source",
+    TAG: "tag",
+    ROOT: "root",
+    REDUCTION: "op",
+    OPERATION: "operation",
+    REQUEST: "request",
+    LENGTH: "message length",
+    MPI_CALL: "MPI call",
+    MESSAGE: "message",
+    RESOURCE: "request slots",
+    DEBUG: "debug check",
+    PEER: "other rank",
+}
+FIELD_CLASSES = {
+    COMMUNICATOR: ERR_COMM,
+    DATATYPE: ERR_TYPE,
+    COUNT: ERR_COUNT,
+    BUFFER: ERR_BUFFER,
+    DEST: ERR_RANK,
+    SOURCE: ERR_RANK,
+    TAG: ERR_TAG,
+    ROOT: ERR_ROOT,
+    REDUCTION: ERR_OP,
+    OPERATION: ERR_OTHER,
+    REQUEST: ERR_REQUEST,
+    DEBUG: ERR_INTERN,
+}
+
+_DATA = COMMUNICATOR | DATATYPE | COUNT | BUFFER
+
+
+class Operation(NamedTuple):
+    """One row of the table.
+
+    Attributes:
+        name: what the user called, as far as the opcode says it.
+        fields: the fields of the record that it uses.
+        collective: all ranks of the communicator call it, in the same order.
+    """
+
+    name: str
+    fields: int
+    collective: bool = False
+
+
+OPERATIONS = {
+    wire.OP_NULL: Operation("null record", 0),
+    wire.OP_PING: Operation("ping", 0),
+    wire.OP_ISEND: Operation("GMPI_Isend", _DATA | DEST | TAG),
+    wire.OP_IRECV: Operation("GMPI_Irecv", _DATA | SOURCE | TAG),
+    wire.OP_ALLREDUCE: Operation("GMPI_Iallreduce", _DATA | REDUCTION, True),
+    wire.OP_BCAST: Operation("GMPI_Bcast", _DATA | ROOT, True),
+    wire.OP_BARRIER: Operation("GMPI_Barrier", COMMUNICATOR, True),
+    wire.OP_SYNCHRONIZE: Operation("GMPI_Synchronize", 0),
+    wire.OP_CHUNK: Operation("chunk", 0),
+    wire.OP_FAULT: Operation("fault", 0),
+    wire.OP_WAIT: Operation("GMPI_Wait", 0),
+}
+
+
+_CALLS = {
+    (wire.OP_ISEND, wire.BLOCKING): "GMPI_Send",
+    (wire.OP_IRECV, wire.BLOCKING): "GMPI_Recv",
+    (wire.OP_ISEND, wire.SENDRECV): "GMPI_Sendrecv",
+    (wire.OP_IRECV, wire.SENDRECV): "GMPI_Sendrecv",
+    (wire.OP_ALLREDUCE, wire.BLOCKING): "GMPI_Allreduce",
+}
+
+
+def name_of(op: int, call: int = 0) -> str:
+    """What the user has called: ``op`` and ``call`` of a record."""
+    if (name := _CALLS.get((op, call << wire.CALL_SHIFT))) is not None:
+        return name
+    return OPERATIONS[op].name if op in OPERATIONS else f"operation {op}"
+
+
+# The same for compiled code: indexed by opcode (any byte), 0 fields for what does not exist.
+FIELDS = np.zeros(256, np.int64)
+KNOWN = np.zeros(256, np.int64)
+COLLECTIVES = np.zeros(256, np.int64)
+for _op, _row in OPERATIONS.items():
+    if _op in (wire.OP_CHUNK, wire.OP_FAULT, wire.OP_WAIT):
+        continue  # open no request
+    FIELDS[_op] = _row.fields
+    KNOWN[_op] = 1
+    COLLECTIVES[_op] = _row.collective

@@ -1,0 +1,323 @@
+"""Refusing bad records before they reach MPI, and remembering why.
+
+Every value that came from the device is checked here, for both engines. The first fault found is
+logged with what is allowed, the request ends with its error class, and nothing else is touched.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import numpy as np
+
+from gmpi.contract.constants import (
+    ANY_SOURCE,
+    ANY_TAG,
+    DATATYPE_MARK,
+    DATATYPES,
+    GMPI_ERR_NO_RESOURCE,
+    OPERATIONS_REDUCE,
+    PROC_NULL,
+)
+from gmpi.contract.wire import (
+    COMMUNICATORS,
+    DERIVED_MARK,
+    DERIVED_MASK,
+    DERIVED_ROWS,
+    FLAG_INLINE,
+    FLAWS,
+    HANDLE_CONTEXT_MASK,
+    HANDLE_CONTEXT_SHIFT,
+    HANDLE_LARGE_SHIFT,
+    HANDLE_SLOT_MASK,
+    HANDLE_SLOT_SHIFT,
+    HANDLE_UNITS_MASK,
+    HANDLE_UNITS_SHIFT,
+    INLINE_BYTES,
+    OP_ISEND,
+    OP_SYNCHRONIZE,
+    POSITION_MASK,
+    SLOT_UNITS,
+    TAG_MASK,
+)
+from host_proxy.platform import operations as ops
+from host_proxy.platform.native import bump, entry, get, jit, put
+from host_proxy.platform.state import (
+    C_COUNT,
+    C_LAST,
+    C_SIZE,
+    D_COUNT,
+    D_HANDLE,
+    D_SIZE,
+    E_BLOCK,
+    E_CALL,
+    E_CLASS,
+    E_CODE,
+    E_COMM,
+    E_COUNT,
+    E_DATATYPE,
+    E_ELEMENTS,
+    E_FIELD,
+    E_HIGH,
+    E_LOW,
+    E_OP,
+    E_PEER,
+    E_SLOT,
+    E_TAG,
+    E_VALUE,
+    FAULTS,
+    G_COMMUNICATORS,
+    G_CONTEXT,
+    G_DERIVED,
+    G_EAGER,
+    G_FAULT_TABLE,
+    G_FAULTS,
+    G_FIRST_NARROW,
+    G_LARGE_SLOTS,
+    G_REQUEST_SLOTS,
+    G_SLOT_TABLE,
+    G_SLOTS,
+    G_TAG_UB,
+    OPEN,
+    R_BLOCK,
+    R_BYTES,
+    R_CALL,
+    R_COMM,
+    R_DATATYPE,
+    R_DONE,
+    R_ELEMENTS,
+    R_FLAGS,
+    R_HANDLE,
+    R_MARK,
+    R_OP,
+    R_PEER,
+    R_TAG,
+    S_BLOCK,
+    S_CALL,
+    S_COMM,
+    S_DATATYPE,
+    S_ELEMENTS,
+    S_OP,
+    S_PEER,
+    S_ROW_BYTES,
+    S_SLOT,
+    S_STATE,
+    S_TAG,
+)
+from host_proxy.records.completion import size_of
+
+_DATATYPE_COUNT = len(DATATYPES)
+_REDUCTION_COUNT = len(OPERATIONS_REDUCE)
+_FIELDS = ops.FIELDS
+_KNOWN = ops.KNOWN
+_CLASSES = np.zeros(ops.DEBUG + 1, np.int64)
+for _field, _class in ops.FIELD_CLASSES.items():
+    _CLASSES[_field] = _class
+
+
+@jit
+def slot_of(handle):
+    return (handle >> HANDLE_SLOT_SHIFT) & HANDLE_SLOT_MASK
+
+
+@jit
+def is_large(handle):
+    return (handle >> HANDLE_LARGE_SHIFT) & 1
+
+
+@jit
+def row_of(g, slot):
+    """Address of the slot's row."""
+    return get(g, G_SLOT_TABLE) + slot * S_ROW_BYTES
+
+
+@jit
+def communicator(g, comm):
+    """Address of the communicator's row."""
+    return get(g, G_COMMUNICATORS) + comm * (C_COUNT * 8)
+
+
+@jit
+def refuses_any_tag(g, comm):
+    """Whether the user has said that no receive on the communicator uses ANY_TAG."""
+    return get(communicator(g, comm), C_LAST) != 0
+
+
+# --- the error log --------------------------------------------------------------------------------
+
+
+@jit
+def _next_fault(g):
+    number = get(g, G_FAULTS)
+    if number > 0:  # the first one is kept for good
+        number = 1 + (number - 1) % (FAULTS - 1)
+    bump(g, G_FAULTS, 1)
+    return get(g, G_FAULT_TABLE) + number * (E_COUNT * 8)
+
+
+@jit
+def _log_call(g, r, op, field, error, value, low, high):
+    at = _next_fault(g)
+    put(at, E_OP, op)
+    put(at, E_CALL, get(r, R_CALL))
+    put(at, E_FIELD, field)
+    put(at, E_VALUE, value)
+    put(at, E_LOW, low)
+    put(at, E_HIGH, high)
+    put(at, E_CLASS, error)
+    put(at, E_CODE, 0)
+    put(at, E_BLOCK, get(r, R_BLOCK))
+    put(at, E_COMM, get(r, R_COMM))
+    put(at, E_PEER, get(r, R_PEER))
+    put(at, E_TAG, get(r, R_TAG))
+    put(at, E_DATATYPE, get(r, R_DATATYPE))
+    put(at, E_ELEMENTS, get(r, R_ELEMENTS))
+    put(at, E_SLOT, slot_of(get(r, R_HANDLE)))
+
+
+@entry
+def log_record(g, r, field, value, low, high):
+    """Logs a fault of the record; returns its error class."""
+    error = _CLASSES[field]
+    _log_call(g, r, get(r, R_OP), field, error, value, low, high)
+    return error
+
+
+@jit
+def log_fault(g, r):
+    """Logs a call that the device refused by itself."""
+    field = ops.REQUEST
+    if get(r, R_DONE) == GMPI_ERR_NO_RESOURCE:
+        field = ops.RESOURCE
+    value = get(r, R_ELEMENTS)
+    _log_call(g, r, get(r, R_FLAGS), field, get(r, R_DONE) & 0xFF, value, 0, 0)
+
+
+@entry
+def log_request(g, row, field, error, code, value, high):
+    """Logs what went wrong with a request that is open in a slot."""
+    at = _next_fault(g)
+    put(at, E_OP, get(row, S_OP))
+    put(at, E_CALL, get(row, S_CALL))
+    put(at, E_FIELD, field)
+    put(at, E_VALUE, value)
+    put(at, E_LOW, 0)
+    put(at, E_HIGH, high)
+    put(at, E_CLASS, error)
+    put(at, E_CODE, code)
+    put(at, E_BLOCK, get(row, S_BLOCK))
+    put(at, E_COMM, get(row, S_COMM))
+    put(at, E_PEER, get(row, S_PEER))
+    put(at, E_TAG, get(row, S_TAG))
+    put(at, E_DATATYPE, get(row, S_DATATYPE))
+    put(at, E_ELEMENTS, get(row, S_ELEMENTS))
+    put(at, E_SLOT, get(row, S_SLOT))
+
+
+# --- the checks -----------------------------------------------------------------------------------
+
+
+@entry
+def no_payload(g, r, row):
+    """The payload that the record announces is not in it: error class of the request."""
+    error = _CLASSES[ops.REQUEST]
+    log_request(g, row, ops.REQUEST, error, 0, get(r, R_HANDLE), 0)
+    return error
+
+
+@jit
+def check_handle(g, r):
+    """Whether the record's handle can be answered: right context, slot, class and generation."""
+    handle = get(r, R_HANDLE)
+    slot = slot_of(handle)
+    if handle <= 0 or handle >> 59 != 0 or slot >= get(g, G_SLOTS):
+        return False
+    if (handle >> HANDLE_CONTEXT_SHIFT) & HANDLE_CONTEXT_MASK != get(g, G_CONTEXT):
+        return False
+    if handle & TAG_MASK != get(r, R_MARK) or get(row_of(g, slot), S_STATE) == OPEN:
+        return False
+    units = (handle >> HANDLE_UNITS_SHIFT) & HANDLE_UNITS_MASK
+    if units < 1 or units >= SLOT_UNITS:
+        return False
+    place = slot - get(g, G_REQUEST_SLOTS)
+    if place < 0:
+        return is_large(handle) == 0
+    # Between large and narrow slots are some that nobody can have.
+    there = place < get(g, G_LARGE_SLOTS) or slot >= get(g, G_FIRST_NARROW)
+    return there and is_large(handle) == 1
+
+
+@jit
+def check(g, r):
+    """Error class of the first fault of the record, 0 when it may be carried out.
+
+    Fills in ``R_BYTES``. ``check_handle`` comes first.
+    """
+    op = get(r, R_OP)
+    put(r, R_BYTES, 0)
+    if _KNOWN[op] == 0:
+        return log_record(g, r, ops.OPERATION, op, 1, OP_SYNCHRONIZE)
+    fields = _FIELDS[op]
+    peer = get(r, R_PEER)
+    tag = get(r, R_TAG)
+    peers = 0
+    if fields & ops.COMMUNICATOR:
+        comm = get(r, R_COMM)
+        if comm < COMMUNICATORS:
+            peers = get(communicator(g, comm), C_SIZE)
+        if peers == 0:  # nobody's
+            return log_record(g, r, ops.COMMUNICATOR, comm, 0, 0)
+    if fields & ops.DEST and (peer < 0 or peer >= peers) and peer != PROC_NULL:
+        return log_record(g, r, ops.DEST, peer, 0, peers - 1)
+    if fields & ops.SOURCE and (peer < 0 or peer >= peers):
+        if peer != PROC_NULL and peer != ANY_SOURCE:
+            return log_record(g, r, ops.SOURCE, peer, 0, peers - 1)
+    if fields & ops.ROOT and (peer < 0 or peer >= peers):
+        return log_record(g, r, ops.ROOT, peer, 0, peers - 1)
+    if fields & ops.TAG and (tag < 0 or tag > get(g, G_TAG_UB)):
+        if tag != ANY_TAG or op == OP_ISEND or refuses_any_tag(g, get(r, R_COMM)):
+            return log_record(g, r, ops.TAG, tag, 0, get(g, G_TAG_UB))
+    if fields & ops.REDUCTION and (tag < 0 or tag >= _REDUCTION_COUNT):
+        return log_record(g, r, ops.REDUCTION, tag, 0, _REDUCTION_COUNT - 1)
+    if fields & ops.DATATYPE:
+        return _check_data(g, r)
+    return 0
+
+
+@jit
+def _check_data(g, r):
+    """Datatype, count and buffer, and whether slot and record have what the size calls for."""
+    datatype = get(r, R_DATATYPE)
+    most = POSITION_MASK // 32
+    if datatype & ~DERIVED_MASK == DERIVED_MARK:
+        row = get(g, G_DERIVED) + (datatype & (DERIVED_ROWS - 1)) * (D_COUNT * 8)
+        reduced = _FIELDS[get(r, R_OP)] & ops.REDUCTION != 0
+        if reduced or get(row, D_HANDLE) != datatype:
+            return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
+        size = get(row, D_SIZE)
+        most = POSITION_MASK // max(size, 1)
+    elif datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
+        return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
+    else:
+        size = size_of(g, datatype)
+        if (datatype >> 8) & 0xFF != size:
+            return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
+    count = get(r, R_ELEMENTS)
+    if count < 0 or count > most:
+        return log_record(g, r, ops.COUNT, count, 0, most)
+    nbytes = count * size
+    put(r, R_BYTES, nbytes)
+    flags = get(r, R_FLAGS)
+    if flags & FLAWS:
+        return log_record(g, r, ops.BUFFER, flags & FLAWS, get(r, R_DONE), nbytes)
+    op = get(r, R_OP)
+    inline = flags & FLAG_INLINE != 0
+    if inline and nbytes > INLINE_BYTES:
+        return log_record(g, r, ops.REQUEST, nbytes, 0, INLINE_BYTES)
+    if nbytes == 0 or (_FIELDS[op] & (ops.DEST | ops.SOURCE) and get(r, R_PEER) == PROC_NULL):
+        return 0
+    large = is_large(get(r, R_HANDLE))
+    if (nbytes > get(g, G_EAGER)) != (large == 1):
+        return log_record(g, r, ops.REQUEST, nbytes, 0, get(g, G_EAGER))
+    if op == OP_ISEND and nbytes <= INLINE_BYTES and not inline:
+        return log_record(g, r, ops.REQUEST, nbytes, 0, INLINE_BYTES)
+    return 0

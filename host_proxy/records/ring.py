@@ -1,0 +1,221 @@
+"""Consumer of the request ring (producer: ``device_lib/proxied/ring.py``).
+
+Records are taken strictly in ticket order. A record is there when each unit it needs has its tag;
+the units of one record arrive in any order, so each is looked at on its own. Nothing is written
+back to the ring; producers learn from the consumed count, in a line of its own, that slots are
+free again.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from gmpi.contract.wire import (
+    CALL_MASK,
+    CALL_SHIFT,
+    COMMUNICATOR_MASK,
+    CONTROL_CONSUMED,
+    DERIVED_MARK,
+    DERIVED_MASK,
+    DERIVED_ROWS,
+    FLAG_INLINE,
+    HEADER_UNITS,
+    INLINE_BYTES,
+    SLOT_BYTES,
+    SLOT_UNITS,
+    TAG_MASK,
+    UNIT_BYTES,
+    UNIT_PAYLOAD,
+)
+from host_proxy.platform.idle import now_ns
+from host_proxy.platform.native import (
+    entry,
+    get,
+    jit,
+    load,
+    load_acquire,
+    pause,
+    prefetch,
+    put,
+    store,
+    store_int,
+    store_release,
+)
+from host_proxy.platform.state import (
+    D_COUNT,
+    D_SIZE,
+    G_CONTROL,
+    G_DERIVED,
+    G_HEAD,
+    G_LATE_SINCE,
+    G_RECORD,
+    G_RING,
+    G_RING_SLOTS,
+    R_ADDRESS,
+    R_BLOCK,
+    R_CALL,
+    R_COMM,
+    R_DATATYPE,
+    R_DONE,
+    R_ELEMENTS,
+    R_FLAGS,
+    R_HANDLE,
+    R_MARK,
+    R_OP,
+    R_PEER,
+    R_TAG,
+)
+
+_FORGETS_EVERY = 1 << 30  # tickets
+_LOOKS = 256  # at a payload that is on its way, before the proxy looks after other requests
+PATIENCE_NS = 5_000_000_000  # a payload that has not come by then never comes
+_AHEAD = 4  # records whose lines are asked for before their turn
+
+
+@jit
+def signed(value):
+    """The low 32 bits as a signed number."""
+    return ((value & TAG_MASK) ^ 0x80000000) - 0x80000000
+
+
+@jit
+def arrived(g):
+    """Address of the record at the head, 0 while its header is not complete."""
+    head = get(g, G_HEAD)
+    ring = get(g, G_RING)
+    last = get(g, G_RING_SLOTS) - 1
+    address = ring + (head & last) * SLOT_BYTES
+    mark = ((head << 1) | 1) & TAG_MASK
+    # Acquire, last unit first: lanes mostly arrive together, so this fails at once or not at all.
+    if (load_acquire(address + 3 * UNIT_BYTES + 8) >> 32) & TAG_MASK != mark:
+        return 0
+    if (
+        (load_acquire(address + 8) >> 32) & TAG_MASK != mark
+        or (load_acquire(address + UNIT_BYTES + 8) >> 32) & TAG_MASK != mark
+        or (load_acquire(address + 2 * UNIT_BYTES + 8) >> 32) & TAG_MASK != mark
+    ):
+        return 0
+    prefetch(ring + ((head + _AHEAD) & last) * SLOT_BYTES)
+    return address
+
+
+@jit
+def opcode(address):
+    return load(address) & 0xFF
+
+
+@jit
+def element_count(address):
+    return load(address + UNIT_BYTES)
+
+
+@entry
+def has_record(g):
+    """Whether a record waits to be taken."""
+    return arrived(g) != 0
+
+
+@jit
+def _payload_bytes(g, r):
+    """What payload the decoded record says it has; 0 where that cannot be: it will be refused."""
+    datatype = get(r, R_DATATYPE)
+    size = (datatype >> 8) & 0xFF
+    if datatype & ~DERIVED_MASK == DERIVED_MARK:
+        size = get(get(g, G_DERIVED) + (datatype & (DERIVED_ROWS - 1)) * (D_COUNT * 8), D_SIZE)
+    count = get(r, R_ELEMENTS)
+    if count < 0 or count > INLINE_BYTES or size > INLINE_BYTES or count * size > INLINE_BYTES:
+        return 0
+    return count * size
+
+
+@jit
+def _payload_has_come(g, r):
+    """Whether each unit of the payload is there, or the record has waited for it too long.
+
+    It mostly comes by the same store instruction as the header. A record that says it has a
+    payload and has none is corrupt: only its own request may fail of that, and no other one's
+    messages may wait for it meanwhile.
+    """
+    at = get(r, R_ADDRESS) + HEADER_UNITS * UNIT_BYTES + 8
+    mark = get(r, R_MARK)
+    end = at + (_payload_bytes(g, r) + UNIT_PAYLOAD - 1) // UNIT_PAYLOAD * UNIT_BYTES
+    looks = 0
+    while at < end:
+        if (load_acquire(at) >> 32) & TAG_MASK == mark:
+            at += UNIT_BYTES
+            continue
+        looks += 1
+        if get(g, G_LATE_SINCE) != 0:
+            return now_ns(g) - get(g, G_LATE_SINCE) > PATIENCE_NS
+        if looks > _LOOKS:
+            put(g, G_LATE_SINCE, now_ns(g))
+            return False
+        pause()
+    return True
+
+
+@entry
+def decode(g):
+    """Reads the record at the head into the record array; False: not there as a whole yet."""
+    address = arrived(g)
+    if address == 0:
+        return False
+    r = get(g, G_RECORD)
+    first = load(address)
+    put(r, R_ADDRESS, address)
+    put(r, R_MARK, ((get(g, G_HEAD) << 1) | 1) & TAG_MASK)
+    put(r, R_OP, first & 0xFF)
+    put(r, R_FLAGS, (first >> 8) & 0xFF)
+    put(r, R_COMM, (first >> 16) & COMMUNICATOR_MASK)
+    put(r, R_CALL, (first >> CALL_SHIFT) & CALL_MASK)
+    put(r, R_DATATYPE, (first >> 32) & TAG_MASK)
+    put(r, R_PEER, signed(load(address + 8)))
+    put(r, R_ELEMENTS, load(address + UNIT_BYTES))
+    put(r, R_TAG, signed(load(address + UNIT_BYTES + 8)))
+    put(r, R_HANDLE, load(address + 2 * UNIT_BYTES))
+    put(r, R_DONE, load(address + 3 * UNIT_BYTES))
+    put(r, R_BLOCK, load(address + 3 * UNIT_BYTES + 8) & TAG_MASK)
+    return get(r, R_FLAGS) & FLAG_INLINE == 0 or _payload_has_come(g, r)
+
+
+@entry
+def payload_to(g, r, target, nbytes):
+    """Copies the ``nbytes`` (at most 144) that came in the record to host memory: whether it could.
+
+    Writes whole units: up to 11 bytes past the end, which belong to the caller's staging buffer.
+    ``decode`` has waited for them.
+    """
+    at = get(r, R_ADDRESS) + HEADER_UNITS * UNIT_BYTES
+    mark = get(r, R_MARK)
+    end = target + nbytes
+    while target < end:
+        word = load_acquire(at + 8)
+        if (word >> 32) & TAG_MASK != mark:
+            return False
+        store(target, load(at))
+        store_int(target + 8, word)
+        at += UNIT_BYTES
+        target += UNIT_PAYLOAD
+    return True
+
+
+@entry
+def take(g):
+    """The record at the head has been read: its slot may be written again.
+
+    Tags repeat after 2**31 tickets, and always in the same slot. Headers are written in each lap;
+    but a unit of payload that no record has touched since would then pass for new. So in one lap of
+    2**30 tickets each slot forgets its payload, while it is still the proxy's.
+    """
+    head = get(g, G_HEAD)
+    if head & (_FORGETS_EVERY - 1) < get(g, G_RING_SLOTS):
+        slot = get(g, G_RING) + (head & (get(g, G_RING_SLOTS) - 1)) * SLOT_BYTES
+        for unit in range(HEADER_UNITS, SLOT_UNITS):
+            store(slot + unit * UNIT_BYTES + 8, 0)
+    put(g, G_HEAD, head + 1)
+    put(g, G_LATE_SINCE, 0)
+
+
+@entry
+def return_slots(g):
+    """Publishes how many records have been taken; release, after the last read of their slots."""
+    store_release(get(g, G_CONTROL) + CONTROL_CONSUMED, get(g, G_HEAD))

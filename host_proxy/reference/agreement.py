@@ -1,0 +1,82 @@
+"""Debug mode: ranks compare their calls of a collective before it begins.
+
+MPI need not notice that counts, roots, operations or functions differ, and the result is wrong on
+some ranks then. Each rank says what it has called, on a duplicate that nothing else uses, in the
+order of the collectives themselves; so all ranks find the same difference, and none of them begins.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gmpi.contract.constants import DATATYPE_NAMES, OPERATIONS_REDUCE
+from gmpi.contract.wire import OP_ALLREDUCE, OP_BCAST
+from gmpi.diagnose.differences import differences
+from gmpi.diagnose.tables import Pending
+from host_proxy.platform import operations as ops
+from host_proxy.platform.communicator import Communicator
+from host_proxy.reference.failure import Disagreement
+from host_proxy.reference.protocol import Step
+
+
+class Said(NamedTuple):
+    """What one rank says of its call.
+
+    Attributes:
+        rank: in the context.
+        op, call: of the record, see ``operations.name_of``; of the host the op that it would have.
+        root: rank in the communicator, 0 where there is none.
+        datatype: handle, 0 where there is none that ranks could compare.
+        block: -1 for a call of the host.
+    """
+
+    rank: int
+    op: int
+    call: int
+    root: int
+    reduction: int
+    datatype: int
+    count: int  # type: ignore[assignment]  # MPI's word; hides tuple.count
+    nbytes: int
+    block: int
+
+    def pending(self, everyone: list[Said], communicator: str) -> Pending:
+        """The call as reports have it."""
+        name = ops.name_of(self.op, self.call)
+        if self.block < 0:
+            name = f"Context.host.{name.removeprefix('GMPI_').removeprefix('I').capitalize()}"
+        return Pending(
+            name,
+            "collective",
+            everyone[self.root].rank if self.op == OP_BCAST else None,
+            None,
+            communicator,
+            DATATYPE_NAMES.get(self.datatype, ""),
+            self.count,
+            self.nbytes,
+            self.block,
+            0,
+            OPERATIONS_REDUCE[self.reduction][0] if self.op == OP_ALLREDUCE else "",
+        )
+
+
+def agreed(communicator: Communicator, mine: Said, steps: Step) -> Step:
+    """The steps of a collective, once all ranks have said that they call the same.
+
+    Raises:
+        Disagreement: they do not; on all ranks.
+    """
+    words = np.array(mine, np.int64)
+    table = np.empty((communicator.size, len(mine)), np.int64)
+    assert communicator.compared is not None
+    yield communicator.compared.Iallgather(words, table)
+    everyone = [Said(*map(int, row)) for row in table]
+    different = differences(
+        {said.rank: said.pending(everyone, communicator.name) for said in everyone}
+    )
+    if different:
+        raise Disagreement(f"calls of one collective differ: {different}")
+    return (yield from steps)

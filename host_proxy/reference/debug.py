@@ -1,0 +1,312 @@
+"""Debug mode (``GMPI_DEBUG=1``): the mpi4py engine with checks around every record.
+
+Everything runs on the mpi4py engine, so the compiled loop stays as it is. What is checked:
+
+* fields of a record that its operation does not use are zero, flags fit the operation, and the
+  block that it names exists;
+* the buffer of a receive, or of a result, overlaps no buffer of a pending request, and that of a
+  send no pending receive's (MPI 4.1 section 3.7.2 and 3.7.4);
+* the buffer of a send still has, when the send completes, the bytes that were sent;
+* all ranks of a collective call the same (``agreement.py``);
+* nobody writes around or behind the staging of a request: *canaries*;
+* nobody relies on what is not his: ring slots that were read, completions, and staging that was
+  given back are filled with *poison*.
+
+Buffers are compared where they lie in one piece: not strided slices and derived datatypes, and not
+shared memory, which the host cannot read.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import ctypes
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from gmpi.contract import wire
+from gmpi.contract.constants import ERR_BUFFER, ERR_INTERN, PROC_NULL, SUCCESS
+from gmpi.contract.wire import LARGE_BUFFERS, MESSAGE_HEADER, SCATTERED, STAGING_LEAD
+from host_proxy.platform import operations as ops
+from host_proxy.platform.state import (
+    FAULTS,
+    G_CONTROL,
+    R_ADDRESS,
+    R_BLOCK,
+    R_BYTES,
+    R_COMM,
+    R_DATATYPE,
+    R_DONE,
+    R_ELEMENTS,
+    R_FLAGS,
+    R_OP,
+    R_PEER,
+    R_TAG,
+    S_BLOCK,
+    S_BYTES,
+    S_CALL,
+    S_DATATYPE,
+    S_ELEMENTS,
+    S_FAILED,
+    S_HANDLE,
+    S_OP,
+    S_PEER,
+    S_TAG,
+    State,
+)
+from host_proxy.records.checks import log_record, log_request
+from host_proxy.reference.agreement import Said, agreed
+from host_proxy.reference.failure import Disagreement
+from host_proxy.reference.kernel_port import KernelPort
+from host_proxy.reference.mpi4py_engine import Mpi4pyEngine
+from host_proxy.reference.protocol import Outcome, Step
+
+POISON = 0xDA  # even: no tag of a unit
+CANARY = 0xC5
+CANARY_BYTES = STAGING_LEAD - MESSAGE_HEADER  # before the header of each staging buffer
+
+#: Copies memory of a kernel's buffer to the host; None where it cannot.
+Reader = Callable[[int, int], np.ndarray | None]
+
+
+class Buffer(NamedTuple):
+    """Where the bytes of a pending request are; address 0: not known, or not in one piece."""
+
+    address: int
+    nbytes: int
+    writes: bool
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.address:#x}..{self.address + self.nbytes:#x}"
+
+    def conflicts(self, other: Buffer) -> bool:
+        if not (self.writes or other.writes) or not (self.address and other.address):
+            return False
+        ends = self.address + self.nbytes, other.address + other.nbytes
+        return self.address < ends[1] and other.address < ends[0]
+
+
+class DebugPort(KernelPort):
+    """The staging of a request, watched."""
+
+    engine: DebugEngine
+
+    def message(self, nbytes: int) -> np.ndarray:
+        memory = super().message(nbytes)
+        op = self.engine.field(self.slot, S_OP)
+        if op == wire.OP_ISEND and nbytes:
+            self.engine.sent(self.slot, 0, memory[MESSAGE_HEADER:])
+        elif op == wire.OP_IRECV:
+            memory[:] = POISON  # before MPI gets it
+        return memory
+
+    def pack(self, k: int, position: int, length: int) -> Step:
+        memory = yield from super().pack(k, position, length)
+        if k < LARGE_BUFFERS and self.has_chunks:
+            self.engine.check_tail(self.slot, self.buffer(k)[length:], f"chunk {k}")
+        if self.engine.field(self.slot, S_OP) == wire.OP_ISEND:
+            self.engine.sent(self.slot, position, memory)
+        return memory
+
+
+class DebugEngine(Mpi4pyEngine):
+    """Attributes:
+    findings: what was found, in words; entries of the error log name them by number.
+    blocks: the largest grid so far.
+    """
+
+    port = DebugPort
+
+    def __init__(self, state: State, read: Reader) -> None:
+        super().__init__(state)
+        self.read = read
+        self.findings: list[str] = []
+        self.blocks = 0
+        self.buffers: dict[int, Buffer] = {}
+        self.sums: dict[int, list[tuple[int, int, int]]] = {}  # position, length, checksum
+        self.clean: set[int] = set()  # slots whose staging is all poison
+        layout = state.layout
+        for slot in range(layout.slots + 1):
+            place = self.canary(slot)
+            place[:] = CANARY
+        self.large[:] = POISON
+
+    # --- hooks of the engine ----------------------------------------------------------------------
+
+    def serve(self) -> None:
+        r = self.state.record
+        address, handle_unit = int(r[R_ADDRESS]), wire.HANDLE_UNIT * wire.UNIT_BYTES
+        if r[R_OP] in ops.OPERATIONS:
+            reserved = ctypes.c_uint32.from_address(address + handle_unit + 8).value
+            if reserved == int(r[R_PEER]) & wire.TAG_MASK:
+                reserved = 0  # the peer again: the same word goes to two lanes
+            problems = list(self.problems(r, reserved))
+            if problems:
+                self.log_record(f"record {self.state.taken}: {'; '.join(problems)}")
+        super().serve()
+        ctypes.memset(address, POISON, wire.SLOT_BYTES)
+
+    def objection(self, slot: int) -> int:
+        """Looks at a request that has just been opened; an error class refuses it."""
+        r = self.state.record
+        ctypes.memset(self._completion(slot), POISON, wire.SLOT_BYTES)
+        self.check_canaries(slot)
+        op, flags = int(r[R_OP]), int(r[R_FLAGS])
+        if slot in self.clean and op == wire.OP_ISEND and not flags & wire.FLAG_INLINE:
+            if slot < self.state.layout.request_slots:
+                tail = self._payload(slot)[int(r[R_BYTES]) :]
+                self.check_tail(slot, tail, "the payload")
+        self.clean.discard(slot)
+        self.sums[slot] = []
+        mine = self._buffer(slot)
+        for other in self.buffers.values():
+            if mine.conflicts(other):
+                self.log(slot, ERR_BUFFER, f"the buffer of {mine} overlaps that of {other}, which "
+                                           "is pending; wait for that request first")  # fmt: skip
+                return int(ERR_BUFFER)
+        self.buffers[slot] = mine
+        return 0
+
+    def agreed(self, slot: int, operation: Step) -> Step:
+        """A collective, once all ranks have said that they call the same."""
+        fields = S_OP, S_CALL, S_PEER, S_TAG, S_DATATYPE, S_ELEMENTS, S_BYTES, S_BLOCK
+        rank = self.state.communicators[0].rank
+        mine = Said(rank, *(self.field(slot, which) for which in fields))
+        try:
+            return (yield from agreed(self.communicator(slot), mine, operation))
+        except Disagreement as exc:
+            self.log(slot, exc.error, exc.text)
+            self.state.slots[slot, S_FAILED] = exc.error
+            raise
+
+    def ended(self, slot: int, outcome: Outcome) -> Outcome:
+        """Looks at a request that is about to complete."""
+        self.check_canaries(slot)
+        mine = self.buffers.pop(slot, None)
+        if mine is not None and outcome.error == SUCCESS:
+            changed = self._changed(slot, mine)
+            if changed:
+                self.log(slot, ERR_BUFFER, changed)
+                outcome = outcome._replace(error=int(ERR_BUFFER))
+        if self.state.layout.request_slots <= slot < self.state.layout.first_narrow:
+            size = LARGE_BUFFERS * self.sizes[1]
+            begin = self.state.layout.chunk_buffers(slot)
+            self.large[begin : begin + size] = POISON
+        if self.field(slot, S_OP) == wire.OP_ISEND:
+            self._payload(slot)[:] = POISON
+            self.clean.add(slot)
+        return outcome
+
+    # --- the checks -------------------------------------------------------------------------------
+
+    def problems(self, r: np.ndarray, reserved: int):
+        """What is odd about a record, besides what ``checks.check`` refuses."""
+        op, flags = int(r[R_OP]), int(r[R_FLAGS])
+        if op in (wire.OP_NULL, wire.OP_FAULT):
+            return
+        operation = ops.OPERATIONS[op]
+        fields = operation.fields
+        if reserved:
+            yield f"reserved word of {operation.name} is {reserved:#x}, must be 0"
+        if self.blocks and r[R_BLOCK] >= self.blocks:
+            yield (
+                f"block of {operation.name} is {int(r[R_BLOCK])}, allowed is 0..{self.blocks - 1}"
+            )
+        unused = [
+            ("peer", R_PEER, ops.DEST | ops.SOURCE | ops.ROOT),
+            ("tag", R_TAG, ops.TAG | ops.REDUCTION),
+            ("datatype", R_DATATYPE, ops.DATATYPE),
+            ("count", R_ELEMENTS, ops.COUNT),
+            ("communicator", R_COMM, ops.COMMUNICATOR),
+        ]
+        for name, column, users in unused:
+            if not fields & users and r[column] != 0:
+                yield f"{name} of {operation.name} is {int(r[column])}, must be 0"
+        allowed = {
+            wire.OP_ISEND: wire.FLAG_OUT | wire.FLAG_INLINE | wire.FLAWS,
+            wire.OP_IRECV: wire.FLAG_BACK | wire.FLAWS,
+        }.get(op, 0xFF if fields & ops.DATATYPE else 0)
+        if flags & ~allowed:
+            yield f"flags of {operation.name} are {flags:#x}, allowed are {allowed:#x}"
+
+    def canary(self, slot: int) -> np.ndarray:
+        """What stands before a slot's staging, and so behind that of the slot before it."""
+        layout = self.state.layout
+        begin = layout.small + slot * layout.small_stride
+        return self.memory[begin : min(begin + CANARY_BYTES, layout.mapped_bytes)]
+
+    def check_canaries(self, slot: int) -> None:
+        for number, where in ((slot, "before"), (slot + 1, "behind")):
+            place = self.canary(number)
+            if (place != CANARY).any():
+                at = int(place.ctypes.data) + int(np.flatnonzero(place != CANARY)[0])
+                self.log(slot, ERR_INTERN, f"memory {where} the staging of {self._name(slot)} was "
+                                           f"overwritten, first at {at:#x}")  # fmt: skip
+                place[:] = CANARY
+
+    def check_tail(self, slot: int, tail: np.ndarray, what: str) -> None:
+        wrong = np.flatnonzero(tail != POISON)
+        if len(wrong):
+            at = int(tail.ctypes.data) + int(wrong[0])
+            self.log(slot, ERR_INTERN, f"the kernel wrote behind {what} of {self._name(slot)}, "
+                                       f"first at {at:#x} of its staging")  # fmt: skip
+            tail[:] = POISON
+
+    def sent(self, slot: int, position: int, data: np.ndarray) -> None:
+        """Notes what MPI, or the receiver, gets of a send."""
+        self.sums[slot].append((position, len(data), zlib.crc32(data.data)))
+
+    def _changed(self, slot: int, mine: Buffer) -> str:
+        """Which bytes of a send's buffer are not those that were sent; empty: none."""
+        if mine.writes or not mine.address:
+            return ""
+        for position, length, checksum in self.sums[slot]:
+            now = self.read(mine.address + position, length)
+            if now is not None and zlib.crc32(now.data) != checksum:
+                return (
+                    f"the buffer of {mine} was changed while the send was pending, in its bytes "
+                    f"{position}..{position + length}; wait for the request first"
+                )
+        return ""
+
+    # --- words ------------------------------------------------------------------------------------
+
+    def log(self, slot: int, error: int, text: str) -> None:
+        log_request(self.g, self.row(slot), ops.DEBUG, int(error), 0, self.note(text), 0)
+
+    def log_record(self, text: str) -> None:
+        log_record(self.g, self.state.record.ctypes.data, ops.DEBUG, self.note(text), 0, 0)
+
+    def note(self, text: str) -> int:
+        """Keeps the words of a finding as long as the error log keeps its entry: its number."""
+        self.findings.append(text)
+        forgotten = len(self.findings) - 1 - 2 * FAULTS
+        if forgotten > 0:
+            self.findings[forgotten] = ""
+        return len(self.findings) - 1
+
+    def _name(self, slot: int) -> str:
+        number = self.state.record_number(self.field(slot, S_HANDLE))
+        block = self.field(slot, S_BLOCK)
+        name = ops.name_of(self.field(slot, S_OP), self.field(slot, S_CALL))
+        return f"{name} in block {block} (record {number})"
+
+    def _buffer(self, slot: int) -> Buffer:
+        r = self.state.record
+        address, nbytes, flags = int(r[R_DONE]), int(r[R_BYTES]), int(r[R_FLAGS])
+        moves = flags & (wire.FLAG_OUT | wire.FLAG_BACK) and r[R_PEER] != PROC_NULL
+        if not moves or nbytes == 0 or address & SCATTERED:
+            address = 0
+        return Buffer(address, nbytes, bool(flags & wire.FLAG_BACK), self._name(slot))
+
+    def _payload(self, slot: int) -> np.ndarray:
+        begin = self.small(slot)
+        return self.memory[begin : begin + self.sizes[0]]
+
+    def _completion(self, slot: int) -> int:
+        return int(self.state.globals[G_CONTROL]) + (
+            self.state.layout.completions + slot * wire.SLOT_BYTES
+        )

@@ -1,0 +1,183 @@
+"""The mpi4py engine's side of a kernel's buffer: the port that ``protocol.py`` works with."""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gmpi.contract.wire import (
+    CHUNK_DIRECTION_SHIFT,
+    CHUNK_POSITION_SHIFT,
+    IN_SMALL,
+    LANDED,
+    LARGE_BUFFERS,
+    MESSAGE_HEADER,
+    NEAR,
+    NOT_SHARED,
+    PACK,
+    TAG_MASK,
+    UNPACK,
+    is_in_reach,
+    landed,
+    landing_groups,
+    lands,
+)
+from host_proxy.compiled.headers import Header
+from host_proxy.platform.communicator import Communicator
+from host_proxy.platform.state import (
+    G_LARGE_DEVICE,
+    G_STAGING,
+    P_DEVICE,
+    P_READS,
+    P_STAGING,
+    S_ADDRESS,
+    S_BYTES,
+    S_HANDLE,
+)
+from host_proxy.records import completion
+from host_proxy.reference.fetching import Arrivals
+from host_proxy.reference.protocol import Step
+
+if TYPE_CHECKING:
+    from host_proxy.reference.mpi4py_engine import Mpi4pyEngine
+
+
+def view(address: int, nbytes: int) -> np.ndarray:
+    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+
+
+def done_word(position: int, direction: int, index: int) -> int:
+    """What a CHUNK record says when the order with these values has been carried out."""
+    return position << CHUNK_POSITION_SHIFT | direction << CHUNK_DIRECTION_SHIFT | index
+
+
+class KernelPort:
+    """The user's buffer of a kernel's request, behind the staging of its slot.
+
+    A request in a small or in a narrow slot has no chunk buffers: its chunks are in memory of their
+    own (``Arrivals``). To and from a narrow slot's buffer they go by way of small staging.
+    """
+
+    def __init__(self, engine: Mpi4pyEngine, slot: int) -> None:
+        layout = engine.state.layout
+        self.engine = engine
+        self.slot = slot
+        self.has_chunks = layout.request_slots <= slot < layout.first_narrow
+        self.is_narrow = slot >= layout.first_narrow
+        self.own = layout.chunk_buffers(slot) if self.has_chunks else 0  # in large staging
+        self.has_base = False
+        self.reads_sender = False  # the user's threads do
+        self.packs = False
+        self.arrivals = Arrivals(engine.state)
+
+    @property
+    def address(self) -> int:
+        """The user's buffer, as the record says it."""
+        return self.engine.field(self.slot, S_ADDRESS)
+
+    def set_base(self, address: int, ready: int = 0) -> None:
+        """Says where the chunk buffers are: once for a request, and before its first order.
+
+        A thread that waits reads this unit and those of the orders one after the other; of two
+        that a request has said it could take the first together with an order meant for the second.
+        """
+        completion.set_base(self.engine.g, self.engine.row(self.slot), address, ready)
+        self.has_base = True
+
+    def message(self, nbytes: int) -> np.ndarray:
+        begin = self.engine.small(self.slot) - MESSAGE_HEADER
+        return self.engine.memory[begin : begin + MESSAGE_HEADER + nbytes]
+
+    def small(self) -> np.ndarray:
+        """The payload in the slot's small staging buffer."""
+        begin = self.engine.small(self.slot)
+        return self.engine.memory[begin : begin + self.engine.sizes[0]]
+
+    def deliver(self, nbytes: int) -> None:
+        """Nothing: the waiting threads take it from there."""
+
+    def shared(self, comm: Communicator, dest: int) -> tuple[int, int, int]:
+        state = self.engine.state
+        if self.is_narrow:
+            return NOT_SHARED, 0, 0
+        near = int(comm.near[dest])
+        if near:
+            self.set_base(int(state.globals[G_STAGING]) + self.own)
+            nbytes = self.engine.field(self.slot, S_BYTES)
+            if near & LANDED and not lands(nbytes, self.address, self.engine.sizes[1]):
+                near = NEAR
+            return self.slot, near, self.engine.field(self.slot, S_HANDLE) & TAG_MASK
+        peer = int(comm.peers[dest])
+        reads = peer >= 0 and state.peers[peer, P_READS]
+        return self.slot if reads else NOT_SHARED, 0, 0
+
+    def use_buffers_of(self, peer: int, header: Header) -> Step:
+        state = self.engine.state
+        in_reach = is_in_reach(header.shared, header.way, self.address)
+        if not (self.has_chunks or (self.is_narrow and in_reach)):
+            yield from self.arrivals.use_buffers_of(peer, header)
+            return
+        self.reads_sender = True
+        if header.way & LANDED:
+            place = state.layout.landing_place(peer, header.shared)
+            self.set_base(landed(place, landing_groups(header.total), header.mark))
+        else:
+            base = int(state.peers[peer, P_STAGING if header.way else P_DEVICE])
+            self.set_base(base + state.layout.chunk_buffers(header.shared), header.mark)
+
+    def buffer(self, k: int) -> np.ndarray:
+        size = self.engine.sizes[1]
+        begin = self.own + k % LARGE_BUFFERS * size
+        return self.engine.large[begin : begin + size]
+
+    def free(self, k: int) -> np.ndarray:
+        return self.buffer(k) if self.has_chunks else self.arrivals.free(k)
+
+    def pack(self, k: int, position: int, length: int) -> Step:
+        if self.is_narrow:
+            self.packs = True
+            memory = self.free(k)[:length]
+            yield from self.by_pieces(memory, position, PACK)
+            return memory
+        index = k % LARGE_BUFFERS
+        if k >= LARGE_BUFFERS:  # the first ones are packed by the call itself, without an order
+            self.order(index, position, length, PACK)
+        if k > 0:  # the very first one before its record
+            yield self.slot, done_word(position, PACK, index)
+        return self.buffer(k)[:length]
+
+    def unpack(self, k: int, position: int, length: int) -> Step:
+        if length <= 0:
+            return
+        if self.has_chunks or self.reads_sender:
+            index = k % LARGE_BUFFERS
+            self.order(index, position, length, UNPACK)
+            yield self.slot, done_word(position, UNPACK, index)
+        elif self.is_narrow:
+            yield from self.by_pieces(self.arrivals.chunk(k, length), position, UNPACK)
+        else:  # longer than the receive was thought for
+            self.small()[position : position + length] = self.arrivals.chunk(k, length)
+
+    def by_pieces(self, memory: np.ndarray, position: int, direction: int) -> Step:
+        """Moves a chunk between the user's buffer and ``memory``, by way of small staging."""
+        small = self.small()
+        # Orders for one buffer have growing positions: a reduction's have two.
+        index = int(self.packs and direction == UNPACK)
+        for begin in range(0, len(memory), len(small)):
+            piece = memory[begin : begin + len(small)]
+            if direction == UNPACK:
+                small[: len(piece)] = piece
+            self.order(index, position + begin, len(piece), direction)
+            yield self.slot, done_word(position + begin, direction, index)
+            if direction == PACK:
+                piece[:] = small[: len(piece)]
+
+    def order(self, index: int, position: int, length: int, direction: int) -> None:
+        engine = self.engine
+        if not self.has_base:
+            own = int(engine.state.globals[G_LARGE_DEVICE]) + self.own
+            self.set_base(own if self.has_chunks else IN_SMALL)
+        completion.order(engine.g, engine.row(self.slot), index, position, length, direction)

@@ -1,0 +1,394 @@
+"""The mpi4py engine: every operation as a few lines of plain mpi4py, in Python.
+
+It serves what the compiled engine leaves to it (collectives on large buffers), everything where
+that one cannot run, and is the oracle: ``GMPI_ENGINE=mpi4py`` runs whole programs on it, and the
+results must be the same.
+
+One operation is one generator (``protocol.py``). The engine keeps what each is waiting for, tests
+MPI requests one by one, and resumes.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from gmpi.contract import wire
+from gmpi.contract.constants import (
+    ANY_SOURCE,
+    ANY_TAG,
+    DATATYPES,
+    OPERATIONS_REDUCE,
+    PROC_NULL,
+    SUCCESS,
+)
+from gmpi.contract.wire import STAGING_LEAD, chunk_bytes_of
+from host_proxy.compiled import dispatch
+from host_proxy.compiled.headers import BAD_LENGTH, header_in
+from host_proxy.platform import flight
+from host_proxy.platform import operations as ops
+from host_proxy.platform.communicator import Communicator
+from host_proxy.platform.idle import now_ns
+from host_proxy.platform.state import (
+    C_COLLECTIVES,
+    ENGINE,
+    G_CONTROL,
+    G_HANDED,
+    G_LARGE,
+    G_PYTHON,
+    G_SYNCS,
+    G_TAG_UB,
+    G_TRANSFERS,
+    HANDED,
+    R_BYTES,
+    R_DONE,
+    R_FLAGS,
+    R_HANDLE,
+    R_OP,
+    S_BYTES,
+    S_COMM,
+    S_DATATYPE,
+    S_FAILED,
+    S_OP,
+    S_ORDERS,
+    S_PEER,
+    S_PYTHON,
+    S_SOURCE,
+    S_SOURCE_TAG,
+    S_TAG,
+    State,
+)
+from host_proxy.records import completion, ring
+from host_proxy.records.checks import log_record, log_request, no_payload
+from host_proxy.reference.failure import Failure, PeerFailure, RequestFailure, error_class
+from host_proxy.reference.kernel_port import KernelPort, view
+from host_proxy.reference.protocol import (
+    Outcome,
+    Step,
+    chunks_of,
+    receive_chunks,
+    receive_message,
+    send_message,
+)
+
+
+class Mpi4pyEngine:
+    """Runs the operations of kernels one generator each. Used by the proxy's thread only."""
+
+    port = KernelPort
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.g = state.address
+        layout = state.layout
+        self.sizes = layout.eager_bytes, layout.chunk_bytes
+        self.memory = view(int(state.globals[G_CONTROL]), layout.mapped_bytes)
+        self.large = view(int(state.globals[G_LARGE]), layout.large_bytes)
+        self.requests: list[tuple[MPI.Request, int, Step]] = []
+        self.answers: dict[tuple[int, int], tuple[int, Step]] = {}  # who waits for which order
+        self.early: set[tuple[int, int]] = set()  # orders carried out before anybody waited
+        self.collectives: dict[int, deque[tuple[int, Step]]] = {}
+
+    def small(self, slot: int) -> int:
+        """Offset of the payload in the slot's small staging buffer."""
+        layout = self.state.layout
+        return layout.small + slot * layout.small_stride + STAGING_LEAD
+
+    def row(self, slot: int) -> int:
+        return self.state.row(slot)
+
+    def field(self, slot: int, which: int) -> int:
+        return int(self.state.slots[slot, which])
+
+    # --- the operations ---------------------------------------------------------------------------
+
+    def ping(self, slot: int) -> Step:
+        return Outcome(now_ns(self.g) & wire.BYTES_MASK)
+        yield
+
+    def isend(self, slot: int) -> Step:
+        dest = self.field(slot, S_PEER)
+        if dest == PROC_NULL:
+            return Outcome(0)
+        g = self.state.globals
+        g[G_TRANSFERS] += 1
+        layout = self.state.layout
+        number = wire.transfer_number(
+            int(g[G_TRANSFERS]),
+            max(slot - layout.request_slots, 0),
+            layout.slots - layout.request_slots,
+            int(g[G_TAG_UB]),
+        )
+        port = self.port(self, slot)
+        tag, nbytes = self.field(slot, S_TAG), self.field(slot, S_BYTES)
+        comm = self.communicator(slot)
+        return (yield from send_message(port, comm, dest, tag, nbytes, self.sizes, number))
+
+    def irecv(self, slot: int) -> Step:
+        source = self.field(slot, S_PEER)
+        if source == PROC_NULL:
+            return Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
+        port = self.port(self, slot)
+        tag, room = self.field(slot, S_TAG), self.field(slot, S_BYTES)
+        comm = self.communicator(slot)
+        eager, _ = self.sizes
+        outcome = yield from receive_message(self.g, port, comm, source, tag, room, eager)
+        return self.logged(slot, outcome)
+
+    def rest_of_irecv(self, slot: int) -> Step:
+        """What follows a header that the compiled engine has received, and checked."""
+        port = self.port(self, slot)
+        header = header_in(port.message(0))
+        source, tag = self.field(slot, S_SOURCE), self.field(slot, S_SOURCE_TAG)
+        comm, room = self.communicator(slot), self.field(slot, S_BYTES)
+        error = self.field(slot, S_FAILED)  # of MPI, with the header
+        failure = Failure(error) if error else None
+        outcome = yield from receive_chunks(port, comm, source, tag, header, room, failure)
+        return self.logged(slot, outcome)
+
+    def logged(self, slot: int, outcome: Outcome) -> Outcome:
+        """Notes what is wrong with the message that a receive has got."""
+        room, row, error = self.field(slot, S_BYTES), self.row(slot), outcome.error
+        if outcome.flaw:
+            log_request(self.g, row, ops.MESSAGE, error, 0, outcome.flaw, 0)
+        elif error != SUCCESS:
+            log_request(self.g, row, ops.LENGTH, error, 0, outcome.total, room)
+        return outcome
+
+    def allreduce(self, slot: int) -> Step:
+        datatype = DATATYPES[self.field(slot, S_DATATYPE) & 0xFF][1]
+        op = OPERATIONS_REDUCE[self.field(slot, S_TAG)][1]
+        comm = self.communicator(slot).messages
+
+        def reduce(memory: np.ndarray) -> MPI.Request:
+            count = len(memory) // max(1, datatype.Get_size())
+            return comm.Iallreduce(MPI.IN_PLACE, [memory, count, datatype], op)
+
+        return (yield from self.by_chunks(slot, reduce, packs=True, unpacks=True))
+
+    def bcast(self, slot: int) -> Step:
+        communicator = self.communicator(slot)
+        root = self.field(slot, S_PEER)
+        comm = communicator.messages
+
+        def broadcast(memory: np.ndarray) -> MPI.Request:
+            return comm.Ibcast([memory, MPI.BYTE], root)
+
+        sends = communicator.rank == root
+        return (yield from self.by_chunks(slot, broadcast, packs=sends, unpacks=not sends))
+
+    def barrier(self, slot: int) -> Step:
+        yield self.communicator(slot).messages.Ibarrier()
+        return Outcome(0)
+
+    def by_chunks(self, slot: int, start, packs: bool, unpacks: bool) -> Step:
+        """A collective on the slot's buffer, chunk by chunk if it is long.
+
+        All ranks cut alike and start the pieces in the same order, each when it is packed.
+        """
+        port = self.port(self, slot)
+        nbytes = self.field(slot, S_BYTES)
+        eager, largest = self.sizes
+        if nbytes <= eager:
+            yield start(port.small()[:nbytes])
+            return Outcome(nbytes)
+        chunk = chunk_bytes_of(nbytes, largest)
+        for k, (position, length) in enumerate(chunks_of(nbytes, chunk)):
+            if packs:
+                memory = yield from port.pack(k, position, length)
+            else:
+                memory = port.free(k)[:length]
+            yield start(memory)
+            if unpacks:
+                yield from port.unpack(k, position, length)
+        return Outcome(nbytes)
+
+    def communicator(self, slot: int) -> Communicator:
+        return self.state.communicators[self.field(slot, S_COMM)]
+
+    # --- records ----------------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Takes over the decoded record."""
+        state, r = self.state, self.state.record
+        if r[R_OP] == wire.OP_CHUNK:
+            self.chunk()
+            return
+        if dispatch.admit(self.g, r.ctypes.data) == 0:
+            return
+        slot = int(r[R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
+        if r[R_OP] == wire.OP_SYNCHRONIZE:
+            state.globals[G_SYNCS] += 1
+            return
+        state.slots[slot, S_PYTHON] = ENGINE
+        objection = self.objection(slot)
+        if objection:
+            state.slots[slot, S_FAILED] = objection
+            completion.complete(self.g, self.row(slot), 0, objection, ANY_SOURCE, ANY_TAG)
+            return
+        if r[R_FLAGS] & wire.FLAG_INLINE:
+            target = int(state.globals[G_CONTROL]) + self.small(slot)
+            if not ring.payload_to(self.g, r.ctypes.data, target, int(r[R_BYTES])):
+                row = self.row(slot)
+                error = no_payload(self.g, r.ctypes.data, row)
+                completion.complete(self.g, row, 0, error, ANY_SOURCE, ANY_TAG)
+                return
+        operation = _OPERATIONS[int(r[R_OP])](self, slot)
+        state.globals[G_PYTHON] += 1
+        if ops.OPERATIONS[int(r[R_OP])].collective:
+            operation = self.agreed(slot, operation)
+            # One at a time on a communicator, in the order of the records.
+            comm = self.field(slot, S_COMM)
+            state.communicator_table[comm, C_COLLECTIVES] += 1
+            queue = self.collectives.setdefault(comm, deque())
+            queue.append((slot, operation))
+            if len(queue) > 1:
+                return
+        self.resume(slot, operation, None)
+
+    def objection(self, slot: int) -> int:
+        """For debug mode: an error class with which a request ends before it begins, or 0."""
+        return 0
+
+    def agreed(self, slot: int, operation: Step) -> Step:
+        """For debug mode: a collective, and what comes before it."""
+        return operation
+
+    def ended(self, slot: int, outcome: Outcome) -> Outcome:
+        """For debug mode: how a request really ends."""
+        return outcome
+
+    def chunk(self) -> None:
+        """An order has been carried out."""
+        r = self.state.record
+        row = dispatch.chunk_row(self.g, r.ctypes.data)
+        if row == 0:
+            if not dispatch.is_late(self.g, r.ctypes.data):
+                log_record(self.g, r.ctypes.data, ops.REQUEST, int(r[R_HANDLE]), 0, 0)
+            return
+        slot = int(r[R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
+        done = int(r[R_DONE])
+        chunk = chunk_bytes_of(self.field(slot, S_BYTES), self.sizes[1])
+        ordered = wire.is_ordered(done, chunk) or slot >= self.state.layout.first_narrow
+        if ordered and self.field(slot, S_ORDERS) > 0:
+            completion.order_done(self.g, row)
+        key = slot, done
+        if key in self.answers:
+            self.resume(*self.answers.pop(key), None)
+        else:
+            self.early.add(key)
+
+    def take_over(self) -> None:
+        """Goes on with receives of the compiled engine that have no buffers for what has come."""
+        for slot in np.flatnonzero(self.state.slots[:, S_PYTHON] == HANDED):
+            self.state.slots[slot, S_PYTHON] = ENGINE
+            self.state.globals[G_HANDED] -= 1
+            self.resume(int(slot), self.rest_of_irecv(int(slot)), None)
+
+    # --- running ----------------------------------------------------------------------------------
+
+    def resume(self, slot: int, operation: Step, value: object) -> None:
+        """Runs an operation until it waits for something that has not happened yet."""
+        while True:
+            # What is called, and whether anything is, only the operation knows.
+            row = self.row(slot)
+            nbytes = self.field(slot, S_BYTES)
+            flight.called(self.g, row, 0, self.field(slot, S_PEER), self.field(slot, S_TAG), nbytes)
+            try:
+                if isinstance(value, RequestFailure):
+                    waits_for = operation.throw(value)
+                else:
+                    waits_for = operation.send(value)
+                flight.returned(self.g, 0)
+            except StopIteration as stop:
+                self.finish(slot, stop.value)
+                return
+            except (MPI.Exception, Failure) as exc:
+                self.fail(slot, exc)
+                return
+            if isinstance(waits_for, tuple):
+                if waits_for not in self.early:
+                    self.answers[waits_for] = slot, operation
+                    return
+                self.early.discard(waits_for)
+                value = None
+                continue
+            value = self.test(slot, waits_for)
+            if value is None:
+                self.requests.append((waits_for, slot, operation))
+                return
+
+    def test(self, slot: int, request: Any) -> MPI.Status | RequestFailure | None:
+        """What to go on with: the request's status, or its failure; None while it is pending."""
+        status = MPI.Status()
+        try:
+            if not request.Test(status):
+                return None
+        except MPI.Exception as exc:
+            flight.finished(self.g, self.row(slot), exc.Get_error_class())
+            return RequestFailure(exc, status)
+        flight.finished(self.g, self.row(slot), 0)
+        return status
+
+    def step(self) -> bool:
+        """Tests every pending MPI request once; whether anything completed."""
+        if self.state.globals[G_HANDED]:
+            self.take_over()
+        pending, self.requests = self.requests, []
+        before = len(pending)
+        for request, slot, operation in pending:
+            value = self.test(slot, request)
+            if value is None:
+                self.requests.append((request, slot, operation))
+            else:
+                self.resume(slot, operation, value)
+        return len(self.requests) < before
+
+    def fail(self, slot: int, exc: MPI.Exception | Failure) -> None:
+        error = error_class(exc)
+        cause = exc.cause if isinstance(exc, RequestFailure) else exc
+        if self.field(slot, S_FAILED):
+            pass  # the compiled engine has logged it
+        elif isinstance(cause, MPI.Exception):
+            code = cause.Get_error_code()
+            log_request(self.g, self.row(slot), ops.MPI_CALL, error, code, code, 0)
+        elif isinstance(cause, PeerFailure):
+            log_request(self.g, self.row(slot), ops.PEER, error, 0, cause.rank, 0)
+        else:
+            log_request(self.g, self.row(slot), ops.MESSAGE, error, 0, BAD_LENGTH, 0)
+        self.state.slots[slot, S_FAILED] = error
+        # What has been packed for it must not count for the slot's next request.
+        self.early = {key for key in self.early if key[0] != slot}
+        self.finish(slot, Outcome(0, error))
+
+    def finish(self, slot: int, outcome: Outcome) -> None:
+        """Completes the request of a slot; a collective makes room for the next one."""
+        state = self.state
+        operation = self.field(slot, S_OP)
+        outcome = self.ended(slot, outcome)
+        state.globals[G_PYTHON] -= 1
+        completion.complete(
+            self.g, self.row(slot), outcome.nbytes, outcome.error, outcome.source, outcome.tag
+        )
+        if ops.OPERATIONS[operation].collective:
+            comm = self.field(slot, S_COMM)
+            queue = self.collectives[comm]
+            queue.popleft()
+            state.communicator_table[comm, C_COLLECTIVES] -= 1
+            if queue:
+                self.resume(*queue[0], None)
+
+
+# Not bound methods: an engine that refers to itself keeps the memory of its context for longer.
+_OPERATIONS = {
+    wire.OP_PING: Mpi4pyEngine.ping,
+    wire.OP_ISEND: Mpi4pyEngine.isend,
+    wire.OP_IRECV: Mpi4pyEngine.irecv,
+    wire.OP_ALLREDUCE: Mpi4pyEngine.allreduce,
+    wire.OP_BCAST: Mpi4pyEngine.bcast,
+    wire.OP_BARRIER: Mpi4pyEngine.barrier,
+}
