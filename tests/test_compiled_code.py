@@ -45,12 +45,13 @@ def calls_of_compiled_functions() -> dict[str, set[str]]:
         modules: dict[str, str] = {}
         for node in tree.body:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("host_proxy"):
+                place = node.module or ""
                 for alias in node.names:
                     local = alias.asname or alias.name
-                    if node.module == "host_proxy":
+                    if place.count(".") < 2:  # a room
                         modules[local] = alias.name
                     else:
-                        origin[local] = f"{node.module.removeprefix('host_proxy.')}.{alias.name}"
+                        origin[local] = f"{place.rpartition('.')[2]}.{alias.name}"
             if isinstance(node, ast.FunctionDef):
                 origin.setdefault(node.name, f"{module}.{node.name}")
         for node in tree.body:
