@@ -178,14 +178,17 @@ def fill(texts: tuple[str, ...]) -> None:
         raise click.UsageError("no usable GPU here: say for which with --cc, such as --cc 9.0")
     if reason := precompile.why_nothing_compiles():
         raise click.ClickException(reason)
+    try:
+        for cc in wanted:
+            precompile.check(cc)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), param_hint="--cc") from None
     length = len(precompile.names())
     for cc in wanted:
         label = f"sm_{cc[0]}{cc[1]}"
         try:
             with click.progressbar(precompile.fill(cc), length=length, label=label) as names:
                 done = sum(1 for _ in names)
-        except ValueError as exc:
-            raise click.BadParameter(str(exc), param_hint="--cc") from None
         except assembler.AssemblerError as exc:
             raise click.ClickException(str(exc)) from None
         click.echo(f"{label}: {done} functions in {cache_directory()}")

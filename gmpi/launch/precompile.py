@@ -55,13 +55,8 @@ def compile_without_gpu(cc: Capability) -> None:
 
 
 def _compile(name: str, cc: Capability) -> str:
-    from numba.cuda.cudadrv.error import CCSupportError
-
-    try:
-        for limit in assembler.LIMITS:
-            library.compile_object(name, cc, limit)
-    except CCSupportError as exc:
-        raise ValueError(str(exc)) from None
+    for limit in assembler.LIMITS:
+        library.compile_object(name, cc, limit)
     return name
 
 
@@ -78,6 +73,23 @@ def why_nothing_compiles() -> str:
     return ""
 
 
+def check(cc: Capability) -> None:
+    """For one that the compiler does not know, Numba takes the next one below, if there is any.
+
+    Raises:
+        ValueError: there is none.
+    """
+    from numba.cuda.cudadrv import nvrtc
+
+    known = sorted(nvrtc.get_supported_ccs())
+    if cc < known[0]:
+        least, *_ = texts = [f"{major}.{minor}" for major, minor in known]
+        raise ValueError(
+            f"a compute capability must be at least {least}, got {cc[0]}.{cc[1]}; "
+            f"CUDA's compiler knows {', '.join(texts)}"
+        )
+
+
 def names() -> list[str]:
     """The functions of the library."""
     return list(library.functions)
@@ -88,9 +100,6 @@ def fill(cc: Capability) -> Iterator[str]:
     done. Needs no GPU, but CUDA's compiler, and not the simulator.
 
     By forked processes, which have nothing to import and use neither MPI nor a device.
-
-    Raises:
-        ValueError: the compiler does not know ``cc``.
     """
     workers = len(os.sched_getaffinity(0))
     prepare = compile_without_gpu, (cc,)
