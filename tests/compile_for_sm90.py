@@ -1,11 +1,12 @@
 """Compiles the device library and some kernels for sm_90 and links them, without a GPU.
 
-    NUMBA_ENABLE_CUDASIM=0 python tests/compile_for_sm90.py DIRECTORY
+    NUMBA_ENABLE_CUDASIM=0 python tests/compile_for_sm90.py [--some] DIRECTORY
 
 Writes the PTX of each library function and kernel, and what the assembler says of each:
 ``properties.json`` = {name: {stack, spill_stores, spill_loads}}; and how many registers a thread
 kernels take with each build of the library: ``registers.json`` = {name: {limit: registers}}. Fails
-where something does not compile or link.
+where something does not compile or link. With ``--some``: the whole library, but without what takes
+longest of the kernels.
 """
 
 from __future__ import annotations
@@ -200,8 +201,9 @@ def kernel_ptx(name: str) -> str:
     return ptx
 
 
-def packing_kernels() -> dict[str, tuple[Any, int, int]]:
+def packing_kernels(some: bool) -> dict[str, tuple[Any, int, int]]:
     """(body, int64 arguments, most registers) of kernels that ``gmpi.pack`` launches, by name."""
+    widths, part_dims = ((16, 4), (MAX_DIMS,)) if some else ((16, 8, 4), (3, MAX_DIMS))
     found: dict[str, tuple[Any, int, int]] = {}
     for long, outer, unpack in product((True, False), (0, kernels_tiles.MAX_OUTER), (True, False)):
         body = kernels_tiles.tiles_body(long, outer, unpack)
@@ -218,11 +220,11 @@ def packing_kernels() -> dict[str, tuple[Any, int, int]]:
     for width, outer in product((16, 8, 4), (0, kernels_along.MAX_OUTER)):
         body = kernels_along.along_body(width, outer)
         found[f"along_{width}_{outer}"] = body, kernels_along.ARGUMENTS, kernels_along.REGISTERS
-    for width, unpack in product((16, 8, 4), (True, False)):
+    for width, unpack in product(widths, (True, False)):
         body = kernels_runs.runs_body(width, unpack)
         registers = kernels_runs.REGISTERS[width]
         found[f"runs_{width}_{unpack:d}"] = body, kernels_runs.ARGUMENTS, registers
-        for dims in (3, MAX_DIMS):
+        for dims in part_dims:
             body = kernels_parts.parts_body(width, dims, True, unpack)
             registers = kernels_parts.registers(width, dims)
             found[f"parts_{width}_{dims}_{unpack:d}"] = body, kernels_parts.ARGUMENTS, registers
@@ -236,28 +238,29 @@ def packing_ptx(name: str) -> str:
     return ptx
 
 
-PACKING = packing_kernels()
+SOME = sys.argv[1:2] == ["--some"]
+PACKING = packing_kernels(SOME)
 #: Kernels of each kind: with hardly any code of their own, and with much.
-LINKED = ("exchange", "views", "script_block")
+LINKED = ("exchange",) if SOME else ("exchange", "views", "script_block")
 
 
 def main(directory: Path) -> None:
     # Forked, with everything imported: nothing has started a thread or a device.
     with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("fork")) as pool:
-        # The library by one process: its functions have most of what they call in common. Else
-        # the interpreters take longest, so they come first.
+        # The library by one process: its functions have most of what they call in common. Kernels
+        # that call it look for it in the cache, so they come afterwards, the longest ones first.
         made_library = pool.submit(library_ptx)
-        kernels = {name: pool.submit(kernel_ptx, name) for name in reversed(KERNELS)}
         packing = {name: pool.submit(packing_ptx, name) for name in PACKING}
         functions = made_library.result()
+        wanted = [name for name in reversed(KERNELS) if not (SOME and "script" in name)]
+        kernels = {name: pool.submit(kernel_ptx, name) for name in wanted}
         for name, ptx in functions.items():
             (directory / f"{name}.ptx").write_text(ptx)
-        for name, made in kernels.items():
-            (directory / f"kernel_{name}.ptx").write_text(made.result())
-        # All in one: to assemble the library takes seconds. No kernel has what another one calls.
         texts = {name: made.result() for name, made in kernels.items()}
         for name, ptx in texts.items():
+            (directory / f"kernel_{name}.ptx").write_text(ptx)
             assert called(ptx) <= functions.keys(), f"{name}: {called(ptx) - functions.keys()}"
+        # All in one: to assemble the library takes seconds. No kernel has what another one calls.
         found = properties(link({**functions, **texts}))
         for name, made in packing.items():
             ptx = made.result()
@@ -270,4 +273,4 @@ def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[-1]))

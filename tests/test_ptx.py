@@ -20,22 +20,32 @@ UNIT_STORE = "st.relaxed.sys.global.b128"
 UNIT_LOAD = "ld.relaxed.sys.global.b128"
 
 
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("sm_90")
-    cache = directory / "cache"  # an empty one: everything is compiled
-    options = {"timeout": 240, "NUMBA_ENABLE_CUDASIM": "0", "GMPI_CACHE_DIR": str(cache)}
+def fill(cache: Path) -> list[Path]:
+    """The files of an empty cache that ``gmpi cache fill`` has filled."""
+    options = {"NUMBA_ENABLE_CUDASIM": "0", "GMPI_CACHE_DIR": str(cache)}
     status, text = launcher.python("-m", "gmpi", "cache", "fill", "--cc", "9.0", **options)
     assert status == 0, text
-    filled = sorted(cache.iterdir())
     functions = len(list(cache.glob("*.ptx")))
     assert f"sm_90: {functions} functions in {cache}" in text
+    filled = sorted(cache.iterdir())
     # For each function its PTX, and object code of each build.
     assert len(filled) == functions * (1 + len(assembler.LIMITS))
-    status, text = launcher.python("tests/compile_for_sm90.py", str(directory), **options)
+    return filled
+
+
+@pytest.fixture(scope="module", params=["some", pytest.param("all", marks=pytest.mark.full)])
+def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``compile_for_sm90.py`` has written."""
+    directory = tmp_path_factory.mktemp("sm_90")
+    cache = directory / "cache"  # an empty one: everything is compiled
+    some = ["--some"] if request.param == "some" else []
+    filled = [] if some else fill(cache)
+    options = {"NUMBA_ENABLE_CUDASIM": "0", "GMPI_CACHE_DIR": str(cache)}
+    program = "tests/compile_for_sm90.py"
+    status, text = launcher.python(program, *some, str(directory), timeout=240, **options)
     assert status == 0, text
     # These were the ones that kernels look for, and all of them.
-    assert sorted(cache.iterdir()) == filled
+    assert some or sorted(cache.iterdir()) == filled
     return directory
 
 
@@ -56,7 +66,33 @@ def test_what_depends_on_the_scope_is_there_for_both(library: dict[str, str]) ->
 def test_all_kernels_link(compiled: Path) -> None:
     """``compile_for_sm90.py`` fails where one does not; among them: the library on two paths."""
     kernels = {p.stem for p in compiled.glob("kernel_*.ptx")}
-    assert len(kernels) >= 6 and "kernel_two_paths" in kernels
+    assert len(kernels) >= 5 and "kernel_two_paths" in kernels
+
+
+TWO = ("gmpi_open_inline", "gmpi_land")
+FILL_TWO = f"""
+from device_lib.api import exports
+from device_lib.platform import assembler, library
+from gmpi.launch import precompile
+from gmpi.__main__ import main
+library.functions = {{name: library.functions[name] for name in {TWO}}}
+main(["cache", "fill", "--cc", "9.0"], standalone_mode=False)
+precompile.compile_without_gpu((9, 0))
+before = sorted(library.cache_directory().iterdir())
+for name in {TWO}:
+    for limit in assembler.LIMITS:
+        library.compile_object(name, (9, 0), limit)
+assert sorted(library.cache_directory().iterdir()) == before
+print(len(before), "files")
+"""
+
+
+def test_the_cache_is_filled_with_what_kernels_look_for(tmp_path: Path) -> None:
+    options = {"NUMBA_ENABLE_CUDASIM": "0", "GMPI_CACHE_DIR": str(tmp_path)}
+    status, text = launcher.python("-c", FILL_TWO, **options)
+    assert status == 0 and f"sm_90: 2 functions in {tmp_path}" in text, text
+    # For each function its PTX, and object code of each build.
+    assert f"{2 * (1 + len(assembler.LIMITS))} files" in text, text
 
 
 def test_a_record_is_published_by_one_store_of_a_unit_per_lane(library: dict[str, str]) -> None:
@@ -115,12 +151,13 @@ def test_moving_bytes_does_not_spill(compiled: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "kernels"),
-    [("tiles", 12), ("strided", 18), ("along", 6), ("runs", 6), ("parts", 12)],
-)
-def test_packing_does_not_spill(compiled: Path, kind: str, kernels: int) -> None:
+    [("tiles", (12, 12)), ("strided", (18, 18)), ("along", (6, 6)), ("runs", (4, 6)),
+     ("parts", (4, 12))],
+)  # fmt: skip
+def test_packing_does_not_spill(compiled: Path, kind: str, kernels: tuple[int, int]) -> None:
     found = json.loads((compiled / "properties.json").read_text())
     names = [name for name in found if name.startswith(kind + "_")]
-    assert len(names) == kernels
+    assert len(names) in kernels
     for name in names:
         assert found[name] == {"stack": 0, "spill_stores": 0, "spill_loads": 0}, name
 
