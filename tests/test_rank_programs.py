@@ -112,11 +112,6 @@ QUICK = {
     ],
 }  # fmt: skip
 
-#: An idle proxy sleeps at once: while it spins, on two cores, the simulator has a third less of
-#: them. How it waits makes no difference to what it finds then; in some programs it does spin, and
-#: in all that are started alone.
-NAPS = {"GMPI_SPIN_MS": "0", "GMPI_YIELD_MS": "0.2"}
-
 
 def parameters() -> Iterator[object]:
     for ranks in (1, 2, 3, 4):
@@ -129,7 +124,7 @@ def parameters() -> Iterator[object]:
                 settings = [word for word in line.split() if word[0].isupper()]
                 name, *arguments = line.split()[len(settings) :]
                 pairs = (f"GMPI_{word}".split("=") for word in settings)
-                environment = tuple((NAPS | dict(pairs)).items())
+                environment = tuple((key, value) for key, value in pairs)
                 program = Program(ranks, name, tuple(arguments), environment)
                 if table is FULL_ONLY:
                     program = program._replace(limit_s=1000)
