@@ -74,6 +74,7 @@ print("told")
     assert status == 0 and text.count("told") == 2, text
 
 
+@pytest.mark.mpich
 def test_a_receive_that_nobody_waits_for_and_sends_whose_requests_are_dropped() -> None:
     status, text = run(
         1,
@@ -192,7 +193,7 @@ print("returned")
     [
         pytest.param("the host waits", marks=pytest.mark.openmpi),
         pytest.param("the host computes", marks=pytest.mark.mpich),
-        "the kernel waits",
+        pytest.param("the kernel waits", marks=pytest.mark.openmpi),
     ],
 )
 def test_abort_ends_all_ranks(where: str) -> None:
@@ -219,6 +220,7 @@ print("still there")
     assert "GMPI report of rank 0: on_error is abort" in text, text
 
 
+@pytest.mark.openmpi
 def test_abort_at_a_timeout() -> None:
     status, text = run(
         2,

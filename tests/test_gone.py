@@ -34,6 +34,7 @@ def run(ranks: int, code: str, **environment: str) -> tuple[int, str]:
     return launcher.mpi(ranks, "-c", START + code, **environment)
 
 
+@pytest.mark.openmpi
 def test_waits_for_ranks_that_have_gone_end_with_what_they_said() -> None:
     """One start: a failure, a failure in a chain, a close, and a broadcast that is only late."""
     status, text = run(
@@ -97,6 +98,7 @@ print("all told")
     assert text.count("rank 0 told after") == 2 and text.count("rank 1 told after") == 1, text
 
 
+@pytest.mark.mpich
 def test_a_failure_of_the_program_aborts_with_on_error_abort() -> None:
     status, text = run(
         2,
@@ -113,7 +115,13 @@ print("still there")
     assert "ValueError: no such file" in text and "MPI_Abort" in text, text
 
 
-@pytest.mark.parametrize("where", ["before the context", "in it"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        pytest.param("before the context", marks=pytest.mark.openmpi),
+        pytest.param("in it", marks=pytest.mark.mpich),
+    ],
+)
 def test_an_exception_that_nobody_catches_ends_the_job(where: str) -> None:
     status, text = run(
         2,

@@ -34,6 +34,7 @@ def run(code: str, **environment: str) -> tuple[int, str]:
     return status, text
 
 
+@pytest.mark.mpich
 def test_a_context_that_nobody_closes() -> None:
     status, text = run("g = gmpi.Context(); send_to_myself(g); print('done')")
     assert status == 0 and "done" in text, text
@@ -49,6 +50,7 @@ with gmpi.Context() as g:
     assert status == 3, text
 
 
+@pytest.mark.openmpi
 def test_an_exception_that_nobody_catches() -> None:
     status, text = run("""
 with gmpi.Context() as g:
@@ -68,12 +70,13 @@ raise LookupError("of the user")
     assert status == 1 and "LookupError: of the user" in text, text
 
 
+@pytest.mark.openmpi
 def test_mpi_is_finalised_before_the_context_is_closed() -> None:
     status, text = run("g = gmpi.Context(); send_to_myself(g); g.close(); MPI.Finalize()")
     assert status == 0, text
 
 
-@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("waits", [pytest.param(False, marks=pytest.mark.mpich), True])
 def test_mpi_is_finalised_while_a_context_is_open(waits: bool) -> None:
     """One line says so, and nobody calls MPI afterwards; a kernel that waits is released."""
     kernel = """
@@ -130,8 +133,18 @@ except gmpi.ContextError as exc:
             "MPI has been finalised already",
             marks=pytest.mark.mpich,
         ),
-        ("thread_level = 'single'", "", "MPI was initialised with THREAD_SINGLE, but the proxy"),
-        ("thread_level = 'funneled'", "", "MPI was initialised with THREAD_FUNNELED, but the"),
+        pytest.param(
+            "thread_level = 'single'",
+            "",
+            "MPI was initialised with THREAD_SINGLE, but the proxy",
+            marks=pytest.mark.mpich,
+        ),
+        pytest.param(
+            "thread_level = 'funneled'",
+            "",
+            "MPI was initialised with THREAD_FUNNELED, but the",
+            marks=pytest.mark.mpich,
+        ),
         (
             "thread_level = 'serialized'",
             "",

@@ -56,7 +56,10 @@ def ended(ranks: int, code: str) -> tuple[int, str]:
     return status, text
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(
+    "ranks",
+    [pytest.param(1, marks=pytest.mark.openmpi), pytest.param(2, marks=pytest.mark.mpich)],
+)
 def test_sigterm_while_a_kernel_waits(ranks: int) -> None:
     """The kernel is released, the process ends by the signal, and the launcher ends the others."""
     _, text = ended(

@@ -19,7 +19,9 @@ FAULTS = [
 SOME_FAULTS = [f"{fault}.{OPERATIONS[i % 4]}" for i, fault in enumerate(FAULTS)]
 OTHER_FAULTS = [f"{fault}.{OPERATIONS[(i + 2) % 4]}" for i, fault in enumerate(FAULTS)]
 SOME_FAULTS += ["mpi_error_later.send", "mpi_error.wait"]
-PYTHON_FAULTS = ["proxy_killed", "mpi_error", "mpi_error_later", "slots_exhausted"]
+PYTHON_FAULTS = [
+    "proxy_killed.recv", "mpi_error.send", "mpi_error_later.wait", "slots_exhausted.allreduce",
+]  # fmt: skip
 FAR_FAULTS = [
     "proxy_killed.recv", "mpi_error.send", "mpi_error_later.recv", "kernel_exits_early.wait",
     "slow_peer.send",
@@ -27,88 +29,95 @@ FAR_FAULTS = [
 SOME_HANGS = "hangs wrong_tag_of_a_long_message left_a_collective different_lengths"
 
 #: Run with both MPI libraries, by number of ranks: settings of GMPI, program, its arguments.
-#: TEST_NODES says on which nodes the ranks believe to be (gmpi/memory/node.py).
+#: TEST_NODES says on which nodes the ranks believe to be (gmpi/node.py).
 PROGRAMS = {
-    1: [
-        "bad_input", "collectives", "datatypes", "host_side", "lifecycle", "opening",
-        "point_to_point",
-    ],
+    1: ["lifecycle", "point_to_point"],
+    2: ["host_side", "point_to_point --small", "SPIN_MS=50 YIELD_MS=50 stress"],
+}  # fmt: skip
+#: With one of them only: each path, engine and kind of fault is among those of both, but not each
+#: with each. As many with either as makes both take as long.
+MPICH_ONLY = {
+    1: ["bad_input", "collectives", "opening", "no_any_tag"],
     2: [
-        "bad_input", "collectives", "datatypes --small", "host_side", "landing", "each_call",
-        "late",
-        "lifecycle", "narrow", "no_any_tag --small", "opening",
-        "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "point_to_point --small",
-        "random_programs --seeds=0:5",
-        "SPIN_MS=50 YIELD_MS=50 stress", "waits",
+        "collectives --small --some", "ENGINE=mpi4py collectives --some", "datatypes --small",
+        "TEST_NODES=ab datatypes --small --some", "each_call near messages from_host",
+        f"faults {' '.join(OTHER_FAULTS)}", f"TEST_NODES=ab faults {' '.join(FAR_FAULTS)}",
+        "landing", "late", "lifecycle", "SHARED_STAGING=0 narrow", "no_any_tag --small", "opening",
+        "SPIN_MS=50 YIELD_MS=50 point_to_point --some",
+        "GPU_STAGING=0 point_to_point --small --some",
+        "random_programs --seeds=0:4", "waits --small",
     ],
     3: [
-        "collectives", "hangs", "host_side", "lifecycle", "ENGINE=mpi4py no_any_tag --small",
-        "point_to_point", "random_programs --seeds=10:13",
+        "hangs --half=0", f"TEST_NODES=aba {SOME_HANGS}", "host_side", "point_to_point",
+        "random_programs --seeds=10:12",
     ],
-    4: ["TEST_NODES=ab random_programs --seeds=40:43"],
-}  # fmt: skip
-#: With one of them only: what the library does in these is in those above as well. As many with
-#: either as makes both take as long.
-MPICH_ONLY = {
-    1: ["no_any_tag", "random_programs --seeds=0:3"],
-    2: [
-        "ENGINE=mpi4py collectives --some", "collectives --small",
-        f"faults {' '.join(OTHER_FAULTS)}", "datatypes",
-        f"TEST_NODES=ab faults {' '.join(FAR_FAULTS)}",
-        "TEST_NODES=ab datatypes --small --some",
-        "point_to_point", "GPU_STAGING=0 point_to_point --small", "waits --small",
-        "SHARED_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
-        "GPU_STAGING=0 narrow --many", "SHARED_STAGING=0 narrow",
-    ],
-    3: [f"TEST_NODES=aba {SOME_HANGS}"],
     4: [
-        "collectives", "random_programs --seeds=18:21",
-        "TEST_NODES=abbb random_programs --seeds=43:46", "TEST_NODES=aabb collectives",
+        "random_programs --seeds=18:20", "TEST_NODES=abbb random_programs --seeds=43:45",
+        "TEST_NODES=aabb collectives",
     ],
 }  # fmt: skip
 OPEN_MPI_ONLY = {
-    1: ["arrays", "debug"],
+    1: ["arrays", "datatypes", "host_side"],
     2: [
-        "arrays", "debug", "ENGINE=mpi4py bad_input", "ENGINE=mpi4py late",
-        "ENGINE=mpi4py datatypes --some", "ENGINE=mpi4py waits --small",
-        "GPU_STAGING=0 datatypes --small --some",
-        "ENGINE=mpi4py point_to_point --small --some", "SHARED_STAGING=0 point_to_point --small",
-        "TEST_NODES=ab point_to_point --small --some", "ENGINE=mpi4py narrow", "DEBUG=1 narrow",
-        *(f"DEBUG=1 {p} --some" for p in ("point_to_point", "collectives", "datatypes", "arrays")),
-        *(
-            f"SHARED_STAGING={shared} GPU_STAGING={gpu} ENGINE={engine} host_side --small"
-            for shared, gpu in ("00", "10", "11") for engine in ("compiled", "mpi4py")
-        ),
+        "arrays", "bad_input", "ENGINE=mpi4py bad_input", "collectives",
+        "ENGINE=mpi4py datatypes --some", "GPU_STAGING=0 datatypes --small --some", "debug",
+        *(f"DEBUG=1 {p} --some" for p in ("arrays", "collectives", "point_to_point")),
+        "each_call shared narrow to_host",
         f"faults {' '.join(SOME_FAULTS)}", f"ENGINE=mpi4py faults {' '.join(PYTHON_FAULTS)}",
+        "SHARED_STAGING=0 GPU_STAGING=0 host_side --small",
+        "GPU_STAGING=0 ENGINE=mpi4py host_side --small", "ENGINE=mpi4py host_side --small",
+        "late allreduce send send_of_the_host",
+        "ENGINE=mpi4py late allreduce_aborted long_allreduce send_interrupted",
+        "narrow", "ENGINE=mpi4py point_to_point --small --some",
+        "SHARED_STAGING=0 point_to_point --small --some",
+        "random_programs --seeds=5:8", "ENGINE=mpi4py waits --small",
     ],
-    3: ["datatypes", "TEST_NODES=aab host_side"],
+    3: [
+        "collectives", "datatypes", "hangs --half=1", "TEST_NODES=aab host_side", "lifecycle",
+        "ENGINE=mpi4py no_any_tag --small", "random_programs --seeds=12:14",
+    ],
     4: [
         "point_to_point", "TEST_NODES=ab point_to_point",
-        "TEST_NODES=aabb random_programs --seeds=46:49",
+        "TEST_NODES=ab random_programs --seeds=40:42",
+        "TEST_NODES=aabb random_programs --seeds=46:48",
     ],
 }  # fmt: skip
 #: With --full only, with both.
 FULL_ONLY = {
+    1: ["debug", "random_programs --seeds=0:3"],
     2: [
-        "ENGINE=mpi4py collectives --small --some", "ENGINE=mpi4py datatypes --small --some",
-        "SHARED_STAGING=0 datatypes --small --some", "ENGINE=mpi4py point_to_point --some",
-        "GPU_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
+        "collectives --small", "ENGINE=mpi4py collectives --small --some",
+        "datatypes", "DEBUG=1 datatypes --some", "ENGINE=mpi4py datatypes --small --some",
+        "SHARED_STAGING=0 datatypes --small --some",
+        "each_call", "late", "ENGINE=mpi4py late", "waits",
+        *(
+            f"SHARED_STAGING={shared} GPU_STAGING={gpu} ENGINE={engine} host_side --small"
+            for shared, gpu in ("00", "10", "11") for engine in ("compiled", "mpi4py")
+        ),
         "narrow --many", "ENGINE=mpi4py narrow --many", "SHARED_STAGING=0 narrow --many",
-        "SHARED_STAGING=0 ENGINE=mpi4py narrow",
+        "GPU_STAGING=0 narrow --many", "SHARED_STAGING=0 ENGINE=mpi4py narrow", "DEBUG=1 narrow",
+        "point_to_point", "ENGINE=mpi4py point_to_point --some",
+        "GPU_STAGING=0 point_to_point --small", "SHARED_STAGING=0 point_to_point --small",
+        "GPU_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
+        "SHARED_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
+        "TEST_NODES=ab point_to_point --small --some",
         "random_programs --seeds=1000:1100", "TEST_NODES=ab random_programs --seeds=1100:1150",
         *(f"faults {op}" for op in OPERATIONS),
     ],
-    3: ["TEST_NODES=abb hangs", "TEST_NODES=abb collectives"],
+    3: ["hangs", "TEST_NODES=abb hangs", "TEST_NODES=abb collectives"],
     4: [
-        f"TEST_NODES={nodes} random_programs --seeds={seed}:{seed + 30}"
-        for seed, nodes in ((1200, "ab"), (1230, "aabb"), (1260, "abbb"))
+        "collectives",
+        *(
+            f"TEST_NODES={nodes} random_programs --seeds={seed}:{seed + 30}"
+            for seed, nodes in ((1200, "ab"), (1230, "aabb"), (1260, "abbb"))
+        ),
     ],
 }  # fmt: skip
 #: Of these, what --quick runs: messages of all kinds, collectives, datatypes, several contexts.
 QUICK = {
     2: [
         "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "datatypes --small", "landing",
-        "lifecycle", "random_programs --seeds=0:5",
+        "lifecycle", "random_programs --seeds=0:4",
     ],
 }  # fmt: skip
 

@@ -60,6 +60,7 @@ for watchdog_s in (0, 60):
     assert "GMPI report" not in text
 
 
+@pytest.mark.openmpi
 def test_a_report_on_demand() -> None:
     text = run(
         2,
@@ -110,6 +111,7 @@ with gmpi.Context() as g:
 
 
 @pytest.mark.quick
+@pytest.mark.mpich
 def test_a_timeout_releases_the_kernel_and_raises() -> None:
     text = run(
         1,

@@ -44,7 +44,7 @@ class Way:
 
     def __init__(self, hosts: tuple[bool, bool] = (False, False), **settings: Any) -> None:
         self.hosts = hosts
-        self.following = FOLLOWING
+        self.following: tuple[int, ...] = FOLLOWING
         self.g = gmpi.Context(WORLD, watchdog_s=0, eager_bytes=EAGER, chunk_bytes=CHUNK, **settings)
         self.faults = EveryCall(self.g)
 
@@ -106,13 +106,13 @@ class Way:
         # What is still to be told comes within this time, too.
         errors = WORLD.allgather(error)
         if step:
-            self.follow(f"{what}: {errors}")
+            self.follow(f"{what}: {errors}", self.following[step % 2 :])
         return steps
 
-    def follow(self, what: str) -> None:
+    def follow(self, what: str, lengths: tuple[int, ...]) -> None:
         """Messages behind it arrive."""
         s = Script()
-        check = exchange(s, s, self.following, TAG)
+        check = exchange(s, s, lengths, TAG)
         s.run(self.g)
         try:
             check()
