@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 import launcher
 import pytest
+
+from gmpi.lifetime.farewell import Farewells
 
 pytestmark = pytest.mark.mpi
 
@@ -138,3 +142,45 @@ print("still there")
     assert status != 0 and "still there" not in text, text
     assert "ValueError: no such file" in text, text
     assert "GMPI: rank 1: nobody caught this ValueError: MPI_Abort ends all ranks" in text, text
+
+
+class _TwoRanks:
+    """A communicator whose sends take a while: so long that another thread can listen meanwhile."""
+
+    rank, size = 0, 2
+
+    def __init__(self, farewells: Farewells) -> None:
+        self.farewells = farewells
+        self.sent: list[_Sent] = []
+        self.listener = threading.Thread(target=farewells.listen)
+
+    def isend(self, message: object, dest: int, tag: int) -> _Sent:
+        self.listener.start()
+        self.listener.join(0.3)
+        self.sent.append(_Sent())
+        return self.sent[-1]
+
+    def improbe(self, *_: object) -> None:
+        return None
+
+
+class _Sent:
+    def Test(self) -> bool:
+        return False
+
+
+def test_a_farewell_that_is_on_its_way_is_kept_while_the_watchdog_listens() -> None:
+    """Its memory went when nobody had the request: the others read what was there instead."""
+    from mpi4py import MPI
+
+    farewells = Farewells(MPI.COMM_SELF)
+    kept = farewells._kept
+    kept.comm = comm = _TwoRanks(farewells)  # type: ignore[assignment]
+    try:
+        farewells.say("has closed its context", failed=False)
+        comm.listener.join()
+        assert kept.sends == comm.sent
+    finally:
+        from gmpi.lifetime import farewell
+
+        farewell._kept.remove(kept)

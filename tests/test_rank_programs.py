@@ -112,6 +112,8 @@ FULL_ONLY = {
             for seed, nodes in ((1200, "ab"), (1230, "aabb"), (1260, "abbb"))
         ),
     ],
+    18: ["many"],
+    66: ["many"],
 }  # fmt: skip
 #: Of these, what --quick runs: messages of all kinds, collectives, datatypes, several contexts.
 QUICK = {
@@ -123,7 +125,7 @@ QUICK = {
 
 
 def parameters() -> Iterator[object]:
-    for ranks in (1, 2, 3, 4):
+    for ranks in (1, 2, 3, 4, 18, 66):
         for table, common in (
             (PROGRAMS, []), (MPICH_ONLY, [pytest.mark.mpich]),
             (OPEN_MPI_ONLY, [pytest.mark.openmpi]), (FULL_ONLY, [pytest.mark.full]),

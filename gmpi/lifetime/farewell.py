@@ -30,12 +30,18 @@ class Farewell(NamedTuple):
 
 
 class _Kept:
-    """A communicator for the farewells of contexts of the same ranks, one after the other."""
+    """A communicator for the farewells of contexts of the same ranks, one after the other.
+
+    Attributes:
+        sends: what MPI may not have sent: the memory of a message goes with its request.
+        lock: of ``sends``; one thread speaks while another one listens.
+    """
 
     def __init__(self, comm: MPI.Comm) -> None:
         self.comm = comm
         self.contexts = 0
         self.sends: list[MPI.Request] = []
+        self.lock = threading.Lock()
 
 
 _kept: list[_Kept] = []
@@ -73,7 +79,7 @@ class Farewells:
         if MPI.Is_finalized() or (comm.size > _MANY and not failed):
             return
         message = self._number, text, failed
-        with contextlib.suppress(MPI.Exception):
+        with self._kept.lock, contextlib.suppress(MPI.Exception):
             for rank in range(comm.size):
                 if rank != comm.rank:
                     self._kept.sends.append(comm.isend(message, rank, _TAG))
@@ -81,7 +87,8 @@ class Farewells:
     def listen(self) -> None:
         """Takes what has been said (the watchdog's thread)."""
         kept = self._kept
-        kept.sends = [request for request in kept.sends if not request.Test()]
+        with kept.lock:
+            kept.sends = [request for request in kept.sends if not request.Test()]
         status = MPI.Status()
         while (message := kept.comm.improbe(MPI.ANY_SOURCE, _TAG, status)) is not None:
             number, text, failed = message.recv()
