@@ -60,11 +60,8 @@ class Config(BaseSettings):
         "raise",
         description="what a failed call does to the host: raise, abort the job, or only return",
     )
-    shared_staging: bool = Field(
-        True, description="whether GPUs of one node read long messages from each other's staging"
-    )
     gpu_staging: bool = Field(
-        True, description="whether that staging is GPU memory where the receiver can map it"
+        True, description="whether GPUs of one node read long messages from each other's memory"
     )
     check_grid: bool = Field(True, description="refuse grids that cannot be resident as a whole")
     flight_events: int = Field(

@@ -246,9 +246,9 @@ class Context:
 
     @property
     def paths(self) -> dict[str, list[int]]:
-        """How long messages of our kernels travel: ``"GPU staging"``, ``"shared staging"`` (both
-        within the node) or ``"MPI"``, each with the ranks of the context's communicator to which
-        they go that way. Shorter ones, up to ``eager_bytes``, always travel by MPI.
+        """How long messages of our kernels travel: ``"GPU staging"``, within the node, or
+        ``"MPI"``, each with the ranks of the context's communicator to which they go that way.
+        Shorter ones, up to ``eager_bytes``, always travel by MPI.
         """
         return self._peers.paths(self._state.communicators[0])
 

@@ -45,7 +45,7 @@ from host_proxy.records.completion import staging
 
 EAGER, CHUNK, LARGE = LAYOUT.eager_bytes, LAYOUT.chunk_bytes, wire.LARGE_BUFFERS
 FIRST, SLOTS = LAYOUT.request_slots, LAYOUT.request_slots + LAYOUT.large_slots
-PEERS = (-1, 0, 1)  # of each rank: elsewhere; all memory mapped; large staging only
+PEERS = (-1, 0, 1)  # of each rank: elsewhere; its memory is mapped; it is not
 STEPS = 40  # of a message, at most: some have 2**28 chunks
 REGION = LAYOUT.large_bytes
 LANDING = 2 * (SLOTS - FIRST) * wire.LANDING_STRIDE
@@ -81,14 +81,15 @@ def write(at, seed):
         seed, total = _pick(seed, 9000)
         seed, number = _pick(seed, 5000)
         seed, shared = _pick(seed, 3)
-        seed, way = _pick(seed, 3)
+        seed, lands = _pick(seed, 2)
         seed = next_number(seed)
-        if way == 2:  # that lands
-            way, total = 3, total % (CHUNK - EAGER)
+        way = wire.NEAR
+        if lands:
+            way, total = wire.NEAR | wire.LANDED, total % (CHUNK - EAGER)
         store(at, EAGER + 1 + total)
         store(at + 8, CHUNK | number << 32)
         store(at + 16, wire.NOT_SHARED if shared == 2 else FIRST + shared)
-        store(at + 24, 0 if way == 0 or shared == 2 else way | (seed & 0xFFFFFFFF | 1) << 32)
+        store(at + 24, 0 if shared == 2 else way | (seed & 0xFFFFFFFF | 1) << 32)
         nbytes = wire.MESSAGE_HEADER
     for _ in range(kind - 4):  # up to three words are nasty, or a bit is another
         seed, how = _pick(seed, 8)
@@ -120,8 +121,6 @@ def may_come(at, nbytes, source):
         return 2 if where == 0 else 0
     if source == 0 or shared < FIRST or shared >= SLOTS:
         return 0
-    if where == 0:
-        return 2
     way, mark = where & 0xFFFFFFFF, where >> 32
     if source != 1 or mark & 1 == 0:
         return 0
@@ -164,8 +163,7 @@ def _check_base(g, row, at, source):
     if shared == wire.NOT_SHARED:
         slot = get(row, st.S_SLOT)
     else:
-        which = st.P_STAGING if where else st.P_DEVICE
-        region = get(get(g, st.G_PEERS), PEERS[source] * st.P_COUNT + which)
+        region = get(get(g, st.G_PEERS), PEERS[source] * st.P_COUNT + st.P_STAGING)
     if base != region + (slot - FIRST) * stride:
         bad(22)
 
@@ -290,14 +288,10 @@ def prepare(seed: int) -> Harness:
     """The state of a rank with three kinds of neighbours."""
     harness = Harness(seed)
     state = harness.state
-    peers, row = state.peers, state.communicator_table[0]
-    for peer in (0, 1):
-        peers[peer, [st.P_DEVICE, st.P_HOST]] = harness.memory(REGION)
-        peers[peer, st.P_READS] = 1
-    peers[0, st.P_STAGING] = harness.memory(REGION)
+    state.peers[0, st.P_STAGING] = harness.memory(REGION)
     state.globals[st.G_LANDING] = harness.memory(LANDING)
     harness.ranks[:] = PEERS
-    row[st.C_PEERS] = harness.ranks.ctypes.data
+    state.communicator_table[0][st.C_PEERS] = harness.ranks.ctypes.data
     return harness
 
 

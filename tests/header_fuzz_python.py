@@ -3,7 +3,6 @@ chunk buffers, with an MPI that delivers what the fuzzer has made up."""
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from header_fuzz import (
     PEERS,
     REFUSED,
     REGION,
-    SLOTS,
     STEPS,
     TAKEN,
     TRUNCATED,
@@ -25,7 +23,7 @@ from header_fuzz import (
     write,
 )  # fmt: skip
 from mpi4py import MPI
-from record_fuzz import LAYOUT, TAG_UB, Harness
+from record_fuzz import TAG_UB, Harness
 
 from gmpi.contract import wire
 from gmpi.contract.constants import ERR_TRUNCATE
@@ -114,7 +112,6 @@ class World:
             chunks = self.header[2] == wire.NOT_SHARED  # they are messages
             length = min(CHUNK, int(self.header[0]) - position) if chunks else 0
             memory[:length] = self.content(position, length)
-            self.fill()
             nbytes = length
             if self.wrong == 0:
                 nbytes += 1 if nbytes == 0 else -1
@@ -122,15 +119,6 @@ class World:
         status.Set_source(self.source)
         status.Set_tag(7)
         status.Set_elements(MPI.BYTE, nbytes)
-
-    def fill(self) -> None:
-        """The newest chunk is in large staging of both peers, in both slots."""
-        newest = max(self.came, 0)
-        content = self.content(newest * CHUNK, CHUNK)
-        for peer in (0, 1):
-            for slot in range(FIRST, SLOTS):
-                base = int(self.state.peers[peer, st.P_HOST]) + LAYOUT.chunk_buffers(slot)
-                ctypes.memmove(base + newest % LARGE * CHUNK, content.ctypes.data, CHUNK)
 
     def one(self) -> None:
         """One receive: of the host, or of a kernel that has no chunk buffers."""
@@ -145,7 +133,6 @@ class World:
         total = self.header[0]
         shared = may == 2 and self.header[2] != wire.NOT_SHARED
         self.came = 0 if shared else -1
-        self.fill()
         self.scratch[32:] = self.content(0, EAGER)
         room = int(self.random.integers(0, EAGER + 1))
         data = np.full(room + 6000, 0xA5, np.uint8)

@@ -56,14 +56,14 @@ class Machine:
         self._memory = np.zeros(layout.mapped_bytes + 4096, np.uint8)
         skip = -int(self._memory.ctypes.data) % 4096
         self.mapped = self._memory[skip : skip + layout.mapped_bytes]
-        self.large = np.zeros(layout.large_bytes, np.uint8)
+        self.large = self.mapped[layout.large :]
+        self.staging = np.zeros(layout.large_bytes, np.uint8)  # GPU staging
         self.address = int(self.mapped.ctypes.data)
-        large = int(self.large.ctypes.data)
         peers = np.zeros((1, st.P_COUNT), np.int64)
         self.state: State = make_state(
             layout,
             self.address,
-            (large, large, 0, 0),
+            (self.address, int(self.staging.ctypes.data), 0),
             peers,
             CONTEXT,
             0,
@@ -139,8 +139,8 @@ class Machine:
     def _inside(self, address: int, nbytes: int) -> bool:
         notes = int(self.globals[st.G_NOTES])
         regions = [
-            (self.address + self.layout.small, self.address + self.layout.mapped_bytes),
-            (int(self.large.ctypes.data), int(self.large.ctypes.data) + len(self.large)),
+            (self.address + self.layout.small, self.address + self.layout.large),
+            (self.address + self.layout.large, self.address + self.layout.mapped_bytes),
             (notes, notes + self.layout.slots * st.NOTE_BYTES),
         ]
         return any(low <= address and address + nbytes <= high for low, high in regions)

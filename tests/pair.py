@@ -176,13 +176,18 @@ class Wired(Machine):
         """A send above ``eager_bytes``: packs the first chunks and reports them."""
         chunk = chunk_bytes_of(len(data), self.layout.chunk_bytes)
         base = self.layout.chunk_buffers(slot)
+        near = bool(self._near[dest])
+        buffers = self.staging if near else self.large
         for k in range(min(wire.LARGE_BUFFERS, -(-len(data) // chunk))):
             piece = data[k * chunk : (k + 1) * chunk]
             at = base + k * self.layout.chunk_bytes
-            self.large[at : at + len(piece)] = piece
+            buffers[at : at + len(piece)] = piece
         handle = self.open(
             wire.OP_ISEND, slot, flags=wire.FLAG_OUT, peer=dest, count=len(data), tag=TAG
         )
+        if near:
+            word = base + wire.LARGE_BUFFERS * self.layout.chunk_bytes
+            buffers[word : word + 8].view(np.int64)[0] = handle & wire.TAG_MASK
         for k in range(1, min(wire.LARGE_BUFFERS, -(-len(data) // chunk))):
             self.report(handle, k * chunk, wire.PACK, k)
         return handle
@@ -206,7 +211,7 @@ class Wired(Machine):
         found = False
         units = self.completions[slot]
         tag = tag_of((handle & wire.TAG_MASK) >> 1)
-        base = int(units["low"][wire.BASE_UNIT])
+        base, ready = int(units["low"][wire.BASE_UNIT]), int(units["high"][wire.BASE_UNIT])
         for index in range(wire.LARGE_BUFFERS):
             unit = units[wire.STATUS_UNITS + index]
             order = int(unit["low"])
@@ -222,6 +227,9 @@ class Wired(Machine):
             if direction == wire.PACK:
                 ctypes.memmove(staging, mine, length)
             else:
+                if ready and position == 0:
+                    word = base + wire.LARGE_BUFFERS * self.layout.chunk_bytes
+                    assert ctypes.c_int64.from_address(word).value == ready
                 ctypes.memmove(mine, staging, length)
             self.report(handle, position, direction, index)
             found = True
@@ -229,7 +237,7 @@ class Wired(Machine):
 
 
 class Pair:
-    """Two ranks; ``shared``: the receiver reads the sender's buffers."""
+    """Two ranks; ``shared``: the receiver reads the sender's GPU staging."""
 
     def __init__(self, shared: bool, layout: Layout = SMALL) -> None:
         self.wire = Wire()
@@ -237,9 +245,9 @@ class Pair:
         self.ranks = [Wired(self.wire, layout) for _ in range(2)]
         if shared:
             for mine, theirs in (self.ranks, self.ranks[::-1]):
-                large = int(theirs.large.ctypes.data)
-                mine.state.peers[0, [st.P_DEVICE, st.P_HOST, st.P_READS]] = large, large, 1
+                mine.state.peers[0, st.P_STAGING] = int(theirs.staging.ctypes.data)
                 mine._elsewhere[theirs.rank] = 0
+                mine._near[theirs.rank] = wire.NEAR
 
     def transfer(self, nbytes: int, room: int, slots: tuple[int, int], seed: int) -> list[int]:
         """A message from rank 0 to rank 1: the error classes of both ends.

@@ -327,12 +327,10 @@ class Harness:
         self.seed = seed * 2 + 1
         self.blocks: list[tuple[np.ndarray, int, int]] = []
         mapped = self.memory(LAYOUT.mapped_bytes)
-        large = self.memory(LAYOUT.large_bytes)
         peers = np.zeros((3, st.P_COUNT), np.int64)
-        peers[0, [st.P_DEVICE, st.P_HOST, st.P_READS]] = large, large, 1
         idle = (0, 0, 0)
         self.state = make_state(
-            LAYOUT, mapped, (large, large, 0, 0), peers, CONTEXT, 0, 64, idle, True, st.no_gpu
+            LAYOUT, mapped, (mapped, 0, 0), peers, CONTEXT, 0, 64, idle, True, st.no_gpu
         )
         self.ranks = np.array([-1, -1, -1], np.int64)  # all elsewhere
         row = self.state.communicator_table[0]
@@ -351,8 +349,8 @@ class Harness:
         SHARED[:] = 0
         SHARED[WRONG] = 1 << 62
         SHARED[G_ADDRESS] = self.state.address
-        SHARED[LOW], SHARED[HIGH] = mapped + LAYOUT.small, mapped + LAYOUT.mapped_bytes
-        SHARED[LARGE_LOW], SHARED[LARGE_HIGH] = large, large + LAYOUT.large_bytes
+        SHARED[LOW], SHARED[HIGH] = mapped + LAYOUT.small, mapped + LAYOUT.large
+        SHARED[LARGE_LOW], SHARED[LARGE_HIGH] = SHARED[HIGH], mapped + LAYOUT.mapped_bytes
         SHARED[NOTES_LOW] = g[st.G_NOTES]
         SHARED[NOTES_HIGH] = g[st.G_NOTES] + SLOTS * st.NOTE_BYTES
         SHARED[HANDLES_LOW] = g[st.G_HANDLES]

@@ -40,7 +40,7 @@ BAD = [
     ("flight_events", 100, "flight_events must be 0 or a power of two from 2 to 65536, got 100"),
     ("on_error", "ignore", "on_error is 'ignore': input should be 'raise', 'abort' or 'return'"),
     ("engine", "fast", "engine is 'fast': input should be 'compiled' or 'mpi4py'"),
-    ("shared_staging", 3, "shared_staging is 3: input should be a valid boolean"),
+    ("gpu_staging", 3, "gpu_staging is 3: input should be a valid boolean"),
     ("trace", -1, "trace is -1: input should be greater than or equal to 0"),
     ("trace", 99999999999, "trace is 99999999999: input should be less than or equal to 16777216"),
     ("spin_ms", 1e300, "spin_ms is 1e+300: input should be less than or equal to 1000000000"),
@@ -82,10 +82,10 @@ def test_argument_over_environment_over_default(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_environment_values_have_the_types_of_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in {"ENGINE": "mpi4py", "SHARED_STAGING": "0", "SPIN_MS": "1.5"}.items():
+    for name, text in {"ENGINE": "mpi4py", "GPU_STAGING": "0", "SPIN_MS": "1.5"}.items():
         monkeypatch.setenv("GMPI_" + name, text)
     found = config.load()
-    assert (found.engine, found.shared_staging, found.spin_ms) == ("mpi4py", False, 1.5)
+    assert (found.engine, found.gpu_staging, found.spin_ms) == ("mpi4py", False, 1.5)
 
 
 def test_an_unknown_variable_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from machine import SMALL, Machine
 
 from gmpi.contract.wire import LANDED, NEAR, NOT_SHARED, OP_ALLREDUCE, PACK
 from host_proxy.compiled.headers import Header
-from host_proxy.platform.state import P_READS, S_BYTES, S_OP
+from host_proxy.platform.state import S_BYTES, S_OP
 from host_proxy.records import completion
 from host_proxy.reference.kernel_port import KernelPort
 
@@ -20,12 +20,12 @@ SLOT, NBYTES = SMALL.request_slots, 3 * SMALL.chunk_bytes
 PEER = 1  # a rank of the communicator; on this node it is peer 0
 
 
-def send(near: int, reads: int) -> Callable[[Machine, KernelPort], None]:
+def send(near: int) -> Callable[[Machine, KernelPort], None]:
     def play(m: Machine, port: KernelPort) -> None:
         comm = m.state.communicators[0]
-        comm.near[PEER], m.state.peers[0, P_READS] = near, reads
-        comm.peers[PEER] = 0 if near or reads else -1
-        assert (port.shared(comm, PEER)[0] == NOT_SHARED) == (not near and not reads)
+        comm.near[PEER] = near
+        comm.peers[PEER] = 0 if near else -1
+        assert (port.shared(comm, PEER)[0] == NOT_SHARED) == (not near)
 
     return play
 
@@ -50,9 +50,8 @@ def reduce(m: Machine, port: KernelPort) -> None:
 
 
 USES = {
-    "sent by MPI": send(0, 0), "sent, shared": send(0, 1), "sent near": send(NEAR, 0),
-    "sent, landing": send(NEAR | LANDED, 0), "received by MPI": receive(0, NOT_SHARED),
-    "received, shared": receive(0), "received near": receive(NEAR),
+    "sent by MPI": send(0), "sent near": send(NEAR), "sent, landing": send(NEAR | LANDED),
+    "received by MPI": receive(0, NOT_SHARED), "received near": receive(NEAR),
     "received, landing": receive(NEAR | LANDED), "reduced": reduce,
 }  # fmt: skip
 

@@ -58,10 +58,10 @@ def test_functions_can_be_called_by_address() -> None:
 def test_tables_hold_sizes_and_handles() -> None:
     from machine import SMALL
 
-    memory = np.zeros(SMALL.mapped_bytes + SMALL.large_bytes, np.uint8)
+    memory = np.zeros(SMALL.mapped_bytes, np.uint8)
     peers = np.zeros((1, st.P_COUNT), np.int64)
     at = int(memory.ctypes.data)
-    state = make_state(SMALL, at, (at, at, 0, 0), peers, 1, 0, 0, (0, 0, 0), False, no_gpu)
+    state = make_state(SMALL, at, (at, 0, 0), peers, 1, 0, 0, (0, 0, 0), False, no_gpu)
     for row, (_, datatype, _) in zip(state.datatypes, DATATYPES):
         assert row[st.D_SIZE] == datatype.Get_size()
         assert row[st.D_HANDLE] == mpi_library.handle(datatype)

@@ -46,7 +46,7 @@ def run(nodes: TwoNodes, ranks: tuple[int, int], *arguments: str) -> str:
 def test_near_and_far_peers_are_told_apart(nodes: TwoNodes) -> None:
     text = run(nodes, (1, 2), "-c", NODES_AND_PATHS)
     first, second = nodes.names
-    assert f"0 {first} {{'shared staging': [0], 'MPI': [1, 2]}}" in text, text
+    assert f"0 {first} {{'MPI': [0, 1, 2]}}" in text, text
     for rank in (1, 2):
         assert f"{rank} {second} {{'GPU staging': [1, 2], 'MPI': [0]}}" in text, text
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gmpi.memory.shared_region import SharedRegion
+from gmpi.memory.gpu_staging import MemoryFile
 from host_proxy.platform import pages
 from host_proxy.platform.pages import PAGE, Pages
 
@@ -51,17 +51,17 @@ def test_a_touch_beside_it_or_after_it_is_seen() -> None:
 
 
 @pytest.mark.usefixtures("_guarded")
-def test_shared_regions_are_guarded_too() -> None:
-    region = SharedRegion.create(3 * PAGE, gpu=False)
-    other = region.map(os.getpid(), region.fd)
+def test_memory_files_are_guarded_too() -> None:
+    file = MemoryFile.create(3 * PAGE)
+    other = file.map(os.getpid(), file.fd)
     assert other is not None
-    ctypes.c_uint8.from_address(region.host + 5).value = 7
-    assert ctypes.c_uint8.from_address(other.host + 5).value == 7
-    address = region.host
+    ctypes.c_uint8.from_address(file.address + 5).value = 7
+    assert ctypes.c_uint8.from_address(other.address + 5).value == 7
+    address = file.address
     assert signal_of(read(address - 1)) == signal.SIGSEGV
-    del region
+    del file
     assert signal_of(read(address)) == signal.SIGSEGV
-    assert ctypes.c_uint8.from_address(other.host + 5).value == 7
+    assert ctypes.c_uint8.from_address(other.address + 5).value == 7
 
 
 def test_without_guards_memory_is_mapped_and_unmapped() -> None:

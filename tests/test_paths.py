@@ -27,24 +27,20 @@ found, text = paths()
 assert found == {"GPU staging": everyone}, found
 assert "long messages by GPU staging to ranks 0-2" in text, text
 found, text = paths(gpu_staging=False)
-assert found == {"shared staging": everyone}, found
-assert "long messages by shared staging to ranks 0-2" in text, text
-assert paths(debug=True)[0] == {"shared staging": everyone}
-found, text = paths(shared_staging=False)
 assert found == {"MPI": everyone}, found
 assert "long messages by MPI to ranks 0-2" in text, text
+assert paths(debug=True)[0] == {"MPI": everyone}
 # A rank without kernels has no GPU memory, and reads none.
 found, text = paths(gpu=rank != 2)
 if rank == 2:
-    assert found == {"shared staging": everyone}, found
+    assert found == {"MPI": everyone}, found
 else:
-    assert found == {"GPU staging": [0, 1], "shared staging": [2]}, found
+    assert found == {"GPU staging": [0, 1], "MPI": [2]}, found
 # Ranks 0 and 2 on one node, rank 1 on another.
 os.environ["GMPI_TEST_NODES"] = "aba"
 found, text = paths()
-assert found == ({"shared staging": [1], "MPI": [0, 2]} if rank == 1 else
-                 {"GPU staging": [0, 2], "MPI": [1]}), found
-assert "long messages by shared staging to rank 1; MPI to ranks 0, 2" in text, text
+assert found == ({"MPI": everyone} if rank == 1 else {"GPU staging": [0, 2], "MPI": [1]}), found
+assert "long messages by GPU staging to ranks 0, 2; MPI to rank 1" in text, text
 print("as it should be")
 """
 
@@ -60,4 +56,4 @@ def test_gmpi_info_names_them() -> None:
     status, text = launcher.mpi(2, "-m", "gmpi", "info")
     assert status == 0 and text.count("GPU staging to ranks 0, 1") == 2, text
     status, text = launcher.mpi(2, "-m", "gmpi", "info", GMPI_GPU_STAGING="0")
-    assert status == 0 and text.count("shared staging to ranks 0, 1") == 2, text
+    assert status == 0 and text.count("MPI to ranks 0, 1") == 2, text

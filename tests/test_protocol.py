@@ -11,8 +11,8 @@ import pytest
 from machine import SMALL, Machine
 from mpi4py import MPI
 
-from gmpi.contract.wire import MESSAGE_HEADER, NOT_SHARED
-from host_proxy.platform.state import P_DEVICE, P_HOST, P_READS
+from gmpi.contract.wire import MESSAGE_HEADER, NEAR, NOT_SHARED
+from host_proxy.platform.state import P_STAGING
 from host_proxy.reference.failure import Failure, RequestFailure, error_class
 from host_proxy.reference.protocol import Outcome, receive_message, send_message
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.mpi
 
 EAGER, CHUNK = SMALL.eager_bytes, SMALL.chunk_bytes
 STATE = Machine()  # what a header is checked against
-STATE.state.peers[0, [P_DEVICE, P_HOST, P_READS]] = 1
+STATE.state.peers[0, P_STAGING] = 1
 TAG, NUMBER = 7, 3
 TRANSFERS = [  # (message, room)
     (100, 100), (CHUNK, CHUNK), (CHUNK + 8, CHUNK + 8), (9 * CHUNK - 3, 9 * CHUNK),
@@ -121,7 +121,7 @@ class Port:
         self.data[:nbytes] = self.memory[MESSAGE_HEADER : MESSAGE_HEADER + nbytes]
 
     def shared(self, comm: Any, dest: int) -> tuple[int, int, int]:
-        return self.slot, 0, 0
+        return (NOT_SHARED, 0, 0) if self.slot == NOT_SHARED else (self.slot, NEAR, 1)
 
     def use_buffers_of(self, *_: Any) -> Any:
         return
@@ -220,7 +220,7 @@ def transfer(
 
 
 @pytest.mark.parametrize("eager", [0, 1 << 20], ids=["rendezvous", "eager"])
-@pytest.mark.parametrize("shared", [False, True], ids=["chunks by MPI", "shared staging"])
+@pytest.mark.parametrize("shared", [False, True], ids=["chunks by MPI", "GPU staging"])
 @pytest.mark.parametrize(("nbytes", "room"), TRANSFERS)
 def test_each_step(nbytes: int, room: int, shared: bool, eager: int) -> None:
     """Both ends end, nothing is left in MPI, and who has a success has all bytes."""
@@ -238,7 +238,7 @@ def test_each_step(nbytes: int, room: int, shared: bool, eager: int) -> None:
                 assert errors[1 - rank] in (MPI.ERR_OTHER, well[1 - rank]), name
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["chunks by MPI", "shared staging"])
+@pytest.mark.parametrize("shared", [False, True], ids=["chunks by MPI", "GPU staging"])
 def test_both_fail_at_once(shared: bool) -> None:
     random = Random(3)
     for _ in range(400):

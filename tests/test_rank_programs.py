@@ -29,7 +29,7 @@ FAR_FAULTS = [
 SOME_HANGS = "hangs wrong_tag_of_a_long_message left_a_collective different_lengths"
 
 #: Run with both MPI libraries, by number of ranks: settings of GMPI, program, its arguments.
-#: TEST_NODES says on which nodes the ranks believe to be (gmpi/node.py).
+#: TEST_NODES says on which nodes the ranks believe to be (gmpi/memory/node.py).
 PROGRAMS = {
     1: ["lifecycle", "point_to_point"],
     2: ["host_side", "point_to_point --small", "SPIN_MS=50 YIELD_MS=50 stress"],
@@ -42,7 +42,7 @@ MPICH_ONLY = {
         "collectives --small --some", "ENGINE=mpi4py collectives --some", "datatypes --small",
         "TEST_NODES=ab datatypes --small --some", "each_call near messages from_host",
         f"faults {' '.join(OTHER_FAULTS)}", f"TEST_NODES=ab faults {' '.join(FAR_FAULTS)}",
-        "landing", "late", "lifecycle", "SHARED_STAGING=0 narrow", "no_any_tag --small", "opening",
+        "landing", "late", "lifecycle", "GPU_STAGING=0 narrow", "no_any_tag --small", "opening",
         "SPIN_MS=50 YIELD_MS=50 point_to_point --some",
         "GPU_STAGING=0 point_to_point --small --some",
         "random_programs --seeds=0:4", "waits --small",
@@ -62,14 +62,14 @@ OPEN_MPI_ONLY = {
         "arrays", "bad_input", "ENGINE=mpi4py bad_input", "collectives",
         "ENGINE=mpi4py datatypes --some", "GPU_STAGING=0 datatypes --small --some", "debug",
         *(f"DEBUG=1 {p} --some" for p in ("arrays", "collectives", "point_to_point")),
-        "each_call shared narrow to_host",
+        "each_call narrow to_host",
         f"faults {' '.join(SOME_FAULTS)}", f"ENGINE=mpi4py faults {' '.join(PYTHON_FAULTS)}",
-        "SHARED_STAGING=0 GPU_STAGING=0 host_side --small",
+        "GPU_STAGING=0 host_side --small",
         "GPU_STAGING=0 ENGINE=mpi4py host_side --small", "ENGINE=mpi4py host_side --small",
         "late allreduce send send_of_the_host",
         "ENGINE=mpi4py late allreduce_aborted long_allreduce send_interrupted",
         "narrow", "ENGINE=mpi4py point_to_point --small --some",
-        "SHARED_STAGING=0 point_to_point --small --some",
+        "GPU_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
         "random_programs --seeds=5:8", "ENGINE=mpi4py waits --small",
     ],
     3: [
@@ -88,18 +88,15 @@ FULL_ONLY = {
     2: [
         "collectives --small", "ENGINE=mpi4py collectives --small --some",
         "datatypes", "DEBUG=1 datatypes --some", "ENGINE=mpi4py datatypes --small --some",
-        "SHARED_STAGING=0 datatypes --small --some",
         "each_call", "late", "ENGINE=mpi4py late", "waits",
         *(
-            f"SHARED_STAGING={shared} GPU_STAGING={gpu} ENGINE={engine} host_side --small"
-            for shared, gpu in ("00", "10", "11") for engine in ("compiled", "mpi4py")
+            f"GPU_STAGING={gpu} ENGINE={engine} host_side --small"
+            for gpu in (0, 1) for engine in ("compiled", "mpi4py")
         ),
-        "narrow --many", "ENGINE=mpi4py narrow --many", "SHARED_STAGING=0 narrow --many",
-        "GPU_STAGING=0 narrow --many", "SHARED_STAGING=0 ENGINE=mpi4py narrow", "DEBUG=1 narrow",
+        "narrow --many", "ENGINE=mpi4py narrow --many", "GPU_STAGING=0 narrow --many",
+        "GPU_STAGING=0 ENGINE=mpi4py narrow", "DEBUG=1 narrow",
         "point_to_point", "ENGINE=mpi4py point_to_point --some",
-        "GPU_STAGING=0 point_to_point --small", "SHARED_STAGING=0 point_to_point --small",
-        "GPU_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
-        "SHARED_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
+        "GPU_STAGING=0 point_to_point --small",
         "TEST_NODES=ab point_to_point --small --some",
         "random_programs --seeds=1000:1100", "TEST_NODES=ab random_programs --seeds=1100:1150",
         *(f"faults {op}" for op in OPERATIONS),

@@ -40,7 +40,7 @@ def steps_of(shared: bool, nbytes: int, room: int, eager: int) -> list[int]:
 
 
 @pytest.mark.parametrize("eager", [0, 1 << 20], ids=["rendezvous", "eager"])
-@pytest.mark.parametrize("shared", [False, True], ids=["chunks by MPI", "shared staging"])
+@pytest.mark.parametrize("shared", [False, True], ids=["chunks by MPI", "GPU staging"])
 @pytest.mark.parametrize(("nbytes", "room"), TRANSFERS)
 def test_each_step(nbytes: int, room: int, shared: bool, eager: int) -> None:
     steps = steps_of(shared, nbytes, room, eager)
@@ -71,7 +71,7 @@ def test_each_step(nbytes: int, room: int, shared: bool, eager: int) -> None:
     pair.close()
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["chunks by MPI", "shared staging"])
+@pytest.mark.parametrize("shared", [False, True], ids=["chunks by MPI", "GPU staging"])
 def test_both_fail_at_once(shared: bool) -> None:
     """Whatever the steps are at which each end fails, and the slots that are used again."""
     random = Random(5)

@@ -49,6 +49,7 @@ def test_regions_of_mapped_memory_do_not_overlap(layout: Layout) -> None:
         ("ring", layout.ring, layout.ring + layout.ring_slots * wire.SLOT_BYTES),
         ("completions", layout.completions, layout.completions + layout.slots * wire.SLOT_BYTES),
         ("small", layout.small, layout.small + layout.slots * layout.small_stride),
+        ("large", layout.large, layout.large + layout.large_bytes),
     ]
     assert overlaps(regions) == []
     assert max(end for _, _, end in regions) <= layout.mapped_bytes

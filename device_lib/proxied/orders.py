@@ -8,10 +8,10 @@ the completion of the request and the threads that wait carry it out:
     waiter   claim it, copy, count it as finished, publish a CHUNK record
     proxy    the buffer is full (PACK: send it) or free (UNPACK: receive the next chunk)
 
-The buffers are the slot's own or, where the sender is on this node, the sender's: unit 6 says. In
-its GPU staging, the first one may still be on its way to be filled: see ``opening_long``. The
-completion of a receive is written before its last orders have been carried out, and says how many
-there are in all; the wait is over when as many are finished.
+The buffers are the slot's own or, in GPU staging, the sender's, of which the first one may still be
+on its way to be filled (see ``opening_long``): unit 6 says. The completion of a receive is written
+before its last orders have been carried out, and says how many there are in all; the wait is over
+when as many are finished.
 
 MPI promises progress to every pending operation while a process waits for any one of them. So a
 thread that waits for one request also carries out orders of others; without it, two ranks that both

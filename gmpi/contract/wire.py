@@ -3,10 +3,9 @@
 Everything lives in pinned host memory that the GPU maps (*mapped memory*) and one piece of GPU
 memory (*device memory*, never touched by the host while a kernel runs).
 
-    mapped memory    control | communicators | ring | completions | small staging
-    shared memory    large staging: mapped too, and by the other ranks of the node as well
-    GPU staging      the same in GPU memory, for messages to ranks that map it (CUDA IPC); and
-                     landing places, which those ranks write to
+    mapped memory    control | communicators | ring | completions | small staging | large staging
+    GPU staging      what large staging is, in GPU memory, for messages to ranks that map it (CUDA
+                     IPC); and landing places, which those ranks write to
     device memory    counters | busy bits | reach | requests | claims | datatypes | layouts
 
 **Units.** All traffic travels in units of 16 bytes: an 8-byte low word, a 4-byte high word and a
@@ -32,7 +31,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-VERSION = 6
+VERSION = 7
 
 # --- units -----------------------------------------------------------------------------------
 UNIT_BYTES = 16
@@ -148,9 +147,9 @@ CHUNK_DIRECTION_SHIFT = 7
 #   word 2   where the chunks are: NOT_SHARED, they follow as messages; else the sender's large
 #            slot, whose buffers the receiver reads: the first is full, a notice follows for each
 #            other one
-#   word 3   0: those buffers are in the sender's large staging; else NEAR, they are in its GPU
-#            staging, | what their ready word will be << 32; or NEAR | LANDED | tag of the units
-#            << 32: the message is in the receiver's landing place for that slot
+#   word 3   NOT_SHARED: 0; else NEAR, those buffers are in the sender's GPU staging, | what their
+#            ready word will be << 32; or NEAR | LANDED | tag of the units << 32: the message is in
+#            the receiver's landing place for that slot
 # A message that could not be sent is followed by a header that takes its place: word 2 is ABANDONED
 # and word 1 the error class.
 MESSAGE_HEADER = 32
@@ -171,7 +170,8 @@ TRANSFER_TAG_UB = (1 << 15) - 1  # MPI_TAG_UB must be at least this (MPI 4.1 sec
 STAGING_LEAD = 64  # payload starts here in a small staging buffer; the header sits just before
 
 # --- mapped memory: where the regions begin (bytes) -----------------------------------------------
-# The ring and what precedes it have fixed places; completions follow the ring, then small staging.
+# The ring and what precedes it have fixed places; completions follow the ring, then small staging,
+# then large staging.
 # Two units that every wait looks at now and then, in one read. Who waits carries out the orders of
 # its own requests and of its own block at once, those of others when they have waited for long.
 CONTROL_ATTENTION = 0  # 8 bytes, bit i: large slot i has an order that nobody has come for
@@ -337,8 +337,12 @@ class Layout(NamedTuple):
         return self.completions + self.slots * SLOT_BYTES
 
     @property
-    def mapped_bytes(self) -> int:
+    def large(self) -> int:
         return align(self.small + self.slots * self.small_stride, 4096)
+
+    @property
+    def mapped_bytes(self) -> int:
+        return self.large + self.large_bytes
 
     @property
     def large_bytes(self) -> int:

@@ -103,7 +103,7 @@ def allocate(layout: Layout, gpu: bool, staging: bool, node: tuple[int, int], fi
     except ContextError:
         raise
     except Exception as exc:
-        nbytes = layout.mapped_bytes + layout.large_bytes, layout.device_bytes
+        nbytes = layout.mapped_bytes, layout.device_bytes
         if staging:
             nbytes = nbytes[0], nbytes[1] + layout.landing(ranks)
         raise ContextError(

@@ -139,9 +139,8 @@ class _Steps:
             context.config.eager_bytes,
             context.config.chunk_bytes,
         )
-        staging = context.config.gpu_staging and context.config.shared_staging
         # Debug mode looks at staging all the time: where the host can.
-        staging = staging and not context.config.debug
+        staging = context.config.gpu_staging and not context.config.debug
         context._memory = allocate(context.layout, gpu, staging, node, self._first)
         self._undo.callback(context._memory.give_back)
 
@@ -151,8 +150,7 @@ class _Steps:
     def _map_peers(self) -> None:
         """The memory of the other ranks of this node."""
         context = self._context
-        share = context.config.shared_staging
-        context._peers = Peers(self._comm, context.layout, context._memory, share)
+        context._peers = Peers(self._comm, context.layout, context._memory)
         self._undo.callback(context._peers.give_back)
 
     def _make_parts(self, gpu: bool, crowded: bool) -> None:
@@ -166,7 +164,7 @@ class _Steps:
         context._state = make_state(
             context.layout,
             memory.host,
-            (memory.large.host, memory.large.device, memory.staging_address, memory.landing),
+            (memory.mapped, memory.staging_address, memory.landing),
             context._peers.table,
             identity,
             context.config.trace,

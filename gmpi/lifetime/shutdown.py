@@ -103,10 +103,9 @@ def _shut_down(context: Context, clean: bool, why: str) -> None:
         _stranded.append(context)
     else:
         context._peers.give_back()
-        nbytes = context.layout.mapped_bytes + context.layout.large_bytes
         memory = context._memory.give_back()
         if left:
-            unfinished.keep(left, (memory, context._state.keep), nbytes)
+            unfinished.keep(left, (memory, context._state.keep), context.layout.mapped_bytes)
     if stopped and not MPI.Is_finalized():
         if clean and quiet:
             context._watchdog.free()

@@ -2,22 +2,63 @@
 
 A long message to a rank that maps them does not leave the GPUs: its threads pack into their own
 memory, the receiver's threads read it from there, over NVLink or, where two ranks share a GPU, from
-the same memory. MPI carries the header and the notices as for large staging.
+the same memory. MPI carries the header, and an empty notice for each chunk.
 
 What is exported is allocated once in a process and kept for its later contexts, and so is what is
 mapped: memory must not be freed before all who map it have let go of it, and freeing, mapping and
-unmapping wait for kernels. In the simulator it is a memory file of the context.
+unmapping wait for kernels. In the simulator a memory file of the context plays that memory.
 """
 
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+import weakref
+from typing import Any, NamedTuple
 
 from gmpi.contract.wire import align
-from gmpi.memory.shared_region import SharedRegion, cuda_call
+from host_proxy.platform.pages import Pages
 
 _BLOCK = 2 << 20  # bytes; see cuIpcGetMemHandle
+
+
+class MemoryFile:
+    """Memory that other processes of this user on this node can map: GPU memory of the simulator.
+
+    A memory file without a name: it has no path, takes no space in /dev/shm, and is gone with its
+    last user. Others open it through /proc, which the system allows to the same user only.
+    """
+
+    def __init__(self, fd: int, nbytes: int) -> None:
+        """Takes over the file ``fd``."""
+        self.fd = fd
+        weakref.finalize(self, os.close, fd)
+        self._memory = Pages(nbytes, fd)
+        self.address = self._memory.address
+
+    @classmethod
+    def create(cls, nbytes: int) -> MemoryFile:
+        fd = os.memfd_create("gmpi-staging", os.MFD_CLOEXEC)
+        os.ftruncate(fd, nbytes)
+        return cls(fd, nbytes)
+
+    def map(self, pid: int, fd: int) -> MemoryFile | None:
+        """The like of this one that another process has created.
+
+        None where the system does not let us: another user's, or in another container.
+        """
+        try:
+            theirs = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return None
+        return MemoryFile(theirs, self._memory.nbytes)
+
+
+def cuda_call(answer: tuple[Any, ...]) -> Any:
+    """The result of a driver function."""
+    error, *results = answer
+    if int(error) != 0:
+        raise RuntimeError(f"the CUDA driver answered {error.name}")
+    return results[0] if results else None
 
 
 class Token(NamedTuple):
@@ -40,14 +81,14 @@ class GpuStaging:
         """``gpu``: really a GPU, no simulator."""
         self._nbytes = nbytes
         self._gpu = gpu
-        self._mapped: list[SharedRegion] = []
+        self._files: list[MemoryFile] = []  # ours, then those of others
         if gpu:
             self.address, handle = _exported.pop(nbytes) if nbytes in _exported else _export(nbytes)
             self.token = Token(os.getpid(), handle, -1)
         else:
-            self._mapped.append(SharedRegion.create(nbytes, gpu=False))
-            self.address = self._mapped[0].device
-            self.token = Token(os.getpid(), b"", self._mapped[0].fd)
+            self._files.append(MemoryFile.create(nbytes))
+            self.address = self._files[0].address
+            self.token = Token(os.getpid(), b"", self._files[0].fd)
 
     def clear(self) -> None:
         """Makes an end of what an earlier context left: it would look like this one's, which counts
@@ -69,11 +110,11 @@ class GpuStaging:
             return self.address
         if self._gpu:
             return _map(token)
-        region = self._mapped[0].map(token.pid, token.fd)
-        if region is None:
+        theirs = self._files[0].map(token.pid, token.fd)
+        if theirs is None:
             return 0
-        self._mapped.append(region)
-        return region.device
+        self._files.append(theirs)
+        return theirs.address
 
     def give_back(self) -> None:
         """The next context of this process may have it: no kernel can use it any more."""

@@ -2,63 +2,47 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
 import numpy as np
 from mpi4py import MPI
 
 from gmpi.contract.wire import LANDED, NEAR, REACH_RANKS, Layout
+from gmpi.memory.gpu_staging import GpuStaging, Token
 from gmpi.memory.node import of_this_node
 from gmpi.memory.regions import Memory
-from gmpi.memory.shared_region import SharedRegion
 from host_proxy.platform.communicator import Communicator
-from host_proxy.platform.state import (
-    P_COUNT,
-    P_DEVICE,
-    P_HOST,
-    P_LANDING,
-    P_MAPS,
-    P_READS,
-    P_STAGING,
-)
+from host_proxy.platform.state import P_COUNT, P_LANDING, P_MAPS, P_STAGING
 
 #: How messages above ``eager_bytes`` travel, the fastest way first (docs/design.md).
-PATHS = ("GPU staging", "shared staging", "MPI")
+PATHS = ("GPU staging", "MPI")
 
 
 class Peers:
-    """The ranks of this node and their staging, mapped here; collective over ``comm``.
+    """The ranks of this node and their GPU staging, mapped here; collective over ``comm``.
 
     Attributes:
         table: int64[ranks of this node, P_COUNT], for the proxy.
-        regions: their shared regions, ``None`` for those we cannot map.
     """
 
-    def __init__(self, comm: MPI.Comm, layout: Layout, memory: Memory, share: bool) -> None:
-        """``share``: False keeps all messages in this rank's own staging."""
+    def __init__(self, comm: MPI.Comm, layout: Layout, memory: Memory) -> None:
         local = of_this_node(comm)
         self._group = local.Get_group()
         me = local.Get_rank()
-        own, staging = memory.large, memory.staging
-        token = None if staging is None else staging.token
+        staging = memory.staging
         self.table = np.zeros((local.Get_size(), P_COUNT), np.int64)
-        self.regions: list[SharedRegion | None] = []
-        tokens = local.allgather((os.getpid(), own.fd, token))
+        tokens = local.allgather(None if staging is None else staging.token)
         # All ranks have come here from their last context. None goes on to use this one before all
         # have cleared their staging: there is another collective below, whatever fails here.
         problem: BaseException | None = None
         try:
-            self._map(tokens, me, layout, memory)
+            if staging is not None:
+                self._map(staging, tokens, layout.landing(me) if memory.landing else 0)
         except BaseException as exc:
             problem = exc
             self.table[:] = 0
         # Who reads mine is what matters to me as a sender: the transpose.
-        reads = np.ascontiguousarray(self.table[:, [P_DEVICE, P_STAGING]] != 0)
-        everyone = np.empty((local.Get_size(), *reads.shape), bool)
-        local.Allgather(reads, everyone)
-        if share:
-            self.table[:, [P_READS, P_MAPS]] = everyone[:, me]
+        everyone = np.empty((local.Get_size(), local.Get_size()), bool)
+        local.Allgather(self.table[:, P_STAGING] != 0, everyone)
+        self.table[:, P_MAPS] = everyone[:, me]
         #: Whether another rank reads our GPU staging. Messages to ourselves are not worth it.
         self.near = bool(np.delete(self.table[:, P_MAPS], me).any())
         self.table[:, P_MAPS] *= self.near
@@ -67,25 +51,19 @@ class Peers:
             self.give_back()
             raise problem
 
-    def _map(self, tokens: list[Any], me: int, layout: Layout, memory: Memory) -> None:
-        """Maps what the ranks of the node, of which we are number ``me``, offer by their tokens."""
-        own, staging = memory.large, memory.staging
-        if staging is not None:
-            staging.clear()
-        for rank, (pid, fd, theirs) in enumerate(tokens):
-            region = own if rank == me else own.map(pid, fd)
-            self.regions.append(region)
-            if region is not None:
-                self.table[rank, P_DEVICE] = region.device
-                self.table[rank, P_HOST] = region.host
-            if staging is not None:
-                self.table[rank, P_STAGING] = staging.map(theirs)
-                if self.table[rank, P_STAGING] and memory.landing:
-                    self.table[rank, P_LANDING] = self.table[rank, P_STAGING] + layout.landing(me)
+    def _map(self, staging: GpuStaging, tokens: list[Token | None], landing: int) -> None:
+        """Maps what the ranks of the node offer by their tokens.
+
+        ``landing``: where in each our landing places are; 0: there are none.
+        """
+        staging.clear()
+        for row, token in zip(self.table, tokens):
+            row[P_STAGING] = staging.map(token)
+            if row[P_STAGING] and landing:
+                row[P_LANDING] = row[P_STAGING] + landing
 
     def give_back(self) -> None:
-        """Neither a kernel nor a thread uses what is mapped any more."""
-        self.regions.clear()
+        """Nobody asks any more."""
         if not MPI.Is_finalized():
             self._group.Free()
 
@@ -99,9 +77,8 @@ class Peers:
     def paths(self, communicator: Communicator) -> dict[str, list[int]]:
         """For each of PATHS, the ranks of a communicator to which our kernels' messages take it."""
         found: dict[str, list[int]] = {path: [] for path in PATHS}
-        for rank, (peer, near) in enumerate(zip(communicator.peers, communicator.near)):
-            reads = peer >= 0 and self.table[peer, P_READS]
-            found[PATHS[0 if near else 1 if reads else 2]].append(rank)
+        for rank, near in enumerate(communicator.near):
+            found[PATHS[0 if near else 1]].append(rank)
         return {path: ranks for path, ranks in found.items() if ranks}
 
     def reach(self, peers: np.ndarray) -> tuple[slice, np.ndarray]:

@@ -1,9 +1,8 @@
-"""The regions of a context: mapped, shared and device memory (``gmpi/contract/wire.py``).
+"""The regions of a context: mapped and device memory, GPU staging (``gmpi/contract/wire.py``).
 
-On a GPU: pinned host memory that the GPU maps, a memory file that the GPU maps too, and ordinary
-GPU memory. In the simulator: host memory for all of it. On a rank without a kernel: no device
-memory. Everything is allocated when the context opens: allocations and, above all, cudaFree wait
-for running kernels.
+On a GPU: pinned host memory that the GPU maps, and ordinary GPU memory. In the simulator: host
+memory for all of it. On a rank without a kernel: no device memory. Everything is allocated when the
+context opens: allocations and, above all, cudaFree wait for running kernels.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from gmpi.contract.wire import DEVICE_LARGE, LANDING_RANKS, Layout
-from gmpi.memory.gpu_staging import GpuStaging
-from gmpi.memory.shared_region import SharedRegion, cuda_call
+from gmpi.memory.gpu_staging import GpuStaging, cuda_call
 from host_proxy.platform.pages import Pages
 
 
@@ -57,7 +55,6 @@ class Memory:
         host: address of mapped memory for the CPU.
         mapped: the same memory for the GPU.
         device: address of device memory.
-        large: large staging, a shared region.
         staging: GPU staging, if there is one.
         landing: address of the landing places in it; 0: there are none.
     """
@@ -79,7 +76,9 @@ class Memory:
             staging: whether to have GPU staging.
             ranks: of this node, for which to have landing places.
         """
-        self.large = SharedRegion.create(layout.large_bytes, gpu)
+        self._host = _Pinned(layout.mapped_bytes) if gpu else Pages(layout.mapped_bytes)
+        self.host = self._host.address
+        self.mapped = self._host.device if isinstance(self._host, _Pinned) else self.host
         self.staging = None
         self.landing = 0
         if staging and kernels:
@@ -90,27 +89,23 @@ class Memory:
         initial = np.zeros(layout.device_bytes if kernels else len(busy), np.uint8)
         initial[: len(busy)] = busy
         places = initial[DEVICE_LARGE : DEVICE_LARGE + 24].view(np.int64)
-        places[:] = self.large.device, self.staging_address, self.landing
+        places[:] = self.mapped + layout.large, self.staging_address, self.landing
         if gpu:
+            # The driver does not clear it. Staging needs no clearing.
+            ctypes.memset(self.host, 0, layout.small)
             try:
-                self._allocate_gpu(layout, initial)
+                self._allocate_gpu(initial)
             except BaseException:
                 if self.staging is not None:
                     self.staging.give_back()  # the next one may have it: it is never freed
                 raise
         else:
-            self._host: Pages | _Pinned = Pages(layout.mapped_bytes)
-            self.host = self.mapped = self._host.address
             self._device: Any = initial
             self.device = int(initial.ctypes.data)
 
-    def _allocate_gpu(self, layout: Layout, initial: np.ndarray) -> None:
+    def _allocate_gpu(self, initial: np.ndarray) -> None:
         from numba import cuda
 
-        self._host = _Pinned(layout.mapped_bytes)
-        self.host, self.mapped = self._host.address, self._host.device
-        # The driver does not clear it. Staging needs no clearing.
-        ctypes.memset(self.host, 0, layout.small)
         self._device = cuda.to_device(initial)
         self.device = int(self._device.__cuda_array_interface__["data"][0])
 
@@ -119,13 +114,13 @@ class Memory:
         """Of GPU staging, 0 if there is none."""
         return 0 if self.staging is None else self.staging.address
 
-    def give_back(self) -> tuple[Any, ...]:
+    def give_back(self) -> Any:
         """Neither a kernel nor a thread uses it any more: frees it, once.
 
         GPU staging outlives a context and may serve the next one.
 
         Returns:
-            what MPI may still use, the memory of the host; freed when nobody refers to it.
+            what MPI may still use, mapped memory; freed when nobody refers to it.
         """
         if self.staging is not None:
             self.staging.give_back()
@@ -135,8 +130,8 @@ class Memory:
             driver.cuStreamDestroy(self._stream)  # fails where a kernel has died: no matter
             self._stream = None
         # Not left to the collector of garbage: it may come late, and the next context wants memory.
-        host = self._host, self.large
-        del self.large, self.staging, self._device, self._host
+        host = self._host
+        del self.staging, self._device, self._host
         return host
 
     def read_device(self, offset: int, nbytes: int) -> np.ndarray:

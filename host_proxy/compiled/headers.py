@@ -34,8 +34,6 @@ from host_proxy.platform.state import (
     G_LARGE_SLOTS,
     G_REQUEST_SLOTS,
     G_TAG_UB,
-    P_DEVICE,
-    P_HOST,
     P_STAGING,
 )
 
@@ -64,7 +62,7 @@ class Header(NamedTuple):
         chunk: bytes of its chunks; 0: the payload is behind the header.
         transfer: its number, the tags of what follows; of one that was abandoned, the error class.
         shared: the sender's large slot, whose buffers the receiver reads, NOT_SHARED or ABANDONED.
-        way: 0, NEAR or NEAR | LANDED.
+        way: NEAR or NEAR | LANDED; 0 where nothing is shared.
         mark: what the ready word will be, or the tag of the units.
     """
 
@@ -147,9 +145,6 @@ def header_flaw(g, address, nbytes, peer):
 @jit
 def _way_flaw(g, header, peer):
     """The same of memory that the receiver shares with the sender."""
-    if header.way == 0:
-        mapped = peer_field(g, peer, P_DEVICE) != 0 and peer_field(g, peer, P_HOST) != 0
-        return WELL if mapped and header.mark == 0 else BAD_WAY
     if peer_field(g, peer, P_STAGING) == 0 or header.mark & 1 == 0:
         return BAD_WAY
     if header.way == NEAR:

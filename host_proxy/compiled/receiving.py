@@ -37,7 +37,6 @@ from host_proxy.platform.state import (
     G_LARGE_DEVICE,
     G_PYTHON,
     HANDED,
-    P_DEVICE,
     P_STAGING,
     RECEIVES_AHEAD,
     S_ADDRESS,
@@ -177,8 +176,7 @@ def receive_long(g, row, header, peer):
         place = landing_place(g, peer, header.shared)
         set_base(g, row, _landed(place, _landing_groups(header.total), header.mark), 0)
     else:
-        theirs = P_STAGING if header.way else P_DEVICE
-        base = peer_field(g, peer, theirs) + buffer_offset(g, header.shared, 0)
+        base = peer_field(g, peer, P_STAGING) + buffer_offset(g, header.shared, 0)
         set_base(g, row, base, header.mark)
     received_chunk(g, row, 0)
 

@@ -24,8 +24,6 @@ from host_proxy.compiled.transfer import (
     is_near,
     length_of,
     messages,
-    peer_field,
-    peer_of,
     position_of,
 )
 from host_proxy.platform.native import bump, get, jit, put, store
@@ -38,7 +36,6 @@ from host_proxy.platform.state import (
     G_STAGING,
     G_TAG_UB,
     G_TRANSFERS,
-    P_READS,
     R_DONE,
     R_FLAGS,
     S_ARRIVED,
@@ -88,12 +85,12 @@ def start_send(g, r, row):
         if streams.send_short(g, row, header, MESSAGE_HEADER + nbytes, tag, comm):
             sent(g, row)
         return
-    begin_chunked_send(g, row, dest, nbytes)
+    near = is_near(g, row, dest)
+    begin_chunked_send(g, row, nbytes, near)
     shared = get(row, S_SHARED)
     store(header + 8, get(row, S_CHUNK) | get(row, S_TRANSFER) << 32)
     store(header + 16, shared)
     store(header + 24, 0)
-    near = is_near(g, row, dest)
     if near:
         if near & LANDED and not _lands(nbytes, get(r, R_DONE), get(g, G_CHUNK)):
             near = NEAR
@@ -108,16 +105,13 @@ def start_send(g, r, row):
 
 
 @jit
-def begin_chunked_send(g, row, dest, nbytes):
+def begin_chunked_send(g, row, nbytes, near):
     """Prepares the chunks of a long message."""
-    peer = peer_of(g, row, dest)
     shared = NOT_SHARED
     staging = G_LARGE_DEVICE
-    if is_near(g, row, dest):
+    if near:
         shared = get(row, S_SLOT)
         staging = G_STAGING
-    elif peer >= 0 and peer_field(g, peer, P_READS):
-        shared = get(row, S_SLOT)
     begin_transfer(row, nbytes, _chunk_bytes_of(nbytes, get(g, G_CHUNK)), shared)
     bump(g, G_TRANSFERS, 1)
     first = get(g, G_REQUEST_SLOTS)

@@ -65,7 +65,7 @@ def peer_field(g, peer, which):
 
 @jit
 def buffer_offset(g, slot, chunk):
-    """Where in large staging the chunk's buffer of a large slot is."""
+    """Where in large or GPU staging the chunk's buffer of a large slot is."""
     size = get(g, G_CHUNK)
     stride = LARGE_BUFFERS * size + READY_BYTES
     return (slot - get(g, G_REQUEST_SLOTS)) * stride + chunk % LARGE_BUFFERS * size

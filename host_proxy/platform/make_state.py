@@ -104,7 +104,7 @@ _PATIENCE_NS = 50_000
 def make_state(
     layout: Layout,
     mapped: int,
-    large: tuple[int, int, int, int],
+    gpu: tuple[int, int, int],
     peers: np.ndarray,
     context: int,
     trace: int,
@@ -117,8 +117,7 @@ def make_state(
 
     Args:
         mapped: address of mapped memory.
-        large: addresses of large staging, for the CPU and for the GPU, of GPU staging and of the
-            landing places.
+        gpu: addresses for the GPU: of mapped memory, GPU staging and the landing places.
         peers: int64[ranks of this node, P_COUNT].
         trace: how many requests to keep time stamps of.
         flight: how many events the flight recorder keeps, a power of two; 0: it is not read.
@@ -163,7 +162,8 @@ def make_state(
     g[G_COMPLETIONS] = mapped + layout.completions
     g[G_SMALL] = mapped + layout.small
     g[G_SMALL_STRIDE] = layout.small_stride
-    g[G_LARGE], g[G_LARGE_DEVICE], g[G_STAGING], g[G_LANDING] = large
+    g[G_LARGE] = mapped + layout.large
+    g[G_LARGE_DEVICE], g[G_STAGING], g[G_LANDING] = gpu[0] + layout.large, *gpu[1:]
     g[G_REQUEST_SLOTS] = layout.request_slots
     g[G_LARGE_SLOTS] = layout.large_slots
     g[G_FIRST_NARROW] = layout.first_narrow

@@ -214,10 +214,9 @@ RECEIVES_AHEAD = 2  # chunks of one message whose receives are posted at once
 # receive may use ANY_TAG; then these handles
 (C_CHUNKS, C_RANK, C_SIZE, C_COLLECTIVES, C_PEERS, C_NEAR, C_LAST, C_HANDLE) = range(8)
 C_COUNT = C_HANDLE + TAG_DUPLICATES
-# of a rank of this node whose large staging is mapped here: address for the GPU and the CPU,
-# whether that rank has mapped ours; the same of GPU staging: address for the GPU; and where our
-# landing places in it are, 0: there are none
-(P_DEVICE, P_HOST, P_READS, P_STAGING, P_MAPS, P_LANDING, P_COUNT) = range(7)
+# of a rank of this node: address (GPU) of its GPU staging, 0: it is not mapped here; whether that
+# rank has mapped ours; where our landing places in it are, 0: there are none
+(P_STAGING, P_MAPS, P_LANDING, P_COUNT) = range(4)
 
 # --- faults ---------------------------------------------------------------------------------------
 (

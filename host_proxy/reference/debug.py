@@ -236,7 +236,7 @@ class DebugEngine(Mpi4pyEngine):
         """What stands before a slot's staging, and so behind that of the slot before it."""
         layout = self.state.layout
         begin = layout.small + slot * layout.small_stride
-        return self.memory[begin : min(begin + CANARY_BYTES, layout.mapped_bytes)]
+        return self.memory[begin : min(begin + CANARY_BYTES, layout.large)]
 
     def check_canaries(self, slot: int) -> None:
         for number, where in ((slot, "before"), (slot + 1, "behind")):

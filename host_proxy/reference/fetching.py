@@ -1,14 +1,12 @@
 """Chunks for the CPU: where a receive has no chunk buffers that threads of a kernel empty.
 
 Such are the receives of the host, and those of kernels for at most ``eager_bytes`` that a longer
-message comes to. Its chunks come as MPI messages, or lie in the large staging of the sender, in its
-GPU staging, or in our landing places; GPU memory is copied on a stream that waits for no kernel.
+message comes to. Its chunks come as MPI messages, or lie in the sender's GPU staging or in our
+landing places: those are copied on a stream that waits for no kernel.
 """
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
-
-import ctypes
 
 import numpy as np
 from mpi4py import MPI
@@ -24,7 +22,7 @@ from gmpi.contract.wire import (
     landing_groups,
 )
 from host_proxy.compiled.headers import Header
-from host_proxy.platform.state import G_LANDING, P_HOST, P_STAGING, State
+from host_proxy.platform.state import G_LANDING, P_STAGING, State
 
 
 class Arrivals:
@@ -33,8 +31,7 @@ class Arrivals:
     def __init__(self, state: State) -> None:
         self._state = state
         self._scratch: dict[int, np.ndarray] = {}  # chunks that are MPI messages
-        self._base = 0  # address of the sender's chunk buffers
-        self._near = False  # which are in GPU memory
+        self._base = 0  # address of the sender's chunk buffers, in GPU memory
         self._landed: np.ndarray | None = None  # or all of the message
 
     def use_buffers_of(self, peer: int, header: Header):
@@ -48,11 +45,9 @@ class Arrivals:
             yield message
             self._landed = message.content
             return
-        self._near = header.way != 0
-        base = self._state.peers[peer, P_STAGING if self._near else P_HOST]
-        self._base = int(base) + layout.chunk_buffers(header.shared)
-        if self._near:
-            yield _ReadyWord(self._state, self._base + LARGE_BUFFERS * layout.chunk_bytes, header)
+        base = int(self._state.peers[peer, P_STAGING])
+        self._base = base + layout.chunk_buffers(header.shared)
+        yield _ReadyWord(self._state, self._base + LARGE_BUFFERS * layout.chunk_bytes, header)
 
     def free(self, k: int) -> np.ndarray:
         """Memory to receive chunk ``k`` into: its own until LARGE_BUFFERS chunks later."""
@@ -68,9 +63,7 @@ class Arrivals:
         if not self._base:
             return self.free(k)[:length]
         address = self._base + k % LARGE_BUFFERS * self._state.layout.chunk_bytes
-        if self._near:
-            return self._state.fetch(address, length)
-        return np.ctypeslib.as_array((ctypes.c_uint8 * length).from_address(address))
+        return self._state.fetch(address, length)
 
 
 class _ReadyWord:

@@ -30,8 +30,6 @@ from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.state import (
     G_LARGE_DEVICE,
     G_STAGING,
-    P_DEVICE,
-    P_READS,
     P_STAGING,
     S_ADDRESS,
     S_BYTES,
@@ -100,19 +98,14 @@ class KernelPort:
         """Nothing: the waiting threads take it from there."""
 
     def shared(self, comm: Communicator, dest: int) -> tuple[int, int, int]:
-        state = self.engine.state
-        if self.is_narrow:
-            return NOT_SHARED, 0, 0
         near = int(comm.near[dest])
-        if near:
-            self.set_base(int(state.globals[G_STAGING]) + self.own)
-            nbytes = self.engine.field(self.slot, S_BYTES)
-            if near & LANDED and not lands(nbytes, self.address, self.engine.sizes[1]):
-                near = NEAR
-            return self.slot, near, self.engine.field(self.slot, S_HANDLE) & TAG_MASK
-        peer = int(comm.peers[dest])
-        reads = peer >= 0 and state.peers[peer, P_READS]
-        return self.slot if reads else NOT_SHARED, 0, 0
+        if self.is_narrow or not near:
+            return NOT_SHARED, 0, 0
+        self.set_base(int(self.engine.state.globals[G_STAGING]) + self.own)
+        nbytes = self.engine.field(self.slot, S_BYTES)
+        if near & LANDED and not lands(nbytes, self.address, self.engine.sizes[1]):
+            near = NEAR
+        return self.slot, near, self.engine.field(self.slot, S_HANDLE) & TAG_MASK
 
     def use_buffers_of(self, peer: int, header: Header) -> Step:
         state = self.engine.state
@@ -125,7 +118,7 @@ class KernelPort:
             place = state.layout.landing_place(peer, header.shared)
             self.set_base(landed(place, landing_groups(header.total), header.mark))
         else:
-            base = int(state.peers[peer, P_STAGING if header.way else P_DEVICE])
+            base = int(state.peers[peer, P_STAGING])
             self.set_base(base + state.layout.chunk_buffers(header.shared), header.mark)
 
     def buffer(self, k: int) -> np.ndarray:

@@ -38,7 +38,6 @@ from host_proxy.platform.state import (
     ENGINE,
     G_CONTROL,
     G_HANDED,
-    G_LARGE,
     G_PYTHON,
     G_SYNCS,
     G_TAG_UB,
@@ -87,7 +86,7 @@ class Mpi4pyEngine:
         layout = state.layout
         self.sizes = layout.eager_bytes, layout.chunk_bytes
         self.memory = view(int(state.globals[G_CONTROL]), layout.mapped_bytes)
-        self.large = view(int(state.globals[G_LARGE]), layout.large_bytes)
+        self.large = self.memory[layout.large :]
         self.requests: list[tuple[MPI.Request, int, Step]] = []
         self.answers: dict[tuple[int, int], tuple[int, Step]] = {}  # who waits for which order
         self.early: set[tuple[int, int]] = set()  # orders carried out before anybody waited

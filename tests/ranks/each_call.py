@@ -151,13 +151,9 @@ def near() -> None:
     _way([(2 * CHUNK, 100), (8, 8), (400, 400), (LONG, LONG)])
 
 
-def shared() -> None:
-    _way([(LONG, LONG), (2 * CHUNK, 100)], gpu_staging=False)
-
-
 def messages() -> None:
     """Chunks are messages of MPI."""
-    _way([(LONG, LONG), (2 * CHUNK, 100), (LONG, 2 * CHUNK)], shared_staging=False)
+    _way([(LONG, LONG), (2 * CHUNK, 100), (LONG, 2 * CHUNK)], gpu_staging=False)
 
 
 def narrow() -> None:
@@ -165,7 +161,7 @@ def narrow() -> None:
     two = 2 * CHUNK
     _way([(two, two)], narrow=(True, True))
     _way([(LONG, LONG)], narrow=(False, True))
-    _way([(two, two)], narrow=(False, True), shared_staging=False)
+    _way([(two, two)], narrow=(False, True), gpu_staging=False)
 
 
 def from_host() -> None:
@@ -179,7 +175,7 @@ def to_host() -> None:
 def main() -> None:
     assert WORLD.size == 2, "two ranks"
     compile_kernels()
-    run([near, shared, messages, narrow, from_host, to_host])
+    run([near, messages, narrow, from_host, to_host])
     end()
 
 

@@ -88,7 +88,7 @@ def mpi_error_later(op: str) -> None:
 def _mpi_error(op: str, n: int, nbytes: int) -> None:
     names = {"send": "GMPI_Send", "recv": "GMPI_Recv", "allreduce": "GMPI_Allreduce"}
     # Chunks of their own, by MPI, so that there is something to fail.
-    play = Play(op, shared_staging=False)
+    play = Play(op, gpu_staging=False)
     compiled = play.g.config.engine == "compiled"
     fail = inject.fail_call if compiled else inject.fail_call_mpi4py
     fault: Any = None

@@ -62,11 +62,7 @@ class Nodes:
         """Ranks of this node that kernels know read memory of ours, the others get messages."""
         paths = {way: len(ranks) for way, ranks in self.g.paths.items()}
         near = min(self.beside, REACH_RANKS)
-        expected = {
-            "GPU staging": near,
-            "shared staging": self.beside - near,
-            "MPI": SIZE - self.beside,
-        }
+        expected = {"GPU staging": near, "MPI": SIZE - near}
         assert paths == {way: n for way, n in expected.items() if n}, (paths, expected)
         assert bool(self.g._memory.landing) == (self.beside <= LANDING_RANKS), self.beside
 

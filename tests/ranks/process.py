@@ -55,7 +55,7 @@ def many_contexts() -> None:
         for k in range(60):
             with gmpi.Context(WORLD) as g:
                 exchange(g, seed=k)
-                exchange(g, 20_000, seed=k)  # touches large staging, and that of the others
+                exchange(g, 20_000, seed=k)  # touches GPU staging, and that of the others
             if k == 9:  # MPI and Python have what they keep
                 files, resident = _files(), _resident_kib()
         left = _files()

@@ -233,10 +233,7 @@ def check(seed: int, comms: Communicators) -> None:
     settings = {"eager_bytes": 256, "chunk_bytes": 512, "ring_slots": 64} if small else {}
     if small and rng.random() < 0.2:
         settings["eager_bytes"] = 768  # chunks are shorter than what is sent as a whole
-    way = rng.random()
-    if way < 0.3:
-        settings["shared_staging"] = False
-    elif way < 0.65:
+    if rng.random() < 0.5:
         settings["gpu_staging"] = False
     eager = settings.get("eager_bytes", 8192)
     sizes = [0, 1, 8, 16, 48, 96, 143, 144, 145, 160, 240, eager - 1, eager, eager + 1]
