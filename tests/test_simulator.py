@@ -12,7 +12,7 @@ from numba import cuda
 import gmpi
 from device_lib.platform import primitives_sim
 from device_lib.platform.context import DeviceContext
-from device_lib.platform.simulator import BarrierError
+from device_lib.platform.lanes import BarrierError
 from gmpi import (
     BYTE,
     GMPI_Barrier,

@@ -14,14 +14,14 @@ import time
 import numpy as np
 from greenlet import getcurrent
 
-from device_lib.platform import simulator
-from device_lib.platform.simulator import pause as _pause
+from device_lib.platform import lanes, simulator
+from device_lib.platform.lanes import pause as _pause
 from gmpi.contract.wire import CONTROL_ABORT, CONTROL_ATTENTION, CONTROL_ORDERS
 
 simulator.install()
 
-vote_all = simulator.vote_all
-ballot = simulator.ballot
+vote_all = lanes.vote_all
+ballot = lanes.ballot
 _word = ctypes.c_int64.from_address
 _KNOWN_BUFFERS = 1024
 _CONTROL = (CONTROL_ATTENTION, CONTROL_ABORT, CONTROL_ORDERS)

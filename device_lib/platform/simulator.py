@@ -1,18 +1,9 @@
-"""Greenlet lanes: Numba's CUDA simulator, made able to run kernels that wait for each other.
+"""Numba's CUDA simulator, made able to run kernels that wait for each other.
 
 The stock simulator gives every CUDA thread an OS thread, runs the blocks of a grid one after
 another and has no warp operations, so a kernel that waits for another block, or for the proxy,
-takes milliseconds a step or never ends. ``install()`` replaces its block manager:
-
-* every CUDA thread is a greenlet of the launching OS thread, and all blocks of the grid are alive
-  at once (what a cooperative launch guarantees on a GPU);
-* a barrier, shuffle or vote is one *rendezvous*: lanes leave a value, the last one to arrive
-  resumes the others with all values;
-* a waiting loop calls ``pause()``, which lets the other lanes run and, when nobody has anything
-  to do, gives the processor to the proxy;
-* lanes stuck at a barrier that others can no longer reach raise ``BarrierError`` instead of
-  hanging, and so does a GMPI call that not all threads of its scope make (its barriers are
-  *strict*): on a GPU that is undefined behaviour, so it is a bug in the kernel.
+takes milliseconds a step or never ends. ``install()`` replaces its block manager, so that threads
+are the lanes of ``lanes.py``.
 
 It reaches into ``numba.cuda.simulator`` internals (0.30); this file is the only one that does.
 """
@@ -21,196 +12,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import deque
 from collections.abc import Callable
-from types import CodeType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from greenlet import getcurrent, greenlet
 from numba.cuda.simulator import kernel as _kernel
 from numba.cuda.simulator import kernelapi as _api
 
-WARP = 32
+from device_lib.platform.lanes import Block, Grid, ballot, lane, meet, pause, shuffle, vote_all
+
 #: What ``max_cooperative_grid_blocks`` answers. All blocks are alive whatever their number; a
 #: real GPU has a limit, and programs want to test what they do beyond it.
 RESIDENT_BLOCKS = 1024
-
-# While nobody has anything to do the processor is the proxy's. Naps get longer the longer it takes:
-# a kernel that waits for a time-out leaves most of a core to others.
-_NAP_S = 20e-6
-_LONGEST_NAP_S = 500e-6
-_LONGER = 1.02
-
-
-class BarrierError(RuntimeError):
-    """Some lanes wait at a barrier that the others have left for good."""
-
-
-_INCOMPLETE = (
-    "a GMPI call is made by some threads of its scope only: others have left the kernel, or a "
-    "branch keeps them from it; all threads of the block (of the warp for GMPI_..._warp) must make "
-    "it"
-)
-
-
-def _incomplete(waiting: list[Lane]) -> str:
-    """The same with the call and its line, as far as the user has made it (``arguments_sim``)."""
-    calls = [lane.call for lane in waiting if lane.call is not None]
-    if not calls:
-        return _INCOMPLETE
-    name, code, line = calls[0]
-    threads = sorted(lane.thread_id for lane in waiting)
-    some = ", ".join(map(str, threads[:4])) + (", ..." if len(threads) > 4 else "")
-    where = f"{name} at {code.co_filename}:{line}"
-    return f"{_INCOMPLETE} ({where}: threads {some} of block {waiting[0].block.number} are in it)"
-
-
-class Rendezvous:
-    """Where ``size`` lanes meet; reusable. Each lane has a place of its own, below ``places``."""
-
-    __slots__ = ("arrived", "left", "places", "size", "strict", "values", "waiting")
-
-    def __init__(self, size: int, places: int) -> None:
-        self.size = size
-        self.places = places
-        self.arrived = 0
-        self.values: list[Any] = [None] * places
-        self.waiting: list[Lane] = []
-        self.left = False  # a lane has returned from the kernel
-        self.strict = False  # none may while the others wait here
-
-    def meet(
-        self,
-        lane: Lane,
-        place: int,
-        value: Any = None,
-        combine: Callable[..., Any] | None = None,
-        strict: bool = False,
-    ) -> Any:
-        """Blocks the lane until all have met.
-
-        Args:
-            strict: all means those that have left the kernel, too: BarrierError.
-
-        Returns:
-            Every lane's value by its place, or what ``combine`` makes of them, once for all.
-        """
-        if strict and self.left:
-            raise BarrierError(_incomplete([lane]))
-        self.strict = strict
-        self.values[place] = value
-        self.arrived += 1
-        if self.arrived < self.size:
-            self.waiting.append(lane)
-            grid = lane.grid  # Grid.switch, in place: this is the simulator's innermost step
-            ready = grid.ready
-            (ready.popleft() if grid.paused < len(ready) else grid.hub).switch()
-            return lane.inbox
-        return self.release(lane.grid, combine)
-
-    def release(self, grid: Grid, combine: Callable[..., Any] | None) -> Any:
-        values, self.values = self.values, [None] * self.places
-        waiting, self.waiting = self.waiting, []
-        self.arrived = 0
-        result = values if combine is None else combine(values)
-        for other in waiting:
-            other.inbox = result
-        grid.ready.extend(waiting)
-        return result
-
-    def leave(self, grid: Grid) -> None:
-        """A lane has returned from the kernel: the others no longer wait for it."""
-        self.size -= 1
-        self.left = True
-        if self.waiting and self.strict:
-            raise BarrierError(_incomplete(self.waiting))
-        if self.waiting and self.arrived >= self.size:
-            # Only barriers may lose a lane; a vote or shuffle that does is undefined on a GPU.
-            self.release(grid, None)
-
-
-class Shuffles:
-    """Values that the lanes of one mask hand each other.
-
-    On a GPU a shuffle orders no memory, so a lane waits for the lane whose value it wants and for
-    no other: where lane 0 comes first, as it does here, nobody waits at all.
-    """
-
-    __slots__ = ("open", "size", "turns")
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.turns = [0] * WARP  # how many shuffles each lane has taken part in
-        self.open: dict[int, _Turn] = {}
-
-    def shuffle(self, lane: Lane, value: Any, source: int) -> Any:
-        """Hands out ``value``, gets that of lane ``source``."""
-        me = lane.lane_id
-        number = self.turns[me]
-        self.turns[me] = number + 1
-        turn = self.open.get(number)
-        if turn is None:
-            turn = self.open[number] = _Turn()
-        values = turn.values
-        values[me] = value
-        if len(values) == self.size:
-            del self.open[number]
-        if turn.waiting:
-            lane.grid.ready.extend(turn.waiting.pop(me, ()))
-        if source not in values:
-            turn.waiting.setdefault(source, []).append(lane)
-            lane.grid.switch()
-        return values[source]
-
-
-class _Turn:
-    """One shuffle of all lanes: what each has handed out, and who waits for whom."""
-
-    __slots__ = ("values", "waiting")
-
-    def __init__(self) -> None:
-        self.values: dict[int, Any] = {}
-        self.waiting: dict[int, list[Lane]] = {}
-
-
-class Warp:
-    """The lanes of one warp; one meeting point and one row of shuffles for each mask in use."""
-
-    def __init__(self, lanes: int) -> None:
-        self.threads = lanes
-        self.said: dict[int, list[Any]] = {}  # as of a block
-        self.alive = (1 << lanes) - 1
-        self.gone = 0
-        self.points: dict[int, Rendezvous] = {}
-        self.shuffles: dict[int, Shuffles] = {}
-
-    def meet(
-        self,
-        lane: Lane,
-        mask: int,
-        value: Any = None,
-        combine: Callable[..., Any] | None = None,
-        strict: bool = False,
-    ) -> Any:
-        point = self.points.get(mask)
-        if point is None:
-            point = self.points[mask] = Rendezvous((mask & self.alive).bit_count(), WARP)
-            point.left = mask & self.gone != 0
-        return point.meet(lane, lane.lane_id, value, combine, strict)
-
-    def shuffle(self, lane: Lane, mask: int, value: Any, source: int) -> Any:
-        shuffles = self.shuffles.get(mask)
-        if shuffles is None:
-            shuffles = self.shuffles[mask] = Shuffles((mask & self.alive).bit_count())
-        return shuffles.shuffle(lane, value, source)
-
-    def leave(self, lane: Lane) -> None:
-        self.alive &= ~(1 << lane.lane_id)
-        self.gone |= 1 << lane.lane_id
-        for mask, point in self.points.items():
-            if mask >> lane.lane_id & 1:
-                point.leave(lane.grid)
 
 
 class _Shared(_api.FakeCUDAShared):  # type: ignore[misc]
@@ -240,119 +53,6 @@ class _Local(_api.FakeCUDALocal):  # type: ignore[misc]
 _LOCAL = _Local()
 
 
-class Block:
-    def __init__(
-        self, number: int, index: tuple[int, ...], threads: int, dynamic_shared: int
-    ) -> None:
-        self.number = number
-        self.index = _dim3(index)
-        self.threads = threads
-        self.barrier = Rendezvous(threads, threads)
-        self.warps = [Warp(min(WARP, threads - w)) for w in range(0, threads, WARP)]
-        self.shared = _Shared(dynamic_shared)
-        self.rows: dict[int, Any] = {}  # primitives.put_block_row
-        self.said: dict[int, list[Any]] = {}  # arguments_sim: calls that not all have made yet
-
-
-class Lane(greenlet):  # type: ignore[misc]
-    """One CUDA thread."""
-
-    def __init__(
-        self, run: Callable[[], None], grid: Grid, block: Block, rank: int, index: tuple[int, ...]
-    ) -> None:
-        super().__init__(run, grid.hub)
-        self.grid = grid
-        self.block = block
-        self.thread_id = rank
-        self.lane_id = rank % WARP
-        self.warp = block.warps[rank // WARP]
-        self.blockIdx = block.index
-        self.threadIdx = _dim3(index)
-        self.inbox: Any = None
-        self.stack: Any = None  # primitives.buffer_of
-        # The GMPI call that the user has made last: its name, the caller's code and line.
-        self.call: tuple[str, CodeType, int] | None = None
-        self.made: dict[str, int] = {}  # how many calls, by scope
-        # The last units that the lane has seen: primitives.relax.
-        self.seen: deque[tuple[int, int]] = deque(maxlen=3)
-
-    def pause(self) -> None:
-        """Goes to the end of the run queue."""
-        grid = self.grid
-        grid.ready.append(self)
-        grid.paused += 1
-        grid.switch()
-
-    def sync_block(self, value: Any = None, strict: bool = False) -> Any:
-        return self.block.barrier.meet(self, self.thread_id, value, strict=strict)
-
-    def retire(self) -> None:
-        self.block.barrier.leave(self.grid)
-        self.grid.barrier.leave(self.grid)
-        self.warp.leave(self)
-
-
-class Grid:
-    """All lanes of one launch and the queue of those that can run."""
-
-    def __init__(self) -> None:
-        self.hub = getcurrent()
-        self.ready: deque[Lane] = deque()
-        self.barrier = Rendezvous(0, 1)
-        self.paused = 0
-        self.nap_s = _NAP_S
-        self.alive = 0
-        self.returned: list[Lane] = []
-        # primitives.buffer_of: the buffer, what it found, bytes of an element
-        self.buffers: dict[int, tuple[Any, tuple[int, int, int], int]] = {}
-
-    def add(self, block: Block, kernel: Callable[[], None], dims: tuple[int, ...]) -> None:
-        def run() -> None:
-            self.hub.switch()
-            kernel()
-            self.returned.append(lane())
-
-        x, y, z = (*dims, 1, 1)[:3]
-        for rank in range(x * y * z):
-            index = (rank % x, rank // x % y, rank // (x * y))
-            self.ready.append(Lane(run, self, block, rank, index))
-            # Begun by the hub: one that another lane begins would inherit the depth of its stack.
-            self.ready[-1].switch()
-        self.alive += x * y * z
-        self.barrier.size = self.alive
-
-    def wake(self) -> None:
-        """Something has happened that lanes wait for: naps are short again."""
-        self.nap_s = _NAP_S
-
-    def switch(self) -> None:
-        """From a lane that waits to the next one that can run, without the way round by ``run``."""
-        if self.paused < len(self.ready):
-            self.ready.popleft().switch()
-        else:
-            self.hub.switch()
-
-    def run(self) -> None:
-        """Resumed when a lane has returned from the kernel, and when none has anything to do."""
-        while self.ready:
-            if self.paused >= len(self.ready):
-                # Every lane that can run has looked once at what it waits for. A sleep, not a
-                # yield: with fewer cores than threads the scheduler may answer a yield by
-                # letting the same thread run on for milliseconds.
-                self.paused = 0
-                time.sleep(self.nap_s)
-                self.nap_s = min(self.nap_s * _LONGER, _LONGEST_NAP_S)
-            self.ready.popleft().switch()
-            while self.returned:
-                self.alive -= 1
-                self.returned.pop().retire()
-        if self.alive:
-            raise BarrierError(
-                f"{self.alive} threads of the kernel wait at a barrier that the other threads "
-                "never reach; every thread of the scope must make the same GMPI and sync calls"
-            )
-
-
 class _BlockManager:
     """What the simulator's launch loop drives: collects the blocks, runs them with the last."""
 
@@ -372,8 +72,11 @@ class _BlockManager:
         x, y, z = (*self.grid_dim, 1, 1)[:3]
         i, j, k = (*index, 0, 0)[:3]
         threads = int(np.prod(self.block_dim))
-        block = Block(i + x * (j + y * k), index, threads, module._shared._dynshared_size)
-        grid.add(block, lambda: self.fn(*args), tuple(self.block_dim))
+        shared = _Shared(module._shared._dynshared_size)
+        block = Block(i + x * (j + y * k), _dim3(index), threads, shared)
+        u, v, _ = (*self.block_dim, 1, 1)[:3]
+        indices = [_dim3((t % u, t // u % v, t // (u * v))) for t in range(threads)]
+        grid.add(block, lambda: self.fn(*args), indices)
         if block.number + 1 == x * y * z:
             cls.pending = None
             grid.run()
@@ -381,16 +84,6 @@ class _BlockManager:
 
 def _dim3(values: tuple[int, ...]) -> Any:
     return _api.Dim3(*(*values, 0, 0)[:3])
-
-
-def lane() -> Lane:
-    """The calling CUDA thread."""
-    return cast(Lane, getcurrent())
-
-
-def pause() -> None:
-    """One turn of a waiting loop. Every spin in simulated code must call this."""
-    lane().pause()
 
 
 def install() -> None:
@@ -411,11 +104,11 @@ def install() -> None:
     module.syncthreads_count = lambda self, v: sum(map(bool, lane().sync_block(v)))
     module.syncthreads_and = lambda self, v: int(all(lane().sync_block(v)))
     module.syncthreads_or = lambda self, v: int(any(lane().sync_block(v)))
-    module.syncwarp = lambda self, mask=0xFFFFFFFF: _meet(mask, None) and None
-    module.shfl_sync = lambda self, mask, v, src: _shuffle(mask, v, src)
-    module.shfl_up_sync = lambda self, mask, v, d: _shuffle(mask, v, lane().lane_id - d)
-    module.shfl_down_sync = lambda self, mask, v, d: _shuffle(mask, v, lane().lane_id + d)
-    module.shfl_xor_sync = lambda self, mask, v, m: _shuffle(mask, v, lane().lane_id ^ m)
+    module.syncwarp = lambda self, mask=0xFFFFFFFF: meet(mask, None) and None
+    module.shfl_sync = lambda self, mask, v, src: shuffle(mask, v, src)
+    module.shfl_up_sync = lambda self, mask, v, d: shuffle(mask, v, lane().lane_id - d)
+    module.shfl_down_sync = lambda self, mask, v, d: shuffle(mask, v, lane().lane_id + d)
+    module.shfl_xor_sync = lambda self, mask, v, m: shuffle(mask, v, lane().lane_id ^ m)
     module.all_sync = lambda self, mask, p: vote_all(mask, p)
     module.any_sync = lambda self, mask, p: ballot(mask, p) != 0
     module.ballot_sync = lambda self, mask, p: ballot(mask, p)
@@ -423,32 +116,3 @@ def install() -> None:
     module.lanemask_lt = lambda self: (1 << lane().lane_id) - 1
     module.nanosleep = lambda self, ns: pause()
     module.clock64 = lambda self: time.perf_counter_ns()
-
-
-def _meet(mask: int, value: Any, combine: Callable[..., Any] | None = None) -> Any:
-    me = getcurrent()
-    return me.warp.meet(me, mask, value, combine)
-
-
-def _shuffle(mask: int, value: Any, source: int) -> Any:
-    values = _meet(mask, value)
-    return values[source] if 0 <= source < WARP and mask >> source & 1 else value
-
-
-def vote_all(mask: int, predicate: Any) -> bool:
-    """Whether the predicate holds in all lanes of the mask."""
-    me = getcurrent()
-    return me.warp.meet(me, mask, not predicate, _none)  # type: ignore[no-any-return]
-
-
-def ballot(mask: int, predicate: Any) -> int:
-    """Bit i is set when lane i of the warp is in ``mask`` and its predicate holds."""
-    return _meet(mask, predicate, _bits)  # type: ignore[no-any-return]
-
-
-def _none(votes: list[Any]) -> bool:
-    return not any(votes)
-
-
-def _bits(votes: list[Any]) -> int:
-    return sum(1 << i for i, vote in enumerate(votes) if vote)

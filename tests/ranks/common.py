@@ -18,7 +18,7 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
-from device_lib.platform import simulator
+from device_lib.platform import lanes
 from gmpi.contract.wire import BUSY_BITS, BUSY_STRIDE, DEVICE_BUSY
 from host_proxy.platform import pages
 
@@ -45,7 +45,7 @@ faulthandler.dump_traceback_later(
 )
 if gmpi.SIMULATOR:
     # A kernel that waits long looks less often: what waits for a time-out took half of a core.
-    simulator._LONGEST_NAP_S = 5e-3
+    lanes._LONGEST_NAP_S = 5e-3
     gc.freeze()  # of Numba's half a million objects none will be garbage
 else:
     cuda.select_device(RANK % len(cuda.gpus))
