@@ -12,6 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi.contract.constants import DATATYPE_MARK, DATATYPE_NAMES, DATATYPES
+from gmpi.contract.sizes import Layout
 from gmpi.contract.wire import (
     DERIVED_GENERATION_SHIFT,
     DERIVED_MARK,
@@ -27,7 +28,6 @@ from gmpi.contract.wire import (
     TYPE_LOW,
     TYPE_PARTS,
     TYPE_SIZE,
-    Layout,
 )
 from gmpi.datatypes.descriptor import Tables, alignment_of, describe, table_arrays
 from gmpi.datatypes.overlap import distinct_elements

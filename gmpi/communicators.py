@@ -2,10 +2,10 @@
 
 Each communicator is duplicated twice, for messages and for what follows them, so that no traffic of
 the user's is ever matched by ours. Where no receive uses ANY_TAG there are several duplicates for
-messages, and their tag says on which they travel (``wire.duplicate_of``): MPI looks through shorter
-lists, and what one receive could match stays in order on one duplicate. A handle is an index: of
-the proxy's table, of the entry in mapped memory where ``GMPI_Comm_rank`` and ``GMPI_Comm_size``
-look, and of ``groups``.
+messages, and their tag says on which they travel (``rules.duplicate_of``): MPI looks through
+shorter lists, and what one receive could match stays in order on one duplicate. A handle is an
+index: of the proxy's table, of the entry in mapped memory where ``GMPI_Comm_rank`` and
+``GMPI_Comm_size`` look, and of ``groups``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from mpi4py import MPI
 
 from device_lib.platform.divide import magic_of
 from gmpi.contract.constants import COMM_WORLD
+from gmpi.contract.rules import TAG_DUPLICATES
 from gmpi.contract.wire import (
     COMMUNICATOR_BYTES,
     COMMUNICATORS,
@@ -29,7 +30,6 @@ from gmpi.contract.wire import (
     REACH_FIRST,
     REACH_LANDINGS,
     REACH_MAGIC,
-    TAG_DUPLICATES,
 )
 from gmpi.errors import ContextError
 from gmpi.memory.peers import Peers

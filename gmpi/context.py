@@ -18,7 +18,8 @@ from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators, free_communicator
 from gmpi.config import Config
 from gmpi.contract.constants import GMPI_ERR_ABORTED
-from gmpi.contract.wire import COMMUNICATORS, Layout
+from gmpi.contract.sizes import Layout
+from gmpi.contract.wire import COMMUNICATORS
 from gmpi.errors import ContextError, Fault
 from gmpi.host.calls import Host
 from gmpi.host.requests import Progress

@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 import gmpi
 from gmpi.contract import wire
-from gmpi.contract.wire import Layout
+from gmpi.contract.sizes import Layout
 from host_proxy.compiled import loop
 from host_proxy.platform import mpi_library
 from host_proxy.platform import state as st

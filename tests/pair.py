@@ -15,7 +15,8 @@ from mpi4py import MPI
 
 import gmpi
 from gmpi.contract import wire
-from gmpi.contract.wire import Layout, chunk_bytes_of
+from gmpi.contract.rules import chunk_bytes_of
+from gmpi.contract.sizes import Layout
 from host_proxy.platform import state as st
 
 CODE = int(MPI.ERR_OTHER)

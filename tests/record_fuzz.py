@@ -17,7 +17,7 @@ import numpy as np
 from mpi4py import MPI
 from numba import cfunc, njit, types
 
-from gmpi.contract import wire
+from gmpi.contract import sizes, wire
 from gmpi.contract.constants import DATATYPE_MARK, DATATYPES, OPERATIONS_REDUCE
 from host_proxy.compiled.dispatch import count_null, dispatch, wants_python
 from host_proxy.compiled.progress import progress, release_synchronizes
@@ -28,7 +28,7 @@ from host_proxy.platform.native import bump, get, load, put, store, store_int
 from host_proxy.records.completion import staging
 from host_proxy.records.ring import decode, return_slots, take
 
-LAYOUT = wire.Layout(64, 32, 2, 512, 1024)
+LAYOUT = sizes.Layout(64, 32, 2, 512, 1024)
 SLOTS, REQUEST_SLOTS = LAYOUT.slots, LAYOUT.request_slots
 LARGE_END, FIRST_NARROW = REQUEST_SLOTS + LAYOUT.large_slots, LAYOUT.first_narrow
 CONTEXT = 5

@@ -12,7 +12,7 @@ from numba import cuda
 
 import gmpi
 from gmpi import affinity
-from gmpi.contract.wire import Layout
+from gmpi.contract.sizes import Layout
 from gmpi.lifetime import opening
 
 pytestmark = pytest.mark.quick

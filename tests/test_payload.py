@@ -10,13 +10,8 @@ import pytest
 import gmpi
 from device_lib.platform.context import DeviceContext
 from device_lib.proxied import opening, ring
-from gmpi.contract.wire import (
-    HEADER_UNITS,
-    INLINE_BYTES,
-    SHAPE_RING_SHIFT,
-    SLOT_BYTES,
-    UNIT_PAYLOAD,
-)
+from gmpi.contract.sizes import SHAPE_RING_SHIFT
+from gmpi.contract.wire import HEADER_UNITS, INLINE_BYTES, SLOT_BYTES, UNIT_PAYLOAD
 
 pytestmark = [
     pytest.mark.skipif(not gmpi.SIMULATOR, reason="calls device code from Python"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from machine import Machine
 
 from gmpi.contract import wire
-from gmpi.contract.wire import Layout
+from gmpi.contract.sizes import Layout
 from host_proxy.platform import state as st
 from host_proxy.platform.mpi_library import HANDLE_BYTES
 

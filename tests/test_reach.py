@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import gmpi
 from device_lib.platform.context import DeviceContext, near_staging
 from gmpi.communicators import _reach
+from gmpi.contract.sizes import SHAPE_NEAR_SHIFT
 from gmpi.contract.wire import (
     DEVICE_REACH,
     DEVICE_ROWS,
@@ -19,7 +20,6 @@ from gmpi.contract.wire import (
     OP_ISEND,
     REACH_BYTES,
     REACH_RANKS,
-    SHAPE_NEAR_SHIFT,
 )
 from gmpi.memory.peers import Peers
 from host_proxy.platform.state import P_COUNT, P_LANDING, P_MAPS

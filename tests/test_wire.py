@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from gmpi.contract import wire
-from gmpi.contract.wire import Layout
+from gmpi.contract import rules, sizes, wire
+from gmpi.contract.sizes import Layout
 from gmpi.errors import ContextError
 from gmpi.lifetime import opening
 
@@ -105,12 +105,12 @@ def test_what_is_written_in_units_is_aligned_to_units(layout: Layout) -> None:
 def test_the_shape_word_gives_back_every_size(layout: Layout, context: int) -> None:
     shape = layout.shape(context, near=True)
     assert 0 <= shape < 1 << 63  # an int64 in kernels
-    assert 1 << (shape >> wire.SHAPE_RING_SHIFT & 31) == layout.ring_slots
-    assert 1 << (shape >> wire.SHAPE_REQUEST_SHIFT & 31) == layout.request_slots
-    assert shape >> wire.SHAPE_LARGE_SHIFT & 127 == layout.large_slots
-    assert shape >> wire.SHAPE_CONTEXT_SHIFT & wire.HANDLE_CONTEXT_MASK == context
-    assert (shape >> wire.SHAPE_EAGER_SHIFT & 0x3FFF) * wire.POSITION_STEP == layout.eager_bytes
-    assert (shape >> wire.SHAPE_CHUNK_SHIFT & 0x3FFFFF) * wire.POSITION_STEP == layout.chunk_bytes
+    assert 1 << (shape >> sizes.SHAPE_RING_SHIFT & 31) == layout.ring_slots
+    assert 1 << (shape >> sizes.SHAPE_REQUEST_SHIFT & 31) == layout.request_slots
+    assert shape >> sizes.SHAPE_LARGE_SHIFT & 127 == layout.large_slots
+    assert shape >> sizes.SHAPE_CONTEXT_SHIFT & wire.HANDLE_CONTEXT_MASK == context
+    assert (shape >> sizes.SHAPE_EAGER_SHIFT & 0x3FFF) * wire.POSITION_STEP == layout.eager_bytes
+    assert (shape >> sizes.SHAPE_CHUNK_SHIFT & 0x3FFFFF) * wire.POSITION_STEP == layout.chunk_bytes
 
 
 def test_fields_of_a_handle_do_not_overlap() -> None:
@@ -143,7 +143,7 @@ def test_payload_units_divides_by_twelve() -> None:
 
 @given(st.integers(257, wire.POSITION_MASK), st.integers(4, 2**21).map(lambda k: 128 * k))
 def test_chunks_cover_a_message_and_positions_are_exact(nbytes: int, chunk_bytes: int) -> None:
-    chunk = wire.chunk_bytes_of(nbytes, chunk_bytes)
+    chunk = rules.chunk_bytes_of(nbytes, chunk_bytes)
     assert 0 < chunk <= chunk_bytes
     assert chunk % wire.POSITION_STEP == 0 or chunk >= nbytes  # order numbers are exact
     # Where chunks of 64 KiB or more allow it, there is one for each buffer.
@@ -162,29 +162,29 @@ def test_the_longest_message_has_order_numbers_within_32_bits() -> None:
 @settings(max_examples=200)
 @given(st.integers(257, 1 << 34), st.integers(4, 2**21).map(lambda k: 128 * k))
 def test_compiled_code_cuts_like_python(nbytes: int, chunk_bytes: int) -> None:
-    assert _cut(nbytes, chunk_bytes) == wire.chunk_bytes_of(nbytes, chunk_bytes)
+    assert _cut(nbytes, chunk_bytes) == rules.chunk_bytes_of(nbytes, chunk_bytes)
 
 
-_cut = njit(wire.chunk_bytes_of)
+_cut = njit(rules.chunk_bytes_of)
 
 
 @pytest.mark.parametrize("step", [1, 2, 8, 64, 1000, 4096, 1 << 20])
 def test_tags_are_spread_over_the_duplicates(step: int) -> None:
     # MPI looks through the list of one duplicate: as short as can be, whatever tags users take.
-    count = wire.TAG_DUPLICATES
-    chosen = [wire.duplicate_of(k * step, count - 1) for k in range(64)]
+    count = rules.TAG_DUPLICATES
+    chosen = [rules.duplicate_of(k * step, count - 1) for k in range(64)]
     assert all(64 // count // 2 <= chosen.count(i) <= 64 // count * 2 for i in range(count)), chosen
 
 
 @settings(max_examples=200)
 @given(st.integers(-2, 2**31 - 1), st.integers(0, 3).map(lambda k: (1 << k) - 1))
 def test_compiled_code_chooses_the_duplicate_like_python(tag: int, last: int) -> None:
-    found = wire.duplicate_of(tag, last)
+    found = rules.duplicate_of(tag, last)
     assert 0 <= found <= last
     assert _choice(tag, last) == found
 
 
-_choice = njit(wire.duplicate_of)
+_choice = njit(rules.duplicate_of)
 
 
 @pytest.mark.parametrize("places", [1, 7, 64])
@@ -197,7 +197,7 @@ def test_transfer_numbers_of_slots_never_meet(places: int) -> None:
     owners: dict[int, int] = {}
     for count in range(3 * (upper >> 2)):
         place = count * 5 % places
-        number = wire.transfer_number(count, place, places, upper)
+        number = rules.transfer_number(count, place, places, upper)
         assert owners.setdefault(number, place) == place
         assert 0 <= number < upper >> 2
 

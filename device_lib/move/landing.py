@@ -24,6 +24,7 @@ from device_lib.platform.primitives import (
     pause,
     store_unit,
 )
+from gmpi.contract.rules import landing_groups
 from gmpi.contract.wire import (
     CONTROL_ABORT,
     LANDED_GROUPS_SHIFT,
@@ -34,7 +35,6 @@ from gmpi.contract.wire import (
     TAG_MASK,
     UNIT_BYTES,
     UNIT_PAYLOAD,
-    landing_groups,
 )
 
 # Three words of 16 bytes fill the units of a group: whole words in, whole units out, and a thread

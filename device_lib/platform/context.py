@@ -12,6 +12,16 @@ from typing import NamedTuple
 
 from device_lib.platform.divide import divide
 from device_lib.platform.primitives import device, load_gpu
+from gmpi.contract.rules import lands
+from gmpi.contract.sizes import (
+    IDENTITY_SIZE_SHIFT,
+    SHAPE_CHUNK_SHIFT,
+    SHAPE_CONTEXT_SHIFT,
+    SHAPE_EAGER_SHIFT,
+    SHAPE_LARGE_SHIFT,
+    SHAPE_NEAR_SHIFT,
+    SHAPE_REQUEST_SHIFT,
+)
 from gmpi.contract.wire import (
     BUSY_STRIDE,
     CLAIM_BYTES,
@@ -25,7 +35,6 @@ from gmpi.contract.wire import (
     DEVICE_ROWS,
     DEVICE_STAGING,
     HANDLE_CONTEXT_MASK,
-    IDENTITY_SIZE_SHIFT,
     LANDING_STRIDE,
     LARGE_BUFFERS,
     LAYOUTS_BYTES,
@@ -42,17 +51,10 @@ from gmpi.contract.wire import (
     REACH_RANKS,
     READY_BYTES,
     REQUEST_BYTES,
-    SHAPE_CHUNK_SHIFT,
-    SHAPE_CONTEXT_SHIFT,
-    SHAPE_EAGER_SHIFT,
-    SHAPE_LARGE_SHIFT,
-    SHAPE_NEAR_SHIFT,
-    SHAPE_REQUEST_SHIFT,
     SLOT_BYTES,
     STAGING_LEAD,
     TAG_MASK,
     TYPE_BYTES,
-    lands,
 )
 
 _lands = device(lands)

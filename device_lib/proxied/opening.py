@@ -42,6 +42,7 @@ from device_lib.platform.primitives import (
 )
 from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from device_lib.proxied import orders, ring, slots, taking
+from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import (
     DATATYPE_SHIFT,
     FLAG_BACK,
@@ -64,7 +65,6 @@ from gmpi.contract.wire import (
     TAG_MASK,
     UNIT_BYTES,
     UNIT_PAYLOAD,
-    chunk_bytes_of,
     payload_units,
 )
 

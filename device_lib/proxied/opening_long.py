@@ -44,6 +44,7 @@ from device_lib.proxied.opening import (
     make_copy_out,
     make_pack_next_chunks,
 )
+from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import (
     HANDLE_CONTEXT_SHIFT,
     HANDLE_LARGE_SHIFT,
@@ -57,7 +58,6 @@ from gmpi.contract.wire import (
     STATUS_UNITS,
     TAG_MASK,
     UNIT_BYTES,
-    chunk_bytes_of,
 )
 
 _chunk_bytes_of = device(chunk_bytes_of)

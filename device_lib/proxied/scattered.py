@@ -52,6 +52,7 @@ from device_lib.proxied import orders, ring, slots, taking
 from device_lib.proxied.opening import make_pack_next_chunks
 from device_lib.proxied.opening_long import announce
 from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE, PROC_NULL
+from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import (
     DATATYPE_SHIFT,
     FLAG_BACK,
@@ -78,7 +79,6 @@ from gmpi.contract.wire import (
     TYPE_EXTENT,
     TYPE_HIGH,
     TYPE_LOW,
-    chunk_bytes_of,
 )
 
 _chunk_bytes_of = device(chunk_bytes_of)

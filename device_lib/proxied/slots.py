@@ -38,6 +38,7 @@ from device_lib.platform.primitives import (
 )
 from device_lib.proxied.ring import tag_of
 from gmpi.contract.constants import SUCCESS
+from gmpi.contract.sizes import SHAPE_REQUEST_SHIFT
 from gmpi.contract.wire import (
     DEVICE_CONSUMED,
     DEVICE_TICKET,
@@ -54,7 +55,6 @@ from gmpi.contract.wire import (
     REQUEST_OWNER,
     REQUEST_RECV,
     REQUEST_SEND,
-    SHAPE_REQUEST_SHIFT,
     TAG_MASK,
 )
 

@@ -1,4 +1,4 @@
-"""The bytes that cross between a running kernel and its proxy: this file is the whole contract.
+"""The bytes that cross between a running kernel and its proxy.
 
 Everything lives in pinned host memory that the GPU maps (*mapped memory*) and one piece of GPU
 memory (*device memory*, never touched by the host while a kernel runs).
@@ -24,12 +24,11 @@ ticket of the record that opened the request. Unit 0 says what happened; a recei
 **Order**: "move these bytes between the user's buffer and this staging buffer". Waiting threads
 carry orders out and answer with a CHUNK record.
 
-Versions are compared when a context opens: ranks must agree on ``VERSION`` and on the sizes.
+Versions are compared when a context opens: ranks must agree on ``VERSION`` and on the sizes
+(``sizes.py``). What two sides must decide alike is in ``rules.py``.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 VERSION = 7
 
@@ -276,201 +275,6 @@ TAG_MASK = 0xFFFFFFFF
 REQUEST_NULL = 0
 
 
-# --- what a kernel is told: four integers, passed by value ----------------------------------------
-#   mapped, device     addresses of the two regions
-#   shape              the sizes below, and the number of the context
-#   identity           rank | size << 32   in COMM_WORLD
-SHAPE_RING_SHIFT = 0  # log2 of ring_slots (5 bits)
-SHAPE_REQUEST_SHIFT = 5  # log2 of request_slots (5)
-SHAPE_LARGE_SHIFT = 10  # large_slots (7)
-SHAPE_CONTEXT_SHIFT = 17  # number of the context (6)
-SHAPE_EAGER_SHIFT = 23  # eager_bytes / 128 (14)
-SHAPE_CHUNK_SHIFT = 37  # chunk_bytes / 128 (22)
-SHAPE_NEAR_SHIFT = 59  # 1: another rank reads our GPU staging (1)
-IDENTITY_SIZE_SHIFT = 32
-
-
-def align(n: int, to: int) -> int:
-    return (n + to - 1) // to * to
-
-
-class Layout(NamedTuple):
-    """The sizes a context is opened with.
-
-    Slots from ``request_slots`` on are of the large class: ``large_slots`` with chunk buffers, and,
-    from ``first_narrow`` on, where a word of busy bits begins, narrow ones. Between the two are
-    some that nobody takes.
-    """
-
-    ring_slots: int
-    request_slots: int
-    large_slots: int
-    eager_bytes: int
-    chunk_bytes: int
-
-    @property
-    def narrow_slots(self) -> int:
-        return min(self.request_slots, MAX_NARROW_SLOTS)
-
-    @property
-    def first_narrow(self) -> int:
-        return self.request_slots + align(self.large_slots, BUSY_BITS)
-
-    @property
-    def slots(self) -> int:
-        return self.first_narrow + self.narrow_slots
-
-    @property
-    def small_stride(self) -> int:
-        return STAGING_LEAD + self.eager_bytes
-
-    @property
-    def ring(self) -> int:
-        return MAPPED_RING
-
-    @property
-    def completions(self) -> int:
-        return self.ring + self.ring_slots * SLOT_BYTES
-
-    @property
-    def small(self) -> int:
-        return self.completions + self.slots * SLOT_BYTES
-
-    @property
-    def large(self) -> int:
-        return align(self.small + self.slots * self.small_stride, 4096)
-
-    @property
-    def mapped_bytes(self) -> int:
-        return self.large + self.large_bytes
-
-    @property
-    def large_bytes(self) -> int:
-        """Size of large staging, and of GPU staging without landing places."""
-        return align(self.large_slots * (LARGE_BUFFERS * self.chunk_bytes + READY_BYTES), 4096)
-
-    def landing(self, rank: int) -> int:
-        """Where in GPU staging the landing places for a rank of the node begin, one a large slot;
-        for the number of its ranks: where they end."""
-        return self.large_bytes + rank * self.large_slots * LANDING_STRIDE
-
-    def landing_place(self, rank: int, slot: int) -> int:
-        """The number, among all of ours, of the place for a large slot of a rank of the node."""
-        return rank * self.large_slots + slot - self.request_slots
-
-    def chunk_buffers(self, slot: int) -> int:
-        """Where in either of them the buffers of a large slot begin."""
-        return (slot - self.request_slots) * (LARGE_BUFFERS * self.chunk_bytes + READY_BYTES)
-
-    @property
-    def claims(self) -> int:
-        return DEVICE_ROWS + self.slots * REQUEST_BYTES
-
-    @property
-    def datatypes(self) -> int:
-        return align(self.claims + (self.slots - self.request_slots) * CLAIM_BYTES, TYPE_BYTES)
-
-    @property
-    def layouts(self) -> int:
-        return self.datatypes + DERIVED_ROWS * TYPE_BYTES
-
-    @property
-    def device_bytes(self) -> int:
-        return self.layouts + self.slots * LAYOUTS_BYTES
-
-    def shape(self, context: int, near: bool) -> int:
-        """The ``shape`` word of a device context."""
-        return (
-            self.ring_slots.bit_length() - 1 << SHAPE_RING_SHIFT
-            | self.request_slots.bit_length() - 1 << SHAPE_REQUEST_SHIFT
-            | self.large_slots << SHAPE_LARGE_SHIFT
-            | context << SHAPE_CONTEXT_SHIFT
-            | self.eager_bytes // POSITION_STEP << SHAPE_EAGER_SHIFT
-            | self.chunk_bytes // POSITION_STEP << SHAPE_CHUNK_SHIFT
-            | near << SHAPE_NEAR_SHIFT
-        )
-
-
 def payload_units(nbytes: int) -> int:
     """Units that ``nbytes`` (below 32768) of payload take: a division by 12 without a division."""
     return (nbytes + UNIT_PAYLOAD - 1) * 43691 >> 19
-
-
-def chunk_bytes_of(nbytes: int, chunk_bytes: int) -> int:
-    """Chunk size for a message of ``nbytes`` above ``eager_bytes``.
-
-    Compiled for the device and for the proxy, which must agree. A message is cut into at least
-    ``LARGE_BUFFERS`` chunks where that leaves chunks of 64 KiB or more: enough to overlap packing
-    with MPI, few enough that the cost per chunk, some 5 us, does not show.
-    """
-    wanted = (nbytes + LARGE_BUFFERS - 1) // LARGE_BUFFERS
-    wanted = (wanted + 127) // 128 * 128
-    return min(chunk_bytes, max(wanted, 65536))
-
-
-def lands(nbytes: int, address: int, chunk_bytes: int) -> bool:
-    """Whether a send above ``eager_bytes`` goes to a landing place, if the receiver has one.
-
-    Compiled for the device and for the proxy, which must agree. ``address`` is what the record says
-    of the buffer.
-    """
-    return nbytes <= LANDING_BYTES and nbytes <= chunk_bytes and address & (SCATTERED | 3) == 0
-
-
-def is_in_reach(shared: int, way: int, address: int) -> bool:
-    """Whether a receiver's threads can take a long message from where its header says that it is,
-    without a buffer of their own.
-
-    Compiled for the proxy and called from Python. ``address`` is what the record says of the
-    receiver's buffer: what has landed goes to one piece only.
-    """
-    return shared != NOT_SHARED and (way & LANDED == 0 or address & SCATTERED == 0)
-
-
-def is_ordered(done: int, chunk_bytes: int) -> bool:
-    """Whether a CHUNK record answers an order: the first chunks of a send are packed by the call
-    itself, where it has buffers.
-
-    Compiled for the proxy and called from Python.
-    """
-    position = (done >> CHUNK_POSITION_SHIFT) & POSITION_MASK
-    unpacked = (done >> CHUNK_DIRECTION_SHIFT) & 1 == UNPACK
-    return unpacked or position >= LARGE_BUFFERS * chunk_bytes
-
-
-def landing_groups(nbytes: int) -> int:
-    """Groups of units that a message takes; compiled for the device and for the proxy."""
-    return (nbytes + LANDING_UNITS * UNIT_PAYLOAD - 1) // (LANDING_UNITS * UNIT_PAYLOAD)
-
-
-def landed(place: int, groups: int, tag: int) -> int:
-    """What unit 6 says of a message of so many groups in a landing place of ours."""
-    ticket = (tag & TAG_MASK) >> 1
-    return LANDED_MARK | ticket << LANDED_TICKET_SHIFT | groups << LANDED_GROUPS_SHIFT | place
-
-
-def transfer_number(count: int, place: int, places: int, tag_ub: int) -> int:
-    """Number of a kernel's chunked message, of which two that are under way have different ones.
-
-    Compiled for the proxy and called from Python. Its tags, 2n and 2n + 1, are in the lower half of
-    those within MPI_TAG_UB; the host has the upper half.
-
-    Args:
-        count: of the messages so far: with it, a number comes again as late as it can.
-        place: which of the ``places`` slots of the large class sends it: one message at a time.
-    """
-    return count % ((tag_ub >> 2) // places) * places + place
-
-
-TAG_DUPLICATES = 8  # of a communicator on which no receive uses ANY_TAG; a power of two
-
-
-def duplicate_of(tag: int, last: int) -> int:
-    """Which duplicate of a communicator carries first messages with this tag, 0 to ``last``.
-
-    Compiled for the proxy and called from Python: sender and receiver must choose alike. ``last``
-    is a power of two, at most ``TAG_DUPLICATES``, less 1; with 0, where there is one duplicate for
-    all tags, ``tag`` may be ANY_TAG. Three bits from the top of a product with 2**32 divided by the
-    golden ratio: tags that follow one another are spread, and those a power of two apart as well.
-    """
-    return (tag * 0x9E3779B1 >> 29) & last

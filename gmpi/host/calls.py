@@ -29,14 +29,8 @@ from gmpi.contract.constants import (
     SUM,
     UNDEFINED,
 )
-from gmpi.contract.wire import (
-    MESSAGE_HEADER,
-    NOT_SHARED,
-    OP_ALLREDUCE,
-    OP_BARRIER,
-    OP_BCAST,
-    chunk_bytes_of,
-)
+from gmpi.contract.rules import chunk_bytes_of
+from gmpi.contract.wire import MESSAGE_HEADER, NOT_SHARED, OP_ALLREDUCE, OP_BARRIER, OP_BCAST
 from gmpi.errors import ContextError
 from gmpi.host.arguments import Argument, checked_rank, checked_reduction, checked_tag, require_tag
 from gmpi.host.buffer import HostBuffer, reduced_array, require_alike

@@ -159,7 +159,7 @@ class Progress:
     def transfer_number(self, tag_ub: int) -> int:
         """A number that no message of the host has that is under way.
 
-        Those of the host are in the upper half, those of kernels (``wire.transfer_number``) in the
+        Those of the host are in the upper half, those of kernels (``rules.transfer_number``) in the
         lower one.
         """
         half = tag_ub >> 2

@@ -11,6 +11,7 @@ from mpi4py import MPI
 
 from device_lib.platform.primitives import SIMULATOR
 from gmpi import affinity
+from gmpi.contract.sizes import Layout
 from gmpi.contract.wire import (
     BUSY_BITS,
     BUSY_STRIDE,
@@ -19,7 +20,6 @@ from gmpi.contract.wire import (
     DEVICE_TICKET,
     TRANSFER_TAG_UB,
     VERSION,
-    Layout,
 )
 from gmpi.diagnose.differences import of_field
 from gmpi.errors import ContextError

@@ -20,7 +20,8 @@ from device_lib.platform.context import DeviceContext
 from gmpi import affinity, config
 from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators
-from gmpi.contract.wire import CONTROL_RESOURCE_NS, HANDLE_CONTEXT_MASK, IDENTITY_SIZE_SHIFT, Layout
+from gmpi.contract.sizes import IDENTITY_SIZE_SHIFT, Layout
+from gmpi.contract.wire import CONTROL_RESOURCE_NS, HANDLE_CONTEXT_MASK
 from gmpi.host.requests import Progress
 from gmpi.launch import launch
 from gmpi.launch.kernels import LaunchedKernels

@@ -15,7 +15,7 @@ import os
 import weakref
 from typing import Any, NamedTuple
 
-from gmpi.contract.wire import align
+from gmpi.contract.sizes import align
 from host_proxy.platform.pages import Pages
 
 _BLOCK = 2 << 20  # bytes; see cuIpcGetMemHandle

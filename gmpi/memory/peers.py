@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from gmpi.contract.wire import LANDED, NEAR, REACH_RANKS, Layout
+from gmpi.contract.sizes import Layout
+from gmpi.contract.wire import LANDED, NEAR, REACH_RANKS
 from gmpi.memory.gpu_staging import GpuStaging, Token
 from gmpi.memory.node import of_this_node
 from gmpi.memory.regions import Memory

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gmpi.contract.wire import DEVICE_LARGE, LANDING_RANKS, Layout
+from gmpi.contract.sizes import Layout
+from gmpi.contract.wire import DEVICE_LARGE, LANDING_RANKS
 from gmpi.memory.gpu_staging import GpuStaging, cuda_call
 from host_proxy.platform.pages import Pages
 

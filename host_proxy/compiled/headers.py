@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gmpi.contract.rules import chunk_bytes_of, lands
 from gmpi.contract.wire import (
     ABANDONED,
     LANDED,
@@ -22,8 +23,6 @@ from gmpi.contract.wire import (
     NOT_SHARED,
     POSITION_MASK,
     TAG_MASK,
-    chunk_bytes_of,
-    lands,
 )
 from host_proxy.compiled.transfer import peer_field
 from host_proxy.platform.native import entry, get, jit, load

@@ -24,6 +24,7 @@ How both ends learn that a call of MPI has failed is in ``streams.py``;
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from gmpi.contract.rules import is_ordered
 from gmpi.contract.wire import (
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
@@ -32,7 +33,6 @@ from gmpi.contract.wire import (
     OP_ISEND,
     POSITION_MASK,
     UNPACK,
-    is_ordered,
 )
 from host_proxy.compiled.receiving import unpacked_chunk
 from host_proxy.compiled.sending import packed_chunk

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from gmpi.contract.constants import ANY_TAG, ERR_INTERN, ERR_TRUNCATE, PROC_NULL, SUCCESS
+from gmpi.contract.rules import is_in_reach, landed, landing_groups
 from gmpi.contract.wire import (
     ABANDONED,
     LANDED,
@@ -12,9 +13,6 @@ from gmpi.contract.wire import (
     NO_HEADER,
     NOT_SHARED,
     UNPACK,
-    is_in_reach,
-    landed,
-    landing_groups,
 )
 from host_proxy.compiled import pending, streams
 from host_proxy.compiled.headers import WELL, header_at, header_flaw

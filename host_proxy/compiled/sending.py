@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, PROC_NULL, SUCCESS
+from gmpi.contract.rules import chunk_bytes_of, lands, transfer_number
 from gmpi.contract.wire import (
     FLAG_INLINE,
     LANDED,
@@ -13,9 +14,6 @@ from gmpi.contract.wire import (
     NOT_SHARED,
     PACK,
     TAG_MASK,
-    chunk_bytes_of,
-    lands,
-    transfer_number,
 )
 from host_proxy.compiled import streams
 from host_proxy.compiled.transfer import (

@@ -3,7 +3,8 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from gmpi.contract.wire import LARGE_BUFFERS, NOT_SHARED, OP_ISEND, READY_BYTES, duplicate_of
+from gmpi.contract.rules import duplicate_of
+from gmpi.contract.wire import LARGE_BUFFERS, NOT_SHARED, OP_ISEND, READY_BYTES
 from host_proxy.platform.native import get, jit, put
 from host_proxy.platform.state import (
     C_CHUNKS,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from gmpi.contract.wire import duplicate_of
+from gmpi.contract.rules import duplicate_of
 
 _PRUNED_AT = 64  # requests
 

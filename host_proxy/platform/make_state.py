@@ -8,7 +8,8 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi.contract.constants import DATATYPES, OPERATIONS_REDUCE
-from gmpi.contract.wire import COMMUNICATORS, DERIVED_ROWS, LARGE_BUFFERS, Layout
+from gmpi.contract.sizes import Layout
+from gmpi.contract.wire import COMMUNICATORS, DERIVED_ROWS, LARGE_BUFFERS
 from host_proxy.platform import mpi_library
 from host_proxy.platform.state import (
     A_COUNT,

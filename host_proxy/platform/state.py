@@ -21,14 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from gmpi.contract.wire import (
-    BLOCK_BITS,
-    CONTROL_CONSUMED,
-    NARROW_WORDS,
-    TAG_DUPLICATES,
-    TAG_MASK,
-    Layout,
-)
+from gmpi.contract.rules import TAG_DUPLICATES
+from gmpi.contract.sizes import Layout
+from gmpi.contract.wire import BLOCK_BITS, CONTROL_CONSUMED, NARROW_WORDS, TAG_MASK
 from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.pages import Pages
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
+from gmpi.contract.rules import landing_groups
 from gmpi.contract.wire import (
     LANDED,
     LANDING_GROUPS,
@@ -19,7 +20,6 @@ from gmpi.contract.wire import (
     LARGE_BUFFERS,
     UNIT_BYTES,
     UNIT_PAYLOAD,
-    landing_groups,
 )
 from host_proxy.compiled.headers import Header
 from host_proxy.platform.state import G_LANDING, P_STAGING, State

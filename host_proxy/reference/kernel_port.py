@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gmpi.contract.rules import is_in_reach, landed, landing_groups, lands
 from gmpi.contract.wire import (
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
@@ -20,10 +21,6 @@ from gmpi.contract.wire import (
     PACK,
     TAG_MASK,
     UNPACK,
-    is_in_reach,
-    landed,
-    landing_groups,
-    lands,
 )
 from host_proxy.compiled.headers import Header
 from host_proxy.platform.communicator import Communicator

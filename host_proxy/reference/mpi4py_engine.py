@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from gmpi.contract import wire
+from gmpi.contract import rules, wire
 from gmpi.contract.constants import (
     ANY_SOURCE,
     ANY_TAG,
@@ -26,7 +26,8 @@ from gmpi.contract.constants import (
     PROC_NULL,
     SUCCESS,
 )
-from gmpi.contract.wire import STAGING_LEAD, chunk_bytes_of
+from gmpi.contract.rules import chunk_bytes_of
+from gmpi.contract.wire import STAGING_LEAD
 from host_proxy.compiled import dispatch
 from host_proxy.compiled.headers import BAD_LENGTH, header_in
 from host_proxy.platform import flight
@@ -116,7 +117,7 @@ class Mpi4pyEngine:
         g = self.state.globals
         g[G_TRANSFERS] += 1
         layout = self.state.layout
-        number = wire.transfer_number(
+        number = rules.transfer_number(
             int(g[G_TRANSFERS]),
             max(slot - layout.request_slots, 0),
             layout.slots - layout.request_slots,
@@ -272,7 +273,7 @@ class Mpi4pyEngine:
         slot = int(r[R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
         done = int(r[R_DONE])
         chunk = chunk_bytes_of(self.field(slot, S_BYTES), self.sizes[1])
-        ordered = wire.is_ordered(done, chunk) or slot >= self.state.layout.first_narrow
+        ordered = rules.is_ordered(done, chunk) or slot >= self.state.layout.first_narrow
         if ordered and self.field(slot, S_ORDERS) > 0:
             completion.order_done(self.g, row)
         key = slot, done

@@ -33,6 +33,7 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, ERR_INTERN, ERR_TRUNCATE, SUCCESS
+from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import (
     ABANDONED,
     LARGE_BUFFERS,
@@ -41,7 +42,6 @@ from gmpi.contract.wire import (
     MESSAGE_HEADER,
     NO_HEADER,
     NOT_SHARED,
-    chunk_bytes_of,
 )
 from host_proxy.compiled.headers import (
     WELL,

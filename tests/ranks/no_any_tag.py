@@ -13,7 +13,7 @@ from script import Script
 
 import gmpi
 from gmpi import communicators
-from gmpi.contract.wire import TAG_DUPLICATES, duplicate_of
+from gmpi.contract.rules import TAG_DUPLICATES, duplicate_of
 from gmpi.diagnose.tables import ranks_text
 from gmpi.observe import report
 from host_proxy.platform.communicator import Duplicate

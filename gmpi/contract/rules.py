@@ -1,0 +1,104 @@
+"""What two sides decide alike, each by itself: compiled for kernels, for proxies, or both.
+
+They see the same record, header or tag, and must come to the same answer.
+"""
+
+from __future__ import annotations
+
+from gmpi.contract.wire import (
+    CHUNK_DIRECTION_SHIFT,
+    CHUNK_POSITION_SHIFT,
+    LANDED,
+    LANDED_GROUPS_SHIFT,
+    LANDED_MARK,
+    LANDED_TICKET_SHIFT,
+    LANDING_BYTES,
+    LANDING_UNITS,
+    LARGE_BUFFERS,
+    NOT_SHARED,
+    POSITION_MASK,
+    SCATTERED,
+    TAG_MASK,
+    UNIT_PAYLOAD,
+    UNPACK,
+)
+
+
+def chunk_bytes_of(nbytes: int, chunk_bytes: int) -> int:
+    """Chunk size for a message of ``nbytes`` above ``eager_bytes``.
+
+    Compiled for the device and for the proxy, which must agree. A message is cut into at least
+    ``LARGE_BUFFERS`` chunks where that leaves chunks of 64 KiB or more: enough to overlap packing
+    with MPI, few enough that the cost per chunk, some 5 us, does not show.
+    """
+    wanted = (nbytes + LARGE_BUFFERS - 1) // LARGE_BUFFERS
+    wanted = (wanted + 127) // 128 * 128
+    return min(chunk_bytes, max(wanted, 65536))
+
+
+def lands(nbytes: int, address: int, chunk_bytes: int) -> bool:
+    """Whether a send above ``eager_bytes`` goes to a landing place, if the receiver has one.
+
+    Compiled for the device and for the proxy, which must agree. ``address`` is what the record says
+    of the buffer.
+    """
+    return nbytes <= LANDING_BYTES and nbytes <= chunk_bytes and address & (SCATTERED | 3) == 0
+
+
+def is_in_reach(shared: int, way: int, address: int) -> bool:
+    """Whether a receiver's threads can take a long message from where its header says that it is,
+    without a buffer of their own.
+
+    Compiled for the proxy and called from Python. ``address`` is what the record says of the
+    receiver's buffer: what has landed goes to one piece only.
+    """
+    return shared != NOT_SHARED and (way & LANDED == 0 or address & SCATTERED == 0)
+
+
+def is_ordered(done: int, chunk_bytes: int) -> bool:
+    """Whether a CHUNK record answers an order: the first chunks of a send are packed by the call
+    itself, where it has buffers.
+
+    Compiled for the proxy and called from Python.
+    """
+    position = (done >> CHUNK_POSITION_SHIFT) & POSITION_MASK
+    unpacked = (done >> CHUNK_DIRECTION_SHIFT) & 1 == UNPACK
+    return unpacked or position >= LARGE_BUFFERS * chunk_bytes
+
+
+def landing_groups(nbytes: int) -> int:
+    """Groups of units that a message takes; compiled for the device and for the proxy."""
+    return (nbytes + LANDING_UNITS * UNIT_PAYLOAD - 1) // (LANDING_UNITS * UNIT_PAYLOAD)
+
+
+def landed(place: int, groups: int, tag: int) -> int:
+    """What unit 6 says of a message of so many groups in a landing place of ours."""
+    ticket = (tag & TAG_MASK) >> 1
+    return LANDED_MARK | ticket << LANDED_TICKET_SHIFT | groups << LANDED_GROUPS_SHIFT | place
+
+
+def transfer_number(count: int, place: int, places: int, tag_ub: int) -> int:
+    """Number of a kernel's chunked message, of which two that are under way have different ones.
+
+    Compiled for the proxy and called from Python. Its tags, 2n and 2n + 1, are in the lower half of
+    those within MPI_TAG_UB; the host has the upper half.
+
+    Args:
+        count: of the messages so far: with it, a number comes again as late as it can.
+        place: which of the ``places`` slots of the large class sends it: one message at a time.
+    """
+    return count % ((tag_ub >> 2) // places) * places + place
+
+
+TAG_DUPLICATES = 8  # of a communicator on which no receive uses ANY_TAG; a power of two
+
+
+def duplicate_of(tag: int, last: int) -> int:
+    """Which duplicate of a communicator carries first messages with this tag, 0 to ``last``.
+
+    Compiled for the proxy and called from Python: sender and receiver must choose alike. ``last``
+    is a power of two, at most ``TAG_DUPLICATES``, less 1; with 0, where there is one duplicate for
+    all tags, ``tag`` may be ANY_TAG. Three bits from the top of a product with 2**32 divided by the
+    golden ratio: tags that follow one another are spread, and those a power of two apart as well.
+    """
+    return (tag * 0x9E3779B1 >> 29) & last

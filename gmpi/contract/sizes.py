@@ -1,0 +1,140 @@
+"""The sizes a context is opened with, and where they put everything in its memory.
+
+Kernels are told of them in four integers, so that no kernel is compiled for sizes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gmpi.contract.wire import (
+    BUSY_BITS,
+    CLAIM_BYTES,
+    DERIVED_ROWS,
+    DEVICE_ROWS,
+    LANDING_STRIDE,
+    LARGE_BUFFERS,
+    LAYOUTS_BYTES,
+    MAPPED_RING,
+    MAX_NARROW_SLOTS,
+    POSITION_STEP,
+    READY_BYTES,
+    REQUEST_BYTES,
+    SLOT_BYTES,
+    STAGING_LEAD,
+    TYPE_BYTES,
+)
+
+# --- what a kernel is told: four integers, passed by value ----------------------------------------
+#   mapped, device     addresses of the two regions
+#   shape              the sizes below, and the number of the context
+#   identity           rank | size << 32   in COMM_WORLD
+SHAPE_RING_SHIFT = 0  # log2 of ring_slots (5 bits)
+SHAPE_REQUEST_SHIFT = 5  # log2 of request_slots (5)
+SHAPE_LARGE_SHIFT = 10  # large_slots (7)
+SHAPE_CONTEXT_SHIFT = 17  # number of the context (6)
+SHAPE_EAGER_SHIFT = 23  # eager_bytes / 128 (14)
+SHAPE_CHUNK_SHIFT = 37  # chunk_bytes / 128 (22)
+SHAPE_NEAR_SHIFT = 59  # 1: another rank reads our GPU staging (1)
+IDENTITY_SIZE_SHIFT = 32
+
+
+def align(n: int, to: int) -> int:
+    return (n + to - 1) // to * to
+
+
+class Layout(NamedTuple):
+    """The sizes a context is opened with.
+
+    Slots from ``request_slots`` on are of the large class: ``large_slots`` with chunk buffers, and,
+    from ``first_narrow`` on, where a word of busy bits begins, narrow ones. Between the two are
+    some that nobody takes.
+    """
+
+    ring_slots: int
+    request_slots: int
+    large_slots: int
+    eager_bytes: int
+    chunk_bytes: int
+
+    @property
+    def narrow_slots(self) -> int:
+        return min(self.request_slots, MAX_NARROW_SLOTS)
+
+    @property
+    def first_narrow(self) -> int:
+        return self.request_slots + align(self.large_slots, BUSY_BITS)
+
+    @property
+    def slots(self) -> int:
+        return self.first_narrow + self.narrow_slots
+
+    @property
+    def small_stride(self) -> int:
+        return STAGING_LEAD + self.eager_bytes
+
+    @property
+    def ring(self) -> int:
+        return MAPPED_RING
+
+    @property
+    def completions(self) -> int:
+        return self.ring + self.ring_slots * SLOT_BYTES
+
+    @property
+    def small(self) -> int:
+        return self.completions + self.slots * SLOT_BYTES
+
+    @property
+    def large(self) -> int:
+        return align(self.small + self.slots * self.small_stride, 4096)
+
+    @property
+    def mapped_bytes(self) -> int:
+        return self.large + self.large_bytes
+
+    @property
+    def large_bytes(self) -> int:
+        """Size of large staging, and of GPU staging without landing places."""
+        return align(self.large_slots * (LARGE_BUFFERS * self.chunk_bytes + READY_BYTES), 4096)
+
+    def landing(self, rank: int) -> int:
+        """Where in GPU staging the landing places for a rank of the node begin, one a large slot;
+        for the number of its ranks: where they end."""
+        return self.large_bytes + rank * self.large_slots * LANDING_STRIDE
+
+    def landing_place(self, rank: int, slot: int) -> int:
+        """The number, among all of ours, of the place for a large slot of a rank of the node."""
+        return rank * self.large_slots + slot - self.request_slots
+
+    def chunk_buffers(self, slot: int) -> int:
+        """Where in either of them the buffers of a large slot begin."""
+        return (slot - self.request_slots) * (LARGE_BUFFERS * self.chunk_bytes + READY_BYTES)
+
+    @property
+    def claims(self) -> int:
+        return DEVICE_ROWS + self.slots * REQUEST_BYTES
+
+    @property
+    def datatypes(self) -> int:
+        return align(self.claims + (self.slots - self.request_slots) * CLAIM_BYTES, TYPE_BYTES)
+
+    @property
+    def layouts(self) -> int:
+        return self.datatypes + DERIVED_ROWS * TYPE_BYTES
+
+    @property
+    def device_bytes(self) -> int:
+        return self.layouts + self.slots * LAYOUTS_BYTES
+
+    def shape(self, context: int, near: bool) -> int:
+        """The ``shape`` word of a device context."""
+        return (
+            self.ring_slots.bit_length() - 1 << SHAPE_RING_SHIFT
+            | self.request_slots.bit_length() - 1 << SHAPE_REQUEST_SHIFT
+            | self.large_slots << SHAPE_LARGE_SHIFT
+            | context << SHAPE_CONTEXT_SHIFT
+            | self.eager_bytes // POSITION_STEP << SHAPE_EAGER_SHIFT
+            | self.chunk_bytes // POSITION_STEP << SHAPE_CHUNK_SHIFT
+            | near << SHAPE_NEAR_SHIFT
+        )
