@@ -1,4 +1,4 @@
-"""What pages of the documentation show runs."""
+"""What pages of the documentation show runs, and what they name exists."""
 
 from __future__ import annotations
 
@@ -8,13 +8,63 @@ from pathlib import Path
 import launcher
 import pytest
 
-pytestmark = [pytest.mark.mpi, pytest.mark.mpich]
+PAGES = sorted(
+    path.relative_to(launcher.ROOT).as_posix()
+    for path in [
+        launcher.ROOT / "README.md",
+        *(launcher.ROOT / "docs").rglob("*.md"),
+        launcher.ROOT / "examples" / "README.md",
+        launcher.ROOT / "benchmarks" / "README.md",
+    ]
+)
+FOLDERS = "gmpi|device_lib|host_proxy|tests|examples|benchmarks|docs"
 
 
+def text_of(page: str) -> str:
+    return (launcher.ROOT / page).read_text()
+
+
+def anchors(text: str) -> set[str]:
+    """The headings of a page, as links name them."""
+    headings = re.findall(r"^#+ +(.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.mpi
+@pytest.mark.mpich
 @pytest.mark.parametrize("name", ["datatypes.md", "grids.md"])
 def test_the_python_in_the_page_runs(name: str, tmp_path: Path) -> None:
-    page = (launcher.ROOT / "docs" / name).read_text()
+    page = text_of(f"docs/{name}")
     (source,) = re.findall(r"```python\n(.*?)```", page, re.S)
     (tmp_path / "page.py").write_text(source)
     status, text = launcher.mpi(2, str(tmp_path / "page.py"))
     assert status == 0, text
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_of_a_page_lead_somewhere(page: str) -> None:
+    text = re.sub(r"^```.*?^```", "", text_of(page), flags=re.M | re.S)
+    folder = (launcher.ROOT / page).parent
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
+        name, _, anchor = target.partition("#")
+        path = folder / name if name else launcher.ROOT / page
+        assert path.exists(), target
+        if anchor:
+            assert anchor in anchors(path.read_text()), target
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_that_a_page_names_exist(page: str) -> None:
+    for name in re.findall(
+        rf"(?<![\w/.])(?:{FOLDERS})/[\w/]+\.(?:py|sh|pml|md|json|dot|svg|cu)\b", text_of(page)
+    ):
+        assert (launcher.ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_says_in_which_folder_a_file_is(page: str) -> None:
+    """``ring.py`` alone is of no use: there are two, and a reader has to search for them."""
+    folders = [launcher.ROOT / name for name in FOLDERS.split("|")]
+    ours = {path.name for folder in folders for path in folder.rglob("*.*")}
+    found = re.findall(r"`([\w-]+\.(?:py|sh|pml|cu))\b", text_of(page))
+    assert sorted(set(found) & ours) == []
