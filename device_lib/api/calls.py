@@ -19,9 +19,18 @@ from device_lib.platform.context import (
     world_size,
 )
 from device_lib.platform.library import linked
-from device_lib.platform.primitives import buffer_of, describe, device, int64, lane_id, load_sys
+from device_lib.platform.primitives import (
+    buffer_of,
+    describe,
+    device,
+    int64,
+    lane_id,
+    load_8,
+    load_sys,
+    store_8,
+)
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
-from device_lib.proxied.closing_all import make_finish_all
+from device_lib.proxied.closing_all import STATUS_BYTES, make_finish_all
 from device_lib.proxied.requests import make_requests, sign32
 from device_lib.proxied.ring import post
 from device_lib.proxied.scattered import make_open_scattered
@@ -42,6 +51,7 @@ from gmpi.contract.wire import (
     OP_NULL,
     OP_PING,
     OP_SYNCHRONIZE,
+    REQUEST_NULL,
     SENDRECV,
     TAG_MASK,
 )
@@ -89,6 +99,21 @@ def _is_scattered(datatype, strided):
     """Whether the bytes do not lie in one piece. False at compile time for a contiguous array and a
     constant of ``gmpi``: then nothing of that way is in the kernel."""
     return strided != 0 or is_derived(datatype)
+
+
+@device
+def _element(words, number, size):
+    """Address of an element, of ``size`` bytes, of an array that ``describe`` has described."""
+    address = load_8(words)
+    dimension = load_8(words + 16)
+    if dimension == 0:
+        return address + number * size
+    while dimension > 0:
+        dimension -= 1
+        count = load_8(words + 32 + 16 * dimension)
+        address += number % count * load_8(words + 40 + 16 * dimension)
+        number //= count
+    return address
 
 
 @device
@@ -208,11 +233,46 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         return Status(sent.error, status.source, status.tag, status.count, status.nbytes)
 
     @device
+    def wait_for_each(ctx, count, requests, statuses):
+        """Waitall where handles, or statuses, do not lie in one piece.
+
+        One after the other, which is slower: the library has no such code, the kernel has it only
+        where the type of an array does not say that it is contiguous.
+
+        Args:
+            requests, statuses: what ``describe`` has returned; 0: no statuses.
+        """
+        result = SUCCESS
+        i = 0
+        while i < count:
+            at = _element(requests, i, 8)
+            status = wait(ctx, load_8(at))
+            store_8(at, REQUEST_NULL)  # every thread: the array may be private to each
+            if statuses != 0:
+                at = _element(statuses, i, STATUS_BYTES)
+                store_8(at, status.error)
+                store_8(at + 8, status.source)
+                store_8(at + 16, status.tag)
+                store_8(at + 24, status.count)
+                store_8(at + 32, status.nbytes)
+            if result == SUCCESS:
+                result = status.error
+            i += 1
+        return result
+
+    @device
     def waitall(ctx, count, requests, statuses=None):
         address, room, strided = buffer_of(requests)
         if statuses is None:
+            if strided:
+                words = describe(requests, address, room, strided)
+                return wait_for_each(ctx, count, words, 0)
             return finish_all(ctx, count, address, 0)
         status_address, status_room, status_strided = buffer_of(statuses)
+        if strided | status_strided:
+            words = describe(requests, address, room, strided)
+            status_words = describe(statuses, status_address, status_room, status_strided)
+            return wait_for_each(ctx, count, words, status_words)
         return finish_all(ctx, count, address, status_address)
 
     @device

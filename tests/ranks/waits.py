@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from common import (
     RANK,
     SIZE,
@@ -18,9 +19,11 @@ from common import (
     pattern,
     raises,
     run,
+    same,
     take_large_slots,
 )
 from greenlet import getcurrent
+from numba import cuda
 from script import Call, Script
 
 import gmpi
@@ -326,9 +329,48 @@ def no_slot_is_free() -> None:
         barrier()
 
 
+@cuda.jit
+def _messages_in_views(ctx, out, into, requests, statuses, apart):  # type: ignore[no-untyped-def]
+    """Handles in every other element of an array, in a column, and backwards."""
+    for k in range(4):
+        handle = gmpi.GMPI_Irecv(ctx, into[k], 8, BYTE, PREVIOUS, k, gmpi.COMM_WORLD)
+        requests[2 * k], requests[9 + 2 * k] = handle, 77
+        requests[2 * k + 1] = 77
+    gmpi.GMPI_Waitall(ctx, 4, requests[8::2], statuses[:4])  # zeros: null requests
+    for k in range(4):
+        gmpi.GMPI_Send(ctx, out[k], 8 - k, BYTE, NEXT, k, gmpi.COMM_WORLD)
+    if apart == 0:
+        gmpi.GMPI_Waitall(ctx, 4, requests[:8:2], statuses[::2])
+    elif apart == 1:
+        gmpi.GMPI_Waitall(ctx, 4, requests[6::-2], statuses[7::-2])
+    elif apart == 2:
+        gmpi.GMPI_Waitall(ctx, 4, requests.reshape(2, 4, 2)[0, :, 0], statuses[::2])
+    else:
+        gmpi.GMPI_Waitall(ctx, 4, requests[:8].reshape(2, 2, 2)[:, :, 0])
+
+
+def handles_in_views(g: gmpi.Context) -> None:
+    """Waitall took what lies between the elements of a view for requests, and cleared it."""
+    out = np.stack([pattern(8, RANK + k) for k in range(4)])
+    for apart in range(4):
+        into = cuda.to_device(np.zeros((4, 8), np.uint8))
+        requests = cuda.to_device(np.zeros(16, np.int64))
+        statuses = cuda.to_device(np.zeros(8, gmpi.STATUS_DTYPE))
+        _messages_in_views[1, 32](g.device, cuda.to_device(out), into, requests, statuses, apart)
+        g.synchronize()
+        for k, row in enumerate(into.copy_to_host()):
+            same(row[: 8 - k], pattern(8, PREVIOUS + k)[: 8 - k], f"message {k}, way {apart}")
+        left = requests.copy_to_host()
+        assert list(left[:8]) == [gmpi.REQUEST_NULL, 77] * 4, (apart, left)
+        if apart < 3:
+            lengths = statuses.copy_to_host()["nbytes"]
+            wanted = [0, 8, 0, 7, 0, 6, 0, 5] if apart == 1 else [8, 0, 7, 0, 6, 0, 5, 0]
+            assert list(lengths) == wanted, (apart, lengths)
+
+
 SCENARIOS = [
-    one_look_at_many, one_look_of_a_test, any_of_many, any_of_refused, sends_are_waited_for_first,
-    strangers_are_left_alone, nobody_waits_yet,
+    handles_in_views, one_look_at_many, one_look_of_a_test, any_of_many, any_of_refused,
+    sends_are_waited_for_first, strangers_are_left_alone, nobody_waits_yet,
 ]  # fmt: skip
 
 
