@@ -55,7 +55,11 @@ class Way:
         for _ in range(1 + unposted):
             try:
                 if RANK == 0:
-                    self.g.host.Send(pattern(nbytes, 3), PEER, TAG)
+                    data = pattern(nbytes, 3)
+                    try:
+                        self.g.host.Send(data, PEER, TAG)
+                    finally:
+                        same(data, pattern(nbytes, 3), "what the host has sent")
                 else:
                     self.g.host.Recv(place, PEER, TAG)
                     same(place, pattern(nbytes, 3), "the message, to the host")

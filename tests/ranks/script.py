@@ -27,6 +27,8 @@ from common import same
 from numba import cuda
 from script_kernel import (
     ALLREDUCE,
+    AT,
+    AT2,
     BARRIER,
     BCAST,
     COLUMNS,
@@ -47,6 +49,8 @@ from script_kernel import (
     PAUSE,
     RECV,
     RESULT,
+    ROOM,
+    ROOM2,
     SEND,
     SENDRECV,
     SYNCHRONIZE,
@@ -61,6 +65,10 @@ import gmpi
 from gmpi import Status
 
 _GUARD = 64
+_PLACES = AT, ROOM, AT2, ROOM2
+#: What a call does with its first buffer; the second one is always received into.
+_SEND_FROM_FIRST = ISEND, SEND, SENDRECV, ISEND_STRIDED, IALLREDUCE, ALLREDUCE
+_RECEIVE_INTO_FIRST = IRECV, RECV, IRECV_STRIDED, IN_PLACE, BCAST
 _UNTOUCHED = 0xA5
 
 
@@ -337,6 +345,7 @@ class Script(Caller):
                     part = statuses[number, call.handle : call.handle + call.row[COUNT]]
                     call.statuses = [Status(*(int(v) for v in row)) for row in part]
         self._check_guards()
+        self._check_sent()
 
     def run(self, g: gmpi.Context) -> Script:
         self.launch(g)
@@ -352,6 +361,22 @@ class Script(Caller):
         call = Call([], self._new())
         self._planted[call.handle] = value
         return call
+
+    def _check_sent(self) -> None:
+        """What was sent from, and not received into, must be as it was."""
+        sent = np.zeros(self._after.size, bool)
+        written = np.zeros(self._after.size, bool)
+        for caller in self.callers:
+            for call in caller.calls:
+                op, (at, room, at2, room2) = call.row[OP], (call.row[c] for c in _PLACES)
+                if op in _SEND_FROM_FIRST:
+                    sent[at : at + room] = True
+                elif op in _RECEIVE_INTO_FIRST:
+                    written[at : at + room] = True
+                written[at2 : at2 + room2] = True
+        before = np.frombuffer(bytes(self._memory), np.uint8)
+        kept = sent & ~written
+        same(self._after[kept], before[kept], "buffers that were sent from")
 
     def _check_guards(self) -> None:
         outside = np.ones(self._after.size, bool)
