@@ -38,6 +38,7 @@ from gmpi.observe.report import Group
 from host_proxy.platform import mpi_library
 from host_proxy.platform.communicator import Communicator, Duplicate
 from host_proxy.platform.state import (
+    C_BROKEN,
     C_CHUNKS,
     C_HANDLE,
     C_LAST,
@@ -94,6 +95,7 @@ class Communicators:
 
     def __init__(self, state: State, memory: Memory, peers: Peers, debug: bool) -> None:
         self.groups: list[Group] = []
+        self._named = 0
         self._state = state
         self._peers = peers
         self._memory = memory
@@ -141,6 +143,7 @@ class Communicators:
         row[C_NEAR] = near.ctypes.data
         row[C_CHUNKS] = mpi_library.handle(chunks)
         row[C_LAST] = len(more)
+        row[C_BROKEN] = 0
         for i, duplicate in enumerate(more, 1):
             row[C_HANDLE + i] = mpi_library.handle(duplicate)
         row[C_HANDLE] = mpi_library.handle(messages)
@@ -196,7 +199,8 @@ class Communicators:
             return Group("COMM_WORLD", list(range(size)))
         context = self._state.communicators[0]
         name = comm.Get_name() or "communicator"
-        identity = messages.bcast(f"{name} #{context.rank}.{index}", root=0)
+        self._named += 1  # no number twice: what is said of one that was freed may come late
+        identity = messages.bcast(f"{name} #{context.rank}.{self._named}", root=0)
         mine = comm.Get_group()
         world = context.messages.Get_group()
         members = MPI.Group.Translate_ranks(mine, list(range(size)), world)

@@ -82,7 +82,9 @@ class RequestTimeoutError(GMPIError, TimeoutError):
 
 
 class PeerError(GMPIError):
-    """What a call waits for cannot come, because another rank has gone; waits were released.
+    """What a call waits for cannot come: another rank has gone, or has failed in the collective.
+
+    Waits were released.
 
     Attributes:
         report: what was pending (``Context.report``).

@@ -316,6 +316,19 @@ def _peer(entry: Entry, known: Known) -> Words:
     return Words(entry.value, *peer_words(entry.value), MPICallError)
 
 
+def broken_words() -> tuple[str, str]:
+    """Allowed and advice for a collective behind one that has failed."""
+    return (
+        "a communicator on which no collective has failed",
+        "an earlier one has failed in MPI, and the other ranks may still be in it; register "
+        "another communicator (Context.comm) to go on",
+    )
+
+
+def _broken(entry: Entry, known: Known) -> Words:
+    return Words(entry.value, *broken_words(), MPICallError)
+
+
 def _mpi(entry: Entry, known: Known) -> Words:
     """MPI itself has refused it."""
     advice = MPI.Get_error_string(entry.code)
@@ -341,6 +354,7 @@ _WORDS: dict[int, Callable[[Entry, Known], Words]] = {
     ops.OPERATION: _operation,
     ops.MESSAGE: _message,
     ops.PEER: _peer,
+    ops.BROKEN: _broken,
 }
 
 

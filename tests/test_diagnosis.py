@@ -323,7 +323,7 @@ def test_what_cannot_complete_because_ranks_have_gone() -> None:
         found = tables(*pending)
         for rank in gone:
             found[rank] = Table(rank, "none running", gone="has closed its context")
-        cause = hopeless(found, 0, gone)
+        cause = hopeless(found, 0, gone, {})
         return "" if cause is None else cause.text
 
     bcast = [collective("GMPI_Bcast", root=1)]

@@ -41,6 +41,7 @@ MPICH_ONLY = {
     2: [
         "collectives --small --some", "ENGINE=mpi4py collectives --some", "datatypes --small",
         "TEST_NODES=ab datatypes --small --some", "each_call near messages from_host",
+        "ENGINE=mpi4py collective_errors",
         f"faults {' '.join(OTHER_FAULTS)}", f"TEST_NODES=ab faults {' '.join(FAR_FAULTS)}",
         "landing", "late", "lifecycle", "GPU_STAGING=0 narrow", "no_any_tag --small", "opening",
         "SPIN_MS=50 YIELD_MS=50 point_to_point --some",
@@ -59,6 +60,7 @@ MPICH_ONLY = {
 OPEN_MPI_ONLY = {
     1: ["arrays", "datatypes", "host_side"],
     2: [
+        "collective_errors",
         "arrays", "bad_input", "ENGINE=mpi4py bad_input", "collectives",
         "ENGINE=mpi4py datatypes --some", "GPU_STAGING=0 datatypes --small --some", "debug",
         *(f"DEBUG=1 {p} --some" for p in ("arrays", "collectives", "point_to_point")),

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, OPERATIONS_REDUCE, PROC_NULL
 from gmpi.errors import ArgumentError, ArgumentTypeError, DebugError, Fault, MPICallError
-from gmpi.faults import any_tag_of_host, peer_words, rank_text, tag_text
+from gmpi.faults import any_tag_of_host, broken_words, peer_words, rank_text, tag_text
 from host_proxy.platform.communicator import Communicator
 from host_proxy.reference.failure import Disagreement
 
@@ -133,6 +133,15 @@ def failed_elsewhere(operation: str, where: str, rank: int, error: int) -> MPICa
     text = f"{operation} in host: other rank is {rank}, allowed is {allowed}; {advice} [{where}]"
     return MPICallError(
         Fault(text, operation, "other rank", rank, allowed, -1, error, MPICallError)
+    )
+
+
+def refused(operation: str, where: str, comm: int, error: int) -> MPICallError:
+    """What a collective of the host raises where one has failed on its communicator."""
+    allowed, advice = broken_words()
+    text = f"{operation} in host: communicator is {comm}, allowed is {allowed}; {advice} [{where}]"
+    return MPICallError(
+        Fault(text, operation, "communicator", comm, allowed, -1, error, MPICallError)
     )
 
 

@@ -39,7 +39,14 @@ from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.state import G_TAG_UB, State
 from host_proxy.reference.agreement import Said, agreed
 from host_proxy.reference.fetching import Arrivals
-from host_proxy.reference.protocol import Outcome, Step, chunks_of, receive_message, send_message
+from host_proxy.reference.protocol import (
+    Outcome,
+    Step,
+    chunks_of,
+    collective,
+    receive_message,
+    send_message,
+)
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -268,7 +275,8 @@ class Host:
             rank, root = self._context.rank, asked.peer or 0
             mine = Said(rank, op, 0, root, reduction, 0, asked.count, asked.nbytes, block=-1)
             steps = agreed(communicator, mine, steps)
-        self._run(asked, steps)
+        row = self._context._state.communicator_table[asked.comm]
+        self._run(asked, collective(row, steps))
 
     def _by_chunks(self, nbytes: int, start: Any) -> Step:
         """Cuts as kernels do: ranks must start the same pieces in the same order."""

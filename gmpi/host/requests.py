@@ -19,9 +19,10 @@ from mpi4py import MPI
 from gmpi.contract.constants import DATATYPE_NAMES, DATATYPES, ERR_TRUNCATE
 from gmpi.errors import CallError, ContextError, DatatypeError, Fault, GMPIError, TruncationError
 from gmpi.faults import flawed_message, rank_text, tag_text
-from gmpi.host.arguments import disagreeing, failed_elsewhere, failed_in_mpi
+from gmpi.host.arguments import disagreeing, failed_elsewhere, failed_in_mpi, refused
 from host_proxy.compiled.headers import BAD_LENGTH
 from host_proxy.reference.failure import (
+    BrokenCommunicator,
     Disagreement,
     Failure,
     PeerFailure,
@@ -290,6 +291,8 @@ class HostRequest:
             self._failure.__cause__ = cause
         elif isinstance(cause, PeerFailure):
             self._failure = failed_elsewhere(name, what, cause.rank, cause.error)
+        elif isinstance(cause, BrokenCommunicator):
+            self._failure = refused(name, what, self.operation.comm, cause.error)
         elif isinstance(cause, Disagreement):
             self._failure = disagreeing(name, cause)
         else:

@@ -1,5 +1,8 @@
 """What a rank says to the others when it sends and receives no more, so that nobody waits for it.
 
+The same where a collective has failed in MPI on a rank, which takes part in no other one on that
+communicator: there is no message of ours in a collective that could tell those that wait in it.
+
 Said once, over a communicator that is kept for the next context of the same ranks: whoever has
 closed already never hears it, and a message that nobody takes must not be met by a communicator
 that MPI makes later. The number of the context tells old messages apart.
@@ -10,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from mpi4py import MPI
@@ -59,10 +63,16 @@ def _kept_for(comm: MPI.Comm) -> _Kept:
 
 
 class Farewells:
-    """Of the ranks of one context. Opening is collective over its communicator."""
+    """Of the ranks of one context. Opening is collective over its communicator.
+
+    Attributes:
+        heard: from ranks that have gone.
+        broken: from ranks that take part in no collective any more, by communicator.
+    """
 
     def __init__(self, comm: MPI.Comm) -> None:
         self.heard: dict[int, Farewell] = {}
+        self.broken: dict[int, dict[str, Farewell]] = {}
         self._kept = _kept_for(comm)
         self._kept.contexts += 1
         self._number = self._kept.contexts
@@ -75,10 +85,17 @@ class Farewells:
             if self._said:
                 return
             self._said = True
-        comm = self._kept.comm
-        if MPI.Is_finalized() or (comm.size > _MANY and not failed):
+        if failed or self._kept.comm.size <= _MANY:
+            self._tell(text, failed, "")
+
+    def say_broken(self, communicator: str, text: str) -> None:
+        """Tells all others that a collective has failed here; the watchdog's thread."""
+        self._tell(text, True, communicator)
+
+    def _tell(self, text: str, failed: bool, communicator: str) -> None:
+        if MPI.Is_finalized():
             return
-        message = self._number, text, failed
+        comm, message = self._kept.comm, (self._number, text, failed, communicator)
         with self._kept.lock, contextlib.suppress(MPI.Exception):
             for rank in range(comm.size):
                 if rank != comm.rank:
@@ -91,9 +108,14 @@ class Farewells:
             kept.sends = [request for request in kept.sends if not request.Test()]
         status = MPI.Status()
         while (message := kept.comm.improbe(MPI.ANY_SOURCE, _TAG, status)) is not None:
-            number, text, failed = message.recv()
-            if number == self._number:
-                self.heard[status.Get_source()] = Farewell(text, failed, time.monotonic())
+            number, text, failed, communicator = message.recv()
+            if number != self._number:
+                continue
+            source, said = status.Get_source(), Farewell(text, failed, time.monotonic())
+            if communicator:
+                self.broken.setdefault(source, {})[communicator] = said
+            else:
+                self.heard[source] = said
 
 
 def words_of(failure: BaseException) -> str:
@@ -102,8 +124,14 @@ def words_of(failure: BaseException) -> str:
     return f"has ended with {text}"
 
 
-def hopeless(tables: Tables, rank: int, gone: set[int]) -> Cause | None:
-    """Which open call of a rank cannot complete because others have gone; None: none, so far."""
+def hopeless(
+    tables: Tables, rank: int, gone: set[int], broken: Mapping[int, Mapping[str, str]]
+) -> Cause | None:
+    """Which open call of a rank cannot complete because others have gone; None: none, so far.
+
+    Args:
+        broken: of each rank, the communicators on which it takes part in no collective, and why.
+    """
     table = tables[rank]
     assert table is not None
     for request in table.pending:
@@ -115,6 +143,12 @@ def hopeless(tables: Tables, rank: int, gone: set[int]) -> Cause | None:
         elif request.kind == "collective":
             # A broadcast may still be on its way, from a root that has gone, through a rank that
             # is late; all others are over on no rank before all have come.
+            failed = [r for r in others if request.communicator in broken.get(r, {})]
+            if failed:
+                said = "; ".join(
+                    f"rank {r} {broken[r][request.communicator]}" for r in failed[:LISTED]
+                )
+                return Cause("error", f"rank {rank} waits in {request}, but {said}", tuple(failed))
             late = request.operation.endswith("Bcast") and any(
                 r not in gone and not _is_in(tables.get(r), request) for r in others
             )

@@ -16,6 +16,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from mpi4py import MPI
 
 from gmpi.contract.constants import GMPI_ERR_TIMEOUT
@@ -26,6 +27,7 @@ from gmpi.lifetime.ending import abort_job, held_for_nothing, set_patience
 from gmpi.lifetime.farewell import Farewells, hopeless
 from gmpi.observe.report import Look, RankReport, Report
 from host_proxy.platform.state import (
+    C_BROKEN,
     G_CLOSED,
     G_FAULTS,
     G_HEAD,
@@ -44,6 +46,7 @@ ANSWER_S = 1.0  # how long the others have to answer
 # failure, and after a close, where what it sent before may still be on its way.
 FAILED_S = 0.5
 CLOSED_S = 3.5
+RETRY_S = 1.0  # between two looks at whether what waits can complete
 _QUESTION = 1
 _ANSWER = 2
 
@@ -65,6 +68,7 @@ class Watchdog:
         self._number = 0
         self._next_try = 0.0
         self._faults = 0
+        self._told_broken: set[str] = set()  # communicators
         self._starved_at: int | None = None  # requests opened when calls last waited in vain
         self._before: Any = None
         self._thread = threading.Thread(target=self._main, name="gmpi-watchdog", daemon=True)
@@ -135,6 +139,7 @@ class Watchdog:
             if self._asked.is_set():
                 self._asked.clear()
                 self._print(self.report("SIGUSR1"), always=True)
+            self._mind_collectives()
             self._mind_slots()
             if pending and not self.context._waits.aborted:
                 self._give_up(still, signature)
@@ -147,6 +152,16 @@ class Watchdog:
                     self.context._waits.time_out(report, GMPI_ERR_TIMEOUT)
                     if config.on_error == "abort":
                         abort_job(self.context, RequestTimeoutError(report))
+
+    def _mind_collectives(self) -> None:
+        """Tells the others on which communicators this rank takes part in no collective."""
+        table, groups = self.context._state.communicator_table, self.context._communicators.groups
+        for index in np.flatnonzero(table[: len(groups), C_BROKEN]):
+            identity = groups[index].identity
+            if identity not in self._told_broken:
+                self._told_broken.add(identity)
+                text = f"has failed in a collective on {identity}"
+                self.farewells.say_broken(identity, text)
 
     def _mind_slots(self) -> None:
         """Says why calls find no free slot where they would wait in vain; then they do not wait."""
@@ -167,12 +182,14 @@ class Watchdog:
         """Releases kernels, and the host, that wait for ranks that have gone."""
         context, now = self.context, time.monotonic()
         waits = context._kernels.unfinished or bool(context._host_progress.open)
-        if not waits or now < self._next_try or not self._have_gone(still):
+        gone, broken = self._have_gone(still), self._broken(still)
+        if not waits or now < self._next_try or not (gone or broken):
             return
-        self._next_try = now + ANSWER_S
-        report = self.report(f"no progress for {still:.1f} s, and a rank has gone")
+        self._next_try = now + RETRY_S
+        why = "a rank has gone" if gone else "a collective has failed"
+        report = self.report(f"no progress for {still:.1f} s, and {why}")
         tables = self._tables(report.ranks)
-        cause = hopeless(tables, context.rank, self._have_gone(still))
+        cause = hopeless(tables, context.rank, gone, broken)
         if cause is None or self._signature() != signature:
             return
         error = PeerError(cause.text, report)
@@ -188,6 +205,15 @@ class Watchdog:
             for rank, told in heard.items()
             if min(still, now - told.heard) > (FAILED_S if told.failed else CLOSED_S)
         }
+
+    def _broken(self, still: float) -> dict[int, dict[str, str]]:
+        """Of each rank, on which communicators its collectives have failed, and what it said."""
+        now, found = time.monotonic(), {}
+        for rank, said in self.farewells.broken.items():
+            old = {n: f.text for n, f in said.items() if min(still, now - f.heard) > FAILED_S}
+            if old:
+                found[rank] = old
+        return found
 
     def _signature(self) -> tuple[int, ...]:
         """Changes whenever something moves."""

@@ -12,8 +12,9 @@ from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, ERR_INTERN, SUCCESS
 from gmpi.contract.wire import FLAG_INLINE, OP_ALLREDUCE, OP_BCAST
 from host_proxy.compiled import pending, streams
 from host_proxy.platform import flight
-from host_proxy.platform.native import call, get, jit
+from host_proxy.platform.native import call, get, jit, put
 from host_proxy.platform.state import (
+    C_BROKEN,
     C_HANDLE,
     COLLECTIVE,
     D_COUNT,
@@ -75,7 +76,18 @@ def start_collective(g, r, row):
     if code == 0:
         pending.add(g, row, COLLECTIVE, 0)
     else:
-        streams.fail(g, row, code)
+        collective_failed(g, row, code)
+
+
+@jit
+def collective_failed(g, row, code):
+    """MPI has not begun it, or has completed it with an error: the last one on its communicator.
+
+    What this rank began next would meet the call that the others are still in, and give them a
+    wrong result. The watchdog tells them.
+    """
+    put(communicator(g, get(row, S_COMM)), C_BROKEN, 1)
+    streams.fail(g, row, code)
 
 
 @jit

@@ -6,7 +6,7 @@ from __future__ import annotations
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, SUCCESS
 from gmpi.contract.wire import OP_SYNCHRONIZE
 from host_proxy.compiled import pending, streams
-from host_proxy.compiled.collectives import collective_done
+from host_proxy.compiled.collectives import collective_done, collective_failed
 from host_proxy.compiled.receiving import receive_failed, received, received_chunk
 from host_proxy.compiled.sending import credited, sent, sent_chunk
 from host_proxy.platform import flight
@@ -15,6 +15,7 @@ from host_proxy.platform.state import (
     A_INDEX,
     A_KIND,
     A_SLOT,
+    COLLECTIVE,
     CREDIT,
     F_TEST,
     F_TESTSOME,
@@ -82,6 +83,8 @@ def finished(g, row, kind, index, code, status):
     if code != 0:
         if kind == RECEIVE:
             receive_failed(g, row, source, tag, nbytes, code)
+        elif kind == COLLECTIVE:
+            collective_failed(g, row, code)
         else:
             streams.fail(g, row, code)
     elif get(row, S_FAILED) != 0:

@@ -44,6 +44,7 @@ MESSAGE = 8192  # what came is no message of ours
 RESOURCE = 16384  # no free request slot
 DEBUG = 32768  # a check of debug mode
 PEER = 65536  # the other rank's part of the message has failed
+BROKEN = OPERATION + 1  # of a collective: an earlier one has failed on the communicator
 
 FIELD_NAMES = {
     COMMUNICATOR: "communicator",
@@ -63,6 +64,7 @@ FIELD_NAMES = {
     RESOURCE: "request slots",
     DEBUG: "debug check",
     PEER: "other rank",
+    BROKEN: "communicator",
 }
 FIELD_CLASSES = {
     COMMUNICATOR: ERR_COMM,
@@ -77,6 +79,7 @@ FIELD_CLASSES = {
     OPERATION: ERR_OTHER,
     REQUEST: ERR_REQUEST,
     DEBUG: ERR_INTERN,
+    BROKEN: ERR_COMM,
 }
 
 _DATA = COMMUNICATOR | DATATYPE | COUNT | BUFFER

@@ -206,8 +206,9 @@ RECEIVES_AHEAD = 2  # chunks of one message whose receives are posted at once
 # addresses of arrays: which peer each rank is, -1 for one on another node, and how kernels send
 # long messages to it (NEAR: in GPU staging; | LANDED: those that are short enough land there); how
 # many MPI handles for messages there are, less 1: more than one (duplicate_of says which) where no
-# receive may use ANY_TAG; then these handles
-(C_CHUNKS, C_RANK, C_SIZE, C_COLLECTIVES, C_PEERS, C_NEAR, C_LAST, C_HANDLE) = range(8)
+# receive may use ANY_TAG; whether a collective has failed in MPI, see collective_failed; then these
+# handles
+(C_CHUNKS, C_RANK, C_SIZE, C_COLLECTIVES, C_PEERS, C_NEAR, C_LAST, C_BROKEN, C_HANDLE) = range(9)
 C_COUNT = C_HANDLE + TAG_DUPLICATES
 # of a rank of this node: address (GPU) of its GPU staging, 0: it is not mapped here; whether that
 # rank has mapped ours; where our landing places in it are, 0: there are none

@@ -42,6 +42,7 @@ from gmpi.contract.wire import (
 from host_proxy.platform import operations as ops
 from host_proxy.platform.native import bump, entry, get, jit, put
 from host_proxy.platform.state import (
+    C_BROKEN,
     C_COUNT,
     C_LAST,
     C_SIZE,
@@ -107,6 +108,7 @@ from host_proxy.records.completion import size_of
 
 _DATATYPE_COUNT = len(DATATYPES)
 _REDUCTION_COUNT = len(OPERATIONS_REDUCE)
+_COLLECTIVES = ops.COLLECTIVES
 _FIELDS = ops.FIELDS
 _KNOWN = ops.KNOWN
 _CLASSES = np.zeros(ops.DEBUG + 1, np.int64)
@@ -266,6 +268,8 @@ def check(g, r):
             peers = get(communicator(g, comm), C_SIZE)
         if peers == 0:  # nobody's
             return log_record(g, r, ops.COMMUNICATOR, comm, 0, 0)
+        if _COLLECTIVES[op] and get(communicator(g, comm), C_BROKEN):
+            return log_record(g, r, ops.BROKEN, comm, 0, 0)
     if fields & ops.DEST and (peer < 0 or peer >= peers) and peer != PROC_NULL:
         return log_record(g, r, ops.DEST, peer, 0, peers - 1)
     if fields & ops.SOURCE and (peer < 0 or peer >= peers):

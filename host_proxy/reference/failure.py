@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpi4py import MPI
 
-from gmpi.contract.constants import ERR_OTHER
+from gmpi.contract.constants import ERR_COMM, ERR_OTHER
 
 
 class Failure(Exception):
@@ -43,6 +43,13 @@ class PeerFailure(Failure):
     def __init__(self, error: int, rank: int) -> None:
         super().__init__(error)
         self.rank = rank
+
+
+class BrokenCommunicator(Failure):
+    """A collective has failed on the communicator before."""
+
+    def __init__(self) -> None:
+        super().__init__(int(ERR_COMM))
 
 
 class Disagreement(Failure):

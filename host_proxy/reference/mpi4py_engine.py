@@ -64,12 +64,19 @@ from host_proxy.platform.state import (
 )
 from host_proxy.records import completion, ring
 from host_proxy.records.checks import log_record, log_request, no_payload
-from host_proxy.reference.failure import Failure, PeerFailure, RequestFailure, error_class
+from host_proxy.reference.failure import (
+    BrokenCommunicator,
+    Failure,
+    PeerFailure,
+    RequestFailure,
+    error_class,
+)
 from host_proxy.reference.kernel_port import KernelPort, view
 from host_proxy.reference.protocol import (
     Outcome,
     Step,
     chunks_of,
+    collective,
     receive_chunks,
     receive_message,
     send_message,
@@ -240,9 +247,10 @@ class Mpi4pyEngine:
         operation = _OPERATIONS[int(r[R_OP])](self, slot)
         state.globals[G_PYTHON] += 1
         if ops.OPERATIONS[int(r[R_OP])].collective:
-            operation = self.agreed(slot, operation)
             # One at a time on a communicator, in the order of the records.
             comm = self.field(slot, S_COMM)
+            operation = self.agreed(slot, operation)
+            operation = collective(state.communicator_table[comm], operation)
             state.communicator_table[comm, C_COLLECTIVES] += 1
             queue = self.collectives.setdefault(comm, deque())
             queue.append((slot, operation))
@@ -358,6 +366,9 @@ class Mpi4pyEngine:
             log_request(self.g, self.row(slot), ops.MPI_CALL, error, code, code, 0)
         elif isinstance(cause, PeerFailure):
             log_request(self.g, self.row(slot), ops.PEER, error, 0, cause.rank, 0)
+        elif isinstance(cause, BrokenCommunicator):
+            comm = self.field(slot, S_COMM)
+            log_request(self.g, self.row(slot), ops.BROKEN, error, 0, comm, 0)
         else:
             log_request(self.g, self.row(slot), ops.MESSAGE, error, 0, BAD_LENGTH, 0)
         self.state.slots[slot, S_FAILED] = error

@@ -53,8 +53,14 @@ from host_proxy.compiled.headers import (
     write_header,
 )
 from host_proxy.platform.communicator import Communicator
-from host_proxy.platform.state import RECEIVES_AHEAD
-from host_proxy.reference.failure import Failure, PeerFailure, RequestFailure, error_class
+from host_proxy.platform.state import C_BROKEN, RECEIVES_AHEAD
+from host_proxy.reference.failure import (
+    BrokenCommunicator,
+    Failure,
+    PeerFailure,
+    RequestFailure,
+    error_class,
+)
 
 Step = Generator[Any, Any, Any]
 _WORDS = struct.Struct("<q")
@@ -166,6 +172,21 @@ class Streams:
         for request in self.under_way:
             with suppress(Failure):
                 yield request
+
+
+def collective(row: np.ndarray, steps: Step) -> Step:
+    """The steps of a collective, unless one has failed on its communicator before.
+
+    Args:
+        row: of the table of communicators (``collectives.collective_failed`` says why).
+    """
+    if row[C_BROKEN]:
+        raise BrokenCommunicator
+    try:
+        return (yield from steps)
+    except (MPI.Exception, RequestFailure):
+        row[C_BROKEN] = 1
+        raise
 
 
 def _try(call: Callable[[], None]) -> bool:

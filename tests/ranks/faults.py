@@ -88,7 +88,7 @@ def mpi_error_later(op: str) -> None:
 def _mpi_error(op: str, n: int, nbytes: int) -> None:
     names = {"send": "GMPI_Send", "recv": "GMPI_Recv", "allreduce": "GMPI_Allreduce"}
     # Chunks of their own, by MPI, so that there is something to fail.
-    play = Play(op, gpu_staging=False)
+    play = Play(op, gpu_staging=False, timeout_s=20.0 * TIME_FACTOR)
     compiled = play.g.config.engine == "compiled"
     fail = inject.fail_call if compiled else inject.fail_call_mpi4py
     fault: Any = None
@@ -120,8 +120,11 @@ def _mpi_error(op: str, n: int, nbytes: int) -> None:
         check()
         play.end(20)
     elif op == "allreduce":
-        timed_out(play, f"on rank 0 a call failed: {names.get(op, 'GMPI_Irecv')} in block")
-        play.end(20, gmpi.RequestTimeoutError)
+        assert called.error == gmpi.GMPI_ERR_ABORTED, called.error
+        assert isinstance(play.error, gmpi.PeerError), repr(play.error)
+        assert "but rank 0 has failed in a collective on COMM_WORLD" in str(play.error)
+        assert play.took < (0.2 + 1.5) * TIME_FACTOR, f"told after {play.took:.1f} s"
+        play.end(20, gmpi.PeerError)
     else:
         # Told by rank 0: of its receive in "wait", which is rank 1's other request.
         assert called.error == (gmpi.SUCCESS if op == "wait" else gmpi.ERR_OTHER), called.error

@@ -19,7 +19,10 @@ import gmpi
 from host_proxy.platform.communicator import Duplicate
 from host_proxy.platform.native import call, get, load_int, put, store_int
 from host_proxy.platform.state import (
+    C_HANDLE,
     F_IALLREDUCE,
+    F_IBARRIER,
+    F_IBCAST,
     F_IRECV,
     F_ISEND,
     F_NANOSLEEP,
@@ -32,7 +35,10 @@ from host_proxy.platform.state import (
 )
 
 _SEEN, _HARMED = range(2)
-_NAMES = {F_ISEND: "Isend", F_IRECV: "Irecv", F_IALLREDUCE: "Iallreduce"}
+_NAMES = {
+    F_ISEND: "Isend", F_IRECV: "Irecv", F_IALLREDUCE: "Iallreduce", F_IBCAST: "Ibcast",
+    F_IBARRIER: "Ibarrier",
+}  # fmt: skip
 
 
 class StandIn:
@@ -62,12 +68,17 @@ class StandIn:
         return int(self.counts[_HARMED])
 
 
-def fail_call(g: gmpi.Context, which: int, n: int, tag: int = -1, nbytes: int = -1) -> StandIn:
-    """The ``n``-th call (from 1) of MPI_Isend, MPI_Irecv or MPI_Iallreduce returns MPI_ERR_OTHER.
+def fail_call(
+    g: gmpi.Context, which: int, n: int, tag: int = -1, nbytes: int = -1, comm: int = 0
+) -> StandIn:
+    """The ``n``-th call (from 1) of MPI_Isend, MPI_Irecv or a collective returns MPI_ERR_OTHER.
 
     Args:
-        tag, nbytes: calls with this tag, of this length only.
+        tag, nbytes: messages with this tag, of this length only.
+        comm: a collective's communicator.
     """
+    if which in (F_IALLREDUCE, F_IBCAST, F_IBARRIER):
+        return _fail_collective(g, which, n, comm)
     stand_in = StandIn(g, which)
     original, counts = stand_in.original, int(stand_in.counts.ctypes.data)
     code = int(MPI.ERR_OTHER)
@@ -84,8 +95,45 @@ def fail_call(g: gmpi.Context, which: int, n: int, tag: int = -1, nbytes: int = 
     return stand_in.install(seven)
 
 
-def fail_completion(g: gmpi.Context, tag: int) -> StandIn:
-    """MPI_Testsome says that the receive that completes with this tag has failed."""
+def _fail_collective(g: gmpi.Context, which: int, n: int, comm: int) -> StandIn:
+    stand_in = StandIn(g, which)
+    original, counts = stand_in.original, int(stand_in.counts.ctypes.data)
+    code, wanted = int(MPI.ERR_OTHER), int(g._state.communicator_table[comm, C_HANDLE])
+
+    @njit
+    def fails(handle):  # type: ignore[no-untyped-def]
+        if handle == wanted:
+            put(counts, _SEEN, get(counts, _SEEN) + 1)
+            if get(counts, _SEEN) == n:
+                put(counts, _HARMED, 1)
+                return True
+        return False
+
+    # One of them: each takes seconds to compile.
+    if which == F_IALLREDUCE:
+
+        @cfunc(int32(*[int64] * 7))
+        def function(a, b, c, d, e, comm, h):  # type: ignore[no-untyped-def]
+            return int32(code if fails(comm) else call(original, (a, b, c, d, e, comm, h)))
+
+    elif which == F_IBCAST:
+
+        @cfunc(int32(*[int64] * 6))
+        def function(a, b, c, d, comm, f):  # type: ignore[no-untyped-def]
+            return int32(code if fails(comm) else call(original, (a, b, c, d, comm, f)))
+
+    else:
+
+        @cfunc(int32(*[int64] * 2))
+        def function(comm, b):  # type: ignore[no-untyped-def]
+            return int32(code if fails(comm) else call(original, (comm, b)))
+
+    return stand_in.install(function)
+
+
+def fail_completion(g: gmpi.Context, tag: int = -1) -> StandIn:
+    """MPI_Testsome says that the receive that completes with this tag has failed; without a tag
+    that the first request has that completes."""
     stand_in = StandIn(g, F_TESTSOME)
     table = stand_in.globals
     original, counts = stand_in.original, int(stand_in.counts.ctypes.data)
@@ -100,7 +148,7 @@ def fail_completion(g: gmpi.Context, tag: int) -> StandIn:
             return int32(result)
         found = -1
         for i in range(load_int(outcount)):
-            if load_int(statuses + i * size + tag_at) == tag:
+            if tag == -1 or load_int(statuses + i * size + tag_at) == tag:
                 found = i
         if found < 0:
             return int32(0)
@@ -174,12 +222,20 @@ class _Failing(Duplicate):
         self._count("Iallreduce", -1, -1)
         return super().Iallreduce(sendbuf, recvbuf, op)
 
+    def Ibcast(self, buf: Any, root: int = 0) -> MPI.Request:
+        self._count("Ibcast", -1, -1)
+        return super().Ibcast(buf, root)
+
+    def Ibarrier(self) -> MPI.Request:
+        self._count("Ibarrier", -1, -1)
+        return super().Ibarrier()
+
 
 def fail_call_mpi4py(
-    g: gmpi.Context, which: int, n: int, tag: int = -1, nbytes: int = -1
+    g: gmpi.Context, which: int, n: int, tag: int = -1, nbytes: int = -1, comm: int = 0
 ) -> _Failing:
     """``fail_call`` for the mpi4py engine. Lengths are those of chunks, tags of anything else."""
-    communicator = g._state.communicators[0]
+    communicator = g._state.communicators[comm]
     name = "messages" if nbytes == -1 else "chunks"
     failing = _Failing(getattr(communicator, name)).arm(_NAMES[which], n, tag, nbytes)
     setattr(communicator, name, failing)
@@ -297,6 +353,19 @@ def _step() -> None:
     _STEPS[0] += 1
     if _STEPS[0] == _STEPS[1]:
         raise MPI.Exception(MPI.ERR_OTHER)
+
+
+class FirstTest:
+    """``fail_completion`` without a tag, for the mpi4py engine."""
+
+    def __init__(self, g: gmpi.Context) -> None:
+        communicator = g._state.communicators[0]
+        communicator.messages = _Counting(communicator.messages)
+        _STEPS[:] = 0, 1
+
+    @property
+    def harmed(self) -> bool:
+        return bool(_STEPS[0])
 
 
 class _CountingRequest(MPI.Request):
