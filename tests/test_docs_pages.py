@@ -12,6 +12,7 @@ PAGES = sorted(
     path.relative_to(launcher.ROOT).as_posix()
     for path in [
         launcher.ROOT / "README.md",
+        launcher.ROOT / "CHANGELOG.md",
         *(launcher.ROOT / "docs").rglob("*.md"),
         launcher.ROOT / "examples" / "README.md",
         launcher.ROOT / "benchmarks" / "README.md",
