@@ -39,6 +39,7 @@ from device_lib.platform import assembler, library  # noqa: E402
 from device_lib.platform.context import DeviceContext  # noqa: E402
 from gmpi.datatypes.parts import MAX_DIMS  # noqa: E402
 from gmpi.packing import (  # noqa: E402
+    driver,
     kernels_along,
     kernels_parts,
     kernels_runs,
@@ -233,8 +234,8 @@ def packing_kernels(some: bool) -> dict[str, tuple[Any, int, int]]:
 
 def packing_ptx(name: str) -> str:
     body, arguments, _ = PACKING[name]
-    signature = types.void(*[types.int64] * arguments)
-    ptx, _ = cuda.compile(body, signature, device=False, cc=CC, output="ptx", abi="numba")
+    wanted = driver.signature(body, arguments)
+    ptx, _ = cuda.compile(body, wanted, device=False, cc=CC, output="ptx", abi="numba")
     return ptx
 
 

@@ -67,34 +67,29 @@ else:
         result = types.int64 if results == 1 else types.UniTuple(types.int64, results)
         return result(*[types.int64] * arguments)
 
-    def _define(text: str, **names: object) -> Callable:
-        """The function ``f`` that the source text defines."""
-        exec(text, names)
-        return names["f"]  # type: ignore[return-value]
-
-    def _parameters(body: Callable) -> list[str]:
-        return list(inspect.signature(body.py_func).parameters)  # type: ignore[attr-defined]
-
     def _takes_context(body: Callable) -> bool:
-        return _parameters(body)[0] == "ctx"
+        return next(iter(inspect.signature(body.py_func).parameters)) == "ctx"  # type: ignore[attr-defined]
+
+    def _entry(body: Callable) -> Callable:
+        """``body``, of plain integers."""
+
+        def with_context(*words):
+            return body(DeviceContext(words[0], words[1], words[2], 0), *words[3:])
+
+        def plain(*words):
+            return body(*words)
+
+        return with_context if _takes_context(body) else plain
 
     def compile_ptx(name: str, cc: tuple[int, int]) -> str:
         """PTX of one library function for a compute capability, from the cache if it is there."""
         body, arguments, results = functions[name]
         signature = _signature(arguments, results)
-        words = [f"a{i}" for i in range(arguments)]
-        passed = words
-        if _takes_context(body):
-            passed = [f"DeviceContext({', '.join(words[:3])}, 0)", *words[3:]]
-        entry = _define(
-            f"def f({', '.join(words)}):\n return body({', '.join(passed)})",
-            body=body,
-            DeviceContext=DeviceContext,
-        )
+        plain = signature.return_type(types.UniTuple(types.int64, arguments))
 
         def make() -> bytes:
             options = {"abi": "c", "abi_info": {"abi_name": name}, "output": "ptx"}
-            return str(cuda.compile(entry, signature, device=True, cc=cc, **options)[0]).encode()
+            return str(cuda.compile(_entry(body), plain, device=True, cc=cc, **options)[0]).encode()
 
         tag = _fingerprint(name, f"{cc[0]}.{cc[1]}", str(signature))
         path = cache_directory() / f"{name}-sm{cc[0]}{cc[1]}-{tag}.ptx"
@@ -198,9 +193,10 @@ else:
 
             return signature.return_type(types.UniTuple(types.int64, arguments)), emit
 
-        parameters = _parameters(body)
-        passed = list(parameters)
-        if _takes_context(body):
-            passed[:1] = ["ctx.mapped", "ctx.device", "ctx.shape"]
-        text = f"def f({', '.join(parameters)}):\n return call(({', '.join(passed)}))"
-        return device(_define(text, call=call))
+        def with_context(ctx, *words):
+            return call((ctx.mapped, ctx.device, ctx.shape, *words))
+
+        def plain(*words):
+            return call(words)
+
+        return device(with_context if _takes_context(body) else plain)

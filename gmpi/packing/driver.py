@@ -127,16 +127,25 @@ class Launch:
             raise RuntimeError(f"the launch of a packing kernel failed: CUDA error {error}")
 
 
+def signature(body: Callable, arguments: int) -> Any:
+    """Numba's signature of a kernel of int64 arguments: those beyond its named ones are one tuple,
+    which is passed as they are."""
+    from numba.cuda import types
+
+    int64: Any = types.int64
+    named = body.__code__.co_argcount
+    rest = [types.UniTuple(int64, arguments - named)] if named < arguments else []
+    return types.void(*[int64] * min(named, arguments), *rest)
+
+
 class _Compiled:
     """A kernel of int64 arguments, compiled for the current device and loaded there."""
 
     def __init__(self, body: Callable, arguments: int, registers: int) -> None:
-        from numba import cuda, types
+        from numba import cuda
 
-        int64: Any = types.int64
-        signature = types.void(*[int64] * arguments)
         jit: Any = cuda.jit
-        dispatcher = jit(signature, max_registers=registers)(body)
+        dispatcher = jit(signature(body, arguments), max_registers=registers)(body)
         (self._keep,) = dispatcher.overloads.values()
         self.function = int(self._keep._codelibrary.get_cufunc().handle)
 

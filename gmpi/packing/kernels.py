@@ -12,14 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import cast
 
 import numpy as np
 from numba import cuda
 
 from device_lib.move.lookup import dims_of, load_u32, runs_4, strided_4
 from device_lib.move.pack_words import make_move, make_move_bytes, make_move_pairs, turn_words
-from device_lib.platform.primitives import block_id, buffer_of, load_8, sync_block, thread_rank
+from device_lib.platform.primitives import (
+    block_id,
+    buffer_of,
+    device,
+    load_8,
+    sync_block,
+    thread_rank,
+)
+from device_lib.platform.unroll import unrolled
 from gmpi.datatypes.descriptor import (
     D_BEGIN,
     D_DIMS,
@@ -39,15 +46,39 @@ def tile_words(width: int) -> int:
     return THREADS * (turn_words(width) if width > 1 else 32)
 
 
-def _rows_to_shared(names: list[str]) -> list[str]:
-    """Source lines by which one thread puts the repetitions that there are into shared memory."""
-    lines = []
-    words = DIM_BYTES // 8
-    for row in range(len(names) // words):
-        lines.append(f"  if dims > {row}:")
-        for i in range(row * words, (row + 1) * words):
-            lines.append(f"   shared[{D_DIMS // 8 + i}] = {names[i]}")
-    return lines
+def _make_put(numbers: range) -> Callable:
+    """(shared, descriptor) -> puts these words of a descriptor into shared memory."""
+
+    def make(k: int) -> Callable:
+        i = numbers[k]
+
+        @device
+        def put(shared, descriptor):
+            shared[i] = descriptor[i]
+
+        return put
+
+    return unrolled(make, len(numbers))
+
+
+_DIM_WORDS = DIM_BYTES // 8
+_put_head = _make_put(range(D_DIMS // 8))
+
+
+def _make_put_dim(k: int) -> Callable:
+    """(shared, dims, descriptor) -> the same of a dimension, if it is looked up."""
+    first = D_DIMS // 8 + k * _DIM_WORDS
+    put = _make_put(range(first, first + _DIM_WORDS))
+
+    @device
+    def put_dim(shared, dims, descriptor):
+        if dims > k:
+            put(shared, descriptor)
+
+    return put_dim
+
+
+_put_dims = unrolled(_make_put_dim, (DESCRIPTOR_WORDS - D_DIMS // 8) // _DIM_WORDS)
 
 
 @cache
@@ -66,27 +97,21 @@ def kernel_body(kind: int, width: int, unpack: bool, wide: bool, pairs: bool = F
     else:
         move = make_move_bytes(lookup, unpack, False)
     tile = tile_words(width)
-    names = [f"d{i}" for i in range(DESCRIPTOR_WORDS)]
-    lines = [
-        f"def kernel(user, packed, words, dims, {', '.join(names)}):",
-        f" shared = cuda.shared.array({DESCRIPTOR_WORDS}, np.int64)",
-        " if thread_rank() == 0:",
-        *[f"  shared[{i}] = {name}" for i, name in enumerate(names[: D_DIMS // 8])],
-        *_rows_to_shared(names[D_DIMS // 8 :]),
-        " sync_block()",
-        " descriptor, room, strided = buffer_of(shared)",
-        f" first = block_id() * {tile}",
-        " while first < words:",
-        f"  last = min(first + {tile}, words)",
-        f"  move(descriptor, dims, {wide}, user, packed, first, last, thread_rank(), {THREADS})",
-        f"  first += cuda.gridDim.x * {tile}",
-    ]
-    scope = {
-        "cuda": cuda, "np": np, "block_id": block_id, "thread_rank": thread_rank,
-        "sync_block": sync_block, "buffer_of": buffer_of, "move": move,
-    }  # fmt: skip
-    exec("\n".join(lines), scope)
-    return cast(Callable, scope["kernel"])
+
+    def kernel(user, packed, words, dims, *numbers):
+        shared = cuda.shared.array(DESCRIPTOR_WORDS, np.int64)
+        if thread_rank() == 0:
+            _put_head(shared, numbers)
+            _put_dims(shared, dims, numbers)
+        sync_block()
+        descriptor, room, strided = buffer_of(shared)
+        first = block_id() * tile
+        while first < words:
+            last = min(first + tile, words)
+            move(descriptor, dims, wide, user, packed, first, last, thread_rank(), THREADS)
+            first += cuda.gridDim.x * tile
+
+    return kernel
 
 
 @cache

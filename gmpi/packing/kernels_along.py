@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from math import prod
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from numba import cuda
 
-from device_lib.move.words import LOAD_ONCE_IF, STORE_GLOBAL_IF
 from device_lib.platform.divide import LIMIT, divide, magic_of
-from gmpi.packing.kernels_strided import Shape, first_word
+from device_lib.platform.primitives import device
+from device_lib.platform.unroll import unrolled
+from gmpi.packing.kernels_strided import Shape, make_first_word, make_move_words
 
 REGISTERS = 32  # at most: as many threads on each multiprocessor as there can be
 SHAPES = {16: Shape(128, 2), 8: Shape(256, 2), 4: Shape(256, 4)}  # by the width of a word
@@ -87,17 +88,19 @@ def along(
     return Along(len(others), arguments, blocks)
 
 
-def _row_lines(width: int, outer: int) -> list[str]:
-    """Source lines by which ``user`` and ``packed`` become those of the block's row."""
-    if outer == 0:
-        return []
-    lines = [
-        "row, tile = divide(tile, tiles, magic_tiles)",
-        f"packed += row * count * {width} * atom",
-    ]
-    if outer > 1:
-        lines += ["i, row = divide(row, rows, magic_rows)", "user += i * to_set"]
-    return [*lines, "user += row * to_row"]
+def _make_find(width: int, ahead: int) -> Callable:
+    """(word, user, packed, count, atom, pitch, magic) -> what ``make_move_words`` must know of the
+    word ``ahead`` of a word of the user's memory."""
+    shift = width.bit_length() - 1
+
+    @device
+    def find(word, user, packed, count, atom, pitch, magic):
+        word += ahead
+        block, r = divide(max(word, 0), pitch, magic)
+        ok = (word >= 0) & (r < atom) & (block < count)
+        return packed + (block * atom + r << shift), user + (word << shift), 0, ok
+
+    return find
 
 
 @cache
@@ -114,24 +117,21 @@ def along_body(width: int, outer: int, shape: Shape | None = None) -> Callable:
     """
     shape = shape or SHAPES[width]
     shift = width.bit_length() - 1
-    first, step = first_word(shape)
-    lines = ["tile = cuda.blockIdx.x", *_row_lines(width, outer)]
-    lines.append(f"w0 = {first} - ((user & {LINE - 1}) >> {shift})")
-    for k in range(1, shape.words):
-        lines.append(f"w{k} = w0 + {k * step}")
-    for k in range(shape.words):
-        lines += [
-            f"i, r = divide(max(w{k}, 0), pitch, magic)",
-            f"ok{k} = (w{k} >= 0) & (r < atom) & (i < count)",
-            f"f{k} = packed + (i * atom + r << {shift})",
-        ]
-    lines += [f"x{k}, y{k} = load_if(f{k}, ok{k})" for k in range(shape.words)]
-    for k in range(shape.words):
-        lines.append(f"store_if(user + (w{k} << {shift}), x{k}, y{k}, ok{k})")
-    names = "count, atom, pitch, magic, tiles, magic_tiles, rows, magic_rows, to_row, to_set"
-    scope = {
-        "cuda": cuda, "divide": divide, "load_if": shape.load_if or LOAD_ONCE_IF[width],
-        "store_if": shape.store_if or STORE_GLOBAL_IF[width],
-    }  # fmt: skip
-    exec("\n ".join([f"def kernel(user, packed, {names}):", *lines]), scope)
-    return cast(Callable, scope["kernel"])
+    first, step = make_first_word(shape)
+    find_all = unrolled(lambda k: _make_find(width, k * step), shape.words)
+    move_words = make_move_words(width, shape.words, shape)
+
+    def kernel(user, packed, count, atom, pitch, magic, *rows):
+        tile = cuda.blockIdx.x
+        tiles, magic_tiles, n_rows, magic_rows, to_row, to_set = rows
+        if outer > 0:
+            row, tile = divide(tile, tiles, magic_tiles)
+            packed += row * count * width * atom
+            if outer > 1:
+                i, row = divide(row, n_rows, magic_rows)
+                user += i * to_set
+            user += row * to_row
+        word = first(tile, cuda.threadIdx.x) - ((user & (LINE - 1)) >> shift)
+        move_words(find_all(word, user, packed, count, atom, pitch, magic))
+
+    return kernel

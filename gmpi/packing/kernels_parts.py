@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import cast
+
+from numba import cuda
 
 from device_lib.move.words import load_once_4, load_once_8
+from device_lib.platform.primitives import device
+from device_lib.platform.unroll import unrolled
 from gmpi.packing import kernels_runs, kernels_strided
 from gmpi.packing.kernels_runs import WARPS, make_move_unit
-from gmpi.packing.kernels_strided import Shape, move_lines, names_of, scope_of
+from gmpi.packing.kernels_strided import Shape, make_move_tile, names_of
 
 THREADS = kernels_strided.THREADS
 assert THREADS == kernels_runs.THREADS
@@ -40,9 +43,19 @@ def row_words(dims: int) -> int:
     return len(_HEAD) + max(len(names_of(dims)), len(_RUNS_NAMES))
 
 
-def _read(names: list[str], at: int) -> list[str]:
-    """Source lines that read words of a row from word ``at`` on."""
-    return [f"{name} = load_8(row + {8 * (at + k)})" for k, name in enumerate(names)]
+def _make_read(at: int, words: int) -> Callable:
+    """(row) -> the tuple of so many of its words, from word ``at`` on."""
+
+    def make(k: int) -> Callable:
+        place = 8 * (at + k)
+
+        @device
+        def read(row):
+            return load_once_8(row + place)
+
+        return read
+
+    return unrolled(make, words)
 
 
 @cache
@@ -58,28 +71,23 @@ def parts_body(width: int, dims: int, runs: bool, unpack: bool) -> Callable:
         dims: of each strided block; those with fewer get outer ones of count 1.
         runs: whether there are lists of runs.
     """
-    shape = shape_of(width, unpack)
-    lines = [
-        "tile = cuda.blockIdx.x",
-        f"row = rows + load_4(part_of + tile * 4) * {8 * row_words(dims)}",
-        *_read(_HEAD, 0),
-        "tile -= first",
-        "packed += begin",
-        "user += offset",
-    ]
-    strided = [*_read(names_of(dims), len(_HEAD)), *move_lines(width, dims, unpack, shape)]
-    if runs:
-        lines.append(f"if kind == {RUNS}:")
-        lines += [f" {line}" for line in _read(_RUNS_NAMES, len(_HEAD))]
-        lines.append(f" unit = tile * {WARPS} + (cuda.threadIdx.x >> 5)")
-        lines.append(" lane = cuda.threadIdx.x & 31")
-        lines.append(f" move_unit(user, packed, unit, lane, {', '.join(_RUNS_NAMES)})")
-        lines.append("else:")
-        strided = [f" {line}" for line in strided]
-    scope = scope_of(width, shape)
-    scope |= {"load_4": load_once_4, "load_8": load_once_8}
-    if runs:
-        scope["move_unit"] = make_move_unit(width, unpack)
-    head = "def kernel(user, packed, part_of, rows):"
-    exec("\n ".join([head, *lines, *strided]), scope)
-    return cast(Callable, scope["kernel"])
+    row_bytes = 8 * row_words(dims)
+    read_head = _make_read(0, len(_HEAD))
+    read_strided = _make_read(len(_HEAD), len(names_of(dims)))
+    read_runs = _make_read(len(_HEAD), len(_RUNS_NAMES))
+    move_tile = make_move_tile(width, dims, unpack, shape_of(width, unpack))
+    move_unit = make_move_unit(width, unpack)
+
+    def kernel(user, packed, part_of, rows):
+        row = rows + load_once_4(part_of + cuda.blockIdx.x * 4) * row_bytes
+        first, begin, offset, kind = read_head(row)
+        tile = cuda.blockIdx.x - first
+        packed += begin
+        user += offset
+        if runs and kind == RUNS:
+            unit = tile * WARPS + (cuda.threadIdx.x >> 5)
+            move_unit(user, packed, unit, cuda.threadIdx.x & 31, *read_runs(row))
+        else:
+            move_tile(user, packed, tile, cuda.threadIdx.x, read_strided(row))
+
+    return kernel

@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from math import prod
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from numba import cuda
 
 from device_lib.move.words import LOAD_ONCE_IF, STORE_GLOBAL_IF
 from device_lib.platform.divide import LIMIT, divide, magic_of
+from device_lib.platform.primitives import device
+from device_lib.platform.unroll import unrolled
 
 THREADS = 256
 REGISTERS = 32  # at most: as many threads on each multiprocessor as there can be
@@ -86,46 +88,125 @@ def names_of(dims: int) -> list[str]:
     return ["words", "atom", "magic", *inner, f"stride{dims - 1}"]
 
 
-def _lookup(word: str, at: str, dims: int, shift: int) -> list[str]:
-    """Source lines: ``at`` becomes the address in the user's memory of a word by its number."""
+def make_place(dims: int, shift: int) -> Callable:
+    """(word, user, numbers) -> the address in the user's memory of a word by its number; numbers as
+    ``names_of`` says."""
     if dims == 0:
-        return [f"{at} = user + ({word} << {shift})"]
-    lines = [f"i, r = divide({word}, atom, magic)", f"{at} = user + (r << {shift})"]
-    for d in range(dims - 1):
-        lines += [f"i, r = divide(i, count{d}, magic{d})", f"{at} += r * stride{d}"]
-    return [*lines, f"{at} += i * stride{dims - 1}"]
+
+        @device
+        def place_alone(word, user, numbers):
+            return user + (word << shift)
+
+        return place_alone
+    step = _make_step(0, dims)
+
+    @device
+    def place(word, user, numbers):
+        block, r = divide(word, numbers[1], numbers[2])
+        return step(block, user + (r << shift), numbers)
+
+    return place
 
 
-def first_word(shape: Shape) -> tuple[str, int]:
-    """Source of the number of the calling thread's first word in tile ``tile``, and what the next
-    one is away from it."""
-    at = f"tile * {shape.threads * shape.words} + "
-    if shape.near:
-        warp = 32 * shape.words
-        return f"{at}(cuda.threadIdx.x >> 5) * {warp} + (cuda.threadIdx.x & 31)", 32
-    return f"{at}cuda.threadIdx.x", shape.threads
+def _make_step(d: int, dims: int) -> Callable:
+    """(block, address, numbers) -> the address, with the strides of dimension d and outer ones."""
+    count, magic, stride = 3 + 3 * d, 4 + 3 * d, 5 + 3 * d
+    if d + 1 == dims:
+
+        @device
+        def last_step(block, at, numbers):
+            return at + block * numbers[count]  # of the outermost one there is the stride only
+
+        return last_step
+    onward = _make_step(d + 1, dims)
+
+    @device
+    def step(block, at, numbers):
+        block, r = divide(block, numbers[count], numbers[magic])
+        return onward(block, at + r * numbers[stride], numbers)
+
+    return step
 
 
-def move_lines(width: int, dims: int, unpack: bool, shape: Shape) -> list[str]:
-    """Source lines that move the calling thread's words of tile ``tile``, by the names above."""
-    shift = width.bit_length() - 1
-    each = shape.words
-    first, step = first_word(shape)
-    lines = [f"w0 = {first}", f"p0 = packed + (w0 << {shift})"]
-    for k in range(1, each):
-        lines += [f"w{k} = w0 + {k * step}", f"p{k} = p0 + {k * step * width}"]
-    for k in range(each):
-        lines += _lookup(f"w{k}", f"a{k}", dims, shift)
-    source, target = ("p", "a") if unpack else ("a", "p")
-    lines += [f"x{k}, y{k} = load_if({source}{k}, w{k} < words)" for k in range(each)]
-    return lines + [f"store_if({target}{k}, x{k}, y{k}, w{k} < words)" for k in range(each)]
+def make_first_word(shape: Shape) -> tuple[Callable, int]:
+    """(tile, thread) -> the number of a thread's first word in a tile; and what the next one is
+    away from that."""
+    each = shape.threads * shape.words
+    of_warp = 32 * shape.words
+
+    @device
+    def first_near(tile, thread):
+        return tile * each + (thread >> 5) * of_warp + (thread & 31)
+
+    @device
+    def first(tile, thread):
+        return tile * each + thread
+
+    return (first_near, 32) if shape.near else (first, shape.threads)
 
 
-def scope_of(width: int, shape: Shape) -> dict[str, object]:
-    """The names that these lines use."""
+def make_move_words(width: int, words: int, shape: Shape) -> Callable:
+    """(moves) -> moves so many words, all loads first. A move is (from, to, number, end): there is
+    one if its number is below the end."""
     load_if = shape.load_if or LOAD_ONCE_IF[width]
     store_if = shape.store_if or STORE_GLOBAL_IF[width]
-    return {"cuda": cuda, "divide": divide, "load_if": load_if, "store_if": store_if}
+
+    def make_load(k: int) -> Callable:
+        @device
+        def load(moves):
+            source, _, word, end = moves[k]
+            return load_if(source, word < end)
+
+        return load
+
+    def make_store(k: int) -> Callable:
+        @device
+        def store(moves, halves):
+            _, target, word, end = moves[k]
+            low, high = halves[k]
+            store_if(target, low, high, word < end)
+
+        return store
+
+    loads = unrolled(make_load, words)
+    stores = unrolled(make_store, words)
+
+    @device
+    def move_words(moves):
+        stores(moves, loads(moves))
+
+    return move_words
+
+
+def make_move_tile(width: int, dims: int, unpack: bool, shape: Shape) -> Callable:
+    """(user, packed, tile, thread, numbers) -> moves a thread's words of a tile."""
+    shift = width.bit_length() - 1
+    place = make_place(dims, shift)
+    first, step = make_first_word(shape)
+
+    def make_find(k: int) -> Callable:
+        words, nbytes = k * step, k * step * width
+
+        @device
+        def find(word, beside, user, numbers):
+            word += words
+            beside += nbytes
+            there = place(word, user, numbers)
+            if unpack:
+                return beside, there, word, numbers[0]
+            return there, beside, word, numbers[0]
+
+        return find
+
+    find_all = unrolled(make_find, shape.words)
+    move_words = make_move_words(width, shape.words, shape)
+
+    @device
+    def move_tile(user, packed, tile, thread, numbers):
+        word = first(tile, thread)
+        move_words(find_all(word, packed + (word << shift), user, numbers))
+
+    return move_tile
 
 
 @cache
@@ -138,9 +219,9 @@ def strided_body(width: int, dims: int, unpack: bool, shape: Shape | None = None
     Args:
         shape: by default the one in ``SHAPES``.
     """
-    shape = shape or SHAPES[width, unpack]
-    lines = ["tile = cuda.blockIdx.x", *move_lines(width, dims, unpack, shape)]
-    head = f"def kernel(user, packed, {', '.join(names_of(dims))}):"
-    scope = scope_of(width, shape)
-    exec("\n ".join([head, *lines]), scope)
-    return cast(Callable, scope["kernel"])
+    move_tile = make_move_tile(width, dims, unpack, shape or SHAPES[width, unpack])
+
+    def kernel(user, packed, *numbers):
+        move_tile(user, packed, cuda.blockIdx.x, cuda.threadIdx.x, numbers)
+
+    return kernel

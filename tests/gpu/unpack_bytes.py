@@ -19,7 +19,7 @@ from numba import cuda
 
 from device_lib.platform.divide import LIMIT, divide, magic_of
 from device_lib.platform.primitives import SIMULATOR, device
-from gmpi.packing.kernels_strided import Shape, first_word
+from gmpi.packing.kernels_strided import Shape, make_first_word
 from gmpi.packing.tile_words import load_1
 
 REGISTERS = 40
@@ -168,8 +168,8 @@ def bytes_body(shape: Shape) -> Callable:
     Its arguments, int64: addresses of the user's (of the first block of data) and of the packed
     memory; blocks of data; bytes of one, and from one to the next, and the latter's ``magic_of``.
     """
-    first, step = first_word(shape)
-    lines = ["tile = cuda.blockIdx.x", f"at0 = ({first}) * 8 - (user & {LINE - 1})"]
+    first, step = make_first_word(shape)
+    lines = [f"at0 = first(cuda.blockIdx.x, cuda.threadIdx.x) * 8 - (user & {LINE - 1})"]
     for k in range(1, shape.words):
         lines.append(f"at{k} = at0 + {8 * k * step}")
     words = range(shape.words)
@@ -186,6 +186,6 @@ def bytes_body(shape: Shape) -> Callable:
     lines += [f"store_some(user + at{k}, x{k}, t{k}, h{k})" for k in words]
     head = "def kernel(user, packed, count, atom, pitch, magic):"
     scope = {"cuda": cuda, "place": _place, "load_joined": load_joined, "by_bytes": _by_bytes,
-             "store_some": store_some}  # fmt: skip
+             "store_some": store_some, "first": first}  # fmt: skip
     exec("\n ".join([head, *lines]), scope)
     return cast(Callable, scope["kernel"])
