@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -69,3 +70,17 @@ def test_a_page_says_in_which_folder_a_file_is(page: str) -> None:
     ours = {path.name for folder in folders for path in folder.rglob("*.*")}
     found = re.findall(r"`([\w-]+\.(?:py|sh|pml|cu))\b", text_of(page))
     assert sorted(set(found) & ours) == []
+
+
+@pytest.mark.parametrize("name", ["message"])
+def test_a_figure_is_drawn_from_its_source(name: str) -> None:
+    """Who edits one and not the other has a figure that names files of the past."""
+    source = text_of(f"docs/figures/{name}.dot")
+    drawn = " ".join(html.unescape(text_of(f"docs/figures/{name}.svg")).split())
+    rows = re.findall(r"<td[^>]*>(?:<b>)?(.*?)(?:</b>)?</td>", source)
+    labels = [line for text in re.findall(r'label="(.*?)"', source) for line in text.split(r"\n")]
+    assert len(rows) > 20 and len(labels) > 5
+    for text in rows + labels:
+        assert " ".join(text.split()) in drawn, text
+    for path in re.findall(rf"\b(?:{FOLDERS})/[\w/]+\.py", source):
+        assert (launcher.ROOT / path).exists(), path
