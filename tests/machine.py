@@ -21,7 +21,7 @@ from host_proxy.compiled import loop
 from host_proxy.platform import mpi_library
 from host_proxy.platform import state as st
 from host_proxy.platform.communicator import Communicator
-from host_proxy.platform.make_state import make_state
+from host_proxy.platform.make_state import Habits, make_state
 from host_proxy.platform.state import State, no_gpu
 from host_proxy.records.ring import return_slots, take
 from host_proxy.reference.mpi4py_engine import Mpi4pyEngine
@@ -66,10 +66,7 @@ class Machine:
             (self.address, int(self.staging.ctypes.data), 0),
             peers,
             CONTEXT,
-            0,
-            64,
-            (0, 0, 1000),
-            False,
+            Habits(flight=64, idle=(0, 0, 1000)),
             no_gpu,
         )
         self.g = self.state.address

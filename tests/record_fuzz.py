@@ -23,7 +23,7 @@ from host_proxy.compiled.dispatch import count_null, dispatch, wants_python
 from host_proxy.compiled.progress import progress, release_synchronizes
 from host_proxy.compiled.transfer import length_of
 from host_proxy.platform import state as st
-from host_proxy.platform.make_state import make_state
+from host_proxy.platform.make_state import Habits, make_state
 from host_proxy.platform.native import bump, get, load, put, store, store_int
 from host_proxy.records.completion import staging
 from host_proxy.records.ring import decode, return_slots, take
@@ -328,10 +328,8 @@ class Harness:
         self.blocks: list[tuple[np.ndarray, int, int]] = []
         mapped = self.memory(LAYOUT.mapped_bytes)
         peers = np.zeros((3, st.P_COUNT), np.int64)
-        idle = (0, 0, 0)
-        self.state = make_state(
-            LAYOUT, mapped, (mapped, 0, 0), peers, CONTEXT, 0, 64, idle, True, st.no_gpu
-        )
+        habits = Habits(flight=64, crowded=True)
+        self.state = make_state(LAYOUT, mapped, (mapped, 0, 0), peers, CONTEXT, habits, st.no_gpu)
         self.ranks = np.array([-1, -1, -1], np.int64)  # all elsewhere
         row = self.state.communicator_table[0]
         row[st.C_HANDLE], row[st.C_CHUNKS] = MESSAGES, CHUNKS

@@ -11,7 +11,7 @@ from mpi4py import MPI
 from gmpi.contract.constants import DATATYPES, OPERATIONS_REDUCE
 from host_proxy.platform import mpi_library
 from host_proxy.platform import state as st
-from host_proxy.platform.make_state import make_state
+from host_proxy.platform.make_state import Habits, make_state
 from host_proxy.platform.state import no_gpu
 
 pytestmark = [pytest.mark.mpi, pytest.mark.quick]
@@ -61,7 +61,7 @@ def test_tables_hold_sizes_and_handles() -> None:
     memory = np.zeros(SMALL.mapped_bytes, np.uint8)
     peers = np.zeros((1, st.P_COUNT), np.int64)
     at = int(memory.ctypes.data)
-    state = make_state(SMALL, at, (at, 0, 0), peers, 1, 0, 0, (0, 0, 0), False, no_gpu)
+    state = make_state(SMALL, at, (at, 0, 0), peers, 1, Habits(), no_gpu)
     for row, (_, datatype, _) in zip(state.datatypes, DATATYPES):
         assert row[st.D_SIZE] == datatype.Get_size()
         assert row[st.D_HANDLE] == mpi_library.handle(datatype)

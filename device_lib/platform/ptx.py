@@ -33,6 +33,7 @@ def ptx(template: str, constraints: str, returns, arity: int):
     the last of several) the caller gets an int64 of which the compiler knows that the upper half
     is 0.
     """
+    narrow = constraints.startswith(("=&l,=&l,=&r", "=l,=l,=r"))
 
     def emit(context, builder, sig, args):
         if returns == types.void:
@@ -58,49 +59,16 @@ def ptx(template: str, constraints: str, returns, arity: int):
             values[-1] = builder.zext(values[-1], _I64)
         return pack_tuple(context, builder, returns, values)
 
-    narrow = constraints.startswith(("=&l,=&l,=&r", "=l,=l,=r"))
     visible = types.int64 if returns == types.uint32 else returns
-    signature = visible(*[types.int64] * arity)
-    if arity == 0:
+    return intrinsic(_TYPINGS[arity](visible(*[types.int64] * arity), emit))
 
-        @intrinsic
-        def nullary(typingctx):
-            return signature, emit
 
-        return nullary
-    if arity == 1:
-
-        @intrinsic
-        def unary(typingctx, a):
-            return signature, emit
-
-        return unary
-    if arity == 2:
-
-        @intrinsic
-        def binary(typingctx, a, b):
-            return signature, emit
-
-        return binary
-
-    if arity == 3:
-
-        @intrinsic
-        def ternary(typingctx, a, b, c):
-            return signature, emit
-
-        return ternary
-
-    if arity == 4:
-
-        @intrinsic
-        def quaternary(typingctx, a, b, c, d):
-            return signature, emit
-
-        return quaternary
-
-    @intrinsic
-    def quinary(typingctx, a, b, c, d, e):
-        return signature, emit
-
-    return quinary
+# An intrinsic's arguments are those that its function names.
+_TYPINGS = (
+    lambda *found: lambda typingctx: found,
+    lambda *found: lambda typingctx, a: found,
+    lambda *found: lambda typingctx, a, b: found,
+    lambda *found: lambda typingctx, a, b, c: found,
+    lambda *found: lambda typingctx, a, b, c, d: found,
+    lambda *found: lambda typingctx, a, b, c, d, e: found,
+)

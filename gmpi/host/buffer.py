@@ -80,7 +80,9 @@ class HostBuffer:
         if isinstance(buf, MPI.BottomType):
             memory, origin = _absolute(low + origin, high + origin), -low
         if origin + low < 0 or origin + high > memory.nbytes:
-            if plan is None and self.count in DATATYPE_NAMES:
+            if plan is not None:
+                outside = plan.first_outside(self.count, -origin, memory.nbytes - origin)
+            elif self.count in DATATYPE_NAMES:
                 raise name.refused(
                     f"{name} is [buf, {self.count}], where the second is a count; to pass the "
                     f"handle gmpi.{DATATYPE_NAMES[self.count]}, write [buf, None, handle]",
@@ -88,8 +90,6 @@ class HostBuffer:
                     _FORMS,
                     MPI.ERR_COUNT,
                 )
-            if plan is not None:
-                outside = plan.first_outside(self.count, -origin, memory.nbytes - origin)
             raise DatatypeError(
                 f"{self.count} elements of the datatype leave {name}: {outside}, of the buffer, "
                 f"which has bytes {-origin}..{memory.nbytes - origin}; pass a larger array, a "
@@ -98,11 +98,8 @@ class HostBuffer:
         if plan is None or plan.is_contiguous:
             self.data = memory[origin + low : origin + high]
         else:
-            if writable and self.count > distinct_elements(plan):
-                raise DatatypeError(
-                    f"{self.count} elements of the datatype of {name} overlap, and MPI forbids to "
-                    "receive into overlapping elements; receive fewer, or another datatype"
-                )
+            if writable:
+                _require_distinct(plan, self.count, name)
             self._plan, self._memory, self._origin = plan, memory, origin
             if writable:
                 self.data = np.empty(plan.size * self.count, np.uint8)
@@ -120,6 +117,14 @@ class HostBuffer:
         if self._plan is not None:
             packed = self.data[:nbytes]
             interpret.unpack(self._plan, packed, self._memory, self.count, self._origin)
+
+
+def _require_distinct(plan: Plan, count: int, name: Argument) -> None:
+    if count > distinct_elements(plan):
+        raise DatatypeError(
+            f"{count} elements of the datatype of {name} overlap, and MPI forbids to receive into "
+            "overlapping elements; receive fewer, or another datatype"
+        )
 
 
 def _parts(spec: Any, name: Argument) -> tuple[Any, int | None, int, Any]:

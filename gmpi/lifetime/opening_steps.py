@@ -32,7 +32,7 @@ from gmpi.lifetime.synchronization import Synchronization
 from gmpi.lifetime.termination import Termination
 from gmpi.lifetime.watchdog import Watchdog
 from gmpi.memory.peers import Peers
-from host_proxy.platform.make_state import make_state
+from host_proxy.platform.make_state import Habits, make_state
 from host_proxy.platform.native import compile_entries
 from host_proxy.proxy import Proxy
 
@@ -162,20 +162,15 @@ class _Steps:
         identity = _contexts & HANDLE_CONTEXT_MASK
         context.rank = self._comm.Get_rank()
         context.size = self._comm.Get_size()
+        config = context.config
+        idle = int(config.spin_ms * 1e6), int(config.yield_ms * 1e6), int(config.sleep_us * 1e3)
         context._state = make_state(
             context.layout,
             memory.host,
             (memory.mapped, memory.staging_address, memory.landing),
             context._peers.table,
             identity,
-            context.config.trace,
-            context.config.flight_events,
-            (
-                int(context.config.spin_ms * 1e6),
-                int(context.config.yield_ms * 1e6),
-                int(context.config.sleep_us * 1e3),
-            ),
-            crowded,
+            Habits(config.trace, config.flight_events, idle, crowded),
             memory.fetch,
         )
         context._device = DeviceContext(

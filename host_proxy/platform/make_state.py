@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -102,16 +103,29 @@ from host_proxy.platform.state import (
 _PATIENCE_NS = 50_000
 
 
+class Habits(NamedTuple):
+    """What the settings of a context say of its proxy.
+
+    Attributes:
+        trace: how many requests to keep time stamps of.
+        flight: how many events the flight recorder keeps, a power of two; 0: it is not read.
+        idle: (spin, yield, sleep) in ns: how long to spin, then to yield, then each nap.
+        crowded: there are fewer cores than threads that spin.
+    """
+
+    trace: int = 0
+    flight: int = 0
+    idle: tuple[int, int, int] = (0, 0, 0)
+    crowded: bool = False
+
+
 def make_state(
     layout: Layout,
     mapped: int,
     gpu: tuple[int, int, int],
     peers: np.ndarray,
     context: int,
-    trace: int,
-    flight: int,
-    idle: tuple[int, int, int],
-    crowded: bool,
+    habits: Habits,
     fetch: Fetch,
 ) -> State:
     """Arrays for a context.
@@ -120,10 +134,6 @@ def make_state(
         mapped: address of mapped memory.
         gpu: addresses for the GPU: of mapped memory, GPU staging and the landing places.
         peers: int64[ranks of this node, P_COUNT].
-        trace: how many requests to keep time stamps of.
-        flight: how many events the flight recorder keeps, a power of two; 0: it is not read.
-        idle: (spin, yield, sleep) in ns: how long to spin, then to yield, then each nap.
-        crowded: there are fewer cores than threads that spin.
         fetch: copies GPU memory, of this process or of one that shares it, to the host.
     """
     # What is pending when a sweep begins, and what is added before it ends: a request of each small
@@ -144,6 +154,17 @@ def make_state(
         record=np.zeros(R_COUNT, np.int64),
         fetch=fetch,
     )
+    state.slots[:, S_SLOT] = np.arange(layout.slots)
+    state.globals[G_CONTEXT] = context
+    _describe_tables(state, capacity)
+    _describe_regions(state, mapped, gpu)
+    _describe_habits(state, habits)
+    _describe_mpi(state)
+    return state
+
+
+def _describe_tables(state: State, capacity: int) -> None:
+    """Fills in where the arrays are, and the room for what MPI writes."""
     g = state.globals
     g[G_SLOT_TABLE] = state.slots.ctypes.data
     g[G_PENDING_TABLE] = state.pending.ctypes.data
@@ -154,9 +175,18 @@ def make_state(
     g[G_PEERS] = state.peers.ctypes.data
     g[G_FAULT_TABLE] = state.faults.ctypes.data
     g[G_RECORD] = state.record.ctypes.data
-    state.slots[:, S_SLOT] = np.arange(layout.slots)
+    g[G_NOTES] = state.buffer(state.layout.slots * NOTE_BYTES)
+    g[G_CAPACITY] = capacity
+    g[G_HANDLES] = state.buffer((capacity + 1) * mpi_library.HANDLE_BYTES)  # of what is not kept
+    g[G_INDICES] = state.buffer(WINDOW * 4)
+    g[G_OUTCOUNT] = state.buffer(8)
+    g[G_CLOCK] = state.buffer(16)
+    g[G_NARROW] = state.buffer(NARROW_BYTES)
 
-    g[G_CONTEXT] = context
+
+def _describe_regions(state: State, mapped: int, gpu: tuple[int, int, int]) -> None:
+    """Fills in addresses and sizes of the memory that is shared with kernels."""
+    g, layout = state.globals, state.layout
     g[G_CONTROL] = mapped
     g[G_RING] = mapped + layout.ring
     g[G_RING_SLOTS] = layout.ring_slots
@@ -171,24 +201,20 @@ def make_state(
     g[G_SLOTS] = layout.slots
     g[G_EAGER] = layout.eager_bytes
     g[G_CHUNK] = layout.chunk_bytes
-    g[G_NOTES] = state.buffer(layout.slots * NOTE_BYTES)
-    g[G_CAPACITY] = capacity
-    g[G_HANDLES] = state.buffer((capacity + 1) * mpi_library.HANDLE_BYTES)  # of what is not kept
-    g[G_INDICES] = state.buffer(WINDOW * 4)
-    g[G_OUTCOUNT] = state.buffer(8)
-    g[G_CLOCK] = state.buffer(16)
-    g[G_SPIN_NS], g[G_YIELD_NS], g[G_SLEEP_NS] = idle
-    g[G_CROWDED] = crowded
+
+
+def _describe_habits(state: State, habits: Habits) -> None:
+    g = state.globals
+    g[G_SPIN_NS], g[G_YIELD_NS], g[G_SLEEP_NS] = habits.idle
+    g[G_CROWDED] = habits.crowded
     g[G_PATIENCE_NS] = _PATIENCE_NS
-    g[G_NARROW] = state.buffer(NARROW_BYTES)
-    g[G_FLIGHT_AT] = state.buffer(max(flight, 1) * FLIGHT_BYTES)
-    g[G_FLIGHT_LAST] = max(flight, 1) - 1
-    g[G_FLIGHT_OFF] = flight == 0
-    if trace:
-        g[G_TRACE] = trace
-        g[G_TRACE_AT] = state.buffer(trace * TR_COUNT * 8)
-    _describe_mpi(state)
-    return state
+    events = max(habits.flight, 1)
+    g[G_FLIGHT_AT] = state.buffer(events * FLIGHT_BYTES)
+    g[G_FLIGHT_LAST] = events - 1
+    g[G_FLIGHT_OFF] = habits.flight == 0
+    if habits.trace:
+        g[G_TRACE] = habits.trace
+        g[G_TRACE_AT] = state.buffer(habits.trace * TR_COUNT * 8)
 
 
 def _describe_mpi(state: State) -> None:
