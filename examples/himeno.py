@@ -77,6 +77,7 @@ def make_kernel(shape):
                 gosa += update_on_gpu(m, n, i, j, k)
         return gosa
 
+    # wide: a kernel: its arrays and its neighbours
     @cuda.jit(**REGISTERS)
     def himeno(ctx, m, gosa, done, low_i, high_i, low_j, high_j, iterations):
         """All iterations. gosa[0] is of this rank, gosa[1] the sum over all ranks."""

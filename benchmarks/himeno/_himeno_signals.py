@@ -144,6 +144,7 @@ def make_signals(part: Part, strips: Strips, order: list[Stage], pieces: int) ->
             if round_ends and cuda.laneid == 0:
                 cuda.atomic.add(board, swept_at + turn - 1, 1)
 
+    # wide: words in registers of a loop that looks at memory
     @device
     def await_others(board, touched, worker, trailing, needed, n, plane, mine, untold):
         """Returns when a stage may begin, behind a fence that also comes before ``untold`` stages

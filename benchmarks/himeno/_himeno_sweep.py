@@ -120,6 +120,7 @@ def make_point(lane: int):
     right = lane + 2
     omega = np.float32(OMEGA)
 
+    # wide: the nine columns of the stencil
     @device
     def point(c, m0, om, oo, op, p0, mm, mp, pm, pp):
         """(new pressure, residual); a name is (i, j): m for -1, o for 0, p for 1."""
@@ -323,6 +324,7 @@ def make_sweep(part: Part, plan: Plan) -> SimpleNamespace:
             count += 1
         return direct, count
 
+    # wide: the kernel's arrays, and the block's share
     @device
     def sweep(old, new, coef, held, board, slot, n, worker, workers, direct, count):
         """Iteration ``n`` of a block; the calling thread's share of gosa.

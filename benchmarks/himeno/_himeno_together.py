@@ -95,6 +95,7 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
             fail(board, n)
         return error == gmpi.SUCCESS
 
+    # wide: the kernel's arguments, and the block's place
     @device
     def exchange(ctx, p, q, row, me, board, slot, stamps, iterations):
         """One message each way an iteration; a block. The receive of the next one is posted when
@@ -141,6 +142,7 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
                 fail(board, n)
                 return
 
+    # wide: a kernel: its arrays
     @cuda.jit(**({} if gmpi.SIMULATOR else {"max_registers": plan.registers}))
     def himeno(ctx, p, q, coef, messages, sums, board, stamps, iterations):
         slot = cuda.shared.array(2, int64)

@@ -144,6 +144,7 @@ def make_slots(part: Part, strips: Strips, plan: Plan, of_round: int, stages_at:
             for s in range(min(slots, (iterations // 2 + 1) * of_round)):
                 fetch_stage(coef, held, shared, full, worker, s, iterations)
 
+    # wide: arrays, and words in registers
     @device
     def leave_slot(p, coef, held, shared, freed, full, worker, s, slot, phase, iterations):
         """The last warp of a block that leaves a slot has it filled again."""
@@ -202,6 +203,7 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
         base = (row_at(worker, 0) + r) * pitch + k
         return has, base, int32(min(r, strip_rows - 1) * row_step + k)
 
+    # wide: the kernel's arrays, and the block's place
     @device
     def lead(p, q, coef, held, sums, board, shared, freed, full, worker, iterations):
         """Even iterations, from ``p`` to ``q``; a thread of the leading half.
@@ -264,6 +266,8 @@ def make_wave(part: Part, plan: Plan) -> SimpleNamespace:
             s = int32(s + 1)
             slot, phase = next_slot(slot, phase)
 
+    # long: one loop, whose state is in registers
+    # wide: as ``lead``
     @device
     def trail(p, q, coef, held, sums, board, shared, freed, full, worker, iterations):
         """Odd iterations, from ``q`` to ``p``; a thread of the trailing half.

@@ -92,6 +92,7 @@ def make_kernel(part, plan, count, stamped):
         residual, total = sums[0, n : n + 1], sums[1, n : n + 1]
         return GMPI_Allreduce(ctx, residual, total, 1, gmpi.DOUBLE, gmpi.SUM, 0)
 
+    # wide: the kernel's arrays, and the block's place
     @device
     def communicate(ctx, old, new, messages, requests, sums, board, stamps, n, last, me, everyone):
         """The part of block ``me`` of ``everyone`` that communicates; the highest error class.
@@ -132,6 +133,7 @@ def make_kernel(part, plan, count, stamped):
             error = wait(ctx, ending[posts], count + posts)
         return error
 
+    # wide: a kernel: its arrays
     @cuda.jit(**({} if gmpi.SIMULATOR else {"max_registers": plan.registers}))
     def himeno(ctx, p, q, coef, messages, requests, sums, board, stamps, iterations):
         held = cuda.shared.array(0, float32, alignment=128)

@@ -215,6 +215,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         word0, nbytes, address = _message(ctx, op, FLAG_BACK, buf, count, datatype, source, comm)
         return perform(ctx, word0, _pair(source, tag), count, nbytes, 0, address)
 
+    # wide: as MPI's
     @device
     def sendrecv(
         ctx, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,

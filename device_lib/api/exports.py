@@ -160,6 +160,7 @@ def GMPI_Recv(
     raise NotImplementedError
 
 
+# wide: as MPI's
 @block_scope
 def GMPI_Sendrecv(
     ctx: DeviceContext,

@@ -175,6 +175,7 @@ else:
                 store_1(address + i, low >> (8 * i))
                 store_1(address + 8 + i, high >> (8 * i))
 
+    # wide: eight words in registers
     @device
     def _scatter_8(
         to, end, step, a0, b0, a1, b1, a2, b2, a3, b3, a4, b4, a5, b5, a6, b6, a7, b7

@@ -34,6 +34,8 @@ def make_move(width: int, lookup: Callable, unpack: bool, staged: bool) -> Calla
     shift = width.bit_length() - 1
     eight = turn_words(width) == 8
 
+    # long: four words a turn, each step for all before the next
+    # wide: every mover has these
     @device
     def move(descriptor, dims, wide, user, packed, first, last, rank, size):
         """Moves the calling thread's share of words ``first..last`` of a part.
@@ -132,6 +134,8 @@ def make_move_pairs(lookup: Callable, unpack: bool) -> Callable:
     store_user = STORE_IF[8]
     store_packed = STORE_IF[16]
 
+    # long: four words a turn, each step for all before the next
+    # wide: every mover has these
     @device
     def move(descriptor, dims, wide, user, packed, first, last, rank, size):
         """As the mover of ``make_move``."""
@@ -238,6 +242,7 @@ def make_move_bytes(lookup: Callable, unpack: bool, staged: bool) -> Callable:
             done += take
         return word
 
+    # wide: every mover has these
     @device
     def move(descriptor, dims, wide, user, packed, first, last, rank, size):
         """Moves the calling thread's share of bytes ``first..last`` of a part."""

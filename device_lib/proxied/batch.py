@@ -225,6 +225,7 @@ def _own_orders(ctx, ordered, handle, waiting, mask):
     return found
 
 
+# long: one loop, whose state is in registers
 @device
 def await_batch(ctx, asked, turn, waiting, low, word, origin):
     """Polls one request a lane; the leading warp.

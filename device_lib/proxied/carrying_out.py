@@ -47,6 +47,7 @@ def make_carry_out(scope: Scope) -> Callable:
         else:
             orders.answer(ctx, lane, warp_lanes(), warp_mask(), slot, index, order)
 
+    # wide: what an order says
     @device
     def take_in(ctx, slot, index, order, length, buffers, places, own, address):
         """``carry_out`` for a message that has landed."""

@@ -260,6 +260,7 @@ def make_finish_any(scope: Scope) -> Callable:
     broadcast_5 = scope.broadcast_5
     carry_out = make_carry_out(scope)
 
+    # long: one loop: each turn ends with a barrier
     @device
     def finish_any(ctx, handle, patience):
         """As ``finish_small``, for every request; carries out orders meanwhile, its own first.

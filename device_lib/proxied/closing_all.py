@@ -121,6 +121,7 @@ def make_finish_all(scope: Scope) -> Callable:
         sync()
         return result
 
+    # wide: what a lane knows of its request
     @device
     def close(ctx, count, first, handle, claimed, foreign, low, word, origin, statuses):
         """Statuses, slots, and the first error class of the batch; the leading warp."""
@@ -144,6 +145,7 @@ def make_finish_all(scope: Scope) -> Callable:
             return SUCCESS
         return shuffle(mask, error, first_bit(bad))
 
+    # long: one loop: each turn ends with a barrier
     @device
     def finish_batch(ctx, count, first, requests, statuses):
         handle = REQUEST_NULL

@@ -60,6 +60,7 @@ def make_finish_one(scope: Scope) -> Callable:
             outcome |= FAULT
         return shuffle(warp_mask(), outcome, max(chosen, 0))
 
+    # long: one loop: each turn ends with a barrier
     @device
     def try_batch(ctx, count, requests, stride, polls, limit):
         """Polls up to 32 requests, until one is complete or ``limit`` polls have been made.

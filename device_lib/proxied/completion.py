@@ -122,6 +122,7 @@ def _unit(lanes, mask, completion, unit, low, word):
     return shuffle(mask, low, unit), shuffle(mask, word, unit)
 
 
+# long: one loop, whose state is in registers
 @device
 def await_event(ctx, handle, recv, lane, lanes, mask, patience):
     """Polls until something happens to the request, or ``patience`` polls (0: no limit) are over.

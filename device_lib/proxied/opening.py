@@ -208,6 +208,7 @@ def _unknown(ctx, ticket):
     return ticket - ring_slots(ctx)
 
 
+# wide: what a record says
 @device
 def _publish(
     ctx, lane, lanes, mask, ticket, consumed, slot, large, word0, peer_tag, count, send, recv
@@ -284,6 +285,7 @@ def make_open_any(scope: Scope, help_others: Callable) -> Callable:
     pack_next_chunks = make_pack_next_chunks(scope, make_copy_out(scope))
     take_slot = taking.make_take_slot(scope, help_others)
 
+    # long: one sequence, whose order is the protocol
     @device
     def open_any(ctx, word0, peer_tag, count, send, recv, unfinished):
         """As ``open_inline``, for every size and in every situation.

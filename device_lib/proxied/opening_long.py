@@ -65,6 +65,7 @@ _chunk_bytes_of = device(chunk_bytes_of)
 _FAR = 1 << 50  # beside FULL and NO_SLOT: the receiver does not read our GPU staging
 
 
+# long: one sequence, whose order is the protocol
 @device
 def open_long(ctx, word0, count, send, peer_tag, recv):
     """Publishes a receive above ``eager_bytes``, or a send whose bytes are not packed yet.

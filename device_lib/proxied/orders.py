@@ -134,6 +134,7 @@ def _await_ready(ctx, buffers, ready, seen):
     return 1
 
 
+# wide: words that have been read, in registers
 @device
 def take(ctx, slot, expected, lane, lanes, mask, unit, low, word):
     """Claims one order among the completion units that the lanes hold; all lanes of a warp.
@@ -190,6 +191,7 @@ def last_claim(ctx, slot, unit):
     return 0
 
 
+# wide: as ``take``
 @device
 def take_own(ctx, slot, expected, seen, lane, mask, unit, low, word):
     """``take`` by who waits for the request, with at least LARGE_UNITS lanes.
@@ -239,6 +241,7 @@ def first_claim(ctx, handle):
     return load_gpu(claim_address(ctx, slots.slot_of(handle), 0))
 
 
+# wide: as ``take``
 @device
 def take_first(ctx, handle, seen, order, buffers, ready, wanted, chosen, mask):
     """Claims an order for the first buffer that lane ``chosen`` has seen, in which ``wanted`` is
@@ -298,6 +301,7 @@ def answer(ctx, lane, lanes, mask, slot, index, order):
     return ring.post_with(ctx, lane, lanes, mask, ticket, consumed, OP_CHUNK, 0, handle, done)
 
 
+# wide: what a record says
 @device
 def answer_last(ctx, lane, lanes, mask, ticket, consumed, handle, index, order):
     """The same for the last order of a receive, by who waits for it: nobody else is going to look

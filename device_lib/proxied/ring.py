@@ -133,6 +133,7 @@ def header_unit(unit, word0, peer_tag, count, position, block):
     return low, high
 
 
+# wide: what a record says
 @device
 def write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, position, payload, nbytes):
     """Writes the record of ``ticket``: the header and ``nbytes`` (0..144) from ``payload``.
@@ -163,6 +164,7 @@ def post(ctx, lane, lanes, mask, word0, count, handle, position):
     return post_with(ctx, lane, lanes, mask, ticket, consumed, word0, count, handle, position)
 
 
+# wide: what a record says
 @device
 def post_with(ctx, lane, lanes, mask, ticket, consumed, word0, count, handle, position):
     """``post`` with what ``begin_enter`` has returned."""

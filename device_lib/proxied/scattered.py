@@ -157,6 +157,7 @@ def _flaw(ctx, buffer, row, count, nbytes, way):
     return 0
 
 
+# wide: what a buffer is, and who writes it down
 @device
 def _place(ctx, slot, direction, buffer, row, nbytes, lane, lanes, mask):
     """What the request's row says of a buffer: its address, or SCATTERED, and then the layout has
@@ -237,6 +238,8 @@ def make_open_scattered(scope: Scope, help_others: Callable, report: Callable) -
                 room = 0
         return start(ctx, word0, peer_tag, count, nbytes, row, send_buffer, recv_buffer, room)
 
+    # long: one sequence, whose order is the protocol
+    # wide: what the call has found out
     @device
     def start(ctx, word0, peer_tag, count, nbytes, row, send_buffer, recv_buffer, room):
         large = 0
@@ -341,6 +344,7 @@ def make_open_scattered(scope: Scope, help_others: Callable, report: Callable) -
             pack_next_chunks(ctx, handle, chunk_buffers(ctx, buffers, slot), send, out, chunk)
         return handle
 
+    # wide: what a record says
     @device
     def publish(
         ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, packed, send, recv,

@@ -103,6 +103,7 @@ def _make_across(width: int, unpack: bool) -> Callable:
     store_if = STORE_GLOBAL_IF[width]
     step = 32 * width
 
+    # wide: the tables of a list, in registers
     @device
     def across(user, packed, positions, deltas, scale, first, last, begin, nbytes, lane):
         """Moves a unit of words of runs first..last."""
@@ -144,6 +145,7 @@ def make_move_unit(width: int, unpack: bool) -> Callable:
     along = _make_along(width, unpack)
     across = _make_across(width, unpack)
 
+    # wide: the tables of a list, in registers
     @device
     def move_unit(user, packed, unit, lane, size, positions, deltas, units, scale):
         """Moves a unit, by its number, of a list of ``size`` packed bytes.

@@ -232,6 +232,7 @@ def tiles_body(long: bool, outer: int, unpack: bool, words: bool = False) -> Cal
     write_packed = _make_write_packed(long)
     write_user = _write_words if words else _write_bytes
 
+    # wide: a kernel, whose arguments are constants of its launch
     def kernel(
         user, packed, count, atom, pitch, magic_atom, magic_pitch, each,
         tiles, magic_tiles, rows, magic_rows, to_row, to_set,

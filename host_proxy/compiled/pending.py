@@ -106,6 +106,7 @@ def is_full(g):
     return get(g, G_END) >= get(g, G_CAPACITY)
 
 
+# wide: as MPI's, and what it is kept for
 @jit
 def send(g, row, address, nbytes, dest, tag, comm, kind, index):
     """MPI_Isend of bytes for an open request, kept; MPI's error code. ``comm`` is an MPI handle."""
@@ -120,6 +121,7 @@ def send(g, row, address, nbytes, dest, tag, comm, kind, index):
     return code
 
 
+# wide: as ``send``
 @jit
 def receive(g, row, address, nbytes, source, tag, comm, kind, index):
     """``send`` for MPI_Irecv."""

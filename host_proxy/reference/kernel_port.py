@@ -37,7 +37,7 @@ from host_proxy.reference.fetching import Arrivals
 from host_proxy.reference.protocol import Step
 
 if TYPE_CHECKING:
-    from host_proxy.reference.mpi4py_engine import Mpi4pyEngine
+    from host_proxy.reference.mpi4py_operations import Operations
 
 
 def view(address: int, nbytes: int) -> np.ndarray:
@@ -56,7 +56,7 @@ class KernelPort:
     own (``Arrivals``). To and from a narrow slot's buffer they go by way of small staging.
     """
 
-    def __init__(self, engine: Mpi4pyEngine, slot: int) -> None:
+    def __init__(self, engine: Operations, slot: int) -> None:
         layout = engine.state.layout
         self.engine = engine
         self.slot = slot

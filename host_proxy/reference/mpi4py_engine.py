@@ -1,4 +1,4 @@
-"""The mpi4py engine: every operation as a few lines of plain mpi4py, in Python.
+"""The mpi4py engine: every operation as a few lines of plain mpi4py (``mpi4py_operations.py``).
 
 It serves what the compiled engine leaves to it (collectives on large buffers), everything where
 that one cannot run, and is the oracle: ``GMPI_ENGINE=mpi4py`` runs whole programs on it, and the
@@ -18,22 +18,12 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi.contract import rules, wire
-from gmpi.contract.constants import (
-    ANY_SOURCE,
-    ANY_TAG,
-    DATATYPES,
-    OPERATIONS_REDUCE,
-    PROC_NULL,
-    SUCCESS,
-)
+from gmpi.contract.constants import ANY_SOURCE, ANY_TAG
 from gmpi.contract.rules import chunk_bytes_of
-from gmpi.contract.wire import STAGING_LEAD
 from host_proxy.compiled import dispatch
-from host_proxy.compiled.headers import BAD_LENGTH, header_in
+from host_proxy.compiled.headers import BAD_LENGTH
 from host_proxy.platform import flight
 from host_proxy.platform import operations as ops
-from host_proxy.platform.communicator import Communicator
-from host_proxy.platform.idle import now_ns
 from host_proxy.platform.state import (
     C_COLLECTIVES,
     ENGINE,
@@ -41,8 +31,6 @@ from host_proxy.platform.state import (
     G_HANDED,
     G_PYTHON,
     G_SYNCS,
-    G_TAG_UB,
-    G_TRANSFERS,
     HANDED,
     R_BYTES,
     R_DONE,
@@ -51,14 +39,11 @@ from host_proxy.platform.state import (
     R_OP,
     S_BYTES,
     S_COMM,
-    S_DATATYPE,
     S_FAILED,
     S_OP,
     S_ORDERS,
     S_PEER,
     S_PYTHON,
-    S_SOURCE,
-    S_SOURCE_TAG,
     S_TAG,
     State,
 )
@@ -71,151 +56,19 @@ from host_proxy.reference.failure import (
     RequestFailure,
     error_class,
 )
-from host_proxy.reference.kernel_port import KernelPort, view
-from host_proxy.reference.protocol import (
-    Outcome,
-    Step,
-    chunks_of,
-    collective,
-    receive_chunks,
-    receive_message,
-    send_message,
-)
+from host_proxy.reference.mpi4py_operations import Operations
+from host_proxy.reference.protocol import Outcome, Step, collective
 
 
-class Mpi4pyEngine:
+class Mpi4pyEngine(Operations):
     """Runs the operations of kernels one generator each. Used by the proxy's thread only."""
 
-    port = KernelPort
-
     def __init__(self, state: State) -> None:
-        self.state = state
-        self.g = state.address
-        layout = state.layout
-        self.sizes = layout.eager_bytes, layout.chunk_bytes
-        self.memory = view(int(state.globals[G_CONTROL]), layout.mapped_bytes)
-        self.large = self.memory[layout.large :]
+        super().__init__(state)
         self.requests: list[tuple[MPI.Request, int, Step]] = []
         self.answers: dict[tuple[int, int], tuple[int, Step]] = {}  # who waits for which order
         self.early: set[tuple[int, int]] = set()  # orders carried out before anybody waited
         self.collectives: dict[int, deque[tuple[int, Step]]] = {}
-
-    def small(self, slot: int) -> int:
-        """Offset of the payload in the slot's small staging buffer."""
-        layout = self.state.layout
-        return layout.small + slot * layout.small_stride + STAGING_LEAD
-
-    def row(self, slot: int) -> int:
-        return self.state.row(slot)
-
-    def field(self, slot: int, which: int) -> int:
-        return int(self.state.slots[slot, which])
-
-    # --- the operations ---------------------------------------------------------------------------
-
-    def ping(self, slot: int) -> Step:
-        return Outcome(now_ns(self.g) & wire.BYTES_MASK)
-        yield
-
-    def isend(self, slot: int) -> Step:
-        dest = self.field(slot, S_PEER)
-        if dest == PROC_NULL:
-            return Outcome(0)
-        g = self.state.globals
-        g[G_TRANSFERS] += 1
-        layout = self.state.layout
-        number = rules.transfer_number(
-            int(g[G_TRANSFERS]),
-            max(slot - layout.request_slots, 0),
-            layout.slots - layout.request_slots,
-            int(g[G_TAG_UB]),
-        )
-        port = self.port(self, slot)
-        tag, nbytes = self.field(slot, S_TAG), self.field(slot, S_BYTES)
-        comm = self.communicator(slot)
-        return (yield from send_message(port, comm, dest, tag, nbytes, self.sizes, number))
-
-    def irecv(self, slot: int) -> Step:
-        source = self.field(slot, S_PEER)
-        if source == PROC_NULL:
-            return Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
-        port = self.port(self, slot)
-        tag, room = self.field(slot, S_TAG), self.field(slot, S_BYTES)
-        comm = self.communicator(slot)
-        eager, _ = self.sizes
-        outcome = yield from receive_message(self.g, port, comm, source, tag, room, eager)
-        return self.logged(slot, outcome)
-
-    def rest_of_irecv(self, slot: int) -> Step:
-        """What follows a header that the compiled engine has received, and checked."""
-        port = self.port(self, slot)
-        header = header_in(port.message(0))
-        source, tag = self.field(slot, S_SOURCE), self.field(slot, S_SOURCE_TAG)
-        comm, room = self.communicator(slot), self.field(slot, S_BYTES)
-        error = self.field(slot, S_FAILED)  # of MPI, with the header
-        failure = Failure(error) if error else None
-        outcome = yield from receive_chunks(port, comm, source, tag, header, room, failure)
-        return self.logged(slot, outcome)
-
-    def logged(self, slot: int, outcome: Outcome) -> Outcome:
-        """Notes what is wrong with the message that a receive has got."""
-        room, row, error = self.field(slot, S_BYTES), self.row(slot), outcome.error
-        if outcome.flaw:
-            log_request(self.g, row, ops.MESSAGE, error, 0, outcome.flaw, 0)
-        elif error != SUCCESS:
-            log_request(self.g, row, ops.LENGTH, error, 0, outcome.total, room)
-        return outcome
-
-    def allreduce(self, slot: int) -> Step:
-        datatype = DATATYPES[self.field(slot, S_DATATYPE) & 0xFF][1]
-        op = OPERATIONS_REDUCE[self.field(slot, S_TAG)][1]
-        comm = self.communicator(slot).messages
-
-        def reduce(memory: np.ndarray) -> MPI.Request:
-            count = len(memory) // max(1, datatype.Get_size())
-            return comm.Iallreduce(MPI.IN_PLACE, [memory, count, datatype], op)
-
-        return (yield from self.by_chunks(slot, reduce, packs=True, unpacks=True))
-
-    def bcast(self, slot: int) -> Step:
-        communicator = self.communicator(slot)
-        root = self.field(slot, S_PEER)
-        comm = communicator.messages
-
-        def broadcast(memory: np.ndarray) -> MPI.Request:
-            return comm.Ibcast([memory, MPI.BYTE], root)
-
-        sends = communicator.rank == root
-        return (yield from self.by_chunks(slot, broadcast, packs=sends, unpacks=not sends))
-
-    def barrier(self, slot: int) -> Step:
-        yield self.communicator(slot).messages.Ibarrier()
-        return Outcome(0)
-
-    def by_chunks(self, slot: int, start, packs: bool, unpacks: bool) -> Step:
-        """A collective on the slot's buffer, chunk by chunk if it is long.
-
-        All ranks cut alike and start the pieces in the same order, each when it is packed.
-        """
-        port = self.port(self, slot)
-        nbytes = self.field(slot, S_BYTES)
-        eager, largest = self.sizes
-        if nbytes <= eager:
-            yield start(port.small()[:nbytes])
-            return Outcome(nbytes)
-        chunk = chunk_bytes_of(nbytes, largest)
-        for k, (position, length) in enumerate(chunks_of(nbytes, chunk)):
-            if packs:
-                memory = yield from port.pack(k, position, length)
-            else:
-                memory = port.free(k)[:length]
-            yield start(memory)
-            if unpacks:
-                yield from port.unpack(k, position, length)
-        return Outcome(nbytes)
-
-    def communicator(self, slot: int) -> Communicator:
-        return self.state.communicators[self.field(slot, S_COMM)]
 
     # --- records ----------------------------------------------------------------------------------
 
