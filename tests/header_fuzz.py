@@ -1,7 +1,8 @@
 """Random and mutated message headers through the receiving side of both engines and of the host.
 
-    python3 tests/header_fuzz.py [headers [seed]]
+    python3 tests/header_fuzz.py [headers [seed [records]]]
 
+With ``records``, as many records first (``record_fuzz.py``): what both call is compiled once.
 For the compiled engine as many as are asked for, for the protocol in Python one in a hundred
 (``header_fuzz_python.py``). MPI is replaced by the stubs of ``record_fuzz.py``. A header must be
 refused, or everything that is done because of it must be allowed: memory, ranks, tags, orders to
@@ -30,6 +31,7 @@ from record_fuzz import (
     Harness,
     bad,
     forget,
+    fuzz_records,
     next_number,
 )
 
@@ -319,6 +321,8 @@ def fuzz(headers: int, seed: int) -> str:
 def main() -> int:
     headers = int(float(sys.argv[1])) if len(sys.argv) > 1 else 10_000_000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() & 0xFFFFFF
+    if len(sys.argv) > 3:
+        print(fuzz_records(int(float(sys.argv[3])), seed))
     print(fuzz(headers, seed))
     return 0
 

@@ -37,6 +37,7 @@ SIZE = 3
 MESSAGES, CHUNKS = 0x4400_0011, 0x4400_0022  # handles of the communicators
 CANARY = 0x5A
 GUARD = 1 << 16
+BATCH = 100_000  # records between two looks at the canaries
 
 # What the stubs share with the harness.
 (N_CALLS, N_BAD, N_ISEND, N_IRECV, N_COLLECTIVE, N_FIRST, G_ADDRESS, LOW, HIGH, LARGE_LOW,
@@ -378,20 +379,24 @@ class Harness:
         assert (slots[:, st.S_SLOT] == np.arange(len(slots))).all(), "a row was overwritten"
 
 
-def main() -> int:
-    records = int(float(sys.argv[1])) if len(sys.argv) > 1 else 10_000_000
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() & 0xFFFFFF
+def fuzz_records(records: int, seed: int) -> str:
+    """Serves so many, or a few more; what became of them."""
     harness = Harness(seed)
     done = skipped = 0
     while done < records:
-        skipped += harness.run(100_000)
-        done += 100_000
+        skipped += harness.run(BATCH)
+        done += BATCH
         harness.verify()
-    counts = ", ".join(
-        f"{SHARED[i]} {n}" for i, n in zip((2, 3, 4), ("sends", "receives", "collectives"))
-    )
+    names = {N_ISEND: "sends", N_IRECV: "receives", N_COLLECTIVE: "collectives"}
+    counts = ", ".join(f"{SHARED[i]} {name}" for i, name in names.items())
     refused = int(harness.state.globals[st.G_FAULTS])
-    print(f"seed {seed}: {done} records, {refused} faults, {counts}, {skipped} skipped; 0 harmful")
+    return f"seed {seed}: {done} records, {refused} faults, {counts}, {skipped} skipped; 0 harmful"
+
+
+def main() -> int:
+    records = int(float(sys.argv[1])) if len(sys.argv) > 1 else 10_000_000
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() & 0xFFFFFF
+    print(fuzz_records(records, seed))
     return 0
 
 
