@@ -136,6 +136,13 @@ CASES = {
         "succeeds; the errors of rank 3 say which of its calls has failed",
         gmpi.MPICallError,
     ),
+    ops.BROKEN: (
+        row(REDUCE, ops.BROKEN, 0),
+        "GMPI_Iallreduce in block 5: communicator is 0, allowed is a communicator on which no "
+        "collective has failed; an earlier one has failed in MPI, and the other ranks may still be "
+        "in it; register another communicator (Context.comm) to go on",
+        gmpi.MPICallError,
+    ),
 }
 WITHOUT_CALL = (ops.REQUEST, ops.RESOURCE, ops.OPERATION, ops.DEBUG)
 
