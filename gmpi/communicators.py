@@ -27,6 +27,7 @@ from gmpi.contract.wire import (
     MAPPED_COMMUNICATORS,
     REACH_BITS,
     REACH_BYTES,
+    REACH_DIRECT,
     REACH_FIRST,
     REACH_LANDINGS,
     REACH_MAGIC,
@@ -40,6 +41,7 @@ from host_proxy.platform.communicator import Communicator, Duplicate
 from host_proxy.platform.state import (
     C_BROKEN,
     C_CHUNKS,
+    C_DIRECT,
     C_HANDLE,
     C_LAST,
     C_NEAR,
@@ -104,11 +106,12 @@ class Communicators:
         nobody = np.array([-1, 0] * COMMUNICATORS, np.int32)  # rank, size
         self._write(0, nobody)
 
-    def register(self, comm: MPI.Comm, no_any_tag: bool) -> int:
+    def register(self, comm: MPI.Comm, no_any_tag: bool, direct: bool = False) -> int:
         """The communicator's handle; collective over it.
 
         Args:
             no_any_tag: whether no receive on it uses ANY_TAG; the same on all its ranks.
+            direct: whether none uses ANY_SOURCE either, likewise.
 
         Raises:
             ContextError: it is one too many, for us or for MPI.
@@ -121,7 +124,8 @@ class Communicators:
                 "back those that are not used any more"
             )
         count = TAG_DUPLICATES + 1 if no_any_tag else _FEWEST
-        made = _duplicates(comm, count + self._debug)
+        made = _duplicates(comm, count + self._debug + direct)
+        control = made.pop() if direct else None
         compared = made.pop() if self._debug else None
         messages, *more, chunks = made
         rank, size = comm.Get_rank(), comm.Get_size()
@@ -129,19 +133,30 @@ class Communicators:
         reached, near = self._peers.reach(peers)
         group = self._group(comm, messages, index)
         communicator = Communicator(
-            messages, chunks, rank, size, group.identity, peers, near, tuple(more), compared
+            messages,
+            chunks,
+            rank,
+            size,
+            group.identity,
+            peers,
+            near,
+            tuple(more),
+            compared,
+            control,
         )
         self.groups[index:] = [group, *self.groups[index + 1 :]]
         state.communicators[index:] = [communicator, *state.communicators[index + 1 :]]
         self._write(index, np.array([rank, size], np.int32))
         if self._memory.staging is not None:
             reach = _reach(reached, near, self._peers.table[peers, P_LANDING])
+            reach[REACH_DIRECT] = direct and self._memory.direct != 0
             self._memory.write_device(DEVICE_REACH + index * REACH_BYTES, reach)
         row = state.communicator_table[index]
         row[C_RANK] = rank
         row[C_PEERS] = peers.ctypes.data
         row[C_NEAR] = near.ctypes.data
         row[C_CHUNKS] = mpi_library.handle(chunks)
+        row[C_DIRECT] = direct
         row[C_LAST] = len(more)
         row[C_BROKEN] = 0
         for i, duplicate in enumerate(more, 1):
@@ -153,7 +168,9 @@ class Communicators:
     def _free_index(self) -> int:
         """The lowest handle that nobody has."""
         known = self._state.communicators
-        return next((i for i, entry in enumerate(known) if entry.is_free), len(known))
+        # Channels of a communicator live as long as the context: its handle is nobody else's.
+        free = (i for i, entry in enumerate(known) if entry.is_free and entry.control is None)
+        return next(free, len(known))
 
     def refuse(self, index: int) -> None:
         """From the next turn of the proxy on, no call on it is admitted."""

@@ -63,6 +63,11 @@ class Config(BaseSettings):
     gpu_staging: bool = Field(
         True, description="whether GPUs of one node read long messages from each other's memory"
     )
+    road: Literal["direct", "proxied"] = Field(
+        "direct",
+        description="direct: GPUs of one node write into each other's memory, where no receive "
+        "uses wildcards; proxied: every message goes by MPI",
+    )
     check_grid: bool = Field(True, description="refuse grids that cannot be resident as a whole")
     flight_events: int = Field(
         256, description="events of the proxy that reports list; a power of two, or 0"

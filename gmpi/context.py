@@ -18,7 +18,7 @@ from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators, free_communicator
 from gmpi.config import Config
 from gmpi.contract.constants import GMPI_ERR_ABORTED
-from gmpi.contract.sizes import Layout
+from gmpi.contract.sizes import SHAPE_DIRECT_SHIFT, Layout
 from gmpi.contract.wire import COMMUNICATORS
 from gmpi.errors import ContextError, Fault
 from gmpi.host.calls import Host
@@ -27,7 +27,7 @@ from gmpi.launch import launch
 from gmpi.launch.kernels import LaunchedKernels
 from gmpi.lifetime import ending, finalize, shutdown, unfinished
 from gmpi.lifetime.farewell import words_of
-from gmpi.lifetime.opening import agree_on_tags, require_intracomm, require_mpi
+from gmpi.lifetime.opening import agree_on_tags, agree_on_wildcards, require_intracomm, require_mpi
 from gmpi.lifetime.opening_steps import open_context
 from gmpi.lifetime.synchronization import Synchronization
 from gmpi.lifetime.termination import Termination
@@ -38,6 +38,7 @@ from gmpi.observe.pending import PendingRequest
 from gmpi.observe.report import Report
 from host_proxy.platform import trace
 from host_proxy.platform.state import (
+    G_CHANNELS,
     OPEN,
     S_STATE,
     State,
@@ -61,6 +62,10 @@ class Context:
         no_any_tag: True: no receive on ``comm`` uses ``ANY_TAG`` (any that does gets ``ERR_TAG``),
             so that MPI matches faster; the same on all ranks. None: as ``mpi_assert_no_any_tag``
             says in its info (MPI 4.1 section 7.4.4), if the MPI library returns that.
+        wildcards: False: no receive on ``comm`` uses ``ANY_SOURCE`` or ``ANY_TAG``, so messages
+            between GPUs that map each other's memory need no proxy (docs/direct.md); the same on
+            all ranks. None: False where the communicator's info has both
+            ``mpi_assert_no_any_source`` and ``mpi_assert_no_any_tag``.
         **settings: see ``gmpi.config.Config``; for example ``engine="mpi4py"``.
 
     Raises:
@@ -94,6 +99,7 @@ class Context:
         *,
         gpu: bool = True,
         no_any_tag: bool | None = None,
+        wildcards: bool | None = None,
         **settings: Any,
     ) -> None:
         self._closed = shutdown.CLOSED  # why it cannot be used
@@ -104,7 +110,7 @@ class Context:
         finalize.watch()
         comm = MPI.COMM_WORLD if comm is None else comm
         require_intracomm(comm)
-        open_context(self, comm, gpu, no_any_tag, settings)
+        open_context(self, comm, gpu, no_any_tag, wildcards, settings)
 
     def __repr__(self) -> str:
         if self._closed:
@@ -128,20 +134,33 @@ class Context:
             )
         return self._device
 
-    def comm(self, comm: MPI.Comm, *, no_any_tag: bool | None = None) -> int:
+    def comm(
+        self, comm: MPI.Comm, *, no_any_tag: bool | None = None, wildcards: bool | None = None
+    ) -> int:
         """Registers a communicator: its integer handle for kernels and for ``host``.
 
         Collective over ``comm``, which is duplicated. Handles are not the same number on every
-        rank unless all ranks register the same communicators in the same order. ``no_any_tag`` is
-        as for ``Context``.
+        rank unless all ranks register the same communicators in the same order. ``no_any_tag`` and
+        ``wildcards`` are as for ``Context``.
 
         Raises:
             ContextError: ``comm`` is no intracommunicator, the context is closed, it has as many
-                communicators as it can have (256), or ranks differ in ``no_any_tag``.
+                communicators as it can have (256), or ranks differ in ``no_any_tag`` or
+                ``wildcards``.
         """
         self._require_open()
         require_intracomm(comm)
-        return self._communicators.register(comm, agree_on_tags(comm, no_any_tag))
+        direct = not agree_on_wildcards(comm, wildcards)
+        no_any_tag = agree_on_tags(comm, no_any_tag) or direct
+        return self._register(comm, no_any_tag, direct)
+
+    def _register(self, comm: MPI.Comm, no_any_tag: bool, direct: bool) -> int:
+        index = self._communicators.register(comm, no_any_tag, direct)
+        if direct and self._memory.direct:  # kernels need not ask before
+            shape = self._device.shape | 1 << SHAPE_DIRECT_SHIFT
+            self._device = self._device._replace(shape=shape)
+            self._state.globals[G_CHANNELS] = 1
+        return index
 
     def commit(self, datatype: MPI.Datatype) -> int:
         """Makes an MPI datatype usable in kernels: its integer handle (MPI 4.1 section 5.1.9).
@@ -247,9 +266,9 @@ class Context:
 
     @property
     def paths(self) -> dict[str, list[int]]:
-        """How long messages of our kernels travel: ``"GPU staging"``, within the node, or
-        ``"MPI"``, each with the ranks of the context's communicator to which they go that way.
-        Shorter ones, up to ``eager_bytes``, always travel by MPI.
+        """How long messages of our kernels travel: ``"direct road"`` or ``"GPU staging"``, within
+        the node, or ``"MPI"``, each with the ranks of the context's communicator to which they go
+        that way. Shorter ones, up to ``eager_bytes``, travel by MPI, or also by the direct road.
         """
         return self._peers.paths(self._state.communicators[0])
 

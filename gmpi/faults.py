@@ -144,8 +144,8 @@ def _any_tag_words(high: int) -> tuple[str, str, str]:
     return (
         tag_text(ANY_TAG),
         f"0..{high}",
-        "the communicator was registered with no_any_tag, or with mpi_assert_no_any_tag in its "
-        "info: name the tag, or register it without",
+        "the communicator was registered with no_any_tag or wildcards=False, or with "
+        "mpi_assert_no_any_tag in its info: name the tag, or register it without",
     )
 
 
@@ -227,6 +227,13 @@ class Words(NamedTuple):
 
 
 def _rank(entry: Entry, known: Known) -> Words:
+    if entry.field == ops.SOURCE and entry.value == ANY_SOURCE:
+        return Words(
+            "ANY_SOURCE",
+            f"0..{entry.high}, or PROC_NULL",
+            "the communicator was registered with wildcards=False: name the source, or register "
+            "it without",
+        )
     special = {ops.DEST: ", or PROC_NULL", ops.SOURCE: ", ANY_SOURCE or PROC_NULL"}
     allowed = f"0..{entry.high}" + special.get(entry.field, "")
     return Words(

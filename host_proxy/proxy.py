@@ -19,6 +19,7 @@ from host_proxy.compiled.loop import RECORD, STOPPED, run
 from host_proxy.compiled.progress import release_synchronizes
 from host_proxy.platform.native import compile_entries
 from host_proxy.platform.state import (
+    G_CHANNELS,
     G_CONTROL,
     G_NOW,
     G_PYTHON,
@@ -117,7 +118,8 @@ class Proxy:
                 take(g)
                 return_slots(g)
             worked |= self.python.step()
-            idle_since = _rest(worked, idle_since)
+            if worked or self.state.globals[G_PYTHON]:
+                idle_since = _rest(worked, idle_since)
 
     def _run_python(self) -> None:
         state = self.state
@@ -133,7 +135,7 @@ class Proxy:
                 take(g)
                 return_slots(g)
                 worked = True
-            if state.globals[G_PYTHON]:
+            if state.globals[G_PYTHON] or state.globals[G_CHANNELS]:
                 worked |= self.python.step()
             if state.globals[G_SYNCS]:
                 state.globals[G_SYNC_SEEN] = -1

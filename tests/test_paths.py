@@ -26,6 +26,10 @@ def paths(gpu=True, **settings):
 found, text = paths()
 assert found == {"GPU staging": everyone}, found
 assert "long messages by GPU staging to ranks 0-2" in text, text
+found, text = paths(wildcards=False)
+assert found == {"direct road": everyone}, found
+assert "long messages by direct road to ranks 0-2" in text, text
+assert paths(wildcards=False, road="proxied")[0] == {"GPU staging": everyone}
 found, text = paths(gpu_staging=False)
 assert found == {"MPI": everyone}, found
 assert "long messages by MPI to ranks 0-2" in text, text
@@ -36,6 +40,8 @@ if rank == 2:
     assert found == {"MPI": everyone}, found
 else:
     assert found == {"GPU staging": [0, 1], "MPI": [2]}, found
+found, text = paths(gpu=rank != 2, wildcards=False)
+assert found == ({"MPI": everyone} if rank == 2 else {"direct road": [0, 1], "MPI": [2]}), found
 # Ranks 0 and 2 on one node, rank 1 on another.
 os.environ["GMPI_TEST_NODES"] = "aba"
 found, text = paths()

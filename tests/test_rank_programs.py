@@ -37,7 +37,7 @@ PROGRAMS = {
 #: With one of them only: each path, engine and kind of fault is among those of both, but not each
 #: with each. As many with either as makes both take as long.
 MPICH_ONLY = {
-    1: ["bad_input", "collectives", "opening", "no_any_tag"],
+    1: ["bad_input", "collectives", "opening", "no_any_tag", "point_to_point --direct --small"],
     2: [
         "collectives --small --some", "ENGINE=mpi4py collectives --some", "datatypes --small",
         "TEST_NODES=ab datatypes --small --some", "each_call near messages from_host",
@@ -47,6 +47,7 @@ MPICH_ONLY = {
         "SPIN_MS=50 YIELD_MS=50 point_to_point --some",
         "GPU_STAGING=0 point_to_point --small --some",
         "random_programs --seeds=0:4", "waits --small",
+        "direct", "datatypes --direct --small --some",
     ],
     3: [
         "hangs --half=0", f"TEST_NODES=aba {SOME_HANGS}", "host_side", "point_to_point",
@@ -73,6 +74,7 @@ OPEN_MPI_ONLY = {
         "narrow", "ENGINE=mpi4py point_to_point --small --some",
         "GPU_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
         "random_programs --seeds=5:8", "ENGINE=mpi4py waits --small",
+        "ENGINE=mpi4py direct", "point_to_point --direct --small --some",
     ],
     3: [
         "collectives", "datatypes", "hangs --half=1", "TEST_NODES=aab host_side", "lifecycle",

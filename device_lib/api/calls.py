@@ -11,10 +11,15 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from device_lib.api.waiting import make_waiting
+from device_lib.direct.requests import make_ask, make_direct
+from device_lib.direct.short import PROXIED_ROAD
 from device_lib.move.layouts import is_derived
-from device_lib.move.message import fitting, inspect, inspect_reduction, message_bytes
+from device_lib.move.message import fitting, inspect, inspect_reduction, is_sound, message_bytes
 from device_lib.platform.context import (
     Status,
+    has_direct,
+    may_go_direct,
     world_rank,
     world_size,
 )
@@ -25,12 +30,10 @@ from device_lib.platform.primitives import (
     device,
     int64,
     lane_id,
-    load_8,
     load_sys,
-    store_8,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
-from device_lib.proxied.closing_all import STATUS_BYTES, make_finish_all
+from device_lib.proxied.closing_all import make_finish_all
 from device_lib.proxied.requests import make_requests, sign32
 from device_lib.proxied.ring import post
 from device_lib.proxied.scattered import make_open_scattered
@@ -51,7 +54,6 @@ from gmpi.contract.wire import (
     OP_NULL,
     OP_PING,
     OP_SYNCHRONIZE,
-    REQUEST_NULL,
     SENDRECV,
     TAG_MASK,
 )
@@ -102,21 +104,6 @@ def _is_scattered(datatype, strided):
 
 
 @device
-def _element(words, number, size):
-    """Address of an element, of ``size`` bytes, of an array that ``describe`` has described."""
-    address = load_8(words)
-    dimension = load_8(words + 16)
-    if dimension == 0:
-        return address + number * size
-    while dimension > 0:
-        dimension -= 1
-        count = load_8(words + 32 + 16 * dimension)
-        address += number % count * load_8(words + 40 + 16 * dimension)
-        number //= count
-    return address
-
-
-@device
 def _communicator_word(ctx, comm):
     if comm < 0 or comm >= COMMUNICATORS:
         return 0xFFFFFFFF  # rank -1, size 0
@@ -139,6 +126,7 @@ def comm_size(ctx, comm):
     return sign32(_communicator_word(ctx, comm) >> 32)
 
 
+# long: a name for each
 def make_calls(scope: Scope) -> SimpleNamespace:
     """All GMPI_* functions for one scope."""
 
@@ -146,9 +134,14 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         return linked(f"gmpi_{name}_{scope.name}", arguments, results, body)
 
     requests = make_requests(scope)
-    open_request, perform = requests.open_request, requests.perform
-    complete, complete_one = requests.complete, requests.complete_one
-    body = make_open_scattered(scope, requests.help_others, requests.report)
+    direct = make_direct(scope, make_ask(requests.transact), requests.help_others)
+    open_request, complete_one = requests.open_request, requests.complete_one
+    send_direct, receive_direct = direct.send, direct.receive
+    waiting = make_waiting(scope, requests, direct)
+    finish, perform = waiting.finish, waiting.perform
+    finish_many, finish_one_of = waiting.finish_all, waiting.finish_one
+    wait_for_each = waiting.wait_for_each
+    body = make_open_scattered(scope, requests.help_others, requests.report, direct.start_scattered)
     open_scattered = part("open_scattered", 8, 1, body)
     finish_all = part("finish_all", 6, 1, make_finish_all(scope))
     leads = scope.leads
@@ -165,6 +158,10 @@ def make_calls(scope: Scope) -> SimpleNamespace:
             words = describe(buf, at, room, strided)
             return open_scattered(ctx, word0, _pair(dest, tag), int64(count), words, 0)
         word0, nbytes, address = _message(ctx, op, FLAG_OUT, buf, count, datatype, dest, comm)
+        if may_go_direct(ctx, word0) and is_sound(word0, count):
+            handle = send_direct(ctx, word0, _pair(dest, tag), nbytes, address)
+            if handle != PROXIED_ROAD:
+                return handle
         return open_request(ctx, word0, _pair(dest, tag), count, nbytes, address, 0)
 
     @device
@@ -176,6 +173,10 @@ def make_calls(scope: Scope) -> SimpleNamespace:
             words = describe(buf, at, room, strided)
             return open_scattered(ctx, word0, _pair(source, tag), int64(count), 0, words)
         word0, nbytes, address = _message(ctx, op, FLAG_BACK, buf, count, datatype, source, comm)
+        if may_go_direct(ctx, word0) and is_sound(word0, count):
+            handle = receive_direct(ctx, word0, _pair(source, tag), nbytes, address)
+            if handle != PROXIED_ROAD:
+                return handle
         return open_request(ctx, word0, _pair(source, tag), count, nbytes, 0, address)
 
     @device
@@ -188,12 +189,12 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def wait(ctx, request):
-        completed, status = complete(ctx, request, False)
+        completed, status = finish(ctx, request, False)
         return status
 
     @device
     def test(ctx, request):
-        return complete(ctx, request, True)
+        return finish(ctx, request, True)
 
     @device
     def send(ctx, buf, count, datatype, dest, tag, comm):
@@ -203,6 +204,10 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         if _is_scattered(datatype, strided):
             return wait(ctx, start_send(ctx, op, buf, count, datatype, dest, tag, comm))
         word0, nbytes, address = _message(ctx, op, FLAG_OUT, buf, count, datatype, dest, comm)
+        if may_go_direct(ctx, word0) and is_sound(word0, count):
+            handle = send_direct(ctx, word0, _pair(dest, tag), nbytes, address)
+            if handle != PROXIED_ROAD:
+                return wait(ctx, handle)
         return perform(ctx, word0, _pair(dest, tag), count, nbytes, address, 0)
 
     @device
@@ -213,6 +218,10 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         if _is_scattered(datatype, strided):
             return wait(ctx, start_receive(ctx, op, buf, count, datatype, source, tag, comm))
         word0, nbytes, address = _message(ctx, op, FLAG_BACK, buf, count, datatype, source, comm)
+        if may_go_direct(ctx, word0) and is_sound(word0, count):
+            handle = receive_direct(ctx, word0, _pair(source, tag), nbytes, address)
+            if handle != PROXIED_ROAD:
+                return wait(ctx, handle)
         return perform(ctx, word0, _pair(source, tag), count, nbytes, 0, address)
 
     # wide: as MPI's
@@ -234,51 +243,29 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         return Status(sent.error, status.source, status.tag, status.count, status.nbytes)
 
     @device
-    def wait_for_each(ctx, count, requests, statuses):
-        """Waitall where handles, or statuses, do not lie in one piece.
-
-        One after the other, which is slower: the library has no such code, the kernel has it only
-        where the type of an array does not say that it is contiguous.
-
-        Args:
-            requests, statuses: what ``describe`` has returned; 0: no statuses.
-        """
-        result = SUCCESS
-        i = 0
-        while i < count:
-            at = _element(requests, i, 8)
-            status = wait(ctx, load_8(at))
-            store_8(at, REQUEST_NULL)  # every thread: the array may be private to each
-            if statuses != 0:
-                at = _element(statuses, i, STATUS_BYTES)
-                store_8(at, status.error)
-                store_8(at + 8, status.source)
-                store_8(at + 16, status.tag)
-                store_8(at + 24, status.count)
-                store_8(at + 32, status.nbytes)
-            if result == SUCCESS:
-                result = status.error
-            i += 1
-        return result
-
-    @device
     def waitall(ctx, count, requests, statuses=None):
         address, room, strided = buffer_of(requests)
         if statuses is None:
             if strided:
                 words = describe(requests, address, room, strided)
                 return wait_for_each(ctx, count, words, 0)
+            if has_direct(ctx):
+                return finish_many(ctx, count, address, 8, 0)
             return finish_all(ctx, count, address, 0)
         status_address, status_room, status_strided = buffer_of(statuses)
         if strided | status_strided:
             words = describe(requests, address, room, strided)
             status_words = describe(statuses, status_address, status_room, status_strided)
             return wait_for_each(ctx, count, words, status_words)
+        if has_direct(ctx):
+            return finish_many(ctx, count, address, 8, status_address)
         return finish_all(ctx, count, address, status_address)
 
     @device
     def waitany(ctx, count, requests):
         address, room, strided = buffer_of(requests)
+        if has_direct(ctx):
+            return finish_one_of(ctx, count, address, requests.strides[0])
         return complete_one(ctx, count, address, requests.strides[0])
 
     # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
@@ -352,7 +339,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     return SimpleNamespace(
         open_request=open_request,
-        complete=complete,
+        complete=requests.complete,
         isend=isend,
         irecv=irecv,
         wait=wait,

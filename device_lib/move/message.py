@@ -20,6 +20,7 @@ from gmpi.contract.wire import (
     FLAG_PRIVATE_BUFFER,
     FLAG_SHORT_BUFFER,
     FLAG_STRIDED_BUFFER,
+    FLAWS,
     POSITION_MASK,
     TAG_MASK,
 )
@@ -52,6 +53,15 @@ def message_bytes(count, datatype):
     if count <= 0 or count > POSITION_MASK // 32:
         return 0
     return int64(count) * size
+
+
+@device
+def is_sound(word0, count):
+    """Whether the proxy would accept datatype, count and buffer of a call."""
+    datatype = word0 >> DATATYPE_SHIFT & TAG_MASK
+    known = datatype & ~0xFFFF == DATATYPE_MARK and datatype & 0xFF < _DATATYPE_COUNT
+    counted = count >= 0 and count <= POSITION_MASK // 32
+    return known and counted and word0 >> 8 & FLAWS == 0
 
 
 @device

@@ -11,12 +11,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from device_lib.platform.divide import divide
-from device_lib.platform.primitives import device, load_gpu
+from device_lib.platform.primitives import device, load_8, load_gpu
 from gmpi.contract.rules import lands
 from gmpi.contract.sizes import (
     IDENTITY_SIZE_SHIFT,
     SHAPE_CHUNK_SHIFT,
     SHAPE_CONTEXT_SHIFT,
+    SHAPE_DIRECT_SHIFT,
     SHAPE_EAGER_SHIFT,
     SHAPE_LARGE_SHIFT,
     SHAPE_NEAR_SHIFT,
@@ -45,6 +46,7 @@ from gmpi.contract.wire import (
     POSITION_STEP,
     REACH_BITS,
     REACH_BYTES,
+    REACH_DIRECT,
     REACH_FIRST,
     REACH_LANDINGS,
     REACH_MAGIC,
@@ -195,6 +197,25 @@ def gpu_staging(ctx):
 def has_near(ctx):
     """Whether ``near_staging`` may find anything."""
     return ctx.shape >> SHAPE_NEAR_SHIFT & 1
+
+
+@device
+def has_direct(ctx):
+    """Whether messages on some communicator take the direct road."""
+    return ctx.shape >> SHAPE_DIRECT_SHIFT & 1
+
+
+@device
+def may_go_direct(ctx, word0):
+    """Whether those on a call's communicator may.
+
+    Args:
+        word0: of the call's record.
+    """
+    if not has_direct(ctx):
+        return False
+    comm = word0 >> 16 & (COMMUNICATORS - 1)
+    return load_8(ctx.device + DEVICE_REACH + comm * REACH_BYTES + REACH_DIRECT) != 0
 
 
 @device

@@ -82,6 +82,7 @@ opaque = _twin.opaque
 clock = _twin.clock
 timer_ns = _twin.timer_ns
 pause = _twin.pause
+spin = _twin.spin
 wait_cycles = _twin.wait_cycles
 relax = _twin.relax
 first_bit = _twin.first_bit

@@ -223,6 +223,11 @@ def pause(ns):
 
 
 @device
+def spin():
+    """One turn of a waiting loop whose load takes long enough."""
+
+
+@device
 def relax(control):
     """One turn of a loop in which all lanes of a warp poll the host together and vote.
 

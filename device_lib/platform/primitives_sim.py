@@ -261,6 +261,9 @@ def pause(ns):
     _pause()
 
 
+spin = _pause
+
+
 def wait_cycles(cycles):
     if cycles > 0:
         _pause()  # for how long is of no matter: the proxy may be waiting for the processor

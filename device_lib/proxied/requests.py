@@ -243,7 +243,16 @@ def make_requests(scope: Scope) -> SimpleNamespace:
             return status
         return _status(outcome, elements, origin)
 
+    @device
+    def transact_whole(ctx, word0, peer_tag):
+        """``perform`` of a call without data: (outcome, origin)."""
+        handle = open_request(ctx, word0, peer_tag, 0, 0, 0, 0)
+        outcome, count, origin = finish_any(ctx, handle, False)
+        return outcome, origin
+
     return SimpleNamespace(
+        close=close,
+        transact=transact_whole,
         open_request=open_request,
         complete=complete,
         complete_one=complete_one,

@@ -166,6 +166,17 @@ def post(ctx, lane, lanes, mask, word0, count, handle, position):
 
 # wide: what a record says
 @device
+def post_about(ctx, lane, lanes, mask, word0, peer_tag, count, handle, value):
+    """A record about a request that is not the proxy's."""
+    ticket, consumed = begin_enter(ctx, lane == 0)
+    ticket = shuffle(mask, ticket, 0)
+    aborted = wait_for_room(ctx, lane, mask, ticket, shuffle(mask, consumed, 0))
+    if aborted == 0:
+        write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, value, 0, 0)
+
+
+# wide: what a record says
+@device
 def post_with(ctx, lane, lanes, mask, ticket, consumed, word0, count, handle, position):
     """``post`` with what ``begin_enter`` has returned."""
     ticket = shuffle(mask, ticket, 0)

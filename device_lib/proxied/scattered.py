@@ -32,6 +32,7 @@ from device_lib.platform.context import (
     chunk_bytes,
     eager_bytes,
     landing_place,
+    may_go_direct,
     staging_of,
 )
 from device_lib.platform.divide import divide_wide
@@ -72,6 +73,7 @@ from gmpi.contract.wire import (
     LAYOUT_USER,
     OP_ALLREDUCE,
     OP_IRECV,
+    OP_ISEND,
     SCATTERED,
     STATUS_UNITS,
     TAG_MASK,
@@ -159,7 +161,7 @@ def _flaw(ctx, buffer, row, count, nbytes, way):
 
 # wide: what a buffer is, and who writes it down
 @device
-def _place(ctx, slot, direction, buffer, row, nbytes, lane, lanes, mask):
+def place(ctx, slot, direction, buffer, row, nbytes, lane, lanes, mask):
     """What the request's row says of a buffer: its address, or SCATTERED, and then the layout has
     been written. All lanes of the leading warp."""
     address = load_8(buffer + BUFFER_ADDRESS)
@@ -178,8 +180,15 @@ def _place(ctx, slot, direction, buffer, row, nbytes, lane, lanes, mask):
     return SCATTERED
 
 
-def make_open_scattered(scope: Scope, help_others: Callable, report: Callable) -> Callable:
-    """Opens requests of derived datatypes and strided views; all threads of the scope call it."""
+def make_open_scattered(
+    scope: Scope, help_others: Callable, report: Callable, start_direct: Callable
+) -> Callable:
+    """Opens requests of derived datatypes and strided views; all threads of the scope call it.
+
+    Args:
+        start_direct: (ctx, word0, peer_tag, nbytes, buffer, row) -> handle, or 0 where the message
+            does not go by the direct road.
+    """
     rank = scope.rank
     size = scope.size
     take_slot = taking.make_take_slot(scope, help_others)
@@ -236,6 +245,13 @@ def make_open_scattered(scope: Scope, help_others: Callable, report: Callable) -
             else:
                 word0 |= way << _FLAGS_SHIFT
                 room = 0
+        op = word0 & 0xFF
+        if flaws == 0 and (op == OP_ISEND or op == OP_IRECV) and may_go_direct(ctx, word0):
+            if count >= 0 and (row != 0 or not is_derived(datatype)):
+                buffer = send_buffer if op == OP_ISEND else recv_buffer
+                handle = start_direct(ctx, word0, peer_tag, nbytes, buffer, row)
+                if handle != 0:
+                    return handle
         return start(ctx, word0, peer_tag, count, nbytes, row, send_buffer, recv_buffer, room)
 
     # long: one sequence, whose order is the protocol
@@ -272,11 +288,11 @@ def make_open_scattered(scope: Scope, help_others: Callable, report: Callable) -
             mask = warp_mask()
             if slot >= 0:
                 if out > 0 and column == 0:
-                    send = _place(
+                    send = place(
                         ctx, slot, LAYOUT_SEND, send_buffer, row, nbytes, lane, lanes, mask
                     )
                 if nbytes > 0 and word0 & _BACK != 0:
-                    recv = _place(
+                    recv = place(
                         ctx, slot, LAYOUT_RECV, recv_buffer, row, nbytes, lane, lanes, mask
                     )
         slot, send, recv = broadcast_3(slot, send, recv)
@@ -302,9 +318,9 @@ def make_open_scattered(scope: Scope, help_others: Callable, report: Callable) -
             handle = broadcast(handle)
             if handle >> HANDLE_ERROR_SHIFT != 0:
                 return handle
-            place = landing_place(ctx, landing, slot, out, send)
-            if place != 0:  # it does lie in one piece
-                land(place, send, out, handle & TAG_MASK, rank(), size())
+            landing = landing_place(ctx, landing, slot, out, send)
+            if landing != 0:  # it does lie in one piece
+                land(landing, send, out, handle & TAG_MASK, rank(), size())
                 return handle
         packed = send
         if narrow:

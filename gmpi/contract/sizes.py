@@ -36,6 +36,7 @@ SHAPE_CONTEXT_SHIFT = 17  # number of the context (6)
 SHAPE_EAGER_SHIFT = 23  # eager_bytes / 128 (14)
 SHAPE_CHUNK_SHIFT = 37  # chunk_bytes / 128 (22)
 SHAPE_NEAR_SHIFT = 59  # 1: another rank reads our GPU staging (1)
+SHAPE_DIRECT_SHIFT = 60  # 1: there is a communicator of the direct road (1)
 IDENTITY_SIZE_SHIFT = 32
 
 

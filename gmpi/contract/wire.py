@@ -73,6 +73,12 @@ OP_SYNCHRONIZE = 8  # completes once every request opened before it has complete
 OP_CHUNK = 9  # an order has been carried out
 OP_FAULT = 10  # the kernel itself refused a call: flags = its opcode, count = value; unit 3
 OP_WAIT = 11  # only named in faults
+OP_SEND_CHANNEL = 12  # where messages to a peer with a tag go: unit 1 of the completion says it
+OP_RECEIVE_CHANNEL = 13  # and where those from it come
+# A wait on the direct road that takes long, and its end: for reports and time-outs. Their handle is
+# the request's, flags are its opcode, and unit 3 has its bytes.
+OP_WAITS = 14
+OP_WAITED = 15
 
 # What the kernel saw of the buffer. The proxy refuses a record with a flaw, naming it.
 FLAG_INLINE = 1  # what goes out is in this record
@@ -194,15 +200,24 @@ DEVICE_CONSUMED = 128  # last known CONTROL_CONSUMED
 DEVICE_REFRESH = 256  # 1 while one warp reads CONTROL_CONSUMED for all
 DEVICE_ABORT = 384  # copy of CONTROL_ABORT for warps that wait for room
 DEVICE_WAITS = 392  # looks at host memory in long waits, see device_lib/proxied/pacing.py
+DEVICE_PROXIED = 400  # rows of the table of channels that say: the proxied road
+DEVICE_STAGED = 408  # bits of staging buffers in direct memory that are taken
+DEVICE_DIRECT_OPEN = 416  # how many requests of the direct road are open
 DEVICE_LARGE = 448  # address (GPU) of large staging; constant
 DEVICE_STAGING = 456  # address of GPU staging; constant, 0: there is none
 DEVICE_LANDING = 464  # address of our landing places; constant, 0: there are none
+# Address of direct memory (gmpi/contract/channels.py); constant, 0: there is none. This line and
+# the table of channels are read through L1: nobody writes to them.
+DEVICE_DIRECT = 472
+DEVICE_CHANNELS = 480  # address of the table of channels; constant
+DEVICE_CHANNELS_MASK = 488  # its rows less 1; constant
 DEVICE_BUSY = 512  # words of busy bits, each on its own line
 BUSY_STRIDE = 128
 BUSY_BITS = 32  # requests per word
 # In the other half of those lines: cycles after which a block's calls look for their answers, the
 # null request's and the send's (0: not known). Guesses: nobody minds if one is lost.
 DEVICE_LOOKS = DEVICE_BUSY + 64
+BUSY_DIRECT = 8  # in a line of busy bits: which of its requests are of the direct road, and open
 LOOKS = 128
 MAX_REQUEST_SLOTS = 32768
 MAX_EAGER_BYTES = 1 << 20
@@ -219,7 +234,8 @@ REACH_RANKS = 64
 REACH_FIRST = 0  # first rank | step << 32
 REACH_MAGIC = 8  # divides by the step: ``magic_of`` of device_lib/platform/divide.py
 REACH_BITS = 16
-REACH_LANDINGS = 24
+REACH_DIRECT = 24  # 1: messages on it may take the direct road
+REACH_LANDINGS = 32
 REACH_BYTES = REACH_LANDINGS + 8 * REACH_RANKS
 DEVICE_ROWS = DEVICE_REACH + COMMUNICATORS * REACH_BYTES
 REQUEST_BYTES = 64  # one row a slot
@@ -271,6 +287,7 @@ HANDLE_LARGE_SHIFT = 52
 HANDLE_CONTEXT_SHIFT = 53
 HANDLE_CONTEXT_MASK = 0x3F
 HANDLE_ERROR_SHIFT = 60  # set: no request was opened, the low byte is the error class
+HANDLE_DIRECT_SHIFT = 61  # set: of the direct road
 TAG_MASK = 0xFFFFFFFF
 REQUEST_NULL = 0
 

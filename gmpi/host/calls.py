@@ -30,15 +30,15 @@ from gmpi.contract.constants import (
     UNDEFINED,
 )
 from gmpi.contract.rules import chunk_bytes_of
-from gmpi.contract.wire import MESSAGE_HEADER, NOT_SHARED, OP_ALLREDUCE, OP_BARRIER, OP_BCAST
+from gmpi.contract.wire import OP_ALLREDUCE, OP_BARRIER, OP_BCAST
 from gmpi.errors import ContextError
 from gmpi.host.arguments import Argument, checked_rank, checked_reduction, checked_tag, require_tag
 from gmpi.host.buffer import HostBuffer, reduced_array, require_alike
+from gmpi.host.port import HostPort
 from gmpi.host.requests import HostRequest, HostStatus, Operation, Progress, results, wait_until
 from host_proxy.platform.communicator import Communicator
-from host_proxy.platform.state import G_TAG_UB, State
+from host_proxy.platform.state import G_TAG_UB, P_DIRECT
 from host_proxy.reference.agreement import Said, agreed
-from host_proxy.reference.fetching import Arrivals
 from host_proxy.reference.protocol import (
     Outcome,
     Step,
@@ -50,40 +50,6 @@ from host_proxy.reference.protocol import (
 
 if TYPE_CHECKING:
     from gmpi.context import Context
-
-
-class _HostPort:
-    """A buffer of the host as the protocol's port."""
-
-    def __init__(self, state: State, data: np.ndarray, sends: bool) -> None:
-        self.state = state
-        self.data = data
-        self.sends = sends
-        self.short = np.empty(MESSAGE_HEADER + state.layout.eager_bytes, np.uint8)
-        self.arrivals = Arrivals(state)
-        self.use_buffers_of = self.arrivals.use_buffers_of
-        self.free = self.arrivals.free
-
-    def shared(self, comm: Communicator, dest: int) -> tuple[int, int, int]:
-        return NOT_SHARED, 0, 0  # a host array is nobody's staging
-
-    def message(self, nbytes: int) -> np.ndarray:
-        if self.sends:
-            self.short[MESSAGE_HEADER : MESSAGE_HEADER + nbytes] = self.data[:nbytes]
-        return self.short[: MESSAGE_HEADER + nbytes]
-
-    def deliver(self, nbytes: int) -> None:
-        self.data[:nbytes] = self.short[MESSAGE_HEADER : MESSAGE_HEADER + nbytes]
-
-    def pack(self, k: int, position: int, length: int) -> Step:
-        return self.data[position : position + length]
-        yield
-
-    def unpack(self, k: int, position: int, length: int) -> Step:
-        if length > 0:
-            self.data[position : position + length] = self.arrivals.chunk(k, length)
-        return
-        yield
 
 
 class Prepared(NamedTuple):
@@ -305,7 +271,8 @@ class Host:
         operation = self._operation(call, "send", comm, buffer, dest, tag)
         if dest == PROC_NULL:
             return Prepared(operation, _nothing(Outcome(0)), buffer)
-        port = _HostPort(self._context._state, buffer.data, sends=True)
+        self._require_proxied(call, target, dest, comm)
+        port = HostPort(self._context._state, buffer.data, sends=True)
         number = self._progress.transfer_number(self._tag_high)
         step = send_message(port, target, dest, tag, buffer.nbytes, self._sizes(), number)
         return Prepared(operation, self._progress.numbered(number, step), buffer)
@@ -330,11 +297,25 @@ class Host:
         if source == PROC_NULL:
             none = Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
             return Prepared(operation, _nothing(none), buffer)
+        self._require_proxied(call, origin, source, comm)
         state = self._context._state
-        port = _HostPort(state, buffer.data, sends=False)
+        port = HostPort(state, buffer.data, sends=False)
         eager = state.layout.eager_bytes
         step = receive_message(state.address, port, origin, source, tag, buffer.nbytes, eager)
         return Prepared(operation, _unpacked(step, buffer), buffer)
+
+    def _require_proxied(self, call: str, target: Communicator, rank: int, comm: int) -> None:
+        """Messages of kernels to and from this rank must not be on the direct road, where the host
+        cannot meet them."""
+        if target.control is None or rank < 0:
+            return
+        peer = int(target.peers[rank])
+        if peer >= 0 and self._context._state.peers[peer, P_DIRECT]:
+            raise ContextError(
+                f"{call} in host: communicator {comm} was registered with wildcards=False, and "
+                f"kernels exchange messages with rank {rank} on the direct road, without the host; "
+                "register a second communicator for the host: g.comm(comm)"
+            )
 
     def _operation(
         self, call: str, kind: str, comm: int, buffer: HostBuffer, peer: int, tag: int | None

@@ -31,6 +31,7 @@ from gmpi.errors import (
     ProxyError,
     RequestTimeoutError,
 )
+from gmpi.observe import direct
 from gmpi.observe.pending import PendingRequest
 from gmpi.observe.report import duplicates
 from host_proxy.platform.state import COMPLETE, OPEN, S_BLOCK, S_HANDLE, S_STATE
@@ -79,6 +80,9 @@ def leaks(context: Context) -> str:
     if requests:
         listing = "; ".join(map(str, requests[:LISTED])) + ("; ..." if requests[LISTED:] else "")
         found.append(f"{len(requests)} requests completed but were never waited for: {listing}")
+    if opened := direct.open_requests(context):
+        listing = "; ".join(map(str, opened[:LISTED])) + ("; ..." if opened[LISTED:] else "")
+        found.append(f"{len(opened)} requests of the direct road were never waited for: {listing}")
     datatypes = context._datatypes.plans
     if datatypes:
         some = ", ".join(f"{handle:#x}" for handle in list(datatypes)[:LISTED])
@@ -110,6 +114,7 @@ def never_waited_for(context: Context) -> list[PendingRequest]:
     bits = (busy[:, None] >> np.arange(BUSY_BITS)) & 1
     held = np.flatnonzero(bits.reshape(-1)[: layout.slots])
     rows = context._state.slots[held]
+    rows = rows[~direct.direct_bits(context)[held]]  # those are not the proxy's
     return [PendingRequest(row) for row in rows[rows[:, S_STATE] == COMPLETE]]
 
 

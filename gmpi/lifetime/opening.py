@@ -79,13 +79,16 @@ _TICKETS = 1 << 31  # then their tags repeat
 _TICKET_STEP = 0x4F1BBCDC  # _TICKETS / the golden ratio: multiples stay apart
 
 
-def allocate(layout: Layout, gpu: bool, staging: bool, node: tuple[int, int], first: int) -> Memory:
+def allocate(
+    layout: Layout, gpu: bool, staging: bool, node: tuple[int, int], first: int, direct: bool
+) -> Memory:
     """All regions, with the busy bits of slots that do not exist set.
 
     Args:
         staging: whether to have GPU staging, with landing places for the ranks of this node.
         node: which of its ranks this is, and how many there are.
         first: ticket of the first record.
+        direct: whether to have memory for the direct road.
     """
     rank, ranks = node
     words = layout.slots // BUSY_BITS
@@ -99,7 +102,9 @@ def allocate(layout: Layout, gpu: bool, staging: bool, node: tuple[int, int], fi
     try:
         if on_gpu:
             affinity.take_gpu(rank)
-        return Memory(layout, initial, kernels=gpu, gpu=on_gpu, staging=staging, ranks=ranks)
+        return Memory(
+            layout, initial, kernels=gpu, gpu=on_gpu, staging=staging, ranks=ranks, direct=direct
+        )
     except ContextError:
         raise
     except Exception as exc:
@@ -156,8 +161,24 @@ def agree(
     return None
 
 
-#: The standard's hint (MPI 4.1 section 7.4.4). An MPI library that has no use for it drops it.
+#: The standard's hints (MPI 4.1 section 7.4.4). An MPI library that has no use for one drops it.
 NO_ANY_TAG = "mpi_assert_no_any_tag"
+NO_ANY_SOURCE = "mpi_assert_no_any_source"
+
+
+def _asserted(comm: MPI.Comm, *hints: str) -> bool:
+    """Whether a communicator's info says so."""
+    info = comm.Get_info()
+    said = all((info.Get(hint) or "").lower() == "true" for hint in hints)
+    info.Free()
+    return said
+
+
+def _agreed(comm: MPI.Comm, name: str, mine: bool) -> bool:
+    """What all ranks of a communicator say; collective."""
+    if different := of_field(name, dict(enumerate(comm.allgather(mine)))):
+        raise ContextError(f"{different}; it must be the same on all ranks of the communicator")
+    return mine
 
 
 def agree_on_tags(comm: MPI.Comm, no_any_tag: bool | None) -> bool:
@@ -166,12 +187,13 @@ def agree_on_tags(comm: MPI.Comm, no_any_tag: bool | None) -> bool:
     Args:
         no_any_tag: what the user said; None: what the communicator's info says.
     """
-    if no_any_tag is None:
-        info = comm.Get_info()
-        no_any_tag = (info.Get(NO_ANY_TAG) or "").lower() == "true"
-        info.Free()
-    mine = bool(no_any_tag)
-    name = f"no_any_tag, or {NO_ANY_TAG} in the communicator's info,"
-    if different := of_field(name, dict(enumerate(comm.allgather(mine)))):
-        raise ContextError(f"{different}; it must be the same on all ranks of the communicator")
-    return mine
+    mine = _asserted(comm, NO_ANY_TAG) if no_any_tag is None else bool(no_any_tag)
+    return _agreed(comm, f"no_any_tag, or {NO_ANY_TAG} in the communicator's info,", mine)
+
+
+def agree_on_wildcards(comm: MPI.Comm, wildcards: bool | None) -> bool:
+    """Whether receives on a communicator may use wildcards, likewise."""
+    if wildcards is None:
+        wildcards = not _asserted(comm, NO_ANY_TAG, NO_ANY_SOURCE)
+    hints = f"{NO_ANY_SOURCE} and {NO_ANY_TAG}"
+    return _agreed(comm, f"wildcards, or {hints} in the communicator's info,", bool(wildcards))

@@ -27,7 +27,13 @@ from gmpi.launch import launch
 from gmpi.launch.kernels import LaunchedKernels
 from gmpi.lifetime import process, shutdown
 from gmpi.lifetime.interrupts import Held
-from gmpi.lifetime.opening import agree, agree_on_tags, allocate, first_ticket
+from gmpi.lifetime.opening import (
+    agree,
+    agree_on_tags,
+    agree_on_wildcards,
+    allocate,
+    first_ticket,
+)
 from gmpi.lifetime.synchronization import Synchronization
 from gmpi.lifetime.termination import Termination
 from gmpi.lifetime.watchdog import Watchdog
@@ -47,6 +53,7 @@ def open_context(
     comm: MPI.Comm,
     gpu: bool,
     no_any_tag: bool | None,
+    wildcards: bool | None,
     settings: dict[str, Any],
 ) -> None:
     """``Context.__init__``: all parts of it, or none; collective."""
@@ -55,7 +62,7 @@ def open_context(
         with Held() as held:
             steps = _Steps(context, comm, held)
             try:
-                steps.run(gpu, no_any_tag, settings)
+                steps.run(gpu, no_any_tag, wildcards, settings)
             except BaseException:
                 steps.undo()
                 raise
@@ -91,16 +98,19 @@ class _Steps:
         self._undo = ExitStack()
         self._all = _AllRanks()
         self._no_any_tag = False
+        self._direct = False
         self._first = first_ticket(_contexts)
 
-    def run(self, gpu: bool, no_any_tag: bool | None, settings: dict[str, Any]) -> None:
+    def run(
+        self, gpu: bool, no_any_tag: bool | None, wildcards: bool | None, settings: dict[str, Any]
+    ) -> None:
         context = self._context
         node = affinity.rank_on_node(self._comm)
         self._step(lambda: self._prepare(gpu, settings, node))
-        self._step(lambda: self._ask_for_tags(no_any_tag))
+        self._step(lambda: self._ask_for_wildcards(no_any_tag, wildcards))
         self._step(self._map_peers)
         self._step(lambda: self._make_parts(gpu, affinity.crowded(node[1])))
-        self._step(lambda: context._communicators.register(self._comm, self._no_any_tag))
+        self._step(lambda: context._register(self._comm, self._no_any_tag, self._direct))
         self._step(self._watch)
         self._step(self._start)
 
@@ -120,6 +130,7 @@ class _Steps:
         shared: dict[str, object] = {}
         if problem is None:  # debug mode: all ranks compare collectives, or none
             shared = {**self._context.layout._asdict(), "debug": self._context.config.debug}
+            shared["road"] = self._context.config.road
         failure = agree(self._comm, problem, shared)
         if failure is not None:
             self._all.give_up = True
@@ -142,11 +153,13 @@ class _Steps:
         )
         # Debug mode looks at staging all the time: where the host can.
         staging = context.config.gpu_staging and not context.config.debug
-        context._memory = allocate(context.layout, gpu, staging, node, self._first)
+        direct = context.config.road == "direct"
+        context._memory = allocate(context.layout, gpu, staging, node, self._first, direct)
         self._undo.callback(context._memory.give_back)
 
-    def _ask_for_tags(self, no_any_tag: bool | None) -> None:
-        self._no_any_tag = agree_on_tags(self._comm, no_any_tag)
+    def _ask_for_wildcards(self, no_any_tag: bool | None, wildcards: bool | None) -> None:
+        self._direct = not agree_on_wildcards(self._comm, wildcards)
+        self._no_any_tag = agree_on_tags(self._comm, no_any_tag) or self._direct
 
     def _map_peers(self) -> None:
         """The memory of the other ranks of this node."""
@@ -182,6 +195,7 @@ class _Steps:
         patience = int(context.config.resource_timeout_s * 1e9)
         ctypes.memmove(memory.host + CONTROL_RESOURCE_NS, patience.to_bytes(8, "little"), 8)
         context._state.begin_at(self._first)
+        context._state.node_rank = context._peers.me
         context._has_kernels = gpu
         context._kernels = LaunchedKernels(gpu, context.config.check_grid)
         context._waits = Synchronization(context)

@@ -11,10 +11,11 @@ from gmpi.memory.gpu_staging import GpuStaging, Token
 from gmpi.memory.node import of_this_node
 from gmpi.memory.regions import Memory
 from host_proxy.platform.communicator import Communicator
-from host_proxy.platform.state import P_COUNT, P_LANDING, P_MAPS, P_STAGING
+from host_proxy.platform.state import P_COUNT, P_DIRECT, P_LANDING, P_MAPS, P_STAGING
 
-#: How messages above ``eager_bytes`` travel, the fastest way first (docs/design.md).
-PATHS = ("GPU staging", "MPI")
+#: How messages above ``eager_bytes`` travel, and any on the direct road, the fastest way first
+#: (docs/design.md).
+PATHS = ("direct road", "GPU staging", "MPI")
 
 
 class Peers:
@@ -27,7 +28,7 @@ class Peers:
     def __init__(self, comm: MPI.Comm, layout: Layout, memory: Memory) -> None:
         local = of_this_node(comm)
         self._group = local.Get_group()
-        me = local.Get_rank()
+        me = self.me = local.Get_rank()
         staging = memory.staging
         self.table = np.zeros((local.Get_size(), P_COUNT), np.int64)
         tokens = local.allgather(None if staging is None else staging.token)
@@ -44,6 +45,9 @@ class Peers:
         everyone = np.empty((local.Get_size(), local.Get_size()), bool)
         local.Allgather(self.table[:, P_STAGING] != 0, everyone)
         self.table[:, P_MAPS] = everyone[:, me]
+        if memory.direct:
+            both = (self.table[:, P_STAGING] != 0) & everyone[:, me]
+            self.table[:, P_DIRECT] = both * (self.table[:, P_STAGING] + memory.direct)
         #: Whether another rank reads our GPU staging. Messages to ourselves are not worth it.
         self.near = bool(np.delete(self.table[:, P_MAPS], me).any())
         self.table[:, P_MAPS] *= self.near
@@ -78,8 +82,10 @@ class Peers:
     def paths(self, communicator: Communicator) -> dict[str, list[int]]:
         """For each of PATHS, the ranks of a communicator to which our kernels' messages take it."""
         found: dict[str, list[int]] = {path: [] for path in PATHS}
-        for rank, near in enumerate(communicator.near):
-            found[PATHS[0 if near else 1]].append(rank)
+        direct = communicator.control is not None
+        for rank, (peer, near) in enumerate(zip(communicator.peers, communicator.near)):
+            mapped = direct and peer >= 0 and self.table[peer, P_DIRECT] != 0
+            found[PATHS[0 if mapped else 1 if near else 2]].append(rank)
         return {path: ranks for path, ranks in found.items() if ranks}
 
     def reach(self, peers: np.ndarray) -> tuple[slice, np.ndarray]:

@@ -13,8 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from gmpi.contract.sizes import Layout
-from gmpi.contract.wire import DEVICE_LARGE, LANDING_RANKS
+from gmpi.contract.channels import ROW_BYTES, Places
+from gmpi.contract.sizes import Layout, align
+from gmpi.contract.wire import (
+    DEVICE_CHANNELS,
+    DEVICE_CHANNELS_MASK,
+    DEVICE_DIRECT,
+    DEVICE_LARGE,
+    LANDING_RANKS,
+)
 from gmpi.memory.gpu_staging import GpuStaging, cuda_call
 from host_proxy.platform.pages import Pages
 
@@ -58,6 +65,8 @@ class Memory:
         device: address of device memory.
         staging: GPU staging, if there is one.
         landing: address of the landing places in it; 0: there are none.
+        direct: where direct memory begins in it; 0: there is none.
+        table: where the table of channels begins in device memory.
     """
 
     def __init__(
@@ -68,6 +77,7 @@ class Memory:
         gpu: bool,
         staging: bool,
         ranks: int,
+        direct: bool = False,
     ) -> None:
         """
         Args:
@@ -76,18 +86,29 @@ class Memory:
             gpu: really a GPU, no simulator.
             staging: whether to have GPU staging.
             ranks: of this node, for which to have landing places.
+            direct: whether to have direct memory, where there is GPU staging.
         """
         self._host = _Pinned(layout.mapped_bytes) if gpu else Pages(layout.mapped_bytes)
         self.host = self._host.address
         self.mapped = self._host.device if isinstance(self._host, _Pinned) else self.host
         self.staging = None
         self.landing = 0
+        self.direct = 0
         if staging and kernels:
-            ranks = ranks if ranks <= LANDING_RANKS else 0
-            self.staging = GpuStaging(layout.landing(ranks), gpu)
-            self.landing = self.staging.address + layout.landing(0) if ranks else 0
+            landings = ranks if ranks <= LANDING_RANKS else 0
+            nbytes = layout.landing(landings)
+            if direct:
+                self.direct = align(nbytes, 4096)
+                nbytes = self.direct + Places(ranks).nbytes
+            self.staging = GpuStaging(nbytes, gpu)
+            self.landing = self.staging.address + layout.landing(0) if landings else 0
         self._stream: Any = None  # for copies that do not wait for kernels
-        initial = np.zeros(layout.device_bytes if kernels else len(busy), np.uint8)
+        self.table = align(layout.device_bytes, ROW_BYTES)
+        self._rows = Places(ranks).rows if self.direct else 0
+        device_bytes = self.table + (layout.slots // 1024 + 1) * 8
+        if self.direct:
+            device_bytes += Places(ranks).table_bytes
+        initial = np.zeros(device_bytes if kernels else len(busy), np.uint8)
         initial[: len(busy)] = busy
         places = initial[DEVICE_LARGE : DEVICE_LARGE + 24].view(np.int64)
         places[:] = self.mapped + layout.large, self.staging_address, self.landing
@@ -103,6 +124,19 @@ class Memory:
         else:
             self._device: Any = initial
             self.device = int(initial.ctypes.data)
+        if self.direct:
+            self._write_constants()
+
+    def _write_constants(self) -> None:
+        """Tells kernels where direct memory and the table of channels are."""
+        assert self.staging is not None
+        direct = self.staging.address + self.direct
+        for place, value in (
+            (DEVICE_DIRECT, direct),
+            (DEVICE_CHANNELS, self.device + self.table),
+            (DEVICE_CHANNELS_MASK, self._rows - 1),
+        ):
+            self.write_device(place, np.array([value], np.int64))
 
     def _allocate_gpu(self, initial: np.ndarray) -> None:
         from numba import cuda

@@ -16,7 +16,11 @@ from gmpi.contract.wire import (
     OP_ISEND,
     OP_NULL,
     OP_PING,
+    OP_RECEIVE_CHANNEL,
+    OP_SEND_CHANNEL,
     OP_SYNCHRONIZE,
+    OP_WAITED,
+    OP_WAITS,
     TAG_MASK,
 )
 from host_proxy.compiled.collectives import start_collective
@@ -29,10 +33,13 @@ from host_proxy.platform.idle import now_ns
 from host_proxy.platform.native import bump, entry, get, jit, put
 from host_proxy.platform.state import (
     C_COLLECTIVES,
+    COMPLETE,
     ENGINE,
+    G_CLOSED,
     G_FIRST_NARROW,
     G_NULL_SUM,
     G_NULLS,
+    G_REQUEST_SLOTS,
     G_SERIAL,
     G_SLOTS,
     G_SYNCS,
@@ -44,6 +51,7 @@ from host_proxy.platform.state import (
     R_DATATYPE,
     R_DONE,
     R_ELEMENTS,
+    R_FLAGS,
     R_HANDLE,
     R_OP,
     R_PEER,
@@ -108,12 +116,43 @@ def wants_python(g, r):
         return get(row, S_PYTHON) == ENGINE and get(row, S_STATE) == OPEN
     if op == OP_ISEND:
         return slot_of(get(r, R_HANDLE)) >= get(g, G_FIRST_NARROW)
+    if op == OP_SEND_CHANNEL or op == OP_RECEIVE_CHANNEL:
+        return True
     if _COLLECTIVES[op] == 0:
         return False
     if is_large(get(r, R_HANDLE)):
         return True
     comm = get(r, R_COMM)
     return comm < COMMUNICATORS and get(communicator(g, comm), C_COLLECTIVES) > 0
+
+
+@jit
+def enter(g, r, row):
+    """The record's request is open in a row."""
+    handle = get(r, R_HANDLE)
+    put(row, S_HANDLE, handle)
+    put(row, S_STATE, OPEN)
+    put(row, S_OP, get(r, R_OP))
+    put(row, S_CALL, get(r, R_CALL))
+    put(row, S_COMM, get(r, R_COMM))
+    put(row, S_PEER, get(r, R_PEER))
+    put(row, S_TAG, get(r, R_TAG))
+    put(row, S_DATATYPE, get(r, R_DATATYPE))
+    put(row, S_ELEMENTS, get(r, R_ELEMENTS))
+    put(row, S_BYTES, get(r, R_BYTES))
+    put(row, S_BLOCK, get(r, R_BLOCK))
+    if is_large(handle):
+        put(row, S_ADDRESS, get(r, R_DONE))
+    put(row, S_SERIAL, get(g, G_SERIAL))
+    put(row, S_PENDING, 0)
+    put(row, S_FAILED, 0)
+    put(row, S_PYTHON, 0)
+    put(row, S_ORDERS, 0)
+    put(row, S_TOLD, 0)
+    put(row, S_CHUNK, 0)
+    put(row, S_SOURCE, ANY_SOURCE)
+    put(row, S_SOURCE_TAG, ANY_TAG)
+    bump(g, G_SERIAL, 1)
 
 
 @entry
@@ -138,28 +177,7 @@ def admit(g, r):
         put(row, S_FAILED, error)  # for what is_late() is asked about
         write(g, slot_of(handle), handle, 0, error, 0, _REFUSED_ORIGIN, 0)
         return 0
-    put(row, S_STATE, OPEN)
-    put(row, S_OP, op)
-    put(row, S_CALL, get(r, R_CALL))
-    put(row, S_COMM, get(r, R_COMM))
-    put(row, S_PEER, get(r, R_PEER))
-    put(row, S_TAG, get(r, R_TAG))
-    put(row, S_DATATYPE, get(r, R_DATATYPE))
-    put(row, S_ELEMENTS, get(r, R_ELEMENTS))
-    put(row, S_BYTES, get(r, R_BYTES))
-    put(row, S_BLOCK, get(r, R_BLOCK))
-    if is_large(handle):
-        put(row, S_ADDRESS, get(r, R_DONE))
-    put(row, S_SERIAL, get(g, G_SERIAL))
-    put(row, S_PENDING, 0)
-    put(row, S_FAILED, 0)
-    put(row, S_PYTHON, 0)
-    put(row, S_ORDERS, 0)
-    put(row, S_TOLD, 0)
-    put(row, S_CHUNK, 0)
-    put(row, S_SOURCE, ANY_SOURCE)
-    put(row, S_SOURCE_TAG, ANY_TAG)
-    bump(g, G_SERIAL, 1)
+    enter(g, r, row)
     stamp(g, row, TR_PICKED_UP)
     return row
 
@@ -190,6 +208,31 @@ def is_late(g, r):
     return get(row, S_HANDLE) == get(r, R_HANDLE) and get(row, S_FAILED) != 0
 
 
+@entry
+def note_wait(g, r):
+    """A kernel waits on the direct road: the request's row says so as if it were ours, for reports
+    and time-outs, until its second record."""
+    handle = get(r, R_HANDLE)
+    slot = slot_of(handle)
+    op = get(r, R_FLAGS)
+    known = handle > 0 and slot < get(g, G_REQUEST_SLOTS) and get(r, R_COMM) < COMMUNICATORS
+    if not known or (op != OP_ISEND and op != OP_IRECV):
+        log_record(g, r, ops.REQUEST, handle, 0, 0)
+        return
+    row = row_of(g, slot)
+    if get(r, R_OP) == OP_WAITED:
+        if get(row, S_STATE) == OPEN and get(row, S_HANDLE) == handle:
+            put(row, S_STATE, COMPLETE)
+            bump(g, G_CLOSED, 1)
+        return
+    if get(row, S_STATE) == OPEN:
+        log_record(g, r, ops.REQUEST, handle, 0, 0)
+        return
+    put(r, R_OP, op)
+    put(r, R_BYTES, get(r, R_DONE))
+    enter(g, r, row)
+
+
 @jit
 def dispatch_chunk(g, r):
     row = chunk_row(g, r)
@@ -208,6 +251,9 @@ def dispatch(g, r):
     op = get(r, R_OP)
     if op == OP_CHUNK:
         dispatch_chunk(g, r)
+        return
+    if op == OP_WAITS or op == OP_WAITED:
+        note_wait(g, r)
         return
     row = admit(g, r)
     if row == 0:

@@ -14,6 +14,7 @@ from host_proxy.platform.idle import TURNS_PER_CLOCK, now_ns, wait_a_little
 from host_proxy.platform.native import bump, entry, get, jit, put
 from host_proxy.platform.state import (
     G_ATTENTION,
+    G_CHANNELS,
     G_NARROW_BLOCKS,
     G_NOW,
     G_ORDERED,
@@ -22,6 +23,7 @@ from host_proxy.platform.state import (
     G_STOP,
     G_SYNC_SEEN,
     G_SYNCS,
+    G_TICKED,
     G_TURNS,
 )
 from host_proxy.records.completion import find_overdue
@@ -35,6 +37,7 @@ BATCH = 64  # records between two looks at MPI; also how often slots are returne
 _TICK_TURNS = 4  # of idle turns
 _BUSY_TICK_TURNS = 64  # however much there is to do: nobody starves
 _ORDER_TURNS = 4
+_TICK_NS = 50_000  # a channel is opened once, and then never again
 _PYTHON_WANTED = -1
 
 
@@ -65,6 +68,15 @@ def serve(g):
     return taken
 
 
+@jit
+def is_due(g):
+    """Whether Python should look for control messages of the direct road."""
+    if get(g, G_CHANNELS) == 0 or get(g, G_NOW) - get(g, G_TICKED) < _TICK_NS:
+        return False
+    put(g, G_TICKED, get(g, G_NOW))
+    return True
+
+
 @entry
 def run(g):
     """Serves the ring until there is a reason to return: STOPPED, RECORD or TICK."""
@@ -85,6 +97,8 @@ def run(g):
             turns = 0
             if get(g, G_PYTHON) and get(g, G_TURNS) % _BUSY_TICK_TURNS == 0:
                 return TICK
+            if is_due(g):
+                return TICK
             continue
         # An order must not wait for as many turns as that: they may be naps.
         alone = get(g, G_ORDERED) & ~get(g, G_ATTENTION) | get(g, G_NARROW_BLOCKS) != 0
@@ -92,6 +106,8 @@ def run(g):
             now = now_ns(g)
             put(g, G_NOW, now)
             find_overdue(g)
+            if is_due(g):
+                return TICK
             if turns == 0:
                 began = now
             idle_ns = now - began

@@ -69,6 +69,7 @@ class Communicator:
         near: whether kernels pack what they send to each rank into GPU staging.
         more: where no receive uses ANY_TAG, first messages of other tags.
         compared: in debug mode, what ranks say of their calls of collectives.
+        control: where no receive uses a wildcard, what proxies say of channels.
         is_free: it has been given back; its handle is nobody's, or somebody else's.
     """
 
@@ -81,12 +82,14 @@ class Communicator:
     near: np.ndarray
     more: tuple[Duplicate, ...] = ()
     compared: Duplicate | None = None
+    control: Duplicate | None = None
     is_free: bool = False
 
     @property
     def duplicates(self) -> tuple[Duplicate, ...]:
         """All of them."""
-        return (*self.all_messages, self.chunks, *([self.compared] if self.compared else []))
+        beside = [one for one in (self.compared, self.control) if one is not None]
+        return (*self.all_messages, self.chunks, *beside)
 
     @property
     def refuses_any_tag(self) -> bool:

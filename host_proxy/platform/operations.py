@@ -111,6 +111,11 @@ OPERATIONS = {
     wire.OP_CHUNK: Operation("chunk", 0),
     wire.OP_FAULT: Operation("fault", 0),
     wire.OP_WAIT: Operation("GMPI_Wait", 0),
+    # Whatever they name: what cannot be a channel is answered with the proxied road.
+    wire.OP_SEND_CHANNEL: Operation("channel of sends", 0),
+    wire.OP_RECEIVE_CHANNEL: Operation("channel of receives", 0),
+    wire.OP_WAITS: Operation("wait begins", 0),
+    wire.OP_WAITED: Operation("wait is over", 0),
 }
 
 
@@ -135,7 +140,7 @@ FIELDS = np.zeros(256, np.int64)
 KNOWN = np.zeros(256, np.int64)
 COLLECTIVES = np.zeros(256, np.int64)
 for _op, _row in OPERATIONS.items():
-    if _op in (wire.OP_CHUNK, wire.OP_FAULT, wire.OP_WAIT):
+    if _op in (wire.OP_CHUNK, wire.OP_FAULT, wire.OP_WAIT, wire.OP_WAITS, wire.OP_WAITED):
         continue  # open no request
     FIELDS[_op] = _row.fields
     KNOWN[_op] = 1

@@ -12,6 +12,7 @@ import ctypes
 import mmap
 import os
 import sys
+from collections.abc import Callable
 
 guarded = False  # for memory that is mapped from now on
 
@@ -71,7 +72,8 @@ class Pages:
         else:
             _libc.munmap(address, self._length)
 
-    def __del__(self) -> None:
-        # When Python goes, MPI is still there, and it may still use the memory.
-        if not sys.is_finalizing():
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # When Python goes, MPI is still there, and it may still use the memory. ``sys`` may have
+        # gone already.
+        if not is_finalizing():
             self.give_back()

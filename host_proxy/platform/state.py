@@ -134,8 +134,10 @@ from host_proxy.platform.pages import Pages
     F_CLOCK_GETTIME,
     F_YIELD,
     F_NANOSLEEP,
+    G_CHANNELS,  # 1: there is a direct road, whose control messages Python looks for
+    G_TICKED,  # when it last did, ns
     G_COUNT,
-) = range(101)
+) = range(103)
 
 # --- slots ---------------------------------------------------------------------------------------
 # What every request has comes first: two cache lines.
@@ -204,15 +206,19 @@ RECEIVES_AHEAD = 2  # chunks of one message whose receives are posted at once
 (D_HANDLE, D_SIZE, D_COUNT) = range(3)
 # of a communicator: MPI handle for chunks, rank, number of ranks, collectives in Python's hands;
 # addresses of arrays: which peer each rank is, -1 for one on another node, and how kernels send
-# long messages to it (NEAR: in GPU staging; | LANDED: those that are short enough land there); how
+# long messages to it (NEAR: in GPU staging; | LANDED: those that are short enough land there); 1
+# where no receive may use a wildcard, and messages may take the direct road; how
 # many MPI handles for messages there are, less 1: more than one (duplicate_of says which) where no
 # receive may use ANY_TAG; whether a collective has failed in MPI, see collective_failed; then these
 # handles
-(C_CHUNKS, C_RANK, C_SIZE, C_COLLECTIVES, C_PEERS, C_NEAR, C_LAST, C_BROKEN, C_HANDLE) = range(9)
+(
+    C_CHUNKS, C_RANK, C_SIZE, C_COLLECTIVES, C_PEERS, C_NEAR, C_DIRECT, C_LAST, C_BROKEN, C_HANDLE,
+) = range(10)  # fmt: skip
 C_COUNT = C_HANDLE + TAG_DUPLICATES
 # of a rank of this node: address (GPU) of its GPU staging, 0: it is not mapped here; whether that
-# rank has mapped ours; where our landing places in it are, 0: there are none
-(P_STAGING, P_MAPS, P_LANDING, P_COUNT) = range(4)
+# rank has mapped ours; where our landing places in it are, 0: there are none; where its direct
+# memory is, 0: one of us cannot map that of the other
+(P_STAGING, P_MAPS, P_LANDING, P_DIRECT, P_COUNT) = range(5)
 
 # --- faults ---------------------------------------------------------------------------------------
 (
@@ -288,6 +294,7 @@ class State:
     fetch: Fetch  # copies GPU memory to the host while kernels run; any thread
     communicators: list[Communicator] = field(default_factory=list)
     first: int = 0  # ticket of the first record
+    node_rank: int = 0  # our row of peers
     keep: list[Any] = field(default_factory=list)  # memory behind addresses in globals
 
     @property

@@ -14,6 +14,7 @@ from gmpi.contract.constants import (
     ANY_TAG,
     DATATYPE_MARK,
     DATATYPES,
+    ERR_TRUNCATE,
     GMPI_ERR_NO_RESOURCE,
     OPERATIONS_REDUCE,
     PROC_NULL,
@@ -44,6 +45,7 @@ from host_proxy.platform.native import bump, entry, get, jit, put
 from host_proxy.platform.state import (
     C_BROKEN,
     C_COUNT,
+    C_DIRECT,
     C_LAST,
     C_SIZE,
     D_COUNT,
@@ -144,6 +146,12 @@ def refuses_any_tag(g, comm):
     return get(communicator(g, comm), C_LAST) != 0
 
 
+@jit
+def refuses_any_source(g, comm):
+    """The same of ANY_SOURCE."""
+    return get(communicator(g, comm), C_DIRECT) != 0
+
+
 # --- the error log --------------------------------------------------------------------------------
 
 
@@ -187,11 +195,15 @@ def log_record(g, r, field, value, low, high):
 @jit
 def log_fault(g, r):
     """Logs a call that the device refused by itself."""
+    error = get(r, R_DONE) & 0xFF
     field = ops.REQUEST
-    if get(r, R_DONE) == GMPI_ERR_NO_RESOURCE:
-        field = ops.RESOURCE
     value = get(r, R_ELEMENTS)
-    _log_call(g, r, get(r, R_FLAGS), field, get(r, R_DONE) & 0xFF, value, 0, 0)
+    if error == GMPI_ERR_NO_RESOURCE:
+        field = ops.RESOURCE
+    elif error == ERR_TRUNCATE:
+        field = ops.LENGTH
+        value = get(r, R_HANDLE)
+    _log_call(g, r, get(r, R_FLAGS), field, error, value, 0, get(r, R_DONE) >> 8)
 
 
 @entry
@@ -273,7 +285,7 @@ def check(g, r):
     if fields & ops.DEST and (peer < 0 or peer >= peers) and peer != PROC_NULL:
         return log_record(g, r, ops.DEST, peer, 0, peers - 1)
     if fields & ops.SOURCE and (peer < 0 or peer >= peers):
-        if peer != PROC_NULL and peer != ANY_SOURCE:
+        if peer != PROC_NULL and (peer != ANY_SOURCE or refuses_any_source(g, get(r, R_COMM))):
             return log_record(g, r, ops.SOURCE, peer, 0, peers - 1)
     if fields & ops.ROOT and (peer < 0 or peer >= peers):
         return log_record(g, r, ops.ROOT, peer, 0, peers - 1)

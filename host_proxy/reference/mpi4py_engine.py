@@ -27,6 +27,7 @@ from host_proxy.platform import operations as ops
 from host_proxy.platform.state import (
     C_COLLECTIVES,
     ENGINE,
+    G_CHANNELS,
     G_CONTROL,
     G_HANDED,
     G_PYTHON,
@@ -56,7 +57,7 @@ from host_proxy.reference.failure import (
     RequestFailure,
     error_class,
 )
-from host_proxy.reference.mpi4py_operations import Operations
+from host_proxy.reference.mpi4py_operations import CHANNEL, Operations
 from host_proxy.reference.protocol import Outcome, Step, collective
 
 
@@ -69,6 +70,7 @@ class Mpi4pyEngine(Operations):
         self.answers: dict[tuple[int, int], tuple[int, Step]] = {}  # who waits for which order
         self.early: set[tuple[int, int]] = set()  # orders carried out before anybody waited
         self.collectives: dict[int, deque[tuple[int, Step]]] = {}
+        self.opening: list[tuple[int, Step]] = []  # who waits for a channel
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -77,6 +79,9 @@ class Mpi4pyEngine(Operations):
         state, r = self.state, self.state.record
         if r[R_OP] == wire.OP_CHUNK:
             self.chunk()
+            return
+        if r[R_OP] in (wire.OP_WAITS, wire.OP_WAITED):
+            dispatch.note_wait(self.g, r.ctypes.data)
             return
         if dispatch.admit(self.g, r.ctypes.data) == 0:
             return
@@ -171,6 +176,9 @@ class Mpi4pyEngine(Operations):
             except (MPI.Exception, Failure) as exc:
                 self.fail(slot, exc)
                 return
+            if waits_for is CHANNEL:
+                self.opening.append((slot, operation))
+                return
             if isinstance(waits_for, tuple):
                 if waits_for not in self.early:
                     self.answers[waits_for] = slot, operation
@@ -199,6 +207,10 @@ class Mpi4pyEngine(Operations):
         """Tests every pending MPI request once; whether anything completed."""
         if self.state.globals[G_HANDED]:
             self.take_over()
+        if self.state.globals[G_CHANNELS] and self.channels.listen():
+            opening, self.opening = self.opening, []
+            for slot, operation in opening:
+                self.resume(slot, operation, None)
         pending, self.requests = self.requests, []
         before = len(pending)
         for request, slot, operation in pending:
@@ -255,4 +267,6 @@ _OPERATIONS = {
     wire.OP_ALLREDUCE: Mpi4pyEngine.allreduce,
     wire.OP_BCAST: Mpi4pyEngine.bcast,
     wire.OP_BARRIER: Mpi4pyEngine.barrier,
+    wire.OP_SEND_CHANNEL: Mpi4pyEngine.send_channel,
+    wire.OP_RECEIVE_CHANNEL: Mpi4pyEngine.receive_channel,
 }

@@ -35,9 +35,8 @@ from host_proxy.platform.state import (
     State,
 )
 from host_proxy.records.checks import log_request
-from host_proxy.reference.failure import (
-    Failure,
-)
+from host_proxy.reference.channels import NEVER, NONE, Channels, Ends
+from host_proxy.reference.failure import Failure
 from host_proxy.reference.kernel_port import KernelPort, view
 from host_proxy.reference.protocol import (
     Outcome,
@@ -47,6 +46,14 @@ from host_proxy.reference.protocol import (
     receive_message,
     send_message,
 )
+
+CHANNEL = object()  # what an operation waits for that asks for a channel
+
+
+def channel_outcome(ends: Ends) -> Outcome:
+    """The completion that tells a kernel of a channel: in its fields, two addresses."""
+    local = 0 if ends in (NONE, NEVER) else ends.local + 1
+    return Outcome(local, SUCCESS, ends.remote & wire.TAG_MASK, ends.remote >> 32)
 
 
 class Operations:
@@ -61,6 +68,7 @@ class Operations:
         self.sizes = layout.eager_bytes, layout.chunk_bytes
         self.memory = view(int(state.globals[G_CONTROL]), layout.mapped_bytes)
         self.large = self.memory[layout.large :]
+        self.channels = Channels(state)
 
     def small(self, slot: int) -> int:
         """Offset of the payload in the slot's small staging buffer."""
@@ -151,6 +159,17 @@ class Operations:
     def barrier(self, slot: int) -> Step:
         yield self.communicator(slot).messages.Ibarrier()
         return Outcome(0)
+
+    def send_channel(self, slot: int) -> Step:
+        at = self.field(slot, S_COMM), self.field(slot, S_PEER), self.field(slot, S_TAG)
+        while (ends := self.channels.send_end(*at)) is None:
+            yield CHANNEL
+        return channel_outcome(ends)
+
+    def receive_channel(self, slot: int) -> Step:
+        at = self.field(slot, S_COMM), self.field(slot, S_PEER), self.field(slot, S_TAG)
+        return channel_outcome(self.channels.receive_end(*at))
+        yield
 
     def by_chunks(self, slot: int, start, packs: bool, unpacks: bool) -> Step:
         """A collective on the slot's buffer, chunk by chunk if it is long.

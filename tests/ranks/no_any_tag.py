@@ -23,8 +23,8 @@ UB = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
 TAGS = [*range(12), 64, 4096, UB - 1, UB]
 KEY = "mpi_assert_no_any_tag"
 ADVICE = (
-    f"the communicator was registered with no_any_tag, or with {KEY} in its info: name the tag, or "
-    "register it without"
+    f"the communicator was registered with no_any_tag or wildcards=False, or with {KEY} in its "
+    "info: name the tag, or register it without"
 )
 
 

@@ -38,22 +38,26 @@ def random_messages(rng: np.random.Generator, eager: int, chunk: int) -> list[Me
     return found
 
 
-def exchange(g: gmpi.Context, messages: list[Message], what: str) -> None:
+def exchange(g: gmpi.Context, messages: list[Message], comm: int, what: str) -> None:
     """Sends and receives them, and compares."""
     rooms = {k: np.full(m.room + 3, 0xA5, np.uint8) for k, m in enumerate(messages)}
     mine = [k for k, m in enumerate(messages) if m.dest == RANK]
     s = Script(threads=64)
     kernel = {k: s.room(messages[k].room) for k in mine if messages[k].to_kernel}
-    opened = {k: s.irecv(b, b.nbytes, gmpi.BYTE, messages[k].source, k) for k, b in kernel.items()}
+    opened = {
+        k: s.irecv(b, b.nbytes, gmpi.BYTE, messages[k].source, k, comm) for k, b in kernel.items()
+    }
     waits = {k: s.wait(opened[k]) for k in reversed(opened)}
     outcomes: dict[int, tuple[int, int]] = {}  # error, bytes of those that the host receives
 
     def host() -> None:
         receives = {
-            k: g.host.Irecv(rooms[k][:-3], messages[k].source, k) for k in mine if k not in kernel
+            k: g.host.Irecv(rooms[k][:-3], messages[k].source, k, comm)
+            for k in mine
+            if k not in kernel
         }
         sends = [
-            g.host.Isend(pattern(m.nbytes, k), m.dest, k)
+            g.host.Isend(pattern(m.nbytes, k), m.dest, k, comm)
             for k, m in enumerate(messages)
             if m.source == RANK
         ]

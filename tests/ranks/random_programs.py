@@ -5,7 +5,8 @@
 A program is a list of phases that all ranks make from the same seed, so that none can deadlock:
 within a phase each rank posts its receives, sends and reductions in an order of its own, then waits
 for them in an order of its own; or messages are sent and received by blocking calls in one global
-order. Wildcards are used where only one message can match. Receives may be too short, in some
+order. Wildcards are used where only one message can match; on some communicators none is, and
+messages may go by the direct road. Receives may be too short, in some
 phases most of them. Each phase ends with a barrier. Then the hosts send (``random_hosts.py``).
 
 Before every other program, one like it is cut off: it ends in calls that cannot complete, and each
@@ -37,6 +38,7 @@ from random_phases import (
     interleave,
     random_phase,
     without_truncation,
+    without_wildcards,
 )
 from script import Buffer, Call, Script
 
@@ -147,7 +149,9 @@ def never_complete(s: Script, eager: int, rng: np.random.Generator) -> None:
     s.recv(s.room(8), 8, gmpi.BYTE, before, 6001)
 
 
-def cut_off(seed: int, phases: list[Phase], comms: Communicators, settings: Any) -> None:
+def cut_off(
+    seed: int, phases: list[Phase], comms: Communicators, direct: set[int], settings: Any
+) -> None:
     """A program that is ended from outside, on each rank at another time and in another way."""
     rng = np.random.default_rng([seed, RANK, 1])
     way = ("abort", "limit", "Ctrl-C")[int(rng.integers(0, 3))]
@@ -165,8 +169,10 @@ def cut_off(seed: int, phases: list[Phase], comms: Communicators, settings: Any)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # what MPI has not finished
         try:
-            with gmpi.Context(WORLD, engine=engine, watchdog_s=0, timeout_s=limit, **settings) as g:
-                handles = [gmpi.COMM_WORLD, *(g.comm(comms.mpi[i]) for i in (1, 2))]
+            settings = {**settings, "engine": engine, "watchdog_s": 0, "timeout_s": limit}
+            with gmpi.Context(WORLD, wildcards=0 not in direct, **settings) as g:
+                others = (g.comm(comms.mpi[i], wildcards=i not in direct) for i in (1, 2))
+                handles = [gmpi.COMM_WORLD, *others]
                 strike = g.abort if way == "abort" else interrupt
                 if way != "limit":
                     timer = threading.Timer(float(rng.uniform(0.05, 0.6)), strike)
@@ -243,21 +249,30 @@ def check(seed: int, comms: Communicators) -> None:
     for _ in range(int(rng.integers(3, 9))):
         phases.append(random_phase(rng, comms, sizes, first))
         first += 100
+    draw = np.random.default_rng([seed, 3])
+    direct = {comm for comm in range(3) if draw.random() < 0.4}
+    phases = [without_wildcards(phase, direct) for phase in phases]
     if seed % 2 == 0:
-        cut_off(seed, [without_truncation(phase) for phase in phases], comms, settings)
+        cut_off(seed, [without_truncation(phase) for phase in phases], comms, direct, settings)
     wanted = expected(phases, comms)
     wild = {m.comm for phase in phases for m in phase.messages if m.recv_tag == gmpi.ANY_TAG}
     no_any_tag = [seed % 3 == 0 and comm not in wild for comm in range(3)]
     for engine in ("compiled", "mpi4py"):
-        with gmpi.Context(WORLD, engine=engine, no_any_tag=no_any_tag[0], **settings) as g:
-            others = (g.comm(comms.mpi[i], no_any_tag=no_any_tag[i]) for i in (1, 2))
+        with gmpi.Context(
+            WORLD, wildcards=0 not in direct, engine=engine, no_any_tag=no_any_tag[0], **settings
+        ) as g:
+            others = (
+                g.comm(comms.mpi[i], wildcards=i not in direct, no_any_tag=no_any_tag[i])
+                for i in (1, 2)
+            )
             handles = [gmpi.COMM_WORLD, *others]
             narrow_or_not(g, seed)
             found = actual(g, handles, phases, comms, seed)
             messages = random_messages(
                 np.random.default_rng([seed, 1000]), eager, g.layout.chunk_bytes
             )
-            exchange(g, messages, f"seed {seed}, {engine}")
+            comm = g.comm(WORLD) if 0 in direct else gmpi.COMM_WORLD  # also the hosts'
+            exchange(g, messages, comm, f"seed {seed}, {engine}")
         assert found.keys() == wanted.keys(), found.keys() ^ wanted.keys()
         for name, value in wanted.items():
             what = f"seed {seed}, {engine}: {name}"

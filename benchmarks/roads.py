@@ -1,0 +1,193 @@
+"""Both roads between two GPUs of a node in one run: latency and rate, by size and threads.
+
+    mpiexec -n 2 python benchmarks/roads.py [-m 8:1M] [--threads 256 1024] [--json FILE]
+
+The direct road is that of a communicator without wildcards; the proxied one that of any other. The
+receive is posted, then sent and waited for: one way is half a round trip, by the GPU's clock.
+Every payload is checked.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import numpy as np
+from _bench import fail, parser, size_range, sizes_between, summary, where, write_json
+from _floor import cycles_per_us
+from mpi4py import MPI
+from numba import cuda, int64
+
+import gmpi
+from gmpi import (
+    GMPI_Irecv,
+    GMPI_Irecv_warp,
+    GMPI_Isend,
+    GMPI_Isend_warp,
+    GMPI_Wait,
+    GMPI_Wait_warp,
+)
+
+SIZES = (8, 128, 1024, 4096, 65536, 1 << 20)
+MOST_WINDOW = 4
+
+
+# wide: a kernel
+@cuda.jit
+def exchange(ctx, out, back, n, me, rounds, skip, cycles, comm):
+    peer = 1 - me
+    for i in range(rounds):
+        begin = gmpi.clock()
+        receive = GMPI_Irecv(ctx, back, n, gmpi.BYTE, peer, 1, comm)
+        if me == 1:
+            GMPI_Wait(ctx, receive)
+        send = GMPI_Isend(ctx, out, n, gmpi.BYTE, peer, 1, comm)
+        GMPI_Wait(ctx, send)
+        if me == 0:
+            GMPI_Wait(ctx, receive)
+        if cuda.threadIdx.x == 0 and i >= skip:
+            cycles[i - skip] = gmpi.clock() - begin
+
+
+@cuda.jit
+def exchange_checked(ctx, out, back, n, me, rounds, wrong, comm):
+    """The same calls; every round has bytes of its own."""
+    peer = 1 - me
+    for i in range(rounds):
+        for k in range(cuda.threadIdx.x, n, cuda.blockDim.x):
+            out[k] = (k * 7 + i * 13 + me) & 0xFF
+        receive = GMPI_Irecv(ctx, back, n, gmpi.BYTE, peer, 1, comm)
+        if me == 1:
+            status = GMPI_Wait(ctx, receive)
+        send = GMPI_Isend(ctx, out, n, gmpi.BYTE, peer, 1, comm)
+        GMPI_Wait(ctx, send)
+        if me == 0:
+            status = GMPI_Wait(ctx, receive)
+        if status.nbytes != n or status.error != gmpi.SUCCESS:
+            cuda.atomic.add(wrong, 0, 1)
+        for k in range(cuda.threadIdx.x, n, cuda.blockDim.x):
+            if back[k] != (k * 7 + i * 13 + peer) & 0xFF:
+                cuda.atomic.add(wrong, 0, 1)
+        cuda.syncthreads()
+
+
+@cuda.jit
+def stream(ctx, me, data, window, rounds, wrong, comm):
+    """Both ranks: every warp sends ``window`` messages of 8 bytes to its twin and receives as
+    many, each with a value of its own."""
+    warp = (cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x) // 32
+    lane = cuda.laneid
+    out = data[warp, 0]
+    back = data[warp, 1]
+    receives = cuda.local.array(MOST_WINDOW, int64)
+    sends = cuda.local.array(MOST_WINDOW, int64)
+    peer = 1 - me
+    for i in range(rounds):
+        if lane < window:
+            out[lane] = (warp * 100000 + i) * 8 + lane + me
+        cuda.syncwarp()
+        for k in range(window):
+            receives[k] = GMPI_Irecv_warp(ctx, back[k : k + 1], 1, gmpi.INT64_T, peer, warp, comm)
+        for k in range(window):
+            sends[k] = GMPI_Isend_warp(ctx, out[k : k + 1], 1, gmpi.INT64_T, peer, warp, comm)
+        for k in range(window):
+            GMPI_Wait_warp(ctx, receives[k])
+        for k in range(window):
+            GMPI_Wait_warp(ctx, sends[k])
+        if lane < window and back[lane] != (warp * 100000 + i) * 8 + lane + peer:
+            cuda.atomic.add(wrong, 0, 1)
+        cuda.syncwarp()
+
+
+def latency(g: gmpi.Context, comm: MPI.Comm, road: int, n: int, threads: int) -> dict[str, float]:
+    rounds = 20 if gmpi.SIMULATOR else 3000 if n <= 65536 else 300
+    skip = max(2, rounds // 10)
+    out, back = (cuda.to_device(np.zeros(max(1, n), np.uint8)) for _ in range(2))
+    wrong = cuda.to_device(np.zeros(1, np.int32))
+    cycles = cuda.to_device(np.zeros(rounds, np.int64))
+    comm.Barrier()
+    checks = 5 if gmpi.SIMULATOR else 50
+    exchange_checked[1, threads](g.device, out, back, n, comm.rank, checks, wrong, road)
+    g.synchronize()
+    bad = comm.allreduce(int(wrong.copy_to_host()[0]))
+    if bad:
+        fail(f"{n} bytes: {bad} wrong bytes or statuses")
+    comm.Barrier()
+    exchange[1, threads](g.device, out, back, n, comm.rank, rounds + skip, skip, cycles, road)
+    g.synchronize()
+    return summary(cycles.copy_to_host() / cycles_per_us() / 2)
+
+
+def rate(g: gmpi.Context, comm: MPI.Comm, road: int, warps: int, window: int) -> dict[str, Any]:
+    """Messages per second, each way."""
+    rounds = 4 if gmpi.SIMULATOR else 2000
+    block = min(warps, 4)
+    data = cuda.to_device(np.zeros((warps, 2, 8), np.int64))
+    wrong = cuda.to_device(np.zeros(1, np.int32))
+    for some in (2, rounds):
+        comm.Barrier()
+        begin = time.perf_counter()
+        stream[warps // block, block * 32](g.device, comm.rank, data, window, some, wrong, road)
+        g.synchronize()
+        seconds = time.perf_counter() - begin
+    bad = comm.allreduce(int(wrong.copy_to_host()[0]))
+    if bad:
+        fail(f"{warps} warps, window {window}: {bad} wrong payloads")
+    per_second = warps * window * rounds / max(comm.allgather(seconds))
+    return {"warps": warps, "window": window, "per_second": per_second}
+
+
+def main() -> int:
+    args_parser = parser(__doc__ or "")
+    args_parser.add_argument("-m", dest="sizes", type=size_range, metavar="MIN:MAX")
+    args_parser.add_argument(
+        "--threads", type=int, nargs="+", default=[32] if gmpi.SIMULATOR else [256, 1024]
+    )
+    args_parser.add_argument("--roads", nargs="+", default=["direct", "proxied"])
+    args_parser.add_argument("--no-rates", action="store_true")
+    args = args_parser.parse_args()
+    sizes = sizes_between(*args.sizes) if args.sizes else list(SIZES)
+    comm = MPI.COMM_WORLD
+    if comm.size != 2:
+        fail(f"needs 2 ranks, got {comm.size}: mpiexec -n 2 python {sys.argv[0]}")
+    gmpi.select_gpu(comm)
+    place = where(comm)
+    settings = {"engine": args.engine} if args.engine else {}
+    rows: list[dict[str, Any]] = []
+    rates: list[dict[str, Any]] = []
+    with gmpi.Context(comm, wildcards=False, **settings) as g:
+        other = comm.Dup()
+        roads = {"direct": gmpi.COMM_WORLD, "proxied": g.comm(other)}
+        if comm.rank == 0:
+            print(f"# one way in us (p50, p99) on {place}: {', '.join(args.roads)}")
+        for n in sizes:
+            for threads in args.threads:
+                row: dict[str, Any] = {"size": n, "threads": threads}
+                for name in args.roads:
+                    row[name] = latency(g, comm, roads[name], n, threads)
+                rows.append(row)
+                if comm.rank == 0:
+                    found = "".join(
+                        f"{row[r]['p50']:>10.2f}{row[r]['p99']:>10.2f}" for r in args.roads
+                    )
+                    print(f"{n:<10}{threads:>6}{found}", flush=True)
+        for warps, window in () if args.no_rates else ((1, 1), (64, 4), (256, 1), (256, 4)):
+            for name in args.roads:
+                one = {"road": name, **rate(g, comm, roads[name], warps, window)}
+                rates.append(one)
+                if comm.rank == 0:
+                    print(
+                        f"# {name}: {warps} warps, window {window}: "
+                        f"{one['per_second'] / 1e6:.2f} M messages/s each way",
+                        flush=True,
+                    )
+        other.Free()
+    if comm.rank == 0:
+        print("# payloads checked: all right")
+        write_json(args.json, {"benchmark": "roads", "where": place, "rows": rows, "rates": rates})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

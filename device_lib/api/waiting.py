@@ -1,0 +1,250 @@
+"""Waiting for requests of both roads: whoever waits for one goes on with the other.
+
+MPI promises progress to all requests while a process waits for any. Those of the proxied road are
+the proxy's; those of the direct road are carried on by threads that wait. So in a context with a
+direct road a wait for the proxy does not only wait, and Waitall looks at all requests in turn.
+All threads of a scope call these.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from device_lib.direct.requests import ONE_LOOK, QUICK, WAIT
+from device_lib.direct.rows import is_direct_handle
+from device_lib.platform.context import Status, has_direct
+from device_lib.platform.library import linked
+from device_lib.platform.primitives import (
+    SIMULATOR,
+    device,
+    int64,
+    lane_id,
+    load_8,
+    opaque,
+    pause,
+    store_8,
+)
+from device_lib.platform.scope import Scope
+from device_lib.proxied import slots
+from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
+from device_lib.proxied.closing_all import STATUS_BYTES
+from device_lib.proxied.requests import sign32
+from gmpi.contract.constants import SUCCESS
+from gmpi.contract.wire import HANDLE_ERROR_SHIFT, REQUEST_NULL, TAG_MASK
+
+_TURNS = 2 if SIMULATOR else 32  # of looks at all requests, before the first one is waited for
+_LONGEST_PAUSE_NS = 4096  # between two looks at host memory
+
+
+@device
+def _nothing():
+    """The Status of no request."""
+    return Status(SUCCESS, sign32(NO_ORIGIN), sign32(NO_ORIGIN >> 32 & TAG_MASK), 0, 0)
+
+
+@device
+def _store_status(at, status):
+    store_8(at, status.error)
+    store_8(at + 8, status.source)
+    store_8(at + 16, status.tag)
+    store_8(at + 24, status.count)
+    store_8(at + 32, status.nbytes)
+
+
+@device
+def _element(words, number, size):
+    """Address of an element, of ``size`` bytes, of an array that ``describe`` has described."""
+    address = load_8(words)
+    dimension = load_8(words + 16)
+    if dimension == 0:
+        return address + number * size
+    while dimension > 0:
+        dimension -= 1
+        count = load_8(words + 32 + 16 * dimension)
+        address += number % count * load_8(words + 40 + 16 * dimension)
+        number //= count
+    return address
+
+
+def make_waiting(scope: Scope, requests: SimpleNamespace, direct: SimpleNamespace):
+    """Waits of one scope.
+
+    Args:
+        requests: of the proxied road (``proxied.requests``).
+        direct: of the direct one (``direct.requests``).
+    """
+    complete, close, open_request = requests.complete, requests.close, requests.open_request
+    perform_proxied = requests.perform
+    finish_direct, go_on = direct.finish, direct.go_on
+    leads = scope.leads
+    sync = scope.sync
+
+    def part(name: str, arguments: int, results: int, body):
+        return linked(f"gmpi_{name}_{scope.name}", arguments, results, body)
+
+    @device
+    def wait_beside(ctx, request):
+        """Waits for a request of the proxied road: the fields of its Status.
+
+        As long as requests of the direct road are open, they are gone on with. What other threads
+        open there while nobody looks, they wait for themselves.
+        """
+        nanoseconds = 64
+        completed = False
+        status = _nothing()
+        while not completed:
+            others = go_on(ctx, slots.guess(ctx))
+            completed, status = complete(ctx, request, others)
+            if not completed:
+                pause(nanoseconds)
+                nanoseconds = min(2 * nanoseconds, _LONGEST_PAUSE_NS)
+        return status.error, status.source, status.tag, status.count, status.nbytes
+
+    wait_linked = part("wait_beside", 4, 5, wait_beside)
+
+    @device
+    def finish_either(ctx, request, how):
+        """(completed, Status) of a request in a context with a direct road.
+
+        Args:
+            how: WAIT; ONE_LOOK; or QUICK: without going on with anything else.
+        """
+        request = int64(request)
+        if is_direct_handle(request):
+            outcome, count, origin = finish_direct(ctx, request, how)
+            return outcome & COMPLETED != 0, close(ctx, request, outcome, count, origin)
+        if how == WAIT and request > 0 and request >> HANDLE_ERROR_SHIFT == 0:
+            error, source, tag, count, nbytes = wait_linked(ctx, request)
+            return True, Status(error, source, tag, count, nbytes)
+        completed, status = complete(ctx, request, how != WAIT)
+        if how == ONE_LOOK and not completed:
+            go_on(ctx, slots.guess(ctx))
+        return completed, status
+
+    @device
+    def finish(ctx, request, once):
+        """(completed, Status) of a request; ``once``: looks, and does not wait."""
+        if has_direct(ctx):
+            return finish_either(ctx, request, ONE_LOOK if once else WAIT)
+        return complete(ctx, request, once)
+
+    @device
+    def perform(ctx, word0, peer_tag, count, nbytes, send, recv):
+        """Opens a request of the proxied road and waits for it: its Status."""
+        if has_direct(ctx):
+            handle = open_request(ctx, word0, peer_tag, count, nbytes, send, recv)
+            completed, status = finish_either(ctx, handle, WAIT)
+            return status
+        return perform_proxied(ctx, word0, peer_tag, count, nbytes, send, recv)
+
+    @device
+    def finish_all(ctx, count, requests, stride, statuses):
+        """As ``proxied.closing_all``: the error class of the first request that failed."""
+        sync()
+        result = SUCCESS
+        first = count  # request that has failed
+        turn = 0
+        left = 1
+        while left > 0:
+            left = 0
+            i = 0
+            while i < count:
+                request = load_8(requests + i * stride)
+                if request != REQUEST_NULL or turn == 0:
+                    completed, status = finish_either(
+                        ctx, request, QUICK if turn < _TURNS else WAIT
+                    )
+                    if completed:
+                        if status.error != SUCCESS and i < first:
+                            first = i
+                            result = status.error
+                        if statuses != 0 and leads() and lane_id() == 0:
+                            _store_status(statuses + i * STATUS_BYTES, status)
+                        sync()
+                        # Every thread: the array may be private to each.
+                        store_8(requests + i * stride, REQUEST_NULL)
+                        sync()
+                    else:
+                        left += 1
+                i += opaque(1)
+            if left > 0:
+                go_on(ctx, slots.guess(ctx))
+            turn += 1
+        sync()
+        return result
+
+    @device
+    def finish_one(ctx, count, requests, stride):
+        """(index, error, source, tag, count, bytes) of the first to be found complete; index -1 if
+        all are null."""
+        sync()
+        turn = 0
+        pending = 1
+        while pending != 0:
+            pending = 0
+            i = 0
+            while i < count:
+                request = load_8(requests + i * stride)
+                if request != REQUEST_NULL:
+                    pending += 1
+                    how = ONE_LOOK if turn >= _TURNS else QUICK
+                    completed, status = finish_either(ctx, request, how)
+                    if completed:
+                        sync()
+                        store_8(requests + i * stride, REQUEST_NULL)
+                        sync()
+                        return (
+                            i,
+                            status.error,
+                            status.source,
+                            status.tag,
+                            status.count,
+                            status.nbytes,
+                        )
+                i += opaque(1)
+            turn += 1
+        s = _nothing()
+        return -1, s.error, s.source, s.tag, s.count, s.nbytes
+
+    @device
+    def wait_for_each(ctx, count, requests, statuses):
+        """Waitall where handles, or statuses, do not lie in one piece.
+
+        One after the other, which is slower: the library has no such code, the kernel has it only
+        where the type of an array does not say that it is contiguous.
+
+        Args:
+            requests, statuses: what ``describe`` has returned; 0: no statuses.
+        """
+        result = SUCCESS
+        i = 0
+        while i < count:
+            at = _element(requests, i, 8)
+            completed, status = finish(ctx, load_8(at), False)
+            store_8(at, REQUEST_NULL)  # every thread: the array may be private to each
+            if statuses != 0:
+                _store_status(_element(statuses, i, STATUS_BYTES), status)
+            if result == SUCCESS:
+                result = status.error
+            i += 1
+        return result
+
+    finish_all_linked = part("finish_all_beside", 7, 1, finish_all)
+    finish_one_linked = part("finish_one_beside", 6, 6, finish_one)
+
+    @device
+    def finish_one_status(ctx, count, requests, stride):
+        """(index, Status), as ``finish_one``."""
+        index, error, source, tag, elements, nbytes = finish_one_linked(
+            ctx, count, requests, stride
+        )
+        return index, Status(error, source, tag, elements, nbytes)
+
+    return SimpleNamespace(
+        finish=finish,
+        perform=perform,
+        finish_all=finish_all_linked,
+        wait_for_each=wait_for_each,
+        finish_one=finish_one_status,
+    )

@@ -1,0 +1,69 @@
+"""What sender and receiver of a channel tell each other in the sender's memory; one lane.
+
+For each slot of the inbox the credit, which says that the slot is free, and the announcement, which
+says where the next round of a long message goes.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.direct.packets import mark_of, refreshed
+from device_lib.platform.primitives import device, fence_sys, load_unit, opaque, store_unit
+from gmpi.contract.channels import ANNOUNCED, CELL_BYTES, CREDIT, DEPTH, WANTED
+from gmpi.contract.wire import TAG_MASK
+
+_NO_ROUND = TAG_MASK  # of an announcement that is only refreshed
+
+
+@device
+def _cell(cells, number):
+    return cells + (number & (DEPTH - 1)) * CELL_BYTES
+
+
+@device
+def begin(cells):
+    """Before the first message: those of a former turn have been taken."""
+    number = 0
+    while number < DEPTH:
+        store_unit(_cell(cells, number) + CREDIT, 0, mark_of(number - DEPTH) << 32)
+        number += opaque(1)
+
+
+@device
+def has_credit(cells, number):
+    """Whether the slot of a message is free: the one before it in the same slot has been taken."""
+    low, word = load_unit(_cell(cells, number) + CREDIT)
+    return word >> 32 & TAG_MASK == mark_of(number - DEPTH)
+
+
+@device
+def give_back(cells, number, announced):
+    """A message has been taken, and every packet of it seen."""
+    if refreshed(number) and not announced:
+        announce(cells, number, 0, 0, _NO_ROUND)
+        fence_sys()  # nobody waits for it: it must not fall on the slot's next announcement
+    store_unit(_cell(cells, number) + CREDIT, 0, mark_of(number) << 32)
+
+
+@device
+def announce(cells, number, place, wanted, turn):
+    """Says where round ``turn`` of a message goes.
+
+    Args:
+        place: relative to the inbox, whose address is another one for the sender.
+        wanted: bytes of all rounds together.
+    """
+    mark = mark_of(number) << 32
+    store_unit(_cell(cells, number) + WANTED, wanted, mark)
+    store_unit(_cell(cells, number) + ANNOUNCED, place, turn | mark)
+
+
+@device
+def announcement(cells, number, turn):
+    """(whether round ``turn`` has been announced, place, wanted)."""
+    cell = _cell(cells, number)
+    place, word = load_unit(cell + ANNOUNCED)
+    wanted, beside = load_unit(cell + WANTED)
+    mark = mark_of(number)
+    said = word >> 32 & TAG_MASK == mark and beside >> 32 & TAG_MASK == mark
+    return said and word & TAG_MASK == turn, place, wanted

@@ -1,0 +1,97 @@
+"""Going on with requests of the direct road: one's own, and those of others.
+
+MPI promises progress to all requests while a process waits for any.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from device_lib.direct import rows
+from device_lib.direct.receives import make_advance_receive
+from device_lib.direct.sends import make_advance_send
+from device_lib.platform.context import all_slots
+from device_lib.platform.library import linked
+from device_lib.platform.primitives import device, lane_id, load_gpu
+from device_lib.platform.scope import Scope
+from device_lib.proxied import slots
+from gmpi.contract.channels import KEY_RECEIVES_SHIFT, ROW_KEY
+from gmpi.contract.wire import DEVICE_DIRECT_OPEN
+
+
+@device
+def is_send(ctx, slot):
+    return load_gpu(rows.channel_of(ctx, slot) + ROW_KEY) >> KEY_RECEIVES_SHIFT & 1 == 0
+
+
+def make_going_on(scope: Scope) -> SimpleNamespace:
+    """For one scope, all of whose threads call it together."""
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_3 = scope.broadcast_3
+    advance_send = make_advance_send(scope)
+    advance_receive = make_advance_receive(scope)
+
+    def part(name: str, arguments: int, results: int, body):
+        return linked(f"gmpi_direct_{name}_{scope.name}", arguments, results, body)
+
+    @device
+    def advance(ctx, slot, looks):
+        """Whether a request that the caller has claimed is complete, after one step of it."""
+        if is_send(ctx, slot):
+            return advance_send(ctx, slot, looks)
+        return advance_receive(ctx, slot, looks)
+
+    @device
+    def take_a_step(ctx, slot, handle):
+        """Goes on with a request that somebody else may have, if nobody has."""
+        ours = rows.FOREIGN
+        if leads() and lane_id() == 0:
+            ours = rows.claim_to_help(ctx, handle)
+        ours, stage, unused = broadcast_3(ours, rows.stage_of(ctx, slot), 0)
+        sync()
+        if ours == rows.MINE or ours == rows.RESUMED:
+            if stage != rows.FINISHED:
+                advance(ctx, slot, 1)
+            if leads() and lane_id() == 0:
+                rows.unclaim(ctx, handle)
+        return 0
+
+    go_on = part("go_on", 5, 1, take_a_step)
+
+    @device
+    def help_one(ctx, first):
+        """Goes on with one open request after slot ``first``; returns where to look next."""
+        slot = -1
+        handle = 0
+        if leads() and lane_id() == 0:
+            slot = rows.next_open(ctx, first)
+            if slot >= 0:
+                handle = rows.field(ctx, slot, rows.OWNER)
+        slot, handle, ignored = broadcast_3(slot, handle, 0)
+        sync()
+        if slot < 0:
+            return first
+        if rows.is_direct_handle(handle) and handle & slots.CLAIMED == 0:
+            go_on(ctx, slot, handle)
+        first = slot + 1
+        return first if first < all_slots(ctx) else 0
+
+    help_linked = part("help", 4, 1, help_one)
+
+    @device
+    def go_on_with_others(ctx, first):
+        """Goes on with an open request; whether there are any."""
+        there = 0
+        if leads() and lane_id() == 0:
+            there = load_gpu(ctx.device + DEVICE_DIRECT_OPEN)
+        there, unused, ignored = broadcast_3(there, 0, 0)
+        sync()
+        if there != 0:
+            help_linked(ctx, first)
+        return there != 0
+
+    return SimpleNamespace(
+        advance=advance, go_on=go_on, help_one=help_linked, go_on_with_others=go_on_with_others
+    )

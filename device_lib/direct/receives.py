@@ -1,0 +1,211 @@
+"""Going on with a receive of the direct road; all threads of a scope, of whoever has claimed it.
+
+A short message is taken from the inbox. For a long one the receive takes a staging buffer in our
+GPU memory, announces it, and empties it round after round.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_lib.direct import cells, packets, rows
+from device_lib.move.copy import copy_from_staging
+from device_lib.move.layouts import layout_of, unpack_layout
+from device_lib.platform.primitives import (
+    clear_bits_32_gpu,
+    device,
+    first_bit,
+    lane_id,
+    load_gpu,
+    load_unit,
+    or_32_gpu,
+    pause,
+)
+from device_lib.platform.scope import Scope
+from gmpi.contract.channels import (
+    FILLED,
+    LONG,
+    ROW_LOCAL,
+    ROW_REMOTE,
+    STAGED,
+    STAGED_BYTES,
+)
+from gmpi.contract.constants import ERR_TRUNCATE, SUCCESS
+from gmpi.contract.wire import (
+    DEVICE_DIRECT,
+    DEVICE_STAGED,
+    ERROR_SHIFT,
+    LAYOUT_RECV,
+    SCATTERED,
+    TAG_MASK,
+)
+
+_NOTHING = 0  # the sender has not come so far
+_SHORT = 1
+_LENGTH = 2  # of a long message
+_ROUND = 3
+
+_NO_BUFFER = STAGED  # of a long message of which nothing is wanted
+_ALL = (1 << STAGED) - 1
+
+
+@device
+def _look(ctx, slot, looks):
+    """(what there is to do, number, stage, length of the message); one lane."""
+    number = rows.number_of(ctx, slot)
+    stage = rows.stage_of(ctx, slot)
+    inbox = load_gpu(rows.channel_of(ctx, slot) + ROW_LOCAL)
+    at = packets.inbox_slot(inbox, number)
+    mark = packets.mark_of(number)
+    looked = 0
+    while looked < looks:
+        if stage == rows.BEGINS:
+            low, word = load_unit(at)
+            if word >> 32 & TAG_MASK == mark:
+                length = word & TAG_MASK
+                if length == LONG:
+                    return _LENGTH, number, stage, low
+                if rows.field(ctx, slot, rows.ADDRESS) != SCATTERED:
+                    return _SHORT, number, stage, length
+                buffer = _take_buffer(ctx)
+                if buffer >= 0:
+                    rows.set_field(ctx, slot, rows.WANTED, buffer << rows.LENGTH_BITS)
+                    return _SHORT, number, stage, length
+        else:
+            turn, word = load_unit(at + FILLED)
+            if word >> 32 & TAG_MASK == mark and turn == stage - rows.ROUNDS:
+                return _ROUND, number, stage, rows.field(ctx, slot, rows.OUTCOME)
+        looked += 1
+        pause(20)
+    return _NOTHING, number, stage, 0
+
+
+@device
+def _take_buffer(ctx):
+    """A staging buffer, -1 where none is free; one lane."""
+    word = ctx.device + DEVICE_STAGED
+    free = ~load_gpu(word) & _ALL
+    while free != 0:
+        bit = first_bit(free)
+        old = or_32_gpu(word, 1 << bit)
+        if old >> bit & 1 == 0:
+            return bit
+        free = ~old & _ALL
+    return -1
+
+
+@device
+def _buffer_address(ctx, buffer):
+    return load_gpu(ctx.device + DEVICE_DIRECT) + buffer * STAGED_BYTES
+
+
+@device
+def _announce(ctx, slot, number, buffer, turn):
+    """Says where a round goes; one lane."""
+    channel = rows.channel_of(ctx, slot)
+    place = _buffer_address(ctx, buffer) - load_gpu(channel + ROW_LOCAL)
+    wanted = rows.field(ctx, slot, rows.WANTED) & rows.LENGTH_MASK
+    cells.announce(load_gpu(channel + ROW_REMOTE), number, place, wanted, turn)
+
+
+@device
+def _begin_rounds(ctx, slot, number, length, room):
+    """Announces the first round, if there is a buffer for it; one lane."""
+    wanted = min(length, room)
+    buffer = _NO_BUFFER
+    if wanted > 0:
+        buffer = _take_buffer(ctx)
+        if buffer < 0:
+            return
+    rows.set_field(ctx, slot, rows.WANTED, wanted | buffer << rows.LENGTH_BITS)
+    rows.set_field(ctx, slot, rows.OUTCOME, length)
+    rows.set_stage(ctx, slot, rows.ROUNDS)
+    _announce(ctx, slot, number, buffer, 0)
+
+
+@device
+def _finish(ctx, slot, number, length, room, announced):
+    """One lane, when all have taken their part."""
+    channel = rows.channel_of(ctx, slot)
+    cells.give_back(load_gpu(channel + ROW_REMOTE), number, announced)
+    error = ERR_TRUNCATE if length > room else SUCCESS
+    rows.set_field(ctx, slot, rows.OUTCOME, min(length, room) | error << ERROR_SHIFT)
+    rows.set_field(ctx, slot, rows.WANTED, length)
+    rows.set_stage(ctx, slot, rows.FINISHED)
+
+
+def make_advance_receive(scope: Scope) -> Callable:
+    rank = scope.rank
+    size = scope.size
+    leads = scope.leads
+    sync = scope.sync
+    sync_or = scope.sync_or
+    broadcast_5 = scope.broadcast_5
+
+    # long: one step of each kind, of which all threads take their part
+    @device
+    def advance_receive(ctx, slot, looks):
+        """Whether the receive is complete.
+
+        Args:
+            looks: how often to look whether the sender has come so far.
+        """
+        what = _NOTHING
+        number = 0
+        stage = 0
+        length = 0
+        if leads() and lane_id() == 0:
+            what, number, stage, length = _look(ctx, slot, looks)
+        what, number, stage, length, ignored = broadcast_5(what, number, stage, length, 0)
+        if what == _NOTHING:
+            sync()  # before the next broadcast
+            return False
+        room = rows.length_of(ctx, slot)
+        target = rows.field(ctx, slot, rows.ADDRESS)
+        inbox = load_gpu(rows.channel_of(ctx, slot) + ROW_LOCAL)
+        at = packets.inbox_slot(inbox, number)
+        buffer = _NO_BUFFER
+        last = what == _SHORT
+        aborted = 0
+        if what == _SHORT:
+            moved = min(length, room)
+            place = target
+            if target == SCATTERED:
+                buffer = rows.field(ctx, slot, rows.WANTED) >> rows.LENGTH_BITS
+                place = _buffer_address(ctx, buffer)
+            aborted = packets.take_packets(ctx, at, place, length, moved, number, rank(), size())
+            if target == SCATTERED:
+                sync()
+                layout = layout_of(ctx, slot, LAYOUT_RECV)
+                unpack_layout(layout, place, 0, moved, rank(), size())
+        elif what == _ROUND:
+            wanted = rows.field(ctx, slot, rows.WANTED)
+            buffer = wanted >> rows.LENGTH_BITS
+            wanted &= rows.LENGTH_MASK
+            begin = (stage - rows.ROUNDS) * STAGED_BYTES
+            nbytes = min(wanted - begin, STAGED_BYTES)
+            staging = _buffer_address(ctx, buffer)
+            if target == SCATTERED:
+                layout = layout_of(ctx, slot, LAYOUT_RECV)
+                unpack_layout(layout, staging, begin, begin + nbytes, rank(), size())
+            else:
+                copy_from_staging(target + begin, staging, nbytes, rank(), size())
+            last = begin + nbytes >= wanted
+            if last:
+                aborted = packets.await_rest(ctx, at, number, rank(), size())
+        aborted = sync_or(aborted)
+        if leads() and lane_id() == 0 and not aborted:
+            if what == _LENGTH:
+                _begin_rounds(ctx, slot, number, length, room)
+            elif what == _ROUND and not last:
+                rows.set_stage(ctx, slot, stage + 1)
+                _announce(ctx, slot, number, buffer, stage + 1 - rows.ROUNDS)
+            if last:
+                if buffer != _NO_BUFFER:
+                    clear_bits_32_gpu(ctx.device + DEVICE_STAGED, 1 << buffer)
+                _finish(ctx, slot, number, length, room, what == _ROUND)
+        sync()
+        return last and not aborted
+
+    return advance_receive

@@ -1,0 +1,345 @@
+"""Opening and completing requests of the direct road, and going on with those of others.
+
+A short send that finds its slot free is over when the call returns: it has no row. Everything else
+is entered in a row, and whoever waits goes on with it. Who waits for long goes on with the requests
+of others as well: MPI promises progress to all of them while a process waits for any.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.direct import rows, table
+from device_lib.direct.going_on import is_send, make_going_on
+from device_lib.direct.short import (
+    LOOKS,
+    NOT_YET,
+    PROXIED_ROAD,
+    RESUMED,
+    call_of,
+    draw,
+    elements_of,
+    in_elements,
+    length_word,
+    make_short,
+    peer_tag_of,
+)
+from device_lib.move.layouts import layout_of
+from device_lib.platform.library import linked
+from device_lib.platform.primitives import (
+    SIMULATOR,
+    device,
+    fence_gpu,
+    lane_id,
+    load_gpu,
+    load_sys,
+    timer_ns,
+)
+from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.proxied import ring, slots, taking
+from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
+from device_lib.proxied.scattered import place
+from gmpi.contract.channels import (
+    KEY_COMM_SHIFT,
+    KEY_RECEIVES_SHIFT,
+    PROXIED,
+    ROW_KEY,
+)
+from gmpi.contract.constants import DATATYPE_MARK, SUCCESS
+from gmpi.contract.wire import (
+    BYTES_MASK,
+    CALL_SHIFT,
+    COMMUNICATOR_MASK,
+    COMMUNICATORS,
+    CONTROL_ABORT,
+    DATATYPE_SHIFT,
+    DEVICE_DIRECT,
+    DEVICE_DIRECT_OPEN,
+    ERROR_SHIFT,
+    FLAG_BACK,
+    LAYOUT_RECV,
+    LAYOUT_SEND,
+    LAYOUT_TYPE,
+    OP_FAULT,
+    OP_IRECV,
+    OP_ISEND,
+    OP_RECEIVE_CHANNEL,
+    OP_SEND_CHANNEL,
+    OP_WAITED,
+    OP_WAITS,
+    SCATTERED,
+    TYPE_SIZE,
+)
+
+# How to finish a request.
+WAIT = 0
+ONE_LOOK = 1  # and one at the requests of others
+QUICK = 2
+
+_LOOKS = 2 if SIMULATOR else 16  # of one lane, before all threads of the scope meet again
+_FEW_LOOKS = 2  # where there are others' requests to go on with
+_PATIENCE = 2  # turns of _LOOKS, before others' requests are gone on with
+_LATE_NS = 50_000_000  # then the proxy is told of a wait
+_ALONE = 1  # open requests of the direct road: our own
+
+
+def make_ask(transact: Callable) -> Callable:
+    """Asks the proxy for a channel; all threads of a scope.
+
+    Args:
+        transact: ``proxied.requests.transact`` of the scope.
+    """
+
+    @device
+    def ask(ctx, word0, peer_tag):
+        """(where the other end is, or PROXIED; where ours is; UNKNOWN: nobody has said so; NEVER:
+        no channel of the two ranks is any other)."""
+        op = OP_SEND_CHANNEL if word0 & 0xFF == OP_ISEND else OP_RECEIVE_CHANNEL
+        word0 = op | FLAG_BACK << 8 | word0 & COMMUNICATOR_MASK << 16
+        outcome, origin = transact(ctx, word0, peer_tag)
+        if outcome >> ERROR_SHIFT & 0xFF != SUCCESS:
+            return PROXIED, table.UNKNOWN
+        local = outcome & BYTES_MASK
+        if local == 0:
+            return PROXIED, table.NEVER if origin == PROXIED else 0
+        return origin, load_gpu(ctx.device + DEVICE_DIRECT) + local - 1
+
+    return ask
+
+
+def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNamespace:
+    """The direct road for one scope.
+
+    Args:
+        ask: what ``make_ask`` returned.
+        help_others: carries out orders of the proxied road.
+    """
+
+    def part(name: str, arguments: int, results: int, body):
+        return linked(f"gmpi_direct_{name}_{scope.name}", arguments, results, body)
+
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_3 = scope.broadcast_3
+    # Rarely called, and long: not in the functions that every message goes through.
+    ask_proxy = part("ask", 5, 2, ask)
+    take_slot = taking.make_take_slot(scope, help_others)
+    going_on = make_going_on(scope)
+    advance, go_on, help_linked = going_on.advance, going_on.go_on, going_on.help_one
+
+    # wide: what ``draw`` has returned
+    @device
+    def open_rest(ctx, word0, peer_tag, nbytes, address, buffer, type_row, row, remote, number):
+        """The handle of a request whose channel has been looked for; PROXIED_ROAD: it is not ours.
+
+        Args:
+            address: of a buffer in one piece, or SCATTERED.
+            buffer, type_row: then what ``proxied.scattered.place`` takes.
+            row, remote, number: what ``short.draw`` has returned.
+        """
+        sends = word0 & 0xFF == OP_ISEND
+        if row == table.NOBODY:
+            remote, local = ask_proxy(ctx, word0, peer_tag)
+            sync()
+            if leads() and lane_id() == 0 and local != table.UNKNOWN:
+                key = table.key_of(word0, peer_tag)
+                if local == table.NEVER:
+                    key = table.peer_key(key)
+                row, remote, local = table.enter(ctx, key, remote, local)
+                if table.is_direct(remote):
+                    number = table.next_number(ctx, row)
+            row, remote, number = broadcast_3(row, remote, number)
+            sync()
+        if not table.is_direct(remote):
+            return PROXIED_ROAD
+        slot = take_slot(ctx, -1, taking.SMALL)
+        if slot < 0:
+            return slots.error_handle(-slot)
+        handle = rows.direct_handle(ctx, slot, number)
+        if address == SCATTERED:
+            if leads():
+                direction = LAYOUT_SEND if sends else LAYOUT_RECV
+                place(
+                    ctx, slot, direction, buffer, type_row, nbytes, lane_id(), warp_lanes(),
+                    warp_mask(),
+                )  # fmt: skip
+                fence_gpu()
+            sync()
+        if leads() and lane_id() == 0:
+            length = length_word(word0, nbytes, type_row)
+            rows.open_row(ctx, slot, handle, address, row, call_of(word0), length)
+        sync()
+        if sends:
+            go_on(ctx, slot, handle)
+        return handle
+
+    open_linked = part("open", 12, 1, open_rest)
+
+    @device
+    def open_in_one_piece(ctx, word0, peer_tag, nbytes, address, row, remote, number):
+        return open_linked(ctx, word0, peer_tag, nbytes, address, 0, 0, row, remote, number)
+
+    @device
+    def open_scattered(ctx, word0, peer_tag, nbytes, buffer, type_row):
+        key = table.key_of(word0, peer_tag)
+        if key == table.NO_KEY:
+            return PROXIED_ROAD
+        sync()  # what other threads wrote to the buffer, or still read from it
+        row = table.NOBODY
+        remote = 0
+        number = 0
+        if leads():
+            row, remote, number, ready = draw(ctx, key, 0)
+        row, remote, number = broadcast_3(row, remote, number)
+        sync()
+        address = SCATTERED if nbytes > 0 else 0
+        return open_linked(
+            ctx, word0, peer_tag, nbytes, address, buffer, type_row, row, remote, number
+        )
+
+    @device
+    def elements(ctx, slot, nbytes):
+        """How many of a receive are in so many bytes (MPI_Get_count)."""
+        length = rows.field(ctx, slot, rows.LENGTH)
+        if length >> rows.LENGTH_BITS + 8 & 0xFF != 0 or nbytes == 0:
+            return elements_of(length, nbytes)
+        layout = layout_of(ctx, slot, LAYOUT_RECV)
+        itemsize = load_gpu(load_gpu(layout + LAYOUT_TYPE) + TYPE_SIZE)
+        return in_elements(nbytes, itemsize)
+
+    @device
+    def outcome_of(ctx, slot):
+        """(outcome, count, origin) of a finished request; any thread."""
+        outcome = rows.field(ctx, slot, rows.OUTCOME)
+        key = load_gpu(rows.channel_of(ctx, slot) + ROW_KEY)
+        if key >> KEY_RECEIVES_SHIFT & 1 == 0:
+            return COMPLETED | outcome, 0, NO_ORIGIN
+        return COMPLETED | outcome, elements(ctx, slot, outcome & BYTES_MASK), peer_tag_of(key)
+
+    @device
+    def report(ctx, slot, error):
+        """Tells the host of a receive that has failed; the leading warp."""
+        key = load_gpu(rows.channel_of(ctx, slot) + ROW_KEY)
+        comm = key >> KEY_COMM_SHIFT & (COMMUNICATORS - 1)
+        datatype = DATATYPE_MARK | rows.field(ctx, slot, rows.LENGTH) >> rows.LENGTH_BITS & 0xFFFF
+        word0 = OP_FAULT | OP_IRECV << 8 | comm << 16 | datatype << DATATYPE_SHIFT
+        word0 |= rows.call_of(ctx, slot) << CALL_SHIFT
+        room = rows.length_of(ctx, slot)
+        ring.post_about(
+            ctx, lane_id(), warp_lanes(), warp_mask(), word0, peer_tag_of(key),
+            elements(ctx, slot, room), rows.field(ctx, slot, rows.WANTED), error | room << 8,
+        )  # fmt: skip
+
+    @device
+    def tell(ctx, op, slot, handle):
+        """Tells the proxy that a wait takes long, or that it is over; the leading warp."""
+        key = load_gpu(rows.channel_of(ctx, slot) + ROW_KEY)
+        request = OP_ISEND if is_send(ctx, slot) else OP_IRECV
+        length = rows.field(ctx, slot, rows.LENGTH)
+        comm = key >> KEY_COMM_SHIFT & (COMMUNICATORS - 1)
+        datatype = DATATYPE_MARK | length >> rows.LENGTH_BITS & 0xFFFF
+        word0 = op | request << 8 | comm << 16 | datatype << DATATYPE_SHIFT
+        word0 |= rows.call_of(ctx, slot) << CALL_SHIFT
+        size = length >> rows.LENGTH_BITS + 8 & 0xFF
+        length &= rows.LENGTH_MASK
+        count = length // size if size != 0 else 1
+        ring.post_about(
+            ctx,
+            lane_id(),
+            warp_lanes(),
+            warp_mask(),
+            word0,
+            peer_tag_of(key),
+            count,
+            handle,
+            length,
+        )
+        return 0
+
+    tell_linked = part("tell", 6, 1, tell)
+
+    @device
+    def finish_rest(ctx, handle, how, state):
+        """Goes on where ``short.take`` has stopped: (outcome, count, origin)."""
+        slot = slots.slot_of(handle)
+        done = state == RESUMED and rows.stage_of(ctx, slot) == rows.FINISHED
+        sync()
+        turns = 0
+        looks = _LOOKS if how == WAIT else 1
+        began = 0
+        told = 0
+        first = slots.guess(ctx)  # who looks once, again and again, must come to all of them
+        error = 0
+        while not done and error == 0:
+            done = advance(ctx, slot, looks)
+            turns += 1
+            if done:
+                break
+            if turns >= _PATIENCE or how == ONE_LOOK:
+                others = 0
+                late = 0
+                if leads() and lane_id() == 0:
+                    now = timer_ns()
+                    began = now if began == 0 else began
+                    late = 1 if now - began > _LATE_NS else 0
+                    error = load_sys(ctx.mapped + CONTROL_ABORT)
+                    others = load_gpu(ctx.device + DEVICE_DIRECT_OPEN) > _ALONE
+                error, others, late = broadcast_3(error, others, late)
+                sync()
+                if late != 0 and told == 0:
+                    told = 1
+                    if leads():
+                        tell_linked(ctx, OP_WAITS, slot, handle)
+                looks = _LOOKS
+                if others and error == 0:
+                    looks = _FEW_LOOKS
+                    first = help_linked(ctx, first)
+                if error == 0:
+                    help_others(ctx)
+            if how != WAIT:
+                break
+        outcome = 0
+        count = 0
+        origin = NO_ORIGIN
+        if done:
+            outcome, count, origin = outcome_of(ctx, slot)
+            failed = outcome >> ERROR_SHIFT & 0xFF
+            if told != 0 and leads():
+                tell_linked(ctx, OP_WAITED, slot, handle)
+            if failed != SUCCESS and leads():
+                report(ctx, slot, failed)
+            sync()  # all have read the row
+            if leads() and lane_id() == 0:
+                fence_gpu()  # what was stored in the row: before the slot's next request
+                rows.close_row(ctx, handle)
+        elif error != 0:
+            outcome = COMPLETED | (error & 0xFF) << ERROR_SHIFT
+        elif leads() and lane_id() == 0:
+            rows.unclaim(ctx, handle)
+        return outcome, count, origin
+
+    finish_linked = part("finish", 6, 3, finish_rest)
+    short = make_short(scope, open_in_one_piece, open_in_one_piece, elements_of)
+    take = short.take
+
+    @device
+    def finish(ctx, handle, how):
+        """(outcome, count, origin) of a request of the direct road.
+
+        Args:
+            how: WAIT; ONE_LOOK, which goes on with others' requests as well; or QUICK.
+        """
+        outcome, count, origin = take(ctx, handle, 1 if how != WAIT else LOOKS, how == QUICK)
+        if outcome & COMPLETED != 0 or outcome == NOT_YET:
+            return outcome, count, origin
+        return finish_linked(ctx, handle, how, outcome)
+
+    return SimpleNamespace(
+        send=short.send,
+        receive=short.post,
+        start_scattered=open_scattered,
+        finish=finish,
+        go_on=going_on.go_on_with_others,
+    )

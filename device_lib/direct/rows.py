@@ -1,0 +1,253 @@
+"""The row of a request of the direct road that is open: what whoever goes on with it must know.
+
+A request takes a small slot of the proxied road (``proxied/slots.py``): its row, its busy bit and
+its handle. Whoever holds the claim goes on with it: the wait, or for a moment a helper.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.direct import table
+from device_lib.direct.packets import mark_of
+from device_lib.platform.context import all_slots, busy_address, context_id, row_address
+from device_lib.platform.primitives import (
+    add_gpu,
+    cas_gpu,
+    clear_bits_32_gpu,
+    device,
+    fence_gpu,
+    fence_sys,
+    first_bit,
+    load_8,
+    load_gpu,
+    load_unit,
+    opaque,
+    or_32_gpu,
+    store_gpu,
+    store_unit,
+)
+from device_lib.proxied import slots
+from gmpi.contract.channels import COUNTER_BYTES, NUMBERS, ROW_BYTES
+from gmpi.contract.wire import (
+    BUSY_DIRECT,
+    DEVICE_CHANNELS,
+    DEVICE_CHANNELS_MASK,
+    DEVICE_DIRECT_OPEN,
+    HANDLE_CONTEXT_SHIFT,
+    HANDLE_DIRECT_SHIFT,
+    HANDLE_LARGE_SHIFT,
+    HANDLE_SLOT_SHIFT,
+    TAG_MASK,
+)
+
+# Three packets, each stored at once and without a fence; the stamp tells a helper, who has found
+# the first, whether the others have arrived. The rest is written by whoever holds the claim.
+OWNER = 0  # the handle; | TOUCHED; | CLAIMED by a wait, | HELPED by a helper, for a moment
+STAGE = 8  # | index of the channel's row << INDEX_SHIFT
+ADDRESS = 16  # of the user's buffer
+STAMP = 24  # mark of the message's number | index << 32 | the user's call << CALL_SHIFT
+LENGTH = 32  # of a send; room of a receive, bytes; | low half of the datatype << LENGTH_BITS
+STAMP_TOO = 40
+OUTCOME = 48  # FINISHED: bytes | error class << ERROR_SHIFT; in rounds of a receive: the length
+WANTED = 56  # of a long receive: bytes to move | staging buffer << LENGTH_BITS; FINISHED: length
+
+# Stages. From ROUNDS on: a long message, and round STAGE - ROUNDS of it.
+BEGINS = 0  # a send waits for its credit, a receive for its message
+FINISHED = 1
+ROUNDS = 2
+
+INDEX_SHIFT = 40
+INDEX_MASK = 0xFFFFFF
+
+CALL_SHIFT = 56
+LENGTH_BITS = 48
+LENGTH_MASK = (1 << LENGTH_BITS) - 1
+
+HELPED = 1 << 62
+TOUCHED = 1 << HANDLE_LARGE_SHIFT  # a helper has gone on with it: what it stored must be acquired
+
+MINE = 0
+RESUMED = 1  # mine, and TOUCHED
+BUSY = 2  # a helper has it: soon
+FOREIGN = 3
+
+
+@device
+def direct_handle(ctx, slot, number):
+    context = context_id(ctx) << HANDLE_CONTEXT_SHIFT
+    return mark_of(number) | slot << HANDLE_SLOT_SHIFT | context | 1 << HANDLE_DIRECT_SHIFT
+
+
+@device
+def is_direct_handle(handle):
+    return handle >> HANDLE_DIRECT_SHIFT == 1
+
+
+@device
+def open_row(ctx, slot, handle, address, channel, call, length):
+    """Enters a request; one lane, which does not wait for anything.
+
+    Args:
+        channel: index of its row.
+        call: which of the user's calls.
+        length: as LENGTH.
+    """
+    row = row_address(ctx, slot)
+    stamp = handle & TAG_MASK | channel << 32 | call << CALL_SHIFT
+    store_unit(row + LENGTH, length, stamp)
+    store_unit(row + ADDRESS, address, stamp)
+    store_unit(row + OWNER, handle, BEGINS | channel << INDEX_SHIFT)
+    add_gpu(ctx.device + DEVICE_DIRECT_OPEN, 1)
+    or_32_gpu(busy_address(ctx, slot >> 5) + BUSY_DIRECT, slots.busy_bit(slot))
+    or_32_gpu(_summary(ctx, slot >> 10), 1 << (slot >> 5 & 31))
+
+
+@device
+def _arrived(row):
+    """Whether all that the opener has stored is there."""
+    handle, stage = load_unit(row + OWNER)
+    address, stamp = load_unit(row + ADDRESS)
+    length, stamp_too = load_unit(row + LENGTH)
+    wanted = handle & TAG_MASK | (stage >> INDEX_SHIFT & INDEX_MASK) << 32
+    both = (1 << CALL_SHIFT) - 1
+    return stamp & both == wanted and stamp_too & both == wanted
+
+
+@device
+def claim(ctx, handle, mark):
+    """Whether the caller may go on with a request: MINE, RESUMED, BUSY or FOREIGN; one lane.
+
+    Args:
+        mark: ``slots.CLAIMED`` or HELPED.
+    """
+    if not slots.names_slot(ctx, handle ^ 1 << HANDLE_DIRECT_SHIFT):
+        return FOREIGN
+    row = row_address(ctx, slots.slot_of(handle))
+    owner = cas_gpu(row + OWNER, handle, handle | mark)
+    if owner == handle:
+        return MINE
+    if owner == handle | TOUCHED:
+        owner = cas_gpu(row + OWNER, handle | TOUCHED, handle | TOUCHED | mark)
+        if owner == handle | TOUCHED:
+            fence_gpu()
+            return RESUMED
+    return BUSY if owner & ~TOUCHED == handle | HELPED else FOREIGN
+
+
+@device
+def claim_to_help(ctx, handle):
+    """The same for a helper. BUSY: the request is still being entered."""
+    ours = claim(ctx, handle, HELPED)
+    if ours == MINE:
+        row = row_address(ctx, slots.slot_of(handle))
+        if not _arrived(row):
+            store_gpu(row + OWNER, handle)
+            return BUSY
+        fence_gpu()
+    return ours
+
+
+@device
+def unclaim(ctx, handle):
+    """Others may go on with it, with all that has been stored for it; one lane."""
+    fence_sys()
+    store_gpu(row_address(ctx, slots.slot_of(handle)) + OWNER, handle | TOUCHED)
+
+
+@device
+def leave(ctx, handle):
+    """``unclaim`` of a request for which nothing has been stored."""
+    store_gpu(row_address(ctx, slots.slot_of(handle)) + OWNER, handle)
+
+
+@device
+def close_row(ctx, handle):
+    """Frees the slot of a request that the caller has claimed; one lane."""
+    slot = slots.slot_of(handle)
+    clear_bits_32_gpu(busy_address(ctx, slot >> 5) + BUSY_DIRECT, slots.busy_bit(slot))
+    add_gpu(ctx.device + DEVICE_DIRECT_OPEN, -1)
+    slots.release(ctx, slot)
+
+
+@device
+def _summary(ctx, group):
+    """A bit for each of 32 words of direct bits: one of these may be set."""
+    rows = load_8(ctx.device + DEVICE_CHANNELS_MASK) + 1
+    return load_8(ctx.device + DEVICE_CHANNELS) + rows * (ROW_BYTES + COUNTER_BYTES) + group * 8
+
+
+@device
+def _open_in(ctx, word):
+    return load_gpu(busy_address(ctx, word) + BUSY_DIRECT) & TAG_MASK
+
+
+@device
+def next_open(ctx, first):
+    """A slot with an open request, from ``first`` on, then around; -1: there is none. One lane."""
+    groups = (all_slots(ctx) + 1023) >> 10
+    group = first >> 10
+    tried = 0
+    while tried <= groups:
+        summary = _summary(ctx, group)
+        words = load_gpu(summary) & TAG_MASK
+        while words != 0:
+            index = first_bit(words)
+            words &= words - 1
+            word = group << 5 | index
+            found = _open_in(ctx, word)
+            if found == 0:
+                clear_bits_32_gpu(summary, 1 << index)
+                if _open_in(ctx, word) != 0:  # it came just now
+                    or_32_gpu(summary, 1 << index)
+            if tried == 0 and word <= first >> 5:
+                found &= TAG_MASK << (first & 31) if word == first >> 5 else 0
+            if found != 0:
+                return word << 5 | first_bit(found)
+        group += 1
+        if group >= groups:
+            group = 0
+        tried += opaque(1)
+    return -1
+
+
+@device
+def field(ctx, slot, which):
+    return load_gpu(row_address(ctx, slot) + which)
+
+
+@device
+def set_field(ctx, slot, which, value):
+    store_gpu(row_address(ctx, slot) + which, value)
+
+
+@device
+def channel_of(ctx, slot):
+    """Address of the row of its channel."""
+    return table.row_of(ctx, field(ctx, slot, STAMP) >> 32 & INDEX_MASK)
+
+
+@device
+def number_of(ctx, slot):
+    return field(ctx, slot, STAMP) >> 1 & NUMBERS
+
+
+@device
+def call_of(ctx, slot):
+    """Which of the user's calls it was."""
+    return field(ctx, slot, STAMP) >> CALL_SHIFT & 0xFF
+
+
+@device
+def stage_of(ctx, slot):
+    return field(ctx, slot, STAGE) & (1 << INDEX_SHIFT) - 1
+
+
+@device
+def set_stage(ctx, slot, stage):
+    index = field(ctx, slot, STAMP) >> 32 & INDEX_MASK
+    set_field(ctx, slot, STAGE, stage | index << INDEX_SHIFT)
+
+
+@device
+def length_of(ctx, slot):
+    return field(ctx, slot, LENGTH) & LENGTH_MASK

@@ -1,0 +1,116 @@
+"""Going on with a send of the direct road; all threads of a scope, of whoever has claimed it.
+
+A short message is stored when the slot of the inbox is free. Of a long one the length is, and then
+round after round is pushed to where the receiver says.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_lib.direct import cells, packets, rows
+from device_lib.move.copy import copy_to_staging
+from device_lib.move.layouts import layout_of, pack_layout
+from device_lib.platform.primitives import (
+    device,
+    fence_sys,
+    lane_id,
+    load_gpu,
+    pause,
+    store_unit,
+)
+from device_lib.platform.scope import Scope
+from gmpi.contract.channels import FILLED, LONG, ROOM, ROW_LOCAL, ROW_REMOTE, STAGED_BYTES
+from gmpi.contract.wire import LAYOUT_SEND, SCATTERED
+
+_NOTHING = 0  # the receiver has not come so far
+_SHORT = 1
+_LENGTH = 2  # of a long message
+_ROUND = 3
+
+
+@device
+def _look(ctx, slot, looks):
+    """(what there is to do, number, stage, where a round goes, bytes wanted); one lane."""
+    number = rows.number_of(ctx, slot)
+    stage = rows.stage_of(ctx, slot)
+    length = rows.length_of(ctx, slot)
+    ours = load_gpu(rows.channel_of(ctx, slot) + ROW_LOCAL)
+    looked = 0
+    while looked < looks:
+        if stage == rows.BEGINS:
+            if cells.has_credit(ours, number):
+                short = length <= ROOM and rows.field(ctx, slot, rows.ADDRESS) != SCATTERED
+                return _SHORT if short else _LENGTH, number, stage, 0, 0
+        else:
+            said, place, wanted = cells.announcement(ours, number, stage - rows.ROUNDS)
+            if said:
+                return _ROUND, number, stage, place, wanted
+        looked += 1
+        pause(20)
+    return _NOTHING, number, stage, 0, 0
+
+
+def make_advance_send(scope: Scope) -> Callable:
+    rank = scope.rank
+    size = scope.size
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_5 = scope.broadcast_5
+
+    @device
+    def advance_send(ctx, slot, looks):
+        """Whether the send is complete.
+
+        Args:
+            looks: how often to look whether the receiver has come so far.
+        """
+        what = _NOTHING
+        number = 0
+        stage = 0
+        place = 0
+        wanted = 0
+        if leads() and lane_id() == 0:
+            what, number, stage, place, wanted = _look(ctx, slot, looks)
+        what, number, stage, place, wanted = broadcast_5(what, number, stage, place, wanted)
+        if what == _NOTHING:
+            sync()  # before the next broadcast
+            return False
+        length = rows.length_of(ctx, slot)
+        address = rows.field(ctx, slot, rows.ADDRESS)
+        inbox = load_gpu(rows.channel_of(ctx, slot) + ROW_REMOTE)
+        at = packets.inbox_slot(inbox, number)
+        last = what == _SHORT
+        next_stage = rows.ROUNDS
+        if what == _SHORT:
+            packets.put_packets(at, address, length, number, rank(), size())
+        elif what == _LENGTH:
+            packets.refresh_rest(at, number, rank(), size())
+        else:
+            total = min(length, wanted)
+            begin = (stage - rows.ROUNDS) * STAGED_BYTES
+            nbytes = min(total - begin, STAGED_BYTES)
+            if address == SCATTERED:
+                layout = layout_of(ctx, slot, LAYOUT_SEND)
+                pack_layout(layout, inbox + place, begin, begin + nbytes, rank(), size())
+            else:
+                copy_to_staging(inbox + place, address + begin, nbytes, rank(), size())
+            fence_sys()
+            last = begin + nbytes >= total
+            next_stage = stage + 1
+        sync()
+        if leads() and lane_id() == 0:
+            mark = packets.mark_of(number) << 32
+            if what == _LENGTH:
+                store_unit(at, length, LONG | mark)
+            elif what == _ROUND:
+                store_unit(at + FILLED, stage - rows.ROUNDS, mark)
+            if last:
+                rows.set_field(ctx, slot, rows.OUTCOME, length)
+                next_stage = rows.FINISHED
+            rows.set_stage(ctx, slot, next_stage)
+        sync()
+        return last
+
+    return advance_send

@@ -1,0 +1,129 @@
+"""The bytes of the direct road: what the GPUs of a node write into each other's memory.
+
+A *channel* is (communicator, source, tag) in one direction between two ranks whose GPUs map each
+other's memory. Its receiver has an *inbox*, its sender *cells*; the k-th send meets the k-th
+receive (``tests/model/channel.pml``). Both lie in *direct memory*, which a rank exports:
+
+    staging | inboxes of our channels | cells of the channels to each rank of the node
+
+**Packets** are units of ``wire``: 12 bytes and the number of the message, stored at once.
+
+**Inbox slot** ``k % DEPTH``: packet 0 is the first 8 bytes and the length, or, of a long message,
+its length and LONG. Then the rest of the payload; of a long message one packet, the round that has
+been filled.
+
+**Cells** for slot ``k % DEPTH``: a packet for the credit (message k has been taken), and two for
+the announcement of where a long message goes: offset and round, then the bytes that are wanted.
+
+Before the first message the cells say that those of a former turn have been taken.
+
+Numbers have 31 bits and wrap; see the model for what keeps old packets from passing for new.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gmpi.contract.sizes import align
+from gmpi.contract.wire import UNIT_BYTES, UNIT_PAYLOAD
+
+DEPTH = 8  # messages under way in a channel; a power of two
+ROOM = 4096  # bytes of a message that travels through the inbox; longer ones are pushed
+HEADER_PAYLOAD = 8
+SLOT_PACKETS = 1 + (ROOM - HEADER_PAYLOAD + UNIT_PAYLOAD - 1) // UNIT_PAYLOAD
+INBOX_SLOT_BYTES = align(SLOT_PACKETS * UNIT_BYTES, 128)
+INBOX_BYTES = DEPTH * INBOX_SLOT_BYTES
+LONG = 0xFFFFFFFF  # in packet 0, in place of the length
+FILLED = UNIT_BYTES  # in an inbox slot: the packet that says that a round has been filled
+
+CREDIT = 0
+ANNOUNCED = 16
+WANTED = 32
+CELL_BYTES = 64
+CELLS_BYTES = DEPTH * CELL_BYTES
+
+STAGED_BYTES = 1 << 20  # of a staging buffer: one round of a long message
+STAGED = 16  # staging buffers
+
+NUMBERS = (1 << 31) - 1  # all bits of a number
+HALF_TURN = 1 << 30  # of the numbers: then each slot is written as a whole once
+
+CHANNELS = 256  # for each rank of the node, as far as there is room
+MOST_BYTES = 128 << 20  # for them
+
+# A row of the table of channels in device memory. Nobody is ever removed from it, and nobody writes
+# to it after it has been entered: it is read through L1.
+ROW_KEY = 0  # 0: nobody's
+ROW_REMOTE = 8  # OPENING, PROXIED, or where the other end is: cells of the sender, or inbox
+ROW_LOCAL = 16  # where our end is
+ROW_BYTES = 32
+OPENING = 0
+PROXIED = 1
+# Behind all rows, for each one:
+COUNTER_NUMBER = 0  # of the next message
+COUNTER_FREE = 8  # sender: the slots of all messages before this one are known to be free
+COUNTER_BYTES = 32
+
+# A key:  1 << 62 | receives << 61 | communicator << 53 | peer << 31 | tag
+KEY_MARK = 1 << 62
+KEY_RECEIVES_SHIFT = 61
+KEY_COMM_SHIFT = 53
+KEY_PEER_SHIFT = 31
+KEY_PEERS = 1 << 22
+KEY_TAG_MASK = (1 << 31) - 1
+
+
+class Places(NamedTuple):
+    """What lies where in direct memory.
+
+    Attributes:
+        ranks: of the node.
+    """
+
+    ranks: int
+
+    @property
+    def channels(self) -> int:
+        """Whose receiver we can be. Those that are one too many take the proxied road."""
+        each = INBOX_BYTES + self.ranks * CELLS_BYTES
+        return min(CHANNELS * self.ranks, MOST_BYTES // each)
+
+    @property
+    def rows(self) -> int:
+        """Of the table of channels: a power of two. Ours, those to each rank, and as many that take
+        the proxied road leave half of them free."""
+        return 1 << (4 * (1 + self.ranks) * self.channels - 1).bit_length()
+
+    def inbox(self, channel: int) -> int:
+        return STAGED * STAGED_BYTES + channel * INBOX_BYTES
+
+    def cells(self, receiver: int, channel: int) -> int:
+        """Ours, of a channel to rank ``receiver`` of the node."""
+        return self.inbox(self.channels) + (receiver * self.channels + channel) * CELLS_BYTES
+
+    @property
+    def nbytes(self) -> int:
+        return self.cells(self.ranks, 0)
+
+    @property
+    def table_bytes(self) -> int:
+        """Of the table of channels, in device memory of our own."""
+        return self.rows * (ROW_BYTES + COUNTER_BYTES)
+
+
+def number_mark(number: int) -> int:
+    """What packets of a message carry; odd, so that fresh memory is nobody's. Compiled, too."""
+    return (number << 1 | 1) & 0xFFFFFFFF
+
+
+def is_refreshed(number: int) -> bool:
+    """Whether a message writes every packet of its slot, and its receiver an announcement: the
+    first ones after half a turn. Compiled, too."""
+    return number & (HALF_TURN - 1) < DEPTH
+
+
+def packets_of(nbytes: int) -> int:
+    """Packets of a message of at most ROOM bytes; compiled, too."""
+    if nbytes <= HEADER_PAYLOAD:
+        return 1
+    return 1 + (nbytes - HEADER_PAYLOAD + UNIT_PAYLOAD - 1) // UNIT_PAYLOAD

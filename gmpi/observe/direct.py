@@ -1,0 +1,82 @@
+"""Requests of the direct road that are open, from device memory. Only while no kernel runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from device_lib.direct import rows
+from gmpi.contract.channels import (
+    KEY_COMM_SHIFT,
+    KEY_PEER_SHIFT,
+    KEY_PEERS,
+    KEY_RECEIVES_SHIFT,
+    KEY_TAG_MASK,
+    ROW_BYTES,
+)
+from gmpi.contract.wire import (
+    BUSY_BITS,
+    BUSY_DIRECT,
+    BUSY_STRIDE,
+    COMMUNICATORS,
+    DEVICE_BUSY,
+    DEVICE_ROWS,
+    OP_IRECV,
+    OP_ISEND,
+    REQUEST_BYTES,
+)
+from host_proxy.platform.operations import name_of
+
+if TYPE_CHECKING:
+    from gmpi.context import Context
+
+
+class OpenRequest(NamedTuple):
+    """One that no kernel has waited for."""
+
+    operation: str
+    peer: int
+    tag: int
+    communicator: int
+    nbytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operation} peer {self.peer} tag {self.tag} on communicator "
+            f"{self.communicator}, {self.nbytes} bytes"
+        )
+
+
+def direct_bits(context: Context) -> np.ndarray:
+    """bool[slots]: which have an open request of the direct road."""
+    slots = context.layout.slots
+    raw = context._memory.read_device(DEVICE_BUSY, slots // BUSY_BITS * BUSY_STRIDE)
+    words = raw.view(np.int64)[BUSY_DIRECT // 8 :: BUSY_STRIDE // 8]
+    bits: np.ndarray = ((words[:, None] >> np.arange(BUSY_BITS)) & 1).reshape(-1)[:slots] != 0
+    return bits
+
+
+def open_requests(context: Context) -> list[OpenRequest]:
+    """All of them."""
+    if not context._has_kernels or not context._memory.direct:
+        return []
+    memory = context._memory
+    found = []
+    for slot in np.flatnonzero(direct_bits(context)):
+        row = memory.read_device(DEVICE_ROWS + int(slot) * REQUEST_BYTES, REQUEST_BYTES)
+        words = row.view(np.int64)
+        stamp = int(words[rows.STAMP // 8])
+        at = memory.table + (stamp >> 32 & rows.INDEX_MASK) * ROW_BYTES
+        key = int(memory.read_device(at, 8).view(np.int64)[0])
+        op = OP_IRECV if key >> KEY_RECEIVES_SHIFT & 1 else OP_ISEND
+        found.append(
+            OpenRequest(
+                name_of(op, stamp >> rows.CALL_SHIFT & 0xFF),
+                key >> KEY_PEER_SHIFT & (KEY_PEERS - 1),
+                key & KEY_TAG_MASK,
+                key >> KEY_COMM_SHIFT & (COMMUNICATORS - 1),
+                int(words[rows.LENGTH // 8]) & rows.LENGTH_MASK,
+            )
+        )
+    return found

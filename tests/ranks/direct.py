@@ -1,0 +1,197 @@
+"""The direct road: what is particular to it. ``point_to_point --direct`` has the rest."""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+
+import numpy as np
+from common import RANK, SIZE, WORLD, barrier, end, pattern, raises, run
+from script import Script
+
+import gmpi
+from gmpi.contract.channels import (
+    COUNTER_BYTES,
+    COUNTER_FREE,
+    COUNTER_NUMBER,
+    DEPTH,
+    HALF_TURN,
+    NUMBERS,
+    ROOM,
+    ROW_BYTES,
+    ROW_KEY,
+    ROW_LOCAL,
+)
+from gmpi.contract.wire import DEVICE_CHANNELS, DEVICE_CHANNELS_MASK
+
+NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+
+
+def no_record_for_a_message(g: gmpi.Context) -> None:
+    """The proxy hears of a channel once, and never of a message."""
+
+    def exchange(times: int) -> None:
+        s = Script()
+        room = s.room(8)
+        for _ in range(times):
+            r = s.irecv(room, 8, gmpi.BYTE, PREVIOUS, 1)
+            q = s.isend(s.data(pattern(8, RANK)), 8, gmpi.BYTE, NEXT, 1)
+            s.waitall([r, q])
+        s.run(g)
+        s.expect(room, pattern(8, PREVIOUS))
+
+    exchange(1)
+    before = g._state.taken
+    exchange(20)
+    assert g._state.taken == before, f"{g._state.taken - before} records"
+
+
+def more_than_an_inbox_holds(g: gmpi.Context) -> None:
+    """Sends wait for their slots, and the receives that free them are posted, in any order."""
+    n = DEPTH + 3
+    s = Script("warp", 32)
+    sends = [s.isend(s.data(pattern(50, RANK + k)), 50, gmpi.BYTE, NEXT, 2) for k in range(n)]
+    rooms = [s.room(50) for _ in range(n)]
+    receives = [s.irecv(b, 50, gmpi.BYTE, PREVIOUS, 2) for b in rooms]
+    for request in [*reversed(receives), *reversed(sends)]:
+        s.wait(request)
+    s.run(g)
+    for k, room in enumerate(rooms):
+        s.expect(room, pattern(50, PREVIOUS + k))
+
+
+def wildcards_are_refused(g: gmpi.Context) -> None:
+    for source, tag, field in ((gmpi.ANY_SOURCE, 3, "source"), (PREVIOUS, gmpi.ANY_TAG, "tag")):
+        s = Script()
+        call = s.recv(s.room(8), 8, gmpi.BYTE, source, tag)
+        s.launch(g)
+        raises(gmpi.ArgumentError, f"{field} is ANY_", lambda: s.collect(g))  # noqa: B023
+        s.collect(g)
+        assert call.error in (gmpi.ERR_RANK, gmpi.ERR_TAG)
+
+
+def bad_arguments(g: gmpi.Context) -> None:
+    """Are refused as ever, and no message is counted for them."""
+    s = Script()
+    wrong = [
+        s.send(s.room(8), 8, gmpi.BYTE, SIZE, 3),
+        s.send(s.room(8), 8, gmpi.BYTE, -7, 3),
+        s.send(s.room(8), 8, gmpi.BYTE, NEXT, -3),
+        s.send(s.room(8), -1, gmpi.BYTE, NEXT, 4),
+        s.recv(s.room(8), 8, 12345, PREVIOUS, 4),
+    ]
+    s.launch(g)
+    raises(gmpi.ArgumentError, "dest is", lambda: s.collect(g))
+    s.collect(g)
+    assert all(call.error != gmpi.SUCCESS for call in wrong)
+    again = Script()
+    room = again.room(8)
+    r = again.irecv(room, 8, gmpi.BYTE, PREVIOUS, 4)
+    again.waitall([r, again.isend(again.data(pattern(8, RANK)), 8, gmpi.BYTE, NEXT, 4)])
+    again.run(g)
+    again.expect(room, pattern(8, PREVIOUS))
+
+
+def the_host_is_refused(g: gmpi.Context) -> None:
+    place = np.zeros(8, np.uint8)
+    raises(gmpi.ContextError, "second communicator", lambda: g.host.Send(place, NEXT, 1))
+    raises(gmpi.ContextError, "second communicator", lambda: g.host.Recv(place, PREVIOUS, 1))
+    g.host.Barrier()
+    handle = g.comm(WORLD)
+    s = Script()
+    s.send(s.data(pattern(8, RANK)), 8, gmpi.BYTE, NEXT, 5, handle)
+    s.launch(g)
+    g.host.Recv(place, PREVIOUS, 5, handle)
+    s.collect(g)
+    assert (place == pattern(8, PREVIOUS)).all()
+
+
+def numbers_wrap(g: gmpi.Context) -> None:
+    """Both ends begin just before the numbers of packets repeat, and before half of that."""
+    for tag, first in ((6, 2 * HALF_TURN - DEPTH), (7, HALF_TURN - DEPTH)):
+        exchange = Script()
+        r = exchange.irecv(exchange.room(8), 8, gmpi.BYTE, PREVIOUS, tag)
+        q = exchange.isend(exchange.data(pattern(8, 1)), 8, gmpi.BYTE, NEXT, tag)
+        exchange.waitall([r, q])
+        exchange.run(g)
+        barrier()
+        move_on(g, tag, first)
+        barrier()
+        for n in (8, 1000, ROOM + 5):
+            s = Script("warp", 32)
+            rooms = []
+            for k in range(2 * DEPTH + 1):
+                rooms.append(s.room(n))
+                r = s.irecv(rooms[-1], n, gmpi.BYTE, PREVIOUS, tag)
+                q = s.isend(s.data(pattern(n, RANK + k)), n, gmpi.BYTE, NEXT, tag)
+                s.waitall([r, q])
+            s.run(g)
+            for k, room in enumerate(rooms):
+                s.expect(room, pattern(n, PREVIOUS + k), f"{n} bytes, message {k} from {first}")
+
+
+def move_on(g: gmpi.Context, tag: int, number: int) -> None:
+    """Both ends of the channels with a tag go on with message ``number``, a multiple of DEPTH.
+
+    As if all before had been exchanged: what the sender looks for is the credit of message
+    ``number - DEPTH``.
+    """
+    memory = g._memory
+    word = ctypes.c_int64.from_address
+    rows = word(memory.device + DEVICE_CHANNELS_MASK).value + 1
+    table = word(memory.device + DEVICE_CHANNELS).value
+    for index in range(rows):
+        row = table + index * ROW_BYTES
+        key = word(row + ROW_KEY).value
+        if key == 0 or key & 0x7FFFFFFF != tag:
+            continue
+        counters = table + rows * ROW_BYTES + index * COUNTER_BYTES
+        word(counters + COUNTER_NUMBER).value = number
+        word(counters + COUNTER_FREE).value = number & NUMBERS
+        if key >> 61 & 1 == 0:  # ours are the cells
+            cells = word(row + ROW_LOCAL).value
+            for k in range(DEPTH):
+                mark = (number - DEPTH + k << 1 | 1) & 0xFFFFFFFF
+                word(cells + k * 64 + 8).value = mark << 32
+
+
+def requests_that_nobody_waits_for() -> None:
+    """The warning at the end names them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with gmpi.Context(WORLD, wildcards=False) as g:
+            s = Script()
+            s.irecv(s.room(24), 24, gmpi.BYTE, PREVIOUS, 9)
+            s.run(g)
+    texts = [str(w.message) for w in caught if w.category is gmpi.LeakWarning]
+    wanted = f"GMPI_Irecv peer {PREVIOUS} tag 9 on communicator 0, 24 bytes"
+    assert any(wanted in text for text in texts), texts
+
+
+def waits_that_take_too_long() -> None:
+    """Are named by the report, and end."""
+    with gmpi.Context(WORLD, wildcards=False, watchdog_s=0, timeout_s=0.8) as g:
+        s = Script()
+        call = s.recv(s.room(8), 8, gmpi.BYTE, PREVIOUS, 7)
+        s.launch(g)
+        found = raises(gmpi.RequestTimeoutError, "", lambda: s.collect(g))
+        assert f"GMPI_Recv from {PREVIOUS} tag 7" in str(found), found
+        s.read_back()
+        assert call.error == gmpi.GMPI_ERR_TIMEOUT
+
+
+def main() -> None:
+    with gmpi.Context(WORLD, wildcards=False) as g:
+        run(
+            [
+                no_record_for_a_message, more_than_an_inbox_holds, wildcards_are_refused,
+                bad_arguments, the_host_is_refused, numbers_wrap,
+            ],
+            g,
+        )  # fmt: skip
+    requests_that_nobody_waits_for()
+    waits_that_take_too_long()
+    end()
+
+
+main()
