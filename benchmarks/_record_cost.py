@@ -2,8 +2,8 @@
 
 The first table of the GMPI paper (004, table 3 and figure 5) asks whether handing a record over is
 cheaper than ending the kernel and launching it again. A record has room for seven arguments in its
-four header units and for twelve bytes more in each further unit; one warp writes all units with one
-instruction, and a thread of the host waits for each of them before it answers.
+four header packets and for twelve bytes more in each further packet; one warp writes all packets
+with one instruction, and a thread of the host waits for each of them before it answers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from _bench import summary
 from numba import cuda
 
 import gmpi
-from device_lib.platform.primitives import lane_id, load_sys, store_unit
+from device_lib.platform.primitives import lane_id, load_sys, write_packet
 from gmpi.contract.wire import (
-    HEADER_UNITS,
+    HEADER_PACKETS,
     INLINE_BYTES,
+    LOW_32,
+    PACKET_BYTES,
+    PACKET_PAYLOAD,
     SLOT_BYTES,
-    TAG_MASK,
-    UNIT_BYTES,
-    UNIT_PAYLOAD,
 )
 from host_proxy.platform.native import entry, load_acquire, pause, store_release
 
@@ -35,21 +35,21 @@ ARGUMENTS = (1, 4, HEADER_ARGUMENTS, 8, 12, 16, 20, MOST_ARGUMENTS)
 _RECORDS = 64  # slots that are used in turn
 
 
-def units_of(arguments: int) -> int:
-    """Units of a record with so many arguments of 8 bytes."""
+def packets_polled(arguments: int) -> int:
+    """Packets of a record with so many arguments of 8 bytes."""
     more = max(0, arguments - HEADER_ARGUMENTS) * 8
-    return HEADER_UNITS + -(-more // UNIT_PAYLOAD)
+    return HEADER_PACKETS + -(-more // PACKET_PAYLOAD)
 
 
 @cuda.jit
-def _hand_over(records, back, units, iterations, cycles):
+def _hand_over(records, back, packets, iterations, cycles):
     lane = lane_id()
     for i in range(1, iterations + 1):
         begin = gmpi.clock()
-        mark = ((i << 1) | 1) & TAG_MASK
-        if lane < units:
-            at = records + (i % _RECORDS) * SLOT_BYTES + lane * UNIT_BYTES
-            store_unit(at, i + lane, mark << 32 | lane)
+        seq = ((i << 1) | 1) & LOW_32
+        if lane < packets:
+            at = records + (i % _RECORDS) * SLOT_BYTES + lane * PACKET_BYTES
+            write_packet(at, i + lane, seq << 32 | lane)
         if lane == 0:
             while load_sys(back) != i:
                 if gmpi.SIMULATOR:
@@ -59,18 +59,18 @@ def _hand_over(records, back, units, iterations, cycles):
 
 
 @entry
-def _take(records, back, units, iterations, wrong):
-    """Waits for each unit of each record; what is wrong in them is counted."""
+def _take(records, back, packets, iterations, wrong):
+    """Waits for each packet of each record; what is wrong in them is counted."""
     bad = 0
     for i in range(1, iterations + 1):
-        mark = ((i << 1) | 1) & TAG_MASK
-        for unit in range(units):
-            at = records + (i % _RECORDS) * SLOT_BYTES + unit * UNIT_BYTES
+        seq = ((i << 1) | 1) & LOW_32
+        for packet in range(packets):
+            at = records + (i % _RECORDS) * SLOT_BYTES + packet * PACKET_BYTES
             word = load_acquire(at + 8)
-            while (word >> 32) & TAG_MASK != mark:
+            while (word >> 32) & LOW_32 != seq:
                 pause()
                 word = load_acquire(at + 8)
-            if load_acquire(at) != i + unit or word & TAG_MASK != unit:
+            if load_acquire(at) != i + packet or word & LOW_32 != packet:
                 bad += 1
         store_release(wrong, bad)
         store_release(back, i)
@@ -80,7 +80,7 @@ def record_costs(rate: float, iterations: int) -> list[dict[str, Any]]:
     """Round trips in us of a record, by its number of arguments.
 
     Raises:
-        RuntimeError: a unit had other words than those that were written.
+        RuntimeError: a packet had other words than those that were written.
     """
     area = _RECORDS * SLOT_BYTES
     words = cuda.mapped_array((area + 256) // 8, dtype=np.int64)
@@ -90,19 +90,19 @@ def record_costs(rate: float, iterations: int) -> list[dict[str, Any]]:
     rows = []
     _take(host, host + area, 0, 0, host + area + 128)  # compiles
     for arguments in ARGUMENTS:
-        units = units_of(arguments)
+        packets = packets_polled(arguments)
         for count in (min(10, iterations), iterations):
             words[:] = 0
-            task = host, host + area, units, count, host + area + 128
+            task = host, host + area, packets, count, host + area + 128
             thread = threading.Thread(target=_take, args=task, daemon=True)
             thread.start()
-            _hand_over[1, 32](mapped, mapped + area, units, count, cycles)
+            _hand_over[1, 32](mapped, mapped + area, packets, count, cycles)
             cuda.synchronize()
             thread.join()
             if words[(area + 128) // 8]:
                 raise RuntimeError(f"records of {arguments} arguments arrived with wrong units")
         us = summary(cycles.copy_to_host() / rate)
-        rows.append({"arguments": arguments, "units": units, **us})
+        rows.append({"arguments": arguments, "units": packets, **us})
     return rows
 
 

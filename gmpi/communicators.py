@@ -22,15 +22,15 @@ from gmpi.contract.rules import TAG_DUPLICATES
 from gmpi.contract.wire import (
     COMMUNICATOR_BYTES,
     COMMUNICATORS,
-    DEVICE_REACH,
-    LANDED,
+    DEVICE_P2P,
+    MAILED,
     MAPPED_COMMUNICATORS,
-    REACH_BITS,
-    REACH_BYTES,
-    REACH_DIRECT,
-    REACH_FIRST,
-    REACH_LANDINGS,
-    REACH_MAGIC,
+    P2P_BITS,
+    P2P_BYTES,
+    P2P_DIRECT,
+    P2P_FIRST,
+    P2P_MAGIC,
+    P2P_MAILBOXES,
 )
 from gmpi.errors import ContextError
 from gmpi.memory.peers import Peers
@@ -44,12 +44,12 @@ from host_proxy.platform.state import (
     C_DIRECT,
     C_HANDLE,
     C_LAST,
-    C_NEAR,
+    C_P2P,
     C_PEERS,
     C_RANK,
     C_SIZE,
     OPEN,
-    P_LANDING,
+    P_MAILBOXES,
     S_COMM,
     S_STATE,
     State,
@@ -130,7 +130,7 @@ class Communicators:
         messages, *more, chunks = made
         rank, size = comm.Get_rank(), comm.Get_size()
         peers = self._peers.of(comm)
-        reached, near = self._peers.reach(peers)
+        reached, p2p = self._peers.reach(peers)
         group = self._group(comm, messages, index)
         communicator = Communicator(
             messages,
@@ -139,7 +139,7 @@ class Communicators:
             size,
             group.identity,
             peers,
-            near,
+            p2p,
             tuple(more),
             compared,
             control,
@@ -148,13 +148,13 @@ class Communicators:
         state.communicators[index:] = [communicator, *state.communicators[index + 1 :]]
         self._write(index, np.array([rank, size], np.int32))
         if self._memory.staging is not None:
-            reach = _reach(reached, near, self._peers.table[peers, P_LANDING])
-            reach[REACH_DIRECT] = direct and self._memory.direct != 0
-            self._memory.write_device(DEVICE_REACH + index * REACH_BYTES, reach)
+            reach = _p2p_row(reached, p2p, self._peers.table[peers, P_MAILBOXES])
+            reach[P2P_DIRECT] = direct and self._memory.direct != 0
+            self._memory.write_device(DEVICE_P2P + index * P2P_BYTES, reach)
         row = state.communicator_table[index]
         row[C_RANK] = rank
         row[C_PEERS] = peers.ctypes.data
-        row[C_NEAR] = near.ctypes.data
+        row[C_P2P] = p2p.ctypes.data
         row[C_CHUNKS] = mpi_library.handle(chunks)
         row[C_DIRECT] = direct
         row[C_LAST] = len(more)
@@ -195,8 +195,8 @@ class Communicators:
                 )
         self._write(index, np.array([-1, 0], np.int32))
         if self._memory.staging is not None:
-            nobody = np.zeros(REACH_BYTES, np.uint8)
-            self._memory.write_device(DEVICE_REACH + index * REACH_BYTES, nobody)
+            nobody = np.zeros(P2P_BYTES, np.uint8)
+            self._memory.write_device(DEVICE_P2P + index * P2P_BYTES, nobody)
         with watchdog.lock:  # it looks for messages there
             communicator.is_free = True
             for duplicate in communicator.duplicates:
@@ -251,20 +251,20 @@ def free_communicator(context: Context, index: int) -> None:
     communicators.free(index, in_use, context._watchdog)
 
 
-def _reach(reached: slice, near: np.ndarray, places: np.ndarray) -> np.ndarray:
+def _p2p_row(reached: slice, p2p: np.ndarray, places: np.ndarray) -> np.ndarray:
     """What kernels are told of a communicator: uint8[REACH_BYTES] (``gmpi/contract/wire.py``).
 
     Args:
         reached, near: what ``Peers.reach`` returned.
-        places: int64[ranks], where our landing places are on each rank.
+        places: int64[ranks], where our mailboxes are on each rank.
     """
-    ways = near[reached]
+    ways = p2p[reached]
     ranks = np.packbits(ways != 0, bitorder="little")
-    reach = np.zeros(REACH_BYTES, np.uint8)
-    reach[REACH_BITS : REACH_BITS + len(ranks)] = ranks
+    reach = np.zeros(P2P_BYTES, np.uint8)
+    reach[P2P_BITS : P2P_BITS + len(ranks)] = ranks
     words = reach.view(np.int64)
-    words[REACH_FIRST // 8] = reached.start | reached.step << 32
-    words[REACH_MAGIC // 8] = magic_of(reached.step)
-    begin = REACH_LANDINGS // 8
-    words[begin : begin + len(ways)] = np.where(ways & LANDED, places[reached], 0)
+    words[P2P_FIRST // 8] = reached.start | reached.step << 32
+    words[P2P_MAGIC // 8] = magic_of(reached.step)
+    begin = P2P_MAILBOXES // 8
+    words[begin : begin + len(ways)] = np.where(ways & MAILED, places[reached], 0)
     return reach

@@ -5,7 +5,7 @@
 With ``records``, as many records first (``record_fuzz.py``): what both call is compiled once.
 For the compiled engine as many as are asked for, for the protocol in Python one in a hundred
 (``header_fuzz_python.py``). MPI is replaced by the stubs of ``record_fuzz.py``. A header must be
-refused, or everything that is done because of it must be allowed: memory, ranks, tags, orders to
+refused, or everything that is done because of it must be allowed: memory, ranks, tags, commands to
 threads of the kernel. A receive may end with success, or as truncated, only where the message
 really came: what is accepted is written down here once more, from ``gmpi/contract/wire.py`` and not
 from the code under test.
@@ -50,7 +50,7 @@ FIRST, SLOTS = LAYOUT.request_slots, LAYOUT.request_slots + LAYOUT.large_slots
 PEERS = (-1, 0, 1)  # of each rank: elsewhere; its memory is mapped; it is not
 STEPS = 40  # of a message, at most: some have 2**28 chunks
 REGION = LAYOUT.large_bytes
-LANDING = 2 * (SLOTS - FIRST) * wire.LANDING_STRIDE
+MAILBOX = 2 * (SLOTS - FIRST) * wire.MAILBOX_STRIDE
 (REFUSED, TAKEN, TRUNCATED, LONG) = range(4)  # counts
 COUNTS = np.zeros(4, np.int64)
 
@@ -83,11 +83,11 @@ def write(at, seed):
         seed, total = _pick(seed, 9000)
         seed, number = _pick(seed, 5000)
         seed, shared = _pick(seed, 3)
-        seed, lands = _pick(seed, 2)
+        seed, fits_mailbox = _pick(seed, 2)
         seed = next_number(seed)
-        way = wire.NEAR
-        if lands:
-            way, total = wire.NEAR | wire.LANDED, total % (CHUNK - EAGER)
+        way = wire.P2P
+        if fits_mailbox:
+            way, total = wire.P2P | wire.MAILED, total % (CHUNK - EAGER)
         store(at, EAGER + 1 + total)
         store(at + 8, CHUNK | number << 32)
         store(at + 16, wire.NOT_SHARED if shared == 2 else FIRST + shared)
@@ -123,8 +123,8 @@ def may_come(at, nbytes, source):
         return 2 if where == 0 else 0
     if source == 0 or shared < FIRST or shared >= SLOTS:
         return 0
-    way, mark = where & 0xFFFFFFFF, where >> 32
-    if source != 1 or mark & 1 == 0:
+    way, seq = where & 0xFFFFFFFF, where >> 32
+    if source != 1 or seq & 1 == 0:
         return 0
     return 2 if way == 1 or (way == 3 and total <= CHUNK) else 0
 
@@ -142,8 +142,8 @@ def _open(g, slot, handle, room):
     put(row, st.S_PEER, 0)
     put(row, st.S_DATATYPE, gmpi.BYTE)
     put(row, st.S_BYTES, room)
-    for unit in range(wire.SLOT_UNITS):
-        store(get(g, st.G_COMPLETIONS) + slot * wire.SLOT_BYTES + unit * 16 + 8, 0)
+    for packet in range(wire.SLOT_PACKETS):
+        store(get(g, st.G_COMPLETIONS) + slot * wire.SLOT_BYTES + packet * 16 + 8, 0)
     return row
 
 
@@ -151,14 +151,14 @@ def _open(g, slot, handle, room):
 def _check_base(g, row, at, source):
     """The memory that threads of the kernel are sent to."""
     completion = get(g, st.G_COMPLETIONS) + get(row, st.S_SLOT) * wire.SLOT_BYTES
-    base = load(completion + wire.BASE_UNIT * wire.UNIT_BYTES)
+    base = load(completion + wire.BASE_PACKET * wire.PACKET_BYTES)
     shared, where = load(at + 16), load(at + 24)
     stride = LARGE * CHUNK + wire.READY_BYTES
-    if where & wire.LANDED:
-        groups = base >> wire.LANDED_GROUPS_SHIFT & 0x1FFF
+    if where & wire.MAILED:
+        groups = base >> wire.MAILED_GROUPS_SHIFT & 0x1FFF
         if base & 0xFFFF != PEERS[source] * (SLOTS - FIRST) + shared - FIRST:
             bad(20)
-        if groups * 48 < load(at) or groups * 64 > wire.LANDING_STRIDE:
+        if groups * 48 < load(at) or groups * 64 > wire.MAILBOX_STRIDE:
             bad(21)
         return
     slot, region = shared, get(g, st.G_LARGE_DEVICE)
@@ -171,13 +171,13 @@ def _check_base(g, row, at, source):
 
 
 @njit
-def _carry_out(g, row, done):
-    """Carries out the orders that are there, and checks them: the chunks that are done, as bits."""
+def _execute(g, row, done):
+    """Executes the commands that are there, and checks them: the chunks that are done, as bits."""
     completion = get(g, st.G_COMPLETIONS) + get(row, st.S_SLOT) * wire.SLOT_BYTES
     room, total = get(row, st.S_BYTES), get(row, st.S_TOTAL)
     for index in range(LARGE):
-        at = completion + (wire.STATUS_UNITS + index) * wire.UNIT_BYTES
-        if load_int(at + 12) & wire.TAG_MASK != get(row, st.S_HANDLE) & wire.TAG_MASK:
+        at = completion + (wire.STATUS_PACKETS + index) * wire.PACKET_BYTES
+        if load_int(at + 12) & wire.LOW_32 != get(row, st.S_HANDLE) & wire.LOW_32:
             continue
         position, length = load(at), load_int(at + 8)
         chunk = position // CHUNK
@@ -210,8 +210,8 @@ def _follow(g, row, at, source, wrong):
     for _ in range(STEPS):
         if get(row, st.S_STATE) != st.OPEN:
             break
-        if get(row, st.S_ORDERS) > 0:
-            done = _carry_out(g, row, done)
+        if get(row, st.S_COMMANDS) > 0:
+            done = _execute(g, row, done)
         elif get(g, st.G_ACTIVE) > 0:
             progress(g)
         else:
@@ -234,7 +234,7 @@ def _one(g, seed, counts):
         slot %= FIRST
     seed = next_number(seed)
     handle = (seed & 0xFFFFFFFF | 1) | slot << wire.HANDLE_SLOT_SHIFT
-    handle |= 2 << wire.HANDLE_UNITS_SHIFT | large << wire.HANDLE_LARGE_SHIFT
+    handle |= 2 << wire.HANDLE_PACKETS_SHIFT | large << wire.HANDLE_LARGE_SHIFT
     row = _open(g, slot, handle | CONTEXT << wire.HANDLE_CONTEXT_SHIFT, room)
     at = staging(g, slot) - wire.MESSAGE_HEADER
     seed, nbytes = write(at, seed)
@@ -291,7 +291,7 @@ def prepare(seed: int) -> Harness:
     harness = Harness(seed)
     state = harness.state
     state.peers[0, st.P_STAGING] = harness.memory(REGION)
-    state.globals[st.G_LANDING] = harness.memory(LANDING)
+    state.globals[st.G_MAILBOXES] = harness.memory(MAILBOX)
     harness.ranks[:] = PEERS
     state.communicator_table[0][st.C_PEERS] = harness.ranks.ctypes.data
     return harness

@@ -10,9 +10,9 @@ from header_fuzz import (
     CHUNK,
     EAGER,
     FIRST,
-    LANDING,
     LARGE,
     LONG,
+    MAILBOX,
     PEERS,
     REFUSED,
     REGION,
@@ -83,9 +83,9 @@ class World:
         return ((np.arange(position, position + length) * 7 + self.salt) & 0xFF).astype(np.uint8)
 
     def fetch(self, address: int, nbytes: int) -> np.ndarray:
-        """GPU memory: that of the peer which has some, or our landing places."""
-        offset = address - int(self.state.globals[st.G_LANDING])
-        if offset >= 0 and offset + nbytes <= LANDING:
+        """GPU memory: that of the peer which has some, or our mailboxes."""
+        offset = address - int(self.state.globals[st.G_MAILBOXES])
+        if offset >= 0 and offset + nbytes <= MAILBOX:
             return np.zeros(nbytes, np.uint8)  # they have not come, and never will
         offset = address - int(self.state.peers[0, st.P_STAGING])
         assert offset >= 0 and offset + nbytes <= REGION, f"{nbytes} bytes at {address:#x}"

@@ -1,8 +1,8 @@
 """The proxy without its thread, on memory of its own, with an MPI that only takes notes.
 
-What a kernel would write, tests write unit by unit; ``step()`` lets the compiled engine run until
-it has nothing more to do. Every MPI call that it makes is checked: a wrong one is a failure of the
-test, whatever else happens.
+What a kernel would write, tests write packet by packet; ``step()`` lets the compiled engine run
+until it has nothing more to do. Every MPI call that it makes is checked: a wrong one is a failure
+of the test, whatever else happens.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from host_proxy.platform.state import State, no_gpu
 from host_proxy.records.ring import return_slots, take
 from host_proxy.reference.mpi4py_engine import Mpi4pyEngine
 
-UNIT = np.dtype([("low", "<i8"), ("high", "<u4"), ("tag", "<u4")])
+PACKET = np.dtype([("low", "<i8"), ("high", "<u4"), ("seq", "<u4")])
 SMALL = Layout(ring_slots=64, request_slots=32, large_slots=4, eager_bytes=256, chunk_bytes=512)
 CONTEXT = 5
 RANKS = 4  # in communicator 0, as far as the engine knows
@@ -44,8 +44,8 @@ class Posted:
     comm: int
 
 
-def tag_of(ticket: int) -> int:
-    return (ticket << 1 | 1) & wire.TAG_MASK
+def seq_of(ticket: int) -> int:
+    return (ticket << 1 | 1) & wire.LOW_32
 
 
 class Machine:
@@ -71,22 +71,22 @@ class Machine:
         )
         self.g = self.state.address
         self.globals = self.state.globals
-        self.ring = self._units(layout.ring, layout.ring_slots)
-        self.completions = self._units(layout.completions, layout.slots)
+        self.ring = self._packets(layout.ring, layout.ring_slots)
+        self.completions = self._packets(layout.completions, layout.slots)
         self.ticket = first
         self.globals[st.G_HEAD] = first
         self._elsewhere = np.full(RANKS, -1, np.int64)
-        self._near = np.zeros(RANKS, np.int64)
+        self._p2p = np.zeros(RANKS, np.int64)
         real = MPI.COMM_SELF.Dup(), MPI.COMM_SELF.Dup()
         for comm in real:
             comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.state.communicators.append(
-            Communicator(*real, 0, RANKS, "test", self._elsewhere, self._near)
+            Communicator(*real, 0, RANKS, "test", self._elsewhere, self._p2p)
         )
         row = self.state.communicator_table[0]
         row[st.C_SIZE] = RANKS
         row[st.C_PEERS] = self._elsewhere.ctypes.data
-        row[st.C_NEAR] = self._near.ctypes.data
+        row[st.C_P2P] = self._p2p.ctypes.data
         row[st.C_CHUNKS] = mpi_library.handle(real[1])
         row[st.C_HANDLE] = mpi_library.handle(real[0])
         self.comms = {int(row[st.C_HANDLE]), int(row[st.C_CHUNKS])}
@@ -100,9 +100,9 @@ class Machine:
         self.tested: list[int] = []  # how many requests each Testsome got
         self._install()
 
-    def _units(self, offset: int, slots: int) -> np.ndarray:
+    def _packets(self, offset: int, slots: int) -> np.ndarray:
         end = offset + slots * wire.SLOT_BYTES
-        return self.mapped[offset:end].view(UNIT).reshape(slots, wire.SLOT_UNITS)
+        return self.mapped[offset:end].view(PACKET).reshape(slots, wire.SLOT_PACKETS)
 
     # --- the fake MPI -----------------------------------------------------------------------------
 
@@ -238,59 +238,59 @@ class Machine:
 
     # --- the kernel's part ------------------------------------------------------------------------
 
-    def handle(self, ticket: int, slot: int, units: int = 1) -> int:
+    def handle(self, ticket: int, slot: int, packets: int = 1) -> int:
         large = int(slot >= self.layout.request_slots)
         return (
-            tag_of(ticket)
+            seq_of(ticket)
             | slot << wire.HANDLE_SLOT_SHIFT
-            | units << wire.HANDLE_UNITS_SHIFT
+            | packets << wire.HANDLE_PACKETS_SHIFT
             | large << wire.HANDLE_LARGE_SHIFT
             | CONTEXT << wire.HANDLE_CONTEXT_SHIFT
         )
 
-    def units_of(
+    def packets_polled(
         self, ticket: int, op: int, *, flags: int = 0, comm: int = 0, datatype: int = gmpi.BYTE,
         peer: int = 0, count: int = 0, tag: int = 0, handle: int = 0, done: int = 0,
         block: int = 0, payload: bytes = b"",
     ) -> np.ndarray:  # fmt: skip
-        """A record, as units: the ring's bytes of one slot."""
-        units = np.zeros(wire.SLOT_UNITS, UNIT)
-        units["tag"] = tag_of(ticket)
+        """A record, as packets: the ring's bytes of one slot."""
+        packets = np.zeros(wire.SLOT_PACKETS, PACKET)
+        packets["seq"] = seq_of(ticket)
         word0 = op | flags << 8 | comm << 16 | datatype << 32
-        units["low"][:4] = np.array([word0, count, handle, done], np.uint64).astype(np.int64)
-        units["high"][:4] = [peer & 0xFFFFFFFF, tag & 0xFFFFFFFF, 0, block]
-        for k in range(0, len(payload), wire.UNIT_PAYLOAD):
-            piece = payload[k : k + wire.UNIT_PAYLOAD].ljust(wire.UNIT_PAYLOAD, b"\0")
-            unit = units[wire.HEADER_UNITS + k // wire.UNIT_PAYLOAD]
-            unit["low"] = int.from_bytes(piece[:8], "little", signed=True)
-            unit["high"] = int.from_bytes(piece[8:], "little")
-        return units
+        packets["low"][:4] = np.array([word0, count, handle, done], np.uint64).astype(np.int64)
+        packets["high"][:4] = [peer & 0xFFFFFFFF, tag & 0xFFFFFFFF, 0, block]
+        for k in range(0, len(payload), wire.PACKET_PAYLOAD):
+            piece = payload[k : k + wire.PACKET_PAYLOAD].ljust(wire.PACKET_PAYLOAD, b"\0")
+            packet = packets[wire.HEADER_PACKETS + k // wire.PACKET_PAYLOAD]
+            packet["low"] = int.from_bytes(piece[:8], "little", signed=True)
+            packet["high"] = int.from_bytes(piece[8:], "little")
+        return packets
 
     def publish(self, op: int, **fields: Any) -> int:
         """Writes a whole record; its ticket."""
         ticket = self.ticket
         self.ticket += 1
         slot = ticket % self.layout.ring_slots
-        self.ring[slot] = self.units_of(ticket, op, **_signed(fields))
+        self.ring[slot] = self.packets_polled(ticket, op, **_signed(fields))
         return ticket
 
-    def open(self, op: int, slot: int = 0, units: int = 1, **fields: Any) -> int:
+    def open(self, op: int, slot: int = 0, packets: int = 1, **fields: Any) -> int:
         """Publishes a record that opens a request in a slot; the handle."""
-        handle = self.handle(self.ticket, slot, units)
+        handle = self.handle(self.ticket, slot, packets)
         self.publish(op, handle=handle, **fields)
         return handle
 
     def completion(self, handle: int) -> np.ndarray | None:
-        """The units of a request's completion, None while it is not complete."""
+        """The packets of a request's completion, None while it is not complete."""
         slot = handle >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
-        units = handle >> wire.HANDLE_UNITS_SHIFT & wire.HANDLE_UNITS_MASK
-        found = self.completions[slot, :units].copy()
-        return found if (found["tag"] == (handle & wire.TAG_MASK)).all() else None
+        packets = handle >> wire.HANDLE_PACKETS_SHIFT & wire.HANDLE_PACKETS_MASK
+        found = self.completions[slot, :packets].copy()
+        return found if (found["seq"] == (handle & wire.LOW_32)).all() else None
 
     def error_of(self, handle: int) -> int:
         """Error class of a complete request, -1 while it is not complete."""
-        units = self.completion(handle)
-        return -1 if units is None else int(units["low"][0]) >> wire.ERROR_SHIFT & 0xFF
+        packets = self.completion(handle)
+        return -1 if packets is None else int(packets["low"][0]) >> wire.ERROR_SHIFT & 0xFF
 
     # --- the engine's part ------------------------------------------------------------------------
 

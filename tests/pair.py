@@ -1,4 +1,4 @@
-"""Two proxies without threads, whose messages reach each other, and kernels that carry out orders.
+"""Two proxies without threads, whose messages reach each other, and kernels that execute commands.
 
 An MPI of a few lines matches what they send and receive. Any of its calls can be told to fail, and
 any completion, so a transfer can be taken apart at each of its steps, thousands of times a minute.
@@ -10,7 +10,7 @@ import ctypes
 from typing import Any, NamedTuple
 
 import numpy as np
-from machine import SMALL, Machine, tag_of
+from machine import SMALL, Machine, seq_of
 from mpi4py import MPI
 
 import gmpi
@@ -177,8 +177,8 @@ class Wired(Machine):
         """A send above ``eager_bytes``: packs the first chunks and reports them."""
         chunk = chunk_bytes_of(len(data), self.layout.chunk_bytes)
         base = self.layout.chunk_buffers(slot)
-        near = bool(self._near[dest])
-        buffers = self.staging if near else self.large
+        p2p = bool(self._p2p[dest])
+        buffers = self.staging if p2p else self.large
         for k in range(min(wire.LARGE_BUFFERS, -(-len(data) // chunk))):
             piece = data[k * chunk : (k + 1) * chunk]
             at = base + k * self.layout.chunk_bytes
@@ -186,9 +186,9 @@ class Wired(Machine):
         handle = self.open(
             wire.OP_ISEND, slot, flags=wire.FLAG_OUT, peer=dest, count=len(data), tag=TAG
         )
-        if near:
+        if p2p:
             word = base + wire.LARGE_BUFFERS * self.layout.chunk_bytes
-            buffers[word : word + 8].view(np.int64)[0] = handle & wire.TAG_MASK
+            buffers[word : word + 8].view(np.int64)[0] = handle & wire.LOW_32
         for k in range(1, min(wire.LARGE_BUFFERS, -(-len(data) // chunk))):
             self.report(handle, k * chunk, wire.PACK, k)
         return handle
@@ -204,24 +204,24 @@ class Wired(Machine):
         )
         self.publish(wire.OP_CHUNK, handle=handle, done=done)
 
-    def carry_out(self, handle: int, user: np.ndarray) -> bool:
-        """Carries out the orders of a large request: whether there were any."""
+    def execute(self, handle: int, user: np.ndarray) -> bool:
+        """Executes the commands of a large request: whether there were any."""
         slot = handle >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
-        if self.state.slots[slot, st.S_ORDERS] == 0:
+        if self.state.slots[slot, st.S_COMMANDS] == 0:
             return False
         found = False
-        units = self.completions[slot]
-        tag = tag_of((handle & wire.TAG_MASK) >> 1)
-        base, ready = int(units["low"][wire.BASE_UNIT]), int(units["high"][wire.BASE_UNIT])
+        packets = self.completions[slot]
+        tag = seq_of((handle & wire.LOW_32) >> 1)
+        base, ready = int(packets["low"][wire.BASE_PACKET]), int(packets["high"][wire.BASE_PACKET])
         for index in range(wire.LARGE_BUFFERS):
-            unit = units[wire.STATUS_UNITS + index]
-            order = int(unit["low"])
-            position = order & wire.POSITION_MASK
-            if unit["tag"] != tag or (handle, position) in self.carried:
+            packet = packets[wire.STATUS_PACKETS + index]
+            command = int(packet["low"])
+            position = command & wire.POSITION_MASK
+            if packet["seq"] != tag or (handle, position) in self.carried:
                 continue
             self.carried.add((handle, position))
-            direction = order >> wire.DIRECTION_SHIFT & 1
-            length = int(unit["high"])
+            direction = command >> wire.DIRECTION_SHIFT & 1
+            length = int(packet["high"])
             staging = base + index * self.layout.chunk_bytes
             mine = int(user.ctypes.data) + position
             assert position >= 0 and position + length <= len(user)
@@ -248,7 +248,7 @@ class Pair:
             for mine, theirs in (self.ranks, self.ranks[::-1]):
                 mine.state.peers[0, st.P_STAGING] = int(theirs.staging.ctypes.data)
                 mine._elsewhere[theirs.rank] = 0
-                mine._near[theirs.rank] = wire.NEAR
+                mine._p2p[theirs.rank] = wire.P2P
 
     def transfer(self, nbytes: int, room: int, slots: tuple[int, int], seed: int) -> list[int]:
         """A message from rank 0 to rank 1: the error classes of both ends.
@@ -281,7 +281,7 @@ class Pair:
             for machine, handle, user in zip(self.ranks, handles, buffers):
                 before = len(machine.steps)
                 machine.step()
-                if machine.carry_out(handle, user) or len(machine.steps) > before:
+                if machine.execute(handle, user) or len(machine.steps) > before:
                     quiet = 0
 
     def check_idle(self) -> None:
@@ -290,7 +290,7 @@ class Pair:
         for machine in self.ranks:
             assert machine.globals[st.G_ACTIVE] == 0
             assert (machine.state.slots[:, st.S_STATE] != st.OPEN).all()
-            assert machine.globals[st.G_ATTENTION] == 0
+            assert machine.globals[st.G_DOORBELL] == 0
             opened = int(machine.globals[st.G_SERIAL])
             assert machine.globals[st.G_CLOSED] == opened, "a request was closed twice, or never"
 

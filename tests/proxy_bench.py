@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 from mpi4py import MPI
-from proxy_producer import has_come, make_handle, publish, record_address, tag_of, word0
+from proxy_producer import has_come, make_handle, publish, record_address, seq_of, word0
 
 import gmpi
 from gmpi.contract.wire import (
@@ -23,16 +23,16 @@ from gmpi.contract.wire import (
     FLAG_BACK,
     FLAG_INLINE,
     FLAG_OUT,
-    HEADER_UNITS,
+    HEADER_PACKETS,
     OP_IRECV,
     OP_ISEND,
     OP_NULL,
     OP_PING,
-    UNIT_BYTES,
+    PACKET_BYTES,
 )
 from host_proxy.platform.native import call, entry, get, jit, load, load_acquire, pause
 from host_proxy.platform.state import F_NANOSLEEP, G_CONTROL, G_RING_SLOTS
-from host_proxy.records.completion import write_unit
+from host_proxy.records.completion import write_packet
 
 WARPS, WINDOW = 64, 16
 REPEATS = 7
@@ -58,7 +58,7 @@ def produce(g, op, datatype, first, n, slots, table, nap):
     for i in range(n + slots):
         if i >= slots and op != OP_NULL:
             j = i - slots
-            while not has_come(g, tag_of(first + j), j % slots, 0):
+            while not has_come(g, seq_of(first + j), j % slots, 0):
                 relax(g, nap)
         if i >= n:
             continue
@@ -68,7 +68,7 @@ def produce(g, op, datatype, first, n, slots, table, nap):
         slot = i % slots
         this = op
         flags = 0
-        units = 1
+        packets = 1
         count = 0
         peer = 0
         tag = 0
@@ -82,11 +82,11 @@ def produce(g, op, datatype, first, n, slots, table, nap):
             else:
                 this = OP_IRECV
                 flags = FLAG_BACK
-                units = 3
+                packets = 3
         if flags & FLAG_INLINE:
-            payload = record_address(g, ticket) + HEADER_UNITS * UNIT_BYTES
-            write_unit(payload, i, 0, tag_of(ticket))
-        handle = make_handle(g, ticket, slot, units)
+            payload = record_address(g, ticket) + HEADER_PACKETS * PACKET_BYTES
+            write_packet(payload, i, 0, seq_of(ticket))
+        handle = make_handle(g, ticket, slot, packets)
         publish(g, ticket, word0(this, flags, datatype), peer, count, tag, handle, 0)
 
 

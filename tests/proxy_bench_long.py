@@ -25,7 +25,7 @@ from gmpi.contract.wire import (
     OP_CHUNK,
     OP_IRECV,
     OP_ISEND,
-    STATUS_UNITS,
+    STATUS_PACKETS,
     UNPACK,
 )
 from host_proxy.platform.idle import now_ns
@@ -36,12 +36,12 @@ BYTES = 32768
 ROUNDS = 20_000
 REPEATS = 5
 _ROW = 16  # bytes: two times of each round, ns
-_SEND_UNITS = 1  # of a completion that the producer waits for
+_SEND_PACKETS = 1  # of a completion that the producer waits for
 
 
 @jit
-def wait(g, handle, slot, unit):
-    while not has_come(g, handle, slot, unit):
+def wait(g, handle, slot, packet):
+    while not has_come(g, handle, slot, packet):
         pause()
 
 
@@ -53,27 +53,27 @@ def exchange(g, datatype, ticket, rounds, times):
     send = word0(OP_ISEND, FLAG_OUT, datatype)
     receive = word0(OP_IRECV, FLAG_BACK, datatype)
     recv_slot = base
-    recv = make_handle(g, ticket, recv_slot, STATUS_UNITS)
+    recv = make_handle(g, ticket, recv_slot, STATUS_PACKETS)
     publish(g, ticket, receive, 0, BYTES, tag, recv, 0)
     ticket += 1
     for i in range(rounds):
         began = now_ns(g)
         send_slot = base + 2 + (i & 1)
-        sent = make_handle(g, ticket, send_slot, _SEND_UNITS)
+        sent = make_handle(g, ticket, send_slot, _SEND_PACKETS)
         publish(g, ticket, send, 0, BYTES, tag, sent, 0)
         ticket += 1
         next_slot = base + ((i + 1) & 1)
-        following = make_handle(g, ticket, next_slot, STATUS_UNITS)
+        following = make_handle(g, ticket, next_slot, STATUS_PACKETS)
         if i + 1 < rounds:
             publish(g, ticket, receive, 0, BYTES, tag, following, 0)
             ticket += 1
-        wait(g, recv, recv_slot, STATUS_UNITS)  # the order for the first buffer
-        ordered = now_ns(g)
+        wait(g, recv, recv_slot, STATUS_PACKETS)  # the order for the first buffer
+        commanded = now_ns(g)
         publish(g, ticket, OP_CHUNK, 0, 0, 0, recv, UNPACK << CHUNK_DIRECTION_SHIFT)
         ticket += 1
         wait(g, recv, recv_slot, 0)
         wait(g, sent, send_slot, 0)
-        store(times + i * _ROW, ordered - began)
+        store(times + i * _ROW, commanded - began)
         store(times + i * _ROW + 8, now_ns(g) - began)
         recv = following
         recv_slot = next_slot

@@ -215,7 +215,7 @@ def _write(g, seed):
     """One record at the head of the ring: random, or a good one in which something is wrong."""
     head = get(g, st.G_HEAD)
     record = get(g, st.G_RING) + (head & (get(g, st.G_RING_SLOTS) - 1)) * wire.SLOT_BYTES
-    mark = ((head << 1) | 1) & wire.TAG_MASK
+    seq = ((head << 1) | 1) & wire.LOW_32
     for word in range(wire.SLOT_BYTES // 8):
         seed = next_number(seed)
         store(record + word * 8, seed)
@@ -237,12 +237,12 @@ def _write(g, seed):
         if count * size <= wire.INLINE_BYTES:
             flags |= wire.FLAG_INLINE
         datatype = DATATYPE_MARK | size << 8 | number
-        handle = mark | slot << wire.HANDLE_SLOT_SHIFT | CONTEXT << wire.HANDLE_CONTEXT_SHIFT
-        handle |= (1 + (seed >> 40 & 7)) << wire.HANDLE_UNITS_SHIFT
+        handle = seq | slot << wire.HANDLE_SLOT_SHIFT | CONTEXT << wire.HANDLE_CONTEXT_SHIFT
+        handle |= (1 + (seed >> 40 & 7)) << wire.HANDLE_PACKETS_SHIFT
         handle |= large << wire.HANDLE_LARGE_SHIFT
         row = get(g, st.G_SLOT_TABLE) + slot * st.S_ROW_BYTES
         done = seed >> 45 & 7
-        if op == wire.OP_CHUNK:  # of a request that may be open, and an order that may be
+        if op == wire.OP_CHUNK:  # of a request that may be open, and a command that may be
             handle = get(row, st.S_HANDLE)
             chunk = seed >> 45 & 31
             position = chunk * get(row, st.S_CHUNK)
@@ -263,23 +263,23 @@ def _write(g, seed):
             else:
                 store(at, load(at) ^ 1 << (seed >> 8 & 63))
             seed = next_number(seed)
-    units = wire.SLOT_UNITS
+    packets = wire.SLOT_PACKETS
     if seed & 0xF00 == 0:
-        units = wire.HEADER_UNITS + (seed & 7)  # payload that is announced and never comes
-    for unit in range(units):
-        store_int(record + unit * wire.UNIT_BYTES + 12, mark)
+        packets = wire.HEADER_PACKETS + (seed & 7)  # payload that is announced and never comes
+    for packet in range(packets):
+        store_int(record + packet * wire.PACKET_BYTES + 12, seq)
     return seed
 
 
 @njit
 def forget(g):
-    """As in a new context: else requests whose orders nobody carries out hold all the slots."""
+    """As in a new context: else requests whose commands nobody executes hold all the slots."""
     put(g, st.G_ACTIVE, 0)
     put(g, st.G_END, 0)
     put(g, st.G_KEPT, 0)
     put(g, st.G_WINDOW, 0)
     put(g, st.G_SYNCS, 0)
-    for bits in (st.G_ATTENTION, st.G_ORDERED, st.G_QUIET, st.G_HELPED):
+    for bits in (st.G_DOORBELL, st.G_COMMANDED, st.G_QUIET, st.G_HELPED):
         put(g, bits, 0)
     put(g, st.G_NARROW_BLOCKS, 0)
     for word in range(st.NARROW_BYTES // 8):
@@ -288,10 +288,10 @@ def forget(g):
         store(get(g, st.G_CONTROL) + wire.CONTROL_NARROW + word * 8, 0)
     for slot in range(SLOTS):
         row = get(g, st.G_SLOT_TABLE) + slot * st.S_ROW_BYTES
-        if get(row, st.S_SLOT) != slot or get(row, st.S_ORDERS) < 0 or get(row, st.S_PENDING) < 0:
+        if get(row, st.S_SLOT) != slot or get(row, st.S_COMMANDS) < 0 or get(row, st.S_PENDING) < 0:
             bad(11)
         put(row, st.S_STATE, st.FREE)
-        put(row, st.S_ORDERS, 0)
+        put(row, st.S_COMMANDS, 0)
         put(row, st.S_PENDING, 0)
 
 
@@ -336,8 +336,8 @@ class Harness:
         row[st.C_HANDLE], row[st.C_CHUNKS] = MESSAGES, CHUNKS
         row[st.C_RANK], row[st.C_SIZE] = 0, SIZE
         row[st.C_PEERS] = self.ranks.ctypes.data
-        self.near = np.zeros(3, np.int64)
-        row[st.C_NEAR] = self.near.ctypes.data
+        self.p2p = np.zeros(3, np.int64)
+        row[st.C_P2P] = self.p2p.ctypes.data
         g = self.state.globals
         for field, stub in (
             (st.F_ISEND, _isend), (st.F_IRECV, _irecv), (st.F_TEST, _test),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from machine import RANKS, SMALL, UNIT, Machine, tag_of
+from machine import PACKET, RANKS, SMALL, Machine, seq_of
 
 import gmpi
 from gmpi.contract import wire
@@ -126,7 +126,7 @@ HANDLES = {
     "no slot": lambda m, h: h | 0xFFFF << wire.HANDLE_SLOT_SHIFT,
     "another generation": lambda m, h: h + 2,
     "the wrong class": lambda m, h: h ^ 1 << wire.HANDLE_LARGE_SHIFT,
-    "no units": lambda m, h: h & ~(0xF << wire.HANDLE_UNITS_SHIFT),
+    "no units": lambda m, h: h & ~(0xF << wire.HANDLE_PACKETS_SHIFT),
 }
 
 
@@ -184,16 +184,16 @@ def check_invariants(m: Machine) -> None:
     pending = int(m.globals[st.G_ACTIVE])
     assert pending == slots[slots[:, st.S_STATE] == st.OPEN, st.S_PENDING].sum()
     assert 0 <= pending <= len(m.state.pending)
-    assert (slots[:, st.S_ORDERS] >= 0).all()
+    assert (slots[:, st.S_COMMANDS] >= 0).all()
     assert (
         m.globals[st.G_SERIAL] - m.globals[st.G_CLOSED] == (slots[:, st.S_STATE] == st.OPEN).sum()
     )
 
 
-def put(m: Machine, units: np.ndarray) -> None:
+def put(m: Machine, packets: np.ndarray) -> None:
     """Publishes any content; its tags make it a record."""
-    units["tag"] = tag_of(m.ticket)
-    m.ring[m.ticket % m.layout.ring_slots] = units
+    packets["tag"] = seq_of(m.ticket)
+    m.ring[m.ticket % m.layout.ring_slots] = packets
     m.ticket += 1
 
 
@@ -203,7 +203,7 @@ def test_twenty_thousand_records_of_random_bytes() -> None:
     for _ in range(20_000 // 50):
         raw = rng.integers(0, 256, (50, wire.SLOT_BYTES), np.uint8)
         for row in raw:
-            put(m, row.view(UNIT))
+            put(m, row.view(PACKET))
         m.step()
     check_invariants(m)
     assert len(m.faults) == st.FAULTS and m.calls == []
@@ -263,19 +263,19 @@ def nearly_right(m: Machine, r: dict[str, Any]) -> dict[str, Any]:
     flags = GOOD.get(op, {}).get("flags", 0) & ~wire.FLAG_INLINE
     if flags & wire.FLAG_OUT and n <= wire.INLINE_BYTES:
         flags |= wire.FLAG_INLINE
-    units = 1
+    packets = 1
     if flags & wire.FLAG_BACK:
-        units = wire.STATUS_UNITS
-        units += wire.payload_units(n) if n <= wire.INLINE_BYTES else 0
+        packets = wire.STATUS_PACKETS
+        packets += wire.payload_packets(n) if n <= wire.INLINE_BYTES else 0
     slot = r["slot"] + (m.layout.request_slots if large else 0)
     fields = {
-        "op": op, "slot": slot, "units": units, "flags": flags, "comm": 0, "peer": r["peer"],
+        "op": op, "slot": slot, "units": packets, "flags": flags, "comm": 0, "peer": r["peer"],
         "datatype": gmpi.BYTE, "tag": r["tag"], "count": n, "payload": bytes(144),
         "done": (r["chunk"] * m.layout.chunk_bytes) << wire.CHUNK_POSITION_SHIFT
         | r["way"] << wire.CHUNK_DIRECTION_SHIFT | r["index"],
     } | r["mutations"]  # fmt: skip
-    slot, units = fields.pop("slot"), fields.pop("units")
-    fields.setdefault("handle", m.handle(m.ticket, slot, units))
+    slot, packets = fields.pop("slot"), fields.pop("units")
+    fields.setdefault("handle", m.handle(m.ticket, slot, packets))
     if op == wire.OP_CHUNK:
         is_open = m.state.slots[m.state.slots[:, st.S_STATE] == st.OPEN, st.S_HANDLE]
         if len(is_open):

@@ -100,7 +100,7 @@ def test_runs_of_several_machines_are_put_together(tmp_path: Path) -> None:
 
 
 NCU = """==PROF== Connected
-"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
+"ID","Kernel Name","Metric Name","Metric Packet","Metric Value"
 "0","kernel","dram__bytes_read.sum","byte","805,000,000"
 "0","kernel","dram__bytes_write.sum","byte","537,000,000"
 """

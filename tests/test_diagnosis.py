@@ -126,11 +126,11 @@ CASES = {
         tables([collective()], UNLAUNCHED), "not launched", "waits in GMPI_Barrier",
     ),
     "the receiver posted a receive and computes": (
-        tables([send(1, **LONG)], [recv(0, matched=True, orders=1, **LONG)]),
+        tables([send(1, **LONG)], [recv(0, matched=True, commands=1, **LONG)]),
         "missing wait", "rank 1 does not wait for its GMPI_Irecv from 0",
     ),
     "the sender computes": (
-        tables([send(1, orders=2, **LONG)], [recv(0, matched=True, **LONG)]),
+        tables([send(1, commands=2, **LONG)], [recv(0, matched=True, **LONG)]),
         "missing wait", "rank 0 does not wait for its GMPI_Isend to 1",
     ),
     "collective against receive": (

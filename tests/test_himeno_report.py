@@ -63,7 +63,7 @@ def test_times_and_stamps_of_a_number_of_messages_are_one_row(tmp_path: Path) ->
 
 NCU = """==PROF== Connected to process 1
 ==PROF== Profiling "launched": 0%....100% - 2 passes
-"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
+"ID","Process ID","Kernel Name","Metric Name","Metric Packet","Metric Value"
 """
 
 

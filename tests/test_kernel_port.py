@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from machine import SMALL, Machine
 
-from gmpi.contract.wire import LANDED, NEAR, NOT_SHARED, OP_ALLREDUCE, PACK
+from gmpi.contract.wire import MAILED, NOT_SHARED, OP_ALLREDUCE, P2P, PACK
 from host_proxy.compiled.headers import Header
 from host_proxy.platform.state import S_BYTES, S_OP
 from host_proxy.records import completion
@@ -20,12 +20,12 @@ SLOT, NBYTES = SMALL.request_slots, 3 * SMALL.chunk_bytes
 PEER = 1  # a rank of the communicator; on this node it is peer 0
 
 
-def send(near: int) -> Callable[[Machine, KernelPort], None]:
+def send(p2p: int) -> Callable[[Machine, KernelPort], None]:
     def play(m: Machine, port: KernelPort) -> None:
         comm = m.state.communicators[0]
-        comm.near[PEER] = near
-        comm.peers[PEER] = 0 if near else -1
-        assert (port.shared(comm, PEER)[0] == NOT_SHARED) == (not near)
+        comm.p2p[PEER] = p2p
+        comm.peers[PEER] = 0 if p2p else -1
+        assert (port.shared(comm, PEER)[0] == NOT_SHARED) == (not p2p)
 
     return play
 
@@ -50,9 +50,9 @@ def reduce(m: Machine, port: KernelPort) -> None:
 
 
 USES = {
-    "sent by MPI": send(0), "sent near": send(NEAR), "sent, landing": send(NEAR | LANDED),
-    "received by MPI": receive(0, NOT_SHARED), "received near": receive(NEAR),
-    "received, landing": receive(NEAR | LANDED), "reduced": reduce,
+    "sent by MPI": send(0), "sent p2p": send(P2P), "sent, mailbox": send(P2P | MAILED),
+    "received by MPI": receive(0, NOT_SHARED), "received near": receive(P2P),
+    "received, mailbox": receive(P2P | MAILED), "reduced": reduce,
 }  # fmt: skip
 
 
@@ -65,5 +65,5 @@ def test_where_the_buffers_are_is_said_once(use: str, monkeypatch: pytest.Monkey
     port = KernelPort(m.python, SLOT)
     USES[use](m, port)
     for k in range(2):
-        port.order(k, 0, 8, PACK)
+        port.command(k, 0, 8, PACK)
     assert len(said) == 1

@@ -13,7 +13,7 @@ from test_datatypes_device import check, to_device
 import gmpi
 from device_lib.platform.divide import LIMIT
 from gmpi.datatypes import plan
-from gmpi.datatypes.parts import MAX_DIMS, UNIT_BYTES, RunList
+from gmpi.datatypes.parts import MAX_DIMS, RUN_UNIT_BYTES, RunList
 from gmpi.packing import kernels_along, kernels_parts, kernels_runs, kernels_strided
 from gmpi.packing.calls import prepared_of
 
@@ -173,12 +173,12 @@ def test_a_limited_number_of_blocks_takes_tiles_in_turn(used: list[tuple[Any, ..
 
 
 UNITS = {
-    "one run fills some": [40, 3 * UNIT_BYTES, 56, UNIT_BYTES],
-    "a run begins where a unit does": [UNIT_BYTES, UNIT_BYTES, 2 * UNIT_BYTES, 16],
-    "the last one is short": [16, UNIT_BYTES, 24],
+    "one run fills some": [40, 3 * RUN_UNIT_BYTES, 56, RUN_UNIT_BYTES],
+    "a run begins where a unit does": [RUN_UNIT_BYTES, RUN_UNIT_BYTES, 2 * RUN_UNIT_BYTES, 16],
+    "the last one is short": [16, RUN_UNIT_BYTES, 24],
     "many in each": [8 * (1 + k * k % 7) for k in range(900)],
     "two": [8, 16],
-    "a warp takes the last one alone": [UNIT_BYTES * 8 + 24, 8],
+    "a warp takes the last one alone": [RUN_UNIT_BYTES * 8 + 24, 8],
 }
 
 

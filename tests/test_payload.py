@@ -11,7 +11,7 @@ import gmpi
 from device_lib.platform.context import DeviceContext
 from device_lib.proxied import opening, ring
 from gmpi.contract.sizes import SHAPE_RING_SHIFT
-from gmpi.contract.wire import HEADER_UNITS, INLINE_BYTES, SLOT_BYTES, UNIT_PAYLOAD
+from gmpi.contract.wire import HEADER_PACKETS, INLINE_BYTES, PACKET_PAYLOAD, SLOT_BYTES
 
 pytestmark = [
     pytest.mark.skipif(not gmpi.SIMULATOR, reason="calls device code from Python"),
@@ -42,7 +42,7 @@ def test_bytes_come_from_any_address(skew: int, monkeypatch: pytest.MonkeyPatch)
     for nbytes in range(1, INLINE_BYTES + 1):
         stop = begin + nbytes
         found = b""
-        for offset in range(-UNIT_PAYLOAD, nbytes + 2 * UNIT_PAYLOAD, UNIT_PAYLOAD):
+        for offset in range(-PACKET_PAYLOAD, nbytes + 2 * PACKET_PAYLOAD, PACKET_PAYLOAD):
             words = opening._load_unaligned(begin, nbytes, offset)
             assert offset >= 0 or not any(words)
             if offset >= 0:
@@ -56,21 +56,21 @@ def test_all_units_of_a_record_are_written_and_no_others(
 ) -> None:
     # The way of warps that are not full, or whose payload is not at hand at once.
     monkeypatch.setattr(ring, "block_id", lambda: 3)
-    units = np.zeros((2, SLOT_BYTES // 16, 4), np.uint32)
-    monkeypatch.setattr(ring, "record_address", lambda ctx, ticket: units[1].ctypes.data)
+    packets = np.zeros((2, SLOT_BYTES // 16, 4), np.uint32)
+    monkeypatch.setattr(ring, "record_address", lambda ctx, ticket: packets[1].ctypes.data)
     ctx = DeviceContext(0, 0, 1 << SHAPE_RING_SHIFT, 0)
     memory = np.arange(1, INLINE_BYTES + 20, dtype=np.uint8)
-    ticket, mark = 77, ring.tag_of(77)
+    ticket, mark = 77, ring.seq_of(77)
     for nbytes in range(INLINE_BYTES + 1):
-        units[:] = 0
+        packets[:] = 0
         for lane in range(lanes):
             ring.write(
                 ctx, lane, lanes, ticket, 1, 5 | 6 << 32, 7, 8, 9, memory.ctypes.data, nbytes
             )
-        last = HEADER_UNITS + -(-nbytes // UNIT_PAYLOAD)
-        assert (units[1, :last, 3] == mark).all() and not units[1, last:].any(), nbytes
-        assert units[1, :HEADER_UNITS, 0].tolist() == [1, 7, 8, 9]
-        assert units[1, [0, 1, 3], 2].tolist() == [5, 6, 3]
-        found = units[1, HEADER_UNITS:, :3].tobytes()[:nbytes]
+        last = HEADER_PACKETS + -(-nbytes // PACKET_PAYLOAD)
+        assert (packets[1, :last, 3] == mark).all() and not packets[1, last:].any(), nbytes
+        assert packets[1, :HEADER_PACKETS, 0].tolist() == [1, 7, 8, 9]
+        assert packets[1, [0, 1, 3], 2].tolist() == [5, 6, 3]
+        found = packets[1, HEADER_PACKETS:, :3].tobytes()[:nbytes]
         assert found == memory[:nbytes].tobytes(), nbytes
-        assert not units[0].any()
+        assert not packets[0].any()

@@ -40,7 +40,7 @@ def handles(m: Machine) -> list[int]:
 
 
 def receive(m: Machine, slot: int) -> int:
-    return m.open(wire.OP_IRECV, slot, flags=wire.FLAG_BACK, count=8, units=3)
+    return m.open(wire.OP_IRECV, slot, flags=wire.FLAG_BACK, count=8, packets=3)
 
 
 def arrive(m: Machine, place: int) -> int:

@@ -11,7 +11,7 @@ import pytest
 from machine import SMALL, Machine
 from mpi4py import MPI
 
-from gmpi.contract.wire import MESSAGE_HEADER, NEAR, NOT_SHARED
+from gmpi.contract.wire import MESSAGE_HEADER, NOT_SHARED, P2P
 from host_proxy.platform.state import P_STAGING
 from host_proxy.reference.failure import Failure, RequestFailure, error_class
 from host_proxy.reference.protocol import Outcome, receive_message, send_message
@@ -121,7 +121,7 @@ class Port:
         self.data[:nbytes] = self.memory[MESSAGE_HEADER : MESSAGE_HEADER + nbytes]
 
     def shared(self, comm: Any, dest: int) -> tuple[int, int, int]:
-        return (NOT_SHARED, 0, 0) if self.slot == NOT_SHARED else (self.slot, NEAR, 1)
+        return (NOT_SHARED, 0, 0) if self.slot == NOT_SHARED else (self.slot, P2P, 1)
 
     def use_buffers_of(self, *_: Any) -> Any:
         return

@@ -16,8 +16,8 @@ INLINE = ["gmpi_open_inline", "gmpi_finish_small", "gmpi_transact"]
 #: Registers that kernels of ``compile_for_sm90.LINKED`` take for themselves, about.
 OWN = {"exchange": 40, "views": 128, "script_block": 128}
 SYSTEM_STORE = re.compile(r"\bst\.[\w.]*\bsys\b[\w.]*")
-UNIT_STORE = "st.relaxed.sys.global.b128"
-UNIT_LOAD = "ld.relaxed.sys.global.b128"
+PACKET_STORE = "st.relaxed.sys.global.b128"
+PACKET_LOAD = "ld.relaxed.sys.global.b128"
 
 
 def fill(cache: Path) -> list[Path]:
@@ -98,19 +98,19 @@ def test_the_cache_is_filled_with_what_kernels_look_for(tmp_path: Path) -> None:
 def test_a_record_is_published_by_one_store_of_a_unit_per_lane(library: dict[str, str]) -> None:
     # Two 8-byte stores in place of one of 16 could be seen torn: new words under an old tag.
     for name in ("gmpi_open_inline", "gmpi_transact", "gmpi_open_any_block", "gmpi_open_any_warp"):
-        assert UNIT_STORE in library[name], name
+        assert PACKET_STORE in library[name], name
     # One word that stands for itself: the ready word of GPU staging.
     ready = "st.relaxed.sys.global.u64"
     stages = re.compile("gmpi_(fill|open_any|open_scattered)_(block|warp)")
     for name, ptx in library.items():
-        allowed = {UNIT_STORE, ready} if stages.fullmatch(name) else {UNIT_STORE}
+        allowed = {PACKET_STORE, ready} if stages.fullmatch(name) else {PACKET_STORE}
         assert set(SYSTEM_STORE.findall(ptx)) <= allowed, name
         assert ptx.count(ready) <= 1, name
 
 
 def test_completions_are_read_by_units(library: dict[str, str]) -> None:
     for name in ("gmpi_finish_small", "gmpi_transact", "gmpi_finish_any_block"):
-        assert UNIT_LOAD in library[name], name
+        assert PACKET_LOAD in library[name], name
 
 
 def test_no_fence_on_the_way_of_a_small_message(library: dict[str, str]) -> None:

@@ -43,7 +43,7 @@ MPICH_ONLY = {
         "TEST_NODES=ab datatypes --small --some", "each_call near messages from_host",
         "ENGINE=mpi4py collective_errors",
         f"faults {' '.join(OTHER_FAULTS)}", f"TEST_NODES=ab faults {' '.join(FAR_FAULTS)}",
-        "landing", "late", "lifecycle", "GPU_STAGING=0 narrow", "no_any_tag --small", "opening",
+        "mailbox", "late", "lifecycle", "GPU_STAGING=0 narrow", "no_any_tag --small", "opening",
         "SPIN_MS=50 YIELD_MS=50 point_to_point --some",
         "GPU_STAGING=0 point_to_point --small --some",
         "random_programs --seeds=0:4", "waits --small",
@@ -119,7 +119,7 @@ FULL_ONLY = {
 #: Of these, what --quick runs: messages of all kinds, collectives, datatypes, several contexts.
 QUICK = {
     2: [
-        "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "datatypes --small", "landing",
+        "SPIN_MS=50 YIELD_MS=50 point_to_point --some", "datatypes --small", "mailbox",
         "lifecycle", "random_programs --seeds=0:4",
     ],
 }  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machine import CONTEXT, UNIT, Machine, tag_of
+from machine import CONTEXT, PACKET, Machine, seq_of
 
 import gmpi
 from gmpi.contract import wire
@@ -61,14 +61,14 @@ def test_every_field_arrives(first: int) -> None:
         )  # fmt: skip
         assert ring.decode(m.g)
         assert decoded(m) == sent
-        assert int(m.state.record[s.R_MARK]) == tag_of(first + k)
+        assert int(m.state.record[s.R_SEQ]) == seq_of(first + k)
         ring.take(m.g)
         assert not ring.has_record(m.g)
 
 
 @pytest.mark.parametrize("first", FIRST)
 def test_records_of_zeros_are_ordinary(first: int) -> None:
-    # Nothing is cleared and no word is a flag: only the tag says whether a unit is there.
+    # Nothing is cleared and no word is a flag: only the tag says whether a packet is there.
     m = Machine(first=first)
     for _ in range(3 * SLOTS):
         m.publish(0, datatype=0)
@@ -79,27 +79,27 @@ def test_records_of_zeros_are_ordinary(first: int) -> None:
 @settings(max_examples=150)
 @given(st.data())
 def test_records_are_taken_in_order_and_never_early(data: st.DataObject) -> None:
-    """Many producers: units of all records that have room in the ring arrive in any order."""
+    """Many producers: packets of all records that have room in the ring arrive in any order."""
     first = data.draw(st.sampled_from(FIRST))
     m = Machine(first=first)
     rng = np.random.default_rng(data.draw(st.integers(0, 1 << 30)))
-    m.ring["tag"] = rng.integers(0, 1 << 32, (SLOTS, wire.SLOT_UNITS))  # any history but our tags
-    ours = {tag_of(first + k) for k in range(4 * SLOTS)}
-    m.ring["tag"][np.isin(m.ring["tag"], list(ours))] = 0
+    m.ring["seq"] = rng.integers(0, 1 << 32, (SLOTS, wire.SLOT_PACKETS))  # any history but our tags
+    ours = {seq_of(first + k) for k in range(4 * SLOTS)}
+    m.ring["seq"][np.isin(m.ring["seq"], list(ours))] = 0
     total = data.draw(st.integers(1, 3 * SLOTS))
-    waiting: list[tuple[int, int, np.void]] = []  # (ticket, unit number, unit)
-    there: dict[int, int] = {}  # header units written, by ticket
+    waiting: list[tuple[int, int, np.void]] = []  # (ticket, packet number, packet)
+    there: dict[int, int] = {}  # header packets written, by ticket
     published, taken = 0, 0
     while taken < total:
         while published < min(total, taken + SLOTS) and (not waiting or rng.random() < 0.5):
             ticket = first + published
-            units = m.units_of(ticket, 3, count=ticket, handle=ticket, peer=published)
-            waiting += [(ticket, k, units[k]) for k in range(wire.HEADER_UNITS)]
+            packets = m.packets_polled(ticket, 3, count=ticket, handle=ticket, peer=published)
+            waiting += [(ticket, k, packets[k]) for k in range(wire.HEADER_PACKETS)]
             published += 1
-        ticket, k, unit = waiting.pop(int(rng.integers(0, len(waiting))))
-        m.ring[ticket % SLOTS, k] = unit
+        ticket, k, packet = waiting.pop(int(rng.integers(0, len(waiting))))
+        m.ring[ticket % SLOTS, k] = packet
         there[ticket] = there.get(ticket, 0) + 1
-        while there.get(first + taken) == wire.HEADER_UNITS:
+        while there.get(first + taken) == wire.HEADER_PACKETS:
             assert ring.decode(m.g)
             assert decoded(m)["ELEMENTS"] == first + taken
             assert decoded(m)["PEER"] == taken
@@ -116,7 +116,7 @@ def test_a_full_ring_of_the_lap_before_is_not_taken_again(first: int) -> None:
     for _ in range(SLOTS):
         assert ring.has_record(m.g)
         ring.take(m.g)
-    assert not ring.has_record(m.g)  # the next slot holds the unit of one lap ago
+    assert not ring.has_record(m.g)  # the next slot holds the packet of one lap ago
 
 
 def test_consumed_records_are_returned_to_producers() -> None:
@@ -141,8 +141,8 @@ def test_payload_of_every_length(first: int) -> None:
         target[:] = 0xEE
         assert ring.payload_to(m.g, m.state.record.ctypes.data, target.ctypes.data, n)
         assert target[:n].tobytes() == content
-        # Whole units: up to 11 bytes more, no further.
-        assert (target[n + wire.UNIT_PAYLOAD - 1 :] == 0xEE).all()
+        # Whole packets: up to 11 bytes more, no further.
+        assert (target[n + wire.PACKET_PAYLOAD - 1 :] == 0xEE).all()
         ring.take(m.g)
 
 
@@ -150,11 +150,11 @@ def test_late_payload_is_waited_for() -> None:
     """The header may be complete while the payload is still on its way."""
     m = Machine()
     content = bytes(range(100))
-    units = m.units_of(0, wire.OP_ISEND, flags=wire.FLAG_INLINE, count=100, payload=content)
-    m.ring[0, :4] = units[:4]
+    packets = m.packets_polled(0, wire.OP_ISEND, flags=wire.FLAG_INLINE, count=100, payload=content)
+    m.ring[0, :4] = packets[:4]
     for k in (12, 4, 9, 5, 6, 11, 7, 10, 8):
         assert ring.has_record(m.g) and not ring.decode(m.g)
-        m.ring[0, k] = units[k]
+        m.ring[0, k] = packets[k]
     assert ring.decode(m.g)
     target = np.zeros(128, np.uint8)
     assert ring.payload_to(m.g, m.state.record.ctypes.data, target.ctypes.data, len(content))
@@ -167,11 +167,11 @@ def test_a_payload_that_never_comes_fails_its_own_request_only(op: int) -> None:
     before = m.open(wire.OP_IRECV, 1, peer=0, count=8, tag=3)
     m.step()
     late = m.handle(m.ticket, 2)
-    units = m.units_of(
+    packets = m.packets_polled(
         m.ticket, op, flags=wire.FLAG_INLINE, count=20, handle=late, payload=bytes(20)
     )
-    m.ring[m.ticket] = units
-    m.ring[m.ticket, wire.HEADER_UNITS + 1 :] = 0  # of two units, one comes
+    m.ring[m.ticket] = packets
+    m.ring[m.ticket, wire.HEADER_PACKETS + 1 :] = 0  # of two packets, one comes
     m.ticket += 1
     after = m.open(wire.OP_BARRIER, 3)
     # What others wait for goes on meanwhile, and the loop takes no second for its look.
@@ -191,9 +191,9 @@ def test_a_payload_that_never_comes_fails_its_own_request_only(op: int) -> None:
 def test_a_completion_has_its_payload_and_the_tag_of_its_request() -> None:
     m = Machine()
     for n in range(wire.INLINE_BYTES + 1):
-        units = wire.STATUS_UNITS + wire.payload_units(n)
+        packets = wire.STATUS_PACKETS + wire.payload_packets(n)
         slot = n % m.layout.request_slots
-        handle = m.open(wire.OP_IRECV, slot, units, count=n, tag=7, peer=1, flags=wire.FLAG_BACK)
+        handle = m.open(wire.OP_IRECV, slot, packets, count=n, tag=7, peer=1, flags=wire.FLAG_BACK)
         before = len(m.calls)
         m.step()
         assert m.completion(handle) is None and len(m.calls) == before + 1
@@ -216,7 +216,7 @@ def test_a_completion_has_its_payload_and_the_tag_of_its_request() -> None:
         assert int(found["low"][1]) == 1 | 7 << 32
         raw = b"".join(
             int(u["low"]).to_bytes(8, "little", signed=True) + int(u["high"]).to_bytes(4, "little")
-            for u in found[wire.STATUS_UNITS :]
+            for u in found[wire.STATUS_PACKETS :]
         )
         assert raw[:n] == content
 
@@ -288,13 +288,13 @@ def _at(m: Machine, now_ns: int) -> None:
 def test_an_order_is_written_with_the_bits_of_its_slot_and_block() -> None:
     m, handle, row = _machine_with_receive()
     slot = m.layout.request_slots + 2
-    completion.order(m.g, row, 3, 1536, 464, wire.UNPACK)
+    completion.command(m.g, row, 3, 1536, 464, wire.UNPACK)
     assert _control(m) == [0, 0, 1 << 2, 1 << (70 & wire.BLOCK_BITS)]
-    unit = m.completions[slot, wire.STATUS_UNITS + 3]
-    assert int(unit["tag"]) == handle & wire.TAG_MASK
-    assert int(unit["low"]) & 0xFFFFFFFFFFFFFFFF == 1536 | wire.UNPACK << wire.DIRECTION_SHIFT
-    assert int(unit["high"]) == 464
-    completion.order_done(m.g, row)
+    packet = m.completions[slot, wire.STATUS_PACKETS + 3]
+    assert int(packet["seq"]) == handle & wire.LOW_32
+    assert int(packet["low"]) & 0xFFFFFFFFFFFFFFFF == 1536 | wire.UNPACK << wire.DIRECTION_SHIFT
+    assert int(packet["high"]) == 464
+    completion.command_done(m.g, row)
     assert _control(m) == [0, 0, 0, 0]
 
 
@@ -303,15 +303,15 @@ def test_an_order_is_everybodys_when_nobody_has_come_for_it_for_a_while() -> Non
     m, _, row = _machine_with_receive()
     start, patience = _soon(m)
     _at(m, start)
-    completion.order(m.g, row, 0, 0, 512, wire.UNPACK)
+    completion.command(m.g, row, 0, 0, 512, wire.UNPACK)
     for later in (1, patience, patience + 1, 2 * patience - 1):  # one look at it, and a short time
         _at(m, start + later)
         assert _control(m)[0] == 0, later
     _at(m, start + 2 * patience)
     assert _control(m)[0] == 1 << 2
-    completion.order_done(m.g, row)
+    completion.command_done(m.g, row)
     assert _control(m) == [0, 0, 0, 0]
-    completion.order(m.g, row, 1, 512, 512, wire.UNPACK)  # nobody waits for this request
+    completion.command(m.g, row, 1, 512, 512, wire.UNPACK)  # nobody waits for this request
     assert _control(m)[0] == 1 << 2
     completion.complete(m.g, row, 0, 0, 0, 0)
     assert _control(m) == [0, 0, 0, 0]
@@ -329,29 +329,29 @@ def test_orders_of_narrow_slots_are_told_to_their_blocks_and_later_to_everybody(
     of_70, of_3 = (1 << (block & wire.BLOCK_BITS) for block in (70, 3))
 
     def blocks() -> int:
-        attention, _, ordered, found = _control(m)
-        assert (attention, ordered, found & wire.TAG_MASK) == (0, 0, 0)
-        return found >> wire.NARROW_SHIFT & wire.TAG_MASK
+        doorbell, _, commanded, found = _control(m)
+        assert (doorbell, commanded, found & wire.LOW_32) == (0, 0, 0)
+        return found >> wire.NARROW_SHIFT & wire.LOW_32
 
     start, patience = _soon(m)
     _at(m, start)
     for row in rows:
-        completion.order(m.g, row, 0, 0, 256, wire.UNPACK)
-    completion.order(m.g, rows[0], 1, 256, 256, wire.UNPACK)
+        completion.command(m.g, row, 0, 0, 256, wire.UNPACK)
+    completion.command(m.g, rows[0], 1, 256, 256, wire.UNPACK)
     assert blocks() == of_70 | of_3
     assert int(shown[0]) == 1 | 2 | 1 << last - first and not shown[1:].any()
     _at(m, start + patience)  # a look at each
-    completion.order_done(m.g, rows[0])
-    completion.order_done(m.g, rows[2])
+    completion.command_done(m.g, rows[0])
+    completion.command_done(m.g, rows[2])
     assert blocks() == of_70 and int(shown[0]) == 1 | 1 << last - first
-    completion.order_done(m.g, rows[1])
+    completion.command_done(m.g, rows[1])
     _at(m, start + 2 * patience)  # of the first one, something was heard since
     assert blocks() == of_70
     _at(m, start + 3 * patience)
-    assert blocks() == wire.TAG_MASK
-    completion.order_done(m.g, rows[0])
+    assert blocks() == wire.LOW_32
+    completion.command_done(m.g, rows[0])
     assert blocks() == 0 and not shown.any()
-    completion.order(m.g, rows[2], 1, 512, 256, wire.UNPACK)
+    completion.command(m.g, rows[2], 1, 512, 256, wire.UNPACK)
     assert blocks() == of_3
     completion.complete(m.g, rows[2], 0, 0, 0, 0)
     assert blocks() == 0 and not shown.any()
@@ -361,13 +361,13 @@ def test_orders_that_are_answered_one_by_one_are_nobody_elses() -> None:
     m, _, row = _machine_with_receive()
     now, patience = _soon(m)
     for k in range(4):
-        completion.order(m.g, row, k, 512 * k, 512, wire.UNPACK)
+        completion.command(m.g, row, k, 512 * k, 512, wire.UNPACK)
     for _ in range(4):
         for _ in range(4):
             now += patience // 3
             _at(m, now)
         assert _control(m)[0] == 0
-        completion.order_done(m.g, row)
+        completion.command_done(m.g, row)
 
 
 @pytest.mark.parametrize("first", [SLOTS + 6, 5 * SLOTS + 1, (1 << 30) - 1, (1 << 30) + 3 * SLOTS])
@@ -384,17 +384,17 @@ def test_a_payload_of_two_to_the_31_records_ago_is_not_taken_for_new(first: int)
     for begin in (since + (1 << 30), since + (2 << 30)):
         m.globals[s.G_HEAD] = begin
         for ticket in range(begin, begin + SLOTS):
-            header = m.units_of(ticket, wire.OP_NULL)[: wire.HEADER_UNITS]
-            m.ring[ticket % SLOTS, : wire.HEADER_UNITS] = header
+            header = m.packets_polled(ticket, wire.OP_NULL)[: wire.HEADER_PACKETS]
+            m.ring[ticket % SLOTS, : wire.HEADER_PACKETS] = header
             assert ring.decode(m.g)
             ring.take(m.g)
     again = first + (1 << 31)
     m.globals[s.G_HEAD] = again
-    header = m.units_of(again, wire.OP_ISEND, flags=wire.FLAG_INLINE, count=12)
-    m.ring[again % SLOTS, : wire.HEADER_UNITS] = header[: wire.HEADER_UNITS]
+    header = m.packets_polled(again, wire.OP_ISEND, flags=wire.FLAG_INLINE, count=12)
+    m.ring[again % SLOTS, : wire.HEADER_PACKETS] = header[: wire.HEADER_PACKETS]
     assert not ring.decode(m.g)
     assert not ring.payload_to(m.g, record, room, 12)
 
 
 def test_units_are_sixteen_bytes() -> None:
-    assert UNIT.itemsize == wire.UNIT_BYTES and CONTEXT <= wire.HANDLE_CONTEXT_MASK
+    assert PACKET.itemsize == wire.PACKET_BYTES and CONTEXT <= wire.HANDLE_CONTEXT_MASK

@@ -242,23 +242,23 @@ def test_waiting_lanes_let_the_others_run() -> None:
 
 
 @cuda.jit
-def _load_unit(address, out):  # type: ignore[no-untyped-def]
-    out[:] = primitives_sim.load_unit(address)
+def _read_packet(address, out):  # type: ignore[no-untyped-def]
+    out[:] = primitives_sim.read_packet(address)
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_unit_is_read_in_one_piece(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new order must not come with the length of the one before it."""
-    unit, out, looks = np.array([1, 1]), np.zeros(2, np.int64), 0
+    packet, out, looks = np.array([1, 1]), np.zeros(2, np.int64), 0
     word = primitives_sim._word
 
     def written_meanwhile(address: int) -> Any:
         nonlocal looks
         looks += 1
         if looks == at:
-            unit[:] = 2
+            packet[:] = 2
         return word(address)
 
     monkeypatch.setattr(primitives_sim, "_word", written_meanwhile)
-    _load_unit[1, 1](unit.ctypes.data, out)
+    _read_packet[1, 1](packet.ctypes.data, out)
     assert out[0] == out[1]

@@ -29,15 +29,15 @@ DEFAULT = Layout(4096, 4096, 32, 8192, 262144)
 
 def overlaps(regions: list[tuple[str, int, int]]) -> list[str]:
     """Names of neighbours that share bytes; a region is (name, begin, end)."""
-    ordered = sorted(regions, key=lambda r: r[1])
-    return [f"{a[0]} and {b[0]}" for a, b in pairwise(ordered) if a[2] > b[1]]
+    commanded = sorted(regions, key=lambda r: r[1])
+    return [f"{a[0]} and {b[0]}" for a, b in pairwise(commanded) if a[2] > b[1]]
 
 
 @given(LAYOUTS)
 def test_regions_of_mapped_memory_do_not_overlap(layout: Layout) -> None:
     regions = [
-        ("attention and abort", wire.CONTROL_ATTENTION, wire.CONTROL_ABORT + 8),
-        ("orders and blocks", wire.CONTROL_ORDERS, wire.CONTROL_BLOCKS + 8),
+        ("doorbell and abort", wire.CONTROL_DOORBELL, wire.CONTROL_ABORT + 8),
+        ("commands and blocks", wire.CONTROL_COMMANDS, wire.CONTROL_BLOCKS + 8),
         ("consumed", wire.CONTROL_CONSUMED, wire.CONTROL_CONSUMED + 8),
         ("patience", wire.CONTROL_RESOURCE_NS, wire.CONTROL_RESOURCE_NS + 8),
         ("narrow", wire.CONTROL_NARROW, wire.CONTROL_NARROW + 8 * wire.NARROW_WORDS),
@@ -67,7 +67,7 @@ def test_regions_of_device_memory_do_not_overlap(layout: Layout) -> None:
     long = layout.slots - layout.request_slots
     regions += [
         ("busy", wire.DEVICE_BUSY, wire.DEVICE_BUSY + words * wire.BUSY_STRIDE),
-        ("reach", wire.DEVICE_REACH, wire.DEVICE_ROWS),
+        ("reach", wire.DEVICE_P2P, wire.DEVICE_ROWS),
         ("rows", wire.DEVICE_ROWS, wire.DEVICE_ROWS + layout.slots * wire.REQUEST_BYTES),
         ("claims", layout.claims, layout.claims + long * wire.CLAIM_BYTES),
         ("datatypes", layout.datatypes, layout.layouts),
@@ -91,10 +91,10 @@ def test_slots_of_each_class_begin_with_a_word_of_busy_bits(layout: Layout) -> N
 def test_what_is_written_in_units_is_aligned_to_units(layout: Layout) -> None:
     # A 16-byte store that straddles a 16-byte boundary is not one access.
     for place in (layout.ring, layout.completions, layout.small, layout.small_stride):
-        assert place % wire.UNIT_BYTES == 0
+        assert place % wire.PACKET_BYTES == 0
     assert wire.SLOT_BYTES % 64 == 0
     assert layout.ring % wire.SLOT_BYTES == 0
-    assert wire.STAGING_LEAD % wire.UNIT_BYTES == 0
+    assert wire.STAGING_LEAD % wire.PACKET_BYTES == 0
     assert wire.STAGING_LEAD >= wire.MESSAGE_HEADER
     assert wire.DEVICE_ROWS % 128 == 0
     assert (wire.DEVICE_ROWS + wire.REQUEST_OWNER) % 16 == 0  # owner and address: one store
@@ -103,7 +103,7 @@ def test_what_is_written_in_units_is_aligned_to_units(layout: Layout) -> None:
 
 @given(LAYOUTS, st.integers(0, 63))
 def test_the_shape_word_gives_back_every_size(layout: Layout, context: int) -> None:
-    shape = layout.shape(context, near=True)
+    shape = layout.shape(context, p2p=True)
     assert 0 <= shape < 1 << 63  # an int64 in kernels
     assert 1 << (shape >> sizes.SHAPE_RING_SHIFT & 31) == layout.ring_slots
     assert 1 << (shape >> sizes.SHAPE_REQUEST_SHIFT & 31) == layout.request_slots
@@ -117,7 +117,7 @@ def test_fields_of_a_handle_do_not_overlap() -> None:
     fields = [
         ("tag", 0, 32),
         ("slot", wire.HANDLE_SLOT_SHIFT, wire.HANDLE_SLOT_SHIFT + 16),
-        ("units", wire.HANDLE_UNITS_SHIFT, wire.HANDLE_UNITS_SHIFT + 4),
+        ("units", wire.HANDLE_PACKETS_SHIFT, wire.HANDLE_PACKETS_SHIFT + 4),
         ("class", wire.HANDLE_LARGE_SHIFT, wire.HANDLE_LARGE_SHIFT + 1),
         ("context", wire.HANDLE_CONTEXT_SHIFT, wire.HANDLE_CONTEXT_SHIFT + 6),
         ("claimed", 59, 60),
@@ -125,27 +125,27 @@ def test_fields_of_a_handle_do_not_overlap() -> None:
     ]
     assert overlaps(fields) == []
     assert wire.MAX_SLOTS <= wire.HANDLE_SLOT_MASK
-    assert wire.SLOT_UNITS - 1 <= wire.HANDLE_UNITS_MASK
+    assert wire.SLOT_PACKETS - 1 <= wire.HANDLE_PACKETS_MASK
 
 
 def test_a_slot_holds_what_is_put_into_it() -> None:
     assert wire.SLOT_BYTES == 256  # the paper's attribute: 32 x 8 bytes
-    assert wire.HEADER_UNITS + wire.payload_units(wire.INLINE_BYTES) == wire.SLOT_UNITS
-    assert wire.STATUS_UNITS + wire.payload_units(wire.INLINE_BYTES) <= wire.SLOT_UNITS
-    assert wire.BASE_UNIT == wire.STATUS_UNITS + wire.LARGE_BUFFERS
-    assert wire.LARGE_UNITS <= wire.SLOT_UNITS
+    assert wire.HEADER_PACKETS + wire.payload_packets(wire.INLINE_BYTES) == wire.SLOT_PACKETS
+    assert wire.STATUS_PACKETS + wire.payload_packets(wire.INLINE_BYTES) <= wire.SLOT_PACKETS
+    assert wire.BASE_PACKET == wire.STATUS_PACKETS + wire.LARGE_BUFFERS
+    assert wire.LARGE_PACKETS <= wire.SLOT_PACKETS
 
 
 def test_payload_units_divides_by_twelve() -> None:
     for nbytes in range(32768):
-        assert wire.payload_units(nbytes) == -(-nbytes // wire.UNIT_PAYLOAD), nbytes
+        assert wire.payload_packets(nbytes) == -(-nbytes // wire.PACKET_PAYLOAD), nbytes
 
 
 @given(st.integers(257, wire.POSITION_MASK), st.integers(4, 2**21).map(lambda k: 128 * k))
 def test_chunks_cover_a_message_and_positions_are_exact(nbytes: int, chunk_bytes: int) -> None:
     chunk = rules.chunk_bytes_of(nbytes, chunk_bytes)
     assert 0 < chunk <= chunk_bytes
-    assert chunk % wire.POSITION_STEP == 0 or chunk >= nbytes  # order numbers are exact
+    assert chunk % wire.POSITION_STEP == 0 or chunk >= nbytes  # command numbers are exact
     # Where chunks of 64 KiB or more allow it, there is one for each buffer.
     if nbytes >= 4 * 65536 and chunk_bytes >= 65536:
         assert -(-nbytes // chunk) >= wire.LARGE_BUFFERS
@@ -154,7 +154,7 @@ def test_chunks_cover_a_message_and_positions_are_exact(nbytes: int, chunk_bytes
 def test_the_longest_message_has_order_numbers_within_32_bits() -> None:
     last = wire.POSITION_MASK + 1 - 512  # the shortest chunk there is
     number = (last // wire.POSITION_STEP << 1 | 1) + 1
-    assert number <= wire.TAG_MASK
+    assert number <= wire.LOW_32
     done = wire.POSITION_MASK << wire.CHUNK_POSITION_SHIFT | 1 << wire.CHUNK_DIRECTION_SHIFT | 127
     assert done < 1 << 63
 

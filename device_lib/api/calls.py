@@ -44,6 +44,7 @@ from gmpi.contract.wire import (
     COMMUNICATORS,
     FLAG_BACK,
     FLAG_OUT,
+    LOW_32,
     MAPPED_COMMUNICATORS,
     NO_COMMUNICATOR,
     OP_ALLREDUCE,
@@ -55,27 +56,26 @@ from gmpi.contract.wire import (
     OP_PING,
     OP_SYNCHRONIZE,
     SENDRECV,
-    TAG_MASK,
 )
 
 
 @device
 def _word0(op, flags, comm, datatype):
-    """Low word of a record's first unit; a handle that does not fit its field becomes invalid.
+    """Low word of a record's first packet; a handle that does not fit its field becomes invalid.
 
     ``op`` is an opcode, with BLOCKING or SENDRECV where the user has called that.
     """
     if comm < 0 or comm >= COMMUNICATORS:
         comm = NO_COMMUNICATOR
-    if datatype < 0 or datatype > TAG_MASK:
-        datatype = TAG_MASK
+    if datatype < 0 or datatype > LOW_32:
+        datatype = LOW_32
     return op | flags << 8 | int64(comm) << 16 | int64(datatype) << 32
 
 
 @device
 def _pair(peer, tag):
     """Peer or root, and message tag or reduction, in one word."""
-    return (int64(peer) & TAG_MASK) | int64(tag) << 32
+    return (int64(peer) & LOW_32) | int64(tag) << 32
 
 
 @device

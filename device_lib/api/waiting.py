@@ -31,7 +31,7 @@ from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from device_lib.proxied.closing_all import STATUS_BYTES
 from device_lib.proxied.requests import sign32
 from gmpi.contract.constants import SUCCESS
-from gmpi.contract.wire import HANDLE_ERROR_SHIFT, REQUEST_NULL, TAG_MASK
+from gmpi.contract.wire import HANDLE_ERROR_SHIFT, LOW_32, REQUEST_NULL
 
 _TURNS = 2 if SIMULATOR else 32  # of looks at all requests, before the first one is waited for
 _LONGEST_PAUSE_NS = 4096  # between two looks at host memory
@@ -40,7 +40,7 @@ _LONGEST_PAUSE_NS = 4096  # between two looks at host memory
 @device
 def _nothing():
     """The Status of no request."""
-    return Status(SUCCESS, sign32(NO_ORIGIN), sign32(NO_ORIGIN >> 32 & TAG_MASK), 0, 0)
+    return Status(SUCCESS, sign32(NO_ORIGIN), sign32(NO_ORIGIN >> 32 & LOW_32), 0, 0)
 
 
 @device

@@ -8,11 +8,11 @@ says where the next round of a long message goes.
 from __future__ import annotations
 
 from device_lib.direct.packets import mark_of, refreshed
-from device_lib.platform.primitives import device, fence_sys, load_unit, opaque, store_unit
+from device_lib.platform.primitives import device, fence_sys, opaque, read_packet, write_packet
 from gmpi.contract.channels import ANNOUNCED, CELL_BYTES, CREDIT, DEPTH, WANTED
-from gmpi.contract.wire import TAG_MASK
+from gmpi.contract.wire import LOW_32
 
-_NO_ROUND = TAG_MASK  # of an announcement that is only refreshed
+_NO_ROUND = LOW_32  # of an announcement that is only refreshed
 
 
 @device
@@ -25,15 +25,15 @@ def begin(cells):
     """Before the first message: those of a former turn have been taken."""
     number = 0
     while number < DEPTH:
-        store_unit(_cell(cells, number) + CREDIT, 0, mark_of(number - DEPTH) << 32)
+        write_packet(_cell(cells, number) + CREDIT, 0, mark_of(number - DEPTH) << 32)
         number += opaque(1)
 
 
 @device
 def has_credit(cells, number):
     """Whether the slot of a message is free: the one before it in the same slot has been taken."""
-    low, word = load_unit(_cell(cells, number) + CREDIT)
-    return word >> 32 & TAG_MASK == mark_of(number - DEPTH)
+    low, word = read_packet(_cell(cells, number) + CREDIT)
+    return word >> 32 & LOW_32 == mark_of(number - DEPTH)
 
 
 @device
@@ -42,7 +42,7 @@ def give_back(cells, number, announced):
     if refreshed(number) and not announced:
         announce(cells, number, 0, 0, _NO_ROUND)
         fence_sys()  # nobody waits for it: it must not fall on the slot's next announcement
-    store_unit(_cell(cells, number) + CREDIT, 0, mark_of(number) << 32)
+    write_packet(_cell(cells, number) + CREDIT, 0, mark_of(number) << 32)
 
 
 @device
@@ -54,16 +54,16 @@ def announce(cells, number, place, wanted, turn):
         wanted: bytes of all rounds together.
     """
     mark = mark_of(number) << 32
-    store_unit(_cell(cells, number) + WANTED, wanted, mark)
-    store_unit(_cell(cells, number) + ANNOUNCED, place, turn | mark)
+    write_packet(_cell(cells, number) + WANTED, wanted, mark)
+    write_packet(_cell(cells, number) + ANNOUNCED, place, turn | mark)
 
 
 @device
 def announcement(cells, number, turn):
     """(whether round ``turn`` has been announced, place, wanted)."""
     cell = _cell(cells, number)
-    place, word = load_unit(cell + ANNOUNCED)
-    wanted, beside = load_unit(cell + WANTED)
+    place, word = read_packet(cell + ANNOUNCED)
+    wanted, beside = read_packet(cell + WANTED)
     mark = mark_of(number)
-    said = word >> 32 & TAG_MASK == mark and beside >> 32 & TAG_MASK == mark
-    return said and word & TAG_MASK == turn, place, wanted
+    said = word >> 32 & LOW_32 == mark and beside >> 32 & LOW_32 == mark
+    return said and word & LOW_32 == turn, place, wanted

@@ -11,10 +11,10 @@ from device_lib.platform.library import linked
 from device_lib.platform.primitives import (
     device,
     load_sys,
-    load_unit,
     opaque,
     pause,
-    store_unit,
+    read_packet,
+    write_packet,
 )
 from gmpi.contract.channels import (
     DEPTH,
@@ -25,7 +25,7 @@ from gmpi.contract.channels import (
     number_mark,
     packets_of,
 )
-from gmpi.contract.wire import CONTROL_ABORT, TAG_MASK, UNIT_BYTES, UNIT_PAYLOAD
+from gmpi.contract.wire import CONTROL_ABORT, LOW_32, PACKET_BYTES, PACKET_PAYLOAD
 
 mark_of = device(number_mark)
 refreshed = device(is_refreshed)
@@ -45,9 +45,9 @@ def load_packet(source, nbytes, packet):
     if packet == 0:
         low, high = load_payload(source, min(nbytes, HEADER_PAYLOAD))
         return low, nbytes
-    begin = HEADER_PAYLOAD + (packet - 1) * UNIT_PAYLOAD
+    begin = HEADER_PAYLOAD + (packet - 1) * PACKET_PAYLOAD
     low, high = load_payload(source + begin, nbytes - begin)
-    return low, high & TAG_MASK
+    return low, high & LOW_32
 
 
 @device
@@ -56,10 +56,10 @@ def store_packet(target, room, packet, low, word):
     begin = 0
     left = min(room, HEADER_PAYLOAD)
     if packet > 0:
-        begin = HEADER_PAYLOAD + (packet - 1) * UNIT_PAYLOAD
+        begin = HEADER_PAYLOAD + (packet - 1) * PACKET_PAYLOAD
         left = room - begin
     if left > 0:
-        store_payload(target + begin, low, word & TAG_MASK, left)
+        store_payload(target + begin, low, word & LOW_32, left)
 
 
 @device
@@ -79,7 +79,7 @@ def _put(slot, source, nbytes, number, rank, size):
         high = 0
         if packet < used:
             low, high = load_packet(source, nbytes, packet)
-        store_unit(slot + packet * UNIT_BYTES, low, high | mark)
+        write_packet(slot + packet * PACKET_BYTES, low, high | mark)
         packet += opaque(size)
     return 0
 
@@ -87,14 +87,14 @@ def _put(slot, source, nbytes, number, rank, size):
 @device
 def _take(control, slot, target, lengths, number, rank, size):
     mark = mark_of(number)
-    nbytes = lengths & TAG_MASK
+    nbytes = lengths & LOW_32
     room = lengths >> 32
     packets = packets_to_take(number, nbytes)
     packet = rank
     looks = 0
     while packet < packets:
-        low, word = load_unit(slot + packet * UNIT_BYTES)
-        if word >> 32 & TAG_MASK != mark:
+        low, word = read_packet(slot + packet * PACKET_BYTES)
+        if word >> 32 & LOW_32 != mark:
             looks += 1
             if looks & (_PATIENCE - 1) == 0 and load_sys(control + CONTROL_ABORT) != 0:
                 return 1
@@ -137,7 +137,7 @@ def refresh_rest(slot, number, rank, size):
     if refreshed(number):
         packet = _FIRST_UNUSED + rank
         while packet < SLOT_PACKETS:
-            store_unit(slot + packet * UNIT_BYTES, 0, mark_of(number) << 32)
+            write_packet(slot + packet * PACKET_BYTES, 0, mark_of(number) << 32)
             packet += opaque(size)
 
 
@@ -149,8 +149,8 @@ def await_rest(ctx, slot, number, rank, size):
     packet = _FIRST_UNUSED + rank
     looks = 0
     while packet < SLOT_PACKETS:
-        low, word = load_unit(slot + packet * UNIT_BYTES)
-        if word >> 32 & TAG_MASK == mark_of(number):
+        low, word = read_packet(slot + packet * PACKET_BYTES)
+        if word >> 32 & LOW_32 == mark_of(number):
             packet += opaque(size)
             continue
         looks += 1

@@ -18,9 +18,9 @@ from device_lib.platform.primitives import (
     first_bit,
     lane_id,
     load_gpu,
-    load_unit,
     or_32_gpu,
     pause,
+    read_packet,
 )
 from device_lib.platform.scope import Scope
 from gmpi.contract.channels import (
@@ -37,8 +37,8 @@ from gmpi.contract.wire import (
     DEVICE_STAGED,
     ERROR_SHIFT,
     LAYOUT_RECV,
+    LOW_32,
     SCATTERED,
-    TAG_MASK,
 )
 
 _NOTHING = 0  # the sender has not come so far
@@ -61,9 +61,9 @@ def _look(ctx, slot, looks):
     looked = 0
     while looked < looks:
         if stage == rows.BEGINS:
-            low, word = load_unit(at)
-            if word >> 32 & TAG_MASK == mark:
-                length = word & TAG_MASK
+            low, word = read_packet(at)
+            if word >> 32 & LOW_32 == mark:
+                length = word & LOW_32
                 if length == LONG:
                     return _LENGTH, number, stage, low
                 if rows.field(ctx, slot, rows.ADDRESS) != SCATTERED:
@@ -73,8 +73,8 @@ def _look(ctx, slot, looks):
                     rows.set_field(ctx, slot, rows.WANTED, buffer << rows.LENGTH_BITS)
                     return _SHORT, number, stage, length
         else:
-            turn, word = load_unit(at + FILLED)
-            if word >> 32 & TAG_MASK == mark and turn == stage - rows.ROUNDS:
+            turn, word = read_packet(at + FILLED)
+            if word >> 32 & LOW_32 == mark and turn == stage - rows.ROUNDS:
                 return _ROUND, number, stage, rows.field(ctx, slot, rows.OUTCOME)
         looked += 1
         pause(20)

@@ -114,7 +114,7 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
 
     Args:
         ask: what ``make_ask`` returned.
-        help_others: carries out orders of the proxied road.
+        help_others: executes commands of the proxied road.
     """
 
     def part(name: str, arguments: int, results: int, body):

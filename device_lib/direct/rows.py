@@ -20,11 +20,11 @@ from device_lib.platform.primitives import (
     first_bit,
     load_8,
     load_gpu,
-    load_unit,
     opaque,
     or_32_gpu,
+    read_packet,
     store_gpu,
-    store_unit,
+    write_packet,
 )
 from device_lib.proxied import slots
 from gmpi.contract.channels import COUNTER_BYTES, NUMBERS, ROW_BYTES
@@ -37,7 +37,7 @@ from gmpi.contract.wire import (
     HANDLE_DIRECT_SHIFT,
     HANDLE_LARGE_SHIFT,
     HANDLE_SLOT_SHIFT,
-    TAG_MASK,
+    LOW_32,
 )
 
 # Three packets, each stored at once and without a fence; the stamp tells a helper, who has found
@@ -93,10 +93,10 @@ def open_row(ctx, slot, handle, address, channel, call, length):
         length: as LENGTH.
     """
     row = row_address(ctx, slot)
-    stamp = handle & TAG_MASK | channel << 32 | call << CALL_SHIFT
-    store_unit(row + LENGTH, length, stamp)
-    store_unit(row + ADDRESS, address, stamp)
-    store_unit(row + OWNER, handle, BEGINS | channel << INDEX_SHIFT)
+    stamp = handle & LOW_32 | channel << 32 | call << CALL_SHIFT
+    write_packet(row + LENGTH, length, stamp)
+    write_packet(row + ADDRESS, address, stamp)
+    write_packet(row + OWNER, handle, BEGINS | channel << INDEX_SHIFT)
     add_gpu(ctx.device + DEVICE_DIRECT_OPEN, 1)
     or_32_gpu(busy_address(ctx, slot >> 5) + BUSY_DIRECT, slots.busy_bit(slot))
     or_32_gpu(_summary(ctx, slot >> 10), 1 << (slot >> 5 & 31))
@@ -105,10 +105,10 @@ def open_row(ctx, slot, handle, address, channel, call, length):
 @device
 def _arrived(row):
     """Whether all that the opener has stored is there."""
-    handle, stage = load_unit(row + OWNER)
-    address, stamp = load_unit(row + ADDRESS)
-    length, stamp_too = load_unit(row + LENGTH)
-    wanted = handle & TAG_MASK | (stage >> INDEX_SHIFT & INDEX_MASK) << 32
+    handle, stage = read_packet(row + OWNER)
+    address, stamp = read_packet(row + ADDRESS)
+    length, stamp_too = read_packet(row + LENGTH)
+    wanted = handle & LOW_32 | (stage >> INDEX_SHIFT & INDEX_MASK) << 32
     both = (1 << CALL_SHIFT) - 1
     return stamp & both == wanted and stamp_too & both == wanted
 
@@ -178,7 +178,7 @@ def _summary(ctx, group):
 
 @device
 def _open_in(ctx, word):
-    return load_gpu(busy_address(ctx, word) + BUSY_DIRECT) & TAG_MASK
+    return load_gpu(busy_address(ctx, word) + BUSY_DIRECT) & LOW_32
 
 
 @device
@@ -189,7 +189,7 @@ def next_open(ctx, first):
     tried = 0
     while tried <= groups:
         summary = _summary(ctx, group)
-        words = load_gpu(summary) & TAG_MASK
+        words = load_gpu(summary) & LOW_32
         while words != 0:
             index = first_bit(words)
             words &= words - 1
@@ -200,7 +200,7 @@ def next_open(ctx, first):
                 if _open_in(ctx, word) != 0:  # it came just now
                     or_32_gpu(summary, 1 << index)
             if tried == 0 and word <= first >> 5:
-                found &= TAG_MASK << (first & 31) if word == first >> 5 else 0
+                found &= LOW_32 << (first & 31) if word == first >> 5 else 0
             if found != 0:
                 return word << 5 | first_bit(found)
         group += 1

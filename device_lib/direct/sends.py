@@ -18,7 +18,7 @@ from device_lib.platform.primitives import (
     lane_id,
     load_gpu,
     pause,
-    store_unit,
+    write_packet,
 )
 from device_lib.platform.scope import Scope
 from gmpi.contract.channels import FILLED, LONG, ROOM, ROW_LOCAL, ROW_REMOTE, STAGED_BYTES
@@ -103,9 +103,9 @@ def make_advance_send(scope: Scope) -> Callable:
         if leads() and lane_id() == 0:
             mark = packets.mark_of(number) << 32
             if what == _LENGTH:
-                store_unit(at, length, LONG | mark)
+                write_packet(at, length, LONG | mark)
             elif what == _ROUND:
-                store_unit(at + FILLED, stage - rows.ROUNDS, mark)
+                write_packet(at + FILLED, stage - rows.ROUNDS, mark)
             if last:
                 rows.set_field(ctx, slot, rows.OUTCOME, length)
                 next_stage = rows.FINISHED

@@ -25,11 +25,11 @@ from device_lib.platform.primitives import (
     load_8,
     load_gpu,
     load_sys,
-    load_unit,
     opaque,
+    read_packet,
     shuffle,
     spin,
-    store_unit,
+    write_packet,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import slots
@@ -54,9 +54,9 @@ from gmpi.contract.wire import (
     CONTROL_ABORT,
     DATATYPE_SHIFT,
     ERROR_SHIFT,
+    LOW_32,
+    PACKET_BYTES,
     SCATTERED,
-    TAG_MASK,
-    UNIT_BYTES,
 )
 
 PROXIED_ROAD = 0  # in place of a handle: the call goes by the proxy
@@ -146,7 +146,7 @@ def draw(ctx, key, wanted):
     credit = False
     if lane < DEPTH:
         credit = cells.has_credit(local, (number + lane) & NUMBERS)
-    ahead = first_bit(~ballot(mask, credit) & TAG_MASK | 1 << min(DEPTH, warp_lanes()))
+    ahead = first_bit(~ballot(mask, credit) & LOW_32 | 1 << min(DEPTH, warp_lanes()))
     if lane == 0 and ahead > 0:
         table.set_known_free(ctx, row, (number + ahead) & NUMBERS)
     return row, remote, number, 1 if ahead > 0 else 0
@@ -198,7 +198,7 @@ def make_short(
             mark = packets.mark_of(number) << 32
             packet = rank()
             while packet < count:
-                store_unit(at + packet * UNIT_BYTES, low, high | mark)
+                write_packet(at + packet * PACKET_BYTES, low, high | mark)
                 packet += opaque(size())
                 if packet < count:
                     low, high = packets.load_packet(address, nbytes, packet)
@@ -261,7 +261,7 @@ def make_short(
             if claimed == rows.MINE:
                 row = row_address(ctx, slot)
                 length = load_gpu(row + rows.LENGTH)
-                target, stamp = load_unit(row + rows.ADDRESS)
+                target, stamp = read_packet(row + rows.ADDRESS)
                 channel = table.row_of(ctx, stamp >> 32 & rows.INDEX_MASK)
                 key = load_8(channel + ROW_KEY)
                 remote = load_8(channel + ROW_REMOTE)
@@ -289,26 +289,26 @@ def make_short(
         room = length & rows.LENGTH_MASK
         packet = rank()
         mine = packet > 0 and packet < packets.count(min(room, ROOM))
-        low, word = load_unit(at)
+        low, word = read_packet(at)
         own_low = 0
         own_word = 0
         if mine:
-            own_low, own_word = load_unit(at + packet * UNIT_BYTES)
+            own_low, own_word = read_packet(at + packet * PACKET_BYTES)
         tried = 1
-        while word >> 32 & TAG_MASK != mark and tried < looks:
+        while word >> 32 & LOW_32 != mark and tried < looks:
             spin()
-            low, word = load_unit(at)
+            low, word = read_packet(at)
             if mine:
-                own_low, own_word = load_unit(at + packet * UNIT_BYTES)
+                own_low, own_word = read_packet(at + packet * PACKET_BYTES)
             tried += opaque(1)
-        if not sync_or(1 if word >> 32 & TAG_MASK == mark else 0):
+        if not sync_or(1 if word >> 32 & LOW_32 == mark else 0):
             if leave != 0 and leads() and lane_id() == 0:
                 rows.leave(ctx, handle)
             return NOT_YET if leave != 0 else CLAIMED, 0, NO_ORIGIN
-        while word >> 32 & TAG_MASK != mark:  # others have seen it
+        while word >> 32 & LOW_32 != mark:  # others have seen it
             spin()
-            low, word = load_unit(at)
-        nbytes = word & TAG_MASK
+            low, word = read_packet(at)
+        nbytes = word & LOW_32
         if nbytes > room or nbytes == LONG:
             sync()
             return CLAIMED, 0, NO_ORIGIN
@@ -320,14 +320,14 @@ def make_short(
         count = packets.packets_to_take(number, nbytes)
         while packet < count and aborted == 0:
             tried = 0
-            if own_word >> 32 & TAG_MASK != mark:
-                own_low, own_word = load_unit(at + packet * UNIT_BYTES)
-            while own_word >> 32 & TAG_MASK != mark and aborted == 0:
+            if own_word >> 32 & LOW_32 != mark:
+                own_low, own_word = read_packet(at + packet * PACKET_BYTES)
+            while own_word >> 32 & LOW_32 != mark and aborted == 0:
                 spin()
                 tried += opaque(1)
                 if tried & _PATIENCE - 1 == 0:
                     aborted = load_sys(ctx.mapped + CONTROL_ABORT)
-                own_low, own_word = load_unit(at + packet * UNIT_BYTES)
+                own_low, own_word = read_packet(at + packet * PACKET_BYTES)
             packets.store_packet(target, nbytes, packet, own_low, own_word)
             own_word = 0
             packet += opaque(size())

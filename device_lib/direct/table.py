@@ -45,8 +45,8 @@ from gmpi.contract.wire import (
     DEVICE_CHANNELS,
     DEVICE_CHANNELS_MASK,
     DEVICE_PROXIED,
+    LOW_32,
     OP_IRECV,
-    TAG_MASK,
 )
 
 NO_KEY = 0
@@ -64,7 +64,7 @@ def key_of(word0, peer_tag):
         word0, peer_tag: as in the call's record.
     """
     comm = word0 >> 16 & COMMUNICATOR_MASK
-    peer = peer_tag & TAG_MASK
+    peer = peer_tag & LOW_32
     tag = peer_tag >> 32
     if comm >= COMMUNICATORS or peer >= KEY_PEERS or tag < 0:
         return NO_KEY

@@ -5,7 +5,8 @@ full word; a store is posted. So every access to staging is 16 bytes whatever th
 user's buffer, and each thread keeps eight loads in flight before its first store. Loads from
 staging bypass L1, where lines of the slot's previous message may still be.
 
-Payloads of up to 12 bytes a unit travel in records and completions and are moved by one lane each.
+Payloads of up to 12 bytes a packet travel in records and completions and are moved by one lane
+each.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -15,7 +16,7 @@ import ctypes
 
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import SIMULATOR, device, opaque
-from gmpi.contract.wire import UNIT_PAYLOAD
+from gmpi.contract.wire import PACKET_PAYLOAD
 
 _WARP_BYTES = 32 * 16  # what the lanes of a full warp move in one access each
 SHORT_BYTES = 4 * _WARP_BYTES  # as much as ``copy_short`` has under way at once
@@ -63,7 +64,7 @@ else:
         low = 0
         high = 0
         i = 0
-        while i < valid and i < UNIT_PAYLOAD:
+        while i < valid and i < PACKET_PAYLOAD:
             byte = load_1(address + i) << (8 * (i & 7))
             if i < 8:
                 low |= byte
@@ -75,7 +76,7 @@ else:
     @device
     def _store_payload_bytes(address, low, high, valid):
         i = 0
-        while i < valid and i < UNIT_PAYLOAD:
+        while i < valid and i < PACKET_PAYLOAD:
             word = low
             if i >= 8:
                 word = high
@@ -99,7 +100,7 @@ else:
 
     @device
     def store_payload(address, low, high, valid):
-        """Stores the first ``valid`` (at most 12) bytes of a unit's payload to a buffer."""
+        """Stores the first ``valid`` (at most 12) bytes of a packet's payload to a buffer."""
         if address & 3 != 0 or valid & 3 != 0:
             _store_payload_bytes(address, low, high, valid)
         else:

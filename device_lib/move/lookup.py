@@ -28,9 +28,9 @@ from gmpi.datatypes.descriptor import (
     DIM_BYTES,
     DIMS_SHIFT,
 )
-from gmpi.datatypes.parts import UNIT_BYTES
+from gmpi.datatypes.parts import RUN_UNIT_BYTES
 
-UNIT_SHIFT = UNIT_BYTES.bit_length() - 1
+RUN_UNIT_SHIFT = RUN_UNIT_BYTES.bit_length() - 1
 
 if SIMULATOR:
 
@@ -158,10 +158,10 @@ def runs_4(descriptor, dims, wide, shift, w0, w1, w2, w3):
     r1 <<= shift
     r2 <<= shift
     r3 <<= shift
-    u0 = units + (r0 >> UNIT_SHIFT << 2)
-    u1 = units + (r1 >> UNIT_SHIFT << 2)
-    u2 = units + (r2 >> UNIT_SHIFT << 2)
-    u3 = units + (r3 >> UNIT_SHIFT << 2)
+    u0 = units + (r0 >> RUN_UNIT_SHIFT << 2)
+    u1 = units + (r1 >> RUN_UNIT_SHIFT << 2)
+    u2 = units + (r2 >> RUN_UNIT_SHIFT << 2)
+    u3 = units + (r3 >> RUN_UNIT_SHIFT << 2)
     k0 = load_u32(u0)
     h0 = load_u32(u0 + 4)
     k1 = load_u32(u1)

@@ -21,8 +21,8 @@ from gmpi.contract.wire import (
     FLAG_SHORT_BUFFER,
     FLAG_STRIDED_BUFFER,
     FLAWS,
+    LOW_32,
     POSITION_MASK,
-    TAG_MASK,
 )
 
 _DATATYPE_COUNT = len(DATATYPES)
@@ -58,7 +58,7 @@ def message_bytes(count, datatype):
 @device
 def is_sound(word0, count):
     """Whether the proxy would accept datatype, count and buffer of a call."""
-    datatype = word0 >> DATATYPE_SHIFT & TAG_MASK
+    datatype = word0 >> DATATYPE_SHIFT & LOW_32
     known = datatype & ~0xFFFF == DATATYPE_MARK and datatype & 0xFF < _DATATYPE_COUNT
     counted = count >= 0 and count <= POSITION_MASK // 32
     return known and counted and word0 >> 8 & FLAWS == 0
@@ -67,7 +67,7 @@ def is_sound(word0, count):
 @device
 def record_bytes(word0, count):
     """``message_bytes`` of a call whose record begins with ``word0``."""
-    return message_bytes(count, word0 >> DATATYPE_SHIFT & TAG_MASK)
+    return message_bytes(count, word0 >> DATATYPE_SHIFT & LOW_32)
 
 
 @device

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from device_lib.platform.divide import divide
 from device_lib.platform.primitives import device, load_8, load_gpu
-from gmpi.contract.rules import lands
+from gmpi.contract.rules import fits_mailbox
 from gmpi.contract.sizes import (
     IDENTITY_SIZE_SHIFT,
     SHAPE_CHUNK_SHIFT,
@@ -20,7 +20,7 @@ from gmpi.contract.sizes import (
     SHAPE_DIRECT_SHIFT,
     SHAPE_EAGER_SHIFT,
     SHAPE_LARGE_SHIFT,
-    SHAPE_NEAR_SHIFT,
+    SHAPE_P2P_SHIFT,
     SHAPE_REQUEST_SHIFT,
 )
 from gmpi.contract.wire import (
@@ -29,37 +29,37 @@ from gmpi.contract.wire import (
     COMMUNICATORS,
     DERIVED_ROWS,
     DEVICE_BUSY,
-    DEVICE_LANDING,
     DEVICE_LARGE,
-    DEVICE_LOOKS,
-    DEVICE_REACH,
+    DEVICE_MAILBOXES,
+    DEVICE_P2P,
+    DEVICE_POLL_DELAYS,
     DEVICE_ROWS,
     DEVICE_STAGING,
     HANDLE_CONTEXT_MASK,
-    LANDING_STRIDE,
     LARGE_BUFFERS,
     LAYOUTS_BYTES,
-    LOOKS,
+    LOW_32,
+    MAILBOX_STRIDE,
     MAPPED_RING,
     MAX_NARROW_SLOTS,
     OP_ISEND,
+    P2P_BITS,
+    P2P_BYTES,
+    P2P_DIRECT,
+    P2P_FIRST,
+    P2P_MAGIC,
+    P2P_MAILBOXES,
+    P2P_RANKS,
+    POLL_DELAYS,
     POSITION_STEP,
-    REACH_BITS,
-    REACH_BYTES,
-    REACH_DIRECT,
-    REACH_FIRST,
-    REACH_LANDINGS,
-    REACH_MAGIC,
-    REACH_RANKS,
     READY_BYTES,
     REQUEST_BYTES,
     SLOT_BYTES,
     STAGING_LEAD,
-    TAG_MASK,
     TYPE_BYTES,
 )
 
-_lands = device(lands)
+_fits_mailbox = device(fits_mailbox)
 
 
 class DeviceContext(NamedTuple):
@@ -194,9 +194,9 @@ def gpu_staging(ctx):
 
 
 @device
-def has_near(ctx):
-    """Whether ``near_staging`` may find anything."""
-    return ctx.shape >> SHAPE_NEAR_SHIFT & 1
+def has_p2p(ctx):
+    """Whether ``p2p_staging`` may find anything."""
+    return ctx.shape >> SHAPE_P2P_SHIFT & 1
 
 
 @device
@@ -215,13 +215,13 @@ def may_go_direct(ctx, word0):
     if not has_direct(ctx):
         return False
     comm = word0 >> 16 & (COMMUNICATORS - 1)
-    return load_8(ctx.device + DEVICE_REACH + comm * REACH_BYTES + REACH_DIRECT) != 0
+    return load_8(ctx.device + DEVICE_P2P + comm * P2P_BYTES + P2P_DIRECT) != 0
 
 
 @device
-def near_staging(ctx, word0, peer):
+def p2p_staging(ctx, word0, peer):
     """For a send whose receiver reads our GPU memory, where it may lie: (chunk buffers of all large
-    slots, our landing places there; 0: it has none). (0, 0) for any other call.
+    slots, our mailboxes there; 0: it has none). (0, 0) for any other call.
 
     The proxy comes to the same answer.
 
@@ -229,49 +229,49 @@ def near_staging(ctx, word0, peer):
         word0, peer: of the call's record.
     """
     staging = 0
-    landing = 0
-    if word0 & 0xFF == OP_ISEND and has_near(ctx):
+    mailbox = 0
+    if word0 & 0xFF == OP_ISEND and has_p2p(ctx):
         comm = word0 >> 16 & (COMMUNICATORS - 1)
-        reach = ctx.device + DEVICE_REACH + comm * REACH_BYTES
-        first = load_gpu(reach + REACH_FIRST)
-        magic = load_gpu(reach + REACH_MAGIC)
-        ranks = load_gpu(reach + REACH_BITS)
-        near = gpu_staging(ctx)
-        rank = (peer & TAG_MASK) - (first & 0xFFFFFFFF)
+        reach = ctx.device + DEVICE_P2P + comm * P2P_BYTES
+        first = load_gpu(reach + P2P_FIRST)
+        magic = load_gpu(reach + P2P_MAGIC)
+        ranks = load_gpu(reach + P2P_BITS)
+        p2p = gpu_staging(ctx)
+        rank = (peer & LOW_32) - (first & 0xFFFFFFFF)
         if 0 <= rank:
             place, rest = divide(rank, first >> 32, magic)
-            if rest == 0 and place < REACH_RANKS and ranks >> place & 1 != 0:
-                staging = near
-                landing = load_gpu(reach + REACH_LANDINGS + place * 8)
-    return staging, landing
+            if rest == 0 and place < P2P_RANKS and ranks >> place & 1 != 0:
+                staging = p2p
+                mailbox = load_gpu(reach + P2P_MAILBOXES + place * 8)
+    return staging, mailbox
 
 
 @device
 def staging_of(ctx, word0, peer):
-    """(where the chunk buffers of a long request are, whether in GPU memory, our landing places at
-    the receiver or 0); as ``near_staging``."""
+    """(where the chunk buffers of a long request are, whether in GPU memory, our mailboxes at
+    the receiver or 0); as ``p2p_staging``."""
     large = large_staging(ctx)
-    near, landing = near_staging(ctx, word0, peer)
-    return near if near != 0 else large, near != 0, landing
+    p2p, mailbox = p2p_staging(ctx, word0, peer)
+    return p2p if p2p != 0 else large, p2p != 0, mailbox
 
 
 @device
-def landing_place(ctx, landing, slot, nbytes, send):
-    """Where a large slot's message lands; 0 if it does not.
+def mailbox_of(ctx, mailbox, slot, nbytes, send):
+    """The mailbox of a large slot's message; 0 if it has none.
 
     Args:
-        landing: what ``near_staging`` found.
+        mailbox: what ``p2p_staging`` found.
         send: the buffer's address, or what stands for it in the record.
     """
-    if landing == 0 or not _lands(nbytes, send, chunk_bytes(ctx)):
+    if mailbox == 0 or not _fits_mailbox(nbytes, send, chunk_bytes(ctx)):
         return 0
-    return landing + (slot - request_slots(ctx)) * LANDING_STRIDE
+    return mailbox + (slot - request_slots(ctx)) * MAILBOX_STRIDE
 
 
 @device
-def landing_places(ctx):
-    """Where what others send to us lands."""
-    return load_gpu(ctx.device + DEVICE_LANDING)
+def our_mailboxes(ctx):
+    """Our mailboxes, which others write to."""
+    return load_gpu(ctx.device + DEVICE_MAILBOXES)
 
 
 @device
@@ -279,7 +279,7 @@ def chunk_buffers(ctx, large, slot):
     """The chunk buffers of a large slot, one after the other.
 
     Args:
-        large: ``large_staging`` or ``near_staging``.
+        large: ``large_staging`` or ``p2p_staging``.
     """
     return large + (slot - request_slots(ctx)) * (LARGE_BUFFERS * chunk_bytes(ctx) + READY_BYTES)
 
@@ -296,9 +296,9 @@ def busy_address(ctx, word):
 
 
 @device
-def look_address(ctx, block):
+def poll_delay_address(ctx, block):
     """Where calls of a block keep how soon to look for their answers: two words."""
-    return ctx.device + DEVICE_LOOKS + (block & (LOOKS - 1)) * BUSY_STRIDE
+    return ctx.device + DEVICE_POLL_DELAYS + (block & (POLL_DELAYS - 1)) * BUSY_STRIDE
 
 
 @device

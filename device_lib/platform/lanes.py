@@ -235,7 +235,7 @@ class Lane(greenlet):  # type: ignore[misc]
         # The GMPI call that the user has made last: its name, the caller's code and line.
         self.call: tuple[str, CodeType, int] | None = None
         self.made: dict[str, int] = {}  # how many calls, by scope
-        # The last units that the lane has seen: primitives.relax.
+        # The last packets that the lane has seen: primitives.relax.
         self.seen: deque[tuple[int, int]] = deque(maxlen=3)
 
     def pause(self) -> None:

@@ -101,15 +101,15 @@ store_pair_gpu = ptx("st.relaxed.gpu.global.v2.u64 [$0], {$1, $2};", "l,l,l", ty
 # --- mapped memory, shared with the CPU -----------------------------------------------------------
 store_sys = ptx("st.relaxed.sys.global.u64 [$0], $1;", "l,l", types.void, 2)
 load_sys = ptx("ld.relaxed.sys.global.u64 $0, [$1];", "=l,l", types.int64, 1)
-# A unit: one .b128 access, which the PTX memory model makes single-copy atomic (a .v2.u64 is two
+# A packet: one .b128 access, which the PTX memory model makes single-copy atomic (a .v2.u64 is two
 # accesses in any order, although sm_90 happens to use the same instruction for both).
-load_unit = ptx(
+read_packet = ptx(
     "{ .reg .b128 u; ld.relaxed.sys.global.b128 u, [$2]; mov.b128 {$0, $1}, u; }",
     "=l,=l,l",
     _PAIR,
     1,
 )
-store_unit = ptx(
+write_packet = ptx(
     "{ .reg .b128 u; mov.b128 u, {$1, $2}; st.relaxed.sys.global.b128 [$0], u; }",
     "l,l,l",
     types.void,
@@ -162,7 +162,7 @@ _is_local = ptx(
 )
 
 # A value the optimiser cannot see through. Stepping a loop by one keeps it from being unrolled:
-# loops over units turn once on a full warp, and four copies of their body only cost registers.
+# loops over packets turn once on a full warp, and four copies of their body only cost registers.
 opaque = ptx("mov.u64 $0, $1;", "=l,l", types.int64, 1)
 
 # --- clocks ---------------------------------------------------------------------------------------

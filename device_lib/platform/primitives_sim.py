@@ -2,7 +2,7 @@
 
 Lanes run one at a time in one OS thread, so only memory that the proxy shares needs care: on x86
 and, through ``ctypes``, in practice on every CPython platform, an aligned 8-byte access is one
-access. A unit's tag is therefore written after its low word, and read before and after it.
+access. A packet's tag is therefore written after its low word, and read before and after it.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -16,7 +16,7 @@ from greenlet import getcurrent
 
 from device_lib.platform import lanes, simulator
 from device_lib.platform.lanes import pause as _pause
-from gmpi.contract.wire import CONTROL_ABORT, CONTROL_ATTENTION, CONTROL_ORDERS
+from gmpi.contract.wire import CONTROL_ABORT, CONTROL_COMMANDS, CONTROL_DOORBELL
 
 simulator.install()
 
@@ -24,7 +24,7 @@ vote_all = lanes.vote_all
 ballot = lanes.ballot
 _word = ctypes.c_int64.from_address
 _KNOWN_BUFFERS = 1024
-_CONTROL = (CONTROL_ATTENTION, CONTROL_ABORT, CONTROL_ORDERS)
+_CONTROL = (CONTROL_DOORBELL, CONTROL_ABORT, CONTROL_COMMANDS)
 _WATCH_TURNS = 16  # what else a loop waits for, in device memory, must not wait for long
 int64 = int
 
@@ -182,7 +182,7 @@ load_8 = load_gpu
 store_8 = store_gpu
 
 
-def load_unit(address):
+def read_packet(address):
     """In one piece, as on a GPU: the proxy may write while we read."""
     low = word = None
     while word is None or word != _word(address + 8).value:
@@ -192,7 +192,7 @@ def load_unit(address):
     return low, word
 
 
-def store_unit(address, low, word):
+def write_packet(address, low, word):
     _word(address).value = low
     _word(address + 8).value = word
 
@@ -272,8 +272,9 @@ def wait_cycles(cycles):
 def relax(control):
     """One turn of a loop in which all lanes of the warp have found nothing new.
 
-    They meet, and one looks for all whether any unit that they have seen is different now, or the
-    control units have something to say: a hundredth of the work of as many lanes looking once more.
+    They meet, and one looks for all whether any packet that they have seen is different now, or the
+    control packets have something to say: a hundredth of the work of as many lanes looking once
+    more.
     """
     me = getcurrent()
     me.warp.meet(me, me.warp.alive, (me.seen, control), _watch)

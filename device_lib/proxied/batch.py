@@ -18,27 +18,27 @@ from device_lib.platform.primitives import (
     fence_gpu,
     first_bit,
     lane_id,
-    load_unit,
     opaque,
+    read_packet,
     relax,
     shuffle,
 )
 from device_lib.platform.scope import warp_lanes, warp_mask
-from device_lib.proxied import completion, helping, orders, pacing, slots
+from device_lib.proxied import commands, completion, helping, pacing, slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from gmpi.contract.constants import ERR_REQUEST
 from gmpi.contract.wire import (
-    BASE_UNIT,
+    BASE_PACKET,
     BYTES_MASK,
-    CONTROL_ATTENTION,
+    CONTROL_DOORBELL,
     ERROR_SHIFT,
     HANDLE_ERROR_SHIFT,
+    LOW_32,
     PACK,
+    PACKET_BYTES,
+    PACKET_PAYLOAD,
     REQUEST_NULL,
-    STATUS_UNITS,
-    TAG_MASK,
-    UNIT_BYTES,
-    UNIT_PAYLOAD,
+    STATUS_PACKETS,
 )
 
 
@@ -49,7 +49,7 @@ class Asked(NamedTuple):
         handle: the request.
         owner: what the claim of the request found; it is the caller's where that is ``handle``.
         recv: where its payload goes.
-        seen: of a large request, the claim word of its first buffer before there was an order.
+        seen: of a large request, the claim word of its first buffer before there was a command.
     """
 
     handle: int
@@ -64,7 +64,7 @@ class Turn(NamedTuple):
     Attributes:
         any_of: the lanes that wait, as bits: the poll ends when one of them does not any more.
             0: it ends when none does.
-        polls: how many polls there have been before; every few, orders of others are looked at.
+        polls: how many polls there have been before; every few, commands of others are looked at.
         limit: the number of polls at which this one ends; 0: there is none.
     """
 
@@ -77,14 +77,14 @@ class Event(NamedTuple):
     """How a poll ended.
 
     Attributes:
-        kind: ORDER or LAST: the scope must carry out an order and come back; DONE; ABORTED, with
-            the class as ``order``; NOTHING: the limit was reached.
-        place, order, length, buffers, own, target: what ``carry_out`` takes.
+        kind: ORDER or LAST: the scope must execute a command and come back; DONE; ABORTED, with
+            the class as ``command``; NOTHING: the limit was reached.
+        place, command, length, buffers, own, target: what ``execute`` takes.
     """
 
     kind: int
     place: int
-    order: int
+    command: int
     length: int
     buffers: int
     own: int
@@ -102,7 +102,7 @@ def ask(ctx, handle, wanted):
         wanted: false in lanes that have none.
 
     Returns:
-        (what to poll, whether to, unit 0 of the completion as far as it is known, whether the
+        (what to poll, whether to, packet 0 of the completion as far as it is known, whether the
         handle may turn out to be of no open request).
     """
     owner = REQUEST_NULL
@@ -121,33 +121,33 @@ def ask(ctx, handle, wanted):
                 # The first look at the request does not wait for these.
                 owner, recv = slots.begin_claim(ctx, handle, True)
                 if slots.is_large(handle):
-                    seen = orders.first_claim(ctx, handle)
+                    seen = commands.first_owner(ctx, handle)
                 waiting = True
     return Asked(handle, owner, recv, seen), waiting, low, foreign
 
 
 @device
 def _store_payload(asked, address, nbytes, low, word):
-    """Stores a payload that came with the completion; its first unit is (``low``, ``word``).
+    """Stores a payload that came with the completion; its first packet is (``low``, ``word``).
 
     Returns:
-        Whether all its units were there. They are stored before unit 0, which has been seen; but
-        the first one was read before that.
+        Whether all its packets were there. They are stored before packet 0, which has been seen;
+        but the first one was read before that.
     """
-    expected = asked.handle & TAG_MASK
-    units = slots.units_of(asked.handle)
-    if word >> 32 & TAG_MASK != expected:
-        low, word = load_unit(address + STATUS_UNITS * UNIT_BYTES)
-    unit = STATUS_UNITS
-    while unit < units:
-        if word >> 32 & TAG_MASK != expected:
+    expected = asked.handle & LOW_32
+    packets = slots.packets_polled(asked.handle)
+    if word >> 32 & LOW_32 != expected:
+        low, word = read_packet(address + STATUS_PACKETS * PACKET_BYTES)
+    packet = STATUS_PACKETS
+    while packet < packets:
+        if word >> 32 & LOW_32 != expected:
             return False
-        at = (unit - STATUS_UNITS) * UNIT_PAYLOAD
+        at = (packet - STATUS_PACKETS) * PACKET_PAYLOAD
         if at < nbytes:
-            store_payload(asked.recv + at, low, word & TAG_MASK, nbytes - at)
-        unit += opaque(1)
-        if unit < units:
-            low, word = load_unit(address + unit * UNIT_BYTES)
+            store_payload(asked.recv + at, low, word & LOW_32, nbytes - at)
+        packet += opaque(1)
+        if packet < packets:
+            low, word = read_packet(address + packet * PACKET_BYTES)
     return True
 
 
@@ -157,67 +157,69 @@ def _look(ctx, asked, tried):
 
     The claim of the request may still be under way: only what comes with a completion asks for it.
 
-    A payload that came with the completion is stored at once; its first unit is part of the same
-    read, so a scalar costs no second one. So is the first order of a large request.
+    A payload that came with the completion is stored at once; its first packet is part of the same
+    read, so a scalar costs no second one. So is the first command of a large request.
 
     Args:
-        tried: the order that the caller has looked at.
+        tried: the command that the caller has looked at.
 
     Returns:
-        (complete, low and high word of unit 0, low word of unit 1; whether there is an order for
-        the first buffer, its two words, where the buffers are and what their ready word will be,
-        whether it is the last one).
+        (complete, low and high word of packet 0, low word of packet 1; whether there is a command
+        for the first buffer, its two words, where the buffers are and what their ready word will
+        be, whether it is the last one).
     """
     handle = asked.handle
-    units = slots.units_of(handle)
+    packets = slots.packets_polled(handle)
     large = slots.is_large(handle)
-    expected = handle & TAG_MASK
+    expected = handle & LOW_32
     address = completion_address(ctx, slots.slot_of(handle))
     # All under way together, and only those there are: many warps poll, and share one PCIe. Each
-    # takes 0.3 us more, and the proxy may write meanwhile: the completion before the last order. So
-    # the order is read first: who sees it sees that it is the last one.
+    # takes 0.3 us more, and the proxy may write meanwhile: the completion before the last command.
+    # So the command is read first: who sees it sees that it is the last one.
     low1 = 0
     word1 = 0
     low2 = 0
     word2 = 0
     base = 0
     known = 0
-    if units > STATUS_UNITS or large:
-        low2, word2 = load_unit(address + 2 * UNIT_BYTES)
+    if packets > STATUS_PACKETS or large:
+        low2, word2 = read_packet(address + 2 * PACKET_BYTES)
     if large:
-        base, known = load_unit(address + BASE_UNIT * UNIT_BYTES)
-    if units >= STATUS_UNITS:
-        low1, word1 = load_unit(address + UNIT_BYTES)
-    low0, word0 = load_unit(address)
-    fresh = word0 >> 32 & TAG_MASK == expected and asked.owner == handle
-    ordered = False
+        base, known = read_packet(address + BASE_PACKET * PACKET_BYTES)
+    if packets >= STATUS_PACKETS:
+        low1, word1 = read_packet(address + PACKET_BYTES)
+    low0, word0 = read_packet(address)
+    fresh = word0 >> 32 & LOW_32 == expected and asked.owner == handle
+    commanded = False
     if large:
-        ordered = word2 >> 32 & TAG_MASK == expected and known >> 32 & TAG_MASK == expected
-        # An order that was taken before this poll began is none for it.
-        ordered = ordered and low2 != tried and orders.is_open_order(asked.seen, expected, low2)
+        commanded = word2 >> 32 & LOW_32 == expected and known >> 32 & LOW_32 == expected
+        # A command that was taken before this poll began is none for it.
+        commanded = (
+            commanded and low2 != tried and commands.is_open_command(asked.seen, expected, low2)
+        )
     last = False
-    if units >= STATUS_UNITS:
-        fresh = fresh and word1 >> 32 & TAG_MASK == expected
+    if packets >= STATUS_PACKETS:
+        fresh = fresh and word1 >> 32 & LOW_32 == expected
         if fresh and large:
-            last = word1 & TAG_MASK == 1
-            # Not before its order has been tried: reading the count takes 0.5 us.
-            if ordered:
+            last = word1 & LOW_32 == 1
+            # Not before its command has been tried: reading the count takes 0.5 us.
+            if commanded:
                 fresh = False
             else:
-                fresh = orders.finished(ctx, slots.slot_of(handle)) >= word1 & TAG_MASK
+                fresh = commands.finished(ctx, slots.slot_of(handle)) >= word1 & LOW_32
     else:
         low1 = NO_ORIGIN
-    if fresh and units > STATUS_UNITS and large == 0:
+    if fresh and packets > STATUS_PACKETS and large == 0:
         fresh = _store_payload(asked, address, low0 & BYTES_MASK, low2, word2)
-    return fresh, low0, word0, low1, ordered, low2, word2, base, known & TAG_MASK, last
+    return fresh, low0, word0, low1, commanded, low2, word2, base, known & LOW_32, last
 
 
 @device
-def _own_orders(ctx, ordered, handle, waiting, mask):
-    """The large slots of ``ordered`` (bits) whose requests the lanes wait for."""
+def _own_commands(ctx, commanded, handle, waiting, mask):
+    """The large slots of ``commanded`` (bits) whose requests the lanes wait for."""
     found = 0
     large = slots.slot_of(handle) - request_slots(ctx)
-    own = waiting and large >= 0 and large < large_slots(ctx) and ordered >> (large & 63) & 1 != 0
+    own = waiting and large >= 0 and large < large_slots(ctx) and commanded >> (large & 63) & 1 != 0
     votes = ballot(mask, own)
     while votes != 0:
         found |= 1 << shuffle(mask, large & 63, first_bit(votes))
@@ -232,8 +234,8 @@ def await_batch(ctx, asked, turn, waiting, low, word, origin):
 
     Args:
         waiting: whether the lane's request is one that is waited for.
-        low, word, origin: what is known of its completion: both words of unit 0, low word of
-            unit 1.
+        low, word, origin: what is known of its completion: both words of packet 0, low word of
+            packet 1.
 
     Returns:
         (event, waiting, low, word, origin): of the event all lanes have the same.
@@ -271,45 +273,51 @@ def await_batch(ctx, asked, turn, waiting, low, word, origin):
             if lane == chosen:
                 tried = first
             mine = lane == chosen
-            if orders.take_first(ctx, handle, asked.seen, first, base, ready, mine, chosen, mask):
+            if commands.claim_first(
+                ctx, handle, asked.seen, first, base, ready, mine, chosen, mask
+            ):
                 own = shuffle(mask, handle if last else 0, chosen)
                 # A reduction has another buffer from which is packed.
-                target = 0 if orders.direction_of(first) == PACK else recv
+                target = 0 if commands.direction_of(first) == PACK else recv
                 event = Event(
-                    completion.LAST if own != 0 else completion.ORDER,
+                    completion.LAST if own != 0 else completion.COMMAND,
                     shuffle(mask, slots.slot_of(handle) << 8, chosen),
                     shuffle(mask, first, chosen),
-                    shuffle(mask, first_word & TAG_MASK, chosen),
+                    shuffle(mask, first_word & LOW_32, chosen),
                     shuffle(mask, base, chosen),
                     own,
                     shuffle(mask, target, chosen),
                 )
                 if last and lane == chosen:
-                    waiting = False  # when it has been carried out
+                    waiting = False  # when it has been executed
                 return event, waiting, low, word, origin
         left = ballot(mask, waiting)
         if left == 0 or (turn.any_of != 0 and left != turn.any_of):
             return Event(completion.DONE, 0, 0, 0, 0, 0, 0), waiting, low, word, origin
         polls += 1
-        # Orders for other buffers than the first are only found here.
+        # Commands for other buffers than the first are only found here.
         if polls & 3 == 0:
             lanes = warp_lanes()
-            attention, aborted, ordered, blocks = completion.look_at_control(ctx, lane, lanes, mask)
+            doorbell, aborted, commanded, blocks = completion.look_at_control(
+                ctx, lane, lanes, mask
+            )
             if aborted != 0:
                 event = Event(completion.ABORTED, 0, aborted, 0, 0, 0, 0)
                 return event, waiting, low, word, origin
-            attention = completion.to_carry_out(ctx, attention, ordered, blocks, lane, lanes, mask)
-            attention |= _own_orders(ctx, ordered, handle, waiting, mask)
-            if attention != 0 or completion.names_block(blocks):
-                slot, index, order, length, buffers = helping.take_other(
-                    ctx, attention, blocks, lane, lanes, mask
+            doorbell = completion.to_execute(ctx, doorbell, commanded, blocks, lane, lanes, mask)
+            doorbell |= _own_commands(ctx, commanded, handle, waiting, mask)
+            if doorbell != 0 or completion.names_block(blocks):
+                slot, index, command, length, buffers = helping.claim_other(
+                    ctx, doorbell, blocks, lane, lanes, mask
                 )
                 if index >= 0:
-                    event = Event(completion.ORDER, slot << 8 | index, order, length, buffers, 0, 0)
+                    event = Event(
+                        completion.COMMAND, slot << 8 | index, command, length, buffers, 0, 0
+                    )
                     return event, waiting, low, word, origin
         if polls & (completion.CONTROL_EVERY - 1) == 0:
             counted, rest = pacing.count(ctx, counted, lane, mask)
-        relax(ctx.mapped + CONTROL_ATTENTION)
+        relax(ctx.mapped + CONTROL_DOORBELL)
         pacing.rest(rest)
         if polls == turn.limit:
             return Event(completion.NOTHING, 0, 0, 0, 0, 0, 0), waiting, low, word, origin

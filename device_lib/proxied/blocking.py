@@ -8,13 +8,13 @@ than ``open_inline`` and ``finish_small``.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib.platform.context import look_address
+from device_lib.platform.context import poll_delay_address
 from device_lib.platform.primitives import (
     block_id,
     device,
     lane_id,
     load_gpu,
-    load_unit,
+    read_packet,
     store_gpu,
     sync_warp,
     vote_all,
@@ -22,9 +22,9 @@ from device_lib.platform.primitives import (
 )
 from device_lib.platform.scope import ALL_LANES
 from device_lib.proxied import slots
-from device_lib.proxied.closing import COMPLETED, collect, unit_address
+from device_lib.proxied.closing import COMPLETED, collect, packet_address
 from device_lib.proxied.opening import UNFINISHED, publish_inline
-from gmpi.contract.wire import OP_IRECV, OP_ISEND, OP_PING, TAG_MASK
+from gmpi.contract.wire import LOW_32, OP_IRECV, OP_ISEND, OP_PING
 
 # Cycles from publishing to the first look. A look takes 1.1 us: one that comes just before the
 # answer costs another, and then another again each time, because all these times are the same. An
@@ -32,9 +32,9 @@ from gmpi.contract.wire import OP_IRECV, OP_ISEND, OP_PING, TAG_MASK
 # taken the message: how long exactly depends on the machine, so it is learned, by block. A look in
 # vain puts the next one off by LATER, one that finds its answer brings it forward by 1/64: so about
 # one in ten is in vain, and the answer waits 0.1 us for the look.
-FIRST_LOOK = 700
-FIRST_LOOK_SEND = 1700
-LATEST_LOOK = 4096
+FIRST_DELAY = 700
+FIRST_DELAY_SEND = 1700
+LONGEST_DELAY = 4096
 LATER = 256
 _SOONER_SHIFT = 6
 
@@ -54,16 +54,16 @@ def _first_look(word0, learned):
     if _learns(word0) and learned != 0:
         return learned
     if op == OP_ISEND:
-        return FIRST_LOOK_SEND
-    return FIRST_LOOK
+        return FIRST_DELAY_SEND
+    return FIRST_DELAY
 
 
 @device
-def _next_look(patience, answered):
+def _next_delay(patience, answered):
     """What is learned from a look ``patience`` cycles after publishing; never 0."""
     if answered:
         return patience - (patience >> _SOONER_SHIFT) + 1
-    return min(patience + LATER, LATEST_LOOK)
+    return min(patience + LATER, LONGEST_DELAY)
 
 
 @device
@@ -77,22 +77,22 @@ def transact(ctx, word0, count, send, peer_tag, recv):
         the handle. STAGED and HELP: the request is entered in its row, unpack it or wait for it.
     """
     lane = lane_id()
-    place = look_address(ctx, block_id()) + (word0 & 0xFF == OP_ISEND) * 8
+    place = poll_delay_address(ctx, block_id()) + (word0 & 0xFF == OP_ISEND) * 8
     learned = load_gpu(place)  # under way together with what publishing asks of device memory
     handle = publish_inline(ctx, lane, word0, count, send, peer_tag, recv, False)
     if handle & UNFINISHED != 0:
         return 0, 0, 0, handle
-    address = unit_address(ctx, lane, handle)
+    address = packet_address(ctx, lane, handle)
     patience = _first_look(word0, learned)
     # All have read what they send: of a reduction in place the result comes to the same memory.
     sync_warp(ALL_LANES)
     wait_cycles(patience)
-    low, word = load_unit(address)
-    answered = vote_all(ALL_LANES, word >> 32 & TAG_MASK == handle & TAG_MASK)
+    low, word = read_packet(address)
+    answered = vote_all(ALL_LANES, word >> 32 & LOW_32 == handle & LOW_32)
     outcome, count, origin = collect(ctx, lane, handle, address, recv, low, word)
     if lane == 0:
         if _learns(word0):
-            store_gpu(place, _next_look(patience, answered))
+            store_gpu(place, _next_delay(patience, answered))
         if outcome & COMPLETED == 0:
             slots.open_row(ctx, slots.slot_of(handle), handle, recv)
     return outcome, count, origin, handle

@@ -4,7 +4,7 @@
 payload come back in one read by the lanes of one warp, and it calls no other function, so it saves
 no registers on the stack. Of staged bytes it moves what one more read brings; for the rest it says
 so, and the caller runs ``unpack`` or ``help``. ``finish_any`` does everything else: large requests,
-whose orders it carries out, looks without waiting, scopes of fewer than 32 threads.
+whose commands it executes, looks without waiting, scopes of fewer than 32 threads.
 
 One read of host memory is under way at a time. More would find an answer that comes at a random
 time 0.3 us sooner (measured with ``cp.async`` into shared memory, four in turn), but the memory
@@ -19,46 +19,46 @@ from collections.abc import Callable
 
 from device_lib.move.copy import SHORT_BYTES, copy_from_staging, copy_short, store_payload
 from device_lib.move.layouts import layout_of, unpack_layout
-from device_lib.platform.context import completion_address, landing_places
+from device_lib.platform.context import completion_address, our_mailboxes
 from device_lib.platform.primitives import (
     device,
     lane_id,
-    load_unit,
     opaque,
+    read_packet,
     relax,
     shuffle,
     vote_all,
 )
 from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
-from device_lib.proxied import completion, helping, orders, pacing, ring, slots
-from device_lib.proxied.carrying_out import make_carry_out
+from device_lib.proxied import commands, completion, helping, pacing, ring, slots
+from device_lib.proxied.executing import make_execute
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, ERR_REQUEST
 from gmpi.contract.wire import (
     BYTES_MASK,
     CALL_MASK,
     CALL_SHIFT,
-    CONTROL_ATTENTION,
+    CONTROL_DOORBELL,
     ERROR_SHIFT,
     LAYOUT_RECV,
+    LOW_32,
     OP_FAULT,
+    PACKET_BYTES,
+    PACKET_PAYLOAD,
     SCATTERED,
-    STATUS_UNITS,
-    TAG_MASK,
-    UNIT_BYTES,
-    UNIT_PAYLOAD,
+    STATUS_PACKETS,
 )
 
-# What the finish functions return: (outcome, count, origin). Outcome is unit 0 of the completion
-# with these bits in place of its kind; count is its high word, origin is unit 1.
+# What the finish functions return: (outcome, count, origin). Outcome is packet 0 of the completion
+# with these bits in place of its kind; count is its high word, origin is packet 1.
 COMPLETED = 1 << 56
 STAGED = 1 << 57  # complete, but the payload is still in staging: ``unpack``
 FAULT = 1 << 58  # with COMPLETED: no such request, and the proxy does not know yet: ``report``
-HELP = 1 << 59  # not complete, and others have orders that nobody carries out: ``help``
+HELP = 1 << 59  # not complete, and others have commands that nobody executes: ``help``
 # None of them: patience ran out.
 
 EVENT_SHIFT = 40  # of an event, above a place, when both travel in one word
 
-NO_ORIGIN = (ANY_SOURCE & TAG_MASK) + (ANY_TAG << 32)  # ANY_TAG is negative: an int64
+NO_ORIGIN = (ANY_SOURCE & LOW_32) + (ANY_TAG << 32)  # ANY_TAG is negative: an int64
 
 
 @device
@@ -67,64 +67,64 @@ def collect(ctx, lane, handle, address, recv, low, word):
 
     Args:
         handle: of a request that the caller alone may wait for.
-        address: of the lane's unit of the completion; lanes without one share that of the last.
-        low, word: the unit as the caller has read it.
+        address: of the lane's packet of the completion; lanes without one share that of the last.
+        low, word: the packet as the caller has read it.
 
     Returns:
         (outcome, count, origin), the same in all lanes; the slot is free again when COMPLETED.
     """
-    expected = handle & TAG_MASK
-    units = slots.units_of(handle)
+    expected = handle & LOW_32
+    packets = slots.packets_polled(handle)
     # Before the first vote, while nothing is there: afterwards it would cost time.
-    target = opaque(recv + (lane - STATUS_UNITS) * UNIT_PAYLOAD)
+    target = opaque(recv + (lane - STATUS_PACKETS) * PACKET_PAYLOAD)
     busy = opaque(slots.busy_word(ctx, slots.slot_of(handle)))
     bit = opaque(slots.busy_bit(slots.slot_of(handle)))
-    carries = opaque(lane >= STATUS_UNITS and lane < units)
+    carries = opaque(lane >= STATUS_PACKETS and lane < packets)
     polls = 0
     counted = pacing.NOT_COUNTED
     rest = 0
-    while not vote_all(ALL_LANES, word >> 32 & TAG_MASK == expected):
+    while not vote_all(ALL_LANES, word >> 32 & LOW_32 == expected):
         polls += 1
         if polls & (completion.CONTROL_EVERY - 1) == 0:
-            # Both units; opaque: else their addresses are made before the loop, for every wait.
-            unit = CONTROL_ATTENTION + (opaque(lane) & 1) * UNIT_BYTES
-            attention, aborted = load_unit(ctx.mapped + unit)
+            # Both packets; opaque: else their addresses are made before the loop, for every wait.
+            packet = CONTROL_DOORBELL + (opaque(lane) & 1) * PACKET_BYTES
+            doorbell, aborted = read_packet(ctx.mapped + packet)
             ours = completion.names_block(shuffle(ALL_LANES, aborted, 1))
             aborted = shuffle(ALL_LANES, aborted, 0)
             if aborted != 0:
                 return COMPLETED | (aborted & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN
-            if shuffle(ALL_LANES, attention, 0) != 0 or ours:
+            if shuffle(ALL_LANES, doorbell, 0) != 0 or ours:
                 return HELP, 0, 0
             counted, rest = pacing.count(ctx, counted, lane, ALL_LANES)
-        relax(ctx.mapped + CONTROL_ATTENTION)
+        relax(ctx.mapped + CONTROL_DOORBELL)
         pacing.rest(rest)
-        low, word = load_unit(address)
+        low, word = read_packet(address)
 
     outcome = COMPLETED | shuffle(ALL_LANES, low, 0) & (COMPLETED - 1)
     count = shuffle(ALL_LANES, word, 0)
     origin = NO_ORIGIN
-    if units >= STATUS_UNITS:
+    if packets >= STATUS_PACKETS:
         origin = shuffle(ALL_LANES, low, 1)
         nbytes = outcome & BYTES_MASK
-        if units == STATUS_UNITS:
+        if packets == STATUS_PACKETS:
             if recv != 0 and nbytes > 0:
                 if nbytes > SHORT_BYTES or (recv | nbytes) & 3 != 0 or recv == SCATTERED:
                     return outcome ^ (COMPLETED | STAGED), count, origin
-                copy_short(recv, orders.small_staging(ctx, slots.slot_of(handle)), nbytes, lane)
+                copy_short(recv, commands.small_staging(ctx, slots.slot_of(handle)), nbytes, lane)
         elif carries != 0:
-            left = nbytes - (lane - STATUS_UNITS) * UNIT_PAYLOAD
+            left = nbytes - (lane - STATUS_PACKETS) * PACKET_PAYLOAD
             if left > 0:
-                store_payload(target, low, word & TAG_MASK, left)
+                store_payload(target, low, word & LOW_32, left)
     if lane == 0:
         slots.clear_busy(busy, bit)
     return outcome, count, origin
 
 
 @device
-def unit_address(ctx, lane, handle):
-    """Where the lane's unit of a completion is; lanes without one share that of the last."""
-    unit = min(lane, slots.units_of(handle) - 1)
-    return completion_address(ctx, slots.slot_of(handle)) + unit * UNIT_BYTES
+def packet_address(ctx, lane, handle):
+    """Where the lane's packet of a completion is; lanes without one share that of the last."""
+    packet = min(lane, slots.packets_polled(handle) - 1)
+    return completion_address(ctx, slots.slot_of(handle)) + packet * PACKET_BYTES
 
 
 @device
@@ -137,9 +137,9 @@ def finish_small(ctx, handle, resumed):
     if not slots.names_slot(ctx, handle):
         return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
     lane = lane_id()
-    address = unit_address(ctx, lane, handle)
+    address = packet_address(ctx, lane, handle)
     # The first look and the claim are under way together.
-    low, word = load_unit(address)
+    low, word = read_packet(address)
     owner, recv = slots.begin_claim(ctx, handle, lane == 0)
     owner = handle if resumed != 0 else owner
     recv = shuffle(ALL_LANES, recv if owner == handle else -1, 0)
@@ -148,7 +148,7 @@ def finish_small(ctx, handle, resumed):
     return collect(ctx, lane, handle, address, recv, low, word)
 
 
-_WATCH = 31  # lanes that look at the control units for a test; no completion has as many units
+_WATCH = 31  # lanes that look at the control packets for a test; no completion has as many packets
 _WATCH_BLOCKS = 30
 _CALL = CALL_MASK << CALL_SHIFT
 
@@ -157,7 +157,7 @@ _CALL = CALL_MASK << CALL_SHIFT
 def test_small(ctx, handle):
     """Looks once whether a request of the small class is complete; all lanes of one full warp.
 
-    The control units are read together with the completion: who tests again and again waits, and
+    The control packets are read together with the completion: who tests again and again waits, and
     must end with an abort and help others.
 
     Returns:
@@ -166,27 +166,27 @@ def test_small(ctx, handle):
     if not slots.names_slot(ctx, handle):
         return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
     lane = lane_id()
-    address = unit_address(ctx, lane, handle)
+    address = packet_address(ctx, lane, handle)
     if lane >= _WATCH_BLOCKS:
-        address = ctx.mapped + CONTROL_ATTENTION + (_WATCH - lane) * UNIT_BYTES
+        address = ctx.mapped + CONTROL_DOORBELL + (_WATCH - lane) * PACKET_BYTES
     # The look and the claim are under way together.
-    low, word = load_unit(address)
+    low, word = read_packet(address)
     owner, recv = slots.begin_claim(ctx, handle, lane == 0)
     recv = shuffle(ALL_LANES, recv if owner == handle else -1, 0)
     if recv < 0:
         return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
-    attention = shuffle(ALL_LANES, low, _WATCH)
+    doorbell = shuffle(ALL_LANES, low, _WATCH)
     aborted = shuffle(ALL_LANES, word, _WATCH)
     ours = completion.names_block(shuffle(ALL_LANES, word, _WATCH_BLOCKS))
     if lane >= _WATCH_BLOCKS:
         word = handle << 32
-    if vote_all(ALL_LANES, word >> 32 & TAG_MASK == handle & TAG_MASK):
+    if vote_all(ALL_LANES, word >> 32 & LOW_32 == handle & LOW_32):
         return collect(ctx, lane, handle, address, recv, low, word)
     if aborted != 0:
         return COMPLETED | (aborted & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN
     if lane == 0:
         slots.unclaim(ctx, handle)
-    return HELP if attention != 0 or ours else 0, 0, 0
+    return HELP if doorbell != 0 or ours else 0, 0, 0
 
 
 def make_unpack(scope: Scope) -> Callable:
@@ -201,7 +201,7 @@ def make_unpack(scope: Scope) -> Callable:
         """Moves the payload from the request's staging to the user and frees the slot."""
         sync()  # one lane may only just have entered the request in its row
         slot = slots.slot_of(handle)
-        staging = orders.small_staging(ctx, slot)
+        staging = commands.small_staging(ctx, slot)
         target = slots.receive_address(ctx, slot)
         nbytes = outcome & BYTES_MASK
         if target == SCATTERED:
@@ -222,31 +222,33 @@ def make_help(scope: Scope) -> Callable:
     leads = scope.leads
     sync = scope.sync
     broadcast_5 = scope.broadcast_5
-    carry_out = make_carry_out(scope)
+    execute = make_execute(scope)
 
     @device
     def help_others(ctx):
-        """Carries out one order that is for the caller to carry out, if there still is one."""
+        """Executes one command that is for the caller to execute, if there still is one."""
         sync()
         index = -1
         place = 0
-        order = 0
+        command = 0
         length = 0
         buffers = 0
         if leads():
             lane = lane_id()
             lanes = warp_lanes()
             mask = warp_mask()
-            attention, aborted, ordered, blocks = completion.look_at_control(ctx, lane, lanes, mask)
-            attention = completion.to_carry_out(ctx, attention, ordered, blocks, lane, lanes, mask)
-            slot, index, order, length, buffers = helping.take_other(
-                ctx, attention, blocks, lane, lanes, mask
+            doorbell, aborted, commanded, blocks = completion.look_at_control(
+                ctx, lane, lanes, mask
+            )
+            doorbell = completion.to_execute(ctx, doorbell, commanded, blocks, lane, lanes, mask)
+            slot, index, command, length, buffers = helping.claim_other(
+                ctx, doorbell, blocks, lane, lanes, mask
             )
             place = slot << 8 | (index & 0xFF)
-        index, place, order, length, buffers = broadcast_5(index, place, order, length, buffers)
+        index, place, command, length, buffers = broadcast_5(index, place, command, length, buffers)
         if index >= 0:
             sync()
-            carry_out(ctx, place, order, length, buffers, landing_places(ctx), 0, 0)
+            execute(ctx, place, command, length, buffers, our_mailboxes(ctx), 0, 0)
         return 0
 
     return help_others
@@ -258,47 +260,47 @@ def make_finish_any(scope: Scope) -> Callable:
     sync = scope.sync
     broadcast_3 = scope.broadcast_3
     broadcast_5 = scope.broadcast_5
-    carry_out = make_carry_out(scope)
+    execute = make_execute(scope)
 
     # long: one loop: each turn ends with a barrier
     @device
     def finish_any(ctx, handle, patience):
-        """As ``finish_small``, for every request; carries out orders meanwhile, its own first.
+        """As ``finish_small``, for every request; executes commands meanwhile, its own first.
 
         Looks ``patience`` times, 0 for as many as it takes.
         """
         sync()
-        places = landing_places(ctx)  # before it is needed, while nothing is there
+        places = our_mailboxes(ctx)  # before it is needed, while nothing is there
         ours = False
         recv = 0
         if leads():
             ours, recv = completion.claim(ctx, handle, lane_id(), warp_mask())
-        event = completion.ORDER
+        event = completion.COMMAND
         status = 0
         count = 0
         origin = NO_ORIGIN
-        while event == completion.ORDER:
+        while event == completion.COMMAND:
             event = completion.FOREIGN
             place = 0
-            order = 0
+            command = 0
             length = 0
             buffers = 0
             if leads() and ours:
-                event, place, order, length, buffers, status, count, origin = (
+                event, place, command, length, buffers, status, count, origin = (
                     completion.await_event(
                         ctx, handle, recv, lane_id(), warp_lanes(), warp_mask(), patience
                     )
                 )
-            place, order, length, buffers, target = broadcast_5(
-                event << EVENT_SHIFT | place, order, length, buffers, recv
+            place, command, length, buffers, target = broadcast_5(
+                event << EVENT_SHIFT | place, command, length, buffers, recv
             )
             event = place >> EVENT_SHIFT
             place &= (1 << EVENT_SHIFT) - 1
             sync()
-            if event == completion.ORDER:
-                carry_out(ctx, place, order, length, buffers, places, 0, 0)
+            if event == completion.COMMAND:
+                execute(ctx, place, command, length, buffers, places, 0, 0)
             elif event == completion.LAST:
-                aborted = carry_out(ctx, place, order, length, buffers, places, handle, target)
+                aborted = execute(ctx, place, command, length, buffers, places, handle, target)
                 if aborted != 0:
                     event = completion.ABORTED
                     status = aborted
@@ -310,7 +312,7 @@ def make_finish_any(scope: Scope) -> Callable:
         elif event == completion.DONE:
             outcome = COMPLETED | status & (COMPLETED - 1)
             if leads():
-                if slots.units_of(handle) < STATUS_UNITS:
+                if slots.packets_polled(handle) < STATUS_PACKETS:
                     origin = NO_ORIGIN
                 nbytes = status & BYTES_MASK
                 if recv != 0 and nbytes > 0 and completion.is_staged(ctx, handle, nbytes):

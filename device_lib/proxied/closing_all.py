@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from device_lib.move.copy import copy_from_staging
 from device_lib.move.layouts import layout_of, unpack_layout
-from device_lib.platform.context import landing_places
+from device_lib.platform.context import our_mailboxes
 from device_lib.platform.primitives import (
     ballot,
     device,
@@ -23,21 +23,21 @@ from device_lib.platform.primitives import (
     store_8,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
-from device_lib.proxied import completion, orders, slots
+from device_lib.proxied import commands, completion, slots
 from device_lib.proxied.batch import UNLIMITED, ask, await_batch
-from device_lib.proxied.carrying_out import make_carry_out
 from device_lib.proxied.closing import EVENT_SHIFT, NO_ORIGIN
+from device_lib.proxied.executing import make_execute
 from device_lib.proxied.ring import post
 from gmpi.contract.constants import ERR_REQUEST, SUCCESS
 from gmpi.contract.wire import (
     BYTES_MASK,
     ERROR_SHIFT,
     LAYOUT_RECV,
+    LOW_32,
     OP_FAULT,
     OP_WAIT,
     REQUEST_NULL,
     SCATTERED,
-    TAG_MASK,
 )
 
 STATUS_BYTES = 40  # error, source, tag, count, nbytes as int64: gmpi.STATUS_DTYPE
@@ -46,7 +46,7 @@ _WHOLE_SCOPE_BYTES = 4096  # staged payloads from here on are moved by all warps
 
 @device
 def _sign32(value):
-    return ((value & TAG_MASK) ^ 0x80000000) - 0x80000000
+    return ((value & LOW_32) ^ 0x80000000) - 0x80000000
 
 
 @device
@@ -68,7 +68,7 @@ def make_finish_all(scope: Scope) -> Callable:
     broadcast_5 = scope.broadcast_5
     put_row = scope.put_row
     get_row = scope.get_row
-    carry_out = make_carry_out(scope)
+    execute = make_execute(scope)
 
     @device
     def unpack_batch(ctx, staged, recv, slot, nbytes):
@@ -80,7 +80,7 @@ def make_finish_all(scope: Scope) -> Callable:
             chosen = first_bit(staged)
             staged &= staged - 1
             target, source, length = get_row(chosen, recv, slot, nbytes)
-            staging = orders.small_staging(ctx, source)
+            staging = commands.small_staging(ctx, source)
             if target == SCATTERED:
                 layout = layout_of(ctx, source, LAYOUT_RECV)
                 unpack_layout(layout, staging, 0, length, rank(), size())
@@ -157,12 +157,12 @@ def make_finish_all(scope: Scope) -> Callable:
         recv = asked.recv
         word = 0
         origin = NO_ORIGIN
-        places = landing_places(ctx)
+        places = our_mailboxes(ctx)
         claimed = False
-        kind = completion.ORDER
-        order = 0
+        kind = completion.COMMAND
+        command = 0
         length = 0
-        while kind == completion.ORDER or kind == completion.LAST:
+        while kind == completion.COMMAND or kind == completion.LAST:
             place = 0
             buffers = 0
             own = 0
@@ -171,37 +171,37 @@ def make_finish_all(scope: Scope) -> Callable:
                 event, waiting, low, word, origin = await_batch(
                     ctx, asked, UNLIMITED, waiting, low, word, origin
                 )
-                kind, place, order, length, buffers, own, target = event
+                kind, place, command, length, buffers, own, target = event
                 if kind == completion.DONE or kind == completion.ABORTED:
                     claimed = handle != REQUEST_NULL and asked.owner == handle
                     foreign = foreign and not claimed
                     if kind == completion.ABORTED and waiting:
                         claimed = False
-                        low = (order & 0xFF) << ERROR_SHIFT
-                    # Payloads in staging: every thread learns which, as ``order``. Mostly there
+                        low = (command & 0xFF) << ERROR_SHIFT
+                    # Payloads in staging: every thread learns which, as ``command``. Mostly there
                     # are none; then the batch closes here, and ``length`` is its error class.
                     nbytes = low & BYTES_MASK
                     has_payload = claimed and recv != 0 and nbytes > 0
                     has_payload = has_payload and completion.is_staged(ctx, handle, nbytes)
-                    order = ballot(warp_mask(), has_payload)
+                    command = ballot(warp_mask(), has_payload)
                     put_row(lane, recv, slots.slot_of(handle), nbytes)
-                    if order == 0:
+                    if command == 0:
                         length = close(
                             ctx, count, first, handle, claimed, foreign, low, word, origin, statuses
                         )
-            place, order, length, buffers, target = broadcast_5(
-                kind << EVENT_SHIFT | place, order, length, buffers, target
+            place, command, length, buffers, target = broadcast_5(
+                kind << EVENT_SHIFT | place, command, length, buffers, target
             )
             kind = place >> EVENT_SHIFT
             place &= (1 << EVENT_SHIFT) - 1
             sync()
-            if kind == completion.ORDER or kind == completion.LAST:
-                aborted = carry_out(ctx, place, order, length, buffers, places, own, target)
+            if kind == completion.COMMAND or kind == completion.LAST:
+                aborted = execute(ctx, place, command, length, buffers, places, own, target)
                 if aborted != 0 and own != 0 and own == handle:
                     low = (aborted & 0xFF) << ERROR_SHIFT
         error = length
-        if order != 0:  # all warps share the work
-            unpack_batch(ctx, order, recv, slots.slot_of(handle), low & BYTES_MASK)
+        if command != 0:  # all warps share the work
+            unpack_batch(ctx, command, recv, slots.slot_of(handle), low & BYTES_MASK)
             sync()
             if leads():
                 error = close(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib.platform.context import landing_places
+from device_lib.platform.context import our_mailboxes
 from device_lib.platform.primitives import (
     ballot,
     device,
@@ -24,8 +24,8 @@ from device_lib.platform.primitives import (
 from device_lib.platform.scope import Scope, warp_mask
 from device_lib.proxied import completion, slots
 from device_lib.proxied.batch import Turn, ask, await_batch
-from device_lib.proxied.carrying_out import make_carry_out
 from device_lib.proxied.closing import COMPLETED, EVENT_SHIFT, FAULT, NO_ORIGIN, STAGED
+from device_lib.proxied.executing import make_execute
 from gmpi.contract.wire import BYTES_MASK, ERROR_SHIFT, REQUEST_NULL
 
 _NULL = -1  # no request of the batch is open
@@ -38,7 +38,7 @@ def make_finish_one(scope: Scope) -> Callable:
     leads = scope.leads
     sync = scope.sync
     broadcast_5 = scope.broadcast_5
-    carry_out = make_carry_out(scope)
+    execute = make_execute(scope)
 
     @device
     def settle(ctx, kind, chosen, asked, foreign, low):
@@ -76,12 +76,12 @@ def make_finish_one(scope: Scope) -> Callable:
         asked, waiting, low, foreign = ask(ctx, handle, wanted)
         word = 0
         origin = NO_ORIGIN
-        places = landing_places(ctx)
-        kind = completion.ORDER
-        order = 0
+        places = our_mailboxes(ctx)
+        kind = completion.COMMAND
+        command = 0
         length = 0
         own = 0
-        while kind == completion.ORDER:
+        while kind == completion.COMMAND:
             place = 0
             buffers = 0
             target = 0
@@ -94,15 +94,15 @@ def make_finish_one(scope: Scope) -> Callable:
                     event, waiting, low, word, origin = await_batch(
                         ctx, asked, Turn(waits, polls, limit), waiting, low, word, origin
                     )
-                    kind, place, order, length, buffers, own, target = event
-            place, order, length, buffers, target = broadcast_5(
-                kind << EVENT_SHIFT | place, order, length, buffers, target
+                    kind, place, command, length, buffers, own, target = event
+            place, command, length, buffers, target = broadcast_5(
+                kind << EVENT_SHIFT | place, command, length, buffers, target
             )
             kind = place >> EVENT_SHIFT
             place &= (1 << EVENT_SHIFT) - 1
             sync()
-            if kind == completion.ORDER or kind == completion.LAST:
-                aborted = carry_out(ctx, place, order, length, buffers, places, own, target)
+            if kind == completion.COMMAND or kind == completion.LAST:
+                aborted = execute(ctx, place, command, length, buffers, places, own, target)
                 if aborted != 0 and own != 0 and own == handle:
                     low = (aborted & 0xFF) << ERROR_SHIFT
         chosen = _NULL
@@ -112,11 +112,11 @@ def make_finish_one(scope: Scope) -> Callable:
             there = ballot(mask, handle != REQUEST_NULL)
             if there != 0:
                 candidates = ballot(mask, handle != REQUEST_NULL and not waiting)
-                if kind == completion.LAST:  # that one and no other: its order is not counted
+                if kind == completion.LAST:  # that one and no other: its command is not counted
                     candidates = ballot(mask, own == handle)
                 elif kind == completion.ABORTED:
                     candidates = there
-                    low = (order & 0xFF) << ERROR_SHIFT
+                    low = (command & 0xFF) << ERROR_SHIFT
                 chosen = _LATER
                 if candidates != 0:
                     chosen = first_bit(candidates)

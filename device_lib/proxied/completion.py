@@ -1,14 +1,14 @@
 """Consumer of completions (producer: ``host_proxy/records/completion.py``).
 
-One warp polls for its scope, one completion slot per request. Each lane loads one 16-byte unit, so
-flag, status and a small payload come back in the same PCIe read; the next read, 0.9 us later, is
-never needed for the data of the first. What commits a unit is its tag (see ``ring.py``): the
+One warp polls for its scope, one completion slot per request. Each lane loads one 16-byte packet,
+so flag, status and a small payload come back in the same PCIe read; the next read, 0.9 us later, is
+never needed for the data of the first. What commits a packet is its tag (see ``ring.py``): the
 request's own, so a completion left in the slot by an earlier request is never taken for this one.
 
-What is in staging was there before the completion, or the order, that says so. Nobody needs a
+What is in staging was there before the completion, or the command, that says so. Nobody needs a
 fence to read it (0.5 us): all loads from staging bypass L1 and are issued when the tag has come.
 
-Every wait ends: sixteen polls apart, the polling lane reads the control unit, whose second word
+Every wait ends: sixteen polls apart, the polling lane reads the control packet, whose second word
 the host sets to end all waits (``Context.close``, Ctrl-C, a dead proxy).
 
 Functions here are called by all lanes of one warp.
@@ -24,35 +24,35 @@ from device_lib.platform.primitives import (
     block_id,
     device,
     fence_gpu,
-    load_unit,
     opaque,
+    read_packet,
     relax,
     shuffle,
 )
-from device_lib.proxied import helping, orders, pacing, slots
+from device_lib.proxied import commands, helping, pacing, slots
 from gmpi.contract.wire import (
     BLOCK_BITS,
     BYTES_MASK,
-    CONTROL_ATTENTION,
-    CONTROL_ORDERS,
-    LARGE_UNITS,
+    CONTROL_COMMANDS,
+    CONTROL_DOORBELL,
+    LARGE_PACKETS,
+    LOW_32,
     NARROW_SHIFT,
-    SLOT_UNITS,
-    STATUS_UNITS,
-    TAG_MASK,
-    UNIT_BYTES,
-    UNIT_PAYLOAD,
+    PACKET_BYTES,
+    PACKET_PAYLOAD,
+    SLOT_PACKETS,
+    STATUS_PACKETS,
 )
 
 # What a look at a completion found.
 NOTHING = 0
 DONE = 1
-ORDER = 2
+COMMAND = 2
 ABORTED = 3
 FOREIGN = 4  # the handle is not of an open request
-LAST = 5  # an order, and when it has been carried out, the request is complete
+LAST = 5  # a command, and when it has been executed, the request is complete
 
-CONTROL_EVERY = 16  # polls between two looks at the control unit; a power of two
+CONTROL_EVERY = 16  # polls between two looks at the control packet; a power of two
 
 
 @device
@@ -74,7 +74,7 @@ def is_staged(ctx, handle, nbytes):
 
     A short message may come to a large receive: it has no chunks.
     """
-    short = slots.units_of(handle) == STATUS_UNITS
+    short = slots.packets_polled(handle) == STATUS_PACKETS
     if slots.is_large(handle):
         short = nbytes <= eager_bytes(ctx)
     return short
@@ -82,44 +82,44 @@ def is_staged(ctx, handle, nbytes):
 
 @device
 def look_at_control(ctx, lane, lanes, mask):
-    """The two control units, read by one lane, or by two at once, for all.
+    """The two control packets, read by one lane, or by two at once, for all.
 
     Returns:
-        (large slots with an order that nobody has come for, abort class, large slots with an
-        order, blocks that have opened such requests: for ``names_block``).
+        (large slots with a command that nobody has come for, abort class, large slots with an
+        command, blocks that have opened such requests: for ``names_block``).
     """
-    attention = 0
+    doorbell = 0
     aborted = 0
     if lane < 2:
-        attention, aborted = load_unit(ctx.mapped + CONTROL_ATTENTION + lane * UNIT_BYTES)
+        doorbell, aborted = read_packet(ctx.mapped + CONTROL_DOORBELL + lane * PACKET_BYTES)
     if lanes < 2:
-        ordered, blocks = load_unit(ctx.mapped + CONTROL_ORDERS)
+        commanded, blocks = read_packet(ctx.mapped + CONTROL_COMMANDS)
     else:
-        ordered, blocks = shuffle(mask, attention, 1), shuffle(mask, aborted, 1)
-    return shuffle(mask, attention, 0), shuffle(mask, aborted, 0), ordered, blocks
+        commanded, blocks = shuffle(mask, doorbell, 1), shuffle(mask, aborted, 1)
+    return shuffle(mask, doorbell, 0), shuffle(mask, aborted, 0), commanded, blocks
 
 
 @device
 def names_block(blocks):
-    """Whether the second word of the second control unit has a bit of the calling block."""
+    """Whether the second word of the second control packet has a bit of the calling block."""
     return blocks >> (block_id() & BLOCK_BITS) & (1 << NARROW_SHIFT | 1) != 0
 
 
 @device
-def to_carry_out(ctx, attention, ordered, blocks, lane, lanes, mask):
-    """The large slots whose orders the calling warp should carry out, from ``look_at_control``."""
+def to_execute(ctx, doorbell, commanded, blocks, lane, lanes, mask):
+    """The large slots whose commands the calling warp should execute, from ``look_at_control``."""
     if blocks >> (block_id() & BLOCK_BITS) & 1 != 0:
         first = request_slots(ctx)
-        attention |= helping.of_this_block(ctx, ordered, first, lane, lanes, mask)
-    return attention
+        doorbell |= helping.of_this_block(ctx, commanded, first, lane, lanes, mask)
+    return doorbell
 
 
 @device
-def _unit(lanes, mask, completion, unit, low, word):
-    """(low, word) of one unit in all lanes: from the lane that holds it, else read again."""
-    if lanes < SLOT_UNITS:  # it may have been polled in turns
-        return load_unit(completion + unit * UNIT_BYTES)
-    return shuffle(mask, low, unit), shuffle(mask, word, unit)
+def _packet(lanes, mask, completion, packet, low, word):
+    """(low, word) of one packet in all lanes: from the lane that holds it, else read again."""
+    if lanes < SLOT_PACKETS:  # it may have been polled in turns
+        return read_packet(completion + packet * PACKET_BYTES)
+    return shuffle(mask, low, packet), shuffle(mask, word, packet)
 
 
 # long: one loop, whose state is in registers
@@ -131,24 +131,24 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
     completion has been stored at ``recv``.
 
     Returns:
-        (event, place, order, length, buffers, status, count, origin):
+        (event, place, command, length, buffers, status, count, origin):
         ORDER, claimed for the caller: place is slot << 8 | index of the staging buffer;
         LAST: as both ORDER and DONE;
-        DONE: unit 0 as status and count, low word of unit 1 as origin;
+        DONE: packet 0 as status and count, low word of packet 1 as origin;
         ABORTED: the error class as status.
     """
     slot = slots.slot_of(handle)
     large = slots.is_large(handle)
-    units = slots.units_of(handle)
-    needed = (1 << units) - 1
+    packets = slots.packets_polled(handle)
+    needed = (1 << packets) - 1
     if large:
-        units = LARGE_UNITS
-    expected = handle & TAG_MASK
+        packets = LARGE_PACKETS
+    expected = handle & LOW_32
     completion = completion_address(ctx, slot)
     seen = 0
-    if large and lanes >= LARGE_UNITS:
-        seen = orders.last_claim(ctx, slot, lane)
-    begin = 0  # first unit of this turn: a warp of fewer lanes than units takes turns
+    if large and lanes >= LARGE_PACKETS:
+        seen = commands.last_owner(ctx, slot, lane)
+    begin = 0  # first packet of this turn: a warp of fewer lanes than packets takes turns
     arrived = 0
     polls = 0
     low = 0
@@ -156,83 +156,83 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
     counted = pacing.NOT_COUNTED
     rest = 0
     while True:
-        unit = begin + lane
-        at = completion + unit * UNIT_BYTES
+        packet = begin + lane
+        at = completion + packet * PACKET_BYTES
         polls += 1
         # A program may wait by testing one request again and again: that must help others, too.
         control = polls == patience or polls & (CONTROL_EVERY - 1) == 0
-        beside = control and lanes > units + 1  # two more lanes look at it in the same read
+        beside = control and lanes > packets + 1  # two more lanes look at it in the same read
         watches = beside and lane >= lanes - 2
         if watches:
-            at = ctx.mapped + CONTROL_ATTENTION + (lanes - 1 - lane) * UNIT_BYTES
-        if unit < units or watches:
-            low, word = load_unit(at)
-        fresh = unit < units and word >> 32 & TAG_MASK == expected
+            at = ctx.mapped + CONTROL_DOORBELL + (lanes - 1 - lane) * PACKET_BYTES
+        if packet < packets or watches:
+            low, word = read_packet(at)
+        fresh = packet < packets and word >> 32 & LOW_32 == expected
         arrived |= ballot(mask, fresh) << begin
         complete = arrived & needed == needed
         if complete and large == 0:
             break
         if large:
-            # Orders first: who carries out the last one need not ask how many have been.
-            if lanes >= LARGE_UNITS:
-                index, order, length, buffers, seen = orders.take_own(
-                    ctx, slot, expected, seen, lane, mask, unit, low, word
+            # Commands first: who executes the last one need not ask how many have been.
+            if lanes >= LARGE_PACKETS:
+                index, command, length, buffers, seen = commands.claim_own(
+                    ctx, slot, expected, seen, lane, mask, packet, low, word
                 )
                 if index >= 0 and needed > 1 and arrived & needed == needed:
-                    if shuffle(mask, word, 1) & TAG_MASK == 1:  # the only order there is
-                        status, count = _unit(lanes, mask, completion, 0, low, word)
+                    if shuffle(mask, word, 1) & LOW_32 == 1:  # the only command there is
+                        status, count = _packet(lanes, mask, completion, 0, low, word)
                         origin = shuffle(mask, low, 1)
                         place = slot << 8 | index
-                        return LAST, place, order, length, buffers, status, count, origin
+                        return LAST, place, command, length, buffers, status, count, origin
             else:
-                index, order, length, buffers = orders.take(
-                    ctx, slot, expected, lane, lanes, mask, unit, low, word
+                index, command, length, buffers = commands.take(
+                    ctx, slot, expected, lane, lanes, mask, packet, low, word
                 )
             if index >= 0:
-                return ORDER, slot << 8 | index, order, length, buffers, 0, 0, 0
+                return COMMAND, slot << 8 | index, command, length, buffers, 0, 0, 0
             if complete:
-                if orders_are_done(ctx, slot, lane, lanes, mask, completion, word, needed):
+                if commands_are_done(ctx, slot, lane, lanes, mask, completion, word, needed):
                     break
-        if lanes < units:
+        if lanes < packets:
             begin += lanes
-            if begin >= units:
+            if begin >= packets:
                 begin = 0
         if control:
             if beside:
-                attention, aborted = shuffle(mask, low, lanes - 1), shuffle(mask, word, lanes - 1)
-                ordered = shuffle(mask, low, lanes - 2)
+                doorbell, aborted = shuffle(mask, low, lanes - 1), shuffle(mask, word, lanes - 1)
+                commanded = shuffle(mask, low, lanes - 2)
                 blocks = shuffle(mask, word, lanes - 2)
             else:
-                attention, aborted, ordered, blocks = look_at_control(ctx, lane, lanes, mask)
+                doorbell, aborted, commanded, blocks = look_at_control(ctx, lane, lanes, mask)
             if aborted != 0:
                 return ABORTED, 0, 0, 0, 0, aborted, 0, 0
-            attention = to_carry_out(ctx, attention, ordered, blocks, lane, lanes, mask)
-            if attention != 0 or names_block(blocks):
-                other, index, order, length, buffers = helping.take_other(
-                    ctx, attention, blocks, lane, lanes, mask
+            doorbell = to_execute(ctx, doorbell, commanded, blocks, lane, lanes, mask)
+            if doorbell != 0 or names_block(blocks):
+                other, index, command, length, buffers = helping.claim_other(
+                    ctx, doorbell, blocks, lane, lanes, mask
                 )
                 if index >= 0:
-                    return ORDER, other << 8 | index, order, length, buffers, 0, 0, 0
+                    return COMMAND, other << 8 | index, command, length, buffers, 0, 0, 0
             counted, rest = pacing.count(ctx, counted, lane, mask)
         if polls == patience:
             return NOTHING, 0, 0, 0, 0, 0, 0, 0
-        relax(ctx.mapped + CONTROL_ATTENTION)
+        relax(ctx.mapped + CONTROL_DOORBELL)
         pacing.rest(rest)
 
-    status, count = _unit(lanes, mask, completion, 0, low, word)
+    status, count = _packet(lanes, mask, completion, 0, low, word)
     origin = 0
-    if slots.units_of(handle) >= STATUS_UNITS:
-        origin, ignored = _unit(lanes, mask, completion, 1, low, word)
-    if units > STATUS_UNITS and large == 0:
+    if slots.packets_polled(handle) >= STATUS_PACKETS:
+        origin, ignored = _packet(lanes, mask, completion, 1, low, word)
+    if packets > STATUS_PACKETS and large == 0:
         nbytes = status & BYTES_MASK
-        unit = lane
-        while unit < units:
-            at = (unit - STATUS_UNITS) * UNIT_PAYLOAD
+        packet = lane
+        while packet < packets:
+            at = (packet - STATUS_PACKETS) * PACKET_PAYLOAD
             if at >= 0 and at < nbytes:
-                if lanes < units:
-                    low, word = load_unit(completion + unit * UNIT_BYTES)
-                store_payload(recv + at, low, word & TAG_MASK, nbytes - at)
-            unit += opaque(lanes)
+                if lanes < packets:
+                    low, word = read_packet(completion + packet * PACKET_BYTES)
+                store_payload(recv + at, low, word & LOW_32, nbytes - at)
+            packet += opaque(lanes)
     elif large and needed > 1:
         # Acquire: threads of other blocks stored chunks before they counted them as finished.
         fence_gpu()
@@ -240,12 +240,12 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
 
 
 @device
-def orders_are_done(ctx, slot, lane, lanes, mask, completion, word, needed):
-    """Whether the orders that the completion of a large request counts have been carried out."""
+def commands_are_done(ctx, slot, lane, lanes, mask, completion, word, needed):
+    """Whether the commands that the completion of a large request counts have been executed."""
     if needed == 1:
         return True  # nothing comes back
-    ignored, expected = _unit(lanes, mask, completion, 1, 0, word)
+    ignored, expected = _packet(lanes, mask, completion, 1, 0, word)
     finished = 0
     if lane == 0:
-        finished = orders.finished(ctx, slot)
-    return shuffle(mask, finished, 0) >= expected & TAG_MASK
+        finished = commands.finished(ctx, slot)
+    return shuffle(mask, finished, 0) >= expected & LOW_32

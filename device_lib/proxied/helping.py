@@ -1,8 +1,9 @@
-"""Whose orders a waiting warp carries out besides its own: those of its block, at once, and those
-that nobody has come for (``orders.py`` says why).
+"""Whose commands a waiting warp executes besides its own: those of its block, at once, and those
+that nobody has come for (``commands.py`` says why).
 
-For large slots the control units have bits. Narrow ones are too many: for them, the units say which
-blocks have opened such with orders, and ``CONTROL_NARROW``, which is read only then, has the bits.
+For large slots the control packets have bits. Narrow ones are too many: for them, the packets say
+which blocks have opened such with commands, and ``CONTROL_NARROW``, which is read only then, has
+the bits.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -17,53 +18,53 @@ from device_lib.platform.primitives import (
     first_bit,
     load_gpu,
     load_sys,
-    load_unit,
     opaque,
+    read_packet,
     shuffle,
 )
-from device_lib.proxied import orders, slots
+from device_lib.proxied import commands, slots
 from gmpi.contract.wire import (
     BLOCK_BITS,
     CONTROL_NARROW,
-    LARGE_UNITS,
+    LARGE_PACKETS,
+    LOW_32,
     NARROW_SHIFT,
     NARROW_WORDS,
+    PACKET_BYTES,
     REQUEST_BLOCK,
-    TAG_MASK,
-    UNIT_BYTES,
 )
 
 
 @device
-def take_other(ctx, attention, blocks, lane, lanes, mask):
+def claim_other(ctx, doorbell, blocks, lane, lanes, mask):
     """Claims an order of a request of another call; all lanes of a warp.
 
     Args:
-        attention: large slots (bits) with orders that the caller should carry out.
+        doorbell: large slots (bits) with commands that the caller should execute.
         blocks: what ``completion.look_at_control`` says of the narrow ones.
 
     Returns:
-        (slot, index or -1, order, length, where the chunk buffers are)
+        (slot, index or -1, command, length, where the chunk buffers are)
     """
-    bits = attention
+    bits = doorbell
     first = request_slots(ctx)
     words = 0
-    everybody = blocks >> NARROW_SHIFT & TAG_MASK == TAG_MASK
+    everybody = blocks >> NARROW_SHIFT & LOW_32 == LOW_32
     if everybody or blocks >> (block_id() & BLOCK_BITS) >> NARROW_SHIFT & 1 != 0:
         words = NARROW_WORDS
     mine = 0
     if words != 0:
-        mine = _narrow_orders(ctx, lane & NARROW_WORDS - 1)
+        mine = _narrow_commands(ctx, lane & NARROW_WORDS - 1)
     word = 0
     while True:
-        slot, index, order, length, buffers = _take_of(ctx, bits, first, lane, lanes, mask)
+        slot, index, command, length, buffers = _take_of(ctx, bits, first, lane, lanes, mask)
         if index >= 0 or word == words:
-            return slot, index, order, length, buffers
+            return slot, index, command, length, buffers
         # The next word of narrow slots that has something.
         bits = 0
         while bits == 0 and word < words:
             if lanes < NARROW_WORDS:  # one reads for all: another look may see another order
-                bits = shuffle(mask, _narrow_orders(ctx, word), 0)
+                bits = shuffle(mask, _narrow_commands(ctx, word), 0)
             else:
                 bits = shuffle(mask, mine, word)
             first = first_narrow(ctx) + word * 64
@@ -73,14 +74,14 @@ def take_other(ctx, attention, blocks, lane, lanes, mask):
 
 
 @device
-def _narrow_orders(ctx, word):
-    """Which of 64 narrow slots have orders."""
+def _narrow_commands(ctx, word):
+    """Which of 64 narrow slots have commands."""
     return load_sys(ctx.mapped + CONTROL_NARROW + word * 8)
 
 
 @device
 def _take_of(ctx, bits, first, lane, lanes, mask):
-    """``take_other`` among 64 slots from ``first`` on, those whose bit is set."""
+    """``claim_other`` among 64 slots from ``first`` on, those whose bit is set."""
     # In halves: bit 63 of an int64 is its sign.
     low_bits = bits & 0xFFFFFFFF
     high_bits = bits >> 32 & 0xFFFFFFFF
@@ -95,39 +96,39 @@ def _take_of(ctx, bits, first, lane, lanes, mask):
         slot = first + bit
         expected = 0
         if lane == 0:
-            expected = slots.open_tag(ctx, slot)
+            expected = slots.open_seq(ctx, slot)
         expected = shuffle(mask, expected, 0)
         if expected != 0:
             completion = completion_address(ctx, slot)
             begin = 0
-            while begin < LARGE_UNITS:
-                unit = begin + lane
+            while begin < LARGE_PACKETS:
+                packet = begin + lane
                 low = 0
                 word = 0
-                if unit < LARGE_UNITS:
-                    low, word = load_unit(completion + unit * UNIT_BYTES)
-                index, order, length, buffers = orders.take(
-                    ctx, slot, expected, lane, lanes, mask, unit, low, word
+                if packet < LARGE_PACKETS:
+                    low, word = read_packet(completion + packet * PACKET_BYTES)
+                index, command, length, buffers = commands.take(
+                    ctx, slot, expected, lane, lanes, mask, packet, low, word
                 )
                 if index >= 0:
                     # Acquire: the owner's threads wrote to the user's buffer, or read from it,
                     # before they opened the request's row, and another SM may have lines of it.
                     fence_gpu()
-                    return slot, index, order, length, buffers
+                    return slot, index, command, length, buffers
                 begin += opaque(lanes)
     return 0, -1, 0, 0, 0
 
 
 @device
-def of_this_block(ctx, ordered, first, lane, lanes, mask):
-    """Which slots of ``ordered`` (bits from slot ``first`` on) have requests that the calling block
-    has opened; all lanes of a warp."""
+def of_this_block(ctx, commanded, first, lane, lanes, mask):
+    """Which slots of ``commanded`` (bits from slot ``first`` on) have requests that the calling
+    block has opened; all lanes of a warp."""
     found = 0
     begin = 0
-    while begin < 64 and ordered >> begin != 0:
+    while begin < 64 and commanded >> begin != 0:
         bit = begin + lane
         ours = False
-        if bit < 64 and ordered >> (bit & 63) & 1 != 0:
+        if bit < 64 and commanded >> (bit & 63) & 1 != 0:
             row = row_address(ctx, first + bit)
             ours = load_gpu(row + REQUEST_BLOCK) == block_id()
         found |= ballot(mask, ours) << begin

@@ -1,7 +1,7 @@
 """Opening a request: slot, pack, publish. The first half of every call.
 
 ``open_inline`` is the path of a small message, tuned for latency: one warp, each lane makes its
-own unit of the record before anything is asked of memory, then ticket, slot and the state of the
+own packet of the record before anything is asked of memory, then ticket, slot and the state of the
 ring come from three accesses to device memory that overlap, and one store publishes. It calls no
 other function, so it saves no registers on the stack, and it is short: it runs once a message, so
 every instruction is fetched anew. ``open_any`` does everything else: payloads that need staging or
@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.move.copy import copy_to_staging
-from device_lib.move.landing import land
+from device_lib.move.mailbox import put_mail
 from device_lib.move.message import record_bytes
 from device_lib.platform.context import (
     chunk_buffers,
     chunk_bytes,
     context_id,
     eager_bytes,
-    landing_place,
+    mailbox_of,
     ready_address,
     record_address,
     ring_slots,
@@ -38,10 +38,10 @@ from device_lib.platform.primitives import (
     opaque,
     shuffle,
     store_sys,
-    store_unit,
+    write_packet,
 )
 from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
-from device_lib.proxied import orders, ring, slots, taking
+from device_lib.proxied import commands, ring, slots, taking
 from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import (
     DATATYPE_SHIFT,
@@ -50,26 +50,26 @@ from gmpi.contract.wire import (
     FLAG_OUT,
     HANDLE_CONTEXT_SHIFT,
     HANDLE_ERROR_SHIFT,
+    HANDLE_PACKET,
+    HANDLE_PACKETS_SHIFT,
     HANDLE_SLOT_SHIFT,
-    HANDLE_UNIT,
-    HANDLE_UNITS_SHIFT,
-    HEADER_UNITS,
+    HEADER_PACKETS,
     INLINE_BYTES,
     LARGE_BUFFERS,
+    LOW_32,
     MAX_EAGER_BYTES,
     OP_IRECV,
     OP_NULL,
     PACK,
+    PACKET_BYTES,
+    PACKET_PAYLOAD,
     SLOT_BYTES,
-    STATUS_UNITS,
-    TAG_MASK,
-    UNIT_BYTES,
-    UNIT_PAYLOAD,
-    payload_units,
+    STATUS_PACKETS,
+    payload_packets,
 )
 
 _chunk_bytes_of = device(chunk_bytes_of)
-_payload_units = device(payload_units)
+_payload_packets = device(payload_packets)
 
 _FLAGS_SHIFT = 8  # of the flags in word0
 _OUT = FLAG_OUT << _FLAGS_SHIFT
@@ -80,22 +80,23 @@ _INLINE = FLAG_INLINE << _FLAGS_SHIFT
 FULL = 1 << 48  # the ring is full, or so it seems
 NO_SLOT = 1 << 49
 
-# The request is not open yet: the low 32 bits are the tag of the ticket that has been taken for it,
-# 0 if none; where a handle has its slot is the slot that has been taken, unless NO_SLOT is set.
+# The request is not open yet: the low 32 bits are the sequence number of the ticket that has been
+# taken for it, 0 if none; where a handle has its slot is the slot that has been taken, unless
+# NO_SLOT is set.
 UNFINISHED = 1 << 62
 NOTHING_TAKEN = UNFINISHED | NO_SLOT
 
 
 @device
-def units_back(word0, nbytes):
-    """Units of the completion: status for a receive, payload as far as it fits."""
+def packets_back(word0, nbytes):
+    """Packets of the completion: status for a receive, payload as far as it fits."""
     if word0 & _BACK == 0:
         if word0 & 0xFF == OP_IRECV:
-            return STATUS_UNITS
+            return STATUS_PACKETS
         return 1
     if nbytes > INLINE_BYTES:
-        return STATUS_UNITS
-    return STATUS_UNITS + _payload_units(nbytes)
+        return STATUS_PACKETS
+    return STATUS_PACKETS + _payload_packets(nbytes)
 
 
 @device
@@ -127,9 +128,9 @@ def _load_unaligned(send, nbytes, offset):
     word_3 = tail if tail_at == base + 12 else word_3
     bits = within << 3
     return (
-        (word_0 | word_1 << 32) >> bits & TAG_MASK,
-        (word_1 | word_2 << 32) >> bits & TAG_MASK,
-        (word_2 | word_3 << 32) >> bits & TAG_MASK,
+        (word_0 | word_1 << 32) >> bits & LOW_32,
+        (word_1 | word_2 << 32) >> bits & LOW_32,
+        (word_2 | word_3 << 32) >> bits & LOW_32,
     )
 
 
@@ -144,42 +145,42 @@ def publish_inline(ctx, lane, word0, count, send, peer_tag, recv, enter):
         enter: whether the request is entered in its row, where a later wait finds it.
     """
     slot = slots.guess(ctx)
-    # Three accesses to device memory, all under way while the lanes make their units.
+    # Three accesses to device memory, all under way while the lanes make their packets.
     ticket, consumed, taken = slots.begin_open(ctx, slot, lane == 0)
 
     # Nothing longer than eager_bytes comes here: the rest of the count is not looked at.
     nbytes = count * (word0 >> (DATATYPE_SHIFT + 8) & 0xFF) & (2 * MAX_EAGER_BYTES - 1)
     out = nbytes if word0 & _OUT != 0 else 0
-    at = (lane - HEADER_UNITS) * UNIT_PAYLOAD
+    at = (lane - HEADER_PACKETS) * PACKET_PAYLOAD
     if (send | out) & 3 == 0:
-        payload = lane >= HEADER_UNITS
+        payload = lane >= HEADER_PACKETS
         word_0 = load_4_if(send + at, payload and out > at)
         word_1 = load_4_if(send + at + 4, payload and out > at + 4)
         word_2 = load_4_if(send + at + 8, payload and out > at + 8)
     else:
         word_0, word_1, word_2 = _load_unaligned(send, out, at)
     word0 = word0 | _INLINE if word0 & _OUT != 0 else word0
-    units = opaque(HEADER_UNITS + _payload_units(out))
+    packets = opaque(HEADER_PACKETS + _payload_packets(out))
     buffer = recv if recv != 0 else send
-    low, high = ring.header_unit(lane, word0, peer_tag, count, buffer, block_id())
-    constant = units_back(word0, nbytes) << HANDLE_UNITS_SHIFT
+    low, high = ring.header_packet(lane, word0, peer_tag, count, buffer, block_id())
+    constant = packets_back(word0, nbytes) << HANDLE_PACKETS_SHIFT
     constant = opaque(constant | context_id(ctx) << HANDLE_CONTEXT_SHIFT)
-    first_record = opaque(record_address(ctx, 0) + lane * UNIT_BYTES)
+    first_record = opaque(record_address(ctx, 0) + lane * PACKET_BYTES)
     last_slot = opaque(ring_slots(ctx) - 1)
 
-    found = ring.tag_of(ticket) | slot << HANDLE_SLOT_SHIFT
+    found = ring.seq_of(ticket) | slot << HANDLE_SLOT_SHIFT
     found = found if slots.was_free(slot, taken) else found | NO_SLOT
     found = found | FULL if ticket - consumed >= ring_slots(ctx) else found
     found = shuffle(ALL_LANES, found, 0)
-    low = opaque(low if lane < HEADER_UNITS else word_0 | word_1 << 32)
-    high = opaque(high if lane < HEADER_UNITS else word_2)
+    low = opaque(low if lane < HEADER_PACKETS else word_0 | word_1 << 32)
+    high = opaque(high if lane < HEADER_PACKETS else word_2)
     if found >> 48 != 0:
         return UNFINISHED | found
     handle = found | constant
-    low = handle if lane == HANDLE_UNIT else low
-    if lane < units:
-        record = first_record + ((found & TAG_MASK) >> 1 & last_slot) * SLOT_BYTES
-        store_unit(record, low, (high & TAG_MASK) | found << 32)
+    low = handle if lane == HANDLE_PACKET else low
+    if lane < packets:
+        record = first_record + ((found & LOW_32) >> 1 & last_slot) * SLOT_BYTES
+        write_packet(record, low, (high & LOW_32) | found << 32)
     if enter:
         if lane == 0:
             slots.open_row(ctx, found >> HANDLE_SLOT_SHIFT, handle, recv)
@@ -222,7 +223,7 @@ def _publish(
     if word0 & _OUT != 0 and nbytes <= INLINE_BYTES:
         inline = nbytes
         word0 |= _INLINE
-    handle = slots.make_handle(ctx, slot, ticket, units_back(word0, nbytes), large)
+    handle = slots.make_handle(ctx, slot, ticket, packets_back(word0, nbytes), large)
     if lane == 0:
         slots.open_row(ctx, slot, handle, recv)
     aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
@@ -257,7 +258,7 @@ def make_pack_next_chunks(scope: Scope, fill: Callable) -> Callable:
 
     @device
     def pack_next_chunks(ctx, handle, buffers, send, out, chunk):
-        """Fills the other chunk buffers, all of them free, at once; the proxy orders the rest."""
+        """Fills the other chunk buffers, all of them free, at once; the proxy asks for the rest."""
         index = 1
         position = chunk
         while index < LARGE_BUFFERS and position < out:
@@ -266,7 +267,7 @@ def make_pack_next_chunks(scope: Scope, fill: Callable) -> Callable:
             fill(ctx, slot, send, staging, position, min(position + chunk, out))
             sync()
             if leads():
-                orders.report_chunk(
+                commands.report_chunk(
                     ctx, lane_id(), warp_lanes(), warp_mask(), handle, position, PACK, index
                 )
             index += opaque(1)
@@ -303,12 +304,12 @@ def make_open_any(scope: Scope, help_others: Callable) -> Callable:
             moved = nbytes
         large = 0
         buffers = 0
-        near = False
-        landing = 0
+        p2p = False
+        mailbox = 0
         if moved > eager_bytes(ctx):
             large = 1
             # Under way while the slot is found.
-            buffers, near, landing = staging_of(ctx, word0, peer_tag)
+            buffers, p2p, mailbox = staging_of(ctx, word0, peer_tag)
         slot = 0
         ticket = -1
         if leads():
@@ -317,8 +318,8 @@ def make_open_any(scope: Scope, help_others: Callable) -> Callable:
             slot = -1
             if unfinished & NO_SLOT == 0:
                 slot = slots.slot_of(unfinished)
-            if unfinished & TAG_MASK != 0:
-                ticket = (unfinished & TAG_MASK) >> 1
+            if unfinished & LOW_32 != 0:
+                ticket = (unfinished & LOW_32) >> 1
                 if slot < 0 and large == 0:
                     slot = taking.try_some(ctx, lane, mask)
                 if slot < 0 or large:
@@ -330,16 +331,16 @@ def make_open_any(scope: Scope, help_others: Callable) -> Callable:
         slot = take_slot(ctx, slot, taking.large_kind(word0) if large else taking.SMALL)
         if slot < 0:
             return slots.error_handle(-slot)
-        if slots.is_narrow(ctx, slot):  # all that goes out is ordered
+        if slots.is_narrow(ctx, slot):  # all that goes out waits for commands
             out = 0
-            near = False
-            landing = 0
+            p2p = False
+            mailbox = 0
         chunk = out
         if large:
             chunk = _chunk_bytes_of(moved, chunk_bytes(ctx))
-        place = landing_place(ctx, landing, slot, out, send)
+        place = mailbox_of(ctx, mailbox, slot, out, send)
         if out > INLINE_BYTES and place == 0:
-            staging = orders.small_staging(ctx, slot)
+            staging = commands.small_staging(ctx, slot)
             if large:
                 staging = chunk_buffers(ctx, buffers, slot)
             copy_to_staging(staging, send, min(out, chunk), rank(), size())
@@ -352,9 +353,9 @@ def make_open_any(scope: Scope, help_others: Callable) -> Callable:
             if ticket < 0:
                 ticket, consumed = ring.begin_enter(ctx, lane == 0)
             if large and lane == 0:
-                slots.open_orders(ctx, slot, send)
+                slots.open_commands(ctx, slot, send)
             # Release. The staging is complete before the record says so; and whoever finds a large
-            # request in its row finds what its orders are about, and the buffer as it was left.
+            # request in its row finds what its commands are about, and the buffer as it was left.
             if out > INLINE_BYTES:
                 fence_sys()
             elif large:
@@ -365,11 +366,11 @@ def make_open_any(scope: Scope, help_others: Callable) -> Callable:
                 ctx, lane, warp_lanes(), mask, ticket, consumed, slot, large, word0, peer_tag,
                 count, send, recv,
             )  # fmt: skip
-            if near and place == 0 and lane == 0:
-                store_sys(ready_address(ctx, chunk_buffers(ctx, buffers, slot)), handle & TAG_MASK)
+            if p2p and place == 0 and lane == 0:
+                store_sys(ready_address(ctx, chunk_buffers(ctx, buffers, slot)), handle & LOW_32)
         handle = broadcast(handle)
         if place != 0 and handle >> HANDLE_ERROR_SHIFT == 0:
-            land(place, send, out, handle & TAG_MASK, rank(), size())
+            put_mail(place, send, out, handle & LOW_32, rank(), size())
             return handle
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
             pack_next_chunks(ctx, handle, chunk_buffers(ctx, buffers, slot), send, out, chunk)

@@ -2,7 +2,7 @@
 that reads our GPU staging.
 
 Such a send publishes its record first. The message takes its 3 us through two proxies in any case;
-meanwhile the threads of the scope store it into the receiver's landing place, or, what is longer,
+meanwhile the threads of the scope store it into the receiver's mailbox, or, what is longer,
 pack it, and the ready word tells the receiver's threads when they are done. So neither packing nor
 the fence behind it (1.7 us on an H200) is on the way.
 """
@@ -18,8 +18,8 @@ from device_lib.platform.context import (
     chunk_buffers,
     chunk_bytes,
     context_id,
-    landing_place,
-    near_staging,
+    mailbox_of,
+    p2p_staging,
     ready_address,
     record_address,
     ring_slots,
@@ -33,7 +33,7 @@ from device_lib.platform.primitives import (
     opaque,
     shuffle,
     store_sys,
-    store_unit,
+    write_packet,
 )
 from device_lib.platform.scope import ALL_LANES, Scope
 from device_lib.proxied import ring, slots, taking
@@ -48,21 +48,21 @@ from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import (
     HANDLE_CONTEXT_SHIFT,
     HANDLE_LARGE_SHIFT,
+    HANDLE_PACKET,
+    HANDLE_PACKETS_SHIFT,
     HANDLE_SLOT_SHIFT,
-    HANDLE_UNIT,
-    HANDLE_UNITS_SHIFT,
-    HEADER_UNITS,
-    LANDED_MARK,
+    HEADER_PACKETS,
+    LOW_32,
+    MAILED_MARK,
     OP_IRECV,
+    PACKET_BYTES,
     SLOT_BYTES,
-    STATUS_UNITS,
-    TAG_MASK,
-    UNIT_BYTES,
+    STATUS_PACKETS,
 )
 
 _chunk_bytes_of = device(chunk_bytes_of)
 
-_FAR = 1 << 50  # beside FULL and NO_SLOT: the receiver does not read our GPU staging
+_NOT_P2P = 1 << 50  # beside FULL and NO_SLOT: the receiver does not read our GPU staging
 
 
 # long: one sequence, whose order is the protocol
@@ -78,11 +78,11 @@ def open_long(ctx, word0, count, send, peer_tag, recv):
     ticket comes to the proxy while the request before is open.
 
     Returns:
-        (handle, where a send's bytes go: its chunk buffers, or LANDED_MARK | its landing place), or
+        (handle, where a send's bytes go: its chunk buffers, or LANDED_MARK | its mailbox), or
         (``UNFINISHED``, 0) with the slot and the ticket that it has taken: call ``open_any``.
     """
     lane = lane_id()
-    near, landing = near_staging(ctx, word0, peer_tag)  # under way while the slot is found
+    p2p, mailbox = p2p_staging(ctx, word0, peer_tag)  # under way while the slot is found
     slot = 0
     found = 0
     receives = word0 & 0xFF == OP_IRECV
@@ -95,21 +95,21 @@ def open_long(ctx, word0, count, send, peer_tag, recv):
         if slot < 0:
             slot = 0
             found = NO_SLOT
-        if near == 0 and not receives:
-            found |= _FAR
+        if p2p == 0 and not receives:
+            found |= _NOT_P2P
     ticket, consumed = ring.begin_enter(ctx, lane == 0 and found == 0)
     buffer = recv if receives else send
-    low, high = ring.header_unit(lane, word0, peer_tag, count, buffer, block_id())
-    units = STATUS_UNITS if receives else 1
+    low, high = ring.header_packet(lane, word0, peer_tag, count, buffer, block_id())
+    packets = STATUS_PACKETS if receives else 1
     constant = opaque(
-        units << HANDLE_UNITS_SHIFT
+        packets << HANDLE_PACKETS_SHIFT
         | 1 << HANDLE_LARGE_SHIFT
         | context_id(ctx) << HANDLE_CONTEXT_SHIFT
     )
     last_slot = opaque(ring_slots(ctx) - 1)
     if lane == 0:
         if found == 0:
-            found = ring.tag_of(ticket)
+            found = ring.seq_of(ticket)
             if ticket - consumed >= ring_slots(ctx):
                 found |= FULL
         found |= slot << HANDLE_SLOT_SHIFT
@@ -117,32 +117,32 @@ def open_long(ctx, word0, count, send, peer_tag, recv):
     if found >> 48 != 0:
         return UNFINISHED | found, 0
     handle = found | constant
-    low = handle if lane == HANDLE_UNIT else low
-    if lane < HEADER_UNITS:
-        record = record_address(ctx, 0) + ((found & TAG_MASK) >> 1 & last_slot) * SLOT_BYTES
-        store_unit(record + lane * UNIT_BYTES, low, (high & TAG_MASK) | found << 32)
+    low = handle if lane == HANDLE_PACKET else low
+    if lane < HEADER_PACKETS:
+        record = record_address(ctx, 0) + ((found & LOW_32) >> 1 & last_slot) * SLOT_BYTES
+        write_packet(record + lane * PACKET_BYTES, low, (high & LOW_32) | found << 32)
     slot = slots.slot_of(found)
     if lane == 0:
-        slots.open_orders(ctx, slot, send)
+        slots.open_commands(ctx, slot, send)
     if receives:
         # Release, while the record is on its way: what the scope's threads did to the buffer comes
         # before other blocks find the request in its row and unpack to it. ``announce`` is one for
-        # sends: no chunk that others pack is ordered before.
+        # sends: no chunk that others pack is asked for before.
         fence_gpu()
     if lane == 0:
         slots.open_row(ctx, slot, handle, recv)
     nbytes = record_bytes(word0, count)
-    place = landing_place(ctx, landing, slot, nbytes, send)
+    place = mailbox_of(ctx, mailbox, slot, nbytes, send)
     if place != 0:
-        return handle, place | LANDED_MARK
-    return handle, chunk_buffers(ctx, near, slot)
+        return handle, place | MAILED_MARK
+    return handle, chunk_buffers(ctx, p2p, slot)
 
 
 @device
 def announce(ctx, handle, buffers):
     """The first chunk is packed (one lane, after a barrier of the threads that packed it)."""
     fence_sys()  # release
-    store_sys(ready_address(ctx, buffers), handle & TAG_MASK)
+    store_sys(ready_address(ctx, buffers), handle & LOW_32)
 
 
 def make_fill(scope: Scope) -> Callable:
@@ -155,7 +155,7 @@ def make_fill(scope: Scope) -> Callable:
 
     @device
     def fill(ctx, handle, buffers, send, out):
-        """Packs what fits the chunk buffers of ``out`` bytes; the proxy orders the rest."""
+        """Packs what fits the chunk buffers of ``out`` bytes; the proxy asks for the rest."""
         chunk = _chunk_bytes_of(out, chunk_bytes(ctx))
         copy_to_staging(buffers, send, min(out, chunk), rank(), size())
         sync()

@@ -17,19 +17,19 @@ from device_lib.platform.primitives import (
     lane_id,
     opaque,
     shuffle,
-    store_unit,
+    write_packet,
 )
 from device_lib.platform.scope import ALL_LANES
-from device_lib.proxied import orders, ring, slots
+from device_lib.proxied import commands, ring, slots
 from device_lib.proxied.opening import UNFINISHED
 from gmpi.contract.wire import (
     HANDLE_CONTEXT_SHIFT,
+    HANDLE_PACKET,
+    HANDLE_PACKETS_SHIFT,
     HANDLE_SLOT_SHIFT,
-    HANDLE_UNIT,
-    HANDLE_UNITS_SHIFT,
-    HEADER_UNITS,
-    TAG_MASK,
-    UNIT_BYTES,
+    HEADER_PACKETS,
+    LOW_32,
+    PACKET_BYTES,
 )
 
 
@@ -47,7 +47,7 @@ def begin_staged(ctx):
     slot = shuffle(ALL_LANES, slot, 0)
     if slot < 0:
         return -1, 0
-    return slot, orders.small_staging(ctx, slot)
+    return slot, commands.small_staging(ctx, slot)
 
 
 @device
@@ -62,23 +62,23 @@ def publish_staged(ctx, word0, count, send, peer_tag, slot):
     """
     lane = lane_id()
     ticket, consumed = ring.begin_enter(ctx, lane == 0)
-    low, high = ring.header_unit(lane, word0, peer_tag, count, send, block_id())
-    constant = 1 << HANDLE_UNITS_SHIFT | slot << HANDLE_SLOT_SHIFT
+    low, high = ring.header_packet(lane, word0, peer_tag, count, send, block_id())
+    constant = 1 << HANDLE_PACKETS_SHIFT | slot << HANDLE_SLOT_SHIFT
     constant = opaque(constant | context_id(ctx) << HANDLE_CONTEXT_SHIFT)
     fence_sys()  # release: the staging is complete before the record says so
     found = 0
     if lane == 0:
-        found = ring.tag_of(ticket)
+        found = ring.seq_of(ticket)
         if ticket - consumed >= ring_slots(ctx):
             found |= UNFINISHED
     found = shuffle(ALL_LANES, found, 0)
     handle = found | constant
-    low = handle if lane == HANDLE_UNIT else low
+    low = handle if lane == HANDLE_PACKET else low
     if found & UNFINISHED != 0:
         return found | slot << HANDLE_SLOT_SHIFT
-    if lane < HEADER_UNITS:
-        record = record_address(ctx, (found & TAG_MASK) >> 1)
-        store_unit(record + lane * UNIT_BYTES, low, (high & TAG_MASK) | found << 32)
+    if lane < HEADER_PACKETS:
+        record = record_address(ctx, (found & LOW_32) >> 1)
+        write_packet(record + lane * PACKET_BYTES, low, (high & LOW_32) | found << 32)
     if lane == 0:
         slots.open_row(ctx, slot, handle, 0)
     return handle

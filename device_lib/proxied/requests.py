@@ -11,8 +11,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.move.copy import copy_to_staging
-from device_lib.move.landing import land
-from device_lib.platform.context import Status, eager_bytes, has_near
+from device_lib.move.mailbox import put_mail
+from device_lib.platform.context import Status, eager_bytes, has_p2p
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
@@ -43,12 +43,12 @@ from gmpi.contract.wire import (
     FLAG_OUT,
     HANDLE_ERROR_SHIFT,
     INLINE_BYTES,
-    LANDED_MARK,
+    LOW_32,
+    MAILED_MARK,
     OP_IRECV,
     OP_ISEND,
     OP_WAIT,
     REQUEST_NULL,
-    TAG_MASK,
 )
 
 FULL_WARP = 32  # threads of a leading warp that the fast paths need
@@ -57,7 +57,7 @@ FULL_WARP = 32  # threads of a leading warp that the fast paths need
 @device
 def sign32(value):
     """The low 32 bits as a signed number."""
-    return ((value & TAG_MASK) ^ 0x80000000) - 0x80000000
+    return ((value & LOW_32) ^ 0x80000000) - 0x80000000
 
 
 @device
@@ -113,7 +113,7 @@ def make_requests(scope: Scope) -> SimpleNamespace:
     def is_staged_send(ctx, word0, nbytes, unfinished):
         """Whether the functions of ``opening_staged`` can do it."""
         short = INLINE_BYTES < nbytes and nbytes <= eager_bytes(ctx)
-        sends = word0 & 0xFF == OP_ISEND and unfinished & TAG_MASK == 0
+        sends = word0 & 0xFF == OP_ISEND and unfinished & LOW_32 == 0
         return short and sends and leading_lanes() == FULL_WARP
 
     @device
@@ -134,7 +134,7 @@ def make_requests(scope: Scope) -> SimpleNamespace:
                 handle = share_full(handle)
                 if handle & UNFINISHED == 0:
                     return handle
-        sends = word0 & 0xFF == OP_ISEND and has_near(ctx)
+        sends = word0 & 0xFF == OP_ISEND and has_p2p(ctx)
         at_once = sends or word0 & 0xFF == OP_IRECV
         if at_once and nbytes > eager_bytes(ctx) and leading_lanes() == FULL_WARP:
             buffers = 0
@@ -143,8 +143,8 @@ def make_requests(scope: Scope) -> SimpleNamespace:
                 handle, buffers = _open_long(ctx, word0, count, send, peer_tag, recv)
             handle, buffers, send, nbytes = share_4_full(handle, buffers, send, nbytes)
             if handle & UNFINISHED == 0:
-                if sends and buffers & LANDED_MARK != 0:
-                    land(buffers ^ LANDED_MARK, send, nbytes, handle & TAG_MASK, rank(), size())
+                if sends and buffers & MAILED_MARK != 0:
+                    put_mail(buffers ^ MAILED_MARK, send, nbytes, handle & LOW_32, rank(), size())
                 elif sends:
                     fill(ctx, handle, buffers, send, nbytes)
                 return handle

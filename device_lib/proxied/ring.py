@@ -5,10 +5,10 @@ from then on: it must write a record there, or the consumer, which takes records
 ticket order, stands still. Ticket order is program order within a warp, so MPI's non-overtaking
 rule holds between the calls of one warp.
 
-What commits a record: the tag of each 16-byte unit, written by the lane of that unit, read by the
-proxy. Units may arrive in any order; the proxy waits for the tag of each unit it needs. A torn
-unit would show new words under an old tag or the reverse: it cannot happen, a unit is one
-single-copy atomic store. The tag is the ticket's (odd, 31 bits of the ticket), so the unit of the
+What commits a record: the tag of each 16-byte packet, written by the lane of that packet, read by
+the proxy. Packets may arrive in any order; the proxy waits for the tag of each packet it needs. A
+torn packet would show new words under an old tag or the reverse: it cannot happen, a packet is one
+single-copy atomic store. The tag is the ticket's (odd, 31 bits of the ticket), so the packet of the
 previous lap never passes for this one, and nothing is ever cleared.
 
 Flow control: the proxy publishes how many records it has taken in mapped memory. Reading that
@@ -35,7 +35,7 @@ from device_lib.platform.primitives import (
     pause,
     shuffle,
     store_gpu,
-    store_unit,
+    write_packet,
 )
 from gmpi.contract.wire import (
     CONTROL_ABORT,
@@ -44,21 +44,21 @@ from gmpi.contract.wire import (
     DEVICE_CONSUMED,
     DEVICE_REFRESH,
     DEVICE_TICKET,
-    HANDLE_UNIT,
-    HEADER_UNITS,
-    TAG_MASK,
-    UNIT_BYTES,
-    UNIT_PAYLOAD,
-    payload_units,
+    HANDLE_PACKET,
+    HEADER_PACKETS,
+    LOW_32,
+    PACKET_BYTES,
+    PACKET_PAYLOAD,
+    payload_packets,
 )
 
-_payload_units = device(payload_units)
+_payload_packets = device(payload_packets)
 
 
 @device
-def tag_of(ticket):
+def seq_of(ticket):
     """Tag of the record with this ticket, and of the completion that answers it."""
-    return ((ticket << 1) | 1) & TAG_MASK
+    return ((ticket << 1) | 1) & LOW_32
 
 
 @device
@@ -124,12 +124,12 @@ def _is_full(ctx, ticket, consumed):
 
 
 @device
-def header_unit(unit, word0, peer_tag, count, position, block):
-    """(low, high) of a header unit, all but the handle (any lane; selects, no branches)."""
-    low = count if unit == 1 else word0
-    low = position if unit == 3 else low
-    high = peer_tag >> 32 if unit == 1 else peer_tag
-    high = block if unit == 3 else high
+def header_packet(packet, word0, peer_tag, count, position, block):
+    """(low, high) of a header packet, all but the handle (any lane; selects, no branches)."""
+    low = count if packet == 1 else word0
+    low = position if packet == 3 else low
+    high = peer_tag >> 32 if packet == 1 else peer_tag
+    high = block if packet == 3 else high
     return low, high
 
 
@@ -138,23 +138,23 @@ def header_unit(unit, word0, peer_tag, count, position, block):
 def write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, position, payload, nbytes):
     """Writes the record of ``ticket``: the header and ``nbytes`` (0..144) from ``payload``.
 
-    Lane i writes unit i, all units in one coalesced instruction; a warp of fewer than 16 threads
-    takes several turns. ``peer_tag`` has the peer in its low and the message tag in its high 32
-    bits. ``wait_for_room`` comes first.
+    Lane i writes packet i, all packets in one coalesced instruction; a warp of fewer than 16
+    threads takes several turns. ``peer_tag`` has the peer in its low and the message tag in its
+    high 32 bits. ``wait_for_room`` comes first.
     """
     record = record_address(ctx, ticket)
-    mark = tag_of(ticket) << 32
-    units = HEADER_UNITS + _payload_units(nbytes)
-    unit = lane
-    while unit < units:
-        low, high = header_unit(unit, word0, peer_tag, count, position, block_id())
-        if unit == HANDLE_UNIT:
+    seq = seq_of(ticket) << 32
+    packets = HEADER_PACKETS + _payload_packets(nbytes)
+    packet = lane
+    while packet < packets:
+        low, high = header_packet(packet, word0, peer_tag, count, position, block_id())
+        if packet == HANDLE_PACKET:
             low = handle
-        if unit >= HEADER_UNITS:
-            begin = (unit - HEADER_UNITS) * UNIT_PAYLOAD
+        if packet >= HEADER_PACKETS:
+            begin = (packet - HEADER_PACKETS) * PACKET_PAYLOAD
             low, high = load_payload(payload + begin, nbytes - begin)
-        store_unit(record + unit * UNIT_BYTES, low, (high & TAG_MASK) | mark)
-        unit += opaque(lanes)
+        write_packet(record + packet * PACKET_BYTES, low, (high & LOW_32) | seq)
+        packet += opaque(lanes)
 
 
 @device

@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from device_lib.move.column import find_column, pack_column_4, pack_column_8, pack_column_16
 from device_lib.move.copy import copy_to_staging
-from device_lib.move.landing import land
 from device_lib.move.layouts import (
     BUFFER_ADDRESS,
     BUFFER_BYTES,
@@ -26,12 +25,13 @@ from device_lib.move.layouts import (
     type_row,
     write_view,
 )
+from device_lib.move.mailbox import put_mail
 from device_lib.move.message import message_bytes
 from device_lib.platform.context import (
     chunk_buffers,
     chunk_bytes,
     eager_bytes,
-    landing_place,
+    mailbox_of,
     may_go_direct,
     staging_of,
 )
@@ -49,7 +49,7 @@ from device_lib.platform.primitives import (
     sync_warp,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
-from device_lib.proxied import orders, ring, slots, taking
+from device_lib.proxied import commands, ring, slots, taking
 from device_lib.proxied.opening import make_pack_next_chunks
 from device_lib.proxied.opening_long import announce
 from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE, PROC_NULL
@@ -71,12 +71,12 @@ from gmpi.contract.wire import (
     LAYOUT_SEND,
     LAYOUT_TYPE,
     LAYOUT_USER,
+    LOW_32,
     OP_ALLREDUCE,
     OP_IRECV,
     OP_ISEND,
     SCATTERED,
-    STATUS_UNITS,
-    TAG_MASK,
+    STATUS_PACKETS,
     TYPE_DISTINCT,
     TYPE_EXTENT,
     TYPE_HIGH,
@@ -217,7 +217,7 @@ def make_open_scattered(
             send_buffer, recv_buffer: what ``primitives.describe`` wrote; 0 for none.
         """
         sync()
-        datatype = word0 >> DATATYPE_SHIFT & TAG_MASK
+        datatype = word0 >> DATATYPE_SHIFT & LOW_32
         way = word0 >> _FLAGS_SHIFT & (FLAG_OUT | FLAG_BACK)
         word0 &= ~(_OUT | _BACK)
         row = 0
@@ -228,7 +228,7 @@ def make_open_scattered(
                 nbytes = derived_bytes(row, count)
         else:
             nbytes = message_bytes(count, datatype)
-        if peer_tag & TAG_MASK == PROC_NULL & TAG_MASK:
+        if peer_tag & LOW_32 == PROC_NULL & LOW_32:
             nbytes = 0
         flaws = 0
         room = 0
@@ -260,12 +260,12 @@ def make_open_scattered(
     def start(ctx, word0, peer_tag, count, nbytes, row, send_buffer, recv_buffer, room):
         large = 0
         buffers = 0
-        near = False
-        landing = 0
+        p2p = False
+        mailbox = 0
         if nbytes > eager_bytes(ctx):
             large = 1
             # Under way while the slot is found.
-            buffers, near, landing = staging_of(ctx, word0, peer_tag)
+            buffers, p2p, mailbox = staging_of(ctx, word0, peer_tag)
         out = 0
         if word0 & _OUT != 0:
             out = nbytes
@@ -276,9 +276,9 @@ def make_open_scattered(
         if out > 0 and large == 0:
             address, stride, column = find_column(send_buffer, row, count, nbytes)
         slot = take_slot(ctx, -1, taking.large_kind(word0) if large else taking.SMALL)
-        narrow = slots.is_narrow(ctx, slot)  # all that goes out is ordered
+        narrow = slots.is_narrow(ctx, slot)  # all that goes out waits for commands
         if narrow:
-            near = False
+            p2p = False
         sync()
         send = 0
         recv = 0
@@ -305,12 +305,12 @@ def make_open_scattered(
         if large:
             chunk = _chunk_bytes_of(nbytes, chunk_bytes(ctx))
         handle = 0
-        if near:
+        if p2p:
             # As in ``opening_long``: first the record, then the bytes.
             if leads():
                 ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
                 if lane_id() == 0:
-                    slots.open_orders(ctx, slot, send)
+                    slots.open_commands(ctx, slot, send)
                 handle = publish(
                     ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, 0,
                     send, recv, room,
@@ -318,15 +318,15 @@ def make_open_scattered(
             handle = broadcast(handle)
             if handle >> HANDLE_ERROR_SHIFT != 0:
                 return handle
-            landing = landing_place(ctx, landing, slot, out, send)
-            if landing != 0:  # it does lie in one piece
-                land(landing, send, out, handle & TAG_MASK, rank(), size())
+            mailbox = mailbox_of(ctx, mailbox, slot, out, send)
+            if mailbox != 0:  # it does lie in one piece
+                put_mail(mailbox, send, out, handle & LOW_32, rank(), size())
                 return handle
         packed = send
         if narrow:
             out = 0
         elif out > INLINE_BYTES:
-            packed = orders.small_staging(ctx, slot)
+            packed = commands.small_staging(ctx, slot)
             if large:
                 packed = chunk_buffers(ctx, buffers, slot)
         elif send == SCATTERED or column != 0:
@@ -340,21 +340,21 @@ def make_open_scattered(
         elif packed != send:
             fill(ctx, slot, send, packed, 0, min(out, chunk))
         sync()
-        if near:
+        if p2p:
             if leads() and lane_id() == 0:
                 announce(ctx, handle, chunk_buffers(ctx, buffers, slot))
         elif leads():
             ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
             if large and lane_id() == 0:
-                slots.open_orders(ctx, slot, send)
+                slots.open_commands(ctx, slot, send)
             if large or out > INLINE_BYTES:
-                # Release: staging before the record, layouts and orders before those who help.
+                # Release: staging before the record, layouts and commands before those who help.
                 fence_sys()
             handle = publish(
                 ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, packed,
                 send, recv, room,
             )  # fmt: skip
-        if not near:
+        if not p2p:
             handle = broadcast(handle)
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
             pack_next_chunks(ctx, handle, chunk_buffers(ctx, buffers, slot), send, out, chunk)
@@ -375,11 +375,11 @@ def make_open_scattered(
         if word0 & _OUT != 0 and nbytes <= INLINE_BYTES:
             inline = nbytes
             word0 |= FLAG_INLINE << _FLAGS_SHIFT
-        # No units for a payload, however short: it is unpacked from staging.
-        units = 1
+        # No packets for a payload, however short: it is unpacked from staging.
+        packets = 1
         if word0 & _BACK != 0 or word0 & 0xFF == OP_IRECV:
-            units = STATUS_UNITS
-        handle = slots.make_handle(ctx, slot, ticket, units, large)
+            packets = STATUS_PACKETS
+        handle = slots.make_handle(ctx, slot, ticket, packets, large)
         if lane == 0:
             slots.open_row(ctx, slot, handle, recv)
         aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)

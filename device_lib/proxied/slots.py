@@ -5,9 +5,9 @@ slots also have chunk buffers. Having a slot *is* having staging: nothing else i
 allocated on the way of a message. Which slots are free is a field of busy bits in device memory,
 32 to a word, each word on its own line; a warp starts at a word of its own, so warps rarely meet.
 
-A handle names slot and generation (the tag of the record that opened the request). The row keeps
-the handle of the open request, so a stale, foreign or invented handle is told apart from a valid
-one by one comparison, and two waits on one request cannot both win.
+A handle names slot and generation (the sequence number of the record that opened the request). The
+row keeps the handle of the open request, so a stale, foreign or invented handle is told apart from
+a valid one by one comparison, and two waits on one request cannot both win.
 
 Called by one lane, except where it says otherwise.
 """
@@ -36,7 +36,7 @@ from device_lib.platform.primitives import (
     store_pair_gpu,
     take_if,
 )
-from device_lib.proxied.ring import tag_of
+from device_lib.proxied.ring import seq_of
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.sizes import SHAPE_REQUEST_SHIFT
 from gmpi.contract.wire import (
@@ -46,27 +46,27 @@ from gmpi.contract.wire import (
     HANDLE_CONTEXT_SHIFT,
     HANDLE_ERROR_SHIFT,
     HANDLE_LARGE_SHIFT,
+    HANDLE_PACKETS_MASK,
+    HANDLE_PACKETS_SHIFT,
     HANDLE_SLOT_MASK,
     HANDLE_SLOT_SHIFT,
-    HANDLE_UNITS_MASK,
-    HANDLE_UNITS_SHIFT,
+    LOW_32,
     REQUEST_BLOCK,
     REQUEST_FINISHED,
     REQUEST_OWNER,
     REQUEST_RECV,
     REQUEST_SEND,
-    TAG_MASK,
 )
 
 CLAIMED = 1 << 59  # in REQUEST_OWNER: a wait is under way
 
 
 @device
-def make_handle(ctx, slot, ticket, units, large):
+def make_handle(ctx, slot, ticket, packets, large):
     return (
-        tag_of(ticket)
+        seq_of(ticket)
         | slot << HANDLE_SLOT_SHIFT
-        | units << HANDLE_UNITS_SHIFT
+        | packets << HANDLE_PACKETS_SHIFT
         | large << HANDLE_LARGE_SHIFT
         | context_id(ctx) << HANDLE_CONTEXT_SHIFT
     )
@@ -84,8 +84,8 @@ def slot_of(handle):
 
 
 @device
-def units_of(handle):
-    return handle >> HANDLE_UNITS_SHIFT & HANDLE_UNITS_MASK
+def packets_polled(handle):
+    return handle >> HANDLE_PACKETS_SHIFT & HANDLE_PACKETS_MASK
 
 
 @device
@@ -149,8 +149,8 @@ def open_row(ctx, slot, handle, recv):
 
 
 @device
-def open_orders(ctx, slot, send):
-    """What carrying out orders of a large request needs to know besides.
+def open_commands(ctx, slot, send):
+    """What executing commands of a large request needs to know besides.
 
     Before ``open_row``, with a release between the two.
     """
@@ -184,9 +184,9 @@ def unclaim(ctx, handle):
 
 
 @device
-def open_tag(ctx, slot):
+def open_seq(ctx, slot):
     """Tag of the request that is, or was last, open in the slot; 0 when there was none."""
-    return load_gpu(row_address(ctx, slot) + REQUEST_OWNER) & TAG_MASK
+    return load_gpu(row_address(ctx, slot) + REQUEST_OWNER) & LOW_32
 
 
 @device
@@ -205,7 +205,7 @@ def release(ctx, slot):
 def release_after(ctx, handle, error):
     """``release`` of a request that ended with an error class.
 
-    A send that was refused may still have stores on their way to the receiver's landing place, and
+    A send that was refused may still have stores on their way to the receiver's mailbox, and
     no receiver has waited for them: they must not come after those of the slot's next message.
     """
     if error != SUCCESS and is_large(handle):

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from device_lib.platform.context import (
     busy_address,
     first_narrow,
-    has_near,
+    has_p2p,
     large_slots,
     large_words,
     narrow_slots,
@@ -39,7 +39,7 @@ from device_lib.platform.primitives import (
 from device_lib.platform.scope import Scope, warp_mask
 from device_lib.proxied import slots
 from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE
-from gmpi.contract.wire import CONTROL_ABORT, CONTROL_RESOURCE_NS, OP_IRECV, TAG_MASK
+from gmpi.contract.wire import CONTROL_ABORT, CONTROL_RESOURCE_NS, LOW_32, OP_IRECV
 
 BUSY = -256  # no slot is free now; beyond all error classes
 
@@ -94,7 +94,7 @@ def try_some(ctx, lane, mask):
     """A small slot without waiting, by all lanes of a warp; -1 if it is not easily found."""
     slot = -1
     if lane == 0:
-        slot = _search(ctx, slots.guess(ctx) >> 5, 0, request_words(ctx), 4, TAG_MASK)
+        slot = _search(ctx, slots.guess(ctx) >> 5, 0, request_words(ctx), 4, LOW_32)
     return shuffle(mask, slot, 0)
 
 
@@ -168,12 +168,10 @@ def acquire(ctx, lane, mask, kind, deadline):
             if deadline == 0:
                 deadline = now + patience
             waited = now - (deadline - patience)
-            at_once = kind == LARGE_RECEIVE and has_near(ctx)
+            at_once = kind == LARGE_RECEIVE and has_p2p(ctx)
             if kind != SMALL and (at_once or waited >= min(patience, _NARROW_NS)):
                 words = narrow_words(ctx)
-                slot = _search(
-                    ctx, slots.guess(ctx), first_narrow(ctx) >> 5, words, words, TAG_MASK
-                )
+                slot = _search(ctx, slots.guess(ctx), first_narrow(ctx) >> 5, words, words, LOW_32)
             if slot < 0:
                 error = load_sys(ctx.mapped + CONTROL_ABORT)
                 if error == 0 and now > deadline:
@@ -192,7 +190,7 @@ def make_take_slot(scope: Scope, help_others: Callable) -> Callable:
     def take_slot(ctx, slot, kind):
         """A slot of a kind, or minus the error class; the same in all threads.
 
-        While there is none, others' orders are carried out: this is a wait like any other, and
+        While there is none, others' commands are executed: this is a wait like any other, and
         what it waits for may be waiting for them.
 
         Args:

@@ -6,7 +6,7 @@ receive (``tests/model/channel.pml``). Both lie in *direct memory*, which a rank
 
     staging | inboxes of our channels | cells of the channels to each rank of the node
 
-**Packets** are units of ``wire``: 12 bytes and the number of the message, stored at once.
+**Packets** are packets of ``wire``: 12 bytes and the number of the message, stored at once.
 
 **Inbox slot** ``k % DEPTH``: packet 0 is the first 8 bytes and the length, or, of a long message,
 its length and LONG. Then the rest of the payload; of a long message one packet, the round that has
@@ -25,16 +25,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gmpi.contract.sizes import align
-from gmpi.contract.wire import UNIT_BYTES, UNIT_PAYLOAD
+from gmpi.contract.wire import PACKET_BYTES, PACKET_PAYLOAD
 
 DEPTH = 8  # messages under way in a channel; a power of two
 ROOM = 4096  # bytes of a message that travels through the inbox; longer ones are pushed
 HEADER_PAYLOAD = 8
-SLOT_PACKETS = 1 + (ROOM - HEADER_PAYLOAD + UNIT_PAYLOAD - 1) // UNIT_PAYLOAD
-INBOX_SLOT_BYTES = align(SLOT_PACKETS * UNIT_BYTES, 128)
+SLOT_PACKETS = 1 + (ROOM - HEADER_PAYLOAD + PACKET_PAYLOAD - 1) // PACKET_PAYLOAD
+INBOX_SLOT_BYTES = align(SLOT_PACKETS * PACKET_BYTES, 128)
 INBOX_BYTES = DEPTH * INBOX_SLOT_BYTES
 LONG = 0xFFFFFFFF  # in packet 0, in place of the length
-FILLED = UNIT_BYTES  # in an inbox slot: the packet that says that a round has been filled
+FILLED = PACKET_BYTES  # in an inbox slot: the packet that says that a round has been filled
 
 CREDIT = 0
 ANNOUNCED = 16
@@ -126,4 +126,4 @@ def packets_of(nbytes: int) -> int:
     """Packets of a message of at most ROOM bytes; compiled, too."""
     if nbytes <= HEADER_PAYLOAD:
         return 1
-    return 1 + (nbytes - HEADER_PAYLOAD + UNIT_PAYLOAD - 1) // UNIT_PAYLOAD
+    return 1 + (nbytes - HEADER_PAYLOAD + PACKET_PAYLOAD - 1) // PACKET_PAYLOAD

@@ -8,18 +8,18 @@ from __future__ import annotations
 from gmpi.contract.wire import (
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
-    LANDED,
-    LANDED_GROUPS_SHIFT,
-    LANDED_MARK,
-    LANDED_TICKET_SHIFT,
-    LANDING_BYTES,
-    LANDING_UNITS,
     LARGE_BUFFERS,
+    LOW_32,
+    MAILBOX_BYTES,
+    MAILBOX_PACKETS,
+    MAILED,
+    MAILED_GROUPS_SHIFT,
+    MAILED_MARK,
+    MAILED_TICKET_SHIFT,
     NOT_SHARED,
+    PACKET_PAYLOAD,
     POSITION_MASK,
     SCATTERED,
-    TAG_MASK,
-    UNIT_PAYLOAD,
     UNPACK,
 )
 
@@ -36,27 +36,27 @@ def chunk_bytes_of(nbytes: int, chunk_bytes: int) -> int:
     return min(chunk_bytes, max(wanted, 65536))
 
 
-def lands(nbytes: int, address: int, chunk_bytes: int) -> bool:
-    """Whether a send above ``eager_bytes`` goes to a landing place, if the receiver has one.
+def fits_mailbox(nbytes: int, address: int, chunk_bytes: int) -> bool:
+    """Whether a send above ``eager_bytes`` goes to a mailbox, if the receiver has one.
 
     Compiled for the device and for the proxy, which must agree. ``address`` is what the record says
     of the buffer.
     """
-    return nbytes <= LANDING_BYTES and nbytes <= chunk_bytes and address & (SCATTERED | 3) == 0
+    return nbytes <= MAILBOX_BYTES and nbytes <= chunk_bytes and address & (SCATTERED | 3) == 0
 
 
-def is_in_reach(shared: int, way: int, address: int) -> bool:
+def is_readable(shared: int, way: int, address: int) -> bool:
     """Whether a receiver's threads can take a long message from where its header says that it is,
     without a buffer of their own.
 
     Compiled for the proxy and called from Python. ``address`` is what the record says of the
-    receiver's buffer: what has landed goes to one piece only.
+    receiver's buffer: what is in a mailbox goes to one piece only.
     """
-    return shared != NOT_SHARED and (way & LANDED == 0 or address & SCATTERED == 0)
+    return shared != NOT_SHARED and (way & MAILED == 0 or address & SCATTERED == 0)
 
 
-def is_ordered(done: int, chunk_bytes: int) -> bool:
-    """Whether a CHUNK record answers an order: the first chunks of a send are packed by the call
+def is_commanded(done: int, chunk_bytes: int) -> bool:
+    """Whether a CHUNK record answers a command: the first chunks of a send are packed by the call
     itself, where it has buffers.
 
     Compiled for the proxy and called from Python.
@@ -66,15 +66,15 @@ def is_ordered(done: int, chunk_bytes: int) -> bool:
     return unpacked or position >= LARGE_BUFFERS * chunk_bytes
 
 
-def landing_groups(nbytes: int) -> int:
-    """Groups of units that a message takes; compiled for the device and for the proxy."""
-    return (nbytes + LANDING_UNITS * UNIT_PAYLOAD - 1) // (LANDING_UNITS * UNIT_PAYLOAD)
+def mailbox_groups(nbytes: int) -> int:
+    """Groups of packets that a message takes; compiled for the device and for the proxy."""
+    return (nbytes + MAILBOX_PACKETS * PACKET_PAYLOAD - 1) // (MAILBOX_PACKETS * PACKET_PAYLOAD)
 
 
-def landed(place: int, groups: int, tag: int) -> int:
-    """What unit 6 says of a message of so many groups in a landing place of ours."""
-    ticket = (tag & TAG_MASK) >> 1
-    return LANDED_MARK | ticket << LANDED_TICKET_SHIFT | groups << LANDED_GROUPS_SHIFT | place
+def mailed(place: int, groups: int, seq: int) -> int:
+    """What packet 6 says of a message of so many groups in a mailbox of ours."""
+    ticket = (seq & LOW_32) >> 1
+    return MAILED_MARK | ticket << MAILED_TICKET_SHIFT | groups << MAILED_GROUPS_SHIFT | place
 
 
 def transfer_number(count: int, place: int, places: int, tag_ub: int) -> int:

@@ -12,9 +12,9 @@ from gmpi.contract.wire import (
     CLAIM_BYTES,
     DERIVED_ROWS,
     DEVICE_ROWS,
-    LANDING_STRIDE,
     LARGE_BUFFERS,
     LAYOUTS_BYTES,
+    MAILBOX_STRIDE,
     MAPPED_RING,
     MAX_NARROW_SLOTS,
     POSITION_STEP,
@@ -35,7 +35,7 @@ SHAPE_LARGE_SHIFT = 10  # large_slots (7)
 SHAPE_CONTEXT_SHIFT = 17  # number of the context (6)
 SHAPE_EAGER_SHIFT = 23  # eager_bytes / 128 (14)
 SHAPE_CHUNK_SHIFT = 37  # chunk_bytes / 128 (22)
-SHAPE_NEAR_SHIFT = 59  # 1: another rank reads our GPU staging (1)
+SHAPE_P2P_SHIFT = 59  # 1: another rank reads our GPU staging (1)
 SHAPE_DIRECT_SHIFT = 60  # 1: there is a communicator of the direct road (1)
 IDENTITY_SIZE_SHIFT = 32
 
@@ -96,15 +96,15 @@ class Layout(NamedTuple):
 
     @property
     def large_bytes(self) -> int:
-        """Size of large staging, and of GPU staging without landing places."""
+        """Size of large staging, and of GPU staging without mailboxes."""
         return align(self.large_slots * (LARGE_BUFFERS * self.chunk_bytes + READY_BYTES), 4096)
 
-    def landing(self, rank: int) -> int:
-        """Where in GPU staging the landing places for a rank of the node begin, one a large slot;
+    def mailbox(self, rank: int) -> int:
+        """Where in GPU staging the mailboxes for a rank of the node begin, one a large slot;
         for the number of its ranks: where they end."""
-        return self.large_bytes + rank * self.large_slots * LANDING_STRIDE
+        return self.large_bytes + rank * self.large_slots * MAILBOX_STRIDE
 
-    def landing_place(self, rank: int, slot: int) -> int:
+    def mailbox_of(self, rank: int, slot: int) -> int:
         """The number, among all of ours, of the place for a large slot of a rank of the node."""
         return rank * self.large_slots + slot - self.request_slots
 
@@ -128,7 +128,7 @@ class Layout(NamedTuple):
     def device_bytes(self) -> int:
         return self.layouts + self.slots * LAYOUTS_BYTES
 
-    def shape(self, context: int, near: bool) -> int:
+    def shape(self, context: int, p2p: bool) -> int:
         """The ``shape`` word of a device context."""
         return (
             self.ring_slots.bit_length() - 1 << SHAPE_RING_SHIFT
@@ -137,5 +137,5 @@ class Layout(NamedTuple):
             | context << SHAPE_CONTEXT_SHIFT
             | self.eager_bytes // POSITION_STEP << SHAPE_EAGER_SHIFT
             | self.chunk_bytes // POSITION_STEP << SHAPE_CHUNK_SHIFT
-            | near << SHAPE_NEAR_SHIFT
+            | p2p << SHAPE_P2P_SHIFT
         )

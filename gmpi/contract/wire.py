@@ -5,24 +5,26 @@ memory (*device memory*, never touched by the host while a kernel runs).
 
     mapped memory    control | communicators | ring | completions | small staging | large staging
     GPU staging      what large staging is, in GPU memory, for messages to ranks that map it (CUDA
-                     IPC); and landing places, which those ranks write to
+                     IPC); and mailboxes, which those ranks write to
     device memory    counters | busy bits | reach | requests | claims | datatypes | layouts
 
-**Units.** All traffic travels in units of 16 bytes: an 8-byte low word, a 4-byte high word and a
-4-byte tag. A unit is written by one 16-byte store and says itself whether it is valid, so neither
-side needs a fence, a flag or a clearing pass, and a unit of zeros is an ordinary value. Tags are
-odd, freshly zeroed memory is therefore valid for nobody.
+**Packets.** All traffic travels in packets of 16 bytes: an 8-byte low word, a 4-byte high word and
+a 4-byte sequence number. A packet is written by one 16-byte store and says itself whether it is
+valid, so neither side needs a fence, a flag or a clearing pass, and a packet of zeros is an
+ordinary value.
+Sequence numbers are odd, freshly zeroed memory is therefore valid for nobody.
 
-**Record** (kernel to proxy): up to 16 units in the ring slot ``ticket % ring_slots``, tagged with
-the ticket. Four header units (one cache line), then up to 144 bytes of payload, 12 a unit. Only
-the units that a call needs are written and read.
+**Record** (kernel to proxy): up to 16 packets in the ring slot ``ticket % ring_slots``, numbered
+with the ticket. Four header packets (one cache line), then up to 144 bytes of payload, 12 a packet.
+Only the packets that a call needs are written and read.
 
-**Completion** (proxy to kernel): up to 16 units in the slot of the request, tagged with the
-ticket of the record that opened the request. Unit 0 says what happened; a receive adds unit 1
-(source, tag) and then the payload. Requests of the large class use units 2..6 for *orders*.
+**Completion** (proxy to kernel): up to 16 packets in the slot of the request, numbered with the
+ticket of the record that opened the request. Packet 0 says what happened; a receive adds packet 1
+(source, tag) and then the payload. Requests of the large class use packets 2..6 for *copy
+commands*.
 
-**Order**: "move these bytes between the user's buffer and this staging buffer". Waiting threads
-carry orders out and answer with a CHUNK record.
+**Copy command**: "move these bytes between the user's buffer and this staging buffer". Waiting
+threads execute commands and answer with a CHUNK record.
 
 Versions are compared when a context opens: ranks must agree on ``VERSION`` and on the sizes
 (``sizes.py``). What two sides must decide alike is in ``rules.py``.
@@ -32,23 +34,23 @@ from __future__ import annotations
 
 VERSION = 7
 
-# --- units -----------------------------------------------------------------------------------
-UNIT_BYTES = 16
-UNIT_PAYLOAD = 12  # bytes of user data in one unit: the low word and the high word
-SLOT_UNITS = 16
-SLOT_BYTES = SLOT_UNITS * UNIT_BYTES  # 256: one attribute record (paper III.B), one completion
+# --- packets -----------------------------------------------------------------------------------
+PACKET_BYTES = 16
+PACKET_PAYLOAD = 12  # bytes of user data in one packet: the low word and the high word
+SLOT_PACKETS = 16
+SLOT_BYTES = SLOT_PACKETS * PACKET_BYTES  # 256: one attribute record (paper III.B), one completion
 
-# --- record: header units -----------------------------------------------------------------------
-#   unit 0   low  = opcode | flags << 8 | communicator << 16 | call << 25 | datatype << 32
+# --- record: header packets -----------------------------------------------------------------------
+#   packet 0   low  = opcode | flags << 8 | communicator << 16 | call << 25 | datatype << 32
 #            high = peer or root
-#   unit 1   low  = count (elements, signed)                        high = message tag or reduction
-#   unit 2   low  = request handle (0: nobody waits)              high = 0, or the peer again
-#   unit 3   low  = address of the user's buffer, of the one that is written    high = calling block
-#                   where there are two, SCATTERED if it is not in one piece; CHUNK: the order
-#                   carried out; FAULT: error class; FLAG_SHORT_BUFFER: bytes of the array
-HEADER_UNITS = 4
-HANDLE_UNIT = 2
-DATATYPE_SHIFT = 32  # in the low word of unit 0
+#   packet 1   low  = count (elements, signed)                    high = message tag or reduction
+#   packet 2   low  = request handle (0: nobody waits)              high = 0, or the peer again
+#   packet 3   low  = address of the user's buffer, of the one that is written, high = calling block
+#                   where there are two, SCATTERED if it is not in one piece; CHUNK: the command
+#                   executed; FAULT: error class; FLAG_SHORT_BUFFER: bytes of the array
+HEADER_PACKETS = 4
+HANDLE_PACKET = 2
+DATATYPE_SHIFT = 32  # in the low word of packet 0
 COMMUNICATOR_MASK = 0x1FF
 NO_COMMUNICATOR = COMMUNICATOR_MASK  # for a handle that has no room there
 # Which of the user's calls it was, where several have the same opcode: only reports look at it.
@@ -59,7 +61,7 @@ SENDRECV = 2 << CALL_SHIFT
 # In a predefined datatype: its size is not that of the array's elements, whose size stands in its
 # place; the rest is the number of the datatype.
 DATATYPE_UNFIT = 0x80
-INLINE_BYTES = (SLOT_UNITS - HEADER_UNITS) * UNIT_PAYLOAD  # 144
+INLINE_BYTES = (SLOT_PACKETS - HEADER_PACKETS) * PACKET_PAYLOAD  # 144
 
 # The first element of a record names the operation (paper III.B).
 OP_NULL = 1  # counted, nothing else happens: a claimed ticket that was not needed
@@ -70,13 +72,13 @@ OP_ALLREDUCE = 5
 OP_BCAST = 6
 OP_BARRIER = 7
 OP_SYNCHRONIZE = 8  # completes once every request opened before it has completed
-OP_CHUNK = 9  # an order has been carried out
-OP_FAULT = 10  # the kernel itself refused a call: flags = its opcode, count = value; unit 3
+OP_CHUNK = 9  # a command has been executed
+OP_FAULT = 10  # the kernel itself refused a call: flags = its opcode, count = value; packet 3
 OP_WAIT = 11  # only named in faults
-OP_SEND_CHANNEL = 12  # where messages to a peer with a tag go: unit 1 of the completion says it
+OP_SEND_CHANNEL = 12  # where messages to a peer with a tag go: packet 1 of the completion says it
 OP_RECEIVE_CHANNEL = 13  # and where those from it come
 # A wait on the direct road that takes long, and its end: for reports and time-outs. Their handle is
-# the request's, flags are its opcode, and unit 3 has its bytes.
+# the request's, flags are its opcode, and packet 3 has its bytes.
 OP_WAITS = 14
 OP_WAITED = 15
 
@@ -93,16 +95,16 @@ FLAWS = (
     FLAG_NULL_BUFFER | FLAG_SHORT_BUFFER | FLAG_STRIDED_BUFFER | FLAG_PRIVATE_BUFFER | FLAG_OVERLAP
 )
 
-# --- completion units ---------------------------------------------------------------------------
-#   unit 0    low = payload bytes | error class << 48 | kind << 56    high = count (elements)
-#   unit 1    low = source (32 bits) | message tag << 32              high = orders of it
-#   unit 2..  payload (small class, posted with at most INLINE_BYTES); large class: one order for
-#             each staging buffer of the slot
+# --- completion packets ---------------------------------------------------------------------------
+#   packet 0    low = payload bytes | error class << 48 | kind << 56    high = count (elements)
+#   packet 1    low = source (32 bits) | message tag << 32              high = commands of it
+#   packet 2..  payload (small class, posted with at most INLINE_BYTES); large class: one copy
+#             command for each staging buffer of the slot
 #             low = position in the message, bytes | direction << 63  high = length, bytes
-#   unit 6    large class: low = address (GPU) of the chunk buffers that orders are about
+#   packet 6    large class: low = address (GPU) of the chunk buffers that commands are about
 #                          high = what their ready word will be, 0: they have none
-#                    or LANDED_MARK and which landing place they are in
-STATUS_UNITS = 2
+#                    or LANDED_MARK and which mailbox they are in
+STATUS_PACKETS = 2
 KIND_DONE = 1
 BYTES_MASK = (1 << 48) - 1
 ERROR_SHIFT = 48
@@ -112,35 +114,39 @@ KIND_SHIFT = 56
 # A message above ``eager_bytes`` uses a large slot, whose chunk buffers pipeline packing, MPI and
 # unpacking: chunk k goes through buffer ``k % LARGE_BUFFERS``. Chunk 0 is packed before the record
 # of the call is published, chunks 1..3 right after it, each announced by a CHUNK record; the rest
-# is ordered.
+# is asked for.
 # In GPU staging chunk 0 is packed after the record, while the message is on its way: when it is
-# there, the tag of the record is stored in the slot's *ready word*, behind its buffers, and that is
-# where the receiver's threads look.
-# Up to LANDING_BYTES need no buffer of the sender: its threads store them as units straight into a
-# *landing place* in the receiver's GPU memory, one for each large slot of each rank of the node.
+# there, the record's sequence number is stored in the slot's *ready word*, behind its buffers, and
+# that is where the receiver's threads look.
+# Up to LANDING_BYTES need no buffer of the sender: its threads store them as packets straight into
+# a *mailbox* in the receiver's GPU memory, one for each large slot of each rank of the node.
 # Where no large slot is free, a request takes a *narrow* one, of the same class without buffers, so
 # that it waits for nothing that another request holds. A receive reads the sender's buffers, or the
-# landing place, as ever. What else comes or goes, the proxy keeps in memory of the message's own,
-# and orders it to be moved in pieces of ``eager_bytes``, through the slot's small staging.
+# mailbox, as ever. What else comes or goes, the proxy keeps in memory of the message's own,
+# and asks for it to be moved in pieces of ``eager_bytes``, through the slot's small staging.
 LARGE_BUFFERS = 4
 READY_BYTES = 128  # the line of the ready word
-BASE_UNIT = STATUS_UNITS + LARGE_BUFFERS
-LARGE_UNITS = BASE_UNIT + 1
-LANDING_BYTES = 65536
-LANDING_UNITS = 4  # of a group: 48 bytes of the message. All units of the last group are written.
-LANDING_GROUPS = 32  # of a block: their first units lie together, then their second ones, ...
-_BLOCK_PAYLOAD = LANDING_GROUPS * LANDING_UNITS * UNIT_PAYLOAD
-LANDING_STRIDE = -(-LANDING_BYTES // _BLOCK_PAYLOAD) * LANDING_GROUPS * LANDING_UNITS * UNIT_BYTES
-LANDING_RANKS = 16  # of one node; with more there are no landing places
-LANDED_MARK = 1 << 62  # in unit 6: | ticket << 29 | groups << 16 | landing place
-LANDED_TICKET_SHIFT = 29
-LANDED_GROUPS_SHIFT = 16
+BASE_PACKET = STATUS_PACKETS + LARGE_BUFFERS
+LARGE_PACKETS = BASE_PACKET + 1
+MAILBOX_BYTES = 65536
+MAILBOX_PACKETS = (
+    4  # of a group: 48 bytes of the message. All packets of the last group are written.
+)
+MAILBOX_GROUPS = 32  # of a block: their first packets lie together, then their second ones, ...
+_BLOCK_PAYLOAD = MAILBOX_GROUPS * MAILBOX_PACKETS * PACKET_PAYLOAD
+MAILBOX_STRIDE = (
+    -(-MAILBOX_BYTES // _BLOCK_PAYLOAD) * MAILBOX_GROUPS * MAILBOX_PACKETS * PACKET_BYTES
+)
+MAILBOX_RANKS = 16  # of one node; with more there are no mailboxes
+MAILED_MARK = 1 << 62  # in packet 6: | ticket << 29 | groups << 16 | mailbox
+MAILED_TICKET_SHIFT = 29
+MAILED_GROUPS_SHIFT = 16
 PACK = 0  # user buffer to staging
 UNPACK = 1  # staging to user buffer
 DIRECTION_SHIFT = 63
 POSITION_MASK = (1 << 38) - 1  # 256 GiB: the longest message
-IN_SMALL = 0  # in unit 6: orders are about the slot's small staging, whatever their buffer
-POSITION_STEP = 128  # positions are multiples of this, so that an order number fits 32 bits
+IN_SMALL = 0  # in packet 6: commands are about the slot's small staging, whatever their buffer
+POSITION_STEP = 128  # positions are multiples of this, so that a command number fits 32 bits
 CHUNK_POSITION_SHIFT = 8  # in a CHUNK record: position << 8 | direction << 7 | buffer
 CHUNK_DIRECTION_SHIFT = 7
 
@@ -152,17 +158,17 @@ CHUNK_DIRECTION_SHIFT = 7
 #   word 2   where the chunks are: NOT_SHARED, they follow as messages; else the sender's large
 #            slot, whose buffers the receiver reads: the first is full, a notice follows for each
 #            other one
-#   word 3   NOT_SHARED: 0; else NEAR, those buffers are in the sender's GPU staging, | what their
-#            ready word will be << 32; or NEAR | LANDED | tag of the units << 32: the message is in
-#            the receiver's landing place for that slot
+#   word 3   NOT_SHARED: 0; else P2P, those buffers are in the sender's GPU staging, | what their
+#            ready word will be << 32; or P2P | MAILED | sequence number of the packets << 32: the
+#            message is in the receiver's mailbox for that slot
 # A message that could not be sent is followed by a header that takes its place: word 2 is ABANDONED
 # and word 1 the error class.
 MESSAGE_HEADER = 32
 NOT_SHARED = -1
 ABANDONED = -2
 NO_HEADER = -3  # in word 2 of memory that a header is to come to
-NEAR = 1
-LANDED = 2
+P2P = 1
+MAILED = 2
 # On the chunk communicator, for transfer number n: tag 2n from the sender (chunk k, or the notice
 # that it is packed, in order of k), tag 2n + 1 back (its buffer has been read; where chunks are
 # messages, one receipt: receives for all of them are posted). Chunks are never empty, all else is.
@@ -177,17 +183,17 @@ STAGING_LEAD = 64  # payload starts here in a small staging buffer; the header s
 # --- mapped memory: where the regions begin (bytes) -----------------------------------------------
 # The ring and what precedes it have fixed places; completions follow the ring, then small staging,
 # then large staging.
-# Two units that every wait looks at now and then, in one read. Who waits carries out the orders of
-# its own requests and of its own block at once, those of others when they have waited for long.
-CONTROL_ATTENTION = 0  # 8 bytes, bit i: large slot i has an order that nobody has come for
+# Two packets that every wait looks at now and then, in one read. Who waits executes the commands
+# of its own requests and of its own block at once, those of others when they have waited for long.
+CONTROL_DOORBELL = 0  # 8 bytes, bit i: large slot i has a command that nobody has come for
 CONTROL_ABORT = 8  # 8 bytes, non-zero: error class with which every wait ends
-CONTROL_ORDERS = 16  # 8 bytes, bit i: large slot i has an order that nobody has carried out
+CONTROL_COMMANDS = 16  # 8 bytes, bit i: large slot i has a command that nobody has executed
 CONTROL_BLOCKS = 24  # 8 bytes, bit i: such a slot was opened by a block whose number ends in i
 BLOCK_BITS = 31  # of a block's number that CONTROL_BLOCKS tells apart
 NARROW_SHIFT = 32  # of CONTROL_BLOCKS: the same of narrow slots. All bits: they are for everybody
 CONTROL_CONSUMED = 64  # 8 bytes, records taken from the ring; its own cache line
 CONTROL_RESOURCE_NS = 128  # 8 bytes, how long a call waits for a free request slot
-CONTROL_NARROW = 192  # a bit for each narrow slot: it has an order that nobody has carried out
+CONTROL_NARROW = 192  # a bit for each narrow slot: it has a command that nobody has executed
 MAPPED_COMMUNICATORS = 4096
 COMMUNICATORS = 256
 COMMUNICATOR_BYTES = 8  # rank (int32), size (int32)
@@ -205,7 +211,7 @@ DEVICE_STAGED = 408  # bits of staging buffers in direct memory that are taken
 DEVICE_DIRECT_OPEN = 416  # how many requests of the direct road are open
 DEVICE_LARGE = 448  # address (GPU) of large staging; constant
 DEVICE_STAGING = 456  # address of GPU staging; constant, 0: there is none
-DEVICE_LANDING = 464  # address of our landing places; constant, 0: there are none
+DEVICE_MAILBOXES = 464  # address of our mailboxes; constant, 0: there are none
 # Address of direct memory (gmpi/contract/channels.py); constant, 0: there is none. This line and
 # the table of channels are read through L1: nobody writes to them.
 DEVICE_DIRECT = 472
@@ -216,9 +222,9 @@ BUSY_STRIDE = 128
 BUSY_BITS = 32  # requests per word
 # In the other half of those lines: cycles after which a block's calls look for their answers, the
 # null request's and the send's (0: not known). Guesses: nobody minds if one is lost.
-DEVICE_LOOKS = DEVICE_BUSY + 64
+DEVICE_POLL_DELAYS = DEVICE_BUSY + 64
 BUSY_DIRECT = 8  # in a line of busy bits: which of its requests are of the direct road, and open
-LOOKS = 128
+POLL_DELAYS = 128
 MAX_REQUEST_SLOTS = 32768
 MAX_EAGER_BYTES = 1 << 20
 MAX_LARGE_SLOTS = 64
@@ -227,23 +233,23 @@ NARROW_WORDS = MAX_NARROW_SLOTS // 64  # of CONTROL_NARROW
 # For each communicator, which of its ranks read our GPU staging: the first rank and a step, since
 # ranks that are placed on nodes in turn have those of their own node at equal distances; a bit for
 # the first rank and for each of the 63 that follow it in steps; then, for each of the 64, where our
-# landing places on it are (0: it has none). The host writes it when the communicator is registered.
+# mailboxes on it are (0: it has none). The host writes it when the communicator is registered.
 MAX_SLOTS = MAX_REQUEST_SLOTS + MAX_LARGE_SLOTS + MAX_NARROW_SLOTS
-DEVICE_REACH = DEVICE_BUSY + MAX_SLOTS // BUSY_BITS * BUSY_STRIDE
-REACH_RANKS = 64
-REACH_FIRST = 0  # first rank | step << 32
-REACH_MAGIC = 8  # divides by the step: ``magic_of`` of device_lib/platform/divide.py
-REACH_BITS = 16
-REACH_DIRECT = 24  # 1: messages on it may take the direct road
-REACH_LANDINGS = 32
-REACH_BYTES = REACH_LANDINGS + 8 * REACH_RANKS
-DEVICE_ROWS = DEVICE_REACH + COMMUNICATORS * REACH_BYTES
+DEVICE_P2P = DEVICE_BUSY + MAX_SLOTS // BUSY_BITS * BUSY_STRIDE
+P2P_RANKS = 64
+P2P_FIRST = 0  # first rank | step << 32
+P2P_MAGIC = 8  # divides by the step: ``magic_of`` of device_lib/platform/divide.py
+P2P_BITS = 16
+P2P_DIRECT = 24  # 1: messages on it may take the direct road
+P2P_MAILBOXES = 32
+P2P_BYTES = P2P_MAILBOXES + 8 * P2P_RANKS
+DEVICE_ROWS = DEVICE_P2P + COMMUNICATORS * P2P_BYTES
 REQUEST_BYTES = 64  # one row a slot
 REQUEST_OWNER = 0  # handle of the open request; of the last one, claimed, when free
 REQUEST_RECV = 8  # address that is unpacked to
 REQUEST_SEND = 16  # address that is packed from (large requests)
 REQUEST_BLOCK = 32  # number of the block that opened it (large requests)
-REQUEST_FINISHED = 24  # UNPACK orders of the open request that have been carried out (large ones)
+REQUEST_FINISHED = 24  # UNPACK commands of the open request that have been executed (large ones)
 CLAIM_BYTES = 8 * LARGE_BUFFERS
 # In REQUEST_RECV and REQUEST_SEND: the bytes do not lie in one piece; where they do is in the
 # slot's layout of that direction, and the rest of the field is 0.
@@ -278,20 +284,20 @@ LAYOUT_INLINE = 2 * LAYOUT_BYTES  # INLINE_BYTES, packed for the record
 LAYOUTS_BYTES = 1408
 
 # --- request handle ------------------------------------------------------------------------------
-#   tag (32) | slot (16) << 32 | units to poll (4) << 48 | class (1) << 52 | context (6) << 53
+#   tag (32) | slot (16) << 32 | packets to poll (4) << 48 | class (1) << 52 | context (6) << 53
 HANDLE_SLOT_SHIFT = 32
 HANDLE_SLOT_MASK = 0xFFFF
-HANDLE_UNITS_SHIFT = 48
-HANDLE_UNITS_MASK = 0xF
+HANDLE_PACKETS_SHIFT = 48
+HANDLE_PACKETS_MASK = 0xF
 HANDLE_LARGE_SHIFT = 52
 HANDLE_CONTEXT_SHIFT = 53
 HANDLE_CONTEXT_MASK = 0x3F
 HANDLE_ERROR_SHIFT = 60  # set: no request was opened, the low byte is the error class
 HANDLE_DIRECT_SHIFT = 61  # set: of the direct road
-TAG_MASK = 0xFFFFFFFF
+LOW_32 = 0xFFFFFFFF
 REQUEST_NULL = 0
 
 
-def payload_units(nbytes: int) -> int:
-    """Units that ``nbytes`` (below 32768) of payload take: a division by 12 without a division."""
-    return (nbytes + UNIT_PAYLOAD - 1) * 43691 >> 19
+def payload_packets(nbytes: int) -> int:
+    """Packets that ``nbytes`` (below 32768) of payload take: divides by 12 without a division."""
+    return (nbytes + PACKET_PAYLOAD - 1) * 43691 >> 19

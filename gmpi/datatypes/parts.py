@@ -6,7 +6,8 @@ Each part is one of two things that a thread can look up alone, from a packed po
   of them takes its displacements from a table (blocks of equal length at irregular places).
 * ``RunList``: a list of runs of different lengths, with the packed position of each, the whole
   repeated along up to ``MAX_DIMS`` dimensions; a table of work units says at which run each
-  ``UNIT_BYTES`` of packed bytes begins, so a lookup searches a few runs and never the whole list.
+  ``RUN_UNIT_BYTES`` of packed bytes begins, so a lookup searches a few runs and never the whole
+  list.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from gmpi.datatypes.nodes import Dense, Dim, Group, Int64, Node, Runs, collapse, join, runs, shift
 
 MAX_DIMS = 7  # of one part; further ones become a table
-UNIT_BYTES = 2048  # packed bytes of one work unit of a run list
+RUN_UNIT_BYTES = 2048  # packed bytes of one work unit of a run list
 MAX_WIDTH = 16
 _MAX_PARTS = 1024
 _MANY_RUNS = 32  # a node with more than these gets a part of its own
@@ -113,7 +114,7 @@ class RunList(Part):
         """Packed position of each run within the atom, and the atom's size; int64[n + 1]."""
         return np.concatenate(([0], np.cumsum(self.lengths)))
 
-    def units(self, unit: int = UNIT_BYTES) -> Int64:
+    def units(self, unit: int = RUN_UNIT_BYTES) -> Int64:
         """The run in which each work unit begins, and the last run; int64[units + 1]."""
         begins = np.arange(-(-self.atom // unit)) * unit
         first = np.searchsorted(self.positions, begins, side="right") - 1

@@ -31,8 +31,8 @@ def diagnose(tables: Tables) -> list[Cause]:
             if rank == min(_in_collective(tables, communicator)):
                 causes += _of_collective(tables, communicator, table, calls)
         for request in table.pending:
-            if request.orders:
-                causes.append(_of_orders(table, request))
+            if request.commands:
+                causes.append(_of_commands(table, request))
             elif request.kind == "receive" and request.matched:
                 causes += _of_matched(tables, table, request)
             elif request.kind == "receive":
@@ -125,7 +125,7 @@ def _of_mpi4py(tables: Tables, table: Table) -> list[Cause]:
 # --- receives ------------------------------------------------------------------------------------
 
 
-def _of_orders(table: Table, request: Pending) -> Cause:
+def _of_commands(table: Table, request: Pending) -> Cause:
     """A long message that is for this rank's threads to move, and none of them comes."""
     rank = table.rank
     text = f"rank {rank} does not wait for its {request}: the bytes of a long message move only "

@@ -43,7 +43,7 @@ class Pending:
     serial: int
     reduction: str = ""
     matched: bool = False
-    orders: int = 0
+    commands: int = 0
     age_s: float = 0.0
 
     @property

@@ -85,7 +85,7 @@ def allocate(
     """All regions, with the busy bits of slots that do not exist set.
 
     Args:
-        staging: whether to have GPU staging, with landing places for the ranks of this node.
+        staging: whether to have GPU staging, with mailboxes for the ranks of this node.
         node: which of its ranks this is, and how many there are.
         first: ticket of the first record.
         direct: whether to have memory for the direct road.
@@ -110,7 +110,7 @@ def allocate(
     except Exception as exc:
         nbytes = layout.mapped_bytes, layout.device_bytes
         if staging:
-            nbytes = nbytes[0], nbytes[1] + layout.landing(ranks)
+            nbytes = nbytes[0], nbytes[1] + layout.mailbox(ranks)
         raise ContextError(
             f"cannot allocate {nbytes[0]} bytes of pinned and {nbytes[1]} of GPU memory: {exc}; "
             f"{_advice(exc)}"

@@ -180,7 +180,7 @@ class _Steps:
         context._state = make_state(
             context.layout,
             memory.host,
-            (memory.mapped, memory.staging_address, memory.landing),
+            (memory.mapped, memory.staging_address, memory.mailbox),
             context._peers.table,
             identity,
             Habits(config.trace, config.flight_events, idle, crowded),
@@ -189,7 +189,7 @@ class _Steps:
         context._device = DeviceContext(
             memory.mapped,
             memory.device,
-            context.layout.shape(identity, context._peers.near),
+            context.layout.shape(identity, context._peers.p2p),
             context.rank | context.size << IDENTITY_SIZE_SHIFT,
         )
         patience = int(context.config.resource_timeout_s * 1e9)

@@ -33,8 +33,8 @@ from host_proxy.platform.state import (
     G_HEAD,
     G_SERIAL,
     S_ARRIVED,
+    S_COMMANDS,
     S_FINISHED,
-    S_ORDERS,
 )
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Watchdog:
         """Changes whenever something moves."""
         state = self.context._state
         g = state.globals
-        columns = state.slots[:, [S_FINISHED, S_ARRIVED, S_ORDERS]].sum(axis=0)
+        columns = state.slots[:, [S_FINISHED, S_ARRIVED, S_COMMANDS]].sum(axis=0)
         host = self.context._host_progress.moved
         return (int(g[G_HEAD]), int(g[G_CLOSED]), int(g[G_SERIAL]), host, *map(int, columns))
 

@@ -6,12 +6,12 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi.contract.sizes import Layout
-from gmpi.contract.wire import LANDED, NEAR, REACH_RANKS
+from gmpi.contract.wire import MAILED, P2P, P2P_RANKS
 from gmpi.memory.gpu_staging import GpuStaging, Token
 from gmpi.memory.node import of_this_node
 from gmpi.memory.regions import Memory
 from host_proxy.platform.communicator import Communicator
-from host_proxy.platform.state import P_COUNT, P_DIRECT, P_LANDING, P_MAPS, P_STAGING
+from host_proxy.platform.state import P_COUNT, P_DIRECT, P_MAILBOXES, P_MAPS, P_STAGING
 
 #: How messages above ``eager_bytes`` travel, and any on the direct road, the fastest way first
 #: (docs/design.md).
@@ -37,7 +37,7 @@ class Peers:
         problem: BaseException | None = None
         try:
             if staging is not None:
-                self._map(staging, tokens, layout.landing(me) if memory.landing else 0)
+                self._map(staging, tokens, layout.mailbox(me) if memory.mailbox else 0)
         except BaseException as exc:
             problem = exc
             self.table[:] = 0
@@ -49,23 +49,23 @@ class Peers:
             both = (self.table[:, P_STAGING] != 0) & everyone[:, me]
             self.table[:, P_DIRECT] = both * (self.table[:, P_STAGING] + memory.direct)
         #: Whether another rank reads our GPU staging. Messages to ourselves are not worth it.
-        self.near = bool(np.delete(self.table[:, P_MAPS], me).any())
-        self.table[:, P_MAPS] *= self.near
+        self.p2p = bool(np.delete(self.table[:, P_MAPS], me).any())
+        self.table[:, P_MAPS] *= self.p2p
         local.Free()
         if problem is not None:
             self.give_back()
             raise problem
 
-    def _map(self, staging: GpuStaging, tokens: list[Token | None], landing: int) -> None:
+    def _map(self, staging: GpuStaging, tokens: list[Token | None], mailbox: int) -> None:
         """Maps what the ranks of the node offer by their tokens.
 
-        ``landing``: where in each our landing places are; 0: there are none.
+        ``mailbox``: where in each our mailboxes are; 0: there are none.
         """
         staging.clear()
         for row, token in zip(self.table, tokens):
             row[P_STAGING] = staging.map(token)
-            if row[P_STAGING] and landing:
-                row[P_LANDING] = row[P_STAGING] + landing
+            if row[P_STAGING] and mailbox:
+                row[P_MAILBOXES] = row[P_STAGING] + mailbox
 
     def give_back(self) -> None:
         """Nobody asks any more."""
@@ -83,9 +83,9 @@ class Peers:
         """For each of PATHS, the ranks of a communicator to which our kernels' messages take it."""
         found: dict[str, list[int]] = {path: [] for path in PATHS}
         direct = communicator.control is not None
-        for rank, (peer, near) in enumerate(zip(communicator.peers, communicator.near)):
+        for rank, (peer, p2p) in enumerate(zip(communicator.peers, communicator.p2p)):
             mapped = direct and peer >= 0 and self.table[peer, P_DIRECT] != 0
-            found[PATHS[0 if mapped else 1 if near else 2]].append(rank)
+            found[PATHS[0 if mapped else 1 if p2p else 2]].append(rank)
         return {path: ranks for path, ranks in found.items() if ranks}
 
     def reach(self, peers: np.ndarray) -> tuple[slice, np.ndarray]:
@@ -96,15 +96,15 @@ class Peers:
 
         Returns:
             (which ranks: at most REACH_RANKS, from the first such one on in equal steps, since
-            ranks may be placed on nodes in turn; int64[ranks of the communicator]: NEAR for each
-            that does, | LANDED where it has landing places of ours).
+            ranks may be placed on nodes in turn; int64[ranks of the communicator]: P2P for each
+            that does, | MAILED where it has mailboxes of ours).
         """
-        ways = self.table[:, P_MAPS] * (NEAR | LANDED * (self.table[:, P_LANDING] != 0))
+        ways = self.table[:, P_MAPS] * (P2P | MAILED * (self.table[:, P_MAILBOXES] != 0))
         found = np.where(peers >= 0, ways[peers], 0)
         ranks = np.flatnonzero(found)
         first = int(ranks[0]) if len(ranks) else 0
         step = int(np.gcd.reduce(ranks - first)) or 1
-        reached = slice(first, first + step * REACH_RANKS, step)
-        near = np.zeros_like(found)
-        near[reached] = found[reached]
-        return reached, near
+        reached = slice(first, first + step * P2P_RANKS, step)
+        p2p = np.zeros_like(found)
+        p2p[reached] = found[reached]
+        return reached, p2p

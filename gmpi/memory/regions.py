@@ -20,7 +20,7 @@ from gmpi.contract.wire import (
     DEVICE_CHANNELS_MASK,
     DEVICE_DIRECT,
     DEVICE_LARGE,
-    LANDING_RANKS,
+    MAILBOX_RANKS,
 )
 from gmpi.memory.gpu_staging import GpuStaging, cuda_call
 from host_proxy.platform.pages import Pages
@@ -64,7 +64,7 @@ class Memory:
         mapped: the same memory for the GPU.
         device: address of device memory.
         staging: GPU staging, if there is one.
-        landing: address of the landing places in it; 0: there are none.
+        landing: address of the mailboxes in it; 0: there are none.
         direct: where direct memory begins in it; 0: there is none.
         table: where the table of channels begins in device memory.
     """
@@ -85,23 +85,23 @@ class Memory:
             kernels: False on a rank without any.
             gpu: really a GPU, no simulator.
             staging: whether to have GPU staging.
-            ranks: of this node, for which to have landing places.
+            ranks: of this node, for which to have mailboxes.
             direct: whether to have direct memory, where there is GPU staging.
         """
         self._host = _Pinned(layout.mapped_bytes) if gpu else Pages(layout.mapped_bytes)
         self.host = self._host.address
         self.mapped = self._host.device if isinstance(self._host, _Pinned) else self.host
         self.staging = None
-        self.landing = 0
+        self.mailbox = 0
         self.direct = 0
         if staging and kernels:
-            landings = ranks if ranks <= LANDING_RANKS else 0
-            nbytes = layout.landing(landings)
+            landings = ranks if ranks <= MAILBOX_RANKS else 0
+            nbytes = layout.mailbox(landings)
             if direct:
                 self.direct = align(nbytes, 4096)
                 nbytes = self.direct + Places(ranks).nbytes
             self.staging = GpuStaging(nbytes, gpu)
-            self.landing = self.staging.address + layout.landing(0) if landings else 0
+            self.mailbox = self.staging.address + layout.mailbox(0) if landings else 0
         self._stream: Any = None  # for copies that do not wait for kernels
         self.table = align(layout.device_bytes, ROW_BYTES)
         self._rows = Places(ranks).rows if self.direct else 0
@@ -111,7 +111,7 @@ class Memory:
         initial = np.zeros(device_bytes if kernels else len(busy), np.uint8)
         initial[: len(busy)] = busy
         places = initial[DEVICE_LARGE : DEVICE_LARGE + 24].view(np.int64)
-        places[:] = self.mapped + layout.large, self.staging_address, self.landing
+        places[:] = self.mapped + layout.large, self.staging_address, self.mailbox
         if gpu:
             # The driver does not clear it. Staging needs no clearing.
             ctypes.memset(self.host, 0, layout.small)

@@ -38,11 +38,11 @@ from host_proxy.platform.state import (
     S_BYTES,
     S_CALL,
     S_COMM,
+    S_COMMANDS,
     S_DATATYPE,
     S_ELEMENTS,
     S_HANDLE,
     S_OP,
-    S_ORDERS,
     S_PEER,
     S_SERIAL,
     S_SOURCE,
@@ -219,7 +219,7 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float) -> Pending:
         int(row[S_SERIAL]),
         reduction,
         matched=matched,
-        orders=int(row[S_ORDERS]),
+        commands=int(row[S_COMMANDS]),
         age_s=age_s,
     )
 

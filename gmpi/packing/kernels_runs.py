@@ -16,18 +16,18 @@ from numba import cuda
 
 from device_lib.move.words import LOAD_ONCE_IF, STORE_GLOBAL_IF, load_once_4, load_once_8
 from device_lib.platform.primitives import device
-from gmpi.datatypes.parts import UNIT_BYTES
+from gmpi.datatypes.parts import RUN_UNIT_BYTES
 
 THREADS = 256
 REGISTERS = {16: 48, 8: 40, 4: 40}  # at most: 5 or 6 blocks of threads on each multiprocessor
 ARGUMENTS = 7
-_UNIT_SHIFT = UNIT_BYTES.bit_length() - 1
+_RUN_UNIT_SHIFT = RUN_UNIT_BYTES.bit_length() - 1
 WARPS = THREADS // 32
 
 
 def blocks_for(nbytes: int) -> int:
     """Blocks of threads for so many packed bytes."""
-    return -(-nbytes // (UNIT_BYTES * WARPS))
+    return -(-nbytes // (RUN_UNIT_BYTES * WARPS))
 
 
 @device
@@ -154,11 +154,11 @@ def make_move_unit(width: int, unpack: bool) -> Callable:
             positions, deltas, units: the list's tables, see ``gmpi/datatypes/descriptor.py``.
             scale: log2 of the bytes in which positions count.
         """
-        begin = unit << _UNIT_SHIFT
+        begin = unit << _RUN_UNIT_SHIFT
         if begin < size:
             first = load_once_4(units + unit * 4)
             last = load_once_4(units + unit * 4 + 4)
-            nbytes = min(size - begin, UNIT_BYTES)
+            nbytes = min(size - begin, RUN_UNIT_BYTES)
             end = begin + nbytes
             if first == last or load_once_4(positions + first * 4 + 4) << scale >= end:
                 shifted = user + load_once_8(deltas + first * 8) + begin

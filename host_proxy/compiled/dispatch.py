@@ -10,6 +10,7 @@ from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, SUCCESS
 from gmpi.contract.wire import (
     BYTES_MASK,
     COMMUNICATORS,
+    LOW_32,
     OP_CHUNK,
     OP_FAULT,
     OP_IRECV,
@@ -21,7 +22,6 @@ from gmpi.contract.wire import (
     OP_SYNCHRONIZE,
     OP_WAITED,
     OP_WAITS,
-    TAG_MASK,
 )
 from host_proxy.compiled.collectives import start_collective
 from host_proxy.compiled.point_to_point import chunk_done, failed_chunk_done
@@ -62,12 +62,12 @@ from host_proxy.platform.state import (
     S_CALL,
     S_CHUNK,
     S_COMM,
+    S_COMMANDS,
     S_DATATYPE,
     S_ELEMENTS,
     S_FAILED,
     S_HANDLE,
     S_OP,
-    S_ORDERS,
     S_PEER,
     S_PENDING,
     S_PYTHON,
@@ -94,7 +94,7 @@ from host_proxy.records.checks import (
 from host_proxy.records.completion import complete, write
 
 _COLLECTIVES = ops.COLLECTIVES
-_REFUSED_ORIGIN = (ANY_SOURCE & TAG_MASK) + (ANY_TAG << 32)
+_REFUSED_ORIGIN = (ANY_SOURCE & LOW_32) + (ANY_TAG << 32)
 
 
 @jit
@@ -147,7 +147,7 @@ def enter(g, r, row):
     put(row, S_PENDING, 0)
     put(row, S_FAILED, 0)
     put(row, S_PYTHON, 0)
-    put(row, S_ORDERS, 0)
+    put(row, S_COMMANDS, 0)
     put(row, S_TOLD, 0)
     put(row, S_CHUNK, 0)
     put(row, S_SOURCE, ANY_SOURCE)

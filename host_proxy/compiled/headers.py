@@ -14,30 +14,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gmpi.contract.rules import chunk_bytes_of, lands
+from gmpi.contract.rules import chunk_bytes_of, fits_mailbox
 from gmpi.contract.wire import (
     ABANDONED,
-    LANDED,
+    LOW_32,
+    MAILED,
     MESSAGE_HEADER,
-    NEAR,
     NOT_SHARED,
+    P2P,
     POSITION_MASK,
-    TAG_MASK,
 )
 from host_proxy.compiled.transfer import peer_field
 from host_proxy.platform.native import entry, get, jit, load
 from host_proxy.platform.state import (
     G_CHUNK,
     G_EAGER,
-    G_LANDING,
     G_LARGE_SLOTS,
+    G_MAILBOXES,
     G_REQUEST_SLOTS,
     G_TAG_UB,
     P_STAGING,
 )
 
 _chunk_bytes_of = jit(chunk_bytes_of)
-_lands = jit(lands)
+_fits_mailbox = jit(fits_mailbox)
 _WORDS = struct.Struct("<qqqq")
 
 # What is wrong with a message: numbers, and the words for them.
@@ -61,8 +61,8 @@ class Header(NamedTuple):
         chunk: bytes of its chunks; 0: the payload is behind the header.
         transfer: its number, the tags of what follows; of one that was abandoned, the error class.
         shared: the sender's large slot, whose buffers the receiver reads, NOT_SHARED or ABANDONED.
-        way: NEAR or NEAR | LANDED; 0 where nothing is shared.
-        mark: what the ready word will be, or the tag of the units.
+        way: P2P or P2P | MAILED; 0 where nothing is shared.
+        mark: what the ready word will be, or the sequence number of the packets.
     """
 
     total: int
@@ -70,13 +70,13 @@ class Header(NamedTuple):
     transfer: int
     shared: int
     way: int
-    mark: int
+    seq: int
 
 
-def _header(total, follow, shared, near) -> Header:
+def _header(total, follow, shared, p2p) -> Header:
     return Header(
-        total, follow & TAG_MASK, follow >> 32 & TAG_MASK, shared, near & TAG_MASK,
-        near >> 32 & TAG_MASK,
+        total, follow & LOW_32, follow >> 32 & LOW_32, shared, p2p & LOW_32,
+        p2p >> 32 & LOW_32,
     )  # fmt: skip
 
 
@@ -96,10 +96,10 @@ def header_in(message: np.ndarray) -> Header:
 
 def write_header(message: np.ndarray, header: Header) -> None:
     """Writes what ``header_in`` reads."""
-    follow, near = header.chunk | header.transfer << 32, header.way | header.mark << 32
-    if near >> 63:
-        near -= 1 << 64
-    _WORDS.pack_into(message.data, 0, header.total, follow, header.shared, near)
+    follow, p2p = header.chunk | header.transfer << 32, header.way | header.seq << 32
+    if p2p >> 63:
+        p2p -= 1 << 64
+    _WORDS.pack_into(message.data, 0, header.total, follow, header.shared, p2p)
 
 
 @entry
@@ -144,13 +144,13 @@ def header_flaw(g, address, nbytes, peer):
 @jit
 def _way_flaw(g, header, peer):
     """The same of memory that the receiver shares with the sender."""
-    if peer_field(g, peer, P_STAGING) == 0 or header.mark & 1 == 0:
+    if peer_field(g, peer, P_STAGING) == 0 or header.seq & 1 == 0:
         return BAD_WAY
-    if header.way == NEAR:
+    if header.way == P2P:
         return WELL
-    if header.way != NEAR | LANDED or get(g, G_LANDING) == 0:
+    if header.way != P2P | MAILED or get(g, G_MAILBOXES) == 0:
         return BAD_WAY
-    return WELL if _lands(header.total, 0, get(g, G_CHUNK)) else BAD_WAY
+    return WELL if _fits_mailbox(header.total, 0, get(g, G_CHUNK)) else BAD_WAY
 
 
 def chunk_count(header: Header) -> int:

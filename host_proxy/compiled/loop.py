@@ -13,11 +13,11 @@ from host_proxy.compiled.progress import progress, release_synchronizes
 from host_proxy.platform.idle import TURNS_PER_CLOCK, now_ns, wait_a_little
 from host_proxy.platform.native import bump, entry, get, jit, put
 from host_proxy.platform.state import (
-    G_ATTENTION,
     G_CHANNELS,
+    G_COMMANDED,
+    G_DOORBELL,
     G_NARROW_BLOCKS,
     G_NOW,
-    G_ORDERED,
     G_PYTHON,
     G_RECORD,
     G_STOP,
@@ -36,7 +36,7 @@ TICK = 2  # Python should look after its requests
 BATCH = 64  # records between two looks at MPI; also how often slots are returned to producers
 _TICK_TURNS = 4  # of idle turns
 _BUSY_TICK_TURNS = 64  # however much there is to do: nobody starves
-_ORDER_TURNS = 4
+_COMMAND_TURNS = 4
 _TICK_NS = 50_000  # a channel is opened once, and then never again
 _PYTHON_WANTED = -1
 
@@ -100,9 +100,9 @@ def run(g):
             if is_due(g):
                 return TICK
             continue
-        # An order must not wait for as many turns as that: they may be naps.
-        alone = get(g, G_ORDERED) & ~get(g, G_ATTENTION) | get(g, G_NARROW_BLOCKS) != 0
-        if turns % TURNS_PER_CLOCK == 0 or (alone and turns % _ORDER_TURNS == 0):
+        # A command must not wait for as many turns as that: they may be naps.
+        alone = get(g, G_COMMANDED) & ~get(g, G_DOORBELL) | get(g, G_NARROW_BLOCKS) != 0
+        if turns % TURNS_PER_CLOCK == 0 or (alone and turns % _COMMAND_TURNS == 0):
             now = now_ns(g)
             put(g, G_NOW, now)
             find_overdue(g)

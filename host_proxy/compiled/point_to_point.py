@@ -12,10 +12,10 @@ the receiver always knows the true length; and a receive posts at most ``eager_b
               ◀────── buffer free 0, 1, 2, ...     sender's buffers, which are shared memory
 
 Chunk k is packed into chunk buffer ``k % LARGE_BUFFERS`` of the sender; the calling threads fill
-the first ones, later ones are ordered when their buffer is free: sent by MPI, or read by the other
-side. From elsewhere, chunk k is received into the same buffer of the receiver's slot. Either way
-the receiver orders it to be unpacked. The completion is written as soon as everything is in reach;
-it says how many orders must be carried out before the request is complete.
+the first ones, later ones are asked for when their buffer is free: sent by MPI, or read by the
+other side. From elsewhere, chunk k is received into the same buffer of the receiver's slot. Either
+way the receiver asks for it to be unpacked. The completion is written as soon as everything is in
+reach; it says how many orders must be executed before the request is complete.
 
 How both ends learn that a call of MPI has failed is in ``streams.py``;
 ``host_proxy/reference/protocol.py`` is the same protocol in plain mpi4py.
@@ -24,7 +24,7 @@ How both ends learn that a call of MPI has failed is in ``streams.py``;
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from gmpi.contract.rules import is_ordered
+from gmpi.contract.rules import is_commanded
 from gmpi.contract.wire import (
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
@@ -44,16 +44,16 @@ from host_proxy.platform.state import (
     S_BUFFERS,
     S_CHUNK,
     S_CHUNKS,
+    S_COMMANDS,
     S_HANDLE,
     S_OP,
-    S_ORDERS,
     S_POSTED,
     S_SENT,
 )
 from host_proxy.records.checks import is_large
-from host_proxy.records.completion import order_done
+from host_proxy.records.completion import command_done
 
-_is_ordered = jit(is_ordered)
+_is_commanded = jit(is_commanded)
 
 
 @jit
@@ -75,17 +75,17 @@ def chunk_done(g, r, row):
     if chunk % LARGE_BUFFERS != index or get(row, S_BUFFERS) & bit:
         return False
     if direction == UNPACK:
-        if chunk >= get(row, S_POSTED) or get(row, S_ORDERS) <= 0:
+        if chunk >= get(row, S_POSTED) or get(row, S_COMMANDS) <= 0:
             return False
-        order_done(g, row)
+        command_done(g, row)
         unpacked_chunk(g, row, chunk)
         return True
     if chunk < get(row, S_SENT) or chunk >= get(row, S_SENT) + LARGE_BUFFERS:
         return False
-    if _is_ordered(done, size):
-        if get(row, S_ORDERS) <= 0:
+    if _is_commanded(done, size):
+        if get(row, S_COMMANDS) <= 0:
             return False
-        order_done(g, row)
+        command_done(g, row)
     packed_chunk(g, row, chunk)
     return True
 
@@ -93,6 +93,6 @@ def chunk_done(g, r, row):
 @jit
 def failed_chunk_done(g, r, row):
     """A CHUNK record for a request that has failed."""
-    if _is_ordered(get(r, R_DONE), get(row, S_CHUNK)) and get(row, S_ORDERS) > 0:
-        order_done(g, row)
+    if _is_commanded(get(r, R_DONE), get(row, S_CHUNK)) and get(row, S_COMMANDS) > 0:
+        command_done(g, row)
     settle(g, row)

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from gmpi.contract.constants import ANY_TAG, ERR_INTERN, ERR_TRUNCATE, PROC_NULL, SUCCESS
-from gmpi.contract.rules import is_in_reach, landed, landing_groups
+from gmpi.contract.rules import is_readable, mailbox_groups, mailed
 from gmpi.contract.wire import (
     ABANDONED,
-    LANDED,
     LARGE_BUFFERS,
+    MAILED,
     MESSAGE_HEADER,
     NO_HEADER,
     NOT_SHARED,
@@ -19,8 +19,8 @@ from host_proxy.compiled.headers import WELL, header_at, header_flaw
 from host_proxy.compiled.transfer import (
     begin_transfer,
     buffer_offset,
-    landing_place,
     length_of,
+    mailbox_of,
     messages,
     peer_field,
     peer_of,
@@ -61,12 +61,12 @@ from host_proxy.platform.state import (
     S_TRANSFER,
 )
 from host_proxy.records.checks import communicator, is_large, log_request
-from host_proxy.records.completion import close, complete, order, set_base, staging, tell
+from host_proxy.records.completion import close, command, complete, set_base, staging, tell
 from host_proxy.records.narrow import is_narrow
 
-_landed = jit(landed)
-_landing_groups = jit(landing_groups)
-_is_in_reach = jit(is_in_reach)
+_mailed = jit(mailed)
+_mailbox_groups = jit(mailbox_groups)
+_is_readable = jit(is_readable)
 
 _ALL_BUFFERS = (1 << LARGE_BUFFERS) - 1
 
@@ -121,7 +121,7 @@ def lacks_buffers(g, row, header):
     """Whether a long message needs buffers that the slot does not have."""
     if not is_narrow(g, row):
         return not is_large(get(row, S_HANDLE))
-    return not _is_in_reach(header.shared, header.way, get(row, S_ADDRESS))
+    return not _is_readable(header.shared, header.way, get(row, S_ADDRESS))
 
 
 @jit
@@ -170,12 +170,12 @@ def receive_long(g, row, header, peer):
         receive_chunks(g, row)
         return
     put(row, S_BUFFERS, _ALL_BUFFERS & ~1)
-    if header.way & LANDED:
-        place = landing_place(g, peer, header.shared)
-        set_base(g, row, _landed(place, _landing_groups(header.total), header.mark), 0)
+    if header.way & MAILED:
+        place = mailbox_of(g, peer, header.shared)
+        set_base(g, row, _mailed(place, _mailbox_groups(header.total), header.seq), 0)
     else:
         base = peer_field(g, peer, P_STAGING) + buffer_offset(g, header.shared, 0)
-        set_base(g, row, base, header.mark)
+        set_base(g, row, base, header.seq)
     received_chunk(g, row, 0)
 
 
@@ -202,12 +202,12 @@ def received_chunk(g, row, chunk):
     position = position_of(row, chunk)
     wanted = min(length_of(row, chunk), get(row, S_BYTES) - position)
     if get(row, S_ARRIVED) == get(row, S_CHUNKS):
-        # Before the last order: who sees that has no need to look again when it is carried out.
-        # Orders are only given for what the user's buffer has room for.
+        # Before the last command: who sees that has no need to look again when it is executed.
+        # Commands are only given for what the user's buffer has room for.
         size = get(row, S_CHUNK)
         end_receive(g, row, min(get(row, S_CHUNKS), (get(row, S_BYTES) + size - 1) // size))
     if wanted > 0:
-        order(g, row, chunk % LARGE_BUFFERS, position, wanted, UNPACK)
+        command(g, row, chunk % LARGE_BUFFERS, position, wanted, UNPACK)
         receive_chunks(g, row)
     else:
         unpacked_chunk(g, row, chunk)
@@ -246,12 +246,12 @@ def close_chunked_receive(g, row):
 
 
 @jit
-def end_receive(g, row, orders):
-    """Writes the completion; ``orders`` must have been carried out before it counts."""
+def end_receive(g, row, commands):
+    """Writes the completion; ``commands`` must have been executed before it counts."""
     total = get(row, S_TOTAL)
     room = get(row, S_BYTES)
     error = SUCCESS
     if total > room:
         error = ERR_TRUNCATE
         log_request(g, row, ops.LENGTH, error, 0, total, room)
-    tell(g, row, min(total, room), error, get(row, S_SOURCE), get(row, S_SOURCE_TAG), orders)
+    tell(g, row, min(total, room), error, get(row, S_SOURCE), get(row, S_SOURCE_TAG), commands)

@@ -4,22 +4,22 @@
 from __future__ import annotations
 
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, PROC_NULL, SUCCESS
-from gmpi.contract.rules import chunk_bytes_of, lands, transfer_number
+from gmpi.contract.rules import chunk_bytes_of, fits_mailbox, transfer_number
 from gmpi.contract.wire import (
     FLAG_INLINE,
-    LANDED,
     LARGE_BUFFERS,
+    LOW_32,
+    MAILED,
     MESSAGE_HEADER,
-    NEAR,
     NOT_SHARED,
+    P2P,
     PACK,
-    TAG_MASK,
 )
 from host_proxy.compiled import streams
 from host_proxy.compiled.transfer import (
     begin_transfer,
     buffer_offset,
-    is_near,
+    is_p2p,
     length_of,
     messages,
     position_of,
@@ -53,11 +53,11 @@ from host_proxy.platform.state import (
     S_TRANSFER,
 )
 from host_proxy.records.checks import is_large, no_payload
-from host_proxy.records.completion import complete, order, set_base, staging
+from host_proxy.records.completion import command, complete, set_base, staging
 from host_proxy.records.ring import payload_to
 
 _chunk_bytes_of = jit(chunk_bytes_of)
-_lands = jit(lands)
+_fits_mailbox = jit(fits_mailbox)
 _transfer_number = jit(transfer_number)
 
 
@@ -83,16 +83,16 @@ def start_send(g, r, row):
         if streams.send_short(g, row, header, MESSAGE_HEADER + nbytes, tag, comm):
             sent(g, row)
         return
-    near = is_near(g, row, dest)
-    begin_chunked_send(g, row, nbytes, near)
+    p2p = is_p2p(g, row, dest)
+    begin_chunked_send(g, row, nbytes, p2p)
     shared = get(row, S_SHARED)
     store(header + 8, get(row, S_CHUNK) | get(row, S_TRANSFER) << 32)
     store(header + 16, shared)
     store(header + 24, 0)
-    if near:
-        if near & LANDED and not _lands(nbytes, get(r, R_DONE), get(g, G_CHUNK)):
-            near = NEAR
-        store(header + 24, near | (get(row, S_HANDLE) & TAG_MASK) << 32)
+    if p2p:
+        if p2p & MAILED and not _fits_mailbox(nbytes, get(r, R_DONE), get(g, G_CHUNK)):
+            p2p = P2P
+        store(header + 24, p2p | (get(row, S_HANDLE) & LOW_32) << 32)
     if not streams.send_first(g, row, header, MESSAGE_HEADER, tag, comm):
         return
     if shared != NOT_SHARED:
@@ -103,11 +103,11 @@ def start_send(g, r, row):
 
 
 @jit
-def begin_chunked_send(g, row, nbytes, near):
+def begin_chunked_send(g, row, nbytes, p2p):
     """Prepares the chunks of a long message."""
     shared = NOT_SHARED
     staging = G_LARGE_DEVICE
-    if near:
+    if p2p:
         shared = get(row, S_SLOT)
         staging = G_STAGING
     begin_transfer(row, nbytes, _chunk_bytes_of(nbytes, get(g, G_CHUNK)), shared)
@@ -169,7 +169,7 @@ def sent_chunk(g, row, chunk):
     if following < get(row, S_CHUNKS):
         position = position_of(row, following)
         length = length_of(row, following)
-        order(g, row, following % LARGE_BUFFERS, position, length, PACK)
+        command(g, row, following % LARGE_BUFFERS, position, length, PACK)
     finish_send(g, row)
 
 

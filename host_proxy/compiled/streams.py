@@ -21,8 +21,9 @@ its slot may be used again.
 * Both fail at once: both send last words, and both hear them.
 * The other one is through: its stream has ended, ours too where it has had all that it waits for;
   only our request fails.
-* A receive says that it has failed when its orders have been carried out: until then the sender's
-  buffers are read, and their ready word, or the units of a message that has landed, is waited for.
+* A receive says that it has failed when its commands have been executed: until then the sender's
+  buffers are read, and their ready word, or the packets of a message in a mailbox, is waited
+  for.
 * A receive whose completion has been written has all its bytes. What fails then is logged, and the
   credit sent again.
 * A first message that cannot be sent is followed by a header that says so (``ABANDONED``), which
@@ -62,8 +63,8 @@ from host_proxy.platform.state import (
     RECEIVES_AHEAD,
     S_ARRIVED,
     S_CHUNK,
+    S_COMMANDS,
     S_FAILED,
-    S_ORDERS,
     S_OURS,
     S_PEER,
     S_PENDING,
@@ -282,7 +283,7 @@ def note_failure(g, row, field, error, code, value):
 @jit
 def _wind_down(g, row):
     """Takes both streams of a failed request towards their ends: whether they are there."""
-    if get(row, S_SENT) < get(row, S_OURS) and (sends(row) or get(row, S_ORDERS) == 0):
+    if get(row, S_SENT) < get(row, S_OURS) and (sends(row) or get(row, S_COMMANDS) == 0):
         _say_last_words(g, row)
     while get(row, S_POSTED) < get(row, S_THEIRS):
         if get(row, S_POSTED) - get(row, S_ARRIVED) >= RECEIVES_AHEAD:
@@ -303,7 +304,7 @@ def settle(g, row):
     """Ends a failed request once the other rank, MPI and the kernel have let go of it."""
     if get(row, S_CHUNK) != 0 and not _wind_down(g, row):
         return
-    if get(row, S_PENDING) == 0 and get(row, S_ORDERS) == 0:
+    if get(row, S_PENDING) == 0 and get(row, S_COMMANDS) == 0:
         if get(row, S_TOLD):
             close(g, row)
         else:

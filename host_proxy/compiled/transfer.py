@@ -10,7 +10,7 @@ from host_proxy.platform.state import (
     C_CHUNKS,
     C_HANDLE,
     C_LAST,
-    C_NEAR,
+    C_P2P,
     C_PEERS,
     G_CHUNK,
     G_LARGE_SLOTS,
@@ -53,10 +53,10 @@ def peer_of(g, row, rank):
 
 
 @jit
-def is_near(g, row, rank):
-    """NEAR where kernels pack what they send to a rank into GPU staging, as they were told;
-    | LANDED where short ones land there."""
-    return get(get(communicator(g, get(row, S_COMM)), C_NEAR), rank)
+def is_p2p(g, row, rank):
+    """P2P where kernels pack what they send to a rank into GPU staging, as they were told;
+    | MAILED where short ones go to a mailbox."""
+    return get(get(communicator(g, get(row, S_COMM)), C_P2P), rank)
 
 
 @jit
@@ -73,8 +73,8 @@ def buffer_offset(g, slot, chunk):
 
 
 @jit
-def landing_place(g, peer, slot):
-    """Which of our landing places belongs to a large slot of a process of this node."""
+def mailbox_of(g, peer, slot):
+    """Which of our mailboxes belongs to a large slot of a process of this node."""
     return peer * get(g, G_LARGE_SLOTS) + slot - get(g, G_REQUEST_SLOTS)
 
 

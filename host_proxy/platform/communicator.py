@@ -79,7 +79,7 @@ class Communicator:
     size: int
     name: str
     peers: np.ndarray
-    near: np.ndarray
+    p2p: np.ndarray
     more: tuple[Duplicate, ...] = ()
     compared: Duplicate | None = None
     control: Duplicate | None = None

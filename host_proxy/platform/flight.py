@@ -26,8 +26,8 @@ from gmpi.contract.wire import (
     CALL_SHIFT,
     COMMUNICATOR_MASK,
     ERROR_SHIFT,
+    LOW_32,
     OP_CHUNK,
-    TAG_MASK,
 )
 from host_proxy.platform import operations as ops
 from host_proxy.platform.native import entry, get, jit, put
@@ -103,7 +103,7 @@ def taken(g, r, error):
     at = _next(g)
     comm = get(r, R_COMM) << 16 | get(r, R_CALL) << CALL_SHIFT
     put(at, 1, kind | op << 8 | comm | get(r, R_PEER) << 32)
-    put(at, 2, (get(r, R_TAG) & TAG_MASK) | get(r, R_HANDLE) << 32)
+    put(at, 2, (get(r, R_TAG) & LOW_32) | get(r, R_HANDLE) << 32)
     put(at, 3, (nbytes & BYTES_MASK) | error << ERROR_SHIFT)
 
 
@@ -113,7 +113,7 @@ def called(g, row, function, peer, tag, nbytes):
     put(g, G_INSIDE, function)
     at = _next(g)
     put(at, 1, CALLED | function << 8 | get(row, S_COMM) << 16 | peer << 32)
-    put(at, 2, (tag & TAG_MASK) | get(row, S_HANDLE) << 32)
+    put(at, 2, (tag & LOW_32) | get(row, S_HANDLE) << 32)
     put(at, 3, nbytes & BYTES_MASK)
 
 
@@ -129,7 +129,7 @@ def finished(g, row, code):
     """MPI has completed something of an open request."""
     at = _next(g)
     put(at, 1, FINISHED | _what(row))
-    put(at, 2, (get(row, S_TAG) & TAG_MASK) | get(row, S_HANDLE) << 32)
+    put(at, 2, (get(row, S_TAG) & LOW_32) | get(row, S_HANDLE) << 32)
     put(at, 3, code << ERROR_SHIFT)
 
 
@@ -138,7 +138,7 @@ def completed(g, row, nbytes, error):
     """The completion of an open request is written."""
     at = _next(g)
     put(at, 1, COMPLETED | _what(row))
-    put(at, 2, (get(row, S_TAG) & TAG_MASK) | get(row, S_HANDLE) << 32)
+    put(at, 2, (get(row, S_TAG) & LOW_32) | get(row, S_HANDLE) << 32)
     put(at, 3, (nbytes & BYTES_MASK) | error << ERROR_SHIFT)
 
 
@@ -217,10 +217,10 @@ def _event(state: State, row: np.ndarray) -> Event:
         if kind == "called"
         else ops.name_of(number, what >> CALL_SHIFT & CALL_MASK)
     )
-    mark = request >> 32 & TAG_MASK
-    tag = ((request & TAG_MASK) ^ 0x80000000) - 0x80000000
+    seq = request >> 32 & LOW_32
+    tag = ((request & LOW_32) ^ 0x80000000) - 0x80000000
     return Event(
-        when / 1e9, kind, name, state.record_number(mark), what >> 16 & COMMUNICATOR_MASK,
+        when / 1e9, kind, name, state.record_number(seq), what >> 16 & COMMUNICATOR_MASK,
         what >> 32, tag,
         how & BYTES_MASK, how >> ERROR_SHIFT,
     )  # fmt: skip

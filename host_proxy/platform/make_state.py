@@ -54,10 +54,10 @@ from host_proxy.platform.state import (
     G_HANDLES,
     G_IN_PLACE,
     G_INDICES,
-    G_LANDING,
     G_LARGE,
     G_LARGE_DEVICE,
     G_LARGE_SLOTS,
+    G_MAILBOXES,
     G_NARROW,
     G_NOTES,
     G_OUTCOUNT,
@@ -132,7 +132,7 @@ def make_state(
 
     Args:
         mapped: address of mapped memory.
-        gpu: addresses for the GPU: of mapped memory, GPU staging and the landing places.
+        gpu: addresses for the GPU: of mapped memory, GPU staging and the mailboxes.
         peers: int64[ranks of this node, P_COUNT].
         fetch: copies GPU memory, of this process or of one that shares it, to the host.
     """
@@ -194,7 +194,7 @@ def _describe_regions(state: State, mapped: int, gpu: tuple[int, int, int]) -> N
     g[G_SMALL] = mapped + layout.small
     g[G_SMALL_STRIDE] = layout.small_stride
     g[G_LARGE] = mapped + layout.large
-    g[G_LARGE_DEVICE], g[G_STAGING], g[G_LANDING] = gpu[0] + layout.large, *gpu[1:]
+    g[G_LARGE_DEVICE], g[G_STAGING], g[G_MAILBOXES] = gpu[0] + layout.large, *gpu[1:]
     g[G_REQUEST_SLOTS] = layout.request_slots
     g[G_LARGE_SLOTS] = layout.large_slots
     g[G_FIRST_NARROW] = layout.first_narrow

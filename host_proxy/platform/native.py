@@ -1,8 +1,8 @@
 """What compiled host code needs and Numba lacks: ordered memory access and calls by address.
 
 Every function here works on plain int64 addresses and compiles into its caller. Memory order: a
-unit's tag is loaded with acquire before its low word, and stored with release after it; on x86 both
-are ordinary moves, on Arm they are the matching instructions.
+packet's tag is loaded with acquire before its low word, and stored with release after it; on x86
+both are ordinary moves, on Arm they are the matching instructions.
 """
 
 # mypy: disable-error-code="no-untyped-def,misc"

@@ -23,7 +23,7 @@ import numpy as np
 
 from gmpi.contract.rules import TAG_DUPLICATES
 from gmpi.contract.sizes import Layout
-from gmpi.contract.wire import BLOCK_BITS, CONTROL_CONSUMED, NARROW_WORDS, TAG_MASK
+from gmpi.contract.wire import BLOCK_BITS, CONTROL_CONSUMED, LOW_32, NARROW_WORDS
 from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.pages import Pages
 
@@ -51,7 +51,7 @@ from host_proxy.platform.pages import Pages
     G_LARGE,
     G_LARGE_DEVICE,  # the same for the GPU
     G_STAGING,  # GPU staging, for the GPU; 0: there is none
-    G_LANDING,  # landing places, for the GPU; 0: there are none
+    G_MAILBOXES,  # mailboxes, for the GPU; 0: there are none
     G_REQUEST_SLOTS,
     G_LARGE_SLOTS,
     G_FIRST_NARROW,
@@ -83,16 +83,16 @@ from host_proxy.platform.pages import Pages
     G_PYTHON,  # requests in Python's hands
     G_HANDED,  # of these, those that the mpi4py engine has not looked at yet
     G_FAULTS,  # errors logged
-    G_ATTENTION,  # large slots (bits) with orders that nobody has come for: as kernels see it
-    G_ORDERED,  # those with orders
+    G_DOORBELL,  # large slots (bits) with commands that nobody has come for: as kernels see it
+    G_COMMANDED,  # those with commands
     G_QUIET,  # those of which nothing was heard since G_QUIET_SINCE, ns
     G_QUIET_SINCE,
     G_HELPED,  # those whose requests nobody seems to wait for
     G_BLOCKS,  # bits of CONTROL_BLOCKS for them
-    G_NARROW,  # of narrow slots with orders, see narrow.py: where there are more words
+    G_NARROW,  # of narrow slots with commands, see narrow.py: where there are more words
     G_NARROW_BLOCKS,  # their bits of CONTROL_BLOCKS
     G_NARROW_HELPED,  # 1: nobody has come for some order of theirs
-    G_PATIENCE_NS,  # how long nobody may come for an order, and at most twice as long
+    G_PATIENCE_NS,  # how long nobody may come for a command, and at most twice as long
     G_SLEEPS,
     G_NULLS,  # NULL records seen
     G_NULL_SUM,  # and the sum of their values
@@ -157,8 +157,8 @@ from host_proxy.platform.pages import Pages
     S_PENDING,  # MPI requests of this slot
     S_FAILED,  # error class; the request ends once nothing of it is pending
     S_PYTHON,  # ENGINE: in the hands of the mpi4py engine; HANDED: it is to take it
-    S_ORDERS,  # orders that nobody has carried out yet
-    S_TOLD,  # 1: the completion is written, though orders may still be open
+    S_COMMANDS,  # commands that nobody has executed yet
+    S_TOLD,  # 1: the completion is written, though commands may still be open
     S_SOURCE,
     S_SOURCE_TAG,
     S_SLOT,  # the number of this row; constant
@@ -206,19 +206,19 @@ RECEIVES_AHEAD = 2  # chunks of one message whose receives are posted at once
 (D_HANDLE, D_SIZE, D_COUNT) = range(3)
 # of a communicator: MPI handle for chunks, rank, number of ranks, collectives in Python's hands;
 # addresses of arrays: which peer each rank is, -1 for one on another node, and how kernels send
-# long messages to it (NEAR: in GPU staging; | LANDED: those that are short enough land there); 1
+# long messages to it (P2P: in GPU staging; | MAILED: those that are short enough, in a mailbox); 1
 # where no receive may use a wildcard, and messages may take the direct road; how
 # many MPI handles for messages there are, less 1: more than one (duplicate_of says which) where no
 # receive may use ANY_TAG; whether a collective has failed in MPI, see collective_failed; then these
 # handles
 (
-    C_CHUNKS, C_RANK, C_SIZE, C_COLLECTIVES, C_PEERS, C_NEAR, C_DIRECT, C_LAST, C_BROKEN, C_HANDLE,
+    C_CHUNKS, C_RANK, C_SIZE, C_COLLECTIVES, C_PEERS, C_P2P, C_DIRECT, C_LAST, C_BROKEN, C_HANDLE,
 ) = range(10)  # fmt: skip
 C_COUNT = C_HANDLE + TAG_DUPLICATES
 # of a rank of this node: address (GPU) of its GPU staging, 0: it is not mapped here; whether that
-# rank has mapped ours; where our landing places in it are, 0: there are none; where its direct
+# rank has mapped ours; where our mailboxes in it are, 0: there are none; where its direct
 # memory is, 0: one of us cannot map that of the other
-(P_STAGING, P_MAPS, P_LANDING, P_DIRECT, P_COUNT) = range(5)
+(P_STAGING, P_MAPS, P_MAILBOXES, P_DIRECT, P_COUNT) = range(5)
 
 # --- faults ---------------------------------------------------------------------------------------
 (
@@ -247,7 +247,7 @@ FAULTS = 256  # row 0 keeps the first one, the others the last
 # --- record ---------------------------------------------------------------------------------------
 (
     R_ADDRESS,
-    R_MARK,  # the tag, where it stands in a unit's second word
+    R_SEQ,  # the tag, where it stands in a packet's second word
     R_OP,
     R_FLAGS,
     R_COMM,
@@ -257,7 +257,7 @@ FAULTS = 256  # row 0 keeps the first one, the others the last
     R_ELEMENTS,
     R_TAG,  # or the reduction
     R_HANDLE,
-    R_DONE,  # address of the buffer; CHUNK: the order carried out; FAULT: error class
+    R_DONE,  # address of the buffer; CHUNK: the command executed; FAULT: error class
     R_BLOCK,
     R_BYTES,  # elements times size, filled in by the checks
     R_COUNT,
@@ -309,7 +309,7 @@ class State:
 
     def record_number(self, handle: int) -> int:
         """Which record, from 0, opened a request."""
-        return ((handle & TAG_MASK) >> 1) - self.first & (TAG_MASK >> 1)
+        return ((handle & LOW_32) >> 1) - self.first & (LOW_32 >> 1)
 
     def begin_at(self, first: int) -> None:
         """Says what the ticket of the first record is. Before the proxy's thread starts."""

@@ -1,5 +1,5 @@
 """What crosses between a kernel and its proxy: records taken from the ring and checked, completions
-and orders written back.
+and commands written back.
 
 Both engines use it; it knows nothing of MPI.
 """

@@ -29,16 +29,16 @@ from gmpi.contract.wire import (
     HANDLE_CONTEXT_MASK,
     HANDLE_CONTEXT_SHIFT,
     HANDLE_LARGE_SHIFT,
+    HANDLE_PACKETS_MASK,
+    HANDLE_PACKETS_SHIFT,
     HANDLE_SLOT_MASK,
     HANDLE_SLOT_SHIFT,
-    HANDLE_UNITS_MASK,
-    HANDLE_UNITS_SHIFT,
     INLINE_BYTES,
+    LOW_32,
     OP_ISEND,
     OP_SYNCHRONIZE,
     POSITION_MASK,
-    SLOT_UNITS,
-    TAG_MASK,
+    SLOT_PACKETS,
 )
 from host_proxy.platform import operations as ops
 from host_proxy.platform.native import bump, entry, get, jit, put
@@ -90,9 +90,9 @@ from host_proxy.platform.state import (
     R_ELEMENTS,
     R_FLAGS,
     R_HANDLE,
-    R_MARK,
     R_OP,
     R_PEER,
+    R_SEQ,
     R_TAG,
     S_BLOCK,
     S_CALL,
@@ -247,10 +247,10 @@ def check_handle(g, r):
         return False
     if (handle >> HANDLE_CONTEXT_SHIFT) & HANDLE_CONTEXT_MASK != get(g, G_CONTEXT):
         return False
-    if handle & TAG_MASK != get(r, R_MARK) or get(row_of(g, slot), S_STATE) == OPEN:
+    if handle & LOW_32 != get(r, R_SEQ) or get(row_of(g, slot), S_STATE) == OPEN:
         return False
-    units = (handle >> HANDLE_UNITS_SHIFT) & HANDLE_UNITS_MASK
-    if units < 1 or units >= SLOT_UNITS:
+    packets = (handle >> HANDLE_PACKETS_SHIFT) & HANDLE_PACKETS_MASK
+    if packets < 1 or packets >= SLOT_PACKETS:
         return False
     place = slot - get(g, G_REQUEST_SLOTS)
     if place < 0:
@@ -262,7 +262,7 @@ def check_handle(g, r):
 
 @jit
 def check(g, r):
-    """Error class of the first fault of the record, 0 when it may be carried out.
+    """Error class of the first fault of the record, 0 when it may be executed.
 
     Fills in ``R_BYTES``. ``check_handle`` comes first.
     """

@@ -1,7 +1,7 @@
-"""Producer of completions and orders (consumer: ``device_lib/proxied/completion.py``,
-``orders.py``).
+"""Producer of completions and commands (consumer: ``device_lib/proxied/completion.py``,
+``commands.py``).
 
-A unit's low word is stored first and the word with its tag after it, with release: a lane that
+A packet's low word is stored first and the word with its tag after it, with release: a lane that
 sees the tag in its 16-byte read of the line sees the low word too. MPI's writes to staging come
 before the completion that announces them, for the same reason.
 """
@@ -10,27 +10,27 @@ before the completion that announces them, for the same reason.
 from __future__ import annotations
 
 from gmpi.contract.wire import (
-    BASE_UNIT,
+    BASE_PACKET,
     BLOCK_BITS,
     BYTES_MASK,
-    CONTROL_ATTENTION,
-    CONTROL_ORDERS,
+    CONTROL_COMMANDS,
+    CONTROL_DOORBELL,
     DERIVED_MARK,
     DERIVED_MASK,
     DERIVED_ROWS,
     DIRECTION_SHIFT,
     ERROR_SHIFT,
     HANDLE_LARGE_SHIFT,
-    HANDLE_UNITS_MASK,
-    HANDLE_UNITS_SHIFT,
+    HANDLE_PACKETS_MASK,
+    HANDLE_PACKETS_SHIFT,
     KIND_DONE,
     KIND_SHIFT,
+    LOW_32,
+    PACKET_BYTES,
+    PACKET_PAYLOAD,
     SLOT_BYTES,
     STAGING_LEAD,
-    STATUS_UNITS,
-    TAG_MASK,
-    UNIT_BYTES,
-    UNIT_PAYLOAD,
+    STATUS_PACKETS,
 )
 from host_proxy.platform.flight import completed
 from host_proxy.platform.native import bump, entry, get, jit, load, put, store_release
@@ -38,18 +38,18 @@ from host_proxy.platform.state import (
     COMPLETE,
     D_COUNT,
     D_SIZE,
-    G_ATTENTION,
     G_BLOCKS,
     G_CLOSED,
+    G_COMMANDED,
     G_COMPLETIONS,
     G_CONTROL,
     G_DATATYPES,
     G_DERIVED,
+    G_DOORBELL,
     G_HELPED,
     G_LARGE_SLOTS,
     G_NARROW_BLOCKS,
     G_NOW,
-    G_ORDERED,
     G_PATIENCE_NS,
     G_QUIET,
     G_QUIET_SINCE,
@@ -59,9 +59,9 @@ from host_proxy.platform.state import (
     G_SMALL_STRIDE,
     G_UNDEFINED,
     S_BLOCK,
+    S_COMMANDS,
     S_DATATYPE,
     S_HANDLE,
-    S_ORDERS,
     S_ROW_BYTES,
     S_SLOT,
     S_STATE,
@@ -80,9 +80,9 @@ from host_proxy.records.narrow import (
 
 
 @jit
-def write_unit(address, low, high, tag):
+def write_packet(address, low, high, seq):
     store_release(address, low)
-    store_release(address + 8, (high & TAG_MASK) | (tag << 32))
+    store_release(address + 8, (high & LOW_32) | (seq << 32))
 
 
 @jit
@@ -112,29 +112,29 @@ def elements(g, row, nbytes):
 
 
 @jit
-def write(g, slot, handle, nbytes, error, count, origin, orders):
-    """Writes a completion into the slot: all the units that the handle makes the waiter poll."""
+def write(g, slot, handle, nbytes, error, count, origin, commands):
+    """Writes a completion into the slot: all the packets that the handle makes the waiter poll."""
     address = get(g, G_COMPLETIONS) + slot * SLOT_BYTES
-    tag = handle & TAG_MASK
-    units = (handle >> HANDLE_UNITS_SHIFT) & HANDLE_UNITS_MASK
+    seq = handle & LOW_32
+    packets = (handle >> HANDLE_PACKETS_SHIFT) & HANDLE_PACKETS_MASK
     low = (nbytes & BYTES_MASK) | (error & 0xFF) << ERROR_SHIFT | KIND_DONE << KIND_SHIFT
-    if units >= STATUS_UNITS:
-        if units > STATUS_UNITS and (handle >> HANDLE_LARGE_SHIFT) & 1 == 0:
+    if packets >= STATUS_PACKETS:
+        if packets > STATUS_PACKETS and (handle >> HANDLE_LARGE_SHIFT) & 1 == 0:
             source = staging(g, slot)
-            for unit in range(STATUS_UNITS, units):
-                write_unit(address + unit * UNIT_BYTES, load(source), load(source + 8), tag)
-                source += UNIT_PAYLOAD
-        write_unit(address + UNIT_BYTES, origin, orders, tag)
-    write_unit(address, low, count, tag)
+            for packet in range(STATUS_PACKETS, packets):
+                write_packet(address + packet * PACKET_BYTES, load(source), load(source + 8), seq)
+                source += PACKET_PAYLOAD
+        write_packet(address + PACKET_BYTES, origin, commands, seq)
+    write_packet(address, low, count, seq)
 
 
 @entry
-def tell(g, row, nbytes, error, source, tag, orders):
-    """Writes the completion of an open request. ``orders``: how many the waiter must see done."""
+def tell(g, row, nbytes, error, source, tag, commands):
+    """Writes the completion of an open request. ``commands``: how many the waiter must see done."""
     count = elements(g, row, nbytes)
-    origin = (source & TAG_MASK) | (tag & TAG_MASK) << 32
+    origin = (source & LOW_32) | (tag & LOW_32) << 32
     put(row, S_TOLD, 1)
-    write(g, get(row, S_SLOT), get(row, S_HANDLE), nbytes, error, count, origin, orders)
+    write(g, get(row, S_SLOT), get(row, S_HANDLE), nbytes, error, count, origin, commands)
     stamp(g, row, TR_COMPLETED)
     completed(g, row, nbytes, error)
 
@@ -144,8 +144,8 @@ def close(g, row):
     """Forgets a request whose completion is written."""
     put(row, S_STATE, COMPLETE)
     bump(g, G_CLOSED, 1)
-    if get(g, G_ORDERED) | get(g, G_HELPED) | get(g, G_NARROW_BLOCKS):
-        forget_orders(g, row)
+    if get(g, G_COMMANDED) | get(g, G_HELPED) | get(g, G_NARROW_BLOCKS):
+        forget_commands(g, row)
 
 
 @entry
@@ -162,53 +162,54 @@ def slot_address(g, row):
 
 @entry
 def set_base(g, row, base, ready):
-    """Says where (GPU) the chunk buffers are that the orders of this request are about, and what
+    """Says where (GPU) the chunk buffers are that the commands of this request are about, and what
     their ready word will be (0: they have none)."""
-    tag = get(row, S_HANDLE) & TAG_MASK
-    write_unit(slot_address(g, row) + BASE_UNIT * UNIT_BYTES, base, ready, tag)
+    seq = get(row, S_HANDLE) & LOW_32
+    write_packet(slot_address(g, row) + BASE_PACKET * PACKET_BYTES, base, ready, seq)
 
 
 @entry
-def order(g, row, index, position, length, direction):
+def command(g, row, index, position, length, direction):
     """Asks threads that wait to move ``length`` bytes at ``position`` to or from buffer ``index``.
 
-    The buffer's unit may have an earlier order of this request, with the same tag. It loses its tag
-    first: a lane that reads between two of our stores must not see one order's position with
+    The buffer's packet may have an earlier command of this request, with the same tag. It loses its
+    tag
+    first: a lane that reads between two of our stores must not see one command's position with
     another's length, and the last chunk is shorter.
     """
-    address = slot_address(g, row) + (STATUS_UNITS + index) * UNIT_BYTES
-    tag = get(row, S_HANDLE) & TAG_MASK
+    address = slot_address(g, row) + (STATUS_PACKETS + index) * PACKET_BYTES
+    seq = get(row, S_HANDLE) & LOW_32
     store_release(address + 8, 0)
-    write_unit(address, position | direction << DIRECTION_SHIFT, length, tag)
-    bump(row, S_ORDERS, 1)
+    write_packet(address, position | direction << DIRECTION_SHIFT, length, seq)
+    bump(row, S_COMMANDS, 1)
     if is_narrow(g, row):
         show_narrow(g, row)
         return
     bit = _bit(g, row)
-    if get(g, G_ORDERED) & bit == 0:
+    if get(g, G_COMMANDED) & bit == 0:
         put(g, G_QUIET, get(g, G_QUIET) & ~bit)
-        show_orders(g, get(g, G_ORDERED) | bit)
+        show_commands(g, get(g, G_COMMANDED) | bit)
     if get(g, G_HELPED) & bit:
-        draw_attention(g, get(g, G_ATTENTION) | bit)
+        set_doorbell(g, get(g, G_DOORBELL) | bit)
 
 
 @entry
-def order_done(g, row):
-    """An order of the slot has been carried out."""
-    bump(row, S_ORDERS, -1)
+def command_done(g, row):
+    """An order of the slot has been executed."""
+    bump(row, S_COMMANDS, -1)
     if is_narrow(g, row):
         hear_narrow(g, row)
-        if get(row, S_ORDERS) == 0:
+        if get(row, S_COMMANDS) == 0:
             forget_narrow(g, row)
         return
     bit = _bit(g, row)
     put(g, G_QUIET, get(g, G_QUIET) & ~bit)
-    if get(row, S_ORDERS) == 0:
-        draw_attention(g, get(g, G_ATTENTION) & ~bit)
-        show_orders(g, get(g, G_ORDERED) & ~bit)
+    if get(row, S_COMMANDS) == 0:
+        set_doorbell(g, get(g, G_DOORBELL) & ~bit)
+        show_commands(g, get(g, G_COMMANDED) & ~bit)
 
 
-# --- who is to carry orders out -------------------------------------------------------------------
+# --- who is to execute commands -------------------------------------------------------------------
 
 
 @jit
@@ -218,49 +219,49 @@ def _bit(g, row):
 
 
 @jit
-def draw_attention(g, slots):
-    """Tells all that wait which large slots have orders that nobody has come for."""
-    if get(g, G_ATTENTION) != slots:
-        put(g, G_ATTENTION, slots)
-        store_release(get(g, G_CONTROL) + CONTROL_ATTENTION, slots)
+def set_doorbell(g, slots):
+    """Tells all that wait which large slots have commands that nobody has come for."""
+    if get(g, G_DOORBELL) != slots:
+        put(g, G_DOORBELL, slots)
+        store_release(get(g, G_CONTROL) + CONTROL_DOORBELL, slots)
 
 
 @jit
-def show_orders(g, slots):
-    """Tells all that wait which large slots have orders, and which blocks have opened them."""
-    put(g, G_ORDERED, slots)
+def show_commands(g, slots):
+    """Tells all that wait which large slots have commands, and which blocks have opened them."""
+    put(g, G_COMMANDED, slots)
     blocks = 0
     for slot in range(get(g, G_LARGE_SLOTS)):
         if slots >> slot & 1:
             row = get(g, G_SLOT_TABLE) + (get(g, G_REQUEST_SLOTS) + slot) * S_ROW_BYTES
             blocks |= 1 << (get(row, S_BLOCK) & BLOCK_BITS)
-    store_release(get(g, G_CONTROL) + CONTROL_ORDERS, slots)
+    store_release(get(g, G_CONTROL) + CONTROL_COMMANDS, slots)
     put(g, G_BLOCKS, blocks)
     show_blocks(g)
 
 
 @entry
 def find_overdue(g):
-    """Leaves orders that nobody has come for to everybody that waits; in each turn of the loop
+    """Leaves commands that nobody has come for to everybody that waits; in each turn of the loop
     while there are orders.
 
-    An order is overdue when nothing was heard of its request between two looks: no new order where
-    there was none, no answer. The next orders of such a request are everybody's
+    A command is overdue when nothing was heard of its request between two looks: no new command
+    where there was none, no answer. The next commands of such a request are everybody's
     at once.
     """
     if get(g, G_NOW) - get(g, G_QUIET_SINCE) < get(g, G_PATIENCE_NS):
         return
     put(g, G_QUIET_SINCE, get(g, G_NOW))
-    overdue = get(g, G_QUIET) & get(g, G_ORDERED)
+    overdue = get(g, G_QUIET) & get(g, G_COMMANDED)
     put(g, G_HELPED, get(g, G_HELPED) | overdue)
-    draw_attention(g, get(g, G_ATTENTION) | overdue)
-    put(g, G_QUIET, get(g, G_ORDERED))
+    set_doorbell(g, get(g, G_DOORBELL) | overdue)
+    put(g, G_QUIET, get(g, G_COMMANDED))
     find_overdue_narrow(g)
 
 
 @jit
-def forget_orders(g, row):
-    """The request of a slot is over, and with it the orders that nobody has answered."""
+def forget_commands(g, row):
+    """The request of a slot is over, and with it the commands that nobody has answered."""
     if get(row, S_SLOT) < get(g, G_REQUEST_SLOTS):
         return
     if is_narrow(g, row):
@@ -268,6 +269,6 @@ def forget_orders(g, row):
         return
     bit = _bit(g, row)
     put(g, G_HELPED, get(g, G_HELPED) & ~bit)
-    draw_attention(g, get(g, G_ATTENTION) & ~bit)
-    if get(g, G_ORDERED) & bit:
-        show_orders(g, get(g, G_ORDERED) & ~bit)
+    set_doorbell(g, get(g, G_DOORBELL) & ~bit)
+    if get(g, G_COMMANDED) & bit:
+        show_commands(g, get(g, G_COMMANDED) & ~bit)

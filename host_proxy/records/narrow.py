@@ -1,7 +1,7 @@
-"""Who is to carry out orders of narrow requests, whose slots have no bits in the control units.
+"""Who is to execute commands of narrow requests, whose slots have no bits in the control packets.
 
 These have a bit for each large slot; narrow slots are too many. Blocks that have
-opened narrow requests with orders are told by the other half of ``CONTROL_BLOCKS``, and find them
+opened narrow requests with commands are told by the other half of ``CONTROL_BLOCKS``, and find them
 by ``CONTROL_NARROW``, a bit a slot, which nobody reads while there are none. When nobody has come
 for an order for as long as with those of large slots, all blocks are told.
 
@@ -16,9 +16,9 @@ from gmpi.contract.wire import (
     BLOCK_BITS,
     CONTROL_BLOCKS,
     CONTROL_NARROW,
+    LOW_32,
     NARROW_SHIFT,
     NARROW_WORDS,
-    TAG_MASK,
 )
 from host_proxy.platform.native import bump, get, jit, load, put, store, store_release
 from host_proxy.platform.state import (
@@ -41,8 +41,8 @@ def is_narrow(g, row):
 
 @jit
 def show_blocks(g):
-    """Tells all that wait which blocks have opened requests that have orders."""
-    narrow = TAG_MASK if get(g, G_NARROW_HELPED) else get(g, G_NARROW_BLOCKS)
+    """Tells all that wait which blocks have opened requests that have commands."""
+    narrow = LOW_32 if get(g, G_NARROW_HELPED) else get(g, G_NARROW_BLOCKS)
     store_release(get(g, G_CONTROL) + CONTROL_BLOCKS, get(g, G_BLOCKS) | narrow << NARROW_SHIFT)
 
 
@@ -61,7 +61,7 @@ def _quiet(g, word):
 
 @jit
 def _count(g, row, change):
-    """One request more, or less, of a block that has orders."""
+    """One request more, or less, of a block that has commands."""
     block = get(row, S_BLOCK) & BLOCK_BITS
     bump(get(g, G_NARROW), block, change)
     bits = get(g, G_NARROW_BLOCKS) & ~(1 << block)
@@ -72,7 +72,7 @@ def _count(g, row, change):
 
 @jit
 def show_narrow(g, row):
-    """A narrow request has an order."""
+    """A narrow request has a command."""
     word, bit = _place(g, row)
     shown = get(g, G_CONTROL) + CONTROL_NARROW + word
     if load(shown) & bit == 0:
@@ -84,7 +84,7 @@ def show_narrow(g, row):
 
 @jit
 def hear_narrow(g, row):
-    """An order of a narrow request has been carried out."""
+    """A command of a narrow request has been executed."""
     word, bit = _place(g, row)
     store(_quiet(g, word), load(_quiet(g, word)) & ~bit)
 

@@ -1,7 +1,7 @@
 """Consumer of the request ring (producer: ``device_lib/proxied/ring.py``).
 
-Records are taken strictly in ticket order. A record is there when each unit it needs has its tag;
-the units of one record arrive in any order, so each is looked at on its own. Nothing is written
+Records are taken strictly in ticket order. A record is there when each packet it needs has its tag;
+the packets of one record arrive in any order, so each is looked at on its own. Nothing is written
 back to the ring; producers learn from the consumed count, in a line of its own, that slots are
 free again.
 """
@@ -18,13 +18,13 @@ from gmpi.contract.wire import (
     DERIVED_MASK,
     DERIVED_ROWS,
     FLAG_INLINE,
-    HEADER_UNITS,
+    HEADER_PACKETS,
     INLINE_BYTES,
+    LOW_32,
+    PACKET_BYTES,
+    PACKET_PAYLOAD,
     SLOT_BYTES,
-    SLOT_UNITS,
-    TAG_MASK,
-    UNIT_BYTES,
-    UNIT_PAYLOAD,
+    SLOT_PACKETS,
 )
 from host_proxy.platform.idle import now_ns
 from host_proxy.platform.native import (
@@ -59,9 +59,9 @@ from host_proxy.platform.state import (
     R_ELEMENTS,
     R_FLAGS,
     R_HANDLE,
-    R_MARK,
     R_OP,
     R_PEER,
+    R_SEQ,
     R_TAG,
 )
 
@@ -74,7 +74,7 @@ _AHEAD = 4  # records whose lines are asked for before their turn
 @jit
 def signed(value):
     """The low 32 bits as a signed number."""
-    return ((value & TAG_MASK) ^ 0x80000000) - 0x80000000
+    return ((value & LOW_32) ^ 0x80000000) - 0x80000000
 
 
 @jit
@@ -84,14 +84,14 @@ def arrived(g):
     ring = get(g, G_RING)
     last = get(g, G_RING_SLOTS) - 1
     address = ring + (head & last) * SLOT_BYTES
-    mark = ((head << 1) | 1) & TAG_MASK
-    # Acquire, last unit first: lanes mostly arrive together, so this fails at once or not at all.
-    if (load_acquire(address + 3 * UNIT_BYTES + 8) >> 32) & TAG_MASK != mark:
+    seq = ((head << 1) | 1) & LOW_32
+    # Acquire, last packet first: lanes mostly arrive together, so this fails at once or not at all.
+    if (load_acquire(address + 3 * PACKET_BYTES + 8) >> 32) & LOW_32 != seq:
         return 0
     if (
-        (load_acquire(address + 8) >> 32) & TAG_MASK != mark
-        or (load_acquire(address + UNIT_BYTES + 8) >> 32) & TAG_MASK != mark
-        or (load_acquire(address + 2 * UNIT_BYTES + 8) >> 32) & TAG_MASK != mark
+        (load_acquire(address + 8) >> 32) & LOW_32 != seq
+        or (load_acquire(address + PACKET_BYTES + 8) >> 32) & LOW_32 != seq
+        or (load_acquire(address + 2 * PACKET_BYTES + 8) >> 32) & LOW_32 != seq
     ):
         return 0
     prefetch(ring + ((head + _AHEAD) & last) * SLOT_BYTES)
@@ -105,7 +105,7 @@ def opcode(address):
 
 @jit
 def element_count(address):
-    return load(address + UNIT_BYTES)
+    return load(address + PACKET_BYTES)
 
 
 @entry
@@ -129,19 +129,19 @@ def _payload_bytes(g, r):
 
 @jit
 def _payload_has_come(g, r):
-    """Whether each unit of the payload is there, or the record has waited for it too long.
+    """Whether each packet of the payload is there, or the record has waited for it too long.
 
     It mostly comes by the same store instruction as the header. A record that says it has a
     payload and has none is corrupt: only its own request may fail of that, and no other one's
     messages may wait for it meanwhile.
     """
-    at = get(r, R_ADDRESS) + HEADER_UNITS * UNIT_BYTES + 8
-    mark = get(r, R_MARK)
-    end = at + (_payload_bytes(g, r) + UNIT_PAYLOAD - 1) // UNIT_PAYLOAD * UNIT_BYTES
+    at = get(r, R_ADDRESS) + HEADER_PACKETS * PACKET_BYTES + 8
+    seq = get(r, R_SEQ)
+    end = at + (_payload_bytes(g, r) + PACKET_PAYLOAD - 1) // PACKET_PAYLOAD * PACKET_BYTES
     looks = 0
     while at < end:
-        if (load_acquire(at) >> 32) & TAG_MASK == mark:
-            at += UNIT_BYTES
+        if (load_acquire(at) >> 32) & LOW_32 == seq:
+            at += PACKET_BYTES
             continue
         looks += 1
         if get(g, G_LATE_SINCE) != 0:
@@ -162,18 +162,18 @@ def decode(g):
     r = get(g, G_RECORD)
     first = load(address)
     put(r, R_ADDRESS, address)
-    put(r, R_MARK, ((get(g, G_HEAD) << 1) | 1) & TAG_MASK)
+    put(r, R_SEQ, ((get(g, G_HEAD) << 1) | 1) & LOW_32)
     put(r, R_OP, first & 0xFF)
     put(r, R_FLAGS, (first >> 8) & 0xFF)
     put(r, R_COMM, (first >> 16) & COMMUNICATOR_MASK)
     put(r, R_CALL, (first >> CALL_SHIFT) & CALL_MASK)
-    put(r, R_DATATYPE, (first >> 32) & TAG_MASK)
+    put(r, R_DATATYPE, (first >> 32) & LOW_32)
     put(r, R_PEER, signed(load(address + 8)))
-    put(r, R_ELEMENTS, load(address + UNIT_BYTES))
-    put(r, R_TAG, signed(load(address + UNIT_BYTES + 8)))
-    put(r, R_HANDLE, load(address + 2 * UNIT_BYTES))
-    put(r, R_DONE, load(address + 3 * UNIT_BYTES))
-    put(r, R_BLOCK, load(address + 3 * UNIT_BYTES + 8) & TAG_MASK)
+    put(r, R_ELEMENTS, load(address + PACKET_BYTES))
+    put(r, R_TAG, signed(load(address + PACKET_BYTES + 8)))
+    put(r, R_HANDLE, load(address + 2 * PACKET_BYTES))
+    put(r, R_DONE, load(address + 3 * PACKET_BYTES))
+    put(r, R_BLOCK, load(address + 3 * PACKET_BYTES + 8) & LOW_32)
     return get(r, R_FLAGS) & FLAG_INLINE == 0 or _payload_has_come(g, r)
 
 
@@ -181,20 +181,20 @@ def decode(g):
 def payload_to(g, r, target, nbytes):
     """Copies the ``nbytes`` (at most 144) that came in the record to host memory: whether it could.
 
-    Writes whole units: up to 11 bytes past the end, which belong to the caller's staging buffer.
+    Writes whole packets: up to 11 bytes past the end, which belong to the caller's staging buffer.
     ``decode`` has waited for them.
     """
-    at = get(r, R_ADDRESS) + HEADER_UNITS * UNIT_BYTES
-    mark = get(r, R_MARK)
+    at = get(r, R_ADDRESS) + HEADER_PACKETS * PACKET_BYTES
+    seq = get(r, R_SEQ)
     end = target + nbytes
     while target < end:
         word = load_acquire(at + 8)
-        if (word >> 32) & TAG_MASK != mark:
+        if (word >> 32) & LOW_32 != seq:
             return False
         store(target, load(at))
         store_int(target + 8, word)
-        at += UNIT_BYTES
-        target += UNIT_PAYLOAD
+        at += PACKET_BYTES
+        target += PACKET_PAYLOAD
     return True
 
 
@@ -203,14 +203,14 @@ def take(g):
     """The record at the head has been read: its slot may be written again.
 
     Tags repeat after 2**31 tickets, and always in the same slot. Headers are written in each lap;
-    but a unit of payload that no record has touched since would then pass for new. So in one lap of
-    2**30 tickets each slot forgets its payload, while it is still the proxy's.
+    but a packet of payload that no record has touched since would then pass for new. So in one lap
+    of 2**30 tickets each slot forgets its payload, while it is still the proxy's.
     """
     head = get(g, G_HEAD)
     if head & (_FORGETS_EVERY - 1) < get(g, G_RING_SLOTS):
         slot = get(g, G_RING) + (head & (get(g, G_RING_SLOTS) - 1)) * SLOT_BYTES
-        for unit in range(HEADER_UNITS, SLOT_UNITS):
-            store(slot + unit * UNIT_BYTES + 8, 0)
+        for packet in range(HEADER_PACKETS, SLOT_PACKETS):
+            store(slot + packet * PACKET_BYTES + 8, 0)
     put(g, G_HEAD, head + 1)
     put(g, G_LATE_SINCE, 0)
 

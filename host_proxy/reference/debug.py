@@ -63,7 +63,7 @@ from host_proxy.reference.kernel_port import KernelPort
 from host_proxy.reference.mpi4py_engine import Mpi4pyEngine
 from host_proxy.reference.protocol import Outcome, Step
 
-POISON = 0xDA  # even: no tag of a unit
+POISON = 0xDA  # even: no sequence number
 CANARY = 0xC5
 CANARY_BYTES = STAGING_LEAD - MESSAGE_HEADER  # before the header of each staging buffer
 
@@ -138,10 +138,10 @@ class DebugEngine(Mpi4pyEngine):
 
     def serve(self) -> None:
         r = self.state.record
-        address, handle_unit = int(r[R_ADDRESS]), wire.HANDLE_UNIT * wire.UNIT_BYTES
+        address, handle_packet = int(r[R_ADDRESS]), wire.HANDLE_PACKET * wire.PACKET_BYTES
         if r[R_OP] in ops.OPERATIONS:
-            reserved = ctypes.c_uint32.from_address(address + handle_unit + 8).value
-            if reserved == int(r[R_PEER]) & wire.TAG_MASK:
+            reserved = ctypes.c_uint32.from_address(address + handle_packet + 8).value
+            if reserved == int(r[R_PEER]) & wire.LOW_32:
                 reserved = 0  # the peer again: the same word goes to two lanes
             problems = list(self.problems(r, reserved))
             if problems:

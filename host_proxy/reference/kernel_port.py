@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gmpi.contract.rules import is_in_reach, landed, landing_groups, lands
+from gmpi.contract.rules import fits_mailbox, is_readable, mailbox_groups, mailed
 from gmpi.contract.wire import (
     CHUNK_DIRECTION_SHIFT,
     CHUNK_POSITION_SHIFT,
     IN_SMALL,
-    LANDED,
     LARGE_BUFFERS,
+    LOW_32,
+    MAILED,
     MESSAGE_HEADER,
-    NEAR,
     NOT_SHARED,
+    P2P,
     PACK,
-    TAG_MASK,
     UNPACK,
 )
 from host_proxy.compiled.headers import Header
@@ -45,7 +45,7 @@ def view(address: int, nbytes: int) -> np.ndarray:
 
 
 def done_word(position: int, direction: int, index: int) -> int:
-    """What a CHUNK record says when the order with these values has been carried out."""
+    """What a CHUNK record says when the command with these values has been executed."""
     return position << CHUNK_POSITION_SHIFT | direction << CHUNK_DIRECTION_SHIFT | index
 
 
@@ -74,10 +74,11 @@ class KernelPort:
         return self.engine.field(self.slot, S_ADDRESS)
 
     def set_base(self, address: int, ready: int = 0) -> None:
-        """Says where the chunk buffers are: once for a request, and before its first order.
+        """Says where the chunk buffers are: once for a request, and before its first command.
 
-        A thread that waits reads this unit and those of the orders one after the other; of two
-        that a request has said it could take the first together with an order meant for the second.
+        A thread that waits reads this packet and those of the commands one after the other; of two
+        that a request has said it could take the first together with a command meant for the
+        second.
         """
         completion.set_base(self.engine.g, self.engine.row(self.slot), address, ready)
         self.has_base = True
@@ -95,28 +96,28 @@ class KernelPort:
         """Nothing: the waiting threads take it from there."""
 
     def shared(self, comm: Communicator, dest: int) -> tuple[int, int, int]:
-        near = int(comm.near[dest])
-        if self.is_narrow or not near:
+        p2p = int(comm.p2p[dest])
+        if self.is_narrow or not p2p:
             return NOT_SHARED, 0, 0
         self.set_base(int(self.engine.state.globals[G_STAGING]) + self.own)
         nbytes = self.engine.field(self.slot, S_BYTES)
-        if near & LANDED and not lands(nbytes, self.address, self.engine.sizes[1]):
-            near = NEAR
-        return self.slot, near, self.engine.field(self.slot, S_HANDLE) & TAG_MASK
+        if p2p & MAILED and not fits_mailbox(nbytes, self.address, self.engine.sizes[1]):
+            p2p = P2P
+        return self.slot, p2p, self.engine.field(self.slot, S_HANDLE) & LOW_32
 
     def use_buffers_of(self, peer: int, header: Header) -> Step:
         state = self.engine.state
-        in_reach = is_in_reach(header.shared, header.way, self.address)
-        if not (self.has_chunks or (self.is_narrow and in_reach)):
+        readable = is_readable(header.shared, header.way, self.address)
+        if not (self.has_chunks or (self.is_narrow and readable)):
             yield from self.arrivals.use_buffers_of(peer, header)
             return
         self.reads_sender = True
-        if header.way & LANDED:
-            place = state.layout.landing_place(peer, header.shared)
-            self.set_base(landed(place, landing_groups(header.total), header.mark))
+        if header.way & MAILED:
+            place = state.layout.mailbox_of(peer, header.shared)
+            self.set_base(mailed(place, mailbox_groups(header.total), header.seq))
         else:
             base = int(state.peers[peer, P_STAGING])
-            self.set_base(base + state.layout.chunk_buffers(header.shared), header.mark)
+            self.set_base(base + state.layout.chunk_buffers(header.shared), header.seq)
 
     def buffer(self, k: int) -> np.ndarray:
         size = self.engine.sizes[1]
@@ -133,8 +134,8 @@ class KernelPort:
             yield from self.by_pieces(memory, position, PACK)
             return memory
         index = k % LARGE_BUFFERS
-        if k >= LARGE_BUFFERS:  # the first ones are packed by the call itself, without an order
-            self.order(index, position, length, PACK)
+        if k >= LARGE_BUFFERS:  # the first ones are packed by the call itself, without a command
+            self.command(index, position, length, PACK)
         if k > 0:  # the very first one before its record
             yield self.slot, done_word(position, PACK, index)
         return self.buffer(k)[:length]
@@ -144,7 +145,7 @@ class KernelPort:
             return
         if self.has_chunks or self.reads_sender:
             index = k % LARGE_BUFFERS
-            self.order(index, position, length, UNPACK)
+            self.command(index, position, length, UNPACK)
             yield self.slot, done_word(position, UNPACK, index)
         elif self.is_narrow:
             yield from self.by_pieces(self.arrivals.chunk(k, length), position, UNPACK)
@@ -154,20 +155,20 @@ class KernelPort:
     def by_pieces(self, memory: np.ndarray, position: int, direction: int) -> Step:
         """Moves a chunk between the user's buffer and ``memory``, by way of small staging."""
         small = self.small()
-        # Orders for one buffer have growing positions: a reduction's have two.
+        # Commands for one buffer have growing positions: a reduction's have two.
         index = int(self.packs and direction == UNPACK)
         for begin in range(0, len(memory), len(small)):
             piece = memory[begin : begin + len(small)]
             if direction == UNPACK:
                 small[: len(piece)] = piece
-            self.order(index, position + begin, len(piece), direction)
+            self.command(index, position + begin, len(piece), direction)
             yield self.slot, done_word(position + begin, direction, index)
             if direction == PACK:
                 piece[:] = small[: len(piece)]
 
-    def order(self, index: int, position: int, length: int, direction: int) -> None:
+    def command(self, index: int, position: int, length: int, direction: int) -> None:
         engine = self.engine
         if not self.has_base:
             own = int(engine.state.globals[G_LARGE_DEVICE]) + self.own
             self.set_base(own if self.has_chunks else IN_SMALL)
-        completion.order(engine.g, engine.row(self.slot), index, position, length, direction)
+        completion.command(engine.g, engine.row(self.slot), index, position, length, direction)

@@ -40,9 +40,9 @@ from host_proxy.platform.state import (
     R_OP,
     S_BYTES,
     S_COMM,
+    S_COMMANDS,
     S_FAILED,
     S_OP,
-    S_ORDERS,
     S_PEER,
     S_PYTHON,
     S_TAG,
@@ -67,8 +67,8 @@ class Mpi4pyEngine(Operations):
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self.requests: list[tuple[MPI.Request, int, Step]] = []
-        self.answers: dict[tuple[int, int], tuple[int, Step]] = {}  # who waits for which order
-        self.early: set[tuple[int, int]] = set()  # orders carried out before anybody waited
+        self.answers: dict[tuple[int, int], tuple[int, Step]] = {}  # who waits for which command
+        self.early: set[tuple[int, int]] = set()  # commands executed before anybody waited
         self.collectives: dict[int, deque[tuple[int, Step]]] = {}
         self.opening: list[tuple[int, Step]] = []  # who waits for a channel
 
@@ -129,7 +129,7 @@ class Mpi4pyEngine(Operations):
         return outcome
 
     def chunk(self) -> None:
-        """An order has been carried out."""
+        """A command has been executed."""
         r = self.state.record
         row = dispatch.chunk_row(self.g, r.ctypes.data)
         if row == 0:
@@ -139,9 +139,9 @@ class Mpi4pyEngine(Operations):
         slot = int(r[R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
         done = int(r[R_DONE])
         chunk = chunk_bytes_of(self.field(slot, S_BYTES), self.sizes[1])
-        ordered = rules.is_ordered(done, chunk) or slot >= self.state.layout.first_narrow
-        if ordered and self.field(slot, S_ORDERS) > 0:
-            completion.order_done(self.g, row)
+        commanded = rules.is_commanded(done, chunk) or slot >= self.state.layout.first_narrow
+        if commanded and self.field(slot, S_COMMANDS) > 0:
+            completion.command_done(self.g, row)
         key = slot, done
         if key in self.answers:
             self.resume(*self.answers.pop(key), None)

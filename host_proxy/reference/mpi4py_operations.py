@@ -53,7 +53,7 @@ CHANNEL = object()  # what an operation waits for that asks for a channel
 def channel_outcome(ends: Ends) -> Outcome:
     """The completion that tells a kernel of a channel: in its fields, two addresses."""
     local = 0 if ends in (NONE, NEVER) else ends.local + 1
-    return Outcome(local, SUCCESS, ends.remote & wire.TAG_MASK, ends.remote >> 32)
+    return Outcome(local, SUCCESS, ends.remote & wire.LOW_32, ends.remote >> 32)
 
 
 class Operations:

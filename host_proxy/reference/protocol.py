@@ -2,7 +2,7 @@
 
 Each operation is a generator that says what it waits for: it yields an MPI request (or what can be
 tested like one), and is resumed with that request's status, or yields a key, and is resumed when
-the kernel has carried out the order of that name. Whoever runs it (the mpi4py engine for kernels,
+the kernel has executed the order of that name. Whoever runs it (the mpi4py engine for kernels,
 ``gmpi.host`` for the host) decides how to wait, and throws a ``RequestFailure`` where that fails.
 What ends a message with an error is an ``MPI.Exception`` or a ``Failure``.
 
@@ -13,10 +13,10 @@ array. It has
                                    port sends
     deliver(nbytes)                a short payload has come into that memory
     shared(comm, dest)             (the large slot whose buffers ``dest`` can read, or NOT_SHARED;
-                                   way and mark of the header)
+                                   way and sequence number of the header)
     pack(k, position, length)      generator: memory that holds chunk k
     use_buffers_of(peer, header)   generator: the chunks are in another rank's buffers, or have
-                                   landed
+                                   come to a mailbox
     free(k)                        memory to receive chunk k into
     unpack(k, position, length)    generator: moves a chunk that has come to the user
 """
@@ -224,9 +224,9 @@ def send_message(
         write_header(message, Header(nbytes, 0, 0, NOT_SHARED, 0, 0))
         yield (yield from _send_first(comm, message, dest, tag))
         return Outcome(nbytes)
-    shared, way, mark = port.shared(comm, dest)
+    shared, way, seq = port.shared(comm, dest)
     message = port.message(0)
-    header = Header(nbytes, chunk_bytes_of(nbytes, largest), number, shared, way, mark)
+    header = Header(nbytes, chunk_bytes_of(nbytes, largest), number, shared, way, seq)
     write_header(message, header)
     streams = Streams(comm, dest, header, sends=True)
     # Before anything is waited for: a message sent after this one must not overtake it.

@@ -17,9 +17,9 @@ from device_lib.platform.primitives import (
     lane_id,
     load_gpu,
     load_sys,
-    load_unit,
+    read_packet,
     shuffle,
-    store_unit,
+    write_packet,
 )
 from device_lib.proxied import slots
 from gmpi.contract.wire import DEVICE_ABORT, MAPPED_COMMUNICATORS, OP_PING
@@ -79,7 +79,7 @@ def host_load(ctx, i):
 
 
 def host_unit_all_same(ctx, i):
-    low, word = load_unit(ctx.mapped + MAPPED_COMMUNICATORS + 1024)
+    low, word = read_packet(ctx.mapped + MAPPED_COMMUNICATORS + 1024)
     return low + word
 
 
@@ -89,13 +89,13 @@ def fence_clean(ctx, i):
 
 
 def store_then_fence(ctx, i):
-    store_unit(ctx.mapped + MAPPED_COMMUNICATORS + 1024 + lane_id() * 16, i, i)
+    write_packet(ctx.mapped + MAPPED_COMMUNICATORS + 1024 + lane_id() * 16, i, i)
     fence_sys()
     return 0
 
 
 def store_only(ctx, i):
-    store_unit(ctx.mapped + MAPPED_COMMUNICATORS + 1024 + lane_id() * 16, i, i)
+    write_packet(ctx.mapped + MAPPED_COMMUNICATORS + 1024 + lane_id() * 16, i, i)
     return 0
 
 

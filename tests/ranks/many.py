@@ -2,8 +2,8 @@
 
     mpiexec -n 66 python3 tests/ranks/many.py [SCENARIO ...]
 
-Landing places are for the ranks of a node with at most ``LANDING_RANKS``, and kernels know of
-``REACH_RANKS`` ranks how their long messages travel. Nearly all the time goes into starting the
+Mailboxes are for the ranks of a node with at most ``MAILBOX_RANKS``, and kernels know of
+``P2P_RANKS`` ranks how their long messages travel. Nearly all the time goes into starting the
 ranks: what they do here is short.
 """
 
@@ -18,7 +18,7 @@ from common import RANK, SIZE, WORLD, barrier, end, pattern, run, same
 from script import Script
 
 import gmpi
-from gmpi.contract.wire import LANDING_RANKS, REACH_RANKS
+from gmpi.contract.wire import MAILBOX_RANKS, P2P_RANKS
 from gmpi.memory.node import TEST_NODES, of_this_node
 
 EAGER, CHUNK = 256, 1024
@@ -61,10 +61,10 @@ class Nodes:
     def check_ways(self) -> None:
         """Ranks of this node that kernels know read memory of ours, the others get messages."""
         paths = {way: len(ranks) for way, ranks in self.g.paths.items()}
-        near = min(self.beside, REACH_RANKS)
+        near = min(self.beside, P2P_RANKS)
         expected = {"GPU staging": near, "MPI": SIZE - near}
         assert paths == {way: n for way, n in expected.items() if n}, (paths, expected)
-        assert bool(self.g._memory.landing) == (self.beside <= LANDING_RANKS), self.beside
+        assert bool(self.g._memory.mailbox) == (self.beside <= MAILBOX_RANKS), self.beside
 
 
 def pairs(s: Script, count: int) -> Check:
@@ -161,13 +161,13 @@ def traffic(nodes: str) -> None:
 
 
 def one_node() -> None:
-    """More than have landing places; with 66 ranks, more than kernels know of."""
-    assert SIZE > LANDING_RANKS
+    """More than have mailboxes; with 66 ranks, more than kernels know of."""
+    assert SIZE > MAILBOX_RANKS
     traffic("a")
 
 
 def in_turn() -> None:
-    """With 66 ranks: two nodes of 17, without landing places, and two of 16, with them."""
+    """With 66 ranks: two nodes of 17, without mailboxes, and two of 16, with them."""
     traffic("abcd")
 
 

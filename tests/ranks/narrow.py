@@ -116,7 +116,7 @@ def scattered() -> None:
 def many_blocks() -> None:
     """132 blocks, a GPU full of them, with messages of 64 KiB."""
     with gmpi.Context(WORLD) as g:
-        exchange(g, 132, 65536, "both", skew=1)  # the simulator takes long to land units
+        exchange(g, 132, 65536, "both", skew=1)  # the simulator takes long to land packets
         assert narrow_requests(g) > 132
 
 

@@ -33,7 +33,7 @@ def _make_kernel(calls: SimpleNamespace, warp: bool) -> Any:
     comm_rank, comm_size = gmpi.GMPI_Comm_rank, gmpi.GMPI_Comm_size
 
     @cuda.jit
-    def carry_out(ctx, program, heap, handles, statuses, results):
+    def execute(ctx, program, heap, handles, statuses, results):
         caller = cuda.blockIdx.x
         thread = cuda.threadIdx.x
         if warp:
@@ -131,7 +131,7 @@ def _make_kernel(calls: SimpleNamespace, warp: bool) -> Any:
                 results[caller, i, thread, 4] = status.nbytes
             results[caller, i, thread, FIELDS] = flag
 
-    return carry_out
+    return execute
 
 
 KERNELS = {

@@ -1,7 +1,7 @@
 """Many warps and blocks at once, each with traffic of its own; every byte is checked on the device.
 
-On a GPU this is the real thing: lanes run together, units of a record arrive in any order, the ring
-is full. In the simulator it is a short run of the same code.
+On a GPU this is the real thing: lanes run together, packets of a record arrive in any order, the
+ring is full. In the simulator it is a short run of the same code.
 """
 
 from __future__ import annotations

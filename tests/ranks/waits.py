@@ -28,7 +28,7 @@ from script import Call, Script
 
 import gmpi
 from device_lib.platform import primitives
-from device_lib.proxied import orders
+from device_lib.proxied import commands
 from gmpi.contract import wire
 from host_proxy.platform.state import G_PATIENCE_NS, S_HANDLE
 
@@ -38,26 +38,26 @@ BYTE = gmpi.BYTE
 
 @contextmanager
 def looks() -> Iterator[dict[int, list[int]]]:
-    """Addresses that each lane of the simulator reads units at, in order."""
+    """Addresses that each lane of the simulator reads packets at, in order."""
     seen: dict[int, list[int]] = defaultdict(list)
-    original = primitives.load_unit
+    original = primitives.read_packet
 
-    def load_unit(address: int) -> tuple[int, int]:
+    def read_packet(address: int) -> tuple[int, int]:
         seen[getcurrent().lane_id].append(address)
         return original(address)  # type: ignore[no-any-return]
 
     users: list[Any] = [
         module
         for name, module in sys.modules.items()
-        if name.startswith("device_lib.") and getattr(module, "load_unit", None) is original
+        if name.startswith("device_lib.") and getattr(module, "read_packet", None) is original
     ]
     for module in users:
-        module.load_unit = load_unit
+        module.read_packet = read_packet
     try:
         yield seen
     finally:
         for module in users:
-            module.load_unit = original
+            module.read_packet = original
 
 
 def unfinished(g: gmpi.Context, s: Script) -> None:
@@ -198,17 +198,18 @@ def any_of_refused(g: gmpi.Context) -> None:
     s.expect(room, pattern(8, PREVIOUS + 1))
 
 
-# --- whose orders ---------------------------------------------------------------------------------
+# --- whose commands
+# ---------------------------------------------------------------------------------
 
 
 @contextmanager
 def patience(g: gmpi.Context, ns: int) -> Iterator[set[int]]:
-    """How long nobody may come for an order; yields the blocks that have answered one."""
+    """How long nobody may come for a command; yields the blocks that have answered one."""
     state = g._state.globals
     before = int(state[G_PATIENCE_NS])
     state[G_PATIENCE_NS] = ns
     blocks = set()
-    answers = orders.answer, orders.answer_last
+    answers = commands.answer, commands.answer_last
 
     def noting(answer: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
@@ -218,11 +219,11 @@ def patience(g: gmpi.Context, ns: int) -> Iterator[set[int]]:
         return call
 
     if gmpi.SIMULATOR:
-        orders.answer, orders.answer_last = map(noting, answers)  # type: ignore[assignment]
+        commands.answer, commands.answer_last = map(noting, answers)  # type: ignore[assignment]
     try:
         yield blocks
     finally:
-        orders.answer, orders.answer_last = answers  # type: ignore[assignment]
+        commands.answer, commands.answer_last = answers  # type: ignore[assignment]
         state[G_PATIENCE_NS] = before
 
 
@@ -265,7 +266,7 @@ def strangers_are_left_alone(g: gmpi.Context) -> None:
             other.wait(incoming)
         other.wait(other.isend(s.data(pattern(8, RANK)), 8, BYTE, NEXT, 99))
         s.run(g)
-    assert not gmpi.SIMULATOR or blocks == {1}, f"orders of block 1 were carried out by {blocks}"
+    assert not gmpi.SIMULATOR or blocks == {1}, f"commands of block 1 were executed by {blocks}"
     s.expect(room, pattern(8, PREVIOUS))
     for k, big in enumerate(rooms):
         s.expect(big, pattern(long, PREVIOUS + k))
@@ -288,7 +289,7 @@ def nobody_waits_yet(g: gmpi.Context) -> None:
         s.run(g)
     if (g._state.slots[g.layout.first_narrow :, S_HANDLE] != 0).any():
         blocks.discard(0)  # its send has waited for a large slot, and moved what came meanwhile
-    assert not gmpi.SIMULATOR or blocks == {1}, f"orders of block 0 were carried out by {blocks}"
+    assert not gmpi.SIMULATOR or blocks == {1}, f"commands of block 0 were executed by {blocks}"
     s.expect(big, pattern(long, PREVIOUS + 1))
     s.expect(room, pattern(8, PREVIOUS))
 

@@ -1,6 +1,6 @@
 /* Model of the orders: how waiting threads, of any block, move the chunks of long messages.
  *
- * What it is a model of: device_lib/proxied/orders.py, completion.py, closing.py, closing_all.py,
+ * What it is a model of: device_lib/proxied/commands.py, completion.py, closing.py, closing_all.py,
  * opening.py, opening_long.py (the blocks), host_proxy/compiled/receiving.py, sending.py, completion.py,
  * point_to_point.py (the proxy), and what GPU memory promises between two fences.
  *
@@ -33,7 +33,7 @@
  * Left out: the ring itself (ring.pml), messages that are longer than their receive, other errors,
  * collectives, scattered buffers; a Waitall waits for one request.
  *
- * Each mutation (tests/test_model_orders.py) takes something away; the model must then fail. They
+ * Each mutation (tests/test_model_commands.py) takes something away; the model must then fail. They
  * are numbers, chosen by the environment when the search begins, so that a model is compiled once.
  */
 
@@ -152,9 +152,9 @@ byte record_block[RECORDS];
 
 byte ended; /* blocks that have done what they had to */
 
-#include "orders_memory.pml"
-#include "orders_proxy.pml"
-#include "orders_block.pml"
+#include "commands_memory.pml"
+#include "commands_proxy.pml"
+#include "commands_block.pml"
 
 byte mutation; /* of the environment; each process has its own copy, which nobody shares */
 

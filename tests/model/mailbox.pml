@@ -1,5 +1,5 @@
 /* One landing place: two blocks of the sender that use its slot in turn, the receiver, and stores
- * that are on their way (docs/design.md, "The life of a message that lands").
+ * that are on their way (docs/design.md, "The life of a message through a mailbox").
  *
  * A block's stores to one address stay in order, all others arrive in any. The record comes first:
  * the receiver may look before anything has been stored. A message is refused, and then received by

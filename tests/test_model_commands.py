@@ -1,4 +1,4 @@
-"""The orders of long messages, exhaustively at small bounds (``model/orders.pml``, spin).
+"""The copy commands of long messages, exhaustively at small bounds (``model/commands.pml``, spin).
 
 A protocol whose steps and fences are all needed: with any one of them taken away, the model must
 fail. What is taken away is a number in the environment, so a model is compiled once.
@@ -14,7 +14,7 @@ from pathlib import Path
 import model_checker
 import pytest
 
-MODEL = Path(__file__).parent / "model" / "orders.pml"
+MODEL = Path(__file__).parent / "model" / "commands.pml"
 _ONE_BUFFER = ["CHUNKS=2", "BUFFERS=1", "DELAYS"]  # each buffer is used again
 
 #: Bounds at which every state is visited.
@@ -78,7 +78,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fut
     with model_checker.searches() as pool:
         built = {
             bounds: pool.submit(
-                model_checker.build, MODEL, defines, tmp_path_factory.mktemp("orders")
+                model_checker.build, MODEL, defines, tmp_path_factory.mktemp("commands")
             )
             for bounds, defines in BOUNDS.items()
         }
@@ -103,5 +103,5 @@ def test_every_mutation_of_the_model_is_tested() -> None:
     known = model_checker.mutations(MODEL)
     assert set(known) == set(MUTATIONS)
     assert sorted(known.values()) == list(range(1, len(known) + 1))
-    used = "".join(part.read_text() for part in MODEL.parent.glob("orders_*.pml"))
+    used = "".join(part.read_text() for part in MODEL.parent.glob("commands_*.pml"))
     assert set(re.findall(r"IF\((\w+)\)", used)) == set(MUTATIONS)

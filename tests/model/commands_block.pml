@@ -1,4 +1,4 @@
-/* orders.pml: the blocks. */
+/* commands.pml: the blocks. */
 
 #define WAIT 1
 #define TEST 2
@@ -193,7 +193,7 @@ inline count_finished() {
 #define COUNTED_IN_BETWEEN (!IF(COUNTED_BEFORE_TICKET) && !IF(COUNTED_AFTER_ANSWER))
 
 /* own: it is the last one, and of this block's request. */
-inline carry_out(own) {
+inline execute(own) {
     if
     :: IF(COUNTED_BEFORE_COPY) && !own && p_op[its] == OP_IRECV -> finished[its]++
     :: else
@@ -258,7 +258,7 @@ inline help(n) {
     if
     :: i != NONE ->
         if :: IF(NO_ACQUIRE_OF_ORDER) :: else -> fence() fi;
-        carry_out(false)
+        execute(false)
     :: else
     fi;
     atomic { seen[0] = kept[0]; seen[1] = kept[1]; kept[0] = 0; kept[1] = 0; forget() }
@@ -317,9 +317,9 @@ inline wait_for() {
        :: i == NONE
        :: (i != NONE && !SENDS && FRESH(STATUS) && FRESH(COUNT)
                && (count == 1 || IF(LAST_OF_MANY))) -> /* LAST */
-           carry_out(true);
+           execute(true);
            break
-       :: else -> carry_out(false); tried = NONE
+       :: else -> execute(false); tried = NONE
        fi;
        forget();
        if

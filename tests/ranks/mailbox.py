@@ -20,23 +20,23 @@ from script import Script
 
 import gmpi
 from gmpi.contract.constants import ERR_TRUNCATE
-from gmpi.contract.wire import LANDING_BYTES
+from gmpi.contract.wire import MAILBOX_BYTES
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 
 
-def landed_bytes(g: gmpi.Context) -> np.ndarray:
-    """What is in our landing places, all of them."""
+def mailed_bytes(g: gmpi.Context) -> np.ndarray:
+    """What is in our mailboxes, all of them."""
     layout = g.layout
-    assert g._memory.landing, "there are no landing places"
-    return g._memory.fetch(g._memory.landing, layout.landing(SIZE) - layout.landing(0))
+    assert g._memory.mailbox, "there are no mailboxes"
+    return g._memory.fetch(g._memory.mailbox, layout.mailbox(SIZE) - layout.mailbox(0))
 
 
-def they_land(g: gmpi.Context) -> None:
+def they_are_mailed(g: gmpi.Context) -> None:
     """What is aligned and short enough, and nothing else; else what follows would test nothing."""
     n = g.layout.eager_bytes + 4
-    for skew, length, lands in ((0, n, True), (2, n, False), (0, LANDING_BYTES + 4, False)):
-        before = landed_bytes(g)
+    for skew, length, fits_mailbox in ((0, n, True), (2, n, False), (0, MAILBOX_BYTES + 4, False)):
+        before = mailed_bytes(g)
         barrier()  # nobody's message comes before we have looked
         s = Script()
         room = s.room(length)
@@ -46,7 +46,7 @@ def they_land(g: gmpi.Context) -> None:
         s.run(g)
         assert done.error == gmpi.SUCCESS
         s.expect(room, pattern(length, PREVIOUS))
-        assert (landed_bytes(g) != before).any() == lands, (skew, length)
+        assert (mailed_bytes(g) != before).any() == fits_mailbox, (skew, length)
 
 
 def exchange(
@@ -85,7 +85,7 @@ def lengths_and_places(g: gmpi.Context) -> None:
         for whole in (True, False):
             exchange(g, Script(scope, threads), lengths, skews, whole)
     if not gmpi.SIMULATOR:
-        lengths = [LANDING_BYTES, LANDING_BYTES - 4, 32768, 40004]
+        lengths = [MAILBOX_BYTES, MAILBOX_BYTES - 4, 32768, 40004]
         exchange(g, Script("block", 256), lengths, skews, True)
 
 
@@ -122,7 +122,7 @@ def truncation(g: gmpi.Context) -> None:
 
 
 def strided(g: gmpi.Context) -> None:
-    """From one piece, which lands, to every other byte; and the other way round, which does not."""
+    """From one piece, by a mailbox, to every other byte; the other way round: by none."""
     n = g.layout.eager_bytes + 240
     for sends, receives in ((1, 2), (2, 1), (2, 2)):
         s = Script("block", 64)
@@ -158,7 +158,7 @@ def main() -> None:
     with gmpi.Context(WORLD) as g:
         run(
             [
-                they_land, lengths_and_places, again_and_again, truncation, strided,
+                they_are_mailed, lengths_and_places, again_and_again, truncation, strided,
                 received_by_the_host,
             ],
             g,

@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gmpi
-from device_lib.platform.context import DeviceContext, near_staging
-from gmpi.communicators import _reach
-from gmpi.contract.sizes import SHAPE_NEAR_SHIFT
+from device_lib.platform.context import DeviceContext, p2p_staging
+from gmpi.communicators import _p2p_row
+from gmpi.contract.sizes import SHAPE_P2P_SHIFT
 from gmpi.contract.wire import (
-    DEVICE_REACH,
+    DEVICE_P2P,
     DEVICE_ROWS,
     DEVICE_STAGING,
-    LANDED,
-    NEAR,
+    MAILED,
     OP_ISEND,
-    REACH_BYTES,
-    REACH_RANKS,
+    P2P,
+    P2P_BYTES,
+    P2P_RANKS,
 )
 from gmpi.memory.peers import Peers
-from host_proxy.platform.state import P_COUNT, P_LANDING, P_MAPS
+from host_proxy.platform.state import P_COUNT, P_MAILBOXES, P_MAPS
 
 pytestmark = pytest.mark.quick
 STAGING = 1 << 40
@@ -38,35 +38,35 @@ def placed(nodes: str, size: int) -> np.ndarray:
 
 
 def some_peers(count: int) -> Peers:
-    """``count`` ranks of a node, all but rank 0 of it with landing places."""
+    """``count`` ranks of a node, all but rank 0 of it with mailboxes."""
     found = object.__new__(Peers)
     found.table = np.zeros((count, P_COUNT), np.int64)
     found.table[:, P_MAPS] = 1
-    found.table[1:, P_LANDING] = 1000 + np.arange(1, count)
+    found.table[1:, P_MAILBOXES] = 1000 + np.arange(1, count)
     return found
 
 
-def seen_by_kernels(peers: Peers, near: np.ndarray, rows: np.ndarray) -> list[tuple[int, int]]:
-    """``near_staging`` for a send to each rank."""
+def seen_by_kernels(peers: Peers, p2p: np.ndarray, rows: np.ndarray) -> list[tuple[int, int]]:
+    """``p2p_staging`` for a send to each rank."""
     memory = np.zeros(DEVICE_ROWS // 8, np.int64)
     memory[DEVICE_STAGING // 8] = STAGING
     reached, _ = peers.reach(rows)
-    begin = (DEVICE_REACH + COMM * REACH_BYTES) // 8
-    reach = _reach(reached, near, peers.table[rows, P_LANDING]).view(np.int64)
+    begin = (DEVICE_P2P + COMM * P2P_BYTES) // 8
+    reach = _p2p_row(reached, p2p, peers.table[rows, P_MAILBOXES]).view(np.int64)
     memory[begin : begin + len(reach)] = reach
-    ctx = DeviceContext(0, memory.ctypes.data, 1 << SHAPE_NEAR_SHIFT, 0)
-    return [near_staging(ctx, OP_ISEND | COMM << 16, rank) for rank in range(len(rows))]
+    ctx = DeviceContext(0, memory.ctypes.data, 1 << SHAPE_P2P_SHIFT, 0)
+    return [p2p_staging(ctx, OP_ISEND | COMM << 16, rank) for rank in range(len(rows))]
 
 
 def check(rows: np.ndarray) -> np.ndarray:
     """Kernels and the host come to the same answer; the host's."""
     peers = some_peers(int((rows >= 0).sum()))
-    _, near = peers.reach(rows)
-    for rank, (staging, landing) in enumerate(seen_by_kernels(peers, near, rows)):
-        assert staging == (STAGING if near[rank] & NEAR else 0), rank
-        lands = peers.table[rows[rank], P_LANDING] if near[rank] & LANDED else 0
-        assert landing == lands, rank
-    return near
+    _, p2p = peers.reach(rows)
+    for rank, (staging, mailbox) in enumerate(seen_by_kernels(peers, p2p, rows)):
+        assert staging == (STAGING if p2p[rank] & P2P else 0), rank
+        fits_mailbox = peers.table[rows[rank], P_MAILBOXES] if p2p[rank] & MAILED else 0
+        assert mailbox == fits_mailbox, rank
+    return p2p
 
 
 @pytest.mark.skipif(not gmpi.SIMULATOR, reason="calls device code from Python")
@@ -74,9 +74,9 @@ def check(rows: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("size", [1, 2, 64, 65, 130, 300])
 def test_all_of_a_node_are_reached_however_they_are_placed(nodes: str, size: int) -> None:
     rows = placed(nodes, size)
-    near = check(rows)
+    p2p = check(rows)
     here = np.flatnonzero(rows >= 0)
-    np.testing.assert_array_equal(np.flatnonzero(near), here[:REACH_RANKS])
+    np.testing.assert_array_equal(np.flatnonzero(p2p), here[:P2P_RANKS])
 
 
 @pytest.mark.skipif(not gmpi.SIMULATOR, reason="calls device code from Python")

@@ -1,4 +1,4 @@
-/* orders.pml: stores that are on their way, and L1. */
+/* commands.pml: stores that are on their way, and L1. */
 
 inline write_own(id_or_0) { /* the owner's own bytes: what it sends, or zeros */
     for (k : 0 .. CHUNKS - 1) {

@@ -1,4 +1,4 @@
-"""A landing place, exhaustively at small bounds (``model/landing.pml``, spin)."""
+"""A mailbox, exhaustively at small bounds (``model/mailbox.pml``, spin)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import model_checker
 import pytest
 
-MODEL = Path(__file__).parent / "model" / "landing.pml"
+MODEL = Path(__file__).parent / "model" / "mailbox.pml"
 _STUCK = "invalid end state"
 
 #: What is taken away, and how it shows.
@@ -24,7 +24,7 @@ MUTATIONS = {
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     model_checker.need_tools()
-    yield model_checker.build(MODEL, [], tmp_path_factory.mktemp("landing"))
+    yield model_checker.build(MODEL, [], tmp_path_factory.mktemp("mailbox"))
 
 
 def test_protocol_holds(program: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-/* orders.pml: the proxy, and MPI. */
+/* commands.pml: the proxy, and MPI. */
 
 byte p_op[SLOTS]; /* 0: nothing open */
 byte p_tag[SLOTS];

@@ -1,0 +1,245 @@
+"""Landing: messages of up to 64 KiB that the sender's threads store into the receiver's GPU memory.
+
+The bytes travel as packets, 12 and a tag, so nobody has to say that they are there: the sender
+needs no fence and no flag behind them, the receiver, whose command comes through two proxies and
+MPI, finds them in its own memory, and waits for each packet that is still on its way. Stores to a
+peer do not make a warp wait, reads from it take more than 1 us.
+
+A mailbox belongs to one large slot of one sender. It is written again when the request that
+had it is complete, which is when its receiver has seen every packet of it: also of those bytes that
+it has no room for.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.move.copy import load_payload, store_payload
+from device_lib.platform.library import linked
+from device_lib.platform.primitives import (
+    SIMULATOR,
+    device,
+    load_sys,
+    opaque,
+    pause,
+    read_packet,
+    write_packet,
+)
+from gmpi.contract.rules import mailbox_groups
+from gmpi.contract.wire import (
+    CONTROL_ABORT,
+    LOW_32,
+    MAILBOX_GROUPS,
+    MAILBOX_PACKETS,
+    MAILBOX_STRIDE,
+    MAILED_GROUPS_SHIFT,
+    MAILED_TICKET_SHIFT,
+    PACKET_BYTES,
+    PACKET_PAYLOAD,
+)
+
+# Three words of 16 bytes fill the packets of a group: whole words in, whole packets out, and a
+# thread needs nobody else. Groups lie in blocks of 32, first packets first, so that neighbouring
+# threads' packets are neighbours. A thread has two or three groups under way: loads that are on
+# their way together cost one latency, and code that runs once a message is paid for by its length.
+_GROUP_BYTES = MAILBOX_PACKETS * PACKET_PAYLOAD
+_NEXT_PACKET = MAILBOX_GROUPS * PACKET_BYTES  # from one packet of a group to the next
+_BLOCK_BYTES = MAILBOX_PACKETS * _NEXT_PACKET
+_mailbox_groups = device(mailbox_groups)
+
+_PATIENCE = 256  # looks at packets between two at the abort word
+
+
+@device
+def _group_address(place, group):
+    """Where the first packet of a group is."""
+    block = group // MAILBOX_GROUPS
+    return place + block * _BLOCK_BYTES + (group & (MAILBOX_GROUPS - 1)) * PACKET_BYTES
+
+
+@device
+def _packet_address(place, packet):
+    group = packet // MAILBOX_PACKETS
+    return _group_address(place, group) + (packet & (MAILBOX_PACKETS - 1)) * _NEXT_PACKET
+
+
+@device
+def _in_words(address, nbytes):
+    """Whether a buffer consists of words of 16 bytes."""
+    return (address | nbytes) & 15 == 0
+
+
+if SIMULATOR:
+
+    def _put_words(place, source, nbytes, seq, rank, size):
+        _put_packets(place, source, nbytes, seq, rank, size)
+
+    def _take_words(control, place, target, nbytes, groups, seq, rank, size):
+        return _take_packets(control, place, target, nbytes, groups, seq, rank, size)
+
+else:
+    from device_lib.platform.primitives_cuda import load_16_if, store_16_if
+
+    @device
+    def _load_group(source, group, nbytes):
+        """Three words, of which the last group has as many as there are."""
+        begin = group * _GROUP_BYTES
+        a0, b0 = load_16_if(source + begin, begin < nbytes)
+        a1, b1 = load_16_if(source + begin + 16, begin + 16 < nbytes)
+        a2, b2 = load_16_if(source + begin + 32, begin + 32 < nbytes)
+        return a0, b0, a1, b1, a2, b2
+
+    @device
+    def _put_group(place, group, groups, words, seq_bits):
+        a0, b0, a1, b1, a2, b2 = words
+        if group < groups:
+            at = _group_address(place, group)
+            write_packet(at, a0, b0 & LOW_32 | seq_bits)
+            write_packet(
+                at + _NEXT_PACKET, b0 >> 32 & LOW_32 | a1 << 32, a1 >> 32 & LOW_32 | seq_bits
+            )
+            write_packet(at + 2 * _NEXT_PACKET, b1, a2 & LOW_32 | seq_bits)
+            low = a2 >> 32 & LOW_32 | b2 << 32
+            write_packet(at + 3 * _NEXT_PACKET, low, b2 >> 32 & LOW_32 | seq_bits)
+
+    @device
+    def _put_words(place, source, nbytes, seq, rank, size):
+        groups = _mailbox_groups(nbytes)
+        seq_bits = seq << 32
+        group = rank
+        while group < groups:
+            first = _load_group(source, group, nbytes)
+            second = _load_group(source, group + size, nbytes)
+            third = _load_group(source, group + 2 * size, nbytes)
+            _put_group(place, group, groups, first, seq_bits)
+            _put_group(place, group + size, groups, second, seq_bits)
+            _put_group(place, group + 2 * size, groups, third, seq_bits)
+            group += 3 * size
+
+    @device
+    def _look_at_group(place, group, groups):
+        """The packets of a group, or of the last one."""
+        at = _group_address(place, min(group, groups - 1))
+        a, p = read_packet(at)
+        b, q = read_packet(at + _NEXT_PACKET)
+        c, r = read_packet(at + 2 * _NEXT_PACKET)
+        d, s = read_packet(at + 3 * _NEXT_PACKET)
+        return a, p, b, q, c, r, d, s
+
+    @device
+    def _have_come(packets, seq):
+        a, p, b, q, c, r, d, s = packets
+        wrong = (p >> 32 ^ seq) | (q >> 32 ^ seq) | (r >> 32 ^ seq) | (s >> 32 ^ seq)
+        return wrong & LOW_32 == 0
+
+    @device
+    def _store_group(target, group, nbytes, packets):
+        a, p, b, q, c, r, d, s = packets
+        begin = group * _GROUP_BYTES
+        store_16_if(target + begin, a, p & LOW_32 | b << 32, begin < nbytes)
+        high = c
+        low = b >> 32 & LOW_32 | q << 32
+        store_16_if(target + begin + 16, low, high, begin + 16 < nbytes)
+        low = r & LOW_32 | d << 32
+        high = d >> 32 & LOW_32 | s << 32
+        store_16_if(target + begin + 32, low, high, begin + 32 < nbytes)
+
+    @device
+    def _take_words(control, place, target, nbytes, groups, seq, rank, size):
+        group = rank
+        looks = 0
+        while group < groups:
+            first = _look_at_group(place, group, groups)
+            second = _look_at_group(place, group + size, groups)
+            if _have_come(first, seq) and _have_come(second, seq):
+                _store_group(target, group, nbytes, first)
+                _store_group(target, group + size, nbytes, second)
+                group += 2 * size
+            else:
+                looks += 1
+                if looks & (_PATIENCE - 1) == 0 and load_sys(control + CONTROL_ABORT) != 0:
+                    return 1
+        return 0
+
+
+@device
+def _put_packets(place, source, nbytes, seq, rank, size):
+    """For buffers at any multiple of 4, and messages of any length."""
+    packet = rank
+    packets = MAILBOX_PACKETS * _mailbox_groups(nbytes)
+    while packet < packets:
+        begin = packet * PACKET_PAYLOAD
+        low, high = load_payload(source + begin, max(nbytes - begin, 0))
+        write_packet(_packet_address(place, packet), low, (high & LOW_32) | seq << 32)
+        packet += opaque(size)
+
+
+@device
+def _take_packets(control, place, target, nbytes, groups, seq, rank, size):
+    packet = rank
+    looks = 0
+    while packet < MAILBOX_PACKETS * groups:
+        low, word = read_packet(_packet_address(place, packet))
+        if word >> 32 & LOW_32 == seq:
+            begin = packet * PACKET_PAYLOAD
+            if begin < nbytes:
+                store_payload(target + begin, low, word & LOW_32, nbytes - begin)
+            packet += opaque(size)
+        else:
+            looks += 1
+            if looks & (_PATIENCE - 1) == 0 and load_sys(control + CONTROL_ABORT) != 0:
+                return 1
+            pause(20)
+    return 0
+
+
+@device
+def _put(place, source, nbytes, seq, rank, size):
+    if _in_words(source, nbytes):
+        _put_words(place, source, nbytes, seq, rank, size)
+    else:
+        _put_packets(place, source, nbytes, seq, rank, size)
+    return 0
+
+
+@device
+def _take_mail(control, place, target, nbytes, what, rank, size):
+    seq = what & LOW_32
+    groups = what >> 32
+    if _in_words(target, nbytes):
+        return _take_words(control, place, target, nbytes, groups, seq, rank, size)
+    return _take_packets(control, place, target, nbytes, groups, seq, rank, size)
+
+
+_put_linked = linked("gmpi_land", 6, 1, _put)
+_take_linked = linked("gmpi_take_landed", 7, 1, _take_mail)
+
+
+@device
+def put_mail(place, source, nbytes, seq, rank, size):
+    """Stores a message as packets at ``place``, by all ``size`` threads of a scope.
+
+    Args:
+        place: of the receiver, mapped here.
+        source: a multiple of 4.
+        tag: of the send's record.
+    """
+    _put_linked(place, source, nbytes, seq, rank, size)
+
+
+@device
+def take_mail(ctx, places, mailed, target, nbytes, rank, size):
+    """Moves the first ``nbytes`` of a message in a mailbox to ``target`` when they have come, and
+    waits for the others; by all threads of a scope.
+
+    Args:
+        places: what ``our_mailboxes`` returned.
+        mailed: packet 6 of the completion of the receive.
+
+    Returns:
+        1 where waits were aborted before all of the thread's packets were there, else 0.
+    """
+    index = mailed & (1 << MAILED_GROUPS_SHIFT) - 1
+    place = places + index * MAILBOX_STRIDE
+    groups = mailed >> MAILED_GROUPS_SHIFT & (1 << MAILED_TICKET_SHIFT - MAILED_GROUPS_SHIFT) - 1
+    seq = (mailed >> MAILED_TICKET_SHIFT << 1 | 1) & LOW_32
+    return _take_linked(ctx.mapped, place, target, nbytes, groups << 32 | seq, rank, size)
