@@ -35,7 +35,7 @@ ARGUMENTS = (1, 4, HEADER_ARGUMENTS, 8, 12, 16, 20, MOST_ARGUMENTS)
 _RECORDS = 64  # slots that are used in turn
 
 
-def packets_polled(arguments: int) -> int:
+def packets_of(arguments: int) -> int:
     """Packets of a record with so many arguments of 8 bytes."""
     more = max(0, arguments - HEADER_ARGUMENTS) * 8
     return HEADER_PACKETS + -(-more // PACKET_PAYLOAD)
@@ -90,7 +90,7 @@ def record_costs(rate: float, iterations: int) -> list[dict[str, Any]]:
     rows = []
     _take(host, host + area, 0, 0, host + area + 128)  # compiles
     for arguments in ARGUMENTS:
-        packets = packets_polled(arguments)
+        packets = packets_of(arguments)
         for count in (min(10, iterations), iterations):
             words[:] = 0
             task = host, host + area, packets, count, host + area + 128

@@ -77,8 +77,7 @@ def make_kernel(shape):
                 gosa += update_on_gpu(m, n, i, j, k)
         return gosa
 
-    # wide: a kernel: its arrays and its neighbours
-    @cuda.jit(**REGISTERS)
+    @cuda.jit(**REGISTERS)  # wide: a kernel's arrays and neighbours
     def himeno(ctx, m, gosa, done, low_i, high_i, low_j, high_j, iterations):
         """All iterations. gosa[0] is of this rank, gosa[1] the sum over all ranks."""
         if m.shape != every_shape:

@@ -27,7 +27,7 @@ from record_fuzz import TAG_UB, Harness
 
 from gmpi.contract import wire
 from gmpi.contract.constants import ERR_TRUNCATE
-from gmpi.host.calls import _HostPort
+from gmpi.host.port import HostPort
 from host_proxy.platform import state as st
 from host_proxy.platform.communicator import Communicator
 from host_proxy.reference.failure import Failure, PeerFailure
@@ -138,7 +138,7 @@ class World:
         data = np.full(room + 6000, 0xA5, np.uint8)
         if self.random.random() < 0.5:
             room += int(self.random.integers(0, 5000))
-            port: Any = _HostPort(state, data[:room], sends=False)
+            port: Any = HostPort(state, data[:room], sends=False)
             where = data
         else:
             slot = int(self.random.integers(0, FIRST))

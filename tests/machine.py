@@ -248,7 +248,7 @@ class Machine:
             | CONTEXT << wire.HANDLE_CONTEXT_SHIFT
         )
 
-    def packets_polled(
+    def packets_of(
         self, ticket: int, op: int, *, flags: int = 0, comm: int = 0, datatype: int = gmpi.BYTE,
         peer: int = 0, count: int = 0, tag: int = 0, handle: int = 0, done: int = 0,
         block: int = 0, payload: bytes = b"",
@@ -271,7 +271,7 @@ class Machine:
         ticket = self.ticket
         self.ticket += 1
         slot = ticket % self.layout.ring_slots
-        self.ring[slot] = self.packets_polled(ticket, op, **_signed(fields))
+        self.ring[slot] = self.packets_of(ticket, op, **_signed(fields))
         return ticket
 
     def open(self, op: int, slot: int = 0, packets: int = 1, **fields: Any) -> int:

@@ -18,12 +18,12 @@ from host_proxy.platform import state as st
 pytestmark = [pytest.mark.mpi, pytest.mark.quick]
 
 SEND = {"flags": wire.FLAG_OUT | wire.FLAG_INLINE, "count": 8, "payload": bytes(8)}
-RECV = {"flags": wire.FLAG_BACK, "count": 8, "units": 3}
+RECV = {"flags": wire.FLAG_BACK, "count": 8, "packets": 3}
 REDUCE = {
-    "flags": wire.FLAG_OUT | wire.FLAG_BACK | wire.FLAG_INLINE, "count": 2, "units": 3,
+    "flags": wire.FLAG_OUT | wire.FLAG_BACK | wire.FLAG_INLINE, "count": 2, "packets": 3,
     "datatype": gmpi.INT, "payload": bytes(8),
 }  # fmt: skip
-BCAST = {"flags": wire.FLAG_BACK, "count": 8, "units": 3}
+BCAST = {"flags": wire.FLAG_BACK, "count": 8, "packets": 3}
 GOOD = {
     wire.OP_ISEND: SEND, wire.OP_IRECV: RECV, wire.OP_ALLREDUCE: REDUCE, wire.OP_BCAST: BCAST,
     wire.OP_BARRIER: {}, wire.OP_PING: {}, wire.OP_SYNCHRONIZE: {},
@@ -54,7 +54,7 @@ for _tag in (-2, -(1 << 31)):
 BAD.append((wire.OP_ISEND, {"tag": gmpi.ANY_TAG}, ops.TAG))
 for _reduction in (10, -1, 1 << 20):
     BAD.append((wire.OP_ALLREDUCE, {"tag": _reduction}, ops.REDUCTION))
-for _unknown in (0, wire.OP_WAIT, 12, 99, 255):
+for _unknown in (0, wire.OP_WAIT, wire.OP_WAITED + 1, 99, 255):
     BAD.append((_unknown, {}, ops.OPERATION))
 # A size that does not fit the class of the slot, or the place of the payload.
 BAD.append((wire.OP_ISEND, {"count": 257}, ops.REQUEST))
@@ -138,7 +138,7 @@ def test_a_record_whose_handle_cannot_be_answered(name: str) -> None:
     m.step()
     assert m.calls == []
     assert [int(f[st.E_FIELD]) for f in m.faults] == [ops.REQUEST]
-    assert (m.completions["tag"] == 0).all()  # nobody is told anything
+    assert (m.completions["seq"] == 0).all()  # nobody is told anything
 
 
 def test_a_slot_is_not_opened_twice() -> None:
@@ -192,7 +192,7 @@ def check_invariants(m: Machine) -> None:
 
 def put(m: Machine, packets: np.ndarray) -> None:
     """Publishes any content; its tags make it a record."""
-    packets["tag"] = seq_of(m.ticket)
+    packets["seq"] = seq_of(m.ticket)
     m.ring[m.ticket % m.layout.ring_slots] = packets
     m.ticket += 1
 
@@ -218,7 +218,7 @@ MUTATIONS = some.fixed_dictionaries(
     optional={
         "op": some.integers(0, 255),
         "slot": some.integers(0, SMALL.slots + 2),
-        "units": some.integers(0, 15),
+        "packets": some.integers(0, 15),
         "flags": some.integers(0, 255),
         "comm": some.sampled_from([1, 256, wire.NO_COMMUNICATOR]),
         "datatype": some.sampled_from([gmpi.C_LONG_DOUBLE_COMPLEX, gmpi.DOUBLE, 0, 1 << 31]),
@@ -269,12 +269,12 @@ def nearly_right(m: Machine, r: dict[str, Any]) -> dict[str, Any]:
         packets += wire.payload_packets(n) if n <= wire.INLINE_BYTES else 0
     slot = r["slot"] + (m.layout.request_slots if large else 0)
     fields = {
-        "op": op, "slot": slot, "units": packets, "flags": flags, "comm": 0, "peer": r["peer"],
+        "op": op, "slot": slot, "packets": packets, "flags": flags, "comm": 0, "peer": r["peer"],
         "datatype": gmpi.BYTE, "tag": r["tag"], "count": n, "payload": bytes(144),
         "done": (r["chunk"] * m.layout.chunk_bytes) << wire.CHUNK_POSITION_SHIFT
         | r["way"] << wire.CHUNK_DIRECTION_SHIFT | r["index"],
     } | r["mutations"]  # fmt: skip
-    slot, packets = fields.pop("slot"), fields.pop("units")
+    slot, packets = fields.pop("slot"), fields.pop("packets")
     fields.setdefault("handle", m.handle(m.ticket, slot, packets))
     if op == wire.OP_CHUNK:
         is_open = m.state.slots[m.state.slots[:, st.S_STATE] == st.OPEN, st.S_HANDLE]

@@ -175,6 +175,16 @@ def test_pingpong(engine: str, doublings: int, tmp_path: Path) -> None:
 
 @pytest.mark.mpich
 @pytest.mark.mpi
+def test_roads(tmp_path: Path) -> None:
+    results = tmp_path / "roads.json"
+    text = program(2, BENCHMARKS / "roads.py", "-m", "8:8", "--no-rates", "--json", str(results))
+    assert "payloads checked: all right" in text
+    (row,) = json.loads(results.read_text())["rows"]
+    assert row["size"] == 8 and row["direct"]["p50"] > 0 and row["proxied"]["p50"] > 0
+
+
+@pytest.mark.mpich
+@pytest.mark.mpi
 def test_rates(tmp_path: Path) -> None:
     results = tmp_path / "rates.json"
     text = program(2, BENCHMARKS / "rates.py", "--json", str(results))

@@ -93,7 +93,7 @@ def test_records_are_taken_in_order_and_never_early(data: st.DataObject) -> None
     while taken < total:
         while published < min(total, taken + SLOTS) and (not waiting or rng.random() < 0.5):
             ticket = first + published
-            packets = m.packets_polled(ticket, 3, count=ticket, handle=ticket, peer=published)
+            packets = m.packets_of(ticket, 3, count=ticket, handle=ticket, peer=published)
             waiting += [(ticket, k, packets[k]) for k in range(wire.HEADER_PACKETS)]
             published += 1
         ticket, k, packet = waiting.pop(int(rng.integers(0, len(waiting))))
@@ -150,7 +150,7 @@ def test_late_payload_is_waited_for() -> None:
     """The header may be complete while the payload is still on its way."""
     m = Machine()
     content = bytes(range(100))
-    packets = m.packets_polled(0, wire.OP_ISEND, flags=wire.FLAG_INLINE, count=100, payload=content)
+    packets = m.packets_of(0, wire.OP_ISEND, flags=wire.FLAG_INLINE, count=100, payload=content)
     m.ring[0, :4] = packets[:4]
     for k in (12, 4, 9, 5, 6, 11, 7, 10, 8):
         assert ring.has_record(m.g) and not ring.decode(m.g)
@@ -167,7 +167,7 @@ def test_a_payload_that_never_comes_fails_its_own_request_only(op: int) -> None:
     before = m.open(wire.OP_IRECV, 1, peer=0, count=8, tag=3)
     m.step()
     late = m.handle(m.ticket, 2)
-    packets = m.packets_polled(
+    packets = m.packets_of(
         m.ticket, op, flags=wire.FLAG_INLINE, count=20, handle=late, payload=bytes(20)
     )
     m.ring[m.ticket] = packets
@@ -384,13 +384,13 @@ def test_a_payload_of_two_to_the_31_records_ago_is_not_taken_for_new(first: int)
     for begin in (since + (1 << 30), since + (2 << 30)):
         m.globals[s.G_HEAD] = begin
         for ticket in range(begin, begin + SLOTS):
-            header = m.packets_polled(ticket, wire.OP_NULL)[: wire.HEADER_PACKETS]
+            header = m.packets_of(ticket, wire.OP_NULL)[: wire.HEADER_PACKETS]
             m.ring[ticket % SLOTS, : wire.HEADER_PACKETS] = header
             assert ring.decode(m.g)
             ring.take(m.g)
     again = first + (1 << 31)
     m.globals[s.G_HEAD] = again
-    header = m.packets_polled(again, wire.OP_ISEND, flags=wire.FLAG_INLINE, count=12)
+    header = m.packets_of(again, wire.OP_ISEND, flags=wire.FLAG_INLINE, count=12)
     m.ring[again % SLOTS, : wire.HEADER_PACKETS] = header[: wire.HEADER_PACKETS]
     assert not ring.decode(m.g)
     assert not ring.payload_to(m.g, record, room, 12)

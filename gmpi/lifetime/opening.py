@@ -80,7 +80,12 @@ _TICKET_STEP = 0x4F1BBCDC  # _TICKETS / the golden ratio: multiples stay apart
 
 
 def allocate(
-    layout: Layout, gpu: bool, staging: bool, node: tuple[int, int], first: int, direct: bool
+    layout: Layout,
+    gpu: bool,
+    staging: bool,
+    node: tuple[int, int],
+    first: int,
+    direct: bool = False,
 ) -> Memory:
     """All regions, with the busy bits of slots that do not exist set.
 
