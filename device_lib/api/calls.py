@@ -23,7 +23,7 @@ from device_lib.platform.context import (
     world_rank,
     world_size,
 )
-from device_lib.platform.library import linked
+from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     buffer_of,
     describe,
@@ -34,9 +34,10 @@ from device_lib.platform.primitives import (
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied.closing_all import make_finish_all
-from device_lib.proxied.requests import make_requests, sign32
+from device_lib.proxied.requests import make_requests
 from device_lib.proxied.ring import post
 from device_lib.proxied.scattered import make_open_scattered
+from device_lib.proxied.status import sign32
 from gmpi.contract.constants import COMM_WORLD, IN_PLACE, PROC_NULL, SUCCESS
 from gmpi.contract.wire import (
     BLOCKING,
@@ -130,8 +131,7 @@ def comm_size(ctx, comm):
 def make_calls(scope: Scope) -> SimpleNamespace:
     """All GMPI_* functions for one scope."""
 
-    def part(name: str, arguments: int, results: int, body):
-        return linked(f"gmpi_{name}_{scope.name}", arguments, results, body)
+    part = parts_of(scope.name)
 
     requests = make_requests(scope)
     direct = make_direct(scope, make_ask(requests.transact), requests.help_others)
@@ -250,7 +250,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
                 words = describe(requests, address, room, strided)
                 return wait_for_each(ctx, count, words, 0)
             if has_direct(ctx):
-                return finish_many(ctx, count, address, 8, 0)
+                return finish_many(ctx, count, address, 0)
             return finish_all(ctx, count, address, 0)
         status_address, status_room, status_strided = buffer_of(statuses)
         if strided | status_strided:
@@ -258,7 +258,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
             status_words = describe(statuses, status_address, status_room, status_strided)
             return wait_for_each(ctx, count, words, status_words)
         if has_direct(ctx):
-            return finish_many(ctx, count, address, 8, status_address)
+            return finish_many(ctx, count, address, status_address)
         return finish_all(ctx, count, address, status_address)
 
     @device

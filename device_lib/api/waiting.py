@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from device_lib.direct.requests import ONE_LOOK, QUICK, WAIT
 from device_lib.direct.rows import is_direct_handle
 from device_lib.platform.context import Status, has_direct
-from device_lib.platform.library import linked
+from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     SIMULATOR,
     device,
@@ -29,27 +29,12 @@ from device_lib.platform.scope import Scope
 from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from device_lib.proxied.closing_all import STATUS_BYTES
-from device_lib.proxied.requests import sign32
+from device_lib.proxied.status import status_of, store_status
 from gmpi.contract.constants import SUCCESS
-from gmpi.contract.wire import HANDLE_ERROR_SHIFT, LOW_32, REQUEST_NULL
+from gmpi.contract.wire import HANDLE_ERROR_SHIFT, REQUEST_NULL
 
 _TURNS = 2 if SIMULATOR else 32  # of looks at all requests, before the first one is waited for
 _LONGEST_PAUSE_NS = 4096  # between two looks at host memory
-
-
-@device
-def _nothing():
-    """The Status of no request."""
-    return Status(SUCCESS, sign32(NO_ORIGIN), sign32(NO_ORIGIN >> 32 & LOW_32), 0, 0)
-
-
-@device
-def _store_status(at, status):
-    store_8(at, status.error)
-    store_8(at + 8, status.source)
-    store_8(at + 16, status.tag)
-    store_8(at + 24, status.count)
-    store_8(at + 32, status.nbytes)
 
 
 @device
@@ -80,8 +65,7 @@ def make_waiting(scope: Scope, requests: SimpleNamespace, direct: SimpleNamespac
     leads = scope.leads
     sync = scope.sync
 
-    def part(name: str, arguments: int, results: int, body):
-        return linked(f"gmpi_{name}_{scope.name}", arguments, results, body)
+    part = parts_of(scope.name)
 
     @device
     def wait_beside(ctx, request):
@@ -92,7 +76,7 @@ def make_waiting(scope: Scope, requests: SimpleNamespace, direct: SimpleNamespac
         """
         nanoseconds = 64
         completed = False
-        status = _nothing()
+        status = status_of(SUCCESS, 0, NO_ORIGIN)
         while not completed:
             others = go_on(ctx, slots.guess(ctx))
             completed, status = complete(ctx, request, others)
@@ -139,7 +123,7 @@ def make_waiting(scope: Scope, requests: SimpleNamespace, direct: SimpleNamespac
         return perform_proxied(ctx, word0, peer_tag, count, nbytes, send, recv)
 
     @device
-    def finish_all(ctx, count, requests, stride, statuses):
+    def finish_all(ctx, count, requests, statuses):
         """As ``proxied.closing_all``: the error class of the first request that failed."""
         sync()
         result = SUCCESS
@@ -150,7 +134,7 @@ def make_waiting(scope: Scope, requests: SimpleNamespace, direct: SimpleNamespac
             left = 0
             i = 0
             while i < count:
-                request = load_8(requests + i * stride)
+                request = load_8(requests + i * 8)
                 if request != REQUEST_NULL or turn == 0:
                     completed, status = finish_either(
                         ctx, request, QUICK if turn < _TURNS else WAIT
@@ -160,10 +144,10 @@ def make_waiting(scope: Scope, requests: SimpleNamespace, direct: SimpleNamespac
                             first = i
                             result = status.error
                         if statuses != 0 and leads() and lane_id() == 0:
-                            _store_status(statuses + i * STATUS_BYTES, status)
+                            store_status(statuses + i * STATUS_BYTES, status)
                         sync()
                         # Every thread: the array may be private to each.
-                        store_8(requests + i * stride, REQUEST_NULL)
+                        store_8(requests + i * 8, REQUEST_NULL)
                         sync()
                     else:
                         left += 1
@@ -204,7 +188,7 @@ def make_waiting(scope: Scope, requests: SimpleNamespace, direct: SimpleNamespac
                         )
                 i += opaque(1)
             turn += 1
-        s = _nothing()
+        s = status_of(SUCCESS, 0, NO_ORIGIN)
         return -1, s.error, s.source, s.tag, s.count, s.nbytes
 
     @device
@@ -224,13 +208,13 @@ def make_waiting(scope: Scope, requests: SimpleNamespace, direct: SimpleNamespac
             completed, status = finish(ctx, load_8(at), False)
             store_8(at, REQUEST_NULL)  # every thread: the array may be private to each
             if statuses != 0:
-                _store_status(_element(statuses, i, STATUS_BYTES), status)
+                store_status(_element(statuses, i, STATUS_BYTES), status)
             if result == SUCCESS:
                 result = status.error
             i += 1
         return result
 
-    finish_all_linked = part("finish_all_beside", 7, 1, finish_all)
+    finish_all_linked = part("finish_all_beside", 6, 1, finish_all)
     finish_one_linked = part("finish_one_beside", 6, 6, finish_one)
 
     @device

@@ -12,7 +12,7 @@ from device_lib.direct import rows
 from device_lib.direct.receives import make_advance_receive
 from device_lib.direct.sends import make_advance_send
 from device_lib.platform.context import all_slots
-from device_lib.platform.library import linked
+from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, lane_id, load_gpu
 from device_lib.platform.scope import Scope
 from device_lib.proxied import slots
@@ -33,8 +33,7 @@ def make_going_on(scope: Scope) -> SimpleNamespace:
     advance_send = make_advance_send(scope)
     advance_receive = make_advance_receive(scope)
 
-    def part(name: str, arguments: int, results: int, body):
-        return linked(f"gmpi_direct_{name}_{scope.name}", arguments, results, body)
+    part = parts_of(scope.name, "gmpi_direct")
 
     @device
     def advance(ctx, slot, looks):

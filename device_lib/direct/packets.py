@@ -12,8 +12,8 @@ from device_lib.platform.primitives import (
     device,
     load_sys,
     opaque,
-    pause,
     read_packet,
+    spin,
     write_packet,
 )
 from gmpi.contract.channels import (
@@ -85,21 +85,32 @@ def _put(slot, source, nbytes, number, rank, size):
 
 
 @device
+def await_packet(control, at, mark):
+    """(low word, high word, 0) of a packet when it has come; the abort class last where waits were
+    aborted before."""
+    low, word = read_packet(at)
+    looks = 0
+    aborted = 0
+    while word >> 32 & LOW_32 != mark and aborted == 0:
+        looks += opaque(1)
+        if looks & (_PATIENCE - 1) == 0:
+            aborted = load_sys(control + CONTROL_ABORT)
+        spin()
+        low, word = read_packet(at)
+    return low, word, aborted
+
+
+@device
 def _take(control, slot, target, lengths, number, rank, size):
     mark = mark_of(number)
     nbytes = lengths & LOW_32
     room = lengths >> 32
     packets = packets_to_take(number, nbytes)
     packet = rank
-    looks = 0
     while packet < packets:
-        low, word = read_packet(slot + packet * PACKET_BYTES)
-        if word >> 32 & LOW_32 != mark:
-            looks += 1
-            if looks & (_PATIENCE - 1) == 0 and load_sys(control + CONTROL_ABORT) != 0:
-                return 1
-            pause(20)
-            continue
+        low, word, aborted = await_packet(control, slot + packet * PACKET_BYTES, mark)
+        if aborted != 0:
+            return 1
         store_packet(target, room, packet, low, word)
         packet += opaque(size)
     return 0
@@ -147,14 +158,10 @@ def await_rest(ctx, slot, number, rank, size):
     if not refreshed(number):
         return 0
     packet = _FIRST_UNUSED + rank
-    looks = 0
     while packet < SLOT_PACKETS:
-        low, word = read_packet(slot + packet * PACKET_BYTES)
-        if word >> 32 & LOW_32 == mark_of(number):
-            packet += opaque(size)
-            continue
-        looks += 1
-        if looks & (_PATIENCE - 1) == 0 and load_sys(ctx.mapped + CONTROL_ABORT) != 0:
+        place = slot + packet * PACKET_BYTES
+        low, word, aborted = await_packet(ctx.mapped, place, mark_of(number))
+        if aborted != 0:
             return 1
-        pause(20)
+        packet += opaque(size)
     return 0

@@ -27,7 +27,7 @@ from device_lib.direct.short import (
     peer_tag_of,
 )
 from device_lib.move.layouts import layout_of
-from device_lib.platform.library import linked
+from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     SIMULATOR,
     device,
@@ -117,8 +117,7 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         help_others: executes commands of the proxied road.
     """
 
-    def part(name: str, arguments: int, results: int, body):
-        return linked(f"gmpi_direct_{name}_{scope.name}", arguments, results, body)
+    part = parts_of(scope.name, "gmpi_direct")
 
     leads = scope.leads
     sync = scope.sync
@@ -219,13 +218,18 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         return COMPLETED | outcome, elements(ctx, slot, outcome & BYTES_MASK), peer_tag_of(key)
 
     @device
+    def word0_about(ctx, slot, op, request, key):
+        """The beginning of a record ``op`` about a request."""
+        comm = key >> KEY_COMM_SHIFT & (COMMUNICATORS - 1)
+        datatype = DATATYPE_MARK | rows.field(ctx, slot, rows.LENGTH) >> rows.LENGTH_BITS & 0xFFFF
+        word0 = op | request << 8 | comm << 16 | datatype << DATATYPE_SHIFT
+        return word0 | rows.call_of(ctx, slot) << CALL_SHIFT
+
+    @device
     def report(ctx, slot, error):
         """Tells the host of a receive that has failed; the leading warp."""
         key = load_gpu(rows.channel_of(ctx, slot) + ROW_KEY)
-        comm = key >> KEY_COMM_SHIFT & (COMMUNICATORS - 1)
-        datatype = DATATYPE_MARK | rows.field(ctx, slot, rows.LENGTH) >> rows.LENGTH_BITS & 0xFFFF
-        word0 = OP_FAULT | OP_IRECV << 8 | comm << 16 | datatype << DATATYPE_SHIFT
-        word0 |= rows.call_of(ctx, slot) << CALL_SHIFT
+        word0 = word0_about(ctx, slot, OP_FAULT, OP_IRECV, key)
         room = rows.length_of(ctx, slot)
         ring.post_about(
             ctx, lane_id(), warp_lanes(), warp_mask(), word0, peer_tag_of(key),
@@ -238,10 +242,7 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         key = load_gpu(rows.channel_of(ctx, slot) + ROW_KEY)
         request = OP_ISEND if is_send(ctx, slot) else OP_IRECV
         length = rows.field(ctx, slot, rows.LENGTH)
-        comm = key >> KEY_COMM_SHIFT & (COMMUNICATORS - 1)
-        datatype = DATATYPE_MARK | length >> rows.LENGTH_BITS & 0xFFFF
-        word0 = op | request << 8 | comm << 16 | datatype << DATATYPE_SHIFT
-        word0 |= rows.call_of(ctx, slot) << CALL_SHIFT
+        word0 = word0_about(ctx, slot, op, request, key)
         size = length >> rows.LENGTH_BITS + 8 & 0xFF
         length &= rows.LENGTH_MASK
         count = length // size if size != 0 else 1
@@ -321,7 +322,7 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         return outcome, count, origin
 
     finish_linked = part("finish", 6, 3, finish_rest)
-    short = make_short(scope, open_in_one_piece, open_in_one_piece, elements_of)
+    short = make_short(scope, open_in_one_piece)
     take = short.take
 
     @device

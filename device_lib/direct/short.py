@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from device_lib.direct import cells, packets, rows, table
 from device_lib.platform.context import row_address
 from device_lib.platform.divide import divide_wide
-from device_lib.platform.library import linked
+from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     SIMULATOR,
     ballot,
@@ -24,7 +24,6 @@ from device_lib.platform.primitives import (
     lane_id,
     load_8,
     load_gpu,
-    load_sys,
     opaque,
     read_packet,
     shuffle,
@@ -51,7 +50,6 @@ from gmpi.contract.constants import ERR_REQUEST, SUCCESS, UNDEFINED
 from gmpi.contract.wire import (
     CALL_MASK,
     CALL_SHIFT,
-    CONTROL_ABORT,
     DATATYPE_SHIFT,
     ERROR_SHIFT,
     LOW_32,
@@ -66,7 +64,6 @@ CLAIMED = 1  # the same: it is ours, and nothing has been done for it
 RESUMED = 2  # the same: somebody has gone on with it
 
 LOOKS = 2 if SIMULATOR else 64  # for a message, before others' requests are thought of
-_PATIENCE = 4096  # looks at a packet on its way between two at the abort word
 
 
 @device
@@ -152,15 +149,12 @@ def draw(ctx, key, wanted):
     return row, remote, number, 1 if ahead > 0 else 0
 
 
-def make_short(
-    scope: Scope, open_send: Callable, open_receive: Callable, elements: Callable
-) -> SimpleNamespace:
+def make_short(scope: Scope, open_rest: Callable) -> SimpleNamespace:
     """The quick way for one scope, all of whose threads call it together.
 
     Args:
-        open_send, open_receive: (ctx, word0, peer_tag, length, address, row, remote, number) ->
-            handle: go on with what ``draw`` has returned.
-        elements: (length word of a row, bytes) -> how many of a receive's datatype they are.
+        open_rest: (ctx, word0, peer_tag, length, address, row, remote, number) -> handle: goes on
+            with what ``draw`` has returned.
     """
     rank = scope.rank
     size = scope.size
@@ -190,7 +184,7 @@ def make_short(
         row, remote, number, ready, unused = broadcast_5(row, remote, number, ready, 0)
         if ready == 0 or not table.is_direct(remote):
             sync()
-            return open_send(ctx, word0, peer_tag, nbytes, address, row, remote, number)
+            return open_rest(ctx, word0, peer_tag, nbytes, address, row, remote, number)
         at = packets.inbox_slot(remote, number)
         if packets.refreshed(number):
             packets.put_packets(at, address, nbytes, number, rank(), size())
@@ -230,7 +224,7 @@ def make_short(
         sync()
         if handle != 0:
             return handle
-        return open_receive(ctx, word0, peer_tag, room, address, row, remote, number)
+        return open_rest(ctx, word0, peer_tag, room, address, row, remote, number)
 
     # long: what is read once stays in registers to the end
     @device
@@ -319,15 +313,9 @@ def make_short(
         aborted = 0
         count = packets.packets_to_take(number, nbytes)
         while packet < count and aborted == 0:
-            tried = 0
             if own_word >> 32 & LOW_32 != mark:
-                own_low, own_word = read_packet(at + packet * PACKET_BYTES)
-            while own_word >> 32 & LOW_32 != mark and aborted == 0:
-                spin()
-                tried += opaque(1)
-                if tried & _PATIENCE - 1 == 0:
-                    aborted = load_sys(ctx.mapped + CONTROL_ABORT)
-                own_low, own_word = read_packet(at + packet * PACKET_BYTES)
+                place = at + packet * PACKET_BYTES
+                own_low, own_word, aborted = packets.await_packet(ctx.mapped, place, mark)
             packets.store_packet(target, nbytes, packet, own_low, own_word)
             own_word = 0
             packet += opaque(size())
@@ -336,10 +324,9 @@ def make_short(
         if leads() and lane_id() == 0:
             cells.give_back(remote, number, False)
             rows.close_row(ctx, handle)
-        return COMPLETED | nbytes, elements(length, nbytes), origin
+        return COMPLETED | nbytes, elements_of(length, nbytes), origin
 
-    def part(name: str, arguments: int, results: int, body):
-        return linked(f"gmpi_direct_{name}_{scope.name}", arguments, results, body)
+    part = parts_of(scope.name, "gmpi_direct")
 
     return SimpleNamespace(
         send=part("send", 7, 1, send),

@@ -200,3 +200,12 @@ else:
             return call(words)
 
         return device(with_context if _takes_context(body) else plain)
+
+
+def parts_of(scope: str, prefix: str = "gmpi") -> Callable:
+    """``linked`` for the functions of one scope, which have it in their names."""
+
+    def part(name: str, arguments: int, results: int, body: Callable):
+        return linked(f"{prefix}_{name}_{scope}", arguments, results, body)
+
+    return part

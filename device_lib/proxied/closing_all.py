@@ -28,12 +28,12 @@ from device_lib.proxied.batch import UNLIMITED, ask, await_batch
 from device_lib.proxied.closing import EVENT_SHIFT, NO_ORIGIN
 from device_lib.proxied.executing import make_execute
 from device_lib.proxied.ring import post
+from device_lib.proxied.status import status_of, store_status
 from gmpi.contract.constants import ERR_REQUEST, SUCCESS
 from gmpi.contract.wire import (
     BYTES_MASK,
     ERROR_SHIFT,
     LAYOUT_RECV,
-    LOW_32,
     OP_FAULT,
     OP_WAIT,
     REQUEST_NULL,
@@ -42,20 +42,6 @@ from gmpi.contract.wire import (
 
 STATUS_BYTES = 40  # error, source, tag, count, nbytes as int64: gmpi.STATUS_DTYPE
 _WHOLE_SCOPE_BYTES = 4096  # staged payloads from here on are moved by all warps together
-
-
-@device
-def _sign32(value):
-    return ((value & LOW_32) ^ 0x80000000) - 0x80000000
-
-
-@device
-def _store_status(address, outcome, count, origin):
-    store_8(address, outcome >> ERROR_SHIFT & 0xFF)
-    store_8(address + 8, _sign32(origin))
-    store_8(address + 16, _sign32(origin >> 32))
-    store_8(address + 24, _sign32(count))
-    store_8(address + 32, outcome & BYTES_MASK)
 
 
 def make_finish_all(scope: Scope) -> Callable:
@@ -129,7 +115,7 @@ def make_finish_all(scope: Scope) -> Callable:
         mask = warp_mask()
         if lane < count:
             if statuses != 0:
-                _store_status(statuses + (first + lane) * STATUS_BYTES, low, word, origin)
+                store_status(statuses + (first + lane) * STATUS_BYTES, status_of(low, word, origin))
             if claimed:
                 slots.release_after(ctx, handle, low >> ERROR_SHIFT & 0xFF)
         error = low >> ERROR_SHIFT & 0xFF

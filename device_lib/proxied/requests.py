@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 from device_lib.move.copy import copy_to_staging
 from device_lib.move.mailbox import put_mail
-from device_lib.platform.context import Status, eager_bytes, has_p2p
-from device_lib.platform.library import linked
+from device_lib.platform.context import eager_bytes, has_p2p
+from device_lib.platform.library import linked, parts_of
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
 from device_lib.proxied import taking
@@ -36,9 +36,9 @@ from device_lib.proxied.opening import NOTHING_TAKEN, UNFINISHED, make_open_any,
 from device_lib.proxied.opening_long import make_fill, open_long
 from device_lib.proxied.opening_staged import begin_staged, publish_staged
 from device_lib.proxied.slots import error_handle, is_large
+from device_lib.proxied.status import status_of
 from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE
 from gmpi.contract.wire import (
-    BYTES_MASK,
     ERROR_SHIFT,
     FLAG_OUT,
     HANDLE_ERROR_SHIFT,
@@ -54,23 +54,6 @@ from gmpi.contract.wire import (
 FULL_WARP = 32  # threads of a leading warp that the fast paths need
 
 
-@device
-def sign32(value):
-    """The low 32 bits as a signed number."""
-    return ((value & LOW_32) ^ 0x80000000) - 0x80000000
-
-
-@device
-def _status(outcome, count, origin):
-    return Status(
-        outcome >> ERROR_SHIFT & 0xFF,
-        sign32(origin),
-        sign32(origin >> 32),
-        sign32(count),
-        outcome & BYTES_MASK,
-    )
-
-
 _open_inline = linked("gmpi_open_inline", 8, 1, open_inline)
 _open_long = linked("gmpi_open_long", 8, 2, open_long)
 _begin_staged = linked("gmpi_begin_staged", 3, 2, begin_staged)
@@ -83,8 +66,7 @@ _transact = linked("gmpi_transact", 8, 4, transact)
 def make_requests(scope: Scope) -> SimpleNamespace:
     """Opening and completing for one scope."""
 
-    def part(name: str, arguments: int, results: int, body):
-        return linked(f"gmpi_{name}_{scope.name}", arguments, results, body)
+    part = parts_of(scope.name)
 
     help_others = part("help", 3, 1, make_help(scope))
     open_any = part("open_any", 9, 1, make_open_any(scope, help_others))
@@ -175,16 +157,16 @@ def make_requests(scope: Scope) -> SimpleNamespace:
             unpack(ctx, request, outcome)
         if outcome & FAULT != 0:
             report(ctx, OP_WAIT, request, outcome >> ERROR_SHIFT & 0xFF)
-        return _status(outcome, count, origin)
+        return status_of(outcome, count, origin)
 
     @device
     def complete(ctx, request, once):
         """(completed, Status) of a request; after one look if ``once``, else it is complete."""
         request = int64(request)
         if request == REQUEST_NULL:
-            return True, _status(COMPLETED, 0, NO_ORIGIN)
+            return True, status_of(COMPLETED, 0, NO_ORIGIN)
         if request >> HANDLE_ERROR_SHIFT == 1:
-            return True, _status(COMPLETED | (request & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN)
+            return True, status_of(COMPLETED | (request & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN)
         outcome = HELP
         count = 0
         origin = 0
@@ -241,7 +223,7 @@ def make_requests(scope: Scope) -> SimpleNamespace:
                 handle = open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, handle)
             completed, status = complete(ctx, handle, False)
             return status
-        return _status(outcome, elements, origin)
+        return status_of(outcome, elements, origin)
 
     @device
     def transact_whole(ctx, word0, peer_tag):

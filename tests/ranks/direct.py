@@ -11,6 +11,7 @@ from script import Script
 
 import gmpi
 from gmpi.contract.channels import (
+    CELL_BYTES,
     COUNTER_BYTES,
     COUNTER_FREE,
     COUNTER_NUMBER,
@@ -140,22 +141,34 @@ def move_on(g: gmpi.Context, tag: int, number: int) -> None:
     ``number - DEPTH``.
     """
     memory = g._memory
-    word = ctypes.c_int64.from_address
-    rows = word(memory.device + DEVICE_CHANNELS_MASK).value + 1
-    table = word(memory.device + DEVICE_CHANNELS).value
-    for index in range(rows):
+    rows = _words(g, memory.device + DEVICE_CHANNELS_MASK, 1)[0] + 1
+    table = _words(g, memory.device + DEVICE_CHANNELS, 1)[0]
+    keys = _words(g, table, rows * ROW_BYTES // 8).reshape(rows, -1)[:, ROW_KEY // 8]
+    for index in np.flatnonzero((keys != 0) & (keys & 0x7FFFFFFF == tag)):
         row = table + index * ROW_BYTES
-        key = word(row + ROW_KEY).value
-        if key == 0 or key & 0x7FFFFFFF != tag:
-            continue
         counters = table + rows * ROW_BYTES + index * COUNTER_BYTES
-        word(counters + COUNTER_NUMBER).value = number
-        word(counters + COUNTER_FREE).value = number & NUMBERS
-        if key >> 61 & 1 == 0:  # ours are the cells
-            cells = word(row + ROW_LOCAL).value
+        _store(g, counters + COUNTER_NUMBER, number)
+        _store(g, counters + COUNTER_FREE, number & NUMBERS)
+        if keys[index] >> 61 & 1 == 0:  # ours are the cells
+            cells = _words(g, row + ROW_LOCAL, 1)[0]
             for k in range(DEPTH):
                 mark = (number - DEPTH + k << 1 | 1) & 0xFFFFFFFF
-                word(cells + k * 64 + 8).value = mark << 32
+                _store(g, cells + k * CELL_BYTES + 8, mark << 32)
+
+
+def _words(g: gmpi.Context, address: int, count: int) -> np.ndarray:
+    """Words of GPU memory."""
+    return g._memory.fetch(int(address), 8 * count).view(np.int64)
+
+
+def _store(g: gmpi.Context, address: int, word: int) -> None:
+    data = np.array([word], np.uint64)
+    if gmpi.SIMULATOR:
+        ctypes.memmove(int(address), data.ctypes.data, 8)
+    else:
+        from cuda.bindings import driver
+
+        assert int(driver.cuMemcpyHtoD(int(address), data.ctypes.data, 8)[0]) == 0
 
 
 def requests_that_nobody_waits_for() -> None:
