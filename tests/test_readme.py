@@ -221,7 +221,7 @@ def test_a_table_of_no_files_and_of_half_of_them(tmp_path: Path) -> None:
     assert run(command) == (0, "")
     text = page.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter\n")
-    assert text.count("not measured") == 18
+    assert text.count("not measured") == 19
 
     times = {"p50": 2.5, "p99": 3.0}
     rows = [{"size": 8, "gmpi": times, "host": times, "conventional": {"graph": {"p50": 14.0}}}]
@@ -234,7 +234,7 @@ def test_a_table_of_no_files_and_of_half_of_them(tmp_path: Path) -> None:
     text = page.read_text()
     assert "2.50 us (p99 3.00), 5.6 x faster: met" in text
     assert "1.25 (2.50 / 2.00 us): met" in text
-    assert text.count("not measured") == 16
+    assert text.count("not measured") == 17
     assert run([*command, "--check"]) == (0, "")
 
     data["null_request"]["p50"] = 2.51
@@ -245,6 +245,12 @@ def test_a_table_of_no_files_and_of_half_of_them(tmp_path: Path) -> None:
     assert "**not met**" in page.read_text()
     assert "The GPU tests passed at commit c0ffee, 2 GPUs: 12 passed." in page.read_text()
     assert re.search(r"\| 8 B +\| 2.51 ", (tmp_path / "README.md").read_text())
+
+    for other, verdict in (("failed", "**failed**"), ("not finished", "**did not all end**")):
+        outcomes.update({"passed": False, "counts": {"passed": 11, other: 1}})
+        (tmp_path / "gpu_tests-2gpu.json").write_text(json.dumps(outcomes))
+        assert run(command) == (0, "")
+        assert f"The GPU tests {verdict} at commit c0ffee" in page.read_text()
 
 
 def pages(directory: Path) -> list[str]:
@@ -300,3 +306,15 @@ def test_costs_of_a_record_and_of_a_launch_are_stated(tmp_path: Path) -> None:
     text = measured_table(tmp_path, rates={"record_cost": record, "launch_cost": launch})
     assert "2.01 / 2.07 / 2.16 / 2.25 us" in text
     assert "3.25 / 3.25 / 9.50 us" in text and "3.25 / 3.25 / 19.50 us" in text
+
+
+def test_what_waiting_blocks_cost_is_the_worst_of_all_numbers_of_blocks(tmp_path: Path) -> None:
+    def row(blocks: int, us: float) -> dict[str, object]:
+        times = {"p50": us, "ratio": us / 8}
+        return {"blocks": blocks, "to_gpu": times, "to_host": times, "launch": times}
+
+    rows = [row(0, 8.0), row(16, 15.0), row(128, 12.0)]
+    text = measured_table(tmp_path, waiting_blocks={"rows": rows})
+    assert "1.88 (with 128: 12.0 / 8.0, 12.0 / 8.0, 12.0 / 8.0 us): met" in text, text
+    rows[1] = row(16, 17.0)
+    assert "2.12 (with" in measured_table(tmp_path, waiting_blocks={"rows": rows})

@@ -166,6 +166,15 @@ def _idle(files: Files) -> Measured:
     return Measured(text, share <= 0.05 and first["max"] <= 100)
 
 
+def _waiting_blocks(files: Files) -> Measured:
+    rows = {row["blocks"]: row for row in files["waiting_blocks"]["rows"]}
+    none, most = rows[0], rows[max(rows)]
+    names = ("to_gpu", "to_host", "launch")
+    us = ", ".join(f"{most[n]['p50']:.1f} / {none[n]['p50']:.1f}" for n in names)
+    worst = max(row[name]["ratio"] for row in rows.values() for name in names)
+    return Measured(f"{worst:.2f} (with {max(rows)}: {us} us)", worst <= 2)
+
+
 def _simulator(files: Files) -> Measured:
     times = _row(files, 8)["gmpi"]
     round_trip_ms = 2 * times["p50"] / 1000
@@ -192,6 +201,7 @@ FIGURES = [
     Figure("launch / and wait for stream / for device, CuPy", "stated", _launch_cost("cupy")),
     Figure("launch / and wait for stream / for device, Numba", "stated", _launch_cost("numba")),
     Figure("proxy after 1 s of silence: core; first request", "≤ 5 %; ≤ 100 us", _idle),
+    Figure("copies of 8 B, a launch: beside blocks that wait ÷ alone", "≤ 2", _waiting_blocks),
     Figure(
         "simulator, 2 ranks on 2 cores, 8 B round trip of 32 lanes",
         "≤ 3 ms",
@@ -311,7 +321,8 @@ def gpu_tests(kinds: dict[str, Files]) -> str:
         if found is None:
             continue
         counts = ", ".join(f"{n} {outcome}" for outcome, n in found["counts"].items())
-        verdict = "passed" if found["passed"] else "**failed**"
+        complete = "**failed**" if "failed" in found["counts"] else "**did not all end**"
+        verdict = "passed" if found["passed"] else complete
         commit = found["machine"]["commit"]
         lines.append(f"The GPU tests {verdict} at commit {commit}, {KINDS[kind]}: {counts}.")
     return "\n".join(lines)
