@@ -4,9 +4,10 @@
 
 Writes the PTX of each library function and kernel, and what the assembler says of each:
 ``properties.json`` = {name: {stack, spill_stores, spill_loads}}; and how many registers a thread
-kernels take with each build of the library: ``registers.json`` = {name: {limit: registers}}. Fails
-where something does not compile or link. With ``--some``: the whole library, but without what takes
-longest of the kernels.
+kernels take with each build of the library: ``registers.json`` = {name: {limit: registers}}; and
+with which build a kernel is linked that has a limit of its own: ``limited.json`` = [[options,
+limit]]. Fails where something does not compile or link. With ``--some``: the whole library, but
+without what takes longest of the kernels.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from cuda.bindings import nvjitlink
 from numba import cuda, types
+from numba.cuda import codegen, dispatcher
 from numba.cuda.typing.typeof import typeof
 
 sys.path.insert(0, str(Path(__file__).parent / "ranks"))
@@ -173,6 +176,18 @@ def registers(ptx: str, limit: int) -> int:
     return int(found[-1])
 
 
+def build_of(name: str, **options: Any) -> int:
+    """The build of the library with which Numba links a kernel that has these options."""
+    body, arguments = KERNELS[name]
+    kernel = dispatcher._Kernel(body, (CONTEXT, *arguments), **options)
+    code = kernel._codelibrary
+    loaded = SimpleNamespace(module=SimpleNamespace(initialized=True))
+    code.get_cufunc = lambda: code.get_cubin() and loaded
+    kernel.bind()
+    (limit,) = {file.limit for file in code._linking_files if isinstance(file, library.Linked)}
+    return int(limit)
+
+
 def properties(text: str) -> dict[str, dict[str, int]]:
     """Stack and spills of each function in the assembler's words."""
     found = {}
@@ -241,6 +256,12 @@ def packing_ptx(name: str) -> str:
 
 SOME = sys.argv[1:2] == ["--some"]
 PACKING = packing_kernels(SOME)
+#: Limits that kernels may have of their own.
+LIMITED: list[dict[str, Any]] = [
+    {}, {"max_registers": 128}, {"max_registers": 100}, {"max_registers": 32},
+    {"launch_bounds": 512}, {"launch_bounds": 1024}, {"launch_bounds": (512, 2)},
+    {"launch_bounds": 640, "max_registers": 128},
+]  # fmt: skip
 #: Kernels of each kind: with hardly any code of their own, and with much.
 LINKED = ("exchange",) if SOME else ("exchange", "views", "script_block")
 
@@ -270,6 +291,10 @@ def main(directory: Path) -> None:
             (found[name],) = properties(link({name: ptx}, limit)).values()
     (directory / "properties.json").write_text(json.dumps(found, indent=1))
     taken = {n: {limit: registers(texts[n], limit) for limit in assembler.LIMITS} for n in LINKED}
+    device = SimpleNamespace(compute_capability=CC)
+    codegen.devices.get_context = lambda: SimpleNamespace(device=device)
+    limited = [[options, build_of("exchange", **options)] for options in LIMITED]
+    (directory / "limited.json").write_text(json.dumps(limited))
     (directory / "registers.json").write_text(json.dumps(taken, indent=1))
 
 

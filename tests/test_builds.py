@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from device_lib.platform import fitting
+from gmpi.errors import UsageError
 from gmpi.launch import builds
 
 OWN = 40  # registers that the stand-in's own code takes
@@ -68,6 +70,45 @@ def test_the_user_s_limit_of_registers_holds_for_the_library(
 ) -> None:
     assert builds.choose(kernel_of(monkeypatch, most=128), 1, 32, 0).kernel.limit == 128
     assert builds.choose(kernel_of(monkeypatch, most=32), 1, 32, 0).kernel.limit == 64
+
+
+class File:
+    """Stands in for a function of a build of the library."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+    def with_limit(self, limit: int) -> File:
+        return File(limit)
+
+
+def fitted(limit: int, most: int | None = None, **bounds: Any) -> SimpleNamespace:
+    code = SimpleNamespace(_max_registers=most, _linking_files={File(limit), "user.o"})
+    fitting.fit(SimpleNamespace(_codelibrary=code, **bounds), File)
+    assert "user.o" in code._linking_files and len(code._linking_files) == 2
+    return code
+
+
+@pytest.mark.parametrize(
+    ("most", "bounds", "limit"),
+    [(None, None, 255), (200, None, 128), (32, None, 64), (None, (256, 2), 128), (None, 1024, 64)],
+)
+def test_a_kernel_is_linked_with_a_build_that_it_allows(
+    most: int | None, bounds: Any, limit: int
+) -> None:
+    code = fitted(255, most, launch_bounds=bounds)
+    assert [file.limit for file in code._linking_files if isinstance(file, File)] == [limit]
+    assert code._max_registers in (most, 64)
+
+
+def test_what_a_launch_has_made_leaner_stays_so() -> None:
+    files = fitted(64, 128)._linking_files
+    assert [file.limit for file in files if isinstance(file, File)] == [64]
+
+
+def test_bounds_that_leave_the_library_too_few_registers_are_named() -> None:
+    with pytest.raises(UsageError, match=r"launch_bounds=\(1024, 2\) leave a thread 32 registers"):
+        fitted(255, launch_bounds=(1024, 2))
 
 
 def test_the_largest_grid_is_that_of_the_leanest_build(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,11 +51,12 @@ if SIMULATOR:
 else:
     from llvmlite import ir
     from numba import cuda
-    from numba.cuda import types
+    from numba.cuda import dispatcher, types
     from numba.cuda.cudadrv.linkable_code import Cubin, LinkableCode
     from numba.cuda.extending import intrinsic
 
     from device_lib.platform.context import DeviceContext
+    from device_lib.platform.fitting import fitted
     from device_lib.platform.primitives import device
 
     _I64 = ir.IntType(64)
@@ -140,6 +141,8 @@ else:
     @functools.cache
     def _linked(function: str, limit: int) -> Linked:
         return Linked(function, limit)
+
+    dispatcher._Kernel.bind = fitted(dispatcher._Kernel.bind, Linked)
 
     def assemble_all(wanted: Iterable[Linked]) -> None:
         """Makes what is not in the cache, on all cores."""

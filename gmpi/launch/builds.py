@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from device_lib.platform.assembler import LIMITS
+from device_lib.platform.fitting import allowed, most_registers
 
 _WITHOUT_ASKING = 48 << 10  # bytes of shared memory a block; a kernel must be allowed more
 
@@ -55,12 +55,10 @@ def demangled(name: str) -> str:
 def builds(kernel: Any) -> Iterator[Any]:
     """The kernel with each build that it may have, those with the most registers first.
 
-    ``@cuda.jit(max_registers=n)`` holds for the library's functions, too.
+    The kernel's own limit of registers holds for the library's functions, too.
     """
-    most = kernel._codelibrary._max_registers or max(LIMITS)
-    for limit in LIMITS:
-        if limit <= most or limit == min(LIMITS):
-            yield _linked_with(kernel, limit)
+    for limit in allowed(most_registers(kernel)):
+        yield _linked_with(kernel, limit)
 
 
 def choose(kernel: Any, blocks: int, threads: int, dynamic: int) -> Choice:
