@@ -19,7 +19,7 @@ from gmpi.errors import ConfigError
 
 PREFIX = "GMPI_"
 #: Variables that are read elsewhere: where compiled device code is kept; what benchmarks note.
-OTHER_VARIABLES = frozenset({"GMPI_CACHE_DIR", "GMPI_COMMIT", "GMPI_TEST_NODES"})
+OTHER_VARIABLES = frozenset({"GMPI_CACHE_DIR", "GMPI_COMMIT", "GMPI_RUN", "GMPI_TEST_NODES"})
 
 
 class Config(BaseSettings):

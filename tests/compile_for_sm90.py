@@ -29,6 +29,7 @@ from numba.cuda import codegen, dispatcher
 from numba.cuda.typing.typeof import typeof
 
 sys.path.insert(0, str(Path(__file__).parent / "ranks"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import gmpi
 from gmpi.launch import precompile
@@ -36,6 +37,7 @@ from gmpi.launch import precompile
 CC = (9, 0)
 precompile.compile_without_gpu(CC)
 
+import roads  # noqa: E402
 import script_kernel  # noqa: E402
 
 from device_lib.platform import assembler, library  # noqa: E402
@@ -122,6 +124,10 @@ INTERPRETER = (
 )  # fmt: skip
 KERNELS = {
     "exchange": (exchange, (types.float32[::1], types.float32[::1], types.int64, types.int64)),
+    "checked": (
+        roads.exchange_checked.py_func,
+        (BYTES, BYTES, *[types.int64] * 3, types.int32[::1], types.int64),
+    ),
     "two_paths": (two_paths, (types.float64[::1], types.float64[::1])),
     "kinds_of_buffers": (
         kinds_of_buffers,
@@ -263,7 +269,7 @@ LIMITED: list[dict[str, Any]] = [
     {"launch_bounds": 640, "max_registers": 128},
 ]  # fmt: skip
 #: Kernels of each kind: with hardly any code of their own, and with much.
-LINKED = ("exchange",) if SOME else ("exchange", "views", "script_block")
+LINKED = ("exchange", "checked") if SOME else ("exchange", "checked", "views", "script_block")
 
 
 def main(directory: Path) -> None:

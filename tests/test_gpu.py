@@ -24,10 +24,15 @@ pytestmark = pytest.mark.gpu
         "host_side",
         "stress",
         "process",
+        "direct",
     ],
 )
 def test_program(program: str) -> None:
     launcher.check(2, program, timeout=100)
+
+
+def test_the_direct_road() -> None:
+    launcher.check(2, "point_to_point", "--direct", "--small", timeout=100)
 
 
 def test_many_chunks() -> None:

@@ -17,9 +17,17 @@ BOUNDS = {
     "two senders, two slots": (["SENDERS=2", "RECEIVERS=1", "DEPTH=2", "MESSAGES=3"], 1_000_000),
     "two receivers": (["SENDERS=1", "RECEIVERS=2", "DEPTH=1", "MESSAGES=4"], 1_000_000),
     "two receivers, wrap": (["SENDERS=1", "RECEIVERS=2", "DEPTH=1", "MESSAGES=5"], 5_000_000),
+    "wide slot, wrap": (
+        ["WIDE_SLOT", "SENDERS=1", "RECEIVERS=1", "DEPTH=1", "MESSAGES=6"],
+        100_000,
+    ),
+    "wide slot, two receivers": (
+        ["WIDE_SLOT", "SENDERS=1", "RECEIVERS=2", "DEPTH=2", "MESSAGES=3"],
+        1_000_000,
+    ),
     "two of both": (["SENDERS=2", "RECEIVERS=2", "DEPTH=1", "MESSAGES=3"], 5_000_000),
 }
-QUICKEST = "two senders, wrap"
+QUICK = ("two senders, wrap", "wide slot, wrap")
 TWO_SLOTS = ["SENDERS=1", "RECEIVERS=2", "DEPTH=2", "MESSAGES=3"]
 
 #: What is taken away, and how it shows.
@@ -35,28 +43,36 @@ MUTATIONS = {
     "NO_LATE_ANNOUNCEMENT": _STUCK,
     "TORN_PACKET": "assertion",
     "NO_REFRESH": "assertion",
+    "NO_WAIT_FOR_ALL": _STUCK,
+    "NO_WIDE_REFRESH": "assertion",
 }
-#: They need two receivers that free slots in any order.
-OF_TWO_SLOTS = ("COUNT_OF_CREDITS", "ANNOUNCED_TOO_EARLY")
+#: In which program it shows, if not in the quickest. Two receivers free slots in any order.
+WHERE = {
+    "COUNT_OF_CREDITS": "two slots",
+    "ANNOUNCED_TOO_EARLY": "two slots",
+    "NO_WAIT_FOR_ALL": "wide slot, two receivers",
+    "NO_WIDE_REFRESH": "wide slot, wrap",
+}
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
-    """With the quickest bounds, and with two slots."""
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    """By bounds."""
     model_checker.need_tools()
-    made = [
-        model_checker.build(MODEL, defines, tmp_path_factory.mktemp("channel"), "-DCOLLAPSE")
-        for defines in (BOUNDS[QUICKEST][0], TWO_SLOTS)
-    ]
-    yield made[0], made[1]
+    wanted = {name: BOUNDS[name][0] for name in (*QUICK, "wide slot, two receivers")}
+    yield {
+        name: model_checker.build(MODEL, bounds, tmp_path_factory.mktemp("channel"), "-DCOLLAPSE")
+        for name, bounds in {**wanted, "two slots": TWO_SLOTS}.items()
+    }
 
 
-def test_protocol_holds(programs: tuple[Path, Path], tmp_path: Path) -> None:
-    model_checker.holds(model_checker.search(programs[0], tmp_path), BOUNDS[QUICKEST][1])
+@pytest.mark.parametrize("bounds", QUICK)
+def test_protocol_holds(bounds: str, programs: dict[str, Path], tmp_path: Path) -> None:
+    model_checker.holds(model_checker.search(programs[bounds], tmp_path), BOUNDS[bounds][1])
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("bounds", [name for name in BOUNDS if name != QUICKEST])
+@pytest.mark.parametrize("bounds", [name for name in BOUNDS if name not in QUICK])
 def test_protocol_holds_in_more_states(bounds: str, tmp_path: Path) -> None:
     model_checker.need_tools()
     defines, least = BOUNDS[bounds]
@@ -66,9 +82,9 @@ def test_protocol_holds_in_more_states(bounds: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_what_is_taken_away_is_missed(
-    mutation: str, programs: tuple[Path, Path], tmp_path: Path
+    mutation: str, programs: dict[str, Path], tmp_path: Path
 ) -> None:
-    program = programs[mutation in OF_TWO_SLOTS]
+    program = programs[WHERE.get(mutation, QUICK[0])]
     text = model_checker.search(program, tmp_path, model_checker.mutations(MODEL)[mutation])
     model_checker.misses(text, MUTATIONS[mutation])
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.api.waiting import make_waiting
+from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.direct.requests import make_ask, make_direct
-from device_lib.direct.short import PROXIED_ROAD
 from device_lib.move.layouts import is_derived
 from device_lib.move.message import fitting, inspect, inspect_reduction, is_sound, message_bytes
 from device_lib.platform.context import (

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from device_lib.direct.packets import mark_of, refreshed
 from device_lib.platform.primitives import device, fence_sys, opaque, read_packet, write_packet
-from gmpi.contract.channels import ANNOUNCED, CELL_BYTES, CREDIT, DEPTH, WANTED
+from gmpi.contract.channels import (
+    ANNOUNCED,
+    CELL_BYTES,
+    CREDIT,
+    DEPTH,
+    HALF_TURN,
+    NUMBERS,
+    WANTED,
+)
 from gmpi.contract.wire import LOW_32
 
 _NO_ROUND = LOW_32  # of an announcement that is only refreshed
@@ -34,6 +42,20 @@ def has_credit(cells, number):
     """Whether the slot of a message is free: the one before it in the same slot has been taken."""
     low, word = read_packet(_cell(cells, number) + CREDIT)
     return word >> 32 & LOW_32 == mark_of(number - DEPTH)
+
+
+@device
+def all_taken(cells, number):
+    """Whether all messages before this one have been taken; later ones may have been, too."""
+    before = number - 1
+    seen = 0
+    while seen < DEPTH:
+        low, word = read_packet(_cell(cells, before) + CREDIT)
+        if (word >> 33) - before & NUMBERS >= HALF_TURN:
+            return False
+        before -= 1
+        seen += opaque(1)
+    return True
 
 
 @device

@@ -1,4 +1,4 @@
-"""Messages of at most ROOM bytes: packets in an inbox slot; all threads of a scope.
+"""Packets in a slot of an inbox; all threads of a scope.
 
 The sender stores them without a fence, the receiver polls each in its own memory.
 """
@@ -14,22 +14,29 @@ from device_lib.platform.primitives import (
     opaque,
     read_packet,
     spin,
+    uint32,
     write_packet,
 )
 from gmpi.contract.channels import (
+    ALL_OF_IT,
     DEPTH,
     HEADER_PAYLOAD,
     INBOX_SLOT_BYTES,
     SLOT_PACKETS,
+    WIDE_LENGTH_BITS,
+    WIDE_ROOM,
+    WIDE_SLOT,
     is_refreshed,
     number_mark,
     packets_of,
+    wide_word,
 )
 from gmpi.contract.wire import CONTROL_ABORT, LOW_32, PACKET_BYTES, PACKET_PAYLOAD
 
 mark_of = device(number_mark)
 refreshed = device(is_refreshed)
 count = device(packets_of)
+word_of_wide = device(wide_word)
 _PATIENCE = 256  # looks at packets between two at the abort word
 
 
@@ -63,24 +70,20 @@ def store_packet(target, room, packet, low, word):
 
 
 @device
-def packets_to_take(number, nbytes):
-    """How many packets a message of at most ROOM bytes has written."""
-    return SLOT_PACKETS if refreshed(number) else count(nbytes)
-
-
-@device
-def _put(slot, source, nbytes, number, rank, size):
-    mark = mark_of(number) << 32
-    used = count(nbytes)
-    packets = packets_to_take(number, nbytes)
-    packet = rank
-    while packet < packets:
+def _put_run(at, source, nbytes, last, mark, packet, step):
+    mark <<= 32
+    begin = uint32(packet * PACKET_PAYLOAD)
+    stride = uint32(step * PACKET_PAYLOAD)
+    end = uint32(last)
+    at += packet * PACKET_BYTES
+    while begin < end:
         low = 0
         high = 0
-        if packet < used:
-            low, high = load_packet(source, nbytes, packet)
-        write_packet(slot + packet * PACKET_BYTES, low, high | mark)
-        packet += opaque(size)
+        if begin < nbytes:
+            low, high = load_payload(source + begin, nbytes - begin)
+        write_packet(at, low, high & LOW_32 | mark)
+        begin = uint32(begin + stride)
+        at += step * PACKET_BYTES
     return 0
 
 
@@ -101,67 +104,115 @@ def await_packet(control, at, mark):
 
 
 @device
-def _take(control, slot, target, lengths, number, rank, size):
-    mark = mark_of(number)
-    nbytes = lengths & LOW_32
-    room = lengths >> 32
-    packets = packets_to_take(number, nbytes)
-    packet = rank
-    while packet < packets:
-        low, word, aborted = await_packet(control, slot + packet * PACKET_BYTES, mark)
+def _take_run(control, at, target, lengths, mark, packet, step):
+    nbytes = uint32(lengths)
+    end = uint32(lengths >> 32)
+    begin = uint32(packet * PACKET_PAYLOAD)
+    stride = uint32(step * PACKET_PAYLOAD)
+    at += packet * PACKET_BYTES
+    while begin < end:
+        low, word, aborted = await_packet(control, at, mark)
         if aborted != 0:
             return 1
-        store_packet(target, room, packet, low, word)
-        packet += opaque(size)
+        if begin < nbytes:
+            store_payload(target + begin, low, word & LOW_32, uint32(nbytes - begin))
+        begin = uint32(begin + stride)
+        at += step * PACKET_BYTES
     return 0
 
 
-_put_linked = linked("gmpi_put_packets", 6, 1, _put)
-_take_linked = linked("gmpi_take_packets", 7, 1, _take)
+_put_linked = linked("gmpi_put_packets", 7, 1, _put_run)
+_take_linked = linked("gmpi_take_packets", 7, 1, _take_run)
 
 
 @device
-def put_packets(slot, source, nbytes, number, rank, size):
-    """Stores a message of ``nbytes`` into an inbox slot."""
-    _put_linked(slot, source, nbytes, number, rank, size)
+def put_run(at, source, nbytes, last, mark, packet, step):
+    """Stores packets of PACKET_PAYLOAD bytes each, from ``packet`` on, each ``step``-th.
+
+    Args:
+        nbytes: of the message.
+        last: bytes that packets are stored for; those behind ``nbytes`` are empty.
+    """
+    _put_linked(at, source, nbytes, last, mark, packet, step)
 
 
 @device
-def take_packets(ctx, slot, target, nbytes, room, number, rank, size):
-    """Moves the first ``room`` bytes of a message to ``target``, when all of it has come.
+def take_run(ctx, at, target, nbytes, last, mark, packet, step):
+    """Moves the first ``nbytes`` bytes that such packets bring to ``target``, when they have come.
 
-    Also what there is no room for is waited for: a packet that comes later would fall on the slot's
-    next message.
+    Args:
+        last: bytes that packets were stored for. Also what there is no room for is waited for: a
+            packet that comes later would fall on the next message.
 
     Returns:
         1 where waits were aborted before, else 0.
     """
-    return _take_linked(ctx.mapped, slot, target, nbytes | room << 32, number, rank, size)
+    return _take_linked(ctx.mapped, at, target, nbytes | last << 32, mark, packet, step)
 
 
-_FIRST_UNUSED = 2  # by a long message: its length and FILLED come before
+SHIFT = PACKET_PAYLOAD - HEADER_PAYLOAD  # as if packet 0 were as full as the others
 
 
 @device
-def refresh_rest(slot, number, rank, size):
-    """Writes the packets that a long message does not need, where its turn is to."""
+def put_packets(slot, source, nbytes, number, rank, size):
+    """Stores a message of at most ROOM bytes into an inbox slot."""
+    mark = mark_of(number)
+    packet = rank
+    if rank == 0:
+        low, high = load_packet(source, nbytes, 0)
+        write_packet(slot, low, high | mark << 32)
+        packet = size
+    last = SLOT_PACKETS * PACKET_PAYLOAD if refreshed(number) else nbytes + SHIFT
+    put_run(slot, source - SHIFT, nbytes + SHIFT, last, mark, packet, size)
+
+
+@device
+def take_packets(ctx, slot, target, nbytes, room, number, rank, size):
+    """Moves the first ``room`` bytes of such a message to ``target``: as ``take_run``."""
+    mark = mark_of(number)
+    packet = rank
+    aborted = 0
+    if rank == 0:
+        low, word, aborted = await_packet(ctx.mapped, slot, mark)
+        store_packet(target, room, 0, low, word)
+        packet = size
+    if aborted != 0:
+        return 1
+    last = SLOT_PACKETS * PACKET_PAYLOAD if refreshed(number) else nbytes + SHIFT
+    return take_run(ctx, slot, target - SHIFT, room + SHIFT, last, mark, packet, size)
+
+
+@device
+def write_wide_header(slot, nbytes, number, wide):
+    """Says that a message is in the wide slot, whose number is ``wide`` there."""
+    length = nbytes | mark_of(wide) << WIDE_LENGTH_BITS
+    write_packet(slot, length, word_of_wide(wide) | mark_of(number) << 32)
+
+
+@device
+def bytes_in_wide(nbytes, wide):
+    """For how many of them packets are written."""
+    return WIDE_ROOM if word_of_wide(wide) == ALL_OF_IT else nbytes
+
+
+@device
+def wide_slot_of(slot, number):
+    """The wide slot of the inbox that the slot of a message is in."""
+    return slot - (number & (DEPTH - 1)) * INBOX_SLOT_BYTES + WIDE_SLOT
+
+
+@device
+def refresh_rest(slot, number, first, rank, size):
+    """Writes the packets from ``first`` on, which a message in rounds or in the wide slot does not
+    need, where its turn is to."""
     if refreshed(number):
-        packet = _FIRST_UNUSED + rank
-        while packet < SLOT_PACKETS:
-            write_packet(slot + packet * PACKET_BYTES, 0, mark_of(number) << 32)
-            packet += opaque(size)
+        put_run(slot, 0, 0, SLOT_PACKETS * PACKET_PAYLOAD, mark_of(number), first + rank, size)
 
 
 @device
-def await_rest(ctx, slot, number, rank, size):
+def await_rest(ctx, slot, number, first, rank, size):
     """Waits for these packets; 1 where waits were aborted before, else 0."""
     if not refreshed(number):
         return 0
-    packet = _FIRST_UNUSED + rank
-    while packet < SLOT_PACKETS:
-        place = slot + packet * PACKET_BYTES
-        low, word, aborted = await_packet(ctx.mapped, place, mark_of(number))
-        if aborted != 0:
-            return 1
-        packet += opaque(size)
-    return 0
+    last = SLOT_PACKETS * PACKET_PAYLOAD
+    return take_run(ctx, slot, 0, 0, last, mark_of(number), first + rank, size)

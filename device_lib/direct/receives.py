@@ -24,12 +24,14 @@ from device_lib.platform.primitives import (
 )
 from device_lib.platform.scope import Scope
 from gmpi.contract.channels import (
+    ALL_OF_IT,
     FILLED,
     LONG,
     ROW_LOCAL,
     ROW_REMOTE,
     STAGED,
     STAGED_BYTES,
+    WIDE_LENGTH_BITS,
 )
 from gmpi.contract.constants import ERR_TRUNCATE, SUCCESS
 from gmpi.contract.wire import (
@@ -45,6 +47,7 @@ _NOTHING = 0  # the sender has not come so far
 _SHORT = 1
 _LENGTH = 2  # of a long message
 _ROUND = 3
+_WIDE = 4
 
 _NO_BUFFER = STAGED  # of a long message of which nothing is wanted
 _ALL = (1 << STAGED) - 1
@@ -66,12 +69,17 @@ def _look(ctx, slot, looks):
                 length = word & LOW_32
                 if length == LONG:
                     return _LENGTH, number, stage, low
+                what = _SHORT
+                if length >= ALL_OF_IT:
+                    what = _WIDE
+                    length = low & LOW_32
+                    rows.set_field(ctx, slot, rows.OUTCOME, low >> WIDE_LENGTH_BITS)
                 if rows.field(ctx, slot, rows.ADDRESS) != SCATTERED:
-                    return _SHORT, number, stage, length
+                    return what, number, stage, length
                 buffer = _take_buffer(ctx)
                 if buffer >= 0:
                     rows.set_field(ctx, slot, rows.WANTED, buffer << rows.LENGTH_BITS)
-                    return _SHORT, number, stage, length
+                    return what, number, stage, length
         else:
             turn, word = read_packet(at + FILLED)
             if word >> 32 & LOW_32 == mark and turn == stage - rows.ROUNDS:
@@ -166,15 +174,25 @@ def make_advance_receive(scope: Scope) -> Callable:
         inbox = load_gpu(rows.channel_of(ctx, slot) + ROW_LOCAL)
         at = packets.inbox_slot(inbox, number)
         buffer = _NO_BUFFER
-        last = what == _SHORT
+        in_slot = what == _SHORT or what == _WIDE
+        last = in_slot
         aborted = 0
-        if what == _SHORT:
+        if in_slot:
             moved = min(length, room)
             place = target
             if target == SCATTERED:
                 buffer = rows.field(ctx, slot, rows.WANTED) >> rows.LENGTH_BITS
                 place = _buffer_address(ctx, buffer)
-            aborted = packets.take_packets(ctx, at, place, length, moved, number, rank(), size())
+            if what == _SHORT:
+                aborted = packets.take_packets(
+                    ctx, at, place, length, moved, number, rank(), size()
+                )
+            else:
+                mark = rows.field(ctx, slot, rows.OUTCOME) & LOW_32
+                end = packets.bytes_in_wide(length, mark >> 1)
+                wide = packets.wide_slot_of(at, number)
+                aborted = packets.take_run(ctx, wide, place, moved, end, mark, rank(), size())
+                aborted |= packets.await_rest(ctx, at, number, 1, rank(), size())
             if target == SCATTERED:
                 sync()
                 layout = layout_of(ctx, slot, LAYOUT_RECV)
@@ -193,7 +211,7 @@ def make_advance_receive(scope: Scope) -> Callable:
                 copy_from_staging(target + begin, staging, nbytes, rank(), size())
             last = begin + nbytes >= wanted
             if last:
-                aborted = packets.await_rest(ctx, at, number, rank(), size())
+                aborted = packets.await_rest(ctx, at, number, 2, rank(), size())
         aborted = sync_or(aborted)
         if leads() and lane_id() == 0 and not aborted:
             if what == _LENGTH:

@@ -12,18 +12,14 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import rows, table
+from device_lib.direct.all_threads import draw, make_all_threads
 from device_lib.direct.going_on import is_send, make_going_on
-from device_lib.direct.short import (
-    LOOKS,
-    NOT_YET,
-    PROXIED_ROAD,
-    RESUMED,
+from device_lib.direct.one_warp import LOOKS, NOT_YET, PROXIED_ROAD, RESUMED, make_one_warp
+from device_lib.direct.words import (
     call_of,
-    draw,
     elements_of,
     in_elements,
     length_word,
-    make_short,
     peer_tag_of,
 )
 from device_lib.move.layouts import layout_of
@@ -44,6 +40,7 @@ from device_lib.proxied.scattered import place
 from gmpi.contract.channels import (
     KEY_COMM_SHIFT,
     KEY_RECEIVES_SHIFT,
+    NUMBERS,
     PROXIED,
     ROW_KEY,
 )
@@ -136,7 +133,7 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         Args:
             address: of a buffer in one piece, or SCATTERED.
             buffer, type_row: then what ``proxied.scattered.place`` takes.
-            row, remote, number: what ``short.draw`` has returned.
+            row, remote, number: what ``all_threads.draw`` has returned.
         """
         sends = word0 & 0xFF == OP_ISEND
         if row == table.NOBODY:
@@ -146,9 +143,9 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
                 key = table.key_of(word0, peer_tag)
                 if local == table.NEVER:
                     key = table.peer_key(key)
-                row, remote, local = table.enter(ctx, key, remote, local)
+                row, remote, local, counters = table.enter(ctx, key, remote, local)
                 if table.is_direct(remote):
-                    number = table.next_number(ctx, row)
+                    number = table.next_count(counters) & NUMBERS
             row, remote, number = broadcast_3(row, remote, number)
             sync()
         if not table.is_direct(remote):
@@ -156,7 +153,7 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         slot = take_slot(ctx, -1, taking.SMALL)
         if slot < 0:
             return slots.error_handle(-slot)
-        handle = rows.direct_handle(ctx, slot, number)
+        handle = rows.direct_handle(ctx, slot, number, False)
         if address == SCATTERED:
             if leads():
                 direction = LAYOUT_SEND if sends else LAYOUT_RECV
@@ -189,8 +186,8 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         row = table.NOBODY
         remote = 0
         number = 0
-        if leads():
-            row, remote, number, ready = draw(ctx, key, 0)
+        if leads() and lane_id() == 0:
+            row, remote, number, local, counters = draw(ctx, key)
         row, remote, number = broadcast_3(row, remote, number)
         sync()
         address = SCATTERED if nbytes > 0 else 0
@@ -263,7 +260,7 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
 
     @device
     def finish_rest(ctx, handle, how, state):
-        """Goes on where ``short.take`` has stopped: (outcome, count, origin)."""
+        """Goes on where ``one_warp.take`` has stopped: (outcome, count, origin)."""
         slot = slots.slot_of(handle)
         done = state == RESUMED and rows.stage_of(ctx, slot) == rows.FINISHED
         sync()
@@ -322,8 +319,9 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         return outcome, count, origin
 
     finish_linked = part("finish", 6, 3, finish_rest)
-    short = make_short(scope, open_in_one_piece)
-    take = short.take
+    all_threads = make_all_threads(scope, open_in_one_piece)
+    quick = make_one_warp(scope, open_in_one_piece, all_threads)
+    take = quick.take
 
     @device
     def finish(ctx, handle, how):
@@ -338,8 +336,8 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         return finish_linked(ctx, handle, how, outcome)
 
     return SimpleNamespace(
-        send=short.send,
-        receive=short.post,
+        send=quick.send,
+        receive=quick.post,
         start_scattered=open_scattered,
         finish=finish,
         go_on=going_on.go_on_with_others,

@@ -14,6 +14,7 @@ from device_lib.platform.primitives import (
     add_gpu,
     cas_gpu,
     clear_bits_32_gpu,
+    clear_bits_gpu,
     device,
     fence_gpu,
     fence_sys,
@@ -37,7 +38,9 @@ from gmpi.contract.wire import (
     HANDLE_DIRECT_SHIFT,
     HANDLE_LARGE_SHIFT,
     HANDLE_SLOT_SHIFT,
+    HANDLE_SMALL_SHIFT,
     LOW_32,
+    SCATTERED,
 )
 
 # Three packets, each stored at once and without a fence; the stamp tells a helper, who has found
@@ -73,9 +76,20 @@ FOREIGN = 3
 
 
 @device
-def direct_handle(ctx, slot, number):
-    context = context_id(ctx) << HANDLE_CONTEXT_SHIFT
-    return mark_of(number) | slot << HANDLE_SLOT_SHIFT | context | 1 << HANDLE_DIRECT_SHIFT
+def direct_handle(ctx, slot, number, small):
+    """
+    Args:
+        small: whether one warp can take the message.
+    """
+    handle = mark_of(number) | slot << HANDLE_SLOT_SHIFT | 1 << HANDLE_DIRECT_SHIFT
+    if small:
+        handle |= 1 << HANDLE_SMALL_SHIFT
+    return handle | context_id(ctx) << HANDLE_CONTEXT_SHIFT
+
+
+@device
+def is_small(handle):
+    return handle >> HANDLE_SMALL_SHIFT & 1 != 0
 
 
 @device
@@ -135,6 +149,26 @@ def claim(ctx, handle, mark):
 
 
 @device
+def claim_and_read(ctx, handle):
+    """(``claim``, LENGTH, ADDRESS, STAMP), all under way at once; one lane.
+
+    ADDRESS is SCATTERED where the row is not all there.
+    """
+    if not slots.names_slot(ctx, handle ^ 1 << HANDLE_DIRECT_SHIFT):
+        return FOREIGN, 0, SCATTERED, 0
+    row = row_address(ctx, slots.slot_of(handle))
+    owner = cas_gpu(row + OWNER, handle, handle | slots.CLAIMED)
+    length = load_gpu(row + LENGTH)
+    address, stamp = read_packet(row + ADDRESS)
+    if stamp & LOW_32 != handle & LOW_32:
+        address = SCATTERED
+    claimed = MINE
+    if owner != handle:
+        claimed = claim(ctx, handle, slots.CLAIMED)
+    return claimed, length, address, stamp
+
+
+@device
 def claim_to_help(ctx, handle):
     """The same for a helper. BUSY: the request is still being entered."""
     ours = claim(ctx, handle, HELPED)
@@ -164,9 +198,9 @@ def leave(ctx, handle):
 def close_row(ctx, handle):
     """Frees the slot of a request that the caller has claimed; one lane."""
     slot = slots.slot_of(handle)
-    clear_bits_32_gpu(busy_address(ctx, slot >> 5) + BUSY_DIRECT, slots.busy_bit(slot))
     add_gpu(ctx.device + DEVICE_DIRECT_OPEN, -1)
-    slots.release(ctx, slot)
+    bit = slots.busy_bit(slot)  # released as ``slots.release`` does
+    clear_bits_gpu(busy_address(ctx, slot >> 5), bit | bit << 8 * BUSY_DIRECT)
 
 
 @device
@@ -178,7 +212,7 @@ def _summary(ctx, group):
 
 @device
 def _open_in(ctx, word):
-    return load_gpu(busy_address(ctx, word) + BUSY_DIRECT) & LOW_32
+    return load_gpu(busy_address(ctx, word)) >> 8 * BUSY_DIRECT & LOW_32
 
 
 @device

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib.direct import cells, packets, rows
+from device_lib.direct import cells, packets, rows, table
 from device_lib.move.copy import copy_to_staging
 from device_lib.move.layouts import layout_of, pack_layout
 from device_lib.platform.primitives import (
@@ -21,18 +21,32 @@ from device_lib.platform.primitives import (
     write_packet,
 )
 from device_lib.platform.scope import Scope
-from gmpi.contract.channels import FILLED, LONG, ROOM, ROW_LOCAL, ROW_REMOTE, STAGED_BYTES
+from gmpi.contract.channels import (
+    FILLED,
+    LONG,
+    ROOM,
+    ROW_COUNTERS,
+    ROW_LOCAL,
+    ROW_REMOTE,
+    STAGED_BYTES,
+    WIDE_ROOM,
+    WIDE_SLOT,
+)
 from gmpi.contract.wire import LAYOUT_SEND, SCATTERED
 
 _NOTHING = 0  # the receiver has not come so far
 _SHORT = 1
 _LENGTH = 2  # of a long message
 _ROUND = 3
+_WIDE = 4
 
 
 @device
 def _look(ctx, slot, looks):
-    """(what there is to do, number, stage, where a round goes, bytes wanted); one lane."""
+    """(what there is to do, number, stage, where a round goes, bytes wanted); one lane.
+
+    In the wide slot: the number there in place of where.
+    """
     number = rows.number_of(ctx, slot)
     stage = rows.stage_of(ctx, slot)
     length = rows.length_of(ctx, slot)
@@ -41,8 +55,13 @@ def _look(ctx, slot, looks):
     while looked < looks:
         if stage == rows.BEGINS:
             if cells.has_credit(ours, number):
-                short = length <= ROOM and rows.field(ctx, slot, rows.ADDRESS) != SCATTERED
-                return _SHORT if short else _LENGTH, number, stage, 0, 0
+                in_one_piece = rows.field(ctx, slot, rows.ADDRESS) != SCATTERED
+                if in_one_piece and length <= ROOM:
+                    return _SHORT, number, stage, 0, 0
+                if not in_one_piece or length > WIDE_ROOM:
+                    return _LENGTH, number, stage, 0, 0
+                if cells.all_taken(ours, number):
+                    return _WIDE, number, stage, _wide_number(ctx, slot), 0
         else:
             said, place, wanted = cells.announcement(ours, number, stage - rows.ROUNDS)
             if said:
@@ -50,6 +69,11 @@ def _look(ctx, slot, looks):
         looked += 1
         pause(20)
     return _NOTHING, number, stage, 0, 0
+
+
+@device
+def _wide_number(ctx, slot):
+    return table.next_wide(load_gpu(rows.channel_of(ctx, slot) + ROW_COUNTERS))
 
 
 def make_advance_send(scope: Scope) -> Callable:
@@ -81,12 +105,17 @@ def make_advance_send(scope: Scope) -> Callable:
         address = rows.field(ctx, slot, rows.ADDRESS)
         inbox = load_gpu(rows.channel_of(ctx, slot) + ROW_REMOTE)
         at = packets.inbox_slot(inbox, number)
-        last = what == _SHORT
+        last = what == _SHORT or what == _WIDE
         next_stage = rows.ROUNDS
         if what == _SHORT:
             packets.put_packets(at, address, length, number, rank(), size())
         elif what == _LENGTH:
-            packets.refresh_rest(at, number, rank(), size())
+            packets.refresh_rest(at, number, 2, rank(), size())
+        elif what == _WIDE:
+            packets.refresh_rest(at, number, 1, rank(), size())
+            end = packets.bytes_in_wide(length, place)
+            mark = packets.mark_of(place)
+            packets.put_run(inbox + WIDE_SLOT, address, length, end, mark, rank(), size())
         else:
             total = min(length, wanted)
             begin = (stage - rows.ROUNDS) * STAGED_BYTES
@@ -104,6 +133,8 @@ def make_advance_send(scope: Scope) -> Callable:
             mark = packets.mark_of(number) << 32
             if what == _LENGTH:
                 write_packet(at, length, LONG | mark)
+            elif what == _WIDE:
+                packets.write_wide_header(at, length, number, place)
             elif what == _ROUND:
                 write_packet(at + FILLED, stage - rows.ROUNDS, mark)
             if last:

@@ -16,15 +16,18 @@ from device_lib.platform.primitives import (
     cas_gpu,
     device,
     fence_gpu,
+    int64,
     load_8,
     load_gpu,
     pause,
     store_gpu,
+    uint32,
 )
 from gmpi.contract.channels import (
     COUNTER_BYTES,
     COUNTER_FREE,
     COUNTER_NUMBER,
+    COUNTER_WIDE,
     KEY_COMM_SHIFT,
     KEY_MARK,
     KEY_PEER_SHIFT,
@@ -35,6 +38,7 @@ from gmpi.contract.channels import (
     OPENING,
     PROXIED,
     ROW_BYTES,
+    ROW_COUNTERS,
     ROW_KEY,
     ROW_LOCAL,
     ROW_REMOTE,
@@ -51,9 +55,13 @@ from gmpi.contract.wire import (
 
 NO_KEY = 0
 NOBODY = -1  # in place of a row
+NO_ROW = -2  # the same: no row can be
 UNKNOWN = -1  # in place of where our end is: the proxy has not said so
 NEVER = -2  # the same: on no channel of the two ranks
 _HASH = 0x9E3779B1
+# Bits that are 0 where the arguments are in the ranges of a key.
+_NO_COMMUNICATOR = (COMMUNICATOR_MASK ^ (COMMUNICATORS - 1)) << 16
+_NO_PEER_TAG = LOW_32 ^ (KEY_PEERS - 1) | -1 << 63
 
 
 @device
@@ -63,14 +71,13 @@ def key_of(word0, peer_tag):
     Args:
         word0, peer_tag: as in the call's record.
     """
-    comm = word0 >> 16 & COMMUNICATOR_MASK
-    peer = peer_tag & LOW_32
-    tag = peer_tag >> 32
-    if comm >= COMMUNICATORS or peer >= KEY_PEERS or tag < 0:
+    if word0 & _NO_COMMUNICATOR != 0 or peer_tag & _NO_PEER_TAG != 0:
         return NO_KEY
-    receives = 1 if word0 & 0xFF == OP_IRECV else 0
-    key = KEY_MARK | receives << KEY_RECEIVES_SHIFT | comm << KEY_COMM_SHIFT
-    return key | peer << KEY_PEER_SHIFT | tag
+    key = KEY_MARK | (peer_tag & LOW_32) << KEY_PEER_SHIFT | peer_tag >> 32
+    key |= (word0 >> 16 & (COMMUNICATORS - 1)) << KEY_COMM_SHIFT
+    if word0 & 0xFF == OP_IRECV:
+        key |= 1 << KEY_RECEIVES_SHIFT
+    return key
 
 
 @device
@@ -82,19 +89,19 @@ def peer_key(key):
 @device
 def look_up(ctx, key):
     """``find``, also by ``peer_key``."""
-    row, remote, local = find(ctx, key)
+    row, remote, local, counters = find(ctx, key)
     if row == NOBODY:
-        row, remote, local = find(ctx, peer_key(key))
-    return row, remote, local
+        row, remote, local, counters = find(ctx, peer_key(key))
+    return row, remote, local, counters
 
 
 @device
 def _begin(ctx, key):
     """(where the table is, its rows less 1, the row to begin at)."""
     table = load_8(ctx.device + DEVICE_CHANNELS)
-    mask = load_8(ctx.device + DEVICE_CHANNELS_MASK)
-    mixed = (key ^ key >> 29) & 0xFFFFFFFF
-    return table, mask, mixed * _HASH >> 12 & mask
+    mask = uint32(load_8(ctx.device + DEVICE_CHANNELS_MASK))
+    mixed = uint32(uint32(key ^ key >> 29) * _HASH)
+    return table, mask, uint32(mixed >> 12 & mask)
 
 
 @device
@@ -103,14 +110,9 @@ def row_of(ctx, index):
 
 
 @device
-def _counter(ctx, index):
-    rows = load_8(ctx.device + DEVICE_CHANNELS_MASK) + 1
-    return row_of(ctx, rows) + index * COUNTER_BYTES
-
-
-@device
 def find(ctx, key):
-    """(row, where the other end is, where ours is) of a key; row NOBODY: nobody has asked for it.
+    """(row, where the other end is, where ours is, counters) of a key; row NOBODY: nobody has asked
+    for it.
 
     A row is its index.
     """
@@ -118,21 +120,24 @@ def find(ctx, key):
     known = NO_KEY
     remote = OPENING
     local = 0
+    counters = 0
     looking = True
     while looking:
         row = table + at * ROW_BYTES
         known = load_8(row + ROW_KEY)
         remote = load_8(row + ROW_REMOTE)
         local = load_8(row + ROW_LOCAL)
+        counters = load_8(row + ROW_COUNTERS)
         looking = known != key and known != NO_KEY
         if looking:
-            at = (at + 1) & mask
+            at = uint32(at + 1 & mask)
     if known == NO_KEY:
-        return NOBODY, 0, 0
-    if remote == OPENING or (local == 0 and is_direct(remote)):
+        return NOBODY, 0, 0, 0
+    if remote == OPENING or ((local == 0 or counters == 0) and is_direct(remote)):
         remote = _when_open(table + at * ROW_BYTES)
         local = load_8(table + at * ROW_BYTES + ROW_LOCAL)
-    return at, remote, local
+        counters = load_8(table + at * ROW_BYTES + ROW_COUNTERS)
+    return int64(at), remote, local, counters
 
 
 @device
@@ -149,24 +154,25 @@ def _when_open(row):
 def enter(ctx, key, remote, local):
     """``find`` of a key for which the proxy's answer has come, entered if nobody has done so."""
     table, mask, at = _begin(ctx, key)
-    if remote == PROXIED and add_gpu(ctx.device + DEVICE_PROXIED, 1) > mask >> 2:
-        return NOBODY, PROXIED, 0  # the rest of the table is for channels; the proxy knows others
+    if remote == PROXIED and add_gpu(ctx.device + DEVICE_PROXIED, 1) > int64(mask >> 2):
+        return NOBODY, PROXIED, 0, 0  # the rest is for channels; the proxy knows others
     row = table + at * ROW_BYTES
     known = cas_gpu(row + ROW_KEY, NO_KEY, key)
     while known != key and known != NO_KEY:
-        at = (at + 1) & mask
+        at = uint32(at + 1 & mask)
         row = table + at * ROW_BYTES
         known = cas_gpu(row + ROW_KEY, NO_KEY, key)
     if known == NO_KEY:
         if is_direct(remote) and key >> KEY_RECEIVES_SHIFT & 1 == 0:
             cells.begin(local)
+        store_gpu(row + ROW_COUNTERS, table + (mask + 1) * ROW_BYTES + at * COUNTER_BYTES)
         store_gpu(row + ROW_LOCAL, local)
         fence_gpu()
         store_gpu(row + ROW_REMOTE, remote)
     else:
         remote = _when_open(row)
     fence_gpu()
-    return at, remote, load_gpu(row + ROW_LOCAL)
+    return int64(at), remote, load_gpu(row + ROW_LOCAL), load_gpu(row + ROW_COUNTERS)
 
 
 @device
@@ -175,17 +181,28 @@ def is_direct(remote):
 
 
 @device
-def next_number(ctx, row):
-    """The number of the next message of a channel."""
-    return add_gpu(_counter(ctx, row) + COUNTER_NUMBER, 1) & NUMBERS
+def counters_of(ctx, row):
+    return load_8(row_of(ctx, row) + ROW_COUNTERS)
 
 
 @device
-def known_free(ctx, row):
+def next_count(counters):
+    """The number of the next message of a channel, as if they did not wrap."""
+    return add_gpu(counters + COUNTER_NUMBER, 1)
+
+
+@device
+def known_free(counters):
     """The slots of all messages before this one are free, as far as we know."""
-    return load_gpu(_counter(ctx, row) + COUNTER_FREE)
+    return load_gpu(counters + COUNTER_FREE)
 
 
 @device
-def set_known_free(ctx, row, number):
-    store_gpu(_counter(ctx, row) + COUNTER_FREE, number)
+def set_known_free(counters, number):
+    store_gpu(counters + COUNTER_FREE, number)
+
+
+@device
+def next_wide(counters):
+    """The number of the next message in the wide slot, which is free."""
+    return add_gpu(counters + COUNTER_WIDE, 1) & NUMBERS

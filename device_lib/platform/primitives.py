@@ -20,6 +20,7 @@ else:
 
 # What users pass is made int64 first: NumPy scalars in the simulator, any integer type on a GPU.
 int64 = _twin.int64
+uint32 = _twin.uint32  # of what fits: half the instructions of 64 bits
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -42,6 +43,7 @@ sync_warp = _twin.sync_warp
 sync_block = _twin.sync_block
 sync_block_or = _twin.sync_block_or
 shuffle = _twin.shuffle
+shuffle_32 = _twin.shuffle_32
 vote_all = _twin.vote_all
 ballot = _twin.ballot
 broadcast_block = _twin.broadcast_block
@@ -50,6 +52,8 @@ broadcast_block_4 = _twin.broadcast_block_4
 broadcast_block_5 = _twin.broadcast_block_5
 put_block_row = _twin.put_block_row
 get_block_row = _twin.get_block_row
+put_block_6 = _twin.put_block_6
+get_block_6 = _twin.get_block_6
 
 # memory
 load_gpu = _twin.load_gpu
@@ -67,6 +71,7 @@ claim_if = _twin.claim_if
 load_1_if = _twin.load_1_if
 load_4_if = _twin.load_4_if
 clear_bits_32_gpu = _twin.clear_bits_32_gpu
+clear_bits_gpu = _twin.clear_bits_gpu
 store_pair_gpu = _twin.store_pair_gpu
 fence_gpu = _twin.fence_gpu
 fence_sys = _twin.fence_sys

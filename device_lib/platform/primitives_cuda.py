@@ -17,9 +17,11 @@ from device_lib.platform.block_cuda import broadcast_block as broadcast_block
 from device_lib.platform.block_cuda import broadcast_block_3 as broadcast_block_3
 from device_lib.platform.block_cuda import broadcast_block_4 as broadcast_block_4
 from device_lib.platform.block_cuda import broadcast_block_5 as broadcast_block_5
+from device_lib.platform.block_cuda import get_block_6 as get_block_6
 from device_lib.platform.block_cuda import get_block_row as get_block_row
 from device_lib.platform.block_cuda import lane_id as lane_id
 from device_lib.platform.block_cuda import place as place
+from device_lib.platform.block_cuda import put_block_6 as put_block_6
 from device_lib.platform.block_cuda import put_block_row as put_block_row
 from device_lib.platform.block_cuda import scatter as scatter
 from device_lib.platform.block_cuda import thread_rank as thread_rank
@@ -30,6 +32,7 @@ from device_lib.platform.ptx import device as device
 from device_lib.platform.ptx import ptx
 
 int64 = types.int64
+uint32 = types.uint32
 _I64 = ir.IntType(64)
 _I32 = ir.IntType(32)
 _PAIR = types.UniTuple(types.int64, 2)
@@ -47,6 +50,9 @@ or_32_gpu = ptx(
     2,
 )
 cas_gpu = ptx("atom.relaxed.gpu.global.cas.b64 $0, [$1], $2, $3;", "=l,l,l,l", types.int64, 3)
+clear_bits_gpu = ptx(
+    "{ .reg .b64 m; not.b64 m, $1; red.relaxed.gpu.global.and.b64 [$0], m; }", "l,l", types.void, 2
+)
 clear_bits_32_gpu = ptx(
     "{ .reg .b32 m; cvt.u32.u64 m, $1; not.b32 m, m; red.relaxed.gpu.global.and.b32 [$0], m; }",
     "l,l",
@@ -204,6 +210,12 @@ def sync_block_or(flag):
 @device
 def shuffle(mask, value, lane):
     return cuda.shfl_sync(mask, value, lane)
+
+
+@device
+def shuffle_32(mask, value, lane):
+    """``shuffle`` of a ``uint32``."""
+    return types.uint32(cuda.shfl_sync(mask, types.int32(value), lane))
 
 
 @device

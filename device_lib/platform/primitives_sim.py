@@ -29,6 +29,10 @@ _WATCH_TURNS = 16  # what else a loop waits for, in device memory, must not wait
 int64 = int
 
 
+def uint32(value):
+    return int(value) & 0xFFFFFFFF
+
+
 def device(fn):
     """Device functions are ordinary functions here; a kernel calls them directly."""
     return fn
@@ -78,6 +82,9 @@ def shuffle(mask, value, lane):
     return me.warp.shuffle(me, mask, value, lane)
 
 
+shuffle_32 = shuffle
+
+
 def _block_values(value):
     me = getcurrent()
     return me.block.barrier.meet(me, me.thread_id, value)
@@ -110,6 +117,16 @@ def put_block_row(lane, a, b, c):
 
 def get_block_row(lane, a, b, c):
     return getcurrent().block.rows[lane]
+
+
+def put_block_6(a, b, c, d, e, f):
+    me = getcurrent()
+    if me.thread_id == 0:
+        me.block.put = (a, b, c, d, e, f)
+
+
+def get_block_6(a, b, c, d, e, f):
+    return getcurrent().block.put
 
 
 def load_gpu(address):
@@ -164,6 +181,10 @@ def load_1_if(address, wanted):
 
 def load_4_if(address, wanted):
     return ctypes.c_uint32.from_address(address).value if wanted else 0
+
+
+def clear_bits_gpu(address, bits):
+    clear_bits_32_gpu(address, bits)
 
 
 def clear_bits_32_gpu(address, bits):

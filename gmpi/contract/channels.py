@@ -8,9 +8,14 @@ receive (``tests/model/channel.pml``). Both lie in *direct memory*, which a rank
 
 **Packets** are packets of ``wire``: 12 bytes and the number of the message, stored at once.
 
-**Inbox slot** ``k % DEPTH``: packet 0 is the first 8 bytes and the length, or, of a long message,
-its length and LONG. Then the rest of the payload; of a long message one packet, the round that has
-been filled.
+**Inbox slot** ``k % DEPTH``: packet 0 is the first 8 bytes and the length, or, of a longer message,
+its length and WIDE or LONG. Then the rest of the payload; of a long message one packet, the round
+that has been filled.
+
+**Wide slot**, behind the others: the payload of one message that is too large for them, and not
+long. A message goes there when all before it have been taken. There they have numbers of their own,
+which packet 0 brings; the first one after half a turn of these writes all packets, and says so by
+ALL_OF_IT.
 
 **Cells** for slot ``k % DEPTH``: a packet for the credit (message k has been taken), and two for
 the announcement of where a long message goes: offset and round, then the bytes that are wanted.
@@ -28,12 +33,18 @@ from gmpi.contract.sizes import align
 from gmpi.contract.wire import PACKET_BYTES, PACKET_PAYLOAD
 
 DEPTH = 8  # messages under way in a channel; a power of two
-ROOM = 4096  # bytes of a message that travels through the inbox; longer ones are pushed
+ROOM = 4096  # bytes of a message that travels through a slot
+WIDE_PACKETS = 8192
+WIDE_ROOM = WIDE_PACKETS * PACKET_PAYLOAD  # and through the wide slot; longer ones are pushed
 HEADER_PAYLOAD = 8
 SLOT_PACKETS = 1 + (ROOM - HEADER_PAYLOAD + PACKET_PAYLOAD - 1) // PACKET_PAYLOAD
 INBOX_SLOT_BYTES = align(SLOT_PACKETS * PACKET_BYTES, 128)
-INBOX_BYTES = DEPTH * INBOX_SLOT_BYTES
+WIDE_SLOT = DEPTH * INBOX_SLOT_BYTES  # relative to the inbox
+INBOX_BYTES = WIDE_SLOT + WIDE_PACKETS * PACKET_BYTES
 LONG = 0xFFFFFFFF  # in packet 0, in place of the length
+WIDE = 0xFFFFFFFE
+ALL_OF_IT = 0xFFFFFFFD  # as WIDE
+WIDE_LENGTH_BITS = 32  # then the length has so many, and the mark of its number in the wide slot
 FILLED = PACKET_BYTES  # in an inbox slot: the packet that says that a round has been filled
 
 CREDIT = 0
@@ -49,19 +60,21 @@ NUMBERS = (1 << 31) - 1  # all bits of a number
 HALF_TURN = 1 << 30  # of the numbers: then each slot is written as a whole once
 
 CHANNELS = 256  # for each rank of the node, as far as there is room
-MOST_BYTES = 128 << 20  # for them
+MOST_BYTES = 224 << 20  # for them
 
 # A row of the table of channels in device memory. Nobody is ever removed from it, and nobody writes
 # to it after it has been entered: it is read through L1.
 ROW_KEY = 0  # 0: nobody's
 ROW_REMOTE = 8  # OPENING, PROXIED, or where the other end is: cells of the sender, or inbox
 ROW_LOCAL = 16  # where our end is
+ROW_COUNTERS = 24  # address of those of this row, behind all rows
 ROW_BYTES = 32
 OPENING = 0
 PROXIED = 1
-# Behind all rows, for each one:
+# Counters, which change, lie in lines of their own:
 COUNTER_NUMBER = 0  # of the next message
 COUNTER_FREE = 8  # sender: the slots of all messages before this one are known to be free
+COUNTER_WIDE = 16  # sender: messages in the wide slot
 COUNTER_BYTES = 32
 
 # A key:  1 << 62 | receives << 61 | communicator << 53 | peer << 31 | tag
@@ -122,8 +135,14 @@ def is_refreshed(number: int) -> bool:
     return number & (HALF_TURN - 1) < DEPTH
 
 
+def wide_word(number: int) -> int:
+    """In packet 0, what says that message ``number`` of the wide slot is there. Compiled, too."""
+    return ALL_OF_IT if number & (HALF_TURN - 1) == 0 else WIDE
+
+
 def packets_of(nbytes: int) -> int:
     """Packets of a message of at most ROOM bytes; compiled, too."""
     if nbytes <= HEADER_PAYLOAD:
         return 1
-    return 1 + (nbytes - HEADER_PAYLOAD + PACKET_PAYLOAD - 1) // PACKET_PAYLOAD
+    # Of 12 bytes each; without a division.
+    return 1 + ((nbytes + (PACKET_PAYLOAD - 1 - HEADER_PAYLOAD)) * 43691 >> 19)

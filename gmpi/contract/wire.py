@@ -223,7 +223,7 @@ BUSY_BITS = 32  # requests per word
 # In the other half of those lines: cycles after which a block's calls look for their answers, the
 # null request's and the send's (0: not known). Guesses: nobody minds if one is lost.
 DEVICE_POLL_DELAYS = DEVICE_BUSY + 64
-BUSY_DIRECT = 8  # in a line of busy bits: which of its requests are of the direct road, and open
+BUSY_DIRECT = 4  # in a line of busy bits: which of its requests are of the direct road, and open
 POLL_DELAYS = 128
 MAX_REQUEST_SLOTS = 32768
 MAX_EAGER_BYTES = 1 << 20
@@ -289,6 +289,7 @@ HANDLE_SLOT_SHIFT = 32
 HANDLE_SLOT_MASK = 0xFFFF
 HANDLE_PACKETS_SHIFT = 48
 HANDLE_PACKETS_MASK = 0xF
+HANDLE_SMALL_SHIFT = 48  # of a handle of the direct road: a receive that one warp can take
 HANDLE_LARGE_SHIFT = 52
 HANDLE_CONTEXT_SHIFT = 53
 HANDLE_CONTEXT_MASK = 0x3F

@@ -52,7 +52,7 @@ def direct_bits(context: Context) -> np.ndarray:
     """bool[slots]: which have an open request of the direct road."""
     slots = context.layout.slots
     raw = context._memory.read_device(DEVICE_BUSY, slots // BUSY_BITS * BUSY_STRIDE)
-    words = raw.view(np.int64)[BUSY_DIRECT // 8 :: BUSY_STRIDE // 8]
+    words = raw.view(np.uint32)[BUSY_DIRECT // 4 :: BUSY_STRIDE // 4]
     bits: np.ndarray = ((words[:, None] >> np.arange(BUSY_BITS)) & 1).reshape(-1)[:slots] != 0
     return bits
 

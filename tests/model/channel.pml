@@ -15,6 +15,11 @@
  *                memory for packet 0, then for the others. When it has seen *all* of them, wanted or
  *                not, it stores the credit: one that comes later would fall on the next message.
  *
+ * With WIDE_SLOT, messages that are too large for a slot, and not long, in place of long ones: they
+ * go through one *wide slot*, when all messages before have been taken. They have numbers of their
+ * own there, which packet 0 brings: nobody writes to the wide slot while there are only others. The
+ * first one after half a turn of these numbers writes all packets, and says so in packet 0.
+ *
  * An announcement that a short message has not asked for may still be on its way: a fence comes
  * before the credit then, so that it does not fall on the next one.
  *
@@ -41,6 +46,8 @@ byte mutation; /* MUTATION in the environment: what is taken away; 0: nothing */
 #define NO_LATE_ANNOUNCEMENT 9   /* a receive without room never announces its buffer */
 #define TORN_PACKET 10           /* a packet's number may come before its bytes */
 #define NO_REFRESH 11            /* packets may be a whole turn of the numbers old */
+#define NO_WAIT_FOR_ALL 12       /* the wide slot is used as soon as the message's own is free */
+#define NO_WIDE_REFRESH 13       /* packets of the wide slot may be as old */
 
 #define IF(name) (mutation == name)
 
@@ -54,6 +61,10 @@ byte mutation; /* MUTATION in the environment: what is taken away; 0: nothing */
 #define REFRESH (2 * DEPTH)
 #define ROOM 2 /* packets of payload in a slot, after packet 0 */
 #define LONG 3 /* a length: more than fits them */
+#define WIDE_1 4 /* another: one packet in the wide slot */
+#define WIDE_2 5 /* two of them */
+#define WIDE_ALL 6 /* one, and all are written */
+#define IS_WIDE(length) (length >= WIDE_1)
 #ifndef SENDERS
 #define SENDERS 1
 #endif
@@ -66,10 +77,11 @@ byte mutation; /* MUTATION in the environment: what is taken away; 0: nothing */
 /* Places: the inbox; a buffer for each block of the receiver; the sender's cells for each slot. */
 #define PACKET(slot, p) ((slot) * (ROOM + 1) + (p))
 #define BUFFER(b) (DEPTH * (ROOM + 1) + (b))
-#define ANNOUNCED(slot) (BUFFER(BLOCKS) + (slot))
+#define WIDE(p) (BUFFER(BLOCKS) + (p))
+#define ANNOUNCED(slot) (WIDE(2) + (slot))
 #define CREDIT(slot) (ANNOUNCED(DEPTH) + (slot))
 #define PLACES CREDIT(DEPTH)
-#define THEIRS BUFFER(BLOCKS) /* the sender writes to places before this one, the receiver behind */
+#define THEIRS WIDE(2) /* the sender writes to places before this one, the receiver behind */
 
 byte number[PLACES];
 byte value[PLACES];
@@ -77,6 +89,7 @@ byte flying_number[BLOCKS * PLACES]; /* a block's store to a place that is on it
 byte flying_value[BLOCKS * PLACES];
 byte sent, received, taken;
 byte done[DEPTH]; /* at the receiver: messages that have gone through a slot */
+byte wides; /* at the sender: messages in the wide slot so far */
 
 #define F(b, place) ((b) * PLACES + (place))
 #define LANDED(b, place) (flying_number[F(b, place)] == NOTHING && flying_value[F(b, place)] == NOTHING)
@@ -84,6 +97,10 @@ byte done[DEPTH]; /* at the receiver: messages that have gone through a slot */
 
 /* Packets of one message are stored together: they arrive in any order anyhow. */
 inline fly(place, v) { flying_number[F(me, place)] = k; flying_value[F(me, place)] = v }
+inline fly_wide(p, v) {
+    flying_number[F(me, WIDE(p))] = wides % NUMBERS; flying_value[F(me, WIDE(p))] = v
+}
+#define WORD(length, wide) ((length) | (wide) << 3) /* in packet 0 */
 
 proctype Store(byte f; byte place) {
 end:
@@ -107,14 +124,44 @@ end:
 #define ANNOUNCEMENT \
     (number[ANNOUNCED(slot)] == k || (IF(ANY_ANNOUNCEMENT) && number[ANNOUNCED(slot)] != NOTHING))
 
+/* Later ones may have been taken, too. */
+#define TAKEN(m) (n < DEPTH - (m) || \
+    (number[CREDIT((n + (m)) % DEPTH)] + 2 * NUMBERS - (n + (m) - DEPTH)) % NUMBERS < REFRESH)
+#if DEPTH == 1
+#define ALL_TAKEN true
+#else
+#define ALL_TAKEN TAKEN(1)
+#endif
+
 proctype Sender(byte me) {
     byte n, k, slot, length, buffer;
     do
     :: atomic { sent < MESSAGES -> n = sent; sent++; k = n % NUMBERS; slot = n % DEPTH;
+#ifdef WIDE_SLOT
+           if :: length = 1 :: length = WIDE_1 :: length = WIDE_2 fi };
+#else
            if :: length = 1 :: length = ROOM :: length = LONG fi };
-        atomic { CREDITED && INBOX_FREE(0) ->
-            fly(PACKET(slot, 0), length);
-            if :: length != LONG -> fly(PACKET(slot, 1), n) :: else fi;
+#endif
+        atomic { CREDITED && INBOX_FREE(0) && (!IS_WIDE(length) || (LANDED(me, WIDE(0)) &&
+                LANDED(me, WIDE(1)) && (ALL_TAKEN || IF(NO_WAIT_FOR_ALL)))) ->
+            if
+            :: length == WIDE_1 && wides % REFRESH == 0 && !IF(NO_WIDE_REFRESH) ->
+                length = WIDE_ALL
+            :: else
+            fi;
+            if :: IS_WIDE(length) -> fly_wide(0, n) :: else fi;
+            if
+            :: length == WIDE_2 -> fly_wide(1, n)
+            :: length == WIDE_ALL -> fly_wide(1, NOTHING - 1)
+            :: else
+            fi;
+            fly(PACKET(slot, 0), WORD(length, wides % NUMBERS));
+            if :: IS_WIDE(length) -> wides++ :: else fi;
+            if
+            :: length == 1 || length == ROOM -> fly(PACKET(slot, 1), n)
+            :: IS_WIDE(length) && IS_REFRESHED(n) -> fly(PACKET(slot, 1), NOTHING - 1)
+            :: else
+            fi;
             if
             :: length == ROOM -> fly(PACKET(slot, 2), n)
             :: length != ROOM && IS_REFRESHED(n) -> fly(PACKET(slot, 2), NOTHING - 1)
@@ -137,7 +184,11 @@ proctype Sender(byte me) {
 
 /* What the receiver waits for: packets that carry something, those that are only refreshed, and of
  * both, by a mutation, only those that it has room for. */
-#define LAST (length == LONG -> 1 : length)
+#define LAST (length == LONG -> 1 : (IS_WIDE(length) -> 0 : length))
+#define WIDE_SEEN \
+    (!IS_WIDE(length) || (number[WIDE(0)] == wide && (length == WIDE_1 || number[WIDE(1)] == wide)))
+#define WIDE_RIGHT \
+    (!IS_WIDE(length) || (value[WIDE(0)] == n && (length != WIDE_2 || value[WIDE(1)] == n)))
 #define WANTED(p) (p <= LAST && (p <= room || length == LONG))
 #define WRITTEN(p) (p <= LAST || IS_REFRESHED(n))
 #define SEEN(p) \
@@ -149,11 +200,15 @@ inline announce() { fly(ANNOUNCED(slot), me << 1 | (room == LONG)); announced = 
 inline give_back() { done[slot]++; taken++; fly(CREDIT(slot), 0) }
 
 proctype Receiver(byte me) {
-    byte n, k, slot, room, length;
+    byte n, k, slot, room, length, wide;
     bool announced;
     do
     :: atomic { received < MESSAGES -> n = received; received++; k = n % NUMBERS; slot = n % DEPTH;
+#ifdef WIDE_SLOT
+           if :: room = 1 :: room = LONG fi;
+#else
            if :: room = 1 :: room = ROOM :: room = LONG fi;
+#endif
            value[BUFFER(me)] = NOTHING;
            announced = false };
         if
@@ -162,7 +217,7 @@ proctype Receiver(byte me) {
         :: true /* or later */
         fi;
         atomic { done[slot] == n / DEPTH && number[PACKET(slot, 0)] == k ->
-            length = value[PACKET(slot, 0)] };
+            length = value[PACKET(slot, 0)] & 7; wide = value[PACKET(slot, 0)] >> 3 };
         if
         :: IF(CREDIT_BEFORE_TAKEN) -> atomic { LANDED(me, CREDIT(slot)) -> give_back() }
         :: else
@@ -172,8 +227,8 @@ proctype Receiver(byte me) {
             atomic { LANDED(me, ANNOUNCED(slot)) -> announce() }
         :: else
         fi;
-        atomic { SEEN(1) && SEEN(2) ->
-            assert(RIGHT(1) && RIGHT(2));
+        atomic { SEEN(1) && SEEN(2) && WIDE_SEEN ->
+            assert(RIGHT(1) && RIGHT(2) && WIDE_RIGHT);
             assert(length != LONG || room != LONG || value[BUFFER(me)] == n) };
         if
         :: IF(CREDIT_BEFORE_TAKEN)

@@ -15,6 +15,7 @@ from gmpi.contract.channels import (
     COUNTER_BYTES,
     COUNTER_FREE,
     COUNTER_NUMBER,
+    COUNTER_WIDE,
     DEPTH,
     HALF_TURN,
     NUMBERS,
@@ -22,6 +23,7 @@ from gmpi.contract.channels import (
     ROW_BYTES,
     ROW_KEY,
     ROW_LOCAL,
+    WIDE_ROOM,
 )
 from gmpi.contract.wire import DEVICE_CHANNELS, DEVICE_CHANNELS_MASK
 
@@ -62,6 +64,33 @@ def more_than_an_inbox_holds(g: gmpi.Context) -> None:
     s.run(g)
     for k, room in enumerate(rooms):
         s.expect(room, pattern(50, PREVIOUS + k))
+
+
+def sizes_between_the_ways(g: gmpi.Context) -> None:
+    """In a slot, in the wide slot, in rounds; all at once, taken in any order, and cut off."""
+    sizes = [ROOM - 1, ROOM, ROOM + 1, 40001, WIDE_ROOM - 1, WIDE_ROOM, WIDE_ROOM + 1, 9, ROOM + 4]
+    for scope, threads in ("warp", 32), ("block", 96):
+        for part in (1.0, 1.5, 0.6):
+            s = Script(scope, threads)
+            rooms = [s.room(int(part * n)) for n in sizes]
+            receives = [s.irecv(b, b.nbytes, gmpi.BYTE, PREVIOUS, 8) for b in rooms]
+            sends = [
+                s.isend(s.data(pattern(n, RANK + k)), n, gmpi.BYTE, NEXT, 8)
+                for k, n in enumerate(sizes)
+            ]
+            if threads == 32:
+                receives.reverse()
+            for request in [*receives, *sends]:
+                s.wait(request)
+            s.launch(g)
+            if part < 1:
+                raises(gmpi.TruncationError, "", lambda s=s: s.collect(g))
+                s.read_back()
+            else:
+                s.collect(g)
+            for k, (n, room) in enumerate(zip(sizes, rooms)):
+                content = pattern(n, PREVIOUS + k)[: room.nbytes]
+                s.expect(room, content, f"{n} bytes into {room.nbytes}")
 
 
 def wildcards_are_refused(g: gmpi.Context) -> None:
@@ -121,7 +150,7 @@ def numbers_wrap(g: gmpi.Context) -> None:
         barrier()
         move_on(g, tag, first)
         barrier()
-        for n in (8, 1000, ROOM + 5):
+        for n in (8, 1000, ROOM + 5, WIDE_ROOM + 1):
             s = Script("warp", 32)
             rooms = []
             for k in range(2 * DEPTH + 1):
@@ -149,6 +178,7 @@ def move_on(g: gmpi.Context, tag: int, number: int) -> None:
         counters = table + rows * ROW_BYTES + index * COUNTER_BYTES
         _store(g, counters + COUNTER_NUMBER, number)
         _store(g, counters + COUNTER_FREE, number & NUMBERS)
+        _store(g, counters + COUNTER_WIDE, number)
         if keys[index] >> 61 & 1 == 0:  # ours are the cells
             cells = _words(g, row + ROW_LOCAL, 1)[0]
             for k in range(DEPTH):
@@ -200,7 +230,8 @@ def main() -> None:
     with gmpi.Context(WORLD, wildcards=False) as g:
         run(
             [
-                no_record_for_a_message, more_than_an_inbox_holds, wildcards_are_refused,
+                no_record_for_a_message, more_than_an_inbox_holds, sizes_between_the_ways,
+                wildcards_are_refused,
                 bad_arguments, the_host_is_refused, numbers_wrap,
             ],
             g,

@@ -1,0 +1,230 @@
+"""Messages in one piece that all threads of a scope move together: in a slot, or in the wide slot.
+
+As ``one_warp``: one lane draws and claims, everything else is under way meanwhile, without a fence.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.direct import packets, rows, table
+from device_lib.direct.one_warp import (
+    CLAIMED,
+    FOREIGN,
+    NOT_YET,
+    PROXIED_ROAD,
+    claim,
+    end,
+    free_slots,
+)
+from device_lib.direct.words import elements_of
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import (
+    device,
+    lane_id,
+    opaque,
+    read_packet,
+    shuffle,
+    spin,
+    uint32,
+    write_packet,
+)
+from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.proxied import slots
+from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN
+from gmpi.contract.channels import (
+    DEPTH,
+    NUMBERS,
+    ROOM,
+    WIDE,
+    WIDE_LENGTH_BITS,
+    WIDE_ROOM,
+    WIDE_SLOT,
+)
+from gmpi.contract.constants import ERR_REQUEST, SUCCESS
+from gmpi.contract.wire import ERROR_SHIFT, LOW_32, PACKET_BYTES, SCATTERED
+
+# What has become of a send, beside the number of its message.
+_LEFT = 0  # to ``requests``
+_IN_SLOT = 1
+_IN_WIDE_SLOT = 2
+
+
+@device
+def draw(ctx, key):
+    """(row of the channel, where the other end is, number of the message, where our end is,
+    counters); one lane.
+
+    A number is drawn only on the direct road.
+    """
+    row, remote, local, counters = table.look_up(ctx, key)
+    number = 0
+    if table.is_direct(remote):
+        number = table.next_count(counters) & NUMBERS
+    return row, remote, number, local, counters
+
+
+@device
+def _look_up(ctx, key, nbytes):
+    """(row, where the other end is, number of the message, which way is free for it, its number in
+    the wide slot), in lane 0; the leading warp."""
+    row = table.NOBODY
+    remote = 0
+    number = 0
+    local = 0
+    counters = 0
+    ahead = 0
+    wanted = 1
+    if nbytes > ROOM:
+        wanted = DEPTH if nbytes <= WIDE_ROOM else 0
+    if lane_id() == 0:
+        row, remote, number, local, counters = draw(ctx, key)
+        if table.is_direct(remote):
+            ahead = (table.known_free(counters) - number) & NUMBERS
+            if ahead > DEPTH:
+                ahead = 0
+        else:
+            wanted = 0
+    mask = warp_mask()
+    if shuffle(mask, 1 if ahead < wanted else 0, 0):
+        ahead = free_slots(mask, warp_lanes(), local, counters, uint32(number))
+    way = _LEFT
+    wide = 0
+    if lane_id() == 0 and wanted > 0 and ahead >= wanted and not packets.refreshed(number):
+        way = _IN_SLOT
+        if nbytes > ROOM:
+            way = _IN_WIDE_SLOT
+            wide = table.next_wide(counters)
+    return row, remote, number, way, wide
+
+
+def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
+    """For one scope, all of whose threads call it together.
+
+    Args:
+        open_rest: (ctx, word0, peer_tag, length, address, row, remote, number) -> handle: goes on
+            with what ``draw`` has returned.
+    """
+    rank = scope.rank
+    size = scope.size
+    leads = scope.leads
+    sync = scope.sync
+    sync_or = scope.sync_or
+    broadcast_5 = scope.broadcast_5
+
+    @device
+    def send(ctx, word0, peer_tag, nbytes, address):
+        """The handle of a send in one piece; PROXIED_ROAD: its channel is none of ours."""
+        key = table.key_of(word0, peer_tag)
+        if key == table.NO_KEY:
+            return PROXIED_ROAD
+        sync()  # what other threads wrote to the buffer
+        low = 0
+        high = 0
+        count = packets.count(nbytes) if nbytes <= ROOM else 0
+        if rank() < count:
+            low, high = packets.load_packet(address, nbytes, rank())
+        row = table.NOBODY
+        remote = 0
+        number = 0
+        way = _LEFT
+        wide = 0
+        if leads():
+            row, remote, number, way, wide = _look_up(ctx, key, nbytes)
+        row, remote, number, way, wide = broadcast_5(row, remote, number, way, wide)
+        if way == _LEFT:
+            sync()
+            return open_rest(ctx, word0, peer_tag, nbytes, address, row, remote, number)
+        at = packets.inbox_slot(remote, number)
+        if way == _IN_SLOT:
+            mark = packets.mark_of(number) << 32
+            packet = rank()
+            while packet < count:
+                write_packet(at + packet * PACKET_BYTES, low, high | mark)
+                packet += opaque(size())
+                if packet < count:
+                    low, high = packets.load_packet(address, nbytes, packet)
+        else:
+            if rank() == 0:
+                packets.write_wide_header(at, nbytes, number, wide)
+            last = packets.bytes_in_wide(nbytes, wide)
+            mark = packets.mark_of(wide)
+            packets.put_run(remote + WIDE_SLOT, address, nbytes, last, mark, rank(), size())
+        sync()  # the buffer is the caller's again
+        return slots.error_handle(SUCCESS)
+
+    # long: what is read once stays in registers to the end
+    @device
+    def take(ctx, handle, looks, leave):
+        """As ``one_warp.take``."""
+        sync()
+        at = 0
+        target = SCATTERED
+        length = 0
+        origin = NO_ORIGIN
+        state = 0
+        remote = 0
+        if leads() and lane_id() == 0:
+            state, at, target, length, origin, remote = claim(ctx, handle)
+        at, target, length, origin, state = broadcast_5(at, target, length, origin, state)
+        if state & 0xFF == FOREIGN:
+            sync()
+            return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
+        if target == SCATTERED:
+            sync()
+            return state & 0xFF, 0, NO_ORIGIN
+        mark = state >> 8
+        room = length & rows.LENGTH_MASK
+        packet = rank()
+        mine = packet > 0 and packet < packets.count(min(room, ROOM))
+        low, word = read_packet(at)
+        own_low = 0
+        own_word = 0
+        if mine:
+            own_low, own_word = read_packet(at + packet * PACKET_BYTES)
+        tried = 1
+        while word >> 32 & LOW_32 != mark and tried < looks:
+            spin()
+            low, word = read_packet(at)
+            if mine:
+                own_low, own_word = read_packet(at + packet * PACKET_BYTES)
+            tried += opaque(1)
+        if not sync_or(1 if word >> 32 & LOW_32 == mark else 0):
+            if leave != 0 and leads() and lane_id() == 0:
+                rows.leave(ctx, handle)
+            return NOT_YET if leave != 0 else CLAIMED, 0, NO_ORIGIN
+        while word >> 32 & LOW_32 != mark:  # others have seen it
+            spin()
+            low, word = read_packet(at)
+        nbytes = word & LOW_32
+        aborted = 0
+        if nbytes == WIDE and low & LOW_32 <= room:
+            nbytes = low & LOW_32
+            wide = packets.wide_slot_of(at, mark >> 1)
+            mark = low >> WIDE_LENGTH_BITS & LOW_32
+            aborted = packets.take_run(ctx, wide, target, nbytes, nbytes, mark, packet, size())
+        elif nbytes > room or nbytes > ROOM:
+            sync()
+            return CLAIMED, 0, NO_ORIGIN
+        else:
+            if packet == 0:
+                own_low = low
+                own_word = word
+            count = packets.count(nbytes)
+            while packet < count and aborted == 0:
+                if own_word >> 32 & LOW_32 != mark:
+                    place = at + packet * PACKET_BYTES
+                    own_low, own_word, aborted = packets.await_packet(ctx.mapped, place, mark)
+                packets.store_packet(target, nbytes, packet, own_low, own_word)
+                own_word = 0
+                packet += opaque(size())
+        if sync_or(aborted):
+            return CLAIMED, 0, NO_ORIGIN
+        if leads() and lane_id() == 0:
+            end(ctx, handle, remote)
+        return COMPLETED | nbytes, elements_of(length, nbytes), origin
+
+    part = parts_of(scope.name, "gmpi_direct")
+    return SimpleNamespace(send=part("send_all", 7, 1, send), take=part("take_all", 6, 3, take))
