@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -33,11 +34,14 @@ _OPTIONS = {
 }
 
 
+_DEVICE = "veth0"
+
+
 class NoNodes(Exception):
     """This system cannot have them: why."""
 
 
-def _ip(arguments: str, check: bool = True) -> None:
+def _ip(arguments: str, check: bool = True) -> str:
     try:
         done = subprocess.run(
             ["ip", *arguments.split()], capture_output=True, text=True, check=False
@@ -46,6 +50,16 @@ def _ip(arguments: str, check: bool = True) -> None:
         raise NoNodes("there is no ip (Debian and Ubuntu: iproute2)") from None
     if check and done.returncode != 0:
         raise NoNodes(f"ip {arguments}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _await_link(name: str) -> None:
+    """Waits until the link to the other node is up: a while after both ends are."""
+    until = time.monotonic() + 10
+    while "state UP" not in _ip(f"-n {name} -o link show {_DEVICE}"):
+        if time.monotonic() > until:
+            raise NoNodes(f"{_DEVICE} of {name} does not come up")
+        time.sleep(0.05)
 
 
 class TwoNodes:
@@ -83,14 +97,16 @@ class TwoNodes:
         first, second = self.names
         for name in self.names:
             _ip(f"netns add {name}")
-        _ip(f"link add veth0 netns {first} type veth peer name veth0 netns {second}")
+        _ip(f"link add {_DEVICE} netns {first} type veth peer name {_DEVICE} netns {second}")
         hosts = ["127.0.0.1 localhost"]
         for number, name in enumerate(self.names, 1):
             address = f"{self._network}.{number}"
-            _ip(f"-n {name} address add {address}/24 dev veth0")
-            for device in ("veth0", "lo"):
+            _ip(f"-n {name} address add {address}/24 dev {_DEVICE}")
+            for device in (_DEVICE, "lo"):
                 _ip(f"-n {name} link set {device} up")
             hosts.append(f"{address} {name}")
+        for name in self.names:
+            _await_link(name)
         (where / "hosts").write_text("\n".join(hosts) + "\n")
         self._agent = where / "agent"
         self._agent.write_text(_AGENT.format(hosts=where / "hosts"))
@@ -115,7 +131,9 @@ class TwoNodes:
         options = _OPTIONS[family].format(agent=self._agent, hosts=hosts)
         # Both launchers hand on the environment that they find where they run.
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        env = {**environment, "PATH": path}
+        # MPICH's UCX takes both for one host, and their loopback devices for a way between them.
+        ways = {"UCX_NET_DEVICES": _DEVICE, "UCX_TLS": "tcp,self,sm"}
+        env = {**ways, **environment, "PATH": path}
         command = [launcher.mpiexec(), *options.split(), "-n", str(sum(ranks)), sys.executable]
         line = shlex.join([*command, *arguments])
         return launcher.start([str(self._agent), self.names[0], line], timeout, **env)

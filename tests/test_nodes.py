@@ -10,11 +10,9 @@ from mpi4py import MPI
 from nodes import NoNodes, TwoNodes
 
 FAMILY = "mpich" if "MPICH" in MPI.Get_library_version() else "openmpi"
-pytestmark = [
-    pytest.mark.mpi,
-    # "tcp/veth0 - incompatible loopback flags", in MPI_Init of any program.
-    pytest.mark.skipif(FAMILY == "mpich", reason="MPICH's UCX finds no way between the namespaces"),
-]
+pytestmark = pytest.mark.mpi
+#: Found with MPICH and not explained yet; one of the programs alone does end.
+NOT_WITH_MPICH = pytest.mark.skipif(FAMILY == "mpich", reason="does not end within 200 s")
 EXAMPLES = launcher.ROOT / "examples"
 BENCHMARKS = launcher.ROOT / "benchmarks"
 
@@ -64,12 +62,14 @@ def test_pingpong(nodes: TwoNodes) -> None:
 
 
 @pytest.mark.full
+@NOT_WITH_MPICH
 def test_random_programs(nodes: TwoNodes) -> None:
     text = run(nodes, (1, 2), str(launcher.RANKS / "random_programs.py"), "--seeds=30:33")
     assert text.count("all passed") == 3, text
 
 
 @pytest.mark.full
+@NOT_WITH_MPICH
 def test_himeno(nodes: TwoNodes) -> None:
     options = ["--size", "6,4,8", "--decompose", "2,1,1", "--verify"]
     text = run(nodes, (1, 1), str(BENCHMARKS / "himeno" / "himeno_tuned.py"), *options)
@@ -77,6 +77,7 @@ def test_himeno(nodes: TwoNodes) -> None:
 
 
 @pytest.mark.full
+@NOT_WITH_MPICH
 def test_himeno_xs(nodes: TwoNodes) -> None:
     options = ["--size", "XS", "--decompose", "2,1,1", "--verify"]
     text = run(nodes, (1, 1), str(BENCHMARKS / "himeno" / "himeno_tuned.py"), *options)

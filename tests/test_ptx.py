@@ -13,8 +13,9 @@ from device_lib.platform import assembler
 
 #: What one full warp does for a small message, tuned for latency.
 INLINE = ["gmpi_open_inline", "gmpi_finish_small", "gmpi_transact"]
+INLINE += ["gmpi_direct_send", "gmpi_direct_post", "gmpi_direct_take"]
 #: Registers that kernels of ``compile_for_sm90.LINKED`` take for themselves, about.
-OWN = {"exchange": 40, "views": 128, "script_block": 128}
+OWN = {"exchange": 40, "checked": 64, "views": 128, "script_block": 128}
 SYSTEM_STORE = re.compile(r"\bst\.[\w.]*\bsys\b[\w.]*")
 PACKET_STORE = "st.relaxed.sys.global.b128"
 PACKET_LOAD = "ld.relaxed.sys.global.b128"

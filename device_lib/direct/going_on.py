@@ -54,7 +54,7 @@ def make_going_on(scope: Scope) -> SimpleNamespace:
             if stage != rows.FINISHED:
                 advance(ctx, slot, 1)
             if leads() and lane_id() == 0:
-                rows.unclaim(ctx, handle)
+                rows.put_back(ctx, handle)
         return 0
 
     go_on = part("go_on", 5, 1, take_a_step)

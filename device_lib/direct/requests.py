@@ -77,7 +77,8 @@ QUICK = 2
 
 _LOOKS = 2 if SIMULATOR else 16  # of one lane, before all threads of the scope meet again
 _FEW_LOOKS = 2  # where there are others' requests to go on with
-_PATIENCE = 2  # turns of _LOOKS, before others' requests are gone on with
+_PATIENCE = 2 if SIMULATOR else 8  # turns of _LOOKS, before others' requests are gone on with
+_HOST = 1 if SIMULATOR else 8  # turns between two looks at host memory, which disturb all others
 _LATE_NS = 50_000_000  # then the proxy is told of a wait
 _ALONE = 1  # open requests of the direct road: our own
 
@@ -278,11 +279,13 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
             if turns >= _PATIENCE or how == ONE_LOOK:
                 others = 0
                 late = 0
+                at_host = how == ONE_LOOK or turns & (_HOST - 1) == 0
                 if leads() and lane_id() == 0:
-                    now = timer_ns()
-                    began = now if began == 0 else began
-                    late = 1 if now - began > _LATE_NS else 0
-                    error = load_sys(ctx.mapped + CONTROL_ABORT)
+                    if at_host:
+                        now = timer_ns()
+                        began = now if began == 0 else began
+                        late = 1 if now - began > _LATE_NS else 0
+                        error = load_sys(ctx.mapped + CONTROL_ABORT)
                     others = load_gpu(ctx.device + DEVICE_DIRECT_OPEN) > _ALONE
                 error, others, late = broadcast_3(error, others, late)
                 sync()
@@ -294,7 +297,7 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
                 if others and error == 0:
                     looks = _FEW_LOOKS
                     first = help_linked(ctx, first)
-                if error == 0:
+                if error == 0 and at_host:
                     help_others(ctx)
             if how != WAIT:
                 break
@@ -315,7 +318,7 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         elif error != 0:
             outcome = COMPLETED | (error & 0xFF) << ERROR_SHIFT
         elif leads() and lane_id() == 0:
-            rows.unclaim(ctx, handle)
+            rows.put_back(ctx, handle)
         return outcome, count, origin
 
     finish_linked = part("finish", 6, 3, finish_rest)
