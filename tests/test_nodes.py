@@ -21,7 +21,8 @@ import socket
 from mpi4py import MPI
 import gmpi
 with gmpi.Context() as g:
-    print(MPI.COMM_WORLD.rank, socket.gethostname(), g.paths)
+    text = f"{MPI.COMM_WORLD.rank} {socket.gethostname()} {g.paths}\\n"
+    print(text, end="", flush=True)  # in one piece
 """
 
 
