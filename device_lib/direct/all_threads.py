@@ -82,9 +82,7 @@ def _look_up(ctx, key, nbytes):
     if lane_id() == 0:
         row, remote, number, local, counters = draw(ctx, key)
         if table.is_direct(remote):
-            ahead = (table.known_free(counters) - number) & NUMBERS
-            if ahead > DEPTH:
-                ahead = 0
+            ahead = table.slots_ahead(table.known_free(counters), number)
         else:
             wanted = 0
     mask = warp_mask()

@@ -110,9 +110,7 @@ def _send(ctx, word0, peer_tag, nbytes, address):
     high = 0
     if lane < used:
         low, high = packets.load_packet(address, nbytes, lane)  # while these are under way
-    ahead = uint32(free - number & NUMBERS)
-    if ahead > DEPTH:
-        ahead = uint32(0)
+    ahead = uint32(table.slots_ahead(free, number))
     asks = uint32(ahead == 0 and table.is_direct(remote))
     if shuffle_32(ALL_LANES, asks, 0):
         ahead = uint32(free_slots(ALL_LANES, FULL_WARP, local, counters, number))
@@ -157,10 +155,14 @@ def claim(ctx, handle):
 
     SCATTERED in place of the buffer: there is no quick way for it.
     """
-    claimed, length, target, stamp = rows.claim_and_read(ctx, handle)
+    claimed = rows.BUSY
+    length = 0
+    target = SCATTERED
+    stamp = 0
     while claimed == rows.BUSY:
-        spin()
         claimed, length, target, stamp = rows.claim_and_read(ctx, handle)
+        if claimed == rows.BUSY:
+            spin()
     if claimed == rows.FOREIGN:
         return FOREIGN, 0, SCATTERED, 0, NO_ORIGIN, 0
     if claimed == rows.RESUMED:
@@ -261,8 +263,8 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
     leads = scope.leads
     leading_lanes = scope.leading_lanes
     sync = scope.sync
-    put_6 = scope.put_6
-    get_6 = scope.get_6
+    put_4 = scope.put_4
+    get_4 = scope.get_4
     send_by_all = all_threads.send
     take_by_all = all_threads.take
 
@@ -278,9 +280,9 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         number = 0
         if leads():
             state, row, remote, number = _send_leading(ctx, word0, peer_tag, nbytes, address)
-            put_6(state, row, remote, number, 0, 0)
+            put_4(state, row, remote, number)
         sync()  # and the buffer is the caller's again
-        state, row, remote, number, unused, unused = get_6(state, row, remote, number, 0, 0)
+        state, row, remote, number = get_4(state, row, remote, number)
         if state == _SENT:
             return slots.error_handle(SUCCESS)
         if state == _OTHER:
@@ -297,9 +299,9 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         number = 0
         if leads():
             handle, row, remote, number = _post_leading(ctx, word0, peer_tag, room, address)
-            put_6(handle, row, remote, number, 0, 0)
+            put_4(handle, row, remote, number)
         sync()
-        handle, row, remote, number, unused, unused = get_6(handle, row, remote, number, 0, 0)
+        handle, row, remote, number = get_4(handle, row, remote, number)
         if handle != 0:
             return handle
         if row == table.NO_ROW:
@@ -320,16 +322,16 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         """
         if leading_lanes() < FULL_WARP or not rows.is_small(handle):
             return take_by_all(ctx, handle, looks, leave)
-        sync()  # before the next ``put_6``
+        sync()  # before the next ``put_4``
         state = 0
         nbytes = 0
         length = 0
         origin = 0
         if leads():
             state, nbytes, length, origin = _take_leading(ctx, handle, looks, leave)
-            put_6(state, nbytes, length, origin, 0, 0)
+            put_4(state, nbytes, length, origin)
         sync()
-        state, nbytes, length, origin, unused, unused = get_6(state, nbytes, length, origin, 0, 0)
+        state, nbytes, length, origin = get_4(state, nbytes, length, origin)
         if state == _TAKEN:
             return COMPLETED | nbytes, elements_of(length, nbytes), origin
         if state == FOREIGN:

@@ -201,6 +201,11 @@ def wide_slot_of(slot, number):
     return slot - (number & (DEPTH - 1)) * INBOX_SLOT_BYTES + WIDE_SLOT
 
 
+# Packets of a slot that a message in the wide slot, or in rounds, leaves alone: from here on.
+AFTER_HEADER = 1
+AFTER_FILLED = 2
+
+
 @device
 def refresh_rest(slot, number, first, rank, size):
     """Writes the packets from ``first`` on, which a message in rounds or in the wide slot does not

@@ -1,7 +1,7 @@
 """Going on with a receive of the direct road; all threads of a scope, of whoever has claimed it.
 
-A short message is taken from the inbox. For a long one the receive takes a staging buffer in our
-GPU memory, announces it, and empties it round after round.
+A message in a slot, or in the wide slot, is taken from there. For a long one the receive takes a
+staging buffer in our GPU memory, announces it, and empties it round after round.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -192,7 +192,7 @@ def make_advance_receive(scope: Scope) -> Callable:
                 end = packets.bytes_in_wide(length, mark >> 1)
                 wide = packets.wide_slot_of(at, number)
                 aborted = packets.take_run(ctx, wide, place, moved, end, mark, rank(), size())
-                aborted |= packets.await_rest(ctx, at, number, 1, rank(), size())
+                aborted |= packets.await_rest(ctx, at, number, packets.AFTER_HEADER, rank(), size())
             if target == SCATTERED:
                 sync()
                 layout = layout_of(ctx, slot, LAYOUT_RECV)
@@ -211,7 +211,7 @@ def make_advance_receive(scope: Scope) -> Callable:
                 copy_from_staging(target + begin, staging, nbytes, rank(), size())
             last = begin + nbytes >= wanted
             if last:
-                aborted = packets.await_rest(ctx, at, number, 2, rank(), size())
+                aborted = packets.await_rest(ctx, at, number, packets.AFTER_FILLED, rank(), size())
         aborted = sync_or(aborted)
         if leads() and lane_id() == 0 and not aborted:
             if what == _LENGTH:

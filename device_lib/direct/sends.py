@@ -1,7 +1,7 @@
 """Going on with a send of the direct road; all threads of a scope, of whoever has claimed it.
 
-A short message is stored when the slot of the inbox is free. Of a long one the length is, and then
-round after round is pushed to where the receiver says.
+A message of at most WIDE_ROOM bytes is stored when its slot of the inbox is free, or the wide slot
+is. Of a long one the length is, and then round after round is pushed to where the receiver says.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -110,9 +110,9 @@ def make_advance_send(scope: Scope) -> Callable:
         if what == _SHORT:
             packets.put_packets(at, address, length, number, rank(), size())
         elif what == _LENGTH:
-            packets.refresh_rest(at, number, 2, rank(), size())
+            packets.refresh_rest(at, number, packets.AFTER_FILLED, rank(), size())
         elif what == _WIDE:
-            packets.refresh_rest(at, number, 1, rank(), size())
+            packets.refresh_rest(at, number, packets.AFTER_HEADER, rank(), size())
             end = packets.bytes_in_wide(length, place)
             mark = packets.mark_of(place)
             packets.put_run(inbox + WIDE_SLOT, address, length, end, mark, rank(), size())

@@ -28,6 +28,7 @@ from gmpi.contract.channels import (
     COUNTER_FREE,
     COUNTER_NUMBER,
     COUNTER_WIDE,
+    DEPTH,
     KEY_COMM_SHIFT,
     KEY_MARK,
     KEY_PEER_SHIFT,
@@ -181,11 +182,6 @@ def is_direct(remote):
 
 
 @device
-def counters_of(ctx, row):
-    return load_8(row_of(ctx, row) + ROW_COUNTERS)
-
-
-@device
 def next_count(counters):
     """The number of the next message of a channel, as if they did not wrap."""
     return add_gpu(counters + COUNTER_NUMBER, 1)
@@ -195,6 +191,13 @@ def next_count(counters):
 def known_free(counters):
     """The slots of all messages before this one are free, as far as we know."""
     return load_gpu(counters + COUNTER_FREE)
+
+
+@device
+def slots_ahead(free, number):
+    """How many slots from a message's own on are free, by what ``known_free`` has returned."""
+    ahead = free - number & NUMBERS
+    return ahead if ahead <= DEPTH else 0
 
 
 @device

@@ -54,7 +54,7 @@ place = ptx(
 )
 
 
-_SHARED_WORDS = 5 + 3 * 32 + 6  # a broadcast, a row for each lane of a warp, put_block_6
+_SHARED_WORDS = 5 + 3 * 32 + 4  # a broadcast, a row for each lane of a warp, put_block_4
 _PUT = 5 + 3 * 32
 
 
@@ -154,19 +154,16 @@ def get_block_row(lane, a, b, c):
 
 
 @device
-def put_block_6(a, b, c, d, e, f):
+def put_block_4(a, b, c, d):
     """In words of their own: whoever broadcasts meanwhile does no harm."""
     if thread_rank() == 0:
         _store_shared(_PUT, a)
         _store_shared(_PUT + 1, b)
         _store_shared(_PUT + 2, c)
         _store_shared(_PUT + 3, d)
-        _store_shared(_PUT + 4, e)
-        _store_shared(_PUT + 5, f)
 
 
 @device
-def get_block_6(a, b, c, d, e, f):
+def get_block_4(a, b, c, d):
     first = _load_shared(_PUT), _load_shared(_PUT + 1), _load_shared(_PUT + 2)
-    second = _load_shared(_PUT + 3), _load_shared(_PUT + 4), _load_shared(_PUT + 5)
-    return first[0], first[1], first[2], second[0], second[1], second[2]
+    return first[0], first[1], first[2], _load_shared(_PUT + 3)

@@ -213,7 +213,7 @@ class Block:
         self.warps = [Warp(min(WARP, threads - w)) for w in range(0, threads, WARP)]
         self.shared = shared
         self.rows: dict[int, Any] = {}  # primitives.put_block_row
-        self.put: tuple = ()  # primitives.put_block_6
+        self.put: tuple = ()  # primitives.put_block_4
         self.said: dict[int, list[Any]] = {}  # arguments_sim: calls that not all have made yet
 
 

@@ -52,8 +52,8 @@ broadcast_block_4 = _twin.broadcast_block_4
 broadcast_block_5 = _twin.broadcast_block_5
 put_block_row = _twin.put_block_row
 get_block_row = _twin.get_block_row
-put_block_6 = _twin.put_block_6
-get_block_6 = _twin.get_block_6
+put_block_4 = _twin.put_block_4
+get_block_4 = _twin.get_block_4
 
 # memory
 load_gpu = _twin.load_gpu

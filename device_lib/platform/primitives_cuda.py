@@ -17,11 +17,11 @@ from device_lib.platform.block_cuda import broadcast_block as broadcast_block
 from device_lib.platform.block_cuda import broadcast_block_3 as broadcast_block_3
 from device_lib.platform.block_cuda import broadcast_block_4 as broadcast_block_4
 from device_lib.platform.block_cuda import broadcast_block_5 as broadcast_block_5
-from device_lib.platform.block_cuda import get_block_6 as get_block_6
+from device_lib.platform.block_cuda import get_block_4 as get_block_4
 from device_lib.platform.block_cuda import get_block_row as get_block_row
 from device_lib.platform.block_cuda import lane_id as lane_id
 from device_lib.platform.block_cuda import place as place
-from device_lib.platform.block_cuda import put_block_6 as put_block_6
+from device_lib.platform.block_cuda import put_block_4 as put_block_4
 from device_lib.platform.block_cuda import put_block_row as put_block_row
 from device_lib.platform.block_cuda import scatter as scatter
 from device_lib.platform.block_cuda import thread_rank as thread_rank

@@ -119,13 +119,13 @@ def get_block_row(lane, a, b, c):
     return getcurrent().block.rows[lane]
 
 
-def put_block_6(a, b, c, d, e, f):
+def put_block_4(a, b, c, d):
     me = getcurrent()
     if me.thread_id == 0:
-        me.block.put = (a, b, c, d, e, f)
+        me.block.put = (a, b, c, d)
 
 
-def get_block_6(a, b, c, d, e, f):
+def get_block_4(a, b, c, d):
     return getcurrent().block.put
 
 

@@ -18,10 +18,10 @@ from device_lib.platform.primitives import (
     broadcast_block_4,
     broadcast_block_5,
     device,
-    get_block_6,
+    get_block_4,
     get_block_row,
     lane_id,
-    put_block_6,
+    put_block_4,
     put_block_row,
     shuffle,
     sync_block,
@@ -56,9 +56,9 @@ class Scope(NamedTuple):
         put_row: (lane, a, b, c) called by each lane of the leading warp; after a sync
         get_row: (lane, a, b, c) gives what that lane put, in any thread. ``a, b, c`` are the
             caller's own.
-        put_6: (a, b, c, d, e, f) called by the leading warp; after a sync
-        get_6: (a, b, c, d, e, f) gives what its first lane put, in any thread. The next ``put_6``
-            comes after another sync.
+        put_4: (a, b, c, d) called by the leading warp; after a sync
+        get_4: (a, b, c, d) gives what its first lane put, in any thread. The next ``put_4`` comes
+            after another sync.
     """
 
     name: str
@@ -76,8 +76,8 @@ class Scope(NamedTuple):
     broadcast_5: Callable
     put_row: Callable
     get_row: Callable
-    put_6: Callable
-    get_6: Callable
+    put_4: Callable
+    get_4: Callable
 
 
 @device
@@ -165,16 +165,15 @@ def _get_warp_row(lane, a, b, c):
 
 
 @device
-def _put_nothing(a, b, c, d, e, f):
+def _put_nothing(a, b, c, d):
     """The lanes hold their own."""
 
 
 @device
-def _from_lane_0_6(a, b, c, d, e, f):
+def _from_lane_0_4(a, b, c, d):
     mask = warp_mask()
     first = shuffle(mask, a, 0), shuffle(mask, b, 0), shuffle(mask, c, 0)
-    second = shuffle(mask, d, 0), shuffle(mask, e, 0), shuffle(mask, f, 0)
-    return first[0], first[1], first[2], second[0], second[1], second[2]
+    return first[0], first[1], first[2], shuffle(mask, d, 0)
 
 
 BLOCK = Scope(
@@ -193,8 +192,8 @@ BLOCK = Scope(
     broadcast_block_5,
     put_block_row,
     get_block_row,
-    put_block_6,
-    get_block_6,
+    put_block_4,
+    get_block_4,
 )
 WARP = Scope(
     "warp",
@@ -213,5 +212,5 @@ WARP = Scope(
     _put_warp_row,
     _get_warp_row,
     _put_nothing,
-    _from_lane_0_6,
+    _from_lane_0_4,
 )
