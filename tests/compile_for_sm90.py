@@ -46,6 +46,7 @@ from gmpi.datatypes.parts import MAX_DIMS  # noqa: E402
 from gmpi.packing import (  # noqa: E402
     driver,
     kernels_along,
+    kernels_bytes,
     kernels_parts,
     kernels_runs,
     kernels_strided,
@@ -227,14 +228,13 @@ def packing_kernels(some: bool) -> dict[str, tuple[Any, int, int]]:
     """(body, int64 arguments, most registers) of kernels that ``gmpi.pack`` launches, by name."""
     widths, part_dims = ((16, 4), (MAX_DIMS,)) if some else ((16, 8, 4), (3, MAX_DIMS))
     found: dict[str, tuple[Any, int, int]] = {}
-    for long, outer, unpack in product((True, False), (0, kernels_tiles.MAX_OUTER), (True, False)):
-        body = kernels_tiles.tiles_body(long, outer, unpack)
-        name = f"tiles_{long:d}_{outer}_{unpack:d}"
-        found[name] = body, kernels_tiles.ARGUMENTS, kernels_tiles.REGISTERS
     for long, outer in product((True, False), (0, kernels_tiles.MAX_OUTER)):
-        body = kernels_tiles.tiles_body(long, outer, True, True)
-        name = f"tiles_words_{long:d}_{outer}"
+        body = kernels_tiles.tiles_body(long, outer)
+        name = f"tiles_{long:d}_{outer}"
         found[name] = body, kernels_tiles.ARGUMENTS, kernels_tiles.REGISTERS
+    for width, outer in product(kernels_bytes.SHAPES, (0, kernels_along.MAX_OUTER)):
+        body = kernels_bytes.bytes_body(width, outer)
+        found[f"bytes_{width}_{outer}"] = body, kernels_bytes.ARGUMENTS, kernels_bytes.REGISTERS
     for width, dims, unpack in product((16, 8, 4), (1, 3, MAX_DIMS), (True, False)):
         body = kernels_strided.strided_body(width, dims, unpack)
         arguments = 2 + len(kernels_strided.names_of(dims))

@@ -158,8 +158,8 @@ def test_moving_bytes_does_not_spill(compiled: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "kernels"),
-    [("tiles", (12, 12)), ("strided", (18, 18)), ("along", (6, 6)), ("runs", (4, 6)),
-     ("parts", (4, 12))],
+    [("tiles", (4, 4)), ("bytes", (4, 4)), ("strided", (18, 18)), ("along", (6, 6)),
+     ("runs", (4, 6)), ("parts", (4, 12))],
 )  # fmt: skip
 def test_packing_does_not_spill(compiled: Path, kind: str, kernels: tuple[int, int]) -> None:
     found = json.loads((compiled / "properties.json").read_text())

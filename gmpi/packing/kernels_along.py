@@ -75,17 +75,60 @@ def along(
     shape = shape or SHAPES[width]
     # With as many words before the first as may be missing to a whole line.
     words = ((count - 1) * pitch + atom + LINE) // width - 1
-    tiles = -(-words // (shape.threads * shape.words))
+    dealt = deal(words, shape.threads * shape.words, others)
+    if dealt is None:
+        return None
+    pitch_words = pitch // width
+    arguments = [0, 0, count, atom // width, pitch_words, magic_of(pitch_words), *dealt.rows]
+    return Along(len(others), arguments, dealt.blocks)
+
+
+class Dealt(NamedTuple):
+    """Tiles of rows.
+
+    Attributes:
+        rows: arguments of the kernel, see ``make_to_row``.
+        blocks: of threads.
+    """
+
+    rows: list[int]
+    blocks: int
+
+
+def deal(words: int, each: int, others: list[tuple[int, int]]) -> Dealt | None:
+    """Rows of so many words, in tiles of ``each``; ``None``: too many.
+
+    Args:
+        others: (count, stride in bytes) of the dimensions besides the row.
+    """
+    tiles = -(-words // each)
     blocks = tiles * prod(n for n, stride in others)
-    if words + shape.threads * shape.words >= LIMIT or blocks >= LIMIT:
+    if words + each >= LIMIT or blocks >= LIMIT:
         return None
     (n1, stride1), (n2, stride2) = [*others, (1, 0), (1, 0)][:2]
-    pitch_words = pitch // width
-    arguments = [
-        0, 0, count, atom // width, pitch_words, magic_of(pitch_words),
-        tiles, magic_of(tiles), n1, magic_of(n1), stride1, stride2,
-    ]  # fmt: skip
-    return Along(len(others), arguments, blocks)
+    return Dealt([tiles, magic_of(tiles), n1, magic_of(n1), stride1, stride2], blocks)
+
+
+def make_to_row(outer: int) -> Callable:
+    """(tile, user, rows) -> its row, its number there, the address of the row.
+
+    ``rows``: tiles of a row and their ``magic_of``; number of rows and its magic, bytes from one
+    row to the next, bytes to the next set of rows.
+    """
+
+    @device
+    def to_row(tile, user, rows):
+        tiles, magic_tiles, n_rows, magic_rows, one_on, set_on = rows
+        row = 0
+        if outer > 0:
+            row, tile = divide(tile, tiles, magic_tiles)
+            i, r = 0, row
+            if outer > 1:
+                i, r = divide(row, n_rows, magic_rows)
+            user += i * set_on + r * one_on
+        return row, tile, user
+
+    return to_row
 
 
 def _make_find(width: int, ahead: int) -> Callable:
@@ -109,8 +152,7 @@ def along_body(width: int, outer: int, shape: Shape | None = None) -> Callable:
 
     Its arguments, int64: addresses of the user's (of the first block of data) and of the packed
     memory; blocks of data in a row; words of one, and from one to the next, and the latter's
-    ``magic_of``; tiles of a row and their magic; number of rows and its magic, bytes from one row
-    to the next, bytes to the next set of rows.
+    ``magic_of``; then those of ``make_to_row``.
 
     Args:
         outer: 0: one row, 1: several rows, 2: several sets of them.
@@ -120,17 +162,11 @@ def along_body(width: int, outer: int, shape: Shape | None = None) -> Callable:
     first, step = make_first_word(shape)
     find_all = unrolled(lambda k: _make_find(width, k * step), shape.words)
     move_words = make_move_words(width, shape.words, shape)
+    to_row = make_to_row(outer)
 
     def kernel(user, packed, count, atom, pitch, magic, *rows):
-        tile = cuda.blockIdx.x
-        tiles, magic_tiles, n_rows, magic_rows, to_row, to_set = rows
-        if outer > 0:
-            row, tile = divide(tile, tiles, magic_tiles)
-            packed += row * count * width * atom
-            if outer > 1:
-                i, row = divide(row, n_rows, magic_rows)
-                user += i * to_set
-            user += row * to_row
+        row, tile, user = to_row(cuda.blockIdx.x, user, rows)
+        packed += row * count * width * atom
         word = first(tile, cuda.threadIdx.x) - ((user & (LINE - 1)) >> shift)
         move_words(find_all(word, user, packed, count, atom, pitch, magic))
 

@@ -2,12 +2,12 @@
 
 Where lengths, displacements or pointers are odd, no word of the user's memory is a word of the
 packed bytes, and putting words together from global memory costs several instructions a byte. Here
-a block of threads takes a tile of consecutive blocks and reads one side of it as it lies, the
-user's memory with its gaps or the packed bytes, in whole words of 16 bytes into shared memory,
-where a byte may be asked for at any place. What is written is put together there.
+a block of threads takes a tile of consecutive blocks and reads the user's memory as it lies, with
+its gaps, in whole words of 16 bytes into shared memory, where a byte may be asked for at any place.
+The packed bytes are put together there. Unpacking is the affair of ``kernels_bytes``.
 
 Gaps between blocks of data may be read, but nothing before the first and behind the last byte of
-the layout; no byte of a gap is ever written.
+the layout.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -15,16 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
 from numba import cuda
 
-from device_lib.platform.divide import LIMIT, divide, magic_of
+from device_lib.platform.divide import divide, magic_of
 from device_lib.platform.primitives import block_id, buffer_of, device, sync_block, thread_rank
+from gmpi.packing.kernels_along import MAX_OUTER, deal, make_to_row
 from gmpi.packing.tile_words import (
-    SPREAD_STEP,
     get_1,
     get_16_of_many,
     get_16_of_two,
@@ -33,14 +32,11 @@ from gmpi.packing.tile_words import (
     put_1,
     put_16_if,
     shared_address,
-    spread_4_if,
-    spread_along,
-    spread_few,
     store_1,
     store_16,
 )
 
-THREADS = SPREAD_STEP
+THREADS = 128
 REGISTERS = 40  # at most: 12 blocks of threads on each multiprocessor
 _STEP = 16 * THREADS  # bytes that the threads read, or write, at a time
 TILE_BYTES = 4 * _STEP  # shared memory for one tile
@@ -49,7 +45,6 @@ _ROOM = (TILE_BYTES + 16 + 32) // 8
 LONGEST_BLOCK = 128  # bytes; longer ones are packed well enough word by word
 LARGEST_PITCH = 512
 _SPARSEST = 4  # most bytes of the user's memory for one that is packed
-MAX_OUTER = 2  # dimensions besides the innermost one
 # Packed bytes of a row where there are several: for less, most threads of a tile have no work.
 _SHORTEST_ROW = 1024
 _TWO = 16  # blocks this long: 16 packed bytes are of two at most
@@ -71,37 +66,39 @@ class Tiling(NamedTuple):
     blocks: int
 
 
-def tiling(atom: int, dims: list[tuple[int, int]]) -> Tiling | None:
-    """For blocks of ``atom`` bytes; ``None``: not for this kernel.
-
-    A tile has a multiple of 16 blocks, so that those of a row begin at the same alignment.
+def is_short(atom: int, dims: list[tuple[int, int]]) -> bool:
+    """Whether blocks of ``atom`` bytes are for these kernels, and for those of ``kernels_bytes``.
 
     Args:
-        dims: (count, stride in bytes), innermost first. The innermost one is a row; no tile goes
-            beyond it.
+        dims: (count, stride in bytes), innermost first. The innermost one is a row.
     """
     if not 1 <= len(dims) <= 1 + MAX_OUTER:
-        return None
+        return False
     (count, pitch), *others = dims
     if not (0 < atom < LONGEST_BLOCK and atom < pitch <= min(_SPARSEST * atom, LARGEST_PITCH)):
+        return False
+    return not others or count * atom >= _SHORTEST_ROW
+
+
+def tiling(atom: int, dims: list[tuple[int, int]]) -> Tiling | None:
+    """For blocks of ``atom`` bytes; ``None``: not for this kernel. Arguments as ``is_short``.
+
+    A tile has a multiple of 16 blocks, so that those of a row begin at the same alignment. No tile
+    goes beyond its row.
+    """
+    if not is_short(atom, dims):
         return None
-    if others and count * atom < _SHORTEST_ROW:
-        return None
+    (count, pitch), *others = dims
     each = ((TILE_BYTES - 15 - atom) // pitch + 1) // 16 * 16
-    tiles = -(-count // each)
-    blocks = tiles * prod(n for n, stride in others)
-    if blocks >= LIMIT:
+    dealt = deal(-(-count // each), 1, others)
+    if dealt is None:
         return None
-    (n1, stride1), (n2, stride2) = [*others, (1, 0), (1, 0)][:2]
-    arguments = [
-        0, 0, count, atom, pitch, magic_of(atom), magic_of(pitch), each,
-        tiles, magic_of(tiles), n1, magic_of(n1), stride1, stride2,
-    ]  # fmt: skip
-    return Tiling(atom >= _TWO, len(others), arguments, blocks)
+    arguments = [0, 0, count, atom, pitch, magic_of(atom), each, *dealt.rows]
+    return Tiling(atom >= _TWO, len(others), arguments, dealt.blocks)
 
 
 #: int64 arguments of the kernel
-ARGUMENTS = 14
+ARGUMENTS = 13
 
 
 @device
@@ -168,99 +165,32 @@ def _make_write_packed(long: bool) -> Callable:
     return write_packed
 
 
-@device
-def _write_words(base, user, count, atom, pitch, magic):
-    """Unpacks ``count`` blocks that lie one after the other in shared memory at ``base``.
-
-    Whole words of the user's memory first, then the bytes around them in each block.
-    """
-    rank = thread_rank()
-    last = (count - 1) * pitch + atom - 4
-    # Whole words, by their place: neighbouring threads write neighbouring words.
-    at = (-user & 3) + 4 * rank
-    while at <= last:
-        i, r = divide(at, pitch, magic)
-        spread_4_if(user + at, base + i * atom + r, r + 4 <= atom)
-        at += 4 * THREADS
-    # The bytes before and behind them in each block.
-    i = rank
-    while i < count:
-        to = user + i * pitch
-        source = base + i * atom
-        head = min(-to & 3, atom)
-        tail = atom - head & 3
-        if head > 0:
-            spread_few(to, source, head)
-        if tail > 0:
-            spread_few(to + atom - tail, source + atom - tail, tail)
-        i += THREADS
-
-
-@device
-def _write_bytes(base, user, count, atom, pitch, magic):
-    """As ``_write_words``, thread by thread the bytes of the user's memory, gaps left out.
-
-    An instruction of a warp then writes all data of one sector of 32 bytes.
-    """
-    at = thread_rank() - (user & 31)
-    if at < 0:
-        at += THREADS
-    i, r = divide(at, pitch, magic)
-    blocks, onward = divide(THREADS, pitch, magic)
-    left = (count - 1) * pitch + atom - at
-    ahead = blocks * atom + onward
-    place, pair, steps = r | left << 32, atom | pitch << 32, ahead | onward << 32
-    spread_along(user + at, base + i * atom + r, place, pair, steps)
-
-
 @cache
-def tiles_body(long: bool, outer: int, unpack: bool, words: bool = False) -> Callable:
-    """The Python function of a kernel of ``THREADS`` threads; one block of them moves one tile.
+def tiles_body(long: bool, outer: int) -> Callable:
+    """The Python function of a kernel of ``THREADS`` threads; one block of them packs one tile.
 
     Its arguments, int64: addresses of the user's (of the first block of data) and of the packed
     memory, of any alignment; blocks of data in a row, bytes of one, bytes from one to the next; the
-    ``magic_of`` both; blocks of data in a tile; tiles of a row and their magic; number of rows and
-    its magic, bytes from one row to the next, bytes to the next set of rows.
+    ``magic_of`` a block's bytes; blocks of data in a tile; then those of ``make_to_row``.
 
     Args:
         long: blocks have 16 bytes or more.
         outer: 0: one row, 1: several rows, 2: several sets of them.
-        words: every block begins at a multiple of 4 in the user's memory. Only the ends of blocks
-            are then unpacked byte by byte, by one or two instructions; where they begin anywhere,
-            four to six of them write most sectors once more (``tests/gpu/unpack.sh``).
     """
     write_packed = _make_write_packed(long)
-    write_user = _write_words if words else _write_bytes
+    to_row = make_to_row(outer)
 
-    # wide: a kernel, whose arguments are constants of its launch
-    def kernel(
-        user, packed, count, atom, pitch, magic_atom, magic_pitch, each,
-        tiles, magic_tiles, rows, magic_rows, to_row, to_set,
-    ):  # fmt: skip
+    def kernel(user, packed, count, atom, pitch, magic, each, *rows):
         room = cuda.shared.array(_ROOM, np.int64)
         address, nbytes, strided = buffer_of(room)
         shared = shared_address(address) + 15 & -16
-        tile = block_id()
-        if outer > 0:
-            row, tile = divide(tile, tiles, magic_tiles)
-            packed += row * (count * atom)
-            if outer > 1:
-                i, row = divide(row, rows, magic_rows)
-                user += i * to_set
-            user += row * to_row
+        row, tile, user = to_row(block_id(), user, rows)
         first = tile * each
         here = min(each, count - first)
-        to_user = user + first * pitch
-        to_packed = packed + first * atom
-        size = here * atom
-        if unpack:
-            _fill(shared, to_packed, size, packed, packed + count * atom)
-            sync_block()
-            write_user(shared + (to_packed & 15), to_user, here, atom, pitch, magic_pitch)
-        else:
-            reach = (here - 1) * pitch + atom
-            _fill(shared, to_user, reach, user, user + (count - 1) * pitch + atom)
-            sync_block()
-            write_packed(shared + (to_user & 15), to_packed, size, atom, pitch, magic_atom)
+        at = user + first * pitch
+        _fill(shared, at, (here - 1) * pitch + atom, user, user + (count - 1) * pitch + atom)
+        sync_block()
+        to = packed + (row * count + first) * atom
+        write_packed(shared + (at & 15), to, here * atom, atom, pitch, magic)
 
     return kernel

@@ -25,6 +25,7 @@ from gmpi.datatypes.plans import Plan
 from gmpi.packing import (
     kernels,
     kernels_along,
+    kernels_bytes,
     kernels_parts,
     kernels_runs,
     kernels_strided,
@@ -73,11 +74,13 @@ def _tiles(part: Part) -> tuple[list[int], int] | None:
     return arguments, blocks
 
 
-def _tiling(part: Part) -> kernels_tiles.Tiling | None:
-    """For short blocks at a regular pitch; ``None`` when the part is something else."""
+def _short(part: Part) -> tuple[int, list[tuple[int, int]]] | None:
+    """(bytes of a block, dimensions) of short blocks at a regular pitch; ``None`` when the part is
+    something else."""
     if isinstance(part, RunList) or part.table is not None:
         return None
-    return kernels_tiles.tiling(part.atom, [(dim.count, dim.stride) for dim in part.dims])
+    dims = [(dim.count, dim.stride) for dim in part.dims]
+    return (part.atom, dims) if kernels_tiles.is_short(part.atom, dims) else None
 
 
 def _strided_numbers(part: Part, width: int, dims: int) -> list[int] | None:
@@ -121,7 +124,7 @@ class Prepared:
         self._parts = plan.parts
         self._single = len(plan.parts) == 1
         self._tiles = _tiles(plan.parts[0]) if self._single else None
-        self._tiling = _tiling(plan.parts[0]) if self._single else None
+        self._short = _short(plan.parts[0]) if self._single else None
         self._descriptors = [
             describe(part, Tables(**upload(table_arrays(part), self._keep)), 0)
             for part in plan.parts
@@ -148,9 +151,10 @@ class Prepared:
         if self._tiles is not None and bits & (self._parts[0].atom - 1) == 0:
             return self._prepare_transpose(unpack)
         width = _width(bits | self._bits | 16)
-        if width == 1 and self._tiling is not None:
-            return self._prepare_tiling(self._tiling, user, unpack)
         found = None
+        if width == 1 and self._short is not None:
+            prepare = self._prepare_bytes if unpack else self._prepare_tiling
+            found = prepare(*self._short)
         if width > 1 and self.most_blocks is None:
             found = self._prepare_along(width) if unpack and self._single else None
             found = found or self._prepare_words(width, unpack)
@@ -185,15 +189,24 @@ class Prepared:
         code = kernel(self._device, body, kernels_transpose.ARGUMENTS, 64)
         return Launch(code, *self._tiles, part.offset)
 
-    def _prepare_tiling(self, found: kernels_tiles.Tiling, user: int, unpack: bool) -> Launch:
-        part = self._parts[0]
-        assert not isinstance(part, RunList)
-        words = unpack and not any(
-            at & 3 for at in (user + part.offset, *(dim.stride for dim in part.dims))
-        )
-        body = kernels_tiles.tiles_body(found.long, found.outer, unpack, words)
+    def _prepare_tiling(self, atom: int, dims: list[tuple[int, int]]) -> Launch | None:
+        found = kernels_tiles.tiling(atom, dims)
+        if found is None:
+            return None
+        body = kernels_tiles.tiles_body(found.long, found.outer)
         code = kernel(self._device, body, kernels_tiles.ARGUMENTS, kernels_tiles.REGISTERS)
-        return Launch(code, found.arguments, found.blocks, part.offset, kernels_tiles.THREADS)
+        offset = self._parts[0].offset
+        return Launch(code, found.arguments, found.blocks, offset, kernels_tiles.THREADS)
+
+    def _prepare_bytes(self, atom: int, dims: list[tuple[int, int]]) -> Launch | None:
+        found = kernels_bytes.bytes_along(atom, dims)
+        if found is None:
+            return None
+        width = kernels_bytes.width_of(atom)
+        body = kernels_bytes.bytes_body(width, found.outer)
+        code = kernel(self._device, body, kernels_bytes.ARGUMENTS, kernels_bytes.REGISTERS)
+        threads = kernels_bytes.SHAPES[width].threads
+        return Launch(code, found.arguments, found.blocks, self._parts[0].offset, threads)
 
     def _prepare_strided(self, width: int, unpack: bool) -> Launch | None:
         part = self._parts[0]

@@ -11,8 +11,6 @@ import ctypes
 
 from device_lib.platform.primitives import SIMULATOR
 
-SPREAD_STEP = 128  # bytes between a thread's bytes in ``spread_along``
-
 if SIMULATOR:
 
     def shared_address(address):
@@ -53,29 +51,6 @@ if SIMULATOR:
                 left += block
             data += ctypes.string_at(shared + k, 1)
         return _halves(data)
-
-    def spread_4_if(address, shared, wanted):
-        if wanted:
-            assert address & 3 == 0
-            ctypes.memmove(address, shared, 4)
-
-    def spread_few(address, shared, count):
-        ctypes.memmove(address, shared, count)
-
-    def spread_along(to, shared, place, blocks, steps):
-        (r, left), (atom, pitch), (ahead, onward) = (
-            (pair & 0xFFFFFFFF, pair >> 32) for pair in (place, blocks, steps)
-        )
-        while left > 0:
-            if r < atom:
-                store_1(to, load_1(shared))
-            r += onward
-            shared += ahead
-            if r >= pitch:
-                r -= pitch
-                shared -= pitch - atom
-            to += SPREAD_STEP
-            left -= SPREAD_STEP
 
 else:
     from numba.cuda import types
@@ -152,54 +127,3 @@ else:
     get_16_of_two = ptx(_two(), "=l,=l,l,l,l", _PAIR, 3)
     # The same for blocks that are shorter: a gap after the first $3 bytes, and then after every $5.
     get_16_of_many = ptx(_many(), "=l,=l,l,l,l,l", _PAIR, 4)
-
-    # Four bytes from shared address $1 to the aligned address $0, if $2.
-    spread_4_if = ptx(
-        "{ .reg .pred p; .reg .b32 s, a, b, x, y; setp.ne.u64 p, $2, 0; cvt.u32.u64 s, $1; "
-        "and.b32 a, s, -4; shl.b32 b, s, 3; @p ld.shared.u32 x, [a]; @p ld.shared.u32 y, [a+4]; "
-        "shf.r.wrap.b32 x, x, y, b; @p st.u32 [$0], x; }",
-        "l,l,l",
-        types.void,
-        3,
-    )
-    # $2 (0..3) bytes from shared address $1 to any address $0: a byte up to an even address, two
-    # bytes, the byte that is left.
-    spread_few = ptx(
-        "{ .reg .pred p; .reg .b32 s, a, b, x, y, n; .reg .b64 t; mov.b64 t, $0; "
-        "cvt.u32.u64 s, $1; cvt.u32.u64 n, $2; and.b32 a, s, -4; shl.b32 b, s, 3; "
-        "ld.shared.u32 x, [a]; ld.shared.u32 y, [a+4]; shf.r.wrap.b32 x, x, y, b; "
-        "cvt.u32.u64 a, t; and.b32 a, a, 1; min.u32 a, a, n; setp.ne.u32 p, a, 0; "
-        "@p st.u8 [t], x; @p shr.u32 x, x, 8; @p add.s64 t, t, 1; @p sub.u32 n, n, 1; "
-        "setp.ge.u32 p, n, 2; "
-        "@p st.u16 [t], x; @p shr.u32 x, x, 16; @p add.s64 t, t, 2; @p sub.u32 n, n, 2; "
-        "setp.ne.u32 p, n, 0; @p st.u8 [t], x; }",
-        "l,l,l",
-        types.void,
-        3,
-    )
-
-    def _along() -> str:
-        lines = [
-            "{ .reg .pred p<4>, w; .reg .b32 s, r, n, a, q, d, o, g, x<4>; .reg .b64 t;",
-            "mov.b64 t, $0; cvt.u32.u64 s, $1;",
-            "mov.b64 {r, n}, $2; mov.b64 {a, q}, $3; mov.b64 {d, o}, $4;",
-            "sub.u32 g, q, a; setp.le.s32 w, n, 0; @w bra gmpi_done;",
-            "gmpi_next:",
-        ]
-        for k in range(4):
-            lines += [
-                f"setp.lt.u32 p{k}, r, a; setp.gt.and.s32 p{k}, n, {k * SPREAD_STEP}, p{k};",
-                f"@p{k} ld.shared.u8 x{k}, [s]; add.u32 r, r, o; add.u32 s, s, d;",
-                "setp.ge.u32 w, r, q; @w sub.u32 r, r, q; @w sub.u32 s, s, g;",
-            ]
-        lines += [f"@p{k} st.global.u8 [t+{k * SPREAD_STEP}], x{k};" for k in range(4)]
-        step = 4 * SPREAD_STEP
-        lines.append(f"add.s64 t, t, {step}; sub.s32 n, n, {step}; setp.gt.s32 w, n, 0;")
-        return " ".join([*lines, "@w bra gmpi_next; gmpi_done: }"])
-
-    # The calling thread's bytes of blocks at one pitch: the one at global address $0 from shared
-    # address $1, as far as it is data, and so on at every SPREAD_STEP. Then pairs, the second in
-    # the high half: its place within the pitch, and bytes from it to the last one's end; bytes of a
-    # block, and of the pitch; what a step adds to the shared address, and to the place within the
-    # pitch.
-    spread_along = ptx(_along(), "l,l,l,l,l", types.void, 5)

@@ -2,6 +2,7 @@
 
     python3 tests/gpu/unpack.py TREE --json FILE               # gmpi.pack and gmpi.unpack of a tree
     python3 tests/gpu/unpack.py TREE --json FILE --variants    # and what is tried
+    python3 tests/gpu/unpack.py TREE --json FILE --odd         # blocks of no whole words only
     python3 tests/gpu/unpack.py TREE --once                    # each unpack once, for a profiler
 
 Every result is compared, gaps too. A share is of the layout's own ceiling: what a copy in the same
@@ -22,14 +23,12 @@ ARGUMENTS = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
 ARGUMENTS.add_argument("tree", type=Path)
 ARGUMENTS.add_argument("--json", metavar="FILE")
 ARGUMENTS.add_argument("--variants", action="store_true")
+ARGUMENTS.add_argument("--odd", action="store_true")
 ARGUMENTS.add_argument("--once", action="store_true")
 
-CASES = [
-    (8, 16), (16, 32), (32, 64), (64, 128), (128, 256),
-    (12, 20), (24, 40), (48, 80), (17, 24), (33, 40), (100, 105),
-]  # fmt: skip
+ODD = [(17, 24), (33, 40), (100, 105), (1, 2), (2, 4), (3, 4), (5, 8)]
 TRIED = [(8, 16), (32, 64), (64, 128), (128, 256), (12, 20), (24, 40), (48, 80)]
-ODD = [(17, 24), (33, 40), (100, 105)]
+CASES = [*TRIED[:1], (16, 32), *TRIED[1:], *ODD]
 PACKED = 256 << 20
 _STORES = r"""
 extern "C" __global__ void stores(WORD* to, unsigned n, unsigned block, unsigned pitch) {
@@ -130,24 +129,18 @@ def variants(block: int, pitch: int) -> Iterator[Variant]:
 
 def odd_variants(block: int, pitch: int) -> Iterator[Variant]:
     """What is tried for blocks of no whole number of words."""
-    import unpack_bytes
-
-    from gmpi.packing import kernels_tiles
+    from gmpi.packing import kernels_bytes
     from gmpi.packing.kernels_strided import Shape
 
-    count = PACKED // block
-    found = kernels_tiles.tiling(block, [(count, pitch)])
-    assert found is not None
-    for words in (True, False):
-        body = kernels_tiles.tiles_body(found.long, 0, True, words)
-        name = f"tiles, {'words' if words else 'bytes'}"
-        yield Variant(name, body, found.arguments, found.blocks, kernels_tiles.THREADS)
-    for threads, words in ((256, 1), (512, 1), (128, 2), (256, 2), (512, 2)):
-        shape = Shape(threads, words)
-        made = unpack_bytes.arguments(block, count, pitch, shape)
-        assert made is not None
-        body = unpack_bytes.bytes_body(shape)
-        yield Variant(f"registers T{threads} U{words}", body, *made, threads)
+    width = kernels_bytes.width_of(block)
+    for threads, words in ((256, 1), (128, 2), (256, 2), (512, 2), (128, 4)):
+        for near in (False, True)[: 1 + (words > 1)]:
+            shape = Shape(threads, words, near)
+            found = kernels_bytes.bytes_along(block, [(PACKED // block, pitch)], shape)
+            assert found is not None
+            body = kernels_bytes.bytes_body(width, 0, shape)
+            name = f"bytes T{threads} U{words}{' near' if near else ''}"
+            yield Variant(name, body, found.arguments, found.blocks, threads)
 
 
 class Bench:
@@ -201,14 +194,12 @@ class Bench:
         return found
 
     def tried(self, block: int, pitch: int) -> Iterator[dict[str, Any]]:
-        import unpack_bytes
-
-        from gmpi.packing import kernels_strided
+        from gmpi.packing import kernels_bytes, kernels_strided
         from gmpi.packing.driver import Launch, device_number, kernel
 
         words = block % 4 == 0 and pitch % 4 == 0
         for one in (variants if words else odd_variants)(block, pitch):
-            registers = kernels_strided.REGISTERS if words else unpack_bytes.REGISTERS
+            registers = kernels_strided.REGISTERS if words else kernels_bytes.REGISTERS
             code = kernel(device_number(), one.body, len(one.arguments), registers)
             launch = Launch(code, one.arguments, one.blocks, 0, one.threads)
 
@@ -268,14 +259,15 @@ def main() -> int:
     if args.once:
         return once(bench)
     rows: list[dict[str, Any]] = []
-    for case in CASES:
+    for case in ODD if args.odd else CASES:
         rows += bench.as_it_is(*case)
     if args.variants:
-        for case in [*TRIED, *ODD]:
+        for case in ODD if args.odd else [*TRIED, *ODD]:
             if case[0] % 8 == 0:
                 rows.append(bench.stores_alone(*case))
             rows += bench.tried(*case)
-        rows += bench.by_granularity()
+        if not args.odd:
+            rows += bench.by_granularity()
     write_json(args.json, {"benchmark": "unpack", "copy_us": bench.copy_us, "rows": rows})
     wrong = [f"{row['case']}: {row['variant']}" for row in rows if not row["right"]]
     if wrong:
