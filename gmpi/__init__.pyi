@@ -36,6 +36,18 @@ from device_lib.api.exports import (
     GMPI_Waitany as GMPI_Waitany,
     GMPI_Waitany_warp as GMPI_Waitany_warp,
 )
+from device_lib.api.exports_partitioned import (
+    GMPI_Parrived as GMPI_Parrived,
+    GMPI_Parrived_warp as GMPI_Parrived_warp,
+    GMPI_Pready as GMPI_Pready,
+    GMPI_Pready_range as GMPI_Pready_range,
+    GMPI_Pready_range_warp as GMPI_Pready_range_warp,
+    GMPI_Pready_warp as GMPI_Pready_warp,
+    GMPI_Start as GMPI_Start,
+    GMPI_Start_warp as GMPI_Start_warp,
+    GMPI_Startall as GMPI_Startall,
+    GMPI_Startall_warp as GMPI_Startall_warp,
+)
 from device_lib.platform.primitives import (
     SIMULATOR as SIMULATOR,
     clock as clock,
@@ -67,6 +79,7 @@ from gmpi.contract.constants import (
     CXX_FLOAT_COMPLEX as CXX_FLOAT_COMPLEX,
     CXX_LONG_DOUBLE_COMPLEX as CXX_LONG_DOUBLE_COMPLEX,
     DOUBLE as DOUBLE,
+    ERR_ARG as ERR_ARG,
     ERR_BUFFER as ERR_BUFFER,
     ERR_COMM as ERR_COMM,
     ERR_COUNT as ERR_COUNT,

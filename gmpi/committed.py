@@ -6,6 +6,7 @@ row, so a kernel that still has the handle of a freed datatype is told so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,7 @@ class Datatypes:
         self._kernels = kernels
         self._rows: list[_Row | None] = [None] * DERIVED_ROWS
         self._generation = 0
+        self.users: Callable[[int], int] = lambda handle: 0  # partitioned requests of a datatype
 
     @property
     def plans(self) -> dict[int, Plan]:
@@ -107,6 +109,11 @@ class Datatypes:
                 f"the datatype {name} cannot be freed while a kernel of this context is running, "
                 "which may use it; synchronize first"
             )
+        if requests := self.users(handle):
+            raise DatatypeError(
+                f"the datatype {name} cannot be freed: {requests} partitioned requests use it; "
+                "free them first (Context.Request_free)"
+            )
         slots = self._state.slots
         users = np.flatnonzero((slots[:, S_STATE] == OPEN) & (slots[:, S_DATATYPE] == handle))
         if len(users):
@@ -119,6 +126,10 @@ class Datatypes:
             nobody = np.zeros(TYPE_BYTES // 8, np.int64)
             self._memory.write_device(self._base + index * TYPE_BYTES, nobody)
         self._rows[index] = None
+
+    def row_address(self, handle: int) -> int:
+        """Where kernels find a committed datatype."""
+        return self._address(handle & (DERIVED_ROWS - 1))
 
     def _address(self, index: int) -> int:
         return self._memory.device + self._base + index * TYPE_BYTES

@@ -22,6 +22,8 @@ from gmpi.contract.sizes import SHAPE_DIRECT_SHIFT, Layout
 from gmpi.contract.wire import COMMUNICATORS
 from gmpi.errors import ContextError, Fault
 from gmpi.host.calls import Host
+from gmpi.host.partitioned import Partitioned
+from gmpi.host.partitioned_calls import PartitionedCalls
 from gmpi.host.requests import Progress
 from gmpi.launch import launch
 from gmpi.launch.kernels import LaunchedKernels
@@ -37,17 +39,11 @@ from gmpi.memory.regions import Memory
 from gmpi.observe.pending import PendingRequest
 from gmpi.observe.report import Report
 from host_proxy.platform import trace
-from host_proxy.platform.state import (
-    G_CHANNELS,
-    OPEN,
-    S_STATE,
-    State,
-    fault_rows,
-)
+from host_proxy.platform.state import G_CHANNELS, OPEN, S_STATE, State, fault_rows
 from host_proxy.proxy import Proxy
 
 
-class Context:
+class Context(PartitionedCalls):
     """Lets the kernels of this process call MPI.
 
     Opening is collective over ``comm``, and so is closing without an exception. One context may be
@@ -89,6 +85,7 @@ class Context:
     _host_progress: Progress
     _datatypes: Datatypes
     _communicators: Communicators
+    _partitioned: Partitioned
     _proxy: Proxy
     _watchdog: Watchdog
     _termination: Termination

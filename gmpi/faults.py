@@ -42,6 +42,7 @@ from gmpi.errors import (
     ResourceError,
     TruncationError,
 )
+from gmpi.fault_words import partition_words, request_words
 from host_proxy.compiled.headers import FLAWS
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
@@ -289,11 +290,11 @@ def _buffer(entry: Entry, known: Known) -> Words:
 
 
 def _request(entry: Entry, known: Known) -> Words:
-    return Words(
-        f"{entry.value:#x}",
-        "a request that is open in this context",
-        "it was completed before, belongs to another context, or is no request",
-    )
+    return Words(f"{entry.value:#x}", *request_words(entry.op))
+
+
+def _partition(entry: Entry, known: Known) -> Words:
+    return Words(entry.value, *partition_words(entry.high))
 
 
 def _length(entry: Entry, known: Known) -> Words:
@@ -356,6 +357,7 @@ _WORDS: dict[int, Callable[[Entry, Known], Words]] = {
     ops.REDUCTION: _reduction,
     ops.BUFFER: _buffer,
     ops.REQUEST: _request,
+    ops.PARTITION: _partition,
     ops.LENGTH: _length,
     ops.RESOURCE: _resource,
     ops.OPERATION: _operation,
@@ -384,7 +386,7 @@ def describe(
     text = f"{operation} in {where}: {field} is {words.value}, allowed is {words.allowed}"
     if words.advice:
         text += f"; {words.advice}"
-    if entry.field not in (ops.REQUEST, ops.RESOURCE, ops.OPERATION):
+    if entry.field not in (ops.REQUEST, ops.PARTITION, ops.RESOURCE, ops.OPERATION):
         comm = "?" if entry.communicator == NO_COMMUNICATOR else entry.communicator
         text += (
             f" [peer {rank_text(entry.peer)}, tag {tag_text(entry.tag)}, communicator {comm}, "

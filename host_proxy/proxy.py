@@ -22,6 +22,7 @@ from host_proxy.platform.state import (
     G_CHANNELS,
     G_CONTROL,
     G_NOW,
+    G_OPENING,
     G_PYTHON,
     G_STOP,
     G_SYNC_SEEN,
@@ -135,7 +136,7 @@ class Proxy:
                 take(g)
                 return_slots(g)
                 worked = True
-            if state.globals[G_PYTHON] or state.globals[G_CHANNELS]:
+            if state.globals[[G_PYTHON, G_CHANNELS, G_OPENING]].any():
                 worked |= self.python.step()
             if state.globals[G_SYNCS]:
                 state.globals[G_SYNC_SEEN] = -1

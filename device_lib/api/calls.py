@@ -13,6 +13,8 @@ from types import SimpleNamespace
 
 from device_lib.api.waiting import make_waiting
 from device_lib.direct.one_warp import PROXIED_ROAD
+from device_lib.direct.partitioned import make_partitioned
+from device_lib.direct.partitioned_waits import make_partitioned_waits
 from device_lib.direct.requests import make_ask, make_direct
 from device_lib.move.layouts import is_derived
 from device_lib.move.message import fitting, inspect, inspect_reduction, is_sound, message_bytes
@@ -137,10 +139,15 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     direct = make_direct(scope, make_ask(requests.transact), requests.help_others)
     open_request, complete_one = requests.open_request, requests.complete_one
     send_direct, receive_direct = direct.send, direct.receive
-    waiting = make_waiting(scope, requests, direct)
+    partitioned = make_partitioned(scope)
+    waits = make_partitioned_waits(scope, partitioned, requests.help_others, direct.go_on)
+    waiting = make_waiting(scope, requests, direct, waits)
     finish, perform = waiting.finish, waiting.perform
     finish_many, finish_one_of = waiting.finish_all, waiting.finish_one
     wait_for_each = waiting.wait_for_each
+    partitioned_start, partitioned_start_all = partitioned.start, partitioned.start_all
+    partitioned_ready, partitioned_ready_range = partitioned.ready, partitioned.ready_range
+    partitioned_arrived = partitioned.arrived
     body = make_open_scattered(scope, requests.help_others, requests.report, direct.start_scattered)
     open_scattered = part("open_scattered", 8, 1, body)
     finish_all = part("finish_all", 6, 1, make_finish_all(scope))
@@ -268,6 +275,29 @@ def make_calls(scope: Scope) -> SimpleNamespace:
             return finish_one_of(ctx, count, address, requests.strides[0])
         return complete_one(ctx, count, address, requests.strides[0])
 
+    # --- partitioned requests (MPI 4.1 chapter 4) -------------------------------------------------
+
+    @device
+    def start(ctx, request):
+        return partitioned_start(ctx, int64(request))
+
+    @device
+    def startall(ctx, count, requests):
+        address, room, strided = buffer_of(requests)
+        return partitioned_start_all(ctx, int64(count), address)
+
+    @device
+    def pready(ctx, partition, request):
+        return partitioned_ready(ctx, int64(partition), int64(request))
+
+    @device
+    def pready_range(ctx, low, high, request):
+        return partitioned_ready_range(ctx, int64(low), int64(high), int64(request))
+
+    @device
+    def parrived(ctx, request, partition):
+        return partitioned_arrived(ctx, int64(partition), int64(request)) != 0
+
     # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
 
     @device
@@ -349,6 +379,11 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         sendrecv=sendrecv,
         waitall=waitall,
         waitany=waitany,
+        start=start,
+        startall=startall,
+        pready=pready,
+        pready_range=pready_range,
+        parrived=parrived,
         iallreduce=iallreduce,
         allreduce=allreduce,
         bcast=bcast,

@@ -196,7 +196,8 @@ def GMPI_Wait(ctx: DeviceContext, request: int) -> Status:
     Args:
         ctx: ``Context.device``, passed to the kernel.
         request: what the call that started the operation returned; ``gmpi.REQUEST_NULL`` returns
-            an empty status at once. Any scope of the same context may wait for it, once.
+            an empty status at once. Any scope of the same context may wait for it, once. A
+            partitioned request is complete with all its partitions. It stays yours, inactive.
 
     Returns:
         Status. ``error`` is ``gmpi.ERR_REQUEST`` for a request that is not open, and
@@ -216,8 +217,8 @@ def GMPI_Waitall(
     Args:
         ctx: ``Context.device``, passed to the kernel.
         count: how many requests.
-        requests: int64[count] in device, shared or local memory, set to ``gmpi.REQUEST_NULL``;
-            or a tuple of requests.
+        requests: int64[count] in device, shared or local memory, set to ``gmpi.REQUEST_NULL``
+            except where they are partitioned; or a tuple of requests.
         statuses: array of ``gmpi.STATUS_DTYPE``[count] (or int64[count, 5]) in device memory, or
             nothing.
 
@@ -237,10 +238,10 @@ def GMPI_Waitany(ctx: DeviceContext, count: int, requests: Any) -> tuple[int, St
         ctx: ``Context.device``, passed to the kernel.
         count: how many requests.
         requests: int64[count], the same for all threads of the scope; the completed one is set to
-            ``gmpi.REQUEST_NULL``.
+            ``gmpi.REQUEST_NULL``, unless it is partitioned.
 
     Returns:
-        (its index, Status); (-1, an empty status) when all are ``gmpi.REQUEST_NULL``.
+        (its index, Status); (-1, an empty status) when all are ``gmpi.REQUEST_NULL`` or inactive.
     """
     raise NotImplementedError
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from device_lib.direct.partitioned_waits import is_inactive
+from device_lib.direct.partitions import is_partitioned
 from device_lib.direct.requests import ONE_LOOK, QUICK, WAIT
 from device_lib.direct.rows import is_direct_handle
 from device_lib.platform.context import Status, has_direct
@@ -52,13 +54,23 @@ def _element(words, number, size):
     return address
 
 
-def make_waiting(scope: Scope, requests: SimpleNamespace, direct: SimpleNamespace):
+@device
+def _is_waited_for(request):
+    """Whether Waitall has negated it: a partitioned request, which stays in the array."""
+    return request < 0 and is_partitioned(-request)
+
+
+def make_waiting(
+    scope: Scope, requests: SimpleNamespace, direct: SimpleNamespace, partitioned: SimpleNamespace
+):
     """Waits of one scope.
 
     Args:
         requests: of the proxied road (``proxied.requests``).
         direct: of the direct one (``direct.requests``).
+        partitioned: ``direct.partitioned_waits``.
     """
+    finish_partitioned = partitioned.finish
     complete, close, open_request = requests.complete, requests.close, requests.open_request
     perform_proxied = requests.perform
     finish_direct, go_on = direct.finish, direct.go_on
@@ -95,6 +107,9 @@ def make_waiting(scope: Scope, requests: SimpleNamespace, direct: SimpleNamespac
             how: WAIT; ONE_LOOK; or QUICK: without going on with anything else.
         """
         request = int64(request)
+        if is_partitioned(request):
+            outcome, count, origin = finish_partitioned(ctx, request, 0 if how == WAIT else 1)
+            return outcome & COMPLETED != 0, close(ctx, request, outcome, count, origin)
         if is_direct_handle(request):
             outcome, count, origin = finish_direct(ctx, request, how)
             return outcome & COMPLETED != 0, close(ctx, request, outcome, count, origin)
@@ -135,7 +150,7 @@ def make_waiting(scope: Scope, requests: SimpleNamespace, direct: SimpleNamespac
             i = 0
             while i < count:
                 request = load_8(requests + i * 8)
-                if request != REQUEST_NULL or turn == 0:
+                if (request != REQUEST_NULL or turn == 0) and not _is_waited_for(request):
                     completed, status = finish_either(
                         ctx, request, QUICK if turn < _TURNS else WAIT
                     )
@@ -147,7 +162,8 @@ def make_waiting(scope: Scope, requests: SimpleNamespace, direct: SimpleNamespac
                             store_status(statuses + i * STATUS_BYTES, status)
                         sync()
                         # Every thread: the array may be private to each.
-                        store_8(requests + i * 8, REQUEST_NULL)
+                        done = -request if is_partitioned(request) else REQUEST_NULL
+                        store_8(requests + i * 8, done)
                         sync()
                     else:
                         left += 1
@@ -155,6 +171,14 @@ def make_waiting(scope: Scope, requests: SimpleNamespace, direct: SimpleNamespac
             if left > 0:
                 go_on(ctx, slots.guess(ctx))
             turn += 1
+        sync()
+        i = 0
+        while i < count:
+            request = load_8(requests + i * 8)
+            sync()
+            if _is_waited_for(request):
+                store_8(requests + i * 8, -request)
+            i += opaque(1)
         sync()
         return result
 
@@ -170,13 +194,14 @@ def make_waiting(scope: Scope, requests: SimpleNamespace, direct: SimpleNamespac
             i = 0
             while i < count:
                 request = load_8(requests + i * stride)
-                if request != REQUEST_NULL:
+                if request != REQUEST_NULL and not is_inactive(ctx, request):
                     pending += 1
                     how = ONE_LOOK if turn >= _TURNS else QUICK
                     completed, status = finish_either(ctx, request, how)
                     if completed:
                         sync()
-                        store_8(requests + i * stride, REQUEST_NULL)
+                        if not is_partitioned(request):
+                            store_8(requests + i * stride, REQUEST_NULL)
                         sync()
                         return (
                             i,
@@ -205,8 +230,10 @@ def make_waiting(scope: Scope, requests: SimpleNamespace, direct: SimpleNamespac
         i = 0
         while i < count:
             at = _element(requests, i, 8)
-            completed, status = finish(ctx, load_8(at), False)
-            store_8(at, REQUEST_NULL)  # every thread: the array may be private to each
+            request = load_8(at)
+            completed, status = finish(ctx, request, False)
+            if not is_partitioned(request):
+                store_8(at, REQUEST_NULL)  # every thread: the array may be private to each
             if statuses != 0:
                 store_status(_element(statuses, i, STATUS_BYTES), status)
             if result == SUCCESS:

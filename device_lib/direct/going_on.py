@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.direct import rows
+from device_lib.direct.late import make_late
 from device_lib.direct.receives import make_advance_receive
 from device_lib.direct.sends import make_advance_send
 from device_lib.platform.context import all_slots
@@ -17,7 +18,7 @@ from device_lib.platform.primitives import device, lane_id, load_gpu
 from device_lib.platform.scope import Scope
 from device_lib.proxied import slots
 from gmpi.contract.channels import KEY_RECEIVES_SHIFT, ROW_KEY
-from gmpi.contract.wire import DEVICE_DIRECT_OPEN
+from gmpi.contract.wire import DEVICE_DIRECT_OPEN, DEVICE_LATE
 
 
 @device
@@ -32,6 +33,7 @@ def make_going_on(scope: Scope) -> SimpleNamespace:
     broadcast_3 = scope.broadcast_3
     advance_send = make_advance_send(scope)
     advance_receive = make_advance_receive(scope)
+    store_late = make_late(scope).store_late
 
     part = parts_of(scope.name, "gmpi_direct")
 
@@ -64,12 +66,16 @@ def make_going_on(scope: Scope) -> SimpleNamespace:
         """Goes on with one open request after slot ``first``; returns where to look next."""
         slot = -1
         handle = 0
+        late = 0
         if leads() and lane_id() == 0:
             slot = rows.next_open(ctx, first)
+            late = load_gpu(ctx.device + DEVICE_LATE)
             if slot >= 0:
                 handle = rows.field(ctx, slot, rows.OWNER)
-        slot, handle, ignored = broadcast_3(slot, handle, 0)
+        slot, handle, late = broadcast_3(slot, handle, late)
         sync()
+        if late > 0:
+            store_late(ctx, 0)
         if slot < 0:
             return first
         if rows.is_direct_handle(handle) and handle & slots.CLAIMED == 0:

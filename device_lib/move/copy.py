@@ -32,6 +32,12 @@ if SIMULATOR:
         data = (low & _WORD).to_bytes(8, "little") + (high & 0xFFFFFFFF).to_bytes(4, "little")
         ctypes.memmove(address, data, min(valid, 12))
 
+    def load_12(address):
+        return load_payload(address, 12)
+
+    def store_12(address, low, high):
+        store_payload(address, low, high, 12)
+
     def copy_to_staging(staging, source, nbytes, rank, size):
         begin = nbytes * rank // size
         end = nbytes * (rank + 1) // size
@@ -110,6 +116,17 @@ else:
                 store_4(address + 4, low >> 32)
             if valid >= 12:
                 store_4(address + 8, high)
+
+    @device
+    def load_12(address):
+        """``load_payload`` of a whole packet at a multiple of 4: without a branch."""
+        return load_4(address) | load_4(address + 4) << 32, load_4(address + 8)
+
+    @device
+    def store_12(address, low, high):
+        store_4(address, low)
+        store_4(address + 4, low >> 32)
+        store_4(address + 8, high)
 
     @device
     def _store_words(address, low, high, valid):

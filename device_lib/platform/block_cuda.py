@@ -36,6 +36,13 @@ block_id = ptx(
     types.uint32,
     0,
 )
+grid_blocks = ptx(
+    "{ .reg .u32 a, b; mov.u32 a, %nctaid.x; mov.u32 b, %nctaid.y; mul.lo.u32 a, a, b; "
+    "mov.u32 b, %nctaid.z; mul.lo.u32 $0, a, b; }",
+    "=r",
+    types.uint32,
+    0,
+)
 lane_id = ptx("mov.u32 $0, %laneid;", "=r", types.uint32, 0)
 # Below 2**$1, different for blocks and from one moment to the next.
 scatter = ptx(

@@ -34,6 +34,7 @@ def device(function: _Function) -> _Function:
 thread_rank = _twin.thread_rank
 block_threads = _twin.block_threads
 block_id = _twin.block_id
+grid_blocks = _twin.grid_blocks
 lane_id = _twin.lane_id
 place = _twin.place
 scatter = _twin.scatter
@@ -72,6 +73,7 @@ load_1_if = _twin.load_1_if
 load_4_if = _twin.load_4_if
 clear_bits_32_gpu = _twin.clear_bits_32_gpu
 clear_bits_gpu = _twin.clear_bits_gpu
+load_pair_gpu = _twin.load_pair_gpu
 store_pair_gpu = _twin.store_pair_gpu
 fence_gpu = _twin.fence_gpu
 fence_sys = _twin.fence_sys

@@ -19,6 +19,7 @@ from device_lib.platform.block_cuda import broadcast_block_4 as broadcast_block_
 from device_lib.platform.block_cuda import broadcast_block_5 as broadcast_block_5
 from device_lib.platform.block_cuda import get_block_4 as get_block_4
 from device_lib.platform.block_cuda import get_block_row as get_block_row
+from device_lib.platform.block_cuda import grid_blocks as grid_blocks
 from device_lib.platform.block_cuda import lane_id as lane_id
 from device_lib.platform.block_cuda import place as place
 from device_lib.platform.block_cuda import put_block_4 as put_block_4
@@ -102,6 +103,7 @@ load_4_if = ptx(
     types.uint32,
     2,
 )
+load_pair_gpu = ptx("ld.relaxed.gpu.global.v2.u64 {$0, $1}, [$2];", "=l,=l,l", _PAIR, 1)
 store_pair_gpu = ptx("st.relaxed.gpu.global.v2.u64 [$0], {$1, $2};", "l,l,l", types.void, 3)
 
 # --- mapped memory, shared with the CPU -----------------------------------------------------------

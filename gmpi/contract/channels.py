@@ -4,7 +4,9 @@ A *channel* is (communicator, source, tag) in one direction between two ranks wh
 other's memory. Its receiver has an *inbox*, its sender *cells*; the k-th send meets the k-th
 receive (``tests/model/channel.pml``). Both lie in *direct memory*, which a rank exports:
 
-    staging | inboxes of our channels | cells of the channels to each rank of the node
+    staging | inboxes of our channels | cells of the channels to each rank of the node | arena
+
+The arena is for partitioned requests (``partitions.py``).
 
 **Packets** are packets of ``wire``: 12 bytes and the number of the message, stored at once.
 
@@ -29,6 +31,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gmpi.contract.partitions import ARENA_BYTES
 from gmpi.contract.sizes import align
 from gmpi.contract.wire import PACKET_BYTES, PACKET_PAYLOAD
 
@@ -115,8 +118,12 @@ class Places(NamedTuple):
         return self.inbox(self.channels) + (receiver * self.channels + channel) * CELLS_BYTES
 
     @property
+    def arena(self) -> int:
+        return align(self.cells(self.ranks, 0), 4096)
+
+    @property
     def nbytes(self) -> int:
-        return self.cells(self.ranks, 0)
+        return self.arena + ARENA_BYTES
 
     @property
     def table_bytes(self) -> int:

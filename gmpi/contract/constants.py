@@ -146,6 +146,7 @@ STATUS_DTYPE: Final = np.dtype(
 
 # --- error classes ------------------------------------------------------------------------------
 SUCCESS: Final[int] = MPI.SUCCESS
+ERR_ARG: Final[int] = MPI.ERR_ARG
 ERR_BUFFER: Final[int] = MPI.ERR_BUFFER
 ERR_COUNT: Final[int] = MPI.ERR_COUNT
 ERR_TYPE: Final[int] = MPI.ERR_TYPE

@@ -32,7 +32,7 @@ Versions are compared when a context opens: ranks must agree on ``VERSION`` and 
 
 from __future__ import annotations
 
-VERSION = 7
+VERSION = 8
 
 # --- packets -----------------------------------------------------------------------------------
 PACKET_BYTES = 16
@@ -58,6 +58,7 @@ CALL_SHIFT = 25
 CALL_MASK = 0x7F
 BLOCKING = 1 << CALL_SHIFT  # GMPI_Send, GMPI_Recv, GMPI_Allreduce
 SENDRECV = 2 << CALL_SHIFT
+PARTITIONED = 3 << CALL_SHIFT  # of a wait that is reported
 # In a predefined datatype: its size is not that of the array's elements, whose size stands in its
 # place; the rest is the number of the datatype.
 DATATYPE_UNFIT = 0x80
@@ -81,6 +82,9 @@ OP_RECEIVE_CHANNEL = 13  # and where those from it come
 # the request's, flags are its opcode, and packet 3 has its bytes.
 OP_WAITS = 14
 OP_WAITED = 15
+OP_START = 16  # these are only named in faults
+OP_PREADY = 17
+OP_PARRIVED = 18
 
 # What the kernel saw of the buffer. The proxy refuses a record with a flaw, naming it.
 FLAG_INLINE = 1  # what goes out is in this record
@@ -209,6 +213,8 @@ DEVICE_WAITS = 392  # looks at host memory in long waits, see device_lib/proxied
 DEVICE_PROXIED = 400  # rows of the table of channels that say: the proxied road
 DEVICE_STAGED = 408  # bits of staging buffers in direct memory that are taken
 DEVICE_DIRECT_OPEN = 416  # how many requests of the direct road are open
+DEVICE_LATE = 424  # partitions that are ready and not stored; each counts as an open request
+DEVICE_PARTITIONED_COUNT = 432  # rows of partitioned requests that may be in use
 DEVICE_LARGE = 448  # address (GPU) of large staging; constant
 DEVICE_STAGING = 456  # address of GPU staging; constant, 0: there is none
 DEVICE_MAILBOXES = 464  # address of our mailboxes; constant, 0: there are none
@@ -243,7 +249,11 @@ P2P_BITS = 16
 P2P_DIRECT = 24  # 1: messages on it may take the direct road
 P2P_MAILBOXES = 32
 P2P_BYTES = P2P_MAILBOXES + 8 * P2P_RANKS
-DEVICE_ROWS = DEVICE_P2P + COMMUNICATORS * P2P_BYTES
+# Rows of partitioned requests (gmpi/contract/partitions.py).
+DEVICE_PARTITIONED = DEVICE_P2P + COMMUNICATORS * P2P_BYTES
+PARTITIONED_ROWS = 1024
+PARTITIONED_ROW_BYTES = 128
+DEVICE_ROWS = DEVICE_PARTITIONED + PARTITIONED_ROWS * PARTITIONED_ROW_BYTES
 REQUEST_BYTES = 64  # one row a slot
 REQUEST_OWNER = 0  # handle of the open request; of the last one, claimed, when free
 REQUEST_RECV = 8  # address that is unpacked to
@@ -295,6 +305,7 @@ HANDLE_CONTEXT_SHIFT = 53
 HANDLE_CONTEXT_MASK = 0x3F
 HANDLE_ERROR_SHIFT = 60  # set: no request was opened, the low byte is the error class
 HANDLE_DIRECT_SHIFT = 61  # set: of the direct road
+HANDLE_PARTITIONED_SHIFT = 62  # set: a partitioned request
 LOW_32 = 0xFFFFFFFF
 REQUEST_NULL = 0
 

@@ -22,6 +22,7 @@ from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators
 from gmpi.contract.sizes import IDENTITY_SIZE_SHIFT, Layout
 from gmpi.contract.wire import CONTROL_RESOURCE_NS, HANDLE_CONTEXT_MASK
+from gmpi.host.partitioned import Partitioned
 from gmpi.host.requests import Progress
 from gmpi.launch import launch
 from gmpi.launch.kernels import LaunchedKernels
@@ -111,6 +112,7 @@ class _Steps:
         self._step(self._map_peers)
         self._step(lambda: self._make_parts(gpu, affinity.crowded(node[1])))
         self._step(lambda: context._register(self._comm, self._no_any_tag, self._direct))
+        self._step(self._prepare_partitioned)
         self._step(self._watch)
         self._step(self._start)
 
@@ -209,6 +211,11 @@ class _Steps:
         read = memory.read_user if context.config.debug else None
         context._proxy = Proxy(context._state, context.config.engine, cores, read)
         self._held.let_through(compile_entries)
+
+    def _prepare_partitioned(self) -> None:
+        context = self._context
+        context._partitioned = Partitioned(context, self._comm)
+        self._undo.callback(_free, self._all, context._partitioned.free_control)
 
     def _watch(self) -> None:
         context = self._context

@@ -111,4 +111,6 @@ def _shut_down(context: Context, clean: bool, why: str) -> None:
             context._watchdog.free()
         if clean:
             context._communicators.free_all()
+        if quiet and not context._kernels.unfinished:
+            context._partitioned.close(clean)
     unfinished.settle()

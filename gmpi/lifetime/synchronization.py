@@ -165,6 +165,7 @@ class Synchronization:
 
     def raise_faults(self) -> None:
         """Raises the first call that failed since the last time, or what ended the proxy."""
+        self._context._partitioned.raise_problem()
         failure = self._context._proxy.failure
         if failure is not None:
             raise ProxyError(

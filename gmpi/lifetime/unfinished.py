@@ -104,6 +104,7 @@ def _requests_of(context: Context) -> list[Unfinished]:
     for communicator in context._state.communicators:
         for duplicate in communicator.duplicates:
             found += [Unfinished(*entry) for entry in duplicate.unfinished()]
+    found += [Unfinished(*entry) for entry in context._partitioned.unfinished()]
     found += [Unfinished(request, "send") for request in context._watchdog.sends]
     for request, kind in found:
         if request and kind == "receive":  # of a send: MPICH 5 crashes

@@ -41,8 +41,9 @@ class MemoryFile:
         os.ftruncate(fd, nbytes)
         return cls(fd, nbytes)
 
-    def map(self, pid: int, fd: int) -> MemoryFile | None:
-        """The like of this one that another process has created.
+    @classmethod
+    def open(cls, pid: int, fd: int) -> MemoryFile | None:
+        """One that another process has created, as a whole.
 
         None where the system does not let us: another user's, or in another container.
         """
@@ -50,7 +51,7 @@ class MemoryFile:
             theirs = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             return None
-        return MemoryFile(theirs, self._memory.nbytes)
+        return cls(theirs, os.fstat(theirs).st_size)
 
 
 def cuda_call(answer: tuple[Any, ...]) -> Any:
@@ -110,7 +111,7 @@ class GpuStaging:
             return self.address
         if self._gpu:
             return _map(token)
-        theirs = self._files[0].map(token.pid, token.fd)
+        theirs = MemoryFile.open(token.pid, token.fd)
         if theirs is None:
             return 0
         self._files.append(theirs)

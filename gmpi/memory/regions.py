@@ -185,9 +185,7 @@ class Memory:
             return found
         from cuda.bindings import driver
 
-        which = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_CONTEXT
-        context = cuda_call(driver.cuPointerGetAttribute(which, self.device))
-        cuda_call(driver.cuCtxSetCurrent(context))
+        self.use_here()
         stream = self._own_stream()
         cuda_call(driver.cuMemcpyAsync(found.ctypes.data, address, nbytes, stream))
         cuda_call(driver.cuStreamSynchronize(stream))
@@ -215,13 +213,36 @@ class Memory:
 
     def write_device(self, offset: int, words: np.ndarray) -> None:
         """Copies int64 words to device memory; does not wait for kernels that run."""
+        self.write(self.device + offset, words)
+
+    def write(self, address: int, words: np.ndarray) -> None:
+        """The same, to GPU memory of this process or mapped here."""
         data = np.ascontiguousarray(words)
         if isinstance(self._device, np.ndarray):
-            self._device[offset : offset + data.nbytes] = data.view(np.uint8)
+            ctypes.memmove(address, data.ctypes.data, data.nbytes)
             return
         from cuda.bindings import driver
 
-        address = self.device + offset
         stream = self._own_stream()
         cuda_call(driver.cuMemcpyHtoDAsync(address, data.ctypes.data, data.nbytes, stream))
         cuda_call(driver.cuStreamSynchronize(stream))
+
+    def clear(self, address: int, nbytes: int) -> None:
+        """Zeroes GPU memory of this process, likewise."""
+        if isinstance(self._device, np.ndarray):
+            ctypes.memset(address, 0, nbytes)
+            return
+        from cuda.bindings import driver
+
+        stream = self._own_stream()
+        cuda_call(driver.cuMemsetD8Async(address, 0, nbytes, stream))
+        cuda_call(driver.cuStreamSynchronize(stream))
+
+    def use_here(self) -> None:
+        """Lets the calling thread, whichever it is, use these functions."""
+        if not isinstance(self._device, np.ndarray):
+            from cuda.bindings import driver
+
+            which = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_CONTEXT
+            context = cuda_call(driver.cuPointerGetAttribute(which, self.device))
+            cuda_call(driver.cuCtxSetCurrent(context))

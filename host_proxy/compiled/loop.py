@@ -18,6 +18,7 @@ from host_proxy.platform.state import (
     G_DOORBELL,
     G_NARROW_BLOCKS,
     G_NOW,
+    G_OPENING,
     G_PYTHON,
     G_RECORD,
     G_STOP,
@@ -71,7 +72,9 @@ def serve(g):
 @jit
 def is_due(g):
     """Whether Python should look for control messages of the direct road."""
-    if get(g, G_CHANNELS) == 0 or get(g, G_NOW) - get(g, G_TICKED) < _TICK_NS:
+    if get(g, G_CHANNELS) == 0 and get(g, G_OPENING) == 0:
+        return False
+    if get(g, G_NOW) - get(g, G_TICKED) < _TICK_NS:
         return False
     put(g, G_TICKED, get(g, G_NOW))
     return True

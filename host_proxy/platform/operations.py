@@ -12,6 +12,7 @@ import numpy as np
 
 from gmpi.contract import wire
 from gmpi.contract.constants import (
+    ERR_ARG,
     ERR_BUFFER,
     ERR_COMM,
     ERR_COUNT,
@@ -45,6 +46,7 @@ RESOURCE = 16384  # no free request slot
 DEBUG = 32768  # a check of debug mode
 PEER = 65536  # the other rank's part of the message has failed
 BROKEN = OPERATION + 1  # of a collective: an earlier one has failed on the communicator
+PARTITION = OPERATION + 2  # of a partitioned request
 
 FIELD_NAMES = {
     COMMUNICATOR: "communicator",
@@ -64,6 +66,7 @@ FIELD_NAMES = {
     RESOURCE: "request slots",
     DEBUG: "debug check",
     PEER: "other rank",
+    PARTITION: "partition",
     BROKEN: "communicator",
 }
 FIELD_CLASSES = {
@@ -79,6 +82,7 @@ FIELD_CLASSES = {
     OPERATION: ERR_OTHER,
     REQUEST: ERR_REQUEST,
     DEBUG: ERR_INTERN,
+    PARTITION: ERR_ARG,
     BROKEN: ERR_COMM,
 }
 
@@ -116,6 +120,9 @@ OPERATIONS = {
     wire.OP_RECEIVE_CHANNEL: Operation("channel of receives", 0),
     wire.OP_WAITS: Operation("wait begins", 0),
     wire.OP_WAITED: Operation("wait is over", 0),
+    wire.OP_START: Operation("GMPI_Start", 0),
+    wire.OP_PREADY: Operation("GMPI_Pready", 0),
+    wire.OP_PARRIVED: Operation("GMPI_Parrived", 0),
 }
 
 
@@ -125,6 +132,8 @@ _CALLS = {
     (wire.OP_ISEND, wire.SENDRECV): "GMPI_Sendrecv",
     (wire.OP_IRECV, wire.SENDRECV): "GMPI_Sendrecv",
     (wire.OP_ALLREDUCE, wire.BLOCKING): "GMPI_Allreduce",
+    (wire.OP_ISEND, wire.PARTITIONED): "partitioned send",
+    (wire.OP_IRECV, wire.PARTITIONED): "partitioned receive",
 }
 
 
@@ -135,13 +144,18 @@ def name_of(op: int, call: int = 0) -> str:
     return OPERATIONS[op].name if op in OPERATIONS else f"operation {op}"
 
 
+_NO_REQUESTS = (
+    wire.OP_CHUNK, wire.OP_FAULT, wire.OP_WAIT, wire.OP_WAITS, wire.OP_WAITED, wire.OP_START,
+    wire.OP_PREADY, wire.OP_PARRIVED,
+)  # fmt: skip
+
 # The same for compiled code: indexed by opcode (any byte), 0 fields for what does not exist.
 FIELDS = np.zeros(256, np.int64)
 KNOWN = np.zeros(256, np.int64)
 COLLECTIVES = np.zeros(256, np.int64)
 for _op, _row in OPERATIONS.items():
-    if _op in (wire.OP_CHUNK, wire.OP_FAULT, wire.OP_WAIT, wire.OP_WAITS, wire.OP_WAITED):
-        continue  # open no request
+    if _op in _NO_REQUESTS:
+        continue
     FIELDS[_op] = _row.fields
     KNOWN[_op] = 1
     COLLECTIVES[_op] = _row.collective

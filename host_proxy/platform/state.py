@@ -136,8 +136,9 @@ from host_proxy.platform.pages import Pages
     F_NANOSLEEP,
     G_CHANNELS,  # 1: there is a direct road, whose control messages Python looks for
     G_TICKED,  # when it last did, ns
+    G_OPENING,  # partitioned requests whose other end is not known, for which Python looks, too
     G_COUNT,
-) = range(103)
+) = range(104)
 
 # --- slots ---------------------------------------------------------------------------------------
 # What every request has comes first: two cache lines.
@@ -295,6 +296,7 @@ class State:
     communicators: list[Communicator] = field(default_factory=list)
     first: int = 0  # ticket of the first record
     node_rank: int = 0  # our row of peers
+    opening: Callable[[], object] = lambda: None  # looks for the other ends of such requests
     keep: list[Any] = field(default_factory=list)  # memory behind addresses in globals
 
     @property

@@ -14,6 +14,7 @@ from gmpi.contract.constants import (
     ANY_TAG,
     DATATYPE_MARK,
     DATATYPES,
+    ERR_ARG,
     ERR_TRUNCATE,
     GMPI_ERR_NO_RESOURCE,
     OPERATIONS_REDUCE,
@@ -203,6 +204,8 @@ def log_fault(g, r):
     elif error == ERR_TRUNCATE:
         field = ops.LENGTH
         value = get(r, R_HANDLE)
+    elif error == ERR_ARG:
+        field = ops.PARTITION
     _log_call(g, r, get(r, R_FLAGS), field, error, value, 0, get(r, R_DONE) >> 8)
 
 

@@ -30,6 +30,7 @@ from host_proxy.platform.state import (
     G_CHANNELS,
     G_CONTROL,
     G_HANDED,
+    G_OPENING,
     G_PYTHON,
     G_SYNCS,
     HANDED,
@@ -207,6 +208,8 @@ class Mpi4pyEngine(Operations):
         """Tests every pending MPI request once; whether anything completed."""
         if self.state.globals[G_HANDED]:
             self.take_over()
+        if self.state.globals[G_OPENING]:
+            self.state.opening()
         if self.state.globals[G_CHANNELS] and self.channels.listen():
             opening, self.opening = self.opening, []
             for slot, operation in opening:

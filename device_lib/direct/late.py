@@ -1,0 +1,132 @@
+"""Partitions that are ready before the receiver has come: whoever waits stores them later.
+
+``GMPI_Pready`` does not wait for the receiver: MPI promises that, and two ranks that both make
+their sends ready before they start their receives would wait for each other. All threads of a scope
+call these.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.direct import partitions
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import (
+    add_gpu,
+    cas_gpu,
+    device,
+    fence_gpu,
+    lane_id,
+    load_gpu,
+    load_pair_gpu,
+    opaque,
+    store_gpu,
+)
+from device_lib.platform.scope import Scope
+from gmpi.contract.partitions import (
+    LATE,
+    LATE_COUNT,
+    MARK_BYTES,
+    MARK_SHIFT,
+    MARKS,
+    MOVING,
+    OWNER,
+    PARTITIONS_MASK,
+    ROUND_SHIFT,
+    SENT,
+    SHAPE,
+)
+from gmpi.contract.wire import DEVICE_DIRECT_OPEN, DEVICE_LATE, DEVICE_PARTITIONED_COUNT
+
+_NONE = -1
+
+
+@device
+def set_mark(row, partition, number, what):
+    store_gpu(load_gpu(row + MARKS) + partition * MARK_BYTES, number << MARK_SHIFT | what)
+
+
+@device
+def leave(ctx, row, partition, number):
+    """Marks a partition as ready; one thread, after a barrier of those that wrote it."""
+    fence_gpu()  # whoever stores it must see its bytes
+    set_mark(row, partition, number, LATE)
+    add_gpu(row + LATE_COUNT, 1)
+    add_gpu(ctx.device + DEVICE_LATE, 1)
+    add_gpu(ctx.device + DEVICE_DIRECT_OPEN, 1)  # others look for open requests by this
+
+
+@device
+def _claim_in(row):
+    """(partition that may be stored now, its round) of a row, claimed; (_NONE, 0): there is none.
+    One thread."""
+    if load_gpu(row + LATE_COUNT) == 0:
+        return _NONE, 0
+    owner, state = load_pair_gpu(row + OWNER)
+    shape = load_gpu(row + SHAPE)
+    number = state >> ROUND_SHIFT
+    if not partitions.has_credit(row, partitions.mode_of(shape), number):
+        return _NONE, 0
+    marks = load_gpu(row + MARKS)
+    mark = number << MARK_SHIFT
+    partition = 0
+    while partition < shape & PARTITIONS_MASK:
+        at = marks + partition * MARK_BYTES
+        if load_gpu(at) == mark | LATE and cas_gpu(at, mark | LATE, mark | MOVING) == mark | LATE:
+            fence_gpu()
+            return partition, number
+        partition += opaque(1)
+    return _NONE, 0
+
+
+@device
+def _claim_any(ctx):
+    """(row, partition, round), likewise, of any request."""
+    rows = load_gpu(ctx.device + DEVICE_PARTITIONED_COUNT)
+    index = 0
+    while index < rows:
+        row = partitions.row_at(ctx, index)
+        partition, number = _claim_in(row)
+        if partition != _NONE:
+            return row, partition, number
+        index += opaque(1)
+    return 0, _NONE, 0
+
+
+def make_late(scope: Scope) -> SimpleNamespace:
+    rank = scope.rank
+    size = scope.size
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_3 = scope.broadcast_3
+
+    @device
+    def store_one(ctx, row):
+        """Stores a partition that is late and may be stored, of one row or, where it is 0, of any;
+        whether there was one."""
+        sync()
+        partition = _NONE
+        number = 0
+        if leads() and lane_id() == 0 and load_gpu(ctx.device + DEVICE_LATE) > 0:
+            if row != 0:
+                partition, number = _claim_in(row)
+            else:
+                row, partition, number = _claim_any(ctx)
+        row, partition, number = broadcast_3(row, partition, number)
+        sync()
+        if partition == _NONE:
+            return 0
+        partitions.store(row, partition, number, rank(), size())
+        sync()
+        if leads() and lane_id() == 0:
+            partitions.publish(row, load_gpu(row + SHAPE), partition, number)
+            add_gpu(row + LATE_COUNT, -1)
+            add_gpu(ctx.device + DEVICE_LATE, -1)
+            add_gpu(ctx.device + DEVICE_DIRECT_OPEN, -1)
+            set_mark(row, partition, number, SENT)
+        return 1
+
+    store_late: Callable = parts_of(scope.name, "gmpi_direct")("store_late", 4, 1, store_one)
+    return SimpleNamespace(store_late=store_late)

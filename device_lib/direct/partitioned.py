@@ -1,0 +1,420 @@
+"""Calls of partitioned requests (MPI 4.1 chapter 4); all threads of a scope make them together.
+
+Written for latency. Each thread reads the request's row itself, in a few wide loads, so that no
+thread waits for another's answer; one barrier with a vote tells whether all of them have found the
+ordinary case. What is not ordinary goes to a function of its own. Every call begins with a barrier,
+so none needs one at its end.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from device_lib.direct import partitions
+from device_lib.direct.late import leave, make_late, set_mark
+from device_lib.direct.partitions import is_ours, mode_of, row_of
+from device_lib.move.copy import load_payload
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import (
+    SIMULATOR,
+    block_threads,
+    device,
+    fence_gpu,
+    grid_blocks,
+    lane_id,
+    load_8,
+    load_gpu,
+    load_pair_gpu,
+    load_sys,
+    opaque,
+    spin,
+    store_gpu,
+    store_sys,
+)
+from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.proxied import ring
+from gmpi.contract.constants import ERR_ARG, ERR_REQUEST, SUCCESS
+from gmpi.contract.partitions import (
+    ACTIVE,
+    COPIES,
+    CREDIT,
+    EQUAL,
+    FAILED,
+    FAILURE_SHIFT,
+    MARK_BYTES,
+    MARK_SHIFT,
+    MARKS,
+    NOBODY,
+    OPENING,
+    OWNER,
+    PACKETS,
+    PARTITIONS_MASK,
+    PLACE,
+    ROUND_SHIFT,
+    SENDS,
+    SENT,
+    SHAPE,
+    STATE,
+    STORES,
+    TAKEN,
+    USER,
+)
+from gmpi.contract.wire import (
+    CONTROL_ABORT,
+    DEVICE_LATE,
+    OP_FAULT,
+    OP_PARRIVED,
+    OP_PREADY,
+    OP_START,
+    PACKET_PAYLOAD,
+)
+
+_LOOKS = 2 if SIMULATOR else 16  # before a call finds that the other end has not come
+_NEXT = 3  # added to STATE of an inactive request: the next round, ACTIVE
+
+# What a call has found that is not ordinary.
+_YES = 1
+_NO = 2
+_LATER = 3
+_ABORTED = 4
+_ERROR = 8  # | error class << 8
+
+
+@device
+def error_of(found):
+    return found >> 8
+
+
+@device
+def _error(error_class):
+    return _ERROR | error_class << 8
+
+
+@device
+def _start_one(ctx, request):
+    """Starts a request: its error class; one thread."""
+    if not is_ours(ctx, request):
+        return ERR_REQUEST
+    row = row_of(ctx, request)
+    owner, state = load_pair_gpu(row + OWNER)
+    shape = load_gpu(row + SHAPE)
+    credit, marks = load_pair_gpu(row + CREDIT)
+    if owner != request or state & ACTIVE != 0:
+        return ERR_REQUEST
+    mode = mode_of(shape)
+    if mode == FAILED:
+        return shape >> FAILURE_SHIFT & 0xFF
+    state += _NEXT
+    store_gpu(row + STATE, state)
+    if shape & SENDS == 0:
+        if mode == OPENING:
+            # The host opens it while we look: one of us sees what the other has stored.
+            fence_gpu()
+            mode = mode_of(load_gpu(row + SHAPE))
+            credit = load_gpu(row + CREDIT)
+        if mode == PACKETS or mode == STORES:
+            store_sys(credit, state >> ROUND_SHIFT)
+    return SUCCESS
+
+
+@device
+def _judge(ctx, partition, request, sends):
+    """_YES where a request has such a partition, is active, and sends or receives; or an error. One
+    thread."""
+    if not is_ours(ctx, request):
+        return _error(ERR_REQUEST)
+    row = row_of(ctx, request)
+    owner, state = load_pair_gpu(row + OWNER)
+    shape = load_gpu(row + SHAPE)
+    if owner != request or (shape & SENDS != 0) != sends:
+        return _error(ERR_REQUEST)
+    if partition < 0 or partition >= shape & PARTITIONS_MASK:
+        return _error(ERR_ARG)
+    if mode_of(shape) == FAILED:
+        return _error(shape >> FAILURE_SHIFT & 0xFF)
+    if state & ACTIVE == 0:
+        return _NO
+    return _YES
+
+
+@device
+def _judge_ready(ctx, partition, request):
+    """What to do with a partition that is ready: _YES, it is stored now; _NO, there is nothing to
+    store; _LATER; or an error. One thread."""
+    found = _judge(ctx, partition, request, True)
+    if found != _YES:
+        return _error(ERR_REQUEST) if found == _NO else found
+    row = row_of(ctx, request)
+    number = load_gpu(row + STATE) >> ROUND_SHIFT
+    if load_gpu(load_gpu(row + MARKS) + partition * MARK_BYTES) >> MARK_SHIFT == number:
+        return _error(ERR_ARG)  # it has been ready before
+    tried = 0
+    while tried < _LOOKS:
+        mode = mode_of(load_gpu(row + SHAPE))
+        if mode == NOBODY:
+            return _NO
+        if partitions.has_credit(row, mode, number):
+            return _YES
+        spin()
+        tried += opaque(1)
+    return _LATER
+
+
+@device
+def _judge_arrived(ctx, partition, request):
+    """What is known of a partition before anybody has looked for it: _YES, it is in the buffer;
+    _NO, somebody must look; _ABORTED; or an error. One thread."""
+    found = _judge(ctx, partition, request, False)
+    if found != _YES:
+        return _YES if found == _NO else found  # an inactive request has nothing to wait for
+    row = row_of(ctx, request)
+    shape = load_gpu(row + SHAPE)
+    number = load_gpu(row + STATE) >> ROUND_SHIFT
+    taken = number << MARK_SHIFT | TAKEN
+    if (
+        load_gpu(load_gpu(row + MARKS) + partition * MARK_BYTES) == taken
+        or mode_of(shape) == NOBODY
+    ):
+        fence_gpu()  # what those stored who have taken it
+        return _YES
+    if load_sys(ctx.mapped + CONTROL_ABORT) != 0:
+        return _ABORTED
+    return _LATER if mode_of(shape) == OPENING else _NO
+
+
+# long: one function for each call
+def make_partitioned(scope: Scope) -> SimpleNamespace:
+    """For one scope."""
+    rank = scope.rank
+    size = scope.size
+    leads = scope.leads
+    sync = scope.sync
+    sync_or = scope.sync_or
+    broadcast = scope.broadcast
+    part = parts_of(scope.name, "gmpi_partitioned")
+    store_late = make_late(scope).store_late
+
+    @device
+    def others():
+        """Whether somebody else than the callers may want to see what they have stored."""
+        return grid_blocks() > 1 or size() < block_threads()
+
+    @device
+    def report(ctx, op, request, partition, error):
+        """Tells the host of a call that was refused; the leading warp.
+
+        Where the two ends do not fit, it knows.
+        """
+        if error != ERR_REQUEST and error != ERR_ARG:
+            return 0
+        value = request
+        more = error
+        if error == ERR_ARG:
+            value = partition
+            more |= (load_gpu(row_of(ctx, request) + SHAPE) & PARTITIONS_MASK) << 8
+        word0 = OP_FAULT | op << 8
+        ring.post_about(ctx, lane_id(), warp_lanes(), warp_mask(), word0, 0, value, 0, more)
+        return 0
+
+    report_linked = part("report", 7, 1, report)
+
+    # --- GMPI_Start, GMPI_Startall --------------------------------------------------------------
+
+    @device
+    def start(ctx, request):
+        sync()
+        error = SUCCESS
+        if leads() and lane_id() == 0:
+            error = _start_one(ctx, request)
+        error = broadcast(error)
+        if error != SUCCESS and leads():
+            report_linked(ctx, OP_START, request, 0, error)
+        return error
+
+    @device
+    def start_all(ctx, count, requests):
+        sync()
+        result = SUCCESS
+        i = 0
+        while i < count:
+            error = start(ctx, load_8(requests + i * 8))
+            result = error if result == SUCCESS else result
+            i += opaque(1)
+        return result
+
+    # --- GMPI_Pready ----------------------------------------------------------------------------
+
+    @device
+    def ready_otherwise(ctx, partition, request):
+        sync()
+        found = 0
+        if leads() and lane_id() == 0:
+            found = _judge_ready(ctx, partition, request)
+        found = broadcast(found)
+        if found & _ERROR != 0:
+            if leads():
+                report_linked(ctx, OP_PREADY, request, partition, error_of(found))
+            return error_of(found)
+        row = row_of(ctx, request)
+        number = load_gpu(row + STATE) >> ROUND_SHIFT
+        if found == _YES:
+            partitions.store(row, partition, number, rank(), size())
+            sync()
+        if leads() and lane_id() == 0:
+            if found == _LATER:
+                leave(ctx, row, partition, number)
+            else:
+                if found == _YES:
+                    partitions.publish(row, load_gpu(row + SHAPE), partition, number)
+                set_mark(row, partition, number, SENT)
+        return SUCCESS
+
+    ready_otherwise_linked = part("ready_otherwise", 5, 1, ready_otherwise)
+
+    @device
+    def ready(ctx, partition, request):
+        sync()  # what other threads wrote to the buffer
+        row = row_of(ctx, request)
+        owner, state = load_pair_gpu(row + OWNER)
+        shape, nbytes = load_pair_gpu(row + SHAPE)
+        user = load_gpu(row + USER)
+        place, stride = load_pair_gpu(row + PLACE)
+        credit, marks = load_pair_gpu(row + CREDIT)
+        number = state >> ROUND_SHIFT
+        total = shape & PARTITIONS_MASK
+        good = owner == request and state & ACTIVE != 0 and is_ours(ctx, request)
+        good = good and mode_of(shape) == PACKETS and shape & SENDS != 0
+        low = 0
+        high = 0
+        if good and partition >= 0 and partition < total:
+            started = load_sys(credit)
+            marks += partition * MARK_BYTES
+            mark = load_gpu(marks)
+            user += partition * nbytes
+            if rank() < partitions.packets_of(nbytes):
+                begin = rank() * PACKET_PAYLOAD
+                low, high = load_payload(user + begin, nbytes - begin)
+            good = mark >> MARK_SHIFT != number and partitions.may_store(PACKETS, started, number)
+        else:
+            good = False
+        if sync_or(0 if good else 1):
+            return ready_otherwise_linked(ctx, partition, request)
+        at = partitions.inbox_of(place, stride, number, partition, total)
+        partitions.put(at, user, nbytes, number, rank(), size(), low, high)
+        sync()  # all have read their bytes
+        if leads() and lane_id() == 0:
+            store_gpu(marks, number << MARK_SHIFT | SENT)
+        return SUCCESS
+
+    ready_linked = part("pready", 5, 1, ready)
+
+    @device
+    def ready_range(ctx, low, high, request):
+        result = SUCCESS
+        partition = low
+        if low > high:
+            sync()
+            if leads():
+                report_linked(ctx, OP_PREADY, request, low, ERR_ARG)
+            return ERR_ARG
+        while partition <= high and result == SUCCESS:
+            result = ready_linked(ctx, partition, request)
+            partition += opaque(1)
+        return result
+
+    # --- GMPI_Parrived --------------------------------------------------------------------------
+
+    @device
+    def look(ctx, row, partition, looks):
+        """Moves a partition of an open receive to the user's buffer, if it has come: whether."""
+        shape = load_gpu(row + SHAPE)
+        number = load_gpu(row + STATE) >> ROUND_SHIFT
+        if mode_of(shape) == PACKETS:
+            missing = partitions.take_packets(row, partition, number, rank(), size(), looks)
+        else:
+            missing = 0
+            if leads() and lane_id() == 0:
+                missing = partitions.flags_missing(row, partition, number, looks)
+        if sync_or(missing):
+            return 0
+        if mode_of(shape) == STORES and shape & COPIES != 0:
+            partitions.copy_out(row, partition, rank(), size())
+            sync()
+        if leads() and lane_id() == 0:
+            if others():
+                fence_gpu()
+            set_mark(row, partition, number, TAKEN)
+        return 1
+
+    look_linked = part("look", 6, 1, look)
+
+    @device
+    def arrived_otherwise(ctx, partition, request):
+        sync()
+        found = 0
+        if leads() and lane_id() == 0:
+            found = _judge_arrived(ctx, partition, request)
+        found = broadcast(found)
+        if found & _ERROR != 0 and leads():
+            report_linked(ctx, OP_PARRIVED, request, partition, error_of(found))
+        arrived = 1
+        if found == _NO:
+            arrived = look_linked(ctx, row_of(ctx, request), partition, _LOOKS)
+        elif found == _LATER:
+            arrived = 0
+        if arrived == 0:
+            spin()
+            late = sync_or(1 if load_gpu(ctx.device + DEVICE_LATE) > 0 else 0)
+            if late:
+                store_late(ctx, 0)
+        return arrived
+
+    arrived_otherwise_linked = part("arrived_otherwise", 5, 1, arrived_otherwise)
+
+    @device
+    def arrived(ctx, partition, request):
+        sync()  # what other threads still read from the buffer
+        row = row_of(ctx, request)
+        owner, state = load_pair_gpu(row + OWNER)
+        shape, nbytes = load_pair_gpu(row + SHAPE)
+        user = load_gpu(row + USER)
+        place, stride = load_pair_gpu(row + PLACE)
+        marks = load_gpu(row + MARKS)
+        number = state >> ROUND_SHIFT
+        total = shape & PARTITIONS_MASK
+        good = owner == request and state & ACTIVE != 0 and is_ours(ctx, request)
+        good = good and mode_of(shape) == PACKETS and shape & SENDS == 0 and shape & EQUAL != 0
+        missing = 1
+        if good and partition >= 0 and partition < total:
+            marks += partition * MARK_BYTES
+            mark = load_gpu(marks)
+            if mark >> MARK_SHIFT != number:
+                at = partitions.inbox_of(place, stride, number, partition, total)
+                end = partitions.packets_of(nbytes)
+                target = user + partition * nbytes
+                missing = partitions.take(
+                    at, target, nbytes, number, 0, end, rank(), size(), _LOOKS
+                )
+        if sync_or(missing):
+            return arrived_otherwise_linked(ctx, partition, request)
+        if leads() and lane_id() == 0:
+            if others():
+                fence_gpu()  # what has been stored to the buffer
+            store_gpu(marks, number << MARK_SHIFT | TAKEN)
+        return 1
+
+    arrived_linked = part("parrived", 5, 1, arrived)
+
+    start_linked = part("start", 4, 1, start)
+    start_all_linked = part("start_all", 5, 1, start_all)
+    range_linked = part("ready_range", 6, 1, ready_range)
+    return SimpleNamespace(
+        start=start_linked,
+        start_all=start_all_linked,
+        ready=ready_linked,
+        ready_range=range_linked,
+        arrived=arrived_linked,
+        look=look_linked,
+        store_late=store_late,
+    )

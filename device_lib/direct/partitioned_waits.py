@@ -1,0 +1,293 @@
+"""Waiting for partitioned requests: all their partitions, then they are inactive again."""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.direct import rows
+from device_lib.direct.partitions import is_ours, mode_of, row_of
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import (
+    SIMULATOR,
+    block_threads,
+    device,
+    fence_gpu,
+    grid_blocks,
+    lane_id,
+    load_gpu,
+    load_pair_gpu,
+    load_sys,
+    opaque,
+    spin,
+    store_gpu,
+    timer_ns,
+)
+from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.proxied import ring, slots, taking
+from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN
+from gmpi.contract.constants import BYTE, ERR_REQUEST, SUCCESS
+from gmpi.contract.partitions import (
+    ACTIVE,
+    COMM_SHIFT,
+    FAILED,
+    FAILURE_SHIFT,
+    LATE_COUNT,
+    MARK_BYTES,
+    MARK_SHIFT,
+    MARKS,
+    NOBODY,
+    OPENING,
+    ORIGIN,
+    OWNER,
+    PARTITIONS_MASK,
+    ROUND_SHIFT,
+    SENDS,
+    SENT,
+    SHAPE,
+    STATE,
+    TAKEN,
+)
+from gmpi.contract.wire import (
+    COMMUNICATORS,
+    CONTROL_ABORT,
+    DATATYPE_SHIFT,
+    ERROR_SHIFT,
+    OP_IRECV,
+    OP_ISEND,
+    OP_WAITED,
+    OP_WAITS,
+    PARTITIONED,
+)
+
+_PATIENCE = 2 if SIMULATOR else 8  # passes over all partitions, before others are thought of
+_LATE_NS = 50_000_000  # then the proxy is told of a wait
+_LOOKS = 2 if SIMULATOR else 16
+
+# What one pass has found.
+_GOES_ON = 0
+_DONE = 1
+_INACTIVE = 2
+_FOREIGN = 3
+_FAILED = 4  # | error class << 8
+
+
+@device
+def is_inactive(ctx, handle):
+    """Whether a wait for it has nothing to wait for; any thread."""
+    if not is_ours(ctx, handle):
+        return False
+    owner, state = load_pair_gpu(row_of(ctx, handle) + OWNER)
+    return owner == handle and state & ACTIVE == 0
+
+
+@device
+def _state_of(ctx, request):
+    """What is known before anybody looks at partitions; one thread."""
+    if not is_ours(ctx, request):
+        return _FOREIGN
+    row = row_of(ctx, request)
+    owner, state = load_pair_gpu(row + OWNER)
+    shape = load_gpu(row + SHAPE)
+    if owner != request:
+        return _FOREIGN
+    if mode_of(shape) == FAILED:
+        return _FAILED | shape >> FAILURE_SHIFT << 8 & 0xFF00
+    if state & ACTIVE == 0:
+        return _INACTIVE
+    if mode_of(shape) == NOBODY and shape & SENDS == 0:
+        return _DONE
+    return _GOES_ON
+
+
+@device
+def _first_left(row):
+    """The first partition of ours that is not sent, or taken; -1: all are. One thread."""
+    owner, state = load_pair_gpu(row + OWNER)
+    shape = load_gpu(row + SHAPE)
+    what = SENT if shape & SENDS != 0 else TAKEN
+    marks = load_gpu(row + MARKS)
+    wanted = state >> ROUND_SHIFT << MARK_SHIFT | what
+    partition = 0
+    while partition < shape & PARTITIONS_MASK:
+        if load_gpu(marks + partition * MARK_BYTES) != wanted:
+            return partition
+        partition += opaque(1)
+    return -1
+
+
+# long: one function for each step of a wait
+def make_partitioned_waits(
+    scope: Scope, calls: SimpleNamespace, help_others: Callable, go_on: Callable
+) -> SimpleNamespace:
+    """For one scope, all of whose threads call it together.
+
+    Args:
+        calls: of ``partitioned``.
+        help_others: executes commands of the proxied road.
+        go_on: goes on with requests of the direct road.
+    """
+    rank = scope.rank
+    size = scope.size
+    leads = scope.leads
+    sync = scope.sync
+    sync_or = scope.sync_or
+    broadcast_3 = scope.broadcast_3
+    look, store_late = calls.look, calls.store_late
+    take_slot = taking.make_take_slot(scope, help_others)
+    part = parts_of(scope.name, "gmpi_partitioned")
+
+    @device
+    def tell(ctx, op, request, handle):
+        """Tells the proxy that a wait takes long, or that it is over; the leading warp.
+
+        Args:
+            handle: of the slot that stands for the wait.
+        """
+        row = row_of(ctx, request)
+        shape, nbytes = load_pair_gpu(row + SHAPE)
+        total = nbytes * (shape & PARTITIONS_MASK)
+        kind = OP_ISEND if shape & SENDS != 0 else OP_IRECV
+        word0 = op | kind << 8 | (shape >> COMM_SHIFT & (COMMUNICATORS - 1)) << 16
+        word0 |= BYTE << DATATYPE_SHIFT | PARTITIONED
+        origin = load_gpu(row + ORIGIN)
+        ring.post_about(
+            ctx, lane_id(), warp_lanes(), warp_mask(), word0, origin, total, handle, total
+        )
+        return 0
+
+    tell_linked = part("tell", 6, 1, tell)
+
+    @device
+    def pass_over(ctx, request):
+        """Does for a request what can be done now: what has been found."""
+        sync()
+        found = 0
+        left = -1
+        late = 0
+        if leads() and lane_id() == 0:
+            found = _state_of(ctx, request)
+            if found == _GOES_ON:
+                row = row_of(ctx, request)
+                left = _first_left(row)
+                late = load_gpu(row + LATE_COUNT)
+                found = _DONE if left < 0 else _GOES_ON
+        found, left, late = broadcast_3(found, left, late)
+        if found != _GOES_ON:
+            return found
+        row = row_of(ctx, request)
+        shape = load_gpu(row + SHAPE)
+        sync()
+        if shape & SENDS != 0:
+            while late > 0:
+                late = store_late(ctx, row)
+        elif mode_of(shape) != OPENING:
+            look(ctx, row, left, _LOOKS)
+        return _GOES_ON
+
+    pass_linked = part("pass", 4, 1, pass_over)
+
+    @device
+    def conclude(ctx, request, found, error):
+        """(outcome, count, origin)."""
+        if found == _FOREIGN:
+            return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
+        if found == _INACTIVE:
+            return COMPLETED, 0, NO_ORIGIN
+        if found & 0xFF == _FAILED:
+            sync()
+            if leads() and lane_id() == 0:
+                state = load_gpu(row_of(ctx, request) + STATE)
+                store_gpu(row_of(ctx, request) + STATE, state & ~ACTIVE)
+            return COMPLETED | (found >> 8) << ERROR_SHIFT, 0, NO_ORIGIN
+        if found == _GOES_ON:
+            if error == SUCCESS:
+                return 0, 0, NO_ORIGIN
+            return COMPLETED | (error & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN
+        row = row_of(ctx, request)
+        state = load_gpu(row + STATE)
+        shape, nbytes = load_pair_gpu(row + SHAPE)
+        count = load_gpu(row + ORIGIN + 8)
+        origin = load_gpu(row + ORIGIN)
+        if (grid_blocks() > 1 or size() < block_threads()) and leads() and lane_id() == 0:
+            fence_gpu()  # what those stored who have taken the partitions
+        sync()
+        if leads() and lane_id() == 0:
+            store_gpu(row + STATE, state & ~ACTIVE)
+        if mode_of(shape) == NOBODY:
+            return COMPLETED, 0, origin
+        return COMPLETED | nbytes * (shape & PARTITIONS_MASK), count, origin
+
+    @device
+    def finish_rest(ctx, request, once):
+        """As ``finish``, where it is not complete at first sight."""
+        found = pass_linked(ctx, request)
+        turns = 0
+        began = 0
+        handle = 0
+        error = 0
+        while found == _GOES_ON and error == 0 and once == 0:
+            turns += 1
+            if turns > _PATIENCE:
+                sync()
+                late = 0
+                if leads() and lane_id() == 0:
+                    error = load_sys(ctx.mapped + CONTROL_ABORT)
+                    now = timer_ns()
+                    began = now if began == 0 else began
+                    late = 1 if now - began > _LATE_NS else 0
+                error, late, ignored = broadcast_3(error, late, 0)
+                sync()
+                if late != 0 and handle == 0:
+                    slot = take_slot(ctx, -1, taking.SMALL)
+                    sync()
+                    handle = -1
+                    if slot >= 0:
+                        handle = rows.direct_handle(ctx, slot, 0, False)
+                        if leads():
+                            tell_linked(ctx, OP_WAITS, request, handle)
+                if error == 0:
+                    go_on(ctx, slots.guess(ctx))
+                    help_others(ctx)
+            spin()
+            found = pass_linked(ctx, request)
+        if found == _GOES_ON and once != 0 and leads() and lane_id() == 0:
+            error = load_sys(ctx.mapped + CONTROL_ABORT)
+        sync()
+        error, ignored, unused = broadcast_3(error, 0, 0)
+        if handle > 0:
+            if leads():
+                tell_linked(ctx, OP_WAITED, request, handle)
+            sync()
+            if leads() and lane_id() == 0:
+                slots.release(ctx, slots.slot_of(handle))
+        return conclude(ctx, request, found, error)
+
+    finish_rest_linked = part("finish_rest", 5, 3, finish_rest)
+
+    @device
+    def finish_quick(ctx, request, once):
+        sync()
+        row = row_of(ctx, request)
+        owner, state = load_pair_gpu(row + OWNER)
+        shape = load_gpu(row + SHAPE)
+        marks = load_gpu(row + MARKS)
+        wanted = state >> ROUND_SHIFT << MARK_SHIFT | (SENT if shape & SENDS != 0 else TAKEN)
+        left = 0
+        if owner != request or state & ACTIVE == 0 or not is_ours(ctx, request):
+            left = 1
+        elif mode_of(shape) == FAILED or mode_of(shape) == OPENING:
+            left = 1
+        else:
+            partition = rank()
+            while partition < shape & PARTITIONS_MASK:
+                if load_gpu(marks + partition * MARK_BYTES) != wanted:
+                    left = 1
+                partition += opaque(size())
+        if sync_or(left):
+            return finish_rest_linked(ctx, request, once)
+        return conclude(ctx, request, _DONE, SUCCESS)
+
+    finish = part("finish", 5, 3, finish_quick)
+    return SimpleNamespace(finish=finish)

@@ -1,0 +1,336 @@
+"""Moving one partition: what sender and receiver do with its bytes; all threads of a scope.
+
+Packets are stored and polled as in ``packets``. Other partitions are stored as they are and then
+flagged. A partition has the same number of bytes in every round, and so the same packets.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.move.copy import (
+    copy_from_staging,
+    copy_to_staging,
+    load_12,
+    load_payload,
+    store_12,
+    store_payload,
+)
+from device_lib.move.layouts import pack_layout, unpack_layout
+from device_lib.platform.context import context_id
+from device_lib.platform.divide import divide_wide
+from device_lib.platform.primitives import (
+    device,
+    fence_sys,
+    load_gpu,
+    load_pair_gpu,
+    load_sys,
+    opaque,
+    read_packet,
+    spin,
+    store_sys,
+    write_packet,
+)
+from gmpi.contract.partitions import (
+    CREDIT,
+    EQUAL,
+    FLAG_BYTES,
+    FLAGS,
+    MODE_MASK,
+    MODE_SHIFT,
+    NBYTES,
+    OPENING,
+    PACKETS,
+    PARTITIONS_MASK,
+    PLACE,
+    SHAPE,
+    STORES,
+    STRIDE,
+    THEIR_BYTES,
+    THEIR_PARTITIONS,
+    USER,
+    packets_of_partition,
+    round_mark,
+)
+from gmpi.contract.wire import (
+    DEVICE_PARTITIONED,
+    HANDLE_CONTEXT_MASK,
+    HANDLE_CONTEXT_SHIFT,
+    HANDLE_PARTITIONED_SHIFT,
+    LOW_32,
+    PACKET_BYTES,
+    PACKET_PAYLOAD,
+    PARTITIONED_ROW_BYTES,
+    PARTITIONED_ROWS,
+)
+
+mark_of = device(round_mark)
+packets_of = device(packets_of_partition)
+_HEAD = 15  # bytes before a multiple of 16
+
+
+@device
+def is_partitioned(handle):
+    """Whether it is the handle of a partitioned request, of whichever context."""
+    return handle >> HANDLE_PARTITIONED_SHIFT == 1
+
+
+@device
+def is_ours(ctx, handle):
+    """Whether it is one of this context, so that it names a row."""
+    ours = handle >> HANDLE_CONTEXT_SHIFT & HANDLE_CONTEXT_MASK == context_id(ctx)
+    return ours and is_partitioned(handle)
+
+
+@device
+def row_at(ctx, index):
+    return ctx.device + DEVICE_PARTITIONED + index * PARTITIONED_ROW_BYTES
+
+
+@device
+def row_of(ctx, handle):
+    return row_at(ctx, handle & (PARTITIONED_ROWS - 1))
+
+
+@device
+def mode_of(shape):
+    return shape >> MODE_SHIFT & MODE_MASK
+
+
+@device
+def inbox_of(place, stride, number, partition, partitions):
+    """Where the packets of a sender's partition lie in a round."""
+    return place + ((number & 1) * partitions + partition) * stride
+
+
+@device
+def may_store(mode, credit, number):
+    """Whether a sender may store what is of a round.
+
+    Args:
+        credit: rounds that the receiver has started.
+    """
+    if mode == PACKETS:
+        return credit + 1 >= number
+    return mode == STORES and credit >= number
+
+
+@device
+def has_credit(row, mode, number):
+    """``may_store`` by what the receiver has said; False where nobody knows the receiver."""
+    if mode == OPENING:
+        return False
+    return may_store(mode, load_sys(load_gpu(row + CREDIT)), number)
+
+
+@device
+def put(at, source, nbytes, number, rank, size, low, high):
+    """Stores the packets of a partition.
+
+    Args:
+        low, high: payload of packet ``rank``, which the caller has loaded, if there is one.
+    """
+    mark = mark_of(number) << 32
+    count = packets_of(nbytes)
+    packet = rank
+    if packet < count:
+        write_packet(at + packet * PACKET_BYTES, low, high & LOW_32 | mark)
+        packet += size
+    if source & 3 == 0:  # four loads under way at once
+        last = count - 1 - 3 * size  # the last packet may not be full
+        step = size * PACKET_PAYLOAD
+        while packet < last:
+            begin = source + packet * PACKET_PAYLOAD
+            a0, b0 = load_12(begin)
+            a1, b1 = load_12(begin + step)
+            a2, b2 = load_12(begin + 2 * step)
+            a3, b3 = load_12(begin + 3 * step)
+            to = at + packet * PACKET_BYTES
+            write_packet(to, a0, b0 | mark)
+            write_packet(to + size * PACKET_BYTES, a1, b1 | mark)
+            write_packet(to + 2 * size * PACKET_BYTES, a2, b2 | mark)
+            write_packet(to + 3 * size * PACKET_BYTES, a3, b3 | mark)
+            packet += opaque(4 * size)
+    while packet < count:
+        begin = packet * PACKET_PAYLOAD
+        low, high = load_payload(source + begin, nbytes - begin)
+        write_packet(at + packet * PACKET_BYTES, low, high & LOW_32 | mark)
+        packet += opaque(size)
+
+
+# wide: and long: four packets in registers
+@device
+def take(at, target, nbytes, number, first, last, rank, size, looks):
+    """Moves packets ``first`` to ``last`` - 1 of a sender's partition to ``target``.
+
+    Args:
+        nbytes: of that partition.
+        looks: how often to look for each of the caller's packets.
+
+    Returns:
+        1 where one has not come, else 0.
+    """
+    mark = mark_of(number)
+    packet = first + rank
+    missing = 0
+    if target & 3 == 0:
+        step = size * PACKET_PAYLOAD
+        gap = size * PACKET_BYTES
+        whole = min(last, packets_of(nbytes) - 1) - 3 * size  # the last packet may not be full
+        while packet < whole and missing == 0:
+            begin = at + packet * PACKET_BYTES
+            tried = looks
+            missing = 1
+            while missing != 0 and tried > 0:
+                a0, b0 = read_packet(begin)
+                a1, b1 = read_packet(begin + gap)
+                a2, b2 = read_packet(begin + 2 * gap)
+                a3, b3 = read_packet(begin + 3 * gap)
+                differ = (b0 >> 32 ^ mark) | (b1 >> 32 ^ mark)
+                differ |= (b2 >> 32 ^ mark) | (b3 >> 32 ^ mark)
+                if differ & LOW_32 == 0:
+                    missing = 0
+                    to = target + packet * PACKET_PAYLOAD
+                    store_12(to, a0, b0)
+                    store_12(to + step, a1, b1)
+                    store_12(to + 2 * step, a2, b2)
+                    store_12(to + 3 * step, a3, b3)
+                else:
+                    spin()
+                tried -= 1
+            packet += opaque(4 * size)
+    while packet < last and missing == 0:
+        begin = at + packet * PACKET_BYTES
+        low, word = read_packet(begin)
+        tried = looks
+        while word >> 32 & LOW_32 != mark and tried > 1:
+            spin()
+            low, word = read_packet(begin)
+            tried -= opaque(1)
+        if word >> 32 & LOW_32 != mark:
+            missing = 1
+        elif nbytes > 0:
+            begin = packet * PACKET_PAYLOAD
+            store_payload(target + begin, low, word & LOW_32, nbytes - begin)
+        packet += opaque(size)
+    return missing
+
+
+@device
+def _copy_head(target, source, nbytes, rank):
+    """The first up to 15 bytes of a copy; one thread."""
+    if rank == 0 and nbytes > 0:
+        low, high = load_payload(source, min(nbytes, PACKET_PAYLOAD))
+        store_payload(target, low, high, min(nbytes, PACKET_PAYLOAD))
+        if nbytes > PACKET_PAYLOAD:
+            rest = nbytes - PACKET_PAYLOAD
+            low, high = load_payload(source + PACKET_PAYLOAD, rest)
+            store_payload(target + PACKET_PAYLOAD, low, high, rest)
+
+
+@device
+def store(row, partition, number, rank, size):
+    """Stores a partition of a round to the receiver's memory. After a barrier: ``publish``."""
+    shape, nbytes = load_pair_gpu(row + SHAPE)
+    user, kind = load_pair_gpu(row + USER)
+    place, stride = load_pair_gpu(row + PLACE)
+    begin = partition * nbytes
+    if mode_of(shape) == PACKETS:
+        at = inbox_of(place, stride, number, partition, shape & PARTITIONS_MASK)
+        low = 0
+        high = 0
+        if rank < packets_of(nbytes):
+            first = rank * PACKET_PAYLOAD
+            low, high = load_payload(user + begin + first, nbytes - first)
+        put(at, user + begin, nbytes, number, rank, size, low, high)
+    elif kind != 0:
+        pack_layout(row + USER, place + begin, begin, begin + nbytes, rank, size)
+    else:
+        target = place + begin
+        head = min(-target & _HEAD, nbytes)
+        _copy_head(target, user + begin, head, rank)
+        copy_to_staging(target + head, user + begin + head, nbytes - head, rank, size)
+
+
+@device
+def publish(row, shape, partition, number):
+    """Says that a partition has been stored; one thread, after a barrier of those that did it."""
+    if mode_of(shape) == STORES:
+        fence_sys()
+        store_sys(load_gpu(row + FLAGS) + partition * FLAG_BYTES, number)
+
+
+@device
+def _theirs(row, shape, nbytes, partition):
+    """(first partition of the sender, the last one, bytes of each) of those that have bytes of one
+    of ours."""
+    their_bytes = load_gpu(row + THEIR_BYTES)
+    last = load_gpu(row + THEIR_PARTITIONS) - 1
+    if shape & EQUAL != 0:
+        return partition, partition, their_bytes
+    if nbytes == 0:  # nothing says which
+        partition = min(partition, last)
+        return partition, partition, their_bytes
+    first, rest = divide_wide(partition * nbytes, their_bytes)
+    last, rest = divide_wide((partition + 1) * nbytes - 1, their_bytes)
+    return first, last, their_bytes
+
+
+@device
+def take_packets(row, partition, number, rank, size, looks):
+    """Moves one of our partitions from the inbox to the user's buffer, as far as it has come: 1
+    where a packet that the caller has looked for is missing.
+
+    Where a packet has bytes of two of our partitions, it is moved whole with each of them.
+    """
+    shape, nbytes = load_pair_gpu(row + SHAPE)
+    user = load_gpu(row + USER)
+    place = load_gpu(row + PLACE)
+    stride = load_gpu(row + STRIDE)
+    partitions = load_gpu(row + THEIR_PARTITIONS)
+    theirs, last, their_bytes = _theirs(row, shape, nbytes, partition)
+    missing = 0
+    while theirs <= last:
+        begin = theirs * their_bytes
+        low = max(partition * nbytes - begin, 0)
+        high = min((partition + 1) * nbytes - begin, their_bytes)
+        first = low * 43691 >> 19  # divided by 12, as ``packets_of``
+        end = packets_of(high)
+        at = inbox_of(place, stride, number, theirs, partitions)
+        missing |= take(at, user + begin, their_bytes, number, first, end, rank, size, looks)
+        theirs += opaque(1)
+    return missing
+
+
+@device
+def flags_missing(row, partition, number, looks):
+    """1 where one of the sender's partitions that have bytes of ours has not been flagged; one
+    thread. Else what it reads from now on is theirs."""
+    shape, nbytes = load_pair_gpu(row + SHAPE)
+    flags = load_gpu(row + FLAGS)
+    theirs, last, their_bytes = _theirs(row, shape, nbytes, partition)
+    while theirs <= last:
+        at = flags + theirs * FLAG_BYTES
+        tried = 1
+        while load_sys(at) < number:
+            if tried >= looks:
+                return 1
+            spin()
+            tried += opaque(1)
+        theirs += opaque(1)
+    fence_sys()
+    return 0
+
+
+@device
+def copy_out(row, partition, rank, size):
+    """Moves one of our partitions from staging to the user's buffer."""
+    nbytes = load_gpu(row + NBYTES)
+    user, kind = load_pair_gpu(row + USER)
+    begin = partition * nbytes
+    staging = load_gpu(row + PLACE) + begin
+    if kind != 0:
+        unpack_layout(row + USER, staging, begin, begin + nbytes, rank, size)
+    else:
+        head = min(-staging & _HEAD, nbytes)
+        _copy_head(user + begin, staging, head, rank)
+        copy_from_staging(user + begin + head, staging + head, nbytes - head, rank, size)

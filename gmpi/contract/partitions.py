@@ -1,0 +1,100 @@
+"""The bytes of partitioned requests: rows that kernels read, and what two GPUs write to each other.
+
+A partitioned request is a channel of its own (MPI 4.1 chapter 4): its two ends are matched once,
+when they are made, and from then on each partition travels by itself. Each end has a *row* in its
+own device memory. What the other end writes to lies in the *arena*, a part of direct memory
+(``channels.py``); the host gives it out.
+
+**Rounds.** Each end counts its Starts. The receiver's Start stores its count, the *credit*, in the
+sender's memory.
+
+**Packets** (``PACKETS``): partitions of at most ``MOST_IN_PACKETS`` bytes, contiguous on both
+sides. The receiver has two inboxes, for odd and even rounds, with room for all partitions of the
+sender: packets of 12 bytes and the number of the round. Round k may be stored when the receiver has
+started round k - 1: then it has taken round k - 2, which lay in the same inbox. A partition always
+has the same packets, so an inbox holds none that is older than that, and numbers may wrap.
+
+**Stores** (``STORES``): anything else. The sender stores the bytes to where they belong, or, if
+that is not memory that it can map, to staging in the arena; then a fence, then the number of the
+round in the partition's *flag*. Round k may be stored when the receiver has started it.
+
+**Marks** say what an end has done with each of its own partitions: round << MARK_SHIFT | one of
+``SENT``, ``LATE``, ``MOVING``, ``TAKEN``.
+"""
+
+from __future__ import annotations
+
+from gmpi.contract.sizes import align
+from gmpi.contract.wire import PACKET_BYTES, PACKET_PAYLOAD, PARTITIONED_ROW_BYTES
+
+ARENA_BYTES = 16 << 20
+MOST_IN_PACKETS = 65536  # bytes of a partition
+MOST_IN_INBOXES = 6 << 20  # bytes of both inboxes of a request
+
+# --- a row; all fields but STATE and LATE_COUNT are the host's ------------------------------------
+OWNER = 0  # the handle; 0: nobody's
+STATE = 8  # round << 1 | ACTIVE
+SHAPE = 16  # partitions | mode << MODE_SHIFT | flags | what has a shift below
+NBYTES = 24  # of one partition
+USER = 32  # the user's buffer; with TYPE, a layout as in wire.py
+TYPE = 40  # row of a derived datatype; 0: the buffer is contiguous
+PLACE = 48  # PACKETS: the inboxes. STORES: where bytes are stored to
+STRIDE = 56  # PACKETS: bytes of an inbox for one partition of the sender
+CREDIT = 64  # in the sender's memory
+MARKS = 72
+FLAGS = 80  # STORES: one for each partition of the sender, in the receiver's memory
+THEIR_BYTES = 88  # of one partition of the other end
+THEIR_PARTITIONS = 96
+ORIGIN = 104  # peer | tag << 32
+COUNT = 112  # elements of all partitions
+LATE_COUNT = 120  # partitions that are ready and not stored
+assert LATE_COUNT + 8 == PARTITIONED_ROW_BYTES
+
+ACTIVE = 1
+ROUND_SHIFT = 1
+
+PARTITIONS_MASK = (1 << 32) - 1
+MODE_SHIFT = 32
+MODE_MASK = 0xF
+OPENING = 0  # the other end is not known so far
+NOBODY = 1  # PROC_NULL
+PACKETS = 2
+STORES = 3
+FAILED = 4
+SENDS = 1 << 40
+EQUAL = 1 << 41  # both ends have the same partitions
+COPIES = 1 << 42  # of a receive in STORES: bytes come to staging
+FAILURE_SHIFT = 44
+COMM_SHIFT = 52
+
+MARK_BYTES = 8
+MARK_SHIFT = 2
+LATE = 0  # ready, but its bytes have not been stored: the receiver has not come so far
+SENT = 1
+MOVING = 2  # LATE, and somebody is storing it
+TAKEN = 3
+FLAG_BYTES = 8
+CREDIT_BYTES = 128
+
+# --- handle ---------------------------------------------------------------------------------------
+#   row (10) | generation (22) << 10 | context (6) << HANDLE_CONTEXT_SHIFT | 1 << 62
+GENERATION_SHIFT = 10
+GENERATIONS = 1 << 22
+
+
+def packets_of_partition(nbytes: int) -> int:
+    """How many a partition of at most MOST_IN_PACKETS bytes takes, at least one. Compiled, too."""
+    if nbytes == 0:
+        return 1
+    # Without a division; right up to 131071.
+    return (nbytes + PACKET_PAYLOAD - 1) * 43691 >> 19
+
+
+def inbox_stride(nbytes: int) -> int:
+    """Bytes of an inbox for a partition."""
+    return align(packets_of_partition(nbytes) * PACKET_BYTES, 128)
+
+
+def round_mark(number: int) -> int:
+    """What packets of a round carry; odd, so that fresh memory is no round's. Compiled, too."""
+    return (number << 1 | 1) & 0xFFFFFFFF

@@ -1,0 +1,46 @@
+"""What is wrong with the two ends of a partitioned request, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mpi4py import MPI
+
+from gmpi.contract.partitions import ARENA_BYTES
+from gmpi.errors import ArgumentError, Fault
+
+if TYPE_CHECKING:
+    from gmpi.host.partitioned import Shape
+
+
+def no_room(nbytes: int) -> str:
+    """Why there is no memory."""
+    return (
+        f"{nbytes} bytes are wanted in the memory for partitioned requests, which has "
+        f"{ARENA_BYTES}; free requests that are not used any more, or receive into registered "
+        "arrays (Context.empty, Context.register)"
+    )
+
+
+def differing(shape: Shape, partitions: int, nbytes: int, why: str = "") -> ArgumentError:
+    """Two ends do not fit.
+
+    Args:
+        partitions, nbytes: of the other end; bytes of one partition.
+        why: something else than their bytes.
+    """
+    call, other = ("Psend_init", "Precv_init") if shape.sends else ("Precv_init", "Psend_init")
+    mine = f"{shape.total} bytes in {shape.partitions} partitions"
+    theirs = f"{partitions * nbytes} bytes in {partitions} partitions"
+    allowed = f"as many bytes as rank {shape.peer} has"
+    text = (
+        f"{call} in host: message is {mine}, allowed is {allowed}: its {other} has {theirs}; make "
+        "partitions times count equal in bytes"
+    )
+    if why:
+        text = f"{call} in host: message is {mine}; {why}"
+    text += f" [peer {shape.peer}, tag {shape.tag}, communicator {shape.comm}]"
+    error = MPI.ERR_OTHER if why else MPI.ERR_COUNT
+    return ArgumentError(
+        Fault(text, call, "message", shape.total, allowed, -1, int(error), ArgumentError)
+    )

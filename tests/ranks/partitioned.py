@@ -1,0 +1,406 @@
+"""Partitioned requests: every byte, many shapes of both ends, many rounds, and errors."""
+
+from __future__ import annotations
+
+import numpy as np
+from common import RANK, SIZE, WORLD, end, every_shape, pattern, raises, run
+from mpi4py import MPI
+from numba import cuda
+
+import gmpi
+from gmpi import (
+    GMPI_Parrived,
+    GMPI_Parrived_warp,
+    GMPI_Pready,
+    GMPI_Pready_range,
+    GMPI_Pready_warp,
+    GMPI_Start,
+    GMPI_Start_warp,
+    GMPI_Startall,
+    GMPI_Wait,
+    GMPI_Wait_warp,
+    GMPI_Waitall,
+    GMPI_Waitany,
+)
+from gmpi.contract.partitions import MOST_IN_PACKETS
+
+NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+ROUNDS = 4
+
+
+def contents(n: int, rank: int) -> np.ndarray:
+    """What a rank sends in each round."""
+    return np.stack([pattern(n, 100 * rank + i) for i in range(ROUNDS)])
+
+
+# wide: a kernel
+@cuda.jit
+def by_blocks(ctx, send, recv, source, out, back, found, parts, theirs, wrong):
+    """Blocks take partitions in turn; block 0 starts and waits."""
+    grid = cuda.cg.this_grid()
+    block, blocks = cuda.blockIdx.x, cuda.gridDim.x
+    lane, lanes = cuda.threadIdx.x, cuda.blockDim.x
+    rounds, n = source.shape
+    for i in range(rounds):
+        if block == 0:
+            error = GMPI_Start(ctx, recv) + GMPI_Start(ctx, send)
+            if error != gmpi.SUCCESS and lane == 0:
+                wrong[0] += 1
+        grid.sync()
+        for p in range(block, parts, blocks):
+            size = n // parts
+            for k in range(p * size + lane, (p + 1) * size, lanes):
+                out[k] = source[i, k]
+            if GMPI_Pready(ctx, p, send) != gmpi.SUCCESS and lane == 0:
+                wrong[1] += 1
+        for p in range(block, theirs, blocks):
+            while not GMPI_Parrived(ctx, recv, p):
+                pass
+            if not GMPI_Parrived(ctx, recv, p) and lane == 0:
+                wrong[1] += 1
+            size = n // theirs
+            for k in range(p * size + lane, (p + 1) * size, lanes):
+                found[i, k] = back[k]
+        grid.sync()
+        if block == 0:
+            status = GMPI_Wait(ctx, recv)
+            if (status.error != gmpi.SUCCESS or status.nbytes != n) and lane == 0:
+                wrong[2] += 1
+            if GMPI_Wait(ctx, send).error != gmpi.SUCCESS and lane == 0:
+                wrong[3] += 1
+        grid.sync()
+
+
+def exchange(g, n, parts, theirs, blocks, threads, where) -> None:
+    """A round trip around the ranks; ``where``: the kind of memory that is received into."""
+    out = cuda.to_device(np.zeros(n, np.uint8))
+    back = g.zeros(n, np.uint8) if where == "empty" else cuda.to_device(np.zeros(n, np.uint8))
+    if where == "registered":
+        g.register(back)
+    send = g.Psend_init(out, parts, n // parts, gmpi.BYTE, NEXT, 5)
+    recv = g.Precv_init(back, theirs, n // theirs, gmpi.BYTE, PREVIOUS, 5)
+    found = cuda.to_device(np.zeros((ROUNDS, n), np.uint8))
+    wrong = cuda.to_device(np.zeros(4, np.int64))
+    source = cuda.to_device(contents(n, RANK))
+    by_blocks[blocks, threads](g.device, send, recv, source, out, back, found, parts, theirs, wrong)
+    g.synchronize()
+    what = f"{n} bytes in {parts} to {theirs} partitions, {blocks} x {threads}, {where}"
+    assert not wrong.copy_to_host().any(), f"{what}: {wrong.copy_to_host()}"
+    expected = contents(n, PREVIOUS)
+    got = found.copy_to_host()
+    assert np.array_equal(got, expected), f"{what}: {np.argwhere(got != expected)[:4]}"
+    g.Request_free(send)
+    g.Request_free(recv)
+    if where != "plain":
+        g.unregister(back)
+
+
+def shapes_of_both_ends(g: gmpi.Context) -> None:
+    """Packets and stores; equal and other numbers of partitions; few and many threads."""
+    cases = [
+        (8, 1, 1, 1, 32, "plain"),
+        (100, 1, 1, 1, 70, "plain"),
+        (96, 4, 4, 2, 33, "empty"),
+        (1200, 3, 5, 2, 64, "plain"),
+        (840, 7, 2, 1, 32, "registered"),
+        (MOST_IN_PACKETS + 16, 1, 1, 1, 64, "empty"),
+        (2 * MOST_IN_PACKETS + 90, 2, 2, 2, 64, "plain"),
+        (3 * MOST_IN_PACKETS + 198, 2, 3, 2, 64, "registered"),
+        (0, 2, 3, 1, 32, "plain"),
+    ]
+    for case in cases if every_shape() else cases[:1] + cases[3:6]:
+        exchange(g, *case)
+
+
+@cuda.jit
+def one_block(ctx, send, recv, out, rounds, handles, statuses, wrong):
+    """Startall, Pready_range, and only then a wait: nobody looks at partitions one by one."""
+    for i in range(rounds):
+        handles[0] = recv
+        handles[1] = send
+        cuda.syncthreads()
+        if GMPI_Startall(ctx, 2, handles) != gmpi.SUCCESS:
+            wrong[0] = 1
+        if cuda.threadIdx.x < out.size:
+            out[cuda.threadIdx.x] += 1
+        if GMPI_Pready_range(ctx, 0, 3, send) != gmpi.SUCCESS:
+            wrong[0] = 2
+        if i % 2 == 0:
+            if GMPI_Waitall(ctx, 2, handles, statuses) != gmpi.SUCCESS:
+                wrong[0] = 3
+        else:
+            first, status = GMPI_Waitany(ctx, 2, handles)
+            second, other = GMPI_Waitany(ctx, 2, handles)
+            none, _ = GMPI_Waitany(ctx, 2, handles)
+            if first + second != 1 or none != -1 or status.error + other.error != 0:
+                wrong[0] = 4
+        if handles[0] != recv or handles[1] != send:
+            wrong[0] = 5
+
+
+def waits_of_every_kind(g: gmpi.Context) -> None:
+    out, back = (cuda.to_device(np.full(32, 10 * RANK, np.int32)) for _ in range(2))
+    send = g.Psend_init(out, 4, 8, gmpi.INT, NEXT, 6)
+    recv = g.Precv_init(back, 2, 16, gmpi.INT, PREVIOUS, 6)
+    handles = cuda.to_device(np.zeros(2, np.int64))
+    statuses = cuda.to_device(np.zeros(2, gmpi.STATUS_DTYPE))
+    wrong = cuda.to_device(np.zeros(1, np.int64))
+    one_block[1, 64](g.device, send, recv, out, ROUNDS, handles, statuses, wrong)
+    g.synchronize()
+    assert wrong.copy_to_host()[0] == 0, wrong.copy_to_host()
+    assert (back.copy_to_host() == 10 * PREVIOUS + ROUNDS).all(), back.copy_to_host()
+    first = statuses.copy_to_host()[0]
+    assert tuple(first) == (gmpi.SUCCESS, PREVIOUS, 6, 32, 128), first
+    g.Request_free(send)
+    g.Request_free(recv)
+
+
+@cuda.jit
+def by_warps(ctx, send, recv, out, back, wrong):
+    """Warp 0 starts; each warp has a partition of its own."""
+    warp = cuda.threadIdx.x // 32
+    lane = cuda.laneid
+    if warp == 0:
+        GMPI_Start_warp(ctx, recv)
+        GMPI_Start_warp(ctx, send)
+    cuda.syncthreads()
+    out[warp * 40 + lane] = warp * 100 + lane
+    if lane < 8:
+        out[warp * 40 + 32 + lane] = warp
+    if GMPI_Pready_warp(ctx, warp, send) != gmpi.SUCCESS:
+        wrong[0] = 1
+    while not GMPI_Parrived_warp(ctx, recv, warp):
+        pass
+    if back[warp * 40 + lane] != warp * 100 + lane:
+        wrong[0] = 2
+    cuda.syncthreads()
+    if warp == 0:
+        status = GMPI_Wait_warp(ctx, recv)
+        if status.nbytes != 4 * 40 * 3 or GMPI_Wait_warp(ctx, send).error != gmpi.SUCCESS:
+            wrong[0] = 3
+
+
+def warps_of_a_block(g: gmpi.Context) -> None:
+    out, back = (cuda.to_device(np.zeros(120, np.int32)) for _ in range(2))
+    send = g.Psend_init(out, 3, 40, gmpi.INT, NEXT, 7)
+    recv = g.Precv_init(back, 3, 40, gmpi.INT, PREVIOUS, 7)
+    wrong = cuda.to_device(np.zeros(1, np.int64))
+    by_warps[1, 96](g.device, send, recv, out, back, wrong)
+    g.synchronize()
+    assert wrong.copy_to_host()[0] == 0, wrong.copy_to_host()
+    assert np.array_equal(back.copy_to_host(), out.copy_to_host())
+    g.Request_free(send)
+    g.Request_free(recv)
+
+
+def sends_that_are_ready_early(g: gmpi.Context) -> None:
+    """No Pready waits for the receiver: in packets, in stores, and to ourselves."""
+    for n in (64, 2 * MOST_IN_PACKETS + 32):
+        for dest, source in ((NEXT, PREVIOUS), (RANK, RANK)):
+            out = cuda.to_device(pattern(n, RANK))
+            back = g.zeros(n, np.uint8)
+            send = g.Psend_init(out, 2, n // 2, gmpi.BYTE, dest, 8)
+            recv = g.Precv_init(back, 2, n // 2, gmpi.BYTE, source, 8)
+            early[1, 32](g.device, send, recv)
+            g.synchronize()
+            assert np.array_equal(back.copy_to_host(), pattern(n, source)), (n, dest)
+            g.Request_free(send)
+            g.Request_free(recv)
+
+
+@cuda.jit
+def early(ctx, send, recv):
+    GMPI_Start(ctx, send)
+    GMPI_Pready(ctx, 0, send)
+    GMPI_Pready(ctx, 1, send)
+    GMPI_Start(ctx, recv)
+    while not GMPI_Parrived(ctx, recv, 1):
+        pass
+    GMPI_Wait(ctx, recv)
+    GMPI_Wait(ctx, send)
+
+
+def derived_datatypes(g: gmpi.Context) -> None:
+    """Columns of a matrix on one side or on both, in other numbers of partitions."""
+    rows, columns, width = 12, 10, 3
+    vector = MPI.INT.Create_vector(rows, width, columns)
+    handle = g.commit(vector)
+    column = g.commit(MPI.INT.Create_vector(4, 2, 5).Create_resized(0, 4 * 20))
+    total = rows * width
+    # The matrix, whose first columns are sent as one element, in two partitions of one or as many.
+    matrix = np.arange(rows * columns, dtype=np.int32).reshape(rows, columns)
+    packed = matrix[:, :width].reshape(-1)
+    for sends_typed, takes_typed in ((True, False), (False, True), (True, True)):
+        mine = matrix + 1000 * RANK if sends_typed else packed + 1000 * RANK
+        source = cuda.to_device(np.ascontiguousarray(mine))
+        target = cuda.to_device(np.full((rows, columns) if takes_typed else total, -1, np.int32))
+        send = (
+            g.Psend_init(source, 1, 1, handle, NEXT, 9)
+            if sends_typed
+            else g.Psend_init(source, 2, total // 2, gmpi.INT, NEXT, 9)
+        )
+        recv = (
+            g.Precv_init(target, 1, 1, handle, PREVIOUS, 9)
+            if takes_typed
+            else g.Precv_init(target, 3, total // 3, gmpi.INT, PREVIOUS, 9)
+        )
+        whole[1, 64](g.device, send, recv, 1 if sends_typed else 2)
+        g.synchronize()
+        expected = packed + 1000 * PREVIOUS
+        if takes_typed:
+            full = np.full((rows, columns), -1, np.int32)
+            full[:, :width] = expected.reshape(rows, width)
+            expected = full
+        got = target.copy_to_host()
+        assert np.array_equal(got, expected), (sends_typed, takes_typed, got)
+        raises(gmpi.DatatypeError, "partitioned requests use it", lambda: g.free(handle)) if (
+            sends_typed or takes_typed
+        ) else None
+        g.Request_free(send)
+        g.Request_free(recv)
+    g.free(handle)
+    g.free(column)
+
+
+@cuda.jit
+def whole(ctx, send, recv, parts):
+    GMPI_Start(ctx, recv)
+    GMPI_Start(ctx, send)
+    GMPI_Pready_range(ctx, 0, parts - 1, send)
+    GMPI_Wait(ctx, recv)
+    GMPI_Wait(ctx, send)
+
+
+def order_and_nobody(g: gmpi.Context) -> None:
+    """Ends match in the order in which they were made; PROC_NULL has no other end."""
+    outs = [cuda.to_device(np.full(3, 10 * RANK + k, np.int64)) for k in range(3)]
+    backs = [cuda.to_device(np.zeros(3, np.int64)) for _ in range(3)]
+    sends = [g.Psend_init(a, 1, 3, gmpi.INT64_T, NEXT, 11) for a in outs]
+    receives = [g.Precv_init(a, 1, 3, gmpi.INT64_T, PREVIOUS, 11) for a in backs]
+    for k in (2, 0, 1):
+        whole[1, 32](g.device, sends[k], receives[k], 1)
+    g.synchronize()
+    for k, back in enumerate(backs):
+        assert (back.copy_to_host() == 10 * PREVIOUS + k).all(), (k, back.copy_to_host())
+    send = g.Psend_init(outs[0], 3, 1, gmpi.INT64_T, gmpi.PROC_NULL, 1)
+    recv = g.Precv_init(outs[0], 3, 1, gmpi.INT64_T, gmpi.PROC_NULL, 1)
+    for _ in range(2):
+        whole[1, 32](g.device, send, recv, 3)
+    g.synchronize()
+    for request in (*sends, *receives, send, recv):
+        g.Request_free(request)
+
+
+@cuda.jit
+def misuse(ctx, send, recv, gone, found):
+    found[0] = GMPI_Pready(ctx, 0, send)  # not started
+    found[1] = GMPI_Parrived(ctx, recv, 0)
+    found[2] = GMPI_Start(ctx, gone)
+    found[3] = GMPI_Start(ctx, 12345)
+    GMPI_Start(ctx, send)
+    found[4] = GMPI_Start(ctx, send)  # active
+    found[5] = GMPI_Pready(ctx, 2, send)  # none of its partitions
+    found[6] = GMPI_Pready(ctx, -1, send)
+    GMPI_Pready(ctx, 0, send)
+    found[7] = GMPI_Pready(ctx, 0, send)  # twice
+    found[8] = GMPI_Pready(ctx, 0, recv)
+    GMPI_Start(ctx, recv)
+    found[9] = GMPI_Parrived(ctx, recv, 5)
+    found[10] = GMPI_Pready_range(ctx, 1, 0, send)
+    found[11] = GMPI_Wait(ctx, gone).error
+    GMPI_Pready(ctx, 1, send)
+    GMPI_Wait(ctx, recv)
+    GMPI_Wait(ctx, send)
+    found[12] = GMPI_Wait(ctx, send).error  # inactive: nothing to wait for
+
+
+def misuse_in_kernels(g: gmpi.Context) -> None:
+    """Is an error class, is told to the host, and disturbs nothing."""
+    out, back = (cuda.to_device(np.full(4, RANK, np.int32)) for _ in range(2))
+    send = g.Psend_init(out, 2, 2, gmpi.INT, NEXT, 12)
+    recv = g.Precv_init(back, 2, 2, gmpi.INT, PREVIOUS, 12)
+    gone = g.Psend_init(out, 2, 2, gmpi.INT, gmpi.PROC_NULL, 13)
+    g.Request_free(gone)
+    found = cuda.to_device(np.full(13, -1, np.int64))
+    misuse[1, 32](g.device, send, recv, gone, found)
+    error = raises(gmpi.ArgumentError, "GMPI_Pready in block 0: request is", g.synchronize)
+    assert error.error_class == gmpi.ERR_REQUEST
+    request, argument = gmpi.ERR_REQUEST, gmpi.ERR_ARG
+    expected = [
+        request, 1, request, request, request, argument, argument, argument, request, 1, argument,
+        request, gmpi.SUCCESS,
+    ]  # fmt: skip
+    assert found.copy_to_host().tolist() == expected, (found.copy_to_host().tolist(), expected)
+    texts = [str(fault) for fault in g.errors]
+    assert any("GMPI_Pready in block 0: partition is 2, allowed is 0..1" in t for t in texts), texts
+    assert any("GMPI_Parrived in block 0: partition is 5" in t for t in texts), texts
+    assert any("GMPI_Start in block 0: request is" in t for t in texts), texts
+    assert (back.copy_to_host() == PREVIOUS).all()
+    g.Request_free(send)
+    g.Request_free(recv)
+
+
+def misuse_of_the_host(g: gmpi.Context) -> None:
+    array = cuda.to_device(np.zeros(8, np.float64))
+    for text, call in (
+        ("partitions is 0", lambda: g.Psend_init(array, 0, 1, gmpi.DOUBLE, NEXT)),
+        ("count is -1", lambda: g.Psend_init(array, 1, -1, gmpi.DOUBLE, NEXT)),
+        ("array is one of 64 bytes", lambda: g.Psend_init(array, 3, 3, gmpi.DOUBLE, NEXT)),
+        ("dest is", lambda: g.Psend_init(array, 1, 1, gmpi.DOUBLE, SIZE)),
+        ("tag is ANY_TAG", lambda: g.Psend_init(array, 1, 1, gmpi.DOUBLE, NEXT, -1)),
+        ("source is ANY_SOURCE", lambda: g.Precv_init(array, 1, 1, gmpi.DOUBLE, gmpi.ANY_SOURCE)),
+        ("datatype is FLOAT, of 4 bytes", lambda: g.Psend_init(array, 1, 1, gmpi.FLOAT, NEXT)),
+        ("comm is 77", lambda: g.Psend_init(array, 1, 1, gmpi.DOUBLE, NEXT, 0, 77)),
+        ("strided view", lambda: g.Psend_init(array[::2], 1, 1, gmpi.DOUBLE, NEXT)),
+    ):
+        raises(gmpi.ArgumentError, text, call)
+    raises(gmpi.ArgumentTypeError, "array is a list",
+           lambda: g.Psend_init([1.0], 1, 1, gmpi.DOUBLE, NEXT))  # fmt: skip
+    raises(gmpi.DatatypeError, "datatype is 0x5", lambda: g.Psend_init(array, 1, 1, 5 << 28, NEXT))
+    raises(gmpi.ContextError, "partitioned request of this context", lambda: g.Request_free(7))
+    g.register(array)
+    raises(gmpi.ContextError, "registered already", lambda: g.register(array))
+    request = g.Precv_init(array, 1, 8, gmpi.DOUBLE, PREVIOUS, 14)
+    raises(gmpi.ContextError, "1 partitioned requests use it", lambda: g.unregister(array))
+    g.Request_free(request)
+    g.unregister(array)
+    raises(gmpi.ContextError, "not registered", lambda: g.unregister(array))
+    raises(gmpi.ContextError, "does not lie in one piece", lambda: g.register(array[::2]))
+
+
+@cuda.jit
+def try_it(ctx, request, found):
+    found[0] = GMPI_Start(ctx, request)
+    found[1] = GMPI_Wait(ctx, request).error
+
+
+def ends_that_differ(g: gmpi.Context) -> None:
+    """Are told to both ranks, with both numbers of bytes."""
+    array = cuda.to_device(np.zeros(64, np.int32))
+    found = cuda.to_device(np.full(2, -1, np.int64))
+    send = g.Psend_init(array, 4, 4, gmpi.INT, NEXT, 15)
+    recv = g.Precv_init(array, 2, 4, gmpi.INT, PREVIOUS, 15)
+    texts = ""
+    for request in (send, recv):
+        try_it[1, 32](g.device, request, found)
+        texts += str(raises(gmpi.ArgumentError, "bytes in", g.synchronize))
+        assert gmpi.ERR_COUNT in found.copy_to_host(), found.copy_to_host()
+    assert "64 bytes in 4 partitions" in texts and "32 bytes in 2 partitions" in texts, texts
+    g.Request_free(send)
+    g.Request_free(recv)
+
+
+def main() -> None:
+    with gmpi.Context(WORLD) as g:
+        run(
+            [
+                shapes_of_both_ends, waits_of_every_kind, warps_of_a_block,
+                sends_that_are_ready_early, derived_datatypes, order_and_nobody,
+                misuse_in_kernels, misuse_of_the_host, ends_that_differ,
+            ],
+            g,
+        )  # fmt: skip
+    end()
+
+
+main()
