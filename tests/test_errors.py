@@ -143,8 +143,14 @@ CASES = {
         "in it; register another communicator (Context.comm) to go on",
         gmpi.MPICallError,
     ),
+    ops.PARTITION: (
+        row(wire.OP_PREADY, ops.PARTITION, 4, 4),
+        "GMPI_Pready in block 5: partition is 4, allowed is 0..3, each once a round; it is none of "
+        "the request's partitions, or was ready before in this round",
+        gmpi.ArgumentError,
+    ),
 }
-WITHOUT_CALL = (ops.REQUEST, ops.RESOURCE, ops.OPERATION, ops.DEBUG)
+WITHOUT_CALL = (ops.REQUEST, ops.PARTITION, ops.RESOURCE, ops.OPERATION, ops.DEBUG)
 
 
 @pytest.mark.parametrize("field", ops.FIELD_NAMES, ids=ops.FIELD_NAMES.get)

@@ -185,6 +185,17 @@ def test_roads(tmp_path: Path) -> None:
 
 @pytest.mark.mpich
 @pytest.mark.mpi
+def test_partitioned(tmp_path: Path) -> None:
+    results = tmp_path / "partitioned.json"
+    text = program(2, BENCHMARKS / "partitioned.py", "--json", str(results))
+    assert "payloads checked: all right" in text
+    rows = json.loads(results.read_text())["rows"]
+    assert {row["kind"] for row in rows} == {"own", "shared"}
+    assert all(row["p50"] > 0 for row in rows)
+
+
+@pytest.mark.mpich
+@pytest.mark.mpi
 def test_rates(tmp_path: Path) -> None:
     results = tmp_path / "rates.json"
     text = program(2, BENCHMARKS / "rates.py", "--json", str(results))

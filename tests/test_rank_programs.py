@@ -32,7 +32,7 @@ SOME_HANGS = "hangs wrong_tag_of_a_long_message left_a_collective different_leng
 #: TEST_NODES says on which nodes the ranks believe to be (gmpi/memory/node.py).
 PROGRAMS = {
     1: ["lifecycle", "point_to_point"],
-    2: ["host_side", "point_to_point --small", "SPIN_MS=50 YIELD_MS=50 stress"],
+    2: ["host_side", "point_to_point --small", "SPIN_MS=50 YIELD_MS=50 stress", "partitioned"],
 }  # fmt: skip
 #: With one of them only: each path, engine and kind of fault is among those of both, but not each
 #: with each. As many with either as makes both take as long.
@@ -51,7 +51,7 @@ MPICH_ONLY = {
     ],
     3: [
         "hangs --half=0", f"TEST_NODES=aba {SOME_HANGS}", "host_side", "point_to_point",
-        "random_programs --seeds=10:12",
+        "random_programs --seeds=10:12", "partitioned",
     ],
     4: [
         "random_programs --seeds=18:20", "TEST_NODES=abbb random_programs --seeds=43:45",

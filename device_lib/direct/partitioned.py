@@ -13,11 +13,21 @@ from types import SimpleNamespace
 
 from device_lib.direct import partitions
 from device_lib.direct.late import leave, make_late, set_mark
+from device_lib.direct.partitioned_checks import (
+    ERROR,
+    LATER,
+    LOOKS,
+    NO,
+    YES,
+    error_of,
+    judge_arrived,
+    judge_ready,
+    start_one,
+)
 from device_lib.direct.partitions import is_ours, mode_of, row_of
 from device_lib.move.copy import load_payload
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
-    SIMULATOR,
     block_threads,
     device,
     fence_gpu,
@@ -30,7 +40,6 @@ from device_lib.platform.primitives import (
     opaque,
     spin,
     store_gpu,
-    store_sys,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import ring
@@ -40,13 +49,9 @@ from gmpi.contract.partitions import (
     COPIES,
     CREDIT,
     EQUAL,
-    FAILED,
-    FAILURE_SHIFT,
     MARK_BYTES,
     MARK_SHIFT,
     MARKS,
-    NOBODY,
-    OPENING,
     OWNER,
     PACKETS,
     PARTITIONS_MASK,
@@ -61,7 +66,6 @@ from gmpi.contract.partitions import (
     USER,
 )
 from gmpi.contract.wire import (
-    CONTROL_ABORT,
     DEVICE_LATE,
     OP_FAULT,
     OP_PARRIVED,
@@ -70,120 +74,7 @@ from gmpi.contract.wire import (
     PACKET_PAYLOAD,
 )
 
-_LOOKS = 2 if SIMULATOR else 16  # before a call finds that the other end has not come
-_NEXT = 3  # added to STATE of an inactive request: the next round, ACTIVE
 
-# What a call has found that is not ordinary.
-_YES = 1
-_NO = 2
-_LATER = 3
-_ABORTED = 4
-_ERROR = 8  # | error class << 8
-
-
-@device
-def error_of(found):
-    return found >> 8
-
-
-@device
-def _error(error_class):
-    return _ERROR | error_class << 8
-
-
-@device
-def _start_one(ctx, request):
-    """Starts a request: its error class; one thread."""
-    if not is_ours(ctx, request):
-        return ERR_REQUEST
-    row = row_of(ctx, request)
-    owner, state = load_pair_gpu(row + OWNER)
-    shape = load_gpu(row + SHAPE)
-    credit, marks = load_pair_gpu(row + CREDIT)
-    if owner != request or state & ACTIVE != 0:
-        return ERR_REQUEST
-    mode = mode_of(shape)
-    if mode == FAILED:
-        return shape >> FAILURE_SHIFT & 0xFF
-    state += _NEXT
-    store_gpu(row + STATE, state)
-    if shape & SENDS == 0:
-        if mode == OPENING:
-            # The host opens it while we look: one of us sees what the other has stored.
-            fence_gpu()
-            mode = mode_of(load_gpu(row + SHAPE))
-            credit = load_gpu(row + CREDIT)
-        if mode == PACKETS or mode == STORES:
-            store_sys(credit, state >> ROUND_SHIFT)
-    return SUCCESS
-
-
-@device
-def _judge(ctx, partition, request, sends):
-    """_YES where a request has such a partition, is active, and sends or receives; or an error. One
-    thread."""
-    if not is_ours(ctx, request):
-        return _error(ERR_REQUEST)
-    row = row_of(ctx, request)
-    owner, state = load_pair_gpu(row + OWNER)
-    shape = load_gpu(row + SHAPE)
-    if owner != request or (shape & SENDS != 0) != sends:
-        return _error(ERR_REQUEST)
-    if partition < 0 or partition >= shape & PARTITIONS_MASK:
-        return _error(ERR_ARG)
-    if mode_of(shape) == FAILED:
-        return _error(shape >> FAILURE_SHIFT & 0xFF)
-    if state & ACTIVE == 0:
-        return _NO
-    return _YES
-
-
-@device
-def _judge_ready(ctx, partition, request):
-    """What to do with a partition that is ready: _YES, it is stored now; _NO, there is nothing to
-    store; _LATER; or an error. One thread."""
-    found = _judge(ctx, partition, request, True)
-    if found != _YES:
-        return _error(ERR_REQUEST) if found == _NO else found
-    row = row_of(ctx, request)
-    number = load_gpu(row + STATE) >> ROUND_SHIFT
-    if load_gpu(load_gpu(row + MARKS) + partition * MARK_BYTES) >> MARK_SHIFT == number:
-        return _error(ERR_ARG)  # it has been ready before
-    tried = 0
-    while tried < _LOOKS:
-        mode = mode_of(load_gpu(row + SHAPE))
-        if mode == NOBODY:
-            return _NO
-        if partitions.has_credit(row, mode, number):
-            return _YES
-        spin()
-        tried += opaque(1)
-    return _LATER
-
-
-@device
-def _judge_arrived(ctx, partition, request):
-    """What is known of a partition before anybody has looked for it: _YES, it is in the buffer;
-    _NO, somebody must look; _ABORTED; or an error. One thread."""
-    found = _judge(ctx, partition, request, False)
-    if found != _YES:
-        return _YES if found == _NO else found  # an inactive request has nothing to wait for
-    row = row_of(ctx, request)
-    shape = load_gpu(row + SHAPE)
-    number = load_gpu(row + STATE) >> ROUND_SHIFT
-    taken = number << MARK_SHIFT | TAKEN
-    if (
-        load_gpu(load_gpu(row + MARKS) + partition * MARK_BYTES) == taken
-        or mode_of(shape) == NOBODY
-    ):
-        fence_gpu()  # what those stored who have taken it
-        return _YES
-    if load_sys(ctx.mapped + CONTROL_ABORT) != 0:
-        return _ABORTED
-    return _LATER if mode_of(shape) == OPENING else _NO
-
-
-# long: one function for each call
 def make_partitioned(scope: Scope) -> SimpleNamespace:
     """For one scope."""
     rank = scope.rank
@@ -226,7 +117,7 @@ def make_partitioned(scope: Scope) -> SimpleNamespace:
         sync()
         error = SUCCESS
         if leads() and lane_id() == 0:
-            error = _start_one(ctx, request)
+            error = start_one(ctx, request)
         error = broadcast(error)
         if error != SUCCESS and leads():
             report_linked(ctx, OP_START, request, 0, error)
@@ -250,22 +141,22 @@ def make_partitioned(scope: Scope) -> SimpleNamespace:
         sync()
         found = 0
         if leads() and lane_id() == 0:
-            found = _judge_ready(ctx, partition, request)
+            found = judge_ready(ctx, partition, request)
         found = broadcast(found)
-        if found & _ERROR != 0:
+        if found & ERROR != 0:
             if leads():
                 report_linked(ctx, OP_PREADY, request, partition, error_of(found))
             return error_of(found)
         row = row_of(ctx, request)
         number = load_gpu(row + STATE) >> ROUND_SHIFT
-        if found == _YES:
+        if found == YES:
             partitions.store(row, partition, number, rank(), size())
             sync()
         if leads() and lane_id() == 0:
-            if found == _LATER:
+            if found == LATER:
                 leave(ctx, row, partition, number)
             else:
-                if found == _YES:
+                if found == YES:
                     partitions.publish(row, load_gpu(row + SHAPE), partition, number)
                 set_mark(row, partition, number, SENT)
         return SUCCESS
@@ -354,14 +245,14 @@ def make_partitioned(scope: Scope) -> SimpleNamespace:
         sync()
         found = 0
         if leads() and lane_id() == 0:
-            found = _judge_arrived(ctx, partition, request)
+            found = judge_arrived(ctx, partition, request)
         found = broadcast(found)
-        if found & _ERROR != 0 and leads():
+        if found & ERROR != 0 and leads():
             report_linked(ctx, OP_PARRIVED, request, partition, error_of(found))
         arrived = 1
-        if found == _NO:
-            arrived = look_linked(ctx, row_of(ctx, request), partition, _LOOKS)
-        elif found == _LATER:
+        if found == NO:
+            arrived = look_linked(ctx, row_of(ctx, request), partition, LOOKS)
+        elif found == LATER:
             arrived = 0
         if arrived == 0:
             spin()
@@ -393,9 +284,7 @@ def make_partitioned(scope: Scope) -> SimpleNamespace:
                 at = partitions.inbox_of(place, stride, number, partition, total)
                 end = partitions.packets_of(nbytes)
                 target = user + partition * nbytes
-                missing = partitions.take(
-                    at, target, nbytes, number, 0, end, rank(), size(), _LOOKS
-                )
+                missing = partitions.take(at, target, nbytes, number, 0, end, rank(), size(), LOOKS)
         if sync_or(missing):
             return arrived_otherwise_linked(ctx, partition, request)
         if leads() and lane_id() == 0:

@@ -117,7 +117,6 @@ def _first_left(row):
     return -1
 
 
-# long: one function for each step of a wait
 def make_partitioned_waits(
     scope: Scope, calls: SimpleNamespace, help_others: Callable, go_on: Callable
 ) -> SimpleNamespace:

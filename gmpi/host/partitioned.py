@@ -13,23 +13,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
 
 from gmpi.contract import partitions as p
-from gmpi.contract.channels import Places
-from gmpi.contract.constants import ANY_TAG, PROC_NULL
-from gmpi.contract.wire import (
-    DEVICE_PARTITIONED,
-    DEVICE_PARTITIONED_COUNT,
-    HANDLE_CONTEXT_SHIFT,
-    HANDLE_PARTITIONED_SHIFT,
-    LOW_32,
-    PARTITIONED_ROW_BYTES,
-    PARTITIONED_ROWS,
-)
+from gmpi.contract.constants import PROC_NULL
 from gmpi.errors import ContextError
 from gmpi.host.partitioned_messages import (
     FREED,
@@ -41,76 +32,16 @@ from gmpi.host.partitioned_messages import (
     identity_word,
 )
 from gmpi.host.partitioned_problems import differing, no_room
-from gmpi.memory.arena import Arena
-from gmpi.memory.exported import Exported, Region, place_of
+from gmpi.host.partitioned_rows import End, Rows, Shape
+from gmpi.memory.exported import Exported, place_of
 from host_proxy.platform.communicator import Duplicate
-from host_proxy.platform.state import G_CONTEXT, G_OPENING, P_DIRECT
+from host_proxy.platform.state import G_OPENING
 
 if TYPE_CHECKING:
     from gmpi.context import Context
     from gmpi.errors import ArgumentError
 
 Key = tuple[int, int, int]  # communicator's identity, the other rank in the context, tag
-
-
-class Shape(NamedTuple):
-    """What the user has said of one end.
-
-    Attributes:
-        comm: communicator handle.
-        peer: rank there.
-        count: elements of all partitions.
-        nbytes: of one partition.
-        address: of the buffer.
-        datatype: handle of a derived datatype that is not contiguous, else 0.
-        type_row: address of its row.
-        array: kept.
-    """
-
-    sends: bool
-    comm: int
-    peer: int
-    tag: int
-    partitions: int
-    count: int
-    nbytes: int
-    address: int
-    datatype: int
-    type_row: int
-    array: Any
-
-    @property
-    def total(self) -> int:
-        return self.partitions * self.nbytes
-
-
-class End:
-    """One end of a partitioned request, on this rank.
-
-    Attributes:
-        number: among ours; what the other end calls it.
-        world: the other rank, in the context.
-        pieces: of the arena, which the other end may write to.
-        staging: memory for a receive that is not registered and too large for the arena.
-        other: what the other end calls itself; -1: not known.
-        freed, other_freed: on this rank, on the other.
-    """
-
-    def __init__(self, shape: Shape, number: int, index: int, handle: int, world: int) -> None:
-        self.shape = shape
-        self.number = number
-        self.index = index
-        self.handle = handle
-        self.world = world
-        self.pieces: list[int] = []
-        self.credit = 0  # offset in the arena
-        self.region: Region | None = None
-        self.staging: Any = None
-        self.offer: Message | None = None
-        self.other = -1
-        self.is_open = False
-        self.freed = False
-        self.other_freed = False
 
 
 class Partitioned:
@@ -123,17 +54,14 @@ class Partitioned:
         self._context = context
         self._state = context._state
         self._memory = context._memory
-        self._places = Places(len(context._state.peers))
-        self._arena = Arena(p.ARENA_BYTES)
+        self._rows = Rows(context)
         self.exported = Exported(context._gpu)
         self._ends: dict[int, End] = {}  # by number, until both ends are freed
         self._handles: dict[int, End] = {}  # by handle, until freed
-        self._rows: list[int] = list(range(PARTITIONED_ROWS - 1, -1, -1))  # free ones
-        self._most_rows = 0
-        self._numbers = 0
         self._receives: dict[Key, deque[End]] = {}  # not matched so far
         self._offers: dict[Key, deque[Message]] = {}
         self._sends: list[MPI.Request] = []
+        self._own: deque[Message] = deque()  # to ourselves
         self._problems: list[ArgumentError] = []
         self._spare: list[Any] = []  # staging of requests that have been freed
         context._state.opening = self._listen_now
@@ -146,11 +74,15 @@ class Partitioned:
         with self._lock:
             self._memory.use_here()
             self._listen()
-            end = self._new_end(shape)
+            world = -1
+            if shape.peer != PROC_NULL:
+                world = self._context._communicators.groups[shape.comm].members[shape.peer]
+            end = self._rows.new_end(shape, world)
             try:
-                self._prepare(end)
+                self._find_memory(end)
+                self._rows.begin(end)
             except BaseException:
-                self._drop(end)
+                self._rows.drop(end)
                 raise
             self._handles[end.handle] = end
             if shape.peer == PROC_NULL:
@@ -177,21 +109,20 @@ class Partitioned:
                     f"request is {handle:#x}, allowed is a partitioned request of this context; "
                     "it has been freed before, or is no such request"
                 )
-            row = self._row(end.index)
+            row = self._rows.row(end.index)
             state = int(self._memory.fetch(row + p.STATE, 8).view(np.int64)[0])
             if state & p.ACTIVE:
                 raise ContextError(
                     f"request {handle:#x} is active and cannot be freed: wait for it first, in a "
                     "kernel (GMPI_Wait)"
                 )
-            self._memory.write(row + p.OWNER, np.zeros(1, np.int64))
             del self._handles[handle]
-            self._rows.append(end.index)
+            self._rows.give_back(end)
             end.freed = True
             if not end.is_open:
                 self._state.globals[G_OPENING] -= 1
             if end.shape.peer == PROC_NULL or (end.other < 0 and not end.shape.sends):
-                self._drop_pieces(end)  # nobody knows of them
+                self._rows.drop_pieces(end)  # nobody knows of them
             elif end.other >= 0:
                 self._say(end.world, Message(FREED, to=end.other))
             self._forget_if_freed(end)
@@ -233,50 +164,16 @@ class Partitioned:
 
     # --- one end ----------------------------------------------------------------------------------
 
-    def _new_end(self, shape: Shape) -> End:
-        if not self._rows:
-            raise ContextError(
-                f"there are {PARTITIONED_ROWS} partitioned requests; free some "
-                "(Context.Request_free)"
-            )
-        index = self._rows.pop()
-        self._numbers += 1
-        number = self._numbers
-        context = int(self._state.globals[G_CONTEXT])
-        handle = index | number % p.GENERATIONS << p.GENERATION_SHIFT
-        handle |= context << HANDLE_CONTEXT_SHIFT | 1 << HANDLE_PARTITIONED_SHIFT
-        world = -1
-        if shape.peer != PROC_NULL:
-            world = self._context._communicators.groups[shape.comm].members[shape.peer]
-        return End(shape, number, index, handle, world)
-
-    def _prepare(self, end: End) -> None:
-        """The row as far as this rank knows, and memory for what is always needed."""
+    def _find_memory(self, end: End) -> None:
+        """Where the bytes of a receive may go: a registered array, or staging."""
         shape = end.shape
-        if not shape.sends and shape.peer != PROC_NULL:
-            if not shape.datatype:
-                end.region = self.exported.find(shape.address, shape.total)
-            straight = end.region is not None and end.region.token is not None
-            if not straight and shape.total > p.ARENA_BYTES // 8:
-                self._allocate_staging(end)
-        words = np.zeros(PARTITIONED_ROW_BYTES // 8, np.int64)
-        mode = p.NOBODY if shape.peer == PROC_NULL else p.OPENING
-        words[p.OWNER // 8] = end.handle
-        words[p.SHAPE // 8] = self._shape_word(end, mode)
-        words[p.NBYTES // 8] = shape.nbytes
-        words[p.USER // 8] = shape.address
-        words[p.TYPE // 8] = shape.type_row
-        words[p.MARKS // 8] = self._piece(end, shape.partitions * p.MARK_BYTES)
-        tag = ANY_TAG if shape.peer == PROC_NULL else shape.tag
-        words[p.ORIGIN // 8] = _signed(shape.peer & LOW_32 | (tag & LOW_32) << 32)
-        words[p.COUNT // 8] = shape.count
-        if shape.sends:
-            words[p.CREDIT // 8] = self._piece(end, p.CREDIT_BYTES)
-            end.credit = end.pieces[-1]
-        self._memory.write(self._row(end.index), words)
-        if end.index >= self._most_rows:
-            self._most_rows = end.index + 1
-            self._memory.write_device(DEVICE_PARTITIONED_COUNT, np.array([self._most_rows]))
+        if shape.sends or shape.peer == PROC_NULL:
+            return
+        if not shape.datatype:
+            end.region = self.exported.find(shape.address, shape.total)
+        straight = end.region is not None and end.region.token is not None
+        if not straight and shape.total > p.ARENA_BYTES // 8:
+            self._allocate_staging(end)
 
     def _allocate_staging(self, end: End) -> None:
         if self._context.kernels_running:
@@ -292,52 +189,10 @@ class Partitioned:
         else:
             end.staging = self.exported.allocate((end.shape.total,), np.uint8, False)
 
-    def _shape_word(self, end: End, mode: int, flags: int = 0) -> int:
-        word = end.shape.partitions | mode << p.MODE_SHIFT | flags
-        return word | end.shape.comm << p.COMM_SHIFT | (p.SENDS if end.shape.sends else 0)
-
-    def _row(self, index: int) -> int:
-        return self._memory.device + DEVICE_PARTITIONED + index * PARTITIONED_ROW_BYTES
-
-    def _piece(self, end: End, nbytes: int) -> int:
-        """Address of zeroed memory of the arena, which the end has from now on.
-
-        Raises:
-            ContextError: there is no room.
-        """
-        offset = self._arena.take(nbytes)
-        if offset is None:
-            raise ContextError(no_room(nbytes))
-        end.pieces.append(offset)
-        address = self._arena_address + offset
-        self._memory.clear(address, nbytes)
-        return address
-
-    @property
-    def _arena_address(self) -> int:
-        return self._memory.staging_address + self._memory.direct + self._places.arena
-
-    def _arena_of(self, end: End) -> int:
-        """Where the other rank's arena is mapped here."""
-        communicator = self._state.communicators[end.shape.comm]
-        peer = int(communicator.peers[end.shape.peer])
-        return int(self._state.peers[peer, P_DIRECT]) + self._places.arena
-
-    def _drop_pieces(self, end: End) -> None:
-        for offset in end.pieces:
-            self._arena.give_back(offset)
-        end.pieces = []
-
-    def _drop(self, end: End) -> None:
-        """It has never been known to anybody."""
-        self._memory.write(self._row(end.index) + p.OWNER, np.zeros(1, np.int64))
-        self._drop_pieces(end)
-        self._rows.append(end.index)
-
     def _forget_if_freed(self, end: End) -> None:
         """Gives back what the other end may have written to, when neither is used any more."""
         if end.freed and end.other_freed:
-            self._drop_pieces(end)
+            self._rows.drop_pieces(end)
             self._ends.pop(end.number, None)
             if end.staging is not None:
                 self._spare.append(end.staging)
@@ -383,24 +238,25 @@ class Partitioned:
         shape = end.shape
         theirs = offer.partitions * offer.nbytes
         if theirs != shape.total:
-            self._fail(end, MPI.ERR_COUNT)
-            self._problems.append(differing(shape, offer.partitions, offer.nbytes))
-            self._say(end.world, Message(GIVE_UP, to=end.other, sender=end.number,
-                                         partitions=shape.partitions, nbytes=shape.nbytes,
-                                         mode=MPI.ERR_COUNT))  # fmt: skip
+            self._give_up(end, offer, MPI.ERR_COUNT)
             return
         try:
             answer = self._place(end, offer, direct)
         except ContextError:
-            self._fail(end, MPI.ERR_OTHER)
-            self._problems.append(differing(shape, offer.partitions, offer.nbytes, no_room(theirs)))
-            self._say(end.world, Message(GIVE_UP, to=end.other, sender=end.number,
-                                         partitions=shape.partitions, nbytes=shape.nbytes,
-                                         mode=MPI.ERR_OTHER))  # fmt: skip
+            self._give_up(end, offer, MPI.ERR_OTHER)
             return
-        credit = self._arena_of(end) + offer.place
+        credit = self._rows.arena_of(end) + offer.place
         self._publish(end, answer.mode, credit, offer, answer)
         self._say(end.world, answer)
+
+    def _give_up(self, end: End, offer: Message, error: int) -> None:
+        """The two ends do not fit, or there is no memory: both ranks say so."""
+        shape = end.shape
+        self._fail(end, error)
+        why = no_room(shape.total) if error == MPI.ERR_OTHER else ""
+        self._problems.append(differing(shape, offer.partitions, offer.nbytes, why))
+        answer = Message(GIVE_UP, to=end.other, sender=end.number, mode=error)
+        self._say(end.world, answer._replace(partitions=shape.partitions, nbytes=shape.nbytes))
 
     def _place(self, end: End, offer: Message, direct: bool) -> Message:
         """Takes memory for the sender's bytes: what the sender is told of it."""
@@ -411,12 +267,10 @@ class Partitioned:
                          nbytes=shape.nbytes)  # fmt: skip
         plain = not shape.datatype and not offer.derived
         if plain and stride and inboxes <= p.MOST_IN_INBOXES:
-            offset = self._arena.take(inboxes)
-            if offset is not None:
-                end.pieces.append(offset)
-                self._memory.clear(self._arena_address + offset, inboxes)
-                return answer._replace(mode=p.PACKETS, place=offset, stride=stride)
-        self._piece(end, offer.partitions * p.FLAG_BYTES)
+            with suppress(ContextError):  # no room: stores take less
+                self._rows.piece(end, inboxes)
+                return answer._replace(mode=p.PACKETS, place=end.pieces[-1], stride=stride)
+        self._rows.piece(end, offer.partitions * p.FLAG_BYTES)
         answer = answer._replace(mode=p.STORES, flags=end.pieces[-1])
         region = end.region if direct else None
         offset = 0
@@ -430,49 +284,32 @@ class Partitioned:
             return answer._replace(
                 pid=token.pid, fd=token.fd, handle=token.handle, place=region.offset + offset
             )
-        self._piece(end, max(shape.total, 1))
+        self._rows.piece(end, max(shape.total, 1))
         return answer._replace(place=end.pieces[-1])
 
     def _publish(self, end: End, mode: int, credit: int, offer: Message, answer: Message) -> None:
         """Fills the row of a receive."""
         shape = end.shape
         flags = p.EQUAL if offer.partitions == shape.partitions else 0
-        place = self._arena_address + answer.place
+        place = self._rows.arena_address + answer.place
         if answer.pid:  # where the sender stores to; we read from there only where it is staging
             place = place_of(end.staging)[0] if end.staging is not None else 0
         if mode == p.STORES and (not answer.pid or end.staging is not None):
             flags |= p.COPIES
-        self._write_fields(
-            end, place, answer.stride, credit, self._arena_address + answer.flags,
-            (offer.nbytes, offer.partitions), self._shape_word(end, mode, flags),
+        self._rows.write_fields(
+            end, place, answer.stride, credit, self._rows.arena_address + answer.flags,
+            (offer.nbytes, offer.partitions), self._rows.shape_word(end, mode, flags),
         )  # fmt: skip
         if mode == p.STORES:  # a Start before now could not tell the sender
-            row = self._row(end.index)
+            row = self._rows.row(end.index)
             state = int(self._memory.fetch(row + p.STATE, 8).view(np.int64)[0])
             if state & p.ACTIVE:
                 self._memory.write(credit, np.array([state >> p.ROUND_SHIFT]))
         self._opened(end)
 
-    # wide: the fields of a row
-    def _write_fields(
-        self,
-        end: End,
-        place: int,
-        stride: int,
-        credit: int,
-        flags: int,
-        theirs: tuple[int, int],
-        shape: int,
-    ) -> None:
-        """Writes what is known with the other end to a row; what says so comes last."""
-        row = self._row(end.index)
-        self._memory.write(row + p.PLACE, np.array([place, stride, credit], np.int64))
-        self._memory.write(row + p.FLAGS, np.array([flags, *theirs], np.int64))
-        self._memory.write(row + p.SHAPE, np.array([shape], np.int64))
-
     def _open_send(self, end: End, answer: Message) -> None:
         """The receiver has answered."""
-        arena = self._arena_of(end)
+        arena = self._rows.arena_of(end)
         place = arena + answer.place
         if answer.pid:
             base = self.exported.map(answer.token)
@@ -480,9 +317,9 @@ class Partitioned:
                 self._say(end.world, Message(REFUSE, to=answer.sender, sender=end.number))
                 return
             place = base + answer.place
-        self._write_fields(
-            end, place, answer.stride, self._arena_address + end.credit, arena + answer.flags,
-            (answer.nbytes, answer.partitions), self._shape_word(end, answer.mode),
+        self._rows.write_fields(
+            end, place, answer.stride, self._rows.arena_address + end.credit, arena + answer.flags,
+            (answer.nbytes, answer.partitions), self._rows.shape_word(end, answer.mode),
         )  # fmt: skip
         self._opened(end)
 
@@ -493,13 +330,16 @@ class Partitioned:
 
     def _fail(self, end: End, error: int) -> None:
         """Its calls return the error class."""
-        shape = self._shape_word(end, p.FAILED, error << p.FAILURE_SHIFT)
-        self._memory.write(self._row(end.index) + p.SHAPE, np.array([shape], np.int64))
+        shape = self._rows.shape_word(end, p.FAILED, error << p.FAILURE_SHIFT)
+        self._memory.write(self._rows.row(end.index) + p.SHAPE, np.array([shape], np.int64))
         self._opened(end)
 
     # --- messages ---------------------------------------------------------------------------------
 
     def _say(self, world: int, message: Message) -> None:
+        if world == self._control.rank:
+            self._own.append(message)
+            return
         self._sends = [request for request in self._sends if not request.Test()]
         self._sends.append(self._control.Isend(message.pack(), world))
 
@@ -518,6 +358,8 @@ class Partitioned:
             data = Message.buffer()
             found.Recv(data)
             self._hear(status.Get_source(), Message.unpack(data))
+        while self._own:
+            self._hear(self._control.rank, self._own.popleft())
 
     def _hear(self, world: int, message: Message) -> None:
         if message.kind == OFFER:
@@ -543,7 +385,3 @@ class Partitioned:
             self._fail(end, message.mode)
             why = no_room(end.shape.total) if message.mode == MPI.ERR_OTHER else ""
             self._problems.append(differing(end.shape, message.partitions, message.nbytes, why))
-
-
-def _signed(word: int) -> int:
-    return word - (1 << 64) if word >> 63 else word

@@ -20,7 +20,8 @@ from gmpi.datatypes.overlap import distinct_elements
 from gmpi.datatypes.plans import Plan
 from gmpi.errors import ContextError, DatatypeError
 from gmpi.host.arguments import Argument, checked_rank, checked_tag
-from gmpi.host.partitioned import Partitioned, Shape
+from gmpi.host.partitioned import Partitioned
+from gmpi.host.partitioned_rows import Shape
 from gmpi.memory.exported import place_of
 from host_proxy.platform.state import G_TAG_UB, P_DIRECT, State
 
@@ -91,7 +92,6 @@ class PartitionedCalls:
 
     # --- requests ---------------------------------------------------------------------------------
 
-    # wide: as MPI's
     def Psend_init(
         self,
         array: Any,
@@ -124,7 +124,6 @@ class PartitionedCalls:
         call = "Psend_init"
         return self._make(call, True, array, (partitions, count, datatype), (dest, tag, comm))
 
-    # wide: as MPI's
     def Precv_init(
         self,
         array: Any,

@@ -75,7 +75,7 @@ class Message(NamedTuple):
     def unpack(cls, data: np.ndarray) -> Message:
         words = map(int, data[: 8 * _WORDS].view(np.int64))
         handle = bytes(data[8 * _WORDS + 1 :][: int(data[8 * _WORDS])])
-        return cls(*words, handle)  # type: ignore[arg-type]
+        return cls(*words, handle)  # type: ignore[arg-type,call-arg]
 
 
 _WORDS = len(Message._fields) - 1

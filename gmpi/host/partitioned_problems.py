@@ -10,7 +10,7 @@ from gmpi.contract.partitions import ARENA_BYTES
 from gmpi.errors import ArgumentError, Fault
 
 if TYPE_CHECKING:
-    from gmpi.host.partitioned import Shape
+    from gmpi.host.partitioned_rows import Shape
 
 
 def no_room(nbytes: int) -> str:

@@ -12,6 +12,7 @@ registered all the same, and what comes for them goes through staging.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,7 +79,7 @@ def place_of(array: Any) -> tuple[int, int]:
 
 
 def _in_one_piece(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    def holds(order: range | reversed[int]) -> bool:
+    def holds(order: Iterable[int]) -> bool:
         run = itemsize
         for d in order:
             if shape[d] != 1 and strides[d] != run:

@@ -1,0 +1,154 @@
+"""What a call of a partitioned request finds that is not ordinary; one thread for all others."""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.direct import partitions
+from device_lib.direct.partitions import is_ours, mode_of, row_of
+from device_lib.platform.primitives import (
+    SIMULATOR,
+    device,
+    fence_gpu,
+    load_gpu,
+    load_pair_gpu,
+    load_sys,
+    opaque,
+    spin,
+    store_gpu,
+    store_sys,
+)
+from gmpi.contract.constants import ERR_ARG, ERR_REQUEST, SUCCESS
+from gmpi.contract.partitions import (
+    ACTIVE,
+    CREDIT,
+    FAILED,
+    FAILURE_SHIFT,
+    MARK_BYTES,
+    MARK_SHIFT,
+    MARKS,
+    NOBODY,
+    OPENING,
+    OWNER,
+    PACKETS,
+    PARTITIONS_MASK,
+    ROUND_SHIFT,
+    SENDS,
+    SHAPE,
+    STATE,
+    STORES,
+    TAKEN,
+)
+from gmpi.contract.wire import CONTROL_ABORT
+
+LOOKS = 2 if SIMULATOR else 16  # before a call finds that the other end has not come
+_NEXT = 3  # added to STATE of an inactive request: the next round, ACTIVE
+
+
+# What a call has found that is not ordinary.
+YES = 1
+NO = 2
+LATER = 3
+ABORTED = 4
+ERROR = 8  # | error class << 8
+
+
+@device
+def error_of(found):
+    return found >> 8
+
+
+@device
+def _error(error_class):
+    return ERROR | error_class << 8
+
+
+@device
+def start_one(ctx, request):
+    """Starts a request: its error class; one thread."""
+    if not is_ours(ctx, request):
+        return ERR_REQUEST
+    row = row_of(ctx, request)
+    owner, state = load_pair_gpu(row + OWNER)
+    shape = load_gpu(row + SHAPE)
+    credit, marks = load_pair_gpu(row + CREDIT)
+    if owner != request or state & ACTIVE != 0:
+        return ERR_REQUEST
+    mode = mode_of(shape)
+    if mode == FAILED:
+        return shape >> FAILURE_SHIFT & 0xFF
+    state += _NEXT
+    store_gpu(row + STATE, state)
+    if shape & SENDS == 0:
+        if mode == OPENING:
+            # The host opens it while we look: one of us sees what the other has stored.
+            fence_gpu()
+            mode = mode_of(load_gpu(row + SHAPE))
+            credit = load_gpu(row + CREDIT)
+        if mode == PACKETS or mode == STORES:
+            store_sys(credit, state >> ROUND_SHIFT)
+    return SUCCESS
+
+
+@device
+def _judge(ctx, partition, request, sends):
+    """YES where a request has such a partition, is active, and sends or receives; or an error. One
+    thread."""
+    if not is_ours(ctx, request):
+        return _error(ERR_REQUEST)
+    row = row_of(ctx, request)
+    owner, state = load_pair_gpu(row + OWNER)
+    shape = load_gpu(row + SHAPE)
+    if owner != request or (shape & SENDS != 0) != sends:
+        return _error(ERR_REQUEST)
+    if partition < 0 or partition >= shape & PARTITIONS_MASK:
+        return _error(ERR_ARG)
+    if mode_of(shape) == FAILED:
+        return _error(shape >> FAILURE_SHIFT & 0xFF)
+    if state & ACTIVE == 0:
+        return NO
+    return YES
+
+
+@device
+def judge_ready(ctx, partition, request):
+    """What to do with a partition that is ready: YES, it is stored now; NO, there is nothing to
+    store; LATER; or an error. One thread."""
+    found = _judge(ctx, partition, request, True)
+    if found != YES:
+        return _error(ERR_REQUEST) if found == NO else found
+    row = row_of(ctx, request)
+    number = load_gpu(row + STATE) >> ROUND_SHIFT
+    if load_gpu(load_gpu(row + MARKS) + partition * MARK_BYTES) >> MARK_SHIFT == number:
+        return _error(ERR_ARG)  # it has been ready before
+    tried = 0
+    while tried < LOOKS:
+        mode = mode_of(load_gpu(row + SHAPE))
+        if mode == NOBODY:
+            return NO
+        if partitions.has_credit(row, mode, number):
+            return YES
+        spin()
+        tried += opaque(1)
+    return LATER
+
+
+@device
+def judge_arrived(ctx, partition, request):
+    """What is known of a partition before anybody has looked for it: YES, it is in the buffer;
+    NO, somebody must look; ABORTED; or an error. One thread."""
+    found = _judge(ctx, partition, request, False)
+    if found != YES:
+        return YES if found == NO else found  # an inactive request has nothing to wait for
+    row = row_of(ctx, request)
+    shape = load_gpu(row + SHAPE)
+    number = load_gpu(row + STATE) >> ROUND_SHIFT
+    taken = number << MARK_SHIFT | TAKEN
+    if (
+        load_gpu(load_gpu(row + MARKS) + partition * MARK_BYTES) == taken
+        or mode_of(shape) == NOBODY
+    ):
+        fence_gpu()  # what those stored who have taken it
+        return YES
+    if load_sys(ctx.mapped + CONTROL_ABORT) != 0:
+        return ABORTED
+    return LATER if mode_of(shape) == OPENING else NO

@@ -1,0 +1,207 @@
+"""The rows of partitioned requests, and the memory that peers write to, as the host gives them out.
+
+What is in a row is in ``gmpi/contract/partitions.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gmpi.contract import partitions as p
+from gmpi.contract.channels import Places
+from gmpi.contract.constants import ANY_TAG, PROC_NULL
+from gmpi.contract.wire import (
+    DEVICE_PARTITIONED,
+    DEVICE_PARTITIONED_COUNT,
+    HANDLE_CONTEXT_SHIFT,
+    HANDLE_PARTITIONED_SHIFT,
+    LOW_32,
+    PARTITIONED_ROW_BYTES,
+    PARTITIONED_ROWS,
+)
+from gmpi.errors import ContextError
+from gmpi.host.partitioned_problems import no_room
+from gmpi.memory.arena import Arena
+from gmpi.memory.exported import Region
+from host_proxy.platform.state import G_CONTEXT, P_DIRECT
+
+if TYPE_CHECKING:
+    from gmpi.context import Context
+    from gmpi.host.partitioned_messages import Message
+
+
+class Shape(NamedTuple):
+    """What the user has said of one end.
+
+    Attributes:
+        comm: communicator handle.
+        peer: rank there.
+        count: elements of all partitions.
+        nbytes: of one partition.
+        address: of the buffer.
+        datatype: handle of a derived datatype that is not contiguous, else 0.
+        type_row: address of its row.
+        array: kept.
+    """
+
+    sends: bool
+    comm: int
+    peer: int
+    tag: int
+    partitions: int
+    count: int  # type: ignore[assignment]  # MPI's word; hides tuple.count
+    nbytes: int
+    address: int
+    datatype: int
+    type_row: int
+    array: Any
+
+    @property
+    def total(self) -> int:
+        return self.partitions * self.nbytes
+
+
+class End:
+    """One end of a partitioned request, on this rank.
+
+    Attributes:
+        number: among ours; what the other end calls it.
+        world: the other rank, in the context.
+        pieces: of the arena, which the other end may write to.
+        staging: memory for a receive that is not registered and too large for the arena.
+        other: what the other end calls itself; -1: not known.
+        freed, other_freed: on this rank, on the other.
+    """
+
+    def __init__(self, shape: Shape, number: int, index: int, handle: int, world: int) -> None:
+        self.shape = shape
+        self.number = number
+        self.index = index
+        self.handle = handle
+        self.world = world
+        self.pieces: list[int] = []
+        self.credit = 0  # offset in the arena
+        self.region: Region | None = None
+        self.staging: Any = None
+        self.offer: Message | None = None
+        self.other = -1
+        self.is_open = False
+        self.freed = False
+        self.other_freed = False
+
+
+class Rows:
+    """The rows and the arena of one context."""
+
+    def __init__(self, context: Context) -> None:
+        self._memory = context._memory
+        self._state = context._state
+        self._places = Places(len(context._state.peers))
+        self._arena = Arena(p.ARENA_BYTES)
+        self._free = list(range(PARTITIONED_ROWS - 1, -1, -1))
+        self._most = 0
+        self._numbers = 0
+
+    def new_end(self, shape: Shape, world: int) -> End:
+        """An end with a row that nobody else has."""
+        if not self._free:
+            raise ContextError(
+                f"there are {PARTITIONED_ROWS} partitioned requests; free some "
+                "(Context.Request_free)"
+            )
+        index = self._free.pop()
+        self._numbers += 1
+        handle = index | self._numbers % p.GENERATIONS << p.GENERATION_SHIFT
+        context = int(self._state.globals[G_CONTEXT])
+        handle |= context << HANDLE_CONTEXT_SHIFT | 1 << HANDLE_PARTITIONED_SHIFT
+        return End(shape, self._numbers, index, handle, world)
+
+    def begin(self, end: End) -> None:
+        """Fills the row as far as this rank knows, and takes memory for what is always needed."""
+        shape = end.shape
+        words = np.zeros(PARTITIONED_ROW_BYTES // 8, np.int64)
+        mode = p.NOBODY if shape.peer == PROC_NULL else p.OPENING
+        words[p.OWNER // 8] = end.handle
+        words[p.SHAPE // 8] = self.shape_word(end, mode)
+        words[p.NBYTES // 8] = shape.nbytes
+        words[p.USER // 8] = shape.address
+        words[p.TYPE // 8] = shape.type_row
+        words[p.MARKS // 8] = self.piece(end, shape.partitions * p.MARK_BYTES)
+        tag = ANY_TAG if shape.peer == PROC_NULL else shape.tag
+        words[p.ORIGIN // 8] = _signed(shape.peer & LOW_32 | (tag & LOW_32) << 32)
+        words[p.COUNT // 8] = shape.count
+        if shape.sends:
+            words[p.CREDIT // 8] = self.piece(end, p.CREDIT_BYTES)
+            end.credit = end.pieces[-1]
+        self._memory.write(self.row(end.index), words)
+        if end.index >= self._most:
+            self._most = end.index + 1
+            self._memory.write_device(DEVICE_PARTITIONED_COUNT, np.array([self._most]))
+
+    def shape_word(self, end: End, mode: int, flags: int = 0) -> int:
+        word = end.shape.partitions | mode << p.MODE_SHIFT | flags
+        return word | end.shape.comm << p.COMM_SHIFT | (p.SENDS if end.shape.sends else 0)
+
+    def row(self, index: int) -> int:
+        return self._memory.device + DEVICE_PARTITIONED + index * PARTITIONED_ROW_BYTES
+
+    def piece(self, end: End, nbytes: int) -> int:
+        """Address of zeroed memory of the arena, which the end has from now on.
+
+        Raises:
+            ContextError: there is no room.
+        """
+        offset = self._arena.take(nbytes)
+        if offset is None:
+            raise ContextError(no_room(nbytes))
+        end.pieces.append(offset)
+        address = self.arena_address + offset
+        self._memory.clear(address, nbytes)
+        return address
+
+    @property
+    def arena_address(self) -> int:
+        return self._memory.staging_address + self._memory.direct + self._places.arena
+
+    def arena_of(self, end: End) -> int:
+        """Where the other rank's arena is mapped here."""
+        communicator = self._state.communicators[end.shape.comm]
+        peer = int(communicator.peers[end.shape.peer])
+        return int(self._state.peers[peer, P_DIRECT]) + self._places.arena
+
+    def drop_pieces(self, end: End) -> None:
+        for offset in end.pieces:
+            self._arena.give_back(offset)
+        end.pieces = []
+
+    def give_back(self, end: End) -> None:
+        """The row may be another end's."""
+        self._memory.write(self.row(end.index) + p.OWNER, np.zeros(1, np.int64))
+        self._free.append(end.index)
+
+    def drop(self, end: End) -> None:
+        """It has never been known to anybody."""
+        self.drop_pieces(end)
+        self.give_back(end)
+
+    def write_fields(
+        self,
+        end: End,
+        place: int,
+        stride: int,
+        credit: int,
+        flags: int,
+        theirs: tuple[int, int],
+        shape: int,
+    ) -> None:
+        """Writes what is known with the other end to a row; what says so comes last."""
+        row = self.row(end.index)
+        self._memory.write(row + p.PLACE, np.array([place, stride, credit], np.int64))
+        self._memory.write(row + p.FLAGS, np.array([flags, *theirs], np.int64))
+        self._memory.write(row + p.SHAPE, np.array([shape], np.int64))
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >> 63 else word
