@@ -100,9 +100,13 @@ def test_a_record_is_published_by_one_store_of_a_unit_per_lane(library: dict[str
     # Two 8-byte stores in place of one of 16 could be seen torn: new words under an old tag.
     for name in ("gmpi_open_inline", "gmpi_transact", "gmpi_open_any_block", "gmpi_open_any_warp"):
         assert PACKET_STORE in library[name], name
-    # One word that stands for itself: the ready word of GPU staging.
+    # One word that stands for itself: the ready word of GPU staging, the credit of a partitioned
+    # request, the flag of a partition.
     ready = "st.relaxed.sys.global.u64"
-    stages = re.compile("gmpi_(fill|open_any|open_scattered)_(block|warp)")
+    stages = re.compile(
+        "gmpi_(fill|open_any|open_scattered|partitioned_start|partitioned_start_all"
+        "|partitioned_ready_otherwise|direct_store_late)_(block|warp)"
+    )
     for name, ptx in library.items():
         allowed = {PACKET_STORE, ready} if stages.fullmatch(name) else {PACKET_STORE}
         assert set(SYSTEM_STORE.findall(ptx)) <= allowed, name
