@@ -32,7 +32,8 @@ _OPTIONS = {
     "mpich": "-launcher ssh -launcher-exec {agent} -hosts {hosts}",
     "openmpi": "--prtemca plm_ssh_agent {agent} --host {hosts} --map-by slot:nooversubscribe",
 }
-
+#: Its UCX, the default, loses receives from any source (docs/troubleshooting.md).
+_ENVIRONMENT = {"mpich": {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}, "openmpi": {}}
 
 _DEVICE = "veth0"
 
@@ -131,9 +132,7 @@ class TwoNodes:
         options = _OPTIONS[family].format(agent=self._agent, hosts=hosts)
         # Both launchers hand on the environment that they find where they run.
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        # MPICH's UCX takes both for one host, and their loopback devices for a way between them.
-        ways = {"UCX_NET_DEVICES": _DEVICE, "UCX_TLS": "tcp,self,sm"}
-        env = {**ways, **environment, "PATH": path}
+        env = {**_ENVIRONMENT[family], **environment, "PATH": path}
         command = [launcher.mpiexec(), *options.split(), "-n", str(sum(ranks)), sys.executable]
         line = shlex.join([*command, *arguments])
         return launcher.start([str(self._agent), self.names[0], line], timeout, **env)

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from gmpi.diagnose.diagnosis import diagnose
 from gmpi.diagnose.stacks import host_line, stacks
-from gmpi.diagnose.tables import Cause, Pending, Table, Unexpected, ranks_text
+from gmpi.diagnose.tables import (
+    Cause,
+    Pending,
+    Table,
+    Unexpected,
+    loses_any_source,
+    ranks_text,
+)
 from gmpi.lifetime.farewell import hopeless
 from gmpi.observe.report import RankReport, Report
 
@@ -70,6 +77,36 @@ def first(found: dict) -> Cause:
 
 def came(source: int, tag: int = 7, comm: str = A) -> list[Unexpected]:
     return [Unexpected(source, tag, comm, 8)]
+
+
+MPICH = "MPICH Version: 5.0.2\nMPICH Device: ch4:ucx ofi\n"
+
+
+def test_what_mpich_loses_is_said_of_receives_from_any_source_only() -> None:
+    def text(found: dict) -> str:
+        table = dataclasses.replace(found[1], loses_any_source=True)
+        return first({**found, 1: table}).text
+
+    assert "MPIR_CVAR_CH4_NETMOD=ofi" in text(tables([], [recv(None)]))
+    assert "MPIR_CVAR_CH4_NETMOD=ofi" in text(tables([send(1, **LONG)], [recv(None, **LONG)]))
+    assert "MPIR_CVAR" not in text(tables([], [recv(0)]))
+    assert "MPIR_CVAR" not in first(tables([], [recv(None)])).text
+
+
+@pytest.mark.parametrize(
+    ("library", "netmod", "far", "loses"),
+    [
+        (MPICH, None, True, True),
+        (MPICH, None, False, False),
+        (MPICH, "ofi", True, False),
+        (MPICH.replace("ucx ofi", "ofi"), None, True, False),
+        ("Open MPI v5.0.8, package: ...", None, True, False),
+    ],
+)
+def test_which_mpi_loses_receives_from_any_source(
+    library: str, netmod: str | None, far: bool, loses: bool
+) -> None:
+    assert loses_any_source(library, netmod, far) is loses
 
 
 LONG = {"nbytes": 100_000, "count": 100_000}

@@ -11,8 +11,6 @@ from nodes import NoNodes, TwoNodes
 
 FAMILY = "mpich" if "MPICH" in MPI.Get_library_version() else "openmpi"
 pytestmark = pytest.mark.mpi
-#: Found with MPICH and not explained yet; one of the programs alone does end.
-NOT_WITH_MPICH = pytest.mark.skipif(FAMILY == "mpich", reason="does not end within 200 s")
 EXAMPLES = launcher.ROOT / "examples"
 BENCHMARKS = launcher.ROOT / "benchmarks"
 
@@ -42,6 +40,19 @@ def run(nodes: TwoNodes, ranks: tuple[int, int], *arguments: str) -> str:
     return text
 
 
+@pytest.mark.skipif("ch4:ucx" not in MPI.Get_library_version(), reason="MPICH with UCX only")
+@pytest.mark.parametrize(("way", "completes"), [("ofi", True), ("ucx", False)])
+def test_mpich_completes_receives_from_any_source(way: str, completes: bool) -> None:
+    """Without GMPI: why docs/troubleshooting.md says which way MPICH's messages must take.
+
+    Where this fails with UCX, MPICH has been mended: then that page, and ``nodes.py``, may forget.
+    """
+    settings = {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": way}
+    _, text = launcher.mpi(2, str(launcher.RANKS / "any_source.py"), **settings)
+    wanted = f"completed: {completes}; bytes: [0, 1, 2, 3, 4, 5, 6, 7]; still there: False"
+    assert wanted in text, text
+
+
 def test_near_and_far_peers_are_told_apart(nodes: TwoNodes) -> None:
     text = run(nodes, (1, 2), "-c", NODES_AND_PATHS)
     first, second = nodes.names
@@ -63,14 +74,12 @@ def test_pingpong(nodes: TwoNodes) -> None:
 
 
 @pytest.mark.full
-@NOT_WITH_MPICH
 def test_random_programs(nodes: TwoNodes) -> None:
     text = run(nodes, (1, 2), str(launcher.RANKS / "random_programs.py"), "--seeds=30:33")
     assert text.count("all passed") == 3, text
 
 
 @pytest.mark.full
-@NOT_WITH_MPICH
 def test_himeno(nodes: TwoNodes) -> None:
     options = ["--size", "6,4,8", "--decompose", "2,1,1", "--verify"]
     text = run(nodes, (1, 1), str(BENCHMARKS / "himeno" / "himeno_tuned.py"), *options)
@@ -78,7 +87,6 @@ def test_himeno(nodes: TwoNodes) -> None:
 
 
 @pytest.mark.full
-@NOT_WITH_MPICH
 def test_himeno_xs(nodes: TwoNodes) -> None:
     options = ["--size", "XS", "--decompose", "2,1,1", "--verify"]
     text = run(nodes, (1, 1), str(BENCHMARKS / "himeno" / "himeno_tuned.py"), *options)

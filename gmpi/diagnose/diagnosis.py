@@ -158,7 +158,8 @@ def _of_receive(tables: Tables, table: Table, request: Pending) -> Cause:
     waits = f"rank {rank} waits in {request}"
     sent = list(_sends_to(tables, rank))
     if any(_fits(request, *message[:3]) for message in sent):
-        return Cause("follows", f"{waits}, and its message is on its way", (rank,))
+        text = f"{waits}, and its message is on its way{_lost(table, request)}"
+        return Cause("follows", text, (rank,))
     for other, tag, communicator, verb in sent:
         told = f"rank {other} {verb} to {rank} tag {tag} on {communicator}"
         same = communicator == request.communicator
@@ -187,7 +188,18 @@ def _nobody_sends(tables: Tables, table: Table, request: Pending) -> Cause:
         idle = "; ".join(f"rank {r} {a.text}" for r, a in zip(others, absent))
         kind = "left" if all(a.kind == "left" for a in absent) else "not launched"
         return Cause(kind, f"{waits}, but {idle}", tuple(others))
-    return Cause("missing send", f"{waits}, but no rank has sent it anything", (table.rank,))
+    text = f"{waits}, but no rank has sent it anything{_lost(table, request)}"
+    return Cause("missing send", text, (table.rank,))
+
+
+def _lost(table: Table, request: Pending) -> str:
+    """What to try where MPI may have lost the message, not the program."""
+    if not table.loses_any_source or request.peer is not None:
+        return ""
+    return (
+        "; or it was there: MPICH over UCX leaves receives from any source open when the message "
+        "has come from another node before them. Set MPIR_CVAR_CH4_NETMOD=ofi"
+    )
 
 
 def _source_does_not_send(

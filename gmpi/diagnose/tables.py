@@ -6,6 +6,7 @@ that is the same on all ranks.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -101,6 +102,20 @@ class Table:
     dead_proxy: str = ""  # what ended its proxy thread
     host: str = ""  # the line of the program that its main thread is at
     gone: str = ""  # what it said when it closed its context, or failed
+    loses_any_source: bool = False  # see ``loses_any_source``
+
+
+def loses_any_source(library: str, netmod: str | None, far: bool) -> bool:
+    """Whether MPI is known to leave receives from any source open: MPICH over UCX, where the
+    message has come from another node before the receive is posted.
+
+    Args:
+        library: what MPI says of itself.
+        netmod: MPIR_CVAR_CH4_NETMOD.
+        far: there are ranks on other nodes.
+    """
+    device = re.search(r"\bch4:(\w+)", library)
+    return far and device is not None and (netmod or device[1]) == "ucx"
 
 
 class Cause(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +25,14 @@ from gmpi.contract.constants import (
 )
 from gmpi.contract.wire import MESSAGE_HEADER
 from gmpi.diagnose.stacks import host_line, stacks
-from gmpi.diagnose.tables import Cause, Pending, Table, Unexpected, ranks_text
+from gmpi.diagnose.tables import (
+    Cause,
+    Pending,
+    Table,
+    Unexpected,
+    loses_any_source,
+    ranks_text,
+)
 from gmpi.host.requests import HostRequest, type_name
 from host_proxy.platform import operations as ops
 from host_proxy.platform.flight import FUNCTIONS, Event, events
@@ -341,6 +349,11 @@ class Look:
             context._waits.aborted,
             repr(failure) if (failure := context._proxy.failure) is not None else "",
             host=host_line(),
+            loses_any_source=loses_any_source(
+                MPI.Get_library_version(),
+                os.environ.get("MPIR_CVAR_CH4_NETMOD"),
+                bool((state.communicators[0].peers < 0).any()),
+            ),
         )
         counters = {
             "taken": state.taken,
