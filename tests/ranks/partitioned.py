@@ -416,6 +416,25 @@ def ends_that_differ(g: gmpi.Context) -> None:
     g.Request_free(recv)
 
 
+@cuda.jit
+def start_and_wait(ctx, request, found):
+    GMPI_Start(ctx, request)
+    found[0] = GMPI_Wait(ctx, request).error
+
+
+def waits_that_take_too_long() -> None:
+    """Are named by the report, and end."""
+    with gmpi.Context(WORLD, watchdog_s=0, timeout_s=0.8) as g:
+        array, found = cuda.to_device(np.zeros(8)), cuda.to_device(np.zeros(1, np.int64))
+        recv = g.Precv_init(array, 2, 4, gmpi.DOUBLE, PREVIOUS, 17)
+        send = g.Psend_init(array, 2, 4, gmpi.DOUBLE, NEXT, 17)
+        start_and_wait[1, 32](g.device, recv, found)
+        error = raises(gmpi.RequestTimeoutError, "", g.synchronize)
+        assert f"partitioned receive from {PREVIOUS} tag 17" in str(error), error
+        assert found.copy_to_host()[0] == gmpi.GMPI_ERR_TIMEOUT
+        g.Request_free(send)
+
+
 def main() -> None:
     with gmpi.Context(WORLD) as g:
         run(
@@ -426,6 +445,7 @@ def main() -> None:
             ],
             g,
         )  # fmt: skip
+    waits_that_take_too_long()
     end()
 
 
