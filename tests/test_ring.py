@@ -161,6 +161,16 @@ def test_late_payload_is_waited_for() -> None:
     assert target[:100].tobytes() == content
 
 
+@pytest.mark.parametrize("op", [wire.OP_WAITS, wire.OP_WAITED, wire.OP_FAULT])
+def test_an_opcode_in_place_of_flags_announces_no_payload(op: int) -> None:
+    """The opcode of a send has the bit of FLAG_INLINE: each report of one held up all records
+    behind it for five seconds."""
+    m = Machine()
+    m.publish(op, flags=wire.OP_ISEND, count=100)
+    m.ring[0, wire.HEADER_PACKETS :]["seq"] = 0
+    assert ring.decode(m.g)
+
+
 @pytest.mark.parametrize("op", [wire.OP_ISEND, wire.OP_BCAST])
 def test_a_payload_that_never_comes_fails_its_own_request_only(op: int) -> None:
     m = Machine()

@@ -21,6 +21,9 @@ from gmpi.contract.wire import (
     HEADER_PACKETS,
     INLINE_BYTES,
     LOW_32,
+    OP_FAULT,
+    OP_WAITED,
+    OP_WAITS,
     PACKET_BYTES,
     PACKET_PAYLOAD,
     SLOT_BYTES,
@@ -174,6 +177,9 @@ def decode(g):
     put(r, R_HANDLE, load(address + 2 * PACKET_BYTES))
     put(r, R_DONE, load(address + 3 * PACKET_BYTES))
     put(r, R_BLOCK, load(address + 3 * PACKET_BYTES + 8) & LOW_32)
+    op = get(r, R_OP)
+    if op == OP_FAULT or op == OP_WAITS or op == OP_WAITED:
+        return True  # their flags are an opcode
     return get(r, R_FLAGS) & FLAG_INLINE == 0 or _payload_has_come(g, r)
 
 
