@@ -227,6 +227,7 @@ def kernel_ptx(name: str) -> str:
 def packing_kernels(some: bool) -> dict[str, tuple[Any, int, int]]:
     """(body, int64 arguments, most registers) of kernels that ``gmpi.pack`` launches, by name."""
     widths, part_dims = ((16, 4), (MAX_DIMS,)) if some else ((16, 8, 4), (3, MAX_DIMS))
+    strided_dims = (1, MAX_DIMS) if some else (1, 3, MAX_DIMS)
     found: dict[str, tuple[Any, int, int]] = {}
     for long, outer in product((True, False), (0, kernels_tiles.MAX_OUTER)):
         body = kernels_tiles.tiles_body(long, outer)
@@ -235,11 +236,11 @@ def packing_kernels(some: bool) -> dict[str, tuple[Any, int, int]]:
     for width, outer in product(kernels_bytes.SHAPES, (0, kernels_along.MAX_OUTER)):
         body = kernels_bytes.bytes_body(width, outer)
         found[f"bytes_{width}_{outer}"] = body, kernels_bytes.ARGUMENTS, kernels_bytes.REGISTERS
-    for width, dims, unpack in product((16, 8, 4), (1, 3, MAX_DIMS), (True, False)):
+    for width, dims, unpack in product(widths, strided_dims, (True, False)):
         body = kernels_strided.strided_body(width, dims, unpack)
         arguments = 2 + len(kernels_strided.names_of(dims))
         found[f"strided_{width}_{dims}_{unpack:d}"] = body, arguments, kernels_strided.REGISTERS
-    for width, outer in product((16, 8, 4), (0, kernels_along.MAX_OUTER)):
+    for width, outer in product(widths, (0, kernels_along.MAX_OUTER)):
         body = kernels_along.along_body(width, outer)
         found[f"along_{width}_{outer}"] = body, kernels_along.ARGUMENTS, kernels_along.REGISTERS
     for width, unpack in product(widths, (True, False)):
@@ -301,7 +302,8 @@ def main(directory: Path) -> None:
             limit = f"-maxrregcount={PACKING[name][2]}"
             (found[name],) = properties(link({name: ptx}, limit)).values()
     (directory / "properties.json").write_text(json.dumps(found, indent=1))
-    taken = {n: {limit: registers(texts[n], limit) for limit in assembler.LIMITS} for n in LINKED}
+    limits = [min(assembler.LIMITS)] if SOME else assembler.LIMITS
+    taken = {n: {limit: registers(texts[n], limit) for limit in limits} for n in LINKED}
     device = SimpleNamespace(compute_capability=CC)
     codegen.devices.get_context = lambda: SimpleNamespace(device=device)
     limited = [[options, build_of("exchange", **options)] for options in LIMITED]

@@ -40,6 +40,8 @@ def _has_gpu() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # They compile the engine, for those that follow as well, and what they try with it.
+    items.sort(key=lambda item: item.path.name != "test_record_fuzz.py")
     if any("gpu" in item.keywords for item in items) and not _has_gpu():
         skip = pytest.mark.skip(reason="needs a GPU and NUMBA_ENABLE_CUDASIM=0")
         for item in items:

@@ -2,7 +2,8 @@
 
     python3 tests/header_fuzz.py [headers [seed [records]]]
 
-With ``records``, as many records first (``record_fuzz.py``): what both call is compiled once.
+With ``records``, as many records first (``record_fuzz.py``): what both call is compiled once, and
+with the engine, which is kept for the next process.
 For the compiled engine as many as are asked for, for the protocol in Python one in a hundred
 (``header_fuzz_python.py``). MPI is replaced by the stubs of ``record_fuzz.py``. A header must be
 refused, or everything that is done because of it must be allowed: memory, ranks, tags, commands to
@@ -36,13 +37,14 @@ from record_fuzz import (
 )
 
 import gmpi
+import gmpi.context  # imports the whole engine
 from gmpi.contract import wire
 from gmpi.contract.constants import ERR_TRUNCATE
 from host_proxy.compiled.dispatch import dispatch_chunk
 from host_proxy.compiled.progress import progress
 from host_proxy.compiled.receiving import received
 from host_proxy.platform import state as st
-from host_proxy.platform.native import get, load, load_int, put, store, store_int
+from host_proxy.platform.native import compile_entries, get, load, load_int, put, store, store_int
 from host_proxy.records.completion import staging
 
 EAGER, CHUNK, LARGE = LAYOUT.eager_bytes, LAYOUT.chunk_bytes, wire.LARGE_BUFFERS
@@ -322,6 +324,7 @@ def main() -> int:
     headers = int(float(sys.argv[1])) if len(sys.argv) > 1 else 10_000_000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() & 0xFFFFFF
     if len(sys.argv) > 3:
+        compile_entries()
         print(fuzz_records(int(float(sys.argv[3])), seed))
     print(fuzz(headers, seed))
     return 0

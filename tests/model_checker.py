@@ -35,10 +35,10 @@ def build(model: Path, defines: list[str], where: Path, *options: str) -> Path:
 
     Args:
         defines: the model's own settings.
-        options: spin's, say ``-DCOLLAPSE``: a third of the memory for a third more time.
+        options: the compiler's, say ``-DCOLLAPSE``: a third of the memory for a third more time.
     """
     flags = [f"-D{define}" for define in defines]
-    # Compiling with optimisation takes longer than these searches without it.
+    # Compiling with optimisation takes longer than most searches without it.
     for command in (
         ["spin", "-a", *flags, str(model)],
         ["gcc", "-O0", "-w", "-DSAFETY", "-DMEMLIM=2000", *options, "-o", "pan", "pan.c"],

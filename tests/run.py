@@ -4,7 +4,9 @@
 
 Needs Python 3.11 or later with pip and venv, nothing else: no GPU, no MPI. Virtual environments are
 made in ``.venv/``, one for each MPI family, because two MPI wheels in one environment overwrite
-each other's ``mpiexec``. They are kept, and brought up to date when ``pyproject.toml`` changes.
+each other's ``mpiexec``. All that is the same in both is there once: the second environment has
+links to the files of the first. They are kept, and brought up to date when ``pyproject.toml``
+changes.
 
 =========  ====================================================  ===============
 option     runs                                                  budget, 2 cores
@@ -136,8 +138,12 @@ class Lane:
         )
 
 
-def set_up(family: str) -> Path:
-    """The directory of the environment's programs; installs what is missing."""
+def set_up(family: str, like: str = "") -> Path:
+    """The directory of the environment's programs; installs what is missing.
+
+    Args:
+        like: the family of another environment that is up to date, if there is one.
+    """
     venv = ROOT / ".venv" / family
     programs = venv / "bin"
     stamp = venv / "pyproject.sha256"
@@ -146,13 +152,36 @@ def set_up(family: str) -> Path:
     if stamp.exists() and stamp.read_text() == wanted.hexdigest():
         print(f"{venv} is up to date")
         return programs
-    target = f".[cu13,{family},test]"
-    install = [str(programs / "python"), "-m", "pip", "install", "--quiet", "--editable", target]
-    for command in ([sys.executable, "-m", "venv", "--clear", str(venv)], install):
+    pip = [str(programs / "python"), "-m", "pip"]
+    commands = [[sys.executable, "-m", "venv", "--clear", str(venv)]]
+    commands.append([*pip, "install", "--quiet", "--editable", f".[cu13,{family},test]"])
+    if like:
+        commands.insert(1, [*pip, "uninstall", "--quiet", "--yes", like])
+    for command in commands:
         if call(command).status != 0:
             sys.exit(f"cannot set up {venv}: the command above failed")
+        if like and command is commands[0]:
+            link_packages(ROOT / ".venv" / like, venv)
     stamp.write_text(wanted.hexdigest())
     return programs
+
+
+def link_packages(source: Path, target: Path) -> None:
+    """Gives an environment the packages of another one: to unpack them again takes a minute.
+
+    Pip replaces files and never writes into one, so neither environment changes the other.
+    """
+
+    def link(file: str, place: str) -> None:
+        try:
+            os.link(file, place)
+        except OSError:  # the file system has no links
+            shutil.copy2(file, place)
+
+    (packages,) = source.glob("lib/python*/site-packages")
+    place = target / packages.relative_to(source)
+    shutil.rmtree(place)
+    shutil.copytree(packages, place, symlinks=True, copy_function=link)
 
 
 def test(programs: Path, *arguments: str, call: Call = call) -> Result:
@@ -166,6 +195,8 @@ def test(programs: Path, *arguments: str, call: Call = call) -> Result:
         # Of its own: Numba's index of compiled functions is lost when two write it at a time.
         "NUMBA_CACHE_DIR": str(programs.parent / "numba"),
         "TEST_TIME_FACTOR": str(factor),
+        # Each of some hundred processes would compile our modules, where the caller has set this.
+        "PYTHONDONTWRITEBYTECODE": "",
     }
     done = call(command, **environment)
     return done._replace(status=0) if done.status == 5 else done
@@ -174,8 +205,10 @@ def test(programs: Path, *arguments: str, call: Call = call) -> Result:
 def prepare(families: list[str]) -> dict[str, Path]:
     """The directories of the environments' programs, by family."""
     say("environments")
-    with ThreadPoolExecutor() as pool:
-        return dict(zip(families, pool.map(set_up, families)))
+    found: dict[str, Path] = {}
+    for family in families:  # one after the other: the later ones have the files of the first
+        found[family] = set_up(family, next(iter(found), ""))
+    return found
 
 
 def run(
@@ -204,7 +237,7 @@ def run(
     with Lane() as beside:
         later = {}
         for command in lint:
-            path = str(programs[other] / command[0])
+            path = str(programs[first] / command[0])  # of which the other one has modules only
             later[" ".join(command)] = beside.submit(beside.call, [path, *command[1:]])
         steps = {"tests without ranks": select("no_ranks", NO_RANKS)}
         if both:

@@ -283,10 +283,24 @@ def nearly_right(m: Machine, r: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
+SEQUENCES = some.lists(RECORDS, min_size=15, max_size=60)
+
+
 @pytest.mark.mpich
-@settings(max_examples=300)
-@given(some.lists(RECORDS, min_size=15, max_size=60))
+@settings(max_examples=60)
+@given(SEQUENCES)
+def test_some_sequences_of_nearly_right_records(records: list[dict[str, Any]]) -> None:
+    serve(records)
+
+
+@pytest.mark.full
+@settings(max_examples=600)
+@given(SEQUENCES)
 def test_any_sequence_of_nearly_right_records(records: list[dict[str, Any]]) -> None:
+    serve(records)
+
+
+def serve(records: list[dict[str, Any]]) -> None:
     """Real handles, sizes at limits, chunks that nobody ordered, messages that come or do not."""
     m = Machine()
     for r in records:

@@ -123,7 +123,7 @@ def test_warps_of_two_iterations_wait_for_those_that_they_touch() -> None:
 def test_two_iterations_together_go_on_and_on(tmp_path: Path) -> None:
     # Two messages for a face, or one; an odd number of iterations, and twice.
     path = tmp_path / "wave.json"
-    common = ["--size", "16,4,8", "--decompose", "2,1,1", "--iterations", "5"]
+    common = ["--size", "16,3,8", "--decompose", "2,1,1", "--iterations", "5"]
     wave = ["--messages", "1", "2", "--repeat", "2", "--breakdown", "--json", str(path)]
     expected = re.search(r"^Gosa : (\S+)$", run(2, "himeno_tuned.py", *common), re.M)
     text = run(2, "himeno_tuned.py", *common, "--together", "2", *wave)

@@ -141,9 +141,10 @@ def test_the_fast_paths_neither_spill_nor_call(compiled: Path, library: dict[str
 def test_a_kernel_takes_no_more_registers_than_a_build_allows(compiled: Path) -> None:
     """Blocks of 512 and 1024 threads: at 0afb4d3 a kernel that called GMPI took 246 registers."""
     for name, taken in json.loads((compiled / "registers.json").read_text()).items():
-        assert len(taken) == len(assembler.LIMITS)
-        for limit in assembler.LIMITS:
-            assert taken[str(limit)] <= max(limit, OWN[name]), (name, taken)
+        # Of the smallest build only, without --full: to assemble one takes ten seconds.
+        assert str(min(assembler.LIMITS)) in taken and len(taken) in (1, len(assembler.LIMITS))
+        for limit, number in taken.items():
+            assert number <= max(int(limit), OWN[name]), (name, taken)
     # The kernel that everybody writes first has next to none of its own.
     assert OWN["exchange"] <= min(assembler.LIMITS) and 65536 // min(assembler.LIMITS) == 1024
 
@@ -162,7 +163,7 @@ def test_moving_bytes_does_not_spill(compiled: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "kernels"),
-    [("tiles", (4, 4)), ("bytes", (4, 4)), ("strided", (18, 18)), ("along", (6, 6)),
+    [("tiles", (4, 4)), ("bytes", (4, 4)), ("strided", (8, 18)), ("along", (4, 6)),
      ("runs", (4, 6)), ("parts", (4, 12))],
 )  # fmt: skip
 def test_packing_does_not_spill(compiled: Path, kind: str, kernels: tuple[int, int]) -> None:

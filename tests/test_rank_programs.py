@@ -31,30 +31,33 @@ SOME_HANGS = "hangs wrong_tag_of_a_long_message left_a_collective different_leng
 #: Run with both MPI libraries, by number of ranks: settings of GMPI, program, its arguments.
 #: TEST_NODES says on which nodes the ranks believe to be (gmpi/memory/node.py).
 PROGRAMS = {
-    1: ["lifecycle", "point_to_point"],
+    1: ["point_to_point"],
     2: ["host_side", "point_to_point --small", "SPIN_MS=50 YIELD_MS=50 stress", "partitioned"],
 }  # fmt: skip
 #: With one of them only: each path, engine and kind of fault is among those of both, but not each
 #: with each. As many with either as makes both take as long.
 MPICH_ONLY = {
-    1: ["bad_input", "collectives", "opening", "no_any_tag", "point_to_point --direct --small"],
+    1: [
+        "bad_input", "collectives", "lifecycle", "opening", "no_any_tag",
+        "point_to_point --direct --small",
+    ],
     2: [
         "collectives --small --some", "ENGINE=mpi4py collectives --some", "datatypes --small",
-        "TEST_NODES=ab datatypes --small --some", "each_call near messages from_host",
+        "TEST_NODES=ab datatypes --small --some", "each_call near messages from_host --some",
         "ENGINE=mpi4py collective_errors",
         f"faults {' '.join(OTHER_FAULTS)}", f"TEST_NODES=ab faults {' '.join(FAR_FAULTS)}",
-        "mailbox", "late", "lifecycle", "GPU_STAGING=0 narrow", "no_any_tag --small", "opening",
-        "SPIN_MS=50 YIELD_MS=50 point_to_point --some",
+        "mailbox", "late", "lifecycle", "GPU_STAGING=0 narrow --some", "no_any_tag --small",
+        "opening", "SPIN_MS=50 YIELD_MS=50 point_to_point --some",
         "GPU_STAGING=0 point_to_point --small --some",
         "random_programs --seeds=0:4", "waits --small",
         "direct", "datatypes --direct --small --some",
     ],
     3: [
-        "hangs --half=0", f"TEST_NODES=aba {SOME_HANGS}", "host_side", "point_to_point",
-        "random_programs --seeds=10:12", "partitioned",
+        "hangs --half=0", f"TEST_NODES=aba {SOME_HANGS}", "point_to_point",
+        "random_programs --seeds=10:11", "partitioned",
     ],
     4: [
-        "random_programs --seeds=18:20", "TEST_NODES=abbb random_programs --seeds=43:45",
+        "random_programs --seeds=18:19", "TEST_NODES=abbb random_programs --seeds=43:44",
         "TEST_NODES=aabb collectives",
     ],
 }  # fmt: skip
@@ -63,36 +66,36 @@ OPEN_MPI_ONLY = {
     2: [
         "collective_errors",
         "arrays", "bad_input", "ENGINE=mpi4py bad_input", "collectives",
-        "ENGINE=mpi4py datatypes --some", "GPU_STAGING=0 datatypes --small --some", "debug",
+        "ENGINE=mpi4py datatypes --some", "debug",
         *(f"DEBUG=1 {p} --some" for p in ("arrays", "collectives", "point_to_point")),
-        "each_call narrow to_host",
+        "each_call narrow to_host --some",
         f"faults {' '.join(SOME_FAULTS)}", f"ENGINE=mpi4py faults {' '.join(PYTHON_FAULTS)}",
         "GPU_STAGING=0 host_side --small",
         "GPU_STAGING=0 ENGINE=mpi4py host_side --small", "ENGINE=mpi4py host_side --small",
         "late allreduce send send_of_the_host",
         "ENGINE=mpi4py late allreduce_aborted long_allreduce send_interrupted",
         "narrow", "ENGINE=mpi4py point_to_point --small --some",
-        "GPU_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
         "random_programs --seeds=5:8", "ENGINE=mpi4py waits --small",
-        "ENGINE=mpi4py direct", "point_to_point --direct --small --some",
+        "ENGINE=mpi4py direct --some", "point_to_point --direct --small --some",
     ],
     3: [
-        "collectives", "datatypes", "hangs --half=1", "TEST_NODES=aab host_side", "lifecycle",
-        "ENGINE=mpi4py no_any_tag --small", "random_programs --seeds=12:14",
+        "collectives", "hangs --half=1", "TEST_NODES=aab host_side", "lifecycle",
+        "ENGINE=mpi4py no_any_tag --small", "random_programs --seeds=12:13",
     ],
     4: [
-        "point_to_point", "TEST_NODES=ab point_to_point",
+        "TEST_NODES=ab point_to_point",
         "TEST_NODES=ab random_programs --seeds=40:42",
         "TEST_NODES=aabb random_programs --seeds=46:48",
     ],
 }  # fmt: skip
 #: With --full only, with both.
 FULL_ONLY = {
-    1: ["debug", "random_programs --seeds=0:3"],
+    1: ["debug", "lifecycle", "random_programs --seeds=0:3"],
     2: [
         "collectives --small", "ENGINE=mpi4py collectives --small --some",
         "datatypes", "DEBUG=1 datatypes --some", "ENGINE=mpi4py datatypes --small --some",
-        "each_call", "late", "ENGINE=mpi4py late", "waits",
+        "GPU_STAGING=0 datatypes --small --some", "ENGINE=mpi4py direct", "each_call",
+        "late", "ENGINE=mpi4py late", "waits",
         *(
             f"GPU_STAGING={gpu} ENGINE={engine} host_side --small"
             for gpu in (0, 1) for engine in ("compiled", "mpi4py")
@@ -101,13 +104,17 @@ FULL_ONLY = {
         "GPU_STAGING=0 ENGINE=mpi4py narrow", "DEBUG=1 narrow",
         "point_to_point", "ENGINE=mpi4py point_to_point --some",
         "GPU_STAGING=0 point_to_point --small",
+        "GPU_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
         "TEST_NODES=ab point_to_point --small --some",
         "random_programs --seeds=1000:1100", "TEST_NODES=ab random_programs --seeds=1100:1150",
         *(f"faults {op}" for op in OPERATIONS),
     ],
-    3: ["hangs", "TEST_NODES=abb hangs", "TEST_NODES=abb collectives"],
+    3: [
+        "datatypes", "hangs", "host_side", "TEST_NODES=abb hangs", "TEST_NODES=abb collectives",
+        "random_programs --seeds=10:20",
+    ],
     4: [
-        "collectives",
+        "collectives", "point_to_point",
         *(
             f"TEST_NODES={nodes} random_programs --seeds={seed}:{seed + 30}"
             for seed, nodes in ((1200, "ab"), (1230, "aabb"), (1260, "abbb"))

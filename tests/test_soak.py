@@ -1,4 +1,4 @@
-"""The soak program of tests/gpu, for some seconds in the simulator."""
+"""The soak program of tests/gpu, in the simulator."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from pathlib import Path
 import launcher
 import pytest
 
-pytestmark = [pytest.mark.mpi, pytest.mark.mpich]
+pytestmark = [pytest.mark.mpi, pytest.mark.mpich, pytest.mark.full]
 
 
-@pytest.mark.parametrize(
-    "seconds", [3, pytest.param(120, marks=[pytest.mark.full, pytest.mark.timeout(3000)])]
-)
+@pytest.mark.parametrize("seconds", [3, pytest.param(120, marks=pytest.mark.timeout(3000))])
 def test_soak(seconds: int, tmp_path: Path) -> None:
     program = str(launcher.ROOT / "tests" / "gpu" / "soak.py")
     path = tmp_path / "soak.json"

@@ -6,7 +6,7 @@ import ctypes
 import warnings
 
 import numpy as np
-from common import RANK, SIZE, WORLD, barrier, end, pattern, raises, run
+from common import RANK, SIZE, WORLD, barrier, end, every_shape, pattern, raises, run
 from script import Script
 
 import gmpi
@@ -68,8 +68,10 @@ def more_than_an_inbox_holds(g: gmpi.Context) -> None:
 
 def sizes_between_the_ways(g: gmpi.Context) -> None:
     """In a slot, in the wide slot, in rounds; all at once, taken in any order, and cut off."""
-    sizes = [ROOM - 1, ROOM, ROOM + 1, 40001, WIDE_ROOM - 1, WIDE_ROOM, WIDE_ROOM + 1, 9, ROOM + 4]
-    for scope, threads in ("warp", 32), ("block", 96):
+    sizes = [ROOM, ROOM + 1, WIDE_ROOM, WIDE_ROOM + 1, 9]
+    if every_shape():
+        sizes += [ROOM - 1, 40001, WIDE_ROOM - 1, ROOM + 4]
+    for scope, threads in ("warp", 32), ("block", 96 if every_shape() else 40):
         for part in (1.0, 1.5, 0.6):
             s = Script(scope, threads)
             rooms = [s.room(int(part * n)) for n in sizes]

@@ -4,12 +4,13 @@
 
 Rank 0 sends, rank 1 receives, and one of them has a fault. Both ends end within a second, with
 the error class of the failed call or well, and then with all bytes; the messages behind it, in the
-same slots, arrive.
+same slots, arrive. With ``--some`` a call fails on one of the ranks, in turns of two.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from typing import Any
 
@@ -124,11 +125,13 @@ class Way:
             raise AssertionError(f"after {what}") from exc
 
     def each(self, nbytes: int, room: int) -> None:
-        """Every step of a message fails, on either rank."""
+        """Every step of a message fails, on either rank, or on one."""
         steps = WORLD.allgather(self.once(nbytes, room, 0, 0))
         for faulty in (0, 1):
             assert steps[faulty] >= 2, steps
             for step in range(1, steps[faulty] + 1):
+                if "--some" in sys.argv and (step // 2 + faulty) % 2 == 0:
+                    continue
                 self.once(nbytes, room, faulty, step)
 
     def close(self) -> None:

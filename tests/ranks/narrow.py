@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import numpy as np
-from common import RANK, SIZE, WORLD, end, pattern, run
+from common import RANK, SIZE, WORLD, end, every_shape, pattern, run
 from mpi4py import MPI
 from script import Script
 
@@ -23,6 +23,7 @@ SMALL: dict[str, Any] = {
     "large_slots": 2,
 }  # fmt: skip
 BLOCKS = 8
+THREADS = 32 if every_shape() else 8  # of a block: with fewer it takes the simulator half as long
 ORDERS = ["Irecv, Isend", "Isend, Irecv", "both"]
 
 
@@ -41,7 +42,7 @@ def exchange(
     n: int,
     order: str,
     datatype: int = BYTE,
-    threads: int = 32,
+    threads: int = THREADS,
     skew: int = 0,
 ) -> None:
     """Each block one message to the next rank and one from the one before, then Waitall.
@@ -76,7 +77,7 @@ def exchange(
 def sends_are_waited_for_first(g: gmpi.Context) -> None:
     """Who waits for its sends moves what it receives meanwhile, of other requests."""
     n = 2 * EAGER + 3
-    s = Script()
+    s = Script(threads=THREADS)
     rooms = [s.room(n) for _ in range(4)]
     receives = [s.irecv(b, n, BYTE, PREVIOUS, tag) for tag, b in enumerate(rooms)]
     for tag in range(4):
@@ -124,7 +125,7 @@ def truncated() -> None:
     """Messages longer than their receives: the bytes that fit, and whoever comes next."""
     n, room = 5 * CHUNK + 3, 2 * CHUNK + 100
     with gmpi.Context(WORLD, **SMALL) as g:
-        s = Script(callers=BLOCKS)
+        s = Script(callers=BLOCKS, threads=THREADS)
         received = []
         for tag, caller in enumerate(s.callers):
             b = s.room(room)
@@ -149,7 +150,7 @@ def order_is_kept() -> None:
     """A short message with the same tag does not overtake a long one that waits for its block."""
     n = 5 * CHUNK + 3
     with gmpi.Context(WORLD, **SMALL) as g:
-        s = Script()
+        s = Script(threads=THREADS)
         rooms = []
         for i in range(6):
             for length in (n + i, 8 + i):
@@ -170,7 +171,7 @@ def collectives() -> None:
     n = 6 * CHUNK + 40
     total = sum(np.arange(n // 8, dtype=np.int64) * (rank + 1) for rank in range(SIZE))
     with gmpi.Context(WORLD, **SMALL) as g:
-        s = Script()
+        s = Script(threads=THREADS)
         held = []
         for tag in range(4 if RANK == 0 else 0):
             b = s.room(n)
@@ -201,7 +202,7 @@ def from_the_host() -> None:
     lengths = [5 * CHUNK + 3, EAGER, EAGER + 1, 0, CHUNK + 1, 8]
     most = max(lengths)
     with gmpi.Context(WORLD, **SMALL) as g:
-        s = Script()
+        s = Script(threads=THREADS)
         rooms = []
         for tag in range(12):
             b = s.room(most)
@@ -225,7 +226,7 @@ def to_the_host() -> None:
     """The host receives what narrow requests send."""
     n = 5 * CHUNK + 3
     with gmpi.Context(WORLD, **SMALL) as g:
-        s = Script(callers=4)
+        s = Script(callers=4, threads=THREADS)
         for block, caller in enumerate(s.callers):
             requests = []
             for tag in range(3 * block, 3 * block + 3):
