@@ -256,7 +256,7 @@ def _export(address: int) -> tuple[Token, int, int]:
     from cuda.bindings import driver
 
     try:
-        base, _ = _range(cuda_call(driver.cuMemGetAddressRange(address)))
+        base = int(cuda_call(driver.cuMemGetAddressRange(address)))
         handle = cuda_call(driver.cuIpcGetMemHandle(base))
     except RuntimeError as exc:
         raise ContextError(
@@ -265,8 +265,3 @@ def _export(address: int) -> tuple[Token, int, int]:
             "or virtual allocator: use Context.empty"
         ) from exc
     return Token(os.getpid(), bytes(handle.reserved), -1), address - base, _buffer_of(address)
-
-
-def _range(found: Any) -> tuple[int, int]:
-    base, nbytes = found
-    return int(base), int(nbytes)
