@@ -72,7 +72,6 @@ OPEN_MPI_ONLY = {
         f"faults {' '.join(SOME_FAULTS)}", f"ENGINE=mpi4py faults {' '.join(PYTHON_FAULTS)}",
         "GPU_STAGING=0 host_side --small",
         "GPU_STAGING=0 ENGINE=mpi4py host_side --small", "ENGINE=mpi4py host_side --small",
-        "late allreduce send send_of_the_host",
         "ENGINE=mpi4py late allreduce_aborted long_allreduce send_interrupted",
         "narrow", "ENGINE=mpi4py point_to_point --small --some",
         "random_programs --seeds=5:8", "ENGINE=mpi4py waits --small",
@@ -84,8 +83,8 @@ OPEN_MPI_ONLY = {
     ],
     4: [
         "TEST_NODES=ab point_to_point",
-        "TEST_NODES=ab random_programs --seeds=40:42",
-        "TEST_NODES=aabb random_programs --seeds=46:48",
+        "TEST_NODES=ab random_programs --seeds=40:41",
+        "TEST_NODES=aabb random_programs --seeds=46:47",
     ],
 }  # fmt: skip
 #: With --full only, with both.
