@@ -47,6 +47,8 @@ MUTATIONS = {
     "NO_REFRESH": "assertion",
     "NO_WAIT_FOR_ALL": _STUCK,
     "NO_WIDE_REFRESH": "assertion",
+    "NO_FENCE_AFTER_FIRST": "assertion",
+    "ANY_PART": "assertion",
 }
 #: In which program it shows, if not in the quickest. Two receivers free slots in any order.
 WHERE = {

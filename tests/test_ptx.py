@@ -70,7 +70,7 @@ def test_all_kernels_link(compiled: Path) -> None:
     assert len(kernels) >= 5 and "kernel_two_paths" in kernels
 
 
-TWO = ("gmpi_open_inline", "gmpi_land")
+TWO = ("gmpi_open_inline", "gmpi_put_mail")
 FILL_TWO = f"""
 from device_lib.api import exports
 from device_lib.platform import assembler, library

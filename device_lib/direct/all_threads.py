@@ -147,9 +147,7 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
         else:
             if rank() == 0:
                 packets.write_wide_header(at, nbytes, number, wide)
-            last = packets.bytes_in_wide(nbytes, wide)
-            mark = packets.mark_of(wide)
-            packets.put_run(remote + WIDE_SLOT, address, nbytes, last, mark, rank(), size())
+            packets.put_wide(remote + WIDE_SLOT, address, nbytes, wide, rank(), size())
         sync()  # the buffer is the caller's again
         return slots.error_handle(SUCCESS)
 
@@ -202,7 +200,7 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
             nbytes = low & LOW_32
             wide = packets.wide_slot_of(at, mark >> 1)
             mark = low >> WIDE_LENGTH_BITS & LOW_32
-            aborted = packets.take_run(ctx, wide, target, nbytes, nbytes, mark, packet, size())
+            aborted = packets.take_wide(ctx, wide, target, nbytes, nbytes, mark, packet, size())
         elif nbytes > room or nbytes > ROOM:
             sync()
             return CLAIMED, 0, NO_ORIGIN

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 from device_lib.direct import partitions
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
-    add_gpu,
     cas_gpu,
+    count_gpu,
     device,
     fence_gpu,
     lane_id,
@@ -53,9 +53,9 @@ def leave(ctx, row, partition, number):
     """Marks a partition as ready; one thread, after a barrier of those that wrote it."""
     fence_gpu()  # whoever stores it must see its bytes
     set_mark(row, partition, number, LATE)
-    add_gpu(row + LATE_COUNT, 1)
-    add_gpu(ctx.device + DEVICE_LATE, 1)
-    add_gpu(ctx.device + DEVICE_DIRECT_OPEN, 1)  # others look for open requests by this
+    count_gpu(row + LATE_COUNT, 1)
+    count_gpu(ctx.device + DEVICE_LATE, 1)
+    count_gpu(ctx.device + DEVICE_DIRECT_OPEN, 1)  # others look for open requests by this
 
 
 @device
@@ -122,9 +122,9 @@ def make_late(scope: Scope) -> SimpleNamespace:
         sync()
         if leads() and lane_id() == 0:
             partitions.publish(row, load_gpu(row + SHAPE), partition, number)
-            add_gpu(row + LATE_COUNT, -1)
-            add_gpu(ctx.device + DEVICE_LATE, -1)
-            add_gpu(ctx.device + DEVICE_DIRECT_OPEN, -1)
+            count_gpu(row + LATE_COUNT, -1)
+            count_gpu(ctx.device + DEVICE_LATE, -1)
+            count_gpu(ctx.device + DEVICE_DIRECT_OPEN, -1)
             set_mark(row, partition, number, SENT)
         return 1
 

@@ -24,6 +24,7 @@ from device_lib.platform.primitives import (
     int64,
     lane_id,
     load_8,
+    load_16,
     read_packet,
     shuffle,
     shuffle_32,
@@ -41,7 +42,6 @@ from gmpi.contract.channels import (
     NUMBERS,
     ROW_KEY,
     ROW_LOCAL,
-    ROW_REMOTE,
 )
 from gmpi.contract.constants import ERR_REQUEST, SUCCESS
 from gmpi.contract.wire import ERROR_SHIFT, LOW_32, PACKET_BYTES, PACKET_PAYLOAD, SCATTERED
@@ -170,8 +170,7 @@ def claim(ctx, handle):
     if target == SCATTERED:
         return CLAIMED, 0, SCATTERED, 0, NO_ORIGIN, 0
     channel = table.row_of(ctx, stamp >> 32 & rows.INDEX_MASK)
-    key = load_8(channel + ROW_KEY)
-    remote = load_8(channel + ROW_REMOTE)
+    key, remote = load_16(channel + ROW_KEY)
     number = stamp >> 1 & NUMBERS
     at = packets.inbox_slot(load_8(channel + ROW_LOCAL), number)
     if key >> KEY_RECEIVES_SHIFT & 1 == 0 or length >> rows.LENGTH_BITS + 8 & 0xFF == 0:

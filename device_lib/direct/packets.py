@@ -7,6 +7,7 @@ The sender stores them without a fence, the receiver polls each in its own memor
 from __future__ import annotations
 
 from device_lib.move.copy import load_payload, store_payload
+from device_lib.move.mailbox import groups_of, put_mail, take_mail
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import (
     device,
@@ -190,9 +191,30 @@ def write_wide_header(slot, nbytes, number, wide):
 
 
 @device
-def bytes_in_wide(nbytes, wide):
+def _bytes_in_wide(nbytes, wide):
     """For how many of them packets are written."""
     return WIDE_ROOM if word_of_wide(wide) == ALL_OF_IT else nbytes
+
+
+@device
+def put_wide(place, source, nbytes, wide, rank, size):
+    """Stores the message whose number is ``wide`` to the wide slot at ``place``."""
+    groups = groups_of(_bytes_in_wide(nbytes, wide))
+    put_mail(place, source, nbytes, groups, mark_of(wide), rank, size)
+
+
+@device
+def take_wide(ctx, place, target, nbytes, length, mark, rank, size):
+    """Moves the first ``nbytes`` bytes of a message of ``length`` from the wide slot at ``place``.
+
+    Args:
+        mark: what its packets carry.
+
+    Returns:
+        1 where waits were aborted before, else 0.
+    """
+    groups = groups_of(_bytes_in_wide(length, mark >> 1))
+    return take_mail(ctx, place, target, nbytes, groups, mark, rank, size)
 
 
 @device

@@ -1,7 +1,8 @@
 """Going on with a receive of the direct road; all threads of a scope, of whoever has claimed it.
 
 A message in a slot, or in the wide slot, is taken from there. For a long one the receive takes a
-staging buffer in our GPU memory, announces it, and empties it round after round.
+staging buffer in our GPU memory, announces it, and empties it round after round, as many parts at a
+time as have come.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -27,6 +28,8 @@ from gmpi.contract.channels import (
     ALL_OF_IT,
     FILLED,
     LONG,
+    PART_BYTES,
+    PARTS,
     ROW_LOCAL,
     ROW_REMOTE,
     STAGED,
@@ -54,8 +57,28 @@ _ALL = (1 << STAGED) - 1
 
 
 @device
+def _parts_of(at, mark):
+    """How many parts of the long message in an inbox slot have come; one lane."""
+    parts, word = read_packet(at + FILLED)
+    return parts if word >> 32 & LOW_32 == mark else 0
+
+
+@device
+def _await_part(at, mark, parts, looks):
+    """The same, as soon as more than ``parts`` have come; one lane."""
+    come = parts
+    looked = 0
+    while come <= parts and looked < looks:
+        come = _parts_of(at, mark)
+        looked += 1
+        pause(20)
+    return max(come, parts)
+
+
+@device
 def _look(ctx, slot, looks):
-    """(what there is to do, number, stage, length of the message); one lane."""
+    """(what there is to do, number, stage, length of the message, its parts that have come); one
+    lane."""
     number = rows.number_of(ctx, slot)
     stage = rows.stage_of(ctx, slot)
     inbox = load_gpu(rows.channel_of(ctx, slot) + ROW_LOCAL)
@@ -68,25 +91,25 @@ def _look(ctx, slot, looks):
             if word >> 32 & LOW_32 == mark:
                 length = word & LOW_32
                 if length == LONG:
-                    return _LENGTH, number, stage, low
+                    return _LENGTH, number, stage, low, 0
                 what = _SHORT
                 if length >= ALL_OF_IT:
                     what = _WIDE
                     length = low & LOW_32
                     rows.set_field(ctx, slot, rows.OUTCOME, low >> WIDE_LENGTH_BITS)
                 if rows.field(ctx, slot, rows.ADDRESS) != SCATTERED:
-                    return what, number, stage, length
+                    return what, number, stage, length, 0
                 buffer = _take_buffer(ctx)
                 if buffer >= 0:
                     rows.set_field(ctx, slot, rows.WANTED, buffer << rows.LENGTH_BITS)
-                    return what, number, stage, length
+                    return what, number, stage, length, 0
         else:
-            turn, word = read_packet(at + FILLED)
-            if word >> 32 & LOW_32 == mark and turn == stage - rows.ROUNDS:
-                return _ROUND, number, stage, rows.field(ctx, slot, rows.OUTCOME)
+            come = _parts_of(at, mark)
+            if come > stage - rows.ROUNDS:
+                return _ROUND, number, stage, rows.field(ctx, slot, rows.OUTCOME), come
         looked += 1
         pause(20)
-    return _NOTHING, number, stage, 0
+    return _NOTHING, number, stage, 0, 0
 
 
 @device
@@ -149,7 +172,41 @@ def make_advance_receive(scope: Scope) -> Callable:
     leads = scope.leads
     sync = scope.sync
     sync_or = scope.sync_or
+    broadcast = scope.broadcast
     broadcast_5 = scope.broadcast_5
+
+    @device
+    def take_parts(ctx, slot, at, parts, come, looks):
+        """Takes the parts that have come, and those of the round that come meanwhile.
+
+        Args:
+            at: slot of the inbox.
+            parts: that have been taken before.
+
+        Returns:
+            (how many of the message have been taken, whether those are all that is wanted)
+        """
+        target = rows.field(ctx, slot, rows.ADDRESS)
+        wanted = rows.field(ctx, slot, rows.WANTED)
+        staging = _buffer_address(ctx, wanted >> rows.LENGTH_BITS)
+        wanted &= rows.LENGTH_MASK
+        begin = parts * PART_BYTES
+        while parts < come:
+            end = min(come * PART_BYTES, wanted)
+            there = staging + (begin & STAGED_BYTES - 1)
+            if target == SCATTERED:
+                layout = layout_of(ctx, slot, LAYOUT_RECV)
+                unpack_layout(layout, there, begin, end, rank(), size())
+            else:
+                copy_from_staging(target + begin, there, end - begin, rank(), size())
+            parts = come
+            begin = end
+            if begin < wanted and parts & PARTS - 1 != 0:
+                sync()  # before the next broadcast
+                if leads() and lane_id() == 0:
+                    come = _await_part(at, packets.mark_of(rows.number_of(ctx, slot)), parts, looks)
+                come = broadcast(come)
+        return parts, begin >= wanted
 
     # long: one step of each kind, of which all threads take their part
     @device
@@ -163,9 +220,10 @@ def make_advance_receive(scope: Scope) -> Callable:
         number = 0
         stage = 0
         length = 0
+        come = 0
         if leads() and lane_id() == 0:
-            what, number, stage, length = _look(ctx, slot, looks)
-        what, number, stage, length, ignored = broadcast_5(what, number, stage, length, 0)
+            what, number, stage, length, come = _look(ctx, slot, looks)
+        what, number, stage, length, come = broadcast_5(what, number, stage, length, come)
         if what == _NOTHING:
             sync()  # before the next broadcast
             return False
@@ -174,6 +232,7 @@ def make_advance_receive(scope: Scope) -> Callable:
         inbox = load_gpu(rows.channel_of(ctx, slot) + ROW_LOCAL)
         at = packets.inbox_slot(inbox, number)
         buffer = _NO_BUFFER
+        parts = 0
         in_slot = what == _SHORT or what == _WIDE
         last = in_slot
         aborted = 0
@@ -189,27 +248,16 @@ def make_advance_receive(scope: Scope) -> Callable:
                 )
             else:
                 mark = rows.field(ctx, slot, rows.OUTCOME) & LOW_32
-                end = packets.bytes_in_wide(length, mark >> 1)
                 wide = packets.wide_slot_of(at, number)
-                aborted = packets.take_run(ctx, wide, place, moved, end, mark, rank(), size())
+                aborted = packets.take_wide(ctx, wide, place, moved, length, mark, rank(), size())
                 aborted |= packets.await_rest(ctx, at, number, packets.AFTER_HEADER, rank(), size())
             if target == SCATTERED:
                 sync()
                 layout = layout_of(ctx, slot, LAYOUT_RECV)
                 unpack_layout(layout, place, 0, moved, rank(), size())
         elif what == _ROUND:
-            wanted = rows.field(ctx, slot, rows.WANTED)
-            buffer = wanted >> rows.LENGTH_BITS
-            wanted &= rows.LENGTH_MASK
-            begin = (stage - rows.ROUNDS) * STAGED_BYTES
-            nbytes = min(wanted - begin, STAGED_BYTES)
-            staging = _buffer_address(ctx, buffer)
-            if target == SCATTERED:
-                layout = layout_of(ctx, slot, LAYOUT_RECV)
-                unpack_layout(layout, staging, begin, begin + nbytes, rank(), size())
-            else:
-                copy_from_staging(target + begin, staging, nbytes, rank(), size())
-            last = begin + nbytes >= wanted
+            buffer = rows.field(ctx, slot, rows.WANTED) >> rows.LENGTH_BITS
+            parts, last = take_parts(ctx, slot, at, stage - rows.ROUNDS, come, looks)
             if last:
                 aborted = packets.await_rest(ctx, at, number, packets.AFTER_FILLED, rank(), size())
         aborted = sync_or(aborted)
@@ -217,8 +265,9 @@ def make_advance_receive(scope: Scope) -> Callable:
             if what == _LENGTH:
                 _begin_rounds(ctx, slot, number, length, room)
             elif what == _ROUND and not last:
-                rows.set_stage(ctx, slot, stage + 1)
-                _announce(ctx, slot, number, buffer, stage + 1 - rows.ROUNDS)
+                rows.set_stage(ctx, slot, rows.ROUNDS + parts)
+                if parts & PARTS - 1 == 0:
+                    _announce(ctx, slot, number, buffer, parts // PARTS)
             if last:
                 if buffer != _NO_BUFFER:
                     clear_bits_32_gpu(ctx.device + DEVICE_STAGED, 1 << buffer)

@@ -11,28 +11,26 @@ from device_lib.direct import table
 from device_lib.direct.packets import mark_of
 from device_lib.platform.context import all_slots, busy_address, context_id, row_address
 from device_lib.platform.primitives import (
-    add_gpu,
     cas_gpu,
     clear_bits_32_gpu,
     clear_bits_gpu,
+    count_gpu,
     device,
     fence_gpu,
     fence_sys,
     first_bit,
-    load_8,
     load_gpu,
     opaque,
-    or_32_gpu,
     read_packet,
+    set_bits_32_gpu,
     store_gpu,
     write_packet,
 )
 from device_lib.proxied import slots
-from gmpi.contract.channels import COUNTER_BYTES, NUMBERS, ROW_BYTES
+from gmpi.contract.channels import NUMBERS
 from gmpi.contract.wire import (
     BUSY_DIRECT,
-    DEVICE_CHANNELS,
-    DEVICE_CHANNELS_MASK,
+    BUSY_SUMMARY,
     DEVICE_DIRECT_OPEN,
     HANDLE_CONTEXT_SHIFT,
     HANDLE_DIRECT_SHIFT,
@@ -111,9 +109,9 @@ def open_row(ctx, slot, handle, address, channel, call, length):
     write_packet(row + LENGTH, length, stamp)
     write_packet(row + ADDRESS, address, stamp)
     write_packet(row + OWNER, handle, BEGINS | channel << INDEX_SHIFT)
-    add_gpu(ctx.device + DEVICE_DIRECT_OPEN, 1)
-    or_32_gpu(busy_address(ctx, slot >> 5) + BUSY_DIRECT, slots.busy_bit(slot))
-    or_32_gpu(_summary(ctx, slot >> 10), 1 << (slot >> 5 & 31))
+    count_gpu(ctx.device + DEVICE_DIRECT_OPEN, 1)
+    set_bits_32_gpu(busy_address(ctx, slot >> 5) + BUSY_DIRECT, slots.busy_bit(slot))
+    set_bits_32_gpu(_summary(ctx, slot >> 10), 1 << (slot >> 5 & 31))
 
 
 @device
@@ -208,7 +206,7 @@ def leave(ctx, handle):
 def close_row(ctx, handle):
     """Frees the slot of a request that the caller has claimed; one lane."""
     slot = slots.slot_of(handle)
-    add_gpu(ctx.device + DEVICE_DIRECT_OPEN, -1)
+    count_gpu(ctx.device + DEVICE_DIRECT_OPEN, -1)
     bit = slots.busy_bit(slot)  # released as ``slots.release`` does
     clear_bits_gpu(busy_address(ctx, slot >> 5), bit | bit << 8 * BUSY_DIRECT)
 
@@ -216,8 +214,7 @@ def close_row(ctx, handle):
 @device
 def _summary(ctx, group):
     """A bit for each of 32 words of direct bits: one of these may be set."""
-    rows = load_8(ctx.device + DEVICE_CHANNELS_MASK) + 1
-    return load_8(ctx.device + DEVICE_CHANNELS) + rows * (ROW_BYTES + COUNTER_BYTES) + group * 8
+    return busy_address(ctx, group << 5) + BUSY_SUMMARY
 
 
 @device
@@ -242,7 +239,7 @@ def next_open(ctx, first):
             if found == 0:
                 clear_bits_32_gpu(summary, 1 << index)
                 if _open_in(ctx, word) != 0:  # it came just now
-                    or_32_gpu(summary, 1 << index)
+                    set_bits_32_gpu(summary, 1 << index)
             if tried == 0 and word <= first >> 5:
                 found &= LOW_32 << (first & 31) if word == first >> 5 else 0
             if found != 0:

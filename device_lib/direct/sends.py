@@ -1,7 +1,8 @@
 """Going on with a send of the direct road; all threads of a scope, of whoever has claimed it.
 
 A message of at most WIDE_ROOM bytes is stored when its slot of the inbox is free, or the wide slot
-is. Of a long one the length is, and then round after round is pushed to where the receiver says.
+is. Of a long one the length is. Then it is pushed to where the receiver says: a round for each
+announcement, part by part, so that the receiver takes one part while the next is on its way.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -24,6 +25,8 @@ from device_lib.platform.scope import Scope
 from gmpi.contract.channels import (
     FILLED,
     LONG,
+    PART_BYTES,
+    PARTS,
     ROOM,
     ROW_COUNTERS,
     ROW_LOCAL,
@@ -63,7 +66,8 @@ def _look(ctx, slot, looks):
                 if cells.all_taken(ours, number):
                     return _WIDE, number, stage, _wide_number(ctx, slot), 0
         else:
-            said, place, wanted = cells.announcement(ours, number, stage - rows.ROUNDS)
+            turn = (stage - rows.ROUNDS) // PARTS
+            said, place, wanted = cells.announcement(ours, number, turn)
             if said:
                 return _ROUND, number, stage, place, wanted
         looked += 1
@@ -82,6 +86,37 @@ def make_advance_send(scope: Scope) -> Callable:
     leads = scope.leads
     sync = scope.sync
     broadcast_5 = scope.broadcast_5
+
+    @device
+    def push_round(ctx, slot, at, to, number, parts, total):
+        """Pushes what is left of a round: how many parts of the message have been pushed.
+
+        Args:
+            at: slot of the inbox.
+            to: where the round goes.
+            parts: that have been pushed before.
+            total: bytes that are wanted of the message.
+        """
+        address = rows.field(ctx, slot, rows.ADDRESS)
+        end = min(total, (parts // PARTS + 1) * STAGED_BYTES)
+        begin = parts * PART_BYTES
+        pushing = True  # nothing wanted: one part without bytes
+        while pushing:
+            nbytes = min(end - begin, PART_BYTES)
+            there = to + (begin & STAGED_BYTES - 1)
+            if address == SCATTERED:
+                layout = layout_of(ctx, slot, LAYOUT_SEND)
+                pack_layout(layout, there, begin, begin + nbytes, rank(), size())
+            else:
+                copy_to_staging(there, address + begin, nbytes, rank(), size())
+            sync()
+            parts += 1
+            begin += nbytes
+            if leads() and lane_id() == 0:  # the others go on with the next part
+                fence_sys()
+                write_packet(at + FILLED, parts, packets.mark_of(number) << 32)
+            pushing = begin < end
+        return parts
 
     @device
     def advance_send(ctx, slot, looks):
@@ -113,21 +148,13 @@ def make_advance_send(scope: Scope) -> Callable:
             packets.refresh_rest(at, number, packets.AFTER_FILLED, rank(), size())
         elif what == _WIDE:
             packets.refresh_rest(at, number, packets.AFTER_HEADER, rank(), size())
-            end = packets.bytes_in_wide(length, place)
-            mark = packets.mark_of(place)
-            packets.put_run(inbox + WIDE_SLOT, address, length, end, mark, rank(), size())
+            packets.put_wide(inbox + WIDE_SLOT, address, length, place, rank(), size())
         else:
             total = min(length, wanted)
-            begin = (stage - rows.ROUNDS) * STAGED_BYTES
-            nbytes = min(total - begin, STAGED_BYTES)
-            if address == SCATTERED:
-                layout = layout_of(ctx, slot, LAYOUT_SEND)
-                pack_layout(layout, inbox + place, begin, begin + nbytes, rank(), size())
-            else:
-                copy_to_staging(inbox + place, address + begin, nbytes, rank(), size())
-            fence_sys()
-            last = begin + nbytes >= total
-            next_stage = stage + 1
+            parts = stage - rows.ROUNDS
+            parts = push_round(ctx, slot, at, inbox + place, number, parts, total)
+            last = parts * PART_BYTES >= total
+            next_stage = rows.ROUNDS + parts
         sync()
         if leads() and lane_id() == 0:
             mark = packets.mark_of(number) << 32
@@ -135,8 +162,6 @@ def make_advance_send(scope: Scope) -> Callable:
                 write_packet(at, length, LONG | mark)
             elif what == _WIDE:
                 packets.write_wide_header(at, length, number, place)
-            elif what == _ROUND:
-                write_packet(at + FILLED, stage - rows.ROUNDS, mark)
             if last:
                 rows.set_field(ctx, slot, rows.OUTCOME, length)
                 next_stage = rows.FINISHED

@@ -18,6 +18,7 @@ from device_lib.platform.primitives import (
     fence_gpu,
     int64,
     load_8,
+    load_16,
     load_gpu,
     pause,
     store_gpu,
@@ -48,7 +49,6 @@ from gmpi.contract.wire import (
     COMMUNICATOR_MASK,
     COMMUNICATORS,
     DEVICE_CHANNELS,
-    DEVICE_CHANNELS_MASK,
     DEVICE_PROXIED,
     LOW_32,
     OP_IRECV,
@@ -99,8 +99,8 @@ def look_up(ctx, key):
 @device
 def _begin(ctx, key):
     """(where the table is, its rows less 1, the row to begin at)."""
-    table = load_8(ctx.device + DEVICE_CHANNELS)
-    mask = uint32(load_8(ctx.device + DEVICE_CHANNELS_MASK))
+    table, rows = load_16(ctx.device + DEVICE_CHANNELS)
+    mask = uint32(rows)
     mixed = uint32(uint32(key ^ key >> 29) * _HASH)
     return table, mask, uint32(mixed >> 12 & mask)
 
@@ -125,10 +125,8 @@ def find(ctx, key):
     looking = True
     while looking:
         row = table + at * ROW_BYTES
-        known = load_8(row + ROW_KEY)
-        remote = load_8(row + ROW_REMOTE)
-        local = load_8(row + ROW_LOCAL)
-        counters = load_8(row + ROW_COUNTERS)
+        known, remote = load_16(row + ROW_KEY)
+        local, counters = load_16(row + ROW_LOCAL)
         looking = known != key and known != NO_KEY
         if looking:
             at = uint32(at + 1 & mask)

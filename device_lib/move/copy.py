@@ -19,6 +19,7 @@ from device_lib.platform.primitives import SIMULATOR, device, opaque
 from gmpi.contract.wire import PACKET_PAYLOAD
 
 _WARP_BYTES = 32 * 16  # what the lanes of a full warp move in one access each
+FEW_THREADS = 512  # more than so many have few registers each, and enough loads under way
 SHORT_BYTES = 4 * _WARP_BYTES  # as much as ``copy_short`` has under way at once
 
 if SIMULATOR:
@@ -277,8 +278,25 @@ else:
 
         return stream
 
+    def _make_lean_stream(load):
+        """The same for many threads: two words of each under way."""
+
+        @device
+        def stream(to, at, end, step):
+            while to < end:
+                a0, b0 = load(at, to < end)
+                a1, b1 = load(at + step, to + step < end)
+                store_16_if(to, a0, b0, to < end)
+                store_16_if(to + step, a1, b1, to + step < end)
+                at += 2 * step
+                to += 2 * step
+
+        return stream
+
     _stream = _make_stream(load_16_if)
     _stream_sys = _make_stream(load_16_sys_if)
+    _lean_stream = _make_lean_stream(load_16_if)
+    _lean_stream_sys = _make_lean_stream(load_16_sys_if)
 
     @device
     def _to_staging(staging, source, nbytes, rank, size):
@@ -286,7 +304,9 @@ else:
         end = staging + (nbytes & ~15)
         to = staging + (rank << 4)
         at = source + (rank << 4)
-        if source & 15 == 0:
+        if source & 15 == 0 and size > FEW_THREADS:
+            _lean_stream(to, at, end, step)
+        elif source & 15 == 0:
             _stream(to, at, end, step)
         else:
             while to < end:
@@ -306,7 +326,9 @@ else:
         end = target + (nbytes & ~15)
         at = staging + (rank << 4)
         to = target + (rank << 4)
-        if target & 15 == 0:
+        if target & 15 == 0 and size > FEW_THREADS:
+            _lean_stream_sys(to, at, end, step)
+        elif target & 15 == 0:
             _stream_sys(to, at, end, step)
         else:
             while to < end:

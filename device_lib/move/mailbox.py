@@ -1,19 +1,20 @@
-"""Landing: messages of up to 64 KiB that the sender's threads store into the receiver's GPU memory.
+"""Mailboxes: messages of some kilobytes that the sender's threads store into the receiver's memory.
 
-The bytes travel as packets, 12 and a tag, so nobody has to say that they are there: the sender
-needs no fence and no flag behind them, the receiver, whose command comes through two proxies and
-MPI, finds them in its own memory, and waits for each packet that is still on its way. Stores to a
-peer do not make a warp wait, reads from it take more than 1 us.
+The bytes travel as packets, 12 bytes and a sequence number, so nobody has to say that they are
+there: the sender needs no fence and no flag behind them, and the receiver waits in its own memory
+for each packet that is still on its way. Stores to a peer do not make a warp wait, reads from it
+take more than 1 us.
 
-A mailbox belongs to one large slot of one sender. It is written again when the request that
-had it is complete, which is when its receiver has seen every packet of it: also of those bytes that
-it has no room for.
+On the proxied road, for up to 64 KiB, a mailbox belongs to one large slot of one sender, and the
+command to take the message comes through two proxies and MPI. On the direct road, for up to 96 KiB,
+it is the wide slot of an inbox. Either is written again when its receiver has seen every packet:
+also of those bytes that it has no room for.
 """
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib.move.copy import load_payload, store_payload
+from device_lib.move.copy import FEW_THREADS, load_payload, store_payload
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import (
     SIMULATOR,
@@ -41,10 +42,11 @@ from gmpi.contract.wire import (
 # thread needs nobody else. Groups lie in blocks of 32, first packets first, so that neighbouring
 # threads' packets are neighbours. A thread has two or three groups under way: loads that are on
 # their way together cost one latency, and code that runs once a message is paid for by its length.
+# Of many threads each has one: there are enough loads, and not the registers for more.
 _GROUP_BYTES = MAILBOX_PACKETS * PACKET_PAYLOAD
 _NEXT_PACKET = MAILBOX_GROUPS * PACKET_BYTES  # from one packet of a group to the next
 _BLOCK_BYTES = MAILBOX_PACKETS * _NEXT_PACKET
-_mailbox_groups = device(mailbox_groups)
+groups_of = device(mailbox_groups)
 
 _PATIENCE = 256  # looks at packets between two at the abort word
 
@@ -70,8 +72,8 @@ def _in_words(address, nbytes):
 
 if SIMULATOR:
 
-    def _put_words(place, source, nbytes, seq, rank, size):
-        _put_packets(place, source, nbytes, seq, rank, size)
+    def _put_words(place, source, nbytes, groups, seq, rank, size):
+        _put_packets(place, source, nbytes, groups, seq, rank, size)
 
     def _take_words(control, place, target, nbytes, groups, seq, rank, size):
         return _take_packets(control, place, target, nbytes, groups, seq, rank, size)
@@ -102,10 +104,13 @@ else:
             write_packet(at + 3 * _NEXT_PACKET, low, b2 >> 32 & LOW_32 | seq_bits)
 
     @device
-    def _put_words(place, source, nbytes, seq, rank, size):
-        groups = _mailbox_groups(nbytes)
+    def _put_words(place, source, nbytes, groups, seq, rank, size):
         seq_bits = seq << 32
         group = rank
+        while size > FEW_THREADS and group < groups:
+            only = _load_group(source, group, nbytes)
+            _put_group(place, group, groups, only, seq_bits)
+            group += size
         while group < groups:
             first = _load_group(source, group, nbytes)
             second = _load_group(source, group + size, nbytes)
@@ -147,6 +152,15 @@ else:
     def _take_words(control, place, target, nbytes, groups, seq, rank, size):
         group = rank
         looks = 0
+        while size > FEW_THREADS and group < groups:
+            only = _look_at_group(place, group, groups)
+            if _have_come(only, seq):
+                _store_group(target, group, nbytes, only)
+                group += size
+            else:
+                looks += 1
+                if looks & (_PATIENCE - 1) == 0 and load_sys(control + CONTROL_ABORT) != 0:
+                    return 1
         while group < groups:
             first = _look_at_group(place, group, groups)
             second = _look_at_group(place, group + size, groups)
@@ -162,10 +176,10 @@ else:
 
 
 @device
-def _put_packets(place, source, nbytes, seq, rank, size):
-    """For buffers at any multiple of 4, and messages of any length."""
+def _put_packets(place, source, nbytes, groups, seq, rank, size):
+    """For buffers anywhere, and messages of any length."""
     packet = rank
-    packets = MAILBOX_PACKETS * _mailbox_groups(nbytes)
+    packets = MAILBOX_PACKETS * groups
     while packet < packets:
         begin = packet * PACKET_PAYLOAD
         low, high = load_payload(source + begin, max(nbytes - begin, 0))
@@ -193,16 +207,20 @@ def _take_packets(control, place, target, nbytes, groups, seq, rank, size):
 
 
 @device
-def _put(place, source, nbytes, seq, rank, size):
+def _put(place, source, nbytes, what, rank, size):
+    seq = what & LOW_32
+    groups = what >> 32
+    if groups == 0:
+        groups = groups_of(nbytes)
     if _in_words(source, nbytes):
-        _put_words(place, source, nbytes, seq, rank, size)
+        _put_words(place, source, nbytes, groups, seq, rank, size)
     else:
-        _put_packets(place, source, nbytes, seq, rank, size)
+        _put_packets(place, source, nbytes, groups, seq, rank, size)
     return 0
 
 
 @device
-def _take_mail(control, place, target, nbytes, what, rank, size):
+def _take(control, place, target, nbytes, what, rank, size):
     seq = what & LOW_32
     groups = what >> 32
     if _in_words(target, nbytes):
@@ -210,36 +228,47 @@ def _take_mail(control, place, target, nbytes, what, rank, size):
     return _take_packets(control, place, target, nbytes, groups, seq, rank, size)
 
 
-_put_linked = linked("gmpi_land", 6, 1, _put)
-_take_linked = linked("gmpi_take_landed", 7, 1, _take_mail)
+_put_linked = linked("gmpi_put_mail", 6, 1, _put)
+_take_linked = linked("gmpi_take_mail", 7, 1, _take)
 
 
 @device
-def put_mail(place, source, nbytes, seq, rank, size):
+def put_mail(place, source, nbytes, groups, seq, rank, size):
     """Stores a message as packets at ``place``, by all ``size`` threads of a scope.
 
     Args:
         place: of the receiver, mapped here.
-        source: a multiple of 4.
-        tag: of the send's record.
+        groups: of packets to store, those behind ``nbytes`` empty; 0: as many as it takes.
+        seq: the sequence number of the packets, 32 bits.
     """
-    _put_linked(place, source, nbytes, seq, rank, size)
+    _put_linked(place, source, nbytes, groups << 32 | seq, rank, size)
 
 
 @device
-def take_mail(ctx, places, mailed, target, nbytes, rank, size):
-    """Moves the first ``nbytes`` of a message in a mailbox to ``target`` when they have come, and
-    waits for the others; by all threads of a scope.
+def take_mail(ctx, place, target, nbytes, groups, seq, rank, size):
+    """Moves the first ``nbytes`` of a message to ``target`` when they have come, and waits for the
+    others; by all threads of a scope.
+
+    Args:
+        place: in our own memory.
+        groups: of packets that were stored.
+
+    Returns:
+        1 where waits were aborted before all of the thread's packets were there, else 0.
+    """
+    return _take_linked(ctx.mapped, place, target, nbytes, groups << 32 | seq, rank, size)
+
+
+@device
+def take_commanded(ctx, places, mailed, target, nbytes, rank, size):
+    """``take_mail`` of the message that a copy command is about.
 
     Args:
         places: what ``our_mailboxes`` returned.
         mailed: packet 6 of the completion of the receive.
-
-    Returns:
-        1 where waits were aborted before all of the thread's packets were there, else 0.
     """
     index = mailed & (1 << MAILED_GROUPS_SHIFT) - 1
     place = places + index * MAILBOX_STRIDE
     groups = mailed >> MAILED_GROUPS_SHIFT & (1 << MAILED_TICKET_SHIFT - MAILED_GROUPS_SHIFT) - 1
     seq = (mailed >> MAILED_TICKET_SHIFT << 1 | 1) & LOW_32
-    return _take_linked(ctx.mapped, place, target, nbytes, groups << 32 | seq, rank, size)
+    return take_mail(ctx, place, target, nbytes, groups, seq, rank, size)

@@ -65,6 +65,8 @@ read_packet = _twin.read_packet
 write_packet = _twin.write_packet
 add_gpu = _twin.add_gpu
 or_32_gpu = _twin.or_32_gpu
+count_gpu = _twin.count_gpu
+set_bits_32_gpu = _twin.set_bits_32_gpu
 cas_gpu = _twin.cas_gpu
 take_if = _twin.take_if
 enter_if = _twin.enter_if
@@ -78,6 +80,7 @@ store_pair_gpu = _twin.store_pair_gpu
 fence_gpu = _twin.fence_gpu
 fence_sys = _twin.fence_sys
 load_8 = _twin.load_8
+load_16 = _twin.load_16
 store_8 = _twin.store_8
 
 # the rest

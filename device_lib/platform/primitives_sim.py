@@ -155,6 +155,10 @@ def or_32_gpu(address, value):
     return old
 
 
+count_gpu = add_gpu
+set_bits_32_gpu = or_32_gpu
+
+
 def cas_gpu(address, expected, value):
     cell = _word(address)
     old = cell.value
@@ -208,6 +212,12 @@ def store_pair_gpu(address, low, high):
 load_sys = load_gpu
 store_sys = store_gpu
 load_8 = load_gpu
+
+
+def load_16(address):
+    return load_gpu(address), load_gpu(address + 8)
+
+
 store_8 = store_gpu
 
 

@@ -38,9 +38,9 @@ from device_lib.platform.context import (
     small_address,
 )
 from device_lib.platform.primitives import (
-    add_gpu,
     ballot,
     cas_gpu,
+    count_gpu,
     device,
     fence_gpu,
     fence_sys,
@@ -298,7 +298,7 @@ def answer(ctx, lane, lanes, mask, slot, index, command):
     # Nobody counts what was packed.
     if lane == 0 and direction_of(command) != PACK:
         # Tickets are below 2**62: adds 1, when the ticket is there.
-        add_gpu(row_address(ctx, slot) + REQUEST_FINISHED, 1 + (ticket >> 62))
+        count_gpu(row_address(ctx, slot) + REQUEST_FINISHED, 1 + (ticket >> 62))
     done = _done(position_of(command), direction_of(command), index)
     return ring.post_with(ctx, lane, lanes, mask, ticket, consumed, OP_CHUNK, 0, handle, done)
 

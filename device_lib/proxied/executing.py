@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from device_lib.move.copy import copy_from_staging, copy_to_staging
 from device_lib.move.layouts import layout_of, pack_layout, unpack_layout
-from device_lib.move.mailbox import take_mail
+from device_lib.move.mailbox import take_commanded
 from device_lib.platform.context import chunk_buffers, chunk_bytes, gpu_staging
 from device_lib.platform.primitives import device, lane_id, load_sys
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
@@ -55,7 +55,7 @@ def make_execute(scope: Scope) -> Callable:
         scattered = address & SCATTERED != 0
         if scattered:  # by way of our own chunk buffer
             target = chunk_buffers(ctx, gpu_staging(ctx), slot)
-        failed = take_mail(ctx, places, buffers, target, length, rank(), size())
+        failed = take_commanded(ctx, places, buffers, target, length, rank(), size())
         ticket = 0
         consumed = 0
         if leads() and own != 0:

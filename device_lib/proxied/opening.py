@@ -370,7 +370,7 @@ def make_open_any(scope: Scope, help_others: Callable) -> Callable:
                 store_sys(ready_address(ctx, chunk_buffers(ctx, buffers, slot)), handle & LOW_32)
         handle = broadcast(handle)
         if place != 0 and handle >> HANDLE_ERROR_SHIFT == 0:
-            put_mail(place, send, out, handle & LOW_32, rank(), size())
+            put_mail(place, send, out, 0, handle & LOW_32, rank(), size())
             return handle
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
             pack_next_chunks(ctx, handle, chunk_buffers(ctx, buffers, slot), send, out, chunk)

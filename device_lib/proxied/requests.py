@@ -126,7 +126,9 @@ def make_requests(scope: Scope) -> SimpleNamespace:
             handle, buffers, send, nbytes = share_4_full(handle, buffers, send, nbytes)
             if handle & UNFINISHED == 0:
                 if sends and buffers & MAILED_MARK != 0:
-                    put_mail(buffers ^ MAILED_MARK, send, nbytes, handle & LOW_32, rank(), size())
+                    put_mail(
+                        buffers ^ MAILED_MARK, send, nbytes, 0, handle & LOW_32, rank(), size()
+                    )
                 elif sends:
                     fill(ctx, handle, buffers, send, nbytes)
                 return handle

@@ -320,7 +320,7 @@ def make_open_scattered(
                 return handle
             mailbox = mailbox_of(ctx, mailbox, slot, out, send)
             if mailbox != 0:  # it does lie in one piece
-                put_mail(mailbox, send, out, handle & LOW_32, rank(), size())
+                put_mail(mailbox, send, out, 0, handle & LOW_32, rank(), size())
                 return handle
         packed = send
         if narrow:

@@ -11,13 +11,13 @@ The arena is for partitioned requests (``partitions.py``).
 **Packets** are packets of ``wire``: 12 bytes and the number of the message, stored at once.
 
 **Inbox slot** ``k % DEPTH``: packet 0 is the first 8 bytes and the length, or, of a longer message,
-its length and WIDE or LONG. Then the rest of the payload; of a long message one packet, the round
-that has been filled.
+its length and WIDE or LONG. Then the rest of the payload; of a long message one packet, which says
+how many of its parts have been pushed.
 
 **Wide slot**, behind the others: the payload of one message that is too large for them, and not
-long. A message goes there when all before it have been taken. There they have numbers of their own,
-which packet 0 brings; the first one after half a turn of these writes all packets, and says so by
-ALL_OF_IT.
+long, in groups of packets as in a mailbox (``device_lib/move/mailbox.py``). A message goes there
+when all before it have been taken. There they have numbers of their own, which packet 0 brings; the
+first one after half a turn of these writes all packets, and says so by ALL_OF_IT.
 
 **Cells** for slot ``k % DEPTH``: a packet for the credit (message k has been taken), and two for
 the announcement of where a long message goes: offset and round, then the bytes that are wanted.
@@ -48,7 +48,7 @@ LONG = 0xFFFFFFFF  # in packet 0, in place of the length
 WIDE = 0xFFFFFFFE
 ALL_OF_IT = 0xFFFFFFFD  # as WIDE
 WIDE_LENGTH_BITS = 32  # then the length has so many, and the mark of its number in the wide slot
-FILLED = PACKET_BYTES  # in an inbox slot: the packet that says that a round has been filled
+FILLED = PACKET_BYTES  # in an inbox slot: the packet that says how many parts have been pushed
 
 CREDIT = 0
 ANNOUNCED = 16
@@ -57,6 +57,8 @@ CELL_BYTES = 64
 CELLS_BYTES = DEPTH * CELL_BYTES
 
 STAGED_BYTES = 1 << 20  # of a staging buffer: one round of a long message
+PART_BYTES = 1 << 17  # of a part: what is pushed, and taken, in one piece
+PARTS = STAGED_BYTES // PART_BYTES
 STAGED = 16  # staging buffers
 
 NUMBERS = (1 << 31) - 1  # all bits of a number
@@ -65,8 +67,8 @@ HALF_TURN = 1 << 30  # of the numbers: then each slot is written as a whole once
 CHANNELS = 256  # for each rank of the node, as far as there is room
 MOST_BYTES = 224 << 20  # for them
 
-# A row of the table of channels in device memory. Nobody is ever removed from it, and nobody writes
-# to it after it has been entered: it is read through L1.
+# A row of the table of channels in device memory: two words of 16 bytes. Nobody is ever removed,
+# and nobody writes to a row after it has been entered: it is read through L1.
 ROW_KEY = 0  # 0: nobody's
 ROW_REMOTE = 8  # OPENING, PROXIED, or where the other end is: cells of the sender, or inbox
 ROW_LOCAL = 16  # where our end is

@@ -208,18 +208,18 @@ MAPPED_RING = 8192
 DEVICE_TICKET = 0
 DEVICE_CONSUMED = 128  # last known CONTROL_CONSUMED
 DEVICE_REFRESH = 256  # 1 while one warp reads CONTROL_CONSUMED for all
-DEVICE_ABORT = 384  # copy of CONTROL_ABORT for warps that wait for room
-DEVICE_WAITS = 392  # looks at host memory in long waits, see device_lib/proxied/pacing.py
-DEVICE_PROXIED = 400  # rows of the table of channels that say: the proxied road
-DEVICE_STAGED = 408  # bits of staging buffers in direct memory that are taken
-DEVICE_DIRECT_OPEN = 416  # how many requests of the direct road are open
-DEVICE_LATE = 424  # partitions that are ready and not stored; each counts as an open request
-DEVICE_PARTITIONED_COUNT = 432  # rows of partitioned requests that may be in use
+DEVICE_ABORT = 264  # copy of CONTROL_ABORT for warps that wait for room
+DEVICE_WAITS = 272  # looks at host memory in long waits, see device_lib/proxied/pacing.py
+DEVICE_PROXIED = 280  # rows of the table of channels that say: the proxied road
+DEVICE_STAGED = 288  # bits of staging buffers in direct memory that are taken
+DEVICE_DIRECT_OPEN = 296  # how many requests of the direct road are open
+DEVICE_LATE = 304  # partitions that are ready and not stored; each counts as an open request
+DEVICE_PARTITIONED_COUNT = 312  # rows of partitioned requests that may be in use
+# A line that is read through L1: nothing that changes lies in it.
 DEVICE_LARGE = 448  # address (GPU) of large staging; constant
 DEVICE_STAGING = 456  # address of GPU staging; constant, 0: there is none
 DEVICE_MAILBOXES = 464  # address of our mailboxes; constant, 0: there are none
-# Address of direct memory (gmpi/contract/channels.py); constant, 0: there is none. This line and
-# the table of channels are read through L1: nobody writes to them.
+# Address of direct memory (gmpi/contract/channels.py); constant, 0: there is none.
 DEVICE_DIRECT = 472
 DEVICE_CHANNELS = 480  # address of the table of channels; constant
 DEVICE_CHANNELS_MASK = 488  # its rows less 1; constant
@@ -230,6 +230,7 @@ BUSY_BITS = 32  # requests per word
 # null request's and the send's (0: not known). Guesses: nobody minds if one is lost.
 DEVICE_POLL_DELAYS = DEVICE_BUSY + 64
 BUSY_DIRECT = 4  # in a line of busy bits: which of its requests are of the direct road, and open
+BUSY_SUMMARY = 16  # in each 32nd of these lines: which of the 32 may have such a request
 POLL_DELAYS = 128
 MAX_REQUEST_SLOTS = 32768
 MAX_EAGER_BYTES = 1 << 20

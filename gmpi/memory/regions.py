@@ -105,7 +105,7 @@ class Memory:
         self._stream: Any = None  # for copies that do not wait for kernels
         self.table = align(layout.device_bytes, ROW_BYTES)
         self._rows = Places(ranks).rows if self.direct else 0
-        device_bytes = self.table + (layout.slots // 1024 + 1) * 8
+        device_bytes = self.table
         if self.direct:
             device_bytes += Places(ranks).table_bytes
         initial = np.zeros(device_bytes if kernels else len(busy), np.uint8)

@@ -9,7 +9,8 @@
  *                k - DEPTH has been taken; stores packet 0, the length.
  *                Short: the packets of the payload.
  *                Long: waits for the *announcement* of the receiver's buffer, in its own memory,
- *                stores there what fits, and behind a fence the packet that says "filled".
+ *                stores there what fits, part by part, and behind a fence after each part the
+ *                packet that says how many parts there are.
  *     receiver   takes number k; announces its buffer once the slot is message k's: at once where
  *                there is room for a long message, else when a long one has come. Polls its own
  *                memory for packet 0, then for the others. When it has seen *all* of them, wanted or
@@ -39,7 +40,7 @@ byte mutation; /* MUTATION in the environment: what is taken away; 0: nothing */
 #define COUNT_OF_CREDITS 2       /* one count for all slots, though they are freed in any order */
 #define CREDIT_BEFORE_TAKEN 3    /* the receiver gives the slot back before it has read it */
 #define ONLY_WANTED_PACKETS 4    /* and before it has seen what it has no room for */
-#define NO_FENCE_AFTER_PUSH 5    /* "filled" may come before the bytes */
+#define NO_FENCE_AFTER_PUSH 5    /* "so many parts" may come before the bytes */
 #define NO_FENCE_BEFORE_CREDIT 6 /* an announcement may come after the next one */
 #define ANNOUNCED_TOO_EARLY 7    /* while the slot is another message's */
 #define ANY_ANNOUNCEMENT 8       /* the sender takes any announcement in the slot for its own */
@@ -48,6 +49,8 @@ byte mutation; /* MUTATION in the environment: what is taken away; 0: nothing */
 #define NO_REFRESH 11            /* packets may be a whole turn of the numbers old */
 #define NO_WAIT_FOR_ALL 12       /* the wide slot is used as soon as the message's own is free */
 #define NO_WIDE_REFRESH 13       /* packets of the wide slot may be as old */
+#define NO_FENCE_AFTER_FIRST 14  /* as 5, of the first part only: the last one has its fence */
+#define ANY_PART 15              /* the receiver takes all parts when the first has come */
 
 #define IF(name) (mutation == name)
 
@@ -76,8 +79,9 @@ byte mutation; /* MUTATION in the environment: what is taken away; 0: nothing */
 
 /* Places: the inbox; a buffer for each block of the receiver; the sender's cells for each slot. */
 #define PACKET(slot, p) ((slot) * (ROOM + 1) + (p))
-#define BUFFER(b) (DEPTH * (ROOM + 1) + (b))
-#define WIDE(p) (BUFFER(BLOCKS) + (p))
+#define PARTS 2 /* of a long message */
+#define BUFFER(b, part) (DEPTH * (ROOM + 1) + PARTS * (b) + (part))
+#define WIDE(p) (BUFFER(BLOCKS, 0) + (p))
 #define ANNOUNCED(slot) (WIDE(2) + (slot))
 #define CREDIT(slot) (ANNOUNCED(DEPTH) + (slot))
 #define PLACES CREDIT(DEPTH)
@@ -101,6 +105,7 @@ inline fly_wide(p, v) {
     flying_number[F(me, WIDE(p))] = wides % NUMBERS; flying_value[F(me, WIDE(p))] = v
 }
 #define WORD(length, wide) ((length) | (wide) << 3) /* in packet 0 */
+#define PARTS_OF(n, count) ((n) << 2 | (count)) /* in packet 1 of a long message */
 
 proctype Store(byte f; byte place) {
 end:
@@ -135,6 +140,7 @@ end:
 
 proctype Sender(byte me) {
     byte n, k, slot, length, buffer;
+    bool wanted;
     do
     :: atomic { sent < MESSAGES -> n = sent; sent++; k = n % NUMBERS; slot = n % DEPTH;
 #ifdef WIDE_SLOT
@@ -170,12 +176,14 @@ proctype Sender(byte me) {
         if
         :: length == LONG ->
             atomic { ANNOUNCEMENT -> buffer = value[ANNOUNCED(slot)] >> 1;
-                if
-                :: value[ANNOUNCED(slot)] & 1 -> fly(BUFFER(buffer), n)
-                :: else
-                fi };
-            atomic { (IF(NO_FENCE_AFTER_PUSH) || LANDED(me, BUFFER(buffer))) ->
-                fly(PACKET(slot, 1), n) }
+                wanted = value[ANNOUNCED(slot)] & 1;
+                if :: wanted -> fly(BUFFER(buffer, 0), n) :: else fi };
+            atomic { (IF(NO_FENCE_AFTER_PUSH) || IF(NO_FENCE_AFTER_FIRST) ||
+                    LANDED(me, BUFFER(buffer, 0))) ->
+                fly(PACKET(slot, 1), PARTS_OF(n, 1));
+                if :: wanted -> fly(BUFFER(buffer, 1), n) :: else fi };
+            atomic { (IF(NO_FENCE_AFTER_PUSH) || LANDED(me, BUFFER(buffer, 1))) ->
+                fly(PACKET(slot, 1), PARTS_OF(n, 2)) }
         :: else
         fi
     :: sent == MESSAGES -> break
@@ -193,7 +201,11 @@ proctype Sender(byte me) {
 #define WRITTEN(p) (p <= LAST || IS_REFRESHED(n))
 #define SEEN(p) \
     (number[PACKET(slot, p)] == k || !WRITTEN(p) || (IF(ONLY_WANTED_PACKETS) && !WANTED(p)))
-#define RIGHT(p) (!WANTED(p) || value[PACKET(slot, p)] == n)
+#define RIGHT(p) \
+    (!WANTED(p) || value[PACKET(slot, p)] == (length == LONG -> PARTS_OF(n, PARTS) : n))
+#define PART_SEEN(count) \
+    (number[PACKET(slot, 1)] == k && (value[PACKET(slot, 1)] & 3) >= count)
+#define PART_RIGHT(part) (room != LONG || value[BUFFER(me, part)] == n)
 
 inline announce() { fly(ANNOUNCED(slot), me << 1 | (room == LONG)); announced = true }
 
@@ -209,7 +221,7 @@ proctype Receiver(byte me) {
 #else
            if :: room = 1 :: room = ROOM :: room = LONG fi;
 #endif
-           value[BUFFER(me)] = NOTHING;
+           value[BUFFER(me, 0)] = NOTHING; value[BUFFER(me, 1)] = NOTHING;
            announced = false };
         if
         :: atomic { room == LONG && LANDED(me, ANNOUNCED(slot)) &&
@@ -227,9 +239,14 @@ proctype Receiver(byte me) {
             atomic { LANDED(me, ANNOUNCED(slot)) -> announce() }
         :: else
         fi;
+        if
+        :: length == LONG ->
+            atomic { PART_SEEN(1) -> assert(PART_RIGHT(0)) };
+            atomic { PART_SEEN(2) || IF(ANY_PART) -> assert(PART_RIGHT(1)) }
+        :: else
+        fi;
         atomic { SEEN(1) && SEEN(2) && WIDE_SEEN ->
-            assert(RIGHT(1) && RIGHT(2) && WIDE_RIGHT);
-            assert(length != LONG || room != LONG || value[BUFFER(me)] == n) };
+            assert(RIGHT(1) && RIGHT(2) && WIDE_RIGHT) };
         if
         :: IF(CREDIT_BEFORE_TAKEN)
         :: else ->

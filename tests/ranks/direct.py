@@ -19,10 +19,12 @@ from gmpi.contract.channels import (
     DEPTH,
     HALF_TURN,
     NUMBERS,
+    PART_BYTES,
     ROOM,
     ROW_BYTES,
     ROW_KEY,
     ROW_LOCAL,
+    STAGED_BYTES,
     WIDE_ROOM,
 )
 from gmpi.contract.wire import DEVICE_CHANNELS, DEVICE_CHANNELS_MASK
@@ -67,32 +69,36 @@ def more_than_an_inbox_holds(g: gmpi.Context) -> None:
 
 
 def sizes_between_the_ways(g: gmpi.Context) -> None:
-    """In a slot, in the wide slot, in rounds; all at once, taken in any order, and cut off."""
-    sizes = [ROOM, ROOM + 1, WIDE_ROOM, WIDE_ROOM + 1, 9]
+    """In a slot, in the wide slot, in parts and rounds; all at once, taken in any order, and cut
+    off."""
+    sizes = [ROOM, ROOM + 1, WIDE_ROOM, WIDE_ROOM + 1, 2 * PART_BYTES + 1, 9]
+    sizes += [STAGED_BYTES + PART_BYTES + 5]
+    threads_of_block = 40
     if every_shape():
         sizes += [ROOM - 1, 40001, WIDE_ROOM - 1, ROOM + 4]
-    for scope, threads in ("warp", 32), ("block", 96 if every_shape() else 40):
-        for part in (1.0, 1.5, 0.6):
-            s = Script(scope, threads)
-            rooms = [s.room(int(part * n)) for n in sizes]
-            receives = [s.irecv(b, b.nbytes, gmpi.BYTE, PREVIOUS, 8) for b in rooms]
-            sends = [
-                s.isend(s.data(pattern(n, RANK + k)), n, gmpi.BYTE, NEXT, 8)
-                for k, n in enumerate(sizes)
-            ]
-            if threads == 32:
-                receives.reverse()
-            for request in [*receives, *sends]:
-                s.wait(request)
-            s.launch(g)
-            if part < 1:
-                raises(gmpi.TruncationError, "", lambda s=s: s.collect(g))
-                s.read_back()
-            else:
-                s.collect(g)
-            for k, (n, room) in enumerate(zip(sizes, rooms)):
-                content = pattern(n, PREVIOUS + k)[: room.nbytes]
-                s.expect(room, content, f"{n} bytes into {room.nbytes}")
+        threads_of_block = 96
+    shapes = ("warp", 32, 1.0), ("block", threads_of_block, 1.5), ("block", threads_of_block, 0.6)
+    for scope, threads, part in shapes:
+        s = Script(scope, threads)
+        rooms = [s.room(int(part * n)) for n in sizes]
+        receives = [s.irecv(b, b.nbytes, gmpi.BYTE, PREVIOUS, 8) for b in rooms]
+        sends = [
+            s.isend(s.data(pattern(n, RANK + k)), n, gmpi.BYTE, NEXT, 8)
+            for k, n in enumerate(sizes)
+        ]
+        if threads == 32:
+            receives.reverse()
+        for request in [*receives, *sends]:
+            s.wait(request)
+        s.launch(g)
+        if part < 1:
+            raises(gmpi.TruncationError, "", lambda s=s: s.collect(g))
+            s.read_back()
+        else:
+            s.collect(g)
+        for k, (n, room) in enumerate(zip(sizes, rooms)):
+            content = pattern(n, PREVIOUS + k)[: room.nbytes]
+            s.expect(room, content, f"{n} bytes into {room.nbytes}")
 
 
 def wildcards_are_refused(g: gmpi.Context) -> None:
