@@ -85,9 +85,9 @@ def shared(ctx, sends, receives, out, back, me, rounds, skip, checked, cycles, w
         if block == 0:
             GMPI_Start(ctx, receive)
             GMPI_Start(ctx, send)
-        if checked:
-            fill(out, block, n, 2 * i + me)
         grid.sync()
+        if checked:  # not before: the send of the round before may still read its part
+            fill(out, block, n, 2 * i + me)
         begin = gmpi.clock()
         if me == 0:
             GMPI_Pready(ctx, block, send)

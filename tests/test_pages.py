@@ -53,7 +53,7 @@ def test_a_touch_beside_it_or_after_it_is_seen() -> None:
 @pytest.mark.usefixtures("_guarded")
 def test_memory_files_are_guarded_too() -> None:
     file = MemoryFile.create(3 * PAGE)
-    other = file.map(os.getpid(), file.fd)
+    other = file.open(os.getpid(), file.fd)
     assert other is not None
     ctypes.c_uint8.from_address(file.address + 5).value = 7
     assert ctypes.c_uint8.from_address(other.address + 5).value == 7

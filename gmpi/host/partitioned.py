@@ -12,6 +12,7 @@ What a kernel reads is in ``gmpi/contract/partitions.py``.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,7 @@ class Partitioned:
         self._control = Duplicate(comm.Dup(MPI.INFO_NULL))
         self._control.Set_errhandler(MPI.ERRORS_RETURN)
         self._lock = threading.RLock()
-        self._context = context
+        self._context: Context = weakref.proxy(context)  # whose part we are
         self._state = context._state
         self._memory = context._memory
         self._rows = Rows(context)
@@ -153,6 +154,7 @@ class Partitioned:
     def close(self, clean: bool) -> None:
         """No kernel and no other thread uses anything of it. ``clean``: on all ranks."""
         self.exported.close()
+        self._state.opening = lambda: None  # which kept us, as we keep it
         if clean:
             while (found := self._control.Improbe(MPI.ANY_SOURCE, 0)) is not None:
                 found.Recv(Message.buffer())  # of requests that the others have freed
