@@ -17,13 +17,11 @@ from numba import cuda
 
 from device_lib.platform.divide import LIMIT, divide, magic_of
 from device_lib.platform.primitives import device
-from device_lib.platform.unroll import unrolled
 from gmpi.packing.byte_words import (
     load_1,
-    load_any_4,
-    load_any_8,
+    make_spread,
+    pattern_of,
     places_of,
-    store_ends,
     store_places,
 )
 from gmpi.packing.kernels_along import LINE, Along, deal, make_to_row
@@ -31,17 +29,20 @@ from gmpi.packing.kernels_strided import Shape, make_first_word
 from gmpi.packing.kernels_tiles import is_short
 
 REGISTERS = 32  # at most: as many threads on each multiprocessor as there can be
-SHAPES = {8: Shape(128, 2), 4: Shape(128, 2)}  # by the width of a word
-#: Blocks this long: a word of 8 bytes has bytes of two at most, of one its first, of one its last.
-ENDS = 8
+SHAPES = {8: Shape(256, 1), 4: Shape(128, 2, True)}  # by the width of a word
+#: Blocks this long are put together in words of 8 bytes, which have bytes of two at most.
+LONG = 8
+#: By the width of a word, how many blocks from either end of a row ``make_spread`` reads nothing
+#: but the row: up to 3 bytes before those that are wanted, and 7 or 11 behind.
+FROM_ENDS = {8: (1, 2), 4: (3, 8)}
 #: Bytes of the user's memory in a row: their places are divided in 32 bits.
 LONGEST_ROW = LIMIT
-ARGUMENTS = 13
+ARGUMENTS = 16
 
 
 def width_of(atom: int) -> int:
     """Bytes of the words in which blocks of ``atom`` bytes are put together."""
-    return 8 if atom >= ENDS else 4
+    return 8 if atom >= LONG else 4
 
 
 def bytes_along(atom: int, dims: list[tuple[int, int]], shape: Shape | None = None) -> Along | None:
@@ -64,108 +65,63 @@ def bytes_along(atom: int, dims: list[tuple[int, int]], shape: Shape | None = No
     dealt = deal(words, each, others)
     if dealt is None:
         return None
-    arguments = [0, 0, count, atom, pitch, magic_of(pitch), total, *dealt.rows]
+    ahead, onward = divmod(make_first_word(shape)[1] * width, pitch)
+    steps = onward | ahead * atom << 32
+    arguments = [
+        0, 0, count, atom, pitch, magic_of(pitch),
+        atom | pitch << 32, pattern_of(atom, pitch), steps, total, *dealt.rows,
+    ]  # fmt: skip
     return Along(len(others), arguments, dealt.blocks)
 
 
-def _make_find_8(ahead: int) -> Callable:
-    """(byte, packed, count, atom, pitch, magic) -> of the word at so many bytes of the row, plus
-    ``ahead``: where its packed bytes are, and how many of them are its first and its last ones."""
-
-    @device
-    def find(at, packed, count, atom, pitch, magic):
-        at += ahead
-        i, r = divide(max(at, 0), pitch, magic)
-        place = packed + i * atom + min(r, atom)
-        to_next = pitch - r
-        tail = 0
-        if at < 0:
-            to_next = -at
-            i = -1
-        elif i < count:
-            tail = max(min(atom - r, 8), 0)
-        head = 0
-        if to_next < 8 and i + 1 < count:
-            head = 8 - to_next
-        return place, tail, head
-
-    return find
+@device
+def _find(at, packed, count, atom, pitch, magic):
+    """Of the word of four bytes at so many bytes of a row: where its packed bytes are, and
+    ``places_of`` them."""
+    start = max(at, 0)
+    i, r = divide(start, pitch, magic)
+    mask, sources = places_of(r, atom, pitch)
+    # Bytes before the row, and behind it.
+    before = min(start - at, 4)
+    left = min(max((count - 1) * pitch + atom - at, 0), 4)
+    mask = (mask << before) & ((1 << left) - 1)
+    return packed + i * atom + min(r, atom), mask, sources << 4 * before
 
 
-def _make_find_4(ahead: int) -> Callable:
-    """As ``_make_find_8``, of any number of blocks: where they are, and ``places_of``."""
-
-    @device
-    def find(at, packed, count, atom, pitch, magic):
-        at += ahead
-        start = max(at, 0)
-        i, r = divide(start, pitch, magic)
-        mask, sources = places_of(r, atom, pitch)
-        # Bytes before the row, and behind it.
-        before = min(start - at, 4)
-        left = min(max((count - 1) * pitch + atom - at, 0), 4)
-        mask = (mask << before) & ((1 << left) - 1)
-        return packed + i * atom + min(r, atom), mask, sources << 4 * before
-
-    return find
-
-
-def _make_load_inside(load_any: Callable, k: int) -> Callable:
-    @device
-    def load_inside(found, end):
-        place, a, b = found[k]
-        return load_any(place, a | b)
-
-    return load_inside
-
-
-def _make_load_bytes(width: int, k: int) -> Callable:
-    @device
-    def load_bytes(found, end):
-        """Reads nothing but what is wanted, and what is behind it up to the row's end."""
-        place, a, b = found[k]
-        word = 0
-        if a | b != 0:
-            for byte in range(width):
-                if place + byte < end:
-                    word |= load_1(place + byte) << 8 * byte
-        return word
-
-    return load_bytes
-
-
-def _make_store(store: Callable, ahead: int, k: int) -> Callable:
-    @device
-    def store_word(to, found, words):
-        place, a, b = found[k]
-        store(to + ahead, words[k], a, b)
-
-    return store_word
+@device
+def _move_4(at, user, packed, count, atom, pitch, magic):
+    """Unpacks the word of four bytes at so many bytes of a row, and reads nothing but the row."""
+    place, mask, sources = _find(at, packed, count, atom, pitch, magic)
+    end = packed + count * atom
+    word = 0
+    if mask != 0:
+        for byte in range(4):
+            if place + byte < end:
+                word |= load_1(place + byte) << 8 * byte
+    store_places(user + at, word, mask, sources)
 
 
 def _make_move(width: int, shape: Shape) -> Callable:
-    """(byte, user, packed, count, atom, pitch, magic) -> unpacks a thread's words, the first one at
-    so many bytes of the row."""
+    """(byte, user, packed, count, atom, pitch, magic, numbers of ``make_spread``) -> unpacks a
+    thread's words, the first one at so many bytes of the row.
+
+    Threads at the ends of a row find the bytes of each word one by one: three times the work.
+    """
     step = make_first_word(shape)[1] * width
-    last = shape.words - 1
-    make_find, load_any, store = (_make_find_8, load_any_8, store_ends)
-    if width == 4:
-        make_find, load_any, store = (_make_find_4, load_any_4, store_places)
-    find_all = unrolled(lambda k: make_find(k * step), shape.words)
-    load_all = unrolled(lambda k: _make_load_inside(load_any, k), shape.words)
-    load_all_bytes = unrolled(lambda k: _make_load_bytes(width, k), shape.words)
-    store_all = unrolled(lambda k: _make_store(store, k * step, k), shape.words)
+    spread = make_spread(width, shape.words, step)
+    reach = (shape.words - 1) * step
+    first, last = FROM_ENDS[width]
 
     @device
-    def move(at, user, packed, count, atom, pitch, magic):
-        found = find_all(at, packed, count, atom, pitch, magic)
-        end = packed + count * atom
-        # One branch for all words of a thread: then their loads follow one another.
-        if found[0][0] - (width - 1) >= packed and found[last][0] + 2 * width <= end:
-            words = load_all(found, end)
+    def move(at, user, packed, count, atom, pitch, magic, numbers):
+        if at >= first * pitch and at + reach + last * pitch <= count * pitch:
+            i, r = divide(at, pitch, magic)
+            blocks, pattern, steps = numbers
+            spread(user + at, packed + i * atom, r, blocks, pattern, steps)
         else:
-            words = load_all_bytes(found, end)
-        store_all(user + at, found, words)
+            for k in range(shape.words):
+                for half in range(0, width, 4):
+                    _move_4(at + k * step + half, user, packed, count, atom, pitch, magic)
 
     return move
 
@@ -176,7 +132,8 @@ def bytes_body(width: int, outer: int, shape: Shape | None = None) -> Callable:
 
     Its arguments, int64: addresses of the user's (of the first block of data) and of the packed
     memory, of any alignment; blocks of data in a row; bytes of one, and from one to the next, and
-    the latter's ``magic_of``; blocks of data in all rows; then those of ``make_to_row``.
+    the latter's ``magic_of``; ``make_spread``'s blocks, pattern and steps; blocks of data in all
+    rows; then those of ``make_to_row``.
 
     Args:
         width: ``width_of`` a block of data.
@@ -187,10 +144,12 @@ def bytes_body(width: int, outer: int, shape: Shape | None = None) -> Callable:
     to_row = make_to_row(outer)
     move = _make_move(width, shape)
 
-    def kernel(user, packed, count, atom, pitch, magic, total, *rows):
+    # wide: a kernel, whose arguments are constants of its launch
+    def kernel(user, packed, count, atom, pitch, magic, blocks, pattern, steps, total, *rows):
         row, tile, user = to_row(cuda.blockIdx.x, user, rows)
         at = first(tile, cuda.threadIdx.x) * width - (user & (LINE - 1))
         here = min(count, total - row * count)
-        move(at, user, packed + row * count * atom, here, atom, pitch, magic)
+        numbers = blocks, pattern, steps
+        move(at, user, packed + row * count * atom, here, atom, pitch, magic, numbers)
 
     return kernel

@@ -133,7 +133,7 @@ def odd_variants(block: int, pitch: int) -> Iterator[Variant]:
     from gmpi.packing.kernels_strided import Shape
 
     width = kernels_bytes.width_of(block)
-    for threads, words in ((256, 1), (128, 2), (256, 2), (512, 2), (128, 4)):
+    for threads, words in ((256, 1), (128, 2), (256, 2), (512, 2), (128, 4), (256, 4), (128, 8)):
         for near in (False, True)[: 1 + (words > 1)]:
             shape = Shape(threads, words, near)
             found = kernels_bytes.bytes_along(block, [(PACKED // block, pitch)], shape)
