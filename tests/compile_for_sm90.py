@@ -12,6 +12,7 @@ without what takes longest of the kernels.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -275,6 +276,7 @@ LINKED = ("exchange",) if SOME else ("exchange", "checked", "views", "script_blo
 
 
 def main(directory: Path) -> None:
+    gc.disable()  # of what compilers make hardly anything becomes garbage
     # Forked, with everything imported: nothing has started a thread or a device.
     with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("fork")) as pool:
         # The library by one process: its functions have most of what they call in common. Kernels

@@ -21,12 +21,13 @@ what hardly depends on the library: that runs with one of them (markers ``mpich`
 ``--mpi`` runs all with one of them. Other arguments go to pytest:
 ``python3 tests/run.py -k ring -x``.
 
-Two lanes run at the same time, each one step after the other: the tests with one family, and ruff,
-mypy, the tests without ranks and those with the other family. Many programs wait, for time-outs or
-for each other, and leave to the other lane what they do not use of two cores. Time-outs and limits
-are twice as long then, so that ranks which get half of the time are not late. A step that fails
-keeps none from running. A machine that is slow or busy anyhow is given more time by
-``TEST_TIME_FACTOR``, by which all limits are multiplied.
+Two lanes run at the same time, each one step after the other: the tests with one family, and the
+environment of the other one, ruff, mypy, the tests with the other family and those without ranks.
+A lane that is through takes from the other one's end what has not begun. Many programs wait, for
+time-outs or for each other, and leave to the other lane what they do not use of two cores.
+Time-outs and limits are twice as long then, so that ranks which get half of the time are not late.
+A step that fails keeps none from running. A machine that is slow or busy anyhow is given more time
+by ``TEST_TIME_FACTOR``, by which all limits are multiplied.
 
 The summary compares the processor time of all that ran with the budget: that says more than the
 clock where others use the machine as well.
@@ -50,7 +51,11 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 RANKS = "(mpi or gpu)"  # whatever starts ranks, and little else
-NO_RANKS = f"not {RANKS}"
+#: Of the rest, longest last: the last ones are for the lane that has time left.
+NO_RANKS = {
+    "tests without ranks": f"not {RANKS} and not sm90",
+    "tests of code for sm_90": f"not {RANKS} and sm90",
+}
 #: What of it runs with which, where both do.
 FAMILIES = {"mpich": f"{RANKS} and not openmpi", "openmpi": "mpi and not (gpu or mpich)"}
 LINT = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
@@ -138,20 +143,24 @@ class Lane:
         )
 
 
-def set_up(family: str, like: str = "") -> Path:
-    """The directory of the environment's programs; installs what is missing.
+def programs_of(family: str) -> Path:
+    return ROOT / ".venv" / family / "bin"
+
+
+def set_up(family: str, like: str = "") -> None:
+    """Makes the environment of a family, or installs what is missing.
 
     Args:
         like: the family of another environment that is up to date, if there is one.
     """
-    venv = ROOT / ".venv" / family
-    programs = venv / "bin"
+    programs = programs_of(family)
+    venv = programs.parent
     stamp = venv / "pyproject.sha256"
     wanted = hashlib.sha256(f"{ROOT} {sys.version}".encode())
     wanted.update((ROOT / "pyproject.toml").read_bytes())
     if stamp.exists() and stamp.read_text() == wanted.hexdigest():
         print(f"{venv} is up to date")
-        return programs
+        return
     pip = [str(programs / "python"), "-m", "pip"]
     commands = [[sys.executable, "-m", "venv", "--clear", str(venv)]]
     commands.append([*pip, "install", "--quiet", "--editable", f".[cu13,{family},test]"])
@@ -163,7 +172,6 @@ def set_up(family: str, like: str = "") -> Path:
         if like and command is commands[0]:
             link_packages(ROOT / ".venv" / like, venv)
     stamp.write_text(wanted.hexdigest())
-    return programs
 
 
 def link_packages(source: Path, target: Path) -> None:
@@ -175,6 +183,8 @@ def link_packages(source: Path, target: Path) -> None:
     def link(file: str, place: str) -> None:
         try:
             os.link(file, place)
+        except FileNotFoundError:  # Python was about to rename it: the first tests run already
+            pass
         except OSError:  # the file system has no links
             shutil.copy2(file, place)
 
@@ -202,28 +212,27 @@ def test(programs: Path, *arguments: str, call: Call = call) -> Result:
     return done._replace(status=0) if done.status == 5 else done
 
 
-def prepare(families: list[str]) -> dict[str, Path]:
-    """The directories of the environments' programs, by family."""
-    say("environments")
-    found: dict[str, Path] = {}
-    for family in families:  # one after the other: the later ones have the files of the first
-        found[family] = set_up(family, next(iter(found), ""))
-    return found
+def set_up_beside(family: str, like: str) -> Result:
+    """``set_up``, while tests run in the environment that it takes its packages from."""
+    began = time.monotonic()
+    set_up(family, like)
+    return Result(0, time.monotonic() - began)
 
 
 def run(
-    programs: dict[str, Path], tier: str, lint: tuple[list[str], ...], extra: list[str]
+    families: list[str], tier: str, lint: tuple[list[str], ...], extra: list[str]
 ) -> dict[str, Result]:
     """All results, by name.
 
     Args:
-        programs: of the families to run with.
+        families: to run with; the first one's environment is up to date.
         tier: key of TIERS.
         lint: commands beside the tests.
         extra: pytest's arguments.
     """
-    first, *_, other = [*programs, *programs]
+    first, *_, other = [*families, *families]
     both = first != other
+    programs = {family: programs_of(family) for family in families}
 
     def select(name: str, selection: str) -> list[str]:
         """Pytest's arguments; two would overwrite each other's lists of what has failed."""
@@ -236,17 +245,25 @@ def run(
     results: dict[str, Result] = {}
     with Lane() as beside:
         later = {}
+        if both:  # half a minute of one core
+            later[f"environment of {other}"] = beside.submit(set_up_beside, other, first)
         for command in lint:
             path = str(programs[first] / command[0])  # of which the other one has modules only
             later[" ".join(command)] = beside.submit(beside.call, [path, *command[1:]])
-        steps = {"tests without ranks": select("no_ranks", NO_RANKS)}
-        if both:
-            steps[f"tests with {other}"] = of(other)
-        for name, arguments in steps.items():
+        rest = {name: select(name.split()[-1], those) for name, those in NO_RANKS.items()}
+        steps = {f"tests with {other}": of(other)} if both else {}
+        for name, arguments in {**steps, **rest}.items():
             later[name] = beside.submit(test, programs[other], *arguments, call=beside.call)
-        name = f"tests with {first}"
-        say(name)
-        results[name] = test(programs[first], *of(first))
+        own = {f"tests with {first}": of(first)}
+        while own:
+            name, arguments = own.popitem()
+            say(name)
+            results[name] = test(programs[first], *arguments)
+            # What the other lane has not begun.
+            left = (name for name in reversed(rest) if name in later and later[name].cancel())
+            if taken := next(left, ""):
+                del later[taken]
+                own[taken] = rest[taken]
         say("beside these")
         for name, made in later.items():
             results[name] = made.result()
@@ -297,10 +314,11 @@ def main() -> int:
     # Also when it is ended nothing goes on beside.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     began = time.monotonic(), processor_seconds()
-    programs = prepare(families)
+    say("environments")
+    set_up(families[0])
     if tier == "quick":  # whose budget begins after set-up
         began = time.monotonic(), processor_seconds()
-    results = run(programs, tier, lint, extra)
+    results = run(families, tier, lint, extra)
     summary(results, tier, time.monotonic() - began[0], processor_seconds() - began[1])
     return int(any(result.status for result in results.values()))
 

@@ -6,6 +6,10 @@ import ast
 
 import launcher
 import pytest
+from numba import njit
+from numba.core.codegen import JITCodeLibrary as CodeLibrary
+
+from host_proxy.platform import linked
 
 SELF_MESSAGE = """
 import numpy as np
@@ -30,6 +34,39 @@ def test_a_second_process_loads_the_engine_from_disk() -> None:
         status, text = launcher.python("-c", SELF_MESSAGE, timeout=300)
         assert status == 0, text
     assert "compiled 0 loaded 1" in text, text
+
+
+# --- no machine code for what is linked -----------------------------------------------------------
+
+
+def three(a, b, c):  # type: ignore[no-untyped-def]
+    """Functions as those of the engine are: the outer one calls the inner one twice."""
+
+    @c
+    def outer(x, y):  # type: ignore[no-untyped-def]
+        return a(x) + b(y), a(y)
+
+    return outer
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_code_that_is_linked_is_not_compiled_twice(
+    known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not known:  # a Numba that keeps code otherwise
+        monkeypatch.setattr(linked, "_KNOWN", (*linked._KNOWN, "of_another_numba"))
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "nogil": True}
+    jit = njit(pipeline_class=linked.compiler(), **options)
+    inner = jit(lambda x: x * x + 1)
+    middle = three(inner, inner, jit)
+    whole = three(inner, inner, njit(nogil=True))
+    outer = njit(nogil=True)(lambda x, y: (whole(x, y), middle(x, y)))
+    assert outer(3, 4) == ((10 + 17, 17), (10 + 17, 17))
+    for function in (inner, middle):
+        (made,) = function.overloads.values()
+        name = made.fndesc.mangled_name
+        has_code = CodeLibrary.get_pointer_to_function(made.library, name) != 0
+        assert has_code is not known, "Numba's code libraries are not as host_proxy knows them"
 
 
 # --- no circles -----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import launcher
 import pytest
 
-pytestmark = pytest.mark.full  # two minutes of compiling
+pytestmark = [pytest.mark.sm90, pytest.mark.full]  # two minutes of compiling
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -60,6 +61,34 @@ def test_what_runs_beside_ends_with_the_rest() -> None:
         raise LookupError
     assert running.result().status != 0 and never.cancelled()
     assert time.monotonic() - began < 40 * launcher.TIME_FACTOR
+
+
+def test_a_lane_that_is_through_takes_what_the_other_has_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began: list[tuple[str, str]] = []
+    through = threading.Event()  # the first lane, with all that it finds
+
+    def step(programs: Path, *arguments: str, call: run.Call = run.call) -> run.Result:
+        beside = call is not run.call
+        began.append(("beside" if beside else "first", arguments[arguments.index("-m") + 1]))
+        if beside:
+            through.wait(60)
+        elif "sm90" in arguments[-1]:
+            through.set()
+        else:
+            while len(began) < 2:  # until the other lane has begun one
+                time.sleep(0.01)
+        return run.Result(0, 0.0)
+
+    monkeypatch.setattr(run, "test", step)
+    monkeypatch.setattr(run, "set_up", lambda *families: None)
+    assert len(run.run(["mpich", "openmpi"], "default", (), [])) == len(began) + 1 == 5
+    lane_of = {markers: lane for lane, markers in began}
+    assert len(lane_of) == 4, "a step ran twice"
+    assert [lane for markers, lane in lane_of.items() if "and sm90" in markers] == ["first"]
+    assert [lane for markers, lane in lane_of.items() if "not openmpi" in markers] == ["first"]
+    assert "beside" in lane_of.values()
 
 
 OUTCOMES = """

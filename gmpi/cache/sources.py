@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -25,26 +25,31 @@ def compiled_from(package: str, root: Path = _ROOT) -> list[Path]:
     """
     found = set((root / package).rglob("*.py"))
     waiting = [path for path in found if path.name != "__init__.py"]
+    file_of = cache(lambda name: _file(name, root))  # most names are asked for many times
     while waiting:
-        for path in _imported_by(waiting.pop(), root):
+        for path in _imported_by(waiting.pop(), root, file_of):
             if path not in found or (path.name == "__init__.py" and path.parent.name == package):
                 found.add(path)
                 waiting.append(path)
     return sorted(found)
 
 
-def _imported_by(path: Path, root: Path) -> set[Path]:
+def _imported_by(
+    path: Path, root: Path, file_of: Callable[[tuple[str, ...]], Path | None]
+) -> set[Path]:
     """Files of our packages from which ``path`` takes modules or names."""
     inside = path.relative_to(root).parent.parts
     found = set()
     for node in _imports(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
-            found |= {_file(tuple(alias.name.split(".")), root) for alias in node.names}
+            found |= {file_of(tuple(alias.name.split("."))) for alias in node.names}
             continue
         parent = inside[: len(inside) - node.level + 1] if node.level else ()
         parent += tuple(node.module.split(".")) if node.module else ()
+        if parent[:1] and parent[0] not in _PACKAGES:
+            continue
         for alias in node.names:
-            found.add(_file((*parent, alias.name), root) or _file(parent, root))
+            found.add(file_of((*parent, alias.name)) or file_of(parent))
     return {path for path in found if path is not None}
 
 

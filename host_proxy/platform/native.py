@@ -17,6 +17,8 @@ from numba import njit, types
 from numba.core.caching import NullCache
 from numba.extending import intrinsic
 
+from gmpi.cache.loading import without_collector
+from host_proxy.platform import linked
 from host_proxy.platform.engine_cache import NOWHERE, cache_of
 
 _I64 = ir.IntType(64)
@@ -28,7 +30,12 @@ _PAUSE = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}.get(p
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 #: For every function of the compiled engine that only compiled code calls.
-jit = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
+jit = njit(
+    no_cpython_wrapper=True,
+    no_cfunc_wrapper=True,
+    pipeline_class=linked.compiler(),
+    **_OPTIONS,
+)
 
 
 _entries: list[Any] = []
@@ -52,13 +59,14 @@ def compile_entries():
     The proxy thread must never do so: kernels would wait for a compiler, whose garbage may be
     device memory, and freeing that waits for the kernels.
     """
-    for dispatcher in _entries:
-        if dispatcher._can_compile:
-            if isinstance(dispatcher._cache, NullCache):
-                warnings.warn(NOWHERE, RuntimeWarning, stacklevel=2)
-            words = dispatcher.py_func.__code__.co_argcount
-            dispatcher.compile((types.int64,) * words)
-            dispatcher.disable_compile()
+    with without_collector():
+        for dispatcher in _entries:
+            if dispatcher._can_compile:
+                if isinstance(dispatcher._cache, NullCache):
+                    warnings.warn(NOWHERE, RuntimeWarning, stacklevel=2)
+                words = dispatcher.py_func.__code__.co_argcount
+                dispatcher.compile((types.int64,) * words)
+                dispatcher.disable_compile()
 
 
 def _at(builder, address, kind=_I64):
