@@ -164,8 +164,7 @@ def main():
         m[12:].copy_to_device(start[12:])
         gosa, done = map(cuda.to_device, (np.zeros((2, iterations, SUMS)), np.zeros(1, np.int64)))
         values = (g.device, m, gosa, done, *comm.Shift(0, 1), *comm.Shift(1, 1), iterations)
-        gpus = comm.allgather(cuda.get_current_device().uuid)  # ranks may share one
-        most = g.max_blocks(kernel, (COLUMNS, ROWS), values) // gpus.count(gpus[comm.rank])
+        most = g.max_blocks(kernel, (COLUMNS, ROWS), values)
         blocks = min(most, 4) if gmpi.SIMULATOR else most
         began = MPI.Wtime()
         kernel[blocks, (COLUMNS, ROWS)](*values)

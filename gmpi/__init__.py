@@ -23,6 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from gmpi.cache.loading import without_collector
 from gmpi.lifetime import uncaught
 
 __version__ = "0.1.0"
@@ -47,7 +48,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'gmpi' has no attribute {name!r}")
     try:
-        found = getattr(import_module(_HOME[name]), name)
+        with without_collector():
+            found = getattr(import_module(_HOME[name]), name)
     except (ImportError, RuntimeError) as exc:
         from gmpi.missing import why_mpi_is_missing
 

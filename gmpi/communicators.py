@@ -20,6 +20,7 @@ from device_lib.platform.divide import magic_of
 from gmpi.contract.constants import COMM_WORLD
 from gmpi.contract.rules import TAG_DUPLICATES
 from gmpi.contract.wire import (
+    COLLECTIVES_DIRECT,
     COMMUNICATOR_BYTES,
     COMMUNICATORS,
     DEVICE_P2P,
@@ -31,8 +32,10 @@ from gmpi.contract.wire import (
     P2P_FIRST,
     P2P_MAGIC,
     P2P_MAILBOXES,
+    PRIVATE_COMMUNICATOR,
 )
 from gmpi.errors import ContextError
+from gmpi.memory.collectives import Areas
 from gmpi.memory.peers import Peers
 from gmpi.memory.regions import Memory
 from gmpi.observe.report import Group
@@ -49,6 +52,7 @@ from host_proxy.platform.state import (
     C_RANK,
     C_SIZE,
     OPEN,
+    P_DIRECT,
     P_MAILBOXES,
     S_COMM,
     S_STATE,
@@ -97,6 +101,7 @@ class Communicators:
 
     def __init__(self, state: State, memory: Memory, peers: Peers, debug: bool) -> None:
         self.groups: list[Group] = []
+        self.areas = Areas(memory)
         self._named = 0
         self._state = state
         self._peers = peers
@@ -132,17 +137,10 @@ class Communicators:
         peers = self._peers.of(comm)
         reached, p2p = self._peers.reach(peers)
         group = self._group(comm, messages, index)
+        mapped = np.where(peers >= 0, self._peers.table[peers, P_DIRECT], 0)
+        collects = control is not None and self.areas.open(index, control, mapped)
         communicator = Communicator(
-            messages,
-            chunks,
-            rank,
-            size,
-            group.identity,
-            peers,
-            p2p,
-            tuple(more),
-            compared,
-            control,
+            messages, chunks, rank, size, group.identity, peers, p2p, tuple(more), compared, control
         )
         self.groups[index:] = [group, *self.groups[index + 1 :]]
         state.communicators[index:] = [communicator, *state.communicators[index + 1 :]]
@@ -150,20 +148,32 @@ class Communicators:
         if self._memory.staging is not None:
             reach = _p2p_row(reached, p2p, self._peers.table[peers, P_MAILBOXES])
             reach[P2P_DIRECT] = direct and self._memory.direct != 0
+            reach[P2P_DIRECT] |= COLLECTIVES_DIRECT * collects
             self._memory.write_device(DEVICE_P2P + index * P2P_BYTES, reach)
-        row = state.communicator_table[index]
-        row[C_RANK] = rank
-        row[C_PEERS] = peers.ctypes.data
-        row[C_P2P] = p2p.ctypes.data
-        row[C_CHUNKS] = mpi_library.handle(chunks)
-        row[C_DIRECT] = direct
-        row[C_LAST] = len(more)
-        row[C_BROKEN] = 0
-        for i, duplicate in enumerate(more, 1):
-            row[C_HANDLE + i] = mpi_library.handle(duplicate)
-        row[C_HANDLE] = mpi_library.handle(messages)
-        row[C_SIZE] = size  # last: the proxy looks at it first
+        self._enter(index, communicator, direct)
         return index
+
+    def register_private(self, messages: Duplicate) -> None:
+        """Where partitioned requests travel: the ranks of the context's own communicator."""
+        whole = self._state.communicators[0]
+        self._state.private = Communicator(
+            messages, whole.chunks, whole.rank, whole.size, "partitioned", whole.peers, whole.p2p
+        )
+        self._enter(PRIVATE_COMMUNICATOR, self._state.private, False)
+
+    def _enter(self, index: int, communicator: Communicator, direct: bool) -> None:
+        """Tells the proxy of a communicator."""
+        row = self._state.communicator_table[index]
+        row[C_RANK] = communicator.rank
+        row[C_PEERS] = communicator.peers.ctypes.data
+        row[C_P2P] = communicator.p2p.ctypes.data
+        row[C_CHUNKS] = mpi_library.handle(communicator.chunks)
+        row[C_DIRECT] = direct
+        row[C_LAST] = len(communicator.more)
+        row[C_BROKEN] = 0
+        for i, duplicate in enumerate(communicator.all_messages):
+            row[C_HANDLE + i] = mpi_library.handle(duplicate)
+        row[C_SIZE] = communicator.size  # last: the proxy looks at it first
 
     def _free_index(self) -> int:
         """The lowest handle that nobody has."""
@@ -197,6 +207,7 @@ class Communicators:
         if self._memory.staging is not None:
             nobody = np.zeros(P2P_BYTES, np.uint8)
             self._memory.write_device(DEVICE_P2P + index * P2P_BYTES, nobody)
+        self.areas.close(index)
         with watchdog.lock:  # it looks for messages there
             communicator.is_free = True
             for duplicate in communicator.duplicates:

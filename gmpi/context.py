@@ -197,7 +197,8 @@ class Context(PartitionedCalls):
         args: tuple[Any, ...] = (),
         shared_bytes: int = 0,
     ) -> int:
-        """The largest grid of blocks of ``threads`` that is resident as a whole.
+        """The largest grid of blocks of ``threads`` that is resident as a whole, beside grids as
+        large of the other ranks that share the GPU.
 
         Args:
             kernel: a ``cuda.jit`` kernel, compiled or launched before, unless ``args`` are given.
@@ -210,7 +211,7 @@ class Context(PartitionedCalls):
         """
         if args and not SIMULATOR:
             kernel.compile(tuple(kernel.typeof_pyval(arg) for arg in args))
-        return launch.max_blocks(kernel, threads, shared_bytes)
+        return launch.max_blocks(kernel, threads, shared_bytes) // self._peers.sharers
 
     # --- what is going on ----------------------------------------------------------------------
 
@@ -218,7 +219,8 @@ class Context(PartitionedCalls):
     def pending(self) -> list[PendingRequest]:
         """Requests that are open now: the proxy has them and they are not complete."""
         rows = self._state.slots
-        return [PendingRequest(row) for row in rows[rows[:, S_STATE] == OPEN]]
+        users = self._partitioned.as_users
+        return [PendingRequest(users(row)) for row in rows[rows[:, S_STATE] == OPEN]]
 
     @property
     def errors(self) -> list[Fault]:
@@ -330,8 +332,8 @@ class Context(PartitionedCalls):
     def close(self) -> None:
         """Waits for kernels, ends the proxy, reports what was left open. Idempotent.
 
-        Warns (LeakWarning) of requests that were never waited for, datatypes that were never
-        freed, and messages that have come and were never received.
+        Warns (LeakWarning) of requests that were never waited for, partitioned requests and
+        datatypes that were never freed, and messages that have come and were never received.
 
         Raises:
             PendingError: kernels ended without completing these requests, or without taking

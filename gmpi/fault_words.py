@@ -1,7 +1,10 @@
-"""What is allowed in place of a request or a partition that was refused, and what to do."""
+"""What is allowed in place of a request, a partition or a collective that was refused, and what to
+do."""
 
 from __future__ import annotations
 
+from gmpi.contract import collectives as c
+from gmpi.contract.constants import DATATYPE_NAMES, OPERATIONS_REDUCE
 from gmpi.contract.wire import OP_PARRIVED, OP_PREADY, OP_START
 
 _PARTITIONED = {
@@ -26,4 +29,27 @@ def partition_words(partitions: int) -> tuple[str, str]:
     return (
         f"0..{partitions - 1}, each once a round",
         "it is none of the request's partitions, or was ready before in this round",
+    )
+
+
+def _call_text(signature: int) -> str:
+    """A collective, by what its packets say of it (``gmpi/contract/collectives.py``)."""
+    amount = signature >> c.AMOUNT_SHIFT & c.AMOUNT_MASK
+    kind = signature >> c.KIND_SHIFT & 3
+    if kind == c.BARRIER:
+        return "GMPI_Barrier"
+    if kind == c.BCAST:
+        return f"GMPI_Bcast of {amount} bytes from root {signature & c.ROOT_MASK}"
+    name, _ = OPERATIONS_REDUCE[signature & c.OP_MASK]
+    element = DATATYPE_NAMES[c.datatype_of(signature)]
+    return f"GMPI_Allreduce {name} of {amount} {element}"
+
+
+def differing_calls(theirs: int, rank: int, ours: int) -> tuple[str, str, str]:
+    """(value, what is allowed, what to do) where ranks call collectives that do not fit."""
+    return (
+        f"{_call_text(ours)} here and {_call_text(theirs)} on rank {rank}",
+        "the same on all ranks of the communicator",
+        "ranks must call collectives in the same order, with equal counts, datatypes, roots and "
+        "operations; register another communicator (Context.comm) to go on",
     )

@@ -42,7 +42,7 @@ from gmpi.errors import (
     ResourceError,
     TruncationError,
 )
-from gmpi.fault_words import partition_words, request_words
+from gmpi.fault_words import differing_calls, partition_words, request_words
 from host_proxy.compiled.headers import FLAWS
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
@@ -328,7 +328,7 @@ def broken_words() -> tuple[str, str]:
     """Allowed and advice for a collective behind one that has failed."""
     return (
         "a communicator on which no collective has failed",
-        "an earlier one has failed in MPI, and the other ranks may still be in it; register "
+        "an earlier one has failed, and the other ranks may still be in it; register "
         "another communicator (Context.comm) to go on",
     )
 
@@ -364,6 +364,7 @@ _WORDS: dict[int, Callable[[Entry, Known], Words]] = {
     ops.MESSAGE: _message,
     ops.PEER: _peer,
     ops.BROKEN: _broken,
+    ops.CALL: lambda entry, known: Words(*differing_calls(entry.value, entry.peer, entry.low)),
 }
 
 
@@ -386,7 +387,7 @@ def describe(
     text = f"{operation} in {where}: {field} is {words.value}, allowed is {words.allowed}"
     if words.advice:
         text += f"; {words.advice}"
-    if entry.field not in (ops.REQUEST, ops.PARTITION, ops.RESOURCE, ops.OPERATION):
+    if entry.field not in (ops.REQUEST, ops.PARTITION, ops.RESOURCE, ops.OPERATION, ops.CALL):
         comm = "?" if entry.communicator == NO_COMMUNICATOR else entry.communicator
         text += (
             f" [peer {rank_text(entry.peer)}, tag {tag_text(entry.tag)}, communicator {comm}, "

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +46,23 @@ def build(model: Path, defines: list[str], where: Path, *options: str) -> Path:
         made = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
         assert made.returncode == 0, f"{command}: {made.stdout}{made.stderr}"
     return where / "pan"
+
+
+def programs(
+    model: Path, bounds: Mapping[str, tuple[list[str], int]], where: Path
+) -> dict[str, Path]:
+    """By the names of ``bounds``: the program of each.
+
+    Args:
+        bounds: (the model's own settings, the least number of states).
+    """
+    need_tools()
+    found = {}
+    for number, (name, (defines, _)) in enumerate(bounds.items()):
+        folder = where / str(number)
+        folder.mkdir()
+        found[name] = build(model, defines, folder, "-DCOLLAPSE")
+    return found
 
 
 def search(program: Path, where: Path, mutation: int = 0) -> str:

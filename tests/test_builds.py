@@ -33,8 +33,9 @@ class Kernel:
 def kernel_of(monkeypatch: pytest.MonkeyPatch, most: int | None = None, own: int = OWN) -> Any:
     kernel = SimpleNamespace(_codelibrary=SimpleNamespace(_max_registers=most), linked={})
 
-    def linked_with(_: Any, limit: int) -> Kernel:
-        return kernel.linked.setdefault(limit, Kernel(limit, own))
+    def linked_with(_: Any, limit: int, held: bool = False) -> Kernel:
+        name = f"{limit}, held" if held else limit
+        return kernel.linked.setdefault(name, Kernel(limit, 0 if held else own))
 
     monkeypatch.setattr(builds, "_linked_with", linked_with)
     return kernel
@@ -60,9 +61,17 @@ def test_where_none_fits_the_launch_knows_how_many_blocks_do(
 ) -> None:
     found = builds.choose(kernel_of(monkeypatch), 10_000, 1024, 0)
     assert (found.kernel.limit, found.resident) == (64, MULTIPROCESSORS)
-    # Registers of the kernel's own: no build helps.
-    found = builds.choose(kernel_of(monkeypatch, own=80), 1, 1024, 0)
-    assert (found.resident, found.registers) == (0, 80)
+
+
+def test_a_kernel_s_own_registers_do_not_keep_it_from_being_launched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = kernel_of(monkeypatch, own=80)
+    found = builds.choose(kernel, 1, 1024, 0)
+    assert (found.resident, found.registers) == (MULTIPROCESSORS, 64)
+    assert list(kernel.linked)[-1] == "64, held"
+    # They stay what they are where that is enough.
+    assert builds.choose(kernel, 6 * MULTIPROCESSORS, 128, 0).registers == 80
 
 
 def test_the_user_s_limit_of_registers_holds_for_the_library(

@@ -9,6 +9,13 @@ from mpi4py import MPI
 import gmpi
 from gmpi import errors, faults
 from gmpi.contract import wire
+from gmpi.contract.collectives import (
+    BARRIER,
+    KIND_SHIFT,
+    SIGNATURE_SHIFT,
+    call_word,
+    reduction_word,
+)
 from host_proxy.compiled.headers import BAD_CHUNK
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
@@ -25,6 +32,7 @@ def row(op: int, field: int, value: int = 0, high: int = 0, **more: int) -> np.n
     entry[st.E_FIELD] = field
     entry[st.E_VALUE] = value
     entry[st.E_HIGH] = high
+    entry[st.E_LOW] = more.get("low", 0)
     entry[st.E_CLASS] = more.get("error", 0)
     entry[st.E_CODE] = more.get("code", 0)
     entry[st.E_BLOCK] = more.get("block", 5)
@@ -39,6 +47,7 @@ def row(op: int, field: int, value: int = 0, high: int = 0, **more: int) -> np.n
 CALL = " [peer 3, tag 7, communicator 1, count 10 of FLOAT]"
 SEND, RECV, REDUCE = wire.OP_ISEND, wire.OP_IRECV, wire.OP_ALLREDUCE
 FINDING = "the buffer of GMPI_Irecv in block 5 (record 7) at 0x10..0x20 overlaps ..."
+SUM_OF_10 = call_word(reduction_word(gmpi.SUM, gmpi.DOUBLE), 10, 0) >> SIGNATURE_SHIFT
 CASES = {
     ops.DEBUG: (row(RECV, ops.DEBUG, 1), f"debug mode: {FINDING}", gmpi.DebugError),
     ops.DEST: (
@@ -139,7 +148,7 @@ CASES = {
     ops.BROKEN: (
         row(REDUCE, ops.BROKEN, 0),
         "GMPI_Iallreduce in block 5: communicator is 0, allowed is a communicator on which no "
-        "collective has failed; an earlier one has failed in MPI, and the other ranks may still be "
+        "collective has failed; an earlier one has failed, and the other ranks may still be "
         "in it; register another communicator (Context.comm) to go on",
         gmpi.MPICallError,
     ),
@@ -149,8 +158,16 @@ CASES = {
         "the request's partitions, or was ready before in this round",
         gmpi.ArgumentError,
     ),
+    ops.CALL: (
+        row(wire.OP_BARRIER, ops.CALL, SUM_OF_10, low=BARRIER << KIND_SHIFT),
+        "GMPI_Barrier in block 5: call is GMPI_Barrier here and GMPI_Allreduce SUM of 10 DOUBLE "
+        "on rank 3, allowed is the same on all ranks of the communicator; ranks must call "
+        "collectives in the same order, with equal counts, datatypes, roots and operations; "
+        "register another communicator (Context.comm) to go on",
+        gmpi.ArgumentError,
+    ),
 }
-WITHOUT_CALL = (ops.REQUEST, ops.PARTITION, ops.RESOURCE, ops.OPERATION, ops.DEBUG)
+WITHOUT_CALL = (ops.REQUEST, ops.PARTITION, ops.RESOURCE, ops.OPERATION, ops.DEBUG, ops.CALL)
 
 
 @pytest.mark.parametrize("field", ops.FIELD_NAMES, ids=ops.FIELD_NAMES.get)

@@ -196,6 +196,17 @@ def test_partitioned(tmp_path: Path) -> None:
 
 @pytest.mark.mpich
 @pytest.mark.mpi
+def test_collectives(tmp_path: Path) -> None:
+    results = tmp_path / "collectives.json"
+    text = program(2, BENCHMARKS / "collectives.py", "-m", "8", "--json", str(results))
+    assert "results checked: all right" in text
+    rows = json.loads(results.read_text())["rows"]
+    assert [row["call"] for row in rows] == ["Barrier", "Allreduce", "Bcast"]
+    assert all(row["direct"]["p50"] > 0 and row["proxied"]["p50"] > 0 for row in rows)
+
+
+@pytest.mark.mpich
+@pytest.mark.mpi
 def test_rates(tmp_path: Path) -> None:
     results = tmp_path / "rates.json"
     text = program(2, BENCHMARKS / "rates.py", "--json", str(results))

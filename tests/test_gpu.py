@@ -25,6 +25,7 @@ pytestmark = pytest.mark.gpu
         "stress",
         "process",
         "direct",
+        "direct_collectives",
     ],
 )
 def test_program(program: str) -> None:
@@ -33,6 +34,10 @@ def test_program(program: str) -> None:
 
 def test_the_direct_road() -> None:
     launcher.check(2, "point_to_point", "--direct", "--small", timeout=100)
+
+
+def test_collectives_on_the_direct_road() -> None:
+    launcher.check(2, "collectives", "--direct", timeout=100)
 
 
 def test_many_chunks() -> None:
@@ -48,6 +53,12 @@ def test_pingpong() -> None:
     status, text = launcher.mpi(2, path, "-m", "0:1M", "-i", "20", "-x", "2", timeout=100)
     assert status == 0 and "payloads checked: all right" in text, text
     assert "simulator" not in text
+
+
+def test_grids_that_fill_a_gpu_leave_room_for_the_other_rank() -> None:
+    path = str(launcher.ROOT / "examples" / "himeno.py")
+    status, text = launcher.mpi(2, path, "--size", "S", "--verify", timeout=100)
+    assert status == 0 and "right" in text, text
 
 
 @pytest.mark.parametrize("threads", [512, 1024])

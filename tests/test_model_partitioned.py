@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import model_checker
@@ -35,15 +34,9 @@ MUTATIONS = {
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """By bounds."""
-    model_checker.need_tools()
-    yield {
-        name: model_checker.build(
-            MODEL, defines, tmp_path_factory.mktemp("partitioned"), "-DCOLLAPSE"
-        )
-        for name, (defines, _) in BOUNDS.items()
-    }
+    return model_checker.programs(MODEL, BOUNDS, tmp_path_factory.mktemp("partitioned"))
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)

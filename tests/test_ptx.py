@@ -11,9 +11,15 @@ import pytest
 
 from device_lib.platform import assembler
 
+pytestmark = pytest.mark.sm90
 #: What one full warp does for a small message, tuned for latency.
 INLINE = ["gmpi_open_inline", "gmpi_finish_small", "gmpi_transact"]
 INLINE += ["gmpi_direct_send", "gmpi_direct_post", "gmpi_direct_take"]
+#: The same of collectives, by all threads of a scope.
+COLLECTIVE = [
+    f"gmpi_direct_{call}_{scope}"
+    for call in ("allreduce", "bcast", "barrier") for scope in ("block", "warp")
+]  # fmt: skip
 #: Registers that kernels of ``compile_for_sm90.LINKED`` take for themselves, about.
 OWN = {"exchange": 40, "checked": 64, "views": 128, "script_block": 128}
 SYSTEM_STORE = re.compile(r"\bst\.[\w.]*\bsys\b[\w.]*")
@@ -104,7 +110,7 @@ def test_a_record_is_published_by_one_store_of_a_unit_per_lane(library: dict[str
     # request, the flag of a partition.
     ready = "st.relaxed.sys.global.u64"
     stages = re.compile(
-        "gmpi_(fill|open_any|open_scattered|partitioned_start|partitioned_start_all"
+        "gmpi_(fill|open_any|open_scattered|partitioned_open|partitioned_start|partitioned_start_all"
         "|partitioned_ready_otherwise|direct_store_late)_(block|warp)"
     )
     for name, ptx in library.items():
@@ -132,7 +138,7 @@ def test_staging_is_complete_before_a_record_says_so(library: dict[str, str]) ->
 
 def test_the_fast_paths_neither_spill_nor_call(compiled: Path, library: dict[str, str]) -> None:
     found = json.loads((compiled / "properties.json").read_text())
-    for name in INLINE:
+    for name in INLINE + COLLECTIVE:
         assert found[name] == {"stack": 0, "spill_stores": 0, "spill_loads": 0}, name
         assert not re.search(r"^\s*call\b", library[name], re.M), name
         assert ".local" not in library[name], name
@@ -176,8 +182,13 @@ def test_packing_does_not_spill(compiled: Path, kind: str, kernels: tuple[int, i
 
 def test_there_is_no_arithmetic_in_floating_point(library: dict[str, str]) -> None:
     # Numba makes float64 of int64 and uint64: a handle would lose its low bits.
+    reduce = re.compile("gmpi_direct_(allreduce|look_for_round)_(block|warp)")
     for name, ptx in library.items():
-        assert not re.search(r"\.f(32|64)\b", ptx), name
+        if reduce.fullmatch(name):  # what the user's elements are
+            assert "add.rn.f64" in ptx, name
+            assert not re.search(r"\bcvt\S*\.f(32|64)\b", ptx), name
+        else:
+            assert not re.search(r"\.f(32|64)\b", ptx), name
 
 
 def test_shared_memory_of_the_library_is_one_weak_symbol(library: dict[str, str]) -> None:

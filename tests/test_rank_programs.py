@@ -50,11 +50,13 @@ MPICH_ONLY = {
         "opening", "SPIN_MS=50 YIELD_MS=50 point_to_point --some",
         "GPU_STAGING=0 point_to_point --small --some",
         "random_programs --seeds=0:4", "waits --small",
-        "direct", "datatypes --direct --small --some",
+        "direct", "datatypes --direct --small --some", "ROAD=proxied partitioned --some",
+        "collectives --direct --some",
     ],
     3: [
         "hangs --half=0", f"TEST_NODES=aba {SOME_HANGS}", "point_to_point",
-        "random_programs --seeds=10:11", "partitioned",
+        "random_programs --seeds=10:11", "partitioned", "direct_collectives",
+        "hangs --direct left_a_collective order_of_collectives",
     ],
     4: [
         "random_programs --seeds=18:19", "TEST_NODES=abbb random_programs --seeds=43:44",
@@ -76,10 +78,12 @@ OPEN_MPI_ONLY = {
         "narrow", "ENGINE=mpi4py point_to_point --small --some",
         "random_programs --seeds=5:8", "ENGINE=mpi4py waits --small",
         "ENGINE=mpi4py direct --some", "point_to_point --direct --small --some",
+        "direct_collectives --some",
     ],
     3: [
         "collectives", "hangs --half=1", "TEST_NODES=aab host_side", "lifecycle",
         "ENGINE=mpi4py no_any_tag --small", "random_programs --seeds=12:13",
+        "TEST_NODES=aab partitioned",
     ],
     4: [
         "TEST_NODES=ab point_to_point",
@@ -92,6 +96,7 @@ FULL_ONLY = {
     1: ["debug", "lifecycle", "random_programs --seeds=0:3"],
     2: [
         "collectives --small", "ENGINE=mpi4py collectives --small --some",
+        "collectives --direct", "direct_collectives", "ENGINE=mpi4py direct_collectives",
         "datatypes", "DEBUG=1 datatypes --some", "ENGINE=mpi4py datatypes --small --some",
         "GPU_STAGING=0 datatypes --small --some", "ENGINE=mpi4py direct", "each_call",
         "late", "ENGINE=mpi4py late", "waits",
@@ -107,8 +112,11 @@ FULL_ONLY = {
         "TEST_NODES=ab point_to_point --small --some",
         "random_programs --seeds=1000:1100", "TEST_NODES=ab random_programs --seeds=1100:1150",
         *(f"faults {op}" for op in OPERATIONS),
+        *(f"{way} partitioned" for way in ("TEST_NODES=ab", "DEBUG=1", "GPU_STAGING=0")),
+        "ROAD=proxied ENGINE=mpi4py partitioned",
     ],
     3: [
+        "collectives --direct", "ENGINE=mpi4py hangs --direct",
         "datatypes", "hangs", "host_side", "TEST_NODES=abb hangs", "TEST_NODES=abb collectives",
         "random_programs --seeds=10:20",
     ],
@@ -119,6 +127,7 @@ FULL_ONLY = {
             for seed, nodes in ((1200, "ab"), (1230, "aabb"), (1260, "abbb"))
         ),
     ],
+    6: ["direct_collectives"],
     18: ["many"],
     66: ["many"],
 }  # fmt: skip
@@ -132,7 +141,7 @@ QUICK = {
 
 
 def parameters() -> Iterator[object]:
-    for ranks in (1, 2, 3, 4, 18, 66):
+    for ranks in (1, 2, 3, 4, 6, 18, 66):
         for table, common in (
             (PROGRAMS, []), (MPICH_ONLY, [pytest.mark.mpich]),
             (OPEN_MPI_ONLY, [pytest.mark.openmpi]), (FULL_ONLY, [pytest.mark.full]),

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from device_lib.api.collectives import make_collective_calls
 from device_lib.api.waiting import make_waiting
+from device_lib.api.words import comm_rank as comm_rank
+from device_lib.api.words import comm_size as comm_size
+from device_lib.api.words import is_scattered, pair, word0_of
+from device_lib.direct.collectives import make_collectives
+from device_lib.direct.groups import make_groups
 from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.direct.partitioned import make_partitioned
 from device_lib.direct.partitioned_waits import make_partitioned_waits
 from device_lib.direct.requests import make_ask, make_direct
-from device_lib.move.layouts import is_derived
-from device_lib.move.message import fitting, inspect, inspect_reduction, is_sound, message_bytes
-from device_lib.platform.context import (
-    Status,
-    has_direct,
-    may_go_direct,
-    world_rank,
-    world_size,
-)
+from device_lib.direct.scattered_collectives import make_scattered
+from device_lib.move.message import fitting, inspect, is_sound, message_bytes
+from device_lib.platform.context import Status, has_direct, may_go_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     buffer_of,
@@ -32,27 +32,17 @@ from device_lib.platform.primitives import (
     device,
     int64,
     lane_id,
-    load_sys,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied.closing_all import make_finish_all
 from device_lib.proxied.requests import make_requests
 from device_lib.proxied.ring import post
 from device_lib.proxied.scattered import make_open_scattered
-from device_lib.proxied.status import sign32
-from gmpi.contract.constants import COMM_WORLD, IN_PLACE, PROC_NULL, SUCCESS
+from gmpi.contract.constants import PROC_NULL, SUCCESS
 from gmpi.contract.wire import (
     BLOCKING,
-    COMMUNICATOR_BYTES,
-    COMMUNICATORS,
     FLAG_BACK,
     FLAG_OUT,
-    LOW_32,
-    MAPPED_COMMUNICATORS,
-    NO_COMMUNICATOR,
-    OP_ALLREDUCE,
-    OP_BARRIER,
-    OP_BCAST,
     OP_IRECV,
     OP_ISEND,
     OP_NULL,
@@ -63,70 +53,13 @@ from gmpi.contract.wire import (
 
 
 @device
-def _word0(op, flags, comm, datatype):
-    """Low word of a record's first packet; a handle that does not fit its field becomes invalid.
-
-    ``op`` is an opcode, with BLOCKING or SENDRECV where the user has called that.
-    """
-    if comm < 0 or comm >= COMMUNICATORS:
-        comm = NO_COMMUNICATOR
-    if datatype < 0 or datatype > LOW_32:
-        datatype = LOW_32
-    return op | flags << 8 | int64(comm) << 16 | int64(datatype) << 32
-
-
-@device
-def _pair(peer, tag):
-    """Peer or root, and message tag or reduction, in one word."""
-    return (int64(peer) & LOW_32) | int64(tag) << 32
-
-
-@device
 def _message(ctx, op, way, buf, count, datatype, peer, comm):
     """(first word of the record, bytes to move, address) of one buffer to or from one peer."""
     nbytes = message_bytes(count, datatype)
     if peer == PROC_NULL:
         nbytes = 0
     address, nbytes, flags = inspect(ctx, buf, nbytes, way)
-    return _word0(op, flags, comm, datatype), nbytes, address
-
-
-@device
-def _reduction(ctx, op, sendbuf, recvbuf, count, datatype, comm):
-    """(first word of the record, bytes to move, where from, where to)."""
-    nbytes = message_bytes(count, datatype)
-    send, recv, nbytes, flags = inspect_reduction(ctx, sendbuf, recvbuf, nbytes)
-    return _word0(op, flags, comm, datatype), nbytes, send, recv
-
-
-@device
-def _is_scattered(datatype, strided):
-    """Whether the bytes do not lie in one piece. False at compile time for a contiguous array and a
-    constant of ``gmpi``: then nothing of that way is in the kernel."""
-    return strided != 0 or is_derived(datatype)
-
-
-@device
-def _communicator_word(ctx, comm):
-    if comm < 0 or comm >= COMMUNICATORS:
-        return 0xFFFFFFFF  # rank -1, size 0
-    return load_sys(ctx.mapped + MAPPED_COMMUNICATORS + int64(comm) * COMMUNICATOR_BYTES)
-
-
-@device
-def comm_rank(ctx, comm):
-    """Rank of this process in the communicator (any thread; MPI 4.1 section 7.4.1)."""
-    if comm == COMM_WORLD:
-        return world_rank(ctx)
-    return sign32(_communicator_word(ctx, comm))
-
-
-@device
-def comm_size(ctx, comm):
-    """Number of processes in the communicator (any thread; MPI 4.1 section 7.4.1)."""
-    if comm == COMM_WORLD:
-        return world_size(ctx)
-    return sign32(_communicator_word(ctx, comm) >> 32)
+    return word0_of(op, flags, comm, datatype), nbytes, address
 
 
 # long: a name for each
@@ -136,10 +69,12 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     part = parts_of(scope.name)
 
     requests = make_requests(scope)
-    direct = make_direct(scope, make_ask(requests.transact), requests.help_others)
+    groups = make_groups(scope, requests)
+    direct = make_direct(scope, make_ask(requests.transact), requests.help_others, groups)
     open_request, complete_one = requests.open_request, requests.complete_one
     send_direct, receive_direct = direct.send, direct.receive
-    partitioned = make_partitioned(scope)
+    complete_open = direct.complete_open
+    partitioned = make_partitioned(scope, groups)
     waits = make_partitioned_waits(scope, partitioned, requests.help_others, direct.go_on)
     waiting = make_waiting(scope, requests, direct, waits)
     finish, perform = waiting.finish, waiting.perform
@@ -148,7 +83,11 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     partitioned_start, partitioned_start_all = partitioned.start, partitioned.start_all
     partitioned_ready, partitioned_ready_range = partitioned.ready, partitioned.ready_range
     partitioned_arrived = partitioned.arrived
-    body = make_open_scattered(scope, requests.help_others, requests.report, direct.start_scattered)
+    collectives = make_collectives(scope, requests.help_others, direct.go_on)
+    collect = make_scattered(scope, collectives, requests.help_others)
+    body = make_open_scattered(
+        scope, requests.help_others, requests.report, direct.start_scattered, collect
+    )
     open_scattered = part("open_scattered", 8, 1, body)
     finish_all = part("finish_all", 6, 1, make_finish_all(scope))
     leads = scope.leads
@@ -160,31 +99,31 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     def start_send(ctx, op, buf, count, datatype, dest, tag, comm):
         datatype = fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
-        if _is_scattered(datatype, strided):
-            word0 = _word0(op, FLAG_OUT, comm, datatype)
+        if is_scattered(datatype, strided):
+            word0 = word0_of(op, FLAG_OUT, comm, datatype)
             words = describe(buf, at, room, strided)
-            return open_scattered(ctx, word0, _pair(dest, tag), int64(count), words, 0)
+            return open_scattered(ctx, word0, pair(dest, tag), int64(count), words, 0)
         word0, nbytes, address = _message(ctx, op, FLAG_OUT, buf, count, datatype, dest, comm)
         if may_go_direct(ctx, word0) and is_sound(word0, count):
-            handle = send_direct(ctx, word0, _pair(dest, tag), nbytes, address)
+            handle = send_direct(ctx, word0, pair(dest, tag), nbytes, address)
             if handle != PROXIED_ROAD:
                 return handle
-        return open_request(ctx, word0, _pair(dest, tag), count, nbytes, address, 0)
+        return open_request(ctx, word0, pair(dest, tag), count, nbytes, address, 0)
 
     @device
     def start_receive(ctx, op, buf, count, datatype, source, tag, comm):
         datatype = fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
-        if _is_scattered(datatype, strided):
-            word0 = _word0(op, FLAG_BACK, comm, datatype)
+        if is_scattered(datatype, strided):
+            word0 = word0_of(op, FLAG_BACK, comm, datatype)
             words = describe(buf, at, room, strided)
-            return open_scattered(ctx, word0, _pair(source, tag), int64(count), 0, words)
+            return open_scattered(ctx, word0, pair(source, tag), int64(count), 0, words)
         word0, nbytes, address = _message(ctx, op, FLAG_BACK, buf, count, datatype, source, comm)
         if may_go_direct(ctx, word0) and is_sound(word0, count):
-            handle = receive_direct(ctx, word0, _pair(source, tag), nbytes, address)
+            handle = receive_direct(ctx, word0, pair(source, tag), nbytes, address)
             if handle != PROXIED_ROAD:
                 return handle
-        return open_request(ctx, word0, _pair(source, tag), count, nbytes, 0, address)
+        return open_request(ctx, word0, pair(source, tag), count, nbytes, 0, address)
 
     @device
     def isend(ctx, buf, count, datatype, dest, tag, comm):
@@ -208,28 +147,28 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         op = OP_ISEND | BLOCKING
         datatype = fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
-        if _is_scattered(datatype, strided):
+        if is_scattered(datatype, strided):
             return wait(ctx, start_send(ctx, op, buf, count, datatype, dest, tag, comm))
         word0, nbytes, address = _message(ctx, op, FLAG_OUT, buf, count, datatype, dest, comm)
         if may_go_direct(ctx, word0) and is_sound(word0, count):
-            handle = send_direct(ctx, word0, _pair(dest, tag), nbytes, address)
+            handle = send_direct(ctx, word0, pair(dest, tag), nbytes, address)
             if handle != PROXIED_ROAD:
                 return wait(ctx, handle)
-        return perform(ctx, word0, _pair(dest, tag), count, nbytes, address, 0)
+        return perform(ctx, word0, pair(dest, tag), count, nbytes, address, 0)
 
     @device
     def recv(ctx, buf, count, datatype, source, tag, comm):
         op = OP_IRECV | BLOCKING
         datatype = fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
-        if _is_scattered(datatype, strided):
+        if is_scattered(datatype, strided):
             return wait(ctx, start_receive(ctx, op, buf, count, datatype, source, tag, comm))
         word0, nbytes, address = _message(ctx, op, FLAG_BACK, buf, count, datatype, source, comm)
         if may_go_direct(ctx, word0) and is_sound(word0, count):
-            handle = receive_direct(ctx, word0, _pair(source, tag), nbytes, address)
+            handle = receive_direct(ctx, word0, pair(source, tag), nbytes, address)
             if handle != PROXIED_ROAD:
                 return wait(ctx, handle)
-        return perform(ctx, word0, _pair(source, tag), count, nbytes, 0, address)
+        return perform(ctx, word0, pair(source, tag), count, nbytes, 0, address)
 
     # wide: as MPI's
     @device
@@ -300,62 +239,16 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
 
-    @device
-    def start_reduction(ctx, call, sendbuf, recvbuf, count, datatype, op, comm):
-        datatype = fitting(fitting(datatype, sendbuf), recvbuf)
-        at, room, strided = buffer_of(sendbuf)
-        to, to_room, to_strided = buffer_of(recvbuf)
-        if _is_scattered(datatype, strided | to_strided):
-            word0 = _word0(call, FLAG_OUT | FLAG_BACK, comm, datatype)
-            back = describe(recvbuf, to, to_room, to_strided)
-            words = describe(sendbuf, at, room, strided)
-            words = back if at == IN_PLACE else words
-            return open_scattered(ctx, word0, _pair(0, op), int64(count), words, back)
-        word0, nbytes, send, recv = _reduction(ctx, call, sendbuf, recvbuf, count, datatype, comm)
-        return open_request(ctx, word0, _pair(0, op), count, nbytes, send, recv)
-
-    @device
-    def iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
-        return start_reduction(ctx, OP_ALLREDUCE, sendbuf, recvbuf, count, datatype, op, comm)
-
-    @device
-    def allreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
-        call = OP_ALLREDUCE | BLOCKING
-        datatype = fitting(fitting(datatype, sendbuf), recvbuf)
-        at, room, strided = buffer_of(sendbuf)
-        to, to_room, to_strided = buffer_of(recvbuf)
-        if _is_scattered(datatype, strided | to_strided):
-            request = start_reduction(ctx, call, sendbuf, recvbuf, count, datatype, op, comm)
-            return wait(ctx, request).error
-        word0, nbytes, send, recv = _reduction(ctx, call, sendbuf, recvbuf, count, datatype, comm)
-        return perform(ctx, word0, _pair(0, op), count, nbytes, send, recv).error
-
-    @device
-    def bcast(ctx, buf, count, datatype, root, comm):
-        datatype = fitting(datatype, buf)
-        nbytes = message_bytes(count, datatype)
-        way = FLAG_OUT
-        if root != comm_rank(ctx, comm):
-            way = FLAG_BACK
-        at, room, strided = buffer_of(buf)
-        if _is_scattered(datatype, strided):
-            word0 = _word0(OP_BCAST, way, comm, datatype)
-            words = describe(buf, at, room, strided)
-            request = open_scattered(ctx, word0, _pair(root, 0), int64(count), words, words)
-            return wait(ctx, request).error
-        address, nbytes, flags = inspect(ctx, buf, nbytes, way)
-        word0 = _word0(OP_BCAST, flags, comm, datatype)
-        return perform(ctx, word0, _pair(root, 0), count, nbytes, address, address).error
-
-    @device
-    def barrier(ctx, comm):
-        word0 = _word0(OP_BARRIER, 0, comm, 0)
-        return perform(ctx, word0, 0, 0, 0, 0, 0).error
+    collective = make_collective_calls(requests, waiting, collectives, open_scattered)
 
     # --- this context -----------------------------------------------------------------------------
 
     @device
     def synchronize(ctx):
+        if has_direct(ctx):
+            error = complete_open(ctx)
+            if error != SUCCESS:
+                return error
         return perform(ctx, OP_SYNCHRONIZE, 0, 0, 0, 0, 0).error
 
     @device
@@ -384,10 +277,10 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         pready=pready,
         pready_range=pready_range,
         parrived=parrived,
-        iallreduce=iallreduce,
-        allreduce=allreduce,
-        bcast=bcast,
-        barrier=barrier,
+        iallreduce=collective.iallreduce,
+        allreduce=collective.allreduce,
+        bcast=collective.bcast,
+        barrier=collective.barrier,
         synchronize=synchronize,
         ping=ping,
         post_null=post_null,

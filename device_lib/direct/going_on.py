@@ -17,30 +17,35 @@ from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, lane_id, load_gpu
 from device_lib.platform.scope import Scope
 from device_lib.proxied import slots
-from gmpi.contract.channels import KEY_RECEIVES_SHIFT, ROW_KEY
+from gmpi.contract.channels import KEY_RECEIVES_SHIFT
 from gmpi.contract.wire import DEVICE_DIRECT_OPEN, DEVICE_LATE
 
 
 @device
 def is_send(ctx, slot):
-    return load_gpu(rows.channel_of(ctx, slot) + ROW_KEY) >> KEY_RECEIVES_SHIFT & 1 == 0
+    key, remote, local, counters = rows.ends_of(ctx, rows.field(ctx, slot, rows.STAMP))
+    return key >> KEY_RECEIVES_SHIFT & 1 == 0
 
 
-def make_going_on(scope: Scope) -> SimpleNamespace:
-    """For one scope, all of whose threads call it together."""
+def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
+    """For one scope, all of whose threads call it together.
+
+    Args:
+        groups: what ``make_groups`` returned.
+    """
     leads = scope.leads
     sync = scope.sync
     broadcast_3 = scope.broadcast_3
     advance_send = make_advance_send(scope)
     advance_receive = make_advance_receive(scope)
-    store_late = make_late(scope).store_late
+    store_late = make_late(scope, groups).store_late
 
     part = parts_of(scope.name, "gmpi_direct")
 
     @device
-    def advance(ctx, slot, looks):
+    def advance(ctx, slot, sends, looks):
         """Whether a request that the caller has claimed is complete, after one step of it."""
-        if is_send(ctx, slot):
+        if sends:
             return advance_send(ctx, slot, looks)
         return advance_receive(ctx, slot, looks)
 
@@ -54,7 +59,7 @@ def make_going_on(scope: Scope) -> SimpleNamespace:
         sync()
         if ours == rows.MINE or ours == rows.RESUMED:
             if stage != rows.FINISHED:
-                advance(ctx, slot, 1)
+                advance(ctx, slot, is_send(ctx, slot), 1)
             if leads() and lane_id() == 0:
                 rows.put_back(ctx, handle)
         return 0

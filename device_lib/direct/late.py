@@ -34,7 +34,9 @@ from gmpi.contract.partitions import (
     MOVING,
     OWNER,
     PARTITIONS_MASK,
+    PROXIED,
     ROUND_SHIFT,
+    SENDS,
     SENT,
     SHAPE,
 )
@@ -49,25 +51,41 @@ def set_mark(row, partition, number, what):
 
 
 @device
+def count_late(ctx, row, more):
+    """Says how much more there is in a row for others to do."""
+    count_gpu(row + LATE_COUNT, more)
+    tell_others(ctx, more)
+
+
+@device
+def tell_others(ctx, more):
+    """The same of all rows."""
+    count_gpu(ctx.device + DEVICE_LATE, more)
+    count_gpu(ctx.device + DEVICE_DIRECT_OPEN, more)  # others look for open requests by this
+
+
+@device
 def leave(ctx, row, partition, number):
     """Marks a partition as ready; one thread, after a barrier of those that wrote it."""
     fence_gpu()  # whoever stores it must see its bytes
     set_mark(row, partition, number, LATE)
-    count_gpu(row + LATE_COUNT, 1)
-    count_gpu(ctx.device + DEVICE_LATE, 1)
-    count_gpu(ctx.device + DEVICE_DIRECT_OPEN, 1)  # others look for open requests by this
+    count_late(ctx, row, 1)
 
 
 @device
 def _claim_in(row):
     """(partition that may be stored now, its round) of a row, claimed; (_NONE, 0): there is none.
-    One thread."""
+    Of a receive, partition 0. One thread."""
     if load_gpu(row + LATE_COUNT) == 0:
         return _NONE, 0
     owner, state = load_pair_gpu(row + OWNER)
     shape = load_gpu(row + SHAPE)
     number = state >> ROUND_SHIFT
     if not partitions.has_credit(row, partitions.mode_of(shape), number):
+        return _NONE, 0
+    if shape & SENDS == 0:  # no other thread begins with it
+        if cas_gpu(row + LATE_COUNT, 1, 0) == 1:
+            return 0, number
         return _NONE, 0
     marks = load_gpu(row + MARKS)
     mark = number << MARK_SHIFT
@@ -95,7 +113,13 @@ def _claim_any(ctx):
     return 0, _NONE, 0
 
 
-def make_late(scope: Scope) -> SimpleNamespace:
+def make_late(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
+    """For one scope.
+
+    Args:
+        groups: what ``make_groups`` returned.
+    """
+    look_at_all, ready_in_group = groups.look_at_all, groups.ready
     rank = scope.rank
     size = scope.size
     leads = scope.leads
@@ -105,7 +129,7 @@ def make_late(scope: Scope) -> SimpleNamespace:
     @device
     def store_one(ctx, row):
         """Stores a partition that is late and may be stored, of one row or, where it is 0, of any;
-        whether there was one."""
+        whether there was one. Opens what a receive could not open when it was started."""
         sync()
         partition = _NONE
         number = 0
@@ -118,14 +142,21 @@ def make_late(scope: Scope) -> SimpleNamespace:
         sync()
         if partition == _NONE:
             return 0
-        partitions.store(row, partition, number, rank(), size())
+        shape = load_gpu(row + SHAPE)
+        if shape & SENDS == 0:
+            look_at_all(ctx, row, number)
+        elif partitions.mode_of(shape) == PROXIED:
+            ready_in_group(ctx, row, partition, number)
+        else:
+            partitions.store(row, partition, number, rank(), size())
         sync()
         if leads() and lane_id() == 0:
-            partitions.publish(row, load_gpu(row + SHAPE), partition, number)
-            count_gpu(row + LATE_COUNT, -1)
-            count_gpu(ctx.device + DEVICE_LATE, -1)
-            count_gpu(ctx.device + DEVICE_DIRECT_OPEN, -1)
-            set_mark(row, partition, number, SENT)
+            if shape & SENDS != 0:
+                partitions.publish(row, shape, partition, number)
+                set_mark(row, partition, number, SENT)
+                count_late(ctx, row, -1)
+            else:
+                tell_others(ctx, -1)
         return 1
 
     store_late: Callable = parts_of(scope.name, "gmpi_direct")("store_late", 4, 1, store_one)

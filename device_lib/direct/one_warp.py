@@ -144,7 +144,7 @@ def _post(ctx, word0, peer_tag, room, address):
         return 0, row, remote, number
     handle = rows.direct_handle(ctx, slot, number, room <= ONE_WARP)
     length = length_word(word0, room, 0)
-    rows.open_row(ctx, slot, handle, address, row, call_of(word0), length)
+    rows.open_row(ctx, slot, handle, address, row, rows.BEGINS, call_of(word0), length)
     return handle, row, remote, number
 
 

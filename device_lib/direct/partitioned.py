@@ -12,12 +12,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.direct import partitions
+from device_lib.direct.groups import group_of
 from device_lib.direct.late import leave, make_late, set_mark
 from device_lib.direct.partitioned_checks import (
     ERROR,
     LATER,
     LOOKS,
     NO,
+    OPENS,
     YES,
     error_of,
     judge_arrived,
@@ -28,7 +30,9 @@ from device_lib.direct.partitions import is_ours, mode_of, row_of
 from device_lib.move.copy import load_payload
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
+    block_id,
     block_threads,
+    count_gpu,
     device,
     fence_gpu,
     grid_blocks,
@@ -46,6 +50,8 @@ from device_lib.proxied import ring
 from gmpi.contract.constants import ERR_ARG, ERR_REQUEST, SUCCESS
 from gmpi.contract.partitions import (
     ACTIVE,
+    ASKED,
+    ASKED_BLOCK,
     COPIES,
     CREDIT,
     EQUAL,
@@ -56,6 +62,7 @@ from gmpi.contract.partitions import (
     PACKETS,
     PARTITIONS_MASK,
     PLACE,
+    PROXIED,
     ROUND_SHIFT,
     SENDS,
     SENT,
@@ -75,8 +82,12 @@ from gmpi.contract.wire import (
 )
 
 
-def make_partitioned(scope: Scope) -> SimpleNamespace:
-    """For one scope."""
+def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
+    """For one scope.
+
+    Args:
+        groups: what ``make_groups`` returned.
+    """
     rank = scope.rank
     size = scope.size
     leads = scope.leads
@@ -84,7 +95,9 @@ def make_partitioned(scope: Scope) -> SimpleNamespace:
     sync_or = scope.sync_or
     broadcast = scope.broadcast
     part = parts_of(scope.name, "gmpi_partitioned")
-    store_late = make_late(scope).store_late
+    store_late = make_late(scope, groups).store_late
+    look_at_group, look_at_all = groups.look, groups.look_at_all
+    ready_in_group, help_others = groups.ready, groups.help_others
 
     @device
     def others():
@@ -119,8 +132,12 @@ def make_partitioned(scope: Scope) -> SimpleNamespace:
         if leads() and lane_id() == 0:
             error = start_one(ctx, request)
         error = broadcast(error)
-        if error != SUCCESS and leads():
+        if error != SUCCESS and error != OPENS and leads():
             report_linked(ctx, OP_START, request, 0, error)
+        if error == OPENS:
+            row = row_of(ctx, request)
+            look_at_all(ctx, row, load_gpu(row + STATE) >> ROUND_SHIFT)
+            error = SUCCESS
         return error
 
     @device
@@ -149,7 +166,9 @@ def make_partitioned(scope: Scope) -> SimpleNamespace:
             return error_of(found)
         row = row_of(ctx, request)
         number = load_gpu(row + STATE) >> ROUND_SHIFT
-        if found == YES:
+        if found == YES and mode_of(load_gpu(row + SHAPE)) == PROXIED:
+            ready_in_group(ctx, row, partition, number)
+        elif found == YES:
             partitions.store(row, partition, number, rank(), size())
             sync()
         if leads() and lane_id() == 0:
@@ -221,6 +240,8 @@ def make_partitioned(scope: Scope) -> SimpleNamespace:
         """Moves a partition of an open receive to the user's buffer, if it has come: whether."""
         shape = load_gpu(row + SHAPE)
         number = load_gpu(row + STATE) >> ROUND_SHIFT
+        if mode_of(shape) == PROXIED:
+            return look_at_group(ctx, row, group_of(row, partition), number)
         if mode_of(shape) == PACKETS:
             missing = partitions.take_packets(row, partition, number, rank(), size(), looks)
         else:
@@ -256,6 +277,11 @@ def make_partitioned(scope: Scope) -> SimpleNamespace:
             arrived = 0
         if arrived == 0:
             spin()
+            if leads() and lane_id() == 0:
+                store_gpu(row_of(ctx, request) + ASKED_BLOCK, block_id())
+                count_gpu(row_of(ctx, request) + ASKED, 1)
+            if found == NO and mode_of(load_gpu(row_of(ctx, request) + SHAPE)) == PROXIED:
+                help_others(ctx)
             late = sync_or(1 if load_gpu(ctx.device + DEVICE_LATE) > 0 else 0)
             if late:
                 store_late(ctx, 0)
@@ -305,5 +331,6 @@ def make_partitioned(scope: Scope) -> SimpleNamespace:
         ready_range=range_linked,
         arrived=arrived_linked,
         look=look_linked,
+        look_at_all=look_at_all,
         store_late=store_late,
     )

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from device_lib.direct import partitions
+from device_lib.direct.late import count_late
 from device_lib.direct.partitions import is_ours, mode_of, row_of
 from device_lib.platform.primitives import (
     SIMULATOR,
+    block_id,
     device,
     fence_gpu,
     load_gpu,
@@ -16,6 +18,7 @@ from device_lib.platform.primitives import (
     spin,
     store_gpu,
     store_sys,
+    timer_ns,
 )
 from gmpi.contract.constants import ERR_ARG, ERR_REQUEST, SUCCESS
 from gmpi.contract.partitions import (
@@ -26,11 +29,13 @@ from gmpi.contract.partitions import (
     MARK_BYTES,
     MARK_SHIFT,
     MARKS,
+    NO_ROAD,
     NOBODY,
     OPENING,
     OWNER,
     PACKETS,
     PARTITIONS_MASK,
+    PROXIED,
     ROUND_SHIFT,
     SENDS,
     SHAPE,
@@ -45,6 +50,7 @@ _NEXT = 3  # added to STATE of an inactive request: the next round, ACTIVE
 
 
 # What a call has found that is not ordinary.
+OPENS = -1
 YES = 1
 NO = 2
 LATER = 3
@@ -64,7 +70,7 @@ def _error(error_class):
 
 @device
 def start_one(ctx, request):
-    """Starts a request: its error class; one thread."""
+    """Starts a request: its error class, or OPENS, where it has to be opened; one thread."""
     if not is_ours(ctx, request):
         return ERR_REQUEST
     row = row_of(ctx, request)
@@ -84,8 +90,12 @@ def start_one(ctx, request):
             fence_gpu()
             mode = mode_of(load_gpu(row + SHAPE))
             credit = load_gpu(row + CREDIT)
+            if mode == OPENING and shape & NO_ROAD != 0:
+                count_late(ctx, row, 1)
         if mode == PACKETS or mode == STORES:
             store_sys(credit, state >> ROUND_SHIFT)
+        elif mode == PROXIED:
+            return OPENS
     return SUCCESS
 
 
@@ -133,6 +143,13 @@ def judge_ready(ctx, partition, request):
 
 
 @device
+def _may_look_at_host():
+    """Whether it is the turn of the caller's block: one microsecond of 16. Where all blocks looked
+    at each call, the host's queue would be full (``proxied/pacing.py``)."""
+    return timer_ns() >> 10 & 15 == block_id() & 15
+
+
+@device
 def judge_arrived(ctx, partition, request):
     """What is known of a partition before anybody has looked for it: YES, it is in the buffer;
     NO, somebody must look; ABORTED; or an error. One thread."""
@@ -149,6 +166,6 @@ def judge_arrived(ctx, partition, request):
     ):
         fence_gpu()  # what those stored who have taken it
         return YES
-    if load_sys(ctx.mapped + CONTROL_ABORT) != 0:
+    if _may_look_at_host() and load_sys(ctx.mapped + CONTROL_ABORT) != 0:
         return ABORTED
     return LATER if mode_of(shape) == OPENING else NO

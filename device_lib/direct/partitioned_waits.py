@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import rows
+from device_lib.direct.groups import error_of_groups
+from device_lib.direct.late import count_late
 from device_lib.direct.partitions import is_ours, mode_of, row_of
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
@@ -42,6 +44,7 @@ from gmpi.contract.partitions import (
     ORIGIN,
     OWNER,
     PARTITIONS_MASK,
+    PROXIED,
     ROUND_SHIFT,
     SENDS,
     SENT,
@@ -54,6 +57,7 @@ from gmpi.contract.wire import (
     CONTROL_ABORT,
     DATATYPE_SHIFT,
     ERROR_SHIFT,
+    LOW_32,
     OP_IRECV,
     OP_ISEND,
     OP_WAITED,
@@ -62,7 +66,6 @@ from gmpi.contract.wire import (
 )
 
 _PATIENCE = 2 if SIMULATOR else 8  # passes over all partitions, before others are thought of
-_LATE_NS = 50_000_000  # then the proxy is told of a wait
 _LOOKS = 2 if SIMULATOR else 16
 
 # What one pass has found.
@@ -133,7 +136,7 @@ def make_partitioned_waits(
     sync = scope.sync
     sync_or = scope.sync_or
     broadcast_3 = scope.broadcast_3
-    look, store_late = calls.look, calls.store_late
+    look, store_late, look_at_all = calls.look, calls.store_late, calls.look_at_all
     take_slot = taking.make_take_slot(scope, help_others)
     part = parts_of(scope.name, "gmpi_partitioned")
 
@@ -165,24 +168,29 @@ def make_partitioned_waits(
         found = 0
         left = -1
         late = 0
+        shape = 0  # as one thread sees it: the host may open the request meanwhile
         if leads() and lane_id() == 0:
             found = _state_of(ctx, request)
             if found == _GOES_ON:
                 row = row_of(ctx, request)
-                left = _first_left(row)
+                shape = load_gpu(row + SHAPE)
                 late = load_gpu(row + LATE_COUNT)
-                found = _DONE if left < 0 else _GOES_ON
-        found, left, late = broadcast_3(found, left, late)
+                if mode_of(shape) != PROXIED:
+                    left = _first_left(row)
+                    found = _DONE if left < 0 else _GOES_ON
+        found, left, shape = broadcast_3(found, left << 32 | late, shape)
         if found != _GOES_ON:
             return found
         row = row_of(ctx, request)
-        shape = load_gpu(row + SHAPE)
+        late = left & LOW_32
         sync()
-        if shape & SENDS != 0:
-            while late > 0:
-                late = store_late(ctx, row)
-        elif mode_of(shape) != OPENING:
-            look(ctx, row, left, _LOOKS)
+        while late > 0:
+            late = store_late(ctx, row)
+        if mode_of(shape) == PROXIED:
+            number = load_gpu(row + STATE) >> ROUND_SHIFT
+            return _DONE if look_at_all(ctx, row, number) else _GOES_ON
+        if shape & SENDS == 0 and mode_of(shape) != OPENING:
+            look(ctx, row, left >> 32, _LOOKS)
         return _GOES_ON
 
     pass_linked = part("pass", 4, 1, pass_over)
@@ -197,8 +205,10 @@ def make_partitioned_waits(
         if found & 0xFF == _FAILED:
             sync()
             if leads() and lane_id() == 0:
-                state = load_gpu(row_of(ctx, request) + STATE)
-                store_gpu(row_of(ctx, request) + STATE, state & ~ACTIVE)
+                row = row_of(ctx, request)
+                state = load_gpu(row + STATE)
+                store_gpu(row + STATE, state & ~ACTIVE)
+                count_late(ctx, row, -load_gpu(row + LATE_COUNT))
             return COMPLETED | (found >> 8) << ERROR_SHIFT, 0, NO_ORIGIN
         if found == _GOES_ON:
             if error == SUCCESS:
@@ -211,11 +221,12 @@ def make_partitioned_waits(
         origin = load_gpu(row + ORIGIN)
         if (grid_blocks() > 1 or size() < block_threads()) and leads() and lane_id() == 0:
             fence_gpu()  # what those stored who have taken the partitions
+        failed = error_of_groups(row) if mode_of(shape) == PROXIED else SUCCESS
         sync()
         if leads() and lane_id() == 0:
             store_gpu(row + STATE, state & ~ACTIVE)
-        if mode_of(shape) == NOBODY:
-            return COMPLETED, 0, origin
+        if mode_of(shape) == NOBODY or failed != SUCCESS:
+            return COMPLETED | failed << ERROR_SHIFT, 0, origin
         return COMPLETED | nbytes * (shape & PARTITIONS_MASK), count, origin
 
     @device
@@ -235,7 +246,7 @@ def make_partitioned_waits(
                     error = load_sys(ctx.mapped + CONTROL_ABORT)
                     now = timer_ns()
                     began = now if began == 0 else began
-                    late = 1 if now - began > _LATE_NS else 0
+                    late = 1 if now - began > rows.LATE_NS else 0
                 error, late, ignored = broadcast_3(error, late, 0)
                 sync()
                 if late != 0 and handle == 0:
@@ -276,7 +287,7 @@ def make_partitioned_waits(
         left = 0
         if owner != request or state & ACTIVE == 0 or not is_ours(ctx, request):
             left = 1
-        elif mode_of(shape) == FAILED or mode_of(shape) == OPENING:
+        elif mode_of(shape) >= FAILED or mode_of(shape) == OPENING:
             left = 1
         else:
             partition = rank()

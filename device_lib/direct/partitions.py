@@ -35,6 +35,8 @@ from gmpi.contract.partitions import (
     EQUAL,
     FLAG_BYTES,
     FLAGS,
+    GROUP_BYTES,
+    GROUPS_AT,
     MODE_MASK,
     MODE_SHIFT,
     NBYTES,
@@ -42,6 +44,7 @@ from gmpi.contract.partitions import (
     PACKETS,
     PARTITIONS_MASK,
     PLACE,
+    PROXIED,
     SHAPE,
     STORES,
     STRIDE,
@@ -92,6 +95,12 @@ def row_of(ctx, handle):
 
 
 @device
+def row_group(row, group):
+    """The record of a group of partitions that go by the proxies."""
+    return load_gpu(row + GROUPS_AT) + group * GROUP_BYTES
+
+
+@device
 def mode_of(shape):
     return shape >> MODE_SHIFT & MODE_MASK
 
@@ -119,6 +128,8 @@ def has_credit(row, mode, number):
     """``may_store`` by what the receiver has said; False where nobody knows the receiver."""
     if mode == OPENING:
         return False
+    if mode == PROXIED:
+        return True
     return may_store(mode, load_sys(load_gpu(row + CREDIT)), number)
 
 

@@ -3,6 +3,8 @@
 A message in a slot, or in the wide slot, is taken from there. For a long one the receive takes a
 staging buffer in our GPU memory, announces it, and empties it round after round, as many parts at a
 time as have come.
+
+One lane finds out what there is to do, and notes what has been done; all threads move the bytes.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -13,6 +15,7 @@ from collections.abc import Callable
 from device_lib.direct import cells, packets, rows
 from device_lib.move.copy import copy_from_staging
 from device_lib.move.layouts import layout_of, unpack_layout
+from device_lib.platform.library import linked
 from device_lib.platform.primitives import (
     clear_bits_32_gpu,
     device,
@@ -28,10 +31,9 @@ from gmpi.contract.channels import (
     ALL_OF_IT,
     FILLED,
     LONG,
+    NUMBERS,
     PART_BYTES,
     PARTS,
-    ROW_LOCAL,
-    ROW_REMOTE,
     STAGED,
     STAGED_BYTES,
     WIDE_LENGTH_BITS,
@@ -77,13 +79,20 @@ def _await_part(at, mark, parts, looks):
 
 @device
 def _look(ctx, slot, looks):
-    """(what there is to do, number, stage, length of the message, its parts that have come); one
-    lane."""
-    number = rows.number_of(ctx, slot)
-    stage = rows.stage_of(ctx, slot)
-    inbox = load_gpu(rows.channel_of(ctx, slot) + ROW_LOCAL)
+    """(what there is to do, number, slot of the inbox, where the bytes go, staging buffer, length
+    of the message or parts that have come, bytes to move, mark in the wide slot or parts that have
+    been taken); one lane.
+
+    The buffer is its number, or _NO_BUFFER.
+    """
+    stage, target, stamp, room = rows.facts(ctx, slot)
+    key, sender, inbox, counters = rows.ends_of(ctx, stamp)
+    number = stamp >> 1 & NUMBERS
+    room &= rows.LENGTH_MASK
     at = packets.inbox_slot(inbox, number)
     mark = packets.mark_of(number)
+    parts = stage - rows.ROUNDS
+    wanted = rows.field(ctx, slot, rows.WANTED)
     looked = 0
     while looked < looks:
         if stage == rows.BEGINS:
@@ -91,25 +100,27 @@ def _look(ctx, slot, looks):
             if word >> 32 & LOW_32 == mark:
                 length = word & LOW_32
                 if length == LONG:
-                    return _LENGTH, number, stage, low, 0
+                    return _LENGTH, number, at, target, _NO_BUFFER, low, min(low, room), 0
                 what = _SHORT
+                wide = 0
                 if length >= ALL_OF_IT:
                     what = _WIDE
                     length = low & LOW_32
-                    rows.set_field(ctx, slot, rows.OUTCOME, low >> WIDE_LENGTH_BITS)
-                if rows.field(ctx, slot, rows.ADDRESS) != SCATTERED:
-                    return what, number, stage, length, 0
-                buffer = _take_buffer(ctx)
+                    wide = low >> WIDE_LENGTH_BITS & LOW_32
+                buffer = _NO_BUFFER
+                if target == SCATTERED:
+                    buffer = _take_buffer(ctx)
                 if buffer >= 0:
-                    rows.set_field(ctx, slot, rows.WANTED, buffer << rows.LENGTH_BITS)
-                    return what, number, stage, length, 0
+                    return what, number, at, target, buffer, length, min(length, room), wide
         else:
             come = _parts_of(at, mark)
-            if come > stage - rows.ROUNDS:
-                return _ROUND, number, stage, rows.field(ctx, slot, rows.OUTCOME), come
+            if come > parts:
+                buffer = wanted >> rows.LENGTH_BITS
+                wanted &= rows.LENGTH_MASK
+                return _ROUND, number, at, target, buffer, come, wanted, parts
         looked += 1
         pause(20)
-    return _NOTHING, number, stage, 0, 0
+    return _NOTHING, number, at, target, _NO_BUFFER, 0, 0, 0
 
 
 @device
@@ -132,38 +143,60 @@ def _buffer_address(ctx, buffer):
 
 
 @device
-def _announce(ctx, slot, number, buffer, turn):
+def _announce(ctx, slot, number, buffer, wanted, turn):
     """Says where a round goes; one lane."""
-    channel = rows.channel_of(ctx, slot)
-    place = _buffer_address(ctx, buffer) - load_gpu(channel + ROW_LOCAL)
-    wanted = rows.field(ctx, slot, rows.WANTED) & rows.LENGTH_MASK
-    cells.announce(load_gpu(channel + ROW_REMOTE), number, place, wanted, turn)
+    key, sender, inbox, counters = rows.ends_of(ctx, rows.field(ctx, slot, rows.STAMP))
+    cells.announce(sender, number, _buffer_address(ctx, buffer) - inbox, wanted, turn)
 
 
 @device
-def _begin_rounds(ctx, slot, number, length, room):
+def _begin_rounds(ctx, slot, number, length, wanted):
     """Announces the first round, if there is a buffer for it; one lane."""
-    wanted = min(length, room)
     buffer = _NO_BUFFER
     if wanted > 0:
         buffer = _take_buffer(ctx)
         if buffer < 0:
             return
+    _announce(ctx, slot, number, buffer, wanted, 0)
     rows.set_field(ctx, slot, rows.WANTED, wanted | buffer << rows.LENGTH_BITS)
     rows.set_field(ctx, slot, rows.OUTCOME, length)
     rows.set_stage(ctx, slot, rows.ROUNDS)
-    _announce(ctx, slot, number, buffer, 0)
 
 
 @device
-def _finish(ctx, slot, number, length, room, announced):
-    """One lane, when all have taken their part."""
-    channel = rows.channel_of(ctx, slot)
-    cells.give_back(load_gpu(channel + ROW_REMOTE), number, announced)
+def _note(ctx, slot, what, number, buffer, length, wanted, parts):
+    """What has been done with a receive; one lane."""
+    if what == _LENGTH:
+        _begin_rounds(ctx, slot, number, length, wanted)
+        return 0
+    if not _is_last(what, wanted, parts):
+        if parts & PARTS - 1 == 0:
+            _announce(ctx, slot, number, buffer, wanted, parts // PARTS)
+        rows.set_stage(ctx, slot, rows.ROUNDS + parts)
+        return 0
+    if buffer != _NO_BUFFER:
+        clear_bits_32_gpu(ctx.device + DEVICE_STAGED, 1 << buffer)
+    stamp = rows.field(ctx, slot, rows.STAMP)
+    room = rows.length_of(ctx, slot)
+    if what == _ROUND:
+        length = rows.field(ctx, slot, rows.OUTCOME)
+    key, sender, inbox, counters = rows.ends_of(ctx, stamp)
+    cells.give_back(sender, number, what == _ROUND)
     error = ERR_TRUNCATE if length > room else SUCCESS
     rows.set_field(ctx, slot, rows.OUTCOME, min(length, room) | error << ERROR_SHIFT)
     rows.set_field(ctx, slot, rows.WANTED, length)
     rows.set_stage(ctx, slot, rows.FINISHED)
+    return 0
+
+
+@device
+def _is_last(what, wanted, parts):
+    """Whether a receive is over with this step: ``parts`` taken, of a message in rounds."""
+    return what == _SHORT or what == _WIDE or (what == _ROUND and parts * PART_BYTES >= wanted)
+
+
+_look_linked = linked("gmpi_direct_look_receive", 5, 8, _look)
+_note_linked = linked("gmpi_direct_note_receive", 10, 1, _note)
 
 
 def make_advance_receive(scope: Scope) -> Callable:
@@ -173,23 +206,37 @@ def make_advance_receive(scope: Scope) -> Callable:
     sync = scope.sync
     sync_or = scope.sync_or
     broadcast = scope.broadcast
-    broadcast_5 = scope.broadcast_5
+    broadcast_8 = scope.broadcast_8
 
+    # wide: what ``_look`` has returned
     @device
-    def take_parts(ctx, slot, at, parts, come, looks):
-        """Takes the parts that have come, and those of the round that come meanwhile.
+    def take_message(ctx, slot, what, number, at, target, buffer, length, moved, wide):
+        """Takes what is in a slot, or in the wide slot: 1 where waits were aborted before."""
+        place = target
+        if target == SCATTERED:
+            place = _buffer_address(ctx, buffer)
+        if what == _SHORT:
+            aborted = packets.take_packets(ctx, at, place, length, moved, number, rank(), size())
+        else:
+            slot_too = packets.wide_slot_of(at, number)
+            aborted = packets.take_wide(ctx, slot_too, place, moved, length, wide, rank(), size())
+            aborted |= packets.await_rest(ctx, at, number, packets.AFTER_HEADER, rank(), size())
+        if target == SCATTERED:
+            sync()
+            layout = layout_of(ctx, slot, LAYOUT_RECV)
+            unpack_layout(layout, place, 0, moved, rank(), size())
+        return aborted
+
+    # wide: what ``_look`` has returned
+    @device
+    def take_parts(ctx, slot, number, at, target, buffer, come, wanted, parts, looks):
+        """Takes the parts that have come, and those of the round that come meanwhile: how many of
+        the message have been taken.
 
         Args:
-            at: slot of the inbox.
             parts: that have been taken before.
-
-        Returns:
-            (how many of the message have been taken, whether those are all that is wanted)
         """
-        target = rows.field(ctx, slot, rows.ADDRESS)
-        wanted = rows.field(ctx, slot, rows.WANTED)
-        staging = _buffer_address(ctx, wanted >> rows.LENGTH_BITS)
-        wanted &= rows.LENGTH_MASK
+        staging = _buffer_address(ctx, buffer)
         begin = parts * PART_BYTES
         while parts < come:
             end = min(come * PART_BYTES, wanted)
@@ -204,11 +251,10 @@ def make_advance_receive(scope: Scope) -> Callable:
             if begin < wanted and parts & PARTS - 1 != 0:
                 sync()  # before the next broadcast
                 if leads() and lane_id() == 0:
-                    come = _await_part(at, packets.mark_of(rows.number_of(ctx, slot)), parts, looks)
+                    come = _await_part(at, packets.mark_of(number), parts, looks)
                 come = broadcast(come)
-        return parts, begin >= wanted
+        return parts
 
-    # long: one step of each kind, of which all threads take their part
     @device
     def advance_receive(ctx, slot, looks):
         """Whether the receive is complete.
@@ -218,61 +264,34 @@ def make_advance_receive(scope: Scope) -> Callable:
         """
         what = _NOTHING
         number = 0
-        stage = 0
+        at = 0
+        target = 0
+        buffer = 0
         length = 0
-        come = 0
+        wanted = 0
+        parts = 0
         if leads() and lane_id() == 0:
-            what, number, stage, length, come = _look(ctx, slot, looks)
-        what, number, stage, length, come = broadcast_5(what, number, stage, length, come)
+            what, number, at, target, buffer, length, wanted, parts = _look_linked(ctx, slot, looks)
+        what, number, at, target, buffer, length, wanted, parts = broadcast_8(
+            what, number, at, target, buffer, length, wanted, parts
+        )
         if what == _NOTHING:
             sync()  # before the next broadcast
             return False
-        room = rows.length_of(ctx, slot)
-        target = rows.field(ctx, slot, rows.ADDRESS)
-        inbox = load_gpu(rows.channel_of(ctx, slot) + ROW_LOCAL)
-        at = packets.inbox_slot(inbox, number)
-        buffer = _NO_BUFFER
-        parts = 0
-        in_slot = what == _SHORT or what == _WIDE
-        last = in_slot
         aborted = 0
-        if in_slot:
-            moved = min(length, room)
-            place = target
-            if target == SCATTERED:
-                buffer = rows.field(ctx, slot, rows.WANTED) >> rows.LENGTH_BITS
-                place = _buffer_address(ctx, buffer)
-            if what == _SHORT:
-                aborted = packets.take_packets(
-                    ctx, at, place, length, moved, number, rank(), size()
-                )
-            else:
-                mark = rows.field(ctx, slot, rows.OUTCOME) & LOW_32
-                wide = packets.wide_slot_of(at, number)
-                aborted = packets.take_wide(ctx, wide, place, moved, length, mark, rank(), size())
-                aborted |= packets.await_rest(ctx, at, number, packets.AFTER_HEADER, rank(), size())
-            if target == SCATTERED:
-                sync()
-                layout = layout_of(ctx, slot, LAYOUT_RECV)
-                unpack_layout(layout, place, 0, moved, rank(), size())
+        if what == _SHORT or what == _WIDE:
+            aborted = take_message(
+                ctx, slot, what, number, at, target, buffer, length, wanted, parts
+            )
         elif what == _ROUND:
-            buffer = rows.field(ctx, slot, rows.WANTED) >> rows.LENGTH_BITS
-            parts, last = take_parts(ctx, slot, at, stage - rows.ROUNDS, come, looks)
-            if last:
+            sync()  # before the next broadcast
+            parts = take_parts(ctx, slot, number, at, target, buffer, length, wanted, parts, looks)
+            if _is_last(what, wanted, parts):
                 aborted = packets.await_rest(ctx, at, number, packets.AFTER_FILLED, rank(), size())
         aborted = sync_or(aborted)
         if leads() and lane_id() == 0 and not aborted:
-            if what == _LENGTH:
-                _begin_rounds(ctx, slot, number, length, room)
-            elif what == _ROUND and not last:
-                rows.set_stage(ctx, slot, rows.ROUNDS + parts)
-                if parts & PARTS - 1 == 0:
-                    _announce(ctx, slot, number, buffer, parts // PARTS)
-            if last:
-                if buffer != _NO_BUFFER:
-                    clear_bits_32_gpu(ctx.device + DEVICE_STAGED, 1 << buffer)
-                _finish(ctx, slot, number, length, room, what == _ROUND)
+            _note_linked(ctx, slot, what, number, buffer, length, wanted, parts)
         sync()
-        return last and not aborted
+        return _is_last(what, wanted, parts) and not aborted
 
     return advance_receive

@@ -15,6 +15,8 @@ from device_lib.direct import rows, table
 from device_lib.direct.all_threads import draw, make_all_threads
 from device_lib.direct.going_on import is_send, make_going_on
 from device_lib.direct.one_warp import LOOKS, NOT_YET, PROXIED_ROAD, RESUMED, make_one_warp
+from device_lib.direct.sends import first_stage
+from device_lib.direct.synchronize import make_complete_open
 from device_lib.direct.words import (
     call_of,
     elements_of,
@@ -39,7 +41,6 @@ from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from device_lib.proxied.scattered import place
 from gmpi.contract.channels import (
     KEY_COMM_SHIFT,
-    KEY_RECEIVES_SHIFT,
     NUMBERS,
     PROXIED,
     ROW_KEY,
@@ -79,7 +80,6 @@ _LOOKS = 2 if SIMULATOR else 16  # of one lane, before all threads of the scope 
 _FEW_LOOKS = 2  # where there are others' requests to go on with
 _PATIENCE = 2 if SIMULATOR else 8  # turns of _LOOKS, before others' requests are gone on with
 _HOST = 1 if SIMULATOR else 8  # turns between two looks at host memory, which disturb all others
-_LATE_NS = 50_000_000  # then the proxy is told of a wait
 _ALONE = 1  # open requests of the direct road: our own
 
 
@@ -107,23 +107,27 @@ def make_ask(transact: Callable) -> Callable:
     return ask
 
 
-def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNamespace:
+def make_direct(
+    scope: Scope, ask: Callable, help_others: Callable, groups: SimpleNamespace
+) -> SimpleNamespace:
     """The direct road for one scope.
 
     Args:
         ask: what ``make_ask`` returned.
         help_others: executes commands of the proxied road.
+        groups: what ``make_groups`` returned.
     """
 
     part = parts_of(scope.name, "gmpi_direct")
 
     leads = scope.leads
     sync = scope.sync
+    broadcast = scope.broadcast
     broadcast_3 = scope.broadcast_3
     # Rarely called, and long: not in the functions that every message goes through.
     ask_proxy = part("ask", 5, 2, ask)
     take_slot = taking.make_take_slot(scope, help_others)
-    going_on = make_going_on(scope)
+    going_on = make_going_on(scope, groups)
     advance, go_on, help_linked = going_on.advance, going_on.go_on, going_on.help_one
 
     # wide: what ``draw`` has returned
@@ -164,11 +168,15 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
                 )  # fmt: skip
                 fence_gpu()
             sync()
+        stage = rows.BEGINS
         if leads() and lane_id() == 0:
             length = length_word(word0, nbytes, type_row)
-            rows.open_row(ctx, slot, handle, address, row, call_of(word0), length)
+            if sends:
+                stage = first_stage(ctx, row, number, address, nbytes)
+            rows.open_row(ctx, slot, handle, address, row, stage, call_of(word0), length)
+        stage = broadcast(stage)
         sync()
-        if sends:
+        if sends and stage == rows.BEGINS:
             go_on(ctx, slot, handle)
         return handle
 
@@ -197,9 +205,8 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         )
 
     @device
-    def elements(ctx, slot, nbytes):
-        """How many of a receive are in so many bytes (MPI_Get_count)."""
-        length = rows.field(ctx, slot, rows.LENGTH)
+    def elements(ctx, slot, length, nbytes):
+        """How many of a receive, whose LENGTH this is, are in so many bytes (MPI_Get_count)."""
         if length >> rows.LENGTH_BITS + 8 & 0xFF != 0 or nbytes == 0:
             return elements_of(length, nbytes)
         layout = layout_of(ctx, slot, LAYOUT_RECV)
@@ -207,13 +214,15 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         return in_elements(nbytes, itemsize)
 
     @device
-    def outcome_of(ctx, slot):
+    def outcome_of(ctx, slot, sends):
         """(outcome, count, origin) of a finished request; any thread."""
         outcome = rows.field(ctx, slot, rows.OUTCOME)
-        key = load_gpu(rows.channel_of(ctx, slot) + ROW_KEY)
-        if key >> KEY_RECEIVES_SHIFT & 1 == 0:
+        if sends:
             return COMPLETED | outcome, 0, NO_ORIGIN
-        return COMPLETED | outcome, elements(ctx, slot, outcome & BYTES_MASK), peer_tag_of(key)
+        stage, address, stamp, length = rows.facts(ctx, slot)
+        key, remote, local, counters = rows.ends_of(ctx, stamp)
+        count = elements(ctx, slot, length, outcome & BYTES_MASK)
+        return COMPLETED | outcome, count, peer_tag_of(key)
 
     @device
     def word0_about(ctx, slot, op, request, key):
@@ -231,8 +240,10 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         room = rows.length_of(ctx, slot)
         ring.post_about(
             ctx, lane_id(), warp_lanes(), warp_mask(), word0, peer_tag_of(key),
-            elements(ctx, slot, room), rows.field(ctx, slot, rows.WANTED), error | room << 8,
+            elements(ctx, slot, rows.field(ctx, slot, rows.LENGTH), room),
+            rows.field(ctx, slot, rows.WANTED), error | room << 8,
         )  # fmt: skip
+        return 0
 
     @device
     def tell(ctx, op, slot, handle):
@@ -258,11 +269,28 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         return 0
 
     tell_linked = part("tell", 6, 1, tell)
+    report_linked = part("report", 5, 1, report)
+
+    @device
+    def close(ctx, slot, handle, sends, told):
+        """(outcome, count, origin) of a finished request, which is one no more."""
+        outcome, count, origin = outcome_of(ctx, slot, sends)
+        failed = outcome >> ERROR_SHIFT & 0xFF
+        if told != 0 and leads():
+            tell_linked(ctx, OP_WAITED, slot, handle)
+        if failed != SUCCESS and leads():
+            report_linked(ctx, slot, failed)
+        sync()  # all have read the row
+        if leads() and lane_id() == 0:
+            fence_gpu()  # what was stored in the row: before the slot's next request
+            rows.close_row(ctx, handle)
+        return outcome, count, origin
 
     @device
     def finish_rest(ctx, handle, how, state):
         """Goes on where ``one_warp.take`` has stopped: (outcome, count, origin)."""
         slot = slots.slot_of(handle)
+        sends = is_send(ctx, slot)
         done = state == RESUMED and rows.stage_of(ctx, slot) == rows.FINISHED
         sync()
         turns = 0
@@ -272,7 +300,7 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         first = slots.guess(ctx)  # who looks once, again and again, must come to all of them
         error = 0
         while not done and error == 0:
-            done = advance(ctx, slot, looks)
+            done = advance(ctx, slot, sends, looks)
             turns += 1
             if done:
                 break
@@ -284,7 +312,7 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
                     if at_host:
                         now = timer_ns()
                         began = now if began == 0 else began
-                        late = 1 if now - began > _LATE_NS else 0
+                        late = 1 if now - began > rows.LATE_NS else 0
                         error = load_sys(ctx.mapped + CONTROL_ABORT)
                     others = load_gpu(ctx.device + DEVICE_DIRECT_OPEN) > _ALONE
                 error, others, late = broadcast_3(error, others, late)
@@ -305,16 +333,7 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         count = 0
         origin = NO_ORIGIN
         if done:
-            outcome, count, origin = outcome_of(ctx, slot)
-            failed = outcome >> ERROR_SHIFT & 0xFF
-            if told != 0 and leads():
-                tell_linked(ctx, OP_WAITED, slot, handle)
-            if failed != SUCCESS and leads():
-                report(ctx, slot, failed)
-            sync()  # all have read the row
-            if leads() and lane_id() == 0:
-                fence_gpu()  # what was stored in the row: before the slot's next request
-                rows.close_row(ctx, handle)
+            outcome, count, origin = close(ctx, slot, handle, sends, told)
         elif error != 0:
             outcome = COMPLETED | (error & 0xFF) << ERROR_SHIFT
         elif leads() and lane_id() == 0:
@@ -344,4 +363,5 @@ def make_direct(scope: Scope, ask: Callable, help_others: Callable) -> SimpleNam
         start_scattered=open_scattered,
         finish=finish,
         go_on=going_on.go_on_with_others,
+        complete_open=make_complete_open(scope, going_on, help_others, tell_linked),
     )

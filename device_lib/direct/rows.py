@@ -67,6 +67,8 @@ LENGTH_MASK = (1 << LENGTH_BITS) - 1
 HELPED = 1 << 62
 TOUCHED = 1 << HANDLE_LARGE_SHIFT  # a helper has gone on with it: what it stored must be acquired
 
+LATE_NS = 50_000_000  # then the proxy is told of a wait
+
 MINE = 0
 RESUMED = 1  # mine, and TOUCHED
 BUSY = 2  # a helper has it: soon
@@ -96,11 +98,12 @@ def is_direct_handle(handle):
 
 
 @device
-def open_row(ctx, slot, handle, address, channel, call, length):
+def open_row(ctx, slot, handle, address, channel, stage, call, length):
     """Enters a request; one lane, which does not wait for anything.
 
     Args:
         channel: index of its row.
+        stage: BEGINS, or ROUNDS where the length of a long message has been sent.
         call: which of the user's calls.
         length: as LENGTH.
     """
@@ -108,7 +111,7 @@ def open_row(ctx, slot, handle, address, channel, call, length):
     stamp = handle & LOW_32 | channel << 32 | call << CALL_SHIFT
     write_packet(row + LENGTH, length, stamp)
     write_packet(row + ADDRESS, address, stamp)
-    write_packet(row + OWNER, handle, BEGINS | channel << INDEX_SHIFT)
+    write_packet(row + OWNER, handle, stage | channel << INDEX_SHIFT)
     count_gpu(ctx.device + DEVICE_DIRECT_OPEN, 1)
     set_bits_32_gpu(busy_address(ctx, slot >> 5) + BUSY_DIRECT, slots.busy_bit(slot))
     set_bits_32_gpu(_summary(ctx, slot >> 10), 1 << (slot >> 5 & 31))
@@ -223,6 +226,20 @@ def _open_in(ctx, word):
 
 
 @device
+def handle_in(ctx, slot):
+    """The handle of the request in a slot; one lane."""
+    return field(ctx, slot, OWNER) & ~(HELPED | TOUCHED | slots.CLAIMED)
+
+
+@device
+def is_over(ctx, slot, handle):
+    """Whether a request is complete, or is none any more; one lane."""
+    if _open_in(ctx, slot >> 5) >> (slot & 31) & 1 == 0 or handle_in(ctx, slot) != handle:
+        return True
+    return stage_of(ctx, slot) == FINISHED
+
+
+@device
 def next_open(ctx, first):
     """A slot with an open request, from ``first`` on, then around; -1: there is none. One lane."""
     groups = (all_slots(ctx) + 1023) >> 10
@@ -257,6 +274,24 @@ def field(ctx, slot, which):
 
 
 @device
+def facts(ctx, slot):
+    """(stage, ADDRESS, STAMP, LENGTH), all under way at once."""
+    row = row_address(ctx, slot)
+    stage = load_gpu(row + STAGE)
+    address = load_gpu(row + ADDRESS)
+    stamp = load_gpu(row + STAMP)
+    length = load_gpu(row + LENGTH)
+    return stage & (1 << INDEX_SHIFT) - 1, address, stamp, length
+
+
+@device
+def ends_of(ctx, stamp):
+    """(key, where the other end is, where ours is, counters) of the channel of a request, by its
+    STAMP."""
+    return table.entries(table.row_of(ctx, stamp >> 32 & INDEX_MASK))
+
+
+@device
 def set_field(ctx, slot, which, value):
     store_gpu(row_address(ctx, slot) + which, value)
 
@@ -285,7 +320,7 @@ def stage_of(ctx, slot):
 
 @device
 def set_stage(ctx, slot, stage):
-    index = field(ctx, slot, STAMP) >> 32 & INDEX_MASK
+    index = field(ctx, slot, STAGE) >> INDEX_SHIFT & INDEX_MASK
     set_field(ctx, slot, STAGE, stage | index << INDEX_SHIFT)
 
 

@@ -3,6 +3,8 @@
 A message of at most WIDE_ROOM bytes is stored when its slot of the inbox is free, or the wide slot
 is. Of a long one the length is. Then it is pushed to where the receiver says: a round for each
 announcement, part by part, so that the receiver takes one part while the next is on its way.
+
+One lane finds out what there is to do, and notes what has been done; all threads move the bytes.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -13,27 +15,18 @@ from collections.abc import Callable
 from device_lib.direct import cells, packets, rows, table
 from device_lib.move.copy import copy_to_staging
 from device_lib.move.layouts import layout_of, pack_layout
-from device_lib.platform.primitives import (
-    device,
-    fence_sys,
-    lane_id,
-    load_gpu,
-    pause,
-    write_packet,
-)
+from device_lib.platform.library import linked
+from device_lib.platform.primitives import device, fence_sys, lane_id, pause, write_packet
 from device_lib.platform.scope import Scope
 from gmpi.contract.channels import (
     FILLED,
     LONG,
+    NUMBERS,
     PART_BYTES,
     PARTS,
     ROOM,
-    ROW_COUNTERS,
-    ROW_LOCAL,
-    ROW_REMOTE,
     STAGED_BYTES,
     WIDE_ROOM,
-    WIDE_SLOT,
 )
 from gmpi.contract.wire import LAYOUT_SEND, SCATTERED
 
@@ -46,38 +39,84 @@ _WIDE = 4
 
 @device
 def _look(ctx, slot, looks):
-    """(what there is to do, number, stage, where a round goes, bytes wanted); one lane.
-
-    In the wide slot: the number there in place of where.
-    """
-    number = rows.number_of(ctx, slot)
-    stage = rows.stage_of(ctx, slot)
-    length = rows.length_of(ctx, slot)
-    ours = load_gpu(rows.channel_of(ctx, slot) + ROW_LOCAL)
+    """(what there is to do, number, parts that have been pushed, slot of the inbox, where to, the
+    user's buffer, bytes, number in the wide slot); one lane."""
+    stage, address, stamp, length = rows.facts(ctx, slot)
+    key, inbox, ours, counters = rows.ends_of(ctx, stamp)
+    number = stamp >> 1 & NUMBERS
+    length &= rows.LENGTH_MASK
+    at = packets.inbox_slot(inbox, number)
+    parts = stage - rows.ROUNDS
     looked = 0
     while looked < looks:
         if stage == rows.BEGINS:
             if cells.has_credit(ours, number):
-                in_one_piece = rows.field(ctx, slot, rows.ADDRESS) != SCATTERED
-                if in_one_piece and length <= ROOM:
-                    return _SHORT, number, stage, 0, 0
-                if not in_one_piece or length > WIDE_ROOM:
-                    return _LENGTH, number, stage, 0, 0
+                if is_long(address, length):
+                    return _LENGTH, number, 0, at, 0, address, length, 0
+                if length <= ROOM:
+                    return _SHORT, number, 0, at, 0, address, length, 0
                 if cells.all_taken(ours, number):
-                    return _WIDE, number, stage, _wide_number(ctx, slot), 0
+                    wide = table.next_wide(counters)
+                    to = packets.wide_slot_of(at, number)
+                    return _WIDE, number, 0, at, to, address, length, wide
         else:
-            turn = (stage - rows.ROUNDS) // PARTS
-            said, place, wanted = cells.announcement(ours, number, turn)
+            said, place, wanted = cells.announcement(ours, number, parts // PARTS)
             if said:
-                return _ROUND, number, stage, place, wanted
+                return _ROUND, number, parts, at, inbox + place, address, min(length, wanted), 0
         looked += 1
         pause(20)
-    return _NOTHING, number, stage, 0, 0
+    return _NOTHING, number, parts, at, 0, address, 0, 0
 
 
 @device
-def _wide_number(ctx, slot):
-    return table.next_wide(load_gpu(rows.channel_of(ctx, slot) + ROW_COUNTERS))
+def is_long(address, nbytes):
+    """Whether a message goes in rounds."""
+    return address == SCATTERED or nbytes > WIDE_ROOM
+
+
+@device
+def first_stage(ctx, row, number, address, nbytes):
+    """The stage that a send is entered with: if its slot is free, the length of a long message is
+    sent at once. One lane.
+
+    Args:
+        row: of the channel.
+    """
+    if not is_long(address, nbytes) or packets.refreshed(number):
+        return rows.BEGINS
+    key, inbox, ours, counters = table.entries(table.row_of(ctx, row))
+    if not cells.has_credit(ours, number):
+        return rows.BEGINS
+    at = packets.inbox_slot(inbox, number)
+    write_packet(at, nbytes, LONG | packets.mark_of(number) << 32)
+    return rows.ROUNDS
+
+
+@device
+def _is_last(what, nbytes, parts):
+    """Whether a send is over with this step: ``parts`` pushed, of a message in rounds."""
+    return what == _SHORT or what == _WIDE or (what == _ROUND and parts * PART_BYTES >= nbytes)
+
+
+@device
+def _note(ctx, slot, what, number, at, nbytes, wide_or_parts):
+    """What has been done with a send; one lane."""
+    if what == _LENGTH:
+        write_packet(at, nbytes, LONG | packets.mark_of(number) << 32)
+        rows.set_stage(ctx, slot, rows.ROUNDS)
+        return 0
+    if what == _WIDE:
+        packets.write_wide_header(at, nbytes, number, wide_or_parts)
+    if _is_last(what, nbytes, wide_or_parts):
+        rows.set_field(ctx, slot, rows.OUTCOME, rows.length_of(ctx, slot))
+        rows.set_stage(ctx, slot, rows.FINISHED)
+    else:
+        rows.set_stage(ctx, slot, rows.ROUNDS + wide_or_parts)
+    return 0
+
+
+_look_linked = linked("gmpi_direct_look_send", 5, 8, _look)
+_note_linked = linked("gmpi_direct_note_send", 9, 1, _note)
 
 
 def make_advance_send(scope: Scope) -> Callable:
@@ -85,19 +124,18 @@ def make_advance_send(scope: Scope) -> Callable:
     size = scope.size
     leads = scope.leads
     sync = scope.sync
-    broadcast_5 = scope.broadcast_5
+    broadcast_8 = scope.broadcast_8
 
     @device
-    def push_round(ctx, slot, at, to, number, parts, total):
+    def push_round(ctx, slot, number, parts, at, to, address, total):
         """Pushes what is left of a round: how many parts of the message have been pushed.
 
         Args:
+            parts: that have been pushed before.
             at: slot of the inbox.
             to: where the round goes.
-            parts: that have been pushed before.
             total: bytes that are wanted of the message.
         """
-        address = rows.field(ctx, slot, rows.ADDRESS)
         end = min(total, (parts // PARTS + 1) * STAGED_BYTES)
         begin = parts * PART_BYTES
         pushing = True  # nothing wanted: one part without bytes
@@ -127,46 +165,33 @@ def make_advance_send(scope: Scope) -> Callable:
         """
         what = _NOTHING
         number = 0
-        stage = 0
-        place = 0
-        wanted = 0
+        parts = 0
+        at = 0
+        to = 0
+        address = 0
+        nbytes = 0
+        wide = 0
         if leads() and lane_id() == 0:
-            what, number, stage, place, wanted = _look(ctx, slot, looks)
-        what, number, stage, place, wanted = broadcast_5(what, number, stage, place, wanted)
+            what, number, parts, at, to, address, nbytes, wide = _look_linked(ctx, slot, looks)
+        what, number, parts, at, to, address, nbytes, wide = broadcast_8(
+            what, number, parts, at, to, address, nbytes, wide
+        )
         if what == _NOTHING:
             sync()  # before the next broadcast
             return False
-        length = rows.length_of(ctx, slot)
-        address = rows.field(ctx, slot, rows.ADDRESS)
-        inbox = load_gpu(rows.channel_of(ctx, slot) + ROW_REMOTE)
-        at = packets.inbox_slot(inbox, number)
-        last = what == _SHORT or what == _WIDE
-        next_stage = rows.ROUNDS
         if what == _SHORT:
-            packets.put_packets(at, address, length, number, rank(), size())
+            packets.put_packets(at, address, nbytes, number, rank(), size())
         elif what == _LENGTH:
             packets.refresh_rest(at, number, packets.AFTER_FILLED, rank(), size())
         elif what == _WIDE:
             packets.refresh_rest(at, number, packets.AFTER_HEADER, rank(), size())
-            packets.put_wide(inbox + WIDE_SLOT, address, length, place, rank(), size())
+            packets.put_wide(to, address, nbytes, wide, rank(), size())
         else:
-            total = min(length, wanted)
-            parts = stage - rows.ROUNDS
-            parts = push_round(ctx, slot, at, inbox + place, number, parts, total)
-            last = parts * PART_BYTES >= total
-            next_stage = rows.ROUNDS + parts
+            wide = push_round(ctx, slot, number, parts, at, to, address, nbytes)
         sync()
         if leads() and lane_id() == 0:
-            mark = packets.mark_of(number) << 32
-            if what == _LENGTH:
-                write_packet(at, length, LONG | mark)
-            elif what == _WIDE:
-                packets.write_wide_header(at, length, number, place)
-            if last:
-                rows.set_field(ctx, slot, rows.OUTCOME, length)
-                next_stage = rows.FINISHED
-            rows.set_stage(ctx, slot, next_stage)
+            _note_linked(ctx, slot, what, number, at, nbytes, wide)
         sync()
-        return last
+        return _is_last(what, nbytes, wide)
 
     return advance_send

@@ -111,6 +111,14 @@ def row_of(ctx, index):
 
 
 @device
+def entries(row):
+    """(key, where the other end is, where ours is, counters) of a row, by its address."""
+    key, remote = load_16(row + ROW_KEY)
+    local, counters = load_16(row + ROW_LOCAL)
+    return key, remote, local, counters
+
+
+@device
 def find(ctx, key):
     """(row, where the other end is, where ours is, counters) of a key; row NOBODY: nobody has asked
     for it.
@@ -125,8 +133,7 @@ def find(ctx, key):
     looking = True
     while looking:
         row = table + at * ROW_BYTES
-        known, remote = load_16(row + ROW_KEY)
-        local, counters = load_16(row + ROW_LOCAL)
+        known, remote, local, counters = entries(row)
         looking = known != key and known != NO_KEY
         if looking:
             at = uint32(at + 1 & mask)

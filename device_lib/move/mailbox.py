@@ -19,10 +19,12 @@ from device_lib.platform.library import linked
 from device_lib.platform.primitives import (
     SIMULATOR,
     device,
+    int64,
     load_sys,
     opaque,
     pause,
     read_packet,
+    uint32,
     write_packet,
 )
 from gmpi.contract.rules import mailbox_groups
@@ -42,7 +44,8 @@ from gmpi.contract.wire import (
 # thread needs nobody else. Groups lie in blocks of 32, first packets first, so that neighbouring
 # threads' packets are neighbours. A thread has two or three groups under way: loads that are on
 # their way together cost one latency, and code that runs once a message is paid for by its length.
-# Of many threads each has one: there are enough loads, and not the registers for more.
+# Of many threads each has one: there are enough loads, and not the registers for more. That is a
+# function of its own, so that no warp saves registers for the other.
 _GROUP_BYTES = MAILBOX_PACKETS * PACKET_PAYLOAD
 _NEXT_PACKET = MAILBOX_GROUPS * PACKET_BYTES  # from one packet of a group to the next
 _BLOCK_BYTES = MAILBOX_PACKETS * _NEXT_PACKET
@@ -78,6 +81,9 @@ if SIMULATOR:
     def _take_words(control, place, target, nbytes, groups, seq, rank, size):
         return _take_packets(control, place, target, nbytes, groups, seq, rank, size)
 
+    _put_words_lean = _put_words
+    _take_words_lean = _take_words
+
 else:
     from device_lib.platform.primitives_cuda import load_16_if, store_16_if
 
@@ -107,10 +113,6 @@ else:
     def _put_words(place, source, nbytes, groups, seq, rank, size):
         seq_bits = seq << 32
         group = rank
-        while size > FEW_THREADS and group < groups:
-            only = _load_group(source, group, nbytes)
-            _put_group(place, group, groups, only, seq_bits)
-            group += size
         while group < groups:
             first = _load_group(source, group, nbytes)
             second = _load_group(source, group + size, nbytes)
@@ -119,6 +121,13 @@ else:
             _put_group(place, group + size, groups, second, seq_bits)
             _put_group(place, group + 2 * size, groups, third, seq_bits)
             group += 3 * size
+
+    @device
+    def _put_words_lean(place, source, nbytes, groups, seq, rank, size):
+        group = rank
+        while group < groups:
+            _put_group(place, group, groups, _load_group(source, group, nbytes), seq << 32)
+            group += opaque(size)
 
     @device
     def _look_at_group(place, group, groups):
@@ -152,15 +161,6 @@ else:
     def _take_words(control, place, target, nbytes, groups, seq, rank, size):
         group = rank
         looks = 0
-        while size > FEW_THREADS and group < groups:
-            only = _look_at_group(place, group, groups)
-            if _have_come(only, seq):
-                _store_group(target, group, nbytes, only)
-                group += size
-            else:
-                looks += 1
-                if looks & (_PATIENCE - 1) == 0 and load_sys(control + CONTROL_ABORT) != 0:
-                    return 1
         while group < groups:
             first = _look_at_group(place, group, groups)
             second = _look_at_group(place, group + size, groups)
@@ -170,6 +170,21 @@ else:
                 group += 2 * size
             else:
                 looks += 1
+                if looks & (_PATIENCE - 1) == 0 and load_sys(control + CONTROL_ABORT) != 0:
+                    return 1
+        return 0
+
+    @device
+    def _take_words_lean(control, place, target, nbytes, groups, seq, rank, size):
+        group = uint32(rank)
+        looks = uint32(0)
+        while group < uint32(groups):
+            only = _look_at_group(place, group, uint32(groups))
+            if _have_come(only, seq):
+                _store_group(target, int64(group), nbytes, only)
+                group = uint32(group + size)
+            else:
+                looks = uint32(looks + 1)
                 if looks & (_PATIENCE - 1) == 0 and load_sys(control + CONTROL_ABORT) != 0:
                     return 1
         return 0
@@ -206,30 +221,38 @@ def _take_packets(control, place, target, nbytes, groups, seq, rank, size):
     return 0
 
 
-@device
-def _put(place, source, nbytes, what, rank, size):
-    seq = what & LOW_32
-    groups = what >> 32
-    if groups == 0:
-        groups = groups_of(nbytes)
-    if _in_words(source, nbytes):
-        _put_words(place, source, nbytes, groups, seq, rank, size)
-    else:
-        _put_packets(place, source, nbytes, groups, seq, rank, size)
-    return 0
+def _make_put(put_words):
+    @device
+    def put(place, source, nbytes, what, rank, size):
+        seq = what & LOW_32
+        groups = what >> 32
+        if groups == 0:
+            groups = groups_of(nbytes)
+        if _in_words(source, nbytes):
+            put_words(place, source, nbytes, groups, seq, rank, size)
+        else:
+            _put_packets(place, source, nbytes, groups, seq, rank, size)
+        return 0
+
+    return put
 
 
-@device
-def _take(control, place, target, nbytes, what, rank, size):
-    seq = what & LOW_32
-    groups = what >> 32
-    if _in_words(target, nbytes):
-        return _take_words(control, place, target, nbytes, groups, seq, rank, size)
-    return _take_packets(control, place, target, nbytes, groups, seq, rank, size)
+def _make_take(take_words):
+    @device
+    def take(control, place, target, nbytes, what, rank, size):
+        seq = what & LOW_32
+        groups = what >> 32
+        if _in_words(target, nbytes):
+            return take_words(control, place, target, nbytes, groups, seq, rank, size)
+        return _take_packets(control, place, target, nbytes, groups, seq, rank, size)
+
+    return take
 
 
-_put_linked = linked("gmpi_put_mail", 6, 1, _put)
-_take_linked = linked("gmpi_take_mail", 7, 1, _take)
+_put_linked = linked("gmpi_put_mail", 6, 1, _make_put(_put_words))
+_put_lean_linked = linked("gmpi_put_mail_lean", 6, 1, _make_put(_put_words_lean))
+_take_linked = linked("gmpi_take_mail", 7, 1, _make_take(_take_words))
+_take_lean_linked = linked("gmpi_take_mail_lean", 7, 1, _make_take(_take_words_lean))
 
 
 @device
@@ -241,7 +264,10 @@ def put_mail(place, source, nbytes, groups, seq, rank, size):
         groups: of packets to store, those behind ``nbytes`` empty; 0: as many as it takes.
         seq: the sequence number of the packets, 32 bits.
     """
-    _put_linked(place, source, nbytes, groups << 32 | seq, rank, size)
+    if size > FEW_THREADS:
+        _put_lean_linked(place, source, nbytes, groups << 32 | seq, rank, size)
+    else:
+        _put_linked(place, source, nbytes, groups << 32 | seq, rank, size)
 
 
 @device
@@ -256,6 +282,8 @@ def take_mail(ctx, place, target, nbytes, groups, seq, rank, size):
     Returns:
         1 where waits were aborted before all of the thread's packets were there, else 0.
     """
+    if size > FEW_THREADS:
+        return _take_lean_linked(ctx.mapped, place, target, nbytes, groups << 32 | seq, rank, size)
     return _take_linked(ctx.mapped, place, target, nbytes, groups << 32 | seq, rank, size)
 
 

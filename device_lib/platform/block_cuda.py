@@ -61,8 +61,10 @@ place = ptx(
 )
 
 
-_SHARED_WORDS = 5 + 3 * 32 + 4  # a broadcast, a row for each lane of a warp, put_block_4
-_PUT = 5 + 3 * 32
+# A broadcast, a row for each lane of a warp, put_block_4.
+_ROWS = 8
+_PUT = _ROWS + 3 * 32
+_SHARED_WORDS = _PUT + 4
 
 
 def _shared(builder):
@@ -149,15 +151,34 @@ def broadcast_block_5(a, b, c, d, e):
 
 
 @device
+def broadcast_block_8(a, b, c, d, e, f, g, h):
+    """Eight values of thread 0, as ``broadcast_block``."""
+    if thread_rank() == 0:
+        _store_shared(0, a)
+        _store_shared(1, b)
+        _store_shared(2, c)
+        _store_shared(3, d)
+        _store_shared(4, e)
+        _store_shared(5, f)
+        _store_shared(6, g)
+        _store_shared(7, h)
+    cuda.syncthreads()
+    first = _load_shared(0), _load_shared(1), _load_shared(2), _load_shared(3)
+    second = _load_shared(4), _load_shared(5), _load_shared(6), _load_shared(7)
+    return first[0], first[1], first[2], first[3], second[0], second[1], second[2], second[3]
+
+
+@device
 def put_block_row(lane, a, b, c):
-    _store_shared(5 + 3 * lane, a)
-    _store_shared(6 + 3 * lane, b)
-    _store_shared(7 + 3 * lane, c)
+    _store_shared(_ROWS + 3 * lane, a)
+    _store_shared(_ROWS + 1 + 3 * lane, b)
+    _store_shared(_ROWS + 2 + 3 * lane, c)
 
 
 @device
 def get_block_row(lane, a, b, c):
-    return _load_shared(5 + 3 * lane), _load_shared(6 + 3 * lane), _load_shared(7 + 3 * lane)
+    at = _ROWS + 3 * lane
+    return _load_shared(at), _load_shared(at + 1), _load_shared(at + 2)
 
 
 @device

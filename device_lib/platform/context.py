@@ -26,6 +26,8 @@ from gmpi.contract.sizes import (
 from gmpi.contract.wire import (
     BUSY_STRIDE,
     CLAIM_BYTES,
+    COLLECTIVES_DIRECT,
+    COMMUNICATOR_MASK,
     COMMUNICATORS,
     DERIVED_ROWS,
     DEVICE_BUSY,
@@ -216,6 +218,16 @@ def may_go_direct(ctx, word0):
         return False
     comm = word0 >> 16 & (COMMUNICATORS - 1)
     return load_8(ctx.device + DEVICE_P2P + comm * P2P_BYTES + P2P_DIRECT) != 0
+
+
+@device
+def may_collect_direct(ctx, word0):
+    """Whether collectives on a call's communicator may, likewise."""
+    comm = word0 >> 16 & COMMUNICATOR_MASK
+    if not has_direct(ctx) or comm >= COMMUNICATORS:
+        return False
+    road = load_8(ctx.device + DEVICE_P2P + comm * P2P_BYTES + P2P_DIRECT)
+    return road & COLLECTIVES_DIRECT != 0
 
 
 @device

@@ -17,6 +17,7 @@ from device_lib.platform.block_cuda import broadcast_block as broadcast_block
 from device_lib.platform.block_cuda import broadcast_block_3 as broadcast_block_3
 from device_lib.platform.block_cuda import broadcast_block_4 as broadcast_block_4
 from device_lib.platform.block_cuda import broadcast_block_5 as broadcast_block_5
+from device_lib.platform.block_cuda import broadcast_block_8 as broadcast_block_8
 from device_lib.platform.block_cuda import get_block_4 as get_block_4
 from device_lib.platform.block_cuda import get_block_row as get_block_row
 from device_lib.platform.block_cuda import grid_blocks as grid_blocks
@@ -130,6 +131,14 @@ write_packet = ptx(
     "{ .reg .b128 u; mov.b128 u, {$1, $2}; st.relaxed.sys.global.b128 [$0], u; }",
     "l,l,l",
     types.void,
+    3,
+)
+# The same where it is wanted; else ``word`` in place of the high word.
+read_packet_if = ptx(
+    "{ .reg .pred p; .reg .b128 u; setp.ne.u64 p, $4, 0; mov.b64 $0, 0; mov.b64 $1, $3; "
+    "@p ld.relaxed.sys.global.b128 u, [$2]; @p mov.b128 {$0, $1}, u; }",
+    "=&l,=&l,l,l,l",
+    _PAIR,
     3,
 )
 # Acquire and release for everything this thread has seen, up to the CPU: ~0.5 us over PCIe 5.

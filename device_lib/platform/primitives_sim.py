@@ -115,6 +115,10 @@ def broadcast_block_5(a, b, c, d, e):
     return _block_values((a, b, c, d, e))[0]
 
 
+def broadcast_block_8(a, b, c, d, e, f, g, h):
+    return _block_values((a, b, c, d, e, f, g, h))[0]
+
+
 def put_block_row(lane, a, b, c):
     getcurrent().block.rows[lane] = (a, b, c)
 
@@ -229,6 +233,10 @@ def read_packet(address):
         low = _word(address).value
     getcurrent().seen.append((address + 8, word))
     return low, word
+
+
+def read_packet_if(address, word, wanted):
+    return read_packet(address) if wanted else (0, word)
 
 
 def write_packet(address, low, word):

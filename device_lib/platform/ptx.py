@@ -71,4 +71,5 @@ _TYPINGS = (
     lambda *found: lambda typingctx, a, b, c: found,
     lambda *found: lambda typingctx, a, b, c, d: found,
     lambda *found: lambda typingctx, a, b, c, d, e: found,
+    lambda *found: lambda typingctx, a, b, c, d, e, f: found,
 )

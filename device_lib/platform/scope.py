@@ -17,6 +17,7 @@ from device_lib.platform.primitives import (
     broadcast_block_3,
     broadcast_block_4,
     broadcast_block_5,
+    broadcast_block_8,
     device,
     get_block_4,
     get_block_row,
@@ -46,10 +47,10 @@ class Scope(NamedTuple):
         leading_lanes: () -> number of threads in the leading warp.
         sync: () -> barrier of the scope; orders its memory accesses.
         sync_or: (flag) -> ``sync``; whether a thread of the scope has a flag that is not 0.
-        sync_full: the same where every warp of the scope is known to be full.
+        sync_full: ``sync`` where every warp of the scope is known to be full.
         broadcast: (value) -> thread 0's value in all threads. Two broadcasts need a sync between
             them.
-        broadcast_3, broadcast_5: the same for three and for five values.
+        broadcast_3, broadcast_5, broadcast_8: the same for so many values.
         share_full: (value) -> the leading warp's value, which all its lanes have, in all threads;
             every warp is known to be full.
         share_4_full: the same for four values.
@@ -74,6 +75,7 @@ class Scope(NamedTuple):
     broadcast_3: Callable
     share_4_full: Callable
     broadcast_5: Callable
+    broadcast_8: Callable
     put_row: Callable
     get_row: Callable
     put_4: Callable
@@ -135,10 +137,25 @@ def _from_lane_0_3(a, b, c):
 
 
 @device
-def _from_lane_0_5(a, b, c, d, e):
+def _from_lane_0_4(a, b, c, d):
     mask = warp_mask()
     first = shuffle(mask, a, 0), shuffle(mask, b, 0), shuffle(mask, c, 0)
-    return first[0], first[1], first[2], shuffle(mask, d, 0), shuffle(mask, e, 0)
+    return first[0], first[1], first[2], shuffle(mask, d, 0)
+
+
+@device
+def _from_lane_0_5(a, b, c, d, e):
+    first = _from_lane_0_4(a, b, c, d)
+    return first[0], first[1], first[2], first[3], shuffle(warp_mask(), e, 0)
+
+
+@device
+def _from_lane_0_8(a, b, c, d, e, f, g, h):
+    first = _from_lane_0_4(a, b, c, d)
+    second = _from_lane_0_4(e, f, g, h)
+    return (
+        first[0], first[1], first[2], first[3], second[0], second[1], second[2], second[3],
+    )  # fmt: skip
 
 
 @device
@@ -169,13 +186,6 @@ def _put_nothing(a, b, c, d):
     """The lanes hold their own."""
 
 
-@device
-def _from_lane_0_4(a, b, c, d):
-    mask = warp_mask()
-    first = shuffle(mask, a, 0), shuffle(mask, b, 0), shuffle(mask, c, 0)
-    return first[0], first[1], first[2], shuffle(mask, d, 0)
-
-
 BLOCK = Scope(
     "block",
     thread_rank,
@@ -190,6 +200,7 @@ BLOCK = Scope(
     broadcast_block_3,
     broadcast_block_4,
     broadcast_block_5,
+    broadcast_block_8,
     put_block_row,
     get_block_row,
     put_block_4,
@@ -209,6 +220,7 @@ WARP = Scope(
     _from_lane_0_3,
     _same_4,
     _from_lane_0_5,
+    _from_lane_0_8,
     _put_warp_row,
     _get_warp_row,
     _put_nothing,

@@ -73,6 +73,7 @@ from gmpi.contract.wire import (
     LAYOUT_USER,
     LOW_32,
     OP_ALLREDUCE,
+    OP_BCAST,
     OP_IRECV,
     OP_ISEND,
     SCATTERED,
@@ -181,13 +182,13 @@ def place(ctx, slot, direction, buffer, row, nbytes, lane, lanes, mask):
 
 
 def make_open_scattered(
-    scope: Scope, help_others: Callable, report: Callable, start_direct: Callable
+    scope: Scope, help_others: Callable, report: Callable, start_direct: Callable, collect: Callable
 ) -> Callable:
     """Opens requests of derived datatypes and strided views; all threads of the scope call it.
 
     Args:
-        start_direct: (ctx, word0, peer_tag, nbytes, buffer, row) -> handle, or 0 where the message
-            does not go by the direct road.
+        start_direct: (ctx, word0, peer_tag, nbytes, buffer, row) -> handle; 0: not the direct road.
+        collect: the same of collectives, of ``start``'s arguments but the last.
     """
     rank = scope.rank
     size = scope.size
@@ -252,6 +253,10 @@ def make_open_scattered(
                 handle = start_direct(ctx, word0, peer_tag, nbytes, buffer, row)
                 if handle != 0:
                     return handle
+        if flaws == 0 and (op == OP_ALLREDUCE or op == OP_BCAST):
+            handle = collect(ctx, word0, peer_tag, count, nbytes, row, send_buffer, recv_buffer)
+            if handle != 0:
+                return handle
         return start(ctx, word0, peer_tag, count, nbytes, row, send_buffer, recv_buffer, room)
 
     # long: one sequence, whose order is the protocol

@@ -18,11 +18,20 @@ has the same packets, so an inbox holds none that is older than that, and number
 that is not memory that it can map, to staging in the arena; then a fence, then the number of the
 round in the partition's *flag*. Round k may be stored when the receiver has started it.
 
+**By the proxies** (``PROXIED``): between ranks without a direct road. Partitions that lie side by
+side are a *group*, and a group is a message: of at least ``GROUP_LEAST`` bytes, if there are as
+many. Whoever makes the last partition of a group ready sends it; the receiver's Start opens a
+receive for each. Both ends have the same groups: as many bytes as are whole partitions of both. A
+group has a record in its end's own arena, and in it the request of the round.
+
 **Marks** say what an end has done with each of its own partitions: round << MARK_SHIFT | one of
 ``SENT``, ``LATE``, ``MOVING``, ``TAKEN``.
 """
 
 from __future__ import annotations
+
+import math
+from typing import NamedTuple
 
 from gmpi.contract.sizes import align
 from gmpi.contract.wire import PACKET_BYTES, PACKET_PAYLOAD, PARTITIONED_ROW_BYTES
@@ -30,8 +39,11 @@ from gmpi.contract.wire import PACKET_BYTES, PACKET_PAYLOAD, PARTITIONED_ROW_BYT
 ARENA_BYTES = 16 << 20
 MOST_IN_PACKETS = 65536  # bytes of a partition
 MOST_IN_INBOXES = 6 << 20  # bytes of both inboxes of a request
+LOCAL_ARENA_BYTES = 2 << 20  # of a rank without direct memory: nobody else writes there
+GROUP_LEAST = 65536  # bytes of a group, where the message has as many
+GROUPS = 8  # of a message, at most: each has a request open
 
-# --- a row; all fields but STATE and LATE_COUNT are the host's ------------------------------------
+# --- a row; all fields but STATE, LATE_COUNT and those about ASKED are the host's -----------------
 OWNER = 0  # the handle; 0: nobody's
 STATE = 8  # round << 1 | ACTIVE
 SHAPE = 16  # partitions | mode << MODE_SHIFT | flags | what has a shift below
@@ -47,8 +59,16 @@ THEIR_BYTES = 88  # of one partition of the other end
 THEIR_PARTITIONS = 96
 ORIGIN = 104  # peer | tag << 32
 COUNT = 112  # elements of all partitions
-LATE_COUNT = 120  # partitions that are ready and not stored
-assert LATE_COUNT + 8 == PARTITIONED_ROW_BYTES
+LATE_COUNT = 120  # partitions that are ready and not stored; 1: receives that have not been opened
+ASKED = 128  # calls of Parrived that have found nothing; for reports
+ASKED_BLOCK = 136  # of the last one
+assert ASKED_BLOCK + 8 <= PARTITIONED_ROW_BYTES
+# The same places, where partitions travel by the proxies:
+GROUPS_AT = PLACE  # the groups' records
+GROUP_PARTITIONS = STRIDE  # partitions of ours in a group; the last one may have fewer
+FIRST_RECORD = FLAGS  # peer | tag of the first group << 32, of its record
+FIRST_WORD = THEIR_BYTES  # the record's first word
+GROUP_COUNT = THEIR_PARTITIONS
 
 ACTIVE = 1
 ROUND_SHIFT = 1
@@ -61,9 +81,11 @@ NOBODY = 1  # PROC_NULL
 PACKETS = 2
 STORES = 3
 FAILED = 4
+PROXIED = 5
 SENDS = 1 << 40
 EQUAL = 1 << 41  # both ends have the same partitions
 COPIES = 1 << 42  # of a receive in STORES: bytes come to staging
+NO_ROAD = 1 << 43  # there is no direct road to the other end: when that is known, PROXIED
 FAILURE_SHIFT = 44
 COMM_SHIFT = 52
 
@@ -75,6 +97,20 @@ MOVING = 2  # LATE, and somebody is storing it
 TAKEN = 3
 FLAG_BYTES = 8
 CREDIT_BYTES = 128
+
+# --- the record of a group ------------------------------------------------------------------------
+GROUP_STATE = 0  # round << GROUP_SHIFT | one of the three below
+GROUP_HANDLE = 8
+GROUP_READY = 16  # partitions of this round that are ready
+GROUP_ERROR = 24  # error class with which the request of the round has ended
+GROUP_ELEMENTS = 32
+GROUP_BUFFER = 40  # address, bytes behind it, 0: as ``device_lib/move/layouts.py`` describes one
+GROUP_BYTES = 64
+GROUP_SHIFT = 2
+BUSY = 1  # somebody opens the request, or looks at it
+OPEN = 2
+DONE = 3
+UNLIMITED = 1 << 61  # bytes behind the address: the host has seen to it that there is room
 
 # --- handle ---------------------------------------------------------------------------------------
 #   row (10) | generation (22) << 10 | context (6) << HANDLE_CONTEXT_SHIFT | 1 << 62
@@ -93,6 +129,34 @@ def packets_of_partition(nbytes: int) -> int:
 def inbox_stride(nbytes: int) -> int:
     """Bytes of an inbox for a partition."""
     return align(packets_of_partition(nbytes) * PACKET_BYTES, 128)
+
+
+class Groups(NamedTuple):
+    """How one end's partitions go by the proxies.
+
+    Attributes:
+        partitions: of a group; the last one may have fewer.
+        number: of groups.
+    """
+
+    partitions: int
+    number: int
+
+
+def groups_of(partitions: int, nbytes: int, theirs: int) -> Groups:
+    """The groups of an end.
+
+    Args:
+        nbytes: of one partition.
+        theirs: of one partition of the other end, which has as many bytes in all.
+    """
+    total = partitions * nbytes
+    if total == 0:
+        return Groups(partitions, 1)
+    step = math.lcm(nbytes, theirs)
+    wanted = max(GROUP_LEAST, -(-total // GROUPS))
+    each = min(-(-wanted // step) * step, total) // nbytes
+    return Groups(each, -(-partitions // each))
 
 
 def round_mark(number: int) -> int:

@@ -200,6 +200,9 @@ CONTROL_RESOURCE_NS = 128  # 8 bytes, how long a call waits for a free request s
 CONTROL_NARROW = 192  # a bit for each narrow slot: it has a command that nobody has executed
 MAPPED_COMMUNICATORS = 4096
 COMMUNICATORS = 256
+# Ours, of all ranks of the context, on which partitioned requests travel by the proxies. No call
+# can name it. It has the ranks of communicator 0, whose row in device memory its low bits name.
+PRIVATE_COMMUNICATOR = COMMUNICATORS
 COMMUNICATOR_BYTES = 8  # rank (int32), size (int32)
 MAPPED_RING = 8192
 
@@ -247,14 +250,18 @@ P2P_RANKS = 64
 P2P_FIRST = 0  # first rank | step << 32
 P2P_MAGIC = 8  # divides by the step: ``magic_of`` of device_lib/platform/divide.py
 P2P_BITS = 16
-P2P_DIRECT = 24  # 1: messages on it may take the direct road
+P2P_DIRECT = 24  # 1: messages on it may take the direct road, COLLECTIVES_DIRECT: collectives too
+COLLECTIVES_DIRECT = 2
 P2P_MAILBOXES = 32
 P2P_BYTES = P2P_MAILBOXES + 8 * P2P_RANKS
 # Rows of partitioned requests (gmpi/contract/partitions.py).
 DEVICE_PARTITIONED = DEVICE_P2P + COMMUNICATORS * P2P_BYTES
 PARTITIONED_ROWS = 1024
-PARTITIONED_ROW_BYTES = 128
-DEVICE_ROWS = DEVICE_PARTITIONED + PARTITIONED_ROWS * PARTITIONED_ROW_BYTES
+PARTITIONED_ROW_BYTES = 256
+# A row for each communicator whose collectives are direct (gmpi/contract/collectives.py).
+DEVICE_COLLECTIVES = DEVICE_PARTITIONED + PARTITIONED_ROWS * PARTITIONED_ROW_BYTES
+COLLECTIVE_ROW_BYTES = 512
+DEVICE_ROWS = DEVICE_COLLECTIVES + COMMUNICATORS * COLLECTIVE_ROW_BYTES
 REQUEST_BYTES = 64  # one row a slot
 REQUEST_OWNER = 0  # handle of the open request; of the last one, claimed, when free
 REQUEST_RECV = 8  # address that is unpacked to

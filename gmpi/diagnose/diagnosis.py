@@ -8,12 +8,21 @@ tables.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from gmpi.diagnose.circles import Stuck, of_circle
 from gmpi.diagnose.differences import differences
+from gmpi.diagnose.partitioned import of_partitions
 from gmpi.diagnose.stacks import receives_by_mpi4py
-from gmpi.diagnose.tables import LISTED, Cause, Pending, Table, Tables, ranks_text
+from gmpi.diagnose.tables import (
+    LISTED,
+    Cause,
+    Pending,
+    Table,
+    Tables,
+    absence_of,
+    ranks_text,
+    silence_of,
+)
 
 
 def diagnose(tables: Tables) -> list[Cause]:
@@ -33,6 +42,8 @@ def diagnose(tables: Tables) -> list[Cause]:
         for request in table.pending:
             if request.commands:
                 causes.append(_of_commands(table, request))
+            elif request.end:
+                stuck.append(Stuck(rank, request, of_partitions(tables, table, request)))
             elif request.kind == "receive" and request.matched:
                 causes += _of_matched(tables, table, request)
             elif request.kind == "receive":
@@ -47,8 +58,8 @@ def _ranked(causes: list[Cause]) -> list[Cause]:
     """Without doubles; a call that only waits for a rank that is itself stuck comes last."""
     strength = (
         "proxy", "error", "mpi4py", "missing wait", "cycle", "collective", "tag", "communicator",
-        "peer", "order", "left", "not launched", "missing send", "missing receive", "silent",
-        "follows",
+        "peer", "order", "left", "not launched", "partitions", "missing send", "missing receive",
+        "silent", "follows",
     )  # fmt: skip
     found: dict[tuple[str, str], Cause] = {}
     for cause in causes:
@@ -61,28 +72,9 @@ def _ranked(causes: list[Cause]) -> list[Cause]:
 
 def _doing(table: Table) -> str:
     if not table.pending:
-        return _absence(table).text or "has nothing pending"
+        return absence_of(table).text or "has nothing pending"
     oldest = min(table.pending, key=lambda request: request.serial)
     return f"is in {oldest}"
-
-
-class _Absence(NamedTuple):
-    """Why a rank is not going to send or receive; kind and text are empty if it may."""
-
-    kind: str = ""
-    text: str = ""
-
-
-def _absence(table: Table) -> _Absence:
-    if table.gone:
-        return _Absence("left", table.gone)
-    if any(request.block < 0 for request in table.pending):  # its host is in a call
-        return _Absence()
-    if table.kernels == "none running":
-        return _Absence("left", "has left its kernels")
-    if table.kernels == "none launched":
-        return _Absence("not launched", "has not launched a kernel yet")
-    return _Absence()
 
 
 def _sends_to(tables: Tables, rank: int) -> Iterator[tuple[int, int | None, str, str]]:
@@ -94,7 +86,7 @@ def _sends_to(tables: Tables, rank: int) -> Iterator[tuple[int, int | None, str,
             seen.add((message.source, message.tag, message.communicator))
             yield message.source, message.tag, message.communicator, "has sent"
     for source, other in sorted(tables.items()):
-        for request in other.pending if other is not None else []:
+        for request in other.messages if other is not None else []:
             key = (source, request.tag, request.communicator)
             if request.kind == "send" and request.peer == rank and key not in seen:
                 yield source, request.tag, request.communicator, "is sending"
@@ -130,7 +122,7 @@ def _of_commands(table: Table, request: Pending) -> Cause:
     rank = table.rank
     text = f"rank {rank} does not wait for its {request}: the bytes of a long message move only "
     text += f"while threads of rank {rank} wait for a request or test one, and "
-    text += "its kernels have ended" if _absence(table).kind == "left" else "none does"
+    text += "its kernels have ended" if absence_of(table).kind == "left" else "none does"
     return Cause("missing wait", text, (rank,))
 
 
@@ -143,11 +135,11 @@ def _of_matched(tables: Tables, table: Table, request: Pending) -> list[Cause]:
     sender = tables.get(source)
     pair = (table.rank, source)
     if sender is None:
-        return [Cause("silent", f"{waits}; {_silence(source)}", pair)]
+        return [Cause("silent", f"{waits}; {silence_of(source)}", pair)]
     if sender.errors:
         text = f"{waits}; on rank {source} a call failed: {sender.errors[0]}"
         return [Cause("error", text, pair)]
-    absence = _absence(sender)
+    absence = absence_of(sender)
     if absence.kind and not sender.pending:
         return [Cause(absence.kind, f"{waits}, but rank {source} {absence.text}", pair)]
     return []
@@ -179,7 +171,7 @@ def _of_receive(tables: Tables, table: Table, request: Pending) -> Cause:
 def _nobody_sends(tables: Tables, table: Table, request: Pending) -> Cause:
     members = table.members.get(request.communicator, sorted(tables))
     others = [r for r in members if r != table.rank]
-    absent = [_absence(t) for r in others if (t := tables.get(r)) is not None]
+    absent = [absence_of(t) for r in others if (t := tables.get(r)) is not None]
     waits = f"rank {table.rank} waits in {request}"
     if others and len(absent) == len(others) and all(a.kind for a in absent):
         if all(a.text == "has left its kernels" for a in absent):
@@ -208,7 +200,7 @@ def _source_does_not_send(
     sender = tables.get(source)
     pair = (rank, source)
     if sender is None:
-        return Cause("silent", f"{waits}; {_silence(source)}", pair)
+        return Cause("silent", f"{waits}; {silence_of(source)}", pair)
     # What it has sent elsewhere with this tag, and nobody there asked for.
     for other in sorted(tables):
         if other == rank:
@@ -216,7 +208,7 @@ def _source_does_not_send(
         for origin, tag, communicator, verb in _sends_to(tables, other):
             there = tables.get(other)
             wanted = there is not None and any(
-                r.kind == "receive" and _fits(r, origin, tag, communicator) for r in there.pending
+                r.kind == "receive" and _fits(r, origin, tag, communicator) for r in there.messages
             )
             if origin == source and _fits(request, source, tag, communicator) and not wanted:
                 told = f"rank {source} {verb} tag {tag} to {other}, which does not ask for it"
@@ -225,7 +217,7 @@ def _source_does_not_send(
         return Cause("missing send", f"{waits}: a rank waits for itself to send", (rank,))
     if sender.errors:
         return Cause("error", f"{waits}; on rank {source} a call failed: {sender.errors[0]}", pair)
-    absence = _absence(sender)
+    absence = absence_of(sender)
     if absence.kind:
         return Cause(absence.kind, f"{waits}, but rank {source} {absence.text}", pair)
     collective = [r for r in sender.pending if r.kind == "collective"]
@@ -237,13 +229,6 @@ def _source_does_not_send(
     return Cause("missing send", f"{waits}; rank {source} has not sent it", pair)
 
 
-def _silence(rank: int) -> str:
-    return (
-        f"rank {rank} does not answer: its context is closed, its process has died, or it is stuck "
-        "in a call that holds Python or MPI"
-    )
-
-
 # --- sends ---------------------------------------------------------------------------------------
 
 
@@ -253,7 +238,7 @@ def _has_receiver(tables: Tables, rank: int, request: Pending) -> bool:
         return False
     return any(
         r.kind == "receive" and _fits(r, rank, request.tag, request.communicator)
-        for r in table.pending
+        for r in table.messages
     )
 
 
@@ -264,8 +249,8 @@ def _of_send(tables: Tables, rank: int, request: Pending) -> Cause:
     pair = (rank, dest)
     table = tables.get(dest)
     if table is None:
-        return Cause("silent", f"{waits}; {_silence(dest)}", pair)
-    for other in table.pending:
+        return Cause("silent", f"{waits}; {silence_of(dest)}", pair)
+    for other in table.messages:
         if other.kind == "receive" and not other.matched:
             text = f"{waits}; rank {dest} waits in {other}"
             if other.communicator == request.communicator and other.peer in (None, rank):
@@ -279,7 +264,7 @@ def _of_send(tables: Tables, rank: int, request: Pending) -> Cause:
         return Cause("missing receive", text, (rank,))
     if table.errors:
         return Cause("error", f"{waits}; on rank {dest} a call failed: {table.errors[0]}", pair)
-    absence = _absence(table)
+    absence = absence_of(table)
     if absence.kind:
         text = f"{waits}, but rank {dest} {absence.text} and has not received it"
         return Cause(absence.kind, text, pair)
@@ -321,10 +306,10 @@ def _of_collective(tables: Tables, communicator: str, table: Table, call: Pendin
 def _of_absent(tables: Tables, rank: int, who: str, call: Pending) -> Cause:
     table = tables.get(rank)
     if table is None:
-        return Cause("silent", f"{who}; {_silence(rank)}", (rank,))
+        return Cause("silent", f"{who}; {silence_of(rank)}", (rank,))
     if table.errors:
         return Cause("error", f"{who}; on rank {rank} a call failed: {table.errors[0]}", (rank,))
-    absence = _absence(table)
+    absence = absence_of(table)
     if absence.kind:
         return Cause(absence.kind, f"{who}, but rank {rank} {absence.text}", (rank,))
     text = f"{who}; rank {rank} {_doing(table)}"

@@ -30,6 +30,8 @@ class Pending:
         matched: the message of a receive has begun to come.
         orders: how often threads have been asked to move bytes of it and have not yet done so.
         age_s: seconds; at least that old.
+        lacks: of a partitioned request, what is missing, in words.
+        end: number of its end, 0 for any other request.
     """
 
     operation: str
@@ -46,6 +48,8 @@ class Pending:
     matched: bool = False
     commands: int = 0
     age_s: float = 0.0
+    lacks: str = ""
+    end: int = 0
 
     @property
     def function(self) -> str:
@@ -67,7 +71,31 @@ class Pending:
             text += f" {self.reduction}"
         if self.kind != "other":
             text += f" on {self.communicator}"
-        return text
+        return f"{text}: {self.lacks}" if self.lacks else text
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An end of a partitioned request, whether anybody waits for it or not.
+
+    Attributes:
+        number: among those of its rank, from 1.
+        other: what the other end's number is; -1: it is not known.
+        rounds: how often it has been started.
+        left: partitions that are not ready, or not in the buffer, in this round; 0 between rounds.
+        missing: which, in words.
+    """
+
+    number: int
+    other: int
+    sends: bool
+    peer: int
+    tag: int
+    communicator: str
+    partitions: int
+    rounds: int
+    left: int
+    missing: str
 
 
 @dataclass(frozen=True)
@@ -103,6 +131,12 @@ class Table:
     host: str = ""  # the line of the program that its main thread is at
     gone: str = ""  # what it said when it closed its context, or failed
     loses_any_source: bool = False  # see ``loses_any_source``
+    ends: list[Ended] = field(default_factory=list)  # of partitioned requests
+
+    @property
+    def messages(self) -> list[Pending]:
+        """What is pending, but for partitioned requests: they match no message."""
+        return [request for request in self.pending if not request.end]
 
 
 def loses_any_source(library: str, netmod: str | None, far: bool) -> bool:
@@ -123,8 +157,8 @@ class Cause(NamedTuple):
 
     Attributes:
         kind: ``tag``, ``peer``, ``communicator``, ``missing send``, ``missing receive``,
-            ``missing wait``, ``collective``, ``order``, ``left``, ``not launched``, ``cycle``,
-            ``error``, ``proxy``, ``mpi4py``, ``silent`` or ``follows``.
+            ``missing wait``, ``partitions``, ``collective``, ``order``, ``left``, ``not launched``,
+            ``cycle``, ``error``, ``proxy``, ``mpi4py``, ``silent`` or ``follows``.
         text: a sentence.
         ranks: whom it is about.
     """
@@ -151,3 +185,31 @@ def ranks_text(ranks: list[int]) -> str:
         return f"ranks {ranks[0]}-{ranks[-1]}"
     text = ", ".join(map(str, ranks[: 2 * LISTED]))
     return f"ranks {text}" + (f" and {len(ranks) - 2 * LISTED} more" if len(ranks) > 8 else "")
+
+
+class Absence(NamedTuple):
+    """Why a rank is not going to send or receive; kind and text are empty if it may."""
+
+    kind: str = ""
+    text: str = ""
+
+
+def absence_of(table: Table) -> Absence:
+    """The same of a rank."""
+    if table.gone:
+        return Absence("left", table.gone)
+    if any(request.block < 0 for request in table.pending):  # its host is in a call
+        return Absence()
+    if table.kernels == "none running":
+        return Absence("left", "has left its kernels")
+    if table.kernels == "none launched":
+        return Absence("not launched", "has not launched a kernel yet")
+    return Absence()
+
+
+def silence_of(rank: int) -> str:
+    """What it is to get no answer from a rank."""
+    return (
+        f"rank {rank} does not answer: its context is closed, its process has died, or it is stuck "
+        "in a call that holds Python or MPI"
+    )

@@ -33,6 +33,7 @@ from gmpi.host.partitioned_messages import (
     identity_word,
 )
 from gmpi.host.partitioned_problems import differing, no_room
+from gmpi.host.partitioned_reports import Known
 from gmpi.host.partitioned_rows import End, Rows, Shape
 from gmpi.memory.exported import Exported, place_of
 from host_proxy.platform.communicator import Duplicate
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 Key = tuple[int, int, int]  # communicator's identity, the other rank in the context, tag
 
 
-class Partitioned:
+class Partitioned(Known):
     """All partitioned requests of one context; made collectively over ``comm``."""
 
     def __init__(self, context: Context, comm: MPI.Comm) -> None:
@@ -65,6 +66,7 @@ class Partitioned:
         self._own: deque[Message] = deque()  # to ourselves
         self._problems: list[ArgumentError] = []
         self._spare: list[Any] = []  # staging of requests that have been freed
+        context._communicators.register_private(self._control)
         context._state.opening = self._listen_now
         context._datatypes.users = self.users_of_type
 
@@ -134,20 +136,6 @@ class Partitioned:
             if self._problems:
                 raise self._problems.pop(0)
 
-    def users_of(self, address: int, nbytes: int) -> int:
-        """How many requests have their buffer in a piece of memory."""
-        inside = range(address, address + max(nbytes, 1))
-        return sum(end.shape.address in inside for end in self._handles.values())
-
-    def users_of_type(self, datatype: int) -> int:
-        """How many requests use a derived datatype."""
-        return sum(end.shape.datatype == datatype for end in self._handles.values())
-
-    @property
-    def kept(self) -> int:
-        """How many requests have not been freed."""
-        return len(self._handles)
-
     def unfinished(self) -> list[tuple[MPI.Request, str]]:
         return self._control.unfinished()
 
@@ -156,8 +144,9 @@ class Partitioned:
         self.exported.close()
         self._state.opening = lambda: None  # which kept us, as we keep it
         if clean:
-            while (found := self._control.Improbe(MPI.ANY_SOURCE, 0)) is not None:
-                found.Recv(Message.buffer())  # of requests that the others have freed
+            status = MPI.Status()  # of requests that the others have freed, or that nobody received
+            while (found := self._control.Improbe(MPI.ANY_SOURCE, MPI.ANY_TAG, status)) is not None:
+                found.Recv(np.zeros(status.Get_count(MPI.BYTE), np.uint8))
             self.free_control()
 
     def free_control(self) -> None:
@@ -169,7 +158,7 @@ class Partitioned:
     def _find_memory(self, end: End) -> None:
         """Where the bytes of a receive may go: a registered array, or staging."""
         shape = end.shape
-        if shape.sends or shape.peer == PROC_NULL:
+        if shape.sends or shape.peer == PROC_NULL or not self._rows.has_road(shape):
             return
         if not shape.datatype:
             end.region = self.exported.find(shape.address, shape.total)
@@ -242,6 +231,13 @@ class Partitioned:
         if theirs != shape.total:
             self._give_up(end, offer, MPI.ERR_COUNT)
             return
+        if end.groups:
+            end.tag = self._rows.tag_of(end)
+            self._rows.write_groups(end, offer.nbytes)
+            self._opened(end)
+            answer = Message(OPEN, end.other, end.number, tag=end.tag, mode=p.PROXIED)
+            self._say(end.world, answer._replace(partitions=shape.partitions, nbytes=shape.nbytes))
+            return
         try:
             answer = self._place(end, offer, direct)
         except ContextError:
@@ -255,7 +251,7 @@ class Partitioned:
         """The two ends do not fit, or there is no memory: both ranks say so."""
         shape = end.shape
         self._fail(end, error)
-        why = no_room(shape.total) if error == MPI.ERR_OTHER else ""
+        why = no_room(shape.total, p.ARENA_BYTES) if error == MPI.ERR_OTHER else ""
         self._problems.append(differing(shape, offer.partitions, offer.nbytes, why))
         answer = Message(GIVE_UP, to=end.other, sender=end.number, mode=error)
         self._say(end.world, answer._replace(partitions=shape.partitions, nbytes=shape.nbytes))
@@ -293,13 +289,14 @@ class Partitioned:
         """Fills the row of a receive."""
         shape = end.shape
         flags = p.EQUAL if offer.partitions == shape.partitions else 0
-        place = self._rows.arena_address + answer.place
+        arena = self._memory.arena
+        place = arena + answer.place
         if answer.pid:  # where the sender stores to; we read from there only where it is staging
             place = place_of(end.staging)[0] if end.staging is not None else 0
         if mode == p.STORES and (not answer.pid or end.staging is not None):
             flags |= p.COPIES
         self._rows.write_fields(
-            end, place, answer.stride, credit, self._rows.arena_address + answer.flags,
+            end, place, answer.stride, credit, arena + answer.flags,
             (offer.nbytes, offer.partitions), self._rows.shape_word(end, mode, flags),
         )  # fmt: skip
         if mode == p.STORES:  # a Start before now could not tell the sender
@@ -311,6 +308,11 @@ class Partitioned:
 
     def _open_send(self, end: End, answer: Message) -> None:
         """The receiver has answered."""
+        if answer.mode == p.PROXIED:
+            end.tag = answer.tag
+            self._rows.write_groups(end, answer.nbytes)
+            self._opened(end)
+            return
         arena = self._rows.arena_of(end)
         place = arena + answer.place
         if answer.pid:
@@ -320,7 +322,7 @@ class Partitioned:
                 return
             place = base + answer.place
         self._rows.write_fields(
-            end, place, answer.stride, self._rows.arena_address + end.credit, arena + answer.flags,
+            end, place, answer.stride, self._memory.arena + end.credit, arena + answer.flags,
             (answer.nbytes, answer.partitions), self._rows.shape_word(end, answer.mode),
         )  # fmt: skip
         self._opened(end)
@@ -385,5 +387,6 @@ class Partitioned:
             self._open_receive(end, end.offer, False)
         elif message.kind == GIVE_UP:
             self._fail(end, message.mode)
-            why = no_room(end.shape.total) if message.mode == MPI.ERR_OTHER else ""
+            lacks = message.mode == MPI.ERR_OTHER
+            why = no_room(end.shape.total, p.ARENA_BYTES) if lacks else ""
             self._problems.append(differing(end.shape, message.partitions, message.nbytes, why))

@@ -13,7 +13,6 @@ from gmpi.contract.constants import (
     COMM_WORLD,
     DATATYPE_MARK,
     DATATYPE_NAMES,
-    PROC_NULL,
 )
 from gmpi.contract.sizes import SHAPE_DIRECT_SHIFT
 from gmpi.datatypes.overlap import distinct_elements
@@ -23,7 +22,7 @@ from gmpi.host.arguments import Argument, checked_rank, checked_tag
 from gmpi.host.partitioned import Partitioned
 from gmpi.host.partitioned_rows import Shape
 from gmpi.memory.exported import place_of
-from host_proxy.platform.state import G_TAG_UB, P_DIRECT, State
+from host_proxy.platform.state import G_TAG_UB, State
 
 if TYPE_CHECKING:
     from gmpi.committed import Datatypes
@@ -119,7 +118,7 @@ class PartitionedCalls:
         Raises:
             ArgumentError: an argument is wrong.
             DatatypeError: elements leave the array.
-            ContextError: there is no direct road to ``dest`` (docs/direct.md), or no more room.
+            ContextError: there is no more room.
         """
         call = "Psend_init"
         return self._make(call, True, array, (partitions, count, datatype), (dest, tag, comm))
@@ -176,11 +175,12 @@ class PartitionedCalls:
         count = _whole(call, "count", amount[1], 0, 1 << 31)
         address, nbytes, itemsize = _place(call, array)
         datatype, plan = self._checked_datatype(call, amount[2])
-        size, row = datatype >> 8 & 0xFF, 0
+        size, row, extent = datatype >> 8 & 0xFF, 0, 0
         elements = partitions * count
         if plan is not None:
             address, row = self._typed(plan, datatype, elements, (address, nbytes, sends))
             size, datatype = plan.size, datatype if row else 0
+            extent = plan.extent
         else:
             _require_fit(call, datatype, itemsize)
             _require_room(call, elements * size, nbytes)
@@ -196,6 +196,7 @@ class PartitionedCalls:
             address,
             datatype,
             row,
+            extent,
             array,
         )
         handle = self._partitioned.make(shape)
@@ -216,7 +217,6 @@ class PartitionedCalls:
         return index
 
     def _checked_peer(self, call: str, sends: bool, rank: int, comm: int) -> int:
-        """A rank to which there is a direct road, or PROC_NULL."""
         communicator = self._state.communicators[comm]
         argument = Argument(call, "dest" if sends else "source")
         peer = checked_rank(argument, rank, communicator)
@@ -228,19 +228,6 @@ class PartitionedCalls:
                 peer,
                 allowed,
             )
-        if not self._memory.direct:
-            raise ContextError(
-                "partitioned requests need the direct road, which this context has not: it was "
-                "opened with road='proxied', gpu_staging=False or debug=True"
-            )
-        if peer != PROC_NULL:
-            row = int(communicator.peers[peer])
-            if row < 0 or not self._state.peers[row, P_DIRECT]:
-                raise ContextError(
-                    f"partitioned requests need a direct road to rank {peer}, which is on another "
-                    "node, was opened with gpu=False, or has memory that cannot be mapped "
-                    "(Context.paths)"
-                )
         return peer
 
     def _checked_datatype(self, call: str, datatype: Any) -> tuple[int, Plan | None]:

@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING
 
 from mpi4py import MPI
 
-from gmpi.contract.partitions import ARENA_BYTES
 from gmpi.errors import ArgumentError, Fault
 
 if TYPE_CHECKING:
     from gmpi.host.partitioned_rows import Shape
 
 
-def no_room(nbytes: int) -> str:
+def no_room(nbytes: int, arena: int) -> str:
     """Why there is no memory."""
     return (
         f"{nbytes} bytes are wanted in the memory for partitioned requests, which has "
-        f"{ARENA_BYTES}; free requests that are not used any more, or receive into registered "
+        f"{arena}; free requests that are not used any more, or receive into registered "
         "arrays (Context.empty, Context.register)"
     )
 

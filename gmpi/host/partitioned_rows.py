@@ -10,22 +10,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gmpi.contract import partitions as p
-from gmpi.contract.channels import Places
-from gmpi.contract.constants import ANY_TAG, PROC_NULL
+from gmpi.contract.constants import ANY_TAG, BYTE, PROC_NULL
 from gmpi.contract.wire import (
+    DATATYPE_SHIFT,
     DEVICE_PARTITIONED,
     DEVICE_PARTITIONED_COUNT,
+    FLAG_BACK,
+    FLAG_OUT,
     HANDLE_CONTEXT_SHIFT,
     HANDLE_PARTITIONED_SHIFT,
     LOW_32,
+    OP_IRECV,
+    OP_ISEND,
+    PARTITIONED,
     PARTITIONED_ROW_BYTES,
     PARTITIONED_ROWS,
+    PRIVATE_COMMUNICATOR,
 )
 from gmpi.errors import ContextError
+from gmpi.faults import rank_text
 from gmpi.host.partitioned_problems import no_room
-from gmpi.memory.arena import Arena
 from gmpi.memory.exported import Region
-from host_proxy.platform.state import G_CONTEXT, P_DIRECT
+from host_proxy.platform.state import G_CONTEXT, G_TAG_UB, P_DIRECT
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -43,6 +49,7 @@ class Shape(NamedTuple):
         address: of the buffer.
         datatype: handle of a derived datatype that is not contiguous, else 0.
         type_row: address of its row.
+        extent: bytes from one element of it to the next.
         array: kept.
     """
 
@@ -56,11 +63,20 @@ class Shape(NamedTuple):
     address: int
     datatype: int
     type_row: int
+    extent: int
     array: Any
 
     @property
     def total(self) -> int:
         return self.partitions * self.nbytes
+
+    def __str__(self) -> str:
+        call, to = ("send", "to") if self.sends else ("receive", "from")
+        peer = rank_text(self.peer)
+        return (
+            f"partitioned {call} {to} {peer} tag {self.tag} on communicator {self.comm}, "
+            f"{self.partitions} partitions of {self.nbytes} bytes"
+        )
 
 
 class End:
@@ -83,6 +99,8 @@ class End:
         self.world = world
         self.pieces: list[int] = []
         self.credit = 0  # offset in the arena
+        self.groups = 0  # where the records of groups are; 0: they travel by the direct road
+        self.tag = 0  # of the first group, when the other end is known
         self.region: Region | None = None
         self.staging: Any = None
         self.offer: Message | None = None
@@ -98,8 +116,7 @@ class Rows:
     def __init__(self, context: Context) -> None:
         self._memory = context._memory
         self._state = context._state
-        self._places = Places(len(context._state.peers))
-        self._arena = Arena(p.ARENA_BYTES)
+        self._arena = context._memory.pieces
         self._free = list(range(PARTITIONED_ROWS - 1, -1, -1))
         self._most = 0
         self._numbers = 0
@@ -124,6 +141,8 @@ class Rows:
         words = np.zeros(PARTITIONED_ROW_BYTES // 8, np.int64)
         mode = p.NOBODY if shape.peer == PROC_NULL else p.OPENING
         words[p.OWNER // 8] = end.handle
+        if shape.peer != PROC_NULL and not self.has_road(shape):
+            end.groups = self.piece(end, p.GROUPS * p.GROUP_BYTES)
         words[p.SHAPE // 8] = self.shape_word(end, mode)
         words[p.NBYTES // 8] = shape.nbytes
         words[p.USER // 8] = shape.address
@@ -132,7 +151,7 @@ class Rows:
         tag = ANY_TAG if shape.peer == PROC_NULL else shape.tag
         words[p.ORIGIN // 8] = _signed(shape.peer & LOW_32 | (tag & LOW_32) << 32)
         words[p.COUNT // 8] = shape.count
-        if shape.sends:
+        if shape.sends and not end.groups:
             words[p.CREDIT // 8] = self.piece(end, p.CREDIT_BYTES)
             end.credit = end.pieces[-1]
         self._memory.write(self.row(end.index), words)
@@ -142,6 +161,7 @@ class Rows:
 
     def shape_word(self, end: End, mode: int, flags: int = 0) -> int:
         word = end.shape.partitions | mode << p.MODE_SHIFT | flags
+        word |= p.NO_ROAD if end.groups else 0
         return word | end.shape.comm << p.COMM_SHIFT | (p.SENDS if end.shape.sends else 0)
 
     def row(self, index: int) -> int:
@@ -155,21 +175,22 @@ class Rows:
         """
         offset = self._arena.take(nbytes)
         if offset is None:
-            raise ContextError(no_room(nbytes))
+            raise ContextError(no_room(nbytes, self._memory.arena_bytes))
         end.pieces.append(offset)
-        address = self.arena_address + offset
+        address = self._memory.arena + offset
         self._memory.clear(address, nbytes)
         return address
 
-    @property
-    def arena_address(self) -> int:
-        return self._memory.staging_address + self._memory.direct + self._places.arena
+    def has_road(self, shape: Shape) -> bool:
+        """Whether the two ranks have a direct road."""
+        peer = int(self._state.communicators[shape.comm].peers[shape.peer])
+        return bool(self._memory.direct) and peer >= 0 and self._state.peers[peer, P_DIRECT] != 0
 
     def arena_of(self, end: End) -> int:
         """Where the other rank's arena is mapped here."""
         communicator = self._state.communicators[end.shape.comm]
         peer = int(communicator.peers[end.shape.peer])
-        return int(self._state.peers[peer, P_DIRECT]) + self._places.arena
+        return self._memory.arena_at(int(self._state.peers[peer, P_DIRECT]))
 
     def drop_pieces(self, end: End) -> None:
         for offset in end.pieces:
@@ -185,6 +206,37 @@ class Rows:
         """It has never been known to anybody."""
         self.drop_pieces(end)
         self.give_back(end)
+
+    def tag_of(self, end: End) -> int:
+        """Of a receive's first group; no other request has it. Tag 0 is for what hosts say."""
+        turns = int(self._state.globals[G_TAG_UB]) // (p.GROUPS * PARTITIONED_ROWS)
+        return 1 + p.GROUPS * (end.index + PARTITIONED_ROWS * (end.number % max(turns - 1, 1)))
+
+    def write_groups(self, end: End, theirs: int) -> None:
+        """Opens an end whose partitions travel by the proxies.
+
+        Args:
+            theirs: bytes of one partition of the other end.
+        """
+        shape = end.shape
+        elements, size = shape.count // shape.partitions, shape.extent
+        kind = shape.datatype
+        if not kind:  # the bytes lie in one piece
+            elements, size, kind = shape.nbytes, 1, BYTE
+        groups = p.groups_of(shape.partitions, shape.nbytes, theirs)
+        words = np.zeros((groups.number, p.GROUP_BYTES // 8), np.int64)
+        first = np.arange(groups.number) * groups.partitions
+        there = np.minimum(groups.partitions, shape.partitions - first)
+        words[:, p.GROUP_ELEMENTS // 8] = there * elements
+        words[:, p.GROUP_BUFFER // 8] = shape.address + first * elements * size
+        words[:, p.GROUP_BUFFER // 8 + 1] = p.UNLIMITED
+        self._memory.write(end.groups, words)
+        way = OP_ISEND | FLAG_OUT << 8 if shape.sends else OP_IRECV | FLAG_BACK << 8
+        word = way | PARTITIONED | PRIVATE_COMMUNICATOR << 16 | kind << DATATYPE_SHIFT
+        self.write_fields(
+            end, end.groups, groups.partitions, 0, end.world | end.tag << 32, (word, groups.number),
+            self.shape_word(end, p.PROXIED),
+        )  # fmt: skip
 
     def write_fields(
         self,

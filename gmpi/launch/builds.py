@@ -4,7 +4,8 @@ The library is there in several builds (``device_lib/platform/assembler.py``): w
 registers a thread as its functions like to have, and with fewer. A launch takes the first under
 which all of its blocks are resident at once, so a block of 256 threads communicates at full speed,
 and one of 1024 can be launched at all. What the kernel's own code takes stays as Numba has compiled
-it.
+it, unless that is what keeps the grid from being resident: then it is held to the leanest build's
+number, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from device_lib.platform.assembler import LIMITS
 from device_lib.platform.fitting import allowed, most_registers
 
 _WITHOUT_ASKING = 48 << 10  # bytes of shared memory a block; a kernel must be allowed more
@@ -55,10 +57,15 @@ def demangled(name: str) -> str:
 def builds(kernel: Any) -> Iterator[Any]:
     """The kernel with each build that it may have, those with the most registers first.
 
-    The kernel's own limit of registers holds for the library's functions, too.
+    The kernel's own limit of registers holds for the library's functions, too. The last one holds
+    the kernel's own code to the leanest build's number, where it takes more.
     """
+    build = None
     for limit in allowed(most_registers(kernel)):
-        yield _linked_with(kernel, limit)
+        build = _linked_with(kernel, limit)
+        yield build
+    if build is not None and int(build.regs_per_thread) > min(LIMITS):
+        yield _linked_with(kernel, min(LIMITS), held=True)
 
 
 def choose(kernel: Any, blocks: int, threads: int, dynamic: int) -> Choice:
@@ -110,27 +117,33 @@ def _allow_dynamic(build: Any, nbytes: int) -> None:
     driver.cuKernelSetAttribute(attribute, nbytes, handle, cuda.get_current_device().id)
 
 
-def _linked_with(kernel: Any, limit: int) -> Any:
-    """The kernel with the library's build of that limit; itself if it calls no function of it."""
+def _linked_with(kernel: Any, limit: int, held: bool = False) -> Any:
+    """The kernel with the library's build of that limit; itself if it calls no function of it.
+
+    Args:
+        held: its own code, too, takes no more.
+    """
     from device_lib.platform.library import Linked, assemble_all  # not there in the simulator
 
     files = kernel._codelibrary._linking_files
     ours = {file for file in files if isinstance(file, Linked)}
-    if not ours or all(file.limit == limit for file in ours):
+    if not ours or (not held and all(file.limit == limit for file in ours)):
         assemble_all(ours)
         return kernel
     made = kernel.__dict__.setdefault("_gmpi_builds", {})
-    if limit not in made:
+    if (limit, held) not in made:
         others = {file.with_limit(limit) for file in ours}
         assemble_all(others)
         library = _copy(kernel._codelibrary)
         library._linking_files = files - ours | others
         # Made anew; the PTX of the kernel's own code is shared.
         library._cubin_cache, library._linkerinfo_cache, library._cufunc_cache = {}, {}, {}
-        made[limit] = _copy(kernel)
-        made[limit]._codelibrary = library
-        made[limit].bind()
-    return made[limit]
+        if held:
+            library._max_registers = limit
+        build = made[limit, held] = _copy(kernel)
+        build._codelibrary = library
+        build.bind()
+    return made[limit, held]
 
 
 def _copy(thing: Any) -> Any:

@@ -10,7 +10,6 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-from device_lib.platform.assembler import LIMITS
 from device_lib.platform.primitives import SIMULATOR
 from gmpi.diagnose.tables import Kernels
 from gmpi.errors import GridError, KernelError
@@ -165,8 +164,8 @@ def _require_resident(launch: Launch) -> None:
             f"the grid of {launch.name} has {launch.blocks} blocks of {launch.threads} threads, "
             f"but only {most} can be resident at once{_what_it_takes(launch)}, and a block that "
             "waits for one that is not would wait for ever; use Context.max_blocks(kernel, "
-            f"threads) and a loop over the work, {_fewer_registers(launch)}or open the context "
-            "with check_grid=False if no block waits for another"
+            "threads) and a loop over the work, or open the context with check_grid=False if no "
+            "block waits for another"
         )
 
 
@@ -177,13 +176,3 @@ def _what_it_takes(launch: Launch) -> str:
         f" (it takes {launch.registers} registers a thread and {launch.shared_bytes} bytes of "
         "shared memory a block)"
     )
-
-
-def _fewer_registers(launch: Launch) -> str:
-    """What fewer registers would change, as part of a sentence; nothing if not much.
-
-    GMPI's own code does not take more than its leanest build does: these are the kernel's.
-    """
-    if launch.registers <= min(LIMITS):
-        return ""
-    return "let more blocks in by compiling with @cuda.jit(max_registers=64), "

@@ -27,6 +27,8 @@ Before = Callable[[DeviceContext, "Launch"], None]
 After = Callable[[DeviceContext, Any], None]
 
 _hooks: tuple[Before, After] | None = None
+#: Ranks that share the GPU: a launch takes a build that leaves room for as large grids of them all.
+_sharers = 1
 
 PASS_THE_DEVICE = (
     "a kernel takes Context.device, not the Context itself: kernel[...](g.device, ...)"
@@ -79,7 +81,7 @@ def _wrap_gpu() -> None:
             return original(self, args, griddim, blockdim, stream, sharedmem)
 
         blocks, threads = prod(griddim), prod(blockdim)
-        chosen = builds.choose(self, blocks, threads, sharedmem)
+        chosen = builds.choose(self, blocks * _sharers, threads, sharedmem)
         _hooks[0](ctx, Launch(builds.name_of(self), blocks, threads, *chosen[1:]))
         result = original(chosen.kernel, args, griddim, blockdim, stream, sharedmem)
         _hooks[1](ctx, stream)
@@ -153,9 +155,14 @@ def _wrap_simulator() -> None:
     kernel.FakeCUDAKernel.__call__ = call
 
 
-def install(before: Before, after: After) -> None:
-    """Calls ``before`` and ``after`` around every launch with a context argument."""
-    global _hooks
+def install(before: Before, after: After, sharers: int = 1) -> None:
+    """Calls ``before`` and ``after`` around every launch with a context argument.
+
+    Args:
+        sharers: ranks that share the GPU.
+    """
+    global _hooks, _sharers
+    _sharers = max(_sharers, sharers)
     first = _hooks is None
     _hooks = before, after
     if first:

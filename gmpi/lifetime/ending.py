@@ -20,6 +20,7 @@ from gmpi.contract.wire import (
     CONTROL_RESOURCE_NS,
     DEVICE_BUSY,
     MESSAGE_HEADER,
+    PRIVATE_COMMUNICATOR,
 )
 from gmpi.errors import (
     AbortedError,
@@ -34,7 +35,7 @@ from gmpi.errors import (
 from gmpi.observe import direct
 from gmpi.observe.pending import PendingRequest
 from gmpi.observe.report import duplicates
-from host_proxy.platform.state import COMPLETE, OPEN, S_BLOCK, S_HANDLE, S_STATE
+from host_proxy.platform.state import COMPLETE, OPEN, S_BLOCK, S_COMM, S_HANDLE, S_STATE
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -83,6 +84,9 @@ def leaks(context: Context) -> str:
     if opened := direct.open_requests(context):
         listing = "; ".join(map(str, opened[:LISTED])) + ("; ..." if opened[LISTED:] else "")
         found.append(f"{len(opened)} requests of the direct road were never waited for: {listing}")
+    if kept := context._partitioned.never_freed():
+        listing = "; ".join(kept[:LISTED]) + ("; ..." if kept[LISTED:] else "")
+        found.append(f"{len(kept)} partitioned requests were never freed: {listing}")
     datatypes = context._datatypes.plans
     if datatypes:
         some = ", ".join(f"{handle:#x}" for handle in list(datatypes)[:LISTED])
@@ -115,7 +119,8 @@ def never_waited_for(context: Context) -> list[PendingRequest]:
     held = np.flatnonzero(bits.reshape(-1)[: layout.slots])
     rows = context._state.slots[held]
     rows = rows[~direct.direct_bits(context)[held]]  # those are not the proxy's
-    return [PendingRequest(row) for row in rows[rows[:, S_STATE] == COMPLETE]]
+    users = rows[:, S_COMM] != PRIVATE_COMMUNICATOR  # others stand for partitioned requests
+    return [PendingRequest(row) for row in rows[(rows[:, S_STATE] == COMPLETE) & users]]
 
 
 def set_patience(context: Context, seconds: float) -> None:

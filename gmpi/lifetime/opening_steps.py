@@ -227,7 +227,7 @@ class _Steps:
         context = self._context
         self._undo.callback(context._proxy.stop, shutdown.ABORT_S)
         context._proxy.start()
-        launch.install(process.before_launch, process.after_launch)
+        launch.install(process.before_launch, process.after_launch, context._peers.sharers)
         self._undo.callback(context._waits.close, shutdown.CLOSED)
         context._closed = ""
         self._undo.callback(process.closed, context)

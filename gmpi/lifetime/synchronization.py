@@ -12,6 +12,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from gmpi.contract.constants import GMPI_ERR_ABORTED
+from gmpi.contract.wire import PRIVATE_COMMUNICATOR
 from gmpi.errors import (
     AbortedError,
     KernelError,
@@ -22,7 +23,7 @@ from gmpi.errors import (
 )
 from gmpi.lifetime import ending, opening
 from gmpi.observe.report import Report
-from host_proxy.platform.state import G_FAULTS, G_SERIAL, OPEN, S_STATE
+from host_proxy.platform.state import G_FAULTS, G_SERIAL, OPEN, S_COMM, S_STATE
 from host_proxy.records.ring import has_record
 
 if TYPE_CHECKING:
@@ -99,7 +100,9 @@ class Synchronization:
         state = self._context._state
         if has_record(state.address):
             return False
-        return not bool((state.slots[:, S_STATE] == OPEN).any())
+        # Those of partitioned requests are nobody's: a later kernel may wait for them.
+        users = state.slots[:, S_COMM] != PRIVATE_COMMUNICATOR
+        return not bool(((state.slots[:, S_STATE] == OPEN) & users).any())
 
     def wait_for_kernels(self, timeout: float | None) -> bool:
         """Whether all kernels have ended within ``timeout`` seconds.

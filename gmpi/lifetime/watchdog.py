@@ -221,7 +221,8 @@ class Watchdog:
         g = state.globals
         columns = state.slots[:, [S_FINISHED, S_ARRIVED, S_COMMANDS]].sum(axis=0)
         host = self.context._host_progress.moved
-        return (int(g[G_HEAD]), int(g[G_CLOSED]), int(g[G_SERIAL]), host, *map(int, columns))
+        moved = host, self._look.partitioned.moved
+        return (int(g[G_HEAD]), int(g[G_CLOSED]), int(g[G_SERIAL]), *moved, *map(int, columns))
 
     def _print(self, report: Report, always: bool = False) -> None:
         stuck = [r for r, other in report.ranks.items() if other and other.table.pending]

@@ -1,10 +1,10 @@
-"""The arena: a part of direct memory that is given out piece by piece (``contract/partitions``)."""
+"""The arena: memory that is given out piece by piece (``contract/partitions``)."""
 
 from __future__ import annotations
 
 from gmpi.contract.sizes import align
 
-_STEP = 128
+ARENA_STEP = 128
 
 
 class Arena:
@@ -16,7 +16,7 @@ class Arena:
 
     def take(self, nbytes: int) -> int | None:
         """Offset of a piece of so many bytes; None: there is no room."""
-        size = align(max(nbytes, 1), _STEP)
+        size = align(max(nbytes, 1), ARENA_STEP)
         for i, (begin, room) in enumerate(self._free):
             if room >= size:
                 self._free[i : i + 1] = [(begin + size, room - size)] if room > size else []

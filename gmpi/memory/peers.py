@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from mpi4py import MPI
 
@@ -23,6 +25,7 @@ class Peers:
 
     Attributes:
         table: int64[ranks of this node, P_COUNT], for the proxy.
+        sharers: ranks whose kernels run on this rank's GPU, itself among them.
     """
 
     def __init__(self, comm: MPI.Comm, layout: Layout, memory: Memory) -> None:
@@ -31,7 +34,9 @@ class Peers:
         me = self.me = local.Get_rank()
         staging = memory.staging
         self.table = np.zeros((local.Get_size(), P_COUNT), np.int64)
-        tokens = local.allgather(None if staging is None else staging.token)
+        offered = None if staging is None else staging.token
+        tokens, gpus = zip(*local.allgather((offered, memory.gpu_name)))
+        self.sharers = 1 if gpus[me] is None else gpus.count(gpus[me])
         # All ranks have come here from their last context. None goes on to use this one before all
         # have cleared their staging: there is another collective below, whatever fails here.
         problem: BaseException | None = None
@@ -56,7 +61,7 @@ class Peers:
             self.give_back()
             raise problem
 
-    def _map(self, staging: GpuStaging, tokens: list[Token | None], mailbox: int) -> None:
+    def _map(self, staging: GpuStaging, tokens: Sequence[Token | None], mailbox: int) -> None:
         """Maps what the ranks of the node offer by their tokens.
 
         ``mailbox``: where in each our mailboxes are; 0: there are none.

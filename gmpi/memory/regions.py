@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gmpi.contract.channels import ROW_BYTES, Places
+from gmpi.contract.partitions import ARENA_BYTES, LOCAL_ARENA_BYTES
 from gmpi.contract.sizes import Layout, align
 from gmpi.contract.wire import (
     DEVICE_CHANNELS,
@@ -22,6 +24,7 @@ from gmpi.contract.wire import (
     DEVICE_LARGE,
     MAILBOX_RANKS,
 )
+from gmpi.memory.arena import ARENA_STEP, Arena
 from gmpi.memory.gpu_staging import GpuStaging, cuda_call
 from host_proxy.platform.pages import Pages
 
@@ -67,6 +70,7 @@ class Memory:
         landing: address of the mailboxes in it; 0: there are none.
         direct: where direct memory begins in it; 0: there is none.
         table: where the table of channels begins in device memory.
+        arena, arena_bytes: address and size of the arena, which is given out piece by piece.
     """
 
     def __init__(
@@ -92,8 +96,7 @@ class Memory:
         self.host = self._host.address
         self.mapped = self._host.device if isinstance(self._host, _Pinned) else self.host
         self.staging = None
-        self.mailbox = 0
-        self.direct = 0
+        self.mailbox = self.direct = 0
         if staging and kernels:
             landings = ranks if ranks <= MAILBOX_RANKS else 0
             nbytes = layout.mailbox(landings)
@@ -105,9 +108,10 @@ class Memory:
         self._stream: Any = None  # for copies that do not wait for kernels
         self.table = align(layout.device_bytes, ROW_BYTES)
         self._rows = Places(ranks).rows if self.direct else 0
-        device_bytes = self.table
+        own_arena = align(self.table, ARENA_STEP)
+        device_bytes = own_arena + LOCAL_ARENA_BYTES
         if self.direct:
-            device_bytes += Places(ranks).table_bytes
+            device_bytes = self.table + Places(ranks).table_bytes
         initial = np.zeros(device_bytes if kernels else len(busy), np.uint8)
         initial[: len(busy)] = busy
         places = initial[DEVICE_LARGE : DEVICE_LARGE + 24].view(np.int64)
@@ -124,8 +128,11 @@ class Memory:
         else:
             self._device: Any = initial
             self.device = int(initial.ctypes.data)
+        self.arena, self.arena_bytes = self.device + own_arena, LOCAL_ARENA_BYTES
         if self.direct:
             self._write_constants()
+            self.arena = self.staging_address + self.direct + Places(ranks).arena
+            self.arena_bytes = ARENA_BYTES
 
     def _write_constants(self) -> None:
         """Tells kernels where direct memory and the table of channels are."""
@@ -145,9 +152,27 @@ class Memory:
         self.device = int(self._device.__cuda_array_interface__["data"][0])
 
     @property
+    def gpu_name(self) -> str | None:
+        """Which GPU the memory is on, the same in all processes; ``None``: on none."""
+        if not isinstance(self._host, _Pinned):
+            return None
+        from numba import cuda
+
+        return str(cuda.get_current_device().uuid)
+
+    @property
     def staging_address(self) -> int:
         """Of GPU staging, 0 if there is none."""
         return 0 if self.staging is None else self.staging.address
+
+    @cached_property
+    def pieces(self) -> Arena:
+        """Of the arena."""
+        return Arena(self.arena_bytes)
+
+    def arena_at(self, direct: int) -> int:
+        """Where the arena of a rank is whose direct memory is mapped there."""
+        return direct + self.arena - self.staging_address - self.direct
 
     def give_back(self) -> Any:
         """Neither a kernel nor a thread uses it any more: frees it, once.

@@ -34,6 +34,7 @@ from gmpi.diagnose.tables import (
     ranks_text,
 )
 from gmpi.host.requests import HostRequest, type_name
+from gmpi.observe.partitioned import PartitionedLook
 from host_proxy.platform import operations as ops
 from host_proxy.platform.flight import FUNCTIONS, Event, events
 from host_proxy.platform.state import (
@@ -289,6 +290,7 @@ class Look:
         self._seen: dict[tuple[int, int], float] = {}
         self._turns = -1
         self._turned = 0.0
+        self.partitioned = PartitionedLook(context)
 
     @property
     def members(self) -> dict[str, list[int]]:
@@ -307,7 +309,8 @@ class Look:
         turns = int(g[G_TURNS])
         if turns != self._turns:
             self._turns, self._turned = turns, now
-        host = bool(self.context._host_progress.open)
+        asks = self.partitioned.note(now, self.open_rows())
+        host = bool(self.context._host_progress.open) or asks
         if g[G_SERIAL] == g[G_CLOSED]:
             self._seen.clear()
             return host or bool(has_record(self.context._state.address))
@@ -321,22 +324,23 @@ class Look:
         if not proxy.alive:
             return f"dead ({proxy.failure!r})" if proxy.failure else "stopped"
         for_s = now - self._turned
-        if for_s < 0.5:
+        if for_s < 0.5 or int(self.context._state.globals[G_TURNS]) != self._turns:
             return "looks for work"
         inside = FUNCTIONS.get(int(self.context._state.globals[G_INSIDE]), "no MPI call")
         return f"has not turned for {for_s:.1f} s, last inside {inside}"
 
     def report(self, now: float) -> RankReport:
         """This rank."""
-        self.note(now)
         context = self.context
         state = context._state
         rows = self.open_rows()
-        pending = []
-        for row in rows:
-            since = self._seen.get((int(row[S_SERIAL]), int(row[S_HANDLE])), now)
-            pending.append(pending_of(row, context._communicators.groups, now - since))
         groups = context._communicators.groups
+        keys = [(int(row[S_SERIAL]), int(row[S_HANDLE])) for row in rows]
+        ages = [now - self._seen.get(key, now) for key in keys]
+        pending, theirs = self.partitioned.pending(rows, ages)
+        for i, row in enumerate(rows):
+            if i not in theirs:
+                pending.append(pending_of(row, groups, ages[i]))
         for request in list(context._host_progress.open):
             pending.append(pending_of_host(request, groups, now - request.began))
         table = Table(
@@ -354,6 +358,7 @@ class Look:
                 os.environ.get("MPIR_CVAR_CH4_NETMOD"),
                 bool((state.communicators[0].peers < 0).any()),
             ),
+            ends=self.partitioned.ends(),
         )
         counters = {
             "taken": state.taken,

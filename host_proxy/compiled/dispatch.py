@@ -216,7 +216,7 @@ def note_wait(g, r):
     slot = slot_of(handle)
     op = get(r, R_FLAGS)
     known = handle > 0 and slot < get(g, G_REQUEST_SLOTS) and get(r, R_COMM) < COMMUNICATORS
-    if not known or (op != OP_ISEND and op != OP_IRECV):
+    if not known or (op != OP_ISEND and op != OP_IRECV and _COLLECTIVES[op] == 0):
         log_record(g, r, ops.REQUEST, handle, 0, 0)
         return
     row = row_of(g, slot)
@@ -226,7 +226,8 @@ def note_wait(g, r):
             bump(g, G_CLOSED, 1)
         return
     if get(row, S_STATE) == OPEN:
-        log_record(g, r, ops.REQUEST, handle, 0, 0)
+        if get(row, S_HANDLE) != handle:  # a wait and GMPI_Synchronize may both say it
+            log_record(g, r, ops.REQUEST, handle, 0, 0)
         return
     put(r, R_OP, op)
     put(r, R_BYTES, get(r, R_DONE))

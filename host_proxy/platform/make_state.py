@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from gmpi.contract.constants import DATATYPES, OPERATIONS_REDUCE
 from gmpi.contract.sizes import Layout
-from gmpi.contract.wire import COMMUNICATORS, DERIVED_ROWS, LARGE_BUFFERS
+from gmpi.contract.wire import DERIVED_ROWS, LARGE_BUFFERS, PRIVATE_COMMUNICATOR
 from host_proxy.platform import mpi_library
 from host_proxy.platform.state import (
     A_COUNT,
@@ -148,7 +148,7 @@ def make_state(
         datatypes=np.zeros((len(DATATYPES), D_COUNT), np.int64),
         derived=np.zeros((DERIVED_ROWS, D_COUNT), np.int64),
         reductions=np.zeros(len(OPERATIONS_REDUCE), np.int64),
-        communicator_table=np.zeros((COMMUNICATORS, C_COUNT), np.int64),
+        communicator_table=np.zeros((PRIVATE_COMMUNICATOR + 1, C_COUNT), np.int64),
         peers=peers,
         faults=np.zeros((FAULTS, E_COUNT), np.int64),
         record=np.zeros(R_COUNT, np.int64),

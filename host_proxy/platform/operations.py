@@ -47,6 +47,7 @@ DEBUG = 32768  # a check of debug mode
 PEER = 65536  # the other rank's part of the message has failed
 BROKEN = OPERATION + 1  # of a collective: an earlier one has failed on the communicator
 PARTITION = OPERATION + 2  # of a partitioned request
+CALL = OPERATION + 3  # of a direct collective: another rank has called something else
 
 FIELD_NAMES = {
     COMMUNICATOR: "communicator",
@@ -68,6 +69,7 @@ FIELD_NAMES = {
     PEER: "other rank",
     PARTITION: "partition",
     BROKEN: "communicator",
+    CALL: "call",
 }
 FIELD_CLASSES = {
     COMMUNICATOR: ERR_COMM,
@@ -84,6 +86,7 @@ FIELD_CLASSES = {
     DEBUG: ERR_INTERN,
     PARTITION: ERR_ARG,
     BROKEN: ERR_COMM,
+    CALL: ERR_OTHER,
 }
 
 _DATA = COMMUNICATOR | DATATYPE | COUNT | BUFFER

@@ -23,7 +23,13 @@ import numpy as np
 
 from gmpi.contract.rules import TAG_DUPLICATES
 from gmpi.contract.sizes import Layout
-from gmpi.contract.wire import BLOCK_BITS, CONTROL_CONSUMED, LOW_32, NARROW_WORDS
+from gmpi.contract.wire import (
+    BLOCK_BITS,
+    CONTROL_CONSUMED,
+    LOW_32,
+    NARROW_WORDS,
+    PRIVATE_COMMUNICATOR,
+)
 from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.pages import Pages
 
@@ -294,10 +300,18 @@ class State:
     record: np.ndarray
     fetch: Fetch  # copies GPU memory to the host while kernels run; any thread
     communicators: list[Communicator] = field(default_factory=list)
+    private: Communicator | None = None  # where partitioned requests travel
     first: int = 0  # ticket of the first record
     node_rank: int = 0  # our row of peers
     opening: Callable[[], object] = lambda: None  # looks for the other ends of such requests
     keep: list[Any] = field(default_factory=list)  # memory behind addresses in globals
+
+    def communicator(self, comm: int) -> Communicator:
+        """The one that a record has named."""
+        if comm == PRIVATE_COMMUNICATOR:
+            assert self.private is not None
+            return self.private
+        return self.communicators[comm]
 
     @property
     def address(self) -> int:

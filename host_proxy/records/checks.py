@@ -15,13 +15,13 @@ from gmpi.contract.constants import (
     DATATYPE_MARK,
     DATATYPES,
     ERR_ARG,
+    ERR_OTHER,
     ERR_TRUNCATE,
     GMPI_ERR_NO_RESOURCE,
     OPERATIONS_REDUCE,
     PROC_NULL,
 )
 from gmpi.contract.wire import (
-    COMMUNICATORS,
     DERIVED_MARK,
     DERIVED_MASK,
     DERIVED_ROWS,
@@ -39,6 +39,7 @@ from gmpi.contract.wire import (
     OP_ISEND,
     OP_SYNCHRONIZE,
     POSITION_MASK,
+    PRIVATE_COMMUNICATOR,
     SLOT_PACKETS,
 )
 from host_proxy.platform import operations as ops
@@ -206,6 +207,11 @@ def log_fault(g, r):
         value = get(r, R_HANDLE)
     elif error == ERR_ARG:
         field = ops.PARTITION
+    elif error == ERR_OTHER and _COLLECTIVES[get(r, R_FLAGS)]:
+        # Another rank has called something else: nothing after it can be right.
+        put(communicator(g, get(r, R_COMM) & (PRIVATE_COMMUNICATOR - 1)), C_BROKEN, 1)
+        _log_call(g, r, get(r, R_FLAGS), ops.CALL, error, get(r, R_HANDLE), value, 0)
+        return
     _log_call(g, r, get(r, R_FLAGS), field, error, value, 0, get(r, R_DONE) >> 8)
 
 
@@ -279,7 +285,7 @@ def check(g, r):
     peers = 0
     if fields & ops.COMMUNICATOR:
         comm = get(r, R_COMM)
-        if comm < COMMUNICATORS:
+        if comm <= PRIVATE_COMMUNICATOR:
             peers = get(communicator(g, comm), C_SIZE)
         if peers == 0:  # nobody's
             return log_record(g, r, ops.COMMUNICATOR, comm, 0, 0)

@@ -205,7 +205,7 @@ class DebugEngine(Mpi4pyEngine):
     def problems(self, r: np.ndarray, reserved: int):
         """What is odd about a record, besides what ``checks.check`` refuses."""
         op, flags = int(r[R_OP]), int(r[R_FLAGS])
-        if op in (wire.OP_NULL, wire.OP_FAULT):
+        if op in (wire.OP_NULL, wire.OP_FAULT, wire.OP_WAITS, wire.OP_WAITED):
             return
         operation = ops.OPERATIONS[op]
         fields = operation.fields

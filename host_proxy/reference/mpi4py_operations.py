@@ -194,4 +194,4 @@ class Operations:
         return Outcome(nbytes)
 
     def communicator(self, slot: int) -> Communicator:
-        return self.state.communicators[self.field(slot, S_COMM)]
+        return self.state.communicator(self.field(slot, S_COMM))

@@ -1,7 +1,7 @@
 """Soak: every kind of message from many blocks for minutes, every payload checked on the device.
 
     mpirun -n 2 python3 tests/gpu/soak.py [--seconds 480] [--blocks 64] [--json FILE]
-                                          [--kind 3] [--bytes 8192] [--keep-going]
+                                          [--kind 3] [--bytes 8192] [--direct] [--keep-going]
 
 Each block exchanges messages with the next and the previous rank: bytes of all sizes and
 alignments, doubles, strided slices, derived datatypes, wildcards, by Isend, Irecv, Wait, Waitall,
@@ -256,6 +256,7 @@ def wrong_one(counts: np.ndarray, kept: np.ndarray, room: np.ndarray) -> dict[st
     "--kind", "kinds", multiple=True, type=click.IntRange(0, KINDS - 1), help="only these"
 )
 @click.option("--bytes", "chosen", multiple=True, type=int, help="only messages of these sizes")
+@click.option("--direct", is_flag=True, help="collectives from GPU to GPU")
 @click.option("--keep-going", is_flag=True, help="after something was wrong, too")
 @click.option("--json", "path", type=click.Path(), help="where rank 0 writes what it has counted")
 def main(
@@ -265,6 +266,7 @@ def main(
     slice_s: float,
     kinds: tuple[int, ...],
     chosen: tuple[int, ...],
+    direct: bool,
     keep_going: bool,
     path: str | None,
 ) -> None:
@@ -273,7 +275,8 @@ def main(
         gmpi.select_gpu(WORLD)
     kinds = kinds or tuple(range(KINDS))
     with gmpi.Context(WORLD, large_slots=64, eager_bytes=EAGER, chunk_bytes=CHUNK) as g:
-        own = np.array([g.comm(WORLD) for _ in range(3)], np.int64)
+        wildcards = (not direct, not direct, True)
+        own = np.array([g.comm(WORLD, wildcards=some) for some in wildcards], np.int64)
         vector = MPI.DOUBLE.Create_vector(DERIVED, 1, 3)
         derived = g.commit(vector)
         room = cuda.to_device(np.zeros((blocks, max(sizes) + 16), np.uint8))

@@ -231,9 +231,11 @@ SCENARIOS = [
 
 
 def main() -> None:
-    settings = {}
+    settings: dict[str, Any] = {}
     if "--small" in sys.argv:
         settings = {"eager_bytes": 256, "chunk_bytes": 512, "ring_slots": 64}
+    if "--direct" in sys.argv:
+        settings["wildcards"] = False
     with gmpi.Context(WORLD, **settings) as g:
         run(SCENARIOS, g)
         assert g.pending == []

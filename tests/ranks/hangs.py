@@ -102,6 +102,12 @@ HANGS = [
 ]
 
 
+#: With --direct: the GPUs themselves see where calls differ (direct_collectives).
+WILDCARDS = False if "--direct" in sys.argv else None
+DIRECT = (
+    calls.left_a_collective, calls.not_launched_in_a_collective, calls.different_collectives,
+    calls.order_of_collectives, calls.collective_and_receive, calls.collective_and_send,
+)  # fmt: skip
 #: Some MPI libraries may see these themselves, if the ranks come together in time.
 NOTICED_BY_MPI = (calls.different_counts, calls.different_lengths)
 
@@ -115,9 +121,10 @@ def scenario(hang: Hang) -> Callable[[], None]:
         g = gmpi.Context(
             WORLD, watchdog_s=WATCHDOG_S, timeout_s=WATCHDOG_S, on_error="return",
             request_slots=32, large_slots=4, chunk_bytes=CHUNK, sync_timeout_s=2 * WATCHDOG_S,
+            wildcards=WILDCARDS,
         )  # fmt: skip
         duplicate = WORLD.Dup()
-        other = g.comm(duplicate)
+        other = g.comm(duplicate, wildcards=WILDCARDS)
         s = Script()
         try:
             hang.calls(s, other)
@@ -161,6 +168,7 @@ def check(hang: Hang, report: Report) -> None:
 
 if __name__ == "__main__":
     halves = {"--half=0": HANGS[::2], "--half=1": HANGS[1::2]}
+    halves["--direct"] = [hang for hang in HANGS if hang.calls in DIRECT]
     chosen = next((halves[word] for word in sys.argv if word in halves), HANGS)
     run([scenario(hang) for hang in chosen])
     end()

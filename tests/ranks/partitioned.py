@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-from common import RANK, SIZE, WORLD, end, every_shape, pattern, raises, run
+from common import RANK, SIZE, TIME_FACTOR, WORLD, barrier, end, every_shape, pattern, raises, run
 from mpi4py import MPI
 from numba import cuda
 
 import gmpi
 from gmpi import (
+    GMPI_Irecv,
+    GMPI_Isend,
     GMPI_Parrived,
     GMPI_Parrived_warp,
     GMPI_Pready,
@@ -20,12 +24,14 @@ from gmpi import (
     GMPI_Start,
     GMPI_Start_warp,
     GMPI_Startall,
+    GMPI_Test,
     GMPI_Wait,
     GMPI_Wait_warp,
     GMPI_Waitall,
     GMPI_Waitany,
 )
 from gmpi.contract import partitions
+from gmpi.lifetime import watchdog
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 ROUNDS = 4
@@ -123,14 +129,24 @@ def shapes_of_both_ends(g: gmpi.Context) -> None:
 
 @contextmanager
 def few_in_packets() -> Iterator[None]:
-    """Partitions of more than 256 bytes are stored without packets: the simulator takes long to
-    move as many bytes as are stored so otherwise."""
-    most = partitions.MOST_IN_PACKETS
-    partitions.MOST_IN_PACKETS = 256
+    """Partitions of more than 256 bytes are stored without packets, and make groups of their own
+    on the proxied road: the simulator takes long to move as many bytes as it takes otherwise."""
+    most = partitions.MOST_IN_PACKETS, partitions.GROUP_LEAST
+    partitions.MOST_IN_PACKETS = partitions.GROUP_LEAST = 256
     try:
         yield
     finally:
-        partitions.MOST_IN_PACKETS = most
+        partitions.MOST_IN_PACKETS, partitions.GROUP_LEAST = most
+
+
+def groups_of_partitions(g: gmpi.Context) -> None:
+    """On the proxied road: more partitions than messages, and long messages, in both directions."""
+    if not any(f"GMPI_{name}" in os.environ for name in ("ROAD", "TEST_NODES", "DEBUG")):
+        return
+    with few_in_packets():
+        exchange(g, 2560, 40, 8, 2, 64, "plain")
+        if every_shape():
+            exchange(g, 16800, 6, 4, 2, 128, "plain")
 
 
 @cuda.jit
@@ -172,6 +188,53 @@ def waits_of_every_kind(g: gmpi.Context) -> None:
     assert (back.copy_to_host() == 10 * PREVIOUS + ROUNDS).all(), back.copy_to_host()
     first = statuses.copy_to_host()[0]
     assert tuple(first) == (gmpi.SUCCESS, PREVIOUS, 6, 32, 128), first
+    g.Request_free(send)
+    g.Request_free(recv)
+
+
+@cuda.jit
+def beside_others(ctx, send, recv, out, found, peers, handles, statuses, wrong):
+    """Partitioned and other requests in the same calls."""
+    to, source = peers
+    for i in range(4):
+        handles[0] = recv
+        handles[1] = GMPI_Irecv(ctx, found, 8, gmpi.INT, source, 3, gmpi.COMM_WORLD)
+        handles[2] = send
+        handles[3] = GMPI_Isend(ctx, out, 8, gmpi.INT, to, 3, gmpi.COMM_WORLD)
+        GMPI_Start(ctx, send)
+        GMPI_Start(ctx, recv)
+        if GMPI_Test(ctx, send)[0]:
+            wrong[0] = 1
+        GMPI_Pready_range(ctx, 0, 1, send)
+        if i % 2 == 0:
+            if GMPI_Waitall(ctx, 4, handles, statuses) != gmpi.SUCCESS:
+                wrong[0] = 2
+            if statuses[0]["nbytes"] != 32 or statuses[1]["nbytes"] != 32:
+                wrong[0] = 3
+        else:
+            seen = 0
+            for _k in range(4):
+                index, status = GMPI_Waitany(ctx, 4, handles)
+                seen += 1 << index
+                if status.error != gmpi.SUCCESS:
+                    wrong[0] = 4
+            if seen != 15:
+                wrong[0] = 5
+
+
+def beside_other_requests(g: gmpi.Context) -> None:
+    out = cuda.to_device(np.full(8, RANK, np.int32))
+    back, found = (cuda.to_device(np.full(8, -1, np.int32)) for _ in range(2))
+    send = g.Psend_init(out, 2, 4, gmpi.INT, NEXT, 3)
+    recv = g.Precv_init(back, 2, 4, gmpi.INT, PREVIOUS, 3)
+    handles = cuda.to_device(np.zeros(4, np.int64))
+    statuses = cuda.to_device(np.zeros(4, gmpi.STATUS_DTYPE))
+    wrong = cuda.to_device(np.zeros(1, np.int64))
+    peers = NEXT, PREVIOUS
+    beside_others[1, 32](g.device, send, recv, out, found, peers, handles, statuses, wrong)
+    g.synchronize()
+    assert wrong.copy_to_host()[0] == 0, wrong.copy_to_host()
+    assert (back.copy_to_host() == PREVIOUS).all() and (found.copy_to_host() == PREVIOUS).all()
     g.Request_free(send)
     g.Request_free(recv)
 
@@ -435,17 +498,74 @@ def waits_that_take_too_long() -> None:
         g.Request_free(send)
 
 
+@cuda.jit
+def three_of_eight(ctx, send, recv, how, found):
+    GMPI_Start(ctx, recv)
+    GMPI_Start(ctx, send)
+    GMPI_Pready_range(ctx, 0, 2, send)
+    if how == 0:
+        while not GMPI_Parrived(ctx, recv, 7):
+            pass
+        found[0] = GMPI_Wait(ctx, recv).error
+    elif how == 1:
+        found[0] = GMPI_Wait(ctx, recv).error
+    else:
+        found[0] = GMPI_Wait(ctx, send).error
+
+
+def partitions_that_never_come() -> None:
+    """Are named, with what the rank has done that should make them ready: by a loop of Parrived,
+    by a wait of the receiver, and by one of the sender."""
+    watchdog.ANSWER_S = 3.0 * TIME_FACTOR  # all ranks live: whoever is late has no core
+    for how in range(3 if every_shape() else 1):
+        with gmpi.Context(WORLD, watchdog_s=0, timeout_s=0.8) as g:
+            array, found = cuda.to_device(np.zeros(16)), cuda.to_device(np.zeros(1, np.int64))
+            send = g.Psend_init(array, 8, 2, gmpi.DOUBLE, NEXT, 18)
+            recv = g.Precv_init(g.zeros(16), 8, 2, gmpi.DOUBLE, PREVIOUS, 18)
+            barrier()
+            three_of_eight[1, 32](g.device, send, recv, how, found)
+            report = raises(gmpi.RequestTimeoutError, "", g.synchronize).report
+            barrier()  # nobody's watchdog may go before all have asked
+            rank, what = (RANK, f"send to {NEXT}") if how == 2 else (PREVIOUS, "receive from")
+            call = f"GMPI_Parrived from {PREVIOUS}" if how == 0 else f"partitioned {what}"
+            mine = f"rank {RANK} waits in {call}"  # by the proxies, the receive is open in any case
+            causes = [cause for cause in report.causes if cause.text.startswith(mine)]
+            assert [cause.kind for cause in causes] == ["partitions"], report.text
+            made = f"rank {rank} has made 3 of 8 partitions ready; missing: 3-7"
+            assert made in causes[0].text and "tag 18" in causes[0].text, report.text
+            assert "block 0" in report.text, report.text
+            assert found.copy_to_host()[0] == gmpi.GMPI_ERR_TIMEOUT
+
+
+def requests_that_are_left() -> None:
+    """Are named when the context closes."""
+    array = cuda.to_device(np.zeros(8))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        with gmpi.Context(WORLD) as g:
+            g.Psend_init(array, 2, 4, gmpi.DOUBLE, NEXT, 18)
+            g.Precv_init(array, 2, 4, gmpi.DOUBLE, PREVIOUS, 18)
+            g.Request_free(g.Psend_init(array, 1, 8, gmpi.DOUBLE, gmpi.PROC_NULL, 19))
+    texts = [str(w.message) for w in found if w.category is gmpi.LeakWarning]
+    assert len(texts) == 1 and "2 partitioned requests were never freed: " in texts[0], texts
+    send = f"partitioned send to {NEXT} tag 18 on communicator 0, 2 partitions of 32 bytes"
+    assert send in texts[0] and f"receive from {PREVIOUS} tag 18" in texts[0], texts
+
+
 def main() -> None:
     with gmpi.Context(WORLD) as g:
         run(
             [
-                shapes_of_both_ends, waits_of_every_kind, warps_of_a_block,
+                shapes_of_both_ends, groups_of_partitions, waits_of_every_kind,
+                beside_other_requests, warps_of_a_block,
                 sends_that_are_ready_early, derived_datatypes, order_and_nobody,
                 misuse_in_kernels, misuse_of_the_host, ends_that_differ,
             ],
             g,
         )  # fmt: skip
     waits_that_take_too_long()
+    partitions_that_never_come()
+    requests_that_are_left()
     end()
 
 

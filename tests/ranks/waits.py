@@ -287,9 +287,12 @@ def nobody_waits_yet(g: gmpi.Context) -> None:
         # Complete only when both blocks' receives have moved on: there is one open until then.
         other.synchronize()
         s.run(g)
+    allowed = [{1}]
     if (g._state.slots[g.layout.first_narrow :, S_HANDLE] != 0).any():
-        blocks.discard(0)  # its send has waited for a large slot, and moved what came meanwhile
-    assert not gmpi.SIMULATOR or blocks == {1}, f"commands of block 0 were executed by {blocks}"
+        # Block 0's send has waited for a large slot, and moved what came meanwhile: maybe all.
+        blocks.discard(0)
+        allowed.append(set())
+    assert not gmpi.SIMULATOR or blocks in allowed, f"commands of block 0 were executed by {blocks}"
     s.expect(big, pattern(long, PREVIOUS + 1))
     s.expect(room, pattern(8, PREVIOUS))
 

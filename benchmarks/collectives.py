@@ -1,0 +1,140 @@
+"""Collectives of kernels on both roads in one run: Barrier, Allreduce and Bcast, by size.
+
+    mpiexec -n 2 python benchmarks/collectives.py [--threads 256 1024] [--json FILE]
+
+The direct road is that of a communicator without wildcards, the proxied one that of any other. Each
+rank times every call by its GPU's clock, and the slowest rank counts. Bcasts go round: the root of
+the next one is the last one's neighbour, so that nobody runs ahead. Every result is checked.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from _bench import fail, parser, summary, where, write_json
+from _floor import cycles_per_us
+from mpi4py import MPI
+from numba import cuda
+
+import gmpi
+from gmpi import GMPI_Allreduce, GMPI_Barrier, GMPI_Bcast
+
+BARRIER, ALLREDUCE, BCAST = range(3)
+NAMES = ("Barrier", "Allreduce", "Bcast")
+SIZES = (8, 1024, 65536, 1 << 20)
+LONGEST = 64 << 20
+
+
+# wide: a kernel
+@cuda.jit
+def measure(ctx, which, data, out, rounds, skip, cycles, size, comm):
+    for i in range(rounds):
+        begin = gmpi.clock()
+        if which == BARRIER:
+            GMPI_Barrier(ctx, comm)
+        elif which == ALLREDUCE:
+            GMPI_Allreduce(ctx, data, out, data.size, gmpi.DOUBLE, gmpi.SUM, comm)
+        else:
+            GMPI_Bcast(ctx, data, data.size, gmpi.DOUBLE, i % size, comm)
+        if cuda.threadIdx.x == 0 and i >= skip:
+            cycles[i - skip] = gmpi.clock() - begin
+
+
+# wide: a kernel
+@cuda.jit
+def check(ctx, which, data, out, rounds, wrong, rank, size, comm):
+    """The same calls; every round has values of its own."""
+    first, step = cuda.threadIdx.x, cuda.blockDim.x
+    for i in range(rounds):
+        error = gmpi.SUCCESS
+        if which == BARRIER:
+            error = GMPI_Barrier(ctx, comm)
+        elif which == ALLREDUCE:
+            for k in range(first, data.size, step):
+                data[k] = i + k + rank
+            error = GMPI_Allreduce(ctx, data, out, data.size, gmpi.DOUBLE, gmpi.SUM, comm)
+            for k in range(first, data.size, step):
+                if out[k] != size * (i + k) + size * (size - 1) // 2:
+                    cuda.atomic.add(wrong, 0, 1)
+        else:
+            for k in range(first, data.size, step):
+                data[k] = 3 * i + k if rank == i % size else -1
+            error = GMPI_Bcast(ctx, data, data.size, gmpi.DOUBLE, i % size, comm)
+            for k in range(first, data.size, step):
+                if data[k] != 3 * i + k:
+                    cuda.atomic.add(wrong, 0, 1)
+        if error != gmpi.SUCCESS:
+            cuda.atomic.add(wrong, 0, 1)
+        cuda.syncthreads()
+
+
+def latency(
+    g: gmpi.Context, comm: MPI.Comm, road: int, which: int, nbytes: int, threads: int
+) -> dict[str, float]:
+    """Microseconds a call takes."""
+    rounds = 10 if gmpi.SIMULATOR else 3000 if nbytes <= 65536 else 200 if nbytes <= 1 << 20 else 20
+    skip = max(2, rounds // 10)
+    data, out = (cuda.to_device(np.zeros(max(1, nbytes // 8))) for _ in range(2))
+    wrong = cuda.to_device(np.zeros(1, np.int32))
+    cycles = cuda.to_device(np.zeros(rounds, np.int64))
+    comm.Barrier()
+    checks = 50 if rounds >= 200 else 3
+    check[1, threads](g.device, which, data, out, checks, wrong, comm.rank, comm.size, road)
+    g.synchronize()
+    bad = comm.allreduce(int(wrong.copy_to_host()[0]))
+    if bad:
+        fail(f"{NAMES[which]} of {nbytes} bytes: {bad} wrong elements or errors")
+    comm.Barrier()
+    measure[1, threads](g.device, which, data, out, rounds + skip, skip, cycles, comm.size, road)
+    g.synchronize()
+    slowest = np.empty(rounds)
+    comm.Allreduce(cycles.copy_to_host() / cycles_per_us(), slowest, MPI.MAX)
+    return summary(slowest)
+
+
+def main() -> int:
+    args_parser = parser(__doc__ or "")
+    args_parser.add_argument("-m", dest="sizes", type=int, nargs="+", metavar="BYTES")
+    args_parser.add_argument(
+        "--threads", type=int, nargs="+", default=[32] if gmpi.SIMULATOR else [256, 1024]
+    )
+    args_parser.add_argument("--roads", nargs="+", default=["direct", "proxied"])
+    args = args_parser.parse_args()
+    comm = MPI.COMM_WORLD
+    gmpi.select_gpu(comm)
+    place = where(comm)
+    settings = {"engine": args.engine} if args.engine else {}
+    rows: list[dict[str, Any]] = []
+    cases = [(BARRIER, 0)]
+    cases += [(ALLREDUCE, n) for n in args.sizes or (*SIZES, LONGEST)]
+    cases += [(BCAST, n) for n in args.sizes or SIZES]
+    with gmpi.Context(comm, wildcards=False, **settings) as g:
+        other = comm.Dup()
+        roads = {"direct": gmpi.COMM_WORLD, "proxied": g.comm(other)}
+        if comm.rank == 0:
+            print(f"# us (p50, p99), {comm.size} ranks on {place}: {', '.join(args.roads)}")
+        for which, n in cases:
+            for threads in args.threads:
+                row: dict[str, Any] = {"call": NAMES[which], "size": n, "threads": threads}
+                for name in args.roads:
+                    row[name] = latency(g, comm, roads[name], which, n, threads)
+                rows.append(row)
+                if comm.rank == 0:
+                    found = "".join(
+                        f"{row[r]['p50']:>10.2f}{row[r]['p99']:>10.2f}" for r in args.roads
+                    )
+                    print(f"{NAMES[which]:<10}{n:<9}{threads:>6}{found}", flush=True)
+        other.Free()
+    if comm.rank == 0:
+        print("# results checked: all right")
+        write_json(
+            args.json,
+            {"benchmark": "collectives", "where": place, "ranks": comm.size, "rows": rows},
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""GMPI_Allreduce, GMPI_Iallreduce, GMPI_Bcast and GMPI_Barrier (MPI 4.1 chapter 6), for each scope.
+
+Which road a call takes depends only on what MPI demands to be equal on all ranks: communicator,
+operation, datatype and count, and whether it blocks; never on the buffer. What does not lie in one
+piece finds the same road in ``proxied.scattered``.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.api.words import comm_rank, is_scattered, pair, word0_of
+from device_lib.direct.scattered_collectives import allreduce_word, bcast_word
+from device_lib.move.message import fitting, inspect, inspect_reduction, is_sound, message_bytes
+from device_lib.platform.context import may_collect_direct
+from device_lib.platform.primitives import buffer_of, describe, device, int64
+from gmpi.contract.collectives import (
+    BARRIER,
+    COMM_SHIFT,
+    KIND_SHIFT,
+    NOT_OURS,
+    SIGNATURE_SHIFT,
+)
+from gmpi.contract.constants import IN_PLACE
+from gmpi.contract.wire import (
+    BLOCKING,
+    FLAG_BACK,
+    FLAG_OUT,
+    OP_ALLREDUCE,
+    OP_BARRIER,
+    OP_BCAST,
+)
+
+_BARRIER = BARRIER << KIND_SHIFT | BARRIER << KIND_SHIFT + SIGNATURE_SHIFT
+
+
+@device
+def _reduction(ctx, op, sendbuf, recvbuf, count, datatype, comm):
+    """(first word of the record, bytes to move, where from, where to)."""
+    nbytes = message_bytes(count, datatype)
+    send, recv, nbytes, flags = inspect_reduction(ctx, sendbuf, recvbuf, nbytes)
+    return word0_of(op, flags, comm, datatype), nbytes, send, recv
+
+
+def make_collective_calls(
+    requests: SimpleNamespace, waiting: SimpleNamespace, direct: SimpleNamespace,
+    open_scattered: Callable,
+) -> SimpleNamespace:  # fmt: skip
+    """The calls of one scope.
+
+    Args:
+        requests: of the proxied road.
+        direct: ``direct.collectives``.
+    """
+    open_request = requests.open_request
+    finish, perform = waiting.finish, waiting.perform
+    direct_allreduce, direct_bcast, direct_barrier = direct.allreduce, direct.bcast, direct.barrier
+
+    @device
+    def error_of(ctx, request):
+        completed, status = finish(ctx, request, False)
+        return status.error
+
+    @device
+    def start_reduction(ctx, call, sendbuf, recvbuf, count, datatype, op, comm):
+        datatype = fitting(fitting(datatype, sendbuf), recvbuf)
+        at, room, strided = buffer_of(sendbuf)
+        to, to_room, to_strided = buffer_of(recvbuf)
+        if is_scattered(datatype, strided | to_strided):
+            word0 = word0_of(call, FLAG_OUT | FLAG_BACK, comm, datatype)
+            back = describe(recvbuf, to, to_room, to_strided)
+            words = describe(sendbuf, at, room, strided)
+            words = back if at == IN_PLACE else words
+            return open_scattered(ctx, word0, pair(0, op), int64(count), words, back)
+        word0, nbytes, send, recv = _reduction(ctx, call, sendbuf, recvbuf, count, datatype, comm)
+        return open_request(ctx, word0, pair(0, op), count, nbytes, send, recv)
+
+    @device
+    def iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
+        return start_reduction(ctx, OP_ALLREDUCE, sendbuf, recvbuf, count, datatype, op, comm)
+
+    @device
+    def allreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
+        call = OP_ALLREDUCE | BLOCKING
+        datatype = fitting(fitting(datatype, sendbuf), recvbuf)
+        at, room, strided = buffer_of(sendbuf)
+        to, to_room, to_strided = buffer_of(recvbuf)
+        if is_scattered(datatype, strided | to_strided):
+            request = start_reduction(ctx, call, sendbuf, recvbuf, count, datatype, op, comm)
+            return error_of(ctx, request)
+        word0, nbytes, send, recv = _reduction(ctx, call, sendbuf, recvbuf, count, datatype, comm)
+        if may_collect_direct(ctx, word0) and is_sound(word0, count):
+            what = allreduce_word(word0, op, nbytes)
+            if what != NOT_OURS:
+                error = direct_allreduce(ctx, what, send, recv, nbytes)
+                if error != NOT_OURS:
+                    return error
+        return perform(ctx, word0, pair(0, op), count, nbytes, send, recv).error
+
+    @device
+    def bcast(ctx, buf, count, datatype, root, comm):
+        datatype = fitting(datatype, buf)
+        at, room, strided = buffer_of(buf)
+        if is_scattered(datatype, strided):
+            way = FLAG_OUT
+            if root != comm_rank(ctx, comm):
+                way = FLAG_BACK
+            word0 = word0_of(OP_BCAST, way, comm, datatype)
+            words = describe(buf, at, room, strided)
+            request = open_scattered(ctx, word0, pair(root, 0), int64(count), words, words)
+            return error_of(ctx, request)
+        address, nbytes, flags = inspect(ctx, buf, message_bytes(count, datatype), FLAG_OUT)
+        word0 = word0_of(OP_BCAST, flags, comm, datatype)
+        if may_collect_direct(ctx, word0) and is_sound(word0, count):
+            what = bcast_word(word0, root, nbytes)
+            if what != NOT_OURS:
+                error = direct_bcast(ctx, what, address, nbytes)
+                if error != NOT_OURS:
+                    return error
+        if nbytes > 0 and root != comm_rank(ctx, comm):
+            word0 = word0_of(OP_BCAST, FLAG_BACK, comm, datatype)
+        return perform(ctx, word0, pair(root, 0), count, nbytes, address, address).error
+
+    @device
+    def barrier(ctx, comm):
+        word0 = word0_of(OP_BARRIER, 0, comm, 0)
+        if may_collect_direct(ctx, word0):
+            error = direct_barrier(ctx, _BARRIER | int64(comm) << COMM_SHIFT)
+            if error != NOT_OURS:
+                return error
+        return perform(ctx, word0, 0, 0, 0, 0, 0).error
+
+    return SimpleNamespace(iallreduce=iallreduce, allreduce=allreduce, bcast=bcast, barrier=barrier)

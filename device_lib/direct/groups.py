@@ -1,0 +1,201 @@
+"""Partitioned requests between ranks without a direct road: groups of partitions, by the proxies.
+
+A group is a message of the proxied road, on a communicator of ours. Whoever makes its last
+partition ready sends it; whoever starts a receive opens one for each group. The request is not the
+user's: it stands in the group's record, and whoever waits, or asks for a partition, looks at it in
+turn. All threads of a scope call these.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from device_lib.direct.partitions import row_group
+from device_lib.platform.divide import divide_wide
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import (
+    add_gpu,
+    cas_gpu,
+    device,
+    fence_gpu,
+    lane_id,
+    load_gpu,
+    opaque,
+    store_gpu,
+)
+from device_lib.platform.scope import Scope
+from device_lib.proxied.scattered import make_open_scattered
+from gmpi.contract.constants import SUCCESS
+from gmpi.contract.partitions import (
+    BUSY,
+    DONE,
+    FIRST_RECORD,
+    FIRST_WORD,
+    GROUP_BUFFER,
+    GROUP_COUNT,
+    GROUP_ELEMENTS,
+    GROUP_ERROR,
+    GROUP_HANDLE,
+    GROUP_PARTITIONS,
+    GROUP_READY,
+    GROUP_SHIFT,
+    GROUP_STATE,
+    OPEN,
+    PARTITIONS_MASK,
+    SENDS,
+    SHAPE,
+)
+from gmpi.contract.wire import OP_ISEND
+
+
+@device
+def group_of(row, partition):
+    group, rest = divide_wide(partition, load_gpu(row + GROUP_PARTITIONS))
+    return group
+
+
+@device
+def error_of_groups(row):
+    """The error class of the first group that has failed; any thread, when all are done."""
+    group = 0
+    while group < load_gpu(row + GROUP_COUNT):
+        error = load_gpu(row_group(row, group) + GROUP_ERROR)
+        if error != SUCCESS:
+            return error
+        group += opaque(1)
+    return SUCCESS
+
+
+@device
+def _never_direct(ctx, word0, peer_tag, nbytes, buffer, row):
+    return 0
+
+
+@device
+def _never_collects(ctx, word0, peer_tag, count, nbytes, row, send_buffer, recv_buffer):
+    return 0
+
+
+@device
+def _claim(row, group, number):
+    """(what to do with the request of a group in a round: OPEN, it is to be opened; BUSY, it is to
+    be looked at; DONE; or 0, nothing; its handle). One thread."""
+    at = row_group(row, group)
+    state = load_gpu(at + GROUP_STATE)
+    mark = number << GROUP_SHIFT
+    if state == mark | DONE:
+        fence_gpu()  # what those stored who have found it complete
+        return DONE, 0
+    if state == mark | OPEN:
+        if cas_gpu(at + GROUP_STATE, state, mark | BUSY) == state:
+            fence_gpu()
+            return BUSY, load_gpu(at + GROUP_HANDLE)
+    elif state >> GROUP_SHIFT < number and load_gpu(row + SHAPE) & SENDS == 0:
+        if cas_gpu(at + GROUP_STATE, state, mark | BUSY) == state:
+            fence_gpu()
+            return OPEN, 0
+    return 0, 0
+
+
+def make_groups(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
+    """For one scope.
+
+    Args:
+        requests: of the proxied road (``proxied.requests``).
+    """
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_3 = scope.broadcast_3
+    complete = requests.complete
+    part = parts_of(scope.name, "gmpi_partitioned")
+    body = make_open_scattered(
+        scope, requests.help_others, requests.report, _never_direct, _never_collects
+    )
+    open_scattered = part("open", 8, 1, body)
+
+    @device
+    def leave(row, group, number, what, field, value):
+        """Lets others have a group."""
+        sync()
+        if leads() and lane_id() == 0:
+            at = row_group(row, group)
+            store_gpu(at + field, value)
+            fence_gpu()
+            store_gpu(at + GROUP_STATE, number << GROUP_SHIFT | what)
+
+    @device
+    def open_request(ctx, row, group, number):
+        """Opens the request of a group that the caller has claimed."""
+        at = row_group(row, group)
+        word0 = load_gpu(row + FIRST_WORD)
+        peer_tag = load_gpu(row + FIRST_RECORD) + (group << 32)
+        send = at + GROUP_BUFFER if word0 & 0xFF == OP_ISEND else 0
+        recv = at + GROUP_BUFFER if send == 0 else 0
+        count = load_gpu(at + GROUP_ELEMENTS)
+        handle = open_scattered(ctx, word0, peer_tag, count, send, recv)
+        leave(row, group, number, OPEN, GROUP_HANDLE, handle)
+
+    @device
+    def look(ctx, row, group, number):
+        """Whether a group has been sent, or is in the buffer; opens the request of a receive."""
+        sync()
+        what = 0
+        handle = 0
+        if leads() and lane_id() == 0:
+            what, handle = _claim(row, group, number)
+        what, handle, unused = broadcast_3(what, handle, 0)
+        sync()
+        if what == DONE:
+            return 1
+        if what == OPEN:
+            open_request(ctx, row, group, number)
+        if what != BUSY:
+            return 0
+        completed, status = complete(ctx, handle, True)
+        if completed:
+            leave(row, group, number, DONE, GROUP_ERROR, status.error)
+            return 1
+        leave(row, group, number, OPEN, GROUP_HANDLE, handle)
+        return 0
+
+    look_linked = part("look_at_group", 6, 1, look)
+
+    @device
+    def look_at_all(ctx, row, number):
+        """Whether all of them have."""
+        done = 1
+        group = 0
+        while group < load_gpu(row + GROUP_COUNT):
+            done &= look_linked(ctx, row, group, number)
+            group += opaque(1)
+        return done
+
+    @device
+    def ready(ctx, row, partition, number):
+        """Counts a partition, after a barrier of those that wrote it; the last one of its group
+        sends it."""
+        begins = 0
+        group = group_of(row, partition)
+        if leads() and lane_id() == 0:
+            fence_gpu()  # whoever sends it must see its bytes
+            at = row_group(row, group)
+            each = load_gpu(row + GROUP_PARTITIONS)
+            wanted = min(each, (load_gpu(row + SHAPE) & PARTITIONS_MASK) - group * each)
+            if add_gpu(at + GROUP_READY, 1) + 1 == wanted:
+                fence_gpu()
+                store_gpu(at + GROUP_READY, 0)
+                store_gpu(at + GROUP_STATE, number << GROUP_SHIFT | BUSY)
+                begins = 1
+        begins, unused, ignored = broadcast_3(begins, 0, 0)
+        sync()
+        if begins:
+            open_request(ctx, row, group, number)
+        return begins
+
+    return SimpleNamespace(
+        look=look_linked,
+        look_at_all=part("look_at_groups", 5, 1, look_at_all),
+        ready=part("ready_in_group", 6, 1, ready),
+        help_others=requests.help_others,
+    )

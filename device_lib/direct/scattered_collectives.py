@@ -1,0 +1,157 @@
+"""Direct collectives of strided views and derived datatypes: packed round by round.
+
+The other ranks may have theirs in one piece, so these take the same rounds.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.direct.rounds import row_of
+from device_lib.move.layouts import is_derived, layout_of, pack_layout, unpack_layout
+from device_lib.move.message import is_sound
+from device_lib.platform.context import may_collect_direct
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import device, int64, lane_id, load_16
+from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.proxied import slots, taking
+from device_lib.proxied.scattered import place
+from gmpi.contract import collectives
+from gmpi.contract.collectives import (
+    ALLREDUCE,
+    AREA,
+    BCAST,
+    INBOX_BYTES,
+    KIND_SHIFT,
+    NOT_OURS,
+    RANKS_SHIFT,
+    ROOM,
+    ROOT_MASK,
+    SIZE_SHIFT,
+)
+from gmpi.contract.constants import SUCCESS
+from gmpi.contract.wire import (
+    BLOCKING,
+    COMMUNICATORS,
+    DATATYPE_SHIFT,
+    LAYOUT_RECV,
+    LAYOUT_SEND,
+    LOW_32,
+    OP_BCAST,
+    SCATTERED,
+)
+
+_reduction_word = device(collectives.reduction_word)
+_call_word = device(collectives.call_word)
+
+
+@device
+def allreduce_word(word0, op, nbytes):
+    """The word of an Allreduce by its record's first one; NOT_OURS: the GPU cannot reduce it.
+
+    ``is_sound`` comes first.
+    """
+    what = _reduction_word(int64(op), word0 >> DATATYPE_SHIFT & LOW_32)
+    if what == NOT_OURS:
+        return NOT_OURS
+    return _call_word(what, nbytes >> (what >> SIZE_SHIFT & 3), word0 >> 16 & (COMMUNICATORS - 1))
+
+
+@device
+def bcast_word(word0, root, nbytes):
+    """The same of a Bcast; NOT_OURS: no rank can be this root."""
+    if root < 0 or root > ROOT_MASK:
+        return NOT_OURS
+    what = int64(root) | BCAST << KIND_SHIFT
+    return _call_word(what, nbytes, word0 >> 16 & (COMMUNICATORS - 1))
+
+
+def make_scattered(scope: Scope, direct: SimpleNamespace, help_others: Callable) -> Callable:
+    """For one scope, all of whose threads call it together: what ``make_open_scattered`` takes."""
+    rank = scope.rank
+    size = scope.size
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_3 = scope.broadcast_3
+    take_slot = taking.make_take_slot(scope, help_others)
+    allreduce, bcast = direct.allreduce, direct.bcast
+
+    @device
+    def collect(ctx, what, nbytes, type_row, send_buffer, recv_buffer):
+        slot = take_slot(ctx, -1, taking.SMALL)
+        if slot < 0:
+            return slots.error_handle(-slot)
+        sync()
+        send = 0
+        recv = 0
+        reduces = what >> KIND_SHIFT & 3 == ALLREDUCE
+        area, where = load_16(row_of(ctx, what) + AREA)
+        ranks = where >> RANKS_SHIFT
+        packed = area + 2 * ranks * INBOX_BYTES
+        sends = reduces or where & LOW_32 == what & ROOT_MASK
+        receives = reduces or not sends
+        if leads() and nbytes > 0:
+            lane = lane_id()
+            lanes = warp_lanes()
+            mask = warp_mask()
+            if sends:
+                send = place(
+                    ctx, slot, LAYOUT_SEND, send_buffer, type_row, nbytes, lane, lanes, mask
+                )
+            if receives:
+                recv = place(
+                    ctx, slot, LAYOUT_RECV, recv_buffer, type_row, nbytes, lane, lanes, mask
+                )
+        send, recv, slot = broadcast_3(send, recv, slot)
+        sync()
+        error = SUCCESS
+        begin = 0
+        going = True
+        while going:
+            some = min(nbytes - begin, ROOM)
+            source = send + begin
+            target = recv + begin
+            if send == SCATTERED:
+                source = packed
+                layout = layout_of(ctx, slot, LAYOUT_SEND)
+                pack_layout(layout, packed, begin, begin + some, rank(), size())
+            if recv == SCATTERED:
+                target = packed
+            if reduces:
+                error = allreduce(ctx, what, source, target, some)
+            else:
+                error = bcast(ctx, what, source if sends else target, some)
+            if recv == SCATTERED and error == SUCCESS:
+                layout = layout_of(ctx, slot, LAYOUT_RECV)
+                unpack_layout(layout, packed, begin, begin + some, rank(), size())
+            sync()
+            begin += ROOM
+            going = error == SUCCESS and begin < nbytes
+        if leads() and lane_id() == 0:
+            slots.release(ctx, slot)
+        return 0 if error == NOT_OURS else slots.error_handle(error)
+
+    collect_linked = parts_of(scope.name, "gmpi_direct")("collect_scattered", 8, 1, collect)
+
+    @device
+    def start(ctx, word0, peer_tag, count, nbytes, type_row, send_buffer, recv_buffer):
+        """The handle of a call that is complete; 0: it goes by the proxies.
+
+        Args:
+            type_row: of a derived datatype, else 0.
+            send_buffer, recv_buffer: what ``primitives.describe`` wrote.
+        """
+        datatype = word0 >> DATATYPE_SHIFT & LOW_32
+        what = NOT_OURS
+        if word0 & 0xFF == OP_BCAST:
+            if is_sound(word0, count) or (is_derived(datatype) and type_row != 0 and count >= 0):
+                what = bcast_word(word0, peer_tag & LOW_32, nbytes)
+        elif word0 & BLOCKING != 0 and is_sound(word0, count):
+            what = allreduce_word(word0, peer_tag >> 32, nbytes)
+        if what == NOT_OURS or not may_collect_direct(ctx, word0):
+            return 0
+        return collect_linked(ctx, what, nbytes, type_row, send_buffer, recv_buffer)
+
+    return start

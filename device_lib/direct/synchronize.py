@@ -1,0 +1,92 @@
+"""GMPI_Synchronize of requests of the direct road: all threads of a scope go on with them."""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.direct import rows
+from device_lib.platform.context import all_slots
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import device, lane_id, load_sys, pause, timer_ns
+from device_lib.platform.scope import Scope
+from gmpi.contract.constants import SUCCESS
+from gmpi.contract.wire import CONTROL_ABORT, OP_WAITED, OP_WAITS
+
+_HOST = 32  # turns between two looks at host memory
+
+
+def make_complete_open(
+    scope: Scope, going_on: SimpleNamespace, help_others: Callable, tell: Callable
+) -> Callable:
+    """(context) -> an error class: waits until each request that is open now is complete.
+
+    Args:
+        going_on: what ``make_going_on`` returned.
+        help_others: goes on with requests of the proxied road.
+        tell: tells the proxy about a wait that takes long, and about its end.
+    """
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_3 = scope.broadcast_3
+    help_one = going_on.help_one
+
+    @device
+    def wait_for(ctx, slot, handle, first):
+        """(error class, where to look for others next)."""
+        turns = 0
+        over = 0
+        told = 0
+        late = 0
+        began = 0
+        error = SUCCESS
+        while over == 0 and error == SUCCESS:
+            # Whatever is open: its peer may wait for another one first.
+            first = help_one(ctx, first)
+            at_host = turns & (_HOST - 1) == 0
+            if leads() and lane_id() == 0:
+                over = 1 if rows.is_over(ctx, slot, handle) else 0
+                if at_host:
+                    error = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
+                    began = timer_ns() if began == 0 else began
+                    late = 1 if timer_ns() - began > rows.LATE_NS else 0
+                pause(64)
+            over, error, late = broadcast_3(over, error, late)
+            sync()
+            if late != told:
+                told = 1
+                if leads():
+                    tell(ctx, OP_WAITS, slot, handle)
+            if at_host and over == 0:
+                help_others(ctx)
+            turns += 1
+        if told != 0 and error == SUCCESS and leads():
+            tell(ctx, OP_WAITED, slot, handle)
+        return error, first
+
+    @device
+    def complete_open(ctx):
+        error = SUCCESS
+        begin = 0  # of what has not been looked at
+        first = 0
+        while begin < all_slots(ctx) and error == SUCCESS:
+            slot = -1
+            handle = 0
+            if leads() and lane_id() == 0:
+                slot = rows.next_open(ctx, begin)
+                if slot >= begin:
+                    handle = rows.handle_in(ctx, slot)
+                else:  # it went around
+                    slot = -1
+            slot, handle, unused = broadcast_3(slot, handle, 0)
+            sync()
+            if slot < 0:
+                return error
+            if rows.is_direct_handle(handle):
+                error, first = wait_for(ctx, slot, handle, first)
+            begin = slot + 1
+        return error
+
+    linked: Callable = parts_of(scope.name, "gmpi_direct")("complete_open", 3, 1, complete_open)
+    return linked

@@ -1,0 +1,169 @@
+"""The bytes of direct collectives: what the ranks of a communicator write to each other's memory.
+
+A communicator is *direct as a whole* where the GPUs of all its ranks map each other's memory, and
+no receive on it uses wildcards. Each rank has an *area* in the arena (``channels.py``) then, and a
+*row* in device memory, where kernels find the areas.
+
+**Rounds.** A collective takes one round, or several where it has more bytes than an inbox holds.
+Each rank counts them; MPI has all ranks call collectives in the same order, so they count alike.
+
+**Inboxes.** In each area there are two for each rank, for even and odd rounds. A packet is 8 bytes
+of payload and a word by which the receiver knows that it has come: 30 bits of the round's number,
+and 32 bits more. Those of packet 0 say which call it is (the *signature*), so that calls that
+differ are seen; those of all others have the upper bits of the number, so that they never repeat.
+
+In every round every rank stores packet 0 to every other rank, if only to say: I have *entered* it.
+Who has entered round k has read all that came in round k - 1. So what is stored in round k, to the
+inboxes of round k - 2, falls on nothing that somebody may still want, once all have entered round
+k - 1. After an Allreduce or a Barrier that is known. After a Bcast it is not: then the next round
+begins with a look (``ENTERED``). See ``tests/model/collective.pml``.
+"""
+
+from __future__ import annotations
+
+from gmpi.contract.constants import BYTE, DATATYPE_MARK, DATATYPES, FLOAT, INT8_T, SUM, UINT8_T
+from gmpi.contract.wire import COLLECTIVE_ROW_BYTES, LOW_32, PACKET_BYTES
+
+RANKS = 32  # of a communicator; larger ones take the proxied road
+PAYLOAD = 8  # bytes of a packet
+PACKETS = 4096
+ROOM = PACKETS * PAYLOAD  # bytes of a round
+INBOX_BYTES = PACKETS * PACKET_BYTES
+
+# --- an area --------------------------------------------------------------------------------------
+#   inboxes of even rounds, by source | of odd rounds | ROOM bytes, packed here by their owner
+
+
+def area_bytes(ranks: int) -> int:
+    return 2 * ranks * INBOX_BYTES + ROOM
+
+
+# --- a row; all fields but the first three are constant -------------------------------------------
+NUMBER = 0  # of the next round
+ENTERED = 8  # all ranks are known to have entered all rounds before this one; < 0: one has failed
+SIGNATURE = 16  # of the last round, where not all are known to have entered it
+AREA = 128
+PLACE = 136  # our rank | ranks << RANKS_SHIFT
+PEERS = 256  # for each rank, where our inbox of even rounds is there
+RANKS_SHIFT = 32
+assert PEERS + 8 * RANKS == COLLECTIVE_ROW_BYTES
+
+# --- what a call is: one word ---------------------------------------------------------------------
+#   op (4) | log2 of the element's bytes (2) | class of the element (2) | kind (2); of a Bcast the
+#   root in place of the first three | communicator << COMM_SHIFT | signature << SIGNATURE_SHIFT
+# A signature has the lower ten bits, and the elements, of a Bcast the bytes, modulo 2**AMOUNT_BITS.
+OP_MASK = 0xF
+SIZE_SHIFT = 4
+CLASS_SHIFT = 6
+SIGNED = 0
+UNSIGNED = 1
+REAL = 2
+ROOT_MASK = 0xFF
+KIND_SHIFT = 8
+ALLREDUCE = 1
+BCAST = 2
+BARRIER = 3
+COMM_SHIFT = 16
+SIGNATURE_SHIFT = 32
+AMOUNT_SHIFT = 10
+AMOUNT_BITS = 20
+AMOUNT_MASK = (1 << AMOUNT_BITS) - 1
+
+
+_NUMBER_BITS = 30  # so that no word is negative
+_NUMBERS = (1 << _NUMBER_BITS) - 1
+
+
+def call_word(what: int, amount: int, comm: int) -> int:
+    """The word of a call; compiled, too.
+
+    Args:
+        what: its lower ten bits.
+        amount: elements or bytes.
+    """
+    signature = what | (amount & AMOUNT_MASK) << AMOUNT_SHIFT
+    return what | comm << COMM_SHIFT | signature << SIGNATURE_SHIFT
+
+
+def packets_of_round(nbytes: int) -> int:
+    """Packets of a round, at least one. Compiled, too."""
+    return max(1, (nbytes + PAYLOAD - 1) >> 3)
+
+
+def first_word(number: int, signature: int) -> int:
+    """The word of packet 0 of a round: odd above, so that fresh memory is no round's. Compiled,
+    too."""
+    return ((number & _NUMBERS) << 1 | 1) << 32 | signature
+
+
+def later_word(number: int) -> int:
+    """The word of all other packets. Compiled, too."""
+    return ((number & _NUMBERS) << 1 | 1) << 32 | (number >> _NUMBER_BITS & LOW_32)
+
+
+# --- what the GPU can reduce ----------------------------------------------------------------------
+def _numbers(*kinds: str, only: int = 0) -> int:
+    """A bit for each datatype whose elements are of one of NumPy's kinds, and of ``only`` bytes."""
+    found = 0
+    for number, (name, _, dtype) in enumerate(DATATYPES):
+        known = name not in ("BYTE", "CHAR", "WCHAR") and dtype.kind in kinds
+        if known and dtype.itemsize in ((only,) if only else (1, 2, 4, 8, 16)):
+            found |= 1 << number
+    return found
+
+
+SIGNED_INTEGERS = _numbers("i")
+UNSIGNED_INTEGERS = _numbers("u")
+BOOLEANS = _numbers("b")
+REALS = _numbers("f", only=4) | _numbers("f", only=8)
+COMPLEX_FLOATS = _numbers("c", only=8)
+COMPLEX_DOUBLES = _numbers("c", only=16)
+BYTES = 1 << next(i for i, (name, _, _) in enumerate(DATATYPES) if name == "BYTE")
+NOT_OURS = -1
+
+
+def reduction_word(op: int, datatype: int) -> int:
+    """The lower bits of the word of an Allreduce; NOT_OURS: the GPU cannot. Compiled, too.
+
+    Args:
+        datatype: handle of a predefined one.
+    """
+    number = datatype & 0x3F
+    size = datatype >> 8 & 0xFF
+    integer = (SIGNED_INTEGERS | UNSIGNED_INTEGERS) >> number & 1
+    real = REALS >> number & 1
+    single = COMPLEX_FLOATS >> number & 1
+    double = COMPLEX_DOUBLES >> number & 1
+    allowed = integer
+    if op < 0 or op > 9:
+        allowed = 0
+    elif op == SUM:
+        allowed |= real | single | double
+    elif op <= 3:  # PROD, MIN, MAX
+        allowed |= real
+    elif op <= 6:  # logical ones
+        allowed |= BOOLEANS >> number & 1
+    else:
+        allowed |= BYTES >> number & 1
+    if allowed == 0:
+        return NOT_OURS
+    shift = (size > 1) + (size > 2) + (size > 4)
+    kind = UNSIGNED
+    if real | single | double != 0:
+        kind = REAL
+        shift -= single
+    elif SIGNED_INTEGERS >> number & 1 != 0:
+        kind = SIGNED
+    return op | shift << SIZE_SHIFT | kind << CLASS_SHIFT | ALLREDUCE << KIND_SHIFT
+
+
+def datatype_of(what: int) -> int:
+    """A datatype for reports, by the word of a call. Compiled, too."""
+    if what >> KIND_SHIFT & 3 == BCAST:
+        return BYTE
+    shift = what >> SIZE_SHIFT & 3
+    kind = what >> CLASS_SHIFT & 3
+    first = (INT8_T if kind == SIGNED else UINT8_T) & 0xFF
+    if kind == REAL:
+        first = (FLOAT & 0xFF) - 2
+    return DATATYPE_MARK | 1 << shift + 8 | first + shift
