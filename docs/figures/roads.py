@@ -1,0 +1,80 @@
+"""Draws ``roads.svg``: one way times of all roads against the size of the message.
+
+    python docs/figures/roads.py        (needs the extra "plot")
+
+From files of ``docs/measurements`` of one machine kind: two ranks share one H200.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+matplotlib.rcParams["svg.hashsalt"] = "gmpi"  # the same file for the same figures
+matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
+import matplotlib.pyplot as plt  # noqa: E402
+
+HERE = Path(__file__).resolve().parent
+MEASURED = HERE.parent / "measurements"
+UNITS = {1: "B", 1024: "KiB", 1048576: "MiB"}
+
+
+def rows_of(name: str) -> list[dict[str, Any]]:
+    return json.loads((MEASURED / f"{name}-1gpu.json").read_text())["rows"]  # type: ignore[no-any-return]
+
+
+def words(size: int) -> str:
+    unit = max(u for u in UNITS if u <= size)
+    return f"{size // unit} {UNITS[unit]}"
+
+
+def best(pairs: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
+    """The quickest of what was measured for each size."""
+    sizes = sorted({size for size, _ in pairs})
+    return sizes, [min(time for size, time in pairs if size == wanted) for wanted in sizes]
+
+
+def curves() -> dict[str, tuple[list[int], list[float]]]:
+    roads, pingpong = rows_of("roads"), [row for row in rows_of("pingpong") if row["size"] >= 8]
+    threads = {"by one block of 256 threads": 256, "by one block of 1024": 1024}
+    found = {
+        "CUDA + MPI (a graph, the kernel ends)": best(
+            [(row["size"], row["conventional"]["graph"]["p50"]) for row in pingpong]
+        ),
+        "proxied road, one block of 256 threads": best(
+            [(row["size"], row["proxied"]["p50"]) for row in roads if row["threads"] == 256]
+        ),
+    }
+    for name, number in threads.items():
+        found[f"direct road, {name}"] = best(
+            [(row["size"], row["direct"]["p50"]) for row in roads if row["threads"] == number]
+        )
+    found["direct road, partitioned, 1 to 64 blocks"] = best(
+        [(row["size"], row["p50"]) for row in rows_of("partitioned") if row["kind"] == "shared"]
+    )
+    return found
+
+
+def main() -> None:
+    figure, axes = plt.subplots(figsize=(7.5, 4.6))
+    for (name, (sizes, times)), marker in zip(curves().items(), "sovD^", strict=True):
+        axes.loglog(sizes, times, marker=marker, markersize=4, linewidth=1.2, label=name)
+    axes.set_xscale("log", base=2)
+    shown = [8 << 3 * i for i in range(8)]
+    axes.set_xticks(shown, [words(size) for size in shown])
+    axes.set_yticks([1, 3, 10, 30, 100, 300, 1000, 3000], "1 3 10 30 100 300 1000 3000".split())
+    axes.minorticks_off()
+    axes.set(xlabel="size of the message", ylabel="one way, µs (median)")
+    axes.set_title("Two ranks on one H200 under MPS", fontsize=10)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(HERE / "roads.svg", metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()
