@@ -13,7 +13,8 @@
         exchange[1, 128](g.device, send, recv, n, peer)
         g.synchronize()
 
-``GMPI_*`` are calls of the whole block, ``GMPI_*_warp`` of one warp: ``help(gmpi.GMPI_Isend)``.
+``GMPI_*`` are calls of the whole block, ``GMPI_*_warp`` of one warp, ``GMPI_*_grid`` of all blocks:
+``help(gmpi.GMPI_Isend)``.
 On the command line: ``gmpi info`` says what there is and whether a context can be opened.
 """
 

@@ -36,6 +36,22 @@ from device_lib.api.exports import (
     GMPI_Waitany as GMPI_Waitany,
     GMPI_Waitany_warp as GMPI_Waitany_warp,
 )
+from device_lib.api.exports_grid import (
+    GMPI_Allreduce_grid as GMPI_Allreduce_grid,
+    GMPI_Barrier_grid as GMPI_Barrier_grid,
+    GMPI_Bcast_grid as GMPI_Bcast_grid,
+    GMPI_Iallreduce_grid as GMPI_Iallreduce_grid,
+    GMPI_Irecv_grid as GMPI_Irecv_grid,
+    GMPI_Isend_grid as GMPI_Isend_grid,
+    GMPI_Recv_grid as GMPI_Recv_grid,
+    GMPI_Send_grid as GMPI_Send_grid,
+    GMPI_Sendrecv_grid as GMPI_Sendrecv_grid,
+    GMPI_Synchronize_grid as GMPI_Synchronize_grid,
+    GMPI_Test_grid as GMPI_Test_grid,
+    GMPI_Wait_grid as GMPI_Wait_grid,
+    GMPI_Waitall_grid as GMPI_Waitall_grid,
+    GMPI_Waitany_grid as GMPI_Waitany_grid,
+)
 from device_lib.api.exports_partitioned import (
     GMPI_Parrived as GMPI_Parrived,
     GMPI_Parrived_warp as GMPI_Parrived_warp,

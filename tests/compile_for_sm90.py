@@ -120,6 +120,17 @@ def views(ctx: Any, u: Any, flat: Any, n: int, peer: int) -> None:
     gmpi.GMPI_Bcast(ctx, u[0, 0, ::2], 3, gmpi.FLOAT, 0, 0)
 
 
+def grids(ctx: Any, a: Any, u: Any, n: int, peer: int) -> None:
+    """Grid scope: contiguous, strided, with memory of each thread's own."""
+    own = cuda.local.array(2, types.int64)
+    own[0] = gmpi.GMPI_Irecv_grid(ctx, a, n, gmpi.FLOAT, peer, 1, 0)
+    own[1] = gmpi.GMPI_Isend_grid(ctx, u[1:, 1:], n, gmpi.FLOAT, peer, 1, 0)
+    gmpi.GMPI_Waitall_grid(ctx, 2, own)
+    gmpi.GMPI_Allreduce_grid(ctx, gmpi.IN_PLACE, a, n, gmpi.FLOAT, gmpi.SUM, 0)
+    index, status = gmpi.GMPI_Waitany_grid(ctx, 2, own)
+    a[0] = index + status.count
+
+
 INTERPRETER = (
     types.int64[:, :, ::1], BYTES, types.int64[:, ::1],
     typeof(__import__("numpy").zeros((1, 1), gmpi.STATUS_DTYPE)), types.int64[:, :, :, ::1],
@@ -136,8 +147,10 @@ KERNELS = {
         (types.float32[::1], types.float64[:, ::1], types.complex128[::1, :], WORDS),
     ),
     "views": (views, (types.float32[:, :, ::1], BYTES, types.int64, types.int64)),
+    "grids": (grids, (types.float32[::1], types.float32[:, ::1], types.int64, types.int64)),
     "small_integers": (small_integers, (BYTES, types.uint32, types.int16)),
     "script_block": (script_kernel.KERNELS["block"].py_func, INTERPRETER),
+    "script_grid": (script_kernel.KERNELS["grid"].py_func, INTERPRETER),
     "script_warp": (script_kernel.KERNELS["warp"].py_func, INTERPRETER),
 }
 

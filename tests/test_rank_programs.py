@@ -51,7 +51,7 @@ MPICH_ONLY = {
         "GPU_STAGING=0 point_to_point --small --some",
         "random_programs --seeds=0:4", "waits --small",
         "direct", "datatypes --direct --small --some", "ROAD=proxied partitioned --some",
-        "collectives --direct --some",
+        "collectives --direct --some", "grid --direct",
     ],
     3: [
         "hangs --half=0", f"TEST_NODES=aba {SOME_HANGS}", "point_to_point",
@@ -78,12 +78,12 @@ OPEN_MPI_ONLY = {
         "narrow", "ENGINE=mpi4py point_to_point --small --some",
         "random_programs --seeds=5:8", "ENGINE=mpi4py waits --small",
         "ENGINE=mpi4py direct --some", "point_to_point --direct --small --some",
-        "direct_collectives --some",
+        "direct_collectives --some", "grid --some",
     ],
     3: [
         "collectives", "hangs --half=1", "TEST_NODES=aab host_side", "lifecycle",
         "ENGINE=mpi4py no_any_tag --small", "random_programs --seeds=12:13",
-        "TEST_NODES=aab partitioned",
+        "TEST_NODES=aab partitioned", "grid --direct --some",
     ],
     4: [
         "TEST_NODES=ab point_to_point",
@@ -111,6 +111,7 @@ FULL_ONLY = {
         "GPU_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
         "TEST_NODES=ab point_to_point --small --some",
         "random_programs --seeds=1000:1100", "TEST_NODES=ab random_programs --seeds=1100:1150",
+        "grid", "ENGINE=mpi4py grid", "ROAD=proxied grid --direct", "TEST_NODES=ab grid",
         *(f"faults {op}" for op in OPERATIONS),
         *(f"{way} partitioned" for way in ("TEST_NODES=ab", "DEBUG=1", "GPU_STAGING=0")),
         "ROAD=proxied ENGINE=mpi4py partitioned",

@@ -144,7 +144,7 @@ main(["cache", "fill", "--cc", "9.0"])
 
 def test_the_readme_names_every_call_and_no_other() -> None:
     exported = {name for name in gmpi.__all__ if re.match(r"GMPI_[A-Z][a-z]+", name)}
-    plain = {name for name in exported if not name.endswith("_warp")}
+    plain = {name for name in exported if not name.endswith(("_warp", "_grid"))}
     named = set(re.findall(r"\bGMPI_[A-Z][a-z]+\w*", README))
     assert plain - named == set()
     assert named - exported == set()
@@ -157,7 +157,10 @@ def test_every_call_has_a_text_and_a_signature() -> None:
         if not re.match(r"GMPI_[A-Z][a-z]+", name):
             continue
         call = getattr(gmpi, name)
-        scope = "all threads of the warp" if name.endswith("_warp") else "all threads of the block"
+        scope = "block"
+        if name.endswith(("_warp", "_grid")):
+            scope = name[-4:]
+        scope = f"all threads of the {scope}"
         if name.startswith("GMPI_Comm"):
             scope = "any thread"
         assert call.__name__ == name

@@ -29,7 +29,7 @@ def checked(
     """The function, whose arguments are looked at.
 
     Args:
-        scope: "block" or "warp", whose threads all make the call; empty: any thread may.
+        scope: "grid", "block" or "warp", whose threads all make the call; empty: any thread may.
     """
     known: set[tuple[type, ...]] = set()
     names = list(signature.parameters)
@@ -70,7 +70,7 @@ def _no_memory_of_a_thread(call: str, arguments: dict[str, Any]) -> None:
 
 def _compare(lane: Any, scope: str, call: str, given: tuple[Any, ...], names: list[str]) -> None:
     """Compares a call with what the first thread of the scope has said of it."""
-    of = lane.block if scope == "block" else lane.warp
+    of = {"grid": lane.grid, "block": lane.block, "warp": lane.warp}[scope]
     number = lane.made.get(scope, 0)
     lane.made[scope] = number + 1
     said = of.said.get(number)
@@ -82,6 +82,8 @@ def _compare(lane: Any, scope: str, call: str, given: tuple[Any, ...], names: li
     if made + 1 == of.threads:
         del of.said[number]
     which = f"thread {lane.thread_id} and {{}} in thread {thread} of block {lane.block.number}"
+    if scope == "grid":
+        which = f"thread {lane.thread_id} of block {lane.block.number} and {{}} in another one"
     allowed = f"all threads of the {scope} make the same calls, with equal arguments"
     if call != first_call:
         raise UsageError(f"{call} is called in {which.format(first_call)}; {allowed}")

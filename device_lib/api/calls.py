@@ -261,6 +261,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
             post(ctx, lane_id(), warp_lanes(), warp_mask(), OP_NULL, value, 0, 0)
 
     return SimpleNamespace(
+        help_others=requests.help_others,
         open_request=open_request,
         complete=requests.complete,
         isend=isend,

@@ -5,8 +5,9 @@ Every function is declared once, with types and text for ``help()`` and editors,
 of the warp scope under its own name.
 
 **Scope.** ``GMPI_Name`` is called by all threads of a *block*, ``GMPI_Name_warp`` by all threads of
-a *warp*: together, not in a branch that some of them do not take, and with equal arguments. The
-call is executed once. Results are the same in all of its threads.
+a *warp*, ``GMPI_Name_grid`` by all threads of all blocks of a launch (``exports_grid``): together,
+not in a branch that some of them do not take, and with equal arguments. The call is executed once.
+Results are the same in all of its threads.
 
 **Memory.** What the threads of the scope stored in a buffer before the call is what is sent; what
 was received is visible to all of them when the wait returns. Between blocks, ordinary CUDA rules
@@ -47,7 +48,7 @@ warp_calls = make_calls(WARP)
 #: ``gmpi.BOTTOM`` for a datatype of absolute addresses.
 Buffer: TypeAlias = Any
 
-_Call = TypeVar("_Call", bound=Callable[..., Any])
+Twin = TypeVar("Twin", bound=Callable[..., Any])
 _declarations: dict[int, Callable[..., Any]] = {}  # by id() of the bound call
 
 
@@ -70,18 +71,22 @@ def _bind(
     return cast(Callable[..., Any], function)
 
 
-def block_scope(declared: _Call) -> _Call:
-    return cast(_Call, _bind(declared, block_calls, "block"))
+def block_scope(declared: Twin) -> Twin:
+    return cast(Twin, _bind(declared, block_calls, "block"))
 
 
-def warp_scope(call: _Call) -> _Call:
-    """The twin for the warp scope of a call that ``block_scope`` has bound."""
-    return cast(_Call, _bind(_declarations[id(call)], warp_calls, "warp", "_warp"))
+def make_twin(call: Twin, calls: SimpleNamespace, scope: str) -> Twin:
+    """The twin for another scope, of its ``calls``, of a call that ``block_scope`` has bound."""
+    return cast(Twin, _bind(_declarations[id(call)], calls, scope, f"_{scope}"))
 
 
-def any_thread(declared: _Call) -> _Call:
+def warp_scope(call: Twin) -> Twin:
+    return make_twin(call, warp_calls, "warp")
+
+
+def any_thread(declared: Twin) -> Twin:
     calls = SimpleNamespace(comm_rank=comm_rank, comm_size=comm_size)
-    return cast(_Call, _bind(declared, calls, ""))
+    return cast(Twin, _bind(declared, calls, ""))
 
 
 # --- point to point -------------------------------------------------------------------------------

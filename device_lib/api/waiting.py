@@ -40,7 +40,7 @@ _LONGEST_PAUSE_NS = 4096  # between two looks at host memory
 
 
 @device
-def _element(words, number, size):
+def element_at(words, number, size):
     """Address of an element, of ``size`` bytes, of an array that ``describe`` has described."""
     address = load_8(words)
     dimension = load_8(words + 16)
@@ -229,13 +229,13 @@ def make_waiting(
         result = SUCCESS
         i = 0
         while i < count:
-            at = _element(requests, i, 8)
+            at = element_at(requests, i, 8)
             request = load_8(at)
             completed, status = finish(ctx, request, False)
             if not is_partitioned(request):
                 store_8(at, REQUEST_NULL)  # every thread: the array may be private to each
             if statuses != 0:
-                store_status(_element(statuses, i, STATUS_BYTES), status)
+                store_status(element_at(statuses, i, STATUS_BYTES), status)
             if result == SUCCESS:
                 result = status.error
             i += 1

@@ -20,6 +20,7 @@ from device_lib.direct.one_warp import (
     free_slots,
 )
 from device_lib.direct.words import elements_of
+from device_lib.grid.team import share, shares_of
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     device,
@@ -44,6 +45,7 @@ from gmpi.contract.channels import (
     WIDE_SLOT,
 )
 from gmpi.contract.constants import ERR_REQUEST, SUCCESS
+from gmpi.contract.grid import PUT_WIDE
 from gmpi.contract.wire import ERROR_SHIFT, LOW_32, PACKET_BYTES, SCATTERED
 
 # What has become of a send, beside the number of its message.
@@ -109,6 +111,7 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
     size = scope.size
     leads = scope.leads
     sync = scope.sync
+    shares = shares_of(scope)
     sync_or = scope.sync_or
     broadcast_5 = scope.broadcast_5
 
@@ -147,7 +150,10 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
         else:
             if rank() == 0:
                 packets.write_wide_header(at, nbytes, number, wide)
-            packets.put_wide(remote + WIDE_SLOT, address, nbytes, wide, rank(), size())
+            if shares(ctx):
+                share(ctx, PUT_WIDE, remote + WIDE_SLOT, address, nbytes, wide, 0)
+            else:
+                packets.put_wide(remote + WIDE_SLOT, address, nbytes, wide, rank(), size())
         sync()  # the buffer is the caller's again
         return slots.error_handle(SUCCESS)
 
@@ -196,7 +202,7 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
             low, word = read_packet(at)
         nbytes = word & LOW_32
         aborted = 0
-        if nbytes == WIDE and low & LOW_32 <= room:
+        if nbytes == WIDE and low & LOW_32 <= room and not shares(ctx):
             nbytes = low & LOW_32
             wide = packets.wide_slot_of(at, mark >> 1)
             mark = low >> WIDE_LENGTH_BITS & LOW_32

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.direct import cells, packets, rows
+from device_lib.grid.rounds import await_part, parts_of, take_by_grid
+from device_lib.grid.team import share, shares_of
 from device_lib.move.copy import copy_from_staging
 from device_lib.move.layouts import layout_of, unpack_layout
 from device_lib.platform.library import linked
@@ -29,7 +31,6 @@ from device_lib.platform.primitives import (
 from device_lib.platform.scope import Scope
 from gmpi.contract.channels import (
     ALL_OF_IT,
-    FILLED,
     LONG,
     NUMBERS,
     PART_BYTES,
@@ -39,6 +40,7 @@ from gmpi.contract.channels import (
     WIDE_LENGTH_BITS,
 )
 from gmpi.contract.constants import ERR_TRUNCATE, SUCCESS
+from gmpi.contract.grid import TAKE_WIDE
 from gmpi.contract.wire import (
     DEVICE_DIRECT,
     DEVICE_STAGED,
@@ -56,25 +58,6 @@ _WIDE = 4
 
 _NO_BUFFER = STAGED  # of a long message of which nothing is wanted
 _ALL = (1 << STAGED) - 1
-
-
-@device
-def _parts_of(at, mark):
-    """How many parts of the long message in an inbox slot have come; one lane."""
-    parts, word = read_packet(at + FILLED)
-    return parts if word >> 32 & LOW_32 == mark else 0
-
-
-@device
-def _await_part(at, mark, parts, looks):
-    """The same, as soon as more than ``parts`` have come; one lane."""
-    come = parts
-    looked = 0
-    while come <= parts and looked < looks:
-        come = _parts_of(at, mark)
-        looked += 1
-        pause(20)
-    return max(come, parts)
 
 
 @device
@@ -113,7 +96,7 @@ def _look(ctx, slot, looks):
                 if buffer >= 0:
                     return what, number, at, target, buffer, length, min(length, room), wide
         else:
-            come = _parts_of(at, mark)
+            come = parts_of(at, mark)
             if come > parts:
                 buffer = wanted >> rows.LENGTH_BITS
                 wanted &= rows.LENGTH_MASK
@@ -204,9 +187,16 @@ def make_advance_receive(scope: Scope) -> Callable:
     size = scope.size
     leads = scope.leads
     sync = scope.sync
+    shares = shares_of(scope)
     sync_or = scope.sync_or
     broadcast = scope.broadcast
     broadcast_8 = scope.broadcast_8
+
+    @device
+    def take_wide(ctx, place, target, moved, length, mark):
+        if shares(ctx):
+            return share(ctx, TAKE_WIDE, place, target, moved, length, mark)
+        return packets.take_wide(ctx, place, target, moved, length, mark, rank(), size())
 
     # wide: what ``_look`` has returned
     @device
@@ -219,7 +209,7 @@ def make_advance_receive(scope: Scope) -> Callable:
             aborted = packets.take_packets(ctx, at, place, length, moved, number, rank(), size())
         else:
             slot_too = packets.wide_slot_of(at, number)
-            aborted = packets.take_wide(ctx, slot_too, place, moved, length, wide, rank(), size())
+            aborted = take_wide(ctx, slot_too, place, moved, length, wide)
             aborted |= packets.await_rest(ctx, at, number, packets.AFTER_HEADER, rank(), size())
         if target == SCATTERED:
             sync()
@@ -237,6 +227,8 @@ def make_advance_receive(scope: Scope) -> Callable:
             parts: that have been taken before.
         """
         staging = _buffer_address(ctx, buffer)
+        if shares(ctx):
+            return take_by_grid(ctx, slot, number, at, target, staging, come, wanted, parts, looks)
         begin = parts * PART_BYTES
         while parts < come:
             end = min(come * PART_BYTES, wanted)
@@ -251,7 +243,7 @@ def make_advance_receive(scope: Scope) -> Callable:
             if begin < wanted and parts & PARTS - 1 != 0:
                 sync()  # before the next broadcast
                 if leads() and lane_id() == 0:
-                    come = _await_part(at, packets.mark_of(number), parts, looks)
+                    come = await_part(at, packets.mark_of(number), parts, looks)
                 come = broadcast(come)
         return parts
 

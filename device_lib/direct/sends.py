@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.direct import cells, packets, rows, table
+from device_lib.grid.rounds import push_by_grid
+from device_lib.grid.team import share, shares_of
 from device_lib.move.copy import copy_to_staging
 from device_lib.move.layouts import layout_of, pack_layout
 from device_lib.platform.library import linked
@@ -28,6 +30,7 @@ from gmpi.contract.channels import (
     STAGED_BYTES,
     WIDE_ROOM,
 )
+from gmpi.contract.grid import PUT_WIDE
 from gmpi.contract.wire import LAYOUT_SEND, SCATTERED
 
 _NOTHING = 0  # the receiver has not come so far
@@ -124,6 +127,7 @@ def make_advance_send(scope: Scope) -> Callable:
     size = scope.size
     leads = scope.leads
     sync = scope.sync
+    shares = shares_of(scope)
     broadcast_8 = scope.broadcast_8
 
     @device
@@ -157,6 +161,19 @@ def make_advance_send(scope: Scope) -> Callable:
         return parts
 
     @device
+    def push(ctx, slot, number, parts, at, to, address, total):
+        if shares(ctx):
+            return push_by_grid(ctx, slot, number, parts, at, to, address, total)
+        return push_round(ctx, slot, number, parts, at, to, address, total)
+
+    @device
+    def put_wide(ctx, to, address, nbytes, wide):
+        if shares(ctx):
+            share(ctx, PUT_WIDE, to, address, nbytes, wide, 0)
+        else:
+            packets.put_wide(to, address, nbytes, wide, rank(), size())
+
+    @device
     def advance_send(ctx, slot, looks):
         """Whether the send is complete.
 
@@ -185,9 +202,9 @@ def make_advance_send(scope: Scope) -> Callable:
             packets.refresh_rest(at, number, packets.AFTER_FILLED, rank(), size())
         elif what == _WIDE:
             packets.refresh_rest(at, number, packets.AFTER_HEADER, rank(), size())
-            packets.put_wide(to, address, nbytes, wide, rank(), size())
+            put_wide(ctx, to, address, nbytes, wide)
         else:
-            wide = push_round(ctx, slot, number, parts, at, to, address, nbytes)
+            wide = push(ctx, slot, number, parts, at, to, address, nbytes)
         sync()
         if leads() and lane_id() == 0:
             _note_linked(ctx, slot, what, number, at, nbytes, wide)

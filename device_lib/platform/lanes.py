@@ -260,6 +260,9 @@ class Grid:
 
     def __init__(self) -> None:
         self.hub = getcurrent()
+        self.blocks = 0
+        self.threads = 0
+        self.said: dict[int, list[Any]] = {}  # as of a block
         self.ready: deque[Lane] = deque()
         self.barrier = Rendezvous(0, 1)
         self.paused = 0
@@ -282,6 +285,8 @@ class Grid:
             # Begun by the hub: one that another lane begins would inherit the depth of its stack.
             self.ready[-1].switch()
         self.alive += len(indices)
+        self.blocks += 1
+        self.threads += len(indices)
         self.barrier.size = self.alive
 
     def wake(self) -> None:

@@ -90,6 +90,7 @@ buffer_of = _twin.buffer_of
 itemsize_of = _twin.itemsize_of
 describe = _twin.describe
 memory_space = _twin.memory_space
+is_private = _twin.is_private
 opaque = _twin.opaque
 clock = _twin.clock
 timer_ns = _twin.timer_ns

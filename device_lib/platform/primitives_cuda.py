@@ -212,6 +212,16 @@ def memory_space(address):
 
 
 @device
+def is_private(buffer, address):
+    """Whether a buffer is memory that other blocks cannot address.
+
+    Args:
+        address: of the buffer.
+    """
+    return memory_space(address) != 0
+
+
+@device
 def sync_warp(mask):
     cuda.syncwarp(mask)
 

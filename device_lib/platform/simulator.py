@@ -40,6 +40,14 @@ class _Shared(_api.FakeCUDAShared):  # type: ignore[misc]
             found = self._allocations[line] = _api.FakeCUDALocal().array(shape, dtype)
         return found
 
+    def holds(self, address: int) -> bool:
+        """Whether an array that lies here has an address."""
+        for own in self._allocations.values():
+            first = own.__array_interface__["data"][0]
+            if first <= address < first + own.nbytes:
+                return True
+        return False
+
 
 class ThreadMemory(np.ndarray):
     """What ``cuda.local.array`` makes, and all views of it."""

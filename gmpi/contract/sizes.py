@@ -37,6 +37,8 @@ SHAPE_EAGER_SHIFT = 23  # eager_bytes / 128 (14)
 SHAPE_CHUNK_SHIFT = 37  # chunk_bytes / 128 (22)
 SHAPE_P2P_SHIFT = 59  # 1: another rank reads our GPU staging (1)
 SHAPE_DIRECT_SHIFT = 60  # 1: there is a communicator of the direct road (1)
+# 1: the call is of grid scope, and its other blocks wait for jobs (1); set by the leading block
+SHAPE_GRID_SHIFT = 61
 IDENTITY_SIZE_SHIFT = 32
 
 

@@ -85,6 +85,7 @@ OP_WAITED = 15
 OP_START = 16  # these are only named in faults
 OP_PREADY = 17
 OP_PARRIVED = 18
+OP_GRID = 19  # of a wait that is reported: blocks of a grid have not come (gmpi/contract/grid.py)
 
 # What the kernel saw of the buffer. The proxy refuses a record with a flaw, naming it.
 FLAG_INLINE = 1  # what goes out is in this record
@@ -261,7 +262,10 @@ PARTITIONED_ROW_BYTES = 256
 # A row for each communicator whose collectives are direct (gmpi/contract/collectives.py).
 DEVICE_COLLECTIVES = DEVICE_PARTITIONED + PARTITIONED_ROWS * PARTITIONED_ROW_BYTES
 COLLECTIVE_ROW_BYTES = 512
-DEVICE_ROWS = DEVICE_COLLECTIVES + COMMUNICATORS * COLLECTIVE_ROW_BYTES
+# What the blocks of a grid tell each other in a call of grid scope (gmpi/contract/grid.py).
+DEVICE_GRID = DEVICE_COLLECTIVES + COMMUNICATORS * COLLECTIVE_ROW_BYTES
+GRID_BYTES = 512
+DEVICE_ROWS = DEVICE_GRID + GRID_BYTES
 REQUEST_BYTES = 64  # one row a slot
 REQUEST_OWNER = 0  # handle of the open request; of the last one, claimed, when free
 REQUEST_RECV = 8  # address that is unpacked to

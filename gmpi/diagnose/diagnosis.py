@@ -42,6 +42,8 @@ def diagnose(tables: Tables) -> list[Cause]:
         for request in table.pending:
             if request.commands:
                 causes.append(_of_commands(table, request))
+            elif request.kind == "other" and request.lacks:
+                causes.append(Cause("grid", f"rank {rank} waits in a {request}", (rank,)))
             elif request.end:
                 stuck.append(Stuck(rank, request, of_partitions(tables, table, request)))
             elif request.kind == "receive" and request.matched:
@@ -57,9 +59,9 @@ def diagnose(tables: Tables) -> list[Cause]:
 def _ranked(causes: list[Cause]) -> list[Cause]:
     """Without doubles; a call that only waits for a rank that is itself stuck comes last."""
     strength = (
-        "proxy", "error", "mpi4py", "missing wait", "cycle", "collective", "tag", "communicator",
-        "peer", "order", "left", "not launched", "partitions", "missing send", "missing receive",
-        "silent", "follows",
+        "proxy", "error", "grid", "mpi4py", "missing wait", "cycle", "collective", "tag",
+        "communicator", "peer", "order", "left", "not launched", "partitions", "missing send",
+        "missing receive", "silent", "follows",
     )  # fmt: skip
     found: dict[tuple[str, str], Cause] = {}
     for cause in causes:

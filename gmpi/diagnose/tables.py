@@ -30,7 +30,7 @@ class Pending:
         matched: the message of a receive has begun to come.
         orders: how often threads have been asked to move bytes of it and have not yet done so.
         age_s: seconds; at least that old.
-        lacks: of a partitioned request, what is missing, in words.
+        lacks: of a partitioned request, or of a call of grid scope, what is missing, in words.
         end: number of its end, 0 for any other request.
     """
 
@@ -158,7 +158,7 @@ class Cause(NamedTuple):
     Attributes:
         kind: ``tag``, ``peer``, ``communicator``, ``missing send``, ``missing receive``,
             ``missing wait``, ``partitions``, ``collective``, ``order``, ``left``, ``not launched``,
-            ``cycle``, ``error``, ``proxy``, ``mpi4py``, ``silent`` or ``follows``.
+            ``cycle``, ``error``, ``grid``, ``proxy``, ``mpi4py``, ``silent`` or ``follows``.
         text: a sentence.
         ranks: whom it is about.
     """

@@ -23,7 +23,7 @@ from gmpi.contract.constants import (
     OPERATIONS_REDUCE,
     PROC_NULL,
 )
-from gmpi.contract.wire import MESSAGE_HEADER
+from gmpi.contract.wire import MESSAGE_HEADER, OP_GRID
 from gmpi.diagnose.stacks import host_line, stacks
 from gmpi.diagnose.tables import (
     Cause,
@@ -211,6 +211,12 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float) -> Pending:
         reduction = OPERATIONS_REDUCE[tag][0]
     if not fields & ops.TAG or tag == ANY_TAG:
         tag = None
+    lacks = ""
+    if op == OP_GRID:
+        lacks = (
+            f"{row[S_PEER]} of the grid's {row[S_ELEMENTS]} blocks have come; all threads of all "
+            "blocks make the call together, and all blocks must be resident"
+        )
     has_peer = fields & (ops.DEST | ops.SOURCE | ops.ROOT)
     has_data = fields & ops.DATATYPE
     matched = kind == "receive" and int(row[S_SOURCE]) != ANY_SOURCE
@@ -230,6 +236,7 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float) -> Pending:
         matched=matched,
         commands=int(row[S_COMMANDS]),
         age_s=age_s,
+        lacks=lacks,
     )
 
 

@@ -13,6 +13,7 @@ from gmpi.contract.wire import (
     LOW_32,
     OP_CHUNK,
     OP_FAULT,
+    OP_GRID,
     OP_IRECV,
     OP_ISEND,
     OP_NULL,
@@ -216,7 +217,8 @@ def note_wait(g, r):
     slot = slot_of(handle)
     op = get(r, R_FLAGS)
     known = handle > 0 and slot < get(g, G_REQUEST_SLOTS) and get(r, R_COMM) < COMMUNICATORS
-    if not known or (op != OP_ISEND and op != OP_IRECV and _COLLECTIVES[op] == 0):
+    named = op == OP_ISEND or op == OP_IRECV or op == OP_GRID or _COLLECTIVES[op] != 0
+    if not known or not named:
         log_record(g, r, ops.REQUEST, handle, 0, 0)
         return
     row = row_of(g, slot)

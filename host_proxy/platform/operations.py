@@ -126,6 +126,7 @@ OPERATIONS = {
     wire.OP_START: Operation("GMPI_Start", 0),
     wire.OP_PREADY: Operation("GMPI_Pready", 0),
     wire.OP_PARRIVED: Operation("GMPI_Parrived", 0),
+    wire.OP_GRID: Operation("call of grid scope", 0),
 }
 
 
@@ -149,7 +150,7 @@ def name_of(op: int, call: int = 0) -> str:
 
 _NO_REQUESTS = (
     wire.OP_CHUNK, wire.OP_FAULT, wire.OP_WAIT, wire.OP_WAITS, wire.OP_WAITED, wire.OP_START,
-    wire.OP_PREADY, wire.OP_PARRIVED,
+    wire.OP_PREADY, wire.OP_PARRIVED, wire.OP_GRID,
 )  # fmt: skip
 
 # The same for compiled code: indexed by opcode (any byte), 0 fields for what does not exist.

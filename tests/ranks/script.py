@@ -243,11 +243,15 @@ class Caller:
 class Script(Caller):
     """The calls of one launch, with the buffers they use; itself the first caller."""
 
-    def __init__(self, scope: str = "block", threads: int = 32, callers: int = 1) -> None:
-        """``threads`` of a block; with scope warp there is a caller for each warp of it."""
+    def __init__(
+        self, scope: str = "block", threads: int = 32, callers: int = 1, blocks: int = 1
+    ) -> None:
+        """``threads`` of a block; with scope warp there is a caller for each warp of it, with scope
+        grid one for all ``blocks``."""
         super().__init__()
         self.scope = scope
         self.threads = threads
+        self.blocks = blocks
         if scope == "warp":
             callers = -(-threads // 32)
         self.callers: list[Caller] = [self, *(Caller() for _ in range(callers - 1))]
@@ -300,7 +304,7 @@ class Script(Caller):
         for number, caller in enumerate(self.callers):
             for i, call in enumerate(caller.calls):
                 program[number, i] = call.row
-        width = 32 if self.scope == "warp" else self.threads
+        width = 32 if self.scope == "warp" else self.threads * self.blocks
         shape = (len(self.callers), steps, width, RESULT)
         self._results = _table(np.full(shape, -99, np.int64))
         statuses = np.zeros((len(self.callers), most), gmpi.STATUS_DTYPE)
@@ -312,7 +316,7 @@ class Script(Caller):
         self._handles = cuda.to_device(handles)
         # Kept: freeing memory of the GPU waits for the kernel.
         self._program = _table(program, rows=True)
-        grid = 1 if self.scope == "warp" else len(self.callers)
+        grid = 1 if self.scope == "warp" else len(self.callers) * self.blocks
         KERNELS[self.scope][grid, self.threads](
             g.device, self._program, self._heap, self._handles, self._statuses,
             self._results,
@@ -333,7 +337,7 @@ class Script(Caller):
         results = self._results.copy_to_host()
         statuses = self._statuses.copy_to_host()
         for number, caller in enumerate(self.callers):
-            lanes = self.threads
+            lanes = self.threads * self.blocks
             if self.scope == "warp":
                 lanes = min(32, self.threads - 32 * number)
             for i, call in enumerate(caller.calls):

@@ -9,6 +9,7 @@ from numba import cuda
 
 import gmpi
 from device_lib.api.exports import block_calls, warp_calls
+from device_lib.api.exports_grid import grid_calls
 from gmpi import Status
 
 COLUMNS = 14
@@ -25,11 +26,12 @@ FIELDS = len(Status._fields)
 RESULT = FIELDS + 1  # a status, and a flag or an index
 
 
-def _make_kernel(calls: SimpleNamespace, warp: bool) -> Any:
+def _make_kernel(calls: SimpleNamespace, scope: str) -> Any:
     isend, irecv, send, recv = calls.isend, calls.irecv, calls.send, calls.recv
     sendrecv, wait, waitall, waitany = calls.sendrecv, calls.wait, calls.waitall, calls.waitany
     test, iallreduce, allreduce = calls.test, calls.iallreduce, calls.allreduce
     bcast, barrier, synchronize = calls.bcast, calls.barrier, calls.synchronize
+    warp, grid = scope == "warp", scope == "grid"
     comm_rank, comm_size = gmpi.GMPI_Comm_rank, gmpi.GMPI_Comm_size
 
     @cuda.jit
@@ -39,6 +41,9 @@ def _make_kernel(calls: SimpleNamespace, warp: bool) -> Any:
         if warp:
             caller = thread // 32
             thread = thread % 32
+        if grid:
+            caller = 0
+            thread = cuda.grid(1)
         status = wait(ctx, gmpi.REQUEST_NULL)
         for i in range(program.shape[1]):
             row = program[caller, i]
@@ -135,6 +140,7 @@ def _make_kernel(calls: SimpleNamespace, warp: bool) -> Any:
 
 
 KERNELS = {
-    "block": _make_kernel(block_calls, warp=False),
-    "warp": _make_kernel(warp_calls, warp=True),
+    "block": _make_kernel(block_calls, "block"),
+    "grid": _make_kernel(grid_calls, "grid"),
+    "warp": _make_kernel(warp_calls, "warp"),
 }

@@ -1,0 +1,47 @@
+"""What all blocks of a grid do together: each moves its part of a long message.
+
+The protocol between ranks is the leading block's: these only move bytes, as it has said.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.direct import packets
+from device_lib.move.copy import copy_from_staging, copy_to_staging
+from device_lib.move.layouts import layout_of, pack_layout, unpack_layout
+from device_lib.platform.library import linked
+from device_lib.platform.primitives import (
+    block_id,
+    block_threads,
+    device,
+    grid_blocks,
+    int64,
+    thread_rank,
+)
+from gmpi.contract.grid import PUSH, PUT_WIDE, TAKE
+from gmpi.contract.wire import LAYOUT_RECV, LAYOUT_SEND, SCATTERED
+
+
+@device
+def _execute(ctx, kind, a, b, c, d, e):
+    """The calling thread's part of a job; 1 where waits were aborted before it was done, else 0."""
+    size = int64(block_threads()) * int64(grid_blocks())
+    rank = int64(block_id()) * int64(block_threads()) + int64(thread_rank())
+    if kind == PUSH:
+        if c == SCATTERED:
+            pack_layout(layout_of(ctx, a, LAYOUT_SEND), b, d, d + e, rank, size)
+        else:
+            copy_to_staging(b, c + d, e, rank, size)
+    elif kind == TAKE:
+        if c == SCATTERED:
+            unpack_layout(layout_of(ctx, a, LAYOUT_RECV), b, d, e, rank, size)
+        else:
+            copy_from_staging(c + d, b, e - d, rank, size)
+    elif kind == PUT_WIDE:
+        packets.put_wide(a, b, c, d, rank, size)
+    else:
+        return packets.take_wide(ctx, a, b, c, d, e, rank, size)
+    return 0
+
+
+execute = linked("gmpi_grid_execute", 9, 1, _execute)

@@ -1,0 +1,87 @@
+"""A round of a long message by all blocks of a grid; the leading block calls these.
+
+As ``push_round`` of ``direct.sends`` and ``take_parts`` of ``direct.receives``, which one block
+does alone: the receiver need not know how many blocks push, nor the sender how many take.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.direct import packets
+from device_lib.grid.team import share
+from device_lib.platform.library import linked
+from device_lib.platform.primitives import (
+    broadcast_block,
+    device,
+    fence_sys,
+    pause,
+    read_packet,
+    sync_block,
+    thread_rank,
+    write_packet,
+)
+from gmpi.contract.channels import FILLED, PART_BYTES, PARTS, STAGED_BYTES
+from gmpi.contract.grid import PUSH, TAKE
+from gmpi.contract.wire import LOW_32
+
+# Pushed before the receiver is told: each time all blocks meet.
+_PUSHED = STAGED_BYTES // 2
+
+
+@device
+def _push(ctx, slot, number, parts, at, to, address, total):
+    """As ``push_round``."""
+    end = min(total, (parts // PARTS + 1) * STAGED_BYTES)
+    begin = parts * PART_BYTES
+    pushing = True  # nothing wanted: one part without bytes
+    while pushing:
+        nbytes = min(end - begin, _PUSHED)
+        share(ctx, PUSH, slot, to + (begin & STAGED_BYTES - 1), address, begin, nbytes)
+        parts += max(1, (nbytes + PART_BYTES - 1) // PART_BYTES)
+        begin += nbytes
+        if thread_rank() == 0:
+            fence_sys()
+            write_packet(at + FILLED, parts, packets.mark_of(number) << 32)
+        pushing = begin < end
+    return parts
+
+
+@device
+def parts_of(at, mark):
+    """How many parts of the long message in an inbox slot have come; one thread."""
+    parts, word = read_packet(at + FILLED)
+    return parts if word >> 32 & LOW_32 == mark else 0
+
+
+@device
+def await_part(at, mark, parts, looks):
+    """The same, as soon as more than ``parts`` have come; one thread."""
+    come = parts
+    looked = 0
+    while come <= parts and looked < looks:
+        come = parts_of(at, mark)
+        looked += 1
+        pause(20)
+    return max(come, parts)
+
+
+# wide: what a round has
+@device
+def _take(ctx, slot, number, at, target, staging, come, wanted, parts, looks):
+    """As ``take_parts``."""
+    begin = parts * PART_BYTES
+    while parts < come:
+        end = min(come * PART_BYTES, wanted)
+        share(ctx, TAKE, slot, staging + (begin & STAGED_BYTES - 1), target, begin, end)
+        parts = come
+        begin = end
+        if begin < wanted and parts & PARTS - 1 != 0:
+            if thread_rank() == 0:
+                come = await_part(at, packets.mark_of(number), parts, looks)
+            come = broadcast_block(come)
+            sync_block()
+    return parts
+
+
+push_by_grid = linked("gmpi_grid_push", 10, 1, _push)
+take_by_grid = linked("gmpi_grid_take", 12, 1, _take)

@@ -1,0 +1,361 @@
+"""How the blocks of a grid meet in a call, and how the leading one tells the others what to do.
+
+See ``gmpi/contract/grid.py``. All threads of a block call these together.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.direct import rows
+from device_lib.grid.jobs import execute
+from device_lib.platform.context import leads_grid
+from device_lib.platform.library import linked
+from device_lib.platform.primitives import (
+    SIMULATOR,
+    block_id,
+    broadcast_block,
+    broadcast_block_3,
+    broadcast_block_8,
+    cas_gpu,
+    count_gpu,
+    device,
+    fence_gpu,
+    fence_sys,
+    grid_blocks,
+    int64,
+    lane_id,
+    load_gpu,
+    load_sys,
+    pause,
+    read_packet,
+    store_gpu,
+    sync_block,
+    sync_block_or,
+    thread_rank,
+    timer_ns,
+    write_packet,
+)
+from device_lib.platform.scope import BLOCK, Scope, warp_lanes, warp_mask
+from device_lib.proxied import ring, slots, taking
+from gmpi.contract.grid import (
+    ARRIVED,
+    COMMAND,
+    ENTERED,
+    FAILED,
+    PUSH,
+    RESULT,
+    TELLER,
+)
+from gmpi.contract.wire import (
+    CONTROL_ABORT,
+    DEVICE_GRID,
+    OP_GRID,
+    OP_WAITED,
+    OP_WAITS,
+    PACKET_BYTES,
+)
+
+_LOOKS = 2 if SIMULATOR else 2048  # of one thread, before all of its block meet
+_AT_ONCE = 1 if SIMULATOR else 256  # of these, without a pause
+
+HANDLE = 1  # what the first word of a result is: a request
+ERROR = 0  # an error class
+
+
+@device
+def _row(ctx):
+    return ctx.device + DEVICE_GRID
+
+
+@device
+def _last(ctx):
+    """The number of the last command; one thread."""
+    low, number = read_packet(_row(ctx) + COMMAND)
+    return number
+
+
+@device
+def leads():
+    """Whether the calling block is the leader."""
+    return block_id() == 0
+
+
+@device
+def _never(ctx):
+    return 0
+
+
+def shares_of(scope: Scope) -> Callable:
+    """(context) -> whether a scope's long messages are moved by all blocks of its grid: by a leader
+    only, which is a block."""
+    return leads_grid if scope.name == "block" else _never
+
+
+@device
+def _others():
+    return int64(grid_blocks()) - 1
+
+
+@device
+def _have_arrived(ctx, looks):
+    """Whether all other blocks wait for a command; one thread of the leader."""
+    at = _row(ctx) + ARRIVED
+    looked = 0
+    while load_gpu(at) != _others():
+        looked += 1
+        if looked >= looks:
+            return 0
+        if looked >= _AT_ONCE:
+            pause(40)
+    store_gpu(at, 0)  # nobody arrives again before the next command
+    fence_gpu()
+    return 1
+
+
+@device
+def _command(ctx, kind, a, b, c, d, e, f):
+    """Tells all other blocks what to do; one thread, after a barrier."""
+    fence_gpu()
+    at = _row(ctx) + COMMAND
+    number = _last(ctx) + 1
+    write_packet(at, kind, number)
+    write_packet(at + PACKET_BYTES, a, number)
+    write_packet(at + 2 * PACKET_BYTES, b, number)
+    write_packet(at + 3 * PACKET_BYTES, c, number)
+    write_packet(at + 4 * PACKET_BYTES, d, number)
+    write_packet(at + 5 * PACKET_BYTES, e, number)
+    write_packet(at + 6 * PACKET_BYTES, f, number)
+    return 0
+
+
+@device
+def _read(ctx, number, looks):
+    """(1 where the command after ``number`` has come else 0, its kind and words); one thread."""
+    at = _row(ctx) + COMMAND
+    wanted = number + 1
+    looked = 0
+    there = 0
+    kind = a = b = c = d = e = f = 0
+    while there == 0 and looked < looks:
+        kind, w0 = read_packet(at)
+        a, w1 = read_packet(at + PACKET_BYTES)
+        b, w2 = read_packet(at + 2 * PACKET_BYTES)
+        c, w3 = read_packet(at + 3 * PACKET_BYTES)
+        d, w4 = read_packet(at + 4 * PACKET_BYTES)
+        e, w5 = read_packet(at + 5 * PACKET_BYTES)
+        f, w6 = read_packet(at + 6 * PACKET_BYTES)
+        differ = (w0 ^ wanted) | (w1 ^ wanted) | (w2 ^ wanted) | (w3 ^ wanted)
+        differ |= (w4 ^ wanted) | (w5 ^ wanted) | (w6 ^ wanted)
+        if differ == 0:
+            there = 1
+            fence_gpu()
+        else:
+            looked += 1
+            if looked >= _AT_ONCE:
+                pause(40)
+    return there, kind, a, b, c, d, e, f
+
+
+@device
+def _arrive(ctx, failed, remote):
+    """The calling block waits for the next command; one thread, after a barrier.
+
+    Args:
+        failed: whether a job has ended with an abort.
+        remote: whether its threads have stored to other GPUs.
+    """
+    if failed != 0:
+        store_gpu(_row(ctx) + FAILED, 1)
+    if remote != 0:
+        fence_sys()
+    else:
+        fence_gpu()
+    count_gpu(_row(ctx) + ARRIVED, 1)
+
+
+@device
+def _share(ctx, kind, a, b, c, d, e):
+    """Has all blocks do a job, its own part included; the leader. 1 where it was aborted, else 0.
+
+    When it returns, all is done, and the calling block may say so to others.
+    """
+    sync_block()
+    if thread_rank() == 0:
+        _command(ctx, kind, a, b, c, d, e, 0)
+    failed = sync_block_or(execute(ctx, kind, a, b, c, d, e))
+    aborted = 0
+    if thread_rank() == 0:
+        while _have_arrived(ctx, _LOOKS) == 0:
+            pause(40)
+        aborted = load_gpu(_row(ctx) + FAILED)
+    aborted = broadcast_block(aborted)
+    sync_block()
+    return 1 if failed or aborted != 0 else 0
+
+
+share = linked("gmpi_grid_share", 9, 1, _share)
+
+
+def make_team(take_slot: Callable) -> SimpleNamespace:
+    """What a call of grid scope begins and ends with.
+
+    Args:
+        take_slot: of the block scope.
+    """
+
+    @device
+    def tell(ctx, op, handle):
+        """A record about blocks that have not come, or have come at last; the leading warp."""
+        arrived = load_gpu(_row(ctx) + ARRIVED)
+        led = 1 if leads() or load_gpu(_row(ctx) + ENTERED) == _last(ctx) + 1 else 0
+        ring.post_about(
+            ctx, lane_id(), warp_lanes(), warp_mask(), op | OP_GRID << 8, arrived + led,
+            int64(grid_blocks()), handle, 0,
+        )  # fmt: skip
+        return 0
+
+    tell_linked = linked("gmpi_grid_tell", 5, 1, tell)
+
+    @device
+    def begin_telling(ctx):
+        """Reports that blocks are missing: the handle of the report; all threads of a block."""
+        slot = take_slot(ctx, -1, taking.SMALL)
+        sync_block()
+        handle = int64(-1)
+        if slot >= 0:
+            handle = rows.direct_handle(ctx, slot, 0, False)
+            if thread_rank() < 32:
+                tell_linked(ctx, OP_WAITS, handle)
+        return handle
+
+    @device
+    def end_telling(ctx, handle):
+        if handle > 0:
+            if thread_rank() < 32:
+                tell_linked(ctx, OP_WAITED, handle)
+            sync_block()
+            if thread_rank() == 0:
+                slots.release(ctx, slots.slot_of(handle))
+        return 0
+
+    begin_linked = linked("gmpi_grid_begin_telling", 3, 1, begin_telling)
+    end_linked = linked("gmpi_grid_end_telling", 4, 1, end_telling)
+
+    @device
+    def gather(ctx):
+        """Waits for all other blocks; the leader. An error class."""
+        sync_block()  # what its own threads have stored
+        if thread_rank() == 0:
+            store_gpu(_row(ctx) + FAILED, 0)
+            store_gpu(_row(ctx) + ENTERED, _last(ctx) + 1)
+        began = 0
+        error = 0
+        there = 0
+        handle = 0
+        while there == 0 and error == 0:
+            late = 0
+            if thread_rank() == 0:
+                there = _have_arrived(ctx, _LOOKS)
+                if there == 0:
+                    now = timer_ns()
+                    began = now if began == 0 else began
+                    late = 1 if now - began > rows.LATE_NS else 0
+                    error = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
+            there, error, late = broadcast_block_3(there, error, late)
+            sync_block()
+            if late != 0 and handle == 0 and error == 0:
+                handle = begin_linked(ctx)
+        if handle != 0:
+            end_linked(ctx, handle)
+        return error
+
+    @device
+    def release(ctx, a, b, c, d, e, f):
+        """All blocks return from the call, with a result; the leader."""
+        sync_block()
+        if thread_rank() == 0:
+            _command(ctx, RESULT, a, b, c, d, e, f)
+        return 0
+
+    @device
+    def give_up(ctx, first, began, telling):
+        """(error class with which a wait ends, or 0; when it began; whether to report that the
+        leader is missing); one thread that has waited for some time.
+
+        Args:
+            first: number of the last command when its block came.
+        """
+        now = timer_ns()
+        began = now if began == 0 else began
+        error = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
+        if load_gpu(_row(ctx) + ENTERED) == first + 1:
+            return 0, began, 0  # it will say so itself
+        late = 0
+        if now - began > rows.LATE_NS and telling == 0 and error == 0:
+            late = 1 if cas_gpu(_row(ctx) + TELLER, 0, 1) == 0 else 0
+        return error, began, late
+
+    @device
+    def serve(ctx, what):
+        """Does the leader's jobs until there is a result, which it returns; any other block.
+
+        Args:
+            what: HANDLE or ERROR: what the first word of a result is.
+        """
+        sync_block()  # what its own threads have stored
+        number = 0
+        if thread_rank() == 0:
+            number = _last(ctx)
+            _arrive(ctx, 0, 0)
+        first = number
+        began = 0
+        handle = 0
+        error = 0
+        while error == 0:
+            there = kind = a = b = c = d = e = f = 0
+            late = 0
+            if thread_rank() == 0:
+                there, kind, a, b, c, d, e, f = _read(ctx, number, _LOOKS)
+                if there == 0:
+                    error, began, late = give_up(ctx, first, began, handle)
+            there, kind, a, b, c, d, e, f = broadcast_block_8(
+                there | error << 1 | late << 9, kind, a, b, c, d, e, f
+            )
+            sync_block()
+            error = there >> 1 & 0xFF
+            late = there >> 9
+            there &= 1
+            if handle != 0 and (there != 0 or error != 0):
+                end_linked(ctx, handle)
+                handle = 0
+                if thread_rank() == 0:
+                    store_gpu(_row(ctx) + TELLER, 0)
+            if late != 0:
+                handle = begin_linked(ctx)
+            if there != 0:
+                if kind == RESULT:
+                    return a, b, c, d, e, f
+                number += 1
+                failed = sync_block_or(execute(ctx, kind, a, b, c, d, e))
+                if thread_rank() == 0:
+                    _arrive(ctx, 1 if failed else 0, 1 if kind == PUSH else 0)
+        word = slots.error_handle(error) if what == HANDLE else error
+        return word, -1, -1, 0, 0, 0
+
+    return SimpleNamespace(
+        gather=linked("gmpi_grid_gather", 3, 1, gather),
+        release=linked("gmpi_grid_release", 9, 1, release),
+        serve=linked("gmpi_grid_serve", 4, 6, serve),
+    )
+
+
+def make_block_team(help_others: Callable) -> SimpleNamespace:
+    """``make_team`` with what the block scope has.
+
+    Args:
+        help_others: executes commands of the proxied road.
+    """
+    return make_team(taking.make_take_slot(BLOCK, help_others))

@@ -1,0 +1,30 @@
+"""What the blocks of a grid tell each other in a call of grid scope: a row in device memory.
+
+All threads of all blocks make the call. Block 0, the *leader*, carries it out by the code of the
+block scope. The other blocks wait for its *commands*: jobs, which all blocks do together, and at
+last the result, which all of them return. Before the first command, and before each one after a
+job, the leader waits until all others have *arrived*. So a command is not written before everybody
+has read the last one, and what any thread has stored before the call, or in a job, is visible to
+the leader, and by the next command to all.
+
+A command is WORDS packets: 8 bytes, and the number of the command. Nothing is cleared between
+calls or launches: who arrives has read the number of the last command before, and waits for the
+next one. Only the leader looks at host memory all the time. The others do so now and then, and give
+up by themselves only where the leader has not come.
+"""
+
+COMMAND = 0
+WORDS = 8  # the kind, and what it is about
+ARRIVED = 128  # how many of the other blocks wait for the next command
+ENTERED = 256  # the last command's number when the leader entered its call
+TELLER = 264  # 1: a block reports that the leader is missing
+FAILED = 272  # 1: a block's part of a job has ended with an abort
+
+# Kinds.
+RESULT = 0  # of the call: six words
+PUSH = 1  # bytes of a send, to where the receiver has said: slot, where to, buffer, begin, bytes
+TAKE = 2  # bytes of a receive from staging: slot, staging, buffer, begin, end
+PUT_WIDE = 3  # a message into the wide slot: where to, buffer, bytes, number
+TAKE_WIDE = 4  # a message from there: place, buffer, bytes to move, length, mark
+
+RESULTS = 6
