@@ -9,6 +9,7 @@ from pathlib import Path
 
 import launcher
 import pytest
+from test_applications import APPLICATIONS
 
 EXAMPLES = launcher.ROOT / "examples"
 BENCHMARKS = launcher.ROOT / "benchmarks"
@@ -24,10 +25,12 @@ def test_no_example_is_forgotten() -> None:
 def test_examples_are_listed_short_and_without_internals() -> None:
     page = (EXAMPLES / "README.md").read_text()
     known = {"__future__", "argparse", "sys", "numpy", "mpi4py", "numba", "cupy", "gmpi"}
+    known.add("matplotlib.pyplot")  # where a picture is asked for
     for path in EXAMPLES.glob("*.py"):
         source = path.read_text()
         assert f"| [{path.name}]({path.name}) |" in page
-        assert len(source.splitlines()) <= (200 if path.name == "himeno.py" else 80), path.name
+        most = 250 if path.name in APPLICATIONS else 200 if path.name == "himeno.py" else 80
+        assert len(source.splitlines()) <= most, path.name
         assert not re.search(r"\bg\._", source), path.name
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Import | ast.ImportFrom):

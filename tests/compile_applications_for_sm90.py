@@ -1,0 +1,78 @@
+"""Compiles the kernels of the applications in ``examples`` for sm_90, without a GPU.
+
+    NUMBA_ENABLE_CUDASIM=0 python tests/compile_applications_for_sm90.py [NAME ...]
+
+The simulator runs Python, which forgives what Numba's compiler does not. Prints a line for each.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from numba import cuda, types
+from numba.cuda.typing.typeof import typeof
+
+from gmpi.launch import precompile
+
+CC = (9, 0)
+precompile.compile_without_gpu(CC)
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path += [str(ROOT / "examples"), str(ROOT / "benchmarks" / "twins")]
+
+from device_lib.platform.context import DeviceContext  # noqa: E402
+
+CONTEXT = typeof(DeviceContext(0, 0, 0, 0))
+INT, REAL = types.int64, types.float64
+INTS, REALS, PLANE, BOOLS = INT[::1], REAL[::1], REAL[:, ::1], types.boolean[::1]
+SPINS, COUPLINGS = types.int8[:, :, ::1], types.int8[:, :, :, ::1]
+ROWS = INT[:, ::1]
+MATRIX = types.Tuple((REALS, INTS, INTS))
+
+#: By program: each kernel and the types of its arguments.
+KERNELS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "heat": {"solve": (CONTEXT, PLANE, PLANE, *[INT] * 4, REALS, REAL, INT, INTS)},
+    "heat_cuda_mpi": {
+        "step": (PLANE, PLANE, REALS), "pack": (PLANE, REALS), "unpack": (PLANE, REALS, BOOLS),
+    },
+    "cg": {
+        "solve": (
+            CONTEXT, MATRIX, INTS, *[REALS] * 5, REAL[:, :, ::1], PLANE, REAL, INT,
+        ),
+    },
+    "cg_cuda_mpi": {
+        "begin": (*[REALS] * 5, INT, INT), "product": (MATRIX, *[REALS] * 3, INT, INT),
+        "improve": (*[REALS] * 4, REAL, REALS, INT, INT), "direct": (REALS, REALS, REAL, INT, INT),
+        "finish": (*[REALS] * 4, INT, INT), "normalize": (REALS, REALS, REAL, INT, INT),
+    },
+    "spin_glass": {
+        "simulate": (CONTEXT, SPINS, COUPLINGS, *[INT] * 3, *[INTS] * 4, INT),
+    },
+    "spin_glass_cuda_mpi": {
+        "slices": (SPINS, COUPLINGS, *[INT] * 4, INTS), "energy_of": (SPINS, COUPLINGS, INTS),
+    },
+    "stencil9": {
+        "stencil": (CONTEXT, PLANE, PLANE, *[INT] * 4, types.UniTuple(INT, 4), INT),
+    },
+    "stencil9_cuda_mpi": {
+        "update": (PLANE, PLANE), "pack": (PLANE, PLANE), "unpack": (PLANE, PLANE),
+    },
+    "workers": {"work": (CONTEXT, ROWS, ROWS)},
+}  # fmt: skip
+
+
+def main(names: list[str]) -> None:
+    for name in names or KERNELS:
+        module = importlib.import_module(name)
+        for kernel, arguments in KERNELS[name].items():
+            body = getattr(module, kernel).py_func
+            signature = types.void(*arguments)
+            ptx, _ = cuda.compile(body, signature, device=False, cc=CC, output="ptx", abi="numba")
+            print(f"{name}.{kernel}: {len(ptx.splitlines())} lines of PTX", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

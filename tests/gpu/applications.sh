@@ -1,0 +1,40 @@
+#!/bin/bash
+# applications.sh DIRECTORY [NAME...]: the applications in examples/ and their twins in
+# benchmarks/twins/ on this machine's GPUs, in turns, RUNS=3 times, with RANKS=2 ranks.
+# Writes applications-1gpu.json or applications-2gpu.json to DIRECTORY, and a table.
+cd "$(dirname "$0")/../.." && . tests/gpu/setup.sh
+out=${1:?usage: applications.sh DIRECTORY [NAME...]}
+shift
+mkdir -p "$out"
+n=${RANKS:-2}
+bad=0
+logs=$(mktemp -d)
+wanted=" ${*:-heat stencil9 spin_glass cg workers} "
+# compare NAME CASE OPTION...: one line of the table.
+compare() {
+  local name=$1 case=$2
+  shift 2
+  [[ $wanted == *" $name "* ]] || return
+  for ((run = 0; run < ${RUNS:-3}; run++)); do
+    LIMIT=60 ranks "$n" "examples/$name.py" "$@" >"$logs/$name,$case,gmpi,$run" || bad=1
+    local twin=benchmarks/twins/${name}_cuda_mpi.py
+    [ -e "$twin" ] || continue
+    LIMIT=60 ranks "$n" "$twin" "$@" >"$logs/$name,$case,cuda_mpi,$run" || bad=1
+  done
+}
+for size in 258 514 1026 2050; do
+  compare heat "$size" --size "$size,$size" --tolerance 0 --limit 1000
+done
+for size in 128 256 512 1024 2048; do
+  compare stencil9 "$size" --sizes "$size"
+done
+for length in 64 128 256; do
+  compare spin_glass "$length" --length "$length" --sweeps 200 --nishimori
+done
+for class in S W A; do
+  compare cg "$class" --class "$class"
+done
+compare workers 200
+python3 tests/gpu/applications_table.py "$out/applications-${gpus}gpu.json" "$n" "$logs" || bad=1
+rm -r "$logs"
+exit $bad

@@ -1,0 +1,80 @@
+"""The applications in ``examples``, small: each checks its own result. And their twins."""
+
+from __future__ import annotations
+
+import launcher
+import pytest
+
+EXAMPLES = launcher.ROOT / "examples"
+TWINS = launcher.ROOT / "benchmarks" / "twins"
+APPLICATIONS = ("cg.py", "heat.py", "spin_glass.py", "stencil9.py", "workers.py")
+OF_TWINS = (
+    *("cg_cuda_mpi.py", "heat_cuda_mpi.py", "spin_glass_cuda_mpi.py", "stencil9_cuda_mpi.py"),
+)
+# One start of MPI for all of them.
+IN_TURN = """
+import runpy, sys
+from mpi4py import MPI
+paths = sys.argv[1:]
+for path in paths:
+    status, sys.argv = None, [path, "--small"]
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as end:
+        status = end.code
+    found = MPI.COMM_WORLD.gather(status)
+    if found:
+        print(path.rpartition("/")[2], "ended with", found, flush=True)
+"""
+
+
+def test_each_application_is_known() -> None:
+    assert {path.name for path in TWINS.glob("*.py")} == set(OF_TWINS)
+    for name in OF_TWINS:
+        assert name.replace("_cuda_mpi", "") in APPLICATIONS
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("ranks", "twins"),
+    [
+        pytest.param(2, False, marks=pytest.mark.mpich),
+        pytest.param(2, True, marks=pytest.mark.openmpi),
+        pytest.param(3, False, marks=pytest.mark.full),
+        pytest.param(4, False, marks=pytest.mark.full),
+        pytest.param(3, True, marks=pytest.mark.full),
+    ],
+)
+def test_applications_are_right(ranks: int, twins: bool) -> None:
+    names = OF_TWINS if twins else APPLICATIONS
+    paths = [str((TWINS if twins else EXAMPLES) / name) for name in names]
+    status, text = launcher.mpi(ranks, "-c", IN_TURN, *paths)
+    assert status == 0, text
+    for name in names:
+        assert f"{name} ended with {[0] * ranks}" in text, text
+    assert "WRONG" not in text and "LeakWarning" not in text, text
+    assert text.count("right") >= len(names), text
+
+
+@pytest.mark.sm90
+@pytest.mark.full
+def test_kernels_of_applications_compile() -> None:
+    program = "tests/compile_applications_for_sm90.py"
+    status, text = launcher.python(program, NUMBA_ENABLE_CUDASIM="0")
+    assert status == 0, text
+    for name in (*APPLICATIONS, *OF_TWINS):
+        assert f"{name.removesuffix('.py')}." in text, name
+
+
+@pytest.mark.mpi
+@pytest.mark.mpich
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("heat.py", "--size 3,4", "(3, 4) is too small for [2, 1] ranks: each needs a point"),
+        ("spin_glass.py", "--length 7", "--length is 7: an even number is needed"),
+    ],
+)
+def test_a_size_that_does_not_fit_is_refused(name: str, arguments: str, words: str) -> None:
+    status, text = launcher.mpi(2, str(EXAMPLES / name), *arguments.split())
+    assert status != 0 and words in text, text
