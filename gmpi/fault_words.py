@@ -53,3 +53,12 @@ def differing_calls(theirs: int, rank: int, ours: int) -> tuple[str, str, str]:
         "ranks must call collectives in the same order, with equal counts, datatypes, roots and "
         "operations; register another communicator (Context.comm) to go on",
     )
+
+
+def unequal_blocks(sent: int, received: int) -> tuple[str, str, str]:
+    """The same where a rank gives blocks of another length than it takes."""
+    return (
+        f"{sent} bytes",
+        f"{received} bytes, as of a block of recvbuf",
+        "sendcount elements of sendtype must have as many bytes as recvcount of recvtype",
+    )

@@ -42,7 +42,7 @@ from gmpi.errors import (
     ResourceError,
     TruncationError,
 )
-from gmpi.fault_words import differing_calls, partition_words, request_words
+from gmpi.fault_words import differing_calls, partition_words, request_words, unequal_blocks
 from host_proxy.compiled.headers import FLAWS
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
@@ -364,6 +364,7 @@ _WORDS: dict[int, Callable[[Entry, Known], Words]] = {
     ops.MESSAGE: _message,
     ops.PEER: _peer,
     ops.BROKEN: _broken,
+    ops.LENGTHS: lambda entry, known: Words(*unequal_blocks(entry.value, entry.high)),
     ops.CALL: lambda entry, known: Words(*differing_calls(entry.value, entry.peer, entry.low)),
 }
 

@@ -166,6 +166,13 @@ CASES = {
         "register another communicator (Context.comm) to go on",
         gmpi.ArgumentError,
     ),
+    ops.LENGTHS: (
+        row(wire.OP_GATHER, ops.LENGTHS, 8, 16),
+        "GMPI_Igather in block 5: block of sendbuf is 8 bytes, allowed is 16 bytes, as of a block "
+        "of recvbuf; sendcount elements of sendtype must have as many bytes as recvcount of "
+        "recvtype",
+        gmpi.ArgumentError,
+    ),
 }
 WITHOUT_CALL = (ops.REQUEST, ops.PARTITION, ops.RESOURCE, ops.OPERATION, ops.DEBUG, ops.CALL)
 

@@ -32,7 +32,7 @@ Versions are compared when a context opens: ranks must agree on ``VERSION`` and 
 
 from __future__ import annotations
 
-VERSION = 8
+VERSION = 9
 
 # --- packets -----------------------------------------------------------------------------------
 PACKET_BYTES = 16
@@ -43,7 +43,8 @@ SLOT_BYTES = SLOT_PACKETS * PACKET_BYTES  # 256: one attribute record (paper III
 # --- record: header packets -----------------------------------------------------------------------
 #   packet 0   low  = opcode | flags << 8 | communicator << 16 | call << 25 | datatype << 32
 #            high = peer or root
-#   packet 1   low  = count (elements, signed)                    high = message tag or reduction
+#   packet 1   low  = count (elements, signed)                    high = message tag or reduction,
+#                                                                 or 1: MPI_IN_PLACE
 #   packet 2   low  = request handle (0: nobody waits)              high = 0, or the peer again
 #   packet 3   low  = address of the user's buffer, of the one that is written, high = calling block
 #                   where there are two, SCATTERED if it is not in one piece; CHUNK: the command
@@ -56,9 +57,10 @@ NO_COMMUNICATOR = COMMUNICATOR_MASK  # for a handle that has no room there
 # Which of the user's calls it was, where several have the same opcode: only reports look at it.
 CALL_SHIFT = 25
 CALL_MASK = 0x7F
-BLOCKING = 1 << CALL_SHIFT  # GMPI_Send, GMPI_Recv, GMPI_Allreduce
+BLOCKING = 1 << CALL_SHIFT  # GMPI_Send, GMPI_Recv, GMPI_Allreduce and what moves blocks
 SENDRECV = 2 << CALL_SHIFT
 PARTITIONED = 3 << CALL_SHIFT  # of a wait that is reported
+NONBLOCKING = 4 << CALL_SHIFT  # GMPI_Ibcast, GMPI_Ibarrier
 # In a predefined datatype: its size is not that of the array's elements, whose size stands in its
 # place; the rest is the number of the datatype.
 DATATYPE_UNFIT = 0x80
@@ -86,6 +88,18 @@ OP_START = 16  # these are only named in faults
 OP_PREADY = 17
 OP_PARRIVED = 18
 OP_GRID = 19  # of a wait that is reported: blocks of a grid have not come (gmpi/contract/grid.py)
+# Collectives that move blocks (gmpi/contract/moves.py); of the first ones, to or from a root.
+OP_REDUCE = 32
+OP_GATHER = 33
+OP_SCATTER = 34
+OP_ALLGATHER = 35
+OP_ALLTOALL = 36
+OP_REDUCE_SCATTER_BLOCK = 37
+OP_SCAN = 38
+OP_EXSCAN = 39
+FIRST_MOVING = OP_REDUCE
+LAST_ROOTED = OP_SCATTER
+LAST_MOVING = OP_EXSCAN
 
 # What the kernel saw of the buffer. The proxy refuses a record with a flaw, naming it.
 FLAG_INLINE = 1  # what goes out is in this record

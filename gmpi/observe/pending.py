@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gmpi import faults
+from gmpi.contract.moves import moves_blocks
 from gmpi.contract.wire import OP_ALLREDUCE, OP_IRECV
 from host_proxy.platform.operations import name_of
 from host_proxy.platform.state import (
@@ -34,7 +35,8 @@ class PendingRequest:
 
     def __init__(self, row: np.ndarray) -> None:
         self.operation = name_of(int(row[S_OP]), int(row[S_CALL]))
-        self.takes_data = int(row[S_OP]) in (OP_IRECV, OP_ALLREDUCE) and row[S_FAILED] == 0
+        takes = int(row[S_OP]) in (OP_IRECV, OP_ALLREDUCE) or moves_blocks(int(row[S_OP]))
+        self.takes_data = takes and row[S_FAILED] == 0
         self.peer = int(row[S_PEER])
         self.tag = int(row[S_TAG])
         self.comm = int(row[S_COMM])

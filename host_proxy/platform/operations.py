@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gmpi.contract import wire
+from gmpi.contract import moves, wire
 from gmpi.contract.constants import (
     ERR_ARG,
     ERR_BUFFER,
@@ -36,6 +36,7 @@ SOURCE = 32
 TAG = 64
 ROOT = 128
 REDUCTION = 256
+IN_PLACE = 1 << 20  # the tag says whether a buffer is MPI_IN_PLACE
 # Only in the error log
 OPERATION = 512
 REQUEST = 1024
@@ -48,6 +49,7 @@ PEER = 65536  # the other rank's part of the message has failed
 BROKEN = OPERATION + 1  # of a collective: an earlier one has failed on the communicator
 PARTITION = OPERATION + 2  # of a partitioned request
 CALL = OPERATION + 3  # of a direct collective: another rank has called something else
+LENGTHS = OPERATION + 4  # of a collective: what a rank gives and gets must be equally long
 
 FIELD_NAMES = {
     COMMUNICATOR: "communicator",
@@ -70,6 +72,7 @@ FIELD_NAMES = {
     PARTITION: "partition",
     BROKEN: "communicator",
     CALL: "call",
+    LENGTHS: "block of sendbuf",
 }
 FIELD_CLASSES = {
     COMMUNICATOR: ERR_COMM,
@@ -87,6 +90,7 @@ FIELD_CLASSES = {
     PARTITION: ERR_ARG,
     BROKEN: ERR_COMM,
     CALL: ERR_OTHER,
+    LENGTHS: ERR_COUNT,
 }
 
 _DATA = COMMUNICATOR | DATATYPE | COUNT | BUFFER
@@ -128,6 +132,9 @@ OPERATIONS = {
     wire.OP_PARRIVED: Operation("GMPI_Parrived", 0),
     wire.OP_GRID: Operation("call of grid scope", 0),
 }
+for _move in moves.ROWS:
+    _fields = _DATA | (ROOT if _move.rooted else 0) | (REDUCTION if _move.reduces else IN_PLACE)
+    OPERATIONS[_move.op] = Operation(f"GMPI_{_move.nonblocking}", _fields, True)
 
 
 _CALLS = {
@@ -138,6 +145,9 @@ _CALLS = {
     (wire.OP_ALLREDUCE, wire.BLOCKING): "GMPI_Allreduce",
     (wire.OP_ISEND, wire.PARTITIONED): "partitioned send",
     (wire.OP_IRECV, wire.PARTITIONED): "partitioned receive",
+    (wire.OP_BCAST, wire.NONBLOCKING): "GMPI_Ibcast",
+    (wire.OP_BARRIER, wire.NONBLOCKING): "GMPI_Ibarrier",
+    **{(move.op, wire.BLOCKING): f"GMPI_{move.name}" for move in moves.ROWS},
 }
 
 

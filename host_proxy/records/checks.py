@@ -15,17 +15,28 @@ from gmpi.contract.constants import (
     DATATYPE_MARK,
     DATATYPES,
     ERR_ARG,
+    ERR_COUNT,
     ERR_OTHER,
     ERR_TRUNCATE,
     GMPI_ERR_NO_RESOURCE,
     OPERATIONS_REDUCE,
     PROC_NULL,
 )
+from gmpi.contract.moves import (
+    BACK,
+    OUT,
+    blocks,
+    moves_blocks,
+    out_offset,
+    reduces,
+)
 from gmpi.contract.wire import (
     DERIVED_MARK,
     DERIVED_MASK,
     DERIVED_ROWS,
+    FLAG_BACK,
     FLAG_INLINE,
+    FLAG_OUT,
     FLAWS,
     HANDLE_CONTEXT_MASK,
     HANDLE_CONTEXT_SHIFT,
@@ -35,9 +46,9 @@ from gmpi.contract.wire import (
     HANDLE_SLOT_MASK,
     HANDLE_SLOT_SHIFT,
     INLINE_BYTES,
+    LAST_MOVING,
     LOW_32,
     OP_ISEND,
-    OP_SYNCHRONIZE,
     POSITION_MASK,
     PRIVATE_COMMUNICATOR,
     SLOT_PACKETS,
@@ -49,6 +60,7 @@ from host_proxy.platform.state import (
     C_COUNT,
     C_DIRECT,
     C_LAST,
+    C_RANK,
     C_SIZE,
     D_COUNT,
     D_HANDLE,
@@ -115,6 +127,10 @@ _REDUCTION_COUNT = len(OPERATIONS_REDUCE)
 _COLLECTIVES = ops.COLLECTIVES
 _FIELDS = ops.FIELDS
 _KNOWN = ops.KNOWN
+_blocks = jit(blocks)
+_moves_blocks = jit(moves_blocks)
+_reduces = jit(reduces)
+_out_offset = jit(out_offset)
 _CLASSES = np.zeros(ops.DEBUG + 1, np.int64)
 for _field, _class in ops.FIELD_CLASSES.items():
     _CLASSES[_field] = _class
@@ -207,6 +223,8 @@ def log_fault(g, r):
         value = get(r, R_HANDLE)
     elif error == ERR_ARG:
         field = ops.PARTITION
+    elif error == ERR_COUNT:
+        field = ops.LENGTHS
     elif error == ERR_OTHER and _COLLECTIVES[get(r, R_FLAGS)]:
         # Another rank has called something else: nothing after it can be right.
         put(communicator(g, get(r, R_COMM) & (PRIVATE_COMMUNICATOR - 1)), C_BROKEN, 1)
@@ -278,7 +296,7 @@ def check(g, r):
     op = get(r, R_OP)
     put(r, R_BYTES, 0)
     if _KNOWN[op] == 0:
-        return log_record(g, r, ops.OPERATION, op, 1, OP_SYNCHRONIZE)
+        return log_record(g, r, ops.OPERATION, op, 1, LAST_MOVING)
     fields = _FIELDS[op]
     peer = get(r, R_PEER)
     tag = get(r, R_TAG)
@@ -305,6 +323,38 @@ def check(g, r):
         return log_record(g, r, ops.REDUCTION, tag, 0, _REDUCTION_COUNT - 1)
     if fields & ops.DATATYPE:
         return _check_data(g, r)
+    return 0
+
+
+@entry
+def bytes_moved(g, op, comm, root, tag, nbytes, way):
+    """How many bytes of a collective that moves blocks of ``nbytes`` go out, or come back."""
+    row = communicator(g, comm)
+    in_place = 0 if _reduces(op) else tag
+    return nbytes * _blocks(op, way, get(row, C_RANK), get(row, C_SIZE), root, in_place)
+
+
+@jit
+def _check_blocks(g, r, nbytes):
+    """What the size of a block calls for."""
+    op = get(r, R_OP)
+    comm = get(r, R_COMM)
+    most = POSITION_MASK // get(communicator(g, comm), C_SIZE)
+    if nbytes > most:
+        size = nbytes // get(r, R_ELEMENTS)
+        return log_record(g, r, ops.COUNT, get(r, R_ELEMENTS), 0, most // size)
+    tag = get(r, R_TAG)
+    if not _reduces(op) and (tag < 0 or tag > 1):
+        return log_record(g, r, ops.REQUEST, tag, 0, 1)
+    out = bytes_moved(g, op, comm, get(r, R_PEER), tag, nbytes, OUT)
+    back = bytes_moved(g, op, comm, get(r, R_PEER), tag, nbytes, BACK)
+    flags = get(r, R_FLAGS)
+    said = (FLAG_OUT if out > 0 else 0) | (FLAG_BACK if back > 0 else 0)
+    if flags & (FLAG_OUT | FLAG_BACK | FLAG_INLINE) != said:
+        return log_record(g, r, ops.REQUEST, flags, 0, said)
+    large = is_large(get(r, R_HANDLE))
+    if out + back > 0 and (_out_offset(back) + out > get(g, G_EAGER)) != (large == 1):
+        return log_record(g, r, ops.REQUEST, nbytes, 0, get(g, G_EAGER))
     return 0
 
 
@@ -335,6 +385,8 @@ def _check_data(g, r):
     if flags & FLAWS:
         return log_record(g, r, ops.BUFFER, flags & FLAWS, get(r, R_DONE), nbytes)
     op = get(r, R_OP)
+    if _moves_blocks(op):
+        return _check_blocks(g, r, nbytes)
     inline = flags & FLAG_INLINE != 0
     if inline and nbytes > INLINE_BYTES:
         return log_record(g, r, ops.REQUEST, nbytes, 0, INLINE_BYTES)

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from gmpi.contract.constants import DATATYPE_NAMES, OPERATIONS_REDUCE
-from gmpi.contract.wire import OP_ALLREDUCE, OP_BCAST
 from gmpi.diagnose.differences import differences
 from gmpi.diagnose.tables import Pending
 from host_proxy.platform import operations as ops
@@ -46,12 +45,13 @@ class Said(NamedTuple):
     def pending(self, everyone: list[Said], communicator: str) -> Pending:
         """The call as reports have it."""
         name = ops.name_of(self.op, self.call)
+        fields = ops.OPERATIONS[self.op].fields
         if self.block < 0:
             name = f"Context.host.{name.removeprefix('GMPI_').removeprefix('I').capitalize()}"
         return Pending(
             name,
             "collective",
-            everyone[self.root].rank if self.op == OP_BCAST else None,
+            everyone[self.root].rank if fields & ops.ROOT else None,
             None,
             communicator,
             DATATYPE_NAMES.get(self.datatype, ""),
@@ -59,7 +59,7 @@ class Said(NamedTuple):
             self.nbytes,
             self.block,
             0,
-            OPERATIONS_REDUCE[self.reduction][0] if self.op == OP_ALLREDUCE else "",
+            OPERATIONS_REDUCE[self.reduction][0] if fields & ops.REDUCTION else "",
         )
 
 

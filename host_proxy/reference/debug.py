@@ -217,7 +217,7 @@ class DebugEngine(Mpi4pyEngine):
             )
         unused = [
             ("peer", R_PEER, ops.DEST | ops.SOURCE | ops.ROOT),
-            ("tag", R_TAG, ops.TAG | ops.REDUCTION),
+            ("tag", R_TAG, ops.TAG | ops.REDUCTION | ops.IN_PLACE),
             ("datatype", R_DATATYPE, ops.DATATYPE),
             ("count", R_ELEMENTS, ops.COUNT),
             ("communicator", R_COMM, ops.COMMUNICATOR),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -165,6 +166,35 @@ class KernelPort:
             yield self.slot, done_word(position + begin, direction, index)
             if direction == PACK:
                 piece[:] = small[: len(piece)]
+
+    def move(self, memory: np.ndarray, position: int, direction: int) -> Step:
+        """Moves bytes between the user's buffer, from ``position`` on, and ``memory``, all by
+        commands: of a collective of which the call itself has packed nothing."""
+        if not self.has_chunks:
+            self.packs |= direction == PACK
+            yield from self.by_pieces(memory, position, direction)
+            return
+        size = self.engine.sizes[1]
+        under_way: deque[tuple[int, int, int]] = deque()  # index, where in memory, and to where
+        for k, begin in enumerate(range(0, len(memory), size)):
+            index = 2 * direction + k % 2  # a pair of buffers each way
+            end = min(begin + size, len(memory))
+            if len(under_way) == 2:
+                yield from self.moved(memory, position, direction, *under_way.popleft())
+            if direction == UNPACK:
+                self.buffer(index)[: end - begin] = memory[begin:end]
+            self.command(index, position + begin, end - begin, direction)
+            under_way.append((index, begin, end))
+        while under_way:
+            yield from self.moved(memory, position, direction, *under_way.popleft())
+
+    def moved(
+        self, memory: np.ndarray, position: int, direction: int, index: int, begin: int, end: int
+    ) -> Step:
+        """Waits until a command of ``move`` has been executed."""
+        yield self.slot, done_word(position + begin, direction, index)
+        if direction == PACK:
+            memory[begin:end] = self.buffer(index)[: end - begin]
 
     def command(self, index: int, position: int, length: int, direction: int) -> None:
         engine = self.engine

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from gmpi.contract import rules, wire
+from gmpi.contract import moves, rules, wire
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG
 from gmpi.contract.rules import chunk_bytes_of
 from host_proxy.compiled import dispatch
@@ -141,6 +141,7 @@ class Mpi4pyEngine(Operations):
         done = int(r[R_DONE])
         chunk = chunk_bytes_of(self.field(slot, S_BYTES), self.sizes[1])
         commanded = rules.is_commanded(done, chunk) or slot >= self.state.layout.first_narrow
+        commanded |= self.field(slot, S_OP) in moves.BY_OP
         if commanded and self.field(slot, S_COMMANDS) > 0:
             completion.command_done(self.g, row)
         key = slot, done
@@ -270,6 +271,7 @@ _OPERATIONS = {
     wire.OP_ALLREDUCE: Mpi4pyEngine.allreduce,
     wire.OP_BCAST: Mpi4pyEngine.bcast,
     wire.OP_BARRIER: Mpi4pyEngine.barrier,
+    **dict.fromkeys(moves.BY_OP, Mpi4pyEngine.move_blocks),
     wire.OP_SEND_CHANNEL: Mpi4pyEngine.send_channel,
     wire.OP_RECEIVE_CHANNEL: Mpi4pyEngine.receive_channel,
 }

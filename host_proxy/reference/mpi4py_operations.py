@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from gmpi.contract import rules, wire
+from gmpi.contract import moves, rules, wire
 from gmpi.contract.constants import (
     ANY_TAG,
     DATATYPES,
@@ -14,6 +14,7 @@ from gmpi.contract.constants import (
     PROC_NULL,
     SUCCESS,
 )
+from gmpi.contract.moves import BACK, OUT
 from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import STAGING_LEAD
 from host_proxy.compiled.headers import header_in
@@ -28,13 +29,15 @@ from host_proxy.platform.state import (
     S_COMM,
     S_DATATYPE,
     S_FAILED,
+    S_OP,
     S_PEER,
     S_SOURCE,
     S_SOURCE_TAG,
     S_TAG,
     State,
 )
-from host_proxy.records.checks import log_request
+from host_proxy.records.checks import bytes_moved, log_request
+from host_proxy.reference.blocks import begin
 from host_proxy.reference.channels import NEVER, NONE, Channels, Ends
 from host_proxy.reference.failure import Failure
 from host_proxy.reference.kernel_port import KernelPort, view
@@ -159,6 +162,34 @@ class Operations:
     def barrier(self, slot: int) -> Step:
         yield self.communicator(slot).messages.Ibarrier()
         return Outcome(0)
+
+    def move_blocks(self, slot: int) -> Step:
+        """A collective that moves blocks: one call of MPI, however long."""
+        op, comm = self.field(slot, S_OP), self.field(slot, S_COMM)
+        root, tag, nbytes = (self.field(slot, f) for f in (S_PEER, S_TAG, S_BYTES))
+        out, back = (
+            int(bytes_moved(self.g, op, comm, root, tag, nbytes, way)) for way in (OUT, BACK)
+        )
+        port, row = self.port(self, slot), moves.BY_OP[op]
+        small = port.small()
+        offset = moves.out_offset(back)
+        send, result = small[offset : offset + out], small[:back]
+        is_short = offset + out <= self.sizes[0]
+        communicator = self.communicator(slot)
+        if not is_short:
+            send, result = np.empty(out, np.uint8), np.empty(back, np.uint8)
+            shift = communicator.rank * nbytes if row.shifted and tag else 0
+            yield from port.move(send, shift, wire.PACK)
+        datatype, reduction = MPI.BYTE, None
+        if row.reduces:
+            datatype = DATATYPES[self.field(slot, S_DATATYPE) & 0xFF][1]
+            reduction = OPERATIONS_REDUCE[tag][1]
+        yield begin(row, communicator, send, result, datatype, reduction, root)
+        if not is_short and back > self.sizes[0]:
+            yield from port.move(result, 0, wire.UNPACK)
+        elif not is_short:
+            small[:back] = result
+        return Outcome(back)
 
     def send_channel(self, slot: int) -> Step:
         at = self.field(slot, S_COMM), self.field(slot, S_PEER), self.field(slot, S_TAG)
