@@ -12,6 +12,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.api.collectives import make_collective_calls
+from device_lib.api.collectives_of_blocks import make_block_calls
 from device_lib.api.waiting import make_waiting
 from device_lib.api.words import comm_rank as comm_rank
 from device_lib.api.words import comm_size as comm_size
@@ -240,6 +241,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
 
     collective = make_collective_calls(requests, waiting, collectives, open_scattered)
+    of_blocks = make_block_calls(scope, requests, waiting)
 
     # --- this context -----------------------------------------------------------------------------
 
@@ -281,7 +283,10 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         iallreduce=collective.iallreduce,
         allreduce=collective.allreduce,
         bcast=collective.bcast,
+        ibcast=collective.ibcast,
         barrier=collective.barrier,
+        ibarrier=collective.ibarrier,
+        **of_blocks,
         synchronize=synchronize,
         ping=ping,
         post_null=post_null,

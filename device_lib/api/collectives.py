@@ -1,4 +1,4 @@
-"""GMPI_Allreduce, GMPI_Iallreduce, GMPI_Bcast and GMPI_Barrier (MPI 4.1 chapter 6), for each scope.
+"""Allreduce, Bcast and Barrier, blocking and not (MPI 4.1 chapter 6), for each scope.
 
 Which road a call takes depends only on what MPI demands to be equal on all ranks: communicator,
 operation, datatype and count, and whether it blocks; never on the buffer. What does not lie in one
@@ -28,6 +28,7 @@ from gmpi.contract.wire import (
     BLOCKING,
     FLAG_BACK,
     FLAG_OUT,
+    NONBLOCKING,
     OP_ALLREDUCE,
     OP_BARRIER,
     OP_BCAST,
@@ -100,16 +101,34 @@ def make_collective_calls(
         return perform(ctx, word0, pair(0, op), count, nbytes, send, recv).error
 
     @device
+    def start_scattered_bcast(ctx, op, buf, count, datatype, root, comm):
+        at, room, strided = buffer_of(buf)
+        way = FLAG_OUT
+        if root != comm_rank(ctx, comm):
+            way = FLAG_BACK
+        word0 = word0_of(op, way, comm, datatype)
+        words = describe(buf, at, room, strided)
+        return open_scattered(ctx, word0, pair(root, 0), int64(count), words, words)
+
+    @device
+    def ibcast(ctx, buf, count, datatype, root, comm):
+        op = OP_BCAST | NONBLOCKING
+        datatype = fitting(datatype, buf)
+        at, room, strided = buffer_of(buf)
+        if is_scattered(datatype, strided):
+            return start_scattered_bcast(ctx, op, buf, count, datatype, root, comm)
+        address, nbytes, flags = inspect(ctx, buf, message_bytes(count, datatype), FLAG_OUT)
+        word0 = word0_of(op, flags, comm, datatype)
+        if nbytes > 0 and root != comm_rank(ctx, comm):
+            word0 = word0_of(op, FLAG_BACK, comm, datatype)
+        return open_request(ctx, word0, pair(root, 0), count, nbytes, address, address)
+
+    @device
     def bcast(ctx, buf, count, datatype, root, comm):
         datatype = fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
         if is_scattered(datatype, strided):
-            way = FLAG_OUT
-            if root != comm_rank(ctx, comm):
-                way = FLAG_BACK
-            word0 = word0_of(OP_BCAST, way, comm, datatype)
-            words = describe(buf, at, room, strided)
-            request = open_scattered(ctx, word0, pair(root, 0), int64(count), words, words)
+            request = start_scattered_bcast(ctx, OP_BCAST, buf, count, datatype, root, comm)
             return error_of(ctx, request)
         address, nbytes, flags = inspect(ctx, buf, message_bytes(count, datatype), FLAG_OUT)
         word0 = word0_of(OP_BCAST, flags, comm, datatype)
@@ -132,4 +151,16 @@ def make_collective_calls(
                 return error
         return perform(ctx, word0, 0, 0, 0, 0, 0).error
 
-    return SimpleNamespace(iallreduce=iallreduce, allreduce=allreduce, bcast=bcast, barrier=barrier)
+    @device
+    def ibarrier(ctx, comm):
+        word0 = word0_of(OP_BARRIER | NONBLOCKING, 0, comm, 0)
+        return open_request(ctx, word0, 0, 0, 0, 0, 0)
+
+    return SimpleNamespace(
+        iallreduce=iallreduce,
+        allreduce=allreduce,
+        ibcast=ibcast,
+        bcast=bcast,
+        ibarrier=ibarrier,
+        barrier=barrier,
+    )

@@ -72,6 +72,7 @@ from gmpi.contract.wire import (
     LAYOUT_TYPE,
     LAYOUT_USER,
     LOW_32,
+    NONBLOCKING,
     OP_ALLREDUCE,
     OP_BCAST,
     OP_IRECV,
@@ -127,7 +128,7 @@ def _repeats(buffer):
 
 
 @device
-def _flaw(ctx, buffer, row, count, nbytes, way):
+def flaw_of(ctx, buffer, row, count, nbytes, way):
     """What is wrong with a buffer that ``nbytes`` (more than 0) are moved from or to, 0: nothing.
 
     Args:
@@ -235,10 +236,10 @@ def make_open_scattered(
         room = 0
         if nbytes > 0:
             if way & FLAG_OUT != 0:
-                flaws = _flaw(ctx, send_buffer, row, count, nbytes, FLAG_OUT)
+                flaws = flaw_of(ctx, send_buffer, row, count, nbytes, FLAG_OUT)
                 room = load_8(send_buffer + BUFFER_BYTES)
             if way & FLAG_BACK != 0 and flaws == 0:
-                flaws = _flaw(ctx, recv_buffer, row, count, nbytes, FLAG_BACK)
+                flaws = flaw_of(ctx, recv_buffer, row, count, nbytes, FLAG_BACK)
                 room = load_8(recv_buffer + BUFFER_BYTES)
             if flaws != 0:
                 nbytes = 0
@@ -253,7 +254,7 @@ def make_open_scattered(
                 handle = start_direct(ctx, word0, peer_tag, nbytes, buffer, row)
                 if handle != 0:
                     return handle
-        if flaws == 0 and (op == OP_ALLREDUCE or op == OP_BCAST):
+        if flaws == 0 and (op == OP_ALLREDUCE or op == OP_BCAST) and word0 & NONBLOCKING == 0:
             handle = collect(ctx, word0, peer_tag, count, nbytes, row, send_buffer, recv_buffer)
             if handle != 0:
                 return handle
@@ -271,9 +272,7 @@ def make_open_scattered(
             large = 1
             # Under way while the slot is found.
             buffers, p2p, mailbox = staging_of(ctx, word0, peer_tag)
-        out = 0
-        if word0 & _OUT != 0:
-            out = nbytes
+        out = nbytes if word0 & _OUT != 0 else 0
         # A short column is packed at once, without a layout for whoever packs the rest.
         address = 0
         stride = 0

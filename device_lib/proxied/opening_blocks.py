@@ -1,0 +1,258 @@
+"""Opening a collective that moves blocks (``gmpi/contract/moves.py``): Gather, Alltoall, Scan, ...
+
+What goes out and what comes back have lengths and datatypes of their own. Where both fit in the
+small staging of a slot, the threads of the scope pack what goes out before the record is published.
+Longer ones are moved by copy commands from the first byte to the last.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_lib.move.copy import copy_to_staging
+from device_lib.move.layouts import (
+    BUFFER_ADDRESS,
+    BUFFER_BYTES,
+    derived_bytes,
+    is_derived,
+    layout_of,
+    pack_layout,
+    type_row,
+)
+from device_lib.move.message import message_bytes
+from device_lib.platform.context import eager_bytes
+from device_lib.platform.primitives import (
+    device,
+    fence_sys,
+    lane_id,
+    load_8,
+    memory_space,
+    shuffle,
+)
+from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.proxied import commands, ring, slots, taking
+from device_lib.proxied.scattered import flaw_of, place
+from device_lib.proxied.status import sign32
+from gmpi.contract.constants import DATATYPE_MARK, ERR_COUNT, GMPI_ERR_NO_RESOURCE, IN_PLACE
+from gmpi.contract.moves import (
+    BACK,
+    OUT,
+    blocks,
+    is_shifted,
+    may_be_in_place,
+    out_offset,
+    reduces,
+)
+from gmpi.contract.wire import (
+    DATATYPE_SHIFT,
+    FLAG_BACK,
+    FLAG_NULL_BUFFER,
+    FLAG_OUT,
+    FLAG_PRIVATE_BUFFER,
+    LAYOUT_RECV,
+    LAYOUT_SEND,
+    LOW_32,
+    POSITION_MASK,
+    SCATTERED,
+    STATUS_PACKETS,
+)
+
+_blocks = device(blocks)
+_is_shifted = device(is_shifted)
+_may_be_in_place = device(may_be_in_place)
+_out_offset = device(out_offset)
+_reduces = device(reduces)
+
+_FLAGS_SHIFT = 8
+_INVALID = -1
+_SHARED = 1  # what ``memory_space`` says
+
+
+@device
+def _type_row(ctx, datatype):
+    """Row of a derived datatype; 0: it is none, or nobody's."""
+    return type_row(ctx, datatype) if is_derived(datatype) else 0
+
+
+@device
+def _block_bytes(datatype, row, count, ranks):
+    """Bytes of a block; _INVALID for what the proxy is going to refuse."""
+    if count < 0:
+        return _INVALID
+    if is_derived(datatype):
+        nbytes = derived_bytes(row, count) if row != 0 else _INVALID
+    else:
+        nbytes = message_bytes(count, datatype)
+        if nbytes == 0 and (count != 0 or datatype & ~0xFFFF != DATATYPE_MARK):
+            nbytes = _INVALID
+    return nbytes if nbytes <= POSITION_MASK // max(ranks, 1) else _INVALID
+
+
+@device
+def place_of(me, ranks):
+    """Rank and number of ranks in one word, as ``open_blocks`` takes them."""
+    return (me & LOW_32) | ranks << 32
+
+
+def make_open_blocks(scope: Scope, help_others: Callable, report: Callable) -> Callable:
+    """For one scope, all of whose threads call it."""
+    rank = scope.rank
+    size = scope.size
+    take_slot = taking.make_take_slot(scope, help_others)
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_3 = scope.broadcast_3
+    broadcast = scope.broadcast
+
+    # long: what MPI says of these arguments, in one sequence
+    # wide: as MPI's
+    @device
+    def open_blocks(
+        ctx, word0, root_op, who, send_count, send_type, send_buffer, recv_count, recv_type,
+        recv_buffer,
+    ):  # fmt: skip
+        """The request.
+
+        Args:
+            word0: first word of the record, without flags and datatype.
+            root_op: root and reduction, as in a record.
+            who: what ``place_of`` returned for the communicator.
+            send_buffer, recv_buffer: what ``primitives.describe`` wrote.
+        """
+        sync()
+        op = word0 & 0xFF
+        me = sign32(who)
+        ranks = who >> 32
+        root = sign32(root_op)
+        in_place = 0
+        shift = 0  # blocks before the first one that goes out
+        bad = 0
+        send_at = load_8(send_buffer + BUFFER_ADDRESS)
+        recv_at = load_8(recv_buffer + BUFFER_ADDRESS)
+        out_blocks = _blocks(op, OUT, me, ranks, root, 0)
+        if out_blocks > 0 and send_at == IN_PLACE:
+            in_place = 1
+            if not _may_be_in_place(op, OUT, me, root):
+                bad = FLAG_NULL_BUFFER
+            if _is_shifted(op):
+                shift = me
+            send_at = recv_at
+            send_buffer = recv_buffer
+            send_count = recv_count
+            send_type = recv_type
+        elif recv_at == IN_PLACE and _blocks(op, BACK, me, ranks, root, 0) > 0:
+            in_place = 1
+            if not _may_be_in_place(op, BACK, me, root):
+                bad = FLAG_NULL_BUFFER
+        reduced = _reduces(op)
+        back_blocks = _blocks(op, BACK, me, ranks, root, 0 if reduced else in_place)
+        if not reduced:
+            root_op = (root_op & LOW_32) | in_place << 32
+
+        send_row = _type_row(ctx, send_type)
+        recv_row = _type_row(ctx, recv_type)
+        sent = _block_bytes(send_type, send_row, send_count, ranks) if out_blocks > 0 else 0
+        received = _block_bytes(recv_type, recv_row, recv_count, ranks) if back_blocks > 0 else 0
+        # What the record says of a block: the proxy refuses what is wrong with it.
+        count = send_count
+        datatype = send_type
+        nbytes = sent
+        if out_blocks == 0 or (sent != _INVALID and received == _INVALID):
+            count = recv_count
+            datatype = recv_type
+            nbytes = received
+        if datatype < 0 or datatype > LOW_32:
+            datatype = LOW_32
+        word0 |= datatype << DATATYPE_SHIFT
+        if nbytes == _INVALID or (reduced and is_derived(datatype)):
+            nbytes = 0
+        elif out_blocks > 0 and back_blocks > 0 and sent != received:
+            report(ctx, word0, sent, ERR_COUNT | received << 8)
+            return slots.error_handle(ERR_COUNT)
+        reached = (out_blocks + shift) * send_count  # elements of the buffer
+        shift *= nbytes
+        out = out_blocks * nbytes
+        back = back_blocks * nbytes
+        need = _out_offset(back) + out
+        large = 1 if need > eager_bytes(ctx) else 0
+        flaws = 0
+        room = 0
+        if bad != 0 and nbytes > 0:
+            flaws = bad
+        if out > 0 and flaws == 0:
+            flaws = flaw_of(ctx, send_buffer, send_row, reached, out + shift, FLAG_OUT)
+            room = load_8(send_buffer + BUFFER_BYTES)
+            if flaws == 0 and large and memory_space(send_at) == _SHARED:
+                flaws = FLAG_PRIVATE_BUFFER
+        if back > 0 and flaws == 0:
+            flaws = flaw_of(ctx, recv_buffer, recv_row, back_blocks * recv_count, back, FLAG_BACK)
+            room = load_8(recv_buffer + BUFFER_BYTES)
+            if flaws == 0 and large and memory_space(recv_at) == _SHARED:
+                flaws = FLAG_PRIVATE_BUFFER
+        if flaws != 0:
+            out = 0
+            back = 0
+            large = 0
+        else:
+            room = 0
+            flaws = (FLAG_OUT if out > 0 else 0) | (FLAG_BACK if back > 0 else 0)
+        word0 |= flaws << _FLAGS_SHIFT
+
+        slot = take_slot(ctx, -1, taking.LARGE if large else taking.SMALL)
+        sync()
+        send = 0
+        recv = 0
+        if leads():
+            lane = lane_id()
+            lanes = warp_lanes()
+            mask = warp_mask()
+            if slot >= 0 and out > 0:
+                end = out + shift
+                send = place(ctx, slot, LAYOUT_SEND, send_buffer, send_row, end, lane, lanes, mask)
+            if slot >= 0 and back > 0:
+                recv = place(ctx, slot, LAYOUT_RECV, recv_buffer, recv_row, back, lane, lanes, mask)
+        slot, send, recv = broadcast_3(slot, send, recv)
+        sync()  # the layouts are written; the next broadcast may begin
+        if slot < 0:
+            if -slot == GMPI_ERR_NO_RESOURCE:
+                report(ctx, word0, taking.most_open(ctx, large), GMPI_ERR_NO_RESOURCE)
+            return slots.error_handle(-slot)
+        if out > 0 and large == 0:
+            packed = commands.small_staging(ctx, slot) + _out_offset(back)
+            if send == SCATTERED:
+                layout = layout_of(ctx, slot, LAYOUT_SEND)
+                pack_layout(layout, packed, shift, shift + out, rank(), size())
+            else:
+                copy_to_staging(packed, send + shift, out, rank(), size())
+        sync()
+        handle = 0
+        if leads():
+            handle = publish(ctx, slot, large, word0, root_op, count, send, recv, room)
+        return broadcast(handle)
+
+    # wide: what a record says
+    @device
+    def publish(ctx, slot, large, word0, root_op, count, send, recv, room):
+        """Opens the row and writes the record (leading warp): the handle."""
+        lane = lane_id()
+        mask = warp_mask()
+        ticket, consumed = ring.begin_enter(ctx, lane == 0)
+        if large and lane == 0:
+            slots.open_commands(ctx, slot, send)
+        # Release: staging before the record, layouts and commands before those who help.
+        fence_sys()
+        ticket = shuffle(mask, ticket, 0)
+        consumed = shuffle(mask, consumed, 0)
+        handle = slots.make_handle(ctx, slot, ticket, STATUS_PACKETS, large)
+        if lane == 0:
+            slots.open_row(ctx, slot, handle, recv)
+        aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
+        if aborted != 0:
+            return slots.error_handle(aborted)
+        buffer = recv if recv != 0 else send
+        buffer = room if room != 0 else buffer
+        ring.write(ctx, lane, warp_lanes(), ticket, word0, root_op, count, handle, buffer, 0, 0)
+        return handle
+
+    return open_blocks
