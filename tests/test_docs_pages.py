@@ -9,6 +9,8 @@ from pathlib import Path
 import launcher
 import pytest
 
+import gmpi
+
 PAGES = sorted(
     path.relative_to(launcher.ROOT).as_posix()
     for path in [
@@ -85,3 +87,15 @@ def test_a_figure_is_drawn_from_its_source(name: str) -> None:
         assert " ".join(text.split()) in drawn, text
     for path in re.findall(rf"\b(?:{FOLDERS})/[\w/]+\.py", source):
         assert (launcher.ROOT / path).exists(), path
+
+
+def test_the_page_of_operations_names_what_there_is() -> None:
+    """Each call of kernels and each of the host, and none that is not there."""
+    from gmpi.host.calls import Host
+
+    rows = re.findall(r"^\| (.*) \| (.*) \| (.*) \| .*\|$", text_of("docs/operations.md"), re.M)
+    kernel = {name for row in rows for name in re.findall(r"GMPI_\w+", row[1])}
+    exported = {n for n in gmpi.__all__ if re.match(r"GMPI_[A-Z][a-z]+", n)}
+    assert kernel == {n for n in exported if not n.endswith(("_warp", "_grid"))}
+    host = {name for row in rows for name in re.findall(r"`([A-Z]\w+)`", row[2])}
+    assert host == {name for name in dir(Host) if name[0].isupper()}

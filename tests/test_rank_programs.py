@@ -49,7 +49,8 @@ MPICH_ONLY = {
         "mailbox", "late", "lifecycle", "GPU_STAGING=0 narrow --some", "no_any_tag --small",
         "opening", "SPIN_MS=50 YIELD_MS=50 point_to_point --some",
         "GPU_STAGING=0 point_to_point --small --some",
-        "random_programs --seeds=0:4", "waits --small",
+        "random_programs --seeds=0:4", "waits --small", "blocks", "random_blocks --seeds=0:8",
+        "ENGINE=mpi4py random_blocks --seeds=8:11",
         "direct", "datatypes --direct --small --some", "ROAD=proxied partitioned --some",
         "collectives --direct --some", "grid --direct",
     ],
@@ -60,7 +61,7 @@ MPICH_ONLY = {
     ],
     4: [
         "random_programs --seeds=18:19", "TEST_NODES=abbb random_programs --seeds=43:44",
-        "TEST_NODES=aabb collectives",
+        "TEST_NODES=aabb collectives", "random_blocks --seeds=20:24",
     ],
 }  # fmt: skip
 OPEN_MPI_ONLY = {
@@ -79,8 +80,10 @@ OPEN_MPI_ONLY = {
         "random_programs --seeds=5:8", "ENGINE=mpi4py waits --small",
         "ENGINE=mpi4py direct --some", "point_to_point --direct --small --some",
         "direct_collectives --some", "grid --some",
+        "DEBUG=1 random_blocks --seeds=4:7",
     ],
     3: [
+        "random_blocks --seeds=12:18",
         "collectives", "hangs --half=1", "TEST_NODES=aab host_side", "lifecycle",
         "ENGINE=mpi4py no_any_tag --small", "random_programs --seeds=12:13",
         "TEST_NODES=aab partitioned", "grid --direct --some",

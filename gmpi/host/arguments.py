@@ -106,7 +106,10 @@ def require_tag(operation: str, tag: int, high: int, source: int, comm: int) -> 
 
 
 def checked_reduction(argument: Argument, value: Any) -> int:
-    """A reduction, as kernels take it."""
+    """A reduction, as kernels take it; or mpi4py's, of the same name."""
+    for number, (_, known) in enumerate(OPERATIONS_REDUCE):
+        if isinstance(value, MPI.Op) and value == known:
+            return number
     allowed = "one of " + ", ".join("gmpi." + name for name, _ in OPERATIONS_REDUCE)
     op = argument.whole(value, allowed)
     if not 0 <= op < len(OPERATIONS_REDUCE):

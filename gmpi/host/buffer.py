@@ -37,6 +37,7 @@ class HostBuffer:
         name: which argument it is.
         writable: bytes are to come in.
         plans: gives the derived datatypes that the context has committed, by handle.
+        blocks: of a collective: a count is that of one of so many blocks, as in mpi4py.
 
     Attributes:
         data: uint8[nbytes], the packed bytes that travel.
@@ -47,8 +48,13 @@ class HostBuffer:
         count: number of elements.
     """
 
-    def __init__(self, spec: Any, name: Argument, writable: bool, plans: Plans) -> None:
+    # long: all forms that mpi4py takes
+    def __init__(
+        self, spec: Any, name: Argument, writable: bool, plans: Plans, blocks: int = 1
+    ) -> None:
         buf, count, displacement, datatype = _parts(spec, name)
+        if count is not None:
+            count *= blocks
         self.datatype, plan = _datatype(datatype, name, plans)
         if isinstance(buf, MPI.BottomType):
             if plan is None or count is None:

@@ -12,7 +12,7 @@ Calls run in the calling thread, by the same protocol as the kernels'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,28 +22,21 @@ from gmpi.contract.constants import (
     ANY_SOURCE,
     ANY_TAG,
     COMM_WORLD,
-    IN_PLACE,
-    OPERATIONS_REDUCE,
     PROC_NULL,
     SUCCESS,
-    SUM,
     UNDEFINED,
 )
-from gmpi.contract.rules import chunk_bytes_of
-from gmpi.contract.wire import OP_ALLREDUCE, OP_BARRIER, OP_BCAST
 from gmpi.errors import ContextError
-from gmpi.host.arguments import Argument, checked_rank, checked_reduction, checked_tag, require_tag
-from gmpi.host.buffer import HostBuffer, reduced_array, require_alike
+from gmpi.host.arguments import Argument, checked_rank, checked_tag, require_tag
+from gmpi.host.buffer import HostBuffer
+from gmpi.host.collectives import HostCollectives, unpacked
 from gmpi.host.port import HostPort
 from gmpi.host.requests import HostRequest, HostStatus, Operation, Progress, results, wait_until
 from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.state import G_TAG_UB, P_DIRECT
-from host_proxy.reference.agreement import Said, agreed
 from host_proxy.reference.protocol import (
     Outcome,
     Step,
-    chunks_of,
-    collective,
     receive_message,
     send_message,
 )
@@ -60,7 +53,7 @@ class Prepared(NamedTuple):
     buffer: HostBuffer
 
 
-class Host:
+class Host(HostCollectives):
     """``Context.host``: mpi4py-like calls that match those of kernels.
 
     All that they raise is a ``GMPIError``; arguments are checked before MPI sees them. Waits end
@@ -187,71 +180,6 @@ class Host:
                 return i, True
         return int(UNDEFINED), not active
 
-    # --- collectives: all ranks, host or kernel --------------------------------------------------
-
-    def Barrier(self, comm: int = COMM_WORLD) -> None:
-        """MPI 4.1 section 6.3."""
-        messages = self._communicator(comm).messages
-        asked = Operation("Barrier", "collective", comm)
-        self._collective(OP_BARRIER, asked, _await(messages.Ibarrier))
-
-    def Bcast(self, buf: Any, root: int = 0, comm: int = COMM_WORLD) -> None:
-        """MPI 4.1 section 6.4."""
-        communicator = self._communicator(comm)
-        root = checked_rank(Argument("Bcast", "root"), root, communicator)
-        sends = communicator.rank == root
-        buffer = self._buffer(buf, Argument("Bcast", "buf"), writable=not sends)
-        data = buffer.data
-        steps = self._by_chunks(
-            buffer.nbytes,
-            lambda at, n: communicator.messages.Ibcast([data[at : at + n], MPI.BYTE], root),
-        )
-        operation = self._operation("Bcast", "collective", comm, buffer, root, None)
-        self._collective(OP_BCAST, operation, steps if sends else _unpacked(steps, buffer))
-
-    def Allreduce(self, sendbuf: Any, recvbuf: Any, op: int = SUM, comm: int = COMM_WORLD) -> None:
-        """MPI 4.1 section 6.9.6; ``sendbuf`` may be ``gmpi.IN_PLACE``, ``op`` is as in kernels.
-
-        Buffers are arrays: MPI defines reductions for predefined datatypes only.
-        """
-        communicator = self._communicator(comm)
-        number = checked_reduction(Argument("Allreduce", "op"), op)
-        result = reduced_array(recvbuf, Argument("Allreduce", "recvbuf"), writable=True)
-        flat = result.reshape(-1)
-        if not (isinstance(sendbuf, int) and sendbuf in (IN_PLACE, int(MPI.IN_PLACE))):
-            source = reduced_array(sendbuf, Argument("Allreduce", "sendbuf"), writable=False)
-            require_alike(Argument("Allreduce", "sendbuf"), source, result)
-            flat[:] = source.reshape(-1)
-        item = result.itemsize
-        name, reduction = OPERATIONS_REDUCE[number]
-
-        def start(at: int, n: int) -> MPI.Request:
-            piece = flat[at // item : (at + n) // item]
-            return communicator.messages.Iallreduce(MPI.IN_PLACE, piece, reduction)
-
-        operation = Operation(
-            "Allreduce", "collective", comm, None, None, result.dtype, flat.size, result.nbytes,
-            name,
-        )  # fmt: skip
-        self._collective(OP_ALLREDUCE, operation, self._by_chunks(result.nbytes, start), number)
-
-    def _collective(self, op: int, asked: Operation, steps: Step, reduction: int = 0) -> None:
-        communicator = self._communicator(asked.comm)
-        if communicator.compared is not None:  # in debug mode
-            rank, root = self._context.rank, asked.peer or 0
-            mine = Said(rank, op, 0, root, reduction, 0, asked.count, asked.nbytes, block=-1)
-            steps = agreed(communicator, mine, steps)
-        row = self._context._state.communicator_table[asked.comm]
-        self._run(asked, collective(row, steps))
-
-    def _by_chunks(self, nbytes: int, start: Any) -> Step:
-        """Cuts as kernels do: ranks must start the same pieces in the same order."""
-        eager, largest = self._sizes()
-        chunk = chunk_bytes_of(nbytes, largest) if nbytes > eager else max(nbytes, 1)
-        for position, length in chunks_of(nbytes, chunk) or [(0, 0)]:
-            yield start(position, length)
-        return Outcome(nbytes)
-
     # --- helpers ----------------------------------------------------------------------------------
 
     def _send(
@@ -302,7 +230,7 @@ class Host:
         port = HostPort(state, buffer.data, sends=False)
         eager = state.layout.eager_bytes
         step = receive_message(state.address, port, origin, source, tag, buffer.nbytes, eager)
-        return Prepared(operation, _unpacked(step, buffer), buffer)
+        return Prepared(operation, unpacked(step, buffer), buffer)
 
     def _require_proxied(self, call: str, target: Communicator, rank: int, comm: int) -> None:
         """Messages of kernels to and from this rank must not be on the direct road, where the host
@@ -322,23 +250,13 @@ class Host:
     ) -> Operation:
         return Operation(call, kind, comm, peer, tag, buffer.element, buffer.count, buffer.nbytes)
 
-    def _run(self, operation: Operation, steps: Step) -> None:
-        HostRequest(self._progress, operation, steps, 1, None).Wait()
-
     def _start(self, prepared: Prepared) -> HostRequest:
         operation, steps, buffer = prepared
         return HostRequest(self._progress, operation, steps, buffer.itemsize, buffer)
 
-    def _buffer(self, spec: Any, argument: Argument, writable: bool) -> HostBuffer:
-        return HostBuffer(spec, argument, writable, lambda: self._context._datatypes.plans)
-
     @property
     def _tag_high(self) -> int:
         return int(self._context._state.globals[G_TAG_UB])
-
-    def _sizes(self) -> tuple[int, int]:
-        layout = self._context.layout
-        return layout.eager_bytes, layout.chunk_bytes
 
     def _communicator(self, comm: int) -> Communicator:
         """Every call asks for it first: nothing begins in a context that has ended."""
@@ -358,14 +276,3 @@ class Host:
 def _nothing(outcome: Outcome) -> Step:
     return outcome
     yield
-
-
-def _unpacked(operation: Step, buffer: HostBuffer) -> Step:
-    outcome: Outcome = yield from operation
-    buffer.unpack(outcome.nbytes)
-    return outcome
-
-
-def _await(start: Callable[[], MPI.Request]) -> Step:
-    yield start()
-    return Outcome(0)

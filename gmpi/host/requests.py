@@ -148,6 +148,7 @@ class Progress:
         self.numbers: set[int] = set()  # of messages that are under way
         self.lock = threading.Lock()  # several threads may wait; a generator has one caller
         self.open: list[HostRequest] = []
+        self.collectives: dict[int, HostRequest] = {}  # the last one on each communicator
         self._waits = waits
 
     def require(self) -> None:
