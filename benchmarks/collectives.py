@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import _grid_kernels
 import numpy as np
 from _bench import fail, parser, summary, where, write_json
 from _floor import cycles_per_us
@@ -71,9 +72,10 @@ def check(ctx, which, data, out, rounds, wrong, rank, size, comm):
 
 
 def latency(
-    g: gmpi.Context, comm: MPI.Comm, road: int, which: int, nbytes: int, threads: int
+    g: gmpi.Context, comm: MPI.Comm, road: int, which: int, nbytes: int, threads: int, blocks: int
 ) -> dict[str, float]:
-    """Microseconds a call takes."""
+    """Microseconds a call takes, by one block, or by all ``blocks`` of a grid."""
+    run, verify = (measure, check) if blocks == 1 else (_grid_kernels.measure, _grid_kernels.check)
     rounds = 10 if gmpi.SIMULATOR else 3000 if nbytes <= 65536 else 200 if nbytes <= 1 << 20 else 20
     skip = max(2, rounds // 10)
     data, out = (cuda.to_device(np.zeros(max(1, nbytes // 8))) for _ in range(2))
@@ -81,17 +83,29 @@ def latency(
     cycles = cuda.to_device(np.zeros(rounds, np.int64))
     comm.Barrier()
     checks = 50 if rounds >= 200 else 3
-    check[1, threads](g.device, which, data, out, checks, wrong, comm.rank, comm.size, road)
+    verify[blocks, threads](g.device, which, data, out, checks, wrong, comm.rank, comm.size, road)
     g.synchronize()
     bad = comm.allreduce(int(wrong.copy_to_host()[0]))
     if bad:
         fail(f"{NAMES[which]} of {nbytes} bytes: {bad} wrong elements or errors")
     comm.Barrier()
-    measure[1, threads](g.device, which, data, out, rounds + skip, skip, cycles, comm.size, road)
+    run[blocks, threads](g.device, which, data, out, rounds + skip, skip, cycles, comm.size, road)
     g.synchronize()
     slowest = np.empty(rounds)
     comm.Allreduce(cycles.copy_to_host() / cycles_per_us(), slowest, MPI.MAX)
     return summary(slowest)
+
+
+def shapes(g: gmpi.Context, comm: MPI.Comm, threads: list[int]) -> list[tuple[int, int]]:
+    """(threads, blocks): a block of each, and, by grid scope, as many of the largest as fit."""
+    data = cuda.to_device(np.zeros(1))
+    wrong = cuda.to_device(np.zeros(1, np.int32))
+    largest = max(threads)
+    most = 2
+    if not gmpi.SIMULATOR:
+        arguments = (g.device, BARRIER, data, data, 1, wrong, 0, 1, 0)
+        most = comm.allreduce(g.max_blocks(_grid_kernels.check, largest, args=arguments), MPI.MIN)
+    return [*((n, 1) for n in threads), (largest, most)]
 
 
 def main() -> int:
@@ -116,16 +130,17 @@ def main() -> int:
         if comm.rank == 0:
             print(f"# us (p50, p99), {comm.size} ranks on {place}: {', '.join(args.roads)}")
         for which, n in cases:
-            for threads in args.threads:
+            for threads, blocks in shapes(g, comm, args.threads):
                 row: dict[str, Any] = {"call": NAMES[which], "size": n, "threads": threads}
+                row["blocks"] = blocks
                 for name in args.roads:
-                    row[name] = latency(g, comm, roads[name], which, n, threads)
+                    row[name] = latency(g, comm, roads[name], which, n, threads, blocks)
                 rows.append(row)
                 if comm.rank == 0:
                     found = "".join(
                         f"{row[r]['p50']:>10.2f}{row[r]['p99']:>10.2f}" for r in args.roads
                     )
-                    print(f"{NAMES[which]:<10}{n:<9}{threads:>6}{found}", flush=True)
+                    print(f"{NAMES[which]:<10}{n:<9}{blocks:>4} x {threads:<5}{found}", flush=True)
         other.Free()
     if comm.rank == 0:
         print("# results checked: all right")

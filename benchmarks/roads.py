@@ -13,6 +13,7 @@ import sys
 import time
 from typing import Any
 
+import _grid_kernels
 import numpy as np
 from _bench import fail, parser, size_range, sizes_between, summary, where, write_json
 from _floor import cycles_per_us
@@ -100,21 +101,27 @@ def stream(ctx, me, data, window, rounds, wrong, comm):
         cuda.syncwarp()
 
 
-def latency(g: gmpi.Context, comm: MPI.Comm, road: int, n: int, threads: int) -> dict[str, float]:
-    rounds = 20 if gmpi.SIMULATOR else 3000 if n <= 65536 else 300
+def latency(
+    g: gmpi.Context, comm: MPI.Comm, road: int, n: int, threads: int, blocks: int = 1
+) -> dict[str, float]:
+    """One way by one block, or by all ``blocks`` of a grid."""
+    run, verify = exchange, exchange_checked
+    if blocks > 1:
+        run, verify = _grid_kernels.exchange, _grid_kernels.exchange_checked
+    rounds = 20 if gmpi.SIMULATOR else 3000 if n <= 65536 else 300 if n <= 1 << 20 else 30
     skip = max(2, rounds // 10)
     out, back = (cuda.to_device(np.zeros(max(1, n), np.uint8)) for _ in range(2))
     wrong = cuda.to_device(np.zeros(1, np.int32))
     cycles = cuda.to_device(np.zeros(rounds, np.int64))
     comm.Barrier()
-    checks = 5 if gmpi.SIMULATOR else 50
-    exchange_checked[1, threads](g.device, out, back, n, comm.rank, checks, wrong, road)
+    checks = 5 if gmpi.SIMULATOR or n > 1 << 20 else 50
+    verify[blocks, threads](g.device, out, back, n, comm.rank, checks, wrong, road)
     g.synchronize()
     bad = comm.allreduce(int(wrong.copy_to_host()[0]))
     if bad:
         fail(f"{n} bytes: {bad} wrong bytes or statuses")
     comm.Barrier()
-    exchange[1, threads](g.device, out, back, n, comm.rank, rounds + skip, skip, cycles, road)
+    run[blocks, threads](g.device, out, back, n, comm.rank, rounds + skip, skip, cycles, road)
     g.synchronize()
     return summary(cycles.copy_to_host() / cycles_per_us() / 2)
 
@@ -138,6 +145,37 @@ def rate(g: gmpi.Context, comm: MPI.Comm, road: int, warps: int, window: int) ->
     return {"warps": warps, "window": window, "per_second": per_second}
 
 
+def grid_sizes(given: list[int] | None) -> list[int]:
+    """Bytes of messages of grid scope."""
+    return given or ([8, 20000] if gmpi.SIMULATOR else [8, 65536, 1 << 20, 1 << 24, 1 << 28])
+
+
+def most_blocks(g: gmpi.Context, comm: MPI.Comm, threads: int) -> int:
+    """How many blocks of both kernels fit."""
+    if gmpi.SIMULATOR:
+        return 2
+    data = cuda.to_device(np.zeros(1, np.uint8))
+    wrong = cuda.to_device(np.zeros(1, np.int32))
+    arguments = (g.device, data, data, 1, 0, 1, wrong, 0)
+    most = g.max_blocks(_grid_kernels.exchange_checked, threads, args=arguments)
+    return comm.allreduce(most, MPI.MIN)
+
+
+def grid_row(g: gmpi.Context, comm: MPI.Comm, n: int, threads: int) -> dict[str, Any]:
+    """One way on the direct road by all blocks of the largest grid."""
+    blocks = most_blocks(g, comm, threads)
+    row: dict[str, Any] = {"size": n, "threads": threads, "blocks": blocks}
+    row["direct"] = found = latency(g, comm, gmpi.COMM_WORLD, n, threads, blocks)
+    row["gb_per_s"] = n / found["p50"] / 1e3
+    if comm.rank == 0:
+        print(
+            f"# grid of {blocks} x {threads}: {n} bytes {found['p50']:.2f} us, p99 "
+            f"{found['p99']:.2f}, {row['gb_per_s']:.1f} GB/s",
+            flush=True,
+        )
+    return row
+
+
 def main() -> int:
     args_parser = parser(__doc__ or "")
     args_parser.add_argument("-m", dest="sizes", type=size_range, metavar="MIN:MAX")
@@ -146,6 +184,7 @@ def main() -> int:
     )
     args_parser.add_argument("--roads", nargs="+", default=["direct", "proxied"])
     args_parser.add_argument("--no-rates", action="store_true")
+    args_parser.add_argument("--no-grid", action="store_true", help="without rows of grid scope")
     args = args_parser.parse_args()
     sizes = sizes_between(*args.sizes) if args.sizes else list(SIZES)
     comm = MPI.COMM_WORLD
@@ -172,6 +211,8 @@ def main() -> int:
                         f"{row[r]['p50']:>10.2f}{row[r]['p99']:>10.2f}" for r in args.roads
                     )
                     print(f"{n:<10}{threads:>6}{found}", flush=True)
+        lengths = [] if args.no_grid else grid_sizes(args.sizes and sizes)
+        grids = [grid_row(g, comm, n, max(args.threads)) for n in lengths]
         for warps, window in () if args.no_rates else ((1, 1), (64, 4), (256, 1), (256, 4)):
             for name in args.roads:
                 one = {"road": name, **rate(g, comm, roads[name], warps, window)}
@@ -185,7 +226,16 @@ def main() -> int:
         other.Free()
     if comm.rank == 0:
         print("# payloads checked: all right")
-        write_json(args.json, {"benchmark": "roads", "where": place, "rows": rows, "rates": rates})
+        write_json(
+            args.json,
+            {
+                "benchmark": "roads",
+                "where": place,
+                "rows": rows,
+                "rates": rates,
+                "grid_rows": grid_rows,
+            },
+        )
     return 0
 
 

@@ -182,7 +182,7 @@ def test_packing_does_not_spill(compiled: Path, kind: str, kernels: tuple[int, i
 
 def test_there_is_no_arithmetic_in_floating_point(library: dict[str, str]) -> None:
     # Numba makes float64 of int64 and uint64: a handle would lose its low bits.
-    reduce = re.compile("gmpi_direct_(allreduce|look_for_round)_(block|warp)")
+    reduce = re.compile("gmpi_direct_((allreduce|look_for_round)_(block|warp)|long_reduce)")
     for name, ptx in library.items():
         if reduce.fullmatch(name):  # what the user's elements are
             assert "add.rn.f64" in ptx, name

@@ -8,8 +8,10 @@ call differs from that of another rank ends with an error: both say what both ha
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from device_lib.direct import rounds, rows
+from device_lib.direct.long_collectives import is_long, make_collect_long
 from device_lib.direct.rounds import NOBODY, row_of, signature_of
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
@@ -86,8 +88,9 @@ def _sends(what, me):
     return kind == ALLREDUCE or (kind == BCAST and me == what & ROOT_MASK)
 
 
-def make_collective_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Callable:
-    """(ctx, what, send, recv, nbytes, how far it has come) -> error class or NOT_OURS."""
+def make_collective_waits(scope: Scope, help_others: Callable, go_on: Callable) -> SimpleNamespace:
+    """``rest``: (ctx, what, send, recv, nbytes, how far it has come) -> error class or NOT_OURS;
+    ``long``: (ctx, what, slot of layouts, send, recv, nbytes) -> the same of a long call."""
     rank = scope.rank
     size = scope.size
     leads = scope.leads
@@ -246,6 +249,28 @@ def make_collective_waits(scope: Scope, help_others: Callable, go_on: Callable) 
 
     store_linked = part("store_round", 7, 1, store_round)
 
+    collect_long = make_collect_long(scope, wait_linked)
+
+    @device
+    def begin_and_end(ctx, what, slot, send, recv, nbytes):
+        """A long call; NOT_OURS: it cannot be."""
+        row = row_of(ctx, what)
+        number, entered = load_pair_gpu(row + NUMBER)
+        ranks = load_16(row + AREA)[1] >> RANKS_SHIFT
+        if entered < 0 or (_kind_of(what) == BCAST and what & ROOT_MASK >= ranks):
+            return NOT_OURS
+        error = SUCCESS
+        if entered != number:
+            error = wait_linked(ctx, what, number - 1, load_gpu(row + SIGNATURE), 0, _ENTERED)
+        if error == SUCCESS:
+            error, number = collect_long(ctx, what, slot, send, recv, nbytes, number)
+        if leads() and lane_id() == 0:
+            store_pair_gpu(row + NUMBER, number, number if error == SUCCESS else -1)
+        sync()
+        return error
+
+    long_linked = part("collect_long", 8, 1, begin_and_end)
+
     @device
     def rest(ctx, what, send, recv, nbytes, state):
         """A whole call, or what is left of it.
@@ -253,6 +278,8 @@ def make_collective_waits(scope: Scope, help_others: Callable, go_on: Callable) 
         Args:
             state: NOTHING_DONE; or AFTER_STORES, of a single round.
         """
+        if is_long(ctx, what, nbytes):
+            return long_linked(ctx, what, 0, send, recv, nbytes)
         row = row_of(ctx, what)
         number, entered = load_pair_gpu(row + NUMBER)
         ranks = load_16(row + AREA)[1] >> RANKS_SHIFT
@@ -288,5 +315,5 @@ def make_collective_waits(scope: Scope, help_others: Callable, go_on: Callable) 
                 store_pair_gpu(row + NUMBER, number, -1)
         return error
 
-    rest_linked: Callable = part("rest_of_collective", 8, 1, rest)
-    return rest_linked
+    rest_linked = part("rest_of_collective", 8, 1, rest)
+    return SimpleNamespace(rest=rest_linked, long=long_linked)

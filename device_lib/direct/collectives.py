@@ -61,7 +61,8 @@ def make_collectives(scope: Scope, help_others: Callable, go_on: Callable) -> Si
     leads = scope.leads
     sync = scope.sync
     sync_or = scope.sync_or
-    rest = make_collective_waits(scope, help_others, go_on)
+    waits = make_collective_waits(scope, help_others, go_on)
+    rest = waits.rest
     part = parts_of(scope.name, "gmpi_direct")
 
     @device
@@ -175,5 +176,8 @@ def make_collectives(scope: Scope, help_others: Callable, go_on: Callable) -> Si
         return error
 
     return SimpleNamespace(
-        allreduce=allreduce_or_rest, bcast=bcast_or_rest, barrier=barrier_or_rest
+        allreduce=allreduce_or_rest,
+        bcast=bcast_or_rest,
+        barrier=barrier_or_rest,
+        long=waits.long,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
+from device_lib.direct.long_collectives import is_long
 from device_lib.direct.rounds import row_of
 from device_lib.move.layouts import is_derived, layout_of, pack_layout, unpack_layout
 from device_lib.move.message import is_sound
@@ -76,7 +77,7 @@ def make_scattered(scope: Scope, direct: SimpleNamespace, help_others: Callable)
     sync = scope.sync
     broadcast_3 = scope.broadcast_3
     take_slot = taking.make_take_slot(scope, help_others)
-    allreduce, bcast = direct.allreduce, direct.bcast
+    allreduce, bcast, collect_long = direct.allreduce, direct.bcast, direct.long
 
     @device
     def collect(ctx, what, nbytes, type_row, send_buffer, recv_buffer):
@@ -108,7 +109,9 @@ def make_scattered(scope: Scope, direct: SimpleNamespace, help_others: Callable)
         sync()
         error = SUCCESS
         begin = 0
-        going = True
+        going = not is_long(ctx, what, nbytes)
+        if not going:
+            error = collect_long(ctx, what, slot, send, recv, nbytes)
         while going:
             some = min(nbytes - begin, ROOM)
             source = send + begin

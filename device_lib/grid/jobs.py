@@ -7,6 +7,7 @@ The protocol between ranks is the leading block's: these only move bytes, as it 
 from __future__ import annotations
 
 from device_lib.direct import packets
+from device_lib.direct.long_steps import take_step
 from device_lib.move.copy import copy_from_staging, copy_to_staging
 from device_lib.move.layouts import layout_of, pack_layout, unpack_layout
 from device_lib.platform.library import linked
@@ -18,7 +19,7 @@ from device_lib.platform.primitives import (
     int64,
     thread_rank,
 )
-from gmpi.contract.grid import PUSH, PUT_WIDE, TAKE
+from gmpi.contract.grid import COLLECT, PUSH, PUT_WIDE, TAKE
 from gmpi.contract.wire import LAYOUT_RECV, LAYOUT_SEND, SCATTERED
 
 
@@ -37,6 +38,8 @@ def _execute(ctx, kind, a, b, c, d, e):
             unpack_layout(layout_of(ctx, a, LAYOUT_RECV), b, d, e, rank, size)
         else:
             copy_from_staging(c + d, b, e - d, rank, size)
+    elif kind == COLLECT:
+        take_step(ctx, a, b, c, d, e, rank, size)
     elif kind == PUT_WIDE:
         packets.put_wide(a, b, c, d, rank, size)
     else:

@@ -42,6 +42,7 @@ from device_lib.platform.scope import BLOCK, Scope, warp_lanes, warp_mask
 from device_lib.proxied import ring, slots, taking
 from gmpi.contract.grid import (
     ARRIVED,
+    COLLECT,
     COMMAND,
     ENTERED,
     FAILED,
@@ -341,7 +342,7 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
                 number += 1
                 failed = sync_block_or(execute(ctx, kind, a, b, c, d, e))
                 if thread_rank() == 0:
-                    _arrive(ctx, 1 if failed else 0, 1 if kind == PUSH else 0)
+                    _arrive(ctx, 1 if failed else 0, 1 if kind == PUSH or kind == COLLECT else 0)
         word = slots.error_handle(error) if what == HANDLE else error
         return word, -1, -1, 0, 0, 0
 

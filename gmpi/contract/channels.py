@@ -4,9 +4,11 @@ A *channel* is (communicator, source, tag) in one direction between two ranks wh
 other's memory. Its receiver has an *inbox*, its sender *cells*; the k-th send meets the k-th
 receive (``tests/model/channel.pml``). Both lie in *direct memory*, which a rank exports:
 
-    staging | inboxes of our channels | cells of the channels to each rank of the node | arena
+    staging | inboxes of our channels | cells of the channels to each rank of the node | arena |
+    long arena
 
-The arena is for partitioned requests (``partitions.py``).
+The arena is for partitioned requests (``partitions.py``), the long arena for collectives
+(``collectives.py``).
 
 **Packets** are packets of ``wire``: 12 bytes and the number of the message, stored at once.
 
@@ -31,6 +33,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gmpi.contract.collectives import LONG_ARENA_BYTES
 from gmpi.contract.partitions import ARENA_BYTES
 from gmpi.contract.sizes import align
 from gmpi.contract.wire import PACKET_BYTES, PACKET_PAYLOAD
@@ -65,7 +68,7 @@ NUMBERS = (1 << 31) - 1  # all bits of a number
 HALF_TURN = 1 << 30  # of the numbers: then each slot is written as a whole once
 
 CHANNELS = 256  # for each rank of the node, as far as there is room
-MOST_BYTES = 224 << 20  # for them
+MOST_BYTES = 200 << 20  # for them
 
 # A row of the table of channels in device memory: two words of 16 bytes. Nobody is ever removed,
 # and nobody writes to a row after it has been entered: it is read through L1.
@@ -125,7 +128,7 @@ class Places(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        return self.arena + ARENA_BYTES
+        return self.arena + ARENA_BYTES + LONG_ARENA_BYTES
 
     @property
     def table_bytes(self) -> int:

@@ -17,6 +17,14 @@ Who has entered round k has read all that came in round k - 1. So what is stored
 inboxes of round k - 2, falls on nothing that somebody may still want, once all have entered round
 k - 1. After an Allreduce or a Barrier that is known. After a Bcast it is not: then the next round
 begins with a look (``ENTERED``). See ``tests/model/collective.pml``.
+
+**Long collectives** go in *chunks*, cut into a *segment* for each rank, through two boxes behind
+the inboxes: an inbox with room for a segment of each source, and an outbox for all segments. They
+are stored as they are. All ranks *meet* twice in each chunk: they enter a round that brings no
+bytes, with a fence before it, and wait for each other. In an Allreduce each rank stores its part of
+each segment to its owner, they meet, the owner reduces it and stores the result to all outboxes,
+they meet, and all take it. In a Bcast they meet, the root stores to all outboxes, they meet. See
+``tests/model/long_collective.pml``.
 """
 
 from __future__ import annotations
@@ -32,10 +40,23 @@ INBOX_BYTES = PACKETS * PACKET_BYTES
 
 # --- an area --------------------------------------------------------------------------------------
 #   inboxes of even rounds, by source | of odd rounds | ROOM bytes, packed here by their owner
+#   and, where there is room, the long inbox | the long outbox
 
 
 def area_bytes(ranks: int) -> int:
+    """Without the boxes of long collectives. Compiled, too."""
     return 2 * ranks * INBOX_BYTES + ROOM
+
+
+LONG = 2 * ROOM  # longer ones go in chunks
+CHUNKS = 4 << 20, 1 << 20, 1 << 18  # bytes of a chunk; the first for which there is room
+SEGMENT_STEP = 16  # segments begin at a multiple of so many bytes
+LONG_ARENA_BYTES = 24 << 20  # of direct memory, for areas with boxes
+
+
+def box_bytes(chunk: int) -> int:
+    """A long inbox, or outbox. Compiled, too."""
+    return chunk + RANKS * SEGMENT_STEP
 
 
 # --- a row; all fields but the first three are constant -------------------------------------------
@@ -44,6 +65,7 @@ ENTERED = 8  # all ranks are known to have entered all rounds before this one; <
 SIGNATURE = 16  # of the last round, where not all are known to have entered it
 AREA = 128
 PLACE = 136  # our rank | ranks << RANKS_SHIFT
+CHUNK = 144  # bytes of a chunk of a long collective; 0: there are none
 PEERS = 256  # for each rank, where our inbox of even rounds is there
 RANKS_SHIFT = 32
 assert PEERS + 8 * RANKS == COLLECTIVE_ROW_BYTES

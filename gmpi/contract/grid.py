@@ -26,5 +26,4 @@ PUSH = 1  # bytes of a send, to where the receiver has said: slot, where to, buf
 TAKE = 2  # bytes of a receive from staging: slot, staging, buffer, begin, end
 PUT_WIDE = 3  # a message into the wide slot: where to, buffer, bytes, number
 TAKE_WIDE = 4  # a message from there: place, buffer, bytes to move, length, mark
-
-RESULTS = 6
+COLLECT = 5  # a step of a long collective: word of the call, step and slot, buffer, begin, bytes

@@ -7,13 +7,17 @@ from mpi4py import MPI
 
 from gmpi.contract.collectives import (
     AREA,
+    CHUNK,
+    CHUNKS,
     INBOX_BYTES,
     PEERS,
     PLACE,
     RANKS,
     RANKS_SHIFT,
     area_bytes,
+    box_bytes,
 )
+from gmpi.contract.partitions import ARENA_BYTES
 from gmpi.contract.wire import COLLECTIVE_ROW_BYTES, DEVICE_COLLECTIVES
 from gmpi.memory.regions import Memory
 
@@ -41,21 +45,23 @@ class Areas:
         """
         memory = self._memory
         ranks, me = comm.Get_size(), comm.Get_rank()
-        offset = None
+        offset, chunk = None, 0
         if memory.direct and ranks <= RANKS and mapped.all():
-            offset = memory.pieces.take(area_bytes(ranks))
+            offset, chunk = self._take(ranks)
         if offset is not None:
             memory.clear(memory.arena_at(int(mapped[me])) + offset, area_bytes(ranks))
-        offsets = comm.allgather(_NOT_DIRECT if offset is None else offset)
+        told = comm.allgather((_NOT_DIRECT if offset is None else offset, chunk))
+        offsets = [place for place, _ in told]
         if _NOT_DIRECT in offsets:  # all ranks say the same
             if offset is not None:
-                memory.pieces.give_back(offset)
+                self._give_back(offset)
             return False
         assert offset is not None
         self._offsets[index] = offset
         words = np.zeros(COLLECTIVE_ROW_BYTES // 8, np.int64)
         areas = [memory.arena_at(int(at)) + begin for at, begin in zip(mapped, offsets)]
         words[AREA // 8] = areas[me]
+        words[CHUNK // 8] = min(room for _, room in told)
         words[PLACE // 8] = me | ranks << RANKS_SHIFT
         words[PEERS // 8 : PEERS // 8 + ranks] = [area + me * INBOX_BYTES for area in areas]
         memory.write_device(DEVICE_COLLECTIVES + index * COLLECTIVE_ROW_BYTES, words)
@@ -65,6 +71,21 @@ class Areas:
         """No rank's kernel uses the communicator any more."""
         offset = self._offsets.pop(index, None)
         if offset is not None:
+            self._give_back(offset)
+
+    def _take(self, ranks: int) -> tuple[int | None, int]:
+        """(offset of an area in the arena, or behind it in the long arena; bytes of a chunk)."""
+        for chunk in CHUNKS:
+            nbytes = area_bytes(ranks) + 2 * box_bytes(chunk)
+            offset = self._memory.long_pieces.take(nbytes)
+            if offset is not None:
+                return ARENA_BYTES + offset, chunk
+        return self._memory.pieces.take(area_bytes(ranks)), 0
+
+    def _give_back(self, offset: int) -> None:
+        if offset >= ARENA_BYTES:
+            self._memory.long_pieces.give_back(offset - ARENA_BYTES)
+        else:
             self._memory.pieces.give_back(offset)
 
     def __contains__(self, index: int) -> bool:

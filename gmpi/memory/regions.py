@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gmpi.contract.channels import ROW_BYTES, Places
+from gmpi.contract.collectives import LONG_ARENA_BYTES
 from gmpi.contract.partitions import ARENA_BYTES, LOCAL_ARENA_BYTES
 from gmpi.contract.sizes import Layout, align
 from gmpi.contract.wire import (
@@ -169,6 +170,11 @@ class Memory:
     def pieces(self) -> Arena:
         """Of the arena."""
         return Arena(self.arena_bytes)
+
+    @cached_property
+    def long_pieces(self) -> Arena:
+        """Of the long arena, behind the arena."""
+        return Arena(LONG_ARENA_BYTES if self.direct else 0)
 
     def arena_at(self, direct: int) -> int:
         """Where the arena of a rank is whose direct memory is mapped there."""

@@ -16,9 +16,13 @@ from script import Call, Script
 
 import gmpi
 from gmpi import GMPI_Allreduce, GMPI_Barrier, GMPI_Bcast
-from gmpi.contract.collectives import ENTERED, NUMBER, ROOM
+from gmpi.contract.collectives import CHUNK, ENTERED, LONG, NUMBER, ROOM
 from gmpi.contract.wire import COLLECTIVE_ROW_BYTES, DEVICE_COLLECTIVES
+from gmpi.memory import collectives
 
+#: Bytes of a chunk: few, since the simulator is slow.
+TEST_CHUNK = 96 << 10
+collectives.CHUNKS = (TEST_CHUNK,)  # type: ignore[assignment]
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 
 
@@ -51,11 +55,19 @@ def no_record_for_a_collective(g: gmpi.Context) -> None:
 
 
 def sizes_around_a_round(g: gmpi.Context) -> None:
-    """None, one, and several rounds; of the same bits on all ranks, in the order of ranks."""
-    sizes = [0, 8, ROOM, ROOM + 8]
+    """None, one, and several rounds, and several chunks; of the same bits on all ranks, in the
+    order of ranks; by a block, and by all blocks of a grid on some ranks, or on all."""
+    assert g._memory.read_device(DEVICE_COLLECTIVES + CHUNK, 8).view(np.int64)[0] == TEST_CHUNK
+    sizes = [0, 8, ROOM, ROOM + 8, LONG + 16]
     if every_shape():
-        sizes += [ROOM - 8, 2 * ROOM + 16]
-    s = Script("block", 64)
+        sizes += [ROOM - 8, 2 * ROOM, TEST_CHUNK + LONG + 8]
+    check_sizes(g, sizes, Script("block", 64))
+    mixed = [ROOM + 8, TEST_CHUNK + 32]
+    check_sizes(g, mixed, Script("block", 64) if RANK == 1 else Script("grid", 32, blocks=3))
+    check_sizes(g, [8, LONG + 24], Script("grid", 32, blocks=2))
+
+
+def check_sizes(g: gmpi.Context, sizes: list[int], s: Script) -> None:
     checks = []
     everybody = [np.random.default_rng(r).normal(size=max(sizes) // 8) for r in range(SIZE)]
     for nbytes in sizes:
@@ -91,7 +103,7 @@ def in_pieces(ctx, whole, matrix, line, lines, column, count, out):
 
 def buffers_in_pieces(g: gmpi.Context) -> None:
     """Strided on one rank, contiguous on the other; a derived datatype against doubles."""
-    for n in (3, 200, ROOM // 8 + 5) if every_shape() else (20,):
+    for n in (3, 200, ROOM // 8 + 5, LONG // 8 + 5) if every_shape() else (20,):
         strided = RANK % 2 == 1
         column = g.commit(MPI.DOUBLE.Create_vector(n, 1, 4))
         mine = np.arange(n) + 10.0 * RANK
@@ -135,6 +147,22 @@ def at_once(ctx, comms, values, rounds, wrong, size):
         cuda.syncthreads()
 
 
+def no_room_for_chunks(g: gmpi.Context) -> None:
+    """Then long ones go in rounds."""
+    duplicate = WORLD.Dup()
+    collectives.CHUNKS = ()  # type: ignore[assignment]
+    comm = g.comm(duplicate, wildcards=False)
+    collectives.CHUNKS = (TEST_CHUNK,)  # type: ignore[assignment]
+    n = LONG // 8 + 3
+    s = Script("grid", 32, blocks=2)
+    call, room = _sum(s, n, comm)
+    s.run(g)
+    assert call.error == gmpi.SUCCESS
+    s.expect(room, _total(n))
+    g.free(comm)
+    duplicate.Free()
+
+
 def communicators_at_once(g: gmpi.Context) -> None:
     """By blocks that know nothing of each other; ranks in another order."""
     reverse = WORLD.Split(0, SIZE - RANK)
@@ -147,9 +175,9 @@ def communicators_at_once(g: gmpi.Context) -> None:
     at_once[3, 32](g.device, comms, values, 12, wrong, SIZE)
     g.synchronize()
     assert wrong.copy_to_host()[0] == 0, wrong.copy_to_host()
-    free = list(g._memory.pieces._free)
+    free = list(g._memory.long_pieces._free)
     g.free(handles[1])
-    assert g._memory.pieces._free != free, "the area was not given back"
+    assert g._memory.long_pieces._free != free, "the area was not given back"
     g.free(handles[2])
     reverse.Free()
 
@@ -269,7 +297,8 @@ def calls_that_differ(g: gmpi.Context) -> None:
 
 
 SCENARIOS = [
-    no_record_for_a_collective, sizes_around_a_round, buffers_in_pieces, communicators_at_once,
+    no_record_for_a_collective, sizes_around_a_round, buffers_in_pieces, no_room_for_chunks,
+    communicators_at_once,
     both_roads_in_turn, numbers_wrap, bad_arguments, calls_that_differ,
 ]  # fmt: skip
 
@@ -282,6 +311,7 @@ def aborted() -> None:
         lambda s: s.barrier(),
         lambda s: s.bcast(s.room(ROOM + 8), ROOM + 8, gmpi.BYTE, 1),
         lambda s: _sum(s, ROOM // 8 + 1)[0],
+        lambda s: _sum(s, LONG // 8 + 1)[0],
     ]
     for make in makes:
         with contextlib.suppress(gmpi.AbortedError), gmpi.Context(WORLD, wildcards=False) as g:
