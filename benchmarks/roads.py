@@ -193,8 +193,7 @@ def main() -> int:
     gmpi.select_gpu(comm)
     place = where(comm)
     settings = {"engine": args.engine} if args.engine else {}
-    rows: list[dict[str, Any]] = []
-    rates: list[dict[str, Any]] = []
+    rows, rates = [], []
     with gmpi.Context(comm, wildcards=False, **settings) as g:
         other = comm.Dup()
         roads = {"direct": gmpi.COMM_WORLD, "proxied": g.comm(other)}
@@ -226,16 +225,8 @@ def main() -> int:
         other.Free()
     if comm.rank == 0:
         print("# payloads checked: all right")
-        write_json(
-            args.json,
-            {
-                "benchmark": "roads",
-                "where": place,
-                "rows": rows,
-                "rates": rates,
-                "grid_rows": grid_rows,
-            },
-        )
+        found = {"where": place, "rows": rows, "rates": rates, "grid_rows": grids}
+        write_json(args.json, {"benchmark": "roads", **found})
     return 0
 
 

@@ -61,7 +61,6 @@ def _segment_bytes(nbytes, ranks):
     return ((nbytes + ranks - 1) // ranks + SEGMENT_STEP - 1) & ~(SEGMENT_STEP - 1)
 
 
-# wide: as a copy of a layout
 @device
 def _out(ctx, slot, place, address, begin, end, rank, size):
     """Moves bytes of the user's buffer to memory of a rank."""
