@@ -17,7 +17,7 @@ import numpy as np
 from mpi4py import MPI
 from numba import cfunc, njit, types
 
-from gmpi.contract import sizes, wire
+from gmpi.contract import moves, sizes, wire
 from gmpi.contract.constants import DATATYPE_MARK, DATATYPES, OPERATIONS_REDUCE
 from host_proxy.compiled.dispatch import count_null, dispatch, wants_python
 from host_proxy.compiled.progress import progress, release_synchronizes
@@ -47,6 +47,7 @@ AT = int(SHARED.ctypes.data)
 
 TAG_UB = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB))
 _ANY_SOURCE, _ANY_TAG = int(MPI.ANY_SOURCE), int(MPI.ANY_TAG)
+_MOVES = len(moves.ROWS)
 _DATATYPES, _REDUCTIONS = len(DATATYPES), len(OPERATIONS_REDUCE)
 _SIZES = np.array([dtype.itemsize for _, _, dtype in DATATYPES], np.int64)
 NASTY = np.array(
@@ -156,6 +157,60 @@ def _ibarrier(comm, request):
     return 0
 
 
+@njit
+def _size_of(datatype):
+    g = get(AT, G_ADDRESS)
+    size = 0
+    for i in range(_DATATYPES):
+        if get(get(g, st.G_DATATYPES), i * st.D_COUNT + st.D_HANDLE) == datatype:
+            size = max(size, _SIZES[i])
+    if size == 0:
+        bad(12)
+    return size
+
+
+@njit
+def _moved(send, result, count, datatype, comm, request):
+    """At least one block each way, but where it is IN_PLACE."""
+    in_place = get(get(AT, G_ADDRESS), st.G_IN_PLACE)
+    nbytes = count * _size_of(datatype)
+    if count < 0:
+        bad(12)
+    for at in (send, result):
+        if at != in_place:
+            _collective(at, nbytes if at == send else 0, comm, request)
+
+
+@cfunc(types.int32(_I, _I, _I, _I, _I, _I, _I, _I))
+def _rooted_reduction(send, result, count, datatype, reduction, root, comm, request):
+    if root < 0 or root >= SIZE:
+        bad(8)
+    _moved(send, result, count, datatype, comm, request)
+    return 0
+
+
+@cfunc(types.int32(_I, _I, _I, _I, _I, _I, _I))
+def _reduction(send, result, count, datatype, reduction, comm, request):
+    _moved(send, result, count, datatype, comm, request)
+    return 0
+
+
+@cfunc(types.int32(_I, _I, _I, _I, _I, _I, _I, _I, _I))
+def _rooted(send, count, datatype, result, got, of, root, comm, request):
+    if root < 0 or root >= SIZE or got != count or of != datatype:
+        bad(8)
+    _moved(send, result, 0 if root != 0 else count, datatype, comm, request)
+    return 0
+
+
+@cfunc(types.int32(_I, _I, _I, _I, _I, _I, _I, _I))
+def _unrooted(send, count, datatype, result, got, of, comm, request):
+    if got != count or of != datatype:
+        bad(8)
+    _moved(send, result, count, datatype, comm, request)
+    return 0
+
+
 @cfunc(types.int32(_I, _I, _I))
 def _test(request, flag, status):
     store_int(flag, get(AT, N_CALLS) & 1)
@@ -224,6 +279,8 @@ def _write(g, seed):
     if kind > 1:  # a good record
         seed = next_number(seed)
         op = (seed >> 3 & 15) % 11
+        if seed >> 56 & 7 == 0:
+            op = wire.FIRST_MOVING + (seed >> 3 & 63) % _MOVES
         slot = (seed >> 8 & 63) % (LARGE_END + 2)
         if slot >= LARGE_END:
             slot += FIRST_NARROW - LARGE_END
@@ -234,7 +291,9 @@ def _write(g, seed):
         if large:
             count = 600 + (seed >> 24 & 8191)
         flags = wire.FLAG_OUT
-        if count * size <= wire.INLINE_BYTES:
+        if op >= wire.FIRST_MOVING:
+            flags |= wire.FLAG_BACK
+        elif count * size <= wire.INLINE_BYTES:
             flags |= wire.FLAG_INLINE
         datatype = DATATYPE_MARK | size << 8 | number
         handle = seq | slot << wire.HANDLE_SLOT_SHIFT | CONTEXT << wire.HANDLE_CONTEXT_SHIFT
@@ -345,6 +404,10 @@ class Harness:
             (st.F_IBARRIER, _ibarrier), (st.F_REQUEST_FREE, _free),
         ):  # fmt: skip
             g[field] = stub.address
+        for i, move in enumerate(moves.ROWS):
+            reducing = _rooted_reduction if move.rooted else _reduction
+            moving = _rooted if move.rooted else _unrooted
+            g[st.F_MOVING + i] = (reducing if move.reduces else moving).address
         SHARED[:] = 0
         SHARED[WRONG] = 1 << 62
         SHARED[G_ADDRESS] = self.state.address

@@ -9,19 +9,30 @@ follow it there (``C_COLLECTIVES``).
 from __future__ import annotations
 
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, ERR_INTERN, SUCCESS
-from gmpi.contract.wire import FLAG_INLINE, OP_ALLREDUCE, OP_BCAST
+from gmpi.contract.moves import BACK, moves_blocks, out_offset, reduces
+from gmpi.contract.wire import (
+    FIRST_MOVING,
+    FLAG_INLINE,
+    LAST_ROOTED,
+    OP_ALLREDUCE,
+    OP_BCAST,
+    OP_EXSCAN,
+    OP_SCATTER,
+)
 from host_proxy.compiled import pending, streams
 from host_proxy.platform import flight
 from host_proxy.platform.native import call, get, jit, put
 from host_proxy.platform.state import (
     C_BROKEN,
     C_HANDLE,
+    C_RANK,
     COLLECTIVE,
     D_COUNT,
     D_HANDLE,
     F_IALLREDUCE,
     F_IBARRIER,
     F_IBCAST,
+    F_MOVING,
     G_BYTE,
     G_DATATYPES,
     G_IN_PLACE,
@@ -36,14 +47,59 @@ from host_proxy.platform.state import (
     S_SLOT,
     S_TAG,
 )
-from host_proxy.records.checks import communicator, no_payload
+from host_proxy.records.checks import bytes_moved, communicator, no_payload
 from host_proxy.records.completion import complete, staging
 from host_proxy.records.ring import payload_to
+
+_moves_blocks = jit(moves_blocks)
+_out_offset = jit(out_offset)
+_reduces = jit(reduces)
+
+
+@jit
+def _bytes_of(g, row, way):
+    comm, root, tag = get(row, S_COMM), get(row, S_PEER), get(row, S_TAG)
+    return bytes_moved(g, get(row, S_OP), comm, root, tag, get(row, S_BYTES), way)
+
+
+@jit
+def _move_blocks(g, row, data, comm, request):
+    """Starts a collective that moves blocks, on staging at ``data``; MPI's error code."""
+    op = get(row, S_OP)
+    root = get(row, S_PEER)
+    back = _bytes_of(g, row, BACK)
+    result = data
+    send = data + _out_offset(back)
+    count = get(row, S_BYTES)
+    datatype = get(g, G_BYTE)
+    reduction = 0
+    reduced = _reduces(op)
+    if reduced:
+        count = get(row, S_ELEMENTS)
+        datatype = get(get(g, G_DATATYPES), (get(row, S_DATATYPE) & 0xFF) * D_COUNT + D_HANDLE)
+        reduction = get(get(g, G_REDUCTIONS), get(row, S_TAG))
+    rank = get(communicator(g, get(row, S_COMM)), C_RANK)
+    if op == OP_SCATTER and rank == root and back == 0:
+        result = get(g, G_IN_PLACE)
+    elif op == OP_EXSCAN and rank == 0:
+        # Nothing comes back; but libraries use the room.
+        result = send
+        send = get(g, G_IN_PLACE)
+    which = F_MOVING + op - FIRST_MOVING
+    function = get(g, which)
+    flight.called(g, row, which, root, 0, get(row, S_BYTES))
+    if reduced and op <= LAST_ROOTED:
+        return call(function, (send, result, count, datatype, reduction, root, comm, request))
+    if reduced:
+        return call(function, (send, result, count, datatype, reduction, comm, request))
+    if op <= LAST_ROOTED:
+        return call(function, (send, count, datatype, result, count, datatype, root, comm, request))
+    return call(function, (send, count, datatype, result, count, datatype, comm, request))
 
 
 @jit
 def start_collective(g, r, row):
-    """MPI_Iallreduce, MPI_Ibcast or MPI_Ibarrier on the slot's staging (MPI 4.1 section 6.12)."""
+    """MPI's call that does not block, on the slot's staging (MPI 4.1 section 6.12)."""
     data = staging(g, get(row, S_SLOT))
     nbytes = get(row, S_BYTES)
     if get(r, R_FLAGS) & FLAG_INLINE and not payload_to(g, r, data, nbytes):
@@ -55,7 +111,9 @@ def start_collective(g, r, row):
     if pending.is_full(g):
         streams.fail(g, row, ERR_INTERN)
         return
-    if op == OP_ALLREDUCE:
+    if _moves_blocks(op):
+        code = _move_blocks(g, row, data, comm, request)
+    elif op == OP_ALLREDUCE:
         flight.called(g, row, F_IALLREDUCE, 0, 0, nbytes)
         number = get(row, S_DATATYPE) & 0xFF
         datatype = get(get(g, G_DATATYPES), number * D_COUNT + D_HANDLE)
@@ -92,4 +150,7 @@ def collective_failed(g, row, code):
 
 @jit
 def collective_done(g, row):
-    complete(g, row, get(row, S_BYTES), SUCCESS, ANY_SOURCE, ANY_TAG)
+    nbytes = get(row, S_BYTES)
+    if _moves_blocks(get(row, S_OP)):
+        nbytes = _bytes_of(g, row, BACK)
+    complete(g, row, nbytes, SUCCESS, ANY_SOURCE, ANY_TAG)

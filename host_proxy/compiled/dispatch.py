@@ -10,7 +10,6 @@ from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, SUCCESS
 from gmpi.contract.wire import (
     BYTES_MASK,
     COMMUNICATORS,
-    FIRST_MOVING,
     LOW_32,
     OP_CHUNK,
     OP_FAULT,
@@ -122,7 +121,7 @@ def wants_python(g, r):
         return True
     if _COLLECTIVES[op] == 0:
         return False
-    if is_large(get(r, R_HANDLE)) or op >= FIRST_MOVING:
+    if is_large(get(r, R_HANDLE)):
         return True
     comm = get(r, R_COMM)
     return comm < COMMUNICATORS and get(communicator(g, comm), C_COLLECTIVES) > 0

@@ -34,7 +34,7 @@ class Duplicate(MPI.Intracomm):
             self._requests = [entry for entry in self._requests if entry[0]]
             return list(self._requests)
 
-    def _started(self, request: MPI.Request, kind: str) -> MPI.Request:
+    def started(self, request: MPI.Request, kind: str) -> MPI.Request:
         with self._lock:
             self._requests.append((request, kind))
             if len(self._requests) > self._prune_at:
@@ -43,19 +43,19 @@ class Duplicate(MPI.Intracomm):
         return request
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> MPI.Request:
-        return self._started(super().Isend(buf, dest, tag), "send")
+        return self.started(super().Isend(buf, dest, tag), "send")
 
     def Irecv(self, buf: Any, source: int = MPI.ANY_SOURCE, tag: int = MPI.ANY_TAG) -> MPI.Request:
-        return self._started(super().Irecv(buf, source, tag), "receive")
+        return self.started(super().Irecv(buf, source, tag), "receive")
 
     def Ibcast(self, buf: Any, root: int = 0) -> MPI.Request:
-        return self._started(super().Ibcast(buf, root), "collective")
+        return self.started(super().Ibcast(buf, root), "collective")
 
     def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> MPI.Request:
-        return self._started(super().Iallreduce(sendbuf, recvbuf, op), "collective")
+        return self.started(super().Iallreduce(sendbuf, recvbuf, op), "collective")
 
     def Iallgather(self, sendbuf: Any, recvbuf: Any) -> MPI.Request:
-        return self._started(super().Iallgather(sendbuf, recvbuf), "collective")
+        return self.started(super().Iallgather(sendbuf, recvbuf), "collective")
 
 
 @dataclass

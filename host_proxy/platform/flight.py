@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gmpi.contract.moves import ROWS
 from gmpi.contract.wire import (
     BYTES_MASK,
     CALL_MASK,
@@ -37,6 +38,7 @@ from host_proxy.platform.state import (
     F_IBCAST,
     F_IRECV,
     F_ISEND,
+    F_MOVING,
     F_TEST,
     F_TESTSOME,
     FLIGHT_BYTES,
@@ -75,6 +77,7 @@ FUNCTIONS = {
     F_IALLREDUCE: "MPI_Iallreduce",
     F_IBCAST: "MPI_Ibcast",
     F_IBARRIER: "MPI_Ibarrier",
+    **{F_MOVING + i: f"MPI_{row.nonblocking}" for i, row in enumerate(ROWS)},
 }
 
 

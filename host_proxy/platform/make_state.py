@@ -24,6 +24,7 @@ from host_proxy.platform.state import (
     F_IBCAST,
     F_IRECV,
     F_ISEND,
+    F_MOVING,
     F_NANOSLEEP,
     F_REQUEST_FREE,
     F_TEST,
@@ -245,6 +246,8 @@ def _describe_mpi(state: State) -> None:
     g[F_IBARRIER] = functions["MPI_Ibarrier"]
     g[F_ERROR_CLASS] = functions["MPI_Error_class"]
     g[F_REQUEST_FREE] = functions["MPI_Request_free"]
+    for i, name in enumerate(mpi_library.MOVING):
+        g[F_MOVING + i] = functions[name]
     libc = ctypes.CDLL(None)
     g[F_CLOCK_GETTIME] = ctypes.cast(libc.clock_gettime, ctypes.c_void_p).value
     g[F_YIELD] = ctypes.cast(libc.sched_yield, ctypes.c_void_p).value

@@ -12,6 +12,10 @@ from typing import NamedTuple
 
 from mpi4py import MPI
 
+from gmpi.contract import moves
+
+#: Of the collectives that move blocks, in the order of their opcodes.
+MOVING = tuple(f"MPI_{row.nonblocking}" for row in moves.ROWS)
 FUNCTIONS = (
     "MPI_Isend",
     "MPI_Irecv",
@@ -22,6 +26,7 @@ FUNCTIONS = (
     "MPI_Ibarrier",
     "MPI_Error_class",
     "MPI_Request_free",
+    *MOVING,
 )
 
 HANDLE_BYTES: int = MPI._sizeof(MPI.Comm)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from gmpi.contract.moves import ROWS
 from gmpi.contract.rules import TAG_DUPLICATES
 from gmpi.contract.sizes import Layout
 from gmpi.contract.wire import (
@@ -143,8 +144,9 @@ from host_proxy.platform.pages import Pages
     G_CHANNELS,  # 1: there is a direct road, whose control messages Python looks for
     G_TICKED,  # when it last did, ns
     G_OPENING,  # partitioned requests whose other end is not known, for which Python looks, too
-    G_COUNT,
+    F_MOVING,  # of the first collective that moves blocks; the others follow, in the table's order
 ) = range(104)
+G_COUNT = F_MOVING + len(ROWS)
 
 # --- slots ---------------------------------------------------------------------------------------
 # What every request has comes first: two cache lines.

@@ -44,4 +44,4 @@ def begin(
     arguments += [reduction] if row.reduces else []
     arguments += [root] if row.rooted else []
     request: MPI.Request = getattr(communicator.messages, row.nonblocking)(*arguments)
-    return request
+    return communicator.messages.started(request, "collective")

@@ -381,8 +381,8 @@ class _CountingRequest(MPI.Request):
 
 
 class _Counting(Duplicate):
-    def _started(self, request: MPI.Request, kind: str) -> MPI.Request:
-        return super()._started(_CountingRequest(request), kind)
+    def started(self, request: MPI.Request, kind: str) -> MPI.Request:
+        return super().started(_CountingRequest(request), kind)
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> MPI.Request:
         _step()
