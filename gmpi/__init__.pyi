@@ -104,6 +104,16 @@ from device_lib.api.exports_partitioned import (
     GMPI_Startall as GMPI_Startall,
     GMPI_Startall_warp as GMPI_Startall_warp,
 )
+from device_lib.api.exports_several import (
+    GMPI_Testall as GMPI_Testall,
+    GMPI_Testall_warp as GMPI_Testall_warp,
+    GMPI_Testany as GMPI_Testany,
+    GMPI_Testany_warp as GMPI_Testany_warp,
+    GMPI_Testsome as GMPI_Testsome,
+    GMPI_Testsome_warp as GMPI_Testsome_warp,
+    GMPI_Waitsome as GMPI_Waitsome,
+    GMPI_Waitsome_warp as GMPI_Waitsome_warp,
+)
 from device_lib.platform.primitives import (
     SIMULATOR as SIMULATOR,
     clock as clock,

@@ -34,6 +34,7 @@ class Kind(NamedTuple):
 _ALLOWED = {
     "ctx": ((CONTEXT,), "Context.device"),
     "requests": ((ARRAY, TUPLE), "an int64 array, or a tuple of requests"),
+    "indices": ((ARRAY,), "an int64 array"),
     "statuses": ((ARRAY, INTEGER, NOTHING), "an array of gmpi.STATUS_DTYPE, or nothing"),
 }
 _BUFFER = ((ARRAY, INTEGER), "an array in device memory, or an address")

@@ -20,7 +20,7 @@ from device_lib.platform.primitives_sim import buffer_of
 from device_lib.platform.simulator import ThreadMemory
 from gmpi.errors import UsageError
 
-_PER_THREAD = ("requests", "statuses")  # each thread may have its own
+_PER_THREAD = ("requests", "indices", "statuses")  # each thread may have its own
 
 
 def checked(

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 from device_lib.api.collectives import make_collective_calls
 from device_lib.api.collectives_of_blocks import make_block_calls
+from device_lib.api.several import make_several
 from device_lib.api.waiting import make_waiting
 from device_lib.api.words import comm_rank as comm_rank
 from device_lib.api.words import comm_size as comm_size
@@ -81,6 +82,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     finish, perform = waiting.finish, waiting.perform
     finish_many, finish_one_of = waiting.finish_all, waiting.finish_one
     wait_for_each = waiting.wait_for_each
+    several = make_several(scope, finish)
     partitioned_start, partitioned_start_all = partitioned.start, partitioned.start_all
     partitioned_ready, partitioned_ready_range = partitioned.ready, partitioned.ready_range
     partitioned_arrived = partitioned.arrived
@@ -275,6 +277,10 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         sendrecv=sendrecv,
         waitall=waitall,
         waitany=waitany,
+        testany=several.testany,
+        testall=several.testall,
+        testsome=several.testsome,
+        waitsome=several.waitsome,
         start=start,
         startall=startall,
         pready=pready,

@@ -17,8 +17,10 @@ import hashlib
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib import metadata
 
 from device_lib.platform import assembler
@@ -59,6 +61,7 @@ else:
     from device_lib.platform.fitting import fitted
     from device_lib.platform.primitives import device
 
+    _DEEPEST = 5000  # frames
     _I64 = ir.IntType(64)
     _EXTERN = re.compile(r"^\.extern \.func .*?(gmpi_\w+)", re.M)
     #: name -> (body, int64 arguments, results)
@@ -82,6 +85,17 @@ else:
 
         return with_context if _takes_context(body) else plain
 
+    @contextmanager
+    def _deeper() -> Iterator[None]:
+        """Room for the compiler: what a function calls is compiled while it is, some 30 of them,
+        with 30 frames of Python's each."""
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, _DEEPEST))
+        try:
+            yield
+        finally:
+            sys.setrecursionlimit(limit)
+
     def compile_ptx(name: str, cc: tuple[int, int]) -> str:
         """PTX of one library function for a compute capability, from the cache if it is there."""
         body, arguments, results = functions[name]
@@ -90,7 +104,9 @@ else:
 
         def make() -> bytes:
             options = {"abi": "c", "abi_info": {"abi_name": name}, "output": "ptx"}
-            return str(cuda.compile(_entry(body), plain, device=True, cc=cc, **options)[0]).encode()
+            with _deeper():
+                ptx = cuda.compile(_entry(body), plain, device=True, cc=cc, **options)[0]
+            return str(ptx).encode()
 
         tag = _fingerprint(name, f"{cc[0]}.{cc[1]}", str(signature))
         path = cache_directory() / f"{name}-sm{cc[0]}{cc[1]}-{tag}.ptx"

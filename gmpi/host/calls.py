@@ -172,6 +172,27 @@ class Host(HostCollectives):
             requests[index].result(status)
         return index, done
 
+    def Waitsome(
+        self, requests: Sequence[HostRequest], statuses: list[MPI.Status] | None = None
+    ) -> list[int] | None:
+        """Waits for at least one that nobody has waited for yet (MPI 4.1 section 3.7.5).
+
+        Returns:
+            The indices of all that are complete, or None: there is none.
+        """
+        wait_until(lambda: self._first(requests)[1])
+        return self.Testsome(requests, statuses)
+
+    def Testsome(
+        self, requests: Sequence[HostRequest], statuses: list[MPI.Status] | None = None
+    ) -> list[int] | None:
+        """The indices of all that are complete, as ``Waitsome``; statuses in their order."""
+        if not any(request.is_active for request in requests):
+            return None
+        found = [i for i, r in enumerate(requests) if r.is_active and r.poll()]
+        results([requests[i] for i in found], statuses)
+        return found
+
     @staticmethod
     def _first(requests: Sequence[HostRequest]) -> tuple[int, bool]:
         active = [(i, request) for i, request in enumerate(requests) if request.is_active]

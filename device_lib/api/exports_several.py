@@ -1,0 +1,92 @@
+"""The names of tests of several requests, and of Waitsome; see ``exports``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from device_lib.api.exports import Buffer, block_scope, warp_scope
+from device_lib.platform.context import DeviceContext, Status
+
+
+@block_scope
+def GMPI_Testany(ctx: DeviceContext, count: int, requests: Any) -> tuple[int, bool, Status]:
+    """Looks once at requests, until one of them is found complete; closes it (MPI 4.1 section
+    3.7.5).
+
+    Does not block; each look is a read of host memory.
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        count: how many requests.
+        requests: int64[count], the same for all threads of the scope; the completed one is set to
+            ``gmpi.REQUEST_NULL``, unless it is partitioned.
+
+    Returns:
+        (its index or -1, whether one was complete or all are null or inactive, Status).
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Testall(
+    ctx: DeviceContext, count: int, requests: Any, statuses: Buffer | None = None
+) -> tuple[bool, int]:
+    """Looks once whether all requests are complete, and if so closes them (MPI 4.1 section 3.7.5).
+
+    Unlike MPI, an entry may change before all are complete: a request that is complete is replaced
+    by one that is complete at once, with its error class, and its status is stored. Call it again
+    with the same arrays, or GMPI_Waitall without statuses.
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        count: how many requests.
+        requests: int64[count] in one piece, in device, shared or local memory; in the end all are
+            ``gmpi.REQUEST_NULL`` but for partitioned ones.
+        statuses: array of ``gmpi.STATUS_DTYPE``[count] (or int64[count, 5]) in device memory, or
+            nothing; filled in when all are complete. Those of partitioned requests are not.
+
+    Returns:
+        (whether all are complete, the first error class in order of the requests).
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Testsome(
+    ctx: DeviceContext, incount: int, requests: Any, indices: Any, statuses: Buffer | None = None
+) -> tuple[int, int]:
+    """Looks once at each request, and closes those that are complete (MPI 4.1 section 3.7.5).
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        incount: how many requests.
+        requests: int64[incount] in one piece, in device, shared or local memory; completed ones are
+            set to ``gmpi.REQUEST_NULL``, unless they are partitioned.
+        indices: int64[incount] in one piece, likewise: which ones were complete.
+        statuses: array of ``gmpi.STATUS_DTYPE``[incount] (or int64[incount, 5]) in device memory,
+            or nothing: one for each index.
+
+    Returns:
+        (how many were complete, ``gmpi.UNDEFINED`` if all are null or inactive; the first error
+        class).
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Waitsome(
+    ctx: DeviceContext, incount: int, requests: Any, indices: Any, statuses: Buffer | None = None
+) -> tuple[int, int]:
+    """GMPI_Testsome until at least one is complete: blocks (MPI 4.1 section 3.7.5).
+
+    Args: as GMPI_Testsome.
+
+    Returns: as GMPI_Testsome; never 0.
+    """
+    raise NotImplementedError
+
+
+GMPI_Testany_warp = warp_scope(GMPI_Testany)
+GMPI_Testall_warp = warp_scope(GMPI_Testall)
+GMPI_Testsome_warp = warp_scope(GMPI_Testsome)
+GMPI_Waitsome_warp = warp_scope(GMPI_Waitsome)
