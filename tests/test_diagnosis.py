@@ -31,7 +31,7 @@ A, B = "COMM_WORLD", "other #0.1"
 KINDS = {
     "tag", "peer", "communicator", "missing send", "missing receive", "collective", "order",
     "left", "not launched", "missing wait", "cycle", "error", "silent", "follows",
-    "partitions",
+    "partitions", "grid",
 }  # fmt: skip
 
 
@@ -432,6 +432,14 @@ def test_why_a_partitioned_request_is_not_complete(
         theirs = dataclasses.replace(theirs, peer=1)
     cause = first(two_ends(theirs, end_of(*mine, other=3)))
     assert cause.kind == kind and words in cause.text, cause
+
+
+def test_blocks_that_have_not_come() -> None:
+    waits = make("call of grid scope", "other", None, None, "", lacks="2 of the grid's 3 blocks")
+    cause = first(tables([waits], [recv(0)]))
+    assert cause.kind == "grid" and cause.ranks == (0,), cause
+    assert "rank 0 waits in a call of grid scope" in cause.text
+    assert "2 of the grid's 3 blocks" in cause.text
 
 
 def test_a_sender_of_partitions_that_has_left() -> None:

@@ -204,7 +204,9 @@ def test_collectives(tmp_path: Path) -> None:
     text = program(2, BENCHMARKS / "collectives.py", "-m", "8", "--json", str(results))
     assert "results checked: all right" in text
     rows = json.loads(results.read_text())["rows"]
-    assert [row["call"] for row in rows] == ["Barrier", "Allreduce", "Bcast"]
+    # Of one block, and of grid scope.
+    assert [row["call"] for row in rows[::2]] == ["Barrier", "Allreduce", "Bcast"]
+    assert [row["blocks"] for row in rows] == [1, 2] * 3
     assert all(row["direct"]["p50"] > 0 and row["proxied"]["p50"] > 0 for row in rows)
 
 

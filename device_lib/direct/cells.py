@@ -68,24 +68,25 @@ def give_back(cells, number, announced):
 
 
 @device
-def announce(cells, number, place, wanted, turn):
-    """Says where round ``turn`` of a message goes.
+def announce(cells, number, place, wanted, first):
+    """Says where a round of a message goes.
 
     Args:
         place: relative to the inbox, whose address is another one for the sender.
-        wanted: bytes of all rounds together.
+        wanted: bytes of all rounds together | log2 of a round's parts << ROUND_SHIFT.
+        first: the round's first part.
     """
     mark = mark_of(number) << 32
     write_packet(_cell(cells, number) + WANTED, wanted, mark)
-    write_packet(_cell(cells, number) + ANNOUNCED, place, turn | mark)
+    write_packet(_cell(cells, number) + ANNOUNCED, place, first | mark)
 
 
 @device
-def announcement(cells, number, turn):
-    """(whether round ``turn`` has been announced, place, wanted)."""
+def announcement(cells, number, first):
+    """(whether the round that begins with part ``first`` has been announced, place, wanted)."""
     cell = _cell(cells, number)
     place, word = read_packet(cell + ANNOUNCED)
     wanted, beside = read_packet(cell + WANTED)
     mark = mark_of(number)
     said = word >> 32 & LOW_32 == mark and beside >> 32 & LOW_32 == mark
-    return said and word & LOW_32 == turn, place, wanted
+    return said and word & LOW_32 == first, place, wanted

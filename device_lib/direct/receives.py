@@ -1,8 +1,8 @@
 """Going on with a receive of the direct road; all threads of a scope, of whoever has claimed it.
 
 A message in a slot, or in the wide slot, is taken from there. For a long one the receive takes a
-staging buffer in our GPU memory, announces it, and empties it round after round, as many parts at a
-time as have come.
+staging buffer in our GPU memory, announces its halves in turn, and empties them round after round,
+as many parts at a time as have come.
 
 One lane finds out what there is to do, and notes what has been done; all threads move the bytes.
 """
@@ -13,17 +13,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.direct import cells, packets, rows
-from device_lib.grid.rounds import await_part, parts_of, take_by_grid
+from device_lib.grid.rounds import await_part, end_of_round, parts_of, take_by_grid
 from device_lib.grid.team import share, shares_of
 from device_lib.move.copy import copy_from_staging
 from device_lib.move.layouts import layout_of, unpack_layout
+from device_lib.platform.context import leads_grid
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import (
+    cas_gpu,
     clear_bits_32_gpu,
     device,
     first_bit,
     lane_id,
     load_gpu,
+    opaque,
     or_32_gpu,
     pause,
     read_packet,
@@ -31,10 +34,12 @@ from device_lib.platform.primitives import (
 from device_lib.platform.scope import Scope
 from gmpi.contract.channels import (
     ALL_OF_IT,
+    LEAST_ROUND,
     LONG,
+    MOST_BUFFERS,
     NUMBERS,
     PART_BYTES,
-    PARTS,
+    ROUND_SHIFT,
     STAGED,
     STAGED_BYTES,
     WIDE_LENGTH_BITS,
@@ -58,6 +63,8 @@ _WIDE = 4
 
 _NO_BUFFER = STAGED  # of a long message of which nothing is wanted
 _ALL = (1 << STAGED) - 1
+_LOG_SHIFT = 8  # beside a buffer's number
+_BUFFER_MASK = 0xFF
 
 
 @device
@@ -66,7 +73,8 @@ def _look(ctx, slot, looks):
     of the message or parts that have come, bytes to move, mark in the wide slot or parts that have
     been taken); one lane.
 
-    The buffer is its number, or _NO_BUFFER.
+    The buffer is its number, or _NO_BUFFER; of rounds | log2 of their parts << _LOG_SHIFT. What
+    begins a round announces the next one.
     """
     stage, target, stamp, room = rows.facts(ctx, slot)
     key, sender, inbox, counters = rows.ends_of(ctx, stamp)
@@ -100,7 +108,11 @@ def _look(ctx, slot, looks):
             if come > parts:
                 buffer = wanted >> rows.LENGTH_BITS
                 wanted &= rows.LENGTH_MASK
-                return _ROUND, number, at, target, buffer, come, wanted, parts
+                log = buffer >> _LOG_SHIFT
+                last = end_of_round(parts, log)
+                if parts + (1 << log) == last and last * PART_BYTES < wanted:
+                    _announce(ctx, slot, number, buffer, wanted, last)
+                return _ROUND, number, at, target, buffer, min(come, last), wanted, parts
         looked += 1
         pause(20)
     return _NOTHING, number, at, target, _NO_BUFFER, 0, 0, 0
@@ -121,25 +133,64 @@ def _take_buffer(ctx):
 
 
 @device
-def _buffer_address(ctx, buffer):
-    return load_gpu(ctx.device + DEVICE_DIRECT) + buffer * STAGED_BYTES
+def _take_buffers(ctx, log):
+    """The first of ``1 << log`` staging buffers side by side, -1 where none are free; one lane."""
+    word = ctx.device + DEVICE_STAGED
+    many = 1 << log
+    bits = (1 << many) - 1
+    first = 0
+    while first < STAGED:
+        old = load_gpu(word)
+        if old >> first & bits == 0:
+            if cas_gpu(word, old, old | bits << first) == old:
+                return first
+        else:
+            first += many
+    return -1
 
 
 @device
-def _announce(ctx, slot, number, buffer, wanted, turn):
-    """Says where a round goes; one lane."""
+def _free_buffers(ctx, buffer):
+    """One lane."""
+    log = max(buffer >> _LOG_SHIFT, LEAST_ROUND) - LEAST_ROUND
+    bits = (1 << (1 << log)) - 1
+    if buffer & _BUFFER_MASK != _NO_BUFFER:
+        clear_bits_32_gpu(ctx.device + DEVICE_STAGED, bits << (buffer & _BUFFER_MASK))
+
+
+@device
+def _buffer_address(ctx, buffer):
+    return load_gpu(ctx.device + DEVICE_DIRECT) + (buffer & _BUFFER_MASK) * STAGED_BYTES
+
+
+@device
+def _announce(ctx, slot, number, buffer, wanted, first):
+    """Says where the round goes that begins with a part; one lane."""
+    log = buffer >> _LOG_SHIFT
     key, sender, inbox, counters = rows.ends_of(ctx, rows.field(ctx, slot, rows.STAMP))
-    cells.announce(sender, number, _buffer_address(ctx, buffer) - inbox, wanted, turn)
+    place = _buffer_address(ctx, buffer) + (first >> log & 1) * (PART_BYTES << log)
+    cells.announce(sender, number, place - inbox, wanted | log << ROUND_SHIFT, first)
 
 
 @device
 def _begin_rounds(ctx, slot, number, length, wanted):
-    """Announces the first round, if there is a buffer for it; one lane."""
+    """Announces the first round, if there is a buffer for it; one lane.
+
+    A grid takes several, as far as the message is so long: its rounds are as much longer.
+    """
     buffer = _NO_BUFFER
+    log = 0
     if wanted > 0:
-        buffer = _take_buffer(ctx)
+        if leads_grid(ctx):
+            while log < MOST_BUFFERS and PART_BYTES << LEAST_ROUND + log < wanted:
+                log += opaque(1)
+        buffer = _take_buffers(ctx, log)
+        while buffer < 0 and log > 0:
+            log -= opaque(1)
+            buffer = _take_buffers(ctx, log)
         if buffer < 0:
             return
+    buffer |= LEAST_ROUND + log << _LOG_SHIFT
     _announce(ctx, slot, number, buffer, wanted, 0)
     rows.set_field(ctx, slot, rows.WANTED, wanted | buffer << rows.LENGTH_BITS)
     rows.set_field(ctx, slot, rows.OUTCOME, length)
@@ -153,12 +204,9 @@ def _note(ctx, slot, what, number, buffer, length, wanted, parts):
         _begin_rounds(ctx, slot, number, length, wanted)
         return 0
     if not _is_last(what, wanted, parts):
-        if parts & PARTS - 1 == 0:
-            _announce(ctx, slot, number, buffer, wanted, parts // PARTS)
         rows.set_stage(ctx, slot, rows.ROUNDS + parts)
         return 0
-    if buffer != _NO_BUFFER:
-        clear_bits_32_gpu(ctx.device + DEVICE_STAGED, 1 << buffer)
+    _free_buffers(ctx, buffer)
     stamp = rows.field(ctx, slot, rows.STAMP)
     room = rows.length_of(ctx, slot)
     if what == _ROUND:
@@ -227,12 +275,16 @@ def make_advance_receive(scope: Scope) -> Callable:
             parts: that have been taken before.
         """
         staging = _buffer_address(ctx, buffer)
+        log = buffer >> _LOG_SHIFT
         if shares(ctx):
-            return take_by_grid(ctx, slot, number, at, target, staging, come, wanted, parts, looks)
+            return take_by_grid(
+                ctx, slot, number, at, target, staging, come, wanted, parts, looks, log
+            )
         begin = parts * PART_BYTES
+        last = end_of_round(parts, log)
         while parts < come:
             end = min(come * PART_BYTES, wanted)
-            there = staging + (begin & STAGED_BYTES - 1)
+            there = staging + (begin & (2 * PART_BYTES << log) - 1)
             if target == SCATTERED:
                 layout = layout_of(ctx, slot, LAYOUT_RECV)
                 unpack_layout(layout, there, begin, end, rank(), size())
@@ -240,10 +292,10 @@ def make_advance_receive(scope: Scope) -> Callable:
                 copy_from_staging(target + begin, there, end - begin, rank(), size())
             parts = come
             begin = end
-            if begin < wanted and parts & PARTS - 1 != 0:
+            if begin < wanted and parts < last:
                 sync()  # before the next broadcast
                 if leads() and lane_id() == 0:
-                    come = await_part(at, packets.mark_of(number), parts, looks)
+                    come = min(await_part(at, packets.mark_of(number), parts, looks), last)
                 come = broadcast(come)
         return parts
 

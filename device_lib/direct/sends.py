@@ -25,9 +25,8 @@ from gmpi.contract.channels import (
     LONG,
     NUMBERS,
     PART_BYTES,
-    PARTS,
     ROOM,
-    STAGED_BYTES,
+    ROUND_SHIFT,
     WIDE_ROOM,
 )
 from gmpi.contract.grid import PUT_WIDE
@@ -43,7 +42,7 @@ _WIDE = 4
 @device
 def _look(ctx, slot, looks):
     """(what there is to do, number, parts that have been pushed, slot of the inbox, where to, the
-    user's buffer, bytes, number in the wide slot); one lane."""
+    user's buffer, bytes, number in the wide slot or log2 of a round's parts); one lane."""
     stage, address, stamp, length = rows.facts(ctx, slot)
     key, inbox, ours, counters = rows.ends_of(ctx, stamp)
     number = stamp >> 1 & NUMBERS
@@ -63,9 +62,11 @@ def _look(ctx, slot, looks):
                     to = packets.wide_slot_of(at, number)
                     return _WIDE, number, 0, at, to, address, length, wide
         else:
-            said, place, wanted = cells.announcement(ours, number, parts // PARTS)
+            said, place, wanted = cells.announcement(ours, number, parts)
             if said:
-                return _ROUND, number, parts, at, inbox + place, address, min(length, wanted), 0
+                log = wanted >> ROUND_SHIFT
+                wanted &= (1 << ROUND_SHIFT) - 1
+                return _ROUND, number, parts, at, inbox + place, address, min(length, wanted), log
         looked += 1
         pause(20)
     return _NOTHING, number, parts, at, 0, address, 0, 0
@@ -130,22 +131,25 @@ def make_advance_send(scope: Scope) -> Callable:
     shares = shares_of(scope)
     broadcast_8 = scope.broadcast_8
 
+    # wide: what ``_look`` has returned
     @device
-    def push_round(ctx, slot, number, parts, at, to, address, total):
-        """Pushes what is left of a round: how many parts of the message have been pushed.
+    def push_round(ctx, slot, number, parts, at, to, address, total, log):
+        """Pushes a round: how many parts of the message have been pushed.
 
         Args:
             parts: that have been pushed before.
             at: slot of the inbox.
             to: where the round goes.
             total: bytes that are wanted of the message.
+            log: log2 of the round's parts.
         """
-        end = min(total, (parts // PARTS + 1) * STAGED_BYTES)
         begin = parts * PART_BYTES
+        end = min(total, begin + (PART_BYTES << log))
+        to -= begin
         pushing = True  # nothing wanted: one part without bytes
         while pushing:
             nbytes = min(end - begin, PART_BYTES)
-            there = to + (begin & STAGED_BYTES - 1)
+            there = to + begin
             if address == SCATTERED:
                 layout = layout_of(ctx, slot, LAYOUT_SEND)
                 pack_layout(layout, there, begin, begin + nbytes, rank(), size())
@@ -160,11 +164,12 @@ def make_advance_send(scope: Scope) -> Callable:
             pushing = begin < end
         return parts
 
+    # wide: the same
     @device
-    def push(ctx, slot, number, parts, at, to, address, total):
+    def push(ctx, slot, number, parts, at, to, address, total, log):
         if shares(ctx):
-            return push_by_grid(ctx, slot, number, parts, at, to, address, total)
-        return push_round(ctx, slot, number, parts, at, to, address, total)
+            return push_by_grid(ctx, slot, number, parts, at, to, address, total, log)
+        return push_round(ctx, slot, number, parts, at, to, address, total, log)
 
     @device
     def put_wide(ctx, to, address, nbytes, wide):
@@ -204,7 +209,7 @@ def make_advance_send(scope: Scope) -> Callable:
             packets.refresh_rest(at, number, packets.AFTER_HEADER, rank(), size())
             put_wide(ctx, to, address, nbytes, wide)
         else:
-            wide = push(ctx, slot, number, parts, at, to, address, nbytes)
+            wide = push(ctx, slot, number, parts, at, to, address, nbytes, wide)
         sync()
         if leads() and lane_id() == 0:
             _note_linked(ctx, slot, what, number, at, nbytes, wide)

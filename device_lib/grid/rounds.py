@@ -20,29 +20,22 @@ from device_lib.platform.primitives import (
     thread_rank,
     write_packet,
 )
-from gmpi.contract.channels import FILLED, PART_BYTES, PARTS, STAGED_BYTES
+from gmpi.contract.channels import FILLED, PART_BYTES
 from gmpi.contract.grid import PUSH, TAKE
 from gmpi.contract.wire import LOW_32
 
-# Pushed before the receiver is told: each time all blocks meet.
-_PUSHED = STAGED_BYTES // 2
 
-
+# wide: what a round has
 @device
-def _push(ctx, slot, number, parts, at, to, address, total):
-    """As ``push_round``."""
-    end = min(total, (parts // PARTS + 1) * STAGED_BYTES)
+def _push(ctx, slot, number, parts, at, to, address, total, log):
+    """As ``push_round``: the whole round at once, since all blocks meet after it."""
     begin = parts * PART_BYTES
-    pushing = True  # nothing wanted: one part without bytes
-    while pushing:
-        nbytes = min(end - begin, _PUSHED)
-        share(ctx, PUSH, slot, to + (begin & STAGED_BYTES - 1), address, begin, nbytes)
-        parts += max(1, (nbytes + PART_BYTES - 1) // PART_BYTES)
-        begin += nbytes
-        if thread_rank() == 0:
-            fence_sys()
-            write_packet(at + FILLED, parts, packets.mark_of(number) << 32)
-        pushing = begin < end
+    nbytes = max(0, min(total - begin, PART_BYTES << log))
+    share(ctx, PUSH, slot, to, address, begin, nbytes)
+    parts += max(1, (nbytes + PART_BYTES - 1) // PART_BYTES)
+    if thread_rank() == 0:
+        fence_sys()
+        write_packet(at + FILLED, parts, packets.mark_of(number) << 32)
     return parts
 
 
@@ -65,23 +58,31 @@ def await_part(at, mark, parts, looks):
     return max(come, parts)
 
 
+@device
+def end_of_round(parts, log):
+    """The part that the next round begins with, by how many parts have been taken."""
+    return ((parts >> log) + 1) << log
+
+
 # wide: what a round has
 @device
-def _take(ctx, slot, number, at, target, staging, come, wanted, parts, looks):
+def _take(ctx, slot, number, at, target, staging, come, wanted, parts, looks, log):
     """As ``take_parts``."""
     begin = parts * PART_BYTES
+    last = end_of_round(parts, log)
     while parts < come:
         end = min(come * PART_BYTES, wanted)
-        share(ctx, TAKE, slot, staging + (begin & STAGED_BYTES - 1), target, begin, end)
+        there = staging + (begin & (2 * PART_BYTES << log) - 1)
+        share(ctx, TAKE, slot, there, target, begin, end)
         parts = come
         begin = end
-        if begin < wanted and parts & PARTS - 1 != 0:
+        if begin < wanted and parts < last:
             if thread_rank() == 0:
-                come = await_part(at, packets.mark_of(number), parts, looks)
+                come = min(await_part(at, packets.mark_of(number), parts, looks), last)
             come = broadcast_block(come)
             sync_block()
     return parts
 
 
-push_by_grid = linked("gmpi_grid_push", 10, 1, _push)
-take_by_grid = linked("gmpi_grid_take", 12, 1, _take)
+push_by_grid = linked("gmpi_grid_push", 11, 1, _push)
+take_by_grid = linked("gmpi_grid_take", 13, 1, _take)

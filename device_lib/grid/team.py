@@ -15,25 +15,29 @@ from device_lib.platform.context import leads_grid
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import (
     SIMULATOR,
+    ballot,
     block_id,
     broadcast_block,
     broadcast_block_3,
-    broadcast_block_8,
     cas_gpu,
     count_gpu,
     device,
     fence_gpu,
     fence_sys,
+    get_block_row,
     grid_blocks,
     int64,
     lane_id,
     load_gpu,
     load_sys,
+    opaque,
     pause,
+    put_block_row,
     read_packet,
     store_gpu,
     sync_block,
     sync_block_or,
+    sync_warp,
     thread_rank,
     timer_ns,
     write_packet,
@@ -49,6 +53,7 @@ from gmpi.contract.grid import (
     PUSH,
     RESULT,
     TELLER,
+    WORDS,
 )
 from gmpi.contract.wire import (
     CONTROL_ABORT,
@@ -73,7 +78,7 @@ def _row(ctx):
 
 @device
 def _last(ctx):
-    """The number of the last command; one thread."""
+    """The number of the last command (any thread)."""
     low, number = read_packet(_row(ctx) + COMMAND)
     return number
 
@@ -134,30 +139,40 @@ def _command(ctx, kind, a, b, c, d, e, f):
 
 @device
 def _read(ctx, number, looks):
-    """(1 where the command after ``number`` has come else 0, its kind and words); one thread."""
-    at = _row(ctx) + COMMAND
+    """1 where the command after ``number`` has come, whose words are in the block's rows then, else
+    0; the leading warp.
+
+    Each lane reads a packet, all of one line: many blocks look at it all the time.
+    """
+    lanes = warp_lanes()
+    mask = warp_mask()
+    lane = lane_id()
     wanted = number + 1
     looked = 0
     there = 0
-    kind = a = b = c = d = e = f = 0
     while there == 0 and looked < looks:
-        kind, w0 = read_packet(at)
-        a, w1 = read_packet(at + PACKET_BYTES)
-        b, w2 = read_packet(at + 2 * PACKET_BYTES)
-        c, w3 = read_packet(at + 3 * PACKET_BYTES)
-        d, w4 = read_packet(at + 4 * PACKET_BYTES)
-        e, w5 = read_packet(at + 5 * PACKET_BYTES)
-        f, w6 = read_packet(at + 6 * PACKET_BYTES)
-        differ = (w0 ^ wanted) | (w1 ^ wanted) | (w2 ^ wanted) | (w3 ^ wanted)
-        differ |= (w4 ^ wanted) | (w5 ^ wanted) | (w6 ^ wanted)
-        if differ == 0:
+        differ = 0
+        word = lane
+        while word < WORDS:
+            low, found = read_packet(_row(ctx) + COMMAND + word * PACKET_BYTES)
+            differ |= found ^ wanted
+            put_block_row(word, low, 0, 0)
+            word += opaque(lanes)
+        if ballot(mask, differ != 0) == 0:
             there = 1
             fence_gpu()
         else:
             looked += 1
             if looked >= _AT_ONCE:
                 pause(40)
-    return there, kind, a, b, c, d, e, f
+    return there
+
+
+@device
+def _word(index):
+    """A word of the command that has come; after a barrier."""
+    low, unused, ignored = get_block_row(index, 0, 0, 0)
+    return low
 
 
 @device
@@ -292,8 +307,8 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
         now = timer_ns()
         began = now if began == 0 else began
         error = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
-        if load_gpu(_row(ctx) + ENTERED) == first + 1:
-            return 0, began, 0  # it will say so itself
+        if load_gpu(_row(ctx) + ENTERED) > first:
+            return 0, began, 0  # it will say so itself, or has done so and is in a later call
         late = 0
         if now - began > rows.LATE_NS and telling == 0 and error == 0:
             late = 1 if cas_gpu(_row(ctx) + TELLER, 0, 1) == 0 else 0
@@ -307,28 +322,27 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
             what: HANDLE or ERROR: what the first word of a result is.
         """
         sync_block()  # what its own threads have stored
-        number = 0
-        if thread_rank() == 0:
+        number = int64(0)
+        if thread_rank() < 32:
             number = _last(ctx)
+            sync_warp(warp_mask())
+        if thread_rank() == 0:
             _arrive(ctx, 0, 0)
         first = number
         began = 0
         handle = 0
         error = 0
         while error == 0:
-            there = kind = a = b = c = d = e = f = 0
+            there = 0
             late = 0
-            if thread_rank() == 0:
-                there, kind, a, b, c, d, e, f = _read(ctx, number, _LOOKS)
-                if there == 0:
+            if thread_rank() < 32:
+                there = _read(ctx, number, _LOOKS)
+                if thread_rank() == 0 and there == 0:
                     error, began, late = give_up(ctx, first, began, handle)
-            there, kind, a, b, c, d, e, f = broadcast_block_8(
-                there | error << 1 | late << 9, kind, a, b, c, d, e, f
-            )
+            there, error, late = broadcast_block_3(there, error, late)
+            kind = _word(0)
+            a, b, c, d, e, f = _word(1), _word(2), _word(3), _word(4), _word(5), _word(6)
             sync_block()
-            error = there >> 1 & 0xFF
-            late = there >> 9
-            there &= 1
             if handle != 0 and (there != 0 or error != 0):
                 end_linked(ctx, handle)
                 handle = 0

@@ -22,7 +22,10 @@ when all before it have been taken. There they have numbers of their own, which 
 first one after half a turn of these writes all packets, and says so by ALL_OF_IT.
 
 **Cells** for slot ``k % DEPTH``: a packet for the credit (message k has been taken), and two for
-the announcement of where a long message goes: offset and round, then the bytes that are wanted.
+the announcement of where a round of a long message goes: offset and the round's first part, then
+the bytes that are wanted of the message, | log2 of a round's parts << ROUND_SHIFT. The receiver has
+two halves of staging, for even and odd rounds: one *staging buffer*, or several side by side. It
+announces the next round when the first part of this one has come (``tests/model/rounds.pml``).
 
 Before the first message the cells say that those of a former turn have been taken.
 
@@ -59,10 +62,13 @@ WANTED = 32
 CELL_BYTES = 64
 CELLS_BYTES = DEPTH * CELL_BYTES
 
-STAGED_BYTES = 1 << 20  # of a staging buffer: one round of a long message
-PART_BYTES = 1 << 17  # of a part: what is pushed, and taken, in one piece
-PARTS = STAGED_BYTES // PART_BYTES
+STAGED_BYTES = 1 << 20  # of a staging buffer: two rounds of a long message
+PART_BYTES = 1 << 17  # of a part: what one block pushes, and takes, in one piece
+LEAST_ROUND = 2  # log2 of the parts of a round in one staging buffer
+MOST_BUFFERS = 3  # log2 of how many staging buffers a grid takes for a message
+ROUND_SHIFT = 48
 STAGED = 16  # staging buffers
+assert 2 * PART_BYTES << LEAST_ROUND == STAGED_BYTES
 
 NUMBERS = (1 << 31) - 1  # all bits of a number
 HALF_TURN = 1 << 30  # of the numbers: then each slot is written as a whole once

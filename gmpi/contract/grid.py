@@ -14,7 +14,7 @@ up by themselves only where the leader has not come.
 """
 
 COMMAND = 0
-WORDS = 8  # the kind, and what it is about
+WORDS = 7  # the kind, and what it is about
 ARRIVED = 128  # how many of the other blocks wait for the next command
 ENTERED = 256  # the last command's number when the leader entered its call
 TELLER = 264  # 1: a block reports that the leader is missing

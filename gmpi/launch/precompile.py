@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 from numba import cuda
 
-import device_lib.api.exports  # noqa: F401  (declares the functions of the library)
+import device_lib.api.exports
+import device_lib.api.exports_grid  # noqa: F401  (the same)
 from device_lib.platform import assembler, library
 from device_lib.platform.primitives import SIMULATOR
 

@@ -24,7 +24,13 @@ from gmpi import (
     GMPI_Waitall_grid,
     GMPI_Waitany_grid,
 )
-from gmpi.contract.channels import PART_BYTES, ROOM, STAGED_BYTES, WIDE_ROOM
+from gmpi.contract.channels import (
+    MOST_BUFFERS,
+    PART_BYTES,
+    ROOM,
+    STAGED_BYTES,
+    WIDE_ROOM,
+)
 from gmpi.contract.grid import COMMAND
 from gmpi.contract.wire import DEVICE_GRID
 from gmpi.lifetime import watchdog
@@ -113,7 +119,8 @@ def all_blocks_move(g: gmpi.Context) -> None:
     """A long message on the direct road: its leader has given the others jobs."""
     if not g._memory.direct or WILDCARDS is None or RANK > 1:
         return
-    n = STAGED_BYTES + 5
+    rounds = 3 if every_shape() else 2
+    n = (rounds - 1) * (STAGED_BYTES << MOST_BUFFERS) // 2 + 5
     s = grid_script()
     room = s.room(n)
     if RANK == 0:
@@ -122,7 +129,7 @@ def all_blocks_move(g: gmpi.Context) -> None:
         s.recv(room, n, gmpi.BYTE, 0, 9)
     before = commands(g)
     s.run(g)
-    assert commands(g) - before >= 1 + 3, "one of each half of a round, and the result"
+    assert commands(g) - before >= rounds + 1, "a job for each round, and the result"
     if RANK == 1:
         s.expect(room, pattern(n, 4))
 
