@@ -105,6 +105,10 @@ from device_lib.api.exports_partitioned import (
     GMPI_Startall_warp as GMPI_Startall_warp,
 )
 from device_lib.api.exports_several import (
+    GMPI_Issend as GMPI_Issend,
+    GMPI_Issend_warp as GMPI_Issend_warp,
+    GMPI_Ssend as GMPI_Ssend,
+    GMPI_Ssend_warp as GMPI_Ssend_warp,
     GMPI_Testall as GMPI_Testall,
     GMPI_Testall_warp as GMPI_Testall_warp,
     GMPI_Testany as GMPI_Testany,

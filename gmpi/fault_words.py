@@ -32,6 +32,13 @@ def partition_words(partitions: int) -> tuple[str, str]:
     )
 
 
+PROXIED_WORDS = (
+    "one that was registered without wildcards=False",
+    "the direct road has no synchronous sends; register another communicator for them "
+    "(Context.comm)",
+)
+
+
 def _call_text(signature: int) -> str:
     """A collective, by what its packets say of it (``gmpi/contract/collectives.py``)."""
     amount = signature >> c.AMOUNT_SHIFT & c.AMOUNT_MASK

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from gmpi import fault_words
 from gmpi.contract.constants import (
     ANY_SOURCE,
     ANY_TAG,
@@ -42,7 +43,7 @@ from gmpi.errors import (
     ResourceError,
     TruncationError,
 )
-from gmpi.fault_words import differing_calls, partition_words, request_words, unequal_blocks
+from gmpi.fault_words import differing_calls, partition_words, request_words
 from host_proxy.compiled.headers import FLAWS
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
@@ -347,9 +348,7 @@ def _mpi(entry: Entry, known: Known) -> Words:
 
 
 _WORDS: dict[int, Callable[[Entry, Known], Words]] = {
-    ops.DEST: _rank,
-    ops.SOURCE: _rank,
-    ops.ROOT: _rank,
+    **dict.fromkeys((ops.DEST, ops.SOURCE, ops.ROOT), _rank),
     ops.TAG: _tag,
     ops.COUNT: _count,
     ops.DATATYPE: _datatype,
@@ -364,7 +363,8 @@ _WORDS: dict[int, Callable[[Entry, Known], Words]] = {
     ops.MESSAGE: _message,
     ops.PEER: _peer,
     ops.BROKEN: _broken,
-    ops.LENGTHS: lambda entry, known: Words(*unequal_blocks(entry.value, entry.high)),
+    ops.LENGTHS: lambda entry, known: Words(*fault_words.unequal_blocks(entry.value, entry.high)),
+    ops.ROAD: lambda entry, known: Words(entry.value, *fault_words.PROXIED_WORDS),
     ops.CALL: lambda entry, known: Words(*differing_calls(entry.value, entry.peer, entry.low)),
 }
 

@@ -399,7 +399,7 @@ class Harness:
         row[st.C_P2P] = self.p2p.ctypes.data
         g = self.state.globals
         for field, stub in (
-            (st.F_ISEND, _isend), (st.F_IRECV, _irecv), (st.F_TEST, _test),
+            (st.F_ISEND, _isend), (st.F_ISSEND, _isend), (st.F_IRECV, _irecv), (st.F_TEST, _test),
             (st.F_TESTSOME, _testsome), (st.F_IALLREDUCE, _iallreduce), (st.F_IBCAST, _ibcast),
             (st.F_IBARRIER, _ibarrier), (st.F_REQUEST_FREE, _free),
         ):  # fmt: skip

@@ -166,6 +166,13 @@ CASES = {
         "register another communicator (Context.comm) to go on",
         gmpi.ArgumentError,
     ),
+    ops.ROAD: (
+        row(SEND, ops.ROAD, 1),
+        "GMPI_Isend in block 5: communicator is 1, allowed is one that was registered without "
+        "wildcards=False; the direct road has no synchronous sends; register another communicator "
+        "for them (Context.comm)",
+        gmpi.ArgumentError,
+    ),
     ops.LENGTHS: (
         row(wire.OP_GATHER, ops.LENGTHS, 8, 16),
         "GMPI_Igather in block 5: block of sendbuf is 8 bytes, allowed is 16 bytes, as of a block "

@@ -40,7 +40,8 @@ from device_lib.proxied.closing_all import make_finish_all
 from device_lib.proxied.requests import make_requests
 from device_lib.proxied.ring import post
 from device_lib.proxied.scattered import make_open_scattered
-from gmpi.contract.constants import PROC_NULL, SUCCESS
+from device_lib.proxied.slots import error_handle
+from gmpi.contract.constants import ERR_COMM, PROC_NULL, SUCCESS
 from gmpi.contract.wire import (
     BLOCKING,
     FLAG_BACK,
@@ -51,6 +52,8 @@ from gmpi.contract.wire import (
     OP_PING,
     OP_SYNCHRONIZE,
     SENDRECV,
+    SYNCHRONOUS,
+    SYNCHRONOUS_BLOCKING,
 )
 
 
@@ -74,6 +77,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     groups = make_groups(scope, requests)
     direct = make_direct(scope, make_ask(requests.transact), requests.help_others, groups)
     open_request, complete_one = requests.open_request, requests.complete_one
+    report = requests.report
     send_direct, receive_direct = direct.send, direct.receive
     complete_open = direct.complete_open
     partitioned = make_partitioned(scope, groups)
@@ -158,6 +162,24 @@ def make_calls(scope: Scope) -> SimpleNamespace:
             if handle != PROXIED_ROAD:
                 return wait(ctx, handle)
         return perform(ctx, word0, pair(dest, tag), count, nbytes, address, 0)
+
+    @device
+    def start_synchronous(ctx, op, buf, count, datatype, dest, tag, comm):
+        word0 = word0_of(op, 0, comm, 0)
+        if may_go_direct(ctx, word0):  # where nobody says when a short message is received
+            report(ctx, word0, int64(comm), ERR_COMM)
+            return error_handle(ERR_COMM)
+        return start_send(ctx, op, buf, count, datatype, dest, tag, comm)
+
+    @device
+    def issend(ctx, buf, count, datatype, dest, tag, comm):
+        op = OP_ISEND | SYNCHRONOUS
+        return start_synchronous(ctx, op, buf, count, datatype, dest, tag, comm)
+
+    @device
+    def ssend(ctx, buf, count, datatype, dest, tag, comm):
+        op = OP_ISEND | SYNCHRONOUS_BLOCKING
+        return wait(ctx, start_synchronous(ctx, op, buf, count, datatype, dest, tag, comm))
 
     @device
     def recv(ctx, buf, count, datatype, source, tag, comm):
@@ -273,6 +295,8 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         wait=wait,
         test=test,
         send=send,
+        issend=issend,
+        ssend=ssend,
         recv=recv,
         sendrecv=sendrecv,
         waitall=waitall,

@@ -1,4 +1,4 @@
-"""The names of tests of several requests, and of Waitsome; see ``exports``."""
+"""The names of synchronous sends, tests of several requests, and Waitsome; see ``exports``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,37 @@ from typing import Any
 
 from device_lib.api.exports import Buffer, block_scope, warp_scope
 from device_lib.platform.context import DeviceContext, Status
+
+
+@block_scope
+def GMPI_Issend(
+    ctx: DeviceContext, buf: Buffer, count: int, datatype: int, dest: int, tag: int, comm: int
+) -> int:
+    """Starts a send that is complete when its receive has begun (MPI 4.1 section 3.7.2).
+
+    On a communicator that was registered with ``wildcards=False`` it is refused with
+    ``gmpi.ERR_COMM``: the direct road has no synchronous sends.
+
+    Args: as GMPI_Isend.
+
+    Returns:
+        The request (int64), as GMPI_Isend.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Ssend(
+    ctx: DeviceContext, buf: Buffer, count: int, datatype: int, dest: int, tag: int, comm: int
+) -> Status:
+    """GMPI_Issend and GMPI_Wait: blocks until the receive has begun (MPI 4.1 section 3.4).
+
+    Args: as GMPI_Issend.
+
+    Returns:
+        Status, as GMPI_Send.
+    """
+    raise NotImplementedError
 
 
 @block_scope
@@ -86,6 +117,8 @@ def GMPI_Waitsome(
     raise NotImplementedError
 
 
+GMPI_Issend_warp = warp_scope(GMPI_Issend)
+GMPI_Ssend_warp = warp_scope(GMPI_Ssend)
 GMPI_Testany_warp = warp_scope(GMPI_Testany)
 GMPI_Testall_warp = warp_scope(GMPI_Testall)
 GMPI_Testsome_warp = warp_scope(GMPI_Testsome)

@@ -61,6 +61,8 @@ BLOCKING = 1 << CALL_SHIFT  # GMPI_Send, GMPI_Recv, GMPI_Allreduce and what move
 SENDRECV = 2 << CALL_SHIFT
 PARTITIONED = 3 << CALL_SHIFT  # of a wait that is reported
 NONBLOCKING = 4 << CALL_SHIFT  # GMPI_Ibcast, GMPI_Ibarrier
+SYNCHRONOUS = 5 << CALL_SHIFT  # GMPI_Issend; of the following, too, short messages are MPI_Issend's
+SYNCHRONOUS_BLOCKING = 6 << CALL_SHIFT  # GMPI_Ssend
 # In a predefined datatype: its size is not that of the array's elements, whose size stands in its
 # place; the rest is the number of the datatype.
 DATATYPE_UNFIT = 0x80

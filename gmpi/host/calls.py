@@ -84,6 +84,14 @@ class Host(HostCollectives):
         """Blocking send (MPI 4.1 section 3.2.1)."""
         self._start(self._send("Send", buf, dest, tag, comm)).Wait()
 
+    def Issend(self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD) -> HostRequest:
+        """Starts a send that is complete when it is received (MPI 4.1 section 3.7.2)."""
+        return self._start(self._send("Issend", buf, dest, tag, comm, synchronous=True))
+
+    def Ssend(self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD) -> None:
+        """Sends, and blocks until it is received (MPI 4.1 section 3.4)."""
+        self._start(self._send("Ssend", buf, dest, tag, comm, synchronous=True)).Wait()
+
     def Recv(
         self,
         buf: Any,
@@ -211,6 +219,7 @@ class Host(HostCollectives):
         tag: int,
         comm: int,
         names: tuple[str, str] = ("buf", "tag"),
+        synchronous: bool = False,
     ) -> Prepared:
         """A send; ``names`` of its buffer and tag."""
         target = self._communicator(comm)
@@ -223,7 +232,9 @@ class Host(HostCollectives):
         self._require_proxied(call, target, dest, comm)
         port = HostPort(self._context._state, buffer.data, sends=True)
         number = self._progress.transfer_number(self._tag_high)
-        step = send_message(port, target, dest, tag, buffer.nbytes, self._sizes(), number)
+        step = send_message(
+            port, target, dest, tag, buffer.nbytes, self._sizes(), number, synchronous
+        )
         return Prepared(operation, self._progress.numbered(number, step), buffer)
 
     def _receive(

@@ -39,11 +39,13 @@ from __future__ import annotations
 from gmpi.contract.constants import ERR_INTERN
 from gmpi.contract.wire import (
     ABANDONED,
+    CALL_SHIFT,
     LARGE_BUFFERS,
     LAST_WORD,
     LAST_WORDS,
     MESSAGE_HEADER,
     NOT_SHARED,
+    SYNCHRONOUS,
 )
 from host_proxy.compiled import pending
 from host_proxy.compiled.headers import BAD_LENGTH
@@ -54,6 +56,7 @@ from host_proxy.platform.native import bump, call, get, jit, load, put, store
 from host_proxy.platform.state import (
     CREDIT,
     F_ISEND,
+    F_ISSEND,
     G_BYTE,
     G_LARGE,
     G_NOTES,
@@ -62,6 +65,7 @@ from host_proxy.platform.state import (
     RECEIVE_CHUNK,
     RECEIVES_AHEAD,
     S_ARRIVED,
+    S_CALL,
     S_CHUNK,
     S_COMMANDS,
     S_FAILED,
@@ -83,6 +87,7 @@ from host_proxy.platform.state import (
 from host_proxy.records.checks import log_request
 from host_proxy.records.completion import close, complete
 
+_SYNCHRONOUS = SYNCHRONOUS >> CALL_SHIFT  # and above
 _TRIES = 2  # of a call that must not fail, because the other one waits for it
 _CLASS_MASK = 0xFF
 _END_SHIFT = 8
@@ -331,9 +336,10 @@ def send_short(g, row, header, nbytes, tag, comm):
     byte = get(g, G_BYTE)
     code = ERR_INTERN
     if not pending.is_full(g):
-        flight.called(g, row, F_ISEND, dest, tag, nbytes)
+        function = F_ISSEND if get(row, S_CALL) >= _SYNCHRONOUS else F_ISEND
+        flight.called(g, row, function, dest, tag, nbytes)
         request = pending.next_handle(g)
-        code = call(get(g, F_ISEND), (header, nbytes, byte, dest, tag, comm, request))
+        code = call(get(g, function), (header, nbytes, byte, dest, tag, comm, request))
         flight.returned(g, code)
     if code != 0:
         _abandon(g, row, header, tag, comm, code)

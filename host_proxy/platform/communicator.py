@@ -45,6 +45,9 @@ class Duplicate(MPI.Intracomm):
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> MPI.Request:
         return self.started(super().Isend(buf, dest, tag), "send")
 
+    def Issend(self, buf: Any, dest: int, tag: int = 0) -> MPI.Request:
+        return self.started(super().Issend(buf, dest, tag), "send")
+
     def Irecv(self, buf: Any, source: int = MPI.ANY_SOURCE, tag: int = MPI.ANY_TAG) -> MPI.Request:
         return self.started(super().Irecv(buf, source, tag), "receive")
 

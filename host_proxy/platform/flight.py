@@ -38,6 +38,7 @@ from host_proxy.platform.state import (
     F_IBCAST,
     F_IRECV,
     F_ISEND,
+    F_ISSEND,
     F_MOVING,
     F_TEST,
     F_TESTSOME,
@@ -71,6 +72,7 @@ TAKEN, REFUSED, CALLED, RETURNED, FINISHED, COMPLETED = range(1, 7)
 FUNCTIONS = {
     0: "MPI",
     F_ISEND: "MPI_Isend",
+    F_ISSEND: "MPI_Issend",
     F_IRECV: "MPI_Irecv",
     F_TEST: "MPI_Test",
     F_TESTSOME: "MPI_Testsome",

@@ -24,6 +24,7 @@ from host_proxy.platform.state import (
     F_IBCAST,
     F_IRECV,
     F_ISEND,
+    F_ISSEND,
     F_MOVING,
     F_NANOSLEEP,
     F_REQUEST_FREE,
@@ -238,6 +239,7 @@ def _describe_mpi(state: State) -> None:
 
     functions = mpi_library.functions()
     g[F_ISEND] = functions["MPI_Isend"]
+    g[F_ISSEND] = functions["MPI_Issend"]
     g[F_IRECV] = functions["MPI_Irecv"]
     g[F_TEST] = functions["MPI_Test"]
     g[F_TESTSOME] = functions["MPI_Testsome"]

@@ -18,6 +18,7 @@ from gmpi.contract import moves
 MOVING = tuple(f"MPI_{row.nonblocking}" for row in moves.ROWS)
 FUNCTIONS = (
     "MPI_Isend",
+    "MPI_Issend",
     "MPI_Irecv",
     "MPI_Test",
     "MPI_Testsome",

@@ -50,6 +50,7 @@ BROKEN = OPERATION + 1  # of a collective: an earlier one has failed on the comm
 PARTITION = OPERATION + 2  # of a partitioned request
 CALL = OPERATION + 3  # of a direct collective: another rank has called something else
 LENGTHS = OPERATION + 4  # of a collective: what a rank gives and gets must be equally long
+ROAD = OPERATION + 5  # of a call that there is on the proxied road only
 
 FIELD_NAMES = {
     COMMUNICATOR: "communicator",
@@ -73,6 +74,7 @@ FIELD_NAMES = {
     BROKEN: "communicator",
     CALL: "call",
     LENGTHS: "block of sendbuf",
+    ROAD: "communicator",
 }
 FIELD_CLASSES = {
     COMMUNICATOR: ERR_COMM,
@@ -91,6 +93,7 @@ FIELD_CLASSES = {
     BROKEN: ERR_COMM,
     CALL: ERR_OTHER,
     LENGTHS: ERR_COUNT,
+    ROAD: ERR_COMM,
 }
 
 _DATA = COMMUNICATOR | DATATYPE | COUNT | BUFFER
@@ -145,6 +148,8 @@ _CALLS = {
     (wire.OP_ALLREDUCE, wire.BLOCKING): "GMPI_Allreduce",
     (wire.OP_ISEND, wire.PARTITIONED): "partitioned send",
     (wire.OP_IRECV, wire.PARTITIONED): "partitioned receive",
+    (wire.OP_ISEND, wire.SYNCHRONOUS): "GMPI_Issend",
+    (wire.OP_ISEND, wire.SYNCHRONOUS_BLOCKING): "GMPI_Ssend",
     (wire.OP_BCAST, wire.NONBLOCKING): "GMPI_Ibcast",
     (wire.OP_BARRIER, wire.NONBLOCKING): "GMPI_Ibarrier",
     **{(move.op, wire.BLOCKING): f"GMPI_{move.name}" for move in moves.ROWS},

@@ -130,6 +130,7 @@ from host_proxy.platform.pages import Pages
     G_STATUS_ERROR,
     G_STATUS_COUNT,  # of bytes, below 2**31
     F_ISEND,
+    F_ISSEND,
     F_IRECV,
     F_TEST,
     F_TESTSOME,
@@ -145,7 +146,7 @@ from host_proxy.platform.pages import Pages
     G_TICKED,  # when it last did, ns
     G_OPENING,  # partitioned requests whose other end is not known, for which Python looks, too
     F_MOVING,  # of the first collective that moves blocks; the others follow, in the table's order
-) = range(104)
+) = range(105)
 G_COUNT = F_MOVING + len(ROWS)
 
 # --- slots ---------------------------------------------------------------------------------------

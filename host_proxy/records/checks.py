@@ -15,6 +15,7 @@ from gmpi.contract.constants import (
     DATATYPE_MARK,
     DATATYPES,
     ERR_ARG,
+    ERR_COMM,
     ERR_COUNT,
     ERR_OTHER,
     ERR_TRUNCATE,
@@ -22,14 +23,7 @@ from gmpi.contract.constants import (
     OPERATIONS_REDUCE,
     PROC_NULL,
 )
-from gmpi.contract.moves import (
-    BACK,
-    OUT,
-    blocks,
-    moves_blocks,
-    out_offset,
-    reduces,
-)
+from gmpi.contract.moves import BACK, OUT, blocks, moves_blocks, out_offset, reduces
 from gmpi.contract.wire import (
     DERIVED_MARK,
     DERIVED_MASK,
@@ -225,6 +219,8 @@ def log_fault(g, r):
         field = ops.PARTITION
     elif error == ERR_COUNT:
         field = ops.LENGTHS
+    elif error == ERR_COMM:
+        field = ops.ROAD
     elif error == ERR_OTHER and _COLLECTIVES[get(r, R_FLAGS)]:
         # Another rank has called something else: nothing after it can be right.
         put(communicator(g, get(r, R_COMM) & (PRIVATE_COMMUNICATOR - 1)), C_BROKEN, 1)

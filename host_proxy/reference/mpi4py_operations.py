@@ -26,6 +26,7 @@ from host_proxy.platform.state import (
     G_TAG_UB,
     G_TRANSFERS,
     S_BYTES,
+    S_CALL,
     S_COMM,
     S_DATATYPE,
     S_FAILED,
@@ -104,7 +105,10 @@ class Operations:
         port = self.port(self, slot)
         tag, nbytes = self.field(slot, S_TAG), self.field(slot, S_BYTES)
         comm = self.communicator(slot)
-        return (yield from send_message(port, comm, dest, tag, nbytes, self.sizes, number))
+        synchronous = self.field(slot, S_CALL) << wire.CALL_SHIFT >= wire.SYNCHRONOUS
+        return (
+            yield from send_message(port, comm, dest, tag, nbytes, self.sizes, number, synchronous)
+        )
 
     def irecv(self, slot: int) -> Step:
         source = self.field(slot, S_PEER)

@@ -198,31 +198,37 @@ def _try(call: Callable[[], None]) -> bool:
     return False
 
 
-def _send_first(comm: Communicator, message: np.ndarray, dest: int, tag: int) -> Step:
+def _send_first(
+    comm: Communicator, message: np.ndarray, dest: int, tag: int, synchronous: bool
+) -> Step:
     """Sends a message, or the header of a long one: its request.
 
     One that cannot be sent is followed by a header that says so.
     """
+    duplicate = comm.messages_of(tag)
     try:
-        return comm.messages_of(tag).Isend([message, MPI.BYTE], dest, tag)
+        start = duplicate.Issend if synchronous else duplicate.Isend
+        return start([message, MPI.BYTE], dest, tag)
     except MPI.Exception as exc:
         header = message[:MESSAGE_HEADER]
         write_header(header, Header(0, 0, exc.Get_error_class(), ABANDONED, 0, 0))
         with suppress(MPI.Exception, Failure):
-            yield comm.messages_of(tag).Isend([header, MPI.BYTE], dest, tag)
+            yield duplicate.Isend([header, MPI.BYTE], dest, tag)
         raise
 
 
 def send_message(
-    port, comm: Communicator, dest: int, tag: int, nbytes: int, sizes: tuple[int, int], number: int
-) -> Step:
+    port, comm: Communicator, dest: int, tag: int, nbytes: int, sizes: tuple[int, int],
+    number: int, synchronous: bool = False,
+) -> Step:  # fmt: skip
     """Sends ``nbytes`` of the port. ``sizes`` is (eager, chunk) of the context, ``number`` the
-    transfer number, unique among this rank's messages that are under way."""
+    transfer number, unique among this rank's messages that are under way.
+    ``synchronous``: done when it is received; one that is long is in any case."""
     eager, largest = sizes
     if nbytes <= eager:
         message = port.message(nbytes)
         write_header(message, Header(nbytes, 0, 0, NOT_SHARED, 0, 0))
-        yield (yield from _send_first(comm, message, dest, tag))
+        yield (yield from _send_first(comm, message, dest, tag, synchronous))
         return Outcome(nbytes)
     shared, way, seq = port.shared(comm, dest)
     message = port.message(0)
@@ -230,7 +236,7 @@ def send_message(
     write_header(message, header)
     streams = Streams(comm, dest, header, sends=True)
     # Before anything is waited for: a message sent after this one must not overtake it.
-    streams.under_way.append((yield from _send_first(comm, message, dest, tag)))
+    streams.under_way.append((yield from _send_first(comm, message, dest, tag, synchronous)))
     try:
         yield from _send_chunks(port, streams)
     except (MPI.Exception, Failure) as exc:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from common import RANK, SIZE, WORLD, end, pattern, run, same
+from common import RANK, SIZE, WORLD, end, pattern, raises, run, same
 from mpi4py import MPI
 from numba import cuda
 
@@ -121,6 +121,73 @@ def in_kernels(g: gmpi.Context) -> None:
             g.synchronize()
 
 
+def _synchronous(c: SimpleNamespace) -> Any:
+    issend, ssend, send, recv, test, wait = c.issend, c.ssend, c.send, c.recv, c.test, c.wait
+
+    @cuda.jit
+    def first(ctx, data, n, log):
+        request = issend(ctx, data, n, gmpi.BYTE, 1, 50, gmpi.COMM_WORLD)
+        early = 0
+        for _ in range(30):
+            done, _ = test(ctx, request)
+            early += 1 if done else 0
+        send(ctx, data, 1, gmpi.BYTE, 1, GO, gmpi.COMM_WORLD)
+        log[0] = early
+        log[1] = wait(ctx, request).error
+        log[2] = ssend(ctx, data, n, gmpi.BYTE, 1, 51, gmpi.COMM_WORLD).error
+
+    @cuda.jit
+    def second(ctx, room, n, log):
+        recv(ctx, room[:1], 1, gmpi.BYTE, 0, GO, gmpi.COMM_WORLD)
+        log[0] = recv(ctx, room, n, gmpi.BYTE, 0, 50, gmpi.COMM_WORLD).error
+        log[1] = recv(ctx, room, n, gmpi.BYTE, 0, 51, gmpi.COMM_WORLD).error
+        log[2] = 0
+
+    return first, second
+
+
+SYNCHRONOUS = {"block": _synchronous(block_calls), "warp": _synchronous(warp_calls)}
+
+
+def synchronous_sends(g: gmpi.Context) -> None:
+    """Not complete before the receive, however short."""
+    for scope, n in (("block", 8), ("warp", 200), ("block", 3000)):
+        log = cuda.to_device(np.full(3, -1))
+        data = cuda.to_device(pattern(n, 1) if RANK == 0 else np.zeros(n, np.uint8))
+        if RANK < 2:
+            SYNCHRONOUS[scope][RANK][1, 32](g.device, data, n, log)
+            g.synchronize()
+            assert list(log.copy_to_host()) == [0, 0, 0], (RANK, scope, log.copy_to_host())
+            same(data, pattern(n, 1), f"{n} bytes")
+    data = np.arange(100, dtype=np.uint8)
+    if RANK == 0:
+        request = g.host.Issend(data, 1, 7)
+        assert not any(request.Test() for _ in range(200))
+        g.host.Send(data[:1], 1, GO)
+        request.Wait()
+        g.host.Ssend(data, 1, 8)
+    elif RANK == 1:
+        room = np.zeros(100, np.uint8)
+        g.host.Recv(room[:1], 0, GO)
+        for tag in (7, 8):
+            g.host.Recv(room, 0, tag)
+        same(room, data, "of the host")
+
+
+@cuda.jit
+def refused(ctx, data, log):
+    log[0] = gmpi.GMPI_Ssend(ctx, data, 1, gmpi.BYTE, 0, 7, gmpi.COMM_WORLD).error
+
+
+def no_synchronous_sends(g: gmpi.Context) -> None:
+    """On the direct road nobody would know; a class and a text."""
+    log = cuda.to_device(np.zeros(1, int))
+    refused[1, 32](g.device, cuda.to_device(np.zeros(1, np.uint8)), log)
+    words = "GMPI_Ssend in block 0: communicator is 0, allowed is one that was registered without "
+    raises(gmpi.ArgumentError, words, g.synchronize)
+    assert log.copy_to_host()[0] == gmpi.ERR_COMM
+
+
 def on_hosts(g: gmpi.Context) -> None:
     """The host's, with mpi4py's results."""
     h = g.host
@@ -150,7 +217,8 @@ def main() -> None:
     direct = "--direct" in sys.argv
     settings = {"wildcards": False} if direct else {}
     with gmpi.Context(WORLD, eager_bytes=256, chunk_bytes=1024, timeout_s=30, **settings) as g:
-        run([in_kernels] if direct else [in_kernels, on_hosts], g)
+        both = [in_kernels, no_synchronous_sends]
+        run(both if direct else [in_kernels, on_hosts, synchronous_sends], g)
     end()
 
 
