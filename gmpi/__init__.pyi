@@ -104,6 +104,16 @@ from device_lib.api.exports_partitioned import (
     GMPI_Startall as GMPI_Startall,
     GMPI_Startall_warp as GMPI_Startall_warp,
 )
+from device_lib.api.exports_local import (
+    GMPI_Cart_coords as GMPI_Cart_coords,
+    GMPI_Cart_get as GMPI_Cart_get,
+    GMPI_Cart_rank as GMPI_Cart_rank,
+    GMPI_Cart_shift as GMPI_Cart_shift,
+    GMPI_Cartdim_get as GMPI_Cartdim_get,
+    GMPI_Error_class as GMPI_Error_class,
+    GMPI_Type_size as GMPI_Type_size,
+    GMPI_Wtime as GMPI_Wtime,
+)
 from device_lib.api.exports_several import (
     GMPI_Issend as GMPI_Issend,
     GMPI_Issend_warp as GMPI_Issend_warp,
@@ -161,6 +171,7 @@ from gmpi.contract.constants import (
     ERR_REQUEST as ERR_REQUEST,
     ERR_ROOT as ERR_ROOT,
     ERR_TAG as ERR_TAG,
+    ERR_TOPOLOGY as ERR_TOPOLOGY,
     ERR_TRUNCATE as ERR_TRUNCATE,
     ERR_TYPE as ERR_TYPE,
     FLOAT as FLOAT,

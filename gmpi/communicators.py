@@ -20,10 +20,12 @@ from device_lib.platform.divide import magic_of
 from gmpi.contract.constants import COMM_WORLD
 from gmpi.contract.rules import TAG_DUPLICATES
 from gmpi.contract.wire import (
+    CART_DIMS,
     COLLECTIVES_DIRECT,
     COMMUNICATOR_BYTES,
     COMMUNICATORS,
     DEVICE_P2P,
+    DEVICE_TOPOLOGY,
     MAILED,
     MAPPED_COMMUNICATORS,
     P2P_BITS,
@@ -32,7 +34,9 @@ from gmpi.contract.wire import (
     P2P_FIRST,
     P2P_MAGIC,
     P2P_MAILBOXES,
+    PERIODS_SHIFT,
     PRIVATE_COMMUNICATOR,
+    TOPOLOGY_BYTES,
 )
 from gmpi.errors import ContextError
 from gmpi.memory.collectives import Areas
@@ -150,6 +154,7 @@ class Communicators:
             reach[P2P_DIRECT] = direct and self._memory.direct != 0
             reach[P2P_DIRECT] |= COLLECTIVES_DIRECT * collects
             self._memory.write_device(DEVICE_P2P + index * P2P_BYTES, reach)
+        self._memory.write_device(DEVICE_TOPOLOGY + index * TOPOLOGY_BYTES, _topology_row(comm))
         self._enter(index, communicator, direct)
         return index
 
@@ -240,6 +245,18 @@ class Communicators:
         """Tells kernels the rank and size of communicators from ``index`` on."""
         data = entries.tobytes()
         ctypes.memmove(self._entries + index * COMMUNICATOR_BYTES, data, len(data))
+
+
+def _topology_row(comm: MPI.Comm) -> np.ndarray:
+    """What kernels know of a Cartesian communicator; zeros for any other."""
+    row = np.zeros(TOPOLOGY_BYTES // 8, np.int64)
+    if comm.Get_topology() == MPI.CART:
+        cart = MPI.Cartcomm(comm)
+        if 0 < cart.ndim <= CART_DIMS:
+            periods = sum(bool(period) << i for i, period in enumerate(cart.periods))
+            row[0] = cart.ndim | periods << PERIODS_SHIFT
+            row[1 : 1 + cart.ndim] = cart.dims
+    return row
 
 
 def free_communicator(context: Context, index: int) -> None:

@@ -63,6 +63,7 @@ MPICH_ONLY = {
     4: [
         "random_programs --seeds=18:19", "TEST_NODES=abbb random_programs --seeds=43:44",
         "TEST_NODES=aabb collectives", "random_blocks --seeds=20:24",
+        "cart",
     ],
 }  # fmt: skip
 OPEN_MPI_ONLY = {

@@ -34,6 +34,9 @@ class Kind(NamedTuple):
 _ALLOWED = {
     "ctx": ((CONTEXT,), "Context.device"),
     "requests": ((ARRAY, TUPLE), "an int64 array, or a tuple of requests"),
+    "coords": ((ARRAY, TUPLE), "an array of integers"),
+    "dims": ((ARRAY,), "an array of integers"),
+    "periods": ((ARRAY,), "an array of integers"),
     "indices": ((ARRAY,), "an int64 array"),
     "statuses": ((ARRAY, INTEGER, NOTHING), "an array of gmpi.STATUS_DTYPE, or nothing"),
 }

@@ -27,7 +27,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, TypeAlias, TypeVar, cast
 
-from device_lib.api.calls import comm_rank, comm_size, make_calls
+from device_lib.api.calls import make_calls
+from device_lib.api.local import LOCAL
 from device_lib.platform.context import DeviceContext, Status
 from device_lib.platform.primitives import SIMULATOR
 from device_lib.platform.scope import BLOCK, WARP
@@ -85,8 +86,7 @@ def warp_scope(call: Twin) -> Twin:
 
 
 def any_thread(declared: Twin) -> Twin:
-    calls = SimpleNamespace(comm_rank=comm_rank, comm_size=comm_size)
-    return cast(Twin, _bind(declared, calls, ""))
+    return cast(Twin, _bind(declared, LOCAL, ""))
 
 
 # --- point to point -------------------------------------------------------------------------------

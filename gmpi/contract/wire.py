@@ -281,7 +281,13 @@ COLLECTIVE_ROW_BYTES = 512
 # What the blocks of a grid tell each other in a call of grid scope (gmpi/contract/grid.py).
 DEVICE_GRID = DEVICE_COLLECTIVES + COMMUNICATORS * COLLECTIVE_ROW_BYTES
 GRID_BYTES = 512
-DEVICE_ROWS = DEVICE_GRID + GRID_BYTES
+# A row for each communicator: if it is Cartesian, how many dimensions it has | a bit for each that
+# is periodic << 8; then their lengths. Written by the host when it is registered.
+DEVICE_TOPOLOGY = DEVICE_GRID + GRID_BYTES
+TOPOLOGY_BYTES = 128
+CART_DIMS = 8
+PERIODS_SHIFT = 8
+DEVICE_ROWS = DEVICE_TOPOLOGY + COMMUNICATORS * TOPOLOGY_BYTES
 REQUEST_BYTES = 64  # one row a slot
 REQUEST_OWNER = 0  # handle of the open request; of the last one, claimed, when free
 REQUEST_RECV = 8  # address that is unpacked to

@@ -1,0 +1,170 @@
+"""Calls that any thread makes, alone: what a kernel can answer by itself.
+
+Of a Cartesian communicator its dimensions are in device memory; ranks are in row-major order of
+their coordinates (MPI 4.1 section 8.2).
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from device_lib.api.words import comm_rank, comm_size
+from device_lib.move.layouts import is_derived, type_row
+from device_lib.platform.primitives import device, int64, load_gpu, timer_ns
+from gmpi.contract.constants import (
+    DATATYPE_MARK,
+    DATATYPES,
+    ERR_ARG,
+    ERR_RANK,
+    ERR_TOPOLOGY,
+    PROC_NULL,
+    SUCCESS,
+    UNDEFINED,
+)
+from gmpi.contract.wire import (
+    COMMUNICATORS,
+    DEVICE_TOPOLOGY,
+    PERIODS_SHIFT,
+    TOPOLOGY_BYTES,
+    TYPE_SIZE,
+)
+
+_DATATYPE_COUNT = len(DATATYPES)
+
+
+@device
+def _topology(ctx, comm):
+    """(number of dimensions, which are periodic, address of their lengths)."""
+    if comm < 0 or comm >= COMMUNICATORS:
+        return 0, 0, 0
+    row = ctx.device + DEVICE_TOPOLOGY + int64(comm) * TOPOLOGY_BYTES
+    head = load_gpu(row)
+    return head & 0xFF, head >> PERIODS_SHIFT, row + 8
+
+
+@device
+def cartdim_get(ctx, comm):
+    ndims, periods, lengths = _topology(ctx, comm)
+    return ndims
+
+
+@device
+def _store_coords(ndims, lengths, rank, coords):
+    i = ndims - 1
+    while i >= 0:
+        length = load_gpu(lengths + i * 8)
+        coords[i] = rank % length
+        rank //= length
+        i -= 1
+
+
+@device
+def cart_coords(ctx, comm, rank, maxdims, coords):
+    ndims, periods, lengths = _topology(ctx, comm)
+    if ndims == 0:
+        return ERR_TOPOLOGY
+    if rank < 0 or rank >= comm_size(ctx, comm):
+        return ERR_RANK
+    if maxdims < ndims:
+        return ERR_ARG
+    _store_coords(ndims, lengths, int64(rank), coords)
+    return SUCCESS
+
+
+@device
+def cart_get(ctx, comm, maxdims, dims, periods, coords):
+    ndims, around, lengths = _topology(ctx, comm)
+    if ndims == 0:
+        return ERR_TOPOLOGY
+    if maxdims < ndims:
+        return ERR_ARG
+    i = 0
+    while i < ndims:
+        dims[i] = load_gpu(lengths + i * 8)
+        periods[i] = around >> i & 1
+        i += 1
+    _store_coords(ndims, lengths, int64(comm_rank(ctx, comm)), coords)
+    return SUCCESS
+
+
+@device
+def cart_rank(ctx, comm, coords):
+    ndims, periods, lengths = _topology(ctx, comm)
+    if ndims == 0:
+        return UNDEFINED
+    rank = int64(0)
+    i = 0
+    while i < ndims:
+        length = load_gpu(lengths + i * 8)
+        at = int64(coords[i])
+        if at < 0 or at >= length:
+            if periods >> i & 1 == 0:
+                return PROC_NULL
+            at = (at % length + length) % length
+        rank = rank * length + at
+        i += 1
+    return rank
+
+
+@device
+def _beside(me, at, length, stride, disp, around):
+    """Rank at ``disp`` from ``me`` in one dimension, or PROC_NULL."""
+    to = at + disp
+    if to < 0 or to >= length:
+        if around == 0:
+            return PROC_NULL
+        to = (to % length + length) % length
+    return me + (to - at) * stride
+
+
+@device
+def cart_shift(ctx, comm, direction, disp):
+    ndims, periods, lengths = _topology(ctx, comm)
+    if direction < 0 or direction >= ndims:
+        return UNDEFINED, UNDEFINED
+    me = int64(comm_rank(ctx, comm))
+    stride = int64(1)
+    i = ndims - 1
+    while i > direction:
+        stride *= load_gpu(lengths + i * 8)
+        i -= 1
+    length = load_gpu(lengths + int64(direction) * 8)
+    at = me // stride % length
+    around = periods >> direction & 1
+    source = _beside(me, at, length, stride, -int64(disp), around)
+    return source, _beside(me, at, length, stride, int64(disp), around)
+
+
+@device
+def wtime(ctx):
+    return timer_ns() * 1e-9
+
+
+@device
+def type_size(ctx, datatype):
+    if is_derived(datatype):
+        row = type_row(ctx, datatype)
+        return load_gpu(row + TYPE_SIZE) if row != 0 else UNDEFINED
+    if datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
+        return UNDEFINED
+    return int64(datatype) >> 8 & 0xFF
+
+
+@device
+def error_class(ctx, errorcode):
+    return errorcode
+
+
+LOCAL = SimpleNamespace(
+    comm_rank=comm_rank,
+    comm_size=comm_size,
+    cartdim_get=cartdim_get,
+    cart_coords=cart_coords,
+    cart_get=cart_get,
+    cart_rank=cart_rank,
+    cart_shift=cart_shift,
+    wtime=wtime,
+    type_size=type_size,
+    error_class=error_class,
+)
