@@ -111,6 +111,7 @@ from device_lib.api.exports_local import (
     GMPI_Cart_shift as GMPI_Cart_shift,
     GMPI_Cartdim_get as GMPI_Cartdim_get,
     GMPI_Error_class as GMPI_Error_class,
+    GMPI_Get_count as GMPI_Get_count,
     GMPI_Type_size as GMPI_Type_size,
     GMPI_Wtime as GMPI_Wtime,
 )

@@ -51,7 +51,7 @@ MPICH_ONLY = {
         "GPU_STAGING=0 point_to_point --small --some",
         "random_programs --seeds=0:4", "waits --small", "several", "several --direct",
         "blocks", "random_blocks --seeds=0:8",
-        "ENGINE=mpi4py random_blocks --seeds=8:11",
+        "ENGINE=mpi4py random_blocks --seeds=8:11", "random_blocks --narrow --seeds=24:28",
         "direct", "datatypes --direct --small --some", "ROAD=proxied partitioned --some",
         "collectives --direct --some", "grid --direct",
     ],

@@ -161,7 +161,9 @@ def test_every_call_has_a_text_and_a_signature() -> None:
         if name.endswith(("_warp", "_grid")):
             scope = name[-4:]
         scope = f"all threads of the {scope}"
-        if name.startswith(("GMPI_Comm", "GMPI_Cart", "GMPI_Wtime", "GMPI_Type", "GMPI_Error")):
+        if name.startswith(
+            ("GMPI_Comm", "GMPI_Cart", "GMPI_Wtime", "GMPI_Type", "GMPI_Error", "GMPI_Get")
+        ):
             scope = "any thread"
         assert call.__name__ == name
         assert scope in call.__doc__, name

@@ -34,6 +34,7 @@ class Kind(NamedTuple):
 _ALLOWED = {
     "ctx": ((CONTEXT,), "Context.device"),
     "requests": ((ARRAY, TUPLE), "an int64 array, or a tuple of requests"),
+    "status": ((TUPLE,), "the Status that a wait has returned"),
     "coords": ((ARRAY, TUPLE), "an array of integers"),
     "dims": ((ARRAY,), "an array of integers"),
     "periods": ((ARRAY,), "an array of integers"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from device_lib.api.exports import any_thread
-from device_lib.platform.context import DeviceContext
+from device_lib.platform.context import DeviceContext, Status
 
 
 @any_thread
@@ -100,6 +100,21 @@ def GMPI_Type_size(ctx: DeviceContext, datatype: int) -> int:
 
     Returns:
         The bytes; ``gmpi.UNDEFINED`` for what is no datatype.
+    """
+    raise NotImplementedError
+
+
+@any_thread
+def GMPI_Get_count(ctx: DeviceContext, status: Status, datatype: int) -> int:
+    """How many elements a receive has got (MPI 4.1 section 3.2.5).
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        status: what a wait, a test or GMPI_Recv has returned.
+        datatype: as GMPI_Type_size.
+
+    Returns:
+        The number; ``gmpi.UNDEFINED`` if it is no whole number, or ``datatype`` is none.
     """
     raise NotImplementedError
 

@@ -152,6 +152,16 @@ def type_size(ctx, datatype):
 
 
 @device
+def get_count(ctx, status, datatype):
+    size = type_size(ctx, datatype)
+    if size == UNDEFINED or status.nbytes == 0:
+        return size if size == UNDEFINED else 0
+    if size == 0 or status.nbytes % size != 0:
+        return UNDEFINED
+    return status.nbytes // size
+
+
+@device
 def error_class(ctx, errorcode):
     return errorcode
 
@@ -166,5 +176,6 @@ LOCAL = SimpleNamespace(
     cart_shift=cart_shift,
     wtime=wtime,
     type_size=type_size,
+    get_count=get_count,
     error_class=error_class,
 )

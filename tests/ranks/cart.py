@@ -6,7 +6,7 @@ mpiexec -n 4 python3 tests/ranks/cart.py
 from __future__ import annotations
 
 import numpy as np
-from common import SIZE, WORLD, end, same
+from common import RANK, SIZE, WORLD, end, same
 from mpi4py import MPI
 from numba import cuda, int32
 
@@ -37,7 +37,7 @@ def ask(ctx, comm, ndims, ranks, coords, back, shifts, mine, errors):
 
 
 @cuda.jit
-def ask_others(ctx, comm, cart, derived, found, times):
+def ask_others(ctx, comm, cart, derived, me, room, found, times):
     at = cuda.local.array(8, int32)
     found[0] = gmpi.GMPI_Cartdim_get(ctx, comm)
     found[1] = gmpi.GMPI_Cart_coords(ctx, comm, 0, 8, at)
@@ -51,6 +51,13 @@ def ask_others(ctx, comm, cart, derived, found, times):
     found[9] = gmpi.GMPI_Type_size(ctx, derived)
     found[10] = gmpi.GMPI_Type_size(ctx, 7)
     found[11] = gmpi.GMPI_Error_class(ctx, gmpi.ERR_RANK)
+    request = gmpi.GMPI_Irecv(ctx, room, 40, gmpi.BYTE, me, 3, comm)
+    gmpi.GMPI_Send(ctx, room[40:], 24, gmpi.BYTE, me, 3, comm)
+    status = gmpi.GMPI_Wait(ctx, request)
+    found[12] = gmpi.GMPI_Get_count(ctx, status, gmpi.DOUBLE)
+    found[13] = gmpi.GMPI_Get_count(ctx, status, derived)
+    found[14] = gmpi.GMPI_Get_count(ctx, status, gmpi.LONG_DOUBLE)
+    found[15] = gmpi.GMPI_Get_count(ctx, status, 7)
     times[0] = gmpi.GMPI_Wtime(ctx)
     begin = gmpi.timer_ns()
     while gmpi.timer_ns() - begin < 20_000_000:
@@ -92,12 +99,14 @@ def main() -> None:
                 cart.Free()
         cart = WORLD.Create_cart([SIZE, 1])
         handle, datatype = g.comm(cart), g.commit(derived)
-        found, times = cuda.to_device(np.zeros(12, int)), cuda.to_device(np.zeros(2))
-        ask_others[1, 1](g.device, gmpi.COMM_WORLD, handle, datatype, found, times)
+        found, times = cuda.to_device(np.zeros(16, int)), cuda.to_device(np.zeros(2))
+        room = cuda.to_device(np.zeros(64, np.uint8))
+        ask_others[1, 1](g.device, gmpi.COMM_WORLD, handle, datatype, RANK, room, found, times)
         g.synchronize()
         no = gmpi.UNDEFINED
         wanted = [0, gmpi.ERR_TOPOLOGY, no, no, gmpi.ERR_RANK, gmpi.ERR_ARG, no, 0, 8, 12, no]
-        same(found, [*wanted, gmpi.ERR_RANK], "what is refused, and sizes")
+        wanted += [gmpi.ERR_RANK, 3, 2, no, no]
+        same(found, wanted, "what is refused, and sizes")
         began, ended = times.copy_to_host()
         assert 0.02 <= ended - began < 5, (began, ended)
         g.free(datatype)

@@ -5,8 +5,8 @@
 All ranks make a program from the same seed: calls of every operation in ``gmpi/contract/moves.py``,
 of Allreduce, Bcast and Barrier, blocking or not, with and without IN_PLACE, from every root, of
 predefined and derived datatypes, on several communicators. Each rank carries it out in a kernel, of
-either scope, or by its host. What every rank finds in its buffers is compared with what mpi4py
-leaves in them.
+either scope, or by its host; with ``--narrow``, without large slots. What every rank finds in its
+buffers is compared with what mpi4py leaves in them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from blocks_kernel import KERNELS, NOT_BLOCKING, ROWS, WAIT
-from common import RANK, SIZE, WORLD, end, pattern, same
+from common import RANK, SIZE, WORLD, end, pattern, same, take_large_slots
 from mpi4py import MPI
 from numba import cuda
 
 import gmpi
+from device_lib.platform import lanes
 from gmpi.contract import moves
 from gmpi.contract.constants import DATATYPES, OPERATIONS_REDUCE
 from gmpi.contract.wire import OP_ALLREDUCE, OP_BARRIER, OP_BCAST
@@ -271,6 +272,11 @@ def main() -> None:
             first, last = map(int, word.removeprefix("--seeds=").split(":"))
     reverse = WORLD.Split(0, SIZE - RANK)
     with gmpi.Context(WORLD, eager_bytes=256, chunk_bytes=512, watchdog_s=3, timeout_s=6) as g:
+        if "--narrow" in sys.argv:
+            # What is long goes in small pieces, which are asked for one by one: with naps as long
+            # as in other tests, a wait for something else would find each after a second.
+            lanes._LONGEST_NAP_S = 1e-4
+            take_large_slots(g)
         comms = [WORLD, reverse]
         handles = [gmpi.COMM_WORLD, g.comm(reverse)]
         layouts = _layouts(g)
