@@ -235,8 +235,8 @@ class Context(PartitionedCalls):
     def _faults(self, since: int) -> list[Fault]:
         known = len(self._state.communicators)
         rows = fault_rows(self._state, since)
-        findings = getattr(self._proxy.python, "findings", ())
-        return [faults.describe(row, known, self._datatypes.plans, findings) for row in rows]
+        plans, notes = self._datatypes.plans, self._state.notes
+        return [faults.describe(row, known, plans, notes) for row in rows]
 
     def report(self) -> Report:
         """What every rank has pending, and the likely cause if nothing moves.

@@ -114,6 +114,7 @@ class CallError(GMPIError):
         block: linear number of the calling block, -1 for a call of the host.
         error_class: what the kernel got in ``status.error``.
         more: how many further errors there are.
+        fault: all of it, as in ``Context.errors``.
     """
 
     def __init__(self, fault: Fault, more: int = 0) -> None:
@@ -125,6 +126,7 @@ class CallError(GMPIError):
         self.block = fault.block
         self.error_class = fault.error_class
         self.more = more
+        self.fault = fault
 
 
 class ArgumentError(CallError, ValueError):

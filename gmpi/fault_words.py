@@ -1,17 +1,70 @@
-"""What is allowed in place of a request, a partition or a collective that was refused, and what to
-do."""
+"""What is allowed in place of a buffer, a request, a partition or a collective that was refused,
+and what to do."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gmpi.contract import collectives as c
 from gmpi.contract.constants import DATATYPE_NAMES, OPERATIONS_REDUCE
-from gmpi.contract.wire import OP_PARRIVED, OP_PREADY, OP_START
+from gmpi.contract.wire import (
+    FLAG_NULL_BUFFER,
+    FLAG_OVERLAP,
+    FLAG_PRIVATE_BUFFER,
+    FLAG_SHORT_BUFFER,
+    FLAG_STRIDED_BUFFER,
+    OP_PARRIVED,
+    OP_PREADY,
+    OP_START,
+)
+
+if TYPE_CHECKING:
+    from gmpi.datatypes.plans import Plan
 
 _PARTITIONED = {
     OP_START: "a partitioned request of this context that is not active",
     OP_PREADY: "a partitioned send of this context that has been started",
     OP_PARRIVED: "a partitioned receive of this context",
 }
+
+
+def caller(block: int) -> str:
+    """Who has made a call, by the number of its block; -1: the host."""
+    return f"block {block}" if block >= 0 else "host"
+
+
+def buffer_words(flaws: int, nbytes: int, derived: bool) -> tuple[str, str]:
+    """(what is wrong, what to do) for a buffer with these flags."""
+    if flaws & FLAG_OVERLAP:
+        return (
+            "written more than once by this datatype, count or view",
+            "datatypes and views of which no two elements overlap",
+        )
+    if flaws & FLAG_NULL_BUFFER:
+        if derived:
+            return "null", "an array, or gmpi.BOTTOM with a datatype of absolute addresses"
+        return "null", f"a buffer of at least {nbytes} bytes, or count 0"
+    if flaws & FLAG_SHORT_BUFFER:
+        return "smaller than the message", f"an array of at least {nbytes} bytes, or a lower count"
+    if flaws & FLAG_STRIDED_BUFFER:
+        return (
+            "a strided view and the datatype is derived",
+            "a strided view with a predefined datatype, or the whole array with a derived one",
+        )
+    assert flaws & FLAG_PRIVATE_BUFFER
+    return (
+        "private to a thread, or to a block and too large for that",
+        "device memory, or shared memory of at most eager_bytes",
+    )
+
+
+def outside_words(plan: Plan, count: int, room: int) -> tuple[str, str]:
+    """The same where elements of a datatype leave an array of ``room`` bytes."""
+    where = plan.first_outside(count, 0, room)
+    return (
+        f"left by {where}, of the datatype; it has bytes 0..{room}",
+        "a larger array, a lower count or a smaller datatype",
+    )
 
 
 def request_words(op: int) -> tuple[str, str]:

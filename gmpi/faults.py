@@ -26,11 +26,7 @@ from gmpi.contract.wire import (
     DATATYPE_UNFIT,
     DERIVED_MARK,
     DERIVED_MASK,
-    FLAG_NULL_BUFFER,
-    FLAG_OVERLAP,
-    FLAG_PRIVATE_BUFFER,
     FLAG_SHORT_BUFFER,
-    FLAG_STRIDED_BUFFER,
     NO_COMMUNICATOR,
     OP_ISEND,
 )
@@ -43,10 +39,18 @@ from gmpi.errors import (
     ResourceError,
     TruncationError,
 )
-from gmpi.fault_words import differing_calls, partition_words, request_words
+from gmpi.fault_words import (
+    buffer_words,
+    caller,
+    differing_calls,
+    outside_words,
+    partition_words,
+    request_words,
+)
 from host_proxy.compiled.headers import FLAWS
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
+from host_proxy.platform.notes import Notes
 
 if TYPE_CHECKING:
     from gmpi.datatypes.plans import Plan
@@ -93,40 +97,6 @@ def _unfit_words(datatype: int, itemsize: int) -> tuple[str, str, str]:
 
 def _size_of(name: str) -> int:
     return next(dtype.itemsize for known, _, dtype in DATATYPES if known == name)
-
-
-def _buffer_words(flaws: int, nbytes: int, derived: bool) -> tuple[str, str]:
-    """(what is wrong, what to do) for a buffer with these flags."""
-    if flaws & FLAG_OVERLAP:
-        return (
-            "written more than once by this datatype, count or view",
-            "datatypes and views of which no two elements overlap",
-        )
-    if flaws & FLAG_NULL_BUFFER:
-        if derived:
-            return "null", "an array, or gmpi.BOTTOM with a datatype of absolute addresses"
-        return "null", f"a buffer of at least {nbytes} bytes, or count 0"
-    if flaws & FLAG_SHORT_BUFFER:
-        return "smaller than the message", f"an array of at least {nbytes} bytes, or a lower count"
-    if flaws & FLAG_STRIDED_BUFFER:
-        return (
-            "a strided view and the datatype is derived",
-            "a strided view with a predefined datatype, or the whole array with a derived one",
-        )
-    assert flaws & FLAG_PRIVATE_BUFFER
-    return (
-        "private to a thread, or to a block and too large for that",
-        "device memory, or shared memory of at most eager_bytes",
-    )
-
-
-def _outside_words(plan: Plan, count: int, room: int) -> tuple[str, str]:
-    """The same where elements of a datatype leave an array of ``room`` bytes."""
-    where = plan.first_outside(count, 0, room)
-    return (
-        f"left by {where}, of the datatype; it has bytes 0..{room}",
-        "a larger array, a lower count or a smaller datatype",
-    )
 
 
 def any_tag_of_host(operation: str, high: int, source: int, communicator: int) -> ArgumentError:
@@ -211,12 +181,10 @@ class Known(NamedTuple):
     Attributes:
         communicators: how many are registered.
         plans: of the derived datatypes that are committed, by handle.
-        findings: what debug mode has found, in words.
     """
 
     communicators: int
     plans: Mapping[int, Plan]
-    findings: Sequence[str]
 
 
 class Words(NamedTuple):
@@ -286,8 +254,8 @@ def _reduction(entry: Entry, known: Known) -> Words:
 def _buffer(entry: Entry, known: Known) -> Words:
     plan = known.plans.get(entry.datatype)
     if entry.value & FLAG_SHORT_BUFFER and plan is not None:
-        return Words(*_outside_words(plan, entry.elements, entry.low))
-    return Words(*_buffer_words(entry.value, entry.high, entry.is_derived))
+        return Words(*outside_words(plan, entry.elements, entry.low))
+    return Words(*buffer_words(entry.value, entry.high, entry.is_derived))
 
 
 def _request(entry: Entry, known: Known) -> Words:
@@ -373,19 +341,27 @@ def describe(
     row: np.ndarray,
     communicators: int,
     plans: Mapping[int, Plan] | None = None,
-    findings: Sequence[str] = (),
+    notes: Notes | Sequence[str] = (),
 ) -> Fault:
-    """Words one row of the error log; the other arguments are what ``Known`` has."""
+    """Words one row of the error log.
+
+    Args:
+        communicators, plans: what ``Known`` has.
+        notes: what there is in words.
+    """
     entry = Entry(*(int(row[column]) for column in _COLUMNS))
     operation, field = ops.name_of(entry.op, entry.call), ops.FIELD_NAMES[entry.field]
+    if entry.field == ops.WORDED:
+        worded: Fault = notes[entry.value]  # type: ignore[assignment]
+        return worded
     if entry.field == ops.DEBUG:
-        text = f"debug mode: {findings[entry.value]}"
+        text = f"debug mode: {notes[entry.value]}"
         return Fault(
             text, operation, field, entry.value, "", entry.block, entry.error_class, DebugError
         )
-    words = _WORDS.get(entry.field, _mpi)(entry, Known(communicators, plans or {}, findings))
-    where = f"block {entry.block}" if entry.block >= 0 else "host"
-    text = f"{operation} in {where}: {field} is {words.value}, allowed is {words.allowed}"
+    words = _WORDS.get(entry.field, _mpi)(entry, Known(communicators, plans or {}))
+    where = f"{operation} in {caller(entry.block)}"
+    text = f"{where}: {field} is {words.value}, allowed is {words.allowed}"
     if words.advice:
         text += f"; {words.advice}"
     if entry.field not in (ops.REQUEST, ops.PARTITION, ops.RESOURCE, ops.OPERATION, ops.CALL):

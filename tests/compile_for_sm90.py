@@ -131,6 +131,17 @@ def grids(ctx: Any, a: Any, u: Any, n: int, peer: int) -> None:
     a[0] = index + status.count
 
 
+def ends(ctx: Any, a: Any, b: Any, flags: Any) -> None:
+    """Partitioned requests that the kernel makes, of arrays, slices and addresses."""
+    send = gmpi.GMPI_Psend_init(ctx, a[4:], 4, flags[0], gmpi.FLOAT, 0, 1, 0)
+    recv = gmpi.GMPI_Precv_init_warp(ctx, b[::2], 4, 1, gmpi.FLOAT, flags[1], 1, 0)
+    flags[2] = gmpi.GMPI_Psend_init(ctx, flags[3], 4, 1, gmpi.FLOAT, 0, 1, 0)
+    gmpi.GMPI_Start(ctx, send)
+    gmpi.GMPI_Pready(ctx, 3, send)
+    if gmpi.GMPI_Parrived(ctx, recv, 1):
+        flags[4] = gmpi.GMPI_Request_free(ctx, send) + gmpi.GMPI_Request_free_warp(ctx, recv)
+
+
 INTERPRETER = (
     types.int64[:, :, ::1], BYTES, types.int64[:, ::1],
     typeof(__import__("numpy").zeros((1, 1), gmpi.STATUS_DTYPE)), types.int64[:, :, :, ::1],
@@ -148,6 +159,7 @@ KERNELS = {
     ),
     "views": (views, (types.float32[:, :, ::1], BYTES, types.int64, types.int64)),
     "grids": (grids, (types.float32[::1], types.float32[:, ::1], types.int64, types.int64)),
+    "ends": (ends, (types.float32[::1], types.float32[::1], WORDS)),
     "small_integers": (small_integers, (BYTES, types.uint32, types.int16)),
     "script_block": (script_kernel.KERNELS["block"].py_func, INTERPRETER),
     "script_grid": (script_kernel.KERNELS["grid"].py_func, INTERPRETER),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from mpi4py import MPI
 
 import gmpi
 from gmpi.contract import wire
+from gmpi.contract.partitions import Wanted
 from gmpi.contract.sizes import Layout
 from host_proxy.compiled import loop
 from host_proxy.platform import mpi_library
@@ -46,6 +48,35 @@ class Posted:
 
 def seq_of(ticket: int) -> int:
     return (ticket << 1 | 1) & wire.LOW_32
+
+
+class Host:
+    """Stands for what makes and frees partitioned requests (``gmpi/host/partitioned_making.py``).
+
+    Attributes:
+        busy: how often it answers only when it is asked again.
+        fault: what it answers.
+    """
+
+    def __init__(self, calls: list[Posted]) -> None:
+        self.calls = calls
+        self.busy = 0
+        self.fault: Any = None
+
+    def make(self, sends: bool, wanted: Wanted, block: int) -> Any:
+        name = "send" if sends else "receive"
+        place = wanted.address, wanted.count, wanted.peer, wanted.tag, wanted.comm
+        return self._answer(Posted(name, *place))
+
+    def free(self, handle: int, block: int) -> Any:
+        return self._answer(Posted("free", handle, 0, 0, 0, 0))
+
+    def _answer(self, call: Posted) -> Any:
+        self.busy -= 1
+        if self.busy >= 0:
+            return None
+        self.calls.append(call)
+        return SimpleNamespace(value=0xABCD1234, fault=self.fault)
 
 
 class Machine:
@@ -92,6 +123,7 @@ class Machine:
         self.comms = {int(row[st.C_HANDLE]), int(row[st.C_CHUNKS])}
         self.python = Mpi4pyEngine(self.state)
         self.calls: list[Posted] = []
+        self.host = self.state.making = Host(self.calls)
         self.wrong: list[str] = []  # illegal MPI calls
         self.code = 0  # what MPI calls return
         self.handed_out = 0  # requests so far

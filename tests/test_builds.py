@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from device_lib.platform import fitting
+from device_lib.platform import fitting, library
 from gmpi.errors import UsageError
 from gmpi.launch import builds
 
@@ -137,3 +137,17 @@ def test_names_are_the_user_s() -> None:
     assert builds.demangled("plain") == "plain"
     kernel = SimpleNamespace(py_func=kernel_of, entry_name="_ZN3abc")
     assert builds.name_of(kernel) == "kernel_of"
+
+
+def test_a_launch_knows_what_its_kernel_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    linked = type("Linked", (SimpleNamespace,), {"__hash__": object.__hash__})
+    monkeypatch.setattr(library, "Linked", linked, raising=False)
+    for names, makes in (
+        (["gmpi_open_any_block"], False),
+        (["gmpi_open_any_warp", "gmpi_partitioned_make_warp"], True),
+    ):
+        files = {linked(function=name) for name in names} | {"something.ptx"}
+        kernel = SimpleNamespace(_codelibrary=SimpleNamespace(_linking_files=files))
+        assert builds.makes_requests(kernel) == makes
+        files.clear()  # it is not asked again
+        assert builds.makes_requests(kernel) == makes

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from machine import PACKET, RANKS, SMALL, Machine, seq_of
+from machine import PACKET, RANKS, SMALL, Machine, Posted, seq_of
 
 import gmpi
 from gmpi.contract import wire
+from gmpi.contract.partitions import WANTED_BYTES, Wanted
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
 
@@ -23,10 +25,16 @@ REDUCE = {
     "flags": wire.FLAG_OUT | wire.FLAG_BACK | wire.FLAG_INLINE, "count": 2, "packets": 3,
     "datatype": gmpi.INT, "payload": bytes(8),
 }  # fmt: skip
+WANTED = Wanted(1 << 40, 64, 2, 3, gmpi.INT, 1, 7, 0, 4)
+INIT = {
+    "flags": wire.FLAG_OUT | wire.FLAG_INLINE, "count": WANTED_BYTES,
+    "payload": np.array(WANTED, np.int64).tobytes(),
+}  # fmt: skip
 BCAST = {"flags": wire.FLAG_BACK, "count": 8, "packets": 3}
 GOOD = {
     wire.OP_ISEND: SEND, wire.OP_IRECV: RECV, wire.OP_ALLREDUCE: REDUCE, wire.OP_BCAST: BCAST,
     wire.OP_BARRIER: {}, wire.OP_PING: {}, wire.OP_SYNCHRONIZE: {},
+    wire.OP_PSEND_INIT: INIT, wire.OP_PRECV_INIT: INIT, wire.OP_REQUEST_FREE: {"count": 1 << 62},
 }  # fmt: skip
 MOST = wire.POSITION_MASK // 32
 UB = (1 << 31) - 1
@@ -54,13 +62,17 @@ for _tag in (-2, -(1 << 31)):
 BAD.append((wire.OP_ISEND, {"tag": gmpi.ANY_TAG}, ops.TAG))
 for _reduction in (10, -1, 1 << 20):
     BAD.append((wire.OP_ALLREDUCE, {"tag": _reduction}, ops.REDUCTION))
-for _unknown in (0, wire.OP_WAIT, wire.OP_WAITED + 1, 99, 255):
+for _unknown in (0, wire.OP_WAIT, wire.OP_REQUEST_FREE + 1, 99, 255):
     BAD.append((_unknown, {}, ops.OPERATION))
 # A size that does not fit the class of the slot, or the place of the payload.
 BAD.append((wire.OP_ISEND, {"count": 257}, ops.REQUEST))
 BAD.append((wire.OP_IRECV, {"count": 257}, ops.REQUEST))
 BAD.append((wire.OP_ISEND, {"count": 145}, ops.REQUEST))
 BAD.append((wire.OP_ISEND, {"flags": wire.FLAG_OUT}, ops.REQUEST))
+for _op in (wire.OP_PSEND_INIT, wire.OP_PRECV_INIT):  # not the payload that they must have
+    BAD.append((_op, {"flags": wire.FLAG_OUT}, ops.REQUEST))
+    BAD.append((_op, {"count": WANTED_BYTES - 8}, ops.REQUEST))
+    BAD.append((_op, {"datatype": gmpi.INT}, ops.REQUEST))
 
 
 def call(m: Machine, op: int, slot: int = 0, **wrong: Any) -> int:
@@ -102,6 +114,23 @@ def test_what_is_wrong_is_refused(
     if field not in (ops.OPERATION, ops.REQUEST, ops.BUFFER):
         assert fault[st.E_VALUE] == next(iter(wrong.values()))
     assert m.state.slots[0, st.S_STATE] != st.OPEN
+
+
+def test_what_the_host_answers_is_told() -> None:
+    m = Machine()
+    m.host.busy = 3
+    handle = call(m, wire.OP_PRECV_INIT, 1)
+    m.step()
+    assert m.error_of(handle) == gmpi.SUCCESS and m.host.busy == -1
+    assert m.completions[1, 0]["low"] & wire.BYTES_MASK == 0xABCD1234
+    place = WANTED.address, WANTED.count, WANTED.peer, WANTED.tag, WANTED.comm
+    assert m.calls == [Posted("receive", *place)]
+    m.host.fault = SimpleNamespace(error_class=gmpi.ERR_RANK)
+    refused = [call(m, wire.OP_PSEND_INIT, 2), call(m, wire.OP_REQUEST_FREE, 3)]
+    m.step()
+    assert [m.error_of(h) for h in refused] == [gmpi.ERR_RANK] * 2
+    fault = m.faults[-1]
+    assert fault[st.E_FIELD] == ops.WORDED and m.state.notes[fault[st.E_VALUE]] is m.host.fault
 
 
 def test_tags_above_the_limit_of_the_library(machine: Machine) -> None:

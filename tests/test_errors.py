@@ -184,12 +184,22 @@ CASES = {
 WITHOUT_CALL = (ops.REQUEST, ops.PARTITION, ops.RESOURCE, ops.OPERATION, ops.DEBUG, ops.CALL)
 
 
-@pytest.mark.parametrize("field", ops.FIELD_NAMES, ids=ops.FIELD_NAMES.get)
+def test_every_field_has_a_case() -> None:
+    assert set(CASES) == set(ops.FIELD_NAMES) - {ops.WORDED}
+
+
+def test_what_the_host_has_worded_stays_as_it_is() -> None:
+    fault = faults.describe(row(wire.OP_PSEND_INIT, ops.DEBUG, 1), 3, notes=["", FINDING])
+    worded = faults.describe(row(wire.OP_PSEND_INIT, ops.WORDED, 1), 3, notes=["", fault])
+    assert worded is fault
+
+
+@pytest.mark.parametrize("field", CASES, ids=ops.FIELD_NAMES.get)
 def test_every_field_has_its_words(field: int) -> None:
     entry, text, kind = CASES[field]
     if field not in WITHOUT_CALL:
         text += CALL if field != ops.DATATYPE else CALL.replace("FLOAT", "0x8")
-    fault = faults.describe(entry, communicators=3, findings=["", FINDING])
+    fault = faults.describe(entry, communicators=3, notes=["", FINDING])
     assert fault.text == text
     assert fault.kind is kind
     assert fault.block == int(entry[st.E_BLOCK])

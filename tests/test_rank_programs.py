@@ -32,7 +32,10 @@ SOME_HANGS = "hangs wrong_tag_of_a_long_message left_a_collective different_leng
 #: TEST_NODES says on which nodes the ranks believe to be (gmpi/memory/node.py).
 PROGRAMS = {
     1: ["point_to_point"],
-    2: ["host_side", "point_to_point --small", "SPIN_MS=50 YIELD_MS=50 stress", "partitioned"],
+    2: [
+        "host_side", "point_to_point --small", "SPIN_MS=50 YIELD_MS=50 stress", "partitioned",
+        "partitioned_made", "partitioned_refused",
+    ],
 }  # fmt: skip
 #: With one of them only: each path, engine and kind of fault is among those of both, but not each
 #: with each. As many with either as makes both take as long.
@@ -54,10 +57,12 @@ MPICH_ONLY = {
         "ENGINE=mpi4py random_blocks --seeds=8:11", "random_blocks --narrow --seeds=24:28",
         "direct", "datatypes --direct --small --some", "ROAD=proxied partitioned --some",
         "collectives --direct --some", "grid --direct",
+        "ROAD=proxied partitioned_refused --some",
     ],
     3: [
         "hangs --half=0", f"TEST_NODES=aba {SOME_HANGS}", "point_to_point",
-        "random_programs --seeds=10:11", "partitioned", "direct_collectives",
+        "random_programs --seeds=10:11", "partitioned", "partitioned_refused",
+        "direct_collectives",
         "hangs --direct left_a_collective order_of_collectives",
     ],
     4: [
@@ -83,12 +88,14 @@ OPEN_MPI_ONLY = {
         "ENGINE=mpi4py direct --some", "point_to_point --direct --small --some",
         "direct_collectives --some", "grid --some",
         "DEBUG=1 random_blocks --seeds=4:7",
+        "ROAD=proxied partitioned_made",
     ],
     3: [
         "random_blocks --seeds=12:18",
         "collectives", "hangs --half=1", "TEST_NODES=aab host_side", "lifecycle",
         "ENGINE=mpi4py no_any_tag --small", "random_programs --seeds=12:13",
-        "TEST_NODES=aab partitioned", "grid --direct --some",
+        "TEST_NODES=aab partitioned", "TEST_NODES=aab partitioned_refused",
+        "grid --direct --some",
     ],
     4: [
         "TEST_NODES=ab point_to_point",
@@ -118,8 +125,11 @@ FULL_ONLY = {
         "random_programs --seeds=1000:1100", "TEST_NODES=ab random_programs --seeds=1100:1150",
         "grid", "ENGINE=mpi4py grid", "ROAD=proxied grid --direct", "TEST_NODES=ab grid",
         *(f"faults {op}" for op in OPERATIONS),
-        *(f"{way} partitioned" for way in ("TEST_NODES=ab", "DEBUG=1", "GPU_STAGING=0")),
-        "ROAD=proxied ENGINE=mpi4py partitioned",
+        *(
+            f"{way} {program}"
+            for way in ("TEST_NODES=ab", "DEBUG=1", "GPU_STAGING=0", "ROAD=proxied ENGINE=mpi4py")
+            for program in ("partitioned", "partitioned_made", "partitioned_refused")
+        ),
     ],
     3: [
         "collectives --direct", "ENGINE=mpi4py hangs --direct",

@@ -10,12 +10,13 @@ import pytest
 from numba import cuda
 
 import gmpi
-from device_lib.platform import primitives_sim
+from device_lib.platform import primitives_sim, simulator
 from device_lib.platform.context import DeviceContext
 from device_lib.platform.lanes import BarrierError
 from gmpi import (
     BYTE,
     GMPI_Barrier,
+    GMPI_Psend_init,
     GMPI_Recv_warp,
     GMPI_Send,
     GMPI_Send_warp,
@@ -262,3 +263,34 @@ def test_a_unit_is_read_in_one_piece(at: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(primitives_sim, "_word", written_meanwhile)
     _read_packet[1, 1](packet.ctypes.data, out)
     assert out[0] == out[1]
+
+
+@cuda.jit(device=True)
+def _makes_one(ctx, buf):  # type: ignore[no-untyped-def]
+    return GMPI_Psend_init(ctx, buf, 1, 1, BYTE, 0, 0, 0)
+
+
+make = GMPI_Psend_init
+
+
+def _by_a_device_function(ctx, buf):  # type: ignore[no-untyped-def]
+    buf[0] = _makes_one(ctx, buf)
+
+
+def _by_another_name(ctx, buf):  # type: ignore[no-untyped-def]
+    make(ctx, buf, 1, 1, BYTE, 0, 0, 0)
+
+
+def _by_the_module(ctx, buf):  # type: ignore[no-untyped-def]
+    gmpi.GMPI_Psend_init(ctx, buf, 1, 1, BYTE, 0, 0, 0)
+
+
+def _others_only(ctx, buf):  # type: ignore[no-untyped-def]
+    GMPI_Send(ctx, buf, 1, BYTE, 0, 0, 0)
+
+
+def test_a_launch_knows_what_its_kernel_calls() -> None:
+    names = frozenset({"GMPI_Psend_init"})
+    for function in (_by_a_device_function, _by_another_name, _by_the_module):
+        assert simulator.calls(function, names) and simulator.calls(function, names)
+    assert not simulator.calls(_others_only, names)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 from device_lib.api.collectives import make_collective_calls
 from device_lib.api.collectives_of_blocks import make_block_calls
+from device_lib.api.partitioned import make_partitioned_calls
 from device_lib.api.several import make_several
 from device_lib.api.waiting import make_waiting
 from device_lib.api.words import comm_rank as comm_rank
@@ -22,6 +23,7 @@ from device_lib.direct.collectives import make_collectives
 from device_lib.direct.groups import make_groups
 from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.direct.partitioned import make_partitioned
+from device_lib.direct.partitioned_making import make_making
 from device_lib.direct.partitioned_waits import make_partitioned_waits
 from device_lib.direct.requests import make_ask, make_direct
 from device_lib.direct.scattered_collectives import make_scattered
@@ -87,9 +89,6 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     finish_many, finish_one_of = waiting.finish_all, waiting.finish_one
     wait_for_each = waiting.wait_for_each
     several = make_several(scope, finish)
-    partitioned_start, partitioned_start_all = partitioned.start, partitioned.start_all
-    partitioned_ready, partitioned_ready_range = partitioned.ready, partitioned.ready_range
-    partitioned_arrived = partitioned.arrived
     collectives = make_collectives(scope, requests.help_others, direct.go_on)
     collect = make_scattered(scope, collectives, requests.help_others)
     body = make_open_scattered(
@@ -241,26 +240,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     # --- partitioned requests (MPI 4.1 chapter 4) -------------------------------------------------
 
-    @device
-    def start(ctx, request):
-        return partitioned_start(ctx, int64(request))
-
-    @device
-    def startall(ctx, count, requests):
-        address, room, strided = buffer_of(requests)
-        return partitioned_start_all(ctx, int64(count), address)
-
-    @device
-    def pready(ctx, partition, request):
-        return partitioned_ready(ctx, int64(partition), int64(request))
-
-    @device
-    def pready_range(ctx, low, high, request):
-        return partitioned_ready_range(ctx, int64(low), int64(high), int64(request))
-
-    @device
-    def parrived(ctx, request, partition):
-        return partitioned_arrived(ctx, int64(partition), int64(request)) != 0
+    ends = make_partitioned_calls(partitioned, make_making(scope, requests))
 
     # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
 
@@ -305,11 +285,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         testall=several.testall,
         testsome=several.testsome,
         waitsome=several.waitsome,
-        start=start,
-        startall=startall,
-        pready=pready,
-        pready_range=pready_range,
-        parrived=parrived,
+        **vars(ends),
         iallreduce=collective.iallreduce,
         allreduce=collective.allreduce,
         bcast=collective.bcast,

@@ -1,14 +1,93 @@
 """The names of partitioned requests that users import; see ``exports``.
 
-They are calls of kernels. The host makes the requests: ``Context.Psend_init``, ``Precv_init``.
+They are calls of kernels. The requests are made here or by the host (``Context.Psend_init``,
+``Precv_init``): it makes no difference to the other calls, nor to the other rank.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from device_lib.api.exports import block_scope, warp_scope
+from device_lib.api.exports import Buffer, block_scope, warp_scope
 from device_lib.platform.context import DeviceContext
+
+
+@block_scope
+def GMPI_Psend_init(
+    ctx: DeviceContext,
+    buf: Buffer,
+    partitions: int,
+    count: int,
+    datatype: int,
+    dest: int,
+    tag: int,
+    comm: int,
+) -> int:
+    """Makes a partitioned send (MPI 4.1 section 4.2.1), as ``Context.Psend_init`` does on the host.
+
+    Local: waits for this rank's proxy, some 10 microseconds or more, and not for the receiver.
+    Sends and receives are matched in the order in which a rank makes them; between blocks there is
+    none. Nothing keeps the array: it must live until the request is freed.
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        buf: an array in one piece in device memory, or an address, whose length nobody can check.
+            Whether it is registered is looked up by its address.
+        partitions: 1 or more; the receiver may have another number of them.
+        count: elements of ``datatype`` in one partition.
+        datatype: a constant such as ``gmpi.FLOAT``, or a handle of ``Context.commit()``.
+        dest: rank in ``comm``, or ``gmpi.PROC_NULL``.
+        tag: 0 .. MPI_TAG_UB.
+        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
+
+    Returns:
+        The request (int64), for all scopes of this kernel, and for kernels that are launched later.
+        It stays until GMPI_Request_free or ``Context.Request_free``. Where it was refused, which
+        the host reports, waiting for it gives the error class: ``gmpi.GMPI_ERR_NO_RESOURCE`` where
+        there is no room for one more request, or no staging for a long receive.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Precv_init(
+    ctx: DeviceContext,
+    buf: Buffer,
+    partitions: int,
+    count: int,
+    datatype: int,
+    source: int,
+    tag: int,
+    comm: int,
+) -> int:
+    """Makes a partitioned receive (MPI 4.1 section 4.2.1), as ``Context.Precv_init``.
+
+    Args: as GMPI_Psend_init; ``source`` is a rank or ``gmpi.PROC_NULL``, and there are no
+        wildcards. More than 2 MiB go into registered memory (``Context.empty``,
+        ``Context.register``), or into staging of a request that the host has freed: none can be
+        allocated while a kernel runs.
+
+    Returns:
+        The request, as GMPI_Psend_init.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Request_free(ctx: DeviceContext, request: int) -> int:
+    """Forgets a partitioned request that is not active (MPI 4.1 section 3.7.3), whoever made it.
+
+    Waits for this rank's proxy. No other scope may use the request meanwhile.
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        request: of GMPI_Psend_init, GMPI_Precv_init, or of the host.
+
+    Returns:
+        Error class: ``gmpi.ERR_REQUEST`` where it is active, was freed before, or is no such
+        request.
+    """
+    raise NotImplementedError
 
 
 @block_scope
@@ -19,7 +98,7 @@ def GMPI_Start(ctx: DeviceContext, request: int) -> int:
 
     Args:
         ctx: ``Context.device``, passed to the kernel.
-        request: what ``Context.Psend_init`` or ``Context.Precv_init`` returned; inactive.
+        request: of GMPI_Psend_init or GMPI_Precv_init, here or of the host; inactive.
 
     Returns:
         Error class: ``gmpi.ERR_REQUEST`` where it is active, or no such request.
@@ -52,7 +131,7 @@ def GMPI_Pready(ctx: DeviceContext, partition: int, request: int) -> int:
     Args:
         ctx: ``Context.device``, passed to the kernel.
         partition: 0 .. partitions - 1. What the threads of the scope wrote to it is sent.
-        request: of ``Context.Psend_init``.
+        request: of a send.
 
     Returns:
         Error class: ``gmpi.ERR_ARG`` for a partition that does not exist, or is ready already;
@@ -85,7 +164,7 @@ def GMPI_Parrived(ctx: DeviceContext, request: int, partition: int) -> bool:
 
     Args:
         ctx: ``Context.device``, passed to the kernel.
-        request: of ``Context.Precv_init``. Where it is inactive, the answer is True.
+        request: of a receive. Where it is inactive, the answer is True.
         partition: 0 .. partitions - 1.
 
     Returns:
@@ -95,6 +174,9 @@ def GMPI_Parrived(ctx: DeviceContext, request: int, partition: int) -> bool:
     raise NotImplementedError
 
 
+GMPI_Psend_init_warp = warp_scope(GMPI_Psend_init)
+GMPI_Precv_init_warp = warp_scope(GMPI_Precv_init)
+GMPI_Request_free_warp = warp_scope(GMPI_Request_free)
 GMPI_Start_warp = warp_scope(GMPI_Start)
 GMPI_Startall_warp = warp_scope(GMPI_Startall)
 GMPI_Pready_warp = warp_scope(GMPI_Pready)

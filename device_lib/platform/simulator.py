@@ -10,10 +10,12 @@ It reaches into ``numba.cuda.simulator`` internals (0.30); this file is the only
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numba.cuda.simulator import kernel as _kernel
@@ -24,6 +26,9 @@ from device_lib.platform.lanes import Block, Grid, ballot, lane, meet, pause, sh
 #: What ``max_cooperative_grid_blocks`` answers. All blocks are alive whatever their number; a
 #: real GPU has a limit, and programs want to test what they do beyond it.
 RESIDENT_BLOCKS = 1024
+
+
+_called: WeakKeyDictionary[Any, dict[frozenset[str], bool]] = WeakKeyDictionary()
 
 
 class _Shared(_api.FakeCUDAShared):  # type: ignore[misc]
@@ -92,6 +97,38 @@ class _BlockManager:
 
 def _dim3(values: tuple[int, ...]) -> Any:
     return _api.Dim3(*(*values, 0, 0)[:3])
+
+
+def calls(function: Any, names: frozenset[str]) -> bool:
+    """Whether a kernel calls one of these functions of ``gmpi``, by itself or by device functions.
+
+    On a GPU the linked functions say it.
+    """
+    known = _called.setdefault(function, {})
+    if names not in known:
+        known[names] = _calls(function, names)
+    return known[names]
+
+
+def _calls(function: Any, names: frozenset[str]) -> bool:
+    seen, waiting = set(), [function]
+    while waiting:
+        this = waiting.pop()
+        code = getattr(this, "__code__", None)
+        if code is None or code in seen:
+            continue
+        seen.add(code)
+        closure = inspect.getclosurevars(this)
+        found = [*closure.globals.values(), *closure.nonlocals.values()]
+        named = set(code.co_names)
+        for value in found:
+            name = str(getattr(value, "__name__", ""))
+            named.add(name)
+            if not name.startswith("GMPI_"):  # whose own insides say nothing
+                waiting.append(getattr(value, "fn", value))
+        if names & named:
+            return True
+    return False
 
 
 def install() -> None:

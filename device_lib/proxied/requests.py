@@ -238,6 +238,8 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         close=close,
         transact=transact_whole,
         open_request=open_request,
+        open_any=open_any,
+        finish_any=finish_any,
         complete=complete,
         complete_one=complete_one,
         perform=perform,

@@ -118,6 +118,30 @@ GENERATION_SHIFT = 10
 GENERATIONS = 1 << 22
 
 
+class Wanted(NamedTuple):
+    """What a kernel says of an end that it wants: int64 words, as the user has given them.
+
+    Attributes:
+        address, room: of the buffer, and its bytes.
+        count: elements of one partition.
+        about: bytes of the array's elements, 0: not known | its flaws (FLAG_*) << FLAWS_SHIFT.
+    """
+
+    address: int
+    room: int
+    partitions: int
+    count: int  # type: ignore[assignment]  # MPI's word; hides tuple.count
+    datatype: int
+    peer: int
+    tag: int
+    comm: int
+    about: int
+
+
+FLAWS_SHIFT = 16
+WANTED_BYTES = 8 * len(Wanted._fields)
+
+
 def packets_of_partition(nbytes: int) -> int:
     """How many a partition of at most MOST_IN_PACKETS bytes takes, at least one. Compiled, too."""
     if nbytes == 0:

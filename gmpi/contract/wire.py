@@ -90,6 +90,11 @@ OP_START = 16  # these are only named in faults
 OP_PREADY = 17
 OP_PARRIVED = 18
 OP_GRID = 19  # of a wait that is reported: blocks of a grid have not come (gmpi/contract/grid.py)
+# A kernel makes an end of a partitioned request; their payload is ``Wanted`` of partitions.py. And
+# frees one, whose handle is the count.
+OP_PSEND_INIT = 20
+OP_PRECV_INIT = 21
+OP_REQUEST_FREE = 22
 # Collectives that move blocks (gmpi/contract/moves.py); of the first ones, to or from a root.
 OP_REDUCE = 32
 OP_GATHER = 33

@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, OPERATIONS_REDUCE, PROC_NULL
 from gmpi.errors import ArgumentError, ArgumentTypeError, DebugError, Fault, MPICallError
+from gmpi.fault_words import caller
 from gmpi.faults import any_tag_of_host, broken_words, peer_words, rank_text, tag_text
 from host_proxy.platform.communicator import Communicator
 from host_proxy.reference.failure import Disagreement
@@ -31,10 +32,16 @@ _SPECIAL_RANKS: Mapping[str, tuple[int, ...]] = {
 
 
 class Argument(NamedTuple):
-    """One argument of a call of the host."""
+    """One argument of a call of the host, or of one of a kernel that the host checks.
 
-    operation: str  # the call, for example ``Isend``
+    Attributes:
+        operation: the call, for example ``Isend``.
+        block: of a kernel; -1: the host.
+    """
+
+    operation: str
     name: str
+    block: int = -1
 
     def __str__(self) -> str:
         return self.name
@@ -57,8 +64,10 @@ class Argument(NamedTuple):
     ) -> Fault:
         if error_class is None:
             error_class = int(_CLASSES.get(self.name, MPI.ERR_BUFFER))
-        words = f"{self.operation} in host: {text}"
-        return Fault(words, self.operation, self.name, value, allowed, -1, error_class, kind)
+        words = f"{self.operation} in {caller(self.block)}: {text}"
+        return Fault(
+            words, self.operation, self.name, value, allowed, self.block, error_class, kind
+        )
 
     def whole(self, value: Any, allowed: str) -> int:
         """The value as an integer."""

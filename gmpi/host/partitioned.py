@@ -14,8 +14,9 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -23,6 +24,7 @@ from mpi4py import MPI
 from gmpi.contract import partitions as p
 from gmpi.contract.constants import PROC_NULL
 from gmpi.errors import ContextError
+from gmpi.host.partitioned_making import Making
 from gmpi.host.partitioned_messages import (
     FREED,
     GIVE_UP,
@@ -32,7 +34,7 @@ from gmpi.host.partitioned_messages import (
     Message,
     identity_word,
 )
-from gmpi.host.partitioned_problems import differing, no_room
+from gmpi.host.partitioned_problems import differing, no_room, no_staging
 from gmpi.host.partitioned_reports import Known
 from gmpi.host.partitioned_rows import End, Rows, Shape
 from gmpi.memory.exported import Exported, place_of
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from gmpi.context import Context
     from gmpi.errors import ArgumentError
 
+_Found = TypeVar("_Found")
 Key = tuple[int, int, int]  # communicator's identity, the other rank in the context, tag
 
 
@@ -67,7 +70,8 @@ class Partitioned(Known):
         self._problems: list[ArgumentError] = []
         self._spare: list[Any] = []  # staging of requests that have been freed
         context._communicators.register_private(self._control)
-        context._state.opening = self._listen_now
+        context._state.opening = lambda: self.unless_busy(self._listen)
+        context._state.making = Making(context, self)
         context._datatypes.users = self.users_of_type
 
     # --- what the user calls ----------------------------------------------------------------------
@@ -143,6 +147,7 @@ class Partitioned(Known):
         """No kernel and no other thread uses anything of it. ``clean``: on all ranks."""
         self.exported.close()
         self._state.opening = lambda: None  # which kept us, as we keep it
+        self._state.making = None
         if clean:
             status = MPI.Status()  # of requests that the others have freed, or that nobody received
             while (found := self._control.Improbe(MPI.ANY_SOURCE, MPI.ANY_TAG, status)) is not None:
@@ -167,18 +172,14 @@ class Partitioned(Known):
             self._allocate_staging(end)
 
     def _allocate_staging(self, end: End) -> None:
-        if self._context.kernels_running:
-            raise ContextError(
-                f"a partitioned receive of {end.shape.total} bytes into memory that is not "
-                "registered needs staging, and to allocate it would wait for the kernel that is "
-                "running; make the request before the launch, or register the array"
-            )
         spare = [array for array in self._spare if array.nbytes >= end.shape.total]
         if spare:
             end.staging = min(spare, key=lambda array: int(array.nbytes))
             self._spare = [array for array in self._spare if array is not end.staging]
-        else:
-            end.staging = self.exported.allocate((end.shape.total,), np.uint8, False)
+            return
+        if end.shape.block >= 0 or self._context.kernels_running:
+            raise ContextError(no_staging(end.shape.total))
+        end.staging = self.exported.allocate((end.shape.total,), np.uint8, False)
 
     def _forget_if_freed(self, end: End) -> None:
         """Gives back what the other end may have written to, when neither is used any more."""
@@ -347,14 +348,18 @@ class Partitioned(Known):
         self._sends = [request for request in self._sends if not request.Test()]
         self._sends.append(self._control.Isend(message.pack(), world))
 
-    def _listen_now(self) -> None:
-        """By the proxy's thread: not while another thread is at it."""
-        if self._lock.acquire(blocking=False):
-            try:
-                self._memory.use_here()
-                self._listen()
-            finally:
-                self._lock.release()
+    def unless_busy(self, work: Callable[[], _Found]) -> _Found | None:
+        """What ``work`` returns; None while another thread is at it.
+
+        For the proxy's thread, which must not wait for one that may wait for a kernel.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            self._memory.use_here()
+            return work()
+        finally:
+            self._lock.release()
 
     def _listen(self) -> None:
         status = MPI.Status()

@@ -5,30 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from mpi4py import MPI
 
 from device_lib.platform.context import DeviceContext
-from gmpi.contract.constants import (
-    ANY_SOURCE,
-    COMM_WORLD,
-    DATATYPE_MARK,
-    DATATYPE_NAMES,
-)
+from gmpi.contract.constants import COMM_WORLD
 from gmpi.contract.sizes import SHAPE_DIRECT_SHIFT
-from gmpi.datatypes.overlap import distinct_elements
-from gmpi.datatypes.plans import Plan
-from gmpi.errors import ContextError, DatatypeError
-from gmpi.host.arguments import Argument, checked_rank, checked_tag
+from gmpi.errors import ContextError
+from gmpi.host.arguments import Argument
 from gmpi.host.partitioned import Partitioned
-from gmpi.host.partitioned_rows import Shape
+from gmpi.host.partitioned_arguments import Arguments, Buffer, Call
 from gmpi.memory.exported import place_of
-from host_proxy.platform.state import G_TAG_UB, State
+from host_proxy.platform.state import State
 
 if TYPE_CHECKING:
     from gmpi.committed import Datatypes
     from gmpi.memory.regions import Memory
-
-MOST_PARTITIONS = 1 << 16
 
 
 class PartitionedCalls:
@@ -167,119 +157,20 @@ class PartitionedCalls:
         where: tuple[int, int, int],
     ) -> int:
         self._require_kernels()
-        comm = self._checked_communicator(call, where[2])
-        peer = self._checked_peer(call, sends, where[0], comm)
-        high = int(self._state.globals[G_TAG_UB])
-        tag = checked_tag(Argument(call, "tag"), where[1], high, False)
-        partitions = _whole(call, "partitions", amount[0], 1, MOST_PARTITIONS)
-        count = _whole(call, "count", amount[1], 0, 1 << 31)
-        address, nbytes, itemsize = _place(call, array)
-        datatype, plan = self._checked_datatype(call, amount[2])
-        size, row, extent = datatype >> 8 & 0xFF, 0, 0
-        elements = partitions * count
-        if plan is not None:
-            address, row = self._typed(plan, datatype, elements, (address, nbytes, sends))
-            size, datatype = plan.size, datatype if row else 0
-            extent = plan.extent
-        else:
-            _require_fit(call, datatype, itemsize)
-            _require_room(call, elements * size, nbytes)
-            datatype = 0
-        shape = Shape(
-            sends,
-            comm,
-            peer,
-            tag,
-            partitions,
-            elements,
-            count * size,
-            address,
-            datatype,
-            row,
-            extent,
-            array,
-        )
+        caller = Call(call, sends)
+        arguments = Arguments(self._state, self._datatypes)
+        shape = arguments.shape(caller, amount, where, lambda elements: _place(caller, array))
         handle = self._partitioned.make(shape)
-        self._device = self._device._replace(shape=self._device.shape | 1 << SHAPE_DIRECT_SHIFT)
+        self._has_partitioned()
         return handle
 
-    def _checked_communicator(self, call: str, comm: int) -> int:
-        known = self._state.communicators
-        allowed = f"0..{len(known) - 1}"
-        index = Argument(call, "comm").whole(comm, allowed)
-        if not 0 <= index < len(known) or known[index].is_free:
-            raise Argument(call, "comm").refused(
-                f"comm is {index}, allowed is {allowed}; register it with Context.comm() first",
-                index,
-                allowed,
-                MPI.ERR_COMM,
-            )
-        return index
-
-    def _checked_peer(self, call: str, sends: bool, rank: int, comm: int) -> int:
-        communicator = self._state.communicators[comm]
-        argument = Argument(call, "dest" if sends else "source")
-        peer = checked_rank(argument, rank, communicator)
-        if peer == ANY_SOURCE:
-            allowed = f"0..{communicator.size - 1}, or PROC_NULL"
-            raise argument.refused(
-                f"source is ANY_SOURCE, allowed is {allowed}; partitioned receives have no "
-                "wildcards",
-                peer,
-                allowed,
-            )
-        return peer
-
-    def _checked_datatype(self, call: str, datatype: Any) -> tuple[int, Plan | None]:
-        """(handle, plan of a derived one)."""
-        allowed = "a constant such as gmpi.FLOAT, or a handle of Context.commit()"
-        handle = Argument(call, "datatype").whole(datatype, allowed)
-        if handle & ~0xFFFF == DATATYPE_MARK and handle in DATATYPE_NAMES:
-            return handle, None
-        plans = self._datatypes.plans
-        if handle not in plans:
-            raise DatatypeError(
-                f"{call} in host: datatype is {handle:#x}, allowed is {allowed}; this one was "
-                "freed, or never committed in this context"
-            )
-        return handle, plans[handle]
-
-    def _typed(
-        self, plan: Plan, datatype: int, elements: int, buffer: tuple[int, int, bool]
-    ) -> tuple[int, int]:
-        """(address, row of the datatype; 0: the bytes lie in one piece from there on)."""
-        address, nbytes, sends = buffer
-        low, high = plan.reach(elements)
-        if low < 0 or high > nbytes:
-            raise DatatypeError(
-                f"{elements} elements of the datatype leave the array: "
-                f"{plan.first_outside(elements, 0, nbytes)}; pass a larger array, fewer or smaller "
-                "partitions"
-            )
-        if plan.is_contiguous:
-            return address + low, 0
-        if not sends and elements > distinct_elements(plan):
-            raise DatatypeError(
-                f"{elements} elements of the datatype overlap, and MPI forbids to receive into "
-                "overlapping elements"
-            )
-        return address, self._datatypes.row_address(datatype)
+    def _has_partitioned(self) -> None:
+        """Kernels that are launched from now on look for partitioned requests; any thread."""
+        self._device = self._device._replace(shape=self._device.shape | 1 << SHAPE_DIRECT_SHIFT)
 
 
-def _whole(call: str, name: str, value: Any, low: int, high: int) -> int:
-    allowed = f"{low}..{high}"
-    number = Argument(call, name).whole(value, allowed)
-    if not low <= number <= high:
-        error = MPI.ERR_COUNT if name == "count" else MPI.ERR_ARG
-        raise Argument(call, name).refused(
-            f"{name} is {number}, allowed is {allowed}", number, allowed, error
-        )
-    return number
-
-
-def _place(call: str, array: Any) -> tuple[int, int, int]:
-    """(address, bytes, bytes of an element) of a buffer."""
-    argument = Argument(call, "array")
+def _place(call: Call, array: Any) -> Buffer:
+    argument = call.argument("array")
     try:
         address, nbytes = place_of(array)
     except TypeError:
@@ -295,28 +186,4 @@ def _place(call: str, array: Any) -> tuple[int, int, int]:
             array,
             allowed,
         ) from None
-    return address, nbytes, np.dtype(array.dtype).itemsize
-
-
-def _require_fit(call: str, datatype: int, itemsize: int) -> None:
-    """Elements of the array and of a predefined datatype have one size, or one of them is bytes."""
-    size = datatype >> 8 & 0xFF
-    if size != itemsize and 1 not in (size, itemsize):
-        name = DATATYPE_NAMES[datatype]
-        allowed = f"one of {itemsize} bytes, as the elements of the array"
-        raise Argument(call, "datatype").refused(
-            f"datatype is {name}, of {size} bytes, allowed is {allowed}",
-            datatype,
-            allowed,
-            MPI.ERR_TYPE,
-        )
-
-
-def _require_room(call: str, wanted: int, nbytes: int) -> None:
-    if wanted > nbytes:
-        allowed = f"an array of at least {wanted} bytes"
-        raise Argument(call, "array").refused(
-            f"array is one of {nbytes} bytes, allowed is {allowed}; or fewer or smaller partitions",
-            nbytes,
-            allowed,
-        )
+    return Buffer(address, nbytes, np.dtype(array.dtype).itemsize, array)

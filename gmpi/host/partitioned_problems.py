@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mpi4py import MPI
 
 from gmpi.errors import ArgumentError, Fault
+from gmpi.fault_words import caller
 
 if TYPE_CHECKING:
     from gmpi.host.partitioned_rows import Shape
@@ -21,6 +22,16 @@ def no_room(nbytes: int, arena: int) -> str:
     )
 
 
+def no_staging(nbytes: int) -> str:
+    """Why there is none for a receive."""
+    return (
+        f"a partitioned receive of {nbytes} bytes into memory that is not registered needs "
+        "staging, and to allocate it would wait for the kernel that is running; register the "
+        "array, or make the request on the host before the launch (freed, it leaves its staging to "
+        "later ones)"
+    )
+
+
 def differing(shape: Shape, partitions: int, nbytes: int, why: str = "") -> ArgumentError:
     """Two ends do not fit.
 
@@ -29,17 +40,20 @@ def differing(shape: Shape, partitions: int, nbytes: int, why: str = "") -> Argu
         why: something else than their bytes.
     """
     call, other = ("Psend_init", "Precv_init") if shape.sends else ("Precv_init", "Psend_init")
+    if shape.block >= 0:
+        call = f"GMPI_{call}"
+    where = f"{call} in {caller(shape.block)}"
     mine = f"{shape.total} bytes in {shape.partitions} partitions"
     theirs = f"{partitions * nbytes} bytes in {partitions} partitions"
     allowed = f"as many bytes as rank {shape.peer} has"
     text = (
-        f"{call} in host: message is {mine}, allowed is {allowed}: its {other} has {theirs}; make "
+        f"{where}: message is {mine}, allowed is {allowed}: its {other} has {theirs}; make "
         "partitions times count equal in bytes"
     )
     if why:
-        text = f"{call} in host: message is {mine}; {why}"
+        text = f"{where}: message is {mine}; {why}"
     text += f" [peer {shape.peer}, tag {shape.tag}, communicator {shape.comm}]"
     error = MPI.ERR_OTHER if why else MPI.ERR_COUNT
     return ArgumentError(
-        Fault(text, call, "message", shape.total, allowed, -1, int(error), ArgumentError)
+        Fault(text, call, "message", shape.total, allowed, shape.block, int(error), ArgumentError)
     )

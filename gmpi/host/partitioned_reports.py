@@ -25,11 +25,11 @@ class Known:
     def users_of(self, address: int, nbytes: int) -> int:
         """How many requests have their buffer in a piece of memory."""
         inside = range(address, address + max(nbytes, 1))
-        return sum(end.shape.address in inside for end in self._handles.values())
+        return sum(end.shape.address in inside for end in self.in_use())
 
     def users_of_type(self, datatype: int) -> int:
         """How many requests use a derived datatype."""
-        return sum(end.shape.datatype == datatype for end in self._handles.values())
+        return sum(end.shape.datatype == datatype for end in self.in_use())
 
     def never_freed(self) -> list[str]:
         """Those that the user still has, in words."""

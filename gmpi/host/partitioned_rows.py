@@ -50,7 +50,8 @@ class Shape(NamedTuple):
         datatype: handle of a derived datatype that is not contiguous, else 0.
         type_row: address of its row.
         extent: bytes from one element of it to the next.
-        array: kept.
+        array: kept; None: a kernel has made it, and has only said where it lies.
+        block: of that kernel; -1: the host.
     """
 
     sends: bool
@@ -65,6 +66,7 @@ class Shape(NamedTuple):
     type_row: int
     extent: int
     array: Any
+    block: int = -1
 
     @property
     def total(self) -> int:
@@ -76,6 +78,7 @@ class Shape(NamedTuple):
         return (
             f"partitioned {call} {to} {peer} tag {self.tag} on communicator {self.comm}, "
             f"{self.partitions} partitions of {self.nbytes} bytes"
+            + (f", made in block {self.block}" if self.block >= 0 else "")
         )
 
 
@@ -126,7 +129,7 @@ class Rows:
         if not self._free:
             raise ContextError(
                 f"there are {PARTITIONED_ROWS} partitioned requests; free some "
-                "(Context.Request_free)"
+                "(Context.Request_free, or GMPI_Request_free in kernels)"
             )
         index = self._free.pop()
         self._numbers += 1

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from device_lib.platform.assembler import LIMITS
 from device_lib.platform.fitting import allowed, most_registers
 
+_MAKES = "gmpi_partitioned_make_"  # of device_lib/direct/partitioned_making.py
 _WITHOUT_ASKING = 48 << 10  # bytes of shared memory a block; a kernel must be allowed more
 
 
@@ -66,6 +67,17 @@ def builds(kernel: Any) -> Iterator[Any]:
         yield build
     if build is not None and int(build.regs_per_thread) > min(LIMITS):
         yield _linked_with(kernel, min(LIMITS), held=True)
+
+
+def makes_requests(kernel: Any) -> bool:
+    """Whether it calls GMPI_Psend_init or GMPI_Precv_init."""
+    from device_lib.platform.library import Linked  # not there in the simulator
+
+    if "_gmpi_makes_requests" not in kernel.__dict__:
+        files = kernel._codelibrary._linking_files
+        made = any(isinstance(f, Linked) and f.function.startswith(_MAKES) for f in files)
+        kernel._gmpi_makes_requests = made
+    return bool(kernel._gmpi_makes_requests)
 
 
 def choose(kernel: Any, blocks: int, threads: int, dynamic: int) -> Choice:

@@ -22,11 +22,15 @@ from typing import Any, NamedTuple
 from device_lib.platform.context import DeviceContext
 from device_lib.platform.primitives import SIMULATOR
 
-#: Called with (device context, launch) before a launch, and with the stream after it.
-Before = Callable[[DeviceContext, "Launch"], None]
+#: Called with (device context, launch) before a launch, which then gets the device context that is
+#: returned, and with the stream after it.
+Before = Callable[[DeviceContext, "Launch"], DeviceContext]
 After = Callable[[DeviceContext, Any], None]
 
 _hooks: tuple[Before, After] | None = None
+_MAKING = frozenset(
+    f"GMPI_{call}{scope}" for call in ("Psend_init", "Precv_init") for scope in ("", "_warp")
+)
 #: Ranks that share the GPU: a launch takes a build that leaves room for as large grids of them all.
 _sharers = 1
 
@@ -44,6 +48,7 @@ class Launch(NamedTuple):
         resident: blocks that the device can hold at once.
         registers: a thread takes; 0 in the simulator.
         shared_bytes: a block takes, static and dynamic.
+        makes_requests: whether it calls GMPI_Psend_init or GMPI_Precv_init.
     """
 
     name: str
@@ -52,6 +57,7 @@ class Launch(NamedTuple):
     resident: int
     registers: int = 0
     shared_bytes: int = 0
+    makes_requests: bool = False
 
 
 def _context_of(args: tuple[Any, ...]) -> DeviceContext | None:
@@ -82,7 +88,9 @@ def _wrap_gpu() -> None:
 
         blocks, threads = prod(griddim), prod(blockdim)
         chosen = builds.choose(self, blocks * _sharers, threads, sharedmem)
-        _hooks[0](ctx, Launch(builds.name_of(self), blocks, threads, *chosen[1:]))
+        makes = builds.makes_requests(self)
+        given = _hooks[0](ctx, Launch(builds.name_of(self), blocks, threads, *chosen[1:], makes))
+        args = tuple(given if arg is ctx else arg for arg in args)
         result = original(chosen.kernel, args, griddim, blockdim, stream, sharedmem)
         _hooks[1](ctx, stream)
         return result
@@ -145,10 +153,12 @@ def _wrap_simulator() -> None:
 
         blocks, threads = prod(self.grid_dim), prod(self.block_dim)
         name = self.fn.__qualname__
-        _hooks[0](ctx, Launch(name, blocks, threads, simulator.RESIDENT_BLOCKS))
+        makes = simulator.calls(self.fn, _MAKING)
+        launch = Launch(name, blocks, threads, simulator.RESIDENT_BLOCKS, makes_requests=makes)
+        given = _hooks[0](ctx, launch)
         hooks = _hooks
         try:
-            return original(self, *args)
+            return original(self, *(given if arg is ctx else arg for arg in args))
         finally:
             hooks[1](ctx, None)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from device_lib.platform.context import DeviceContext
+from gmpi.contract.sizes import SHAPE_DIRECT_SHIFT
 from gmpi.errors import ContextError
 from gmpi.launch.kernels import LaunchedKernels
 from gmpi.launch.launch import Launch
@@ -92,21 +93,32 @@ def closed(context: Context) -> None:
         open_context = None
 
 
-def before_launch(ctx: DeviceContext, what: Launch) -> None:
-    """A kernel that takes a context is about to be launched.
+def before_launch(ctx: DeviceContext, what: Launch) -> DeviceContext:
+    """A kernel that takes a context is about to be launched: what it gets.
 
     Raises:
         ContextError: the context is not the one that is open.
         GridError: not all of its blocks can be resident at once.
     """
     context = open_context
-    if context is None or context._closed or ctx != context._device:
+    if context is None or context._closed or not _is_of(ctx, context):
         text = f"kernel {what.name} was launched with a context that is closed"
         raise ContextError(f"{text}: {FORKED}" if forked else text)
     context._kernels.begin(what)
     engine = context._proxy.python
     if isinstance(engine, DebugEngine):
         engine.blocks = max(engine.blocks, what.blocks)
+    if what.makes_requests:
+        context._has_partitioned()  # also for its waits
+    return context._device
+
+
+def _is_of(ctx: DeviceContext, context: Context) -> bool:
+    """Whether it is what the context gave to kernels, now or before it had partitioned requests."""
+    bit = 1 << SHAPE_DIRECT_SHIFT
+    return ctx._replace(shape=ctx.shape | bit) == context._device._replace(
+        shape=context._device.shape | bit
+    )
 
 
 def after_launch(ctx: DeviceContext, stream: Any) -> None:

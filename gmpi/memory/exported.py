@@ -179,7 +179,7 @@ class Exported:
         Raises:
             ContextError: its memory has been freed.
         """
-        for region in self._regions.values():
+        for region in list(self._regions.values()):  # another thread may register
             begin, end = region.address, region.address + region.nbytes
             if begin <= address and address + nbytes <= end:
                 if region.buffer and _buffer_of(region.address) != region.buffer:

@@ -18,7 +18,10 @@ from gmpi.contract.wire import (
     OP_ISEND,
     OP_NULL,
     OP_PING,
+    OP_PRECV_INIT,
+    OP_PSEND_INIT,
     OP_RECEIVE_CHANNEL,
+    OP_REQUEST_FREE,
     OP_SEND_CHANNEL,
     OP_SYNCHRONIZE,
     OP_WAITED,
@@ -118,6 +121,8 @@ def wants_python(g, r):
     if op == OP_ISEND:
         return slot_of(get(r, R_HANDLE)) >= get(g, G_FIRST_NARROW)
     if op == OP_SEND_CHANNEL or op == OP_RECEIVE_CHANNEL:
+        return True
+    if op == OP_PSEND_INIT or op == OP_PRECV_INIT or op == OP_REQUEST_FREE:
         return True
     if _COLLECTIVES[op] == 0:
         return False

@@ -51,6 +51,7 @@ PARTITION = OPERATION + 2  # of a partitioned request
 CALL = OPERATION + 3  # of a direct collective: another rank has called something else
 LENGTHS = OPERATION + 4  # of a collective: what a rank gives and gets must be equally long
 ROAD = OPERATION + 5  # of a call that there is on the proxied road only
+WORDED = OPERATION + 6  # said in words, which the state has (notes)
 
 FIELD_NAMES = {
     COMMUNICATOR: "communicator",
@@ -75,6 +76,7 @@ FIELD_NAMES = {
     CALL: "call",
     LENGTHS: "block of sendbuf",
     ROAD: "communicator",
+    WORDED: "argument",
 }
 FIELD_CLASSES = {
     COMMUNICATOR: ERR_COMM,
@@ -134,6 +136,10 @@ OPERATIONS = {
     wire.OP_PREADY: Operation("GMPI_Pready", 0),
     wire.OP_PARRIVED: Operation("GMPI_Parrived", 0),
     wire.OP_GRID: Operation("call of grid scope", 0),
+    # What is in their payload the host checks, by the words that it has for its own calls.
+    wire.OP_PSEND_INIT: Operation("GMPI_Psend_init", DATATYPE | COUNT | BUFFER),
+    wire.OP_PRECV_INIT: Operation("GMPI_Precv_init", DATATYPE | COUNT | BUFFER),
+    wire.OP_REQUEST_FREE: Operation("GMPI_Request_free", COUNT),
 }
 for _move in moves.ROWS:
     _fields = _DATA | (ROOT if _move.rooted else 0) | (REDUCTION if _move.reduces else IN_PLACE)

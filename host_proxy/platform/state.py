@@ -32,6 +32,7 @@ from gmpi.contract.wire import (
     PRIVATE_COMMUNICATOR,
 )
 from host_proxy.platform.communicator import Communicator
+from host_proxy.platform.notes import Notes
 from host_proxy.platform.pages import Pages
 
 # --- globals -----------------------------------------------------------------------------------
@@ -307,6 +308,9 @@ class State:
     first: int = 0  # ticket of the first record
     node_rank: int = 0  # our row of peers
     opening: Callable[[], object] = lambda: None  # looks for the other ends of such requests
+    # makes and frees such requests for kernels: gmpi/host/partitioned_making.py
+    making: Any = None
+    notes: Notes = field(default_factory=lambda: Notes(2 * FAULTS))
     keep: list[Any] = field(default_factory=list)  # memory behind addresses in globals
 
     def communicator(self, comm: int) -> Communicator:

@@ -31,7 +31,6 @@ from gmpi.contract.constants import ERR_BUFFER, ERR_INTERN, PROC_NULL, SUCCESS
 from gmpi.contract.wire import LARGE_BUFFERS, MESSAGE_HEADER, SCATTERED, STAGING_LEAD
 from host_proxy.platform import operations as ops
 from host_proxy.platform.state import (
-    FAULTS,
     G_CONTROL,
     R_ADDRESS,
     R_BLOCK,
@@ -114,7 +113,6 @@ class DebugPort(KernelPort):
 
 class DebugEngine(Mpi4pyEngine):
     """Attributes:
-    findings: what was found, in words; entries of the error log name them by number.
     blocks: the largest grid so far.
     """
 
@@ -123,7 +121,6 @@ class DebugEngine(Mpi4pyEngine):
     def __init__(self, state: State, read: Reader) -> None:
         super().__init__(state)
         self.read = read
-        self.findings: list[str] = []
         self.blocks = 0
         self.buffers: dict[int, Buffer] = {}
         self.sums: dict[int, list[tuple[int, int, int]]] = {}  # position, length, checksum
@@ -275,18 +272,12 @@ class DebugEngine(Mpi4pyEngine):
     # --- words ------------------------------------------------------------------------------------
 
     def log(self, slot: int, error: int, text: str) -> None:
-        log_request(self.g, self.row(slot), ops.DEBUG, int(error), 0, self.note(text), 0)
+        number = self.state.notes.keep(text)
+        log_request(self.g, self.row(slot), ops.DEBUG, int(error), 0, number, 0)
 
     def log_record(self, text: str) -> None:
-        log_record(self.g, self.state.record.ctypes.data, ops.DEBUG, self.note(text), 0, 0)
-
-    def note(self, text: str) -> int:
-        """Keeps the words of a finding as long as the error log keeps its entry: its number."""
-        self.findings.append(text)
-        forgotten = len(self.findings) - 1 - 2 * FAULTS
-        if forgotten > 0:
-            self.findings[forgotten] = ""
-        return len(self.findings) - 1
+        number = self.state.notes.keep(text)
+        log_record(self.g, self.state.record.ctypes.data, ops.DEBUG, number, 0, 0)
 
     def _name(self, slot: int) -> str:
         number = self.state.record_number(self.field(slot, S_HANDLE))

@@ -274,4 +274,7 @@ _OPERATIONS = {
     **dict.fromkeys(moves.BY_OP, Mpi4pyEngine.move_blocks),
     wire.OP_SEND_CHANNEL: Mpi4pyEngine.send_channel,
     wire.OP_RECEIVE_CHANNEL: Mpi4pyEngine.receive_channel,
+    wire.OP_PSEND_INIT: Mpi4pyEngine.make_partitioned,
+    wire.OP_PRECV_INIT: Mpi4pyEngine.make_partitioned,
+    wire.OP_REQUEST_FREE: Mpi4pyEngine.free_partitioned,
 }

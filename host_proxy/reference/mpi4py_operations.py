@@ -3,6 +3,9 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from mpi4py import MPI
 
@@ -15,6 +18,7 @@ from gmpi.contract.constants import (
     SUCCESS,
 )
 from gmpi.contract.moves import BACK, OUT
+from gmpi.contract.partitions import WANTED_BYTES, Wanted
 from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import STAGING_LEAD
 from host_proxy.compiled.headers import header_in
@@ -25,10 +29,13 @@ from host_proxy.platform.state import (
     G_CONTROL,
     G_TAG_UB,
     G_TRANSFERS,
+    R_FLAGS,
+    S_BLOCK,
     S_BYTES,
     S_CALL,
     S_COMM,
     S_DATATYPE,
+    S_ELEMENTS,
     S_FAILED,
     S_OP,
     S_PEER,
@@ -37,7 +44,7 @@ from host_proxy.platform.state import (
     S_TAG,
     State,
 )
-from host_proxy.records.checks import bytes_moved, log_request
+from host_proxy.records.checks import bytes_moved, log_request, no_payload
 from host_proxy.reference.blocks import begin
 from host_proxy.reference.channels import NEVER, NONE, Channels, Ends
 from host_proxy.reference.failure import Failure
@@ -58,6 +65,18 @@ def channel_outcome(ends: Ends) -> Outcome:
     """The completion that tells a kernel of a channel: in its fields, two addresses."""
     local = 0 if ends in (NONE, NEVER) else ends.local + 1
     return Outcome(local, SUCCESS, ends.remote & wire.LOW_32, ends.remote >> 32)
+
+
+class _Asked:
+    """A question to the host, asked again until it answers: tested like an MPI request."""
+
+    def __init__(self, ask: Callable[[], Any]) -> None:
+        self._ask = ask
+        self.answer: Any = None
+
+    def Test(self, status: MPI.Status | None = None) -> bool:
+        self.answer = self._ask()
+        return self.answer is not None
 
 
 class Operations:
@@ -205,6 +224,32 @@ class Operations:
         at = self.field(slot, S_COMM), self.field(slot, S_PEER), self.field(slot, S_TAG)
         return channel_outcome(self.channels.receive_end(*at))
         yield
+
+    def make_partitioned(self, slot: int) -> Step:
+        r = self.state.record
+        if not r[R_FLAGS] & wire.FLAG_INLINE or self.field(slot, S_BYTES) != WANTED_BYTES:
+            return Outcome(0, no_payload(self.g, r.ctypes.data, self.row(slot)))
+        begin = self.small(slot)
+        wanted = Wanted(*map(int, self.memory[begin : begin + WANTED_BYTES].view(np.int64)))
+        sends = self.field(slot, S_OP) == wire.OP_PSEND_INIT
+        block = self.field(slot, S_BLOCK)
+        return (
+            yield from self.answered(slot, lambda: self.state.making.make(sends, wanted, block))
+        )
+
+    def free_partitioned(self, slot: int) -> Step:
+        handle, block = self.field(slot, S_ELEMENTS), self.field(slot, S_BLOCK)
+        return (yield from self.answered(slot, lambda: self.state.making.free(handle, block)))
+
+    def answered(self, slot: int, ask: Callable[[], Any]) -> Step:
+        """What the host answers, as soon as it does."""
+        asked = _Asked(ask)
+        yield asked
+        if asked.answer.fault is None:
+            return Outcome(asked.answer.value)
+        error, number = asked.answer.fault.error_class, self.state.notes.keep(asked.answer.fault)
+        log_request(self.g, self.row(slot), ops.WORDED, error, 0, number, 0)
+        return Outcome(0, error)
 
     def by_chunks(self, slot: int, start, packs: bool, unpacks: bool) -> Step:
         """A collective on the slot's buffer, chunk by chunk if it is long.

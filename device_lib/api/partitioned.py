@@ -1,0 +1,93 @@
+"""The calls of partitioned requests (MPI 4.1 chapter 4), for each scope."""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from device_lib.platform.primitives import (
+    buffer_of,
+    device,
+    int64,
+    itemsize_of,
+    memory_space,
+)
+from gmpi.contract.partitions import FLAWS_SHIFT
+from gmpi.contract.wire import (
+    FLAG_PRIVATE_BUFFER,
+    FLAG_STRIDED_BUFFER,
+    OP_PRECV_INIT,
+    OP_PSEND_INIT,
+)
+
+
+def make_partitioned_calls(partitioned: SimpleNamespace, making: SimpleNamespace):
+    """The calls of one scope.
+
+    Args:
+        partitioned: ``direct.partitioned``.
+        making: ``direct.partitioned_making``.
+    """
+    make_one, free_one = making.make, making.free
+    start_one, start_all = partitioned.start, partitioned.start_all
+    make_ready, make_range_ready = partitioned.ready, partitioned.ready_range
+    has_arrived = partitioned.arrived
+
+    # wide: as MPI's
+    @device
+    def init(ctx, op, buf, partitions, count, datatype, peer, tag, comm):
+        address, room, strided = buffer_of(buf)
+        about = itemsize_of(buf)
+        if strided != 0:
+            about |= FLAG_STRIDED_BUFFER << FLAWS_SHIFT
+        if memory_space(address) != 0:
+            about |= FLAG_PRIVATE_BUFFER << FLAWS_SHIFT
+        wanted, _nbytes, _strided = buffer_of((
+            int64(address), int64(room), int64(partitions), int64(count), int64(datatype),
+            int64(peer), int64(tag), int64(comm), int64(about),
+        ))  # fmt: skip
+        return make_one(ctx, op, wanted)
+
+    @device
+    def psend_init(ctx, buf, partitions, count, datatype, dest, tag, comm):
+        return init(ctx, OP_PSEND_INIT, buf, partitions, count, datatype, dest, tag, comm)
+
+    @device
+    def precv_init(ctx, buf, partitions, count, datatype, source, tag, comm):
+        return init(ctx, OP_PRECV_INIT, buf, partitions, count, datatype, source, tag, comm)
+
+    @device
+    def request_free(ctx, request):
+        return free_one(ctx, int64(request))
+
+    @device
+    def start(ctx, request):
+        return start_one(ctx, int64(request))
+
+    @device
+    def startall(ctx, count, requests):
+        address, room, strided = buffer_of(requests)
+        return start_all(ctx, int64(count), address)
+
+    @device
+    def pready(ctx, partition, request):
+        return make_ready(ctx, int64(partition), int64(request))
+
+    @device
+    def pready_range(ctx, low, high, request):
+        return make_range_ready(ctx, int64(low), int64(high), int64(request))
+
+    @device
+    def parrived(ctx, request, partition):
+        return has_arrived(ctx, int64(partition), int64(request)) != 0
+
+    return SimpleNamespace(
+        psend_init=psend_init,
+        precv_init=precv_init,
+        request_free=request_free,
+        start=start,
+        startall=startall,
+        pready=pready,
+        pready_range=pready_range,
+        parrived=parrived,
+    )
