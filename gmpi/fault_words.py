@@ -3,6 +3,7 @@ and what to do."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gmpi.contract import collectives as c
@@ -31,6 +32,18 @@ _PARTITIONED = {
 def caller(block: int) -> str:
     """Who has made a call, by the number of its block; -1: the host."""
     return f"block {block}" if block >= 0 else "host"
+
+
+def view_words(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> str:
+    """A view whose elements do not lie in one piece.
+
+    Args:
+        strides: in bytes.
+    """
+    return (
+        f"a strided view: shape {tuple(shape)}, strides {tuple(strides)} bytes, elements of "
+        f"{itemsize} bytes"
+    )
 
 
 def buffer_words(flaws: int, nbytes: int, derived: bool) -> tuple[str, str]:

@@ -25,10 +25,10 @@ REDUCE = {
     "flags": wire.FLAG_OUT | wire.FLAG_BACK | wire.FLAG_INLINE, "count": 2, "packets": 3,
     "datatype": gmpi.INT, "payload": bytes(8),
 }  # fmt: skip
-WANTED = Wanted(1 << 40, 64, 2, 3, gmpi.INT, 1, 7, 0, 4)
+WANTED = Wanted(1 << 40, 64, 2, 3, gmpi.INT, 1, 7, 0, 4, (0,) * 8)
 INIT = {
     "flags": wire.FLAG_OUT | wire.FLAG_INLINE, "count": WANTED_BYTES,
-    "payload": np.array(WANTED, np.int64).tobytes(),
+    "payload": np.array([*WANTED[:-1], *WANTED.view], np.int64).tobytes(),
 }  # fmt: skip
 BCAST = {"flags": wire.FLAG_BACK, "count": 8, "packets": 3}
 GOOD = {

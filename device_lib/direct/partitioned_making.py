@@ -55,7 +55,7 @@ def make_making(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
 
         Args:
             op: OP_PSEND_INIT or OP_PRECV_INIT.
-            wanted: where the words of ``Wanted`` are; each thread may have its own.
+            wanted: where the words of ``Wanted`` are (WANTED_BYTES); each thread may have its own.
         """
         word0 = op | FLAG_OUT << 8 | BYTE << DATATYPE_SHIFT
         error, number = ask(ctx, word0, WANTED_BYTES, wanted)

@@ -31,10 +31,11 @@ group has a record in its end's own arena, and in it the request of the round.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gmpi.contract.sizes import align
-from gmpi.contract.wire import PACKET_BYTES, PACKET_PAYLOAD, PARTITIONED_ROW_BYTES
+from gmpi.contract.wire import INLINE_BYTES, PACKET_BYTES, PACKET_PAYLOAD, PARTITIONED_ROW_BYTES
 
 ARENA_BYTES = 16 << 20
 MOST_IN_PACKETS = 65536  # bytes of a partition
@@ -124,7 +125,10 @@ class Wanted(NamedTuple):
     Attributes:
         address, room: of the buffer, and its bytes.
         count: elements of one partition.
-        about: bytes of the array's elements, 0: not known | its flaws (FLAG_*) << FLAWS_SHIFT.
+        about: bytes of the array's elements, 0: not known | its flaws (FLAG_*) << FLAWS_SHIFT |
+            dimensions of a strided view << DIMENSIONS_SHIFT.
+        view: elements and bytes from one to the next, of each dimension, the outermost first; as
+            many words as for MOST_DIMENSIONS.
     """
 
     address: int
@@ -136,10 +140,32 @@ class Wanted(NamedTuple):
     tag: int
     comm: int
     about: int
+    view: tuple[int, ...]
+
+    @property
+    def itemsize(self) -> int:
+        return self.about & (1 << FLAWS_SHIFT) - 1
+
+    @property
+    def flaws(self) -> int:
+        return self.about >> FLAWS_SHIFT & (1 << DIMENSIONS_SHIFT - FLAWS_SHIFT) - 1
+
+    @property
+    def dimensions(self) -> int:
+        return self.about >> DIMENSIONS_SHIFT
+
+    @classmethod
+    def of_words(cls, words: Sequence[int]) -> Wanted:
+        own, view = words[:_OWN_WORDS], tuple(words[_OWN_WORDS:])
+        return cls(*own, view)  # type: ignore[arg-type,call-arg]
 
 
 FLAWS_SHIFT = 16
-WANTED_BYTES = 8 * len(Wanted._fields)
+DIMENSIONS_SHIFT = 32
+MOST_DIMENSIONS = 4  # that the record has room for
+_OWN_WORDS = len(Wanted._fields) - 1
+WANTED_BYTES = 8 * (_OWN_WORDS + 2 * MOST_DIMENSIONS)
+assert WANTED_BYTES <= INLINE_BYTES
 
 
 def packets_of_partition(nbytes: int) -> int:

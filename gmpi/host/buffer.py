@@ -18,6 +18,7 @@ from gmpi.datatypes import interpret
 from gmpi.datatypes.overlap import distinct_elements
 from gmpi.datatypes.plans import Plan
 from gmpi.errors import DatatypeError
+from gmpi.fault_words import view_words
 from gmpi.host.arguments import Argument
 from gmpi.packing.calls import plan_of
 
@@ -224,8 +225,12 @@ def _count_of(plan: Plan, room: int, name: Argument) -> int:
     return room // plan.extent
 
 
-def contiguous_array(buf: Any, name: Argument, writable: bool) -> np.ndarray:
-    """The buffer as an array of one dimension, without a copy."""
+def contiguous_array(buf: Any, name: Argument, writable: bool, derived: bool = True) -> np.ndarray:
+    """The buffer as an array of one dimension, without a copy.
+
+    Args:
+        derived: whether the call takes derived datatypes.
+    """
     if isinstance(buf, np.ndarray):
         array = buf
     else:
@@ -248,11 +253,26 @@ def contiguous_array(buf: Any, name: Argument, writable: bool) -> np.ndarray:
             MPI.ERR_TYPE,
         )
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
-        advice = f"pass numpy.ascontiguousarray({name})"
-        raise name.refused(f"{name} is not contiguous: {advice}", buf, "a contiguous array")
+        view = view_words(array.shape, array.strides, array.itemsize)
+        allowed = "a contiguous array"
+        raise name.refused(
+            f"{name} is {view}, allowed is {allowed}; {_cure(name, writable, derived)}",
+            buf,
+            allowed,
+        )
     if writable and not array.flags.writeable:
         raise name.refused(f"{name} is read-only: pass a writable array", buf, "a writable array")
     return array.reshape(-1, order="A")
+
+
+def _cure(name: Argument, writable: bool, derived: bool) -> str:
+    """What to do with a view whose elements do not lie in one piece."""
+    cure = f"pass numpy.ascontiguousarray({name})"
+    if writable:  # what comes must not go to a copy that nobody has
+        cure = "receive into an array of its own and copy that to the view"
+    if derived:
+        cure += ", or pass [the whole array, count, a derived datatype]"
+    return cure
 
 
 def reduced_array(buf: Any, name: Argument, writable: bool) -> np.ndarray:
@@ -262,7 +282,7 @@ def reduced_array(buf: Any, name: Argument, writable: bool) -> np.ndarray:
             f"{name} is a {type(buf).__name__}, allowed is a NumPy array, whose dtype is the "
             "datatype of the reduction"
         )
-    array = contiguous_array(buf, name, writable)
+    array = contiguous_array(buf, name, writable, derived=False)
     try:
         datatype_of(array.dtype)
     except TypeError:

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from gmpi.committed import Datatypes
 
 MOST_PARTITIONS = 1 << 16
+IN_ONE_PIECE = "an array in one piece"
+WHOLE_ARRAY = (
+    "pass the whole array and a derived datatype of the view (MPI's Create_vector or "
+    "Create_subarray, then Context.commit), or copy the view to an array of its own"
+)
 
 
 class Call(NamedTuple):

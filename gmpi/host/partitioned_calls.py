@@ -12,7 +12,13 @@ from gmpi.contract.sizes import SHAPE_DIRECT_SHIFT
 from gmpi.errors import ContextError
 from gmpi.host.arguments import Argument
 from gmpi.host.partitioned import Partitioned
-from gmpi.host.partitioned_arguments import Arguments, Buffer, Call
+from gmpi.host.partitioned_arguments import (
+    IN_ONE_PIECE,
+    WHOLE_ARRAY,
+    Arguments,
+    Buffer,
+    Call,
+)
 from gmpi.memory.exported import place_of
 from host_proxy.platform.state import State
 
@@ -178,12 +184,8 @@ def _place(call: Call, array: Any) -> Buffer:
         raise argument.has_wrong_type(
             f"array is a {type(array).__name__}, allowed is {allowed}", array, allowed
         ) from None
-    except ValueError:
-        allowed = "an array in one piece"
+    except ValueError as exc:
         raise argument.refused(
-            f"array is a strided view, allowed is {allowed}; pass the whole array and a derived "
-            "datatype",
-            array,
-            allowed,
+            f"array is {exc}, allowed is {IN_ONE_PIECE}; {WHOLE_ARRAY}", array, IN_ONE_PIECE
         ) from None
     return Buffer(address, nbytes, np.dtype(array.dtype).itemsize, array)

@@ -10,11 +10,17 @@ import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 from gmpi.contract.constants import ERR_BUFFER, ERR_REQUEST, GMPI_ERR_NO_RESOURCE
-from gmpi.contract.partitions import FLAWS_SHIFT, Wanted
+from gmpi.contract.partitions import MOST_DIMENSIONS, Wanted
 from gmpi.contract.wire import FLAG_NULL_BUFFER, FLAG_PRIVATE_BUFFER, FLAG_STRIDED_BUFFER, LOW_32
 from gmpi.errors import ArgumentError, CallError, ContextError, Fault, ResourceError
-from gmpi.fault_words import buffer_words, caller
-from gmpi.host.partitioned_arguments import Arguments, Buffer, Call
+from gmpi.fault_words import buffer_words, caller, view_words
+from gmpi.host.partitioned_arguments import (
+    IN_ONE_PIECE,
+    WHOLE_ARRAY,
+    Arguments,
+    Buffer,
+    Call,
+)
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -85,11 +91,11 @@ def _buffer(call: Call, wanted: Wanted, elements: int) -> Buffer:
     Raises:
         ArgumentError: not all threads of the GPU can reach its bytes, or they are not in one piece.
     """
-    flaws = wanted.about >> FLAWS_SHIFT
+    flaws = wanted.flaws
     argument = call.argument("array")
     if elements and flaws & FLAG_STRIDED_BUFFER:
-        value, allowed = "a strided view", "an array in one piece"
-        cure = "; pass the whole array and a derived datatype"
+        value, allowed = _view_words(wanted), IN_ONE_PIECE
+        cure = f"; {WHOLE_ARRAY}"
     elif elements and flaws & FLAG_PRIVATE_BUFFER:
         value, allowed = "memory of one thread, or of one block", "device memory"
         cure = "; any block may make a partition ready"
@@ -97,7 +103,13 @@ def _buffer(call: Call, wanted: Wanted, elements: int) -> Buffer:
         value, allowed = buffer_words(FLAG_NULL_BUFFER, elements, False)
         cure = ""
     else:
-        itemsize = wanted.about & (1 << FLAWS_SHIFT) - 1
-        return Buffer(wanted.address, wanted.room, itemsize)
+        return Buffer(wanted.address, wanted.room, wanted.itemsize)
     text = f"{argument} is {value}, allowed is {allowed}{cure}"
     raise argument.refused(text, value, allowed, ERR_BUFFER)
+
+
+def _view_words(wanted: Wanted) -> str:
+    if wanted.dimensions > MOST_DIMENSIONS:
+        return f"a strided view of {wanted.dimensions} dimensions"
+    pairs = wanted.view[: 2 * wanted.dimensions]
+    return view_words(pairs[::2], pairs[1::2], wanted.itemsize)

@@ -20,6 +20,7 @@ import numpy as np
 from device_lib.platform.primitives import SIMULATOR
 from gmpi.contract.sizes import align
 from gmpi.errors import ContextError
+from gmpi.fault_words import view_words
 from gmpi.memory.gpu_staging import MemoryFile, Token, cuda_call
 
 _BLOCK = 2 << 20  # see cuIpcGetMemHandle: what lies beside it in one is exported with it
@@ -58,14 +59,14 @@ def place_of(array: Any) -> tuple[int, int]:
 
     Raises:
         TypeError: it is no array of a GPU.
-        ValueError: its elements do not lie in one piece.
+        ValueError: its elements do not lie in one piece; says in words what it is.
     """
     if SIMULATOR:
         found = getattr(array, "_ary", array)
         if not isinstance(found, np.ndarray):
             raise TypeError
         if not found.flags.c_contiguous and not found.flags.f_contiguous:
-            raise ValueError
+            raise ValueError(view_words(found.shape, found.strides, found.itemsize))
         return int(found.__array_interface__["data"][0]), found.nbytes
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is None:
@@ -74,7 +75,7 @@ def place_of(array: Any) -> tuple[int, int]:
     itemsize = np.dtype(interface["typestr"]).itemsize
     nbytes = int(np.prod(shape, dtype=np.int64)) * itemsize
     if strides is not None and nbytes and not _in_one_piece(shape, strides, itemsize):
-        raise ValueError
+        raise ValueError(view_words(shape, strides, itemsize))
     return int(interface["data"][0] or 0), nbytes
 
 
@@ -145,9 +146,10 @@ class Exported:
                 f"array is a {type(array).__name__}, allowed is an array in GPU memory: of "
                 "Context.empty, of Numba, or with __cuda_array_interface__"
             ) from None
-        except ValueError:
+        except ValueError as exc:
             raise ContextError(
-                "array does not lie in one piece; register the whole array that it is a view of"
+                f"array is {exc}, allowed is an array in one piece; register the whole array that "
+                "it is a view of"
             ) from None
         if (address, nbytes) in self._regions:
             raise ContextError("array is registered already; Context.unregister(array) ends that")

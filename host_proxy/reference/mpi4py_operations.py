@@ -230,7 +230,8 @@ class Operations:
         if not r[R_FLAGS] & wire.FLAG_INLINE or self.field(slot, S_BYTES) != WANTED_BYTES:
             return Outcome(0, no_payload(self.g, r.ctypes.data, self.row(slot)))
         begin = self.small(slot)
-        wanted = Wanted(*map(int, self.memory[begin : begin + WANTED_BYTES].view(np.int64)))
+        words = self.memory[begin : begin + WANTED_BYTES].view(np.int64)
+        wanted = Wanted.of_words(words.tolist())
         sends = self.field(slot, S_OP) == wire.OP_PSEND_INIT
         block = self.field(slot, S_BLOCK)
         return (

@@ -199,11 +199,20 @@ def user_traffic_stays_apart(g: gmpi.Context) -> None:
     assert other[0] == 1.0 and room[0] == 2.0
 
 
+VIEW = (
+    "a strided view: shape (4,), strides (16,) bytes, elements of 8 bytes, allowed is a contiguous "
+    "array"
+)
+
+
 def wrong_buffers(g: gmpi.Context) -> None:
     frozen = np.zeros(4)
     frozen.flags.writeable = False
     for call, text in (
-        (lambda: g.host.Send(np.zeros(8)[::2], NEXT), "buf is not contiguous: pass numpy.ascont"),
+        (lambda: g.host.Send(np.zeros(8)[::2], NEXT), f"buf is {VIEW}; pass numpy.ascontiguousa"),
+        (lambda: g.host.Recv(np.zeros(8)[::2], NEXT), f"buf is {VIEW}; receive into an array of"),
+        (lambda: g.host.Bcast(np.zeros(8)[::2], 0), "or pass [the whole array, count, a derived"),
+        (lambda: g.host.Allreduce(np.zeros(8)[::2], np.zeros(4)), f"sendbuf is {VIEW}; pass numpy"),
         (lambda: g.host.Recv(frozen, PREVIOUS), "buf is read-only: pass a writable array"),
         (lambda: g.host.Allreduce(np.zeros(2), np.zeros(3)), "sendbuf has 16 bytes, recvbuf 24"),
     ):

@@ -207,6 +207,8 @@ def make_one(ctx, sends, buf, partitions, count, datatype, peer, tag, comm, foun
 def wrong_arguments(g: gmpi.Context) -> None:
     """Class and words are those of the host's calls."""
     array = zeros(8, np.float64)
+    deep = cuda.to_device(np.zeros((2, 2, 2, 2), np.int32))
+    deeper = cuda.to_device(np.zeros((1, 2, 2, 2, 2), np.int32))
     lower = g.commit(MPI.DOUBLE.Create_vector(3, 1, 4))
     twice = g.commit(MPI.DOUBLE.Create_indexed([1, 1], [0, 0]))
     double, world = gmpi.DOUBLE, gmpi.COMM_WORLD
@@ -226,7 +228,11 @@ def wrong_arguments(g: gmpi.Context) -> None:
         (1, array, 1, 1, double, NEXT, 0, 77, "comm is 77, allowed is 0..0", gmpi.ERR_COMM),
         (1, array, 1, 1, lower, NEXT, 0, world, "leave the array", buffer),
         (0, array, 1, 1, twice, NEXT, 0, world, "elements of the datatype overlap", buffer),
-        (1, array[::2], 1, 1, double, NEXT, 0, world, "buf is a strided view", buffer),
+        (1, array[::2], 1, 1, double, NEXT, 0, world, "buf is a strided view: shape (4,), strides "
+         "(16,) bytes, elements of 8 bytes, allowed is an array in one piece; pass", buffer),
+        (0, deep[:, :1], 1, 1, gmpi.INT, NEXT, 0, world, "shape (2, 1, 2, 2), strides (32, 16, 8, "
+         "4) bytes, elements of 4 bytes", buffer),
+        (0, deeper[:, :, :1], 1, 1, gmpi.INT, NEXT, 0, world, "view of 5 dimensions", buffer),
         (1, 0, 1, 1, double, NEXT, 0, world, "buf is null", buffer),
     ):  # fmt: skip
         found = zeros(1, np.int64)

@@ -70,6 +70,12 @@ def misuse_in_kernels(g: gmpi.Context) -> None:
     g.Request_free(recv)
 
 
+VIEW = (
+    "array is a strided view: shape (4,), strides (16,) bytes, elements of 8 bytes, allowed is an "
+    "array in one piece"
+)
+
+
 def misuse_of_the_host(g: gmpi.Context) -> None:
     array = cuda.to_device(np.zeros(8, np.float64))
     for text, call in (
@@ -81,7 +87,10 @@ def misuse_of_the_host(g: gmpi.Context) -> None:
         ("source is ANY_SOURCE", lambda: g.Precv_init(array, 1, 1, gmpi.DOUBLE, gmpi.ANY_SOURCE)),
         ("datatype is FLOAT, of 4 bytes", lambda: g.Psend_init(array, 1, 1, gmpi.FLOAT, NEXT)),
         ("comm is 77", lambda: g.Psend_init(array, 1, 1, gmpi.DOUBLE, NEXT, 0, 77)),
-        ("strided view", lambda: g.Psend_init(array[::2], 1, 1, gmpi.DOUBLE, NEXT)),
+        (
+            f"{VIEW}; pass the whole array and a derived datatype of the view",
+            lambda: g.Psend_init(array[::2], 1, 1, gmpi.DOUBLE, NEXT),
+        ),
     ):
         raises(gmpi.ArgumentError, text, call)
     raises(gmpi.ArgumentTypeError, "array is a list",
@@ -95,7 +104,7 @@ def misuse_of_the_host(g: gmpi.Context) -> None:
     g.Request_free(request)
     g.unregister(array)
     raises(gmpi.ContextError, "not registered", lambda: g.unregister(array))
-    raises(gmpi.ContextError, "does not lie in one piece", lambda: g.register(array[::2]))
+    raises(gmpi.ContextError, f"{VIEW}; register the whole", lambda: g.register(array[::2]))
 
 
 @cuda.jit
