@@ -43,6 +43,8 @@ def checked(
             if named or types not in known:
                 check(call.__name__, signature, given, named, kind_of_value)
                 _no_memory_of_a_thread(call.__name__, {**dict(zip(names, given)), **named})
+                if scope == "grid":
+                    _no_memory_of_a_block(call.__name__, {**dict(zip(names, given)), **named})
                 known.add(types)
             if named:
                 given = signature.bind(*given, **named).args
@@ -66,6 +68,17 @@ def _no_memory_of_a_thread(call: str, arguments: dict[str, Any]) -> None:
                 f"{call}: {name} is memory of one thread (cuda.local.array), allowed is device "
                 "memory, or shared memory of at most eager_bytes"
             )
+
+
+def _no_memory_of_a_block(call: str, arguments: dict[str, Any]) -> None:
+    shared = getcurrent().block.shared
+    for name, value in arguments.items():
+        if name.endswith("buf") and hasattr(value, "strides"):
+            if shared.holds(buffer_of(value)[0]):
+                raise UsageError(
+                    f"{call}: {name} is shared memory of a block, allowed is device memory: all "
+                    "blocks of the grid move it"
+                )
 
 
 def _compare(lane: Any, scope: str, call: str, given: tuple[Any, ...], names: list[str]) -> None:

@@ -83,12 +83,10 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
             ctx, int64(status.error), int64(status.source), int64(status.tag), int64(status.count),
             int64(status.nbytes), int64(more),
         )  # fmt: skip
-        return status
 
     @device
     def release_word(ctx, word):
         release(ctx, int64(word), 0, 0, 0, 0, 0)
-        return int64(word)
 
     # --- point to point ---------------------------------------------------------------------------
 
@@ -100,7 +98,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         handle = slots.error_handle(error)
         if error == SUCCESS:
             handle = block_isend(as_leader(ctx), buf, count, datatype, dest, tag, comm)
-        return release_word(ctx, handle)
+            release_word(ctx, handle)
+        return handle
 
     @device
     def irecv(ctx, buf, count, datatype, source, tag, comm):
@@ -110,7 +109,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         handle = slots.error_handle(error)
         if error == SUCCESS:
             handle = block_irecv(as_leader(ctx), buf, count, datatype, source, tag, comm)
-        return release_word(ctx, handle)
+            release_word(ctx, handle)
+        return handle
 
     @device
     def send(ctx, buf, count, datatype, dest, tag, comm):
@@ -121,7 +121,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         status = failed(error)
         if error == SUCCESS:
             status = block_send(as_leader(ctx), buf, count, datatype, dest, tag, comm)
-        return release_status(ctx, status, 0)
+            release_status(ctx, status, 0)
+        return status
 
     @device
     def recv(ctx, buf, count, datatype, source, tag, comm):
@@ -132,7 +133,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         status = failed(error)
         if error == SUCCESS:
             status = block_recv(as_leader(ctx), buf, count, datatype, source, tag, comm)
-        return release_status(ctx, status, 0)
+            release_status(ctx, status, 0)
+        return status
 
     # wide: as MPI's
     @device
@@ -150,7 +152,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
                 as_leader(ctx), sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
                 recvtype, source, recvtag, comm,
             )  # fmt: skip
-        return release_status(ctx, status, 0)
+            release_status(ctx, status, 0)
+        return status
 
     # --- completion -------------------------------------------------------------------------------
 
@@ -163,7 +166,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         status = failed(error)
         if error == SUCCESS:
             status = block_wait(as_leader(ctx), request)
-        return release_status(ctx, status, 0)
+            release_status(ctx, status, 0)
+        return status
 
     @device
     def test(ctx, request):
@@ -175,7 +179,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         status = failed(error)
         if error == SUCCESS:
             completed, status = block_test(as_leader(ctx), request)
-        return completed, release_status(ctx, status, 1 if completed else 0)
+            release_status(ctx, status, 1 if completed else 0)
+        return completed, status
 
     @device
     def waitall(ctx, count, requests, statuses=None):
@@ -189,7 +194,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         result = gather(ctx)
         if result == SUCCESS:
             result = block_waitall(as_leader(ctx), count, requests, statuses)
-        return release_word(ctx, result)
+            release_word(ctx, result)
+        return result
 
     @device
     def waitany(ctx, count, requests):
@@ -203,7 +209,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         status = failed(error)
         if error == SUCCESS:
             index, status = block_waitany(as_leader(ctx), count, requests)
-        return index, release_status(ctx, status, index)
+            release_status(ctx, status, index)
+        return index, status
 
     # --- collectives ------------------------------------------------------------------------------
 
@@ -215,7 +222,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         handle = slots.error_handle(error)
         if error == SUCCESS:
             handle = block_iallreduce(as_leader(ctx), sendbuf, recvbuf, count, datatype, op, comm)
-        return release_word(ctx, handle)
+            release_word(ctx, handle)
+        return handle
 
     @device
     def allreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
@@ -224,7 +232,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         error = gather(ctx)
         if error == SUCCESS:
             error = block_allreduce(as_leader(ctx), sendbuf, recvbuf, count, datatype, op, comm)
-        return release_word(ctx, error)
+            release_word(ctx, error)
+        return error
 
     @device
     def bcast(ctx, buf, count, datatype, root, comm):
@@ -233,7 +242,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         error = gather(ctx)
         if error == SUCCESS:
             error = block_bcast(as_leader(ctx), buf, count, datatype, root, comm)
-        return release_word(ctx, error)
+            release_word(ctx, error)
+        return error
 
     @device
     def barrier(ctx, comm):
@@ -242,7 +252,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         error = gather(ctx)
         if error == SUCCESS:
             error = block_barrier(as_leader(ctx), comm)
-        return release_word(ctx, error)
+            release_word(ctx, error)
+        return error
 
     @device
     def synchronize(ctx):
@@ -251,7 +262,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         error = gather(ctx)
         if error == SUCCESS:
             error = block_synchronize(as_leader(ctx))
-        return release_word(ctx, error)
+            release_word(ctx, error)
+        return error
 
     return SimpleNamespace(
         isend=isend, irecv=irecv, send=send, recv=recv, sendrecv=sendrecv, wait=wait, test=test,

@@ -50,6 +50,7 @@ from gmpi.contract.grid import (
     COMMAND,
     ENTERED,
     FAILED,
+    GAVE_UP,
     PUSH,
     RESULT,
     TELLER,
@@ -262,15 +263,19 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
 
     @device
     def gather(ctx):
-        """Waits for all other blocks; the leader. An error class."""
+        """Waits for all other blocks; the leader. An error class: then there are no commands."""
         sync_block()  # what its own threads have stored
+        error = 0
         if thread_rank() == 0:
             store_gpu(_row(ctx) + FAILED, 0)
-            store_gpu(_row(ctx) + ENTERED, _last(ctx) + 1)
+            before = load_gpu(_row(ctx) + ENTERED)
+            if cas_gpu(_row(ctx) + ENTERED, before, max(before, _last(ctx) + 1)) == GAVE_UP:
+                error = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
         began = 0
-        error = 0
         there = 0
         handle = 0
+        error = broadcast_block(error)
+        sync_block()
         while there == 0 and error == 0:
             late = 0
             if thread_rank() == 0:
@@ -286,6 +291,9 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
                 handle = begin_linked(ctx)
         if handle != 0:
             end_linked(ctx, handle)
+        if error != 0 and thread_rank() == 0:
+            fence_gpu()  # the result of the last call comes first
+            store_gpu(_row(ctx) + ENTERED, GAVE_UP)
         return error
 
     @device
@@ -297,21 +305,31 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
         return 0
 
     @device
-    def give_up(ctx, first, began, telling):
+    def give_up(ctx, first, number, began, telling):
         """(error class with which a wait ends, or 0; when it began; whether to report that the
         leader is missing); one thread that has waited for some time.
 
         Args:
             first: number of the last command when its block came.
+            number: of the last command that it has seen.
         """
         now = timer_ns()
         began = now if began == 0 else began
         error = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
-        if load_gpu(_row(ctx) + ENTERED) > first:
-            return 0, began, 0  # it will say so itself, or has done so and is in a later call
+        entered = load_gpu(_row(ctx) + ENTERED)
         late = 0
-        if now - began > rows.LATE_NS and telling == 0 and error == 0:
-            late = 1 if cas_gpu(_row(ctx) + TELLER, 0, 1) == 0 else 0
+        if entered <= first:
+            if error != 0:
+                if cas_gpu(_row(ctx) + ENTERED, entered, GAVE_UP) != entered:
+                    error = 0  # the leader comes just now, or others give up
+            elif now - began > rows.LATE_NS and telling == 0:
+                late = 1 if cas_gpu(_row(ctx) + TELLER, 0, 1) == 0 else 0
+        elif entered != GAVE_UP:
+            error = 0  # it will say so itself
+        else:
+            fence_gpu()
+            if _last(ctx) != number:
+                error = 0  # that was in a later call: a command has come
         return error, began, late
 
     @device
@@ -338,7 +356,7 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
             if thread_rank() < 32:
                 there = _read(ctx, number, _LOOKS)
                 if thread_rank() == 0 and there == 0:
-                    error, began, late = give_up(ctx, first, began, handle)
+                    error, began, late = give_up(ctx, first, number, began, handle)
             there, error, late = broadcast_block_3(there, error, late)
             kind = _word(0)
             a, b, c, d, e, f = _word(1), _word(2), _word(3), _word(4), _word(5), _word(6)

@@ -8,7 +8,7 @@ the call short and gives one place that words errors.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib.platform.context import eager_bytes
+from device_lib.platform.context import eager_bytes, leads_grid
 from device_lib.platform.primitives import buffer_of, device, int64, itemsize_of, memory_space
 from gmpi.contract.constants import DATATYPE_MARK, DATATYPES, IN_PLACE
 from gmpi.contract.wire import (
@@ -71,6 +71,12 @@ def record_bytes(word0, count):
 
 
 @device
+def room_in_shared(ctx):
+    """Bytes of a buffer that may lie in shared memory: none where other blocks move them, too."""
+    return eager_bytes(ctx) * (1 - leads_grid(ctx))
+
+
+@device
 def inspect(ctx, buffer, nbytes, way):
     """(address, bytes to move, flags) of a buffer that ``nbytes`` are moved from or to.
 
@@ -86,7 +92,7 @@ def inspect(ctx, buffer, nbytes, way):
             flags = FLAG_STRIDED_BUFFER
         elif room < nbytes:
             flags = FLAG_SHORT_BUFFER
-        elif space == 2 or (space == 1 and nbytes > eager_bytes(ctx)):
+        elif space == 2 or (space == 1 and nbytes > room_in_shared(ctx)):
             # Other threads cannot address this thread's memory, nor other blocks this block's.
             flags = FLAG_PRIVATE_BUFFER
         else:

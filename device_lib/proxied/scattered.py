@@ -26,7 +26,7 @@ from device_lib.move.layouts import (
     write_view,
 )
 from device_lib.move.mailbox import put_mail
-from device_lib.move.message import message_bytes
+from device_lib.move.message import message_bytes, room_in_shared
 from device_lib.platform.context import (
     chunk_buffers,
     chunk_bytes,
@@ -156,7 +156,7 @@ def flaw_of(ctx, buffer, row, count, nbytes, way):
             return FLAG_SHORT_BUFFER
         if way == FLAG_BACK and _repeats(buffer):
             return FLAG_OVERLAP
-    if space == 2 or (space == 1 and nbytes > eager_bytes(ctx)):
+    if space == 2 or (space == 1 and nbytes > room_in_shared(ctx)):
         return FLAG_PRIVATE_BUFFER
     return 0
 

@@ -9,14 +9,19 @@ the leader, and by the next command to all.
 
 A command is WORDS packets: 8 bytes, and the number of the command. Nothing is cleared between
 calls or launches: who arrives has read the number of the last command before, and waits for the
-next one. Only the leader looks at host memory all the time. The others do so now and then, and give
-up by themselves only where the leader has not come.
+next one. Only the leader looks at host memory all the time. The others do so now and then.
+
+Where waits are aborted before all blocks have come to a call, the grid has *given up*: who sees the
+abort says so, the leader, or, where it has not come, any other block. From then on there are no
+commands, and each call ends with the abort's error class in each block. Otherwise a job could wait
+for blocks that have left.
 """
 
 COMMAND = 0
 WORDS = 7  # the kind, and what it is about
 ARRIVED = 128  # how many of the other blocks wait for the next command
-ENTERED = 256  # the last command's number when the leader entered its call
+ENTERED = 256  # number of the first command of the call that the leader is in, or GAVE_UP
+GAVE_UP = 1 << 62
 TELLER = 264  # 1: a block reports that the leader is missing
 FAILED = 272  # 1: a block's part of a job has ended with an abort
 

@@ -205,9 +205,12 @@ def strided_and_derived(g: gmpi.Context) -> None:
 
 
 @cuda.jit
-def some_blocks(ctx: Any, missing: int, errors: Any) -> None:
+def some_blocks(ctx: Any, missing: int, buf: Any, errors: Any) -> None:
     if cuda.blockIdx.x != missing:
-        errors[cuda.grid(1)] = GMPI_Barrier_grid(ctx, gmpi.COMM_WORLD)
+        errors[0, cuda.grid(1)] = GMPI_Barrier_grid(ctx, gmpi.COMM_WORLD)
+        # As many have come now as a call needs, one of them twice: it must not begin.
+        status = GMPI_Send_grid(ctx, buf, buf.size, gmpi.BYTE, RANK, 3, gmpi.COMM_WORLD)
+        errors[1, cuda.grid(1)] = status.error
 
 
 def blocks_that_never_come() -> None:
@@ -215,13 +218,33 @@ def blocks_that_never_come() -> None:
     watchdog.POLL_S = 0.05
     for missing in (0, 2):
         with gmpi.Context(WORLD, watchdog_s=0, timeout_s=0.6, wildcards=WILDCARDS) as g:
-            errors = on_device(np.zeros(96, np.int64))
-            some_blocks[3, 32](g.device, missing, errors)
+            errors = on_device(np.zeros((2, 96), np.int64))
+            buf = on_device(np.zeros(WIDE_ROOM, np.uint8))
+            some_blocks[3, 32](g.device, missing, buf, errors)
             found = raises(gmpi.RequestTimeoutError, "", g.synchronize)
             assert "2 of the grid's 3 blocks have come" in str(found), found
             wanted = np.full(96, gmpi.GMPI_ERR_TIMEOUT)
             wanted[32 * missing : 32 * missing + 32] = 0
-            same(errors, wanted, "errors")
+            same(errors, np.array([wanted, wanted]), "errors")
+
+
+@cuda.jit
+def from_shared(ctx: Any, to: int, errors: Any) -> None:
+    own = cuda.shared.array(4, np.int64)
+    status = GMPI_Send_grid(ctx, own[1:], 2, gmpi.INT64_T, to, 1, gmpi.COMM_WORLD)
+    errors[0] = status.error
+
+
+def shared_memory_is_refused() -> None:
+    """Other blocks cannot read it."""
+    with gmpi.Context(WORLD, wildcards=WILDCARDS) as g:
+        errors = on_device(np.zeros(1, np.int64))
+        if gmpi.SIMULATOR:
+            text = "GMPI_Send_grid: buf is shared memory of a block"
+            raises(gmpi.UsageError, text, lambda: from_shared[2, 32](g.device, RANK, errors))
+        else:
+            from_shared[2, 32](g.device, RANK, errors)
+            raises(gmpi.ArgumentError, "private to a thread, or to a block", g.synchronize)
 
 
 def aborted_in_a_wait() -> None:
@@ -266,6 +289,7 @@ def main() -> None:
             scenarios.append(all_blocks_move)
             scenarios.append(launches_of_other_shapes)
         run(scenarios, g)
+    shared_memory_is_refused()
     blocks_that_never_come()
     aborted_in_a_wait()
     end()
