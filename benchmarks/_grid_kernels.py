@@ -35,6 +35,26 @@ def exchange(ctx, out, back, n, me, rounds, skip, cycles, comm):
             cycles[i - skip] = gmpi.clock() - begin
 
 
+# wide: a kernel
+@cuda.jit
+def exchange_typed(
+    ctx, out, back, sent, sendtype, received, recvtype, me, rounds, skip, cycles, comm
+):
+    """The same of any datatypes."""
+    peer = 1 - me
+    for i in range(rounds):
+        begin = gmpi.clock()
+        receive = GMPI_Irecv_grid(ctx, back, received, recvtype, peer, 1, comm)
+        if me == 1:
+            GMPI_Wait_grid(ctx, receive)
+        send = GMPI_Isend_grid(ctx, out, sent, sendtype, peer, 1, comm)
+        GMPI_Wait_grid(ctx, send)
+        if me == 0:
+            GMPI_Wait_grid(ctx, receive)
+        if cuda.grid(1) == 0 and i >= skip:
+            cycles[i - skip] = gmpi.clock() - begin
+
+
 @cuda.jit
 def exchange_checked(ctx, out, back, n, me, rounds, wrong, comm):
     """The same calls; every round has bytes of its own."""

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 import _grid_kernels
+import _grid_types
 import numpy as np
 from _bench import fail, parser, size_range, sizes_between, summary, where, write_json
 from _floor import cycles_per_us
@@ -212,6 +213,12 @@ def main() -> int:
                     print(f"{n:<10}{threads:>6}{found}", flush=True)
         lengths = [] if args.no_grid else grid_sizes(args.sizes and sizes)
         grids = [grid_row(g, comm, n, max(args.threads)) for n in lengths]
+        if not args.no_grid:
+            threads = max(args.threads)
+            blocks = most_blocks(g, comm, threads)
+            grids += [
+                _grid_types.row(g, comm, name, threads, blocks) for name in _grid_types.cases()
+            ]
         for warps, window in () if args.no_rates else ((1, 1), (64, 4), (256, 1), (256, 4)):
             for name in args.roads:
                 one = {"road": name, **rate(g, comm, roads[name], warps, window)}

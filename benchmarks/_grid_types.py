@@ -1,0 +1,66 @@
+"""Messages of derived datatypes by grid scope, for ``roads.py``: parts of a matrix of doubles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import _grid_kernels
+import numpy as np
+from _bench import fail, summary
+from _floor import cycles_per_us
+from mpi4py import MPI
+from numba import cuda
+
+import gmpi
+
+N = 48 if gmpi.SIMULATOR else 4096
+
+
+def cases() -> dict[str, tuple[Any, int, Any, int, Any]]:
+    """By name: datatype and count of the send, of the receive, and which elements of the matrix
+    come where: (what is sent) -> (what is received into zeros)."""
+    columns = MPI.DOUBLE.Create_vector(N, N // 2, N)
+    rows = np.arange(N, dtype=np.int32)
+    triangle = MPI.DOUBLE.Create_indexed(rows + 1, rows * N)
+    column = MPI.DOUBLE.Create_vector(N, 1, N).Create_resized(0, 8)
+
+    def half(a: np.ndarray) -> np.ndarray:
+        return np.where(np.arange(N) < N // 2, a, 0)
+
+    return {
+        "contiguous": (MPI.DOUBLE, N * N // 2, MPI.DOUBLE, N * N // 2, None),
+        "sub-matrix": (columns, 1, columns, 1, half),
+        "triangle": (triangle, 1, triangle, 1, np.tril),
+        "transpose": (MPI.DOUBLE, N * N, column, N, np.transpose),
+    }
+
+
+def row(g: gmpi.Context, comm: MPI.Comm, name: str, threads: int, blocks: int) -> dict[str, Any]:
+    """One way, half a round trip, in microseconds and GB/s."""
+    sendtype, sent, recvtype, received, expected = cases()[name]
+    types = [gmpi.DOUBLE if t is MPI.DOUBLE else g.commit(t) for t in (sendtype, recvtype)]
+    rounds, skip = (3, 1) if gmpi.SIMULATOR else (30, 3)
+    matrix = np.arange(N * N, dtype=np.float64).reshape(N, N) + 1
+    out, back = cuda.to_device(matrix + comm.rank), cuda.to_device(np.zeros((N, N)))
+    cycles = cuda.to_device(np.zeros(rounds, np.int64))
+    comm.Barrier()
+    _grid_kernels.exchange_typed[blocks, threads](
+        g.device, out, back, sent, types[0], received, types[1], comm.rank, rounds + skip, skip,
+        cycles, gmpi.COMM_WORLD,
+    )  # fmt: skip
+    g.synchronize()
+    whole = matrix + 1 - comm.rank
+    first = whole.reshape(-1)[: N * N // 2]
+    wanted = np.pad(first, (0, N * N - first.size)).reshape(N, N)
+    if expected is not None:
+        wanted = expected(whole)
+    if comm.allreduce(int((back.copy_to_host() != wanted).sum())):
+        fail(f"{name}: wrong elements")
+    for handle in {*types} - {gmpi.DOUBLE}:
+        g.free(handle)
+    found = summary(cycles.copy_to_host() / cycles_per_us() / 2)
+    nbytes = sendtype.Get_size() * sent
+    rate = nbytes / found["p50"] / 1e3
+    if comm.rank == 0:
+        print(f"# grid, {name} of {N} x {N} doubles: {found['p50']:.1f} us, {rate:.1f} GB/s")
+    return {"name": name, "size": nbytes, "blocks": blocks, "direct": found, "gb_per_s": rate}
