@@ -5,7 +5,7 @@
 With ``records``, as many records first (``record_fuzz.py``): what both call is compiled once, and
 with the engine, which is kept for the next process.
 For the compiled engine as many as are asked for, for the protocol in Python one in a hundred
-(``header_fuzz_python.py``). MPI is replaced by the stubs of ``record_fuzz.py``. A header must be
+(``header_fuzz_python.py``). MPI is replaced by the stubs of ``stubbed_mpi.py``. A header must be
 refused, or everything that is done because of it must be allowed: memory, ranks, tags, commands to
 threads of the kernel. A receive may end with success, or as truncated, only where the message
 really came: what is accepted is written down here once more, from ``gmpi/contract/wire.py`` and not
@@ -19,22 +19,8 @@ import time
 
 import numpy as np
 from numba import njit
-from record_fuzz import (
-    AT,
-    CONTEXT,
-    LAYOUT,
-    N_BAD,
-    N_FIRST,
-    NASTY,
-    SHARED,
-    TAG_UB,
-    WRONG,
-    Harness,
-    bad,
-    forget,
-    fuzz_records,
-    next_number,
-)
+from record_fuzz import CONTEXT, LAYOUT, NASTY, Harness, forget, fuzz_records, next_number
+from stubbed_mpi import AT, N_BAD, N_FIRST, SHARED, TAG_UB, WRONG, bad
 
 import gmpi
 import gmpi.context  # imports the whole engine
