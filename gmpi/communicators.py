@@ -154,7 +154,8 @@ class Communicators:
             reach[P2P_DIRECT] = direct and self._memory.direct != 0
             reach[P2P_DIRECT] |= COLLECTIVES_DIRECT * collects
             self._memory.write_device(DEVICE_P2P + index * P2P_BYTES, reach)
-        self._memory.write_device(DEVICE_TOPOLOGY + index * TOPOLOGY_BYTES, _topology_row(comm))
+        if self._memory.has_tables:
+            self._memory.write_device(DEVICE_TOPOLOGY + index * TOPOLOGY_BYTES, _topology_row(comm))
         self._enter(index, communicator, direct)
         return index
 

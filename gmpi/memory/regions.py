@@ -153,6 +153,11 @@ class Memory:
         self.device = int(self._device.__cuda_array_interface__["data"][0])
 
     @property
+    def has_tables(self) -> bool:
+        """Whether there are kernels to tell of anything: else device memory is short."""
+        return not isinstance(self._device, np.ndarray) or self._device.nbytes > self.table
+
+    @property
     def gpu_name(self) -> str | None:
         """Which GPU the memory is on, the same in all processes; ``None``: on none."""
         if not isinstance(self._host, _Pinned):
@@ -244,6 +249,8 @@ class Memory:
 
     def write_device(self, offset: int, words: np.ndarray) -> None:
         """Copies int64 words to device memory; does not wait for kernels that run."""
+        if isinstance(self._device, np.ndarray) and offset + words.nbytes > self._device.nbytes:
+            raise ValueError(f"device memory has {self._device.nbytes} bytes, not {offset}")
         self.write(self.device + offset, words)
 
     def write(self, address: int, words: np.ndarray) -> None:
