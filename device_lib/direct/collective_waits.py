@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import rounds, rows
+from device_lib.direct.late_waits import make_late_waits
 from device_lib.direct.long_collectives import is_long, make_collect_long
 from device_lib.direct.rounds import NOBODY, row_of, signature_of
 from device_lib.platform.library import parts_of
@@ -28,7 +29,7 @@ from device_lib.platform.primitives import (
     timer_ns,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
-from device_lib.proxied import ring, slots, taking
+from device_lib.proxied import ring, slots
 from gmpi.contract import collectives
 from gmpi.contract.collectives import (
     ALLREDUCE,
@@ -97,7 +98,8 @@ def make_collective_waits(scope: Scope, help_others: Callable, go_on: Callable) 
     sync = scope.sync
     sync_or = scope.sync_or
     broadcast_3 = scope.broadcast_3
-    take_slot = taking.make_take_slot(scope, help_others)
+    late_waits = make_late_waits(scope, help_others)
+    begin_late, end_late = late_waits.begin, late_waits.end
     part = parts_of(scope.name, "gmpi_direct")
 
     @device
@@ -202,13 +204,9 @@ def make_collective_waits(scope: Scope, help_others: Callable, go_on: Callable) 
                 error, differs, late = broadcast_3(error, differs, late)
                 sync()
                 if late != 0 and handle == 0:
-                    slot = take_slot(ctx, -1, taking.SMALL)
-                    sync()
-                    handle = -1
-                    if slot >= 0:
-                        handle = rows.direct_handle(ctx, slot, 0, False)
-                        if leads():
-                            tell_linked(ctx, OP_WAITS, what, 0, size_mode >> 1, handle)
+                    handle = begin_late(ctx)
+                    if handle > 0 and leads():
+                        tell_linked(ctx, OP_WAITS, what, 0, size_mode >> 1, handle)
                 if error == SUCCESS:
                     go_on(ctx, slots.guess(ctx))
                     help_others(ctx)
@@ -218,9 +216,7 @@ def make_collective_waits(scope: Scope, help_others: Callable, go_on: Callable) 
         if handle > 0:
             if leads():
                 tell_linked(ctx, OP_WAITED, what, 0, 0, handle)
-            sync()
-            if leads() and lane_id() == 0:
-                slots.release(ctx, slots.slot_of(handle))
+            end_late(ctx, handle)
         if error == ERR_OTHER and leads():
             other = (differs & LOW_32) - 1
             tell_linked(ctx, OP_FAULT, what, other, signature, differs >> 32)

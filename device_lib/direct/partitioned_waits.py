@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from device_lib.direct import rows
 from device_lib.direct.groups import error_of_groups
 from device_lib.direct.late import count_late
+from device_lib.direct.late_waits import make_late_waits
 from device_lib.direct.partitions import is_ours, mode_of, row_of
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
@@ -27,7 +28,7 @@ from device_lib.platform.primitives import (
     timer_ns,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
-from device_lib.proxied import ring, slots, taking
+from device_lib.proxied import ring, slots
 from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN
 from gmpi.contract.constants import BYTE, ERR_REQUEST, SUCCESS
 from gmpi.contract.partitions import (
@@ -137,7 +138,8 @@ def make_partitioned_waits(
     sync_or = scope.sync_or
     broadcast_3 = scope.broadcast_3
     look, store_late, look_at_all = calls.look, calls.store_late, calls.look_at_all
-    take_slot = taking.make_take_slot(scope, help_others)
+    late_waits = make_late_waits(scope, help_others)
+    begin_late, end_late = late_waits.begin, late_waits.end
     part = parts_of(scope.name, "gmpi_partitioned")
 
     @device
@@ -250,13 +252,9 @@ def make_partitioned_waits(
                 error, late, ignored = broadcast_3(error, late, 0)
                 sync()
                 if late != 0 and handle == 0:
-                    slot = take_slot(ctx, -1, taking.SMALL)
-                    sync()
-                    handle = -1
-                    if slot >= 0:
-                        handle = rows.direct_handle(ctx, slot, 0, False)
-                        if leads():
-                            tell_linked(ctx, OP_WAITS, request, handle)
+                    handle = begin_late(ctx)
+                    if handle > 0 and leads():
+                        tell_linked(ctx, OP_WAITS, request, handle)
                 if error == 0:
                     go_on(ctx, slots.guess(ctx))
                     help_others(ctx)
@@ -269,9 +267,7 @@ def make_partitioned_waits(
         if handle > 0:
             if leads():
                 tell_linked(ctx, OP_WAITED, request, handle)
-            sync()
-            if leads() and lane_id() == 0:
-                slots.release(ctx, slots.slot_of(handle))
+            end_late(ctx, handle)
         return conclude(ctx, request, found, error)
 
     finish_rest_linked = part("finish_rest", 5, 3, finish_rest)
