@@ -1,7 +1,8 @@
 """The direct road: messages between GPUs that map each other's memory, without the proxies.
 
 Matching is counting (``gmpi/contract/channels.py``). ``table`` finds the channel of a call;
-``short`` has the quick way of a short message, ``requests`` all others, whose state is in ``rows``;
-``sends`` and ``receives`` are one step of each, ``going_on`` takes them. ``api`` asks here first;
-what has no channel goes by ``proxied``, which this imports for slots and help.
+``one_warp`` and ``all_threads`` are the quick ways of short messages, ``requests`` has all others;
+``sends`` and ``receives`` are one step of each, ``going_on`` takes them. In grid scope the leading
+block does all this; ``grid_team`` is how it has the others move bytes, ``grid_jobs`` what they do.
+``api`` asks here first; what has no channel goes by ``proxied``, which this imports for slots.
 """

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import packets, rows, table
+from device_lib.direct.grid_team import share, shares_of
 from device_lib.direct.one_warp import (
     CLAIMED,
     FOREIGN,
@@ -20,7 +21,6 @@ from device_lib.direct.one_warp import (
     free_slots,
 )
 from device_lib.direct.words import elements_of
-from device_lib.grid.team import share, shares_of
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     device,

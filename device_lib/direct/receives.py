@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.direct import cells, packets, rows
-from device_lib.grid.rounds import await_part, end_of_round, parts_of, take_by_grid
-from device_lib.grid.team import share, shares_of
+from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of, take_by_grid
+from device_lib.direct.grid_team import share, shares_of
 from device_lib.move.copy import copy_from_staging
 from device_lib.move.layouts import layout_of, unpack_layout
 from device_lib.platform.context import leads_grid

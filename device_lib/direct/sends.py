@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.direct import cells, packets, rows, table
-from device_lib.grid.rounds import push_by_grid
-from device_lib.grid.team import share, shares_of
+from device_lib.direct.grid_rounds import push_by_grid
+from device_lib.direct.grid_team import share, shares_of
 from device_lib.move.copy import copy_to_staging
 from device_lib.move.layouts import layout_of, pack_layout
 from device_lib.platform.library import linked

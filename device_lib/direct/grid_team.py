@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import rows
-from device_lib.grid.jobs import execute
+from device_lib.direct.grid_jobs import execute
 from device_lib.platform.context import leads_grid
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import (
