@@ -16,6 +16,8 @@ PAGES = sorted(
     for path in [
         launcher.ROOT / "README.md",
         launcher.ROOT / "CHANGELOG.md",
+        launcher.ROOT / "CONTRIBUTING.md",
+        launcher.ROOT / "SECURITY.md",
         *(launcher.ROOT / "docs").rglob("*.md"),
         launcher.ROOT / "examples" / "README.md",
         launcher.ROOT / "benchmarks" / "README.md",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
+import tomllib
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -59,6 +61,34 @@ def imported(path: Path) -> set[str]:
             found |= {statement.module}
             found |= {f"{statement.module}.{name.name}" for name in statement.names}
     return found
+
+
+def distributions(path: Path) -> set[str]:
+    """Which packages bring what a module imports, anywhere in it, beside Python and the project."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{name.name}" for name in node.names}
+    known = {*sys.stdlib_module_names, *PACKAGES}
+    tops = {tuple(name.split(".")) for name in found if name.partition(".")[0] not in known}
+    # Of these two names several packages bring parts: cuda.bindings, cuda.pathfinder, numba.cuda.
+    return {
+        "-".join(top[:2]) if top[0] == "cuda" or top[:2] == ("numba", "cuda") else top[0]
+        for top in tops
+    }
+
+
+def test_what_is_imported_is_declared() -> None:
+    """Else it is there as long as another package happens to bring it."""
+    text = (launcher.ROOT / "pyproject.toml").read_text()
+    project = tomllib.loads(text)["project"]
+    declared = {re.split(r"[^\w-]", entry)[0] for entry in project["dependencies"]}
+    declared.add("cupy")  # of the extra cu13: imported where the user's arrays are CuPy's
+    paths = [path for name in PACKAGES for path in (launcher.ROOT / name).rglob("*.py")]
+    found = set().union(*map(distributions, paths))
+    assert len(found) > 9 and found <= declared, found - declared
 
 
 def graph() -> dict[str, set[str]]:

