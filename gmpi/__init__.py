@@ -15,7 +15,8 @@
 
 ``GMPI_*`` are calls of the whole block, ``GMPI_*_warp`` of one warp, ``GMPI_*_grid`` of all blocks:
 ``help(gmpi.GMPI_Isend)``.
-On the command line: ``gmpi info`` says what there is and whether a context can be opened.
+On the command line: ``gmpi info`` says what there is, ``gmpi info --open`` whether a context can be
+opened. ``gmpi.show_versions()`` is for notebooks and reports of problems.
 """
 
 import ast

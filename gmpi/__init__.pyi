@@ -143,6 +143,9 @@ from device_lib.platform.primitives import (
 from gmpi.affinity import (
     select_gpu as select_gpu,
 )
+from gmpi.commands.info import (
+    show_versions as show_versions,
+)
 from gmpi.contract.constants import (
     AINT as AINT,
     ANY_SOURCE as ANY_SOURCE,

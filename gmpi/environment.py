@@ -1,4 +1,4 @@
-"""What there is on this machine and whether a context can be opened: the facts of ``gmpi info``.
+"""What there is on this machine: the facts of ``gmpi info`` and ``gmpi.show_versions``.
 
 Works without a GPU, without ``mpiexec`` and where no MPI library can be loaded: what cannot be
 found out is left out, with the reason.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 import warnings
@@ -17,6 +18,7 @@ from typing import Any
 
 import gmpi
 from gmpi.missing import why_mpi_is_missing
+from gmpi.observe.libraries import libraries
 
 Facts = dict[str, Any]
 
@@ -74,6 +76,15 @@ def mpi() -> Facts:
     }
 
 
+def ranks() -> int:
+    """Of this job; 1 where no MPI library can be loaded."""
+    if why_mpi_is_missing() is not None:
+        return 1
+    from mpi4py import MPI
+
+    return int(MPI.COMM_WORLD.size)
+
+
 def mps_runs() -> bool:
     """Whether a CUDA MPS control daemon answers, so that ranks can share a GPU. Starts nothing."""
     answer = _command("nvidia-cuda-mps-control", stdin="get_server_list\n")
@@ -82,15 +93,14 @@ def mps_runs() -> bool:
 
 def cuda() -> Facts:
     """Simulator or driver and toolkit; the GPUs that kernels can use."""
-    from device_lib.platform.primitives import SIMULATOR
-
+    simulator = os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip() not in ("", "0")  # Numba's own
     listing = _command("nvidia-smi", "--query-gpu=pci.bus_id,memory.total", "--format=csv,noheader")
     memory = {}
     for line in (listing or "").splitlines():
         bus, _, size = line.partition(", ")
         memory[bus.lower().lstrip("0")] = size
-    found: Facts = {"simulator": SIMULATOR, "gpus_present": len(memory), "gpus": []}
-    if SIMULATOR:
+    found: Facts = {"simulator": simulator, "gpus_present": len(memory), "gpus": []}
+    if simulator:
         return found
     from numba import cuda as numba_cuda
     from numba.cuda.cudadrv import driver, runtime
@@ -106,6 +116,25 @@ def cuda() -> Facts:
     found["mps"] = mps_runs()
     for number in range(driver.driver.get_device_count()):
         found["gpus"].append(_gpu(driver.driver.get_device(number), memory))
+    if len(memory) > 1:
+        found["links"] = links(_command("nvidia-smi", "topo", "-m") or "")
+    return found
+
+
+def links(matrix: str) -> Facts:
+    """How GPUs reach each other, such as ``{"0-1": "NV18"}``, from ``nvidia-smi topo -m``.
+
+    NV and a number: so many NVLinks; PIX, PXB, PHB, NODE, SYS: PCIe, ever farther apart. The
+    numbers are those of nvidia-smi, which CUDA_VISIBLE_DEVICES does not change.
+    """
+    rows = [re.sub(r"\x1b\[[\d;]*m", "", line).split() for line in matrix.splitlines()]
+    gpus = {row[0]: row[1:] for row in rows if row and re.fullmatch(r"GPU\d+", row[0])}
+    header = next((row for row in rows if row[:1] == ["GPU0"] and row[1:2] == ["GPU1"]), [])
+    found = {}
+    for name, ways in gpus.items():
+        for other, way in zip(header, ways):
+            if other in gpus and int(name[3:]) < int(other[3:]):
+                found[f"{name[3:]}-{other[3:]}"] = way
     return found
 
 
@@ -177,6 +206,7 @@ def context() -> Facts:
         with g:
             return {
                 "opens": True,
+                "problem": "",
                 "engine": g.config.engine,
                 "proxy_cores": cores_text(g.proxy_cores) or "any",
                 "paths": g.paths,
@@ -186,22 +216,36 @@ def context() -> Facts:
         return {"opens": False, "problem": f"{type(exc).__name__}: {exc}"}
 
 
-def collect() -> Facts:
-    """Everything; every rank must call it. ``ranks`` is filled in on rank 0 only."""
-    facts: Facts = {
+def software() -> Facts:
+    """Versions, MPI, CUDA, and the libraries that are loaded by then."""
+    return {
         "versions": versions(),
         "executable": sys.executable,
         "host": platform.node(),
         "mpi": mpi(),
         "cuda": cuda(),
-        "cores": cores(),
+        "libraries": libraries(),
     }
+
+
+def collect(open_context: bool) -> Facts:
+    """Everything; every rank must call it. ``ranks`` is filled in on rank 0 only.
+
+    ``context`` says whether one can be opened: ``opens`` is None where nothing speaks against it
+    and nobody has tried.
+
+    Args:
+        open_context: tries, which takes a second, and twenty where the engine is not compiled yet.
+    """
+    facts = {**software(), "cores": cores()}
     if not facts["mpi"]["loaded"]:
         facts["settings"] = {"problem": "not read: no MPI library", "warnings": []}
         facts["context"] = {"opens": False, "problem": facts["mpi"]["problem"]}
         return facts
     facts["settings"] = settings()
-    facts["context"] = context()
+    facts["context"] = context() if open_context else {"opens": None, "problem": _hindrance(facts)}
+    if facts["context"]["problem"]:
+        facts["context"]["opens"] = False
     if facts["mpi"]["ranks"] > 1:
         from mpi4py import MPI
 
@@ -209,3 +253,14 @@ def collect() -> Facts:
         mine["gpus"] = [gpu["name"] for gpu in facts["cuda"]["gpus"]]
         facts["ranks"] = MPI.COMM_WORLD.gather(mine)
     return facts
+
+
+def _hindrance(facts: Facts) -> str:
+    """Why no context could be opened, as far as that is known without trying; empty: nothing."""
+    if "problem" in facts["settings"]:
+        return f"ConfigError: {facts['settings']['problem']}"
+    if not facts["cuda"]["simulator"] and not facts["cuda"]["gpus"]:
+        return (
+            "no usable GPU, and the simulator is not selected: NUMBA_ENABLE_CUDASIM=1, or gmpi run"
+        )
+    return ""

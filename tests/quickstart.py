@@ -127,7 +127,8 @@ def set_up(gpu: bool) -> str:
 def choose_gpu() -> tuple[bool, bool]:
     """(whether the GPU works, whether the two ranks can really share what there is)."""
     env = dict(os.environ, NUMBA_ENABLE_CUDASIM="0")
-    done = run(PYTHON, "-m", "gmpi", "info", "--json", capture_output=True, text=True, env=env)
+    command = [PYTHON, "-m", "gmpi", "info", "--open", "--json"]
+    done = run(*command, capture_output=True, text=True, env=env)
     try:
         facts = json.loads(done.stdout)
     except ValueError:
