@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 from pathlib import Path
 
 import launcher
@@ -89,6 +90,13 @@ def test_a_figure_is_drawn_from_its_source(name: str) -> None:
         assert " ".join(text.split()) in drawn, text
     for path in re.findall(rf"\b(?:{FOLDERS})/[\w/]+\.py", source):
         assert (launcher.ROOT / path).exists(), path
+
+
+@pytest.mark.mpi
+@pytest.mark.mpich
+def test_pages_made_of_docstrings_are_current() -> None:
+    status, text = launcher.start([sys.executable, "docs/make_api.py", "--check"], 100)
+    assert status == 0, text
 
 
 def test_the_page_of_operations_names_what_there_is() -> None:

@@ -1,4 +1,4 @@
-"""The names of reductions of the table ``gmpi/contract/moves.py``; see ``exports``.
+"""The names of reductions: those of the table ``gmpi/contract/moves.py``; see ``exports``.
 
 Each is called by one scope of every rank of the communicator, in the same order. Buffers are in
 device memory; in shared memory where all that goes out and comes back is at most ``eager_bytes``.
