@@ -246,7 +246,12 @@ def errors() -> Iterator[str]:
         yield from document(cls.__name__, f"{cls.__name__}({bases})", inspect.getdoc(cls) or "")
 
 
-FUNCTIONS = ("select_gpu", "pack", "unpack", "datatype_of", "error_string")
+def functions() -> list[str]:
+    """Of the host; those of kernels besides the calls are in docs/api.md."""
+    names = [name for name in gmpi.__all__ if name.islower() and name[0] != "_"]
+    kernels = "device_lib.platform.primitives"
+    found = [name for name in names if gmpi._HOME[name] != kernels]
+    return [name for name in found if inspect.isfunction(getattr(gmpi, name))]
 
 
 def reference() -> str:
@@ -281,7 +286,7 @@ def reference() -> str:
     for variable, cls in (("request", HostRequest), ("status", HostStatus)):
         lines += class_page(variable, cls, [name for name in own(cls) if name[0].isupper()])
     lines += ["## Functions", ""]
-    for name in FUNCTIONS:
+    for name in functions():
         function = getattr(gmpi, name)
         head = signature_of(f"gmpi.{name}", function)
         lines += document(f"gmpi.{name}", head, inspect.getdoc(function) or "")
