@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 import re
 import sys
-from pathlib import Path
 
 import launcher
 import pytest
+from page_code import SHELL_ELSEWHERE, Block, blocks
 
 import gmpi
 
@@ -37,16 +37,45 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+PROGRAMS = [
+    block
+    for page in PAGES
+    for block in blocks(page)
+    if block.language == "python" and not block.skipped
+]
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What all programs of all pages print, on two ranks, in one start of MPI."""
+    where = tmp_path_factory.mktemp("pages")
+    paths = [where / re.sub(r"\W", "_", block.name) for block in PROGRAMS]
+    for path, block in zip(paths, PROGRAMS):
+        path.write_text(block.program)
+    program = str(launcher.RANKS / "page_programs.py")
+    _, text = launcher.mpi(2, program, *map(str, paths))
+    return text
+
+
 @pytest.mark.mpi
 @pytest.mark.mpich
-@pytest.mark.parametrize("name", ["datatypes.md", "direct.md", "grids.md"])
-def test_the_python_in_the_page_runs(name: str, tmp_path: Path) -> None:
-    page = text_of(f"docs/{name}")
-    sources = re.findall(r"```python\n(.*?)```", page, re.S)
-    (source,) = [text for text in sources if "import" in text]  # others are pieces
-    (tmp_path / "page.py").write_text(source)
-    status, text = launcher.mpi(2, str(tmp_path / "page.py"))
-    assert status == 0, text
+@pytest.mark.parametrize("block", PROGRAMS, ids=lambda block: block.name)
+def test_the_python_in_the_page_runs(block: Block, output: str) -> None:
+    assert re.sub(r"\W", "_", block.name) + " passed" in output, output
+    if block.page == "README.md":
+        for rank in (0, 1):
+            line = f"rank {rank} received [{1 - rank}. {1 - rank}. {1 - rank}.] ..."
+            assert line in output, output
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_in_a_page_are_run_or_say_why_not(page: str) -> None:
+    elsewhere = SHELL_ELSEWHERE.get(page, "")
+    for name in elsewhere.split(", ") if elsewhere else ():
+        assert (launcher.ROOT / name).exists(), name
+    for block in blocks(page):
+        if block.language in ("sh", "bash", "console"):
+            assert elsewhere or block.skipped or block.mark.strip() == "run", block.name
 
 
 @pytest.mark.parametrize("page", PAGES)

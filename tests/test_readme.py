@@ -36,24 +36,6 @@ def run(command: list[str]) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
-
-
-@pytest.mark.mpich
-@pytest.mark.mpi
-def test_the_python_in_the_readme_and_the_api_page_runs(tmp_path: Path) -> None:
-    programs = [block for block in blocks(API, "python") if "with gmpi.Context" in block]
-    found = [*blocks(README, "python"), *programs]
-    assert len(found) >= 2
-    program = tmp_path / "readme.py"
-    program.write_text("\n".join(found))
-    status, text = launcher.mpi(2, str(program))
-    assert status == 0, text
-    for rank in (0, 1):
-        assert f"rank {rank} received [{1 - rank}. {1 - rank}. {1 - rank}.] ..." in text
-
-
 def test_programs_and_files_in_the_readme_exist() -> None:
     for name in re.findall(r"\b(?:benchmarks|examples|tests|docs)/[\w/]+\.(?:py|md|sh)\b", README):
         assert (ROOT / name).exists(), name
@@ -142,12 +124,10 @@ main(["cache", "fill", "--cc", "9.0"])
     assert status == 1 and text.strip().splitlines()[-1] == told, text
 
 
-def test_the_readme_names_every_call_and_no_other() -> None:
-    exported = {name for name in gmpi.__all__ if re.match(r"GMPI_[A-Z][a-z]+", name)}
-    plain = {name for name in exported if not name.endswith(("_warp", "_grid"))}
+def test_the_readme_is_short_and_names_no_call_that_is_not_there() -> None:
+    assert len(README.splitlines()) <= 150
     named = set(re.findall(r"\bGMPI_[A-Z][a-z]+\w*", README))
-    assert plain - named == set()
-    assert named - exported == set()
+    assert len(named) > 5 and named <= set(gmpi.__all__)
 
 
 def test_every_call_has_a_text_and_a_signature() -> None:
