@@ -30,6 +30,7 @@ INT, REAL = types.int64, types.float64
 INTS, REALS, PLANE, BOOLS = INT[::1], REAL[::1], REAL[:, ::1], types.boolean[::1]
 SPINS, COUPLINGS = types.int8[:, :, ::1], types.int8[:, :, :, ::1]
 ROWS = INT[:, ::1]
+POINTS = REAL[:, :, :, ::1]
 MATRIX = types.Tuple((REALS, INTS, INTS))
 
 #: By program: each kernel and the types of its arguments.
@@ -47,6 +48,14 @@ KERNELS: dict[str, dict[str, tuple[Any, ...]]] = {
         "begin": (*[REALS] * 5, INT, INT), "product": (MATRIX, *[REALS] * 3, INT, INT),
         "improve": (*[REALS] * 4, REAL, REALS, INT, INT), "direct": (REALS, REALS, REAL, INT, INT),
         "finish": (*[REALS] * 4, INT, INT), "normalize": (REALS, REALS, REAL, INT, INT),
+    },
+    "halo26": {
+        "by_messages": (CONTEXT, POINTS, REALS, *[INTS] * 4, REAL, INT),
+        "by_partitions": (CONTEXT, POINTS, *[INTS] * 3, REAL, INT),
+    },
+    "halo26_cuda_mpi": {
+        "change": (POINTS, REAL), "pack": (POINTS, ROWS, INTS, INTS, REALS),
+        "unpack": (POINTS, ROWS, INTS, INTS, REALS),
     },
     "spin_glass": {
         "simulate": (CONTEXT, SPINS, COUPLINGS, *[INT] * 3, *[INTS] * 4, INT),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import launcher
+import page_code
 import pytest
 
 EXAMPLES = launcher.ROOT / "examples"
 TWINS = launcher.ROOT / "benchmarks" / "twins"
-APPLICATIONS = ("cg.py", "heat.py", "spin_glass.py", "stencil9.py", "workers.py")
-OF_TWINS = (
-    *("cg_cuda_mpi.py", "heat_cuda_mpi.py", "spin_glass_cuda_mpi.py", "stencil9_cuda_mpi.py"),
+APPLICATIONS = ("cg.py", "halo26.py", "heat.py", "spin_glass.py", "stencil9.py", "workers.py")
+WITHOUT_TWIN = ("workers.py",)
+OF_TWINS = tuple(
+    name.replace(".py", "_cuda_mpi.py") for name in APPLICATIONS if name not in WITHOUT_TWIN
 )
 # One start of MPI for all of them.
 IN_TURN = """
@@ -30,8 +34,17 @@ for path in paths:
 
 def test_each_application_is_known() -> None:
     assert {path.name for path in TWINS.glob("*.py")} == set(OF_TWINS)
-    for name in OF_TWINS:
-        assert name.replace("_cuda_mpi", "") in APPLICATIONS
+
+
+def test_lines_in_the_page_are_those_of_the_program() -> None:
+    shown = [block for block in page_code.blocks("docs/applications.md") if block.skipped]
+    assert shown
+    for block in shown:
+        path = launcher.ROOT / block.skipped.removeprefix("lines of ")
+        text = path.read_text()
+        assert any(textwrap.indent(block.text, depth * " ") in text for depth in range(0, 20, 4)), (
+            block.name
+        )
 
 
 @pytest.mark.mpi

@@ -9,7 +9,7 @@ mkdir -p "$out"
 n=${RANKS:-2}
 bad=0
 logs=$(mktemp -d)
-wanted=" ${*:-heat stencil9 spin_glass cg workers} "
+wanted=" ${*:-heat stencil9 halo26 spin_glass cg workers} "
 # compare NAME CASE OPTION...: one line of the table.
 compare() {
   local name=$1 case=$2
@@ -27,6 +27,11 @@ for size in 258 514 1026 2050; do
 done
 for size in 128 256 512 1024 2048; do
   compare stencil9 "$size" --sizes "$size"
+done
+for points in 64 256; do
+  for how in messages partitions; do
+    compare halo26 "$points $how" --points "$points" --how "$how"
+  done
 done
 for length in 64 128 256; do
   compare spin_glass "$length" --length "$length" --sweeps 200 --nishimori

@@ -21,6 +21,7 @@ from tabulate import tabulate
 FIGURES = {
     "heat": (r"([\d.]+) us each", "us a step", False),
     "stencil9": (r"([\d.]+) us ", "us an iteration", False),
+    "halo26": (r"([\d.]+) us an exchange", "us an exchange", False),
     "spin_glass": (r"([\d.]+) spins/ns", "spins/ns", True),
     "cg": (r"([\d.]+) Mop/s", "Mop/s", True),
     "workers": (r"([\d.]+) s altogether", "s", False),
