@@ -6,21 +6,23 @@ import click
 
 import gmpi
 from gmpi.commands.cache import cache
+from gmpi.commands.doctor import doctor
 from gmpi.commands.info import info
+from gmpi.commands.run import run
 from gmpi.commands.show import SETTINGS, Commands, examples
 
 
 @click.group(
     cls=Commands,
     context_settings=SETTINGS,
-    epilog=examples("gmpi info", "mpiexec -n 2 gmpi info", "gmpi COMMAND --help"),
+    epilog=examples("gmpi doctor", "gmpi run -n 2 examples/hello.py", "gmpi COMMAND --help"),
 )
 @click.version_option(gmpi.__version__, prog_name="gmpi")
 def main() -> None:
     """MPI called from inside a running GPU kernel."""
 
 
-for command in (info, cache):
+for command in (info, doctor, run, cache):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -150,7 +150,7 @@ def _context(facts: dict[str, Any]) -> list[tuple[str, Any]]:
             rows.append(("note", "fewer cores than threads that spin: the proxy yields its core"))
         rows.append(("engine", context["engine"]))
     elif context["opens"] is None:
-        rows.insert(0, ("can be opened", "not tried: gmpi info --open"))
+        rows.insert(0, ("can be opened", "not tried: gmpi info --open, or gmpi doctor"))
     else:
         rows.insert(0, ("can be opened", bad("no")))
         rows.append(("because", bad(context["problem"])))
