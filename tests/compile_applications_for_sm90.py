@@ -31,6 +31,8 @@ INTS, REALS, PLANE, BOOLS = INT[::1], REAL[::1], REAL[:, ::1], types.boolean[::1
 SPINS, COUPLINGS = types.int8[:, :, ::1], types.int8[:, :, :, ::1]
 ROWS = INT[:, ::1]
 POINTS = REAL[:, :, :, ::1]
+COMPLEX, COMPLEX_PLANE = types.complex128[::1], types.complex128[:, ::1]
+COMPLEX_VIEW = types.complex128[:, :]
 MATRIX = types.Tuple((REALS, INTS, INTS))
 
 #: By program: each kernel and the types of its arguments.
@@ -56,6 +58,17 @@ KERNELS: dict[str, dict[str, tuple[Any, ...]]] = {
     "halo26_cuda_mpi": {
         "change": (POINTS, REAL), "pack": (POINTS, ROWS, INTS, INTS, REALS),
         "unpack": (POINTS, ROWS, INTS, INTS, REALS),
+    },
+    "reshape": {
+        "transform": (
+            CONTEXT, *[COMPLEX_PLANE] * 4, COMPLEX, types.UniTuple(INTS, 4), types.boolean,
+            types.boolean, INT, INTS,
+        ),
+    },
+    "reshape_cuda_mpi": {
+        "transform_rows": (COMPLEX_PLANE, COMPLEX_PLANE, COMPLEX),
+        "transform_columns": (COMPLEX_PLANE, COMPLEX_PLANE, COMPLEX),
+        "copy": (COMPLEX_VIEW, COMPLEX_PLANE), "turn": (COMPLEX_VIEW, COMPLEX_VIEW),
     },
     "spin_glass": {
         "simulate": (CONTEXT, SPINS, COUPLINGS, *[INT] * 3, *[INTS] * 4, INT),

@@ -10,7 +10,9 @@ import pytest
 
 EXAMPLES = launcher.ROOT / "examples"
 TWINS = launcher.ROOT / "benchmarks" / "twins"
-APPLICATIONS = ("cg.py", "halo26.py", "heat.py", "spin_glass.py", "stencil9.py", "workers.py")
+APPLICATIONS = (
+    *("cg.py", "halo26.py", "heat.py", "reshape.py", "spin_glass.py", "stencil9.py", "workers.py"),
+)
 WITHOUT_TWIN = ("workers.py",)
 OF_TWINS = tuple(
     name.replace(".py", "_cuda_mpi.py") for name in APPLICATIONS if name not in WITHOUT_TWIN

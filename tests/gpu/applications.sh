@@ -9,7 +9,7 @@ mkdir -p "$out"
 n=${RANKS:-2}
 bad=0
 logs=$(mktemp -d)
-wanted=" ${*:-heat stencil9 halo26 spin_glass cg workers} "
+wanted=" ${*:-heat stencil9 halo26 reshape spin_glass cg workers} "
 # compare NAME CASE OPTION...: one line of the table.
 compare() {
   local name=$1 case=$2
@@ -31,6 +31,13 @@ done
 for points in 64 256; do
   for how in messages partitions; do
     compare halo26 "$points $how" --points "$points" --how "$how"
+  done
+done
+for size in 1024 4096; do
+  for layout in columns turned; do
+    for how in messages alltoall; do
+      compare reshape "$size $layout $how" --size "$size" --layout "$layout" --how "$how"
+    done
   done
 done
 for length in 64 128 256; do

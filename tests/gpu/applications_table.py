@@ -22,6 +22,7 @@ FIGURES = {
     "heat": (r"([\d.]+) us each", "us a step", False),
     "stencil9": (r"([\d.]+) us ", "us an iteration", False),
     "halo26": (r"([\d.]+) us an exchange", "us an exchange", False),
+    "reshape": (r"([\d.]+) GB/s a rank", "GB/s a rank", True),
     "spin_glass": (r"([\d.]+) spins/ns", "spins/ns", True),
     "cg": (r"([\d.]+) Mop/s", "Mop/s", True),
     "workers": (r"([\d.]+) s altogether", "s", False),
