@@ -35,8 +35,25 @@ COMPLEX, COMPLEX_PLANE = types.complex128[::1], types.complex128[:, ::1]
 COMPLEX_VIEW = types.complex128[:, :]
 MATRIX = types.Tuple((REALS, INTS, INTS))
 
+WORDS, WORD_ROWS = types.uint32[::1], types.uint32[:, ::1]
+
+
+def of_bfs() -> tuple[Any, types.Type]:
+    """Types of a side of the grid of ranks, and of the arrays of a rank."""
+    arrays = (*[WORD_ROWS] * 6, *[INTS] * 4)
+    return types.UniTuple(INT, 3), types.NamedTuple(arrays, importlib.import_module("bfs").State)
+
+
+SIDE, BFS = of_bfs()
+
 #: By program: each kernel and the types of its arguments.
 KERNELS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "bfs": {"search": (CONTEXT, SIDE, SIDE, INTS, WORDS, BFS, INT)},
+    "bfs_cuda_mpi": {
+        "begin": (BFS, INT, INT), "compact_new": (BFS,), "compact_found": (BFS,),
+        "enqueue": (BFS, INTS, SIDE), "follow": (BFS, INTS, WORDS), "merge": (BFS, SIDE),
+        "finish": (BFS, SIDE, INT),
+    },
     "heat": {"solve": (CONTEXT, PLANE, PLANE, *[INT] * 4, REALS, REAL, INT, INTS)},
     "heat_cuda_mpi": {
         "step": (PLANE, PLANE, REALS), "pack": (PLANE, REALS), "unpack": (PLANE, REALS, BOOLS),

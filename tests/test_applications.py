@@ -11,7 +11,8 @@ import pytest
 EXAMPLES = launcher.ROOT / "examples"
 TWINS = launcher.ROOT / "benchmarks" / "twins"
 APPLICATIONS = (
-    *("cg.py", "halo26.py", "heat.py", "reshape.py", "spin_glass.py", "stencil9.py", "workers.py"),
+    *("bfs.py", "cg.py", "halo26.py", "heat.py", "reshape.py", "spin_glass.py", "stencil9.py"),
+    "workers.py",
 )
 WITHOUT_TWIN = ("workers.py",)
 OF_TWINS = tuple(
@@ -31,6 +32,24 @@ for path in paths:
     found = MPI.COMM_WORLD.gather(status)
     if found:
         print(path.rpartition("/")[2], "ended with", found, flush=True)
+"""
+
+# Graph500's rules, one broken at a time: a tree of five vertices, and a vertex apart.
+TREES = """
+import numpy as np
+import bfs
+edges = np.array([[0, 1, 1, 3, 2], [1, 2, 3, 4, 2]])
+long = np.array([[0, 1, 1, 3, 0], [1, 2, 3, 4, 4]])
+print(bfs.validate(edges, 0, np.array([0, 0, 1, 1, 3, -1])))
+for edges, *parents in (
+    (edges, 1, 0, 1, 1, 3, -1),  # the root has a parent
+    (edges, 0, 0, 1, 4, 3, -1),  # a circle
+    (long, 0, 0, 1, 1, 3, -1),  # an edge that joins the first level and the fourth
+    (edges, 0, 0, 1, 1, -1, -1),  # a vertex was not reached
+    (edges, 0, 0, 1, 1, 1, -1),  # no edge leads to a parent
+    (edges, 0, 0, 1, 1, 3, 4),  # a vertex of another component
+):
+    print(bfs.validate(edges, 0, np.array(parents))[0])
 """
 
 
@@ -93,3 +112,11 @@ def test_kernels_of_applications_compile() -> None:
 def test_a_size_that_does_not_fit_is_refused(name: str, arguments: str, words: str) -> None:
     status, text = launcher.mpi(2, str(EXAMPLES / name), *arguments.split())
     assert status != 0 and words in text, text
+
+
+@pytest.mark.mpi
+@pytest.mark.mpich
+def test_the_rules_of_graph500_find_wrong_trees() -> None:
+    status, text = launcher.python("-c", TREES, PYTHONPATH=str(EXAMPLES))
+    assert status == 0, text
+    assert text.split("\n")[:-1] == ["(True, 5)", *["False"] * 6], text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import sys
 from pathlib import Path
 
 import launcher
@@ -24,7 +25,7 @@ def test_no_example_is_forgotten() -> None:
 
 def test_examples_are_listed_short_and_without_internals() -> None:
     page = (EXAMPLES / "README.md").read_text()
-    known = {"__future__", "argparse", "sys", "numpy", "mpi4py", "numba", "cupy", "gmpi"}
+    known = {*sys.stdlib_module_names, "numpy", "mpi4py", "numba", "cupy", "gmpi"}
     known.add("matplotlib.pyplot")  # where a picture is asked for
     for path in EXAMPLES.glob("*.py"):
         source = path.read_text()

@@ -9,7 +9,7 @@ mkdir -p "$out"
 n=${RANKS:-2}
 bad=0
 logs=$(mktemp -d)
-wanted=" ${*:-heat stencil9 halo26 reshape spin_glass cg workers} "
+wanted=" ${*:-bfs heat stencil9 halo26 reshape spin_glass cg workers} "
 # compare NAME CASE OPTION...: one line of the table.
 compare() {
   local name=$1 case=$2
@@ -22,6 +22,9 @@ compare() {
     LIMIT=60 ranks "$n" "$twin" "$@" >"$logs/$name,$case,cuda_mpi,$run" || bad=1
   done
 }
+for scale in 16 18 20 21; do
+  compare bfs "$scale" --scale "$scale"
+done
 for size in 258 514 1026 2050; do
   compare heat "$size" --size "$size,$size" --tolerance 0 --limit 1000
 done

@@ -19,6 +19,7 @@ from tabulate import tabulate
 
 #: By application: the figure in its output, the unit, whether more is better.
 FIGURES = {
+    "bfs": (r"([\d.e+]+) TEPS", "TEPS", True),
     "heat": (r"([\d.]+) us each", "us a step", False),
     "stencil9": (r"([\d.]+) us ", "us an iteration", False),
     "halo26": (r"([\d.]+) us an exchange", "us an exchange", False),
