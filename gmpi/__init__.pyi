@@ -233,6 +233,15 @@ from gmpi.contract.constants import (
     UNSIGNED_SHORT as UNSIGNED_SHORT,
     WCHAR as WCHAR,
     datatype_of as datatype_of,
+    FLOAT_INT as FLOAT_INT,
+    TWOINT as TWOINT,
+    DOUBLE_INT as DOUBLE_INT,
+    LONG_INT as LONG_INT,
+    SHORT_INT as SHORT_INT,
+    LONG_DOUBLE_INT as LONG_DOUBLE_INT,
+    INT_INT as INT_INT,
+    MINLOC as MINLOC,
+    MAXLOC as MAXLOC,
 )
 from gmpi.context import (
     Context as Context,

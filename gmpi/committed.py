@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from gmpi.contract.constants import DATATYPE_MARK, DATATYPE_NAMES, DATATYPES
+from gmpi.contract.constants import DATATYPE_MARK, DATATYPE_NAMES, DATATYPES, FIRST_WITH_GAPS
 from gmpi.contract.sizes import Layout
 from gmpi.contract.wire import (
     DERIVED_GENERATION_SHIFT,
@@ -69,7 +69,8 @@ class Datatypes:
         """The handle of a datatype; ``running``: a kernel may be waiting for something."""
         if datatype != MPI.DATATYPE_NULL and datatype.is_predefined:
             for handle in DATATYPE_NAMES:
-                if DATATYPES[handle & 0xFF][1] == datatype:
+                number = handle & 0xFF
+                if DATATYPES[number][1] == datatype and number < FIRST_WITH_GAPS:
                     return handle
         plan = plan_of(datatype)
         if running and (plan.device_bytes or len(plan.parts) > 1):

@@ -190,6 +190,24 @@ class Context(PartitionedCalls):
         else:
             self._datatypes.free(handle, self.kernels_running)
 
+    def op(self, op: MPI.Op) -> int:
+        """Makes a reduction's operation usable in kernels: its number, for ``op`` arguments (MPI
+        4.1 section 6.9.5).
+
+        Local; numbers are the same on all ranks if all register the same operations in the same
+        order. The operation must live as long as the context. One of ``MPI.Op.Create`` is called
+        with host memory, by the thread of the proxy, which waits for Python's lock.
+
+        Raises:
+            ContextError: ``op`` is none, or there are 52 already.
+        """
+        self._require_open()
+        if not isinstance(op, MPI.Op) or op == MPI.OP_NULL:
+            raise ContextError(
+                f"op is {op!r}, allowed is an operation of mpi4py, such as MPI.Op.Create makes"
+            )
+        return self._state.reductions.add(op)
+
     def max_blocks(
         self,
         kernel: Any,

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gmpi.contract import collectives as c
-from gmpi.contract.constants import DATATYPE_NAMES, OPERATIONS_REDUCE
+from gmpi.contract.constants import (
+    DATATYPE_NAMES,
+    DATATYPES,
+    FIRST_PAIR,
+    MAXLOC,
+    MINLOC,
+    OPERATIONS_REDUCE,
+    operation_name,
+)
 from gmpi.contract.wire import (
     FLAG_NULL_BUFFER,
     FLAG_OVERLAP,
@@ -98,6 +106,22 @@ def partition_words(partitions: int) -> tuple[str, str]:
     )
 
 
+REDUCTIONS = (
+    "one of " + ", ".join(f"gmpi.{name}" for name, _ in OPERATIONS_REDUCE)
+    + ", or a number of Context.op()"
+)  # fmt: skip
+
+
+def unfit_reduction_words(op: int, datatype: str) -> tuple[str, str]:
+    """(value, what is allowed) for a predefined operation that MPI does not define for a
+    datatype."""
+    value = f"gmpi.{operation_name(op)} for {datatype}"
+    if op not in (MINLOC, MAXLOC):
+        return value, "gmpi.MINLOC or MAXLOC for pairs, or a number of Context.op()"
+    pairs = ", ".join(f"gmpi.{name}" for name, _, _ in DATATYPES[FIRST_PAIR:])
+    return value, f"a datatype of pairs: {pairs}"
+
+
 PROXIED_WORDS = (
     "one that was registered without wildcards=False",
     "the direct road has no synchronous sends; register another communicator for them "
@@ -113,7 +137,7 @@ def _call_text(signature: int) -> str:
         return "GMPI_Barrier"
     if kind == c.BCAST:
         return f"GMPI_Bcast of {amount} bytes from root {signature & c.ROOT_MASK}"
-    name, _ = OPERATIONS_REDUCE[signature & c.OP_MASK]
+    name = operation_name(signature & c.OP_MASK)
     element = DATATYPE_NAMES[c.datatype_of(signature)]
     return f"GMPI_Allreduce {name} of {amount} {element}"
 

@@ -40,12 +40,14 @@ from gmpi.errors import (
     TruncationError,
 )
 from gmpi.fault_words import (
+    REDUCTIONS,
     buffer_words,
     caller,
     differing_calls,
     outside_words,
     partition_words,
     request_words,
+    unfit_reduction_words,
 )
 from host_proxy.compiled.headers import FLAWS
 from host_proxy.platform import operations as ops
@@ -231,6 +233,9 @@ def _datatype(entry: Entry, known: Known) -> Words:
     allowed = "a predefined datatype such as gmpi.FLOAT"
     other = ", or a handle of Context.commit()"
     value = datatype_text(entry.value)
+    if entry.value in DATATYPE_NAMES:
+        allowed = "a datatype without gaps between its elements"
+        return Words(value, allowed, f"pass the handle of Context.commit(MPI.{value})")
     if entry.value & ~DERIVED_MASK != DERIVED_MARK:
         advice = "pass the constant of the gmpi module, not mpi4py's object or a size"
         return Words(value, allowed + other, advice)
@@ -247,8 +252,9 @@ def _communicator(entry: Entry, known: Known) -> Words:
 
 
 def _reduction(entry: Entry, known: Known) -> Words:
-    names = ", ".join(f"gmpi.{name}" for name, _ in OPERATIONS_REDUCE)
-    return Words(entry.value, f"one of {names}")
+    if not 0 <= entry.value < len(OPERATIONS_REDUCE):
+        return Words(entry.value, REDUCTIONS)
+    return Words(*unfit_reduction_words(entry.value, datatype_text(entry.datatype)))
 
 
 def _buffer(entry: Entry, known: Known) -> Words:

@@ -56,6 +56,21 @@ def test_a_handle_stands_for_the_type_of_that_name(name: str) -> None:
         assert (dtype.kind, dtype.itemsize) == (np.dtype(wanted.tocode()).kind, wanted.Get_size())
 
 
+PAIRS = [name for name, _, _ in constants.DATATYPES[constants.FIRST_PAIR :]]
+
+
+@pytest.mark.parametrize("name", [*PAIRS, "INT_INT"])
+def test_a_pair_is_laid_out_as_the_library_has_it(name: str) -> None:
+    handle, wanted = getattr(gmpi, name), getattr(MPI, name)
+    number = handle & 0xFF
+    registered, dtype = constants.DATATYPES[number][1:]
+    assert registered == wanted and number >= constants.FIRST_PAIR
+    assert handle >> 8 & 0xFF == dtype.itemsize == wanted.extent
+    assert (number >= constants.FIRST_WITH_GAPS) == (wanted.Get_size() < wanted.extent)
+    other_names = np.dtype([("x", dtype["value"]), ("rank", dtype["index"])], align=True)
+    assert constants.datatype_of(other_names) == handle
+
+
 def test_handles_are_different_and_no_small_numbers() -> None:
     handles = list(constants.DATATYPE_NAMES)
     assert len(set(handles)) == len(constants.DATATYPES)

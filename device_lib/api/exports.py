@@ -286,7 +286,8 @@ def GMPI_Allreduce(
         recvbuf: the result, on every rank.
         count: elements of ``datatype``, equal on all ranks.
         datatype: a constant such as ``gmpi.DOUBLE``, equal on all ranks.
-        op: gmpi.SUM, PROD, MIN, MAX, LAND, LOR, LXOR, BAND, BOR or BXOR.
+        op: gmpi.SUM, PROD, MIN, MAX, LAND, LOR, LXOR, BAND, BOR or BXOR; of pairs MINLOC or MAXLOC;
+            or a number of Context.op().
         comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
 
     Returns:

@@ -30,7 +30,7 @@ def GMPI_Reduce(
         recvbuf: the result at the root; not looked at elsewhere.
         count: elements of ``datatype``, equal on all ranks.
         datatype: a constant such as ``gmpi.DOUBLE``, equal on all ranks.
-        op: gmpi.SUM, PROD, MIN, MAX, LAND, LOR, LXOR, BAND, BOR or BXOR; equal on all ranks.
+        op: as of GMPI_Allreduce; equal on all ranks.
         root: rank in ``comm``, equal on all ranks.
         comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
 
@@ -80,7 +80,7 @@ def GMPI_Reduce_scatter_block(
         recvbuf: this rank's block of the result, ``recvcount`` elements.
         recvcount: elements of ``datatype``, equal on all ranks.
         datatype: a constant such as ``gmpi.DOUBLE``, equal on all ranks.
-        op: gmpi.SUM, PROD, MIN, MAX, LAND, LOR, LXOR, BAND, BOR or BXOR; equal on all ranks.
+        op: as of GMPI_Allreduce; equal on all ranks.
         comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
 
     Returns:
@@ -127,7 +127,7 @@ def GMPI_Scan(
         recvbuf: the result of ranks 0 to this one.
         count: elements of ``datatype``, equal on all ranks.
         datatype: a constant such as ``gmpi.DOUBLE``, equal on all ranks.
-        op: gmpi.SUM, PROD, MIN, MAX, LAND, LOR, LXOR, BAND, BOR or BXOR; equal on all ranks.
+        op: as of GMPI_Allreduce; equal on all ranks.
         comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
 
     Returns:
@@ -174,7 +174,7 @@ def GMPI_Exscan(
         recvbuf: the result of the ranks before this one; stays as it is on rank 0.
         count: elements of ``datatype``, equal on all ranks.
         datatype: a constant such as ``gmpi.DOUBLE``, equal on all ranks.
-        op: gmpi.SUM, PROD, MIN, MAX, LAND, LOR, LXOR, BAND, BOR or BXOR; equal on all ranks.
+        op: as of GMPI_Allreduce; equal on all ranks.
         comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
 
     Returns:

@@ -18,7 +18,9 @@ from gmpi.contract.constants import (
     ERR_ARG,
     ERR_RANK,
     ERR_TOPOLOGY,
+    FIRST_WITH_GAPS,
     PROC_NULL,
+    SHORT_INT,
     SUCCESS,
     UNDEFINED,
 )
@@ -148,7 +150,12 @@ def type_size(ctx, datatype):
         return load_gpu(row + TYPE_SIZE) if row != 0 else UNDEFINED
     if datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
         return UNDEFINED
-    return int64(datatype) >> 8 & 0xFF
+    if datatype == SHORT_INT:
+        return 6
+    extent = int64(datatype) >> 8 & 0xFF
+    if datatype & 0xFF >= FIRST_WITH_GAPS:
+        return extent // 2 + 4  # half is the value, then comes an integer of 4 bytes
+    return extent
 
 
 @device

@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from device_lib.platform.context import eager_bytes, leads_grid
 from device_lib.platform.primitives import buffer_of, device, int64, itemsize_of, memory_space
-from gmpi.contract.constants import DATATYPE_MARK, DATATYPES, IN_PLACE
+from gmpi.contract.constants import (
+    DATATYPE_MARK,
+    DATATYPES,
+    FIRST_WITH_GAPS,
+    IN_PLACE,
+    TWOINT,
+)
 from gmpi.contract.wire import (
     DATATYPE_SHIFT,
     DATATYPE_UNFIT,
@@ -39,6 +45,8 @@ def fitting(datatype, buffer):
     itemsize = itemsize_of(buffer)
     if size == itemsize or size <= 1 or itemsize <= 1:
         return int64(datatype)
+    if datatype == TWOINT and itemsize == 4:  # pairs of integers, one after the other
+        return int64(datatype)
     if datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
         return int64(datatype)
     return DATATYPE_MARK | itemsize << 8 | DATATYPE_UNFIT | int64(datatype) & 0xFF
@@ -59,7 +67,7 @@ def message_bytes(count, datatype):
 def is_sound(word0, count):
     """Whether the proxy would accept datatype, count and buffer of a call."""
     datatype = word0 >> DATATYPE_SHIFT & LOW_32
-    known = datatype & ~0xFFFF == DATATYPE_MARK and datatype & 0xFF < _DATATYPE_COUNT
+    known = datatype & ~0xFFFF == DATATYPE_MARK and datatype & 0xFF < FIRST_WITH_GAPS
     counted = count >= 0 and count <= POSITION_MASK // 32
     return known and counted and word0 >> 8 & FLAWS == 0
 

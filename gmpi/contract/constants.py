@@ -63,6 +63,23 @@ CXX_FLOAT_COMPLEX: Final = _c("CXX_FLOAT_COMPLEX", np.complex64)
 CXX_DOUBLE_COMPLEX: Final = _c("CXX_DOUBLE_COMPLEX", np.complex128)
 CXX_LONG_DOUBLE_COMPLEX: Final = _c("CXX_LONG_DOUBLE_COMPLEX", np.clongdouble)
 
+
+# Pairs of a value and an index, for MINLOC and MAXLOC (MPI 4.1 section 6.9.4).
+def _pair(name: str, value: object) -> int:
+    """Registers MPI's ``struct { value; int; }``; dtype: fields ``value`` and ``index``."""
+    return _c(name, np.dtype([("value", value), ("index", np.intc)], align=True))
+
+
+FLOAT_INT: Final = _pair("FLOAT_INT", np.float32)
+TWOINT: Final = _pair("TWOINT", np.intc)
+# With gaps, which MPI does not send: in a message they are derived datatypes (Context.commit).
+DOUBLE_INT: Final = _pair("DOUBLE_INT", np.float64)
+LONG_INT: Final = _pair("LONG_INT", ctypes.c_long)
+SHORT_INT: Final = _pair("SHORT_INT", np.short)
+LONG_DOUBLE_INT: Final = _pair("LONG_DOUBLE_INT", np.longdouble)
+FIRST_PAIR: Final = FLOAT_INT & 0xFF  # in DATATYPES; all behind it are pairs
+FIRST_WITH_GAPS: Final = DOUBLE_INT & 0xFF  # likewise
+
 # mpi4py's other names for the same types
 BOOL: Final = C_BOOL
 UNSIGNED_INT: Final = UNSIGNED
@@ -75,6 +92,7 @@ SINT8_T: Final = INT8_T
 SINT16_T: Final = INT16_T
 SINT32_T: Final = INT32_T
 SINT64_T: Final = INT64_T
+INT_INT: Final = TWOINT
 
 #: (name, mpi4py datatype, NumPy dtype), indexed by the low byte of the handle
 DATATYPES: Final = tuple(_datatypes)
@@ -98,7 +116,7 @@ def datatype_of(dtype: object) -> int:
     """
     d = np.dtype(dtype)  # type: ignore[call-overload]
     for handle, name in DATATYPE_NAMES.items():
-        if name not in ("BYTE", "WCHAR") and DATATYPES[handle & 0xFF][2] == d:
+        if name not in ("BYTE", "WCHAR") and _is_laid_out(d, DATATYPES[handle & 0xFF][2]):
             return handle
     raise TypeError(
         f"no predefined MPI datatype has the layout of dtype {d}; "
@@ -106,12 +124,23 @@ def datatype_of(dtype: object) -> int:
     )
 
 
+def _is_laid_out(dtype: np.dtype, known: np.dtype) -> bool:
+    """Whether they are the same, however fields are named."""
+    if dtype.fields is None or known.fields is None:
+        return dtype == known
+    ours, theirs = ([field[:2] for field in f.values()] for f in (dtype.fields, known.fields))
+    return ours == theirs and dtype.itemsize == known.itemsize
+
+
 # --- reductions ---------------------------------------------------------------------------------
 #: (name, mpi4py op), indexed by handle
 OPERATIONS_REDUCE: Final = tuple(
     (name, getattr(MPI, name))
-    for name in ("SUM", "PROD", "MIN", "MAX", "LAND", "LOR", "LXOR", "BAND", "BOR", "BXOR")
-)
+    for name in (
+        "SUM", "PROD", "MIN", "MAX", "LAND", "LOR", "LXOR", "BAND", "BOR", "BXOR", "MINLOC",
+        "MAXLOC",
+    )
+)  # fmt: skip
 SUM: Final = 0
 PROD: Final = 1
 MIN: Final = 2
@@ -122,6 +151,17 @@ LXOR: Final = 6
 BAND: Final = 7
 BOR: Final = 8
 BXOR: Final = 9
+MINLOC: Final = 10  # of pairs: the least value, and the least index that it has
+MAXLOC: Final = 11
+OPERATIONS: Final = 64  # how many there can be: behind MPI's, those of Context.op
+
+
+def operation_name(number: int) -> str:
+    """The name of a reduction's operation in reports."""
+    if number < len(OPERATIONS_REDUCE):
+        return OPERATIONS_REDUCE[number][0]
+    return f"operation {number} of Context.op"
+
 
 # --- wildcards and special values ---------------------------------------------------------------
 PROC_NULL: Final[int] = MPI.PROC_NULL

@@ -6,13 +6,22 @@ import operator
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 from mpi4py import MPI
 
-from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, OPERATIONS_REDUCE, PROC_NULL
+from gmpi.contract.constants import (
+    ANY_SOURCE,
+    ANY_TAG,
+    MAXLOC,
+    MINLOC,
+    OPERATIONS_REDUCE,
+    PROC_NULL,
+)
 from gmpi.errors import ArgumentError, ArgumentTypeError, DebugError, Fault, MPICallError
-from gmpi.fault_words import caller
+from gmpi.fault_words import REDUCTIONS, caller, unfit_reduction_words
 from gmpi.faults import any_tag_of_host, broken_words, peer_words, rank_text, tag_text
 from host_proxy.platform.communicator import Communicator
+from host_proxy.platform.reductions import Reductions
 from host_proxy.reference.failure import Disagreement
 
 _CLASSES = {
@@ -114,15 +123,19 @@ def require_tag(operation: str, tag: int, high: int, source: int, comm: int) -> 
         raise any_tag_of_host(operation, high, source, comm)
 
 
-def checked_reduction(argument: Argument, value: Any) -> int:
-    """A reduction, as kernels take it; or mpi4py's, of the same name."""
-    for number, (_, known) in enumerate(OPERATIONS_REDUCE):
-        if isinstance(value, MPI.Op) and value == known:
-            return number
-    allowed = "one of " + ", ".join("gmpi." + name for name, _ in OPERATIONS_REDUCE)
-    op = argument.whole(value, allowed)
-    if not 0 <= op < len(OPERATIONS_REDUCE):
-        raise argument.refused(f"{argument.name} is {op}, allowed is {allowed}", op, allowed)
+def checked_reduction(
+    argument: Argument, value: Any, reductions: Reductions, dtype: np.dtype
+) -> int:
+    """An operation, as kernels name it, or mpi4py's; one that MPI defines for elements of NumPy's
+    ``dtype``."""
+    known = reductions.number_of(value) if isinstance(value, MPI.Op) else None
+    op = argument.whole(value, REDUCTIONS) if known is None else known
+    if not 0 <= op < len(reductions.known):
+        raise argument.refused(f"{argument.name} is {op}, allowed is {REDUCTIONS}", op, REDUCTIONS)
+    of_pairs = op in (MINLOC, MAXLOC)
+    if op < len(OPERATIONS_REDUCE) and of_pairs != (dtype.fields is not None):
+        found, allowed = unfit_reduction_words(op, f"dtype {dtype}")
+        raise argument.refused(f"{argument.name} is {found}, allowed is {allowed}", op, allowed)
     return op
 
 

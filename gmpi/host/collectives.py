@@ -16,9 +16,9 @@ from gmpi.contract.constants import (
     COMM_WORLD,
     DATATYPES,
     IN_PLACE,
-    OPERATIONS_REDUCE,
     SUM,
     datatype_of,
+    operation_name,
 )
 from gmpi.contract.moves import BACK, OUT, Row
 from gmpi.contract.rules import chunk_bytes_of
@@ -220,23 +220,26 @@ class HostCollectives:
 
     def _allreduce(self, call: str, sendbuf: Any, recvbuf: Any, op: int, comm: int) -> HostRequest:
         communicator = self._communicator(comm)
-        number = checked_reduction(Argument(call, "op"), op)
         result = reduced_array(recvbuf, Argument(call, "recvbuf"), writable=True)
+        reductions = self._context._state.reductions
+        number = checked_reduction(Argument(call, "op"), op, reductions, result.dtype)
         flat = result.reshape(-1)
         if not _is_in_place(sendbuf):
             source = reduced_array(sendbuf, Argument(call, "sendbuf"), writable=False)
             require_alike(Argument(call, "sendbuf"), source, result)
             flat[:] = source.reshape(-1)
         item = result.itemsize
-        name, reduction = OPERATIONS_REDUCE[number]
+        reduction = reductions.known[number]
+        datatype = DATATYPES[datatype_of(result.dtype) & 0xFF][1]
 
         def start(at: int, n: int) -> MPI.Request:
-            piece = flat[at // item : (at + n) // item]
+            piece = [flat[at // item : (at + n) // item].view(np.uint8), n // item, datatype]
             return communicator.messages.Iallreduce(MPI.IN_PLACE, piece, reduction)
 
         operation = Operation(
-            call, "collective", comm, None, None, result.dtype, flat.size, result.nbytes, name
-        )
+            call, "collective", comm, None, None, result.dtype, flat.size, result.nbytes,
+            operation_name(number),
+        )  # fmt: skip
         steps = self._by_chunks(result.nbytes, start)
         return self._collective(OP_ALLREDUCE, operation, steps, number, keep=result)
 
@@ -247,12 +250,13 @@ class HostCollectives:
         row, communicator = _ROWS[name], self._communicator(comm)
         if row.rooted:
             root = checked_rank(Argument(call, "root"), root, communicator)
-        number = checked_reduction(Argument(call, "op"), op) if row.reduces else 0
         find = self._reduced_blocks if row.reduces else self._moved_blocks
         nbytes, send, result, target = find(call, row, communicator, sendbuf, recvbuf, root)
-        datatype, element, reduction = MPI.BYTE, None, None
+        datatype, element, reduction, number = MPI.BYTE, None, None, 0
         if row.reduces:
-            element, reduction = target, OPERATIONS_REDUCE[number][1]
+            element, reductions = target, self._context._state.reductions
+            number = checked_reduction(Argument(call, "op"), op, reductions, element)
+            reduction = reductions.known[number]
             datatype = DATATYPES[datatype_of(element) & 0xFF][1]
 
         def steps() -> Step:
@@ -263,8 +267,8 @@ class HostCollectives:
 
         operation = Operation(
             call, "collective", comm, root if row.rooted else None, None, element,
-            nbytes // datatype.size if row.reduces else 0, nbytes,
-            OPERATIONS_REDUCE[number][0] if row.reduces else "",
+            nbytes // element.itemsize if element is not None else 0, nbytes,
+            operation_name(number) if row.reduces else "",
         )  # fmt: skip
         keep = sendbuf, recvbuf, send, result
         return self._collective(row.op, operation, steps(), number, keep=keep)

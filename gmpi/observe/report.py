@@ -20,8 +20,8 @@ from gmpi.contract.constants import (
     ANY_SOURCE,
     ANY_TAG,
     DATATYPE_NAMES,
-    OPERATIONS_REDUCE,
     PROC_NULL,
+    operation_name,
 )
 from gmpi.contract.wire import MESSAGE_HEADER, OP_GRID
 from gmpi.diagnose.stacks import host_line, stacks
@@ -208,7 +208,7 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float) -> Pending:
     tag: int | None = int(row[S_TAG])
     reduction = ""
     if fields & ops.REDUCTION and tag is not None:
-        reduction = OPERATIONS_REDUCE[tag][0]
+        reduction = operation_name(tag)
     if not fields & ops.TAG or tag == ANY_TAG:
         tag = None
     lacks = ""

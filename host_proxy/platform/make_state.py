@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from gmpi.contract.constants import DATATYPES, OPERATIONS_REDUCE
+from gmpi.contract.constants import DATATYPES
 from gmpi.contract.sizes import Layout
 from gmpi.contract.wire import DERIVED_ROWS, LARGE_BUFFERS, PRIVATE_COMMUNICATOR
 from host_proxy.platform import mpi_library
+from host_proxy.platform.reductions import Reductions
 from host_proxy.platform.state import (
     A_COUNT,
     C_COUNT,
@@ -149,7 +150,7 @@ def make_state(
         pending=np.zeros((capacity, A_COUNT), np.int64),
         datatypes=np.zeros((len(DATATYPES), D_COUNT), np.int64),
         derived=np.zeros((DERIVED_ROWS, D_COUNT), np.int64),
-        reductions=np.zeros(len(OPERATIONS_REDUCE), np.int64),
+        reductions=Reductions(),
         communicator_table=np.zeros((PRIVATE_COMMUNICATOR + 1, C_COUNT), np.int64),
         peers=peers,
         faults=np.zeros((FAULTS, E_COUNT), np.int64),
@@ -172,7 +173,7 @@ def _describe_tables(state: State, capacity: int) -> None:
     g[G_PENDING_TABLE] = state.pending.ctypes.data
     g[G_DATATYPES] = state.datatypes.ctypes.data
     g[G_DERIVED] = state.derived.ctypes.data
-    g[G_REDUCTIONS] = state.reductions.ctypes.data
+    g[G_REDUCTIONS] = state.reductions.table.ctypes.data
     g[G_COMMUNICATORS] = state.communicator_table.ctypes.data
     g[G_PEERS] = state.peers.ctypes.data
     g[G_FAULT_TABLE] = state.faults.ctypes.data
@@ -257,5 +258,3 @@ def _describe_mpi(state: State) -> None:
 
     for i, (_, datatype, dtype) in enumerate(DATATYPES):
         state.datatypes[i] = mpi_library.handle(datatype), dtype.itemsize
-    for i, (_, op) in enumerate(OPERATIONS_REDUCE):
-        state.reductions[i] = mpi_library.handle(op)

@@ -34,6 +34,7 @@ from gmpi.contract.wire import (
 from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.notes import Notes
 from host_proxy.platform.pages import Pages
+from host_proxy.platform.reductions import Reductions
 
 # --- globals -----------------------------------------------------------------------------------
 (
@@ -297,7 +298,7 @@ class State:
     pending: np.ndarray
     datatypes: np.ndarray
     derived: np.ndarray
-    reductions: np.ndarray
+    reductions: Reductions
     communicator_table: np.ndarray
     peers: np.ndarray
     faults: np.ndarray

@@ -19,7 +19,12 @@ from gmpi.contract.constants import (
     ERR_COUNT,
     ERR_OTHER,
     ERR_TRUNCATE,
+    FIRST_PAIR,
+    FIRST_WITH_GAPS,
     GMPI_ERR_NO_RESOURCE,
+    MAXLOC,
+    MINLOC,
+    OPERATIONS,
     OPERATIONS_REDUCE,
     PROC_NULL,
 )
@@ -84,6 +89,7 @@ from host_proxy.platform.state import (
     G_FAULTS,
     G_FIRST_NARROW,
     G_LARGE_SLOTS,
+    G_REDUCTIONS,
     G_REQUEST_SLOTS,
     G_SLOT_TABLE,
     G_SLOTS,
@@ -117,7 +123,7 @@ from host_proxy.platform.state import (
 from host_proxy.records.completion import size_of
 
 _DATATYPE_COUNT = len(DATATYPES)
-_REDUCTION_COUNT = len(OPERATIONS_REDUCE)
+_OPERATIONS_OF_MPI = len(OPERATIONS_REDUCE)
 _COLLECTIVES = ops.COLLECTIVES
 _FIELDS = ops.FIELDS
 _KNOWN = ops.KNOWN
@@ -315,8 +321,9 @@ def check(g, r):
     if fields & ops.TAG and (tag < 0 or tag > get(g, G_TAG_UB)):
         if tag != ANY_TAG or op == OP_ISEND or refuses_any_tag(g, get(r, R_COMM)):
             return log_record(g, r, ops.TAG, tag, 0, get(g, G_TAG_UB))
-    if fields & ops.REDUCTION and (tag < 0 or tag >= _REDUCTION_COUNT):
-        return log_record(g, r, ops.REDUCTION, tag, 0, _REDUCTION_COUNT - 1)
+    if fields & ops.REDUCTION:
+        if tag < 0 or tag >= OPERATIONS or get(get(g, G_REDUCTIONS), tag) == 0:
+            return log_record(g, r, ops.REDUCTION, tag, 0, 0)
     if fields & ops.DATATYPE:
         return _check_data(g, r)
     return 0
@@ -355,6 +362,14 @@ def _check_blocks(g, r, nbytes):
 
 
 @jit
+def _is_unfit(reduction, datatype):
+    """Whether MPI does not define a predefined operation for a datatype: MINLOC and MAXLOC are for
+    pairs, all others for anything else."""
+    of_pairs = reduction == MINLOC or reduction == MAXLOC
+    return reduction < _OPERATIONS_OF_MPI and of_pairs != (datatype & 0xFF >= FIRST_PAIR)
+
+
+@jit
 def _check_data(g, r):
     """Datatype, count and buffer, and whether slot and record have what the size calls for."""
     datatype = get(r, R_DATATYPE)
@@ -371,6 +386,11 @@ def _check_data(g, r):
     else:
         size = size_of(g, datatype)
         if (datatype >> 8) & 0xFF != size:
+            return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
+        if _FIELDS[get(r, R_OP)] & ops.REDUCTION != 0:
+            if _is_unfit(get(r, R_TAG), datatype):
+                return log_record(g, r, ops.REDUCTION, get(r, R_TAG), 0, 0)
+        elif datatype & 0xFF >= FIRST_WITH_GAPS:
             return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
     count = get(r, R_ELEMENTS)
     if count < 0 or count > most:

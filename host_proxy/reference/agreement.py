@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gmpi.contract.constants import DATATYPE_NAMES, OPERATIONS_REDUCE
+from gmpi.contract.constants import DATATYPE_NAMES, operation_name
 from gmpi.diagnose.differences import differences
 from gmpi.diagnose.tables import Pending
 from host_proxy.platform import operations as ops
@@ -59,7 +59,7 @@ class Said(NamedTuple):
             self.nbytes,
             self.block,
             0,
-            OPERATIONS_REDUCE[self.reduction][0] if fields & ops.REDUCTION else "",
+            operation_name(self.reduction) if fields & ops.REDUCTION else "",
         )
 
 

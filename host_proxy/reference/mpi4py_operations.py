@@ -13,7 +13,6 @@ from gmpi.contract import moves, rules, wire
 from gmpi.contract.constants import (
     ANY_TAG,
     DATATYPES,
-    OPERATIONS_REDUCE,
     PROC_NULL,
     SUCCESS,
 )
@@ -161,12 +160,12 @@ class Operations:
         return outcome
 
     def allreduce(self, slot: int) -> Step:
-        datatype = DATATYPES[self.field(slot, S_DATATYPE) & 0xFF][1]
-        op = OPERATIONS_REDUCE[self.field(slot, S_TAG)][1]
+        _, datatype, dtype = DATATYPES[self.field(slot, S_DATATYPE) & 0xFF]
+        op = self.state.reductions.known[self.field(slot, S_TAG)]
         comm = self.communicator(slot).messages
 
         def reduce(memory: np.ndarray) -> MPI.Request:
-            count = len(memory) // max(1, datatype.Get_size())
+            count = len(memory) // dtype.itemsize
             return comm.Iallreduce(MPI.IN_PLACE, [memory, count, datatype], op)
 
         return (yield from self.by_chunks(slot, reduce, packs=True, unpacks=True))
@@ -206,7 +205,7 @@ class Operations:
         datatype, reduction = MPI.BYTE, None
         if row.reduces:
             datatype = DATATYPES[self.field(slot, S_DATATYPE) & 0xFF][1]
-            reduction = OPERATIONS_REDUCE[tag][1]
+            reduction = self.state.reductions.known[tag]
         yield begin(row, communicator, send, result, datatype, reduction, root)
         if not is_short and back > self.sizes[0]:
             yield from port.move(result, 0, wire.UNPACK)

@@ -61,7 +61,11 @@ TYPES = "pass the constant of the gmpi module, not mpi4py's object or a size"
 A_TYPE = "a predefined datatype such as gmpi.FLOAT, or a handle of Context.commit()"
 OPS = (
     "one of gmpi.SUM, gmpi.PROD, gmpi.MIN, gmpi.MAX, gmpi.LAND, gmpi.LOR, gmpi.LXOR, gmpi.BAND, "
-    "gmpi.BOR, gmpi.BXOR"
+    "gmpi.BOR, gmpi.BXOR, gmpi.MINLOC, gmpi.MAXLOC, or a number of Context.op()"
+)
+PAIRS = (
+    "gmpi.FLOAT_INT, gmpi.TWOINT, gmpi.DOUBLE_INT, gmpi.LONG_INT, gmpi.SHORT_INT, "
+    "gmpi.LONG_DOUBLE_INT"
 )
 
 
@@ -111,7 +115,7 @@ def argument_cases() -> list[Case]:
         text = _text("GMPI_Isend", "communicator", "negative or above 255", "0..0", HANDLES, what)
         add(_isend(comm=comm), gmpi.ERR_COMM, "communicator", text)
 
-    for op in (10, -1, 1 << 20):
+    for op in (12, -1, 1 << 20):
         what = (
             f"peer 0, tag {'ANY_TAG' if op == gmpi.ANY_TAG else op}, communicator 0, count 2 of INT"
         )
@@ -120,6 +124,26 @@ def argument_cases() -> list[Case]:
             lambda s, op=op: s.allreduce(s.data(pattern(8, 1)), s.room(8), 2, gmpi.INT, op),
             gmpi.ERR_OP, "op", text,
         )  # fmt: skip
+    for op, n, name, value, allowed in (
+        (gmpi.MINLOC, 2, "INT", "gmpi.MINLOC for INT", f"a datatype of pairs: {PAIRS}"),
+        (gmpi.MAX, 1, "TWOINT", "gmpi.MAX for TWOINT",
+         "gmpi.MINLOC or MAXLOC for pairs, or a number of Context.op()"),
+    ):  # fmt: skip
+        what = f"peer 0, tag {op}, communicator 0, count {n} of {name}"
+        text = f"GMPI_Allreduce in block 0: op is {value}, allowed is {allowed} [{what}]"
+        datatype = getattr(gmpi, name)
+        add(
+            lambda s, op=op, n=n, datatype=datatype: s.allreduce(
+                s.data(pattern(8, 1)), s.room(8), n, datatype, op
+            ),
+            gmpi.ERR_OP, "op", text,
+        )  # fmt: skip
+    what = "peer 0, tag 5, communicator 0, count 4 of DOUBLE_INT"
+    text = _text(
+        "GMPI_Isend", "datatype", "DOUBLE_INT", "a datatype without gaps between its elements",
+        "pass the handle of Context.commit(MPI.DOUBLE_INT)", what,
+    )  # fmt: skip
+    add(_isend(datatype=gmpi.DOUBLE_INT), gmpi.ERR_TYPE, "datatype", text)
     for root in (SIZE, -1, gmpi.PROC_NULL):
         shown = {gmpi.PROC_NULL: "PROC_NULL", gmpi.ANY_SOURCE: "ANY_SOURCE"}.get(root, root)
         what = f"peer {shown}, tag 0, communicator 0, count 2 of INT"

@@ -17,6 +17,7 @@ from gmpi.contract import constants
 OPS = constants.OPERATIONS_REDUCE
 LOGICAL = ("LAND", "LOR", "LXOR")
 BITWISE = ("BAND", "BOR", "BXOR")
+LOCATIONS = ("MINLOC", "MAXLOC")
 
 
 def legal(name: str, datatype: MPI.Datatype, dtype: np.dtype) -> list[int]:
@@ -25,7 +26,9 @@ def legal(name: str, datatype: MPI.Datatype, dtype: np.dtype) -> list[int]:
         return []
     found = []
     for handle, (op, _) in enumerate(OPS):
-        if name == "BYTE":
+        if op in LOCATIONS or dtype.fields is not None:
+            allowed = op in LOCATIONS and dtype.fields is not None
+        elif name == "BYTE":
             allowed = op in BITWISE
         elif dtype.kind == "b":
             allowed = op in LOGICAL
@@ -43,6 +46,10 @@ def legal(name: str, datatype: MPI.Datatype, dtype: np.dtype) -> list[int]:
 def values(dtype: np.dtype, count: int, rank: int) -> np.ndarray:
     """Small numbers, so that no order of a floating-point sum matters."""
     k = np.arange(count) * 5 + 3 * rank
+    if dtype.fields is not None:  # each value on several ranks, with other indices
+        pairs = np.zeros(count, dtype)
+        pairs["value"], pairs["index"] = k % 2, 100 - rank * count + k
+        return pairs
     if dtype.kind == "b":
         return (k % 3 == 0).astype(dtype)
     if dtype.kind == "c":
@@ -72,6 +79,51 @@ def all_reductions(g: gmpi.Context) -> None:
         # Padding of long double is nobody's business.
         same(s.read(room, expected.dtype), expected, what)
     assert len(checks) > (300 if every_shape() else 150)
+
+
+def own_operations(g: gmpi.Context) -> None:
+    """Operations of the user's: one that does not commute, and one of pairs with gaps."""
+    pair = constants.DATATYPES[gmpi.DOUBLE_INT & 0xFF][2]
+
+    def compose(received: Any, result: Any, datatype: MPI.Datatype) -> None:
+        """Of x -> a x + b modulo 2**16, a in the upper half: the order makes a difference."""
+        first, then = (np.frombuffer(buffer, np.int64) for buffer in (received, result))
+        factor, shift = then >> 32, then & 0xFFFF
+        shift = (factor * (first & 0xFFFF) + shift) & 0xFFFF
+        then[:] = (factor * (first >> 32) & 0xFFFF) << 32 | shift
+
+    def total(received: Any, result: Any, datatype: MPI.Datatype) -> None:
+        theirs, ours = (np.frombuffer(buffer, pair) for buffer in (received, result))
+        ours["value"] += theirs["value"]
+        ours["index"] += theirs["index"]
+
+    composed = MPI.Op.Create(compose, commute=False)
+    added = MPI.Op.Create(total, commute=True)
+    number, of_pairs = g.op(composed), g.op(added)
+    assert (number, gmpi.SUM) == (g.op(composed), g.op(MPI.SUM)), "the same one has one number"
+    s = Script()
+    checks = []
+    for n in (1, 30, g.layout.eager_bytes // 8 + 100):
+        mine = (np.arange(n, dtype=np.int64) % 7 + 2 * RANK + 3) << 32 | RANK + 5
+        for op, handle, source, call in (
+            (composed, gmpi.INT64_T, mine, number),
+            (added, gmpi.DOUBLE_INT, values(pair, n, RANK), of_pairs),
+        ):  # fmt: skip
+            expected, room = np.empty_like(source), s.room(source.nbytes)
+            datatype = constants.DATATYPES[handle & 0xFF][1]
+            WORLD.Allreduce([source, n, datatype], [expected, n, datatype], op)
+            done = s.allreduce(s.data(source), room, n, handle, call)
+            checks.append((done, room, expected))
+    s.run(g)
+    for done, room, expected in checks:
+        assert done.error == gmpi.SUCCESS, done.error
+        same(s.read(room, expected.dtype), expected, f"{len(expected)} elements")
+    source, result = values(pair, 9, RANK), np.zeros(9, pair)
+    for op, mpi_op in ((gmpi.MAXLOC, MPI.MAXLOC), (MPI.MINLOC, MPI.MINLOC), (of_pairs, added)):
+        expected = np.zeros(9, pair)
+        WORLD.Allreduce([source, 9, MPI.DOUBLE_INT], [expected, 9, MPI.DOUBLE_INT], mpi_op)
+        g.host.Allreduce(source, result, op)
+        same(result, expected, f"{op} of the host")
 
 
 def reductions_of_all_sizes(g: gmpi.Context) -> None:
@@ -225,8 +277,8 @@ def several_communicators(g: gmpi.Context) -> None:
 
 
 SCENARIOS = [
-    all_reductions, reductions_of_all_sizes, overlapping_reductions, broadcasts, barriers,
-    synchronize_waits, several_communicators,
+    all_reductions, own_operations, reductions_of_all_sizes, overlapping_reductions, broadcasts,
+    barriers, synchronize_waits, several_communicators,
 ]  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from gmpi.contract.wire import OP_ALLREDUCE, OP_BARRIER, OP_BCAST
 
 OPS = [*ROWS, OP_ALLREDUCE, OP_BCAST, OP_BARRIER]
 POISON = 0xA5
-KINDS = [gmpi.INT32_T, gmpi.DOUBLE, gmpi.UINT16_T, gmpi.BYTE]
+KINDS = [gmpi.INT32_T, gmpi.DOUBLE, gmpi.UINT16_T, gmpi.BYTE, gmpi.FLOAT_INT]
 
 
 class Half(NamedTuple):
@@ -97,6 +97,8 @@ def random_call(
         handle = KINDS[kind]
         if handle == gmpi.BYTE:
             reduction = gmpi.BAND + reduction % 3
+        elif handle == gmpi.FLOAT_INT:
+            reduction = gmpi.MINLOC + reduction % 2
         datatype = DATATYPES[handle & 0xFF][1]
         halves = [(datatype, handle, n)] * 2
     else:
