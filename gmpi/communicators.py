@@ -17,7 +17,6 @@ import numpy as np
 from mpi4py import MPI
 
 from device_lib.platform.divide import magic_of
-from gmpi.contract.constants import COMM_WORLD
 from gmpi.contract.rules import TAG_DUPLICATES
 from gmpi.contract.wire import (
     CART_DIMS,
@@ -55,16 +54,12 @@ from host_proxy.platform.state import (
     C_PEERS,
     C_RANK,
     C_SIZE,
-    OPEN,
     P_DIRECT,
     P_MAILBOXES,
-    S_COMM,
-    S_STATE,
     State,
 )
 
 if TYPE_CHECKING:
-    from gmpi.context import Context
     from gmpi.lifetime.watchdog import Watchdog
 
 _FEWEST = 2  # duplicates of a communicator: for messages, and for what follows them
@@ -258,26 +253,6 @@ def _topology_row(comm: MPI.Comm) -> np.ndarray:
             row[0] = cart.ndim | periods << PERIODS_SHIFT
             row[1 : 1 + cart.ndim] = cart.dims
     return row
-
-
-def free_communicator(context: Context, index: int) -> None:
-    """``Context.free`` for a handle of ``Context.comm``."""
-    communicators = context._communicators
-    known = context._state.communicators
-    if index == COMM_WORLD:
-        raise ContextError("communicator 0 is the context's own: it goes when the context closes")
-    if index >= len(known) or known[index].is_free:
-        raise ContextError(
-            f"communicator handle is {index}, which was freed before, or did not come from "
-            "Context.comm() of this context"
-        )
-    communicators.refuse(index)
-    context._proxy.wait_for_turn()
-    slots = context._state.slots
-    requests = int(((slots[:, S_STATE] == OPEN) & (slots[:, S_COMM] == index)).sum())
-    requests += context._host_progress.open_on(index)
-    in_use = f"{requests} requests are open on it (see Context.pending)" if requests else ""
-    communicators.free(index, in_use, context._watchdog)
 
 
 def _p2p_row(reached: slice, p2p: np.ndarray, places: np.ndarray) -> np.ndarray:

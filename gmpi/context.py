@@ -15,12 +15,12 @@ from device_lib.platform.context import DeviceContext
 from device_lib.platform.primitives import SIMULATOR
 from gmpi import faults
 from gmpi.committed import Datatypes
-from gmpi.communicators import Communicators, free_communicator
+from gmpi.communicators import Communicators
 from gmpi.config import Config
 from gmpi.contract.constants import GMPI_ERR_ABORTED
-from gmpi.contract.sizes import SHAPE_DIRECT_SHIFT, Layout
-from gmpi.contract.wire import COMMUNICATORS
+from gmpi.contract.sizes import Layout
 from gmpi.errors import ContextError, Fault
+from gmpi.handles import Handles
 from gmpi.host.calls import Host
 from gmpi.host.partitioned import Partitioned
 from gmpi.host.partitioned_calls import PartitionedCalls
@@ -29,7 +29,7 @@ from gmpi.launch import launch
 from gmpi.launch.kernels import LaunchedKernels
 from gmpi.lifetime import ending, finalize, shutdown, unfinished
 from gmpi.lifetime.farewell import words_of
-from gmpi.lifetime.opening import agree_on_tags, agree_on_wildcards, require_intracomm, require_mpi
+from gmpi.lifetime.opening import require_intracomm, require_mpi
 from gmpi.lifetime.opening_steps import open_context
 from gmpi.lifetime.synchronization import Synchronization
 from gmpi.lifetime.termination import Termination
@@ -39,11 +39,11 @@ from gmpi.memory.regions import Memory
 from gmpi.observe.pending import PendingRequest
 from gmpi.observe.report import Report
 from host_proxy.platform import trace
-from host_proxy.platform.state import G_CHANNELS, OPEN, S_STATE, State, fault_rows
+from host_proxy.platform.state import OPEN, S_STATE, State, fault_rows
 from host_proxy.proxy import Proxy
 
 
-class Context(PartitionedCalls):
+class Context(Handles, PartitionedCalls):
     """Lets the kernels of this process call MPI.
 
     Opening is collective over ``comm``, and so is closing without an exception. One context may be
@@ -130,83 +130,6 @@ class Context(PartitionedCalls):
                 "this context was opened with gpu=False: use Context.host, or open it with a GPU"
             )
         return self._device
-
-    def comm(
-        self, comm: MPI.Comm, *, no_any_tag: bool | None = None, wildcards: bool | None = None
-    ) -> int:
-        """Registers a communicator: its integer handle for kernels and for ``host``.
-
-        Collective over ``comm``, which is duplicated. Handles are not the same number on every
-        rank unless all ranks register the same communicators in the same order. ``no_any_tag`` and
-        ``wildcards`` are as for ``Context``.
-
-        Raises:
-            ContextError: ``comm`` is no intracommunicator, the context is closed, it has as many
-                communicators as it can have (256), or ranks differ in ``no_any_tag`` or
-                ``wildcards``.
-        """
-        self._require_open()
-        require_intracomm(comm)
-        direct = not agree_on_wildcards(comm, wildcards)
-        no_any_tag = agree_on_tags(comm, no_any_tag) or direct
-        return self._register(comm, no_any_tag, direct)
-
-    def _register(self, comm: MPI.Comm, no_any_tag: bool, direct: bool) -> int:
-        index = self._communicators.register(comm, no_any_tag, direct)
-        if direct and self._memory.direct:  # kernels need not ask before
-            shape = self._device.shape | 1 << SHAPE_DIRECT_SHIFT
-            self._device = self._device._replace(shape=shape)
-            self._state.globals[G_CHANNELS] = 1
-        return index
-
-    def commit(self, datatype: MPI.Datatype) -> int:
-        """Makes an MPI datatype usable in kernels: its integer handle (MPI 4.1 section 5.1.9).
-
-        Local. Any constructor of MPI in any nesting over C types; it need not be committed with
-        MPI, and may be freed there afterwards. Strided datatypes take no device memory and may be
-        committed at any time; those with tables, while no kernel of this context runs.
-
-        Raises:
-            DatatypeError: it is DATATYPE_NULL, is made of Fortran types, or has tables while a
-                kernel runs.
-            ContextError: there are 1024 already.
-        """
-        self._require_open()
-        return self._datatypes.commit(datatype, self.kernels_running)
-
-    def free(self, handle: int) -> None:
-        """Gives back a handle: one of ``commit`` (MPI 4.1 section 5.1.9), which is local, or one
-        of ``comm`` (section 7.4.3), which is collective over that communicator.
-
-        Raises:
-            DatatypeError: it is no such handle, or a kernel or an open request may use the
-                datatype.
-            ContextError: the communicator is the context's own, was freed before, or requests are
-                open on it, on whichever of its ranks.
-        """
-        self._require_open()
-        if isinstance(handle, (int, np.integer)) and 0 <= handle < COMMUNICATORS:
-            free_communicator(self, int(handle))
-        else:
-            self._datatypes.free(handle, self.kernels_running)
-
-    def op(self, op: MPI.Op) -> int:
-        """Makes a reduction's operation usable in kernels: its number, for ``op`` arguments (MPI
-        4.1 section 6.9.5).
-
-        Local; numbers are the same on all ranks if all register the same operations in the same
-        order. The operation must live as long as the context. One of ``MPI.Op.Create`` is called
-        with host memory, by the thread of the proxy, which waits for Python's lock.
-
-        Raises:
-            ContextError: ``op`` is none, or there are 52 already.
-        """
-        self._require_open()
-        if not isinstance(op, MPI.Op) or op == MPI.OP_NULL:
-            raise ContextError(
-                f"op is {op!r}, allowed is an operation of mpi4py, such as MPI.Op.Create makes"
-            )
-        return self._state.reductions.add(op)
 
     def max_blocks(
         self,

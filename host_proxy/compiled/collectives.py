@@ -47,9 +47,11 @@ from host_proxy.platform.state import (
     S_SLOT,
     S_TAG,
 )
-from host_proxy.records.checks import bytes_moved, communicator, no_payload
+from host_proxy.records.checks import bytes_moved
 from host_proxy.records.completion import complete, staging
+from host_proxy.records.fault_log import no_payload
 from host_proxy.records.ring import payload_to
+from host_proxy.records.tables import communicator
 
 _moves_blocks = jit(moves_blocks)
 _out_offset = jit(out_offset)

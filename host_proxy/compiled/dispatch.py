@@ -85,17 +85,10 @@ from host_proxy.platform.state import (
     TR_PICKED_UP,
 )
 from host_proxy.platform.trace import stamp
-from host_proxy.records.checks import (
-    check,
-    check_handle,
-    communicator,
-    is_large,
-    log_fault,
-    log_record,
-    row_of,
-    slot_of,
-)
+from host_proxy.records.checks import check, check_handle
 from host_proxy.records.completion import complete, write
+from host_proxy.records.fault_log import log_fault, log_record
+from host_proxy.records.tables import communicator, is_large, row_of, slot_of
 
 _COLLECTIVES = ops.COLLECTIVES
 _REFUSED_ORIGIN = (ANY_SOURCE & LOW_32) + (ANY_TAG << 32)

@@ -50,8 +50,8 @@ from host_proxy.platform.state import (
     S_POSTED,
     S_SENT,
 )
-from host_proxy.records.checks import is_large
 from host_proxy.records.completion import command_done
+from host_proxy.records.tables import is_large
 
 _is_commanded = jit(is_commanded)
 

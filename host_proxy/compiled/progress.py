@@ -60,8 +60,8 @@ from host_proxy.platform.state import (
     WINDOW_LEAST,
 )
 from host_proxy.platform.trace import stamp
-from host_proxy.records.checks import row_of
 from host_proxy.records.completion import complete
+from host_proxy.records.tables import row_of
 
 _WIDTH = 16  # requests to test for each that completes
 _MEMORY = 8  # calls of MPI_Testsome over which that is averaged

@@ -60,9 +60,10 @@ from host_proxy.platform.state import (
     S_TOTAL,
     S_TRANSFER,
 )
-from host_proxy.records.checks import communicator, is_large, log_request
 from host_proxy.records.completion import close, command, complete, set_base, staging, tell
+from host_proxy.records.fault_log import log_request
 from host_proxy.records.narrow import is_narrow
+from host_proxy.records.tables import communicator, is_large
 
 _mailed = jit(mailed)
 _mailbox_groups = jit(mailbox_groups)

@@ -52,9 +52,10 @@ from host_proxy.platform.state import (
     S_THEIRS,
     S_TRANSFER,
 )
-from host_proxy.records.checks import is_large, no_payload
 from host_proxy.records.completion import command, complete, set_base, staging
+from host_proxy.records.fault_log import no_payload
 from host_proxy.records.ring import payload_to
+from host_proxy.records.tables import is_large
 
 _chunk_bytes_of = jit(chunk_bytes_of)
 _fits_mailbox = jit(fits_mailbox)

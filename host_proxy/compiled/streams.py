@@ -84,8 +84,8 @@ from host_proxy.platform.state import (
     SEND,
     SEND_CHUNK,
 )
-from host_proxy.records.checks import log_request
 from host_proxy.records.completion import close, complete
+from host_proxy.records.fault_log import log_request
 
 _SYNCHRONOUS = SYNCHRONOUS >> CALL_SHIFT  # and above
 _TRIES = 2  # of a call that must not fail, because the other one waits for it

@@ -28,7 +28,7 @@ from host_proxy.platform.state import (
     S_THEIRS,
     S_TOTAL,
 )
-from host_proxy.records.checks import communicator
+from host_proxy.records.tables import communicator
 
 _duplicate_of = jit(duplicate_of)
 

@@ -1,4 +1,4 @@
-"""Refusing bad records before they reach MPI, and remembering why.
+"""Refusing bad records before they reach MPI.
 
 Every value that came from the device is checked here, for both engines. The first fault found is
 logged with what is allowed, the request ends with its error class, and nothing else is touched.
@@ -7,21 +7,13 @@ logged with what is allowed, the request ends with its error class, and nothing 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-import numpy as np
-
 from gmpi.contract.constants import (
     ANY_SOURCE,
     ANY_TAG,
     DATATYPE_MARK,
     DATATYPES,
-    ERR_ARG,
-    ERR_COMM,
-    ERR_COUNT,
-    ERR_OTHER,
-    ERR_TRUNCATE,
     FIRST_PAIR,
     FIRST_WITH_GAPS,
-    GMPI_ERR_NO_RESOURCE,
     MAXLOC,
     MINLOC,
     OPERATIONS,
@@ -39,11 +31,8 @@ from gmpi.contract.wire import (
     FLAWS,
     HANDLE_CONTEXT_MASK,
     HANDLE_CONTEXT_SHIFT,
-    HANDLE_LARGE_SHIFT,
     HANDLE_PACKETS_MASK,
     HANDLE_PACKETS_SHIFT,
-    HANDLE_SLOT_MASK,
-    HANDLE_SLOT_SHIFT,
     INLINE_BYTES,
     LAST_MOVING,
     LOW_32,
@@ -53,51 +42,25 @@ from gmpi.contract.wire import (
     SLOT_PACKETS,
 )
 from host_proxy.platform import operations as ops
-from host_proxy.platform.native import bump, entry, get, jit, put
+from host_proxy.platform.native import entry, get, jit, put
 from host_proxy.platform.state import (
     C_BROKEN,
-    C_COUNT,
-    C_DIRECT,
-    C_LAST,
     C_RANK,
     C_SIZE,
     D_COUNT,
     D_HANDLE,
     D_SIZE,
-    E_BLOCK,
-    E_CALL,
-    E_CLASS,
-    E_CODE,
-    E_COMM,
-    E_COUNT,
-    E_DATATYPE,
-    E_ELEMENTS,
-    E_FIELD,
-    E_HIGH,
-    E_LOW,
-    E_OP,
-    E_PEER,
-    E_SLOT,
-    E_TAG,
-    E_VALUE,
-    FAULTS,
-    G_COMMUNICATORS,
     G_CONTEXT,
     G_DERIVED,
     G_EAGER,
-    G_FAULT_TABLE,
-    G_FAULTS,
     G_FIRST_NARROW,
     G_LARGE_SLOTS,
     G_REDUCTIONS,
     G_REQUEST_SLOTS,
-    G_SLOT_TABLE,
     G_SLOTS,
     G_TAG_UB,
     OPEN,
-    R_BLOCK,
     R_BYTES,
-    R_CALL,
     R_COMM,
     R_DATATYPE,
     R_DONE,
@@ -108,19 +71,18 @@ from host_proxy.platform.state import (
     R_PEER,
     R_SEQ,
     R_TAG,
-    S_BLOCK,
-    S_CALL,
-    S_COMM,
-    S_DATATYPE,
-    S_ELEMENTS,
-    S_OP,
-    S_PEER,
-    S_ROW_BYTES,
-    S_SLOT,
     S_STATE,
-    S_TAG,
 )
 from host_proxy.records.completion import size_of
+from host_proxy.records.fault_log import log_record
+from host_proxy.records.tables import (
+    communicator,
+    is_large,
+    refuses_any_source,
+    refuses_any_tag,
+    row_of,
+    slot_of,
+)
 
 _DATATYPE_COUNT = len(DATATYPES)
 _OPERATIONS_OF_MPI = len(OPERATIONS_REDUCE)
@@ -131,140 +93,6 @@ _blocks = jit(blocks)
 _moves_blocks = jit(moves_blocks)
 _reduces = jit(reduces)
 _out_offset = jit(out_offset)
-_CLASSES = np.zeros(ops.DEBUG + 1, np.int64)
-for _field, _class in ops.FIELD_CLASSES.items():
-    _CLASSES[_field] = _class
-
-
-@jit
-def slot_of(handle):
-    return (handle >> HANDLE_SLOT_SHIFT) & HANDLE_SLOT_MASK
-
-
-@jit
-def is_large(handle):
-    return (handle >> HANDLE_LARGE_SHIFT) & 1
-
-
-@jit
-def row_of(g, slot):
-    """Address of the slot's row."""
-    return get(g, G_SLOT_TABLE) + slot * S_ROW_BYTES
-
-
-@jit
-def communicator(g, comm):
-    """Address of the communicator's row."""
-    return get(g, G_COMMUNICATORS) + comm * (C_COUNT * 8)
-
-
-@jit
-def refuses_any_tag(g, comm):
-    """Whether the user has said that no receive on the communicator uses ANY_TAG."""
-    return get(communicator(g, comm), C_LAST) != 0
-
-
-@jit
-def refuses_any_source(g, comm):
-    """The same of ANY_SOURCE."""
-    return get(communicator(g, comm), C_DIRECT) != 0
-
-
-# --- the error log --------------------------------------------------------------------------------
-
-
-@jit
-def _next_fault(g):
-    number = get(g, G_FAULTS)
-    if number > 0:  # the first one is kept for good
-        number = 1 + (number - 1) % (FAULTS - 1)
-    bump(g, G_FAULTS, 1)
-    return get(g, G_FAULT_TABLE) + number * (E_COUNT * 8)
-
-
-@jit
-def _log_call(g, r, op, field, error, value, low, high):
-    at = _next_fault(g)
-    put(at, E_OP, op)
-    put(at, E_CALL, get(r, R_CALL))
-    put(at, E_FIELD, field)
-    put(at, E_VALUE, value)
-    put(at, E_LOW, low)
-    put(at, E_HIGH, high)
-    put(at, E_CLASS, error)
-    put(at, E_CODE, 0)
-    put(at, E_BLOCK, get(r, R_BLOCK))
-    put(at, E_COMM, get(r, R_COMM))
-    put(at, E_PEER, get(r, R_PEER))
-    put(at, E_TAG, get(r, R_TAG))
-    put(at, E_DATATYPE, get(r, R_DATATYPE))
-    put(at, E_ELEMENTS, get(r, R_ELEMENTS))
-    put(at, E_SLOT, slot_of(get(r, R_HANDLE)))
-
-
-@entry
-def log_record(g, r, field, value, low, high):
-    """Logs a fault of the record; returns its error class."""
-    error = _CLASSES[field]
-    _log_call(g, r, get(r, R_OP), field, error, value, low, high)
-    return error
-
-
-@jit
-def log_fault(g, r):
-    """Logs a call that the device refused by itself."""
-    error = get(r, R_DONE) & 0xFF
-    field = ops.REQUEST
-    value = get(r, R_ELEMENTS)
-    if error == GMPI_ERR_NO_RESOURCE:
-        field = ops.RESOURCE
-    elif error == ERR_TRUNCATE:
-        field = ops.LENGTH
-        value = get(r, R_HANDLE)
-    elif error == ERR_ARG:
-        field = ops.PARTITION
-    elif error == ERR_COUNT:
-        field = ops.LENGTHS
-    elif error == ERR_COMM:
-        field = ops.ROAD
-    elif error == ERR_OTHER and _COLLECTIVES[get(r, R_FLAGS)]:
-        # Another rank has called something else: nothing after it can be right.
-        put(communicator(g, get(r, R_COMM) & (PRIVATE_COMMUNICATOR - 1)), C_BROKEN, 1)
-        _log_call(g, r, get(r, R_FLAGS), ops.CALL, error, get(r, R_HANDLE), value, 0)
-        return
-    _log_call(g, r, get(r, R_FLAGS), field, error, value, 0, get(r, R_DONE) >> 8)
-
-
-@entry
-def log_request(g, row, field, error, code, value, high):
-    """Logs what went wrong with a request that is open in a slot."""
-    at = _next_fault(g)
-    put(at, E_OP, get(row, S_OP))
-    put(at, E_CALL, get(row, S_CALL))
-    put(at, E_FIELD, field)
-    put(at, E_VALUE, value)
-    put(at, E_LOW, 0)
-    put(at, E_HIGH, high)
-    put(at, E_CLASS, error)
-    put(at, E_CODE, code)
-    put(at, E_BLOCK, get(row, S_BLOCK))
-    put(at, E_COMM, get(row, S_COMM))
-    put(at, E_PEER, get(row, S_PEER))
-    put(at, E_TAG, get(row, S_TAG))
-    put(at, E_DATATYPE, get(row, S_DATATYPE))
-    put(at, E_ELEMENTS, get(row, S_ELEMENTS))
-    put(at, E_SLOT, get(row, S_SLOT))
-
-
-# --- the checks -----------------------------------------------------------------------------------
-
-
-@entry
-def no_payload(g, r, row):
-    """The payload that the record announces is not in it: error class of the request."""
-    error = _CLASSES[ops.REQUEST]
-    log_request(g, row, ops.REQUEST, error, 0, get(r, R_HANDLE), 0)
-    return error
 
 
 @jit

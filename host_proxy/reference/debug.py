@@ -55,7 +55,7 @@ from host_proxy.platform.state import (
     S_TAG,
     State,
 )
-from host_proxy.records.checks import log_record, log_request
+from host_proxy.records.fault_log import log_record, log_request
 from host_proxy.reference.agreement import Said, agreed
 from host_proxy.reference.failure import Disagreement
 from host_proxy.reference.kernel_port import KernelPort

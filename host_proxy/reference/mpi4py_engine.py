@@ -50,7 +50,7 @@ from host_proxy.platform.state import (
     State,
 )
 from host_proxy.records import completion, ring
-from host_proxy.records.checks import log_record, log_request, no_payload
+from host_proxy.records.fault_log import log_record, log_request, no_payload
 from host_proxy.reference.failure import (
     BrokenCommunicator,
     Failure,

@@ -43,7 +43,8 @@ from host_proxy.platform.state import (
     S_TAG,
     State,
 )
-from host_proxy.records.checks import bytes_moved, log_request, no_payload
+from host_proxy.records.checks import bytes_moved
+from host_proxy.records.fault_log import log_request, no_payload
 from host_proxy.reference.blocks import begin
 from host_proxy.reference.channels import NEVER, NONE, Channels, Ends
 from host_proxy.reference.failure import Failure
