@@ -32,6 +32,9 @@ SPINS, COUPLINGS = types.int8[:, :, ::1], types.int8[:, :, :, ::1]
 ROWS = INT[:, ::1]
 POINTS = REAL[:, :, :, ::1]
 COMPLEX, COMPLEX_PLANE = types.complex128[::1], types.complex128[:, ::1]
+SINGLES, SHORTS = types.float32[::1], types.int32[::1]
+BLOCK = types.Tuple((types.UniTuple(SINGLES, 5), types.UniTuple(SHORTS, 5)))
+SITES = types.UniTuple(SINGLES, 2)
 COMPLEX_VIEW = types.complex128[:, :]
 MATRIX = types.Tuple((REALS, INTS, INTS))
 
@@ -68,6 +71,14 @@ KERNELS: dict[str, dict[str, tuple[Any, ...]]] = {
         "improve": (*[REALS] * 4, REAL, REALS, INT, INT), "direct": (REALS, REALS, REAL, INT, INT),
         "finish": (*[REALS] * 4, INT, INT), "normalize": (REALS, REALS, REAL, INT, INT),
     },
+    "hacc": {
+        "by_struct": (CONTEXT, BLOCK, BLOCK, SITES, ROWS, ROWS, ROWS, INT),
+        "by_hand": (
+            CONTEXT, BLOCK, BLOCK, SITES, ROWS, ROWS,
+            types.Tuple((SINGLES, SINGLES, SHORTS, SHORTS)), INT,
+        ),
+    },
+    "hacc_cuda_mpi": {"count": (SINGLES, SINGLES, BLOCK[0], INT, INTS)},
     "halo26": {
         "by_messages": (CONTEXT, POINTS, REALS, *[INTS] * 4, REAL, INT),
         "by_partitions": (CONTEXT, POINTS, *[INTS] * 3, REAL, INT),

@@ -11,7 +11,14 @@ import pytest
 EXAMPLES = launcher.ROOT / "examples"
 TWINS = launcher.ROOT / "benchmarks" / "twins"
 APPLICATIONS = (
-    *("bfs.py", "cg.py", "halo26.py", "heat.py", "reshape.py", "spin_glass.py", "stencil9.py"),
+    "bfs.py",
+    "cg.py",
+    "hacc.py",
+    "halo26.py",
+    "heat.py",
+    "reshape.py",
+    "spin_glass.py",
+    "stencil9.py",
     "workers.py",
 )
 WITHOUT_TWIN = ("workers.py",)

@@ -9,7 +9,7 @@ mkdir -p "$out"
 n=${RANKS:-2}
 bad=0
 logs=$(mktemp -d)
-wanted=" ${*:-bfs heat stencil9 halo26 reshape spin_glass cg workers} "
+wanted=" ${*:-bfs heat stencil9 halo26 reshape hacc spin_glass cg workers} "
 # compare NAME CASE OPTION...: one line of the table.
 compare() {
   local name=$1 case=$2
@@ -41,6 +41,11 @@ for size in 1024 4096; do
     for how in messages alltoall; do
       compare reshape "$size $layout $how" --size "$size" --layout "$layout" --how "$how"
     done
+  done
+done
+for particles in 512 4096 32768; do
+  for how in struct packed; do
+    compare hacc "$particles $how" --particles "$particles" --how "$how"
   done
 done
 for length in 64 128 256; do

@@ -24,6 +24,7 @@ FIGURES = {
     "stencil9": (r"([\d.]+) us ", "us an iteration", False),
     "halo26": (r"([\d.]+) us an exchange", "us an exchange", False),
     "reshape": (r"([\d.]+) GB/s a rank", "GB/s a rank", True),
+    "hacc": (r"([\d.]+) us a hop", "us a hop", False),
     "spin_glass": (r"([\d.]+) spins/ns", "spins/ns", True),
     "cg": (r"([\d.]+) Mop/s", "Mop/s", True),
     "workers": (r"([\d.]+) s altogether", "s", False),
