@@ -5,9 +5,9 @@
 
 Run it after a call, a method, a setting or an error was added or got other words, in an environment
 with GMPI and an MPI library (``.venv/mpich/bin/python``); a GPU is not needed. It writes all of
-docs/reference.md, and in docs/api.md what stands between ``<!-- name: begin ... -->`` and
-``<!-- name: end -->``. A test runs ``--check``. When both sides of a merge have written the pages,
-take either and run it again.
+docs/reference.md, and in api.md, porting.md and maturity.md what stands between
+``<!-- name: begin ... -->`` and ``<!-- name: end -->``. A test runs ``--check``. When both sides of
+a merge have written the pages, take either and run it again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from typing import Any
 
 os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import tables_of_calls  # noqa: E402
 
 import gmpi  # noqa: E402
 from gmpi.config import Config  # noqa: E402
@@ -106,7 +108,7 @@ def parameters(function: Callable[..., Any]) -> str:
     return text
 
 
-# --- parts of docs/api.md -------------------------------------------------------------------------
+# --- parts of pages ------------------------------------------------------------------------------
 
 
 def listing() -> str:
@@ -137,16 +139,30 @@ def settings() -> str:
     return "\n".join(rows)
 
 
-PARTS = {"calls": listing, "scopes": scopes, "settings": settings}
+def porting() -> str:
+    shown = {name: parameters(call) for members in calls().values() for name, call in members}
+    return tables_of_calls.porting(list(shown), shown)
 
 
-def api(page: str) -> str:
-    for name, made in PARTS.items():
-        begin, end = BEGIN.format(name), END.format(name)
+def maturity() -> str:
+    return tables_of_calls.maturity([name for members in calls().values() for name, _ in members])
+
+
+#: Page -> part -> what makes it.
+PARTS = {
+    "api.md": {"calls": listing, "scopes": scopes, "settings": settings},
+    "porting.md": {"table": porting},
+    "maturity.md": {"table": maturity},
+}
+
+
+def with_parts(name: str, page: str) -> str:
+    for part, made in PARTS[name].items():
+        begin, end = BEGIN.format(part), END.format(part)
         before, found, rest = page.partition(begin)
         _, also, after = rest.partition(end)
         if not (found and also):
-            raise SystemExit(f"docs/api.md lacks {begin} or {end}")
+            raise SystemExit(f"docs/{name} lacks {begin} or {end}")
         page = f"{before}{begin}\n\n{made()}\n\n{end}{after}"
     return page
 
@@ -296,8 +312,8 @@ def reference() -> str:
 
 
 def main() -> int:
-    page = HERE / "api.md"
-    wanted = {page: api(page.read_text()), HERE / "reference.md": reference()}
+    wanted = {HERE / name: with_parts(name, (HERE / name).read_text()) for name in PARTS}
+    wanted[HERE / "reference.md"] = reference()
     old = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     if "--check" in sys.argv[1:]:
         names = ", ".join(f"docs/{path.name}" for path in old)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import html
+import json
 import re
 import sys
 
@@ -25,6 +27,10 @@ PAGES = sorted(
     ]
 )
 FOLDERS = "gmpi|device_lib|host_proxy|tests|examples|benchmarks|docs"
+
+
+#: How programs of pages are run: the only command that is not run as it stands.
+RUN = r"NUMBA_ENABLE_CUDASIM=1 mpiexec -n 2 python \w+\.py\n"
 
 
 def text_of(page: str) -> str:
@@ -75,7 +81,12 @@ def test_commands_in_a_page_are_run_or_say_why_not(page: str) -> None:
         assert (launcher.ROOT / name).exists(), name
     for block in blocks(page):
         if block.language in ("sh", "bash", "console"):
-            assert elsewhere or block.skipped or block.mark.strip() == "run", block.name
+            if block.mark.strip() == "run":  # a program of the page, which runs like this
+                assert re.fullmatch(RUN, block.text), block.name
+                name = block.text.split()[-1]
+                assert f"```python\n# {name}\n" in text_of(page), block.name
+            else:
+                assert elsewhere or block.skipped, block.name
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -138,3 +149,24 @@ def test_the_page_of_operations_names_what_there_is() -> None:
     assert kernel == {n for n in exported if not n.endswith(("_warp", "_grid"))}
     host = {name for row in rows for name in re.findall(r"`([A-Z]\w+)`", row[2])}
     assert host == {name for name in dir(Host) if name[0].isupper()}
+
+
+def test_the_comparison_counts_lines_and_quotes_what_was_measured() -> None:
+    page = text_of("docs/compare.md")
+    counts = []
+    for block in blocks("docs/compare.md"):
+        functions = [n for n in ast.parse(block.text).body if isinstance(n, ast.FunctionDef)]
+        inside = [node for function in functions for node in ast.walk(function)]
+        counts.append(str(sum(isinstance(n, ast.stmt) for n in inside) - len(functions)))
+    assert f"| lines of the kernels above, a statement each | {' | '.join(counts)} |" in page
+    figures = {}
+    for name in ("pingpong-2gpu", "roads-1gpu"):
+        rows = json.loads(text_of(f"docs/measurements/{name}.json"))["rows"]
+        figures[name] = {(row["size"], row.get("threads", 256)): row for row in rows}
+    for size, column in ((8, 0), (1 << 16, 1)):
+        pingpong = figures["pingpong-2gpu"][size, 256]["gmpi"]["p50"]
+        direct = figures["roads-1gpu"][size, 256]["direct"]["p50"]
+        for name, figure in (("pingpong-2gpu", pingpong), ("roads-1gpu", direct)):
+            (row,) = re.findall(rf"^\|.*{name}.*\|$", page, re.M)
+            cell = row.strip("|").split("|")[2 + column].strip()
+            assert cell == f"{figure:.3g}", (name, size)

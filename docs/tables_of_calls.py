@@ -1,0 +1,102 @@
+"""Tables with a row for each call of kernels; docs/make_api.py puts them into their pages."""
+
+from __future__ import annotations
+
+import re
+
+from mpi4py import MPI
+
+import gmpi
+
+#: Where mpi4py has the calls of MPI: how the object is called in programs, and its class.
+PLACES = (
+    ("comm", MPI.Intracomm),
+    ("cart", MPI.Cartcomm),
+    ("request", MPI.Prequest),
+    ("status", MPI.Status),
+    ("datatype", MPI.Datatype),
+)
+#: Calls that mpi4py names in another way than MPI does.
+OTHERWISE = {
+    "Comm_rank": "comm.Get_rank()",
+    "Comm_size": "comm.Get_size()",
+    "Cart_coords": "cart.Get_coords(rank)",
+    "Cart_get": "cart.Get_topo()",
+    "Cart_rank": "cart.Get_cart_rank(coords)",
+    "Cart_shift": "cart.Shift(direction, disp)",
+    "Cartdim_get": "cart.Get_dim()",
+    "Type_size": "datatype.Get_size()",
+    "Error_class": "MPI.Get_error_class(errorcode)",
+    "Request_free": "request.Free()",
+    "Synchronize": "-",
+}
+#: What has run on GPUs, by the file of docs/measurements that says so. Everything has run in the
+#: simulator with MPICH and Open MPI, and is compiled for sm_90; that is the rule for what is not
+#: here. Whoever commits such a file adds a row.
+MEASURED = {
+    "pingpong-2gpu.json": "Isend Recv Send Wait",
+    "rates-2gpu.json": "Irecv Waitall",
+    "collectives-1gpu.json": "Allreduce Barrier Bcast",
+    "partitioned-1gpu.json": "Start Pready Parrived",
+}
+TESTED = {
+    "gpu_tests-1gpu.json": "Sendrecv Test Waitany Iallreduce Synchronize Comm_rank Comm_size",
+}
+#: What can take the direct road; requests of either road are waited for by the same calls.
+DIRECT = """
+    Isend Irecv Send Recv Sendrecv Wait Waitall Waitany Waitsome Test Testall Testany Testsome
+    Allreduce Bcast Barrier Psend_init Precv_init Request_free Start Startall Pready Pready_range
+    Parrived Synchronize
+"""
+#: Calls that move nothing between ranks.
+LOCAL = re.compile(r"Comm_|Cart|Type_size|Error_class|Get_count|Wtime")
+
+
+def _mpi4py(name: str) -> str:
+    if name in OTHERWISE:
+        return OTHERWISE[name]
+    found = [(variable, getattr(cls, name, None)) for variable, cls in PLACES]
+    variable, function = next((f for f in found if f[1]), ("MPI", getattr(MPI, name, None)))
+    if function is None:
+        raise SystemExit(f"mpi4py has no {name}: say in OTHERWISE how it calls MPI_{name}")
+    text = (function.__doc__ or "").splitlines()[0]
+    several = "(cls," in text
+    inside = text.partition("(")[2].rpartition(")")[0]
+    while "[" in inside:  # of annotations, such as list[Status]
+        inside = re.sub(r"\[[^\[\]]*\]", "", inside)
+    names = [part.partition(":")[0].strip() for part in inside.split(",")]
+    words = ", ".join(word for word in names if word and word not in ("self", "cls", "/", "*"))
+    return f"{'MPI.Request' if several else variable}.{name}({words})"
+
+
+def porting(names: list[str], parameters: dict[str, str]) -> str:
+    """MPI's name, mpi4py's call, and the call of a kernel."""
+    rows = ["| MPI | mpi4py, on the host | GMPI, in a kernel |", "|---|---|---|"]
+    for name in names:
+        short = name.removeprefix("GMPI_")
+        mpi = "-" if short == "Synchronize" else f"MPI_{short}"
+        host = _mpi4py(short)
+        rows.append(
+            f"| {mpi} | {host if host == '-' else f'`{host}`'} | `{name}({parameters[name]})` |"
+        )
+    return "\n".join(rows)
+
+
+def _evidence(short: str) -> str:
+    for words, table in (("measured", MEASURED), ("tested on a GPU", TESTED)):
+        for file, calls in table.items():
+            if short in calls.split():
+                return f"{words}: [{file}](measurements/{file})"
+    return "simulator"
+
+
+def maturity(names: list[str]) -> str:
+    """Scopes, roads, and what is known of each call."""
+    rows = ["| call | scopes | direct road | what is known |", "|---|---|---|---|"]
+    for name in names:
+        short = name.removeprefix("GMPI_")
+        scopes = ["block"] if name + "_warp" in gmpi._HOME else ["thread"]
+        scopes += [s for s in ("warp", "grid") if f"{name}_{s}" in gmpi._HOME]
+        road = "-" if LOCAL.match(short) else "yes" if short in DIRECT.split() else "no"
+        rows.append(f"| `{name}` | {', '.join(scopes)} | {road} | {_evidence(short)} |")
+    return "\n".join(rows)
