@@ -76,7 +76,7 @@ def latency(
 ) -> dict[str, float]:
     """Microseconds a call takes, by one block, or by all ``blocks`` of a grid."""
     run, verify = (measure, check) if blocks == 1 else (_grid_kernels.measure, _grid_kernels.check)
-    rounds = 10 if gmpi.SIMULATOR else 3000 if nbytes <= 65536 else 200 if nbytes <= 1 << 20 else 20
+    rounds = 4 if gmpi.SIMULATOR else 3000 if nbytes <= 65536 else 200 if nbytes <= 1 << 20 else 20
     skip = max(2, rounds // 10)
     data, out = (cuda.to_device(np.zeros(max(1, nbytes // 8))) for _ in range(2))
     wrong = cuda.to_device(np.zeros(1, np.int32))

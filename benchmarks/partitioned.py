@@ -130,7 +130,7 @@ def one_way(
     g: gmpi.Context, comm: MPI.Comm, kind: str, case: tuple[int, int, int]
 ) -> dict[str, float]:
     n, blocks, threads = case
-    rounds = 10 if gmpi.SIMULATOR else 2000 if n <= 1 << 20 else 100
+    rounds = 4 if gmpi.SIMULATOR else 2000 if n <= 1 << 20 else 100
     skip = max(2, rounds // 10)
     peer = 1 - comm.rank
     out, back = g.empty(n, np.uint8), g.empty(n, np.uint8)
@@ -139,7 +139,7 @@ def one_way(
     cycles = cuda.to_device(np.zeros((blocks, rounds), np.int64))
     wrong = cuda.to_device(np.zeros(1, np.int32))
     kernel = KERNELS[kind]
-    for checked, some in ((1, 5 if gmpi.SIMULATOR else 50), (0, rounds)):
+    for checked, some in ((1, 3 if gmpi.SIMULATOR else 50), (0, rounds)):
         first = 0 if checked else skip
         comm.Barrier()
         kernel[blocks, threads](

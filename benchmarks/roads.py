@@ -109,13 +109,13 @@ def latency(
     run, verify = exchange, exchange_checked
     if blocks > 1:
         run, verify = _grid_kernels.exchange, _grid_kernels.exchange_checked
-    rounds = 20 if gmpi.SIMULATOR else 3000 if n <= 65536 else 300 if n <= 1 << 20 else 30
+    rounds = 6 if gmpi.SIMULATOR else 3000 if n <= 65536 else 300 if n <= 1 << 20 else 30
     skip = max(2, rounds // 10)
     out, back = (cuda.to_device(np.zeros(max(1, n), np.uint8)) for _ in range(2))
     wrong = cuda.to_device(np.zeros(1, np.int32))
     cycles = cuda.to_device(np.zeros(rounds, np.int64))
     comm.Barrier()
-    checks = 5 if gmpi.SIMULATOR or n > 1 << 20 else 50
+    checks = 3 if gmpi.SIMULATOR or n > 1 << 20 else 50
     verify[blocks, threads](g.device, out, back, n, comm.rank, checks, wrong, road)
     g.synchronize()
     bad = comm.allreduce(int(wrong.copy_to_host()[0]))

@@ -181,7 +181,17 @@ def test_pingpong(engine: str, doublings: int, tmp_path: Path) -> None:
 @pytest.mark.mpi
 def test_roads(tmp_path: Path) -> None:
     results = tmp_path / "roads.json"
-    text = program(2, BENCHMARKS / "roads.py", "-m", "8:8", "--no-rates", "--json", str(results))
+    text = program(
+        2,
+        BENCHMARKS / "roads.py",
+        "-m",
+        "8:8",
+        "--threads",
+        "8",
+        "--no-rates",
+        "--json",
+        str(results),
+    )
     assert "payloads checked: all right" in text
     (row,) = json.loads(results.read_text())["rows"]
     assert row["size"] == 8 and row["direct"]["p50"] > 0 and row["proxied"]["p50"] > 0
@@ -202,7 +212,9 @@ def test_partitioned(tmp_path: Path) -> None:
 @pytest.mark.mpi
 def test_collectives(tmp_path: Path) -> None:
     results = tmp_path / "collectives.json"
-    text = program(2, BENCHMARKS / "collectives.py", "-m", "8", "--json", str(results))
+    text = program(
+        2, BENCHMARKS / "collectives.py", "-m", "8", "--threads", "8", "--json", str(results)
+    )
     assert "results checked: all right" in text
     rows = json.loads(results.read_text())["rows"]
     # Of one block, and of grid scope.
