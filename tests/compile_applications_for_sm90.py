@@ -47,7 +47,16 @@ def of_bfs() -> tuple[Any, types.Type]:
     return types.UniTuple(INT, 3), types.NamedTuple(arrays, importlib.import_module("bfs").State)
 
 
+def of_particles() -> types.Type:
+    """Of the arrays of a rank."""
+    lists = (BOXES, INTS, BOXES, BOXES, INTS, BOXES)
+    arrays = (BOXES, INTS, INTS, BOXES, INTS, INTS, *lists, INTS, INTS, ROWS)
+    return types.NamedTuple(arrays, importlib.import_module("particles").State)
+
+
+BOXES = INT[:, :, ::1]
 SIDE, BFS = of_bfs()
+PARTICLES = of_particles()
 
 #: By program: each kernel and the types of its arguments.
 KERNELS: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -56,6 +65,12 @@ KERNELS: dict[str, dict[str, tuple[Any, ...]]] = {
         "begin": (BFS, INT, INT), "compact_new": (BFS,), "compact_found": (BFS,),
         "enqueue": (BFS, INTS, SIDE), "follow": (BFS, INTS, WORDS), "merge": (BFS, SIDE),
         "finish": (BFS, SIDE, INT),
+    },
+    "particles": {"simulate": (CONTEXT, PARTICLES, INT, INT)},
+    "particles_cuda_mpi": {
+        "settle": (PARTICLES, ROWS, INT, INT), "internal": (PARTICLES, ROWS, INT, INT),
+        "receive": (PARTICLES, BOXES, ROWS, INT),
+        "frontier": (PARTICLES, ROWS, ROWS, INT, INT, INT),
     },
     "heat": {"solve": (CONTEXT, PLANE, PLANE, *[INT] * 4, REALS, REAL, INT, INTS)},
     "heat_cuda_mpi": {

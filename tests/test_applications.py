@@ -16,6 +16,7 @@ APPLICATIONS = (
     "hacc.py",
     "halo26.py",
     "heat.py",
+    "particles.py",
     "reshape.py",
     "spin_glass.py",
     "stencil9.py",

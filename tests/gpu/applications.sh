@@ -9,7 +9,7 @@ mkdir -p "$out"
 n=${RANKS:-2}
 bad=0
 logs=$(mktemp -d)
-wanted=" ${*:-bfs heat stencil9 halo26 reshape hacc spin_glass cg workers} "
+wanted=" ${*:-bfs particles heat stencil9 halo26 reshape hacc spin_glass cg workers} "
 # compare NAME CASE OPTION...: one line of the table.
 compare() {
   local name=$1 case=$2
@@ -24,6 +24,9 @@ compare() {
 }
 for scale in 16 18 20 21; do
   compare bfs "$scale" --scale "$scale"
+done
+for cells in 16 32 64; do
+  compare particles "$cells" --cells "$cells"
 done
 for size in 258 514 1026 2050; do
   compare heat "$size" --size "$size,$size" --tolerance 0 --limit 1000
