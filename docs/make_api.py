@@ -34,7 +34,8 @@ import tables_of_calls  # noqa: E402
 import gmpi  # noqa: E402
 from gmpi.config import Config  # noqa: E402
 from gmpi.host.calls import Host  # noqa: E402
-from gmpi.host.requests import HostRequest, HostStatus  # noqa: E402
+from gmpi.host.requests import HostRequest  # noqa: E402
+from gmpi.host.status import HostStatus  # noqa: E402
 
 BEGIN = "<!-- {}: begin. Written by docs/make_api.py -->"
 END = "<!-- {}: end -->"

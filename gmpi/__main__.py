@@ -10,6 +10,7 @@ from gmpi.commands.doctor import doctor
 from gmpi.commands.info import info
 from gmpi.commands.run import run
 from gmpi.commands.show import SETTINGS, Commands, examples
+from gmpi.commands.trace import trace
 
 
 @click.group(
@@ -22,7 +23,7 @@ def main() -> None:
     """MPI called from inside a running GPU kernel."""
 
 
-for command in (info, doctor, run, cache):
+for command in (info, doctor, run, trace, cache):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -73,6 +73,9 @@ class Config(BaseModel):
     )
     debug: bool = Field(False, description="checks of buffers, records and staging; slow")
     trace: int = Field(0, ge=0, le=1 << 24, description="requests to keep time stamps of")
+    trace_file: str = Field(
+        "", description="where each rank writes its trace when the context closes; empty: nowhere"
+    )
 
     @field_validator("ring_slots", "request_slots")
     @classmethod

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from device_lib.platform.context import DeviceContext
+from device_lib.platform.context import AnyContext
 from device_lib.platform.primitives import SIMULATOR
 from gmpi import faults
 from gmpi.committed import Datatypes
@@ -38,6 +38,7 @@ from gmpi.memory.peers import Peers
 from gmpi.memory.regions import Memory
 from gmpi.observe.pending import PendingRequest
 from gmpi.observe.report import Report
+from gmpi.trace.recorder import Recorder
 from host_proxy.platform import trace
 from host_proxy.platform.state import OPEN, S_STATE, State, fault_rows
 from host_proxy.proxy import Proxy
@@ -76,7 +77,7 @@ class Context(Handles, PartitionedCalls):
     config: Config
     layout: Layout
     _has_kernels: bool
-    _device: DeviceContext
+    _device: AnyContext
     _memory: Memory
     _peers: Peers
     _state: State
@@ -89,6 +90,7 @@ class Context(Handles, PartitionedCalls):
     _proxy: Proxy
     _watchdog: Watchdog
     _termination: Termination
+    _recorder: Recorder | None = None
 
     def __init__(
         self,
@@ -122,7 +124,7 @@ class Context(Handles, PartitionedCalls):
     # --- what kernels get ----------------------------------------------------------------------
 
     @property
-    def device(self) -> DeviceContext:
+    def device(self) -> AnyContext:
         """First argument of every ``GMPI_*`` call; pass it to the kernel by value."""
         self._require_open()
         if not self._has_kernels:
@@ -214,8 +216,7 @@ class Context(Handles, PartitionedCalls):
 
     @property
     def trace(self) -> np.ndarray:
-        """Time stamps of the last requests, with ``trace=n`` (``host_proxy/platform/trace.py``,
-        DTYPE)."""
+        """Stamps of the last requests, with ``trace=n``: DTYPE of host_proxy/platform/trace.py."""
         if not self.config.trace:
             raise ContextError("open the context with trace=n to keep time stamps of n requests")
         return trace.read(self._state)

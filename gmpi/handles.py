@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from device_lib.platform.context import DeviceContext
+from device_lib.platform.context import AnyContext
 from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators
 from gmpi.contract.constants import COMM_WORLD
@@ -23,7 +23,7 @@ from host_proxy.proxy import Proxy
 class Handles:
     """These methods of ``gmpi.Context``."""
 
-    _device: DeviceContext
+    _device: AnyContext
     _memory: Memory
     _state: State
     _datatypes: Datatypes

@@ -42,7 +42,7 @@ import roads  # noqa: E402
 import script_kernel  # noqa: E402
 
 from device_lib.platform import assembler, library  # noqa: E402
-from device_lib.platform.context import DeviceContext  # noqa: E402
+from device_lib.platform.context import DeviceContext, TracedContext  # noqa: E402
 from gmpi.datatypes.parts import MAX_DIMS  # noqa: E402
 from gmpi.packing import (  # noqa: E402
     driver,
@@ -57,6 +57,7 @@ from gmpi.packing import (  # noqa: E402
 BYTES = types.uint8[::1]
 WORDS = types.int64[::1]
 CONTEXT = typeof(DeviceContext(0, 0, 0, 0))
+TRACED = typeof(TracedContext(0, 0, 0, 0, 0, 0))
 PLACE = types.uint8[::1]
 
 
@@ -66,6 +67,28 @@ def exchange(ctx: Any, send: Any, recv: Any, n: int, peer: int) -> None:
     s = gmpi.GMPI_Isend(ctx, send, n, gmpi.FLOAT, peer, 7, gmpi.COMM_WORLD)
     gmpi.GMPI_Wait(ctx, s)
     gmpi.GMPI_Wait(ctx, r)
+
+
+def traced_exchange(ctx: Any, send: Any, recv: Any, n: int, peer: int) -> None:
+    """The same with a context that is traced."""
+    r = gmpi.GMPI_Irecv(ctx, recv, n, gmpi.FLOAT, peer, 7, gmpi.COMM_WORLD)
+    s = gmpi.GMPI_Isend(ctx, send, n, gmpi.FLOAT, peer, 7, gmpi.COMM_WORLD)
+    gmpi.GMPI_Wait(ctx, s)
+    gmpi.GMPI_Wait(ctx, r)
+
+
+def traced_calls(ctx: Any, a: Any, n: int) -> None:
+    """Calls with all kinds of arguments and results, by name, of each scope."""
+    gmpi.GMPI_Sendrecv(ctx, a, n, gmpi.BYTE, 1, 2, a, n, gmpi.BYTE, gmpi.ANY_SOURCE, 4, 0)
+    gmpi.GMPI_Send(ctx, buf=a, count=n, datatype=gmpi.BYTE, dest=1, tag=2, comm=0)
+    r = gmpi.GMPI_Irecv_warp(ctx, a, n, gmpi.BYTE, 1, 2, 0)
+    done, status = gmpi.GMPI_Test_warp(ctx, r)
+    gmpi.GMPI_Waitall(ctx, 2, (r, gmpi.GMPI_Ibarrier(ctx, 0)))
+    gmpi.GMPI_Start(ctx, r)
+    gmpi.GMPI_Pready(ctx, r, status.tag)
+    a[0] = done and gmpi.GMPI_Parrived(ctx, r, 0)
+    gmpi.GMPI_Wait_grid(ctx, r)
+    gmpi.GMPI_Synchronize(ctx)
 
 
 @cuda.jit(device=True)
@@ -152,6 +175,11 @@ KERNELS = {
         roads.exchange_checked.py_func,
         (BYTES, BYTES, *[types.int64] * 3, types.int32[::1], types.int64),
     ),
+    "traced_exchange": (
+        traced_exchange,
+        (types.float32[::1], types.float32[::1], types.int64, types.int64),
+    ),
+    "traced_calls": (traced_calls, (BYTES, types.int64)),
     "two_paths": (two_paths, (types.float64[::1], types.float64[::1])),
     "kinds_of_buffers": (
         kinds_of_buffers,
@@ -245,7 +273,7 @@ def library_ptx() -> dict[str, str]:
 def kernel_ptx(name: str) -> str:
     body, arguments = KERNELS[name]
     body.__qualname__ = name  # the interpreters have the same one, and are linked together
-    signature = types.void(CONTEXT, *arguments)
+    signature = types.void(TRACED if name.startswith("traced") else CONTEXT, *arguments)
     ptx, _ = cuda.compile(body, signature, device=False, cc=CC, output="ptx", abi="numba")
     return ptx
 

@@ -144,6 +144,17 @@ def test_the_fast_paths_neither_spill_nor_call(compiled: Path, library: dict[str
         assert ".local" not in library[name], name
 
 
+def test_only_traced_kernels_have_anything_of_traces(compiled: Path) -> None:
+    """They are compiled apart, and read the timer twice for each call."""
+    plain = (compiled / "kernel_exchange.ptx").read_text()
+    traced = (compiled / "kernel_traced_exchange.ptx").read_text()
+    assert "%globaltimer" not in plain
+    assert traced.count("%globaltimer") == 2 * 4
+    assert "%globaltimer" in (compiled / "kernel_traced_calls.ptx").read_text()
+    # The event's address and its words are integers: 64 bits mixed with others would be floats.
+    assert not re.search(r"\.f(32|64)\b", traced)
+
+
 def test_a_kernel_takes_no_more_registers_than_a_build_allows(compiled: Path) -> None:
     """Blocks of 512 and 1024 threads: at 0afb4d3 a kernel that called GMPI took 246 registers."""
     for name, taken in json.loads((compiled / "registers.json").read_text()).items():

@@ -50,7 +50,7 @@ MPICH_ONLY = {
         "ENGINE=mpi4py collective_errors",
         f"faults {' '.join(OTHER_FAULTS)}", f"TEST_NODES=ab faults {' '.join(FAR_FAULTS)}",
         "mailbox", "late", "lifecycle", "GPU_STAGING=0 narrow --some", "no_any_tag --small",
-        "opening", "SPIN_MS=50 YIELD_MS=50 point_to_point --some",
+        "traced", "opening", "SPIN_MS=50 YIELD_MS=50 point_to_point --some",
         "GPU_STAGING=0 point_to_point --small --some",
         "random_programs --seeds=0:4", "waits --small", "several", "several --direct",
         "blocks", "random_blocks --seeds=0:8",
@@ -88,7 +88,7 @@ OPEN_MPI_ONLY = {
         "ENGINE=mpi4py direct --some", "point_to_point --direct --small --some",
         "direct_collectives --some", "grid --some",
         "DEBUG=1 random_blocks --seeds=4:7",
-        "ROAD=proxied partitioned_made",
+        "ROAD=proxied partitioned_made", "TEST_NODES=ab ENGINE=mpi4py traced --some",
     ],
     3: [
         "random_blocks --seeds=12:18",

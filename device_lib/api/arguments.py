@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from device_lib.platform.context import DeviceContext
+from device_lib.platform.context import CONTEXTS
 from gmpi.contract import constants
 from gmpi.errors import UsageError
 
@@ -54,7 +54,7 @@ def _allowed(parameter: str) -> tuple[tuple[int, ...], str]:
 
 def kind_of_value(value: Any) -> Kind:
     """Of what a kernel of the simulator passes, or of what a name in a kernel stands for."""
-    if isinstance(value, DeviceContext):
+    if isinstance(value, CONTEXTS):
         return Kind(CONTEXT, "Context.device")
     if isinstance(value, int | np.integer | np.bool_):
         return Kind(INTEGER, str(value))

@@ -16,7 +16,7 @@ from numba.cuda.typing.typeof import Purpose, typeof_impl
 
 from device_lib.api.arguments import ARRAY, CONTEXT, INTEGER, NOTHING, OTHER, TUPLE, Kind, check
 from device_lib.api.arguments import kind_of_value as _kind_of_value
-from device_lib.platform.context import DeviceContext
+from device_lib.platform.context import CONTEXTS
 from gmpi.errors import UsageError
 
 
@@ -45,7 +45,7 @@ def kind_of_type(given: types.Type) -> Kind:
     """Of a Numba type."""
     if isinstance(given, types.Optional):
         given = given.type
-    if isinstance(given, types.BaseNamedTuple) and given.instance_class is DeviceContext:
+    if isinstance(given, types.BaseNamedTuple) and given.instance_class in CONTEXTS:
         return Kind(CONTEXT, "Context.device")
     if isinstance(given, types.Integer | types.Boolean | types.IntegerLiteral):
         return Kind(INTEGER, str(given))

@@ -29,6 +29,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from device_lib.api.calls import make_calls
 from device_lib.api.local import LOCAL
+from device_lib.api.traced import with_twin
 from device_lib.platform.context import DeviceContext, Status
 from device_lib.platform.primitives import SIMULATOR
 from device_lib.platform.scope import BLOCK, WARP
@@ -59,7 +60,11 @@ def _bind(
     """The function of ``calls`` that ``declared`` describes, with its name, signature and text."""
     name = declared.__name__
     signature = inspect.signature(declared, eval_str=True)
-    function: Any = checked(getattr(calls, name.removeprefix("GMPI_").lower()), signature, scope)
+    call = name.removeprefix("GMPI_").lower()
+    function: Any = getattr(calls, call)
+    if scope:
+        function = with_twin(function, call, signature, scope)
+    function = checked(function, signature, scope)
     text = inspect.cleandoc(declared.__doc__ or "")
     function.__name__ = function.__qualname__ = name + suffix
     function.__module__ = "gmpi"

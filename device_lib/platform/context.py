@@ -75,6 +75,28 @@ class DeviceContext(NamedTuple):
     identity: int
 
 
+class TracedContext(NamedTuple):
+    """The same of a context with ``trace_file``: kernels that take it are compiled apart, and store
+    what they call, and when (``device_lib/api/traced.py``).
+
+    Attributes:
+        trace: where the rings of the launch are.
+        rows: of a ring, a power of two; 0: this launch is not traced.
+    """
+
+    mapped: int
+    device: int
+    shape: int
+    identity: int
+    trace: int
+    rows: int
+
+
+#: What kernels get for a context.
+CONTEXTS = (DeviceContext, TracedContext)
+AnyContext = DeviceContext | TracedContext
+
+
 class Status(NamedTuple):
     """What ``GMPI_Wait`` returns (MPI 4.1 section 3.2.5), the same in every thread of the scope.
 

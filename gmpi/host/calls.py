@@ -31,7 +31,8 @@ from gmpi.host.arguments import Argument, checked_rank, checked_tag, require_tag
 from gmpi.host.buffer import HostBuffer
 from gmpi.host.collectives import HostCollectives, unpacked
 from gmpi.host.port import HostPort
-from gmpi.host.requests import HostRequest, HostStatus, Operation, Progress, results, wait_until
+from gmpi.host.requests import HostRequest, Operation, Progress, results, wait_until
+from gmpi.host.status import HostStatus
 from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.state import G_TAG_UB, P_DIRECT
 from host_proxy.reference.protocol import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from device_lib.platform.context import DeviceContext
+from device_lib.platform.context import AnyContext
 from gmpi.contract.constants import COMM_WORLD
 from gmpi.contract.sizes import SHAPE_DIRECT_SHIFT
 from gmpi.errors import ContextError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class PartitionedCalls:
     """A part of ``Context``, which see."""
 
-    _device: DeviceContext
+    _device: AnyContext
     _datatypes: Datatypes
     _memory: Memory
     _partitioned: Partitioned

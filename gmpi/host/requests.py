@@ -10,16 +10,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 
 from gmpi.contract.constants import DATATYPE_NAMES, DATATYPES, ERR_TRUNCATE
-from gmpi.errors import CallError, ContextError, DatatypeError, Fault, GMPIError, TruncationError
+from gmpi.errors import CallError, ContextError, Fault, GMPIError, TruncationError
 from gmpi.faults import flawed_message, rank_text, tag_text
 from gmpi.host.arguments import disagreeing, failed_elsewhere, failed_in_mpi, refused
+from gmpi.host.status import HostStatus
 from host_proxy.compiled.headers import BAD_LENGTH
 from host_proxy.reference.failure import (
     BrokenCommunicator,
@@ -33,64 +34,6 @@ from host_proxy.reference.protocol import Outcome, Step
 
 if TYPE_CHECKING:
     from gmpi.lifetime.synchronization import Synchronization
-
-
-class HostStatus:
-    """How a receive of the host ended (see ``device_lib.context.Status``).
-
-    With mpi4py's methods; ``count`` is in elements of the datatype of the receive.
-    """
-
-    def __init__(self, outcome: Outcome, itemsize: int) -> None:
-        self.error = outcome.error
-        self.source = outcome.source
-        self.tag = outcome.tag
-        self.nbytes = outcome.nbytes
-        self.count = _elements(outcome.nbytes, itemsize)
-
-    def Get_source(self) -> int:
-        """Rank of the sender in the communicator of the receive."""
-        return self.source
-
-    def Get_tag(self) -> int:
-        """Tag of the message."""
-        return self.tag
-
-    def Get_error(self) -> int:
-        """Error class."""
-        return self.error
-
-    def Get_count(self, datatype: MPI.Datatype | int = MPI.BYTE) -> int:
-        """Received elements of mpi4py's datatype, or of a constant such as ``gmpi.FLOAT``
-        (MPI 4.1 section 3.2.5)."""
-        if isinstance(datatype, int):
-            if datatype not in DATATYPE_NAMES:
-                raise DatatypeError(
-                    f"the datatype is {datatype:#x}, allowed is one of mpi4py or a constant such "
-                    "as gmpi.FLOAT"
-                )
-            datatype = DATATYPES[datatype & 0xFF][1]
-        return _elements(self.nbytes, datatype.Get_size())
-
-    def copy_to(self, status: MPI.Status | None) -> None:
-        """Fills in mpi4py's object, if one was passed."""
-        if status is None:
-            return
-        status.Set_source(self.source)
-        status.Set_tag(self.tag)
-        status.Set_error(self.error)
-        status.Set_elements(MPI.BYTE, self.nbytes)
-
-    def __repr__(self) -> str:
-        return (
-            f"HostStatus(error={self.error}, source={self.source}, tag={self.tag}, "
-            f"count={self.count}, nbytes={self.nbytes})"
-        )
-
-
-def _elements(nbytes: int, itemsize: int) -> int:
-    size = max(itemsize, 1)
-    return nbytes // size if nbytes % size == 0 else int(MPI.UNDEFINED)
 
 
 class Operation(NamedTuple):
@@ -149,6 +92,7 @@ class Progress:
         self.lock = threading.Lock()  # several threads may wait; a generator has one caller
         self.open: list[HostRequest] = []
         self.collectives: dict[int, HostRequest] = {}  # the last one on each communicator
+        self.ended: Callable[[HostRequest], object] | None = None  # is told of each that has ended
         self._waits = waits
 
     def require(self) -> None:
@@ -191,12 +135,16 @@ class Progress:
             request.advance(None)
             if not request.is_complete:
                 self.open.append(request)
+            elif self.ended:
+                self.ended(request)
 
     def step(self) -> None:
         self.require()
         with self.lock:
             for request in self.open:
                 self.moved += request.step()
+                if request.is_complete and self.ended:
+                    self.ended(request)
             self.open = [request for request in self.open if not request.is_complete]
 
     def open_on(self, comm: int) -> int:
@@ -233,6 +181,11 @@ class HostRequest:
         self._status = HostStatus(Outcome(0), itemsize)
         self._failure: GMPIError | None = None
         progress.start(self)
+
+    @property
+    def outcome(self) -> HostStatus:
+        """How it ended, once it is complete."""
+        return self._status
 
     # --- the operation, which the progress lock protects ------------------------------------------
 

@@ -19,13 +19,13 @@ from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 
-from device_lib.platform.context import DeviceContext
+from device_lib.platform.context import CONTEXTS, AnyContext
 from device_lib.platform.primitives import SIMULATOR
 
 #: Called with (device context, launch) before a launch, which then gets the device context that is
 #: returned, and with the stream after it.
-Before = Callable[[DeviceContext, "Launch"], DeviceContext]
-After = Callable[[DeviceContext, Any], None]
+Before = Callable[[AnyContext, "Launch"], AnyContext]
+After = Callable[[AnyContext, Any], None]
 
 _hooks: tuple[Before, After] | None = None
 _MAKING = frozenset(
@@ -60,11 +60,11 @@ class Launch(NamedTuple):
     makes_requests: bool = False
 
 
-def _context_of(args: tuple[Any, ...]) -> DeviceContext | None:
+def _context_of(args: tuple[Any, ...]) -> AnyContext | None:
     from gmpi.context import Context
 
     for arg in args:
-        if isinstance(arg, DeviceContext):
+        if isinstance(arg, CONTEXTS):
             return arg
         if isinstance(arg, Context):
             raise TypeError(PASS_THE_DEVICE)
@@ -130,7 +130,7 @@ def _hold_warnings_back(dispatcher: Any) -> None:
 
     def launch(self: Any, *args: Any) -> Any:
         message = getattr(self, "_held_back", None)
-        if message is not None and not any(isinstance(arg, DeviceContext) for arg in args):
+        if message is not None and not any(isinstance(arg, CONTEXTS) for arg in args):
             self._held_back = None  # once, as Numba does
             warnings.warn(message, stacklevel=2)
         return call(self, *args)

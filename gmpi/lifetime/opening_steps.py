@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
-from device_lib.platform.context import DeviceContext
+from device_lib.platform.context import DeviceContext, TracedContext
 from gmpi import affinity, config
 from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators
@@ -39,6 +39,7 @@ from gmpi.lifetime.synchronization import Synchronization
 from gmpi.lifetime.termination import Termination
 from gmpi.lifetime.watchdog import Watchdog
 from gmpi.memory.peers import Peers
+from gmpi.trace.recorder import DEFAULT_ROWS, Recorder
 from host_proxy.platform.make_state import Habits, make_state
 from host_proxy.platform.native import compile_entries
 from host_proxy.proxy import Proxy
@@ -71,6 +72,11 @@ def open_context(
         if steps is not None:
             steps.undo()
         raise
+
+
+def _traced(settings: config.Config) -> int:
+    """How many requests the proxy keeps time stamps of."""
+    return settings.trace or (DEFAULT_ROWS if settings.trace_file else 0)
 
 
 class _AllRanks:
@@ -114,7 +120,11 @@ class _Steps:
         self._step(lambda: context._register(self._comm, self._no_any_tag, self._direct))
         self._step(self._prepare_partitioned)
         self._step(self._watch)
+        if self._context.config.trace_file:
+            self._step(self._record)
         self._step(self._start)
+        if self._context._recorder is not None:
+            self._context._recorder.opened()
 
     def undo(self) -> None:
         """Gives back all parts there are, the last one first; once."""
@@ -133,6 +143,7 @@ class _Steps:
         if problem is None:  # debug mode: all ranks compare collectives, or none
             shared = {**self._context.layout._asdict(), "debug": self._context.config.debug}
             shared["road"] = self._context.config.road
+            shared["trace_file"] = bool(self._context.config.trace_file)
         failure = agree(self._comm, problem, shared)
         if failure is not None:
             self._all.give_up = True
@@ -185,15 +196,17 @@ class _Steps:
             (memory.mapped, memory.staging_address, memory.mailbox),
             context._peers.table,
             identity,
-            Habits(config.trace, config.flight_events, idle, crowded),
+            Habits(_traced(config), config.flight_events, idle, crowded),
             memory.fetch,
         )
-        context._device = DeviceContext(
+        words = (
             memory.mapped,
             memory.device,
             context.layout.shape(identity, context._peers.p2p),
             context.rank | context.size << IDENTITY_SIZE_SHIFT,
         )
+        traced = bool(config.trace_file)
+        context._device = TracedContext(*words, 0, 0) if traced else DeviceContext(*words)
         patience = int(context.config.resource_timeout_s * 1e9)
         ctypes.memmove(memory.host + CONTROL_RESOURCE_NS, patience.to_bytes(8, "little"), 8)
         context._state.begin_at(self._first)
@@ -211,6 +224,9 @@ class _Steps:
         read = memory.read_user if context.config.debug else None
         context._proxy = Proxy(context._state, context.config.engine, cores, read)
         self._held.let_through(compile_entries)
+
+    def _record(self) -> None:
+        self._context._recorder = Recorder(self._context, self._comm)
 
     def _prepare_partitioned(self) -> None:
         context = self._context

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
-from device_lib.platform.context import DeviceContext
+from device_lib.platform.context import AnyContext, TracedContext
 from gmpi.contract.sizes import SHAPE_DIRECT_SHIFT
 from gmpi.errors import ContextError
 from gmpi.launch.kernels import LaunchedKernels
@@ -93,7 +93,7 @@ def closed(context: Context) -> None:
         open_context = None
 
 
-def before_launch(ctx: DeviceContext, what: Launch) -> DeviceContext:
+def before_launch(ctx: AnyContext, what: Launch) -> AnyContext:
     """A kernel that takes a context is about to be launched: what it gets.
 
     Raises:
@@ -104,16 +104,20 @@ def before_launch(ctx: DeviceContext, what: Launch) -> DeviceContext:
     if context is None or context._closed or not _is_of(ctx, context):
         text = f"kernel {what.name} was launched with a context that is closed"
         raise ContextError(f"{text}: {FORKED}" if forked else text)
+    idle = context._kernels.have_ended()
     context._kernels.begin(what)
     engine = context._proxy.python
     if isinstance(engine, DebugEngine):
         engine.blocks = max(engine.blocks, what.blocks)
     if what.makes_requests:
         context._has_partitioned()  # also for its waits
-    return context._device
+    given = context._device
+    if type(given) is TracedContext and context._recorder is not None:
+        return context._recorder.before_launch(given, what, idle)
+    return given
 
 
-def _is_of(ctx: DeviceContext, context: Context) -> bool:
+def _is_of(ctx: AnyContext, context: Context) -> bool:
     """Whether it is what the context gave to kernels, now or before it had partitioned requests."""
     bit = 1 << SHAPE_DIRECT_SHIFT
     return ctx._replace(shape=ctx.shape | bit) == context._device._replace(
@@ -121,7 +125,7 @@ def _is_of(ctx: DeviceContext, context: Context) -> bool:
     )
 
 
-def after_launch(ctx: DeviceContext, stream: Any) -> None:
+def after_launch(ctx: AnyContext, stream: Any) -> None:
     """It has been launched, on ``stream``."""
     if open_context is not None:
         open_context._kernels.follow(stream)

@@ -30,6 +30,8 @@ def close(context: Context) -> None:
         release(context)
         raise
     waits.settle()
+    if context._recorder is not None:
+        context._recorder.closing()
     if waits.aborted:
         untold = waits.untold_abort()
         shut_down(context, clean=False)
@@ -96,6 +98,8 @@ def _shut_down(context: Context, clean: bool, why: str) -> None:
             RuntimeWarning,
             stacklevel=5,
         )
+    if context._recorder is not None and stopped and context._kernels.have_ended():
+        context._recorder.finish()
     left: list[unfinished.Unfinished] = []
     if stopped and not MPI.Is_finalized():
         left = unfinished.requests_of(context)

@@ -32,6 +32,7 @@ from host_proxy.compiled.point_to_point import chunk_done, failed_chunk_done
 from host_proxy.compiled.receiving import start_receive
 from host_proxy.compiled.sending import start_send
 from host_proxy.platform import operations as ops
+from host_proxy.platform import trace
 from host_proxy.platform.flight import taken
 from host_proxy.platform.idle import now_ns
 from host_proxy.platform.native import bump, entry, get, jit, put
@@ -82,9 +83,7 @@ from host_proxy.platform.state import (
     S_TAG,
     S_TOLD,
     TR_CALLED,
-    TR_PICKED_UP,
 )
-from host_proxy.platform.trace import stamp
 from host_proxy.records.checks import check, check_handle
 from host_proxy.records.completion import complete, write
 from host_proxy.records.fault_log import log_fault, log_record
@@ -177,7 +176,7 @@ def admit(g, r):
         write(g, slot_of(handle), handle, 0, error, 0, _REFUSED_ORIGIN, 0)
         return 0
     enter(g, r, row)
-    stamp(g, row, TR_PICKED_UP)
+    trace.begin(g, row)
     return row
 
 
@@ -232,6 +231,7 @@ def note_wait(g, r):
     put(r, R_OP, op)
     put(r, R_BYTES, get(r, R_DONE))
     enter(g, r, row)
+    trace.leave_out(g, row)
 
 
 @jit
@@ -269,4 +269,4 @@ def dispatch(g, r):
         bump(g, G_SYNCS, 1)
     else:
         start_collective(g, r, row)
-    stamp(g, row, TR_CALLED)
+    trace.stamp(g, row, TR_CALLED)

@@ -276,7 +276,24 @@ FAULTS = 256  # row 0 keeps the first one, the others the last
 ) = range(15)
 
 # --- trace (Context(trace=n)) ---------------------------------------------------------------------
-(TR_HANDLE, TR_OP, TR_PICKED_UP, TR_CALLED, TR_ARRIVED, TR_COMPLETED, TR_COUNT) = range(7)
+(
+    TR_HANDLE,
+    TR_OP,
+    TR_PICKED_UP,
+    TR_CALLED,
+    TR_ARRIVED,
+    TR_COMPLETED,
+    TR_CALL,
+    TR_COMM,
+    TR_PEER,
+    TR_TAG,
+    TR_BYTES,
+    TR_BLOCK,
+    TR_ERROR,
+    TR_SOURCE,
+    TR_SOURCE_TAG,
+    TR_COUNT,
+) = range(16)
 
 
 #: (address, bytes) -> a copy in host memory

@@ -14,15 +14,34 @@ import numpy as np
 from host_proxy.platform.idle import now_ns
 from host_proxy.platform.native import get, jit, put
 from host_proxy.platform.state import (
+    G_SERIAL,
     G_TRACE,
     G_TRACE_AT,
+    S_BLOCK,
+    S_BYTES,
+    S_CALL,
+    S_COMM,
     S_HANDLE,
     S_OP,
+    S_PEER,
     S_SERIAL,
+    S_TAG,
+    TR_ARRIVED,
+    TR_BLOCK,
+    TR_BYTES,
+    TR_CALL,
+    TR_CALLED,
+    TR_COMM,
+    TR_COMPLETED,
     TR_COUNT,
+    TR_ERROR,
     TR_HANDLE,
     TR_OP,
+    TR_PEER,
     TR_PICKED_UP,
+    TR_SOURCE,
+    TR_SOURCE_TAG,
+    TR_TAG,
     State,
 )
 
@@ -34,29 +53,82 @@ DTYPE = np.dtype(
         ("called", np.int64),  # the MPI call that starts the operation has returned
         ("arrived", np.int64),  # MPI says that it is complete
         ("completed", np.int64),  # the completion is written
+        ("call", np.int64),  # which call of the user's it was: operations.name_of
+        ("comm", np.int64),
+        ("peer", np.int64),  # as the call says
+        ("tag", np.int64),
+        ("nbytes", np.int64),  # room of a receive; once it is completed, what has come
+        ("block", np.int64),
+        ("error", np.int64),
+        ("source", np.int64),  # of the message that a receive has got
+        ("source_tag", np.int64),
     ]
 )
+WAITS = -1  # in place of an operation: the row is a kernel's that waits on the direct road
+
+
+@jit
+def _row(g, row):
+    """The row of an open request."""
+    return get(g, G_TRACE_AT) + (get(row, S_SERIAL) % get(g, G_TRACE)) * (TR_COUNT * 8)
+
+
+@jit
+def begin(g, row):
+    """Notes that a record has been read from the ring, whose request is now open."""
+    if get(g, G_TRACE) != 0:
+        at = _row(g, row)
+        put(at, TR_HANDLE, get(row, S_HANDLE))
+        put(at, TR_OP, get(row, S_OP))
+        put(at, TR_CALL, get(row, S_CALL))
+        put(at, TR_COMM, get(row, S_COMM))
+        put(at, TR_PEER, get(row, S_PEER))
+        put(at, TR_TAG, get(row, S_TAG))
+        put(at, TR_BYTES, get(row, S_BYTES))
+        put(at, TR_BLOCK, get(row, S_BLOCK))
+        put(at, TR_CALLED, 0)
+        put(at, TR_ARRIVED, 0)
+        put(at, TR_COMPLETED, 0)
+        put(at, TR_PICKED_UP, now_ns(g))
+
+
+@jit
+def leave_out(g, row):
+    """An open row is none of the proxy's: a kernel waits on the direct road."""
+    if get(g, G_TRACE) != 0:
+        put(_row(g, row), TR_OP, WAITS)
 
 
 @jit
 def stamp(g, row, column):
     """Notes that an open request has reached a stage."""
     if get(g, G_TRACE) != 0:
-        at = get(g, G_TRACE_AT) + (get(row, S_SERIAL) % get(g, G_TRACE)) * (TR_COUNT * 8)
-        if column == TR_PICKED_UP:
-            put(at, TR_HANDLE, get(row, S_HANDLE))
-            put(at, TR_OP, get(row, S_OP))
-        put(at, column, now_ns(g))
+        put(_row(g, row), column, now_ns(g))
+
+
+@jit
+def end(g, row, nbytes, error, source, tag):
+    """Notes that the completion is written, and what it says."""
+    if get(g, G_TRACE) != 0:
+        at = _row(g, row)
+        put(at, TR_BYTES, nbytes)
+        put(at, TR_ERROR, error)
+        put(at, TR_SOURCE, source)
+        put(at, TR_SOURCE_TAG, tag)
+        put(at, TR_COMPLETED, now_ns(g))
 
 
 def read(state: State) -> np.ndarray:
     """A copy of the trace, oldest request first."""
-    from host_proxy.platform.state import G_SERIAL
-
     size = int(state.globals[G_TRACE])
     raw = ctypes.string_at(int(state.globals[G_TRACE_AT]), size * DTYPE.itemsize)
     rows = np.frombuffer(raw, DTYPE)
     serial = int(state.globals[G_SERIAL])
-    if serial <= size:
-        return rows[:serial].copy()
-    return np.roll(rows, -(serial % size))
+    rows = rows[:serial] if serial <= size else np.roll(rows, -(serial % size))
+    kept: np.ndarray = rows[rows["op"] != WAITS]
+    return kept
+
+
+def lost(state: State) -> int:
+    """How many requests there is no room for any more."""
+    return max(0, int(state.globals[G_SERIAL]) - int(state.globals[G_TRACE]))

@@ -32,6 +32,7 @@ from gmpi.contract.wire import (
     STAGING_LEAD,
     STATUS_PACKETS,
 )
+from host_proxy.platform import trace
 from host_proxy.platform.flight import completed
 from host_proxy.platform.native import bump, entry, get, jit, load, put, store_release
 from host_proxy.platform.state import (
@@ -66,9 +67,7 @@ from host_proxy.platform.state import (
     S_SLOT,
     S_STATE,
     S_TOLD,
-    TR_COMPLETED,
 )
-from host_proxy.platform.trace import stamp
 from host_proxy.records.narrow import (
     find_overdue_narrow,
     forget_narrow,
@@ -135,7 +134,7 @@ def tell(g, row, nbytes, error, source, tag, commands):
     origin = (source & LOW_32) | (tag & LOW_32) << 32
     put(row, S_TOLD, 1)
     write(g, get(row, S_SLOT), get(row, S_HANDLE), nbytes, error, count, origin, commands)
-    stamp(g, row, TR_COMPLETED)
+    trace.end(g, row, nbytes, error, source, tag)
     completed(g, row, nbytes, error)
 
 

@@ -1,0 +1,227 @@
+"""Calls of traced kernels: the same calls, with time stamps around them.
+
+A context that is opened with ``trace_file`` gives kernels a ``TracedContext``. That is another
+type, so such kernels are compiled apart, with the calls that are made here; all others have nothing
+of it. The first thread of the scope stores one event a call, after it (``gmpi/contract/trace.py``).
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, get_args
+
+from device_lib.platform.context import DeviceContext, Status, TracedContext
+from device_lib.platform.primitives import (
+    SIMULATOR,
+    block_id,
+    block_threads,
+    device,
+    int64,
+    lane_id,
+    load_8,
+    store_8,
+    thread_rank,
+    timer_ns,
+)
+from gmpi.contract.trace import (
+    BLOCK_SHIFT,
+    EVENT_BEGIN,
+    EVENT_BYTES,
+    EVENT_COUNT,
+    EVENT_END,
+    EVENT_ERROR,
+    EVENT_NBYTES,
+    EVENT_ORIGIN,
+    EVENT_PEER,
+    EVENT_REQUEST,
+    EVENT_TYPE,
+    EVENT_WARP,
+    EVENT_WHAT,
+    NOT_COMPLETE,
+    SCOPE_SHIFT,
+    SCOPES,
+)
+from gmpi.contract.wire import LOW_32
+
+#: The calls by their numbers in events, as they were bound in this process.
+CALLS: list[str] = []
+
+
+@device
+def untraced(ctx):
+    return DeviceContext(ctx.mapped, ctx.device, ctx.shape, ctx.identity)
+
+
+@device
+def _first_of_block():
+    return thread_rank() == 0
+
+
+@device
+def _first_of_warp():
+    return lane_id() == 0
+
+
+@device
+def _first_of_grid():
+    return thread_rank() == 0 and block_id() == 0
+
+
+_LEADS = {"block": _first_of_block, "warp": _first_of_warp, "grid": _first_of_grid}
+
+
+@device
+def new_event(ctx):
+    """The address of the next event of the calling warp; 0: its launch is not traced."""
+    if ctx.rows == 0:
+        return 0
+    warps = (int64(block_threads()) + 31) >> 5
+    warp = int64(block_id()) * warps + (int64(thread_rank()) >> 5)
+    ring = ctx.trace + warp * (ctx.rows + 1) * EVENT_BYTES
+    number = load_8(ring)
+    store_8(ring, number + 1)
+    return ring + (1 + (number & (ctx.rows - 1))) * EVENT_BYTES
+
+
+@device
+def put_call(at, begin, what, request, comm, datatype, peer, tag, count):  # wide: an event
+    """The first half of an event: what the call was given."""
+    store_8(at + 8 * EVENT_BEGIN, begin)
+    store_8(at + 8 * EVENT_WHAT, what | int64(block_id()) << BLOCK_SHIFT)
+    store_8(at + 8 * EVENT_REQUEST, int64(request))
+    store_8(at + 8 * EVENT_TYPE, (int64(comm) & LOW_32) | int64(datatype) << 32)
+    store_8(at + 8 * EVENT_PEER, (int64(peer) & LOW_32) | int64(tag) << 32)
+    store_8(at + 8 * EVENT_COUNT, int64(count))
+    store_8(at + 8 * EVENT_WARP, int64(thread_rank()) >> 5)
+
+
+@device
+def put_result(at, end, error, source, tag, nbytes):
+    """The second half: what it returned, and when."""
+    store_8(at + 8 * EVENT_END, end)
+    store_8(at + 8 * EVENT_ERROR, int64(error))
+    store_8(at + 8 * EVENT_ORIGIN, (int64(source) & LOW_32) | int64(tag) << 32)
+    store_8(at + 8 * EVENT_NBYTES, int64(nbytes))
+
+
+_STATUS = "{0}.error{1}, {0}.source, {0}.tag, {0}.nbytes"
+_NO_STATUS = "-1, -1, -1"
+_SOURCE = """
+def {name}({parameters}):
+    begin = timer_ns()
+    result = function({arguments})
+    end = timer_ns()
+    if leads():
+        at = new_event(ctx)
+        if at != 0:
+            put_call(at, begin, {what}, {request}, {comm}, {datatype}, {peer}, {tag}, {count})
+            put_result(at, end, {result})
+    return result
+"""
+
+
+def _first(names: list[str], *wanted: str) -> str:
+    return next((name for name in wanted if name in names), "-1")
+
+
+def _result(returns: Any, name: str) -> str:
+    """What ``put_result`` gets of what the call returns."""
+    if returns is Status:
+        return _STATUS.format("result", "")
+    parts = get_args(returns)
+    if len(parts) == 2 and parts[1] is Status:  # (whether, or which; its status)
+        incomplete = "not result[0]" if parts[0] is bool else "result[0] < 0"
+        return _STATUS.format("result[1]", f" | ({incomplete}) * {NOT_COMPLETE}")
+    if returns is int and not name.startswith("i"):
+        return f"result, {_NO_STATUS}"
+    return f"0, {_NO_STATUS}"
+
+
+def make_traced(function: Any, name: str, declared: inspect.Signature, scope: str) -> Any:
+    """A device function that makes the call ``function`` and stores an event.
+
+    Args:
+        name: of the call, as ``CALLS`` has it.
+        declared: how users call it.
+    """
+    own = inspect.signature(getattr(function, "py_func", function))
+    names = list(own.parameters)
+    request = "request" if "request" in names else "0"
+    if name.startswith("i") and declared.return_annotation is int:
+        request = "result"
+    peer = _first(names, "dest", "source", "root", "peer")
+    source = _SOURCE.format(
+        name=name,
+        parameters=", ".join(
+            n if p.default is p.empty else f"{n}={p.default!r}" for n, p in own.parameters.items()
+        ),
+        arguments=", ".join(["untraced(ctx)", *names[1:]]),
+        what=CALLS.index(name) | SCOPES.index(scope) << SCOPE_SHIFT,
+        request=request,
+        comm=_first(names, "comm"),
+        datatype=_first(names, "datatype", "sendtype"),
+        peer=peer,
+        tag=_first(names, "tag", "sendtag", "partition"),
+        count=_first(names, "count", "sendcount"),
+        result=_result(declared.return_annotation, name),
+    )
+    space = {
+        "function": function, "untraced": untraced, "timer_ns": timer_ns, "leads": _LEADS[scope],
+        "new_event": new_event, "put_call": put_call, "put_result": put_result,
+    }  # fmt: skip
+    exec(compile(source, f"<traced {name}>", "exec"), space)
+    return device(space[name])
+
+
+def with_twin(function: Any, name: str, declared: inspect.Signature, scope: str) -> Any:
+    """``function``, which is another one where a kernel's context is traced.
+
+    The other one is made when it is asked for first.
+    """
+    if name not in CALLS:
+        CALLS.append(name)
+    made: list[Any] = []
+
+    def twin() -> Any:
+        if not made:
+            made.append(make_traced(function, name, declared, scope))
+        return made[0]
+
+    return _by_value(function, twin) if SIMULATOR else _by_type(function, twin)
+
+
+def _by_value(function: Callable[..., Any], twin: Callable[[], Any]) -> Callable[..., Any]:
+    def call(ctx: Any, *arguments: Any) -> Any:
+        chosen = twin() if type(ctx) is TracedContext else function
+        return chosen(ctx, *arguments)
+
+    call.__name__ = function.__name__
+    call.__doc__ = function.__doc__
+    return call
+
+
+def _by_type(function: Any, twin: Callable[[], Any]) -> Any:
+    """Numba asks a device function twice: how a call is typed, and for its compiled code."""
+    template, overload = function.get_call_template, function.get_overload
+
+    def get_call_template(args: Any, kws: Any) -> Any:
+        given = [*args, *kws.values()]
+        if any(_is_traced(argument) for argument in given):
+            return twin().get_call_template(args, kws)
+        return template(args, kws)
+
+    def get_overload(sig: Any) -> Any:
+        arguments = getattr(sig, "args", sig)
+        if any(_is_traced(argument) for argument in arguments):
+            return twin().get_overload(sig)
+        return overload(sig)
+
+    function.get_call_template = get_call_template
+    function.get_overload = get_overload
+    return function
+
+
+def _is_traced(given: Any) -> bool:
+    return getattr(given, "instance_class", None) is TracedContext

@@ -1,0 +1,67 @@
+"""How an operation of the host has ended."""
+
+from __future__ import annotations
+
+from mpi4py import MPI
+
+from gmpi.contract.constants import DATATYPE_NAMES, DATATYPES
+from gmpi.errors import DatatypeError
+from host_proxy.reference.protocol import Outcome
+
+
+class HostStatus:
+    """How a receive of the host ended (see ``device_lib.context.Status``).
+
+    With mpi4py's methods; ``count`` is in elements of the datatype of the receive.
+    """
+
+    def __init__(self, outcome: Outcome, itemsize: int) -> None:
+        self.error = outcome.error
+        self.source = outcome.source
+        self.tag = outcome.tag
+        self.nbytes = outcome.nbytes
+        self.count = _elements(outcome.nbytes, itemsize)
+
+    def Get_source(self) -> int:
+        """Rank of the sender in the communicator of the receive."""
+        return self.source
+
+    def Get_tag(self) -> int:
+        """Tag of the message."""
+        return self.tag
+
+    def Get_error(self) -> int:
+        """Error class."""
+        return self.error
+
+    def Get_count(self, datatype: MPI.Datatype | int = MPI.BYTE) -> int:
+        """Received elements of mpi4py's datatype, or of a constant such as ``gmpi.FLOAT``
+        (MPI 4.1 section 3.2.5)."""
+        if isinstance(datatype, int):
+            if datatype not in DATATYPE_NAMES:
+                raise DatatypeError(
+                    f"the datatype is {datatype:#x}, allowed is one of mpi4py or a constant such "
+                    "as gmpi.FLOAT"
+                )
+            datatype = DATATYPES[datatype & 0xFF][1]
+        return _elements(self.nbytes, datatype.Get_size())
+
+    def copy_to(self, status: MPI.Status | None) -> None:
+        """Fills in mpi4py's object, if one was passed."""
+        if status is None:
+            return
+        status.Set_source(self.source)
+        status.Set_tag(self.tag)
+        status.Set_error(self.error)
+        status.Set_elements(MPI.BYTE, self.nbytes)
+
+    def __repr__(self) -> str:
+        return (
+            f"HostStatus(error={self.error}, source={self.source}, tag={self.tag}, "
+            f"count={self.count}, nbytes={self.nbytes})"
+        )
+
+
+def _elements(nbytes: int, itemsize: int) -> int:
+    size = max(itemsize, 1)
+    return nbytes // size if nbytes % size == 0 else int(MPI.UNDEFINED)

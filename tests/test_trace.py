@@ -1,0 +1,262 @@
+"""Traces: clocks, the memory of events, joining, merging, what the summary says.
+
+Programs that are traced are in ``ranks/traced.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import trace_checks
+from click.testing import CliRunner
+
+from gmpi.__main__ import main
+from gmpi.contract.trace import EVENT_BYTES
+from gmpi.trace import chrome, clock, events, merge, summary
+from gmpi.trace.operations import Groups, Taken, join
+from host_proxy.platform.trace import DTYPE
+
+US = 1000
+T0 = 10_000_000_000  # no time is 0
+
+
+# --- clocks ---------------------------------------------------------------------------------------
+
+
+def test_the_shortest_ping_ties_the_clocks() -> None:
+    trips = np.array([(100, 900, 5500), (2000, 2200, 7110), (3000, 4000, 8000)])
+    assert clock.best(trips) == (2100, 7110, 100)
+
+
+def test_a_clock_that_goes_faster_is_slowed_down() -> None:
+    """The other clock gains 1 in 1000, over a day: nothing is lost in float64."""
+    day = 86_400 * 10**9
+    first = clock.Point(5_000, 10**15, 40)
+    last = clock.Point(5_000 + day + day // 1000, 10**15 + day, 60)
+    line = clock.Line(first, last)
+    assert line.error == 60
+    there = np.array([5_000, 5_000 + (day + day // 1000) // 2, last.there], np.int64)
+    assert np.abs(line.here(there) - [10**15, 10**15 + day // 2, 10**15 + day]).max() <= 1
+    assert clock.same().here(np.array([123])).tolist() == [123]
+    assert clock.Line(first, first).here(np.array([6_000])).tolist() == [10**15 + 1_000]
+
+
+# --- the memory of events -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rings", "free", "rows"),
+    [(1, 1, 0), (1, 2, 1), (1, 1000, 256), (1, 16, 4), (100, 199, 0), (100, 200, 1),
+     (4224, 1 << 14, 1), (4224, 1 << 16, 4)],
+)  # fmt: skip
+def test_how_much_a_launch_gets(rings: int, free: int, rows: int) -> None:
+    assert events.rows_for(rings, free) == rows
+    assert rings * (rows + 1) <= free or rows == 0
+
+
+def test_a_ring_keeps_the_last_events() -> None:
+    """Two rings of four, of which one was written six times; behind another launch."""
+    launch = events.Launch(1, "k", 1, 64, 0, place=3, rings=2, rows=4)
+    raw = np.zeros(20 * EVENT_BYTES, np.uint8)
+    rows = raw.view(events.EVENT)
+    words = raw.view(np.int64).reshape(20, -1)
+    for ring, count in ((0, 6), (1, 2)):
+        head = 3 + 5 * ring
+        words[head, 0] = count
+        for i in range(count):
+            rows[head + 1 + i % 4]["begin"] = 10 * i + ring
+    found, lost = events.read(raw, launch)
+    assert found["begin"].tolist() == [1, 11, 20, 30, 40, 50] and lost == 2
+
+
+# --- joining --------------------------------------------------------------------------------------
+
+CALLS = ["isend", "irecv", "wait", "send", "recv", "waitall", "test"]
+
+
+def event(call: str, begin: int, end: int, **words: int) -> np.ndarray:
+    row = np.zeros((), events.EVENT)
+    row["call"], row["begin"], row["end"] = CALLS.index(call), begin, end
+    words = {"comm": -1 if call.startswith(("wait", "test")) else 0, **words}
+    for name, value in words.items():
+        row[name] = value
+    return row
+
+
+def taken(rows: list[np.ndarray], proxy: np.ndarray) -> Taken:
+    launch = events.Launch(1, "k", 1, 32, 1, 0, 1, 64)
+    return Taken([(launch, np.array(rows, events.EVENT))], proxy, [], CALLS)
+
+
+GROUPS = Groups(0, [("COMM_WORLD", [0, 1]), ("turned", [1, 0])])
+
+
+def test_a_request_number_that_is_used_again_joins_its_own_calls() -> None:
+    rows = [
+        event("isend", 10, 20, request=7, peer=1, tag=3, count=2, datatype=4 << 8),
+        event("wait", 30, 40, request=7),
+        event("isend", 50, 60, request=7, peer=1, tag=4),
+        event("test", 62, 64, request=7, incomplete=1),
+        event("test", 70, 80, request=7),
+    ]
+    proxy = np.zeros(2, DTYPE)
+    proxy["handle"], proxy["op"], proxy["nbytes"] = 7, 3, [8, 9]
+    proxy["picked_up"], proxy["completed"] = [22, 65], [28, 68]
+    first, second = join(GROUPS, taken(rows, proxy))["operations"]
+    assert (first["tag"], first["waited"], first["end"], first["picked_up"]) == (3, 30, 40, 22)
+    assert (second["tag"], second["waited"], second["end"], second["picked_up"]) == (4, 70, 80, 65)
+    assert (first["nbytes"], second["nbytes"]) == (8, 9)
+
+
+def test_blocking_calls_find_the_rows_that_were_picked_up_while_they_lasted() -> None:
+    """Of calls of the same block; one row was overwritten, and no other one takes its place."""
+    far = 10 * US
+    rows = [event("send", k * far, k * far + US, peer=1, tag=k) for k in range(3)]
+    proxy = np.zeros(2, DTYPE)
+    proxy["handle"], proxy["op"], proxy["call"], proxy["tag"] = [8, 9], 3, 1, [1, 2]
+    proxy["picked_up"] = [far + 500, 2 * far + 500]
+    found = join(GROUPS, taken(rows, proxy))["operations"]
+    assert [op["picked_up"] for op in found] == [0, far + 500, 2 * far + 500]
+    assert [op["road"] for op in found] == ["direct", "proxied", "proxied"]
+
+
+def test_a_status_says_what_a_wildcard_has_got_in_another_communicator() -> None:
+    rows = [
+        event("irecv", 10, 20, request=7, comm=1, peer=-2, tag=-1, count=9),
+        event("wait", 30, 40, request=7, source=0, source_tag=5, nbytes=12),
+    ]
+    (op,) = join(GROUPS, taken(rows, np.zeros(0, DTYPE)))["operations"]
+    assert (op["comm"], op["peer"], op["tag"], op["nbytes"]) == ("turned", 1, 5, 12)
+
+
+def test_a_wait_for_several_closes_what_no_other_call_has_closed() -> None:
+    rows = [
+        event("isend", 10, 20, request=7, peer=1),
+        event("irecv", 21, 25, request=8, peer=1),
+        event("wait", 26, 30, request=8, source=1),
+        event("waitall", 31, 40),
+        event("waitall", 41, 50),
+    ]
+    found = join(GROUPS, taken(rows, np.zeros(0, DTYPE)))["operations"]
+    assert [op["end"] for op in found] == [40, 30]
+
+
+# --- merging and the summary ----------------------------------------------------------------------
+
+
+def rank_of(number: int, rows: list[np.ndarray], **more: Any) -> dict[str, Any]:
+    found = join(Groups(number, [("COMM_WORLD", [0, 1])]), taken(rows, np.zeros(0, DTYPE)))
+    lost = {"events": 0, "requests": 0, "launches": 0}
+    facts = {
+        "version": 1, "rank": number, "size": 2, "host": "node", "simulator": False,
+        "offset_ns": 0, "clock_error_ns": 0, "lost": lost,
+    }  # fmt: skip
+    return {**facts, **found, **more}
+
+
+def late_pair(folder: Path, **more: Any) -> list[Path]:
+    """Rank 0 sends twice; rank 1 waits 30 us for the first, and receives the second late."""
+    send = [
+        event("isend", T0 + 50 * US, T0 + 51 * US, request=7, peer=1, tag=1, count=8,
+              datatype=1 << 8),
+        event("wait", T0 + 61 * US, T0 + 62 * US, request=7),
+        event("send", T0 + 70 * US, T0 + 71 * US, peer=1, tag=1, count=8, datatype=1 << 8),
+    ]  # fmt: skip
+    receive = [
+        event("irecv", T0, T0 + US, request=9, peer=0, tag=1),
+        event("wait", T0 + 20 * US, T0 + 55 * US, request=9, source=0, source_tag=1, nbytes=8),
+        event("recv", T0 + 90 * US, T0 + 92 * US, peer=0, tag=1, source=0, source_tag=1, nbytes=8),
+    ]
+    paths = []
+    for rank, rows in enumerate((send, receive)):
+        paths.append(folder / f"run.{rank}.json")
+        paths[-1].write_text(chrome.text_of(rank_of(rank, rows, **more)))
+    return paths
+
+
+def test_who_was_late_and_what_was_overlapped(tmp_path: Path) -> None:
+    found = summary.summarize(merge.read(late_pair(tmp_path)))
+    assert found["messages"] == 2 and found["without_other_end"] == 0
+    (late,) = found["late_senders"]
+    assert late == {"sender": 0, "receiver": 1, "messages": 1, "waited": 30.0, "longest": 30.0}
+    (peer,) = found["by_peer"]
+    # The first took from 50 to 55, the second from 90, when it was received, to 92.
+    assert (peer["messages"], peer["bytes"], peer["mean"]) == (2, 16, 3.5)
+    sender, receiver = found["by_rank"]
+    # Under way 12 us, of which 2 in the calls; 55 us, of which 36.
+    assert sender["overlap"] == pytest.approx(10 / 12)
+    assert receiver["overlap"] == pytest.approx(19 / 55)
+    assert sender["in_calls"] == 3.0 and receiver["in_calls"] == 38.0
+    assert receiver["imbalance"] == pytest.approx(38 / 20.5)
+    calls = {row["operation"]: (row["calls"], row["total"]) for row in found["by_operation"]}
+    assert calls["GMPI_Wait"] == (2, 36.0) and calls["GMPI_Recv"] == (1, 2.0)
+
+
+def test_times_of_another_node_are_put_on_the_clock_of_rank_0(tmp_path: Path) -> None:
+    paths = late_pair(tmp_path)
+    facts = json.loads(paths[1].read_text())["gmpi"][0]
+    for rows in ("operations", "calls", "launches"):  # as if its clock were 1 ms behind
+        for row in facts[rows]:
+            for name in ("at", "begin", "returned", "waited", "end"):
+                if row.get(name):
+                    row[name] -= 1000 * US
+    facts["offset_ns"] = 1000 * US
+    paths[1].write_text(chrome.text_of(facts))
+    assert summary.summarize(merge.read(paths))["late_senders"][0]["waited"] == 30.0
+
+
+def test_a_merged_trace_is_one(tmp_path: Path) -> None:
+    paths = late_pair(tmp_path)
+    output = tmp_path / "run.json"
+    done = CliRunner().invoke(main, ["trace", "merge", *map(str, paths), "-o", str(output)])
+    assert done.exit_code == 0 and "2 ranks, 2 messages" in done.output, done.output
+    found = trace_checks.events(output)
+    trace_checks.check_format(found)
+    trace_checks.check_nesting(found)
+    assert trace_checks.check_arrows(found) == 2
+    # It is read like its parts.
+    done = CliRunner().invoke(main, ["trace", "summary", str(output), "--json"])
+    assert json.loads(done.output) == summary.summarize(merge.read(paths))
+    text = CliRunner().invoke(main, ["trace", "summary", str(output)]).output
+    assert "Late senders" in text and "83 %" in text
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    """A rank's file, and room; times of the simulator."""
+    lost = {"events": 5, "requests": 0, "launches": 2}
+    paths = late_pair(tmp_path, lost=lost, simulator=True)
+    text = CliRunner().invoke(main, ["trace", "summary", str(paths[0])]).output
+    assert "1 of 2 ranks, 0 messages, 2 without their other end" in text
+    assert "no room for 5 events, 2 launches: set GMPI_TRACE to a larger number" in text
+    assert "these times mean nothing" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("{}", "is no trace of GMPI"), ("not JSON", "is no trace of GMPI"),
+     ('{"gmpi": [{"version": 9}]}', "has version 9, known is 1"),
+     (None, "is a second trace of rank 0")],
+)  # fmt: skip
+def test_what_is_no_trace_is_refused(text: str | None, told: str, tmp_path: Path) -> None:
+    first, second = late_pair(tmp_path)
+    second.write_text(first.read_text() if text is None else text)
+    with pytest.raises(merge.TraceError, match=told):
+        merge.read([first, second])
+
+
+def test_checks_of_traces_find_what_is_wrong() -> None:
+    span = {"ph": "X", "pid": 0, "tid": 1, "name": "a", "cat": "c", "args": {}}
+    name = {"ph": "M", "pid": 0, "tid": 1, "name": "thread_name", "args": {}}
+    apart = [{**span, "ts": 1.0, "dur": 1.0}, {**span, "ts": 2.0, "dur": 1.0}]
+    trace_checks.check_nesting(apart)
+    with pytest.raises(AssertionError):
+        trace_checks.check_nesting([apart[0], {**span, "ts": 1.5, "dur": 1.0}])
+    trace_checks.check_format([name, *apart])
+    for wrong in ({**span, "ts": 1.0, "dur": 0}, {**span, "ts": 1.0, "dur": 1, "tid": 2},
+                  {**span, "ph": "s", "ts": 1.0, "id": 1}):  # fmt: skip
+        with pytest.raises(AssertionError):
+            trace_checks.check_format([name, wrong])
