@@ -11,6 +11,7 @@ from gmpi.commands.info import info
 from gmpi.commands.run import run
 from gmpi.commands.show import SETTINGS, Commands, examples
 from gmpi.commands.trace import trace
+from gmpi.commands.watching import hang, top
 
 
 @click.group(
@@ -23,7 +24,7 @@ def main() -> None:
     """MPI called from inside a running GPU kernel."""
 
 
-for command in (info, doctor, run, trace, cache):
+for command in (info, doctor, run, trace, hang, top, cache):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from gmpi.lifetime.termination import Termination
 from gmpi.lifetime.watchdog import Watchdog
 from gmpi.memory.peers import Peers
 from gmpi.memory.regions import Memory
+from gmpi.observe.door import Door
 from gmpi.observe.pending import PendingRequest
 from gmpi.observe.report import Report
 from gmpi.trace.recorder import Recorder
@@ -90,6 +91,7 @@ class Context(Handles, PartitionedCalls):
     _proxy: Proxy
     _watchdog: Watchdog
     _termination: Termination
+    _door: Door
     _recorder: Recorder | None = None
 
     def __init__(

@@ -39,6 +39,7 @@ from gmpi.lifetime.synchronization import Synchronization
 from gmpi.lifetime.termination import Termination
 from gmpi.lifetime.watchdog import Watchdog
 from gmpi.memory.peers import Peers
+from gmpi.observe.door import Door
 from gmpi.trace.recorder import DEFAULT_ROWS, Recorder
 from host_proxy.platform.make_state import Habits, make_state
 from host_proxy.platform.native import compile_entries
@@ -252,6 +253,9 @@ class _Steps:
         atexit.register(context._at_exit)
         self._undo.callback(context._watchdog.stop)
         context._watchdog.start()
+        context._door = Door(context)
+        self._undo.callback(context._door.stop)
+        context._door.start()
         context._termination = Termination(context)
         self._undo.callback(context._termination.stop)
         context._termination.start()

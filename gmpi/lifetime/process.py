@@ -65,6 +65,7 @@ def _close_copy() -> None:
     context._kernels = LaunchedKernels(allowed=False, check_grid=False)  # asks CUDA for none
     context._waits.fork(FORKED)
     context._termination.fork()
+    context._door.fork()
     context._watchdog.release_signal()
     atexit.unregister(context._at_exit)
 

@@ -89,6 +89,7 @@ def _shut_down(context: Context, clean: bool, why: str) -> None:
     process.closed(context)
     atexit.unregister(context._at_exit)
     context._termination.stop()
+    context._door.stop()
     context._watchdog.farewells.say("has closed its context", failed=False)
     quiet = context._watchdog.stop()
     stopped = context._proxy.stop(ABORT_S)

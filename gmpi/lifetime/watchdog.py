@@ -97,6 +97,10 @@ class Watchdog:
         """Frees the communicator; collective."""
         self._comm.Free()
 
+    def ages(self, now: float) -> list[float]:
+        """For how long each open request has been there, at least, s; any thread."""
+        return self._look.ages(now)
+
     def report(self, reason: str) -> Report:
         """Asks all ranks; any thread."""
         with self.lock:

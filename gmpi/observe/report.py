@@ -325,6 +325,11 @@ class Look:
         self._seen = {key: self._seen.get(key, now) for key in keys}
         return True
 
+    def ages(self, now: float) -> list[float]:
+        """For how long each request that was seen has been open, s."""
+        host = [now - request.began for request in list(self.context._host_progress.open)]
+        return [*(now - since for since in list(self._seen.values())), *host]
+
     def proxy(self, now: float) -> str:
         """What the proxy thread is doing."""
         proxy = self.context._proxy
