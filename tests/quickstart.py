@@ -18,6 +18,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,8 +39,54 @@ taken. To let the ranks share the GPU, start the daemon and run this again:
 """
 
 
+#: While nothing else is printed, so often: how long it has taken.
+_BEAT_S = float(os.environ.get("QUICKSTART_BEAT_S", "3"))
+_NEXT = """\
+quickstart: it works: two kernels have exchanged messages without leaving the {where}.{times}
+Try next:
+    {gmpi} run -n 2 examples/hello.py     the smallest program
+    {gmpi} run -n 2 examples/heat.py      a whole simulation in one kernel
+    {gmpi} doctor                         what is there on this machine, and what could be better
+    docs/api.md, docs/tools.md            all calls; the commands
+"""
+_TIMES = """
+The times above mean nothing: the simulator runs kernels in Python, a thousand times slower."""
+
+
 def say(text: str) -> None:
     print(f"quickstart: {text}", flush=True)
+
+
+class Beat:
+    """Says how long something takes, while it prints nothing itself."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._main, daemon=True)
+
+    def __enter__(self) -> Beat:
+        self._began = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """There is something to see now."""
+        self._done.set()
+        self._thread.join()
+
+    def _main(self) -> None:
+        shown = False
+        while not self._done.wait(_BEAT_S):
+            text = f"quickstart: {self._what} ({time.monotonic() - self._began:.0f} s)"
+            on_a_terminal = sys.stdout.isatty()
+            print(text, end="\r" if on_a_terminal else "\n", flush=True)
+            shown = shown or on_a_terminal
+        if shown:
+            print(" " * 79, end="\r", flush=True)
 
 
 def run(*words: object, **options: object) -> subprocess.CompletedProcess:
@@ -99,7 +147,9 @@ def install(*extras: str) -> None:
     target = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
     say(f"installing the project{' with ' + ', '.join(extras) if extras else ''} (pip)")
     pip = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if run(*pip, "--editable", target).returncode != 0:
+    with Beat("installing"):
+        status = run(*pip, "--editable", target).returncode
+    if status != 0:
         sys.exit("quickstart: pip could not install the project, see above")
     STAMP.write_text(json.dumps(wanted))
 
@@ -165,7 +215,24 @@ def main() -> int:
     env["NUMBA_ENABLE_CUDASIM"] = "0" if gpu else "1"
     command = [mpiexec, "-n", "2", str(PYTHON), str(ROOT / "benchmarks" / "pingpong.py"), *rest]
     say(f"NUMBA_ENABLE_CUDASIM={env['NUMBA_ENABLE_CUDASIM']} {' '.join(command)}")
-    return run(*command, env=env).returncode
+    status = watched(command, env)
+    if status == 0:
+        where, times = ("GPU", "") if gpu else ("simulator", _TIMES)
+        own = (VENV / "bin" / "gmpi").relative_to(ROOT)
+        print(_NEXT.format(where=where, times=times, gmpi=own), flush=True)
+    return status
+
+
+def watched(command: list[str], env: dict[str, str]) -> int:
+    """Runs a program and passes on what it prints; says how long nothing has come."""
+    what = "the ranks start; the first time on a machine, their proxies are compiled, too"
+    with Beat(what) as beat, subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        for line in program.stdout:
+            beat.stop()
+            sys.stdout.buffer.write(line)
+            sys.stdout.flush()
+        return program.wait()
 
 
 if __name__ == "__main__":

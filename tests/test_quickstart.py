@@ -6,13 +6,16 @@ mpiexec are those of this one. The installation itself needs the network and is 
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
 
 import launcher
+import numpy as np
 import pytest
 
 pytestmark = [pytest.mark.mpi, pytest.mark.mpich]
@@ -50,12 +53,21 @@ OPTIONS = ["-m", "8:8", "-i", "2", "-x", "1"]
 
 
 def test_it_runs_the_pingpong_in_the_simulator_and_says_so(checkout: Path) -> None:
-    status, text = quickstart(checkout, "--simulator", *OPTIONS)
+    status, text = quickstart(checkout, "--simulator", *OPTIONS, QUICKSTART_BEAT_S="0.2")
     assert status == 0, text
     assert "2 ranks in the simulator: asked for" in text
     assert "# GMPI ping-pong between 2 kernels on simulator" in text
     assert "payloads checked: all right" in text
     assert "installing" not in text
+    # It is not silent while the ranks start, and no longer counts when they speak.
+    assert "quickstart: the ranks start; the first time on a machine" in text
+    assert "quickstart: the ranks" not in text.partition("# GMPI ping-pong")[2]
+    (line,) = (line for line in text.splitlines() if line.startswith("8 "))
+    assert all(float(word) > 0 for word in line.split()), line  # no column of dashes
+    legs = re.findall(r"[\w_]+ (-?\d+\.\d+)", text.partition("with tracing on): ")[2])
+    assert len(legs) == 7 and all(float(leg) >= 0 for leg in legs), text
+    assert "The times above mean nothing: the simulator" in text
+    assert ".venv/quickstart/bin/gmpi run -n 2 examples/hello.py" in text
 
 
 def test_a_gpu_that_does_not_work_is_named(checkout: Path) -> None:
@@ -76,3 +88,15 @@ def test_an_mpiexec_that_starts_no_ranks_is_refused(checkout: Path) -> None:
     status, text = quickstart(checkout, "--simulator", *OPTIONS)
     assert status != 0
     assert "MPI does not start two ranks here" in text
+
+
+def test_no_leg_of_a_message_is_negative(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that has arrived before MPI_Isend has returned; all legs together are the total."""
+    monkeypatch.syspath_prepend(str(launcher.ROOT / "benchmarks"))
+    pingpong = importlib.import_module("pingpong")
+    moments = [0, 1000, 900, 5000, 3000, 6000, 7000]  # ns
+    found = pingpong.legs_between([np.array([ns] * 3) for ns in moments], 1)
+    assert found == {
+        "publish": 0.9, "pickup": 0.0, "MPI_Isend": 2.1, "MPI": 0.0, "complete": 3.0,
+        "visible": 1.0, "total": 7.0,
+    }  # fmt: skip
