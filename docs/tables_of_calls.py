@@ -44,12 +44,13 @@ TESTED = {
 }
 #: What can take the direct road; requests of either road are waited for by the same calls.
 DIRECT = """
-    Isend Irecv Send Recv Sendrecv Wait Waitall Waitany Waitsome Test Testall Testany Testsome
+    Isend Irsend Irecv Send Rsend Recv Sendrecv Sendrecv_replace
+    Wait Waitall Waitany Waitsome Test Testall Testany Testsome
     Allreduce Bcast Barrier Psend_init Precv_init Request_free Start Startall Pready Pready_range
     Parrived Synchronize
 """
 #: Calls that move nothing between ranks.
-LOCAL = re.compile(r"Comm_|Cart|Type_size|Error_class|Get_count|Wtime")
+LOCAL = re.compile(r"Comm_|Cart|Type_size|Error_class|Get_count|Get_elements|Wtime|Abort")
 
 
 def _mpi4py(name: str) -> str:

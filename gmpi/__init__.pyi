@@ -118,8 +118,27 @@ from device_lib.api.exports_local import (
     GMPI_Cartdim_get as GMPI_Cartdim_get,
     GMPI_Error_class as GMPI_Error_class,
     GMPI_Get_count as GMPI_Get_count,
+    GMPI_Get_elements as GMPI_Get_elements,
     GMPI_Type_size as GMPI_Type_size,
     GMPI_Wtime as GMPI_Wtime,
+)
+from device_lib.api.exports_combined import (
+    GMPI_Abort as GMPI_Abort,
+    GMPI_Abort_warp as GMPI_Abort_warp,
+    GMPI_Bsend as GMPI_Bsend,
+    GMPI_Bsend_warp as GMPI_Bsend_warp,
+    GMPI_Ibsend as GMPI_Ibsend,
+    GMPI_Ibsend_warp as GMPI_Ibsend_warp,
+    GMPI_Irsend as GMPI_Irsend,
+    GMPI_Irsend_warp as GMPI_Irsend_warp,
+    GMPI_Isendrecv as GMPI_Isendrecv,
+    GMPI_Isendrecv_warp as GMPI_Isendrecv_warp,
+    GMPI_Isendrecv_replace as GMPI_Isendrecv_replace,
+    GMPI_Isendrecv_replace_warp as GMPI_Isendrecv_replace_warp,
+    GMPI_Rsend as GMPI_Rsend,
+    GMPI_Rsend_warp as GMPI_Rsend_warp,
+    GMPI_Sendrecv_replace as GMPI_Sendrecv_replace,
+    GMPI_Sendrecv_replace_warp as GMPI_Sendrecv_replace_warp,
 )
 from device_lib.api.exports_several import (
     GMPI_Issend as GMPI_Issend,

@@ -19,6 +19,8 @@ from gmpi.contract.wire import (
     DERIVED_MARK,
     DERIVED_MASK,
     DERIVED_ROWS,
+    DISTINCT_MASK,
+    TYPE_BASIC_SHIFT,
     TYPE_BYTES,
     TYPE_DESCRIPTORS,
     TYPE_DISTINCT,
@@ -30,6 +32,7 @@ from gmpi.contract.wire import (
     TYPE_PARTS,
     TYPE_SIZE,
 )
+from gmpi.datatypes.basic import basic_size
 from gmpi.datatypes.descriptor import Tables, alignment_of, describe, table_arrays
 from gmpi.datatypes.overlap import distinct_elements
 from gmpi.datatypes.plans import Plan
@@ -85,7 +88,8 @@ class Datatypes:
         handle = DERIVED_MARK | self._generation << DERIVED_GENERATION_SHIFT | index
         keep: list[Any] = []
         if self._kernels:
-            words = _row_words(plan, handle, self._address(index) + TYPE_HEADER, keep)
+            inside = self._address(index) + TYPE_HEADER
+            words = _row_words(plan, basic_size(datatype), handle, inside, keep)
             self._memory.write_device(self._base + index * TYPE_BYTES, words)
         self._rows[index] = _Row(handle, plan, keep)
         self._state.derived[index, D_SIZE] = plan.size
@@ -136,8 +140,13 @@ class Datatypes:
         return self._memory.device + self._base + index * TYPE_BYTES
 
 
-def _row_words(plan: Plan, handle: int, inside: int, keep: list[Any]) -> np.ndarray:
-    """A row of the table. ``inside``: address of its own descriptor."""
+def _row_words(plan: Plan, basic: int, handle: int, inside: int, keep: list[Any]) -> np.ndarray:
+    """A row of the table.
+
+    Args:
+        basic: ``basic_size`` of the datatype.
+        inside: address of its own descriptor.
+    """
     words = np.zeros(TYPE_BYTES // 8, np.int64)
     # One part repeats by itself; several are taken element by element.
     single = len(plan.parts) == 1
@@ -155,7 +164,8 @@ def _row_words(plan: Plan, handle: int, inside: int, keep: list[Any]) -> np.ndar
     words[TYPE_SIZE // 8] = plan.size
     words[TYPE_EXTENT // 8] = plan.extent
     words[TYPE_LOW // 8], words[TYPE_HIGH // 8] = plan.reach(1)
-    words[TYPE_DISTINCT // 8] = distinct_elements(plan)
+    most = min(distinct_elements(plan), DISTINCT_MASK)
+    words[TYPE_DISTINCT // 8] = most | basic << TYPE_BASIC_SHIFT
     words[TYPE_PARTS // 8] = len(plan.parts)
     words[TYPE_DESCRIPTORS // 8] = where
     return words

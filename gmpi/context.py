@@ -85,6 +85,7 @@ class Context(Handles, PartitionedCalls):
     _kernels: LaunchedKernels
     _waits: Synchronization
     _host_progress: Progress
+    _buffered: Any  # ``gmpi/host/buffered.py``
     _datatypes: Datatypes
     _communicators: Communicators
     _partitioned: Partitioned

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gmpi.contract import collectives as c
+from gmpi.contract.channels import WIDE_ROOM
 from gmpi.contract.constants import (
     DATATYPE_NAMES,
     DATATYPES,
@@ -17,14 +18,18 @@ from gmpi.contract.constants import (
     operation_name,
 )
 from gmpi.contract.wire import (
+    CALL_SHIFT,
     FLAG_NULL_BUFFER,
     FLAG_OVERLAP,
     FLAG_PRIVATE_BUFFER,
     FLAG_SHORT_BUFFER,
     FLAG_STRIDED_BUFFER,
+    OP_BSEND,
+    OP_ISEND,
     OP_PARRIVED,
     OP_PREADY,
     OP_START,
+    REPLACE,
 )
 
 if TYPE_CHECKING:
@@ -122,11 +127,20 @@ def unfit_reduction_words(op: int, datatype: str) -> tuple[str, str]:
     return value, f"a datatype of pairs: {pairs}"
 
 
-PROXIED_WORDS = (
-    "one that was registered without wildcards=False",
-    "the direct road has no synchronous sends; register another communicator for them "
-    "(Context.comm)",
-)
+def proxied_words(op: int, call: int) -> tuple[str, str]:
+    """(what is allowed, what to do) for a call that there is on the proxied road only."""
+    what = "buffered sends" if op == OP_BSEND else "synchronous sends"
+    why = f"the direct road has no {what}"
+    if op == OP_ISEND and call << CALL_SHIFT == REPLACE:
+        why = (
+            f"on the direct road at most {WIDE_ROOM} bytes, which lie in one piece, are out of the "
+            "buffer before it is received into: pass another buffer to GMPI_Sendrecv, or"
+        )
+        return _OTHER_ROAD, f"{why} register another communicator (Context.comm)"
+    return _OTHER_ROAD, f"{why}; register another communicator for them (Context.comm)"
+
+
+_OTHER_ROAD = "one that was registered without wildcards=False"
 
 
 def _call_text(signature: int) -> str:

@@ -28,7 +28,6 @@ from gmpi.contract.wire import (
     DERIVED_MASK,
     FLAG_SHORT_BUFFER,
     NO_COMMUNICATOR,
-    OP_ISEND,
 )
 from gmpi.errors import (
     ArgumentError,
@@ -214,7 +213,7 @@ def _rank(entry: Entry, known: Known) -> Words:
 
 
 def _tag(entry: Entry, known: Known) -> Words:
-    if entry.op == OP_ISEND:
+    if ops.OPERATIONS[entry.op].fields & ops.DEST:
         allowed = f"0..{entry.high}"
     elif entry.value == ANY_TAG:
         return Words(*_any_tag_words(entry.high))
@@ -338,7 +337,9 @@ _WORDS: dict[int, Callable[[Entry, Known], Words]] = {
     ops.PEER: _peer,
     ops.BROKEN: _broken,
     ops.LENGTHS: lambda entry, known: Words(*fault_words.unequal_blocks(entry.value, entry.high)),
-    ops.ROAD: lambda entry, known: Words(entry.value, *fault_words.PROXIED_WORDS),
+    ops.ROAD: lambda entry, known: Words(
+        entry.value, *fault_words.proxied_words(entry.op, entry.call)
+    ),
     ops.CALL: lambda entry, known: Words(*differing_calls(entry.value, entry.peer, entry.low)),
 }
 

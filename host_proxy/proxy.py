@@ -19,6 +19,7 @@ from host_proxy.compiled.loop import RECORD, STOPPED, run
 from host_proxy.compiled.progress import release_synchronizes
 from host_proxy.platform.native import compile_entries
 from host_proxy.platform.state import (
+    G_BUFFERED,
     G_CHANNELS,
     G_CONTROL,
     G_NOW,
@@ -136,7 +137,7 @@ class Proxy:
                 take(g)
                 return_slots(g)
                 worked = True
-            if state.globals[[G_PYTHON, G_CHANNELS, G_OPENING]].any():
+            if state.globals[[G_PYTHON, G_CHANNELS, G_OPENING, G_BUFFERED]].any():
                 worked |= self.python.step()
             if state.globals[G_SYNCS]:
                 state.globals[G_SYNC_SEEN] = -1

@@ -62,7 +62,7 @@ for _tag in (-2, -(1 << 31)):
 BAD.append((wire.OP_ISEND, {"tag": gmpi.ANY_TAG}, ops.TAG))
 for _reduction in (10, -1, 1 << 20):
     BAD.append((wire.OP_ALLREDUCE, {"tag": _reduction}, ops.REDUCTION))
-for _unknown in (0, wire.OP_WAIT, wire.OP_REQUEST_FREE + 1, 99, 255):
+for _unknown in (0, wire.OP_WAIT, wire.LAST_PLAIN + 1, 99, 255):
     BAD.append((_unknown, {}, ops.OPERATION))
 # A size that does not fit the class of the slot, or the place of the payload.
 BAD.append((wire.OP_ISEND, {"count": 257}, ops.REQUEST))

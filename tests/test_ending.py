@@ -234,3 +234,27 @@ print("still there")
     )
     assert status != 0 and "still there" not in text, text
     assert "GMPI: rank 0: RequestTimeoutError: " in text and "likely cause" in text, text
+
+
+@pytest.mark.mpich
+def test_a_kernel_ends_the_job() -> None:
+    """GMPI_Abort of one rank, while the other waits for it; whose block it was is said."""
+    status, text = run(
+        2,
+        """
+@cuda.jit
+def end_all(ctx, buf, rank):
+    if rank == 0:
+        gmpi.GMPI_Recv(ctx, buf, 8, gmpi.BYTE, 1, 3, gmpi.COMM_WORLD)
+    else:
+        gmpi.GMPI_Abort(ctx, gmpi.COMM_WORLD, 37)
+
+g = gmpi.Context()
+end_all[1, 32](g.device, buf, g.rank)
+g.synchronize()
+print("it went on")
+""",
+    )
+    assert status == 37, text
+    assert "GMPI: rank 1: GMPI_Abort in block 0, error code 37" in text, text
+    assert "it went on" not in text

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 from device_lib.api.collectives import make_collective_calls
 from device_lib.api.collectives_of_blocks import make_block_calls
+from device_lib.api.combined import make_combined
 from device_lib.api.partitioned import make_partitioned_calls
 from device_lib.api.several import make_several
 from device_lib.api.waiting import make_waiting
@@ -212,6 +213,9 @@ def make_calls(scope: Scope) -> SimpleNamespace:
             return status
         return Status(sent.error, status.source, status.tag, status.count, status.nbytes)
 
+    sending = SimpleNamespace(start_send=start_send, start_receive=start_receive)
+    combined = make_combined(sending, waiting, report)
+
     @device
     def waitall(ctx, count, requests, statuses=None):
         address, room, strided = buffer_of(requests)
@@ -285,6 +289,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         testall=several.testall,
         testsome=several.testsome,
         waitsome=several.waitsome,
+        **vars(combined),
         **vars(ends),
         iallreduce=collective.iallreduce,
         allreduce=collective.allreduce,

@@ -120,6 +120,19 @@ def GMPI_Get_count(ctx: DeviceContext, status: Status, datatype: int) -> int:
 
 
 @any_thread
+def GMPI_Get_elements(ctx: DeviceContext, status: Status, datatype: int) -> int:
+    """How many basic elements a receive has got (MPI 4.1 section 5.1.11).
+
+    Args: as GMPI_Get_count.
+
+    Returns:
+        The number; ``gmpi.UNDEFINED`` if it is no whole number, or the basic elements of the
+        datatype are not all of one size (the host's status can tell then), or it is none.
+    """
+    raise NotImplementedError
+
+
+@any_thread
 def GMPI_Error_class(ctx: DeviceContext, errorcode: int) -> int:
     """The class of an error code (MPI 4.1 section 9.4): the same number, since all that calls
     return are classes."""

@@ -29,6 +29,8 @@ from gmpi.contract.wire import (
     DEVICE_TOPOLOGY,
     PERIODS_SHIFT,
     TOPOLOGY_BYTES,
+    TYPE_BASIC_SHIFT,
+    TYPE_DISTINCT,
     TYPE_SIZE,
 )
 
@@ -169,6 +171,19 @@ def get_count(ctx, status, datatype):
 
 
 @device
+def get_elements(ctx, status, datatype):
+    if not is_derived(datatype):
+        return get_count(ctx, status, datatype)
+    row = type_row(ctx, datatype)
+    if row == 0:
+        return UNDEFINED
+    basic = load_gpu(row + TYPE_DISTINCT) >> TYPE_BASIC_SHIFT
+    if basic == 0 or status.nbytes % basic != 0:
+        return UNDEFINED
+    return status.nbytes // basic
+
+
+@device
 def error_class(ctx, errorcode):
     return errorcode
 
@@ -184,5 +199,6 @@ LOCAL = SimpleNamespace(
     wtime=wtime,
     type_size=type_size,
     get_count=get_count,
+    get_elements=get_elements,
     error_class=error_class,
 )

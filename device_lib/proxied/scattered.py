@@ -56,6 +56,7 @@ from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE, PROC_NULL
 from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import (
     DATATYPE_SHIFT,
+    DISTINCT_MASK,
     FLAG_BACK,
     FLAG_INLINE,
     FLAG_NULL_BUFFER,
@@ -147,7 +148,7 @@ def flaw_of(ctx, buffer, row, count, nbytes, way):
         flaw = _derived_flaw(row, address, room, count)
         if flaw != 0:
             return flaw
-        if way == FLAG_BACK and count > load_gpu(row + TYPE_DISTINCT):
+        if way == FLAG_BACK and count > load_gpu(row + TYPE_DISTINCT) & DISTINCT_MASK:
             return FLAG_OVERLAP
     else:
         if address == 0:

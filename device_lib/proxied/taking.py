@@ -39,7 +39,7 @@ from device_lib.platform.primitives import (
 from device_lib.platform.scope import Scope, warp_mask
 from device_lib.proxied import slots
 from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE
-from gmpi.contract.wire import CONTROL_ABORT, CONTROL_RESOURCE_NS, LOW_32, OP_IRECV
+from gmpi.contract.wire import CONTROL_ABORT, CONTROL_RESOURCE_NS, LOW_32, OP_BSEND, OP_IRECV
 
 BUSY = -256  # no slot is free now; beyond all error classes
 
@@ -47,6 +47,7 @@ BUSY = -256  # no slot is free now; beyond all error classes
 SMALL = 0
 LARGE = 1
 LARGE_RECEIVE = 2
+NARROW = 3  # whose bytes the proxy asks for, all of them
 
 # How long a request waits for a large slot before it takes a narrow one: some messages' time. A
 # receive on one node does not: it reads the sender's memory in any case.
@@ -56,7 +57,10 @@ _NARROW_NS = 1_000_000
 @device
 def large_kind(word0):
     """What a call of the large class wants a slot for; ``word0`` is of its record."""
-    return LARGE_RECEIVE if word0 & 0xFF == OP_IRECV else LARGE
+    op = word0 & 0xFF
+    if op == OP_BSEND:
+        return NARROW
+    return LARGE_RECEIVE if op == OP_IRECV else LARGE
 
 
 @device
@@ -161,14 +165,15 @@ def acquire(ctx, lane, mask, kind, deadline):
     """
     slot = -1
     if lane == 0:
-        slot = _find(ctx, kind)
+        if kind != NARROW:
+            slot = _find(ctx, kind)
         if slot < 0:
             patience = load_sys(ctx.mapped + CONTROL_RESOURCE_NS)
             now = timer_ns()
             if deadline == 0:
                 deadline = now + patience
             waited = now - (deadline - patience)
-            at_once = kind == LARGE_RECEIVE and has_p2p(ctx)
+            at_once = kind == NARROW or (kind == LARGE_RECEIVE and has_p2p(ctx))
             if kind != SMALL and (at_once or waited >= min(patience, _NARROW_NS)):
                 words = narrow_words(ctx)
                 slot = _search(ctx, slots.guess(ctx), first_narrow(ctx) >> 5, words, words, LOW_32)

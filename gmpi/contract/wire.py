@@ -32,7 +32,7 @@ Versions are compared when a context opens: ranks must agree on ``VERSION`` and 
 
 from __future__ import annotations
 
-VERSION = 9
+VERSION = 10
 
 # --- packets -----------------------------------------------------------------------------------
 PACKET_BYTES = 16
@@ -61,8 +61,13 @@ BLOCKING = 1 << CALL_SHIFT  # GMPI_Send, GMPI_Recv, GMPI_Allreduce and what move
 SENDRECV = 2 << CALL_SHIFT
 PARTITIONED = 3 << CALL_SHIFT  # of a wait that is reported
 NONBLOCKING = 4 << CALL_SHIFT  # GMPI_Ibcast, GMPI_Ibarrier
-SYNCHRONOUS = 5 << CALL_SHIFT  # GMPI_Issend; of the following, too, short messages are MPI_Issend's
-SYNCHRONOUS_BLOCKING = 6 << CALL_SHIFT  # GMPI_Ssend
+READY = 5 << CALL_SHIFT  # GMPI_Irsend
+READY_BLOCKING = 6 << CALL_SHIFT  # GMPI_Rsend
+REPLACE = 7 << CALL_SHIFT  # GMPI_Sendrecv_replace
+COMBINED = 8 << CALL_SHIFT  # GMPI_Isendrecv
+COMBINED_REPLACE = 9 << CALL_SHIFT  # GMPI_Isendrecv_replace
+SYNCHRONOUS = 16 << CALL_SHIFT  # GMPI_Issend; of what follows, too, short messages are MPI_Issend's
+SYNCHRONOUS_BLOCKING = 17 << CALL_SHIFT  # GMPI_Ssend
 # In a predefined datatype: its size is not that of the array's elements, whose size stands in its
 # place; the rest is the number of the datatype.
 DATATYPE_UNFIT = 0x80
@@ -95,6 +100,9 @@ OP_GRID = 19  # of a wait that is reported: blocks of a grid have not come (gmpi
 OP_PSEND_INIT = 20
 OP_PRECV_INIT = 21
 OP_REQUEST_FREE = 22
+OP_BSEND = 23  # complete when its bytes are in memory of the proxy's own; never packed by the call
+OP_ABORT = 24  # MPI_Abort; the error code is the count
+LAST_PLAIN = OP_ABORT
 # Collectives that move blocks (gmpi/contract/moves.py); of the first ones, to or from a root.
 OP_REDUCE = 32
 OP_GATHER = 33
@@ -316,7 +324,10 @@ TYPE_SIZE = 8  # packed bytes of one element
 TYPE_EXTENT = 16
 TYPE_LOW = 24  # first and last + 1 byte that one element touches, relative to the buffer
 TYPE_HIGH = 32
-TYPE_DISTINCT = 40  # so many elements do not overlap: more cannot be received
+TYPE_DISTINCT = 40  # so many elements do not overlap: more cannot be received | TYPE_BASIC_SHIFT:
+# bytes of each of its basic elements; 0: they differ
+TYPE_BASIC_SHIFT = 48
+DISTINCT_MASK = (1 << TYPE_BASIC_SHIFT) - 1
 TYPE_PARTS = 48  # descriptors (gmpi/datatypes/descriptor.py), each of DESCRIPTOR_BYTES
 TYPE_DESCRIPTORS = 56  # where they are
 TYPE_HEADER = 64

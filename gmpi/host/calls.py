@@ -13,7 +13,7 @@ Calls run in the calling thread, by the same protocol as the kernels'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
@@ -30,14 +30,22 @@ from gmpi.errors import ContextError
 from gmpi.host.arguments import Argument, checked_rank, checked_tag, require_tag
 from gmpi.host.buffer import HostBuffer
 from gmpi.host.collectives import HostCollectives, unpacked
+from gmpi.host.combined import HostCombined
 from gmpi.host.port import HostPort
-from gmpi.host.requests import HostRequest, Operation, Progress, results, wait_until
+from gmpi.host.requests import (
+    HostRequest,
+    Operation,
+    Prepared,
+    Progress,
+    nothing,
+    results,
+    wait_until,
+)
 from gmpi.host.status import HostStatus
 from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.state import G_TAG_UB, P_DIRECT
 from host_proxy.reference.protocol import (
     Outcome,
-    Step,
     receive_message,
     send_message,
 )
@@ -46,15 +54,7 @@ if TYPE_CHECKING:
     from gmpi.context import Context
 
 
-class Prepared(NamedTuple):
-    """An operation whose arguments have been checked, and of which MPI knows nothing yet."""
-
-    operation: Operation
-    steps: Step
-    buffer: HostBuffer
-
-
-class Host(HostCollectives):
+class Host(HostCollectives, HostCombined):
     """``Context.host``: mpi4py-like calls that match those of kernels.
 
     All that they raise is a ``GMPIError``; arguments are checked before MPI sees them. Waits end
@@ -223,20 +223,30 @@ class Host(HostCollectives):
         synchronous: bool = False,
     ) -> Prepared:
         """A send; ``names`` of its buffer and tag."""
+        operation, buffer = self._to_send(call, buf, dest, tag, comm, names)
+        if operation.peer == PROC_NULL:
+            return Prepared(operation, nothing(Outcome(0)), buffer)
+        assert operation.peer is not None and operation.tag is not None
+        target = self._communicator(comm)
+        port = HostPort(self._context._state, buffer.data, sends=True)
+        number = self._progress.transfer_number(self._tag_high)
+        step = send_message(
+            port, target, operation.peer, operation.tag, buffer.nbytes, self._sizes(), number,
+            synchronous,
+        )  # fmt: skip
+        return Prepared(operation, self._progress.numbered(number, step), buffer)
+
+    def _to_send(
+        self, call: str, buf: Any, dest: int, tag: int, comm: int, names: tuple[str, str]
+    ) -> tuple[Operation, HostBuffer]:
+        """What is to be sent, checked."""
         target = self._communicator(comm)
         buffer = self._buffer(buf, Argument(call, names[0]), writable=False)
         dest = checked_rank(Argument(call, "dest"), dest, target)
         tag = checked_tag(Argument(call, names[1]), tag, self._tag_high, wildcard=False)
-        operation = self._operation(call, "send", comm, buffer, dest, tag)
-        if dest == PROC_NULL:
-            return Prepared(operation, _nothing(Outcome(0)), buffer)
-        self._require_proxied(call, target, dest, comm)
-        port = HostPort(self._context._state, buffer.data, sends=True)
-        number = self._progress.transfer_number(self._tag_high)
-        step = send_message(
-            port, target, dest, tag, buffer.nbytes, self._sizes(), number, synchronous
-        )
-        return Prepared(operation, self._progress.numbered(number, step), buffer)
+        if dest != PROC_NULL:
+            self._require_proxied(call, target, dest, comm)
+        return self._operation(call, "send", comm, buffer, dest, tag), buffer
 
     def _receive(
         self,
@@ -257,7 +267,7 @@ class Host(HostCollectives):
         operation = self._operation(call, "receive", comm, buffer, source, tag)
         if source == PROC_NULL:
             none = Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
-            return Prepared(operation, _nothing(none), buffer)
+            return Prepared(operation, nothing(none), buffer)
         self._require_proxied(call, origin, source, comm)
         state = self._context._state
         port = HostPort(state, buffer.data, sends=False)
@@ -304,8 +314,3 @@ class Host(HostCollectives):
         if known[comm].is_free:
             raise ContextError(f"communicator handle is {comm}, which was freed")
         return known[comm]
-
-
-def _nothing(outcome: Outcome) -> Step:
-    return outcome
-    yield

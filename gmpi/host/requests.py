@@ -33,6 +33,7 @@ from host_proxy.reference.failure import (
 from host_proxy.reference.protocol import Outcome, Step
 
 if TYPE_CHECKING:
+    from gmpi.host.buffer import HostBuffer
     from gmpi.lifetime.synchronization import Synchronization
 
 
@@ -63,6 +64,20 @@ class Operation(NamedTuple):
         if self.tag is not None:
             words.append(f"tag {tag_text(self.tag)}")
         return ", ".join([*words, f"communicator {self.comm}, {self.nbytes} bytes"])
+
+
+class Prepared(NamedTuple):
+    """An operation whose arguments have been checked, and of which MPI knows nothing yet."""
+
+    operation: Operation
+    steps: Step
+    buffer: HostBuffer
+
+
+def nothing(outcome: Outcome) -> Step:
+    """The steps of what is complete at once."""
+    return outcome
+    yield
 
 
 def type_name(element: Any) -> str:
@@ -140,8 +155,14 @@ class Progress:
 
     def step(self) -> None:
         self.require()
+        self.go_on()
+
+    def go_on(self, only: Sequence[HostRequest] | None = None) -> None:
+        """As far as MPI has come, with all of them, or with some."""
         with self.lock:
-            for request in self.open:
+            for request in self.open if only is None else only:
+                if request.is_complete:
+                    continue
                 self.moved += request.step()
                 if request.is_complete and self.ended:
                     self.ended(request)

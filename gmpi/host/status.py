@@ -46,6 +46,12 @@ class HostStatus:
             datatype = DATATYPES[datatype & 0xFF][1]
         return _elements(self.nbytes, datatype.Get_size())
 
+    def Get_elements(self, datatype: MPI.Datatype) -> int:
+        """Received basic elements of mpi4py's datatype (MPI 4.1 section 5.1.11)."""
+        status = MPI.Status()
+        status.Set_elements(MPI.BYTE, self.nbytes)
+        return status.Get_elements(datatype)
+
     def copy_to(self, status: MPI.Status | None) -> None:
         """Fills in mpi4py's object, if one was passed."""
         if status is None:

@@ -22,6 +22,7 @@ from gmpi.committed import Datatypes
 from gmpi.communicators import Communicators
 from gmpi.contract.sizes import IDENTITY_SIZE_SHIFT, Layout
 from gmpi.contract.wire import CONTROL_RESOURCE_NS, HANDLE_CONTEXT_MASK
+from gmpi.host.buffered import Buffered
 from gmpi.host.partitioned import Partitioned
 from gmpi.host.requests import Progress
 from gmpi.launch import launch
@@ -216,6 +217,8 @@ class _Steps:
         context._kernels = LaunchedKernels(gpu, context.config.check_grid)
         context._waits = Synchronization(context)
         context._host_progress = Progress(context._waits)
+        context._buffered = Buffered(context, context._host_progress)
+        context._state.buffered = context._buffered
         context._datatypes = Datatypes(context.layout, memory, context._state, gpu)
         context._communicators = Communicators(
             context._state, memory, context._peers, context.config.debug

@@ -41,7 +41,7 @@ def close(context: Context) -> None:
     if context._proxy.failure is not None:
         shut_down(context, clean=False)
         waits.raise_faults()
-    pending = context.pending
+    pending = [*map(str, context.pending), *context._buffered.left]
     leaked = ending.leaks(context)
     untaken = waits.untaken()
     shut_down(context, clean=not pending)
@@ -49,7 +49,7 @@ def close(context: Context) -> None:
         # Shown, as Python's ResourceWarning is not: nothing else tells of a missing wait.
         warnings.warn(f"rank {context.rank}: {leaked}", LeakWarning, stacklevel=3)
     if pending:
-        listing = "; ".join(map(str, pending))
+        listing = "; ".join(pending)
         raise PendingError(
             f"kernels ended without completing {len(pending)} requests: {listing}; "
             "wait for every request before the kernel returns"

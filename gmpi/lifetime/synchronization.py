@@ -85,6 +85,7 @@ class Synchronization:
         """Before closing: gives what kernels have left behind a moment to complete."""
         if not self.aborted:
             self._wait_for_requests(_SETTLE_S)
+            self._wait_for_buffered(self._context.config.sync_timeout_s)
 
     def _wait_for_requests(self, timeout: float) -> bool:
         """Whether none is open, after ``timeout`` s at most; true without a proxy, too."""
@@ -94,6 +95,14 @@ class Synchronization:
                 return False
             time.sleep(_POLL_S)
         return True
+
+    def _wait_for_buffered(self, timeout: float) -> None:
+        """As long as buffered sends have not gone: nobody waits for them, and they must come."""
+        deadline = time.monotonic() + timeout
+        while self._context._buffered.left and self._context._proxy.alive and not self.aborted:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(_POLL_S)
 
     def _is_quiet(self) -> bool:
         """No record in the ring, no request open. Only sure while no kernel runs."""

@@ -244,8 +244,9 @@ def pending_of_host(request: HostRequest, groups: list[Group], age_s: float) -> 
     """The same for an operation of the host."""
     asked = request.operation
     group = groups[asked.comm]
+    name = asked.name if asked.name.startswith("GMPI_") else f"Context.host.{asked.name}"
     return Pending(
-        f"Context.host.{asked.name}",
+        name,
         asked.kind,
         None if asked.peer is None else _peer(asked.peer, group.members),
         None if asked.tag == ANY_TAG else asked.tag,

@@ -23,7 +23,7 @@ from gmpi.trace.events import Launch
 from host_proxy.platform.operations import DEST, OPERATIONS, SOURCE, name_of
 
 HOST, PROXY, MORE_HOST, FIRST_BLOCK = 1, 2, 10, 1000  # tracks
-_SENDS = frozenset(("isend", "issend", "send", "ssend"))
+_SENDS = frozenset(("isend", "ibsend", "irsend", "issend", "send", "bsend", "rsend", "ssend"))
 _RECEIVES = frozenset(("irecv", "recv"))
 _COLLECTIVES = frozenset(
     prefix + name.lower()

@@ -11,6 +11,8 @@ from gmpi.contract.wire import (
     BYTES_MASK,
     COMMUNICATORS,
     LOW_32,
+    OP_ABORT,
+    OP_BSEND,
     OP_CHUNK,
     OP_FAULT,
     OP_GRID,
@@ -115,6 +117,8 @@ def wants_python(g, r):
     if op == OP_SEND_CHANNEL or op == OP_RECEIVE_CHANNEL:
         return True
     if op == OP_PSEND_INIT or op == OP_PRECV_INIT or op == OP_REQUEST_FREE:
+        return True
+    if op == OP_BSEND or op == OP_ABORT:
         return True
     if _COLLECTIVES[op] == 0:
         return False

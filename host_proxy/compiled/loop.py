@@ -13,6 +13,7 @@ from host_proxy.compiled.progress import progress, release_synchronizes
 from host_proxy.platform.idle import TURNS_PER_CLOCK, now_ns, wait_a_little
 from host_proxy.platform.native import bump, entry, get, jit, put
 from host_proxy.platform.state import (
+    G_BUFFERED,
     G_CHANNELS,
     G_COMMANDED,
     G_DOORBELL,
@@ -71,8 +72,8 @@ def serve(g):
 
 @jit
 def is_due(g):
-    """Whether Python should look for control messages of the direct road."""
-    if get(g, G_CHANNELS) == 0 and get(g, G_OPENING) == 0:
+    """Whether Python should look for control messages of the direct road, or for buffered sends."""
+    if get(g, G_CHANNELS) | get(g, G_OPENING) | get(g, G_BUFFERED) == 0:
         return False
     if get(g, G_NOW) - get(g, G_TICKED) < _TICK_NS:
         return False

@@ -140,6 +140,8 @@ OPERATIONS = {
     wire.OP_PSEND_INIT: Operation("GMPI_Psend_init", DATATYPE | COUNT | BUFFER),
     wire.OP_PRECV_INIT: Operation("GMPI_Precv_init", DATATYPE | COUNT | BUFFER),
     wire.OP_REQUEST_FREE: Operation("GMPI_Request_free", COUNT),
+    wire.OP_BSEND: Operation("GMPI_Ibsend", _DATA | DEST | TAG),
+    wire.OP_ABORT: Operation("GMPI_Abort", COMMUNICATOR | COUNT),
 }
 for _move in moves.ROWS:
     _fields = _DATA | (ROOT if _move.rooted else 0) | (REDUCTION if _move.reduces else IN_PLACE)
@@ -154,6 +156,18 @@ _CALLS = {
     (wire.OP_ALLREDUCE, wire.BLOCKING): "GMPI_Allreduce",
     (wire.OP_ISEND, wire.PARTITIONED): "partitioned send",
     (wire.OP_IRECV, wire.PARTITIONED): "partitioned receive",
+    (wire.OP_ISEND, wire.READY): "GMPI_Irsend",
+    (wire.OP_ISEND, wire.READY_BLOCKING): "GMPI_Rsend",
+    (wire.OP_BSEND, wire.BLOCKING): "GMPI_Bsend",
+    **{
+        (op, call): name
+        for op in (wire.OP_ISEND, wire.OP_IRECV, wire.OP_BSEND)
+        for call, name in (
+            (wire.REPLACE, "GMPI_Sendrecv_replace"),
+            (wire.COMBINED, "GMPI_Isendrecv"),
+            (wire.COMBINED_REPLACE, "GMPI_Isendrecv_replace"),
+        )
+    },
     (wire.OP_ISEND, wire.SYNCHRONOUS): "GMPI_Issend",
     (wire.OP_ISEND, wire.SYNCHRONOUS_BLOCKING): "GMPI_Ssend",
     (wire.OP_BCAST, wire.NONBLOCKING): "GMPI_Ibcast",

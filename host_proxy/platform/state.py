@@ -147,8 +147,9 @@ from host_proxy.platform.reductions import Reductions
     G_CHANNELS,  # 1: there is a direct road, whose control messages Python looks for
     G_TICKED,  # when it last did, ns
     G_OPENING,  # partitioned requests whose other end is not known, for which Python looks, too
+    G_BUFFERED,  # 1: buffered sends are under way, for which it looks
     F_MOVING,  # of the first collective that moves blocks; the others follow, in the table's order
-) = range(105)
+) = range(106)
 G_COUNT = F_MOVING + len(ROWS)
 
 # --- slots ---------------------------------------------------------------------------------------
@@ -328,6 +329,7 @@ class State:
     opening: Callable[[], object] = lambda: None  # looks for the other ends of such requests
     # makes and frees such requests for kernels: gmpi/host/partitioned_making.py
     making: Any = None
+    buffered: Any = None  # keeps buffered sends: gmpi/host/buffered.py
     notes: Notes = field(default_factory=lambda: Notes(2 * FAULTS))
     keep: list[Any] = field(default_factory=list)  # memory behind addresses in globals
 

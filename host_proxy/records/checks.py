@@ -147,7 +147,7 @@ def check(g, r):
     if fields & ops.ROOT and (peer < 0 or peer >= peers):
         return log_record(g, r, ops.ROOT, peer, 0, peers - 1)
     if fields & ops.TAG and (tag < 0 or tag > get(g, G_TAG_UB)):
-        if tag != ANY_TAG or op == OP_ISEND or refuses_any_tag(g, get(r, R_COMM)):
+        if tag != ANY_TAG or fields & ops.DEST or refuses_any_tag(g, get(r, R_COMM)):
             return log_record(g, r, ops.TAG, tag, 0, get(g, G_TAG_UB))
     if fields & ops.REDUCTION:
         if tag < 0 or tag >= OPERATIONS or get(get(g, G_REDUCTIONS), tag) == 0:

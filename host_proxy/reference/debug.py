@@ -35,6 +35,7 @@ from host_proxy.platform.state import (
     R_ADDRESS,
     R_BLOCK,
     R_BYTES,
+    R_CALL,
     R_COMM,
     R_DATATYPE,
     R_DONE,
@@ -289,7 +290,10 @@ class DebugEngine(Mpi4pyEngine):
         r = self.state.record
         address, nbytes, flags = int(r[R_DONE]), int(r[R_BYTES]), int(r[R_FLAGS])
         moves = flags & (wire.FLAG_OUT | wire.FLAG_BACK) and r[R_PEER] != PROC_NULL
-        if not moves or nbytes == 0 or address & SCATTERED:
+        call = int(r[R_OP]) | int(r[R_CALL]) << wire.CALL_SHIFT
+        replaced = call == wire.OP_ISEND | wire.REPLACE
+        # Of one that is to be received into, all has been packed.
+        if not moves or nbytes == 0 or address & SCATTERED or replaced:
             address = 0
         return Buffer(address, nbytes, bool(flags & wire.FLAG_BACK), self._name(slot))
 

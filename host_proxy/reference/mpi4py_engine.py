@@ -27,6 +27,7 @@ from host_proxy.platform import operations as ops
 from host_proxy.platform.state import (
     C_COLLECTIVES,
     ENGINE,
+    G_BUFFERED,
     G_CHANNELS,
     G_CONTROL,
     G_HANDED,
@@ -211,6 +212,8 @@ class Mpi4pyEngine(Operations):
             self.take_over()
         if self.state.globals[G_OPENING]:
             self.state.opening()
+        if self.state.globals[G_BUFFERED]:
+            self.state.buffered.step()
         if self.state.globals[G_CHANNELS] and self.channels.listen():
             opening, self.opening = self.opening, []
             for slot, operation in opening:
@@ -277,4 +280,6 @@ _OPERATIONS = {
     wire.OP_PSEND_INIT: Mpi4pyEngine.make_partitioned,
     wire.OP_PRECV_INIT: Mpi4pyEngine.make_partitioned,
     wire.OP_REQUEST_FREE: Mpi4pyEngine.free_partitioned,
+    wire.OP_BSEND: Mpi4pyEngine.bsend,
+    wire.OP_ABORT: Mpi4pyEngine.abort,
 }

@@ -3,6 +3,8 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+import ctypes
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -128,6 +130,33 @@ class Operations:
         return (
             yield from send_message(port, comm, dest, tag, nbytes, self.sizes, number, synchronous)
         )
+
+    def bsend(self, slot: int) -> Step:
+        """Complete when the bytes are ours: the message goes on by itself (MPI 4.1 section 3.6)."""
+        nbytes, block = self.field(slot, S_BYTES), self.field(slot, S_BLOCK)
+        dest = self.field(slot, S_PEER)
+        if dest == PROC_NULL:
+            return Outcome(0)
+        port = self.port(self, slot)
+        memory = np.empty(nbytes, np.uint8)
+        if nbytes <= self.sizes[0]:
+            memory[:] = port.small()[:nbytes]
+        else:
+            yield from port.move(memory, 0, wire.PACK)
+        call = ops.name_of(wire.OP_BSEND, self.field(slot, S_CALL))
+        comm, tag = self.field(slot, S_COMM), self.field(slot, S_TAG)
+        error = self.state.buffered.send_for_kernel(call, memory, dest, tag, comm, block)
+        return Outcome(nbytes, error)
+
+    def abort(self, slot: int) -> Step:
+        """Ends all ranks (MPI 4.1 section 9.7)."""
+        block, code = self.field(slot, S_BLOCK), self.field(slot, S_ELEMENTS)
+        rank = self.state.communicators[0].rank
+        text = f"GMPI: rank {rank}: GMPI_Abort in block {block}, error code {code}"
+        print(f"\n{text}\n", file=sys.stderr, flush=True)
+        self.communicator(slot).messages.Abort(ctypes.c_int(code).value)
+        return Outcome(0)
+        yield
 
     def irecv(self, slot: int) -> Step:
         source = self.field(slot, S_PEER)

@@ -38,6 +38,7 @@ class Message:
     room: int  # elements that the receive has room for: fewer than come, and it is truncated
     recv_source: int
     recv_tag: int
+    mode: int = 0  # of the send, see script_kernel.py
 
     @property
     def nbytes(self) -> int:
@@ -82,11 +83,22 @@ class Broadcast:
 
 
 @dataclass
+class Shift:
+    """Each rank of a communicator sends to the next one and receives from the one before."""
+
+    number: int
+    comm: int
+    nbytes: int
+    how: int  # Sendrecv_replace, Isendrecv_replace, Isendrecv
+
+
+@dataclass
 class Phase:
     blocking: bool
     messages: list[Message] = field(default_factory=list)
     reductions: list[Reduction] = field(default_factory=list)
     broadcasts: list[Broadcast] = field(default_factory=list)
+    shifts: list[Shift] = field(default_factory=list)
 
 
 class Communicators:
@@ -205,8 +217,36 @@ def expected(phases: list[Phase], comms: Communicators) -> Result:
         for b in phase.broadcasts:
             content = pattern(b.nbytes, b.number)
             found[f"broadcast {b.number}"] = content
+        for s in phase.shifts:
+            comm = comms.mpi[s.comm]
+            content = pattern(s.nbytes, s.number + 7 * comm.rank)
+            after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+            comm.Sendrecv_replace(content, after, s.number, before, s.number)
+            found[f"shift {s.number}"] = content
         barrier()
     return found
+
+
+def with_all_calls(
+    phase: Phase, place: int, rng: np.random.Generator, sizes: list[int], direct: set[int]
+) -> Phase:
+    """The same with sends of all modes, and shifts, as far as the road has them.
+
+    Args:
+        place: which phase it is.
+    """
+    messages = [
+        replace(m, mode=int(rng.choice([0, 2] if m.comm in direct else [0, 0, 1, 2, 3])))
+        for m in phase.messages
+    ]
+    shifts = []
+    for k in range(int(rng.integers(0, 3))):
+        comm, nbytes, how = (int(v) for v in rng.integers(0, [3, 1 << 30, 3]))
+        nbytes = sizes[nbytes % len(sizes)]
+        if comm in direct:
+            how = 0
+        shifts.append(Shift(2000 + 10 * place + k, comm, nbytes, how))
+    return replace(phase, messages=messages, shifts=shifts)
 
 
 def without_truncation(phase: Phase) -> Phase:

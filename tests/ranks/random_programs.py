@@ -34,9 +34,11 @@ from random_phases import (
     Phase,
     Reduction,
     Result,
+    Shift,
     expected,
     interleave,
     random_phase,
+    with_all_calls,
     without_truncation,
     without_wildcards,
 )
@@ -98,9 +100,9 @@ def actual(
             else:
                 arguments = (s.data(m.data), m.count, handle, m.dest, m.tag, comm)
                 if phase.blocking:
-                    errors.append(s.send(*arguments))
+                    errors.append(s.send(*arguments, mode=m.mode))
                 else:
-                    opened.append((s.isend(*arguments), None))
+                    opened.append((s.isend(*arguments, mode=m.mode), None))
         if phase.blocking:
             for r in phase.reductions:
                 if not r.blocking:
@@ -116,6 +118,8 @@ def actual(
             if comms.mpi[b.comm].rank == b.root:
                 s.fill(room, content)
             errors.append(s.bcast(room, b.nbytes, gmpi.BYTE, b.root, handles[b.comm]))
+        for shift in phase.shifts:
+            errors.append(shift_(s, shift, comms, handles, place))
         errors.append(s.barrier())
     if stuck:
         never_complete(s, g.layout.eager_bytes, rng)
@@ -203,6 +207,19 @@ def reduce_(
     return s.allreduce(s.data(mine), room, r.count, handle, r.op, comm)
 
 
+def shift_(s: Script, shift: Shift, comms: Communicators, handles: list[int], place: Any) -> Call:
+    comm = comms.mpi[shift.comm]
+    content = pattern(shift.nbytes, shift.number + 7 * comm.rank)
+    after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    room = place(f"shift {shift.number}", shift.nbytes)
+    tag, handle = shift.number, handles[shift.comm]
+    if shift.how == 2:
+        out, n = s.data(content), shift.nbytes
+        return s.wait(s.isendrecv(out, room, n, gmpi.BYTE, after, tag, before, handle))
+    s.fill(room, content)
+    return s.replace(room, shift.nbytes, gmpi.BYTE, after, tag, before, handle, shift.how)
+
+
 def finish(
     s: Script, opened: list[tuple[Call, Message | None]], statuses: list[Any], anys: list[Any],
     errors: list[Call], partly: list[tuple[Call, int]], rng: np.random.Generator,
@@ -253,6 +270,8 @@ def check(seed: int, comms: Communicators) -> None:
     draw = np.random.default_rng([seed, 3])
     direct = {comm for comm in range(3) if draw.random() < 0.4}
     phases = [without_wildcards(phase, direct) for phase in phases]
+    draw = np.random.default_rng([seed, 4])
+    phases = [with_all_calls(p, i, draw, sizes, direct) for i, p in enumerate(phases)]
     if seed % 2 == 0:
         cut_off(seed, [without_truncation(phase) for phase in phases], comms, direct, settings)
     wanted = expected(phases, comms)

@@ -44,10 +44,12 @@ from script_kernel import (
     ISEND,
     ISEND_AT,
     ISEND_STRIDED,
+    ISENDRECV,
     KERNELS,
     OP,
     PAUSE,
     RECV,
+    REPLACE,
     RESULT,
     ROOM,
     ROOM2,
@@ -67,8 +69,8 @@ from gmpi import Status
 _GUARD = 64
 _PLACES = AT, ROOM, AT2, ROOM2
 #: What a call does with its first buffer; the second one is always received into.
-_SEND_FROM_FIRST = ISEND, SEND, SENDRECV, ISEND_STRIDED, IALLREDUCE, ALLREDUCE
-_RECEIVE_INTO_FIRST = IRECV, RECV, IRECV_STRIDED, IN_PLACE, BCAST
+_SEND_FROM_FIRST = ISEND, SEND, SENDRECV, ISENDRECV, ISEND_STRIDED, IALLREDUCE, ALLREDUCE
+_RECEIVE_INTO_FIRST = IRECV, RECV, REPLACE, IRECV_STRIDED, IN_PLACE, BCAST
 _UNTOUCHED = 0xA5
 
 
@@ -148,10 +150,15 @@ class Caller:
             op, handle, AT=at, ROOM=room, COUNT=n, TYPE=datatype, PEER=peer, TAG=tag, COMM=comm
         )
 
-    def isend(self, b: Any, n: int, datatype: int, dest: int, tag: int, comm: int = 0) -> Call:
-        """``b`` is a buffer, or an address."""
+    # wide: as MPI's
+    def isend(
+        self, b: Any, n: int, datatype: int, dest: int, tag: int, comm: int = 0, mode: int = 0
+    ) -> Call:
+        """``b`` is a buffer, or an address; ``mode`` BUFFERED, READY or SYNCHRONOUS."""
         op = ISEND if isinstance(b, Buffer) else ISEND_AT
-        return self._message(op, self._new(), b, n, datatype, dest, tag, comm)
+        call = self._message(op, self._new(), b, n, datatype, dest, tag, comm)
+        call.row[script_kernel.COUNT2] = mode
+        return call
 
     def irecv(self, b: Any, n: int, datatype: int, source: int, tag: int, comm: int = 0) -> Call:
         op = IRECV if isinstance(b, Buffer) else IRECV_AT
@@ -163,8 +170,13 @@ class Caller:
     def irecv_strided(self, b: Buffer, n: int, datatype: int, source: int, tag: int) -> Call:
         return self._message(IRECV_STRIDED, self._new(), b, n, datatype, source, tag, 0)
 
-    def send(self, b: Buffer, n: int, datatype: int, dest: int, tag: int, comm: int = 0) -> Call:
-        return self._message(SEND, -1, b, n, datatype, dest, tag, comm)
+    # wide: as MPI's
+    def send(
+        self, b: Buffer, n: int, datatype: int, dest: int, tag: int, comm: int = 0, mode: int = 0
+    ) -> Call:
+        call = self._message(SEND, -1, b, n, datatype, dest, tag, comm)
+        call.row[script_kernel.COUNT2] = mode
+        return call
 
     def recv(self, b: Buffer, n: int, datatype: int, source: int, tag: int, comm: int = 0) -> Call:
         return self._message(RECV, -1, b, n, datatype, source, tag, comm)
@@ -176,6 +188,29 @@ class Caller:
         return self._add(
             SENDRECV, AT=out.offset, ROOM=out.nbytes, COUNT=n, TYPE=datatype, PEER=dest, TAG=tag,
             COMM=comm, AT2=room.offset, ROOM2=room.nbytes, COUNT2=m, PEER2=source, TAG2=recvtag,
+        )  # fmt: skip
+
+    # wide: as MPI's
+    def replace(
+        self, b: Buffer, n: int, datatype: int, dest: int, tag: int, source: int, comm: int,
+        nonblocking: int,
+    ) -> Call:  # fmt: skip
+        """Sendrecv_replace, or Isendrecv_replace and Wait, with one tag."""
+        return self._add(
+            REPLACE, AT=b.offset, ROOM=b.nbytes, COUNT=n, TYPE=datatype, PEER=dest, TAG=tag,
+            COMM=comm, COUNT2=nonblocking, PEER2=source, TAG2=tag,
+        )  # fmt: skip
+
+    # wide: as MPI's
+    def isendrecv(
+        self, out: Buffer, room: Buffer, n: int, datatype: int, dest: int, tag: int, source: int,
+        comm: int,
+    ) -> Call:  # fmt: skip
+        """Isendrecv with one tag, and as many bytes each way."""
+        return self._add(
+            ISENDRECV, self._new(), AT=out.offset, ROOM=out.nbytes, COUNT=n, TYPE=datatype,
+            PEER=dest, TAG=tag, COMM=comm, AT2=room.offset, ROOM2=room.nbytes, PEER2=source,
+            TAG2=tag,
         )  # fmt: skip
 
     def wait(self, request: Call) -> Call:

@@ -19,8 +19,11 @@ COLUMNS = 14
 (
     ISEND, IRECV, SEND, RECV, SENDRECV, WAIT, WAITALL, WAITANY, TEST, TEST_UNTIL, IALLREDUCE,
     ALLREDUCE, BCAST, BARRIER, SYNCHRONIZE, COMM_RANK, ISEND_AT, IRECV_AT, ISEND_STRIDED,
-    IRECV_STRIDED, IN_PLACE, PAUSE,
-) = range(1, 23)  # fmt: skip
+    IRECV_STRIDED, IN_PLACE, PAUSE, REPLACE, ISENDRECV,
+) = range(1, 25)  # fmt: skip
+
+# How a message is sent: COUNT2 of ISEND and SEND.
+STANDARD, BUFFERED, READY, SYNCHRONOUS = range(4)
 
 FIELDS = len(Status._fields)
 RESULT = FIELDS + 1  # a status, and a flag or an index
@@ -31,6 +34,11 @@ def _make_kernel(calls: SimpleNamespace, scope: str) -> Any:
     sendrecv, wait, waitall, waitany = calls.sendrecv, calls.wait, calls.waitall, calls.waitany
     test, iallreduce, allreduce = calls.test, calls.iallreduce, calls.allreduce
     bcast, barrier, synchronize = calls.bcast, calls.barrier, calls.synchronize
+    some = calls if hasattr(calls, "bsend") else block_calls  # grid scope has none of these
+    ibsend, irsend, issend = some.ibsend, some.irsend, some.issend
+    bsend, rsend, ssend = some.bsend, some.rsend, some.ssend
+    sendrecv_replace, isendrecv_replace = some.sendrecv_replace, some.isendrecv_replace
+    isendrecv = some.isendrecv
     warp, grid = scope == "warp", scope == "grid"
     comm_rank, comm_size = gmpi.GMPI_Comm_rank, gmpi.GMPI_Comm_size
 
@@ -59,8 +67,15 @@ def _make_kernel(calls: SimpleNamespace, scope: str) -> Any:
             flag = 0
             error = 0
             only_error = False
-            if op == ISEND:
+            mode = row[COUNT2]
+            if op == ISEND and mode == STANDARD:
                 handles[caller, h] = isend(ctx, heap[at:end], n, datatype, peer, tag, comm)
+            elif op == ISEND and mode == BUFFERED:
+                handles[caller, h] = ibsend(ctx, heap[at:end], n, datatype, peer, tag, comm)
+            elif op == ISEND and mode == READY:
+                handles[caller, h] = irsend(ctx, heap[at:end], n, datatype, peer, tag, comm)
+            elif op == ISEND:
+                handles[caller, h] = issend(ctx, heap[at:end], n, datatype, peer, tag, comm)
             elif op == IRECV:
                 handles[caller, h] = irecv(ctx, heap[at:end], n, datatype, peer, tag, comm)
             elif op == ISEND_AT:
@@ -71,6 +86,26 @@ def _make_kernel(calls: SimpleNamespace, scope: str) -> Any:
                 handles[caller, h] = isend(ctx, heap[at:end:2], n, datatype, peer, tag, comm)
             elif op == IRECV_STRIDED:
                 handles[caller, h] = irecv(ctx, heap[at:end:2], n, datatype, peer, tag, comm)
+            elif op == SEND and mode == BUFFERED:
+                status = bsend(ctx, heap[at:end], n, datatype, peer, tag, comm)
+            elif op == SEND and mode == READY:
+                status = rsend(ctx, heap[at:end], n, datatype, peer, tag, comm)
+            elif op == SEND and mode == SYNCHRONOUS:
+                status = ssend(ctx, heap[at:end], n, datatype, peer, tag, comm)
+            elif op == REPLACE and mode == 0:
+                status = sendrecv_replace(
+                    ctx, heap[at:end], n, datatype, peer, tag, row[PEER2], row[TAG2], comm
+                )
+            elif op == REPLACE:
+                status = wait(ctx, isendrecv_replace(
+                    ctx, heap[at:end], n, datatype, peer, tag, row[PEER2], row[TAG2], comm
+                ))  # fmt: skip
+            elif op == ISENDRECV:
+                at2 = row[AT2]
+                handles[caller, h] = isendrecv(
+                    ctx, heap[at:end], n, datatype, peer, tag,
+                    heap[at2 : at2 + row[ROOM2]], n, datatype, row[PEER2], row[TAG2], comm,
+                )  # fmt: skip
             elif op == SEND:
                 status = send(ctx, heap[at:end], n, datatype, peer, tag, comm)
             elif op == RECV:

@@ -1,0 +1,161 @@
+"""Sends whose bytes the proxy keeps, calls that send and receive, and GMPI_Abort, for each scope.
+
+A buffered send is complete when the proxy has its bytes, whether or not anybody receives them. So
+the calls here that start a send and a receive at once, and return one request, are a buffered send
+followed by a receive: the buffer may be the same one.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.api.local import type_size
+from device_lib.api.words import is_scattered, pair, word0_of
+from device_lib.platform.context import Status, eager_bytes, may_go_direct
+from device_lib.platform.primitives import buffer_of, device, int64
+from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
+from device_lib.proxied.slots import error_handle
+from device_lib.proxied.status import status_of
+from gmpi.contract.channels import WIDE_ROOM
+from gmpi.contract.constants import ERR_COMM, PROC_NULL, SUCCESS
+from gmpi.contract.wire import (
+    BLOCKING,
+    COMBINED,
+    COMBINED_REPLACE,
+    ERROR_SHIFT,
+    OP_ABORT,
+    OP_BSEND,
+    OP_IRECV,
+    OP_ISEND,
+    READY,
+    READY_BLOCKING,
+    REPLACE,
+)
+
+
+@device
+def _failed(error):
+    return status_of(COMPLETED | error << ERROR_SHIFT, 0, NO_ORIGIN)
+
+
+def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, report: Callable):
+    """The calls of one scope.
+
+    Args:
+        sending: ``start_send`` and ``start_receive`` of ``calls``.
+        waiting: ``waiting``.
+        report: of ``proxied.requests``.
+    """
+    start_send, start_receive = sending.start_send, sending.start_receive
+    finish, perform = waiting.finish, waiting.perform
+
+    @device
+    def wait(ctx, request):
+        completed, status = finish(ctx, request, False)
+        return status
+
+    @device
+    def refused(ctx, op, comm):
+        """Whether its communicator is one of the direct road, which has no such sends."""
+        word0 = word0_of(op, 0, comm, 0)
+        if may_go_direct(ctx, word0):
+            report(ctx, word0, int64(comm), ERR_COMM)
+            return True
+        return False
+
+    @device
+    def start_buffered(ctx, op, buf, count, datatype, dest, tag, comm):
+        if refused(ctx, op, comm):
+            return error_handle(ERR_COMM)
+        return start_send(ctx, op, buf, count, datatype, dest, tag, comm)
+
+    @device
+    def ibsend(ctx, buf, count, datatype, dest, tag, comm):
+        return start_buffered(ctx, OP_BSEND, buf, count, datatype, dest, tag, comm)
+
+    @device
+    def bsend(ctx, buf, count, datatype, dest, tag, comm):
+        op = OP_BSEND | BLOCKING
+        return wait(ctx, start_buffered(ctx, op, buf, count, datatype, dest, tag, comm))
+
+    # A send that may rely on its receive being posted, and need not.
+    @device
+    def irsend(ctx, buf, count, datatype, dest, tag, comm):
+        return start_send(ctx, OP_ISEND | READY, buf, count, datatype, dest, tag, comm)
+
+    @device
+    def rsend(ctx, buf, count, datatype, dest, tag, comm):
+        op = OP_ISEND | READY_BLOCKING
+        return wait(ctx, start_send(ctx, op, buf, count, datatype, dest, tag, comm))
+
+    # wide: as MPI's
+    @device
+    def isendrecv(
+        ctx, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
+        recvtag, comm,
+    ):  # fmt: skip
+        op = OP_BSEND | COMBINED
+        sent = wait(ctx, start_buffered(ctx, op, sendbuf, sendcount, sendtype, dest, sendtag, comm))
+        if sent.error != SUCCESS:
+            return error_handle(sent.error)
+        op = OP_IRECV | COMBINED
+        return start_receive(ctx, op, recvbuf, recvcount, recvtype, source, recvtag, comm)
+
+    # wide: as MPI's
+    @device
+    def isendrecv_replace(ctx, buf, count, datatype, dest, sendtag, source, recvtag, comm):
+        op = OP_BSEND | COMBINED_REPLACE
+        sent = wait(ctx, start_buffered(ctx, op, buf, count, datatype, dest, sendtag, comm))
+        if sent.error != SUCCESS:
+            return error_handle(sent.error)
+        op = OP_IRECV | COMBINED_REPLACE
+        return start_receive(ctx, op, buf, count, datatype, source, recvtag, comm)
+
+    # wide: as MPI's
+    @device
+    def sendrecv_replace(ctx, buf, count, datatype, dest, sendtag, source, recvtag, comm):
+        op = OP_ISEND | REPLACE
+        nbytes = int64(count) * type_size(ctx, datatype)
+        at, room, strided = buffer_of(buf)
+        direct = may_go_direct(ctx, word0_of(op, 0, comm, 0))
+        if direct and dest != PROC_NULL:
+            # Out of the buffer before anything comes to it, whether or not its receive is posted.
+            if is_scattered(datatype, strided) or nbytes > WIDE_ROOM:
+                report(ctx, word0_of(op, 0, comm, 0), int64(comm), ERR_COMM)
+                return _failed(ERR_COMM)
+        elif nbytes > eager_bytes(ctx):
+            op = OP_BSEND | REPLACE
+        outgoing = start_send(ctx, op, buf, count, datatype, dest, sendtag, comm)
+        sent = _failed(SUCCESS)
+        kept = direct or nbytes > eager_bytes(ctx)
+        if kept:
+            sent = wait(ctx, outgoing)
+            if sent.error != SUCCESS:
+                return sent
+        op = OP_IRECV | REPLACE
+        incoming = start_receive(ctx, op, buf, count, datatype, source, recvtag, comm)
+        if not kept:  # the call has packed it
+            sent = wait(ctx, outgoing)
+        status = wait(ctx, incoming)
+        if status.error != SUCCESS or sent.error == SUCCESS:
+            return status
+        return Status(sent.error, status.source, status.tag, status.count, status.nbytes)
+
+    @device
+    def abort(ctx, comm, errorcode):
+        return perform(
+            ctx, word0_of(OP_ABORT, 0, comm, 0), pair(0, 0), int64(errorcode), 0, 0, 0
+        ).error
+
+    return SimpleNamespace(
+        ibsend=ibsend,
+        bsend=bsend,
+        irsend=irsend,
+        rsend=rsend,
+        isendrecv=isendrecv,
+        isendrecv_replace=isendrecv_replace,
+        sendrecv_replace=sendrecv_replace,
+        abort=abort,
+    )
