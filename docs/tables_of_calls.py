@@ -28,6 +28,7 @@ OTHERWISE = {
     "Type_size": "datatype.Get_size()",
     "Error_class": "MPI.Get_error_class(errorcode)",
     "Request_free": "request.Free()",
+    "Test_cancelled": "status.Is_cancelled()",
     "Synchronize": "-",
 }
 #: What has run on GPUs, by the file of docs/measurements that says so. Everything has run in the
@@ -50,7 +51,9 @@ DIRECT = """
     Parrived Synchronize
 """
 #: Calls that move nothing between ranks.
-LOCAL = re.compile(r"Comm_|Cart|Type_size|Error_class|Get_count|Get_elements|Wtime|Abort")
+LOCAL = re.compile(
+    r"Comm_|Cart|Type_size|Error_class|Get_count|Get_elements|Test_cancelled|Wtime|Abort"
+)
 
 
 def _mpi4py(name: str) -> str:

@@ -140,6 +140,15 @@ from device_lib.api.exports_combined import (
     GMPI_Sendrecv_replace as GMPI_Sendrecv_replace,
     GMPI_Sendrecv_replace_warp as GMPI_Sendrecv_replace_warp,
 )
+from device_lib.api.exports_looking import (
+    GMPI_Cancel as GMPI_Cancel,
+    GMPI_Cancel_warp as GMPI_Cancel_warp,
+    GMPI_Iprobe as GMPI_Iprobe,
+    GMPI_Iprobe_warp as GMPI_Iprobe_warp,
+    GMPI_Probe as GMPI_Probe,
+    GMPI_Probe_warp as GMPI_Probe_warp,
+    GMPI_Test_cancelled as GMPI_Test_cancelled,
+)
 from device_lib.api.exports_several import (
     GMPI_Issend as GMPI_Issend,
     GMPI_Issend_warp as GMPI_Issend_warp,

@@ -25,9 +25,11 @@ from gmpi.contract.wire import (
     FLAG_SHORT_BUFFER,
     FLAG_STRIDED_BUFFER,
     OP_BSEND,
+    OP_CANCEL,
     OP_ISEND,
     OP_PARRIVED,
     OP_PREADY,
+    OP_PROBE,
     OP_START,
     REPLACE,
 )
@@ -97,6 +99,12 @@ def request_words(op: int) -> tuple[str, str]:
     """(what is allowed, what to do) where a call does not take a request."""
     if op in _PARTITIONED:
         return _PARTITIONED[op], "start it before it is used, wait for it before the next start"
+    if op == OP_CANCEL:
+        return (
+            "a receive that is open in this context",
+            "sends, collectives and partitioned requests cannot be cancelled, nor receives on a "
+            "communicator with wildcards=False, which have their place among messages: wait for it",
+        )
     return (
         "a request that is open in this context",
         "it was completed before, belongs to another context, or is no request",
@@ -131,6 +139,9 @@ def proxied_words(op: int, call: int) -> tuple[str, str]:
     """(what is allowed, what to do) for a call that there is on the proxied road only."""
     what = "buffered sends" if op == OP_BSEND else "synchronous sends"
     why = f"the direct road has no {what}"
+    if op == OP_PROBE:
+        why = "on the direct road nobody looks at messages before they are received"
+        return _OTHER_ROAD, f"{why}; register another communicator for them (Context.comm)"
     if op == OP_ISEND and call << CALL_SHIFT == REPLACE:
         why = (
             f"on the direct road at most {WIDE_ROOM} bytes, which lie in one piece, are out of the "

@@ -142,7 +142,15 @@ def test_every_call_has_a_text_and_a_signature() -> None:
             scope = name[-4:]
         scope = f"all threads of the {scope}"
         if name.startswith(
-            ("GMPI_Comm", "GMPI_Cart", "GMPI_Wtime", "GMPI_Type", "GMPI_Error", "GMPI_Get")
+            (
+                "GMPI_Comm",
+                "GMPI_Cart",
+                "GMPI_Wtime",
+                "GMPI_Type",
+                "GMPI_Error",
+                "GMPI_Get",
+                "GMPI_Test_cancelled",
+            )
         ):
             scope = "any thread"
         assert call.__name__ == name

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from device_lib.api.collectives import make_collective_calls
 from device_lib.api.collectives_of_blocks import make_block_calls
 from device_lib.api.combined import make_combined
+from device_lib.api.looking import make_looking
 from device_lib.api.partitioned import make_partitioned_calls
 from device_lib.api.several import make_several
 from device_lib.api.waiting import make_waiting
@@ -290,6 +291,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         testsome=several.testsome,
         waitsome=several.waitsome,
         **vars(combined),
+        **vars(make_looking(waiting, report)),
         **vars(ends),
         iallreduce=collective.iallreduce,
         allreduce=collective.allreduce,

@@ -19,6 +19,7 @@ from gmpi.contract.constants import (
     ERR_RANK,
     ERR_TOPOLOGY,
     FIRST_WITH_GAPS,
+    NO_MESSAGE,
     PROC_NULL,
     SHORT_INT,
     SUCCESS,
@@ -184,6 +185,11 @@ def get_elements(ctx, status, datatype):
 
 
 @device
+def test_cancelled(ctx, status):
+    return status.tag == NO_MESSAGE
+
+
+@device
 def error_class(ctx, errorcode):
     return errorcode
 
@@ -200,5 +206,6 @@ LOCAL = SimpleNamespace(
     type_size=type_size,
     get_count=get_count,
     get_elements=get_elements,
+    test_cancelled=test_cancelled,
     error_class=error_class,
 )

@@ -2,13 +2,16 @@
 
 The call is complete when the bytes are in memory of this rank's own, so nobody waits for the
 message. The proxy's thread goes on with it, and so do waits of the host. Nothing is attached by
-MPI_Buffer_attach: memory is taken as it is needed.
+MPI_Buffer_attach: memory is taken as it is needed. What else only that thread may do, it does here
+for the host.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
+from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +38,7 @@ class Buffered:
         self._progress = progress
         self._lock = threading.Lock()
         self._open: list[tuple[HostRequest, int]] = []
+        self._errands: deque[Callable[[], None]] = deque()
 
     def send(
         self, call: str, data: np.ndarray, dest: int, tag: int, comm: int, block: int = -1
@@ -71,10 +75,17 @@ class Buffered:
             return GMPI_ERR_NO_RESOURCE
         return int(SUCCESS)
 
+    def have_done(self, errand: Callable[[], None]) -> None:
+        """Has the proxy's thread do something, which raises nothing."""
+        self._errands.append(errand)
+        self._context._state.globals[G_BUFFERED] = 1
+
     def step(self) -> None:
         """Goes on with all of them; the proxy's thread. What has failed is logged."""
         state = self._context._state
         state.globals[G_BUFFERED] = 0  # before looking: another thread may add one meanwhile
+        while self._errands:
+            self._errands.popleft()()
         with self._lock:
             requests = list(self._open)
         self._progress.go_on([request for request, _ in requests if not request.is_complete])

@@ -32,6 +32,7 @@ from gmpi.host.buffer import HostBuffer
 from gmpi.host.collectives import HostCollectives, unpacked
 from gmpi.host.combined import HostCombined
 from gmpi.host.port import HostPort
+from gmpi.host.probes import HostProbes
 from gmpi.host.requests import (
     HostRequest,
     Operation,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from gmpi.context import Context
 
 
-class Host(HostCollectives, HostCombined):
+class Host(HostCollectives, HostCombined, HostProbes):
     """``Context.host``: mpi4py-like calls that match those of kernels.
 
     All that they raise is a ``GMPIError``; arguments are checked before MPI sees them. Waits end

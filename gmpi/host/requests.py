@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from gmpi.contract.constants import DATATYPE_NAMES, DATATYPES, ERR_TRUNCATE
+from gmpi.contract.constants import DATATYPE_NAMES, DATATYPES, ERR_TRUNCATE, NO_MESSAGE
 from gmpi.errors import CallError, ContextError, Fault, GMPIError, TruncationError
 from gmpi.faults import flawed_message, rank_text, tag_text
 from gmpi.host.arguments import disagreeing, failed_elsewhere, failed_in_mpi, refused
@@ -243,7 +243,7 @@ class HostRequest:
             steps += 1
             if not self.matched and status.Is_cancelled():
                 self._steps.close()
-                self._end(Outcome(0))
+                self._end(Outcome(0, tag=NO_MESSAGE))
             else:
                 self.advance(status)
         return steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpi4py import MPI
 
-from gmpi.contract.constants import DATATYPE_NAMES, DATATYPES
+from gmpi.contract.constants import ANY_TAG, DATATYPE_NAMES, DATATYPES, NO_MESSAGE
 from gmpi.errors import DatatypeError
 from host_proxy.reference.protocol import Outcome
 
@@ -21,6 +21,9 @@ class HostStatus:
         self.tag = outcome.tag
         self.nbytes = outcome.nbytes
         self.count = _elements(outcome.nbytes, itemsize)
+        self.cancelled = outcome.tag == NO_MESSAGE
+        if self.cancelled:
+            self.tag = int(ANY_TAG)
 
     def Get_source(self) -> int:
         """Rank of the sender in the communicator of the receive."""
@@ -33,6 +36,10 @@ class HostStatus:
     def Get_error(self) -> int:
         """Error class."""
         return self.error
+
+    def Is_cancelled(self) -> bool:
+        """Whether the receive was cancelled (MPI 4.1 section 3.8.4)."""
+        return self.cancelled
 
     def Get_count(self, datatype: MPI.Datatype | int = MPI.BYTE) -> int:
         """Received elements of mpi4py's datatype, or of a constant such as ``gmpi.FLOAT``
@@ -60,6 +67,7 @@ class HostStatus:
         status.Set_tag(self.tag)
         status.Set_error(self.error)
         status.Set_elements(MPI.BYTE, self.nbytes)
+        status.Set_cancelled(self.cancelled)
 
     def __repr__(self) -> str:
         return (

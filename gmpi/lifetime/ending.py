@@ -167,6 +167,10 @@ def never_received(context: Context) -> Counter[str]:
     status = MPI.Status()
     room = np.empty(MESSAGE_HEADER + context.layout.eager_bytes, np.uint8)
     for duplicate, (identity, members) in duplicates(context._state, context._communicators.groups):
+        for one in duplicate.found:  # a probe has
+            text = f"{one.length()} bytes from {members[one.source]} tag {one.tag} on {identity}"
+            found[text] += 1
+        duplicate.found.clear()
         for _ in range(_MESSAGES):
             message = duplicate.Improbe(MPI.ANY_SOURCE, MPI.ANY_TAG, status)
             if message is None:

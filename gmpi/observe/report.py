@@ -36,6 +36,7 @@ from gmpi.diagnose.tables import (
 from gmpi.host.requests import HostRequest, type_name
 from gmpi.observe.partitioned import PartitionedLook
 from host_proxy.platform import operations as ops
+from host_proxy.platform.communicator import Duplicate
 from host_proxy.platform.flight import FUNCTIONS, Event, events
 from host_proxy.platform.state import (
     G_CLOSED,
@@ -262,7 +263,7 @@ def pending_of_host(request: HostRequest, groups: list[Group], age_s: float) -> 
     )
 
 
-def duplicates(state: State, groups: list[Group]) -> Iterator[tuple[MPI.Comm, Group]]:
+def duplicates(state: State, groups: list[Group]) -> Iterator[tuple[Duplicate, Group]]:
     """Every duplicate on which first messages travel, and whose it is."""
     for communicator, group in zip(state.communicators, groups):
         if not communicator.is_free:
@@ -278,6 +279,9 @@ def unexpected(state: State, groups: list[Group]) -> list[Unexpected]:
     found = []
     status = MPI.Status()
     for duplicate, (identity, members) in duplicates(state, groups):
+        for one in list(duplicate.found):  # by a probe
+            nbytes = max(one.nbytes - MESSAGE_HEADER, 0) or None
+            found.append(Unexpected(members[one.source], one.tag, identity, nbytes))
         if not duplicate.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
             continue
         for source in range(duplicate.size):

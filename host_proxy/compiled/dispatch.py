@@ -13,6 +13,7 @@ from gmpi.contract.wire import (
     LOW_32,
     OP_ABORT,
     OP_BSEND,
+    OP_CANCEL,
     OP_CHUNK,
     OP_FAULT,
     OP_GRID,
@@ -21,6 +22,7 @@ from gmpi.contract.wire import (
     OP_NULL,
     OP_PING,
     OP_PRECV_INIT,
+    OP_PROBE,
     OP_PSEND_INIT,
     OP_RECEIVE_CHANNEL,
     OP_REQUEST_FREE,
@@ -46,6 +48,7 @@ from host_proxy.platform.state import (
     G_FIRST_NARROW,
     G_NULL_SUM,
     G_NULLS,
+    G_PROBED,
     G_REQUEST_SLOTS,
     G_SERIAL,
     G_SLOTS,
@@ -118,8 +121,10 @@ def wants_python(g, r):
         return True
     if op == OP_PSEND_INIT or op == OP_PRECV_INIT or op == OP_REQUEST_FREE:
         return True
-    if op == OP_BSEND or op == OP_ABORT:
+    if op == OP_BSEND or op == OP_ABORT or op == OP_CANCEL or op == OP_PROBE:
         return True
+    if op == OP_IRECV:
+        return get(g, G_PROBED) != 0
     if _COLLECTIVES[op] == 0:
         return False
     if is_large(get(r, R_HANDLE)):

@@ -141,6 +141,8 @@ OPERATIONS = {
     wire.OP_PRECV_INIT: Operation("GMPI_Precv_init", DATATYPE | COUNT | BUFFER),
     wire.OP_REQUEST_FREE: Operation("GMPI_Request_free", COUNT),
     wire.OP_BSEND: Operation("GMPI_Ibsend", _DATA | DEST | TAG),
+    wire.OP_CANCEL: Operation("GMPI_Cancel", COUNT),
+    wire.OP_PROBE: Operation("GMPI_Probe", COMMUNICATOR | SOURCE | TAG),
     wire.OP_ABORT: Operation("GMPI_Abort", COMMUNICATOR | COUNT),
 }
 for _move in moves.ROWS:
@@ -159,6 +161,7 @@ _CALLS = {
     (wire.OP_ISEND, wire.READY): "GMPI_Irsend",
     (wire.OP_ISEND, wire.READY_BLOCKING): "GMPI_Rsend",
     (wire.OP_BSEND, wire.BLOCKING): "GMPI_Bsend",
+    (wire.OP_PROBE, wire.NONBLOCKING): "GMPI_Iprobe",
     **{
         (op, call): name
         for op in (wire.OP_ISEND, wire.OP_IRECV, wire.OP_BSEND)

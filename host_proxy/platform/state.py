@@ -147,9 +147,10 @@ from host_proxy.platform.reductions import Reductions
     G_CHANNELS,  # 1: there is a direct road, whose control messages Python looks for
     G_TICKED,  # when it last did, ns
     G_OPENING,  # partitioned requests whose other end is not known, for which Python looks, too
-    G_BUFFERED,  # 1: buffered sends are under way, for which it looks
+    G_BUFFERED,  # 1: buffered sends are under way, for which it looks, or the host asks something
+    G_PROBED,  # messages that probes have taken from MPI: receives look among them first
     F_MOVING,  # of the first collective that moves blocks; the others follow, in the table's order
-) = range(106)
+) = range(107)
 G_COUNT = F_MOVING + len(ROWS)
 
 # --- slots ---------------------------------------------------------------------------------------
@@ -339,6 +340,12 @@ class State:
             assert self.private is not None
             return self.private
         return self.communicators[comm]
+
+    def count_probed(self) -> None:
+        """Notes how many messages probes have taken from MPI; the proxy's thread."""
+        known = [one for one in self.communicators if not one.is_free]
+        found = sum(d.probed for one in known for d in one.all_messages)
+        self.globals[G_PROBED] = found
 
     @property
     def address(self) -> int:

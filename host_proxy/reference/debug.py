@@ -226,6 +226,7 @@ class DebugEngine(Mpi4pyEngine):
         allowed = {
             wire.OP_ISEND: wire.FLAG_OUT | wire.FLAG_INLINE | wire.FLAWS,
             wire.OP_IRECV: wire.FLAG_BACK | wire.FLAWS,
+            wire.OP_PROBE: wire.FLAG_BACK,
         }.get(op, 0xFF if fields & ops.DATATYPE else 0)
         if flags & ~allowed:
             yield f"flags of {operation.name} are {flags:#x}, allowed are {allowed:#x}"

@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi.contract import moves, rules, wire
-from gmpi.contract.constants import ANY_SOURCE, ANY_TAG
+from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, NO_MESSAGE, SUCCESS
 from gmpi.contract.rules import chunk_bytes_of
 from host_proxy.compiled import dispatch
 from host_proxy.compiled.headers import BAD_LENGTH
@@ -35,6 +35,7 @@ from host_proxy.platform.state import (
     G_PYTHON,
     G_SYNCS,
     HANDED,
+    OPEN,
     R_BYTES,
     R_DONE,
     R_FLAGS,
@@ -43,15 +44,18 @@ from host_proxy.platform.state import (
     S_BYTES,
     S_COMM,
     S_COMMANDS,
+    S_ELEMENTS,
     S_FAILED,
     S_OP,
     S_PEER,
     S_PYTHON,
+    S_STATE,
     S_TAG,
     State,
 )
 from host_proxy.records import completion, ring
 from host_proxy.records.fault_log import log_record, log_request, no_payload
+from host_proxy.reference import withdrawing
 from host_proxy.reference.failure import (
     BrokenCommunicator,
     Failure,
@@ -151,6 +155,29 @@ class Mpi4pyEngine(Operations):
         else:
             self.early.add(key)
 
+    def cancel(self, slot: int) -> Step:
+        """Withdraws a receive whose message has not come (MPI 4.1 section 3.8.4)."""
+        handle = self.field(slot, S_ELEMENTS)
+        receive = withdrawing.receive_of(self.state, handle)
+        if receive is None:
+            error = ops.FIELD_CLASSES[ops.REQUEST]
+            value = handle & ~withdrawing.STALE
+            log_request(self.g, self.row(slot), ops.REQUEST, error, 0, value, 0)
+            return Outcome(0, error)
+        if self.field(receive, S_STATE) == OPEN:
+            if self.field(receive, S_PYTHON) == 0:
+                request = withdrawing.take_out(self.state, receive)
+                if request is not None:
+                    tag = self.field(receive, S_TAG)
+                    self.communicator(receive).messages_of(tag).started(request, "receive")
+                    self.unmatched.add(receive)
+                    self.resume(receive, self.rest_of_withdrawn(receive, request), None)
+            for request, whose, _ in self.requests:
+                if whose == receive and receive in self.unmatched:
+                    request.Cancel()
+        return Outcome(0)
+        yield
+
     def take_over(self) -> None:
         """Goes on with receives of the compiled engine that have no buffers for what has come."""
         for slot in np.flatnonzero(self.state.slots[:, S_PYTHON] == HANDED):
@@ -163,6 +190,12 @@ class Mpi4pyEngine(Operations):
     def resume(self, slot: int, operation: Step, value: object) -> None:
         """Runs an operation until it waits for something that has not happened yet."""
         while True:
+            if value is not None and slot in self.unmatched:
+                self.unmatched.discard(slot)
+                if isinstance(value, MPI.Status) and value.Is_cancelled():
+                    operation.close()
+                    self.finish(slot, Outcome(0, int(SUCCESS), ANY_SOURCE, NO_MESSAGE))
+                    return
             # What is called, and whether anything is, only the operation knows.
             row = self.row(slot)
             nbytes = self.field(slot, S_BYTES)
@@ -253,6 +286,7 @@ class Mpi4pyEngine(Operations):
         state = self.state
         operation = self.field(slot, S_OP)
         outcome = self.ended(slot, outcome)
+        self.unmatched.discard(slot)
         state.globals[G_PYTHON] -= 1
         completion.complete(
             self.g, self.row(slot), outcome.nbytes, outcome.error, outcome.source, outcome.tag
@@ -282,4 +316,6 @@ _OPERATIONS = {
     wire.OP_REQUEST_FREE: Mpi4pyEngine.free_partitioned,
     wire.OP_BSEND: Mpi4pyEngine.bsend,
     wire.OP_ABORT: Mpi4pyEngine.abort,
+    wire.OP_CANCEL: Mpi4pyEngine.cancel,
+    wire.OP_PROBE: Mpi4pyEngine.probe,
 }

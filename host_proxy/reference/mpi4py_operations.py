@@ -13,8 +13,10 @@ from mpi4py import MPI
 
 from gmpi.contract import moves, rules, wire
 from gmpi.contract.constants import (
+    ANY_SOURCE,
     ANY_TAG,
     DATATYPES,
+    NO_MESSAGE,
     PROC_NULL,
     SUCCESS,
 )
@@ -28,6 +30,7 @@ from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.idle import now_ns
 from host_proxy.platform.state import (
     G_CONTROL,
+    G_PROBED,
     G_TAG_UB,
     G_TRANSFERS,
     R_FLAGS,
@@ -57,6 +60,7 @@ from host_proxy.reference.protocol import (
     chunks_of,
     receive_chunks,
     receive_message,
+    receive_rest,
     send_message,
 )
 
@@ -94,6 +98,7 @@ class Operations:
         self.memory = view(int(state.globals[G_CONTROL]), layout.mapped_bytes)
         self.large = self.memory[layout.large :]
         self.channels = Channels(state)
+        self.unmatched: set[int] = set()  # receives that can be cancelled: nothing has come
 
     def small(self, slot: int) -> int:
         """Offset of the payload in the slot's small staging buffer."""
@@ -166,8 +171,39 @@ class Operations:
         tag, room = self.field(slot, S_TAG), self.field(slot, S_BYTES)
         comm = self.communicator(slot)
         eager, _ = self.sizes
+        if self.state.globals[G_PROBED]:
+            self.state.count_probed()
+        self.unmatched.add(slot)
         outcome = yield from receive_message(self.g, port, comm, source, tag, room, eager)
         return self.logged(slot, outcome)
+
+    def rest_of_withdrawn(self, slot: int, request: MPI.Request) -> Step:
+        """Of a receive that the compiled engine has posted, and that may be cancelled."""
+        port = self.port(self, slot)
+        message, room = port.message(self.sizes[0]), self.field(slot, S_BYTES)
+        comm = self.communicator(slot)
+        outcome = yield from receive_rest(self.g, port, comm, message, request, room)
+        return self.logged(slot, outcome)
+
+    def probe(self, slot: int) -> Step:
+        """Looks for a message, or waits for one (MPI 4.1 section 3.8.1)."""
+        source, tag = self.field(slot, S_PEER), self.field(slot, S_TAG)
+        if source == PROC_NULL:
+            return Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
+        duplicate = self.communicator(slot).messages_of(tag)
+
+        def look() -> tuple[int, int, int] | None:
+            found = duplicate.look(source, tag)
+            self.state.count_probed()
+            return found
+
+        asked = _Asked(look)
+        if self.field(slot, S_CALL) << wire.CALL_SHIFT != wire.NONBLOCKING:
+            yield asked
+        elif not asked.Test():
+            return Outcome(0, SUCCESS, ANY_SOURCE, NO_MESSAGE)
+        source, tag, nbytes = asked.answer
+        return Outcome(nbytes, SUCCESS, source, tag)
 
     def rest_of_irecv(self, slot: int) -> Step:
         """What follows a header that the compiled engine has received, and checked."""

@@ -278,8 +278,20 @@ def receive_message(
     """
     message = port.message(eager)
     write_header(message, Header(0, 0, 0, NO_HEADER, 0, 0))
+    request = comm.messages_of(tag).receive(message, source, tag)
+    return (yield from receive_rest(g, port, comm, message, request, room))
+
+
+def receive_rest(
+    g: int, port, comm: Communicator, message: np.ndarray, request: Any, room: int
+) -> Step:
+    """``receive_message`` from where its first message, or header, is asked for.
+
+    Args:
+        message: where that comes to.
+        request: of that.
+    """
     failure: RequestFailure | None = None
-    request = comm.messages_of(tag).Irecv([message, MPI.BYTE], source, tag)
     try:
         status = yield request
     except RequestFailure as exc:

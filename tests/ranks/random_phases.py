@@ -15,6 +15,7 @@ from gmpi.contract import constants
 TYPES = [
     (handle, datatype, dtype.itemsize)
     for handle, (_, datatype, dtype) in zip(constants.DATATYPE_NAMES, constants.DATATYPES)
+    if datatype.Get_size() == dtype.itemsize  # not pairs with a gap
 ]
 REDUCTIONS = [
     (gmpi.INT64_T, MPI.INT64_T, np.dtype(np.int64), (gmpi.SUM, gmpi.BXOR, gmpi.MAX)),
@@ -39,6 +40,7 @@ class Message:
     recv_source: int
     recv_tag: int
     mode: int = 0  # of the send, see script_kernel.py
+    probed: bool = False  # before it is received
 
     @property
     def nbytes(self) -> int:
@@ -99,6 +101,7 @@ class Phase:
     reductions: list[Reduction] = field(default_factory=list)
     broadcasts: list[Broadcast] = field(default_factory=list)
     shifts: list[Shift] = field(default_factory=list)
+    cancelled: list[tuple[int, int]] = field(default_factory=list)  # receives: communicator, bytes
 
 
 class Communicators:
@@ -236,8 +239,17 @@ def with_all_calls(
         place: which phase it is.
     """
     messages = [
-        replace(m, mode=int(rng.choice([0, 2] if m.comm in direct else [0, 0, 1, 2, 3])))
+        replace(
+            m,
+            mode=int(rng.choice([0, 2] if m.comm in direct else [0, 0, 1, 2, 3])),
+            probed=phase.blocking and m.comm not in direct and bool(rng.random() < 0.5),
+        )
         for m in phase.messages
+    ]
+    cancelled = [
+        (comm, int(rng.choice(sizes)))
+        for comm in range(3)
+        if comm not in direct and rng.random() < 0.3
     ]
     shifts = []
     for k in range(int(rng.integers(0, 3))):
@@ -246,7 +258,7 @@ def with_all_calls(
         if comm in direct:
             how = 0
         shifts.append(Shift(2000 + 10 * place + k, comm, nbytes, how))
-    return replace(phase, messages=messages, shifts=shifts)
+    return replace(phase, messages=messages, shifts=shifts, cancelled=cancelled)
 
 
 def without_truncation(phase: Phase) -> Phase:

@@ -45,6 +45,9 @@ from random_phases import (
 from script import Buffer, Call, Script
 
 import gmpi
+from gmpi.contract.constants import NO_MESSAGE
+
+NOBODY_SENDS = 4000  # a message with this tag
 
 
 def actual(
@@ -65,6 +68,8 @@ def actual(
     statuses: list[tuple[int, Call, int]] = []  # message, its wait, index in a Waitall or -1
     anys: list[tuple[list[int], list[Call]]] = []
     errors: list[Call] = []
+    probes: list[tuple[Call, Message]] = []
+    withdrawn: list[Call] = []
     partly: list[tuple[Call, int]] = []  # waits for several requests, and how they must end
 
     def place(name: str, nbytes: int, dtype: Any = np.uint8) -> Buffer:
@@ -93,6 +98,9 @@ def actual(
             if what == "receive":
                 b = place(f"message {m.number}", m.room * size)
                 arguments = (b, m.room, handle, m.recv_source, m.recv_tag, comm)
+                if m.probed:
+                    found = s.probe(m.recv_source, m.recv_tag, comm)
+                    probes.append((found, m))
                 if phase.blocking:
                     statuses.append((m.number, s.recv(*arguments), -1))
                 else:
@@ -118,6 +126,10 @@ def actual(
             if comms.mpi[b.comm].rank == b.root:
                 s.fill(room, content)
             errors.append(s.bcast(room, b.nbytes, gmpi.BYTE, b.root, handles[b.comm]))
+        for comm, nbytes in phase.cancelled:
+            request = s.irecv(s.room(nbytes), nbytes, gmpi.BYTE, 0, NOBODY_SENDS, handles[comm])
+            errors.append(s.cancel(request))
+            withdrawn.append(s.wait(request))
         for shift in phase.shifts:
             errors.append(shift_(s, shift, comms, handles, place))
         errors.append(s.barrier())
@@ -127,6 +139,11 @@ def actual(
     mine = [m for phase in phases for m in phase.messages if m.group[m.dest] == RANK]
     collect(g, s, any(m.error for m in mine))
     assert all(call.error == gmpi.SUCCESS for call in errors)
+    for call, m in probes:
+        there = (gmpi.SUCCESS, m.source, m.tag, m.nbytes, m.nbytes)
+        assert tuple(call.status) == there, f"probe of {m}: {call.status}"
+    for call in withdrawn:
+        assert tuple(call.status[::2]) == (gmpi.SUCCESS, NO_MESSAGE, 0), call.status
     for call, error in partly:
         assert call.error == error, f"Waitall returned {call.error} instead of {error}"
     found: Result = {name: s.read(b, lengths[name][1]) for name, b in places.items()}

@@ -31,6 +31,7 @@ from script_kernel import (
     AT2,
     BARRIER,
     BCAST,
+    CANCEL,
     COLUMNS,
     COMM_RANK,
     COUNT,
@@ -48,6 +49,7 @@ from script_kernel import (
     KERNELS,
     OP,
     PAUSE,
+    PROBE,
     RECV,
     REPLACE,
     RESULT,
@@ -212,6 +214,12 @@ class Caller:
             PEER=dest, TAG=tag, COMM=comm, AT2=room.offset, ROOM2=room.nbytes, PEER2=source,
             TAG2=tag,
         )  # fmt: skip
+
+    def probe(self, source: int, tag: int, comm: int = 0) -> Call:
+        return self._add(PROBE, PEER=source, TAG=tag, COMM=comm)
+
+    def cancel(self, request: Call) -> Call:
+        return self._add(CANCEL, request.handle)
 
     def wait(self, request: Call) -> Call:
         return self._add(WAIT, request.handle)

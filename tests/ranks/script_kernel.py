@@ -19,8 +19,8 @@ COLUMNS = 14
 (
     ISEND, IRECV, SEND, RECV, SENDRECV, WAIT, WAITALL, WAITANY, TEST, TEST_UNTIL, IALLREDUCE,
     ALLREDUCE, BCAST, BARRIER, SYNCHRONIZE, COMM_RANK, ISEND_AT, IRECV_AT, ISEND_STRIDED,
-    IRECV_STRIDED, IN_PLACE, PAUSE, REPLACE, ISENDRECV,
-) = range(1, 25)  # fmt: skip
+    IRECV_STRIDED, IN_PLACE, PAUSE, REPLACE, ISENDRECV, PROBE, CANCEL,
+) = range(1, 27)  # fmt: skip
 
 # How a message is sent: COUNT2 of ISEND and SEND.
 STANDARD, BUFFERED, READY, SYNCHRONOUS = range(4)
@@ -38,7 +38,7 @@ def _make_kernel(calls: SimpleNamespace, scope: str) -> Any:
     ibsend, irsend, issend = some.ibsend, some.irsend, some.issend
     bsend, rsend, ssend = some.bsend, some.rsend, some.ssend
     sendrecv_replace, isendrecv_replace = some.sendrecv_replace, some.isendrecv_replace
-    isendrecv = some.isendrecv
+    isendrecv, probe, cancel = some.isendrecv, some.probe, some.cancel
     warp, grid = scope == "warp", scope == "grid"
     comm_rank, comm_size = gmpi.GMPI_Comm_rank, gmpi.GMPI_Comm_size
 
@@ -100,6 +100,11 @@ def _make_kernel(calls: SimpleNamespace, scope: str) -> Any:
                 status = wait(ctx, isendrecv_replace(
                     ctx, heap[at:end], n, datatype, peer, tag, row[PEER2], row[TAG2], comm
                 ))  # fmt: skip
+            elif op == PROBE:
+                status = probe(ctx, peer, tag, comm)
+            elif op == CANCEL:
+                error = cancel(ctx, handles[caller, h])
+                only_error = True
             elif op == ISENDRECV:
                 at2 = row[AT2]
                 handles[caller, h] = isendrecv(

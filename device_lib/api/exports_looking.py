@@ -1,0 +1,70 @@
+"""The names of probes, and of the cancelling of receives; see ``exports``."""
+
+from __future__ import annotations
+
+from device_lib.api.exports import any_thread, block_scope, warp_scope
+from device_lib.platform.context import DeviceContext, Status
+
+
+@block_scope
+def GMPI_Probe(ctx: DeviceContext, source: int, tag: int, comm: int) -> Status:
+    """Blocks until a message has come that a receive would get; does not receive it (MPI 4.1
+    section 3.8.1).
+
+    On a communicator that was registered with ``wildcards=False`` it is refused with
+    ``gmpi.ERR_COMM``.
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        source: rank in ``comm``, ``gmpi.ANY_SOURCE`` or ``gmpi.PROC_NULL``.
+        tag: 0 .. MPI_TAG_UB, or ``gmpi.ANY_TAG``.
+        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
+
+    Returns:
+        Status: source, tag, and its bytes, also of a long message; ``count`` is of bytes, see
+        GMPI_Get_count.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Iprobe(ctx: DeviceContext, source: int, tag: int, comm: int) -> tuple[bool, Status]:
+    """Looks once whether a message has come that a receive would get (MPI 4.1 section 3.8.1).
+
+    Waits for the proxy's answer, some 10 microseconds or more, and for no message.
+
+    Args: as GMPI_Probe.
+
+    Returns:
+        (whether there is one, Status as GMPI_Probe). (True, a status with an error) where it was
+        refused, or waits have been aborted: a loop that waits for a message ends.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Cancel(ctx: DeviceContext, request: int) -> int:
+    """Cancels a receive whose message has not come; else it goes on (MPI 4.1 section 3.8.4).
+
+    Waits for the proxy's answer. The request must be waited for all the same; GMPI_Test_cancelled
+    of its status says what came of it.
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        request: of GMPI_Irecv, on a communicator without ``wildcards=False``.
+
+    Returns:
+        Error class: ``gmpi.ERR_REQUEST`` where it is no such request, or was waited for before.
+    """
+    raise NotImplementedError
+
+
+@any_thread
+def GMPI_Test_cancelled(ctx: DeviceContext, status: Status) -> bool:
+    """Whether the receive was cancelled that ended with this status (MPI 4.1 section 3.8.4)."""
+    raise NotImplementedError
+
+
+GMPI_Probe_warp = warp_scope(GMPI_Probe)
+GMPI_Iprobe_warp = warp_scope(GMPI_Iprobe)
+GMPI_Cancel_warp = warp_scope(GMPI_Cancel)
