@@ -15,6 +15,7 @@ PLACES = (
     ("request", MPI.Prequest),
     ("status", MPI.Status),
     ("datatype", MPI.Datatype),
+    ("win", MPI.Win),
 )
 #: Calls that mpi4py names in another way than MPI does.
 OTHERWISE = {
@@ -30,6 +31,11 @@ OTHERWISE = {
     "Request_free": "request.Free()",
     "Test_cancelled": "status.Is_cancelled()",
     "Synchronize": "-",
+    "Win_fence": "win.Fence(assertion)",
+    "Win_flush": "win.Flush(rank)",
+    "Win_flush_all": "win.Flush_all()",
+    "Win_lock_all": "win.Lock_all(assertion)",
+    "Win_unlock_all": "win.Unlock_all()",
 }
 #: What has run on GPUs, by the file of docs/measurements that says so. Everything has run in the
 #: simulator with MPICH and Open MPI, and is compiled for sm_90; that is the rule for what is not
@@ -48,7 +54,8 @@ DIRECT = """
     Isend Irsend Irecv Send Rsend Recv Sendrecv Sendrecv_replace
     Wait Waitall Waitany Waitsome Test Testall Testany Testsome
     Allreduce Bcast Barrier Psend_init Precv_init Request_free Start Startall Pready Pready_range
-    Parrived Synchronize
+    Parrived Synchronize Put Get Rput Rget Accumulate Get_accumulate Fetch_and_op Compare_and_swap
+    Win_fence Win_flush Win_flush_all Win_lock_all Win_unlock_all
 """
 #: Calls that move nothing between ranks.
 LOCAL = re.compile(

@@ -11,6 +11,7 @@ index: of the proxy's table, of the entry in mapped memory where ``GMPI_Comm_ran
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,12 +111,15 @@ class Communicators:
         nobody = np.array([-1, 0] * COMMUNICATORS, np.int32)  # rank, size
         self._write(0, nobody)
 
-    def register(self, comm: MPI.Comm, no_any_tag: bool, direct: bool = False) -> int:
+    def register(
+        self, comm: MPI.Comm, no_any_tag: bool, direct: bool = False, long: bool = True
+    ) -> int:
         """The communicator's handle; collective over it.
 
         Args:
             no_any_tag: whether no receive on it uses ANY_TAG; the same on all its ranks.
             direct: whether none uses ANY_SOURCE either, likewise.
+            long: whether long collectives are wanted on it, likewise.
 
         Raises:
             ContextError: it is one too many, for us or for MPI.
@@ -137,7 +141,7 @@ class Communicators:
         reached, p2p = self._peers.reach(peers)
         group = self._group(comm, messages, index)
         mapped = np.where(peers >= 0, self._peers.table[peers, P_DIRECT], 0)
-        collects = control is not None and self.areas.open(index, control, mapped)
+        collects = control is not None and self.areas.open(index, control, mapped, long)
         communicator = Communicator(
             messages, chunks, rank, size, group.identity, peers, p2p, tuple(more), compared, control
         )
@@ -187,11 +191,12 @@ class Communicators:
         """From the next turn of the proxy on, no call on it is admitted."""
         self._state.communicator_table[index, C_SIZE] = 0
 
-    def free(self, index: int, in_use: str, watchdog: Watchdog) -> None:
+    def free(self, index: int, in_use: str, watchdog: Watchdog, settle: Callable[[], None]) -> None:
         """Gives back a handle whose calls are refused; collective over its communicator.
 
         Args:
             in_use: what of this rank uses it, in words; empty: nothing.
+            settle: returns when the proxy knows what it has been told.
 
         Raises:
             ContextError: something uses it, on whichever rank; it is as it was before.
@@ -211,8 +216,9 @@ class Communicators:
         self.areas.close(index)
         with watchdog.lock:  # it looks for messages there
             communicator.is_free = True
-            for duplicate in communicator.duplicates:
-                duplicate.Free()
+        settle()  # its thread may be listening there just now
+        for duplicate in communicator.duplicates:
+            duplicate.Free()
 
     def free_all(self) -> None:
         """Frees the duplicates; collective over each communicator."""

@@ -23,8 +23,8 @@ from gmpi.errors import ContextError, Fault
 from gmpi.handles import Handles
 from gmpi.host.calls import Host
 from gmpi.host.partitioned import Partitioned
-from gmpi.host.partitioned_calls import PartitionedCalls
 from gmpi.host.requests import Progress
+from gmpi.host.window_calls import WindowCalls
 from gmpi.launch import launch
 from gmpi.launch.kernels import LaunchedKernels
 from gmpi.lifetime import ending, finalize, shutdown, unfinished
@@ -45,7 +45,7 @@ from host_proxy.platform.state import OPEN, S_STATE, State, fault_rows
 from host_proxy.proxy import Proxy
 
 
-class Context(Handles, PartitionedCalls):
+class Context(Handles, WindowCalls):
     """Lets the kernels of this process call MPI.
 
     Opening is collective over ``comm``, and so is closing without an exception. One context may be

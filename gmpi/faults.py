@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from gmpi import fault_words
+from gmpi import fault_words, window_words
 from gmpi.contract.constants import (
     ANY_SOURCE,
     ANY_TAG,
@@ -28,6 +28,7 @@ from gmpi.contract.wire import (
     DERIVED_MASK,
     FLAG_SHORT_BUFFER,
     NO_COMMUNICATOR,
+    OP_WINDOW,
 )
 from gmpi.errors import (
     ArgumentError,
@@ -311,6 +312,12 @@ def _broken(entry: Entry, known: Known) -> Words:
     return Words(entry.value, *broken_words(), MPICallError)
 
 
+def _window(entry: Entry, known: Known) -> Words:
+    if (unfit := _unfit(entry.datatype)) is not None:
+        return Words(*_unfit_words(*unfit))
+    return Words(*window_words.words_of(entry, datatype_text(entry.datatype)))
+
+
 def _mpi(entry: Entry, known: Known) -> Words:
     """MPI itself has refused it."""
     advice = MPI.Get_error_string(entry.code)
@@ -341,6 +348,7 @@ _WORDS: dict[int, Callable[[Entry, Known], Words]] = {
         entry.value, *fault_words.proxied_words(entry.op, entry.call)
     ),
     ops.CALL: lambda entry, known: Words(*differing_calls(entry.value, entry.peer, entry.low)),
+    **dict.fromkeys(range(ops.WINDOW, ops.WINDOW + ops.WINDOW_FIELDS + 1), _window),
 }
 
 
@@ -371,7 +379,9 @@ def describe(
     text = f"{where}: {field} is {words.value}, allowed is {words.allowed}"
     if words.advice:
         text += f"; {words.advice}"
-    if entry.field not in (ops.REQUEST, ops.PARTITION, ops.RESOURCE, ops.OPERATION, ops.CALL):
+    if entry.op == OP_WINDOW:
+        text += window_words.where(entry, rank_text(entry.peer))
+    elif entry.field not in (ops.REQUEST, ops.PARTITION, ops.RESOURCE, ops.OPERATION, ops.CALL):
         comm = "?" if entry.communicator == NO_COMMUNICATOR else entry.communicator
         text += (
             f" [peer {rank_text(entry.peer)}, tag {tag_text(entry.tag)}, communicator {comm}, "

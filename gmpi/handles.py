@@ -59,8 +59,8 @@ class Handles:
         no_any_tag = agree_on_tags(comm, no_any_tag) or direct
         return self._register(comm, no_any_tag, direct)
 
-    def _register(self, comm: MPI.Comm, no_any_tag: bool, direct: bool) -> int:
-        index = self._communicators.register(comm, no_any_tag, direct)
+    def _register(self, comm: MPI.Comm, no_any_tag: bool, direct: bool, long: bool = True) -> int:
+        index = self._communicators.register(comm, no_any_tag, direct, long)
         if direct and self._memory.direct:  # kernels need not ask before
             shape = self._device.shape | 1 << SHAPE_DIRECT_SHIFT
             self._device = self._device._replace(shape=shape)
@@ -100,7 +100,6 @@ class Handles:
 
     def _free_communicator(self, index: int) -> None:
         """``free`` for a handle of ``comm``."""
-        communicators = self._communicators
         known = self._state.communicators
         if index == COMM_WORLD:
             raise ContextError(
@@ -111,13 +110,22 @@ class Handles:
                 f"communicator handle is {index}, which was freed before, or did not come from "
                 "Context.comm() of this context"
             )
-        communicators.refuse(index)
+        self._give_back(index)
+
+    def _give_back(self, index: int) -> None:
+        """Frees a communicator that there is; collective over it.
+
+        Raises:
+            ContextError: requests are open on it, on whichever rank.
+        """
+        self._communicators.refuse(index)
         self._proxy.wait_for_turn()
         slots = self._state.slots
         requests = int(((slots[:, S_STATE] == OPEN) & (slots[:, S_COMM] == index)).sum())
         requests += self._host_progress.open_on(index)
         in_use = f"{requests} requests are open on it (see Context.pending)" if requests else ""
-        communicators.free(index, in_use, self._watchdog)
+        settle = self._proxy.wait_for_turn
+        self._communicators.free(index, in_use, self._watchdog, settle)
 
     def op(self, op: MPI.Op) -> int:
         """Makes a reduction's operation usable in kernels: its number, for ``op`` arguments (MPI

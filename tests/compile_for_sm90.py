@@ -165,6 +165,25 @@ def ends(ctx: Any, a: Any, b: Any, flags: Any) -> None:
         flags[4] = gmpi.GMPI_Request_free(ctx, send) + gmpi.GMPI_Request_free_warp(ctx, recv)
 
 
+def windows(ctx: Any, a: Any, result: Any, n: int, win: int) -> None:
+    """One-sided calls, of a block and of a warp."""
+    d = gmpi.DOUBLE
+    e = gmpi.GMPI_Win_fence(ctx, 0, win)
+    e |= gmpi.GMPI_Put(ctx, a, n, d, 1, 4, n, d, win)
+    e |= gmpi.GMPI_Accumulate(ctx, a[1:], n, d, 1, 4, n, d, gmpi.SUM, win)
+    e |= gmpi.GMPI_Get_accumulate(ctx, a, n, d, result, n, d, 1, 4, n, d, gmpi.PROD, win)
+    e |= gmpi.GMPI_Win_fence(ctx, gmpi.MODE_NOSUCCEED, win)
+    e |= gmpi.GMPI_Win_lock_all_warp(ctx, 0, win)
+    e |= gmpi.GMPI_Get_warp(ctx, result, n, d, 1, 4, n, d, win)
+    e |= gmpi.GMPI_Fetch_and_op_warp(ctx, a, result, d, 1, 4, gmpi.SUM, win)
+    e |= gmpi.GMPI_Win_flush_warp(ctx, 1, win)
+    gmpi.GMPI_Wait(ctx, gmpi.GMPI_Rput(ctx, a, n, d, 1, 4, n, d, win))
+    tile = cuda.shared.array(4, types.int64)
+    e |= gmpi.GMPI_Compare_and_swap(ctx, tile, tile[1:], tile[2:], gmpi.INT64_T, 1, 4, win)
+    e |= gmpi.GMPI_Win_unlock_all(ctx, win)
+    result[0] = e
+
+
 INTERPRETER = (
     types.int64[:, :, ::1], BYTES, types.int64[:, ::1],
     typeof(__import__("numpy").zeros((1, 1), gmpi.STATUS_DTYPE)), types.int64[:, :, :, ::1],
@@ -188,6 +207,7 @@ KERNELS = {
     "views": (views, (types.float32[:, :, ::1], BYTES, types.int64, types.int64)),
     "grids": (grids, (types.float32[::1], types.float32[:, ::1], types.int64, types.int64)),
     "ends": (ends, (types.float32[::1], types.float32[::1], WORDS)),
+    "windows": (windows, (types.float64[::1], types.float64[::1], types.int64, types.int64)),
     "small_integers": (small_integers, (BYTES, types.uint32, types.int16)),
     "script_block": (script_kernel.KERNELS["block"].py_func, INTERPRETER),
     "script_grid": (script_kernel.KERNELS["grid"].py_func, INTERPRETER),

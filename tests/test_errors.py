@@ -16,6 +16,7 @@ from gmpi.contract.collectives import (
     call_word,
     reduction_word,
 )
+from gmpi.contract.windows import FIELDS, PUT
 from host_proxy.compiled.headers import BAD_CHUNK
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
@@ -185,7 +186,20 @@ WITHOUT_CALL = (ops.REQUEST, ops.PARTITION, ops.RESOURCE, ops.OPERATION, ops.DEB
 
 
 def test_every_field_has_a_case() -> None:
-    assert set(CASES) == set(ops.FIELD_NAMES) - {ops.WORDED}
+    windows = {ops.WINDOW + number for number in range(len(FIELDS))}
+    assert set(CASES) == set(ops.FIELD_NAMES) - {ops.WORDED} - windows
+
+
+@pytest.mark.parametrize("number, name", [*enumerate(FIELDS)])
+def test_every_field_of_a_one_sided_call_has_words(number: int, name: str) -> None:
+    """What each says, ``ranks/onesided_refused.py`` tells: here also what no kernel writes."""
+    for high in (0, 1, 64, 1 << 40, -1):
+        entry = row(wire.OP_WINDOW, ops.WINDOW + number, 12, high, tag=0x60000040)
+        entry[st.E_CALL] = PUT
+        fault = faults.describe(entry, communicators=3)
+        assert fault.text.startswith(f"GMPI_Put in block 5: {name} is ")
+        assert fault.text.endswith(" [target_rank 3, target_disp 12, window 0x60000040, count 10]")
+        assert ", allowed is " in fault.text and fault.kind is gmpi.ArgumentError
 
 
 def test_what_the_host_has_worded_stays_as_it_is() -> None:

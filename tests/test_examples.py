@@ -210,6 +210,17 @@ def test_partitioned(tmp_path: Path) -> None:
 
 @pytest.mark.mpich
 @pytest.mark.mpi
+def test_onesided(tmp_path: Path) -> None:
+    results = tmp_path / "onesided.json"
+    text = program(2, BENCHMARKS / "onesided.py", "--json", str(results))
+    assert "payloads checked: all right" in text
+    rows = json.loads(results.read_text())["rows"]
+    assert {row["call"] for row in rows} == {"put+flush", "fetch", "put", "get"}
+    assert all(row["p50"] > 0 for row in rows)
+
+
+@pytest.mark.mpich
+@pytest.mark.mpi
 def test_collectives(tmp_path: Path) -> None:
     results = tmp_path / "collectives.json"
     text = program(

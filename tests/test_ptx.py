@@ -114,9 +114,38 @@ def test_a_record_is_published_by_one_store_of_a_unit_per_lane(library: dict[str
         "|partitioned_ready_otherwise|direct_store_late)_(block|warp)"
     )
     for name, ptx in library.items():
+        if name.startswith("gmpi_window_accumulate"):
+            continue  # the user's elements, each as a whole
         allowed = {PACKET_STORE, ready} if stages.fullmatch(name) else {PACKET_STORE}
         assert set(SYSTEM_STORE.findall(ptx)) <= allowed, name
         assert ptx.count(ready) <= 1, name
+
+
+ATOMIC = re.compile(r"(?<![\w.])(?:atom|red)\.[\w.]+")
+UPDATES = ("add.u{0}", "add.f{0}", "min.s{0}", "max.u{0}", "and.b{0}", "or.b{0}", "xor.b{0}")
+
+
+@pytest.mark.parametrize("scope", ["block", "warp"])
+def test_updates_of_windows_are_atomic_for_all_gpus(library: dict[str, str], scope: str) -> None:
+    for call, kind in (("accumulate", "red"), ("get_accumulate", "atom")):
+        ptx = library[f"gmpi_window_{call}_{scope}"]
+        for update in UPDATES:
+            for bits in (32, 64):
+                assert f"{kind}.relaxed.sys.global.{update.format(bits)}" in ptx, (call, update)
+        loops = {f"atom.relaxed.sys.global.cas.b{bits}" for bits in (32, 64)}
+        found = set(ATOMIC.findall(ptx))
+        assert loops <= found
+        # One of this GPU's own scope would not be atomic with the others'.
+        assert all(".relaxed.sys.global." in instruction for instruction in found), found
+        if kind == "red":  # which does not wait for the answer
+            assert {name for name in found if name.startswith("atom")} == loops
+    ptx = library[f"gmpi_window_compare_and_swap_{scope}"]
+    assert set(ATOMIC.findall(ptx)) == loops
+    # What a flush says has been stored, and no fence in a Put.
+    for call in ("complete", "begin_fence", "end_fence", "unlock_all"):
+        assert "fence.acq_rel.sys" in library[f"gmpi_window_{call}_{scope}"], call
+    for call in ("put", "get", "accumulate"):
+        assert not re.search(r"\b(fence|membar)\b", library[f"gmpi_window_{call}_{scope}"]), call
 
 
 def test_completions_are_read_by_units(library: dict[str, str]) -> None:
@@ -193,7 +222,10 @@ def test_packing_does_not_spill(compiled: Path, kind: str, kernels: tuple[int, i
 
 def test_there_is_no_arithmetic_in_floating_point(library: dict[str, str]) -> None:
     # Numba makes float64 of int64 and uint64: a handle would lose its low bits.
-    reduce = re.compile("gmpi_direct_((allreduce|look_for_round)_(block|warp)|long_reduce)")
+    reduce = re.compile(
+        "gmpi_direct_((allreduce|look_for_round)_(block|warp)|long_reduce)"
+        "|gmpi_window_(get_)?accumulate_(block|warp)"
+    )
     for name, ptx in library.items():
         if reduce.fullmatch(name):  # what the user's elements are
             assert "add.rn.f64" in ptx, name

@@ -31,10 +31,10 @@ SOME_HANGS = "hangs wrong_tag_of_a_long_message left_a_collective different_leng
 #: Run with both MPI libraries, by number of ranks: settings of GMPI, program, its arguments.
 #: TEST_NODES says on which nodes the ranks believe to be (gmpi/memory/node.py).
 PROGRAMS = {
-    1: ["point_to_point"],
+    1: ["point_to_point", "onesided"],
     2: [
         "host_side", "point_to_point --small", "SPIN_MS=50 YIELD_MS=50 stress", "partitioned",
-        "partitioned_made", "partitioned_refused",
+        "partitioned_made", "partitioned_refused", "onesided --some", "onesided_refused",
     ],
 }  # fmt: skip
 #: With one of them only: each path, engine and kind of fault is among those of both, but not each
@@ -69,7 +69,7 @@ MPICH_ONLY = {
     4: [
         "random_programs --seeds=18:19", "TEST_NODES=abbb random_programs --seeds=43:44",
         "TEST_NODES=aabb collectives", "random_blocks --seeds=20:24",
-        "cart",
+        "cart", "onesided",
     ],
 }  # fmt: skip
 OPEN_MPI_ONLY = {
@@ -97,7 +97,7 @@ OPEN_MPI_ONLY = {
         "collectives", "hangs --half=1", "TEST_NODES=aab host_side", "lifecycle",
         "ENGINE=mpi4py no_any_tag --small", "random_programs --seeds=12:13",
         "TEST_NODES=aab partitioned", "TEST_NODES=aab partitioned_refused",
-        "grid --direct --some",
+        "grid --direct --some", "ENGINE=mpi4py onesided", "onesided_refused",
     ],
     4: [
         "TEST_NODES=ab point_to_point",
@@ -109,6 +109,7 @@ OPEN_MPI_ONLY = {
 FULL_ONLY = {
     1: ["debug", "lifecycle", "random_programs --seeds=0:3"],
     2: [
+        "onesided --many",
         "collectives --small", "ENGINE=mpi4py collectives --small --some",
         "collectives --direct", "direct_collectives", "ENGINE=mpi4py direct_collectives",
         "datatypes", "DEBUG=1 datatypes --some", "ENGINE=mpi4py datatypes --small --some",

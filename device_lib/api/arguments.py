@@ -46,8 +46,13 @@ _NUMBER = ((INTEGER,), "an integer")
 _DATATYPE = "a constant of gmpi such as gmpi.FLOAT, or a handle of Context.commit()"
 
 
+def is_buffer(parameter: str) -> bool:
+    """Whether a parameter of a call is a buffer, by its name."""
+    return parameter.endswith(("buf", "_addr"))
+
+
 def _allowed(parameter: str) -> tuple[tuple[int, ...], str]:
-    if parameter.endswith("buf"):
+    if is_buffer(parameter):
         return _BUFFER
     return _ALLOWED.get(parameter, _NUMBER)
 

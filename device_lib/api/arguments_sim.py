@@ -15,7 +15,7 @@ from typing import Any
 
 from greenlet import getcurrent
 
-from device_lib.api.arguments import check, kind_of_value
+from device_lib.api.arguments import check, is_buffer, kind_of_value
 from device_lib.platform.primitives_sim import buffer_of
 from device_lib.platform.simulator import ThreadMemory
 from gmpi.errors import UsageError
@@ -63,7 +63,7 @@ def _where(caller: FrameType) -> str:
 
 def _no_memory_of_a_thread(call: str, arguments: dict[str, Any]) -> None:
     for name, value in arguments.items():
-        if name.endswith("buf") and isinstance(value, ThreadMemory):
+        if is_buffer(name) and isinstance(value, ThreadMemory):
             raise UsageError(
                 f"{call}: {name} is memory of one thread (cuda.local.array), allowed is device "
                 "memory, or shared memory of at most eager_bytes"
@@ -73,7 +73,7 @@ def _no_memory_of_a_thread(call: str, arguments: dict[str, Any]) -> None:
 def _no_memory_of_a_block(call: str, arguments: dict[str, Any]) -> None:
     shared = getcurrent().block.shared
     for name, value in arguments.items():
-        if name.endswith("buf") and hasattr(value, "strides"):
+        if is_buffer(name) and hasattr(value, "strides"):
             if shared.holds(buffer_of(value)[0]):
                 raise UsageError(
                     f"{call}: {name} is shared memory of a block, allowed is device memory: all "

@@ -15,6 +15,7 @@ from device_lib.api.collectives import make_collective_calls
 from device_lib.api.collectives_of_blocks import make_block_calls
 from device_lib.api.combined import make_combined
 from device_lib.api.looking import make_looking
+from device_lib.api.onesided import make_onesided_calls
 from device_lib.api.partitioned import make_partitioned_calls
 from device_lib.api.several import make_several
 from device_lib.api.waiting import make_waiting
@@ -252,6 +253,10 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     collective = make_collective_calls(requests, waiting, collectives, open_scattered)
     of_blocks = make_block_calls(scope, requests, waiting)
 
+    # --- one-sided (MPI 4.1 chapter 12) -----------------------------------------------------------
+
+    onesided = make_onesided_calls(scope, collective.barrier)
+
     # --- this context -----------------------------------------------------------------------------
 
     @device
@@ -300,6 +305,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         barrier=collective.barrier,
         ibarrier=collective.ibarrier,
         **of_blocks,
+        **vars(onesided),
         synchronize=synchronize,
         ping=ping,
         post_null=post_null,

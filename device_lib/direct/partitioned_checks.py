@@ -8,7 +8,6 @@ from device_lib.direct.late import count_late
 from device_lib.direct.partitions import is_ours, mode_of, row_of
 from device_lib.platform.primitives import (
     SIMULATOR,
-    block_id,
     device,
     fence_gpu,
     load_gpu,
@@ -18,8 +17,8 @@ from device_lib.platform.primitives import (
     spin,
     store_gpu,
     store_sys,
-    timer_ns,
 )
+from device_lib.proxied.pacing import may_look_at_host
 from gmpi.contract.constants import ERR_ARG, ERR_REQUEST, SUCCESS
 from gmpi.contract.partitions import (
     ACTIVE,
@@ -143,13 +142,6 @@ def judge_ready(ctx, partition, request):
 
 
 @device
-def _may_look_at_host():
-    """Whether it is the turn of the caller's block: one microsecond of 16. Where all blocks looked
-    at each call, the host's queue would be full (``proxied/pacing.py``)."""
-    return timer_ns() >> 10 & 15 == block_id() & 15
-
-
-@device
 def judge_arrived(ctx, partition, request):
     """What is known of a partition before anybody has looked for it: YES, it is in the buffer;
     NO, somebody must look; ABORTED; or an error. One thread."""
@@ -166,6 +158,6 @@ def judge_arrived(ctx, partition, request):
     ):
         fence_gpu()  # what those stored who have taken it
         return YES
-    if _may_look_at_host() and load_sys(ctx.mapped + CONTROL_ABORT) != 0:
+    if may_look_at_host() and load_sys(ctx.mapped + CONTROL_ABORT) != 0:
         return ABORTED
     return LATER if mode_of(shape) == OPENING else NO

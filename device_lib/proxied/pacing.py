@@ -14,7 +14,7 @@ otherwise, and have a third fewer messages a second.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib.platform.primitives import add_gpu, device, pause, shuffle
+from device_lib.platform.primitives import add_gpu, block_id, device, pause, shuffle, timer_ns
 from gmpi.contract.wire import DEVICE_WAITS
 
 FEW = 16  # looks under way at once that nobody notices
@@ -45,3 +45,10 @@ def rest(ns):
     """Between two polls."""
     if ns > 0:
         pause(ns)
+
+
+@device
+def may_look_at_host():
+    """Whether it is the turn of the caller's block: one microsecond of 16. Where all blocks looked
+    at each call that programs make again and again, the host's queue would be full."""
+    return timer_ns() >> 10 & 15 == block_id() & 15

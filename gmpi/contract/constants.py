@@ -154,6 +154,8 @@ BXOR: Final = 9
 MINLOC: Final = 10  # of pairs: the least value, and the least index that it has
 MAXLOC: Final = 11
 OPERATIONS: Final = 64  # how many there can be: behind MPI's, those of Context.op
+REPLACE: Final = 64  # of one-sided calls only
+NO_OP: Final = 65
 
 
 def operation_name(number: int) -> str:
@@ -175,6 +177,11 @@ REQUEST_NULL: Final = 0
 #: In place of a tag, in a status: no message has come, the receive was cancelled. No tag, and not
 #: ANY_TAG of any MPI library.
 NO_MESSAGE: Final = -0x1CA9C
+MODE_NOCHECK: Final[int] = MPI.MODE_NOCHECK  # assertions about an epoch
+MODE_NOSTORE: Final[int] = MPI.MODE_NOSTORE
+MODE_NOPUT: Final[int] = MPI.MODE_NOPUT
+MODE_NOPRECEDE: Final[int] = MPI.MODE_NOPRECEDE
+MODE_NOSUCCEED: Final[int] = MPI.MODE_NOSUCCEED
 
 #: One element of the ``statuses`` array of ``GMPI_Waitall``: the fields of ``gmpi.Status``.
 STATUS_DTYPE: Final = np.dtype(
@@ -202,6 +209,11 @@ ERR_TOPOLOGY: Final[int] = MPI.ERR_TOPOLOGY
 ERR_REQUEST: Final[int] = MPI.ERR_REQUEST
 ERR_TRUNCATE: Final[int] = MPI.ERR_TRUNCATE
 ERR_IN_STATUS: Final[int] = MPI.ERR_IN_STATUS
+ERR_WIN: Final[int] = MPI.ERR_WIN
+ERR_ASSERT: Final[int] = MPI.ERR_ASSERT
+ERR_DISP: Final[int] = MPI.ERR_DISP
+ERR_RMA_RANGE: Final[int] = MPI.ERR_RMA_RANGE
+ERR_RMA_SYNC: Final[int] = MPI.ERR_RMA_SYNC
 ERR_OTHER: Final[int] = MPI.ERR_OTHER
 ERR_INTERN: Final[int] = MPI.ERR_INTERN
 

@@ -117,6 +117,7 @@ OP_EXSCAN = 39
 FIRST_MOVING = OP_REDUCE
 LAST_ROOTED = OP_SCATTER
 LAST_MOVING = OP_EXSCAN
+OP_WINDOW = 64  # only named in faults: one-sided calls (gmpi/contract/windows.py)
 
 # What the kernel saw of the buffer. The proxy refuses a record with a flaw, naming it.
 FLAG_INLINE = 1  # what goes out is in this record
@@ -302,7 +303,11 @@ DEVICE_TOPOLOGY = DEVICE_GRID + GRID_BYTES
 TOPOLOGY_BYTES = 128
 CART_DIMS = 8
 PERIODS_SHIFT = 8
-DEVICE_ROWS = DEVICE_TOPOLOGY + COMMUNICATORS * TOPOLOGY_BYTES
+# A row for each window (gmpi/contract/windows.py).
+DEVICE_WINDOWS = DEVICE_TOPOLOGY + COMMUNICATORS * TOPOLOGY_BYTES
+WINDOW_ROWS = 64
+WINDOW_ROW_BYTES = 256
+DEVICE_ROWS = DEVICE_WINDOWS + WINDOW_ROWS * WINDOW_ROW_BYTES
 REQUEST_BYTES = 64  # one row a slot
 REQUEST_OWNER = 0  # handle of the open request; of the last one, claimed, when free
 REQUEST_RECV = 8  # address that is unpacked to

@@ -66,6 +66,19 @@ class Host(HostCollectives, HostCombined, HostProbes):
         self._context = context
         self._progress = progress
 
+    # --- one-sided --------------------------------------------------------------------------------
+
+    def Win_fence(self, win: int) -> None:
+        """Takes part in GMPI_Win_fence (MPI 4.1 section 12.5.1), on a rank without kernels.
+
+        Raises:
+            ContextError: it is no window, or kernels of this rank can call it.
+        """
+        comm = self._context._windows.comm_of(win)
+        if self._context._has_kernels:
+            raise ContextError("Win_fence: this rank has kernels, which call GMPI_Win_fence")
+        self._barrier("Win_fence", comm).Wait()
+
     # --- point to point --------------------------------------------------------------------------
 
     def Isend(self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD) -> HostRequest:

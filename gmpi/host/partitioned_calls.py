@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from host_proxy.platform.state import State
 
 if TYPE_CHECKING:
     from gmpi.committed import Datatypes
+    from gmpi.host.windows import Windows
     from gmpi.memory.regions import Memory
 
 
@@ -34,6 +36,7 @@ class PartitionedCalls:
     _datatypes: Datatypes
     _memory: Memory
     _partitioned: Partitioned
+    _windows: Windows
     _state: State
     _has_kernels: bool
 
@@ -75,14 +78,15 @@ class PartitionedCalls:
         like any other.
 
         Raises:
-            ContextError: it is not registered, or a partitioned request uses it.
+            ContextError: it is not registered, or a partitioned request or a window uses it.
         """
         self._require_kernels()
-        try:
+        users = windows = 0
+        with suppress(TypeError, ValueError):
             users = self._partitioned.users_of(*place_of(array))
-        except (TypeError, ValueError):
-            users = 0
+            windows = self._windows.users_of(*place_of(array))
         in_use = f"{users} partitioned requests use it" if users else ""
+        in_use = f"{windows} windows lie in it" if windows else in_use
         self._partitioned.exported.unregister(array, in_use)
 
     # --- requests ---------------------------------------------------------------------------------

@@ -87,6 +87,9 @@ def leaks(context: Context) -> str:
     if kept := context._partitioned.never_freed():
         listing = "; ".join(kept[:LISTED]) + ("; ..." if kept[LISTED:] else "")
         found.append(f"{len(kept)} partitioned requests were never freed: {listing}")
+    if kept := context._windows.never_freed():
+        listing = ", ".join(kept[:LISTED]) + (", ..." if kept[LISTED:] else "")
+        found.append(f"{len(kept)} windows were never freed: {listing}")
     datatypes = context._datatypes.plans
     if datatypes:
         some = ", ".join(f"{handle:#x}" for handle in list(datatypes)[:LISTED])

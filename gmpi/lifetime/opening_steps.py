@@ -25,6 +25,7 @@ from gmpi.contract.wire import CONTROL_RESOURCE_NS, HANDLE_CONTEXT_MASK
 from gmpi.host.buffered import Buffered
 from gmpi.host.partitioned import Partitioned
 from gmpi.host.requests import Progress
+from gmpi.host.windows import Windows
 from gmpi.launch import launch
 from gmpi.launch.kernels import LaunchedKernels
 from gmpi.lifetime import process, shutdown
@@ -235,6 +236,7 @@ class _Steps:
     def _prepare_partitioned(self) -> None:
         context = self._context
         context._partitioned = Partitioned(context, self._comm)
+        context._windows = Windows(context)
         self._undo.callback(_free, self._all, context._partitioned.free_control)
 
     def _watch(self) -> None:

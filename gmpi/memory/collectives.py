@@ -35,19 +35,20 @@ class Areas:
         self._memory = memory
         self._offsets: dict[int, int] = {}  # by handle of the communicator
 
-    def open(self, index: int, comm: MPI.Comm, mapped: np.ndarray) -> bool:
+    def open(self, index: int, comm: MPI.Comm, mapped: np.ndarray, long: bool) -> bool:
         """Whether collectives of kernels on a communicator are direct; collective.
 
         Args:
             index: its handle here.
             comm: a duplicate of it.
             mapped: int64[ranks], where the direct memory of each is mapped here; 0: nowhere.
+            long: whether to look for room for the chunks of long ones; the same on all ranks.
         """
         memory = self._memory
         ranks, me = comm.Get_size(), comm.Get_rank()
         offset, chunk = None, 0
         if memory.direct and ranks <= RANKS and mapped.all():
-            offset, chunk = self._take(ranks)
+            offset, chunk = self._take(ranks, long)
         if offset is not None:
             memory.clear(memory.arena_at(int(mapped[me])) + offset, area_bytes(ranks))
         told = comm.allgather((_NOT_DIRECT if offset is None else offset, chunk))
@@ -73,9 +74,9 @@ class Areas:
         if offset is not None:
             self._give_back(offset)
 
-    def _take(self, ranks: int) -> tuple[int | None, int]:
+    def _take(self, ranks: int, long: bool) -> tuple[int | None, int]:
         """(offset of an area in the arena, or behind it in the long arena; bytes of a chunk)."""
-        for chunk in CHUNKS:
+        for chunk in CHUNKS if long else ():
             nbytes = area_bytes(ranks) + 2 * box_bytes(chunk)
             offset = self._memory.long_pieces.take(nbytes)
             if offset is not None:

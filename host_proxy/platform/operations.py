@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gmpi.contract import moves, wire
+from gmpi.contract import moves, windows, wire
 from gmpi.contract.constants import (
     ERR_ARG,
     ERR_BUFFER,
@@ -52,6 +52,8 @@ CALL = OPERATION + 3  # of a direct collective: another rank has called somethin
 LENGTHS = OPERATION + 4  # of a collective: what a rank gives and gets must be equally long
 ROAD = OPERATION + 5  # of a call that there is on the proxied road only
 WORDED = OPERATION + 6  # said in words, which the state has (notes)
+WINDOW = OPERATION + 32  # of a one-sided call: | what is wrong (gmpi/contract/windows.py)
+WINDOW_FIELDS = 15
 
 FIELD_NAMES = {
     COMMUNICATOR: "communicator",
@@ -77,6 +79,7 @@ FIELD_NAMES = {
     LENGTHS: "block of sendbuf",
     ROAD: "communicator",
     WORDED: "argument",
+    **{WINDOW + number: name for number, name in enumerate(windows.FIELDS)},
 }
 FIELD_CLASSES = {
     COMMUNICATOR: ERR_COMM,
@@ -144,6 +147,7 @@ OPERATIONS = {
     wire.OP_CANCEL: Operation("GMPI_Cancel", COUNT),
     wire.OP_PROBE: Operation("GMPI_Probe", COMMUNICATOR | SOURCE | TAG),
     wire.OP_ABORT: Operation("GMPI_Abort", COMMUNICATOR | COUNT),
+    wire.OP_WINDOW: Operation("one-sided call", 0),
 }
 for _move in moves.ROWS:
     _fields = _DATA | (ROOT if _move.rooted else 0) | (REDUCTION if _move.reduces else IN_PLACE)
@@ -176,6 +180,10 @@ _CALLS = {
     (wire.OP_BCAST, wire.NONBLOCKING): "GMPI_Ibcast",
     (wire.OP_BARRIER, wire.NONBLOCKING): "GMPI_Ibarrier",
     **{(move.op, wire.BLOCKING): f"GMPI_{move.name}" for move in moves.ROWS},
+    **{
+        (wire.OP_WINDOW, number << wire.CALL_SHIFT): f"GMPI_{name}"
+        for number, name in enumerate(windows.CALLS, 1)
+    },
 }
 
 
@@ -188,7 +196,7 @@ def name_of(op: int, call: int = 0) -> str:
 
 _NO_REQUESTS = (
     wire.OP_CHUNK, wire.OP_FAULT, wire.OP_WAIT, wire.OP_WAITS, wire.OP_WAITED, wire.OP_START,
-    wire.OP_PREADY, wire.OP_PARRIVED, wire.OP_GRID,
+    wire.OP_PREADY, wire.OP_PARRIVED, wire.OP_GRID, wire.OP_WINDOW,
 )  # fmt: skip
 
 # The same for compiled code: indexed by opcode (any byte), 0 fields for what does not exist.

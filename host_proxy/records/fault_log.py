@@ -13,9 +13,7 @@ from gmpi.contract.constants import (
     ERR_TRUNCATE,
     GMPI_ERR_NO_RESOURCE,
 )
-from gmpi.contract.wire import (
-    PRIVATE_COMMUNICATOR,
-)
+from gmpi.contract.wire import OP_WINDOW, PRIVATE_COMMUNICATOR
 from host_proxy.platform import operations as ops
 from host_proxy.platform.native import bump, entry, get, jit, put
 from host_proxy.platform.state import (
@@ -111,7 +109,10 @@ def log_fault(g, r):
     error = get(r, R_DONE) & 0xFF
     field = ops.REQUEST
     value = get(r, R_ELEMENTS)
-    if error == GMPI_ERR_NO_RESOURCE:
+    if get(r, R_FLAGS) == OP_WINDOW:
+        field = ops.WINDOW + (get(r, R_COMM) & ops.WINDOW_FIELDS)
+        value = get(r, R_HANDLE)
+    elif error == GMPI_ERR_NO_RESOURCE:
         field = ops.RESOURCE
     elif error == ERR_TRUNCATE:
         field = ops.LENGTH

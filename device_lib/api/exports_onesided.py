@@ -1,0 +1,353 @@
+"""The names of one-sided calls that users import; see ``exports``.
+
+The host makes windows (``Context.win``); kernels use them. A target is a rank of the window's
+communicator, also the calling one, or ``gmpi.PROC_NULL``. Nothing runs there. Each call returns its
+error class, and the host raises the first one.
+
+MPI's rules hold (MPI 4.1 chapter 12): which accesses conflict, and that a call lies in an epoch,
+between two GMPI_Win_fence, or between GMPI_Win_lock_all and GMPI_Win_unlock_all. An epoch is open
+for all threads of the rank.
+"""
+
+from __future__ import annotations
+
+from device_lib.api.exports import Buffer, block_scope, warp_scope
+from device_lib.platform.context import DeviceContext
+
+
+# wide: as MPI's
+@block_scope
+def GMPI_Put(
+    ctx: DeviceContext,
+    origin_addr: Buffer,
+    origin_count: int,
+    origin_datatype: int,
+    target_rank: int,
+    target_disp: int,
+    target_count: int,
+    target_datatype: int,
+    win: int,
+) -> int:
+    """Stores elements in the target's window (MPI 4.1 section 12.3.1).
+
+    The buffer may be changed, and the bytes are there, after a flush or the end of the epoch.
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        origin_addr: what to store: an array in one piece in device or shared memory.
+        origin_count: elements of ``origin_datatype``, 0 or more.
+        origin_datatype: a constant such as ``gmpi.FLOAT``.
+        target_rank: rank of the window, or ``gmpi.PROC_NULL``.
+        target_disp: where in the target's window, in its displacement units.
+        target_count, target_datatype: the same there: as many bytes.
+        win: a handle that ``Context.win()`` returned.
+
+    Returns:
+        Error class, ``gmpi.SUCCESS`` when all is well.
+    """
+    raise NotImplementedError
+
+
+# wide: as MPI's
+@block_scope
+def GMPI_Get(
+    ctx: DeviceContext,
+    origin_addr: Buffer,
+    origin_count: int,
+    origin_datatype: int,
+    target_rank: int,
+    target_disp: int,
+    target_count: int,
+    target_datatype: int,
+    win: int,
+) -> int:
+    """Loads elements from the target's window (MPI 4.1 section 12.3.2).
+
+    They are in the buffer when it returns, which MPI promises only after a flush.
+
+    Args: as GMPI_Put; ``origin_addr`` is where to.
+
+    Returns:
+        Error class, ``gmpi.SUCCESS`` when all is well.
+    """
+    raise NotImplementedError
+
+
+# wide: as MPI's
+@block_scope
+def GMPI_Rput(
+    ctx: DeviceContext,
+    origin_addr: Buffer,
+    origin_count: int,
+    origin_datatype: int,
+    target_rank: int,
+    target_disp: int,
+    target_count: int,
+    target_datatype: int,
+    win: int,
+) -> int:
+    """GMPI_Put with a request (MPI 4.1 section 12.3.5).
+
+    Args: as GMPI_Put.
+
+    Returns:
+        The request (int64), for GMPI_Wait and its kin: the buffer may be changed after that. The
+        bytes are there after a flush.
+    """
+    raise NotImplementedError
+
+
+# wide: as MPI's
+@block_scope
+def GMPI_Rget(
+    ctx: DeviceContext,
+    origin_addr: Buffer,
+    origin_count: int,
+    origin_datatype: int,
+    target_rank: int,
+    target_disp: int,
+    target_count: int,
+    target_datatype: int,
+    win: int,
+) -> int:
+    """GMPI_Get with a request (MPI 4.1 section 12.3.5).
+
+    Args: as GMPI_Get.
+
+    Returns:
+        The request (int64), for GMPI_Wait and its kin.
+    """
+    raise NotImplementedError
+
+
+# wide: as MPI's
+@block_scope
+def GMPI_Accumulate(
+    ctx: DeviceContext,
+    origin_addr: Buffer,
+    origin_count: int,
+    origin_datatype: int,
+    target_rank: int,
+    target_disp: int,
+    target_count: int,
+    target_datatype: int,
+    op: int,
+    win: int,
+) -> int:
+    """Combines elements with those in the target's window (MPI 4.1 section 12.3.4).
+
+    Each element is updated as a whole, whoever else updates it by these calls; a Put is not such an
+    update.
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        origin_addr: what to combine with: an array in one piece in device or shared memory.
+        origin_count: elements of ``origin_datatype``.
+        origin_datatype: a constant such as ``gmpi.FLOAT``, of up to 8 bytes; of complex numbers
+            only for ``gmpi.SUM``.
+        target_rank: rank of the window, or ``gmpi.PROC_NULL``.
+        target_disp: where in the target's window, in its displacement units.
+        target_count, target_datatype: the same there: as many bytes.
+        op: gmpi.SUM, PROD, MIN, MAX, LAND, LOR, LXOR, BAND, BOR, BXOR, REPLACE or NO_OP.
+        win: a handle that ``Context.win()`` returned.
+
+    Returns:
+        Error class, ``gmpi.SUCCESS`` when all is well.
+    """
+    raise NotImplementedError
+
+
+# wide: as MPI's
+@block_scope
+def GMPI_Get_accumulate(
+    ctx: DeviceContext,
+    origin_addr: Buffer,
+    origin_count: int,
+    origin_datatype: int,
+    result_addr: Buffer,
+    result_count: int,
+    result_datatype: int,
+    target_rank: int,
+    target_disp: int,
+    target_count: int,
+    target_datatype: int,
+    op: int,
+    win: int,
+) -> int:
+    """GMPI_Accumulate, and what was there before (MPI 4.1 section 12.3.4).
+
+    The result is in its buffer when it returns.
+
+    Args: as GMPI_Accumulate, without complex numbers. The result's are equal to the target's, in
+        another buffer. With ``gmpi.NO_OP`` the origin's are not looked at: a Get whose elements are
+        loaded as a whole.
+
+    Returns:
+        Error class, ``gmpi.SUCCESS`` when all is well.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Fetch_and_op(
+    ctx: DeviceContext,
+    origin_addr: Buffer,
+    result_addr: Buffer,
+    datatype: int,
+    target_rank: int,
+    target_disp: int,
+    op: int,
+    win: int,
+) -> int:
+    """GMPI_Get_accumulate of one element (MPI 4.1 section 12.3.4).
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        origin_addr: the element to combine with.
+        result_addr: where the element goes that was in the window before.
+        datatype: of all three, as for GMPI_Get_accumulate.
+        target_rank: rank of the window, or ``gmpi.PROC_NULL``.
+        target_disp: where in the target's window, in its displacement units.
+        op: as for GMPI_Accumulate.
+        win: a handle that ``Context.win()`` returned.
+
+    Returns:
+        Error class, ``gmpi.SUCCESS`` when all is well.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Compare_and_swap(
+    ctx: DeviceContext,
+    origin_addr: Buffer,
+    compare_addr: Buffer,
+    result_addr: Buffer,
+    datatype: int,
+    target_rank: int,
+    target_disp: int,
+    win: int,
+) -> int:
+    """Replaces an element of the window if it is as expected (MPI 4.1 section 12.3.4).
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        origin_addr: the new element.
+        compare_addr: what is expected.
+        result_addr: where the element goes that was in the window before.
+        datatype: of all four: an integer, a logical one or ``gmpi.BYTE``.
+        target_rank: rank of the window, or ``gmpi.PROC_NULL``.
+        target_disp: where in the target's window, in its displacement units.
+        win: a handle that ``Context.win()`` returned.
+
+    Returns:
+        Error class, ``gmpi.SUCCESS`` when all is well.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Win_fence(
+    ctx: DeviceContext,
+    assertion: int,
+    win: int,
+) -> int:
+    """Ends an epoch and begins one; blocks until all ranks have called it (MPI 4.1 section 12.5.1).
+
+    One scope per rank calls it. What the calling threads have stored, and other threads whose
+    stores they have seen (``grid.sync()``), is there for all ranks when it returns.
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        assertion: 0, or gmpi.MODE_NOSTORE, MODE_NOPUT, MODE_NOPRECEDE and MODE_NOSUCCEED, added.
+            After MODE_NOSUCCEED no epoch is open.
+        win: a handle that ``Context.win()`` returned.
+
+    Returns:
+        Error class, ``gmpi.SUCCESS`` when all is well.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Win_flush(
+    ctx: DeviceContext,
+    rank: int,
+    win: int,
+) -> int:
+    """Completes what this rank has begun at one target (MPI 4.1 section 12.5.4).
+
+    That is, what the calling threads have stored, and other threads whose stores they have seen
+    (``grid.sync()``): who learns of the flush finds it there.
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        rank: of the window, or ``gmpi.PROC_NULL``.
+        win: a handle that ``Context.win()`` returned.
+
+    Returns:
+        Error class, ``gmpi.SUCCESS`` when all is well.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Win_flush_all(
+    ctx: DeviceContext,
+    win: int,
+) -> int:
+    """GMPI_Win_flush for all targets (MPI 4.1 section 12.5.4).
+
+    Returns:
+        Error class, ``gmpi.SUCCESS`` when all is well.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Win_lock_all(
+    ctx: DeviceContext,
+    assertion: int,
+    win: int,
+) -> int:
+    """Opens an epoch in which all ranks may be targets (MPI 4.1 section 12.5.3).
+
+    Waits for nobody: there are no exclusive locks. Several scopes may each open one.
+
+    Args:
+        ctx: ``Context.device``, passed to the kernel.
+        assertion: 0 or ``gmpi.MODE_NOCHECK``.
+        win: a handle that ``Context.win()`` returned.
+
+    Returns:
+        Error class, ``gmpi.SUCCESS`` when all is well.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Win_unlock_all(
+    ctx: DeviceContext,
+    win: int,
+) -> int:
+    """Completes as GMPI_Win_flush_all, and closes an epoch (MPI 4.1 section 12.5.3).
+
+    Returns:
+        Error class; ``gmpi.ERR_RMA_SYNC`` where none of GMPI_Win_lock_all is open.
+    """
+    raise NotImplementedError
+
+
+GMPI_Put_warp = warp_scope(GMPI_Put)
+GMPI_Get_warp = warp_scope(GMPI_Get)
+GMPI_Rput_warp = warp_scope(GMPI_Rput)
+GMPI_Rget_warp = warp_scope(GMPI_Rget)
+GMPI_Accumulate_warp = warp_scope(GMPI_Accumulate)
+GMPI_Get_accumulate_warp = warp_scope(GMPI_Get_accumulate)
+GMPI_Fetch_and_op_warp = warp_scope(GMPI_Fetch_and_op)
+GMPI_Compare_and_swap_warp = warp_scope(GMPI_Compare_and_swap)
+GMPI_Win_fence_warp = warp_scope(GMPI_Win_fence)
+GMPI_Win_flush_warp = warp_scope(GMPI_Win_flush)
+GMPI_Win_flush_all_warp = warp_scope(GMPI_Win_flush_all)
+GMPI_Win_lock_all_warp = warp_scope(GMPI_Win_lock_all)
+GMPI_Win_unlock_all_warp = warp_scope(GMPI_Win_unlock_all)

@@ -1,0 +1,223 @@
+"""One-sided communication (MPI 4.1 chapter 12): MPI's arguments, for each scope."""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.direct import windows
+from device_lib.direct.epochs import make_epochs, make_tell
+from device_lib.direct.onesided import make_onesided
+from device_lib.direct.windows import place_of, types_of, which_call
+from device_lib.move.atomics import NOT_ALIKE, kind_of, may_compare
+from device_lib.move.message import fitting
+from device_lib.platform.primitives import buffer_of, device, int64
+from device_lib.platform.scope import Scope
+from device_lib.proxied.slots import error_handle
+from gmpi.contract import windows as w
+from gmpi.contract.collectives import NOT_OURS
+from gmpi.contract.constants import NO_OP, PROC_NULL, REPLACE, SUCCESS
+
+
+@device
+def _update(origin_type, target_type, op, fetches):
+    """How elements are updated; NOT_OURS: they cannot be; NOT_ALIKE: those of the two sides are not
+    of one type."""
+    kind = kind_of(op, origin_type, fetches)
+    return kind if kind == kind_of(op, target_type, fetches) else int64(NOT_ALIKE)
+
+
+def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
+    """The calls of one scope.
+
+    Args:
+        barrier: the call of that name.
+    """
+    tell = make_tell(scope)
+    moves, epochs = make_onesided(scope, tell), make_epochs(scope, tell)
+    move_there, move_here = moves.put, moves.get
+    update_there, update_both = moves.accumulate, moves.get_accumulate
+    swap = moves.compare_and_swap
+    complete = epochs.complete
+    open_passive, close_passive = epochs.lock_all, epochs.unlock_all
+    begin_fence, end_fence = epochs.begin_fence, epochs.end_fence
+    sync = scope.sync
+
+    # --- Put and Get ------------------------------------------------------------------------------
+
+    # wide: as MPI's
+    @device
+    def start_put(
+        ctx, call, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+        target_count, target_datatype, win,
+    ):  # fmt: skip
+        address, room, strided = buffer_of(origin_addr)
+        types = types_of(fitting(origin_datatype, origin_addr), target_datatype)
+        return move_there(
+            ctx, which_call(call, strided, 0), address, room, int64(origin_count), types,
+            place_of(target_rank, win), int64(target_disp), int64(target_count),
+        )  # fmt: skip
+
+    # wide: as MPI's
+    @device
+    def start_get(
+        ctx, call, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+        target_count, target_datatype, win,
+    ):  # fmt: skip
+        address, room, strided = buffer_of(origin_addr)
+        types = types_of(fitting(origin_datatype, origin_addr), target_datatype)
+        return move_here(
+            ctx, which_call(call, strided, 0), address, room, int64(origin_count), types,
+            place_of(target_rank, win), int64(target_disp), int64(target_count),
+        )  # fmt: skip
+
+    # wide: as MPI's
+    @device
+    def put(
+        ctx, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+        target_datatype, win,
+    ):  # fmt: skip
+        return start_put(
+            ctx, w.PUT, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+            target_count, target_datatype, win,
+        )  # fmt: skip
+
+    # wide: as MPI's
+    @device
+    def rput(
+        ctx, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+        target_datatype, win,
+    ):  # fmt: skip
+        error = start_put(
+            ctx, w.RPUT, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+            target_count, target_datatype, win,
+        )  # fmt: skip
+        sync()  # all have read the buffer
+        return error_handle(error)
+
+    # wide: as MPI's
+    @device
+    def get(
+        ctx, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+        target_datatype, win,
+    ):  # fmt: skip
+        return start_get(
+            ctx, w.GET, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+            target_count, target_datatype, win,
+        )  # fmt: skip
+
+    # wide: as MPI's
+    @device
+    def rget(
+        ctx, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+        target_datatype, win,
+    ):  # fmt: skip
+        error = start_get(
+            ctx, w.RGET, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+            target_count, target_datatype, win,
+        )  # fmt: skip
+        return error_handle(error)
+
+    # --- accumulating -----------------------------------------------------------------------------
+
+    # wide: as MPI's
+    @device
+    def accumulate(
+        ctx, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+        target_datatype, op, win,
+    ):  # fmt: skip
+        address, room, strided = buffer_of(origin_addr)
+        origin_datatype = fitting(origin_datatype, origin_addr)
+        return update_there(
+            ctx, which_call(w.ACCUMULATE, strided, op),
+            _update(origin_datatype, target_datatype, op, 0), address, room, int64(origin_count),
+            types_of(origin_datatype, target_datatype), place_of(target_rank, win),
+            int64(target_disp), int64(target_count),
+        )  # fmt: skip
+
+    # wide: as MPI's
+    @device
+    def get_accumulate(
+        ctx, origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype,
+        target_rank, target_disp, target_count, target_datatype, op, win,
+    ):  # fmt: skip
+        address, room, strided = buffer_of(origin_addr)
+        result, result_room, result_strided = buffer_of(result_addr)
+        origin_datatype = fitting(origin_datatype, origin_addr)
+        result_datatype = fitting(result_datatype, result_addr)
+        if op == NO_OP:  # the origin's arguments are not looked at
+            origin_count, origin_datatype = result_count, result_datatype
+        kind = _update(origin_datatype, target_datatype, op, 1)
+        if result_count != target_count or _update(result_datatype, target_datatype, op, 1) != kind:
+            # That is what it is refused for.
+            kind = int64(NOT_ALIKE)
+            origin_count, origin_datatype = result_count, result_datatype
+        return update_both(
+            ctx, which_call(w.GET_ACCUMULATE, strided | result_strided, op), kind, address, room,
+            result, result_room, int64(origin_count), types_of(origin_datatype, target_datatype),
+            place_of(target_rank, win), int64(target_disp), int64(target_count),
+        )  # fmt: skip
+
+    @device
+    def fetch_and_op(ctx, origin_addr, result_addr, datatype, target_rank, target_disp, op, win):
+        address, room, strided = buffer_of(origin_addr)
+        result, result_room, result_strided = buffer_of(result_addr)
+        datatype = fitting(datatype, result_addr)
+        if op != NO_OP:
+            datatype = fitting(datatype, origin_addr)
+        return update_both(
+            ctx, which_call(w.FETCH_AND_OP, 0, op), kind_of(op, datatype, 1), address, room,
+            result, result_room, int64(1), types_of(datatype, datatype), place_of(target_rank, win),
+            int64(target_disp), int64(1),
+        )  # fmt: skip
+
+    @device
+    def compare_and_swap(
+        ctx, origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win
+    ):
+        origin, origin_room, strided = buffer_of(origin_addr)
+        compare, compare_room, compare_strided = buffer_of(compare_addr)
+        result, result_room, result_strided = buffer_of(result_addr)
+        datatype = fitting(fitting(fitting(datatype, origin_addr), compare_addr), result_addr)
+        kind = kind_of(REPLACE, datatype, 1) if may_compare(datatype) else int64(NOT_OURS)
+        return swap(
+            ctx, which_call(w.COMPARE_AND_SWAP, 0, 0), kind, origin, origin_room, compare,
+            compare_room, result, result_room, types_of(datatype, datatype),
+            place_of(target_rank, win), int64(target_disp),
+        )  # fmt: skip
+
+    # --- epochs and completion --------------------------------------------------------------------
+
+    @device
+    def win_flush(ctx, rank, win):
+        return complete(ctx, int64(w.FLUSH), place_of(rank, win))
+
+    @device
+    def win_flush_all(ctx, win):
+        return complete(ctx, int64(w.FLUSH_ALL), place_of(PROC_NULL, win))
+
+    @device
+    def win_lock_all(ctx, assertion, win):
+        return open_passive(ctx, int64(w.LOCK_ALL), place_of(PROC_NULL, win), int64(assertion))
+
+    @device
+    def win_unlock_all(ctx, win):
+        return close_passive(ctx, int64(w.UNLOCK_ALL), place_of(PROC_NULL, win))
+
+    @device
+    def win_fence(ctx, assertion, win):
+        place = place_of(PROC_NULL, win)
+        error = begin_fence(ctx, int64(w.FENCE), place, int64(assertion))
+        if error == SUCCESS:
+            error = barrier(ctx, windows.comm_of(ctx, win))
+            if error == SUCCESS:
+                error = end_fence(ctx, place, int64(assertion))
+        return error
+
+    return SimpleNamespace(
+        put=put, get=get, rput=rput, rget=rget, accumulate=accumulate,
+        get_accumulate=get_accumulate, fetch_and_op=fetch_and_op,
+        compare_and_swap=compare_and_swap, win_fence=win_fence, win_flush=win_flush,
+        win_flush_all=win_flush_all, win_lock_all=win_lock_all, win_unlock_all=win_unlock_all,
+    )  # fmt: skip

@@ -1,0 +1,215 @@
+"""What a one-sided call finds of its window and its arguments (any thread).
+
+See ``gmpi/contract/windows.py``. All threads of a scope look, each by itself: what they read is the
+same, and with one barrier they know whether any has found something wrong.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.move.message import message_bytes
+from device_lib.platform.context import leads_grid
+from device_lib.platform.primitives import device, int64, load_8, load_16, load_gpu, memory_space
+from device_lib.proxied.status import sign32
+from gmpi.contract.constants import DATATYPE_MARK, DATATYPES, PROC_NULL
+from gmpi.contract.windows import (
+    COMM_SHIFT,
+    EPOCH,
+    HANDLE,
+    NO_ATOMICS,
+    RANKS,
+    TARGET_BYTES,
+    TARGETS,
+    UNIT,
+    WRONG_BUFFER,
+    WRONG_COUNT,
+    WRONG_DATATYPE,
+    WRONG_DISPLACEMENT,
+    WRONG_EPOCH,
+    WRONG_LENGTH,
+    WRONG_RANGE,
+    WRONG_RANK,
+    WRONG_WINDOW,
+)
+from gmpi.contract.wire import (
+    DEVICE_WINDOWS,
+    FLAG_NULL_BUFFER,
+    FLAG_PRIVATE_BUFFER,
+    FLAG_SHORT_BUFFER,
+    FLAG_STRIDED_BUFFER,
+    LOW_32,
+    POSITION_MASK,
+    WINDOW_ROW_BYTES,
+    WINDOW_ROWS,
+)
+
+_DATATYPE_COUNT = len(DATATYPES)
+NOWHERE = 0  # no address: there is nothing to move
+
+# In the word that says which call it is:
+STRIDED_SHIFT = 8  # the origin buffer is no array in one piece
+OP_SHIFT = 16  # the operation
+_OP_BITS = 0xFF
+
+
+@device
+def op_of(what):
+    return what >> OP_SHIFT & _OP_BITS
+
+
+@device
+def which_call(what, strided, op):
+    """The word that says which call it is; an operation that does not fit becomes invalid."""
+    if op < 0 or op > _OP_BITS:
+        op = _OP_BITS
+    return what | int64(strided != 0) << STRIDED_SHIFT | int64(op) << OP_SHIFT
+
+
+@device
+def place_of(rank, win):
+    """Target and window in one word."""
+    return (int64(rank) & LOW_32) | int64(win) << 32
+
+
+@device
+def _field(datatype):
+    return int64(datatype) if datatype >= 0 and datatype <= LOW_32 else int64(LOW_32)
+
+
+@device
+def types_of(origin, target):
+    """Two datatypes in one word; one that does not fit becomes invalid."""
+    return _field(origin) | _field(target) << 32
+
+
+@device
+def row_of(ctx, win):
+    """The row that a handle names, whoever's it is."""
+    return ctx.device + DEVICE_WINDOWS + (int64(win) & WINDOW_ROWS - 1) * WINDOW_ROW_BYTES
+
+
+@device
+def is_window(row, win):
+    """Whether it is the handle of a window that is there."""
+    return load_8(row + HANDLE) == win and win != 0
+
+
+@device
+def wrong_window(row, win):
+    """WRONG_WINDOW or WRONG_EPOCH where no call may use a window now, else 0."""
+    epoch = load_gpu(row + EPOCH)
+    if not is_window(row, win):
+        return WRONG_WINDOW
+    return WRONG_EPOCH if epoch == 0 else 0
+
+
+@device
+def comm_of(ctx, win):
+    """The communicator of a window that is there."""
+    return load_8(row_of(ctx, win) + RANKS) >> COMM_SHIFT
+
+
+@device
+def ranks_of(row):
+    return load_8(row + RANKS) & LOW_32
+
+
+@device
+def wrong_target(row, rank):
+    """WRONG_RANK where a window has no such rank, else 0."""
+    ranks = ranks_of(row)
+    return WRONG_RANK if rank != PROC_NULL and (rank < 0 or rank >= ranks) else 0
+
+
+@device
+def find(ctx, place, disp, nbytes):
+    """(what is wrong, or 0; address of the target's bytes; what the record says more).
+
+    Args:
+        place: what ``place_of`` has returned.
+        nbytes: from the displacement on.
+    """
+    win = place >> 32
+    rank = sign32(place)
+    row = row_of(ctx, win)
+    wrong = wrong_window(row, win)
+    if wrong != 0:
+        return wrong, NOWHERE, 0
+    if rank == PROC_NULL:
+        return 0, NOWHERE, 0
+    if wrong_target(row, rank) != 0:
+        return WRONG_RANK, NOWHERE, ranks_of(row)
+    target = load_8(row + TARGETS) + int64(rank) * TARGET_BYTES
+    base, room = load_16(target)
+    unit, most = load_16(target + UNIT)
+    if disp < 0:
+        return WRONG_DISPLACEMENT, NOWHERE, room
+    if disp > most & ~NO_ATOMICS or disp * unit + nbytes > room:
+        return WRONG_RANGE, NOWHERE, room
+    return 0, base + disp * unit, most & NO_ATOMICS
+
+
+@device
+def _is_known(datatype):
+    return datatype & ~0xFFFF == DATATYPE_MARK and datatype & 0xFF < _DATATYPE_COUNT
+
+
+@device
+def wrong_amount(count, datatype):
+    """WRONG_DATATYPE or WRONG_COUNT where these are no bytes in one piece, else 0."""
+    if not _is_known(datatype):
+        return WRONG_DATATYPE
+    return WRONG_COUNT if count < 0 or count > POSITION_MASK // 32 else 0
+
+
+@device
+def flaw_of(ctx, address, room, nbytes, strided):
+    """What is wrong with a buffer that ``nbytes`` are moved from or to, as a flag; else 0."""
+    if nbytes <= 0:
+        return 0
+    if address == 0:
+        return FLAG_NULL_BUFFER
+    if strided != 0:
+        return FLAG_STRIDED_BUFFER
+    if room < nbytes:
+        return FLAG_SHORT_BUFFER
+    space = memory_space(address)
+    if space == 2 or (space == 1 and leads_grid(ctx) != 0):
+        return FLAG_PRIVATE_BUFFER
+    return 0
+
+
+# wide: as MPI's
+@device
+def judge(ctx, what, address, room, count, types, place, disp, target_count):
+    """What a Put or a Get is about.
+
+    Args:
+        what: what ``which_call`` has returned.
+        address, room: of the origin's buffer.
+        count, target_count: elements at both sides.
+        types: datatype of the origin | that of the target << 32.
+        place: what ``place_of`` has returned.
+
+    Returns:
+        (what is wrong, or 0; address of the target's bytes; how many there are; the count and the
+        datatype that the record names; what it says more).
+    """
+    origin_type = types & LOW_32
+    target_type = types >> 32 & LOW_32
+    nbytes = message_bytes(count, origin_type)
+    target_bytes = message_bytes(target_count, target_type)
+    wrong, at, more = find(ctx, place, disp, target_bytes)
+    if wrong == 0 or wrong == WRONG_RANGE or wrong == WRONG_DISPLACEMENT:
+        origin_wrong = wrong_amount(count, origin_type)
+        target_wrong = wrong_amount(target_count, target_type)
+        flaw = flaw_of(ctx, address, room, nbytes, what >> STRIDED_SHIFT & 1)
+        if origin_wrong != 0:
+            return origin_wrong, NOWHERE, 0, count, origin_type, 0
+        if target_wrong != 0:
+            return target_wrong, NOWHERE, 0, target_count, target_type, 0
+        if nbytes != target_bytes:
+            return WRONG_LENGTH, NOWHERE, 0, count, origin_type, target_bytes
+        if wrong == 0 and at != NOWHERE and flaw != 0:
+            return WRONG_BUFFER, NOWHERE, 0, count, origin_type, flaw
+    return wrong, at, nbytes, count, origin_type, more
