@@ -92,9 +92,10 @@ CASES = {
         gmpi.ArgumentError,
     ),
     ops.REDUCTION: (
-        row(REDUCE, ops.REDUCTION, 10, 9),
-        "GMPI_Iallreduce in block 5: op is 10, allowed is one of gmpi.SUM, gmpi.PROD, gmpi.MIN, "
-        "gmpi.MAX, gmpi.LAND, gmpi.LOR, gmpi.LXOR, gmpi.BAND, gmpi.BOR, gmpi.BXOR",
+        row(REDUCE, ops.REDUCTION, 12, 0),
+        "GMPI_Iallreduce in block 5: op is 12, allowed is one of gmpi.SUM, gmpi.PROD, gmpi.MIN, "
+        "gmpi.MAX, gmpi.LAND, gmpi.LOR, gmpi.LXOR, gmpi.BAND, gmpi.BOR, gmpi.BXOR, gmpi.MINLOC, "
+        "gmpi.MAXLOC, or a number of Context.op()",
         gmpi.ArgumentError,
     ),
     ops.BUFFER: (
