@@ -33,6 +33,7 @@ from gmpi.host.partitioned_messages import (
     REFUSE,
     Message,
     identity_word,
+    take_the_rest,
 )
 from gmpi.host.partitioned_problems import differing, no_room, no_staging
 from gmpi.host.partitioned_reports import Known
@@ -67,6 +68,7 @@ class Partitioned(Known):
         self._offers: dict[Key, deque[Message]] = {}
         self._sends: list[MPI.Request] = []
         self._own: deque[Message] = deque()  # to ourselves
+        self._said, self._heard = np.zeros(comm.size, np.int64), 0  # messages, to each and from all
         self._problems: list[ArgumentError] = []
         self._spare: list[Any] = []  # staging of requests that have been freed
         context._communicators.register_private(self._control)
@@ -149,9 +151,7 @@ class Partitioned(Known):
         self._state.opening = lambda: None  # which kept us, as we keep it
         self._state.making = None
         if clean:
-            status = MPI.Status()  # of requests that the others have freed, or that nobody received
-            while (found := self._control.Improbe(MPI.ANY_SOURCE, MPI.ANY_TAG, status)) is not None:
-                found.Recv(np.zeros(status.Get_count(MPI.BYTE), np.uint8))
+            take_the_rest(self._control, self._said, self._heard)
             self.free_control()
 
     def free_control(self) -> None:
@@ -347,6 +347,7 @@ class Partitioned(Known):
             return
         self._sends = [request for request in self._sends if not request.Test()]
         self._sends.append(self._control.Isend(message.pack(), world))
+        self._said[world] += 1
 
     def unless_busy(self, work: Callable[[], _Found]) -> _Found | None:
         """What ``work`` returns; None while another thread is at it.
@@ -366,6 +367,7 @@ class Partitioned(Known):
         while (found := self._control.Improbe(MPI.ANY_SOURCE, 0, status)) is not None:
             data = Message.buffer()
             found.Recv(data)
+            self._heard += 1
             self._hear(status.Get_source(), Message.unpack(data))
         while self._own:
             self._hear(self._control.rank, self._own.popleft())

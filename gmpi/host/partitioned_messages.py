@@ -6,6 +6,7 @@ import hashlib
 from typing import NamedTuple
 
 import numpy as np
+from mpi4py import MPI
 
 from gmpi.memory.gpu_staging import Token
 
@@ -80,3 +81,20 @@ class Message(NamedTuple):
 
 _WORDS = len(Message._fields) - 1
 _BYTES = 8 * _WORDS + 1 + _HANDLE_BYTES
+
+
+def take_the_rest(control: MPI.Comm, said: np.ndarray, heard: int) -> None:
+    """Receives what others have said and nobody has heard, such as that a request was freed.
+
+    Collective. A communicator that is freed with messages under way breaks others: a library may
+    give its number to the next one, which then receives them.
+
+    Args:
+        said: how many messages have gone to each rank.
+        heard: how many have come from all of them.
+    """
+    coming, status = np.empty_like(said), MPI.Status()
+    control.Alltoall(said, coming)
+    for _ in range(int(coming.sum()) - heard):
+        message = control.Mprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status)
+        message.Recv(np.empty(status.Get_count(MPI.BYTE), np.uint8))
