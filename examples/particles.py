@@ -228,7 +228,7 @@ def main(run=run):
     args, comm = parser.parse_args(), MPI.COMM_WORLD
     cases = [(8, 1, 3)] if args.small else [(8, DENSITY, 10), (args.cells, DENSITY, args.steps)]
     if args.cells < 4 or args.cells & args.cells - 1 or comm.size > RANKS:
-        raise SystemExit(f"{args.cells} cells, {comm.size} ranks: a power of two, at most {RANKS}")
+        raise SystemExit(f"--cells {args.cells}: a power of two from 4 on; ranks: at most {RANKS}")
     gmpi.select_gpu(comm)
     rights = []
     for cells, density, steps in cases:

@@ -30,6 +30,8 @@ INT, REAL = types.int64, types.float64
 INTS, REALS, PLANE, BOOLS = INT[::1], REAL[::1], REAL[:, ::1], types.boolean[::1]
 SPINS, COUPLINGS = types.int8[:, :, ::1], types.int8[:, :, :, ::1]
 ROWS = INT[:, ::1]
+CUBE, FACE, WEIGHTS = REAL[:, :, ::1], REAL[:, :], types.UniTuple(REAL, 4)
+GRIDS = types.UniTuple(CUBE, 5)
 POINTS = REAL[:, :, :, ::1]
 COMPLEX, COMPLEX_PLANE = types.complex128[::1], types.complex128[:, ::1]
 SINGLES, SHORTS = types.float32[::1], types.int32[::1]
@@ -71,6 +73,11 @@ KERNELS: dict[str, dict[str, tuple[Any, ...]]] = {
         "settle": (PARTICLES, ROWS, INT, INT), "internal": (PARTICLES, ROWS, INT, INT),
         "receive": (PARTICLES, BOXES, ROWS, INT),
         "frontier": (PARTICLES, ROWS, ROWS, INT, INT, INT),
+    },
+    "mg": {"solve": (CONTEXT, GRIDS, GRIDS, CUBE, types.UniTuple(INT, 6), WEIGHTS, REALS, INT)},
+    "mg_cuda_mpi": {
+        "apply": (CUBE, REAL, CUBE, WEIGHTS, CUBE, INT), "interpolate": (CUBE, REAL, CUBE),
+        "pack": (FACE, FACE, PLANE), "unpack": (FACE, FACE, PLANE), "squares": (CUBE, REALS),
     },
     "heat": {"solve": (CONTEXT, PLANE, PLANE, *[INT] * 4, REALS, REAL, INT, INTS)},
     "heat_cuda_mpi": {

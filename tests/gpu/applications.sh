@@ -9,7 +9,7 @@ mkdir -p "$out"
 n=${RANKS:-2}
 bad=0
 logs=$(mktemp -d)
-wanted=" ${*:-bfs particles heat stencil9 halo26 reshape hacc spin_glass cg workers} "
+wanted=" ${*:-bfs particles mg heat stencil9 halo26 reshape hacc spin_glass cg workers} "
 # compare NAME CASE OPTION...: one line of the table.
 compare() {
   local name=$1 case=$2
@@ -53,6 +53,9 @@ for particles in 512 4096 32768; do
 done
 for length in 64 128 256; do
   compare spin_glass "$length" --length "$length" --sweeps 200 --nishimori
+done
+for class in S W A B; do
+  compare mg "$class" --class "$class"
 done
 for class in S W A; do
   compare cg "$class" --class "$class"

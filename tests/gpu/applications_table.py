@@ -19,11 +19,8 @@ from tabulate import tabulate
 
 #: By application: the figure in its output, the unit, whether more is better.
 FIGURES = {
-    "particles": (
-        r"([\d.e+]+) million a second(?!.*million)",
-        "million steps of particles/s",
-        True,
-    ),
+    "mg": (r"([\d.]+) Mop/s", "Mop/s", True),
+    "particles": (r"(?s).*\s([\d.e+]+) million a second", "million particle steps/s", True),
     "bfs": (r"([\d.e+]+) TEPS", "TEPS", True),
     "heat": (r"([\d.]+) us each", "us a step", False),
     "stencil9": (r"([\d.]+) us ", "us an iteration", False),
