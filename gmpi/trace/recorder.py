@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,7 @@ class Recorder:
         self.nodes = _nodes(comm)
         self.node = clock.node_point(comm, self.nodes)
         self.untraced = 0
-        self._context = context
+        self._context: Context = weakref.proxy(context)  # whose part we are
         self._rows = context.config.trace or DEFAULT_ROWS
         self._free = 0  # the first row that no launch has
         self._launches: list[Launch] = []
