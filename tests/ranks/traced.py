@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RANK, SIZE, WORLD, barrier, run
+from common import RANK, SIZE, WORLD, barrier, end, run
 from numba import cuda
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -257,5 +257,5 @@ if "--some" not in sys.argv:
         long_messages, collective_calls, what_is_refused, a_failed_program_leaves_a_trace,
     ]  # fmt: skip
 
-if __name__ == "__main__":
-    run(SCENARIOS)
+run(SCENARIOS)
+end()
