@@ -96,6 +96,7 @@ ORDER: dict[str, list[tuple[str, str]]] = {
         ("", "docs/applications"),
         ("", "docs/himeno"),
     ],
+    "docs/troubleshooting": [("", "docs/strict")],
     "docs/measuring": [
         ("", "benchmarks/README"),
         ("", "benchmarks/himeno/README"),

@@ -333,6 +333,7 @@ from gmpi.errors import (
     ProxyError as ProxyError,
     RequestTimeoutError as RequestTimeoutError,
     ResourceError as ResourceError,
+    StrictError as StrictError,
     TruncationError as TruncationError,
     UsageError as UsageError,
     error_string as error_string,

@@ -72,6 +72,11 @@ class Config(BaseModel):
         256, description="events of the proxy that reports list; a power of two, or 0"
     )
     debug: bool = Field(False, description="checks of buffers, records and staging; slow")
+    sim: str = Field(
+        "",
+        description="what else the simulator does: strict or strict,seed=N finds mistakes of "
+        "kernels",
+    )
     trace: int = Field(0, ge=0, le=1 << 24, description="requests to keep time stamps of")
     trace_file: str = Field(
         "", description="where each rank writes its trace when the context closes; empty: nowhere"
@@ -112,12 +117,29 @@ class Config(BaseModel):
             )
         return value
 
+    @field_validator("sim")
+    @classmethod
+    def _simulation(cls, value: str) -> str:
+        parse_sim(value)
+        return value
+
     @field_validator("cores")
     @classmethod
     def _core_list(cls, value: str) -> str:
         if value not in ("auto", "any"):
             parse_cores(value)
         return value
+
+
+def parse_sim(text: str) -> int | None:
+    """The seed of strict mode; None: it is off."""
+    if not text:
+        return None
+    mode, comma, seed = text.partition(",")
+    name, _, number = seed.partition("=")
+    if mode != "strict" or (comma and (name != "seed" or not number.isdecimal())):
+        raise ValueError(f"must be empty, strict, or strict,seed=N, got {text!r}")
+    return int(number) if comma else 0
 
 
 _LAST_CORE = 65535  # Linux has fewer

@@ -6,6 +6,7 @@ GMPIError
 ├── DatatypeError          a datatype cannot be used, or does not fit its buffer
 ├── GridError              the grid of a kernel cannot be resident as a whole
 ├── UsageError             a call is written in a way that cannot be compiled or run
+├── StrictError            strict mode found mistakes in a kernel
 ├── CallError              a GMPI call of a kernel failed
 │   ├── ArgumentError      GMPI refused it: the arguments are wrong
 │   │   └── ArgumentTypeError    (of the host) one is nothing of the kind
@@ -59,6 +60,18 @@ class GridError(GMPIError):
 
 class UsageError(GMPIError, TypeError):
     """A call of a kernel is given what it cannot take; nothing was launched, or it has ended."""
+
+
+class StrictError(GMPIError):
+    """Strict mode has found mistakes in a kernel, which has run to its end (docs/strict.md).
+
+    Attributes:
+        findings: of each mistake its ``kind`` and its ``text``.
+    """
+
+    def __init__(self, text: str, findings: tuple[Any, ...] = ()) -> None:
+        super().__init__(text)
+        self.findings = findings
 
 
 class PendingError(GMPIError):

@@ -38,6 +38,7 @@ SHELL_ELSEWHERE = {
     "docs/applications.md": "tests/test_applications.py",
     "docs/himeno.md": "tests/test_himeno.py",
     "docs/measuring.md": "tests/test_compare.py",
+    "docs/strict.md": "tests/test_examples.py, tests/test_rank_programs.py",
     "docs/tools.md": "tests/test_run_command.py, tests/test_watching.py",
     "examples/README.md": "tests/test_examples.py",
     "benchmarks/README.md": "tests/test_examples.py",

@@ -54,11 +54,15 @@ def test_hello() -> None:
     assert text.count("as expected") == 2
 
 
-# One start of MPI for all of them.
+# One start of MPI for all of them. Those behind "strict" run in strict mode (docs/strict.md).
 IN_TURN = """
-import runpy, sys
+import os, runpy, sys
 from mpi4py import MPI
-for path in sys.argv[1:]:
+for command in sys.argv[1:]:
+    if command == "strict":
+        os.environ["GMPI_SIM"] = "strict,seed=1"
+        continue
+    path, *sys.argv[1:] = command.split()
     status = None
     try:
         runpy.run_path(path, run_name="__main__")
@@ -66,30 +70,47 @@ for path in sys.argv[1:]:
         status = end.code
     found = MPI.COMM_WORLD.gather(status)
     if found:
-        print(path.rpartition("/")[2], "ended with", found, flush=True)
+        how = " (strict)" if "GMPI_SIM" in os.environ else ""
+        print(f"{path.rpartition('/')[2]}{how} ended with", found, flush=True)
 """
 FOR_TWO = ("pingpong.py", "error_handling.py")
 FOR_ANY = (
     *("halo_1d.py", "halo_2d.py", "communicators.py", "master_worker.py", "pipeline.py"),
     *("without_gpu.py", "cupy_arrays.py"),
 )
+#: Run in strict mode as well, in which nothing may be found; all of them with --full.
+STRICT = ("halo_1d.py", "halo_2d.py", "communicators.py", "master_worker.py", "heat.py --small")
+ALL_STRICT = (
+    *FOR_ANY,
+    *("himeno.py --size 7,4,5 --verify", "spin_glass.py --small", "workers.py --small"),
+    *("stencil9.py --small", "cg.py --small", "heat.py --small", "bfs.py --small"),
+    *("hacc.py --small", "halo26.py --small", "reshape.py --small", "particles.py --small"),
+)
 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(
-    ("ranks", "names"),
+    ("ranks", "names", "strict"),
     [
-        pytest.param(2, FOR_TWO, marks=pytest.mark.mpich),
-        pytest.param(3, FOR_ANY, marks=pytest.mark.openmpi),
-        pytest.param(2, FOR_ANY, marks=pytest.mark.full),
+        pytest.param(2, FOR_TWO, STRICT, marks=pytest.mark.mpich),
+        pytest.param(3, FOR_ANY, (), marks=pytest.mark.openmpi),
+        pytest.param(2, FOR_ANY, (), marks=pytest.mark.full),
+        pytest.param(2, (), ("hello.py", *FOR_TWO, *ALL_STRICT), marks=pytest.mark.full),
+        pytest.param(3, (), ALL_STRICT, marks=pytest.mark.full),
     ],
 )
-def test_short_examples(ranks: int, names: tuple[str, ...]) -> None:
-    status, text = launcher.mpi(ranks, "-c", IN_TURN, *(str(EXAMPLES / name) for name in names))
+def test_short_examples(ranks: int, names: tuple[str, ...], strict: tuple[str, ...]) -> None:
+    commands = [f"{EXAMPLES}/{name}" for name in names]
+    commands += ["strict", *(f"{EXAMPLES}/{name}" for name in strict)] if strict else []
+    status, text = launcher.mpi(ranks, "-c", IN_TURN, *commands, timeout=280)
     assert status == 0, text
     for name in names:
         assert f"{name} ended with {[0] * ranks}" in text, text
-    assert "WRONG" not in text and "LeakWarning" not in text, text
+    for command in strict:
+        name = command.split()[0]
+        ended = re.search(rf"{name} \(strict\) ended with \[(.*)\]", text)
+        assert ended and set(ended[1].split(", ")) <= {"0", "False", "None"}, text
+    assert "WRONG" not in text and "LeakWarning" not in text and "strict:" not in text, text
     if "error_handling.py" in names:
         assert re.search(r"room for 4: .*[Mm]essage truncated, 4 numbers", text), text
         assert "the host was told: GMPI_Recv in block 0: message length is 64" in text, text

@@ -56,7 +56,7 @@ MPICH_ONLY = {
         "combined", "combined --direct", "looking", "looking --direct",
         "blocks", "random_blocks --seeds=0:8",
         "ENGINE=mpi4py random_blocks --seeds=8:11", "random_blocks --narrow --seeds=24:28",
-        "direct", "datatypes --direct --small --some", "ROAD=proxied partitioned --some",
+        "planted", "direct", "datatypes --direct --small --some", "ROAD=proxied partitioned --some",
         "collectives --direct --some", "grid --direct",
         "ROAD=proxied partitioned_refused --some",
     ],

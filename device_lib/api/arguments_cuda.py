@@ -80,7 +80,7 @@ def _where() -> str:
     return ""
 
 
-def checked(function: Any, signature: inspect.Signature, scope: str = "") -> Any:
+def checked(function: Any, signature: inspect.Signature, scope: str = "", late: Any = None) -> Any:
     """The device function, whose calls in kernels are looked at."""
     template = function.get_call_template
 

@@ -16,6 +16,7 @@ from typing import Any
 from greenlet import getcurrent
 
 from device_lib.api.arguments import check, is_buffer, kind_of_value
+from device_lib.platform import simulator
 from device_lib.platform.primitives_sim import buffer_of
 from device_lib.platform.simulator import ThreadMemory
 from gmpi.errors import UsageError
@@ -24,11 +25,15 @@ _PER_THREAD = ("requests", "indices", "statuses")  # each thread may have its ow
 
 
 def checked(
-    function: Callable[..., Any], signature: inspect.Signature, scope: str = ""
+    function: Callable[..., Any],
+    signature: inspect.Signature,
+    scope: str = "",
+    late: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """The function, whose arguments are looked at.
 
     Args:
+        late: what strict mode calls instead: the same, as late as MPI allows.
         scope: "grid", "block" or "warp", whose threads all make the call; empty: any thread may.
     """
     known: set[tuple[type, ...]] = set()
@@ -52,6 +57,9 @@ def checked(
                 _compare(lane, scope, call.__name__, given, names)
         except UsageError as exc:
             raise UsageError(f"{exc}{_where(caller)}") from None
+        if scope and simulator.checker is not None:
+            functions = function, late, names
+            return simulator.checker.call(call.__name__, scope, functions, given)
         return function(*given)
 
     return call

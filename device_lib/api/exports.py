@@ -51,6 +51,8 @@ warp_calls = make_calls(WARP)
 Buffer: TypeAlias = Any
 
 Twin = TypeVar("Twin", bound=Callable[..., Any])
+#: MPI may or may not buffer a send: strict mode makes those that are not (docs/strict.md).
+_LATE = {"send": "ssend", "isend": "issend"}
 _declarations: dict[int, Callable[..., Any]] = {}  # by id() of the bound call
 
 
@@ -62,9 +64,11 @@ def _bind(
     signature = inspect.signature(declared, eval_str=True)
     call = name.removeprefix("GMPI_").lower()
     function: Any = getattr(calls, call)
+    late: Any = getattr(calls, _LATE.get(call, ""), None)
     if scope:
         function = with_twin(function, call, signature, scope)
-    function = checked(function, signature, scope)
+        late = late and with_twin(late, call, signature, scope)
+    function = checked(function, signature, scope, late)
     text = inspect.cleandoc(declared.__doc__ or "")
     function.__name__ = function.__qualname__ = name + suffix
     function.__module__ = "gmpi"

@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numba.cuda.simulator import kernel as _kernel
 from numba.cuda.simulator import kernelapi as _api
+from numba.cuda.simulator.cudadrv.devicearray import FakeShape as FakeShape
 
 from device_lib.platform.lanes import Block, Grid, ballot, lane, meet, pause, shuffle, vote_all
 
@@ -27,6 +28,9 @@ from device_lib.platform.lanes import Block, Grid, ballot, lane, meet, pause, sh
 #: real GPU has a limit, and programs want to test what they do beyond it.
 RESIDENT_BLOCKS = 1024
 
+
+#: Strict mode (``device_lib/strict``); None: it is off.
+checker: Any = None
 
 _called: WeakKeyDictionary[Any, dict[frozenset[str], bool]] = WeakKeyDictionary()
 
@@ -37,13 +41,14 @@ class _Shared(_api.FakeCUDAShared):  # type: ignore[misc]
 
     def array(self, shape: Any, dtype: Any, alignment: int | None = None) -> Any:
         if shape == 0:
-            return super().array(shape, dtype)  # any alignment will do here
+            dynamic = super().array(shape, dtype)  # any alignment will do here
+            return dynamic if checker is None else checker.watch_shared(dynamic)
         frame = sys._getframe(1)
         line = (frame.f_code, frame.f_lineno)
         found = self._allocations.get(line)
         if found is None:
             found = self._allocations[line] = _api.FakeCUDALocal().array(shape, dtype)
-        return found
+        return found if checker is None else checker.watch_shared(found)
 
     def holds(self, address: int) -> bool:
         """Whether an array that lies here has an address."""
@@ -70,6 +75,7 @@ class _BlockManager:
     """What the simulator's launch loop drives: collects the blocks, runs them with the last."""
 
     pending: Grid | None = None
+    given: tuple[Any, ...] = ()
 
     def __init__(self, fn: Callable[..., None], grid_dim: Any, block_dim: Any, debug: bool) -> None:
         self.fn = fn
@@ -80,7 +86,8 @@ class _BlockManager:
         cls = _BlockManager
         if cls.pending is None:
             cls.pending = Grid()
-        grid = cls.pending
+            cls.given = args if checker is None else checker.arguments(self.fn, args)
+        grid, given = cls.pending, cls.given
         module = _kernel._get_kernel_context()
         x, y, z = (*self.grid_dim, 1, 1)[:3]
         i, j, k = (*index, 0, 0)[:3]
@@ -89,10 +96,24 @@ class _BlockManager:
         block = Block(i + x * (j + y * k), _dim3(index), threads, shared)
         u, v, _ = (*self.block_dim, 1, 1)[:3]
         indices = [_dim3((t % u, t // u % v, t // (u * v))) for t in range(threads)]
-        grid.add(block, lambda: self.fn(*args), indices)
-        if block.number + 1 == x * y * z:
-            cls.pending = None
-            grid.run()
+        grid.add(block, lambda: self.fn(*given), indices)
+        if grid.blocks == x * y * z:
+            cls.pending, cls.given = None, ()
+            _run(grid, self.fn.__qualname__)
+
+
+def _run(grid: Grid, kernel: str) -> None:
+    """All threads of a launch, to their end."""
+    if checker is None:
+        grid.run()
+        return
+    checker.begin(grid, kernel)
+    try:
+        grid.run()
+    except BaseException as why:
+        checker.failed(why)
+        raise
+    checker.end()
 
 
 def _dim3(values: tuple[int, ...]) -> Any:
@@ -161,3 +182,33 @@ def install() -> None:
     module.lanemask_lt = lambda self: (1 << lane().lane_id) - 1
     module.nanosleep = lambda self, ns: pause()
     module.clock64 = lambda self: time.perf_counter_ns()
+
+
+_CHECKED = ("atomic", "threadfence", "threadfence_block", "threadfence_system")
+_originals = {name: vars(_api.FakeCUDAModule)[name] for name in _CHECKED}
+
+
+def check_with(new: Any, atomics: Any = None) -> None:
+    """From now on kernels tell ``new``, a ``strict.checker.Checker``, what they do; None: nobody.
+
+    Args:
+        atomics: what ``cuda.atomic`` is, made of Numba's own.
+    """
+    global checker
+    checker = new
+    install()
+    module = _api.FakeCUDAModule
+    for name, original in _originals.items():
+        setattr(module, name, original)
+    if new is None:
+        return
+    _api.GridGroup.sync = lambda self: new.sync_grid()
+    module.syncthreads = lambda self: new.sync_block() and None
+    module.syncthreads_count = lambda self, v: sum(map(bool, new.sync_block(v)))
+    module.syncthreads_and = lambda self, v: int(all(new.sync_block(v)))
+    module.syncthreads_or = lambda self, v: int(any(new.sync_block(v)))
+    module.syncwarp = lambda self, mask=0xFFFFFFFF: new.sync_warp(mask)
+    for name in _CHECKED[1:]:
+        setattr(module, name, lambda self: new.fence())
+    told = atomics(_api.FakeCUDAAtomic())
+    module.atomic = property(lambda self: told)

@@ -34,7 +34,7 @@ def of_circle(stuck: list[Stuck]) -> list[Cause]:
     kinds = {call.kind for call in calls}
     if kinds == {"send"}:
         text = (
-            f"{ranks_text(circle)} wait for sends of long messages in a circle, {path}, and none "
+            f"{ranks_text(circle)} wait for sends in a circle, {path}, and none "
             "has posted its receive: post receives first, or use GMPI_Sendrecv"
         )
     elif kinds == {"receive"}:

@@ -26,7 +26,7 @@ from gmpi.host.buffered import Buffered
 from gmpi.host.partitioned import Partitioned
 from gmpi.host.requests import Progress
 from gmpi.host.windows import Windows
-from gmpi.launch import launch
+from gmpi.launch import checking, launch
 from gmpi.launch.kernels import LaunchedKernels
 from gmpi.lifetime import process, shutdown
 from gmpi.lifetime.interrupts import Held
@@ -158,7 +158,7 @@ class _Steps:
         """Settings and memory."""
         context = self._context
         process.require_none()
-        context.config = config.load(**settings)
+        context.config = checking.settings(config.load(**settings), gpu)
         context._origins = config.origins(context.config, **settings)
         context.layout = Layout(
             context.config.ring_slots,
@@ -250,6 +250,8 @@ class _Steps:
         self._undo.callback(context._proxy.stop, shutdown.ABORT_S)
         context._proxy.start()
         launch.install(process.before_launch, process.after_launch, context._peers.sharers)
+        self._undo.callback(checking.stop)
+        checking.start(context)
         self._undo.callback(context._waits.close, shutdown.CLOSED)
         context._closed = ""
         self._undo.callback(process.closed, context)

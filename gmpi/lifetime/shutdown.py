@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mpi4py import MPI
 
 from gmpi.errors import LeakWarning, PendingError
+from gmpi.launch import checking
 from gmpi.lifetime import ending, process, unfinished
 from gmpi.lifetime.interrupts import Held
 
@@ -87,6 +88,7 @@ def shut_down(context: Context, clean: bool, why: str = CLOSED) -> None:
 def _shut_down(context: Context, clean: bool, why: str) -> None:
     context._waits.close(why)
     process.closed(context)
+    checking.stop()
     atexit.unregister(context._at_exit)
     context._termination.stop()
     context._door.stop()
