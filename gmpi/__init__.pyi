@@ -206,6 +206,7 @@ from gmpi.contract.constants import (
     AINT as AINT,
     ANY_SOURCE as ANY_SOURCE,
     ANY_TAG as ANY_TAG,
+    AUTO as AUTO,
     BAND as BAND,
     BOOL as BOOL,
     BOR as BOR,

@@ -12,8 +12,9 @@ import pytest
 from mpi4py import MPI
 
 import gmpi
-from device_lib.api.arguments import check, kind_of_value
+from device_lib.api.arguments import check, kind_of_value, numbered
 from device_lib.platform.context import DeviceContext
+from gmpi.contract.constants import DATATYPE_NAMES, OPERATIONS_REDUCE, number_of
 
 CTX = DeviceContext(0, 0, 0, 0)
 A = np.zeros(4, np.float32)
@@ -21,7 +22,13 @@ ROW = gmpi.FLOAT, 0, 7, gmpi.COMM_WORLD
 
 #: arguments of GMPI_Send -> what is said
 SENDS = {
-    "MPI.FLOAT": ((CTX, A, 4, MPI.FLOAT, 0, 7, 0), "datatype is mpi4py's MPI.FLOAT", "gmpi.FLOAT"),
+    "MPI.FLOAT": ((CTX, A, 4, gmpi.FLOAT, MPI.FLOAT, 7, 0), "dest is mpi4py's MPI.F", "an integer"),
+    "of Fortran": ((CTX, A, 4, MPI.REAL4, 0, 7, 0), "datatype is mpi4py's MPI.REAL4", "g.commit("),
+    "MPI.SUM": ((CTX, A, 4, MPI.SUM, 0, 7, 0), "datatype is mpi4py's MPI.SUM", "gmpi.FLOAT"),
+    "AUTO, no array": ((CTX, 4096, 4, gmpi.AUTO, 0, 7, 0), "datatype is gmpi.AUTO", "is an array"),
+    "AUTO, a record": (
+        (CTX, np.zeros(4, "S3,f4"), 4, gmpi.AUTO, 0, 7, 0), "datatype is gmpi.AUTO", "an array, ",
+    ),
     "a derived datatype": (
         (CTX, A, 4, MPI.FLOAT.Create_contiguous(2), 0, 7, 0), "datatype is", "g.commit(datatype)",
     ),
@@ -50,10 +57,27 @@ def test_what_a_value_is_told(case: str) -> None:
 
 def test_an_operation_of_mpi4py() -> None:
     signature = inspect.signature(gmpi.GMPI_Allreduce)
-    with pytest.raises(gmpi.UsageError, match=r"op is mpi4py's MPI.SUM.*pass gmpi.SUM"):
-        check(
-            "GMPI_Allreduce", signature, (CTX, A, A, 4, gmpi.FLOAT, MPI.SUM, 0), {}, kind_of_value
-        )
+    with pytest.raises(gmpi.UsageError, match=r"op is mpi4py's .*n = g.op\(op\)"):
+        given = CTX, A, A, 4, gmpi.FLOAT, MPI.OP_NULL, 0
+        check("GMPI_Allreduce", signature, given, {}, kind_of_value)
+
+
+def test_numbers_in_place_of_constants_of_mpi4py_and_of_auto() -> None:
+    """Predefined ones only; those of the simulator: values."""
+    signature = inspect.signature(gmpi.GMPI_Allreduce)
+    doubles = np.zeros(4)
+    given = CTX, gmpi.IN_PLACE, doubles, 4, gmpi.AUTO, MPI.MAX
+    check("GMPI_Allreduce", signature, given, {"comm": 0}, kind_of_value)
+    found = numbered(signature, given, {"comm": 0}, kind_of_value, int)
+    assert found == ((*given[:4], gmpi.DOUBLE, gmpi.MAX), {"comm": 0})
+    signature = inspect.signature(gmpi.GMPI_Gather)
+    given = CTX, A, 4, gmpi.AUTO, doubles, 4, gmpi.AUTO, 0, 0
+    numbers, _ = numbered(signature, given, {}, kind_of_value, int)
+    assert (numbers[3], numbers[6]) == (gmpi.FLOAT, gmpi.DOUBLE)
+    for number, name in DATATYPE_NAMES.items():
+        same = number_of(getattr(MPI, name))
+        assert same == number or getattr(MPI, name) == getattr(MPI, DATATYPE_NAMES[same])
+    assert [number_of(op) for _, op in OPERATIONS_REDUCE] == list(range(len(OPERATIONS_REDUCE)))
 
 
 def test_what_is_right_is_let_through() -> None:
@@ -68,14 +92,15 @@ def test_what_is_right_is_let_through() -> None:
 
 #: The same written in kernels, typed for a GPU: (line of the kernel, words)
 KERNELS = [
-    ("gmpi.GMPI_Send(ctx, a, 4, MPI.FLOAT, 0, 7, 0)", "datatype is mpi4py's MPI.FLOAT", "gmpi.F"),
+    ("gmpi.GMPI_Send(ctx, a, 4, MPI.REAL4, 0, 7, 0)", "datatype is mpi4py's MPI.REAL4", "g.commit"),
+    ("gmpi.GMPI_Send(ctx, 4096, 4, gmpi.AUTO, 0, 7, 0)", "datatype is gmpi.AUTO", "is an array"),
     ("gmpi.GMPI_Send(ctx, a, 4, np.float32, 0, 7, 0)", "datatype is NumPy's float32", "gmpi.FLOAT"),
     ("gmpi.GMPI_Send(ctx, a, 4, gmpi.FLOAT, 0, 7, comm)", "comm is mpi4py's", "h = g.comm(comm)"),
     ("gmpi.GMPI_Send_warp(a, 4, gmpi.FLOAT, 0, 7, 0)", "GMPI_Send_warp: ctx is an array", "g.dev"),
     ("gmpi.GMPI_Send(gmpi, a, 4, gmpi.FLOAT, 0, 7, 0)", "ctx is the module gmpi", "g.device"),
     ("gmpi.GMPI_Send(ctx, a, 4, gmpi.FLOAT, 0, 7)", "missing a required argument: 'comm'", "comm)"),
     ("gmpi.GMPI_Send(ctx, a, 4.0, gmpi.FLOAT, 0, 7, 0)", "count is a float64", "int()"),
-    ("gmpi.GMPI_Allreduce(ctx, a, a, 4, gmpi.FLOAT, MPI.SUM, 0)", "op is mpi4py's", "gmpi.SUM"),
+    ("gmpi.GMPI_Allreduce(ctx, a, a, 4, gmpi.FLOAT, MPI.OP_NULL, 0)", "op is mpi4py's", "g.op(op)"),
 ]  # fmt: skip
 
 TYPED = """
@@ -102,6 +127,24 @@ for value in (MPI.FLOAT, comm):
         cuda.jit(lambda a: None).typeof_pyval(value)
     except gmpi.UsageError as exc:
         print(json.dumps(str(exc)))
+
+import inspect
+from device_lib.api.arguments_cuda import checked
+
+@cuda.jit(device=True)
+def number(ctx, buf, count, datatype, op):  # a call of which only the arguments matter
+    return datatype + 10**12 * op
+
+number.__name__ = "number"
+number = checked(number, inspect.signature(number.py_func))
+FLOAT, op = MPI.FLOAT, MPI.MAX
+signature = types.void(*signature.args, types.int64[::1])
+wanted = str(gmpi.FLOAT + 10**12 * gmpi.MAX)
+for words in ("MPI.FLOAT, MPI.MAX", "FLOAT, op=op", "gmpi.AUTO, gmpi.MAX"):
+    names = dict(globals())
+    exec(f"def kernel(ctx, a, out):\\n    out[0] = number(ctx, a, 4, {words})", names)
+    how = {"device": False, "cc": (9, 0), "output": "ptx", "abi": "numba"}
+    print("number", wanted in cuda.compile(names["kernel"], signature, **how)[0])
 """
 
 
@@ -117,3 +160,4 @@ def test_what_the_types_of_a_kernel_are_told() -> None:
         assert "\n" not in line and all(word in line for word in words), line
         assert line.endswith(":2)"), line  # the kernel's line
     assert all("a kernel cannot take mpi4py's" in line for line in told[len(KERNELS) :]), told
+    assert text.count("number True") == 3, text  # numbers, known when the kernel is compiled

@@ -9,7 +9,7 @@ does not exist, is the proxy's to refuse.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -28,7 +28,8 @@ class Kind(NamedTuple):
 
     use: int
     text: str
-    value: Any = None  # of what was meant for the host: the object itself
+    value: Any = None  # of what is no number of kernels: the object itself
+    dtype: Any = None  # of an array: NumPy's dtype of its elements
 
 
 _ALLOWED = {
@@ -73,12 +74,14 @@ def kind_of_value(value: Any) -> Kind:
         return Kind(OTHER, f"the module {value.__name__}", value)
     if isinstance(value, MPI.Datatype | MPI.Op):
         return Kind(OTHER, f"mpi4py's {_name(value)}", value)
+    if value is constants.AUTO:
+        return Kind(OTHER, "gmpi.AUTO", value)
     if isinstance(value, MPI.Comm | MPI.Request | MPI.Status):
         return Kind(OTHER, f"mpi4py's {type(value).__name__}", value)
     if isinstance(value, type | np.dtype):
         return Kind(OTHER, f"NumPy's {_dtype_name(value)}", value)
     if hasattr(value, "strides"):
-        return Kind(ARRAY, "an array")
+        return Kind(ARRAY, "an array", dtype=getattr(value, "dtype", None))
     return Kind(OTHER, f"a {type(value).__name__}", value)
 
 
@@ -92,6 +95,34 @@ def _name(value: MPI.Datatype | MPI.Op) -> str:
             if found == value:
                 return f"MPI.{name}"
     return f"{type(value).__name__}"
+
+
+#: Where the array is whose elements ``AUTO`` is about, by parameter: the first that is an array.
+_AUTO = {
+    "datatype": ("buf", "sendbuf", "recvbuf", "origin_addr", "result_addr"),
+    "sendtype": ("sendbuf", "recvbuf"),
+    "recvtype": ("recvbuf", "sendbuf"),
+    "origin_datatype": ("origin_addr", "result_addr"),
+    "target_datatype": ("origin_addr", "result_addr"),
+    "result_datatype": ("result_addr", "origin_addr"),
+}
+
+
+def _meant(parameter: str, kinds: dict[str, Kind]) -> int | None:
+    """The number that stands for an object of mpi4py's, or for ``AUTO``; None: there is none."""
+    value = kinds[parameter].value
+    if isinstance(value, MPI.Datatype) and parameter.endswith("type"):
+        return constants.number_of(value)
+    if isinstance(value, MPI.Op) and parameter == "op":
+        return constants.number_of(value)
+    if value is constants.AUTO:
+        found = (kinds[name].dtype for name in _AUTO.get(parameter, ()) if name in kinds)
+        dtype = next((d for d in found if d is not None), None)
+        try:
+            return None if dtype is None else constants.datatype_of(dtype)
+        except TypeError:
+            return None
+    return None
 
 
 def _dtype_name(value: Any) -> str:
@@ -108,14 +139,12 @@ def _cure(parameter: str, kind: Kind) -> str:
         return "kernel[...](g.device, ...) and def kernel(ctx, ...): ctx comes first in each call"
     if kind.use == CONTEXT:
         return "ctx comes first, and once"
-    if isinstance(value, MPI.Datatype):
-        name = _name(value).removeprefix("MPI.")
-        if hasattr(constants, name):
-            return f"pass gmpi.{name}"
+    if isinstance(value, MPI.Datatype) and parameter.endswith("type"):
         return "make a handle outside of the kernel, h = g.commit(datatype), and pass h"
-    if isinstance(value, MPI.Op):
-        name = _name(value).removeprefix("MPI.")
-        return f"pass gmpi.{name}" if hasattr(constants, name) else "pass one of gmpi"
+    if value is constants.AUTO:
+        return "AUTO needs a buffer that is an array, of elements that MPI has a datatype for"
+    if isinstance(value, MPI.Op) and parameter == "op":
+        return "make a number outside of the kernel, n = g.op(op), and pass n"
     if isinstance(value, MPI.Comm):
         return (
             "register it outside of the kernel, h = g.comm(comm), and pass h; gmpi.COMM_WORLD is "
@@ -160,14 +189,37 @@ def check(
         UsageError: one cannot be used, is missing, or is one too many.
     """
     names = list(signature.parameters)
-    pairs: Iterable[tuple[str, Any]] = [*zip(names, given), *named.items()]
-    for parameter, argument in pairs:
+    kinds = {name: kind_of(argument) for name, argument in [*zip(names, given), *named.items()]}
+    for parameter in kinds:
         # The first that is wrong: where ctx is missing, all others are in the wrong place, too.
-        if parameter in signature.parameters:
-            text = complaint(call, parameter, kind_of(argument))
+        if parameter in signature.parameters and _meant(parameter, kinds) is None:
+            text = complaint(call, parameter, kinds[parameter])
             if text:
                 raise UsageError(text)
     try:
         signature.bind(*given, **named)
     except TypeError as exc:
         raise UsageError(f"{call}: {exc}; it is {call}({', '.join(names)})") from None
+
+
+def numbered(
+    signature: inspect.Signature,
+    given: tuple[Any, ...],
+    named: dict[str, Any],
+    kind_of: Callable[[Any], Kind],
+    make: Callable[[int], Any],
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments that ``check`` has let through, with numbers for what is of mpi4py, and ``AUTO``.
+
+    Args:
+        given, named, kind_of: as for ``check``.
+        make: what is put in place of such an argument, from its number.
+    """
+    names = list(signature.parameters)
+    kinds = {name: kind_of(argument) for name, argument in [*zip(names, given), *named.items()]}
+    found = {name: _meant(name, kinds) for name, kind in kinds.items() if kind.use == OTHER}
+    numbers = {name: make(number) for name, number in found.items() if number is not None}
+    return (
+        tuple(numbers.get(name, argument) for name, argument in zip(names, given)),
+        {name: numbers.get(name, argument) for name, argument in named.items()},
+    )

@@ -12,16 +12,31 @@ from typing import Any
 
 from mpi4py import MPI
 from numba.cuda import dispatcher, types
+from numba.cuda.core.imputils import lower_cast, lower_constant
+from numba.cuda.datamodel.models import OpaqueModel
+from numba.cuda.extending import register_model
 from numba.cuda.typing.typeof import Purpose, typeof_impl
 
-from device_lib.api.arguments import ARRAY, CONTEXT, INTEGER, NOTHING, OTHER, TUPLE, Kind, check
+from device_lib.api.arguments import (
+    ARRAY,
+    CONTEXT,
+    INTEGER,
+    NOTHING,
+    OTHER,
+    TUPLE,
+    Kind,
+    check,
+    numbered,
+)
 from device_lib.api.arguments import kind_of_value as _kind_of_value
 from device_lib.platform.context import CONTEXTS
+from gmpi.contract.constants import Auto
 from gmpi.errors import UsageError
 
 
 class _OfTheHost(types.Type):
-    """The type of an object of mpi4py's: kernels cannot use it, but may name it."""
+    """The type of an object of mpi4py's, or of ``AUTO``: kernels may name it, and pass it to a call
+    that knows a number for it."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -31,6 +46,7 @@ class _OfTheHost(types.Type):
 @typeof_impl.register(MPI.Datatype)
 @typeof_impl.register(MPI.Op)
 @typeof_impl.register(MPI.Comm)
+@typeof_impl.register(Auto)
 def _typeof(value: Any, c: Any) -> _OfTheHost:
     if c.purpose == Purpose.argument:
         what = _kind_of_value(value).text
@@ -39,6 +55,31 @@ def _typeof(value: Any, c: Any) -> _OfTheHost:
             "datatype, gmpi.SUM for an operation, Context.comm() for a communicator"
         )
     return _OfTheHost(value)
+
+
+register_model(_OfTheHost)(OpaqueModel)
+
+
+@lower_constant(_OfTheHost)
+def _constant(context: Any, builder: Any, given: Any, value: Any) -> Any:
+    return context.get_dummy_value()
+
+
+@lower_cast(_OfTheHost, types.IntegerLiteral)
+@lower_cast(_OfTheHost, types.Integer)
+def _number(context: Any, builder: Any, given: Any, wanted: Any, value: Any) -> Any:
+    """In place of the object, the number that ``numbered`` has put into the call's type."""
+    return context.get_constant(types.unliteral(wanted), wanted.literal_value)
+
+
+def _dtype_of(array: types.Array) -> Any:
+    """NumPy's dtype of the elements; None: it has none."""
+    from numba.cuda.np.numpy_support import as_dtype
+
+    try:
+        return as_dtype(array.dtype)
+    except NotImplementedError:
+        return None
 
 
 def kind_of_type(given: types.Type) -> Kind:
@@ -50,7 +91,7 @@ def kind_of_type(given: types.Type) -> Kind:
     if isinstance(given, types.Integer | types.Boolean | types.IntegerLiteral):
         return Kind(INTEGER, str(given))
     if isinstance(given, types.Array):
-        return Kind(ARRAY, "an array")
+        return Kind(ARRAY, "an array", dtype=_dtype_of(given))
     if isinstance(given, types.NoneType):
         return Kind(NOTHING, "None")
     if isinstance(given, types.BaseTuple):
@@ -89,7 +130,8 @@ def checked(function: Any, signature: inspect.Signature, scope: str = "", late: 
             check(function.__name__, signature, tuple(args), dict(kws), kind_of_type)
         except UsageError as exc:
             raise UsageError(f"{exc}{_where()}") from None
-        return template(args, kws)
+        given, named = numbered(signature, tuple(args), dict(kws), kind_of_type, types.literal)
+        return template(given, named)
 
     function.get_call_template = get_call_template
     return function

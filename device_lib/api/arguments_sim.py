@@ -15,7 +15,7 @@ from typing import Any
 
 from greenlet import getcurrent
 
-from device_lib.api.arguments import check, is_buffer, kind_of_value
+from device_lib.api.arguments import OTHER, check, is_buffer, kind_of_value, numbered
 from device_lib.platform import simulator
 from device_lib.platform.primitives_sim import buffer_of
 from device_lib.platform.simulator import ThreadMemory
@@ -50,7 +50,11 @@ def checked(
                 _no_memory_of_a_thread(call.__name__, {**dict(zip(names, given)), **named})
                 if scope == "grid":
                     _no_memory_of_a_block(call.__name__, {**dict(zip(names, given)), **named})
-                known.add(types)
+                objects = map(kind_of_value, (*given, *named.values()))
+                if any(kind.use == OTHER for kind in objects):  # which stand for numbers
+                    given, named = numbered(signature, given, named, kind_of_value, int)
+                else:
+                    known.add(types)
             if named:
                 given = signature.bind(*given, **named).args
             if scope:

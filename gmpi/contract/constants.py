@@ -10,7 +10,8 @@ A datatype handle carries its size in bytes (bits 8..15), so a kernel needs no t
 from __future__ import annotations
 
 import ctypes
-from typing import Final
+import functools
+from typing import Any, Final
 
 import numpy as np
 from mpi4py import MPI
@@ -102,6 +103,17 @@ DATATYPE_NAMES: Final = {
 }
 
 
+class Auto:
+    """The type of ``AUTO``."""
+
+    def __repr__(self) -> str:
+        return "gmpi.AUTO"
+
+
+#: In place of a datatype, in kernels and on the host: that of the array's elements.
+AUTO: Final[Any] = Auto()
+
+
 def datatype_of(dtype: object) -> int:
     """The datatype handle for a NumPy dtype (host only).
 
@@ -163,6 +175,22 @@ def operation_name(number: int) -> str:
     if number < len(OPERATIONS_REDUCE):
         return OPERATIONS_REDUCE[number][0]
     return f"operation {number} of Context.op"
+
+
+@functools.cache
+def _numbers() -> tuple[dict[int, int], dict[int, int]]:
+    """By mpi4py's handles: those of predefined datatypes, and those of operations."""
+    datatypes: dict[int, int] = {}
+    for number, name in DATATYPE_NAMES.items():
+        datatypes.setdefault(getattr(MPI, name).handle, number)
+    operations = {op.handle: n for n, (_, op) in enumerate(OPERATIONS_REDUCE)}
+    return datatypes, operations | {MPI.REPLACE.handle: REPLACE, MPI.NO_OP.handle: NO_OP}
+
+
+def number_of(value: MPI.Datatype | MPI.Op) -> int | None:
+    """Kernels' number for a predefined datatype or operation of mpi4py's; None: it has none."""
+    datatypes, operations = _numbers()
+    return (operations if isinstance(value, MPI.Op) else datatypes).get(value.handle)
 
 
 # --- wildcards and special values ---------------------------------------------------------------

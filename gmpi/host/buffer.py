@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from gmpi.contract.constants import DATATYPE_MARK, DATATYPE_NAMES, DATATYPES, datatype_of
+from gmpi.contract.constants import (
+    AUTO,
+    DATATYPE_MARK,
+    DATATYPE_NAMES,
+    DATATYPES,
+    Auto,
+    datatype_of,
+)
 from gmpi.datatypes import interpret
 from gmpi.datatypes.overlap import distinct_elements
 from gmpi.datatypes.plans import Plan
@@ -32,9 +39,9 @@ class HostBuffer:
     Args:
         spec: NumPy array or another object with a contiguous buffer in host memory; or a list or
             tuple of it, a count (or a pair of count and displacement, in elements; None: as many
-            as it has), and a datatype. The datatype is mpi4py's, committed or not, a type code, or
-            a handle (a constant of ``gmpi`` or from ``Context.commit``). ``MPI.BOTTOM`` goes with
-            datatypes of absolute addresses.
+            as it has), and a datatype. The datatype is mpi4py's, committed or not, a type code, a
+            handle (a constant of ``gmpi`` or from ``Context.commit``), or ``gmpi.AUTO``, which is
+            as if there were none. ``MPI.BOTTOM`` goes with datatypes of absolute addresses.
         name: which argument it is.
         writable: bytes are to come in.
         plans: gives the derived datatypes that the context has committed, by handle.
@@ -144,8 +151,10 @@ def _parts(spec: Any, name: Argument) -> tuple[Any, int | None, int, Any]:
         )
     buf, rest = spec[0], list(spec[1:])
     datatype = None
-    if len(rest) == 2 or (rest and isinstance(rest[0], (MPI.Datatype, str))):
+    if len(rest) == 2 or (rest and isinstance(rest[0], (MPI.Datatype, str, Auto))):
         datatype = rest.pop()
+        if datatype is AUTO:
+            datatype = None
     amount = rest.pop() if rest else None
     displacement = 0
     if isinstance(amount, (list, tuple)):

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mpi4py import MPI
 
-from gmpi.contract.constants import ANY_SOURCE, DATATYPE_MARK, DATATYPE_NAMES
+from gmpi.contract.constants import (
+    ANY_SOURCE,
+    AUTO,
+    DATATYPE_MARK,
+    DATATYPE_NAMES,
+    datatype_of,
+    number_of,
+)
 from gmpi.datatypes.overlap import distinct_elements
 from gmpi.datatypes.plans import Plan
 from gmpi.errors import DatatypeError
@@ -96,7 +103,7 @@ class Arguments:
         elements = partitions * count
         buffer = buffer_of(elements)
         address = buffer.address
-        datatype, plan = self._checked_datatype(call, amount[2])
+        datatype, plan = self._checked_datatype(call, amount[2], buffer.array)
         size, row, extent = datatype >> 8 & 0xFF, 0, 0
         if plan is not None:
             address, row = self._typed(call, plan, datatype, elements, buffer)
@@ -139,9 +146,18 @@ class Arguments:
             )
         return peer
 
-    def _checked_datatype(self, call: Call, datatype: Any) -> tuple[int, Plan | None]:
+    def _checked_datatype(self, call: Call, datatype: Any, array: Any) -> tuple[int, Plan | None]:
         """(handle, plan of a derived one)."""
         allowed = "a constant such as gmpi.FLOAT, or a handle of Context.commit()"
+        if datatype is AUTO and hasattr(array, "dtype"):
+            try:
+                datatype = datatype_of(array.dtype)
+            except TypeError as exc:
+                text = f"datatype is gmpi.AUTO, and {exc}"
+                raise call.refused_datatype("datatype", text, 0, allowed, MPI.ERR_TYPE) from None
+        elif isinstance(datatype, MPI.Datatype):
+            number = number_of(datatype)
+            datatype = datatype if number is None else number
         handle = call.argument("datatype").whole(datatype, allowed)
         if handle & ~0xFFFF == DATATYPE_MARK and handle in DATATYPE_NAMES:
             return handle, None
