@@ -201,7 +201,7 @@ class Machine:
         self._check(datatype in known, f"{what}: datatype")
         nbytes = count * known.get(datatype, 0)
         self._check(count >= 0 and self._inside(data, nbytes), f"{what}: memory")
-        self._check(op in self.state.reductions, f"{what}: op")
+        self._check(op in self.state.reductions.table, f"{what}: op")
         self._check(comm in self.comms, f"{what}: communicator")
         self._hand_out(request)
         self.calls.append(Posted("MPI_Iallreduce", data, nbytes, 0, 0, comm))

@@ -65,7 +65,7 @@ def test_tables_hold_sizes_and_handles() -> None:
     for row, (_, datatype, _) in zip(state.datatypes, DATATYPES):
         assert row[st.D_SIZE] == datatype.Get_size()
         assert row[st.D_HANDLE] == mpi_library.handle(datatype)
-    for handle, (_, op) in zip(state.reductions, OPERATIONS_REDUCE):
+    for handle, (_, op) in zip(state.reductions.table, OPERATIONS_REDUCE):
         assert handle == mpi_library.handle(op)
     # Every address that compiled code follows is there.
     for name in dir(st):
