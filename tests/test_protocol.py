@@ -86,7 +86,10 @@ class Comm:
             self.match()
             return request
 
-        return SimpleNamespace(Isend=isend, Irecv=irecv)
+        def receive(buffer: np.ndarray, source: int, tag: int) -> Any:  # nobody probes here
+            return irecv([buffer], source, tag)
+
+        return SimpleNamespace(Isend=isend, Irecv=irecv, receive=receive)
 
     def match(self) -> None:
         for posted in list(self.receives):
