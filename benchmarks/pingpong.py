@@ -29,7 +29,7 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
-from device_lib.api.exports import warp_calls
+from device_lib.api.binding import warp_calls
 from gmpi import GMPI_Recv, GMPI_Send
 
 _ping = warp_calls.ping

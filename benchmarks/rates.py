@@ -23,7 +23,7 @@ from mpi4py import MPI
 from numba import cuda, int64
 
 import gmpi
-from device_lib.api.exports import warp_calls
+from device_lib.api.binding import warp_calls
 from gmpi import (
     GMPI_Allreduce,
     GMPI_Comm_rank,

@@ -60,12 +60,20 @@ def calls() -> dict[str, list[Call]]:
         module = import_module(home)
         source = inspect.getsource(module)
         sections = [(m.start(), m[1]) for m in re.finditer(r"^# --- (.*?) -+$", source, re.M)]
-        places = {name: source.index(f"def {name}(") for name in names}
+        places = {name: _place(source, name) for name in names}
         for name in sorted(names, key=places.__getitem__):
             titles = [title for place, title in sections if place < places[name]]
             title = titles[-1] if titles else subject(module)
             groups.setdefault(title, []).append((name, getattr(gmpi, name)))
     return groups
+
+
+def _place(source: str, name: str) -> int:
+    """Where in its module a name is defined, or made of another."""
+    found = re.search(rf"^(?:def {name}\(|{name} = )", source, re.M)
+    if found is None:
+        raise SystemExit(f"{name}: there is no such name where it comes from")
+    return found.start()
 
 
 def subject(module: ModuleType) -> str:

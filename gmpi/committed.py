@@ -92,6 +92,7 @@ class Datatypes:
             words = _row_words(plan, basic_size(datatype), handle, inside, keep)
             self._memory.write_device(self._base + index * TYPE_BYTES, words)
         self._rows[index] = _Row(handle, plan, keep)
+        self._state.plans[handle] = plan
         self._state.derived[index, D_SIZE] = plan.size
         self._state.derived[index, D_HANDLE] = handle
         return handle
@@ -120,13 +121,16 @@ class Datatypes:
                 "free them first (Context.Request_free)"
             )
         slots = self._state.slots
-        users = np.flatnonzero((slots[:, S_STATE] == OPEN) & (slots[:, S_DATATYPE] == handle))
-        if len(users):
+        users = int(((slots[:, S_STATE] == OPEN) & (slots[:, S_DATATYPE] == handle)).sum())
+        for blocks in list(self._state.blocks.values()):
+            users += any(block.datatype == handle for block in [*blocks.out, *blocks.back])
+        if users:
             raise DatatypeError(
-                f"the datatype {name} cannot be freed: {len(users)} open requests use it; complete "
+                f"the datatype {name} cannot be freed: {users} open requests use it; complete "
                 "them first (see Context.pending)"
             )
         self._state.derived[index, D_HANDLE] = 0
+        self._state.plans.pop(handle, None)
         if self._kernels:
             nobody = np.zeros(TYPE_BYTES // 8, np.int64)
             self._memory.write_device(self._base + index * TYPE_BYTES, nobody)

@@ -36,6 +36,7 @@ from gmpi.contract.wire import (
 
 if TYPE_CHECKING:
     from gmpi.datatypes.plans import Plan
+    from host_proxy.reference.counts import Wrong
 
 _PARTITIONED = {
     OP_START: "a partitioned request of this context that is not active",
@@ -184,3 +185,19 @@ def unequal_blocks(sent: int, received: int) -> tuple[str, str, str]:
         f"{received} bytes, as of a block of recvbuf",
         "sendcount elements of sendtype must have as many bytes as recvcount of recvtype",
     )
+
+
+def too_many_blocks(blocks: int, most: int) -> tuple[str, str, str]:
+    """The same where what a collective says of its blocks does not fit staging."""
+    return (
+        f"{blocks}, out and back",
+        f"at most {most}",
+        "open the context with a larger eager_bytes: 24 bytes for each block, and 32",
+    )
+
+
+def blocks_words(wrong: Wrong) -> tuple[str, str, str]:
+    """(value, what is allowed, what to do) for blocks of a collective with counts."""
+    if wrong.flags:
+        return *buffer_words(wrong.flags, wrong.nbytes, False), ""
+    return str(wrong.value), wrong.allowed, wrong.advice

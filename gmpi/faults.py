@@ -53,6 +53,7 @@ from host_proxy.compiled.headers import FLAWS
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
 from host_proxy.platform.notes import Notes
+from host_proxy.reference.counts import Wrong
 
 if TYPE_CHECKING:
     from gmpi.datatypes.plans import Plan
@@ -347,6 +348,7 @@ _WORDS: dict[int, Callable[[Entry, Known], Words]] = {
     ops.ROAD: lambda entry, known: Words(
         entry.value, *fault_words.proxied_words(entry.op, entry.call)
     ),
+    ops.BLOCKS: lambda entry, known: Words(*fault_words.too_many_blocks(entry.value, entry.high)),
     ops.CALL: lambda entry, known: Words(*differing_calls(entry.value, entry.peer, entry.low)),
     **dict.fromkeys(range(ops.WINDOW, ops.WINDOW + ops.WINDOW_FIELDS + 1), _window),
 }
@@ -374,7 +376,11 @@ def describe(
         return Fault(
             text, operation, field, entry.value, "", entry.block, entry.error_class, DebugError
         )
-    words = _WORDS.get(entry.field, _mpi)(entry, Known(communicators, plans or {}))
+    if entry.field == ops.COUNTS:
+        wrong: Wrong = notes[entry.value]  # type: ignore[assignment]
+        field, words = wrong.field, Words(*fault_words.blocks_words(wrong))
+    else:
+        words = _WORDS.get(entry.field, _mpi)(entry, Known(communicators, plans or {}))
     where = f"{operation} in {caller(entry.block)}"
     text = f"{where}: {field} is {words.value}, allowed is {words.allowed}"
     if words.advice:

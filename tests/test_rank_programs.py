@@ -56,6 +56,7 @@ MPICH_ONLY = {
         "combined", "combined --direct", "looking", "looking --direct",
         "blocks", "random_blocks --seeds=0:8",
         "ENGINE=mpi4py random_blocks --seeds=8:11", "random_blocks --narrow --seeds=24:28",
+        "counts", "random_counts --seeds=0:4", "random_counts --narrow --seeds=4:6",
         "planted", "direct", "datatypes --direct --small --some", "ROAD=proxied partitioned --some",
         "collectives --direct --some", "grid --direct",
         "ROAD=proxied partitioned_refused --some",
@@ -69,11 +70,12 @@ MPICH_ONLY = {
     4: [
         "random_programs --seeds=18:19", "TEST_NODES=abbb random_programs --seeds=43:44",
         "TEST_NODES=aabb collectives", "random_blocks --seeds=20:24",
+        "random_counts --seeds=12:14",
         "cart", "onesided",
     ],
 }  # fmt: skip
 OPEN_MPI_ONLY = {
-    1: ["arrays", "datatypes", "host_side"],
+    1: ["arrays", "datatypes", "host_side", "random_counts --seeds=14:17"],
     2: [
         "collective_errors",
         "arrays", "bad_input", "ENGINE=mpi4py bad_input", "collectives",
@@ -89,11 +91,11 @@ OPEN_MPI_ONLY = {
         "ENGINE=mpi4py looking",
         "ENGINE=mpi4py direct --some", "point_to_point --direct --small --some",
         "direct_collectives --some", "grid --some",
-        "DEBUG=1 random_blocks --seeds=4:7",
+        "DEBUG=1 random_blocks --seeds=4:7", "DEBUG=1 random_counts --seeds=9:11",
         "ROAD=proxied partitioned_made", "TEST_NODES=ab ENGINE=mpi4py traced --some",
     ],
     3: [
-        "random_blocks --seeds=12:18",
+        "random_blocks --seeds=12:18", "random_counts --seeds=6:9",
         "collectives", "hangs --half=1", "TEST_NODES=aab host_side", "lifecycle",
         "ENGINE=mpi4py no_any_tag --small", "random_programs --seeds=12:13",
         "TEST_NODES=aab partitioned", "TEST_NODES=aab partitioned_refused",
@@ -146,7 +148,7 @@ FULL_ONLY = {
             for seed, nodes in ((1200, "ab"), (1230, "aabb"), (1260, "abbb"))
         ),
     ],
-    6: ["direct_collectives"],
+    6: ["direct_collectives", "random_counts --many --seeds=100:120"],
     18: ["many"],
     66: ["many"],
 }  # fmt: skip

@@ -20,7 +20,7 @@ from device_lib.platform.context import CONTEXTS
 from gmpi.contract import constants
 from gmpi.errors import UsageError
 
-CONTEXT, ARRAY, INTEGER, TUPLE, NOTHING, OTHER = range(6)
+CONTEXT, ARRAY, INTEGER, TUPLE, NOTHING, OTHER, INTEGERS = range(7)  # the last: int32 or int64
 
 
 class Kind(NamedTuple):
@@ -32,6 +32,10 @@ class Kind(NamedTuple):
     dtype: Any = None  # of an array: NumPy's dtype of its elements
 
 
+#: What collectives with counts for each rank take for each of them.
+COUNTS = (
+    "sendcounts", "sdispls", "sendtypes", "recvcounts", "rdispls", "recvtypes", "displs",
+)  # fmt: skip
 _ALLOWED = {
     "ctx": ((CONTEXT,), "Context.device"),
     "requests": ((ARRAY, TUPLE), "an int64 array, or a tuple of requests"),
@@ -40,6 +44,7 @@ _ALLOWED = {
     "dims": ((ARRAY,), "an array of integers"),
     "periods": ((ARRAY,), "an array of integers"),
     "indices": ((ARRAY,), "an int64 array"),
+    **dict.fromkeys(COUNTS, ((INTEGERS,), "an array of int32 or int64, an element a block")),
     "statuses": ((ARRAY, INTEGER, NOTHING), "an array of gmpi.STATUS_DTYPE, or nothing"),
 }
 _BUFFER = ((ARRAY, INTEGER), "an array in device memory, or an address")
@@ -81,8 +86,15 @@ def kind_of_value(value: Any) -> Kind:
     if isinstance(value, type | np.dtype):
         return Kind(OTHER, f"NumPy's {_dtype_name(value)}", value)
     if hasattr(value, "strides"):
-        return Kind(ARRAY, "an array", dtype=getattr(value, "dtype", None))
+        return array_of(getattr(value, "dtype", None))
     return Kind(OTHER, f"a {type(value).__name__}", value)
+
+
+def array_of(dtype: Any) -> Kind:
+    """Of an array of this NumPy dtype."""
+    if dtype is not None and np.dtype(dtype).kind in "iu" and np.dtype(dtype).itemsize in (4, 8):
+        return Kind(INTEGERS, f"an array of {dtype}", dtype=dtype)
+    return Kind(ARRAY, "an array" if dtype is None else f"an array of {dtype}", dtype=dtype)
 
 
 def _name(value: MPI.Datatype | MPI.Op) -> str:
@@ -164,7 +176,7 @@ def _cure(parameter: str, kind: Kind) -> str:
 def complaint(call: str, parameter: str, kind: Kind) -> str:
     """What is wrong with one argument of a call, in one line; empty: nothing."""
     uses, allowed = _allowed(parameter)
-    if kind.use in uses:
+    if kind.use in uses or (kind.use == INTEGERS and ARRAY in uses):
         return ""
     if parameter.endswith("type"):
         allowed = _DATATYPE

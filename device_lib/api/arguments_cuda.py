@@ -15,16 +15,17 @@ from numba.cuda import dispatcher, types
 from numba.cuda.core.imputils import lower_cast, lower_constant
 from numba.cuda.datamodel.models import OpaqueModel
 from numba.cuda.extending import register_model
+from numba.cuda.np.numpy_support import as_dtype
 from numba.cuda.typing.typeof import Purpose, typeof_impl
 
 from device_lib.api.arguments import (
-    ARRAY,
     CONTEXT,
     INTEGER,
     NOTHING,
     OTHER,
     TUPLE,
     Kind,
+    array_of,
     check,
     numbered,
 )
@@ -74,8 +75,6 @@ def _number(context: Any, builder: Any, given: Any, wanted: Any, value: Any) -> 
 
 def _dtype_of(array: types.Array) -> Any:
     """NumPy's dtype of the elements; None: it has none."""
-    from numba.cuda.np.numpy_support import as_dtype
-
     try:
         return as_dtype(array.dtype)
     except NotImplementedError:
@@ -91,7 +90,7 @@ def kind_of_type(given: types.Type) -> Kind:
     if isinstance(given, types.Integer | types.Boolean | types.IntegerLiteral):
         return Kind(INTEGER, str(given))
     if isinstance(given, types.Array):
-        return Kind(ARRAY, "an array", dtype=_dtype_of(given))
+        return array_of(_dtype_of(given))
     if isinstance(given, types.NoneType):
         return Kind(NOTHING, "None")
     if isinstance(given, types.BaseTuple):
@@ -104,8 +103,6 @@ def kind_of_type(given: types.Type) -> Kind:
         return Kind(OTHER, f"a {given}", 0.0)
     if isinstance(given, types.NumberClass | types.DType):
         number = given.instance_type if isinstance(given, types.NumberClass) else given.dtype
-        from numba.cuda.np.numpy_support import as_dtype
-
         return _kind_of_value(as_dtype(number))
     return Kind(OTHER, f"of Numba's type {given}")
 

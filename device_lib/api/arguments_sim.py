@@ -15,13 +15,13 @@ from typing import Any
 
 from greenlet import getcurrent
 
-from device_lib.api.arguments import OTHER, check, is_buffer, kind_of_value, numbered
+from device_lib.api.arguments import COUNTS, OTHER, check, is_buffer, kind_of_value, numbered
 from device_lib.platform import simulator
 from device_lib.platform.primitives_sim import buffer_of
 from device_lib.platform.simulator import ThreadMemory
 from gmpi.errors import UsageError
 
-_PER_THREAD = ("requests", "indices", "statuses")  # each thread may have its own
+_PER_THREAD = ("requests", "indices", "statuses", *COUNTS)  # each thread may have its own
 
 
 def checked(

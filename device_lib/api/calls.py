@@ -12,6 +12,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.api.collectives import make_collective_calls
+from device_lib.api.collectives_counted import make_counted_calls
 from device_lib.api.collectives_of_blocks import make_block_calls
 from device_lib.api.combined import make_combined
 from device_lib.api.looking import make_looking
@@ -252,6 +253,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     collective = make_collective_calls(requests, waiting, collectives, open_scattered)
     of_blocks = make_block_calls(scope, requests, waiting)
+    of_blocks |= make_counted_calls(scope, requests, waiting)
 
     # --- one-sided (MPI 4.1 chapter 12) -----------------------------------------------------------
 

@@ -7,7 +7,7 @@ where all that goes out and comes back is at most ``eager_bytes``. All of them g
 
 from __future__ import annotations
 
-from device_lib.api.exports import Buffer, block_scope, warp_scope
+from device_lib.api.binding import Buffer, block_scope, warp_scope
 from device_lib.platform.context import DeviceContext
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from device_lib.api.exports import Buffer, block_scope, warp_scope
+from device_lib.api.binding import Buffer, block_scope, warp_scope
 from device_lib.platform.context import DeviceContext, Status
 
 

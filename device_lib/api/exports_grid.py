@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from device_lib.api import exports
-from device_lib.api.exports import block_calls, make_twin
+from device_lib.api.binding import Twin, block_calls, make_twin
 from device_lib.api.grid import make_grid_calls
 
 grid_calls = make_grid_calls(block_calls)
 
 
-def grid_scope(call: exports.Twin) -> exports.Twin:
+def grid_scope(call: Twin) -> Twin:
     """The twin for the grid scope of a call that ``block_scope`` has bound."""
     return make_twin(call, grid_calls, "grid")
 

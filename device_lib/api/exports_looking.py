@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from device_lib.api.exports import any_thread, block_scope, warp_scope
+from device_lib.api.binding import any_thread, block_scope, warp_scope
 from device_lib.platform.context import DeviceContext, Status
 
 

@@ -11,7 +11,7 @@ for all threads of the rank.
 
 from __future__ import annotations
 
-from device_lib.api.exports import Buffer, block_scope, warp_scope
+from device_lib.api.binding import Buffer, block_scope, warp_scope
 from device_lib.platform.context import DeviceContext
 
 

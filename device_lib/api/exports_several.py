@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from device_lib.api.exports import Buffer, block_scope, warp_scope
+from device_lib.api.binding import Buffer, block_scope, warp_scope
 from device_lib.platform.context import DeviceContext, Status
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from device_lib.platform.divide import divide
 from device_lib.platform.primitives import device, load_8, load_gpu
+from gmpi.contract.counts import BLOCK_ENTRY, most_blocks
 from gmpi.contract.rules import fits_mailbox
 from gmpi.contract.sizes import (
     IDENTITY_SIZE_SHIFT,
@@ -40,6 +41,7 @@ from gmpi.contract.wire import (
     DEVICE_STAGING,
     HANDLE_CONTEXT_MASK,
     LARGE_BUFFERS,
+    LAYOUT_BLOCKS,
     LAYOUTS_BYTES,
     LOW_32,
     MAILBOX_STRIDE,
@@ -63,6 +65,7 @@ from gmpi.contract.wire import (
 )
 
 _fits_mailbox = device(fits_mailbox)
+_most_blocks = device(most_blocks)
 
 
 class DeviceContext(NamedTuple):
@@ -374,3 +377,14 @@ def datatype_address(ctx, row):
 def layouts_address(ctx, slot):
     """The slot's layouts: ``LAYOUT_*`` fields."""
     return datatype_address(ctx, DERIVED_ROWS) + slot * LAYOUTS_BYTES
+
+
+@device
+def blocks_address(ctx, slot):
+    """Where the slot's table of blocks is (``gmpi/contract/counts.py``)."""
+    place = slot - request_slots(ctx)
+    if place < 0:
+        return layouts_address(ctx, slot) + LAYOUT_BLOCKS
+    return (
+        layouts_address(ctx, all_slots(ctx)) + place * _most_blocks(eager_bytes(ctx)) * BLOCK_ENTRY
+    )

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from device_lib.move.blocks import unpack_any
 from device_lib.move.copy import SHORT_BYTES, copy_from_staging, copy_short, store_payload
-from device_lib.move.layouts import layout_of, unpack_layout
+from device_lib.move.layouts import layout_of
 from device_lib.platform.context import completion_address, our_mailboxes
 from device_lib.platform.primitives import (
     device,
@@ -206,7 +207,7 @@ def make_unpack(scope: Scope) -> Callable:
         nbytes = outcome & BYTES_MASK
         if target == SCATTERED:
             layout = layout_of(ctx, slot, LAYOUT_RECV)
-            unpack_layout(layout, staging, 0, nbytes, rank(), size())
+            unpack_any(layout, staging, 0, nbytes, rank(), size())
         else:
             copy_from_staging(target, staging, nbytes, rank(), size())
         sync()  # the payload is in place for every thread, staging is no longer read

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from device_lib.move.blocks import unpack_any
 from device_lib.move.copy import copy_from_staging
-from device_lib.move.layouts import layout_of, unpack_layout
+from device_lib.move.layouts import layout_of
 from device_lib.platform.context import our_mailboxes
 from device_lib.platform.primitives import (
     ballot,
@@ -69,7 +70,7 @@ def make_finish_all(scope: Scope) -> Callable:
             staging = commands.small_staging(ctx, source)
             if target == SCATTERED:
                 layout = layout_of(ctx, source, LAYOUT_RECV)
-                unpack_layout(layout, staging, 0, length, rank(), size())
+                unpack_any(layout, staging, 0, length, rank(), size())
             elif length >= _WHOLE_SCOPE_BYTES:
                 copy_from_staging(target, staging, length, rank(), size())
             else:

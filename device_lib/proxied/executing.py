@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from device_lib.move.blocks import pack_any, unpack_any
 from device_lib.move.copy import copy_from_staging, copy_to_staging
-from device_lib.move.layouts import layout_of, pack_layout, unpack_layout
+from device_lib.move.layouts import layout_of, unpack_layout
 from device_lib.move.mailbox import take_commanded
 from device_lib.platform.context import chunk_buffers, chunk_bytes, gpu_staging
 from device_lib.platform.primitives import device, lane_id, load_sys
@@ -110,10 +111,10 @@ def make_execute(scope: Scope) -> Callable:
             end = begin + length
             if commands.direction_of(command) == PACK:
                 layout = layout_of(ctx, slot, LAYOUT_SEND)
-                pack_layout(layout, staging, begin, end, rank(), size())
+                pack_any(layout, staging, begin, end, rank(), size())
             else:
                 layout = layout_of(ctx, slot, LAYOUT_RECV)
-                unpack_layout(layout, staging, begin, end, rank(), size())
+                unpack_any(layout, staging, begin, end, rank(), size())
         elif commands.direction_of(command) == PACK:
             copy_to_staging(staging, address, length, rank(), size())
         else:

@@ -32,7 +32,8 @@ from device_lib.platform.primitives import (
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, ring, slots, taking
-from device_lib.proxied.scattered import flaw_of, place
+from device_lib.proxied.flaws import flaw_of
+from device_lib.proxied.scattered import place
 from device_lib.proxied.status import sign32
 from gmpi.contract.constants import DATATYPE_MARK, ERR_COUNT, GMPI_ERR_NO_RESOURCE, IN_PLACE
 from gmpi.contract.moves import (
@@ -65,34 +66,59 @@ _out_offset = device(out_offset)
 _reduces = device(reduces)
 
 _FLAGS_SHIFT = 8
-_INVALID = -1
+INVALID = -1
 _SHARED = 1  # what ``memory_space`` says
 
 
 @device
-def _type_row(ctx, datatype):
+def derived_row(ctx, datatype):
     """Row of a derived datatype; 0: it is none, or nobody's."""
     return type_row(ctx, datatype) if is_derived(datatype) else 0
 
 
 @device
-def _block_bytes(datatype, row, count, ranks):
-    """Bytes of a block; _INVALID for what the proxy is going to refuse."""
+def block_bytes(datatype, row, count, ranks):
+    """Bytes of a block; INVALID for what the proxy is going to refuse."""
     if count < 0:
-        return _INVALID
+        return INVALID
     if is_derived(datatype):
-        nbytes = derived_bytes(row, count) if row != 0 else _INVALID
+        nbytes = derived_bytes(row, count) if row != 0 else INVALID
     else:
         nbytes = message_bytes(count, datatype)
         if nbytes == 0 and (count != 0 or datatype & ~0xFFFF != DATATYPE_MARK):
-            nbytes = _INVALID
-    return nbytes if nbytes <= POSITION_MASK // max(ranks, 1) else _INVALID
+            nbytes = INVALID
+    return nbytes if nbytes <= POSITION_MASK // max(ranks, 1) else INVALID
 
 
 @device
 def place_of(me, ranks):
     """Rank and number of ranks in one word, as ``open_blocks`` takes them."""
     return (me & LOW_32) | ranks << 32
+
+
+# wide: what a record says
+@device
+def publish(ctx, slot, large, word0, root_op, count, send, recv, room):
+    """Opens the row and writes the record (leading warp): the handle."""
+    lane = lane_id()
+    mask = warp_mask()
+    ticket, consumed = ring.begin_enter(ctx, lane == 0)
+    if large and lane == 0:
+        slots.open_commands(ctx, slot, send)
+    # Release: staging before the record, layouts and commands before those who help.
+    fence_sys()
+    ticket = shuffle(mask, ticket, 0)
+    consumed = shuffle(mask, consumed, 0)
+    handle = slots.make_handle(ctx, slot, ticket, STATUS_PACKETS, large)
+    if lane == 0:
+        slots.open_row(ctx, slot, handle, recv)
+    aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
+    if aborted != 0:
+        return slots.error_handle(aborted)
+    buffer = recv if recv != 0 else send
+    buffer = room if room != 0 else buffer
+    ring.write(ctx, lane, warp_lanes(), ticket, word0, root_op, count, handle, buffer, 0, 0)
+    return handle
 
 
 def make_open_blocks(scope: Scope, help_others: Callable, report: Callable) -> Callable:
@@ -150,22 +176,22 @@ def make_open_blocks(scope: Scope, help_others: Callable, report: Callable) -> C
         if not reduced:
             root_op = (root_op & LOW_32) | in_place << 32
 
-        send_row = _type_row(ctx, send_type)
-        recv_row = _type_row(ctx, recv_type)
-        sent = _block_bytes(send_type, send_row, send_count, ranks) if out_blocks > 0 else 0
-        received = _block_bytes(recv_type, recv_row, recv_count, ranks) if back_blocks > 0 else 0
+        send_row = derived_row(ctx, send_type)
+        recv_row = derived_row(ctx, recv_type)
+        sent = block_bytes(send_type, send_row, send_count, ranks) if out_blocks > 0 else 0
+        received = block_bytes(recv_type, recv_row, recv_count, ranks) if back_blocks > 0 else 0
         # What the record says of a block: the proxy refuses what is wrong with it.
         count = send_count
         datatype = send_type
         nbytes = sent
-        if out_blocks == 0 or (sent != _INVALID and received == _INVALID):
+        if out_blocks == 0 or (sent != INVALID and received == INVALID):
             count = recv_count
             datatype = recv_type
             nbytes = received
         if datatype < 0 or datatype > LOW_32:
             datatype = LOW_32
         word0 |= datatype << DATATYPE_SHIFT
-        if nbytes == _INVALID or (reduced and is_derived(datatype)):
+        if nbytes == INVALID or (reduced and is_derived(datatype)):
             nbytes = 0
         elif out_blocks > 0 and back_blocks > 0 and sent != received:
             report(ctx, word0, sent, ERR_COUNT | received << 8)
@@ -230,29 +256,5 @@ def make_open_blocks(scope: Scope, help_others: Callable, report: Callable) -> C
         if leads():
             handle = publish(ctx, slot, large, word0, root_op, count, send, recv, room)
         return broadcast(handle)
-
-    # wide: what a record says
-    @device
-    def publish(ctx, slot, large, word0, root_op, count, send, recv, room):
-        """Opens the row and writes the record (leading warp): the handle."""
-        lane = lane_id()
-        mask = warp_mask()
-        ticket, consumed = ring.begin_enter(ctx, lane == 0)
-        if large and lane == 0:
-            slots.open_commands(ctx, slot, send)
-        # Release: staging before the record, layouts and commands before those who help.
-        fence_sys()
-        ticket = shuffle(mask, ticket, 0)
-        consumed = shuffle(mask, consumed, 0)
-        handle = slots.make_handle(ctx, slot, ticket, STATUS_PACKETS, large)
-        if lane == 0:
-            slots.open_row(ctx, slot, handle, recv)
-        aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
-        if aborted != 0:
-            return slots.error_handle(aborted)
-        buffer = recv if recv != 0 else send
-        buffer = room if room != 0 else buffer
-        ring.write(ctx, lane, warp_lanes(), ticket, word0, root_op, count, handle, buffer, 0, 0)
-        return handle
 
     return open_blocks

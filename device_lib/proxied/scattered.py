@@ -16,7 +16,6 @@ from device_lib.move.layouts import (
     BUFFER_ADDRESS,
     BUFFER_BYTES,
     BUFFER_DIMS,
-    BUFFER_SHAPE,
     derived_bytes,
     finish_view,
     is_derived,
@@ -26,7 +25,7 @@ from device_lib.move.layouts import (
     write_view,
 )
 from device_lib.move.mailbox import put_mail
-from device_lib.move.message import message_bytes, room_in_shared
+from device_lib.move.message import message_bytes
 from device_lib.platform.context import (
     chunk_buffers,
     chunk_bytes,
@@ -35,36 +34,27 @@ from device_lib.platform.context import (
     may_go_direct,
     staging_of,
 )
-from device_lib.platform.divide import divide_wide
 from device_lib.platform.primitives import (
     device,
     fence_sys,
     lane_id,
     load_8,
-    load_gpu,
-    memory_space,
-    opaque,
     shuffle,
     store_gpu,
     sync_warp,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, ring, slots, taking
+from device_lib.proxied.flaws import flaw_of
 from device_lib.proxied.opening import make_pack_next_chunks
 from device_lib.proxied.opening_long import announce
 from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE, PROC_NULL
 from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import (
     DATATYPE_SHIFT,
-    DISTINCT_MASK,
     FLAG_BACK,
     FLAG_INLINE,
-    FLAG_NULL_BUFFER,
     FLAG_OUT,
-    FLAG_OVERLAP,
-    FLAG_PRIVATE_BUFFER,
-    FLAG_SHORT_BUFFER,
-    FLAG_STRIDED_BUFFER,
     HANDLE_ERROR_SHIFT,
     INLINE_BYTES,
     LAYOUT_INLINE,
@@ -80,10 +70,6 @@ from gmpi.contract.wire import (
     OP_ISEND,
     SCATTERED,
     STATUS_PACKETS,
-    TYPE_DISTINCT,
-    TYPE_EXTENT,
-    TYPE_HIGH,
-    TYPE_LOW,
 )
 
 _chunk_bytes_of = device(chunk_bytes_of)
@@ -91,75 +77,6 @@ _chunk_bytes_of = device(chunk_bytes_of)
 _FLAGS_SHIFT = 8
 _OUT = FLAG_OUT << _FLAGS_SHIFT
 _BACK = FLAG_BACK << _FLAGS_SHIFT
-_UNLIMITED = 1 << 61
-_LOWEST_ADDRESS = 4096  # nothing lies below: BOTTOM with displacements that are no addresses
-
-
-@device
-def _derived_flaw(row, address, room, count):
-    """Whether ``count`` elements stay within the ``room`` bytes at an address: the flag, or 0."""
-    low = load_gpu(row + TYPE_LOW)
-    high = load_gpu(row + TYPE_HIGH)
-    extent = load_gpu(row + TYPE_EXTENT)
-    most = _UNLIMITED
-    if extent != 0:
-        most, rest = divide_wide(_UNLIMITED, max(extent, -extent))
-    if count - 1 > most:
-        return FLAG_SHORT_BUFFER
-    far = (count - 1) * extent
-    low += min(far, 0)
-    high += max(far, 0)
-    if address + low < _LOWEST_ADDRESS:
-        return FLAG_NULL_BUFFER
-    if room < _UNLIMITED and (low < 0 or high > room):
-        return FLAG_SHORT_BUFFER
-    return 0
-
-
-@device
-def _repeats(buffer):
-    """Whether the view has several elements at one address (stride 0)."""
-    d = load_8(buffer + BUFFER_DIMS) - 1
-    while d >= 0:
-        at = buffer + BUFFER_SHAPE + d * 16
-        if load_8(at) > 1 and load_8(at + 8) == 0:
-            return True
-        d -= opaque(1)
-    return False
-
-
-@device
-def flaw_of(ctx, buffer, row, count, nbytes, way):
-    """What is wrong with a buffer that ``nbytes`` (more than 0) are moved from or to, 0: nothing.
-
-    Args:
-        buffer: what ``primitives.describe`` wrote.
-        row: of a derived datatype, else 0.
-    """
-    address = load_8(buffer + BUFFER_ADDRESS)
-    room = load_8(buffer + BUFFER_BYTES)
-    strided = load_8(buffer + BUFFER_DIMS) != 0
-    space = memory_space(address)
-    if row != 0:
-        if strided:
-            return FLAG_STRIDED_BUFFER
-        if address == 0 and room < _UNLIMITED:
-            return FLAG_NULL_BUFFER
-        flaw = _derived_flaw(row, address, room, count)
-        if flaw != 0:
-            return flaw
-        if way == FLAG_BACK and count > load_gpu(row + TYPE_DISTINCT) & DISTINCT_MASK:
-            return FLAG_OVERLAP
-    else:
-        if address == 0:
-            return FLAG_NULL_BUFFER
-        if room < nbytes:
-            return FLAG_SHORT_BUFFER
-        if way == FLAG_BACK and _repeats(buffer):
-            return FLAG_OVERLAP
-    if space == 2 or (space == 1 and nbytes > room_in_shared(ctx)):
-        return FLAG_PRIVATE_BUFFER
-    return 0
 
 
 # wide: what a buffer is, and who writes it down

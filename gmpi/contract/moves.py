@@ -4,6 +4,9 @@ A *block* is ``count`` elements of the datatype. A rank gives some blocks to the
 some from it; how many depends on the rank, the root and the size of the communicator. Kernels and
 proxies compute it alike (``blocks``): what is packed, staged, checked and handed to MPI.
 
+Those of ``ROWS`` have blocks of one length, which the record says. Those of ``COUNTED`` have blocks
+with lengths of their own, which a table says (``counts.py``).
+
 In the staging of a request that is short enough, what comes back begins at 0 and what goes out
 behind it (``out_offset``). A longer one is moved by copy commands, all of it.
 """
@@ -34,6 +37,9 @@ class Row(NamedTuple):
         out, back: how many blocks a rank gives, and gets.
         reduces: its argument is an operation, its blocks are of one predefined datatype.
         shifted: with IN_PLACE, a rank's block is where it stands in the result.
+        counts: a bit for each way (1 << OUT, 1 << BACK) whose blocks have counts and, unless it
+            reduces, displacements of their own: arrays of integers.
+        typed: datatypes of their own, too; displacements are in bytes.
     """
 
     name: str
@@ -42,10 +48,22 @@ class Row(NamedTuple):
     back: int
     reduces: bool = False
     shifted: bool = False
+    counts: int = 0
+    typed: bool = False
 
     @property
     def rooted(self) -> bool:
-        return self.op <= wire.LAST_ROOTED
+        return not {self.out, self.back}.isdisjoint((AT_ROOT, ALL_AT_ROOT))
+
+    @property
+    def in_place_way(self) -> int:
+        """The buffer of which way may be IN_PLACE."""
+        return BACK if self.out == ALL_AT_ROOT else OUT
+
+    @property
+    def counted(self) -> bool:
+        """Whether a table says what its blocks are."""
+        return self.op >= wire.FIRST_COUNTED
 
     @property
     def nonblocking(self) -> str:
@@ -63,7 +81,18 @@ ROWS = (
     Row("Scan", wire.OP_SCAN, ONE, ONE, reduces=True),
     Row("Exscan", wire.OP_EXSCAN, ONE, AFTER_FIRST, reduces=True),
 )
-BY_OP = {row.op: row for row in ROWS}
+_OUT_COUNTS = 1 << OUT
+_BACK_COUNTS = 1 << BACK
+COUNTED = (
+    Row("Gatherv", wire.OP_GATHERV, ONE, ALL_AT_ROOT, shifted=True, counts=_BACK_COUNTS),
+    Row("Scatterv", wire.OP_SCATTERV, ALL_AT_ROOT, ONE, counts=_OUT_COUNTS),
+    Row("Allgatherv", wire.OP_ALLGATHERV, ONE, ALL, shifted=True, counts=_BACK_COUNTS),
+    Row("Alltoallv", wire.OP_ALLTOALLV, ALL, ALL, counts=_OUT_COUNTS | _BACK_COUNTS),
+    Row("Alltoallw", wire.OP_ALLTOALLW, ALL, ALL, counts=_OUT_COUNTS | _BACK_COUNTS, typed=True),
+    Row("Reduce_scatter", wire.OP_REDUCE_SCATTER, ALL, ONE, reduces=True, counts=_OUT_COUNTS),
+)
+ALL_ROWS = ROWS + COUNTED
+BY_OP = {row.op: row for row in ALL_ROWS}
 
 # The same for compiled code: three bits an operation and way, one bit an operation.
 _KINDS = sum((row.out | row.back << 3) << 6 * (row.op - wire.FIRST_MOVING) for row in ROWS)
@@ -73,11 +102,18 @@ _FIRST = wire.FIRST_MOVING
 _LAST = wire.LAST_MOVING
 _LAST_ROOTED = wire.LAST_ROOTED
 _SCATTER = wire.OP_SCATTER
+_FIRST_COUNTED = wire.FIRST_COUNTED
+_LAST_COUNTED = wire.LAST_COUNTED
 
 
 def moves_blocks(op: int) -> bool:
-    """Whether an opcode is in the table. This and all below: compiled for kernels and proxies."""
+    """Whether an opcode is in ``ROWS``. This and all below: compiled for kernels and proxies."""
     return op >= _FIRST and op <= _LAST
+
+
+def is_counted(op: int) -> bool:
+    """Whether it is in ``COUNTED``."""
+    return op >= _FIRST_COUNTED and op <= _LAST_COUNTED
 
 
 def reduces(op: int) -> bool:
@@ -98,14 +134,13 @@ def blocks(op: int, way: int, rank: int, ranks: int, root: int, in_place: int) -
     kind = _KINDS >> (6 * (op - _FIRST) + 3 * way) & 7
     if op == _SCATTER and way == BACK and in_place != 0:
         return 0
-    found = 1
     if kind == ALL or (kind == ALL_AT_ROOT and rank == root):
-        found = ranks
-    elif (kind >= AT_ROOT and kind <= ALL_AT_ROOT and rank != root) or (
+        return ranks
+    if (kind >= AT_ROOT and kind <= ALL_AT_ROOT and rank != root) or (
         kind == AFTER_FIRST and rank == 0
     ):
-        found = 0
-    return found
+        return 0
+    return 1
 
 
 def may_be_in_place(op: int, way: int, rank: int, root: int) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gmpi.contract.counts import BLOCK_ENTRY, most_blocks
 from gmpi.contract.wire import (
     BUSY_BITS,
     CLAIM_BYTES,
@@ -127,8 +128,14 @@ class Layout(NamedTuple):
         return self.datatypes + DERIVED_ROWS * TYPE_BYTES
 
     @property
-    def device_bytes(self) -> int:
+    def blocks(self) -> int:
+        """Where the blocks of collectives with counts lie, for slots of the large class."""
         return self.layouts + self.slots * LAYOUTS_BYTES
+
+    @property
+    def device_bytes(self) -> int:
+        tables = self.slots - self.request_slots
+        return self.blocks + tables * most_blocks(self.eager_bytes) * BLOCK_ENTRY
 
     def shape(self, context: int, p2p: bool) -> int:
         """The ``shape`` word of a device context."""

@@ -117,6 +117,17 @@ OP_EXSCAN = 39
 FIRST_MOVING = OP_REDUCE
 LAST_ROOTED = OP_SCATTER
 LAST_MOVING = OP_EXSCAN
+# Those whose blocks have counts of their own: a table in small staging says them
+# (gmpi/contract/counts.py).
+OP_GATHERV = 48
+OP_SCATTERV = 49
+OP_ALLGATHERV = 50
+OP_ALLTOALLV = 51
+OP_ALLTOALLW = 52
+OP_REDUCE_SCATTER = 53
+FIRST_COUNTED = OP_GATHERV
+LAST_COUNTED = OP_REDUCE_SCATTER
+LAST_OPCODE = LAST_COUNTED
 OP_WINDOW = 64  # only named in faults: one-sided calls (gmpi/contract/windows.py)
 
 # What the kernel saw of the buffer. The proxy refuses a record with a flaw, naming it.
@@ -348,7 +359,9 @@ LAYOUT_BYTES = LAYOUT_OWN + TYPE_BYTES
 LAYOUT_SEND = 0  # in a slot's part of device memory
 LAYOUT_RECV = LAYOUT_BYTES
 LAYOUT_INLINE = 2 * LAYOUT_BYTES  # INLINE_BYTES, packed for the record
-LAYOUTS_BYTES = 1408
+# Where the blocks of a collective with counts lie (gmpi/contract/counts.py), in a small slot.
+LAYOUT_BLOCKS = 1408
+LAYOUTS_BYTES = 1920
 
 # --- request handle ------------------------------------------------------------------------------
 #   tag (32) | slot (16) << 32 | packets to poll (4) << 48 | class (1) << 52 | context (6) << 53

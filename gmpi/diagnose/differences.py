@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gmpi.diagnose.tables import Pending, ranks_text
+from gmpi.diagnose.tables import LISTED, Pending, ranks_text
 
 
 def by_value(values: dict[int, str]) -> dict[str, str]:
@@ -37,4 +37,24 @@ def differences(calls: dict[int, Pending]) -> str:
     for name, attribute in fields.items():
         text = of_field(name, {rank: getattr(call, attribute) for rank, call in calls.items()})
         found += [text] if text else []
+    found += _counted(calls)
     return f"{'; '.join(found)} ({first})" if found else ""
+
+
+def _counted(calls: dict[int, Pending]) -> list[str]:
+    """The same of the counts of each rank: what one sends is what the other receives."""
+    if all(call.reduction for call in calls.values()):
+        counts = {rank: [n for _, n in call.gives] for rank, call in calls.items() if call.gives}
+        text = of_field("bytes of each rank", dict(counts))
+        return [text] if text else []
+    found = []
+    for rank, call in calls.items():
+        for other, nbytes in call.gives:
+            if other not in calls or not calls[other].takes:
+                continue
+            room = dict(calls[other].takes).get(rank, 0)
+            if room != nbytes:
+                whom = f"rank {other}, which receives {room}"
+                found.append(f"rank {rank} sends {nbytes} bytes to {whom}")
+    more = [f"and {len(found) - LISTED} more"] if len(found) > LISTED else []
+    return [*found[:LISTED], *more]

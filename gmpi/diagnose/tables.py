@@ -32,6 +32,8 @@ class Pending:
         age_s: seconds; at least that old.
         lacks: of a partitioned request, or of a call of grid scope, what is missing, in words.
         end: number of its end, 0 for any other request.
+        gives, takes: of a collective with counts, (rank, bytes) that go to each, and come from it;
+            of a reduction, what each rank gets.
     """
 
     operation: str
@@ -50,6 +52,8 @@ class Pending:
     age_s: float = 0.0
     lacks: str = ""
     end: int = 0
+    gives: tuple[tuple[int, int], ...] = ()
+    takes: tuple[tuple[int, int], ...] = ()
 
     @property
     def function(self) -> str:

@@ -18,6 +18,7 @@ from gmpi.contract.constants import (
     DATATYPE_MARK,
     DATATYPE_NAMES,
     DATATYPES,
+    IN_PLACE,
     Auto,
     datatype_of,
 )
@@ -63,7 +64,7 @@ class HostBuffer:
         buf, count, displacement, datatype = _parts(spec, name)
         if count is not None:
             count *= blocks
-        self.datatype, plan = _datatype(datatype, name, plans)
+        self.datatype, plan = datatype_of_host(datatype, name, plans)
         if isinstance(buf, MPI.BottomType):
             if plan is None or count is None:
                 needs = "[MPI.BOTTOM, count, datatype]"
@@ -92,7 +93,7 @@ class HostBuffer:
             low, high = plan.reach(self.count)
             outside = ""
         if isinstance(buf, MPI.BottomType):
-            memory, origin = _absolute(low + origin, high + origin), -low
+            memory, origin = absolute(low + origin, high + origin), -low
         if origin + low < 0 or origin + high > memory.nbytes:
             if plan is not None:
                 outside = plan.first_outside(self.count, -origin, memory.nbytes - origin)
@@ -131,6 +132,11 @@ class HostBuffer:
         if self._plan is not None:
             packed = self.data[:nbytes]
             interpret.unpack(self._plan, packed, self._memory, self.count, self._origin)
+
+
+def is_in_place(buf: Any) -> bool:
+    """Whether an argument is ``gmpi.IN_PLACE``, or mpi4py's."""
+    return isinstance(buf, int) and buf in (IN_PLACE, int(MPI.IN_PLACE))
 
 
 def _require_distinct(plan: Plan, count: int, name: Argument) -> None:
@@ -178,7 +184,7 @@ def _whole(value: Any, what: str, name: Argument) -> int:
     return int(value)
 
 
-def _datatype(
+def datatype_of_host(
     datatype: Any, name: Argument, plans: Plans
 ) -> tuple[MPI.Datatype | None, Plan | None]:
     """(mpi4py's datatype if it is known, its plan); the array's own when None is given."""
@@ -214,7 +220,7 @@ def _of_code(code: str, name: Argument) -> MPI.Datatype:
         raise name.refused(text, code, allowed, MPI.ERR_TYPE) from None
 
 
-def _absolute(low: int, high: int) -> np.ndarray:
+def absolute(low: int, high: int) -> np.ndarray:
     """Host memory from address ``low`` to ``high``."""
     if low == high:
         return np.empty(0, np.uint8)

@@ -15,7 +15,6 @@ from gmpi.contract import moves
 from gmpi.contract.constants import (
     COMM_WORLD,
     DATATYPES,
-    IN_PLACE,
     SUM,
     datatype_of,
     operation_name,
@@ -24,7 +23,8 @@ from gmpi.contract.moves import BACK, OUT, Row
 from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import OP_ALLREDUCE, OP_BARRIER, OP_BCAST
 from gmpi.host.arguments import Argument, checked_rank, checked_reduction
-from gmpi.host.buffer import HostBuffer, reduced_array, require_alike
+from gmpi.host.buffer import HostBuffer, is_in_place, reduced_array, require_alike
+from gmpi.host.counted import HostCounted
 from gmpi.host.requests import HostRequest, Operation, Progress
 from host_proxy.platform.communicator import Communicator
 from host_proxy.reference.agreement import Said, agreed
@@ -60,11 +60,7 @@ def _after(before: HostRequest, steps: Step) -> Step:
     return (yield from steps)
 
 
-def _is_in_place(buf: Any) -> bool:
-    return isinstance(buf, int) and buf in (IN_PLACE, int(MPI.IN_PLACE))
-
-
-class HostCollectives:
+class HostCollectives(HostCounted):
     """What ``Context.host`` has of MPI 4.1 chapter 6."""
 
     _context: Context
@@ -224,7 +220,7 @@ class HostCollectives:
         reductions = self._context._state.reductions
         number = checked_reduction(Argument(call, "op"), op, reductions, result.dtype)
         flat = result.reshape(-1)
-        if not _is_in_place(sendbuf):
+        if not is_in_place(sendbuf):
             source = reduced_array(sendbuf, Argument(call, "sendbuf"), writable=False)
             require_alike(Argument(call, "sendbuf"), source, result)
             flat[:] = source.reshape(-1)
@@ -282,13 +278,13 @@ class HostCollectives:
         for way, number, name, buf in (
             (OUT, out, "sendbuf", sendbuf), (BACK, back, "recvbuf", recvbuf)
         ):  # fmt: skip
-            if number and _is_in_place(buf) and not moves.may_be_in_place(row.op, way, me, root):
+            if number and is_in_place(buf) and not moves.may_be_in_place(row.op, way, me, root):
                 allowed = "a buffer"
                 text = f"{name} is IN_PLACE, allowed is {allowed} on this rank"
                 raise Argument(call, name).refused(text, buf, allowed)
-        if back and _is_in_place(recvbuf):
+        if back and is_in_place(recvbuf):
             back = 0
-        return out, back, bool(out) and _is_in_place(sendbuf)
+        return out, back, bool(out) and is_in_place(sendbuf)
 
     def _reduced_blocks(
         self, call: str, row: Row, communicator: Communicator, sendbuf: Any, recvbuf: Any, root: int
@@ -356,7 +352,7 @@ class HostCollectives:
         if communicator.compared is not None:  # in debug mode
             rank, root = self._context.rank, asked.peer or 0
             mine = Said(rank, op, 0, root, reduction, 0, asked.count, asked.nbytes, block=-1)
-            steps = agreed(communicator, mine, steps)
+            steps = agreed(communicator, mine, steps, asked.flows)
         row = self._context._state.communicator_table[asked.comm]
         steps = collective(row, steps)
         before = self._progress.collectives.get(asked.comm)

@@ -22,6 +22,7 @@ from gmpi.faults import flawed_message, rank_text, tag_text
 from gmpi.host.arguments import disagreeing, failed_elsewhere, failed_in_mpi, refused
 from gmpi.host.status import HostStatus
 from host_proxy.compiled.headers import BAD_LENGTH
+from host_proxy.reference.counts import NO_FLOWS, Flows
 from host_proxy.reference.failure import (
     BrokenCommunicator,
     Disagreement,
@@ -45,6 +46,7 @@ class Operation(NamedTuple):
         peer: rank in the communicator; of a broadcast the root; None: there is none.
         comm: handle.
         element: ``HostBuffer.element``.
+        flows: of a collective with counts.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Operation(NamedTuple):
     count: int = 0  # type: ignore[assignment]  # MPI's word; hides tuple.count
     nbytes: int = 0
     reduction: str = ""
+    flows: Flows = NO_FLOWS
 
     def __str__(self) -> str:
         words = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gmpi import faults
-from gmpi.contract.moves import moves_blocks
+from gmpi.contract.moves import BY_OP
 from gmpi.contract.wire import OP_ALLREDUCE, OP_IRECV
 from host_proxy.platform.operations import name_of
 from host_proxy.platform.state import (
@@ -35,7 +35,7 @@ class PendingRequest:
 
     def __init__(self, row: np.ndarray) -> None:
         self.operation = name_of(int(row[S_OP]), int(row[S_CALL]))
-        takes = int(row[S_OP]) in (OP_IRECV, OP_ALLREDUCE) or moves_blocks(int(row[S_OP]))
+        takes = int(row[S_OP]) in (OP_IRECV, OP_ALLREDUCE, *BY_OP)
         self.takes_data = takes and row[S_FAILED] == 0
         self.peer = int(row[S_PEER])
         self.tag = int(row[S_TAG])

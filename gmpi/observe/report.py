@@ -55,12 +55,14 @@ from host_proxy.platform.state import (
     S_OP,
     S_PEER,
     S_SERIAL,
+    S_SLOT,
     S_SOURCE,
     S_STATE,
     S_TAG,
     State,
 )
 from host_proxy.records.ring import has_record
+from host_proxy.reference.counts import flows_of
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -192,7 +194,7 @@ def _peer(rank: int, members: list[int]) -> int | None:
     return members[rank]
 
 
-def pending_of(row: np.ndarray, groups: list[Group], age_s: float) -> Pending:
+def pending_of(row: np.ndarray, groups: list[Group], age_s: float, state: State) -> Pending:
     """Words one open row of the slots table."""
     op = int(row[S_OP])
     operation = ops.OPERATIONS.get(op)
@@ -220,6 +222,7 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float) -> Pending:
         )
     has_peer = fields & (ops.DEST | ops.SOURCE | ops.ROOT)
     has_data = fields & ops.DATATYPE
+    flows = flows_of(state, int(row[S_SLOT]), len(members))
     matched = kind == "receive" and int(row[S_SOURCE]) != ANY_SOURCE
     peer = int(row[S_SOURCE if matched else S_PEER])
     return Pending(
@@ -238,6 +241,8 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float) -> Pending:
         commands=int(row[S_COMMANDS]),
         age_s=age_s,
         lacks=lacks,
+        gives=tuple(zip(members, flows.gives)),
+        takes=tuple(zip(members, flows.takes)),
     )
 
 
@@ -260,6 +265,8 @@ def pending_of_host(request: HostRequest, groups: list[Group], age_s: float) -> 
         reduction=asked.reduction,
         matched=request.matched,
         age_s=age_s,
+        gives=tuple(zip(group.members, asked.flows.gives)),
+        takes=tuple(zip(group.members, asked.flows.takes)),
     )
 
 
@@ -357,7 +364,7 @@ class Look:
         pending, theirs = self.partitioned.pending(rows, ages)
         for i, row in enumerate(rows):
             if i not in theirs:
-                pending.append(pending_of(row, groups, ages[i]))
+                pending.append(pending_of(row, groups, ages[i], state))
         for request in list(context._host_progress.open):
             pending.append(pending_of_host(request, groups, now - request.began))
         table = Table(

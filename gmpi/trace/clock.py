@@ -63,7 +63,7 @@ def same() -> Line:
 def _kernel() -> Any:
     from numba import cuda
 
-    from device_lib.api.exports import warp_calls
+    from device_lib.api.binding import warp_calls
     from device_lib.platform.primitives import timer_ns
 
     ping = warp_calls.ping

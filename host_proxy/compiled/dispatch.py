@@ -7,6 +7,7 @@ Both engines admit, and refuse, requests through the functions here.
 from __future__ import annotations
 
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, SUCCESS
+from gmpi.contract.moves import is_counted
 from gmpi.contract.wire import (
     BYTES_MASK,
     COMMUNICATORS,
@@ -95,6 +96,7 @@ from host_proxy.records.fault_log import log_fault, log_record
 from host_proxy.records.tables import communicator, is_large, row_of, slot_of
 
 _COLLECTIVES = ops.COLLECTIVES
+_is_counted = jit(is_counted)
 _REFUSED_ORIGIN = (ANY_SOURCE & LOW_32) + (ANY_TAG << 32)
 
 
@@ -127,7 +129,7 @@ def wants_python(g, r):
         return get(g, G_PROBED) != 0
     if _COLLECTIVES[op] == 0:
         return False
-    if is_large(get(r, R_HANDLE)):
+    if is_large(get(r, R_HANDLE)) or _is_counted(op):
         return True
     comm = get(r, R_COMM)
     return comm < COMMUNICATORS and get(communicator(g, comm), C_COLLECTIVES) > 0

@@ -52,6 +52,8 @@ CALL = OPERATION + 3  # of a direct collective: another rank has called somethin
 LENGTHS = OPERATION + 4  # of a collective: what a rank gives and gets must be equally long
 ROAD = OPERATION + 5  # of a call that there is on the proxied road only
 WORDED = OPERATION + 6  # said in words, which the state has (notes)
+COUNTS = OPERATION + 7  # of the blocks of a collective: ``Wrong`` of counts.py, likewise
+BLOCKS = OPERATION + 8  # there are more of them than a table can have
 WINDOW = OPERATION + 32  # of a one-sided call: | what is wrong (gmpi/contract/windows.py)
 WINDOW_FIELDS = 15
 
@@ -79,6 +81,8 @@ FIELD_NAMES = {
     LENGTHS: "block of sendbuf",
     ROAD: "communicator",
     WORDED: "argument",
+    COUNTS: "counts",
+    BLOCKS: "number of blocks",
     **{WINDOW + number: name for number, name in enumerate(windows.FIELDS)},
 }
 FIELD_CLASSES = {
@@ -99,6 +103,7 @@ FIELD_CLASSES = {
     CALL: ERR_OTHER,
     LENGTHS: ERR_COUNT,
     ROAD: ERR_COMM,
+    BLOCKS: ERR_COUNT,
 }
 
 _DATA = COMMUNICATOR | DATATYPE | COUNT | BUFFER
@@ -149,8 +154,10 @@ OPERATIONS = {
     wire.OP_ABORT: Operation("GMPI_Abort", COMMUNICATOR | COUNT),
     wire.OP_WINDOW: Operation("one-sided call", 0),
 }
-for _move in moves.ROWS:
-    _fields = _DATA | (ROOT if _move.rooted else 0) | (REDUCTION if _move.reduces else IN_PLACE)
+for _move in moves.ALL_ROWS:
+    # What a table says of blocks is looked at where it is read (host_proxy/reference/counts.py).
+    _fields = COMMUNICATOR if _move.counted else _DATA
+    _fields |= (ROOT if _move.rooted else 0) | (REDUCTION if _move.reduces else IN_PLACE)
     OPERATIONS[_move.op] = Operation(f"GMPI_{_move.nonblocking}", _fields, True)
 
 
@@ -179,7 +186,7 @@ _CALLS = {
     (wire.OP_ISEND, wire.SYNCHRONOUS_BLOCKING): "GMPI_Ssend",
     (wire.OP_BCAST, wire.NONBLOCKING): "GMPI_Ibcast",
     (wire.OP_BARRIER, wire.NONBLOCKING): "GMPI_Ibarrier",
-    **{(move.op, wire.BLOCKING): f"GMPI_{move.name}" for move in moves.ROWS},
+    **{(move.op, wire.BLOCKING): f"GMPI_{move.name}" for move in moves.ALL_ROWS},
     **{
         (wire.OP_WINDOW, number << wire.CALL_SHIFT): f"GMPI_{name}"
         for number, name in enumerate(windows.CALLS, 1)

@@ -331,6 +331,10 @@ class State:
     # makes and frees such requests for kernels: gmpi/host/partitioned_making.py
     making: Any = None
     buffered: Any = None  # keeps buffered sends: gmpi/host/buffered.py
+    # of committed datatypes, by handle (gmpi/committed.py): Plan
+    plans: dict[int, Any] = field(default_factory=dict)
+    # of open collectives with counts, by slot (host_proxy/reference/counts.py): Blocks
+    blocks: dict[int, Any] = field(default_factory=dict)
     notes: Notes = field(default_factory=lambda: Notes(2 * FAULTS))
     keep: list[Any] = field(default_factory=list)  # memory behind addresses in globals
 

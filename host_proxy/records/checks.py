@@ -7,6 +7,7 @@ logged with what is allowed, the request ends with its error class, and nothing 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from gmpi.contract import moves
 from gmpi.contract.constants import (
     ANY_SOURCE,
     ANY_TAG,
@@ -20,7 +21,7 @@ from gmpi.contract.constants import (
     OPERATIONS_REDUCE,
     PROC_NULL,
 )
-from gmpi.contract.moves import BACK, OUT, blocks, moves_blocks, out_offset, reduces
+from gmpi.contract.moves import BACK, OUT
 from gmpi.contract.wire import (
     DERIVED_MARK,
     DERIVED_MASK,
@@ -34,7 +35,7 @@ from gmpi.contract.wire import (
     HANDLE_PACKETS_MASK,
     HANDLE_PACKETS_SHIFT,
     INLINE_BYTES,
-    LAST_MOVING,
+    LAST_OPCODE,
     LOW_32,
     OP_ISEND,
     POSITION_MASK,
@@ -89,10 +90,10 @@ _OPERATIONS_OF_MPI = len(OPERATIONS_REDUCE)
 _COLLECTIVES = ops.COLLECTIVES
 _FIELDS = ops.FIELDS
 _KNOWN = ops.KNOWN
-_blocks = jit(blocks)
-_moves_blocks = jit(moves_blocks)
-_reduces = jit(reduces)
-_out_offset = jit(out_offset)
+_blocks = jit(moves.blocks)
+_moves_blocks = jit(moves.moves_blocks)
+_reduces = jit(moves.reduces)
+_out_offset = jit(moves.out_offset)
 
 
 @jit
@@ -126,7 +127,7 @@ def check(g, r):
     op = get(r, R_OP)
     put(r, R_BYTES, 0)
     if _KNOWN[op] == 0:
-        return log_record(g, r, ops.OPERATION, op, 1, LAST_MOVING)
+        return log_record(g, r, ops.OPERATION, op, 1, LAST_OPCODE)
     fields = _FIELDS[op]
     peer = get(r, R_PEER)
     tag = get(r, R_TAG)

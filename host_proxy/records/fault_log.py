@@ -13,6 +13,7 @@ from gmpi.contract.constants import (
     ERR_TRUNCATE,
     GMPI_ERR_NO_RESOURCE,
 )
+from gmpi.contract.moves import is_counted
 from gmpi.contract.wire import OP_WINDOW, PRIVATE_COMMUNICATOR
 from host_proxy.platform import operations as ops
 from host_proxy.platform.native import bump, entry, get, jit, put
@@ -61,6 +62,7 @@ from host_proxy.platform.state import (
 from host_proxy.records.tables import communicator, slot_of
 
 _COLLECTIVES = ops.COLLECTIVES
+_is_counted = jit(is_counted)
 _CLASSES = np.zeros(ops.DEBUG + 1, np.int64)
 for _field, _class in ops.FIELD_CLASSES.items():
     _CLASSES[_field] = _class
@@ -120,7 +122,7 @@ def log_fault(g, r):
     elif error == ERR_ARG:
         field = ops.PARTITION
     elif error == ERR_COUNT:
-        field = ops.LENGTHS
+        field = ops.BLOCKS if _is_counted(get(r, R_FLAGS)) else ops.LENGTHS
     elif error == ERR_COMM:
         field = ops.ROAD
     elif error == ERR_OTHER and _COLLECTIVES[get(r, R_FLAGS)]:

@@ -8,15 +8,18 @@ order of the collectives themselves; so all ranks find the same difference, and 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from gmpi.contract import moves
 from gmpi.contract.constants import DATATYPE_NAMES, operation_name
 from gmpi.diagnose.differences import differences
 from gmpi.diagnose.tables import Pending
 from host_proxy.platform import operations as ops
 from host_proxy.platform.communicator import Communicator
+from host_proxy.reference.counts import NO_FLOWS, Flows
 from host_proxy.reference.failure import Disagreement
 from host_proxy.reference.protocol import Step
 
@@ -63,8 +66,11 @@ class Said(NamedTuple):
         )
 
 
-def agreed(communicator: Communicator, mine: Said, steps: Step) -> Step:
+def agreed(communicator: Communicator, mine: Said, steps: Step, flows: Flows = NO_FLOWS) -> Step:
     """The steps of a collective, once all ranks have said that they call the same.
+
+    Args:
+        flows: of a collective with counts; compared when the rest is the same.
 
     Raises:
         Disagreement: they do not; on all ranks.
@@ -74,9 +80,19 @@ def agreed(communicator: Communicator, mine: Said, steps: Step) -> Step:
     assert communicator.compared is not None
     yield communicator.compared.Iallgather(words, table)
     everyone = [Said(*map(int, row)) for row in table]
-    different = differences(
-        {said.rank: said.pending(everyone, communicator.name) for said in everyone}
-    )
+    calls = {said.rank: said.pending(everyone, communicator.name) for said in everyone}
+    different = differences(calls)
+    if not different and moves.is_counted(mine.op):
+        words = np.zeros(2 * communicator.size, np.int64)
+        words[: len(flows.gives)] = flows.gives
+        words[communicator.size :][: len(flows.takes)] = flows.takes
+        flowing = np.empty((communicator.size, 2, communicator.size), np.int64)
+        yield communicator.compared.Iallgather(words, flowing)
+        ranks = [said.rank for said in everyone]
+        for rank, (gives, takes) in zip(ranks, flowing.tolist()):
+            pairs = tuple(zip(ranks, gives)), tuple(zip(ranks, takes))
+            calls[rank] = replace(calls[rank], gives=pairs[0], takes=pairs[1])
+        different = differences(calls)
     if different:
         raise Disagreement(f"calls of one collective differ: {different}")
     return (yield from steps)

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from gmpi.contract.moves import AFTER_FIRST, Row
+from gmpi.contract.moves import AFTER_FIRST, ALL, ALL_AT_ROOT, BACK, OUT, Row
 from gmpi.contract.wire import OP_SCATTER
 from host_proxy.platform.communicator import Communicator
+from host_proxy.reference.counts import Blocks
 
 
 def begin(
@@ -45,3 +46,40 @@ def begin(
     arguments += [root] if row.rooted else []
     request: MPI.Request = getattr(communicator.messages, row.nonblocking)(*arguments)
     return communicator.messages.started(request, "collective")
+
+
+def begin_counted(
+    row: Row,
+    communicator: Communicator,
+    send: np.ndarray,
+    result: np.ndarray,
+    blocks: Blocks,
+    datatype: MPI.Datatype,
+    reduction: MPI.Op | None,
+    root: int,
+) -> MPI.Request:
+    """The same where blocks have counts of their own: of bytes, in what is packed.
+
+    Alltoallw is MPI's Alltoallv then: all calls of ours are, on all ranks.
+    """
+    messages = communicator.messages
+    if row.reduces:
+        counts = [block.count for block in blocks.out]
+        assert reduction is not None
+        request = messages.Ireduce_scatter([send, datatype], [result, datatype], counts, reduction)
+        return messages.started(request, "collective")
+    is_root = communicator.rank == root
+    specs: list[Any] = []
+    for way, memory in ((OUT, send), (BACK, result)):
+        lengths, begins, _ = blocks.places(way)
+        if (row.back if way else row.out) in (ALL, ALL_AT_ROOT):
+            specs.append([memory, (lengths, begins), MPI.BYTE])
+        else:
+            specs.append([memory[: sum(lengths)], MPI.BYTE])
+    if row.rooted and not is_root:
+        specs[row.in_place_way != BACK] = None
+    elif row.rooted and row.in_place_way == BACK and blocks.in_place:
+        specs[BACK] = MPI.IN_PLACE
+    name = row.nonblocking.replace("toallw", "toallv")
+    request = getattr(messages, name)(*specs, *([root] if row.rooted else []))
+    return messages.started(request, "collective")

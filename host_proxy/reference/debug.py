@@ -58,6 +58,7 @@ from host_proxy.platform.state import (
 )
 from host_proxy.records.fault_log import log_record, log_request
 from host_proxy.reference.agreement import Said, agreed
+from host_proxy.reference.counts import flows_of
 from host_proxy.reference.failure import Disagreement
 from host_proxy.reference.kernel_port import KernelPort
 from host_proxy.reference.mpi4py_engine import Mpi4pyEngine
@@ -174,7 +175,9 @@ class DebugEngine(Mpi4pyEngine):
         rank = self.state.communicators[0].rank
         mine = Said(rank, *(self.field(slot, which) for which in fields))
         try:
-            return (yield from agreed(self.communicator(slot), mine, operation))
+            communicator = self.communicator(slot)
+            counted = flows_of(self.state, slot, communicator.size)
+            return (yield from agreed(communicator, mine, operation, counted))
         except Disagreement as exc:
             self.log(slot, exc.error, exc.text)
             self.state.slots[slot, S_FAILED] = exc.error

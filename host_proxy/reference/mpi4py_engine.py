@@ -56,6 +56,7 @@ from host_proxy.platform.state import (
 from host_proxy.records import completion, ring
 from host_proxy.records.fault_log import log_record, log_request, no_payload
 from host_proxy.reference import withdrawing
+from host_proxy.reference.counted_operations import move_counted, read_blocks
 from host_proxy.reference.failure import (
     BrokenCommunicator,
     Failure,
@@ -96,8 +97,9 @@ class Mpi4pyEngine(Operations):
             state.globals[G_SYNCS] += 1
             return
         state.slots[slot, S_PYTHON] = ENGINE
-        objection = self.objection(slot)
+        objection = read_blocks(self, slot) or self.objection(slot)
         if objection:
+            state.blocks.pop(slot, None)
             state.slots[slot, S_FAILED] = objection
             completion.complete(self.g, self.row(slot), 0, objection, ANY_SOURCE, ANY_TAG)
             return
@@ -285,6 +287,7 @@ class Mpi4pyEngine(Operations):
         """Completes the request of a slot; a collective makes room for the next one."""
         state = self.state
         operation = self.field(slot, S_OP)
+        state.blocks.pop(slot, None)
         outcome = self.ended(slot, outcome)
         self.unmatched.discard(slot)
         state.globals[G_PYTHON] -= 1
@@ -308,7 +311,7 @@ _OPERATIONS = {
     wire.OP_ALLREDUCE: Mpi4pyEngine.allreduce,
     wire.OP_BCAST: Mpi4pyEngine.bcast,
     wire.OP_BARRIER: Mpi4pyEngine.barrier,
-    **dict.fromkeys(moves.BY_OP, Mpi4pyEngine.move_blocks),
+    **{row.op: move_counted if row.counted else Mpi4pyEngine.move_blocks for row in moves.ALL_ROWS},
     wire.OP_SEND_CHANNEL: Mpi4pyEngine.send_channel,
     wire.OP_RECEIVE_CHANNEL: Mpi4pyEngine.receive_channel,
     wire.OP_PSEND_INIT: Mpi4pyEngine.make_partitioned,

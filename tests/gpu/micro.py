@@ -9,7 +9,7 @@ import numpy as np
 from numba import cuda
 
 import gmpi
-from device_lib.api.exports import block_calls, warp_calls
+from device_lib.api.binding import block_calls, warp_calls
 from device_lib.platform.primitives import (
     add_gpu,
     cas_gpu,

@@ -7,7 +7,7 @@ from typing import Any
 from numba import cuda
 
 import gmpi
-from device_lib.api.exports import block_calls, warp_calls
+from device_lib.api.binding import block_calls, warp_calls
 from gmpi.contract import moves
 from gmpi.contract.wire import OP_ALLREDUCE, OP_BARRIER, OP_BCAST
 

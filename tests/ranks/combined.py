@@ -15,7 +15,7 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
-from device_lib.api.exports import block_calls, warp_calls
+from device_lib.api.binding import block_calls, warp_calls
 
 EAGER, CHUNK = 256, 1024
 SIZES = [0, 8, 200, EAGER, EAGER + 1, 3001]  # inline, staged, in one and in many pieces

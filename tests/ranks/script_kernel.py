@@ -8,7 +8,7 @@ from typing import Any
 from numba import cuda
 
 import gmpi
-from device_lib.api.exports import block_calls, warp_calls
+from device_lib.api.binding import block_calls, warp_calls
 from device_lib.api.exports_grid import grid_calls
 from gmpi import Status
 

@@ -17,7 +17,7 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
-from device_lib.api.exports import block_calls, warp_calls
+from device_lib.api.binding import block_calls, warp_calls
 
 N = 5  # requests; the last one is null
 GO = 99

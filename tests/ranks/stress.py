@@ -11,7 +11,7 @@ from common import RANK, SIZE, WORLD, end, run
 from numba import cuda
 
 import gmpi
-from device_lib.api.exports import warp_calls
+from device_lib.api.binding import warp_calls
 from host_proxy.platform.state import G_NULL_SUM, G_NULLS
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE

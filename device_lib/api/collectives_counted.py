@@ -1,0 +1,209 @@
+"""The collectives whose blocks have counts of their own (``gmpi/contract/moves.py``, COUNTED),
+blocking and not, for each scope.
+
+All of them are one linked function (``proxied/opening_counted.py``); here are MPI's arguments.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.api.words import comm_rank, comm_size, pair, word0_of
+from device_lib.move.message import fitting
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import buffer_of, describe, device, int64, itemsize_of
+from device_lib.platform.scope import Scope
+from device_lib.proxied.opening_counted import SHAPE_ME_SHIFT, make_open_counted, shape_of
+from gmpi.contract.moves import ALL, ALL_AT_ROOT, COUNTED, Row
+from gmpi.contract.wire import BLOCKING
+
+_NONE = 0  # in place of an array of integers
+
+
+@device
+def _words_of(array):
+    """(address, bytes of an element, how many) of an array of integers, as ``Side`` has it."""
+    address, nbytes, strided = buffer_of(array)
+    size = itemsize_of(array)
+    if strided != 0 or (size != 4 and size != 8):
+        return int64(address), int64(0), int64(nbytes)
+    return int64(address), int64(size), int64(nbytes // size)
+
+
+def _number(kind: int) -> Callable:
+    """How many blocks a rank gives or gets: (rank, ranks, root) -> number."""
+
+    @device
+    def one(rank, ranks, root):
+        return 1 if ranks > 0 else 0
+
+    @device
+    def each(rank, ranks, root):
+        return ranks
+
+    @device
+    def each_at_root(rank, ranks, root):
+        return ranks if rank == root else 0
+
+    return {ALL: each, ALL_AT_ROOT: each_at_root}.get(kind, one)
+
+
+def make_counted_calls(
+    scope: Scope, requests: SimpleNamespace, waiting: SimpleNamespace
+) -> dict[str, Callable]:
+    """The calls of one scope, by their names in lower case."""
+    part = parts_of(scope.name)
+    body = make_open_counted(scope, requests.help_others, requests.report)
+    open_counted = part("open_counted", 14, 1, body)
+    finish = waiting.finish
+
+    def starter(row: Row) -> Callable:
+        """What opens the request: all that MPI's calls of this kind may have as arguments."""
+        shape = shape_of(row)
+        outs, backs = _number(row.out), _number(row.back)
+
+        # wide: as MPI's
+        @device
+        def start(
+            ctx, call, sendbuf, sendcount, sendcounts, sdispls, sendtype, sendtypes,
+            recvbuf, recvcount, recvcounts, rdispls, recvtype, recvtypes, op, root, comm,
+        ):  # fmt: skip
+            at, room, strided = buffer_of(sendbuf)
+            to, to_room, to_strided = buffer_of(recvbuf)
+            a, b, c = _words_of(sendcounts)
+            d, e, f = _words_of(sdispls)
+            g, h, i = _words_of(sendtypes)
+            j, k, m = _words_of(recvcounts)
+            n, o, p = _words_of(rdispls)
+            q, r, s = _words_of(recvtypes)
+            sends = describe(sendbuf, at, room, strided)
+            receives = describe(recvbuf, to, to_room, to_strided)
+            arrays, nbytes, ignored = buffer_of(
+                (a, b, d, e, g, h, min(c, f, i), j, k, n, o, q, r, min(m, p, s))
+            )
+            me, ranks = int64(comm_rank(ctx, comm)), int64(comm_size(ctx, comm))
+            numbers = int64(outs(me, ranks, root)) | int64(backs(me, ranks, root)) << 32
+            return open_counted(
+                ctx,
+                word0_of(call, 0, comm, 0),
+                pair(root, op),
+                shape | me << SHAPE_ME_SHIFT,
+                numbers,
+                int64(sendcount),
+                fitting(sendtype, sendbuf),
+                sends,
+                int64(recvcount),
+                fitting(recvtype, recvbuf),
+                receives,
+                arrays,
+            )
+
+        return start
+
+    @device
+    def error_of(ctx, request):
+        completed, status = finish(ctx, request, False)
+        return status.error
+
+    @device
+    def as_it_is(ctx, request):
+        return request
+
+    calls: dict[str, Callable] = {}
+    for row in COUNTED:
+        start, make = starter(row), _MAKE[row.name]
+        calls[row.name.lower()] = make(start, row.op | BLOCKING, error_of)
+        calls[row.nonblocking.lower()] = make(start, row.op, as_it_is)
+    return calls
+
+
+# MPI's arguments, in MPI's order, of each kind of call.
+
+
+def _gatherv(start: Callable, op: int, end: Callable) -> Callable:
+    # wide: as MPI's
+    @device
+    def call(ctx, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm):
+        return end(ctx, start(
+            ctx, op, sendbuf, sendcount, _NONE, _NONE, sendtype, _NONE,
+            recvbuf, 0, recvcounts, displs, recvtype, _NONE, 0, root, comm,
+        ))  # fmt: skip
+
+    return call
+
+
+def _scatterv(start: Callable, op: int, end: Callable) -> Callable:
+    # wide: as MPI's
+    @device
+    def call(ctx, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm):
+        return end(ctx, start(
+            ctx, op, sendbuf, 0, sendcounts, displs, sendtype, _NONE,
+            recvbuf, recvcount, _NONE, _NONE, recvtype, _NONE, 0, root, comm,
+        ))  # fmt: skip
+
+    return call
+
+
+def _allgatherv(start: Callable, op: int, end: Callable) -> Callable:
+    # wide: as MPI's
+    @device
+    def call(ctx, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm):
+        return end(ctx, start(
+            ctx, op, sendbuf, sendcount, _NONE, _NONE, sendtype, _NONE,
+            recvbuf, 0, recvcounts, displs, recvtype, _NONE, 0, 0, comm,
+        ))  # fmt: skip
+
+    return call
+
+
+def _alltoallv(start: Callable, op: int, end: Callable) -> Callable:
+    # wide: as MPI's
+    @device
+    def call(
+        ctx, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm
+    ):
+        return end(ctx, start(
+            ctx, op, sendbuf, 0, sendcounts, sdispls, sendtype, _NONE,
+            recvbuf, 0, recvcounts, rdispls, recvtype, _NONE, 0, 0, comm,
+        ))  # fmt: skip
+
+    return call
+
+
+def _alltoallw(start: Callable, op: int, end: Callable) -> Callable:
+    # wide: as MPI's
+    @device
+    def call(
+        ctx, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm
+    ):
+        return end(ctx, start(
+            ctx, op, sendbuf, 0, sendcounts, sdispls, 0, sendtypes,
+            recvbuf, 0, recvcounts, rdispls, 0, recvtypes, 0, 0, comm,
+        ))  # fmt: skip
+
+    return call
+
+
+def _reduce_scatter(start: Callable, op: int, end: Callable) -> Callable:
+    opcode = op
+
+    @device
+    def call(ctx, sendbuf, recvbuf, recvcounts, datatype, op, comm):
+        return end(ctx, start(
+            ctx, opcode, sendbuf, 0, recvcounts, _NONE, datatype, _NONE,
+            recvbuf, 0, _NONE, _NONE, datatype, _NONE, op, 0, comm,
+        ))  # fmt: skip
+
+    return call
+
+
+_MAKE = {
+    "Gatherv": _gatherv,
+    "Scatterv": _scatterv,
+    "Allgatherv": _allgatherv,
+    "Alltoallv": _alltoallv,
+    "Alltoallw": _alltoallw,
+    "Reduce_scatter": _reduce_scatter,
+}

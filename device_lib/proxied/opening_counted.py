@@ -1,0 +1,301 @@
+"""Opening a collective whose blocks have counts of their own: Gatherv, Alltoallw, ...
+
+As ``opening_blocks``, with tables: one tells the proxy of the blocks, one in device memory tells
+whoever moves them where they lie (``gmpi/contract/counts.py``). Blocks that are one run in the
+user's memory are moved as such. The request is staged whole where what comes back, or the table,
+and what goes out fit small staging, and there are few blocks.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_lib.move.blocks import pack_blocks
+from device_lib.move.copy import copy_to_staging
+from device_lib.move.layouts import (
+    BUFFER_ADDRESS,
+    BUFFER_BYTES,
+    BUFFER_DIMS,
+    finish_view,
+    layout_of,
+    write_view,
+)
+from device_lib.platform.context import blocks_address, eager_bytes
+from device_lib.platform.primitives import (
+    device,
+    lane_id,
+    load_8,
+    memory_space,
+    store_8,
+    store_gpu,
+    sync_warp,
+)
+from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.proxied import commands, slots, taking
+from device_lib.proxied.counted_blocks import ARRAYS_BYTES, Side, survey, write_blocks
+from device_lib.proxied.opening_blocks import publish
+from gmpi.contract.constants import ERR_COUNT, GMPI_ERR_NO_RESOURCE, IN_PLACE
+from gmpi.contract.counts import (
+    BLOCK_ENTRY,
+    FEW_BLOCKS,
+    FLAW_ARRAY,
+    FLAW_BUFFER,
+    FLAW_FLAGS_SHIFT,
+    FLAW_LENGTH,
+    FLAW_MASK,
+    FLAW_WAY_SHIFT,
+    IN_BLOCKS,
+    RUN_BACK,
+    RUN_OUT,
+    TABLE_ENTRY,
+    TABLE_FLAW,
+    TABLE_FORM,
+    TABLE_HEAD,
+    TABLE_NUMBERS,
+    TABLE_ROOM,
+    most_blocks,
+    table_bytes,
+)
+from gmpi.contract.moves import BACK, OUT, Row, out_offset
+from gmpi.contract.wire import (
+    FLAG_NULL_BUFFER,
+    FLAG_PRIVATE_BUFFER,
+    LAYOUT_OWN,
+    LAYOUT_RECV,
+    LAYOUT_SEND,
+    LAYOUT_TYPE,
+    LAYOUT_USER,
+    LOW_32,
+    OP_SCATTERV,
+    POSITION_MASK,
+    SCATTERED,
+)
+
+_most_blocks = device(most_blocks)
+_table_bytes = device(table_bytes)
+_out_offset = device(out_offset)
+_SHARED = 1  # what ``memory_space`` says
+_NULL = FLAW_BUFFER | FLAG_NULL_BUFFER << FLAW_FLAGS_SHIFT
+_PRIVATE = FLAW_BUFFER | FLAG_PRIVATE_BUFFER << FLAW_FLAGS_SHIFT
+
+# What a call is, beside its arguments: bits
+OUT_COUNTS = 1  # the arrays of that way say its blocks
+BACK_COUNTS = 2
+REDUCES = 4
+SHIFTED = 8
+MAY_OUT = 16  # which buffer may be IN_PLACE
+MAY_BACK = 32
+SHAPE_ME_SHIFT = 32  # rank
+
+
+def shape_of(row: Row) -> int:
+    """These bits of an operation, but for the rank."""
+    counts = (OUT_COUNTS if row.counts >> OUT & 1 else 0) | (
+        BACK_COUNTS if row.counts >> BACK & 1 else 0
+    )
+    may = MAY_BACK if row.op == OP_SCATTERV else MAY_OUT
+    return counts | REDUCES * row.reduces | SHIFTED * row.shifted | may
+
+
+# wide: a layout from its parts
+@device
+def _in_blocks(ctx, slot, direction, side, nbytes, entries, lane, lanes, mask):
+    """Writes a layout that says: so many blocks, whose table is at ``entries``; all lanes of the
+    leading warp."""
+    layout = layout_of(ctx, slot, direction)
+    if lane == 0:
+        if load_8(side.buffer + BUFFER_DIMS) != 0:
+            write_view(layout, side.buffer, nbytes)
+        store_gpu(layout + LAYOUT_USER, entries)
+        store_gpu(layout + LAYOUT_TYPE, IN_BLOCKS | (1 if side.joined else side.number))
+    sync_warp(mask)
+    if load_8(side.buffer + BUFFER_DIMS) != 0:
+        finish_view(layout, lane, lanes)
+    return SCATTERED
+
+
+def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> Callable:
+    """For one scope, all of whose threads call it."""
+    rank = scope.rank
+    size = scope.size
+    take_slot = taking.make_take_slot(scope, help_others)
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_5 = scope.broadcast_5
+    broadcast_3 = scope.broadcast_3
+    broadcast = scope.broadcast
+
+    # wide: MPI's arguments, as words
+    @device
+    def sides_of(
+        shape, numbers, send_count, send_type, send_buffer, recv_count, recv_type, recv_buffer,
+        arrays,
+    ):  # fmt: skip
+        """(what goes out, what comes back, whether a buffer is IN_PLACE, a flaw or 0)."""
+        me = shape >> SHAPE_ME_SHIFT
+        outs = numbers & LOW_32
+        backs = numbers >> 32
+        reduced = 1 if shape & REDUCES != 0 else 0
+        out_arrays = arrays if shape & OUT_COUNTS != 0 else 0
+        back_arrays = arrays + ARRAYS_BYTES if shape & BACK_COUNTS != 0 else 0
+        out = Side(send_buffer, out_arrays, 0, outs, send_count, send_type, reduced, 0)
+        back = Side(recv_buffer, back_arrays, 0, backs, recv_count, recv_type, 0, 1)
+        if reduced != 0:  # of which this rank gets one
+            back = Side(recv_buffer, out_arrays, me, backs, recv_count, recv_type, 1, 1)
+        in_place = 0
+        flaw = 0
+        if outs > 0 and load_8(send_buffer + BUFFER_ADDRESS) == IN_PLACE:
+            in_place = 1
+            if shape & MAY_OUT == 0 or (shape & SHIFTED != 0 and backs == 0):
+                flaw = _NULL | OUT << FLAW_WAY_SHIFT
+            elif reduced != 0:
+                out = Side(recv_buffer, out_arrays, 0, outs, send_count, send_type, 1, 0)
+            else:
+                first = me if shape & SHIFTED != 0 else 0
+                out = Side(recv_buffer, back_arrays, first, outs, recv_count, recv_type, 0, 0)
+        elif backs > 0 and load_8(recv_buffer + BUFFER_ADDRESS) == IN_PLACE:
+            in_place = 1
+            if shape & MAY_BACK == 0 or outs == 0:
+                flaw = _NULL | BACK << FLAW_WAY_SHIFT
+            back = Side(recv_buffer, 0, 0, 0, recv_count, recv_type, 0, 1)
+        return out, back, in_place, flaw
+
+    @device
+    def survey_both(ctx, out, back, shape, flaw):
+        """(bytes out, bytes back, runs of them, the flaw or 0); one thread."""
+        reduced = shape & REDUCES != 0
+        sent = 0
+        received = 0
+        send = 0
+        recv = 0
+        if flaw == 0:
+            sent, send, flaw = survey(ctx, out, reduced)
+            flaw = flaw | OUT << FLAW_WAY_SHIFT if flaw != 0 else 0
+        if flaw == 0:
+            received, recv, flaw = survey(ctx, back, reduced)
+            flaw = flaw | BACK << FLAW_WAY_SHIFT if flaw != 0 else 0
+        if flaw != 0:
+            return 0, 0, 0, 0, flaw
+        return sent, received, send, recv, 0
+
+    @device
+    def is_long(ctx, out, back, sent, received, send, recv):
+        """Whether the request takes a slot of the large class."""
+        table = _table_bytes(out.number + back.number)
+        scattered = 0
+        scattered += out.number if sent > 0 and send == 0 else 0
+        scattered += back.number if received > 0 and recv == 0 else 0
+        need = _out_offset(max(received, table)) + sent
+        return sent + received > 0 and (need > eager_bytes(ctx) or scattered > FEW_BLOCKS)
+
+    # wide: what has been found out
+    @device
+    def write_tables(ctx, slot, large, out, back, sent, received, send, recv, flaw):
+        """Both tables; all lanes of the leading warp: (REQUEST_SEND, REQUEST_RECV)."""
+        lane = lane_id()
+        lanes = warp_lanes()
+        mask = warp_mask()
+        table = commands.small_staging(ctx, slot)
+        entries = blocks_address(ctx, slot)
+        form = (RUN_OUT if send != 0 else 0) | (RUN_BACK if recv != 0 else 0)
+        if lane == 0:
+            room = load_8((back if flaw >> FLAW_WAY_SHIFT & 1 else out).buffer + BUFFER_BYTES)
+            store_8(table + TABLE_NUMBERS, out.number | back.number << 32)
+            store_8(table + TABLE_FLAW, flaw)
+            store_8(table + TABLE_ROOM, room)
+            store_8(table + TABLE_FORM, form)
+        out_entries = entries if sent > 0 and send == 0 else 0
+        back_entries = entries
+        if out_entries != 0:
+            back_entries += out.number * BLOCK_ENTRY
+            send = _in_blocks(
+                ctx, slot, LAYOUT_SEND, out, POSITION_MASK, out_entries, lane, lanes, mask
+            )
+        if received > 0 and recv == 0:
+            recv = _in_blocks(
+                ctx, slot, LAYOUT_RECV, back, POSITION_MASK, back_entries, lane, lanes, mask
+            )
+        else:
+            back_entries = 0
+        if flaw & FLAW_MASK == FLAW_ARRAY or flaw & FLAW_MASK == FLAW_LENGTH:
+            return send, recv  # there is nothing to read
+        own = layout_of(ctx, slot, LAYOUT_SEND) + LAYOUT_OWN
+        at = table + TABLE_HEAD
+        write_blocks(ctx, out, at, out_entries, own, sent, lane, lanes)
+        own = layout_of(ctx, slot, LAYOUT_RECV) + LAYOUT_OWN
+        at += out.number * TABLE_ENTRY
+        write_blocks(ctx, back, at, back_entries, own, received, lane, lanes)
+        return send, recv
+
+    # long: one sequence, whose order is the protocol
+    # wide: MPI's arguments, as words
+    @device
+    def open_counted(
+        ctx, word0, root_op, shape, numbers, send_count, send_type, send_buffer, recv_count,
+        recv_type, recv_buffer, arrays,
+    ):  # fmt: skip
+        """The request.
+
+        Args:
+            word0: first word of the record.
+            root_op: root and reduction, as in a record.
+            shape: what ``shape_of`` says, and the rank.
+            numbers: how many blocks go out | come back << 32.
+            send_buffer, recv_buffer: what ``primitives.describe`` wrote.
+            arrays: the arrays of both ways (``counted_blocks``).
+        """
+        sync()
+        out, back, in_place, flaw = sides_of(
+            shape, numbers, send_count, send_type, send_buffer, recv_count, recv_type,
+            recv_buffer, arrays,
+        )  # fmt: skip
+        blocks = out.number + back.number
+        if blocks > _most_blocks(eager_bytes(ctx)):
+            report(ctx, word0, blocks, ERR_COUNT | _most_blocks(eager_bytes(ctx)) << 8)
+            return slots.error_handle(ERR_COUNT)
+        sent = 0
+        received = 0
+        send = 0
+        recv = 0
+        if leads() and lane_id() == 0:
+            sent, received, send, recv, flaw = survey_both(ctx, out, back, shape, flaw)
+        sent, received, send, recv, flaw = broadcast_5(sent, received, send, recv, flaw)
+        sync()
+        large = 1 if is_long(ctx, out, back, sent, received, send, recv) else 0
+        if large:
+            if sent > 0 and memory_space(load_8(out.buffer + BUFFER_ADDRESS)) == _SHARED:
+                flaw = _PRIVATE | OUT << FLAW_WAY_SHIFT
+            if received > 0 and memory_space(load_8(back.buffer + BUFFER_ADDRESS)) == _SHARED:
+                flaw = _PRIVATE | BACK << FLAW_WAY_SHIFT
+        if flaw != 0:
+            sent = 0
+            received = 0
+            large = 0
+        if shape & REDUCES == 0:
+            root_op = (root_op & LOW_32) | in_place << 32
+        slot = take_slot(ctx, -1, taking.LARGE if large else taking.SMALL)
+        sync()
+        if leads() and slot >= 0:
+            send, recv = write_tables(ctx, slot, large, out, back, sent, received, send, recv, flaw)
+        slot, send, recv = broadcast_3(slot, send, recv)
+        sync()  # the layouts are written; the next broadcast may begin
+        if slot < 0:
+            if -slot == GMPI_ERR_NO_RESOURCE:
+                report(ctx, word0, taking.most_open(ctx, large), GMPI_ERR_NO_RESOURCE)
+            return slots.error_handle(-slot)
+        if sent > 0 and large == 0:
+            packed = commands.small_staging(ctx, slot)
+            packed += _out_offset(max(received, _table_bytes(blocks)))
+            if send == SCATTERED:
+                layout = layout_of(ctx, slot, LAYOUT_SEND)
+                pack_blocks(layout, packed, 0, sent, rank(), size())
+            else:
+                copy_to_staging(packed, send, sent, rank(), size())
+        sync()
+        handle = 0
+        if leads():
+            handle = publish(ctx, slot, large, word0, root_op, 0, send, recv, 0)
+        return broadcast(handle)
+
+    return open_counted
