@@ -56,6 +56,7 @@ DIRECT = """
     Allreduce Bcast Barrier Psend_init Precv_init Request_free Start Startall Pready Pready_range
     Parrived Synchronize Put Get Rput Rget Accumulate Get_accumulate Fetch_and_op Compare_and_swap
     Win_fence Win_flush Win_flush_all Win_lock_all Win_unlock_all
+    Send_init Recv_init
 """
 #: Calls that move nothing between ranks.
 LOCAL = re.compile(

@@ -203,6 +203,20 @@ from device_lib.api.exports_looking import (
     GMPI_Probe_warp as GMPI_Probe_warp,
     GMPI_Test_cancelled as GMPI_Test_cancelled,
 )
+from device_lib.api.exports_persistent import (
+    GMPI_Allreduce_init as GMPI_Allreduce_init,
+    GMPI_Allreduce_init_warp as GMPI_Allreduce_init_warp,
+    GMPI_Barrier_init as GMPI_Barrier_init,
+    GMPI_Barrier_init_warp as GMPI_Barrier_init_warp,
+    GMPI_Bcast_init as GMPI_Bcast_init,
+    GMPI_Bcast_init_warp as GMPI_Bcast_init_warp,
+    GMPI_Recv_init as GMPI_Recv_init,
+    GMPI_Recv_init_warp as GMPI_Recv_init_warp,
+    GMPI_Send_init as GMPI_Send_init,
+    GMPI_Send_init_warp as GMPI_Send_init_warp,
+    GMPI_Ssend_init as GMPI_Ssend_init,
+    GMPI_Ssend_init_warp as GMPI_Ssend_init_warp,
+)
 from device_lib.api.exports_several import (
     GMPI_Issend as GMPI_Issend,
     GMPI_Issend_warp as GMPI_Issend_warp,

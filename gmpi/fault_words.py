@@ -30,6 +30,7 @@ from gmpi.contract.wire import (
     OP_PARRIVED,
     OP_PREADY,
     OP_PROBE,
+    OP_REQUEST_FREE,
     OP_START,
     REPLACE,
 )
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from host_proxy.reference.counts import Wrong
 
 _PARTITIONED = {
-    OP_START: "a partitioned request of this context that is not active",
+    OP_START: "a persistent or partitioned request of this context that is not active",
+    OP_REQUEST_FREE: "a persistent or partitioned request of this context that is not active",
     OP_PREADY: "a partitioned send of this context that has been started",
     OP_PARRIVED: "a partitioned receive of this context",
 }

@@ -18,6 +18,7 @@ from device_lib.api.combined import make_combined
 from device_lib.api.looking import make_looking
 from device_lib.api.onesided import make_onesided_calls
 from device_lib.api.partitioned import make_partitioned_calls
+from device_lib.api.persistent import make_persistent
 from device_lib.api.several import make_several
 from device_lib.api.waiting import make_waiting
 from device_lib.api.words import comm_rank as comm_rank
@@ -247,7 +248,13 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     # --- partitioned requests (MPI 4.1 chapter 4) -------------------------------------------------
 
-    ends = make_partitioned_calls(partitioned, make_making(scope, requests))
+    making = make_making(scope, requests)
+    ends = make_partitioned_calls(partitioned, making)
+    opening = SimpleNamespace(
+        open_scattered=open_scattered, send=send_direct, receive=receive_direct
+    )
+    of_all_kinds = SimpleNamespace(start=partitioned.start, free=making.free)
+    persistent = make_persistent(scope, requests, opening, of_all_kinds, _message)
 
     # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
 
@@ -299,7 +306,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         waitsome=several.waitsome,
         **vars(combined),
         **vars(make_looking(waiting, report)),
-        **vars(ends),
+        **{**vars(ends), **vars(persistent)},
         iallreduce=collective.iallreduce,
         allreduce=collective.allreduce,
         bcast=collective.bcast,

@@ -75,13 +75,15 @@ def GMPI_Precv_init(
 
 @block_scope
 def GMPI_Request_free(ctx: DeviceContext, request: int) -> int:
-    """Forgets a partitioned request that is not active (MPI 4.1 section 3.7.3), whoever made it.
+    """Forgets a persistent or partitioned request that is not active (MPI 4.1 section 3.7.3).
 
-    Waits for this rank's proxy. No other scope may use the request meanwhile.
+    For a partitioned one it waits for this rank's proxy. No other scope may use the request
+    meanwhile.
 
     Args:
         ctx: ``Context.device``, passed to the kernel.
-        request: of GMPI_Psend_init, GMPI_Precv_init, or of the host.
+        request: of GMPI_Send_init and the like, or of GMPI_Psend_init or GMPI_Precv_init, here or
+            of the host.
 
     Returns:
         Error class: ``gmpi.ERR_REQUEST`` where it is active, was freed before, or is no such
@@ -92,13 +94,14 @@ def GMPI_Request_free(ctx: DeviceContext, request: int) -> int:
 
 @block_scope
 def GMPI_Start(ctx: DeviceContext, request: int) -> int:
-    """Begins the next round of a partitioned request (MPI 4.1 section 4.2.2).
+    """Begins the next round of a persistent or partitioned request (MPI 4.1 sections 3.9, 4.2.2).
 
     Called once a round, by one scope; what others do with the request in this round comes after it.
 
     Args:
         ctx: ``Context.device``, passed to the kernel.
-        request: of GMPI_Psend_init or GMPI_Precv_init, here or of the host; inactive.
+        request: of GMPI_Send_init and the like, or of GMPI_Psend_init or GMPI_Precv_init, here or
+            of the host; inactive.
 
     Returns:
         Error class: ``gmpi.ERR_REQUEST`` where it is active, or no such request.

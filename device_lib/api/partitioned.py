@@ -38,8 +38,7 @@ def make_partitioned_calls(partitioned: SimpleNamespace, making: SimpleNamespace
         partitioned: ``direct.partitioned``.
         making: ``direct.partitioned_making``.
     """
-    make_one, free_one = making.make, making.free
-    start_one, start_all = partitioned.start, partitioned.start_all
+    make_one = making.make
     make_ready, make_range_ready = partitioned.ready, partitioned.ready_range
     has_arrived = partitioned.arrived
 
@@ -74,19 +73,6 @@ def make_partitioned_calls(partitioned: SimpleNamespace, making: SimpleNamespace
         return init(ctx, OP_PRECV_INIT, buf, partitions, count, datatype, source, tag, comm)
 
     @device
-    def request_free(ctx, request):
-        return free_one(ctx, int64(request))
-
-    @device
-    def start(ctx, request):
-        return start_one(ctx, int64(request))
-
-    @device
-    def startall(ctx, count, requests):
-        address, room, strided = buffer_of(requests)
-        return start_all(ctx, int64(count), address)
-
-    @device
     def pready(ctx, partition, request):
         return make_ready(ctx, int64(partition), int64(request))
 
@@ -101,9 +87,6 @@ def make_partitioned_calls(partitioned: SimpleNamespace, making: SimpleNamespace
     return SimpleNamespace(
         psend_init=psend_init,
         precv_init=precv_init,
-        request_free=request_free,
-        start=start,
-        startall=startall,
         pready=pready,
         pready_range=pready_range,
         parrived=parrived,

@@ -12,7 +12,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.direct.partitioned_waits import is_inactive
-from device_lib.direct.partitions import is_partitioned
+from device_lib.direct.partitions import is_partitioned, is_persistent
+from device_lib.direct.persistent_rows import make_rounds
 from device_lib.direct.requests import ONE_LOOK, QUICK, WAIT
 from device_lib.direct.rows import is_direct_handle
 from device_lib.platform.context import Status, has_direct
@@ -71,6 +72,8 @@ def make_waiting(
         partitioned: ``direct.partitioned_waits``.
     """
     finish_partitioned = partitioned.finish
+    rounds = make_rounds(scope, requests.report)
+    inner, end_round = rounds.inner, rounds.end
     complete, close, open_request = requests.complete, requests.close, requests.open_request
     perform_proxied = requests.perform
     finish_direct, go_on = direct.finish, direct.go_on
@@ -100,13 +103,8 @@ def make_waiting(
     wait_linked = part("wait_beside", 4, 5, wait_beside)
 
     @device
-    def finish_either(ctx, request, how):
-        """(completed, Status) of a request in a context with a direct road.
-
-        Args:
-            how: WAIT; ONE_LOOK; or QUICK: without going on with anything else.
-        """
-        request = int64(request)
+    def finish_plain(ctx, request, how):
+        """``finish_either`` of what is not persistent."""
         if is_partitioned(request):
             outcome, count, origin = finish_partitioned(ctx, request, 0 if how == WAIT else 1)
             return outcome & COMPLETED != 0, close(ctx, request, outcome, count, origin)
@@ -119,6 +117,23 @@ def make_waiting(
         completed, status = complete(ctx, request, how != WAIT)
         if how == ONE_LOOK and not completed:
             go_on(ctx, slots.guess(ctx))
+        return completed, status
+
+    @device
+    def finish_either(ctx, request, how):
+        """(completed, Status) of a request in a context with a direct road, or whose kernels make
+        requests that stay.
+
+        Args:
+            how: WAIT; ONE_LOOK; or QUICK: without going on with anything else.
+        """
+        request = int64(request)
+        opened = request
+        if is_persistent(request):
+            opened = inner(ctx, request)
+        completed, status = finish_plain(ctx, opened, how)
+        if completed and is_persistent(request):
+            end_round(ctx, request)
         return completed, status
 
     @device

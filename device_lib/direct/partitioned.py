@@ -37,7 +37,6 @@ from device_lib.platform.primitives import (
     fence_gpu,
     grid_blocks,
     lane_id,
-    load_8,
     load_gpu,
     load_pair_gpu,
     load_sys,
@@ -123,7 +122,7 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
 
     report_linked = part("report", 7, 1, report)
 
-    # --- GMPI_Start, GMPI_Startall --------------------------------------------------------------
+    # --- GMPI_Start --------------------------------------------------------------
 
     @device
     def start(ctx, request):
@@ -139,17 +138,6 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
             look_at_all(ctx, row, load_gpu(row + STATE) >> ROUND_SHIFT)
             error = SUCCESS
         return error
-
-    @device
-    def start_all(ctx, count, requests):
-        sync()
-        result = SUCCESS
-        i = 0
-        while i < count:
-            error = start(ctx, load_8(requests + i * 8))
-            result = error if result == SUCCESS else result
-            i += opaque(1)
-        return result
 
     # --- GMPI_Pready ----------------------------------------------------------------------------
 
@@ -322,11 +310,9 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     arrived_linked = part("parrived", 5, 1, arrived)
 
     start_linked = part("start", 4, 1, start)
-    start_all_linked = part("start_all", 5, 1, start_all)
     range_linked = part("ready_range", 6, 1, ready_range)
     return SimpleNamespace(
         start=start_linked,
-        start_all=start_all_linked,
         ready=ready_linked,
         ready_range=range_linked,
         arrived=arrived_linked,

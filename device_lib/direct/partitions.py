@@ -58,6 +58,7 @@ from gmpi.contract.wire import (
     DEVICE_PARTITIONED,
     HANDLE_CONTEXT_MASK,
     HANDLE_CONTEXT_SHIFT,
+    HANDLE_DIRECT_SHIFT,
     HANDLE_PARTITIONED_SHIFT,
     LOW_32,
     PACKET_BYTES,
@@ -73,15 +74,22 @@ _HEAD = 15  # bytes before a multiple of 16
 
 @device
 def is_partitioned(handle):
-    """Whether it is the handle of a partitioned request, of whichever context."""
+    """Whether it is the handle of a partitioned request, of whichever context, or of a persistent
+    one: both stay when they are complete."""
     return handle >> HANDLE_PARTITIONED_SHIFT == 1
+
+
+@device
+def is_persistent(handle):
+    """Whether it is the handle of a persistent request (``persistent_rows.py``)."""
+    return handle >> HANDLE_DIRECT_SHIFT == 3
 
 
 @device
 def is_ours(ctx, handle):
     """Whether it is one of this context, so that it names a row."""
     ours = handle >> HANDLE_CONTEXT_SHIFT & HANDLE_CONTEXT_MASK == context_id(ctx)
-    return ours and is_partitioned(handle)
+    return ours and is_partitioned(handle) and not is_persistent(handle)
 
 
 @device

@@ -64,10 +64,12 @@ NONBLOCKING = 4 << CALL_SHIFT  # GMPI_Ibcast, GMPI_Ibarrier, GMPI_Iprobe
 READY = 5 << CALL_SHIFT  # GMPI_Irsend
 READY_BLOCKING = 6 << CALL_SHIFT  # GMPI_Rsend
 REPLACE = 7 << CALL_SHIFT  # GMPI_Sendrecv_replace
+PERSISTENT = 12 << CALL_SHIFT  # of a Start of GMPI_Send_init and the like; NONBLOCKING is in it
 COMBINED = 8 << CALL_SHIFT  # GMPI_Isendrecv
 COMBINED_REPLACE = 9 << CALL_SHIFT  # GMPI_Isendrecv_replace
 SYNCHRONOUS = 16 << CALL_SHIFT  # GMPI_Issend; of what follows, too, short messages are MPI_Issend's
 SYNCHRONOUS_BLOCKING = 17 << CALL_SHIFT  # GMPI_Ssend
+SYNCHRONOUS_PERSISTENT = 18 << CALL_SHIFT  # GMPI_Ssend_init
 # In a predefined datatype: its size is not that of the array's elements, whose size stands in its
 # place; the rest is the number of the datatype.
 DATATYPE_UNFIT = 0x80
@@ -262,6 +264,7 @@ DEVICE_STAGED = 288  # bits of staging buffers in direct memory that are taken
 DEVICE_DIRECT_OPEN = 296  # how many requests of the direct road are open
 DEVICE_LATE = 304  # partitions that are ready and not stored; each counts as an open request
 DEVICE_PARTITIONED_COUNT = 312  # rows of partitioned requests that may be in use
+DEVICE_PERSISTENT_COUNT = 320  # persistent requests made so far
 # A line that is read through L1: nothing that changes lies in it.
 DEVICE_LARGE = 448  # address (GPU) of large staging; constant
 DEVICE_STAGING = 456  # address of GPU staging; constant, 0: there is none
@@ -318,7 +321,11 @@ PERIODS_SHIFT = 8
 DEVICE_WINDOWS = DEVICE_TOPOLOGY + COMMUNICATORS * TOPOLOGY_BYTES
 WINDOW_ROWS = 64
 WINDOW_ROW_BYTES = 256
-DEVICE_ROWS = DEVICE_WINDOWS + WINDOW_ROWS * WINDOW_ROW_BYTES
+# Rows of persistent requests (gmpi/contract/persistent.py).
+DEVICE_PERSISTENT = DEVICE_WINDOWS + WINDOW_ROWS * WINDOW_ROW_BYTES
+PERSISTENT_ROWS = 512
+PERSISTENT_ROW_BYTES = 400
+DEVICE_ROWS = DEVICE_PERSISTENT + PERSISTENT_ROWS * PERSISTENT_ROW_BYTES
 REQUEST_BYTES = 64  # one row a slot
 REQUEST_OWNER = 0  # handle of the open request; of the last one, claimed, when free
 REQUEST_RECV = 8  # address that is unpacked to
@@ -375,7 +382,9 @@ HANDLE_CONTEXT_SHIFT = 53
 HANDLE_CONTEXT_MASK = 0x3F
 HANDLE_ERROR_SHIFT = 60  # set: no request was opened, the low byte is the error class
 HANDLE_DIRECT_SHIFT = 61  # set: of the direct road
-HANDLE_PARTITIONED_SHIFT = 62  # set: a partitioned request
+HANDLE_PARTITIONED_SHIFT = (
+    62  # set: a partitioned request; with HANDLE_DIRECT_SHIFT, a persistent one
+)
 LOW_32 = 0xFFFFFFFF
 REQUEST_NULL = 0
 

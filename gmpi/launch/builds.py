@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from device_lib.platform.assembler import LIMITS
 from device_lib.platform.fitting import allowed, most_registers
 
-_MAKES = "gmpi_partitioned_make_"  # of device_lib/direct/partitioned_making.py
+_MAKES = "gmpi_partitioned_make_"  # of partitioned_making.py, and of device_lib/api/persistent.py
 _WITHOUT_ASKING = 48 << 10  # bytes of shared memory a block; a kernel must be allowed more
 
 
@@ -70,7 +70,7 @@ def builds(kernel: Any) -> Iterator[Any]:
 
 
 def makes_requests(kernel: Any) -> bool:
-    """Whether it calls GMPI_Psend_init or GMPI_Precv_init."""
+    """Whether it calls GMPI_Psend_init, GMPI_Send_init or the like."""
     from device_lib.platform.library import Linked  # not there in the simulator
 
     if "_gmpi_makes_requests" not in kernel.__dict__:

@@ -28,9 +28,11 @@ Before = Callable[[AnyContext, "Launch"], AnyContext]
 After = Callable[[AnyContext, Any], None]
 
 _hooks: tuple[Before, After] | None = None
-_MAKING = frozenset(
-    f"GMPI_{call}{scope}" for call in ("Psend_init", "Precv_init") for scope in ("", "_warp")
-)
+_INITS = (
+    "Psend_init", "Precv_init", "Send_init", "Ssend_init", "Recv_init", "Allreduce_init",
+    "Bcast_init", "Barrier_init",
+)  # fmt: skip
+_MAKING = frozenset(f"GMPI_{call}{scope}" for call in _INITS for scope in ("", "_warp"))
 #: Ranks that share the GPU: a launch takes a build that leaves room for as large grids of them all.
 _sharers = 1
 
@@ -48,7 +50,7 @@ class Launch(NamedTuple):
         resident: blocks that the device can hold at once.
         registers: a thread takes; 0 in the simulator.
         shared_bytes: a block takes, static and dynamic.
-        makes_requests: whether it calls GMPI_Psend_init or GMPI_Precv_init.
+        makes_requests: whether it calls GMPI_Psend_init, GMPI_Send_init or the like.
     """
 
     name: str

@@ -19,7 +19,10 @@ from gmpi.contract.wire import (
     BUSY_STRIDE,
     CONTROL_RESOURCE_NS,
     DEVICE_BUSY,
+    DEVICE_PERSISTENT,
     MESSAGE_HEADER,
+    PERSISTENT_ROW_BYTES,
+    PERSISTENT_ROWS,
     PRIVATE_COMMUNICATOR,
 )
 from gmpi.errors import (
@@ -90,6 +93,8 @@ def leaks(context: Context) -> str:
     if kept := context._windows.never_freed():
         listing = ", ".join(kept[:LISTED]) + (", ..." if kept[LISTED:] else "")
         found.append(f"{len(kept)} windows were never freed: {listing}")
+    if persistent := never_freed(context):
+        found.append(f"{persistent} persistent requests were never freed (GMPI_Request_free)")
     datatypes = context._datatypes.plans
     if datatypes:
         some = ", ".join(f"{handle:#x}" for handle in list(datatypes)[:LISTED])
@@ -109,6 +114,15 @@ def leaks(context: Context) -> str:
             f"{'; ...' if len(messages) > LISTED else ''}"
         )
     return "\n".join(found)
+
+
+def never_freed(context: Context) -> int:
+    """How many persistent requests kernels have made and not freed."""
+    if not context._has_kernels:
+        return 0
+    nbytes = PERSISTENT_ROWS * PERSISTENT_ROW_BYTES
+    rows = context._memory.read_device(DEVICE_PERSISTENT, nbytes).view(np.int64)
+    return int(np.count_nonzero(rows[:: PERSISTENT_ROW_BYTES // 8]))
 
 
 def never_waited_for(context: Context) -> list[PendingRequest]:

@@ -182,6 +182,12 @@ _CALLS = {
             (wire.COMBINED_REPLACE, "GMPI_Isendrecv_replace"),
         )
     },
+    (wire.OP_ISEND, wire.PERSISTENT): "GMPI_Send_init",
+    (wire.OP_ISEND, wire.SYNCHRONOUS_PERSISTENT): "GMPI_Ssend_init",
+    (wire.OP_IRECV, wire.PERSISTENT): "GMPI_Recv_init",
+    (wire.OP_ALLREDUCE, wire.PERSISTENT): "GMPI_Allreduce_init",
+    (wire.OP_BCAST, wire.PERSISTENT): "GMPI_Bcast_init",
+    (wire.OP_BARRIER, wire.PERSISTENT): "GMPI_Barrier_init",
     (wire.OP_ISEND, wire.SYNCHRONOUS): "GMPI_Issend",
     (wire.OP_ISEND, wire.SYNCHRONOUS_BLOCKING): "GMPI_Ssend",
     (wire.OP_BCAST, wire.NONBLOCKING): "GMPI_Ibcast",

@@ -1,0 +1,309 @@
+"""Persistent requests (MPI 4.1 sections 3.9 and 6.13), for each scope: made in kernels, alone.
+
+A row in device memory keeps the arguments of a call. A Start opens an ordinary request with them,
+on whichever road it goes, and a wait for the persistent request is a wait for that one. So a round
+costs what the call costs, and a few loads.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.api.collectives import make_collective_calls
+from device_lib.api.words import is_scattered, pair, word0_of
+from device_lib.direct.one_warp import PROXIED_ROAD
+from device_lib.direct.partitions import is_persistent
+from device_lib.direct.persistent_rows import find_row, is_row_s, persistent_row
+from device_lib.move.message import fitting, is_sound
+from device_lib.platform.context import context_id, may_go_direct
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import (
+    add_gpu,
+    buffer_of,
+    describe,
+    device,
+    fence_gpu,
+    int64,
+    lane_id,
+    load_8,
+    load_gpu,
+    opaque,
+    store_gpu,
+)
+from device_lib.platform.scope import Scope
+from device_lib.proxied.slots import error_handle
+from gmpi.contract.constants import ERR_COMM, ERR_REQUEST, GMPI_ERR_NO_RESOURCE, SUCCESS
+from gmpi.contract.persistent import (
+    ACTIVE,
+    COUNT,
+    FIRST_BUFFER,
+    GENERATIONS,
+    INNER,
+    IS_SCATTERED,
+    NBYTES,
+    OWNER,
+    PEER_TAG,
+    RECV,
+    ROW_BITS,
+    SECOND_BUFFER,
+    SEND,
+    STATE,
+    WORD0,
+)
+from gmpi.contract.wire import (
+    CALL_MASK,
+    CALL_SHIFT,
+    DEVICE_PERSISTENT_COUNT,
+    FLAG_BACK,
+    FLAG_OUT,
+    HANDLE_CONTEXT_SHIFT,
+    HANDLE_DIRECT_SHIFT,
+    OP_IRECV,
+    OP_ISEND,
+    OP_REQUEST_FREE,
+    OP_START,
+    PERSISTENT,
+    PERSISTENT_ROWS,
+    SYNCHRONOUS_PERSISTENT,
+)
+
+_CALL = CALL_MASK << CALL_SHIFT
+
+
+@device
+def _keep_buffer(row, field, at, words):
+    """What is said of a buffer that is scattered; 0: there is none."""
+    store_gpu(row + field, 0 if words == 0 else row + at)
+    if words == 0:
+        return
+    i = 0
+    end = 4 + 2 * load_8(words + 16)
+    while i < end:
+        store_gpu(row + at + i * 8, load_8(words + i * 8))
+        i += opaque(1)
+
+
+# long: a name for each
+def make_persistent(
+    scope: Scope, requests: SimpleNamespace, opening: SimpleNamespace, partitioned: SimpleNamespace,
+    message: Callable,
+) -> SimpleNamespace:  # fmt: skip
+    """The calls of one scope.
+
+    Args:
+        requests: of the proxied road.
+        opening: ``open_scattered``, and ``send`` and ``receive`` of the direct road.
+        partitioned: ``start`` and ``request_free`` of partitioned requests.
+        message: (ctx, op, way, buf, count, datatype, peer, comm) -> (word0, nbytes, address).
+    """
+    open_request, report = requests.open_request, requests.report
+    open_scattered = opening.open_scattered
+    send_direct, receive_direct = opening.send, opening.receive
+    start_partitioned, free_partitioned = partitioned.start, partitioned.free
+    leads = scope.leads
+    sync = scope.sync
+    broadcast = scope.broadcast
+    part = parts_of(scope.name, "gmpi_partitioned")
+
+    @device
+    def make(ctx, word0, peer_tag, count, nbytes, send, recv, scattered):
+        """The handle of a new request; each thread may have its own copy of what is scattered."""
+        sync()
+        handle = error_handle(GMPI_ERR_NO_RESOURCE)
+        if leads() and lane_id() == 0:
+            index = find_row(ctx)
+            if index >= 0:
+                row = persistent_row(ctx, index)
+                number = add_gpu(ctx.device + DEVICE_PERSISTENT_COUNT, 1) & (GENERATIONS - 1)
+                handle = index | number << ROW_BITS | context_id(ctx) << HANDLE_CONTEXT_SHIFT
+                handle |= 3 << HANDLE_DIRECT_SHIFT
+                store_gpu(row + STATE, 0)
+                store_gpu(row + WORD0, word0)
+                store_gpu(row + PEER_TAG, peer_tag)
+                store_gpu(row + COUNT, count)
+                store_gpu(row + NBYTES, nbytes)
+                store_gpu(row + IS_SCATTERED, scattered)
+                if scattered:
+                    _keep_buffer(row, SEND, FIRST_BUFFER, send)
+                    _keep_buffer(row, RECV, SECOND_BUFFER, recv)
+                else:
+                    store_gpu(row + SEND, send)
+                    store_gpu(row + RECV, recv)
+                fence_gpu()
+                store_gpu(row + OWNER, handle)
+        handle = broadcast(handle)
+        sync()
+        if handle == error_handle(GMPI_ERR_NO_RESOURCE):
+            report(ctx, word0, PERSISTENT_ROWS, GMPI_ERR_NO_RESOURCE)
+        return handle
+
+    make_linked = part("make_persistent", 10, 1, make)
+
+    # What the collectives hand over to open a request makes one here.
+    @device
+    def record(ctx, word0, peer_tag, count, nbytes, send, recv):
+        word0 = word0 & ~_CALL | PERSISTENT
+        return make_linked(ctx, word0, peer_tag, int64(count), nbytes, send, recv, 0)
+
+    @device
+    def record_scattered(ctx, word0, peer_tag, count, send, recv):
+        word0 = word0 & ~_CALL | PERSISTENT
+        return make_linked(ctx, word0, peer_tag, count, 0, send, recv, 1)
+
+    # --- making -----------------------------------------------------------------------------------
+
+    @device
+    def init_send(ctx, op, buf, count, datatype, dest, tag, comm):
+        datatype = fitting(datatype, buf)
+        at, room, strided = buffer_of(buf)
+        if is_scattered(datatype, strided):
+            word0 = word0_of(op, FLAG_OUT, comm, datatype)
+            words = describe(buf, at, room, strided)
+            return make_linked(ctx, word0, pair(dest, tag), int64(count), 0, words, 0, 1)
+        word0, nbytes, address = message(ctx, op, FLAG_OUT, buf, count, datatype, dest, comm)
+        return make_linked(ctx, word0, pair(dest, tag), int64(count), nbytes, address, 0, 0)
+
+    @device
+    def send_init(ctx, buf, count, datatype, dest, tag, comm):
+        return init_send(ctx, OP_ISEND | PERSISTENT, buf, count, datatype, dest, tag, comm)
+
+    @device
+    def ssend_init(ctx, buf, count, datatype, dest, tag, comm):
+        op = OP_ISEND | SYNCHRONOUS_PERSISTENT
+        word0 = word0_of(op, 0, comm, 0)
+        if may_go_direct(ctx, word0):  # as GMPI_Issend
+            report(ctx, word0, int64(comm), ERR_COMM)
+            return error_handle(ERR_COMM)
+        return init_send(ctx, op, buf, count, datatype, dest, tag, comm)
+
+    @device
+    def recv_init(ctx, buf, count, datatype, source, tag, comm):
+        op = OP_IRECV | PERSISTENT
+        datatype = fitting(datatype, buf)
+        at, room, strided = buffer_of(buf)
+        if is_scattered(datatype, strided):
+            word0 = word0_of(op, FLAG_BACK, comm, datatype)
+            words = describe(buf, at, room, strided)
+            return make_linked(ctx, word0, pair(source, tag), int64(count), 0, 0, words, 1)
+        word0, nbytes, address = message(ctx, op, FLAG_BACK, buf, count, datatype, source, comm)
+        return make_linked(ctx, word0, pair(source, tag), int64(count), nbytes, 0, address, 0)
+
+    recorded = make_collective_calls(
+        SimpleNamespace(open_request=record),
+        SimpleNamespace(finish=None, perform=None),
+        SimpleNamespace(allreduce=None, bcast=None, barrier=None),
+        record_scattered,
+    )
+
+    # --- starting ---------------------------------------------------------------------------------
+
+    @device
+    def open_round(ctx, row):
+        """The request of a round."""
+        word0 = load_gpu(row + WORD0)
+        peer_tag = load_gpu(row + PEER_TAG)
+        count = load_gpu(row + COUNT)
+        nbytes = load_gpu(row + NBYTES)
+        send = load_gpu(row + SEND)
+        recv = load_gpu(row + RECV)
+        if load_gpu(row + IS_SCATTERED) != 0:
+            return open_scattered(ctx, word0, peer_tag, count, send, recv)
+        op = word0 & 0xFF
+        moves = op == OP_ISEND or op == OP_IRECV
+        if moves and may_go_direct(ctx, word0) and is_sound(word0, count):
+            handle = PROXIED_ROAD
+            if op == OP_ISEND:
+                handle = send_direct(ctx, word0, peer_tag, nbytes, send)
+            else:
+                handle = receive_direct(ctx, word0, peer_tag, nbytes, recv)
+            if handle != PROXIED_ROAD:
+                return handle
+        return open_request(ctx, word0, peer_tag, count, nbytes, send, recv)
+
+    @device
+    def start_persistent(ctx, request):
+        sync()
+        row = persistent_row(ctx, request)
+        good = 0
+        if leads() and lane_id() == 0 and is_row_s(ctx, row, request):
+            if load_gpu(row + STATE) == 0:
+                good = 1
+                store_gpu(row + STATE, ACTIVE)
+        good = broadcast(good)
+        sync()
+        if good == 0:
+            report(ctx, OP_START, request, ERR_REQUEST)
+            return ERR_REQUEST
+        inner = open_round(ctx, row)
+        if leads() and lane_id() == 0:
+            store_gpu(row + INNER, inner)
+        sync()
+        return SUCCESS
+
+    start_linked = part("start_persistent", 4, 1, start_persistent)
+
+    @device
+    def start(ctx, request):
+        request = int64(request)
+        if is_persistent(request):
+            return start_linked(ctx, request)
+        return start_partitioned(ctx, request)
+
+    @device
+    def start_each(ctx, count, requests):
+        sync()
+        result = SUCCESS
+        i = 0
+        while i < count:
+            error = start(ctx, load_8(requests + i * 8))
+            result = error if result == SUCCESS else result
+            i += opaque(1)
+        return result
+
+    start_each_linked = part("start_each", 5, 1, start_each)
+
+    @device
+    def startall(ctx, count, requests):
+        address, room, strided = buffer_of(requests)
+        return start_each_linked(ctx, int64(count), address)
+
+    # --- freeing ----------------------------------------------------------------------------------
+
+    @device
+    def free_persistent(ctx, request):
+        sync()
+        row = persistent_row(ctx, request)
+        good = 0
+        if leads() and lane_id() == 0 and is_row_s(ctx, row, request):
+            if load_gpu(row + STATE) == 0:
+                good = 1
+                store_gpu(row + OWNER, 0)
+        good = broadcast(good)
+        sync()
+        if good == 0:
+            report(ctx, OP_REQUEST_FREE, request, ERR_REQUEST)
+            return ERR_REQUEST
+        return SUCCESS
+
+    free_linked = part("free_persistent", 4, 1, free_persistent)
+
+    @device
+    def request_free(ctx, request):
+        request = int64(request)
+        if is_persistent(request):
+            return free_linked(ctx, request)
+        return free_partitioned(ctx, request)
+
+    return SimpleNamespace(
+        send_init=send_init,
+        ssend_init=ssend_init,
+        recv_init=recv_init,
+        allreduce_init=recorded.iallreduce,
+        bcast_init=recorded.ibcast,
+        barrier_init=recorded.ibarrier,
+        start=start,
+        startall=startall,
+        request_free=request_free,
+    )
