@@ -184,8 +184,8 @@ CASES = {
     ),
     ops.BLOCKS: (
         row(wire.OP_ALLTOALLV, ops.BLOCKS, 400, 170),
-        "GMPI_Ialltoallv in block 5: number of blocks is 400, out and back, allowed is at most 170; "
-        "open the context with a larger eager_bytes: 24 bytes for each block, and 32",
+        "GMPI_Ialltoallv in block 5: number of blocks is 400, out and back, allowed is at most "
+        "170; open the context with a larger eager_bytes: 24 bytes for each block, and 32",
         gmpi.ArgumentError,
     ),
 }
