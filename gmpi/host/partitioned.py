@@ -146,12 +146,12 @@ class Partitioned(Known):
         return self._control.unfinished()
 
     def close(self, clean: bool) -> None:
-        """No kernel and no other thread uses anything of it. ``clean``: on all ranks."""
+        """No kernel and no other thread uses anything of it. ``clean``: here, and on all
+        ranks unless something has failed."""
         self.exported.close()
         self._state.opening = lambda: None  # which kept us, as we keep it
         self._state.making = None
-        if clean:
-            take_the_rest(self._control, self._said, self._heard)
+        if clean and take_the_rest(self._control, self._said, self._heard):
             self.free_control()
 
     def free_control(self) -> None:
