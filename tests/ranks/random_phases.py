@@ -15,7 +15,7 @@ from gmpi.contract import constants
 TYPES = [
     (handle, datatype, dtype.itemsize)
     for handle, (_, datatype, dtype) in zip(constants.DATATYPE_NAMES, constants.DATATYPES)
-    if datatype.Get_size() == dtype.itemsize  # not pairs with a gap
+    if handle & 0xFF < constants.FIRST_PAIR  # pairs: point_to_point and collectives
 ]
 REDUCTIONS = [
     (gmpi.INT64_T, MPI.INT64_T, np.dtype(np.int64), (gmpi.SUM, gmpi.BXOR, gmpi.MAX)),
