@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gmpi.contract import collectives as c
-from gmpi.contract.channels import WIDE_ROOM
 from gmpi.contract.constants import (
     DATATYPE_NAMES,
     DATATYPES,
@@ -147,8 +146,8 @@ def proxied_words(op: int, call: int) -> tuple[str, str]:
         return _OTHER_ROAD, f"{why}; register another communicator for them (Context.comm)"
     if op == OP_ISEND and call << CALL_SHIFT == REPLACE:
         why = (
-            f"on the direct road at most {WIDE_ROOM} bytes, which lie in one piece, are out of the "
-            "buffer before it is received into: pass another buffer to GMPI_Sendrecv, or"
+            "on the direct road at most eager_bytes, which lie in one piece, are out of the buffer "
+            "before it is received into: pass another buffer to GMPI_Sendrecv, or"
         )
         return _OTHER_ROAD, f"{why} register another communicator (Context.comm)"
     return _OTHER_ROAD, f"{why}; register another communicator for them (Context.comm)"

@@ -18,7 +18,6 @@ from device_lib.platform.primitives import buffer_of, device, int64
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from device_lib.proxied.slots import error_handle
 from device_lib.proxied.status import status_of
-from gmpi.contract.channels import WIDE_ROOM
 from gmpi.contract.constants import ERR_COMM, PROC_NULL, SUCCESS
 from gmpi.contract.wire import (
     BLOCKING,
@@ -121,8 +120,9 @@ def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, report: Ca
         at, room, strided = buffer_of(buf)
         direct = may_go_direct(ctx, word0_of(op, 0, comm, 0))
         if direct and dest != PROC_NULL:
-            # Out of the buffer before anything comes to it, whether or not its receive is posted.
-            if is_scattered(datatype, strided) or nbytes > WIDE_ROOM:
+            # Out of the buffer before anything comes to it, whether or not its receive is posted:
+            # so also where the channel goes by the proxies, which hold a longer one up.
+            if is_scattered(datatype, strided) or nbytes > eager_bytes(ctx):
                 report(ctx, word0_of(op, 0, comm, 0), int64(comm), ERR_COMM)
                 return _failed(ERR_COMM)
         elif nbytes > eager_bytes(ctx):

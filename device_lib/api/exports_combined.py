@@ -79,8 +79,8 @@ def GMPI_Sendrecv_replace(
     """Sends what is in a buffer and receives into it; blocks (MPI 4.1 section 3.10).
 
     Above ``eager_bytes`` the message goes through memory of the proxy: GMPI_Sendrecv with two
-    buffers is faster. Between GPUs on the direct road (``wildcards=False``) at most 96 KiB in one
-    piece; else it is refused with ``gmpi.ERR_COMM``.
+    buffers is faster. Between GPUs on the direct road (``wildcards=False``) at most ``eager_bytes``
+    in one piece; else it is refused with ``gmpi.ERR_COMM``.
 
     Args:
         ctx: ``Context.device``, passed to the kernel.

@@ -235,10 +235,10 @@ def only_buffered(ctx, data, n, log):
 
 def direct_shifts(g: gmpi.Context) -> None:
     """On the direct road, what is out of the buffer at once; the rest is refused with a text."""
-    for i, n in enumerate([0, 8, 3000, 9001]):
+    for i, n in enumerate([0, 8, 3000, g.layout.eager_bytes]):
         shifted(g, 0, n, SCOPES[i % 3])
     log = cuda.to_device(np.full(5, -1))
-    data = cuda.to_device(np.zeros(98305, np.uint8))
+    data = cuda.to_device(np.zeros(g.layout.eager_bytes + 1, np.uint8))
     for how, call in ((0, "GMPI_Sendrecv_replace"), (1, "GMPI_Isendrecv_replace")):
         KERNELS["block"].shift[1, 32](g.device, how, data, data, data.size, gmpi.BYTE, log)
         words = f"{call} in block 0: communicator is 0, allowed is one that was registered without "

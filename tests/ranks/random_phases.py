@@ -255,8 +255,8 @@ def with_all_calls(
     for k in range(int(rng.integers(0, 3))):
         comm, nbytes, how = (int(v) for v in rng.integers(0, [3, 1 << 30, 3]))
         nbytes = sizes[nbytes % len(sizes)]
-        if comm in direct:
-            how = 0
+        if comm in direct:  # nothing longer has eager_bytes in any program
+            how, nbytes = 0, min(nbytes, 128)
         shifts.append(Shift(2000 + 10 * place + k, comm, nbytes, how))
     return replace(phase, messages=messages, shifts=shifts, cancelled=cancelled)
 
