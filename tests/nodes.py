@@ -127,7 +127,7 @@ class TwoNodes:
             family: of the MPI library, key of _OPTIONS.
             ranks: how many on each node.
         """
-        hosts = ",".join(f"{name}:{n}" for name, n in zip(self.names, ranks))
+        hosts = ",".join(f"{name}:{n}" for name, n in zip(self.names, ranks) if n)
         # By slot, as many as the host was said to have; Open MPI must be told that it may.
         options = _OPTIONS[family].format(agent=self._agent, hosts=hosts)
         # Both launchers hand on the environment that they find where they run.
