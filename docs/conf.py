@@ -98,6 +98,7 @@ ORDER: dict[str, list[tuple[str, str]]] = {
     ],
     "docs/troubleshooting": [("", "docs/strict")],
     "docs/measuring": [
+        ("", "docs/scaling"),
         ("", "benchmarks/README"),
         ("", "benchmarks/himeno/README"),
         ("", "docs/measurements/README"),

@@ -1,6 +1,6 @@
 """Measures ranks on two nodes that one machine plays, for the model in docs/scaling.md.
 
-    python tests/between_nodes.py FILE.json       # as root, with MPICH; three minutes
+    python tests/between_nodes.py FILE.json       # as root, with MPICH; four minutes
 
 The nodes are namespaces (``nodes.py``); all messages take TCP, also those between ranks of one
 node. Ranks are held on cores, and run with real-time priority while they measure: nothing else of
@@ -21,10 +21,11 @@ from nodes import TwoNodes
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-RUNS = 3
-#: Ranks on each node, and the core of each rank.
+RUNS = 5
+#: Ranks on each node, and the cores of each rank.
 LAYOUTS = [
     ((1, 0), "0"),
+    ((1, 0), "0+1"),
     ((1, 1), "0,1"),
     ((1, 1), "0,0"),
     ((2, 1), "0,1,0"),
@@ -53,7 +54,9 @@ def main(path: str) -> int:
                 found = once(nodes, ranks, cores)
                 print(run, ranks, cores, found, flush=True)
                 key = {"ranks": sum(ranks), "nodes": list(ranks), "cores": cores}
-                row = next((r for r in rows if r["cores"] == cores and r["nodes"] == key["nodes"]), None)
+                row = next(
+                    (r for r in rows if r["cores"] == cores and r["nodes"] == key["nodes"]), None
+                )
                 if row is None:
                     row = {**key, "runs": []}
                     rows.append(row)

@@ -1,4 +1,4 @@
-"""What each rank of ``tests/between_nodes.py`` does: between_nodes.py CORE,CORE,...
+"""What each rank of ``tests/between_nodes.py`` does: between_nodes.py CORES,CORES,...
 
 Rank 0 prints a JSON object: microseconds of each operation, the median of several batches.
 """
@@ -39,6 +39,7 @@ from host_proxy.records.completion import write_packet
 
 BATCHES = 7
 SIZES = (8, 8192, 65536)
+WINDOWS = (1, 4, 16, 64)
 TAG = 5
 _RECV_PACKETS = STATUS_PACKETS + 1  # with 8 bytes
 
@@ -100,15 +101,18 @@ def await_packet(g, ticket, slot, packet):
 
 
 @entry
-def pings(g, ticket, n):
-    """Requests without MPI, one at a time, as a kernel would make them."""
-    for i in range(n):
-        publish(g, ticket + i, word0(OP_PING, 0, 0), 0, 0, 0, make_handle(g, ticket + i, 0, 1), 0)
-        await_packet(g, ticket + i, 0, 0)
+def pings(g, ticket, n, window):
+    """Requests without MPI, so many under way at once, as a kernel would make them."""
+    for i in range(n + window):
+        if i >= window:
+            await_packet(g, ticket + i - window, i % window, 0)
+        if i < n:
+            handle = make_handle(g, ticket + i, i % window, 1)
+            publish(g, ticket + i, word0(OP_PING, 0, 0), 0, 0, 0, handle, 0)
 
 
 @entry
-def shifts(g, datatype, ticket, n, left, right):
+def shifts(g, ticket, n, datatype, left, right):
     """Receives of 8 bytes from the left and sends to the right, as a kernel would make them."""
     for i in range(n):
         at = ticket + 2 * i
@@ -129,16 +133,15 @@ def of_proxies(comm: MPI.Comm) -> dict[str, float]:
         state, ticket = g._state.address, 0
 
         n = 200
-        times: dict[str, list[float]] = {"request": [], "shift by proxies 8": []}
+        cases: dict[str, tuple[Callable[..., object], int, tuple[int, ...]]] = {
+            **{f"requests, {w} at once": (pings, n, (n, w)) for w in WINDOWS},
+            "shift by proxies 8": (shifts, 2 * n, (n, gmpi.BYTE, left, right)),
+        }
+        times: dict[str, list[float]] = {name: [] for name in cases}
         for _ in range(BATCHES):
-            for name in times:
+            for name, (compiled, records, arguments) in cases.items():
                 comm.Barrier()
-                if name == "request":
-                    arguments, compiled, records = (ticket, n), pings, n
-                else:
-                    arguments = (gmpi.BYTE, ticket, n, left, right)
-                    compiled, records = shifts, 2 * n
-                thread = threading.Thread(target=compiled, args=(state, *arguments))
+                thread = threading.Thread(target=compiled, args=(state, ticket, *arguments))
                 begin = time.perf_counter()
                 thread.start()
                 thread.join()
@@ -148,9 +151,9 @@ def of_proxies(comm: MPI.Comm) -> dict[str, float]:
     return {name: statistics.median(each) for name, each in times.items()}
 
 
-def main(cores: list[int]) -> None:
+def main(cores: list[set[int]]) -> None:
     comm = MPI.COMM_WORLD
-    os.sched_setaffinity(0, {cores[comm.rank]})
+    os.sched_setaffinity(0, cores[comm.rank])
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))  # threads that it starts have it too
     found = of_mpi(comm) if comm.size > 1 else {}
     found |= of_proxies(comm)
@@ -158,4 +161,4 @@ def main(cores: list[int]) -> None:
         print(json.dumps({name: round(us, 3) for name, us in found.items()}), flush=True)
 
 
-main([int(core) for core in sys.argv[1].split(",")])
+main([set(map(int, each.split("+"))) for each in sys.argv[1].split(",")])
