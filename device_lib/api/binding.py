@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import FunctionType, SimpleNamespace
 from typing import Any, TypeAlias, TypeVar, cast
 
+from device_lib.api import texts
 from device_lib.api.calls import make_calls
 from device_lib.api.local import LOCAL
 from device_lib.api.traced import with_twin
@@ -48,7 +49,7 @@ def _bind(
         function = with_twin(function, call, signature, scope)
         late = late and with_twin(late, call, signature, scope)
     function = checked(function, signature, scope, late)
-    text = inspect.cleandoc(declared.__doc__ or "")
+    text = texts.completed(inspect.cleandoc(declared.__doc__ or ""), signature, scope)
     function.__name__ = function.__qualname__ = name + suffix
     function.__module__ = "gmpi"
     function.__signature__ = signature
@@ -73,24 +74,25 @@ def warp_scope(call: Twin) -> Twin:
     return make_twin(call, warp_calls, "warp")
 
 
-def not_blocking(call: Twin, section: str) -> Twin:
-    """The call that starts what ``call``, which ``block_scope`` has bound, does as a whole.
+def not_blocking(call: Twin, also: str = "") -> Twin:
+    """The call that starts what a collective ``call``, which ``block_scope`` has bound, does as a
+    whole (MPI 4.1 section 6.12).
 
     Args:
-        section: of MPI 4.1.
+        also: a sentence more about its arguments.
     """
     blocking = _declarations[id(call)]
     name = f"GMPI_I{blocking.__name__.removeprefix('GMPI_').lower()}"
     declared = FunctionType(blocking.__code__, blocking.__globals__, name)
     declared.__annotations__ = blocking.__annotations__
-    declared.__doc__ = f"""Starts a {blocking.__name__} and returns at once ({section}).
+    declared.__doc__ = f"""Starts a {blocking.__name__} and returns at once (MPI 4.1 section 6.12).
 
-    Args: as {blocking.__name__}; no buffer may be touched until the request is complete. Arrays of
-    counts, displacements and datatypes are not looked at any more.
+    Args: as {blocking.__name__}; no buffer may be touched until the request is complete.
+    {also}
 
     Returns:
         The request (int64), as GMPI_Isend.
-    """
+    """.replace("    \n", "")
     return cast(Twin, _bind(declared, block_calls, "block"))
 
 

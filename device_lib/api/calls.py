@@ -16,30 +16,27 @@ from device_lib.api.collectives_counted import make_counted_calls
 from device_lib.api.collectives_of_blocks import make_block_calls
 from device_lib.api.combined import make_combined
 from device_lib.api.looking import make_looking
+from device_lib.api.messages import if_direct, make_message_call, make_refused
 from device_lib.api.onesided import make_onesided_calls
 from device_lib.api.partitioned import make_partitioned_calls
 from device_lib.api.persistent import make_persistent
 from device_lib.api.several import make_several
-from device_lib.api.waiting import make_waiting
+from device_lib.api.waiting import as_it_is, make_waiting
 from device_lib.api.words import comm_rank as comm_rank
 from device_lib.api.words import comm_size as comm_size
-from device_lib.api.words import is_scattered, pair, word0_of
 from device_lib.direct.collectives import make_collectives
 from device_lib.direct.groups import make_groups
-from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.direct.partitioned import make_partitioned
 from device_lib.direct.partitioned_making import make_making
 from device_lib.direct.partitioned_waits import make_partitioned_waits
 from device_lib.direct.requests import make_ask, make_direct
 from device_lib.direct.scattered_collectives import make_scattered
-from device_lib.move.message import fitting, inspect, is_sound, message_bytes
-from device_lib.platform.context import Status, has_direct, may_go_direct
+from device_lib.platform.context import Status, has_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     buffer_of,
     describe,
     device,
-    int64,
     lane_id,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
@@ -48,7 +45,7 @@ from device_lib.proxied.requests import make_requests
 from device_lib.proxied.ring import post
 from device_lib.proxied.scattered import make_open_scattered
 from device_lib.proxied.slots import error_handle
-from gmpi.contract.constants import ERR_COMM, PROC_NULL, SUCCESS
+from gmpi.contract.constants import ERR_COMM, SUCCESS
 from gmpi.contract.wire import (
     BLOCKING,
     FLAG_BACK,
@@ -64,16 +61,6 @@ from gmpi.contract.wire import (
 )
 
 
-@device
-def _message(ctx, op, way, buf, count, datatype, peer, comm):
-    """(first word of the record, bytes to move, address) of one buffer to or from one peer."""
-    nbytes = message_bytes(count, datatype)
-    if peer == PROC_NULL:
-        nbytes = 0
-    address, nbytes, flags = inspect(ctx, buf, nbytes, way)
-    return word0_of(op, flags, comm, datatype), nbytes, address
-
-
 # long: a name for each
 def make_calls(scope: Scope) -> SimpleNamespace:
     """All GMPI_* functions for one scope."""
@@ -85,12 +72,12 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     direct = make_direct(scope, make_ask(requests.transact), requests.help_others, groups)
     open_request, complete_one = requests.open_request, requests.complete_one
     report = requests.report
-    send_direct, receive_direct = direct.send, direct.receive
+    refused = make_refused(report)
     complete_open = direct.complete_open
     partitioned = make_partitioned(scope, groups)
     waits = make_partitioned_waits(scope, partitioned, requests.help_others, direct.go_on)
     waiting = make_waiting(scope, requests, direct, waits)
-    finish, perform = waiting.finish, waiting.perform
+    finish, wait, perform = waiting.finish, waiting.wait, waiting.perform
     finish_many, finish_one_of = waiting.finish_all, waiting.finish_one
     wait_for_each = waiting.wait_for_each
     several = make_several(scope, finish)
@@ -105,36 +92,17 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     # --- point to point (MPI 4.1 chapter 3) -----------------------------------------------------
 
-    # MPI's arguments, and which call it is.
     @device
-    def start_send(ctx, op, buf, count, datatype, dest, tag, comm):
-        datatype = fitting(datatype, buf)
-        at, room, strided = buffer_of(buf)
-        if is_scattered(datatype, strided):
-            word0 = word0_of(op, FLAG_OUT, comm, datatype)
-            words = describe(buf, at, room, strided)
-            return open_scattered(ctx, word0, pair(dest, tag), int64(count), words, 0)
-        word0, nbytes, address = _message(ctx, op, FLAG_OUT, buf, count, datatype, dest, comm)
-        if may_go_direct(ctx, word0) and is_sound(word0, count):
-            handle = send_direct(ctx, word0, pair(dest, tag), nbytes, address)
-            if handle != PROXIED_ROAD:
-                return handle
-        return open_request(ctx, word0, pair(dest, tag), count, nbytes, address, 0)
+    def wait_scattered(ctx, word0, peer_tag, count, send, recv):
+        return wait(ctx, open_scattered(ctx, word0, peer_tag, count, send, recv))
 
-    @device
-    def start_receive(ctx, op, buf, count, datatype, source, tag, comm):
-        datatype = fitting(datatype, buf)
-        at, room, strided = buffer_of(buf)
-        if is_scattered(datatype, strided):
-            word0 = word0_of(op, FLAG_BACK, comm, datatype)
-            words = describe(buf, at, room, strided)
-            return open_scattered(ctx, word0, pair(source, tag), int64(count), 0, words)
-        word0, nbytes, address = _message(ctx, op, FLAG_BACK, buf, count, datatype, source, comm)
-        if may_go_direct(ctx, word0) and is_sound(word0, count):
-            handle = receive_direct(ctx, word0, pair(source, tag), nbytes, address)
-            if handle != PROXIED_ROAD:
-                return handle
-        return open_request(ctx, word0, pair(source, tag), count, nbytes, 0, address)
+    send_direct, receive_direct = if_direct(direct.send), if_direct(direct.receive)
+    start_send = make_message_call(FLAG_OUT, send_direct, as_it_is, open_request, open_scattered)
+    start_receive = make_message_call(
+        FLAG_BACK, receive_direct, as_it_is, open_request, open_scattered
+    )
+    do_send = make_message_call(FLAG_OUT, send_direct, wait, perform, wait_scattered)
+    do_receive = make_message_call(FLAG_BACK, receive_direct, wait, perform, wait_scattered)
 
     @device
     def isend(ctx, buf, count, datatype, dest, tag, comm):
@@ -145,33 +113,16 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         return start_receive(ctx, OP_IRECV, buf, count, datatype, source, tag, comm)
 
     @device
-    def wait(ctx, request):
-        completed, status = finish(ctx, request, False)
-        return status
-
-    @device
     def test(ctx, request):
         return finish(ctx, request, True)
 
     @device
     def send(ctx, buf, count, datatype, dest, tag, comm):
-        op = OP_ISEND | BLOCKING
-        datatype = fitting(datatype, buf)
-        at, room, strided = buffer_of(buf)
-        if is_scattered(datatype, strided):
-            return wait(ctx, start_send(ctx, op, buf, count, datatype, dest, tag, comm))
-        word0, nbytes, address = _message(ctx, op, FLAG_OUT, buf, count, datatype, dest, comm)
-        if may_go_direct(ctx, word0) and is_sound(word0, count):
-            handle = send_direct(ctx, word0, pair(dest, tag), nbytes, address)
-            if handle != PROXIED_ROAD:
-                return wait(ctx, handle)
-        return perform(ctx, word0, pair(dest, tag), count, nbytes, address, 0)
+        return do_send(ctx, OP_ISEND | BLOCKING, buf, count, datatype, dest, tag, comm)
 
     @device
     def start_synchronous(ctx, op, buf, count, datatype, dest, tag, comm):
-        word0 = word0_of(op, 0, comm, 0)
-        if may_go_direct(ctx, word0):  # where nobody says when a short message is received
-            report(ctx, word0, int64(comm), ERR_COMM)
+        if refused(ctx, op, comm):  # nobody says there when a short message is received
             return error_handle(ERR_COMM)
         return start_send(ctx, op, buf, count, datatype, dest, tag, comm)
 
@@ -187,17 +138,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def recv(ctx, buf, count, datatype, source, tag, comm):
-        op = OP_IRECV | BLOCKING
-        datatype = fitting(datatype, buf)
-        at, room, strided = buffer_of(buf)
-        if is_scattered(datatype, strided):
-            return wait(ctx, start_receive(ctx, op, buf, count, datatype, source, tag, comm))
-        word0, nbytes, address = _message(ctx, op, FLAG_BACK, buf, count, datatype, source, comm)
-        if may_go_direct(ctx, word0) and is_sound(word0, count):
-            handle = receive_direct(ctx, word0, pair(source, tag), nbytes, address)
-            if handle != PROXIED_ROAD:
-                return wait(ctx, handle)
-        return perform(ctx, word0, pair(source, tag), count, nbytes, 0, address)
+        return do_receive(ctx, OP_IRECV | BLOCKING, buf, count, datatype, source, tag, comm)
 
     # wide: as MPI's
     @device
@@ -251,10 +192,10 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     making = make_making(scope, requests)
     ends = make_partitioned_calls(partitioned, making)
     opening = SimpleNamespace(
-        open_scattered=open_scattered, send=send_direct, receive=receive_direct
+        open_scattered=open_scattered, send=direct.send, receive=direct.receive
     )
     of_all_kinds = SimpleNamespace(start=partitioned.start, free=making.free)
-    persistent = make_persistent(scope, requests, opening, of_all_kinds, _message)
+    persistent = make_persistent(scope, requests, opening, of_all_kinds)
 
     # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
 

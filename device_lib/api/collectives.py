@@ -56,13 +56,8 @@ def make_collective_calls(
         direct: ``direct.collectives``.
     """
     open_request = requests.open_request
-    finish, perform = waiting.finish, waiting.perform
+    error_of, perform = waiting.error_of, waiting.perform
     direct_allreduce, direct_bcast, direct_barrier = direct.allreduce, direct.bcast, direct.barrier
-
-    @device
-    def error_of(ctx, request):
-        completed, status = finish(ctx, request, False)
-        return status.error
 
     @device
     def start_reduction(ctx, call, sendbuf, recvbuf, count, datatype, op, comm):

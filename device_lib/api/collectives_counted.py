@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
+from device_lib.api.waiting import as_it_is
 from device_lib.api.words import comm_rank, comm_size, pair, word0_of
 from device_lib.move.message import fitting
 from device_lib.platform.library import parts_of
@@ -57,7 +58,6 @@ def make_counted_calls(
     part = parts_of(scope.name)
     body = make_open_counted(scope, requests.help_others, requests.report)
     open_counted = part("open_counted", 14, 1, body)
-    finish = waiting.finish
 
     def starter(row: Row) -> Callable:
         """What opens the request: all that MPI's calls of this kind may have as arguments."""
@@ -102,19 +102,10 @@ def make_counted_calls(
 
         return start
 
-    @device
-    def error_of(ctx, request):
-        completed, status = finish(ctx, request, False)
-        return status.error
-
-    @device
-    def as_it_is(ctx, request):
-        return request
-
     calls: dict[str, Callable] = {}
     for row in COUNTED:
         start, make = starter(row), _MAKE[row.name]
-        calls[row.name.lower()] = make(start, row.op | BLOCKING, error_of)
+        calls[row.name.lower()] = make(start, row.op | BLOCKING, waiting.error_of)
         calls[row.nonblocking.lower()] = make(start, row.op, as_it_is)
     return calls
 

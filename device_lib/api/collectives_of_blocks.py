@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
+from device_lib.api.waiting import as_it_is
 from device_lib.api.words import comm_rank, comm_size, pair, word0_of
 from device_lib.move.message import fitting
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import buffer_of, describe, device, int64
 from device_lib.platform.scope import Scope
 from device_lib.proxied.opening_blocks import make_open_blocks, place_of
-from gmpi.contract.moves import ROWS, Row
+from gmpi.contract.moves import ROWS
 from gmpi.contract.wire import BLOCKING
 
 
@@ -26,7 +27,6 @@ def make_block_calls(
     part = parts_of(scope.name)
     body = make_open_blocks(scope, requests.help_others, requests.report)
     open_blocks = part("open_blocks", 12, 1, body)
-    finish = waiting.finish
 
     # wide: as MPI's
     @device
@@ -48,95 +48,63 @@ def make_block_calls(
             describe(recvbuf, to, to_room, to_strided),
         )
 
-    @device
-    def error_of(ctx, request):
-        completed, status = finish(ctx, request, False)
-        return status.error
-
-    def rooted_reduction(row: Row) -> tuple[Callable, Callable]:
-        op_blocking, op_not = row.op | BLOCKING, row.op
-
-        @device
-        def nonblocking(ctx, sendbuf, recvbuf, count, datatype, op, root, comm):
-            return start(
-                ctx, op_not, sendbuf, count, datatype, recvbuf, count, datatype, op, root,
-                comm,
-            )  # fmt: skip
-
-        @device
-        def blocking(ctx, sendbuf, recvbuf, count, datatype, op, root, comm):
-            return error_of(ctx, start(
-                ctx, op_blocking, sendbuf, count, datatype, recvbuf, count, datatype, op, root,
-                comm,
-            ))  # fmt: skip
-
-        return blocking, nonblocking
-
-    def reduction(row: Row) -> tuple[Callable, Callable]:
-        op_blocking, op_not = row.op | BLOCKING, row.op
-
-        @device
-        def nonblocking(ctx, sendbuf, recvbuf, count, datatype, op, comm):
-            return start(
-                ctx, op_not, sendbuf, count, datatype, recvbuf, count, datatype, op, 0, comm,
-            )  # fmt: skip
-
-        @device
-        def blocking(ctx, sendbuf, recvbuf, count, datatype, op, comm):
-            return error_of(ctx, start(
-                ctx, op_blocking, sendbuf, count, datatype, recvbuf, count, datatype, op, 0, comm,
-            ))  # fmt: skip
-
-        return blocking, nonblocking
-
-    def rooted(row: Row) -> tuple[Callable, Callable]:
-        op_blocking, op_not = row.op | BLOCKING, row.op
-
-        # wide: as MPI's
-        @device
-        def nonblocking(
-            ctx, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
-        ):
-            return start(
-                ctx, op_not, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, 0,
-                root, comm,
-            )  # fmt: skip
-
-        # wide: as MPI's
-        @device
-        def blocking(ctx, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm):
-            return error_of(ctx, start(
-                ctx, op_blocking, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, 0,
-                root, comm,
-            ))  # fmt: skip
-
-        return blocking, nonblocking
-
-    def unrooted(row: Row) -> tuple[Callable, Callable]:
-        op_blocking, op_not = row.op | BLOCKING, row.op
-
-        @device
-        def nonblocking(ctx, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm):
-            return start(
-                ctx, op_not, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, 0, 0,
-                comm,
-            )  # fmt: skip
-
-        @device
-        def blocking(ctx, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm):
-            return error_of(ctx, start(
-                ctx, op_blocking, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, 0, 0,
-                comm,
-            ))  # fmt: skip
-
-        return blocking, nonblocking
-
     calls: dict[str, Callable] = {}
     for row in ROWS:
-        make = (
-            (rooted_reduction if row.rooted else reduction)
-            if row.reduces
-            else (rooted if row.rooted else unrooted)
-        )
-        calls[row.name.lower()], calls[row.nonblocking.lower()] = make(row)
+        make = _MAKE[row.reduces, row.rooted]
+        calls[row.name.lower()] = make(start, row.op | BLOCKING, waiting.error_of)
+        calls[row.nonblocking.lower()] = make(start, row.op, as_it_is)
     return calls
+
+
+# MPI's arguments, in MPI's order, of each kind of call; ``end`` makes of the request what the call
+# returns.
+
+
+def _rooted_reduction(start: Callable, call: int, end: Callable) -> Callable:
+    @device
+    def reduce(ctx, sendbuf, recvbuf, count, datatype, op, root, comm):
+        return end(ctx, start(
+            ctx, call, sendbuf, count, datatype, recvbuf, count, datatype, op, root, comm
+        ))  # fmt: skip
+
+    return reduce
+
+
+def _reduction(start: Callable, call: int, end: Callable) -> Callable:
+    @device
+    def reduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
+        return end(ctx, start(
+            ctx, call, sendbuf, count, datatype, recvbuf, count, datatype, op, 0, comm
+        ))  # fmt: skip
+
+    return reduce
+
+
+def _rooted(start: Callable, call: int, end: Callable) -> Callable:
+    # wide: as MPI's
+    @device
+    def move(ctx, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm):
+        return end(ctx, start(
+            ctx, call, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, 0, root, comm
+        ))  # fmt: skip
+
+    return move
+
+
+def _unrooted(start: Callable, call: int, end: Callable) -> Callable:
+    @device
+    def move(ctx, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm):
+        return end(ctx, start(
+            ctx, call, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, 0, 0, comm
+        ))  # fmt: skip
+
+    return move
+
+
+#: (whether it reduces, whether it has a root) -> what makes its call.
+_MAKE = {
+    (True, True): _rooted_reduction,
+    (True, False): _reduction,
+    (False, True): _rooted,
+    (False, False): _unrooted,
+}

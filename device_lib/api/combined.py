@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.api.local import type_size
+from device_lib.api.messages import make_refused
 from device_lib.api.words import is_scattered, pair, word0_of
 from device_lib.platform.context import Status, eager_bytes, may_go_direct
 from device_lib.platform.primitives import buffer_of, device, int64
@@ -48,21 +49,8 @@ def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, report: Ca
         report: of ``proxied.requests``.
     """
     start_send, start_receive = sending.start_send, sending.start_receive
-    finish, perform = waiting.finish, waiting.perform
-
-    @device
-    def wait(ctx, request):
-        completed, status = finish(ctx, request, False)
-        return status
-
-    @device
-    def refused(ctx, op, comm):
-        """Whether its communicator is one of the direct road, which has no such sends."""
-        word0 = word0_of(op, 0, comm, 0)
-        if may_go_direct(ctx, word0):
-            report(ctx, word0, int64(comm), ERR_COMM)
-            return True
-        return False
+    wait, perform = waiting.wait, waiting.perform
+    refused = make_refused(report)
 
     @device
     def start_buffered(ctx, op, buf, count, datatype, dest, tag, comm):

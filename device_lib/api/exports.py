@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from device_lib.api.binding import Buffer, any_thread, block_scope, warp_scope
+from device_lib.api.binding import Buffer, any_thread, block_scope, not_blocking, warp_scope
 from device_lib.platform.context import DeviceContext, Status
 
 # --- point to point -------------------------------------------------------------------------------
@@ -37,13 +37,8 @@ def GMPI_Isend(
     """Starts a send and returns at once (MPI 4.1 section 3.7.2).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         buf: what to send; must stay unchanged until the request is complete.
         count: elements of ``datatype``, 0 or more; the array must hold as many.
-        datatype: a constant such as ``gmpi.FLOAT``, or a handle of ``Context.commit()``.
-        dest: rank in ``comm``, or ``gmpi.PROC_NULL``.
-        tag: 0 .. MPI_TAG_UB.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
 
     Returns:
         The request (int64), for exactly one GMPI_Wait, Waitall, or successful Waitany or Test.
@@ -59,14 +54,11 @@ def GMPI_Irecv(
     """Starts a receive and returns at once (MPI 4.1 section 3.7.2).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         buf: where to; must not be read or written until the request is complete.
         count: room for how many elements of ``datatype``; a longer message ends with
             ``gmpi.ERR_TRUNCATE`` and the bytes that fit.
-        datatype: a constant such as ``gmpi.FLOAT``, or a handle of ``Context.commit()``.
         source: rank in ``comm``, ``gmpi.ANY_SOURCE`` or ``gmpi.PROC_NULL``.
         tag: 0 .. MPI_TAG_UB, or ``gmpi.ANY_TAG``.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
 
     Returns:
         The request (int64), for exactly one GMPI_Wait, Waitall, or successful Waitany or Test.
@@ -137,7 +129,6 @@ def GMPI_Wait(ctx: DeviceContext, request: int) -> Status:
     """Blocks until a request is complete, and closes it (MPI 4.1 section 3.7.3).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         request: what the call that started the operation returned; ``gmpi.REQUEST_NULL`` returns
             an empty status at once. Any scope of the same context may wait for it, once. A
             partitioned request is complete with all its partitions. It stays yours, inactive.
@@ -158,7 +149,6 @@ def GMPI_Waitall(
     Polls up to 32 requests in one read of host memory: faster than as many GMPI_Wait.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         count: how many requests.
         requests: int64[count] in device, shared or local memory, set to ``gmpi.REQUEST_NULL``
             except where they are partitioned; or a tuple of requests.
@@ -178,7 +168,6 @@ def GMPI_Waitany(ctx: DeviceContext, count: int, requests: Any) -> tuple[int, St
     Polls up to 32 requests in one read of host memory, more in turns.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         count: how many requests.
         requests: int64[count], the same for all threads of the scope; the completed one is set to
             ``gmpi.REQUEST_NULL``, unless it is partitioned.
@@ -219,39 +208,17 @@ def GMPI_Allreduce(
     One scope per rank calls it: it does not reduce over the threads of the scope.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         sendbuf: this rank's elements, or ``gmpi.IN_PLACE`` to take them from ``recvbuf``.
         recvbuf: the result, on every rank.
         count: elements of ``datatype``, equal on all ranks.
         datatype: a constant such as ``gmpi.DOUBLE``, equal on all ranks.
         op: gmpi.SUM, PROD, MIN, MAX, LAND, LOR, LXOR, BAND, BOR or BXOR; of pairs MINLOC or MAXLOC;
             or a number of Context.op().
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
 
-@block_scope
-def GMPI_Iallreduce(
-    ctx: DeviceContext,
-    sendbuf: Buffer,
-    recvbuf: Buffer,
-    count: int,
-    datatype: int,
-    op: int,
-    comm: int,
-) -> int:
-    """Starts a GMPI_Allreduce and returns at once (MPI 4.1 section 6.12).
-
-    Args: as GMPI_Allreduce; neither buffer may be touched until the request is complete.
-
-    Returns:
-        The request (int64), as GMPI_Isend.
-    """
-    raise NotImplementedError
+GMPI_Iallreduce = not_blocking(GMPI_Allreduce)
 
 
 @block_scope
@@ -261,15 +228,9 @@ def GMPI_Bcast(
     """Sends the root's elements to all other ranks; blocks (MPI 4.1 section 6.4).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         buf: what to send at the root, where to elsewhere.
         count: elements of ``datatype``, equal on all ranks.
         datatype: a constant such as ``gmpi.DOUBLE``, or a handle of ``Context.commit()``.
-        root: rank in ``comm``, equal on all ranks.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
@@ -279,9 +240,6 @@ def GMPI_Barrier(ctx: DeviceContext, comm: int) -> int:
     """Blocks until all ranks have called it (MPI 4.1 section 6.3).
 
     One scope per rank calls it: it is no barrier of the grid.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
@@ -294,9 +252,6 @@ def GMPI_Synchronize(ctx: DeviceContext) -> int:
     """Blocks until every request that this rank opened before it, in any block, is complete.
 
     The requests stay open: each must still be waited for (GMPI paper, table 1).
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 

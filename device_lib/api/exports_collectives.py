@@ -7,7 +7,7 @@ where all that goes out and comes back is at most ``eager_bytes``. All of them g
 
 from __future__ import annotations
 
-from device_lib.api.binding import Buffer, block_scope, warp_scope
+from device_lib.api.binding import Buffer, block_scope, not_blocking, warp_scope
 from device_lib.platform.context import DeviceContext
 
 
@@ -27,42 +27,16 @@ def GMPI_Gather(
     """Brings a block of each rank to the root; blocks (MPI 4.1 section 6.5).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         sendbuf: this rank's block; at the root, ``gmpi.IN_PLACE`` where ``recvbuf`` has it already.
         sendcount, sendtype: of one block that goes out: elements of a constant such as
             ``gmpi.DOUBLE``, or of a handle of ``Context.commit()``.
         recvbuf: at the root, the blocks of all ranks, in their order; not looked at elsewhere.
         recvcount, recvtype: of one block that comes in. As many bytes, on all ranks.
-        root: rank in ``comm``, equal on all ranks.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
 
-# wide: as MPI's
-@block_scope
-def GMPI_Igather(
-    ctx: DeviceContext,
-    sendbuf: Buffer,
-    sendcount: int,
-    sendtype: int,
-    recvbuf: Buffer,
-    recvcount: int,
-    recvtype: int,
-    root: int,
-    comm: int,
-) -> int:
-    """Starts a GMPI_Gather and returns at once (MPI 4.1 section 6.12).
-
-    Args: as GMPI_Gather; no buffer may be touched until the request is complete.
-
-    Returns:
-        The request (int64), as GMPI_Isend.
-    """
-    raise NotImplementedError
+GMPI_Igather = not_blocking(GMPI_Gather)
 
 
 # wide: as MPI's
@@ -81,42 +55,16 @@ def GMPI_Scatter(
     """Gives each rank a block of the root's; blocks (MPI 4.1 section 6.6).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         sendbuf: at the root, a block for each rank, in their order; not looked at elsewhere.
         sendcount, sendtype: of one block that goes out: elements of a constant such as
             ``gmpi.DOUBLE``, or of a handle of ``Context.commit()``.
         recvbuf: this rank's block; at the root, ``gmpi.IN_PLACE`` leaves it in ``sendbuf``.
         recvcount, recvtype: of one block that comes in. As many bytes, on all ranks.
-        root: rank in ``comm``, equal on all ranks.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
 
-# wide: as MPI's
-@block_scope
-def GMPI_Iscatter(
-    ctx: DeviceContext,
-    sendbuf: Buffer,
-    sendcount: int,
-    sendtype: int,
-    recvbuf: Buffer,
-    recvcount: int,
-    recvtype: int,
-    root: int,
-    comm: int,
-) -> int:
-    """Starts a GMPI_Scatter and returns at once (MPI 4.1 section 6.12).
-
-    Args: as GMPI_Scatter; no buffer may be touched until the request is complete.
-
-    Returns:
-        The request (int64), as GMPI_Isend.
-    """
-    raise NotImplementedError
+GMPI_Iscatter = not_blocking(GMPI_Scatter)
 
 
 @block_scope
@@ -133,39 +81,16 @@ def GMPI_Allgather(
     """Brings a block of each rank to all ranks; blocks (MPI 4.1 section 6.7).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         sendbuf: this rank's block, or ``gmpi.IN_PLACE`` where it is in ``recvbuf`` already.
         sendcount, sendtype: of one block that goes out: elements of a constant such as
             ``gmpi.DOUBLE``, or of a handle of ``Context.commit()``.
         recvbuf: the blocks of all ranks, in their order.
         recvcount, recvtype: of one block that comes in. As many bytes, on all ranks.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
 
-@block_scope
-def GMPI_Iallgather(
-    ctx: DeviceContext,
-    sendbuf: Buffer,
-    sendcount: int,
-    sendtype: int,
-    recvbuf: Buffer,
-    recvcount: int,
-    recvtype: int,
-    comm: int,
-) -> int:
-    """Starts a GMPI_Allgather and returns at once (MPI 4.1 section 6.12).
-
-    Args: as GMPI_Allgather; no buffer may be touched until the request is complete.
-
-    Returns:
-        The request (int64), as GMPI_Isend.
-    """
-    raise NotImplementedError
+GMPI_Iallgather = not_blocking(GMPI_Allgather)
 
 
 @block_scope
@@ -182,40 +107,17 @@ def GMPI_Alltoall(
     """Sends a block to each rank and gets one from each; blocks (MPI 4.1 section 6.8).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         sendbuf: a block for each rank, in their order, or ``gmpi.IN_PLACE`` to take them from
             ``recvbuf``.
         sendcount, sendtype: of one block that goes out: elements of a constant such as
             ``gmpi.DOUBLE``, or of a handle of ``Context.commit()``.
         recvbuf: a block of each rank, in their order.
         recvcount, recvtype: of one block that comes in. As many bytes, on all ranks.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
 
-@block_scope
-def GMPI_Ialltoall(
-    ctx: DeviceContext,
-    sendbuf: Buffer,
-    sendcount: int,
-    sendtype: int,
-    recvbuf: Buffer,
-    recvcount: int,
-    recvtype: int,
-    comm: int,
-) -> int:
-    """Starts a GMPI_Alltoall and returns at once (MPI 4.1 section 6.12).
-
-    Args: as GMPI_Alltoall; no buffer may be touched until the request is complete.
-
-    Returns:
-        The request (int64), as GMPI_Isend.
-    """
-    raise NotImplementedError
+GMPI_Ialltoall = not_blocking(GMPI_Alltoall)
 
 
 @block_scope

@@ -83,11 +83,9 @@ def GMPI_Sendrecv_replace(
     in one piece; else it is refused with ``gmpi.ERR_COMM``.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         buf, count, datatype: what is sent, and where to.
         dest, sendtag: as GMPI_Send.
         source, recvtag: as GMPI_Recv.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
 
     Returns:
         Status of the receive; ``error`` also of the send.
@@ -155,8 +153,6 @@ def GMPI_Abort(ctx: DeviceContext, comm: int, errorcode: int) -> int:
     Does not return, unless ``comm`` is no handle.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
         errorcode: what the processes end with, as far as the launcher passes it on.
 
     Returns:

@@ -36,7 +36,6 @@ def GMPI_Gatherv(
     6.5).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         sendbuf: this rank's block; at the root, ``gmpi.IN_PLACE`` where ``recvbuf`` has it already.
         sendcount, sendtype: of the block that goes out: elements of a constant such as
             ``gmpi.DOUBLE``, or of a handle of ``Context.commit()``.
@@ -44,11 +43,6 @@ def GMPI_Gatherv(
         recvcounts: elements that come from each rank.
         displs: where each block begins, in extents of ``recvtype``. Blocks must not overlap.
         recvtype: as ``sendtype``.
-        root: rank in ``comm``, equal on all ranks.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
@@ -70,18 +64,12 @@ def GMPI_Scatterv(
     """Gives each rank a block of the root's, each of its own length; blocks (MPI 4.1 section 6.6).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         sendbuf: at the root, what has the blocks; not looked at elsewhere, nor are the arrays.
         sendcounts: elements for each rank.
         displs: where each block begins, in extents of ``sendtype``.
         sendtype: a constant such as ``gmpi.DOUBLE``, or a handle of ``Context.commit()``.
         recvbuf: this rank's block; at the root, ``gmpi.IN_PLACE`` leaves it in ``sendbuf``.
         recvcount, recvtype: of the block that comes in.
-        root: rank in ``comm``, equal on all ranks.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
@@ -103,9 +91,6 @@ def GMPI_Allgatherv(
     6.7).
 
     Args: as GMPI_Gatherv, at every rank as at its root.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
@@ -128,7 +113,6 @@ def GMPI_Alltoallv(
     section 6.8).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         sendbuf: what has the blocks that go out, or ``gmpi.IN_PLACE`` to take them from
             ``recvbuf``, with its arrays.
         sendcounts, sdispls: elements for each rank, and where they begin, in extents of
@@ -136,10 +120,6 @@ def GMPI_Alltoallv(
         sendtype: a constant such as ``gmpi.DOUBLE``, or a handle of ``Context.commit()``.
         recvbuf: where blocks go.
         recvcounts, rdispls, recvtype: the same of what comes in. Blocks must not overlap.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
@@ -161,16 +141,11 @@ def GMPI_Alltoallw(
     """GMPI_Alltoallv with a datatype for each block; blocks (MPI 4.1 section 6.8).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         sendbuf: as of GMPI_Alltoallv; no strided view.
         sendcounts: elements for each rank.
         sdispls: where they begin, in bytes.
         sendtypes: their datatypes: constants of ``gmpi`` and handles of ``Context.commit()``.
         recvbuf, recvcounts, rdispls, recvtypes: the same of what comes in.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
@@ -189,28 +164,23 @@ def GMPI_Reduce_scatter(
     4.1 section 6.10.2).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         sendbuf: elements of all parts, one after the other; ``gmpi.IN_PLACE`` takes them from
             ``recvbuf``.
         recvbuf: this rank's part of the result, at its beginning.
         recvcounts: elements of each rank's part, equal on all ranks.
         datatype: a constant such as ``gmpi.DOUBLE``, equal on all ranks.
         op: gmpi.SUM, PROD, MIN, MAX, LAND, LOR, LXOR, BAND, BOR or BXOR; equal on all ranks.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
 
-_SECTION = "MPI 4.1 section 6.12"
-GMPI_Igatherv = not_blocking(GMPI_Gatherv, _SECTION)
-GMPI_Iscatterv = not_blocking(GMPI_Scatterv, _SECTION)
-GMPI_Iallgatherv = not_blocking(GMPI_Allgatherv, _SECTION)
-GMPI_Ialltoallv = not_blocking(GMPI_Alltoallv, _SECTION)
-GMPI_Ialltoallw = not_blocking(GMPI_Alltoallw, _SECTION)
-GMPI_Ireduce_scatter = not_blocking(GMPI_Reduce_scatter, _SECTION)
+_ARRAYS = "Arrays of counts, displacements and datatypes are not looked at any more."
+GMPI_Igatherv = not_blocking(GMPI_Gatherv, _ARRAYS)
+GMPI_Iscatterv = not_blocking(GMPI_Scatterv, _ARRAYS)
+GMPI_Iallgatherv = not_blocking(GMPI_Allgatherv, _ARRAYS)
+GMPI_Ialltoallv = not_blocking(GMPI_Alltoallv, _ARRAYS)
+GMPI_Ialltoallw = not_blocking(GMPI_Alltoallw, _ARRAYS)
+GMPI_Ireduce_scatter = not_blocking(GMPI_Reduce_scatter, _ARRAYS)
 
 GMPI_Gatherv_warp = warp_scope(GMPI_Gatherv)
 GMPI_Igatherv_warp = warp_scope(GMPI_Igatherv)

@@ -13,7 +13,6 @@ def GMPI_Cart_coords(ctx: DeviceContext, comm: int, rank: int, maxdims: int, coo
     """The coordinates of a rank (MPI 4.1 section 8.5.5).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         comm: a handle that ``Context.comm()`` returned of a Cartesian communicator of up to 8
             dimensions.
         rank: in ``comm``.
@@ -94,10 +93,6 @@ def GMPI_Wtime(ctx: DeviceContext) -> float:
 def GMPI_Type_size(ctx: DeviceContext, datatype: int) -> int:
     """Packed bytes of one element (MPI 4.1 section 5.1.5).
 
-    Args:
-        ctx: ``Context.device``, passed to the kernel.
-        datatype: a constant such as ``gmpi.FLOAT``, or a handle of ``Context.commit()``.
-
     Returns:
         The bytes; ``gmpi.UNDEFINED`` for what is no datatype.
     """
@@ -109,7 +104,6 @@ def GMPI_Get_count(ctx: DeviceContext, status: Status, datatype: int) -> int:
     """How many elements a receive has got (MPI 4.1 section 3.2.5).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         status: what a wait, a test or GMPI_Recv has returned.
         datatype: as GMPI_Type_size.
 

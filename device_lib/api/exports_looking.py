@@ -15,10 +15,8 @@ def GMPI_Probe(ctx: DeviceContext, source: int, tag: int, comm: int) -> Status:
     ``gmpi.ERR_COMM``.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         source: rank in ``comm``, ``gmpi.ANY_SOURCE`` or ``gmpi.PROC_NULL``.
         tag: 0 .. MPI_TAG_UB, or ``gmpi.ANY_TAG``.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
 
     Returns:
         Status: source, tag, and its bytes, also of a long message; ``count`` is of bytes, see
@@ -50,7 +48,6 @@ def GMPI_Cancel(ctx: DeviceContext, request: int) -> int:
     of its status says what came of it.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         request: of GMPI_Irecv, on a communicator without ``wildcards=False``.
 
     Returns:

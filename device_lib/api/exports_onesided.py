@@ -33,17 +33,10 @@ def GMPI_Put(
     The buffer may be changed, and the bytes are there, after a flush or the end of the epoch.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         origin_addr: what to store: an array in one piece in device or shared memory.
         origin_count: elements of ``origin_datatype``, 0 or more.
         origin_datatype: a constant such as ``gmpi.FLOAT``.
-        target_rank: rank of the window, or ``gmpi.PROC_NULL``.
-        target_disp: where in the target's window, in its displacement units.
         target_count, target_datatype: the same there: as many bytes.
-        win: a handle that ``Context.win()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
@@ -66,9 +59,6 @@ def GMPI_Get(
     They are in the buffer when it returns, which MPI promises only after a flush.
 
     Args: as GMPI_Put; ``origin_addr`` is where to.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
@@ -140,19 +130,12 @@ def GMPI_Accumulate(
     update.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         origin_addr: what to combine with: an array in one piece in device or shared memory.
         origin_count: elements of ``origin_datatype``.
         origin_datatype: a constant such as ``gmpi.FLOAT``, of up to 8 bytes; of complex numbers
             only for ``gmpi.SUM``.
-        target_rank: rank of the window, or ``gmpi.PROC_NULL``.
-        target_disp: where in the target's window, in its displacement units.
         target_count, target_datatype: the same there: as many bytes.
         op: gmpi.SUM, PROD, MIN, MAX, LAND, LOR, LXOR, BAND, BOR, BXOR, REPLACE or NO_OP.
-        win: a handle that ``Context.win()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
@@ -181,9 +164,6 @@ def GMPI_Get_accumulate(
     Args: as GMPI_Accumulate, without complex numbers. The result's are equal to the target's, in
         another buffer. With ``gmpi.NO_OP`` the origin's are not looked at: a Get whose elements are
         loaded as a whole.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
@@ -202,17 +182,10 @@ def GMPI_Fetch_and_op(
     """GMPI_Get_accumulate of one element (MPI 4.1 section 12.3.4).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         origin_addr: the element to combine with.
         result_addr: where the element goes that was in the window before.
         datatype: of all three, as for GMPI_Get_accumulate.
-        target_rank: rank of the window, or ``gmpi.PROC_NULL``.
-        target_disp: where in the target's window, in its displacement units.
         op: as for GMPI_Accumulate.
-        win: a handle that ``Context.win()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
@@ -231,17 +204,10 @@ def GMPI_Compare_and_swap(
     """Replaces an element of the window if it is as expected (MPI 4.1 section 12.3.4).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         origin_addr: the new element.
         compare_addr: what is expected.
         result_addr: where the element goes that was in the window before.
         datatype: of all four: an integer, a logical one or ``gmpi.BYTE``.
-        target_rank: rank of the window, or ``gmpi.PROC_NULL``.
-        target_disp: where in the target's window, in its displacement units.
-        win: a handle that ``Context.win()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
@@ -258,13 +224,8 @@ def GMPI_Win_fence(
     stores they have seen (``grid.sync()``), is there for all ranks when it returns.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         assertion: 0, or gmpi.MODE_NOSTORE, MODE_NOPUT, MODE_NOPRECEDE and MODE_NOSUCCEED, added.
             After MODE_NOSUCCEED no epoch is open.
-        win: a handle that ``Context.win()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
@@ -281,12 +242,7 @@ def GMPI_Win_flush(
     (``grid.sync()``): who learns of the flush finds it there.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         rank: of the window, or ``gmpi.PROC_NULL``.
-        win: a handle that ``Context.win()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
@@ -296,11 +252,7 @@ def GMPI_Win_flush_all(
     ctx: DeviceContext,
     win: int,
 ) -> int:
-    """GMPI_Win_flush for all targets (MPI 4.1 section 12.5.4).
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
-    """
+    """GMPI_Win_flush for all targets (MPI 4.1 section 12.5.4)."""
     raise NotImplementedError
 
 
@@ -315,12 +267,7 @@ def GMPI_Win_lock_all(
     Waits for nobody: there are no exclusive locks. Several scopes may each open one.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         assertion: 0 or ``gmpi.MODE_NOCHECK``.
-        win: a handle that ``Context.win()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 

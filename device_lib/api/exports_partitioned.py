@@ -30,15 +30,10 @@ def GMPI_Psend_init(
     none. Nothing keeps the array: it must live until the request is freed.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         buf: an array in one piece in device memory, or an address, whose length nobody can check.
             Whether it is registered is looked up by its address.
         partitions: 1 or more; the receiver may have another number of them.
         count: elements of ``datatype`` in one partition.
-        datatype: a constant such as ``gmpi.FLOAT``, or a handle of ``Context.commit()``.
-        dest: rank in ``comm``, or ``gmpi.PROC_NULL``.
-        tag: 0 .. MPI_TAG_UB.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
 
     Returns:
         The request (int64), for all scopes of this kernel, and for kernels that are launched later.
@@ -81,7 +76,6 @@ def GMPI_Request_free(ctx: DeviceContext, request: int) -> int:
     meanwhile.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         request: of GMPI_Send_init and the like, or of GMPI_Psend_init or GMPI_Precv_init, here or
             of the host.
 
@@ -99,7 +93,6 @@ def GMPI_Start(ctx: DeviceContext, request: int) -> int:
     Called once a round, by one scope; what others do with the request in this round comes after it.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         request: of GMPI_Send_init and the like, or of GMPI_Psend_init or GMPI_Precv_init, here or
             of the host; inactive.
 
@@ -114,7 +107,6 @@ def GMPI_Startall(ctx: DeviceContext, count: int, requests: Any) -> int:
     """GMPI_Start for each of several requests (MPI 4.1 section 3.9).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         count: how many requests.
         requests: int64[count] in device, shared or local memory, in one piece; or a tuple.
 
@@ -132,7 +124,6 @@ def GMPI_Pready(ctx: DeviceContext, partition: int, request: int) -> int:
     receiver.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         partition: 0 .. partitions - 1. What the threads of the scope wrote to it is sent.
         request: of a send.
 
@@ -166,7 +157,6 @@ def GMPI_Parrived(ctx: DeviceContext, request: int, partition: int) -> bool:
     Does not block, but looks for some microseconds.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         request: of a receive. Where it is inactive, the answer is True.
         partition: 0 .. partitions - 1.
 

@@ -7,7 +7,7 @@ All of them go by the proxies.
 
 from __future__ import annotations
 
-from device_lib.api.binding import Buffer, block_scope, warp_scope
+from device_lib.api.binding import Buffer, block_scope, not_blocking, warp_scope
 from device_lib.platform.context import DeviceContext
 
 
@@ -25,40 +25,16 @@ def GMPI_Reduce(
     """Reduces ``count`` elements over all ranks to the root; blocks (MPI 4.1 section 6.9.1).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         sendbuf: this rank's elements; at the root, ``gmpi.IN_PLACE`` takes them from ``recvbuf``.
         recvbuf: the result at the root; not looked at elsewhere.
         count: elements of ``datatype``, equal on all ranks.
         datatype: a constant such as ``gmpi.DOUBLE``, equal on all ranks.
         op: as of GMPI_Allreduce; equal on all ranks.
-        root: rank in ``comm``, equal on all ranks.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
 
-@block_scope
-def GMPI_Ireduce(
-    ctx: DeviceContext,
-    sendbuf: Buffer,
-    recvbuf: Buffer,
-    count: int,
-    datatype: int,
-    op: int,
-    root: int,
-    comm: int,
-) -> int:
-    """Starts a GMPI_Reduce and returns at once (MPI 4.1 section 6.12).
-
-    Args: as GMPI_Reduce; no buffer may be touched until the request is complete.
-
-    Returns:
-        The request (int64), as GMPI_Isend.
-    """
-    raise NotImplementedError
+GMPI_Ireduce = not_blocking(GMPI_Reduce)
 
 
 @block_scope
@@ -74,39 +50,17 @@ def GMPI_Reduce_scatter_block(
     """Reduces blocks over all ranks, one for each of them; blocks (MPI 4.1 section 6.10.1).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         sendbuf: a block of ``recvcount`` elements for each rank, or ``gmpi.IN_PLACE`` to take them
             from ``recvbuf``, which then has as many.
         recvbuf: this rank's block of the result, ``recvcount`` elements.
         recvcount: elements of ``datatype``, equal on all ranks.
         datatype: a constant such as ``gmpi.DOUBLE``, equal on all ranks.
         op: as of GMPI_Allreduce; equal on all ranks.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
 
-@block_scope
-def GMPI_Ireduce_scatter_block(
-    ctx: DeviceContext,
-    sendbuf: Buffer,
-    recvbuf: Buffer,
-    recvcount: int,
-    datatype: int,
-    op: int,
-    comm: int,
-) -> int:
-    """Starts a GMPI_Reduce_scatter_block and returns at once (MPI 4.1 section 6.12).
-
-    Args: as GMPI_Reduce_scatter_block; no buffer may be touched until the request is complete.
-
-    Returns:
-        The request (int64), as GMPI_Isend.
-    """
-    raise NotImplementedError
+GMPI_Ireduce_scatter_block = not_blocking(GMPI_Reduce_scatter_block)
 
 
 @block_scope
@@ -122,38 +76,16 @@ def GMPI_Scan(
     """Reduces ``count`` elements over this rank and all before it; blocks (MPI 4.1 section 6.11.1).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         sendbuf: this rank's elements, or ``gmpi.IN_PLACE`` to take them from ``recvbuf``.
         recvbuf: the result of ranks 0 to this one.
         count: elements of ``datatype``, equal on all ranks.
         datatype: a constant such as ``gmpi.DOUBLE``, equal on all ranks.
         op: as of GMPI_Allreduce; equal on all ranks.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
 
-@block_scope
-def GMPI_Iscan(
-    ctx: DeviceContext,
-    sendbuf: Buffer,
-    recvbuf: Buffer,
-    count: int,
-    datatype: int,
-    op: int,
-    comm: int,
-) -> int:
-    """Starts a GMPI_Scan and returns at once (MPI 4.1 section 6.12).
-
-    Args: as GMPI_Scan; no buffer may be touched until the request is complete.
-
-    Returns:
-        The request (int64), as GMPI_Isend.
-    """
-    raise NotImplementedError
+GMPI_Iscan = not_blocking(GMPI_Scan)
 
 
 @block_scope
@@ -169,38 +101,16 @@ def GMPI_Exscan(
     """Reduces ``count`` elements over all ranks before this one; blocks (MPI 4.1 section 6.11.2).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         sendbuf: this rank's elements, or ``gmpi.IN_PLACE`` to take them from ``recvbuf``.
         recvbuf: the result of the ranks before this one; stays as it is on rank 0.
         count: elements of ``datatype``, equal on all ranks.
         datatype: a constant such as ``gmpi.DOUBLE``, equal on all ranks.
         op: as of GMPI_Allreduce; equal on all ranks.
-        comm: ``gmpi.COMM_WORLD``, or a handle that ``Context.comm()`` returned.
-
-    Returns:
-        Error class, ``gmpi.SUCCESS`` when all is well.
     """
     raise NotImplementedError
 
 
-@block_scope
-def GMPI_Iexscan(
-    ctx: DeviceContext,
-    sendbuf: Buffer,
-    recvbuf: Buffer,
-    count: int,
-    datatype: int,
-    op: int,
-    comm: int,
-) -> int:
-    """Starts a GMPI_Exscan and returns at once (MPI 4.1 section 6.12).
-
-    Args: as GMPI_Exscan; no buffer may be touched until the request is complete.
-
-    Returns:
-        The request (int64), as GMPI_Isend.
-    """
-    raise NotImplementedError
+GMPI_Iexscan = not_blocking(GMPI_Exscan)
 
 
 GMPI_Reduce_warp = warp_scope(GMPI_Reduce)

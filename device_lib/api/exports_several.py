@@ -47,7 +47,6 @@ def GMPI_Testany(ctx: DeviceContext, count: int, requests: Any) -> tuple[int, bo
     Does not block; each look is a read of host memory.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         count: how many requests.
         requests: int64[count], the same for all threads of the scope; the completed one is set to
             ``gmpi.REQUEST_NULL``, unless it is partitioned.
@@ -69,7 +68,6 @@ def GMPI_Testall(
     with the same arrays, or GMPI_Waitall without statuses.
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         count: how many requests.
         requests: int64[count] in one piece, in device, shared or local memory; in the end all are
             ``gmpi.REQUEST_NULL`` but for partitioned ones.
@@ -89,7 +87,6 @@ def GMPI_Testsome(
     """Looks once at each request, and closes those that are complete (MPI 4.1 section 3.7.5).
 
     Args:
-        ctx: ``Context.device``, passed to the kernel.
         incount: how many requests.
         requests: int64[incount] in one piece, in device, shared or local memory; completed ones are
             set to ``gmpi.REQUEST_NULL``, unless they are partitioned.

@@ -8,6 +8,7 @@ then for the result, which is the same in all.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.api.waiting import element_at
@@ -50,12 +51,7 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
     """
     team = make_block_team(block.help_others)
     gather, release, serve = team.gather, team.release, team.serve
-    block_isend, block_irecv, block_iallreduce = block.isend, block.irecv, block.iallreduce
-    block_wait, block_test, block_send, block_recv = block.wait, block.test, block.send, block.recv
-    block_sendrecv, block_waitall, block_waitany = block.sendrecv, block.waitall, block.waitany
-    block_allreduce, block_bcast, block_barrier = block.allreduce, block.bcast, block.barrier
-
-    block_synchronize = block.synchronize
+    block_test, block_waitall, block_waitany = block.test, block.waitall, block.waitany
 
     @device
     def failed(error):
@@ -88,53 +84,72 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
     def release_word(ctx, word):
         release(ctx, int64(word), 0, 0, 0, 0, 0)
 
+    # What block 0 and the others do in a call, by what it returns.
+
+    def handle_of(block_call: Callable) -> Callable:
+        @device
+        def call(ctx, *arguments):
+            if not leads():
+                return served_handle(ctx)
+            error = gather(ctx)
+            handle = slots.error_handle(error)
+            if error == SUCCESS:
+                handle = block_call(as_leader(ctx), *arguments)
+                release_word(ctx, handle)
+            return handle
+
+        return call
+
+    def error_of(block_call: Callable) -> Callable:
+        @device
+        def call(ctx, *arguments):
+            if not leads():
+                return served_error(ctx)
+            error = gather(ctx)
+            if error == SUCCESS:
+                error = block_call(as_leader(ctx), *arguments)
+                release_word(ctx, error)
+            return error
+
+        return call
+
+    def status_of(block_call: Callable) -> Callable:
+        @device
+        def call(ctx, *arguments):
+            if not leads():
+                status, more = served_status(ctx)
+                return status
+            error = gather(ctx)
+            status = failed(error)
+            if error == SUCCESS:
+                status = block_call(as_leader(ctx), *arguments)
+                release_status(ctx, status, 0)
+            return status
+
+        return call
+
     # --- point to point ---------------------------------------------------------------------------
+    # With MPI's names, by which kernels may pass arguments.
+
+    isend_of_all, irecv_of_all = handle_of(block.isend), handle_of(block.irecv)
+    send_of_all, recv_of_all = status_of(block.send), status_of(block.recv)
+    sendrecv_of_all, wait_of_all = status_of(block.sendrecv), status_of(block.wait)
 
     @device
     def isend(ctx, buf, count, datatype, dest, tag, comm):
-        if not leads():
-            return served_handle(ctx)
-        error = gather(ctx)
-        handle = slots.error_handle(error)
-        if error == SUCCESS:
-            handle = block_isend(as_leader(ctx), buf, count, datatype, dest, tag, comm)
-            release_word(ctx, handle)
-        return handle
+        return isend_of_all(ctx, buf, count, datatype, dest, tag, comm)
 
     @device
     def irecv(ctx, buf, count, datatype, source, tag, comm):
-        if not leads():
-            return served_handle(ctx)
-        error = gather(ctx)
-        handle = slots.error_handle(error)
-        if error == SUCCESS:
-            handle = block_irecv(as_leader(ctx), buf, count, datatype, source, tag, comm)
-            release_word(ctx, handle)
-        return handle
+        return irecv_of_all(ctx, buf, count, datatype, source, tag, comm)
 
     @device
     def send(ctx, buf, count, datatype, dest, tag, comm):
-        if not leads():
-            status, more = served_status(ctx)
-            return status
-        error = gather(ctx)
-        status = failed(error)
-        if error == SUCCESS:
-            status = block_send(as_leader(ctx), buf, count, datatype, dest, tag, comm)
-            release_status(ctx, status, 0)
-        return status
+        return send_of_all(ctx, buf, count, datatype, dest, tag, comm)
 
     @device
     def recv(ctx, buf, count, datatype, source, tag, comm):
-        if not leads():
-            status, more = served_status(ctx)
-            return status
-        error = gather(ctx)
-        status = failed(error)
-        if error == SUCCESS:
-            status = block_recv(as_leader(ctx), buf, count, datatype, source, tag, comm)
-            release_status(ctx, status, 0)
-        return status
+        return recv_of_all(ctx, buf, count, datatype, source, tag, comm)
 
     # wide: as MPI's
     @device
@@ -142,32 +157,16 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         ctx, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
         recvtag, comm,
     ):  # fmt: skip
-        if not leads():
-            status, more = served_status(ctx)
-            return status
-        error = gather(ctx)
-        status = failed(error)
-        if error == SUCCESS:
-            status = block_sendrecv(
-                as_leader(ctx), sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
-                recvtype, source, recvtag, comm,
-            )  # fmt: skip
-            release_status(ctx, status, 0)
-        return status
+        return sendrecv_of_all(
+            ctx, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
+            recvtag, comm,
+        )  # fmt: skip
 
     # --- completion -------------------------------------------------------------------------------
 
     @device
     def wait(ctx, request):
-        if not leads():
-            status, more = served_status(ctx)
-            return status
-        error = gather(ctx)
-        status = failed(error)
-        if error == SUCCESS:
-            status = block_wait(as_leader(ctx), request)
-            release_status(ctx, status, 0)
-        return status
+        return wait_of_all(ctx, request)
 
     @device
     def test(ctx, request):
@@ -214,56 +213,29 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
 
     # --- collectives ------------------------------------------------------------------------------
 
+    allreduce_of_all, iallreduce_of_all = error_of(block.allreduce), handle_of(block.iallreduce)
+    bcast_of_all, barrier_of_all = error_of(block.bcast), error_of(block.barrier)
+    synchronize_of_all = error_of(block.synchronize)
+
     @device
     def iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
-        if not leads():
-            return served_handle(ctx)
-        error = gather(ctx)
-        handle = slots.error_handle(error)
-        if error == SUCCESS:
-            handle = block_iallreduce(as_leader(ctx), sendbuf, recvbuf, count, datatype, op, comm)
-            release_word(ctx, handle)
-        return handle
+        return iallreduce_of_all(ctx, sendbuf, recvbuf, count, datatype, op, comm)
 
     @device
     def allreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
-        if not leads():
-            return served_error(ctx)
-        error = gather(ctx)
-        if error == SUCCESS:
-            error = block_allreduce(as_leader(ctx), sendbuf, recvbuf, count, datatype, op, comm)
-            release_word(ctx, error)
-        return error
+        return allreduce_of_all(ctx, sendbuf, recvbuf, count, datatype, op, comm)
 
     @device
     def bcast(ctx, buf, count, datatype, root, comm):
-        if not leads():
-            return served_error(ctx)
-        error = gather(ctx)
-        if error == SUCCESS:
-            error = block_bcast(as_leader(ctx), buf, count, datatype, root, comm)
-            release_word(ctx, error)
-        return error
+        return bcast_of_all(ctx, buf, count, datatype, root, comm)
 
     @device
     def barrier(ctx, comm):
-        if not leads():
-            return served_error(ctx)
-        error = gather(ctx)
-        if error == SUCCESS:
-            error = block_barrier(as_leader(ctx), comm)
-            release_word(ctx, error)
-        return error
+        return barrier_of_all(ctx, comm)
 
     @device
     def synchronize(ctx):
-        if not leads():
-            return served_error(ctx)
-        error = gather(ctx)
-        if error == SUCCESS:
-            error = block_synchronize(as_leader(ctx))
-            release_word(ctx, error)
-        return error
+        return synchronize_of_all(ctx)
 
     return SimpleNamespace(
         isend=isend, irecv=irecv, send=send, recv=recv, sendrecv=sendrecv, wait=wait, test=test,

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
+from device_lib.api.messages import make_refused
 from device_lib.api.words import pair, word0_of
-from device_lib.platform.context import may_go_direct, row_address
+from device_lib.platform.context import row_address
 from device_lib.platform.primitives import device, int64, load_gpu
 from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
@@ -35,11 +36,11 @@ def make_looking(waiting: SimpleNamespace, report: Callable) -> SimpleNamespace:
         report: of ``proxied.requests``.
     """
     perform = waiting.perform
+    refused = make_refused(report)
 
     @device
     def look(ctx, op, source, tag, comm):
-        if may_go_direct(ctx, word0_of(op, 0, comm, 0)):
-            report(ctx, word0_of(op, 0, comm, 0), int64(comm), ERR_COMM)
+        if refused(ctx, op, comm):
             return status_of(COMPLETED | ERR_COMM << ERROR_SHIFT, 0, NO_ORIGIN)
         return perform(ctx, word0_of(op, FLAG_BACK, comm, 0), pair(source, tag), 0, 0, 0, 0)
 

@@ -36,7 +36,6 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
     """
     tell = make_tell(scope)
     moves, epochs = make_onesided(scope, tell), make_epochs(scope, tell)
-    move_there, move_here = moves.put, moves.get
     update_there, update_both = moves.accumulate, moves.get_accumulate
     swap = moves.compare_and_swap
     complete = epochs.complete
@@ -46,42 +45,41 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
 
     # --- Put and Get ------------------------------------------------------------------------------
 
-    # wide: as MPI's
-    @device
-    def start_put(
-        ctx, call, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-        target_count, target_datatype, win,
-    ):  # fmt: skip
-        address, room, strided = buffer_of(origin_addr)
-        types = types_of(fitting(origin_datatype, origin_addr), target_datatype)
-        return move_there(
-            ctx, which_call(call, strided, 0), address, room, int64(origin_count), types,
-            place_of(target_rank, win), int64(target_disp), int64(target_count),
-        )  # fmt: skip
+    def mover(move: Callable) -> Callable:
+        """``move`` with MPI's arguments, and which of the calls it is."""
 
-    # wide: as MPI's
-    @device
-    def start_get(
-        ctx, call, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-        target_count, target_datatype, win,
-    ):  # fmt: skip
-        address, room, strided = buffer_of(origin_addr)
-        types = types_of(fitting(origin_datatype, origin_addr), target_datatype)
-        return move_here(
-            ctx, which_call(call, strided, 0), address, room, int64(origin_count), types,
-            place_of(target_rank, win), int64(target_disp), int64(target_count),
-        )  # fmt: skip
-
-    # wide: as MPI's
-    @device
-    def put(
-        ctx, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-        target_datatype, win,
-    ):  # fmt: skip
-        return start_put(
-            ctx, w.PUT, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+        # wide: as MPI's
+        @device
+        def start(
+            ctx, call, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
             target_count, target_datatype, win,
-        )  # fmt: skip
+        ):  # fmt: skip
+            address, room, strided = buffer_of(origin_addr)
+            types = types_of(fitting(origin_datatype, origin_addr), target_datatype)
+            return move(
+                ctx, which_call(call, strided, 0), address, room, int64(origin_count), types,
+                place_of(target_rank, win), int64(target_disp), int64(target_count),
+            )  # fmt: skip
+
+        return start
+
+    def mover_of(start: Callable, number: int) -> Callable:
+        # wide: as MPI's
+        @device
+        def call(
+            ctx, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+            target_datatype, win,
+        ):  # fmt: skip
+            return start(
+                ctx, number, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+                target_count, target_datatype, win,
+            )  # fmt: skip
+
+        return call
+
+    start_put, start_get = mover(moves.put), mover(moves.get)
+    put, get = mover_of(start_put, w.PUT), mover_of(start_get, w.GET)
+    put_for_request, get_for_request = mover_of(start_put, w.RPUT), mover_of(start_get, w.RGET)
 
     # wide: as MPI's
     @device
@@ -89,8 +87,8 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
         ctx, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
         target_datatype, win,
     ):  # fmt: skip
-        error = start_put(
-            ctx, w.RPUT, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+        error = put_for_request(
+            ctx, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
             target_count, target_datatype, win,
         )  # fmt: skip
         sync()  # all have read the buffer
@@ -98,26 +96,14 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
 
     # wide: as MPI's
     @device
-    def get(
-        ctx, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-        target_datatype, win,
-    ):  # fmt: skip
-        return start_get(
-            ctx, w.GET, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
-            target_count, target_datatype, win,
-        )  # fmt: skip
-
-    # wide: as MPI's
-    @device
     def rget(
         ctx, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
         target_datatype, win,
     ):  # fmt: skip
-        error = start_get(
-            ctx, w.RGET, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+        return error_handle(get_for_request(
+            ctx, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
             target_count, target_datatype, win,
-        )  # fmt: skip
-        return error_handle(error)
+        ))  # fmt: skip
 
     # --- accumulating -----------------------------------------------------------------------------
 

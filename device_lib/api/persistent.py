@@ -8,21 +8,20 @@ costs what the call costs, and a few loads.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.api.collectives import make_collective_calls
-from device_lib.api.words import is_scattered, pair, word0_of
+from device_lib.api.messages import make_message_call, make_refused, not_direct
+from device_lib.api.waiting import as_it_is
 from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.direct.partitions import is_persistent
 from device_lib.direct.persistent_rows import find_row, is_row_s, persistent_row
-from device_lib.move.message import fitting, is_sound
+from device_lib.move.message import is_sound
 from device_lib.platform.context import context_id, may_go_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     add_gpu,
     buffer_of,
-    describe,
     device,
     fence_gpu,
     int64,
@@ -87,18 +86,17 @@ def _keep_buffer(row, field, at, words):
 
 # long: a name for each
 def make_persistent(
-    scope: Scope, requests: SimpleNamespace, opening: SimpleNamespace, partitioned: SimpleNamespace,
-    message: Callable,
-) -> SimpleNamespace:  # fmt: skip
+    scope: Scope, requests: SimpleNamespace, opening: SimpleNamespace, partitioned: SimpleNamespace
+) -> SimpleNamespace:
     """The calls of one scope.
 
     Args:
         requests: of the proxied road.
         opening: ``open_scattered``, and ``send`` and ``receive`` of the direct road.
         partitioned: ``start`` and ``request_free`` of partitioned requests.
-        message: (ctx, op, way, buf, count, datatype, peer, comm) -> (word0, nbytes, address).
     """
     open_request, report = requests.open_request, requests.report
+    refused = make_refused(report)
     open_scattered = opening.open_scattered
     send_direct, receive_direct = opening.send, opening.receive
     start_partitioned, free_partitioned = partitioned.start, partitioned.free
@@ -141,29 +139,18 @@ def make_persistent(
 
     make_linked = part("make_persistent", 10, 1, make)
 
-    # What the collectives hand over to open a request makes one here.
-    @device
-    def record(ctx, word0, peer_tag, count, nbytes, send, recv):
-        word0 = word0 & ~_CALL | PERSISTENT
-        return make_linked(ctx, word0, peer_tag, int64(count), nbytes, send, recv, 0)
-
-    @device
-    def record_scattered(ctx, word0, peer_tag, count, send, recv):
-        word0 = word0 & ~_CALL | PERSISTENT
-        return make_linked(ctx, word0, peer_tag, count, 0, send, recv, 1)
-
     # --- making -----------------------------------------------------------------------------------
 
     @device
-    def init_send(ctx, op, buf, count, datatype, dest, tag, comm):
-        datatype = fitting(datatype, buf)
-        at, room, strided = buffer_of(buf)
-        if is_scattered(datatype, strided):
-            word0 = word0_of(op, FLAG_OUT, comm, datatype)
-            words = describe(buf, at, room, strided)
-            return make_linked(ctx, word0, pair(dest, tag), int64(count), 0, words, 0, 1)
-        word0, nbytes, address = message(ctx, op, FLAG_OUT, buf, count, datatype, dest, comm)
-        return make_linked(ctx, word0, pair(dest, tag), int64(count), nbytes, address, 0, 0)
+    def keep(ctx, word0, peer_tag, count, nbytes, send, recv):
+        return make_linked(ctx, word0, peer_tag, int64(count), nbytes, send, recv, 0)
+
+    @device
+    def keep_scattered(ctx, word0, peer_tag, count, send, recv):
+        return make_linked(ctx, word0, peer_tag, count, 0, send, recv, 1)
+
+    init_send = make_message_call(FLAG_OUT, not_direct, as_it_is, keep, keep_scattered)
+    init_receive = make_message_call(FLAG_BACK, not_direct, as_it_is, keep, keep_scattered)
 
     @device
     def send_init(ctx, buf, count, datatype, dest, tag, comm):
@@ -172,27 +159,26 @@ def make_persistent(
     @device
     def ssend_init(ctx, buf, count, datatype, dest, tag, comm):
         op = OP_ISEND | SYNCHRONOUS_PERSISTENT
-        word0 = word0_of(op, 0, comm, 0)
-        if may_go_direct(ctx, word0):  # as GMPI_Issend
-            report(ctx, word0, int64(comm), ERR_COMM)
+        if refused(ctx, op, comm):  # as GMPI_Issend
             return error_handle(ERR_COMM)
         return init_send(ctx, op, buf, count, datatype, dest, tag, comm)
 
     @device
     def recv_init(ctx, buf, count, datatype, source, tag, comm):
-        op = OP_IRECV | PERSISTENT
-        datatype = fitting(datatype, buf)
-        at, room, strided = buffer_of(buf)
-        if is_scattered(datatype, strided):
-            word0 = word0_of(op, FLAG_BACK, comm, datatype)
-            words = describe(buf, at, room, strided)
-            return make_linked(ctx, word0, pair(source, tag), int64(count), 0, 0, words, 1)
-        word0, nbytes, address = message(ctx, op, FLAG_BACK, buf, count, datatype, source, comm)
-        return make_linked(ctx, word0, pair(source, tag), int64(count), nbytes, 0, address, 0)
+        return init_receive(ctx, OP_IRECV | PERSISTENT, buf, count, datatype, source, tag, comm)
+
+    # What the collectives hand over to open a request makes one here.
+    @device
+    def record(ctx, word0, peer_tag, count, nbytes, send, recv):
+        return keep(ctx, word0 & ~_CALL | PERSISTENT, peer_tag, count, nbytes, send, recv)
+
+    @device
+    def record_scattered(ctx, word0, peer_tag, count, send, recv):
+        return keep_scattered(ctx, word0 & ~_CALL | PERSISTENT, peer_tag, count, send, recv)
 
     recorded = make_collective_calls(
         SimpleNamespace(open_request=record),
-        SimpleNamespace(finish=None, perform=None),
+        SimpleNamespace(error_of=None, perform=None),
         SimpleNamespace(allreduce=None, bcast=None, barrier=None),
         record_scattered,
     )

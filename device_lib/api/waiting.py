@@ -56,6 +56,12 @@ def element_at(words, number, size):
 
 
 @device
+def as_it_is(ctx, request):
+    """What a call returns that does not wait."""
+    return request
+
+
+@device
 def _is_waited_for(request):
     """Whether Waitall has negated it: a partitioned request, which stays in the array."""
     return request < 0 and is_partitioned(-request)
@@ -142,6 +148,17 @@ def make_waiting(
         if has_direct(ctx):
             return finish_either(ctx, request, ONE_LOOK if once else WAIT)
         return complete(ctx, request, once)
+
+    @device
+    def wait(ctx, request):
+        """The Status of a request that is waited for."""
+        completed, status = finish(ctx, request, False)
+        return status
+
+    @device
+    def error_of(ctx, request):
+        """Its error class."""
+        return wait(ctx, request).error
 
     @device
     def perform(ctx, word0, peer_tag, count, nbytes, send, recv):
@@ -269,6 +286,8 @@ def make_waiting(
 
     return SimpleNamespace(
         finish=finish,
+        wait=wait,
+        error_of=error_of,
         perform=perform,
         finish_all=finish_all_linked,
         wait_for_each=wait_for_each,

@@ -1,0 +1,107 @@
+"""What a call makes of MPI's arguments for one message (MPI 4.1 chapter 3).
+
+Every call that sends or receives one, at once or in each round of a persistent request, is made
+here: it takes MPI's arguments, and hands over the words of a record.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_lib.api.words import is_scattered, pair, word0_of
+from device_lib.direct.one_warp import PROXIED_ROAD
+from device_lib.move.message import fitting, inspect, is_sound, message_bytes
+from device_lib.platform.context import may_go_direct
+from device_lib.platform.primitives import buffer_of, describe, device, int64
+from gmpi.contract.constants import ERR_COMM, PROC_NULL
+from gmpi.contract.wire import FLAG_OUT
+
+
+@device
+def _message(ctx, op, way, buf, count, datatype, peer, comm):
+    """(first word of the record, bytes to move, address) of one buffer to or from one peer."""
+    nbytes = message_bytes(count, datatype)
+    if peer == PROC_NULL:
+        nbytes = 0
+    address, nbytes, flags = inspect(ctx, buf, nbytes, way)
+    return word0_of(op, flags, comm, datatype), nbytes, address
+
+
+@device
+def _itself(word):
+    return word
+
+
+@device
+def _nothing(word):
+    return 0
+
+
+@device
+def not_direct(ctx, word0, peer_tag, count, nbytes, address):
+    """For calls that leave the road to a later one."""
+    return PROXIED_ROAD
+
+
+def make_refused(report: Callable) -> Callable:
+    """(ctx, op, comm) -> whether a call is refused because its communicator is one of the direct
+    road, which has none of its kind; then that is reported."""
+
+    @device
+    def refused(ctx, op, comm):
+        word0 = word0_of(op, 0, comm, 0)
+        if may_go_direct(ctx, word0):
+            report(ctx, word0, int64(comm), ERR_COMM)
+            return True
+        return False
+
+    return refused
+
+
+def if_direct(start: Callable) -> Callable:
+    """Starts a message on the direct road, by ``start``, where its communicator goes there."""
+
+    @device
+    def start_direct(ctx, word0, peer_tag, count, nbytes, address):
+        if may_go_direct(ctx, word0) and is_sound(word0, count):
+            return start(ctx, word0, peer_tag, nbytes, address)
+        return PROXIED_ROAD
+
+    return start_direct
+
+
+def make_message_call(
+    way: int, direct: Callable, end: Callable, proxied: Callable, scattered: Callable
+) -> Callable:
+    """(ctx, op, buf, count, datatype, peer, tag, comm) -> what the three functions return.
+
+    Args:
+        way: FLAG_OUT or FLAG_BACK.
+        direct: what ``if_direct`` has returned, or ``not_direct``.
+        end: (ctx, request) -> result, where the message has gone the direct road.
+        proxied: (ctx, word0, peer_tag, count, nbytes, send, recv) -> result.
+        scattered: (ctx, word0, peer_tag, count, send, recv) -> result, of derived datatypes and
+            strided views: what ``describe`` has written.
+    """
+    of_send, of_recv = (_itself, _nothing) if way == FLAG_OUT else (_nothing, _itself)
+
+    @device
+    def call(ctx, op, buf, count, datatype, peer, tag, comm):
+        datatype = fitting(datatype, buf)
+        at, room, strided = buffer_of(buf)
+        if is_scattered(datatype, strided):
+            word0 = word0_of(op, way, comm, datatype)
+            words = describe(buf, at, room, strided)
+            return scattered(
+                ctx, word0, pair(peer, tag), int64(count), of_send(words), of_recv(words)
+            )
+        word0, nbytes, address = _message(ctx, op, way, buf, count, datatype, peer, comm)
+        handle = direct(ctx, word0, pair(peer, tag), count, nbytes, address)
+        if handle != PROXIED_ROAD:
+            return end(ctx, handle)
+        return proxied(
+            ctx, word0, pair(peer, tag), count, nbytes, of_send(address), of_recv(address)
+        )
+
+    return call
