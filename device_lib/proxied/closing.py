@@ -32,7 +32,7 @@ from device_lib.platform.primitives import (
 )
 from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, completion, helping, pacing, ring, slots
-from device_lib.proxied.executing import make_execute
+from device_lib.proxied.executing import make_execute, make_tell_event
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, ERR_REQUEST
 from gmpi.contract.wire import (
     BYTES_MASK,
@@ -56,8 +56,6 @@ STAGED = 1 << 57  # complete, but the payload is still in staging: ``unpack``
 FAULT = 1 << 58  # with COMPLETED: no such request, and the proxy does not know yet: ``report``
 HELP = 1 << 59  # not complete, and others have commands that nobody executes: ``help``
 # None of them: patience ran out.
-
-EVENT_SHIFT = 40  # of an event, above a place, when both travel in one word
 
 NO_ORIGIN = (ANY_SOURCE & LOW_32) + (ANY_TAG << 32)  # ANY_TAG is negative: an int64
 
@@ -260,10 +258,9 @@ def make_finish_any(scope: Scope) -> Callable:
     leads = scope.leads
     sync = scope.sync
     broadcast_3 = scope.broadcast_3
-    broadcast_5 = scope.broadcast_5
     execute = make_execute(scope)
+    tell_event = make_tell_event(scope)
 
-    # long: one loop: each turn ends with a barrier
     @device
     def finish_any(ctx, handle, patience):
         """As ``finish_small``, for every request; executes commands meanwhile, its own first.
@@ -292,12 +289,9 @@ def make_finish_any(scope: Scope) -> Callable:
                         ctx, handle, recv, lane_id(), warp_lanes(), warp_mask(), patience
                     )
                 )
-            place, command, length, buffers, target = broadcast_5(
-                event << EVENT_SHIFT | place, command, length, buffers, recv
+            event, place, command, length, buffers, target = tell_event(
+                event, place, command, length, buffers, recv
             )
-            event = place >> EVENT_SHIFT
-            place &= (1 << EVENT_SHIFT) - 1
-            sync()
             if event == completion.COMMAND:
                 execute(ctx, place, command, length, buffers, places, 0, 0)
             elif event == completion.LAST:

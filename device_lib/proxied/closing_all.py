@@ -26,8 +26,8 @@ from device_lib.platform.primitives import (
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, completion, slots
 from device_lib.proxied.batch import UNLIMITED, ask, await_batch
-from device_lib.proxied.closing import EVENT_SHIFT, NO_ORIGIN
-from device_lib.proxied.executing import make_execute
+from device_lib.proxied.closing import NO_ORIGIN
+from device_lib.proxied.executing import make_execute, make_tell_event
 from device_lib.proxied.ring import post
 from device_lib.proxied.status import status_of, store_status
 from gmpi.contract.constants import ERR_REQUEST, SUCCESS
@@ -52,10 +52,10 @@ def make_finish_all(scope: Scope) -> Callable:
     leads = scope.leads
     sync = scope.sync
     broadcast = scope.broadcast
-    broadcast_5 = scope.broadcast_5
     put_row = scope.put_row
     get_row = scope.get_row
     execute = make_execute(scope)
+    tell_event = make_tell_event(scope)
 
     @device
     def unpack_batch(ctx, staged, recv, slot, nbytes):
@@ -132,7 +132,6 @@ def make_finish_all(scope: Scope) -> Callable:
             return SUCCESS
         return shuffle(mask, error, first_bit(bad))
 
-    # long: one loop: each turn ends with a barrier
     @device
     def finish_batch(ctx, count, first, requests, statuses):
         handle = REQUEST_NULL
@@ -176,12 +175,9 @@ def make_finish_all(scope: Scope) -> Callable:
                         length = close(
                             ctx, count, first, handle, claimed, foreign, low, word, origin, statuses
                         )
-            place, command, length, buffers, target = broadcast_5(
-                kind << EVENT_SHIFT | place, command, length, buffers, target
+            kind, place, command, length, buffers, target = tell_event(
+                kind, place, command, length, buffers, target
             )
-            kind = place >> EVENT_SHIFT
-            place &= (1 << EVENT_SHIFT) - 1
-            sync()
             if kind == completion.COMMAND or kind == completion.LAST:
                 aborted = execute(ctx, place, command, length, buffers, places, own, target)
                 if aborted != 0 and own != 0 and own == handle:

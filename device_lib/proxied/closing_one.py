@@ -24,8 +24,8 @@ from device_lib.platform.primitives import (
 from device_lib.platform.scope import Scope, warp_mask
 from device_lib.proxied import completion, slots
 from device_lib.proxied.batch import Turn, ask, await_batch
-from device_lib.proxied.closing import COMPLETED, EVENT_SHIFT, FAULT, NO_ORIGIN, STAGED
-from device_lib.proxied.executing import make_execute
+from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN, STAGED
+from device_lib.proxied.executing import make_execute, make_tell_event
 from gmpi.contract.wire import BYTES_MASK, ERROR_SHIFT, REQUEST_NULL
 
 _NULL = -1  # no request of the batch is open
@@ -39,6 +39,7 @@ def make_finish_one(scope: Scope) -> Callable:
     sync = scope.sync
     broadcast_5 = scope.broadcast_5
     execute = make_execute(scope)
+    tell_event = make_tell_event(scope)
 
     @device
     def settle(ctx, kind, chosen, asked, foreign, low):
@@ -95,12 +96,9 @@ def make_finish_one(scope: Scope) -> Callable:
                         ctx, asked, Turn(waits, polls, limit), waiting, low, word, origin
                     )
                     kind, place, command, length, buffers, own, target = event
-            place, command, length, buffers, target = broadcast_5(
-                kind << EVENT_SHIFT | place, command, length, buffers, target
+            kind, place, command, length, buffers, target = tell_event(
+                kind, place, command, length, buffers, target
             )
-            kind = place >> EVENT_SHIFT
-            place &= (1 << EVENT_SHIFT) - 1
-            sync()
             if kind == completion.COMMAND or kind == completion.LAST:
                 aborted = execute(ctx, place, command, length, buffers, places, own, target)
                 if aborted != 0 and own != 0 and own == handle:

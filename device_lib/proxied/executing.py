@@ -29,6 +29,27 @@ from gmpi.contract.wire import (
 _TICKET_BYTES = 256
 
 
+_EVENT_SHIFT = 40  # of what a wait has found, above a place, where both travel in one word
+
+
+def make_tell_event(scope: Scope) -> Callable:
+    """What a wait's leading warp has found, for all threads of the scope, who then may execute."""
+    sync = scope.sync
+    broadcast_5 = scope.broadcast_5
+
+    @device
+    def tell_event(kind, place, command, length, buffers, target):
+        """The arguments of the leading warp, in all threads."""
+        place, command, length, buffers, target = broadcast_5(
+            kind << _EVENT_SHIFT | place, command, length, buffers, target
+        )
+        sync()
+        kind = place >> _EVENT_SHIFT
+        return kind, place & (1 << _EVENT_SHIFT) - 1, command, length, buffers, target
+
+    return tell_event
+
+
 def make_execute(scope: Scope) -> Callable:
     """Moves the bytes of a claimed command; all threads of the scope call it together."""
     rank = scope.rank

@@ -42,12 +42,10 @@ from device_lib.platform.primitives import (
 )
 from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, ring, slots, taking
+from device_lib.proxied.publishing import BACK, INLINE, OUT, publish
 from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import (
     DATATYPE_SHIFT,
-    FLAG_BACK,
-    FLAG_INLINE,
-    FLAG_OUT,
     HANDLE_CONTEXT_SHIFT,
     HANDLE_ERROR_SHIFT,
     HANDLE_PACKET,
@@ -71,11 +69,6 @@ from gmpi.contract.wire import (
 _chunk_bytes_of = device(chunk_bytes_of)
 _payload_packets = device(payload_packets)
 
-_FLAGS_SHIFT = 8  # of the flags in word0
-_OUT = FLAG_OUT << _FLAGS_SHIFT
-_BACK = FLAG_BACK << _FLAGS_SHIFT
-_INLINE = FLAG_INLINE << _FLAGS_SHIFT
-
 # What the leading lane found, above the 48 bits of tag and slot.
 FULL = 1 << 48  # the ring is full, or so it seems
 NO_SLOT = 1 << 49
@@ -90,7 +83,7 @@ NOTHING_TAKEN = UNFINISHED | NO_SLOT
 @device
 def packets_back(word0, nbytes):
     """Packets of the completion: status for a receive, payload as far as it fits."""
-    if word0 & _BACK == 0:
+    if word0 & BACK == 0:
         if word0 & 0xFF == OP_IRECV:
             return STATUS_PACKETS
         return 1
@@ -150,7 +143,7 @@ def publish_inline(ctx, lane, word0, count, send, peer_tag, recv, enter):
 
     # Nothing longer than eager_bytes comes here: the rest of the count is not looked at.
     nbytes = count * (word0 >> (DATATYPE_SHIFT + 8) & 0xFF) & (2 * MAX_EAGER_BYTES - 1)
-    out = nbytes if word0 & _OUT != 0 else 0
+    out = nbytes if word0 & OUT != 0 else 0
     at = (lane - HEADER_PACKETS) * PACKET_PAYLOAD
     if (send | out) & 3 == 0:
         payload = lane >= HEADER_PACKETS
@@ -159,7 +152,7 @@ def publish_inline(ctx, lane, word0, count, send, peer_tag, recv, enter):
         word_2 = load_4_if(send + at + 8, payload and out > at + 8)
     else:
         word_0, word_1, word_2 = _load_unaligned(send, out, at)
-    word0 = word0 | _INLINE if word0 & _OUT != 0 else word0
+    word0 = word0 | INLINE if word0 & OUT != 0 else word0
     packets = opaque(HEADER_PACKETS + _payload_packets(out))
     buffer = recv if recv != 0 else send
     low, high = ring.header_packet(lane, word0, peer_tag, count, buffer, block_id())
@@ -207,31 +200,6 @@ def open_inline(ctx, word0, count, send, peer_tag, recv):
 def _unknown(ctx, ticket):
     """A number of records consumed that makes the producer of ``ticket`` look for the true one."""
     return ticket - ring_slots(ctx)
-
-
-# wide: what a record says
-@device
-def _publish(
-    ctx, lane, lanes, mask, ticket, consumed, slot, large, word0, peer_tag, count, send, recv
-):  # fmt: skip
-    """Opens the row of ``slot`` and writes the record of ``ticket`` (one warp): the handle.
-
-    Of a large request, ``slots.open_orders`` and a release come before.
-    """
-    nbytes = record_bytes(word0, count)
-    inline = 0
-    if word0 & _OUT != 0 and nbytes <= INLINE_BYTES:
-        inline = nbytes
-        word0 |= _INLINE
-    handle = slots.make_handle(ctx, slot, ticket, packets_back(word0, nbytes), large)
-    if lane == 0:
-        slots.open_row(ctx, slot, handle, recv)
-    aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
-    if aborted != 0:
-        return slots.error_handle(aborted)
-    buffer = recv if recv != 0 else send
-    ring.write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, buffer, send, inline)
-    return handle
 
 
 def make_copy_out(scope: Scope) -> Callable:
@@ -297,10 +265,10 @@ def make_open_any(scope: Scope, help_others: Callable) -> Callable:
         sync()
         nbytes = record_bytes(word0, count)
         out = 0
-        if word0 & _OUT != 0:
+        if word0 & OUT != 0:
             out = nbytes
         moved = out
-        if word0 & _BACK != 0:
+        if word0 & BACK != 0:
             moved = nbytes
         large = 0
         buffers = 0
@@ -360,11 +328,13 @@ def make_open_any(scope: Scope, help_others: Callable) -> Callable:
                 fence_sys()
             elif large:
                 fence_gpu()
-            ticket = shuffle(mask, ticket, 0)
-            consumed = shuffle(mask, consumed, 0)
-            handle = _publish(
-                ctx, lane, warp_lanes(), mask, ticket, consumed, slot, large, word0, peer_tag,
-                count, send, recv,
+            inline = 0
+            if word0 & OUT != 0 and nbytes <= INLINE_BYTES:
+                inline = nbytes
+                word0 |= INLINE
+            handle = publish(
+                ctx, ticket, consumed, slot, large, packets_back(word0, nbytes), word0, peer_tag,
+                count, recv if recv != 0 else send, recv, send, inline,
             )  # fmt: skip
             if p2p and place == 0 and lane == 0:
                 store_sys(ready_address(ctx, chunk_buffers(ctx, buffers, slot)), handle & LOW_32)

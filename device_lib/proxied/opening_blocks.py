@@ -28,14 +28,14 @@ from device_lib.platform.primitives import (
     lane_id,
     load_8,
     memory_space,
-    shuffle,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, ring, slots, taking
 from device_lib.proxied.flaws import flaw_of
+from device_lib.proxied.publishing import FLAGS_SHIFT, make_no_slot, publish
 from device_lib.proxied.scattered import place
 from device_lib.proxied.status import sign32
-from gmpi.contract.constants import DATATYPE_MARK, ERR_COUNT, GMPI_ERR_NO_RESOURCE, IN_PLACE
+from gmpi.contract.constants import DATATYPE_MARK, ERR_COUNT, IN_PLACE
 from gmpi.contract.moves import (
     BACK,
     OUT,
@@ -65,9 +65,8 @@ _may_be_in_place = device(may_be_in_place)
 _out_offset = device(out_offset)
 _reduces = device(reduces)
 
-_FLAGS_SHIFT = 8
 INVALID = -1
-_SHARED = 1  # what ``memory_space`` says
+SHARED = 1  # what ``memory_space`` says
 
 
 @device
@@ -98,27 +97,19 @@ def place_of(me, ranks):
 
 # wide: what a record says
 @device
-def publish(ctx, slot, large, word0, root_op, count, send, recv, room):
-    """Opens the row and writes the record (leading warp): the handle."""
-    lane = lane_id()
-    mask = warp_mask()
-    ticket, consumed = ring.begin_enter(ctx, lane == 0)
-    if large and lane == 0:
+def publish_moved(ctx, slot, large, word0, root_op, count, send, recv, room):
+    """``publish`` of a request that has nothing in its record (leading warp)."""
+    ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
+    if large and lane_id() == 0:
         slots.open_commands(ctx, slot, send)
     # Release: staging before the record, layouts and commands before those who help.
     fence_sys()
-    ticket = shuffle(mask, ticket, 0)
-    consumed = shuffle(mask, consumed, 0)
-    handle = slots.make_handle(ctx, slot, ticket, STATUS_PACKETS, large)
-    if lane == 0:
-        slots.open_row(ctx, slot, handle, recv)
-    aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
-    if aborted != 0:
-        return slots.error_handle(aborted)
     buffer = recv if recv != 0 else send
     buffer = room if room != 0 else buffer
-    ring.write(ctx, lane, warp_lanes(), ticket, word0, root_op, count, handle, buffer, 0, 0)
-    return handle
+    return publish(
+        ctx, ticket, consumed, slot, large, STATUS_PACKETS, word0, root_op, count, buffer, recv, 0,
+        0,
+    )  # fmt: skip
 
 
 def make_open_blocks(scope: Scope, help_others: Callable, report: Callable) -> Callable:
@@ -126,6 +117,7 @@ def make_open_blocks(scope: Scope, help_others: Callable, report: Callable) -> C
     rank = scope.rank
     size = scope.size
     take_slot = taking.make_take_slot(scope, help_others)
+    no_slot = make_no_slot(report)
     leads = scope.leads
     sync = scope.sync
     broadcast_3 = scope.broadcast_3
@@ -209,12 +201,12 @@ def make_open_blocks(scope: Scope, help_others: Callable, report: Callable) -> C
         if out > 0 and flaws == 0:
             flaws = flaw_of(ctx, send_buffer, send_row, reached, out + shift, FLAG_OUT)
             room = load_8(send_buffer + BUFFER_BYTES)
-            if flaws == 0 and large and memory_space(send_at) == _SHARED:
+            if flaws == 0 and large and memory_space(send_at) == SHARED:
                 flaws = FLAG_PRIVATE_BUFFER
         if back > 0 and flaws == 0:
             flaws = flaw_of(ctx, recv_buffer, recv_row, back_blocks * recv_count, back, FLAG_BACK)
             room = load_8(recv_buffer + BUFFER_BYTES)
-            if flaws == 0 and large and memory_space(recv_at) == _SHARED:
+            if flaws == 0 and large and memory_space(recv_at) == SHARED:
                 flaws = FLAG_PRIVATE_BUFFER
         if flaws != 0:
             out = 0
@@ -223,7 +215,7 @@ def make_open_blocks(scope: Scope, help_others: Callable, report: Callable) -> C
         else:
             room = 0
             flaws = (FLAG_OUT if out > 0 else 0) | (FLAG_BACK if back > 0 else 0)
-        word0 |= flaws << _FLAGS_SHIFT
+        word0 |= flaws << FLAGS_SHIFT
 
         slot = take_slot(ctx, -1, taking.LARGE if large else taking.SMALL)
         sync()
@@ -241,9 +233,7 @@ def make_open_blocks(scope: Scope, help_others: Callable, report: Callable) -> C
         slot, send, recv = broadcast_3(slot, send, recv)
         sync()  # the layouts are written; the next broadcast may begin
         if slot < 0:
-            if -slot == GMPI_ERR_NO_RESOURCE:
-                report(ctx, word0, taking.most_open(ctx, large), GMPI_ERR_NO_RESOURCE)
-            return slots.error_handle(-slot)
+            return no_slot(ctx, word0, slot, large)
         if out > 0 and large == 0:
             packed = commands.small_staging(ctx, slot) + _out_offset(back)
             if send == SCATTERED:
@@ -254,7 +244,7 @@ def make_open_blocks(scope: Scope, help_others: Callable, report: Callable) -> C
         sync()
         handle = 0
         if leads():
-            handle = publish(ctx, slot, large, word0, root_op, count, send, recv, room)
+            handle = publish_moved(ctx, slot, large, word0, root_op, count, send, recv, room)
         return broadcast(handle)
 
     return open_blocks

@@ -34,8 +34,9 @@ from device_lib.platform.primitives import (
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, slots, taking
 from device_lib.proxied.counted_blocks import ARRAYS_BYTES, Side, survey, write_blocks
-from device_lib.proxied.opening_blocks import publish
-from gmpi.contract.constants import ERR_COUNT, GMPI_ERR_NO_RESOURCE, IN_PLACE
+from device_lib.proxied.opening_blocks import SHARED, publish_moved
+from device_lib.proxied.publishing import make_no_slot
+from gmpi.contract.constants import ERR_COUNT, IN_PLACE
 from gmpi.contract.counts import (
     BLOCK_ENTRY,
     FEW_BLOCKS,
@@ -75,7 +76,6 @@ from gmpi.contract.wire import (
 _most_blocks = device(most_blocks)
 _table_bytes = device(table_bytes)
 _out_offset = device(out_offset)
-_SHARED = 1  # what ``memory_space`` says
 _NULL = FLAW_BUFFER | FLAG_NULL_BUFFER << FLAW_FLAGS_SHIFT
 _PRIVATE = FLAW_BUFFER | FLAG_PRIVATE_BUFFER << FLAW_FLAGS_SHIFT
 
@@ -120,6 +120,7 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
     rank = scope.rank
     size = scope.size
     take_slot = taking.make_take_slot(scope, help_others)
+    no_slot = make_no_slot(report)
     leads = scope.leads
     sync = scope.sync
     broadcast_5 = scope.broadcast_5
@@ -264,9 +265,9 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
         sync()
         large = 1 if is_long(ctx, out, back, sent, received, send, recv) else 0
         if large:
-            if sent > 0 and memory_space(load_8(out.buffer + BUFFER_ADDRESS)) == _SHARED:
+            if sent > 0 and memory_space(load_8(out.buffer + BUFFER_ADDRESS)) == SHARED:
                 flaw = _PRIVATE | OUT << FLAW_WAY_SHIFT
-            if received > 0 and memory_space(load_8(back.buffer + BUFFER_ADDRESS)) == _SHARED:
+            if received > 0 and memory_space(load_8(back.buffer + BUFFER_ADDRESS)) == SHARED:
                 flaw = _PRIVATE | BACK << FLAW_WAY_SHIFT
         if flaw != 0:
             sent = 0
@@ -281,9 +282,7 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
         slot, send, recv = broadcast_3(slot, send, recv)
         sync()  # the layouts are written; the next broadcast may begin
         if slot < 0:
-            if -slot == GMPI_ERR_NO_RESOURCE:
-                report(ctx, word0, taking.most_open(ctx, large), GMPI_ERR_NO_RESOURCE)
-            return slots.error_handle(-slot)
+            return no_slot(ctx, word0, slot, large)
         if sent > 0 and large == 0:
             packed = commands.small_staging(ctx, slot)
             packed += _out_offset(max(received, _table_bytes(blocks)))
@@ -295,7 +294,7 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
         sync()
         handle = 0
         if leads():
-            handle = publish(ctx, slot, large, word0, root_op, 0, send, recv, 0)
+            handle = publish_moved(ctx, slot, large, word0, root_op, 0, send, recv, 0)
         return broadcast(handle)
 
     return open_counted

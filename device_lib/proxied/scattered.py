@@ -39,7 +39,6 @@ from device_lib.platform.primitives import (
     fence_sys,
     lane_id,
     load_8,
-    shuffle,
     store_gpu,
     sync_warp,
 )
@@ -48,12 +47,12 @@ from device_lib.proxied import commands, ring, slots, taking
 from device_lib.proxied.flaws import flaw_of
 from device_lib.proxied.opening import make_pack_next_chunks
 from device_lib.proxied.opening_long import announce
-from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE, PROC_NULL
+from device_lib.proxied.publishing import BACK, FLAGS_SHIFT, INLINE, OUT, make_no_slot, publish
+from gmpi.contract.constants import PROC_NULL
 from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import (
     DATATYPE_SHIFT,
     FLAG_BACK,
-    FLAG_INLINE,
     FLAG_OUT,
     HANDLE_ERROR_SHIFT,
     INLINE_BYTES,
@@ -73,10 +72,6 @@ from gmpi.contract.wire import (
 )
 
 _chunk_bytes_of = device(chunk_bytes_of)
-
-_FLAGS_SHIFT = 8
-_OUT = FLAG_OUT << _FLAGS_SHIFT
-_BACK = FLAG_BACK << _FLAGS_SHIFT
 
 
 # wide: what a buffer is, and who writes it down
@@ -112,6 +107,7 @@ def make_open_scattered(
     rank = scope.rank
     size = scope.size
     take_slot = taking.make_take_slot(scope, help_others)
+    no_slot = make_no_slot(report)
     leads = scope.leads
     sync = scope.sync
     broadcast_3 = scope.broadcast_3
@@ -138,8 +134,8 @@ def make_open_scattered(
         """
         sync()
         datatype = word0 >> DATATYPE_SHIFT & LOW_32
-        way = word0 >> _FLAGS_SHIFT & (FLAG_OUT | FLAG_BACK)
-        word0 &= ~(_OUT | _BACK)
+        way = word0 >> FLAGS_SHIFT & (FLAG_OUT | FLAG_BACK)
+        word0 &= ~(OUT | BACK)
         row = 0
         if is_derived(datatype):
             row = type_row(ctx, datatype)
@@ -161,9 +157,9 @@ def make_open_scattered(
                 room = load_8(recv_buffer + BUFFER_BYTES)
             if flaws != 0:
                 nbytes = 0
-                word0 |= flaws << _FLAGS_SHIFT
+                word0 |= flaws << FLAGS_SHIFT
             else:
-                word0 |= way << _FLAGS_SHIFT
+                word0 |= way << FLAGS_SHIFT
                 room = 0
         op = word0 & 0xFF
         if flaws == 0 and (op == OP_ISEND or op == OP_IRECV) and may_go_direct(ctx, word0):
@@ -190,7 +186,7 @@ def make_open_scattered(
             large = 1
             # Under way while the slot is found.
             buffers, p2p, mailbox = staging_of(ctx, word0, peer_tag)
-        out = nbytes if word0 & _OUT != 0 else 0
+        out = nbytes if word0 & OUT != 0 else 0
         # A short column is packed at once, without a layout for whoever packs the rest.
         address = 0
         stride = 0
@@ -213,16 +209,14 @@ def make_open_scattered(
                     send = place(
                         ctx, slot, LAYOUT_SEND, send_buffer, row, nbytes, lane, lanes, mask
                     )
-                if nbytes > 0 and word0 & _BACK != 0:
+                if nbytes > 0 and word0 & BACK != 0:
                     recv = place(
                         ctx, slot, LAYOUT_RECV, recv_buffer, row, nbytes, lane, lanes, mask
                     )
         slot, send, recv = broadcast_3(slot, send, recv)
         sync()  # the layouts are written; the next broadcast may begin
         if slot < 0:
-            if -slot == GMPI_ERR_NO_RESOURCE:
-                report(ctx, word0, taking.most_open(ctx, large), GMPI_ERR_NO_RESOURCE)
-            return slots.error_handle(-slot)
+            return no_slot(ctx, word0, slot, large)
         chunk = nbytes
         if large:
             chunk = _chunk_bytes_of(nbytes, chunk_bytes(ctx))
@@ -233,9 +227,9 @@ def make_open_scattered(
                 ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
                 if lane_id() == 0:
                     slots.open_commands(ctx, slot, send)
-                handle = publish(
-                    ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, 0,
-                    send, recv, room,
+                handle = enter(
+                    ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, 0, send,
+                    recv, room,
                 )  # fmt: skip
             handle = broadcast(handle)
             if handle >> HANDLE_ERROR_SHIFT != 0:
@@ -272,9 +266,9 @@ def make_open_scattered(
             if large or out > INLINE_BYTES:
                 # Release: staging before the record, layouts and commands before those who help.
                 fence_sys()
-            handle = publish(
-                ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, packed,
-                send, recv, room,
+            handle = enter(
+                ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, packed, send,
+                recv, room,
             )  # fmt: skip
         if not p2p:
             handle = broadcast(handle)
@@ -284,34 +278,24 @@ def make_open_scattered(
 
     # wide: what a record says
     @device
-    def publish(
-        ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, out, packed, send, recv,
+    def enter(
+        ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, packed, send, recv,
         room,
     ):  # fmt: skip
-        """Opens the row and writes the record (leading warp): the handle."""
-        lane = lane_id()
-        mask = warp_mask()
-        ticket = shuffle(mask, ticket, 0)
-        consumed = shuffle(mask, consumed, 0)
+        """``publish`` (leading warp): the handle."""
         inline = 0
-        if word0 & _OUT != 0 and nbytes <= INLINE_BYTES:
+        if word0 & OUT != 0 and nbytes <= INLINE_BYTES:
             inline = nbytes
-            word0 |= FLAG_INLINE << _FLAGS_SHIFT
+            word0 |= INLINE
         # No packets for a payload, however short: it is unpacked from staging.
         packets = 1
-        if word0 & _BACK != 0 or word0 & 0xFF == OP_IRECV:
+        if word0 & BACK != 0 or word0 & 0xFF == OP_IRECV:
             packets = STATUS_PACKETS
-        handle = slots.make_handle(ctx, slot, ticket, packets, large)
-        if lane == 0:
-            slots.open_row(ctx, slot, handle, recv)
-        aborted = ring.wait_for_room(ctx, lane, mask, ticket, consumed)
-        if aborted != 0:
-            return slots.error_handle(aborted)
         buffer = recv if recv != 0 else send
         buffer = room if room != 0 else buffer
-        ring.write(
-            ctx, lane, warp_lanes(), ticket, word0, peer_tag, count, handle, buffer, packed, inline
-        )
-        return handle
+        return publish(
+            ctx, ticket, consumed, slot, large, packets, word0, peer_tag, count, buffer, recv,
+            packed, inline,
+        )  # fmt: skip
 
     return open_scattered
