@@ -11,7 +11,7 @@ index: of the proxy's table, of the entry in mapped memory where ``GMPI_Comm_ran
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,7 +44,9 @@ from gmpi.memory.peers import Peers
 from gmpi.memory.regions import Memory
 from gmpi.observe.report import Group
 from host_proxy.platform import mpi_library
-from host_proxy.platform.communicator import Communicator, Duplicate
+from host_proxy.platform.communicator import Communicator
+from host_proxy.platform.control import Control, quieten
+from host_proxy.platform.duplicate import Duplicate
 from host_proxy.platform.state import (
     C_BROKEN,
     C_CHUNKS,
@@ -90,6 +92,16 @@ def _duplicates(comm: MPI.Comm, count: int) -> list[Duplicate]:
     return made
 
 
+def controls_of(communicators: Iterable[Communicator]) -> list[Control]:
+    return [entry.control for entry in communicators if entry.control is not None]
+
+
+def _free_duplicates(communicator: Communicator) -> None:
+    for duplicate in communicator.duplicates:
+        if duplicate is not communicator.control or communicator.control.is_quiet:
+            duplicate.Free()
+
+
 class Communicators:
     """The registered communicators of one context; the first is the context's own.
 
@@ -133,7 +145,7 @@ class Communicators:
             )
         count = TAG_DUPLICATES + 1 if no_any_tag else _FEWEST
         made = _duplicates(comm, count + self._debug + direct)
-        control = made.pop() if direct else None
+        control = Control(made.pop()) if direct else None
         compared = made.pop() if self._debug else None
         messages, *more, chunks = made
         rank, size = comm.Get_rank(), comm.Get_size()
@@ -217,15 +229,20 @@ class Communicators:
         with watchdog.lock:  # it looks for messages there
             communicator.is_free = True
         settle()  # its thread may be listening there just now
-        for duplicate in communicator.duplicates:
-            duplicate.Free()
+        quieten(controls_of([communicator]))
+        _free_duplicates(communicator)
+
+    @property
+    def controls(self) -> list[Control]:
+        """Where proxies tell each other of channels."""
+        return controls_of(entry for entry in self._state.communicators if not entry.is_free)
 
     def free_all(self) -> None:
-        """Frees the duplicates; collective over each communicator."""
+        """Frees the duplicates; collective over each communicator. ``controls`` are quiet, unless
+        a rank has failed."""
         for communicator in self._state.communicators:
             if not communicator.is_free:
-                for duplicate in communicator.duplicates:
-                    duplicate.Free()
+                _free_duplicates(communicator)
 
     def _group(self, comm: MPI.Comm, messages: MPI.Comm, index: int) -> Group:
         """The communicator's name in reports, the same on all its ranks; collective."""

@@ -33,13 +33,12 @@ from gmpi.host.partitioned_messages import (
     REFUSE,
     Message,
     identity_word,
-    take_the_rest,
 )
 from gmpi.host.partitioned_problems import differing, no_room, no_staging
 from gmpi.host.partitioned_reports import Known
 from gmpi.host.partitioned_rows import End, Rows, Shape
 from gmpi.memory.exported import Exported, place_of
-from host_proxy.platform.communicator import Duplicate
+from host_proxy.platform.control import Control
 from host_proxy.platform.state import G_OPENING
 
 if TYPE_CHECKING:
@@ -54,8 +53,8 @@ class Partitioned(Known):
     """All partitioned requests of one context; made collectively over ``comm``."""
 
     def __init__(self, context: Context, comm: MPI.Comm) -> None:
-        self._control = Duplicate(comm.Dup(MPI.INFO_NULL))
-        self._control.Set_errhandler(MPI.ERRORS_RETURN)
+        self.control = Control(comm.Dup(MPI.INFO_NULL))
+        self.control.Set_errhandler(MPI.ERRORS_RETURN)
         self._lock = threading.RLock()
         self._context: Context = weakref.proxy(context)  # whose part we are
         self._state = context._state
@@ -66,12 +65,10 @@ class Partitioned(Known):
         self._handles: dict[int, End] = {}  # by handle, until freed
         self._receives: dict[Key, deque[End]] = {}  # not matched so far
         self._offers: dict[Key, deque[Message]] = {}
-        self._sends: list[MPI.Request] = []
         self._own: deque[Message] = deque()  # to ourselves
-        self._said, self._heard = np.zeros(comm.size, np.int64), 0  # messages, to each and from all
         self._problems: list[ArgumentError] = []
         self._spare: list[Any] = []  # staging of requests that have been freed
-        context._communicators.register_private(self._control)
+        context._communicators.register_private(self.control)
         context._state.opening = lambda: self.unless_busy(self._listen)
         context._state.making = Making(context, self)
         context._datatypes.users = self.users_of_type
@@ -143,20 +140,23 @@ class Partitioned(Known):
                 raise self._problems.pop(0)
 
     def unfinished(self) -> list[tuple[MPI.Request, str]]:
-        return self._control.unfinished()
+        return self.control.unfinished()
 
     def close(self, clean: bool) -> None:
-        """No kernel and no other thread uses anything of it. ``clean``: here, and on all
-        ranks unless something has failed."""
+        """No kernel and no other thread uses anything of it.
+
+        Args:
+            clean: on all ranks, unless something has failed, and ``control`` has been quietened.
+        """
         self.exported.close()
         self._state.opening = lambda: None  # which kept us, as we keep it
         self._state.making = None
-        if clean and take_the_rest(self._control, self._said, self._heard):
+        if clean and self.control.is_quiet:
             self.free_control()
 
     def free_control(self) -> None:
         """Collective."""
-        self._control.Free()
+        self.control.Free()
 
     # --- one end ----------------------------------------------------------------------------------
 
@@ -342,12 +342,10 @@ class Partitioned(Known):
     # --- messages ---------------------------------------------------------------------------------
 
     def _say(self, world: int, message: Message) -> None:
-        if world == self._control.rank:
+        if world == self.control.rank:
             self._own.append(message)
             return
-        self._sends = [request for request in self._sends if not request.Test()]
-        self._sends.append(self._control.Isend(message.pack(), world))
-        self._said[world] += 1
+        self.control.say(message.pack(), world)
 
     def unless_busy(self, work: Callable[[], _Found]) -> _Found | None:
         """What ``work`` returns; None while another thread is at it.
@@ -363,14 +361,11 @@ class Partitioned(Known):
             self._lock.release()
 
     def _listen(self) -> None:
-        status = MPI.Status()
-        while (found := self._control.Improbe(MPI.ANY_SOURCE, 0, status)) is not None:
-            data = Message.buffer()
-            found.Recv(data)
-            self._heard += 1
-            self._hear(status.Get_source(), Message.unpack(data))
+        data = Message.buffer()
+        while (source := self.control.hear(data)) is not None:
+            self._hear(source, Message.unpack(data))
         while self._own:
-            self._hear(self._control.rank, self._own.popleft())
+            self._hear(self.control.rank, self._own.popleft())
 
     def _hear(self, world: int, message: Message) -> None:
         if message.kind == OFFER:

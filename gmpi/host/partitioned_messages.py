@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from typing import NamedTuple
 
 import numpy as np
-from mpi4py import MPI
 
 from gmpi.memory.gpu_staging import Token
 
@@ -82,32 +80,3 @@ class Message(NamedTuple):
 
 _WORDS = len(Message._fields) - 1
 _BYTES = 8 * _WORDS + 1 + _HANDLE_BYTES
-
-
-_PATIENCE_S = 1.0  # of a rank whose context has ended well, for those whose has not
-_left: list[tuple[object, ...]] = []  # what MPI still has of collectives that some take no part in
-
-
-def take_the_rest(control: MPI.Comm, said: np.ndarray, heard: int) -> bool:
-    """Receives what others have said and nobody has heard, such as that a request was freed.
-
-    Collective over the ranks whose contexts end well. A communicator that is freed with messages
-    under way breaks others: a library may give its number to the next one, which then receives
-    them. False: some rank has not come, so the communicator must not be freed.
-
-    Args:
-        said: how many messages have gone to each rank.
-        heard: how many have come from all of them.
-    """
-    coming, status = np.empty_like(said), MPI.Status()
-    request = control.Ialltoall(said, coming)
-    until = time.monotonic() + _PATIENCE_S
-    while not request.Test():
-        if time.monotonic() > until:
-            _left.append((control, request, said, coming))
-            return False
-        time.sleep(1e-4)
-    for _ in range(int(coming.sum()) - heard):
-        message = control.Mprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status)
-        message.Recv(np.empty(status.Get_count(MPI.BYTE), np.uint8))
-    return True

@@ -12,6 +12,7 @@ from gmpi.errors import LeakWarning, PendingError
 from gmpi.launch import checking
 from gmpi.lifetime import ending, process, unfinished
 from gmpi.lifetime.interrupts import Held
+from host_proxy.platform.control import quieten
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -105,6 +106,8 @@ def _shut_down(context: Context, clean: bool, why: str) -> None:
         context._recorder.finish()
     left: list[unfinished.Unfinished] = []
     if stopped and not MPI.Is_finalized():
+        if clean:  # what is still said here is of no use, and would be called unfinished
+            quieten([*context._communicators.controls, context._partitioned.control])
         left = unfinished.requests_of(context)
     if not stopped or not quiet or context._kernels.unfinished:
         _stranded.append(context)

@@ -36,7 +36,7 @@ from gmpi.diagnose.tables import (
 from gmpi.host.requests import HostRequest, type_name
 from gmpi.observe.partitioned import PartitionedLook
 from host_proxy.platform import operations as ops
-from host_proxy.platform.communicator import Duplicate
+from host_proxy.platform.duplicate import Duplicate
 from host_proxy.platform.flight import FUNCTIONS, Event, events
 from host_proxy.platform.state import (
     G_CLOSED,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from mpi4py import MPI
 
 from gmpi.contract.channels import Places
 from host_proxy.platform.communicator import Communicator
@@ -20,7 +19,6 @@ PROXIED = -1  # in place of a channel
 
 _ASK = 0
 _TELL = 1
-_TAG = 0
 
 
 class Ends(NamedTuple):
@@ -49,7 +47,6 @@ class Channels:
         self._inboxes: dict[tuple[int, int, int], int] = {}  # (communicator, source, tag)
         self._told: dict[tuple[int, int, int], int] = {}  # (communicator, dest, tag)
         self._asked: set[tuple[int, int, int]] = set()
-        self._sends: list[MPI.Request] = []
 
     def receive_end(self, comm: int, source: int, tag: int) -> Ends:
         """Of the channel from a rank."""
@@ -82,17 +79,13 @@ class Channels:
     def listen(self) -> bool:
         """Takes what other proxies have said; whether anything was."""
         heard = False
-        self._sends = [request for request in self._sends if not request.Test()]
         for comm, communicator in enumerate(self._state.communicators):
             control = communicator.control
             if control is None or communicator.is_free:
                 continue
-            status = MPI.Status()
-            while (message := control.Improbe(MPI.ANY_SOURCE, _TAG, status)) is not None:
-                words = np.empty(3, np.int64)
-                message.Recv(words)
+            words = np.empty(3, np.int64)
+            while (source := control.hear(words)) is not None:
                 what, tag, channel = map(int, words)
-                source = status.Get_source()
                 heard = True
                 if what == _ASK:
                     self._inbox(comm, source, tag)
@@ -129,5 +122,4 @@ class Channels:
     def _say(self, comm: int, rank: int, what: int, tag: int, channel: int) -> None:
         control = self._state.communicators[comm].control
         assert control is not None
-        words = np.array([what, tag, channel], np.int64)
-        self._sends.append(control.Isend(words, rank, _TAG))
+        control.say(np.array([what, tag, channel], np.int64), rank)

@@ -16,7 +16,7 @@ from device_lib.platform.scope import warp_lanes, warp_mask
 from device_lib.proxied import ring
 from gmpi.contract import wire
 from gmpi.diagnose.tables import ranks_text
-from host_proxy.platform.communicator import Duplicate
+from host_proxy.platform.duplicate import Duplicate
 
 BYTE = gmpi.BYTE
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE

@@ -16,7 +16,7 @@ from mpi4py import MPI
 from numba import cfunc, int32, int64, njit
 
 import gmpi
-from host_proxy.platform.communicator import Duplicate
+from host_proxy.platform.duplicate import Duplicate
 from host_proxy.platform.native import call, get, load_int, put, store_int
 from host_proxy.platform.state import (
     C_HANDLE,

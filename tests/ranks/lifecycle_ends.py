@@ -16,6 +16,7 @@ from numba import cuda
 from script import Script
 
 import gmpi
+from host_proxy.platform.state import G_CHANNELS
 from host_proxy.reference.mpi4py_engine import Mpi4pyEngine
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
@@ -67,6 +68,23 @@ def open_requests_at_the_end() -> None:
     barrier()
     with gmpi.Context(WORLD) as g:
         exchange(g)
+
+
+def what_nobody_has_heard() -> None:
+    """What proxies have said of channels when a context closes is not met by the next one, whose
+    communicators may have the same numbers."""
+    for _ in range(3):
+        with gmpi.Context(WORLD, wildcards=False) as g:
+            channels = g._proxy.python.channels
+            time.sleep(0.05)
+            assert not channels._told, channels._told
+            g._state.globals[G_CHANNELS] = 0  # nobody listens any more
+            g._proxy.wait_for_turn()
+            barrier()
+            channels.receive_end(0, NEXT, 77)  # the sender is told
+    with gmpi.Context(WORLD, wildcards=False) as g:
+        exchange(g)
+        assert (0, NEXT, 77) not in g._proxy.python.channels._told
 
 
 def requests_never_waited_for() -> None:
@@ -210,6 +228,7 @@ def dropped_arrays() -> None:
 
 
 SCENARIOS = [
-    open_requests_at_the_end, requests_never_waited_for, errors_at_close, abort_releases_kernels,
+    open_requests_at_the_end, what_nobody_has_heard, requests_never_waited_for, errors_at_close,
+    abort_releases_kernels,
     ctrl_c, an_exception, the_proxy_dies, dropped_arrays,
 ]  # fmt: skip

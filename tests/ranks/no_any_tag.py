@@ -16,7 +16,7 @@ from gmpi import communicators
 from gmpi.contract.rules import TAG_DUPLICATES, duplicate_of
 from gmpi.diagnose.tables import ranks_text
 from gmpi.observe import report
-from host_proxy.platform.communicator import Duplicate
+from host_proxy.platform.duplicate import Duplicate
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 UB = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
