@@ -224,8 +224,8 @@ def run(comm, rows, columns, n, matrix, roots):
 
 def main(run=run):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--scale", type=int, default=16, help="2**scale vertices")
-    parser.add_argument("--roots", type=int, default=8, help="searches, from as many vertices")
+    parser.add_argument("--scale", type=int, default=16, choices=range(1, 32), metavar="1..31")
+    parser.add_argument("--roots", type=int, default=8, choices=range(1, 65), metavar="1..64")
     parser.add_argument("--small", action="store_true", help="for the simulator: scale 7, 1 root")
     args, comm = parser.parse_args(), MPI.COMM_WORLD
     scale, searches = (7, 1) if args.small else (args.scale, args.roots)

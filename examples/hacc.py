@@ -212,8 +212,9 @@ def main(run=run, ways=WAYS):
     args = parser.parse_args()
     comm = MPI.COMM_WORLD
     particles, rounds = (32, 1) if args.small else (args.particles, args.rounds)
-    if particles < 2:
-        raise SystemExit(f"--particles is {particles}: at least 2 are needed")
+    if particles < 2 or rounds < 1:
+        raise SystemExit(f"--particles is {particles}, --rounds is {rounds}: at least 2 and 1 are "
+                         "needed")  # fmt: skip
     gmpi.select_gpu(comm)
     blocks = [block_of(rank, particles) for rank in range(comm.size)]
     content = blocks[comm.rank]

@@ -217,8 +217,9 @@ def main(run=run, ways=WAYS_TO_SEND):
     parser.add_argument("--small", action="store_true", help="for the simulator: 4 points")
     args = parser.parse_args()
     n = 4 if args.small else args.points
-    if n < RADIUS:
-        raise SystemExit(f"--points is {n}: at least {RADIUS}, the width of the halo, are needed")
+    if n < RADIUS or args.steps < 1:
+        raise SystemExit(f"--points is {n}, --steps is {args.steps}: at least {RADIUS}, the width "
+                         "of the halo, and 1 are needed")  # fmt: skip
     dims = MPI.Compute_dims(MPI.COMM_WORLD.size, 3)
     comm = MPI.COMM_WORLD.Create_cart(dims, periods=(True,) * 3)
     gmpi.select_gpu(comm)

@@ -128,6 +128,8 @@ def main(run=run):
     comm = MPI.COMM_WORLD.Create_cart(MPI.Compute_dims(MPI.COMM_WORLD.size, 2))
     if len(size) != 2 or min((n - 2) // d for n, d in zip(size, comm.dims)) < 1:
         raise SystemExit(f"{size} is too small for {comm.dims} ranks: each needs a point")
+    if args.limit < 1:
+        raise SystemExit(f"--limit is {args.limit}: at least 1 step is needed")
     cut = [(n - 2) * np.arange(d + 1) // d for n, d in zip(size, comm.dims)]
     box = tuple(slice(at[me], at[me + 1] + 2) for at, me in zip(cut, comm.coords))
     gmpi.select_gpu(comm)

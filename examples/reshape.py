@@ -160,6 +160,8 @@ def main(run=run, ways=WAYS):
     if size & (size - 1) or size < comm.size or 2 * comm.size > REQUESTS:
         raise SystemExit(f"--size is {size}: a power of two is needed, of 1 row or more for each "
                          f"of {comm.size} ranks, and at most {REQUESTS // 2} ranks")  # fmt: skip
+    if args.rounds < 1:
+        raise SystemExit(f"--rounds is {args.rounds}: at least 1 is needed")
     gmpi.select_gpu(comm)
     first = size * np.arange(comm.size + 1) // comm.size
     own = slice(first[comm.rank], first[comm.rank + 1])

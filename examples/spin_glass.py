@@ -166,6 +166,9 @@ def main(run=run):
     comm, n = MPI.COMM_WORLD, 8 if args.small else args.length
     if n % 2 or n < 2 * comm.size:
         raise SystemExit(f"--length is {n}: an even number is needed, of at least 2 for each rank")
+    if args.sweeps < 1 or args.temperature <= 0:
+        raise SystemExit(f"--sweeps is {args.sweeps}, --temperature is {args.temperature}: at "
+                         "least 1, and more than 0, are needed")  # fmt: skip
     gmpi.select_gpu(comm)
     first, end = (2 * (n // 2 * rank // comm.size) for rank in (comm.rank, comm.rank + 1))
     # With this share of +1 the mean energy is known, of any lattice at any time

@@ -97,6 +97,10 @@ def main(run=run):
     args = parser.parse_args()
     sizes = [6] if args.small else [int(size) for size in args.sizes.split(",")]
     checked, timed = (4, 2) if args.small else (CHECKED, args.iterations)
+    if min(sizes) < 1 or timed < 2 or timed % 2:
+        raise SystemExit(
+            f"--sizes {args.sizes}: at least 1; --iterations {timed}: even, at least 2"
+        )
     dims = MPI.Compute_dims(MPI.COMM_WORLD.size, 2)
     comm = MPI.COMM_WORLD.Create_cart(dims, periods=(True, True))
     gmpi.select_gpu(comm)

@@ -82,6 +82,8 @@ def main():
     items, comm = 6 if args.small else args.items, MPI.COMM_WORLD
     if comm.size < 2:
         sys.exit(f"workers needs 2 ranks or more: mpiexec -n 2 python {sys.argv[0]}")
+    if items < 1:
+        sys.exit(f"--items is {items}: at least 1 is needed")
     is_master = comm.rank == MASTER
     workers = comm.Split(int(is_master))
     if not is_master:  # the GPUs of a node are for these ranks only

@@ -32,9 +32,9 @@ OF_TWINS = tuple(
 IN_TURN = """
 import runpy, sys
 from mpi4py import MPI
-paths = sys.argv[1:]
-for path in paths:
-    status, sys.argv = None, [path, "--small"]
+commands = [line.split() for line in sys.argv[1:]]
+for path, *arguments in commands:
+    status, sys.argv = None, [path, *arguments]
     try:
         runpy.run_path(path, run_name="__main__")
     except SystemExit as end:
@@ -96,8 +96,8 @@ def test_lines_in_the_page_are_those_of_the_program() -> None:
 def test_applications_are_right(ranks: int, twins: bool) -> None:
     names = OF_TWINS if twins else APPLICATIONS
     names = tuple(name for name in names if ranks != 3 or name not in POWERS_OF_TWO)
-    paths = [str((TWINS if twins else EXAMPLES) / name) for name in names]
-    status, text = launcher.mpi(ranks, "-c", IN_TURN, *paths)
+    lines = [f"{(TWINS if twins else EXAMPLES) / name} --small" for name in names]
+    status, text = launcher.mpi(ranks, "-c", IN_TURN, *lines)
     assert status == 0, text
     for name in names:
         assert f"{name} ended with {[0] * ranks}" in text, text
@@ -115,18 +115,30 @@ def test_kernels_of_applications_compile() -> None:
         assert f"{name.removesuffix('.py')}." in text, name
 
 
+#: What they refuse, on two ranks, and how that ends.
+REFUSED = {
+    "bfs.py --roots 0": "argument --roots: invalid choice: 0",
+    "bfs.py --scale 0": "argument --scale: invalid choice: 0",
+    "hacc.py --rounds 0": "--particles is 4096, --rounds is 0: at least 2 and 1 are needed",
+    "halo26.py --steps 0": "--points is 256, --steps is 0: at least 3, the width of the halo",
+    "heat.py --limit 0": "--limit is 0: at least 1 step is needed",
+    "heat.py --size 3,4": "(3, 4) is too small for [2, 1] ranks: each needs a point",
+    "reshape.py --rounds 0": "--rounds is 0: at least 1 is needed",
+    "spin_glass.py --length 7": "--length is 7: an even number is needed",
+    "spin_glass.py --sweeps 0": "--sweeps is 0, --temperature is 1.1: at least 1",
+    "stencil9.py --iterations 3": "--iterations 3: even, at least 2",
+    "workers.py --items 0": "--items is 0: at least 1 is needed",
+}
+
+
 @pytest.mark.mpi
 @pytest.mark.mpich
-@pytest.mark.parametrize(
-    ("name", "arguments", "words"),
-    [
-        ("heat.py", "--size 3,4", "(3, 4) is too small for [2, 1] ranks: each needs a point"),
-        ("spin_glass.py", "--length 7", "--length is 7: an even number is needed"),
-    ],
-)
-def test_a_size_that_does_not_fit_is_refused(name: str, arguments: str, words: str) -> None:
-    status, text = launcher.mpi(2, str(EXAMPLES / name), *arguments.split())
-    assert status != 0 and words in text, text
+def test_numbers_that_do_not_fit_are_refused() -> None:
+    status, text = launcher.mpi(2, "-c", IN_TURN, *[f"{EXAMPLES}/{line}" for line in REFUSED])
+    assert status == 0, text
+    for words in REFUSED.values():
+        assert words in text, f"{words}\n{text}"
+    assert "Traceback" not in text, text
 
 
 @pytest.mark.mpi
