@@ -72,10 +72,12 @@ def GMPI_Testall(
         requests: int64[count] in one piece, in device, shared or local memory; in the end all are
             ``gmpi.REQUEST_NULL`` but for partitioned ones.
         statuses: array of ``gmpi.STATUS_DTYPE``[count] (or int64[count, 5]) in device memory, or
-            nothing; filled in when all are complete. Those of partitioned requests are not.
+            nothing; each is filled in when its request is complete.
 
     Returns:
-        (whether all are complete, the first error class in order of the requests).
+        (whether all are complete, the first error class in order of the requests). A persistent or
+        partitioned request stays in the array: the call that finds it complete returns its error,
+        also where others are not complete.
     """
     raise NotImplementedError
 

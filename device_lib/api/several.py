@@ -106,9 +106,12 @@ def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
 
     @device
     def test_all(ctx, count, requests, statuses):
-        """(whether all are complete, the first error class)."""
+        """(whether all are complete, the first error class; where not all are, of those that this
+        call has found complete and that stay in the array)."""
         sync()
         left = 0
+        error = SUCCESS
+        first = count  # request that has failed
         i = 0
         while i < count:
             request = load_8(requests + i * 8)
@@ -119,20 +122,22 @@ def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
                     if statuses != 0 and leads() and lane_id() == 0:
                         store_status(statuses + i * STATUS_BYTES, status)
                     take_out(requests + i * 8, request, error_handle(status.error) | _SEEN)
+                    if is_partitioned(request) and status.error != SUCCESS and i < first:
+                        error = status.error
+                        first = i
                 else:
                     left += 1
             i += opaque(1)
         if left > 0:
-            return 0, SUCCESS
-        error = SUCCESS
+            return 0, error
         i = 0
         while i < count:
             request = load_8(requests + i * 8)
             if request == REQUEST_NULL and statuses != 0 and leads() and lane_id() == 0:
                 store_status(statuses + i * STATUS_BYTES, status_of(SUCCESS, 0, NO_ORIGIN))
-            elif _is_seen(request):
-                if error == SUCCESS:
-                    error = request & 0xFF
+            elif _is_seen(request) and request & 0xFF != SUCCESS and i < first:
+                error = request & 0xFF
+                first = i
             take_out(requests + i * 8, request, REQUEST_NULL)
             i += opaque(1)
         return 1, error

@@ -135,13 +135,13 @@ class Windows:
 
     def comm_of(self, handle: Any) -> int:
         """The handle of a window's communicator."""
-        if handle not in self._known:
+        if not isinstance(handle, (int, np.integer)) or handle not in self._known:
             shown = hex(handle) if isinstance(handle, int) else repr(handle)
             raise ContextError(
                 f"window is {shown}, allowed is a handle of Context.win() of this context; it was "
                 "freed before, or is no such handle"
             )
-        return self._known[handle].comm
+        return self._known[int(handle)].comm
 
     def users_of(self, address: int, nbytes: int) -> int:
         """How many windows lie in a piece of memory."""

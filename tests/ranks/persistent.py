@@ -238,6 +238,15 @@ def misused(ctx, buf, log, kept):
     log[10] = GMPI_Start(ctx, wrong)
     log[11] = GMPI_Wait(ctx, wrong).error
     log[12] = gmpi.GMPI_Pready(ctx, 0, wrong)
+    both = cuda.local.array(2, np.int64)
+    both[0] = GMPI_Recv_init(ctx, buf, 8, gmpi.BYTE, gmpi.PROC_NULL, 1, 0)
+    both[1] = wrong
+    GMPI_Startall(ctx, 2, both)
+    flag = False
+    while not flag:
+        flag, error = GMPI_Testall(ctx, 2, both)
+        log[13] = max(log[13], error)
+    GMPI_Request_free(ctx, both[0])
     kept[0] = wrong
 
 
@@ -263,9 +272,9 @@ def wrong_use(g: gmpi.Context) -> None:
     misused[1, 32](g.device, buf, log, kept)
     raises(gmpi.ArgumentError, "GMPI_Start in block 0: request is 0x6", g.synchronize)
     r = gmpi.ERR_REQUEST
-    expected = [0, r, r, 0, 0, r, r, r, 0, gmpi.ERR_RANK, 0, gmpi.ERR_RANK, r]
-    assert list(log.copy_to_host()[:13]) == expected, log.copy_to_host()
-    texts = [fault.text for fault in g.errors[-8:]]
+    expected = [0, r, r, 0, 0, r, r, r, 0, gmpi.ERR_RANK, 0, gmpi.ERR_RANK, r, gmpi.ERR_RANK]
+    assert list(log.copy_to_host()[:14]) == expected, log.copy_to_host()
+    texts = [fault.text for fault in g.errors[-9:-1]]
     words = "allowed is a persistent or partitioned request of this context that is not active"
     assert all(words in texts[i] for i in (0, 1, 2, 3)), texts
     assert texts[1].startswith("GMPI_Request_free in block 0"), texts
