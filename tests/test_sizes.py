@@ -99,3 +99,9 @@ def test_what_is_too_large() -> None:
     assert not too_large(factory)
     assert too_large(factory.replace("# long", "# not"))
     assert too_large("def f():  # long: no\n    pass\n")
+
+
+def test_files_of_tests() -> None:
+    paths = (launcher.ROOT / "tests").rglob("*.py")
+    long = {path.name for path in paths if len(path.read_text().splitlines()) > MOST_LINES}
+    assert not long, f"{sorted(long)} have more than {MOST_LINES} lines"
