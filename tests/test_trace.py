@@ -15,9 +15,10 @@ import trace_checks
 from click.testing import CliRunner
 
 from gmpi.__main__ import main
+from gmpi.contract import moves
 from gmpi.contract.trace import EVENT_BYTES
 from gmpi.trace import chrome, clock, events, merge, summary
-from gmpi.trace.operations import Groups, Taken, join
+from gmpi.trace.operations import Groups, Taken, join, kind_of
 from host_proxy.platform.trace import DTYPE
 
 US = 1000
@@ -43,6 +44,13 @@ def test_a_clock_that_goes_faster_is_slowed_down() -> None:
     assert np.abs(line.here(there) - [10**15, 10**15 + day // 2, 10**15 + day]).max() <= 1
     assert clock.same().here(np.array([123])).tolist() == [123]
     assert clock.Line(first, first).here(np.array([6_000])).tolist() == [10**15 + 1_000]
+
+
+def test_kinds_of_calls() -> None:
+    for row in moves.ALL_ROWS:
+        assert kind_of(row.name.lower()) == kind_of(row.nonblocking.lower()) == "collective", row
+    assert kind_of("ibsend") == "send" and kind_of("irecv") == "receive"
+    assert kind_of("waitall") == "other"
 
 
 # --- the memory of events -------------------------------------------------------------------------

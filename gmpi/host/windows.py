@@ -167,7 +167,7 @@ class Windows:
 
     def _checked(self, array: Any, unit: int) -> tuple[Offer, int]:
         context = self._context
-        if not isinstance(unit, int) or not 1 <= unit <= MOST_UNIT:
+        if not isinstance(unit, (int, np.integer)) or not 1 <= unit <= MOST_UNIT:
             raise ContextError(f"disp_unit is {unit!r}, allowed is 1..{MOST_UNIT} bytes")
         if context.kernels_running:
             raise ContextError(

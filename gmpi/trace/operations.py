@@ -27,7 +27,7 @@ _SENDS = frozenset(("isend", "ibsend", "irsend", "issend", "send", "bsend", "rse
 _RECEIVES = frozenset(("irecv", "recv"))
 _COLLECTIVES = frozenset(
     prefix + name.lower()
-    for name in ("Allreduce", "Bcast", "Barrier", *(row.name for row in moves.ROWS))
+    for name in ("Allreduce", "Bcast", "Barrier", *(row.name for row in moves.ALL_ROWS))
     for prefix in ("", "i")
 )
 _OF_ONE = frozenset(("wait", "test"))
