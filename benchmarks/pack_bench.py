@@ -1,6 +1,6 @@
 """Packing on one GPU: gmpi.pack and gmpi.unpack against copies, for every layout of the papers.
 
-    python benchmarks/pack_bench.py --json docs/measurements/packing.json --plot packing.png
+    python benchmarks/pack_bench.py --json docs/measurements/packing-1gpu.json --plot packing.png
 
 Every result is first compared with CuPy's own gather. Rates are bytes read and written. ``copy`` is
 a device-to-device copy of as many bytes in the same run; the ceiling of a layout is what a copy at

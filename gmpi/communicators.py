@@ -279,10 +279,10 @@ def _topology_row(comm: MPI.Comm) -> np.ndarray:
 
 
 def _p2p_row(reached: slice, p2p: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """What kernels are told of a communicator: uint8[REACH_BYTES] (``gmpi/contract/wire.py``).
+    """What kernels are told of a communicator: uint8[P2P_BYTES] (``gmpi/contract/wire.py``).
 
     Args:
-        reached, near: what ``Peers.reach`` returned.
+        reached, p2p: what ``Peers.reach`` returned.
         places: int64[ranks], where our mailboxes are on each rank.
     """
     ways = p2p[reached]

@@ -77,7 +77,7 @@ class Event(NamedTuple):
     """How a poll ended.
 
     Attributes:
-        kind: ORDER or LAST: the scope must execute a command and come back; DONE; ABORTED, with
+        kind: COMMAND or LAST: the scope must execute a command and come back; DONE; ABORTED, with
             the class as ``command``; NOTHING: the limit was reached.
         place, command, length, buffers, own, target: what ``execute`` takes.
     """
@@ -245,7 +245,7 @@ def await_batch(ctx, asked, turn, waiting, low, word, origin):
     lane = lane_id()
     mask = warp_mask()
     polls = turn.polls
-    tried = -1  # the order of the lane's request that has been looked at
+    tried = -1  # the command of the lane's request that has been looked at
     counted = pacing.NOT_COUNTED
     rest = 0
     while True:

@@ -105,7 +105,7 @@ def _is_open(seen, expected, number):
 
 @device
 def is_open_command(seen, expected, command):
-    """Whether a claim word leaves an order of the request ``expected`` to be taken."""
+    """Whether a claim word leaves a command of the request ``expected`` to be taken."""
     return _is_open(seen, expected, _number_of(command))
 
 
@@ -160,7 +160,7 @@ def take(ctx, slot, expected, lane, lanes, mask, packet, low, word):
     if votes == 0:
         return -1, 0, 0, 0
     chosen = first_bit(votes)
-    # Where the buffers are stays the same for the whole request; it was written before any order.
+    # Where the buffers are stays the same for the whole request; it was written before any command.
     buffers = low
     known_word = word
     if lanes < LARGE_PACKETS:

@@ -132,8 +132,8 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
 
     Returns:
         (event, place, command, length, buffers, status, count, origin):
-        ORDER, claimed for the caller: place is slot << 8 | index of the staging buffer;
-        LAST: as both ORDER and DONE;
+        COMMAND, claimed for the caller: place is slot << 8 | index of the staging buffer;
+        LAST: as both COMMAND and DONE;
         DONE: packet 0 as status and count, low word of packet 1 as origin;
         ABORTED: the error class as status.
     """

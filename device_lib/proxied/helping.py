@@ -63,7 +63,7 @@ def claim_other(ctx, doorbell, blocks, lane, lanes, mask):
         # The next word of narrow slots that has something.
         bits = 0
         while bits == 0 and word < words:
-            if lanes < NARROW_WORDS:  # one reads for all: another look may see another order
+            if lanes < NARROW_WORDS:  # one reads for all: another look may see another command
                 bits = shuffle(mask, _narrow_commands(ctx, word), 0)
             else:
                 bits = shuffle(mask, mine, word)

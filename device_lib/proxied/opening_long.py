@@ -70,8 +70,8 @@ _NOT_P2P = 1 << 50  # beside FULL and NO_SLOT: the receiver does not read our GP
 def open_long(ctx, word0, count, send, peer_tag, recv):
     """Publishes a receive above ``eager_bytes``, or a send whose bytes are not packed yet.
 
-    Called by all lanes of one full warp, after a barrier of the scope; after a send, ``land`` or
-    ``fill`` must follow. As ``opening.open_inline`` it calls nothing.
+    Called by all lanes of one full warp, after a barrier of the scope; after a send, ``put_mail``
+    or ``fill`` must follow. As ``opening.open_inline`` it calls nothing.
 
     The slot first, the ticket when it is ours (0.4 us later): whoever had the slot before freed it
     after taking the ticket of its last CHUNK record, and a record that opens the slot with an older

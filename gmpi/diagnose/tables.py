@@ -28,7 +28,7 @@ class Pending:
         communicator: identity.
         block: linear number of the calling block, -1 for a call of the host.
         matched: the message of a receive has begun to come.
-        orders: how often threads have been asked to move bytes of it and have not yet done so.
+        commands: how often threads have been asked to move bytes of it and have not yet done so.
         age_s: seconds; at least that old.
         lacks: of a partitioned request, or of a call of grid scope, what is missing, in words.
         end: number of its end, 0 for any other request.

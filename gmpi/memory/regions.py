@@ -68,7 +68,7 @@ class Memory:
         mapped: the same memory for the GPU.
         device: address of device memory.
         staging: GPU staging, if there is one.
-        landing: address of the mailboxes in it; 0: there are none.
+        mailbox: address of the mailboxes in it; 0: there are none.
         direct: where direct memory begins in it; 0: there is none.
         table: where the table of channels begins in device memory.
         arena, arena_bytes: address and size of the arena, which is given out piece by piece.

@@ -62,7 +62,7 @@ class Header(NamedTuple):
         transfer: its number, the tags of what follows; of one that was abandoned, the error class.
         shared: the sender's large slot, whose buffers the receiver reads, NOT_SHARED or ABANDONED.
         way: P2P or P2P | MAILED; 0 where nothing is shared.
-        mark: what the ready word will be, or the sequence number of the packets.
+        seq: what the ready word will be, or the sequence number of the packets.
     """
 
     total: int

@@ -15,7 +15,7 @@ Chunk k is packed into chunk buffer ``k % LARGE_BUFFERS`` of the sender; the cal
 the first ones, later ones are asked for when their buffer is free: sent by MPI, or read by the
 other side. From elsewhere, chunk k is received into the same buffer of the receiver's slot. Either
 way the receiver asks for it to be unpacked. The completion is written as soon as everything is in
-reach; it says how many orders must be executed before the request is complete.
+reach; it says how many commands must be executed before the request is complete.
 
 How both ends learn that a call of MPI has failed is in ``streams.py``;
 ``host_proxy/reference/protocol.py`` is the same protocol in plain mpi4py.
@@ -58,7 +58,7 @@ _is_commanded = jit(is_commanded)
 
 @jit
 def chunk_done(g, r, row):
-    """A CHUNK record for a point-to-point request; False when it fits no order we gave."""
+    """A CHUNK record for a point-to-point request; False when it fits no command we gave."""
     done = get(r, R_DONE)
     position = (done >> CHUNK_POSITION_SHIFT) & POSITION_MASK
     direction = (done >> CHUNK_DIRECTION_SHIFT) & 1

@@ -15,7 +15,7 @@ be told, which waits for a chunk, a notice or a credit. In place of the next mes
 it sends *last words*: the error class, and where the stream ends now; four times, or as often as
 messages are left, because so many receives may be posted. Whoever hears them fails with the same
 class, and ends its own stream in the same way. A request completes when both streams are at their
-ends, no MPI request of it is pending and no order open: nobody touches its buffers any more, and
+ends, no MPI request of it is pending and no command open: nobody touches its buffers any more, and
 its slot may be used again.
 
 * Both fail at once: both send last words, and both hear them.

@@ -20,7 +20,7 @@ class Communicator:
         messages: collectives, and first messages of all tags, or of some.
         chunks: what follows first messages.
         peers: which peer each rank is, -1 for one on another node.
-        near: whether kernels pack what they send to each rank into GPU staging.
+        p2p: how the memory of each rank is reached (``gmpi.memory.peers``); 0: not at all.
         more: where no receive uses ANY_TAG, first messages of other tags.
         compared: in debug mode, what ranks say of their calls of collectives.
         control: where no receive uses a wildcard, what proxies say of channels.

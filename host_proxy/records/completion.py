@@ -242,7 +242,7 @@ def show_commands(g, slots):
 @entry
 def find_overdue(g):
     """Leaves commands that nobody has come for to everybody that waits; in each turn of the loop
-    while there are orders.
+    while there are commands.
 
     A command is overdue when nothing was heard of its request between two looks: no new command
     where there was none, no answer. The next commands of such a request are everybody's

@@ -3,7 +3,7 @@
 These have a bit for each large slot; narrow slots are too many. Blocks that have
 opened narrow requests with commands are told by the other half of ``CONTROL_BLOCKS``, and find them
 by ``CONTROL_NARROW``, a bit a slot, which nobody reads while there are none. When nobody has come
-for an order for as long as with those of large slots, all blocks are told.
+for a command for as long as with those of large slots, all blocks are told.
 
     G_NARROW    for each bit of CONTROL_BLOCKS, how many such requests there are
                 words as those of CONTROL_NARROW: of which of these nothing was heard
@@ -91,7 +91,7 @@ def hear_narrow(g, row):
 
 @jit
 def forget_narrow(g, row):
-    """A narrow request has no order any more."""
+    """A narrow request has no command any more."""
     word, bit = _place(g, row)
     shown = get(g, G_CONTROL) + CONTROL_NARROW + word
     if load(shown) & bit:

@@ -31,7 +31,7 @@ Check = Callable[[], None]
 class Nodes:
     """A context whose ranks are on nodes by a map; ``with`` closes it, and prints how long it took.
 
-    The map is read when a context opens (``gmpi/node.py``): one job has several.
+    The map is read when a context opens (``gmpi/memory/node.py``): one job has several.
     """
 
     def __init__(self, nodes: str, gpu: bool = True) -> None:
