@@ -92,6 +92,28 @@ from device_lib.api.exports_collectives import (
     GMPI_Scatter as GMPI_Scatter,
     GMPI_Scatter_warp as GMPI_Scatter_warp,
 )
+from device_lib.api.exports_neighbours import (
+    GMPI_Ineighbor_allgather as GMPI_Ineighbor_allgather,
+    GMPI_Ineighbor_allgather_warp as GMPI_Ineighbor_allgather_warp,
+    GMPI_Ineighbor_allgatherv as GMPI_Ineighbor_allgatherv,
+    GMPI_Ineighbor_allgatherv_warp as GMPI_Ineighbor_allgatherv_warp,
+    GMPI_Ineighbor_alltoall as GMPI_Ineighbor_alltoall,
+    GMPI_Ineighbor_alltoall_warp as GMPI_Ineighbor_alltoall_warp,
+    GMPI_Ineighbor_alltoallv as GMPI_Ineighbor_alltoallv,
+    GMPI_Ineighbor_alltoallv_warp as GMPI_Ineighbor_alltoallv_warp,
+    GMPI_Ineighbor_alltoallw as GMPI_Ineighbor_alltoallw,
+    GMPI_Ineighbor_alltoallw_warp as GMPI_Ineighbor_alltoallw_warp,
+    GMPI_Neighbor_allgather as GMPI_Neighbor_allgather,
+    GMPI_Neighbor_allgather_warp as GMPI_Neighbor_allgather_warp,
+    GMPI_Neighbor_allgatherv as GMPI_Neighbor_allgatherv,
+    GMPI_Neighbor_allgatherv_warp as GMPI_Neighbor_allgatherv_warp,
+    GMPI_Neighbor_alltoall as GMPI_Neighbor_alltoall,
+    GMPI_Neighbor_alltoall_warp as GMPI_Neighbor_alltoall_warp,
+    GMPI_Neighbor_alltoallv as GMPI_Neighbor_alltoallv,
+    GMPI_Neighbor_alltoallv_warp as GMPI_Neighbor_alltoallv_warp,
+    GMPI_Neighbor_alltoallw as GMPI_Neighbor_alltoallw,
+    GMPI_Neighbor_alltoallw_warp as GMPI_Neighbor_alltoallw_warp,
+)
 from device_lib.api.exports_onesided import (
     GMPI_Accumulate as GMPI_Accumulate,
     GMPI_Accumulate_warp as GMPI_Accumulate_warp,

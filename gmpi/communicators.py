@@ -37,6 +37,8 @@ from gmpi.contract.wire import (
     PERIODS_SHIFT,
     PRIVATE_COMMUNICATOR,
     TOPOLOGY_BYTES,
+    TOPOLOGY_DEGREES,
+    TOPOLOGY_MISSING,
 )
 from gmpi.errors import ContextError
 from gmpi.memory.collectives import Areas
@@ -47,6 +49,7 @@ from host_proxy.platform import mpi_library
 from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.control import Control, quieten
 from host_proxy.platform.duplicate import Duplicate
+from host_proxy.platform.neighbours import Neighbours
 from host_proxy.platform.state import (
     C_BROKEN,
     C_CHUNKS,
@@ -68,15 +71,18 @@ if TYPE_CHECKING:
 _FEWEST = 2  # duplicates of a communicator: for messages, and for what follows them
 
 
-def _duplicates(comm: MPI.Comm, count: int) -> list[Duplicate]:
+def _duplicates(comm: MPI.Comm, count: int, neighbours: Neighbours | None) -> list[Duplicate]:
     """So many duplicates, or none; collective.
 
     Without hints: before MPI 4.0 duplicates inherited them. Ours use wildcards (report.py), and
-    need the order of messages, whatever the user has asserted.
+    need the order of messages, whatever the user has asserted. The first one is a graph where there
+    are neighbours.
     """
     made: list[Duplicate] = []
     try:
-        for _ in range(count):
+        if neighbours is not None:
+            made.append(Duplicate(neighbours.graph(comm)))
+        while len(made) < count:
             made.append(Duplicate(comm.Dup(MPI.INFO_NULL)))
     except MPI.Exception as exc:  # on all ranks: they agree on the number of a communicator
         enough = len(made)
@@ -144,7 +150,8 @@ class Communicators:
                 "back those that are not used any more"
             )
         count = TAG_DUPLICATES + 1 if no_any_tag else _FEWEST
-        made = _duplicates(comm, count + self._debug + direct)
+        neighbours = Neighbours.of(comm)
+        made = _duplicates(comm, count + self._debug + direct, neighbours)
         control = Control(made.pop()) if direct else None
         compared = made.pop() if self._debug else None
         messages, *more, chunks = made
@@ -155,8 +162,9 @@ class Communicators:
         mapped = np.where(peers >= 0, self._peers.table[peers, P_DIRECT], 0)
         collects = control is not None and self.areas.open(index, control, mapped, long)
         communicator = Communicator(
-            messages, chunks, rank, size, group.identity, peers, p2p, tuple(more), compared, control
-        )
+            messages, chunks, rank, size, group.identity, peers, p2p, tuple(more), compared,
+            control, neighbours,
+        )  # fmt: skip
         self.groups[index:] = [group, *self.groups[index + 1 :]]
         state.communicators[index:] = [communicator, *state.communicators[index + 1 :]]
         self._write(index, np.array([rank, size], np.int32))
@@ -166,7 +174,9 @@ class Communicators:
             reach[P2P_DIRECT] |= COLLECTIVES_DIRECT * collects
             self._memory.write_device(DEVICE_P2P + index * P2P_BYTES, reach)
         if self._memory.has_tables:
-            self._memory.write_device(DEVICE_TOPOLOGY + index * TOPOLOGY_BYTES, _topology_row(comm))
+            self._memory.write_device(
+                DEVICE_TOPOLOGY + index * TOPOLOGY_BYTES, _topology_row(comm, neighbours)
+            )
         self._enter(index, communicator, direct)
         return index
 
@@ -266,8 +276,8 @@ class Communicators:
         ctypes.memmove(self._entries + index * COMMUNICATOR_BYTES, data, len(data))
 
 
-def _topology_row(comm: MPI.Comm) -> np.ndarray:
-    """What kernels know of a Cartesian communicator; zeros for any other."""
+def _topology_row(comm: MPI.Comm, neighbours: Neighbours | None) -> np.ndarray:
+    """What kernels know of a topology; zeros where there is none."""
     row = np.zeros(TOPOLOGY_BYTES // 8, np.int64)
     if comm.Get_topology() == MPI.CART:
         cart = MPI.Cartcomm(comm)
@@ -275,6 +285,10 @@ def _topology_row(comm: MPI.Comm) -> np.ndarray:
             periods = sum(bool(period) << i for i, period in enumerate(cart.periods))
             row[0] = cart.ndim | periods << PERIODS_SHIFT
             row[1 : 1 + cart.ndim] = cart.dims
+    if neighbours is not None:
+        degrees = len(neighbours.sources) | len(neighbours.destinations) << 32
+        row[TOPOLOGY_DEGREES // 8] = degrees
+        row[TOPOLOGY_MISSING // 8] = neighbours.missing
     return row
 
 

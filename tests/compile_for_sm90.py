@@ -184,6 +184,15 @@ def windows(ctx: Any, a: Any, result: Any, n: int, win: int) -> None:
     result[0] = e
 
 
+def blocks(ctx: Any, a: Any, b: Any, counts: Any, comm: int) -> None:
+    """Collectives with counts and among neighbours."""
+    f = gmpi.FLOAT
+    e = gmpi.GMPI_Neighbor_alltoall(ctx, a, 4, f, b, 4, f, comm)
+    e |= gmpi.GMPI_Neighbor_alltoallv(ctx, a, counts, counts, f, b, counts, counts, f, comm)
+    e |= gmpi.GMPI_Allgatherv_warp(ctx, a, 4, f, b, counts, counts, f, comm)
+    counts[0] = gmpi.GMPI_Ineighbor_allgather_warp(ctx, a, e, f, b[::2], 1, f, comm)
+
+
 INTERPRETER = (
     types.int64[:, :, ::1], BYTES, types.int64[:, ::1],
     typeof(__import__("numpy").zeros((1, 1), gmpi.STATUS_DTYPE)), types.int64[:, :, :, ::1],
@@ -208,6 +217,7 @@ KERNELS = {
     "grids": (grids, (types.float32[::1], types.float32[:, ::1], types.int64, types.int64)),
     "ends": (ends, (types.float32[::1], types.float32[::1], WORDS)),
     "windows": (windows, (types.float64[::1], types.float64[::1], types.int64, types.int64)),
+    "blocks": (blocks, (types.float32[::1], types.float32[::1], WORDS, types.int64)),
     "small_integers": (small_integers, (BYTES, types.uint32, types.int16)),
     "script_block": (script_kernel.KERNELS["block"].py_func, INTERPRETER),
     "script_grid": (script_kernel.KERNELS["grid"].py_func, INTERPRETER),

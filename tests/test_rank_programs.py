@@ -57,7 +57,7 @@ MPICH_ONLY = {
         "persistent", "persistent --direct",
         "blocks", "random_blocks --seeds=0:8",
         "ENGINE=mpi4py random_blocks --seeds=8:11", "random_blocks --narrow --seeds=24:28",
-        "counts", "random_counts --seeds=0:4", "random_counts --narrow --seeds=4:6",
+        "counts", "neighbours", "random_counts --seeds=0:4", "random_counts --narrow --seeds=4:6",
         "planted", "direct", "datatypes --direct --small --some", "ROAD=proxied partitioned --some",
         "collectives --direct --some", "grid --direct",
         "ROAD=proxied partitioned_refused --some",
@@ -96,7 +96,7 @@ OPEN_MPI_ONLY = {
         "ROAD=proxied partitioned_made", "TEST_NODES=ab ENGINE=mpi4py traced --some",
     ],
     3: [
-        "random_blocks --seeds=12:18", "random_counts --seeds=6:9",
+        "random_blocks --seeds=12:18", "random_counts --seeds=6:9", "neighbours",
         "collectives", "hangs --half=1", "TEST_NODES=aab host_side", "lifecycle",
         "ENGINE=mpi4py no_any_tag --small", "random_programs --seeds=12:13",
         "TEST_NODES=aab partitioned", "TEST_NODES=aab partitioned_refused",

@@ -16,8 +16,16 @@ from device_lib.move.message import fitting
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import buffer_of, describe, device, int64, itemsize_of
 from device_lib.platform.scope import Scope
+from device_lib.proxied import neighbours
 from device_lib.proxied.opening_counted import SHAPE_ME_SHIFT, make_open_counted, shape_of
-from gmpi.contract.moves import ALL, ALL_AT_ROOT, COUNTED, Row
+from gmpi.contract.moves import (
+    ALL,
+    ALL_AT_ROOT,
+    DESTINATIONS,
+    SOURCES,
+    WITH_TABLES,
+    Row,
+)
 from gmpi.contract.wire import BLOCKING
 
 _NONE = 0  # in place of an array of integers
@@ -34,21 +42,31 @@ def _words_of(array):
 
 
 def _number(kind: int) -> Callable:
-    """How many blocks a rank gives or gets: (rank, ranks, root) -> number."""
+    """How many blocks a rank gives or gets, by (ctx, comm, rank, ranks, root)."""
 
     @device
-    def one(rank, ranks, root):
+    def one(ctx, comm, rank, ranks, root):
         return 1 if ranks > 0 else 0
 
     @device
-    def each(rank, ranks, root):
+    def each(ctx, comm, rank, ranks, root):
         return ranks
 
     @device
-    def each_at_root(rank, ranks, root):
+    def each_at_root(ctx, comm, rank, ranks, root):
         return ranks if rank == root else 0
 
-    return {ALL: each, ALL_AT_ROOT: each_at_root}.get(kind, one)
+    @device
+    def each_source(ctx, comm, rank, ranks, root):
+        return neighbours.sources(ctx, comm)
+
+    @device
+    def each_destination(ctx, comm, rank, ranks, root):
+        return neighbours.destinations(ctx, comm)
+
+    found = {ALL: each, ALL_AT_ROOT: each_at_root}
+    found |= {SOURCES: each_source, DESTINATIONS: each_destination}
+    return found.get(kind, one)
 
 
 def make_counted_calls(
@@ -84,7 +102,8 @@ def make_counted_calls(
                 (a, b, d, e, g, h, min(c, f, i), j, k, n, o, q, r, min(m, p, s))
             )
             me, ranks = int64(comm_rank(ctx, comm)), int64(comm_size(ctx, comm))
-            numbers = int64(outs(me, ranks, root)) | int64(backs(me, ranks, root)) << 32
+            given = int64(outs(ctx, comm, me, ranks, root))
+            numbers = given | int64(backs(ctx, comm, me, ranks, root)) << 32
             return open_counted(
                 ctx,
                 word0_of(call, 0, comm, 0),
@@ -103,7 +122,7 @@ def make_counted_calls(
         return start
 
     calls: dict[str, Callable] = {}
-    for row in COUNTED:
+    for row in WITH_TABLES:
         start, make = starter(row), _MAKE[row.name]
         calls[row.name.lower()] = make(start, row.op | BLOCKING, waiting.error_of)
         calls[row.nonblocking.lower()] = make(start, row.op, as_it_is)
@@ -190,6 +209,17 @@ def _reduce_scatter(start: Callable, op: int, end: Callable) -> Callable:
     return call
 
 
+def _of_one_length(start: Callable, op: int, end: Callable) -> Callable:
+    @device
+    def call(ctx, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm):
+        return end(ctx, start(
+            ctx, op, sendbuf, sendcount, _NONE, _NONE, sendtype, _NONE,
+            recvbuf, recvcount, _NONE, _NONE, recvtype, _NONE, 0, 0, comm,
+        ))  # fmt: skip
+
+    return call
+
+
 _MAKE = {
     "Gatherv": _gatherv,
     "Scatterv": _scatterv,
@@ -197,4 +227,9 @@ _MAKE = {
     "Alltoallv": _alltoallv,
     "Alltoallw": _alltoallw,
     "Reduce_scatter": _reduce_scatter,
+    "Neighbor_allgather": _of_one_length,
+    "Neighbor_allgatherv": _allgatherv,
+    "Neighbor_alltoall": _of_one_length,
+    "Neighbor_alltoallv": _alltoallv,
+    "Neighbor_alltoallw": _alltoallw,
 }

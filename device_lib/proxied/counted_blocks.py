@@ -86,6 +86,7 @@ class Side(NamedTuple):
         number: how many blocks.
         joined: the blocks lie one after the other, whatever the arrays have besides counts.
         writes: bytes come to the buffer.
+        missing: a bit for each block that stays as it is, whatever its count.
     """
 
     buffer: int
@@ -96,6 +97,7 @@ class Side(NamedTuple):
     datatype: int
     joined: int
     writes: int
+    missing: int
 
 
 @device
@@ -110,10 +112,13 @@ def _integer(array, i):
 @device
 def block(side, i, joined_at):
     """(count, displacement, datatype) of a block; ``joined_at``: elements before it."""
+    gone = side.missing != 0 and side.missing >> i & 1 != 0
     if side.arrays == 0:
-        return side.count, i * side.count, side.datatype
+        return min(side.count, 0) if gone else side.count, i * side.count, side.datatype
     datatype = side.datatype
     count = _integer(side.arrays + ARRAYS_COUNTS, side.first + i)
+    if gone:
+        count = min(count, 0)  # whatever is wrong is told all the same
     displ = joined_at
     if side.joined == 0:
         displ = _integer(side.arrays + ARRAYS_DISPLS, side.first + i)

@@ -32,7 +32,7 @@ from device_lib.platform.primitives import (
     sync_warp,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
-from device_lib.proxied import commands, slots, taking
+from device_lib.proxied import commands, neighbours, slots, taking
 from device_lib.proxied.counted_blocks import ARRAYS_BYTES, Side, survey, write_blocks
 from device_lib.proxied.opening_blocks import SHARED, publish_moved
 from device_lib.proxied.publishing import make_no_slot
@@ -68,7 +68,6 @@ from gmpi.contract.wire import (
     LAYOUT_TYPE,
     LAYOUT_USER,
     LOW_32,
-    OP_SCATTERV,
     POSITION_MASK,
     SCATTERED,
 )
@@ -86,6 +85,7 @@ REDUCES = 4
 SHIFTED = 8
 MAY_OUT = 16  # which buffer may be IN_PLACE
 MAY_BACK = 32
+OF_NEIGHBOURS = 64
 SHAPE_ME_SHIFT = 32  # rank
 
 
@@ -94,7 +94,7 @@ def shape_of(row: Row) -> int:
     counts = (OUT_COUNTS if row.counts >> OUT & 1 else 0) | (
         BACK_COUNTS if row.counts >> BACK & 1 else 0
     )
-    may = MAY_BACK if row.op == OP_SCATTERV else MAY_OUT
+    may = {OUT: MAY_OUT, BACK: MAY_BACK}.get(row.in_place_way, OF_NEIGHBOURS)
     return counts | REDUCES * row.reduces | SHIFTED * row.shifted | may
 
 
@@ -130,8 +130,8 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
     # wide: MPI's arguments, as words
     @device
     def sides_of(
-        shape, numbers, send_count, send_type, send_buffer, recv_count, recv_type, recv_buffer,
-        arrays,
+        ctx, word0, shape, numbers, send_count, send_type, send_buffer, recv_count, recv_type,
+        recv_buffer, arrays,
     ):  # fmt: skip
         """(what goes out, what comes back, whether a buffer is IN_PLACE, a flaw or 0)."""
         me = shape >> SHAPE_ME_SHIFT
@@ -140,10 +140,12 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
         reduced = 1 if shape & REDUCES != 0 else 0
         out_arrays = arrays if shape & OUT_COUNTS != 0 else 0
         back_arrays = arrays + ARRAYS_BYTES if shape & BACK_COUNTS != 0 else 0
-        out = Side(send_buffer, out_arrays, 0, outs, send_count, send_type, reduced, 0)
-        back = Side(recv_buffer, back_arrays, 0, backs, recv_count, recv_type, 0, 1)
+        missing = neighbours.missing(ctx, word0) if shape & OF_NEIGHBOURS != 0 else 0
+        unsent = missing if outs > 1 else 0  # one block goes to all of them
+        out = Side(send_buffer, out_arrays, 0, outs, send_count, send_type, reduced, 0, unsent)
+        back = Side(recv_buffer, back_arrays, 0, backs, recv_count, recv_type, 0, 1, missing)
         if reduced != 0:  # of which this rank gets one
-            back = Side(recv_buffer, out_arrays, me, backs, recv_count, recv_type, 1, 1)
+            back = Side(recv_buffer, out_arrays, me, backs, recv_count, recv_type, 1, 1, 0)
         in_place = 0
         flaw = 0
         if outs > 0 and load_8(send_buffer + BUFFER_ADDRESS) == IN_PLACE:
@@ -151,15 +153,15 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
             if shape & MAY_OUT == 0 or (shape & SHIFTED != 0 and backs == 0):
                 flaw = _NULL | OUT << FLAW_WAY_SHIFT
             elif reduced != 0:
-                out = Side(recv_buffer, out_arrays, 0, outs, send_count, send_type, 1, 0)
+                out = Side(recv_buffer, out_arrays, 0, outs, send_count, send_type, 1, 0, 0)
             else:
                 first = me if shape & SHIFTED != 0 else 0
-                out = Side(recv_buffer, back_arrays, first, outs, recv_count, recv_type, 0, 0)
+                out = Side(recv_buffer, back_arrays, first, outs, recv_count, recv_type, 0, 0, 0)
         elif backs > 0 and load_8(recv_buffer + BUFFER_ADDRESS) == IN_PLACE:
             in_place = 1
             if shape & MAY_BACK == 0 or outs == 0:
                 flaw = _NULL | BACK << FLAW_WAY_SHIFT
-            back = Side(recv_buffer, 0, 0, 0, recv_count, recv_type, 0, 1)
+            back = Side(recv_buffer, 0, 0, 0, recv_count, recv_type, 0, 1, 0)
         return out, back, in_place, flaw
 
     @device
@@ -248,8 +250,8 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
         """
         sync()
         out, back, in_place, flaw = sides_of(
-            shape, numbers, send_count, send_type, send_buffer, recv_count, recv_type,
-            recv_buffer, arrays,
+            ctx, word0, shape, numbers, send_count, send_type, send_buffer, recv_count,
+            recv_type, recv_buffer, arrays,
         )  # fmt: skip
         blocks = out.number + back.number
         if blocks > _most_blocks(eager_bytes(ctx)):

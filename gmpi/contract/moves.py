@@ -5,7 +5,8 @@ some from it; how many depends on the rank, the root and the size of the communi
 proxies compute it alike (``blocks``): what is packed, staged, checked and handed to MPI.
 
 Those of ``ROWS`` have blocks of one length, which the record says. Those of ``COUNTED`` have blocks
-with lengths of their own, which a table says (``counts.py``).
+with lengths of their own, which a table says (``counts.py``). So it does for ``AMONG_NEIGHBOURS``,
+whose number of blocks depends on the topology of the communicator.
 
 In the staging of a request that is short enough, what comes back begins at 0 and what goes out
 behind it (``out_offset``). A longer one is moved by copy commands, all of it.
@@ -23,9 +24,12 @@ ALL = 1  # one for each rank
 AT_ROOT = 2  # one at the root, none elsewhere
 ALL_AT_ROOT = 3
 AFTER_FIRST = 4  # one, but none on rank 0
+SOURCES = 5  # one for each neighbour that blocks come from
+DESTINATIONS = 6  # or go to
 
 OUT = 0  # which way: of the two halves of a row
 BACK = 1
+NEITHER = -1
 
 
 class Row(NamedTuple):
@@ -56,8 +60,14 @@ class Row(NamedTuple):
         return not {self.out, self.back}.isdisjoint((AT_ROOT, ALL_AT_ROOT))
 
     @property
+    def among_neighbours(self) -> bool:
+        return self.back == SOURCES
+
+    @property
     def in_place_way(self) -> int:
-        """The buffer of which way may be IN_PLACE."""
+        """The buffer of which way may be IN_PLACE; NEITHER."""
+        if self.among_neighbours:
+            return NEITHER
         return BACK if self.out == ALL_AT_ROOT else OUT
 
     @property
@@ -91,7 +101,21 @@ COUNTED = (
     Row("Alltoallw", wire.OP_ALLTOALLW, ALL, ALL, counts=_OUT_COUNTS | _BACK_COUNTS, typed=True),
     Row("Reduce_scatter", wire.OP_REDUCE_SCATTER, ALL, ONE, reduces=True, counts=_OUT_COUNTS),
 )
-ALL_ROWS = ROWS + COUNTED
+AMONG_NEIGHBOURS = (
+    Row("Neighbor_allgather", wire.OP_NEIGHBOR_ALLGATHER, ONE, SOURCES),
+    Row("Neighbor_allgatherv", wire.OP_NEIGHBOR_ALLGATHERV, ONE, SOURCES, counts=_BACK_COUNTS),
+    Row("Neighbor_alltoall", wire.OP_NEIGHBOR_ALLTOALL, DESTINATIONS, SOURCES),
+    Row(
+        "Neighbor_alltoallv", wire.OP_NEIGHBOR_ALLTOALLV, DESTINATIONS, SOURCES,
+        counts=_OUT_COUNTS | _BACK_COUNTS,
+    ),
+    Row(
+        "Neighbor_alltoallw", wire.OP_NEIGHBOR_ALLTOALLW, DESTINATIONS, SOURCES,
+        counts=_OUT_COUNTS | _BACK_COUNTS, typed=True,
+    ),
+)  # fmt: skip
+WITH_TABLES = COUNTED + AMONG_NEIGHBOURS
+ALL_ROWS = ROWS + WITH_TABLES
 BY_OP = {row.op: row for row in ALL_ROWS}
 
 # The same for compiled code: three bits an operation and way, one bit an operation.
@@ -112,7 +136,7 @@ def moves_blocks(op: int) -> bool:
 
 
 def is_counted(op: int) -> bool:
-    """Whether it is in ``COUNTED``."""
+    """Whether it is in ``WITH_TABLES``."""
     return op >= _FIRST_COUNTED and op <= _LAST_COUNTED
 
 

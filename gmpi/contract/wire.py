@@ -32,7 +32,7 @@ Versions are compared when a context opens: ranks must agree on ``VERSION`` and 
 
 from __future__ import annotations
 
-VERSION = 10
+VERSION = 11
 
 # --- packets -----------------------------------------------------------------------------------
 PACKET_BYTES = 16
@@ -127,8 +127,13 @@ OP_ALLGATHERV = 50
 OP_ALLTOALLV = 51
 OP_ALLTOALLW = 52
 OP_REDUCE_SCATTER = 53
+OP_NEIGHBOR_ALLGATHER = 54
+OP_NEIGHBOR_ALLGATHERV = 55
+OP_NEIGHBOR_ALLTOALL = 56
+OP_NEIGHBOR_ALLTOALLV = 57
+OP_NEIGHBOR_ALLTOALLW = 58
 FIRST_COUNTED = OP_GATHERV
-LAST_COUNTED = OP_REDUCE_SCATTER
+LAST_COUNTED = OP_NEIGHBOR_ALLTOALLW
 LAST_OPCODE = LAST_COUNTED
 OP_WINDOW = 64  # only named in faults: one-sided calls (gmpi/contract/windows.py)
 
@@ -312,11 +317,14 @@ COLLECTIVE_ROW_BYTES = 512
 DEVICE_GRID = DEVICE_COLLECTIVES + COMMUNICATORS * COLLECTIVE_ROW_BYTES
 GRID_BYTES = 512
 # A row for each communicator: if it is Cartesian, how many dimensions it has | a bit for each that
-# is periodic << 8; then their lengths. Written by the host when it is registered.
+# is periodic << 8; then their lengths. Of any with a topology, its neighbours. Written by the host
+# when it is registered.
 DEVICE_TOPOLOGY = DEVICE_GRID + GRID_BYTES
 TOPOLOGY_BYTES = 128
 CART_DIMS = 8
 PERIODS_SHIFT = 8
+TOPOLOGY_DEGREES = 72  # how many neighbours blocks come from | go to << 32
+TOPOLOGY_MISSING = 80  # a bit for each of a Cartesian communicator that is PROC_NULL
 # A row for each window (gmpi/contract/windows.py).
 DEVICE_WINDOWS = DEVICE_TOPOLOGY + COMMUNICATORS * TOPOLOGY_BYTES
 WINDOW_ROWS = 64

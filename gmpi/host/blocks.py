@@ -62,6 +62,7 @@ class HostBlocks:
         names: of the arguments.
         writable: blocks are to come in.
         number: how many blocks.
+        missing: a bit for each of them that stays as it is, whatever its count.
         typed: each has a datatype of its own.
 
     Attributes:
@@ -69,6 +70,7 @@ class HostBlocks:
         data: uint8[], packed, one right behind the other.
     """
 
+    # wide: what the arguments of one way may be
     def __init__(
         self,
         spec: Any,
@@ -78,6 +80,7 @@ class HostBlocks:
         number: int,
         typed: bool,
         plans: Plans,
+        missing: int = 0,
     ) -> None:
         self._call, self._names = call, names
         name = Argument(call, names.buffer)
@@ -92,11 +95,11 @@ class HostBlocks:
         counts = self._counts(parts.counts, number, kinds)
         displs = self._displs(parts.displs, counts)
         self.blocks: list[Block] = []
-        for (size, plan), count, displ in zip(kinds, counts, displs):
-            if count < 0:
-                field = names.count_of(len(self.blocks))
-                raise as_error(call, wrong_count(field, count, size))
+        for i, ((size, plan), given, displ) in enumerate(zip(kinds, counts, displs)):
+            if given < 0:
+                raise as_error(call, wrong_count(names.count_of(i), given, size))
             step = 1 if typed else size if plan is None else plan.extent
+            count = 0 if missing >> i & 1 else given
             self.blocks.append(Block(count, displ * step, count * size, 0, plan))
         self._origin = 0  # index in the memory of the address that displacements count from
         if bottom:
@@ -159,10 +162,8 @@ class HostBlocks:
             if block.nbytes and (
                 self._origin + low < 0 or self._origin + high > self._memory.nbytes
             ):
-                names = self._names
-                field = f"{names.displs}[{i}]" if names.displs else names.count_of(i)
-                room = self._memory.nbytes
-                raise as_error(self._call, outside(field, displs[i], names.buffer, room))
+                wrong = outside(self._names, i, block.count, displs[i], self._memory.nbytes)
+                raise as_error(self._call, wrong)
 
     def _datatypes(
         self, given: Any, name: Argument, number: int, typed: bool, plans: Plans

@@ -24,7 +24,7 @@ from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import OP_ALLREDUCE, OP_BARRIER, OP_BCAST
 from gmpi.host.arguments import Argument, checked_rank, checked_reduction
 from gmpi.host.buffer import HostBuffer, is_in_place, reduced_array, require_alike
-from gmpi.host.counted import HostCounted
+from gmpi.host.neighbours import HostNeighbours
 from gmpi.host.requests import HostRequest, Operation, Progress
 from host_proxy.platform.communicator import Communicator
 from host_proxy.reference.agreement import Said, agreed
@@ -60,7 +60,7 @@ def _after(before: HostRequest, steps: Step) -> Step:
     return (yield from steps)
 
 
-class HostCollectives(HostCounted):
+class HostCollectives(HostNeighbours):
     """What ``Context.host`` has of MPI 4.1 chapter 6."""
 
     _context: Context

@@ -1,7 +1,7 @@
 """The collectives of ``Context.host`` whose blocks have counts of their own.
 
-One preparation for all of them (``gmpi/contract/moves.py``, COUNTED); buffers are mpi4py's vectors
-(``gmpi/host/blocks.py``).
+One preparation for all of them (``gmpi/contract/moves.py``, WITH_TABLES); buffers are mpi4py's
+vectors (``gmpi/host/blocks.py``).
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from gmpi.host.buffer import is_in_place, reduced_array
 from gmpi.host.requests import HostRequest, Operation
 from host_proxy.platform.communicator import Communicator
 from host_proxy.reference.blocks import begin_counted
-from host_proxy.reference.counts import Block, Blocks, Names, flows, number_of, own_block
+from host_proxy.reference.counts import Block, Blocks, Names, no_neighbours, own_block
+from host_proxy.reference.flows import flows, number_of
 from host_proxy.reference.protocol import Outcome, Step
 
 if TYPE_CHECKING:
     from gmpi.context import Context
 
-_ROWS = {row.name: row for row in moves.COUNTED}
+_ROWS = {row.name: row for row in moves.WITH_TABLES}
 
 
 class HostCounted:
@@ -122,6 +123,8 @@ class HostCounted:
         recvcounts: Any = None,
     ) -> HostRequest:
         row, communicator = _ROWS[name], self._communicator(comm)
+        if row.among_neighbours and communicator.neighbours is None:
+            raise as_error(call, no_neighbours(comm))
         if row.rooted:
             root = checked_rank(Argument(call, "root"), root, communicator)
         datatype, element, reduction, number = MPI.BYTE, None, None, 0
@@ -148,7 +151,7 @@ class HostCounted:
         operation = Operation(
             call, "collective", comm, root if row.rooted else None, None, element,
             reduction=operation_name(number) if row.reduces else "",
-            flows=flows(row, blocks, root, communicator.size),
+            flows=flows(row, blocks, root, communicator),
         )  # fmt: skip
         keep = sendbuf, recvbuf, send, result
         return self._collective(row.op, operation, steps(), number, keep=keep)
@@ -158,7 +161,9 @@ class HostCounted:
     ) -> tuple[np.ndarray, np.ndarray, Blocks, HostBlocks | None]:
         """(what goes out, room for what comes back, the blocks, where these go)."""
         me = communicator.rank
-        number = number_of(row, me, communicator.size, root)
+        number = number_of(row, communicator, root)
+        neighbours = communicator.neighbours
+        missing = neighbours.missing if row.among_neighbours and neighbours is not None else 0
         specs = {OUT: sendbuf, BACK: recvbuf}
         given = [way for way in (OUT, BACK) if number(way) and is_in_place(specs[way])]
         for way in given:
@@ -173,7 +178,7 @@ class HostCounted:
                 typed = row.typed
                 found[way] = HostBlocks(
                     specs[way], call, Names.of(row, way), way == BACK, number(way), typed,
-                    lambda: plans.plans,
+                    lambda: plans.plans, 0 if row.out == moves.ONE and way == OUT else missing,
                 )  # fmt: skip
         out = found[OUT].blocks if OUT in found else []
         back = found[BACK].blocks if BACK in found else []

@@ -22,7 +22,6 @@ from gmpi.faults import flawed_message, rank_text, tag_text
 from gmpi.host.arguments import disagreeing, failed_elsewhere, failed_in_mpi, refused
 from gmpi.host.status import HostStatus
 from host_proxy.compiled.headers import BAD_LENGTH
-from host_proxy.reference.counts import NO_FLOWS, Flows
 from host_proxy.reference.failure import (
     BrokenCommunicator,
     Disagreement,
@@ -31,6 +30,7 @@ from host_proxy.reference.failure import (
     RequestFailure,
     error_class,
 )
+from host_proxy.reference.flows import NO_FLOWS, Flows
 from host_proxy.reference.protocol import Outcome, Step
 
 if TYPE_CHECKING:

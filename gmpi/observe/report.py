@@ -62,7 +62,7 @@ from host_proxy.platform.state import (
     State,
 )
 from host_proxy.records.ring import has_record
-from host_proxy.reference.counts import flows_of
+from host_proxy.reference.flows import flows_of
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -222,7 +222,7 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float, state: State)
         )
     has_peer = fields & (ops.DEST | ops.SOURCE | ops.ROOT)
     has_data = fields & ops.DATATYPE
-    flows = flows_of(state, int(row[S_SLOT]), len(members))
+    flows = flows_of(state, int(row[S_SLOT]))
     matched = kind == "receive" and int(row[S_SOURCE]) != ANY_SOURCE
     peer = int(row[S_SOURCE if matched else S_PEER])
     return Pending(

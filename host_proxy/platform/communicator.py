@@ -10,6 +10,7 @@ import numpy as np
 from gmpi.contract.rules import duplicate_of
 from host_proxy.platform.control import Control
 from host_proxy.platform.duplicate import Duplicate
+from host_proxy.platform.neighbours import Neighbours
 
 
 @dataclass
@@ -24,6 +25,7 @@ class Communicator:
         more: where no receive uses ANY_TAG, first messages of other tags.
         compared: in debug mode, what ranks say of their calls of collectives.
         control: where no receive uses a wildcard, what proxies say of channels.
+        neighbours: where it has a topology; ``messages`` is a graph with its edges then.
         is_free: it has been given back; its handle is nobody's, or somebody else's.
     """
 
@@ -37,6 +39,7 @@ class Communicator:
     more: tuple[Duplicate, ...] = ()
     compared: Duplicate | None = None
     control: Control | None = None
+    neighbours: Neighbours | None = None
     is_free: bool = False
 
     @property

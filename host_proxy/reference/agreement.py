@@ -19,8 +19,8 @@ from gmpi.diagnose.differences import differences
 from gmpi.diagnose.tables import Pending
 from host_proxy.platform import operations as ops
 from host_proxy.platform.communicator import Communicator
-from host_proxy.reference.counts import NO_FLOWS, Flows
 from host_proxy.reference.failure import Disagreement
+from host_proxy.reference.flows import NO_FLOWS, Flows
 from host_proxy.reference.protocol import Step
 
 

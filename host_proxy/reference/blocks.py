@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from gmpi.contract.moves import AFTER_FIRST, ALL, ALL_AT_ROOT, BACK, OUT, Row
+from gmpi.contract.moves import AFTER_FIRST, ALL, ALL_AT_ROOT, BACK, ONE, OUT, Row
 from gmpi.contract.wire import OP_SCATTER
 from host_proxy.platform.communicator import Communicator
 from host_proxy.reference.counts import Blocks
@@ -63,6 +63,8 @@ def begin_counted(
     Alltoallw is MPI's Alltoallv then: all calls of ours are, on all ranks.
     """
     messages = communicator.messages
+    if row.among_neighbours:
+        return _begin_among_neighbours(row, communicator, send, result, blocks)
     if row.reduces:
         counts = [block.count for block in blocks.out]
         assert reduction is not None
@@ -83,3 +85,24 @@ def begin_counted(
     name = row.nonblocking.replace("toallw", "toallv")
     request = getattr(messages, name)(*specs, *([root] if row.rooted else []))
     return messages.started(request, "collective")
+
+
+def _begin_among_neighbours(
+    row: Row, communicator: Communicator, send: np.ndarray, result: np.ndarray, blocks: Blocks
+) -> MPI.Request:
+    """On our graph, whose neighbours have another order; v for all that MPI has."""
+    neighbours = communicator.neighbours
+    assert neighbours is not None
+    graph = MPI.Distgraphcomm(communicator.messages)
+    lengths, begins, _ = blocks.places(BACK)
+    order = neighbours.incoming
+    incoming = [result, ([lengths[i] for i in order], [begins[i] for i in order]), MPI.BYTE]
+    lengths, begins, _ = blocks.places(OUT)
+    if row.out == ONE:
+        outgoing = [send[: sum(lengths)], MPI.BYTE]
+        request = graph.Ineighbor_allgatherv(outgoing, incoming)
+    else:
+        order = neighbours.outgoing
+        outgoing = [send, ([lengths[i] for i in order], [begins[i] for i in order]), MPI.BYTE]
+        request = graph.Ineighbor_alltoallv(outgoing, incoming)
+    return communicator.messages.started(request, "collective")

@@ -12,10 +12,11 @@ from gmpi.contract import moves, wire
 from gmpi.contract.constants import DATATYPES
 from gmpi.contract.moves import BACK, OUT
 from host_proxy.platform import operations as ops
-from host_proxy.platform.state import D_HANDLE, D_SIZE, S_OP, S_PEER, S_TAG
+from host_proxy.platform.state import D_HANDLE, D_SIZE, S_COMM, S_OP, S_PEER, S_TAG
 from host_proxy.records.fault_log import log_request
 from host_proxy.reference.blocks import begin_counted
-from host_proxy.reference.counts import Blocks, Reader, Refused, corrupt, number_of
+from host_proxy.reference.counts import Blocks, Reader, Refused, corrupt, no_neighbours
+from host_proxy.reference.flows import number_of
 from host_proxy.reference.protocol import Outcome, Step
 
 if TYPE_CHECKING:
@@ -43,9 +44,11 @@ def read_blocks(engine: Operations, slot: int) -> int:
 
     begin, (eager, _) = engine.small(slot), engine.sizes
     words = engine.memory[begin : begin + eager].view(np.int64).copy()
-    number = number_of(row, communicator.rank, communicator.size, root)
+    number = number_of(row, communicator, root)
     reader = Reader(row, words, communicator.rank, number, tag, derived)
     try:
+        if row.among_neighbours and communicator.neighbours is None:
+            raise Refused(no_neighbours(engine.field(slot, S_COMM)))
         blocks = reader.read()
         lengths = [blocks.places(way)[2] for way in (OUT, BACK)]
         offset = moves.out_offset(max(lengths[BACK], blocks.table_bytes))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gmpi.contract import counts as c
-from gmpi.contract import moves
 from gmpi.contract.constants import (
     DATATYPE_MARK,
     DATATYPE_NAMES,
@@ -21,6 +20,7 @@ from gmpi.contract.constants import (
     ERR_COUNT,
     ERR_OP,
     ERR_REQUEST,
+    ERR_TOPOLOGY,
     ERR_TYPE,
     FIRST_PAIR,
     FIRST_WITH_GAPS,
@@ -31,7 +31,6 @@ from gmpi.contract.constants import (
 from gmpi.contract.moves import BACK, OUT, Row
 from gmpi.contract.wire import POSITION_MASK
 from gmpi.fault_words import unfit_reduction_words
-from host_proxy.platform.state import S_OP, S_PEER, State
 
 if TYPE_CHECKING:
     from gmpi.datatypes.plans import Plan
@@ -107,9 +106,10 @@ class Names(NamedTuple):
         side = "recv" if way else "send"
         both = row.counts == 1 << OUT | 1 << BACK
         own = row.counts >> way & 1
+        displs = (f"{side[0]}displs" if both else "displs") if row.counts else ""
         return Names(
-            f"{side}buf", f"{side}counts" if own else f"{side}count",
-            f"{side[0]}displs" if both else "displs", f"{side}type{'s' * row.typed}",
+            f"{side}buf", f"{side}counts" if own else f"{side}count", displs,
+            f"{side}type{'s' * row.typed}",
         )  # fmt: skip
 
     def count_of(self, i: int) -> str:
@@ -125,6 +125,14 @@ class Refused(Exception):
     def __init__(self, wrong: Wrong) -> None:
         super().__init__(wrong)
         self.wrong = wrong
+
+
+def no_neighbours(comm: int) -> Wrong:
+    return Wrong(
+        "communicator", f"{comm}, which has no neighbours",
+        "a Cartesian, a distributed-graph or a symmetric graph communicator",
+        "give Context.comm() what Create_cart and the like return", int(ERR_TOPOLOGY),
+    )  # fmt: skip
 
 
 def corrupt(value: int) -> Wrong:
@@ -149,9 +157,10 @@ def wrong_datatype(name: str, datatype: int, reduces: bool) -> Wrong:
     return Wrong(name, value, allowed, "of the size of the array's elements", int(ERR_TYPE))
 
 
-def outside(name: str, displ: int, buffer: str, room: int) -> Wrong:
+def outside(names: Names, i: int, count: int, displ: int, room: int) -> Wrong:
+    field, value = (f"{names.displs}[{i}]", displ) if names.displs else (names.count_of(i), count)
     return Wrong(
-        name, displ, f"blocks within the {room} bytes of {buffer}",
+        field, value, f"blocks within the {room} bytes of {names.buffer}",
         "a larger array, or other counts and displacements", int(ERR_BUFFER),
     )  # fmt: skip
 
@@ -209,7 +218,9 @@ def wrong_overlap(names: Names, first: int, second: int) -> Wrong:
 
 def own_block(row: Row, blocks: Blocks, me: int) -> Wrong | None:
     """What this rank sends to itself is as long as what it receives from itself."""
-    if row.reduces or blocks.in_place or not blocks.out or not blocks.back:
+    if row.reduces or blocks.in_place or row.among_neighbours:
+        return None
+    if not blocks.out or not blocks.back:
         return None
     i, j = (min(me, len(side) - 1) for side in (blocks.out, blocks.back))
     sent, room = blocks.out[i].nbytes, blocks.back[j].nbytes
@@ -310,8 +321,7 @@ class Reader(NamedTuple):
                 raise Refused(wrong_count(names.count_of(i), count, size))
             if here and kind == c.FLAW_OUTSIDE and index == i:
                 room = int(self.words[c.TABLE_ROOM // 8])
-                field = f"{names.displs}[{i}]" if names.displs else names.count_of(i)
-                raise Refused(outside(field, displ, names.buffer, room))
+                raise Refused(outside(names, i, count, displ, room))
             step = 1 if self.row.typed else size if plan is None else plan.extent
             found.append(Block(count, displ * step, count * size, datatype, plan))
         return found
@@ -344,48 +354,3 @@ class Reader(NamedTuple):
         nbytes = sum(block.nbytes for block in (back if way else out))
         name = Names.of(self.row, way).buffer
         raise Refused(Wrong(name, "", "", "", int(ERR_BUFFER), flags, nbytes))
-
-
-def number_of(row: Row, rank: int, ranks: int, root: int) -> Callable[[int], int]:
-    """How many blocks go each way."""
-    kinds = {OUT: row.out, BACK: row.back}
-    found = {moves.ALL: ranks, moves.ALL_AT_ROOT: ranks if rank == root else 0}
-    return lambda way: found.get(kinds[way], 1)
-
-
-class Flows(NamedTuple):
-    """How many bytes a rank says that it sends to each rank of the communicator, and gets from it;
-    of a reduction, how many each rank gets."""
-
-    gives: tuple[int, ...] = ()
-    takes: tuple[int, ...] = ()
-
-
-NO_FLOWS = Flows()
-
-
-def flows(row: Row, blocks: Blocks, root: int, ranks: int) -> Flows:
-    """The same of a request."""
-
-    def of(kind: int, side: list[Block]) -> tuple[int, ...]:
-        lengths = [block.nbytes for block in side]
-        if row.reduces or kind in (moves.ALL, moves.ALL_AT_ROOT):
-            return tuple(lengths) if len(lengths) == ranks else (0,) * ranks
-        each = lengths[0] if lengths else 0
-        if row.rooted:
-            return tuple(each if rank == root else 0 for rank in range(ranks))
-        return (each,) * ranks
-
-    back = blocks.back
-    if row.in_place_way == BACK and blocks.in_place:
-        back = blocks.out[root : root + 1]  # it stays where it is
-    return Flows(of(row.out, blocks.out), () if row.reduces else of(row.back, back))
-
-
-def flows_of(state: State, slot: int, ranks: int) -> Flows:
-    """The same of a slot's request; nothing where it is no collective with counts."""
-    blocks = state.blocks.get(slot)
-    if blocks is None:
-        return NO_FLOWS
-    row = moves.BY_OP[int(state.slots[slot, S_OP])]
-    return flows(row, blocks, int(state.slots[slot, S_PEER]), ranks)

@@ -58,8 +58,8 @@ from host_proxy.platform.state import (
 )
 from host_proxy.records.fault_log import log_record, log_request
 from host_proxy.reference.agreement import Said, agreed
-from host_proxy.reference.counts import flows_of
 from host_proxy.reference.failure import Disagreement
+from host_proxy.reference.flows import flows_of
 from host_proxy.reference.kernel_port import KernelPort
 from host_proxy.reference.mpi4py_engine import Mpi4pyEngine
 from host_proxy.reference.protocol import Outcome, Step
@@ -176,7 +176,7 @@ class DebugEngine(Mpi4pyEngine):
         mine = Said(rank, *(self.field(slot, which) for which in fields))
         try:
             communicator = self.communicator(slot)
-            counted = flows_of(self.state, slot, communicator.size)
+            counted = flows_of(self.state, slot)
             return (yield from agreed(communicator, mine, operation, counted))
         except Disagreement as exc:
             self.log(slot, exc.error, exc.text)

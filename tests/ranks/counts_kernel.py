@@ -1,4 +1,5 @@
-"""A kernel that carries out collectives with counts for each rank, as rows of an array say."""
+"""A kernel that carries out collectives with counts for each rank, and those among neighbours, as
+rows of an array say."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import gmpi
 from device_lib.api.binding import block_calls, warp_calls
 from gmpi.contract import moves
 
-ROWS = {row.op: row for row in moves.COUNTED}
+ROWS = {row.op: row for row in moves.WITH_TABLES}
 NOT_BLOCKING = 1 << 10
 WAIT = 1 << 11
 MOST = 64  # elements of an array in shared memory
@@ -34,8 +35,14 @@ def _kernel(calls: Any, warp: bool) -> Any:
     alltoallv, ialltoallv = one("alltoallv")
     alltoallw, ialltoallw = one("alltoallw")
     reduce_scatter, ireduce_scatter = one("reduce_scatter")
+    near_allgather, inear_allgather = one("neighbor_allgather")
+    near_allgatherv, inear_allgatherv = one("neighbor_allgatherv")
+    near_alltoall, inear_alltoall = one("neighbor_alltoall")
+    near_alltoallv, inear_alltoallv = one("neighbor_alltoallv")
+    near_alltoallw, inear_alltoallw = one("neighbor_alltoallw")
     wait = c.wait
     GATHERV, SCATTERV, ALLGATHERV, ALLTOALLV, ALLTOALLW, REDUCE_SCATTER = list(ROWS)[:6]
+    NEAR_ALLGATHER, NEAR_ALLGATHERV, NEAR_ALLTOALL, NEAR_ALLTOALLV, NEAR_ALLTOALLW = list(ROWS)[6:]
 
     @cuda.jit
     def execute(ctx, program, heap, integers, requests, errors):
@@ -85,6 +92,26 @@ def _kernel(calls: Any, warp: bool) -> Any:
                 requests[i] = ialltoallw(ctx, a, sc, sd, st, b, rc, rd, rt, comm)
             elif what == REDUCE_SCATTER | NOT_BLOCKING:
                 requests[i] = ireduce_scatter(ctx, a, b, rc, t, op, comm)
+            elif what == NEAR_ALLGATHER:
+                x = near_allgather(ctx, a, n, t, b, m, u, comm)
+            elif what == NEAR_ALLGATHERV:
+                x = near_allgatherv(ctx, a, n, t, b, rc, rd, u, comm)
+            elif what == NEAR_ALLTOALL:
+                x = near_alltoall(ctx, a, n, t, b, m, u, comm)
+            elif what == NEAR_ALLTOALLV:
+                x = near_alltoallv(ctx, a, sc, sd, t, b, rc, rd, u, comm)
+            elif what == NEAR_ALLTOALLW:
+                x = near_alltoallw(ctx, a, sc, sd, st, b, rc, rd, rt, comm)
+            elif what == NEAR_ALLGATHER | NOT_BLOCKING:
+                requests[i] = inear_allgather(ctx, a, n, t, b, m, u, comm)
+            elif what == NEAR_ALLGATHERV | NOT_BLOCKING:
+                requests[i] = inear_allgatherv(ctx, a, n, t, b, rc, rd, u, comm)
+            elif what == NEAR_ALLTOALL | NOT_BLOCKING:
+                requests[i] = inear_alltoall(ctx, a, n, t, b, m, u, comm)
+            elif what == NEAR_ALLTOALLV | NOT_BLOCKING:
+                requests[i] = inear_alltoallv(ctx, a, sc, sd, t, b, rc, rd, u, comm)
+            elif what == NEAR_ALLTOALLW | NOT_BLOCKING:
+                requests[i] = inear_alltoallw(ctx, a, sc, sd, st, b, rc, rd, rt, comm)
             elif what == WAIT:
                 x = wait(ctx, requests[n]).error
             errors[i] = x

@@ -1,13 +1,14 @@
-"""Random programs of collectives with counts for each rank, of kernels and hosts, against mpi4py.
+"""Random programs of collectives with counts for each rank, and of those among neighbours, of
+kernels and hosts, against mpi4py.
 
     mpiexec -n 3 python tests/ranks/random_counts.py --seeds=0:20
 
-All ranks make a program from the same seed: calls of every operation in COUNTED of
+All ranks make a program from the same seed: calls of every operation in WITH_TABLES of
 ``gmpi/contract/moves.py``, blocking or not, with and without IN_PLACE, from every root, of
 predefined and derived datatypes, with counts of zero, gaps and blocks in any order, on several
-communicators. Each rank carries it out in a kernel, of either scope, or by its host; with
-``--narrow``, without large slots. What every rank finds in its buffers is compared with what mpi4py
-leaves in them.
+communicators, and on topologies of all kinds. Each rank carries it out in a kernel, of either
+scope, or by its host; with ``--narrow``, without large slots. What every rank finds in its buffers
+is compared with what mpi4py leaves in them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from common import RANK, SIZE, WORLD, end, pattern, same, take_large_slots
 from counts_kernel import KERNELS, MOST, NOT_BLOCKING, ROWS, WAIT
 from mpi4py import MPI
 from numba import cuda
+from topologies import everything, told, units_among
 
 import gmpi
 from device_lib.platform import lanes
@@ -80,11 +82,23 @@ def _extent(kind: Type) -> int:
 
 
 def lay_out(
-    rng: np.random.Generator, units: list[int], kinds: list[Type], typed: bool, fill: int
+    rng: np.random.Generator,
+    units: list[int],
+    kinds: list[Type],
+    typed: bool,
+    fill: int,
+    regular: bool = False,
 ) -> Side:
-    """A buffer with blocks of so many INT32 each, in any order, mostly with gaps."""
+    """A buffer with blocks of so many INT32 each, in any order, mostly with gaps.
+
+    Args:
+        regular: one block after the other, as where there is one count for all.
+    """
     counts = [n // kind.units for n, kind in zip(units, kinds)]
     step = 1 if typed else _extent(kinds[0]) if kinds else 1
+    if regular:
+        content = np.resize(pattern(1 << 12, fill), sum(counts) * step + 13)
+        return Side(content, counts, np.cumsum([0, *counts[:-1]]).tolist(), kinds)
     displs, at = [0] * len(units), 0
     order = rng.permutation(len(units)) if rng.random() < 0.5 else np.arange(len(units))
     gaps = rng.random() < 0.7
@@ -105,7 +119,9 @@ def random_call(
 ) -> Call:
     """The same on all ranks, but for what this one has in its buffers."""
     row = list(ROWS.values())[int(rng.integers(len(ROWS)))]
-    comm = int(rng.integers(len(comms)))
+    comm = int(rng.integers(2))
+    if row.among_neighbours:
+        comm = int(rng.integers(2, len(comms)))
     ranks, me = comms[comm].size, comms[comm].rank
     root, blocking = int(rng.integers(ranks)), bool(rng.random() < 0.5)
     place, reduction = bool(rng.random() < 0.25), int(rng.integers(4))
@@ -126,6 +142,8 @@ def random_call(
         "Gatherv": matrix[:, root].tolist() if me == root else [],
         "Allgatherv": matrix[:, 0].tolist(), "Scatterv": [matrix[root, me]],
     }.get(row.name, matrix[:, me].tolist())  # fmt: skip
+    if row.among_neighbours:
+        outs, backs = units_among(row, matrix, told(comms[comm]))
     if place and row.name.startswith("Alltoall"):  # what goes out is as long as what comes back
         matrix = np.triu(matrix) + np.triu(matrix, 1).T
         outs = backs = matrix[me].tolist()
@@ -134,9 +152,10 @@ def random_call(
         types = [kind[way]] * len(units)
         if row.typed:
             types = [kinds[int(i)] for i in own.integers(len(kinds), size=len(units))]
-        sides.append(lay_out(own, units, types, row.typed, fill + 31 * me + 7 * way))
+        regular = row.among_neighbours and not row.counts
+        sides.append(lay_out(own, units, types, row.typed, fill + 31 * me + 7 * way, regular))
     send, recv = sides
-    if place and (not row.rooted or me == root):
+    if place and not row.among_neighbours and (not row.rooted or me == root):
         if row.in_place_way == moves.OUT:
             send = send._replace(content=None)
         else:
@@ -172,6 +191,8 @@ def _spec(call: Call, side: Side, content: np.ndarray | None, vector: bool, in_p
     """mpi4py's specification of a buffer; of ours, too."""
     if content is None:
         return in_place
+    if call.row.among_neighbours and not side.types:
+        return [content, ([], []), [] if call.row.typed else MPI.INT32_T] if vector else content[:0]
     if call.row.typed:
         return [content, (side.counts, side.displs), [kind.mpi for kind in side.types]]
     if not side.types:
@@ -194,6 +215,8 @@ def specs_of(call: Call, in_place: Any) -> tuple[list[np.ndarray | None], list[A
         arrays = [in_place if copy is None else copy.view(dtype) for copy in copies]
         return copies, [*arrays, call.recv.counts]
     vectors = [kind in (moves.ALL, moves.ALL_AT_ROOT) for kind in (row.out, row.back)]
+    if row.among_neighbours:
+        vectors = [bool(row.counts >> way & 1) for way in (moves.OUT, moves.BACK)]
     return copies, [
         _spec(call, side, copy, vector, in_place)
         for side, copy, vector in zip((call.send, call.recv), copies, vectors)
@@ -309,15 +332,17 @@ def main() -> None:
         if "--narrow" in sys.argv:
             lanes._LONGEST_NAP_S = 1e-4  # as in random_blocks.py
             take_large_slots(g)
-        comms = [WORLD, reverse]
-        handles = [gmpi.COMM_WORLD, g.comm(reverse)]
+        topologies = [topology.comm for topology in everything()]
+        comms = [WORLD, reverse, *topologies]
+        handles = [gmpi.COMM_WORLD, *(g.comm(comm) for comm in comms[1:])]
         kinds = types_of(g)
         for seed in range(first, last):
             program(g, seed, comms, handles, kinds)
         for kind in kinds[1:]:
             g.free(kind.handle)
             kind.mpi.Free()
-    reverse.Free()
+    for comm in comms[1:]:
+        comm.Free()
     end()
 
 
