@@ -19,8 +19,8 @@ from mpi4py import MPI
 
 from device_lib.platform.divide import magic_of
 from gmpi.contract.rules import TAG_DUPLICATES
+from gmpi.contract.topology import CART_DIMS, DEGREES, MISSING, PERIODS_SHIFT
 from gmpi.contract.wire import (
-    CART_DIMS,
     COLLECTIVES_DIRECT,
     COMMUNICATOR_BYTES,
     COMMUNICATORS,
@@ -34,11 +34,8 @@ from gmpi.contract.wire import (
     P2P_FIRST,
     P2P_MAGIC,
     P2P_MAILBOXES,
-    PERIODS_SHIFT,
     PRIVATE_COMMUNICATOR,
     TOPOLOGY_BYTES,
-    TOPOLOGY_DEGREES,
-    TOPOLOGY_MISSING,
 )
 from gmpi.errors import ContextError
 from gmpi.memory.collectives import Areas
@@ -287,8 +284,8 @@ def _topology_row(comm: MPI.Comm, neighbours: Neighbours | None) -> np.ndarray:
             row[1 : 1 + cart.ndim] = cart.dims
     if neighbours is not None:
         degrees = len(neighbours.sources) | len(neighbours.destinations) << 32
-        row[TOPOLOGY_DEGREES // 8] = degrees
-        row[TOPOLOGY_MISSING // 8] = neighbours.missing
+        row[DEGREES // 8] = degrees
+        row[MISSING // 8] = neighbours.missing
     return row
 
 

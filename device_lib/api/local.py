@@ -25,10 +25,10 @@ from gmpi.contract.constants import (
     SUCCESS,
     UNDEFINED,
 )
+from gmpi.contract.topology import PERIODS_SHIFT
 from gmpi.contract.wire import (
     COMMUNICATORS,
     DEVICE_TOPOLOGY,
-    PERIODS_SHIFT,
     TOPOLOGY_BYTES,
     TYPE_BASIC_SHIFT,
     TYPE_DISTINCT,

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from device_lib.platform.primitives import device, int64, load_gpu
+from gmpi.contract.topology import DEGREES, MISSING
 from gmpi.contract.wire import (
     COMMUNICATOR_MASK,
     COMMUNICATORS,
     DEVICE_TOPOLOGY,
     LOW_32,
     TOPOLOGY_BYTES,
-    TOPOLOGY_DEGREES,
-    TOPOLOGY_MISSING,
 )
 
 
@@ -25,13 +24,13 @@ def _word(ctx, comm, which):
 @device
 def sources(ctx, comm):
     """How many neighbours send blocks to this rank, PROC_NULL among them."""
-    return _word(ctx, comm, TOPOLOGY_DEGREES) & LOW_32
+    return _word(ctx, comm, DEGREES) & LOW_32
 
 
 @device
 def destinations(ctx, comm):
     """How many it sends blocks to."""
-    return _word(ctx, comm, TOPOLOGY_DEGREES) >> 32
+    return _word(ctx, comm, DEGREES) >> 32
 
 
 @device
@@ -41,4 +40,4 @@ def missing(ctx, word0):
     Args:
         word0: of the call's record.
     """
-    return _word(ctx, word0 >> 16 & COMMUNICATOR_MASK, TOPOLOGY_MISSING)
+    return _word(ctx, word0 >> 16 & COMMUNICATOR_MASK, MISSING)

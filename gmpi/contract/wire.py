@@ -316,15 +316,9 @@ COLLECTIVE_ROW_BYTES = 512
 # What the blocks of a grid tell each other in a call of grid scope (gmpi/contract/grid.py).
 DEVICE_GRID = DEVICE_COLLECTIVES + COMMUNICATORS * COLLECTIVE_ROW_BYTES
 GRID_BYTES = 512
-# A row for each communicator: if it is Cartesian, how many dimensions it has | a bit for each that
-# is periodic << 8; then their lengths. Of any with a topology, its neighbours. Written by the host
-# when it is registered.
+# A row for each communicator (gmpi/contract/topology.py).
 DEVICE_TOPOLOGY = DEVICE_GRID + GRID_BYTES
 TOPOLOGY_BYTES = 128
-CART_DIMS = 8
-PERIODS_SHIFT = 8
-TOPOLOGY_DEGREES = 72  # how many neighbours blocks come from | go to << 32
-TOPOLOGY_MISSING = 80  # a bit for each of a Cartesian communicator that is PROC_NULL
 # A row for each window (gmpi/contract/windows.py).
 DEVICE_WINDOWS = DEVICE_TOPOLOGY + COMMUNICATORS * TOPOLOGY_BYTES
 WINDOW_ROWS = 64
