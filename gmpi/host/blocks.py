@@ -70,7 +70,6 @@ class HostBlocks:
         data: uint8[], packed, one right behind the other.
     """
 
-    # wide: what the arguments of one way may be
     def __init__(
         self,
         spec: Any,
