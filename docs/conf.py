@@ -78,6 +78,7 @@ ORDER: dict[str, list[tuple[str, str]]] = {
             "slurm",
             "containers",
             "mps",
+            "cpp",
         )
     ],
     "docs/api": [

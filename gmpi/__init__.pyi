@@ -377,6 +377,12 @@ from gmpi.contract.constants import (
 from gmpi.context import (
     Context as Context,
 )
+from gmpi.cpp.launching import (
+    cpp_launch as cpp_launch,
+)
+from gmpi.cpp.module import (
+    cupy_module as cupy_module,
+)
 from gmpi.errors import (
     AbortedError as AbortedError,
     ArgumentError as ArgumentError,

@@ -6,6 +6,7 @@ import click
 
 import gmpi
 from gmpi.commands.cache import cache
+from gmpi.commands.cpp import cpp
 from gmpi.commands.doctor import doctor
 from gmpi.commands.info import info
 from gmpi.commands.run import run
@@ -24,7 +25,7 @@ def main() -> None:
     """MPI called from inside a running GPU kernel."""
 
 
-for command in (info, doctor, run, trace, hang, top, cache):
+for command in (info, doctor, run, trace, hang, top, cache, cpp):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def test_the_help_of_a_command_has_examples_that_its_parser_takes(
     for line in lines:
         words = shlex.split(line.partition("gmpi ")[2], comments=True)
         for word in words:
-            if word.endswith(".json"):
+            if word.endswith((".json", ".cu")):
                 Path(word).write_text("{}")
         command: click.Command = main
         while isinstance(command, click.Group) and words and words[0] != "COMMAND":

@@ -239,3 +239,26 @@ def test_shared_memory_of_the_library_is_one_weak_symbol(library: dict[str, str]
         for line in re.findall(r"^.*\.shared .*$", ptx, re.M):
             if "gmpi_shared" in line and not re.match(r"\s*(ld|st)\b", line):
                 assert line.startswith((".weak", ".extern")), (name, line)
+
+
+def test_cuda_cpp_links_with_the_library(compiled: Path, request: pytest.FixtureRequest) -> None:
+    """Kernels in C++ and the calls that they make: by nvJitLink, and by nvcc."""
+    everything = [] if "[some" in request.node.name else ["--all"]
+    options = {"NUMBA_ENABLE_CUDASIM": "0", "GMPI_CACHE_DIR": str(compiled / "cache")}
+    (compiled / "cpp").mkdir()
+    program = ["tests/compile_cpp_for_sm90.py", *everything, str(compiled / "cpp")]
+    status, text = launcher.python(*program, timeout=600 if everything else 150, **options)
+    assert status == 0, text
+    found = json.loads(text.splitlines()[-1])
+    linked = found["cupy"]
+    assert linked["kernels"] == ["pingpong", "sum", "heat"] and not linked["makes_requests"]
+    # Only what the source calls is linked, and all of it.
+    names = ("allreduce", "comm_rank", "irecv", "isend", "recv", "send", "waitall")
+    assert linked["calls"] == [f"gmpi_c_{name}" for name in names] and linked["parts"] > 30
+    assert linked["bytes"] > 50_000
+    assert found["declared"]["declared"] and found["declared"]["bytes"] > 500
+    assert 'program.cu(2): error: identifier "GMPI_Isent" is undefined' in found["wrong"]
+    assert "Unresolved extern function 'f'" in found["missing"]
+    if everything:
+        assert found["nvcc"]["calls"] == len(names) and found["nvcc"]["bytes"] > 50_000
+        assert len(found["all"]["calls"]) > 200 and found["all"]["makes_requests"]

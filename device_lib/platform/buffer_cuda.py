@@ -7,6 +7,7 @@ from llvmlite import ir
 from numba.cuda import cgutils, types
 from numba.cuda.core.errors import TypingError
 from numba.cuda.extending import intrinsic
+from numba.cuda.np.arrayobj import populate_array
 from numba.cuda.np.numpy_support import as_dtype
 
 from device_lib.platform.ptx import pack_tuple
@@ -83,6 +84,32 @@ def itemsize_of(typingctx, buffer):
         return ir.Constant(_I64, size)
 
     return types.int64(buffer), emit
+
+
+def _array_at(dtype):
+    """An intrinsic: (address) -> an array of ``dtype`` that begins there, of unknown, hence
+    unlimited, length."""
+    kind = types.Array(dtype, 1, "C")
+
+    def emit(context, builder, sig, args):
+        size = ir.Constant(_I64, dtype.bitwidth // 8)
+        made = context.make_array(kind)(context, builder)
+        pointer = context.data_model_manager[dtype].get_data_type().as_pointer()
+        populate_array(
+            made,
+            data=builder.inttoptr(args[0], pointer),
+            shape=[ir.Constant(_I64, 1 << 48)],
+            strides=[size],
+            itemsize=size,
+            meminfo=None,
+        )
+        return made._getvalue()
+
+    return intrinsic(lambda typingctx, address: (kind(types.int64), emit))
+
+
+int32_array_at = _array_at(types.int32)
+int64_array_at = _array_at(types.int64)
 
 
 @intrinsic

@@ -30,7 +30,7 @@ from gmpi.cache.sources import fingerprint
 from gmpi.contract.constants import FROZEN
 
 
-def _fingerprint(*extra: str) -> str:
+def fingerprint_of(*extra: str) -> str:
     """Hash of everything that the compiled code depends on: our sources, the compiler, and the
     constants of the MPI library."""
     digest = hashlib.sha256(f"{FROZEN} {fingerprint('device_lib')}".encode())
@@ -86,7 +86,7 @@ else:
         return with_context if _takes_context(body) else plain
 
     @contextmanager
-    def _deeper() -> Iterator[None]:
+    def deeper() -> Iterator[None]:
         """Room for the compiler: what a function calls is compiled while it is, some 30 of them,
         with 30 frames of Python's each."""
         limit = sys.getrecursionlimit()
@@ -104,11 +104,11 @@ else:
 
         def make() -> bytes:
             options = {"abi": "c", "abi_info": {"abi_name": name}, "output": "ptx"}
-            with _deeper():
+            with deeper():
                 ptx = cuda.compile(_entry(body), plain, device=True, cc=cc, **options)[0]
             return str(ptx).encode()
 
-        tag = _fingerprint(name, f"{cc[0]}.{cc[1]}", str(signature))
+        tag = fingerprint_of(name, f"{cc[0]}.{cc[1]}", str(signature))
         path = cache_directory() / f"{name}-sm{cc[0]}{cc[1]}-{tag}.ptx"
         return read_or_make(path, make).decode()
 
@@ -119,7 +119,7 @@ else:
             limit: most registers a thread, one of ``assembler.LIMITS``.
         """
         # Not of the PTX's own words: Numba may number names in another order each time.
-        tag = _fingerprint(name, f"{cc[0]}.{cc[1]}", assembler.version())
+        tag = fingerprint_of(name, f"{cc[0]}.{cc[1]}", assembler.version())
         file = f"{name}-sm{cc[0]}{cc[1]}-{limit}-{tag}.cubin"
 
         def make() -> bytes:
@@ -168,26 +168,33 @@ else:
 
     def sources(name: str) -> list[Linked]:
         """What a kernel that calls ``name`` must link: the function and those that it calls."""
-        found: dict[str, Linked] = {}
-        waiting = [name]
+        cc = tuple(cuda.get_current_device().compute_capability)
+        return [_linked(function, max(assembler.LIMITS)) for function in closure([name], cc)]
+
+    def closure(names: Iterable[str], cc: tuple[int, int]) -> list[str]:
+        """Some functions and all those that they call."""
+        found: dict[str, None] = {}
+        waiting = list(names)
         while waiting:
             this = waiting.pop()
-            if this in found:
-                continue
-            found[this] = _linked(this, max(assembler.LIMITS))
-            waiting += _calls(this)
-        return list(found.values())
+            if this not in found:
+                found[this] = None
+                waiting += _calls(this, cc)
+        return list(found)
 
     @functools.cache
-    def _calls(name: str) -> list[str]:
-        cc = cuda.get_current_device().compute_capability
-        return _EXTERN.findall(compile_ptx(name, cc))
+    def _calls(name: str, cc: tuple[int, int]) -> list[str]:
+        return called(compile_ptx(name, cc))
+
+    def called(ptx: str) -> list[str]:
+        """The functions of the library that some PTX expects elsewhere."""
+        return _EXTERN.findall(ptx)
 
     def linked(name: str, arguments: int, results: int, body: Callable):
         """A device function that calls ``body``, compiled on its own and linked.
 
         Args:
-            name: its symbol; part of the interface for other languages.
+            name: its symbol. Programs in other languages call those of ``gmpi/cpp``, which call it.
             arguments: how many int64 it takes. A context counts three: ``identity`` is left out.
             results: how many int64 it returns: one value, or a tuple.
             body: device function of plain int64 arguments, or of a context and such.

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _MARK = b"// gmpi cache, sha256 of what follows: "  # a comment of PTX
-_KINDS = ("gmpi_*-sm*-*.ptx", "gmpi_*-sm*-*.cubin")
+_KINDS = ("gmpi_*-sm*-*.ptx", "gmpi_*-sm*-*.ltoir", "gmpi_*-sm*-*.cubin")
 _TEMPORARY = ".tmp."  # between a file's name and what makes it unique while it is written
 
 

@@ -184,6 +184,28 @@ def install(before: Before, after: After, sharers: int = 1) -> None:
             _wrap_gpu()
 
 
+def begin(ctx: AnyContext, what: Launch) -> AnyContext:
+    """A launch that is not Numba's is about to be made: what its kernel gets for ``ctx``.
+
+    Raises:
+        ContextError: the context is closed.
+        GridError: not all of its blocks can be resident at once.
+    """
+    assert _hooks is not None  # there has been a context
+    return _hooks[0](ctx, what)
+
+
+def follow(ctx: AnyContext, stream: Any) -> None:
+    """It has been made, on ``stream``, as Numba knows it."""
+    assert _hooks is not None
+    _hooks[1](ctx, stream)
+
+
+def sharers() -> int:
+    """Ranks that share the GPU."""
+    return _sharers
+
+
 def max_blocks(kernel: Any, block: int | tuple[int, ...], shared_bytes: int = 0) -> int:
     """Largest grid that is resident as a whole, for a compiled kernel.
 
