@@ -25,6 +25,7 @@ from host_proxy.platform.state import (
     G_NOW,
     G_OPENING,
     G_PYTHON,
+    G_SLEEP_NS,
     G_STOP,
     G_SYNC_SEEN,
     G_SYNCS,
@@ -38,6 +39,8 @@ from host_proxy.reference.mpi4py_engine import Mpi4pyEngine
 
 _PR_SET_TIMERSLACK = 29
 _PYTHON_SPIN_S = 0.002  # idle time after which the Python loops nap
+_SHORTEST_NAP_S = 50e-6
+_NAP_SHARE = 1 / 40  # of the idle time, until naps are as long as ``sleep_us`` says
 
 
 class Proxy:
@@ -121,7 +124,7 @@ class Proxy:
                 return_slots(g)
             worked |= self.python.step()
             if worked or self.state.globals[G_PYTHON]:
-                idle_since = _rest(worked, idle_since)
+                idle_since = self._rest(worked, idle_since)
 
     def _run_python(self) -> None:
         state = self.state
@@ -142,16 +145,17 @@ class Proxy:
             if state.globals[G_SYNCS]:
                 state.globals[G_SYNC_SEEN] = -1
                 release_synchronizes(g)
-            idle_since = _rest(worked, idle_since)
+            idle_since = self._rest(worked, idle_since)
 
-
-def _rest(worked: bool, idle_since: float) -> float:
-    """Idling of the Python loops; returns since when there has been no work."""
-    now = time.monotonic()
-    if worked:
-        return now
-    if now - idle_since > _PYTHON_SPIN_S:
-        time.sleep(50e-6)
-    else:
-        os.sched_yield()
-    return idle_since
+    def _rest(self, worked: bool, idle_since: float) -> float:
+        """Idling of the Python loops; returns since when there has been no work."""
+        now = time.monotonic()
+        if worked:
+            return now
+        idle = now - idle_since
+        if idle > _PYTHON_SPIN_S:
+            longest = int(self.state.globals[G_SLEEP_NS]) * 1e-9
+            time.sleep(max(_SHORTEST_NAP_S, min(idle * _NAP_SHARE, longest)))
+        else:
+            os.sched_yield()
+        return idle_since

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import pkgutil
@@ -81,6 +82,33 @@ def test_files_that_nothing_compiled_imports_do_not(package: str, copy: Path) ->
         with (copy / "gmpi" / name).open("a") as file:
             file.write("\nX = 1\n")
     assert key(package, copy) == before
+
+
+def parsed(block: ast.AST) -> Iterator[tuple[str, str, list[str]]]:
+    """``sources.imports`` by Python's own parser."""
+    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+        if name == "body" and isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test):
+            continue
+        for node in getattr(block, name, ()):
+            if isinstance(node, ast.Import):
+                yield from (("", alias.name, []) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield "." * node.level, node.module or "", [alias.name for alias in node.names]
+            else:
+                yield from parsed(node)
+
+
+def test_no_import_is_overlooked() -> None:
+    for package in ("gmpi", *COMPILED):
+        for path in (ROOT / package).rglob("*.py"):
+            text = path.read_text()
+            found = sorted(sources.imports(text))
+            assert found == sorted(parsed(ast.parse(text))), path
+    odd = '"""\nfrom a import b\n"""\n'
+    odd += "if TYPE_CHECKING:\n    import a\n\n    from b import c\nimport d, e.f as g\n"
+    odd += "def f():\n    from ..h import (  # i\n        j,\n        k as m,\n    )\n"
+    wanted = [("", "d", []), ("", "e.f", []), ("..", "h", ["j", "k"])]
+    assert sorted(sources.imports(odd)) == sorted(parsed(ast.parse(odd))) == wanted
 
 
 def modules(package: str) -> Iterator[object]:
