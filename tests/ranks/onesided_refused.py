@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -175,7 +176,7 @@ def aborted() -> None:
         thread = threading.Thread(target=lambda: spin[1, 2](g.device, win, *words))
         thread.start()
         while words[1].copy_to_host()[0] == 0:
-            pass
+            time.sleep(0.001)
         g.abort()
         thread.join()
         same(words[2], [gmpi.GMPI_ERR_ABORTED], "error class")

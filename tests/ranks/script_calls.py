@@ -219,5 +219,6 @@ class Caller:
         """Its error is the rank, its flag the size."""
         return self._add(COMM_RANK, COMM=comm)
 
-    def pause(self, ns: int) -> Call:
-        return self._add(PAUSE, COUNT=ns)
+    def pause(self, ns: int, until_released: bool = False) -> Call:
+        """Computes for so long, or until the waits of this rank are over (``timeout_s``, abort)."""
+        return self._add(PAUSE, int(until_released), COUNT=ns)

@@ -10,7 +10,9 @@ from numba import cuda
 import gmpi
 from device_lib.api.binding import block_calls, warp_calls
 from device_lib.api.exports_grid import grid_calls
+from device_lib.platform.primitives import load_sys
 from gmpi import Status
+from gmpi.contract.wire import CONTROL_ABORT
 
 COLUMNS = 14
 (
@@ -166,6 +168,8 @@ def _make_kernel(calls: SimpleNamespace, scope: str) -> Any:
                 begin = gmpi.timer_ns()
                 while gmpi.timer_ns() - begin < n:
                     cuda.nanosleep(1000)
+                    if h != 0 and load_sys(ctx.mapped + CONTROL_ABORT) != 0:
+                        break
             if only_error:
                 results[caller, i, thread, 0] = error
             else:
