@@ -41,8 +41,10 @@ precompile.compile_without_gpu(CC)
 import roads  # noqa: E402
 import script_kernel  # noqa: E402
 
+from device_lib.move.reduce import combine  # noqa: E402
 from device_lib.platform import assembler, library  # noqa: E402
 from device_lib.platform.context import DeviceContext, TracedContext  # noqa: E402
+from gmpi.contract.collectives import reduction_word  # noqa: E402
 from gmpi.datatypes.parts import MAX_DIMS  # noqa: E402
 from gmpi.packing import (  # noqa: E402
     driver,
@@ -54,11 +56,10 @@ from gmpi.packing import (  # noqa: E402
     kernels_tiles,
 )
 
-BYTES = types.uint8[::1]
-WORDS = types.int64[::1]
+BYTES, WORDS = types.uint8[::1], types.int64[::1]
 CONTEXT = typeof(DeviceContext(0, 0, 0, 0))
 TRACED = typeof(TracedContext(0, 0, 0, 0, 0, 0))
-PLACE = types.uint8[::1]
+LOR_64 = reduction_word(gmpi.LOR, gmpi.INT64_T)
 
 
 def exchange(ctx: Any, send: Any, recv: Any, n: int, peer: int) -> None:
@@ -155,7 +156,8 @@ def grids(ctx: Any, a: Any, u: Any, n: int, peer: int) -> None:
 
 
 def ends(ctx: Any, a: Any, b: Any, flags: Any) -> None:
-    """Partitioned requests that the kernel makes, of arrays, slices and addresses."""
+    """Partitioned requests that the kernel makes, of arrays, slices and addresses. And a carry."""
+    flags[5] = combine(LOR_64, flags[0], flags[1])
     send = gmpi.GMPI_Psend_init(ctx, a[4:], 4, flags[0], gmpi.FLOAT, 0, 1, 0)
     recv = gmpi.GMPI_Precv_init_warp(ctx, b[::2], 4, 1, gmpi.FLOAT, flags[1], 1, 0)
     flags[2] = gmpi.GMPI_Psend_init(ctx, flags[3], 4, 1, gmpi.FLOAT, 0, 1, 0)

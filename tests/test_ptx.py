@@ -234,6 +234,12 @@ def test_there_is_no_arithmetic_in_floating_point(library: dict[str, str]) -> No
             assert not re.search(r"\.f(32|64)\b", ptx), name
 
 
+def test_what_overflows_is_added_modulo_two_to_the_64(compiled: Path) -> None:
+    """Numba lets the compiler believe that no int64 overflows: LOR was that of the signs."""
+    text = (compiled / "kernel_ends.ptx").read_text()  # whether a word is 0 is a carry
+    assert len(re.findall(rf"add.s64 .*, {2**63 - 1};", text)) == 2
+
+
 def test_shared_memory_of_the_library_is_one_weak_symbol(library: dict[str, str]) -> None:
     for name, ptx in library.items():
         for line in re.findall(r"^.*\.shared .*$", ptx, re.M):

@@ -7,7 +7,13 @@ the second operand where it is truly less or greater.
 # mypy: disable-error-code="no-untyped-def,misc"
 from __future__ import annotations
 
-from device_lib.platform.primitives import SIMULATOR, device, opaque
+from device_lib.platform.primitives import (
+    SIMULATOR,
+    device,
+    opaque,
+    wrapping_add,
+    wrapping_multiply,
+)
 from gmpi.contract.collectives import CLASS_SHIFT, OP_MASK, REAL, SIGNED, SIZE_SHIFT
 from gmpi.contract.constants import BAND, BOR, LAND, LOR, LXOR, MAX, MIN, PROD, SUM
 
@@ -125,7 +131,7 @@ def _one_by_one(what, a, b, shift):
         mine = a >> at & mask
         other = b >> at & mask
         if op == PROD:
-            found = mine * other & mask
+            found = wrapping_multiply(mine, other) & mask
         else:
             found = mine
             less = (other ^ flip) < (mine ^ flip)
@@ -155,10 +161,10 @@ def combine(what, a, b):
     last = (8 << shift) - 1
     high = low << last
     if op == SUM:  # no carry from one element into the next
-        return ((a & ~high) + (b & ~high)) ^ ((a ^ b) & high)
+        return wrapping_add(a & ~high, b & ~high) ^ (a ^ b) & high
     if op == LAND or op == LOR or op == LXOR:  # 1 where an element is not 0
-        a = ((a & ~high) + ~high | a) & high
-        b = ((b & ~high) + ~high | b) & high
+        a = (wrapping_add(a & ~high, ~high) | a) & high
+        b = (wrapping_add(b & ~high, ~high) | b) & high
         a = a >> last & low
         b = b >> last & low
     if op == LAND or op == BAND:

@@ -92,6 +92,9 @@ describe = _twin.describe
 memory_space = _twin.memory_space
 is_private = _twin.is_private
 opaque = _twin.opaque
+# Where a sum or a product may need more than 64 bits: ``+`` and ``*`` must not overflow.
+wrapping_add = _twin.wrapping_add
+wrapping_multiply = _twin.wrapping_multiply
 clock = _twin.clock
 timer_ns = _twin.timer_ns
 pause = _twin.pause

@@ -10,6 +10,7 @@ from __future__ import annotations
 from llvmlite import ir
 from numba import cuda
 from numba.cuda import types
+from numba.cuda.extending import intrinsic
 
 from device_lib.platform.block_cuda import block_id as block_id
 from device_lib.platform.block_cuda import block_threads as block_threads
@@ -190,6 +191,20 @@ _is_local = ptx(
 # A value the optimiser cannot see through. Stepping a loop by one keeps it from being unrolled:
 # loops over packets turn once on a full warp, and four copies of their body only cost registers.
 opaque = ptx("mov.u64 $0, $1;", "=l,l", types.int64, 1)
+
+
+def _wrapping(name):
+    """Arithmetic modulo 2**64. Numba's own tells the compiler that no int64 overflows: it may then
+    drop what only an overflow brings, such as a carry into the highest bit."""
+
+    def emit(context, builder, sig, args):
+        return getattr(builder, name)(*args)
+
+    return intrinsic(lambda typingctx, a, b: (int64(int64, int64), emit))
+
+
+wrapping_add = _wrapping("add")
+wrapping_multiply = _wrapping("mul")
 
 # --- clocks ---------------------------------------------------------------------------------------
 clock = ptx("mov.u64 $0, %clock64;", "=l", types.int64, 0)

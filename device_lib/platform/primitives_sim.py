@@ -9,6 +9,7 @@ access. A packet's tag is therefore written after its low word, and read before 
 from __future__ import annotations
 
 import ctypes
+import operator
 import time
 
 import numpy as np
@@ -301,6 +302,11 @@ def describe(buffer, address, room, strided):
 
 def opaque(value):
     return value
+
+
+# Python's integers do not overflow; whoever stores one takes its low 64 bits.
+wrapping_add = operator.add
+wrapping_multiply = operator.mul
 
 
 clock = time.perf_counter_ns
