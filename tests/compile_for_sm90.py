@@ -199,16 +199,14 @@ INTERPRETER = (
     types.int64[:, :, ::1], BYTES, types.int64[:, ::1],
     typeof(__import__("numpy").zeros((1, 1), gmpi.STATUS_DTYPE)), types.int64[:, :, :, ::1],
 )  # fmt: skip
+EXCHANGED = types.float32[::1], types.float32[::1], types.int64, types.int64
 KERNELS = {
-    "exchange": (exchange, (types.float32[::1], types.float32[::1], types.int64, types.int64)),
+    "exchange": (exchange, EXCHANGED),
     "checked": (
         roads.exchange_checked.py_func,
         (BYTES, BYTES, *[types.int64] * 3, types.int32[::1], types.int64),
     ),
-    "traced_exchange": (
-        traced_exchange,
-        (types.float32[::1], types.float32[::1], types.int64, types.int64),
-    ),
+    "traced_exchange": (traced_exchange, EXCHANGED),
     "traced_calls": (traced_calls, (BYTES, types.int64)),
     "two_paths": (two_paths, (types.float64[::1], types.float64[::1])),
     "kinds_of_buffers": (

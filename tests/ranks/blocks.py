@@ -9,7 +9,7 @@ import contextlib
 
 import numpy as np
 from blocks_kernel import KERNELS, ROWS
-from common import RANK, SIZE, WORLD, barrier, end, pattern, raises, run, same
+from common import RANK, SIZE, WORLD, address_of, barrier, end, pattern, raises, run, same
 from mpi4py import MPI
 from numba import cuda, int32
 
@@ -71,8 +71,8 @@ def wrong_arguments(g: gmpi.Context) -> None:
             program = cuda.to_device(np.array([[*line, v["root"], v["comm"]], right], np.int64))
             heap, errors = cuda.to_device(np.zeros(512, np.uint8)), cuda.to_device(np.zeros(2, int))
             before = len(g.errors)
-            KERNELS["block"][1, 32](
-                g.device, program, heap, cuda.to_device(np.zeros(2, int)), errors
+            KERNELS["block", -1 not in (v["a"], v["b"])][1, 32](
+                g.device, program, heap, address_of(heap), cuda.to_device(np.zeros(2, int)), errors
             )
             with contextlib.suppress(gmpi.ArgumentError):
                 g.synchronize()

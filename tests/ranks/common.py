@@ -20,6 +20,7 @@ from numba import cuda
 import gmpi
 from device_lib.platform import lanes
 from gmpi.contract.wire import BUSY_BITS, BUSY_STRIDE, DEVICE_BUSY
+from gmpi.memory.exported import place_of
 from host_proxy.platform import pages
 
 WORLD = MPI.COMM_WORLD
@@ -132,6 +133,11 @@ def in_thread(work: Callable[[], None], meanwhile: Callable[[], Any]) -> None:
 
 def on_device(array: np.ndarray) -> object:
     return cuda.to_device(array)
+
+
+def address_of(array: object) -> int:
+    """Of an array in GPU memory."""
+    return place_of(array)[0]
 
 
 def same(found: object, expected: object, what: str) -> None:

@@ -9,7 +9,7 @@ import contextlib
 from typing import Any
 
 import numpy as np
-from common import RANK, SIZE, WORLD, barrier, end, raises, run, same
+from common import RANK, SIZE, WORLD, address_of, barrier, end, raises, run, same
 from counts_kernel import KERNELS, ROWS
 from mpi4py import MPI
 from numba import cuda, int32
@@ -84,10 +84,10 @@ def wrong_arguments(g: gmpi.Context) -> None:
         program = [[*line, 0, SIZE, 0], [*line, len(integers), SIZE, 0]]
         integers += arrays_of(**typed)
         errors, before = cuda.to_device(np.zeros(2, int)), len(g.errors)
-        KERNELS["block"][1, 32](
-            g.device, cuda.to_device(np.array(program, np.int64)),
-            cuda.to_device(np.zeros(512, np.uint8)), cuda.to_device(np.array(integers, np.int32)),
-            cuda.to_device(np.zeros(2, int)), errors,
+        heap = cuda.to_device(np.zeros(512, np.uint8))
+        KERNELS["block", False, True][1, 32](
+            g.device, cuda.to_device(np.array(program, np.int64)), heap, address_of(heap),
+            cuda.to_device(np.array(integers, np.int32)), cuda.to_device(np.zeros(2, int)), errors,
         )  # fmt: skip
         with contextlib.suppress(gmpi.ArgumentError):
             g.synchronize()

@@ -140,7 +140,10 @@ def refused_by_the_host(g: gmpi.Context) -> None:
         ),
         ("array is a list", lambda: g.win([1.0] if last == RANK else memory)),
     ]
-    if SIZE > 1:
+    if not gmpi.SIMULATOR:
+        managed = cuda.managed_array(4)
+        wrong.append(("array is in memory that cannot be exported", lambda: g.win(managed)))
+    elif SIZE > 1:
         plain = cuda.to_device(np.zeros(4))
         wrong.append(("its array cannot be mapped by others; make it with Context.zeros",
                       lambda: g.win(plain)))  # fmt: skip

@@ -17,7 +17,7 @@ import sys
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import RANK, SIZE, WORLD, end, pattern, same, take_large_slots
+from common import RANK, SIZE, WORLD, address_of, end, pattern, same, take_large_slots
 from counts_kernel import KERNELS, MOST, NOT_BLOCKING, ROWS, WAIT
 from mpi4py import MPI
 from numba import cuda
@@ -299,7 +299,10 @@ def in_kernel(
     requests = cuda.to_device(np.zeros(len(rows), np.int64))
     errors = cuda.to_device(np.full(len(rows), -1, np.int64))
     program = cuda.to_device(np.array(rows, np.int64))
-    KERNELS[scope][1, threads](g.device, program, heap, arrays, requests, errors)
+    arrayed = gmpi.SIMULATOR and not any(-1 in (row[2], row[6]) for row in rows)
+    KERNELS[scope, wide, arrayed][1, threads](
+        g.device, program, heap, address_of(heap), arrays, requests, errors
+    )
     g.synchronize()
     assert not errors.copy_to_host().any(), errors.copy_to_host()
     after = heap.copy_to_host()

@@ -21,9 +21,9 @@ from device_lib.api.binding import block_calls, warp_calls
 
 N = 5  # requests; the last one is null
 GO = 99
-TAGS = [3, 1, 4, 2]
+TAGS = 3, 1, 4, 2  # tuples: kernels for a GPU read no lists
 #: In the order of requests: short, in staging, and long.
-SIZES = [24, 200, 3000, 0]
+SIZES = 24, 200, 3000, 0
 
 
 def _kernel(c: SimpleNamespace) -> Any:

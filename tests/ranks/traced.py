@@ -209,7 +209,8 @@ def collective_calls() -> None:
 
 
 def what_has_no_room() -> None:
-    """The last events are kept, and how many are lost is said. Launches follow each other."""
+    """The last events are kept, and how many are lost is said. A launch takes the room
+    of those before that have ended."""
     ranks, _ = traced(lambda g: barriers[1, 32](g.device, 50), wild=False, trace=16)
     for facts in ranks:
         assert len(facts["calls"]) == 4 and facts["lost"]["events"] == 46, facts["lost"]
@@ -217,6 +218,7 @@ def what_has_no_room() -> None:
     def many(g: gmpi.Context) -> None:
         for _ in range(20):
             barriers[1, 32](g.device, 1)
+            g.synchronize()  # else its events could not be taken before the next launch
 
     ranks, _ = traced(many, wild=False, trace=16)
     for facts in ranks:
