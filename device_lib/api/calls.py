@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from device_lib.api.collectives import make_collective_calls
 from device_lib.api.collectives_counted import make_counted_calls
 from device_lib.api.collectives_of_blocks import make_block_calls
-from device_lib.api.combined import make_combined
+from device_lib.api.combined import both_of, make_combined
 from device_lib.api.looking import make_looking
 from device_lib.api.messages import if_direct, make_message_call, make_refused
 from device_lib.api.onesided import make_onesided_calls
@@ -31,7 +31,7 @@ from device_lib.direct.partitioned_making import make_making
 from device_lib.direct.partitioned_waits import make_partitioned_waits
 from device_lib.direct.requests import make_ask, make_direct
 from device_lib.direct.scattered_collectives import make_scattered
-from device_lib.platform.context import Status, has_direct
+from device_lib.platform.context import has_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     buffer_of,
@@ -153,10 +153,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
             ctx, OP_ISEND | SENDRECV, sendbuf, sendcount, sendtype, dest, sendtag, comm
         )
         sent = wait(ctx, outgoing)
-        status = wait(ctx, incoming)
-        if status.error != SUCCESS or sent.error == SUCCESS:
-            return status
-        return Status(sent.error, status.source, status.tag, status.count, status.nbytes)
+        return both_of(sent, wait(ctx, incoming))
 
     sending = SimpleNamespace(start_send=start_send, start_receive=start_receive)
     combined = make_combined(sending, waiting, report)

@@ -40,6 +40,15 @@ def _failed(error):
     return status_of(COMPLETED | error << ERROR_SHIFT, 0, NO_ORIGIN)
 
 
+@device
+def both_of(sent, received):
+    """The Status of a send and a receive: the receive's, with the send's error if that is the only
+    one."""
+    if received.error != SUCCESS or sent.error == SUCCESS:
+        return received
+    return Status(sent.error, received.source, received.tag, received.count, received.nbytes)
+
+
 def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, report: Callable):
     """The calls of one scope.
 
@@ -79,26 +88,35 @@ def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, report: Ca
 
     # wide: as MPI's
     @device
-    def isendrecv(
-        ctx, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
-        recvtag, comm,
+    def start_both(
+        ctx, call, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
+        source, recvtag, comm,
     ):  # fmt: skip
-        op = OP_BSEND | COMBINED
+        op = OP_BSEND | call
         sent = wait(ctx, start_buffered(ctx, op, sendbuf, sendcount, sendtype, dest, sendtag, comm))
         if sent.error != SUCCESS:
             return error_handle(sent.error)
-        op = OP_IRECV | COMBINED
+        op = OP_IRECV | call
         return start_receive(ctx, op, recvbuf, recvcount, recvtype, source, recvtag, comm)
 
     # wide: as MPI's
     @device
+    def isendrecv(
+        ctx, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
+        recvtag, comm,
+    ):  # fmt: skip
+        return start_both(
+            ctx, COMBINED, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
+            recvtype, source, recvtag, comm,
+        )  # fmt: skip
+
+    # wide: as MPI's
+    @device
     def isendrecv_replace(ctx, buf, count, datatype, dest, sendtag, source, recvtag, comm):
-        op = OP_BSEND | COMBINED_REPLACE
-        sent = wait(ctx, start_buffered(ctx, op, buf, count, datatype, dest, sendtag, comm))
-        if sent.error != SUCCESS:
-            return error_handle(sent.error)
-        op = OP_IRECV | COMBINED_REPLACE
-        return start_receive(ctx, op, buf, count, datatype, source, recvtag, comm)
+        return start_both(
+            ctx, COMBINED_REPLACE, buf, count, datatype, dest, sendtag, buf, count, datatype,
+            source, recvtag, comm,
+        )  # fmt: skip
 
     # wide: as MPI's
     @device
@@ -126,10 +144,7 @@ def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, report: Ca
         incoming = start_receive(ctx, op, buf, count, datatype, source, recvtag, comm)
         if not kept:  # the call has packed it
             sent = wait(ctx, outgoing)
-        status = wait(ctx, incoming)
-        if status.error != SUCCESS or sent.error == SUCCESS:
-            return status
-        return Status(sent.error, status.source, status.tag, status.count, status.nbytes)
+        return both_of(sent, wait(ctx, incoming))
 
     @device
     def abort(ctx, comm, errorcode):

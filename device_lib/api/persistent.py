@@ -183,6 +183,23 @@ def make_persistent(
         record_scattered,
     )
 
+    @device
+    def change(ctx, op, request, field, value):
+        """Sets a field of a request that is inactive; False: it is not, or is none, which the host
+        is told of ``op``."""
+        sync()
+        row = persistent_row(ctx, request)
+        good = 0
+        if leads() and lane_id() == 0 and is_row_s(ctx, row, request):
+            if load_gpu(row + STATE) == 0:
+                good = 1
+                store_gpu(row + field, value)
+        good = broadcast(good)
+        sync()
+        if good == 0:
+            report(ctx, op, request, ERR_REQUEST)
+        return good != 0
+
     # --- starting ---------------------------------------------------------------------------------
 
     @device
@@ -210,17 +227,8 @@ def make_persistent(
 
     @device
     def start_persistent(ctx, request):
-        sync()
         row = persistent_row(ctx, request)
-        good = 0
-        if leads() and lane_id() == 0 and is_row_s(ctx, row, request):
-            if load_gpu(row + STATE) == 0:
-                good = 1
-                store_gpu(row + STATE, ACTIVE)
-        good = broadcast(good)
-        sync()
-        if good == 0:
-            report(ctx, OP_START, request, ERR_REQUEST)
+        if not change(ctx, OP_START, request, STATE, ACTIVE):
             return ERR_REQUEST
         inner = open_round(ctx, row)
         if leads() and lane_id() == 0:
@@ -259,19 +267,7 @@ def make_persistent(
 
     @device
     def free_persistent(ctx, request):
-        sync()
-        row = persistent_row(ctx, request)
-        good = 0
-        if leads() and lane_id() == 0 and is_row_s(ctx, row, request):
-            if load_gpu(row + STATE) == 0:
-                good = 1
-                store_gpu(row + OWNER, 0)
-        good = broadcast(good)
-        sync()
-        if good == 0:
-            report(ctx, OP_REQUEST_FREE, request, ERR_REQUEST)
-            return ERR_REQUEST
-        return SUCCESS
+        return SUCCESS if change(ctx, OP_REQUEST_FREE, request, OWNER, 0) else ERR_REQUEST
 
     free_linked = part("free_persistent", 4, 1, free_persistent)
 
