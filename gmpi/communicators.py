@@ -99,9 +99,9 @@ def controls_of(communicators: Iterable[Communicator]) -> list[Control]:
     return [entry.control for entry in communicators if entry.control is not None]
 
 
-def _free_duplicates(communicator: Communicator) -> None:
+def _free_duplicates(communicator: Communicator, used: bool = True) -> None:
     for duplicate in communicator.duplicates:
-        if duplicate is not communicator.control or communicator.control.is_quiet:
+        if not used or duplicate is not communicator.control or communicator.control.is_quiet:
             duplicate.Free()
 
 
@@ -244,12 +244,15 @@ class Communicators:
         """Where proxies tell each other of channels."""
         return controls_of(entry for entry in self._state.communicators if not entry.is_free)
 
-    def free_all(self) -> None:
-        """Frees the duplicates; collective over each communicator. ``controls`` are quiet, unless
-        a rank has failed."""
+    def free_all(self, used: bool = True) -> None:
+        """Frees the duplicates; collective over each communicator.
+
+        Args:
+            used: kernels may have run, so ``controls`` are freed only where they are quiet.
+        """
         for communicator in self._state.communicators:
             if not communicator.is_free:
-                _free_duplicates(communicator)
+                _free_duplicates(communicator, used)
 
     def _group(self, comm: MPI.Comm, messages: MPI.Comm, index: int) -> Group:
         """The communicator's name in reports, the same on all its ranks; collective."""

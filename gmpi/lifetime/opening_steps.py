@@ -12,6 +12,7 @@ import atexit
 import ctypes
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
@@ -224,7 +225,8 @@ class _Steps:
         context._communicators = Communicators(
             context._state, memory, context._peers, context.config.debug
         )
-        self._undo.callback(_free, self._all, context._communicators.free_all)
+        free = partial(context._communicators.free_all, used=False)  # no kernel has run
+        self._undo.callback(_free, self._all, free)
         cores = affinity.cores(context.config.cores, context._gpu)
         read = memory.read_user if context.config.debug else None
         context._proxy = Proxy(context._state, context.config.engine, cores, read)

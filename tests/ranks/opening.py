@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from common import RANK, SIZE, WORLD, barrier, end, pattern, raises, run
+from mpi4py import MPI
 
 import gmpi
 from gmpi import affinity
@@ -33,6 +34,7 @@ from gmpi.lifetime.termination import Termination
 from gmpi.lifetime.watchdog import Watchdog
 from gmpi.memory.gpu_staging import GpuStaging
 from gmpi.memory.peers import Peers
+from host_proxy.platform.control import Control
 from host_proxy.proxy import Proxy
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
@@ -110,6 +112,26 @@ def fails_on_one_rank() -> None:
         assert (raised == [name]) == (RANK == FAILS), name
         nothing_is_left()
     works(**SMALL)
+
+
+def communicators_of_a_failure() -> None:
+    """What was duplicated for the direct road is freed, too."""
+    made: list[Control] = []
+    original = Control.__init__
+
+    def note(control: Control, comm: MPI.Comm) -> None:
+        made.append(control)
+        original(control, comm)
+
+    Control.__init__ = note  # type: ignore[method-assign]
+    try:
+        with failing(Watchdog, "start", RuntimeError("why")):
+            kind = RuntimeError if RANK == FAILS else gmpi.ContextError
+            raises(kind, "why", lambda: gmpi.Context(WORLD, wildcards=False, **SMALL))
+    finally:
+        Control.__init__ = original  # type: ignore[method-assign]
+    assert len(made) == 2 and all(control == MPI.COMM_NULL for control in made), made
+    nothing_is_left()
 
 
 def settings_of_one_rank() -> None:
@@ -286,8 +308,8 @@ def held() -> None:
 
 
 SCENARIOS: list[Callable[[], None]] = [
-    held, settings_of_one_rank, fails_on_one_rank, a_rank_is_interrupted,
-    interrupted_while_it_opens, interrupted_while_it_closes,
+    held, settings_of_one_rank, communicators_of_a_failure, fails_on_one_rank,
+    a_rank_is_interrupted, interrupted_while_it_opens, interrupted_while_it_closes,
 ]  # fmt: skip
 
 run(SCENARIOS)
