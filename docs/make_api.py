@@ -274,6 +274,7 @@ def errors() -> Iterator[str]:
 def functions() -> list[str]:
     """Of the host; those of kernels besides the calls are in docs/api.md."""
     names = [name for name in gmpi.__all__ if name.islower() and name[0] != "_"]
+    names += [name for name in gmpi.__all__ if re.match("Get_", name)]
     kernels = "device_lib.platform.primitives"
     found = [name for name in names if gmpi._HOME[name] != kernels]
     return [name for name in found if inspect.isfunction(getattr(gmpi, name))]

@@ -141,15 +141,13 @@ def by_hand(ctx, held, free, mine, lengths, near, buffers, hops):
         held, free = free, held
 
 
-def address_of(array):
-    return array.ctypes.data if gmpi.SIMULATOR else array.__cuda_array_interface__["data"][0]
-
-
 def struct_of(block, lengths):
     """The datatype of a block: all of its arrays, by their addresses."""
     arrays = block[0] + block[1]
     kinds = [MPI.FLOAT] * len(block[0]) + [MPI.INT] * len(block[1])
-    return MPI.Datatype.Create_struct(lengths.tolist(), [address_of(a) for a in arrays], kinds)
+    return MPI.Datatype.Create_struct(
+        lengths.tolist(), [gmpi.Get_address(a) for a in arrays], kinds
+    )
 
 
 def room_for(lengths):

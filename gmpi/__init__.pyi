@@ -407,6 +407,9 @@ from gmpi.errors import (
     UsageError as UsageError,
     error_string as error_string,
 )
+from gmpi.packing.addresses import (
+    Get_address as Get_address,
+)
 from gmpi.packing.calls import (
     pack as pack,
     unpack as unpack,

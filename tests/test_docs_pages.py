@@ -7,8 +7,11 @@ import html
 import json
 import re
 import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
 
 import launcher
+import mpi4py
 import pytest
 from page_code import SHELL_ELSEWHERE, Block, blocks
 
@@ -149,6 +152,26 @@ def test_the_page_of_operations_names_what_there_is() -> None:
     assert kernel == {n for n in exported if not n.endswith(("_warp", "_grid"))}
     host = {name for row in rows for name in re.findall(r"`([A-Z]\w+)`", row[2])}
     assert host == {name for name in dir(Host) if name[0].isupper()}
+
+
+#: Of MPI 1, of MPI 5, of proposals, with another type of count; and types of functions.
+NOT_OF_MPI_4_1 = re.compile(
+    r"Address|Attr_\w+|Errhandler_(create|get|set)|Keyval_\w+|Type_(extent|hindexed|hvector|lb|struct|ub)"
+    r"|Abi_\w+|Comm_(ack_failed|i?agree|is_revoked|revoke|i?shrink)|\w+_[cx]|\w+(_fn|_function(_c)?)"
+)
+
+
+def test_operations_names_all_of_mpi() -> None:
+    """Each function that mpi4py declares is in a row, and each row is of functions."""
+    declared = (Path(mpi4py.__file__).parent / "libmpi.pxd").read_text()
+    names = set(re.findall(r"^ *\w[\w ]*\** ?MPI_([A-Z][a-z]\w*)\(", declared, re.M))
+    names = {name for name in names if not NOT_OF_MPI_4_1.fullmatch(name)}
+    rows = re.findall(r"^\| (.*?) \| .* \| .* \| .*\|$", text_of("docs/operations.md"), re.M)
+    told = {name.replace("\\", "") for row in rows for name in row.split(", ")}
+    told -= {"MPI", "Synchronize"}
+    assert len(names) > 350
+    assert not {n for n in names if not any(fnmatchcase(n, pattern) for pattern in told)}
+    assert not {pattern for pattern in told if not any(fnmatchcase(n, pattern) for n in names)}
 
 
 def test_the_comparison_counts_lines_and_quotes_what_was_measured() -> None:

@@ -54,7 +54,7 @@ MPICH_ONLY = {
         "GPU_STAGING=0 point_to_point --small --some",
         "random_programs --seeds=0:4", "waits --small", "several", "several --direct",
         "combined", "combined --direct", "looking", "looking --direct",
-        "persistent", "persistent --direct",
+        "persistent", "persistent --direct", "host_persistent",
         "blocks", "random_blocks --seeds=0:8",
         "ENGINE=mpi4py random_blocks --seeds=8:11", "random_blocks --narrow --seeds=24:28",
         "counts", "neighbours", "random_counts --seeds=0:4", "random_counts --narrow --seeds=4:6",
@@ -76,7 +76,7 @@ MPICH_ONLY = {
     ],
 }  # fmt: skip
 OPEN_MPI_ONLY = {
-    1: ["arrays", "datatypes", "host_side", "random_counts --seeds=14:17"],
+    1: ["arrays", "datatypes", "host_side", "host_persistent", "random_counts --seeds=14:17"],
     2: [
         "collective_errors",
         "arrays", "bad_input", "ENGINE=mpi4py bad_input", "collectives",

@@ -31,9 +31,11 @@ from gmpi.host.arguments import Argument, checked_rank, checked_tag, require_tag
 from gmpi.host.buffer import HostBuffer
 from gmpi.host.collectives import HostCollectives, unpacked
 from gmpi.host.combined import HostCombined
+from gmpi.host.persistent import HostPersistentCalls
 from gmpi.host.port import HostPort
 from gmpi.host.probes import HostProbes
 from gmpi.host.requests import (
+    AnyRequest,
     HostRequest,
     Operation,
     Prepared,
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
     from gmpi.context import Context
 
 
-class Host(HostCollectives, HostCombined, HostProbes):
+class Host(HostCollectives, HostCombined, HostProbes, HostPersistentCalls):
     """``Context.host``: mpi4py-like calls that match those of kernels.
 
     All that they raise is a ``GMPIError``; arguments are checked before MPI sees them. Waits end
@@ -148,7 +150,9 @@ class Host(HostCollectives, HostCombined, HostProbes):
     # --- waiting for several ----------------------------------------------------------------------
 
     def Waitall(
-        self, requests: Sequence[HostRequest], statuses: list[MPI.Status] | None = None
+        self,
+        requests: Sequence[AnyRequest],
+        statuses: list[MPI.Status] | None = None,
     ) -> list[HostStatus]:
         """Waits for all, making progress on each (MPI 4.1 section 3.7.5).
 
@@ -163,7 +167,9 @@ class Host(HostCollectives, HostCombined, HostProbes):
         return results(requests, statuses)
 
     def Testall(
-        self, requests: Sequence[HostRequest], statuses: list[MPI.Status] | None = None
+        self,
+        requests: Sequence[AnyRequest],
+        statuses: list[MPI.Status] | None = None,
     ) -> bool:
         """Whether all are complete; then as ``Waitall``, else none of them has been tested."""
         if not all(request.poll() for request in requests):  # each makes progress on all
@@ -171,7 +177,7 @@ class Host(HostCollectives, HostCombined, HostProbes):
         results(requests, statuses)
         return True
 
-    def Waitany(self, requests: Sequence[HostRequest], status: MPI.Status | None = None) -> int:
+    def Waitany(self, requests: Sequence[AnyRequest], status: MPI.Status | None = None) -> int:
         """Waits for one that nobody has waited for yet: its index; ``gmpi.UNDEFINED``: there is
         none (MPI 4.1 section 3.7.5)."""
         found = [UNDEFINED]
@@ -186,7 +192,7 @@ class Host(HostCollectives, HostCombined, HostProbes):
         return found[0]
 
     def Testany(
-        self, requests: Sequence[HostRequest], status: MPI.Status | None = None
+        self, requests: Sequence[AnyRequest], status: MPI.Status | None = None
     ) -> tuple[int, bool]:
         """(the index of one that is complete, or ``gmpi.UNDEFINED``; whether one is, or none is
         left), as ``Waitany``."""
@@ -196,7 +202,9 @@ class Host(HostCollectives, HostCombined, HostProbes):
         return index, done
 
     def Waitsome(
-        self, requests: Sequence[HostRequest], statuses: list[MPI.Status] | None = None
+        self,
+        requests: Sequence[AnyRequest],
+        statuses: list[MPI.Status] | None = None,
     ) -> list[int] | None:
         """Waits for at least one that nobody has waited for yet (MPI 4.1 section 3.7.5).
 
@@ -207,7 +215,9 @@ class Host(HostCollectives, HostCombined, HostProbes):
         return self.Testsome(requests, statuses)
 
     def Testsome(
-        self, requests: Sequence[HostRequest], statuses: list[MPI.Status] | None = None
+        self,
+        requests: Sequence[AnyRequest],
+        statuses: list[MPI.Status] | None = None,
     ) -> list[int] | None:
         """The indices of all that are complete, as ``Waitsome``; statuses in their order."""
         if not any(request.is_active for request in requests):
@@ -217,7 +227,7 @@ class Host(HostCollectives, HostCombined, HostProbes):
         return found
 
     @staticmethod
-    def _first(requests: Sequence[HostRequest]) -> tuple[int, bool]:
+    def _first(requests: Sequence[AnyRequest]) -> tuple[int, bool]:
         active = [(i, request) for i, request in enumerate(requests) if request.is_active]
         for i, request in active:
             if request.poll():

@@ -198,12 +198,16 @@ class HostCollectives(HostNeighbours):
 
         return self._collective(OP_BARRIER, Operation(call, "collective", comm), steps())
 
-    def _bcast(self, call: str, buf: Any, root: int, comm: int) -> HostRequest:
+    def _broadcast(self, call: str, buf: Any, root: int, comm: int) -> tuple[int, HostBuffer]:
+        """(root, buffer) of a Bcast, checked."""
         communicator = self._communicator(comm)
         root = checked_rank(Argument(call, "root"), root, communicator)
+        return root, self._buffer(buf, Argument(call, "buf"), communicator.rank != root)
+
+    def _bcast(self, call: str, buf: Any, root: int, comm: int) -> HostRequest:
+        root, buffer = self._broadcast(call, buf, root, comm)
+        communicator, data = self._communicator(comm), buffer.data
         sends = communicator.rank == root
-        buffer = self._buffer(buf, Argument(call, "buf"), writable=not sends)
-        data = buffer.data
         steps = self._by_chunks(
             buffer.nbytes,
             lambda at, n: communicator.messages.Ibcast([data[at : at + n], MPI.BYTE], root),
@@ -214,18 +218,28 @@ class HostCollectives(HostNeighbours):
         steps = steps if sends else unpacked(steps, buffer)
         return self._collective(OP_BCAST, operation, steps, keep=buffer)
 
-    def _allreduce(self, call: str, sendbuf: Any, recvbuf: Any, op: int, comm: int) -> HostRequest:
-        communicator = self._communicator(comm)
+    def _reduction(
+        self, call: str, sendbuf: Any, recvbuf: Any, op: int, comm: int
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """(recvbuf, what is reduced, number of the operation) of an Allreduce, checked."""
+        self._communicator(comm)
         result = reduced_array(recvbuf, Argument(call, "recvbuf"), writable=True)
         reductions = self._context._state.reductions
         number = checked_reduction(Argument(call, "op"), op, reductions, result.dtype)
+        if is_in_place(sendbuf):
+            return result, result, number
+        source = reduced_array(sendbuf, Argument(call, "sendbuf"), writable=False)
+        require_alike(Argument(call, "sendbuf"), source, result)
+        return result, source, number
+
+    def _allreduce(self, call: str, sendbuf: Any, recvbuf: Any, op: int, comm: int) -> HostRequest:
+        communicator = self._communicator(comm)
+        result, source, number = self._reduction(call, sendbuf, recvbuf, op, comm)
         flat = result.reshape(-1)
-        if not is_in_place(sendbuf):
-            source = reduced_array(sendbuf, Argument(call, "sendbuf"), writable=False)
-            require_alike(Argument(call, "sendbuf"), source, result)
+        if source is not result:
             flat[:] = source.reshape(-1)
         item = result.itemsize
-        reduction = reductions.known[number]
+        reduction = self._context._state.reductions.known[number]
         datatype = DATATYPES[datatype_of(result.dtype) & 0xFF][1]
 
         def start(at: int, n: int) -> MPI.Request:

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from mpi4py import MPI
@@ -352,7 +352,18 @@ def wait_until(done: Any) -> None:
             time.sleep(50e-6)
 
 
-def results(requests: Sequence[HostRequest], statuses: list[MPI.Status] | None) -> list[HostStatus]:
+class AnyRequest(Protocol):
+    """What calls that wait for several take: ``HostRequest``, or ``HostPersistent``."""
+
+    @property
+    def is_active(self) -> bool: ...
+
+    def poll(self) -> bool: ...
+
+    def result(self, status: MPI.Status | None = None) -> HostStatus: ...
+
+
+def results(requests: Sequence[AnyRequest], statuses: list[MPI.Status] | None) -> list[HostStatus]:
     """How requests that are complete have ended.
 
     Args:
