@@ -90,6 +90,19 @@ def test_what_is_right_is_let_through() -> None:
         check("GMPI_Waitall", waitall, (CTX, 2, requests, None), {}, kind_of_value)
 
 
+@pytest.mark.parametrize("name", ["Startall", "Testall", "Testall_warp", "Testsome", "Waitsome"])
+def test_handles_in_one_piece(name: str) -> None:
+    call, handles = getattr(gmpi, f"GMPI_{name}"), np.zeros(8, np.int64)
+    signature = inspect.signature(call)
+    others = [handles] * (len(signature.parameters) - 3 - ("statuses" in signature.parameters))
+    check(call.__name__, signature, (CTX, 2, handles[1:3], *others), {}, kind_of_value)
+    words = f"GMPI_{name}: requests is a strided view, allowed is an array in one piece"
+    with pytest.raises(gmpi.UsageError, match=words):
+        check(call.__name__, signature, (CTX, 2, handles[::2], *others), {}, kind_of_value)
+    waitall = inspect.signature(gmpi.GMPI_Waitall)
+    check("GMPI_Waitall", waitall, (CTX, 2, handles[::2]), {}, kind_of_value)
+
+
 #: The same written in kernels, typed for a GPU: (line of the kernel, words)
 KERNELS = [
     ("gmpi.GMPI_Send(ctx, a, 4, MPI.REAL4, 0, 7, 0)", "datatype is mpi4py's MPI.REAL4", "g.commit"),
@@ -98,6 +111,7 @@ KERNELS = [
     ("gmpi.GMPI_Send(ctx, a, 4, gmpi.FLOAT, 0, 7, comm)", "comm is mpi4py's", "h = g.comm(comm)"),
     ("gmpi.GMPI_Send_warp(a, 4, gmpi.FLOAT, 0, 7, 0)", "GMPI_Send_warp: ctx is an array", "g.dev"),
     ("gmpi.GMPI_Send(gmpi, a, 4, gmpi.FLOAT, 0, 7, 0)", "ctx is the module gmpi", "g.device"),
+    ("gmpi.GMPI_Testall(ctx, 2, a[::2])", "requests is a strided view", "array in one piece"),
     ("gmpi.GMPI_Send(ctx, a, 4, gmpi.FLOAT, 0, 7)", "missing a required argument: 'comm'", "comm)"),
     ("gmpi.GMPI_Send(ctx, a, 4.0, gmpi.FLOAT, 0, 7, 0)", "count is a float64", "int()"),
     ("gmpi.GMPI_Allreduce(ctx, a, a, 4, gmpi.FLOAT, MPI.OP_NULL, 0)", "op is mpi4py's", "g.op(op)"),

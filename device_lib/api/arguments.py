@@ -30,6 +30,7 @@ class Kind(NamedTuple):
     text: str
     value: Any = None  # of what is no number of kernels: the object itself
     dtype: Any = None  # of an array: NumPy's dtype of its elements
+    strided: bool = False  # likewise: whether its elements do not lie in one piece
 
 
 #: What collectives with counts for each rank take for each of them.
@@ -47,6 +48,9 @@ _ALLOWED = {
     **dict.fromkeys(COUNTS, ((INTEGERS,), "an array of int32 or int64, an element a block")),
     "statuses": ((ARRAY, INTEGER, NOTHING), "an array of gmpi.STATUS_DTYPE, or nothing"),
 }
+#: Calls that take only arrays in one piece for these.
+_IN_ONE_PIECE = ("requests", "indices", "statuses")
+_CALLS_IN_ONE_PIECE = ("GMPI_Startall", "GMPI_Testall", "GMPI_Testsome", "GMPI_Waitsome")
 _BUFFER = ((ARRAY, INTEGER), "an array in device memory, or an address")
 _NUMBER = ((INTEGER,), "an integer")
 _DATATYPE = "a constant of gmpi such as gmpi.FLOAT, or a handle of Context.commit()"
@@ -55,6 +59,11 @@ _DATATYPE = "a constant of gmpi such as gmpi.FLOAT, or a handle of Context.commi
 def is_buffer(parameter: str) -> bool:
     """Whether a parameter of a call is a buffer, by its name."""
     return parameter.endswith(("buf", "_addr"))
+
+
+def wants_one_piece(call: str) -> bool:
+    """Whether a call takes its arrays of requests, indices and statuses in one piece only."""
+    return call.removesuffix("_warp") in _CALLS_IN_ONE_PIECE
 
 
 def _allowed(parameter: str) -> tuple[tuple[int, ...], str]:
@@ -86,15 +95,26 @@ def kind_of_value(value: Any) -> Kind:
     if isinstance(value, type | np.dtype):
         return Kind(OTHER, f"NumPy's {_dtype_name(value)}", value)
     if hasattr(value, "strides"):
-        return array_of(getattr(value, "dtype", None))
+        return array_of(getattr(value, "dtype", None), _is_strided(value))
     return Kind(OTHER, f"a {type(value).__name__}", value)
 
 
-def array_of(dtype: Any) -> Kind:
+def array_of(dtype: Any, strided: bool) -> Kind:
     """Of an array of this NumPy dtype."""
+    text = "an array" if dtype is None else f"an array of {dtype}"
     if dtype is not None and np.dtype(dtype).kind in "iu" and np.dtype(dtype).itemsize in (4, 8):
-        return Kind(INTEGERS, f"an array of {dtype}", dtype=dtype)
-    return Kind(ARRAY, "an array" if dtype is None else f"an array of {dtype}", dtype=dtype)
+        return Kind(INTEGERS, text, dtype=dtype, strided=strided)
+    return Kind(ARRAY, text, dtype=dtype, strided=strided)
+
+
+def _is_strided(array: Any) -> bool:
+    """Whether elements of an array do not lie one right behind the other."""
+    expected = getattr(getattr(array, "dtype", None), "itemsize", None)
+    for extent, stride in zip(reversed(array.shape), reversed(array.strides)):
+        if expected is None or (extent > 1 and stride != expected):
+            return expected is not None
+        expected *= extent
+    return False
 
 
 def _name(value: MPI.Datatype | MPI.Op) -> str:
@@ -177,6 +197,11 @@ def complaint(call: str, parameter: str, kind: Kind) -> str:
     """What is wrong with one argument of a call, in one line; empty: nothing."""
     uses, allowed = _allowed(parameter)
     if kind.use in uses or (kind.use == INTEGERS and ARRAY in uses):
+        if kind.strided and parameter in _IN_ONE_PIECE and wants_one_piece(call):
+            return (
+                f"{call}: {parameter} is a strided view, allowed is an array in one piece; copy it "
+                "into one"
+            )
         return ""
     if parameter.endswith("type"):
         allowed = _DATATYPE

@@ -90,7 +90,7 @@ def kind_of_type(given: types.Type) -> Kind:
     if isinstance(given, types.Integer | types.Boolean | types.IntegerLiteral):
         return Kind(INTEGER, str(given))
     if isinstance(given, types.Array):
-        return array_of(_dtype_of(given))
+        return array_of(_dtype_of(given), given.layout != "C")
     if isinstance(given, types.NoneType):
         return Kind(NOTHING, "None")
     if isinstance(given, types.BaseTuple):

@@ -15,7 +15,15 @@ from typing import Any
 
 from greenlet import getcurrent
 
-from device_lib.api.arguments import COUNTS, OTHER, check, is_buffer, kind_of_value, numbered
+from device_lib.api.arguments import (
+    COUNTS,
+    OTHER,
+    check,
+    is_buffer,
+    kind_of_value,
+    numbered,
+    wants_one_piece,
+)
 from device_lib.platform import simulator
 from device_lib.platform.primitives_sim import buffer_of
 from device_lib.platform.simulator import ThreadMemory
@@ -45,7 +53,7 @@ def checked(
         lane.call = call.__name__, caller.f_code, caller.f_lineno  # for BarrierError
         try:
             types = tuple(map(type, given))
-            if named or types not in known:
+            if named or types not in known or wants_one_piece(call.__name__):
                 check(call.__name__, signature, given, named, kind_of_value)
                 _no_memory_of_a_thread(call.__name__, {**dict(zip(names, given)), **named})
                 if scope == "grid":
