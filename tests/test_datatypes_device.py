@@ -19,6 +19,7 @@ from gmpi.datatypes import plan
 from gmpi.datatypes.descriptor import DESCRIPTOR_BYTES, Tables, describe, table_arrays
 from gmpi.datatypes.interpret import pack
 from gmpi.errors import DatatypeError
+from gmpi.packing.copies import Shape, is_quicker, shape_of
 from gmpi.packing.driver import upload
 from gmpi.packing.memory import span_of
 
@@ -40,6 +41,17 @@ def roll(memory: np.ndarray, offset: int) -> np.ndarray:
 
 
 def check(datatype: MPI.Datatype, count: int, user_offset: int = 0, packed_offset: int = 0) -> None:
+    """By kernels, and by a copy where that can do it."""
+    engines = (
+        ["kernel"] if shape_of(plan(datatype).repeated(count).parts) is None else ["kernel", "copy"]
+    )
+    for engine in engines:
+        check_engine(engine, datatype, count, user_offset, packed_offset)
+
+
+def check_engine(
+    engine: str, datatype: MPI.Datatype, count: int, user_offset: int, packed_offset: int
+) -> None:
     p = plan(datatype)
     memory, origin = memory_for(p, count)
     memory, origin = roll(memory, user_offset), origin + user_offset
@@ -52,14 +64,16 @@ def check(datatype: MPI.Datatype, count: int, user_offset: int = 0, packed_offse
     if low and count > 1:
         moved = moved.Create_resized(0, p.extent)
     packed = to_device(np.full(len(expected) + packed_offset + 16, POISON, np.uint8))
-    gmpi.pack(base, moved, count, out=packed[packed_offset:])
+    if low and shape_of(plan(moved).repeated(count).parts) is None:
+        engine = "kernel"
+    gmpi.pack(base, moved, count, out=packed[packed_offset:], engine=engine)
     result = to_host(packed)
     np.testing.assert_array_equal(result[packed_offset:][: len(expected)], expected)
     assert (result[:packed_offset] == POISON).all()
     assert (result[packed_offset + len(expected) :] == POISON).all()
 
     poisoned = to_device(np.full_like(memory, POISON))
-    gmpi.unpack(packed[packed_offset:], moved, poisoned[origin + low :], count)
+    gmpi.unpack(packed[packed_offset:], moved, poisoned[origin + low :], count, engine=engine)
     touched = np.zeros(len(memory), bool)
     for at, length in p.segments(count):
         touched[origin + at : origin + at + length] = True
@@ -238,3 +252,37 @@ def test_the_plan_of_a_freed_datatype_is_forgotten() -> None:
         gmpi.pack(array, datatype, out=out)
         assert to_host(out).tolist() == [0, stride, 2 * stride, 3 * stride]
         datatype.Free()
+
+
+def shape(datatype: MPI.Datatype, count: int = 1) -> Shape | None:
+    return shape_of(plan(datatype).repeated(count).parts)
+
+
+def test_what_a_copy_can_do() -> None:
+    """A face of a box is rows at a pitch; what jumps, or goes backwards, needs a kernel."""
+    face = MPI.DOUBLE.Create_subarray([8, 8, 8], [8, 3, 8], [0, 5, 0])
+    assert shape(face) == Shape(5 * 64, 3 * 64, 512, 8, 4096, 1)
+    box = MPI.DOUBLE.Create_subarray([8, 8, 8], [2, 3, 4], [1, 2, 3])
+    assert shape(box) == Shape(8 * (64 + 16 + 3), 32, 64, 3, 512, 2)
+    assert shape(MPI.INT, 100) == Shape(0, 400, 400, 1, 400, 1)
+    assert shape(MPI.INT.Create_hvector(5, 1, -8)) is None
+    assert shape(MPI.INT.Create_indexed([1, 2], [0, 5])) is None
+    odd = MPI.INT.Create_vector(3, 1, 2).Create_resized(0, 28)  # 28 is no multiple of 8
+    assert shape(odd, 2) is None
+
+
+def test_few_rows_are_for_the_copy_engine() -> None:
+    def rows(n: int, width: int) -> bool:
+        return is_quicker(Shape(0, width, 2 * width, n, 2 * width * n, 1))
+
+    assert rows(1, 1 << 20) and rows(512, 12288) and rows(4096, 24)
+    assert not rows(262144, 24) and not rows(1, 64 << 20)
+
+
+def test_a_hint_that_cannot_be_followed_is_refused() -> None:
+    a = cuda.to_device(np.zeros(64, np.uint8))
+    jumps = MPI.BYTE.Create_indexed([1, 2], [0, 5])
+    with pytest.raises(ValueError, match="is not one block repeated"):
+        gmpi.pack(a, jumps, engine="copy")
+    with pytest.raises(ValueError, match="engine is 'dma', allowed is auto, kernel, copy"):
+        gmpi.pack(a, jumps, engine="dma")

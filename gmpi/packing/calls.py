@@ -1,6 +1,7 @@
 """``gmpi.pack`` and ``gmpi.unpack``: MPI's datatypes for device arrays, outside of kernels.
 
-One launch a call, whatever the nesting of the datatype. Everything that depends on the datatype
+One launch a call, whatever the nesting of the datatype, or one copy, where that is quicker
+(``copies``). Everything that depends on the datatype
 and the count alone is prepared once and kept with the datatype (as an MPI attribute, so that it
 goes when the datatype is freed); a call then fills in two addresses.
 """
@@ -83,7 +84,12 @@ def _new_bytes(nbytes: int, like: Any, stream: Any) -> Any:
 
 
 def pack(
-    src: Any, datatype: MPI.Datatype, count: int = 1, out: Any = None, stream: Any = None
+    src: Any,
+    datatype: MPI.Datatype,
+    count: int = 1,
+    out: Any = None,
+    stream: Any = None,
+    engine: str = "auto",
 ) -> Any:
     """Packs ``count`` elements of a datatype into contiguous bytes (MPI 4.1 section 5.2).
 
@@ -97,12 +103,15 @@ def pack(
         out: contiguous device array of at least ``datatype.Get_size() * count`` bytes; by default
             a new one.
         stream: CuPy or Numba stream, or its integer handle; the default stream by default.
+        engine: what moves the bytes: ``"kernel"``, ``"copy"`` (the copy engine, for blocks at one
+            or two regular strides), or ``"auto"``, whichever is quicker for this layout.
 
     Returns:
         ``out``, or a new uint8 array of the kind of ``src`` (CuPy or Numba).
 
     Raises:
         DatatypeError: the datatype is not supported or leaves ``src``, or ``out`` is too small.
+        ValueError: there is no such engine, or the copy engine cannot do it.
     """
     prepared = prepared_of(datatype, count)
     user, low, high = span_of(src, "src")
@@ -115,12 +124,17 @@ def pack(
     if room < nbytes:
         _refuse_packed(room, nbytes, "out")
     if nbytes:
-        prepared.launch(user, packed, False, stream)
+        prepared.launch(user, packed, False, stream, engine)
     return out
 
 
 def unpack(
-    packed: Any, datatype: MPI.Datatype, dst: Any, count: int = 1, stream: Any = None
+    packed: Any,
+    datatype: MPI.Datatype,
+    dst: Any,
+    count: int = 1,
+    stream: Any = None,
+    engine: str = "auto",
 ) -> Any:
     """Unpacks contiguous bytes to where ``count`` elements of a datatype lie (MPI 4.1 section 5.2).
 
@@ -138,5 +152,5 @@ def unpack(
     if room < prepared.nbytes:
         _refuse_packed(room, prepared.nbytes, "packed")
     if prepared.nbytes:
-        prepared.launch(user, source, True, stream)
+        prepared.launch(user, source, True, stream, engine)
     return dst

@@ -44,7 +44,7 @@ def stream_handle(stream: Any) -> int:
 
 
 @cache
-def _driver() -> ctypes.CDLL:
+def driver() -> ctypes.CDLL:
     library = ctypes.CDLL("libcuda.so.1")
     library.cuLaunchKernelEx.argtypes = [ctypes.c_void_p] * 4
     return library
@@ -105,7 +105,7 @@ class Launch:
         self._config = _LaunchConfig()
         self._config.grid[:] = blocks, 1, 1
         self._config.block[:] = threads, 1, 1
-        self._call = _driver().cuLaunchKernelEx
+        self._call = driver().cuLaunchKernelEx
         self._prepared = (
             ctypes.c_void_p(ctypes.addressof(self._config)),
             ctypes.c_void_p(kernel.function),

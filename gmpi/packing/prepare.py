@@ -9,6 +9,7 @@ import numpy as np
 
 from device_lib.move import pack_words
 from device_lib.platform.divide import LIMIT, magic_of
+from device_lib.platform.primitives import SIMULATOR
 from gmpi.datatypes.descriptor import (
     D_DELTAS,
     D_POSITIONS,
@@ -32,8 +33,10 @@ from gmpi.packing import (
     kernels_tiles,
     kernels_transpose,
 )
+from gmpi.packing.copies import Copy, is_quicker, shape_of
 from gmpi.packing.driver import Launch, kernel, multiprocessors, upload
 
+ENGINES = ("auto", "kernel", "copy")
 _MAX_REGISTERS = {16: 64, 8: 80, 4: 80, 1: 96}
 _PARTS_REGISTERS = 80
 # Blocks for each multiprocessor where they take tiles in turn. On an H200 (``by_blocks`` in
@@ -113,6 +116,8 @@ class Prepared:
         low, high: first and last + 1 byte of the user's memory that it touches.
         nbytes: packed.
         most_blocks: of a launch that takes tiles in turn; ``None``: as many blocks as are good.
+        shape: of the copy that could do it; ``None``: none can.
+        by_copy: whether it does, unless the user says otherwise.
     """
 
     def __init__(self, plan: Plan, low: int, high: int, device: int) -> None:
@@ -121,6 +126,10 @@ class Prepared:
         self._device = device
         self._keep: list[Any] = []
         self._ways: dict[tuple[int, int, bool, int | None], Launch] = {}
+        self._copies: dict[bool, Copy] = {}
+        self.shape = shape_of(plan.parts)
+        # In the simulator kernels are what is to be tried.
+        self.by_copy = not SIMULATOR and self.shape is not None and is_quicker(self.shape)
         self._parts = plan.parts
         self._single = len(plan.parts) == 1
         self._tiles = _tiles(plan.parts[0]) if self._single else None
@@ -137,13 +146,42 @@ class Prepared:
     def of(cls, plan: Plan, count: int, device: int) -> Prepared:
         return cls(plan.repeated(count), *plan.reach(count), device)
 
-    def launch(self, user: int, packed: int, unpack: bool, stream: Any) -> None:
-        """Packs or unpacks: addresses of the user's and of the packed memory."""
+    def launch(
+        self, user: int, packed: int, unpack: bool, stream: Any, engine: str = "auto"
+    ) -> None:
+        """Packs or unpacks: addresses of the user's and of the packed memory.
+
+        Args:
+            engine: of ENGINES.
+
+        Raises:
+            ValueError: it is none of them, or no copy can do it.
+        """
+        if engine != "auto" or self.by_copy:
+            copy = self._copy(unpack, engine)
+            if copy is not None:
+                copy(user, packed, stream)
+                return
         key = user & 15, packed & 15, unpack, self.most_blocks
         way = self._ways.get(key)
         if way is None:
             way = self._ways[key] = self._prepare(user & 15, packed & 15, unpack)
         way(user, packed, stream)
+
+    def _copy(self, unpack: bool, engine: str) -> Copy | None:
+        """The copy that does it; ``None``: a kernel does."""
+        if engine == "kernel" or (engine == "auto" and self.most_blocks is not None):
+            return None
+        if engine not in ENGINES:
+            raise ValueError(f"engine is {engine!r}, allowed is {', '.join(ENGINES)}")
+        if self.shape is None:
+            raise ValueError(
+                "engine is 'copy', but the datatype is not one block repeated along up to two "
+                "dimensions, each a multiple of the other: use 'auto' or 'kernel'"
+            )
+        if unpack not in self._copies:
+            self._copies[unpack] = Copy(self.shape, unpack)
+        return self._copies[unpack]
 
     def _prepare(self, user: int, packed: int, unpack: bool) -> Launch:
         """For addresses that end in these four bits."""
