@@ -12,6 +12,7 @@ from gmpi.commands.info import info
 from gmpi.commands.run import run
 from gmpi.commands.show import SETTINGS, Commands, examples
 from gmpi.commands.trace import trace
+from gmpi.commands.tune import tune
 from gmpi.commands.watching import hang, top
 
 
@@ -25,7 +26,7 @@ def main() -> None:
     """MPI called from inside a running GPU kernel."""
 
 
-for command in (info, doctor, run, trace, hang, top, cache, cpp):
+for command in (info, doctor, run, tune, trace, hang, top, cache, cpp):
     main.add_command(command)
 
 if __name__ == "__main__":

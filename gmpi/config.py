@@ -1,7 +1,8 @@
 """Settings of a context, in one frozen object.
 
 Each one can be given as an argument of ``Context``, else as an environment variable ``GMPI_NAME``,
-else it has its default. ``gmpi info`` shows every value and where it came from.
+else it has what ``gmpi tune`` has found on this machine, else its default. ``gmpi info`` shows every
+value and where it came from.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import difflib
 import os
 import warnings
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
@@ -170,8 +173,11 @@ def _names(name: str, known: list[str]) -> str:
     return ", ".join(known) + (f"; did you mean {close[0]}?" if close else "")
 
 
-def load(**arguments: Any) -> Config:
+def load(tuned: Mapping[str, Any] = MappingProxyType({}), /, **arguments: Any) -> Config:
     """The settings for a context.
+
+    Args:
+        tuned: what counts where neither an argument nor the environment says otherwise.
 
     Raises:
         ConfigError: naming the setting, its value and what is allowed.
@@ -185,7 +191,7 @@ def load(**arguments: Any) -> Config:
     given = {name: os.environ.get(PREFIX + name.upper()) for name in Config.model_fields}
     found = {name: value for name, value in given.items() if value is not None}
     try:
-        return Config(**{**found, **arguments})
+        return Config(**{**tuned, **found, **arguments})
     except ValidationError as exc:
         first = exc.errors()[0]
         name = ".".join(map(str, first["loc"]))
@@ -198,14 +204,18 @@ def load(**arguments: Any) -> Config:
         raise ConfigError(f"{name} {reason}") from None
 
 
-def origins(config: Config, **arguments: Any) -> dict[str, str]:
-    """Where each value came from: ``argument``, ``environment`` or ``default``."""
+def origins(
+    config: Config, tuned: Mapping[str, Any] = MappingProxyType({}), /, **arguments: Any
+) -> dict[str, str]:
+    """Where each value came from: ``argument``, ``environment``, ``gmpi tune`` or ``default``."""
     found = {}
     for name in Config.model_fields:
         if name in arguments:
             found[name] = "argument"
         elif PREFIX + name.upper() in os.environ:
             found[name] = "environment"
+        elif name in tuned:
+            found[name] = "gmpi tune"
         else:
             found[name] = "default"
     return found

@@ -163,14 +163,16 @@ def _gpu(device: Any, memory: dict[str, str]) -> Facts:
 def settings() -> Facts:
     """Every setting: value, where it came from, meaning; and what is wrong with the environment."""
     from gmpi import config
+    from gmpi.tuning import kept
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            values = config.load()
+            tuned = kept.tuned_here().settings
+            values = config.load(tuned)
         except gmpi.ConfigError as exc:
             return {"problem": str(exc), "warnings": [str(w.message) for w in caught]}
-    origins = config.origins(values)
+    origins = config.origins(values, tuned)
     return {
         "values": {
             name: {

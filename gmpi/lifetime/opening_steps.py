@@ -44,6 +44,7 @@ from gmpi.lifetime.watchdog import Watchdog
 from gmpi.memory.peers import Peers
 from gmpi.observe.door import Door
 from gmpi.trace.recorder import DEFAULT_ROWS, Recorder
+from gmpi.tuning import kept
 from host_proxy.platform.make_state import Habits, make_state
 from host_proxy.platform.native import compile_entries
 from host_proxy.proxy import Proxy
@@ -158,9 +159,10 @@ class _Steps:
     def _prepare(self, gpu: bool, settings: dict[str, Any], node: tuple[int, int]) -> None:
         """Settings and memory."""
         context = self._context
+        tuned = kept.settings_of_rank_0(self._comm, gpu)
         process.require_none()
-        context.config = checking.settings(config.load(**settings), gpu)
-        context._origins = config.origins(context.config, **settings)
+        context.config = checking.settings(config.load(tuned, **settings), gpu)
+        context._origins = config.origins(context.config, tuned, **settings)
         context.layout = Layout(
             context.config.ring_slots,
             context.config.request_slots,

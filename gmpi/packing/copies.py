@@ -1,20 +1,22 @@
 """Packing by the copy engine: one call of the driver's memcpy, where a layout is as simple as that.
 
 A copy has less to start than a kernel; each of its rows costs it time, whatever its length. So it
-is quicker for few rows and not too many bytes.
+is quicker for few rows and not too many bytes, and ``gmpi tune`` measures where.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from device_lib.platform.primitives import SIMULATOR
 from gmpi.datatypes.parts import Part, RunList
 from gmpi.packing.driver import driver, stream_handle
+from gmpi.tuning.choices import takes_copy
 
-#: Rows and bytes up to which a copy is taken unless the user says otherwise. On an H200
+#: Rows and bytes up to which a copy is taken where nothing has been tuned. On an H200
 #: (docs/measurements/packing-1gpu.json) a launch takes 7.2 to 7.7 us. A copy takes 3.9, and up to
 #: 0.5 ns a row: 4.8 us with 4096 rows, 12 with 16384.
 MOST_ROWS, MOST_BYTES = 4096, 8 << 20
@@ -149,6 +151,12 @@ class Copy:
             ctypes.memmove(target, source, shape.width)
 
 
-def is_quicker(shape: Shape) -> bool:
-    """Whether a copy is quicker than a kernel, as far as is known."""
+def is_quicker(shape: Shape, limits: Sequence[int] = ()) -> bool:
+    """Whether a copy is quicker than a kernel.
+
+    Args:
+        limits: what ``gmpi tune`` has found here (``choices.copy_rows``); empty: nothing.
+    """
+    if limits:
+        return takes_copy(limits, shape.nbytes, shape.rows)
     return shape.rows <= MOST_ROWS and shape.nbytes <= MOST_BYTES

@@ -35,6 +35,7 @@ from gmpi.packing import (
 )
 from gmpi.packing.copies import Copy, is_quicker, shape_of
 from gmpi.packing.driver import Launch, kernel, multiprocessors, upload
+from gmpi.tuning import kept
 
 ENGINES = ("auto", "kernel", "copy")
 _MAX_REGISTERS = {16: 64, 8: 80, 4: 80, 1: 96}
@@ -129,7 +130,9 @@ class Prepared:
         self._copies: dict[bool, Copy] = {}
         self.shape = shape_of(plan.parts)
         # In the simulator kernels are what is to be tried.
-        self.by_copy = not SIMULATOR and self.shape is not None and is_quicker(self.shape)
+        self.by_copy = not SIMULATOR and self.shape is not None
+        if self.by_copy and self.shape is not None:
+            self.by_copy = is_quicker(self.shape, kept.tuned_here().copy_rows)
         self._parts = plan.parts
         self._single = len(plan.parts) == 1
         self._tiles = _tiles(plan.parts[0]) if self._single else None
