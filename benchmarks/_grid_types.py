@@ -16,42 +16,57 @@ import gmpi
 N = 48 if gmpi.SIMULATOR else 4096
 
 
-def cases() -> dict[str, tuple[Any, int, Any, int, Any]]:
-    """By name: datatype and count of the send, of the receive, and which elements of the matrix
-    come where: (what is sent) -> (what is received into zeros)."""
-    columns = MPI.DOUBLE.Create_vector(N, N // 2, N)
-    rows = np.arange(N, dtype=np.int32)
-    triangle = MPI.DOUBLE.Create_indexed(rows + 1, rows * N)
-    column = MPI.DOUBLE.Create_vector(N, 1, N).Create_resized(0, 8)
+def cases(n: int = N) -> dict[str, tuple[Any, int, Any, int, Any]]:
+    """By name: datatype and count of the send, of the receive, and which elements of a matrix of
+    n x n doubles come where: (what is sent) -> (what is received into zeros)."""
+    columns = MPI.DOUBLE.Create_vector(n, n // 2, n)
+    rows = np.arange(n, dtype=np.int32)
+    triangle = MPI.DOUBLE.Create_indexed(rows + 1, rows * n)
+    step = max(1, n // 64)  # of a stair: as many rows have the same length
+    widths = (rows // step + 1) * step
+    stair = MPI.DOUBLE.Create_indexed(np.minimum(widths, n).astype(np.int32), rows * n)
+    column = MPI.DOUBLE.Create_vector(n, 1, n).Create_resized(0, 8)
 
     def half(a: np.ndarray) -> np.ndarray:
-        return np.where(np.arange(N) < N // 2, a, 0)
+        return np.where(np.arange(n) < n // 2, a, 0)
+
+    def steps(a: np.ndarray) -> np.ndarray:
+        return np.where(np.arange(n) < widths[:, None], a, 0)
 
     return {
-        "contiguous": (MPI.DOUBLE, N * N // 2, MPI.DOUBLE, N * N // 2, None),
+        "contiguous": (MPI.DOUBLE, n * n // 2, MPI.DOUBLE, n * n // 2, None),
         "sub-matrix": (columns, 1, columns, 1, half),
         "triangle": (triangle, 1, triangle, 1, np.tril),
-        "transpose": (MPI.DOUBLE, N * N, column, N, np.transpose),
+        "stair": (stair, 1, stair, 1, steps),
+        "transpose": (MPI.DOUBLE, n * n, column, n, np.transpose),
     }
 
 
-def row(g: gmpi.Context, comm: MPI.Comm, name: str, threads: int, blocks: int) -> dict[str, Any]:
+def row(
+    g: gmpi.Context,
+    comm: MPI.Comm,
+    name: str,
+    threads: int,
+    blocks: int,
+    n: int = N,
+    road: int = gmpi.COMM_WORLD,
+) -> dict[str, Any]:
     """One way, half a round trip, in microseconds and GB/s."""
-    sendtype, sent, recvtype, received, expected = cases()[name]
+    sendtype, sent, recvtype, received, expected = cases(n)[name]
     types = [gmpi.DOUBLE if t is MPI.DOUBLE else g.commit(t) for t in (sendtype, recvtype)]
     rounds, skip = (3, 1) if gmpi.SIMULATOR else (30, 3)
-    matrix = np.arange(N * N, dtype=np.float64).reshape(N, N) + 1
-    out, back = cuda.to_device(matrix + comm.rank), cuda.to_device(np.zeros((N, N)))
+    matrix = np.arange(n * n, dtype=np.float64).reshape(n, n) + 1
+    out, back = cuda.to_device(matrix + comm.rank), cuda.to_device(np.zeros((n, n)))
     cycles = cuda.to_device(np.zeros(rounds, np.int64))
     comm.Barrier()
     _grid_kernels.exchange_typed[blocks, threads](
         g.device, out, back, sent, types[0], received, types[1], comm.rank, rounds + skip, skip,
-        cycles, gmpi.COMM_WORLD,
+        cycles, road,
     )  # fmt: skip
     g.synchronize()
     whole = matrix + 1 - comm.rank
-    first = whole.reshape(-1)[: N * N // 2]
-    wanted = np.pad(first, (0, N * N - first.size)).reshape(N, N)
+    first = whole.reshape(-1)[: n * n // 2]
+    wanted = np.pad(first, (0, n * n - first.size)).reshape(n, n)
     if expected is not None:
         wanted = expected(whole)
     if comm.allreduce(int((back.copy_to_host() != wanted).sum())):
@@ -62,5 +77,5 @@ def row(g: gmpi.Context, comm: MPI.Comm, name: str, threads: int, blocks: int) -
     nbytes = sendtype.Get_size() * sent
     rate = nbytes / found["p50"] / 1e3
     if comm.rank == 0:
-        print(f"# grid, {name} of {N} x {N} doubles: {found['p50']:.1f} us, {rate:.1f} GB/s")
+        print(f"# grid, {name} of {n} x {n} doubles: {found['p50']:.1f} us, {rate:.1f} GB/s")
     return {"name": name, "size": nbytes, "blocks": blocks, "direct": found, "gb_per_s": rate}

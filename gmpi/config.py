@@ -1,8 +1,8 @@
 """Settings of a context, in one frozen object.
 
 Each one can be given as an argument of ``Context``, else as an environment variable ``GMPI_NAME``,
-else it has what ``gmpi tune`` has found on this machine, else its default. ``gmpi info`` shows every
-value and where it came from.
+else it has what ``gmpi tune`` has found on this machine, else its default. ``gmpi info`` shows
+every value and where it came from.
 """
 
 from __future__ import annotations

@@ -1,0 +1,139 @@
+"""What the papers measure of layouts between two ranks: shapes by size, blocks, pipelines.
+
+    mpiexec -n 2 python benchmarks/layouts.py [--json FILE]
+
+* parts of a matrix (V, T, stair, C, transpose), by its size, on both roads, by grid scope;
+* the same sub-matrix by the number of blocks of the grid: how many are enough;
+* 1 KiB, 1 MiB and 4 MiB of short blocks at a pitch of 512 bytes, by one block;
+* a long message by the size of its chunks, through GPU staging and through host memory.
+
+One way times, half a round trip; all elements are checked.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import _grid_types
+import numpy as np
+import roads
+from _bench import fail, parser, summary, where, write_json
+from _floor import cycles_per_us
+from mpi4py import MPI
+from numba import cuda
+
+import gmpi
+from gmpi import GMPI_Irecv, GMPI_Isend, GMPI_Wait
+
+SIZES = (8, 16) if gmpi.SIMULATOR else (256, 512, 1024, 2048, 4096)
+PITCH = 512
+STRIDED = (1024, 4096) if gmpi.SIMULATOR else (1024, 1 << 20, 4 << 20)
+BLOCKS = (8, 64, 512)
+LONG = 40_000 if gmpi.SIMULATOR else 16 << 20
+CHUNKS = (4096, 16384) if gmpi.SIMULATOR else tuple(1 << k for k in range(16, 23))
+
+
+# wide: a kernel
+@cuda.jit
+def exchange(ctx, out, back, datatype, me, rounds, skip, cycles, comm):
+    """One element of a datatype there and back, by one block."""
+    peer = 1 - me
+    for i in range(rounds):
+        begin = gmpi.clock()
+        receive = GMPI_Irecv(ctx, back, 1, datatype, peer, 1, comm)
+        if me == 1:
+            GMPI_Wait(ctx, receive)
+        send = GMPI_Isend(ctx, out, 1, datatype, peer, 1, comm)
+        GMPI_Wait(ctx, send)
+        if me == 0:
+            GMPI_Wait(ctx, receive)
+        if cuda.threadIdx.x == 0 and i >= skip:
+            cycles[i - skip] = gmpi.clock() - begin
+
+
+def strided(
+    g: gmpi.Context, comm: MPI.Comm, nbytes: int, block: int, threads: int, road: int
+) -> dict[str, float]:
+    """One way of blocks at PITCH."""
+    rows = nbytes // block
+    datatype = MPI.BYTE.Create_hvector(rows, block, PITCH)
+    handle = g.commit(datatype)
+    rounds, skip = (3, 1) if gmpi.SIMULATOR else (100, 10)
+    given = np.random.default_rng(comm.rank).integers(0, 256, rows * PITCH).astype(np.uint8)
+    out, back = cuda.to_device(given), cuda.to_device(np.zeros(rows * PITCH, np.uint8))
+    cycles = cuda.to_device(np.zeros(rounds, np.int64))
+    comm.Barrier()
+    arguments = (comm.rank, rounds + skip, skip, cycles, road)
+    exchange[1, threads](g.device, out, back, handle, *arguments)
+    g.synchronize()
+    other = np.random.default_rng(1 - comm.rank).integers(0, 256, rows * PITCH).astype(np.uint8)
+    wanted = np.where(np.arange(rows * PITCH) % PITCH < block, other, 0)
+    if comm.allreduce(int((back.copy_to_host() != wanted).sum())):
+        fail(f"{nbytes} bytes in blocks of {block}: wrong bytes")
+    g.free(handle)
+    return summary(cycles.copy_to_host() / cycles_per_us() / 2)
+
+
+def shapes(
+    g: gmpi.Context, comm: MPI.Comm, ways: dict[str, int], threads: int
+) -> dict[str, list[dict[str, Any]]]:
+    """What one context measures: matrices, numbers of blocks, short blocks at a pitch."""
+    most = roads.most_blocks(g, comm, threads)
+    matrices = [
+        {"road": road, "n": n, **_grid_types.row(g, comm, name, threads, most, n, handle)}
+        for road, handle in ways.items()
+        for n in SIZES
+        for name in _grid_types.cases(n)
+    ]
+    counts = [1 << k for k in range(most.bit_length()) if 1 << k < most] + [most]
+    enough = [
+        {"n": SIZES[-1], **_grid_types.row(g, comm, "sub-matrix", threads, count, SIZES[-1])}
+        for count in counts
+    ]
+    pitched = [
+        {"road": road, "size": n, "block": block, **strided(g, comm, n, block, threads, handle)}
+        for road, handle in ways.items()
+        for n in STRIDED
+        for block in BLOCKS
+    ]
+    return {"matrices": matrices, "blocks": enough, "pitched": pitched}
+
+
+def pipelines(comm: MPI.Comm, threads: int) -> list[dict[str, Any]]:
+    """A long message on the proxied road, by chunk size: a context for each."""
+    rows = []
+    for staging in (True, False):
+        for chunk in CHUNKS:
+            with gmpi.Context(comm, gpu_staging=staging, chunk_bytes=chunk) as g:
+                found = roads.latency(g, comm, gmpi.COMM_WORLD, LONG, threads)
+            way = "GPU staging" if staging else "host memory"
+            rows.append({"staging": way, "chunk_bytes": chunk, "size": LONG, **found})
+            if comm.rank == 0:
+                print(f"# {way}, chunks of {chunk}: {found['p50']:.1f} us", flush=True)
+    return rows
+
+
+def main() -> int:
+    args_parser = parser(__doc__ or "")
+    args_parser.add_argument("--threads", type=int, default=32 if gmpi.SIMULATOR else 256)
+    args = args_parser.parse_args()
+    comm = MPI.COMM_WORLD
+    if comm.size != 2:
+        fail(f"needs 2 ranks, got {comm.size}: mpiexec -n 2 python {sys.argv[0]}")
+    gmpi.select_gpu(comm)
+    place = where(comm)
+    with gmpi.Context(comm, wildcards=False) as g:
+        other = comm.Dup()
+        ways = {"direct": gmpi.COMM_WORLD, "proxied": g.comm(other)}
+        found: dict[str, Any] = shapes(g, comm, ways, args.threads)
+        other.Free()
+    found["pipelines"] = pipelines(comm, args.threads)
+    if comm.rank == 0:
+        print("# all elements checked: all right")
+        write_json(args.json, {"benchmark": "layouts", "where": place, **found})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
