@@ -1,5 +1,5 @@
-"""What the papers measure of packing besides ``pack_bench.py``: more layouts, what a first use costs,
-packing into memory of the host, and beside other work. One GPU, one process.
+"""What the papers measure of packing besides ``pack_bench.py``: more layouts, what a first use
+costs, packing into memory of the host, and beside other work. One GPU, one process.
 
     python benchmarks/pack_papers.py [--json FILE]
 
@@ -159,7 +159,7 @@ def busy(sink, turns):
 def beside(bench: Bench, name: str) -> list[dict[str, Any]]:
     """Packing beside a user's kernel on part of the GPU, and beside copies over PCIe; what it
     costs each of them."""
-    datatype, elements = bench.layouts[name]
+    datatype, _ = bench.layouts[name]
     ours, theirs = cuda.stream(), cuda.stream()
     multiprocessors = 1 if SIM else cuda.get_current_device().MULTIPROCESSOR_COUNT
     turns = 10 if SIM else 2_000_000
@@ -203,7 +203,7 @@ def beside(bench: Bench, name: str) -> list[dict[str, Any]]:
                 "calls": count,
                 "other_alone_us": other_alone * 1e6,
                 "other_us": other * 1e6,
-            }  # fmt: skip
+            }
         )
     return rows
 

@@ -95,6 +95,7 @@ ORDER: dict[str, list[tuple[str, str]]] = {
         ("", "docs/grids"),
         ("", "docs/compare"),
         ("", "docs/applications"),
+        ("", "docs/papers"),
         ("", "docs/himeno"),
     ],
     "docs/troubleshooting": [("", "docs/strict")],
