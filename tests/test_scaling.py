@@ -46,8 +46,8 @@ def test_a_prediction_that_is_off_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_page_is_up_to_date() -> None:
-    text = scaling.PAGE.read_text()
-    assert scaling.filled(text) == text, "run python benchmarks/scaling.py --docs"
+    status, text = launcher.python(str(BENCHMARKS / "scaling.py"), "--check")
+    assert status == 0, text
 
 
 def test_several_rings_are_bounded_by_the_lock() -> None:
@@ -118,6 +118,17 @@ def test_the_table_of_a_run_says_what_meets_its_bar(tmp_path: Path) -> None:
     assert by_name["4 ranks, Himeno, weak scaling"] == ["0.97", ">= 0.95", True]
     (runs / "problems").write_text("verify on 8: failed\n")
     assert scaling_table.main(str(out), str(runs)) == 1
+
+
+@pytest.mark.full
+@pytest.mark.mpi
+def test_all_pairs_of_three_ranks(tmp_path: Path) -> None:
+    results = tmp_path / "all_ranks.json"
+    status, text = launcher.mpi(3, str(BENCHMARKS / "all_ranks.py"), "--json", str(results))
+    assert status == 0 and "payloads checked: all right" in text, text
+    found = json.loads(results.read_text())
+    assert len(found["pairs"]) == 3 * 2 * 2 and len(found["rates"]) == 2
+    assert all(row["p50"] > 0 for row in [*found["pairs"], *found["collectives"]])
 
 
 @pytest.mark.full

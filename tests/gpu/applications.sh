@@ -39,6 +39,14 @@ for points in 64 256; do
     compare halo26 "$points $how" --points "$points" --how "$how"
   done
 done
+if [[ $wanted == *" halo26 "* ]]; then # beside the twin's, one call in place of 52
+  for points in 64 256; do
+    for ((run = 0; run < ${RUNS:-3}; run++)); do
+      LIMIT=60 ranks "$n" benchmarks/halo26_neighbours.py --points "$points" \
+        >"$logs/halo26,$points neighbours,gmpi,$run" || bad=1
+    done
+  done
+fi
 for size in 1024 4096; do
   for layout in columns turned; do
     for how in messages alltoall; do
