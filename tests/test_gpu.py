@@ -7,45 +7,67 @@ sets up what these need and runs them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
 import launcher
 import pytest
 
 pytestmark = pytest.mark.gpu
 
-
-@pytest.mark.parametrize(
-    "program",
-    [
-        "point_to_point",
-        "collectives",
-        "arrays",
-        "bad_input",
-        "lifecycle",
-        "host_side",
-        "stress",
-        "process",
-        "direct",
-        "direct_collectives",
-    ],
-)
-def test_program(program: str) -> None:
-    launcher.check(2, program, timeout=100)
-
-
-def test_the_direct_road() -> None:
-    launcher.check(2, "point_to_point", "--direct", "--small", timeout=100)
+#: Rank programs, as in ``test_rank_programs.py``: settings of GMPI, program, its arguments. What
+#: compiles longest comes first.
+PROGRAMS = [
+    "direct_collectives", "datatypes --small --some", "datatypes --direct --small --some",
+    "random_counts --seeds=0:4", "random_blocks --seeds=0:8", "random_programs --seeds=100:112",
+    "point_to_point", "point_to_point --small", "point_to_point --direct --small",
+    "collectives --some", "collectives --direct", "onesided", "onesided_refused",
+    "counts", "blocks", "several", "several --direct", "combined", "combined --direct",
+    "looking", "looking --direct", "ENGINE=mpi4py looking", "persistent", "persistent --direct",
+    "ENGINE=mpi4py persistent", "partitioned --some", "partitioned_made", "partitioned_refused",
+    "ROAD=proxied partitioned --some", "grid", "traced", "waits --small", "narrow --some",
+    "no_any_tag --small", "arrays", "bad_input", "host_side", "stress", "direct",
+]  # fmt: skip
+#: They end processes or kernels, which all clients of an MPS server may notice.
+ALONE = ["lifecycle", "process"]
+#: Programs that run side by side: nearly all of their time is that of the compiler, on one core.
+TOGETHER = 6
+LIMIT_S = 240
 
 
-def test_collectives_on_the_direct_road() -> None:
-    launcher.check(2, "collectives", "--direct", timeout=100)
+def _check(line: str) -> None:
+    settings = [word for word in line.split() if word[0].isupper()]
+    name, *arguments = line.split()[len(settings) :]
+    environment = dict(f"GMPI_{word}".split("=") for word in settings)
+    launcher.check(2, name, *arguments, timeout=LIMIT_S, **environment)
 
 
-def test_many_chunks() -> None:
-    launcher.check(2, "point_to_point", "--small", timeout=100)
+@pytest.fixture(scope="module")
+def outcome_of(request: pytest.FixtureRequest) -> Iterator[Callable[[str], None]]:
+    """Waits for a program's end. All that have been selected run, ``TOGETHER`` at a time.
+
+    A kernel that faults under MPS ends those of the programs beside it as well: what fails with it
+    is looked at alone (``-k``).
+    """
+    chosen = [
+        item.callspec.params["program"]  # type: ignore[attr-defined]
+        for item in request.session.items
+        if item.path == request.path and getattr(item, "originalname", "") == "test_program"
+    ]
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        futures = {line: pool.submit(_check, line) for line in chosen}
+        yield lambda line: futures[line].result()
+        pool.shutdown(cancel_futures=True)
 
 
-def test_random_programs() -> None:
-    launcher.check(2, "random_programs", "--seeds=100:112", timeout=100)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_program(program: str, outcome_of: Callable[[str], None]) -> None:
+    outcome_of(program)
+
+
+@pytest.mark.parametrize("program", ALONE)
+def test_program_alone(program: str) -> None:
+    _check(program)
 
 
 def test_pingpong() -> None:
