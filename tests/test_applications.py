@@ -82,6 +82,14 @@ def test_lines_in_the_page_are_those_of_the_program() -> None:
         )
 
 
+def test_the_table_says_how_long_each_program_is() -> None:
+    page = (launcher.ROOT / "docs" / "applications.md").read_text()
+    for name in APPLICATIONS:
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| [{name}](")]
+        lines = len((EXAMPLES / name).read_text().splitlines())
+        assert f" | {lines} | " in row, f"{name} has {lines} lines"
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize(
     ("ranks", "twins"),
