@@ -94,12 +94,34 @@ print(len(before), "files")
 """
 
 
+ASKED_EACH_TIME = f"""
+import contextlib
+from device_lib.api import exports
+from device_lib.platform import library
+from gmpi.launch import precompile
+precompile.compile_without_gpu((9, 0))
+library.remembered = contextlib.nullcontext
+for name in {TWO}:
+    library.compile_ptx(name, (9, 0))
+"""
+NAMES = re.compile(r"_Z[\w$]*|\$L\w*")  # which Numba numbers in the order in which it compiles
+
+
 def test_the_cache_is_filled_with_what_kernels_look_for(tmp_path: Path) -> None:
-    options = {"NUMBA_ENABLE_CUDASIM": "0", "GMPI_CACHE_DIR": str(tmp_path)}
+    options = {"NUMBA_ENABLE_CUDASIM": "0", "GMPI_CACHE_DIR": str(tmp_path / "filled")}
     status, text = launcher.python("-c", FILL_TWO, **options)
     assert status == 0 and f"sm_90: 2 functions in {tmp_path}" in text, text
     # For each function its PTX, and object code of each build.
     assert f"{2 * (1 + len(assembler.LIMITS))} files" in text, text
+    # It is the same if Numba is asked each time what types calls have.
+    options["GMPI_CACHE_DIR"] = str(tmp_path / "asked")
+    status, text = launcher.python("-c", ASKED_EACH_TIME, **options)
+    assert status == 0, text
+    kept, asked = (
+        {p.name: NAMES.sub("", p.read_text()).partition("\n")[2] for p in place.glob("*.ptx")}
+        for place in (tmp_path / "filled", tmp_path / "asked")
+    )
+    assert len(kept) == 2 and kept == asked
 
 
 def test_a_record_is_published_by_one_store_of_a_unit_per_lane(library: dict[str, str]) -> None:

@@ -60,6 +60,7 @@ else:
     from device_lib.platform.context import DeviceContext
     from device_lib.platform.fitting import fitted
     from device_lib.platform.primitives import device
+    from device_lib.platform.resolution import remembered
 
     _DEEPEST = 5000  # frames
     _I64 = ir.IntType(64)
@@ -104,7 +105,7 @@ else:
 
         def make() -> bytes:
             options = {"abi": "c", "abi_info": {"abi_name": name}, "output": "ptx"}
-            with deeper():
+            with deeper(), remembered():
                 ptx = cuda.compile(_entry(body), plain, device=True, cc=cc, **options)[0]
             return str(ptx).encode()
 
