@@ -34,6 +34,8 @@ import tables_of_calls  # noqa: E402
 import gmpi  # noqa: E402
 from gmpi.config import Config  # noqa: E402
 from gmpi.host.calls import Host  # noqa: E402
+from gmpi.host.persistent import HostPersistent  # noqa: E402
+from gmpi.host.probes import HostMessage  # noqa: E402
 from gmpi.host.requests import HostRequest  # noqa: E402
 from gmpi.host.status import HostStatus  # noqa: E402
 
@@ -309,7 +311,10 @@ def reference() -> str:
     lines += ["## Calls of the host", "", markdown(inspect.getdoc(Host) or ""), ""]
     lines += class_page("g.host", Host, own(Host))
     lines += ["## Requests and statuses of the host", ""]
-    for variable, cls in (("request", HostRequest), ("status", HostStatus)):
+    for variable, cls in (
+        ("request", HostRequest), ("persistent", HostPersistent), ("message", HostMessage),
+        ("status", HostStatus),
+    ):  # fmt: skip
         lines += class_page(variable, cls, [name for name in own(cls) if name[0].isupper()])
     lines += ["## Functions", ""]
     for name in functions():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -17,36 +18,39 @@ from gmpi.contract.constants import (
 )
 from gmpi.errors import ContextError
 from gmpi.host.arguments import Argument, checked_rank, checked_tag, require_tag
+from gmpi.host.collectives import unpacked
+from gmpi.host.port import HostPort
 from gmpi.host.requests import HostRequest, Operation, Progress, nothing
 from gmpi.host.status import HostStatus
 from host_proxy.platform.communicator import Communicator
-from host_proxy.reference.protocol import Outcome, Step
+from host_proxy.platform.duplicate import Found
+from host_proxy.reference.protocol import Outcome, Step, receive_rest
 
 if TYPE_CHECKING:
     from gmpi.context import Context
+    from gmpi.host.buffer import HostBuffer
+
+T = TypeVar("T")
 
 
-class _Looked:
+class _Looked(Generic[T]):
     """What the proxy's thread has found; tested like an MPI request.
 
     That thread looks, because it alone posts receives for kernels: none may be posted between its
     finding a message and taking note of it.
     """
 
-    def __init__(
-        self, context: Context, communicator: Communicator, source: int, tag: int, once: bool
-    ) -> None:
+    def __init__(self, context: Context, look: Callable[[], T | None], once: bool) -> None:
         self._context = context
-        self._duplicate = communicator.messages_of(tag)
-        self._at = source, tag
+        self._look = look
         self._once = once
         self._asked = self._answered = False
-        self.found: tuple[int, int, int] | None = None
+        self.found: T | None = None
         self.failure: MPI.Exception | None = None
 
     def look(self) -> None:
         try:
-            self.found = self._duplicate.look(*self._at)
+            self.found = self._look()
             self._context._state.count_probed()
         except MPI.Exception as exc:
             self.failure = exc
@@ -106,6 +110,20 @@ class HostProbes:
         return found
 
     def _look(self, call: str, source: int, tag: int, comm: int, once: bool) -> HostRequest:
+        origin, source, tag = self._looked_at(call, source, tag, comm)
+        element = np.dtype(np.uint8)
+        operation = Operation(call, "receive", comm, source, tag, element)
+        if source == PROC_NULL:
+            steps = nothing(Outcome(0, int(SUCCESS), PROC_NULL, int(ANY_TAG)))
+        else:
+            duplicate = origin.messages_of(tag)
+            steps = _found(_Looked(self._context, lambda: duplicate.look(source, tag), once))
+        return HostRequest(self._progress, operation, steps, 1, None)
+
+    def _looked_at(
+        self, call: str, source: int, tag: int, comm: int
+    ) -> tuple[Communicator, int, int]:
+        """(communicator, source, tag) of a probe, checked."""
         origin = self._communicator(comm)
         source = checked_rank(Argument(call, "source"), source, origin)
         tag = checked_tag(Argument(call, "tag"), tag, self._tag_high, wildcard=True)
@@ -117,16 +135,120 @@ class HostProbes:
                 "nobody looks at messages before they are received; register a second "
                 "communicator for the host: g.comm(comm)"
             )
-        element = np.dtype(np.uint8)
-        operation = Operation(call, "receive", comm, source, tag, element)
+        return origin, source, tag
+
+    # --- messages that nobody else can receive any more -------------------------------------------
+
+    def Mprobe(
+        self,
+        source: int = ANY_SOURCE,
+        tag: int = ANY_TAG,
+        comm: int = COMM_WORLD,
+        status: MPI.Status | None = None,
+    ) -> HostMessage:
+        """Waits for a message and takes it: only the object that is returned can receive it (MPI
+        4.1 section 3.8.2)."""
+        message = self._take("Mprobe", source, tag, comm, False, status)
+        assert message is not None
+        return message
+
+    def Improbe(
+        self,
+        source: int = ANY_SOURCE,
+        tag: int = ANY_TAG,
+        comm: int = COMM_WORLD,
+        status: MPI.Status | None = None,
+    ) -> HostMessage | None:
+        """The same if there is one, else None (MPI 4.1 section 3.8.2)."""
+        return self._take("Improbe", source, tag, comm, True, status)
+
+    def _take(
+        self, call: str, source: int, tag: int, comm: int, once: bool, status: MPI.Status | None
+    ) -> HostMessage | None:
+        origin, source, tag = self._looked_at(call, source, tag, comm)
+        operation = Operation(call, "receive", comm, source, tag, np.dtype(np.uint8))
         if source == PROC_NULL:
+            none = Outcome(0, int(SUCCESS), PROC_NULL, int(ANY_TAG))
+            HostRequest(self._progress, operation, nothing(none), 1, None).Wait(status)
+            return HostMessage(self, comm, origin, None)
+        duplicate = origin.messages_of(tag)
+        looked = _Looked(self._context, lambda: duplicate.take(source, tag), once)
+        request = HostRequest(self._progress, operation, _taken(looked), 1, None)
+        request.Wait()
+        if looked.found is None:
+            return None
+        request.result(status)
+        return HostMessage(self, comm, origin, looked.found)
+
+    def _received(
+        self, call: str, buf: Any, comm: int, origin: Communicator, found: Found | None
+    ) -> HostRequest:
+        """Starts to receive what has been taken; None: from PROC_NULL."""
+        self._communicator(comm)
+        buffer = self._buffer(buf, Argument(call, "buf"), True)
+        source, tag = (PROC_NULL, ANY_TAG) if found is None else (found.source, found.tag)
+        operation = Operation(
+            call, "receive", comm, source, tag, buffer.element, buffer.count, buffer.nbytes
+        )
+        if found is None:
             steps = nothing(Outcome(0, int(SUCCESS), PROC_NULL, int(ANY_TAG)))
         else:
-            steps = _found(_Looked(self._context, origin, source, tag, once))
-        return HostRequest(self._progress, operation, steps, 1, None)
+            state = self._context._state
+            port = HostPort(state, buffer.data, sends=False)
+            message = port.message(state.layout.eager_bytes)
+            request = found.receive(origin.messages_of(found.tag), message)
+            rest = receive_rest(state.address, port, origin, message, request, buffer.nbytes)
+            steps = unpacked(rest, buffer)
+        return HostRequest(self._progress, operation, steps, buffer.itemsize, buffer)
+
+    def _buffer(self, spec: Any, argument: Argument, writable: bool) -> HostBuffer:
+        raise NotImplementedError
 
 
-def _found(looked: _Looked) -> Step:
+class HostMessage:
+    """A message that ``Mprobe`` has taken. It has to be received, once.
+
+    Attributes:
+        source, tag: of the message.
+    """
+
+    def __init__(
+        self, host: HostProbes, comm: int, origin: Communicator, found: Found | None
+    ) -> None:
+        self.source = PROC_NULL if found is None else found.source
+        self.tag = int(ANY_TAG) if found is None else found.tag
+        self._host, self._comm, self._origin = host, comm, origin
+        self._found = found
+        self._is_received = False
+
+    def Recv(self, buf: Any, status: MPI.Status | None = None) -> HostStatus:
+        """Receives the message (MPI 4.1 section 3.8.3); ``buf`` and errors are as of ``Recv`` of
+        the host."""
+        return self._start("Mrecv", buf).Wait(status)
+
+    def Irecv(self, buf: Any) -> HostRequest:
+        """Starts to receive it (MPI 4.1 section 3.8.3)."""
+        return self._start("Imrecv", buf)
+
+    def _start(self, call: str, buf: Any) -> HostRequest:
+        if self._is_received:
+            allowed = "one that has not been received"
+            text = f"the message has been received, allowed is {allowed}"
+            raise Argument(call, "message").refused(text, self, allowed, MPI.ERR_REQUEST)
+        request = self._host._received(call, buf, self._comm, self._origin, self._found)
+        self._is_received = True
+        return request
+
+
+def _taken(looked: _Looked[Found]) -> Step:
+    yield looked
+    if looked.found is None:
+        return Outcome(0, int(SUCCESS), int(ANY_SOURCE), NO_MESSAGE)
+    found = looked.found
+    return Outcome(found.length(), int(SUCCESS), found.source, found.tag)
+
+
+def _found(looked: _Looked[tuple[int, int, int]]) -> Step:
     yield looked
     if looked.found is None:
         return Outcome(0, int(SUCCESS), int(ANY_SOURCE), NO_MESSAGE)

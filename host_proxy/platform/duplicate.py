@@ -39,6 +39,13 @@ class Found:
             self.message.Recv([self.content, MPI.BYTE])
         return int(self.content.view(np.int64)[0])
 
+    def receive(self, duplicate: Duplicate, buf: np.ndarray) -> Any:
+        """Receives it: its request, or what is tested like one."""
+        if self.content is None:
+            return duplicate.started(self.message.Irecv([buf, MPI.BYTE]), "receive")
+        buf[:MESSAGE_HEADER] = self.content
+        return self
+
     # What is received from it, tested like an MPI request.
     def Test(self, status: MPI.Status) -> bool:
         status.Set_source(self.source)
@@ -117,16 +124,24 @@ class Duplicate(MPI.Intracomm):
                     return source, tag, one.length()
             return None
 
+    def take(self, source: int, tag: int) -> Found | None:
+        """The first message that has come and fits, for whoever asks (MPI 4.1 section 3.8.2); the
+        proxy's thread."""
+        with self._probing:
+            for place, one in enumerate(self.found):
+                if one.fits(source, tag):
+                    return self.found.pop(place)
+            status = MPI.Status()
+            message = self.Improbe(source, tag, status)
+            return None if message is None else Found(message, *_about(status))
+
     def receive(self, buf: np.ndarray, source: int, tag: int) -> Any:
         """Receives a first message: its request, or what is tested like one."""
         with self._probing:
             for place, one in enumerate(self.found):
                 if one.fits(source, tag):
                     del self.found[place]
-                    if one.content is None:
-                        return self.started(one.message.Irecv([buf, MPI.BYTE]), "receive")
-                    buf[:MESSAGE_HEADER] = one.content
-                    return one
+                    return one.receive(self, buf)
             return self.Irecv([buf, MPI.BYTE], source, tag)
 
     def Ibcast(self, buf: Any, root: int = 0) -> MPI.Request:

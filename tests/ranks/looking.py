@@ -162,6 +162,37 @@ def probed_by_hosts(g: gmpi.Context) -> None:
         h.Send(np.zeros(0, np.uint8), 1, GO)
 
 
+def taken_by_hosts(g: gmpi.Context) -> None:
+    """What Mprobe has taken nobody else receives, whatever comes and in whatever order it is."""
+    h, peer = g.host, (RANK + 1) % SIZE
+    lengths = [0, 3, g.layout.eager_bytes, 5 * g.layout.chunk_bytes]
+    sends = [h.Isend(pattern(n, k + RANK), peer, 40 + k) for k, n in enumerate(lengths)]
+    sends.append(h.Isend(pattern(7, 50), peer, 40))
+    source = (RANK - 1) % SIZE
+    assert h.Improbe(source, 99) is None
+    messages = [h.Mprobe(source, 40 + k) for k in range(len(lengths))]
+    room = np.zeros(7, np.uint8)
+    assert h.Recv(room, source, 40).nbytes == 7  # the second one with this tag
+    same(room, pattern(7, 50), "what was not taken")
+    for k, n in reversed(list(enumerate(lengths))):
+        assert (messages[k].source, messages[k].tag) == (source, 40 + k)
+        room = np.zeros(n + 1, np.uint8)
+        status = MPI.Status()
+        found = messages[k].Recv(room, status) if k % 2 else messages[k].Irecv(room).Wait(status)
+        assert found.nbytes == status.Get_count(MPI.BYTE) == n, (found, n)
+        same(room[:n], pattern(n, k + source), f"{n} bytes that were taken")
+        text = "the message has been received, allowed is one that has not been received"
+        raises(gmpi.ArgumentError, text, lambda k=k: messages[k].Recv(np.zeros(1, np.uint8)))
+    h.Waitall(sends)
+    sends = [h.Isend(pattern(9, 3), peer, 60)]
+    status = MPI.Status()
+    message = h.Mprobe(status=status)
+    assert (status.Get_source(), status.Get_tag(), status.Get_count(MPI.BYTE)) == (source, 60, 9)
+    raises(gmpi.TruncationError, "at most 4 bytes", lambda: message.Recv(np.zeros(4, np.uint8)))
+    h.Waitall(sends)
+    assert h.Mprobe(gmpi.PROC_NULL).Recv(np.zeros(1)).source == gmpi.PROC_NULL
+
+
 def cancelled(g: gmpi.Context) -> None:
     for scope, n in (("block", 8), ("warp", 200), ("block", 3000)):
         if RANK == 0:
@@ -242,7 +273,7 @@ def main() -> None:
     else:
         settings = {"eager_bytes": EAGER, "chunk_bytes": CHUNK, "request_slots": 64}
         with gmpi.Context(WORLD, timeout_s=30, **settings) as g:
-            run([probes, order, probed_by_hosts, cancelled, wrong_arguments], g)
+            run([probes, order, probed_by_hosts, taken_by_hosts, cancelled, wrong_arguments], g)
     end()
 
 
