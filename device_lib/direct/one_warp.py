@@ -19,12 +19,15 @@ from device_lib.platform.library import linked
 from device_lib.platform.primitives import (
     SIMULATOR,
     ballot,
+    cas_if,
     device,
+    draw_if,
     first_bit,
     int64,
     lane_id,
     load_8,
     load_16,
+    load_gpu,
     read_packet,
     shuffle,
     shuffle_32,
@@ -34,17 +37,26 @@ from device_lib.platform.primitives import (
 )
 from device_lib.platform.scope import ALL_LANES, Scope
 from device_lib.proxied import slots
-from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN
+from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from gmpi.contract.channels import (
+    COUNTER_FREE,
+    COUNTER_NUMBER,
     DEPTH,
     HEADER_PAYLOAD,
     KEY_RECEIVES_SHIFT,
     NUMBERS,
+    ROW_BYTES,
     ROW_KEY,
     ROW_LOCAL,
 )
-from gmpi.contract.constants import ERR_REQUEST, SUCCESS
-from gmpi.contract.wire import ERROR_SHIFT, LOW_32, PACKET_BYTES, PACKET_PAYLOAD, SCATTERED
+from gmpi.contract.constants import SUCCESS
+from gmpi.contract.wire import (
+    DEVICE_CHANNELS,
+    LOW_32,
+    PACKET_BYTES,
+    PACKET_PAYLOAD,
+    SCATTERED,
+)
 
 FULL_WARP = 32  # threads of a leading warp that this way needs
 ONE_WARP = HEADER_PAYLOAD + (FULL_WARP - 1) * PACKET_PAYLOAD  # bytes of a message
@@ -60,7 +72,8 @@ NOT_YET = 0  # nobody has the request
 CLAIMED = 1  # it is ours, and nothing has been done for it
 RESUMED = 2  # the same, but somebody has gone on with it before
 FOREIGN = 3
-_TAKEN = 4
+LOST = 4  # somebody else had it when we looked
+_TAKEN = 5
 
 LOOKS = 2 if SIMULATOR else 64  # for a message, before others' requests are thought of
 
@@ -93,39 +106,25 @@ def _send(ctx, word0, peer_tag, nbytes, address):
     key = table.key_of(word0, peer_tag)
     if key == table.NO_KEY:
         return _OTHER, 0, 0, 0
-    lane = lane_id()
+    lane = uint32(lane_id())
+    row, remote, local, counters = table.glance(ctx, key)
+    draws = lane == 0 and row != table.NOBODY and table.is_direct(remote)
+    counted, free = draw_if(counters + COUNTER_NUMBER, counters + COUNTER_FREE, draws)
     used = uint32(packets.count(nbytes))
-    row = table.NOBODY
-    remote = 0
-    local = 0
-    counters = 0
-    number = uint32(0)
-    free = 0
-    if lane == 0:
-        row, remote, local, counters = table.look_up(ctx, key)
-        if table.is_direct(remote):
-            number = uint32(table.next_count(counters) & NUMBERS)
-            free = table.known_free(counters)
-    low = 0
-    high = 0
-    if lane < used:
-        low, high = packets.load_packet(address, nbytes, lane)  # while these are under way
-    ahead = uint32(table.slots_ahead(free, number))
-    asks = uint32(ahead == 0 and table.is_direct(remote))
-    if shuffle_32(ALL_LANES, asks, 0):
-        ahead = uint32(free_slots(ALL_LANES, FULL_WARP, local, counters, number))
-    mark = uint32(packets.mark_of(number))
-    at = packets.inbox_slot(remote, number)
-    ready = uint32(ahead > 0 and table.is_direct(remote) and not packets.refreshed(number))
+    packet = min(lane, uint32(used - 1))  # the others load the last one, too: no branch
+    low, high = packets.load_packet(address, nbytes, int64(packet))  # while these are under way
+    number = uint32(counted & NUMBERS)
+    ahead = table.slots_ahead(free, number)
+    if ballot(ALL_LANES, draws and ahead == 0) != 0:
+        ahead = free_slots(ALL_LANES, FULL_WARP, local, counters, number)
+    ready = uint32(draws and ahead > 0 and not packets.refreshed(number))
     if used > 1:
-        at = shuffle(ALL_LANES, at, 0)
-        mark = shuffle_32(ALL_LANES, mark, 0)
+        number = shuffle_32(ALL_LANES, number, 0)
         ready = shuffle_32(ALL_LANES, ready, 0)
-    if ready == 0:
-        return _LEFT, row, remote, int64(number)
-    if lane < used:
-        write_packet(at + lane * PACKET_BYTES, low, high | int64(mark) << 32)
-    return _SENT, 0, 0, 0
+    if ready != 0 and lane < used:
+        at = packets.inbox_slot(remote, number) + packet * PACKET_BYTES
+        write_packet(at, low, high | int64(packets.mark_of(number)) << 32)
+    return _SENT if ready != 0 else _LEFT, row, remote, int64(number)
 
 
 @device
@@ -134,8 +133,8 @@ def _post(ctx, word0, peer_tag, room, address):
     key = table.key_of(word0, peer_tag)
     if lane_id() != 0 or key == table.NO_KEY:
         return 0, table.NO_ROW, 0, 0
-    row, remote, local, counters = table.look_up(ctx, key)
-    if not table.is_direct(remote):
+    row, remote, local, counters = table.glance(ctx, key)
+    if row == table.NOBODY or not table.is_direct(remote):
         return 0, row, remote, 0
     slot = slots.guess(ctx)
     number = table.next_count(counters) & NUMBERS
@@ -181,6 +180,18 @@ def claim(ctx, handle):
 
 
 @device
+def claim_again(ctx, handle):
+    """A request that somebody had: CLAIMED, RESUMED or FOREIGN; one lane."""
+    ours = rows.claim(ctx, handle, slots.CLAIMED)
+    while ours == rows.BUSY:  # a helper has it: soon
+        spin()
+        ours = rows.claim(ctx, handle, slots.CLAIMED)
+    if ours == rows.FOREIGN:
+        return FOREIGN
+    return RESUMED if ours == rows.RESUMED else CLAIMED
+
+
+@device
 def end(ctx, handle, remote):
     """The message has been taken: its slot and the request's are free; one lane."""
     cells.give_back(remote, handle >> 1 & NUMBERS, False)
@@ -188,62 +199,70 @@ def end(ctx, handle, remote):
 
 
 @device
+def _place_of(ctx, stamp):
+    """(key, where the other end is, where our end is) of a request's channel, by its STAMP; any
+    stamp names one."""
+    channels, mask = load_16(ctx.device + DEVICE_CHANNELS)
+    channel = channels + (stamp >> 32 & rows.INDEX_MASK & mask) * ROW_BYTES
+    key, remote = load_16(channel + ROW_KEY)
+    return key, remote, load_8(channel + ROW_LOCAL)
+
+
+@device
 def _take(ctx, handle, looks, leave):
     """(what has become of it, bytes, LENGTH, origin), in lane 0; a receive of at most ONE_WARP
-    bytes."""
-    state = 0
-    at = 0
-    target = SCATTERED
-    length = 0
-    origin = NO_ORIGIN
-    remote = 0
-    lane = lane_id()
-    if lane == 0:
-        state, at, target, length, origin, remote = claim(ctx, handle)
-    target = shuffle(ALL_LANES, target, 0)
-    if target == SCATTERED:
-        return state & 0xFF, 0, 0, NO_ORIGIN
-    at = shuffle(ALL_LANES, at, 0)
-    mark = shuffle_32(ALL_LANES, uint32(state >> 8), 0)
-    room = shuffle_32(ALL_LANES, uint32(length & rows.LENGTH_MASK), 0)
-    place = at + lane * PACKET_BYTES
-    mine = lane > 0 and lane < packets.count(room)
-    low, word = read_packet(at)
-    own_low = 0
-    own_word = 0
-    if mine:
-        own_low, own_word = read_packet(place)
+    bytes.
+
+    All lanes load and decide alike: where they part, a warp loses more than the loads cost.
+    """
+    if not rows.names_request(ctx, handle):
+        return LOST, 0, 0, NO_ORIGIN
+    lane = uint32(lane_id())
+    row = rows.row_of(ctx, handle)
+    length = load_gpu(row + rows.LENGTH)
+    target, stamp = read_packet(row + rows.ADDRESS)
+    owner = cas_if(row + rows.OWNER, handle, handle | slots.CLAIMED, lane == 0)
+    key, remote, local = _place_of(ctx, stamp)
+    ours = owner == handle or lane != 0
+    number = uint32(handle >> 1 & NUMBERS)
+    # The row is all there, and what it says is for this way.
+    quick = stamp & LOW_32 == handle & LOW_32 and target != SCATTERED
+    quick = quick and key >> KEY_RECEIVES_SHIFT & 1 != 0
+    quick = quick and length >> rows.LENGTH_BITS + 8 & 0xFF != 0 and not packets.refreshed(number)
+    if ballot(ALL_LANES, not (ours and quick)) != 0:
+        return CLAIMED if ours else LOST, 0, 0, NO_ORIGIN
+    mark = uint32(packets.mark_of(number))
+    room = uint32(length & rows.LENGTH_MASK)
+    at = packets.inbox_slot(local, number)
+    place = at + (lane if lane < packets.count(room) else uint32(0)) * PACKET_BYTES
+    low, word = read_packet(place)
+    come = ballot(ALL_LANES, uint32(word >> 32) == mark)
     tried = uint32(looks)
-    while uint32(word >> 32) != mark and tried > 1:
+    while come & 1 == 0 and tried > 1:
         spin()
-        low, word = read_packet(at)
-        if mine:
-            own_low, own_word = read_packet(place)
+        low, word = read_packet(place)
+        come = ballot(ALL_LANES, uint32(word >> 32) == mark)
         tried = uint32(tried - 1)
-    if ballot(ALL_LANES, uint32(word >> 32) == mark) == 0:
+    if come & 1 == 0:
         if leave != 0 and lane == 0:
             rows.leave(ctx, handle)
         return NOT_YET if leave != 0 else CLAIMED, 0, 0, NO_ORIGIN
-    while uint32(word >> 32) != mark:  # other lanes have seen it
-        spin()
-        low, word = read_packet(at)
-    nbytes = uint32(word)
+    nbytes = shuffle_32(ALL_LANES, uint32(word), 0)
     if nbytes > room:  # or not in the slot
         return CLAIMED, 0, 0, NO_ORIGIN
     used = uint32(packets.count(nbytes))
-    aborted = 0
-    if lane == 0:
-        own_low = low
-        own_word = word
+    missing = (1 << int64(used)) - 1 & ~come
+    if missing != 0:
+        aborted = 0
+        if missing >> int64(lane) & 1 != 0:
+            low, word, aborted = packets.await_packet(ctx.mapped, place, int64(mark))
+        if ballot(ALL_LANES, aborted != 0) != 0:
+            return CLAIMED, 0, 0, NO_ORIGIN
     if lane < used:
-        if uint32(own_word >> 32) != mark:
-            own_low, own_word, aborted = packets.await_packet(ctx.mapped, place, int64(mark))
-        packets.store_packet(target, nbytes, lane, own_low, own_word)
-    if used > 1 and ballot(ALL_LANES, aborted != 0) != 0:
-        return CLAIMED, 0, 0, NO_ORIGIN
+        packets.store_packet(target, nbytes, int64(lane), low, word)
     if lane == 0:  # the lanes have seen their packets
         end(ctx, handle, remote)
-    return _TAKEN, int64(nbytes), length, origin
+    return _TAKEN, int64(nbytes), length, peer_tag_of(key)
 
 
 _send_leading = linked("gmpi_direct_send", 7, 4, _send)
@@ -333,8 +352,6 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         state, nbytes, length, origin = get_4(state, nbytes, length, origin)
         if state == _TAKEN:
             return COMPLETED | nbytes, elements_of(length, nbytes), origin
-        if state == FOREIGN:
-            return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
         return state, 0, NO_ORIGIN
 
     return SimpleNamespace(send=send, post=post, take=take)

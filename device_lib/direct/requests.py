@@ -14,7 +14,16 @@ from types import SimpleNamespace
 from device_lib.direct import rows, table
 from device_lib.direct.all_threads import draw, make_all_threads
 from device_lib.direct.going_on import is_send, make_going_on
-from device_lib.direct.one_warp import LOOKS, NOT_YET, PROXIED_ROAD, RESUMED, make_one_warp
+from device_lib.direct.one_warp import (
+    FOREIGN,
+    LOOKS,
+    LOST,
+    NOT_YET,
+    PROXIED_ROAD,
+    RESUMED,
+    claim_again,
+    make_one_warp,
+)
 from device_lib.direct.sends import first_stage
 from device_lib.direct.synchronize import make_complete_open
 from device_lib.direct.words import (
@@ -37,7 +46,7 @@ from device_lib.platform.primitives import (
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import ring, slots, taking
-from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
+from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN
 from device_lib.proxied.scattered import place
 from gmpi.contract.channels import (
     KEY_COMM_SHIFT,
@@ -45,7 +54,7 @@ from gmpi.contract.channels import (
     PROXIED,
     ROW_KEY,
 )
-from gmpi.contract.constants import DATATYPE_MARK, SUCCESS
+from gmpi.contract.constants import DATATYPE_MARK, ERR_REQUEST, SUCCESS
 from gmpi.contract.wire import (
     BYTES_MASK,
     CALL_SHIFT,
@@ -141,6 +150,11 @@ def make_direct(
             row, remote, number: what ``all_threads.draw`` has returned.
         """
         sends = word0 & 0xFF == OP_ISEND
+        if row == table.NOBODY:  # in L1
+            if leads() and lane_id() == 0:
+                row, remote, number, local, counters = draw(ctx, table.key_of(word0, peer_tag))
+            row, remote, number = broadcast_3(row, remote, number)
+            sync()
         if row == table.NOBODY:
             remote, local = ask_proxy(ctx, word0, peer_tag)
             sync()
@@ -289,6 +303,13 @@ def make_direct(
     @device
     def finish_rest(ctx, handle, how, state):
         """Goes on where ``one_warp.take`` has stopped: (outcome, count, origin)."""
+        if state == LOST:
+            if leads() and lane_id() == 0:
+                state = claim_again(ctx, handle)
+            state = broadcast(state)
+            sync()
+            if state == FOREIGN:
+                return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
         slot = slots.slot_of(handle)
         sends = is_send(ctx, slot)
         done = state == RESUMED and rows.stage_of(ctx, slot) == rows.FINISHED

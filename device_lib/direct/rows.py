@@ -98,6 +98,17 @@ def is_direct_handle(handle):
 
 
 @device
+def names_request(ctx, handle):
+    """Whether a handle may be that of a request of ours (any lane, no memory access)."""
+    return slots.names_slot(ctx, handle ^ 1 << HANDLE_DIRECT_SHIFT)
+
+
+@device
+def row_of(ctx, handle):
+    return row_address(ctx, slots.slot_of(handle))
+
+
+@device
 def open_row(ctx, slot, handle, address, channel, stage, call, length):
     """Enters a request; one lane, which does not wait for anything.
 
@@ -135,7 +146,7 @@ def claim(ctx, handle, mark):
     Args:
         mark: ``slots.CLAIMED`` or HELPED.
     """
-    if not slots.names_slot(ctx, handle ^ 1 << HANDLE_DIRECT_SHIFT):
+    if not names_request(ctx, handle):
         return FOREIGN
     row = row_address(ctx, slots.slot_of(handle))
     owner = cas_gpu(row + OWNER, handle, handle | mark)
@@ -155,7 +166,7 @@ def claim_and_read(ctx, handle):
 
     ADDRESS is SCATTERED where the row is not all there.
     """
-    if not slots.names_slot(ctx, handle ^ 1 << HANDLE_DIRECT_SHIFT):
+    if not names_request(ctx, handle):
         return FOREIGN, 0, SCATTERED, 0
     row = row_address(ctx, slots.slot_of(handle))
     owner = cas_gpu(row + OWNER, handle, handle | slots.CLAIMED)

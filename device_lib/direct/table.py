@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from device_lib.direct import cells
 from device_lib.platform.primitives import (
+    add_32_gpu,
     add_gpu,
     cas_gpu,
     device,
@@ -147,6 +148,27 @@ def find(ctx, key):
 
 
 @device
+def glance(ctx, key):
+    """``find`` without waiting: row NOBODY where L1 does not have all of it.
+
+    For any number of lanes at once, which all find the same or nothing.
+    """
+    table, mask, at = _begin(ctx, key)
+    known, remote, local, counters = entries(table + at * ROW_BYTES)
+    while known != key and known != NO_KEY:
+        at = uint32(at + 1 & mask)
+        known, remote, local, counters = entries(table + at * ROW_BYTES)
+    row = int64(at)
+    if (
+        known == NO_KEY
+        or remote == OPENING
+        or ((local == 0 or counters == 0) and remote != PROXIED)
+    ):
+        row = NOBODY
+    return row, remote, local, counters
+
+
+@device
 def _when_open(row):
     remote = load_gpu(row + ROW_REMOTE)
     while remote == OPENING:
@@ -188,8 +210,8 @@ def is_direct(remote):
 
 @device
 def next_count(counters):
-    """The number of the next message of a channel, as if they did not wrap."""
-    return add_gpu(counters + COUNTER_NUMBER, 1)
+    """The number of the next message of a channel, as if they wrapped with 32 bits only."""
+    return add_32_gpu(counters + COUNTER_NUMBER, 1)
 
 
 @device

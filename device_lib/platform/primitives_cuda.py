@@ -46,6 +46,12 @@ _TRIPLE = types.UniTuple(types.int64, 3)
 load_gpu = ptx("ld.relaxed.gpu.global.u64 $0, [$1];", "=l,l", types.int64, 1)
 store_gpu = ptx("st.relaxed.gpu.global.u64 [$0], $1;", "l,l", types.void, 2)
 add_gpu = ptx("atom.relaxed.gpu.global.add.u64 $0, [$1], $2;", "=l,l,l", types.int64, 2)
+add_32_gpu = ptx(
+    "{ .reg .b32 v; cvt.u32.u64 v, $2; atom.relaxed.gpu.global.add.u32 $0, [$1], v; }",
+    "=r,l,l",
+    types.uint32,
+    2,
+)
 or_32_gpu = ptx(
     "{ .reg .b32 v; cvt.u32.u64 v, $2; atom.relaxed.gpu.global.or.b32 $0, [$1], v; }",
     "=r,l,l",
@@ -101,6 +107,23 @@ claim_if = ptx(
     "=&l,=&l,l,l,l,l,l",
     _PAIR,
     5,
+)
+# What a message of the direct road asks of its channel: adds 1 to the 32 bits at $2, loads $3. Not
+# of 64 bits: the load would wait for the upper half of the answer, whose register it gets.
+draw_if = ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $4, 0; mov.b32 $0, 0; mov.b32 $1, 0; "
+    "@p atom.relaxed.gpu.global.add.u32 $0, [$2], 1; "
+    "@p ld.relaxed.gpu.global.u32 $1, [$3]; }",
+    "=&r,=&r,l,l,l",
+    _PAIR,
+    3,
+)
+cas_if = ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $4, 0; mov.b64 $0, 0; "
+    "@p atom.relaxed.gpu.global.cas.b64 $0, [$1], $2, $3; }",
+    "=&l,l,l,l,l",
+    types.int64,
+    4,
 )
 load_1_if = ptx(
     "{ .reg .pred p; setp.ne.u64 p, $2, 0; mov.b32 $0, 0; @p ld.u8 $0, [$1]; }",

@@ -158,6 +158,13 @@ def add_gpu(address, value):
     return old
 
 
+def add_32_gpu(address, value):
+    cell = ctypes.c_uint32.from_address(address)
+    old = cell.value
+    cell.value = old + value
+    return old
+
+
 def or_32_gpu(address, value):
     cell = _word(address)
     old = cell.value
@@ -191,6 +198,14 @@ def enter_if(counter, word, wanted):
 
 def claim_if(address, expected, value, word, wanted):
     return (cas_gpu(address, expected, value), load_gpu(word)) if wanted else (0, 0)
+
+
+def draw_if(counter, word, wanted):
+    return (add_32_gpu(counter, 1), load_gpu(word)) if wanted else (0, 0)
+
+
+def cas_if(address, expected, value, wanted):
+    return cas_gpu(address, expected, value) if wanted else 0
 
 
 def load_1_if(address, wanted):

@@ -29,34 +29,27 @@ def ptx(template: str, constraints: str, returns, arity: int):
     """An intrinsic of ``arity`` int64 arguments around one piece of inline PTX.
 
     Every one is volatile and clobbers memory: the compiler keeps them in program order among
-    each other and moves no ordinary access across. Where the PTX gives 32 bits (``=r``, alone or as
-    the last of several) the caller gets an int64 of which the compiler knows that the upper half
-    is 0.
+    each other and moves no ordinary access across. Where the PTX gives 32 bits (``=r``) the caller
+    gets an int64 of which the compiler knows that the upper half is 0.
     """
-    narrow = constraints.startswith(("=&l,=&l,=&r", "=l,=l,=r"))
+    outputs = [_I32 if c.endswith("r") else _I64 for c in constraints.split(",") if c[:1] == "="]
 
     def emit(context, builder, sig, args):
         if returns == types.void:
             result = ir.VoidType()
-        elif returns == types.int64:
-            result = _I64
-        elif returns == types.uint32:
-            result = _I32
+        elif len(outputs) == 1:
+            result = outputs[0]
         else:
-            last = _I32 if narrow else _I64
-            result = ir.LiteralStructType([_I64] * (len(returns) - 1) + [last])
+            result = ir.LiteralStructType(outputs)
         function = ir.FunctionType(result, [_I64] * arity)
         text = f"{constraints},~{{memory}}" if constraints else "~{memory}"
         out = builder.call(ir.InlineAsm(function, template, text, side_effect=True), args)
         if returns == types.void:
             return context.get_dummy_value()
-        if returns == types.int64:
-            return out
-        if returns == types.uint32:
-            return builder.zext(out, _I64)
-        values = [builder.extract_value(out, i) for i in range(len(returns))]
-        if narrow:
-            values[-1] = builder.zext(values[-1], _I64)
+        if len(outputs) == 1:
+            return builder.zext(out, _I64) if outputs[0] == _I32 else out
+        values = [builder.extract_value(out, i) for i in range(len(outputs))]
+        values = [builder.zext(v, _I64) if v.type == _I32 else v for v in values]
         return pack_tuple(context, builder, returns, values)
 
     visible = types.int64 if returns == types.uint32 else returns
