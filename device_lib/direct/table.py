@@ -60,7 +60,8 @@ NOBODY = -1  # in place of a row
 NO_ROW = -2  # the same: no row can be
 UNKNOWN = -1  # in place of where our end is: the proxy has not said so
 NEVER = -2  # the same: on no channel of the two ranks
-_HASH = 0x9E3779B1
+_HASH_LOW = 0x9E3779B1  # odd, without a pattern
+_HASH_HIGH = 0x85EBCA77
 # Bits that are 0 where the arguments are in the ranges of a key.
 _NO_COMMUNICATOR = (COMMUNICATOR_MASK ^ (COMMUNICATORS - 1)) << 16
 _NO_PEER_TAG = LOW_32 ^ (KEY_PEERS - 1) | -1 << 63
@@ -102,8 +103,10 @@ def _begin(ctx, key):
     """(where the table is, its rows less 1, the row to begin at)."""
     table, rows = load_16(ctx.device + DEVICE_CHANNELS)
     mask = uint32(rows)
-    mixed = uint32(uint32(key ^ key >> 29) * _HASH)
-    return table, mask, uint32(mixed >> 12 & mask)
+    # Both halves of the key, and the upper bits of the sum: peer, communicator and direction are
+    # in the upper half, and two ranks that answer each other differ in one bit of it.
+    mixed = uint32((key & LOW_32) * _HASH_LOW + (key >> 32) * _HASH_HIGH)
+    return table, mask, uint32(mixed * (rows + 1) >> 32)
 
 
 @device

@@ -108,12 +108,12 @@ claim_if = ptx(
     _PAIR,
     5,
 )
-# What a message of the direct road asks of its channel: adds 1 to the 32 bits at $2, loads $3. Not
-# of 64 bits: the load would wait for the upper half of the answer, whose register it gets.
+# What a message of the direct road asks of its channel: adds 1 to the 32 bits at $2, loads $3. The
+# load first: behind an atomic operation it would wait for its answer.
 draw_if = ptx(
     "{ .reg .pred p; setp.ne.u64 p, $4, 0; mov.b32 $0, 0; mov.b32 $1, 0; "
-    "@p atom.relaxed.gpu.global.add.u32 $0, [$2], 1; "
-    "@p ld.relaxed.gpu.global.u32 $1, [$3]; }",
+    "@p ld.relaxed.gpu.global.u32 $1, [$3]; "
+    "@p atom.relaxed.gpu.global.add.u32 $0, [$2], 1; }",
     "=&r,=&r,l,l,l",
     _PAIR,
     3,

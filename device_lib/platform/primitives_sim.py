@@ -201,7 +201,10 @@ def claim_if(address, expected, value, word, wanted):
 
 
 def draw_if(counter, word, wanted):
-    return (add_32_gpu(counter, 1), load_gpu(word)) if wanted else (0, 0)
+    if not wanted:
+        return 0, 0
+    free = load_gpu(word)
+    return add_32_gpu(counter, 1), free
 
 
 def cas_if(address, expected, value, wanted):
