@@ -32,7 +32,8 @@ def keys(peers: int, tags: int, comms: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("peers", "tags", "comms"), [(2, 1, 1), (8, 4, 1), (8, 1, 4), (64, 2, 1), (2, 256, 1), (4, 8, 8)]
+    ("peers", "tags", "comms"),
+    [(2, 1, 1), (8, 4, 1), (8, 1, 4), (64, 2, 1), (2, 256, 1), (4, 8, 8)],
 )
 def test_few_keys_meet(peers: int, tags: int, comms: int) -> None:
     """A lookup that is not the first to look costs 50 ns; send and receive with one tag met."""

@@ -152,21 +152,18 @@ def find(ctx, key):
 
 @device
 def glance(ctx, key):
-    """``find`` without waiting: row NOBODY where L1 does not have all of it.
+    """``find`` without waiting: row NOBODY where L1 does not have all of it in the first two rows.
 
     For any number of lanes at once, which all find the same or nothing.
     """
     table, mask, at = _begin(ctx, key)
     known, remote, local, counters = entries(table + at * ROW_BYTES)
-    while known != key and known != NO_KEY:
+    if known != key and known != NO_KEY:
         at = uint32(at + 1 & mask)
         known, remote, local, counters = entries(table + at * ROW_BYTES)
     row = int64(at)
-    if (
-        known == NO_KEY
-        or remote == OPENING
-        or ((local == 0 or counters == 0) and remote != PROXIED)
-    ):
+    partly = remote == OPENING or ((local == 0 or counters == 0) and remote != PROXIED)
+    if known != key or partly:
         row = NOBODY
     return row, remote, local, counters
 

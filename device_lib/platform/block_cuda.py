@@ -183,8 +183,8 @@ def get_block_row(lane, a, b, c):
 
 @device
 def put_block_4(a, b, c, d):
-    """In words of their own: whoever broadcasts meanwhile does no harm."""
-    if thread_rank() == 0:
+    """In words of their own: whoever broadcasts meanwhile does no harm. By the leading warp."""
+    if lane_id() == 0:
         _store_shared(_PUT, a)
         _store_shared(_PUT + 1, b)
         _store_shared(_PUT + 2, c)
