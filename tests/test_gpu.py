@@ -7,6 +7,7 @@ sets up what these need and runs them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -31,7 +32,7 @@ PROGRAMS = [
 #: They end processes or kernels, which all clients of an MPS server may notice.
 ALONE = ["lifecycle", "process"]
 #: Programs that run side by side: nearly all of their time is that of the compiler, on one core.
-TOGETHER = 6
+TOGETHER = max(1, (os.cpu_count() or 2) // 2)
 LIMIT_S = 240
 
 
