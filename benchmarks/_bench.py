@@ -18,6 +18,9 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
+from gmpi.bench.sizes import size as size
+from gmpi.bench.sizes import size_range as size_range
+from gmpi.bench.sizes import sizes_between as sizes_between
 
 
 def p50(values: np.ndarray) -> float:
@@ -28,24 +31,6 @@ def summary(values: np.ndarray) -> dict[str, float]:
     """Percentiles of a sample, and its size."""
     points = {f"p{p}": float(np.percentile(values, p)) for p in (1, 50, 90, 99)}
     return {**points, "min": float(values.min()), "max": float(values.max()), "n": len(values)}
-
-
-def size(text: str) -> int:
-    """A number of bytes such as 64, 4K or 1M."""
-    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    unit = units.get(text[-1:].upper(), 1)
-    return int(text if unit == 1 else text[:-1]) * unit
-
-
-def size_range(text: str) -> tuple[int, int]:
-    low, _, high = text.rpartition(":")
-    return size(low or "0"), size(high)
-
-
-def sizes_between(low: int, high: int) -> list[int]:
-    """0 and the powers of two in a range."""
-    powers = [1 << k for k in range(31)]
-    return [n for n in [0, *powers] if low <= n <= high]
 
 
 def parser(description: str) -> argparse.ArgumentParser:

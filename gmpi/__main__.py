@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 import gmpi
+from gmpi.commands.bench import bench
 from gmpi.commands.cache import cache
 from gmpi.commands.cpp import cpp
 from gmpi.commands.doctor import doctor
@@ -26,7 +27,7 @@ def main() -> None:
     """MPI called from inside a running GPU kernel."""
 
 
-for command in (info, doctor, run, tune, trace, hang, top, cache, cpp):
+for command in (info, doctor, run, bench, tune, trace, hang, top, cache, cpp):
     main.add_command(command)
 
 if __name__ == "__main__":

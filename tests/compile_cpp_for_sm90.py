@@ -31,9 +31,9 @@ CPP = Path(__file__).resolve().parent.parent / "examples" / "cpp"
 def every_call() -> str:
     """A kernel that makes all calls, with arguments of the types that the header names."""
     lines = []
-    for call in calls().values():
+    for number, call in enumerate(calls().values()):
         values = ", ".join(_value(call, i) for i in range(len(call.parameters)))
-        lines.append(f"    case __COUNTER__: keep(out, {call.name}({values})); break;")
+        lines.append(f"    case {number}: keep(out, {call.name}({values})); break;")
     body = "\n".join(lines)
     return (
         '#include "gmpi.cuh"\n'

@@ -78,6 +78,14 @@ FOR_ANY = (
     *("halo_1d.py", "halo_2d.py", "communicators.py", "master_worker.py", "pipeline.py"),
     *("without_gpu.py", "cupy_arrays.py"),
 )
+#: ``gmpi bench``, which says that all payloads were right.
+BENCH = [
+    f"{launcher.ROOT}/gmpi/__main__.py bench {words} -i 1 -x 0"
+    for words in (
+        *("latency -m 8:16 --json", "bandwidth -m 16", "bibw -m 16", "rate -m 8 --wildcards"),
+        *("allreduce -m 8", "alltoall -m 8", "pack -m 256", "overhead -m 8"),
+    )
+]
 #: Run in strict mode as well, in which nothing may be found; all of them with --full.
 STRICT = ("halo_1d.py", "halo_2d.py", "communicators.py", "master_worker.py", "heat.py --small")
 ALL_STRICT = (
@@ -100,12 +108,21 @@ ALL_STRICT = (
     ],
 )
 def test_short_examples(ranks: int, names: tuple[str, ...], strict: tuple[str, ...]) -> None:
+    benches = names == FOR_TWO
     commands = [f"{EXAMPLES}/{name}" for name in names]
+    commands += BENCH if benches else []
     commands += ["strict", *(f"{EXAMPLES}/{name}" for name in strict)] if strict else []
     status, text = launcher.mpi(ranks, "-c", IN_TURN, *commands, timeout=280)
     assert status == 0, text
     for name in names:
         assert f"{name} ended with {[0] * ranks}" in text, text
+    if benches:
+        assert text.count("__main__.py ended with [0, 0]") == len(BENCH), text
+        assert text.count("# payloads checked: all right") == len(BENCH) - 1, text
+        assert text.count("these times mean nothing") == len(BENCH) - 1, text
+        facts = json.loads(text[text.index("{\n") : text.index("\n}") + 2])
+        assert [row["size"] for row in facts["rows"]] == [8, 16]
+        assert all(row["value"] == row["slowest"] > 0 for row in facts["rows"])
     for command in strict:
         name = command.split()[0]
         ended = re.search(rf"{name} \(strict\) ended with \[(.*)\]", text)
