@@ -27,6 +27,15 @@ def _cupy() -> Any:
     return cupy
 
 
+def _taken(argument: Any) -> Any:
+    """An argument as CuPy takes it: of the arrays of others, one of its own of the same memory."""
+    cupy = _cupy()
+    foreign = hasattr(argument, "__cuda_array_interface__")
+    if foreign and not isinstance(argument, cupy.ndarray):
+        return cupy.asarray(argument)
+    return argument
+
+
 def cupy_module(
     source: str, options: Sequence[str] = (), *, cooperative: bool = False
 ) -> CupyModule:
@@ -122,7 +131,8 @@ class CupyKernel:
 
         Args:
             grid, block: blocks of the grid and threads of a block, in up to three dimensions.
-            args: as for CuPy's RawKernel, and ``Context.device`` once.
+            args: as for CuPy's RawKernel, and ``Context.device`` once. Arrays of Numba, or of
+                anything else with ``__cuda_array_interface__``, are taken as well.
             shared_mem: bytes of dynamic shared memory of a block.
             stream: of CuPy; None: the current one.
 
@@ -136,7 +146,7 @@ class CupyKernel:
         blocks, threads = prod(grid), prod(block)
         function, what = self._chosen(blocks, threads, shared_mem)
         given = launch.begin(ctx, what)
-        passed = tuple(launching.as_structure(given) if a is ctx else a for a in args)
+        passed = tuple(launching.as_structure(given) if a is ctx else _taken(a) for a in args)
         try:
             more = {"enable_cooperative_groups": self._module.cooperative}
             function(tuple(grid), tuple(block), passed, shared_mem, stream, **more)
