@@ -45,6 +45,7 @@ MEASURED = {
     "rates-2gpu.json": "Irecv Waitall",
     "collectives-1gpu.json": "Allreduce Barrier Bcast",
     "partitioned-1gpu.json": "Start Pready Parrived",
+    "onesided-1gpu.json": "Put Get Fetch_and_op Win_flush",
 }
 TESTED = {
     "gpu_tests-1gpu.json": "Sendrecv Test Waitany Iallreduce Synchronize Comm_rank Comm_size",

@@ -145,9 +145,8 @@ def struct_of(block, lengths):
     """The datatype of a block: all of its arrays, by their addresses."""
     arrays = block[0] + block[1]
     kinds = [MPI.FLOAT] * len(block[0]) + [MPI.INT] * len(block[1])
-    return MPI.Datatype.Create_struct(
-        lengths.tolist(), [gmpi.Get_address(a) for a in arrays], kinds
-    )
+    addresses = [gmpi.Get_address(a) for a in arrays]
+    return MPI.Datatype.Create_struct(lengths.tolist(), addresses, kinds)
 
 
 def room_for(lengths):
