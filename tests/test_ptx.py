@@ -206,6 +206,51 @@ def test_only_traced_kernels_have_anything_of_traces(compiled: Path) -> None:
     assert not re.search(r"\.f(32|64)\b", traced)
 
 
+#: What belongs to operations that a kernel may use or not.
+OF_OPERATIONS = {
+    "blocks": r"open_(blocks|counted)",
+    "one-sided": r"window_\w+",
+    "direct collectives": r"direct_(allreduce|bcast|barrier|collect_\w+|\w+_round|\w+_collective)",
+    "partitioned": r"partitioned_(make|free|start|pready|parrived|ready_otherwise|ready_range)\w*",
+    "several": r"(test_(all|any|some)|finish_(all|one)(_beside)?)",
+    "derived datatypes": r"open_scattered",
+}
+
+
+def linked_with(ptx: str, library: dict[str, str]) -> set[str]:
+    """The functions that a kernel links: those that it calls, and those that they call."""
+    found: set[str] = set()
+    waiting = [ptx]
+    while waiting:
+        called = re.findall(r"^\.extern \.func .*?(gmpi_\w+)", waiting.pop(), re.M)
+        waiting += [library[name] for name in called if name not in found]
+        found |= set(called)
+    return found
+
+
+def test_a_kernel_links_nothing_of_operations_that_it_does_not_use(
+    compiled: Path, library: dict[str, str]
+) -> None:
+    def of(operation: str, names: set[str]) -> set[str]:
+        pattern = re.compile(f"gmpi_({OF_OPERATIONS[operation]})_(block|warp)")
+        return {name for name in names if pattern.fullmatch(name)}
+
+    exchange, blocks, windows = (
+        linked_with((compiled / f"kernel_{name}.ptx").read_text(), library)
+        for name in ("exchange", "blocks", "windows")
+    )
+    for operation in OF_OPERATIONS:
+        assert of(operation, set(library)), operation
+        assert not of(operation, exchange), operation
+    assert of("blocks", blocks) and not of("one-sided", blocks)
+    assert of("one-sided", windows) and not of("blocks", windows)
+    # Who waits may move what another kernel's request has in blocks: these two it does link.
+    moving = {"gmpi_pack_blocks", "gmpi_unpack_blocks"}
+    assert moving <= exchange
+    sizes = {name: len(library[name]) for name in exchange}
+    assert sum(sizes[name] for name in moving) < 0.01 * sum(sizes.values()), sizes
+
+
 def test_a_kernel_takes_no_more_registers_than_a_build_allows(compiled: Path) -> None:
     """Blocks of 512 and 1024 threads: at 0afb4d3 a kernel that called GMPI took 246 registers."""
     for name, taken in json.loads((compiled / "registers.json").read_text()).items():
