@@ -335,8 +335,8 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
             leave: whether to give the claim back where it has not come.
 
         Returns:
-            outcome COMPLETED; NOT_YET: it has been left; CLAIMED or RESUMED: the rest is for the
-            slow way.
+            outcome COMPLETED; NOT_YET: it has been left; CLAIMED, RESUMED or LOST: the rest is for
+            the slow way.
         """
         if leading_lanes() < FULL_WARP or not rows.is_small(handle):
             return take_by_all(ctx, handle, looks, leave)
