@@ -52,7 +52,7 @@ DTYPE = np.dtype(
         ("picked_up", np.int64),  # the record was read from the ring
         ("called", np.int64),  # the MPI call that starts the operation has returned
         ("arrived", np.int64),  # MPI says that it is complete
-        ("completed", np.int64),  # the completion is written
+        ("completed", np.int64),  # the completion is about to be written
         ("call", np.int64),  # which call of the user's it was: operations.name_of
         ("comm", np.int64),
         ("peer", np.int64),  # as the call says
@@ -108,7 +108,7 @@ def stamp(g, row, column):
 
 @jit
 def end(g, row, nbytes, error, source, tag):
-    """Notes that the completion is written, and what it says."""
+    """Notes that the completion is about to be written, and what it says."""
     if get(g, G_TRACE) != 0:
         at = _row(g, row)
         put(at, TR_BYTES, nbytes)

@@ -133,8 +133,9 @@ def tell(g, row, nbytes, error, source, tag, commands):
     count = elements(g, row, nbytes)
     origin = (source & LOW_32) | (tag & LOW_32) << 32
     put(row, S_TOLD, 1)
-    write(g, get(row, S_SLOT), get(row, S_HANDLE), nbytes, error, count, origin, commands)
+    # Before the kernel can see it: else a proxy that loses its core in between stamps it too late.
     trace.end(g, row, nbytes, error, source, tag)
+    write(g, get(row, S_SLOT), get(row, S_HANDLE), nbytes, error, count, origin, commands)
     completed(g, row, nbytes, error)
 
 
