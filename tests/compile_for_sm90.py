@@ -85,7 +85,7 @@ def traced_calls(ctx: Any, a: Any, n: int) -> None:
     r = gmpi.GMPI_Irecv_warp(ctx, a, n, gmpi.BYTE, 1, 2, 0)
     done, status = gmpi.GMPI_Test_warp(ctx, r)
     gmpi.GMPI_Waitall(ctx, 2, (r, gmpi.GMPI_Ibarrier(ctx, 0)))
-    gmpi.GMPI_Start(ctx, r)
+    gmpi.GMPI_Startall(ctx, 1, (r,))
     gmpi.GMPI_Pready(ctx, r, status.tag)
     a[0] = done and gmpi.GMPI_Parrived(ctx, r, 0)
     gmpi.GMPI_Wait_grid(ctx, r)

@@ -50,7 +50,7 @@ MPICH_ONLY = {
         "ENGINE=mpi4py collective_errors",
         f"faults {' '.join(OTHER_FAULTS)}", f"TEST_NODES=ab faults {' '.join(FAR_FAULTS)}",
         "mailbox", "late", "lifecycle", "GPU_STAGING=0 narrow --some", "no_any_tag --small",
-        "traced", "opening", "SPIN_MS=50 YIELD_MS=50 point_to_point --some",
+        "traced", "traced_requests", "opening", "SPIN_MS=50 YIELD_MS=50 point_to_point --some",
         "GPU_STAGING=0 point_to_point --small --some",
         "random_programs --seeds=0:4", "waits --small", "several", "several --direct",
         "combined", "combined --direct", "looking", "looking --direct",

@@ -19,6 +19,7 @@ from gmpi.contract import moves
 from gmpi.contract.trace import EVENT_BYTES
 from gmpi.trace import chrome, clock, events, merge, summary
 from gmpi.trace.operations import Groups, Taken, join, kind_of
+from gmpi.trace.started import Partitioned
 from host_proxy.platform.trace import DTYPE
 
 US = 1000
@@ -83,7 +84,11 @@ def test_a_ring_keeps_the_last_events() -> None:
 
 # --- joining --------------------------------------------------------------------------------------
 
-CALLS = ["isend", "irecv", "wait", "send", "recv", "waitall", "test"]
+CALLS = [
+    "isend", "irecv", "wait", "send", "recv", "waitall", "test", "start", "pready", "put",
+    "win_flush", "win_flush_all",
+]  # fmt: skip
+PARTITIONED = {5: Partitioned(True, "COMM_WORLD", 1, 3, 0, 64, False)}
 
 
 def event(call: str, begin: int, end: int, **words: int) -> np.ndarray:
@@ -97,10 +102,10 @@ def event(call: str, begin: int, end: int, **words: int) -> np.ndarray:
 
 def taken(rows: list[np.ndarray], proxy: np.ndarray) -> Taken:
     launch = events.Launch(1, "k", 1, 32, 1, 0, 1, 64)
-    return Taken([(launch, np.array(rows, events.EVENT))], proxy, [], CALLS)
+    return Taken([(launch, np.array(rows, events.EVENT))], proxy, [], CALLS, PARTITIONED)
 
 
-GROUPS = Groups(0, [("COMM_WORLD", [0, 1]), ("turned", [1, 0])])
+GROUPS = Groups(0, [("COMM_WORLD", [0, 1]), ("turned", [1, 0])], {77: ("a window's", [1, 0])})
 
 
 def test_a_request_number_that_is_used_again_joins_its_own_calls() -> None:
@@ -153,11 +158,40 @@ def test_a_wait_for_several_closes_what_no_other_call_has_closed() -> None:
     assert [op["end"] for op in found] == [40, 30]
 
 
+def test_the_last_partition_may_be_made_ready_after_the_wait_began() -> None:
+    rows = [
+        event("start", 10, 11, request=5), event("pready", 12, 13, request=5),
+        event("wait", 14, 30, request=5), event("pready", 20, 21, request=5),
+        event("start", 40, 41, request=5), event("pready", 50, 51, request=5),
+        event("start", 60, 61, request=6), event("pready", 70, 71, request=6),  # nobody's
+    ]  # fmt: skip
+    first, second = join(GROUPS, taken(rows, np.zeros(0, DTYPE)))["operations"]
+    assert (first["begin"], first["ready"], first["waited"], first["end"]) == (10, 20, 14, 30)
+    assert (second["begin"], second["ready"], second["end"]) == (40, 50, 0)
+    assert first["nbytes"] == 64 and first["channel"] == "partitioned 0"
+
+
+def test_stores_are_complete_after_a_flush_of_their_target() -> None:
+    """Whose rank is one of the window's; an earlier flush, and one of another window, are none."""
+    rows = [
+        event("win_flush_all", 1, 2, comm=77),
+        event("put", 10, 20, comm=77, peer=0, count=2, datatype=4 << 8),
+        event("win_flush_all", 21, 22, comm=78),
+        event("win_flush", 23, 24, comm=77, peer=1),
+        event("win_flush", 30, 40, comm=77, peer=0),
+        event("put", 50, 60, comm=77, peer=1),
+    ]
+    first, second = join(GROUPS, taken(rows, np.zeros(0, DTYPE)))["operations"]
+    assert (first["comm"], first["peer"], first["nbytes"]) == ("a window's", 1, 8)
+    assert (first["waited"], first["end"]) == (30, 40)
+    assert (second["peer"], second["end"]) == (0, 0)
+
+
 # --- merging and the summary ----------------------------------------------------------------------
 
 
 def rank_of(number: int, rows: list[np.ndarray], **more: Any) -> dict[str, Any]:
-    found = join(Groups(number, [("COMM_WORLD", [0, 1])]), taken(rows, np.zeros(0, DTYPE)))
+    found = join(Groups(number, [("COMM_WORLD", [0, 1])], {}), taken(rows, np.zeros(0, DTYPE)))
     lost = {"events": 0, "requests": 0, "launches": 0}
     facts = {
         "version": 1, "rank": number, "size": 2, "host": "node", "simulator": False,

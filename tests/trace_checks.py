@@ -18,6 +18,12 @@ PHASES = {
 }
 
 
+#: In the name of a span where an arrow begins, and where it ends.
+_ACCESSES = ("Put", "Get", "Rput", "swap", "Accumulate")
+_STARTS = {"message": ("end", "Sendrecv", "Start", "Pready"), "access": _ACCESSES}
+_ENDS = {"message": ("Wait", "ecv", "Test"), "access": _ACCESSES}
+
+
 def events(path: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(path.read_text())["traceEvents"]
     assert isinstance(found, list)
@@ -27,7 +33,7 @@ def events(path: Path) -> list[dict[str, Any]]:
 def check_format(found: list[dict[str, Any]]) -> None:
     """Chrome's Trace Event Format: what each kind of event must have, and what must balance."""
     open_spans: dict[Any, int] = defaultdict(int)
-    flows: dict[int, list[str]] = defaultdict(list)
+    flows: dict[Any, list[str]] = defaultdict(list)
     names = {(e["pid"], e["tid"]) for e in found if e["name"] == "thread_name"}
     for event in found:
         kind = event["ph"]
@@ -44,7 +50,7 @@ def check_format(found: list[dict[str, Any]]) -> None:
             open_spans[key] += 1 if kind == "b" else -1
             assert open_spans[key] in (0, 1), event
         elif kind in "sf":
-            flows[event["id"]].append(kind)
+            flows[event["cat"], event["id"]].append(kind)
     assert not any(open_spans.values())
     assert all(each == ["s", "f"] for each in flows.values())
 
@@ -81,14 +87,13 @@ def check_arrows(found: list[dict[str, Any]], error_us: float = 0) -> int:
             and s["ts"] <= event["ts"] <= s["ts"] + s["dur"]
         ]
 
-    starts = {e["id"]: e for e in found if e["ph"] == "s"}
+    starts = {(e["cat"], e["id"]): e for e in found if e["ph"] == "s"}
     for end in (e for e in found if e["ph"] == "f"):
-        start = starts[end["id"]]
+        start = starts[end["cat"], end["id"]]
         assert start["ts"] < end["ts"] + error_us and start["pid"] != end["pid"], (start, end)
-        assert any("end" in name or "Sendrecv" in name for name in spans_at(start)), start
-        assert any(
-            word in name for name in spans_at(end) for word in ("Wait", "ecv", "Test")
-        ), (end, spans_at(end))  # fmt: skip
+        for event, words in ((start, _STARTS[start["cat"]]), (end, _ENDS[start["cat"]])):
+            names = spans_at(event)
+            assert any(word in name for name in names for word in words), (event, names)
     return len(starts)
 
 

@@ -17,10 +17,12 @@ from device_lib.platform.primitives import (
     SIMULATOR,
     block_id,
     block_threads,
+    buffer_of,
     device,
     int64,
     lane_id,
     load_8,
+    opaque,
     store_8,
     thread_rank,
     timer_ns,
@@ -40,13 +42,14 @@ from gmpi.contract.trace import (
     EVENT_WARP,
     EVENT_WHAT,
     NOT_COMPLETE,
+    PART_OF_STARTALL,
     SCOPE_SHIFT,
     SCOPES,
 )
 from gmpi.contract.wire import LOW_32
 
 #: The calls by their numbers in events, as they were bound in this process.
-CALLS: list[str] = []
+CALLS: list[str] = [PART_OF_STARTALL]
 
 
 @device
@@ -106,6 +109,20 @@ def put_result(at, end, error, source, tag, nbytes):
     store_8(at + 8 * EVENT_NBYTES, int64(nbytes))
 
 
+@device
+def put_started(ctx, begin, end, what, count, requests):
+    """An event for each request that a Startall has started."""
+    address, room, strided = buffer_of(requests)
+    i = 0
+    while i < count:
+        at = new_event(ctx)
+        if at != 0:
+            put_call(at, begin, what, load_8(address + i * 8), -1, -1, -1, -1, -1)
+            put_result(at, end, 0, -1, -1, -1)
+        i += opaque(1)
+
+
+_OF_ONE = ("fetch_and_op", "compare_and_swap")  # element
 _STATUS = "{0}.error{1}, {0}.source, {0}.tag, {0}.nbytes"
 _NO_STATUS = "-1, -1, -1"
 _SOURCE = """
@@ -117,13 +134,20 @@ def {name}({parameters}):
         at = new_event(ctx)
         if at != 0:
             put_call(at, begin, {what}, {request}, {comm}, {datatype}, {peer}, {tag}, {count})
-            put_result(at, end, {result})
+            put_result(at, end, {result}){more}
     return result
 """
+_STARTED = """
+        put_started(ctx, begin, end, {what}, count, requests)"""
 
 
 def _first(names: list[str], *wanted: str) -> str:
     return next((name for name in wanted if name in names), "-1")
+
+
+def _is_request(returns: Any, name: str) -> bool:
+    """Whether that is what the call returns."""
+    return returns is int and (name.startswith(("i", "rput", "rget")) or name.endswith("_init"))
 
 
 def _result(returns: Any, name: str) -> str:
@@ -134,7 +158,7 @@ def _result(returns: Any, name: str) -> str:
     if len(parts) == 2 and parts[1] is Status:  # (whether, or which; its status)
         incomplete = "not result[0]" if parts[0] is bool else "result[0] < 0"
         return _STATUS.format("result[1]", f" | ({incomplete}) * {NOT_COMPLETE}")
-    if returns is int and not name.startswith("i"):
+    if returns is int and not _is_request(returns, name):
         return f"result, {_NO_STATUS}"
     return f"0, {_NO_STATUS}"
 
@@ -149,27 +173,31 @@ def make_traced(function: Any, name: str, declared: inspect.Signature, scope: st
     own = inspect.signature(getattr(function, "py_func", function))
     names = list(own.parameters)
     request = "request" if "request" in names else "0"
-    if name.startswith("i") and declared.return_annotation is int:
+    if _is_request(declared.return_annotation, name):
         request = "result"
-    peer = _first(names, "dest", "source", "root", "peer")
+    peer = _first(names, "dest", "source", "root", "peer", "target_rank", "rank")
+    shifted = SCOPES.index(scope) << SCOPE_SHIFT
+    part = _STARTED.format(what=CALLS.index(PART_OF_STARTALL) | shifted)
     source = _SOURCE.format(
         name=name,
         parameters=", ".join(
             n if p.default is p.empty else f"{n}={p.default!r}" for n, p in own.parameters.items()
         ),
         arguments=", ".join(["untraced(ctx)", *names[1:]]),
-        what=CALLS.index(name) | SCOPES.index(scope) << SCOPE_SHIFT,
+        what=CALLS.index(name) | shifted,
+        more=part if name == "startall" else "",
         request=request,
-        comm=_first(names, "comm"),
-        datatype=_first(names, "datatype", "sendtype"),
+        comm=_first(names, "comm", "win"),
+        datatype=_first(names, "datatype", "sendtype", "origin_datatype"),
         peer=peer,
         tag=_first(names, "tag", "sendtag", "partition"),
-        count=_first(names, "count", "sendcount"),
+        count="1" if name in _OF_ONE else _first(names, "count", "sendcount", "origin_count"),
         result=_result(declared.return_annotation, name),
     )
     space = {
         "function": function, "untraced": untraced, "timer_ns": timer_ns, "leads": _LEADS[scope],
         "new_event": new_event, "put_call": put_call, "put_result": put_result,
+        "put_started": put_started,
     }  # fmt: skip
     exec(compile(source, f"<traced {name}>", "exec"), space)
     return device(space[name])

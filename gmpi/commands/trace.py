@@ -91,6 +91,7 @@ def describe(found: dict[str, Any]) -> str:
     for title, key in (
         ("Calls", "by_operation"),
         ("Messages between ranks", "by_peer"),
+        ("One-sided calls", "by_access"),
         ("Phases on the proxied road", "by_phase"),
         ("Late senders", "late_senders"),
         ("Collectives", "collectives"),

@@ -26,3 +26,4 @@ SCOPE_SHIFT = 16
 BLOCK_SHIFT = 32
 NOT_COMPLETE = 1 << 32
 SCOPES = ("block", "warp", "grid")
+PART_OF_STARTALL = "start of startall"  # in place of a call: which request it has started

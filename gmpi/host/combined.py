@@ -54,6 +54,7 @@ class HostCombined:
         """
         operation, buffer = self._to_send("Ibsend", buf, dest, tag, comm, ("buf", "tag"))
         self._keep(operation, buffer)
+        operation = operation._replace(kind="buffered")  # the message is another request's
         return self._start(Prepared(operation, nothing(Outcome(buffer.nbytes)), buffer))
 
     def Bsend(self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD) -> None:

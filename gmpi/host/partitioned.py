@@ -91,6 +91,8 @@ class Partitioned(Known):
                 self._rows.drop(end)
                 raise
             self._handles[end.handle] = end
+            if self._context._recorder is not None:
+                self._context._recorder.partitioned_made(end)
             if shape.peer == PROC_NULL:
                 end.is_open = True
                 return end.handle

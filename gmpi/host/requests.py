@@ -42,7 +42,8 @@ class Operation(NamedTuple):
     """What a call of the host asks for, for reports and errors.
 
     Attributes:
-        kind: ``send``, ``receive`` or ``collective``.
+        kind: ``send``, ``receive``, ``collective``, or ``buffered``: a send that is complete,
+            though its message may not have gone.
         peer: rank in the communicator; of a broadcast the root; None: there is none.
         comm: handle.
         element: ``HostBuffer.element``.

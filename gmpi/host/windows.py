@@ -115,6 +115,8 @@ class Windows:
         if room >= 0:
             self._write(Window(index, own, array, room), handle, offers, bases)
         self._known[handle] = Window(index, own, array, room)
+        if context._recorder is not None:
+            context._recorder.window_made(handle, own)
         return handle
 
     def free(self, handle: int) -> None:

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from gmpi.trace.operations import HOST, PROXY, Operation
+from gmpi.trace.operation import Operation
+from gmpi.trace.tracks import HOST, PROXY
 
 Event = dict[str, Any]
 
@@ -33,7 +34,7 @@ def on_the_clock_of_rank_0(facts: Event) -> Event:
     """The same with ``offset_ns`` added to all times, and then 0."""
     offset = facts["offset_ns"]
     times = ("at", "begin", "returned", "waited", "end", "picked_up", "called", "arrived",
-             "completed")  # fmt: skip
+             "completed", "ready")  # fmt: skip
 
     def moved(row: Event) -> Event:
         return {k: v + offset if k in times and v else v for k, v in row.items()}
@@ -60,7 +61,7 @@ def events_of(facts: Event) -> Iterator[Event]:
     yield _meta(rank, 0, "process_name", name=f"rank {rank} ({facts['host']}, {where})")
     yield _meta(rank, 0, "process_sort_index", sort_index=rank)
     for track, name in facts["tracks"].items():
-        yield _meta(rank, int(track), "thread_name", name=name)
+        yield thread_name(rank, int(track), name)
         yield _meta(rank, int(track), "thread_sort_index", sort_index=int(track))
     for launch in facts["launches"]:
         args = {key: launch[key] for key in ("blocks", "threads", "number")}
@@ -120,6 +121,10 @@ def legs_of(op: Operation) -> dict[str, int]:
         del stages["called"], stages["arrived"]
     known = [(getattr(op, stage), leg) for stage, leg in stages.items() if getattr(op, stage)]
     return {leg: now - before for (before, _), (now, leg) in pairwise(known)}
+
+
+def thread_name(rank: int, track: int, name: str) -> Event:
+    return _meta(rank, track, "thread_name", name=name)
 
 
 def _meta(rank: int, track: int, what: str, **args: Any) -> Event:

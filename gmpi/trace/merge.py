@@ -1,8 +1,9 @@
-"""All ranks in one trace, with an arrow from each send to its receive.
+"""All ranks in one trace, with an arrow from each send to its receive, and from one-sided calls to
+the memory that they access.
 
 Messages match by counting: of one sender, one receiver, one communicator and one tag, the k-th send
 meets the k-th receive that got such a message, because messages do not overtake each other
-(MPI 4.1 section 3.5).
+(MPI 4.1 section 3.5). Partitioned requests have a channel each, and their rounds match by counting.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from gmpi.trace.chrome import Event, events_of, file_of, operations_of, us
-from gmpi.trace.operations import PROXY, Operation
+from gmpi.trace import accesses
+from gmpi.trace.chrome import Event, events_of, file_of, operations_of, thread_name, us
+from gmpi.trace.operation import Operation
+from gmpi.trace.tracks import PROXY, WINDOWS
 
 
 class TraceError(Exception):
@@ -66,7 +69,8 @@ def pairs(ranks: list[Event]) -> tuple[list[Pair], list[tuple[int, Operation]]]:
             if op.peer is None or op.kind not in ("send", "receive") or op.error:
                 continue
             ends = (rank, op.peer) if op.kind == "send" else (op.peer, rank)
-            (sends if op.kind == "send" else receives)[op.comm, *ends, op.tag].append((rank, op))
+            key = op.comm, op.channel, *ends, op.tag
+            (sends if op.kind == "send" else receives)[key].append((rank, op))
     found, alone = [], []
     for key in {**sends, **receives}:
         left, right = (sorted(each.get(key, []), key=_order) for each in (sends, receives))
@@ -86,8 +90,8 @@ def arrows(found: list[Pair]) -> Iterator[Event]:
     for number, pair in enumerate(found):
         both = {"cat": "message", "name": "message", "id": number}
         send, receive = pair.send, pair.receive
-        yield {**both, "ph": "s", "pid": pair.sender, "tid": send.track,
-               "ts": us(send.begin)}  # fmt: skip
+        moment, track = send.left
+        yield {**both, "ph": "s", "pid": pair.sender, "tid": track, "ts": us(moment)}
         yield {**both, "ph": "f", "bp": "e", "pid": pair.receiver,
                "tid": receive.end_track or receive.track, "ts": us(_last(receive))}  # fmt: skip
 
@@ -100,8 +104,45 @@ def _last(op: Operation) -> int:
     return max(end - 1, op.waited or op.begin)
 
 
+def accessed(ranks: list[Event]) -> Iterator[Event]:
+    """One-sided calls: a mark on the target's track of windows where they reach its memory, and an
+    arrow to it, or from it to a call that only loads.
+
+    The mark stands where the call completes what it stores, or in the middle of what it was.
+    """
+    there = {facts["rank"] for facts in ranks}
+    number = 0
+    named: set[int] = set()
+    for facts in ranks:
+        origin = facts["rank"]
+        for op in operations_of(facts):
+            if op.kind != "access" or op.peer is None or op.peer not in there or op.error:
+                continue
+            if op.peer not in named:
+                named.add(op.peer)
+                yield thread_name(op.peer, WINDOWS, "windows")
+            kind = accesses.kind_of(op)
+            at = op.begin if kind == "load" else op.begin + (op.returned - op.begin) // 2
+            at = max(op.end, op.returned) if kind == "store" else at
+            call = op.name.removeprefix("GMPI_")
+            yield {"ph": "X", "pid": op.peer, "tid": WINDOWS, "ts": us(at), "dur": us(1),
+                   "name": f"{call} of rank {origin}", "cat": "access",
+                   "args": {"bytes": op.nbytes, "communicator": op.comm}}  # fmt: skip
+            if op.peer == origin:
+                continue
+            number += 1
+            both = {"cat": "access", "name": "access", "id": number}
+            call_end = max(op.returned - 1, op.begin)
+            ends = [(origin, op.track, op.begin), (op.peer, WINDOWS, at)]
+            if kind == "load":
+                ends = [ends[1], (origin, op.track, call_end)]
+            for phase, (pid, tid, moment) in zip("sf", ends):
+                bound = {"bp": "e"} if phase == "f" else {}
+                yield {**both, **bound, "ph": phase, "pid": pid, "tid": tid, "ts": us(moment)}
+
+
 def text_of(ranks: list[Event]) -> str:
     """The merged file."""
     found, _ = pairs(ranks)
     events = [event for facts in ranks for event in events_of(facts)]
-    return file_of(ranks, [*events, *arrows(found)])
+    return file_of(ranks, [*events, *arrows(found), *accessed(ranks)])

@@ -11,25 +11,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gmpi.contract import moves
-from gmpi.contract.trace import SCOPES
+from gmpi.contract.trace import PART_OF_STARTALL, SCOPES
 from gmpi.host.requests import HostRequest
+from gmpi.trace import accesses, started
 from gmpi.trace.events import Launch
+from gmpi.trace.operation import Operation
+from gmpi.trace.tracks import HOST, MORE_HOST, PROXY, Tracks
 from host_proxy.platform.operations import DEST, OPERATIONS, SOURCE, name_of
 
-HOST, PROXY, MORE_HOST, FIRST_BLOCK = 1, 2, 10, 1000  # tracks
 _SENDS = frozenset(("isend", "ibsend", "irsend", "issend", "send", "bsend", "rsend", "ssend"))
 _RECEIVES = frozenset(("irecv", "recv"))
+_BOTH = frozenset(("sendrecv", "sendrecv_replace"))
+_STARTED_BOTH = frozenset(("isendrecv", "isendrecv_replace"))
 _COLLECTIVES = frozenset(
     prefix + name.lower()
     for name in ("Allreduce", "Bcast", "Barrier", *(row.name for row in moves.ALL_ROWS))
     for prefix in ("", "i")
-)
+) | {"win_fence"}
 _OF_ONE = frozenset(("wait", "test"))
 _OF_SEVERAL = frozenset(
     ("waitall", "waitany", "waitsome", "testall", "testany", "testsome", "synchronize")
@@ -37,55 +41,27 @@ _OF_SEVERAL = frozenset(
 _SLACK_NS = 2000  # of the proxy's stamps beside the kernel's, where clocks are tied to each other
 
 
-@dataclass
-class Operation:
-    """One message, at one of its ends, or one collective. Times are ns of the host's clock, 0 where
-    they are not known.
-
-    Attributes:
-        kind: ``send``, ``receive`` or ``collective``.
-        comm: what all ranks call the communicator.
-        peer: rank of the context: the other end, as far as it is known.
-        road: ``direct``, ``proxied`` or ``host``.
-        track: where it began, and ``end_track`` where it was completed.
-        begin, returned: of the call that started it.
-        waited, end: of the call that completed it; of a blocking call both are its own.
-        picked_up, called, arrived, completed: by the proxy (``host_proxy/platform/trace.py``).
-    """
-
-    name: str
-    kind: str
-    comm: str
-    peer: int | None
-    tag: int | None
-    nbytes: int
-    road: str
-    track: int
-    begin: int = 0
-    returned: int = 0
-    waited: int = 0
-    end: int = 0
-    end_track: int = 0
-    picked_up: int = 0
-    called: int = 0
-    arrived: int = 0
-    completed: int = 0
-    error: int = 0
-    block: int = -1
-    launch: int = 0
+Group = tuple[str, list[int]]  # a communicator's name, and the ranks of its members
 
 
 class Groups(NamedTuple):
-    """This rank, and of each communicator's handle its name and the ranks of its members."""
+    """This rank, the groups of its communicators by their handles, and those of its windows."""
 
     rank: int
-    groups: list[tuple[str, list[int]]]
+    groups: list[Group]
+    windows: dict[int, Group]
+
+    def find(self, comm: int) -> Group:
+        """``comm``: the handle of a communicator or a window."""
+        if 0 <= comm < len(self.groups):
+            return self.groups[comm]
+        return self.windows.get(comm, (f"communicator {comm}", []))
 
     def name(self, comm: int) -> str:
-        return self.groups[comm][0] if 0 <= comm < len(self.groups) else f"communicator {comm}"
+        return self.find(comm)[0]
 
     def rank_of(self, comm: int, peer: int) -> int | None:
-        members = self.groups[comm][1] if 0 <= comm < len(self.groups) else []
+        members = self.find(comm)[1]
         return members[peer] if 0 <= peer < len(members) else None
 
 
@@ -97,12 +73,14 @@ class Taken(NamedTuple):
         rows: of the proxy.
         host: operations of the host, and when they ended, ns.
         calls: names of calls by number.
+        partitioned: requests by their handles.
     """
 
     launches: list[tuple[Launch, np.ndarray]]
     rows: np.ndarray
     host: list[tuple[HostRequest, int]]
     calls: list[str]
+    partitioned: dict[int, started.Partitioned]
 
 
 def kind_of(call: str) -> str:
@@ -111,6 +89,8 @@ def kind_of(call: str) -> str:
         return "send"
     if call in _RECEIVES:
         return "receive"
+    if call in accesses.CALLS:
+        return "access"
     return "collective" if call in _COLLECTIVES else "other"
 
 
@@ -122,6 +102,7 @@ def join(groups: Groups, taken: Taken) -> dict[str, Any]:
         if len(events):
             joined.take(launch, events, tracks.lane(launch, events))
     joined.close_the_rest()
+    joined.accesses.close()
     joined.add_rows()
     joined.add_host()
     return {
@@ -130,35 +111,6 @@ def join(groups: Groups, taken: Taken) -> dict[str, Any]:
         "tracks": tracks.names,
         "launches": joined.launches,
     }
-
-
-class Tracks:
-    """Numbers and names of tracks: of the blocks and warps that call."""
-
-    def __init__(self) -> None:
-        self.names: dict[int, str] = {HOST: "host", PROXY: "proxy"}
-        self._numbers: dict[tuple[int, int, int], int] = {}
-        self._ends: list[int] = []  # of the last launch on each lane
-
-    def lane(self, launch: Launch, events: np.ndarray) -> int:
-        """Launches that run at the same time get lanes of their own: each has a block 0."""
-        begin = min(launch.at, int(events["begin"].min()))
-        end = int(events["end"].max())
-        for lane, before in enumerate(self._ends):
-            if before <= begin:
-                self._ends[lane] = end
-                return lane
-        self._ends.append(end)
-        return len(self._ends) - 1
-
-    def of(self, lane: int, block: int, warp: int) -> int:
-        """``warp``: -1 for calls of the whole block."""
-        key = lane, block, warp
-        if key not in self._numbers:
-            self._numbers[key] = number = FIRST_BLOCK + len(self._numbers)
-            name = f"block {block}" + (f" warp {warp}" if warp >= 0 else "")
-            self.names[number] = name + (f" (launch {lane + 1} at a time)" if lane else "")
-        return self._numbers[key]
 
 
 class _Join:
@@ -170,6 +122,9 @@ class _Join:
         self._taken = taken
         self._tracks = tracks
         self._open: dict[int, Operation] = {}
+        self.accesses = accesses.Accesses()
+        self._made: dict[int, started.Made] = {}  # persistent requests
+        self._rounds: dict[int, Operation] = {}  # of partitioned requests, the last one
         self._several: list[tuple[int, int, dict[str, Any]]] = []  # (launch, block, call)
         self._by_handle: dict[int, list[int]] = defaultdict(list)
         self._by_call: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -183,19 +138,21 @@ class _Join:
         """The events of one launch, by their begin."""
         for event in events:
             name = self._taken.calls[int(event["call"])]
+            is_part = name == PART_OF_STARTALL
             scope = SCOPES[int(event["scope"])]
             warp = int(event["warp"]) if scope == "warp" else -1
             track = self._tracks.of(lane, int(event["block"]), warp)
             suffix = "" if scope == "block" else f"_{scope}"
             call = {
-                "name": f"GMPI_{name.capitalize()}{suffix}",
+                "name": f"GMPI_{'Startall' if is_part else name.capitalize()}{suffix}",
                 "track": track,
                 "begin": int(event["begin"]),
                 "end": int(event["end"]),
                 "launch": launch.number,
             }
-            self.calls.append(call)
-            self._one(name, event, call)
+            if not is_part:
+                self.calls.append(call)
+            self._one("start" if is_part else name, event, call)
         self.launches.append(
             {
                 "number": launch.number, "kernel": launch.kernel, "at": launch.at,
@@ -214,19 +171,81 @@ class _Join:
                 self._learn(op, event)
         elif name in _OF_SEVERAL:
             self._several.append((call["launch"], int(event["block"]), call))
-        elif name == "sendrecv":
-            self._blocking("send", event, call)
-            op = self._blocking("receive", event, call)
-            op.peer = op.tag = None
-            op.nbytes = 0
-            self._learn(op, event)
-        elif (kind := kind_of(name)) != "other":
+        elif name in started.KINDS:
+            self._made[request] = started.Made(name, event)
+        elif name == "start":
+            self._begin(request, event, call)
+        elif name in ("pready", "pready_range"):
+            if (op := self._rounds.get(request)) is not None and call["begin"] > op.ready:
+                op.ready, op.ready_track = call["begin"], call["track"]
+        elif name in _BOTH or name in _STARTED_BOTH:
+            self._two(request, event, call)
+        elif (kind := kind_of(name)) == "access":
+            op = self._start(kind, event, call)
+            self.accesses.take(name, op, int(event["comm"]), int(event["peer"]))
+        elif kind != "other":
             if request:
-                op = self._start(kind, event, call)
-                self._open[request] = op
-                self._proxied(op, self._by_handle.get(request, ()))
+                self._nonblocking(kind, request, event, call)
             else:
                 self._learn(self._blocking(kind, event, call), event)
+        if name in accesses.COMPLETING:
+            only = int(event["peer"]) if name == "win_flush" else None
+            self.accesses.complete(int(event["comm"]), only, call)
+
+    def _begin(self, request: int, event: np.ndarray, call: dict[str, Any]) -> None:
+        """A Start: an operation whose arguments were said before."""
+        made = self._made.get(request)
+        if made is not None:
+            op = self._start(made.kind, made.event, call)
+            op.block = int(event["block"])
+            self._proxied_round(op, made)
+        elif (end := self._taken.partitioned.get(request)) is not None:
+            op = Operation(
+                call["name"], "send" if end.sends else "receive", end.comm, end.peer, end.tag,
+                end.nbytes, "proxied" if end.proxied else "direct", call["track"], call["begin"],
+                call["end"], block=int(event["block"]), launch=call["launch"],
+                channel=f"partitioned {end.order}",
+            )  # fmt: skip
+            self.operations.append(op)
+            self._rounds[request] = op
+        else:
+            return
+        self._open[request] = op
+
+    def _proxied_round(self, op: Operation, made: started.Made) -> None:
+        """Finds the proxy's row of a round of a persistent request: it was picked up after the
+        Start, in the order of the Starts of its block."""
+        asked = made.event
+        for i in self._by_call.get((f"gmpi_{made.call}", op.block), ()):
+            row = self._taken.rows[i]
+            same = all(int(row[name]) == int(asked[name]) for name in ("comm", "peer", "tag"))
+            if op.kind == "collective":
+                same = int(row["comm"]) == int(asked["comm"])
+            if i not in self._used and same and row["picked_up"] >= op.begin - _SLACK_NS:
+                self._used.add(i)
+                self._fill(op, row)
+                return
+
+    def _two(self, request: int, event: np.ndarray, call: dict[str, Any]) -> None:
+        """A call that sends, and receives or, where it returns a request, starts to."""
+        self._blocking("send", event, call)
+        if request:
+            op = self._nonblocking("receive", request, event, call)
+        else:
+            op = self._blocking("receive", event, call)
+        if op.error or not op.completed:  # the event has the send's; a status says what has come
+            op.peer = op.tag = None
+            op.nbytes = 0
+        if not request:
+            self._learn(op, event)
+
+    def _nonblocking(
+        self, kind: str, request: int, event: np.ndarray, call: dict[str, Any]
+    ) -> Operation:
+        op = self._start(kind, event, call)
+        self._open[request] = op
+        self._proxied(op, self._by_handle.get(request, ()))
+        return op
 
     def _start(self, kind: str, event: np.ndarray, call: dict[str, Any]) -> Operation:
         comm = int(event["comm"])
@@ -245,6 +264,7 @@ class _Join:
         op = self._start(kind, event, call)
         op.waited, op.end, op.end_track = call["begin"], call["end"], call["track"]
         base = call["name"].removesuffix("_warp").removesuffix("_grid").lower()
+        base = "gmpi_barrier" if base == "gmpi_win_fence" else base  # it is one, among other things
         self._proxied(op, self._by_call.get((base, op.block), ()), call)
         return op
 
@@ -284,9 +304,9 @@ class _Join:
             op.nbytes = int(event["nbytes"])
 
     def _member(self, comm: str, rank: int) -> int | None:
-        for i, (name, _) in enumerate(self._groups.groups):
+        for name, members in self._groups.groups:
             if name == comm:
-                return self._groups.rank_of(i, rank)
+                return members[rank] if 0 <= rank < len(members) else None
         return None
 
     def close_the_rest(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 import weakref
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,12 @@ from gmpi.launch import launch
 from gmpi.memory.node import of_this_node
 from gmpi.trace import chrome, clock, operations
 from gmpi.trace.events import Launch, read, rows_for
+from gmpi.trace.started import Partitioned
 from host_proxy.platform import trace
 
 if TYPE_CHECKING:
     from gmpi.context import Context
+    from gmpi.host.partitioned_rows import End
 
 #: Requests and events that are kept where the setting ``trace`` does not say it.
 DEFAULT_ROWS = 1 << 14
@@ -59,6 +62,9 @@ class Recorder:
         self._count = 0
         self._events: list[tuple[Launch, np.ndarray]] = []
         self._lost = 0
+        self._partitioned: dict[int, Partitioned] = {}
+        self._order: Counter[tuple[object, ...]] = Counter()
+        self._windows: dict[int, operations.Group] = {}
         self._host: list[tuple[HostRequest, int]] = []
         self._points: list[clock.Point] = []
         try:
@@ -127,7 +133,23 @@ class Recorder:
         self._launches, self._free = [], 0
 
     def _host_ended(self, request: HostRequest) -> None:
-        self._host.append((request, time.monotonic_ns()))
+        if not request.operation.name.startswith("GMPI_"):  # what a kernel sends is its own
+            self._host.append((request, time.monotonic_ns()))
+
+    def partitioned_made(self, end: End) -> None:
+        """One end of a partitioned request was made."""
+        shape = end.shape
+        group = self._context._communicators.groups[shape.comm]
+        key = shape.sends, group.identity, shape.peer, shape.tag
+        self._partitioned[end.handle] = Partitioned(
+            shape.sends, group.identity, end.world if end.world >= 0 else None, shape.tag,
+            self._order[key], shape.total, bool(end.groups),
+        )  # fmt: skip
+        self._order[key] += 1
+
+    def window_made(self, handle: int, comm: int) -> None:
+        group = self._context._communicators.groups[comm]
+        self._windows[handle] = (group.identity, list(group.members))
 
     def closing(self) -> None:
         """No kernel runs any more, and the proxy still answers."""
@@ -154,13 +176,16 @@ class Recorder:
         if self._points:
             line = clock.Line(self._points[0], self._points[-1])
         groups = operations.Groups(
-            context.rank, [(g.identity, g.members) for g in context._communicators.groups]
+            context.rank,
+            [(g.identity, g.members) for g in context._communicators.groups],
+            self._windows,
         )
         taken = operations.Taken(
             [(made, _on(line, events)) for made, events in self._events],
             trace.read(context._state),
             self._host,
             list(CALLS),
+            self._partitioned,
         )
         return {
             "version": 1,

@@ -13,7 +13,8 @@ from typing import Any
 
 from gmpi.trace.chrome import Event, legs_of, operations_of, us
 from gmpi.trace.merge import Pair, pairs
-from gmpi.trace.operations import Operation, in_flight
+from gmpi.trace.operation import Operation
+from gmpi.trace.operations import in_flight
 
 Row = dict[str, Any]
 
@@ -32,6 +33,7 @@ def summarize(ranks: list[Event]) -> Row:
         "without_other_end": len(alone),
         "by_operation": _by_operation(ranks),
         "by_peer": _by_peer(found),
+        "by_access": _by_access(each),
         "by_phase": _by_phase(op for ops in each.values() for op in ops),
         "late_senders": _late_senders(found),
         "collectives": _collectives(each),
@@ -73,9 +75,28 @@ def _by_peer(found: list[Pair]) -> list[Row]:
     ]  # fmt: skip
 
 
+def _by_access(each: dict[int, list[Operation]]) -> list[Row]:
+    """One-sided calls: how many, and how long from the call to their completion, where it is
+    known."""
+    rows: dict[tuple[int, int, str], list[Operation]] = defaultdict(list)
+    for rank, operations in each.items():
+        for op in operations:
+            if op.kind == "access" and op.peer is not None:
+                rows[rank, op.peer, op.name].append(op)
+    return [
+        {
+            "from": origin, "to": target, "operation": name, "calls": len(of),
+            "bytes": sum(op.nbytes for op in of),
+            "mean": us(sum((op.end or op.returned) - op.begin for op in of)) / len(of),
+            "not_completed": sum(not op.end for op in of),
+        }
+        for (origin, target, name), of in sorted(rows.items())
+    ]  # fmt: skip
+
+
 def _flight(pair: Pair) -> int:
     """From the call of the send, or of the receive if that was later, to the receive's end."""
-    begin = max(pair.send.begin, pair.receive.begin)
+    begin = max(pair.send.left[0], pair.receive.begin)
     return max(0, (pair.receive.end or pair.receive.completed or begin) - begin)
 
 
@@ -96,8 +117,9 @@ def _late_senders(found: list[Pair]) -> list[Row]:
     begin."""
     late: dict[tuple[int, int], list[int]] = defaultdict(list)
     for pair in found:
-        if pair.receive.waited and pair.send.begin > pair.receive.waited:
-            end = min(pair.send.begin, pair.receive.end or pair.send.begin)
+        begin = pair.send.left[0]
+        if pair.receive.waited and begin > pair.receive.waited:
+            end = min(begin, pair.receive.end or begin)
             late[pair.sender, pair.receiver].append(end - pair.receive.waited)
     rows = [
         {"sender": sender, "receiver": receiver, "messages": len(ns), "waited": us(sum(ns)),
