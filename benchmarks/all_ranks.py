@@ -4,8 +4,9 @@
 
 Each pair of ranks plays ping-pong while the others are silent, on the direct and on the proxied
 road. Then all ranks send to their right and receive from their left, with many warps. Then
-Alltoall and Allgather, by size. Times are by the GPU's clock, the slowest rank counts, and every
-payload is checked. Any number of ranks; one measures itself.
+Alltoall and Allgather, by size: the calls of one block, and messages of grid scope that do the
+same, as a program would send them from all of its blocks. Times are by the GPU's clock, the
+slowest rank counts, and every payload is checked. Any number of ranks; one measures itself.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 from typing import Any
 
+import _grid_kernels
 import numpy as np
 from _bench import fail, parser, summary, where, write_json
 from _floor import cycles_per_us
@@ -36,7 +38,7 @@ from gmpi import (
 SIZES = (8, 65536)
 LONG = 64 << 20
 WARPS, WINDOW = 64, 4
-ALLTOALL, ALLGATHER = range(2)
+ALLTOALL, ALLGATHER = _grid_kernels.ALLTOALL, _grid_kernels.ALLGATHER
 NAMES = ("Alltoall", "Allgather")
 
 
@@ -168,9 +170,13 @@ class Run:
         self._right("messages of all ranks at once")
         return warps * WINDOW * rounds / self.comm.allreduce(seconds, MPI.MAX)
 
-    def blocks(self, which: int, nbytes: int, threads: int, road: int) -> dict[str, float]:
-        """A collective of ``nbytes`` a rank in all; of 8 bytes, 8 for each."""
+    def blocks(
+        self, which: int, nbytes: int, grid: int, threads: int, road: int
+    ) -> dict[str, float]:
+        """A collective of ``nbytes`` a rank in all; of 8 bytes, 8 for each. By one block, or, where
+        ``grid`` is more than 1, by messages of so many."""
         comm = self.comm
+        kernel = blocks_of_all if grid == 1 else _grid_kernels.blocks_of_all
         n = max(1, nbytes // 8 // comm.size)
         rounds = 2 if gmpi.SIMULATOR else 1000 if nbytes <= 65536 else 10
         skip = rounds // 10 + 1
@@ -178,12 +184,22 @@ class Run:
         cycles = cuda.to_device(np.zeros(rounds, np.int64))
         comm.Barrier()
         arguments = (rounds + skip, skip, cycles, self.wrong, comm.rank, comm.size, road)
-        blocks_of_all[1, threads](self.g.device, which, out, back, n, *arguments)
+        kernel[grid, threads](self.g.device, which, out, back, n, *arguments)
         self.g.synchronize()
-        self._right(f"{NAMES[which]} of {nbytes} bytes")
+        self._right(f"{NAMES[which]} of {nbytes} bytes by {grid} blocks")
         slowest = np.empty(rounds)
         comm.Allreduce(cycles.copy_to_host() / cycles_per_us(), slowest, MPI.MAX)
         return summary(slowest)
+
+    def most_blocks(self, threads: int) -> int:
+        """Of a grid that all of them can have; two at least."""
+        if gmpi.SIMULATOR:
+            return 2
+        array = cuda.to_device(np.zeros(1))
+        whole = cuda.to_device(np.zeros(1, np.int64))
+        values = (self.g.device, 0, array, array, 1, 1, 0, whole, self.wrong, 0, 1, 0)
+        most = self.g.max_blocks(_grid_kernels.blocks_of_all, threads, args=values)
+        return self.comm.allreduce(most, MPI.MIN)  # type: ignore[no-any-return]
 
 
 def measured(run: Run, roads: dict[str, int], threads: int, sizes: list[int]) -> dict[str, Any]:
@@ -204,11 +220,14 @@ def measured(run: Run, roads: dict[str, int], threads: int, sizes: list[int]) ->
         rows["rates"].append({"road": name, "per_second": run.rate(road)})
         if show:
             print(f"all ranks, {name}: {rows['rates'][-1]['per_second']:.0f} messages/s each")
-    for which, n in itertools.product((ALLTOALL, ALLGATHER), sizes):
-        found = run.blocks(which, n, threads, roads["proxied"])
-        rows["collectives"].append({"call": NAMES[which], "size": n, "threads": threads, **found})
+    # The calls take the proxied road; messages of grid scope take the direct one.
+    ways = ("block", "proxied", 1), ("grid", "direct", run.most_blocks(threads))
+    for which, n, (scope, name, grid) in itertools.product((ALLTOALL, ALLGATHER), sizes, ways):
+        found = run.blocks(which, n, grid, threads, roads[name])
+        row = {"call": NAMES[which], "size": n, "scope": scope, "road": name, "blocks": grid}
+        rows["collectives"].append({**row, "threads": threads, **found})
         if show:
-            print(f"{NAMES[which]:<10}{n:>10} B{found['p50']:>12.2f} us", flush=True)
+            print(f"{NAMES[which]:<10}{scope:<6}{n:>10} B{found['p50']:>12.2f} us", flush=True)
     return rows
 
 

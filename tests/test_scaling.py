@@ -21,6 +21,7 @@ sys.path[:0] = [str(BENCHMARKS), str(GPU)]
 
 import _scaling_checks  # noqa: E402
 import scaling  # noqa: E402
+import scaling_figures  # noqa: E402
 import scaling_table  # noqa: E402
 
 
@@ -93,31 +94,88 @@ def write(path: Path, data: object) -> None:
     path.write_text(json.dumps(data))
 
 
-def test_the_table_of_a_run_says_what_meets_its_bar(tmp_path: Path) -> None:
-    runs, out = tmp_path / "runs", tmp_path / "out"
-    runs.mkdir()
-    out.mkdir()
+def made(directory: Path) -> Path:
+    """What scaling.sh's programs leave there."""
+    runs = directory / "runs"
+    (runs / "applications-1").mkdir(parents=True)
+    (runs / "applications-4").mkdir()
     pairs = [
         {"ranks": [0, k], "road": "direct", "size": 8, "p50": us} for k, us in ((1, 2), (2, 3))
     ]
-    write(runs / "all_ranks-4.json", {"pairs": pairs, "rates": []})
+    long = {"call": "Alltoall", "size": 64 << 20, "scope": "grid", "p50": 150.0}
+    rates = [{"road": "direct", "per_second": 2e6}]
+    all_ranks = {"pairs": pairs, "rates": rates, "collectives": [long]}
+    write(runs / "all_ranks-4.json", all_ranks)
     row = {"call": "Allreduce", "size": 8, "threads": 256, "blocks": 1, "direct": {"p50": 2.4}}
     write(runs / "collectives-4.json", {"rows": [row]})
-    for ranks, us in ((1, 100.0), (4, 40.0)):
-        row = {"size": "M", "decomposition": "x", "ranks": ranks, "us": us, "gosa": 1.0}
-        write(runs / f"himeno-{ranks}-{ranks},1,1.json", {"rows": [row]})
-        write(runs / f"weak-{ranks}.json", {"rows": [{**row, "us": 99.0 + ranks}]})
-    assert scaling_table.main(str(out), str(runs)) == 0
-    found = json.loads((out / "scaling.json").read_text())
-    assert [row["efficiency"] for row in found["himeno"]] == [1.0, 0.625]
-    names = ("all_ranks", "collectives", "weak")
-    by_ranks = {name: {int(n): run for n, run in found[name].items()} for name in names}
-    by_name = {row[0]: row[1:] for row in scaling_table.bars(by_ranks)}
-    assert by_name["4 ranks, 8 B, direct: slowest pair / quickest"] == ["1.50", "<= 1.1", False]
-    assert by_name["4 ranks, Allreduce of 8 B, 256 threads, us"] == ["2.40", "<= 2.5", True]
-    assert by_name["4 ranks, Himeno, weak scaling"] == ["0.97", ">= 0.95", True]
+    for ranks, small, large in ((1, 50.0, 100.0), (4, 20.0, 40.0)):
+        row = {"decomposition": f"{ranks}x1x1", "ranks": ranks, "gosa": 1.0}
+        sizes = (("4x5x6", small), ("16x5x6", large))
+        rows = [{**row, "size": size, "us": us} for size, us in sizes]
+        write(runs / f"himeno_tuned-{ranks}-{ranks},1,1.json", {"rows": rows})
+        teps = f"scale 18 on 1 ranks, 8 trees: {ranks}e9 TEPS, right"
+        (runs / f"applications-{ranks}" / "bfs,18,gmpi,0").write_text(teps)
+        halo = f"messages: {100 + ranks}.0 us an exchange, 1.0 GB/s a rank: right"
+        (runs / f"applications-{ranks}" / "halo26,256 messages,gmpi,0").write_text(halo)
+    return runs
+
+
+def test_the_table_of_a_run_says_what_meets_its_bar(tmp_path: Path) -> None:
+    runs = made(tmp_path)
+    assert scaling_table.main(str(tmp_path), str(runs)) == 0
+    found = json.loads((tmp_path / "scaling.json").read_text())
+    by_size = {(row["size"], row["ranks"]): row for row in found["himeno"]}
+    assert by_size["16x5x6", 4]["strong"] == 100 / 4 / 40
+    assert by_size["16x5x6", 4]["weak"] == 50 / 40 and "weak" not in by_size["4x5x6", 4]
+    by_name = {row["name"]: row for row in found["applications"] if row["ranks"] == 4}
+    assert by_name["bfs"]["efficiency"] == 1.0 and by_name["halo26"]["efficiency"] == 101 / 104
+    for name in ("all_ranks", "collectives"):
+        found[name] = {int(n): run for n, run in found[name].items()}
+    rows = {row[0]: row[1:] for row in scaling_table.bars(found)}
+    assert rows["4 ranks, 8 B, direct: slowest pair / quickest"] == ["1.50", "<= 1.1", False]
+    assert rows["4 ranks, Allreduce of 8 B, 256 threads, us"] == ["2.40", "<= 2.5", True]
+    assert rows["4 ranks, Himeno 16x5x6 cut 4x1x1, weak"] == ["1.25", ">= 0.95", True]
+    link = "4 ranks, Alltoall of 64 MiB, grid: share of the link"
+    assert rows[link] == ["0.75", ">= 0.8", False]
     (runs / "problems").write_text("verify on 8: failed\n")
-    assert scaling_table.main(str(out), str(runs)) == 1
+    assert scaling_table.main(str(tmp_path), str(runs)) == 1
+
+
+def test_each_measurement_has_a_picture(tmp_path: Path) -> None:
+    scaling_table.main(str(tmp_path), str(made(tmp_path)))
+    assert scaling_figures.main(str(tmp_path / "scaling.json"), str(tmp_path)) == 0
+    names = {path.stem.removeprefix("scaling-") for path in tmp_path.glob("*.svg")}
+    assert names == PICTURES - {"spin_glass"}
+    assert "bfs" in (tmp_path / "scaling-bfs.svg").read_text()
+
+
+PICTURES = {
+    "pairs", "rates", "collectives", "himeno-strong", "himeno-weak", "halo26", "bfs", "spin_glass",
+}  # fmt: skip
+
+
+def test_scaling_sh_runs_all_that_is_to_be_measured(tmp_path: Path) -> None:
+    env = {**os.environ, "LIST": "1", "GPUS": "8"}
+    command = [str(GPU / "scaling.sh"), str(tmp_path / "out")]
+    text = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+    lines = [line.split(" ", 3) for line in text.splitlines()]
+    programs: dict[str, set[int]] = {}
+    for _, ranks, program, _ in lines:
+        path = launcher.ROOT / program
+        assert path.exists(), program
+        name = path.stem if path.stem != "cases" else ""
+        programs.setdefault(name, set()).add(int(ranks))
+    wanted = {"random_programs", "himeno", "all_ranks", "collectives", "himeno_tuned"}
+    assert set(programs) == wanted | {"himeno_cuda_mpi", ""}
+    assert all(ranks == {1, 2, 4, 8} for ranks in programs.values())
+    for name in ("halo26", "bfs", "spin_glass"):
+        of = [int(ranks) for key, ranks, *_ in lines if key == name]
+        assert of == [1, 2, 4, 8] and f" {name},gmpi examples/{name}.py " in text, name
+    for cut in ("8,1,1", "4,2,1", "2,2,2"):
+        for program in ("himeno_tuned", "himeno_cuda_mpi"):
+            assert f"{program},{cut} 8 " in text
+    assert "512,512,1024 128,64,128 " in text  # XL strong; then each rank has S
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.full
@@ -128,6 +186,7 @@ def test_all_pairs_of_three_ranks(tmp_path: Path) -> None:
     assert status == 0 and "payloads checked: all right" in text, text
     found = json.loads(results.read_text())
     assert len(found["pairs"]) == 3 * 2 * 2 and len(found["rates"]) == 2
+    assert {row["scope"] for row in found["collectives"]} == {"block", "grid"}
     assert all(row["p50"] > 0 for row in [*found["pairs"], *found["collectives"]])
 
 
@@ -137,7 +196,7 @@ def test_all_pairs_of_three_ranks(tmp_path: Path) -> None:
 def test_scaling_sh_in_the_simulator(tmp_path: Path) -> None:
     """One rank takes every step of the script."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    env = {**os.environ, "PATH": path, "SIMULATOR": "1", "LIMIT": "200"}
+    env = {**os.environ, "PATH": path, "SIMULATOR": "1", "LIMIT": "200", "BUDGET": "900"}
     command = [str(GPU / "scaling.sh"), str(tmp_path), "1", "2"]
     done = subprocess.run(
         command, env=env, capture_output=True, text=True, timeout=900, check=False
@@ -145,4 +204,11 @@ def test_scaling_sh_in_the_simulator(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "scaling.json").read_text())
     assert found["problems"] == [] and set(found["all_ranks"]) == {"1", "2"}
-    assert found["all_ranks"]["2"]["pairs"] and found["weak"]["1"]["us"] > 0
+    assert found["all_ranks"]["2"]["pairs"]
+    assert {row["name"] for row in found["applications"] if row["ranks"] == 2} == {
+        "halo26", "bfs", "spin_glass",
+    }  # fmt: skip
+    assert any("weak" in row for row in found["himeno"] if row["ranks"] == 2)
+    assert {path.stem.removeprefix("scaling-") for path in tmp_path.glob("*.svg")} >= PICTURES - {
+        "spin_glass"
+    }

@@ -1,75 +1,91 @@
 #!/bin/bash
 # scaling.sh DIRECTORY [COUNT...]: 1, 2, 4 and 8 ranks, a GPU for each, as far as there are so many
-# GPUs; with one GPU, 1 and 2 ranks share it. Right results first: random programs, and
-# examples/himeno.py against the serial program. Then pairs, rates, collectives, Himeno strong and
-# weak. Each program has a time limit, all together BUDGET=540 seconds. Writes scaling.json and
-# scaling.svg to DIRECTORY. Without a GPU, in the simulator with small sizes: SIMULATOR=1.
+# GPUs; with one GPU, 1 and 2 ranks share it. PARTS, in this order, names what runs (all of it):
+#   right         random programs, and examples/himeno.py against the serial program. What follows
+#                 runs on the numbers of ranks on which these were right.
+#   rates         8 B and 64 KiB between all pairs, messages of all ranks at once, collectives of 8 B
+#                 and 64 MiB by a block and by all blocks of a grid, barriers
+#   applications  halo26, BFS and the spin glass
+#   himeno        S to XL in 1-D, 2-D and 3-D cuts, strong and weak, with GMPI and with CUDA + MPI
+# Each program has a time limit, all together BUDGET=540 seconds. On 8 GPUs that is two calls:
+# PARTS="right rates applications", then PARTS=himeno with the same DIRECTORY.
+# Writes scaling.json, and a picture of each measurement, to DIRECTORY. SIMULATOR=N, LIST=1: as
+# one_by_one.sh says; in the simulator all sizes are tiny.
 cd "$(dirname "$0")/../.." || exit 2
-usage='usage: scaling.sh DIRECTORY [COUNT...]'
-out=${1:?$usage}
+out=${1:?usage: scaling.sh DIRECTORY [COUNT...]}
 shift
-mkdir -p "$out" || exit 2
+budget=540
+. tests/gpu/one_by_one.sh
 if [ -n "$SIMULATOR" ]; then
-  export NUMBA_ENABLE_CUDASIM=1 PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
-  gpus=${SIMULATOR}
-  ranks() { local n=$1; shift; timeout "${LIMIT:-60}" mpiexec -n "$n" python3 "$@"; }
-  seeds=0:1 verify="--size 6,7,8" sizes="10,9,8" many=2 collective="-m 8 1024"
+  seeds=0:1 verify="--size 6,7,8" collective="-m 8 1024" iterations=2 strong="16,8,8" each="4,5,6"
+  halo=(small="--small --how messages") bfs=(small=--small) spins=(small=--small)
 else
-  . tests/gpu/setup.sh
-  seeds=0:3 verify="--size S" sizes="S M L XL" many=1000 collective="-m 8 67108864"
+  seeds=0:3 verify="--size S" collective="-m 8 67108864" iterations=400
+  strong="64,64,128 128,128,256 256,256,512 512,512,1024" each=$strong # S M L XL
+  halo=("256 messages=--points 256 --how messages" "256 partitions=--points 256 --how partitions")
+  bfs=("18=--scale 18 --roots 8" "20=--scale 20 --roots 4")
+  spins=("128=--length 128 --sweeps 1000" "256=--length 256 --sweeps 200")
 fi
 most=$gpus
 [ "$gpus" = 1 ] && most=2 # they share it
-export GMPI_WATCHDOG_S=${GMPI_WATCHDOG_S:-8}  # who hangs says why before its time is up
-runs=$(mktemp -d)
-began=$SECONDS bad=0
-one() { # one NAME N PROGRAM ARGUMENT...: as far as the budget goes; its output to NAME-N.log
-  local name=$1 n=$2 log="$runs/$1-$2.log"
-  shift 2
-  local left=$((${BUDGET:-540} - SECONDS + began))
-  if ((left < 5)); then
-    echo "no time for $name on $n" | tee -a "$runs/problems"
-    return 1
-  fi
-  local limit=${LIMIT:-60}
-  ((left < limit)) && limit=$left
-  if LIMIT=$limit ranks "$n" "$@" >"$log" 2>&1; then
-    echo "$name on $n: done"
-  else
-    bad=1
-    echo "$name on $n: failed" | tee -a "$runs/problems"
-    tail -n 30 "$log"
-    return 1
-  fi
-}
 counts=""
 for n in ${*:-1 2 4 8}; do
   ((n > most)) && { echo "$n ranks: only $gpus GPUs, not run"; continue; }
   counts+=" $n"
 done
-right=""
-for n in $counts; do # right results first
-  one random_programs "$n" tests/ranks/random_programs.py --seeds=$seeds &&
-    one verify "$n" examples/himeno.py $verify --verify && right+=" $n"
-done
-for n in $right; do
+wanted=" ${PARTS:-right rates applications himeno} "
+application() { # application N NAME CASE...
+  local n=$1 name=$2
+  shift 2
+  one "$name" "$n" tests/gpu/cases.py "$runs/applications-$n" "$name,gmpi" "examples/$name.py" 1 "$@"
+}
+cut_of() { # cut_of N: 1-D, 2-D and 3-D cuts of so many ranks
+  echo "$1,1,1"
+  (($1 > 2)) && echo "$(($1 / 2)),2,1"
+  (($1 > 7)) && echo "$(($1 / 4)),2,2"
+}
+himeno() { # himeno N: one grid for all numbers of ranks, then one that grows with them
+  local n=$1 cut program size a b c i j k
+  for cut in $(cut_of "$n"); do
+    IFS=, read -r a b c <<<"$cut"
+    local sizes=$strong
+    for size in $each; do
+      IFS=, read -r i j k <<<"$size"
+      size=$((a * i)),$((b * j)),$((c * k))
+      [[ " $sizes " == *" $size "* ]] || sizes+=" $size"
+    done
+    for program in himeno_tuned himeno_cuda_mpi; do
+      LIMIT=${LIMIT:-100} one "$program,$cut" "$n" "benchmarks/himeno/$program.py" --size $sizes \
+        --decompose "$cut" --iterations $iterations --repeat 3 --json "$runs/$program-$n-$cut.json"
+    done
+  done
+}
+if [[ $wanted == *" right "* ]]; then
+  right=""
+  for n in $counts; do
+    # The first one compiles what all others use.
+    LIMIT=${LIMIT:-120} one random_programs "$n" tests/ranks/random_programs.py --seeds=$seeds &&
+      one verify "$n" examples/himeno.py $verify --verify && right+=" $n"
+  done
+  counts=$right
+fi
+for n in $counts; do
+  [[ $wanted == *" rates "* ]] || break
   one all_ranks "$n" benchmarks/all_ranks.py $collective --json "$runs/all_ranks-$n.json"
   one collectives "$n" benchmarks/collectives.py $collective --roads direct proxied \
     --json "$runs/collectives-$n.json"
 done
-for n in $right; do
-  # Strong: the same grid on all counts, cut along i, in both, in all. Weak: to each what one has of L.
-  cuts=$n,1,1
-  ((n > 2)) && cuts+=" $((n / 2)),2,1"
-  ((n > 7)) && cuts+=" $((n / 4)),2,2"
-  for cut in $cuts; do
-    one "himeno,$cut" "$n" benchmarks/himeno/himeno_tuned.py --size $sizes --decompose "$cut" \
-      --iterations $many --repeat 3 --json "$runs/himeno-$n-$cut.json"
-  done
-  weak=$([ -n "$SIMULATOR" ] && echo "$((4 * n + 2)),5,8" || echo "$((256 * n)),256,512")
-  one weak "$n" benchmarks/himeno/himeno_tuned.py --size "$weak" --decompose "$n,1,1" \
-    --iterations $many --repeat 3 --json "$runs/weak-$n.json"
+for n in $counts; do
+  [[ $wanted == *" applications "* ]] || break
+  [ -n "$LIST" ] || mkdir -p "$runs/applications-$n"
+  application "$n" halo26 "${halo[@]}"
+  application "$n" bfs "${bfs[@]}"
+  application "$n" spin_glass "${spins[@]}"
 done
+for n in $counts; do
+  [[ $wanted == *" himeno "* ]] && himeno "$n"
+done
+[ -n "$LIST" ] && exit
 python3 tests/gpu/scaling_table.py "$out" "$runs" || bad=1
-rm -r "$runs"
+python3 tests/gpu/scaling_figures.py "$out/scaling.json" "$out" || bad=1
 exit $bad

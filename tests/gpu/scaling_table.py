@@ -1,9 +1,10 @@
-"""Of scaling.sh: what its programs have written, in one file, as a table and as a picture.
+"""Of scaling.sh: what its programs have written, in one file, and as a table.
 
 python3 tests/gpu/scaling_table.py DIRECTORY RUNS
 
 The bars are those of the project: pairs within 1.1 x of each other; Allreduce of a double within
-2.5 us on 4 GPUs and 3 us on 8; weak scaling of Himeno at least 0.95.
+2.5 us on 4 GPUs and 3 us on 8; weak scaling of Himeno at least 0.95; an Alltoall of 64 MiB a rank
+at 0.8 of the link at least.
 """
 
 from __future__ import annotations
@@ -16,93 +17,115 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import applications_table
 from _bench import machine
 from tabulate import tabulate
 
-PAIRS, WEAK = 1.1, 0.95
+PAIRS, WEAK, ALLTOALL = 1.1, 0.95, 0.8
 ALLREDUCE = {4: 2.5, 8: 3.0}
+LONG = 64 << 20
+LINK = (
+    450.0  # GB/s out of a GPU: NVLink of H100 and H200, 18 links of 25 each (NVIDIA's data sheets)
+)
+GROWING = ("halo26",)  # each rank has as much, however many there are
+Found = dict[str, Any]
 
 
-def read(runs: Path, name: str) -> dict[int, dict[str, Any]]:
+def read(runs: Path, name: str) -> dict[int, Found]:
     """By number of ranks."""
     paths = {path: re.fullmatch(rf"{name}-(\d+)\.json", path.name) for path in runs.iterdir()}
     return {int(m[1]): json.loads(path.read_text()) for path, m in paths.items() if m}
 
 
-def himeno(runs: Path) -> list[dict[str, Any]]:
-    rows = []
-    for path in sorted(runs.glob("himeno-*.json")):
-        rows += json.loads(path.read_text())["rows"]
+def block_of(row: Found) -> str:
+    """The part of one rank of Himeno's grid."""
+    sizes = (map(int, row[key].split("x")) for key in ("size", "decomposition"))
+    return "x".join(str(whole // ranks) for whole, ranks in zip(*sizes))
+
+
+def himeno(runs: Path) -> list[Found]:
+    """Each grid in each cut, with its efficiency: strong, T1 / (N TN), where one rank has had the
+    same grid; weak, T1 / TN, where it has had what is now the part of each."""
+    rows: list[Found] = []
     keys = ("size", "decomposition", "ranks", "us", "gosa")
-    return [{key: row[key] for key in keys} for row in rows]
-
-
-def efficiency(rows: list[dict[str, Any]]) -> None:
-    """Strong scaling: T1 / (N TN), where there is a time of one rank."""
-    alone = {row["size"]: row["us"] for row in rows if row["ranks"] == 1}
+    for path in sorted(runs.glob("himeno_*.json")):
+        run = json.loads(path.read_text())
+        program = path.name.split("-")[0]
+        rows += [{"program": program} | {key: row[key] for key in keys} for row in run["rows"]]
+    alone = {(row["program"], row["size"]): row["us"] for row in rows if row["ranks"] == 1}
     for row in rows:
-        if row["size"] in alone:
-            row["efficiency"] = alone[row["size"]] / row["ranks"] / row["us"]
-
-
-def bars(found: dict[str, Any]) -> list[list[Any]]:
-    """What, value, bar, whether it is met."""
-    rows: list[list[Any]] = []
-    for ranks, run in sorted(found["all_ranks"].items()):
-        for road, size in sorted({(p["road"], p["size"]) for p in run["pairs"]}):
-            each = [p["p50"] for p in run["pairs"] if (p["road"], p["size"]) == (road, size)]
-            ratio = max(each) / min(each)
-            what = f"{ranks} ranks, {size} B, {road}: slowest pair / quickest"
-            rows.append([what, f"{ratio:.2f}", f"<= {PAIRS}", ratio <= PAIRS])
-    for ranks, run in sorted(found["collectives"].items()):
-        for row in run["rows"]:
-            if (row["call"], row["size"]) == ("Allreduce", 8) and row["blocks"] == 1:
-                us, bar = row["direct"]["p50"], ALLREDUCE.get(ranks)
-                what = f"{ranks} ranks, Allreduce of 8 B, {row['threads']} threads, us"
-                rows.append([what, f"{us:.2f}", f"<= {bar}" if bar else "", not bar or us <= bar])
-    weak = found["weak"]
-    for ranks in sorted(weak):
-        if 1 in weak and ranks > 1:
-            ratio = weak[1]["us"] / weak[ranks]["us"]
-            what = f"{ranks} ranks, Himeno, weak scaling"
-            rows.append([what, f"{ratio:.2f}", f">= {WEAK}", ratio >= WEAK])
+        program, ranks = row["program"], row["ranks"]
+        if (program, row["size"]) in alone:
+            row["strong"] = alone[program, row["size"]] / ranks / row["us"]
+        if (program, block_of(row)) in alone:
+            row["weak"] = alone[program, block_of(row)] / row["us"]
     return rows
 
 
-def draw(path: Path, rows: list[dict[str, Any]]) -> None:
-    try:
-        import matplotlib
-    except ImportError:
-        print("no matplotlib: no picture")
-        return
-    matplotlib.use("svg")
-    import matplotlib.pyplot as plt
+def applications(runs: Path) -> list[Found]:
+    """Each case on each number of ranks, with its efficiency."""
+    rows: list[Found] = []
+    for directory in sorted(runs.glob("applications-*")):
+        ranks = int(directory.name.split("-")[1])
+        for (name, case), ways in applications_table.figures(directory).items():
+            _, unit, more = applications_table.FIGURES[name]
+            row = {"name": name, "case": case, "ranks": ranks, "unit": unit, "more": more}
+            rows.append({**row, "value": ways["gmpi"][0]})
+    alone = {(row["name"], row["case"]): row["value"] for row in rows if row["ranks"] == 1}
+    for row in rows:
+        one = alone.get((row["name"], row["case"]))
+        if one:
+            faster = row["value"] / one if row["more"] else one / row["value"]
+            row["efficiency"] = faster / (1 if row["name"] in GROWING else row["ranks"])
+    return rows
 
-    figure, axes = plt.subplots(figsize=(6, 4))
-    for size in dict.fromkeys(row["size"] for row in rows):
-        best: dict[int, float] = {}
-        for row in rows:
-            if row["size"] == size and "efficiency" in row:
-                best[row["ranks"]] = max(row["efficiency"], best.get(row["ranks"], 0))
-        axes.plot(sorted(best), [best[n] for n in sorted(best)], marker="o", label=size)
-    axes.set(xlabel="GPUs", ylabel="T1 / (N TN)", title="Himeno, strong scaling", ylim=(0, None))
-    axes.legend()
-    figure.savefig(path)
+
+def bars(found: Found) -> list[list[Any]]:
+    """What, value, bar, whether it is met; bar and met are empty where there is none."""
+    rows: list[list[Any]] = []
+
+    def add(what: str, value: float, bar: float | None, less: bool) -> None:
+        met = "" if bar is None else (value <= bar if less else value >= bar)
+        sign = "" if bar is None else f"{'<=' if less else '>='} {bar}"
+        rows.append([what, f"{value:.2f}", sign, met])
+
+    for ranks, run in sorted(found["all_ranks"].items()):
+        for road, size in sorted({(p["road"], p["size"]) for p in run["pairs"]}):
+            each = [p["p50"] for p in run["pairs"] if (p["road"], p["size"]) == (road, size)]
+            what = f"{ranks} ranks, {size} B, {road}: slowest pair / quickest"
+            add(what, max(each) / min(each), PAIRS, True)
+        for row in run.get("collectives", []):
+            if (row["call"], row["size"]) == ("Alltoall", LONG) and ranks > 1:
+                share = LONG * (ranks - 1) / ranks / row["p50"] / 1e3 / LINK
+                what = f"{ranks} ranks, Alltoall of 64 MiB, {row['scope']}: share of the link"
+                add(what, share, ALLTOALL, False)
+    for ranks, run in sorted(found["collectives"].items()):
+        for row in run["rows"]:
+            if (row["call"], row["size"]) == ("Allreduce", 8) and row["blocks"] == 1:
+                what = f"{ranks} ranks, Allreduce of 8 B, {row['threads']} threads, us"
+                add(what, row["direct"]["p50"], ALLREDUCE.get(ranks), True)
+    for row in found["himeno"]:
+        if row["ranks"] > 1 and row["program"] == "himeno_tuned" and "weak" in row:
+            what = f"{row['ranks']} ranks, Himeno {row['size']} cut {row['decomposition']}, weak"
+            add(what, row["weak"], WEAK, False)
+    for row in found["applications"]:
+        if row["ranks"] > 1 and "efficiency" in row:
+            what = f"{row['ranks']} ranks, {row['name']} {row['case']}: efficiency"
+            add(what, row["efficiency"], None, False)
+    return rows
 
 
 def main(directory: str, runs: str) -> int:
     where, out = Path(runs), Path(directory)
-    found: dict[str, Any] = {name: read(where, name) for name in ("all_ranks", "collectives")}
-    found["weak"] = {n: run["rows"][0] for n, run in read(where, "weak").items()}
-    found["himeno"] = himeno(where)
-    efficiency(found["himeno"])
+    found: Found = {name: read(where, name) for name in ("all_ranks", "collectives")}
+    found["himeno"], found["applications"] = himeno(where), applications(where)
     problems = where / "problems"
     found["problems"] = problems.read_text().splitlines() if problems.exists() else []
     data = {"benchmark": "scaling", "machine": machine(), **found}
     (out / "scaling.json").write_text(json.dumps(data, indent=1) + "\n")
     print(tabulate(bars(found), ("", "measured", "bar", "met"), disable_numparse=True))
-    draw(out / "scaling.svg", found["himeno"])
-    return 1 if found["problems"] or not found["all_ranks"] else 0
+    measured = any(found[key] for key in ("all_ranks", "himeno", "applications"))
+    return 1 if found["problems"] or not measured else 0
 
 
 if __name__ == "__main__":
