@@ -14,9 +14,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import _scaling_loggp as loggp
 import click
 import numpy as np
-from _scaling_checks import HELD, KIB, MIB, PingPong, Proxied, checks, load, rounds, words
+from _scaling_checks import (
+    HELD,
+    KIB,
+    MIB,
+    Check,
+    PingPong,
+    Proxied,
+    checks,
+    direct_us,
+    load,
+    rounds,
+    words,
+)
 from tabulate import tabulate
 
 from gmpi.contract.channels import Places
@@ -80,9 +93,13 @@ class Proxy(NamedTuple):
         return min(most, 1 / (self.message - self.own)) if locked else most
 
 
+def all_checks() -> list[Check]:
+    return checks() + loggp.checks()
+
+
 def predictions() -> str:
     rows = []
-    for each in checks():
+    for each in all_checks():
         numbers = f"{each.predicted:.2f}", f"{each.measured:.2f}", f"{each.error:+.0%}"
         rows.append([each.where, each.what, *numbers, each.missed])
     return table(rows, "where", "what", "predicted", "measured", "off by", "not held: why")
@@ -243,9 +260,58 @@ def one_way() -> str:
     return table(rows, "bytes", *heads)
 
 
+def networks() -> str:
+    """LogGP's parameters, and what the proxied road makes of them."""
+    found = loggp.rows(Proxy.measured().own, PingPong("2gpu").request)
+    heads = ["", "L, us", "o, us", "o', us", "g, us", "G, ns", "O, ns"]
+    heads += ["8 B, us: MPI", "GMPI", "million/s: MPI", "a proxy"]
+    return table(found, *heads)
+
+
+def answers() -> str:
+    """The first question of who chooses: two GPUs, which were measured, eight, a thousand nodes."""
+    two, model, many = PingPong("2gpu"), Collective(), 1000 * NODE
+    steps = rounds(NODE) + rounds(many // NODE)
+    proxied, reduced = Proxied.fitted(), load("rates-2gpu")["allreduce"]["gmpi"]["p50"]
+    direct, rate = direct_us()[8], Proxy.measured().per_us(1, True)
+    memory = {
+        ranks: mib(LAYOUT.mailbox(ranks) + Places(ranks).nbytes + Places(ranks).table_bytes)
+        for ranks in (2, NODE)
+    }
+    between = [
+        [
+            f"{proxied.short(8, two.request, network.latency):.1f}",
+            f"{model.flat(many, network):.0f}",
+            f"{AGREEMENTS * steps * network.latency:.0f}",
+        ]
+        for network in NETWORKS
+    ]
+    agreed = ["", f"{AGREEMENTS * rounds(NODE) * two.host[8]:.0f}"]
+    same = f"{two.us[8]:.1f}"
+    rows: list[list[object]] = [
+        ["8 B in a node, direct road, us", f"{direct:.1f} (one GPU)", *[f"{direct:.1f}"] * 3],
+        ["8 B in a node, by proxies, us", same, *[same] * 3],
+        ["8 B between nodes, us", "", "", *(column[0] for column in between)],
+        [
+            "Allreduce of a double, us",
+            f"{reduced:.1f} by proxies",
+            f"{model.single():.1f} direct",
+            *(column[1] for column in between),
+        ],
+        ["million messages/s, one proxy", f"{rate:.1f}", *[f"{rate:.1f}"] * 3],
+        ["MiB of GPU memory a rank", memory[2], *[memory[NODE]] * 3],
+        ["MiB of the host for a communicator", "0.00", "0.00", *[mib(LISTED * many)] * 2],
+        ["agreeing when a context opens, us", *agreed, *(column[2] for column in between)],
+    ]
+    heads = [f"1000 nodes of 8: {network.name}" for network in NETWORKS]
+    return table(rows, "", "2 GPUs, measured", "8 GPUs of a node", *heads)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "answers": answers,
     "predictions": predictions,
     "rings": rings,
+    "networks": networks,
     "one_way": one_way,
     "collectives": collectives,
     "long": long_collectives,
@@ -270,7 +336,7 @@ def off() -> list[str]:
     """The predictions that are held to HELD and are not within it."""
     return [
         f"{each.where}: {each.what}: {each.predicted:.2f} predicted, {each.measured:.2f} measured"
-        for each in checks()
+        for each in all_checks()
         if abs(each.error) > HELD and not each.missed
     ]
 

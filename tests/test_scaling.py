@@ -20,6 +20,7 @@ BENCHMARKS, GPU = launcher.ROOT / "benchmarks", launcher.ROOT / "tests" / "gpu"
 sys.path[:0] = [str(BENCHMARKS), str(GPU)]
 
 import _scaling_checks  # noqa: E402
+import _scaling_loggp  # noqa: E402
 import scaling  # noqa: E402
 import scaling_figures  # noqa: E402
 import scaling_table  # noqa: E402
@@ -27,8 +28,10 @@ import scaling_table  # noqa: E402
 
 def test_predictions_are_near_what_was_measured() -> None:
     assert scaling.off() == []
-    found = _scaling_checks.checks()
-    assert {check.where for check in found} >= {"1 GPU", "2 GPUs", "2 + 2 ranks"}
+    found = scaling.all_checks()
+    assert {check.where for check in found} >= {
+        "1 GPU", "2 GPUs", "2 + 2 ranks", "1 + 1 ranks, MPICH", "1 + 1 ranks, Open MPI",
+    }  # fmt: skip
     held = [check for check in found if not check.missed]
     assert len(held) > 0.8 * len(found)
 
@@ -49,6 +52,21 @@ def test_a_prediction_that_is_off_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_page_is_up_to_date() -> None:
     status, text = launcher.python(str(BENCHMARKS / "scaling.py"), "--check")
     assert status == 0, text
+
+
+def test_parameters_are_those_that_the_times_were_made_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = _scaling_loggp.LogGP(2.0, 1.0, 1.5, 3.0, 0.001, 0.0005)
+    us = {}
+    for n in (8, 1024, 16384):
+        alone = us[f"alone {n}"] = 2 * made.one_way(n)
+        us[f"in a row {n}"] = alone + 15 * made.next(n)
+        us[f"pause {n}"], us[f"receive {n}"] = 2 * alone, made.receive
+        us[f"apart {n}"] = alone + 15 * (made.send + 2 * alone)
+    monkeypatch.setattr(_scaling_loggp, "load", lambda _: {"rows": [{"us": us}]})
+    assert _scaling_loggp.Measured("mpich").long() == pytest.approx(made)
+    assert made.rate(own=1.0) == pytest.approx(1 / 4.008)
 
 
 def test_several_rings_are_bounded_by_the_lock() -> None:

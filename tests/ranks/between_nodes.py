@@ -161,4 +161,5 @@ def main(cores: list[set[int]]) -> None:
         print(json.dumps({name: round(us, 3) for name, us in found.items()}), flush=True)
 
 
-main([set(map(int, each.split("+"))) for each in sys.argv[1].split(",")])
+if __name__ == "__main__":
+    main([set(map(int, each.split("+"))) for each in sys.argv[1].split(",")])
