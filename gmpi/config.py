@@ -85,6 +85,12 @@ class Config(BaseModel):
         "", description="where each rank writes its trace when the context closes; empty: nowhere"
     )
 
+    nvtx: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="NVTX ranges of host calls and launches; auto: where a profiler listens, and "
+        "the package nvtx is installed",
+    )
+
     @field_validator("ring_slots", "request_slots")
     @classmethod
     def _power_of_two(cls, value: int, info: ValidationInfo) -> int:

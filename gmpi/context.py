@@ -38,6 +38,7 @@ from gmpi.memory.peers import Peers
 from gmpi.memory.regions import Memory
 from gmpi.observe.door import Door
 from gmpi.observe.pending import PendingRequest
+from gmpi.observe.ranges import Ranges
 from gmpi.observe.report import Report
 from gmpi.trace.recorder import Recorder
 from host_proxy.platform import trace
@@ -94,6 +95,7 @@ class Context(Handles, WindowCalls):
     _termination: Termination
     _door: Door
     _recorder: Recorder | None = None
+    _ranges: Ranges
 
     def __init__(
         self,
@@ -251,7 +253,7 @@ class Context(Handles, WindowCalls):
             ProxyError: the proxy thread has died.
         """
         self._require_open()
-        with self._ending_the_job():
+        with self._ranges.during("synchronize"), self._ending_the_job():
             self._waits.synchronize(self.config.sync_timeout_s if timeout is None else timeout)
 
     @contextmanager
@@ -288,7 +290,7 @@ class Context(Handles, WindowCalls):
         if self._closed:
             return
         try:
-            with self._ending_the_job():
+            with self._ranges.during("close context"), self._ending_the_job():
                 shutdown.close(self)
         except BaseException:
             self._surely_closed()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import pytest
 
 from gmpi import config
 from gmpi.errors import ConfigError, GMPIError
+from gmpi.observe.ranges import Ranges, domain_of
 
 pytestmark = pytest.mark.quick
 
@@ -126,3 +130,28 @@ def test_core_lists(text: str, cores: set[int]) -> None:
 def test_bad_core_lists(text: str) -> None:
     with pytest.raises(ValueError, match="such as 0,2-5|names no core"):
         config.parse_cores(text)
+
+
+def test_nvtx_is_asked_for_where_a_profiler_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is imported where none does."""
+    for name in ("NVTX_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setitem(sys.modules, "nvtx", None)  # not installed
+    assert domain_of("auto") is None and domain_of("off") is None
+    with pytest.raises(ConfigError, match="pip install nvtx"):
+        domain_of("on")
+    monkeypatch.setenv("NVTX_INJECTION64_PATH", "/a/library")
+    assert domain_of("auto") is None
+    package = types.ModuleType("nvtx")
+    package.get_domain = {"gmpi": "ours"}.get  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "nvtx", package)
+    assert domain_of("auto") == domain_of("on") == "ours"
+    assert domain_of("off") is None
+
+
+def test_ranges_are_what_the_package_takes() -> None:
+    ranges = Ranges(pytest.importorskip("nvtx").get_domain("gmpi"))
+    with ranges.during("open"):
+        ranges.launching("k")
+    ranges.launched()
+    ranges.launched()

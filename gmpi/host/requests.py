@@ -111,7 +111,8 @@ class Progress:
         self.lock = threading.Lock()  # several threads may wait; a generator has one caller
         self.open: list[HostRequest] = []
         self.collectives: dict[int, HostRequest] = {}  # the last one on each communicator
-        self.ended: Callable[[HostRequest], object] | None = None  # is told of each that has ended
+        self.begun: list[Callable[[HostRequest], object]] = []  # are told of each that begins,
+        self.ended: list[Callable[[HostRequest], object]] = []  # and of each that has ended
         self._waits = waits
 
     def require(self) -> None:
@@ -151,11 +152,12 @@ class Progress:
     def start(self, request: HostRequest) -> None:
         with self.lock:
             self.moved += 1
+            _tell(self.begun, request)
             request.advance(None)
             if not request.is_complete:
                 self.open.append(request)
-            elif self.ended:
-                self.ended(request)
+            else:
+                _tell(self.ended, request)
 
     def step(self) -> None:
         self.require()
@@ -168,13 +170,18 @@ class Progress:
                 if request.is_complete:
                     continue
                 self.moved += request.step()
-                if request.is_complete and self.ended:
-                    self.ended(request)
+                if request.is_complete:
+                    _tell(self.ended, request)
             self.open = [request for request in self.open if not request.is_complete]
 
     def open_on(self, comm: int) -> int:
         """How many use a communicator."""
         return sum(request.operation.comm == comm for request in list(self.open))
+
+
+def _tell(whom: list[Callable[[HostRequest], object]], request: HostRequest) -> None:
+    for each in whom:
+        each(request)
 
 
 class HostRequest:

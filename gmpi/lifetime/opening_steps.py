@@ -43,6 +43,7 @@ from gmpi.lifetime.termination import Termination
 from gmpi.lifetime.watchdog import Watchdog
 from gmpi.memory.peers import Peers
 from gmpi.observe.door import Door
+from gmpi.observe.ranges import Ranges, domain_of
 from gmpi.trace.recorder import DEFAULT_ROWS, Recorder
 from gmpi.tuning import kept
 from host_proxy.platform.make_state import Habits, make_state
@@ -111,6 +112,7 @@ class _Steps:
         self._all = _AllRanks()
         self._no_any_tag = False
         self._direct = False
+        self._opening: Any = None
         self._first = first_ticket(_contexts)
 
     def run(
@@ -130,6 +132,7 @@ class _Steps:
         self._step(self._start)
         if self._context._recorder is not None:
             self._context._recorder.opened()
+        context._ranges.end(self._opening)
 
     def undo(self) -> None:
         """Gives back all parts there are, the last one first; once."""
@@ -162,6 +165,9 @@ class _Steps:
         tuned = kept.settings_of_rank_0(self._comm, gpu)
         process.require_none()
         context.config = checking.settings(config.load(tuned, **settings), gpu)
+        context._ranges = Ranges(domain_of(context.config.nvtx))
+        self._opening = context._ranges.begin("open context")
+        self._undo.callback(context._ranges.end, self._opening)
         context._origins = config.origins(context.config, tuned, **settings)
         context.layout = Layout(
             context.config.ring_slots,
@@ -221,6 +227,7 @@ class _Steps:
         context._kernels = LaunchedKernels(gpu, context.config.check_grid)
         context._waits = Synchronization(context)
         context._host_progress = Progress(context._waits)
+        context._ranges.follow(context._host_progress)
         context._buffered = Buffered(context, context._host_progress)
         context._state.buffered = context._buffered
         context._datatypes = Datatypes(context.layout, memory, context._state, gpu)

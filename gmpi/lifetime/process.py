@@ -107,6 +107,7 @@ def before_launch(ctx: AnyContext, what: Launch) -> AnyContext:
         raise ContextError(f"{text}: {FORKED}" if forked else text)
     idle = context._kernels.have_ended()
     context._kernels.begin(what)
+    context._ranges.launching(what.name)
     engine = context._proxy.python
     if isinstance(engine, DebugEngine):
         engine.blocks = max(engine.blocks, what.blocks)
@@ -130,3 +131,4 @@ def after_launch(ctx: AnyContext, stream: Any) -> None:
     """It has been launched, on ``stream``."""
     if open_context is not None:
         open_context._kernels.follow(stream)
+        open_context._ranges.launched()

@@ -93,7 +93,7 @@ class Recorder:
 
     def opened(self) -> None:
         """The context is open."""
-        self._context._host_progress.ended = self._host_ended
+        self._context._host_progress.ended.append(self._host_ended)
         if self._context._has_kernels:
             self._points.append(clock.gpu_point(self._context))
 

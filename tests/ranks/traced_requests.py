@@ -7,10 +7,12 @@ mpiexec -n 2 python tests/ranks/traced_requests.py [SCENARIO ...]
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+import sys
+import types
 from collections import Counter
 
 import numpy as np
-from common import RANK, barrier, end, run
+from common import RANK, WORLD, barrier, end, run
 from numba import cuda
 from traced_programs import joined, traced
 
@@ -255,10 +257,66 @@ def one_sided_calls() -> None:
     assert [row["calls"] for row in fences] == [2], found["collectives"]
 
 
+class Domain:
+    """As the package nvtx has them."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.open: dict[int, str] = {}
+
+    def get_event_attributes(self, message: str) -> str:
+        return message
+
+    def start_range(self, attributes: str) -> int:
+        self.begun.append(attributes)
+        self.open[len(self.begun)] = attributes
+        return len(self.begun)
+
+    def end_range(self, number: int) -> None:
+        del self.open[number]
+
+
+def nvtx_ranges() -> None:
+    """Of host calls, launches, opening and closing; each is ended once."""
+    domain = Domain()
+    package = types.ModuleType("nvtx")
+    package.get_domain = {"gmpi": domain}.get  # type: ignore[attr-defined]
+    before = sys.modules.get("nvtx")
+    sys.modules["nvtx"] = package
+    try:
+        mine, other = np.full(1, RANK), np.zeros(1, int)
+        with gmpi.Context(WORLD, nvtx="on") as g:
+            assert domain.begun == ["open context"] and not domain.open
+            request = g.host.Irecv(other, PEER, 60)
+            g.host.Send(mine, PEER, 60)
+            request.Wait()
+            barriers[1, 32](g.device)
+            g.synchronize()
+            late = g.host.Irecv(other, PEER, 61)
+            assert list(domain.open.values()) == ["Irecv"], domain.open
+            g.host.Ssend(mine, PEER, 61)
+            late.Wait()
+        assert domain.begun[1:] == [
+            "Irecv", "Send", "launch barriers", "synchronize", "Irecv", "Ssend", "close context",
+        ], domain.begun  # fmt: skip
+        assert not domain.open, domain.open
+        domain.begun.clear()
+        with gmpi.Context(WORLD) as g:
+            g.host.Barrier()
+        assert domain.begun == []
+    finally:
+        sys.modules["nvtx"] = before  # type: ignore[assignment]  # None: it cannot be imported
+
+
+@cuda.jit
+def barriers(ctx):
+    gmpi.GMPI_Barrier(ctx, 0)
+
+
 run(
     [
         buffered_sends_and_calls_of_both, persistent_requests, on_the_direct_road,
-        partitioned_requests, one_sided_calls,
+        partitioned_requests, one_sided_calls, nvtx_ranges,
     ]
 )  # fmt: skip
 end()
