@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 _PARTITIONED = {
     OP_START: "a persistent or partitioned request of this context that is not active",
-    OP_REQUEST_FREE: "a persistent or partitioned request of this context that is not active",
     OP_PREADY: "a partitioned send of this context that has been started",
     OP_PARRIVED: "a partitioned receive of this context",
 }
@@ -101,6 +100,13 @@ def request_words(op: int) -> tuple[str, str]:
     """(what is allowed, what to do) where a call does not take a request."""
     if op in _PARTITIONED:
         return _PARTITIONED[op], "start it before it is used, wait for it before the next start"
+    if op == OP_REQUEST_FREE:
+        return (
+            "an open send or receive of this context, or a persistent or partitioned request of it "
+            "that is not active",
+            "nonblocking collectives cannot be freed, wait for them; or it was completed or freed "
+            "before",
+        )
     if op == OP_CANCEL:
         return (
             "a receive that is open in this context",

@@ -54,7 +54,7 @@ MPICH_ONLY = {
         "GPU_STAGING=0 point_to_point --small --some",
         "random_programs --seeds=0:4", "waits --small", "several", "several --direct",
         "combined", "combined --direct", "looking", "looking --direct",
-        "persistent", "persistent --direct", "host_persistent",
+        "persistent", "persistent --direct", "host_persistent", "freed --direct",
         "blocks", "random_blocks --seeds=0:8",
         "ENGINE=mpi4py random_blocks --seeds=8:11", "random_blocks --narrow --seeds=24:28",
         "counts", "neighbours", "random_counts --seeds=0:4", "random_counts --narrow --seeds=4:6",
@@ -89,7 +89,7 @@ OPEN_MPI_ONLY = {
         "ENGINE=mpi4py late allreduce_aborted long_allreduce send_interrupted",
         "narrow", "ENGINE=mpi4py point_to_point --small --some",
         "random_programs --seeds=5:8", "ENGINE=mpi4py waits --small", "ENGINE=mpi4py combined",
-        "ENGINE=mpi4py looking", "ENGINE=mpi4py persistent",
+        "ENGINE=mpi4py looking", "ENGINE=mpi4py persistent", "freed",
         "ENGINE=mpi4py direct --some", "point_to_point --direct --small --some",
         "direct_collectives --some", "grid --some",
         "DEBUG=1 random_blocks --seeds=4:7", "DEBUG=1 random_counts --seeds=9:11",
@@ -117,7 +117,8 @@ FULL_ONLY = {
         "collectives --direct", "direct_collectives", "ENGINE=mpi4py direct_collectives",
         "datatypes", "DEBUG=1 datatypes --some", "ENGINE=mpi4py datatypes --small --some",
         "GPU_STAGING=0 datatypes --small --some", "ENGINE=mpi4py direct", "each_call",
-        "late", "ENGINE=mpi4py late", "waits",
+        "late", "ENGINE=mpi4py late", "waits", "freed", "ENGINE=mpi4py freed", "freed --direct",
+        "TEST_NODES=ab freed", "GPU_STAGING=0 freed",
         *(
             f"GPU_STAGING={gpu} ENGINE={engine} host_side --small"
             for gpu in (0, 1) for engine in ("compiled", "mpi4py")

@@ -15,6 +15,7 @@ from device_lib.api.collectives import make_collective_calls
 from device_lib.api.collectives_counted import make_counted_calls
 from device_lib.api.collectives_of_blocks import make_block_calls
 from device_lib.api.combined import both_of, make_combined
+from device_lib.api.freeing import FOREVER, make_freeing
 from device_lib.api.looking import make_looking
 from device_lib.api.messages import if_direct, make_message_call, make_refused
 from device_lib.api.onesided import make_onesided_calls
@@ -191,8 +192,12 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     opening = SimpleNamespace(
         open_scattered=open_scattered, send=direct.send, receive=direct.receive
     )
-    of_all_kinds = SimpleNamespace(start=partitioned.start, free=making.free)
-    persistent = make_persistent(scope, requests, opening, of_all_kinds)
+    persistent = make_persistent(scope, requests, opening, partitioned.start)
+    others = SimpleNamespace(
+        perform=perform, free_persistent=persistent.free_persistent, free_partitioned=making.free
+    )
+    freeing = make_freeing(scope, requests, direct, others)
+    close_freed = freeing.close_freed
 
     # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
 
@@ -212,7 +217,9 @@ def make_calls(scope: Scope) -> SimpleNamespace:
             error = complete_open(ctx)
             if error != SUCCESS:
                 return error
-        return perform(ctx, OP_SYNCHRONIZE, 0, 0, 0, 0, 0).error
+        error = perform(ctx, OP_SYNCHRONIZE, 0, 0, 0, 0, 0).error
+        close_freed(ctx, FOREVER)
+        return error
 
     @device
     def ping(ctx):
@@ -244,7 +251,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         waitsome=several.waitsome,
         **vars(combined),
         **vars(make_looking(waiting, report)),
-        **{**vars(ends), **vars(persistent)},
+        **{**vars(ends), **vars(persistent), **vars(freeing)},
         iallreduce=collective.iallreduce,
         allreduce=collective.allreduce,
         bcast=collective.bcast,

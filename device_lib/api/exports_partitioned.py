@@ -70,18 +70,23 @@ def GMPI_Precv_init(
 
 @block_scope
 def GMPI_Request_free(ctx: DeviceContext, request: int) -> int:
-    """Forgets a persistent or partitioned request that is not active (MPI 4.1 section 3.7.3).
+    """Forgets a request: nobody waits for it any more (MPI 4.1 section 3.7.3).
 
-    For a partitioned one it waits for this rank's proxy. No other scope may use the request
-    meanwhile.
+    A send or a receive that is open goes on. Its buffer is the user's again, and what comes is in
+    it, when a GMPI_Synchronize that is called later has returned, or Context.synchronize, or when
+    the context has closed. A persistent or partitioned request must not be active. No other scope
+    may use the request meanwhile. Waits for this rank's proxy, except for messages of the direct
+    road and persistent requests.
 
     Args:
-        request: of GMPI_Send_init and the like, or of GMPI_Psend_init or GMPI_Precv_init, here or
-            of the host.
+        request: of GMPI_Isend and the like, or GMPI_Irecv; or of GMPI_Send_init and the like, or
+            of GMPI_Psend_init or GMPI_Precv_init, here or of the host. Set what has kept it to
+            ``gmpi.REQUEST_NULL``: it is the kernel's own copy.
 
     Returns:
-        Error class: ``gmpi.ERR_REQUEST`` where it is active, was freed before, or is no such
-        request.
+        Error class: ``gmpi.ERR_REQUEST`` where it is of a nonblocking collective, is active, was
+        completed or freed before, or is no request; that of the call which was refused and has
+        returned this request.
     """
     raise NotImplementedError
 

@@ -8,6 +8,7 @@ costs what the call costs, and a few loads.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.api.collectives import make_collective_calls
@@ -86,20 +87,19 @@ def _keep_buffer(row, field, at, words):
 
 # long: a name for each
 def make_persistent(
-    scope: Scope, requests: SimpleNamespace, opening: SimpleNamespace, partitioned: SimpleNamespace
+    scope: Scope, requests: SimpleNamespace, opening: SimpleNamespace, start_partitioned: Callable
 ) -> SimpleNamespace:
     """The calls of one scope.
 
     Args:
         requests: of the proxied road.
         opening: ``open_scattered``, and ``send`` and ``receive`` of the direct road.
-        partitioned: ``start`` and ``request_free`` of partitioned requests.
+        start_partitioned: GMPI_Start of partitioned requests.
     """
     open_request, report = requests.open_request, requests.report
     refused = make_refused(report)
     open_scattered = opening.open_scattered
     send_direct, receive_direct = opening.send, opening.receive
-    start_partitioned, free_partitioned = partitioned.start, partitioned.free
     leads = scope.leads
     sync = scope.sync
     broadcast = scope.broadcast
@@ -271,13 +271,6 @@ def make_persistent(
 
     free_linked = part("free_persistent", 4, 1, free_persistent)
 
-    @device
-    def request_free(ctx, request):
-        request = int64(request)
-        if is_persistent(request):
-            return free_linked(ctx, request)
-        return free_partitioned(ctx, request)
-
     return SimpleNamespace(
         send_init=send_init,
         ssend_init=ssend_init,
@@ -287,5 +280,5 @@ def make_persistent(
         barrier_init=recorded.ibarrier,
         start=start,
         startall=startall,
-        request_free=request_free,
+        free_persistent=free_linked,
     )

@@ -110,7 +110,7 @@ def make_groups(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
     complete = requests.complete
     part = parts_of(scope.name, "gmpi_partitioned")
     body = make_open_scattered(
-        scope, requests.help_others, requests.report, _never_direct, _never_collects
+        scope, requests.help_others, requests.report, _never_direct, _never_collects, closes=False
     )
     open_scattered = part("open", 8, 1, body)
 

@@ -45,10 +45,16 @@ def fingerprint_of(*extra: str) -> str:
 
 
 if SIMULATOR:
+    _bodies: dict[str, Callable] = {}
 
     def linked(name: str, arguments: int, results: int, body: Callable):
         """The library function ``name``: here, its body."""
+        _bodies[name] = body
         return body
+
+    def declared(name: str, arguments: int, results: int):
+        """The library function ``name`` of a context, whose body ``linked`` is given later."""
+        return lambda *words: _bodies[name](*words)
 
 else:
     from llvmlite import ir
@@ -201,6 +207,14 @@ else:
             body: device function of plain int64 arguments, or of a context and such.
         """
         functions[name] = body, arguments, results
+        return _caller(name, arguments, results, _takes_context(body))
+
+    def declared(name: str, arguments: int, results: int):
+        """A device function that calls the library function ``name`` of a context, whose body
+        ``linked`` is given later: functions that are made first may call it."""
+        return _caller(name, arguments, results, True)
+
+    def _caller(name: str, arguments: int, results: int, takes_context: bool):
         signature = _signature(arguments, results)
 
         @intrinsic
@@ -226,7 +240,7 @@ else:
         def plain(*words):
             return call(words)
 
-        return device(with_context if _takes_context(body) else plain)
+        return device(with_context if takes_context else plain)
 
 
 def parts_of(scope: str, prefix: str = "gmpi") -> Callable:

@@ -96,17 +96,23 @@ def place(ctx, slot, direction, buffer, row, nbytes, lane, lanes, mask):
 
 
 def make_open_scattered(
-    scope: Scope, help_others: Callable, report: Callable, start_direct: Callable, collect: Callable
+    scope: Scope,
+    help_others: Callable,
+    report: Callable,
+    start_direct: Callable,
+    collect: Callable,
+    closes: bool = True,
 ) -> Callable:
     """Opens requests of derived datatypes and strided views; all threads of the scope call it.
 
     Args:
         start_direct: (ctx, word0, peer_tag, nbytes, buffer, row) -> handle; 0: not the direct road.
         collect: the same of collectives, of ``start``'s arguments but the last.
+        closes: of ``taking.make_take_slot``.
     """
     rank = scope.rank
     size = scope.size
-    take_slot = taking.make_take_slot(scope, help_others)
+    take_slot = taking.make_take_slot(scope, help_others, closes)
     no_slot = make_no_slot(report)
     leads = scope.leads
     sync = scope.sync

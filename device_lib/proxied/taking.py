@@ -24,6 +24,7 @@ from device_lib.platform.context import (
     request_slots,
     request_words,
 )
+from device_lib.platform.library import declared
 from device_lib.platform.primitives import (
     device,
     first_bit,
@@ -186,17 +187,31 @@ def acquire(ctx, lane, mask, kind, deadline):
     return shuffle(mask, slot, 0), deadline
 
 
-def make_take_slot(scope: Scope, help_others: Callable) -> Callable:
-    """``acquire`` for a scope, all of whose threads call it together."""
+@device
+def _close_none(ctx, patience):
+    """In place of ``close_freed``."""
+    return 0
+
+
+def make_take_slot(scope: Scope, help_others: Callable, closes: bool = True) -> Callable:
+    """``acquire`` for a scope, all of whose threads call it together.
+
+    Args:
+        closes: whether it closes requests that were freed; not where it is a part of doing that.
+    """
     leads = scope.leads
     broadcast = scope.broadcast
+    close_freed = _close_none
+    if closes:  # device_lib/api/freeing.py
+        close_freed = declared(f"gmpi_close_freed_{scope.name}", 4, 1)
 
     @device
     def take_slot(ctx, slot, kind):
         """A slot of a kind, or minus the error class; the same in all threads.
 
         While there is none, others' commands are executed: this is a wait like any other, and
-        what it waits for may be waiting for them.
+        what it waits for may be waiting for them. Requests that were freed hold their slots until
+        somebody closes them: who needs one does.
 
         Args:
             slot: one that the leading warp has already, or -1.
@@ -207,6 +222,7 @@ def make_take_slot(scope: Scope, help_others: Callable) -> Callable:
         slot = broadcast(slot)
         while slot == BUSY:
             help_others(ctx)
+            close_freed(ctx, 0)
             if leads():
                 slot, deadline = acquire(ctx, lane_id(), warp_mask(), kind, deadline)
             slot = broadcast(slot)

@@ -18,7 +18,7 @@ from device_lib.strict import clocks, handles
 from device_lib.strict.buffers import BACK, OPENING, OUT, SENDS, used
 from device_lib.strict.clocks import Clock
 from device_lib.strict.regions import region_of
-from device_lib.strict.requests import Busy, Request
+from device_lib.strict.requests import UNKNOWN, Busy, Request
 from device_lib.strict.schedule import wait
 from device_lib.strict.watched import READ
 from gmpi.contract.constants import ERR_TRUNCATE, PROC_NULL, SUCCESS
@@ -42,7 +42,7 @@ class Call:
         site: of the call. ``me`` is a lane of the scope, and ``epoch`` its last one before it met
             the others, which all of them have seen.
         request: what it opens; None: nothing.
-        handles: what it waits for, before it was made.
+        handles: what it waits for, before it was made; ``freed``, of Synchronize, likewise.
         extra: the statuses that strict mode has asked for; ``order``, of Waitany.
         held: it says "not yet", and is not made.
         left: whether a thread has come out of it.
@@ -57,6 +57,7 @@ class Call:
         self.arguments: dict[str, Any] = {}
         self.request: Request | None = None
         self.handles: list[int] = []
+        self.freed: list[Request] = []
         self.extra: np.ndarray | None = None
         self.order: list[int] = []
         self.shuffled: np.ndarray | None = None
@@ -135,6 +136,8 @@ class Calls:
         self._use_buffers(call)
         if name in handles.PARTITIONED:
             handles.begin(checker, call)
+        if name == "Synchronize":
+            call.freed = list(checker.requests.freed)
         if name in SENDS:
             call.delay_s = checker.schedule.delay_s()
         if name in _WAITS:
@@ -234,6 +237,10 @@ class Calls:
         if name in handles.PARTITIONED:
             handles.end(checker, call, result)
             return
+        if name == "Synchronize":
+            for freed in call.freed:
+                self._ended(call, freed, checker.requests.close(freed, call.site, UNKNOWN))
+                checker.requests.freed.remove(freed)
         request = call.request
         if request is None:
             return
@@ -294,6 +301,9 @@ class Calls:
         requests = self._checker.requests
         for request in list(requests.open.values()):
             requests.close(request, request.site, 0)
+        for request in requests.freed:  # the host closes them
+            requests.close(request, request.site, UNKNOWN)
+        requests.freed.clear()
         self._failed = False
 
     # --- what is found ----------------------------------------------------------------------------

@@ -148,10 +148,13 @@ def end(checker: Checker, call: Call, result: Any) -> None:
     requests = checker.requests
     if name in ("Psend_init", "Precv_init"):
         _made(checker, call, int(result))
-    elif name == "Request_free":
-        request = requests.partitioned.pop(int(arguments["request"]), None)
-        if request is not None and result == SUCCESS:
+    elif name == "Request_free" and result == SUCCESS:
+        handle = int(arguments["request"])
+        request = requests.partitioned.pop(handle, None)
+        if request is not None:
             requests.close(request, call.site, None)
+        else:
+            requests.free(handle, call.site)
     elif name == "Parrived" and result:
         request = requests.partitioned.get(int(arguments["request"]))
         number = int(arguments["partition"])

@@ -11,8 +11,9 @@ from collections import OrderedDict
 
 import numpy as np
 
-from device_lib.strict.regions import Region
+from device_lib.strict.regions import POISON, Region
 
+UNKNOWN = -1
 _CLOSED = 4096  # requests remembered after their wait
 
 
@@ -40,8 +41,12 @@ class Busy:
         """The request is complete: bytes that have not come are what they were before.
 
         Args:
-            received: how many bytes have come; None: all.
+            received: how many bytes have come; None: all; UNKNOWN: those before the last poison.
         """
+        if self.saved is not None and received == UNKNOWN:
+            poison = np.resize(POISON, self.region.size)
+            changed = np.flatnonzero(self.region.read() != poison)
+            received = int(changed[-1]) + 1 if len(changed) else 0
         if self.saved is not None and received is not None and received < self.region.size:
             self.region.write(self.saved[received:], received)
         self.saved = None
@@ -78,6 +83,7 @@ class Requests:
         self.busy: list[Busy] = []
         self.open: dict[int, Request] = {}  # by handle
         self.partitioned: dict[int, Request] = {}  # by handle
+        self.freed: list[Request] = []
         self._closed: OrderedDict[int, tuple[Request, int]] = OrderedDict()  # handle: wait's site
 
     def hold(self, busy: Busy) -> None:
@@ -110,6 +116,13 @@ class Requests:
             if len(self._closed) > _CLOSED:
                 self._closed.popitem(last=False)
         return ended
+
+    def free(self, handle: int, site: int) -> None:
+        """GMPI_Request_free of an open request: nobody waits for it, its buffers stay in use."""
+        request = self.open.pop(handle, None)
+        if request is not None:
+            self._closed[handle] = request, site
+            self.freed.append(request)
 
     def closed(self, handle: int) -> tuple[Request, int] | None:
         """The request, and the line where it was waited for."""

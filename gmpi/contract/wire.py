@@ -184,9 +184,8 @@ READY_BYTES = 128  # the line of the ready word
 BASE_PACKET = STATUS_PACKETS + LARGE_BUFFERS
 LARGE_PACKETS = BASE_PACKET + 1
 MAILBOX_BYTES = 65536
-MAILBOX_PACKETS = (
-    4  # of a group: 48 bytes of the message. All packets of the last group are written.
-)
+# Of a group: 48 bytes of the message. All packets of the last group are written.
+MAILBOX_PACKETS = 4
 MAILBOX_GROUPS = 32  # of a block: their first packets lie together, then their second ones, ...
 _BLOCK_PAYLOAD = MAILBOX_GROUPS * MAILBOX_PACKETS * PACKET_PAYLOAD
 MAILBOX_STRIDE = (
@@ -248,6 +247,7 @@ BLOCK_BITS = 31  # of a block's number that CONTROL_BLOCKS tells apart
 NARROW_SHIFT = 32  # of CONTROL_BLOCKS: the same of narrow slots. All bits: they are for everybody
 CONTROL_CONSUMED = 64  # 8 bytes, records taken from the ring; its own cache line
 CONTROL_RESOURCE_NS = 128  # 8 bytes, how long a call waits for a free request slot
+CONTROL_FREED = 136  # 8 bytes, not zero: a kernel has freed a request that was open
 CONTROL_NARROW = 192  # a bit for each narrow slot: it has a command that nobody has executed
 MAPPED_COMMUNICATORS = 4096
 COMMUNICATORS = 256
@@ -270,6 +270,7 @@ DEVICE_DIRECT_OPEN = 296  # how many requests of the direct road are open
 DEVICE_LATE = 304  # partitions that are ready and not stored; each counts as an open request
 DEVICE_PARTITIONED_COUNT = 312  # rows of partitioned requests that may be in use
 DEVICE_PERSISTENT_COUNT = 320  # persistent requests made so far
+DEVICE_FREED = 328  # how many requests were freed and are not closed yet
 # A line that is read through L1: nothing that changes lies in it.
 DEVICE_LARGE = 448  # address (GPU) of large staging; constant
 DEVICE_STAGING = 456  # address of GPU staging; constant, 0: there is none
@@ -285,6 +286,8 @@ BUSY_BITS = 32  # requests per word
 # null request's and the send's (0: not known). Guesses: nobody minds if one is lost.
 DEVICE_POLL_DELAYS = DEVICE_BUSY + 64
 BUSY_DIRECT = 4  # in a line of busy bits: which of its requests are of the direct road, and open
+BUSY_FREED = 8  # and BUSY_FREED_STEP behind: of 16 requests each, see device_lib/api/freeing.py
+BUSY_FREED_STEP = 16
 BUSY_SUMMARY = 16  # in each 32nd of these lines: which of the 32 may have such a request
 POLL_DELAYS = 128
 MAX_REQUEST_SLOTS = 32768
@@ -379,14 +382,14 @@ HANDLE_SLOT_MASK = 0xFFFF
 HANDLE_PACKETS_SHIFT = 48
 HANDLE_PACKETS_MASK = 0xF
 HANDLE_SMALL_SHIFT = 48  # of a handle of the direct road: a receive that one warp can take
+HANDLE_FREED_SHIFT = 49  # likewise: GMPI_Request_free was called, no wait takes it any more
 HANDLE_LARGE_SHIFT = 52
 HANDLE_CONTEXT_SHIFT = 53
 HANDLE_CONTEXT_MASK = 0x3F
 HANDLE_ERROR_SHIFT = 60  # set: no request was opened, the low byte is the error class
 HANDLE_DIRECT_SHIFT = 61  # set: of the direct road
-HANDLE_PARTITIONED_SHIFT = (
-    62  # set: a partitioned request; with HANDLE_DIRECT_SHIFT, a persistent one
-)
+# Set: a partitioned request; with HANDLE_DIRECT_SHIFT, a persistent one.
+HANDLE_PARTITIONED_SHIFT = 62
 LOW_32 = 0xFFFFFFFF
 REQUEST_NULL = 0
 

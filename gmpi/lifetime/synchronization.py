@@ -21,7 +21,7 @@ from gmpi.errors import (
     ProxyError,
     RequestTimeoutError,
 )
-from gmpi.lifetime import ending, opening
+from gmpi.lifetime import ending, freed, opening
 from gmpi.observe.report import Report
 from host_proxy.platform.state import G_FAULTS, G_SERIAL, OPEN, S_COMM, S_STATE
 from host_proxy.records.ring import has_record
@@ -57,6 +57,8 @@ class Synchronization:
     def synchronize(self, timeout: float) -> None:
         """``Context.synchronize``, with ``timeout`` s for the requests of ended kernels."""
         self.wait_for_kernels(None)
+        if not self.aborted:
+            freed.close(self._context, timeout)
         if self.aborted:
             raise self.aborted_error()
         if not self._wait_for_requests(timeout):
@@ -84,6 +86,7 @@ class Synchronization:
     def settle(self) -> None:
         """Before closing: gives what kernels have left behind a moment to complete."""
         if not self.aborted:
+            freed.close(self._context, self._context.config.sync_timeout_s)
             self._wait_for_requests(_SETTLE_S)
             self._wait_for_buffered(self._context.config.sync_timeout_s)
 

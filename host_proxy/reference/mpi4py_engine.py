@@ -160,12 +160,9 @@ class Mpi4pyEngine(Operations):
     def cancel(self, slot: int) -> Step:
         """Withdraws a receive whose message has not come (MPI 4.1 section 3.8.4)."""
         handle = self.field(slot, S_ELEMENTS)
-        receive = withdrawing.receive_of(self.state, handle)
+        receive = withdrawing.request_of(self.state, handle, wire.OP_IRECV)
         if receive is None:
-            error = ops.FIELD_CLASSES[ops.REQUEST]
-            value = handle & ~withdrawing.STALE
-            log_request(self.g, self.row(slot), ops.REQUEST, error, 0, value, 0)
-            return Outcome(0, error)
+            return self.no_request(slot, handle)
         if self.field(receive, S_STATE) == OPEN:
             if self.field(receive, S_PYTHON) == 0:
                 request = withdrawing.take_out(self.state, receive)
@@ -179,6 +176,23 @@ class Mpi4pyEngine(Operations):
                     request.Cancel()
         return Outcome(0)
         yield
+
+    def free(self, slot: int) -> Step:
+        """A kernel will not wait for a request (MPI 4.1 section 3.7.3)."""
+        handle = self.field(slot, S_ELEMENTS)
+        if handle >> wire.HANDLE_PARTITIONED_SHIFT == 1:
+            return (yield from self.free_partitioned(slot))
+        allowed = wire.OP_ISEND, wire.OP_IRECV, wire.OP_BSEND
+        if withdrawing.request_of(self.state, handle, *allowed) is None:
+            return self.no_request(slot, handle)
+        return Outcome(0)
+
+    def no_request(self, slot: int, handle: int) -> Outcome:
+        """A call was given a handle that it does not take."""
+        error = ops.FIELD_CLASSES[ops.REQUEST]
+        value = handle & ~withdrawing.STALE if handle > 0 else handle
+        log_request(self.g, self.row(slot), ops.REQUEST, error, 0, value, 0)
+        return Outcome(0, error)
 
     def take_over(self) -> None:
         """Goes on with receives of the compiled engine that have no buffers for what has come."""
@@ -316,7 +330,7 @@ _OPERATIONS = {
     wire.OP_RECEIVE_CHANNEL: Mpi4pyEngine.receive_channel,
     wire.OP_PSEND_INIT: Mpi4pyEngine.make_partitioned,
     wire.OP_PRECV_INIT: Mpi4pyEngine.make_partitioned,
-    wire.OP_REQUEST_FREE: Mpi4pyEngine.free_partitioned,
+    wire.OP_REQUEST_FREE: Mpi4pyEngine.free,
     wire.OP_BSEND: Mpi4pyEngine.bsend,
     wire.OP_ABORT: Mpi4pyEngine.abort,
     wire.OP_CANCEL: Mpi4pyEngine.cancel,

@@ -1,4 +1,5 @@
-"""Taking a receive that the compiled engine has posted out of its table, to cancel it."""
+"""What a handle names; and taking a receive that the compiled engine has posted out of its table,
+to cancel it."""
 
 from __future__ import annotations
 
@@ -32,15 +33,15 @@ from host_proxy.platform.state import (
 STALE = 1 << 59  # in a handle: the kernel knows that it names no open request
 
 
-def receive_of(state: State, handle: int) -> int | None:
-    """The slot of the receive that a handle names; None: it names none."""
+def request_of(state: State, handle: int, *operations: int) -> int | None:
+    """The slot of the request, of one of some operations, that a handle names; None: of none."""
     slot = handle >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
     if handle <= 0 or handle >> 59 != 0 or slot >= state.layout.slots:
         return None
     context = handle >> wire.HANDLE_CONTEXT_SHIFT & wire.HANDLE_CONTEXT_MASK
     row = state.slots[slot]
     ours = context == state.globals[G_CONTEXT] and row[S_HANDLE] == handle
-    if not ours or row[S_OP] != wire.OP_IRECV or row[S_COMM] == wire.PRIVATE_COMMUNICATOR:
+    if not ours or row[S_OP] not in operations or row[S_COMM] == wire.PRIVATE_COMMUNICATOR:
         return None
     return slot
 
