@@ -7,10 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import launcher
 import numpy as np
 import pytest
+from cuda.bindings.driver import CUfunction_attribute as Attribute
 from mpi4py import MPI
 
 import gmpi
@@ -206,3 +209,73 @@ def test_gmpi_cpp_writes_the_header_without_a_compiler(tmp_path: Path) -> None:
     if gmpi.SIMULATOR:
         done = runner.invoke(main, ["cpp", "-o", str(tmp_path)])
         assert done.exit_code == 2 and "the simulator compiles nothing" in done.output
+
+
+class Driver:
+    """CuPy and its driver, as a kernel asks them: a function is named by its build's limit."""
+
+    STATIC = 1 << 10
+    PROCESSORS = 132
+
+    def __init__(self) -> None:
+        self.allowed: list[tuple[int, int]] = []
+        self.linked: list[int] = []
+        self.cuda = SimpleNamespace(
+            driver=self,
+            Device=lambda: SimpleNamespace(attributes={"MultiProcessorCount": self.PROCESSORS}),
+        )
+
+    def funcGetAttribute(self, attribute: int, function: int) -> int:
+        known = Attribute.CU_FUNC_ATTRIBUTE_NUM_REGS, Attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+        return {int(known[0]): function, int(known[1]): self.STATIC}[attribute]
+
+    def funcSetAttribute(self, function: int, attribute: int, value: int) -> None:
+        assert attribute == int(Attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+        self.allowed.append((function, value))
+
+    def occupancyMaxActiveBlocksPerMultiprocessor(
+        self, function: int, threads: int, shared: int
+    ) -> int:
+        return 65536 // (function * threads)
+
+    def kernel(self, monkeypatch: pytest.MonkeyPatch) -> module.CupyKernel:
+        monkeypatch.setattr(module, "_cupy", lambda: self)
+        made = module.CupyModule(link.Program(b"", ("solve",), (), ()), (9, 0), False)
+        monkeypatch.setattr(made, "_function", self.function)
+        return made.get_function("solve")
+
+    def function(self, name: str, limit: int) -> Any:
+        self.linked.append(limit)
+        return SimpleNamespace(ptr=limit)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "threads", "limit"),
+    [(1, 32, 255), (132, 256, 255), (133, 256, 128), (528, 256, 64), (1, 1024, 64), (9999, 64, 64)],
+)
+def test_a_launch_takes_the_first_build_that_fits(
+    monkeypatch: pytest.MonkeyPatch, blocks: int, threads: int, limit: int
+) -> None:
+    """As kernels of Numba do (test_builds.py); others are not linked."""
+    driver = Driver()
+    function, what = driver.kernel(monkeypatch)._chosen(blocks, threads, 0)
+    assert function.ptr == what.registers == min(driver.linked) == limit
+    assert (what.name, what.blocks, what.threads) == ("solve", blocks, threads)
+    assert what.resident == 65536 // (limit * threads) * driver.PROCESSORS
+    assert what.shared_bytes == driver.STATIC and not what.makes_requests
+    assert not driver.allowed
+
+
+def test_ranks_that_share_a_gpu_leave_room_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "sharers", lambda: 2)
+    function, _ = Driver().kernel(monkeypatch)._chosen(132, 256, 0)
+    assert function.ptr == 128
+
+
+def test_a_kernel_is_let_have_much_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dynamic with static memory is what counts; the largest grid is that of the leanest build."""
+    for shared, allowed in ((47 << 10, []), ((47 << 10) + 1, [(255, (47 << 10) + 1)])):
+        driver = Driver()
+        _, what = driver.kernel(monkeypatch)._chosen(1, 32, shared)
+        assert driver.allowed == allowed and what.shared_bytes == shared + driver.STATIC
+    assert Driver().kernel(monkeypatch).max_blocks(256) == 4 * Driver.PROCESSORS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from math import prod
 from typing import Any
@@ -12,9 +12,8 @@ from device_lib.platform.context import CONTEXTS
 from gmpi.cpp import launching, link
 from gmpi.errors import UsageError
 from gmpi.launch import launch
+from gmpi.launch.builds import Choice, first_that_fits, must_be_allowed
 from gmpi.launch.launch import PASS_THE_DEVICE, Launch
-
-_WITHOUT_ASKING = 48 << 10  # bytes of dynamic shared memory a block; a kernel must be allowed more
 
 
 def _cupy() -> Any:
@@ -166,35 +165,32 @@ class CupyKernel:
     def max_blocks(self, threads: int, shared_mem: int = 0) -> int:
         """The largest grid that is resident as a whole with some build, if no other rank uses the
         GPU."""
-        return max(self._measure(limit, threads, shared_mem)[1] for limit in LIMITS)
+        return max(choice.resident for choice in self._measured(threads, shared_mem))
 
     def _choose(self, blocks: int, threads: int, shared: int) -> tuple[Any, Launch]:
         """The first build under which so many blocks are resident, or that with the most."""
-        best: tuple[Any, ...] = (None, -1, 0, 0)
-        for limit in LIMITS:
-            found = self._measure(limit, threads, shared)
-            if found[1] >= best[1]:
-                best = found
-            if best[1] >= blocks * launch.sharers():
-                break
-        function, resident, registers, nbytes = best
+        chosen = first_that_fits(self._measured(threads, shared), blocks * launch.sharers())
         makes = self._module.program.makes_requests
-        return function, Launch(self.name, blocks, threads, resident, registers, nbytes, makes)
+        return chosen.kernel, Launch(self.name, blocks, threads, *chosen[1:], makes)
 
-    def _measure(self, limit: int, threads: int, shared: int) -> tuple[Any, int, int, int]:
-        """(function, resident blocks, registers, bytes of shared memory) with one build."""
+    def _measured(self, threads: int, shared: int) -> Iterator[Choice]:
+        """With each build, those with the most registers first."""
+        return (self._measure(limit, threads, shared) for limit in LIMITS)
+
+    def _measure(self, limit: int, threads: int, shared: int) -> Choice:
+        """With one build. ``shared``: bytes of dynamic shared memory."""
         from cuda.bindings.driver import CUfunction_attribute as Attribute
 
         driver = _cupy().cuda.driver
         function = self._module._function(self.name, limit)
-        if shared > _WITHOUT_ASKING:
-            allowed = Attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            driver.funcSetAttribute(function.ptr, int(allowed), shared)
-        each = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared)
-        processors = _cupy().cuda.Device().attributes["MultiProcessorCount"]
         known = (
             Attribute.CU_FUNC_ATTRIBUTE_NUM_REGS,
             Attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
         )
         registers, static = (driver.funcGetAttribute(int(a), function.ptr) for a in known)
-        return function, each * processors, registers, static + shared
+        if must_be_allowed(static, shared):
+            allowed = Attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            driver.funcSetAttribute(function.ptr, int(allowed), shared)
+        each = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared)
+        processors = _cupy().cuda.Device().attributes["MultiProcessorCount"]
+        return Choice(function, each * processors, registers, static + shared)

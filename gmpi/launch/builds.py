@@ -11,7 +11,7 @@ number, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from device_lib.platform.assembler import LIMITS
@@ -30,7 +30,7 @@ class Choice(NamedTuple):
         shared_bytes: a block takes, static and dynamic.
     """
 
-    kernel: Any  # numba.cuda.dispatcher._Kernel
+    kernel: Any  # numba.cuda.dispatcher._Kernel, or a function of CuPy
     resident: int
     registers: int
     shared_bytes: int
@@ -94,9 +94,14 @@ def choose(kernel: Any, blocks: int, threads: int, dynamic: int) -> Choice:
 
 
 def _choose(kernel: Any, blocks: int, threads: int, dynamic: int) -> Choice:
+    return first_that_fits((_measure(build, threads, dynamic) for build in builds(kernel)), blocks)
+
+
+def first_that_fits(choices: Iterable[Choice], blocks: int) -> Choice:
+    """The first under which so many blocks are resident, else the last of those under which most
+    are. What comes after it is not asked for: it is not even linked."""
     best = None
-    for build in builds(kernel):
-        choice = _measure(build, threads, dynamic)
+    for choice in choices:
         if best is None or choice.resident >= best.resident:
             best = choice
         if best.resident >= blocks:
@@ -105,17 +110,22 @@ def _choose(kernel: Any, blocks: int, threads: int, dynamic: int) -> Choice:
     return best
 
 
+def must_be_allowed(static: int, dynamic: int) -> bool:
+    """Whether a kernel must be let have that much dynamic shared memory; bytes of a block."""
+    return static + dynamic > _WITHOUT_ASKING and dynamic > 0
+
+
 def most_blocks(kernel: Any, threads: int, dynamic: int) -> int:
     """The largest grid that is resident as a whole with some build."""
     return max(_measure(build, threads, dynamic).resident for build in builds(kernel))
 
 
 def _measure(build: Any, threads: int, dynamic: int) -> Choice:
-    shared = int(build.shared_mem_per_block) + dynamic
-    if shared > _WITHOUT_ASKING and dynamic:
+    static = int(build.shared_mem_per_block)
+    if must_be_allowed(static, dynamic):
         _allow_dynamic(build, dynamic)
     resident = int(build.max_cooperative_grid_blocks(threads, dynamic))
-    return Choice(build, resident, int(build.regs_per_thread), shared)
+    return Choice(build, resident, int(build.regs_per_thread), static + dynamic)
 
 
 def _allow_dynamic(build: Any, nbytes: int) -> None:
