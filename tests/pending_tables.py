@@ -6,6 +6,7 @@ from gmpi.diagnose.diagnosis import diagnose
 from gmpi.diagnose.tables import Cause, Pending, Table, Unexpected
 
 UNLAUNCHED: list[Pending] = []
+PREPARING: list[Pending] = []
 A, B = "COMM_WORLD", "other #0.1"
 KINDS = {
     "tag", "peer", "communicator", "missing send", "missing receive", "collective", "order",
@@ -37,7 +38,7 @@ def make(name: str, kind: str, peer: object, tag: object, comm: str, **more: obj
 
 def tables(*pending: list[Pending] | None, **unexpected: list[Unexpected]) -> dict:
     """Tables of ranks 0, 1, ...: their requests, ``None`` for one that left, ``UNLAUNCHED`` for one
-    without a kernel so far; r1=[what came]."""
+    without a kernel so far, ``PREPARING`` for one that compiles; r1=[what came]."""
     size = len(pending)
     members = {A: list(range(size)), B: list(range(size))}
     found = {}
@@ -45,6 +46,8 @@ def tables(*pending: list[Pending] | None, **unexpected: list[Unexpected]) -> di
         kernels = "none running" if requests is None else "running"
         if requests is UNLAUNCHED:
             kernels = "none launched"
+        if requests is PREPARING:
+            kernels = "being prepared"
         came = unexpected.get(f"r{rank}", [])
         found[rank] = Table(rank, kernels, requests or [], came, members)
     return found

@@ -270,6 +270,7 @@ def test_ranks_that_share_a_gpu_leave_room_for_each_other(monkeypatch: pytest.Mo
     monkeypatch.setattr(launch, "sharers", lambda: 2)
     function, _ = Driver().kernel(monkeypatch)._chosen(132, 256, 0)
     assert function.ptr == 128
+    assert Driver().kernel(monkeypatch).max_blocks(256) == 2 * Driver.PROCESSORS
 
 
 def test_a_kernel_is_let_have_much_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:

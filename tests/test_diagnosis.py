@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pending_tables import (
     KINDS,
+    PREPARING,
     UNLAUNCHED,
     A,
     B,
@@ -107,6 +108,9 @@ CASES = {
     ),
     "the receiver has launched nothing": (
         tables([send(1, **LONG)], UNLAUNCHED), "not launched", "1 has not launched a kernel yet",
+    ),
+    "the source compiles its kernel": (
+        tables(PREPARING, [recv(0)]), "not launched", "is compiling, linking or launching a kernel",
     ),
     "wildcards, one has left and one has launched nothing": (
         tables(None, [recv(None, None)], UNLAUNCHED),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from numba import cuda
 
-from gmpi.launch import kernels
+from device_lib.platform.context import DeviceContext
+from gmpi.launch import kernels, launch, preparing
 from gmpi.launch.kernels import LaunchedKernels
 
 
@@ -78,3 +80,40 @@ def test_nothing_is_freed_while_a_kernel_runs(driver: Driver) -> None:
     launched.begin(None)  # type: ignore[arg-type]
     assert len(launched._events) == 2 and driver.dropped == 3 and driver.kept
     assert not launched.wait(0)
+
+
+def test_a_kernel_that_is_being_prepared_is_none_that_was_left(driver: Driver) -> None:
+    """Before the first launch, and between one and the next."""
+    launched = LaunchedKernels(allowed=True, check_grid=False)
+    assert launched.state == "none launched"
+    for _ in range(2):
+        preparing.begin()
+        assert launched.state == "being prepared"
+        launched.begin(None)  # type: ignore[arg-type]
+        assert launched.state == "being prepared"
+        launched.follow(None)
+        assert launched.state == "running"
+        preparing.end()
+        assert launched.state == "running"
+        driver.events[-1].ended = True
+        assert launched.wait(0) and launched.state == "none running"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_call_with_a_context_prepares_a_kernel(fails: bool) -> None:
+    """Until it has been launched, or could not be compiled."""
+    seen: list[bool] = []
+
+    class Configuration:
+        def __init__(self) -> None: ...
+
+        def __call__(self, *args: Any) -> None:
+            seen.append(preparing.is_under_way())
+            if fails:
+                raise TypeError("no such kernel")
+
+    launch._wrap_calls(SimpleNamespace(_LaunchConfiguration=Configuration, warn=None))
+    for args in ((DeviceContext(1, 2, 3, 4), 5), (5,)):
+        with pytest.raises(TypeError) if fails else contextlib.nullcontext():
+            Configuration()(*args)
+    assert seen == [True, False] and not preparing.is_under_way()

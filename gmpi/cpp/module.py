@@ -8,10 +8,10 @@ from math import prod
 from typing import Any
 
 from device_lib.platform.assembler import LIMITS
-from device_lib.platform.context import CONTEXTS
+from device_lib.platform.context import CONTEXTS, AnyContext
 from gmpi.cpp import launching, link
 from gmpi.errors import UsageError
-from gmpi.launch import launch
+from gmpi.launch import launch, preparing
 from gmpi.launch.builds import Choice, first_that_fits, must_be_allowed
 from gmpi.launch.launch import PASS_THE_DEVICE, Launch
 
@@ -140,8 +140,23 @@ class CupyKernel:
             ContextError: the context is closed.
             GridError: the grid cannot be resident as a whole.
         """
-        stream = stream or _cupy().cuda.get_current_stream()
         ctx = self._context(args)
+        preparing.begin()
+        try:
+            self._launch(ctx, grid, block, args, shared_mem, stream)
+        finally:
+            preparing.end()
+
+    def _launch(
+        self,
+        ctx: AnyContext,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: tuple[Any, ...],
+        shared_mem: int,
+        stream: Any,
+    ) -> None:
+        stream = stream or _cupy().cuda.get_current_stream()
         blocks, threads = prod(grid), prod(block)
         function, what = self._chosen(blocks, threads, shared_mem)
         given = launch.begin(ctx, what)
@@ -163,9 +178,10 @@ class CupyKernel:
         raise UsageError(f"kernel {self.name} needs Context.device among its arguments")
 
     def max_blocks(self, threads: int, shared_mem: int = 0) -> int:
-        """The largest grid that is resident as a whole with some build, if no other rank uses the
-        GPU."""
-        return max(choice.resident for choice in self._measured(threads, shared_mem))
+        """The largest grid that is resident as a whole, beside grids as large of the other ranks
+        that share the GPU: as ``Context.max_blocks``."""
+        most = max(choice.resident for choice in self._measured(threads, shared_mem))
+        return most // launch.sharers()
 
     def _choose(self, blocks: int, threads: int, shared: int) -> tuple[Any, Launch]:
         """The first build under which so many blocks are resident, or that with the most."""

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Kernels = Literal["running", "none running", "none launched", "host only"]
+Kernels = Literal["running", "none running", "none launched", "being prepared", "host only"]
 Tables = dict[int, "Table | None"]  # None: the rank did not answer
 
 LISTED = 4  # ranks or requests that a sentence names one by one
@@ -208,6 +208,8 @@ def absence_of(table: Table) -> Absence:
         return Absence("left", "has left its kernels")
     if table.kernels == "none launched":
         return Absence("not launched", "has not launched a kernel yet")
+    if table.kernels == "being prepared":
+        return Absence("not launched", "is compiling, linking or launching a kernel")
     return Absence()
 
 

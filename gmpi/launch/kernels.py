@@ -13,6 +13,7 @@ from typing import Any
 from device_lib.platform.primitives import SIMULATOR
 from gmpi.diagnose.tables import Kernels
 from gmpi.errors import GridError, KernelError
+from gmpi.launch import preparing
 from gmpi.launch.launch import Launch
 
 MAX_THREADS = 1024  # of a block
@@ -122,9 +123,11 @@ class LaunchedKernels:
         """The same in words, for reports (any thread)."""
         if not self._allowed:
             return "host only"
-        if not self._begun:
-            return "none launched"
-        return "running" if self.unfinished else "none running"
+        if self.unfinished:
+            return "running"
+        if preparing.is_under_way():
+            return "being prepared"
+        return "none running" if self._begun else "none launched"
 
     def wait(self, timeout: float | None) -> bool:
         """Whether all kernels have ended within ``timeout`` seconds (None: however long it takes).

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from device_lib.platform.context import CONTEXTS, AnyContext
 from device_lib.platform.primitives import SIMULATOR
+from gmpi.launch import preparing
 
 #: Called with (device context, launch) before a launch, which then gets the device context that is
 #: returned, and with the stream after it.
@@ -98,7 +99,7 @@ def _wrap_gpu() -> None:
         return result
 
     dispatcher._Kernel.launch = launch
-    _hold_warnings_back(dispatcher)
+    _wrap_calls(dispatcher)
 
     from gmpi.context import Context
 
@@ -107,8 +108,9 @@ def _wrap_gpu() -> None:
         raise TypeError(PASS_THE_DEVICE)
 
 
-def _hold_warnings_back(dispatcher: Any) -> None:
-    """Numba's warning of a small grid waits for the launch.
+def _wrap_calls(dispatcher: Any) -> None:
+    """Reports know of kernels that are being compiled, and Numba's warning of a small grid waits
+    for the launch.
 
     Numba gives it in ``kernel[blocks, threads]``, where it is not known yet with which arguments
     the kernel will be launched.
@@ -131,8 +133,14 @@ def _hold_warnings_back(dispatcher: Any) -> None:
         self._held_back = held.message
 
     def launch(self: Any, *args: Any) -> Any:
+        if any(isinstance(arg, CONTEXTS) for arg in args):
+            preparing.begin()
+            try:
+                return call(self, *args)  # compiles, the first time
+            finally:
+                preparing.end()
         message = getattr(self, "_held_back", None)
-        if message is not None and not any(isinstance(arg, CONTEXTS) for arg in args):
+        if message is not None:
             self._held_back = None  # once, as Numba does
             warnings.warn(message, stacklevel=2)
         return call(self, *args)
