@@ -165,7 +165,7 @@ _OTHER_ROAD = "one that was registered without wildcards=False"
 def _call_text(signature: int) -> str:
     """A collective, by what its packets say of it (``gmpi/contract/collectives.py``)."""
     amount = signature >> c.AMOUNT_SHIFT & c.AMOUNT_MASK
-    kind = signature >> c.KIND_SHIFT & 3
+    kind = c.kind_of(signature)
     if kind == c.BARRIER:
         return "GMPI_Barrier"
     if kind == c.BCAST:

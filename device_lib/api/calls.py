@@ -31,6 +31,7 @@ from device_lib.direct.partitioned import make_partitioned
 from device_lib.direct.partitioned_making import make_making
 from device_lib.direct.partitioned_waits import make_partitioned_waits
 from device_lib.direct.requests import make_ask, make_direct
+from device_lib.direct.round_waits import make_round_waits
 from device_lib.direct.scattered_collectives import make_scattered
 from device_lib.platform.context import has_direct
 from device_lib.platform.library import parts_of
@@ -82,7 +83,8 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     finish_many, finish_one_of = waiting.finish_all, waiting.finish_one
     wait_for_each = waiting.wait_for_each
     several = make_several(scope, finish)
-    collectives = make_collectives(scope, requests.help_others, direct.go_on)
+    make_wait = make_round_waits(scope, requests.help_others, direct.go_on)
+    collectives = make_collectives(scope, make_wait)
     collect = make_scattered(scope, collectives, requests.help_others)
     body = make_open_scattered(
         scope, requests.help_others, requests.report, direct.start_scattered, collect

@@ -14,10 +14,10 @@ from types import SimpleNamespace
 from device_lib.direct import rounds
 from device_lib.direct.collective_waits import (
     AFTER_STORES,
-    LOOKS,
     NOTHING_DONE,
     make_collective_waits,
 )
+from device_lib.direct.round_waits import LOOKS
 from device_lib.direct.rounds import NOBODY, row_of, signature_of
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
@@ -49,19 +49,18 @@ def _at_once(size):
     return min(ROOM, 2 * size * PAYLOAD)
 
 
-def make_collectives(scope: Scope, help_others: Callable, go_on: Callable) -> SimpleNamespace:
+def make_collectives(scope: Scope, make_wait: Callable) -> SimpleNamespace:
     """For one scope. Each returns the error class, or NOT_OURS: the call goes by the proxies.
 
     Args:
-        help_others: executes commands of the proxied road.
-        go_on: goes on with requests of the direct road.
+        make_wait: ``make_round_waits``.
     """
     rank = scope.rank
     size = scope.size
     leads = scope.leads
     sync = scope.sync
     sync_or = scope.sync_or
-    waits = make_collective_waits(scope, help_others, go_on)
+    waits = make_collective_waits(scope, make_wait)
     rest = waits.rest
     part = parts_of(scope.name, "gmpi_direct")
 

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from device_lib.direct import rounds
 from device_lib.direct.grid_team import share, shares_of
 from device_lib.direct.long_steps import REDUCE, SEND, SEND_ALL, TAKE, take_step
-from device_lib.direct.rounds import row_of, signature_of
+from device_lib.direct.rounds import kind_of, row_of, signature_of
 from device_lib.platform.primitives import device, fence_sys, load_16, load_gpu
 from device_lib.platform.scope import Scope
 from gmpi.contract.collectives import (
     ALLREDUCE,
     AREA,
     CHUNK,
-    KIND_SHIFT,
     LONG,
     RANKS_SHIFT,
     ROOT_MASK,
@@ -78,7 +77,7 @@ def make_collect_long(scope: Scope, wait: Callable) -> Callable:
         row = row_of(ctx, what)
         me = load_16(row + AREA)[1] & LOW_32
         room = load_gpu(row + CHUNK)
-        reduces = what >> KIND_SHIFT & 3 == ALLREDUCE
+        reduces = kind_of(what) == ALLREDUCE
         root = not reduces and me == what & ROOT_MASK
         error = SUCCESS
         begin = 0

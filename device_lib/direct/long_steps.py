@@ -8,7 +8,7 @@ Between two steps all ranks meet (``long_collectives``). Scopes and the blocks o
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib.direct.rounds import row_of
+from device_lib.direct.rounds import kind_of, row_of
 from device_lib.move.copy import copy_from_staging, copy_to_staging
 from device_lib.move.layouts import layout_of, pack_layout, unpack_layout
 from device_lib.move.reduce import combine
@@ -28,7 +28,6 @@ from gmpi.contract.collectives import (
     AREA,
     CHUNK,
     INBOX_BYTES,
-    KIND_SHIFT,
     PEERS,
     RANKS_SHIFT,
     SEGMENT_STEP,
@@ -117,7 +116,7 @@ def _step(ctx, what, step_slot, address, begin, nbytes, rank, size):
         else:
             copy_from_staging(address + begin, outbox, nbytes, rank, size)
     else:
-        reduces = what >> KIND_SHIFT & 3 == ALLREDUCE
+        reduces = kind_of(what) == ALLREDUCE
         turn = 0
         while turn < ranks:  # each rank begins with another one: no link is everybody's at once
             peer = me + turn

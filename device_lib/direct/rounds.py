@@ -37,6 +37,7 @@ from gmpi.contract.wire import (
     PACKET_BYTES,
 )
 
+kind_of = device(collectives.kind_of)
 packets_of = device(collectives.packets_of_round)
 first_word = device(collectives.first_word)
 later_word = device(collectives.later_word)

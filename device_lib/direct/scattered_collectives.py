@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct.long_collectives import is_long
-from device_lib.direct.rounds import row_of
+from device_lib.direct.rounds import kind_of, row_of
 from device_lib.move.layouts import is_derived, layout_of, pack_layout, unpack_layout
 from device_lib.move.message import is_sound
 from device_lib.platform.context import may_collect_direct
@@ -87,7 +87,7 @@ def make_scattered(scope: Scope, direct: SimpleNamespace, help_others: Callable)
         sync()
         send = 0
         recv = 0
-        reduces = what >> KIND_SHIFT & 3 == ALLREDUCE
+        reduces = kind_of(what) == ALLREDUCE
         area, where = load_16(row_of(ctx, what) + AREA)
         ranks = where >> RANKS_SHIFT
         packed = area + 2 * ranks * INBOX_BYTES

@@ -71,9 +71,10 @@ RANKS_SHIFT = 32
 assert PEERS + 8 * RANKS == COLLECTIVE_ROW_BYTES
 
 # --- what a call is: one word ---------------------------------------------------------------------
-#   op (4) | log2 of the element's bytes (2) | class of the element (2) | kind (2); of a Bcast the
+#   op (4) | log2 of the element's bytes (2) | class of the element (2) | kind (4); of a Bcast the
 #   root in place of the first three | communicator << COMM_SHIFT | signature << SIGNATURE_SHIFT
-# A signature has the lower ten bits, and the elements, of a Bcast the bytes, modulo 2**AMOUNT_BITS.
+# A signature has the lower twelve bits, and the elements, of a Bcast the bytes, modulo
+# 2**AMOUNT_BITS.
 OP_MASK = 0xF
 SIZE_SHIFT = 4
 CLASS_SHIFT = 6
@@ -82,13 +83,14 @@ UNSIGNED = 1
 REAL = 2
 ROOT_MASK = 0xFF
 KIND_SHIFT = 8
+KIND_MASK = 0xF
 ALLREDUCE = 1
 BCAST = 2
 BARRIER = 3
 COMM_SHIFT = 16
 SIGNATURE_SHIFT = 32
-AMOUNT_SHIFT = 10
-AMOUNT_BITS = 20
+AMOUNT_SHIFT = 12
+AMOUNT_BITS = 19  # so that no signature is negative in 32 bits
 AMOUNT_MASK = (1 << AMOUNT_BITS) - 1
 
 
@@ -100,11 +102,16 @@ def call_word(what: int, amount: int, comm: int) -> int:
     """The word of a call; compiled, too.
 
     Args:
-        what: its lower ten bits.
+        what: its lower twelve bits.
         amount: elements or bytes.
     """
     signature = what | (amount & AMOUNT_MASK) << AMOUNT_SHIFT
     return what | comm << COMM_SHIFT | signature << SIGNATURE_SHIFT
+
+
+def kind_of(what: int) -> int:
+    """ALLREDUCE, BCAST, ...: of a word or a signature. Compiled, too."""
+    return what >> KIND_SHIFT & KIND_MASK
 
 
 def packets_of_round(nbytes: int) -> int:
@@ -181,7 +188,7 @@ def reduction_word(op: int, datatype: int) -> int:
 
 def datatype_of(what: int) -> int:
     """A datatype for reports, by the word of a call. Compiled, too."""
-    if what >> KIND_SHIFT & 3 == BCAST:
+    if what >> KIND_SHIFT & KIND_MASK == BCAST:
         return BYTE
     shift = what >> SIZE_SHIFT & 3
     kind = what >> CLASS_SHIFT & 3

@@ -1,0 +1,179 @@
+"""Waiting for a round of a direct collective.
+
+Who waits goes on with the requests of others, and tells the proxy after 50 ms, as everywhere. Whose
+call differs from that of another rank ends with an error: both say what both have called.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_lib.direct import rounds, rows
+from device_lib.direct.late_waits import make_late_waits
+from device_lib.direct.rounds import NOBODY, kind_of, row_of
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import (
+    SIMULATOR,
+    device,
+    lane_id,
+    load_16,
+    load_sys,
+    spin,
+    timer_ns,
+)
+from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.proxied import ring, slots
+from gmpi.contract import collectives
+from gmpi.contract.collectives import (
+    ALLREDUCE,
+    AREA,
+    BARRIER,
+    BCAST,
+    COMM_SHIFT,
+    OP_MASK,
+    RANKS_SHIFT,
+    ROOT_MASK,
+    SIZE_SHIFT,
+)
+from gmpi.contract.constants import ERR_OTHER, SUCCESS
+from gmpi.contract.wire import (
+    BLOCKING,
+    COMMUNICATORS,
+    CONTROL_ABORT,
+    DATATYPE_SHIFT,
+    LOW_32,
+    OP_ALLREDUCE,
+    OP_BARRIER,
+    OP_BCAST,
+    OP_FAULT,
+    OP_WAITED,
+    OP_WAITS,
+)
+
+LOOKS = 2 if SIMULATOR else 64  # for each packet, before all threads of the scope meet
+_PATIENCE = 2 if SIMULATOR else 8  # turns of LOOKS, before anything else is thought of
+
+# What is waited for in a round: the lowest bit of ``size_mode``.
+ENTERED_ONLY = 0  # packet 0 of all ranks
+DATA = 1
+
+_datatype_of = device(collectives.datatype_of)
+
+
+def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Callable:
+    """What makes the waits of a scope: (name, look) -> wait, linked under that name.
+
+    Args:
+        help_others: executes commands of the proxied road.
+        go_on: goes on with requests of the direct road.
+    """
+    leads = scope.leads
+    sync = scope.sync
+    sync_or = scope.sync_or
+    broadcast_3 = scope.broadcast_3
+    late_waits = make_late_waits(scope, help_others)
+    begin_late, end_late = late_waits.begin, late_waits.end
+    part = parts_of(scope.name, "gmpi_direct")
+
+    @device
+    def tell(ctx, op, what, about, nbytes, handle):
+        """A record about a call; the leading warp.
+
+        Args:
+            op: OP_WAITS, OP_WAITED or OP_FAULT.
+            about: of a fault: the other rank.
+            nbytes: of a fault: our signature of the round, which may be that of the call before.
+        """
+        kind = kind_of(what)
+        call = OP_BARRIER
+        peer_tag = 0
+        if kind == ALLREDUCE:
+            call = OP_ALLREDUCE
+            peer_tag = (what & OP_MASK) << 32
+        elif kind == BCAST:
+            call = OP_BCAST
+            peer_tag = what & ROOT_MASK
+        value = nbytes
+        count = nbytes
+        if op == OP_FAULT:
+            peer_tag = about
+            value = ERR_OTHER
+            count = nbytes
+        elif kind == ALLREDUCE:
+            count = nbytes >> (what >> SIZE_SHIFT & 3)
+        word0 = op | call << 8 | (what >> COMM_SHIFT & (COMMUNICATORS - 1)) << 16
+        if kind == ALLREDUCE:
+            word0 |= BLOCKING
+        if kind != BARRIER:
+            word0 |= _datatype_of(what) << DATATYPE_SHIFT
+        lane = lane_id()
+        ring.post_about(ctx, lane, warp_lanes(), warp_mask(), word0, peer_tag, count, handle, value)
+        return 0
+
+    tell_linked = part("tell_collective", 8, 1, tell)
+
+    @device
+    def judge(ctx, what, number, signature, began):
+        """(error class with which a wait ends, or 0; what differs: rank + 1 | signature << 32;
+        when it began); one lane, now and then."""
+        area, place = load_16(row_of(ctx, what) + AREA)
+        error = load_sys(ctx.mapped + CONTROL_ABORT)
+        other, theirs = rounds.who_differs(area, place >> RANKS_SHIFT, number, signature)
+        if other != NOBODY and error == 0:
+            error = ERR_OTHER
+        now = timer_ns()
+        return error, other + 1 | theirs << 32, now if began == 0 else began
+
+    def make_wait(name: str, look: Callable) -> Callable:
+        """
+        Args:
+            look: (ctx, what, number, signature, target, size_mode) -> 1 where a packet that the
+                caller has looked for is missing, else 0.
+        """
+
+        @device
+        def wait(ctx, what, number, signature, target, size_mode):
+            """Waits for a round: SUCCESS or the error class.
+
+            Args:
+                size_mode: its bytes << 1 | DATA; or ENTERED_ONLY: only for all ranks to enter it.
+            """
+            turns = 0
+            began = 0
+            handle = 0
+            error = SUCCESS
+            differs = 0
+            missing = sync_or(look(ctx, what, number, signature, target, size_mode))
+            while missing and error == SUCCESS:
+                turns += 1
+                if turns > _PATIENCE:
+                    late = 0
+                    if leads() and lane_id() == 0:
+                        error, differs, began = judge(ctx, what, number, signature, began)
+                        late = 1 if timer_ns() - began > rows.LATE_NS else 0
+                    error, differs, late = broadcast_3(error, differs, late)
+                    sync()
+                    if late != 0 and handle == 0:
+                        handle = begin_late(ctx)
+                        if handle > 0 and leads():
+                            tell_linked(ctx, OP_WAITS, what, 0, size_mode >> 1, handle)
+                    if error == SUCCESS:
+                        go_on(ctx, slots.guess(ctx))
+                        help_others(ctx)
+                spin()
+                if error == SUCCESS:
+                    missing = sync_or(look(ctx, what, number, signature, target, size_mode))
+            if handle > 0:
+                if leads():
+                    tell_linked(ctx, OP_WAITED, what, 0, 0, handle)
+                end_late(ctx, handle)
+            if error == ERR_OTHER and leads():
+                other = (differs & LOW_32) - 1
+                tell_linked(ctx, OP_FAULT, what, other, signature, differs >> 32)
+            return error & 0xFF
+
+        linked: Callable = part(name, 8, 1, wait)
+        return linked
+
+    return make_wait
