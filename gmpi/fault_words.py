@@ -16,8 +16,10 @@ from gmpi.contract.constants import (
     OPERATIONS_REDUCE,
     operation_name,
 )
+from gmpi.contract.moves import BY_OP
 from gmpi.contract.wire import (
     CALL_SHIFT,
+    FIRST_MOVING,
     FLAG_NULL_BUFFER,
     FLAG_OVERLAP,
     FLAG_PRIVATE_BUFFER,
@@ -164,15 +166,19 @@ _OTHER_ROAD = "one that was registered without wildcards=False"
 
 def _call_text(signature: int) -> str:
     """A collective, by what its packets say of it (``gmpi/contract/collectives.py``)."""
-    amount = signature >> c.AMOUNT_SHIFT & c.AMOUNT_MASK
-    kind = c.kind_of(signature)
+    amount, kind = c.amount_of(signature), c.kind_of(signature)
     if kind == c.BARRIER:
         return "GMPI_Barrier"
+    root = f" root {c.root_of(signature)}"
     if kind == c.BCAST:
-        return f"GMPI_Bcast of {amount} bytes from root {signature & c.ROOT_MASK}"
-    name = operation_name(signature & c.OP_MASK)
+        return f"GMPI_Bcast of {amount} bytes from{root}"
+    row = BY_OP.get(kind - c.REDUCE + FIRST_MOVING)
+    name = "Allreduce" if row is None else row.name
+    ends = f" with{root}" if row is not None and row.rooted else ""
+    if c.REDUCING >> kind & 1 == 0:
+        return f"GMPI_{name} of {amount} bytes a block{ends}"
     element = DATATYPE_NAMES[c.datatype_of(signature)]
-    return f"GMPI_Allreduce {name} of {amount} {element}"
+    return f"GMPI_{name} {operation_name(signature & c.OP_MASK)} of {amount} {element}{ends}"
 
 
 def differing_calls(theirs: int, rank: int, ours: int) -> tuple[str, str, str]:

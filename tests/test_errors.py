@@ -12,11 +12,16 @@ from gmpi.contract import wire
 from gmpi.contract.collectives import (
     BARRIER,
     KIND_SHIFT,
+    REDUCE_ROOT_SHIFT,
     SIGNATURE_SHIFT,
     call_word,
     reduction_word,
+    root_of,
 )
+from gmpi.contract.collectives import REDUCE as REDUCE_KIND
+from gmpi.contract.moves import ROWS, Row
 from gmpi.contract.windows import FIELDS, PUT
+from gmpi.fault_words import _call_text
 from host_proxy.compiled.headers import BAD_CHUNK
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
@@ -213,6 +218,23 @@ def test_what_the_host_has_worded_stays_as_it_is() -> None:
     fault = faults.describe(row(wire.OP_PSEND_INIT, ops.DEBUG, 1), 3, notes=["", FINDING])
     worded = faults.describe(row(wire.OP_PSEND_INIT, ops.WORDED, 1), 3, notes=["", fault])
     assert worded is fault
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_calls_that_differ_are_worded(row: Row) -> None:
+    """By what their packets say: name, operation, amount and root."""
+    kind, root, amount = row.op - wire.FIRST_MOVING + REDUCE_KIND, 5, 77
+    what, words = root, f"of {amount} bytes a block"
+    if row.reduces:
+        what, words = reduction_word(gmpi.MAX, gmpi.INT32_T), f"MAX of {amount} INT32_T"
+        amount |= root << REDUCE_ROOT_SHIFT if row.rooted else 0
+    what = what & (1 << KIND_SHIFT) - 1 | kind << KIND_SHIFT
+    words += f" with root {root}" if row.rooted else ""
+    word = call_word(what, amount, 3)
+    assert word > 0
+    signature = word >> SIGNATURE_SHIFT
+    assert _call_text(signature) == f"GMPI_{row.name} {words}"
+    assert root_of(signature) == root or not row.rooted
 
 
 @pytest.mark.parametrize("field", CASES, ids=ops.FIELD_NAMES.get)

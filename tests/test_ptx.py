@@ -18,7 +18,7 @@ INLINE += ["gmpi_direct_send", "gmpi_direct_post", "gmpi_direct_take"]
 #: The same of collectives, by all threads of a scope.
 COLLECTIVE = [
     f"gmpi_direct_{call}_{scope}"
-    for call in ("allreduce", "bcast", "barrier") for scope in ("block", "warp")
+    for call in ("allreduce", "bcast", "barrier", "blocks_at_once") for scope in ("block", "warp")
 ]  # fmt: skip
 #: Registers that kernels of ``compile_for_sm90.LINKED`` take for themselves, about.
 OWN = {"exchange": 40, "checked": 64, "views": 128, "script_block": 128}
@@ -210,7 +210,8 @@ def test_only_traced_kernels_have_anything_of_traces(compiled: Path) -> None:
 OF_OPERATIONS = {
     "blocks": r"open_(blocks|counted)",
     "one-sided": r"window_\w+",
-    "direct collectives": r"direct_(allreduce|bcast|barrier|collect_\w+|\w+_round|\w+_collective)",
+    "direct collectives": r"direct_(allreduce|bcast|barrier|collect_\w+|\w+_round|\w+_collective"
+    r"|blocks_at_once|\w+_blocks)",
     "partitioned": r"partitioned_(make|free|start|pready|parrived|ready_otherwise|ready_range)\w*",
     "several": r"(test_(all|any|some)|finish_(all|one)(_beside)?)",
     "derived datatypes": r"open_scattered",

@@ -65,7 +65,7 @@ MPICH_ONLY = {
     3: [
         "hangs --half=0", f"TEST_NODES=aba {SOME_HANGS}", "point_to_point",
         "random_programs --seeds=10:11", "partitioned", "partitioned_refused",
-        "direct_collectives",
+        "direct_collectives", "direct_blocks", "random_blocks --direct --seeds=12:16",
         "hangs --direct left_a_collective order_of_collectives",
     ],
     4: [
@@ -91,7 +91,7 @@ OPEN_MPI_ONLY = {
         "random_programs --seeds=5:8", "ENGINE=mpi4py waits --small", "ENGINE=mpi4py combined",
         "ENGINE=mpi4py looking", "ENGINE=mpi4py persistent", "freed",
         "ENGINE=mpi4py direct --some", "point_to_point --direct --small --some",
-        "direct_collectives --some", "grid --some",
+        "direct_collectives --some", "grid --some", "random_blocks --direct --long --seeds=0:4",
         "DEBUG=1 random_blocks --seeds=4:7", "DEBUG=1 random_counts --seeds=9:11",
         "ROAD=proxied partitioned_made", "TEST_NODES=ab ENGINE=mpi4py traced --some",
     ],
@@ -115,6 +115,8 @@ FULL_ONLY = {
         "onesided --many",
         "collectives --small", "ENGINE=mpi4py collectives --small --some",
         "collectives --direct", "direct_collectives", "ENGINE=mpi4py direct_collectives",
+        "ENGINE=mpi4py direct_blocks", "random_blocks --direct --seeds=100:200",
+        "random_blocks --direct --long --seeds=200:240",
         "datatypes", "DEBUG=1 datatypes --some", "ENGINE=mpi4py datatypes --small --some",
         "GPU_STAGING=0 datatypes --small --some", "ENGINE=mpi4py direct", "each_call",
         "late", "ENGINE=mpi4py late", "waits", "freed", "ENGINE=mpi4py freed", "freed --direct",
@@ -140,6 +142,7 @@ FULL_ONLY = {
     ],
     3: [
         "collectives --direct", "ENGINE=mpi4py hangs --direct",
+        "random_blocks --direct --seeds=240:300", "random_blocks --direct --long --seeds=300:320",
         "datatypes", "hangs", "host_side", "TEST_NODES=abb hangs", "TEST_NODES=abb collectives",
         "random_programs --seeds=10:20",
     ],

@@ -25,6 +25,7 @@ from device_lib.api.several import make_several
 from device_lib.api.waiting import as_it_is, make_waiting
 from device_lib.api.words import comm_rank as comm_rank
 from device_lib.api.words import comm_size as comm_size
+from device_lib.direct.block_collectives import make_block_collectives
 from device_lib.direct.collectives import make_collectives
 from device_lib.direct.groups import make_groups
 from device_lib.direct.partitioned import make_partitioned
@@ -204,7 +205,8 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
 
     collective = make_collective_calls(requests, waiting, collectives, open_scattered)
-    of_blocks = make_block_calls(scope, requests, waiting)
+    direct_blocks = make_block_collectives(scope, make_wait)
+    of_blocks = make_block_calls(scope, requests, waiting, direct_blocks)
     of_blocks |= make_counted_calls(scope, requests, waiting)
 
     # --- one-sided (MPI 4.1 chapter 12) -----------------------------------------------------------

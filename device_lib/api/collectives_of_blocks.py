@@ -21,11 +21,16 @@ from gmpi.contract.wire import BLOCKING
 
 
 def make_block_calls(
-    scope: Scope, requests: SimpleNamespace, waiting: SimpleNamespace
+    scope: Scope, requests: SimpleNamespace, waiting: SimpleNamespace, direct: SimpleNamespace
 ) -> dict[str, Callable]:
-    """The calls of one scope, by their names in lower case."""
+    """The calls of one scope, by their names in lower case.
+
+    Args:
+        requests: of the proxied road.
+        direct: ``direct.block_collectives``.
+    """
     part = parts_of(scope.name)
-    body = make_open_blocks(scope, requests.help_others, requests.report)
+    body = make_open_blocks(scope, requests.help_others, requests.report, direct)
     open_blocks = part("open_blocks", 12, 1, body)
 
     # wide: as MPI's

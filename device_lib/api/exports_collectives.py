@@ -2,7 +2,8 @@
 
 Each is called by one scope of every rank of the communicator, in the same order. Which bytes go
 where is in one table, ``gmpi/contract/moves.py``. Buffers are in device memory; in shared memory
-where all that goes out and comes back is at most ``eager_bytes``. All of them go by the proxies.
+where all that goes out and comes back is at most ``eager_bytes``. Those that block go from GPU to
+GPU on communicators that are direct as a whole (docs/direct.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each is called by one scope of every rank of the communicator, in the same order. Buffers are in
 device memory; in shared memory where all that goes out and comes back is at most ``eager_bytes``.
-All of them go by the proxies.
+Those that block go from GPU to GPU on communicators that are direct as a whole (docs/direct.md).
 """
 
 from __future__ import annotations

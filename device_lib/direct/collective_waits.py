@@ -86,7 +86,7 @@ def make_collective_waits(scope: Scope, make_wait: Callable) -> SimpleNamespace:
             return 1
         if reduces:
             return rounds.take_reduced(
-                area, ranks, number, what, target, nbytes, packet, size(), LOOKS
+                area, ranks, ranks, number, what, target, nbytes, packet, size(), LOOKS
             )
         return rounds.take_from(
             root, area, ranks, number, what, target, nbytes, packet, size(), LOOKS

@@ -83,7 +83,7 @@ def make_collectives(scope: Scope, make_wait: Callable) -> SimpleNamespace:
                 return NOTHING_DONE
         rounds.put(row, ranks, number, what, send, nbytes, NOBODY, rank(), size(), low, peers)
         missing = rounds.take_reduced(
-            area, ranks, number, what, recv, nbytes, rank(), size(), LOOKS
+            area, ranks, ranks, number, what, recv, nbytes, rank(), size(), LOOKS
         )
         if sync_or(missing):
             return AFTER_STORES

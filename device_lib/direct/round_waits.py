@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from device_lib.direct import rounds, rows
 from device_lib.direct.late_waits import make_late_waits
-from device_lib.direct.rounds import NOBODY, kind_of, row_of
+from device_lib.direct.rounds import NOBODY, is_reducing, kind_of, row_of, signature_of
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     SIMULATOR,
@@ -33,6 +33,7 @@ from gmpi.contract.collectives import (
     COMM_SHIFT,
     OP_MASK,
     RANKS_SHIFT,
+    REDUCE,
     ROOT_MASK,
     SIZE_SHIFT,
 )
@@ -42,6 +43,7 @@ from gmpi.contract.wire import (
     COMMUNICATORS,
     CONTROL_ABORT,
     DATATYPE_SHIFT,
+    FIRST_MOVING,
     LOW_32,
     OP_ALLREDUCE,
     OP_BARRIER,
@@ -58,7 +60,9 @@ _PATIENCE = 2 if SIMULATOR else 8  # turns of LOOKS, before anything else is tho
 ENTERED_ONLY = 0  # packet 0 of all ranks
 DATA = 1
 
+_amount_of = device(collectives.amount_of)
 _datatype_of = device(collectives.datatype_of)
+_root_of = device(collectives.root_of)
 
 
 def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Callable:
@@ -86,24 +90,30 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
             nbytes: of a fault: our signature of the round, which may be that of the call before.
         """
         kind = kind_of(what)
+        ours = signature_of(what)
         call = OP_BARRIER
         peer_tag = 0
+        value = nbytes
+        count = nbytes
         if kind == ALLREDUCE:
             call = OP_ALLREDUCE
             peer_tag = (what & OP_MASK) << 32
+            count = nbytes >> (what >> SIZE_SHIFT & 3)
         elif kind == BCAST:
             call = OP_BCAST
             peer_tag = what & ROOT_MASK
-        value = nbytes
-        count = nbytes
+        elif kind >= REDUCE:
+            call = kind - REDUCE + FIRST_MOVING
+            peer_tag = _root_of(ours)
+            if is_reducing(what):
+                peer_tag |= (what & OP_MASK) << 32
+            count = _amount_of(ours)
         if op == OP_FAULT:
             peer_tag = about
             value = ERR_OTHER
             count = nbytes
-        elif kind == ALLREDUCE:
-            count = nbytes >> (what >> SIZE_SHIFT & 3)
         word0 = op | call << 8 | (what >> COMM_SHIFT & (COMMUNICATORS - 1)) << 16
-        if kind == ALLREDUCE:
+        if kind == ALLREDUCE or kind >= REDUCE:
             word0 |= BLOCKING
         if kind != BARRIER:
             word0 |= _datatype_of(what) << DATATYPE_SHIFT

@@ -27,6 +27,7 @@ from gmpi.contract.collectives import (
     INBOX_BYTES,
     PAYLOAD,
     PEERS,
+    REDUCING,
     SIGNATURE,
     SIGNATURE_SHIFT,
 )
@@ -54,6 +55,11 @@ def row_of(ctx, what):
 @device
 def signature_of(what):
     return what >> SIGNATURE_SHIFT
+
+
+@device
+def is_reducing(what):
+    return REDUCING >> kind_of(what) & 1 != 0
 
 
 @device
@@ -258,9 +264,9 @@ def take_four(first, last, area, ranks, number, what, target, nbytes, rank, size
 
 # wide: what all threads have read already
 @device
-def take_reduced(area, ranks, number, what, target, nbytes, rank, size, looks):
-    """Reduces what all ranks have stored, in the order of ranks, as far as it has come: 1 where a
-    packet that the caller has looked for is missing."""
+def take_reduced(area, ranks, sources, number, what, target, nbytes, rank, size, looks):
+    """Reduces what the first ``sources`` ranks have stored, in the order of ranks, as far as it has
+    come: 1 where a packet that the caller has looked for is missing."""
     at = area + turn_of(number, ranks)
     count = packets_of(nbytes)
     packet = rank
@@ -270,12 +276,12 @@ def take_reduced(area, ranks, number, what, target, nbytes, rank, size, looks):
             word = first_word(number, signature_of(what))
         result = 0
         source = 0
-        while source < ranks:
+        while source < sources:
             place = at + source * INBOX_BYTES + packet * PACKET_BYTES
-            missing, a, b, c, d = _await_four(place, word, source, ranks, looks)
+            missing, a, b, c, d = _await_four(place, word, source, sources, looks)
             if missing != 0:
                 return 1
-            after = min(source + 4, ranks)
+            after = min(source + 4, sources)
             while source < after:  # one copy of the code for all of them
                 if source == 0:
                     result = a

@@ -9,11 +9,13 @@ Longer ones are moved by copy commands from the first byte to the last.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from device_lib.move.copy import copy_to_staging
 from device_lib.move.layouts import (
     BUFFER_ADDRESS,
     BUFFER_BYTES,
+    BUFFER_DIMS,
     derived_bytes,
     is_derived,
     layout_of,
@@ -35,11 +37,13 @@ from device_lib.proxied.flaws import flaw_of
 from device_lib.proxied.publishing import FLAGS_SHIFT, make_no_slot, publish
 from device_lib.proxied.scattered import place
 from device_lib.proxied.status import sign32
-from gmpi.contract.constants import DATATYPE_MARK, ERR_COUNT, IN_PLACE
+from gmpi.contract.collectives import NOT_OURS
+from gmpi.contract.constants import DATATYPE_MARK, ERR_COUNT, FIRST_WITH_GAPS, IN_PLACE
 from gmpi.contract.moves import (
     BACK,
     OUT,
     blocks,
+    is_rooted,
     is_shifted,
     may_be_in_place,
     out_offset,
@@ -51,6 +55,7 @@ from gmpi.contract.wire import (
     FLAG_NULL_BUFFER,
     FLAG_OUT,
     FLAG_PRIVATE_BUFFER,
+    FLAWS,
     LAYOUT_RECV,
     LAYOUT_SEND,
     LOW_32,
@@ -60,6 +65,7 @@ from gmpi.contract.wire import (
 )
 
 _blocks = device(blocks)
+_is_rooted = device(is_rooted)
 _is_shifted = device(is_shifted)
 _may_be_in_place = device(may_be_in_place)
 _out_offset = device(out_offset)
@@ -112,8 +118,33 @@ def publish_moved(ctx, slot, large, word0, root_op, count, send, recv, room):
     )  # fmt: skip
 
 
-def make_open_blocks(scope: Scope, help_others: Callable, report: Callable) -> Callable:
-    """For one scope, all of whose threads call it."""
+@device
+def _may_be_direct(datatype, row):
+    """Whether the direct road moves elements of a datatype."""
+    if row != 0:
+        return True
+    return datatype & ~0xFFFF == DATATYPE_MARK and datatype & 0xFF < FIRST_WITH_GAPS
+
+
+@device
+def _is_one_piece(out, send_buffer, send_row, back, recv_buffer, recv_row):
+    """Whether no buffer that bytes are moved from or to is strided or of a derived datatype."""
+    pieces = 0
+    if out > 0:
+        pieces = send_row | load_8(send_buffer + BUFFER_DIMS)
+    if back > 0:
+        pieces |= recv_row | load_8(recv_buffer + BUFFER_DIMS)
+    return pieces == 0
+
+
+def make_open_blocks(
+    scope: Scope, help_others: Callable, report: Callable, direct: SimpleNamespace
+) -> Callable:
+    """For one scope, all of whose threads call it.
+
+    Args:
+        direct: ``direct.block_collectives``.
+    """
     rank = scope.rank
     size = scope.size
     take_slot = taking.make_take_slot(scope, help_others)
@@ -122,6 +153,8 @@ def make_open_blocks(scope: Scope, help_others: Callable, report: Callable) -> C
     sync = scope.sync
     broadcast_3 = scope.broadcast_3
     broadcast = scope.broadcast
+    direct_word, has_failed = direct.word, direct.has_failed
+    in_one_piece, scattered = direct.in_one_piece, direct.scattered
 
     # long: what MPI says of these arguments, in one sequence
     # wide: as MPI's
@@ -183,8 +216,14 @@ def make_open_blocks(scope: Scope, help_others: Callable, report: Callable) -> C
         if datatype < 0 or datatype > LOW_32:
             datatype = LOW_32
         word0 |= datatype << DATATYPE_SHIFT
+        sound = not _is_rooted(op) or (root >= 0 and root < ranks)
+        if out_blocks > 0:
+            sound = sound and _may_be_direct(send_type, send_row)
+        if back_blocks > 0:
+            sound = sound and _may_be_direct(recv_type, recv_row)
         if nbytes == INVALID or (reduced and is_derived(datatype)):
             nbytes = 0
+            sound = False
         elif out_blocks > 0 and back_blocks > 0 and sent != received:
             report(ctx, word0, sent, ERR_COUNT | received << 8)
             return slots.error_handle(ERR_COUNT)
@@ -217,6 +256,23 @@ def make_open_blocks(scope: Scope, help_others: Callable, report: Callable) -> C
             flaws = (FLAG_OUT if out > 0 else 0) | (FLAG_BACK if back > 0 else 0)
         word0 |= flaws << FLAGS_SHIFT
 
+        what = NOT_OURS
+        if sound and flaws & FLAWS == 0:
+            what = direct_word(ctx, word0, root_op, nbytes)
+        if what != NOT_OURS:
+            if not _is_one_piece(out, send_buffer, send_row, back, recv_buffer, recv_row):
+                if has_failed(ctx, what):
+                    what = NOT_OURS
+                else:
+                    large = 0
+            else:
+                send = send_at + shift if out > 0 else 0
+                recv = recv_at if back > 0 else 0
+                error = in_one_piece(ctx, what, send, recv, nbytes)
+                if error != NOT_OURS:
+                    return slots.error_handle(error)
+                what = NOT_OURS
+
         slot = take_slot(ctx, -1, taking.LARGE if large else taking.SMALL)
         sync()
         send = 0
@@ -234,6 +290,12 @@ def make_open_blocks(scope: Scope, help_others: Callable, report: Callable) -> C
         sync()  # the layouts are written; the next broadcast may begin
         if slot < 0:
             return no_slot(ctx, word0, slot, large)
+        if what != NOT_OURS:
+            error = scattered(ctx, what, slot, send, recv, nbytes, shift)
+            sync()
+            if leads() and lane_id() == 0:
+                slots.release(ctx, slot)
+            return slots.error_handle(error)
         if out > 0 and large == 0:
             packed = commands.small_staging(ctx, slot) + _out_offset(back)
             if send == SCATTERED:

@@ -15,8 +15,8 @@ differ are seen; those of all others have the upper bits of the number, so that 
 In every round every rank stores packet 0 to every other rank, if only to say: I have *entered* it.
 Who has entered round k has read all that came in round k - 1. So what is stored in round k, to the
 inboxes of round k - 2, falls on nothing that somebody may still want, once all have entered round
-k - 1. After an Allreduce or a Barrier that is known. After a Bcast it is not: then the next round
-begins with a look (``ENTERED``). See ``tests/model/collective.pml``.
+k - 1. Who has waited for packets of all ranks knows that. Who has not, as in a Bcast, begins the
+next round with a look (``ENTERED``). See ``tests/model/collective.pml``.
 
 **Long collectives** go in *chunks*, cut into a *segment* for each rank, through two boxes behind
 the inboxes: an inbox with room for a segment of each source, and an outbox for all segments. They
@@ -29,8 +29,9 @@ they meet, and all take it. In a Bcast they meet, the root stores to all outboxe
 
 from __future__ import annotations
 
+from gmpi.contract import moves
 from gmpi.contract.constants import BYTE, DATATYPE_MARK, DATATYPES, FLOAT, INT8_T, SUM, UINT8_T
-from gmpi.contract.wire import COLLECTIVE_ROW_BYTES, LOW_32, PACKET_BYTES
+from gmpi.contract.wire import COLLECTIVE_ROW_BYTES, FIRST_MOVING, LOW_32, PACKET_BYTES
 
 RANKS = 32  # of a communicator; larger ones take the proxied road
 PAYLOAD = 8  # bytes of a packet
@@ -71,10 +72,11 @@ RANKS_SHIFT = 32
 assert PEERS + 8 * RANKS == COLLECTIVE_ROW_BYTES
 
 # --- what a call is: one word ---------------------------------------------------------------------
-#   op (4) | log2 of the element's bytes (2) | class of the element (2) | kind (4); of a Bcast the
-#   root in place of the first three | communicator << COMM_SHIFT | signature << SIGNATURE_SHIFT
-# A signature has the lower twelve bits, and the elements, of a Bcast the bytes, modulo
-# 2**AMOUNT_BITS.
+#   op (4) | log2 of the element's bytes (2) | class of the element (2) | kind (4); of what does not
+#   reduce, the root in place of the first three | communicator << COMM_SHIFT
+#   | signature << SIGNATURE_SHIFT
+# A signature has the lower twelve bits, and the amount modulo 2**AMOUNT_BITS: elements of what
+# reduces, bytes of a block of anything else. A Reduce has its root in the upper bits of the amount.
 OP_MASK = 0xF
 SIZE_SHIFT = 4
 CLASS_SHIFT = 6
@@ -87,11 +89,32 @@ KIND_MASK = 0xF
 ALLREDUCE = 1
 BCAST = 2
 BARRIER = 3
+REDUCE = 4  # from here on ``moves.ROWS``, in the order of their opcodes
+GATHER = 5
+SCATTER = 6
+ALLGATHER = 7
+ALLTOALL = 8
+REDUCE_SCATTER_BLOCK = 9
+SCAN = 10
+EXSCAN = 11
 COMM_SHIFT = 16
 SIGNATURE_SHIFT = 32
 AMOUNT_SHIFT = 12
 AMOUNT_BITS = 19  # so that no signature is negative in 32 bits
 AMOUNT_MASK = (1 << AMOUNT_BITS) - 1
+REDUCE_ROOT_SHIFT = 14  # in an amount
+REDUCE_ROOT_MASK = RANKS - 1
+
+
+def _kinds(rows: list[moves.Row]) -> int:
+    """A bit for the kind of each."""
+    return sum(1 << row.op - FIRST_MOVING + REDUCE for row in rows)
+
+
+# A bit for each kind: of what reduces; of what gives, or gets, a block for each rank.
+REDUCING = 1 << ALLREDUCE | _kinds([row for row in moves.ROWS if row.reduces])
+GIVES_BLOCKS = _kinds([r for r in moves.ROWS if r.out in (moves.ALL, moves.ALL_AT_ROOT)])
+GETS_BLOCKS = _kinds([r for r in moves.ROWS if r.back in (moves.ALL, moves.ALL_AT_ROOT)])
 
 
 _NUMBER_BITS = 30  # so that no word is negative
@@ -112,6 +135,50 @@ def call_word(what: int, amount: int, comm: int) -> int:
 def kind_of(what: int) -> int:
     """ALLREDUCE, BCAST, ...: of a word or a signature. Compiled, too."""
     return what >> KIND_SHIFT & KIND_MASK
+
+
+def amount_of(signature: int) -> int:
+    """Elements or bytes of a call; compiled, too."""
+    amount = signature >> AMOUNT_SHIFT & AMOUNT_MASK
+    if signature >> KIND_SHIFT & KIND_MASK == REDUCE:
+        amount &= (1 << REDUCE_ROOT_SHIFT) - 1
+    return amount
+
+
+def root_of(signature: int) -> int:
+    """The root of a call that has one; compiled, too."""
+    if signature >> KIND_SHIFT & KIND_MASK == REDUCE:
+        return signature >> AMOUNT_SHIFT + REDUCE_ROOT_SHIFT & REDUCE_ROOT_MASK
+    return signature & ROOT_MASK
+
+
+def gives_to(kind: int, root: int, me: int, ranks: int) -> int:
+    """A bit for each rank that bytes of ours go to, in a collective that moves blocks; compiled,
+    too."""
+    everybody = (1 << ranks) - 1
+    if kind <= GATHER:  # or REDUCE
+        return 1 << root
+    if kind == SCATTER:
+        return everybody if me == root else 0
+    if kind == SCAN:
+        return everybody & ~((1 << me) - 1)
+    if kind == EXSCAN:
+        return everybody & ~((2 << me) - 1)
+    return everybody
+
+
+def takes_from(kind: int, root: int, me: int, ranks: int) -> int:
+    """A bit for each rank that bytes come from, likewise: of what reduces, ranks 0 to some."""
+    everybody = (1 << ranks) - 1
+    if kind <= GATHER:  # or REDUCE
+        return everybody if me == root else 0
+    if kind == SCATTER:
+        return 1 << root
+    if kind == SCAN:
+        return (2 << me) - 1
+    if kind == EXSCAN:
+        return (1 << me) - 1
+    return everybody
 
 
 def packets_of_round(nbytes: int) -> int:
@@ -188,7 +255,7 @@ def reduction_word(op: int, datatype: int) -> int:
 
 def datatype_of(what: int) -> int:
     """A datatype for reports, by the word of a call. Compiled, too."""
-    if what >> KIND_SHIFT & KIND_MASK == BCAST:
+    if REDUCING >> (what >> KIND_SHIFT & KIND_MASK) & 1 == 0:
         return BYTE
     shift = what >> SIZE_SHIFT & 3
     kind = what >> CLASS_SHIFT & 3

@@ -148,6 +148,11 @@ def is_shifted(op: int) -> bool:
     return _SHIFTED >> (op - _FIRST) & 1 != 0
 
 
+def is_rooted(op: int) -> bool:
+    """Of an opcode in ``ROWS``."""
+    return op <= _LAST_ROOTED
+
+
 def blocks(op: int, way: int, rank: int, ranks: int, root: int, in_place: int) -> int:
     """How many blocks go OUT of, or come BACK to, the user's buffers on a rank.
 

@@ -5,8 +5,10 @@
 All ranks make a program from the same seed: calls of every operation in ``gmpi/contract/moves.py``,
 of Allreduce, Bcast and Barrier, blocking or not, with and without IN_PLACE, from every root, of
 predefined and derived datatypes, on several communicators. Each rank carries it out in a kernel, of
-either scope, or by its host; with ``--narrow``, without large slots. What every rank finds in its
-buffers is compared with what mpi4py leaves in them.
+either scope, or by its host; with ``--narrow``, without large slots; with ``--direct``, all of them
+in kernels, and calls that block on the direct road, with ``--long`` also such as take several
+rounds of it. What every rank finds in its buffers is
+compared with what mpi4py leaves in them.
 """
 
 from __future__ import annotations
@@ -23,11 +25,14 @@ from numba import cuda
 import gmpi
 from device_lib.platform import lanes
 from gmpi.contract import moves
+from gmpi.contract.collectives import ROOM
 from gmpi.contract.constants import DATATYPES, OPERATIONS_REDUCE
 from gmpi.contract.wire import OP_ALLREDUCE, OP_BARRIER, OP_BCAST
 
 OPS = [*ROWS, OP_ALLREDUCE, OP_BCAST, OP_BARRIER]
 POISON = 0xA5
+DIRECT = "--direct" in sys.argv
+LONG = "--long" in sys.argv
 KINDS = [gmpi.INT32_T, gmpi.DOUBLE, gmpi.UINT16_T, gmpi.BYTE, gmpi.FLOAT_INT]
 
 
@@ -254,9 +259,11 @@ def program(
     rng = np.random.default_rng(seed)
     eager, chunk = g.layout.eager_bytes, g.layout.chunk_bytes
     sizes = [0, 1, 2, 7, 20, eager // 8, 3 * chunk // 4]
-    calls = [random_call(rng, k, layouts, comms, sizes) for k in range(14)]
+    if LONG:
+        sizes = [1, ROOM // 12, ROOM // 12 + 7]  # elements of 12 bytes
+    calls = [random_call(rng, k, layouts, comms, sizes) for k in range(6 if LONG else 14)]
     # Who has no kernel: nobody, or some ranks.
-    hosts = rng.random(SIZE) < (0.4 if seed % 2 else 0)
+    hosts = rng.random(SIZE) < (0.4 if seed % 2 and not DIRECT else 0)
     scope, threads = [("block", 32), ("warp", 32), ("block", 40), ("block", 20)][seed % 4]
     found = on_host(g, calls, handles) if hosts[RANK] else in_kernel(
         g, calls, handles, scope, threads
@@ -274,14 +281,17 @@ def main() -> None:
         if word.startswith("--seeds="):
             first, last = map(int, word.removeprefix("--seeds=").split(":"))
     reverse = WORLD.Split(0, SIZE - RANK)
-    with gmpi.Context(WORLD, eager_bytes=256, chunk_bytes=512, watchdog_s=3, timeout_s=6) as g:
+    settings: dict[str, Any] = {"watchdog_s": 3, "timeout_s": 6}
+    if DIRECT:
+        settings["wildcards"] = False
+    with gmpi.Context(WORLD, eager_bytes=256, chunk_bytes=512, **settings) as g:
         if "--narrow" in sys.argv:
             # What is long goes in small pieces, which are asked for one by one: with naps as long
             # as in other tests, a wait for something else would find each after a second.
             lanes._LONGEST_NAP_S = 1e-4
             take_large_slots(g)
         comms = [WORLD, reverse]
-        handles = [gmpi.COMM_WORLD, g.comm(reverse)]
+        handles = [gmpi.COMM_WORLD, g.comm(reverse, wildcards=False if DIRECT else None)]
         layouts = _layouts(g)
         for seed in range(first, last):
             program(g, seed, comms, handles, layouts)
