@@ -70,5 +70,9 @@ def run(
     return found, seconds / steps
 
 
+def main() -> int:
+    return halo26.main(run, ("neighbours",))
+
+
 if __name__ == "__main__":
-    raise SystemExit(halo26.main(run, ("neighbours",)))
+    raise SystemExit(main())

@@ -139,5 +139,9 @@ def run(
     return found[1:]
 
 
+def main() -> int:
+    return bfs.main(run)
+
+
 if __name__ == "__main__":
-    raise SystemExit(bfs.main(run))
+    raise SystemExit(main())

@@ -137,5 +137,9 @@ def run(
     return found, MPI.Wtime() - began
 
 
+def main() -> int:
+    return cg.main(run)
+
+
 if __name__ == "__main__":
-    raise SystemExit(cg.main(run))
+    raise SystemExit(main())

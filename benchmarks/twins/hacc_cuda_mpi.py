@@ -87,5 +87,9 @@ def run(
     return held, found, seconds / hops
 
 
+def main() -> int:
+    return hacc.main(run, ways=("copies",))
+
+
 if __name__ == "__main__":
-    raise SystemExit(hacc.main(run, ways=("copies",)))
+    raise SystemExit(main())

@@ -131,5 +131,9 @@ def run(
     return u.copy_to_host(), seconds / steps
 
 
+def main() -> int:
+    return halo26.main(run, ways=("copies",))
+
+
 if __name__ == "__main__":
-    raise SystemExit(halo26.main(run, ways=("copies",)))
+    raise SystemExit(main())

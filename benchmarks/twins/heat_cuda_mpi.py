@@ -110,5 +110,9 @@ def run(comm: MPI.Cartcomm, u: Any, v: Any, tolerance: float, limit: int) -> tup
     return n, MPI.Wtime() - began
 
 
+def main() -> int:
+    return heat.main(run)
+
+
 if __name__ == "__main__":
-    raise SystemExit(heat.main(run))
+    raise SystemExit(main())

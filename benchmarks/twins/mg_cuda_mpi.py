@@ -140,5 +140,9 @@ def run(
     return norm, comm.allreduce(MPI.Wtime() - began, MPI.MAX)
 
 
+def main() -> int:
+    return mg.main(run)
+
+
 if __name__ == "__main__":
-    raise SystemExit(mg.main(run))
+    raise SystemExit(main())

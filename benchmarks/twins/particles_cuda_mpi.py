@@ -123,5 +123,9 @@ def run(comm: MPI.Comm, cells: int, rows: np.ndarray, steps: int) -> tuple[np.nd
     return bodies.copy_to_host()[steps % 2, : domain.number], seconds
 
 
+def main() -> int:
+    return example.main(run)
+
+
 if __name__ == "__main__":
-    raise SystemExit(example.main(run))
+    raise SystemExit(main())

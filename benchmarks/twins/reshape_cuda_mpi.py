@@ -139,5 +139,9 @@ def run(
     return (u if odd else t).copy_to_host(), seconds / rounds
 
 
+def main() -> int:
+    return reshape.main(run, ways=("copies",))
+
+
 if __name__ == "__main__":
-    raise SystemExit(reshape.main(run, ways=("copies",)))
+    raise SystemExit(main())

@@ -82,5 +82,9 @@ def run(
     return spins.copy_to_host()[1:-1], whole, seconds
 
 
+def main() -> int:
+    return example.main(run)
+
+
 if __name__ == "__main__":
-    raise SystemExit(example.main(run))
+    raise SystemExit(main())

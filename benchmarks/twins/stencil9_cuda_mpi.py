@@ -77,5 +77,9 @@ def run(comm: MPI.Cartcomm, size: int, u: Any, v: Any, iterations: int) -> float
     return comm.allreduce(MPI.Wtime() - began, MPI.MAX)
 
 
+def main() -> int:
+    return example.main(run)
+
+
 if __name__ == "__main__":
-    raise SystemExit(example.main(run))
+    raise SystemExit(main())

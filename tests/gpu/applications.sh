@@ -1,74 +1,76 @@
 #!/bin/bash
 # applications.sh DIRECTORY [NAME...]: the applications in examples/ and their twins in
-# benchmarks/twins/ on this machine's GPUs, in turns, RUNS=3 times, with RANKS=2 ranks.
-# Writes applications-1gpu.json or applications-2gpu.json to DIRECTORY, and a table.
-cd "$(dirname "$0")/../.." && . tests/gpu/setup.sh
+# benchmarks/twins/, each alone on this machine's GPUs, with RANKS=2 ranks. Each case runs RUNS=2
+# times; all cases of a program share one start, and what its kernels take to compile. Each program
+# has LIMIT=70 seconds, all together BUDGET=470.
+# Writes applications-1gpu.json or applications-2gpu.json to DIRECTORY, and a table; what a former
+# call with the same DIRECTORY has measured stays in them. SIMULATOR=N, LIST=1: as one_by_one.sh says.
+cd "$(dirname "$0")/../.." || exit 2
 out=${1:?usage: applications.sh DIRECTORY [NAME...]}
 shift
-mkdir -p "$out"
-n=${RANKS:-2}
-bad=0
-logs=$(mktemp -d)
-wanted=" ${*:-bfs particles mg heat stencil9 halo26 reshape hacc spin_glass cg workers} "
-# compare NAME CASE OPTION...: one line of the table.
-compare() {
-  local name=$1 case=$2
-  shift 2
+budget=470
+. tests/gpu/one_by_one.sh
+n=${RANKS:-2} cases=$runs/applications
+[ -n "$LIST" ] || mkdir -p "$cases"
+wanted=" ${*:-halo26 spin_glass cg mg bfs heat stencil9 particles reshape hacc workers} "
+compare() { # compare NAME CASE=OPTIONS...: the example, then its twin
+  local name=$1 twin
+  shift
   [[ $wanted == *" $name "* ]] || return
-  for ((run = 0; run < ${RUNS:-3}; run++)); do
-    LIMIT=60 ranks "$n" "examples/$name.py" "$@" >"$logs/$name,$case,gmpi,$run" || bad=1
-    local twin=benchmarks/twins/${name}_cuda_mpi.py
-    [ -e "$twin" ] || continue
-    LIMIT=60 ranks "$n" "$twin" "$@" >"$logs/$name,$case,cuda_mpi,$run" || bad=1
-  done
+  [ -n "$SIMULATOR" ] && set -- small=--small
+  run "$name,gmpi" "examples/$name.py" "$@"
+  twin=benchmarks/twins/${name}_cuda_mpi.py
+  [ -e "$twin" ] && run "$name,cuda_mpi" "$twin" "$@"
 }
-for scale in 16 18 20 21; do
-  compare bfs "$scale" --scale "$scale"
-done
-for cells in 16 32 64; do
-  compare particles "$cells" --cells "$cells"
-done
-for size in 258 514 1026 2050; do
-  compare heat "$size" --size "$size,$size" --tolerance 0 --limit 1000
-done
-for size in 128 256 512 1024 2048; do
-  compare stencil9 "$size" --sizes "$size"
-done
-for points in 64 256; do
-  for how in messages partitions; do
-    compare halo26 "$points $how" --points "$points" --how "$how"
-  done
-done
+run() { # run NAME,WAY PROGRAM CASE=OPTIONS...
+  local key=$1 program=$2
+  shift 2
+  LIMIT=${LIMIT:-70} one "${label:-}$(basename "$program" .py)" "$n" tests/gpu/cases.py "$cases" "$key" "$program" "${RUNS:-2}" "$@"
+}
+sizes() { # sizes OPTION VALUE...: a case of each
+  local option=$1 value
+  shift
+  for value in "$@"; do echo "$value=$option $value"; done
+}
+mapfile -t halos < <(for points in 64 256; do for how in messages partitions; do
+  echo "$points $how=--points $points --how $how"
+done; done)
+compare halo26 "${halos[@]}"
 if [[ $wanted == *" halo26 "* ]]; then # beside the twin's, one call in place of 52
-  for points in 64 256; do
-    for ((run = 0; run < ${RUNS:-3}; run++)); do
-      LIMIT=60 ranks "$n" benchmarks/halo26_neighbours.py --points "$points" \
-        >"$logs/halo26,$points neighbours,gmpi,$run" || bad=1
-    done
-  done
+  whole=("64 neighbours=--points 64" "256 neighbours=--points 256")
+  [ -n "$SIMULATOR" ] && whole=(neighbours=--small)
+  run halo26,gmpi benchmarks/halo26_neighbours.py "${whole[@]}"
 fi
-for size in 1024 4096; do
-  for layout in columns turned; do
-    for how in messages alltoall; do
-      compare reshape "$size $layout $how" --size "$size" --layout "$layout" --how "$how"
-    done
+mapfile -t lengths < <(for length in 64 128 256; do
+  echo "$length=--length $length --sweeps 200 --nishimori"
+done)
+compare spin_glass "${lengths[@]}"
+mapfile -t classes < <(sizes --class S W A B)
+compare cg "${classes[@]:0:3}"
+compare mg "${classes[@]}"
+mapfile -t scales < <(sizes --scale 16 18 20)
+compare bfs "${scales[@]}"
+mapfile -t plates < <(for size in 258 514 1026; do
+  echo "$size=--size $size,$size --tolerance 0 --limit 1000"
+done)
+compare heat "${plates[@]}" "2050=--size 2050,2050 --tolerance 0 --limit 200"
+mapfile -t squares < <(sizes --sizes 128 256 512 1024 2048)
+compare stencil9 "${squares[@]}"
+mapfile -t cells < <(sizes --cells 16 32 64)
+compare particles "${cells[@]}"
+mapfile -t matrices < <(for size in 1024 4096; do for layout in columns turned; do
+  for how in messages alltoall; do
+    echo "$size $layout $how=--size $size --layout $layout --how $how"
   done
-done
-for particles in 512 4096 32768; do
-  for how in struct packed; do
-    compare hacc "$particles $how" --particles "$particles" --how "$how"
-  done
-done
-for length in 64 128 256; do
-  compare spin_glass "$length" --length "$length" --sweeps 200 --nishimori
-done
-for class in S W A B; do
-  compare mg "$class" --class "$class"
-done
-for class in S W A; do
-  compare cg "$class" --class "$class"
-done
-compare workers 200
-python3 tests/gpu/applications_table.py "$out/applications-${gpus}gpu.json" "$n" "$logs" || bad=1
-rm -r "$logs"
+done; done)
+compare reshape "${matrices[@]}"
+mapfile -t structs < <(for particles in 512 4096 32768; do for how in struct packed; do
+  echo "$particles $how=--particles $particles --how $how"
+done; done)
+compare hacc "${structs[@]}"
+compare workers "200=--items 200"
+# Its matrix takes the host longest.
+[ -z "$SIMULATOR" ] && label=B RUNS=1 compare cg "B=--class B"
+[ -n "$LIST" ] && exit
+python3 tests/gpu/applications_table.py "$out/applications-${gpus}gpu.json" "$n" "$cases" || bad=1
 exit $bad

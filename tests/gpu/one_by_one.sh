@@ -21,7 +21,15 @@ solved() { # of a former call with the same DIRECTORY
   left=$(grep -vF "$1:" "$runs/problems")
   echo -n "${left:+$left$'\n'}" >"$runs/problems"
 }
-one() { # one NAME N PROGRAM ARGUMENT...: its output to RUNS/NAME-N.log
+start() { # start N PROGRAM ARGUMENT...
+  if [ "$1" = 0 ]; then
+    shift
+    timeout "$LIMIT" python3 "$@"
+  else
+    ranks "$@"
+  fi
+}
+one() { # one NAME N PROGRAM ARGUMENT...: its output to RUNS/NAME-N.log; N = 0: without mpiexec
   local name=$1 n=$2 log="$runs/$1-$2.log"
   shift 2
   if [ -n "$LIST" ]; then
@@ -34,7 +42,7 @@ one() { # one NAME N PROGRAM ARGUMENT...: its output to RUNS/NAME-N.log
     return 1
   fi
   ((left < limit)) && limit=$left
-  if LIMIT=$limit ranks "$n" "$@" >"$log" 2>&1; then
+  if LIMIT=$limit start "$n" "$@" >"$log" 2>&1; then
     echo "$name on $n: done in $((SECONDS - from)) s"
     solved "$name on $n"
   else
