@@ -1,6 +1,7 @@
 /* Collectives of the direct road: all ranks of a communicator call the same ones, a round each.
  *
- * Any sequence of Allreduces, Barriers, and Bcasts from any root. In each round every rank stores
+ * Any sequence of Allreduces, Barriers, Scans, and Bcasts from and Gathers to any root; a Reduce is a
+ * Gather here, and an Allgather, an Alltoall or a Reduce_scatter_block an Allreduce. In each round every rank stores
  * packet 0 to every other one, and a second packet where its bytes are wanted: to one of two inboxes
  * for each source, in turn. Who has stored packet 0 has *entered* the round, and has read all of the
  * one before.
@@ -9,11 +10,13 @@
  *     Barrier     waits for packet 0 of all.
  *     Bcast       waits for both packets of the root, which itself waits for nobody. So whether all
  *                 have entered it is not known: the next round looks, before it stores.
+ *     Gather      the root waits for both packets of all, who do not wait: they look afterwards.
+ *     Scan        waits for both packets of the ranks before: all but the last rank look.
  *
  * The numbers in packet 0 wrap; those in the second packet do not, because it may have been left
  * from any round before. What is there when a wait begins is read then, and all is read at its end.
  * Stores reach memory in any order, but for those to one place; with AT_ONCE, which keeps the search
- * small, in the order of the ranks' steps.
+ * small, in the order of the ranks' steps. With FEW_KINDS there are no Scans and Gathers.
  *
  * With DIES, the last rank may stop at any round, and then waits are aborted. With DIFFERS, it calls
  * something else in some round: packet 0 says so, and all ranks end with an error.
@@ -33,6 +36,8 @@ byte mutation; /* MUTATION in the environment: what is taken away; 0: nothing */
 #define BARRIER_OF_SOME 8     /* a Barrier waits for the next rank only */
 #define NO_SIGNATURE 9        /* packet 0 does not say which call it is */
 #define NO_END_BY_ABORT 10
+#define NO_LOOK_AFTER_GATHER 11
+#define NO_LOOK_AFTER_SCAN 12
 
 #define IF(name) (mutation == name)
 
@@ -47,10 +52,20 @@ byte mutation; /* MUTATION in the environment: what is taken away; 0: nothing */
 #define FIRST_NUMBER(k) ((k) % (NUMBERS - 2 * IF(NUMBERS_OF_ONE_BIT)))
 #define NUMBER(k, p) ((p) == 0 -> FIRST_NUMBER(k) : (IF(ALL_NUMBERS_WRAP) -> (k) % NUMBERS : (k)))
 
-/* What a round is: a Bcast from that rank, or one of these. */
+/* What a round is: a Bcast from that rank, one of these, or a Gather to a rank (GATHER + it). */
 #define ALLREDUCE RANKS
 #define BARRIER (RANKS + 1)
+#define SCAN (RANKS + 2)
+#define GATHER (RANKS + 3)
+#ifdef FEW_KINDS
+#define LAST_KIND BARRIER
+#else
+#define LAST_KIND (GATHER + RANKS - 1)
+#endif
 #define IS_BCAST(k) (kind[k] < RANKS)
+/* Whether we have waited for all in a round, and so know that all have entered it. */
+#define KNOWS(k) (kind[k] == ALLREDUCE || kind[k] == BARRIER || kind[k] == GATHER + me || \
+    (kind[k] == SCAN && me == RANKS - 1))
 
 /* Places: packet p in the inbox of a round at rank ``to``, for source ``from``. */
 #define INBOX(k) ((k) % 2 * !IF(ONE_INBOX))
@@ -71,16 +86,17 @@ bool aborted;
 #define SAYS(k, from, p) (value[PLACE(me, k, from, p)])
 #define IS_ODD(k) ((k) == odd && me == RANKS - 1 && !IF(NO_SIGNATURE))
 #define SIGNED(k) ((k) + (IS_ODD(k) -> OTHER : 0))
-#define SENDS(k) (kind[k] == ALLREDUCE || kind[k] == me)
+#define SENDS(k) (kind[k] == ALLREDUCE || kind[k] == me || kind[k] >= SCAN)
 
 /* Whether data of a round are wanted from a rank, and packet 0; whether they are there. */
-#define DATA(k, from) ((from) != me && (kind[k] == ALLREDUCE || kind[k] == (from)))
+#define DATA(k, from) ((from) != me && (kind[k] == ALLREDUCE || kind[k] == (from) || \
+    kind[k] == GATHER + me || (kind[k] == SCAN && (from) < me)))
 #define CALL(k, from) ((from) != me && (DATA(k, from) || \
     (kind[k] == BARRIER && (!IF(BARRIER_OF_SOME) || (from) == (me + 1) % RANKS))))
 #define FITS(k, from) ((SAYS(k, from, 0) >= OTHER) == IS_ODD(k))
 #define GOOD(k, from) (HERE(k, from, 0) && FITS(k, from))
 #define COME(k, from) ((!CALL(k, from) || GOOD(k, from)) && (!DATA(k, from) || HERE(k, from, 1)))
-#define LOOKED(k, from) ((from) == me || GOOD(k, from) || (IF(LOOKS_AT_ROOT) && (from) != kind[k]))
+#define LOOKED(k, from) ((from) == me || GOOD(k, from) || (IF(LOOKS_AT_ROOT) && (from) != kind[k] && (from) + GATHER != kind[k]))
 #define ANOTHER(k, from) ((from) != me && HERE(k, from, 0) && !FITS(k, from))
 #if RANKS == 2
 #define ALL(what, k) (what(k, 0) && what(k, 1))
@@ -133,13 +149,14 @@ proctype Rank(byte me) {
 #endif
         atomic {
             if
-            :: kind[k] == NOTHING -> select(peer : 0 .. BARRIER); kind[k] = peer; peer = 0
+            :: kind[k] == NOTHING -> select(peer : 0 .. LAST_KIND); kind[k] = peer; peer = 0
             :: else
             fi
         };
         if
-        :: k == 1 || !IS_BCAST(k - 1) || IF(NO_LOOK) || ALL(LOOKED, k - 1)
-        :: k > 1 && IS_BCAST(k - 1) && !IF(NO_LOOK) && ONE(ANOTHER, k - 1) -> goto stop
+        :: k == 1 || KNOWS(k - 1) || IF(NO_LOOK) || (IF(NO_LOOK_AFTER_GATHER) && kind[k - 1] > SCAN) ||
+           (IF(NO_LOOK_AFTER_SCAN) && kind[k - 1] == SCAN) || ALL(LOOKED, k - 1)
+        :: k > 1 && !KNOWS(k - 1) && !IF(NO_LOOK) && ONE(ANOTHER, k - 1) -> goto stop
         :: ENDED -> goto stop
         fi;
         entered[me] = k;
