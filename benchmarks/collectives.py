@@ -1,4 +1,5 @@
-"""Collectives of kernels on both roads in one run: Barrier, Allreduce and Bcast, by size.
+"""Collectives of kernels on both roads in one run, by size: Barrier, Allreduce, Bcast, and, by one
+block, Reduce, Allgather, Alltoall, Scan and Exscan, whose size is that of a block.
 
     mpiexec -n 2 python benchmarks/collectives.py [--threads 256 1024] [--json FILE]
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import _block_kernels
 import _grid_kernels
 import numpy as np
 from _bench import fail, parser, summary, where, write_json
@@ -23,7 +25,7 @@ import gmpi
 from gmpi import GMPI_Allreduce, GMPI_Barrier, GMPI_Bcast
 
 BARRIER, ALLREDUCE, BCAST = range(3)
-NAMES = ("Barrier", "Allreduce", "Bcast")
+NAMES = {BARRIER: "Barrier", ALLREDUCE: "Allreduce", BCAST: "Bcast", **_block_kernels.NAMES}
 SIZES = (8, 1024, 65536, 1 << 20)
 LONGEST = 64 << 20
 
@@ -76,9 +78,13 @@ def latency(
 ) -> dict[str, float]:
     """Microseconds a call takes, by one block, or by all ``blocks`` of a grid."""
     run, verify = (measure, check) if blocks == 1 else (_grid_kernels.measure, _grid_kernels.check)
+    length = max(1, nbytes // 8)
+    if which in _block_kernels.NAMES:
+        run, verify = _block_kernels.measure, _block_kernels.check
+        length *= comm.size
     rounds = 4 if gmpi.SIMULATOR else 3000 if nbytes <= 65536 else 200 if nbytes <= 1 << 20 else 20
     skip = max(2, rounds // 10)
-    data, out = (cuda.to_device(np.zeros(max(1, nbytes // 8))) for _ in range(2))
+    data, out = (cuda.to_device(np.zeros(length)) for _ in range(2))
     wrong = cuda.to_device(np.zeros(1, np.int32))
     cycles = cuda.to_device(np.zeros(rounds, np.int64))
     comm.Barrier()
@@ -124,6 +130,7 @@ def main() -> int:
     cases = [(BARRIER, 0)]
     cases += [(ALLREDUCE, n) for n in args.sizes or (*SIZES, LONGEST)]
     cases += [(BCAST, n) for n in args.sizes or SIZES]
+    cases += [(which, n) for which in _block_kernels.NAMES for n in args.sizes or SIZES]
     with gmpi.Context(comm, wildcards=False, **settings) as g:
         other = comm.Dup()
         roads = {"direct": gmpi.COMM_WORLD, "proxied": g.comm(other)}
@@ -131,6 +138,8 @@ def main() -> int:
             print(f"# us (p50, p99), {comm.size} ranks on {place}: {', '.join(args.roads)}")
         for which, n in cases:
             for threads, blocks in shapes(g, comm, args.threads):
+                if blocks > 1 and which in _block_kernels.NAMES:
+                    continue  # they have no calls of grid scope
                 row: dict[str, Any] = {"call": NAMES[which], "size": n, "threads": threads}
                 row["blocks"] = blocks
                 for name in args.roads:
@@ -140,7 +149,7 @@ def main() -> int:
                     found = "".join(
                         f"{row[r]['p50']:>10.2f}{row[r]['p99']:>10.2f}" for r in args.roads
                     )
-                    print(f"{NAMES[which]:<10}{n:<9}{blocks:>4} x {threads:<5}{found}", flush=True)
+                    print(f"{NAMES[which]:<11}{n:<9}{blocks:>4} x {threads:<5}{found}", flush=True)
         other.Free()
     if comm.rank == 0:
         print("# results checked: all right")
