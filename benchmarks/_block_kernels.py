@@ -13,7 +13,6 @@ NAMES = {
 }  # fmt: skip
 
 
-# wide: a kernel's
 @cuda.jit(device=True)
 def _call(ctx, which, data, out, n, root, comm):
     """One of them, of ``n`` doubles a block; the roots of Reduces go round, so that none runs
