@@ -103,19 +103,21 @@ def cuda() -> Facts:
     if simulator:
         return found
     from numba import cuda as numba_cuda
-    from numba.cuda.cudadrv import driver, runtime
+
+    from device_lib.platform import front_end
 
     try:
-        found["toolkit"] = ".".join(map(str, runtime.get_version()))
+        found["toolkit"] = ".".join(map(str, front_end.toolkit_version()))
     except Exception as exc:  # whatever a broken installation raises is what the user must see
         found["toolkit_problem"] = f"{type(exc).__name__}: {exc}"
     if not numba_cuda.is_available():
         found["problem"] = str(numba_cuda.cuda_error() or "no CUDA driver, or no NVVM")
         return found
-    found["driver"] = ".".join(map(str, driver.driver.get_version()))
+    driver = front_end.driver()
+    found["driver"] = ".".join(map(str, driver.get_version()))
     found["mps"] = mps_runs()
-    for number in range(driver.driver.get_device_count()):
-        found["gpus"].append(_gpu(driver.driver.get_device(number), memory))
+    for number in range(driver.get_device_count()):
+        found["gpus"].append(_gpu(driver.get_device(number), memory))
     if len(memory) > 1:
         found["links"] = links(_command("nvidia-smi", "topo", "-m") or "")
     return found

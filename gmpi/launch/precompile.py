@@ -6,13 +6,12 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from types import SimpleNamespace
 
 from numba import cuda
 
 import device_lib.api.exports
 import device_lib.api.exports_grid  # noqa: F401  (the same)
-from device_lib.platform import assembler, library
+from device_lib.platform import assembler, front_end, library
 from device_lib.platform.primitives import SIMULATOR
 
 Capability = tuple[int, int]
@@ -47,12 +46,9 @@ def _capabilities() -> list[Capability]:
 
 
 def compile_without_gpu(cc: Capability) -> None:
-    """From now on Numba compiles for ``cc`` without asking for a device, in this process."""
-    from numba.cuda import dispatcher
-
-    device = SimpleNamespace(compute_capability=cc)
-    dispatcher.get_current_device = lambda: device
-    cuda.get_current_device = lambda: device
+    """From now on Numba compiles for ``cc`` without asking for a device, in this process. All
+    functions of the library are known."""
+    front_end.compile_without_gpu(cc)
 
 
 def _compile(name: str, cc: Capability) -> str:
@@ -80,9 +76,7 @@ def check(cc: Capability) -> None:
     Raises:
         ValueError: there is none.
     """
-    from numba.cuda.cudadrv import nvrtc
-
-    known = sorted(nvrtc.get_supported_ccs())
+    known = front_end.known_capabilities()
     if cc < known[0]:
         least, *_ = texts = [f"{major}.{minor}" for major, minor in known]
         raise ValueError(

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from device_lib.platform import front_end
 from device_lib.platform.primitives import SIMULATOR
 from gmpi.contract.sizes import align
 from gmpi.errors import ContextError
@@ -107,11 +108,9 @@ class Exported:
         kind = np.dtype(dtype)
         nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
         if SIMULATOR:
-            from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
-
             source = _File(max(nbytes, 1))
             memory = np.asarray(source)[:nbytes]
-            array = FakeCUDAArray(memory.view(kind).reshape(shape))
+            array = front_end.simulated_array(memory.view(kind).reshape(shape))
             token = Token(os.getpid(), b"", source.file.fd)
             region = Region(array, source.file.address, nbytes, token, 0, 0)
             self._regions[region.address, nbytes] = region

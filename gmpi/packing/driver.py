@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from device_lib.platform import front_end
 from device_lib.platform.primitives import SIMULATOR
 from gmpi.packing.kernels import THREADS
 
@@ -147,7 +148,7 @@ class _Compiled:
         jit: Any = cuda.jit
         dispatcher = jit(signature(body, arguments), max_registers=registers)(body)
         (self._keep,) = dispatcher.overloads.values()
-        self.function = int(self._keep._codelibrary.get_cufunc().handle)
+        self.function = int(front_end.function_of(self._keep))
 
 
 @cache

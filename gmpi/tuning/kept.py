@@ -95,6 +95,7 @@ def _parsed(data: dict[str, Any], key: Key) -> Tuned:
 @cache
 def here() -> Key | None:
     """The key of the first GPU that this process sees; ``None``: the simulator, or no GPU."""
+    from device_lib.platform import front_end
     from device_lib.platform.primitives import SIMULATOR
 
     if SIMULATOR:
@@ -102,8 +103,7 @@ def here() -> Key | None:
     import gmpi
 
     try:
-        from numba.cuda.cudadrv.driver import driver
-
+        driver = front_end.driver()
         if driver.get_device_count() == 0:
             return None
         name = driver.get_device(0).name

@@ -1,0 +1,57 @@
+"""What is asked of Numba's own CUDA driver, compiler and simulator, beside its public interface.
+
+This folder has what depends on the inside of numba-cuda; docs/design.md, *One seam for the front
+end*, says which files elsewhere still do, and ``tests/test_front_end.py`` lets no other one in.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+Capability = tuple[int, int]
+
+
+def driver() -> Any:
+    """The CUDA driver, as Numba calls it: ``get_version``, ``get_device_count``, ``get_device``."""
+    from numba.cuda.cudadrv.driver import driver as found
+
+    return found
+
+
+def toolkit_version() -> tuple[int, ...]:
+    """Of the CUDA runtime that Numba has found; raises whatever keeps it from being found."""
+    from numba.cuda.cudadrv import runtime
+
+    return tuple(runtime.get_version())
+
+
+def known_capabilities() -> list[Capability]:
+    """Compute capabilities that CUDA's compiler knows, the least one first."""
+    from numba.cuda.cudadrv import nvrtc
+
+    return sorted(nvrtc.get_supported_ccs())
+
+
+def compile_without_gpu(cc: Capability) -> None:
+    """From now on Numba compiles for ``cc`` without asking for a device, in this process."""
+    from numba import cuda
+    from numba.cuda import dispatcher
+
+    device = SimpleNamespace(compute_capability=cc)
+    dispatcher.get_current_device = lambda: device
+    cuda.get_current_device = lambda: device
+
+
+def function_of(kernel: Any) -> Any:
+    """The driver's handle of a compiled kernel; loads it."""
+    return kernel._codelibrary.get_cufunc().handle
+
+
+def simulated_array(memory: np.ndarray) -> Any:
+    """An array of the simulator's device, in memory that is there already."""
+    from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+    return FakeCUDAArray(memory)
