@@ -220,14 +220,17 @@ def measured(run: Run, roads: dict[str, int], threads: int, sizes: list[int]) ->
         rows["rates"].append({"road": name, "per_second": run.rate(road)})
         if show:
             print(f"all ranks, {name}: {rows['rates'][-1]['per_second']:.0f} messages/s each")
-    # The calls take the proxied road; messages of grid scope take the direct one.
-    ways = ("block", "proxied", 1), ("grid", "direct", run.most_blocks(threads))
-    for which, n, (scope, name, grid) in itertools.product((ALLTOALL, ALLGATHER), sizes, ways):
+    # There are no such calls of grid scope: messages, which take the direct road.
+    ways = ("block", "direct", 1), ("block", "proxied", 1), ("grid", "direct", 0)
+    most = run.most_blocks(threads)
+    for which, n, (scope, name, one) in itertools.product((ALLTOALL, ALLGATHER), sizes, ways):
+        grid = one or most
         found = run.blocks(which, n, grid, threads, roads[name])
         row = {"call": NAMES[which], "size": n, "scope": scope, "road": name, "blocks": grid}
         rows["collectives"].append({**row, "threads": threads, **found})
         if show:
-            print(f"{NAMES[which]:<10}{scope:<6}{n:>10} B{found['p50']:>12.2f} us", flush=True)
+            words = f"{NAMES[which]:<10}{scope:<6}{name:<8}{n:>10} B"
+            print(f"{words}{found['p50']:>12.2f} us", flush=True)
     return rows
 
 

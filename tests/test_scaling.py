@@ -120,7 +120,8 @@ def made(directory: Path) -> Path:
     pairs = [
         {"ranks": [0, k], "road": "direct", "size": 8, "p50": us} for k, us in ((1, 2), (2, 3))
     ]
-    long = {"call": "Alltoall", "size": 64 << 20, "scope": "grid", "p50": 150.0}
+    long = {"call": "Alltoall", "size": 64 << 20, "scope": "grid", "road": "direct"}
+    long["p50"] = 150.0
     rates = [{"road": "direct", "per_second": 2e6}]
     all_ranks = {"pairs": pairs, "rates": rates, "collectives": [long]}
     write(runs / "all_ranks-4.json", all_ranks)
@@ -153,7 +154,7 @@ def test_the_table_of_a_run_says_what_meets_its_bar(tmp_path: Path) -> None:
     assert rows["4 ranks, 8 B, direct: slowest pair / quickest"] == ["1.50", "<= 1.1", False]
     assert rows["4 ranks, Allreduce of 8 B, 256 threads, us"] == ["2.40", "<= 2.5", True]
     assert rows["4 ranks, Himeno 16x5x6 cut 4x1x1, weak"] == ["1.25", ">= 0.95", True]
-    link = "4 ranks, Alltoall of 64 MiB, grid: share of the link"
+    link = "4 ranks, Alltoall of 64 MiB, grid, direct: of the link"
     assert rows[link] == ["0.75", ">= 0.8", False]
     (runs / "problems").write_text("verify on 8: failed\n")
     assert scaling_table.main(str(tmp_path), str(runs)) == 1

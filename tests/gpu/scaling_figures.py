@@ -72,7 +72,7 @@ def collectives(found: dict[str, Any]) -> Points:
             yield name, int(ranks), row["direct"]["p50"]
     for ranks, run in found["all_ranks"].items():
         for row in run["collectives"]:
-            name = f"{row['call']} {row['size']} B, {row['scope']}"
+            name = f"{row['call']} {row['size']} B, {row['scope']}, {row['road']}"
             yield name, int(ranks), row["p50"]
 
 

@@ -97,7 +97,9 @@ def bars(found: Found) -> list[list[Any]]:
         for row in run.get("collectives", []):
             if (row["call"], row["size"]) == ("Alltoall", LONG) and ranks > 1:
                 share = LONG * (ranks - 1) / ranks / row["p50"] / 1e3 / LINK
-                what = f"{ranks} ranks, Alltoall of 64 MiB, {row['scope']}: share of the link"
+                what = (
+                    f"{ranks} ranks, Alltoall of 64 MiB, {row['scope']}, {row['road']}: of the link"
+                )
                 add(what, share, ALLTOALL, False)
     for ranks, run in sorted(found["collectives"].items()):
         for row in run["rows"]:
