@@ -72,7 +72,7 @@ fi
 for n in $counts; do
   [[ $wanted == *" rates "* ]] || break
   one all_ranks "$n" benchmarks/all_ranks.py $collective --json "$runs/all_ranks-$n.json"
-  one collectives "$n" benchmarks/collectives.py $collective --roads direct proxied \
+  LIMIT=${LIMIT:-100} one collectives "$n" benchmarks/collectives.py $collective --roads direct proxied \
     --json "$runs/collectives-$n.json"
 done
 for n in $counts; do
