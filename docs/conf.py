@@ -94,6 +94,7 @@ ORDER: dict[str, list[tuple[str, str]]] = {
         ("", "docs/direct"),
         ("", "docs/grids"),
         ("", "docs/compare"),
+        ("", "docs/front_ends"),
         ("", "docs/applications"),
         ("", "docs/papers"),
         ("", "docs/himeno"),
