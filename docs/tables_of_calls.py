@@ -28,6 +28,8 @@ OTHERWISE = {
     "Cartdim_get": "cart.Get_dim()",
     "Type_size": "datatype.Get_size()",
     "Error_class": "MPI.Get_error_class(errorcode)",
+    "Mrecv": "message.Recv(buf, status)",
+    "Imrecv": "message.Irecv(buf)",
     "Request_free": "request.Free()",
     "Test_cancelled": "status.Is_cancelled()",
     "Synchronize": "-",

@@ -47,6 +47,13 @@ _PARTITIONED = {
 }
 
 
+#: The same where a receive does not take a message.
+MESSAGE = (
+    "a message of GMPI_Mprobe or GMPI_Improbe of this context that has not been received",
+    "each is received once",
+)
+
+
 def caller(block: int) -> str:
     """Who has made a call, by the number of its block; -1: the host."""
     return f"block {block}" if block >= 0 else "host"

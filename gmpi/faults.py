@@ -338,6 +338,7 @@ _WORDS: dict[int, Callable[[Entry, Known], Words]] = {
     ops.BUFFER: _buffer,
     ops.REQUEST: _request,
     ops.PARTITION: _partition,
+    ops.TAKEN: lambda entry, known: Words(hex(entry.value), *fault_words.MESSAGE),
     ops.LENGTH: _length,
     ops.RESOURCE: _resource,
     ops.OPERATION: _operation,
@@ -387,7 +388,7 @@ def describe(
         text += f"; {words.advice}"
     if entry.op == OP_WINDOW:
         text += window_words.where(entry, rank_text(entry.peer))
-    elif entry.field not in (ops.REQUEST, ops.PARTITION, ops.RESOURCE, ops.OPERATION, ops.CALL):
+    elif entry.field not in ops.WITHOUT_PEER:
         comm = "?" if entry.communicator == NO_COMMUNICATOR else entry.communicator
         text += (
             f" [peer {rank_text(entry.peer)}, tag {tag_text(entry.tag)}, communicator {comm}, "

@@ -187,6 +187,12 @@ CASES = {
         "recvtype",
         gmpi.ArgumentError,
     ),
+    ops.TAKEN: (
+        row(wire.OP_IRECV, ops.TAKEN, 77),
+        "GMPI_Irecv in block 5: message is 0x4d, allowed is a message of GMPI_Mprobe or "
+        "GMPI_Improbe of this context that has not been received; each is received once",
+        gmpi.ArgumentError,
+    ),
     ops.BLOCKS: (
         row(wire.OP_ALLTOALLV, ops.BLOCKS, 400, 170),
         "GMPI_Ialltoallv in block 5: number of blocks is 400, out and back, allowed is at most "
@@ -194,7 +200,7 @@ CASES = {
         gmpi.ArgumentError,
     ),
 }
-WITHOUT_CALL = (ops.REQUEST, ops.PARTITION, ops.RESOURCE, ops.OPERATION, ops.DEBUG, ops.CALL)
+WITHOUT_CALL = (*ops.WITHOUT_PEER, ops.DEBUG)
 
 
 def test_every_field_has_a_case() -> None:

@@ -254,7 +254,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         testsome=several.testsome,
         waitsome=several.waitsome,
         **vars(combined),
-        **vars(make_looking(waiting, report)),
+        **vars(make_looking(waiting, report, open_request, open_scattered)),
         **{**vars(ends), **vars(persistent), **vars(freeing)},
         iallreduce=collective.iallreduce,
         allreduce=collective.allreduce,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from device_lib.api.binding import any_thread, block_scope, warp_scope
+from device_lib.api.binding import Buffer, any_thread, block_scope, warp_scope
 from device_lib.platform.context import DeviceContext, Status
 
 
@@ -41,6 +41,64 @@ def GMPI_Iprobe(ctx: DeviceContext, source: int, tag: int, comm: int) -> tuple[b
 
 
 @block_scope
+def GMPI_Mprobe(ctx: DeviceContext, source: int, tag: int, comm: int) -> tuple[int, Status]:
+    """Blocks until a message has come, and takes it: only GMPI_Mrecv or GMPI_Imrecv of what is
+    returned can receive it, whichever block calls that (MPI 4.1 section 3.8.2).
+
+    Args: as GMPI_Probe.
+
+    Returns:
+        (the message (int64), to be received once; Status as GMPI_Probe). The message is
+        ``gmpi.MESSAGE_NO_PROC`` where ``source`` is ``gmpi.PROC_NULL``, and
+        ``gmpi.MESSAGE_NULL`` where the status has an error.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Improbe(ctx: DeviceContext, source: int, tag: int, comm: int) -> tuple[bool, int, Status]:
+    """Looks once whether there is such a message, and takes it (MPI 4.1 section 3.8.2).
+
+    Waits for the proxy's answer, as GMPI_Iprobe.
+
+    Args: as GMPI_Probe.
+
+    Returns:
+        (whether there is one, the message as GMPI_Mprobe, else ``gmpi.MESSAGE_NULL``, Status).
+        The flag is True, too, where the status has an error.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Mrecv(ctx: DeviceContext, buf: Buffer, count: int, datatype: int, message: int) -> Status:
+    """Receives a message that GMPI_Mprobe or Improbe has taken; blocks until it is in ``buf`` (MPI
+    4.1 section 3.8.3).
+
+    Args:
+        buf, count, datatype: as GMPI_Irecv.
+        message: of GMPI_Mprobe or Improbe of this context. It is nobody's afterwards.
+
+    Returns:
+        Status, as GMPI_Recv; its ``error`` is ``gmpi.ERR_REQUEST`` where there is no such message,
+        as with ``gmpi.MESSAGE_NULL``.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Imrecv(ctx: DeviceContext, buf: Buffer, count: int, datatype: int, message: int) -> int:
+    """Starts to receive it, and returns at once (MPI 4.1 section 3.8.3).
+
+    Args: as GMPI_Mrecv.
+
+    Returns:
+        The request (int64), as GMPI_Irecv. It cannot be cancelled.
+    """
+    raise NotImplementedError
+
+
+@block_scope
 def GMPI_Cancel(ctx: DeviceContext, request: int) -> int:
     """Cancels a receive whose message has not come; else it goes on (MPI 4.1 section 3.8.4).
 
@@ -64,4 +122,8 @@ def GMPI_Test_cancelled(ctx: DeviceContext, status: Status) -> bool:
 
 GMPI_Probe_warp = warp_scope(GMPI_Probe)
 GMPI_Iprobe_warp = warp_scope(GMPI_Iprobe)
+GMPI_Mprobe_warp = warp_scope(GMPI_Mprobe)
+GMPI_Improbe_warp = warp_scope(GMPI_Improbe)
+GMPI_Mrecv_warp = warp_scope(GMPI_Mrecv)
+GMPI_Imrecv_warp = warp_scope(GMPI_Imrecv)
 GMPI_Cancel_warp = warp_scope(GMPI_Cancel)

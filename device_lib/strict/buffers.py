@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from gmpi.contract.constants import IN_PLACE, PROC_NULL
+from gmpi.contract.constants import COMM_WORLD, IN_PLACE, PROC_NULL
 
 OUT, BACK = 1, 2
 ONE, EACH = "one", "each"  # ranks: one buffer's length holds for all, or for each of them
@@ -76,9 +76,11 @@ BUFFERS: Mapping[str, tuple[Buffer, ...]] = {
         Buffer("sendbuf", "sendcount", "sendtype", OUT, peer="dest"),
         Buffer("recvbuf", "recvcount", "recvtype", BACK, peer="source"),
     ),
+    "Mrecv": (Buffer("buf", "count", "datatype", BACK),),
+    "Imrecv": (Buffer("buf", "count", "datatype", BACK),),
 }
 #: Calls that open a request.
-OPENING = frozenset(f"I{name.lower()}" for name in (*_BLOCKING, "Barrier"))
+OPENING = frozenset(f"I{name.lower()}" for name in (*_BLOCKING, "Barrier", "Mrecv"))
 _UNDEFINED_ON_0 = frozenset({"Exscan", "Iexscan"})  # their result, which nothing stores there
 SENDS = frozenset({"Send", "Ssend", "Isend", "Issend"})
 
@@ -93,7 +95,7 @@ def used(
     """
     buffers = BUFFERS.get(call, ())
     found = []
-    who = members(int(arguments["comm"])) if buffers else None
+    who = members(int(arguments.get("comm", COMM_WORLD))) if buffers else None
     if who is None:
         return []
     rank, size = who

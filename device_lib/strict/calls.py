@@ -266,7 +266,7 @@ class Calls:
             if status.error not in (SUCCESS, ERR_TRUNCATE):
                 self._failed = True
                 received = 0
-            elif request.name.removeprefix("GMPI_").startswith("Irecv"):
+            elif request.name.removeprefix("GMPI_").startswith(("Irecv", "Imrecv")):
                 received = status.nbytes
         self._ended(call, request, checker.requests.close(request, call.site, received))
 

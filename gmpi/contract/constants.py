@@ -202,6 +202,8 @@ BOTTOM: Final = 0  # as a buffer: the displacements of the datatype are addresse
 IN_PLACE: Final = -0x1A9C  # in place of a send buffer; no address has this value
 COMM_WORLD: Final = 0  # the communicator that the context was opened with
 REQUEST_NULL: Final = 0
+MESSAGE_NULL: Final = 0
+MESSAGE_NO_PROC: Final = 1  # what a probe of PROC_NULL gives
 #: In place of a tag, in a status: no message has come, the receive was cancelled. No tag, and not
 #: ANY_TAG of any MPI library.
 NO_MESSAGE: Final = -0x1CA9C

@@ -102,3 +102,10 @@ def duplicate_of(tag: int, last: int) -> int:
     golden ratio: tags that follow one another are spread, and those a power of two apart as well.
     """
     return (tag * 0x9E3779B1 >> 29) & last
+
+
+# A message that a matched probe has taken: number | communicator << | 1 << MESSAGE_SHIFT. The
+# number is of the tag of the probe's own request.
+MESSAGE_NUMBERS = (1 << 31) - 1
+MESSAGE_COMM_SHIFT = 32
+MESSAGE_SHIFT = 48

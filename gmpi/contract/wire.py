@@ -67,6 +67,7 @@ REPLACE = 7 << CALL_SHIFT  # GMPI_Sendrecv_replace
 PERSISTENT = 12 << CALL_SHIFT  # of a Start of GMPI_Send_init and the like; NONBLOCKING is in it
 COMBINED = 8 << CALL_SHIFT  # GMPI_Isendrecv
 COMBINED_REPLACE = 9 << CALL_SHIFT  # GMPI_Isendrecv_replace
+MATCHED, MATCHED_TOO = 10 << CALL_SHIFT, 11 << CALL_SHIFT  # GMPI_Mprobe, Imrecv; Improbe, Mrecv
 SYNCHRONOUS = 16 << CALL_SHIFT  # GMPI_Issend; of what follows, too, short messages are MPI_Issend's
 SYNCHRONOUS_BLOCKING = 17 << CALL_SHIFT  # GMPI_Ssend
 SYNCHRONOUS_PERSISTENT = 18 << CALL_SHIFT  # GMPI_Ssend_init

@@ -188,6 +188,11 @@ def never_received(context: Context) -> Counter[str]:
             text = f"{one.length()} bytes from {members[one.source]} tag {one.tag} on {identity}"
             found[text] += 1
         duplicate.found.clear()
+        for one in duplicate.taken:
+            text = f"{one.length()} bytes from {members[one.source]} tag {one.tag} on {identity}"
+            found[f"{text}, which a matched probe has taken"] += 1
+            one.drop()
+        duplicate.taken.clear()
         for _ in range(_MESSAGES):
             message = duplicate.Improbe(MPI.ANY_SOURCE, MPI.ANY_TAG, status)
             if message is None:

@@ -90,7 +90,7 @@ from host_proxy.platform.state import (
     S_TOLD,
     TR_CALLED,
 )
-from host_proxy.records.checks import check, check_handle
+from host_proxy.records.checks import check, check_handle, is_matched
 from host_proxy.records.completion import complete, write
 from host_proxy.records.fault_log import log_fault, log_record
 from host_proxy.records.tables import communicator, is_large, row_of, slot_of
@@ -126,7 +126,7 @@ def wants_python(g, r):
     if op == OP_BSEND or op == OP_ABORT or op == OP_CANCEL or op == OP_PROBE:
         return True
     if op == OP_IRECV:
-        return get(g, G_PROBED) != 0
+        return get(g, G_PROBED) != 0 or is_matched(r)
     if _COLLECTIVES[op] == 0:
         return False
     if is_large(get(r, R_HANDLE)) or _is_counted(op):

@@ -41,10 +41,16 @@ class Found:
 
     def receive(self, duplicate: Duplicate, buf: np.ndarray) -> Any:
         """Receives it: its request, or what is tested like one."""
+        duplicate.taken.pop(self, None)
         if self.content is None:
             return duplicate.started(self.message.Irecv([buf, MPI.BYTE]), "receive")
         buf[:MESSAGE_HEADER] = self.content
         return self
+
+    def drop(self) -> None:
+        """Nobody will receive it: MPI's own copy goes."""
+        if self.content is None:
+            self.message.Recv([np.empty(self.nbytes, np.uint8), MPI.BYTE])
 
     # What is received from it, tested like an MPI request.
     def Test(self, status: MPI.Status) -> bool:
@@ -70,6 +76,7 @@ class Duplicate(MPI.Intracomm):
         self._prune_at = _PRUNED_AT
         self._probing = threading.Lock()
         self.found: list[Found] = []
+        self.taken: dict[Found, None] = {}  # by matched probes; not received yet
 
     def unfinished(self) -> list[tuple[MPI.Request, str]]:
         """Requests that nobody has seen complete, and their kinds: ``send``, ``receive`` or
@@ -130,10 +137,15 @@ class Duplicate(MPI.Intracomm):
         with self._probing:
             for place, one in enumerate(self.found):
                 if one.fits(source, tag):
+                    self.taken[one] = None
                     return self.found.pop(place)
             status = MPI.Status()
             message = self.Improbe(source, tag, status)
-            return None if message is None else Found(message, *_about(status))
+            if message is None:
+                return None
+            one = Found(message, *_about(status))
+            self.taken[one] = None
+            return one
 
     def receive(self, buf: np.ndarray, source: int, tag: int) -> Any:
         """Receives a first message: its request, or what is tested like one."""

@@ -54,8 +54,11 @@ ROAD = OPERATION + 5  # of a call that there is on the proxied road only
 WORDED = OPERATION + 6  # said in words, which the state has (notes)
 COUNTS = OPERATION + 7  # of the blocks of a collective: ``Wrong`` of counts.py, likewise
 BLOCKS = OPERATION + 8  # there are more of them than a table can have
+TAKEN = OPERATION + 9  # of a receive: no such message
 WINDOW = OPERATION + 32  # of a one-sided call: | what is wrong (gmpi/contract/windows.py)
 WINDOW_FIELDS = 15
+
+WITHOUT_PEER = REQUEST, PARTITION, RESOURCE, OPERATION, CALL, TAKEN  # they say all there is
 
 FIELD_NAMES = {
     COMMUNICATOR: "communicator",
@@ -83,6 +86,7 @@ FIELD_NAMES = {
     WORDED: "argument",
     COUNTS: "counts",
     BLOCKS: "number of blocks",
+    TAKEN: "message",
     **{WINDOW + number: name for number, name in enumerate(windows.FIELDS)},
 }
 FIELD_CLASSES = {
@@ -173,6 +177,10 @@ _CALLS = {
     (wire.OP_ISEND, wire.READY_BLOCKING): "GMPI_Rsend",
     (wire.OP_BSEND, wire.BLOCKING): "GMPI_Bsend",
     (wire.OP_PROBE, wire.NONBLOCKING): "GMPI_Iprobe",
+    (wire.OP_PROBE, wire.MATCHED): "GMPI_Mprobe",
+    (wire.OP_PROBE, wire.MATCHED_TOO): "GMPI_Improbe",
+    (wire.OP_IRECV, wire.MATCHED): "GMPI_Imrecv",
+    (wire.OP_IRECV, wire.MATCHED_TOO): "GMPI_Mrecv",
     **{
         (op, call): name
         for op in (wire.OP_ISEND, wire.OP_IRECV, wire.OP_BSEND)

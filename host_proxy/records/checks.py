@@ -23,6 +23,7 @@ from gmpi.contract.constants import (
 )
 from gmpi.contract.moves import BACK, OUT
 from gmpi.contract.wire import (
+    CALL_SHIFT,
     DERIVED_MARK,
     DERIVED_MASK,
     DERIVED_ROWS,
@@ -37,6 +38,9 @@ from gmpi.contract.wire import (
     INLINE_BYTES,
     LAST_OPCODE,
     LOW_32,
+    MATCHED,
+    MATCHED_TOO,
+    OP_IRECV,
     OP_ISEND,
     POSITION_MASK,
     PRIVATE_COMMUNICATOR,
@@ -62,6 +66,7 @@ from host_proxy.platform.state import (
     G_TAG_UB,
     OPEN,
     R_BYTES,
+    R_CALL,
     R_COMM,
     R_DATATYPE,
     R_DONE,
@@ -119,6 +124,14 @@ def check_handle(g, r):
 
 
 @jit
+def is_matched(r):
+    """Whether the record is of a receive of a message that a probe has taken."""
+    call = get(r, R_CALL)
+    matched = call == MATCHED >> CALL_SHIFT or call == MATCHED_TOO >> CALL_SHIFT
+    return get(r, R_OP) == OP_IRECV and matched
+
+
+@jit
 def check(g, r):
     """Error class of the first fault of the record, 0 when it may be executed.
 
@@ -129,6 +142,8 @@ def check(g, r):
     if _KNOWN[op] == 0:
         return log_record(g, r, ops.OPERATION, op, 1, LAST_OPCODE)
     fields = _FIELDS[op]
+    if is_matched(r):  # it says which message
+        fields &= ~(ops.SOURCE | ops.TAG)
     peer = get(r, R_PEER)
     tag = get(r, R_TAG)
     peers = 0

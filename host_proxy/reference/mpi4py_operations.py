@@ -24,9 +24,10 @@ from gmpi.contract.moves import BACK, OUT
 from gmpi.contract.partitions import WANTED_BYTES, Wanted
 from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import STAGING_LEAD
-from host_proxy.compiled.headers import header_in
+from host_proxy.compiled.headers import Header, header_in, write_header
 from host_proxy.platform import operations as ops
 from host_proxy.platform.communicator import Communicator
+from host_proxy.platform.duplicate import Found
 from host_proxy.platform.idle import now_ns
 from host_proxy.platform.state import (
     G_CONTROL,
@@ -41,6 +42,7 @@ from host_proxy.platform.state import (
     S_DATATYPE,
     S_ELEMENTS,
     S_FAILED,
+    S_HANDLE,
     S_OP,
     S_PEER,
     S_SOURCE,
@@ -98,6 +100,7 @@ class Operations:
         self.memory = view(int(state.globals[G_CONTROL]), layout.mapped_bytes)
         self.large = self.memory[layout.large :]
         self.channels = Channels(state)
+        self.taken: dict[int, tuple[int, Found]] = {}  # by matched probes, each with communicator
         self.unmatched: set[int] = set()  # receives that can be cancelled: nothing has come
 
     def small(self, slot: int) -> int:
@@ -164,6 +167,8 @@ class Operations:
         yield
 
     def irecv(self, slot: int) -> Step:
+        if self.field(slot, S_CALL) << wire.CALL_SHIFT in (wire.MATCHED, wire.MATCHED_TOO):
+            return (yield from self.matched_irecv(slot))
         source = self.field(slot, S_PEER)
         if source == PROC_NULL:
             return Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
@@ -191,19 +196,46 @@ class Operations:
         if source == PROC_NULL:
             return Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
         duplicate = self.communicator(slot).messages_of(tag)
+        call = self.field(slot, S_CALL) << wire.CALL_SHIFT
+        takes = call in (wire.MATCHED, wire.MATCHED_TOO)
 
-        def look() -> tuple[int, int, int] | None:
-            found = duplicate.look(source, tag)
+        def look() -> Any:
+            found = duplicate.take(source, tag) if takes else duplicate.look(source, tag)
             self.state.count_probed()
             return found
 
         asked = _Asked(look)
-        if self.field(slot, S_CALL) << wire.CALL_SHIFT != wire.NONBLOCKING:
+        if call not in (wire.NONBLOCKING, wire.MATCHED_TOO):
             yield asked
         elif not asked.Test():
             return Outcome(0, SUCCESS, ANY_SOURCE, NO_MESSAGE)
+        if takes:
+            found = asked.answer
+            number = self.field(slot, S_HANDLE) & rules.MESSAGE_NUMBERS
+            self.taken[number] = self.field(slot, S_COMM), found
+            return Outcome(found.length(), SUCCESS, found.source, found.tag)
         source, tag, nbytes = asked.answer
         return Outcome(nbytes, SUCCESS, source, tag)
+
+    def matched_irecv(self, slot: int) -> Step:
+        """Receives a message that a matched probe has taken (MPI 4.1 section 3.8.3)."""
+        number, in_use = self.field(slot, S_PEER), self.field(slot, S_TAG)
+        comm = self.field(slot, S_COMM)
+        if number == PROC_NULL:
+            return Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
+        if in_use != 1 or self.taken.get(number, (-1,))[0] != comm:
+            error, value = ops.FIELD_CLASSES[ops.REQUEST], number | comm << rules.MESSAGE_COMM_SHIFT
+            log_request(self.g, self.row(slot), ops.TAKEN, error, 0, value, 0)
+            return Outcome(0, error)
+        _, found = self.taken.pop(number)
+        self.state.slots[slot, [S_PEER, S_TAG]] = found.source, found.tag
+        port, room = self.port(self, slot), self.field(slot, S_BYTES)
+        communicator = self.communicator(slot)
+        message = port.message(self.sizes[0])
+        write_header(message, Header(0, 0, 0, wire.NO_HEADER, 0, 0))
+        request = found.receive(communicator.messages_of(found.tag), message)
+        outcome = yield from receive_rest(self.g, port, communicator, message, request, room)
+        return self.logged(slot, outcome)
 
     def rest_of_irecv(self, slot: int) -> Step:
         """What follows a header that the compiled engine has received, and checked."""

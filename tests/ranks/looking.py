@@ -6,6 +6,7 @@ mpiexec -n 2 python3 tests/ranks/looking.py [--direct] [SCENARIO ...]
 from __future__ import annotations
 
 import sys
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,7 +80,36 @@ def _kernel(c: SimpleNamespace) -> Any:
             request = irecv(ctx, room, 8, gmpi.BYTE, 1, 30, 0)
             log[8] = cancel(ctx, request) + wait(ctx, request).error
 
-    return SimpleNamespace(look=look, mixed=mixed, cancels=cancels)
+    mprobe, improbe, mrecv, imrecv = c.mprobe, c.improbe, c.mrecv, c.imrecv
+
+    @cuda.jit
+    def take(ctx, source, tags, room, log):
+        """Messages are taken, and then received in reverse; nobody else gets them."""
+        taken = cuda.local.array(16, np.int64)
+        for i in range(tags.shape[0]):
+            if i % 2 == 0:
+                taken[i], status = mprobe(ctx, source, tags[i], 0)
+            else:
+                there = False
+                while not there:
+                    there, taken[i], status = improbe(ctx, source, tags[i], 0)
+            log[i, 0] = status.error
+            log[i, 1] = status.source
+            log[i, 2] = status.tag
+            log[i, 3] = status.nbytes
+        there, none, status = improbe(ctx, source, gmpi.ANY_TAG, 0)
+        log[0, 6] = (1 if there else 0) + none
+        for k in range(tags.shape[0]):
+            i = tags.shape[0] - 1 - k
+            n = room.shape[1] if i % 3 == 0 else log[i, 3]
+            if i % 2 == 0:
+                status = mrecv(ctx, room[i], n, gmpi.BYTE, taken[i])
+            else:
+                status = wait(ctx, imrecv(ctx, room[i], n, gmpi.BYTE, taken[i]))
+            log[i, 4] = status.error + status.source - source + status.tag - tags[i]
+            log[i, 5] = status.count
+
+    return SimpleNamespace(look=look, mixed=mixed, cancels=cancels, take=take)
 
 
 KERNELS = {"block": _kernel(block_calls), "warp": _kernel(warp_calls)}
@@ -193,6 +223,82 @@ def taken_by_hosts(g: gmpi.Context) -> None:
     assert h.Mprobe(gmpi.PROC_NULL).Recv(np.zeros(1)).source == gmpi.PROC_NULL
 
 
+def taken_by_kernels(g: gmpi.Context) -> None:
+    order = np.random.default_rng(4).permutation(len(SIZES))
+    for scope, threads in (("block", 32), ("warp", 32), ("block", 20)):
+        if RANK == 0:
+            rooms = cuda.to_device(np.zeros((len(SIZES), max(SIZES)), np.uint8))
+            log = cuda.to_device(np.full((len(SIZES), 7), -1))
+            tags = cuda.to_device(order)
+            KERNELS[scope].take[1, threads](g.device, 1, tags, rooms, log)
+            g.synchronize()
+            found, room = log.copy_to_host(), rooms.copy_to_host()
+            for i, k in enumerate(order):
+                n = SIZES[k]
+                assert list(found[i, :6]) == [0, 1, k, n, 0, n], (scope, n, found[i])
+                same(room[i, :n], pattern(n, k), f"{n} bytes that were taken")
+                assert not room[i, n:].any()
+            assert found[0, 6] == 0
+        elif RANK == 1:
+            sends = [g.host.Isend(pattern(n, k), 0, k) for k, n in enumerate(SIZES)]
+            g.host.Waitall(sends)
+        WORLD.Barrier()
+
+
+@cuda.jit
+def take_wrongly(ctx, room, log):
+    message, status = gmpi.GMPI_Mprobe(ctx, gmpi.PROC_NULL, 1, 0)
+    log[0] = message - gmpi.MESSAGE_NO_PROC + status.error
+    status = gmpi.GMPI_Mrecv(ctx, room, 8, gmpi.BYTE, message)
+    log[1] = status.error + status.count + status.source - gmpi.PROC_NULL
+    log[2] = gmpi.GMPI_Mrecv(ctx, room, 8, gmpi.BYTE, gmpi.MESSAGE_NULL).error
+    log[3] = gmpi.GMPI_Mrecv(ctx, room, 8, gmpi.BYTE, 77).error
+    message, status = gmpi.GMPI_Mprobe(ctx, SIZE, 1, 0)
+    log[4] = status.error if message == gmpi.MESSAGE_NULL else -1
+    send = gmpi.GMPI_Isend(ctx, room[8:], 8, gmpi.BYTE, 1 - RANK, 50, 0)
+    message, status = gmpi.GMPI_Mprobe(ctx, gmpi.ANY_SOURCE, gmpi.ANY_TAG, 0)
+    log[5] = gmpi.GMPI_Mrecv(ctx, room, 3, gmpi.BYTE, message).error  # too short
+    log[6] = gmpi.GMPI_Mrecv(ctx, room, 8, gmpi.BYTE, message).error  # was received
+    log[7] = gmpi.GMPI_Wait(ctx, send).error
+
+
+def wrong_messages(g: gmpi.Context) -> None:
+    if RANK > 1:
+        return
+    log = cuda.to_device(np.full(8, -1))
+    take_wrongly[1, 32](g.device, cuda.to_device(np.zeros(16, np.uint8)), log)
+    words = "GMPI_Mrecv in block 0: message is 0x0, allowed is a message of GMPI_Mprobe or "
+    raises(gmpi.ArgumentError, words, g.synchronize)
+    r = gmpi.ERR_REQUEST
+    expected = [0, 0, r, r, gmpi.ERR_RANK, gmpi.ERR_TRUNCATE, r, 0]
+    assert list(log.copy_to_host()) == expected, log.copy_to_host()
+    assert "each is received once" in g.errors[-1].text, g.errors[-1].text
+
+
+@cuda.jit
+def take_one(ctx):
+    gmpi.GMPI_Mprobe(ctx, 1 - RANK, 70, 0)
+
+
+def never_received() -> None:
+    """What was taken and not received is told when the context closes."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with gmpi.Context(WORLD, timeout_s=30, eager_bytes=EAGER) as g:
+            if RANK < 2:
+                requests = [g.host.Isend(pattern(9, 1), 1 - RANK, tag) for tag in (70, 71)]
+                take_one[1, 32](g.device)
+                g.host.Mprobe(1 - RANK, 71)
+                g.host.Waitall(requests)
+            WORLD.Barrier()
+    if RANK < 2:
+        text = str(next(w for w in caught if w.category is gmpi.LeakWarning).message)
+        assert "2 messages came but were never received" in text, text
+        for tag in (70, 71):
+            words = f"{1 - RANK} tag {tag} on COMM_WORLD, which a matched probe has taken"
+            assert f"9 bytes from {words}" in text, text
+
+
 def cancelled(g: gmpi.Context) -> None:
     for scope, n in (("block", 8), ("warp", 200), ("block", 3000)):
         if RANK == 0:
@@ -273,7 +379,15 @@ def main() -> None:
     else:
         settings = {"eager_bytes": EAGER, "chunk_bytes": CHUNK, "request_slots": 64}
         with gmpi.Context(WORLD, timeout_s=30, **settings) as g:
-            run([probes, order, probed_by_hosts, taken_by_hosts, cancelled, wrong_arguments], g)
+            run(
+                [
+                    probes, order, probed_by_hosts, taken_by_hosts, taken_by_kernels,
+                    wrong_messages, cancelled, wrong_arguments,
+                ],
+                g,
+            )  # fmt: skip
+        if len(sys.argv) == 1:
+            never_received()
     end()
 
 
