@@ -12,7 +12,7 @@ from collections.abc import Callable
 from device_lib.api.words import is_scattered, pair, word0_of
 from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.move.message import fitting, inspect, is_sound, message_bytes
-from device_lib.platform.context import may_go_direct
+from device_lib.platform.context import has_direct, may_go_direct
 from device_lib.platform.primitives import buffer_of, describe, device, int64
 from gmpi.contract.constants import ERR_COMM, PROC_NULL
 from gmpi.contract.wire import FLAG_OUT
@@ -64,7 +64,7 @@ def if_direct(start: Callable) -> Callable:
 
     @device
     def start_direct(ctx, word0, peer_tag, count, nbytes, address):
-        if may_go_direct(ctx, word0) and is_sound(word0, count):
+        if has_direct(ctx) and is_sound(word0, count):  # ``start`` asks about the communicator
             return start(ctx, word0, peer_tag, nbytes, address)
         return PROXIED_ROAD
 

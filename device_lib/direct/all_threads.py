@@ -21,6 +21,7 @@ from device_lib.direct.one_warp import (
     free_slots,
 )
 from device_lib.direct.words import elements_of
+from device_lib.platform.context import may_go_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     device,
@@ -119,7 +120,7 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
     def send(ctx, word0, peer_tag, nbytes, address):
         """The handle of a send in one piece; PROXIED_ROAD: its channel is none of ours."""
         key = table.key_of(word0, peer_tag)
-        if key == table.NO_KEY:
+        if key == table.NO_KEY or not may_go_direct(ctx, word0):
             return PROXIED_ROAD
         sync()  # what other threads wrote to the buffer
         low = 0

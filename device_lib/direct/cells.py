@@ -59,6 +59,12 @@ def all_taken(cells, number):
 
 
 @device
+def credit_of(cells, number):
+    """Where the credit of a message's slot is."""
+    return _cell(cells, number) + CREDIT
+
+
+@device
 def give_back(cells, number, announced):
     """A message has been taken, and every packet of it seen."""
     if refreshed(number) and not announced:

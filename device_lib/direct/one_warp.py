@@ -1,8 +1,9 @@
 """The direct road's quickest way: messages of at most 32 packets, by the leading warp alone.
 
-Written for latency. Other warps only come to two barriers: a call of the library costs each warp
-the registers that it saves. Of what memory is asked, everything that can be is under way together,
-and no fence is on the way: what is read was stored in one piece, or has been there since the
+Written for latency. A call is one function of the library, which calls no other: what surrounds it
+in the user's kernel is short, and so is the way to come to its barriers. Of what memory is asked,
+everything that can be is under way together, what does not touch the user's buffer before the first
+barrier; no fence is on the way: what is read was stored in one piece, or has been there since the
 channel was opened. What is not as expected (no channel yet, no credit, nobody there for a while) is
 left to ``requests``.
 """
@@ -15,7 +16,9 @@ from types import SimpleNamespace
 
 from device_lib.direct import cells, packets, rows, table
 from device_lib.direct.words import call_of, elements_of, length_word, peer_tag_of
-from device_lib.platform.library import linked
+from device_lib.move.copy import load_payload, store_payload
+from device_lib.platform.context import DeviceContext, may_go_direct
+from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     SIMULATOR,
     ballot,
@@ -28,6 +31,7 @@ from device_lib.platform.primitives import (
     load_8,
     load_16,
     load_gpu,
+    opaque,
     read_packet,
     shuffle,
     shuffle_32,
@@ -45,13 +49,11 @@ from gmpi.contract.channels import (
     HEADER_PAYLOAD,
     KEY_RECEIVES_SHIFT,
     NUMBERS,
-    ROW_BYTES,
     ROW_KEY,
     ROW_LOCAL,
 )
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.wire import (
-    DEVICE_CHANNELS,
     LOW_32,
     PACKET_BYTES,
     PACKET_PAYLOAD,
@@ -61,11 +63,6 @@ from gmpi.contract.wire import (
 FULL_WARP = 32  # threads of a leading warp that this way needs
 ONE_WARP = HEADER_PAYLOAD + (FULL_WARP - 1) * PACKET_PAYLOAD  # bytes of a message
 PROXIED_ROAD = 0  # in place of a handle: the call goes by the proxy
-
-# What has become of a send.
-_OTHER = 0  # its channel is none of ours
-_SENT = 1
-_LEFT = 2  # to ``requests``
 
 # What has become of a wait, in place of COMPLETED.
 NOT_YET = 0  # nobody has the request
@@ -101,50 +98,39 @@ def free_slots(mask, lanes, local, counters, number):
 
 
 @device
-def _send(ctx, word0, peer_tag, nbytes, address):
-    """(what has become of it, row, where the other end is, number), in lane 0."""
-    key = table.key_of(word0, peer_tag)
-    if key == table.NO_KEY:
-        return _OTHER, 0, 0, 0
-    lane = uint32(lane_id())
-    row, remote, local, counters = table.glance(ctx, key)
-    draws = lane == 0 and row != table.NOBODY and table.is_direct(remote)
-    counted, free = draw_if(counters + COUNTER_NUMBER, counters + COUNTER_FREE, draws)
-    used = uint32(packets.count(nbytes))
-    packet = min(lane, uint32(used - 1))  # the others load the last one, too: no branch
-    low, high = packets.load_packet(address, nbytes, int64(packet))  # while these are under way
-    number = uint32(counted & NUMBERS)
-    ahead = table.slots_ahead(free, number)
-    if ballot(ALL_LANES, draws and ahead == 0) != 0:
-        ahead = free_slots(ALL_LANES, FULL_WARP, local, counters, number)
-    ready = uint32(draws and ahead > 0 and not packets.refreshed(number))
-    if used > 1:
-        number = shuffle_32(ALL_LANES, number, 0)
-        ready = shuffle_32(ALL_LANES, ready, 0)
-    if ready != 0 and lane < used:
-        at = packets.inbox_slot(remote, number) + packet * PACKET_BYTES
-        write_packet(at, low, high | int64(packets.mark_of(number)) << 32)
-    return _SENT if ready != 0 else _LEFT, row, remote, int64(number)
+def _load(nbytes, address):
+    """(low word, high word) of the lane's packet of a message: lanes without one, the last one."""
+    if nbytes <= HEADER_PAYLOAD:
+        low, high = load_payload(address, nbytes)
+        return low, int64(nbytes)
+    last = uint32(packets.count(int64(nbytes)) - 1)
+    return packets.load_packet(address, int64(nbytes), int64(min(uint32(lane_id()), last)))
 
 
 @device
-def _post(ctx, word0, peer_tag, room, address):
-    """(handle, row, where the other end is, number), in lane 0; handle 0: left to ``requests``."""
-    key = table.key_of(word0, peer_tag)
-    if lane_id() != 0 or key == table.NO_KEY:
-        return 0, table.NO_ROW, 0, 0
-    row, remote, local, counters = table.glance(ctx, key)
-    if row == table.NOBODY or not table.is_direct(remote):
-        return 0, row, remote, 0
-    slot = slots.guess(ctx)
-    number = table.next_count(counters) & NUMBERS
-    before = slots.take_bit(ctx, slot)  # both are under way
-    if not slots.was_free(slot, before):
-        return 0, row, remote, number
-    handle = rows.direct_handle(ctx, slot, number, room <= ONE_WARP)
-    length = length_word(word0, room, 0)
-    rows.open_row(ctx, slot, handle, address, row, rows.BEGINS, call_of(word0), length)
-    return handle, row, remote, number
+def _put(nbytes, address, remote, local, counters, number, free, draws):
+    """Whether a message has been stored in its slot; the leading warp, in lane 0.
+
+    Args:
+        free: slots that are known to be free, as ``table.known_free``.
+        draws: in lane 0, whether it has drawn ``number`` and ``free``. They are on their way: what
+            does not depend on them comes first.
+    """
+    low, high = _load(nbytes, address)
+    ahead = uint32(table.slots_ahead(free, number))
+    if ballot(ALL_LANES, draws and ahead == 0) != 0:
+        ahead = uint32(free_slots(ALL_LANES, FULL_WARP, local, counters, number))
+    ready = draws and ahead > 0 and not packets.refreshed(number)
+    puts = ready
+    packet = uint32(0)
+    if nbytes > HEADER_PAYLOAD:
+        packet = uint32(lane_id())
+        number = shuffle_32(ALL_LANES, number, 0)
+        puts = ballot(ALL_LANES, ready) != 0 and packet < uint32(packets.count(int64(nbytes)))
+    if puts:
+        at = packets.inbox_slot(remote, number) + packet * PACKET_BYTES
+        write_packet(at, low, high | int64(packets.mark_of(number)) << 32)
+    return ready
 
 
 @device
@@ -199,19 +185,9 @@ def end(ctx, handle, remote):
 
 
 @device
-def _place_of(ctx, stamp):
-    """(key, where the other end is, where our end is) of a request's channel, by its STAMP; any
-    stamp names one."""
-    channels, mask = load_16(ctx.device + DEVICE_CHANNELS)
-    channel = channels + (stamp >> 32 & rows.INDEX_MASK & mask) * ROW_BYTES
-    key, remote = load_16(channel + ROW_KEY)
-    return key, remote, load_8(channel + ROW_LOCAL)
-
-
-@device
 def _take(ctx, handle, looks, leave):
-    """(what has become of it, bytes, LENGTH, origin), in lane 0; a receive of at most ONE_WARP
-    bytes.
+    """(what has become of it, bytes, LENGTH, origin), the same in all lanes; a receive of at most
+    ONE_WARP bytes.
 
     All lanes load and decide alike: where they part, a warp loses more than the loads cost.
     """
@@ -222,19 +198,24 @@ def _take(ctx, handle, looks, leave):
     length = load_gpu(row + rows.LENGTH)
     target, stamp = read_packet(row + rows.ADDRESS)
     owner = cas_if(row + rows.OWNER, handle, handle | slots.CLAIMED, lane == 0)
-    key, remote, local = _place_of(ctx, stamp)
-    ours = owner == handle or lane != 0
+    key, remote, local = table.ends_of(ctx, stamp >> 32 & rows.INDEX_MASK)
     number = uint32(handle >> 1 & NUMBERS)
     # The row is all there, and what it says is for this way.
     quick = stamp & LOW_32 == handle & LOW_32 and target != SCATTERED
     quick = quick and key >> KEY_RECEIVES_SHIFT & 1 != 0
     quick = quick and length >> rows.LENGTH_BITS + 8 & 0xFF != 0 and not packets.refreshed(number)
-    if ballot(ALL_LANES, not (ours and quick)) != 0:
-        return CLAIMED if ours else LOST, 0, 0, NO_ORIGIN
+    if ballot(ALL_LANES, lane == 0 and owner != handle) != 0:
+        return LOST, 0, 0, NO_ORIGIN
+    if ballot(ALL_LANES, not quick) != 0:
+        return CLAIMED, 0, 0, NO_ORIGIN
     mark = uint32(packets.mark_of(number))
     room = uint32(length & rows.LENGTH_MASK)
-    at = packets.inbox_slot(local, number)
-    place = at + (lane if lane < packets.count(room) else uint32(0)) * PACKET_BYTES
+    place = packets.inbox_slot(local, number)
+    if room > HEADER_PAYLOAD and lane < uint32(packets.count(int64(room))):
+        place += lane * PACKET_BYTES
+    # What is needed afterwards, while nothing is there.
+    credit = opaque(cells.credit_of(remote, number))
+    origin = opaque(peer_tag_of(key))
     low, word = read_packet(place)
     come = ballot(ALL_LANES, uint32(word >> 32) == mark)
     tried = uint32(looks)
@@ -250,24 +231,24 @@ def _take(ctx, handle, looks, leave):
     nbytes = shuffle_32(ALL_LANES, uint32(word), 0)
     if nbytes > room:  # or not in the slot
         return CLAIMED, 0, 0, NO_ORIGIN
-    used = uint32(packets.count(nbytes))
-    missing = (1 << int64(used)) - 1 & ~come
-    if missing != 0:
-        aborted = 0
-        if missing >> int64(lane) & 1 != 0:
-            low, word, aborted = packets.await_packet(ctx.mapped, place, int64(mark))
-        if ballot(ALL_LANES, aborted != 0) != 0:
-            return CLAIMED, 0, 0, NO_ORIGIN
-    if lane < used:
-        packets.store_packet(target, nbytes, int64(lane), low, word)
+    if nbytes <= HEADER_PAYLOAD:
+        if lane == 0:
+            store_payload(target, low, 0, nbytes)
+    else:
+        used = uint32(packets.count(int64(nbytes)))
+        missing = (1 << int64(used)) - 1 & ~come
+        if missing != 0:
+            aborted = 0
+            if missing >> int64(lane) & 1 != 0:
+                low, word, aborted = packets.await_packet(ctx.mapped, place, int64(mark))
+            if ballot(ALL_LANES, aborted != 0) != 0:
+                return CLAIMED, 0, 0, NO_ORIGIN
+        if lane < used:
+            packets.store_packet(target, int64(nbytes), int64(lane), low, word)
     if lane == 0:  # the lanes have seen their packets
-        end(ctx, handle, remote)
-    return _TAKEN, int64(nbytes), length, peer_tag_of(key)
-
-
-_send_leading = linked("gmpi_direct_send", 7, 4, _send)
-_post_leading = linked("gmpi_direct_post", 7, 4, _post)
-_take_leading = linked("gmpi_direct_take", 6, 4, _take)
+        write_packet(credit, 0, int64(mark) << 32)
+        rows.close_row(ctx, handle)
+    return _TAKEN, int64(nbytes), length, origin
 
 
 def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespace):
@@ -280,48 +261,146 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
     """
     leads = scope.leads
     leading_lanes = scope.leading_lanes
-    sync = scope.sync
+    sync_full = scope.sync_full
+    sync_full_or = scope.sync_full_or
     put_4 = scope.put_4
     get_4 = scope.get_4
+    get_4_same = scope.get_4_same
     send_by_all = all_threads.send
     take_by_all = all_threads.take
+    part = parts_of(scope.name, "gmpi_direct")
+
+    @device
+    def send_quickly(memory, key, nbytes, address):
+        """(handle, row, where the other end is, number); handle 0: left to ``requests``.
+
+        Args:
+            memory: of the context, on the device.
+            nbytes: at most ONE_WARP.
+        """
+        ctx = DeviceContext(0, memory, 0, 0)
+        road = table.road_of(ctx, key)
+        leader = leads()
+        at = uint32(0)
+        remote = 0
+        local = 0
+        counters = 0
+        number = uint32(0)
+        free = uint32(0)
+        draws = False
+        left = False
+        if leader:
+            found, at, remote, local, counters = table.glance(ctx, key)
+            draws = found and lane_id() == 0
+            counted, known = draw_if(counters + COUNTER_NUMBER, counters + COUNTER_FREE, draws)
+            number = uint32(counted & NUMBERS)
+            free = uint32(known)
+        if road == 0:
+            return 0, table.NO_ROW, 0, 0
+        sync_full()  # what other threads wrote to the buffer
+        if leader:
+            ready = _put(uint32(nbytes), address, remote, local, counters, number, free, draws)
+            left = not ready and lane_id() == 0
+            if left:
+                put_4(0, int64(at) if draws else table.NOBODY, remote, int64(number))
+        if sync_full_or(1 if left else 0):  # and the buffer is the caller's again
+            return get_4(0, int64(at) if draws else table.NOBODY, remote, int64(number))
+        return slots.error_handle(SUCCESS), 0, 0, 0
+
+    # wide: what LENGTH and the row say beside it
+    @device
+    def post_quickly(memory, shape, key, length, address, call):
+        """The same for a receive.
+
+        Args:
+            memory, shape: of the context.
+            length, call: as ``rows.open_row``.
+        """
+        ctx = DeviceContext(0, memory, shape, 0)
+        road = table.road_of(ctx, key)
+        leader = leads()
+        at = uint32(0)
+        remote = 0
+        slot = 0
+        counted = 0
+        before = 0
+        draws = False
+        handle = 0
+        if leader:
+            found, at, remote, local, counters = table.glance(ctx, key)
+            draws = found and lane_id() == 0
+            slot = slots.guess(ctx)
+            counted, before = slots.draw_with_bit(ctx, slot, counters + COUNTER_NUMBER, draws)
+        if road == 0:
+            return 0, table.NO_ROW, 0, 0
+        sync_full()  # what other threads still read from the buffer
+        row = table.NOBODY
+        if draws:
+            row = int64(at)
+            counted &= NUMBERS
+            if slots.was_free(slot, before):
+                small = length & rows.LENGTH_MASK <= ONE_WARP
+                handle = rows.direct_handle(ctx, slot, counted, small)
+                rows.open_row(ctx, slot, handle, address, row, rows.BEGINS, call, length)
+        if leader:
+            put_4(handle, row, remote, counted)
+        sync_full()
+        return get_4(handle, row, remote, counted)
+
+    @device
+    def take_quickly(ctx, handle, looks, leave):
+        """(what has become of it, bytes, LENGTH, origin)."""
+        sync_full()  # before the next ``put_4``
+        state = 0
+        nbytes = 0
+        length = 0
+        origin = 0
+        if leads():
+            state, nbytes, length, origin = _take(ctx, handle, looks, leave)
+            put_4(state, nbytes, length, origin)
+        sync_full()
+        return get_4_same(state, nbytes, length, origin)
+
+    send_linked = part("send", 4, 4, send_quickly)
+    post_linked = part("post", 6, 4, post_quickly)
+    take_linked = part("take", 6, 4, take_quickly)
+
+    @device
+    def key_of(word0, peer_tag):
+        """``table.key_of`` where the leading warp is full. The user's kernel works it out, the
+        compiler often before a loop."""
+        if leading_lanes() < FULL_WARP:
+            return table.NO_KEY
+        return table.key_of(word0, peer_tag)
 
     @device
     def send(ctx, word0, peer_tag, nbytes, address):
         """The handle of a send in one piece; PROXIED_ROAD: its channel is none of ours."""
-        if nbytes > ONE_WARP or leading_lanes() < FULL_WARP:
+        key = key_of(word0, peer_tag)
+        if key == table.NO_KEY or nbytes > ONE_WARP:
             return send_by_all(ctx, word0, peer_tag, nbytes, address)
-        sync()  # what other threads wrote to the buffer
-        state = _OTHER
-        row = 0
-        remote = 0
-        number = 0
-        if leads():
-            state, row, remote, number = _send_leading(ctx, word0, peer_tag, nbytes, address)
-            put_4(state, row, remote, number)
-        sync()  # and the buffer is the caller's again
-        state, row, remote, number = get_4(state, row, remote, number)
-        if state == _SENT:
-            return slots.error_handle(SUCCESS)
-        if state == _OTHER:
+        handle, row, remote, number = send_linked(ctx.device, key, nbytes, address)
+        if handle != 0:
+            return handle
+        if row == table.NO_ROW:
             return PROXIED_ROAD
         return open_rest(ctx, word0, peer_tag, nbytes, address, row, remote, number)
 
     @device
     def post(ctx, word0, peer_tag, room, address):
         """The handle of a receive in one piece; PROXIED_ROAD: its channel is none of ours."""
-        sync()  # what other threads still read from the buffer
-        handle = 0
-        row = 0
+        key = key_of(word0, peer_tag)
+        row = table.NOBODY
         remote = 0
         number = 0
-        if leads():
-            handle, row, remote, number = _post_leading(ctx, word0, peer_tag, room, address)
-            put_4(handle, row, remote, number)
-        sync()
-        handle, row, remote, number = get_4(handle, row, remote, number)
-        if handle != 0:
-            return handle
+        if key != table.NO_KEY:
+            handle, row, remote, number = post_linked(
+                ctx.device, ctx.shape, key, length_word(word0, room, 0), address, call_of(word0)
+            )
+            if handle != 0:
+                return handle
+        elif table.key_of(word0, peer_tag) == table.NO_KEY or not may_go_direct(ctx, word0):
+            row = table.NO_ROW
         if row == table.NO_ROW:
             return PROXIED_ROAD
         return open_rest(ctx, word0, peer_tag, room, address, row, remote, number)
@@ -338,18 +417,9 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
             outcome COMPLETED; NOT_YET: it has been left; CLAIMED, RESUMED or LOST: the rest is for
             the slow way.
         """
-        if leading_lanes() < FULL_WARP or not rows.is_small(handle):
+        if not rows.is_small(handle) or leading_lanes() < FULL_WARP:
             return take_by_all(ctx, handle, looks, leave)
-        sync()  # before the next ``put_4``
-        state = 0
-        nbytes = 0
-        length = 0
-        origin = 0
-        if leads():
-            state, nbytes, length, origin = _take_leading(ctx, handle, looks, leave)
-            put_4(state, nbytes, length, origin)
-        sync()
-        state, nbytes, length, origin = get_4(state, nbytes, length, origin)
+        state, nbytes, length, origin = take_linked(ctx, handle, looks, leave)
         if state == _TAKEN:
             return COMPLETED | nbytes, elements_of(length, nbytes), origin
         return state, 0, NO_ORIGIN

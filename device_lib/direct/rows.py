@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from device_lib.direct import table
 from device_lib.direct.packets import mark_of
-from device_lib.platform.context import all_slots, busy_address, context_id, row_address
+from device_lib.platform.context import (
+    all_slots,
+    busy_address,
+    context_id,
+    request_slots,
+    row_address,
+)
 from device_lib.platform.primitives import (
     cas_gpu,
     clear_bits_32_gpu,
@@ -57,6 +63,8 @@ BEGINS = 0  # a send waits for its credit, a receive for its message
 FINISHED = 1
 ROUNDS = 2
 
+_DIRECT = 1 << HANDLE_DIRECT_SHIFT - HANDLE_CONTEXT_SHIFT
+
 INDEX_SHIFT = 40
 INDEX_MASK = 0xFFFFFF
 
@@ -100,7 +108,8 @@ def is_direct_handle(handle):
 @device
 def names_request(ctx, handle):
     """Whether a handle may be that of a request of ours (any lane, no memory access)."""
-    return slots.names_slot(ctx, handle ^ 1 << HANDLE_DIRECT_SHIFT)
+    ours = handle >> HANDLE_CONTEXT_SHIFT == context_id(ctx) | _DIRECT
+    return ours and slots.slot_of(handle) < request_slots(ctx)
 
 
 @device

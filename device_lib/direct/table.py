@@ -18,6 +18,7 @@ from device_lib.platform.primitives import (
     device,
     fence_gpu,
     int64,
+    load_4,
     load_8,
     load_16,
     load_gpu,
@@ -50,9 +51,12 @@ from gmpi.contract.wire import (
     COMMUNICATOR_MASK,
     COMMUNICATORS,
     DEVICE_CHANNELS,
+    DEVICE_P2P,
     DEVICE_PROXIED,
     LOW_32,
     OP_IRECV,
+    P2P_BYTES,
+    P2P_DIRECT,
 )
 
 NO_KEY = 0
@@ -102,16 +106,26 @@ def look_up(ctx, key):
 def _begin(ctx, key):
     """(where the table is, its rows less 1, the row to begin at)."""
     table, rows = load_16(ctx.device + DEVICE_CHANNELS)
-    mask = uint32(rows)
+    mask = uint32(rows)  # of 32 bits each: half the instructions
     # Both halves of the key, and the upper bits of the sum: peer, communicator and direction are
     # in the upper half, and two ranks that answer each other differ in one bit of it.
     mixed = uint32((key & LOW_32) * _HASH_LOW + (key >> 32) * _HASH_HIGH)
-    return table, mask, uint32(mixed * (rows + 1) >> 32)
+    return table, mask, uint32(int64(mixed) * int64(uint32(mask + 1)) >> 32)
 
 
 @device
 def row_of(ctx, index):
     return load_8(ctx.device + DEVICE_CHANNELS) + index * ROW_BYTES
+
+
+@device
+def ends_of(ctx, index):
+    """(key, where the other end is, where ours is) of a row by any number, which need not be that
+    of a row."""
+    table, mask = load_16(ctx.device + DEVICE_CHANNELS)
+    row = table + (index & mask) * ROW_BYTES
+    key, remote = load_16(row + ROW_KEY)
+    return key, remote, load_8(row + ROW_LOCAL)
 
 
 @device
@@ -152,20 +166,25 @@ def find(ctx, key):
 
 @device
 def glance(ctx, key):
-    """``find`` without waiting: row NOBODY where L1 does not have all of it in the first two rows.
+    """(whether it is found, row, where the other end is, where ours is, counters) of a channel of
+    the direct road, without waiting: not found where L1 does not have all of it.
 
-    For any number of lanes at once, which all find the same or nothing.
+    For any number of lanes at once, which all find the same or nothing. A row is its index.
     """
     table, mask, at = _begin(ctx, key)
     known, remote, local, counters = entries(table + at * ROW_BYTES)
-    if known != key and known != NO_KEY:
+    while known != key and known != NO_KEY:
         at = uint32(at + 1 & mask)
         known, remote, local, counters = entries(table + at * ROW_BYTES)
-    row = int64(at)
-    partly = remote == OPENING or ((local == 0 or counters == 0) and remote != PROXIED)
-    if known != key or partly:
-        row = NOBODY
-    return row, remote, local, counters
+    found = known == key and is_direct(remote) and local != 0 and counters != 0
+    return found, at, remote, local, counters
+
+
+@device
+def road_of(ctx, key):
+    """Whether messages on the communicator of a key may take the direct road at all: then not 0."""
+    comm = uint32(key >> KEY_COMM_SHIFT) & uint32(COMMUNICATORS - 1)
+    return load_4(ctx.device + DEVICE_P2P + P2P_DIRECT + comm * P2P_BYTES)
 
 
 @device

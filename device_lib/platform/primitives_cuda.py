@@ -118,6 +118,16 @@ draw_if = ptx(
     _PAIR,
     3,
 )
+# The same of a receive: adds 1 to the 32 bits at $2, sets bits $4 of those at $3.
+draw_two_if = ptx(
+    "{ .reg .pred p; .reg .b32 v; cvt.u32.u64 v, $4; setp.ne.u64 p, $5, 0; "
+    "mov.b32 $0, 0; mov.b32 $1, 0; "
+    "@p atom.relaxed.gpu.global.add.u32 $0, [$2], 1; "
+    "@p atom.relaxed.gpu.global.or.b32 $1, [$3], v; }",
+    "=&r,=&r,l,l,l,l",
+    _PAIR,
+    4,
+)
 cas_if = ptx(
     "{ .reg .pred p; setp.ne.u64 p, $4, 0; mov.b64 $0, 0; "
     "@p atom.relaxed.gpu.global.cas.b64 $0, [$1], $2, $3; }",

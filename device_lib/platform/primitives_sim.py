@@ -207,12 +207,20 @@ def draw_if(counter, word, wanted):
     return add_32_gpu(counter, 1), free
 
 
+def draw_two_if(counter, word, bits, wanted):
+    return (add_32_gpu(counter, 1), or_32_gpu(word, bits)) if wanted else (0, 0)
+
+
 def cas_if(address, expected, value, wanted):
     return cas_gpu(address, expected, value) if wanted else 0
 
 
 def load_1_if(address, wanted):
     return ctypes.c_uint8.from_address(address).value if wanted else 0
+
+
+def load_4(address):
+    return ctypes.c_uint32.from_address(address).value
 
 
 def load_4_if(address, wanted):

@@ -47,7 +47,8 @@ class Scope(NamedTuple):
         leading_lanes: () -> number of threads in the leading warp.
         sync: () -> barrier of the scope; orders its memory accesses.
         sync_or: (flag) -> ``sync``; whether a thread of the scope has a flag that is not 0.
-        sync_full: ``sync`` where every warp of the scope is known to be full.
+        sync_full: ``sync`` where the leading warp of the scope is known to be full.
+        sync_full_or: ``sync_or``, likewise.
         broadcast: (value) -> thread 0's value in all threads. Two broadcasts need a sync between
             them.
         broadcast_3, broadcast_5, broadcast_8: the same for so many values.
@@ -58,8 +59,9 @@ class Scope(NamedTuple):
         get_row: (lane, a, b, c) gives what that lane put, in any thread. ``a, b, c`` are the
             caller's own.
         put_4: (a, b, c, d) called by the leading warp; after a sync
-        get_4: (a, b, c, d) gives what its first lane put, in any thread. The next ``put_4`` comes
-            after another sync.
+        get_4: (a, b, c, d) gives what its first lane put, in any thread; every warp is known to be
+            full. The next ``put_4`` comes after another sync.
+        get_4_same: the same where all lanes of the leading warp have put the same.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Scope(NamedTuple):
     sync: Callable
     sync_or: Callable
     sync_full: Callable
+    sync_full_or: Callable
     broadcast: Callable
     share_full: Callable
     broadcast_3: Callable
@@ -80,6 +83,7 @@ class Scope(NamedTuple):
     get_row: Callable
     put_4: Callable
     get_4: Callable
+    get_4_same: Callable
 
 
 @device
@@ -123,6 +127,12 @@ def _sync_this_warp_or(flag):
 @device
 def _sync_full_warp():
     sync_warp(ALL_LANES)
+
+
+@device
+def _sync_full_warp_or(flag):
+    sync_warp(ALL_LANES)
+    return ballot(ALL_LANES, flag != 0) != 0
 
 
 @device
@@ -186,6 +196,21 @@ def _put_nothing(a, b, c, d):
     """The lanes hold their own."""
 
 
+@device
+def _from_first_4(a, b, c, d):
+    return (
+        shuffle(ALL_LANES, a, 0),
+        shuffle(ALL_LANES, b, 0),
+        shuffle(ALL_LANES, c, 0),
+        shuffle(ALL_LANES, d, 0),
+    )
+
+
+@device
+def _held_4(a, b, c, d):
+    return a, b, c, d
+
+
 BLOCK = Scope(
     "block",
     thread_rank,
@@ -195,6 +220,7 @@ BLOCK = Scope(
     sync_block,
     sync_block_or,
     sync_block,
+    sync_block_or,
     broadcast_block,
     broadcast_block,
     broadcast_block_3,
@@ -204,6 +230,7 @@ BLOCK = Scope(
     put_block_row,
     get_block_row,
     put_block_4,
+    get_block_4,
     get_block_4,
 )
 WARP = Scope(
@@ -215,6 +242,7 @@ WARP = Scope(
     _sync_this_warp,
     _sync_this_warp_or,
     _sync_full_warp,
+    _sync_full_warp_or,
     _from_lane_0,
     _same,
     _from_lane_0_3,
@@ -224,5 +252,6 @@ WARP = Scope(
     _put_warp_row,
     _get_warp_row,
     _put_nothing,
-    _from_lane_0_4,
+    _from_first_4,
+    _held_4,
 )

@@ -28,6 +28,7 @@ from device_lib.platform.primitives import (
     claim_if,
     clear_bits_32_gpu,
     device,
+    draw_two_if,
     fence_sys,
     load_gpu,
     or_32_gpu,
@@ -135,6 +136,13 @@ def begin_open(ctx, slot, wanted):
 def take_bit(ctx, slot):
     """Tries to take a slot: the busy bits of its word before, for ``was_free``."""
     return or_32_gpu(busy_word(ctx, slot), busy_bit(slot))
+
+
+@device
+def draw_with_bit(ctx, slot, counter, wanted):
+    """Adds 1 to the 32 bits at ``counter`` and tries to take a slot, in the lanes that want it,
+    both under way: (the count before, busy bits of the slot's word before, for ``was_free``)."""
+    return draw_two_if(counter, busy_word(ctx, slot), busy_bit(slot), wanted)
 
 
 @device
