@@ -14,12 +14,12 @@ from device_lib.platform import assembler
 pytestmark = pytest.mark.sm90
 #: What one full warp does for a small message, tuned for latency.
 INLINE = ["gmpi_open_inline", "gmpi_finish_small", "gmpi_transact"]
-INLINE += ["gmpi_direct_send", "gmpi_direct_post", "gmpi_direct_take"]
-#: The same of collectives, by all threads of a scope.
-COLLECTIVE = [
+#: The same on the direct road, and of collectives there: by all threads of a scope.
+DIRECT = [
     f"gmpi_direct_{call}_{scope}"
-    for call in ("allreduce", "bcast", "barrier", "blocks_at_once") for scope in ("block", "warp")
-]  # fmt: skip
+    for call in ("send", "post", "take", "allreduce", "bcast", "barrier", "blocks_at_once")
+    for scope in ("block", "warp")
+]
 #: Registers that kernels of ``compile_for_sm90.LINKED`` take for themselves, about.
 OWN = {"exchange": 40, "checked": 64, "views": 128, "script_block": 128}
 SYSTEM_STORE = re.compile(r"\bst\.[\w.]*\bsys\b[\w.]*")
@@ -129,11 +129,11 @@ def test_a_record_is_published_by_one_store_of_a_unit_per_lane(library: dict[str
     for name in ("gmpi_open_inline", "gmpi_transact", "gmpi_open_any_block", "gmpi_open_any_warp"):
         assert PACKET_STORE in library[name], name
     # One word that stands for itself: the ready word of GPU staging, the credit of a partitioned
-    # request, the flag of a partition.
+    # request, the flag of a partition, the flag that a request has been freed.
     ready = "st.relaxed.sys.global.u64"
     stages = re.compile(
         "gmpi_(fill|open_any|open_scattered|partitioned_open|partitioned_start|partitioned_start_all"
-        "|partitioned_ready_otherwise|direct_store_late)_(block|warp)"
+        "|partitioned_ready_otherwise|direct_store_late|free_open)_(block|warp)"
     )
     for name, ptx in library.items():
         if name.startswith("gmpi_window_accumulate"):
@@ -189,7 +189,7 @@ def test_staging_is_complete_before_a_record_says_so(library: dict[str, str]) ->
 
 def test_the_fast_paths_neither_spill_nor_call(compiled: Path, library: dict[str, str]) -> None:
     found = json.loads((compiled / "properties.json").read_text())
-    for name in INLINE + COLLECTIVE:
+    for name in INLINE + DIRECT:
         assert found[name] == {"stack": 0, "spill_stores": 0, "spill_loads": 0}, name
         assert not re.search(r"^\s*call\b", library[name], re.M), name
         assert ".local" not in library[name], name
@@ -291,7 +291,8 @@ def test_packing_does_not_spill(compiled: Path, kind: str, kernels: tuple[int, i
 def test_there_is_no_arithmetic_in_floating_point(library: dict[str, str]) -> None:
     # Numba makes float64 of int64 and uint64: a handle would lose its low bits.
     reduce = re.compile(
-        "gmpi_direct_((allreduce|look_for_round)_(block|warp)|long_reduce)"
+        "gmpi_direct_(allreduce|look_for_round|blocks_at_once|look_for_blocks)_(block|warp)"
+        "|gmpi_direct_long_reduce"
         "|gmpi_window_(get_)?accumulate_(block|warp)"
     )
     for name, ptx in library.items():
