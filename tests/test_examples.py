@@ -266,9 +266,10 @@ def test_collectives(tmp_path: Path) -> None:
     )
     assert "results checked: all right" in text
     rows = json.loads(results.read_text())["rows"]
-    # Of one block, and of grid scope.
-    assert [row["call"] for row in rows[::2]] == ["Barrier", "Allreduce", "Bcast"]
-    assert [row["blocks"] for row in rows] == [1, 2] * 3
+    # Of one block, and some of grid scope.
+    both = [(call, blocks) for call in ("Barrier", "Allreduce", "Bcast") for blocks in (1, 2)]
+    one = [(call, 1) for call in ("Reduce", "Allgather", "Alltoall", "Scan", "Exscan")]
+    assert [(row["call"], row["blocks"]) for row in rows] == both + one
     assert all(row["direct"]["p50"] > 0 and row["proxied"]["p50"] > 0 for row in rows)
 
 

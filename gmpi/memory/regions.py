@@ -108,8 +108,9 @@ class Memory:
             self.mailbox = self.staging.address + layout.mailbox(0) if landings else 0
         self._stream: Any = None  # for copies that do not wait for kernels
         self.table = align(layout.device_bytes, ROW_BYTES)
-        self._rows = Places(ranks).rows if self.direct else 0
-        own_arena = align(self.table, ARENA_STEP)
+        self._rows = Places(ranks).rows if self.direct else 1
+        # Without a direct road the table has one row, which is nobody's: kernels find nothing.
+        own_arena = align(self.table + ROW_BYTES, ARENA_STEP)
         device_bytes = own_arena + LOCAL_ARENA_BYTES
         if self.direct:
             device_bytes = self.table + Places(ranks).table_bytes
@@ -130,15 +131,15 @@ class Memory:
             self._device: Any = initial
             self.device = int(initial.ctypes.data)
         self.arena, self.arena_bytes = self.device + own_arena, LOCAL_ARENA_BYTES
-        if self.direct:
+        if kernels:
             self._write_constants()
+        if self.direct:
             self.arena = self.staging_address + self.direct + Places(ranks).arena
             self.arena_bytes = ARENA_BYTES
 
     def _write_constants(self) -> None:
         """Tells kernels where direct memory and the table of channels are."""
-        assert self.staging is not None
-        direct = self.staging.address + self.direct
+        direct = self.staging_address + self.direct if self.direct else 0
         for place, value in (
             (DEVICE_DIRECT, direct),
             (DEVICE_CHANNELS, self.device + self.table),
