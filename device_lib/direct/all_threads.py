@@ -10,16 +10,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import packets, rows, table
+from device_lib.direct.claims import CLAIMED, FOREIGN, NOT_YET, claim, end
 from device_lib.direct.grid_team import share, shares_of
-from device_lib.direct.one_warp import (
-    CLAIMED,
-    FOREIGN,
-    NOT_YET,
-    PROXIED_ROAD,
-    claim,
-    end,
-    free_slots,
-)
+from device_lib.direct.one_warp import PROXIED_ROAD, free_slots
 from device_lib.direct.words import elements_of
 from device_lib.platform.context import may_go_direct
 from device_lib.platform.library import parts_of

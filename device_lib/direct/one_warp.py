@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import cells, packets, rows, table
+from device_lib.direct.claims import CLAIMED, LOST, NOT_YET
 from device_lib.direct.words import call_of, elements_of, length_word, peer_tag_of
 from device_lib.move.copy import load_payload, store_payload
 from device_lib.platform.context import DeviceContext, may_go_direct
@@ -28,8 +29,6 @@ from device_lib.platform.primitives import (
     first_bit,
     int64,
     lane_id,
-    load_8,
-    load_16,
     load_gpu,
     opaque,
     read_packet,
@@ -49,8 +48,6 @@ from gmpi.contract.channels import (
     HEADER_PAYLOAD,
     KEY_RECEIVES_SHIFT,
     NUMBERS,
-    ROW_KEY,
-    ROW_LOCAL,
 )
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.wire import (
@@ -64,13 +61,7 @@ FULL_WARP = 32  # threads of a leading warp that this way needs
 ONE_WARP = HEADER_PAYLOAD + (FULL_WARP - 1) * PACKET_PAYLOAD  # bytes of a message
 PROXIED_ROAD = 0  # in place of a handle: the call goes by the proxy
 
-# What has become of a wait, in place of COMPLETED.
-NOT_YET = 0  # nobody has the request
-CLAIMED = 1  # it is ours, and nothing has been done for it
-RESUMED = 2  # the same, but somebody has gone on with it before
-FOREIGN = 3
-LOST = 4  # somebody else had it when we looked
-_TAKEN = 5
+_TAKEN = 5  # as ``claims``: the message is in the user's buffer
 
 LOOKS = 2 if SIMULATOR else 64  # for a message, before others' requests are thought of
 
@@ -134,54 +125,25 @@ def _put(nbytes, address, remote, local, counters, number, free, draws):
 
 
 @device
-def claim(ctx, handle):
-    """(CLAIMED, RESUMED or FOREIGN | mark << 8, where its slot is, the user's buffer, LENGTH,
-    origin, where the other end is); lane 0.
+def _store_some(ctx, target, nbytes, place, mark, come, low, word):
+    """Whether the lanes have stored a message of several packets; not where waits were aborted.
 
-    SCATTERED in place of the buffer: there is no quick way for it.
+    Args:
+        place, low, word: the lane's packet, and what was there when last looked.
+        come: bits of the packets that were there.
     """
-    claimed = rows.BUSY
-    length = 0
-    target = SCATTERED
-    stamp = 0
-    while claimed == rows.BUSY:
-        claimed, length, target, stamp = rows.claim_and_read(ctx, handle)
-        if claimed == rows.BUSY:
-            spin()
-    if claimed == rows.FOREIGN:
-        return FOREIGN, 0, SCATTERED, 0, NO_ORIGIN, 0
-    if claimed == rows.RESUMED:
-        return RESUMED, 0, SCATTERED, 0, NO_ORIGIN, 0
-    if target == SCATTERED:
-        return CLAIMED, 0, SCATTERED, 0, NO_ORIGIN, 0
-    channel = table.row_of(ctx, stamp >> 32 & rows.INDEX_MASK)
-    key, remote = load_16(channel + ROW_KEY)
-    number = stamp >> 1 & NUMBERS
-    at = packets.inbox_slot(load_8(channel + ROW_LOCAL), number)
-    if key >> KEY_RECEIVES_SHIFT & 1 == 0 or length >> rows.LENGTH_BITS + 8 & 0xFF == 0:
-        target = SCATTERED
-    if packets.refreshed(number):
-        target = SCATTERED
-    return CLAIMED | packets.mark_of(number) << 8, at, target, length, peer_tag_of(key), remote
-
-
-@device
-def claim_again(ctx, handle):
-    """A request that somebody had: CLAIMED, RESUMED or FOREIGN; one lane."""
-    ours = rows.claim(ctx, handle, slots.CLAIMED)
-    while ours == rows.BUSY:  # a helper has it: soon
-        spin()
-        ours = rows.claim(ctx, handle, slots.CLAIMED)
-    if ours == rows.FOREIGN:
-        return FOREIGN
-    return RESUMED if ours == rows.RESUMED else CLAIMED
-
-
-@device
-def end(ctx, handle, remote):
-    """The message has been taken: its slot and the request's are free; one lane."""
-    cells.give_back(remote, handle >> 1 & NUMBERS, False)
-    rows.close_row(ctx, handle)
+    lane = uint32(lane_id())
+    used = uint32(packets.count(int64(nbytes)))
+    missing = (1 << int64(used)) - 1 & ~come
+    if missing != 0:
+        aborted = 0
+        if missing >> int64(lane) & 1 != 0:
+            low, word, aborted = packets.await_packet(ctx.mapped, place, int64(mark))
+        if ballot(ALL_LANES, aborted != 0) != 0:
+            return False
+    if lane < used:
+        packets.store_packet(target, int64(nbytes), int64(lane), low, word)
+    return True
 
 
 @device
@@ -234,17 +196,8 @@ def _take(ctx, handle, looks, leave):
     if nbytes <= HEADER_PAYLOAD:
         if lane == 0:
             store_payload(target, low, 0, nbytes)
-    else:
-        used = uint32(packets.count(int64(nbytes)))
-        missing = (1 << int64(used)) - 1 & ~come
-        if missing != 0:
-            aborted = 0
-            if missing >> int64(lane) & 1 != 0:
-                low, word, aborted = packets.await_packet(ctx.mapped, place, int64(mark))
-            if ballot(ALL_LANES, aborted != 0) != 0:
-                return CLAIMED, 0, 0, NO_ORIGIN
-        if lane < used:
-            packets.store_packet(target, int64(nbytes), int64(lane), low, word)
+    elif not _store_some(ctx, target, nbytes, place, mark, come, low, word):
+        return CLAIMED, 0, 0, NO_ORIGIN
     if lane == 0:  # the lanes have seen their packets
         write_packet(credit, 0, int64(mark) << 32)
         rows.close_row(ctx, handle)
@@ -307,7 +260,6 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
             return get_4(0, int64(at) if draws else table.NOBODY, remote, int64(number))
         return slots.error_handle(SUCCESS), 0, 0, 0
 
-    # wide: what LENGTH and the row say beside it
     @device
     def post_quickly(memory, shape, key, length, address, call):
         """The same for a receive.

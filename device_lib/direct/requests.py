@@ -13,17 +13,9 @@ from types import SimpleNamespace
 
 from device_lib.direct import rows, table
 from device_lib.direct.all_threads import draw, make_all_threads
+from device_lib.direct.claims import FOREIGN, LOST, NOT_YET, RESUMED, claim_again
 from device_lib.direct.going_on import is_send, make_going_on
-from device_lib.direct.one_warp import (
-    FOREIGN,
-    LOOKS,
-    LOST,
-    NOT_YET,
-    PROXIED_ROAD,
-    RESUMED,
-    claim_again,
-    make_one_warp,
-)
+from device_lib.direct.one_warp import LOOKS, PROXIED_ROAD, make_one_warp
 from device_lib.direct.sends import first_stage
 from device_lib.direct.synchronize import make_complete_open
 from device_lib.direct.words import (

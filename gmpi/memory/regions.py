@@ -108,8 +108,6 @@ class Memory:
             self.mailbox = self.staging.address + layout.mailbox(0) if landings else 0
         self._stream: Any = None  # for copies that do not wait for kernels
         self.table = align(layout.device_bytes, ROW_BYTES)
-        self._rows = Places(ranks).rows if self.direct else 1
-        # Without a direct road the table has one row, which is nobody's: kernels find nothing.
         own_arena = align(self.table + ROW_BYTES, ARENA_STEP)
         device_bytes = own_arena + LOCAL_ARENA_BYTES
         if self.direct:
@@ -132,18 +130,19 @@ class Memory:
             self.device = int(initial.ctypes.data)
         self.arena, self.arena_bytes = self.device + own_arena, LOCAL_ARENA_BYTES
         if kernels:
-            self._write_constants()
+            self._write_constants(Places(ranks).rows if self.direct else 1)
         if self.direct:
             self.arena = self.staging_address + self.direct + Places(ranks).arena
             self.arena_bytes = ARENA_BYTES
 
-    def _write_constants(self) -> None:
-        """Tells kernels where direct memory and the table of channels are."""
+    def _write_constants(self, rows: int) -> None:
+        """Tells kernels where direct memory and the table of channels are, which without a direct
+        road has one row that is nobody's: they find nothing."""
         direct = self.staging_address + self.direct if self.direct else 0
         for place, value in (
             (DEVICE_DIRECT, direct),
             (DEVICE_CHANNELS, self.device + self.table),
-            (DEVICE_CHANNELS_MASK, self._rows - 1),
+            (DEVICE_CHANNELS_MASK, rows - 1),
         ):
             self.write_device(place, np.array([value], np.int64))
 
