@@ -18,7 +18,7 @@ from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.direct.partitions import is_persistent
 from device_lib.direct.persistent_rows import find_row, is_row_s, persistent_row
 from device_lib.move.message import is_sound
-from device_lib.platform.context import context_id, may_go_direct
+from device_lib.platform.context import context_id, has_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     add_gpu,
@@ -215,7 +215,7 @@ def make_persistent(
             return open_scattered(ctx, word0, peer_tag, count, send, recv)
         op = word0 & 0xFF
         moves = op == OP_ISEND or op == OP_IRECV
-        if moves and may_go_direct(ctx, word0) and is_sound(word0, count):
+        if moves and has_direct(ctx) and is_sound(word0, count):  # as ``messages.if_direct``
             handle = PROXIED_ROAD
             if op == OP_ISEND:
                 handle = send_direct(ctx, word0, peer_tag, nbytes, send)

@@ -254,10 +254,12 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         if leader:
             ready = _put(uint32(nbytes), address, remote, local, counters, number, free, draws)
             left = not ready and lane_id() == 0
-            if left:
-                put_4(0, int64(at) if draws else table.NOBODY, remote, int64(number))
         if sync_full_or(1 if left else 0):  # and the buffer is the caller's again
-            return get_4(0, int64(at) if draws else table.NOBODY, remote, int64(number))
+            row = table.row_seen(draws, at, remote)
+            if leader:
+                put_4(0, row, remote, int64(number))
+            sync_full()
+            return get_4(0, row, remote, int64(number))
         return slots.error_handle(SUCCESS), 0, 0, 0
 
     @device
@@ -286,9 +288,8 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         if road == 0:
             return 0, table.NO_ROW, 0, 0
         sync_full()  # what other threads still read from the buffer
-        row = table.NOBODY
+        row = table.row_seen(draws, at, remote)
         if draws:
-            row = int64(at)
             counted &= NUMBERS
             if slots.was_free(slot, before):
                 small = length & rows.LENGTH_MASK <= ONE_WARP

@@ -181,6 +181,17 @@ def glance(ctx, key):
 
 
 @device
+def row_seen(draws, at, remote):
+    """The row for whoever goes on where ``glance`` has not been enough: NOBODY, who is to look it
+    up. A channel that is known to go by the proxy need not be.
+
+    Args:
+        draws: whether a number of the row has been drawn.
+    """
+    return int64(at) if draws or remote == PROXIED else NOBODY
+
+
+@device
 def road_of(ctx, key):
     """Whether messages on the communicator of a key may take the direct road at all: then not 0."""
     comm = uint32(key >> KEY_COMM_SHIFT) & uint32(COMMUNICATORS - 1)
