@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,9 @@ import launcher
 import pytest
 
 GPU = launcher.ROOT / "tests" / "gpu"
+sys.path.append(str(GPU))
+
+from compare_turns import Over, Turns  # noqa: E402
 
 
 def run_of(us: float, rate: float, gosa: float = 1e-3) -> dict[str, Any]:
@@ -130,23 +136,70 @@ def test_unpacks_below_their_bar_and_wrong_bytes_are_said(tmp_path: Path) -> Non
     assert status == 1 and "below 0.85: 8 B every 16 B 0.84; wrong: 8 B every 16 B: T128 U1" in text
 
 
+def take_turns(turns: Turns, rounds: int, took: list[str]) -> str:
+    """Why there are no more turns, "" when there were all."""
+    try:
+        for number in range(rounds):
+            turns.wait(number)
+            took.append(f"{turns.name} {number}")
+            turns.done()
+    except Over as exc:
+        return f"{exc.failed} {exc}"
+    return ""
+
+
+def test_jobs_take_turns_and_each_begins_as_often(tmp_path: Path) -> None:
+    took: list[str] = []
+    jobs = [Turns(tmp_path, name, ["a", "b"], float("inf")) for name in ("b", "a")]
+    with ThreadPoolExecutor() as pool:
+        ends = list(pool.map(lambda turns: take_turns(turns, 4, took), jobs))
+    assert ends == ["", ""]
+    assert took == ["a 0", "b 0", "a 1", "b 1", "b 2", "a 2", "a 3", "b 3"]
+
+
+def test_no_job_waits_for_one_that_ended_or_hangs(tmp_path: Path) -> None:
+    names, took = ["a", "b"], list[str]()
+    b = Turns(tmp_path, "b", names, float("inf"), limit_s=0.2)
+    (tmp_path / "turn").write_text("2")
+    with pytest.raises(Over, match="turn 2 takes more than 0.2 s") as hangs:
+        b.wait(1)
+    assert hangs.value.failed
+    (tmp_path / "ended-a").touch()
+    assert take_turns(b, 1, took) == "True the job of a has ended before its last turn"
+    (tmp_path / "turn").write_text("3")  # passed on before the end
+    b.wait(1)
+
+
+def test_no_turn_begins_without_time_for_it(tmp_path: Path) -> None:
+    names, took = ["a", "b"], list[str]()
+    a = Turns(tmp_path, "a", names, time.time() + 60)
+    a.longest = 61
+    (tmp_path / "turn").write_text("2")
+    with pytest.raises(Over, match="no time for run 1 of a"):
+        a.wait(1)
+    b = Turns(tmp_path, "b", names, float("inf"))
+    assert take_turns(b, 1, took) == "False no time for run 1 of a" and not took
+
+
 @pytest.mark.mpich
 @pytest.mark.mpi
 def test_one_tree_is_checked_and_measured(tmp_path: Path) -> None:
-    results = tmp_path / "new-0.json"
     program, root = str(GPU / "compare_run.py"), str(launcher.ROOT)
-    asked = ["--sizes", "8", "--repeat", "1", "--json", str(results), "--himeno"]
-    status, text = launcher.mpi(2, program, root, *asked)
-    assert status == 0, text
-    found = json.loads(results.read_text())
-    assert found["one_way_us"]["8"] > 0 and found["allreduce_us"] > 0
-    assert {len(values) for values in found["rates"].values()} == {1}
-    assert all(values[0] > 0 for values in found["rates"].values())
+    asked = ["--sizes", "8", "--repeat", "1", "--runs", "2", "--himeno"]
+    status, text = launcher.mpi(2, program, root, str(tmp_path), *asked)
+    assert status == 0 and "payloads" in text, text
+    for run in range(2):
+        found = json.loads((tmp_path / f"new-{run}.json").read_text())
+        assert found["one_way_us"]["8"] > 0 and found["allreduce_us"] > 0
+        assert {len(values) for values in found["rates"].values()} == {1}
+        assert all(values[0] > 0 for values in found["rates"].values())
+    assert (tmp_path / "turn").read_text() == "3"
 
 
 @pytest.mark.mpich
 @pytest.mark.mpi
 def test_a_library_of_another_tree_is_not_measured(tmp_path: Path) -> None:
     (tmp_path / "benchmarks").symlink_to(launcher.ROOT / "benchmarks")
-    status, text = launcher.mpi(2, str(GPU / "compare_run.py"), str(tmp_path), "--himeno")
+    places = [str(tmp_path), str(tmp_path)]
+    status, text = launcher.mpi(2, str(GPU / "compare_run.py"), *places, "--himeno")
     assert status != 0 and f", not of {tmp_path}" in text, text
