@@ -43,6 +43,7 @@ html_static_path = ["static"]
 html_css_files = ["gmpi.css"]
 html_show_sourcelink = False
 html_copy_source = False
+html_context = {"default_mode": "auto"}  # without it, the theme complains in the browser
 html_theme_options = {
     "logo": {"text": "GMPI"},
     "header_links_before_dropdown": 7,

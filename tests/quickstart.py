@@ -41,6 +41,8 @@ taken. To let the ranks share the GPU, start the daemon and run this again:
 
 #: While nothing else is printed, so often: how long it has taken.
 _BEAT_S = float(os.environ.get("QUICKSTART_BEAT_S", "3"))
+#: Compiles the proxy for all ranks. Each of them would do so by itself, at the same time.
+_COMPILE = "import gmpi; gmpi.Context(gpu=False).close()"
 _NEXT = """\
 quickstart: it works: two kernels have exchanged messages without leaving the {where}.{times}
 Try next:
@@ -130,15 +132,19 @@ def works(mpiexec: str | None) -> bool:
     return output(mpiexec, "-n", 2, PYTHON, "-c", _ARE_TWO, env=mpi_environment()) is not None
 
 
-def install(*extras: str) -> None:
-    """Installs the project with extras into the environment, once for each pyproject.toml."""
+def install(*extras: str) -> bool:
+    """Installs the project with extras into the environment, once for each pyproject.toml.
+
+    Returns:
+        Whether anything was installed.
+    """
     wanted = {"extras": sorted(extras), "project": (ROOT / "pyproject.toml").read_text()}
     try:
         found = json.loads(STAMP.read_text())
     except (OSError, ValueError):
         found = {}
     if found.get("project") == wanted["project"] and set(extras) <= set(found["extras"]):
-        return
+        return False
     if not PYTHON.exists():
         say(f"making {VENV}")
         if run(sys.executable, "-m", "venv", VENV).returncode != 0:
@@ -152,26 +158,27 @@ def install(*extras: str) -> None:
     if status != 0:
         sys.exit("quickstart: pip could not install the project, see above")
     STAMP.write_text(json.dumps(wanted))
+    return True
 
 
-def set_up(gpu: bool) -> str:
-    """Installs what is missing; returns the mpiexec to use."""
+def set_up(gpu: bool) -> tuple[str, bool]:
+    """Installs what is missing; returns the mpiexec to use, and whether anything was missing."""
     base = ["cu13"] if gpu else []
     own = str(VENV / "bin" / "mpiexec")
-    if os.path.exists(own):
-        base.append("mpich")
-    install(*base)
     theirs = None if os.path.exists(own) else shutil.which("mpiexec")
+    if not theirs:
+        base.append("mpich")
+    new = install(*base)
     if works(theirs):
         assert theirs is not None
-        return theirs
+        return theirs, new
     if theirs:
         say(f"{theirs} does not start two ranks of an MPI that mpi4py can load; taking MPICH")
-    install(*{*base, "mpich"})
+    new |= install(*{*base, "mpich"})
     if not works(own):
         command = f"{own} -n 2 {PYTHON} -c '{_ARE_TWO}'"
         sys.exit(f"quickstart: MPI does not start two ranks here; see what this says:\n{command}")
-    return own
+    return own, new
 
 
 def choose_gpu() -> tuple[bool, bool]:
@@ -200,7 +207,7 @@ def main() -> int:
         sys.exit(f"quickstart: needs Python 3.11 or newer, this is {sys.version.split()[0]}")
 
     gpu = has_gpu() and not args.simulator
-    mpiexec = set_up(gpu)
+    mpiexec, new = set_up(gpu)
     if gpu:
         gpu, together = choose_gpu()
         if gpu and not together:
@@ -213,6 +220,15 @@ def main() -> int:
     say(f"2 ranks {'on the GPU' if gpu else 'in the simulator' + reason}, with {mpiexec}")
     env = mpi_environment()
     env["NUMBA_ENABLE_CUDASIM"] = "0" if gpu else "1"
+    if new:  # what fails here would fail below, and say why
+        with Beat("the proxy is compiled, the first time on a machine"):
+            run(
+                PYTHON,
+                "-c",
+                _COMPILE,
+                env={**env, "NUMBA_ENABLE_CUDASIM": "1"},
+                capture_output=True,
+            )
     command = [mpiexec, "-n", "2", str(PYTHON), str(ROOT / "benchmarks" / "pingpong.py"), *rest]
     say(f"NUMBA_ENABLE_CUDASIM={env['NUMBA_ENABLE_CUDASIM']} {' '.join(command)}")
     status = watched(command, env)
