@@ -98,49 +98,49 @@ def _number_of(command):
 
 
 @device
-def _is_open(seen, expected, number):
-    """Whether a claim word leaves command ``number`` of the request ``expected`` to be taken."""
-    return seen >> 32 & LOW_32 != expected or seen & LOW_32 < number
-
-
-@device
 def is_open_command(seen, expected, command):
     """Whether a claim word leaves a command of the request ``expected`` to be taken."""
-    return _is_open(seen, expected, _number_of(command))
+    return seen >> 32 & LOW_32 != expected or seen & LOW_32 < _number_of(command)
 
 
 @device
-def _first_look(ctx, command, buffers, ready):
-    """What the ready word of the buffers is now (one lane); the read is under way."""
-    if ready != 0 and position_of(command) == 0:
-        return load_sys(ready_address(ctx, buffers))
-    return ready
+def _claim(ctx, address, seen, expected, command, buffers, ready):
+    """Claims a command, whose claim word was ``seen`` and leaves it to be taken; one lane.
 
+    Args:
+        buffers, ready: packet 6: where the chunk buffers are, and what their ready word will be; 0:
+            nobody is on the way to fill them.
 
-@device
-def _await_ready(ctx, buffers, ready, seen):
-    """Returns once the buffers' ready word, which was ``seen``, is ``ready`` (one lane): 1.
-
-    The threads that it waits for are packing, which waits for nobody. 0 when waits are aborted: the
-    command is nobody's then, so that no wait ends well without the bytes.
+    Returns:
+        (1 if it is the caller's to execute, else 0; the claim word as far as it is known now).
     """
+    claimed = expected << 32 | _number_of(command)
+    waits = ready != 0 and position_of(command) == 0
+    found = ready
+    if waits:  # this read and the swap are under way together
+        found = load_sys(ready_address(ctx, buffers))
+    old = cas_gpu(address, seen, claimed)
+    if old != seen:
+        return 0, old
+    # The threads that it waits for are packing, which waits for nobody.
     polls = 0
-    while seen & LOW_32 != ready:
+    while found & LOW_32 != ready:
         polls += 1
         if polls & 63 == 0 and load_sys(ctx.mapped + CONTROL_ABORT) != 0:
-            return 0
+            return 0, claimed  # it is nobody's: no wait ends well without the bytes
         pause(20)
-        seen = load_sys(ready_address(ctx, buffers))
-    return 1
+        found = load_sys(ready_address(ctx, buffers))
+    return 1, claimed
 
 
 # wide: words that have been read, in registers
 @device
-def take(ctx, slot, expected, lane, lanes, mask, packet, low, word):
-    """Claims one command among the completion packets that the lanes hold; all lanes of a warp.
+def claim_any(ctx, slot, expected, lane, lanes, mask, packet, low, word):
+    """Claims one command among the completion packets that the lanes hold, for whoever comes first;
+    all lanes of a warp.
 
     Args:
-        expected: tag of the request whose completion it is.
+        expected: sequence number of the request whose completion it is.
         packet: which packet of the completion this lane has loaded as ``low``, ``word``.
 
     Returns:
@@ -148,14 +148,13 @@ def take(ctx, slot, expected, lane, lanes, mask, packet, low, word):
         the same in all lanes.
     """
     index = packet - STATUS_PACKETS
-    number = _number_of(low)
     address = claim_address(ctx, slot, index)
     seen = 0
     open_command = False
     fresh = word >> 32 & LOW_32 == expected
     if 0 <= index and index < LARGE_BUFFERS and fresh:
         seen = load_gpu(address)
-        open_command = _is_open(seen, expected, number)
+        open_command = is_open_command(seen, expected, low)
     votes = ballot(mask, open_command)
     if votes == 0:
         return -1, 0, 0, 0
@@ -173,9 +172,8 @@ def take(ctx, slot, expected, lane, lanes, mask, packet, low, word):
     known = known_word >> 32 & LOW_32 == expected
     won = 0
     if lane == chosen and known and slots.open_seq(ctx, slot) == expected:
-        if cas_gpu(address, seen, expected << 32 | number) == seen:
-            ready = known_word & LOW_32
-            won = _await_ready(ctx, buffers, ready, _first_look(ctx, low, buffers, ready))
+        ready = known_word & LOW_32
+        won, seen = _claim(ctx, address, seen, expected, low, buffers, ready)
     if shuffle(mask, won, chosen) == 0:
         return -1, 0, 0, 0
     length = shuffle(mask, word & LOW_32, chosen)
@@ -193,13 +191,13 @@ def last_owner(ctx, slot, packet):
     return 0
 
 
-# wide: as ``take``
+# wide: as ``claim_any``
 @device
 def claim_own(ctx, slot, expected, seen, lane, mask, packet, low, word):
-    """``take`` by who waits for the request, with at least LARGE_PACKETS lanes.
+    """``claim_any`` by who waits for the request, with at least LARGE_PACKETS lanes.
 
-    The request cannot end while its wait is under way, so its tag needs no look; and the claim word
-    was read before the command came: one access to memory is left.
+    The request cannot end while its wait is under way, so whose slot it is need not be read again;
+    and the claim word was read before the command came: one access to memory is left.
 
     Args:
         seen: what ``last_owner``, or this function the time before, returned in this lane.
@@ -209,11 +207,10 @@ def claim_own(ctx, slot, expected, seen, lane, mask, packet, low, word):
         and the lane's next ``seen``); all but the last the same in all lanes.
     """
     index = packet - STATUS_PACKETS
-    number = _number_of(low)
     fresh = word >> 32 & LOW_32 == expected
     open_command = False
     if 0 <= index and index < LARGE_BUFFERS and fresh:
-        open_command = _is_open(seen, expected, number)
+        open_command = is_open_command(seen, expected, low)
     votes = ballot(mask, open_command)
     if votes == 0 or ballot(mask, fresh and packet == BASE_PACKET) == 0:
         return -1, 0, 0, 0, seen
@@ -222,13 +219,8 @@ def claim_own(ctx, slot, expected, seen, lane, mask, packet, low, word):
     ready = shuffle(mask, word & LOW_32, BASE_PACKET)
     won = 0
     if lane == chosen:
-        claimed = expected << 32 | number
-        first = _first_look(ctx, low, buffers, ready)  # both accesses are under way together
-        old = cas_gpu(claim_address(ctx, slot, index), seen, claimed)
-        if old == seen:
-            old = claimed
-            won = _await_ready(ctx, buffers, ready, first)
-        seen = old
+        address = claim_address(ctx, slot, index)
+        won, seen = _claim(ctx, address, seen, expected, low, buffers, ready)
     if shuffle(mask, won, chosen) == 0:
         return -1, 0, 0, 0, seen
     length = shuffle(mask, word & LOW_32, chosen)
@@ -243,7 +235,7 @@ def first_owner(ctx, handle):
     return load_gpu(claim_address(ctx, slots.slot_of(handle), 0))
 
 
-# wide: as ``take``
+# wide: as ``claim_any``
 @device
 def claim_first(ctx, handle, seen, command, buffers, ready, wanted, chosen, mask):
     """Claims a command for the first buffer that lane ``chosen`` has seen, in which ``wanted`` is
@@ -254,15 +246,12 @@ def claim_first(ctx, handle, seen, command, buffers, ready, wanted, chosen, mask
     """
     won = 0
     if wanted:
-        first = _first_look(ctx, command, buffers, ready)
         expected = handle & LOW_32
-        number = _number_of(command)
-        claim = claim_address(ctx, slots.slot_of(handle), 0)
+        address = claim_address(ctx, slots.slot_of(handle), 0)
         if position_of(command) != 0:  # not the first one there
-            seen = load_gpu(claim)
-        if _is_open(seen, expected, number):
-            if cas_gpu(claim, seen, expected << 32 | number) == seen:
-                won = _await_ready(ctx, buffers, ready, first)
+            seen = load_gpu(address)
+        if is_open_command(seen, expected, command):
+            won, seen = _claim(ctx, address, seen, expected, command, buffers, ready)
     return shuffle(mask, won, chosen)
 
 

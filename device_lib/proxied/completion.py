@@ -185,7 +185,7 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
                         place = slot << 8 | index
                         return LAST, place, command, length, buffers, status, count, origin
             else:
-                index, command, length, buffers = commands.take(
+                index, command, length, buffers = commands.claim_any(
                     ctx, slot, expected, lane, lanes, mask, packet, low, word
                 )
             if index >= 0:

@@ -37,7 +37,7 @@ from gmpi.contract.wire import (
 
 @device
 def claim_other(ctx, doorbell, blocks, lane, lanes, mask):
-    """Claims an order of a request of another call; all lanes of a warp.
+    """Claims a command of a request of another call; all lanes of a warp.
 
     Args:
         doorbell: large slots (bits) with commands that the caller should execute.
@@ -107,7 +107,7 @@ def _take_of(ctx, bits, first, lane, lanes, mask):
                 word = 0
                 if packet < LARGE_PACKETS:
                     low, word = read_packet(completion + packet * PACKET_BYTES)
-                index, command, length, buffers = commands.take(
+                index, command, length, buffers = commands.claim_any(
                     ctx, slot, expected, lane, lanes, mask, packet, low, word
                 )
                 if index >= 0:
