@@ -14,15 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.move.copy import copy_to_staging
-from device_lib.move.mailbox import put_mail
 from device_lib.move.message import record_bytes
 from device_lib.platform.context import (
-    chunk_buffers,
     chunk_bytes,
     context_id,
     eager_bytes,
-    mailbox_of,
-    ready_address,
     record_address,
     ring_slots,
     staging_of,
@@ -37,11 +33,11 @@ from device_lib.platform.primitives import (
     load_4_if,
     opaque,
     shuffle,
-    store_sys,
     write_packet,
 )
 from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, ring, slots, taking
+from device_lib.proxied.outgoing import place_of
 from device_lib.proxied.publishing import BACK, INLINE, OUT, publish
 from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import (
@@ -53,12 +49,10 @@ from gmpi.contract.wire import (
     HANDLE_SLOT_SHIFT,
     HEADER_PACKETS,
     INLINE_BYTES,
-    LARGE_BUFFERS,
     LOW_32,
     MAX_EAGER_BYTES,
     OP_IRECV,
     OP_NULL,
-    PACK,
     PACKET_BYTES,
     PACKET_PAYLOAD,
     SLOT_BYTES,
@@ -202,56 +196,17 @@ def _unknown(ctx, ticket):
     return ticket - ring_slots(ctx)
 
 
-def make_copy_out(scope: Scope) -> Callable:
-    """The ``fill`` of ``make_pack_next_chunks`` for bytes that lie in one piece."""
-    rank = scope.rank
-    size = scope.size
-
-    @device
-    def copy_out(ctx, slot, send, packed, begin, end):
-        copy_to_staging(packed, send + begin, end - begin, rank(), size())
-
-    return copy_out
-
-
-def make_pack_next_chunks(scope: Scope, fill: Callable) -> Callable:
-    """What follows the record of a long send; all threads of the scope call it together.
+def make_open_any(scope: Scope, help_others: Callable, send_bytes: Callable) -> Callable:
+    """The complete way to open a request; all threads of the scope call it together.
 
     Args:
-        fill: packs bytes ``begin..end`` of the message to ``packed``, by all threads of the scope:
-            ``fill(ctx, slot, send, packed, begin, end)``.
+        send_bytes: ``outgoing.make_send_bytes``.
     """
-    leads = scope.leads
-    sync = scope.sync
-
-    @device
-    def pack_next_chunks(ctx, handle, buffers, send, out, chunk):
-        """Fills the other chunk buffers, all of them free, at once; the proxy asks for the rest."""
-        index = 1
-        position = chunk
-        while index < LARGE_BUFFERS and position < out:
-            staging = buffers + index * chunk_bytes(ctx)
-            slot = slots.slot_of(handle)
-            fill(ctx, slot, send, staging, position, min(position + chunk, out))
-            sync()
-            if leads():
-                commands.report_chunk(
-                    ctx, lane_id(), warp_lanes(), warp_mask(), handle, position, PACK, index
-                )
-            index += opaque(1)
-            position += chunk
-
-    return pack_next_chunks
-
-
-def make_open_any(scope: Scope, help_others: Callable) -> Callable:
-    """The complete way to open a request; all threads of the scope call it together."""
     rank = scope.rank
     size = scope.size
     leads = scope.leads
     sync = scope.sync
     broadcast = scope.broadcast
-    pack_next_chunks = make_pack_next_chunks(scope, make_copy_out(scope))
     take_slot = taking.make_take_slot(scope, help_others)
 
     # long: one sequence, whose order is the protocol
@@ -303,15 +258,16 @@ def make_open_any(scope: Scope, help_others: Callable) -> Callable:
             out = 0
             p2p = False
             mailbox = 0
-        chunk = out
+        goes_to = 0
         if large:
-            chunk = _chunk_bytes_of(moved, chunk_bytes(ctx))
-        place = mailbox_of(ctx, mailbox, slot, out, send)
-        if out > INLINE_BYTES and place == 0:
+            goes_to = place_of(ctx, buffers, mailbox, slot, out, send)
+        if out > INLINE_BYTES and not p2p:
             staging = commands.small_staging(ctx, slot)
+            first = out
             if large:
-                staging = chunk_buffers(ctx, buffers, slot)
-            copy_to_staging(staging, send, min(out, chunk), rank(), size())
+                staging = goes_to
+                first = min(out, _chunk_bytes_of(out, chunk_bytes(ctx)))
+            copy_to_staging(staging, send, first, rank(), size())
         sync()
         handle = 0
         if leads():
@@ -324,9 +280,10 @@ def make_open_any(scope: Scope, help_others: Callable) -> Callable:
                 slots.open_commands(ctx, slot, send)
             # Release. The staging is complete before the record says so; and whoever finds a large
             # request in its row finds what its commands are about, and the buffer as it was left.
-            if out > INLINE_BYTES:
+            # What a peer gets, ``send_bytes`` releases, before there is a command.
+            if out > INLINE_BYTES and not p2p:
                 fence_sys()
-            elif large:
+            elif large and not p2p:
                 fence_gpu()
             inline = 0
             if word0 & OUT != 0 and nbytes <= INLINE_BYTES:
@@ -336,14 +293,9 @@ def make_open_any(scope: Scope, help_others: Callable) -> Callable:
                 ctx, ticket, consumed, slot, large, packets_back(word0, nbytes), word0, peer_tag,
                 count, recv if recv != 0 else send, recv, send, inline,
             )  # fmt: skip
-            if p2p and place == 0 and lane == 0:
-                store_sys(ready_address(ctx, chunk_buffers(ctx, buffers, slot)), handle & LOW_32)
         handle = broadcast(handle)
-        if place != 0 and handle >> HANDLE_ERROR_SHIFT == 0:
-            put_mail(place, send, out, 0, handle & LOW_32, rank(), size())
-            return handle
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
-            pack_next_chunks(ctx, handle, chunk_buffers(ctx, buffers, slot), send, out, chunk)
+            send_bytes(ctx, handle, goes_to, send, out, 0 if p2p else 1)
         return handle
 
     return open_any

@@ -2,49 +2,28 @@
 that reads our GPU staging.
 
 Such a send publishes its record first. The message takes its 3 us through two proxies in any case;
-meanwhile the threads of the scope store it into the receiver's mailbox, or, what is longer,
-pack it, and the ready word tells the receiver's threads when they are done. So neither packing nor
+meanwhile the threads of the scope store or pack the bytes (``outgoing.py``). So neither packing nor
 the fence behind it (1.7 us on an H200) is on the way.
 """
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from device_lib.move.copy import copy_to_staging
 from device_lib.move.message import record_bytes
-from device_lib.platform.context import (
-    chunk_buffers,
-    chunk_bytes,
-    context_id,
-    mailbox_of,
-    p2p_staging,
-    ready_address,
-    record_address,
-    ring_slots,
-)
+from device_lib.platform.context import context_id, p2p_staging, record_address, ring_slots
 from device_lib.platform.primitives import (
     block_id,
     device,
     fence_gpu,
-    fence_sys,
     lane_id,
     opaque,
     shuffle,
-    store_sys,
     write_packet,
 )
-from device_lib.platform.scope import ALL_LANES, Scope
+from device_lib.platform.scope import ALL_LANES
 from device_lib.proxied import ring, slots, taking
-from device_lib.proxied.opening import (
-    FULL,
-    NO_SLOT,
-    UNFINISHED,
-    make_copy_out,
-    make_pack_next_chunks,
-)
-from gmpi.contract.rules import chunk_bytes_of
+from device_lib.proxied.opening import FULL, NO_SLOT, UNFINISHED
+from device_lib.proxied.outgoing import place_of
 from gmpi.contract.wire import (
     HANDLE_CONTEXT_SHIFT,
     HANDLE_LARGE_SHIFT,
@@ -53,14 +32,11 @@ from gmpi.contract.wire import (
     HANDLE_SLOT_SHIFT,
     HEADER_PACKETS,
     LOW_32,
-    MAILED_MARK,
     OP_IRECV,
     PACKET_BYTES,
     SLOT_BYTES,
     STATUS_PACKETS,
 )
-
-_chunk_bytes_of = device(chunk_bytes_of)
 
 _NOT_P2P = 1 << 50  # beside FULL and NO_SLOT: the receiver does not read our GPU staging
 
@@ -70,15 +46,15 @@ _NOT_P2P = 1 << 50  # beside FULL and NO_SLOT: the receiver does not read our GP
 def open_long(ctx, word0, count, send, peer_tag, recv):
     """Publishes a receive above ``eager_bytes``, or a send whose bytes are not packed yet.
 
-    Called by all lanes of one full warp, after a barrier of the scope; after a send, ``put_mail``
-    or ``fill`` must follow. As ``opening.open_inline`` it calls nothing.
+    Called by all lanes of one full warp, after a barrier of the scope; after a send,
+    ``outgoing.send_bytes`` must follow. As ``opening.open_inline`` it calls nothing.
 
     The slot first, the ticket when it is ours (0.4 us later): whoever had the slot before freed it
     after taking the ticket of its last CHUNK record, and a record that opens the slot with an older
     ticket comes to the proxy while the request before is open.
 
     Returns:
-        (handle, where a send's bytes go: its chunk buffers, or LANDED_MARK | its mailbox), or
+        (handle, where a send's bytes go: ``outgoing.place_of``), or
         (``UNFINISHED``, 0) with the slot and the ticket that it has taken: call ``open_any``.
     """
     lane = lane_id()
@@ -126,42 +102,10 @@ def open_long(ctx, word0, count, send, peer_tag, recv):
         slots.open_commands(ctx, slot, send)
     if receives:
         # Release, while the record is on its way: what the scope's threads did to the buffer comes
-        # before other blocks find the request in its row and unpack to it. ``announce`` is one for
-        # sends: no chunk that others pack is asked for before.
+        # before other blocks find the request in its row and unpack to it. Behind a send's first
+        # chunk there is one: no chunk that others pack is asked for before.
         fence_gpu()
     if lane == 0:
         slots.open_row(ctx, slot, handle, recv)
     nbytes = record_bytes(word0, count)
-    place = mailbox_of(ctx, mailbox, slot, nbytes, send)
-    if place != 0:
-        return handle, place | MAILED_MARK
-    return handle, chunk_buffers(ctx, p2p, slot)
-
-
-@device
-def announce(ctx, handle, buffers):
-    """The first chunk is packed (one lane, after a barrier of the threads that packed it)."""
-    fence_sys()  # release
-    store_sys(ready_address(ctx, buffers), handle & LOW_32)
-
-
-def make_fill(scope: Scope) -> Callable:
-    """What follows ``open_long`` of a send; all threads of the scope call it together."""
-    rank = scope.rank
-    size = scope.size
-    leads = scope.leads
-    sync = scope.sync
-    pack_next_chunks = make_pack_next_chunks(scope, make_copy_out(scope))
-
-    @device
-    def fill(ctx, handle, buffers, send, out):
-        """Packs what fits the chunk buffers of ``out`` bytes; the proxy asks for the rest."""
-        chunk = _chunk_bytes_of(out, chunk_bytes(ctx))
-        copy_to_staging(buffers, send, min(out, chunk), rank(), size())
-        sync()
-        if leads() and lane_id() == 0:
-            announce(ctx, handle, buffers)
-        pack_next_chunks(ctx, handle, buffers, send, out, chunk)
-        return 0
-
-    return fill
+    return handle, place_of(ctx, p2p, mailbox, slot, nbytes, send)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.move.copy import copy_to_staging
-from device_lib.move.mailbox import put_mail
 from device_lib.platform.context import eager_bytes, has_p2p
 from device_lib.platform.library import linked, parts_of
 from device_lib.platform.primitives import device, int64
@@ -33,8 +32,9 @@ from device_lib.proxied.closing import (
 )
 from device_lib.proxied.closing_one import make_finish_one
 from device_lib.proxied.opening import NOTHING_TAKEN, UNFINISHED, make_open_any, open_inline
-from device_lib.proxied.opening_long import make_fill, open_long
+from device_lib.proxied.opening_long import open_long
 from device_lib.proxied.opening_staged import begin_staged, publish_staged
+from device_lib.proxied.outgoing import make_copy_out, make_fill, make_send_bytes
 from device_lib.proxied.slots import error_handle, is_large
 from device_lib.proxied.status import status_of
 from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE
@@ -44,7 +44,6 @@ from gmpi.contract.wire import (
     HANDLE_ERROR_SHIFT,
     INLINE_BYTES,
     LOW_32,
-    MAILED_MARK,
     OP_IRECV,
     OP_ISEND,
     OP_WAIT,
@@ -69,10 +68,11 @@ def make_requests(scope: Scope) -> SimpleNamespace:
     part = parts_of(scope.name)
 
     help_others = part("help", 3, 1, make_help(scope))
-    open_any = part("open_any", 9, 1, make_open_any(scope, help_others))
+    fill = part("fill", 8, 1, make_fill(scope, make_copy_out(scope)))
+    send_bytes = make_send_bytes(scope, fill)
+    open_any = part("open_any", 9, 1, make_open_any(scope, help_others, send_bytes))
     finish_any = part("finish_any", 5, 3, make_finish_any(scope))
     finish_one = part("finish_one", 6, 5, make_finish_one(scope))
-    fill = part("fill", 7, 1, make_fill(scope))
     unpack = part("unpack", 5, 1, make_unpack(scope))
     report = part("report", 6, 1, make_report(scope))
     leads = scope.leads
@@ -119,18 +119,14 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         sends = word0 & 0xFF == OP_ISEND and has_p2p(ctx)
         at_once = sends or word0 & 0xFF == OP_IRECV
         if at_once and nbytes > eager_bytes(ctx) and leading_lanes() == FULL_WARP:
-            buffers = 0
+            goes_to = 0
             sync_full()
             if leads():
-                handle, buffers = _open_long(ctx, word0, count, send, peer_tag, recv)
-            handle, buffers, send, nbytes = share_4_full(handle, buffers, send, nbytes)
+                handle, goes_to = _open_long(ctx, word0, count, send, peer_tag, recv)
+            handle, goes_to, send, nbytes = share_4_full(handle, goes_to, send, nbytes)
             if handle & UNFINISHED == 0:
-                if sends and buffers & MAILED_MARK != 0:
-                    put_mail(
-                        buffers ^ MAILED_MARK, send, nbytes, 0, handle & LOW_32, rank(), size()
-                    )
-                elif sends:
-                    fill(ctx, handle, buffers, send, nbytes)
+                if sends:
+                    send_bytes(ctx, handle, goes_to, send, nbytes, 0)
                 return handle
         handle = open_any(ctx, word0, peer_tag, count, send, recv, handle)
         if handle == error_handle(GMPI_ERR_NO_RESOURCE):

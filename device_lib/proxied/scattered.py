@@ -24,13 +24,10 @@ from device_lib.move.layouts import (
     type_row,
     write_view,
 )
-from device_lib.move.mailbox import put_mail
 from device_lib.move.message import message_bytes
 from device_lib.platform.context import (
-    chunk_buffers,
     chunk_bytes,
     eager_bytes,
-    mailbox_of,
     may_go_direct,
     staging_of,
 )
@@ -45,8 +42,7 @@ from device_lib.platform.primitives import (
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, ring, slots, taking
 from device_lib.proxied.flaws import flaw_of
-from device_lib.proxied.opening import make_pack_next_chunks
-from device_lib.proxied.opening_long import announce
+from device_lib.proxied.outgoing import make_fill, make_send_bytes, place_of
 from device_lib.proxied.publishing import BACK, FLAGS_SHIFT, INLINE, OUT, make_no_slot, publish
 from gmpi.contract.constants import PROC_NULL
 from gmpi.contract.rules import chunk_bytes_of
@@ -120,7 +116,7 @@ def make_open_scattered(
     broadcast = scope.broadcast
 
     @device
-    def fill(ctx, slot, send, packed, begin, end):
+    def pack(ctx, slot, send, packed, begin, end):
         """Packs bytes ``begin..end`` of the message to ``packed``."""
         if send == SCATTERED:
             layout = layout_of(ctx, slot, LAYOUT_SEND)
@@ -128,7 +124,7 @@ def make_open_scattered(
         else:
             copy_to_staging(packed, send + begin, end - begin, rank(), size())
 
-    pack_next_chunks = make_pack_next_chunks(scope, fill)
+    send_bytes = make_send_bytes(scope, make_fill(scope, pack))
 
     @device
     def open_scattered(ctx, word0, peer_tag, count, send_buffer, recv_buffer):
@@ -203,6 +199,7 @@ def make_open_scattered(
         narrow = slots.is_narrow(ctx, slot)  # all that goes out waits for commands
         if narrow:
             p2p = False
+            mailbox = 0
         sync()
         send = 0
         recv = 0
@@ -223,63 +220,45 @@ def make_open_scattered(
         sync()  # the layouts are written; the next broadcast may begin
         if slot < 0:
             return no_slot(ctx, word0, slot, large)
-        chunk = nbytes
+        goes_to = 0
         if large:
-            chunk = _chunk_bytes_of(nbytes, chunk_bytes(ctx))
-        handle = 0
-        if p2p:
-            # As in ``opening_long``: first the record, then the bytes.
-            if leads():
-                ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
-                if lane_id() == 0:
-                    slots.open_commands(ctx, slot, send)
-                handle = enter(
-                    ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, 0, send,
-                    recv, room,
-                )  # fmt: skip
-            handle = broadcast(handle)
-            if handle >> HANDLE_ERROR_SHIFT != 0:
-                return handle
-            mailbox = mailbox_of(ctx, mailbox, slot, out, send)
-            if mailbox != 0:  # it does lie in one piece
-                put_mail(mailbox, send, out, 0, handle & LOW_32, rank(), size())
-                return handle
+            goes_to = place_of(ctx, buffers, mailbox, slot, out, send)
         packed = send
-        if narrow:
-            out = 0
-        elif out > INLINE_BYTES:
-            packed = commands.small_staging(ctx, slot)
-            if large:
-                packed = chunk_buffers(ctx, buffers, slot)
-        elif send == SCATTERED or column != 0:
-            packed = layout_of(ctx, slot, LAYOUT_INLINE)
-        if column == 2:
-            pack_column_4(packed, address, stride, out, rank(), size())
-        elif column == 3:
-            pack_column_8(packed, address, stride, out, rank(), size())
-        elif column == 4:
-            pack_column_16(packed, address, stride, out, rank(), size())
-        elif packed != send:
-            fill(ctx, slot, send, packed, 0, min(out, chunk))
-        sync()
-        if p2p:
-            if leads() and lane_id() == 0:
-                announce(ctx, handle, chunk_buffers(ctx, buffers, slot))
-        elif leads():
+        if not p2p:  # else first the record, then the bytes
+            first = out
+            if narrow:
+                out = 0
+            elif out > INLINE_BYTES:
+                packed = commands.small_staging(ctx, slot)
+                if large:
+                    packed = goes_to
+                    first = min(out, _chunk_bytes_of(out, chunk_bytes(ctx)))
+            elif send == SCATTERED or column != 0:
+                packed = layout_of(ctx, slot, LAYOUT_INLINE)
+            if column == 2:
+                pack_column_4(packed, address, stride, out, rank(), size())
+            elif column == 3:
+                pack_column_8(packed, address, stride, out, rank(), size())
+            elif column == 4:
+                pack_column_16(packed, address, stride, out, rank(), size())
+            elif packed != send:
+                pack(ctx, slot, send, packed, 0, first)
+            sync()
+        handle = 0
+        if leads():
             ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
             if large and lane_id() == 0:
                 slots.open_commands(ctx, slot, send)
-            if large or out > INLINE_BYTES:
+            if not p2p and (large or out > INLINE_BYTES):
                 # Release: staging before the record, layouts and commands before those who help.
                 fence_sys()
             handle = enter(
                 ctx, ticket, consumed, slot, large, word0, peer_tag, count, nbytes, packed, send,
                 recv, room,
             )  # fmt: skip
-        if not p2p:
-            handle = broadcast(handle)
+        handle = broadcast(handle)
         if large and handle >> HANDLE_ERROR_SHIFT == 0:
-            pack_next_chunks(ctx, handle, chunk_buffers(ctx, buffers, slot), send, out, chunk)
+            send_bytes(ctx, handle, goes_to, send, out, 0 if p2p else 1)
         return handle
 
     # wide: what a record says

@@ -1,8 +1,9 @@
-/* Model of the orders: how waiting threads, of any block, move the chunks of long messages.
+/* Model of the copy commands: how waiting threads, of any block, move the chunks of long messages.
  *
  * What it is a model of: device_lib/proxied/commands.py, completion.py, closing.py, closing_all.py,
- * opening.py, opening_long.py (the blocks), host_proxy/compiled/receiving.py, sending.py, completion.py,
- * point_to_point.py (the proxy), and what GPU memory promises between two fences.
+ * opening.py, opening_long.py, outgoing.py (the blocks), host_proxy/compiled/receiving.py,
+ * sending.py, host_proxy/records/completion.py (the proxy), and what GPU memory promises between two
+ * fences.
  *
  * What is explored: every interleaving of BLOCKS blocks and one proxy, where each block opens ROUNDS
  * requests, one after the other, over SLOTS large slots, of CHUNKS chunks each in BUFFERS buffers,

@@ -67,6 +67,14 @@ inline pack_next_chunks() {
     chunk = 0
 }
 
+/* What follows the record of a send whose receiver reads the buffers. */
+inline pack_first_chunk() {
+    if :: IF(READY_BEFORE_COPY) -> ready[slot] = handle :: else fi;
+    pack(slot, 0, me);
+    if :: IF(NO_RELEASE_BEFORE_READY) :: else -> fence() fi;
+    ready[slot] = handle
+}
+
 inline open_long() {
     if
     :: IF(TICKET_LONG_BEFORE_SLOT) ->
@@ -86,11 +94,8 @@ inline open_long() {
         if :: SENDS || IF(NO_RELEASE_BEFORE_ROW) :: else -> fence() fi;
         open_row();
         if
-        :: SENDS -> /* fill */
-            if :: IF(READY_BEFORE_COPY) -> ready[slot] = handle :: else fi;
-            pack(slot, 0, me);
-            if :: IF(NO_RELEASE_BEFORE_READY) :: else -> fence() fi;
-            ready[slot] = handle;
+        :: SENDS ->
+            pack_first_chunk();
             pack_next_chunks()
         :: else
         fi
@@ -105,19 +110,22 @@ inline open_any() {
 #endif
     fi;
     if
-    :: SENDS ->
+    :: SENDS && !near ->
         pack(slot, 0, me);
         if :: IF(SEND_ADDRESS_AFTER_RELEASE) -> fence() :: else fi
     :: else
     fi;
     open_orders();
-    if :: IF(NO_RELEASE_BEFORE_ROW) || IF(SEND_ADDRESS_AFTER_RELEASE) :: else -> fence() fi;
+    if
+    :: (SENDS && near) || IF(NO_RELEASE_BEFORE_ROW) || IF(SEND_ADDRESS_AFTER_RELEASE)
+    :: else -> fence()
+    fi;
     atomic { take_ticket(); handle = ticket + 1 };
     open_row();
     write_record((SENDS -> OP_ISEND : OP_IRECV), slot, handle, id);
     if
     :: SENDS ->
-        if :: near -> ready[slot] = handle :: else fi;
+        if :: near -> pack_first_chunk() :: else fi;
         pack_next_chunks()
     :: else
     fi
