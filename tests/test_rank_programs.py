@@ -55,9 +55,10 @@ MPICH_ONLY = {
         "random_programs --seeds=0:4", "waits --small", "several", "several --direct",
         "combined", "combined --direct", "looking", "looking --direct",
         "persistent", "persistent --direct", "host_persistent", "freed --direct",
-        "blocks", "random_blocks --seeds=0:8",
+        "blocks", "random_blocks --seeds=0:6",
         "ENGINE=mpi4py random_blocks --seeds=8:11", "random_blocks --narrow --seeds=24:28",
-        "counts", "neighbours", "random_counts --seeds=0:4", "random_counts --narrow --seeds=4:6",
+        "counts", "neighbours", "random_counts --seeds=0:3", "random_counts --narrow --seeds=4:6",
+        "random_requests --seeds=5:7",
         "planted", "direct", "datatypes --direct --small --some", "ROAD=proxied partitioned --some",
         "collectives --direct --some", "grid --direct",
         "ROAD=proxied partitioned_refused --some",
@@ -88,7 +89,8 @@ OPEN_MPI_ONLY = {
         "GPU_STAGING=0 ENGINE=mpi4py host_side --small", "ENGINE=mpi4py host_side --small",
         "ENGINE=mpi4py late allreduce_aborted long_allreduce send_interrupted",
         "narrow", "ENGINE=mpi4py point_to_point --small --some",
-        "random_programs --seeds=5:8", "ENGINE=mpi4py waits --small", "ENGINE=mpi4py combined",
+        "random_programs --seeds=5:8", "random_requests --seeds=8:9",
+        "ENGINE=mpi4py waits --small", "ENGINE=mpi4py combined",
         "ENGINE=mpi4py looking", "ENGINE=mpi4py persistent", "freed",
         "ENGINE=mpi4py direct --some", "point_to_point --direct --small --some",
         "direct_collectives --some", "grid --some", "random_blocks --direct --long --seeds=0:4",
@@ -96,7 +98,7 @@ OPEN_MPI_ONLY = {
         "ROAD=proxied partitioned_made", "TEST_NODES=ab ENGINE=mpi4py traced --some",
     ],
     3: [
-        "random_blocks --seeds=12:18", "random_counts --seeds=6:9", "neighbours",
+        "random_blocks --seeds=12:16", "random_counts --seeds=6:8", "neighbours",
         "collectives", "hangs --half=1", "TEST_NODES=aab host_side", "lifecycle",
         "ENGINE=mpi4py no_any_tag --small", "random_programs --seeds=12:13",
         "TEST_NODES=aab partitioned", "TEST_NODES=aab partitioned_refused",
@@ -131,6 +133,7 @@ FULL_ONLY = {
         "GPU_STAGING=0 point_to_point --small",
         "GPU_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
         "TEST_NODES=ab point_to_point --small --some",
+        "random_requests --seeds=400:430",
         "random_programs --seeds=1000:1100", "TEST_NODES=ab random_programs --seeds=1100:1150",
         "grid", "ENGINE=mpi4py grid", "ROAD=proxied grid --direct", "TEST_NODES=ab grid",
         *(f"faults {op}" for op in OPERATIONS),
@@ -144,10 +147,10 @@ FULL_ONLY = {
         "collectives --direct", "ENGINE=mpi4py hangs --direct",
         "random_blocks --direct --seeds=240:300", "random_blocks --direct --long --seeds=300:320",
         "datatypes", "hangs", "host_side", "TEST_NODES=abb hangs", "TEST_NODES=abb collectives",
-        "random_programs --seeds=10:20",
+        "random_programs --seeds=10:20", "random_requests --seeds=430:450",
     ],
     4: [
-        "collectives", "point_to_point",
+        "collectives", "point_to_point", "random_requests --seeds=450:470",
         *(
             f"TEST_NODES={nodes} random_programs --seeds={seed}:{seed + 30}"
             for seed, nodes in ((1200, "ab"), (1230, "aabb"), (1260, "abbb"))
