@@ -9,6 +9,7 @@ from numba import cuda
 
 import gmpi
 from device_lib.platform.primitives import load_sys, store_sys
+from gmpi.bench.clock import cycles_per_us as cycles_per_us
 from host_proxy.platform.native import entry, load_acquire, pause, store_release
 
 
@@ -49,26 +50,3 @@ def echo_cycles(iterations: int) -> np.ndarray:
         cuda.synchronize()
         thread.join()
     return cycles.copy_to_host()
-
-
-@cuda.jit
-def _clock_rate(out, ns):
-    begin = gmpi.clock()
-    start = gmpi.timer_ns()
-    while gmpi.timer_ns() - start < ns:
-        pass
-    out[0] = gmpi.clock() - begin
-    out[1] = gmpi.timer_ns() - start
-
-
-def cycles_per_us() -> float:
-    """Rate of the clock that kernels read, measured over 20 ms by one thread.
-
-    In the simulator over 1 ms: its clocks are two of the host's, both in nanoseconds.
-    """
-    out = cuda.to_device(np.zeros(2, np.int64))
-    for _ in range(2):
-        _clock_rate[1, 1](out, 1_000_000 if gmpi.SIMULATOR else 20_000_000)
-        cuda.synchronize()
-    cycles, ns = out.copy_to_host()
-    return float(cycles / ns * 1000)

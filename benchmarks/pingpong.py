@@ -30,52 +30,10 @@ from numba import cuda
 
 import gmpi
 from device_lib.api.binding import warp_calls
-from gmpi import GMPI_Recv, GMPI_Send
+from gmpi import GMPI_Recv
+from gmpi.bench.latency import pingpong, pingpong_checked
 
 _ping = warp_calls.ping
-
-
-@cuda.jit
-def pingpong(ctx, buf, n, me, rounds, skip, cycles):
-    peer = 1 - me
-    for i in range(rounds):
-        begin = gmpi.clock()
-        if me == 0:
-            GMPI_Send(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
-            GMPI_Recv(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
-        else:
-            GMPI_Recv(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
-            GMPI_Send(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
-        if cuda.threadIdx.x == 0 and i >= skip:
-            cycles[i - skip] = gmpi.clock() - begin
-
-
-@cuda.jit
-def pingpong_checked(ctx, buf, n, me, rounds, wrong):
-    """The same calls; rank 0 writes a new pattern each round, both verify every byte."""
-    peer = 1 - me
-    first = cuda.threadIdx.x
-    step = cuda.blockDim.x
-    for i in range(rounds):
-        if me == 0:
-            for k in range(first, n, step):
-                buf[k] = (k * 7 + i * 13) & 0xFF
-            GMPI_Send(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
-            status = GMPI_Recv(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
-            if status.nbytes != n or status.error != gmpi.SUCCESS:
-                cuda.atomic.add(wrong, 0, 1)
-            for k in range(first, n, step):
-                if buf[k] != (k * 7 + i * 13 + 1) & 0xFF:
-                    cuda.atomic.add(wrong, 0, 1)
-        else:
-            status = GMPI_Recv(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
-            if status.nbytes != n or status.error != gmpi.SUCCESS:
-                cuda.atomic.add(wrong, 0, 1)
-            for k in range(first, n, step):
-                if buf[k] != (k * 7 + i * 13) & 0xFF:
-                    cuda.atomic.add(wrong, 0, 1)
-                buf[k] = (buf[k] + np.int64(1)) & 0xFF
-            GMPI_Send(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
 
 
 @cuda.jit

@@ -123,6 +123,7 @@ def test_short_examples(ranks: int, names: tuple[str, ...], strict: tuple[str, .
         facts = json.loads(text[text.index("{\n") : text.index("\n}") + 2])
         assert [row["size"] for row in facts["rows"]] == [8, 16]
         assert all(row["value"] == row["slowest"] > 0 for row in facts["rows"])
+        assert all(0 < row["p50"] <= row["p99"] for row in facts["rows"])
     for command in strict:
         name = command.split()[0]
         ended = re.search(rf"{name} \(strict\) ended with \[(.*)\]", text)

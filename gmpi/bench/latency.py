@@ -1,4 +1,4 @@
-"""One way between two kernels: a ping-pong (osu_latency)."""
+"""One way between two kernels: a ping-pong (osu_latency), also that of benchmarks/pingpong.py."""
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
@@ -7,7 +7,9 @@ import numpy as np
 from numba import cuda
 
 import gmpi
+from gmpi import GMPI_Recv, GMPI_Send
 from gmpi.bench import figures
+from gmpi.bench.clock import cycles_per_us
 from gmpi.bench.figures import Bench
 
 RANKS = 2
@@ -15,35 +17,64 @@ UNIT = "Latency (us)"
 
 
 @cuda.jit
-def pingpong(ctx, buf, n, me, rounds, skip, timed):
+def pingpong(ctx, buf, n, me, rounds, skip, cycles):
     peer = 1 - me
-    began = gmpi.timer_ns()
-    for i in range(rounds + skip):
-        if i == skip:
-            began = gmpi.timer_ns()
+    for i in range(rounds):
+        begin = gmpi.clock()
         if me == 0:
-            gmpi.GMPI_Send(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
-            gmpi.GMPI_Recv(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
+            GMPI_Send(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
+            GMPI_Recv(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
         else:
-            gmpi.GMPI_Recv(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
-            gmpi.GMPI_Send(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
-    if cuda.threadIdx.x == 0:
-        timed[0] = gmpi.timer_ns() - began
+            GMPI_Recv(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
+            GMPI_Send(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
+        if cuda.threadIdx.x == 0 and i >= skip:
+            cycles[i - skip] = gmpi.clock() - begin
+
+
+@cuda.jit
+def pingpong_checked(ctx, buf, n, me, rounds, wrong):
+    """The same calls; rank 0 writes a new pattern each round, both verify every byte."""
+    peer = 1 - me
+    first = cuda.threadIdx.x
+    step = cuda.blockDim.x
+    for i in range(rounds):
+        if me == 0:
+            for k in range(first, n, step):
+                buf[k] = (k * 7 + i * 13) & 0xFF
+            GMPI_Send(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
+            status = GMPI_Recv(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
+            if status.nbytes != n or status.error != gmpi.SUCCESS:
+                cuda.atomic.add(wrong, 0, 1)
+            for k in range(first, n, step):
+                if buf[k] != (k * 7 + i * 13 + 1) & 0xFF:
+                    cuda.atomic.add(wrong, 0, 1)
+        else:
+            status = GMPI_Recv(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
+            if status.nbytes != n or status.error != gmpi.SUCCESS:
+                cuda.atomic.add(wrong, 0, 1)
+            for k in range(first, n, step):
+                if buf[k] != (k * 7 + i * 13) & 0xFF:
+                    cuda.atomic.add(wrong, 0, 1)
+                buf[k] = (buf[k] + np.int64(1)) & 0xFF
+            GMPI_Send(ctx, buf, n, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
 
 
 def measure(bench: Bench, nbytes: int) -> dict[str, float]:
-    """Microseconds one way."""
-    me = bench.world.rank
-    sent = (np.arange(max(1, nbytes)) * 7 % 251).astype(np.uint8)
-    buf = cuda.to_device(sent if me == 0 else np.zeros_like(sent))
-    timed = figures.device_zeros(1, np.int64)
+    """Microseconds one way: ``value`` is the mean, as OSU's; ``p50`` and ``p99`` are of rank 0."""
+    world = bench.world
+    buf = cuda.to_device(np.zeros(max(1, nbytes), np.uint8))
+    wrong = figures.device_zeros(1, np.int32)
+    cycles = figures.device_zeros(bench.rounds, np.int64)
     shape = 1, bench.threads
-    bench.world.Barrier()
-    pingpong[shape](bench.g.device, buf, nbytes, me, 1, 0, timed)
+    world.Barrier()
+    pingpong_checked[shape](bench.g.device, buf, nbytes, world.rank, 3, wrong)
     bench.g.synchronize()
-    right = np.array_equal(buf.copy_to_host()[:nbytes], sent[:nbytes])
-    figures.require_right(bench, "latency", nbytes, right)
-    pingpong[shape](bench.g.device, buf, nbytes, me, bench.rounds, bench.skip, timed)
+    figures.require_right(bench, "latency", nbytes, not wrong.copy_to_host()[0])
+    world.Barrier()
+    rounds = bench.rounds + bench.skip
+    pingpong[shape](bench.g.device, buf, nbytes, world.rank, rounds, bench.skip, cycles)
     bench.g.synchronize()
-    found = figures.of_all_ranks(bench, figures.nanoseconds_a_round(bench, timed) / 2000)
-    return {"value": found["slowest"], **found}
+    taken = cycles.copy_to_host() / cycles_per_us() / 2
+    found = figures.of_all_ranks(bench, taken.mean())
+    p50, p99 = world.bcast(np.percentile(taken, (50, 99)).tolist())
+    return {"value": found["slowest"], "p50": p50, "p99": p99, **found}
