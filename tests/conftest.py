@@ -11,6 +11,7 @@ import cpu_time
 import launcher
 import outcomes
 import pytest
+import start.sitecustomize  # noqa: F401
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # before anything imports numba

@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 RANKS = ROOT / "tests" / "ranks"
+_START = ROOT / "tests" / "start"  # its sitecustomize.py is what every Python imports first
 _GRACE_S = 5
 #: Whether the test that runs may start ranks; ``conftest.py`` keeps it.
 ranks_allowed = True
@@ -90,7 +91,8 @@ class Job:
         env["OPENBLAS_NUM_THREADS"] = "1"  # its idle threads take time of the cores
         if env.get("NUMBA_ENABLE_CUDASIM", "0") != "0":
             env = {**_NAPS, **env}
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
+        places = [str(ROOT), str(_START), env.get("PYTHONPATH")]
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, places))
         env["PYTHONUNBUFFERED"] = "1"
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
