@@ -39,16 +39,18 @@ def close(g):
     return [str(w.message) for w in caught if w.category is gmpi.LeakWarning]
 """
 
+SILENT = """
+g = gmpi.Context()
+if g.rank == 0:
+    g.host.Send(np.arange(8, dtype=np.uint8), 1, 3)
+else:
+    receive[1, 32](g.device, buf, 0, 3)
+g.free(g.commit(MPI.DOUBLE.Create_vector(2, 3, 7)))
+assert close(g) == []
+print("silent")
+"""
 
-def run(ranks: int, code: str, **environment: str) -> tuple[int, str]:
-    return launcher.mpi(ranks, "-c", START + code, **environment)
-
-
-@pytest.mark.mpich
-def test_one_warning_names_all_that_was_left_behind() -> None:
-    status, text = run(
-        2,
-        """
+LEFT = """
 g = gmpi.Context()
 other = g.comm(MPI.COMM_WORLD)
 if g.rank == 0:
@@ -69,16 +71,9 @@ else:
     assert "8 bytes from 0 tag 3 on COMM_WORLD (2 times)" in lines[0], told
     assert "20 bytes from 0 tag 4 on " in lines[0], told
 print("told")
-""",
-    )
-    assert status == 0 and text.count("told") == 2, text
+"""
 
-
-@pytest.mark.mpich
-def test_a_receive_that_nobody_waits_for_and_sends_whose_requests_are_dropped() -> None:
-    status, text = run(
-        1,
-        """
+DROPPED = """
 nobody = gmpi.PROC_NULL  # where sends complete at once
 
 @cuda.jit
@@ -114,42 +109,9 @@ try:
 except gmpi.ResourceError as exc:
     print(f"{exc.more + 1} refused")
 g.close()
-""",
-    )
-    assert status == 0, text
-    for where in ("synchronize", "close"):
-        words = "kernels ended without waiting for 1 requests whose data have come, and are in no"
-        assert f"{where}: {words} buffer: GMPI_Irecv peer 0 tag 3" in text, text
-    assert text.count("requests completed but were never waited for: GMPI_Irecv") == 2, text
-    said = "GMPI: rank 0: 32 requests are complete but were never waited for, and hold all slots"
-    assert text.count(said) == 1, text
-    assert "opened by block 0, such as GMPI_Isend peer PROC_NULL tag 4" in text, text
-    assert "100 refused" in text, text
+"""
 
-
-@pytest.mark.mpich
-def test_nothing_is_said_when_nothing_was_left() -> None:
-    status, text = run(
-        2,
-        """
-g = gmpi.Context()
-if g.rank == 0:
-    g.host.Send(np.arange(8, dtype=np.uint8), 1, 3)
-else:
-    receive[1, 32](g.device, buf, 0, 3)
-g.free(g.commit(MPI.DOUBLE.Create_vector(2, 3, 7)))
-assert close(g) == []
-print("silent")
-""",
-    )
-    assert status == 0 and text.count("silent") == 2, text
-
-
-@pytest.mark.mpich
-def test_the_first_error_is_kept_with_its_arguments() -> None:
-    status, text = run(
-        1,
-        """
+KEPT = """
 with gmpi.Context(on_error="return") as g:
     assert g.first_error is None
     fail[1, 32](g.device, buf, 400, errors)
@@ -160,16 +122,9 @@ with gmpi.Context(on_error="return") as g:
     assert values == [5, *range(404 - 254, 405)], values
 assert set(errors) == {gmpi.ERR_RANK}
 print("kept")
-""",
-    )
-    assert status == 0 and "kept" in text, text
+"""
 
-
-@pytest.mark.mpich
-def test_raise_and_return() -> None:
-    status, text = run(
-        1,
-        """
+RAISED = """
 with gmpi.Context() as g:
     fail[1, 32](g.device, buf, 3, errors)
     try:
@@ -183,9 +138,59 @@ with gmpi.Context(on_error="return") as g:
     g.synchronize()
     assert len(g.errors) == 3
 print("returned")
-""",
-    )
-    assert status == 0 and "raised" in text and "returned" in text, text
+"""
+
+
+def run(ranks: int, code: str, **environment: str) -> tuple[int, str]:
+    return launcher.mpi(ranks, "-c", START + code, **environment)
+
+
+@pytest.fixture(scope="module")
+def together() -> str:
+    """What two ranks print that leave nothing behind, and then much."""
+    status, text = run(2, SILENT + LEFT)
+    assert status == 0, text
+    return text
+
+
+@pytest.fixture(scope="module")
+def alone() -> str:
+    """What one rank prints that drops requests, and whose calls fail."""
+    status, text = run(1, DROPPED + KEPT + RAISED)
+    assert status == 0, text
+    return text
+
+
+@pytest.mark.mpich
+def test_one_warning_names_all_that_was_left_behind(together: str) -> None:
+    assert together.count("told") == 2, together
+
+
+@pytest.mark.mpich
+def test_a_receive_that_nobody_waits_for_and_sends_whose_requests_are_dropped(alone: str) -> None:
+    for where in ("synchronize", "close"):
+        words = "kernels ended without waiting for 1 requests whose data have come, and are in no"
+        assert f"{where}: {words} buffer: GMPI_Irecv peer 0 tag 3" in alone, alone
+    assert alone.count("requests completed but were never waited for: GMPI_Irecv") == 2, alone
+    said = "GMPI: rank 0: 32 requests are complete but were never waited for, and hold all slots"
+    assert alone.count(said) == 1, alone
+    assert "opened by block 0, such as GMPI_Isend peer PROC_NULL tag 4" in alone, alone
+    assert "100 refused" in alone, alone
+
+
+@pytest.mark.mpich
+def test_nothing_is_said_when_nothing_was_left(together: str) -> None:
+    assert together.count("silent") == 2, together
+
+
+@pytest.mark.mpich
+def test_the_first_error_is_kept_with_its_arguments(alone: str) -> None:
+    assert "kept" in alone, alone
+
+
+@pytest.mark.mpich
+def test_raise_and_return(alone: str) -> None:
+    assert "raised" in alone and "returned" in alone, alone
 
 
 @pytest.mark.parametrize(
