@@ -31,10 +31,9 @@ SOME_HANGS = "hangs wrong_tag_of_a_long_message left_a_collective different_leng
 #: Run with both MPI libraries, by number of ranks: settings of GMPI, program, its arguments.
 #: TEST_NODES says on which nodes the ranks believe to be (gmpi/memory/node.py).
 PROGRAMS = {
-    1: ["point_to_point", "onesided"],
     2: [
         "host_side", "point_to_point --small", "SPIN_MS=50 YIELD_MS=50 stress", "partitioned",
-        "partitioned_made", "partitioned_refused", "onesided --some", "onesided_refused",
+        "onesided --some",
     ],
 }  # fmt: skip
 #: With one of them only: each path, engine and kind of fault is among those of both, but not each
@@ -42,9 +41,10 @@ PROGRAMS = {
 MPICH_ONLY = {
     1: [
         "bad_input", "collectives", "lifecycle", "opening", "no_any_tag",
-        "point_to_point --direct --small",
+        "point_to_point --direct --small", "onesided",
     ],
     2: [
+        "partitioned_made", "partitioned_refused", "onesided_refused",
         "collectives --small --some", "ENGINE=mpi4py collectives --some", "datatypes --small",
         "TEST_NODES=ab datatypes --small --some", "each_call near messages from_host --some",
         "ENGINE=mpi4py collective_errors",
@@ -77,7 +77,10 @@ MPICH_ONLY = {
     ],
 }  # fmt: skip
 OPEN_MPI_ONLY = {
-    1: ["arrays", "datatypes", "host_side", "host_persistent", "random_counts --seeds=14:17"],
+    1: [
+        "point_to_point", "arrays", "datatypes", "host_side", "host_persistent",
+        "random_counts --seeds=14:17",
+    ],
     2: [
         "collective_errors",
         "arrays", "bad_input", "ENGINE=mpi4py bad_input", "collectives",
