@@ -13,8 +13,7 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi.contract.constants import DATATYPE_MARK, DATATYPE_NAMES, DATATYPES, FIRST_WITH_GAPS
-from gmpi.contract.sizes import Layout
-from gmpi.contract.wire import (
+from gmpi.contract.layouts import (
     DERIVED_GENERATION_SHIFT,
     DERIVED_MARK,
     DERIVED_MASK,
@@ -32,6 +31,7 @@ from gmpi.contract.wire import (
     TYPE_PARTS,
     TYPE_SIZE,
 )
+from gmpi.contract.sizes import Layout
 from gmpi.datatypes.basic import basic_size
 from gmpi.datatypes.descriptor import Tables, alignment_of, describe, table_arrays
 from gmpi.datatypes.overlap import distinct_elements

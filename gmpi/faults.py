@@ -22,14 +22,8 @@ from gmpi.contract.constants import (
     OPERATIONS_REDUCE,
     PROC_NULL,
 )
-from gmpi.contract.wire import (
-    DATATYPE_UNFIT,
-    DERIVED_MARK,
-    DERIVED_MASK,
-    FLAG_SHORT_BUFFER,
-    NO_COMMUNICATOR,
-    OP_WINDOW,
-)
+from gmpi.contract.layouts import DERIVED_MARK, DERIVED_MASK
+from gmpi.contract.wire import DATATYPE_UNFIT, FLAG_SHORT_BUFFER, NO_COMMUNICATOR, OP_WINDOW
 from gmpi.errors import (
     ArgumentError,
     CallError,

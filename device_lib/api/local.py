@@ -25,15 +25,9 @@ from gmpi.contract.constants import (
     SUCCESS,
     UNDEFINED,
 )
+from gmpi.contract.layouts import TYPE_BASIC_SHIFT, TYPE_DISTINCT, TYPE_SIZE
 from gmpi.contract.topology import PERIODS_SHIFT
-from gmpi.contract.wire import (
-    COMMUNICATORS,
-    DEVICE_TOPOLOGY,
-    TOPOLOGY_BYTES,
-    TYPE_BASIC_SHIFT,
-    TYPE_DISTINCT,
-    TYPE_SIZE,
-)
+from gmpi.contract.wire import COMMUNICATORS, DEVICE_TOPOLOGY, TOPOLOGY_BYTES
 
 _DATATYPE_COUNT = len(DATATYPES)
 

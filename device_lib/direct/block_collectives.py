@@ -59,13 +59,12 @@ from gmpi.contract.collectives import (
     SIZE_SHIFT,
 )
 from gmpi.contract.constants import SUCCESS
+from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
 from gmpi.contract.wire import (
     BLOCKING,
     COMMUNICATORS,
     DATATYPE_SHIFT,
     FIRST_MOVING,
-    LAYOUT_RECV,
-    LAYOUT_SEND,
     LOW_32,
     SCATTERED,
 )

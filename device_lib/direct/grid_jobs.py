@@ -20,7 +20,8 @@ from device_lib.platform.primitives import (
     thread_rank,
 )
 from gmpi.contract.grid import COLLECT, PUSH, PUT_WIDE, TAKE
-from gmpi.contract.wire import LAYOUT_RECV, LAYOUT_SEND, SCATTERED
+from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
+from gmpi.contract.wire import SCATTERED
 
 
 @device

@@ -32,7 +32,8 @@ from gmpi.contract.collectives import (
     RANKS_SHIFT,
     SEGMENT_STEP,
 )
-from gmpi.contract.wire import LAYOUT_RECV, LAYOUT_SEND, LOW_32, SCATTERED
+from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
+from gmpi.contract.wire import LOW_32, SCATTERED
 
 # Steps.
 SEND = 0  # an Allreduce: our part of each segment, to its owner

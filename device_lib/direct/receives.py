@@ -46,14 +46,8 @@ from gmpi.contract.channels import (
 )
 from gmpi.contract.constants import ERR_TRUNCATE, SUCCESS
 from gmpi.contract.grid import TAKE_WIDE
-from gmpi.contract.wire import (
-    DEVICE_DIRECT,
-    DEVICE_STAGED,
-    ERROR_SHIFT,
-    LAYOUT_RECV,
-    LOW_32,
-    SCATTERED,
-)
+from gmpi.contract.layouts import LAYOUT_RECV
+from gmpi.contract.wire import DEVICE_DIRECT, DEVICE_STAGED, ERROR_SHIFT, LOW_32, SCATTERED
 
 _NOTHING = 0  # the sender has not come so far
 _SHORT = 1

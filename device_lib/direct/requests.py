@@ -47,6 +47,7 @@ from gmpi.contract.channels import (
     ROW_KEY,
 )
 from gmpi.contract.constants import DATATYPE_MARK, ERR_REQUEST, SUCCESS
+from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND, LAYOUT_TYPE, TYPE_SIZE
 from gmpi.contract.wire import (
     BYTES_MASK,
     CALL_SHIFT,
@@ -58,9 +59,6 @@ from gmpi.contract.wire import (
     DEVICE_DIRECT_OPEN,
     ERROR_SHIFT,
     FLAG_BACK,
-    LAYOUT_RECV,
-    LAYOUT_SEND,
-    LAYOUT_TYPE,
     OP_FAULT,
     OP_IRECV,
     OP_ISEND,
@@ -69,7 +67,6 @@ from gmpi.contract.wire import (
     OP_WAITED,
     OP_WAITS,
     SCATTERED,
-    TYPE_SIZE,
 )
 
 # How to finish a request.

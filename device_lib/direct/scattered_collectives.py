@@ -33,16 +33,8 @@ from gmpi.contract.collectives import (
     SIZE_SHIFT,
 )
 from gmpi.contract.constants import SUCCESS
-from gmpi.contract.wire import (
-    BLOCKING,
-    COMMUNICATORS,
-    DATATYPE_SHIFT,
-    LAYOUT_RECV,
-    LAYOUT_SEND,
-    LOW_32,
-    OP_BCAST,
-    SCATTERED,
-)
+from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
+from gmpi.contract.wire import BLOCKING, COMMUNICATORS, DATATYPE_SHIFT, LOW_32, OP_BCAST, SCATTERED
 
 _reduction_word = device(collectives.reduction_word)
 _call_word = device(collectives.call_word)

@@ -30,7 +30,8 @@ from gmpi.contract.channels import (
     WIDE_ROOM,
 )
 from gmpi.contract.grid import PUT_WIDE
-from gmpi.contract.wire import LAYOUT_SEND, SCATTERED
+from gmpi.contract.layouts import LAYOUT_SEND
+from gmpi.contract.wire import SCATTERED
 
 _NOTHING = 0  # the receiver has not come so far
 _SHORT = 1

@@ -14,7 +14,7 @@ from device_lib.move.layouts import pack_layout, unpack_layout
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, load_gpu, opaque
 from gmpi.contract.counts import BLOCK_BYTES, BLOCK_ENTRY, BLOCK_FIRST, IN_BLOCKS, packed_bytes
-from gmpi.contract.wire import LAYOUT_TYPE, LAYOUT_USER
+from gmpi.contract.layouts import LAYOUT_TYPE, LAYOUT_USER
 
 _packed_bytes = device(packed_bytes)
 

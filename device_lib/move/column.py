@@ -12,7 +12,7 @@ from collections.abc import Callable
 from device_lib.move.layouts import BUFFER_ADDRESS, BUFFER_DIMS, BUFFER_ITEM, BUFFER_SHAPE
 from device_lib.move.words import LOAD, STORE_IF
 from device_lib.platform.primitives import device, load_8, load_gpu, opaque
-from gmpi.contract.wire import TYPE_DESCRIPTORS, TYPE_PARTS
+from gmpi.contract.layouts import TYPE_DESCRIPTORS, TYPE_PARTS
 from gmpi.datatypes.descriptor import D_ATOM, D_DIMS, D_HEAD, D_OFFSET, DIMS_SHIFT, STRIDED
 
 

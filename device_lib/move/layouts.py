@@ -16,14 +16,13 @@ from device_lib.platform.context import datatype_address, layouts_address
 from device_lib.platform.divide import LIMIT, divide_wide
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64, load_8, load_gpu, opaque, store_8
-from gmpi.contract.wire import (
+from gmpi.contract.layouts import (
     DERIVED_MARK,
     DERIVED_MASK,
     DERIVED_ROWS,
     LAYOUT_OWN,
     LAYOUT_TYPE,
     LAYOUT_USER,
-    POSITION_MASK,
     TYPE_DESCRIPTORS,
     TYPE_EXTENT,
     TYPE_HANDLE,
@@ -31,6 +30,7 @@ from gmpi.contract.wire import (
     TYPE_PARTS,
     TYPE_SIZE,
 )
+from gmpi.contract.wire import POSITION_MASK
 from gmpi.datatypes.descriptor import (
     ALIGNMENT_SHIFT,
     D_ATOM,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from device_lib.platform.divide import divide
 from device_lib.platform.primitives import device, load_8, load_gpu
 from gmpi.contract.counts import BLOCK_ENTRY, most_blocks
+from gmpi.contract.layouts import DERIVED_ROWS, LAYOUT_BLOCKS, LAYOUTS_BYTES, TYPE_BYTES
 from gmpi.contract.rules import fits_mailbox
 from gmpi.contract.sizes import (
     IDENTITY_SIZE_SHIFT,
@@ -31,7 +32,6 @@ from gmpi.contract.wire import (
     COLLECTIVES_DIRECT,
     COMMUNICATOR_MASK,
     COMMUNICATORS,
-    DERIVED_ROWS,
     DEVICE_BUSY,
     DEVICE_LARGE,
     DEVICE_MAILBOXES,
@@ -41,8 +41,6 @@ from gmpi.contract.wire import (
     DEVICE_STAGING,
     HANDLE_CONTEXT_MASK,
     LARGE_BUFFERS,
-    LAYOUT_BLOCKS,
-    LAYOUTS_BYTES,
     LOW_32,
     MAILBOX_STRIDE,
     MAPPED_RING,
@@ -61,7 +59,6 @@ from gmpi.contract.wire import (
     REQUEST_BYTES,
     SLOT_BYTES,
     STAGING_LEAD,
-    TYPE_BYTES,
 )
 
 _fits_mailbox = device(fits_mailbox)

@@ -34,13 +34,13 @@ from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, completion, helping, pacing, ring, slots
 from device_lib.proxied.executing import make_execute, make_tell_event
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, ERR_REQUEST
+from gmpi.contract.layouts import LAYOUT_RECV
 from gmpi.contract.wire import (
     BYTES_MASK,
     CALL_MASK,
     CALL_SHIFT,
     CONTROL_DOORBELL,
     ERROR_SHIFT,
-    LAYOUT_RECV,
     LOW_32,
     OP_FAULT,
     PACKET_BYTES,

@@ -31,15 +31,8 @@ from device_lib.proxied.executing import make_execute, make_tell_event
 from device_lib.proxied.ring import post
 from device_lib.proxied.status import status_of, store_status
 from gmpi.contract.constants import ERR_REQUEST, SUCCESS
-from gmpi.contract.wire import (
-    BYTES_MASK,
-    ERROR_SHIFT,
-    LAYOUT_RECV,
-    OP_FAULT,
-    OP_WAIT,
-    REQUEST_NULL,
-    SCATTERED,
-)
+from gmpi.contract.layouts import LAYOUT_RECV
+from gmpi.contract.wire import BYTES_MASK, ERROR_SHIFT, OP_FAULT, OP_WAIT, REQUEST_NULL, SCATTERED
 
 STATUS_BYTES = 40  # error, source, tag, count, nbytes as int64: gmpi.STATUS_DTYPE
 _WHOLE_SCOPE_BYTES = 4096  # staged payloads from here on are moved by all warps together

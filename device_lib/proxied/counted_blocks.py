@@ -48,18 +48,20 @@ from gmpi.contract.counts import (
     TABLE_ENTRY,
     packed_bytes,
 )
-from gmpi.contract.wire import (
+from gmpi.contract.layouts import (
     DISTINCT_MASK,
+    LAYOUT_TYPE,
+    LAYOUT_USER,
+    TYPE_DISTINCT,
+    TYPE_EXTENT,
+)
+from gmpi.contract.wire import (
     FLAG_NULL_BUFFER,
     FLAG_OVERLAP,
     FLAG_PRIVATE_BUFFER,
     FLAG_SHORT_BUFFER,
     FLAG_STRIDED_BUFFER,
-    LAYOUT_TYPE,
-    LAYOUT_USER,
     POSITION_MASK,
-    TYPE_DISTINCT,
-    TYPE_EXTENT,
 )
 
 _packed_bytes = device(packed_bytes)

@@ -15,15 +15,8 @@ from device_lib.platform.context import chunk_buffers, chunk_bytes, gpu_staging
 from device_lib.platform.primitives import device, lane_id, load_sys
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, ring
-from gmpi.contract.wire import (
-    CONTROL_ABORT,
-    IN_SMALL,
-    LAYOUT_RECV,
-    LAYOUT_SEND,
-    MAILED_MARK,
-    PACK,
-    SCATTERED,
-)
+from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
+from gmpi.contract.wire import CONTROL_ABORT, IN_SMALL, MAILED_MARK, PACK, SCATTERED
 
 # Bytes that a thread may move while its scope holds a ticket, for which the ring waits.
 _TICKET_BYTES = 256

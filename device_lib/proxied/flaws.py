@@ -7,18 +7,14 @@ from device_lib.move.layouts import BUFFER_ADDRESS, BUFFER_BYTES, BUFFER_DIMS, B
 from device_lib.move.message import room_in_shared
 from device_lib.platform.divide import divide_wide
 from device_lib.platform.primitives import device, load_8, load_gpu, memory_space, opaque
+from gmpi.contract.layouts import DISTINCT_MASK, TYPE_DISTINCT, TYPE_EXTENT, TYPE_HIGH, TYPE_LOW
 from gmpi.contract.wire import (
-    DISTINCT_MASK,
     FLAG_BACK,
     FLAG_NULL_BUFFER,
     FLAG_OVERLAP,
     FLAG_PRIVATE_BUFFER,
     FLAG_SHORT_BUFFER,
     FLAG_STRIDED_BUFFER,
-    TYPE_DISTINCT,
-    TYPE_EXTENT,
-    TYPE_HIGH,
-    TYPE_LOW,
 )
 
 UNLIMITED = 1 << 61

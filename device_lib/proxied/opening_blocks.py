@@ -39,6 +39,7 @@ from device_lib.proxied.scattered import place
 from device_lib.proxied.status import sign32
 from gmpi.contract.collectives import NOT_OURS
 from gmpi.contract.constants import DATATYPE_MARK, ERR_COUNT, FIRST_WITH_GAPS, IN_PLACE
+from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
 from gmpi.contract.moves import (
     BACK,
     OUT,
@@ -56,8 +57,6 @@ from gmpi.contract.wire import (
     FLAG_OUT,
     FLAG_PRIVATE_BUFFER,
     FLAWS,
-    LAYOUT_RECV,
-    LAYOUT_SEND,
     LOW_32,
     POSITION_MASK,
     SCATTERED,

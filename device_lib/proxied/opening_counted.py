@@ -58,15 +58,11 @@ from gmpi.contract.counts import (
     most_blocks,
     table_bytes,
 )
+from gmpi.contract.layouts import LAYOUT_OWN, LAYOUT_RECV, LAYOUT_SEND, LAYOUT_TYPE, LAYOUT_USER
 from gmpi.contract.moves import BACK, OUT, Row, out_offset
 from gmpi.contract.wire import (
     FLAG_NULL_BUFFER,
     FLAG_PRIVATE_BUFFER,
-    LAYOUT_OWN,
-    LAYOUT_RECV,
-    LAYOUT_SEND,
-    LAYOUT_TYPE,
-    LAYOUT_USER,
     LOW_32,
     POSITION_MASK,
     SCATTERED,

@@ -45,6 +45,7 @@ from device_lib.proxied.flaws import flaw_of
 from device_lib.proxied.outgoing import make_fill, make_send_bytes, place_of
 from device_lib.proxied.publishing import BACK, FLAGS_SHIFT, INLINE, OUT, make_no_slot, publish
 from gmpi.contract.constants import PROC_NULL
+from gmpi.contract.layouts import LAYOUT_INLINE, LAYOUT_RECV, LAYOUT_SEND, LAYOUT_TYPE, LAYOUT_USER
 from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import (
     DATATYPE_SHIFT,
@@ -52,11 +53,6 @@ from gmpi.contract.wire import (
     FLAG_OUT,
     HANDLE_ERROR_SHIFT,
     INLINE_BYTES,
-    LAYOUT_INLINE,
-    LAYOUT_RECV,
-    LAYOUT_SEND,
-    LAYOUT_TYPE,
-    LAYOUT_USER,
     LOW_32,
     NONBLOCKING,
     OP_ALLREDUCE,

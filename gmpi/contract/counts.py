@@ -21,7 +21,7 @@ short it is.
 
 from __future__ import annotations
 
-from gmpi.contract.wire import LAYOUT_BLOCKS, LAYOUTS_BYTES
+from gmpi.contract.layouts import LAYOUT_BLOCKS, LAYOUTS_BYTES
 
 TABLE_NUMBERS = 0
 TABLE_FLAW = 8

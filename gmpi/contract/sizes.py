@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gmpi.contract.counts import BLOCK_ENTRY, most_blocks
+from gmpi.contract.layouts import DERIVED_ROWS, LAYOUTS_BYTES, TYPE_BYTES
 from gmpi.contract.wire import (
     BUSY_BITS,
     CLAIM_BYTES,
-    DERIVED_ROWS,
     DEVICE_ROWS,
     LARGE_BUFFERS,
-    LAYOUTS_BYTES,
     MAILBOX_STRIDE,
     MAPPED_RING,
     MAX_NARROW_SLOTS,
@@ -23,7 +22,6 @@ from gmpi.contract.wire import (
     REQUEST_BYTES,
     SLOT_BYTES,
     STAGING_LEAD,
-    TYPE_BYTES,
 )
 
 # --- what a kernel is told: four integers, passed by value ----------------------------------------

@@ -27,7 +27,8 @@ commands*.
 threads execute commands and answer with a CHUNK record.
 
 Versions are compared when a context opens: ranks must agree on ``VERSION`` and on the sizes
-(``sizes.py``). What two sides must decide alike is in ``rules.py``.
+(``sizes.py``). What two sides must decide alike is in ``rules.py``; datatypes and layouts in device
+memory are described in ``layouts.py``.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ FLAWS = (
 #             low = position in the message, bytes | direction << 63  high = length, bytes
 #   packet 6    large class: low = address (GPU) of the chunk buffers that commands are about
 #                          high = what their ready word will be, 0: they have none
-#                    or LANDED_MARK and which mailbox they are in
+#                    or MAILED_MARK and which mailbox they are in
 STATUS_PACKETS = 2
 KIND_DONE = 1
 BYTES_MASK = (1 << 48) - 1
@@ -174,7 +175,7 @@ KIND_SHIFT = 56
 # In GPU staging chunk 0 is packed after the record, while the message is on its way: when it is
 # there, the record's sequence number is stored in the slot's *ready word*, behind its buffers, and
 # that is where the receiver's threads look.
-# Up to LANDING_BYTES need no buffer of the sender: its threads store them as packets straight into
+# Up to MAILBOX_BYTES need no buffer of the sender: its threads store them as packets straight into
 # a *mailbox* in the receiver's GPU memory, one for each large slot of each rank of the node.
 # Where no large slot is free, a request takes a *narrow* one, of the same class without buffers, so
 # that it waits for nothing that another request holds. A receive reads the sender's buffers, or the
@@ -343,41 +344,9 @@ CLAIM_BYTES = 8 * LARGE_BUFFERS
 # slot's layout of that direction, and the rest of the field is 0.
 SCATTERED = 1 << 62
 
-# --- datatypes in device memory -------------------------------------------------------------------
-# A derived datatype has a row of a table, which the host writes when it is committed. Its handle
-# names row and generation:  DERIVED_MARK | generation (18) << 10 | row (10)
-DERIVED_MARK = 0x5 << 28
-DERIVED_MASK = (1 << 28) - 1
-DERIVED_ROWS = 1024
-DERIVED_GENERATION_SHIFT = 10
-TYPE_HANDLE = 0  # 0: nobody's row
-TYPE_SIZE = 8  # packed bytes of one element
-TYPE_EXTENT = 16
-TYPE_LOW = 24  # first and last + 1 byte that one element touches, relative to the buffer
-TYPE_HIGH = 32
-TYPE_DISTINCT = 40  # so many elements do not overlap: more cannot be received | TYPE_BASIC_SHIFT:
-# bytes of each of its basic elements; 0: they differ
-TYPE_BASIC_SHIFT = 48
-DISTINCT_MASK = (1 << TYPE_BASIC_SHIFT) - 1
-TYPE_PARTS = 48  # descriptors (gmpi/datatypes/descriptor.py), each of DESCRIPTOR_BYTES
-TYPE_DESCRIPTORS = 56  # where they are
-TYPE_HEADER = 64
-TYPE_BYTES = 512  # a row: the header, and one descriptor
-# A layout says where the bytes of one request lie: an address, and the row of a datatype. A strided
-# array view makes a row of its own, in the layout itself.
-LAYOUT_USER = 0
-LAYOUT_TYPE = 8
-LAYOUT_OWN = 64
-LAYOUT_BYTES = LAYOUT_OWN + TYPE_BYTES
-LAYOUT_SEND = 0  # in a slot's part of device memory
-LAYOUT_RECV = LAYOUT_BYTES
-LAYOUT_INLINE = 2 * LAYOUT_BYTES  # INLINE_BYTES, packed for the record
-# Where the blocks of a collective with counts lie (gmpi/contract/counts.py), in a small slot.
-LAYOUT_BLOCKS = 1408
-LAYOUTS_BYTES = 1920
-
 # --- request handle ------------------------------------------------------------------------------
-#   tag (32) | slot (16) << 32 | packets to poll (4) << 48 | class (1) << 52 | context (6) << 53
+#   sequence number (32) | slot (16) << 32 | packets to poll (4) << 48 | class (1) << 52
+#   | context (6) << 53
 HANDLE_SLOT_SHIFT = 32
 HANDLE_SLOT_MASK = 0xFFFF
 HANDLE_PACKETS_SHIFT = 48

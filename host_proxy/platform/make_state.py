@@ -9,8 +9,9 @@ import numpy as np
 from mpi4py import MPI
 
 from gmpi.contract.constants import DATATYPES
+from gmpi.contract.layouts import DERIVED_ROWS
 from gmpi.contract.sizes import Layout
-from gmpi.contract.wire import DERIVED_ROWS, LARGE_BUFFERS, PRIVATE_COMMUNICATOR
+from gmpi.contract.wire import LARGE_BUFFERS, PRIVATE_COMMUNICATOR
 from host_proxy.platform import mpi_library
 from host_proxy.platform.reductions import Reductions
 from host_proxy.platform.state import (

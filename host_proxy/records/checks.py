@@ -21,12 +21,10 @@ from gmpi.contract.constants import (
     OPERATIONS_REDUCE,
     PROC_NULL,
 )
+from gmpi.contract.layouts import DERIVED_MARK, DERIVED_MASK, DERIVED_ROWS
 from gmpi.contract.moves import BACK, OUT
 from gmpi.contract.wire import (
     CALL_SHIFT,
-    DERIVED_MARK,
-    DERIVED_MASK,
-    DERIVED_ROWS,
     FLAG_BACK,
     FLAG_INLINE,
     FLAG_OUT,

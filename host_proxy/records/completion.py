@@ -9,15 +9,13 @@ before the completion that announces them, for the same reason.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from gmpi.contract.layouts import DERIVED_MARK, DERIVED_MASK, DERIVED_ROWS
 from gmpi.contract.wire import (
     BASE_PACKET,
     BLOCK_BITS,
     BYTES_MASK,
     CONTROL_COMMANDS,
     CONTROL_DOORBELL,
-    DERIVED_MARK,
-    DERIVED_MASK,
-    DERIVED_ROWS,
     DIRECTION_SHIFT,
     ERROR_SHIFT,
     HANDLE_LARGE_SHIFT,

@@ -9,14 +9,12 @@ free again.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from gmpi.contract.layouts import DERIVED_MARK, DERIVED_MASK, DERIVED_ROWS
 from gmpi.contract.wire import (
     CALL_MASK,
     CALL_SHIFT,
     COMMUNICATOR_MASK,
     CONTROL_CONSUMED,
-    DERIVED_MARK,
-    DERIVED_MASK,
-    DERIVED_ROWS,
     FLAG_INLINE,
     HEADER_PACKETS,
     INLINE_BYTES,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from mpi4py import MPI
 
-from gmpi.contract import moves, wire
+from gmpi.contract import layouts, moves, wire
 from gmpi.contract.constants import DATATYPES
 from gmpi.contract.moves import BACK, OUT
 from host_proxy.platform import operations as ops
@@ -36,9 +36,9 @@ def read_blocks(engine: Operations, slot: int) -> int:
     root, tag = engine.field(slot, S_PEER), engine.field(slot, S_TAG)
 
     def derived(handle: int) -> tuple[int, Plan | None] | None:
-        known = state.derived[handle & (wire.DERIVED_ROWS - 1)]
+        known = state.derived[handle & (layouts.DERIVED_ROWS - 1)]
         plan = state.plans.get(handle)
-        if handle & ~wire.DERIVED_MASK != wire.DERIVED_MARK or known[D_HANDLE] != handle:
+        if handle & ~layouts.DERIVED_MASK != layouts.DERIVED_MARK or known[D_HANDLE] != handle:
             return None
         return None if plan is None else (int(known[D_SIZE]), plan)
 
