@@ -16,14 +16,11 @@ from gmpi import fault_words, window_words
 from gmpi.contract.constants import (
     ANY_SOURCE,
     ANY_TAG,
-    DATATYPE_MARK,
     DATATYPE_NAMES,
-    DATATYPES,
     OPERATIONS_REDUCE,
-    PROC_NULL,
 )
 from gmpi.contract.layouts import DERIVED_MARK, DERIVED_MASK
-from gmpi.contract.wire import DATATYPE_UNFIT, FLAG_SHORT_BUFFER, NO_COMMUNICATOR, OP_WINDOW
+from gmpi.contract.wire import FLAG_SHORT_BUFFER, NO_COMMUNICATOR, OP_WINDOW
 from gmpi.errors import (
     ArgumentError,
     CallError,
@@ -43,6 +40,7 @@ from gmpi.fault_words import (
     request_words,
     unfit_reduction_words,
 )
+from gmpi.value_words import datatype_text, rank_text, tag_text, unfit, unfit_words
 from host_proxy.compiled.headers import FLAWS
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
@@ -51,49 +49,6 @@ from host_proxy.reference.counts import Wrong
 
 if TYPE_CHECKING:
     from gmpi.datatypes.plans import Plan
-
-
-def rank_text(rank: int) -> str:
-    names = {PROC_NULL: "PROC_NULL", ANY_SOURCE: "ANY_SOURCE"}
-    return names.get(rank, str(rank))
-
-
-def tag_text(tag: int) -> str:
-    return "ANY_TAG" if tag == ANY_TAG else str(tag)
-
-
-def datatype_text(handle: int) -> str:
-    """The name of a datatype handle."""
-    if handle & ~DERIVED_MASK == DERIVED_MARK:
-        return f"derived datatype {handle:#x}"
-    if (unfit := _unfit(handle)) is not None:
-        handle = unfit[0]
-    return DATATYPE_NAMES.get(handle, hex(handle))
-
-
-def _unfit(handle: int) -> tuple[int, int] | None:
-    """(datatype, bytes of an element of the array) of what a record says where they differ."""
-    number = handle & 0xFF & ~DATATYPE_UNFIT
-    if handle & ~0xFFFF != DATATYPE_MARK or not handle & DATATYPE_UNFIT or number >= len(DATATYPES):
-        return None
-    size = DATATYPES[number][2].itemsize
-    return DATATYPE_MARK | size << 8 | number, handle >> 8 & 0xFF
-
-
-def _unfit_words(datatype: int, itemsize: int) -> tuple[str, str, str]:
-    """(value, what is allowed, what to do) for a datatype of another size than the elements."""
-    fits = [f"gmpi.{n}" for n in ("FLOAT", "DOUBLE", "INT16_T") if _size_of(n) == itemsize]
-    return (
-        f"{DATATYPE_NAMES[datatype]}, of {datatype >> 8 & 0xFF} bytes, for an array whose elements "
-        f"have {itemsize}",
-        f"a datatype of {itemsize} bytes{f' such as {fits[0]}' if fits else ''}",
-        "gmpi.datatype_of(array.dtype) says which on the host; to move bytes whatever they are, "
-        "pass gmpi.BYTE and their number, or a view of bytes",
-    )
-
-
-def _size_of(name: str) -> int:
-    return next(dtype.itemsize for known, _, dtype in DATATYPES if known == name)
 
 
 def any_tag_of_host(operation: str, high: int, source: int, communicator: int) -> ArgumentError:
@@ -223,8 +178,8 @@ def _count(entry: Entry, known: Known) -> Words:
 
 
 def _datatype(entry: Entry, known: Known) -> Words:
-    if (unfit := _unfit(entry.value)) is not None:
-        return Words(*_unfit_words(*unfit))
+    if (found := unfit(entry.value)) is not None:
+        return Words(*unfit_words(*found))
     allowed = "a predefined datatype such as gmpi.FLOAT"
     other = ", or a handle of Context.commit()"
     value = datatype_text(entry.value)
@@ -308,8 +263,8 @@ def _broken(entry: Entry, known: Known) -> Words:
 
 
 def _window(entry: Entry, known: Known) -> Words:
-    if (unfit := _unfit(entry.datatype)) is not None:
-        return Words(*_unfit_words(*unfit))
+    if (found := unfit(entry.datatype)) is not None:
+        return Words(*unfit_words(*found))
     return Words(*window_words.words_of(entry, datatype_text(entry.datatype)))
 
 

@@ -19,7 +19,8 @@ from gmpi.contract.constants import (
 )
 from gmpi.errors import ArgumentError, ArgumentTypeError, DebugError, Fault, MPICallError
 from gmpi.fault_words import REDUCTIONS, caller, unfit_reduction_words
-from gmpi.faults import any_tag_of_host, broken_words, peer_words, rank_text, tag_text
+from gmpi.faults import any_tag_of_host, broken_words, peer_words
+from gmpi.value_words import rank_text, tag_text
 from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.reductions import Reductions
 from host_proxy.reference.failure import Disagreement

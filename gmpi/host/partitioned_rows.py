@@ -28,9 +28,9 @@ from gmpi.contract.wire import (
     PRIVATE_COMMUNICATOR,
 )
 from gmpi.errors import ContextError
-from gmpi.faults import rank_text
 from gmpi.host.partitioned_problems import no_room
 from gmpi.memory.exported import Region
+from gmpi.value_words import rank_text
 from host_proxy.platform.state import G_CONTEXT, G_TAG_UB, P_DIRECT
 
 if TYPE_CHECKING:

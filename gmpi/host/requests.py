@@ -18,9 +18,10 @@ from mpi4py import MPI
 
 from gmpi.contract.constants import DATATYPE_NAMES, DATATYPES, ERR_TRUNCATE, NO_MESSAGE
 from gmpi.errors import CallError, ContextError, Fault, GMPIError, TruncationError
-from gmpi.faults import flawed_message, rank_text, tag_text
+from gmpi.faults import flawed_message
 from gmpi.host.arguments import disagreeing, failed_elsewhere, failed_in_mpi, refused
 from gmpi.host.status import HostStatus
+from gmpi.value_words import rank_text, tag_text
 from host_proxy.compiled.headers import BAD_LENGTH
 from host_proxy.reference.failure import (
     BrokenCommunicator,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmpi import faults
 from gmpi.contract.moves import BY_OP
 from gmpi.contract.wire import OP_ALLREDUCE, OP_IRECV
+from gmpi.value_words import rank_text, tag_text
 from host_proxy.platform.operations import name_of
 from host_proxy.platform.state import (
     S_BLOCK,
@@ -45,7 +45,7 @@ class PendingRequest:
 
     def __str__(self) -> str:
         return (
-            f"{self.operation} peer {faults.rank_text(self.peer)} tag {faults.tag_text(self.tag)} "
+            f"{self.operation} peer {rank_text(self.peer)} tag {tag_text(self.tag)} "
             f"communicator {self.comm} of {self.nbytes} bytes from block {self.block}"
         )
 
