@@ -1,4 +1,5 @@
 """``gmpi.pack`` and ``gmpi.unpack``: datatypes of device arrays outside of kernels.
 
-``calls`` is what users call, ``prepare`` chooses a kernel for a plan, ``kernels*`` are these.
+``calls`` is what users call. ``prepare`` chooses a kernel (``kernels*``) or a copy (``copies``) for
+a plan of ``gmpi.datatypes``; ``driver`` launches it. No kernel of a user runs any of this.
 """

@@ -1,9 +1,9 @@
 """``gmpi.pack`` and ``gmpi.unpack``: MPI's datatypes for device arrays, outside of kernels.
 
 One launch a call, whatever the nesting of the datatype, or one copy, where that is quicker
-(``copies``). Everything that depends on the datatype
-and the count alone is prepared once and kept with the datatype (as an MPI attribute, so that it
-goes when the datatype is freed); a call then fills in two addresses.
+(``copies``). Everything that depends on the datatype and the count alone is prepared once and kept
+with the datatype (as an MPI attribute, so that it goes when the datatype is freed); a call then
+fills in two addresses.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _refuse_packed(room: int, nbytes: int, name: str) -> NoReturn:
     )
 
 
-def _new_bytes(nbytes: int, like: Any, stream: Any) -> Any:
+def _new_bytes(nbytes: int, like: Any) -> Any:
     """An uninitialised uint8 array of the kind that the caller uses."""
     if SIMULATOR and isinstance(like, np.ndarray):
         return np.empty(nbytes, np.uint8)
@@ -119,7 +119,7 @@ def pack(
         _refuse_reach(datatype, count, low, high, "src")
     nbytes = prepared.nbytes
     if out is None:
-        out = _new_bytes(nbytes, src, stream)
+        out = _new_bytes(nbytes, src)
     packed, _, room = span_of(out, "out")
     if room < nbytes:
         _refuse_packed(room, nbytes, "out")

@@ -46,6 +46,7 @@ def stream_handle(stream: Any) -> int:
 
 @cache
 def driver() -> ctypes.CDLL:
+    """CUDA's driver."""
     library = ctypes.CDLL("libcuda.so.1")
     library.cuLaunchKernelEx.argtypes = [ctypes.c_void_p] * 4
     return library

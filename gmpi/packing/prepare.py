@@ -45,7 +45,7 @@ _PARTS_REGISTERS = 80
 _BLOCKS = 16
 
 
-def _tiles(part: Part) -> tuple[list[int], int] | None:
+def _transposing(part: Part) -> tuple[list[int], int] | None:
     """(arguments of the transposing kernel, blocks), ``None`` when the part is not for it.
 
     It is when single words follow each other at a stride, and words beside them in memory, within
@@ -79,8 +79,8 @@ def _tiles(part: Part) -> tuple[list[int], int] | None:
 
 
 def _short(part: Part) -> tuple[int, list[tuple[int, int]]] | None:
-    """(bytes of a block, dimensions) of short blocks at a regular pitch; ``None`` when the part is
-    something else."""
+    """(bytes of a block, dimensions) of short blocks at a regular pitch, which ``kernels_tiles``
+    packs and ``kernels_bytes`` unpacks; ``None`` when the part is something else."""
     if isinstance(part, RunList) or part.table is not None:
         return None
     dims = [(dim.count, dim.stride) for dim in part.dims]
@@ -135,7 +135,7 @@ class Prepared:
             self.by_copy = is_quicker(self.shape, kept.tuned_here().copy_rows)
         self._parts = plan.parts
         self._single = len(plan.parts) == 1
-        self._tiles = _tiles(plan.parts[0]) if self._single else None
+        self._transposing = _transposing(plan.parts[0]) if self._single else None
         self._short = _short(plan.parts[0]) if self._single else None
         self._descriptors = [
             describe(part, Tables(**upload(table_arrays(part), self._keep)), 0)
@@ -189,7 +189,7 @@ class Prepared:
     def _prepare(self, user: int, packed: int, unpack: bool) -> Launch:
         """For addresses that end in these four bits."""
         bits = user | packed
-        if self._tiles is not None and bits & (self._parts[0].atom - 1) == 0:
+        if self._transposing is not None and bits & (self._parts[0].atom - 1) == 0:
             return self._prepare_transpose(unpack)
         width = _width(bits | self._bits | 16)
         found = None
@@ -224,11 +224,11 @@ class Prepared:
         return Launch(code, found.arguments, found.blocks, part.offset, threads)
 
     def _prepare_transpose(self, unpack: bool) -> Launch:
-        assert self._tiles is not None
+        assert self._transposing is not None
         part = self._parts[0]
         body = kernels_transpose.transpose_body(part.atom, unpack)
         code = kernel(self._device, body, kernels_transpose.ARGUMENTS, 64)
-        return Launch(code, *self._tiles, part.offset)
+        return Launch(code, *self._transposing, part.offset)
 
     def _prepare_tiling(self, atom: int, dims: list[tuple[int, int]]) -> Launch | None:
         found = kernels_tiles.tiling(atom, dims)
@@ -272,7 +272,7 @@ class Prepared:
         return Launch(code, [0, 0, *numbers], blocks, part.offset, kernels_runs.THREADS)
 
     def _prepare_rows(self, width: int, unpack: bool) -> Launch | None:
-        """All parts in one launch."""
+        """All parts in one launch, where each is strided without a table or a list of runs."""
         lists = [isinstance(part, RunList) for part in self._parts]
         strided = [len(part.dims) for part, runs in zip(self._parts, lists) if not runs]
         dims = max(1, *strided)
@@ -307,7 +307,7 @@ class Prepared:
         return Launch(code, arguments, min(blocks, most))
 
     def _prepare_parts(self, width: int, unpack: bool) -> Launch:
-        """All parts in one launch: a table says which part a tile belongs to."""
+        """All parts in one launch, of whatever kind: a table says which part a tile belongs to."""
         tile = kernels.tile_words(width) * width
         tiles = [-(-part.size // tile) for part in self._parts]
         part_of = np.repeat(np.arange(len(tiles), dtype=np.int32), tiles)
