@@ -3,6 +3,12 @@
 One read of host memory takes 0.9 us, so requests are not polled one after the other: each lane of
 the leading warp polls one request, up to 32 in the same read. ``closing_all`` waits until all of
 them are complete, ``closing_one`` until one is.
+
+A wait for a single request has a poll of its own, ``completion.await_event``. There each lane looks
+at another packet of one completion, so commands for all four chunk buffers are found by every read.
+Here a lane has one request and looks at its first buffer only; commands for the others are found
+by the control packets, every fourth poll and two more reads of host memory later. At 0.9 us a read
+that would be some 3 us more for each further chunk of a single request (an estimate).
 """
 
 # mypy: disable-error-code="no-untyped-def"

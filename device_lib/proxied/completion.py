@@ -2,11 +2,12 @@
 
 One warp polls for its scope, one completion slot per request. Each lane loads one 16-byte packet,
 so flag, status and a small payload come back in the same PCIe read; the next read, 0.9 us later, is
-never needed for the data of the first. What commits a packet is its tag (see ``ring.py``): the
-request's own, so a completion left in the slot by an earlier request is never taken for this one.
+never needed for the data of the first. What commits a packet is its sequence number (see
+``ring.py``): the request's own, so a completion left in the slot by an earlier request is never
+taken for this one.
 
 What is in staging was there before the completion, or the command, that says so. Nobody needs a
-fence to read it (0.5 us): all loads from staging bypass L1 and are issued when the tag has come.
+fence to read it (0.5 us): all loads from staging bypass L1 and are issued when the number has come.
 
 Every wait ends: sixteen polls apart, the polling lane reads the control packet, whose second word
 the host sets to end all waits (``Context.close``, Ctrl-C, a dead proxy).
@@ -85,7 +86,7 @@ def look_at_control(ctx, lane, lanes, mask):
     """The two control packets, read by one lane, or by two at once, for all.
 
     Returns:
-        (large slots with a command that nobody has come for, abort class, large slots with an
+        (large slots with a command that nobody has come for, abort class, large slots with a
         command, blocks that have opened such requests: for ``names_block``).
     """
     doorbell = 0

@@ -63,7 +63,7 @@ from gmpi.contract.wire import (
 _chunk_bytes_of = device(chunk_bytes_of)
 _payload_packets = device(payload_packets)
 
-# What the leading lane found, above the 48 bits of tag and slot.
+# What the leading lane found, above the 48 bits of sequence number and slot.
 FULL = 1 << 48  # the ring is full, or so it seems
 NO_SLOT = 1 << 49
 

@@ -5,11 +5,11 @@ from then on: it must write a record there, or the consumer, which takes records
 ticket order, stands still. Ticket order is program order within a warp, so MPI's non-overtaking
 rule holds between the calls of one warp.
 
-What commits a record: the tag of each 16-byte packet, written by the lane of that packet, read by
-the proxy. Packets may arrive in any order; the proxy waits for the tag of each packet it needs. A
-torn packet would show new words under an old tag or the reverse: it cannot happen, a packet is one
-single-copy atomic store. The tag is the ticket's (odd, 31 bits of the ticket), so the packet of the
-previous lap never passes for this one, and nothing is ever cleared.
+What commits a record: the sequence number of each 16-byte packet, written by the lane of that
+packet, read by the proxy. Packets may arrive in any order; the proxy waits for the number of each
+packet it needs. A torn packet would show new words under an old number or the reverse: it cannot
+happen, a packet is one single-copy atomic store. The number is the ticket's (odd, 31 bits of the
+ticket), so the packet of the previous lap never passes for this one, and nothing is ever cleared.
 
 Flow control: the proxy publishes how many records it has taken in mapped memory. Reading that
 costs a PCIe round trip (0.9 us), so producers compare with a copy in device memory; when the copy

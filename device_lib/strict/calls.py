@@ -43,8 +43,9 @@ class Call:
             the others, which all of them have seen.
         request: what it opens; None: nothing.
         handles: what it waits for, before it was made; ``freed``, of Synchronize, likewise.
-        extra: the statuses that strict mode has asked for; ``order``, of Waitany.
-        held: it says "not yet", and is not made.
+        extra: the statuses that strict mode has asked for.
+        order, shuffled: of Waitany, in which order it looks at its requests, and their handles so.
+        held: it says "not yet", and is not made; ``delay_s`` is how long it waits before.
         left: whether a thread has come out of it.
     """
 

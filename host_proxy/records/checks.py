@@ -164,18 +164,23 @@ def check(g, r):
         if tag != ANY_TAG or fields & ops.DEST or refuses_any_tag(g, get(r, R_COMM)):
             return log_record(g, r, ops.TAG, tag, 0, get(g, G_TAG_UB))
     if fields & ops.REDUCTION:
-        if tag < 0 or tag >= OPERATIONS or get(get(g, G_REDUCTIONS), tag) == 0:
-            return log_record(g, r, ops.REDUCTION, tag, 0, 0)
+        reduction = tag  # which is where a tag would be
+        if reduction < 0 or reduction >= OPERATIONS or get(get(g, G_REDUCTIONS), reduction) == 0:
+            return log_record(g, r, ops.REDUCTION, reduction, 0, 0)
     if fields & ops.DATATYPE:
         return _check_data(g, r)
     return 0
 
 
 @entry
-def bytes_moved(g, op, comm, root, tag, nbytes, way):
-    """How many bytes of a collective that moves blocks of ``nbytes`` go out, or come back."""
+def bytes_moved(g, op, comm, root, high, nbytes, way):
+    """How many bytes of a collective that moves blocks of ``nbytes`` go out, or come back.
+
+    Args:
+        high: of packet 1 of the record: the reduction, or 1 for MPI_IN_PLACE.
+    """
     row = communicator(g, comm)
-    in_place = 0 if _reduces(op) else tag
+    in_place = 0 if _reduces(op) else high
     return nbytes * _blocks(op, way, get(row, C_RANK), get(row, C_SIZE), root, in_place)
 
 
@@ -188,11 +193,11 @@ def _check_blocks(g, r, nbytes):
     if nbytes > most:
         size = nbytes // get(r, R_ELEMENTS)
         return log_record(g, r, ops.COUNT, get(r, R_ELEMENTS), 0, most // size)
-    tag = get(r, R_TAG)
-    if not _reduces(op) and (tag < 0 or tag > 1):
-        return log_record(g, r, ops.REQUEST, tag, 0, 1)
-    out = bytes_moved(g, op, comm, get(r, R_PEER), tag, nbytes, OUT)
-    back = bytes_moved(g, op, comm, get(r, R_PEER), tag, nbytes, BACK)
+    high = get(r, R_TAG)
+    if not _reduces(op) and (high < 0 or high > 1):
+        return log_record(g, r, ops.REQUEST, high, 0, 1)
+    out = bytes_moved(g, op, comm, get(r, R_PEER), high, nbytes, OUT)
+    back = bytes_moved(g, op, comm, get(r, R_PEER), high, nbytes, BACK)
     flags = get(r, R_FLAGS)
     said = (FLAG_OUT if out > 0 else 0) | (FLAG_BACK if back > 0 else 0)
     if flags & (FLAG_OUT | FLAG_BACK | FLAG_INLINE) != said:

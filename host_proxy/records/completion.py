@@ -1,9 +1,9 @@
 """Producer of completions and commands (consumer: ``device_lib/proxied/completion.py``,
 ``commands.py``).
 
-A packet's low word is stored first and the word with its tag after it, with release: a lane that
-sees the tag in its 16-byte read of the line sees the low word too. MPI's writes to staging come
-before the completion that announces them, for the same reason.
+A packet's low word is stored first and the word with its sequence number after it, with release: a
+lane that sees the number in its 16-byte read of the line sees the low word too. MPI's writes to
+staging come before the completion that announces them, for the same reason.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -170,10 +170,9 @@ def set_base(g, row, base, ready):
 def command(g, row, index, position, length, direction):
     """Asks threads that wait to move ``length`` bytes at ``position`` to or from buffer ``index``.
 
-    The buffer's packet may have an earlier command of this request, with the same tag. It loses its
-    tag
-    first: a lane that reads between two of our stores must not see one command's position with
-    another's length, and the last chunk is shorter.
+    The buffer's packet may have an earlier command of this request, with the same sequence number.
+    It loses that first: a lane that reads between two of our stores must not see one command's
+    position with another's length, and the last chunk is shorter.
     """
     address = slot_address(g, row) + (STATUS_PACKETS + index) * PACKET_BYTES
     seq = get(row, S_HANDLE) & LOW_32

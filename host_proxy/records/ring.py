@@ -1,9 +1,9 @@
 """Consumer of the request ring (producer: ``device_lib/proxied/ring.py``).
 
-Records are taken strictly in ticket order. A record is there when each packet it needs has its tag;
-the packets of one record arrive in any order, so each is looked at on its own. Nothing is written
-back to the ring; producers learn from the consumed count, in a line of its own, that slots are
-free again.
+Records are taken strictly in ticket order. A record is there when each packet it needs has its
+sequence number; the packets of one record arrive in any order, so each is looked at on its own.
+Nothing is written back to the ring; producers learn from the consumed count, in a line of its own,
+that slots are free again.
 """
 
 # mypy: disable-error-code="no-untyped-def"
