@@ -56,8 +56,9 @@ TESTED = {
 DIRECT = """
     Isend Irsend Irecv Send Rsend Recv Sendrecv Sendrecv_replace
     Wait Waitall Waitany Waitsome Test Testall Testany Testsome
-    Allreduce Bcast Barrier Psend_init Precv_init Request_free Start Startall Pready Pready_range
-    Parrived Synchronize Put Get Rput Rget Accumulate Get_accumulate Fetch_and_op Compare_and_swap
+    Allreduce Bcast Barrier Psend_init Precv_init Request_free Start Startall Pready
+    Pready_range Pready_list Parrived Synchronize Put Get Rput Rget Accumulate Get_accumulate
+    Fetch_and_op Compare_and_swap
     Win_fence Win_flush Win_flush_all Win_lock_all Win_unlock_all
     Send_init Recv_init
 """

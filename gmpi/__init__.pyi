@@ -172,6 +172,8 @@ from device_lib.api.exports_partitioned import (
     GMPI_Parrived as GMPI_Parrived,
     GMPI_Parrived_warp as GMPI_Parrived_warp,
     GMPI_Pready as GMPI_Pready,
+    GMPI_Pready_list as GMPI_Pready_list,
+    GMPI_Pready_list_warp as GMPI_Pready_list_warp,
     GMPI_Pready_range as GMPI_Pready_range,
     GMPI_Pready_range_warp as GMPI_Pready_range_warp,
     GMPI_Pready_warp as GMPI_Pready_warp,

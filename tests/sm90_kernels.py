@@ -121,7 +121,7 @@ def ends(ctx: Any, a: Any, b: Any, flags: Any) -> None:
     recv = gmpi.GMPI_Precv_init_warp(ctx, b[::2], 4, 1, gmpi.FLOAT, flags[1], 1, 0)
     flags[2] = gmpi.GMPI_Psend_init(ctx, flags[3], 4, 1, gmpi.FLOAT, 0, 1, 0)
     gmpi.GMPI_Start(ctx, send)
-    gmpi.GMPI_Pready(ctx, 3, send)
+    gmpi.GMPI_Pready_list(ctx, 1, flags, send)
     if gmpi.GMPI_Parrived(ctx, recv, 1):
         flags[4] = gmpi.GMPI_Request_free(ctx, send) + gmpi.GMPI_Request_free_warp(ctx, recv)
 

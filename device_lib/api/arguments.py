@@ -45,6 +45,7 @@ _ALLOWED = {
     "dims": ((ARRAY,), "an array of integers"),
     "periods": ((ARRAY,), "an array of integers"),
     "indices": ((ARRAY,), "an int64 array"),
+    "array_of_partitions": ((INTEGERS,), "an array of int32 or int64"),
     **dict.fromkeys(COUNTS, ((INTEGERS,), "an array of int32 or int64, an element a block")),
     "statuses": ((ARRAY, INTEGER, NOTHING), "an array of gmpi.STATUS_DTYPE, or nothing"),
 }

@@ -29,7 +29,7 @@ from device_lib.platform.primitives_sim import buffer_of
 from device_lib.platform.simulator import ThreadMemory
 from gmpi.errors import UsageError
 
-_PER_THREAD = ("requests", "indices", "statuses", *COUNTS)  # each thread may have its own
+_PER_THREAD = "requests", "indices", "statuses", "array_of_partitions", *COUNTS  # of each its own
 
 
 def checked(

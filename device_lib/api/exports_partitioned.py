@@ -154,6 +154,24 @@ def GMPI_Pready_range(
 
 
 @block_scope
+def GMPI_Pready_list(
+    ctx: DeviceContext, length: int, array_of_partitions: Any, request: int
+) -> int:
+    """GMPI_Pready for several partitions, in any order (MPI 4.1 section 4.2.3).
+
+    Args:
+        length: how many.
+        array_of_partitions: int32[length] or int64[length] in device, shared or local memory, or a
+            constant.
+        request: as GMPI_Pready.
+
+    Returns:
+        ``gmpi.SUCCESS``, or the first error class, as GMPI_Pready; all others are ready.
+    """
+    raise NotImplementedError
+
+
+@block_scope
 def GMPI_Parrived(ctx: DeviceContext, request: int, partition: int) -> bool:
     """Whether a partition of a started receive has come, and is in the buffer (MPI 4.1 section
     4.2.4).
@@ -179,4 +197,5 @@ GMPI_Start_warp = warp_scope(GMPI_Start)
 GMPI_Startall_warp = warp_scope(GMPI_Startall)
 GMPI_Pready_warp = warp_scope(GMPI_Pready)
 GMPI_Pready_range_warp = warp_scope(GMPI_Pready_range)
+GMPI_Pready_list_warp = warp_scope(GMPI_Pready_list)
 GMPI_Parrived_warp = warp_scope(GMPI_Parrived)

@@ -14,6 +14,7 @@ from device_lib.platform.primitives import (
     load_8,
     memory_space,
 )
+from gmpi.contract.constants import SUCCESS
 from gmpi.contract.partitions import DIMENSIONS_SHIFT, FLAWS_SHIFT
 from gmpi.contract.wire import (
     FLAG_PRIVATE_BUFFER,
@@ -81,6 +82,16 @@ def make_partitioned_calls(partitioned: SimpleNamespace, making: SimpleNamespace
         return make_range_ready(ctx, int64(low), int64(high), int64(request))
 
     @device
+    def pready_list(ctx, length, partitions, request):
+        result = SUCCESS
+        i = 0
+        while i < length:
+            error = make_ready(ctx, int64(partitions[i]), int64(request))
+            result = error if result == SUCCESS else result
+            i += 1
+        return result
+
+    @device
     def parrived(ctx, request, partition):
         return has_arrived(ctx, int64(partition), int64(request)) != 0
 
@@ -89,5 +100,6 @@ def make_partitioned_calls(partitioned: SimpleNamespace, making: SimpleNamespace
         precv_init=precv_init,
         pready=pready,
         pready_range=pready_range,
+        pready_list=pready_list,
         parrived=parrived,
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PARTITIONED = frozenset(
     {
         "Psend_init", "Precv_init", "Request_free", "Start", "Startall", "Pready", "Pready_range",
-        "Parrived",
+        "Pready_list", "Parrived",
     }
 )  # fmt: skip
 
@@ -131,7 +131,11 @@ def begin(checker: Checker, call: Call) -> None:
     first = last = int(arguments.get("partition", 0))
     if name == "Pready_range":
         first, last = int(arguments["partition_low"]), int(arguments["partition_high"])
-    for region in request.partitions[max(0, first) : last + 1]:
+    wanted = list(range(max(0, first), min(last + 1, len(request.partitions))))
+    if name == "Pready_list":
+        numbers = _values(arguments["array_of_partitions"], int(arguments["length"]))
+        wanted = [k for k in numbers if 0 <= k < len(request.partitions)]
+    for region in (request.partitions[k] for k in wanted):
         checker.calls.taken(call, region)
         requests.hold(Busy(request, region, False))
 

@@ -175,7 +175,7 @@ class _Join:
             self._made[request] = started.Made(name, event)
         elif name == "start":
             self._begin(request, event, call)
-        elif name in ("pready", "pready_range"):
+        elif name in ("pready", "pready_range", "pready_list"):
             if (op := self._rounds.get(request)) is not None and call["begin"] > op.ready:
                 op.ready, op.ready_track = call["begin"], call["track"]
         elif name in _BOTH or name in _STARTED_BOTH:

@@ -12,6 +12,7 @@ import gmpi
 from gmpi import (
     GMPI_Parrived,
     GMPI_Pready,
+    GMPI_Pready_list,
     GMPI_Pready_range,
     GMPI_Start,
     GMPI_Wait,
@@ -38,7 +39,11 @@ def misuse(ctx, send, recv, gone, found):
     found[9] = GMPI_Parrived(ctx, recv, 5)
     found[10] = GMPI_Pready_range(ctx, 1, 0, send)
     found[11] = GMPI_Wait(ctx, gone).error
-    GMPI_Pready(ctx, 1, send)
+    listed = cuda.local.array(2, np.int32)
+    listed[0] = 2  # none of its partitions
+    listed[1] = 1
+    if GMPI_Pready_list(ctx, 2, listed, send) != gmpi.ERR_ARG:
+        found[10] = -1
     GMPI_Wait(ctx, recv)
     GMPI_Wait(ctx, send)
     found[12] = GMPI_Wait(ctx, send).error  # inactive: nothing to wait for

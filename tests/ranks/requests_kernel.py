@@ -11,8 +11,8 @@ import gmpi
 OPERATIONS = (
     "ISEND", "ISSEND", "IRECV", "MPROBE", "IMPROBE", "MRECV", "IMRECV", "FREE", "SEND_INIT",
     "SSEND_INIT", "RECV_INIT", "ALLREDUCE_INIT", "BCAST_INIT", "BARRIER_INIT", "START", "STARTALL",
-    "PSEND_INIT", "PRECV_INIT", "PREADY", "PREADY_RANGE", "PARRIVED", "COPY", "WAIT", "WAITALL",
-    "WAITANY", "TESTALL", "WAITSOME", "BARRIER", "SYNCHRONIZE",
+    "PSEND_INIT", "PRECV_INIT", "PREADY", "PREADY_RANGE", "PREADY_LIST", "PARRIVED", "COPY",
+    "WAIT", "WAITALL", "WAITANY", "TESTALL", "WAITSOME", "BARRIER", "SYNCHRONIZE",
     "PUT", "GET", "RPUT", "RGET", "ACCUMULATE", "GET_ACCUMULATE", "FETCH_AND_OP",
     "COMPARE_AND_SWAP", "FENCE",
 )  # fmt: skip
@@ -24,7 +24,8 @@ RESULT = 6  # error class, source, tag, count, bytes, index
 (
     ISEND, ISSEND, IRECV, MPROBE, IMPROBE, MRECV, IMRECV, FREE, SEND_INIT, SSEND_INIT, RECV_INIT,
     ALLREDUCE_INIT, BCAST_INIT, BARRIER_INIT, START, STARTALL, PSEND_INIT, PRECV_INIT, PREADY,
-    PREADY_RANGE, PARRIVED, COPY, WAIT, WAITALL, WAITANY, TESTALL, WAITSOME, BARRIER, SYNCHRONIZE,
+    PREADY_RANGE, PREADY_LIST, PARRIVED, COPY, WAIT, WAITALL, WAITANY, TESTALL, WAITSOME,
+    BARRIER, SYNCHRONIZE,
     PUT, GET, RPUT, RGET, ACCUMULATE, GET_ACCUMULATE, FETCH_AND_OP, COMPARE_AND_SWAP, FENCE,
 ) = range(len(OPERATIONS))  # fmt: skip
 
@@ -35,18 +36,18 @@ def _kernel(scope: str) -> Any:
     (
         isend, issend, irecv, request_free, mprobe, improbe, mrecv, imrecv, send_init, ssend_init,
         recv_init, allreduce_init, bcast_init, barrier_init, start, startall, pready, pready_range,
-        psend_init, precv_init, parrived, wait, waitall, waitany, testall, waitsome, barrier,
-        synchronize, put, get, rput, rget, accumulate, get_accumulate, fetch_and_op,
+        pready_list, psend_init, precv_init, parrived, wait, waitall, waitany, testall, waitsome,
+        barrier, synchronize, put, get, rput, rget, accumulate, get_accumulate, fetch_and_op,
         compare_and_swap, fence,
     ) = (
         getattr(gmpi, f"GMPI_{name}{scope}")
         for name in (
             "Isend", "Issend", "Irecv", "Request_free", "Mprobe", "Improbe", "Mrecv", "Imrecv",
             "Send_init", "Ssend_init", "Recv_init", "Allreduce_init", "Bcast_init", "Barrier_init",
-            "Start", "Startall", "Pready", "Pready_range", "Psend_init", "Precv_init", "Parrived",
-            "Wait", "Waitall", "Waitany", "Testall", "Waitsome", "Barrier", "Synchronize", "Put",
-            "Get", "Rput", "Rget", "Accumulate", "Get_accumulate", "Fetch_and_op",
-            "Compare_and_swap", "Win_fence",
+            "Start", "Startall", "Pready", "Pready_range", "Pready_list", "Psend_init",
+            "Precv_init", "Parrived", "Wait", "Waitall", "Waitany", "Testall", "Waitsome",
+            "Barrier", "Synchronize", "Put", "Get", "Rput", "Rget", "Accumulate", "Get_accumulate",
+            "Fetch_and_op", "Compare_and_swap", "Win_fence",
         )
     )  # fmt: skip
     warp = scope == "_warp"
@@ -146,6 +147,9 @@ def _kernel(scope: str) -> Any:
                 error = pready(ctx, n, requests[h])
             elif op == PREADY_RANGE:
                 error = pready_range(ctx, n, r[9], requests[h])
+            elif op == PREADY_LIST:
+                first = (r[2] + 7) // 8
+                error = pready_list(ctx, n, words[first : first + n], requests[h])
             elif op == PARRIVED:
                 while not parrived(ctx, requests[h], n):
                     index += 1

@@ -235,6 +235,9 @@ class KernelProgram:
                 rows: list[dict[str, Any]] = [
                     {"op": "PREADY", "request": request, "count": part} for part in range(cut)
                 ]
+                if cut > 1 and self.rng.random() < 0.5:
+                    listed = self.r.room(0, self.rng.permutation(cut).astype(np.int64))
+                    rows = [{"op": "PREADY_LIST", "request": request, "at": listed, "count": cut}]
                 if cut < p.out:
                     low, high = cut, p.out - 1
                     rows.append(
