@@ -41,6 +41,8 @@ sys.excepthook = _end_all_ranks
 pages.guarded = True  # who touches staging that was given back is seen at once
 #: For machines that are slow or busy, as in ``launcher.py``.
 TIME_FACTOR = float(os.environ.get("TEST_TIME_FACTOR", "1"))
+#: Of a rank for another one that still compiles its kernel: on a GPU that takes minutes.
+PATIENCE_S = 6 if gmpi.SIMULATOR else 150
 faulthandler.enable()
 # Before the time limit of the whole program, so that every rank says where it is.
 faulthandler.dump_traceback_later(

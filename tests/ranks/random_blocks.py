@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from blocks_kernel import KERNELS, NOT_BLOCKING, ROWS, WAIT
-from common import RANK, SIZE, WORLD, address_of, end, pattern, same, take_large_slots
+from common import PATIENCE_S, RANK, SIZE, WORLD, address_of, end, pattern, same, take_large_slots
 from mpi4py import MPI
 from numba import cuda
 
@@ -281,7 +281,7 @@ def main() -> None:
         if word.startswith("--seeds="):
             first, last = map(int, word.removeprefix("--seeds=").split(":"))
     reverse = WORLD.Split(0, SIZE - RANK)
-    settings: dict[str, Any] = {"watchdog_s": 3, "timeout_s": 6}
+    settings: dict[str, Any] = {"watchdog_s": 3, "timeout_s": PATIENCE_S}
     if DIRECT:
         settings["wildcards"] = False
     with gmpi.Context(WORLD, eager_bytes=256, chunk_bytes=512, **settings) as g:

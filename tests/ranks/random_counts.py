@@ -17,7 +17,7 @@ import sys
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import RANK, SIZE, WORLD, address_of, end, pattern, same, take_large_slots
+from common import PATIENCE_S, RANK, SIZE, WORLD, address_of, end, pattern, same, take_large_slots
 from counts_kernel import KERNELS, MOST, NOT_BLOCKING, ROWS, WAIT
 from mpi4py import MPI
 from numba import cuda
@@ -331,7 +331,8 @@ def main() -> None:
             first, last = map(int, word.removeprefix("--seeds=").split(":"))
     reverse = WORLD.Split(0, SIZE - RANK)
     eager = 1024 if "--many" in sys.argv else 256  # the table of 6 ranks does not fit 256
-    with gmpi.Context(WORLD, eager_bytes=eager, chunk_bytes=512, watchdog_s=3, timeout_s=6) as g:
+    settings = {"chunk_bytes": 512, "watchdog_s": 3, "timeout_s": PATIENCE_S}
+    with gmpi.Context(WORLD, eager_bytes=eager, **settings) as g:
         if "--narrow" in sys.argv:
             lanes._LONGEST_NAP_S = 1e-4  # as in random_blocks.py
             take_large_slots(g)
