@@ -37,7 +37,6 @@ from device_lib.platform.primitives import (
     store_gpu,
     sync_block,
     sync_block_or,
-    sync_warp,
     thread_rank,
     timer_ns,
     write_packet,
@@ -125,9 +124,9 @@ def _have_arrived(ctx, looks):
 @device
 def _command(ctx, kind, a, b, c, d, e, f):
     """Tells all other blocks what to do; one thread, after a barrier."""
+    number = _last(ctx) + 1  # under way before the fence
     fence_gpu()
     at = _row(ctx) + COMMAND
-    number = _last(ctx) + 1
     write_packet(at, kind, number)
     write_packet(at + PACKET_BYTES, a, number)
     write_packet(at + 2 * PACKET_BYTES, b, number)
@@ -264,17 +263,23 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
     @device
     def gather(ctx):
         """Waits for all other blocks; the leader. An error class: then there are no commands."""
+        before = int64(0)
+        number = int64(0)
+        if thread_rank() == 0:  # under way before the barrier
+            before = load_gpu(_row(ctx) + ENTERED)
+            number = _last(ctx) + 1
         sync_block()  # what its own threads have stored
         error = 0
+        there = 0
         if thread_rank() == 0:
             store_gpu(_row(ctx) + FAILED, 0)
-            before = load_gpu(_row(ctx) + ENTERED)
-            if cas_gpu(_row(ctx) + ENTERED, before, max(before, _last(ctx) + 1)) == GAVE_UP:
+            if cas_gpu(_row(ctx) + ENTERED, before, max(before, number)) == GAVE_UP:
                 error = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
+            else:
+                there = _have_arrived(ctx, _LOOKS)
         began = 0
-        there = 0
         handle = 0
-        error = broadcast_block(error)
+        there, error, unused = broadcast_block_3(there, error, 0)
         sync_block()
         while there == 0 and error == 0:
             late = 0
@@ -339,11 +344,10 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
         Args:
             what: HANDLE or ERROR: what the first word of a result is.
         """
-        sync_block()  # what its own threads have stored
         number = int64(0)
-        if thread_rank() < 32:
+        if thread_rank() < 32:  # before it arrives: then there may be the next one
             number = _last(ctx)
-            sync_warp(warp_mask())
+        sync_block()  # what its own threads have stored
         if thread_rank() == 0:
             _arrive(ctx, 0, 0)
         first = number
