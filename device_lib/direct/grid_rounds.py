@@ -20,9 +20,15 @@ from device_lib.platform.primitives import (
     thread_rank,
     write_packet,
 )
-from gmpi.contract.channels import FILLED, PART_BYTES
+from gmpi.contract.channels import FILLED, IN_PLACE, PART_BYTES
 from gmpi.contract.grid import PUSH, TAKE
 from gmpi.contract.wire import LOW_32
+
+
+@device
+def round_bytes(log):
+    """Of a whole round, by what its announcement says of its parts."""
+    return PART_BYTES << (log & IN_PLACE - 1)
 
 
 # wide: what a round has
@@ -30,7 +36,7 @@ from gmpi.contract.wire import LOW_32
 def _push(ctx, slot, number, parts, at, to, address, total, log):
     """As ``push_round``: the whole round at once, since all blocks meet after it."""
     begin = parts * PART_BYTES
-    nbytes = max(0, min(total - begin, PART_BYTES << log))
+    nbytes = max(0, min(total - begin, round_bytes(log)))
     share(ctx, PUSH, slot, to, address, begin, nbytes)
     parts += max(1, (nbytes + PART_BYTES - 1) // PART_BYTES)
     if thread_rank() == 0:

@@ -1,8 +1,9 @@
 """Going on with a receive of the direct road; all threads of a scope, of whoever has claimed it.
 
-A message in a slot, or in the wide slot, is taken from there. For a long one the receive takes a
-staging buffer in our GPU memory, announces its halves in turn, and empties them round after round,
-as many parts at a time as have come.
+A message in a slot, or in the wide slot, is taken from there. For a long one the receive announces
+its buffer, where the sender can store to that. Else it takes a staging buffer in our GPU memory,
+announces its halves in turn, and empties them round after round, as many parts at a time as have
+come.
 
 One lane finds out what there is to do, and notes what has been done; all threads move the bytes.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib.direct import cells, packets, rows
+from device_lib.direct import cells, packets, registered, rows
 from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of, take_by_grid
 from device_lib.direct.grid_team import share, shares_of
 from device_lib.move.copy import copy_from_staging
@@ -23,6 +24,7 @@ from device_lib.platform.primitives import (
     cas_gpu,
     clear_bits_32_gpu,
     device,
+    fence_sys,
     first_bit,
     lane_id,
     load_gpu,
@@ -34,6 +36,7 @@ from device_lib.platform.primitives import (
 from device_lib.platform.scope import Scope
 from gmpi.contract.channels import (
     ALL_OF_IT,
+    IN_PLACE,
     LEAST_ROUND,
     LONG,
     MOST_BUFFERS,
@@ -56,6 +59,7 @@ _ROUND = 3
 _WIDE = 4
 
 _NO_BUFFER = STAGED  # of a long message of which nothing is wanted
+_USERS_BUFFER = STAGED + 1  # the sender stores there itself
 _ALL = (1 << STAGED) - 1
 _LOG_SHIFT = 8  # beside a buffer's number
 _BUFFER_MASK = 0xFF
@@ -105,7 +109,8 @@ def _look(ctx, slot, looks):
                 log = buffer >> _LOG_SHIFT
                 last = end_of_round(parts, log)
                 if parts + (1 << log) == last and last * PART_BYTES < wanted:
-                    _announce(ctx, slot, number, buffer, wanted, last)
+                    place = _half(ctx, buffer, last)
+                    _announce(ctx, slot, number, place, log, wanted, last)
                 return _ROUND, number, at, target, buffer, min(come, last), wanted, parts
         looked += 1
         pause(20)
@@ -148,7 +153,7 @@ def _free_buffers(ctx, buffer):
     """One lane."""
     log = max(buffer >> _LOG_SHIFT, LEAST_ROUND) - LEAST_ROUND
     bits = (1 << (1 << log)) - 1
-    if buffer & _BUFFER_MASK != _NO_BUFFER:
+    if buffer & _BUFFER_MASK < STAGED:
         clear_bits_32_gpu(ctx.device + DEVICE_STAGED, bits << (buffer & _BUFFER_MASK))
 
 
@@ -158,12 +163,31 @@ def _buffer_address(ctx, buffer):
 
 
 @device
-def _announce(ctx, slot, number, buffer, wanted, first):
-    """Says where the round goes that begins with a part; one lane."""
+def _half(ctx, buffer, first):
+    """Where the round goes that begins with a part."""
     log = buffer >> _LOG_SHIFT
+    return _buffer_address(ctx, buffer) + (first >> log & 1) * (PART_BYTES << log)
+
+
+@device
+def _announce(ctx, slot, number, place, log, wanted, first):
+    """Says where the round goes that begins with a part; one lane.
+
+    Args:
+        log: log2 of its parts, | IN_PLACE.
+    """
     key, sender, inbox, counters = rows.ends_of(ctx, rows.field(ctx, slot, rows.STAMP))
-    place = _buffer_address(ctx, buffer) + (first >> log & 1) * (PART_BYTES << log)
     cells.announce(sender, number, place - inbox, wanted | log << ROUND_SHIFT, first)
+
+
+@device
+def _users_place(ctx, slot, wanted):
+    """What to announce of the user's buffer; 0: the sender cannot store there."""
+    stage, target, stamp, length = rows.facts(ctx, slot)
+    if target == SCATTERED or wanted == 0:
+        return 0
+    key, sender, inbox, counters = rows.ends_of(ctx, stamp)
+    return registered.place_of(ctx, target, wanted, sender)
 
 
 @device
@@ -174,7 +198,14 @@ def _begin_rounds(ctx, slot, number, length, wanted):
     """
     buffer = _NO_BUFFER
     log = 0
-    if wanted > 0:
+    flag = 0
+    place = _users_place(ctx, slot, wanted)
+    if place != 0:
+        buffer = _USERS_BUFFER
+        flag = IN_PLACE
+        while PART_BYTES << LEAST_ROUND + log < wanted:
+            log += opaque(1)
+    elif wanted > 0:
         if leads_grid(ctx):
             while log < MOST_BUFFERS and PART_BYTES << LEAST_ROUND + log < wanted:
                 log += opaque(1)
@@ -184,8 +215,11 @@ def _begin_rounds(ctx, slot, number, length, wanted):
             buffer = _take_buffers(ctx, log)
         if buffer < 0:
             return
-    buffer |= LEAST_ROUND + log << _LOG_SHIFT
-    _announce(ctx, slot, number, buffer, wanted, 0)
+    log += LEAST_ROUND
+    buffer |= log << _LOG_SHIFT
+    if flag == 0:
+        place = _half(ctx, buffer, 0)
+    _announce(ctx, slot, number, place, log | flag, wanted, 0)
     rows.set_field(ctx, slot, rows.WANTED, wanted | buffer << rows.LENGTH_BITS)
     rows.set_field(ctx, slot, rows.OUTCOME, length)
     rows.set_stage(ctx, slot, rows.ROUNDS)
@@ -268,6 +302,10 @@ def make_advance_receive(scope: Scope) -> Callable:
         Args:
             parts: that have been taken before.
         """
+        if buffer & _BUFFER_MASK == _USERS_BUFFER:
+            if leads() and lane_id() == 0:
+                fence_sys()  # what the sender has stored: before other threads read it
+            return come
         staging = _buffer_address(ctx, buffer)
         log = buffer >> _LOG_SHIFT
         if shares(ctx):

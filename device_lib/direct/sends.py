@@ -2,7 +2,8 @@
 
 A message of at most WIDE_ROOM bytes is stored when its slot of the inbox is free, or the wide slot
 is. Of a long one the length is. Then it is pushed to where the receiver says: a round for each
-announcement, part by part, so that the receiver takes one part while the next is on its way.
+announcement, part by part, so that the receiver takes one part while the next is on its way; to the
+user's buffer as a whole.
 
 One lane finds out what there is to do, and notes what has been done; all threads move the bytes.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.direct import cells, packets, rows, table
-from device_lib.direct.grid_rounds import push_by_grid
+from device_lib.direct.grid_rounds import push_by_grid, round_bytes
 from device_lib.direct.grid_team import share, shares_of
 from device_lib.move.copy import copy_to_staging
 from device_lib.move.layouts import layout_of, pack_layout
@@ -22,6 +23,7 @@ from device_lib.platform.primitives import device, fence_sys, lane_id, pause, wr
 from device_lib.platform.scope import Scope
 from gmpi.contract.channels import (
     FILLED,
+    IN_PLACE,
     LONG,
     NUMBERS,
     PART_BYTES,
@@ -43,7 +45,7 @@ _WIDE = 4
 @device
 def _look(ctx, slot, looks):
     """(what there is to do, number, parts that have been pushed, slot of the inbox, where to, the
-    user's buffer, bytes, number in the wide slot or log2 of a round's parts); one lane."""
+    user's buffer, bytes, number in the wide slot or what was said of a round's parts); one lane."""
     stage, address, stamp, length = rows.facts(ctx, slot)
     key, inbox, ours, counters = rows.ends_of(ctx, stamp)
     number = stamp >> 1 & NUMBERS
@@ -142,14 +144,15 @@ def make_advance_send(scope: Scope) -> Callable:
             at: slot of the inbox.
             to: where the round goes.
             total: bytes that are wanted of the message.
-            log: log2 of the round's parts.
+            log: log2 of the round's parts, | IN_PLACE.
         """
         begin = parts * PART_BYTES
-        end = min(total, begin + (PART_BYTES << log))
+        end = min(total, begin + round_bytes(log))
+        step = 1 if log & IN_PLACE == 0 else 1 << (log & IN_PLACE - 1)
         to -= begin
         pushing = True  # nothing wanted: one part without bytes
         while pushing:
-            nbytes = min(end - begin, PART_BYTES)
+            nbytes = min(end - begin, PART_BYTES * step)
             there = to + begin
             if address == SCATTERED:
                 layout = layout_of(ctx, slot, LAYOUT_SEND)
@@ -157,7 +160,7 @@ def make_advance_send(scope: Scope) -> Callable:
             else:
                 copy_to_staging(there, address + begin, nbytes, rank(), size())
             sync()
-            parts += 1
+            parts += step
             begin += nbytes
             if leads() and lane_id() == 0:  # the others go on with the next part
                 fence_sys()

@@ -48,7 +48,8 @@ class PartitionedCalls:
     def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float64) -> Any:
         """An array in GPU memory that the other ranks of the node can write to.
 
-        As ``cuda.device_array``. Partitioned receives into it need no copy.
+        As ``cuda.device_array``. Partitioned receives and long messages of the direct road are
+        stored to it by the sender, without a second copy.
 
         Raises:
             ContextError: this rank has no kernels.
@@ -65,7 +66,7 @@ class PartitionedCalls:
         """Lets the other ranks of the node write to an array; local.
 
         Any contiguous array in GPU memory: Numba's, or one with ``__cuda_array_interface__``, also
-        from a pool. The context keeps it; once a request has used it, until the context closes.
+        from a pool. The context keeps it; once a peer has mapped it, until the context closes.
 
         Raises:
             ContextError: it is no such array, its memory cannot be exported, or it is registered.

@@ -42,12 +42,14 @@ from gmpi.lifetime.synchronization import Synchronization
 from gmpi.lifetime.termination import Termination
 from gmpi.lifetime.watchdog import Watchdog
 from gmpi.memory.peers import Peers
+from gmpi.memory.registered import Registered
 from gmpi.observe.door import Door
 from gmpi.observe.ranges import Ranges, domain_of
 from gmpi.trace.recorder import DEFAULT_ROWS, Recorder
 from gmpi.tuning import kept
 from host_proxy.platform.make_state import Habits, make_state
 from host_proxy.platform.native import compile_entries
+from host_proxy.platform.state import P_DIRECT
 from host_proxy.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -247,6 +249,10 @@ class _Steps:
     def _prepare_partitioned(self) -> None:
         context = self._context
         context._partitioned = Partitioned(context, self._comm)
+        if context._memory.direct:
+            directs = context._peers.table[:, P_DIRECT]
+            exported = context._partitioned.exported
+            context._state.registered = Registered(context._memory, directs, exported)
         context._windows = Windows(context)
         self._undo.callback(_free, self._all, context._partitioned.free_control)
 

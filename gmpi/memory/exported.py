@@ -12,6 +12,7 @@ registered all the same, and what comes for them goes through staging.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -102,6 +103,9 @@ class Exported:
         self._regions: dict[tuple[int, int], Region] = {}
         self._told: dict[tuple[int, int], Region] = {}
         self._mapped: dict[Token, Any] = {}  # address, or the memory file
+        self._mapping = threading.Lock()  # of _mapped: the proxy's thread maps, too
+        #: Is told of every array: gmpi/memory/registered.py.
+        self.follower: Any = None
 
     def allocate(self, shape: Any, dtype: Any, clear: bool) -> Any:
         """A fresh array, registered."""
@@ -112,8 +116,7 @@ class Exported:
             memory = np.asarray(source)[:nbytes]
             array = front_end.simulated_array(memory.view(kind).reshape(shape))
             token = Token(os.getpid(), b"", source.file.fd)
-            region = Region(array, source.file.address, nbytes, token, 0, 0)
-            self._regions[region.address, nbytes] = region
+            self._keep(Region(array, source.file.address, nbytes, token, 0, 0))
             return array
         from cuda.bindings import driver
         from numba import cuda
@@ -153,7 +156,12 @@ class Exported:
         if (address, nbytes) in self._regions:
             raise ContextError("array is registered already; Context.unregister(array) ends that")
         token, offset, buffer = (None, 0, 0) if SIMULATOR else _export(address)
-        self._regions[address, nbytes] = Region(array, address, nbytes, token, offset, buffer)
+        self._keep(Region(array, address, nbytes, token, offset, buffer))
+
+    def _keep(self, region: Region) -> None:
+        self._regions[region.address, region.nbytes] = region
+        if self.follower is not None:
+            self.follower.added(region)
 
     def unregister(self, array: Any, in_use: str) -> None:
         """Forgets a registration.
@@ -172,7 +180,9 @@ class Exported:
             )
         if in_use:
             raise ContextError(f"array cannot be unregistered: {in_use}; free them first")
-        del self._regions[key]
+        region = self._regions.pop(key)
+        if self.follower is not None:
+            self.follower.removed(region)
 
     def find(self, address: int, nbytes: int) -> Region | None:
         """The registration that a piece of memory lies in.
@@ -199,9 +209,10 @@ class Exported:
         """Address of an allocation of a peer's; 0: it cannot be mapped."""
         if token.pid == os.getpid():
             return self._own(token)
-        if token not in self._mapped:
-            self._mapped[token] = self._map(token)
-        found = self._mapped[token]
+        with self._mapping:
+            if token not in self._mapped:
+                self._mapped[token] = self._map(token)
+            found = self._mapped[token]
         return int(found.address) if isinstance(found, MemoryFile) else int(found)
 
     def _own(self, token: Token) -> int:
@@ -235,6 +246,7 @@ class Exported:
                 if address:
                     driver.cuIpcCloseMemHandle(address)  # fails where a kernel has died: no matter
         self._mapped.clear()
+        self.follower = None
         _outlived.extend(self._told.values())
         self._regions.clear()
         self._told.clear()

@@ -330,6 +330,7 @@ class State:
     opening: Callable[[], object] = lambda: None  # looks for the other ends of such requests
     # makes and frees such requests for kernels: gmpi/host/partitioned_making.py
     making: Any = None
+    registered: Any = None  # arrays that peers can store to: gmpi/memory/registered.py
     buffered: Any = None  # keeps buffered sends: gmpi/host/buffered.py
     # of committed datatypes, by handle (gmpi/committed.py): Plan
     plans: dict[int, Any] = field(default_factory=dict)

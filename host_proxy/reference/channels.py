@@ -3,6 +3,9 @@
 The receiver decides: whether the sender's GPU and ours map each other's memory, and whether there
 is an inbox left. It answers its own kernel at once and tells the sender's proxy, which asks if it
 wants to know before it has been told. What has been decided holds for the life of the communicator.
+
+Whoever sends to us is also told of the arrays that are registered here, and answers where it has
+mapped them (``gmpi/memory/registered.py``).
 """
 
 from __future__ import annotations
@@ -17,8 +20,12 @@ from host_proxy.platform.state import P_DIRECT, State
 
 PROXIED = -1  # in place of a channel
 
-_ASK = 0
-_TELL = 1
+# What is said, in WORDS words:
+_ASK = 0  # tag, 0
+_TELL = 1  # tag, channel
+_OFFER = 2  # a registered array
+_MAPPED = 3  # the answer
+_WORDS = 16
 
 
 class Ends(NamedTuple):
@@ -47,6 +54,8 @@ class Channels:
         self._inboxes: dict[tuple[int, int, int], int] = {}  # (communicator, source, tag)
         self._told: dict[tuple[int, int, int], int] = {}  # (communicator, dest, tag)
         self._asked: set[tuple[int, int, int]] = set()
+        self._senders: dict[int, tuple[int, int]] = {}  # rank of the node: (communicator, rank)
+        self._offered = 0  # version of the registered arrays that all of them have been told of
 
     def receive_end(self, comm: int, source: int, tag: int) -> Ends:
         """Of the channel from a rank."""
@@ -68,7 +77,7 @@ class Channels:
         if key not in self._told:
             if key not in self._asked:
                 self._asked.add(key)
-                self._say(comm, dest, _ASK, tag, 0)
+                self._say(comm, dest, _ASK, tag)
             return None
         channel = self._told[key]
         if channel == PROXIED:
@@ -83,15 +92,41 @@ class Channels:
             control = communicator.control
             if control is None or communicator.is_free:
                 continue
-            words = np.empty(3, np.int64)
+            words = np.empty(_WORDS, np.int64)
             while (source := control.hear(words)) is not None:
-                what, tag, channel = map(int, words)
                 heard = True
-                if what == _ASK:
-                    self._inbox(comm, source, tag)
-                else:
-                    self._told[comm, source, tag] = channel
+                self._hear(comm, source, *map(int, words))
+        self._offer_new()
         return heard
+
+    def _hear(self, comm: int, source: int, what: int, *words: int) -> None:
+        registered = self._state.registered
+        if what == _ASK:
+            self._inbox(comm, source, words[0])
+        elif what == _TELL:
+            self._told[comm, source, words[0]] = words[1]
+        elif what == _OFFER:
+            answer = registered.map(self._peer(comm, source), list(words))
+            if answer is not None:
+                self._say(comm, source, _MAPPED, *answer)
+        else:
+            registered.mapped(self._peer(comm, source), list(words))
+
+    def _offer_new(self) -> None:
+        """Tells all senders of what has been registered since."""
+        registered = self._state.registered
+        if registered is None or registered.version == self._offered:
+            return
+        self._offered = registered.version
+        for peer in self._senders:
+            self._offer(peer)
+
+    def _offer(self, peer: int) -> None:
+        comm, rank = self._senders[peer]
+        if self._peer(comm, rank) < 0:
+            return  # the communicator has been freed
+        for offer in self._state.registered.offers(peer):
+            self._say(comm, rank, _OFFER, *offer)
 
     def _peer(self, comm: int, rank: int) -> int:
         """The row of a rank whose direct memory is mapped here; -1: there is no such thing."""
@@ -107,7 +142,8 @@ class Channels:
 
     def _inbox(self, comm: int, source: int, tag: int) -> int:
         """The channel from a rank, which is told of it; PROXIED: there is none."""
-        if self._peer(comm, source) < 0:
+        peer = self._peer(comm, source)
+        if peer < 0:
             return PROXIED
         key = comm, source, tag
         if key not in self._inboxes:
@@ -117,9 +153,14 @@ class Channels:
                 self._given += 1
             self._inboxes[key] = channel
             self._say(comm, source, _TELL, tag, channel)
+            self._senders[peer] = comm, source
+            if self._state.registered is not None:
+                self._offer(peer)
         return self._inboxes[key]
 
-    def _say(self, comm: int, rank: int, what: int, tag: int, channel: int) -> None:
+    def _say(self, comm: int, rank: int, *words: int) -> None:
         control = self._state.communicators[comm].control
         assert control is not None
-        control.say(np.array([what, tag, channel], np.int64), rank)
+        data = np.zeros(_WORDS, np.int64)
+        data[: len(words)] = words
+        control.say(data, rank)

@@ -6,6 +6,7 @@ import ctypes
 import warnings
 
 import numpy as np
+import registered
 from common import RANK, SIZE, WORLD, barrier, end, every_shape, pattern, raises, run
 from script import Script
 
@@ -241,7 +242,7 @@ def main() -> None:
             [
                 no_record_for_a_message, more_than_an_inbox_holds, sizes_between_the_ways,
                 wildcards_are_refused,
-                bad_arguments, the_host_is_refused, numbers_wrap,
+                bad_arguments, the_host_is_refused, numbers_wrap, *registered.SCENARIOS,
             ],
             g,
         )  # fmt: skip

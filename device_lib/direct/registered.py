@@ -1,0 +1,66 @@
+"""Where the sender of a long message can store it: straight to a registered buffer.
+
+One lane, which looks once for each long message.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.platform.primitives import device, load_8, load_16, load_gpu, opaque
+from gmpi.contract.channels import COUNTER_BYTES, ROW_BYTES
+from gmpi.contract.registered import (
+    BEGIN,
+    BYTES,
+    DIRECT,
+    DIRECT_BYTES,
+    IN_USE,
+    LEAST_BYTES,
+    MAPPED,
+    RANKS,
+    SHIFTS,
+    header_bytes,
+    row_bytes,
+)
+from gmpi.contract.wire import DEVICE_CHANNELS
+
+_header_bytes = device(header_bytes)
+_row_bytes = device(row_bytes)
+
+
+@device
+def place_of(ctx, target, nbytes, sender):
+    """What the other end of a channel takes for the address of a buffer of ours, had it mapped it
+    beside our direct memory; 0: it cannot store there.
+
+    Args:
+        target: address of the buffer, in one piece.
+        sender: address of something in the other end's direct memory, as mapped here.
+    """
+    if (target | nbytes) & (LEAST_BYTES - 1) != 0:
+        return 0
+    channels, mask = load_16(ctx.device + DEVICE_CHANNELS)
+    table = channels + (mask + 1) * (ROW_BYTES + COUNTER_BYTES)
+    rows = load_gpu(table + IN_USE)
+    ranks = load_8(table + RANKS)
+    row = table + _header_bytes(ranks)
+    while rows > 0:
+        begin = load_gpu(row + BEGIN)
+        if begin <= target and target + nbytes <= begin + load_gpu(row + BYTES):
+            shift = load_gpu(row + SHIFTS + 8 * _rank_of(table, ranks, sender))
+            return target + (shift & ~MAPPED) if shift & MAPPED != 0 else 0
+        row += _row_bytes(ranks)
+        rows -= opaque(1)
+    return 0
+
+
+@device
+def _rank_of(table, ranks, sender):
+    """Which rank of the node's direct memory an address is in; there is one."""
+    nbytes = load_8(table + DIRECT_BYTES)
+    rank = ranks - 1
+    while rank > 0:
+        begin = load_8(table + DIRECT + 8 * rank)
+        if begin <= sender and sender < begin + nbytes:
+            break
+        rank -= opaque(1)
+    return rank

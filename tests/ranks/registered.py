@@ -1,0 +1,164 @@
+"""Long messages of the direct road into registered arrays; ``direct`` runs these."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+import numpy as np
+from common import RANK, SIZE, WORLD, barrier, pattern, raises
+from numba import cuda, int64
+
+import gmpi
+from gmpi import (
+    GMPI_Irecv,
+    GMPI_Irecv_grid,
+    GMPI_Isend,
+    GMPI_Isend_grid,
+    GMPI_Wait,
+    GMPI_Wait_grid,
+)
+from gmpi.contract.channels import STAGED, STAGED_BYTES, WIDE_ROOM
+
+NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+TAG = 12
+STRIDE = 97  # of the bytes that kernels read
+ROOM = 1 << 19  # bytes of the arrays
+LONG = WIDE_ROOM + 4096
+PATIENCE_S = 60
+_seeds = itertools.count(0, 10)  # of what is sent: never twice the same
+
+
+# wide: a kernel
+@cuda.jit
+def pass_on(ctx, out, count, datatype, back, room, to, source, found):
+    """One message around the ring; what has come is read by all threads at once."""
+    receive = GMPI_Irecv(ctx, back, room, gmpi.BYTE, source, TAG, gmpi.COMM_WORLD)
+    send = GMPI_Isend(ctx, out, count, datatype, to, TAG, gmpi.COMM_WORLD)
+    status = GMPI_Wait(ctx, receive)
+    sum_of = 0
+    for k in range(cuda.threadIdx.x * STRIDE, status.nbytes, cuda.blockDim.x * STRIDE):
+        sum_of += int64(back[k])
+    cuda.atomic.add(found, 2, sum_of)
+    GMPI_Wait(ctx, send)
+    if cuda.threadIdx.x == 0:
+        found[0] = status.nbytes
+        found[1] = status.error
+
+
+# wide: a kernel
+@cuda.jit
+def pass_on_by_grid(ctx, out, count, datatype, back, room, to, source, found):
+    receive = GMPI_Irecv_grid(ctx, back, room, gmpi.BYTE, source, TAG, gmpi.COMM_WORLD)
+    send = GMPI_Isend_grid(ctx, out, count, datatype, to, TAG, gmpi.COMM_WORLD)
+    status = GMPI_Wait_grid(ctx, receive)
+    begin = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    sum_of = 0
+    step = cuda.blockDim.x * cuda.gridDim.x * STRIDE
+    for k in range(begin * STRIDE, status.nbytes, step):
+        sum_of += int64(back[k])
+    cuda.atomic.add(found, 2, sum_of)
+    GMPI_Wait_grid(ctx, send)
+    if begin == 0:
+        found[0] = status.nbytes
+        found[1] = status.error
+
+
+def _staging(g: gmpi.Context) -> np.ndarray:
+    begin = g._memory.staging_address + g._memory.direct
+    return g._memory.fetch(begin, STAGED * STAGED_BYTES)
+
+
+def _exchange(
+    g: gmpi.Context, back: Any, n: int, room: int, *, kernel: Any = pass_on, step: int = 0
+) -> tuple[bool, int]:
+    """A message of ``n`` bytes into ``room``: (whether it has gone through staging, error).
+
+    ``step``: the sender's bytes lie so far apart.
+    """
+    barrier()  # or one that comes early is in what is compared with
+    before = _staging(g)
+    seed = next(_seeds)
+    content = pattern(n, seed + RANK)
+    count, datatype = n, gmpi.BYTE
+    source = content
+    kind = None
+    if step:
+        kind = vector(n, step)
+        datatype, count = g.commit(kind), 1
+        source = np.zeros(n * step, np.uint8)
+        source[::step] = content
+    out = cuda.to_device(source)
+    found = cuda.to_device(np.zeros(3, np.int64))
+    blocks = 1 if kernel is pass_on else 2
+    kernel[blocks, 64](g.device, out, count, datatype, back, room, NEXT, PREVIOUS, found)
+    if room < n:
+        raises(gmpi.TruncationError, "", g.synchronize)
+    else:
+        g.synchronize()
+    nbytes, error, sum_of = map(int, found.copy_to_host())
+    moved = min(n, room)
+    expected = pattern(n, seed + PREVIOUS)[:moved]
+    assert nbytes == moved, (nbytes, moved)
+    assert sum_of == int(expected[::STRIDE].sum(dtype=np.int64)), (
+        "what the kernel has read is something else"
+    )
+    assert np.array_equal(back.copy_to_host()[:moved], expected)
+    if kind is not None:
+        g.free(datatype)
+        kind.Free()
+    barrier()
+    return not np.array_equal(before, _staging(g)), error
+
+
+def vector(n: int, step: int) -> Any:
+    from mpi4py import MPI
+
+    return MPI.BYTE.Create_vector(n, 1, step).Commit()
+
+
+def straight_to_the_users_buffer(g: gmpi.Context) -> None:
+    """Once the sender has mapped it; by a block, by a grid, and from bytes that lie apart."""
+    heap = g.zeros(ROOM, np.uint8)
+    back = heap[64:]
+    until = time.monotonic() + PATIENCE_S
+    staged = True
+    while WORLD.allreduce(staged):
+        assert time.monotonic() < until, "no sender has mapped it"
+        staged, error = _exchange(g, back, LONG, LONG)
+    for n, options in (
+        (LONG, {"kernel": pass_on_by_grid}),
+        (LONG, {"kernel": pass_on_by_grid, "step": 2}),
+        (ROOM - 64, {}),
+        (LONG, {"step": 3}),
+    ):
+        staged, error = _exchange(g, back, n, n, **options)  # type: ignore[arg-type]
+        assert not staged and error == gmpi.SUCCESS, (n, options)
+    # Truncated: nothing behind the room is written.
+    heap.copy_to_device(np.full(ROOM, 0xEE, np.uint8))
+    staged, error = _exchange(g, back, 2 * LONG, LONG)
+    assert not staged and error == gmpi.ERR_TRUNCATE
+    whole = heap.copy_to_host()
+    assert (whole[:64] == 0xEE).all() and (whole[64 + LONG :] == 0xEE).all()
+    g.unregister(heap)
+
+
+def through_staging_else(g: gmpi.Context) -> None:
+    """Addresses and lengths that are no multiples of 16, arrays that are not registered any more,
+    and places that reach beyond them."""
+    heap = g.zeros(ROOM, np.uint8)
+    until = time.monotonic() + PATIENCE_S
+    staged = True
+    while WORLD.allreduce(staged):
+        assert time.monotonic() < until, "no sender has mapped it"
+        staged, error = _exchange(g, heap, LONG, LONG)
+    for back, n in ((heap[8:], LONG), (heap, LONG + 4), (heap[1:], LONG + 3)):
+        staged, error = _exchange(g, back, n, n)
+        assert staged and error == gmpi.SUCCESS, n
+    g.unregister(heap)
+    staged, error = _exchange(g, heap, LONG, LONG)
+    assert staged and error == gmpi.SUCCESS
+
+
+SCENARIOS = [straight_to_the_users_buffer, through_staging_else]
