@@ -32,6 +32,7 @@ from gmpi import (
 )
 
 SIZES = (8, 128, 1024, 4096, 65536, 1 << 20)
+LONG = 65536  # bytes: whether the receiver's buffer is registered makes a difference
 MOST_WINDOW = 4
 
 
@@ -102,8 +103,22 @@ def stream(ctx, me, data, window, rounds, wrong, comm):
         cuda.syncwarp()
 
 
+def buffers(g: gmpi.Context, n: int, registered: bool) -> list[Any]:
+    """Two of ``n`` bytes, on the device; registered ones are written by the other GPU itself."""
+    if registered:
+        return [g.zeros(n, np.uint8) for _ in range(2)]
+    return [cuda.to_device(np.zeros(max(1, n), np.uint8)) for _ in range(2)]
+
+
 def latency(
-    g: gmpi.Context, comm: MPI.Comm, road: int, n: int, threads: int, blocks: int = 1
+    g: gmpi.Context,
+    comm: MPI.Comm,
+    road: int,
+    n: int,
+    threads: int,
+    *,
+    blocks: int = 1,
+    registered: bool = False,
 ) -> dict[str, float]:
     """One way by one block, or by all ``blocks`` of a grid."""
     run, verify = exchange, exchange_checked
@@ -111,7 +126,7 @@ def latency(
         run, verify = _grid_kernels.exchange, _grid_kernels.exchange_checked
     rounds = 6 if gmpi.SIMULATOR else 3000 if n <= 65536 else 300 if n <= 1 << 20 else 30
     skip = max(2, rounds // 10)
-    out, back = (cuda.to_device(np.zeros(max(1, n), np.uint8)) for _ in range(2))
+    out, back = buffers(g, n, registered)
     wrong = cuda.to_device(np.zeros(1, np.int32))
     cycles = cuda.to_device(np.zeros(rounds, np.int64))
     comm.Barrier()
@@ -162,18 +177,26 @@ def most_blocks(g: gmpi.Context, comm: MPI.Comm, threads: int) -> int:
     return comm.allreduce(most, MPI.MIN)
 
 
+def multiprocessors() -> int:
+    return 2 if gmpi.SIMULATOR else cuda.get_current_device().MULTIPROCESSOR_COUNT
+
+
 def grid_row(g: gmpi.Context, comm: MPI.Comm, n: int, threads: int) -> dict[str, Any]:
-    """One way on the direct road by all blocks of the largest grid."""
-    blocks = most_blocks(g, comm, threads)
+    """One way on the direct road by all blocks of the largest grid, one block a multiprocessor."""
+    blocks = min(most_blocks(g, comm, threads), multiprocessors())
     row: dict[str, Any] = {"size": n, "threads": threads, "blocks": blocks}
-    row["direct"] = found = latency(g, comm, gmpi.COMM_WORLD, n, threads, blocks)
-    row["gb_per_s"] = n / found["p50"] / 1e3
-    if comm.rank == 0:
-        print(
-            f"# grid of {blocks} x {threads}: {n} bytes {found['p50']:.2f} us, p99 "
-            f"{found['p99']:.2f}, {row['gb_per_s']:.1f} GB/s",
-            flush=True,
+    for name in ("direct", "registered"):
+        found = latency(
+            g, comm, gmpi.COMM_WORLD, n, threads, blocks=blocks, registered=name == "registered"
         )
+        row[name] = found
+        row["gb_per_s"] = n / found["p50"] / 1e3
+        if comm.rank == 0:
+            print(
+                f"# grid of {blocks} x {threads}, {name}: {n} bytes {found['p50']:.2f} us, p99 "
+                f"{found['p99']:.2f}, {row['gb_per_s']:.1f} GB/s",
+                flush=True,
+            )
     return row
 
 
@@ -199,20 +222,28 @@ def main() -> int:
         other = comm.Dup()
         roads = {"direct": gmpi.COMM_WORLD, "proxied": g.comm(other)}
         if comm.rank == 0:
-            print(f"# one way in us (p50, p99) on {place}: {', '.join(args.roads)}")
+            print(
+                f"# one way in us (p50, p99) on {place}: {', '.join(args.roads)}; "
+                f"from {LONG} bytes on also direct with registered buffers"
+            )
         for n in sizes:
             for threads in args.threads:
                 row: dict[str, Any] = {"size": n, "threads": threads}
                 for name in args.roads:
                     row[name] = latency(g, comm, roads[name], n, threads)
+                if n >= LONG:  # where it makes a difference
+                    row["registered"] = latency(
+                        g, comm, gmpi.COMM_WORLD, n, threads, registered=True
+                    )
                 rows.append(row)
                 if comm.rank == 0:
+                    columns = [*args.roads, *(["registered"] if n >= LONG else [])]
                     found = "".join(
-                        f"{row[r]['p50']:>10.2f}{row[r]['p99']:>10.2f}" for r in args.roads
+                        f"{row[r]['p50']:>10.2f}{row[r]['p99']:>10.2f}" for r in columns
                     )
                     print(f"{n:<10}{threads:>6}{found}", flush=True)
         lengths = [] if args.no_grid else grid_sizes(args.sizes and sizes)
-        grids = [grid_row(g, comm, n, max(args.threads)) for n in lengths]
+        grids = [grid_row(g, comm, n, t) for n in lengths for t in args.threads]
         if not args.no_grid:
             threads = max(args.threads)
             blocks = most_blocks(g, comm, threads)
