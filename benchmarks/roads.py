@@ -200,6 +200,21 @@ def grid_row(g: gmpi.Context, comm: MPI.Comm, n: int, threads: int) -> dict[str,
     return row
 
 
+def block_row(
+    g: gmpi.Context, comm: MPI.Comm, roads: dict[str, int], n: int, threads: int
+) -> dict[str, Any]:
+    """One way by one block on each road, and into registered memory where that differs."""
+    row: dict[str, Any] = {"size": n, "threads": threads}
+    for name, road in roads.items():
+        row[name] = latency(g, comm, road, n, threads)
+    if n >= LONG:
+        row["registered"] = latency(g, comm, gmpi.COMM_WORLD, n, threads, registered=True)
+    if comm.rank == 0:
+        found = "".join(f"{row[r]['p50']:>10.2f}{row[r]['p99']:>10.2f}" for r in list(row)[2:])
+        print(f"{n:<10}{threads:>6}{found}", flush=True)
+    return row
+
+
 def main() -> int:
     args_parser = parser(__doc__ or "")
     args_parser.add_argument("-m", dest="sizes", type=size_range, metavar="MIN:MAX")
@@ -217,7 +232,7 @@ def main() -> int:
     gmpi.select_gpu(comm)
     place = where(comm)
     settings = {"engine": args.engine} if args.engine else {}
-    rows, rates = [], []
+    rates = []
     with gmpi.Context(comm, wildcards=False, **settings) as g:
         other = comm.Dup()
         roads = {"direct": gmpi.COMM_WORLD, "proxied": g.comm(other)}
@@ -226,22 +241,11 @@ def main() -> int:
                 f"# one way in us (p50, p99) on {place}: {', '.join(args.roads)}; "
                 f"from {LONG} bytes on also direct with registered buffers"
             )
-        for n in sizes:
-            for threads in args.threads:
-                row: dict[str, Any] = {"size": n, "threads": threads}
-                for name in args.roads:
-                    row[name] = latency(g, comm, roads[name], n, threads)
-                if n >= LONG:  # where it makes a difference
-                    row["registered"] = latency(
-                        g, comm, gmpi.COMM_WORLD, n, threads, registered=True
-                    )
-                rows.append(row)
-                if comm.rank == 0:
-                    columns = [*args.roads, *(["registered"] if n >= LONG else [])]
-                    found = "".join(
-                        f"{row[r]['p50']:>10.2f}{row[r]['p99']:>10.2f}" for r in columns
-                    )
-                    print(f"{n:<10}{threads:>6}{found}", flush=True)
+        rows = [
+            block_row(g, comm, {name: roads[name] for name in args.roads}, n, threads)
+            for n in sizes
+            for threads in args.threads
+        ]
         lengths = [] if args.no_grid else grid_sizes(args.sizes and sizes)
         grids = [grid_row(g, comm, n, t) for n in lengths for t in args.threads]
         if not args.no_grid:
