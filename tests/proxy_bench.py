@@ -116,7 +116,7 @@ class Bench:
     def __init__(self, g: gmpi.Context, comm: MPI.Comm) -> None:
         self.g = g
         self.comm = comm
-        self.first = 0
+        self.first = g._state.first
         self.timespec = np.array([0, 20_000], np.int64)
 
     def rate(self, op: int, n: int, slots: int, table: np.ndarray) -> float:
