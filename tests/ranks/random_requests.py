@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 from common import RANK, SIZE, TIME_FACTOR, WORLD, barrier, end, same
 from numba import cuda
+from random_phases import Communicators
 from requests_hosts import HostProgram
 from requests_kernel import KERNELS, NUMBER, OPERATIONS, RESULT
-from requests_plan import WINDOW, Communicators, Plan, Result, expected, random_plan
+from requests_plan import WINDOW, Plan, Result, expected, random_plan
 from requests_rows import KernelProgram
 
 import gmpi

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 from common import RANK
-from random_phases import interleave
-from requests_plan import Collective, Communicators, Message, Phase, Plan, Result
+from random_phases import Communicators, interleave
+from requests_plan import Collective, Message, Phase, Plan, Result
 
 import gmpi
 from gmpi.contract.constants import DATATYPES

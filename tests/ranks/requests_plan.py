@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from common import RANK, SIZE, WORLD, pattern
 from mpi4py import MPI
+from random_phases import Communicators
 
 import gmpi
 from gmpi.contract.constants import DATATYPES, OPERATIONS_REDUCE
@@ -142,18 +143,6 @@ class Plan:
     partitioned: list[Partitioned] = field(default_factory=list)
     collectives: list[Collective] = field(default_factory=list)
     phases: list[Phase] = field(default_factory=list)
-
-
-class Communicators:
-    """World, world in reverse, and the halves; the last differs from rank to rank."""
-
-    def __init__(self) -> None:
-        self.mpi = [WORLD, WORLD.Split(0, -RANK), WORLD.Split(RANK % 2, RANK)]
-
-    def members(self, comm: int) -> list[list[int]]:
-        """World ranks of the groups, in order of their ranks in the communicator."""
-        everyone = list(range(SIZE))
-        return [[everyone], [everyone[::-1]], [everyone[0::2], everyone[1::2]]][comm]
 
 
 def _ends(rng: np.random.Generator, comms: Communicators) -> tuple[list[int], int, int, int]:

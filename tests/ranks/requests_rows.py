@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from common import RANK
-from random_phases import interleave
+from random_phases import Communicators, interleave
 from requests_kernel import COLUMNS, NUMBER
-from requests_plan import REDUCED, Channel, Communicators, Message, Partitioned, Phase, Plan, Update
+from requests_plan import REDUCED, Channel, Message, Partitioned, Phase, Plan, Update
 
 import gmpi
 
