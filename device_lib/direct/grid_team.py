@@ -263,23 +263,17 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
     @device
     def gather(ctx):
         """Waits for all other blocks; the leader. An error class: then there are no commands."""
-        before = int64(0)
-        number = int64(0)
-        if thread_rank() == 0:  # under way before the barrier
-            before = load_gpu(_row(ctx) + ENTERED)
-            number = _last(ctx) + 1
         sync_block()  # what its own threads have stored
         error = 0
-        there = 0
         if thread_rank() == 0:
             store_gpu(_row(ctx) + FAILED, 0)
-            if cas_gpu(_row(ctx) + ENTERED, before, max(before, number)) == GAVE_UP:
+            before = load_gpu(_row(ctx) + ENTERED)
+            if cas_gpu(_row(ctx) + ENTERED, before, max(before, _last(ctx) + 1)) == GAVE_UP:
                 error = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
-            else:
-                there = _have_arrived(ctx, _LOOKS)
         began = 0
+        there = 0
         handle = 0
-        there, error, unused = broadcast_block_3(there, error, 0)
+        error = broadcast_block(error)
         sync_block()
         while there == 0 and error == 0:
             late = 0
