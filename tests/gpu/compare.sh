@@ -1,11 +1,12 @@
 #!/bin/bash
 # Two trees of the project in one run: compare.sh FORMER DIRECTORY. FORMER: the files of the tree to
-# compare with (git archive COMMIT | tar -x -C FORMER). Two jobs of two ranks, one of each tree, with
-# caches of its own, live through the whole comparison: they compile at the same time and then take
-# turns (former, new, new, former, ...), RUNS=5 each. No turn begins after BUDGET=250 seconds, and a
-# job that hangs is ended 30 seconds later. Two GPUs, or one with all ranks on it under MPS. SIZES and
-# HIMENO choose what is measured, CHECK=XS what is compared with the serial program; FORMER_COMMIT and GMPI_COMMIT name the trees; SIMULATOR=1: without
-# GPUs. Each run is in DIRECTORY/runs as soon as it has ended; the table always comes last.
+# compare with (git archive COMMIT | tar -x -C FORMER). Two jobs of two ranks, one of each tree,
+# with caches of its own, live through the whole comparison: they compile at the same time and then
+# take turns (former, new, new, former, ...), RUNS=5 each. No turn begins after BUDGET=250 seconds,
+# and a job that hangs is ended 30 seconds later. Two GPUs, or one with all ranks on it under MPS.
+# SIZES and HIMENO choose what is measured, CHECK=XS what is compared with the serial program;
+# FORMER_COMMIT and GMPI_COMMIT name the trees; SIMULATOR=1: without GPUs. Each run is in
+# DIRECTORY/runs as soon as it has ended; the table always comes last.
 usage='usage: compare.sh FORMER DIRECTORY'
 former=$(cd "${1:?$usage}" && pwd) || exit 2
 mkdir -p "${2:?$usage}" && out=$(cd "$2" && pwd) || exit 2
