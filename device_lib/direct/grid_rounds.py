@@ -20,7 +20,7 @@ from device_lib.platform.primitives import (
     thread_rank,
     write_packet,
 )
-from gmpi.contract.channels import FILLED, IN_PLACE, PART_BYTES
+from gmpi.contract.channels import FILLED, PART_BYTES, STRAIGHT
 from gmpi.contract.grid import PUSH, TAKE
 from gmpi.contract.wire import LOW_32
 
@@ -28,7 +28,7 @@ from gmpi.contract.wire import LOW_32
 @device
 def round_bytes(log):
     """Of a whole round, by what its announcement says of its parts."""
-    return PART_BYTES << (log & IN_PLACE - 1)
+    return PART_BYTES << (log & STRAIGHT - 1)
 
 
 # wide: what a round has

@@ -36,7 +36,6 @@ from device_lib.platform.primitives import (
 from device_lib.platform.scope import Scope
 from gmpi.contract.channels import (
     ALL_OF_IT,
-    IN_PLACE,
     LEAST_ROUND,
     LONG,
     MOST_BUFFERS,
@@ -45,6 +44,7 @@ from gmpi.contract.channels import (
     ROUND_SHIFT,
     STAGED,
     STAGED_BYTES,
+    STRAIGHT,
     WIDE_LENGTH_BITS,
 )
 from gmpi.contract.constants import ERR_TRUNCATE, SUCCESS
@@ -174,7 +174,7 @@ def _announce(ctx, slot, number, place, log, wanted, first):
     """Says where the round goes that begins with a part; one lane.
 
     Args:
-        log: log2 of its parts, | IN_PLACE.
+        log: log2 of its parts, | STRAIGHT.
     """
     key, sender, inbox, counters = rows.ends_of(ctx, rows.field(ctx, slot, rows.STAMP))
     cells.announce(sender, number, place - inbox, wanted | log << ROUND_SHIFT, first)
@@ -202,7 +202,7 @@ def _begin_rounds(ctx, slot, number, length, wanted):
     place = _users_place(ctx, slot, wanted)
     if place != 0:
         buffer = _USERS_BUFFER
-        flag = IN_PLACE
+        flag = STRAIGHT
         while PART_BYTES << LEAST_ROUND + log < wanted:
             log += opaque(1)
     elif wanted > 0:

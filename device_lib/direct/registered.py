@@ -9,12 +9,12 @@ from __future__ import annotations
 from device_lib.platform.primitives import device, load_8, load_16, load_gpu, opaque
 from gmpi.contract.channels import COUNTER_BYTES, ROW_BYTES
 from gmpi.contract.registered import (
+    ALIGNMENT,
     BEGIN,
     BYTES,
     DIRECT,
     DIRECT_BYTES,
     IN_USE,
-    LEAST_BYTES,
     MAPPED,
     RANKS,
     SHIFTS,
@@ -36,7 +36,7 @@ def place_of(ctx, target, nbytes, sender):
         target: address of the buffer, in one piece.
         sender: address of something in the other end's direct memory, as mapped here.
     """
-    if (target | nbytes) & (LEAST_BYTES - 1) != 0:
+    if (target | nbytes) & (ALIGNMENT - 1) != 0:
         return 0
     channels, mask = load_16(ctx.device + DEVICE_CHANNELS)
     table = channels + (mask + 1) * (ROW_BYTES + COUNTER_BYTES)

@@ -23,12 +23,12 @@ from device_lib.platform.primitives import device, fence_sys, lane_id, pause, wr
 from device_lib.platform.scope import Scope
 from gmpi.contract.channels import (
     FILLED,
-    IN_PLACE,
     LONG,
     NUMBERS,
     PART_BYTES,
     ROOM,
     ROUND_SHIFT,
+    STRAIGHT,
     WIDE_ROOM,
 )
 from gmpi.contract.grid import PUT_WIDE
@@ -144,15 +144,15 @@ def make_advance_send(scope: Scope) -> Callable:
             at: slot of the inbox.
             to: where the round goes.
             total: bytes that are wanted of the message.
-            log: log2 of the round's parts, | IN_PLACE.
+            log: log2 of the round's parts, | STRAIGHT.
         """
         begin = parts * PART_BYTES
         end = min(total, begin + round_bytes(log))
-        step = 1 if log & IN_PLACE == 0 else 1 << (log & IN_PLACE - 1)
+        piece = PART_BYTES if log & STRAIGHT == 0 else round_bytes(log)
         to -= begin
         pushing = True  # nothing wanted: one part without bytes
         while pushing:
-            nbytes = min(end - begin, PART_BYTES * step)
+            nbytes = min(end - begin, piece)
             there = to + begin
             if address == SCATTERED:
                 layout = layout_of(ctx, slot, LAYOUT_SEND)
@@ -160,7 +160,7 @@ def make_advance_send(scope: Scope) -> Callable:
             else:
                 copy_to_staging(there, address + begin, nbytes, rank(), size())
             sync()
-            parts += step
+            parts += piece // PART_BYTES
             begin += nbytes
             if leads() and lane_id() == 0:  # the others go on with the next part
                 fence_sys()

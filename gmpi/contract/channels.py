@@ -24,7 +24,7 @@ first one after half a turn of these writes all packets, and says so by ALL_OF_I
 **Cells** for slot ``k % DEPTH``: a packet for the credit (message k has been taken), and two for
 the announcement of where a round of a long message goes: offset and the round's first part, then
 the bytes that are wanted of the message, | log2 of a round's parts << ROUND_SHIFT. Where the sender
-has mapped the receiver's buffer, one round goes straight there: | IN_PLACE << ROUND_SHIFT. Else the
+has mapped the receiver's buffer, one round goes straight there: | STRAIGHT << ROUND_SHIFT. Else the
 receiver has two halves of staging, for even and odd rounds: one *staging buffer*, or several side
 by side. It announces the next round when the first part of this one has come
 (``tests/model/rounds.pml``).
@@ -70,7 +70,7 @@ PART_BYTES = 1 << 17  # of a part: what one block pushes, and takes, in one piec
 LEAST_ROUND = 2  # log2 of the parts of a round in one staging buffer
 MOST_BUFFERS = 3  # log2 of how many staging buffers a grid takes for a message
 ROUND_SHIFT = 48
-IN_PLACE = 1 << 8  # beside log2 of a round's parts: the whole message goes to the user's buffer
+STRAIGHT = 1 << 8  # beside log2 of a round's parts: the whole message goes to the user's buffer
 STAGED = 16  # staging buffers
 assert 2 * PART_BYTES << LEAST_ROUND == STAGED_BYTES
 

@@ -8,12 +8,12 @@ long receive (``device_lib/direct/registered.py``).
 from __future__ import annotations
 
 ROWS = 64  # arrays; what is registered beyond them goes through staging
-LEAST_BYTES = 16  # of a place: address and length of what is stored straight are multiples of it
+ALIGNMENT = 16  # address and length of what is stored straight are multiples of it
 
 IN_USE = 0  # rows that may be in use
 RANKS = 8  # of the node
 DIRECT_BYTES = 16  # of a rank's direct memory
-DIRECT = 32  # for each rank where that begins, as mapped here; 0: it is not
+DIRECT = 24  # for each rank where that begins, as mapped here; 0: it is not
 
 # A row. All its words are 0 where it is nobody's.
 BEGIN = 0  # address of the array

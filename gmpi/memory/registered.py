@@ -54,7 +54,7 @@ class Registered:
         self._lock = threading.Lock()
         self._at = memory.table + Places(len(directs)).registered
         self.version = 0
-        header = [0, len(directs), Places(len(directs)).nbytes, 0, *map(int, directs)]
+        header = [0, len(directs), Places(len(directs)).nbytes, *map(int, directs)]
         memory.write_device(self._at, np.array(header, np.int64))
         exported.follower = self
 
@@ -68,7 +68,7 @@ class Registered:
             index = self._rows.index(None)
             self.version += 1
             self._rows[index] = _Row(region, self.version, set())
-            self._write(index, [region.address, region.nbytes, *(0 for _ in self._directs)])
+            self._write(index, [region.address, region.nbytes])
             used = max(i for i, row in enumerate(self._rows) if row is not None) + 1
             self._memory.write_device(self._at + r.IN_USE, np.array([used], np.int64))
 
@@ -78,7 +78,7 @@ class Registered:
             for index, row in enumerate(self._rows):
                 if row is not None and row.region is region:
                     self._rows[index] = None
-                    self._write(index, [0, 0, *(0 for _ in self._directs)])
+                    self._write(index, [0, 0])
 
     def offers(self, peer: int) -> list[list[int]]:
         """What a rank of the node has not been told of so far: of each array index, generation,
@@ -126,4 +126,6 @@ class Registered:
         return self._at + r.header_bytes(ranks) + index * r.row_bytes(ranks)
 
     def _write(self, index: int, words: list[int]) -> None:
-        self._memory.write_device(self._row_at(index), np.array(words, np.int64))
+        """Address and bytes of a row's array, which no rank has mapped so far."""
+        row = [*words, *[0] * len(self._directs)]
+        self._memory.write_device(self._row_at(index), np.array(row, np.int64))

@@ -20,7 +20,7 @@ from host_proxy.platform.state import P_DIRECT, State
 
 PROXIED = -1  # in place of a channel
 
-# What is said, in WORDS words:
+# What is said, in _WORDS words:
 _ASK = 0  # tag, 0
 _TELL = 1  # tag, channel
 _OFFER = 2  # a registered array
