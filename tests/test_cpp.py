@@ -17,6 +17,7 @@ from cuda.bindings.driver import CUfunction_attribute as Attribute
 from mpi4py import MPI
 
 import gmpi
+from device_lib.api import arguments as given
 from device_lib.platform.context import DeviceContext
 from gmpi.cpp import header, launching, link, module, table
 from gmpi.launch import launch
@@ -86,8 +87,17 @@ def test_what_a_call_only_reads_is_const(text: str) -> None:
     assert "const int *recvcounts, const int *displs" in found["GMPI_Allgatherv"]
     assert "const void *origin_addr" in found["GMPI_Put"]
     assert "const" not in found["GMPI_Get"] + found["GMPI_Waitsome"] + found["GMPI_Cart_get"]
+    assert "const int *array_of_partitions" in found["GMPI_Pready_list"]
     assert "const int *coords" in found["GMPI_Cart_rank"]
     assert "long long *requests, gmpi_status *statuses = nullptr" in found["GMPI_Waitall"]
+
+
+def test_what_cannot_be_a_number_is_a_pointer() -> None:
+    """Else a call does not compile, and only a program that makes all of them tells."""
+    for call in table.calls().values():
+        for parameter in call.parameters:
+            if given.INTEGER not in given.allowed(parameter.name)[0]:
+                assert parameter.kind != "integer", (call.name, parameter.name)
 
 
 def test_constants_are_those_of_the_mpi_library(text: str) -> None:

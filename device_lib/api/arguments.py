@@ -67,7 +67,8 @@ def wants_one_piece(call: str) -> bool:
     return call.removesuffix("_warp") in _CALLS_IN_ONE_PIECE
 
 
-def _allowed(parameter: str) -> tuple[tuple[int, ...], str]:
+def allowed(parameter: str) -> tuple[tuple[int, ...], str]:
+    """Ways in which a parameter of a call can be used, and what is allowed in words."""
     if is_buffer(parameter):
         return _BUFFER
     return _ALLOWED.get(parameter, _NUMBER)
@@ -196,7 +197,7 @@ def _cure(parameter: str, kind: Kind) -> str:
 
 def complaint(call: str, parameter: str, kind: Kind) -> str:
     """What is wrong with one argument of a call, in one line; empty: nothing."""
-    uses, allowed = _allowed(parameter)
+    uses, words = allowed(parameter)
     if kind.use in uses or (kind.use == INTEGERS and ARRAY in uses):
         if kind.strided and parameter in _IN_ONE_PIECE and wants_one_piece(call):
             return (
@@ -205,9 +206,9 @@ def complaint(call: str, parameter: str, kind: Kind) -> str:
             )
         return ""
     if parameter.endswith("type"):
-        allowed = _DATATYPE
+        words = _DATATYPE
     cure = _cure(parameter, kind)
-    return f"{call}: {parameter} is {kind.text}, allowed is {allowed}{cure and '; '}{cure}"
+    return f"{call}: {parameter} is {kind.text}, allowed is {words}{cure and '; '}{cure}"
 
 
 def check(

@@ -25,7 +25,7 @@ FIELDS = {"context": DeviceContext._fields, "status": Status._fields}
 ARRAYS = {
     "requests": "int64",
     "indices": "int64",
-    **dict.fromkeys((*COUNTS, "coords", "dims", "periods"), "int32"),
+    **dict.fromkeys((*COUNTS, "array_of_partitions", "coords", "dims", "periods"), "int32"),
 }
 _C_TYPES = {"int64": "long long", "int32": "int"}
 #: The names of ``gmpi``, and the modules that they come from.
