@@ -37,7 +37,9 @@ from device_lib.api.exports import (
     GMPI_Waitany_warp as GMPI_Waitany_warp,
 )
 from device_lib.api.exports_grid import (
+    GMPI_Allgather_grid as GMPI_Allgather_grid,
     GMPI_Allreduce_grid as GMPI_Allreduce_grid,
+    GMPI_Alltoall_grid as GMPI_Alltoall_grid,
     GMPI_Barrier_grid as GMPI_Barrier_grid,
     GMPI_Bcast_grid as GMPI_Bcast_grid,
     GMPI_Iallreduce_grid as GMPI_Iallreduce_grid,

@@ -160,7 +160,7 @@ class Communicators:
         collects = control is not None and self.areas.open(index, control, mapped, long)
         communicator = Communicator(
             messages, chunks, rank, size, group.identity, peers, p2p, tuple(more), compared,
-            control, neighbours,
+            control, neighbours, collects=collects,
         )  # fmt: skip
         self.groups[index:] = [group, *self.groups[index + 1 :]]
         state.communicators[index:] = [communicator, *state.communicators[index + 1 :]]

@@ -110,6 +110,8 @@ def grids(ctx: Any, a: Any, u: Any, n: int, peer: int) -> None:
     own[1] = gmpi.GMPI_Isend_grid(ctx, u[1:, 1:], n, gmpi.FLOAT, peer, 1, 0)
     gmpi.GMPI_Waitall_grid(ctx, 2, own)
     gmpi.GMPI_Allreduce_grid(ctx, gmpi.IN_PLACE, a, n, gmpi.FLOAT, gmpi.SUM, 0)
+    gmpi.GMPI_Allgather_grid(ctx, a, n, gmpi.FLOAT, u, n, gmpi.FLOAT, 0)
+    gmpi.GMPI_Alltoall_grid(ctx, u[1:, 1:], n, gmpi.FLOAT, a, n, gmpi.FLOAT, 0)
     index, status = gmpi.GMPI_Waitany_grid(ctx, 2, own)
     a[0] = index + status.count
 

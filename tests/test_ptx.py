@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import launcher
@@ -211,7 +212,7 @@ OF_OPERATIONS = {
     "blocks": r"open_(blocks|counted)",
     "one-sided": r"window_\w+",
     "direct collectives": r"direct_(allreduce|bcast|barrier|collect_\w+|\w+_round|\w+_collective"
-    r"|blocks_at_once|\w+_blocks)",
+    r"|blocks_at_once|\w+_blocks|pipeline|\w*transfer)",
     "partitioned": r"partitioned_(make|free|start|pready|parrived|ready_otherwise|ready_range)\w*",
     "several": r"(test_(all|any|some)|finish_(all|one)(_beside)?)",
     "derived datatypes": r"open_scattered",
@@ -273,8 +274,31 @@ def test_a_kernel_with_a_limit_of_registers_of_its_own_links(compiled: Path) -> 
 
 def test_moving_bytes_does_not_spill(compiled: Path) -> None:
     found = json.loads((compiled / "properties.json").read_text())
-    for name in ("gmpi_copy_to_staging", "gmpi_copy_from_staging"):
+    for name in ("gmpi_copy_to_staging", "gmpi_copy_from_staging", "gmpi_direct_reduce_words"):
         assert found[name] == {"stack": 0, "spill_stores": 0, "spill_loads": 0}, name
+
+
+def test_long_segments_are_reduced_by_words_of_16_bytes(
+    library: dict[str, str], tmp_path: Path
+) -> None:
+    """Four loads of each thread under way; and with 64 registers only what belongs to its callers
+    is kept on the stack: stored once, and loaded once."""
+    name = "gmpi_direct_reduce_words"
+    ptx = library[name]
+    loads = [m.start() for m in re.finditer(r"ld\.relaxed\.sys\.global\.v2\.u64", ptx)]
+    first_sum = ptx.index("add.rn.f64")
+    assert len(loads) == 4 and max(loads) < first_sum
+    assert len(re.findall(r"\bst\.v2\.u64", ptx)) == 2
+    (tmp_path / "words.ptx").write_text(ptx)
+    limit = min(assembler.LIMITS)
+    command = [
+        assembler.ptxas(), "-c", "-v", "-arch=sm_90a", f"--maxrregcount={limit}",
+        str(tmp_path / "words.ptx"), "-o", str(tmp_path / "words.cubin"),
+    ]  # fmt: skip
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    said = said[said.index(f"properties for {name}") :]
+    found = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", said)
+    assert found is not None and int(found[1]) == int(found[2]) < 4 * limit, said
 
 
 @pytest.mark.parametrize(
@@ -294,7 +318,7 @@ def test_there_is_no_arithmetic_in_floating_point(library: dict[str, str]) -> No
     # Numba makes float64 of int64 and uint64: a handle would lose its low bits.
     reduce = re.compile(
         "gmpi_direct_(allreduce|look_for_round|blocks_at_once|look_for_blocks)_(block|warp)"
-        "|gmpi_direct_long_reduce"
+        "|gmpi_direct_(long_reduce|reduce_words|reduce_rest)"
         "|gmpi_window_(get_)?accumulate_(block|warp)"
     )
     for name, ptx in library.items():

@@ -34,6 +34,7 @@ from device_lib.direct.partitioned_waits import make_partitioned_waits
 from device_lib.direct.requests import make_ask, make_direct
 from device_lib.direct.round_waits import make_round_waits
 from device_lib.direct.scattered_collectives import make_scattered
+from device_lib.direct.transfers import make_transfer
 from device_lib.platform.context import has_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
@@ -85,7 +86,8 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     wait_for_each = waiting.wait_for_each
     several = make_several(scope, finish)
     make_wait = make_round_waits(scope, requests.help_others, direct.go_on)
-    collectives = make_collectives(scope, make_wait)
+    transfer = make_transfer(scope, make_wait)
+    collectives = make_collectives(scope, make_wait, transfer)
     collect = make_scattered(scope, collectives, requests.help_others)
     body = make_open_scattered(
         scope, requests.help_others, requests.report, direct.start_scattered, collect
@@ -205,7 +207,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
 
     collective = make_collective_calls(requests, waiting, collectives, open_scattered)
-    direct_blocks = make_block_collectives(scope, make_wait)
+    direct_blocks = make_block_collectives(scope, make_wait, transfer)
     of_blocks = make_block_calls(scope, requests, waiting, direct_blocks)
     of_blocks |= make_counted_calls(scope, requests, waiting)
 

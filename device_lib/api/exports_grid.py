@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from device_lib.api import exports
+from device_lib.api import exports, exports_collectives
 from device_lib.api.binding import Twin, block_calls, make_twin
 from device_lib.api.grid import make_grid_calls
 
@@ -26,5 +26,7 @@ GMPI_Test_grid = grid_scope(exports.GMPI_Test)
 GMPI_Allreduce_grid = grid_scope(exports.GMPI_Allreduce)
 GMPI_Iallreduce_grid = grid_scope(exports.GMPI_Iallreduce)
 GMPI_Bcast_grid = grid_scope(exports.GMPI_Bcast)
+GMPI_Allgather_grid = grid_scope(exports_collectives.GMPI_Allgather)
+GMPI_Alltoall_grid = grid_scope(exports_collectives.GMPI_Alltoall)
 GMPI_Barrier_grid = grid_scope(exports.GMPI_Barrier)
 GMPI_Synchronize_grid = grid_scope(exports.GMPI_Synchronize)

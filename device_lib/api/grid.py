@@ -213,9 +213,10 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
 
     # --- collectives ------------------------------------------------------------------------------
 
-    allreduce_of_all, iallreduce_of_all = error_of(block.allreduce), handle_of(block.iallreduce)
-    bcast_of_all, barrier_of_all = error_of(block.bcast), error_of(block.barrier)
-    synchronize_of_all = error_of(block.synchronize)
+    iallreduce_of_all, synchronize_of_all = handle_of(block.iallreduce), error_of(block.synchronize)
+    allreduce_of_all, bcast_of_all = error_of(block.allreduce), error_of(block.bcast)
+    allgather_of_all, alltoall_of_all = error_of(block.allgather), error_of(block.alltoall)
+    barrier_of_all = error_of(block.barrier)
 
     @device
     def iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
@@ -230,6 +231,18 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         return bcast_of_all(ctx, buf, count, datatype, root, comm)
 
     @device
+    def allgather(ctx, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm):
+        return allgather_of_all(
+            ctx, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+        )
+
+    @device
+    def alltoall(ctx, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm):
+        return alltoall_of_all(
+            ctx, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+        )
+
+    @device
     def barrier(ctx, comm):
         return barrier_of_all(ctx, comm)
 
@@ -240,5 +253,5 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
     return SimpleNamespace(
         isend=isend, irecv=irecv, send=send, recv=recv, sendrecv=sendrecv, wait=wait, test=test,
         waitall=waitall, waitany=waitany, iallreduce=iallreduce, allreduce=allreduce, bcast=bcast,
-        barrier=barrier, synchronize=synchronize,
+        allgather=allgather, alltoall=alltoall, barrier=barrier, synchronize=synchronize,
     )  # fmt: skip

@@ -21,8 +21,10 @@ from device_lib.direct.block_rounds import (
     takes_from,
 )
 from device_lib.direct.collective_waits import AFTER_STORES, NOTHING_DONE
+from device_lib.direct.long_collectives import is_long
 from device_lib.direct.round_waits import DATA, ENTERED_ONLY, LOOKS
-from device_lib.direct.rounds import is_reducing, row_of, signature_of
+from device_lib.direct.rounds import is_reducing, kind_of, row_of, signature_of
+from device_lib.direct.transfers import NOT_AT_ONCE
 from device_lib.move.layouts import (
     layout_of,
     pack_layout,
@@ -44,6 +46,8 @@ from device_lib.platform.scope import Scope
 from device_lib.proxied.status import sign32
 from gmpi.contract import collectives, moves
 from gmpi.contract.collectives import (
+    ALLGATHER,
+    ALLTOALL,
     AREA,
     INBOX_BYTES,
     KIND_MASK,
@@ -111,11 +115,21 @@ def all_come(what, recv, me, ranks):
     return recv != 0 and takes_from(what, me, ranks) == (1 << ranks) - 1
 
 
-def make_block_collectives(scope: Scope, make_wait: Callable) -> SimpleNamespace:
+@device
+def _may_be_at_once(ctx, what, nbytes):
+    """Whether all ranks ask each other how to move long blocks (``transfers``)."""
+    kind = kind_of(what)
+    return (kind == ALLGATHER or kind == ALLTOALL) and is_long(ctx, what, nbytes)
+
+
+def make_block_collectives(
+    scope: Scope, make_wait: Callable, transfer: Callable
+) -> SimpleNamespace:
     """What ``make_open_blocks`` takes, for one scope, all of whose threads call it.
 
     Args:
         make_wait: ``make_round_waits``.
+        transfer: of ``transfers``.
     """
     rank = scope.rank
     size = scope.size
@@ -275,6 +289,15 @@ def make_block_collectives(scope: Scope, make_wait: Callable) -> SimpleNamespace
         error = SUCCESS
         begin = 0
         going = True
+        if _may_be_at_once(ctx, what, nbytes):
+            if entered != number:
+                error = wait(ctx, what, number - 1, last, 0, ENTERED_ONLY)
+            if error == SUCCESS:
+                out = send if send == SCATTERED else send + shift
+                error, number = transfer(ctx, what, out, recv, nbytes, number)
+            going = error == NOT_AT_ONCE
+            error = SUCCESS if going else error
+            entered = number
         while going:
             some = min(nbytes - begin, ROOM)
             if state == NOTHING_DONE:

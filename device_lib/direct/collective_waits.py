@@ -10,6 +10,7 @@ from device_lib.direct import rounds
 from device_lib.direct.long_collectives import is_long, make_collect_long
 from device_lib.direct.round_waits import DATA, ENTERED_ONLY, LOOKS
 from device_lib.direct.rounds import NOBODY, kind_of, row_of, signature_of
+from device_lib.direct.transfers import NOT_AT_ONCE
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     device,
@@ -51,12 +52,13 @@ def _sends(what, me):
     return kind == ALLREDUCE or (kind == BCAST and me == what & ROOT_MASK)
 
 
-def make_collective_waits(scope: Scope, make_wait: Callable) -> SimpleNamespace:
+def make_collective_waits(scope: Scope, make_wait: Callable, transfer: Callable) -> SimpleNamespace:
     """``rest``: (ctx, what, send, recv, nbytes, how far it has come) -> error class or NOT_OURS;
     ``long``: (ctx, what, slot of layouts, send, recv, nbytes) -> the same of a long call.
 
     Args:
         make_wait: ``make_round_waits``.
+        transfer: of ``transfers``.
     """
     rank = scope.rank
     size = scope.size
@@ -131,6 +133,10 @@ def make_collective_waits(scope: Scope, make_wait: Callable) -> SimpleNamespace:
         if entered != number:
             error = wait_linked(ctx, what, number - 1, load_gpu(row + SIGNATURE), 0, ENTERED_ONLY)
         if error == SUCCESS:
+            error = NOT_AT_ONCE
+            if kind_of(what) == ALLREDUCE:
+                error, number = transfer(ctx, what, send, recv, nbytes, number)
+        if error == NOT_AT_ONCE:
             error, number = collect_long(ctx, what, slot, send, recv, nbytes, number)
         if leads() and lane_id() == 0:
             store_pair_gpu(row + NUMBER, number, number if error == SUCCESS else -1)

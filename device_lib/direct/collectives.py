@@ -49,18 +49,19 @@ def _at_once(size):
     return min(ROOM, 2 * size * PAYLOAD)
 
 
-def make_collectives(scope: Scope, make_wait: Callable) -> SimpleNamespace:
+def make_collectives(scope: Scope, make_wait: Callable, transfer: Callable) -> SimpleNamespace:
     """For one scope. Each returns the error class, or NOT_OURS: the call goes by the proxies.
 
     Args:
         make_wait: ``make_round_waits``.
+        transfer: of ``transfers``.
     """
     rank = scope.rank
     size = scope.size
     leads = scope.leads
     sync = scope.sync
     sync_or = scope.sync_or
-    waits = make_collective_waits(scope, make_wait)
+    waits = make_collective_waits(scope, make_wait, transfer)
     rest = waits.rest
     part = parts_of(scope.name, "gmpi_direct")
 

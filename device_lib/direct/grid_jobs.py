@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from device_lib.direct import packets
 from device_lib.direct.long_steps import take_step
+from device_lib.direct.pipelines import OF_SCOPE
+from device_lib.direct.straight import move_straight
 from device_lib.move.copy import copy_from_staging, copy_to_staging
 from device_lib.move.layouts import layout_of, pack_layout, unpack_layout
 from device_lib.platform.library import linked
@@ -19,9 +21,12 @@ from device_lib.platform.primitives import (
     int64,
     thread_rank,
 )
-from gmpi.contract.grid import COLLECT, PUSH, PUT_WIDE, TAKE
+from gmpi.contract.grid import COLLECT, PUSH, PUT_WIDE, TAKE, TRANSFER
 from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
+from gmpi.contract.pipelines import NUMBER_SHIFT, PIPELINES_MASK
 from gmpi.contract.wire import SCATTERED
+
+_pipeline = OF_SCOPE["block"]
 
 
 @device
@@ -49,3 +54,27 @@ def _execute(ctx, kind, a, b, c, d, e):
 
 
 execute = linked("gmpi_grid_execute", 9, 1, _execute)
+
+
+@device
+def _transfer(ctx, kind, a, b, c, d, e):
+    """The same of a TRANSFER: apart, since only collectives link it."""
+    count = e & PIPELINES_MASK
+    if count == 0:
+        size = int64(block_threads()) * int64(grid_blocks())
+        rank = int64(block_id()) * int64(block_threads()) + int64(thread_rank())
+        move_straight(ctx, a, b, c, d, e >> NUMBER_SHIFT, rank, size)
+    elif block_id() < count:
+        return _pipeline(ctx, a, b, c, d, e >> NUMBER_SHIFT, block_id(), count)
+    return 0
+
+
+transfer = linked("gmpi_grid_transfer", 9, 1, _transfer)
+
+
+@device
+def execute_any(ctx, kind, a, b, c, d, e):
+    """The same of any job."""
+    if kind == TRANSFER:
+        return transfer(ctx, kind, a, b, c, d, e)
+    return execute(ctx, kind, a, b, c, d, e)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import rows
-from device_lib.direct.grid_jobs import execute
+from device_lib.direct.grid_jobs import execute, execute_any, transfer
 from device_lib.platform.context import leads_grid
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import (
@@ -53,6 +53,7 @@ from gmpi.contract.grid import (
     PUSH,
     RESULT,
     TELLER,
+    TRANSFER,
     WORDS,
 )
 from gmpi.contract.wire import (
@@ -192,27 +193,32 @@ def _arrive(ctx, failed, remote):
     count_gpu(_row(ctx) + ARRIVED, 1)
 
 
-@device
-def _share(ctx, kind, a, b, c, d, e):
-    """Has all blocks do a job, its own part included; the leader. 1 where it was aborted, else 0.
+def _make_share(name: str, execute: Callable) -> Callable:
+    @device
+    def share(ctx, kind, a, b, c, d, e):
+        """Has all blocks do a job, its own part included; the leader. 1 where it was aborted, else
+        0.
 
-    When it returns, all is done, and the calling block may say so to others.
-    """
-    sync_block()
-    if thread_rank() == 0:
-        _command(ctx, kind, a, b, c, d, e, 0)
-    failed = sync_block_or(execute(ctx, kind, a, b, c, d, e))
-    aborted = 0
-    if thread_rank() == 0:
-        while _have_arrived(ctx, _LOOKS) == 0:
-            pause(40)
-        aborted = load_gpu(_row(ctx) + FAILED)
-    aborted = broadcast_block(aborted)
-    sync_block()
-    return 1 if failed or aborted != 0 else 0
+        When it returns, all is done, and the calling block may say so to others.
+        """
+        sync_block()
+        if thread_rank() == 0:
+            _command(ctx, kind, a, b, c, d, e, 0)
+        failed = sync_block_or(execute(ctx, kind, a, b, c, d, e))
+        aborted = 0
+        if thread_rank() == 0:
+            while _have_arrived(ctx, _LOOKS) == 0:
+                pause(40)
+            aborted = load_gpu(_row(ctx) + FAILED)
+        aborted = broadcast_block(aborted)
+        sync_block()
+        return 1 if failed or aborted != 0 else 0
+
+    return linked(name, 9, 1, share)  # type: ignore[no-any-return]
 
 
-share = linked("gmpi_grid_share", 9, 1, _share)
+share = _make_share("gmpi_grid_share", execute)
+share_transfer = _make_share("gmpi_grid_share_transfer", transfer)
 
 
 def make_team(take_slot: Callable) -> SimpleNamespace:
@@ -370,9 +376,10 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
                 if kind == RESULT:
                     return a, b, c, d, e, f
                 number += 1
-                failed = sync_block_or(execute(ctx, kind, a, b, c, d, e))
+                failed = sync_block_or(execute_any(ctx, kind, a, b, c, d, e))
                 if thread_rank() == 0:
-                    _arrive(ctx, 1 if failed else 0, 1 if kind == PUSH or kind == COLLECT else 0)
+                    remote = kind == PUSH or kind == COLLECT or kind == TRANSFER
+                    _arrive(ctx, 1 if failed else 0, 1 if remote else 0)
         word = slots.error_handle(error) if what == HANDLE else error
         return word, -1, -1, 0, 0, 0
 

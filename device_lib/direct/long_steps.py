@@ -22,7 +22,7 @@ from device_lib.platform.primitives import (
     read_packet,
     write_packet,
 )
-from gmpi.contract import collectives
+from gmpi.contract import collectives, pipelines
 from gmpi.contract.collectives import (
     ALLREDUCE,
     AREA,
@@ -43,21 +43,34 @@ TAKE = 3  # what has come to us, to the user's buffer
 
 _area_bytes = device(collectives.area_bytes)
 _box_bytes = device(collectives.box_bytes)
+_flags_bytes = device(pipelines.flags_bytes)
 
 
 @device
-def _inbox(row, ranks, me, peer):
-    """Where the long inbox of a rank begins, mapped here."""
-    return load_8(row + PEERS + peer * 8) - me * INBOX_BYTES + _area_bytes(ranks)
+def area_of(row, me, peer):
+    """Where the area of a rank begins, mapped here."""
+    return load_8(row + PEERS + peer * 8) - me * INBOX_BYTES
+
+
+@device
+def flags_of(row, ranks, me, peer):
+    """Where the flags of pipelines begin in it."""
+    return area_of(row, me, peer) + _area_bytes(ranks)
+
+
+@device
+def boxes_of(row, ranks, me, peer):
+    """Where the long inbox of a rank begins, and the slots of pipelines do."""
+    return flags_of(row, ranks, me, peer) + _flags_bytes(ranks)
 
 
 @device
 def _outbox(row, ranks, me, peer):
-    return _inbox(row, ranks, me, peer) + _box_bytes(load_gpu(row + CHUNK))
+    return boxes_of(row, ranks, me, peer) + _box_bytes(load_gpu(row + CHUNK))
 
 
 @device
-def _segment_bytes(nbytes, ranks):
+def segment_bytes(nbytes, ranks):
     return ((nbytes + ranks - 1) // ranks + SEGMENT_STEP - 1) & ~(SEGMENT_STEP - 1)
 
 
@@ -76,7 +89,7 @@ def _reduce(row, place, what, each, nbytes, rank, size):
     """Reduces our segment of a chunk of ``nbytes``, 16 bytes of a thread at once."""
     ranks = place >> RANKS_SHIFT
     me = place & LOW_32
-    inbox = _inbox(row, ranks, me, me)
+    inbox = boxes_of(row, ranks, me, me)
     end = min(each, nbytes - me * each)
     at = rank * SEGMENT_STEP
     while at < end:
@@ -106,7 +119,7 @@ def _step(ctx, what, step_slot, address, begin, nbytes, rank, size):
     place = load_16(row + AREA)[1]
     ranks = place >> RANKS_SHIFT
     me = place & LOW_32
-    each = _segment_bytes(nbytes, ranks)
+    each = segment_bytes(nbytes, ranks)
     if step == REDUCE:
         _reduce_linked(row, place, what, each, nbytes, rank, size)
     elif step == TAKE:
@@ -126,7 +139,7 @@ def _step(ctx, what, step_slot, address, begin, nbytes, rank, size):
             if reduces:
                 first = min(peer * each, nbytes)
                 last = min(first + each, nbytes)
-                to = _inbox(row, ranks, me, peer) + me * each
+                to = boxes_of(row, ranks, me, peer) + me * each
                 _out(ctx, slot, to, address, begin + first, begin + last, rank, size)
             elif turn > 0:
                 to = _outbox(row, ranks, me, peer)

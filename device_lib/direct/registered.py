@@ -38,6 +38,12 @@ def place_of(ctx, target, nbytes, sender):
     """
     if (target | nbytes) & (ALIGNMENT - 1) != 0:
         return 0
+    return place_anywhere(ctx, target, nbytes, sender)
+
+
+@device
+def place_anywhere(ctx, target, nbytes, sender):
+    """The same of any address and length."""
     channels, mask = load_16(ctx.device + DEVICE_CHANNELS)
     table = channels + (mask + 1) * (ROW_BYTES + COUNTER_BYTES)
     rows = load_gpu(table + IN_USE)

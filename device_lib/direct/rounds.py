@@ -142,13 +142,13 @@ def put_four(row, ranks, number, what, source, nbytes, alone, rank, size):
 
 
 @device
-def put_entered(row, ranks, number, what, rank, size):
-    """Stores packet 0 of a round, without payload, to all ranks."""
+def put_entered(row, ranks, number, what, rank, size, low=0):
+    """Stores packet 0 of a round, without payload but for ``low``, to all ranks."""
     word = first_word(number, signature_of(what))
     turn = turn_of(number, ranks)
     peer = rank
     while peer < ranks:
-        write_packet(load_8(row + PEERS + peer * 8) + turn, 0, word)
+        write_packet(load_8(row + PEERS + peer * 8) + turn, low, word)
         peer += opaque(size)
 
 

@@ -88,7 +88,9 @@ fence_sys = _twin.fence_sys
 load_4 = _twin.load_4
 load_8 = _twin.load_8
 load_16 = _twin.load_16
+load_16_sys_if = _twin.load_16_sys_if
 store_8 = _twin.store_8
+store_16_if = _twin.store_16_if
 
 # the rest
 buffer_of = _twin.buffer_of

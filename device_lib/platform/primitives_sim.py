@@ -254,7 +254,16 @@ def load_16(address):
     return load_gpu(address), load_gpu(address + 8)
 
 
+def load_16_sys_if(address, wanted):
+    return load_16(address) if wanted else (0, 0)
+
+
 store_8 = store_gpu
+
+
+def store_16_if(address, low, high, wanted):
+    if wanted:
+        store_pair_gpu(address, low, high)
 
 
 def read_packet(address):

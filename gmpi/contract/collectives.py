@@ -41,7 +41,7 @@ INBOX_BYTES = PACKETS * PACKET_BYTES
 
 # --- an area --------------------------------------------------------------------------------------
 #   inboxes of even rounds, by source | of odd rounds | ROOM bytes, packed here by their owner
-#   and, where there is room, the long inbox | the long outbox
+#   and, where there is room, flags (``pipelines.py``) | the long inbox | the long outbox
 
 
 def area_bytes(ranks: int) -> int:

@@ -32,3 +32,6 @@ TAKE = 2  # bytes of a receive from staging: slot, staging, buffer, begin, end
 PUT_WIDE = 3  # a message into the wide slot: where to, buffer, bytes, number
 TAKE_WIDE = 4  # a message from there: place, buffer, bytes to move, length, mark
 COLLECT = 5  # a step of a long collective: word of the call, step and slot, buffer, begin, bytes
+# A long collective at once (``pipelines.py``): word of the call, what goes out, where to, bytes,
+# number of the opening and pipelines.
+TRANSFER = 6

@@ -18,6 +18,7 @@ from gmpi.contract.collectives import (
     box_bytes,
 )
 from gmpi.contract.partitions import ARENA_BYTES
+from gmpi.contract.pipelines import flags_bytes
 from gmpi.contract.wire import COLLECTIVE_ROW_BYTES, DEVICE_COLLECTIVES
 from gmpi.memory.regions import Memory
 
@@ -50,7 +51,8 @@ class Areas:
         if memory.direct and ranks <= RANKS and mapped.all():
             offset, chunk = self._take(ranks, long)
         if offset is not None:
-            memory.clear(memory.arena_at(int(mapped[me])) + offset, area_bytes(ranks))
+            nbytes = area_bytes(ranks) + (flags_bytes(ranks) if chunk else 0)
+            memory.clear(memory.arena_at(int(mapped[me])) + offset, nbytes)
         told = comm.allgather((_NOT_DIRECT if offset is None else offset, chunk))
         offsets = [place for place, _ in told]
         if _NOT_DIRECT in offsets:  # all ranks say the same
@@ -77,7 +79,7 @@ class Areas:
     def _take(self, ranks: int, long: bool) -> tuple[int | None, int]:
         """(offset of an area in the arena, or behind it in the long arena; bytes of a chunk)."""
         for chunk in CHUNKS if long else ():
-            nbytes = area_bytes(ranks) + 2 * box_bytes(chunk)
+            nbytes = area_bytes(ranks) + flags_bytes(ranks) + 2 * box_bytes(chunk)
             offset = self._memory.long_pieces.take(nbytes)
             if offset is not None:
                 return ARENA_BYTES + offset, chunk

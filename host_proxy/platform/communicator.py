@@ -27,6 +27,7 @@ class Communicator:
         control: where no receive uses a wildcard, what proxies say of channels.
         neighbours: where it has a topology; ``messages`` is a graph with its edges then.
         is_free: it has been given back; its handle is nobody's, or somebody else's.
+        collects: its ranks' kernels carry out collectives without proxies.
     """
 
     messages: Duplicate
@@ -41,6 +42,7 @@ class Communicator:
     control: Control | None = None
     neighbours: Neighbours | None = None
     is_free: bool = False
+    collects: bool = False
 
     @property
     def duplicates(self) -> tuple[Duplicate, ...]:

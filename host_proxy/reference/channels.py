@@ -4,8 +4,8 @@ The receiver decides: whether the sender's GPU and ours map each other's memory,
 is an inbox left. It answers its own kernel at once and tells the sender's proxy, which asks if it
 wants to know before it has been told. What has been decided holds for the life of the communicator.
 
-Whoever sends to us is also told of the arrays that are registered here, and answers where it has
-mapped them (``gmpi/memory/registered.py``).
+Whoever sends to us, or takes part in direct collectives with us, is also told of the arrays that
+are registered here, and answers where it has mapped them (``gmpi/memory/registered.py``).
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class Channels:
         self._told: dict[tuple[int, int, int], int] = {}  # (communicator, dest, tag)
         self._asked: set[tuple[int, int, int]] = set()
         self._senders: dict[int, tuple[int, int]] = {}  # rank of the node: (communicator, rank)
-        self._offered = 0  # version of the registered arrays that all of them have been told of
+        # Version of the registered arrays that all of them have been told of, and on how many
+        # communicators collectives are direct.
+        self._offered = 0, 0
 
     def receive_end(self, comm: int, source: int, tag: int) -> Ends:
         """Of the channel from a rank."""
@@ -88,15 +90,17 @@ class Channels:
     def listen(self) -> bool:
         """Takes what other proxies have said; whether anything was."""
         heard = False
+        collecting = 0
         for comm, communicator in enumerate(self._state.communicators):
             control = communicator.control
             if control is None or communicator.is_free:
                 continue
+            collecting += communicator.collects
             words = np.empty(_WORDS, np.int64)
             while (source := control.hear(words)) is not None:
                 heard = True
                 self._hear(comm, source, *map(int, words))
-        self._offer_new()
+        self._offer_new(collecting)
         return heard
 
     def _hear(self, comm: int, source: int, what: int, *words: int) -> None:
@@ -112,12 +116,23 @@ class Channels:
         else:
             registered.mapped(self._peer(comm, source), list(words))
 
-    def _offer_new(self) -> None:
-        """Tells all senders of what has been registered since."""
+    def _offer_new(self, collecting: int) -> None:
+        """Tells all senders, and those in direct collectives, of what has been registered since.
+
+        Args:
+            collecting: on how many communicators collectives are direct.
+        """
         registered = self._state.registered
-        if registered is None or registered.version == self._offered:
+        if registered is None or (registered.version, collecting) == self._offered:
             return
-        self._offered = registered.version
+        self._offered = registered.version, collecting
+        for comm, communicator in enumerate(self._state.communicators):
+            for rank in range(communicator.size if communicator.collects else 0):
+                peer = self._peer(comm, rank)
+                known = self._senders.get(peer)
+                if peer < 0 or rank == communicator.rank or (known and self._peer(*known) >= 0):
+                    continue
+                self._senders[peer] = comm, rank
         for peer in self._senders:
             self._offer(peer)
 

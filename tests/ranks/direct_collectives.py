@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pipelines
 from common import RANK, SIZE, WORLD, barrier, end, every_shape, pattern, raises, run
 from mpi4py import MPI
 from numba import cuda
@@ -299,7 +300,7 @@ def calls_that_differ(g: gmpi.Context) -> None:
 SCENARIOS = [
     no_record_for_a_collective, sizes_around_a_round, buffers_in_pieces, no_room_for_chunks,
     communicators_at_once,
-    both_roads_in_turn, numbers_wrap, bad_arguments, calls_that_differ,
+    both_roads_in_turn, numbers_wrap, bad_arguments, calls_that_differ, *pipelines.SCENARIOS,
 ]  # fmt: skip
 
 
@@ -335,7 +336,7 @@ def main() -> None:
         run(SCENARIOS, g)
         assert g.pending == []
     if not any(word.isidentifier() for word in sys.argv[1:]):
-        run([aborted])
+        run([aborted, pipelines.aborted_in_a_pipeline])
     end()
 
 

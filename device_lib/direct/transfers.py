@@ -1,0 +1,225 @@
+"""Long collectives at once: the ranks agree on how, then all blocks of each move the bytes.
+
+See ``gmpi/contract/pipelines.py``. All threads of a scope call these. Where the scope leads a grid,
+all of its blocks take part.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_lib.direct import rounds
+from device_lib.direct.grid_team import share_transfer, shares_of
+from device_lib.direct.long_steps import area_of
+from device_lib.direct.pipelines import OF_SCOPE
+from device_lib.direct.registered import place_anywhere
+from device_lib.direct.round_waits import ENTERED_ONLY, LOOKS
+from device_lib.direct.rounds import kind_of, later_word, row_of, signature_of, turn_of
+from device_lib.direct.straight import move_straight
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import (
+    device,
+    fence_sys,
+    grid_blocks,
+    int64,
+    load_8,
+    load_16,
+    load_gpu,
+    load_sys,
+    memory_space,
+    opaque,
+    read_packet,
+    store_8,
+    write_packet,
+)
+from device_lib.platform.scope import Scope
+from gmpi.contract import pipelines
+from gmpi.contract.collectives import (
+    ALLREDUCE,
+    ALLTOALL,
+    AREA,
+    CHUNK,
+    INBOX_BYTES,
+    PEERS,
+    RANKS_SHIFT,
+)
+from gmpi.contract.constants import SUCCESS
+from gmpi.contract.grid import TRANSFER
+from gmpi.contract.pipelines import (
+    BLOCKS_MASK,
+    IN_ONE_PIECE,
+    NUMBER_SHIFT,
+    PIPELINES,
+    RECV_PACKET,
+    SEND_PACKET,
+    STRAIGHT,
+)
+from gmpi.contract.wire import CONTROL_ABORT, LOW_32, PACKET_BYTES, SCATTERED
+
+NOT_AT_ONCE = -5  # in place of an error class: a rank has a buffer that is not in one piece
+
+_pipelines_of = device(pipelines.pipelines_of)
+
+
+@device
+def _is_in_one_piece(address):
+    """Whether others may reach it, or all blocks: shared memory goes in rounds or chunks."""
+    return address != SCATTERED and memory_space(address) == 0
+
+
+@device
+def _bytes_of(what, nbytes, ranks):
+    """(of what goes out, of what comes back)."""
+    if kind_of(what) == ALLREDUCE:
+        return nbytes, nbytes
+    return nbytes * ranks if kind_of(what) == ALLTOALL else nbytes, nbytes * ranks
+
+
+@device
+def _place_for(ctx, row, address, nbytes, me, peer):
+    """Where a buffer is for a rank, relative to our area; 0: nowhere."""
+    area = load_16(row + AREA)[0]
+    if peer == me:
+        return address - area
+    found = place_anywhere(ctx, address, nbytes, load_8(row + PEERS + peer * 8))
+    return found - area if found != 0 else 0
+
+
+# wide: what all threads have read already
+@device
+def _put_places(ctx, row, place, what, number, send, recv, nbytes, rank, size):
+    """Tells the other ranks where our buffers are for them; 1 where one of those that the caller
+    tells cannot reach what it needs, else 0."""
+    ranks = place >> RANKS_SHIFT
+    me = place & LOW_32
+    out, back = _bytes_of(what, nbytes, ranks)
+    reduces = kind_of(what) == ALLREDUCE
+    # What is reduced is moved by words. What comes of an Alltoall would fall on what goes out.
+    lacks = (send | recv) & 15 != 0 if reduces else send == recv and kind_of(what) == ALLTOALL
+    later = later_word(number)
+    missing = 0
+    peer = rank
+    while peer < ranks:
+        to = from_here = 0
+        if not lacks:
+            to = _place_for(ctx, row, recv, back, me, peer)
+            from_here = to
+            if reduces:
+                from_here = _place_for(ctx, row, send, out, me, peer)
+        if to == 0 or from_here == 0:
+            missing = 1
+        box = load_8(row + PEERS + peer * 8) + turn_of(number, ranks)
+        write_packet(box + SEND_PACKET * PACKET_BYTES, from_here, later)
+        write_packet(box + RECV_PACKET * PACKET_BYTES, to, later)
+        peer += opaque(size)
+    return missing
+
+
+@device
+def _find_buffers(row, place, number, rank, size):
+    """Makes addresses of what the others have said of their buffers."""
+    ranks = place >> RANKS_SHIFT
+    me = place & LOW_32
+    peer = rank
+    while peer < ranks:
+        area = area_of(row, me, peer)
+        at = area_of(row, me, me) + turn_of(number, ranks) + peer * INBOX_BYTES
+        for packet in (SEND_PACKET, RECV_PACKET):
+            place_there = at + packet * PACKET_BYTES
+            store_8(place_there, read_packet(place_there)[0] + area)
+        peer += opaque(size)
+
+
+@device
+def _offer_of_all(area, ranks, number):
+    """What all ranks have, of what they have offered; any thread, after the round."""
+    offer = BLOCKS_MASK | IN_ONE_PIECE | STRAIGHT
+    source = 0
+    while source < ranks:
+        low, word = read_packet(area + turn_of(number, ranks) + source * INBOX_BYTES)
+        blocks = min(offer & BLOCKS_MASK, low & BLOCKS_MASK)
+        offer = offer & low & ~BLOCKS_MASK | blocks
+        source += opaque(1)
+    return offer
+
+
+def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
+    """For one scope: (ctx, word of the call, what goes out, where to, bytes, number
+    of the next round) -> (error class or NOT_AT_ONCE, number of the next round). All ranks have
+    entered the round before.
+
+    Args:
+        make_wait: ``make_round_waits``.
+    """
+    rank, size, sync, sync_or = scope.rank, scope.size, scope.sync, scope.sync_or
+    shares = shares_of(scope)
+    part = parts_of(scope.name, "gmpi_direct")
+    pipeline = OF_SCOPE[scope.name]
+
+    @device
+    def look(ctx, what, number, signature, target, size_mode):
+        area, place = load_16(row_of(ctx, what) + AREA)
+        return rounds.missing_of_entered(
+            area, place >> RANKS_SHIFT, number, signature, rank(), size(), LOOKS
+        )
+
+    wait = make_wait("wait_to_transfer", part("look_to_transfer", 8, 1, look))
+
+    @device
+    def meet(ctx, what, number, nbytes, offer):
+        """All ranks see what all have stored before; an error class."""
+        row = row_of(ctx, what)
+        ranks = load_16(row + AREA)[1] >> RANKS_SHIFT
+        if rank() < ranks:  # those that say so
+            fence_sys()
+        rounds.put_entered(row, ranks, number, what, rank(), size(), offer)
+        error = wait(ctx, what, number, signature_of(what), 0, nbytes << 1 | ENTERED_ONLY)
+        if rank() < ranks:  # those that have seen it
+            fence_sys()
+        sync()
+        return error
+
+    @device
+    def transfer(ctx, what, send, recv, nbytes, number):
+        row = row_of(ctx, what)
+        area, place = load_16(row + AREA)
+        ranks = place >> RANKS_SHIFT
+        blocks = int64(grid_blocks()) if shares(ctx) else int64(1)
+        offer = min(blocks, PIPELINES)
+        if _is_in_one_piece(send) and _is_in_one_piece(recv):
+            missing = _put_places(ctx, row, place, what, number, send, recv, nbytes, rank(), size())
+            offer |= IN_ONE_PIECE if sync_or(missing) else IN_ONE_PIECE | STRAIGHT
+        else:
+            sync()  # what its own threads have stored
+        error = meet(ctx, what, number, nbytes, offer)
+        if error != SUCCESS:
+            return error, number
+        offer = _offer_of_all(area, ranks, number)
+        if offer & IN_ONE_PIECE == 0:
+            return NOT_AT_ONCE, number + 1
+        count = int64(0)
+        if offer & STRAIGHT == 0:
+            count = _pipelines_of(offer & BLOCKS_MASK, load_gpu(row + CHUNK), ranks)
+        else:
+            _find_buffers(row, place, number, rank(), size())
+            sync()
+        failed = 0
+        if shares(ctx):
+            how = number << NUMBER_SHIFT | count
+            failed = share_transfer(ctx, TRANSFER, what, send, recv, nbytes, how)
+        elif count == 0:
+            move_straight(ctx, what, send, recv, nbytes, number, rank(), size())
+        else:
+            failed = pipeline(ctx, what, send, recv, nbytes, number, 0, count)
+        number += 1
+        sync()
+        if failed != 0:
+            error = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
+        elif count == 0:
+            error = meet(ctx, what, number, nbytes, 0)
+            number += 1
+        return error, number
+
+    linked: Callable = part("transfer", 8, 2, transfer)
+    return linked
