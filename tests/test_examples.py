@@ -272,6 +272,12 @@ def test_collectives(tmp_path: Path) -> None:
     one = [(call, 1) for call in ("Reduce", "Allgather", "Alltoall", "Scan", "Exscan")]
     assert [(row["call"], row["blocks"]) for row in rows] == both + one
     assert all(row["direct"]["p50"] > 0 and row["proxied"]["p50"] > 0 for row in rows)
+    text = program(2, BENCHMARKS / "collectives.py", "--long", "--json", str(results))
+    assert "results checked: all right" in text
+    rows = json.loads(results.read_text())["rows"]
+    assert [row["call"] for row in rows[::2]] == ["Allreduce", "Allgather", "Alltoall"]
+    assert [row["straight"] for row in rows] == [True, False] * 3
+    assert all(row["gbps"] > 0 for row in rows)
 
 
 @pytest.mark.mpich

@@ -14,11 +14,13 @@ import numpy as np
 
 from gmpi.contract import registered as r
 from gmpi.contract.channels import WIDE_ROOM, Places
+from gmpi.contract.collectives import LONG
 from gmpi.memory.exported import Exported, Region
 from gmpi.memory.gpu_staging import Token
 from gmpi.memory.regions import Memory
 
 _HANDLE_WORDS = 8
+assert LONG < WIDE_ROOM
 
 
 class _Row(NamedTuple):
@@ -60,8 +62,8 @@ class Registered:
 
     def added(self, region: Region) -> None:
         """An array has been registered; any thread."""
-        if region.token is None or region.nbytes <= WIDE_ROOM:
-            return  # no long message has room there
+        if region.token is None or region.nbytes <= LONG:
+            return  # no long message has room there, nor a long collective
         with self._lock:
             if None not in self._rows:
                 return
