@@ -47,6 +47,7 @@ MEASURED = {
     "rates-2gpu.json": "Irecv Waitall",
     "collectives-1gpu.json": "Allreduce Barrier Bcast",
     "partitioned-1gpu.json": "Start Pready Parrived",
+    "collectives-2gpu.json": "Reduce Allgather Alltoall Scan Exscan",
     "onesided-1gpu.json": "Put Get Fetch_and_op Win_flush",
 }
 TESTED = {
@@ -56,7 +57,8 @@ TESTED = {
 DIRECT = """
     Isend Irsend Irecv Send Rsend Recv Sendrecv Sendrecv_replace
     Wait Waitall Waitany Waitsome Test Testall Testany Testsome
-    Allreduce Bcast Barrier Psend_init Precv_init Request_free Start Startall Pready
+    Allreduce Bcast Barrier Reduce Gather Scatter Allgather Alltoall Reduce_scatter_block
+    Scan Exscan Psend_init Precv_init Request_free Start Startall Pready
     Pready_range Pready_list Parrived Synchronize Put Get Rput Rget Accumulate Get_accumulate
     Fetch_and_op Compare_and_swap
     Win_fence Win_flush Win_flush_all Win_lock_all Win_unlock_all
