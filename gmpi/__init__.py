@@ -25,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from gmpi.cache.loading import without_collector
+from gmpi.cache.loading import with_room, without_collector
 from gmpi.lifetime import uncaught
 
 __version__ = "0.1.0"
@@ -51,7 +51,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'gmpi' has no attribute {name!r}")
     try:
         with without_collector():
-            found = getattr(import_module(_HOME[name]), name)
+            found = getattr(with_room(import_module, _HOME[name]), name)
     except (ImportError, RuntimeError) as exc:
         from gmpi.missing import why_mpi_is_missing
 

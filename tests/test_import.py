@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import resource
 import subprocess
 import sys
 import tomllib
@@ -15,6 +16,7 @@ import launcher
 import pytest
 
 import gmpi
+from gmpi.cache.loading import with_room
 
 IMPORT_S = 0.3
 PACKAGES = ("gmpi", "host_proxy", "device_lib")
@@ -125,3 +127,26 @@ def test_rooms_import_each_other_one_way() -> None:
             assert not any(other.startswith("host_proxy") for other in others), name
         if name.startswith("host_proxy"):
             assert not any(other.startswith("device_lib") for other in others), name
+
+
+def leaf() -> None:
+    pass
+
+
+def faults_at(depth: int) -> int:
+    """Page faults of 1000 calls that are made so many frames deep."""
+    if depth:
+        return faults_at(depth - 1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(1000):
+        leaf()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+def worst() -> int:
+    return max(map(faults_at, range(300)))
+
+
+def test_calls_with_room_map_no_memory() -> None:
+    """CPython maps a piece for each call where the frames of the last one are full."""
+    assert worst() > 500 and with_room(worst) < 100

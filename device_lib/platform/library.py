@@ -21,11 +21,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from importlib import metadata
 
 from device_lib.platform import assembler
 from device_lib.platform.primitives import SIMULATOR
 from gmpi.cache.files import cache_directory, read_or_make
+from gmpi.cache.loading import with_room
 from gmpi.cache.sources import fingerprint
 from gmpi.contract.constants import FROZEN
 
@@ -112,7 +114,8 @@ else:
         def make() -> bytes:
             options = {"abi": "c", "abi_info": {"abi_name": name}, "output": "ptx"}
             with deeper(), remembered():
-                ptx = cuda.compile(_entry(body), plain, device=True, cc=cc, **options)[0]
+                compiled = partial(cuda.compile, device=True, cc=cc, **options)
+                ptx = with_room(compiled, _entry(body), plain)[0]
             return str(ptx).encode()
 
         tag = fingerprint_of(name, f"{cc[0]}.{cc[1]}", str(signature))

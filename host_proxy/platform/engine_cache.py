@@ -15,6 +15,7 @@ import warnings
 from contextlib import suppress
 
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
+from numba.core.runtime import rtsys
 
 from gmpi.cache.files import doubt
 from gmpi.cache.sources import fingerprint
@@ -93,6 +94,13 @@ class EngineCache(FunctionCache):
 
     def _index_key(self, signature, codegen):
         return *super()._index_key(signature, codegen), FROZEN, fingerprint("host_proxy")
+
+    def load_overload(self, sig, target_context):
+        """As Numba's, which first imports and registers all that a compiler may need: a tenth of a
+        second. What is loaded is machine code of integers; a compiler does it for itself."""
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
 
     def save_overload(self, sig, data):
         with suppress(OSError):  # a full disk costs the next process time, nothing else

@@ -17,7 +17,7 @@ from numba import njit, types
 from numba.core.caching import NullCache
 from numba.extending import intrinsic
 
-from gmpi.cache.loading import without_collector
+from gmpi.cache.loading import with_room, without_collector
 from host_proxy.platform import linked
 from host_proxy.platform.engine_cache import NOWHERE, cache_of
 
@@ -65,7 +65,7 @@ def compile_entries():
                 if isinstance(dispatcher._cache, NullCache):
                     warnings.warn(NOWHERE, RuntimeWarning, stacklevel=2)
                 words = dispatcher.py_func.__code__.co_argcount
-                dispatcher.compile((types.int64,) * words)
+                with_room(dispatcher.compile, (types.int64,) * words)
                 dispatcher.disable_compile()
 
 

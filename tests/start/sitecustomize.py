@@ -9,6 +9,6 @@ import atexit
 import gc
 
 #: Of new objects; Python's own is 700.
-gc.set_threshold(50_000, 20, 20)
+gc.set_threshold(200_000, 20, 20)
 # Runs after all that programs register: what they leave open is closed and told as ever.
 atexit.register(gc.freeze)
