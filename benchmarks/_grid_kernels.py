@@ -128,7 +128,7 @@ def check(ctx, which, data, out, rounds, wrong, rank, size, comm):
 # wide: a kernel
 @cuda.jit
 def blocks_of_all(ctx, which, out, back, n, rounds, skip, cycles, wrong, me, size, comm):
-    """``n`` doubles to, or of, each rank by messages of grid scope: there is no such collective."""
+    """``n`` doubles to, or of, each rank by messages of grid scope."""
     grid = cuda.cg.this_grid()
     first, step = cuda.grid(1), cuda.gridsize(1)
     given = n * size if which == ALLTOALL else n

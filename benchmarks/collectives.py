@@ -148,7 +148,7 @@ def main() -> int:
         for which, n in cases:
             for threads, blocks in shapes(g, comm, args.threads):
                 if blocks > 1 and which in _block_kernels.NAMES:
-                    continue  # they have no calls of grid scope
+                    continue  # those that have calls of grid scope: --long
                 row: dict[str, Any] = {"call": NAMES[which], "size": n, "threads": threads}
                 row["blocks"] = blocks
                 for name in args.roads:

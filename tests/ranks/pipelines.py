@@ -33,7 +33,10 @@ CALLS = {ALLREDUCE: "Allreduce", ALLGATHER: "Allgather", ALLTOALL: "Alltoall"}
 GUARD = 64  # bytes around a buffer that must stay as they are
 POISON = 0xA5
 PATIENCE_S = 60
-SHAPES = [("block", 1, 64), ("grid", 3, 32), ("grid", 2, 40), ("grid", 1, 33), ("warp", 1, 32)]
+SHAPES = [
+    ("block", 1, 64), ("grid", 3, 32), ("grid", 2, 40), ("grid", 1, 33), ("warp", 1, 32),
+    ("grid", 2, 1),
+]  # fmt: skip
 #: (datatype, NumPy's, operation, NumPy's)
 KINDS = [
     (gmpi.DOUBLE, np.float64, gmpi.SUM, np.add),
