@@ -135,12 +135,15 @@ def listing() -> str:
 
 
 def scopes() -> str:
+    """Which calls have twins: of warps nearly all, so those that have none; of grids a few."""
     plain = [name for members in calls().values() for name, _ in members]
-    paragraphs = []
-    for suffix in SUFFIXES:
-        names = ", ".join(name + suffix for name in plain if name + suffix in gmpi._HOME)
-        paragraphs.append("\n".join(textwrap.wrap(f"With `{suffix}`: {names}.", WIDTH)))
-    return "\n\n".join(paragraphs)
+    alone = ", ".join(name for name in plain if name + "_warp" not in gmpi._HOME)
+    grid = ", ".join(name + "_grid" for name in plain if name + "_grid" in gmpi._HOME)
+    paragraphs = [
+        f"Any thread calls these alone; all other calls above also exist with `_warp`: {alone}.",
+        f"With `_grid` there are: {grid}.",
+    ]
+    return "\n\n".join("\n".join(textwrap.wrap(text, WIDTH)) for text in paragraphs)
 
 
 def settings() -> str:

@@ -45,10 +45,9 @@ OTHERWISE = {
 MEASURED = {
     "pingpong-2gpu.json": "Isend Recv Send Wait",
     "rates-2gpu.json": "Irecv Waitall",
-    "collectives-1gpu.json": "Allreduce Barrier Bcast",
-    "partitioned-1gpu.json": "Start Pready Parrived",
-    "collectives-2gpu.json": "Reduce Allgather Alltoall Scan Exscan",
-    "onesided-1gpu.json": "Put Get Fetch_and_op Win_flush",
+    "partitioned-2gpu.json": "Start Pready Parrived",
+    "collectives-2gpu.json": "Allreduce Barrier Bcast Reduce Allgather Alltoall Scan Exscan",
+    "onesided-2gpu.json": "Put Get Fetch_and_op Win_flush",
 }
 TESTED = {
     "gpu_tests-1gpu.json": "Sendrecv Test Waitany Iallreduce Synchronize Comm_rank Comm_size",

@@ -1,4 +1,4 @@
-"""The names of collectives that move blocks, and of Ibcast and Ibarrier; see ``exports``.
+"""The names of collectives that move equal blocks, Ibcast and Ibarrier; see ``exports``.
 
 Each is called by one scope of every rank of the communicator, in the same order. Which bytes go
 where is in one table, ``gmpi/contract/moves.py``. Buffers are in device memory; in shared memory

@@ -1,4 +1,4 @@
-"""The names of buffered and ready sends, of calls that send and receive, and of GMPI_Abort; see
+"""The names of buffered sends, ready sends, calls that send and receive, and Abort; see
 ``exports``."""
 
 from __future__ import annotations

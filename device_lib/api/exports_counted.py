@@ -1,4 +1,4 @@
-"""The names of collectives whose blocks have counts of their own; see ``exports``.
+"""The names of collectives with a count for each rank; see ``exports``.
 
 Each is called by one scope of every rank of the communicator, in the same order. Counts,
 displacements and datatypes are arrays of int32 or int64 with an element for each rank, in device,

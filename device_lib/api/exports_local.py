@@ -1,4 +1,4 @@
-"""The names of calls that any thread makes, alone, without the proxy; see ``exports``."""
+"""The names of calls that any thread makes alone; see ``exports``."""
 
 from __future__ import annotations
 

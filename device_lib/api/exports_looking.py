@@ -1,4 +1,4 @@
-"""The names of probes, and of the cancelling of receives; see ``exports``."""
+"""The names of probes, receives of what they found, and Cancel; see ``exports``."""
 
 from __future__ import annotations
 

@@ -287,8 +287,9 @@ def _size(nbytes: int) -> str:
 
 
 def machines(kinds: dict[str, Files]) -> str:
-    """Where the figures come from, a line for each file."""
-    lines = []
+    """Where the figures come from: a line for each machine, with its files and their commits."""
+    lines: list[str] = []
+    found: dict[str, list[str]] = {}
     for kind, files in kinds.items():
         for stem, data in files.items():
             if "runs" in data:
@@ -305,12 +306,12 @@ def machines(kinds: dict[str, Files]) -> str:
             versions = machine["versions"]
             names = ("numba", "numba-cuda", "mpi4py", "numpy")
             packages = ", ".join(f"{name} {versions[name]}" for name in names)
-            lines.append(
-                f"* `{stem}-{kind}.json`: {where}; {machine['cpu']}, "
-                f"{machine['cores']} cores; {' '.join(machine['mpi'].split())}; "
-                f"Python {machine['python']}, {packages}; commit {machine['commit']}"
+            text = (
+                f"{where}; {machine['cpu']}, {machine['cores']} cores; "
+                f"{' '.join(machine['mpi'].split())}; Python {machine['python']}, {packages}"
             )
-    return "\n".join(lines)
+            found.setdefault(text, []).append(f"`{stem}-{kind}.json` ({machine['commit']})")
+    return "\n".join([*lines, *(f"* {text}: {', '.join(names)}" for text, names in found.items())])
 
 
 def gpu_tests(kinds: dict[str, Files]) -> str:
