@@ -43,7 +43,7 @@ BEGIN = "<!-- {}: begin. Written by docs/make_api.py -->"
 END = "<!-- {}: end -->"
 SUFFIXES = ("_warp", "_grid")
 WIDTH = 100
-SECTION = re.compile(r"^(Args|Attributes|Raises|Returns):$")
+SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$")
 
 Call = tuple[str, Callable[..., Any]]
 
@@ -195,12 +195,14 @@ def markdown(text: str) -> str:
         elif section and line.startswith("    ") and line.strip():
             body = line[4:]
             item = (
-                re.match(r"([\w.,* ]+?): (.*)|([\w.]+):$", body) if section != "Returns" else None
+                re.match(r"([\w.,* ]+?): (.*)|([\w.]+):$", body)
+                if section not in ("Returns", "Yields")
+                else None
             )
             if item and not body.startswith(" "):
                 out.append(f"* `{item[1] or item[3]}`: {item[2] or ''}".rstrip())
             else:
-                out.append(body if section == "Returns" else f"  {body.strip()}")
+                out.append(body if section in ("Returns", "Yields") else f"  {body.strip()}")
         else:
             if line and not line.startswith(" "):
                 section = ""

@@ -245,8 +245,8 @@ class Context(Handles, WindowCalls):
         Raises:
             CallError: the first call of a kernel that failed since the last time (unless
                 ``on_error="return"``; with ``"abort"`` this and everything below ends the job).
-            PendingError: requests are still open after the timeout, or nobody has waited for
-                a receive.
+            PendingError: requests are still open after the timeout, or a receive was not
+                waited for.
             AbortedError: the context has been aborted.
             RequestTimeoutError: nothing moved for ``timeout_s``.
             KernelError: a kernel died.

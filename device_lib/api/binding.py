@@ -26,7 +26,7 @@ warp_calls = make_calls(WARP)
 #: shares: device memory, or shared memory for messages up to ``eager_bytes``. Its elements have the
 #: size of the datatype, or one of the two is bytes. With a predefined datatype a slice may be
 #: strided, in up to 8 dimensions: its elements are packed in the order of its indices, the last one
-#: fastest, by the calling threads. Or an address as an integer, whose length nobody can check;
+#: fastest, by the calling threads. Or an address as an integer, whose length is not checked;
 #: ``gmpi.BOTTOM`` for a datatype of absolute addresses.
 Buffer: TypeAlias = Any
 

@@ -146,7 +146,7 @@ def GMPI_Waitall(
 ) -> int:
     """Blocks until all requests are complete, and closes them (MPI 4.1 section 3.7.5).
 
-    Polls up to 32 requests in one read of host memory: faster than as many GMPI_Wait.
+    Polls up to 32 requests in one read of host memory: faster than one GMPI_Wait for each.
 
     Args:
         count: how many requests.

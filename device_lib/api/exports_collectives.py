@@ -31,8 +31,8 @@ def GMPI_Gather(
         sendbuf: this rank's block; at the root, ``gmpi.IN_PLACE`` where ``recvbuf`` has it already.
         sendcount, sendtype: of one block that goes out: elements of a constant such as
             ``gmpi.DOUBLE``, or of a handle of ``Context.commit()``.
-        recvbuf: at the root, the blocks of all ranks, in their order; not looked at elsewhere.
-        recvcount, recvtype: of one block that comes in. As many bytes, on all ranks.
+        recvbuf: at the root, the blocks of all ranks, in their order; ignored elsewhere.
+        recvcount, recvtype: of one block that comes in; it has as many bytes, on all ranks.
     """
     raise NotImplementedError
 
@@ -56,11 +56,11 @@ def GMPI_Scatter(
     """Gives each rank a block of the root's; blocks (MPI 4.1 section 6.6).
 
     Args:
-        sendbuf: at the root, a block for each rank, in their order; not looked at elsewhere.
+        sendbuf: at the root, a block for each rank, in their order; ignored elsewhere.
         sendcount, sendtype: of one block that goes out: elements of a constant such as
             ``gmpi.DOUBLE``, or of a handle of ``Context.commit()``.
         recvbuf: this rank's block; at the root, ``gmpi.IN_PLACE`` leaves it in ``sendbuf``.
-        recvcount, recvtype: of one block that comes in. As many bytes, on all ranks.
+        recvcount, recvtype: of one block that comes in; it has as many bytes, on all ranks.
     """
     raise NotImplementedError
 
@@ -86,7 +86,7 @@ def GMPI_Allgather(
         sendcount, sendtype: of one block that goes out: elements of a constant such as
             ``gmpi.DOUBLE``, or of a handle of ``Context.commit()``.
         recvbuf: the blocks of all ranks, in their order.
-        recvcount, recvtype: of one block that comes in. As many bytes, on all ranks.
+        recvcount, recvtype: of one block that comes in; it has as many bytes, on all ranks.
     """
     raise NotImplementedError
 
@@ -113,7 +113,7 @@ def GMPI_Alltoall(
         sendcount, sendtype: of one block that goes out: elements of a constant such as
             ``gmpi.DOUBLE``, or of a handle of ``Context.commit()``.
         recvbuf: a block of each rank, in their order.
-        recvcount, recvtype: of one block that comes in. As many bytes, on all ranks.
+        recvcount, recvtype: of one block that comes in; it has as many bytes, on all ranks.
     """
     raise NotImplementedError
 

@@ -80,7 +80,7 @@ def GMPI_Sendrecv_replace(
 
     Above ``eager_bytes`` the message goes through memory of the proxy: GMPI_Sendrecv with two
     buffers is faster. Between GPUs on the direct road (``wildcards=False``) at most ``eager_bytes``
-    in one piece; else it is refused with ``gmpi.ERR_COMM``.
+    in one piece; more is refused with ``gmpi.ERR_COMM``.
 
     Args:
         buf, count, datatype: what is sent, and where to.
@@ -148,7 +148,7 @@ def GMPI_Isendrecv_replace(
 @block_scope
 def GMPI_Abort(ctx: DeviceContext, comm: int, errorcode: int) -> int:
     """Ends all ranks of a communicator, and with most MPI libraries the whole job: MPI_Abort by the
-    proxy, which says on stderr who has called it (MPI 4.1 section 9.7).
+    proxy, which prints on stderr which block called it (MPI 4.1 section 9.7).
 
     Does not return, unless ``comm`` is no handle.
 

@@ -39,7 +39,7 @@ def GMPI_Gatherv(
         sendbuf: this rank's block; at the root, ``gmpi.IN_PLACE`` where ``recvbuf`` has it already.
         sendcount, sendtype: of the block that goes out: elements of a constant such as
             ``gmpi.DOUBLE``, or of a handle of ``Context.commit()``.
-        recvbuf: at the root, where blocks go; not looked at elsewhere, nor are the arrays.
+        recvbuf: at the root, where blocks go; ignored elsewhere, nor are the arrays.
         recvcounts: elements that come from each rank.
         displs: where each block begins, in extents of ``recvtype``. Blocks must not overlap.
         recvtype: as ``sendtype``.
@@ -64,7 +64,7 @@ def GMPI_Scatterv(
     """Gives each rank a block of the root's, each of its own length; blocks (MPI 4.1 section 6.6).
 
     Args:
-        sendbuf: at the root, what has the blocks; not looked at elsewhere, nor are the arrays.
+        sendbuf: at the root, what has the blocks; ignored elsewhere, nor are the arrays.
         sendcounts: elements for each rank.
         displs: where each block begins, in extents of ``sendtype``.
         sendtype: a constant such as ``gmpi.DOUBLE``, or a handle of ``Context.commit()``.

@@ -77,7 +77,7 @@ def GMPI_Mrecv(ctx: DeviceContext, buf: Buffer, count: int, datatype: int, messa
 
     Args:
         buf, count, datatype: as GMPI_Irecv.
-        message: of GMPI_Mprobe or Improbe of this context. It is nobody's afterwards.
+        message: of GMPI_Mprobe or Improbe of this context; to be used once.
 
     Returns:
         Status, as GMPI_Recv; its ``error`` is ``gmpi.ERR_REQUEST`` where there is no such message,
@@ -100,10 +100,10 @@ def GMPI_Imrecv(ctx: DeviceContext, buf: Buffer, count: int, datatype: int, mess
 
 @block_scope
 def GMPI_Cancel(ctx: DeviceContext, request: int) -> int:
-    """Cancels a receive whose message has not come; else it goes on (MPI 4.1 section 3.8.4).
+    """Cancels a receive that has not been matched; otherwise it goes on (MPI 4.1 section 3.8.4).
 
     Waits for the proxy's answer. The request must be waited for all the same; GMPI_Test_cancelled
-    of its status says what came of it.
+    of its status says whether it was cancelled.
 
     Args:
         request: of GMPI_Irecv, on a communicator without ``wildcards=False``.

@@ -36,7 +36,7 @@ def GMPI_Put(
         origin_addr: what to store: an array in one piece in device or shared memory.
         origin_count: elements of ``origin_datatype``, 0 or more.
         origin_datatype: a constant such as ``gmpi.FLOAT``.
-        target_count, target_datatype: the same there: as many bytes.
+        target_count, target_datatype: the same in the window: the same number of bytes.
     """
     raise NotImplementedError
 
@@ -81,7 +81,7 @@ def GMPI_Rput(
     Args: as GMPI_Put.
 
     Returns:
-        The request (int64), for GMPI_Wait and its kin: the buffer may be changed after that. The
+        The request (int64), for GMPI_Wait and the like: the buffer may be changed after that. The
         bytes are there after a flush.
     """
     raise NotImplementedError
@@ -105,7 +105,7 @@ def GMPI_Rget(
     Args: as GMPI_Get.
 
     Returns:
-        The request (int64), for GMPI_Wait and its kin.
+        The request (int64), for GMPI_Wait and the like.
     """
     raise NotImplementedError
 
@@ -126,15 +126,14 @@ def GMPI_Accumulate(
 ) -> int:
     """Combines elements with those in the target's window (MPI 4.1 section 12.3.4).
 
-    Each element is updated as a whole, whoever else updates it by these calls; a Put is not such an
-    update.
+    Each element is updated atomically with respect to these calls of all ranks, but not to a Put.
 
     Args:
         origin_addr: what to combine with: an array in one piece in device or shared memory.
         origin_count: elements of ``origin_datatype``.
         origin_datatype: a constant such as ``gmpi.FLOAT``, of up to 8 bytes; of complex numbers
             only for ``gmpi.SUM``.
-        target_count, target_datatype: the same there: as many bytes.
+        target_count, target_datatype: the same in the window: the same number of bytes.
         op: gmpi.SUM, PROD, MIN, MAX, LAND, LOR, LXOR, BAND, BOR, BXOR, REPLACE or NO_OP.
     """
     raise NotImplementedError
@@ -239,7 +238,7 @@ def GMPI_Win_flush(
     """Completes what this rank has begun at one target (MPI 4.1 section 12.5.4).
 
     That is, what the calling threads have stored, and other threads whose stores they have seen
-    (``grid.sync()``): who learns of the flush finds it there.
+    (``grid.sync()``). A rank that is told of the flush finds it there.
 
     Args:
         rank: of the window, or ``gmpi.PROC_NULL``.
@@ -264,7 +263,7 @@ def GMPI_Win_lock_all(
 ) -> int:
     """Opens an epoch in which all ranks may be targets (MPI 4.1 section 12.5.3).
 
-    Waits for nobody: there are no exclusive locks. Several scopes may each open one.
+    Does not wait: there are no exclusive locks. Several scopes may each open one.
 
     Args:
         assertion: 0 or ``gmpi.MODE_NOCHECK``.

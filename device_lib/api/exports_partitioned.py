@@ -30,7 +30,7 @@ def GMPI_Psend_init(
     none. Nothing keeps the array: it must live until the request is freed.
 
     Args:
-        buf: an array in one piece in device memory, or an address, whose length nobody can check.
+        buf: an array in one piece in device memory, or an address, whose length is not checked.
             Whether it is registered is looked up by its address.
         partitions: 1 or more; the receiver may have another number of them.
         count: elements of ``datatype`` in one partition.
@@ -70,7 +70,7 @@ def GMPI_Precv_init(
 
 @block_scope
 def GMPI_Request_free(ctx: DeviceContext, request: int) -> int:
-    """Forgets a request: nobody waits for it any more (MPI 4.1 section 3.7.3).
+    """Frees a request, which needs no wait any more (MPI 4.1 section 3.7.3).
 
     A send or a receive that is open goes on. Its buffer is the user's again, and what comes is in
     it, when a GMPI_Synchronize that is called later has returned, or Context.synchronize, or when

@@ -14,8 +14,8 @@ def GMPI_Send_init(
 ) -> int:
     """Makes a persistent send (MPI 4.1 section 3.9): each GMPI_Start sends what is in the buffer.
 
-    Local, without the proxy. A Start is a GMPI_Isend with these arguments; wrong ones are told
-    there, and its wait returns the error class. The buffer must live until the request is freed.
+    Local, without the proxy. A Start is a GMPI_Isend with these arguments. Wrong ones are found
+    there: its wait returns the error class. The buffer must live until the request is freed.
 
     Args: as GMPI_Isend.
 

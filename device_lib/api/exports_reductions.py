@@ -26,7 +26,7 @@ def GMPI_Reduce(
 
     Args:
         sendbuf: this rank's elements; at the root, ``gmpi.IN_PLACE`` takes them from ``recvbuf``.
-        recvbuf: the result at the root; not looked at elsewhere.
+        recvbuf: the result at the root; ignored elsewhere.
         count: elements of ``datatype``, equal on all ranks.
         datatype: a constant such as ``gmpi.DOUBLE``, equal on all ranks.
         op: as of GMPI_Allreduce; equal on all ranks.

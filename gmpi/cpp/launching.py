@@ -69,7 +69,7 @@ def cpp_launch(
         name: of the kernel, for reports.
         stream: CUDA's handle of the stream on which it is launched, an integer; 0: the default one.
         resident: how many such blocks the GPU holds at once, as
-            ``cudaOccupancyMaxActiveBlocksPerMultiprocessor`` knows; None: nobody checks the grid.
+            ``cudaOccupancyMaxActiveBlocksPerMultiprocessor`` knows; None: the grid is not checked.
         makes_requests: True where it calls GMPI_Psend_init, GMPI_Send_init or the like.
 
     Yields:

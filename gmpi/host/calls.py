@@ -178,7 +178,7 @@ class Host(HostCollectives, HostCombined, HostProbes, HostPersistentCalls):
         return True
 
     def Waitany(self, requests: Sequence[AnyRequest], status: MPI.Status | None = None) -> int:
-        """Waits for one that nobody has waited for yet: its index; ``gmpi.UNDEFINED``: there is
+        """Waits for one of those that are still open: its index; ``gmpi.UNDEFINED``: there is
         none (MPI 4.1 section 3.7.5)."""
         found = [UNDEFINED]
 
@@ -206,7 +206,7 @@ class Host(HostCollectives, HostCombined, HostProbes, HostPersistentCalls):
         requests: Sequence[AnyRequest],
         statuses: list[MPI.Status] | None = None,
     ) -> list[int] | None:
-        """Waits for at least one that nobody has waited for yet (MPI 4.1 section 3.7.5).
+        """Waits for at least one of those that are still open (MPI 4.1 section 3.7.5).
 
         Returns:
             The indices of all that are complete, or None: there is none.

@@ -136,7 +136,7 @@ class PartitionedCalls:
     ) -> int:
         """Makes a partitioned receive, for kernels (MPI 4.1 section 4.2.1): its handle.
 
-        As ``Psend_init``. Both must have equally many bytes in all, else calls of kernels return
+        As ``Psend_init``. Both must have the same bytes in all; otherwise calls of kernels return
         ``ERR_COUNT`` and ``synchronize`` raises. There are no wildcards. Long partitions go
         straight into an array of ``empty``, or a registered one; into others by way of staging.
         """

@@ -61,7 +61,7 @@ class HostPersistent:
             self._request.Cancel()
 
     def Free(self) -> None:
-        """The request is nobody's from now on; what is under way ends by itself (section 3.9)."""
+        """Frees the request; what is under way still completes (MPI 4.1 section 3.9)."""
         self._made()
         self._begin = None
 
