@@ -36,6 +36,8 @@ OTHERWISE = {
     "Win_fence": "win.Fence(assertion)",
     "Win_flush": "win.Flush(rank)",
     "Win_flush_all": "win.Flush_all()",
+    "Win_flush_local": "win.Flush_local(rank)",
+    "Win_flush_local_all": "win.Flush_local_all()",
     "Win_lock_all": "win.Lock_all(assertion)",
     "Win_unlock_all": "win.Unlock_all()",
 }
@@ -60,6 +62,7 @@ DIRECT = """
     Scan Exscan Psend_init Precv_init Request_free Start Startall Pready
     Pready_range Pready_list Parrived Synchronize Put Get Rput Rget Accumulate Get_accumulate
     Fetch_and_op Compare_and_swap
+    Raccumulate Rget_accumulate Win_flush_local Win_flush_local_all
     Win_fence Win_flush Win_flush_all Win_lock_all Win_unlock_all
     Send_init Recv_init
 """

@@ -211,75 +211,54 @@ def GMPI_Compare_and_swap(
     raise NotImplementedError
 
 
+# wide: as MPI's
 @block_scope
-def GMPI_Win_fence(
+def GMPI_Raccumulate(
     ctx: DeviceContext,
-    assertion: int,
+    origin_addr: Buffer,
+    origin_count: int,
+    origin_datatype: int,
+    target_rank: int,
+    target_disp: int,
+    target_count: int,
+    target_datatype: int,
+    op: int,
     win: int,
 ) -> int:
-    """Ends an epoch and begins one; blocks until all ranks have called it (MPI 4.1 section 12.5.1).
+    """GMPI_Accumulate with a request (MPI 4.1 section 12.3.5).
 
-    One scope per rank calls it. What the calling threads have stored, and other threads whose
-    stores they have seen (``grid.sync()``), is there for all ranks when it returns.
-
-    Args:
-        assertion: 0, or gmpi.MODE_NOSTORE, MODE_NOPUT, MODE_NOPRECEDE and MODE_NOSUCCEED, added.
-            After MODE_NOSUCCEED no epoch is open.
-    """
-    raise NotImplementedError
-
-
-@block_scope
-def GMPI_Win_flush(
-    ctx: DeviceContext,
-    rank: int,
-    win: int,
-) -> int:
-    """Completes what this rank has begun at one target (MPI 4.1 section 12.5.4).
-
-    That is, what the calling threads have stored, and other threads whose stores they have seen
-    (``grid.sync()``). A rank that is told of the flush finds it there.
-
-    Args:
-        rank: of the window, or ``gmpi.PROC_NULL``.
-    """
-    raise NotImplementedError
-
-
-@block_scope
-def GMPI_Win_flush_all(
-    ctx: DeviceContext,
-    win: int,
-) -> int:
-    """GMPI_Win_flush for all targets (MPI 4.1 section 12.5.4)."""
-    raise NotImplementedError
-
-
-@block_scope
-def GMPI_Win_lock_all(
-    ctx: DeviceContext,
-    assertion: int,
-    win: int,
-) -> int:
-    """Opens an epoch in which all ranks may be targets (MPI 4.1 section 12.5.3).
-
-    Does not wait: there are no exclusive locks. Several scopes may each open one.
-
-    Args:
-        assertion: 0 or ``gmpi.MODE_NOCHECK``.
-    """
-    raise NotImplementedError
-
-
-@block_scope
-def GMPI_Win_unlock_all(
-    ctx: DeviceContext,
-    win: int,
-) -> int:
-    """Completes as GMPI_Win_flush_all, and closes an epoch (MPI 4.1 section 12.5.3).
+    Args: as GMPI_Accumulate.
 
     Returns:
-        Error class; ``gmpi.ERR_RMA_SYNC`` where none of GMPI_Win_lock_all is open.
+        The request (int64), for GMPI_Wait and the like: the buffer may be changed after that. The
+        elements are updated after a flush.
+    """
+    raise NotImplementedError
+
+
+# wide: as MPI's
+@block_scope
+def GMPI_Rget_accumulate(
+    ctx: DeviceContext,
+    origin_addr: Buffer,
+    origin_count: int,
+    origin_datatype: int,
+    result_addr: Buffer,
+    result_count: int,
+    result_datatype: int,
+    target_rank: int,
+    target_disp: int,
+    target_count: int,
+    target_datatype: int,
+    op: int,
+    win: int,
+) -> int:
+    """GMPI_Get_accumulate with a request (MPI 4.1 section 12.3.5).
+
+    Args: as GMPI_Get_accumulate.
+
+    Returns:
+        The request (int64), for GMPI_Wait and the like.
     """
     raise NotImplementedError
 
@@ -292,8 +271,5 @@ GMPI_Accumulate_warp = warp_scope(GMPI_Accumulate)
 GMPI_Get_accumulate_warp = warp_scope(GMPI_Get_accumulate)
 GMPI_Fetch_and_op_warp = warp_scope(GMPI_Fetch_and_op)
 GMPI_Compare_and_swap_warp = warp_scope(GMPI_Compare_and_swap)
-GMPI_Win_fence_warp = warp_scope(GMPI_Win_fence)
-GMPI_Win_flush_warp = warp_scope(GMPI_Win_flush)
-GMPI_Win_flush_all_warp = warp_scope(GMPI_Win_flush_all)
-GMPI_Win_lock_all_warp = warp_scope(GMPI_Win_lock_all)
-GMPI_Win_unlock_all_warp = warp_scope(GMPI_Win_unlock_all)
+GMPI_Raccumulate_warp = warp_scope(GMPI_Raccumulate)
+GMPI_Rget_accumulate_warp = warp_scope(GMPI_Rget_accumulate)

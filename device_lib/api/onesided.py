@@ -109,14 +109,14 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
 
     # wide: as MPI's
     @device
-    def accumulate(
-        ctx, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-        target_datatype, op, win,
+    def start_accumulate(
+        ctx, number, origin_addr, origin_count, origin_datatype, target_rank, target_disp,
+        target_count, target_datatype, op, win,
     ):  # fmt: skip
         address, room, strided = buffer_of(origin_addr)
         origin_datatype = fitting(origin_datatype, origin_addr)
         return update_there(
-            ctx, which_call(w.ACCUMULATE, strided, op),
+            ctx, which_call(number, strided, op),
             _update(origin_datatype, target_datatype, op, 0), address, room, int64(origin_count),
             types_of(origin_datatype, target_datatype), place_of(target_rank, win),
             int64(target_disp), int64(target_count),
@@ -124,9 +124,9 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
 
     # wide: as MPI's
     @device
-    def get_accumulate(
-        ctx, origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype,
-        target_rank, target_disp, target_count, target_datatype, op, win,
+    def start_get_accumulate(
+        ctx, number, origin_addr, origin_count, origin_datatype, result_addr, result_count,
+        result_datatype, target_rank, target_disp, target_count, target_datatype, op, win,
     ):  # fmt: skip
         address, room, strided = buffer_of(origin_addr)
         result, result_room, result_strided = buffer_of(result_addr)
@@ -140,10 +140,58 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
             kind = int64(NOT_ALIKE)
             origin_count, origin_datatype = result_count, result_datatype
         return update_both(
-            ctx, which_call(w.GET_ACCUMULATE, strided | result_strided, op), kind, address, room,
+            ctx, which_call(number, strided | result_strided, op), kind, address, room,
             result, result_room, int64(origin_count), types_of(origin_datatype, target_datatype),
             place_of(target_rank, win), int64(target_disp), int64(target_count),
         )  # fmt: skip
+
+    # wide: as MPI's
+    @device
+    def accumulate(
+        ctx, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+        target_datatype, op, win,
+    ):  # fmt: skip
+        return start_accumulate(
+            ctx, w.ACCUMULATE, origin_addr, origin_count, origin_datatype, target_rank,
+            target_disp, target_count, target_datatype, op, win,
+        )  # fmt: skip
+
+    # wide: as MPI's
+    @device
+    def raccumulate(
+        ctx, origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+        target_datatype, op, win,
+    ):  # fmt: skip
+        error = start_accumulate(
+            ctx, w.RACCUMULATE, origin_addr, origin_count, origin_datatype, target_rank,
+            target_disp, target_count, target_datatype, op, win,
+        )  # fmt: skip
+        sync()  # all have read the buffer
+        return error_handle(error)
+
+    # wide: as MPI's
+    @device
+    def get_accumulate(
+        ctx, origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype,
+        target_rank, target_disp, target_count, target_datatype, op, win,
+    ):  # fmt: skip
+        return start_get_accumulate(
+            ctx, w.GET_ACCUMULATE, origin_addr, origin_count, origin_datatype, result_addr,
+            result_count, result_datatype, target_rank, target_disp, target_count,
+            target_datatype, op, win,
+        )  # fmt: skip
+
+    # wide: as MPI's
+    @device
+    def rget_accumulate(
+        ctx, origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype,
+        target_rank, target_disp, target_count, target_datatype, op, win,
+    ):  # fmt: skip
+        return error_handle(start_get_accumulate(
+            ctx, w.RGET_ACCUMULATE, origin_addr, origin_count, origin_datatype, result_addr,
+            result_count, result_datatype, target_rank, target_disp, target_count,
+            target_datatype, op, win,
+        ))  # fmt: skip
 
     @device
     def fetch_and_op(ctx, origin_addr, result_addr, datatype, target_rank, target_disp, op, win):
@@ -184,6 +232,14 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
         return complete(ctx, int64(w.FLUSH_ALL), place_of(PROC_NULL, win))
 
     @device
+    def win_flush_local(ctx, rank, win):
+        return complete(ctx, int64(w.FLUSH_LOCAL), place_of(rank, win))
+
+    @device
+    def win_flush_local_all(ctx, win):
+        return complete(ctx, int64(w.FLUSH_LOCAL_ALL), place_of(PROC_NULL, win))
+
+    @device
     def win_lock_all(ctx, assertion, win):
         return open_passive(ctx, int64(w.LOCK_ALL), place_of(PROC_NULL, win), int64(assertion))
 
@@ -206,4 +262,6 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
         get_accumulate=get_accumulate, fetch_and_op=fetch_and_op,
         compare_and_swap=compare_and_swap, win_fence=win_fence, win_flush=win_flush,
         win_flush_all=win_flush_all, win_lock_all=win_lock_all, win_unlock_all=win_unlock_all,
+        raccumulate=raccumulate, rget_accumulate=rget_accumulate,
+        win_flush_local=win_flush_local, win_flush_local_all=win_flush_local_all,
     )  # fmt: skip

@@ -147,7 +147,9 @@ def _first(names: list[str], *wanted: str) -> str:
 
 def _is_request(returns: Any, name: str) -> bool:
     """Whether that is what the call returns."""
-    return returns is int and (name.startswith(("i", "rput", "rget")) or name.endswith("_init"))
+    return returns is int and (
+        name.startswith(("i", "rput", "rget", "raccumulate")) or name.endswith("_init")
+    )
 
 
 def _result(returns: Any, name: str) -> str:

@@ -94,7 +94,8 @@ def make_epochs(scope: Scope, tell: Callable) -> SimpleNamespace:
 
     @device
     def complete(ctx, what, place):
-        """GMPI_Win_flush, GMPI_Win_flush_all."""
+        """GMPI_Win_flush and its kin. Those that are local need no fence: what is stored was loaded
+        before, and all threads have met."""
         row = windows.row_of(ctx, place >> 32)
         wrong = windows.wrong_window(row, place >> 32)
         if wrong == 0:
@@ -103,7 +104,8 @@ def make_epochs(scope: Scope, tell: Callable) -> SimpleNamespace:
             wrong = aborted(ctx)
         if sync_or(wrong):
             return tell(ctx, what, wrong, place, 0, 0, 0, windows.ranks_of(row))
-        fence()
+        if what != w.FLUSH_LOCAL and what != w.FLUSH_LOCAL_ALL:
+            fence()
         spin()
         return SUCCESS
 

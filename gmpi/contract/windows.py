@@ -58,9 +58,11 @@ NO_ATOMICS = 1 << 62  # none that are atomic between the two GPUs
 CALLS = (
     "Put", "Get", "Accumulate", "Get_accumulate", "Fetch_and_op", "Compare_and_swap", "Rput",
     "Rget", "Win_fence", "Win_flush", "Win_flush_all", "Win_lock_all", "Win_unlock_all",
+    "Raccumulate", "Rget_accumulate", "Win_flush_local", "Win_flush_local_all",
 )  # fmt: skip
 PUT, GET, ACCUMULATE, GET_ACCUMULATE, FETCH_AND_OP, COMPARE_AND_SWAP = range(1, 7)
 RPUT, RGET, FENCE, FLUSH, FLUSH_ALL, LOCK_ALL, UNLOCK_ALL = range(7, 14)
+RACCUMULATE, RGET_ACCUMULATE, FLUSH_LOCAL, FLUSH_LOCAL_ALL = range(14, 18)
 assert len(CALLS) << CALL_SHIFT < 1 << 32
 
 # --- what is wrong with one -----------------------------------------------------------------------

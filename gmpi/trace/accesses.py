@@ -12,9 +12,9 @@ from typing import Any
 
 from gmpi.trace.operation import Operation
 
-STORES = frozenset(("put", "rput", "accumulate"))
+STORES = frozenset(("put", "rput", "accumulate", "raccumulate"))
 LOADS = frozenset(("get", "rget"))
-UPDATES = frozenset(("get_accumulate", "fetch_and_op", "compare_and_swap"))
+UPDATES = frozenset(("get_accumulate", "rget_accumulate", "fetch_and_op", "compare_and_swap"))
 CALLS = STORES | LOADS | UPDATES
 COMPLETING = frozenset(("win_fence", "win_flush", "win_flush_all", "win_unlock_all"))
 

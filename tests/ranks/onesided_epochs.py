@@ -9,13 +9,25 @@ from numba import cuda
 import gmpi
 
 PUT, GET, ACCUMULATE, GET_ACCUMULATE, FETCH, SWAP, RPUT, RGET, FENCE = range(9)
+RACCUMULATE, RGET_ACCUMULATE, FLUSH_LOCAL, FLUSH_LOCAL_ALL = range(9, 13)
 WINDOW = 1536  # bytes of a rank's window
 HALF = WINDOW // 2  # for Put and Get; then for updates
 UNITS = (1, 4, 2, 8)  # of displacements, by rank
 
 
-def interpret(put, get, accumulate, get_accumulate, fetch, swap, rput, rget, wait, fence):
+def interpret(suffix: str):
     """A kernel that carries out a script, by the calls of one scope."""
+    put, get, accumulate, get_accumulate, fetch, swap, rput, rget, wait, fence = (
+        getattr(gmpi, f"GMPI_{name}{suffix}")
+        for name in (
+            "Put", "Get", "Accumulate", "Get_accumulate", "Fetch_and_op", "Compare_and_swap",
+            "Rput", "Rget", "Wait", "Win_fence",
+        )
+    )  # fmt: skip
+    raccumulate, rget_accumulate, flush_local, flush_local_all = (
+        getattr(gmpi, f"GMPI_{name}{suffix}")
+        for name in ("Raccumulate", "Rget_accumulate", "Win_flush_local", "Win_flush_local_all")
+    )
 
     @cuda.jit
     def kernel(ctx, win, script, data, results, errors):
@@ -45,27 +57,34 @@ def interpret(put, get, accumulate, get_accumulate, fetch, swap, rput, rget, wai
             elif kind == RGET:
                 r = rget(ctx, results[at:], count, kind_of, target, disp, count, kind_of, win)
                 e = wait(ctx, r).error
+            elif kind == RACCUMULATE:
+                r = raccumulate(
+                    ctx, data[at:], count, kind_of, target, disp, count, kind_of, op, win
+                )
+                e = wait(ctx, r).error
+            elif kind == RGET_ACCUMULATE:
+                r = rget_accumulate(
+                    ctx, data[at:], count, kind_of, results[back:], count, kind_of, target, disp,
+                    count, kind_of, op, win,
+                )  # fmt: skip
+                e = wait(ctx, r).error
+            elif kind == FLUSH_LOCAL:
+                e = flush_local(ctx, target, win)
+            elif kind == FLUSH_LOCAL_ALL:
+                e = flush_local_all(ctx, win)
             else:
                 e = fence(ctx, op, win)
+            if kind >= FLUSH_LOCAL:
+                # The buffer of the call before may be changed, from behind: by other threads.
+                for k in range(cuda.threadIdx.x, count, cuda.blockDim.x):
+                    data[at + count - 1 - k] = 255
             if cuda.threadIdx.x == 0:
                 errors[i] = e
 
     return kernel
 
 
-KERNELS = {
-    "block": interpret(
-        gmpi.GMPI_Put, gmpi.GMPI_Get, gmpi.GMPI_Accumulate, gmpi.GMPI_Get_accumulate,
-        gmpi.GMPI_Fetch_and_op, gmpi.GMPI_Compare_and_swap, gmpi.GMPI_Rput, gmpi.GMPI_Rget,
-        gmpi.GMPI_Wait, gmpi.GMPI_Win_fence,
-    ),
-    "warp": interpret(
-        gmpi.GMPI_Put_warp, gmpi.GMPI_Get_warp, gmpi.GMPI_Accumulate_warp,
-        gmpi.GMPI_Get_accumulate_warp, gmpi.GMPI_Fetch_and_op_warp,
-        gmpi.GMPI_Compare_and_swap_warp, gmpi.GMPI_Rput_warp, gmpi.GMPI_Rget_warp,
-        gmpi.GMPI_Wait_warp, gmpi.GMPI_Win_fence_warp,
-    ),
-}  # fmt: skip
+KERNELS = {"block": interpret(""), "warp": interpret("_warp")}
 
 # --- random epochs --------------------------------------------------------------------------------
 
@@ -176,6 +195,13 @@ class Program:
                 self.scripts[origin].append(
                     (kind, at, len(values), getattr(gmpi, name), target, low // unit, 0, 0)
                 )
+                self.flush_locally(origin, at, nbytes, target)
+
+    def flush_locally(self, origin: int, at: int, nbytes: int, target: int) -> None:
+        """Sometimes: the kernel then overwrites the buffer."""
+        if self.rng.random() < 0.4:
+            kind = int(self.rng.choice([FLUSH_LOCAL, FLUSH_LOCAL_ALL]))
+            self.scripts[origin].append((kind, at, nbytes, 0, target, 0, 0, 0))
 
     def get(self) -> None:
         for origin in range(SIZE):
@@ -216,10 +242,11 @@ class Program:
                 at = self.elements(origin, values)
                 view[low : low + count] = combine(op, view[low : low + count], values)
                 disp = (HALF + low * dtype.itemsize) // UNITS[target]
+                kind = int(self.rng.choice([ACCUMULATE, RACCUMULATE]))
                 self.scripts[origin].append(
-                    (ACCUMULATE, at, count, getattr(gmpi, name), target, disp,
-                     getattr(gmpi, op), 0)
-                )  # fmt: skip
+                    (kind, at, count, getattr(gmpi, name), target, disp, getattr(gmpi, op), 0)
+                )
+                self.flush_locally(origin, at, count * dtype.itemsize, target)
 
     def _clear(self, rank: int) -> tuple[int, ...]:
         """Stores zeros to a rank's own window."""
@@ -238,8 +265,8 @@ class Program:
                 view = self.windows[target, low : low + nbytes].view(dtype)
                 if dtype.kind in "fb":  # no NaN, no bool but 0 and 1
                     continue
-                kind = int(self.rng.choice([GET_ACCUMULATE, FETCH, SWAP]))
-                count = len(view) if kind == GET_ACCUMULATE else 1
+                kind = int(self.rng.choice([GET_ACCUMULATE, RGET_ACCUMULATE, FETCH, SWAP]))
+                count = len(view) if kind in (GET_ACCUMULATE, RGET_ACCUMULATE) else 1
                 if nbytes == 0:
                     continue
                 op = str(self.rng.choice([*operations_of(name), "NO_OP"]))

@@ -53,6 +53,12 @@ def misuse(ctx, win, gone, a, f, strided, found):
     found[26] = gmpi.GMPI_Put(ctx, a, 1, d, n, -5, 1, d, win)
     found[27] = gmpi.GMPI_Get(ctx, a, 4, d, 0, 0, 4, d, win)
     found[28] = gmpi.GMPI_Accumulate(ctx, a, 1, d, 1 % 2, 1, 1, d, gmpi.SUM, gone)
+    r = gmpi.GMPI_Raccumulate(ctx, a, 1, d, 98, 0, 1, d, gmpi.SUM, win)
+    found[29] = gmpi.GMPI_Wait(ctx, r).error
+    r = gmpi.GMPI_Rget_accumulate(ctx, a, 1, d, 0, 1, d, 0, 0, 1, d, gmpi.SUM, win)
+    found[30] = gmpi.GMPI_Wait(ctx, r).error
+    found[31] = gmpi.GMPI_Win_flush_local(ctx, -8, win)
+    found[32] = gmpi.GMPI_Win_flush_local_all(ctx, gone)
     gmpi.GMPI_Win_unlock_all(ctx, win)
 
 
@@ -66,9 +72,9 @@ def unaligned(ctx, win, a, found):
 
 
 EXPECTED = {
-    "ERR_RMA_SYNC": (0, 1, 2), "ERR_WIN": (3, 4, 5, 28), "ERR_RANK": (6, 7, 23),
+    "ERR_RMA_SYNC": (0, 1, 2), "ERR_WIN": (3, 4, 5, 28, 32), "ERR_RANK": (6, 7, 23, 29, 31),
     "ERR_DISP": (8,), "ERR_RMA_RANGE": (9, 10), "ERR_COUNT": (11, 12, 24),
-    "ERR_TYPE": (13, 14, 20, 21), "ERR_BUFFER": (15, 16, 17, 25), "ERR_OP": (18, 19),
+    "ERR_TYPE": (13, 14, 20, 21), "ERR_BUFFER": (15, 16, 17, 25, 30), "ERR_OP": (18, 19),
     "ERR_ASSERT": (22,), "SUCCESS": (26, 27),
 }  # fmt: skip
 TEXTS = [
@@ -92,6 +98,10 @@ TEXTS = [
     "GMPI_Compare_and_swap in block 0: datatype is DOUBLE",
     "GMPI_Win_lock_all in block 0: assertion is 1048576",
     "GMPI_Rput in block 0: target_rank is 99",
+    "GMPI_Raccumulate in block 0: target_rank is 98",
+    "GMPI_Rget_accumulate in block 0: buffer is null",
+    "GMPI_Win_flush_local in block 0: target_rank is -8",
+    "GMPI_Win_flush_local_all in block 0: win is 0x",
 ]
 
 
@@ -102,10 +112,10 @@ def refused_in_kernels(g: gmpi.Context) -> None:
     g.win_free(gone)
     a = cuda.to_device(np.full(4, 7))
     strided = cuda.to_device(np.zeros(8, np.int64))[::2]
-    found = cuda.to_device(np.full(29, -1))
+    found = cuda.to_device(np.full(33, -1))
     misuse[1, 1](g.device, win, gone, a, cuda.to_device(np.zeros(2)), strided, found)
     raises(gmpi.ArgumentError, "GMPI_Put in block 0: epoch is none", g.synchronize)
-    wanted = np.full(29, -2)
+    wanted = np.full(33, -2)
     for name, numbers in EXPECTED.items():
         wanted[list(numbers)] = getattr(gmpi, name)
     same(found, wanted, "error classes")
