@@ -64,7 +64,7 @@ DIRECT = """
     Fetch_and_op Compare_and_swap
     Raccumulate Rget_accumulate Win_flush_local Win_flush_local_all
     Win_fence Win_flush Win_flush_all Win_lock_all Win_unlock_all
-    Send_init Recv_init
+    Send_init Rsend_init Recv_init
 """
 #: Calls that move nothing between ranks.
 LOCAL = re.compile(

@@ -39,6 +39,29 @@ def GMPI_Ssend_init(
 
 
 @block_scope
+def GMPI_Bsend_init(
+    ctx: DeviceContext, buf: Buffer, count: int, datatype: int, dest: int, tag: int, comm: int
+) -> int:
+    """GMPI_Send_init of buffered sends (MPI 4.1 section 3.9), as GMPI_Ibsend.
+
+    Args, Returns: as GMPI_Send_init.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Rsend_init(
+    ctx: DeviceContext, buf: Buffer, count: int, datatype: int, dest: int, tag: int, comm: int
+) -> int:
+    """GMPI_Send_init of sends whose receive is posted at each Start (MPI 4.1 section 3.9): as
+    GMPI_Send_init, which does not need to know.
+
+    Args, Returns: as GMPI_Send_init.
+    """
+    raise NotImplementedError
+
+
+@block_scope
 def GMPI_Recv_init(
     ctx: DeviceContext, buf: Buffer, count: int, datatype: int, source: int, tag: int, comm: int
 ) -> int:
@@ -100,6 +123,8 @@ def GMPI_Barrier_init(ctx: DeviceContext, comm: int) -> int:
 
 GMPI_Send_init_warp = warp_scope(GMPI_Send_init)
 GMPI_Ssend_init_warp = warp_scope(GMPI_Ssend_init)
+GMPI_Bsend_init_warp = warp_scope(GMPI_Bsend_init)
+GMPI_Rsend_init_warp = warp_scope(GMPI_Rsend_init)
 GMPI_Recv_init_warp = warp_scope(GMPI_Recv_init)
 GMPI_Allreduce_init_warp = warp_scope(GMPI_Allreduce_init)
 GMPI_Bcast_init_warp = warp_scope(GMPI_Bcast_init)

@@ -60,12 +60,14 @@ from gmpi.contract.wire import (
     FLAG_OUT,
     HANDLE_CONTEXT_SHIFT,
     HANDLE_DIRECT_SHIFT,
+    OP_BSEND,
     OP_IRECV,
     OP_ISEND,
     OP_REQUEST_FREE,
     OP_START,
     PERSISTENT,
     PERSISTENT_ROWS,
+    READY_PERSISTENT,
     SYNCHRONOUS_PERSISTENT,
 )
 
@@ -157,11 +159,24 @@ def make_persistent(
         return init_send(ctx, OP_ISEND | PERSISTENT, buf, count, datatype, dest, tag, comm)
 
     @device
-    def ssend_init(ctx, buf, count, datatype, dest, tag, comm):
-        op = OP_ISEND | SYNCHRONOUS_PERSISTENT
-        if refused(ctx, op, comm):  # as GMPI_Issend
+    def rsend_init(ctx, buf, count, datatype, dest, tag, comm):
+        return init_send(ctx, OP_ISEND | READY_PERSISTENT, buf, count, datatype, dest, tag, comm)
+
+    @device
+    def init_proxied(ctx, op, buf, count, datatype, dest, tag, comm):
+        """Of sends that the direct road does not have."""
+        if refused(ctx, op, comm):
             return error_handle(ERR_COMM)
         return init_send(ctx, op, buf, count, datatype, dest, tag, comm)
+
+    @device
+    def ssend_init(ctx, buf, count, datatype, dest, tag, comm):
+        op = OP_ISEND | SYNCHRONOUS_PERSISTENT
+        return init_proxied(ctx, op, buf, count, datatype, dest, tag, comm)
+
+    @device
+    def bsend_init(ctx, buf, count, datatype, dest, tag, comm):
+        return init_proxied(ctx, OP_BSEND | PERSISTENT, buf, count, datatype, dest, tag, comm)
 
     @device
     def recv_init(ctx, buf, count, datatype, source, tag, comm):
@@ -274,6 +289,8 @@ def make_persistent(
     return SimpleNamespace(
         send_init=send_init,
         ssend_init=ssend_init,
+        rsend_init=rsend_init,
+        bsend_init=bsend_init,
         recv_init=recv_init,
         allreduce_init=recorded.iallreduce,
         bcast_init=recorded.ibcast,

@@ -66,6 +66,7 @@ READY = 5 << CALL_SHIFT  # GMPI_Irsend
 READY_BLOCKING = 6 << CALL_SHIFT  # GMPI_Rsend
 REPLACE = 7 << CALL_SHIFT  # GMPI_Sendrecv_replace
 PERSISTENT = 12 << CALL_SHIFT  # of a Start of GMPI_Send_init and the like; NONBLOCKING is in it
+READY_PERSISTENT = 13 << CALL_SHIFT  # GMPI_Rsend_init
 COMBINED = 8 << CALL_SHIFT  # GMPI_Isendrecv
 COMBINED_REPLACE = 9 << CALL_SHIFT  # GMPI_Isendrecv_replace
 MATCHED, MATCHED_TOO = 10 << CALL_SHIFT, 11 << CALL_SHIFT  # GMPI_Mprobe, Imrecv; Improbe, Mrecv

@@ -52,7 +52,10 @@ class HostCombined:
         No buffer is attached: memory is taken as it is needed, until the message has gone. What
         fails then is raised by ``synchronize`` and ``close``, which waits for it.
         """
-        operation, buffer = self._to_send("Ibsend", buf, dest, tag, comm, ("buf", "tag"))
+        return self._buffered("Ibsend", buf, dest, tag, comm)
+
+    def _buffered(self, call: str, buf: Any, dest: int, tag: int, comm: int) -> HostRequest:
+        operation, buffer = self._to_send(call, buf, dest, tag, comm, ("buf", "tag"))
         self._keep(operation, buffer)
         operation = operation._replace(kind="buffered")  # the message is another request's
         return self._start(Prepared(operation, nothing(Outcome(buffer.nbytes)), buffer))

@@ -107,6 +107,7 @@ class HostPersistentCalls:
         _reduction: Callable[..., tuple[np.ndarray, np.ndarray, int]]
         _broadcast: Callable[..., tuple[int, HostBuffer]]
         _allreduce: Callable[..., HostRequest]
+        _buffered: Callable[..., HostRequest]
         _bcast: Callable[..., HostRequest]
         _barrier: Callable[..., HostRequest]
         _communicator: Callable[[int], Communicator]
@@ -122,6 +123,22 @@ class HostPersistentCalls:
     ) -> HostPersistent:
         """A persistent synchronous send (MPI 4.1 section 3.9)."""
         return self._persistent_send("Ssend_init", buf, dest, tag, comm, True)
+
+    def Bsend_init(
+        self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD
+    ) -> HostPersistent:
+        """A persistent buffered send (MPI 4.1 section 3.9): a Start is an ``Ibsend``."""
+        self._to_send("Bsend_init", buf, dest, tag, comm, ("buf", "tag"))
+        return HostPersistent(
+            "Bsend_init", lambda: self._buffered("Bsend_init", buf, dest, tag, comm)
+        )
+
+    def Rsend_init(
+        self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD
+    ) -> HostPersistent:
+        """A persistent send whose receive is posted at each Start (MPI 4.1 section 3.9): as
+        ``Send_init``."""
+        return self._persistent_send("Rsend_init", buf, dest, tag, comm, False)
 
     def _persistent_send(
         self, call: str, buf: Any, dest: int, tag: int, comm: int, synchronous: bool

@@ -30,8 +30,8 @@ After = Callable[[AnyContext, Any], None]
 
 _hooks: tuple[Before, After] | None = None
 _INITS = (
-    "Psend_init", "Precv_init", "Send_init", "Ssend_init", "Recv_init", "Allreduce_init",
-    "Bcast_init", "Barrier_init",
+    "Psend_init", "Precv_init", "Send_init", "Ssend_init", "Bsend_init", "Rsend_init",
+    "Recv_init", "Allreduce_init", "Bcast_init", "Barrier_init",
 )  # fmt: skip
 _MAKING = frozenset(f"GMPI_{call}{scope}" for call in _INITS for scope in ("", "_warp"))
 #: Ranks that share the GPU: a launch takes a build that leaves room for as large grids of them all.

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 KINDS = {
-    "send_init": "send", "ssend_init": "send", "recv_init": "receive",
+    "send_init": "send", "ssend_init": "send", "bsend_init": "send",
+    "rsend_init": "send", "recv_init": "receive",
     "allreduce_init": "collective", "bcast_init": "collective", "barrier_init": "collective",
 }  # fmt: skip
 

@@ -192,6 +192,8 @@ _CALLS = {
     },
     (wire.OP_ISEND, wire.PERSISTENT): "GMPI_Send_init",
     (wire.OP_ISEND, wire.SYNCHRONOUS_PERSISTENT): "GMPI_Ssend_init",
+    (wire.OP_ISEND, wire.READY_PERSISTENT): "GMPI_Rsend_init",
+    (wire.OP_BSEND, wire.PERSISTENT): "GMPI_Bsend_init",
     (wire.OP_IRECV, wire.PERSISTENT): "GMPI_Recv_init",
     (wire.OP_ALLREDUCE, wire.PERSISTENT): "GMPI_Allreduce_init",
     (wire.OP_BCAST, wire.PERSISTENT): "GMPI_Bcast_init",

@@ -20,10 +20,12 @@ def messages(g: gmpi.Context) -> None:
     """Started again and again, each time with what is in the buffer then."""
     h = g.host
     for n in (0, 7, 4 * g.layout.chunk_bytes):
-        out, room = np.zeros(n, np.uint8), np.zeros((2, n), np.uint8)
+        out, room = np.zeros(n, np.uint8), np.zeros((4, n), np.uint8)
         requests = [
             h.Send_init(out, NEXT, 4), h.Recv_init(room[0], PREVIOUS, 4),
-            h.Ssend_init(out, NEXT, 5), h.Recv_init(room[1]),
+            h.Ssend_init(out, NEXT, 5), h.Recv_init(room[1], gmpi.ANY_SOURCE, 5),
+            h.Bsend_init(out, NEXT, 6), h.Recv_init(room[2], PREVIOUS, 6),
+            h.Rsend_init(out, NEXT, 7), h.Recv_init(room[3], PREVIOUS),
         ]  # fmt: skip
         assert not any(request.is_active for request in requests)
         for number in range(3):
@@ -33,10 +35,10 @@ def messages(g: gmpi.Context) -> None:
             statuses: list[MPI.Status] = []
             if number == 0:
                 found = h.Waitall(requests, statuses)
-                assert [found[k].source for k in (1, 3)] == [PREVIOUS] * 2
-                assert [statuses[k].Get_tag() for k in (1, 3)] == [4, 5]
+                assert [found[k].source for k in (1, 3, 5, 7)] == [PREVIOUS] * 4
+                assert [statuses[k].Get_tag() for k in (1, 3, 5, 7)] == [4, 5, 6, 7]
             elif number == 1:
-                assert sorted(h.Waitany(requests) for _ in requests) == [0, 1, 2, 3]
+                assert sorted(h.Waitany(requests) for _ in requests) == list(range(8))
                 assert h.Waitany(requests) == gmpi.UNDEFINED
             else:
                 while not h.Testall(requests):

@@ -19,10 +19,12 @@ from gmpi import (
     GMPI_Allreduce_init,
     GMPI_Barrier_init,
     GMPI_Bcast_init,
+    GMPI_Bsend_init,
     GMPI_Recv_init,
     GMPI_Recv_init_warp,
     GMPI_Request_free,
     GMPI_Request_free_warp,
+    GMPI_Rsend_init,
     GMPI_Send_init,
     GMPI_Send_init_warp,
     GMPI_Ssend_init,
@@ -41,6 +43,7 @@ from gmpi import (
 NEXT, LAST = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 SIZES = [0, 1, 25, 32, 400, 3000]  # float64: inline, in staging, and long
 ROUNDS = 4
+STANDARD, SYNCHRONOUS, BUFFERED, READY = range(4)  # modes of sends
 
 
 @cuda.jit
@@ -68,12 +71,16 @@ fill, check = _body(fill), _body(check)
 
 
 @cuda.jit
-def rounds(ctx, out, room, n, synchronous, log):
+def rounds(ctx, out, room, n, mode, log):
     """Waits of all kinds, round by round; between them the requests are inactive."""
     requests = cuda.local.array(2, np.int64)
     indices = cuda.local.array(2, np.int64)
-    if synchronous:
+    if mode == SYNCHRONOUS:
         requests[0] = GMPI_Ssend_init(ctx, out, n, gmpi.DOUBLE, NEXT, 4, 0)
+    elif mode == BUFFERED:
+        requests[0] = GMPI_Bsend_init(ctx, out, n, gmpi.DOUBLE, NEXT, 4, 0)
+    elif mode == READY:
+        requests[0] = GMPI_Rsend_init(ctx, out, n, gmpi.DOUBLE, NEXT, 4, 0)
     else:
         requests[0] = GMPI_Send_init(ctx, out, n, gmpi.DOUBLE, NEXT, 4, 0)
     requests[1] = GMPI_Recv_init(ctx, room, n, gmpi.DOUBLE, LAST, 4, 0)
@@ -137,14 +144,14 @@ def arrays(n: int) -> tuple[Any, Any, Any]:
 def messages(g: gmpi.Context) -> None:
     direct = "--direct" in sys.argv
     for i, n in enumerate(SIZES):
-        for synchronous in (False, True):
+        for mode in (STANDARD, SYNCHRONOUS, BUFFERED, READY):
             out, room, log = arrays(n)
-            if synchronous and (direct or n > 100):
+            if (direct and mode in (SYNCHRONOUS, BUFFERED)) or (n > 100 and mode == SYNCHRONOUS):
                 continue
-            rounds[1, (32, 40)[i % 2]](g.device, out, room, n, synchronous, log)
+            rounds[1, (32, 40)[i % 2]](g.device, out, room, n, mode, log)
             g.synchronize()
             expected = [0, 0, -1, 0, 0, 0, 0, 0]
-            assert list(log.copy_to_host()) == expected, (n, synchronous, log.copy_to_host())
+            assert list(log.copy_to_host()) == expected, (n, mode, log.copy_to_host())
         out, room, log = arrays(n)
         rounds_of_a_warp[1, 32](g.device, out, room, n, log)
         g.synchronize()

@@ -48,7 +48,7 @@ class HostProgram:
             comm = self.handles[m.comm]
             if m.group[m.source] == RANK:
                 buf = np.zeros(m.nbytes, np.uint8)
-                make = {"send_init": h.Send_init, "ssend_init": h.Ssend_init}.get(m.send)
+                make = None if m.send == "isend" else getattr(h, m.send.capitalize())
                 request = make(self._spec(m, buf), m.dest, m.tag, comm) if make else None
                 self.again[m.number, "out"] = request, buf
             if m.group[m.dest] == RANK:

@@ -10,9 +10,10 @@ import gmpi
 
 OPERATIONS = (
     "ISEND", "ISSEND", "IRECV", "MPROBE", "IMPROBE", "MRECV", "IMRECV", "FREE", "SEND_INIT",
-    "SSEND_INIT", "RECV_INIT", "ALLREDUCE_INIT", "BCAST_INIT", "BARRIER_INIT", "START", "STARTALL",
-    "PSEND_INIT", "PRECV_INIT", "PREADY", "PREADY_RANGE", "PREADY_LIST", "PARRIVED", "COPY",
-    "WAIT", "WAITALL", "WAITANY", "TESTALL", "WAITSOME", "BARRIER", "SYNCHRONIZE",
+    "SSEND_INIT", "BSEND_INIT", "RSEND_INIT", "RECV_INIT", "ALLREDUCE_INIT", "BCAST_INIT",
+    "BARRIER_INIT", "START", "STARTALL", "PSEND_INIT", "PRECV_INIT",
+    "PREADY", "PREADY_RANGE", "PREADY_LIST", "PARRIVED",
+    "COPY", "WAIT", "WAITALL", "WAITANY", "TESTALL", "WAITSOME", "BARRIER", "SYNCHRONIZE",
     "PUT", "GET", "RPUT", "RGET", "ACCUMULATE", "GET_ACCUMULATE", "FETCH_AND_OP",
     "COMPARE_AND_SWAP", "FENCE",
 )  # fmt: skip
@@ -22,10 +23,10 @@ COLUMNS = ("op", "request", "at", "nbytes", "count", "datatype", "peer", "tag", 
 RESULT = 6  # error class, source, tag, count, bytes, index
 
 (
-    ISEND, ISSEND, IRECV, MPROBE, IMPROBE, MRECV, IMRECV, FREE, SEND_INIT, SSEND_INIT, RECV_INIT,
-    ALLREDUCE_INIT, BCAST_INIT, BARRIER_INIT, START, STARTALL, PSEND_INIT, PRECV_INIT, PREADY,
-    PREADY_RANGE, PREADY_LIST, PARRIVED, COPY, WAIT, WAITALL, WAITANY, TESTALL, WAITSOME,
-    BARRIER, SYNCHRONIZE,
+    ISEND, ISSEND, IRECV, MPROBE, IMPROBE, MRECV, IMRECV, FREE, SEND_INIT, SSEND_INIT, BSEND_INIT,
+    RSEND_INIT, RECV_INIT, ALLREDUCE_INIT, BCAST_INIT, BARRIER_INIT, START, STARTALL, PSEND_INIT,
+    PRECV_INIT, PREADY, PREADY_RANGE, PREADY_LIST, PARRIVED, COPY, WAIT, WAITALL, WAITANY, TESTALL,
+    WAITSOME, BARRIER, SYNCHRONIZE,
     PUT, GET, RPUT, RGET, ACCUMULATE, GET_ACCUMULATE, FETCH_AND_OP, COMPARE_AND_SWAP, FENCE,
 ) = range(len(OPERATIONS))  # fmt: skip
 
@@ -35,16 +36,18 @@ def _kernel(scope: str) -> Any:
     # By the names that users write: by these the simulator sees that a kernel makes requests.
     (
         isend, issend, irecv, request_free, mprobe, improbe, mrecv, imrecv, send_init, ssend_init,
-        recv_init, allreduce_init, bcast_init, barrier_init, start, startall, pready, pready_range,
-        pready_list, psend_init, precv_init, parrived, wait, waitall, waitany, testall, waitsome,
+        bsend_init, rsend_init, recv_init, allreduce_init, bcast_init, barrier_init, start,
+        startall, pready, pready_range, pready_list, psend_init, precv_init, parrived,
+        wait, waitall, waitany, testall, waitsome,
         barrier, synchronize, put, get, rput, rget, accumulate, get_accumulate, fetch_and_op,
         compare_and_swap, fence,
     ) = (
         getattr(gmpi, f"GMPI_{name}{scope}")
         for name in (
             "Isend", "Issend", "Irecv", "Request_free", "Mprobe", "Improbe", "Mrecv", "Imrecv",
-            "Send_init", "Ssend_init", "Recv_init", "Allreduce_init", "Bcast_init", "Barrier_init",
-            "Start", "Startall", "Pready", "Pready_range", "Pready_list", "Psend_init",
+            "Send_init", "Ssend_init", "Bsend_init", "Rsend_init", "Recv_init",
+            "Allreduce_init", "Bcast_init", "Barrier_init", "Start",
+            "Startall", "Pready", "Pready_range", "Pready_list", "Psend_init",
             "Precv_init", "Parrived", "Wait", "Waitall", "Waitany", "Testall", "Waitsome",
             "Barrier", "Synchronize", "Put", "Get", "Rput", "Rget", "Accumulate", "Get_accumulate",
             "Fetch_and_op", "Compare_and_swap", "Win_fence",
@@ -69,6 +72,10 @@ def _kernel(scope: str) -> Any:
             return send_init(ctx, buf, n, kind, peer, tag, comm)
         if op == SSEND_INIT:
             return ssend_init(ctx, buf, n, kind, peer, tag, comm)
+        if op == BSEND_INIT:
+            return bsend_init(ctx, buf, n, kind, peer, tag, comm)
+        if op == RSEND_INIT:
+            return rsend_init(ctx, buf, n, kind, peer, tag, comm)
         if op == RECV_INIT:
             return recv_init(ctx, buf, n, kind, peer, tag, comm)
         if op == ALLREDUCE_INIT:

@@ -65,7 +65,7 @@ class Message:
 @dataclass
 class Channel(Message):
     """A message that is sent again and again, by persistent requests or others: ``send`` is
-    "send_init", "ssend_init" or "isend", ``recv`` is "recv_init" or "irecv"."""
+    "send_init", that of another mode, or "isend", ``recv`` is "recv_init" or "irecv"."""
 
 
 @dataclass
@@ -232,7 +232,9 @@ def random_plan(
         group, comm, source, dest = _ends(rng, comms)
         kind = KINDS[int(rng.integers(len(KINDS)))]
         count = int(rng.choice(sizes)) // UNITS[kind]
-        sends = ["send_init", "send_init", "isend"] + ["ssend_init"] * (comm not in direct)
+        sends = ["send_init", "send_init", "rsend_init", "isend"] + ["ssend_init", "bsend_init"] * (
+            comm not in direct
+        )
         plan.channels.append(Channel(
             500 + number, group, comm, source, dest, 10 + number, kind, count,
             str(rng.choice(sends)), str(rng.choice(["recv_init", "recv_init", "irecv"])),
