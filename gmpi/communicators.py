@@ -43,24 +43,11 @@ from gmpi.memory.peers import Peers
 from gmpi.memory.regions import Memory
 from gmpi.observe.report import Group
 from host_proxy.platform import mpi_library
+from host_proxy.platform import state as st
 from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.control import Control, quieten
 from host_proxy.platform.duplicate import Duplicate
 from host_proxy.platform.neighbours import Neighbours
-from host_proxy.platform.state import (
-    C_BROKEN,
-    C_CHUNKS,
-    C_DIRECT,
-    C_HANDLE,
-    C_LAST,
-    C_P2P,
-    C_PEERS,
-    C_RANK,
-    C_SIZE,
-    P_DIRECT,
-    P_MAILBOXES,
-    State,
-)
 
 if TYPE_CHECKING:
     from gmpi.lifetime.watchdog import Watchdog
@@ -114,7 +101,7 @@ class Communicators:
         debug: whether calls of collectives are compared, on a duplicate of their own.
     """
 
-    def __init__(self, state: State, memory: Memory, peers: Peers, debug: bool) -> None:
+    def __init__(self, state: st.State, memory: Memory, peers: Peers, debug: bool) -> None:
         self.groups: list[Group] = []
         self.areas = Areas(memory)
         self._named = 0
@@ -156,7 +143,7 @@ class Communicators:
         peers = self._peers.of(comm)
         reached, p2p = self._peers.reach(peers)
         group = self._group(comm, messages, index)
-        mapped = np.where(peers >= 0, self._peers.table[peers, P_DIRECT], 0)
+        mapped = np.where(peers >= 0, self._peers.table[peers, st.P_DIRECT], 0)
         collects = control is not None and self.areas.open(index, control, mapped, long)
         communicator = Communicator(
             messages, chunks, rank, size, group.identity, peers, p2p, tuple(more), compared,
@@ -166,7 +153,7 @@ class Communicators:
         state.communicators[index:] = [communicator, *state.communicators[index + 1 :]]
         self._write(index, np.array([rank, size], np.int32))
         if self._memory.staging is not None:
-            reach = _p2p_row(reached, p2p, self._peers.table[peers, P_MAILBOXES])
+            reach = _p2p_row(reached, p2p, self._peers.table[peers, st.P_MAILBOXES])
             reach[P2P_DIRECT] = direct and self._memory.direct != 0
             reach[P2P_DIRECT] |= COLLECTIVES_DIRECT * collects
             self._memory.write_device(DEVICE_P2P + index * P2P_BYTES, reach)
@@ -188,16 +175,16 @@ class Communicators:
     def _enter(self, index: int, communicator: Communicator, direct: bool) -> None:
         """Tells the proxy of a communicator."""
         row = self._state.communicator_table[index]
-        row[C_RANK] = communicator.rank
-        row[C_PEERS] = communicator.peers.ctypes.data
-        row[C_P2P] = communicator.p2p.ctypes.data
-        row[C_CHUNKS] = mpi_library.handle(communicator.chunks)
-        row[C_DIRECT] = direct
-        row[C_LAST] = len(communicator.more)
-        row[C_BROKEN] = 0
+        row[st.C_RANK] = communicator.rank
+        row[st.C_PEERS] = communicator.peers.ctypes.data
+        row[st.C_P2P] = communicator.p2p.ctypes.data
+        row[st.C_CHUNKS] = mpi_library.handle(communicator.chunks)
+        row[st.C_DIRECT] = direct
+        row[st.C_LAST] = len(communicator.more)
+        row[st.C_BROKEN] = 0
         for i, duplicate in enumerate(communicator.all_messages):
-            row[C_HANDLE + i] = mpi_library.handle(duplicate)
-        row[C_SIZE] = communicator.size  # last: the proxy looks at it first
+            row[st.C_HANDLE + i] = mpi_library.handle(duplicate)
+        row[st.C_SIZE] = communicator.size  # last: the proxy looks at it first
 
     def _free_index(self) -> int:
         """The lowest handle that nobody has."""
@@ -208,7 +195,7 @@ class Communicators:
 
     def refuse(self, index: int) -> None:
         """From the next turn of the proxy on, no call on it is admitted."""
-        self._state.communicator_table[index, C_SIZE] = 0
+        self._state.communicator_table[index, st.C_SIZE] = 0
 
     def free(self, index: int, in_use: str, watchdog: Watchdog, settle: Callable[[], None]) -> None:
         """Gives back a handle whose calls are refused; collective over its communicator.
@@ -224,7 +211,7 @@ class Communicators:
         # Not where collectives are: a rank may have one open.
         for rank, reason in enumerate(communicator.chunks.allgather(in_use)):
             if reason:
-                self._state.communicator_table[index, C_SIZE] = communicator.size
+                self._state.communicator_table[index, st.C_SIZE] = communicator.size
                 raise ContextError(
                     f"communicator {index} cannot be freed: {reason} on its rank {rank}"
                 )

@@ -17,21 +17,8 @@ from gmpi.contract.constants import GMPI_ERR_PROXY
 from gmpi.contract.wire import CONTROL_ABORT
 from host_proxy.compiled.loop import RECORD, STOPPED, run
 from host_proxy.compiled.progress import release_synchronizes
+from host_proxy.platform import state as st
 from host_proxy.platform.native import compile_entries
-from host_proxy.platform.state import (
-    G_BUFFERED,
-    G_CHANNELS,
-    G_CONTROL,
-    G_NOW,
-    G_OPENING,
-    G_PYTHON,
-    G_SLEEP_NS,
-    G_STOP,
-    G_SYNC_SEEN,
-    G_SYNCS,
-    G_TURNS,
-    State,
-)
 from host_proxy.records.completion import find_overdue
 from host_proxy.records.ring import decode, return_slots, take
 from host_proxy.reference.debug import DebugEngine, Reader
@@ -51,7 +38,7 @@ class Proxy:
     """
 
     def __init__(
-        self, state: State, engine: str, cores: frozenset[int], read: Reader | None = None
+        self, state: st.State, engine: str, cores: frozenset[int], read: Reader | None = None
     ) -> None:
         """``read``: debug mode, where the engine is mpi4py's; how it reads buffers of kernels."""
         self.state = state
@@ -68,7 +55,7 @@ class Proxy:
 
     def stop(self, timeout: float) -> bool:
         """Asks the thread to leave its loop; whether it did within ``timeout`` seconds."""
-        self.state.globals[G_STOP] = 1
+        self.state.globals[st.G_STOP] = 1
         if self._thread.ident is not None:
             self._thread.join(timeout)
         return not self._thread.is_alive()
@@ -79,8 +66,8 @@ class Proxy:
 
     def wait_for_turn(self) -> None:
         """Returns when all that it does is done in sight of what the caller has stored before."""
-        before = int(self.state.globals[G_TURNS])
-        while self.alive and int(self.state.globals[G_TURNS]) - before < 2:
+        before = int(self.state.globals[st.G_TURNS])
+        while self.alive and int(self.state.globals[st.G_TURNS]) - before < 2:
             time.sleep(50e-6)
 
     @property
@@ -91,7 +78,7 @@ class Proxy:
 
     def abort(self, error_class: int) -> None:
         """Ends every wait of every kernel with ``error_class`` (any thread)."""
-        word = ctypes.c_int64.from_address(int(self.state.globals[G_CONTROL]) + CONTROL_ABORT)
+        word = ctypes.c_int64.from_address(int(self.state.globals[st.G_CONTROL]) + CONTROL_ABORT)
         if word.value == 0:
             word.value = error_class
 
@@ -114,7 +101,7 @@ class Proxy:
         idle_since = time.monotonic()
         while True:
             reason = run(g)
-            self.state.globals[G_NOW] = time.monotonic_ns()
+            self.state.globals[st.G_NOW] = time.monotonic_ns()
             if reason == STOPPED:
                 return
             worked = reason == RECORD
@@ -123,16 +110,16 @@ class Proxy:
                 take(g)
                 return_slots(g)
             worked |= self.python.step()
-            if worked or self.state.globals[G_PYTHON]:
+            if worked or self.state.globals[st.G_PYTHON]:
                 idle_since = self._rest(worked, idle_since)
 
     def _run_python(self) -> None:
         state = self.state
         g = state.address
         idle_since = time.monotonic()
-        while not state.globals[G_STOP]:
-            state.globals[G_TURNS] += 1
-            state.globals[G_NOW] = time.monotonic_ns()
+        while not state.globals[st.G_STOP]:
+            state.globals[st.G_TURNS] += 1
+            state.globals[st.G_NOW] = time.monotonic_ns()
             find_overdue(g)
             worked = False
             while decode(g):
@@ -140,10 +127,10 @@ class Proxy:
                 take(g)
                 return_slots(g)
                 worked = True
-            if state.globals[[G_PYTHON, G_CHANNELS, G_OPENING, G_BUFFERED]].any():
+            if state.globals[[st.G_PYTHON, st.G_CHANNELS, st.G_OPENING, st.G_BUFFERED]].any():
                 worked |= self.python.step()
-            if state.globals[G_SYNCS]:
-                state.globals[G_SYNC_SEEN] = -1
+            if state.globals[st.G_SYNCS]:
+                state.globals[st.G_SYNC_SEEN] = -1
                 release_synchronizes(g)
             idle_since = self._rest(worked, idle_since)
 
@@ -154,7 +141,7 @@ class Proxy:
             return now
         idle = now - idle_since
         if idle > _PYTHON_SPIN_S:
-            longest = int(self.state.globals[G_SLEEP_NS]) * 1e-9
+            longest = int(self.state.globals[st.G_SLEEP_NS]) * 1e-9
             time.sleep(max(_SHORTEST_NAP_S, min(idle * _NAP_SHARE, longest)))
         else:
             os.sched_yield()

@@ -20,22 +20,7 @@ from mpi4py import MPI
 from gmpi.contract.wire import OP_BARRIER
 from gmpi.lifetime import process
 from host_proxy.platform import mpi_library
-from host_proxy.platform.state import (
-    A_KIND,
-    A_SLOT,
-    COLLECTIVE,
-    CREDIT,
-    G_ACTIVE,
-    G_END,
-    G_HANDLES,
-    G_KEPT,
-    G_WINDOW,
-    GONE,
-    RECEIVE,
-    RECEIVE_CHUNK,
-    S_OP,
-    State,
-)
+from host_proxy.platform import state as st
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -77,19 +62,19 @@ def kept() -> tuple[int, int]:
     return sum(len(k.requests) for k in _kept), sum(k.nbytes for k in _kept)
 
 
-def compiled_requests(state: State) -> list[Unfinished]:
+def compiled_requests(state: st.State) -> list[Unfinished]:
     """What the compiled engine has left behind, taken out of its table. After its thread's end."""
     found = []
-    kept, window, end = (int(state.globals[i]) for i in (G_KEPT, G_WINDOW, G_END))
+    kept, window, end = (int(state.globals[i]) for i in (st.G_KEPT, st.G_WINDOW, st.G_END))
     for number in [*range(kept), *range(window, end)]:
-        slot, kind = (int(v) for v in state.pending[number, [A_SLOT, A_KIND]])
-        if slot == GONE or int(state.slots[slot, S_OP]) == OP_BARRIER:  # which has no memory
+        slot, kind = (int(v) for v in state.pending[number, [st.A_SLOT, st.A_KIND]])
+        if slot == st.GONE or int(state.slots[slot, st.S_OP]) == OP_BARRIER:  # which has no memory
             continue
-        at = int(state.globals[G_HANDLES]) + number * mpi_library.HANDLE_BYTES
-        receives = kind in (RECEIVE, RECEIVE_CHUNK, CREDIT)
-        name = "receive" if receives else "collective" if kind == COLLECTIVE else "send"
+        at = int(state.globals[st.G_HANDLES]) + number * mpi_library.HANDLE_BYTES
+        receives = kind in (st.RECEIVE, st.RECEIVE_CHUNK, st.CREDIT)
+        name = "receive" if receives else "collective" if kind == st.COLLECTIVE else "send"
         found.append(Unfinished(mpi_library.request_at(at), name))
-    state.globals[[G_ACTIVE, G_END, G_KEPT, G_WINDOW]] = 0
+    state.globals[[st.G_ACTIVE, st.G_END, st.G_KEPT, st.G_WINDOW]] = 0
     return found
 
 

@@ -26,16 +26,7 @@ from gmpi.errors import PeerError, RequestTimeoutError, ResourceError
 from gmpi.lifetime.ending import abort_job, held_for_nothing, set_patience
 from gmpi.lifetime.farewell import Farewells, hopeless
 from gmpi.observe.report import Look, RankReport, Report
-from host_proxy.platform.state import (
-    C_BROKEN,
-    G_CLOSED,
-    G_FAULTS,
-    G_HEAD,
-    G_SERIAL,
-    S_ARRIVED,
-    S_COMMANDS,
-    S_FINISHED,
-)
+from host_proxy.platform import state as st
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -160,7 +151,7 @@ class Watchdog:
     def _mind_collectives(self) -> None:
         """Tells the others on which communicators this rank takes part in no collective."""
         table, groups = self.context._state.communicator_table, self.context._communicators.groups
-        for index in np.flatnonzero(table[: len(groups), C_BROKEN]):
+        for index in np.flatnonzero(table[: len(groups), st.C_BROKEN]):
             identity = groups[index].identity
             if identity not in self._told_broken:
                 self._told_broken.add(identity)
@@ -170,15 +161,15 @@ class Watchdog:
     def _mind_slots(self) -> None:
         """Says why calls find no free slot where they would wait in vain; then they do not wait."""
         context, g = self.context, self.context._state.globals
-        if self._starved_at is not None and int(g[G_SERIAL]) != self._starved_at:
+        if self._starved_at is not None and int(g[st.G_SERIAL]) != self._starved_at:
             self._starved_at = None  # one has come free after all
             set_patience(context, context.config.resource_timeout_s)
-        faults, self._faults = self._faults, int(g[G_FAULTS])
+        faults, self._faults = self._faults, int(g[st.G_FAULTS])
         if faults == self._faults or self._starved_at is not None:
             return
         refused = any(fault.kind is ResourceError for fault in context._faults(faults))
         if refused and (text := held_for_nothing(context)):
-            self._starved_at = int(g[G_SERIAL])
+            self._starved_at = int(g[st.G_SERIAL])
             set_patience(context, 0)
             print(f"\nGMPI: rank {context.rank}: {text}\n", file=sys.stderr, flush=True)
 
@@ -223,10 +214,16 @@ class Watchdog:
         """Changes whenever something moves."""
         state = self.context._state
         g = state.globals
-        columns = state.slots[:, [S_FINISHED, S_ARRIVED, S_COMMANDS]].sum(axis=0)
+        columns = state.slots[:, [st.S_FINISHED, st.S_ARRIVED, st.S_COMMANDS]].sum(axis=0)
         host = self.context._host_progress.moved
         moved = host, self._look.partitioned.moved
-        return (int(g[G_HEAD]), int(g[G_CLOSED]), int(g[G_SERIAL]), *moved, *map(int, columns))
+        return (
+            int(g[st.G_HEAD]),
+            int(g[st.G_CLOSED]),
+            int(g[st.G_SERIAL]),
+            *moved,
+            *map(int, columns),
+        )
 
     def _print(self, report: Report, always: bool = False) -> None:
         stuck = [r for r, other in report.ranks.items() if other and other.table.pending]

@@ -7,17 +7,8 @@ import numpy as np
 from gmpi.contract.moves import BY_OP
 from gmpi.contract.wire import OP_ALLREDUCE, OP_IRECV
 from gmpi.value_words import rank_text, tag_text
+from host_proxy.platform import state as st
 from host_proxy.platform.operations import name_of
-from host_proxy.platform.state import (
-    S_BLOCK,
-    S_BYTES,
-    S_CALL,
-    S_COMM,
-    S_FAILED,
-    S_OP,
-    S_PEER,
-    S_TAG,
-)
 
 
 class PendingRequest:
@@ -34,14 +25,14 @@ class PendingRequest:
     """
 
     def __init__(self, row: np.ndarray) -> None:
-        self.operation = name_of(int(row[S_OP]), int(row[S_CALL]))
-        takes = int(row[S_OP]) in (OP_IRECV, OP_ALLREDUCE, *BY_OP)
-        self.takes_data = takes and row[S_FAILED] == 0
-        self.peer = int(row[S_PEER])
-        self.tag = int(row[S_TAG])
-        self.comm = int(row[S_COMM])
-        self.nbytes = int(row[S_BYTES])
-        self.block = int(row[S_BLOCK])
+        self.operation = name_of(int(row[st.S_OP]), int(row[st.S_CALL]))
+        takes = int(row[st.S_OP]) in (OP_IRECV, OP_ALLREDUCE, *BY_OP)
+        self.takes_data = takes and row[st.S_FAILED] == 0
+        self.peer = int(row[st.S_PEER])
+        self.tag = int(row[st.S_TAG])
+        self.comm = int(row[st.S_COMM])
+        self.nbytes = int(row[st.S_BYTES])
+        self.block = int(row[st.S_BLOCK])
 
     def __str__(self) -> str:
         return (

@@ -36,31 +36,9 @@ from gmpi.diagnose.tables import (
 from gmpi.host.requests import HostRequest, type_name
 from gmpi.observe.partitioned import PartitionedLook
 from host_proxy.platform import operations as ops
+from host_proxy.platform import state as st
 from host_proxy.platform.duplicate import Duplicate
 from host_proxy.platform.flight import FUNCTIONS, Event, events
-from host_proxy.platform.state import (
-    G_CLOSED,
-    G_INSIDE,
-    G_SERIAL,
-    G_TURNS,
-    OPEN,
-    S_BLOCK,
-    S_BYTES,
-    S_CALL,
-    S_COMM,
-    S_COMMANDS,
-    S_DATATYPE,
-    S_ELEMENTS,
-    S_HANDLE,
-    S_OP,
-    S_PEER,
-    S_SERIAL,
-    S_SLOT,
-    S_SOURCE,
-    S_STATE,
-    S_TAG,
-    State,
-)
 from host_proxy.records.ring import has_record
 from host_proxy.reference.flows import flows_of
 
@@ -194,9 +172,9 @@ def _peer(rank: int, members: list[int]) -> int | None:
     return members[rank]
 
 
-def pending_of(row: np.ndarray, groups: list[Group], age_s: float, state: State) -> Pending:
+def pending_of(row: np.ndarray, groups: list[Group], age_s: float, state: st.State) -> Pending:
     """Words one open row of the slots table."""
-    op = int(row[S_OP])
+    op = int(row[st.S_OP])
     operation = ops.OPERATIONS.get(op)
     fields = operation.fields if operation else 0
     kind = "other"
@@ -206,9 +184,9 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float, state: State)
         kind = "receive"
     elif operation and operation.collective:
         kind = "collective"
-    comm = int(row[S_COMM])
+    comm = int(row[st.S_COMM])
     identity, members = groups[comm] if comm < len(groups) else Group(f"communicator {comm}", [])
-    tag: int | None = int(row[S_TAG])
+    tag: int | None = int(row[st.S_TAG])
     reduction = ""
     if fields & ops.REDUCTION and tag is not None:
         reduction = operation_name(tag)
@@ -217,28 +195,28 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float, state: State)
     lacks = ""
     if op == OP_GRID:
         lacks = (
-            f"{row[S_PEER]} of the grid's {row[S_ELEMENTS]} blocks have come; all threads of all "
-            "blocks make the call together, and all blocks must be resident"
+            f"{row[st.S_PEER]} of the grid's {row[st.S_ELEMENTS]} blocks have come; all threads of "
+            "all blocks make the call together, and all blocks must be resident"
         )
     has_peer = fields & (ops.DEST | ops.SOURCE | ops.ROOT)
     has_data = fields & ops.DATATYPE
-    flows = flows_of(state, int(row[S_SLOT]))
-    matched = kind == "receive" and int(row[S_SOURCE]) != ANY_SOURCE
-    peer = int(row[S_SOURCE if matched else S_PEER])
+    flows = flows_of(state, int(row[st.S_SLOT]))
+    matched = kind == "receive" and int(row[st.S_SOURCE]) != ANY_SOURCE
+    peer = int(row[st.S_SOURCE if matched else st.S_PEER])
     return Pending(
-        ops.name_of(op, int(row[S_CALL])),
+        ops.name_of(op, int(row[st.S_CALL])),
         kind,
         _peer(peer, members) if has_peer else None,
         tag,
         identity if kind != "other" else "",
-        DATATYPE_NAMES.get(int(row[S_DATATYPE]), "") if has_data else "",
-        int(row[S_ELEMENTS]) if has_data else 0,
-        int(row[S_BYTES]),
-        int(row[S_BLOCK]),
-        int(row[S_SERIAL]),
+        DATATYPE_NAMES.get(int(row[st.S_DATATYPE]), "") if has_data else "",
+        int(row[st.S_ELEMENTS]) if has_data else 0,
+        int(row[st.S_BYTES]),
+        int(row[st.S_BLOCK]),
+        int(row[st.S_SERIAL]),
         reduction,
         matched=matched,
-        commands=int(row[S_COMMANDS]),
+        commands=int(row[st.S_COMMANDS]),
         age_s=age_s,
         lacks=lacks,
         gives=tuple(zip(members, flows.gives)),
@@ -270,7 +248,7 @@ def pending_of_host(request: HostRequest, groups: list[Group], age_s: float) -> 
     )
 
 
-def duplicates(state: State, groups: list[Group]) -> Iterator[tuple[Duplicate, Group]]:
+def duplicates(state: st.State, groups: list[Group]) -> Iterator[tuple[Duplicate, Group]]:
     """Every duplicate on which first messages travel, and whose it is."""
     for communicator, group in zip(state.communicators, groups):
         if not communicator.is_free:
@@ -278,7 +256,7 @@ def duplicates(state: State, groups: list[Group]) -> Iterator[tuple[Duplicate, G
                 yield duplicate, group
 
 
-def unexpected(state: State, groups: list[Group]) -> list[Unexpected]:
+def unexpected(state: st.State, groups: list[Group]) -> list[Unexpected]:
     """The first message of each source, on each duplicate, that no receive has asked for.
 
     Takes none of them.
@@ -319,21 +297,21 @@ class Look:
     def open_rows(self) -> np.ndarray:
         """The open rows of the slots table, the oldest first."""
         table: np.ndarray = self.context._state.slots
-        rows: np.ndarray = table[table[:, S_STATE] == OPEN]
-        return rows[rows[:, S_SERIAL].argsort()]
+        rows: np.ndarray = table[table[:, st.S_STATE] == st.OPEN]
+        return rows[rows[:, st.S_SERIAL].argsort()]
 
     def note(self, now: float) -> bool:
         """Notes what is there for the first time; whether anything is pending."""
         g = self.context._state.globals
-        turns = int(g[G_TURNS])
+        turns = int(g[st.G_TURNS])
         if turns != self._turns:
             self._turns, self._turned = turns, now
         asks = self.partitioned.note(now, self.open_rows())
         host = bool(self.context._host_progress.open) or asks
-        if g[G_SERIAL] == g[G_CLOSED]:
+        if g[st.G_SERIAL] == g[st.G_CLOSED]:
             self._seen.clear()
             return host or bool(has_record(self.context._state.address))
-        keys = [(int(row[S_SERIAL]), int(row[S_HANDLE])) for row in self.open_rows()]
+        keys = [(int(row[st.S_SERIAL]), int(row[st.S_HANDLE])) for row in self.open_rows()]
         self._seen = {key: self._seen.get(key, now) for key in keys}
         return True
 
@@ -348,9 +326,9 @@ class Look:
         if not proxy.alive:
             return f"dead ({proxy.failure!r})" if proxy.failure else "stopped"
         for_s = now - self._turned
-        if for_s < 0.5 or int(self.context._state.globals[G_TURNS]) != self._turns:
+        if for_s < 0.5 or int(self.context._state.globals[st.G_TURNS]) != self._turns:
             return "looks for work"
-        inside = FUNCTIONS.get(int(self.context._state.globals[G_INSIDE]), "no MPI call")
+        inside = FUNCTIONS.get(int(self.context._state.globals[st.G_INSIDE]), "no MPI call")
         return f"has not turned for {for_s:.1f} s, last inside {inside}"
 
     def report(self, now: float) -> RankReport:
@@ -359,7 +337,7 @@ class Look:
         state = context._state
         rows = self.open_rows()
         groups = context._communicators.groups
-        keys = [(int(row[S_SERIAL]), int(row[S_HANDLE])) for row in rows]
+        keys = [(int(row[st.S_SERIAL]), int(row[st.S_HANDLE])) for row in rows]
         ages = [now - self._seen.get(key, now) for key in keys]
         pending, theirs = self.partitioned.pending(rows, ages)
         for i, row in enumerate(rows):
@@ -387,8 +365,8 @@ class Look:
         counters = {
             "taken": state.taken,
             "waiting": int(bool(has_record(state.address))),
-            "opened": int(state.globals[G_SERIAL]),
-            "completed": int(state.globals[G_CLOSED]),
+            "opened": int(state.globals[st.G_SERIAL]),
+            "completed": int(state.globals[st.G_CLOSED]),
             "open": len(rows),
             "slots": len(state.slots),
         }

@@ -37,59 +37,11 @@ from host_proxy.compiled.point_to_point import chunk_done, failed_chunk_done
 from host_proxy.compiled.receiving import start_receive
 from host_proxy.compiled.sending import start_send
 from host_proxy.platform import operations as ops
+from host_proxy.platform import state as st
 from host_proxy.platform import trace
 from host_proxy.platform.flight import taken
 from host_proxy.platform.idle import now_ns
 from host_proxy.platform.native import bump, entry, get, jit, put
-from host_proxy.platform.state import (
-    C_COLLECTIVES,
-    COMPLETE,
-    ENGINE,
-    G_CLOSED,
-    G_FIRST_NARROW,
-    G_NULL_SUM,
-    G_NULLS,
-    G_PROBED,
-    G_REQUEST_SLOTS,
-    G_SERIAL,
-    G_SLOTS,
-    G_SYNCS,
-    OPEN,
-    R_BLOCK,
-    R_BYTES,
-    R_CALL,
-    R_COMM,
-    R_DATATYPE,
-    R_DONE,
-    R_ELEMENTS,
-    R_FLAGS,
-    R_HANDLE,
-    R_OP,
-    R_PEER,
-    R_TAG,
-    S_ADDRESS,
-    S_BLOCK,
-    S_BYTES,
-    S_CALL,
-    S_CHUNK,
-    S_COMM,
-    S_COMMANDS,
-    S_DATATYPE,
-    S_ELEMENTS,
-    S_FAILED,
-    S_HANDLE,
-    S_OP,
-    S_PEER,
-    S_PENDING,
-    S_PYTHON,
-    S_SERIAL,
-    S_SOURCE,
-    S_SOURCE_TAG,
-    S_STATE,
-    S_TAG,
-    S_TOLD,
-    TR_CALLED,
-)
 from host_proxy.records.checks import check, check_handle, is_matched
 from host_proxy.records.completion import complete, write
 from host_proxy.records.fault_log import log_fault, log_record
@@ -103,22 +55,22 @@ _REFUSED_ORIGIN = (ANY_SOURCE & LOW_32) + (ANY_TAG << 32)
 @jit
 def count_null(g, value):
     """A NULL record: nothing to do, but none may be lost."""
-    bump(g, G_NULLS, 1)
-    bump(g, G_NULL_SUM, value)
+    bump(g, st.G_NULLS, 1)
+    bump(g, st.G_NULL_SUM, value)
 
 
 @jit
 def wants_python(g, r):
     """Whether the record is for the mpi4py engine."""
-    op = get(r, R_OP)
+    op = get(r, st.R_OP)
     if op == OP_CHUNK:
-        slot = slot_of(get(r, R_HANDLE))
-        if slot >= get(g, G_SLOTS):
+        slot = slot_of(get(r, st.R_HANDLE))
+        if slot >= get(g, st.G_SLOTS):
             return False
         row = row_of(g, slot)
-        return get(row, S_PYTHON) == ENGINE and get(row, S_STATE) == OPEN
+        return get(row, st.S_PYTHON) == st.ENGINE and get(row, st.S_STATE) == st.OPEN
     if op == OP_ISEND:
-        return slot_of(get(r, R_HANDLE)) >= get(g, G_FIRST_NARROW)
+        return slot_of(get(r, st.R_HANDLE)) >= get(g, st.G_FIRST_NARROW)
     if op == OP_SEND_CHANNEL or op == OP_RECEIVE_CHANNEL:
         return True
     if op == OP_PSEND_INIT or op == OP_PRECV_INIT or op == OP_REQUEST_FREE:
@@ -126,64 +78,64 @@ def wants_python(g, r):
     if op == OP_BSEND or op == OP_ABORT or op == OP_CANCEL or op == OP_PROBE:
         return True
     if op == OP_IRECV:
-        return get(g, G_PROBED) != 0 or is_matched(r)
+        return get(g, st.G_PROBED) != 0 or is_matched(r)
     if _COLLECTIVES[op] == 0:
         return False
-    if is_large(get(r, R_HANDLE)) or _is_counted(op):
+    if is_large(get(r, st.R_HANDLE)) or _is_counted(op):
         return True
-    comm = get(r, R_COMM)
-    return comm < COMMUNICATORS and get(communicator(g, comm), C_COLLECTIVES) > 0
+    comm = get(r, st.R_COMM)
+    return comm < COMMUNICATORS and get(communicator(g, comm), st.C_COLLECTIVES) > 0
 
 
 @jit
 def enter(g, r, row):
     """The record's request is open in a row."""
-    handle = get(r, R_HANDLE)
-    put(row, S_HANDLE, handle)
-    put(row, S_STATE, OPEN)
-    put(row, S_OP, get(r, R_OP))
-    put(row, S_CALL, get(r, R_CALL))
-    put(row, S_COMM, get(r, R_COMM))
-    put(row, S_PEER, get(r, R_PEER))
-    put(row, S_TAG, get(r, R_TAG))
-    put(row, S_DATATYPE, get(r, R_DATATYPE))
-    put(row, S_ELEMENTS, get(r, R_ELEMENTS))
-    put(row, S_BYTES, get(r, R_BYTES))
-    put(row, S_BLOCK, get(r, R_BLOCK))
+    handle = get(r, st.R_HANDLE)
+    put(row, st.S_HANDLE, handle)
+    put(row, st.S_STATE, st.OPEN)
+    put(row, st.S_OP, get(r, st.R_OP))
+    put(row, st.S_CALL, get(r, st.R_CALL))
+    put(row, st.S_COMM, get(r, st.R_COMM))
+    put(row, st.S_PEER, get(r, st.R_PEER))
+    put(row, st.S_TAG, get(r, st.R_TAG))
+    put(row, st.S_DATATYPE, get(r, st.R_DATATYPE))
+    put(row, st.S_ELEMENTS, get(r, st.R_ELEMENTS))
+    put(row, st.S_BYTES, get(r, st.R_BYTES))
+    put(row, st.S_BLOCK, get(r, st.R_BLOCK))
     if is_large(handle):
-        put(row, S_ADDRESS, get(r, R_DONE))
-    put(row, S_SERIAL, get(g, G_SERIAL))
-    put(row, S_PENDING, 0)
-    put(row, S_FAILED, 0)
-    put(row, S_PYTHON, 0)
-    put(row, S_COMMANDS, 0)
-    put(row, S_TOLD, 0)
-    put(row, S_CHUNK, 0)
-    put(row, S_SOURCE, ANY_SOURCE)
-    put(row, S_SOURCE_TAG, ANY_TAG)
-    bump(g, G_SERIAL, 1)
+        put(row, st.S_ADDRESS, get(r, st.R_DONE))
+    put(row, st.S_SERIAL, get(g, st.G_SERIAL))
+    put(row, st.S_PENDING, 0)
+    put(row, st.S_FAILED, 0)
+    put(row, st.S_PYTHON, 0)
+    put(row, st.S_COMMANDS, 0)
+    put(row, st.S_TOLD, 0)
+    put(row, st.S_CHUNK, 0)
+    put(row, st.S_SOURCE, ANY_SOURCE)
+    put(row, st.S_SOURCE_TAG, ANY_TAG)
+    bump(g, st.G_SERIAL, 1)
 
 
 @entry
 def admit(g, r):
     """Opens the record's request: the address of its row, 0 when it was refused or opens none."""
-    op = get(r, R_OP)
+    op = get(r, st.R_OP)
     if op == OP_NULL:
-        count_null(g, get(r, R_ELEMENTS))
+        count_null(g, get(r, st.R_ELEMENTS))
         return 0
     if op == OP_FAULT:
         log_fault(g, r)
         return 0
-    handle = get(r, R_HANDLE)
+    handle = get(r, st.R_HANDLE)
     if not check_handle(g, r):
         taken(g, r, log_record(g, r, ops.REQUEST, handle, 0, 0))
         return 0
     error = check(g, r)
     taken(g, r, error)
     row = row_of(g, slot_of(handle))
-    put(row, S_HANDLE, handle)
+    put(row, st.S_HANDLE, handle)
     if error != 0:
-        put(row, S_FAILED, error)  # for what is_late() is asked about
+        put(row, st.S_FAILED, error)  # for what is_late() is asked about
         write(g, slot_of(handle), handle, 0, error, 0, _REFUSED_ORIGIN, 0)
         return 0
     enter(g, r, row)
@@ -195,11 +147,11 @@ def admit(g, r):
 def chunk_row(g, r):
     """The row of a CHUNK record, 0 when no open request has its handle."""
     taken(g, r, 0)
-    slot = slot_of(get(r, R_HANDLE))
-    if slot >= get(g, G_SLOTS):
+    slot = slot_of(get(r, st.R_HANDLE))
+    if slot >= get(g, st.G_SLOTS):
         return 0
     row = row_of(g, slot)
-    if get(row, S_STATE) != OPEN or get(row, S_HANDLE) != get(r, R_HANDLE):
+    if get(row, st.S_STATE) != st.OPEN or get(row, st.S_HANDLE) != get(r, st.R_HANDLE):
         return 0
     return row
 
@@ -210,37 +162,37 @@ def is_late(g, r):
 
     A call fills the first chunk buffers without asking, and reports each.
     """
-    slot = slot_of(get(r, R_HANDLE))
-    if slot >= get(g, G_SLOTS):
+    slot = slot_of(get(r, st.R_HANDLE))
+    if slot >= get(g, st.G_SLOTS):
         return False
     row = row_of(g, slot)
-    return get(row, S_HANDLE) == get(r, R_HANDLE) and get(row, S_FAILED) != 0
+    return get(row, st.S_HANDLE) == get(r, st.R_HANDLE) and get(row, st.S_FAILED) != 0
 
 
 @entry
 def note_wait(g, r):
     """A kernel waits on the direct road: the request's row says so as if it were ours, for reports
     and time-outs, until its second record."""
-    handle = get(r, R_HANDLE)
+    handle = get(r, st.R_HANDLE)
     slot = slot_of(handle)
-    op = get(r, R_FLAGS)
-    known = handle > 0 and slot < get(g, G_REQUEST_SLOTS) and get(r, R_COMM) < COMMUNICATORS
+    op = get(r, st.R_FLAGS)
+    known = handle > 0 and slot < get(g, st.G_REQUEST_SLOTS) and get(r, st.R_COMM) < COMMUNICATORS
     named = op == OP_ISEND or op == OP_IRECV or op == OP_GRID or _COLLECTIVES[op] != 0
     if not known or not named:
         log_record(g, r, ops.REQUEST, handle, 0, 0)
         return
     row = row_of(g, slot)
-    if get(r, R_OP) == OP_WAITED:
-        if get(row, S_STATE) == OPEN and get(row, S_HANDLE) == handle:
-            put(row, S_STATE, COMPLETE)
-            bump(g, G_CLOSED, 1)
+    if get(r, st.R_OP) == OP_WAITED:
+        if get(row, st.S_STATE) == st.OPEN and get(row, st.S_HANDLE) == handle:
+            put(row, st.S_STATE, st.COMPLETE)
+            bump(g, st.G_CLOSED, 1)
         return
-    if get(row, S_STATE) == OPEN:
-        if get(row, S_HANDLE) != handle:  # a wait and GMPI_Synchronize may both say it
+    if get(row, st.S_STATE) == st.OPEN:
+        if get(row, st.S_HANDLE) != handle:  # a wait and GMPI_Synchronize may both say it
             log_record(g, r, ops.REQUEST, handle, 0, 0)
         return
-    put(r, R_OP, op)
-    put(r, R_BYTES, get(r, R_DONE))
+    put(r, st.R_OP, op)
+    put(r, st.R_BYTES, get(r, st.R_DONE))
     enter(g, r, row)
     trace.leave_out(g, row)
 
@@ -250,17 +202,17 @@ def dispatch_chunk(g, r):
     row = chunk_row(g, r)
     if row == 0:
         if not is_late(g, r):
-            log_record(g, r, ops.REQUEST, get(r, R_HANDLE), 0, 0)
-    elif get(row, S_FAILED) != 0:
+            log_record(g, r, ops.REQUEST, get(r, st.R_HANDLE), 0, 0)
+    elif get(row, st.S_FAILED) != 0:
         failed_chunk_done(g, r, row)
     elif not chunk_done(g, r, row):
-        log_record(g, r, ops.REQUEST, get(r, R_DONE), 0, 0)
+        log_record(g, r, ops.REQUEST, get(r, st.R_DONE), 0, 0)
 
 
 @jit
 def dispatch(g, r):
     """Carries out one decoded record."""
-    op = get(r, R_OP)
+    op = get(r, st.R_OP)
     if op == OP_CHUNK:
         dispatch_chunk(g, r)
         return
@@ -277,7 +229,7 @@ def dispatch(g, r):
     elif op == OP_PING:
         complete(g, row, now_ns(g) & BYTES_MASK, SUCCESS, ANY_SOURCE, ANY_TAG)
     elif op == OP_SYNCHRONIZE:
-        bump(g, G_SYNCS, 1)
+        bump(g, st.G_SYNCS, 1)
     else:
         start_collective(g, r, row)
-    trace.stamp(g, row, TR_CALLED)
+    trace.stamp(g, row, st.TR_CALLED)

@@ -25,16 +25,8 @@ from gmpi.contract.wire import (
     POSITION_MASK,
 )
 from host_proxy.compiled.transfer import peer_field
+from host_proxy.platform import state as st
 from host_proxy.platform.native import entry, get, jit, load
-from host_proxy.platform.state import (
-    G_CHUNK,
-    G_EAGER,
-    G_LARGE_SLOTS,
-    G_MAILBOXES,
-    G_REQUEST_SLOTS,
-    G_TAG_UB,
-    P_STAGING,
-)
 
 _chunk_bytes_of = jit(chunk_bytes_of)
 _fits_mailbox = jit(fits_mailbox)
@@ -114,7 +106,7 @@ def header_flaw(g, address, nbytes, peer):
     if nbytes < MESSAGE_HEADER:
         return BAD_LENGTH
     header = header_at(address)
-    eager = get(g, G_EAGER)
+    eager = get(g, st.G_EAGER)
     if header.shared == ABANDONED:
         known = header.total == 0 and header.chunk == 0 and load(address + 24) == 0
         known = known and 0 < header.transfer <= 0xFF
@@ -129,14 +121,14 @@ def header_flaw(g, address, nbytes, peer):
         return BAD_TOTAL
     if nbytes != MESSAGE_HEADER:
         return BAD_LENGTH
-    if header.chunk != _chunk_bytes_of(header.total, get(g, G_CHUNK)):
+    if header.chunk != _chunk_bytes_of(header.total, get(g, st.G_CHUNK)):
         return BAD_CHUNK
-    if header.transfer * 2 + 1 > get(g, G_TAG_UB):
+    if header.transfer * 2 + 1 > get(g, st.G_TAG_UB):
         return BAD_TRANSFER
     if header.shared == NOT_SHARED:
         return WELL if load(address + 24) == 0 else BAD_WAY
-    place = header.shared - get(g, G_REQUEST_SLOTS)
-    if peer < 0 or place < 0 or place >= get(g, G_LARGE_SLOTS):
+    place = header.shared - get(g, st.G_REQUEST_SLOTS)
+    if peer < 0 or place < 0 or place >= get(g, st.G_LARGE_SLOTS):
         return BAD_SLOT
     return _way_flaw(g, header, peer)
 
@@ -144,13 +136,13 @@ def header_flaw(g, address, nbytes, peer):
 @jit
 def _way_flaw(g, header, peer):
     """The same of memory that the receiver shares with the sender."""
-    if peer_field(g, peer, P_STAGING) == 0 or header.seq & 1 == 0:
+    if peer_field(g, peer, st.P_STAGING) == 0 or header.seq & 1 == 0:
         return BAD_WAY
     if header.way == P2P:
         return WELL
-    if header.way != P2P | MAILED or get(g, G_MAILBOXES) == 0:
+    if header.way != P2P | MAILED or get(g, st.G_MAILBOXES) == 0:
         return BAD_WAY
-    return WELL if _fits_mailbox(header.total, 0, get(g, G_CHUNK)) else BAD_WAY
+    return WELL if _fits_mailbox(header.total, 0, get(g, st.G_CHUNK)) else BAD_WAY
 
 
 def chunk_count(header: Header) -> int:

@@ -10,24 +10,9 @@ from __future__ import annotations
 from gmpi.contract.wire import OP_NULL
 from host_proxy.compiled.dispatch import count_null, dispatch, wants_python
 from host_proxy.compiled.progress import progress, release_synchronizes
+from host_proxy.platform import state as st
 from host_proxy.platform.idle import TURNS_PER_CLOCK, now_ns, wait_a_little
 from host_proxy.platform.native import bump, entry, get, jit, put
-from host_proxy.platform.state import (
-    G_BUFFERED,
-    G_CHANNELS,
-    G_COMMANDED,
-    G_DOORBELL,
-    G_NARROW_BLOCKS,
-    G_NOW,
-    G_OPENING,
-    G_PYTHON,
-    G_RECORD,
-    G_STOP,
-    G_SYNC_SEEN,
-    G_SYNCS,
-    G_TICKED,
-    G_TURNS,
-)
 from host_proxy.records.completion import find_overdue
 from host_proxy.records.ring import arrived, decode, element_count, opcode, return_slots, take
 
@@ -46,7 +31,7 @@ _PYTHON_WANTED = -1
 @jit
 def serve(g):
     """Takes up to BATCH records: how many, or _PYTHON_WANTED for the one that is now decoded."""
-    r = get(g, G_RECORD)
+    r = get(g, st.G_RECORD)
     taken = 0
     while taken < BATCH:
         address = arrived(g)
@@ -65,19 +50,19 @@ def serve(g):
         taken += 1
     if taken:
         return_slots(g)
-        if get(g, G_SYNCS):
-            put(g, G_SYNC_SEEN, -1)
+        if get(g, st.G_SYNCS):
+            put(g, st.G_SYNC_SEEN, -1)
     return taken
 
 
 @jit
 def is_due(g):
     """Whether Python should look for control messages of the direct road, or for buffered sends."""
-    if get(g, G_CHANNELS) | get(g, G_OPENING) | get(g, G_BUFFERED) == 0:
+    if get(g, st.G_CHANNELS) | get(g, st.G_OPENING) | get(g, st.G_BUFFERED) == 0:
         return False
-    if get(g, G_NOW) - get(g, G_TICKED) < _TICK_NS:
+    if get(g, st.G_NOW) - get(g, st.G_TICKED) < _TICK_NS:
         return False
-    put(g, G_TICKED, get(g, G_NOW))
+    put(g, st.G_TICKED, get(g, st.G_NOW))
     return True
 
 
@@ -87,28 +72,28 @@ def run(g):
     turns = 0  # since the last work
     began = 0  # when they began, ns
     idle_ns = 0
-    while get(g, G_STOP) == 0:
-        bump(g, G_TURNS, 1)
+    while get(g, st.G_STOP) == 0:
+        bump(g, st.G_TURNS, 1)
         taken = serve(g)
         if taken == _PYTHON_WANTED:
             return RECORD
         done = progress(g)
-        if get(g, G_SYNCS):
+        if get(g, st.G_SYNCS):
             release_synchronizes(g)
         if taken or done:
-            put(g, G_NOW, now_ns(g))
+            put(g, st.G_NOW, now_ns(g))
             find_overdue(g)
             turns = 0
-            if get(g, G_PYTHON) and get(g, G_TURNS) % _BUSY_TICK_TURNS == 0:
+            if get(g, st.G_PYTHON) and get(g, st.G_TURNS) % _BUSY_TICK_TURNS == 0:
                 return TICK
             if is_due(g):
                 return TICK
             continue
         # A command must not wait for as many turns as that: they may be naps.
-        alone = get(g, G_COMMANDED) & ~get(g, G_DOORBELL) | get(g, G_NARROW_BLOCKS) != 0
+        alone = get(g, st.G_COMMANDED) & ~get(g, st.G_DOORBELL) | get(g, st.G_NARROW_BLOCKS) != 0
         if turns % TURNS_PER_CLOCK == 0 or (alone and turns % _COMMAND_TURNS == 0):
             now = now_ns(g)
-            put(g, G_NOW, now)
+            put(g, st.G_NOW, now)
             find_overdue(g)
             if is_due(g):
                 return TICK
@@ -116,7 +101,7 @@ def run(g):
                 began = now
             idle_ns = now - began
         turns += 1
-        if get(g, G_PYTHON) and turns % _TICK_TURNS == 0:
+        if get(g, st.G_PYTHON) and turns % _TICK_TURNS == 0:
             return TICK
         wait_a_little(g, turns, idle_ns)
     return STOPPED

@@ -18,32 +18,8 @@ from __future__ import annotations
 
 from gmpi.contract.constants import ERR_INTERN
 from host_proxy.platform import flight
+from host_proxy.platform import state as st
 from host_proxy.platform.native import bump, call, get, jit, load, load_int, put, store, store_int
-from host_proxy.platform.state import (
-    A_COUNT,
-    A_INDEX,
-    A_KIND,
-    A_ROW_BYTES,
-    A_SLOT,
-    F_ERROR_CLASS,
-    F_IRECV,
-    F_ISEND,
-    F_REQUEST_FREE,
-    F_TEST,
-    G_ACTIVE,
-    G_BYTE,
-    G_CAPACITY,
-    G_END,
-    G_HANDLE_BYTES,
-    G_HANDLES,
-    G_KEPT,
-    G_OUTCOUNT,
-    G_PENDING_TABLE,
-    G_STATUS,
-    GONE,
-    S_PENDING,
-    S_SLOT,
-)
 
 
 @jit
@@ -51,59 +27,59 @@ def error_class(g, code):
     """MPI_Error_class."""
     if code == 0:
         return 0
-    call(get(g, F_ERROR_CLASS), (code, get(g, G_OUTCOUNT)))
-    return load_int(get(g, G_OUTCOUNT))
+    call(get(g, st.F_ERROR_CLASS), (code, get(g, st.G_OUTCOUNT)))
+    return load_int(get(g, st.G_OUTCOUNT))
 
 
 @jit
 def entry_at(g, number):
     """Address of our row beside the MPI handle ``number``."""
-    return get(g, G_PENDING_TABLE) + number * A_ROW_BYTES
+    return get(g, st.G_PENDING_TABLE) + number * st.A_ROW_BYTES
 
 
 @jit
 def next_handle(g):
     """Address of the MPI handle of the next request to be added."""
-    return get(g, G_HANDLES) + get(g, G_END) * get(g, G_HANDLE_BYTES)
+    return get(g, st.G_HANDLES) + get(g, st.G_END) * get(g, st.G_HANDLE_BYTES)
 
 
 @jit
 def add(g, row, kind, index):
     """Keeps the MPI request that has just been written at ``next_handle``."""
-    at = entry_at(g, get(g, G_END))
-    put(at, A_SLOT, get(row, S_SLOT))
-    put(at, A_KIND, kind)
-    put(at, A_INDEX, index)
-    bump(row, S_PENDING, 1)
-    bump(g, G_END, 1)
-    bump(g, G_ACTIVE, 1)
+    at = entry_at(g, get(g, st.G_END))
+    put(at, st.A_SLOT, get(row, st.S_SLOT))
+    put(at, st.A_KIND, kind)
+    put(at, st.A_INDEX, index)
+    bump(row, st.S_PENDING, 1)
+    bump(g, st.G_END, 1)
+    bump(g, st.G_ACTIVE, 1)
 
 
 @jit
 def keep(g, begin, end):
     """Moves what is still pending of a range behind what the sweep has kept before."""
-    kept = get(g, G_KEPT)
-    handles = get(g, G_HANDLES)
+    kept = get(g, st.G_KEPT)
+    handles = get(g, st.G_HANDLES)
     for number in range(begin, end):
         at = entry_at(g, number)
-        if get(at, A_SLOT) == GONE:
+        if get(at, st.A_SLOT) == st.GONE:
             continue
         if kept != number:
-            for column in range(A_COUNT):
+            for column in range(st.A_COUNT):
                 put(entry_at(g, kept), column, get(at, column))
-            if get(g, G_HANDLE_BYTES) == 8:
+            if get(g, st.G_HANDLE_BYTES) == 8:
                 store(handles + kept * 8, load(handles + number * 8))
             else:
                 store_int(handles + kept * 4, load_int(handles + number * 4))
         kept += 1
-    put(g, G_KEPT, kept)
+    put(g, st.G_KEPT, kept)
 
 
 @jit
 def is_full(g):
     """Whether one more request would not fit. It never is: a count that is wrong must not write
     past the handles, but end the request that it is about."""
-    return get(g, G_END) >= get(g, G_CAPACITY)
+    return get(g, st.G_END) >= get(g, st.G_CAPACITY)
 
 
 # wide: as MPI's, and what it is kept for
@@ -112,9 +88,9 @@ def send(g, row, address, nbytes, dest, tag, comm, kind, index):
     """MPI_Isend of bytes for an open request, kept; MPI's error code. ``comm`` is an MPI handle."""
     if is_full(g):
         return ERR_INTERN
-    byte = get(g, G_BYTE)
-    flight.called(g, row, F_ISEND, dest, tag, nbytes)
-    code = call(get(g, F_ISEND), (address, nbytes, byte, dest, tag, comm, next_handle(g)))
+    byte = get(g, st.G_BYTE)
+    flight.called(g, row, st.F_ISEND, dest, tag, nbytes)
+    code = call(get(g, st.F_ISEND), (address, nbytes, byte, dest, tag, comm, next_handle(g)))
     flight.returned(g, code)
     if code == 0:
         add(g, row, kind, index)
@@ -127,9 +103,9 @@ def receive(g, row, address, nbytes, source, tag, comm, kind, index):
     """``send`` for MPI_Irecv."""
     if is_full(g):
         return ERR_INTERN
-    byte = get(g, G_BYTE)
-    flight.called(g, row, F_IRECV, source, tag, nbytes)
-    code = call(get(g, F_IRECV), (address, nbytes, byte, source, tag, comm, next_handle(g)))
+    byte = get(g, st.G_BYTE)
+    flight.called(g, row, st.F_IRECV, source, tag, nbytes)
+    code = call(get(g, st.F_IRECV), (address, nbytes, byte, source, tag, comm, next_handle(g)))
     flight.returned(g, code)
     if code == 0:
         add(g, row, kind, index)
@@ -140,9 +116,9 @@ def receive(g, row, address, nbytes, source, tag, comm, kind, index):
 def test(g):
     """MPI_Test of a request that has just been made and is not kept yet: (whether it is over,
     MPI's error code)."""
-    flag = get(g, G_OUTCOUNT)
+    flag = get(g, st.G_OUTCOUNT)
     store_int(flag, 0)
-    code = call(get(g, F_TEST), (next_handle(g), flag, get(g, G_STATUS)))
+    code = call(get(g, st.F_TEST), (next_handle(g), flag, get(g, st.G_STATUS)))
     return load_int(flag) != 0, code
 
 
@@ -150,4 +126,4 @@ def test(g):
 def forget(g):
     """MPI_Request_free of a request that has just been made: nobody waits for it. MPI's error
     code."""
-    return call(get(g, F_REQUEST_FREE), (next_handle(g),))
+    return call(get(g, st.F_REQUEST_FREE), (next_handle(g),))

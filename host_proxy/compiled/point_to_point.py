@@ -38,18 +38,8 @@ from host_proxy.compiled.receiving import unpacked_chunk
 from host_proxy.compiled.sending import packed_chunk
 from host_proxy.compiled.streams import settle
 from host_proxy.compiled.transfer import position_of
+from host_proxy.platform import state as st
 from host_proxy.platform.native import get, jit
-from host_proxy.platform.state import (
-    R_DONE,
-    S_BUFFERS,
-    S_CHUNK,
-    S_CHUNKS,
-    S_COMMANDS,
-    S_HANDLE,
-    S_OP,
-    S_POSTED,
-    S_SENT,
-)
 from host_proxy.records.completion import command_done
 from host_proxy.records.tables import is_large
 
@@ -59,31 +49,31 @@ _is_commanded = jit(is_commanded)
 @jit
 def chunk_done(g, r, row):
     """A CHUNK record for a point-to-point request; False when it fits no command we gave."""
-    done = get(r, R_DONE)
+    done = get(r, st.R_DONE)
     position = (done >> CHUNK_POSITION_SHIFT) & POSITION_MASK
     direction = (done >> CHUNK_DIRECTION_SHIFT) & 1
     index = done & 0x7F
-    size = get(row, S_CHUNK)
-    if size == 0 or not is_large(get(row, S_HANDLE)):
+    size = get(row, st.S_CHUNK)
+    if size == 0 or not is_large(get(row, st.S_HANDLE)):
         return False
-    if get(row, S_OP) != (OP_IRECV if direction == UNPACK else OP_ISEND):
+    if get(row, st.S_OP) != (OP_IRECV if direction == UNPACK else OP_ISEND):
         return False
     chunk = position // size
-    if position != position_of(row, chunk) or chunk >= get(row, S_CHUNKS):
+    if position != position_of(row, chunk) or chunk >= get(row, st.S_CHUNKS):
         return False
     bit = 1 << index
-    if chunk % LARGE_BUFFERS != index or get(row, S_BUFFERS) & bit:
+    if chunk % LARGE_BUFFERS != index or get(row, st.S_BUFFERS) & bit:
         return False
     if direction == UNPACK:
-        if chunk >= get(row, S_POSTED) or get(row, S_COMMANDS) <= 0:
+        if chunk >= get(row, st.S_POSTED) or get(row, st.S_COMMANDS) <= 0:
             return False
         command_done(g, row)
         unpacked_chunk(g, row, chunk)
         return True
-    if chunk < get(row, S_SENT) or chunk >= get(row, S_SENT) + LARGE_BUFFERS:
+    if chunk < get(row, st.S_SENT) or chunk >= get(row, st.S_SENT) + LARGE_BUFFERS:
         return False
     if _is_commanded(done, size):
-        if get(row, S_COMMANDS) <= 0:
+        if get(row, st.S_COMMANDS) <= 0:
             return False
         command_done(g, row)
     packed_chunk(g, row, chunk)
@@ -93,6 +83,6 @@ def chunk_done(g, r, row):
 @jit
 def failed_chunk_done(g, r, row):
     """A CHUNK record for a request that has failed."""
-    if _is_commanded(get(r, R_DONE), get(row, S_CHUNK)) and get(row, S_COMMANDS) > 0:
+    if _is_commanded(get(r, st.R_DONE), get(row, st.S_CHUNK)) and get(row, st.S_COMMANDS) > 0:
         command_done(g, row)
     settle(g, row)

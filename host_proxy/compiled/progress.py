@@ -10,55 +10,8 @@ from host_proxy.compiled.collectives import collective_done, collective_failed
 from host_proxy.compiled.receiving import receive_failed, received, received_chunk
 from host_proxy.compiled.sending import credited, sent, sent_chunk
 from host_proxy.platform import flight
+from host_proxy.platform import state as st
 from host_proxy.platform.native import bump, call, entry, get, jit, load_int, put, store_int
-from host_proxy.platform.state import (
-    A_INDEX,
-    A_KIND,
-    A_SLOT,
-    COLLECTIVE,
-    CREDIT,
-    F_TEST,
-    F_TESTSOME,
-    FOUND_ONE,
-    G_ACTIVE,
-    G_CLOSED,
-    G_END,
-    G_ERR_IN_STATUS,
-    G_FOUND,
-    G_HANDLE_BYTES,
-    G_HANDLES,
-    G_INDICES,
-    G_INSIDE,
-    G_KEPT,
-    G_OUTCOUNT,
-    G_SLOTS,
-    G_STATUS,
-    G_STATUS_BYTES,
-    G_STATUS_COUNT,
-    G_STATUS_ERROR,
-    G_STATUS_SOURCE,
-    G_STATUS_TAG,
-    G_STATUSES,
-    G_SWEEP,
-    G_SYNC_SEEN,
-    G_SYNCS,
-    G_WINDOW,
-    GONE,
-    OPEN,
-    RECEIVE,
-    RECEIVE_CHUNK,
-    S_ARRIVED,
-    S_FAILED,
-    S_OP,
-    S_PENDING,
-    S_SERIAL,
-    S_STATE,
-    SEND,
-    SEND_CHUNK,
-    TR_ARRIVED,
-    WINDOW,
-    WINDOW_LEAST,
-)
 from host_proxy.platform.trace import stamp
 from host_proxy.records.completion import complete
 from host_proxy.records.tables import row_of
@@ -70,34 +23,34 @@ _MEMORY = 8  # calls of MPI_Testsome over which that is averaged
 @jit
 def finished(g, row, kind, index, code, status):
     """One MPI request of an open request has completed, with MPI's error code."""
-    bump(row, S_PENDING, -1)
-    stamp(g, row, TR_ARRIVED)
+    bump(row, st.S_PENDING, -1)
+    stamp(g, row, st.TR_ARRIVED)
     flight.finished(g, row, code)
-    source = load_int(status + get(g, G_STATUS_SOURCE))
-    tag = load_int(status + get(g, G_STATUS_TAG))
-    nbytes = load_int(status + get(g, G_STATUS_COUNT))
-    if kind == RECEIVE_CHUNK or kind == CREDIT:
-        bump(row, S_ARRIVED, 1)
+    source = load_int(status + get(g, st.G_STATUS_SOURCE))
+    tag = load_int(status + get(g, st.G_STATUS_TAG))
+    nbytes = load_int(status + get(g, st.G_STATUS_COUNT))
+    if kind == st.RECEIVE_CHUNK or kind == st.CREDIT:
+        bump(row, st.S_ARRIVED, 1)
         if code == 0 and not streams.hear(g, row, index, nbytes):
             return
     if code != 0:
-        if kind == RECEIVE:
+        if kind == st.RECEIVE:
             receive_failed(g, row, source, tag, nbytes, code)
-        elif kind == COLLECTIVE:
+        elif kind == st.COLLECTIVE:
             collective_failed(g, row, code)
         else:
             streams.fail(g, row, code)
-    elif get(row, S_FAILED) != 0:
+    elif get(row, st.S_FAILED) != 0:
         streams.settle(g, row)
-    elif kind == SEND:
+    elif kind == st.SEND:
         sent(g, row)
-    elif kind == RECEIVE:
+    elif kind == st.RECEIVE:
         received(g, row, source, tag, nbytes)
-    elif kind == SEND_CHUNK:
+    elif kind == st.SEND_CHUNK:
         sent_chunk(g, row, index)
-    elif kind == RECEIVE_CHUNK:
+    elif kind == st.RECEIVE_CHUNK:
         received_chunk(g, row, index)
-    elif kind == CREDIT:
+    elif kind == st.CREDIT:
         credited(g, row, index)
     else:
         collective_done(g, row)
@@ -106,10 +59,10 @@ def finished(g, row, kind, index, code, status):
 @jit
 def take_out(g, at, status, error):
     """Passes on what MPI has completed, and marks its row for ``keep``."""
-    row = row_of(g, get(at, A_SLOT))
-    put(at, A_SLOT, GONE)
-    bump(g, G_ACTIVE, -1)
-    finished(g, row, get(at, A_KIND), get(at, A_INDEX), error, status)
+    row = row_of(g, get(at, st.A_SLOT))
+    put(at, st.A_SLOT, st.GONE)
+    bump(g, st.G_ACTIVE, -1)
+    finished(g, row, get(at, st.A_KIND), get(at, st.A_INDEX), error, status)
 
 
 @jit
@@ -119,13 +72,13 @@ def test_each(g, begin, size):
     Only so is it known whose fault it was; the others go on.
     """
     done = 0
-    flag = get(g, G_OUTCOUNT)
-    status = get(g, G_STATUS)
+    flag = get(g, st.G_OUTCOUNT)
+    status = get(g, st.G_STATUS)
     for number in range(begin, begin + size):
         at = pending.entry_at(g, number)
-        handle = get(g, G_HANDLES) + number * get(g, G_HANDLE_BYTES)
+        handle = get(g, st.G_HANDLES) + number * get(g, st.G_HANDLE_BYTES)
         store_int(flag, 0)
-        code = call(get(g, F_TEST), (handle, flag, status))
+        code = call(get(g, st.F_TEST), (handle, flag, status))
         if code == 0 and load_int(flag) == 0:
             continue
         done += 1
@@ -136,17 +89,17 @@ def test_each(g, begin, size):
 @jit
 def test_some(g, begin, size):
     """Passes on what has completed of a window: how many."""
-    outcount = get(g, G_OUTCOUNT)
-    statuses = get(g, G_STATUSES)
-    indices = get(g, G_INDICES)
+    outcount = get(g, st.G_OUTCOUNT)
+    statuses = get(g, st.G_STATUSES)
+    indices = get(g, st.G_INDICES)
     store_int(outcount, 0)
-    handles = get(g, G_HANDLES) + begin * get(g, G_HANDLE_BYTES)
-    put(g, G_INSIDE, F_TESTSOME)
-    code = call(get(g, F_TESTSOME), (size, handles, outcount, indices, statuses))
+    handles = get(g, st.G_HANDLES) + begin * get(g, st.G_HANDLE_BYTES)
+    put(g, st.G_INSIDE, st.F_TESTSOME)
+    code = call(get(g, st.F_TESTSOME), (size, handles, outcount, indices, statuses))
     done = load_int(outcount)
     in_status = False
     if code != 0:
-        in_status = pending.error_class(g, code) == get(g, G_ERR_IN_STATUS)
+        in_status = pending.error_class(g, code) == get(g, st.G_ERR_IN_STATUS)
         if not in_status:
             return test_each(g, begin, size)
     if done <= 0:  # nothing, or MPI_UNDEFINED
@@ -154,10 +107,10 @@ def test_some(g, begin, size):
     # Handling one may add requests at the end and use G_OUTCOUNT, never the window itself.
     for i in range(done):
         at = pending.entry_at(g, begin + load_int(indices + 4 * i))
-        status = statuses + i * get(g, G_STATUS_BYTES)
+        status = statuses + i * get(g, st.G_STATUS_BYTES)
         error = 0
         if in_status:
-            error = load_int(status + get(g, G_STATUS_ERROR))
+            error = load_int(status + get(g, st.G_STATUS_ERROR))
         take_out(g, at, status, error)
     return done
 
@@ -170,47 +123,47 @@ def window(g):
     requests than that is worth, it is the looking that costs; with fewer, answers are found late
     and in less order.
     """
-    return max(WINDOW_LEAST, min(get(g, G_FOUND) * _WIDTH // FOUND_ONE, WINDOW))
+    return max(st.WINDOW_LEAST, min(get(g, st.G_FOUND) * _WIDTH // st.FOUND_ONE, st.WINDOW))
 
 
 @jit
 def progress(g):
     """Tests a window of the pending requests; the number that completed."""
-    if get(g, G_ACTIVE) == 0:
+    if get(g, st.G_ACTIVE) == 0:
         return 0
-    begin = get(g, G_WINDOW)
+    begin = get(g, st.G_WINDOW)
     if begin == 0:
-        put(g, G_SWEEP, get(g, G_END))
-    end = min(begin + window(g), get(g, G_SWEEP))
+        put(g, st.G_SWEEP, get(g, st.G_END))
+    end = min(begin + window(g), get(g, st.G_SWEEP))
     done = test_some(g, begin, end - begin)
-    bump(g, G_FOUND, (done * FOUND_ONE - get(g, G_FOUND)) // _MEMORY)
-    if done == 0 and get(g, G_KEPT) == begin:
-        put(g, G_KEPT, end)  # nothing has moved so far
+    bump(g, st.G_FOUND, (done * st.FOUND_ONE - get(g, st.G_FOUND)) // _MEMORY)
+    if done == 0 and get(g, st.G_KEPT) == begin:
+        put(g, st.G_KEPT, end)  # nothing has moved so far
     else:
         pending.keep(g, begin, end)
-    put(g, G_WINDOW, end)
-    if end == get(g, G_SWEEP):
-        pending.keep(g, end, get(g, G_END))
-        put(g, G_END, get(g, G_KEPT))
-        put(g, G_KEPT, 0)
-        put(g, G_WINDOW, 0)
+    put(g, st.G_WINDOW, end)
+    if end == get(g, st.G_SWEEP):
+        pending.keep(g, end, get(g, st.G_END))
+        put(g, st.G_END, get(g, st.G_KEPT))
+        put(g, st.G_KEPT, 0)
+        put(g, st.G_WINDOW, 0)
     return done
 
 
 @entry
 def release_synchronizes(g):
     """Completes SYNCHRONIZE requests before which nothing is open any more."""
-    if get(g, G_SYNCS) == 0 or get(g, G_SYNC_SEEN) == get(g, G_CLOSED):
+    if get(g, st.G_SYNCS) == 0 or get(g, st.G_SYNC_SEEN) == get(g, st.G_CLOSED):
         return
-    put(g, G_SYNC_SEEN, get(g, G_CLOSED))
+    put(g, st.G_SYNC_SEEN, get(g, st.G_CLOSED))
     oldest = 1 << 62
-    for slot in range(get(g, G_SLOTS)):
+    for slot in range(get(g, st.G_SLOTS)):
         row = row_of(g, slot)
-        if get(row, S_STATE) == OPEN and get(row, S_OP) != OP_SYNCHRONIZE:
-            oldest = min(oldest, get(row, S_SERIAL))
-    for slot in range(get(g, G_SLOTS)):
+        if get(row, st.S_STATE) == st.OPEN and get(row, st.S_OP) != OP_SYNCHRONIZE:
+            oldest = min(oldest, get(row, st.S_SERIAL))
+    for slot in range(get(g, st.G_SLOTS)):
         row = row_of(g, slot)
-        if get(row, S_STATE) == OPEN and get(row, S_OP) == OP_SYNCHRONIZE:
-            if get(row, S_SERIAL) < oldest:
-                bump(g, G_SYNCS, -1)
+        if get(row, st.S_STATE) == st.OPEN and get(row, st.S_OP) == OP_SYNCHRONIZE:
+            if get(row, st.S_SERIAL) < oldest:
+                bump(g, st.G_SYNCS, -1)
                 complete(g, row, 0, SUCCESS, ANY_SOURCE, ANY_TAG)

@@ -27,39 +27,8 @@ from host_proxy.compiled.transfer import (
     position_of,
 )
 from host_proxy.platform import operations as ops
+from host_proxy.platform import state as st
 from host_proxy.platform.native import bump, get, jit, put, store
-from host_proxy.platform.state import (
-    C_SIZE,
-    G_EAGER,
-    G_HANDED,
-    G_LARGE_DEVICE,
-    G_PYTHON,
-    HANDED,
-    P_STAGING,
-    RECEIVES_AHEAD,
-    S_ADDRESS,
-    S_ARRIVED,
-    S_BUFFERS,
-    S_BYTES,
-    S_CHUNK,
-    S_CHUNKS,
-    S_COMM,
-    S_FINISHED,
-    S_HANDLE,
-    S_PEER,
-    S_POSTED,
-    S_PYTHON,
-    S_READ,
-    S_SENT,
-    S_SHARED,
-    S_SLOT,
-    S_SOURCE,
-    S_SOURCE_TAG,
-    S_TAG,
-    S_TOLD,
-    S_TOTAL,
-    S_TRANSFER,
-)
 from host_proxy.records.completion import close, command, complete, set_base, staging, tell
 from host_proxy.records.fault_log import log_request
 from host_proxy.records.narrow import is_narrow
@@ -79,14 +48,14 @@ def start_receive(g, row):
     Posts room for the longest first message there is, whatever the user's: a longer message is our
     truncation to report, with the bytes that fit, and never MPI's.
     """
-    source = get(row, S_PEER)
+    source = get(row, st.S_PEER)
     if source == PROC_NULL:
         complete(g, row, 0, SUCCESS, PROC_NULL, ANY_TAG)
         return
-    header = staging(g, get(row, S_SLOT)) - MESSAGE_HEADER
+    header = staging(g, get(row, st.S_SLOT)) - MESSAGE_HEADER
     store(header + 16, NO_HEADER)
-    length = MESSAGE_HEADER + get(g, G_EAGER)
-    streams.receive_first(g, row, header, length, get(row, S_TAG), messages(g, row))
+    length = MESSAGE_HEADER + get(g, st.G_EAGER)
+    streams.receive_first(g, row, header, length, get(row, st.S_TAG), messages(g, row))
 
 
 # --- what follows ---------------------------------------------------------------------------------
@@ -95,9 +64,9 @@ def start_receive(g, row):
 @jit
 def received(g, row, source, tag, nbytes):
     """A message, or the header of a long one, is in the slot's staging: so many bytes."""
-    put(row, S_SOURCE, source)
-    put(row, S_SOURCE_TAG, tag)
-    address = staging(g, get(row, S_SLOT)) - MESSAGE_HEADER
+    put(row, st.S_SOURCE, source)
+    put(row, st.S_SOURCE_TAG, tag)
+    address = staging(g, get(row, st.S_SLOT)) - MESSAGE_HEADER
     peer = peer_of(g, row, source)
     flaw = header_flaw(g, address, nbytes, peer)
     if flaw != WELL:
@@ -105,7 +74,7 @@ def received(g, row, source, tag, nbytes):
         streams.fail_with(g, row, ops.MESSAGE, ERR_INTERN, 0, flaw)
         return
     header = header_at(address)
-    put(row, S_TOTAL, header.total)
+    put(row, st.S_TOTAL, header.total)
     if header.shared == ABANDONED:
         streams.fail_with(g, row, ops.PEER, header.transfer, 0, source)
     elif header.chunk == 0:
@@ -121,29 +90,29 @@ def received(g, row, source, tag, nbytes):
 def lacks_buffers(g, row, header):
     """Whether a long message needs buffers that the slot does not have."""
     if not is_narrow(g, row):
-        return not is_large(get(row, S_HANDLE))
-    return not _is_readable(header.shared, header.way, get(row, S_ADDRESS))
+        return not is_large(get(row, st.S_HANDLE))
+    return not _is_readable(header.shared, header.way, get(row, st.S_ADDRESS))
 
 
 @jit
 def _hand_over(g, row):
     """The mpi4py engine goes on with the request."""
-    put(row, S_PYTHON, HANDED)
-    bump(g, G_HANDED, 1)
-    bump(g, G_PYTHON, 1)
+    put(row, st.S_PYTHON, st.HANDED)
+    bump(g, st.G_HANDED, 1)
+    bump(g, st.G_PYTHON, 1)
 
 
 @jit
 def receive_failed(g, row, source, tag, nbytes, code):
     """MPI has failed to receive a message, or the header of a long one: if that is there all the
     same, its sender can be told."""
-    address = staging(g, get(row, S_SLOT)) - MESSAGE_HEADER
+    address = staging(g, get(row, st.S_SLOT)) - MESSAGE_HEADER
     header = header_at(address)
-    known = source >= 0 and source < get(communicator(g, get(row, S_COMM)), C_SIZE)
+    known = source >= 0 and source < get(communicator(g, get(row, st.S_COMM)), st.C_SIZE)
     known = known and header.shared != NO_HEADER and header.chunk != 0
     if known and header_flaw(g, address, nbytes, peer_of(g, row, source)) == WELL:
-        put(row, S_SOURCE, source)
-        put(row, S_SOURCE_TAG, tag)
+        put(row, st.S_SOURCE, source)
+        put(row, st.S_SOURCE_TAG, tag)
         if lacks_buffers(g, row, header):
             streams.note_failure(g, row, ops.MPI_CALL, pending.error_class(g, code), code, code)
             _hand_over(g, row)
@@ -155,10 +124,10 @@ def receive_failed(g, row, source, tag, nbytes, code):
 @jit
 def begin_chunked_receive(row, header):
     begin_transfer(row, header.total, header.chunk, header.shared)
-    put(row, S_TRANSFER, header.transfer)
+    put(row, st.S_TRANSFER, header.transfer)
     if header.shared != NOT_SHARED:  # the first chunk is there
-        put(row, S_POSTED, 1)
-        put(row, S_ARRIVED, 1)
+        put(row, st.S_POSTED, 1)
+        put(row, st.S_ARRIVED, 1)
 
 
 @jit
@@ -166,16 +135,16 @@ def receive_long(g, row, header, peer):
     """Begins with what follows the header of a long message."""
     begin_chunked_receive(row, header)
     if header.shared == NOT_SHARED:
-        put(row, S_BUFFERS, _ALL_BUFFERS)
-        set_base(g, row, get(g, G_LARGE_DEVICE) + buffer_offset(g, get(row, S_SLOT), 0), 0)
+        put(row, st.S_BUFFERS, _ALL_BUFFERS)
+        set_base(g, row, get(g, st.G_LARGE_DEVICE) + buffer_offset(g, get(row, st.S_SLOT), 0), 0)
         receive_chunks(g, row)
         return
-    put(row, S_BUFFERS, _ALL_BUFFERS & ~1)
+    put(row, st.S_BUFFERS, _ALL_BUFFERS & ~1)
     if header.way & MAILED:
         place = mailbox_of(g, peer, header.shared)
         set_base(g, row, _mailed(place, _mailbox_groups(header.total), header.seq), 0)
     else:
-        base = peer_field(g, peer, P_STAGING) + buffer_offset(g, header.shared, 0)
+        base = peer_field(g, peer, st.P_STAGING) + buffer_offset(g, header.shared, 0)
         set_base(g, row, base, header.seq)
     received_chunk(g, row, 0)
 
@@ -184,16 +153,16 @@ def receive_long(g, row, header, peer):
 def receive_chunks(g, row):
     """Posts receives for the next chunks, or their notices, as long as buffers are free; gives the
     receipt with the last one, where chunks are messages."""
-    while get(row, S_POSTED) < get(row, S_CHUNKS):
-        chunk = get(row, S_POSTED)
+    while get(row, st.S_POSTED) < get(row, st.S_CHUNKS):
+        chunk = get(row, st.S_POSTED)
         bit = 1 << chunk % LARGE_BUFFERS
-        ahead = chunk - get(row, S_ARRIVED)
-        if get(row, S_BUFFERS) & bit == 0 or ahead >= RECEIVES_AHEAD:
+        ahead = chunk - get(row, st.S_ARRIVED)
+        if get(row, st.S_BUFFERS) & bit == 0 or ahead >= st.RECEIVES_AHEAD:
             return
-        put(row, S_BUFFERS, get(row, S_BUFFERS) & ~bit)
+        put(row, st.S_BUFFERS, get(row, st.S_BUFFERS) & ~bit)
         if not streams.expect(g, row):
             return
-        if get(row, S_SHARED) == NOT_SHARED and get(row, S_POSTED) == get(row, S_CHUNKS):
+        if get(row, st.S_SHARED) == NOT_SHARED and get(row, st.S_POSTED) == get(row, st.S_CHUNKS):
             streams.say(g, row)
 
 
@@ -201,12 +170,12 @@ def receive_chunks(g, row):
 def received_chunk(g, row, chunk):
     """A chunk is in reach: have it unpacked, as far as the user's buffer goes."""
     position = position_of(row, chunk)
-    wanted = min(length_of(row, chunk), get(row, S_BYTES) - position)
-    if get(row, S_ARRIVED) == get(row, S_CHUNKS):
+    wanted = min(length_of(row, chunk), get(row, st.S_BYTES) - position)
+    if get(row, st.S_ARRIVED) == get(row, st.S_CHUNKS):
         # Before the last command: who sees that has no need to look again when it is executed.
         # Commands are only given for what the user's buffer has room for.
-        size = get(row, S_CHUNK)
-        end_receive(g, row, min(get(row, S_CHUNKS), (get(row, S_BYTES) + size - 1) // size))
+        size = get(row, st.S_CHUNK)
+        end_receive(g, row, min(get(row, st.S_CHUNKS), (get(row, st.S_BYTES) + size - 1) // size))
     if wanted > 0:
         command(g, row, chunk % LARGE_BUFFERS, position, wanted, UNPACK)
         receive_chunks(g, row)
@@ -217,11 +186,11 @@ def received_chunk(g, row, chunk):
 @jit
 def unpacked_chunk(g, row, chunk):
     """A chunk's buffer has been read."""
-    bump(row, S_FINISHED, 1)
+    bump(row, st.S_FINISHED, 1)
     bit = 1 << chunk % LARGE_BUFFERS
-    put(row, S_BUFFERS, get(row, S_BUFFERS) | bit)
-    if get(row, S_SHARED) != NOT_SHARED:
-        put(row, S_READ, get(row, S_READ) | bit)
+    put(row, st.S_BUFFERS, get(row, st.S_BUFFERS) | bit)
+    if get(row, st.S_SHARED) != NOT_SHARED:
+        put(row, st.S_READ, get(row, st.S_READ) | bit)
         if not return_buffers(g, row):
             return
     receive_chunks(g, row)
@@ -233,8 +202,8 @@ def return_buffers(g, row):
     """Tells the sender which of its buffers are free: in order of the chunks, since the messages
     say nothing else, whatever the order in which threads have read them. Whether the request goes
     on."""
-    while get(row, S_READ) & 1 << get(row, S_SENT) % LARGE_BUFFERS:
-        put(row, S_READ, get(row, S_READ) & ~(1 << get(row, S_SENT) % LARGE_BUFFERS))
+    while get(row, st.S_READ) & 1 << get(row, st.S_SENT) % LARGE_BUFFERS:
+        put(row, st.S_READ, get(row, st.S_READ) & ~(1 << get(row, st.S_SENT) % LARGE_BUFFERS))
         if not streams.say(g, row):
             return False
     return True
@@ -242,17 +211,19 @@ def return_buffers(g, row):
 
 @jit
 def close_chunked_receive(g, row):
-    if get(row, S_FINISHED) == get(row, S_CHUNKS) and get(row, S_TOLD):
+    if get(row, st.S_FINISHED) == get(row, st.S_CHUNKS) and get(row, st.S_TOLD):
         close(g, row)
 
 
 @jit
 def end_receive(g, row, commands):
     """Writes the completion; ``commands`` must have been executed before it counts."""
-    total = get(row, S_TOTAL)
-    room = get(row, S_BYTES)
+    total = get(row, st.S_TOTAL)
+    room = get(row, st.S_BYTES)
     error = SUCCESS
     if total > room:
         error = ERR_TRUNCATE
         log_request(g, row, ops.LENGTH, error, 0, total, room)
-    tell(g, row, min(total, room), error, get(row, S_SOURCE), get(row, S_SOURCE_TAG), commands)
+    tell(
+        g, row, min(total, room), error, get(row, st.S_SOURCE), get(row, st.S_SOURCE_TAG), commands
+    )

@@ -24,34 +24,8 @@ from host_proxy.compiled.transfer import (
     messages,
     position_of,
 )
+from host_proxy.platform import state as st
 from host_proxy.platform.native import bump, get, jit, put, store
-from host_proxy.platform.state import (
-    G_CHUNK,
-    G_EAGER,
-    G_LARGE_DEVICE,
-    G_REQUEST_SLOTS,
-    G_SLOTS,
-    G_STAGING,
-    G_TAG_UB,
-    G_TRANSFERS,
-    R_DONE,
-    R_FLAGS,
-    S_ARRIVED,
-    S_BUFFERS,
-    S_BYTES,
-    S_CHUNK,
-    S_CHUNKS,
-    S_FINISHED,
-    S_HANDLE,
-    S_PEER,
-    S_SENT,
-    S_SHARED,
-    S_SLOT,
-    S_STARTED,
-    S_TAG,
-    S_THEIRS,
-    S_TRANSFER,
-)
 from host_proxy.records.completion import command, complete, set_base, staging
 from host_proxy.records.fault_log import no_payload
 from host_proxy.records.ring import payload_to
@@ -65,20 +39,20 @@ _transfer_number = jit(transfer_number)
 @jit
 def start_send(g, r, row):
     """GMPI_Isend: MPI_Isend from the slot's staging (MPI 4.1 section 3.7.2)."""
-    nbytes = get(row, S_BYTES)
-    dest = get(row, S_PEER)
+    nbytes = get(row, st.S_BYTES)
+    dest = get(row, st.S_PEER)
     if dest == PROC_NULL:
         complete(g, row, 0, SUCCESS, ANY_SOURCE, ANY_TAG)
         return
-    payload = staging(g, get(row, S_SLOT))
-    if get(r, R_FLAGS) & FLAG_INLINE and not payload_to(g, r, payload, nbytes):
+    payload = staging(g, get(row, st.S_SLOT))
+    if get(r, st.R_FLAGS) & FLAG_INLINE and not payload_to(g, r, payload, nbytes):
         complete(g, row, 0, no_payload(g, r, row), ANY_SOURCE, ANY_TAG)
         return
     header = payload - MESSAGE_HEADER
-    tag = get(row, S_TAG)
+    tag = get(row, st.S_TAG)
     comm = messages(g, row)
     store(header, nbytes)
-    if nbytes <= get(g, G_EAGER):
+    if nbytes <= get(g, st.G_EAGER):
         store(header + 8, 0)
         store(header + 16, NOT_SHARED)
         if streams.send_short(g, row, header, MESSAGE_HEADER + nbytes, tag, comm):
@@ -86,18 +60,18 @@ def start_send(g, r, row):
         return
     p2p = is_p2p(g, row, dest)
     begin_chunked_send(g, row, nbytes, p2p)
-    shared = get(row, S_SHARED)
-    store(header + 8, get(row, S_CHUNK) | get(row, S_TRANSFER) << 32)
+    shared = get(row, st.S_SHARED)
+    store(header + 8, get(row, st.S_CHUNK) | get(row, st.S_TRANSFER) << 32)
     store(header + 16, shared)
     store(header + 24, 0)
     if p2p:
-        if p2p & MAILED and not _fits_mailbox(nbytes, get(r, R_DONE), get(g, G_CHUNK)):
+        if p2p & MAILED and not _fits_mailbox(nbytes, get(r, st.R_DONE), get(g, st.G_CHUNK)):
             p2p = P2P
-        store(header + 24, p2p | (get(row, S_HANDLE) & LOW_32) << 32)
+        store(header + 24, p2p | (get(row, st.S_HANDLE) & LOW_32) << 32)
     if not streams.send_first(g, row, header, MESSAGE_HEADER, tag, comm):
         return
     if shared != NOT_SHARED:
-        put(row, S_SENT, 1)  # the header says that the first chunk is there
+        put(row, st.S_SENT, 1)  # the header says that the first chunk is there
     # Its credit, or the receipt.
     if streams.expect(g, row) and shared == NOT_SHARED:
         packed_chunk(g, row, 0)
@@ -107,18 +81,18 @@ def start_send(g, r, row):
 def begin_chunked_send(g, row, nbytes, p2p):
     """Prepares the chunks of a long message."""
     shared = NOT_SHARED
-    staging = G_LARGE_DEVICE
+    staging = st.G_LARGE_DEVICE
     if p2p:
-        shared = get(row, S_SLOT)
-        staging = G_STAGING
-    begin_transfer(row, nbytes, _chunk_bytes_of(nbytes, get(g, G_CHUNK)), shared)
-    bump(g, G_TRANSFERS, 1)
-    first = get(g, G_REQUEST_SLOTS)
-    place = get(row, S_SLOT) - first
-    places = get(g, G_SLOTS) - first
-    number = _transfer_number(get(g, G_TRANSFERS), place, places, get(g, G_TAG_UB))
-    put(row, S_TRANSFER, number)
-    set_base(g, row, get(g, staging) + buffer_offset(g, get(row, S_SLOT), 0), 0)
+        shared = get(row, st.S_SLOT)
+        staging = st.G_STAGING
+    begin_transfer(row, nbytes, _chunk_bytes_of(nbytes, get(g, st.G_CHUNK)), shared)
+    bump(g, st.G_TRANSFERS, 1)
+    first = get(g, st.G_REQUEST_SLOTS)
+    place = get(row, st.S_SLOT) - first
+    places = get(g, st.G_SLOTS) - first
+    number = _transfer_number(get(g, st.G_TRANSFERS), place, places, get(g, st.G_TAG_UB))
+    put(row, st.S_TRANSFER, number)
+    set_base(g, row, get(g, staging) + buffer_offset(g, get(row, st.S_SLOT), 0), 0)
 
 
 # --- what follows ---------------------------------------------------------------------------------
@@ -127,37 +101,37 @@ def begin_chunked_send(g, row, nbytes, p2p):
 @jit
 def sent(g, row):
     """The message, or the header of a long one, is on its way."""
-    if is_large(get(row, S_HANDLE)):
-        put(row, S_STARTED, 1)
+    if is_large(get(row, st.S_HANDLE)):
+        put(row, st.S_STARTED, 1)
         finish_send(g, row)
     else:
-        complete(g, row, get(row, S_BYTES), SUCCESS, ANY_SOURCE, ANY_TAG)
+        complete(g, row, get(row, st.S_BYTES), SUCCESS, ANY_SOURCE, ANY_TAG)
 
 
 @jit
 def finish_send(g, row):
-    finished = get(row, S_FINISHED) == get(row, S_CHUNKS)
-    if get(row, S_STARTED) and finished and get(row, S_ARRIVED) == get(row, S_THEIRS):
-        complete(g, row, get(row, S_BYTES), SUCCESS, ANY_SOURCE, ANY_TAG)
+    finished = get(row, st.S_FINISHED) == get(row, st.S_CHUNKS)
+    if get(row, st.S_STARTED) and finished and get(row, st.S_ARRIVED) == get(row, st.S_THEIRS):
+        complete(g, row, get(row, st.S_BYTES), SUCCESS, ANY_SOURCE, ANY_TAG)
 
 
 @jit
 def packed_chunk(g, row, chunk):
     """A chunk is in its buffer. Passes on all that are next, strictly in order: that is how the
     receiver tells them apart."""
-    put(row, S_BUFFERS, get(row, S_BUFFERS) | 1 << chunk % LARGE_BUFFERS)
-    while get(row, S_SENT) < get(row, S_CHUNKS):
-        bit = 1 << get(row, S_SENT) % LARGE_BUFFERS
-        if get(row, S_BUFFERS) & bit == 0 or not pass_on(g, row):
+    put(row, st.S_BUFFERS, get(row, st.S_BUFFERS) | 1 << chunk % LARGE_BUFFERS)
+    while get(row, st.S_SENT) < get(row, st.S_CHUNKS):
+        bit = 1 << get(row, st.S_SENT) % LARGE_BUFFERS
+        if get(row, st.S_BUFFERS) & bit == 0 or not pass_on(g, row):
             return
-        put(row, S_BUFFERS, get(row, S_BUFFERS) & ~bit)
+        put(row, st.S_BUFFERS, get(row, st.S_BUFFERS) & ~bit)
 
 
 @jit
 def pass_on(g, row):
     """Sends the next chunk, or, where the receiver reads our buffers, the notice that it is there:
     whether the request goes on."""
-    if get(row, S_SHARED) == NOT_SHARED:
+    if get(row, st.S_SHARED) == NOT_SHARED:
         return streams.send_chunk(g, row)
     return streams.say(g, row) and streams.expect(g, row)
 
@@ -165,9 +139,9 @@ def pass_on(g, row):
 @jit
 def sent_chunk(g, row, chunk):
     """A chunk's buffer is free: MPI has sent it, or the receiver has read it."""
-    bump(row, S_FINISHED, 1)
+    bump(row, st.S_FINISHED, 1)
     following = chunk + LARGE_BUFFERS
-    if following < get(row, S_CHUNKS):
+    if following < get(row, st.S_CHUNKS):
         position = position_of(row, following)
         length = length_of(row, following)
         command(g, row, following % LARGE_BUFFERS, position, length, PACK)
@@ -177,7 +151,7 @@ def sent_chunk(g, row, chunk):
 @jit
 def credited(g, row, chunk):
     """The receiver has read a chunk's buffer, or is ready for all that comes."""
-    if get(row, S_SHARED) == NOT_SHARED:
+    if get(row, st.S_SHARED) == NOT_SHARED:
         finish_send(g, row)
     else:
         sent_chunk(g, row, chunk)

@@ -52,38 +52,8 @@ from host_proxy.compiled.headers import BAD_LENGTH
 from host_proxy.compiled.transfer import buffer_offset, chunks, length_of, sends
 from host_proxy.platform import flight
 from host_proxy.platform import operations as ops
+from host_proxy.platform import state as st
 from host_proxy.platform.native import bump, call, get, jit, load, put, store
-from host_proxy.platform.state import (
-    CREDIT,
-    F_ISEND,
-    F_ISSEND,
-    G_BYTE,
-    G_LARGE,
-    G_NOTES,
-    NOTE_BYTES,
-    RECEIVE,
-    RECEIVE_CHUNK,
-    RECEIVES_AHEAD,
-    S_ARRIVED,
-    S_CALL,
-    S_CHUNK,
-    S_COMMANDS,
-    S_FAILED,
-    S_OURS,
-    S_PEER,
-    S_PENDING,
-    S_POSTED,
-    S_SENT,
-    S_SHARED,
-    S_SLOT,
-    S_SOURCE,
-    S_SOURCE_TAG,
-    S_THEIRS,
-    S_TOLD,
-    S_TRANSFER,
-    SEND,
-    SEND_CHUNK,
-)
 from host_proxy.records.completion import close, complete
 from host_proxy.records.fault_log import log_request
 
@@ -96,37 +66,39 @@ _END_SHIFT = 8
 @jit
 def other(row):
     """The other rank of a transfer."""
-    return get(row, S_PEER) if sends(row) else get(row, S_SOURCE)
+    return get(row, st.S_PEER) if sends(row) else get(row, st.S_SOURCE)
 
 
 @jit
 def _tag(row, ours):
     """The tag of our stream, or of the other one's."""
-    return get(row, S_TRANSFER) * 2 + (sends(row) != ours)
+    return get(row, st.S_TRANSFER) * 2 + (sends(row) != ours)
 
 
 @jit
 def _has_chunks(row):
     """Whether the chunks of the transfer are messages."""
-    return get(row, S_SHARED) == NOT_SHARED
+    return get(row, st.S_SHARED) == NOT_SHARED
 
 
 @jit
 def _note(g, row, index):
     """Where a message of the other one's stream goes, if it is no chunk."""
-    return get(g, G_NOTES) + get(row, S_SLOT) * NOTE_BYTES + index % LARGE_BUFFERS * LAST_WORD
+    return (
+        get(g, st.G_NOTES) + get(row, st.S_SLOT) * st.NOTE_BYTES + index % LARGE_BUFFERS * LAST_WORD
+    )
 
 
 @jit
 def _out(g, row):
     """Where messages of ours are that are no chunks: behind those of the other one."""
-    return get(g, G_NOTES) + get(row, S_SLOT) * NOTE_BYTES + LARGE_BUFFERS * LAST_WORD
+    return get(g, st.G_NOTES) + get(row, st.S_SLOT) * st.NOTE_BYTES + LARGE_BUFFERS * LAST_WORD
 
 
 @jit
 def _chunk_place(g, row, index):
     """Where a chunk that is a message goes, or comes from."""
-    return get(g, G_LARGE) + buffer_offset(g, get(row, S_SLOT), index)
+    return get(g, st.G_LARGE) + buffer_offset(g, get(row, st.S_SLOT), index)
 
 
 @jit
@@ -143,14 +115,14 @@ def _utter(g, row, address, nbytes):
     error code."""
     peer = other(row)
     tag = _tag(row, True)
-    byte = get(g, G_BYTE)
+    byte = get(g, st.G_BYTE)
     comm = chunks(g, row)
     request = pending.next_handle(g)
-    flight.called(g, row, F_ISEND, peer, tag, nbytes)
-    code = call(get(g, F_ISEND), (address, nbytes, byte, peer, tag, comm, request))
+    flight.called(g, row, st.F_ISEND, peer, tag, nbytes)
+    code = call(get(g, st.F_ISEND), (address, nbytes, byte, peer, tag, comm, request))
     flight.returned(g, code)
     if code == 0:
-        bump(row, S_SENT, 1)
+        bump(row, st.S_SENT, 1)
         code = pending.forget(g)
     return code
 
@@ -158,11 +130,11 @@ def _utter(g, row, address, nbytes):
 @jit
 def say(g, row):
     """Sends the next message of our stream, an empty one: whether the request goes on."""
-    sent = get(row, S_SENT)
+    sent = get(row, st.S_SENT)
     code = _utter(g, row, _out(g, row), 0)
-    if code != 0 and get(row, S_TOLD):
+    if code != 0 and get(row, st.S_TOLD):
         _log(g, row, code)
-        if get(row, S_SENT) == sent:
+        if get(row, st.S_SENT) == sent:
             _utter(g, row, _out(g, row), 0)
         code = 0
     if code != 0:
@@ -174,37 +146,37 @@ def say(g, row):
 @jit
 def send_chunk(g, row):
     """Sends the next message of our stream, a chunk: whether the request goes on."""
-    chunk = get(row, S_SENT)
+    chunk = get(row, st.S_SENT)
     data = _chunk_place(g, row, chunk)
     length = length_of(row, chunk)
     tag = _tag(row, True)
-    code = pending.send(g, row, data, length, other(row), tag, chunks(g, row), SEND_CHUNK, chunk)
+    code = pending.send(g, row, data, length, other(row), tag, chunks(g, row), st.SEND_CHUNK, chunk)
     if code != 0:
         fail(g, row, code)
         return False
-    put(row, S_SENT, chunk + 1)
+    put(row, st.S_SENT, chunk + 1)
     return True
 
 
 @jit
 def _say_last_words(g, row):
     """Ends our stream before its time."""
-    first = get(row, S_SENT)
-    end = min(first + LAST_WORDS, get(row, S_OURS))
+    first = get(row, st.S_SENT)
+    end = min(first + LAST_WORDS, get(row, st.S_OURS))
     words = _out(g, row)
-    store(words, (get(row, S_FAILED) & _CLASS_MASK) | end << _END_SHIFT)
-    put(row, S_OURS, end)
+    store(words, (get(row, st.S_FAILED) & _CLASS_MASK) | end << _END_SHIFT)
+    put(row, st.S_OURS, end)
     for index in range(first, end):
         nbytes = LAST_WORD
         if sends(row) and _has_chunks(row) and length_of(row, index) == LAST_WORD:
             nbytes = 2 * LAST_WORD
         for _ in range(_TRIES):
-            if get(row, S_SENT) == index:
+            if get(row, st.S_SENT) == index:
                 code = _utter(g, row, words, nbytes)
                 if code != 0:
                     _log(g, row, code)
-        if get(row, S_SENT) == index:  # nobody is told
-            put(row, S_OURS, index)
+        if get(row, st.S_SENT) == index:  # nobody is told
+            put(row, st.S_OURS, index)
             return
 
 
@@ -214,17 +186,17 @@ def _say_last_words(g, row):
 @jit
 def _post(g, row):
     """Posts the receive for the next message of the other one's stream: MPI's error code."""
-    index = get(row, S_POSTED)
+    index = get(row, st.S_POSTED)
     place = _note(g, row, index)
     nbytes = LAST_WORD
-    kind = CREDIT if sends(row) else RECEIVE_CHUNK
+    kind = st.CREDIT if sends(row) else st.RECEIVE_CHUNK
     if _has_chunks(row) and not sends(row):
         place = _chunk_place(g, row, index)
-        nbytes = get(row, S_CHUNK)
+        nbytes = get(row, st.S_CHUNK)
     comm = chunks(g, row)
     code = pending.receive(g, row, place, nbytes, other(row), _tag(row, False), comm, kind, index)
     if code == 0:
-        put(row, S_POSTED, index + 1)
+        put(row, st.S_POSTED, index + 1)
     return code
 
 
@@ -254,8 +226,8 @@ def hear(g, row, index, nbytes):
     if nbytes == LAST_WORD or nbytes == 2 * LAST_WORD:
         end = load(place) >> _END_SHIFT
     error = load(place) & _CLASS_MASK
-    if error != 0 and end > index and end <= get(row, S_THEIRS):
-        put(row, S_THEIRS, end)
+    if error != 0 and end > index and end <= get(row, st.S_THEIRS):
+        put(row, st.S_THEIRS, end)
         fail_with(g, row, ops.PEER, error, 0, other(row))
     else:
         fail_with(g, row, ops.MESSAGE, ERR_INTERN, 0, BAD_LENGTH)
@@ -280,40 +252,44 @@ def fail_with(g, row, field, error, code, value):
 
 @jit
 def note_failure(g, row, field, error, code, value):
-    if get(row, S_FAILED) == 0:
-        put(row, S_FAILED, error)
+    if get(row, st.S_FAILED) == 0:
+        put(row, st.S_FAILED, error)
         log_request(g, row, field, error, code, value, 0)
 
 
 @jit
 def _wind_down(g, row):
     """Takes both streams of a failed request towards their ends: whether they are there."""
-    if get(row, S_SENT) < get(row, S_OURS) and (sends(row) or get(row, S_COMMANDS) == 0):
+    if get(row, st.S_SENT) < get(row, st.S_OURS) and (sends(row) or get(row, st.S_COMMANDS) == 0):
         _say_last_words(g, row)
-    while get(row, S_POSTED) < get(row, S_THEIRS):
-        if get(row, S_POSTED) - get(row, S_ARRIVED) >= RECEIVES_AHEAD:
+    while get(row, st.S_POSTED) < get(row, st.S_THEIRS):
+        if get(row, st.S_POSTED) - get(row, st.S_ARRIVED) >= st.RECEIVES_AHEAD:
             break
-        posted = get(row, S_POSTED)
+        posted = get(row, st.S_POSTED)
         for _ in range(_TRIES):
-            if get(row, S_POSTED) == posted:
+            if get(row, st.S_POSTED) == posted:
                 code = _post(g, row)
                 if code != 0:
                     _log(g, row, code)
-        if get(row, S_POSTED) == posted:
-            put(row, S_THEIRS, posted)
-    return get(row, S_SENT) == get(row, S_OURS) and get(row, S_ARRIVED) >= get(row, S_THEIRS)
+        if get(row, st.S_POSTED) == posted:
+            put(row, st.S_THEIRS, posted)
+    return get(row, st.S_SENT) == get(row, st.S_OURS) and get(row, st.S_ARRIVED) >= get(
+        row, st.S_THEIRS
+    )
 
 
 @jit
 def settle(g, row):
     """Ends a failed request once the other rank, MPI and the kernel have let go of it."""
-    if get(row, S_CHUNK) != 0 and not _wind_down(g, row):
+    if get(row, st.S_CHUNK) != 0 and not _wind_down(g, row):
         return
-    if get(row, S_PENDING) == 0 and get(row, S_COMMANDS) == 0:
-        if get(row, S_TOLD):
+    if get(row, st.S_PENDING) == 0 and get(row, st.S_COMMANDS) == 0:
+        if get(row, st.S_TOLD):
             close(g, row)
         else:
-            complete(g, row, 0, get(row, S_FAILED), get(row, S_SOURCE), get(row, S_SOURCE_TAG))
+            complete(
+                g, row, 0, get(row, st.S_FAILED), get(row, st.S_SOURCE), get(row, st.S_SOURCE_TAG)
+            )
 
 
 # --- first messages -------------------------------------------------------------------------------
@@ -322,8 +298,8 @@ def settle(g, row):
 @jit
 def send_first(g, row, header, nbytes, tag, comm):
     """Sends a message, or the header of a long one: whether it could."""
-    dest = get(row, S_PEER)
-    code = pending.send(g, row, header, nbytes, dest, tag, comm, SEND, 0)
+    dest = get(row, st.S_PEER)
+    code = pending.send(g, row, header, nbytes, dest, tag, comm, st.SEND, 0)
     if code != 0:
         _abandon(g, row, header, tag, comm, code)
     return code == 0
@@ -332,11 +308,11 @@ def send_first(g, row, header, nbytes, tag, comm):
 @jit
 def send_short(g, row, header, nbytes, tag, comm):
     """``send_first`` of what MPI mostly takes at once: whether it has, and nothing is pending."""
-    dest = get(row, S_PEER)
-    byte = get(g, G_BYTE)
+    dest = get(row, st.S_PEER)
+    byte = get(g, st.G_BYTE)
     code = ERR_INTERN
     if not pending.is_full(g):
-        function = F_ISSEND if get(row, S_CALL) >= _SYNCHRONOUS else F_ISEND
+        function = st.F_ISSEND if get(row, st.S_CALL) >= _SYNCHRONOUS else st.F_ISEND
         flight.called(g, row, function, dest, tag, nbytes)
         request = pending.next_handle(g)
         code = call(get(g, function), (header, nbytes, byte, dest, tag, comm, request))
@@ -349,26 +325,26 @@ def send_short(g, row, header, nbytes, tag, comm):
         fail(g, row, code)
         return False
     if not taken:
-        pending.add(g, row, SEND, 0)
+        pending.add(g, row, st.SEND, 0)
     return taken
 
 
 @jit
 def _abandon(g, row, header, tag, comm, code):
     """A first message could not be sent: tells the receive that would have matched it."""
-    put(row, S_CHUNK, 0)  # nothing follows it
+    put(row, st.S_CHUNK, 0)  # nothing follows it
     error = pending.error_class(g, code)
     store(header, 0)
     store(header + 8, error << 32)
     store(header + 16, ABANDONED)
     store(header + 24, 0)
-    pending.send(g, row, header, MESSAGE_HEADER, get(row, S_PEER), tag, comm, SEND, 0)
+    pending.send(g, row, header, MESSAGE_HEADER, get(row, st.S_PEER), tag, comm, st.SEND, 0)
     fail(g, row, code)
 
 
 @jit
 def receive_first(g, row, header, nbytes, tag, comm):
     """Posts the receive for a message, or the header of a long one."""
-    code = pending.receive(g, row, header, nbytes, get(row, S_PEER), tag, comm, RECEIVE, 0)
+    code = pending.receive(g, row, header, nbytes, get(row, st.S_PEER), tag, comm, st.RECEIVE, 0)
     if code != 0:
         fail(g, row, code)

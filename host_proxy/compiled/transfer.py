@@ -5,29 +5,8 @@ from __future__ import annotations
 
 from gmpi.contract.rules import duplicate_of
 from gmpi.contract.wire import LARGE_BUFFERS, NOT_SHARED, OP_ISEND, READY_BYTES
+from host_proxy.platform import state as st
 from host_proxy.platform.native import get, jit, put
-from host_proxy.platform.state import (
-    C_CHUNKS,
-    C_HANDLE,
-    C_LAST,
-    C_P2P,
-    C_PEERS,
-    G_CHUNK,
-    G_LARGE_SLOTS,
-    G_PEERS,
-    G_REQUEST_SLOTS,
-    P_COUNT,
-    S_CHUNK,
-    S_CHUNKS,
-    S_COMM,
-    S_COUNT,
-    S_OP,
-    S_OURS,
-    S_SHARED,
-    S_TAG,
-    S_THEIRS,
-    S_TOTAL,
-)
 from host_proxy.records.tables import communicator
 
 _duplicate_of = jit(duplicate_of)
@@ -36,74 +15,74 @@ _duplicate_of = jit(duplicate_of)
 @jit
 def messages(g, row):
     """MPI handle of the communicator on which the request's first message travels."""
-    comm = communicator(g, get(row, S_COMM))
-    return get(comm, C_HANDLE + _duplicate_of(get(row, S_TAG), get(comm, C_LAST)))
+    comm = communicator(g, get(row, st.S_COMM))
+    return get(comm, st.C_HANDLE + _duplicate_of(get(row, st.S_TAG), get(comm, st.C_LAST)))
 
 
 @jit
 def chunks(g, row):
     """MPI handle of the communicator for everything behind the first message."""
-    return get(communicator(g, get(row, S_COMM)), C_CHUNKS)
+    return get(communicator(g, get(row, st.S_COMM)), st.C_CHUNKS)
 
 
 @jit
 def peer_of(g, row, rank):
     """Which process of this node a rank is, -1 for one elsewhere."""
-    return get(get(communicator(g, get(row, S_COMM)), C_PEERS), rank)
+    return get(get(communicator(g, get(row, st.S_COMM)), st.C_PEERS), rank)
 
 
 @jit
 def is_p2p(g, row, rank):
     """P2P where kernels pack what they send to a rank into GPU staging, as they were told;
     | MAILED where short ones go to a mailbox."""
-    return get(get(communicator(g, get(row, S_COMM)), C_P2P), rank)
+    return get(get(communicator(g, get(row, st.S_COMM)), st.C_P2P), rank)
 
 
 @jit
 def peer_field(g, peer, which):
-    return get(get(g, G_PEERS), peer * P_COUNT + which)
+    return get(get(g, st.G_PEERS), peer * st.P_COUNT + which)
 
 
 @jit
 def buffer_offset(g, slot, chunk):
     """Where in large or GPU staging the chunk's buffer of a large slot is."""
-    size = get(g, G_CHUNK)
+    size = get(g, st.G_CHUNK)
     stride = LARGE_BUFFERS * size + READY_BYTES
-    return (slot - get(g, G_REQUEST_SLOTS)) * stride + chunk % LARGE_BUFFERS * size
+    return (slot - get(g, st.G_REQUEST_SLOTS)) * stride + chunk % LARGE_BUFFERS * size
 
 
 @jit
 def mailbox_of(g, peer, slot):
     """Which of our mailboxes belongs to a large slot of a process of this node."""
-    return peer * get(g, G_LARGE_SLOTS) + slot - get(g, G_REQUEST_SLOTS)
+    return peer * get(g, st.G_LARGE_SLOTS) + slot - get(g, st.G_REQUEST_SLOTS)
 
 
 @jit
 def position_of(row, chunk):
-    return chunk * get(row, S_CHUNK)
+    return chunk * get(row, st.S_CHUNK)
 
 
 @jit
 def length_of(row, chunk):
-    return min(get(row, S_CHUNK), get(row, S_TOTAL) - position_of(row, chunk))
+    return min(get(row, st.S_CHUNK), get(row, st.S_TOTAL) - position_of(row, chunk))
 
 
 @jit
 def begin_transfer(row, total, chunk, shared):
     """Begins the chunked part of a message."""
-    for field in range(S_CHUNK, S_COUNT):
+    for field in range(st.S_CHUNK, st.S_COUNT):
         put(row, field, 0)
     count = (total + chunk - 1) // chunk
-    put(row, S_TOTAL, total)
-    put(row, S_CHUNK, chunk)
-    put(row, S_CHUNKS, count)
-    put(row, S_SHARED, shared)
+    put(row, st.S_TOTAL, total)
+    put(row, st.S_CHUNK, chunk)
+    put(row, st.S_CHUNKS, count)
+    put(row, st.S_SHARED, shared)
     back = 1 if shared == NOT_SHARED else count
-    put(row, S_OURS, count if sends(row) else back)
-    put(row, S_THEIRS, back if sends(row) else count)
+    put(row, st.S_OURS, count if sends(row) else back)
+    put(row, st.S_THEIRS, back if sends(row) else count)
 
 
 @jit
 def sends(row):
     """Whether the row's request is a send."""
-    return get(row, S_OP) == OP_ISEND
+    return get(row, st.S_OP) == OP_ISEND

@@ -31,94 +31,62 @@ from gmpi.contract.wire import (
     OP_CHUNK,
 )
 from host_proxy.platform import operations as ops
+from host_proxy.platform import state as st
 from host_proxy.platform.native import entry, get, jit, put
-from host_proxy.platform.state import (
-    F_IALLREDUCE,
-    F_IBARRIER,
-    F_IBCAST,
-    F_IRECV,
-    F_ISEND,
-    F_ISSEND,
-    F_MOVING,
-    F_TEST,
-    F_TESTSOME,
-    FLIGHT_BYTES,
-    G_FLIGHT,
-    G_FLIGHT_AT,
-    G_FLIGHT_LAST,
-    G_FLIGHT_OFF,
-    G_INSIDE,
-    G_NOW,
-    R_BYTES,
-    R_CALL,
-    R_COMM,
-    R_DONE,
-    R_HANDLE,
-    R_OP,
-    R_PEER,
-    R_TAG,
-    S_CALL,
-    S_COMM,
-    S_HANDLE,
-    S_OP,
-    S_PEER,
-    S_TAG,
-    State,
-)
 
 TAKEN, REFUSED, CALLED, RETURNED, FINISHED, COMPLETED = range(1, 7)
 
 #: Functions of MPI, by their place in the globals; 0 is whichever the mpi4py engine calls.
 FUNCTIONS = {
     0: "MPI",
-    F_ISEND: "MPI_Isend",
-    F_ISSEND: "MPI_Issend",
-    F_IRECV: "MPI_Irecv",
-    F_TEST: "MPI_Test",
-    F_TESTSOME: "MPI_Testsome",
-    F_IALLREDUCE: "MPI_Iallreduce",
-    F_IBCAST: "MPI_Ibcast",
-    F_IBARRIER: "MPI_Ibarrier",
-    **{F_MOVING + i: f"MPI_{row.nonblocking}" for i, row in enumerate(ROWS)},
+    st.F_ISEND: "MPI_Isend",
+    st.F_ISSEND: "MPI_Issend",
+    st.F_IRECV: "MPI_Irecv",
+    st.F_TEST: "MPI_Test",
+    st.F_TESTSOME: "MPI_Testsome",
+    st.F_IALLREDUCE: "MPI_Iallreduce",
+    st.F_IBCAST: "MPI_Ibcast",
+    st.F_IBARRIER: "MPI_Ibarrier",
+    **{st.F_MOVING + i: f"MPI_{row.nonblocking}" for i, row in enumerate(ROWS)},
 }
 
 
 @jit
 def _next(g):
-    number = get(g, G_FLIGHT)
-    put(g, G_FLIGHT, number + 1)
-    at = get(g, G_FLIGHT_AT) + (number & get(g, G_FLIGHT_LAST)) * FLIGHT_BYTES
-    put(at, 0, get(g, G_NOW))
+    number = get(g, st.G_FLIGHT)
+    put(g, st.G_FLIGHT, number + 1)
+    at = get(g, st.G_FLIGHT_AT) + (number & get(g, st.G_FLIGHT_LAST)) * st.FLIGHT_BYTES
+    put(at, 0, get(g, st.G_NOW))
     return at
 
 
 @jit
 def _what(row):
     """Word 1 of an event of an open request, without the kind."""
-    comm = get(row, S_COMM) << 16 | get(row, S_CALL) << CALL_SHIFT
-    return get(row, S_OP) << 8 | comm | get(row, S_PEER) << 32
+    comm = get(row, st.S_COMM) << 16 | get(row, st.S_CALL) << CALL_SHIFT
+    return get(row, st.S_OP) << 8 | comm | get(row, st.S_PEER) << 32
 
 
 @jit
 def taken(g, r, error):
     """A record has been taken, and refused if ``error`` is not 0."""
-    op = get(r, R_OP)
+    op = get(r, st.R_OP)
     kind = TAKEN if error == 0 else REFUSED
-    nbytes = get(r, R_DONE) >> 8 if op == OP_CHUNK else get(r, R_BYTES)
+    nbytes = get(r, st.R_DONE) >> 8 if op == OP_CHUNK else get(r, st.R_BYTES)
     at = _next(g)
-    comm = get(r, R_COMM) << 16 | get(r, R_CALL) << CALL_SHIFT
-    put(at, 1, kind | op << 8 | comm | get(r, R_PEER) << 32)
-    put(at, 2, (get(r, R_TAG) & LOW_32) | get(r, R_HANDLE) << 32)
+    comm = get(r, st.R_COMM) << 16 | get(r, st.R_CALL) << CALL_SHIFT
+    put(at, 1, kind | op << 8 | comm | get(r, st.R_PEER) << 32)
+    put(at, 2, (get(r, st.R_TAG) & LOW_32) | get(r, st.R_HANDLE) << 32)
     put(at, 3, (nbytes & BYTES_MASK) | error << ERROR_SHIFT)
 
 
 @entry
 def called(g, row, function, peer, tag, nbytes):
     """MPI is about to be called for an open request."""
-    put(g, G_INSIDE, function)
+    put(g, st.G_INSIDE, function)
     at = _next(g)
-    put(at, 1, CALLED | function << 8 | get(row, S_COMM) << 16 | peer << 32)
-    put(at, 2, (tag & LOW_32) | get(row, S_HANDLE) << 32)
+    put(at, 1, CALLED | function << 8 | get(row, st.S_COMM) << 16 | peer << 32)
+    put(at, 2, (tag & LOW_32) | get(row, st.S_HANDLE) << 32)
     put(at, 3, nbytes & BYTES_MASK)
 
 
@@ -134,7 +102,7 @@ def finished(g, row, code):
     """MPI has completed something of an open request."""
     at = _next(g)
     put(at, 1, FINISHED | _what(row))
-    put(at, 2, (get(row, S_TAG) & LOW_32) | get(row, S_HANDLE) << 32)
+    put(at, 2, (get(row, st.S_TAG) & LOW_32) | get(row, st.S_HANDLE) << 32)
     put(at, 3, code << ERROR_SHIFT)
 
 
@@ -143,7 +111,7 @@ def completed(g, row, nbytes, error):
     """The completion of an open request is written."""
     at = _next(g)
     put(at, 1, COMPLETED | _what(row))
-    put(at, 2, (get(row, S_TAG) & LOW_32) | get(row, S_HANDLE) << 32)
+    put(at, 2, (get(row, st.S_TAG) & LOW_32) | get(row, st.S_HANDLE) << 32)
     put(at, 3, (nbytes & BYTES_MASK) | error << ERROR_SHIFT)
 
 
@@ -199,20 +167,20 @@ _KINDS = {
 }
 
 
-def events(state: State) -> list[Event]:
+def events(state: st.State) -> list[Event]:
     """The last events, oldest first; any thread, while the proxy goes on."""
     g = state.globals
-    if g[G_FLIGHT_OFF]:
+    if g[st.G_FLIGHT_OFF]:
         return []
-    size = int(g[G_FLIGHT_LAST]) + 1
-    before = int(g[G_FLIGHT])
-    raw = ctypes.string_at(int(g[G_FLIGHT_AT]), size * FLIGHT_BYTES)
-    after = int(g[G_FLIGHT])
+    size = int(g[st.G_FLIGHT_LAST]) + 1
+    before = int(g[st.G_FLIGHT])
+    raw = ctypes.string_at(int(g[st.G_FLIGHT_AT]), size * st.FLIGHT_BYTES)
+    after = int(g[st.G_FLIGHT])
     rows = np.frombuffer(raw, np.int64).reshape(size, -1)
     return [_event(state, rows[i % size]) for i in range(max(0, after - size + 1), before)]
 
 
-def _event(state: State, row: np.ndarray) -> Event:
+def _event(state: st.State, row: np.ndarray) -> Event:
     when, what, request, how = (int(word) for word in row)
     kind, number = _KINDS[what & 0xFF], what >> 8 & 0xFF
     if kind == "returned":

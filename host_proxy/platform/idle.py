@@ -10,21 +10,8 @@ yield between two threads that both yield may go on for a whole time slice.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from host_proxy.platform import state as st
 from host_proxy.platform.native import bump, call, entry, get, jit, load, pause, put, store
-from host_proxy.platform.state import (
-    F_CLOCK_GETTIME,
-    F_NANOSLEEP,
-    F_YIELD,
-    FOUND_MUCH,
-    G_ACTIVE,
-    G_CLOCK,
-    G_CROWDED,
-    G_FOUND,
-    G_SLEEP_NS,
-    G_SLEEPS,
-    G_SPIN_NS,
-    G_YIELD_NS,
-)
 
 _MONOTONIC = 1  # CLOCK_MONOTONIC on Linux
 _CROWDED_YIELDS = 20
@@ -37,27 +24,27 @@ TURNS_PER_CLOCK = 64  # idle turns between two looks at the clock
 @entry
 def now_ns(g):
     """CLOCK_MONOTONIC in nanoseconds."""
-    call(get(g, F_CLOCK_GETTIME), (_MONOTONIC, get(g, G_CLOCK)))
-    return load(get(g, G_CLOCK)) * 1_000_000_000 + load(get(g, G_CLOCK) + 8)
+    call(get(g, st.F_CLOCK_GETTIME), (_MONOTONIC, get(g, st.G_CLOCK)))
+    return load(get(g, st.G_CLOCK)) * 1_000_000_000 + load(get(g, st.G_CLOCK) + 8)
 
 
 @jit
 def nap(g, ns):
-    store(get(g, G_CLOCK), 0)
-    store(get(g, G_CLOCK) + 8, ns)
-    call(get(g, F_NANOSLEEP), (get(g, G_CLOCK), 0))
-    put(g, G_FOUND, FOUND_MUCH)  # where turns are rare, each looks at as much as it can
-    bump(g, G_SLEEPS, 1)
+    store(get(g, st.G_CLOCK), 0)
+    store(get(g, st.G_CLOCK) + 8, ns)
+    call(get(g, st.F_NANOSLEEP), (get(g, st.G_CLOCK), 0))
+    put(g, st.G_FOUND, st.FOUND_MUCH)  # where turns are rare, each looks at as much as it can
+    bump(g, st.G_SLEEPS, 1)
 
 
 @jit
 def wait_a_little(g, turns, idle_ns):
     """One idle turn: the ``turns``-th since the last work, which was ``idle_ns`` ago."""
-    if idle_ns > get(g, G_SPIN_NS) + get(g, G_YIELD_NS):
-        nap(g, get(g, G_SLEEP_NS))
-    elif get(g, G_CROWDED) and turns > _CROWDED_YIELDS:
+    if idle_ns > get(g, st.G_SPIN_NS) + get(g, st.G_YIELD_NS):
+        nap(g, get(g, st.G_SLEEP_NS))
+    elif get(g, st.G_CROWDED) and turns > _CROWDED_YIELDS:
         nap(g, _CROWDED_NAP_NS)
-    elif idle_ns > get(g, G_SPIN_NS) or get(g, G_CROWDED):
-        call(get(g, F_YIELD), (0,))
-    elif get(g, G_ACTIVE) == 0:
+    elif idle_ns > get(g, st.G_SPIN_NS) or get(g, st.G_CROWDED):
+        call(get(g, st.F_YIELD), (0,))
+    elif get(g, st.G_ACTIVE) == 0:
         pause()  # while MPI is asked at every turn, the asking is pause enough

@@ -11,39 +11,9 @@ import ctypes
 
 import numpy as np
 
+from host_proxy.platform import state as st
 from host_proxy.platform.idle import now_ns
 from host_proxy.platform.native import get, jit, put
-from host_proxy.platform.state import (
-    G_SERIAL,
-    G_TRACE,
-    G_TRACE_AT,
-    S_BLOCK,
-    S_BYTES,
-    S_CALL,
-    S_COMM,
-    S_HANDLE,
-    S_OP,
-    S_PEER,
-    S_SERIAL,
-    S_TAG,
-    TR_ARRIVED,
-    TR_BLOCK,
-    TR_BYTES,
-    TR_CALL,
-    TR_CALLED,
-    TR_COMM,
-    TR_COMPLETED,
-    TR_COUNT,
-    TR_ERROR,
-    TR_HANDLE,
-    TR_OP,
-    TR_PEER,
-    TR_PICKED_UP,
-    TR_SOURCE,
-    TR_SOURCE_TAG,
-    TR_TAG,
-    State,
-)
 
 DTYPE = np.dtype(
     [
@@ -70,65 +40,65 @@ WAITS = -1  # in place of an operation: the row is a kernel's that waits on the 
 @jit
 def _row(g, row):
     """The row of an open request."""
-    return get(g, G_TRACE_AT) + (get(row, S_SERIAL) % get(g, G_TRACE)) * (TR_COUNT * 8)
+    return get(g, st.G_TRACE_AT) + (get(row, st.S_SERIAL) % get(g, st.G_TRACE)) * (st.TR_COUNT * 8)
 
 
 @jit
 def begin(g, row):
     """Notes that a record has been read from the ring, whose request is now open."""
-    if get(g, G_TRACE) != 0:
+    if get(g, st.G_TRACE) != 0:
         at = _row(g, row)
-        put(at, TR_HANDLE, get(row, S_HANDLE))
-        put(at, TR_OP, get(row, S_OP))
-        put(at, TR_CALL, get(row, S_CALL))
-        put(at, TR_COMM, get(row, S_COMM))
-        put(at, TR_PEER, get(row, S_PEER))
-        put(at, TR_TAG, get(row, S_TAG))
-        put(at, TR_BYTES, get(row, S_BYTES))
-        put(at, TR_BLOCK, get(row, S_BLOCK))
-        put(at, TR_CALLED, 0)
-        put(at, TR_ARRIVED, 0)
-        put(at, TR_COMPLETED, 0)
-        put(at, TR_PICKED_UP, now_ns(g))
+        put(at, st.TR_HANDLE, get(row, st.S_HANDLE))
+        put(at, st.TR_OP, get(row, st.S_OP))
+        put(at, st.TR_CALL, get(row, st.S_CALL))
+        put(at, st.TR_COMM, get(row, st.S_COMM))
+        put(at, st.TR_PEER, get(row, st.S_PEER))
+        put(at, st.TR_TAG, get(row, st.S_TAG))
+        put(at, st.TR_BYTES, get(row, st.S_BYTES))
+        put(at, st.TR_BLOCK, get(row, st.S_BLOCK))
+        put(at, st.TR_CALLED, 0)
+        put(at, st.TR_ARRIVED, 0)
+        put(at, st.TR_COMPLETED, 0)
+        put(at, st.TR_PICKED_UP, now_ns(g))
 
 
 @jit
 def leave_out(g, row):
     """An open row is none of the proxy's: a kernel waits on the direct road."""
-    if get(g, G_TRACE) != 0:
-        put(_row(g, row), TR_OP, WAITS)
+    if get(g, st.G_TRACE) != 0:
+        put(_row(g, row), st.TR_OP, WAITS)
 
 
 @jit
 def stamp(g, row, column):
     """Notes that an open request has reached a stage."""
-    if get(g, G_TRACE) != 0:
+    if get(g, st.G_TRACE) != 0:
         put(_row(g, row), column, now_ns(g))
 
 
 @jit
 def end(g, row, nbytes, error, source, tag):
     """Notes that the completion is about to be written, and what it says."""
-    if get(g, G_TRACE) != 0:
+    if get(g, st.G_TRACE) != 0:
         at = _row(g, row)
-        put(at, TR_BYTES, nbytes)
-        put(at, TR_ERROR, error)
-        put(at, TR_SOURCE, source)
-        put(at, TR_SOURCE_TAG, tag)
-        put(at, TR_COMPLETED, now_ns(g))
+        put(at, st.TR_BYTES, nbytes)
+        put(at, st.TR_ERROR, error)
+        put(at, st.TR_SOURCE, source)
+        put(at, st.TR_SOURCE_TAG, tag)
+        put(at, st.TR_COMPLETED, now_ns(g))
 
 
-def read(state: State) -> np.ndarray:
+def read(state: st.State) -> np.ndarray:
     """A copy of the trace, oldest request first."""
-    size = int(state.globals[G_TRACE])
-    raw = ctypes.string_at(int(state.globals[G_TRACE_AT]), size * DTYPE.itemsize)
+    size = int(state.globals[st.G_TRACE])
+    raw = ctypes.string_at(int(state.globals[st.G_TRACE_AT]), size * DTYPE.itemsize)
     rows = np.frombuffer(raw, DTYPE)
-    serial = int(state.globals[G_SERIAL])
+    serial = int(state.globals[st.G_SERIAL])
     rows = rows[:serial] if serial <= size else np.roll(rows, -(serial % size))
     kept: np.ndarray = rows[rows["op"] != WAITS]
     return kept
 
 
-def lost(state: State) -> int:
+def lost(state: st.State) -> int:
     """How many requests there is no room for any more."""
-    return max(0, int(state.globals[G_SERIAL]) - int(state.globals[G_TRACE]))
+    return max(0, int(state.globals[st.G_SERIAL]) - int(state.globals[st.G_TRACE]))

@@ -45,38 +45,8 @@ from gmpi.contract.wire import (
     SLOT_PACKETS,
 )
 from host_proxy.platform import operations as ops
+from host_proxy.platform import state as st
 from host_proxy.platform.native import entry, get, jit, put
-from host_proxy.platform.state import (
-    C_BROKEN,
-    C_RANK,
-    C_SIZE,
-    D_COUNT,
-    D_HANDLE,
-    D_SIZE,
-    G_CONTEXT,
-    G_DERIVED,
-    G_EAGER,
-    G_FIRST_NARROW,
-    G_LARGE_SLOTS,
-    G_REDUCTIONS,
-    G_REQUEST_SLOTS,
-    G_SLOTS,
-    G_TAG_UB,
-    OPEN,
-    R_BYTES,
-    R_CALL,
-    R_COMM,
-    R_DATATYPE,
-    R_DONE,
-    R_ELEMENTS,
-    R_FLAGS,
-    R_HANDLE,
-    R_OP,
-    R_PEER,
-    R_SEQ,
-    R_TAG,
-    S_STATE,
-)
 from host_proxy.records.completion import size_of
 from host_proxy.records.fault_log import log_record
 from host_proxy.records.tables import (
@@ -102,31 +72,31 @@ _out_offset = jit(moves.out_offset)
 @jit
 def check_handle(g, r):
     """Whether the record's handle can be answered: right context, slot, class and generation."""
-    handle = get(r, R_HANDLE)
+    handle = get(r, st.R_HANDLE)
     slot = slot_of(handle)
-    if handle <= 0 or handle >> 59 != 0 or slot >= get(g, G_SLOTS):
+    if handle <= 0 or handle >> 59 != 0 or slot >= get(g, st.G_SLOTS):
         return False
-    if (handle >> HANDLE_CONTEXT_SHIFT) & HANDLE_CONTEXT_MASK != get(g, G_CONTEXT):
+    if (handle >> HANDLE_CONTEXT_SHIFT) & HANDLE_CONTEXT_MASK != get(g, st.G_CONTEXT):
         return False
-    if handle & LOW_32 != get(r, R_SEQ) or get(row_of(g, slot), S_STATE) == OPEN:
+    if handle & LOW_32 != get(r, st.R_SEQ) or get(row_of(g, slot), st.S_STATE) == st.OPEN:
         return False
     packets = (handle >> HANDLE_PACKETS_SHIFT) & HANDLE_PACKETS_MASK
     if packets < 1 or packets >= SLOT_PACKETS:
         return False
-    place = slot - get(g, G_REQUEST_SLOTS)
+    place = slot - get(g, st.G_REQUEST_SLOTS)
     if place < 0:
         return is_large(handle) == 0
     # Between large and narrow slots are some that nobody can have.
-    there = place < get(g, G_LARGE_SLOTS) or slot >= get(g, G_FIRST_NARROW)
+    there = place < get(g, st.G_LARGE_SLOTS) or slot >= get(g, st.G_FIRST_NARROW)
     return there and is_large(handle) == 1
 
 
 @jit
 def is_matched(r):
     """Whether the record is of a receive of a message that a probe has taken."""
-    call = get(r, R_CALL)
+    call = get(r, st.R_CALL)
     matched = call == MATCHED >> CALL_SHIFT or call == MATCHED_TOO >> CALL_SHIFT
-    return get(r, R_OP) == OP_IRECV and matched
+    return get(r, st.R_OP) == OP_IRECV and matched
 
 
 @jit
@@ -135,37 +105,37 @@ def check(g, r):
 
     Fills in ``R_BYTES``. ``check_handle`` comes first.
     """
-    op = get(r, R_OP)
-    put(r, R_BYTES, 0)
+    op = get(r, st.R_OP)
+    put(r, st.R_BYTES, 0)
     if _KNOWN[op] == 0:
         return log_record(g, r, ops.OPERATION, op, 1, LAST_OPCODE)
     fields = _FIELDS[op]
     if is_matched(r):  # it says which message
         fields &= ~(ops.SOURCE | ops.TAG)
-    peer = get(r, R_PEER)
-    tag = get(r, R_TAG)
+    peer = get(r, st.R_PEER)
+    tag = get(r, st.R_TAG)
     peers = 0
     if fields & ops.COMMUNICATOR:
-        comm = get(r, R_COMM)
+        comm = get(r, st.R_COMM)
         if comm <= PRIVATE_COMMUNICATOR:
-            peers = get(communicator(g, comm), C_SIZE)
+            peers = get(communicator(g, comm), st.C_SIZE)
         if peers == 0:  # nobody's
             return log_record(g, r, ops.COMMUNICATOR, comm, 0, 0)
-        if _COLLECTIVES[op] and get(communicator(g, comm), C_BROKEN):
+        if _COLLECTIVES[op] and get(communicator(g, comm), st.C_BROKEN):
             return log_record(g, r, ops.BROKEN, comm, 0, 0)
     if fields & ops.DEST and (peer < 0 or peer >= peers) and peer != PROC_NULL:
         return log_record(g, r, ops.DEST, peer, 0, peers - 1)
     if fields & ops.SOURCE and (peer < 0 or peer >= peers):
-        if peer != PROC_NULL and (peer != ANY_SOURCE or refuses_any_source(g, get(r, R_COMM))):
+        if peer != PROC_NULL and (peer != ANY_SOURCE or refuses_any_source(g, get(r, st.R_COMM))):
             return log_record(g, r, ops.SOURCE, peer, 0, peers - 1)
     if fields & ops.ROOT and (peer < 0 or peer >= peers):
         return log_record(g, r, ops.ROOT, peer, 0, peers - 1)
-    if fields & ops.TAG and (tag < 0 or tag > get(g, G_TAG_UB)):
-        if tag != ANY_TAG or fields & ops.DEST or refuses_any_tag(g, get(r, R_COMM)):
-            return log_record(g, r, ops.TAG, tag, 0, get(g, G_TAG_UB))
+    if fields & ops.TAG and (tag < 0 or tag > get(g, st.G_TAG_UB)):
+        if tag != ANY_TAG or fields & ops.DEST or refuses_any_tag(g, get(r, st.R_COMM)):
+            return log_record(g, r, ops.TAG, tag, 0, get(g, st.G_TAG_UB))
     if fields & ops.REDUCTION:
         reduction = tag  # which is where a tag would be
-        if reduction < 0 or reduction >= OPERATIONS or get(get(g, G_REDUCTIONS), reduction) == 0:
+        if reduction < 0 or reduction >= OPERATIONS or get(get(g, st.G_REDUCTIONS), reduction) == 0:
             return log_record(g, r, ops.REDUCTION, reduction, 0, 0)
     if fields & ops.DATATYPE:
         return _check_data(g, r)
@@ -181,30 +151,30 @@ def bytes_moved(g, op, comm, root, high, nbytes, way):
     """
     row = communicator(g, comm)
     in_place = 0 if _reduces(op) else high
-    return nbytes * _blocks(op, way, get(row, C_RANK), get(row, C_SIZE), root, in_place)
+    return nbytes * _blocks(op, way, get(row, st.C_RANK), get(row, st.C_SIZE), root, in_place)
 
 
 @jit
 def _check_blocks(g, r, nbytes):
     """What the size of a block calls for."""
-    op = get(r, R_OP)
-    comm = get(r, R_COMM)
-    most = POSITION_MASK // get(communicator(g, comm), C_SIZE)
+    op = get(r, st.R_OP)
+    comm = get(r, st.R_COMM)
+    most = POSITION_MASK // get(communicator(g, comm), st.C_SIZE)
     if nbytes > most:
-        size = nbytes // get(r, R_ELEMENTS)
-        return log_record(g, r, ops.COUNT, get(r, R_ELEMENTS), 0, most // size)
-    high = get(r, R_TAG)
+        size = nbytes // get(r, st.R_ELEMENTS)
+        return log_record(g, r, ops.COUNT, get(r, st.R_ELEMENTS), 0, most // size)
+    high = get(r, st.R_TAG)
     if not _reduces(op) and (high < 0 or high > 1):
         return log_record(g, r, ops.REQUEST, high, 0, 1)
-    out = bytes_moved(g, op, comm, get(r, R_PEER), high, nbytes, OUT)
-    back = bytes_moved(g, op, comm, get(r, R_PEER), high, nbytes, BACK)
-    flags = get(r, R_FLAGS)
+    out = bytes_moved(g, op, comm, get(r, st.R_PEER), high, nbytes, OUT)
+    back = bytes_moved(g, op, comm, get(r, st.R_PEER), high, nbytes, BACK)
+    flags = get(r, st.R_FLAGS)
     said = (FLAG_OUT if out > 0 else 0) | (FLAG_BACK if back > 0 else 0)
     if flags & (FLAG_OUT | FLAG_BACK | FLAG_INLINE) != said:
         return log_record(g, r, ops.REQUEST, flags, 0, said)
-    large = is_large(get(r, R_HANDLE))
-    if out + back > 0 and (_out_offset(back) + out > get(g, G_EAGER)) != (large == 1):
-        return log_record(g, r, ops.REQUEST, nbytes, 0, get(g, G_EAGER))
+    large = is_large(get(r, st.R_HANDLE))
+    if out + back > 0 and (_out_offset(back) + out > get(g, st.G_EAGER)) != (large == 1):
+        return log_record(g, r, ops.REQUEST, nbytes, 0, get(g, st.G_EAGER))
     return 0
 
 
@@ -219,14 +189,14 @@ def _is_unfit(reduction, datatype):
 @jit
 def _check_data(g, r):
     """Datatype, count and buffer, and whether slot and record have what the size calls for."""
-    datatype = get(r, R_DATATYPE)
+    datatype = get(r, st.R_DATATYPE)
     most = POSITION_MASK // 32
     if datatype & ~DERIVED_MASK == DERIVED_MARK:
-        row = get(g, G_DERIVED) + (datatype & (DERIVED_ROWS - 1)) * (D_COUNT * 8)
-        reduced = _FIELDS[get(r, R_OP)] & ops.REDUCTION != 0
-        if reduced or get(row, D_HANDLE) != datatype:
+        row = get(g, st.G_DERIVED) + (datatype & (DERIVED_ROWS - 1)) * (st.D_COUNT * 8)
+        reduced = _FIELDS[get(r, st.R_OP)] & ops.REDUCTION != 0
+        if reduced or get(row, st.D_HANDLE) != datatype:
             return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
-        size = get(row, D_SIZE)
+        size = get(row, st.D_SIZE)
         most = POSITION_MASK // max(size, 1)
     elif datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
         return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
@@ -234,30 +204,30 @@ def _check_data(g, r):
         size = size_of(g, datatype)
         if (datatype >> 8) & 0xFF != size:
             return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
-        if _FIELDS[get(r, R_OP)] & ops.REDUCTION != 0:
-            if _is_unfit(get(r, R_TAG), datatype):
-                return log_record(g, r, ops.REDUCTION, get(r, R_TAG), 0, 0)
+        if _FIELDS[get(r, st.R_OP)] & ops.REDUCTION != 0:
+            if _is_unfit(get(r, st.R_TAG), datatype):
+                return log_record(g, r, ops.REDUCTION, get(r, st.R_TAG), 0, 0)
         elif datatype & 0xFF >= FIRST_WITH_GAPS:
             return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
-    count = get(r, R_ELEMENTS)
+    count = get(r, st.R_ELEMENTS)
     if count < 0 or count > most:
         return log_record(g, r, ops.COUNT, count, 0, most)
     nbytes = count * size
-    put(r, R_BYTES, nbytes)
-    flags = get(r, R_FLAGS)
+    put(r, st.R_BYTES, nbytes)
+    flags = get(r, st.R_FLAGS)
     if flags & FLAWS:
-        return log_record(g, r, ops.BUFFER, flags & FLAWS, get(r, R_DONE), nbytes)
-    op = get(r, R_OP)
+        return log_record(g, r, ops.BUFFER, flags & FLAWS, get(r, st.R_DONE), nbytes)
+    op = get(r, st.R_OP)
     if _moves_blocks(op):
         return _check_blocks(g, r, nbytes)
     inline = flags & FLAG_INLINE != 0
     if inline and nbytes > INLINE_BYTES:
         return log_record(g, r, ops.REQUEST, nbytes, 0, INLINE_BYTES)
-    if nbytes == 0 or (_FIELDS[op] & (ops.DEST | ops.SOURCE) and get(r, R_PEER) == PROC_NULL):
+    if nbytes == 0 or (_FIELDS[op] & (ops.DEST | ops.SOURCE) and get(r, st.R_PEER) == PROC_NULL):
         return 0
-    large = is_large(get(r, R_HANDLE))
-    if (nbytes > get(g, G_EAGER)) != (large == 1):
-        return log_record(g, r, ops.REQUEST, nbytes, 0, get(g, G_EAGER))
+    large = is_large(get(r, st.R_HANDLE))
+    if (nbytes > get(g, st.G_EAGER)) != (large == 1):
+        return log_record(g, r, ops.REQUEST, nbytes, 0, get(g, st.G_EAGER))
     if op == OP_ISEND and nbytes <= INLINE_BYTES and not inline:
         return log_record(g, r, ops.REQUEST, nbytes, 0, INLINE_BYTES)
     return 0

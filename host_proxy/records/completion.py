@@ -30,42 +30,10 @@ from gmpi.contract.wire import (
     STAGING_LEAD,
     STATUS_PACKETS,
 )
+from host_proxy.platform import state as st
 from host_proxy.platform import trace
 from host_proxy.platform.flight import completed
 from host_proxy.platform.native import bump, entry, get, jit, load, put, store_release
-from host_proxy.platform.state import (
-    COMPLETE,
-    D_COUNT,
-    D_SIZE,
-    G_BLOCKS,
-    G_CLOSED,
-    G_COMMANDED,
-    G_COMPLETIONS,
-    G_CONTROL,
-    G_DATATYPES,
-    G_DERIVED,
-    G_DOORBELL,
-    G_HELPED,
-    G_LARGE_SLOTS,
-    G_NARROW_BLOCKS,
-    G_NOW,
-    G_PATIENCE_NS,
-    G_QUIET,
-    G_QUIET_SINCE,
-    G_REQUEST_SLOTS,
-    G_SLOT_TABLE,
-    G_SMALL,
-    G_SMALL_STRIDE,
-    G_UNDEFINED,
-    S_BLOCK,
-    S_COMMANDS,
-    S_DATATYPE,
-    S_HANDLE,
-    S_ROW_BYTES,
-    S_SLOT,
-    S_STATE,
-    S_TOLD,
-)
 from host_proxy.records.narrow import (
     find_overdue_narrow,
     forget_narrow,
@@ -85,15 +53,15 @@ def write_packet(address, low, high, seq):
 @jit
 def staging(g, slot):
     """Address of the payload in the slot's small staging buffer."""
-    return get(g, G_SMALL) + slot * get(g, G_SMALL_STRIDE) + STAGING_LEAD
+    return get(g, st.G_SMALL) + slot * get(g, st.G_SMALL_STRIDE) + STAGING_LEAD
 
 
 @jit
 def size_of(g, datatype):
     """Packed bytes of an element; the handle has been checked."""
     if datatype & ~DERIVED_MASK == DERIVED_MARK:
-        return get(get(g, G_DERIVED), (datatype & (DERIVED_ROWS - 1)) * D_COUNT + D_SIZE)
-    return get(get(g, G_DATATYPES), (datatype & 0xFF) * D_COUNT + D_SIZE)
+        return get(get(g, st.G_DERIVED), (datatype & (DERIVED_ROWS - 1)) * st.D_COUNT + st.D_SIZE)
+    return get(get(g, st.G_DATATYPES), (datatype & 0xFF) * st.D_COUNT + st.D_SIZE)
 
 
 @jit
@@ -101,17 +69,17 @@ def elements(g, row, nbytes):
     """Received elements of the datatype of the call, or UNDEFINED (MPI_Get_count)."""
     if nbytes == 0:
         return 0
-    size = size_of(g, get(row, S_DATATYPE))
+    size = size_of(g, get(row, st.S_DATATYPE))
     count = nbytes // size
     if count * size != nbytes or count > 0x7FFFFFFF:
-        return get(g, G_UNDEFINED)
+        return get(g, st.G_UNDEFINED)
     return count
 
 
 @jit
 def write(g, slot, handle, nbytes, error, count, origin, commands):
     """Writes a completion into the slot: all the packets that the handle makes the waiter poll."""
-    address = get(g, G_COMPLETIONS) + slot * SLOT_BYTES
+    address = get(g, st.G_COMPLETIONS) + slot * SLOT_BYTES
     seq = handle & LOW_32
     packets = (handle >> HANDLE_PACKETS_SHIFT) & HANDLE_PACKETS_MASK
     low = (nbytes & BYTES_MASK) | (error & 0xFF) << ERROR_SHIFT | KIND_DONE << KIND_SHIFT
@@ -130,19 +98,19 @@ def tell(g, row, nbytes, error, source, tag, commands):
     """Writes the completion of an open request. ``commands``: how many the waiter must see done."""
     count = elements(g, row, nbytes)
     origin = (source & LOW_32) | (tag & LOW_32) << 32
-    put(row, S_TOLD, 1)
+    put(row, st.S_TOLD, 1)
     # Before the kernel can see it: else a proxy that loses its core in between stamps it too late.
     trace.end(g, row, nbytes, error, source, tag)
-    write(g, get(row, S_SLOT), get(row, S_HANDLE), nbytes, error, count, origin, commands)
+    write(g, get(row, st.S_SLOT), get(row, st.S_HANDLE), nbytes, error, count, origin, commands)
     completed(g, row, nbytes, error)
 
 
 @entry
 def close(g, row):
     """Forgets a request whose completion is written."""
-    put(row, S_STATE, COMPLETE)
-    bump(g, G_CLOSED, 1)
-    if get(g, G_COMMANDED) | get(g, G_HELPED) | get(g, G_NARROW_BLOCKS):
+    put(row, st.S_STATE, st.COMPLETE)
+    bump(g, st.G_CLOSED, 1)
+    if get(g, st.G_COMMANDED) | get(g, st.G_HELPED) | get(g, st.G_NARROW_BLOCKS):
         forget_commands(g, row)
 
 
@@ -155,14 +123,14 @@ def complete(g, row, nbytes, error, source, tag):
 
 @jit
 def slot_address(g, row):
-    return get(g, G_COMPLETIONS) + get(row, S_SLOT) * SLOT_BYTES
+    return get(g, st.G_COMPLETIONS) + get(row, st.S_SLOT) * SLOT_BYTES
 
 
 @entry
 def set_base(g, row, base, ready):
     """Says where (GPU) the chunk buffers are that the commands of this request are about, and what
     their ready word will be (0: they have none)."""
-    seq = get(row, S_HANDLE) & LOW_32
+    seq = get(row, st.S_HANDLE) & LOW_32
     write_packet(slot_address(g, row) + BASE_PACKET * PACKET_BYTES, base, ready, seq)
 
 
@@ -175,35 +143,35 @@ def command(g, row, index, position, length, direction):
     position with another's length, and the last chunk is shorter.
     """
     address = slot_address(g, row) + (STATUS_PACKETS + index) * PACKET_BYTES
-    seq = get(row, S_HANDLE) & LOW_32
+    seq = get(row, st.S_HANDLE) & LOW_32
     store_release(address + 8, 0)
     write_packet(address, position | direction << DIRECTION_SHIFT, length, seq)
-    bump(row, S_COMMANDS, 1)
+    bump(row, st.S_COMMANDS, 1)
     if is_narrow(g, row):
         show_narrow(g, row)
         return
     bit = _bit(g, row)
-    if get(g, G_COMMANDED) & bit == 0:
-        put(g, G_QUIET, get(g, G_QUIET) & ~bit)
-        show_commands(g, get(g, G_COMMANDED) | bit)
-    if get(g, G_HELPED) & bit:
-        set_doorbell(g, get(g, G_DOORBELL) | bit)
+    if get(g, st.G_COMMANDED) & bit == 0:
+        put(g, st.G_QUIET, get(g, st.G_QUIET) & ~bit)
+        show_commands(g, get(g, st.G_COMMANDED) | bit)
+    if get(g, st.G_HELPED) & bit:
+        set_doorbell(g, get(g, st.G_DOORBELL) | bit)
 
 
 @entry
 def command_done(g, row):
     """An order of the slot has been executed."""
-    bump(row, S_COMMANDS, -1)
+    bump(row, st.S_COMMANDS, -1)
     if is_narrow(g, row):
         hear_narrow(g, row)
-        if get(row, S_COMMANDS) == 0:
+        if get(row, st.S_COMMANDS) == 0:
             forget_narrow(g, row)
         return
     bit = _bit(g, row)
-    put(g, G_QUIET, get(g, G_QUIET) & ~bit)
-    if get(row, S_COMMANDS) == 0:
-        set_doorbell(g, get(g, G_DOORBELL) & ~bit)
-        show_commands(g, get(g, G_COMMANDED) & ~bit)
+    put(g, st.G_QUIET, get(g, st.G_QUIET) & ~bit)
+    if get(row, st.S_COMMANDS) == 0:
+        set_doorbell(g, get(g, st.G_DOORBELL) & ~bit)
+        show_commands(g, get(g, st.G_COMMANDED) & ~bit)
 
 
 # --- who is to execute commands -------------------------------------------------------------------
@@ -212,28 +180,28 @@ def command_done(g, row):
 @jit
 def _bit(g, row):
     """The bit of a large slot."""
-    return 1 << (get(row, S_SLOT) - get(g, G_REQUEST_SLOTS))
+    return 1 << (get(row, st.S_SLOT) - get(g, st.G_REQUEST_SLOTS))
 
 
 @jit
 def set_doorbell(g, slots):
     """Tells all that wait which large slots have commands that nobody has come for."""
-    if get(g, G_DOORBELL) != slots:
-        put(g, G_DOORBELL, slots)
-        store_release(get(g, G_CONTROL) + CONTROL_DOORBELL, slots)
+    if get(g, st.G_DOORBELL) != slots:
+        put(g, st.G_DOORBELL, slots)
+        store_release(get(g, st.G_CONTROL) + CONTROL_DOORBELL, slots)
 
 
 @jit
 def show_commands(g, slots):
     """Tells all that wait which large slots have commands, and which blocks have opened them."""
-    put(g, G_COMMANDED, slots)
+    put(g, st.G_COMMANDED, slots)
     blocks = 0
-    for slot in range(get(g, G_LARGE_SLOTS)):
+    for slot in range(get(g, st.G_LARGE_SLOTS)):
         if slots >> slot & 1:
-            row = get(g, G_SLOT_TABLE) + (get(g, G_REQUEST_SLOTS) + slot) * S_ROW_BYTES
-            blocks |= 1 << (get(row, S_BLOCK) & BLOCK_BITS)
-    store_release(get(g, G_CONTROL) + CONTROL_COMMANDS, slots)
-    put(g, G_BLOCKS, blocks)
+            row = get(g, st.G_SLOT_TABLE) + (get(g, st.G_REQUEST_SLOTS) + slot) * st.S_ROW_BYTES
+            blocks |= 1 << (get(row, st.S_BLOCK) & BLOCK_BITS)
+    store_release(get(g, st.G_CONTROL) + CONTROL_COMMANDS, slots)
+    put(g, st.G_BLOCKS, blocks)
     show_blocks(g)
 
 
@@ -246,26 +214,26 @@ def find_overdue(g):
     where there was none, no answer. The next commands of such a request are everybody's
     at once.
     """
-    if get(g, G_NOW) - get(g, G_QUIET_SINCE) < get(g, G_PATIENCE_NS):
+    if get(g, st.G_NOW) - get(g, st.G_QUIET_SINCE) < get(g, st.G_PATIENCE_NS):
         return
-    put(g, G_QUIET_SINCE, get(g, G_NOW))
-    overdue = get(g, G_QUIET) & get(g, G_COMMANDED)
-    put(g, G_HELPED, get(g, G_HELPED) | overdue)
-    set_doorbell(g, get(g, G_DOORBELL) | overdue)
-    put(g, G_QUIET, get(g, G_COMMANDED))
+    put(g, st.G_QUIET_SINCE, get(g, st.G_NOW))
+    overdue = get(g, st.G_QUIET) & get(g, st.G_COMMANDED)
+    put(g, st.G_HELPED, get(g, st.G_HELPED) | overdue)
+    set_doorbell(g, get(g, st.G_DOORBELL) | overdue)
+    put(g, st.G_QUIET, get(g, st.G_COMMANDED))
     find_overdue_narrow(g)
 
 
 @jit
 def forget_commands(g, row):
     """The request of a slot is over, and with it the commands that nobody has answered."""
-    if get(row, S_SLOT) < get(g, G_REQUEST_SLOTS):
+    if get(row, st.S_SLOT) < get(g, st.G_REQUEST_SLOTS):
         return
     if is_narrow(g, row):
         forget_narrow(g, row)
         return
     bit = _bit(g, row)
-    put(g, G_HELPED, get(g, G_HELPED) & ~bit)
-    set_doorbell(g, get(g, G_DOORBELL) & ~bit)
-    if get(g, G_COMMANDED) & bit:
-        show_commands(g, get(g, G_COMMANDED) & ~bit)
+    put(g, st.G_HELPED, get(g, st.G_HELPED) & ~bit)
+    set_doorbell(g, get(g, st.G_DOORBELL) & ~bit)
+    if get(g, st.G_COMMANDED) & bit:
+        show_commands(g, get(g, st.G_COMMANDED) & ~bit)

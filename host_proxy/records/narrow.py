@@ -20,61 +20,54 @@ from gmpi.contract.wire import (
     NARROW_SHIFT,
     NARROW_WORDS,
 )
+from host_proxy.platform import state as st
 from host_proxy.platform.native import bump, get, jit, load, put, store, store_release
-from host_proxy.platform.state import (
-    G_BLOCKS,
-    G_CONTROL,
-    G_FIRST_NARROW,
-    G_NARROW,
-    G_NARROW_BLOCKS,
-    G_NARROW_HELPED,
-    S_BLOCK,
-    S_SLOT,
-)
 
 
 @jit
 def is_narrow(g, row):
     """Whether the slot is of the large class and has no chunk buffers."""
-    return get(row, S_SLOT) >= get(g, G_FIRST_NARROW)
+    return get(row, st.S_SLOT) >= get(g, st.G_FIRST_NARROW)
 
 
 @jit
 def show_blocks(g):
     """Tells all that wait which blocks have opened requests that have commands."""
-    narrow = LOW_32 if get(g, G_NARROW_HELPED) else get(g, G_NARROW_BLOCKS)
-    store_release(get(g, G_CONTROL) + CONTROL_BLOCKS, get(g, G_BLOCKS) | narrow << NARROW_SHIFT)
+    narrow = LOW_32 if get(g, st.G_NARROW_HELPED) else get(g, st.G_NARROW_BLOCKS)
+    store_release(
+        get(g, st.G_CONTROL) + CONTROL_BLOCKS, get(g, st.G_BLOCKS) | narrow << NARROW_SHIFT
+    )
 
 
 @jit
 def _place(g, row):
     """(offset of the word in which the slot has its bit, bit)."""
-    number = get(row, S_SLOT) - get(g, G_FIRST_NARROW)
+    number = get(row, st.S_SLOT) - get(g, st.G_FIRST_NARROW)
     return number // 64 * 8, 1 << number % 64
 
 
 @jit
 def _quiet(g, word):
     """Address of one of the words that say of which requests nothing was heard."""
-    return get(g, G_NARROW) + (BLOCK_BITS + 1) * 8 + word
+    return get(g, st.G_NARROW) + (BLOCK_BITS + 1) * 8 + word
 
 
 @jit
 def _count(g, row, change):
     """One request more, or less, of a block that has commands."""
-    block = get(row, S_BLOCK) & BLOCK_BITS
-    bump(get(g, G_NARROW), block, change)
-    bits = get(g, G_NARROW_BLOCKS) & ~(1 << block)
-    if get(get(g, G_NARROW), block) > 0:
+    block = get(row, st.S_BLOCK) & BLOCK_BITS
+    bump(get(g, st.G_NARROW), block, change)
+    bits = get(g, st.G_NARROW_BLOCKS) & ~(1 << block)
+    if get(get(g, st.G_NARROW), block) > 0:
         bits |= 1 << block
-    put(g, G_NARROW_BLOCKS, bits)
+    put(g, st.G_NARROW_BLOCKS, bits)
 
 
 @jit
 def show_narrow(g, row):
     """A narrow request has a command."""
     word, bit = _place(g, row)
-    shown = get(g, G_CONTROL) + CONTROL_NARROW + word
+    shown = get(g, st.G_CONTROL) + CONTROL_NARROW + word
     if load(shown) & bit == 0:
         store(_quiet(g, word), load(_quiet(g, word)) & ~bit)
         store_release(shown, load(shown) | bit)
@@ -93,26 +86,26 @@ def hear_narrow(g, row):
 def forget_narrow(g, row):
     """A narrow request has no command any more."""
     word, bit = _place(g, row)
-    shown = get(g, G_CONTROL) + CONTROL_NARROW + word
+    shown = get(g, st.G_CONTROL) + CONTROL_NARROW + word
     if load(shown) & bit:
         store_release(shown, load(shown) & ~bit)
         _count(g, row, -1)
-        if get(g, G_NARROW_BLOCKS) == 0:
-            put(g, G_NARROW_HELPED, 0)
+        if get(g, st.G_NARROW_BLOCKS) == 0:
+            put(g, st.G_NARROW_HELPED, 0)
         show_blocks(g)
 
 
 @jit
 def find_overdue_narrow(g):
     """``completion.find_overdue`` for narrow requests."""
-    if get(g, G_NARROW_BLOCKS) == 0:
+    if get(g, st.G_NARROW_BLOCKS) == 0:
         return
     overdue = 0
     for word in range(0, NARROW_WORDS * 8, 8):
-        shown = load(get(g, G_CONTROL) + CONTROL_NARROW + word)
+        shown = load(get(g, st.G_CONTROL) + CONTROL_NARROW + word)
         overdue |= load(_quiet(g, word)) & shown
         store(_quiet(g, word), shown)
     helped = 1 if overdue else 0
-    if get(g, G_NARROW_HELPED) != helped:
-        put(g, G_NARROW_HELPED, helped)
+    if get(g, st.G_NARROW_HELPED) != helped:
+        put(g, st.G_NARROW_HELPED, helped)
         show_blocks(g)

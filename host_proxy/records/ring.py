@@ -27,6 +27,7 @@ from gmpi.contract.wire import (
     SLOT_BYTES,
     SLOT_PACKETS,
 )
+from host_proxy.platform import state as st
 from host_proxy.platform.idle import now_ns
 from host_proxy.platform.native import (
     entry,
@@ -40,30 +41,6 @@ from host_proxy.platform.native import (
     store,
     store_int,
     store_release,
-)
-from host_proxy.platform.state import (
-    D_COUNT,
-    D_SIZE,
-    G_CONTROL,
-    G_DERIVED,
-    G_HEAD,
-    G_LATE_SINCE,
-    G_RECORD,
-    G_RING,
-    G_RING_SLOTS,
-    R_ADDRESS,
-    R_BLOCK,
-    R_CALL,
-    R_COMM,
-    R_DATATYPE,
-    R_DONE,
-    R_ELEMENTS,
-    R_FLAGS,
-    R_HANDLE,
-    R_OP,
-    R_PEER,
-    R_SEQ,
-    R_TAG,
 )
 
 _FORGETS_EVERY = 1 << 30  # tickets
@@ -81,9 +58,9 @@ def signed(value):
 @jit
 def arrived(g):
     """Address of the record at the head, 0 while its header is not complete."""
-    head = get(g, G_HEAD)
-    ring = get(g, G_RING)
-    last = get(g, G_RING_SLOTS) - 1
+    head = get(g, st.G_HEAD)
+    ring = get(g, st.G_RING)
+    last = get(g, st.G_RING_SLOTS) - 1
     address = ring + (head & last) * SLOT_BYTES
     seq = ((head << 1) | 1) & LOW_32
     # Acquire, last packet first: lanes mostly arrive together, so this fails at once or not at all.
@@ -118,11 +95,13 @@ def has_record(g):
 @jit
 def _payload_bytes(g, r):
     """What payload the decoded record says it has; 0 where that cannot be: it will be refused."""
-    datatype = get(r, R_DATATYPE)
+    datatype = get(r, st.R_DATATYPE)
     size = (datatype >> 8) & 0xFF
     if datatype & ~DERIVED_MASK == DERIVED_MARK:
-        size = get(get(g, G_DERIVED) + (datatype & (DERIVED_ROWS - 1)) * (D_COUNT * 8), D_SIZE)
-    count = get(r, R_ELEMENTS)
+        size = get(
+            get(g, st.G_DERIVED) + (datatype & (DERIVED_ROWS - 1)) * (st.D_COUNT * 8), st.D_SIZE
+        )
+    count = get(r, st.R_ELEMENTS)
     if count < 0 or count > INLINE_BYTES or size > INLINE_BYTES or count * size > INLINE_BYTES:
         return 0
     return count * size
@@ -136,8 +115,8 @@ def _payload_has_come(g, r):
     payload and has none is corrupt: only its own request may fail of that, and no other one's
     messages may wait for it meanwhile.
     """
-    at = get(r, R_ADDRESS) + HEADER_PACKETS * PACKET_BYTES + 8
-    seq = get(r, R_SEQ)
+    at = get(r, st.R_ADDRESS) + HEADER_PACKETS * PACKET_BYTES + 8
+    seq = get(r, st.R_SEQ)
     end = at + (_payload_bytes(g, r) + PACKET_PAYLOAD - 1) // PACKET_PAYLOAD * PACKET_BYTES
     looks = 0
     while at < end:
@@ -145,10 +124,10 @@ def _payload_has_come(g, r):
             at += PACKET_BYTES
             continue
         looks += 1
-        if get(g, G_LATE_SINCE) != 0:
-            return now_ns(g) - get(g, G_LATE_SINCE) > PATIENCE_NS
+        if get(g, st.G_LATE_SINCE) != 0:
+            return now_ns(g) - get(g, st.G_LATE_SINCE) > PATIENCE_NS
         if looks > _LOOKS:
-            put(g, G_LATE_SINCE, now_ns(g))
+            put(g, st.G_LATE_SINCE, now_ns(g))
             return False
         pause()
     return True
@@ -160,25 +139,25 @@ def decode(g):
     address = arrived(g)
     if address == 0:
         return False
-    r = get(g, G_RECORD)
+    r = get(g, st.G_RECORD)
     first = load(address)
-    put(r, R_ADDRESS, address)
-    put(r, R_SEQ, ((get(g, G_HEAD) << 1) | 1) & LOW_32)
-    put(r, R_OP, first & 0xFF)
-    put(r, R_FLAGS, (first >> 8) & 0xFF)
-    put(r, R_COMM, (first >> 16) & COMMUNICATOR_MASK)
-    put(r, R_CALL, (first >> CALL_SHIFT) & CALL_MASK)
-    put(r, R_DATATYPE, (first >> 32) & LOW_32)
-    put(r, R_PEER, signed(load(address + 8)))
-    put(r, R_ELEMENTS, load(address + PACKET_BYTES))
-    put(r, R_TAG, signed(load(address + PACKET_BYTES + 8)))
-    put(r, R_HANDLE, load(address + 2 * PACKET_BYTES))
-    put(r, R_DONE, load(address + 3 * PACKET_BYTES))
-    put(r, R_BLOCK, load(address + 3 * PACKET_BYTES + 8) & LOW_32)
-    op = get(r, R_OP)
+    put(r, st.R_ADDRESS, address)
+    put(r, st.R_SEQ, ((get(g, st.G_HEAD) << 1) | 1) & LOW_32)
+    put(r, st.R_OP, first & 0xFF)
+    put(r, st.R_FLAGS, (first >> 8) & 0xFF)
+    put(r, st.R_COMM, (first >> 16) & COMMUNICATOR_MASK)
+    put(r, st.R_CALL, (first >> CALL_SHIFT) & CALL_MASK)
+    put(r, st.R_DATATYPE, (first >> 32) & LOW_32)
+    put(r, st.R_PEER, signed(load(address + 8)))
+    put(r, st.R_ELEMENTS, load(address + PACKET_BYTES))
+    put(r, st.R_TAG, signed(load(address + PACKET_BYTES + 8)))
+    put(r, st.R_HANDLE, load(address + 2 * PACKET_BYTES))
+    put(r, st.R_DONE, load(address + 3 * PACKET_BYTES))
+    put(r, st.R_BLOCK, load(address + 3 * PACKET_BYTES + 8) & LOW_32)
+    op = get(r, st.R_OP)
     if op == OP_FAULT or op == OP_WAITS or op == OP_WAITED:
         return True  # their flags are an opcode
-    return get(r, R_FLAGS) & FLAG_INLINE == 0 or _payload_has_come(g, r)
+    return get(r, st.R_FLAGS) & FLAG_INLINE == 0 or _payload_has_come(g, r)
 
 
 @entry
@@ -188,8 +167,8 @@ def payload_to(g, r, target, nbytes):
     Writes whole packets: up to 11 bytes past the end, which belong to the caller's staging buffer.
     ``decode`` has waited for them.
     """
-    at = get(r, R_ADDRESS) + HEADER_PACKETS * PACKET_BYTES
-    seq = get(r, R_SEQ)
+    at = get(r, st.R_ADDRESS) + HEADER_PACKETS * PACKET_BYTES
+    seq = get(r, st.R_SEQ)
     end = target + nbytes
     while target < end:
         word = load_acquire(at + 8)
@@ -210,16 +189,16 @@ def take(g):
     but a packet of payload that no record has touched since would then pass for new. So in one lap
     of 2**30 tickets each slot forgets its payload, while it is still the proxy's.
     """
-    head = get(g, G_HEAD)
-    if head & (_FORGETS_EVERY - 1) < get(g, G_RING_SLOTS):
-        slot = get(g, G_RING) + (head & (get(g, G_RING_SLOTS) - 1)) * SLOT_BYTES
+    head = get(g, st.G_HEAD)
+    if head & (_FORGETS_EVERY - 1) < get(g, st.G_RING_SLOTS):
+        slot = get(g, st.G_RING) + (head & (get(g, st.G_RING_SLOTS) - 1)) * SLOT_BYTES
         for packet in range(HEADER_PACKETS, SLOT_PACKETS):
             store(slot + packet * PACKET_BYTES + 8, 0)
-    put(g, G_HEAD, head + 1)
-    put(g, G_LATE_SINCE, 0)
+    put(g, st.G_HEAD, head + 1)
+    put(g, st.G_LATE_SINCE, 0)
 
 
 @entry
 def return_slots(g):
     """Publishes how many records have been taken; release, after the last read of their slots."""
-    store_release(get(g, G_CONTROL) + CONTROL_CONSUMED, get(g, G_HEAD))
+    store_release(get(g, st.G_CONTROL) + CONTROL_CONSUMED, get(g, st.G_HEAD))

@@ -30,32 +30,7 @@ from gmpi.contract import wire
 from gmpi.contract.constants import ERR_BUFFER, ERR_INTERN, PROC_NULL, SUCCESS
 from gmpi.contract.wire import LARGE_BUFFERS, MESSAGE_HEADER, SCATTERED, STAGING_LEAD
 from host_proxy.platform import operations as ops
-from host_proxy.platform.state import (
-    G_CONTROL,
-    R_ADDRESS,
-    R_BLOCK,
-    R_BYTES,
-    R_CALL,
-    R_COMM,
-    R_DATATYPE,
-    R_DONE,
-    R_ELEMENTS,
-    R_FLAGS,
-    R_OP,
-    R_PEER,
-    R_TAG,
-    S_BLOCK,
-    S_BYTES,
-    S_CALL,
-    S_DATATYPE,
-    S_ELEMENTS,
-    S_FAILED,
-    S_HANDLE,
-    S_OP,
-    S_PEER,
-    S_TAG,
-    State,
-)
+from host_proxy.platform import state as st
 from host_proxy.records.fault_log import log_record, log_request
 from host_proxy.reference.agreement import Said, agreed
 from host_proxy.reference.failure import Disagreement
@@ -97,7 +72,7 @@ class DebugPort(KernelPort):
 
     def message(self, nbytes: int) -> np.ndarray:
         memory = super().message(nbytes)
-        op = self.engine.field(self.slot, S_OP)
+        op = self.engine.field(self.slot, st.S_OP)
         if op == wire.OP_ISEND and nbytes:
             self.engine.sent(self.slot, 0, memory[MESSAGE_HEADER:])
         elif op == wire.OP_IRECV:
@@ -108,7 +83,7 @@ class DebugPort(KernelPort):
         memory = yield from super().pack(k, position, length)
         if k < LARGE_BUFFERS and self.has_chunks:
             self.engine.check_tail(self.slot, self.buffer(k)[length:], f"chunk {k}")
-        if self.engine.field(self.slot, S_OP) == wire.OP_ISEND:
+        if self.engine.field(self.slot, st.S_OP) == wire.OP_ISEND:
             self.engine.sent(self.slot, position, memory)
         return memory
 
@@ -120,7 +95,7 @@ class DebugEngine(Mpi4pyEngine):
 
     port = DebugPort
 
-    def __init__(self, state: State, read: Reader) -> None:
+    def __init__(self, state: st.State, read: Reader) -> None:
         super().__init__(state)
         self.read = read
         self.blocks = 0
@@ -137,10 +112,10 @@ class DebugEngine(Mpi4pyEngine):
 
     def serve(self) -> None:
         r = self.state.record
-        address, handle_packet = int(r[R_ADDRESS]), wire.HANDLE_PACKET * wire.PACKET_BYTES
-        if r[R_OP] in ops.OPERATIONS:
+        address, handle_packet = int(r[st.R_ADDRESS]), wire.HANDLE_PACKET * wire.PACKET_BYTES
+        if r[st.R_OP] in ops.OPERATIONS:
             reserved = ctypes.c_uint32.from_address(address + handle_packet + 8).value
-            if reserved == int(r[R_PEER]) & wire.LOW_32:
+            if reserved == int(r[st.R_PEER]) & wire.LOW_32:
                 reserved = 0  # the peer again: the same word goes to two lanes
             problems = list(self.problems(r, reserved))
             if problems:
@@ -153,10 +128,10 @@ class DebugEngine(Mpi4pyEngine):
         r = self.state.record
         ctypes.memset(self._completion(slot), POISON, wire.SLOT_BYTES)
         self.check_canaries(slot)
-        op, flags = int(r[R_OP]), int(r[R_FLAGS])
+        op, flags = int(r[st.R_OP]), int(r[st.R_FLAGS])
         if slot in self.clean and op == wire.OP_ISEND and not flags & wire.FLAG_INLINE:
             if slot < self.state.layout.request_slots:
-                tail = self._payload(slot)[int(r[R_BYTES]) :]
+                tail = self._payload(slot)[int(r[st.R_BYTES]) :]
                 self.check_tail(slot, tail, "the payload")
         self.clean.discard(slot)
         self.sums[slot] = []
@@ -171,7 +146,16 @@ class DebugEngine(Mpi4pyEngine):
 
     def agreed(self, slot: int, operation: Step) -> Step:
         """A collective, once all ranks have said that they call the same."""
-        fields = S_OP, S_CALL, S_PEER, S_TAG, S_DATATYPE, S_ELEMENTS, S_BYTES, S_BLOCK
+        fields = (
+            st.S_OP,
+            st.S_CALL,
+            st.S_PEER,
+            st.S_TAG,
+            st.S_DATATYPE,
+            st.S_ELEMENTS,
+            st.S_BYTES,
+            st.S_BLOCK,
+        )
         rank = self.state.communicators[0].rank
         mine = Said(rank, *(self.field(slot, which) for which in fields))
         try:
@@ -180,7 +164,7 @@ class DebugEngine(Mpi4pyEngine):
             return (yield from agreed(communicator, mine, operation, counted))
         except Disagreement as exc:
             self.log(slot, exc.error, exc.text)
-            self.state.slots[slot, S_FAILED] = exc.error
+            self.state.slots[slot, st.S_FAILED] = exc.error
             raise
 
     def ended(self, slot: int, outcome: Outcome) -> Outcome:
@@ -196,7 +180,7 @@ class DebugEngine(Mpi4pyEngine):
             size = LARGE_BUFFERS * self.sizes[1]
             begin = self.state.layout.chunk_buffers(slot)
             self.large[begin : begin + size] = POISON
-        if self.field(slot, S_OP) == wire.OP_ISEND:
+        if self.field(slot, st.S_OP) == wire.OP_ISEND:
             self._payload(slot)[:] = POISON
             self.clean.add(slot)
         return outcome
@@ -205,23 +189,24 @@ class DebugEngine(Mpi4pyEngine):
 
     def problems(self, r: np.ndarray, reserved: int):
         """What is odd about a record, besides what ``checks.check`` refuses."""
-        op, flags = int(r[R_OP]), int(r[R_FLAGS])
+        op, flags = int(r[st.R_OP]), int(r[st.R_FLAGS])
         if op in (wire.OP_NULL, wire.OP_FAULT, wire.OP_WAITS, wire.OP_WAITED):
             return
         operation = ops.OPERATIONS[op]
         fields = operation.fields
         if reserved:
             yield f"reserved word of {operation.name} is {reserved:#x}, must be 0"
-        if self.blocks and r[R_BLOCK] >= self.blocks:
+        if self.blocks and r[st.R_BLOCK] >= self.blocks:
             yield (
-                f"block of {operation.name} is {int(r[R_BLOCK])}, allowed is 0..{self.blocks - 1}"
+                f"block of {operation.name} is {int(r[st.R_BLOCK])}, "
+                f"allowed is 0..{self.blocks - 1}"
             )
         unused = [
-            ("peer", R_PEER, ops.DEST | ops.SOURCE | ops.ROOT),
-            ("tag", R_TAG, ops.TAG | ops.REDUCTION | ops.IN_PLACE),
-            ("datatype", R_DATATYPE, ops.DATATYPE),
-            ("count", R_ELEMENTS, ops.COUNT),
-            ("communicator", R_COMM, ops.COMMUNICATOR),
+            ("peer", st.R_PEER, ops.DEST | ops.SOURCE | ops.ROOT),
+            ("tag", st.R_TAG, ops.TAG | ops.REDUCTION | ops.IN_PLACE),
+            ("datatype", st.R_DATATYPE, ops.DATATYPE),
+            ("count", st.R_ELEMENTS, ops.COUNT),
+            ("communicator", st.R_COMM, ops.COMMUNICATOR),
         ]
         for name, column, users in unused:
             if not fields & users and r[column] != 0:
@@ -285,16 +270,16 @@ class DebugEngine(Mpi4pyEngine):
         log_record(self.g, self.state.record.ctypes.data, ops.DEBUG, number, 0, 0)
 
     def _name(self, slot: int) -> str:
-        number = self.state.record_number(self.field(slot, S_HANDLE))
-        block = self.field(slot, S_BLOCK)
-        name = ops.name_of(self.field(slot, S_OP), self.field(slot, S_CALL))
+        number = self.state.record_number(self.field(slot, st.S_HANDLE))
+        block = self.field(slot, st.S_BLOCK)
+        name = ops.name_of(self.field(slot, st.S_OP), self.field(slot, st.S_CALL))
         return f"{name} in block {block} (record {number})"
 
     def _buffer(self, slot: int) -> Buffer:
         r = self.state.record
-        address, nbytes, flags = int(r[R_DONE]), int(r[R_BYTES]), int(r[R_FLAGS])
-        moves = flags & (wire.FLAG_OUT | wire.FLAG_BACK) and r[R_PEER] != PROC_NULL
-        call = int(r[R_OP]) | int(r[R_CALL]) << wire.CALL_SHIFT
+        address, nbytes, flags = int(r[st.R_DONE]), int(r[st.R_BYTES]), int(r[st.R_FLAGS])
+        moves = flags & (wire.FLAG_OUT | wire.FLAG_BACK) and r[st.R_PEER] != PROC_NULL
+        call = int(r[st.R_OP]) | int(r[st.R_CALL]) << wire.CALL_SHIFT
         replaced = call == wire.OP_ISEND | wire.REPLACE
         # Of one that is to be received into, all has been packed.
         if not moves or nbytes == 0 or address & SCATTERED or replaced:
@@ -306,6 +291,6 @@ class DebugEngine(Mpi4pyEngine):
         return self.memory[begin : begin + self.sizes[0]]
 
     def _completion(self, slot: int) -> int:
-        return int(self.state.globals[G_CONTROL]) + (
+        return int(self.state.globals[st.G_CONTROL]) + (
             self.state.layout.completions + slot * wire.SLOT_BYTES
         )

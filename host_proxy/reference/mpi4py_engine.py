@@ -24,35 +24,7 @@ from host_proxy.compiled import dispatch
 from host_proxy.compiled.headers import BAD_LENGTH
 from host_proxy.platform import flight
 from host_proxy.platform import operations as ops
-from host_proxy.platform.state import (
-    C_COLLECTIVES,
-    ENGINE,
-    G_BUFFERED,
-    G_CHANNELS,
-    G_CONTROL,
-    G_HANDED,
-    G_OPENING,
-    G_PYTHON,
-    G_SYNCS,
-    HANDED,
-    OPEN,
-    R_BYTES,
-    R_DONE,
-    R_FLAGS,
-    R_HANDLE,
-    R_OP,
-    S_BYTES,
-    S_COMM,
-    S_COMMANDS,
-    S_ELEMENTS,
-    S_FAILED,
-    S_OP,
-    S_PEER,
-    S_PYTHON,
-    S_STATE,
-    S_TAG,
-    State,
-)
+from host_proxy.platform import state as st
 from host_proxy.records import completion, ring
 from host_proxy.records.fault_log import log_record, log_request, no_payload
 from host_proxy.reference import withdrawing
@@ -71,7 +43,7 @@ from host_proxy.reference.protocol import Outcome, Step, collective
 class Mpi4pyEngine(Operations):
     """Runs the operations of kernels one generator each. Used by the proxy's thread only."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: st.State) -> None:
         super().__init__(state)
         self.requests: list[tuple[MPI.Request, int, Step]] = []
         self.answers: dict[tuple[int, int], tuple[int, Step]] = {}  # who waits for which command
@@ -84,40 +56,40 @@ class Mpi4pyEngine(Operations):
     def serve(self) -> None:
         """Takes over the decoded record."""
         state, r = self.state, self.state.record
-        if r[R_OP] == wire.OP_CHUNK:
+        if r[st.R_OP] == wire.OP_CHUNK:
             self.chunk()
             return
-        if r[R_OP] in (wire.OP_WAITS, wire.OP_WAITED):
+        if r[st.R_OP] in (wire.OP_WAITS, wire.OP_WAITED):
             dispatch.note_wait(self.g, r.ctypes.data)
             return
         if dispatch.admit(self.g, r.ctypes.data) == 0:
             return
-        slot = int(r[R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
-        if r[R_OP] == wire.OP_SYNCHRONIZE:
-            state.globals[G_SYNCS] += 1
+        slot = int(r[st.R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
+        if r[st.R_OP] == wire.OP_SYNCHRONIZE:
+            state.globals[st.G_SYNCS] += 1
             return
-        state.slots[slot, S_PYTHON] = ENGINE
+        state.slots[slot, st.S_PYTHON] = st.ENGINE
         objection = read_blocks(self, slot) or self.objection(slot)
         if objection:
             state.blocks.pop(slot, None)
-            state.slots[slot, S_FAILED] = objection
+            state.slots[slot, st.S_FAILED] = objection
             completion.complete(self.g, self.row(slot), 0, objection, ANY_SOURCE, ANY_TAG)
             return
-        if r[R_FLAGS] & wire.FLAG_INLINE:
-            target = int(state.globals[G_CONTROL]) + self.small(slot)
-            if not ring.payload_to(self.g, r.ctypes.data, target, int(r[R_BYTES])):
+        if r[st.R_FLAGS] & wire.FLAG_INLINE:
+            target = int(state.globals[st.G_CONTROL]) + self.small(slot)
+            if not ring.payload_to(self.g, r.ctypes.data, target, int(r[st.R_BYTES])):
                 row = self.row(slot)
                 error = no_payload(self.g, r.ctypes.data, row)
                 completion.complete(self.g, row, 0, error, ANY_SOURCE, ANY_TAG)
                 return
-        operation = _OPERATIONS[int(r[R_OP])](self, slot)
-        state.globals[G_PYTHON] += 1
-        if ops.OPERATIONS[int(r[R_OP])].collective:
+        operation = _OPERATIONS[int(r[st.R_OP])](self, slot)
+        state.globals[st.G_PYTHON] += 1
+        if ops.OPERATIONS[int(r[st.R_OP])].collective:
             # One at a time on a communicator, in the order of the records.
-            comm = self.field(slot, S_COMM)
+            comm = self.field(slot, st.S_COMM)
             operation = self.agreed(slot, operation)
             operation = collective(state.communicator_table[comm], operation)
-            state.communicator_table[comm, C_COLLECTIVES] += 1
+            state.communicator_table[comm, st.C_COLLECTIVES] += 1
             queue = self.collectives.setdefault(comm, deque())
             queue.append((slot, operation))
             if len(queue) > 1:
@@ -142,14 +114,14 @@ class Mpi4pyEngine(Operations):
         row = dispatch.chunk_row(self.g, r.ctypes.data)
         if row == 0:
             if not dispatch.is_late(self.g, r.ctypes.data):
-                log_record(self.g, r.ctypes.data, ops.REQUEST, int(r[R_HANDLE]), 0, 0)
+                log_record(self.g, r.ctypes.data, ops.REQUEST, int(r[st.R_HANDLE]), 0, 0)
             return
-        slot = int(r[R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
-        done = int(r[R_DONE])
-        chunk = chunk_bytes_of(self.field(slot, S_BYTES), self.sizes[1])
+        slot = int(r[st.R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
+        done = int(r[st.R_DONE])
+        chunk = chunk_bytes_of(self.field(slot, st.S_BYTES), self.sizes[1])
         commanded = rules.is_commanded(done, chunk) or slot >= self.state.layout.first_narrow
-        commanded |= self.field(slot, S_OP) in moves.BY_OP
-        if commanded and self.field(slot, S_COMMANDS) > 0:
+        commanded |= self.field(slot, st.S_OP) in moves.BY_OP
+        if commanded and self.field(slot, st.S_COMMANDS) > 0:
             completion.command_done(self.g, row)
         key = slot, done
         if key in self.answers:
@@ -159,15 +131,15 @@ class Mpi4pyEngine(Operations):
 
     def cancel(self, slot: int) -> Step:
         """Withdraws a receive whose message has not come (MPI 4.1 section 3.8.4)."""
-        handle = self.field(slot, S_ELEMENTS)
+        handle = self.field(slot, st.S_ELEMENTS)
         receive = withdrawing.request_of(self.state, handle, wire.OP_IRECV)
         if receive is None:
             return self.no_request(slot, handle)
-        if self.field(receive, S_STATE) == OPEN:
-            if self.field(receive, S_PYTHON) == 0:
+        if self.field(receive, st.S_STATE) == st.OPEN:
+            if self.field(receive, st.S_PYTHON) == 0:
                 request = withdrawing.take_out(self.state, receive)
                 if request is not None:
-                    tag = self.field(receive, S_TAG)
+                    tag = self.field(receive, st.S_TAG)
                     self.communicator(receive).messages_of(tag).started(request, "receive")
                     self.unmatched.add(receive)
                     self.resume(receive, self.rest_of_withdrawn(receive, request), None)
@@ -179,7 +151,7 @@ class Mpi4pyEngine(Operations):
 
     def free(self, slot: int) -> Step:
         """A kernel will not wait for a request (MPI 4.1 section 3.7.3)."""
-        handle = self.field(slot, S_ELEMENTS)
+        handle = self.field(slot, st.S_ELEMENTS)
         if handle >> wire.HANDLE_PARTITIONED_SHIFT == 1:
             return (yield from self.free_partitioned(slot))
         allowed = wire.OP_ISEND, wire.OP_IRECV, wire.OP_BSEND
@@ -196,9 +168,9 @@ class Mpi4pyEngine(Operations):
 
     def take_over(self) -> None:
         """Goes on with receives of the compiled engine that have no buffers for what has come."""
-        for slot in np.flatnonzero(self.state.slots[:, S_PYTHON] == HANDED):
-            self.state.slots[slot, S_PYTHON] = ENGINE
-            self.state.globals[G_HANDED] -= 1
+        for slot in np.flatnonzero(self.state.slots[:, st.S_PYTHON] == st.HANDED):
+            self.state.slots[slot, st.S_PYTHON] = st.ENGINE
+            self.state.globals[st.G_HANDED] -= 1
             self.resume(int(slot), self.rest_of_irecv(int(slot)), None)
 
     # --- running ----------------------------------------------------------------------------------
@@ -214,8 +186,10 @@ class Mpi4pyEngine(Operations):
                     return
             # What is called, and whether anything is, only the operation knows.
             row = self.row(slot)
-            nbytes = self.field(slot, S_BYTES)
-            flight.called(self.g, row, 0, self.field(slot, S_PEER), self.field(slot, S_TAG), nbytes)
+            nbytes = self.field(slot, st.S_BYTES)
+            flight.called(
+                self.g, row, 0, self.field(slot, st.S_PEER), self.field(slot, st.S_TAG), nbytes
+            )
             try:
                 if isinstance(value, RequestFailure):
                     waits_for = operation.throw(value)
@@ -257,13 +231,13 @@ class Mpi4pyEngine(Operations):
 
     def step(self) -> bool:
         """Tests every pending MPI request once; whether anything completed."""
-        if self.state.globals[G_HANDED]:
+        if self.state.globals[st.G_HANDED]:
             self.take_over()
-        if self.state.globals[G_OPENING]:
+        if self.state.globals[st.G_OPENING]:
             self.state.opening()
-        if self.state.globals[G_BUFFERED]:
+        if self.state.globals[st.G_BUFFERED]:
             self.state.buffered.step()
-        if self.state.globals[G_CHANNELS] and self.channels.listen():
+        if self.state.globals[st.G_CHANNELS] and self.channels.listen():
             opening, self.opening = self.opening, []
             for slot, operation in opening:
                 self.resume(slot, operation, None)
@@ -280,7 +254,7 @@ class Mpi4pyEngine(Operations):
     def fail(self, slot: int, exc: MPI.Exception | Failure) -> None:
         error = error_class(exc)
         cause = exc.cause if isinstance(exc, RequestFailure) else exc
-        if self.field(slot, S_FAILED):
+        if self.field(slot, st.S_FAILED):
             pass  # the compiled engine has logged it
         elif isinstance(cause, MPI.Exception):
             code = cause.Get_error_code()
@@ -288,11 +262,11 @@ class Mpi4pyEngine(Operations):
         elif isinstance(cause, PeerFailure):
             log_request(self.g, self.row(slot), ops.PEER, error, 0, cause.rank, 0)
         elif isinstance(cause, BrokenCommunicator):
-            comm = self.field(slot, S_COMM)
+            comm = self.field(slot, st.S_COMM)
             log_request(self.g, self.row(slot), ops.BROKEN, error, 0, comm, 0)
         else:
             log_request(self.g, self.row(slot), ops.MESSAGE, error, 0, BAD_LENGTH, 0)
-        self.state.slots[slot, S_FAILED] = error
+        self.state.slots[slot, st.S_FAILED] = error
         # What has been packed for it must not count for the slot's next request.
         self.early = {key for key in self.early if key[0] != slot}
         self.finish(slot, Outcome(0, error))
@@ -300,19 +274,19 @@ class Mpi4pyEngine(Operations):
     def finish(self, slot: int, outcome: Outcome) -> None:
         """Completes the request of a slot; a collective makes room for the next one."""
         state = self.state
-        operation = self.field(slot, S_OP)
+        operation = self.field(slot, st.S_OP)
         state.blocks.pop(slot, None)
         outcome = self.ended(slot, outcome)
         self.unmatched.discard(slot)
-        state.globals[G_PYTHON] -= 1
+        state.globals[st.G_PYTHON] -= 1
         completion.complete(
             self.g, self.row(slot), outcome.nbytes, outcome.error, outcome.source, outcome.tag
         )
         if ops.OPERATIONS[operation].collective:
-            comm = self.field(slot, S_COMM)
+            comm = self.field(slot, st.S_COMM)
             queue = self.collectives[comm]
             queue.popleft()
-            state.communicator_table[comm, C_COLLECTIVES] -= 1
+            state.communicator_table[comm, st.C_COLLECTIVES] -= 1
             if queue:
                 self.resume(*queue[0], None)
 

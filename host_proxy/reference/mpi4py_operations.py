@@ -26,30 +26,10 @@ from gmpi.contract.rules import chunk_bytes_of
 from gmpi.contract.wire import STAGING_LEAD
 from host_proxy.compiled.headers import Header, header_in, write_header
 from host_proxy.platform import operations as ops
+from host_proxy.platform import state as st
 from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.duplicate import Found
 from host_proxy.platform.idle import now_ns
-from host_proxy.platform.state import (
-    G_CONTROL,
-    G_PROBED,
-    G_TAG_UB,
-    G_TRANSFERS,
-    R_FLAGS,
-    S_BLOCK,
-    S_BYTES,
-    S_CALL,
-    S_COMM,
-    S_DATATYPE,
-    S_ELEMENTS,
-    S_FAILED,
-    S_HANDLE,
-    S_OP,
-    S_PEER,
-    S_SOURCE,
-    S_SOURCE_TAG,
-    S_TAG,
-    State,
-)
 from host_proxy.records.checks import bytes_moved
 from host_proxy.records.fault_log import log_request, no_payload
 from host_proxy.reference.blocks import begin
@@ -92,12 +72,12 @@ class Operations:
 
     port = KernelPort
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: st.State) -> None:
         self.state = state
         self.g = state.address
         layout = state.layout
         self.sizes = layout.eager_bytes, layout.chunk_bytes
-        self.memory = view(int(state.globals[G_CONTROL]), layout.mapped_bytes)
+        self.memory = view(int(state.globals[st.G_CONTROL]), layout.mapped_bytes)
         self.large = self.memory[layout.large :]
         self.channels = Channels(state)
         self.taken: dict[int, tuple[int, Found]] = {}  # by matched probes, each with communicator
@@ -119,30 +99,30 @@ class Operations:
         yield
 
     def isend(self, slot: int) -> Step:
-        dest = self.field(slot, S_PEER)
+        dest = self.field(slot, st.S_PEER)
         if dest == PROC_NULL:
             return Outcome(0)
         g = self.state.globals
-        g[G_TRANSFERS] += 1
+        g[st.G_TRANSFERS] += 1
         layout = self.state.layout
         number = rules.transfer_number(
-            int(g[G_TRANSFERS]),
+            int(g[st.G_TRANSFERS]),
             max(slot - layout.request_slots, 0),
             layout.slots - layout.request_slots,
-            int(g[G_TAG_UB]),
+            int(g[st.G_TAG_UB]),
         )
         port = self.port(self, slot)
-        tag, nbytes = self.field(slot, S_TAG), self.field(slot, S_BYTES)
+        tag, nbytes = self.field(slot, st.S_TAG), self.field(slot, st.S_BYTES)
         comm = self.communicator(slot)
-        synchronous = self.field(slot, S_CALL) << wire.CALL_SHIFT >= wire.SYNCHRONOUS
+        synchronous = self.field(slot, st.S_CALL) << wire.CALL_SHIFT >= wire.SYNCHRONOUS
         return (
             yield from send_message(port, comm, dest, tag, nbytes, self.sizes, number, synchronous)
         )
 
     def bsend(self, slot: int) -> Step:
         """Complete when the bytes are ours: the message goes on by itself (MPI 4.1 section 3.6)."""
-        nbytes, block = self.field(slot, S_BYTES), self.field(slot, S_BLOCK)
-        dest = self.field(slot, S_PEER)
+        nbytes, block = self.field(slot, st.S_BYTES), self.field(slot, st.S_BLOCK)
+        dest = self.field(slot, st.S_PEER)
         if dest == PROC_NULL:
             return Outcome(0)
         port = self.port(self, slot)
@@ -151,14 +131,14 @@ class Operations:
             memory[:] = port.small()[:nbytes]
         else:
             yield from port.move(memory, 0, wire.PACK)
-        call = ops.name_of(wire.OP_BSEND, self.field(slot, S_CALL))
-        comm, tag = self.field(slot, S_COMM), self.field(slot, S_TAG)
+        call = ops.name_of(wire.OP_BSEND, self.field(slot, st.S_CALL))
+        comm, tag = self.field(slot, st.S_COMM), self.field(slot, st.S_TAG)
         error = self.state.buffered.send_for_kernel(call, memory, dest, tag, comm, block)
         return Outcome(nbytes, error)
 
     def abort(self, slot: int) -> Step:
         """Ends all ranks (MPI 4.1 section 9.7)."""
-        block, code = self.field(slot, S_BLOCK), self.field(slot, S_ELEMENTS)
+        block, code = self.field(slot, st.S_BLOCK), self.field(slot, st.S_ELEMENTS)
         rank = self.state.communicators[0].rank
         text = f"GMPI: rank {rank}: GMPI_Abort in block {block}, error code {code}"
         print(f"\n{text}\n", file=sys.stderr, flush=True)
@@ -167,16 +147,16 @@ class Operations:
         yield
 
     def irecv(self, slot: int) -> Step:
-        if self.field(slot, S_CALL) << wire.CALL_SHIFT in (wire.MATCHED, wire.MATCHED_TOO):
+        if self.field(slot, st.S_CALL) << wire.CALL_SHIFT in (wire.MATCHED, wire.MATCHED_TOO):
             return (yield from self.matched_irecv(slot))
-        source = self.field(slot, S_PEER)
+        source = self.field(slot, st.S_PEER)
         if source == PROC_NULL:
             return Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
         port = self.port(self, slot)
-        tag, room = self.field(slot, S_TAG), self.field(slot, S_BYTES)
+        tag, room = self.field(slot, st.S_TAG), self.field(slot, st.S_BYTES)
         comm = self.communicator(slot)
         eager, _ = self.sizes
-        if self.state.globals[G_PROBED]:
+        if self.state.globals[st.G_PROBED]:
             self.state.count_probed()
         self.unmatched.add(slot)
         outcome = yield from receive_message(self.g, port, comm, source, tag, room, eager)
@@ -185,18 +165,18 @@ class Operations:
     def rest_of_withdrawn(self, slot: int, request: MPI.Request) -> Step:
         """Of a receive that the compiled engine has posted, and that may be cancelled."""
         port = self.port(self, slot)
-        message, room = port.message(self.sizes[0]), self.field(slot, S_BYTES)
+        message, room = port.message(self.sizes[0]), self.field(slot, st.S_BYTES)
         comm = self.communicator(slot)
         outcome = yield from receive_rest(self.g, port, comm, message, request, room)
         return self.logged(slot, outcome)
 
     def probe(self, slot: int) -> Step:
         """Looks for a message, or waits for one (MPI 4.1 section 3.8.1)."""
-        source, tag = self.field(slot, S_PEER), self.field(slot, S_TAG)
+        source, tag = self.field(slot, st.S_PEER), self.field(slot, st.S_TAG)
         if source == PROC_NULL:
             return Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
         duplicate = self.communicator(slot).messages_of(tag)
-        call = self.field(slot, S_CALL) << wire.CALL_SHIFT
+        call = self.field(slot, st.S_CALL) << wire.CALL_SHIFT
         takes = call in (wire.MATCHED, wire.MATCHED_TOO)
 
         def look() -> Any:
@@ -211,16 +191,16 @@ class Operations:
             return Outcome(0, SUCCESS, ANY_SOURCE, NO_MESSAGE)
         if takes:
             found = asked.answer
-            number = self.field(slot, S_HANDLE) & rules.MESSAGE_NUMBERS
-            self.taken[number] = self.field(slot, S_COMM), found
+            number = self.field(slot, st.S_HANDLE) & rules.MESSAGE_NUMBERS
+            self.taken[number] = self.field(slot, st.S_COMM), found
             return Outcome(found.length(), SUCCESS, found.source, found.tag)
         source, tag, nbytes = asked.answer
         return Outcome(nbytes, SUCCESS, source, tag)
 
     def matched_irecv(self, slot: int) -> Step:
         """Receives a message that a matched probe has taken (MPI 4.1 section 3.8.3)."""
-        number, in_use = self.field(slot, S_PEER), self.field(slot, S_TAG)
-        comm = self.field(slot, S_COMM)
+        number, in_use = self.field(slot, st.S_PEER), self.field(slot, st.S_TAG)
+        comm = self.field(slot, st.S_COMM)
         if number == PROC_NULL:
             return Outcome(0, SUCCESS, PROC_NULL, ANY_TAG)
         if in_use != 1 or self.taken.get(number, (-1,))[0] != comm:
@@ -228,8 +208,8 @@ class Operations:
             log_request(self.g, self.row(slot), ops.TAKEN, error, 0, value, 0)
             return Outcome(0, error)
         _, found = self.taken.pop(number)
-        self.state.slots[slot, [S_PEER, S_TAG]] = found.source, found.tag
-        port, room = self.port(self, slot), self.field(slot, S_BYTES)
+        self.state.slots[slot, [st.S_PEER, st.S_TAG]] = found.source, found.tag
+        port, room = self.port(self, slot), self.field(slot, st.S_BYTES)
         communicator = self.communicator(slot)
         message = port.message(self.sizes[0])
         write_header(message, Header(0, 0, 0, wire.NO_HEADER, 0, 0))
@@ -241,16 +221,16 @@ class Operations:
         """What follows a header that the compiled engine has received, and checked."""
         port = self.port(self, slot)
         header = header_in(port.message(0))
-        source, tag = self.field(slot, S_SOURCE), self.field(slot, S_SOURCE_TAG)
-        comm, room = self.communicator(slot), self.field(slot, S_BYTES)
-        error = self.field(slot, S_FAILED)  # of MPI, with the header
+        source, tag = self.field(slot, st.S_SOURCE), self.field(slot, st.S_SOURCE_TAG)
+        comm, room = self.communicator(slot), self.field(slot, st.S_BYTES)
+        error = self.field(slot, st.S_FAILED)  # of MPI, with the header
         failure = Failure(error) if error else None
         outcome = yield from receive_chunks(port, comm, source, tag, header, room, failure)
         return self.logged(slot, outcome)
 
     def logged(self, slot: int, outcome: Outcome) -> Outcome:
         """Notes what is wrong with the message that a receive has got."""
-        room, row, error = self.field(slot, S_BYTES), self.row(slot), outcome.error
+        room, row, error = self.field(slot, st.S_BYTES), self.row(slot), outcome.error
         if outcome.flaw:
             log_request(self.g, row, ops.MESSAGE, error, 0, outcome.flaw, 0)
         elif error != SUCCESS:
@@ -258,8 +238,8 @@ class Operations:
         return outcome
 
     def allreduce(self, slot: int) -> Step:
-        _, datatype, dtype = DATATYPES[self.field(slot, S_DATATYPE) & 0xFF]
-        op = self.state.reductions.known[self.field(slot, S_TAG)]
+        _, datatype, dtype = DATATYPES[self.field(slot, st.S_DATATYPE) & 0xFF]
+        op = self.state.reductions.known[self.field(slot, st.S_TAG)]
         comm = self.communicator(slot).messages
 
         def reduce(memory: np.ndarray) -> MPI.Request:
@@ -270,7 +250,7 @@ class Operations:
 
     def bcast(self, slot: int) -> Step:
         communicator = self.communicator(slot)
-        root = self.field(slot, S_PEER)
+        root = self.field(slot, st.S_PEER)
         comm = communicator.messages
 
         def broadcast(memory: np.ndarray) -> MPI.Request:
@@ -285,8 +265,8 @@ class Operations:
 
     def move_blocks(self, slot: int) -> Step:
         """A collective that moves blocks: one call of MPI, however long."""
-        op, comm = self.field(slot, S_OP), self.field(slot, S_COMM)
-        root, tag, nbytes = (self.field(slot, f) for f in (S_PEER, S_TAG, S_BYTES))
+        op, comm = self.field(slot, st.S_OP), self.field(slot, st.S_COMM)
+        root, tag, nbytes = (self.field(slot, f) for f in (st.S_PEER, st.S_TAG, st.S_BYTES))
         out, back = (
             int(bytes_moved(self.g, op, comm, root, tag, nbytes, way)) for way in (OUT, BACK)
         )
@@ -302,7 +282,7 @@ class Operations:
             yield from port.move(send, shift, wire.PACK)
         datatype, reduction = MPI.BYTE, None
         if row.reduces:
-            datatype = DATATYPES[self.field(slot, S_DATATYPE) & 0xFF][1]
+            datatype = DATATYPES[self.field(slot, st.S_DATATYPE) & 0xFF][1]
             reduction = self.state.reductions.known[tag]
         yield begin(row, communicator, send, result, datatype, reduction, root)
         if not is_short and back > self.sizes[0]:
@@ -312,31 +292,31 @@ class Operations:
         return Outcome(back)
 
     def send_channel(self, slot: int) -> Step:
-        at = self.field(slot, S_COMM), self.field(slot, S_PEER), self.field(slot, S_TAG)
+        at = self.field(slot, st.S_COMM), self.field(slot, st.S_PEER), self.field(slot, st.S_TAG)
         while (ends := self.channels.send_end(*at)) is None:
             yield CHANNEL
         return channel_outcome(ends)
 
     def receive_channel(self, slot: int) -> Step:
-        at = self.field(slot, S_COMM), self.field(slot, S_PEER), self.field(slot, S_TAG)
+        at = self.field(slot, st.S_COMM), self.field(slot, st.S_PEER), self.field(slot, st.S_TAG)
         return channel_outcome(self.channels.receive_end(*at))
         yield
 
     def make_partitioned(self, slot: int) -> Step:
         r = self.state.record
-        if not r[R_FLAGS] & wire.FLAG_INLINE or self.field(slot, S_BYTES) != WANTED_BYTES:
+        if not r[st.R_FLAGS] & wire.FLAG_INLINE or self.field(slot, st.S_BYTES) != WANTED_BYTES:
             return Outcome(0, no_payload(self.g, r.ctypes.data, self.row(slot)))
         begin = self.small(slot)
         words = self.memory[begin : begin + WANTED_BYTES].view(np.int64)
         wanted = Wanted.of_words(words.tolist())
-        sends = self.field(slot, S_OP) == wire.OP_PSEND_INIT
-        block = self.field(slot, S_BLOCK)
+        sends = self.field(slot, st.S_OP) == wire.OP_PSEND_INIT
+        block = self.field(slot, st.S_BLOCK)
         return (
             yield from self.answered(slot, lambda: self.state.making.make(sends, wanted, block))
         )
 
     def free_partitioned(self, slot: int) -> Step:
-        handle, block = self.field(slot, S_ELEMENTS), self.field(slot, S_BLOCK)
+        handle, block = self.field(slot, st.S_ELEMENTS), self.field(slot, st.S_BLOCK)
         return (yield from self.answered(slot, lambda: self.state.making.free(handle, block)))
 
     def answered(self, slot: int, ask: Callable[[], Any]) -> Step:
@@ -355,7 +335,7 @@ class Operations:
         All ranks cut alike and start the pieces in the same order, each when it is packed.
         """
         port = self.port(self, slot)
-        nbytes = self.field(slot, S_BYTES)
+        nbytes = self.field(slot, st.S_BYTES)
         eager, largest = self.sizes
         if nbytes <= eager:
             yield start(port.small()[:nbytes])
@@ -372,4 +352,4 @@ class Operations:
         return Outcome(nbytes)
 
     def communicator(self, slot: int) -> Communicator:
-        return self.state.communicator(self.field(slot, S_COMM))
+        return self.state.communicator(self.field(slot, st.S_COMM))
