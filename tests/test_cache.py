@@ -8,10 +8,13 @@ import os
 import pkgutil
 import resource
 import shutil
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
 import launcher
 import numba
@@ -341,3 +344,40 @@ def test_an_engine_that_cannot_be_kept_says_so_in_one_line(
     assert len(caught) == 1 and "\n" not in str(caught[0].message)
     native.compile_entries()  # once
     assert dispatcher(1) == 43
+
+
+ONE_OF_TWO = """
+import sys, time
+sys.path.insert(0, "tests")
+import numba, test_cache
+from host_proxy.platform import engine_cache, native
+dispatcher = numba.njit(test_cache.answer)
+dispatcher._cache = engine_cache.cache_of(test_cache.answer)
+compiler = dispatcher._compiler.compile
+def slowly(*arguments):
+    time.sleep(float(sys.argv[1]))
+    return compiler(*arguments)
+dispatcher._compiler.compile = slowly
+native._entries[:] = [dispatcher]
+print("ready", flush=True)
+sys.stdin.readline()
+native.compile_entries()
+print("loaded" if dispatcher.stats.cache_hits else "compiled")
+"""
+
+
+def test_one_process_compiles_for_all(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(launcher.ROOT)}
+    command = [sys.executable, "-c", ONE_OF_TWO, str(2 * launcher.TIME_FACTOR)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with (
+        subprocess.Popen(command, cwd=launcher.ROOT, env=environment, **pipes) as one,
+        subprocess.Popen(command, cwd=launcher.ROOT, env=environment, **pipes) as other,
+    ):
+        both = one, other
+        assert all(process.stdout.readline() == "ready\n" for process in both)
+        for process in both:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        said = sorted(process.communicate(timeout=60 * launcher.TIME_FACTOR)[0] for process in both)
+    assert said == ["compiled\n", "loaded\n"]

@@ -8,11 +8,15 @@ could have written it and it is whole; and where nothing can be kept, nothing is
 # mypy: disable-error-code="no-untyped-def,misc,no-any-return"
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import pickle
+import time
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
 
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.runtime import rtsys
@@ -28,6 +32,8 @@ NOWHERE = (
 )
 
 
+_MOST_S = 120  # a process that takes longer to compile the engine is not waited for
+_LOOKS_S = 0.05
 _CHECKSUM_BYTES = hashlib.sha256().digest_size
 
 
@@ -80,6 +86,63 @@ class _Files(IndexDataCacheFile):
             file.write(hashlib.sha256(body).digest() + body)
 
 
+class _Turn:
+    """Which process of a node compiles: the others wait for it, and load what it has compiled.
+
+    The lock of a process that ends is free. Where there are no locks, each compiles for itself.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._path = os.path.join(directory, "engine.lock")
+        self._file: BinaryIO | None = None
+
+    def take(self) -> bool:
+        """Waits for the turn, but not for ever; False: this process has had it before."""
+        if self._file is not None:
+            return False
+        try:
+            self._file = open(self._path, "ab")  # noqa: SIM115
+        except OSError:
+            return False
+        late = time.monotonic() + _MOST_S
+        while time.monotonic() < late:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(_LOOKS_S)
+            except OSError:
+                break
+            else:
+                break
+        return True
+
+    def give_back(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+_turn: _Turn | None = None
+
+
+@contextmanager
+def one_at_a_time(cache: FunctionCache | NullCache) -> Iterator[None]:
+    """While this process loads the engine, or compiles it, which others must not do as well.
+
+    Args:
+        cache: of a function of the engine, the same in all processes.
+    """
+    global _turn
+    directory = getattr(cache, "cache_path", None)
+    _turn = None if directory is None else _Turn(directory)
+    try:
+        yield
+    finally:
+        if _turn is not None:
+            _turn.give_back()
+        _turn = None
+
+
 class EngineCache(FunctionCache):
     """For functions made of more than one file.
 
@@ -99,6 +162,14 @@ class EngineCache(FunctionCache):
         """As Numba's, which first imports and registers all that a compiler may need: a tenth of a
         second. What is loaded is machine code of integers; a compiler does it for itself."""
         rtsys.initialize(target_context)
+        found = self._loaded(sig, target_context)
+        if found is None and _turn is not None and _turn.take():
+            found = self._loaded(sig, target_context)
+            if found is not None:
+                _turn.give_back()
+        return found
+
+    def _loaded(self, sig, target_context):
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
 

@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 
 from gmpi.cache.loading import with_room, without_collector
 from host_proxy.platform import linked
-from host_proxy.platform.engine_cache import NOWHERE, cache_of
+from host_proxy.platform.engine_cache import NOWHERE, cache_of, one_at_a_time
 
 _I64 = ir.IntType(64)
 _I32 = ir.IntType(32)
@@ -54,12 +54,15 @@ def entry(function):
 
 
 def compile_entries():
-    """Compiles every ``entry``, or loads it from disk; afterwards none is compiled any more.
+    """Compiles every ``entry``, or loads it from disk; afterwards none is compiled any more. Of
+    the processes of a node one compiles.
 
     The proxy thread must never do so: kernels would wait for a compiler, whose garbage may be
     device memory, and freeing that waits for the kernels.
     """
-    with without_collector():
+    if not _entries:
+        return
+    with without_collector(), one_at_a_time(_entries[0]._cache):
         for dispatcher in _entries:
             if dispatcher._can_compile:
                 if isinstance(dispatcher._cache, NullCache):
