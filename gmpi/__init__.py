@@ -25,6 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from device_lib.platform import front_end_sim
 from gmpi.cache.loading import with_room, without_collector
 from gmpi.lifetime import uncaught
 
@@ -34,6 +35,7 @@ __version__ = "0.1.0"
 # The driver reads this when it starts: with the first use of CUDA, before any context is opened.
 os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
 uncaught.install()
+front_end_sim.install()
 
 _NAMES = ast.parse(Path(__file__).with_suffix(".pyi").read_text())
 _HOME = {

@@ -10,9 +10,10 @@ import pytest
 from numba import cuda
 
 import gmpi
-from device_lib.platform import primitives_sim, simulator
+from device_lib.platform import primitives_sim
 from device_lib.platform.context import DeviceContext
-from device_lib.platform.lanes import BarrierError
+from device_lib.simulator import kernels
+from device_lib.simulator.lanes import BarrierError
 from gmpi import (
     BYTE,
     GMPI_Barrier,
@@ -154,7 +155,7 @@ def _half_makes_the_call(ctx):  # type: ignore[no-untyped-def]
 
 
 def test_a_call_that_some_threads_do_not_make_is_named_with_its_line() -> None:
-    line = _half_makes_the_call.fn.__code__.co_firstlineno + 3
+    line = _half_makes_the_call.py_func.__code__.co_firstlineno + 3
     call = rf"GMPI_Barrier at .*test_simulator.py:{line}: threads 0, 1, 2, 3, \.\.\. of block 0"
     words = rf"some threads of its scope only.*\({call} are in it"
     with pytest.raises(BarrierError, match=words):
@@ -197,7 +198,7 @@ def test_what_a_gpu_refuses_is_refused_with_its_line(
     with pytest.raises(UsageError) as caught:
         _wrong[1, threads](DeviceContext(0, 0, 0, 0), case, np.zeros(100, np.uint8))
     text = str(caught.value)
-    first = _wrong.fn.__code__.co_firstlineno
+    first = _wrong.py_func.__code__.co_firstlineno
     assert words in text and text.endswith(f"test_simulator.py:{first + line})"), text
     scope = "warp" if case == "another buffer" else "block"
     assert SAME.format(scope) in text or "one thread" in text
@@ -292,5 +293,5 @@ def _others_only(ctx, buf):  # type: ignore[no-untyped-def]
 def test_a_launch_knows_what_its_kernel_calls() -> None:
     names = frozenset({"GMPI_Psend_init"})
     for function in (_by_a_device_function, _by_another_name, _by_the_module):
-        assert simulator.calls(function, names) and simulator.calls(function, names)
-    assert not simulator.calls(_others_only, names)
+        assert kernels.calls(function, names) and kernels.calls(function, names)
+    assert not kernels.calls(_others_only, names)

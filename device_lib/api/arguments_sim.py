@@ -24,9 +24,8 @@ from device_lib.api.arguments import (
     numbered,
     wants_one_piece,
 )
-from device_lib.platform import simulator
 from device_lib.platform.primitives_sim import buffer_of
-from device_lib.platform.simulator import ThreadMemory
+from device_lib.simulator.memory import ThreadMemory
 from gmpi.errors import UsageError
 
 _PER_THREAD = "requests", "indices", "statuses", "array_of_partitions", *COUNTS  # of each its own
@@ -69,9 +68,10 @@ def checked(
                 _compare(lane, scope, call.__name__, given, names)
         except UsageError as exc:
             raise UsageError(f"{exc}{_where(caller)}") from None
-        if scope and simulator.checker is not None:
+        checker = lane.grid.checker
+        if scope and checker is not None:
             functions = function, late, names
-            return simulator.checker.call(call.__name__, scope, functions, given)
+            return checker.call(call.__name__, scope, functions, given)
         return function(*given)
 
     return call

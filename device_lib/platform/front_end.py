@@ -1,4 +1,4 @@
-"""What is asked of Numba's own CUDA driver, compiler and simulator, beside its public interface.
+"""What is asked of Numba's own CUDA driver and compiler, beside its public interface.
 
 This folder has what depends on the inside of numba-cuda; docs/design.md, *One seam for the front
 end*, says which files elsewhere still do, and ``tests/test_front_end.py`` lets no other one in.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
-
-import numpy as np
 
 Capability = tuple[int, int]
 
@@ -48,10 +46,3 @@ def compile_without_gpu(cc: Capability) -> None:
 def function_of(kernel: Any) -> Any:
     """The driver's handle of a compiled kernel; loads it."""
     return kernel._codelibrary.get_cufunc().handle
-
-
-def simulated_array(memory: np.ndarray) -> Any:
-    """An array of the simulator's device, in memory that is there already."""
-    from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
-
-    return FakeCUDAArray(memory)

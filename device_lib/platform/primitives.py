@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from numba.cuda.core import config
+from device_lib.platform import front_end_sim
 
-SIMULATOR: bool = bool(config.ENABLE_CUDASIM)
+SIMULATOR: bool = front_end_sim.is_simulator()
 
 if SIMULATOR:
     from device_lib.platform import primitives_sim as _twin

@@ -15,11 +15,11 @@ import time
 import numpy as np
 from greenlet import getcurrent
 
-from device_lib.platform import lanes, simulator
-from device_lib.platform.lanes import pause as _pause
+from device_lib.simulator import lanes
+from device_lib.simulator.arrays import memory_of
+from device_lib.simulator.lanes import pause as _pause
+from device_lib.simulator.memory import ThreadMemory
 from gmpi.contract.wire import CONTROL_ABORT, CONTROL_COMMANDS, CONTROL_DOORBELL
-
-simulator.install()
 
 vote_all = lanes.vote_all
 ballot = lanes.ballot
@@ -74,7 +74,7 @@ def memory_space(address):
 
 def is_private(buffer, address):
     shared = getcurrent().block.shared
-    return isinstance(buffer, tuple | simulator.ThreadMemory) or shared.holds(address)
+    return isinstance(buffer, tuple | ThreadMemory) or shared.holds(address)
 
 
 def sync_warp(mask):
@@ -292,6 +292,13 @@ def fence_sys():
 fence_gpu = fence_sys
 
 
+def elements_of(buffer):
+    """The NumPy array behind an array of a kernel, or of the host."""
+    array = getattr(buffer, "_item", buffer)
+    found = memory_of(array)
+    return array if found is None else found
+
+
 def buffer_of(buffer):
     if isinstance(buffer, tuple):
         me = getcurrent()
@@ -304,8 +311,7 @@ def buffer_of(buffer):
         return found[1]
     if isinstance(buffer, int | np.integer) or not hasattr(buffer, "strides"):
         return int(buffer), 1 << 62, 0
-    array = getattr(buffer, "_item", buffer)
-    array = getattr(array, "_ary", array)
+    array = elements_of(buffer)
     flags = array.flags
     contiguous = flags.c_contiguous or flags.f_contiguous
     place = array.__array_interface__["data"][0], array.nbytes, int(not contiguous)
@@ -325,8 +331,7 @@ def itemsize_of(buffer):
 def describe(buffer, address, room, strided):
     words = [address, room, 0, 1]
     if strided:
-        array = getattr(buffer, "_item", buffer)
-        array = getattr(array, "_ary", array)
+        array = elements_of(buffer)
         words[2:] = [array.ndim, array.itemsize]
         for pair in zip(array.shape, array.strides):
             words += pair

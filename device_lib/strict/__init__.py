@@ -25,9 +25,9 @@ def start(world: Any) -> None:
     Args:
         world: ``checker.World``: what the host knows of the context.
     """
-    from device_lib.platform import simulator
+    from device_lib.simulator import kernels
     from device_lib.strict.checker import Checker
-    from device_lib.strict.watched import Atomics
+    from device_lib.strict.watched import told
 
     checker = Checker(world)
-    simulator.check_with(checker, lambda original: Atomics(original, checker))
+    kernels.check_with(checker, told(checker))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from greenlet import getcurrent
 
-from device_lib.platform.lanes import Block, Grid
+from device_lib.simulator.lanes import Block, Grid
 from device_lib.strict import calls, clocks, words
 from device_lib.strict.clocks import Clock
 from device_lib.strict.findings import Findings

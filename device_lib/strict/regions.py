@@ -11,6 +11,7 @@ import numpy as np
 
 from device_lib.move.layouts import is_derived
 from device_lib.move.message import message_bytes
+from device_lib.platform.primitives_sim import elements_of
 
 #: NaN as float64 and as float32; as integers 2147334877 and 9222731104347372253.
 POISON = np.frombuffer(bytes.fromhex("ddbafd7f"), np.uint8)
@@ -96,8 +97,7 @@ def _scattered(low: int, places: np.ndarray) -> Region:
 
 def array_of(buffer: Any) -> np.ndarray | None:
     """The NumPy array behind what a kernel calls an array; None: it is an address."""
-    array = getattr(buffer, "_item", buffer)
-    array = getattr(array, "_ary", array)
+    array = elements_of(buffer)
     return array if isinstance(array, np.ndarray) else None
 
 

@@ -17,10 +17,10 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from device_lib.platform import lanes
+from device_lib.simulator import lanes
 
 if TYPE_CHECKING:
-    from device_lib.platform.lanes import Grid, Lane
+    from device_lib.simulator.lanes import Grid, Lane
 
 _MOST_ACCESSES = 60  # of a lane, until it gives way
 _SENDS_AT_ONCE = 0.75  # share of those that are not delayed

@@ -1,7 +1,7 @@
 """Arrays of a kernel that tell of every access to an element.
 
-Kernels of the simulator use NumPy arrays, behind a wrapper of Numba's. Strict mode puts this one in
-its place, for arguments, for shared memory, and for all views that a kernel makes of them. What
+Kernels of the simulator use NumPy arrays. Strict mode puts this wrapper around them, around
+arguments, shared memory, and all views that a kernel makes of them. What
 ``GMPI_*`` calls do inside is not looked at: a call's own buffers are known from its arguments.
 """
 
@@ -12,14 +12,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from device_lib.platform.simulator import FakeShape
+from device_lib.simulator.atomics import OPERATIONS
 
 READ, WRITE, ATOMIC, SAME = range(4)
 _SHAPED = ("reshape", "ravel", "view", "transpose", "T")  # what gives a view
-_ATOMICS = (
-    "add", "sub", "and_", "or_", "xor", "inc", "dec", "exch", "max", "min", "nanmax", "nanmin",
-    "compare_and_swap", "cas",
-)  # fmt: skip
 
 
 class Watcher(Protocol):
@@ -49,7 +45,7 @@ class Watched:
         object.__setattr__(self, "_at", item.__array_interface__["data"][0])
 
     # What kernels ask most.
-    shape = property(lambda self: FakeShape(self._item.shape))
+    shape = property(lambda self: self._item.shape)
     strides = property(lambda self: self._item.strides)
     dtype = property(lambda self: self._item.dtype)
     size = property(lambda self: self._item.size)
@@ -163,17 +159,12 @@ def _differ(before: Any, value: Any) -> bool:
         return True
 
 
-class Atomics:
-    """``cuda.atomic``, of watched arrays.
-
-    Args:
-        original: Numba's, of plain ones.
-        watcher: is told of the accesses.
-    """
-
-    def __init__(self, original: Any, watcher: Watcher) -> None:
-        for name in _ATOMICS:
-            setattr(self, name, _told(getattr(original, name), watcher, name == "compare_and_swap"))
+def told(watcher: Watcher) -> dict[str, Any]:
+    """The operations of ``cuda.atomic``, of watched arrays, too."""
+    return {
+        name: _told(original, watcher, name == "compare_and_swap")
+        for name, original in OPERATIONS.items()
+    }
 
 
 def _told(original: Any, watcher: Watcher, whole: bool) -> Any:

@@ -57,6 +57,6 @@ def start(context: Context) -> None:
 def stop() -> None:
     """From now on kernels are not checked."""
     if SIMULATOR:
-        from device_lib.platform import simulator
+        from device_lib.simulator import kernels
 
-        simulator.check_with(None)
+        kernels.check_with(None)

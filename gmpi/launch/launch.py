@@ -4,8 +4,8 @@ Numba launches kernels, not GMPI, yet three things must be known at that moment:
 context is open, whether the whole grid can be resident (a block that is not cannot answer the one
 that waits for it, and the program hangs), and on which stream the kernel runs, so that
 ``Context.synchronize`` can wait for it without blocking Ctrl-C. So the launch methods of
-numba-cuda's kernel classes are wrapped, here and nowhere else. Kernels without a context are not
-touched.
+numba-cuda's kernel classes are wrapped, here and nowhere else; the simulator lets us make its
+launches. Kernels without a context are not touched.
 
 Numba also warns of small grids, which are usual where a kernel keeps running and communicates: not
 for kernels with a context.
@@ -150,29 +150,28 @@ def _wrap_calls(dispatcher: Any) -> None:
 
 
 def _wrap_simulator() -> None:
-    from numba.cuda.simulator import kernel
+    from device_lib.simulator import kernels
 
-    original = kernel.FakeCUDAKernel.__call__
-
-    def call(self: Any, *args: Any) -> Any:
+    def launch(
+        configured: Any, args: tuple[Any, ...], go: Callable[[tuple[Any, ...]], None]
+    ) -> None:
         ctx = _context_of(args)
-        inside = self._device or kernel._get_kernel_context() is not None
-        if ctx is None or _hooks is None or inside:
-            return original(self, *args)
-        from device_lib.platform import simulator
-
-        blocks, threads = prod(self.grid_dim), prod(self.block_dim)
-        name = self.fn.__qualname__
-        makes = simulator.calls(self.fn, _MAKING)
-        launch = Launch(name, blocks, threads, simulator.RESIDENT_BLOCKS, makes_requests=makes)
-        given = _hooks[0](ctx, launch)
-        hooks = _hooks
+        if ctx is None or _hooks is None:
+            go(args)
+            return
+        blocks, threads = prod(configured.grid_dim), prod(configured.block_dim)
+        function = configured.kernel.py_func
+        makes = kernels.calls(function, _MAKING)
+        resident = kernels.RESIDENT_BLOCKS
+        what = Launch(function.__qualname__, blocks, threads, resident, makes_requests=makes)
+        before, after = _hooks
+        given = before(ctx, what)
         try:
-            return original(self, *(given if arg is ctx else arg for arg in args))
+            go(tuple(given if arg is ctx else arg for arg in args))
         finally:
-            hooks[1](ctx, None)
+            after(ctx, None)
 
-    kernel.FakeCUDAKernel.__call__ = call
+    kernels.launch_by(launch)
 
 
 def install(before: Before, after: After, sharers: int = 1) -> None:
@@ -222,9 +221,9 @@ def max_blocks(kernel: Any, block: int | tuple[int, ...], shared_bytes: int = 0)
         shared_bytes: dynamic shared memory of a block.
     """
     if SIMULATOR:
-        from device_lib.platform import simulator
+        from device_lib.simulator.kernels import RESIDENT_BLOCKS
 
-        return simulator.RESIDENT_BLOCKS
+        return RESIDENT_BLOCKS
     compiled = list(kernel.overloads.values())
     if not compiled:
         raise ValueError(

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from device_lib.platform import front_end
 from device_lib.platform.primitives import SIMULATOR
 from gmpi.contract.sizes import align
 from gmpi.errors import ContextError
@@ -64,8 +63,10 @@ def place_of(array: Any) -> tuple[int, int]:
         ValueError: its elements do not lie in one piece; says in words what it is.
     """
     if SIMULATOR:
-        found = getattr(array, "_ary", array)
-        if not isinstance(found, np.ndarray):
+        from device_lib.simulator.arrays import memory_of
+
+        found = array if isinstance(array, np.ndarray) else memory_of(array)
+        if found is None:
             raise TypeError
         if not found.flags.c_contiguous and not found.flags.f_contiguous:
             raise ValueError(view_words(found.shape, found.strides, found.itemsize))
@@ -112,9 +113,11 @@ class Exported:
         kind = np.dtype(dtype)
         nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
         if SIMULATOR:
+            from device_lib.simulator.arrays import DeviceArray
+
             source = _File(max(nbytes, 1))
             memory = np.asarray(source)[:nbytes]
-            array = front_end.simulated_array(memory.view(kind).reshape(shape))
+            array = DeviceArray(memory.view(kind).reshape(shape))
             token = Token(os.getpid(), b"", source.file.fd)
             self._keep(Region(array, source.file.address, nbytes, token, 0, 0))
             return array

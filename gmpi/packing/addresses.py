@@ -6,8 +6,6 @@ from typing import Any
 
 from mpi4py import MPI
 
-from device_lib.platform.primitives import SIMULATOR
-
 
 def Get_address(location: Any) -> int:
     """Address of the first element of an array in device or host memory (MPI 4.1 section 5.1.5).
@@ -22,12 +20,11 @@ def Get_address(location: Any) -> int:
     Raises:
         TypeError: it has no address.
     """
-    array = getattr(location, "_ary", location) if SIMULATOR else location
-    interface = getattr(array, "__cuda_array_interface__", None)
+    interface = getattr(location, "__cuda_array_interface__", None)
     if interface is not None:
         return int(interface["data"][0] or 0)
     try:
-        return int(MPI.Get_address(array))
+        return int(MPI.Get_address(location))
     except (TypeError, BufferError) as exc:
         raise TypeError(
             f"location is a {type(location).__name__}; pass an array in device or host memory"

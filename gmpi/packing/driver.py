@@ -179,8 +179,5 @@ def upload(arrays: dict[str, np.ndarray], keep: list[Any]) -> dict[str, int]:
     for name, array in arrays.items():
         there: Any = cuda.to_device(np.ascontiguousarray(array))
         keep.append(there)
-        if SIMULATOR:
-            found[name] = int(there._ary.ctypes.data)
-        else:
-            found[name] = int(there.__cuda_array_interface__["data"][0])
+        found[name] = int(there.__cuda_array_interface__["data"][0])
     return found

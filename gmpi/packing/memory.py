@@ -30,10 +30,9 @@ def span_of(thing: Any, name: str) -> _Span:
 
 
 def _read_interface(thing: Any, name: str) -> _Span:
-    array = getattr(thing, "_ary", thing) if SIMULATOR else thing
-    interface = getattr(array, "__cuda_array_interface__", None)
+    interface = getattr(thing, "__cuda_array_interface__", None)
     if SIMULATOR and interface is None:
-        interface = getattr(array, "__array_interface__", None)
+        interface = getattr(thing, "__array_interface__", None)
     if interface is None:
         what = "NumPy array in host memory" if isinstance(thing, np.ndarray) else type(thing)
         raise TypeError(

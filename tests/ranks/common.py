@@ -20,7 +20,7 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
-from device_lib.platform import lanes
+from device_lib.simulator import lanes
 from gmpi.contract.wire import BUSY_BITS, BUSY_STRIDE, DEVICE_BUSY
 from gmpi.memory.exported import place_of
 from host_proxy.platform import pages

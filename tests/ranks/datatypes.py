@@ -211,10 +211,7 @@ def absolute_addresses(g: gmpi.Context) -> None:
     """A struct of pointers, with BOTTOM."""
     content = [[pattern(40, 10 * who + k) for k in range(2)] for who in (RANK, PREVIOUS)]
     arrays = [cuda.to_device(c) for c in content[0]]
-    if gmpi.SIMULATOR:
-        addresses = [a._ary.ctypes.data for a in arrays]
-    else:
-        addresses = [a.__cuda_array_interface__["data"][0] for a in arrays]
+    addresses = [a.__cuda_array_interface__["data"][0] for a in arrays]
     pieces = [MPI.BYTE.Create_vector(5, 4, 8), MPI.INT]
     t = g.commit(MPI.Datatype.Create_struct([1, 10], addresses, pieces))
     flat = cuda.to_device(np.zeros(60, np.uint8))

@@ -23,7 +23,7 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
-from device_lib.platform import lanes
+from device_lib.simulator import lanes
 from gmpi.contract import moves
 from gmpi.contract.collectives import ROOM
 from gmpi.contract.constants import DATATYPES, OPERATIONS_REDUCE

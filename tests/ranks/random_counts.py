@@ -24,7 +24,7 @@ from numba import cuda
 from topologies import everything, told, units_among
 
 import gmpi
-from device_lib.platform import lanes
+from device_lib.simulator import lanes
 from gmpi.contract import moves
 from gmpi.contract.constants import DATATYPES, OPERATIONS_REDUCE
 

@@ -10,7 +10,7 @@
   hanging, and so does a GMPI call that not all threads of its scope make (its barriers are
   *strict*): on a GPU that is undefined behaviour, so it is a bug in the kernel.
 
-``simulator.py`` puts them under Numba's simulator.
+``kernels.py`` makes them of a launch.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Warp:
 class Block:
     """The lanes of one block: where they meet, and what is theirs together."""
 
-    def __init__(self, number: int, index: Any, threads: int, shared: Any) -> None:
+    def __init__(self, number: int, index: tuple[int, int, int], threads: int, shared: Any) -> None:
         self.number = number
         self.index = index
         self.threads = threads
@@ -221,7 +221,12 @@ class Lane(greenlet):  # type: ignore[misc]
     """One CUDA thread."""
 
     def __init__(
-        self, run: Callable[[], None], grid: Grid, block: Block, rank: int, index: Any
+        self,
+        run: Callable[[], None],
+        grid: Grid,
+        block: Block,
+        rank: int,
+        index: tuple[int, int, int],
     ) -> None:
         super().__init__(run, grid.hub)
         self.grid = grid
@@ -256,9 +261,22 @@ class Lane(greenlet):  # type: ignore[misc]
 
 
 class Grid:
-    """All lanes of one launch and the queue of those that can run."""
+    """All lanes of one launch and the queue of those that can run.
 
-    def __init__(self) -> None:
+    Args:
+        grid_dim, block_dim: three extents each.
+        checker: of strict mode, which is on; None: it is off.
+    """
+
+    def __init__(
+        self,
+        grid_dim: tuple[int, int, int] = (1, 1, 1),
+        block_dim: tuple[int, int, int] = (1, 1, 1),
+        checker: Any = None,
+    ) -> None:
+        self.grid_dim = grid_dim
+        self.block_dim = block_dim
+        self.checker = checker
         self.hub = getcurrent()
         self.blocks = 0
         self.threads = 0
@@ -272,12 +290,18 @@ class Grid:
         # primitives.buffer_of: the buffer, what it found, bytes of an element
         self.buffers: dict[int, tuple[Any, tuple[int, int, int], int]] = {}
 
-    def add(self, block: Block, kernel: Callable[[], None], indices: list[Any]) -> None:
-        """Begins the threads of a block, with the ``threadIdx`` of each."""
+    def add(
+        self,
+        block: Block,
+        kernel: Callable[..., Any],
+        given: tuple[Any, ...],
+        indices: list[tuple[int, int, int]],
+    ) -> None:
+        """Begins the threads of a block, which call the kernel, with the ``threadIdx`` of each."""
 
         def run() -> None:
             self.hub.switch()
-            kernel()
+            kernel(*given)
             self.returned.append(lane())
 
         for rank, index in enumerate(indices):
