@@ -1,4 +1,4 @@
-"""Greenlet lanes: what a GPU does that Numba's own simulator does not."""
+"""Greenlet lanes: kernels whose threads and blocks wait for each other."""
 
 from __future__ import annotations
 

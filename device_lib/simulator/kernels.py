@@ -49,7 +49,8 @@ def jit(func_or_sig: Any = None, device: bool = False, **options: Any) -> Any:
     """
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
-        raise TypeError(f"cuda.jit has no option {unknown[0]}, allowed is {', '.join(_OPTIONS)}")
+        allowed = ", ".join(sorted(_OPTIONS))
+        raise TypeError(f"cuda.jit has no option {unknown[0]}, allowed is {allowed}")
     for option in ("link", "boundscheck"):
         if options.get(option):
             raise NotImplementedError(f"{option}: the simulator compiles and links nothing")

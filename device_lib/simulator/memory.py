@@ -40,7 +40,7 @@ def with_fields(array: np.ndarray) -> np.ndarray:
 
 
 class SharedArray(np.ndarray):
-    """What ``cuda.shared.array`` makes, and all views of it: of another class than device arrays."""
+    """What ``cuda.shared.array`` makes, and all views of it."""
 
 
 class _SharedRecords(SharedArray, np.recarray):
