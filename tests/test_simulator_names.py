@@ -58,13 +58,13 @@ assert cuda.implementation == "GMPI", cuda
 @pytest.mark.parametrize("sim", ["", "strict"])
 def test_a_program_runs_without_numbas_own_simulator(sim: str) -> None:
     program = f"{_BLOCKED}import gmpi\n{_PROGRAM}{_NOTHING}"
-    status, text = launcher.python("-c", program, GMPI_SIM=sim)
+    status, text = launcher.python("-c", program, GMPI_SIM=sim, TEST_NUMBA_FIRST="1")
     assert status == 0, text
 
 
 def test_nothing_of_it_is_imported_where_it_could_be() -> None:
     program = f"import gmpi\nfrom numba import cuda\nassert gmpi.SIMULATOR\n{_NOTHING}"
-    status, text = launcher.python("-c", program)
+    status, text = launcher.python("-c", program, TEST_NUMBA_FIRST="1")
     assert status == 0, text
 
 
@@ -87,6 +87,7 @@ def early(data):
     cuda.syncwarp()
 
 array = to_device(np.zeros(64))
+assert cuda.implementation == "NVIDIA" and not isinstance(array, np.ndarray)
 import gmpi
 assert gmpi.SIMULATOR and kept is cuda and cuda.implementation == "GMPI"
 
@@ -99,7 +100,7 @@ early[2, 32](array)
 late[2, 32](array, out)
 assert (array.copy_to_host() == 2 * (np.arange(64) % 32)).all() and (out == 10).all()
 """
-    status, text = launcher.python("-c", before + _PROGRAM)
+    status, text = launcher.python("-c", before + _PROGRAM, TEST_NUMBA_FIRST="1")
     assert status == 0, text
 
 
@@ -121,7 +122,8 @@ data = cuda.to_device(np.zeros(64))
 early[2, 32](data)
 assert (data.copy_to_host() == np.arange(64) % 32).all()
 """
-    status, text = launcher.python("-c", program, NUMBA_ENABLE_CUDASIM="0")
+    environment = {"NUMBA_ENABLE_CUDASIM": "0", "TEST_NUMBA_FIRST": "1"}
+    status, text = launcher.python("-c", program, **environment)
     assert status == 0, text
 
 
