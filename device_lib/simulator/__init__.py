@@ -1,6 +1,6 @@
 """CUDA Python without a GPU: kernels of ``numba.cuda`` run as Python, their threads as greenlets.
 
-Ours, written from the documented interface of ``numba.cuda``; nothing here needs Numba.
+Ours, written from the documented interface of ``numba.cuda``; only ``names`` asks Numba, for types.
 
 * ``lanes``: threads as greenlets, what they meet at, and who of them runs.
 * ``threads``: what a kernel asks of its thread, block and warp: ``threadIdx``, ``syncthreads`` ...
@@ -8,6 +8,7 @@ Ours, written from the documented interface of ``numba.cuda``; nothing here need
 * ``atomics``, ``mathematics``, ``vectors``: operations on elements, numbers and short vectors.
 * ``kernels``: ``jit`` and launches; strict mode is told of launches here.
 * ``arrays``: arrays of the device, whose memory is the host's.
+* ``reduction``: ``cuda.reduce``.
 * ``host``: streams, events, devices and contexts.
 * ``absent``: what needs a compiler or a driver, and says so when it is called.
 * ``names``: all of this by the names that it has in ``numba.cuda``.
