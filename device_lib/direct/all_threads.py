@@ -18,6 +18,7 @@ from device_lib.platform.context import may_go_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     device,
+    draw_if,
     lane_id,
     opaque,
     read_packet,
@@ -30,6 +31,8 @@ from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN
 from gmpi.contract.channels import (
+    COUNTER_FREE,
+    COUNTER_NUMBER,
     DEPTH,
     NUMBERS,
     ROOM,
@@ -63,35 +66,27 @@ def draw(ctx, key):
 
 
 @device
-def _look_up(ctx, key, nbytes):
-    """(row, where the other end is, number of the message, which way is free for it, its number in
-    the wide slot), in lane 0; the leading warp."""
-    row = table.NOBODY
-    remote = 0
-    number = 0
-    local = 0
-    counters = 0
-    ahead = 0
+def _way(nbytes, draws, number, free, local, counters):
+    """(which way is free for a message, its number in the wide slot), in lane 0; the leading warp.
+
+    Args:
+        draws: whether lane 0 has drawn ``number`` and ``free``, as in ``one_warp``.
+    """
     wanted = 1
     if nbytes > ROOM:
         wanted = DEPTH if nbytes <= WIDE_ROOM else 0
-    if lane_id() == 0:
-        row, remote, number, local, counters = draw(ctx, key)
-        if table.is_direct(remote):
-            ahead = table.slots_ahead(table.known_free(counters), number)
-        else:
-            wanted = 0
+    ahead = table.slots_ahead(free, number)
     mask = warp_mask()
-    if shuffle(mask, 1 if ahead < wanted else 0, 0):
+    if shuffle(mask, 1 if draws and ahead < wanted else 0, 0):
         ahead = free_slots(mask, warp_lanes(), local, counters, uint32(number))
     way = _LEFT
     wide = 0
-    if lane_id() == 0 and wanted > 0 and ahead >= wanted and not packets.refreshed(number):
+    if draws and wanted > 0 and ahead >= wanted and not packets.refreshed(number):
         way = _IN_SLOT
         if nbytes > ROOM:
             way = _IN_WIDE_SLOT
             wide = table.next_wide(counters)
-    return row, remote, number, way, wide
+    return way, wide
 
 
 def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
@@ -109,41 +104,53 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
     sync_or = scope.sync_or
     broadcast_5 = scope.broadcast_5
 
+    # long: what is drawn stays in registers to the end
     @device
     def send(ctx, word0, peer_tag, nbytes, address):
         """The handle of a send in one piece; PROXIED_ROAD: its channel is none of ours."""
         key = table.key_of(word0, peer_tag)
         if key == table.NO_KEY or not may_go_direct(ctx, word0):
             return PROXIED_ROAD
+        row = table.NOBODY
+        at = uint32(0)
+        remote = 0
+        local = 0
+        counters = 0
+        number = 0
+        free = 0
+        draws = False
+        if leads():
+            found, at, remote, local, counters = table.glance(ctx, key)
+            draws = found and lane_id() == 0
+            number, free = draw_if(counters + COUNTER_NUMBER, counters + COUNTER_FREE, draws)
+            number &= NUMBERS
         sync()  # what other threads wrote to the buffer
         low = 0
         high = 0
         count = packets.count(nbytes) if nbytes <= ROOM else 0
         if rank() < count:
             low, high = packets.load_packet(address, nbytes, rank())
-        row = table.NOBODY
-        remote = 0
-        number = 0
         way = _LEFT
         wide = 0
         if leads():
-            row, remote, number, way, wide = _look_up(ctx, key, nbytes)
+            row = table.row_seen(draws, at, remote)
+            way, wide = _way(nbytes, draws, number, free, local, counters)
         row, remote, number, way, wide = broadcast_5(row, remote, number, way, wide)
         if way == _LEFT:
             sync()
             return open_rest(ctx, word0, peer_tag, nbytes, address, row, remote, number)
-        at = packets.inbox_slot(remote, number)
+        place = packets.inbox_slot(remote, number)
         if way == _IN_SLOT:
             mark = packets.mark_of(number) << 32
             packet = rank()
             while packet < count:
-                write_packet(at + packet * PACKET_BYTES, low, high | mark)
+                write_packet(place + packet * PACKET_BYTES, low, high | mark)
                 packet += opaque(size())
                 if packet < count:
                     low, high = packets.load_packet(address, nbytes, packet)
         else:
             if rank() == 0:
-                packets.write_wide_header(at, nbytes, number, wide)
+                packets.write_wide_header(place, nbytes, number, wide)
             if shares(ctx):
                 share(ctx, PUT_WIDE, remote + WIDE_SLOT, address, nbytes, wide, 0)
             else:

@@ -1,11 +1,11 @@
 """The direct road's quickest way: messages of at most 32 packets, by the leading warp alone.
 
-Written for latency. A call is one function of the library, which calls no other: what surrounds it
-in the user's kernel is short, and so is the way to come to its barriers. Of what memory is asked,
-everything that can be is under way together, what does not touch the user's buffer before the first
-barrier; no fence is on the way: what is read was stored in one piece, or has been there since the
-channel was opened. What is not as expected (no channel yet, no credit, nobody there for a while) is
-left to ``requests``.
+Written for latency. A call is one function of the library, which calls no other. The leading warp
+calls it, and the others of the scope come to its barriers from the user's kernel: a call would save
+the registers of 32 warps for nothing. Of what memory is asked, everything that can be is under way
+together, what does not touch the user's buffer before the first barrier; no fence is on the way:
+what is read was stored in one piece, or has been there since the channel was opened. What is not as
+expected (no channel yet, no credit, nobody there for a while) is left to ``requests``.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -227,44 +227,46 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
     def send_quickly(memory, key, nbytes, address):
         """(handle, row, where the other end is, number); handle 0: left to ``requests``.
 
+        The leading warp calls; the others of the scope call ``follow_send``.
+
         Args:
             memory: of the context, on the device.
             nbytes: at most ONE_WARP.
         """
         ctx = DeviceContext(0, memory, 0, 0)
         road = table.road_of(ctx, key)
-        leader = leads()
-        at = uint32(0)
-        remote = 0
-        local = 0
-        counters = 0
-        number = uint32(0)
-        free = uint32(0)
-        draws = False
-        left = False
-        if leader:
-            found, at, remote, local, counters = table.glance(ctx, key)
-            draws = found and lane_id() == 0
-            counted, known = draw_if(counters + COUNTER_NUMBER, counters + COUNTER_FREE, draws)
-            number = uint32(counted & NUMBERS)
-            free = uint32(known)
-        if road == 0:
-            return 0, table.NO_ROW, 0, 0
+        found, at, remote, local, counters = table.glance(ctx, key)
+        draws = found and lane_id() == 0
+        counted, known = draw_if(counters + COUNTER_NUMBER, counters + COUNTER_FREE, draws)
+        number = uint32(counted & NUMBERS)
+        free = uint32(known)
         sync_full()  # what other threads wrote to the buffer
-        if leader:
+        ready = False
+        if road != 0:
             ready = _put(uint32(nbytes), address, remote, local, counters, number, free, draws)
-            left = not ready and lane_id() == 0
+        left = not ready and lane_id() == 0
         if sync_full_or(1 if left else 0):  # and the buffer is the caller's again
-            row = table.row_seen(draws, at, remote)
-            if leader:
-                put_4(0, row, remote, int64(number))
+            row = table.NO_ROW
+            if road != 0:
+                row = table.row_seen(draws, at, remote)
+            put_4(0, row, remote, int64(number))
             sync_full()
             return get_4(0, row, remote, int64(number))
         return slots.error_handle(SUCCESS), 0, 0, 0
 
     @device
+    def follow_send():
+        """What it returns, in the other warps: in the user's kernel, where a call would save their
+        registers for nothing."""
+        sync_full()
+        if sync_full_or(0):
+            sync_full()
+            return get_4(0, 0, 0, 0)
+        return slots.error_handle(SUCCESS), 0, 0, 0
+
+    @device
     def post_quickly(memory, shape, key, length, address, call):
-        """The same for a receive.
+        """The same for a receive; the others call ``follow``.
 
         Args:
             memory, shape: of the context.
@@ -272,47 +274,47 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         """
         ctx = DeviceContext(0, memory, shape, 0)
         road = table.road_of(ctx, key)
-        leader = leads()
-        at = uint32(0)
-        remote = 0
-        slot = 0
-        counted = 0
-        before = 0
-        draws = False
         handle = 0
-        if leader:
-            found, at, remote, local, counters = table.glance(ctx, key)
-            draws = found and lane_id() == 0
-            slot = slots.guess(ctx)
-            counted, before = slots.draw_with_bit(ctx, slot, counters + COUNTER_NUMBER, draws)
-        if road == 0:
-            return 0, table.NO_ROW, 0, 0
+        found, at, remote, local, counters = table.glance(ctx, key)
+        draws = found and lane_id() == 0
+        slot = slots.guess(ctx)
+        counted, before = slots.draw_with_bit(ctx, slot, counters + COUNTER_NUMBER, draws)
         sync_full()  # what other threads still read from the buffer
-        row = table.row_seen(draws, at, remote)
+        row = table.NO_ROW
+        if road != 0:
+            row = table.row_seen(draws, at, remote)
         if draws:
             counted &= NUMBERS
             if slots.was_free(slot, before):
                 small = length & rows.LENGTH_MASK <= ONE_WARP
                 handle = rows.direct_handle(ctx, slot, counted, small)
                 rows.open_row(ctx, slot, handle, address, row, rows.BEGINS, call, length)
-        if leader:
-            put_4(handle, row, remote, counted)
+        put_4(handle, row, remote, counted)
         sync_full()
         return get_4(handle, row, remote, counted)
 
     @device
     def take_quickly(ctx, handle, looks, leave):
-        """(what has become of it, bytes, LENGTH, origin)."""
+        """(what has become of it, bytes, LENGTH, origin); the others call ``follow_same``."""
         sync_full()  # before the next ``put_4``
-        state = 0
-        nbytes = 0
-        length = 0
-        origin = 0
-        if leads():
-            state, nbytes, length, origin = _take(ctx, handle, looks, leave)
-            put_4(state, nbytes, length, origin)
+        state, nbytes, length, origin = _take(ctx, handle, looks, leave)
+        put_4(state, nbytes, length, origin)
         sync_full()
         return get_4_same(state, nbytes, length, origin)
+
+    @device
+    def follow():
+        """As ``follow_send``, of ``post_quickly``."""
+        sync_full()
+        sync_full()
+        return get_4(0, 0, 0, 0)
+
+    @device
+    def follow_same():
+        """The same of ``take_quickly``."""
+        sync_full()
+        sync_full()
+        return get_4_same(0, 0, 0, 0)
 
     send_linked = part("send", 4, 4, send_quickly)
     post_linked = part("post", 6, 4, post_quickly)
@@ -332,7 +334,10 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         key = key_of(word0, peer_tag)
         if key == table.NO_KEY or nbytes > ONE_WARP:
             return send_by_all(ctx, word0, peer_tag, nbytes, address)
-        handle, row, remote, number = send_linked(ctx.device, key, nbytes, address)
+        if leads():
+            handle, row, remote, number = send_linked(ctx.device, key, nbytes, address)
+        else:
+            handle, row, remote, number = follow_send()
         if handle != 0:
             return handle
         if row == table.NO_ROW:
@@ -347,9 +352,13 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         remote = 0
         number = 0
         if key != table.NO_KEY:
-            handle, row, remote, number = post_linked(
-                ctx.device, ctx.shape, key, length_word(word0, room, 0), address, call_of(word0)
-            )
+            if leads():
+                length = length_word(word0, room, 0)
+                handle, row, remote, number = post_linked(
+                    ctx.device, ctx.shape, key, length, address, call_of(word0)
+                )
+            else:
+                handle, row, remote, number = follow()
             if handle != 0:
                 return handle
         elif table.key_of(word0, peer_tag) == table.NO_KEY or not may_go_direct(ctx, word0):
@@ -372,7 +381,10 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         """
         if not rows.is_small(handle) or leading_lanes() < FULL_WARP:
             return take_by_all(ctx, handle, looks, leave)
-        state, nbytes, length, origin = take_linked(ctx, handle, looks, leave)
+        if leads():
+            state, nbytes, length, origin = take_linked(ctx, handle, looks, leave)
+        else:
+            state, nbytes, length, origin = follow_same()
         if state == _TAKEN:
             return COMPLETED | nbytes, elements_of(length, nbytes), origin
         return state, 0, NO_ORIGIN
