@@ -152,8 +152,8 @@ class Direct(NamedTuple):
         return self.slots + (n - 4 * KIB) * self.wide_byte
 
 
-def direct_us() -> dict[int, float]:
-    rows = load("roads-1gpu")["rows"]
+def direct_us(kind: str) -> dict[int, float]:
+    rows = load(f"roads-{kind}")["rows"]
     return {row["size"]: row["direct"]["p50"] for row in rows if row["threads"] == 256}
 
 
@@ -167,12 +167,18 @@ def rate(in_flight: int, alone: float, most: float) -> float:
     return min(in_flight * alone, most)
 
 
-def of_roads() -> list[Check]:
-    where, us, found = "1 GPU", direct_us(), load("roads-1gpu")["rates"]
+def of_roads(kind: str, where: str) -> list[Check]:
+    us = direct_us(kind)
     direct = Direct.fitted(us)
-    checks = [
+    return [
         Check(where, f"direct, {words(n)}", direct.one_way(n), us[n]) for n in (128, KIB, 64 * KIB)
     ]
+
+
+def of_rates() -> list[Check]:
+    """Of two ranks on one GPU, whose memory is the server. Two GPUs have none: their messages a
+    second grow with the warps."""
+    found, checks = load("roads-1gpu")["rates"], []
     by_case = {(row["road"], row["warps"] * row["window"]): row["per_second"] for row in found}
     for road in ("direct", "proxied"):
         alone, most = by_case[road, 1], by_case[road, 1024]
@@ -182,7 +188,7 @@ def of_roads() -> list[Check]:
                 crowd = road == "proxied" and row["warps"] == 256
                 missed = "a tag for each warp: MPI searches 256 of them" if crowd else ""
                 predicted = rate(256, alone, most) / 1e6
-                checks.append(Check(where, what, predicted, row["per_second"] / 1e6, missed))
+                checks.append(Check("1 GPU", what, predicted, row["per_second"] / 1e6, missed))
     return checks
 
 
@@ -246,6 +252,8 @@ def checks() -> list[Check]:
     return [
         *of_gpus("2gpu", "2 GPUs", proxied),
         *of_gpus("1gpu", "1 GPU", proxied),
-        *of_roads(),
+        *of_roads("2gpu", "2 GPUs"),
+        *of_roads("1gpu", "1 GPU"),
+        *of_rates(),
         *of_nodes(),
     ]

@@ -186,7 +186,7 @@ class Collective:
 
     def __init__(self) -> None:
         two = PingPong("2gpu")
-        rows = load("collectives-1gpu")["rows"]
+        rows = load("collectives-2gpu")["rows"]
         self._direct = {
             row["call"]: row["direct"]["p50"]
             for row in rows
@@ -218,7 +218,7 @@ def long_collectives() -> str:
     """
     found = [
         (row["size"], row["proxied"]["p50"], row["direct"]["p50"])
-        for row in load("collectives-1gpu")["rows"]
+        for row in load("collectives-2gpu")["rows"]
         if row["call"] == "Allreduce" and row["threads"] == 256
     ]
     sizes, proxied = [row[0] for row in found], [row[1] for row in found]
@@ -273,7 +273,7 @@ def answers() -> str:
     two, model, many = PingPong("2gpu"), Collective(), 1000 * NODE
     steps = rounds(NODE) + rounds(many // NODE)
     proxied, reduced = Proxied.fitted(), load("rates-2gpu")["allreduce"]["gmpi"]["p50"]
-    direct, rate = direct_us()[8], Proxy.measured().per_us(1, True)
+    direct, rate = direct_us("2gpu")[8], Proxy.measured().per_us(1, True)
     memory = {
         ranks: mib(LAYOUT.mailbox(ranks) + Places(ranks).nbytes + Places(ranks).table_bytes)
         for ranks in (2, NODE)
@@ -289,7 +289,7 @@ def answers() -> str:
     agreed = ["", f"{AGREEMENTS * rounds(NODE) * two.host[8]:.0f}"]
     same = f"{two.us[8]:.1f}"
     rows: list[list[object]] = [
-        ["8 B in a node, direct road, us", f"{direct:.1f} (one GPU)", *[f"{direct:.1f}"] * 3],
+        ["8 B in a node, direct road, us", f"{direct:.1f}", *[f"{direct:.1f}"] * 3],
         ["8 B in a node, by proxies, us", same, *[same] * 3],
         ["8 B between nodes, us", "", "", *(column[0] for column in between)],
         [
