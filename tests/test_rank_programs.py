@@ -60,7 +60,7 @@ MPICH_ONLY = {
         "counts", "neighbours", "random_counts --seeds=0:3", "random_counts --narrow --seeds=4:6",
         "random_requests --seeds=5:7",
         "planted", "direct", "datatypes --direct --small --some", "ROAD=proxied partitioned --some",
-        "collectives --direct --some", "grid --direct", "random_grids --seeds=0:6",
+        "collectives --direct --some", "grid --direct",
         "ROAD=proxied partitioned_refused --some",
     ],
     3: [
@@ -105,8 +105,7 @@ OPEN_MPI_ONLY = {
         "collectives", "hangs --half=1", "TEST_NODES=aab host_side", "lifecycle",
         "ENGINE=mpi4py no_any_tag --small", "random_programs --seeds=12:13",
         "TEST_NODES=aab partitioned", "TEST_NODES=aab partitioned_refused",
-        "grid --direct --some", "random_grids --seeds=6:9", "ENGINE=mpi4py onesided",
-        "onesided_refused",
+        "grid --direct --some", "ENGINE=mpi4py onesided", "onesided_refused",
     ],
     4: [
         "TEST_NODES=ab point_to_point",

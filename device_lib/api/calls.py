@@ -199,11 +199,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     )
     persistent = make_persistent(scope, requests, opening, partitioned.start)
     others = SimpleNamespace(
-        perform=perform,
-        free_persistent=persistent.free_persistent,
-        free_partitioned=making.free,
-        resolve=waiting.resolve,
-        forget=waiting.forget,
+        perform=perform, free_persistent=persistent.free_persistent, free_partitioned=making.free
     )
     freeing = make_freeing(scope, requests, direct, others)
     close_freed = freeing.close_freed

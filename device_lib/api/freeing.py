@@ -16,7 +16,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.direct import rows
-from device_lib.direct.grid_handles import is_of_grid
 from device_lib.direct.partitions import is_partitioned, is_persistent
 from device_lib.direct.requests import ONE_LOOK, QUICK
 from device_lib.direct.rows import is_direct_handle
@@ -188,14 +187,12 @@ def make_freeing(
     Args:
         requests: of the proxied road.
         direct: of the direct one.
-        others: ``perform``, ``resolve`` and ``forget`` of ``waiting``, ``free_persistent`` and
-            ``free_partitioned``.
+        others: ``perform`` of ``waiting``, ``free_persistent`` and ``free_partitioned``.
     """
     finish_direct, complete = direct.finish, requests.complete
     report = requests.report
     perform, free_persistent = others.perform, others.free_persistent
     free_partitioned = others.free_partitioned
-    resolve, forget = others.resolve, others.forget
     leads = scope.leads
     sync = scope.sync
     broadcast_3 = scope.broadcast_3
@@ -323,10 +320,6 @@ def make_freeing(
             return free_persistent(ctx, request)
         if is_partitioned(request):
             return free_partitioned(ctx, request)
-        if is_of_grid(request):
-            opened = resolve(ctx, request)
-            forget(ctx, request)
-            request = opened
         return free_linked(ctx, request)
 
     return SimpleNamespace(request_free=request_free, close_freed=close_freed_linked)

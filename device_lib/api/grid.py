@@ -1,9 +1,8 @@
 """GMPI_*_grid: all threads of all blocks of a grid make one call together.
 
-Block 0 makes the call of the block scope, as a leader of its grid (``grid_scope.as_leader``): where
-that moves a long message, all blocks do (``grid_sharing.share``). The other blocks wait for jobs,
-and then for the result, which is the same in all. Where a request is opened on the direct road,
-they do not wait at all: they know its handle.
+Block 0 makes the call of the block scope, as a leader of its grid (``context.as_leader``): where
+that moves a long message, all blocks do (``grid.team.share``). The other blocks wait for jobs, and
+then for the result, which is the same in all.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -13,13 +12,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.api.waiting import element_at
-from device_lib.direct.grid_handles import handle_of_step, is_short, record
-from device_lib.direct.grid_steps import leads
-from device_lib.direct.grid_team import ERROR, HANDLE, make_block_team
+from device_lib.direct.grid_team import ERROR, HANDLE, leads, make_block_team
 from device_lib.direct.partitions import is_partitioned
-from device_lib.platform.context import Status, may_go_direct
-from device_lib.platform.grid_scope import as_leader, as_opener
-from device_lib.platform.library import linked
+from device_lib.platform.context import Status, as_leader
 from device_lib.platform.primitives import (
     buffer_of,
     describe,
@@ -28,30 +23,10 @@ from device_lib.platform.primitives import (
     is_private,
     load_8,
     store_8,
-    sync_block,
 )
 from device_lib.proxied import slots
-from gmpi.contract.channels import ROOM
-from gmpi.contract.constants import DATATYPE_MARK, SUCCESS
+from gmpi.contract.constants import SUCCESS
 from gmpi.contract.wire import REQUEST_NULL
-
-_AT_ONCE = 2  # a request is opened while the other blocks go on
-_SHORT = 1  # the leading block moves the message alone
-
-
-@device
-def _way_of_message(ctx, buf, count, datatype, peer, tag, comm):
-    """Of a request: _AT_ONCE on the direct road, | _SHORT; 0: the others wait for its handle."""
-    if not may_go_direct(ctx, int64(comm) << 16):
-        return 0
-    size = int64(datatype) >> 8 & 0xFF
-    known = int64(datatype) & ~0xFFFF == DATATYPE_MARK and int64(count) <= ROOM
-    return _AT_ONCE | _SHORT if known and int64(count) * size <= ROOM else _AT_ONCE
-
-
-@device
-def _way_of_collective(ctx, sendbuf, recvbuf, count, datatype, op, comm):
-    return 0
 
 
 @device
@@ -68,7 +43,6 @@ def _set_null(requests, index):
         store_8(at, REQUEST_NULL)
 
 
-# long: a name for each
 def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
     """The GMPI_* functions of the grid scope.
 
@@ -76,9 +50,8 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         block: what ``make_calls`` has returned for the block scope.
     """
     team = make_block_team(block.help_others)
-    come, lead, release, serve = team.come, team.lead, team.release, team.serve
-    block_wait, block_test = block.wait, block.test
-    block_waitall, block_waitany = block.waitall, block.waitany
+    gather, release, serve = team.gather, team.release, team.serve
+    block_test, block_waitall, block_waitany = block.test, block.waitall, block.waitany
 
     @device
     def failed(error):
@@ -102,50 +75,27 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
 
     @device
     def release_status(ctx, status, more):
-        """The Status, or that of an error with which the others leave."""
-        error = release(
+        release(
             ctx, int64(status.error), int64(status.source), int64(status.tag), int64(status.count),
             int64(status.nbytes), int64(more),
         )  # fmt: skip
-        return status if error == SUCCESS else failed(error)
 
     @device
-    def release_error(ctx, error):
-        gave_up = release(ctx, int64(error), 0, 0, 0, 0, 0)
-        return int64(error) if gave_up == SUCCESS else gave_up
-
-    @device
-    def left(ctx, way):
-        """The handle of a request that the leader opens, for another block, which does not wait."""
-        error, step = come(ctx, 1)
-        if error != SUCCESS:
-            return slots.error_handle(error)
-        return handle_of_step(ctx, step, way & _SHORT)
-
-    @device
-    def opened(ctx, handle, way):
-        """The handle for all blocks; the leader, which has opened a request."""
-        sync_block()
-        if way != 0:
-            return handle_of_step(ctx, record(ctx, handle), way & _SHORT)
-        error = release(ctx, handle, 0, 0, 0, 0, 0)
-        return handle if error == SUCCESS else slots.error_handle(error)
-
-    left_linked = linked("gmpi_grid_left", 4, 1, left)
-    opened_linked = linked("gmpi_grid_opened", 5, 1, opened)
+    def release_word(ctx, word):
+        release(ctx, int64(word), 0, 0, 0, 0, 0)
 
     # What block 0 and the others do in a call, by what it returns.
 
-    def handle_of(block_call: Callable, way_of: Callable) -> Callable:
+    def handle_of(block_call: Callable) -> Callable:
         @device
         def call(ctx, *arguments):
-            way = way_of(ctx, *arguments)
             if not leads():
-                return left_linked(ctx, way) if way != 0 else served_handle(ctx)
-            error = lead(ctx, way, 1)
+                return served_handle(ctx)
+            error = gather(ctx)
             handle = slots.error_handle(error)
             if error == SUCCESS:
-                handle = opened_linked(ctx, block_call(as_opener(ctx), *arguments), way)
+                handle = block_call(as_leader(ctx), *arguments)
+                release_word(ctx, handle)
             return handle
 
         return call
@@ -155,9 +105,10 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
         def call(ctx, *arguments):
             if not leads():
                 return served_error(ctx)
-            error = lead(ctx, 0, 1)
+            error = gather(ctx)
             if error == SUCCESS:
-                error = release_error(ctx, block_call(as_leader(ctx), *arguments))
+                error = block_call(as_leader(ctx), *arguments)
+                release_word(ctx, error)
             return error
 
         return call
@@ -168,10 +119,11 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
             if not leads():
                 status, more = served_status(ctx)
                 return status
-            error = lead(ctx, 0, 1)
+            error = gather(ctx)
             status = failed(error)
             if error == SUCCESS:
-                status = release_status(ctx, block_call(as_leader(ctx), *arguments), 0)
+                status = block_call(as_leader(ctx), *arguments)
+                release_status(ctx, status, 0)
             return status
 
         return call
@@ -179,10 +131,9 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
     # --- point to point ---------------------------------------------------------------------------
     # With MPI's names, by which kernels may pass arguments.
 
-    isend_of_all = handle_of(block.isend, _way_of_message)
-    irecv_of_all = handle_of(block.irecv, _way_of_message)
+    isend_of_all, irecv_of_all = handle_of(block.isend), handle_of(block.irecv)
     send_of_all, recv_of_all = status_of(block.send), status_of(block.recv)
-    sendrecv_of_all = status_of(block.sendrecv)
+    sendrecv_of_all, wait_of_all = status_of(block.sendrecv), status_of(block.wait)
 
     @device
     def isend(ctx, buf, count, datatype, dest, tag, comm):
@@ -213,38 +164,21 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
 
     # --- completion -------------------------------------------------------------------------------
 
-    # A short message needs no more of the other blocks than that they came when it was opened. For
-    # a long one there may be jobs, which only blocks do that have come: those that have not may
-    # wait for something else, and go on with this request meanwhile.
-
-    @device
-    def leader_of(ctx, alone):
-        return as_opener(ctx) if alone else as_leader(ctx)
-
     @device
     def wait(ctx, request):
-        if not leads():
-            status, more = served_status(ctx)
-            return status
-        alone = is_short(int64(request))
-        error = lead(ctx, 0, 0 if alone else 1)
-        status = failed(error)
-        if error == SUCCESS:
-            status = release_status(ctx, block_wait(leader_of(ctx, alone), request), 0)
-        return status
+        return wait_of_all(ctx, request)
 
     @device
     def test(ctx, request):
         if not leads():
             status, more = served_status(ctx)
             return more != 0, status
-        alone = is_short(int64(request))
-        error = lead(ctx, 0, 0 if alone else 1)
+        error = gather(ctx)
         completed = error != SUCCESS
         status = failed(error)
         if error == SUCCESS:
-            completed, status = block_test(leader_of(ctx, alone), request)
-            status = release_status(ctx, status, 1 if completed else 0)
+            completed, status = block_test(as_leader(ctx), request)
+            release_status(ctx, status, 1 if completed else 0)
         return completed, status
 
     @device
@@ -256,9 +190,10 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
                 _set_null(requests, i)
                 i += 1
             return result
-        result = lead(ctx, 0, 1)  # the array may be in memory of all blocks
+        result = gather(ctx)
         if result == SUCCESS:
-            result = release_error(ctx, block_waitall(as_leader(ctx), count, requests, statuses))
+            result = block_waitall(as_leader(ctx), count, requests, statuses)
+            release_word(ctx, result)
         return result
 
     @device
@@ -268,18 +203,17 @@ def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:
             if index >= 0:
                 _set_null(requests, index)
             return index, status
-        error = lead(ctx, 0, 1)
+        error = gather(ctx)
         index = int64(-1)
         status = failed(error)
         if error == SUCCESS:
             index, status = block_waitany(as_leader(ctx), count, requests)
-            status = release_status(ctx, status, index)
+            release_status(ctx, status, index)
         return index, status
 
     # --- collectives ------------------------------------------------------------------------------
 
-    iallreduce_of_all = handle_of(block.iallreduce, _way_of_collective)
-    synchronize_of_all = error_of(block.synchronize)
+    iallreduce_of_all, synchronize_of_all = handle_of(block.iallreduce), error_of(block.synchronize)
     allreduce_of_all, bcast_of_all = error_of(block.allreduce), error_of(block.bcast)
     allgather_of_all, alltoall_of_all = error_of(block.allgather), error_of(block.alltoall)
     barrier_of_all = error_of(block.barrier)

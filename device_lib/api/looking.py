@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from device_lib.api.messages import make_message_call, make_refused, not_direct
 from device_lib.api.waiting import as_it_is
 from device_lib.api.words import pair, word0_of
-from device_lib.direct.grid_handles import is_of_grid
 from device_lib.platform.context import row_address
 from device_lib.platform.primitives import device, int64, load_gpu
 from device_lib.proxied import slots
@@ -52,7 +51,7 @@ def make_looking(
         report, open_request: of ``proxied.requests``.
         open_scattered: of ``calls``.
     """
-    perform, wait, resolve = waiting.perform, waiting.wait, waiting.resolve
+    perform, wait = waiting.perform, waiting.wait
     start_receive = make_message_call(FLAG_BACK, not_direct, as_it_is, open_request, open_scattered)
     refused = make_refused(report)
 
@@ -74,8 +73,6 @@ def make_looking(
     @device
     def cancel(ctx, request):
         request = int64(request)
-        if is_of_grid(request):
-            request = resolve(ctx, request)
         if request >> HANDLE_ERROR_SHIFT == 0 and slots.names_slot(ctx, request):
             # One that was waited for has the slot's last handle, and the proxy does not know.
             owner = load_gpu(row_address(ctx, slots.slot_of(request)) + REQUEST_OWNER)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from device_lib.direct.grid_handles import is_of_grid, make_handles
 from device_lib.direct.partitioned_waits import is_inactive
 from device_lib.direct.partitions import is_partitioned, is_persistent
 from device_lib.direct.persistent_rows import make_rounds
@@ -79,8 +78,6 @@ def make_waiting(
         partitioned: ``direct.partitioned_waits``.
     """
     finish_partitioned = partitioned.finish
-    handles = make_handles(scope)
-    resolve, forget = handles.resolve, handles.forget
     rounds = make_rounds(scope, requests.report)
     inner, end_round = rounds.inner, rounds.end
     complete, close, open_request = requests.complete, requests.close, requests.open_request
@@ -142,11 +139,7 @@ def make_waiting(
         opened = request
         if is_persistent(request):
             opened = inner(ctx, request)
-        elif is_of_grid(request):
-            opened = resolve(ctx, request)
         completed, status = finish_plain(ctx, opened, how)
-        if completed and is_of_grid(request):
-            forget(ctx, request)
         if completed and is_persistent(request):
             end_round(ctx, request)
         return completed, status
@@ -301,6 +294,4 @@ def make_waiting(
         finish_all=finish_all_linked,
         wait_for_each=wait_for_each,
         finish_one=finish_one_status,
-        resolve=resolve,
-        forget=forget,
     )

@@ -11,12 +11,10 @@ from types import SimpleNamespace
 
 from device_lib.direct import packets, rows, table
 from device_lib.direct.claims import CLAIMED, FOREIGN, NOT_YET, claim, end
-from device_lib.direct.grid_sharing import share, shares_of
-from device_lib.direct.grid_steps import await_opened, step_left
+from device_lib.direct.grid_team import share, shares_of
 from device_lib.direct.one_warp import PROXIED_ROAD, free_slots
 from device_lib.direct.words import elements_of
 from device_lib.platform.context import may_go_direct
-from device_lib.platform.grid_scope import only_opens
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     device,
@@ -60,7 +58,6 @@ def draw(ctx, key):
 
     A number is drawn only on the direct road.
     """
-    await_opened(ctx)
     row, remote, local, counters = table.look_up(ctx, key)
     number = 0
     if table.is_direct(remote):
@@ -69,7 +66,7 @@ def draw(ctx, key):
 
 
 @device
-def _way(ctx, nbytes, draws, number, free, local, counters):
+def _way(nbytes, draws, number, free, local, counters):
     """(which way is free for a message, its number in the wide slot), in lane 0; the leading warp.
 
     Args:
@@ -77,7 +74,7 @@ def _way(ctx, nbytes, draws, number, free, local, counters):
     """
     wanted = 1
     if nbytes > ROOM:
-        wanted = DEPTH if nbytes <= WIDE_ROOM and not only_opens(ctx) else 0
+        wanted = DEPTH if nbytes <= WIDE_ROOM else 0
     ahead = table.slots_ahead(free, number)
     mask = warp_mask()
     if shuffle(mask, 1 if draws and ahead < wanted else 0, 0):
@@ -123,7 +120,7 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
         draws = False
         if leads():
             found, at, remote, local, counters = table.glance(ctx, key)
-            draws = found and step_left(ctx) == 0 and lane_id() == 0
+            draws = found and lane_id() == 0
             number, free = draw_if(counters + COUNTER_NUMBER, counters + COUNTER_FREE, draws)
             number &= NUMBERS
         sync()  # what other threads wrote to the buffer
@@ -136,7 +133,7 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
         wide = 0
         if leads():
             row = table.row_seen(draws, at, remote)
-            way, wide = _way(ctx, nbytes, draws, number, free, local, counters)
+            way, wide = _way(nbytes, draws, number, free, local, counters)
         row, remote, number, way, wide = broadcast_5(row, remote, number, way, wide)
         if way == _LEFT:
             sync()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.direct import rounds
-from device_lib.direct.grid_sharing import share, shares_of
+from device_lib.direct.grid_team import share, shares_of
 from device_lib.direct.long_steps import REDUCE, SEND, SEND_ALL, TAKE, take_step
 from device_lib.direct.rounds import kind_of, row_of, signature_of
 from device_lib.platform.primitives import device, fence_sys, load_16, load_gpu

@@ -16,7 +16,6 @@ from types import SimpleNamespace
 
 from device_lib.direct import cells, packets, rows, table
 from device_lib.direct.claims import CLAIMED, LOST, NOT_YET
-from device_lib.direct.grid_steps import step_left
 from device_lib.direct.words import call_of, elements_of, length_word, peer_tag_of
 from device_lib.move.copy import load_payload, store_payload
 from device_lib.platform.context import DeviceContext, may_go_direct
@@ -237,7 +236,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         ctx = DeviceContext(0, memory, 0, 0)
         road = table.road_of(ctx, key)
         found, at, remote, local, counters = table.glance(ctx, key)
-        draws = found and step_left(ctx) == 0 and lane_id() == 0
+        draws = found and lane_id() == 0
         counted, known = draw_if(counters + COUNTER_NUMBER, counters + COUNTER_FREE, draws)
         number = uint32(counted & NUMBERS)
         free = uint32(known)
@@ -277,7 +276,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         road = table.road_of(ctx, key)
         handle = 0
         found, at, remote, local, counters = table.glance(ctx, key)
-        draws = found and step_left(ctx) == 0 and lane_id() == 0
+        draws = found and lane_id() == 0
         slot = slots.guess(ctx)
         counted, before = slots.draw_with_bit(ctx, slot, counters + COUNTER_NUMBER, draws)
         sync_full()  # what other threads still read from the buffer

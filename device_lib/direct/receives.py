@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 from device_lib.direct import cells, packets, registered, rows
 from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of, take_by_grid
-from device_lib.direct.grid_sharing import share, shares_of
+from device_lib.direct.grid_team import share, shares_of
 from device_lib.move.copy import copy_from_staging
 from device_lib.move.layouts import layout_of, unpack_layout
-from device_lib.platform.grid_scope import shares_jobs
+from device_lib.platform.context import leads_grid
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import (
     cas_gpu,
@@ -206,7 +206,7 @@ def _begin_rounds(ctx, slot, number, length, wanted):
         while PART_BYTES << LEAST_ROUND + log < wanted:
             log += opaque(1)
     elif wanted > 0:
-        if shares_jobs(ctx):
+        if leads_grid(ctx):
             while log < MOST_BUFFERS and PART_BYTES << LEAST_ROUND + log < wanted:
                 log += opaque(1)
         buffer = _take_buffers(ctx, log)

@@ -26,7 +26,6 @@ from device_lib.direct.words import (
     peer_tag_of,
 )
 from device_lib.move.layouts import layout_of
-from device_lib.platform.grid_scope import only_opens
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     SIMULATOR,
@@ -180,7 +179,7 @@ def make_direct(
             rows.open_row(ctx, slot, handle, address, row, stage, call_of(word0), length)
         stage = broadcast(stage)
         sync()
-        if sends and stage == rows.BEGINS and not only_opens(ctx):
+        if sends and stage == rows.BEGINS:
             go_on(ctx, slot, handle)
         return handle
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from device_lib.direct import cells, packets, rows, table
 from device_lib.direct.grid_rounds import push_by_grid, round_bytes
-from device_lib.direct.grid_sharing import share, shares_of
+from device_lib.direct.grid_team import share, shares_of
 from device_lib.move.copy import copy_to_staging
 from device_lib.move.layouts import layout_of, pack_layout
 from device_lib.platform.library import linked
@@ -112,6 +112,8 @@ def _note(ctx, slot, what, number, at, nbytes, wide_or_parts):
         write_packet(at, nbytes, LONG | packets.mark_of(number) << 32)
         rows.set_stage(ctx, slot, rows.ROUNDS)
         return 0
+    if what == _WIDE:
+        packets.write_wide_header(at, nbytes, number, wide_or_parts)
     if _is_last(what, nbytes, wide_or_parts):
         rows.set_field(ctx, slot, rows.OUTCOME, rows.length_of(ctx, slot))
         rows.set_stage(ctx, slot, rows.FINISHED)
@@ -209,8 +211,6 @@ def make_advance_send(scope: Scope) -> Callable:
             packets.refresh_rest(at, number, packets.AFTER_FILLED, rank(), size())
         elif what == _WIDE:
             packets.refresh_rest(at, number, packets.AFTER_HEADER, rank(), size())
-            if leads() and lane_id() == 0:  # first: all packets say themselves that they are there
-                packets.write_wide_header(at, nbytes, number, wide)
             put_wide(ctx, to, address, nbytes, wide)
         else:
             wide = push(ctx, slot, number, parts, at, to, address, nbytes, wide)

@@ -8,8 +8,7 @@ the call short and gives one place that words errors.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib.platform.context import eager_bytes
-from device_lib.platform.grid_scope import leads_grid
+from device_lib.platform.context import eager_bytes, leads_grid
 from device_lib.platform.primitives import buffer_of, device, int64, itemsize_of, memory_space
 from gmpi.contract.constants import (
     DATATYPE_MARK,

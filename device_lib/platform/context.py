@@ -21,6 +21,7 @@ from gmpi.contract.sizes import (
     SHAPE_CONTEXT_SHIFT,
     SHAPE_DIRECT_SHIFT,
     SHAPE_EAGER_SHIFT,
+    SHAPE_GRID_SHIFT,
     SHAPE_LARGE_SHIFT,
     SHAPE_P2P_SHIFT,
     SHAPE_REQUEST_SHIFT,
@@ -227,6 +228,18 @@ def has_p2p(ctx):
 def has_direct(ctx):
     """Whether messages on some communicator take the direct road."""
     return ctx.shape >> SHAPE_DIRECT_SHIFT & 1
+
+
+@device
+def leads_grid(ctx):
+    """Whether the caller's block leads a call of grid scope, whose other blocks wait for jobs."""
+    return ctx.shape >> SHAPE_GRID_SHIFT & 1
+
+
+@device
+def as_leader(ctx):
+    """The same context, for the block that leads a call of grid scope."""
+    return DeviceContext(ctx.mapped, ctx.device, ctx.shape | 1 << SHAPE_GRID_SHIFT, ctx.identity)
 
 
 @device

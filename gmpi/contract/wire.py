@@ -321,7 +321,7 @@ DEVICE_COLLECTIVES = DEVICE_PARTITIONED + PARTITIONED_ROWS * PARTITIONED_ROW_BYT
 COLLECTIVE_ROW_BYTES = 512
 # What the blocks of a grid tell each other in a call of grid scope (gmpi/contract/grid.py).
 DEVICE_GRID = DEVICE_COLLECTIVES + COMMUNICATORS * COLLECTIVE_ROW_BYTES
-GRID_BYTES = 2048 + 16 * (8192 + 1024 + 8192)
+GRID_BYTES = 512
 # A row for each communicator (gmpi/contract/topology.py).
 DEVICE_TOPOLOGY = DEVICE_GRID + GRID_BYTES
 TOPOLOGY_BYTES = 128
@@ -361,8 +361,6 @@ HANDLE_ERROR_SHIFT = 60  # set: no request was opened, the low byte is the error
 HANDLE_DIRECT_SHIFT = 61  # set: of the direct road
 # Set: a partitioned request; with HANDLE_DIRECT_SHIFT, a persistent one.
 HANDLE_PARTITIONED_SHIFT = 62
-# With HANDLE_ERROR_SHIFT: of the direct road's grid scope (gmpi/contract/grid.py).
-HANDLE_GRID = 3  # >> HANDLE_ERROR_SHIFT
 LOW_32 = 0xFFFFFFFF
 REQUEST_NULL = 0
 

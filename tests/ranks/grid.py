@@ -15,15 +15,12 @@ from script import Script
 import gmpi
 from gmpi import (
     GMPI_Barrier_grid,
-    GMPI_Irecv,
     GMPI_Irecv_grid,
     GMPI_Isend_grid,
     GMPI_Recv,
     GMPI_Recv_grid,
     GMPI_Send,
     GMPI_Send_grid,
-    GMPI_Wait,
-    GMPI_Wait_grid,
     GMPI_Waitall_grid,
     GMPI_Waitany_grid,
 )
@@ -34,7 +31,7 @@ from gmpi.contract.channels import (
     STAGED_BYTES,
     WIDE_ROOM,
 )
-from gmpi.contract.grid import CHECKS, HANDLES, STEP_SHIFT, WORDS_AT
+from gmpi.contract.grid import COMMAND
 from gmpi.contract.wire import DEVICE_GRID
 from gmpi.lifetime import watchdog
 
@@ -130,17 +127,16 @@ def all_blocks_move(g: gmpi.Context) -> None:
         s.send(s.data(pattern(n, 4)), n, gmpi.BYTE, (RANK + 1) % min(SIZE, 2), 9)
     else:
         s.recv(room, n, gmpi.BYTE, 0, 9)
-    before = steps(g)
+    before = commands(g)
     s.run(g)
-    assert steps(g) - before >= rounds + 1, "a job for each round, and the result"
+    assert commands(g) - before >= rounds + 1, "a job for each round, and the result"
     if RANK == 1:
         s.expect(room, pattern(n, 4))
 
 
-def steps(g: gmpi.Context) -> int:
-    """How many a leader has made: requests opened, jobs and results."""
-    word = int(g._memory.read_device(DEVICE_GRID + WORDS_AT, 8).view(np.int64)[0])
-    return word >> STEP_SHIFT
+def commands(g: gmpi.Context) -> int:
+    """How many commands a leader has given, results included."""
+    return int(g._memory.read_device(DEVICE_GRID + COMMAND + 8, 8).view(np.int64)[0])
 
 
 @cuda.jit
@@ -186,80 +182,6 @@ def other_scopes(g: gmpi.Context) -> None:
         first = np.arange(n) + PREVIOUS + 1
         same(room, np.concatenate([first, first + 1]), f"{n} words")
         same(found, np.array([(first + 1).sum(), 3 * 32]), "what all blocks have seen")
-
-
-@cuda.jit
-def in_order(ctx: Any, out: Any, room: Any, to: int, source: int, rounds: int, wrong: Any) -> None:
-    """What a block sends and receives itself comes after what its grid has opened before, though
-    no block has waited for that."""
-    n = out.shape[1]
-    mine = 1 + cuda.threadIdx.x % n
-    for _ in range(rounds):
-        r = GMPI_Irecv_grid(ctx, room[0], n, gmpi.INT64_T, source, 6, gmpi.COMM_WORLD)
-        own = r
-        if cuda.blockIdx.x == 2:
-            own = GMPI_Irecv(ctx, room[1], n, gmpi.INT64_T, source, 6, gmpi.COMM_WORLD)
-        s = GMPI_Isend_grid(ctx, out[0], n, gmpi.INT64_T, to, 6, gmpi.COMM_WORLD)
-        if cuda.blockIdx.x == 1:
-            GMPI_Send(ctx, out[1], n, gmpi.INT64_T, to, 6, gmpi.COMM_WORLD)
-        if cuda.blockIdx.x == 2:
-            GMPI_Wait(ctx, own)
-            if room[1, 0] != out[1, 0] or room[1, n - mine] != out[1, n - mine]:
-                cuda.atomic.add(wrong, 0, 1)
-            GMPI_Wait(ctx, r)  # a request of the grid, by one block
-        GMPI_Wait_grid(ctx, s)
-        cuda.cg.this_grid().sync()
-        if room[0, 0] != out[0, 0] or room[0, n - mine] != out[0, n - mine]:
-            cuda.atomic.add(wrong, 0, 1)
-        cuda.cg.this_grid().sync()
-        k = cuda.grid(1)
-        while k < n:
-            room[0, k] = 0
-            room[1, k] = 0
-            k += cuda.gridsize(1)
-
-
-def blocks_after_their_grid(g: gmpi.Context) -> None:
-    for n in (1, 40, 700):
-        out = on_device(np.arange(1, 2 * n + 1).reshape(2, n))
-        room, wrong = on_device(np.zeros((2, n), np.int64)), on_device(np.zeros(1, np.int64))
-        in_order[3, 32](g.device, out, room, NEXT, PREVIOUS, 4, wrong)
-        g.synchronize()
-        same(wrong, np.zeros(1, np.int64), f"{n} words")
-
-
-# wide: a kernel
-@cuda.jit
-def long_open(ctx: Any, buf: Any, room: Any, me: int, nobody: int, n: int, found: Any) -> None:
-    """Requests whose places in the table others need meanwhile."""
-    received = GMPI_Irecv_grid(ctx, room, 1, gmpi.INT64_T, me, 1, gmpi.COMM_WORLD)
-    short = GMPI_Isend_grid(ctx, buf, 1, gmpi.INT64_T, me, 2, gmpi.COMM_WORLD)
-    refused = GMPI_Isend_grid(ctx, buf, 1, gmpi.INT64_T, nobody, 1, gmpi.COMM_WORLD)
-    for _ in range(n - 3):
-        GMPI_Wait_grid(ctx, gmpi.REQUEST_NULL)
-    for _ in range(CHECKS // 2):
-        s = GMPI_Isend_grid(ctx, buf, 1, gmpi.INT64_T, me, 2, gmpi.COMM_WORLD)
-        r = GMPI_Irecv_grid(ctx, room[1:], 1, gmpi.INT64_T, me, 2, gmpi.COMM_WORLD)
-        GMPI_Wait_grid(ctx, r)
-        GMPI_Wait_grid(ctx, s)
-    r = GMPI_Irecv_grid(ctx, room[1:], 1, gmpi.INT64_T, me, 2, gmpi.COMM_WORLD)
-    GMPI_Wait_grid(ctx, r)
-    s = GMPI_Isend_grid(ctx, buf, 1, gmpi.INT64_T, me, 1, gmpi.COMM_WORLD)
-    GMPI_Wait_grid(ctx, s)
-    cuda.atomic.add(found, 0, GMPI_Wait_grid(ctx, refused).error)
-    cuda.atomic.add(found, 1, GMPI_Wait_grid(ctx, received).nbytes)
-    cuda.atomic.add(found, 2, GMPI_Wait_grid(ctx, short).error)
-    cuda.atomic.add(found, 3, GMPI_Wait_grid(ctx, received).error)  # once more
-
-
-def open_for_long(g: gmpi.Context) -> None:
-    buf, room = on_device(np.full(1, 7)), on_device(np.zeros(2, np.int64))
-    found = on_device(np.zeros(4, np.int64))
-    long_open[2, 4](g.device, buf, room, RANK, SIZE, HANDLES, found)
-    raises(gmpi.ArgumentError, "dest is", g.synchronize)
-    wanted = np.array([gmpi.ERR_RANK, 8, gmpi.SUCCESS, gmpi.ERR_REQUEST])
-    same(found, 8 * wanted, "errors and bytes")
-    same(room, np.array([7, 7]), "what has come")
 
 
 @cuda.jit
@@ -363,9 +285,6 @@ def launches_of_other_shapes(g: gmpi.Context) -> None:
 def main() -> None:
     with gmpi.Context(WORLD, wildcards=WILDCARDS) as g:
         scenarios = [messages_of_all_lengths, every_call, other_scopes, strided_and_derived]
-        scenarios.append(blocks_after_their_grid)
-        if WILDCARDS is not None and g._memory.direct:
-            scenarios.append(open_for_long)
         if SIZE == 2:  # of two ranks however many there are, or the same on each
             scenarios.append(all_blocks_move)
             scenarios.append(launches_of_other_shapes)
