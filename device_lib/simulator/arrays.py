@@ -299,7 +299,7 @@ def managed_array(
     attach_global: bool = True,
 ) -> MappedArray:
     """An array of host and device."""
-    return _empty(shape, dtype, strides, order).view(MappedArray)
+    return mapped_array(shape, dtype, strides, order)
 
 
 @contextmanager

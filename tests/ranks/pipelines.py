@@ -14,16 +14,6 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
-from gmpi import (
-    GMPI_Allgather,
-    GMPI_Allgather_grid,
-    GMPI_Allreduce,
-    GMPI_Allreduce_grid,
-    GMPI_Alltoall,
-    GMPI_Alltoall_grid,
-    GMPI_Barrier,
-    GMPI_Barrier_grid,
-)
 from gmpi.contract.collectives import AREA, CHUNK, LONG, area_bytes
 from gmpi.contract.pipelines import flags_bytes
 from gmpi.contract.wire import DEVICE_COLLECTIVES
@@ -47,67 +37,34 @@ KINDS = [
 ]
 
 
-# wide: a kernel
-@cuda.jit
-def by_block(ctx, call, in_place, out, n, datatype, back, received, op, errors):
-    if call == ALLREDUCE:
-        if in_place:
-            error = GMPI_Allreduce(ctx, gmpi.IN_PLACE, back, n, received, op, 0)
+def _make(suffix: str) -> Any:
+    """The kernel of a scope; what its calls end with."""
+    names = "Allreduce", "Allgather", "Alltoall", "Barrier"
+    allreduce, allgather, alltoall, meet = (getattr(gmpi, f"GMPI_{n}{suffix}") for n in names)
+
+    # wide: a kernel
+    @cuda.jit
+    def kernel(ctx, call, in_place, out, n, datatype, back, received, op, errors):
+        if call == ALLREDUCE:
+            if in_place:
+                error = allreduce(ctx, gmpi.IN_PLACE, back, n, received, op, 0)
+            else:
+                error = allreduce(ctx, out, back, n, datatype, op, 0)
+        elif call == ALLGATHER:
+            if in_place:
+                error = allgather(ctx, gmpi.IN_PLACE, n, datatype, back, n, received, 0)
+            else:
+                error = allgather(ctx, out, n, datatype, back, n, received, 0)
+        elif in_place:
+            error = alltoall(ctx, gmpi.IN_PLACE, n, datatype, back, n, received, 0)
         else:
-            error = GMPI_Allreduce(ctx, out, back, n, datatype, op, 0)
-    elif call == ALLGATHER:
-        if in_place:
-            error = GMPI_Allgather(ctx, gmpi.IN_PLACE, n, datatype, back, n, received, 0)
-        else:
-            error = GMPI_Allgather(ctx, out, n, datatype, back, n, received, 0)
-    elif in_place:
-        error = GMPI_Alltoall(ctx, gmpi.IN_PLACE, n, datatype, back, n, received, 0)
-    else:
-        error = GMPI_Alltoall(ctx, out, n, datatype, back, n, received, 0)
-    errors[cuda.grid(1)] = error + 1000 * GMPI_Barrier(ctx, 0)
+            error = alltoall(ctx, out, n, datatype, back, n, received, 0)
+        errors[cuda.grid(1)] = error + 1000 * meet(ctx, 0)
+
+    return kernel
 
 
-# wide: a kernel
-@cuda.jit
-def by_grid(ctx, call, in_place, out, n, datatype, back, received, op, errors):
-    if call == ALLREDUCE:
-        if in_place:
-            error = GMPI_Allreduce_grid(ctx, gmpi.IN_PLACE, back, n, received, op, 0)
-        else:
-            error = GMPI_Allreduce_grid(ctx, out, back, n, datatype, op, 0)
-    elif call == ALLGATHER:
-        if in_place:
-            error = GMPI_Allgather_grid(ctx, gmpi.IN_PLACE, n, datatype, back, n, received, 0)
-        else:
-            error = GMPI_Allgather_grid(ctx, out, n, datatype, back, n, received, 0)
-    elif in_place:
-        error = GMPI_Alltoall_grid(ctx, gmpi.IN_PLACE, n, datatype, back, n, received, 0)
-    else:
-        error = GMPI_Alltoall_grid(ctx, out, n, datatype, back, n, received, 0)
-    errors[cuda.grid(1)] = error + 1000 * GMPI_Barrier_grid(ctx, 0)
-
-
-# wide: a kernel
-@cuda.jit
-def by_warp(ctx, call, in_place, out, n, datatype, back, received, op, errors):
-    if call == ALLREDUCE:
-        if in_place:
-            error = gmpi.GMPI_Allreduce_warp(ctx, gmpi.IN_PLACE, back, n, received, op, 0)
-        else:
-            error = gmpi.GMPI_Allreduce_warp(ctx, out, back, n, datatype, op, 0)
-    elif call == ALLGATHER:
-        if in_place:
-            error = gmpi.GMPI_Allgather_warp(ctx, gmpi.IN_PLACE, n, datatype, back, n, received, 0)
-        else:
-            error = gmpi.GMPI_Allgather_warp(ctx, out, n, datatype, back, n, received, 0)
-    elif in_place:
-        error = gmpi.GMPI_Alltoall_warp(ctx, gmpi.IN_PLACE, n, datatype, back, n, received, 0)
-    else:
-        error = gmpi.GMPI_Alltoall_warp(ctx, out, n, datatype, back, n, received, 0)
-    errors[cuda.grid(1)] = error + 1000 * gmpi.GMPI_Barrier_warp(ctx, 0)
-
-
-KERNELS = {"block": by_block, "grid": by_grid, "warp": by_warp}
+KERNELS = {"block": _make(""), "grid": _make("_grid"), "warp": _make("_warp")}
 
 
 class Case(NamedTuple):
@@ -338,7 +295,7 @@ def aborted_in_a_pipeline() -> None:
         errors = cuda.to_device(np.full(96, -1, np.int64))
         threading.Timer(0.5, g.abort).start()
         barrier()
-        by_grid[3, 32](
+        KERNELS["grid"][3, 32](
             g.device, ALLREDUCE, False, out, n, gmpi.DOUBLE, back, gmpi.DOUBLE, gmpi.SUM, errors
         )
         raises(gmpi.AbortedError, "aborted", g.synchronize)
