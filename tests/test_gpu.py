@@ -26,10 +26,10 @@ PROGRAMS = [
     "counts", "blocks", "several", "several --direct", "combined", "combined --direct",
     "looking", "looking --direct", "ENGINE=mpi4py looking", "persistent", "persistent --direct",
     "ENGINE=mpi4py persistent", "partitioned --some", "partitioned_made", "partitioned_refused",
-    "ROAD=proxied partitioned --some", "grid", "traced", "waits --small", "narrow --some",
-    "no_any_tag --small", "arrays", "bad_input", "host_side", "stress", "direct",
-    "direct_blocks", "random_blocks --direct --seeds=12:16", "freed", "freed --direct",
-    "traced_requests",
+    "ROAD=proxied partitioned --some", "grid", "grid --direct", "traced",
+    "waits --small", "narrow --some", "no_any_tag --small", "arrays", "bad_input", "host_side",
+    "stress", "direct", "direct_blocks", "random_blocks --direct --seeds=12:16", "freed",
+    "freed --direct", "traced_requests",
 ]  # fmt: skip
 #: They end processes or kernels, which all clients of an MPS server may notice.
 ALONE = ["lifecycle", "process"]
@@ -38,10 +38,15 @@ TOGETHER = max(1, (os.cpu_count() or 2) // 2)
 LIMIT_S = 240
 
 
-def _check(line: str) -> None:
+def parts_of(line: str) -> tuple[dict[str, str], str, list[str]]:
+    """Of a line of ``PROGRAMS``: the environment, the program, its arguments."""
     settings = [word for word in line.split() if word[0].isupper()]
     name, *arguments = line.split()[len(settings) :]
-    environment = dict(f"GMPI_{word}".split("=") for word in settings)
+    return dict(f"GMPI_{word}".split("=") for word in settings), name, arguments
+
+
+def _check(line: str) -> None:
+    environment, name, arguments = parts_of(line)
     launcher.check(2, name, *arguments, timeout=LIMIT_S, **environment)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import launcher
 import pytest
 import run
+from gpu import ranks
 
 
 def alive(pid: int) -> bool:
@@ -140,3 +141,55 @@ def test_processor_time_includes_what_tests_start(tmp_path: Path) -> None:
     assert status == 0, text
     ((_, seconds),) = json.loads(path.read_text())["tests"].items()
     assert 1.4 < seconds < 4, text
+
+
+@pytest.mark.mpi
+def test_all_time_limits_of_a_program_on_ranks_grow_with_the_factor() -> None:
+    code = (
+        "import faulthandler, os, sys; sys.path.append('tests/ranks'); "
+        "os.environ.pop('TEST_LIMIT_S') if len(sys.argv) == 1 else 0; "
+        "faulthandler.dump_traceback_later = lambda s, exit: print('limit', s, exit); "
+        "import common"
+    )
+    for factor, own, limit in (("1", [], 55.0), ("3", [], 175.0), ("3", ["said"], 95.0)):
+        settings = {"TEST_TIME_FACTOR": factor, "TEST_LIMIT_S": "100"}
+        status, text = launcher.python("-c", code, *own, **settings)
+        assert status == 0 and f"limit {limit} True" in text, text
+
+
+def test_a_program_of_many_that_is_late_or_fails_is_told_from_one_that_passes() -> None:
+    said = "print('all passed\\n' * 2); raise SystemExit({})"
+    for code, limit_s, outcome in (
+        (said.format(0), 20, "passed"),
+        (said.format(3), 20, "failed"),
+        ("print('all passed')", 20, "failed"),
+        ("print('Timeout (0:00:55)!'); raise SystemExit(1)", 20, "late"),
+        ("print('here'); import time; time.sleep(60)", 2, "late"),
+    ):
+        found = ranks.carry_out([sys.executable, "-c", code], limit_s * launcher.TIME_FACTOR, {})
+        assert found["outcome"] == outcome, found
+    assert found["before"] == ["here"] and found["seconds"] < 20 * launcher.TIME_FACTOR
+
+
+@pytest.mark.mpi
+def test_programs_for_gpus_run_side_by_side_and_leave_a_record(tmp_path: Path) -> None:
+    lines = ["arrays no_such_scenario", "DEBUG=1 arrays slices --some"]
+    settings = {"SIMULATOR": "1", "OUT": str(tmp_path), "JOBS": "2", "LIMIT": "150"}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = [str(launcher.ROOT / "tests" / "gpu" / "ranks.sh"), *lines]
+    status, text = launcher.start(command, PATH=path, **settings)
+    found = json.loads((tmp_path / "ranks-1gpu.json").read_text())
+    assert status == 1 and not found["passed"] and found["machine"]["cores"] > 0, text
+    assert found["counts"] == {"passed": 1, "failed": 1}, text
+    assert [found["programs"][line]["outcome"] for line in lines] == ["failed", "passed"], text
+    for line in lines:
+        assert re.search(rf"^{line} +(passed|failed) +[\d.]+ s$", text, re.M), text
+    settings["LIMIT"] = "0"  # what no time is left for is not begun
+    status, text = launcher.start(command, PATH=path, **settings)
+    assert status == 1 and text.count("not begun") == 3, text
+
+
+def test_what_runs_on_gpus_when_nothing_is_named() -> None:
+    names = {line.split()[0] for line in ranks.usual()}
+    assert {"direct", "grid", "random_blocks", "onesided", "partitioned"} <= names
+    assert not names & {"traced", "arrays", "lifecycle"}

@@ -44,10 +44,10 @@ TIME_FACTOR = float(os.environ.get("TEST_TIME_FACTOR", "1"))
 #: Of a rank for another one that still compiles its kernel: on a GPU that takes minutes.
 PATIENCE_S = 6 if gmpi.SIMULATOR else 150
 faulthandler.enable()
-# Before the time limit of the whole program, so that every rank says where it is.
-faulthandler.dump_traceback_later(
-    max(5.0, float(os.environ.pop("TEST_LIMIT_S", "60")) - 5.0), exit=True
-)
+#: Of the whole program: what starts it says it, or it has as long as is usual.
+LIMIT_S = float(os.environ.pop("TEST_LIMIT_S", 60 * TIME_FACTOR))
+# Before that, so that every rank says where it is.
+faulthandler.dump_traceback_later(max(5.0, LIMIT_S - 5.0), exit=True)
 if gmpi.SIMULATOR:
     # A kernel that waits long looks less often: what waits for a time-out took half of a core.
     lanes._LONGEST_NAP_S = 5e-3
