@@ -162,7 +162,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         return both_of(sent, wait(ctx, incoming))
 
     sending = SimpleNamespace(start_send=start_send, start_receive=start_receive)
-    combined = make_combined(sending, waiting, report)
+    combined = make_combined(sending, waiting, requests)
 
     @device
     def waitall(ctx, count, requests, statuses=None):

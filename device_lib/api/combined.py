@@ -8,7 +8,6 @@ followed by a receive: the buffer may be the same one.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.api.local import type_size
@@ -49,16 +48,17 @@ def both_of(sent, received):
     return Status(sent.error, received.source, received.tag, received.count, received.nbytes)
 
 
-def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, report: Callable):
+def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, requests: SimpleNamespace):
     """The calls of one scope.
 
     Args:
         sending: ``start_send`` and ``start_receive`` of ``calls``.
         waiting: ``waiting``.
-        report: of ``proxied.requests``.
+        requests: ``proxied.requests``.
     """
     start_send, start_receive = sending.start_send, sending.start_receive
     wait, perform = waiting.wait, waiting.perform
+    report, keep_bytes = requests.report, requests.keep_bytes
     refused = make_refused(report)
 
     @device
@@ -69,7 +69,8 @@ def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, report: Ca
 
     @device
     def ibsend(ctx, buf, count, datatype, dest, tag, comm):
-        return start_buffered(ctx, OP_BSEND, buf, count, datatype, dest, tag, comm)
+        handle = start_buffered(ctx, OP_BSEND, buf, count, datatype, dest, tag, comm)
+        return keep_bytes(ctx, handle)
 
     @device
     def bsend(ctx, buf, count, datatype, dest, tag, comm):

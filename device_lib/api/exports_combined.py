@@ -14,7 +14,8 @@ def GMPI_Ibsend(
     """Starts a buffered send: complete when the proxy has its bytes, whether or not anybody
     receives them (MPI 4.1 section 3.7.2).
 
-    No buffer is attached: the proxy takes memory as it needs it. On a communicator that was
+    No buffer is attached: the proxy takes memory as it needs it. A send above ``eager_bytes``
+    returns when the proxy has its bytes, which the calling threads move. On a communicator that was
     registered with ``wildcards=False`` it is refused with ``gmpi.ERR_COMM``.
 
     Args: as GMPI_Isend.

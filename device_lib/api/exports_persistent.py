@@ -42,7 +42,7 @@ def GMPI_Ssend_init(
 def GMPI_Bsend_init(
     ctx: DeviceContext, buf: Buffer, count: int, datatype: int, dest: int, tag: int, comm: int
 ) -> int:
-    """GMPI_Send_init of buffered sends (MPI 4.1 section 3.9), as GMPI_Ibsend.
+    """GMPI_Send_init of buffered sends (MPI 4.1 section 3.9): a Start is a GMPI_Ibsend.
 
     Args, Returns: as GMPI_Send_init.
     """

@@ -99,6 +99,7 @@ def make_persistent(
         start_partitioned: GMPI_Start of partitioned requests.
     """
     open_request, report = requests.open_request, requests.report
+    keep_bytes = requests.keep_bytes
     refused = make_refused(report)
     open_scattered = opening.open_scattered
     send_direct, receive_direct = opening.send, opening.receive
@@ -226,9 +227,10 @@ def make_persistent(
         nbytes = load_gpu(row + NBYTES)
         send = load_gpu(row + SEND)
         recv = load_gpu(row + RECV)
-        if load_gpu(row + IS_SCATTERED) != 0:
-            return open_scattered(ctx, word0, peer_tag, count, send, recv)
         op = word0 & 0xFF
+        if load_gpu(row + IS_SCATTERED) != 0:
+            handle = open_scattered(ctx, word0, peer_tag, count, send, recv)
+            return keep_bytes(ctx, handle) if op == OP_BSEND else handle
         moves = op == OP_ISEND or op == OP_IRECV
         if moves and has_direct(ctx) and is_sound(word0, count):  # as ``messages.if_direct``
             handle = PROXIED_ROAD
@@ -238,7 +240,8 @@ def make_persistent(
                 handle = receive_direct(ctx, word0, peer_tag, nbytes, recv)
             if handle != PROXIED_ROAD:
                 return handle
-        return open_request(ctx, word0, peer_tag, count, nbytes, send, recv)
+        handle = open_request(ctx, word0, peer_tag, count, nbytes, send, recv)
+        return keep_bytes(ctx, handle) if op == OP_BSEND else handle
 
     @device
     def start_persistent(ctx, request):

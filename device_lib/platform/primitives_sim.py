@@ -19,13 +19,13 @@ from device_lib.simulator import lanes
 from device_lib.simulator.arrays import memory_of
 from device_lib.simulator.lanes import pause as _pause
 from device_lib.simulator.memory import ThreadMemory
-from gmpi.contract.wire import CONTROL_ABORT, CONTROL_COMMANDS, CONTROL_DOORBELL
+from gmpi.contract.wire import CONTROL_ABORT, CONTROL_BLOCKS, CONTROL_COMMANDS, CONTROL_DOORBELL
 
 vote_all = lanes.vote_all
 ballot = lanes.ballot
 _word = ctypes.c_int64.from_address
 _KNOWN_BUFFERS = 1024
-_CONTROL = (CONTROL_DOORBELL, CONTROL_ABORT, CONTROL_COMMANDS)
+_CONTROL = (CONTROL_DOORBELL, CONTROL_ABORT, CONTROL_COMMANDS, CONTROL_BLOCKS)
 _WATCH_TURNS = 16  # what else a loop waits for, in device memory, must not wait for long
 int64 = int
 

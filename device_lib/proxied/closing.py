@@ -188,16 +188,15 @@ def test_small(ctx, handle):
     return HELP if doorbell != 0 or ours else 0, 0, 0
 
 
-def make_unpack(scope: Scope) -> Callable:
-    """What follows STAGED; all threads of the scope call it together."""
+def make_take_out(scope: Scope) -> Callable:
+    """What follows STAGED, but for the slot; all threads of the scope call it together."""
     rank = scope.rank
     size = scope.size
-    leads = scope.leads
     sync = scope.sync
 
     @device
-    def unpack(ctx, handle, outcome):
-        """Moves the payload from the request's staging to the user and frees the slot."""
+    def take_out(ctx, handle, outcome):
+        """Moves the payload from the request's staging to the user."""
         sync()  # one lane may only just have entered the request in its row
         slot = slots.slot_of(handle)
         staging = commands.small_staging(ctx, slot)
@@ -209,8 +208,22 @@ def make_unpack(scope: Scope) -> Callable:
         else:
             copy_from_staging(target, staging, nbytes, rank(), size())
         sync()  # the payload is in place for every thread, staging is no longer read
+        return 0
+
+    return take_out
+
+
+def make_unpack(scope: Scope) -> Callable:
+    """What follows STAGED; all threads of the scope call it together."""
+    leads = scope.leads
+    take_out = make_take_out(scope)
+
+    @device
+    def unpack(ctx, handle, outcome):
+        """Moves the payload from the request's staging to the user and frees the slot."""
+        take_out(ctx, handle, outcome)
         if leads() and lane_id() == 0:
-            slots.release(ctx, slot)
+            slots.release(ctx, slots.slot_of(handle))
         return 0
 
     return unpack

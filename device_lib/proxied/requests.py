@@ -31,6 +31,7 @@ from device_lib.proxied.closing import (
     test_small,
 )
 from device_lib.proxied.closing_one import make_finish_one
+from device_lib.proxied.looking_at import make_keep_bytes, make_look_at
 from device_lib.proxied.opening import NOTHING_TAKEN, UNFINISHED, make_open_any, open_inline
 from device_lib.proxied.opening_long import open_long
 from device_lib.proxied.opening_staged import begin_staged, publish_staged
@@ -74,6 +75,7 @@ def make_requests(scope: Scope) -> SimpleNamespace:
     finish_any = part("finish_any", 5, 3, make_finish_any(scope))
     finish_one = part("finish_one", 6, 5, make_finish_one(scope))
     unpack = part("unpack", 5, 1, make_unpack(scope))
+    look_at = part("look_at", 5, 3, make_look_at(scope))
     report = part("report", 6, 1, make_report(scope))
     leads = scope.leads
     rank = scope.rank
@@ -240,5 +242,7 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         complete_one=complete_one,
         perform=perform,
         help_others=help_others,
+        look_at=look_at,
+        keep_bytes=make_keep_bytes(look_at),
         report=report,
     )

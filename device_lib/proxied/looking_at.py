@@ -1,0 +1,121 @@
+"""Looking at a request without closing it: what it has brought is in the user's buffer, and a later
+wait finds it complete.
+
+A buffered send is looked at until the proxy has its bytes.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_lib.platform.context import our_mailboxes, row_address
+from device_lib.platform.primitives import device, fence_gpu, lane_id, store_gpu
+from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.proxied import commands, completion, slots
+from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN, make_take_out
+from device_lib.proxied.executing import make_execute, make_tell_event
+from gmpi.contract.constants import ERR_REQUEST
+from gmpi.contract.wire import (
+    BYTES_MASK,
+    ERROR_SHIFT,
+    HANDLE_ERROR_SHIFT,
+    REQUEST_RECV,
+    STATUS_PACKETS,
+)
+
+
+def make_look_at(scope: Scope) -> Callable:
+    """For one scope, all of whose threads call it together."""
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_3 = scope.broadcast_3
+    execute = make_execute(scope)
+    tell_event = make_tell_event(scope)
+    take_out = make_take_out(scope)
+
+    @device
+    def give_back(ctx, handle, recv, has_come):
+        """The claim, to whoever waits for it later; one lane."""
+        slot = slots.slot_of(handle)
+        if has_come and recv != 0:
+            # What the payload is moved to from now on: the buffer is the user's again.
+            store_gpu(row_address(ctx, slot) + REQUEST_RECV, commands.small_staging(ctx, slot))
+            fence_gpu()
+        slots.unclaim(ctx, handle)
+
+    # long: one loop: each turn ends with a barrier
+    @device
+    def look_at(ctx, handle, patience):
+        """As ``closing.finish_any``, and the request stays open; never STAGED."""
+        sync()
+        places = our_mailboxes(ctx)
+        ours = False
+        recv = 0
+        if leads():
+            ours, recv = completion.claim(ctx, handle, lane_id(), warp_mask())
+        event = completion.COMMAND
+        status = 0
+        count = 0
+        origin = NO_ORIGIN
+        while event == completion.COMMAND:
+            event = completion.FOREIGN
+            place = 0
+            command = 0
+            length = 0
+            buffers = 0
+            if leads() and ours:
+                event, place, command, length, buffers, status, count, origin = (
+                    completion.await_event(
+                        ctx, handle, recv, lane_id(), warp_lanes(), warp_mask(), patience
+                    )
+                )
+                if event == completion.LAST:  # counted as all others, for the wait to come
+                    event = completion.COMMAND
+            event, place, command, length, buffers, target = tell_event(
+                event, place, command, length, buffers, recv
+            )
+            if event == completion.COMMAND:
+                execute(ctx, place, command, length, buffers, places, 0, 0)
+        outcome = COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT
+        staged = 0
+        if event == completion.DONE:
+            outcome = COMPLETED | status & (COMPLETED - 1)
+            if leads():
+                if slots.packets_polled(handle) < STATUS_PACKETS:
+                    origin = NO_ORIGIN
+                nbytes = status & BYTES_MASK
+                kept = commands.small_staging(ctx, slots.slot_of(handle))
+                if recv != 0 and recv != kept and nbytes > 0:
+                    staged = 1 if completion.is_staged(ctx, handle, nbytes) else 0
+        elif event == completion.NOTHING:
+            outcome = 0
+        elif event == completion.ABORTED:
+            outcome = COMPLETED | (status & 0xFF) << ERROR_SHIFT
+        outcome, count, origin = broadcast_3(outcome, count, origin)
+        staged, unused, ignored = broadcast_3(staged, 0, 0)
+        if staged != 0:
+            take_out(ctx, handle, outcome)
+        if leads() and ours and lane_id() == 0:
+            give_back(ctx, handle, recv, event == completion.DONE)
+        sync()
+        return outcome, count, origin
+
+    return look_at
+
+
+def make_keep_bytes(look_at: Callable) -> Callable:
+    """What follows the opening of a buffered send; ``look_at`` of the scope."""
+
+    @device
+    def keep_bytes(ctx, handle):
+        """Waits until the proxy has the bytes, for no other rank (MPI 4.1 section 3.6); the handle.
+
+        Those of a short one are in its record or in staging. A long one's are moved by threads: by
+        the caller's, now, since nobody need come back soon to wait for it.
+        """
+        if handle >> HANDLE_ERROR_SHIFT == 0 and slots.is_large(handle) != 0:
+            look_at(ctx, handle, 0)
+        return handle
+
+    return keep_bytes
