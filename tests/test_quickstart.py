@@ -68,6 +68,7 @@ def test_it_runs_the_pingpong_in_the_simulator_and_says_so(checkout: Path) -> No
     assert len(legs) == 7 and all(float(leg) >= 0 for leg in legs), text
     assert "The times above mean nothing: the simulator" in text
     assert ".venv/quickstart/bin/gmpi run -n 2 examples/hello.py" in text
+    assert "examples/heat.py --small  a" in text  # the usual size never ends there
 
 
 def test_a_gpu_that_does_not_work_is_named(checkout: Path) -> None:
