@@ -44,7 +44,7 @@ def make_look_at(scope: Scope) -> Callable:
             fence_gpu()
         slots.unclaim(ctx, handle)
 
-    # long: one loop: each turn ends with a barrier
+    # One loop: each turn ends with a barrier.
     @device
     def look_at(ctx, handle, patience):
         """As ``closing.finish_any``, and the request stays open; never STAGED."""
