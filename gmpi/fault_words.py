@@ -172,8 +172,13 @@ _OTHER_ROAD = "one that was registered without wildcards=False"
 
 
 def _call_text(signature: int) -> str:
-    """A collective, by what its packets say of it (``gmpi/contract/collectives.py``)."""
+    """A collective, by what its packets say of it (``gmpi/contract/collectives.py``).
+
+    Args:
+        signature: the upper half has the bits of the amount for which a signature has no room.
+    """
     amount, kind = c.amount_of(signature), c.kind_of(signature)
+    amount += signature >> c.SIGNATURE_SHIFT << c.AMOUNT_BITS
     if kind == c.BARRIER:
         return "GMPI_Barrier"
     root = f" root {c.root_of(signature)}"

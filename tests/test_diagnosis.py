@@ -127,6 +127,14 @@ CASES = {
         tables([send(1, commands=2, **LONG)], [recv(0, matched=True, **LONG)]),
         "missing wait", "rank 0 does not wait for its GMPI_Isend to 1",
     ),
+    "a piece of a long collective": (
+        tables([collective(lacks="piece 2 of 3 has not come from rank 1")], [collective()]),
+        "follows", "piece 2 of 3 has not come from rank 1; all ranks are in this call",
+    ),
+    "a rank has left in the middle of one": (
+        tables([collective(lacks="piece 2 of 3 has not come from rank 1")], None),
+        "left", "but rank 1 has left its kernels",
+    ),
     "collective against receive": (
         tables([collective()], [recv(0)]), "order", "the order of calls differs",
     ),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from gmpi.contract import rules, sizes, wire
+from gmpi.contract import pipelines, rules, sizes, wire
 from gmpi.contract.sizes import Layout
 from gmpi.errors import ContextError
 from gmpi.lifetime import opening
@@ -206,3 +206,14 @@ def test_too_few_tags_are_refused() -> None:
     opening.require_tags(wire.TRANSFER_TAG_UB)
     with pytest.raises(ContextError, match="MPI_TAG_UB of this MPI library is 4095"):
         opening.require_tags(4095)
+
+
+@given(st.integers(0, 31), st.integers(0, 1), st.integers(1, 20000), st.integers(1, 20000))
+def test_the_word_of_a_missing_piece_gives_back_what_it_says(
+    rank: int, which: int, piece: int, pieces: int
+) -> None:
+    """Numbers that are too large are as large as can be."""
+    word = pipelines.missing_word(rank, which, piece, pieces)
+    assert 0 < word < 1 << 32
+    found = pipelines.missing_of(word)
+    assert found == (rank, which, min(piece, 8191), min(pieces, 8191))

@@ -31,6 +31,7 @@ from device_lib.direct.groups import make_groups
 from device_lib.direct.partitioned import make_partitioned
 from device_lib.direct.partitioned_making import make_making
 from device_lib.direct.partitioned_waits import make_partitioned_waits
+from device_lib.direct.pipeline_waits import make_pipeline_waits
 from device_lib.direct.requests import make_ask, make_direct
 from device_lib.direct.round_waits import make_round_waits
 from device_lib.direct.scattered_collectives import make_scattered
@@ -86,6 +87,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     wait_for_each = waiting.wait_for_each
     several = make_several(scope, finish)
     make_wait = make_round_waits(scope, requests.help_others, direct.go_on)
+    make_pipeline_waits(scope, requests.help_others)
     transfer = make_transfer(scope, make_wait)
     collectives = make_collectives(scope, make_wait, transfer)
     collect = make_scattered(scope, collectives, requests.help_others)

@@ -10,21 +10,23 @@ from collections.abc import Callable
 
 from device_lib.direct.block_rounds import stride_out
 from device_lib.direct.long_steps import boxes_of, flags_of, segment_bytes
+from device_lib.direct.pipeline_waits import (
+    LOOKS,
+    late_piece_of,
+    missing_piece,
+    pack_place,
+)
 from device_lib.direct.rounds import kind_of, later_word, row_of
 from device_lib.direct.segments import reduce_segment
 from device_lib.move.copy import copy_from_staging, copy_to_staging
 from device_lib.move.stretch import put_stretch
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
-    SIMULATOR,
     device,
     fence_sys,
     load_16,
     load_gpu,
-    load_sys,
     opaque,
-    read_packet,
-    spin,
     store_8,
     write_packet,
 )
@@ -32,7 +34,7 @@ from device_lib.platform.scope import BLOCK, WARP, Scope
 from gmpi.contract import pipelines
 from gmpi.contract.collectives import ALLREDUCE, AREA, CHUNK, RANKS_SHIFT
 from gmpi.contract.pipelines import FLAG_BYTES, PLACES, TARGET
-from gmpi.contract.wire import CONTROL_ABORT, LOW_32, PACKET_BYTES
+from gmpi.contract.wire import LOW_32, PACKET_BYTES
 
 _flag_at = device(pipelines.flag_at)
 _piece_bytes = device(pipelines.piece_bytes)
@@ -42,7 +44,6 @@ _slot_bytes = device(pipelines.slot_bytes)
 # Slots, and flags.
 IN = 0  # of an Allreduce: what others have of our segment
 OUT = 1  # results of theirs
-_ABORT_LOOKS = 64 if SIMULATOR else 4096  # at a flag, before one at host memory
 
 
 @device
@@ -64,6 +65,7 @@ def make_pipeline(scope: Scope) -> Callable:
     """(ctx, word of the call, what goes out, where to, bytes, number of the opening, which
     pipeline, how many) -> 1 where waits were aborted before it was done, else 0."""
     rank, size, sync, sync_or = scope.rank, scope.size, scope.sync, scope.sync_or
+    late_piece = late_piece_of(scope.name)
 
     @device
     def say(row, place, pipeline, which, number, count):
@@ -80,30 +82,28 @@ def make_pipeline(scope: Scope) -> Callable:
                 write_packet(at + which * PACKET_BYTES, count, later_word(number))
             peer += opaque(size())
 
+    # A function of its own: inlined, the call of what waits for long would cost the loops more
+    # registers.
     @device
-    def hear(ctx, row, place, pipeline, which, number, count):
-        """Waits until all ranks have said so; whether it was aborted."""
-        ranks = place >> RANKS_SHIFT
-        me = place & LOW_32
-        word = later_word(number)
-        aborted = 0
-        peer = rank()
-        while peer < ranks:
-            if peer != me:
-                at = flags_of(row, ranks, me, me) + _flag_at(ranks, pipeline, peer)
-                at += which * PACKET_BYTES
-                looked = 0
-                there, found = read_packet(at)
-                while (found != word or there < count) and aborted == 0:
-                    looked += 1
-                    if looked & (_ABORT_LOOKS - 1) == 0:
-                        aborted = load_sys(ctx.mapped + CONTROL_ABORT)
-                    spin()
-                    there, found = read_packet(at)
-            peer += opaque(size())
-        if rank() < ranks:
+    def hear(ctx, what, nbytes, number, where, turn):
+        """Waits until all ranks have stored so many pieces: 1 where that was aborted, else 0.
+
+        Args:
+            where: ``pack_place``.
+        """
+        row = row_of(ctx, what)
+        place = load_16(row + AREA)[1]
+        which = where >> 16 & 1
+        lacks = missing_piece(
+            row, place, where & 0xFFFF, which, number, turn, rank(), size(), LOOKS
+        )
+        if rank() < place >> RANKS_SHIFT:
             fence_sys()
-        return sync_or(aborted)
+        if sync_or(lacks):
+            return late_piece(ctx, what, nbytes, number, where, turn)
+        return 0
+
+    hear_linked = parts_of(scope.name, "gmpi_direct")("hear_piece", 8, 1, hear)
 
     # wide: what all threads have read already
     @device
@@ -122,9 +122,9 @@ def make_pipeline(scope: Scope) -> Callable:
                 store_8(at + TARGET, _slot_of(row, place, pipeline, slot, OUT, me, peer))
             peer += opaque(size())
         begin = pipeline * piece
-        aborted = False
+        aborted = 0
         turn = 0
-        while begin < each and not aborted:
+        while begin < each and aborted == 0:
             turn += 1
             some = min(piece, each - begin)
             peer = _next(me, ranks)
@@ -139,13 +139,15 @@ def make_pipeline(scope: Scope) -> Callable:
                 store_8(table + me * FLAG_BYTES, send + first)
                 store_8(table + me * FLAG_BYTES + TARGET, recv + first)
             say(row, place, pipeline, IN, number, turn)
-            aborted = hear(ctx, row, place, pipeline, IN, number, turn)
-            if not aborted:
+            where = pack_place(pipeline, IN, count)
+            aborted = hear_linked(ctx, what, nbytes, number, where, turn)
+            if aborted == 0:
                 by_words = (send | recv) & 15 == 0
                 reduce_segment(table, FLAG_BYTES, what, ranks, 0, own, by_words, rank(), size())
                 say(row, place, pipeline, OUT, number, turn)
-                aborted = hear(ctx, row, place, pipeline, OUT, number, turn)
-            if not aborted:
+                where = pack_place(pipeline, OUT, count)
+                aborted = hear_linked(ctx, what, nbytes, number, where, turn)
+            if aborted == 0:
                 peer = _next(me, ranks)
                 while peer != me:
                     first = min(peer * each + begin, nbytes)
@@ -164,9 +166,9 @@ def make_pipeline(scope: Scope) -> Callable:
         slot = _slot_bytes(load_gpu(row + CHUNK), count, ranks)
         piece = _piece_bytes(nbytes, count, slot)
         begin = pipeline * piece
-        aborted = False
+        aborted = 0
         turn = 0
-        while begin < nbytes and not aborted:
+        while begin < nbytes and aborted == 0:
             some = min(piece, nbytes - begin)
             which = turn & 1
             turn += 1
@@ -179,8 +181,8 @@ def make_pipeline(scope: Scope) -> Callable:
             own = send + me * stride
             if own != recv + me * nbytes:  # while the others' is on its way
                 put_stretch(recv + me * nbytes + begin, own + begin, some, rank(), size())
-            aborted = hear(ctx, row, place, pipeline, IN, number, turn)
-            if not aborted:
+            aborted = hear_linked(ctx, what, nbytes, number, pack_place(pipeline, IN, count), turn)
+            if aborted == 0:
                 peer = _next(me, ranks)
                 while peer != me:
                     at = _slot_of(row, place, pipeline, slot, which, peer, me)
@@ -199,7 +201,7 @@ def make_pipeline(scope: Scope) -> Callable:
             aborted = move_blocks(
                 ctx, row, place, what, send, recv, nbytes, number, pipeline, count
             )
-        return 1 if aborted else 0
+        return aborted
 
     linked: Callable = parts_of(scope.name, "gmpi_direct")("pipeline", 10, 1, work)
     return linked

@@ -51,6 +51,7 @@ from gmpi.contract.wire import (
     OP_FAULT,
     OP_WAITED,
     OP_WAITS,
+    PIECE,
 )
 
 LOOKS = 2 if SIMULATOR else 64  # for each packet, before all threads of the scope meet
@@ -86,7 +87,7 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
 
         Args:
             op: OP_WAITS, OP_WAITED or OP_FAULT.
-            about: of a fault: the other rank.
+            about: of a fault: the other rank; of a wait for a piece, which it is, else 0.
             nbytes: of a fault: our signature of the round, which may be that of the call before.
         """
         kind = kind_of(what)
@@ -113,7 +114,10 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
             value = ERR_OTHER
             count = nbytes
         word0 = op | call << 8 | (what >> COMM_SHIFT & (COMMUNICATORS - 1)) << 16
-        if kind == ALLREDUCE or kind >= REDUCE:
+        if op == OP_WAITS and about != 0:
+            peer_tag = peer_tag & ~LOW_32 | about
+            word0 |= PIECE
+        elif kind == ALLREDUCE or kind >= REDUCE:
             word0 |= BLOCKING
         if kind != BARRIER:
             word0 |= _datatype_of(what) << DATATYPE_SHIFT

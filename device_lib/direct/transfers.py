@@ -15,9 +15,16 @@ from device_lib.direct.long_steps import area_of
 from device_lib.direct.pipelines import OF_SCOPE
 from device_lib.direct.registered import place_anywhere
 from device_lib.direct.round_waits import ENTERED_ONLY, LOOKS
-from device_lib.direct.rounds import kind_of, later_word, row_of, signature_of, turn_of
+from device_lib.direct.rounds import (
+    NOBODY,
+    kind_of,
+    later_word,
+    row_of,
+    signature_of,
+    turn_of,
+)
 from device_lib.direct.straight import move_straight
-from device_lib.platform.library import parts_of
+from device_lib.platform.library import declared, parts_of
 from device_lib.platform.primitives import (
     device,
     fence_sys,
@@ -38,24 +45,28 @@ from gmpi.contract import pipelines
 from gmpi.contract.collectives import (
     ALLREDUCE,
     ALLTOALL,
+    AMOUNT_BITS,
     AREA,
     CHUNK,
     INBOX_BYTES,
     PEERS,
     RANKS_SHIFT,
+    SIGNATURE_SHIFT,
+    SIZE_SHIFT,
 )
-from gmpi.contract.constants import SUCCESS
+from gmpi.contract.constants import ERR_OTHER, SUCCESS
 from gmpi.contract.grid import TRANSFER
 from gmpi.contract.pipelines import (
     BLOCKS_MASK,
     IN_ONE_PIECE,
     NUMBER_SHIFT,
+    OFFERED_SHIFT,
     PIPELINES,
     RECV_PACKET,
     SEND_PACKET,
     STRAIGHT,
 )
-from gmpi.contract.wire import CONTROL_ABORT, LOW_32, PACKET_BYTES, SCATTERED
+from gmpi.contract.wire import CONTROL_ABORT, LOW_32, OP_FAULT, PACKET_BYTES, SCATTERED
 
 NOT_AT_ONCE = -5  # in place of an error class: a rank has a buffer that is not in one piece
 
@@ -132,16 +143,31 @@ def _find_buffers(row, place, number, rank, size):
 
 
 @device
-def _offer_of_all(area, ranks, number):
-    """What all ranks have, of what they have offered; any thread, after the round."""
+def _offer_of_all(area, ranks, number, nbytes):
+    """(what all ranks have, of what they have offered; NOBODY, or a rank with other bytes; how many
+    it has); any thread, after the round."""
     offer = BLOCKS_MASK | IN_ONE_PIECE | STRAIGHT
+    other = NOBODY
+    theirs = 0
     source = 0
     while source < ranks:
         low, word = read_packet(area + turn_of(number, ranks) + source * INBOX_BYTES)
         blocks = min(offer & BLOCKS_MASK, low & BLOCKS_MASK)
-        offer = offer & low & ~BLOCKS_MASK | blocks
+        offer = offer & low & (IN_ONE_PIECE | STRAIGHT) | blocks
+        if low >> OFFERED_SHIFT != nbytes:
+            other = source
+            theirs = low >> OFFERED_SHIFT
         source += opaque(1)
-    return offer
+    return offer, other, theirs
+
+
+@device
+def _call_of(what, nbytes):
+    """The signature of a call, with all bits of its amount, for the text of an error."""
+    amount = nbytes
+    if kind_of(what) == ALLREDUCE:
+        amount = nbytes >> (what >> SIZE_SHIFT & 3)
+    return signature_of(what) | amount >> AMOUNT_BITS << SIGNATURE_SHIFT
 
 
 def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
@@ -155,7 +181,9 @@ def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
     rank, size, sync, sync_or = scope.rank, scope.size, scope.sync, scope.sync_or
     shares = shares_of(scope)
     part = parts_of(scope.name, "gmpi_direct")
+    leads = scope.leads
     pipeline = OF_SCOPE[scope.name]
+    tell = declared(f"gmpi_direct_tell_collective_{scope.name}", 8, 1)  # make_round_waits
 
     @device
     def look(ctx, what, number, signature, target, size_mode):
@@ -186,7 +214,7 @@ def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
         area, place = load_16(row + AREA)
         ranks = place >> RANKS_SHIFT
         blocks = int64(grid_blocks()) if shares(ctx) else int64(1)
-        offer = min(blocks, PIPELINES)
+        offer = min(blocks, PIPELINES) | nbytes << OFFERED_SHIFT
         if _is_in_one_piece(send) and _is_in_one_piece(recv):
             missing = _put_places(ctx, row, place, what, number, send, recv, nbytes, rank(), size())
             offer |= IN_ONE_PIECE if sync_or(missing) else IN_ONE_PIECE | STRAIGHT
@@ -195,7 +223,13 @@ def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
         error = meet(ctx, what, number, nbytes, offer)
         if error != SUCCESS:
             return error, number
-        offer = _offer_of_all(area, ranks, number)
+        offer, other, theirs = _offer_of_all(area, ranks, number, nbytes)
+        if other != NOBODY:
+            if leads():
+                ours = _call_of(what, nbytes)
+                tell(ctx, OP_FAULT, what, other, ours, _call_of(what, theirs))
+            sync()
+            return ERR_OTHER, number + 1
         if offer & IN_ONE_PIECE == 0:
             return NOT_AT_ONCE, number + 1
         count = int64(0)

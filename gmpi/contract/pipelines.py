@@ -27,6 +27,9 @@ for, and no slot in use. See ``tests/model/pipelines.pml``.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from gmpi.contract.collectives import RANKS
 from gmpi.contract.wire import PACKET_BYTES
 
 PIPELINES = 256  # at most
@@ -38,10 +41,12 @@ PLACES = 2 * PACKET_BYTES
 TARGET = PACKET_BYTES  # where to, behind where from
 
 # --- an offer -------------------------------------------------------------------------------------
-#   blocks | IN_ONE_PIECE | STRAIGHT
+#   blocks | IN_ONE_PIECE | STRAIGHT | bytes of the call << OFFERED_SHIFT: a signature has only the
+#   lower bits of the amount
 BLOCKS_MASK = 0xFFFF
 IN_ONE_PIECE = 1 << 16
 STRAIGHT = 1 << 17  # every other rank has mapped what it needs
+OFFERED_SHIFT = 18
 SEND_PACKET = 1
 RECV_PACKET = 2
 assert (RECV_PACKET - SEND_PACKET) * PACKET_BYTES == TARGET
@@ -50,6 +55,50 @@ assert (RECV_PACKET - SEND_PACKET) * PACKET_BYTES == TARGET
 NUMBER_SHIFT = 10  # number of the opening | pipelines; 0: straight
 PIPELINES_MASK = (1 << NUMBER_SHIFT) - 1
 assert PIPELINES <= PIPELINES_MASK
+
+
+# --- what a wait for a piece says in a report -----------------------------------------------------
+#   in place of the peer: rank (5) | which flag (1) | which piece (13) | of how many (13)
+_FLAG_SHIFT = 5
+_PIECE_SHIFT = 6
+_PIECES_SHIFT = 19
+_MOST_PIECES = (1 << 13) - 1
+assert RANKS <= 1 << _FLAG_SHIFT
+
+
+def missing_word(rank: int, which: int, piece: int, pieces: int) -> int:
+    """What is missing from a rank; compiled, too.
+
+    Args:
+        piece: from 1.
+    """
+    some = min(piece, _MOST_PIECES) << _PIECE_SHIFT | min(pieces, _MOST_PIECES) << _PIECES_SHIFT
+    return rank | which << _FLAG_SHIFT | some
+
+
+class MissingPiece(NamedTuple):
+    """What a rank waits for in a pipeline.
+
+    Attributes:
+        rank: of the communicator, whose it is.
+        which: of its two flags.
+        piece, pieces: from 1, of so many.
+    """
+
+    rank: int
+    which: int
+    piece: int
+    pieces: int
+
+
+def missing_of(word: int) -> MissingPiece:
+    """What a ``missing_word`` says."""
+    return MissingPiece(
+        word & (1 << _FLAG_SHIFT) - 1,
+        word >> _FLAG_SHIFT & 1,
+        word >> _PIECE_SHIFT & _MOST_PIECES,
+        word >> _PIECES_SHIFT & _MOST_PIECES,
+    )
 
 
 def flags_bytes(ranks: int) -> int:
@@ -81,6 +130,11 @@ def slot_at(ranks: int, slot: int, pipeline: int, which: int, source: int, owner
     """
     index = source - 1 if source > owner else source
     return ((pipeline * 2 + which) * (ranks - 1) + index) * slot
+
+
+def pieces_of(nbytes: int, pipelines: int, slot: int) -> int:
+    """Of the pipeline with the most; compiled, too."""
+    return max(1, (nbytes + pipelines * slot - 1) // (pipelines * slot))
 
 
 def piece_bytes(nbytes: int, pipelines: int, slot: int) -> int:

@@ -73,6 +73,9 @@ MATCHED, MATCHED_TOO = 10 << CALL_SHIFT, 11 << CALL_SHIFT  # GMPI_Mprobe, Imrecv
 SYNCHRONOUS = 16 << CALL_SHIFT  # GMPI_Issend; of what follows, too, short messages are MPI_Issend's
 SYNCHRONOUS_BLOCKING = 17 << CALL_SHIFT  # GMPI_Ssend
 SYNCHRONOUS_PERSISTENT = 18 << CALL_SHIFT  # GMPI_Ssend_init
+# Of a wait for a piece of a long direct collective, which stands in place of the peer
+# (gmpi/contract/pipelines.py).
+PIECE = 32 << CALL_SHIFT
 # In a predefined datatype: its size is not that of the array's elements, whose size stands in its
 # place; the rest is the number of the datatype.
 DATATYPE_UNFIT = 0x80

@@ -302,6 +302,12 @@ def _of_collective(tables: Tables, communicator: str, table: Table, call: Pendin
     members = table.members.get(communicator, sorted(tables))
     who = f"{ranks_text(list(inside))} {'wait' if len(inside) > 1 else 'waits'} in {call}"
     absent = [rank for rank in members if rank not in inside]
+    if not absent:  # bytes of a long one do not come
+        lacking = [(rank, inside[rank]) for rank in inside if inside[rank].lacks]
+        return [
+            Cause("follows", f"rank {rank} waits in {call}; all ranks are in this call", (rank,))
+            for rank, call in lacking[:LISTED]
+        ]
     return [_of_absent(tables, rank, who, call) for rank in absent[: 2 * LISTED]]
 
 

@@ -30,7 +30,8 @@ class Pending:
         matched: the message of a receive has begun to come.
         commands: how often threads have been asked to move bytes of it and have not yet done so.
         age_s: seconds; at least that old.
-        lacks: of a partitioned request, or of a call of grid scope, what is missing, in words.
+        lacks: of a partitioned request, a call of grid scope or a long direct collective, what is
+            missing, in words.
         end: number of its end, 0 for any other request.
         gives, takes: of a collective with counts, (rank, bytes) that go to each, and come from it;
             of a reduction, what each rank gets.

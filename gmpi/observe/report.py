@@ -23,7 +23,8 @@ from gmpi.contract.constants import (
     PROC_NULL,
     operation_name,
 )
-from gmpi.contract.wire import MESSAGE_HEADER, OP_GRID
+from gmpi.contract.pipelines import missing_of
+from gmpi.contract.wire import CALL_SHIFT, LOW_32, MESSAGE_HEADER, OP_GRID, PIECE
 from gmpi.diagnose.stacks import host_line, stacks
 from gmpi.diagnose.tables import (
     Cause,
@@ -172,6 +173,14 @@ def _peer(rank: int, members: list[int]) -> int | None:
     return members[rank]
 
 
+def _missing_text(word: int, members: list[int]) -> str:
+    """What a long direct collective waits for (``gmpi/contract/pipelines.py``)."""
+    missing = missing_of(word & LOW_32)
+    what = "the result of piece" if missing.which else "piece"
+    rank = members[missing.rank]
+    return f"{what} {missing.piece} of {missing.pieces} has not come from rank {rank}"
+
+
 def pending_of(row: np.ndarray, groups: list[Group], age_s: float, state: st.State) -> Pending:
     """Words one open row of the slots table."""
     op = int(row[st.S_OP])
@@ -198,6 +207,8 @@ def pending_of(row: np.ndarray, groups: list[Group], age_s: float, state: st.Sta
             f"{row[st.S_PEER]} of the grid's {row[st.S_ELEMENTS]} blocks have come; all threads of "
             "all blocks make the call together, and all blocks must be resident"
         )
+    if kind == "collective" and int(row[st.S_CALL]) == PIECE >> CALL_SHIFT:
+        lacks = _missing_text(int(row[st.S_PEER]), members)
     has_peer = fields & (ops.DEST | ops.SOURCE | ops.ROOT)
     has_data = fields & ops.DATATYPE
     flows = flows_of(state, int(row[st.S_SLOT]))

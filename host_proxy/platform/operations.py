@@ -202,7 +202,12 @@ _CALLS = {
     (wire.OP_ISEND, wire.SYNCHRONOUS_BLOCKING): "GMPI_Ssend",
     (wire.OP_BCAST, wire.NONBLOCKING): "GMPI_Ibcast",
     (wire.OP_BARRIER, wire.NONBLOCKING): "GMPI_Ibarrier",
-    **{(move.op, wire.BLOCKING): f"GMPI_{move.name}" for move in moves.ALL_ROWS},
+    (wire.OP_ALLREDUCE, wire.PIECE): "GMPI_Allreduce",
+    **{
+        (move.op, call): f"GMPI_{move.name}"
+        for move in moves.ALL_ROWS
+        for call in (wire.BLOCKING, wire.PIECE)
+    },
     **{
         (wire.OP_WINDOW, number << wire.CALL_SHIFT): f"GMPI_{name}"
         for number, name in enumerate(windows.CALLS, 1)

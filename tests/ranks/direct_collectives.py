@@ -17,7 +17,7 @@ from script import Call, Script
 
 import gmpi
 from gmpi import GMPI_Allreduce, GMPI_Barrier, GMPI_Bcast
-from gmpi.contract.collectives import CHUNK, ENTERED, LONG, NUMBER, ROOM
+from gmpi.contract.collectives import AMOUNT_BITS, CHUNK, ENTERED, LONG, NUMBER, ROOM
 from gmpi.contract.wire import COLLECTIVE_ROW_BYTES, DEVICE_COLLECTIVES
 from gmpi.memory import collectives
 
@@ -267,7 +267,13 @@ def calls_that_differ(g: gmpi.Context) -> None:
     def sums(s: Script, n: int, op: int) -> Call:
         return s.allreduce(s.data(np.zeros(n)), s.room(8 * n), n, gmpi.DOUBLE, op, comm)
 
+    def bytes_of(s: Script, n: int) -> Call:
+        data = s.data(np.zeros(n, np.uint8))
+        return s.allreduce(data, s.room(n), n, gmpi.UINT8_T, gmpi.MAX, comm)
+
+    few, many = 70000, 70000 + (1 << AMOUNT_BITS)  # their signatures are the same
     cases = [
+        (lambda s: bytes_of(s, few if first else many), f"of {few} UINT8_T", f"of {many} UINT8_T"),
         (lambda s: sums(s, 10 if first else 11, gmpi.SUM), "of 10 DOUBLE", "of 11 DOUBLE"),
         (lambda s: sums(s, 1, gmpi.MAX if first else gmpi.MIN), "MAX", "MIN"),
         (lambda s: s.barrier(comm) if first else sums(s, 1, gmpi.SUM), "GMPI_Barrier", "SUM of 1"),
@@ -336,7 +342,7 @@ def main() -> None:
         run(SCENARIOS, g)
         assert g.pending == []
     if not any(word.isidentifier() for word in sys.argv[1:]):
-        run([aborted, pipelines.aborted_in_a_pipeline])
+        run([aborted, *pipelines.ENDINGS])
     end()
 
 

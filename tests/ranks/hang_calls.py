@@ -234,6 +234,11 @@ def left_a_collective(s: Script, other: int) -> None:
         s.barrier()
 
 
+def left_a_long_collective(s: Script, other: int) -> None:
+    if RANK == 0:
+        reduce(s, LONG // 8, gmpi.DOUBLE, gmpi.SUM)
+
+
 def not_launched_in_a_collective(s: Script, other: int) -> None:
     s.barrier()
 

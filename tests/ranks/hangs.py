@@ -83,6 +83,7 @@ HANGS = [
     Hang(calls.sender_computes, "missing wait", "rank 0 does not wait for its GMPI_Isend to 1"),
     Hang(calls.sender_never_waits, "missing wait", "its kernels have ended"),
     Hang(calls.left_a_collective, "left", "rank 1 has left its kernels"),
+    Hang(calls.left_a_long_collective, "left", "rank 1 has left its kernels"),
     Hang(calls.not_launched_in_a_collective, "not launched", "ranks 0, 1 wait in GMPI_Barrier"),
     Hang(calls.different_collectives, "order", "the order of collectives differs"),
     Hang(calls.order_of_collectives, "communicator", "the communicators differ"),
@@ -105,8 +106,9 @@ HANGS = [
 #: With --direct: the GPUs themselves see where calls differ (direct_collectives).
 WILDCARDS = False if "--direct" in sys.argv else None
 DIRECT = (
-    calls.left_a_collective, calls.not_launched_in_a_collective, calls.different_collectives,
-    calls.order_of_collectives, calls.collective_and_receive, calls.collective_and_send,
+    calls.left_a_collective, calls.left_a_long_collective, calls.not_launched_in_a_collective,
+    calls.different_collectives, calls.order_of_collectives, calls.collective_and_receive,
+    calls.collective_and_send,
 )  # fmt: skip
 #: Some MPI libraries may see these themselves, if the ranks come together in time.
 NOTICED_BY_MPI = (calls.different_counts, calls.different_lengths)

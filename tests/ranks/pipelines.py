@@ -4,12 +4,14 @@ these, whose chunks are short."""
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import RANK, SIZE, WORLD, barrier, every_shape, pattern, raises, same
+from common import RANK, SIZE, TIME_FACTOR, WORLD, barrier, every_shape, pattern, raises, same
 from mpi4py import MPI
 from numba import cuda
 
@@ -17,6 +19,7 @@ import gmpi
 from gmpi.contract.collectives import AREA, CHUNK, LONG, area_bytes
 from gmpi.contract.pipelines import flags_bytes
 from gmpi.contract.wire import DEVICE_COLLECTIVES
+from gmpi.lifetime import watchdog
 
 ALLREDUCE, ALLGATHER, ALLTOALL = range(3)
 CALLS = {ALLREDUCE: "Allreduce", ALLGATHER: "Allgather", ALLTOALL: "Alltoall"}
@@ -279,6 +282,92 @@ SCENARIOS = [
 ]  # fmt: skip
 
 
+# --- what does not end ----------------------------------------------------------------------------
+
+#: (call, elements of a block, shape, whether rank 1 leaves in the middle: else it is silent)
+STALLS = [
+    (ALLREDUCE, 5 * LONG // 8, ("grid", 2, 32), False),
+    (ALLTOALL, 5 * LONG // 8, ("block", 1, 64), False),
+    (ALLGATHER, 5 * LONG // 8, ("warp", 1, 32), False),
+    (ALLREDUCE, 5 * LONG // 8, ("grid", 2, 32), True),
+    (ALLGATHER, 3 * LONG // 8, ("block", 1, 32), True),
+]
+
+
+class Leaves(Exception):
+    """What ends a rank in the middle of a call."""
+
+
+@contextlib.contextmanager
+def first_piece_only(leaves: bool) -> Iterator[None]:
+    """This rank tells nobody of its second piece."""
+    from device_lib.direct import pipelines
+
+    write = pipelines.write_packet
+
+    def tell(at: int, low: int, high: int) -> None:
+        if low == 1:
+            write(at, low, high)
+        elif leaves:
+            raise Leaves
+
+    pipelines.write_packet = tell
+    try:
+        yield
+    finally:
+        pipelines.write_packet = write
+
+
+def stalls_in_a_pipeline() -> None:
+    """The second piece of rank 1 never comes: the others are told so, and end after ``timeout_s``;
+    or at once, where rank 1 has gone."""
+    if SIZE == 1 or not gmpi.SIMULATOR:
+        return
+    watchdog.POLL_S, watchdog.ANSWER_S = 0.05, 3.0 * TIME_FACTOR
+    for case in STALLS if every_shape() else STALLS[SIZE % 2 :: 2]:
+        _stall(*case)
+
+
+def _stall(call: int, n: int, shape: tuple[str, int, int], leaves: bool) -> None:
+    limit = 0.4 * TIME_FACTOR
+    settings = {"watchdog_s": limit, "timeout_s": limit, "on_error": "return"}
+    if leaves:
+        settings["timeout_s"] = 60.0 * TIME_FACTOR
+    error: gmpi.GMPIError | None = None
+    scope, blocks, threads = shape
+    out, back = (cuda.to_device(np.zeros(n * SIZE)) for _ in range(2))
+    errors = cuda.to_device(np.full(blocks * threads, -1, np.int64))
+    began = time.monotonic()
+    stack = contextlib.ExitStack()
+    with contextlib.suppress(Leaves), stack:
+        g = stack.enter_context(gmpi.Context(WORLD, wildcards=False, **settings))  # type: ignore
+        barrier()
+        if RANK == 1:
+            stack.enter_context(first_piece_only(leaves))
+        try:
+            KERNELS[scope][blocks, threads](
+                g.device, call, False, out, n, gmpi.DOUBLE, back, gmpi.DOUBLE, gmpi.SUM, errors
+            )
+            g.synchronize()
+        except gmpi.GMPIError as exc:
+            error = exc
+        if not leaves:
+            barrier()  # nobody's watchdog goes before all have asked
+    barrier()
+    assert time.monotonic() - began < 20 * TIME_FACTOR
+    if leaves and RANK == 1:
+        return
+    assert isinstance(error, gmpi.PeerError if leaves else gmpi.RequestTimeoutError), error
+    ended = gmpi.GMPI_ERR_ABORTED if leaves else gmpi.GMPI_ERR_TIMEOUT
+    found = errors.copy_to_host() % 1000  # MPI may complete a Barrier on the way out
+    same(found, np.full(blocks * threads, ended), "errors")
+    text = error.report.text
+    assert f"GMPI_{CALLS[call]}" in text and "has not come from rank 1" in text, text
+    assert re.search(r"piece 2 of [2-9] has not come", text), text
+    why = "rank 1 has ended with Leaves" if leaves else "all ranks are in this call"
+    assert why in error.report.causes[0].text, text
+
+
 def aborted_in_a_pipeline() -> None:
     """Rank 1 never says what it has stored: an abort ends the call in all blocks of both."""
     if SIZE == 1 or not gmpi.SIMULATOR:
@@ -305,3 +394,6 @@ def aborted_in_a_pipeline() -> None:
             same(errors, np.full(96, aborted + 1000 * aborted), "errors")
         barrier()
     barrier()
+
+
+ENDINGS = [aborted_in_a_pipeline, stalls_in_a_pipeline]
