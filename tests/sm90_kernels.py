@@ -143,7 +143,10 @@ def windows(ctx: Any, a: Any, result: Any, n: int, win: int) -> None:
     gmpi.GMPI_Wait(ctx, gmpi.GMPI_Rput(ctx, a, n, d, 1, 4, n, d, win))
     r = gmpi.GMPI_Raccumulate(ctx, a, n, d, 1, 4, n, d, gmpi.SUM, win)
     e |= gmpi.GMPI_Win_flush_local(ctx, 1, win)
+    e |= gmpi.GMPI_Win_flush_local_all_warp(ctx, win)
     gmpi.GMPI_Wait(ctx, r)
+    r = gmpi.GMPI_Rget_accumulate_warp(ctx, a, n, d, result, n, d, 1, 4, n, d, gmpi.PROD, win)
+    gmpi.GMPI_Wait_warp(ctx, r)
     tile = cuda.shared.array(4, types.int64)
     e |= gmpi.GMPI_Compare_and_swap(ctx, tile, tile[1:], tile[2:], gmpi.INT64_T, 1, 4, win)
     e |= gmpi.GMPI_Win_unlock_all(ctx, win)
@@ -157,6 +160,19 @@ def blocks(ctx: Any, a: Any, b: Any, counts: Any, comm: int) -> None:
     e |= gmpi.GMPI_Neighbor_alltoallv(ctx, a, counts, counts, f, b, counts, counts, f, comm)
     e |= gmpi.GMPI_Allgatherv_warp(ctx, a, 4, f, b, counts, counts, f, comm)
     counts[0] = gmpi.GMPI_Ineighbor_allgather_warp(ctx, a, e, f, b[::2], 1, f, comm)
+
+
+def persistent(ctx: Any, a: Any, u: Any, n: int, peer: int) -> None:
+    """Requests that stay, and buffered sends: of a block and of a warp, contiguous and strided."""
+    own = cuda.local.array(4, types.int64)
+    own[0] = gmpi.GMPI_Bsend_init(ctx, a, n, gmpi.FLOAT, peer, 1, 0)
+    own[1] = gmpi.GMPI_Rsend_init(ctx, u[1:, 1:], n, gmpi.FLOAT, peer, 1, 0)
+    own[2] = gmpi.GMPI_Bsend_init_warp(ctx, u[:, 0], n, gmpi.FLOAT, peer, 1, 0)
+    own[3] = gmpi.GMPI_Rsend_init_warp(ctx, a, n, gmpi.FLOAT, peer, 1, 0)
+    gmpi.GMPI_Startall(ctx, 4, own)
+    gmpi.GMPI_Waitall(ctx, 4, own)
+    own[0] = gmpi.GMPI_Ibsend_warp(ctx, a, n, gmpi.FLOAT, peer, 1, 0)
+    a[0] = gmpi.GMPI_Wait_warp(ctx, own[0]).error
 
 
 INTERPRETER = (
@@ -181,6 +197,10 @@ KERNELS = {
     "views": (views, (types.float32[:, :, ::1], BYTES, types.int64, types.int64)),
     "grids": (grids, (types.float32[::1], types.float32[:, ::1], types.int64, types.int64)),
     "ends": (ends, (types.float32[::1], types.float32[::1], WORDS)),
+    "persistent": (
+        persistent,
+        (types.float32[::1], types.float32[:, ::1], types.int64, types.int64),
+    ),
     "windows": (windows, (types.float64[::1], types.float64[::1], types.int64, types.int64)),
     "blocks": (blocks, (types.float32[::1], types.float32[::1], WORDS, types.int64)),
     "small_integers": (small_integers, (BYTES, types.uint32, types.int16)),
