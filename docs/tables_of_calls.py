@@ -31,6 +31,7 @@ OTHERWISE = {
     "Mrecv": "message.Recv(buf, status)",
     "Imrecv": "message.Irecv(buf)",
     "Request_free": "request.Free()",
+    "Request_get_status": "request.Get_status(status)",
     "Test_cancelled": "status.Is_cancelled()",
     "Synchronize": "-",
     "Win_fence": "win.Fence(assertion)",
@@ -57,7 +58,7 @@ TESTED = {
 #: What can take the direct road; requests of either road are waited for by the same calls.
 DIRECT = """
     Isend Irsend Irecv Send Rsend Recv Sendrecv Sendrecv_replace
-    Wait Waitall Waitany Waitsome Test Testall Testany Testsome
+    Wait Waitall Waitany Waitsome Test Testall Testany Testsome Request_get_status
     Allreduce Bcast Barrier Reduce Gather Scatter Allgather Alltoall Reduce_scatter_block
     Scan Exscan Psend_init Precv_init Request_free Start Startall Pready
     Pready_range Pready_list Parrived Synchronize Put Get Rput Rget Accumulate Get_accumulate

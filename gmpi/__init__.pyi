@@ -270,6 +270,8 @@ from device_lib.api.exports_several import (
     GMPI_Issend_warp as GMPI_Issend_warp,
     GMPI_Ssend as GMPI_Ssend,
     GMPI_Ssend_warp as GMPI_Ssend_warp,
+    GMPI_Request_get_status as GMPI_Request_get_status,
+    GMPI_Request_get_status_warp as GMPI_Request_get_status_warp,
     GMPI_Testall as GMPI_Testall,
     GMPI_Testall_warp as GMPI_Testall_warp,
     GMPI_Testany as GMPI_Testany,

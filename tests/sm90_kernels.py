@@ -172,7 +172,9 @@ def persistent(ctx: Any, a: Any, u: Any, n: int, peer: int) -> None:
     gmpi.GMPI_Startall(ctx, 4, own)
     gmpi.GMPI_Waitall(ctx, 4, own)
     own[0] = gmpi.GMPI_Ibsend_warp(ctx, a, n, gmpi.FLOAT, peer, 1, 0)
-    a[0] = gmpi.GMPI_Wait_warp(ctx, own[0]).error
+    done, status = gmpi.GMPI_Request_get_status(ctx, own[1])
+    also, status = gmpi.GMPI_Request_get_status_warp(ctx, own[0])
+    a[0] = gmpi.GMPI_Wait_warp(ctx, own[0]).error + status.error + done + also
 
 
 INTERPRETER = (

@@ -24,6 +24,7 @@ PROGRAMS = [
     "point_to_point", "point_to_point --small", "point_to_point --direct --small",
     "collectives --some", "collectives --direct", "onesided", "onesided_refused",
     "counts", "blocks", "several", "several --direct", "combined", "combined --direct",
+    "looked_at", "looked_at --direct",
     "looking", "looking --direct", "ENGINE=mpi4py looking", "persistent", "persistent --direct",
     "ENGINE=mpi4py persistent", "partitioned --some", "partitioned_made", "partitioned_refused",
     "ROAD=proxied partitioned --some", "grid", "grid --direct", "traced",

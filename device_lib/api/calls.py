@@ -246,6 +246,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         irecv=irecv,
         wait=wait,
         test=test,
+        request_get_status=waiting.request_get_status,
         send=send,
         issend=issend,
         ssend=ssend,

@@ -1,4 +1,5 @@
-"""The names of synchronous sends, tests of several requests, and Waitsome; see ``exports``."""
+"""The names of synchronous sends, Request_get_status, tests of several requests, and Waitsome; see
+``exports``."""
 
 from __future__ import annotations
 
@@ -35,6 +36,24 @@ def GMPI_Ssend(
 
     Returns:
         Status, as GMPI_Send.
+    """
+    raise NotImplementedError
+
+
+@block_scope
+def GMPI_Request_get_status(ctx: DeviceContext, request: int) -> tuple[bool, Status]:
+    """Looks once whether a request is complete, and leaves it open (MPI 4.1 section 3.7.6).
+
+    Does not block; makes progress as GMPI_Test does, and takes as long. What a receive has brought
+    is in its buffer, which is the user's again. The request must still be waited for, tested or
+    freed; a persistent or partitioned one stays active until then.
+
+    Args:
+        request: of any kind but those of the grid; ``gmpi.REQUEST_NULL`` and inactive ones are
+            complete, with an empty status.
+
+    Returns:
+        (whether it is complete, Status), the same in each later call, and in the wait.
     """
     raise NotImplementedError
 
@@ -118,6 +137,7 @@ def GMPI_Waitsome(
 
 GMPI_Issend_warp = warp_scope(GMPI_Issend)
 GMPI_Ssend_warp = warp_scope(GMPI_Ssend)
+GMPI_Request_get_status_warp = warp_scope(GMPI_Request_get_status)
 GMPI_Testany_warp = warp_scope(GMPI_Testany)
 GMPI_Testall_warp = warp_scope(GMPI_Testall)
 GMPI_Testsome_warp = warp_scope(GMPI_Testsome)

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from device_lib.direct.partitioned_waits import KEEP as KEEP_ACTIVE
 from device_lib.direct.partitioned_waits import is_inactive
 from device_lib.direct.partitions import is_partitioned, is_persistent
 from device_lib.direct.persistent_rows import make_rounds
-from device_lib.direct.requests import ONE_LOOK, QUICK, WAIT
+from device_lib.direct.requests import KEEP, ONE_LOOK, QUICK, WAIT
 from device_lib.direct.rows import is_direct_handle
 from device_lib.platform.context import Status, has_direct
 from device_lib.platform.library import parts_of
@@ -81,7 +82,7 @@ def make_waiting(
     rounds = make_rounds(scope, requests.report)
     inner, end_round = rounds.inner, rounds.end
     complete, close, open_request = requests.complete, requests.close, requests.open_request
-    perform_proxied = requests.perform
+    perform_proxied, look_at = requests.perform, requests.look_at
     finish_direct, go_on = direct.finish, direct.go_on
     leads = scope.leads
     sync = scope.sync
@@ -150,6 +151,35 @@ def make_waiting(
         if has_direct(ctx):
             return finish_either(ctx, request, ONE_LOOK if once else WAIT)
         return complete(ctx, request, once)
+
+    @device
+    def look(ctx, request):
+        """What a test would find, of a request that stays open: whether it is complete, and the
+        fields of its Status."""
+        opened = request
+        if is_persistent(request):
+            opened = inner(ctx, request)
+        if opened == REQUEST_NULL or opened >> HANDLE_ERROR_SHIFT == 1:
+            completed, s = complete(ctx, opened, True)
+            return 1, s.error, s.source, s.tag, s.count, s.nbytes
+        if is_direct_handle(opened):
+            outcome, count, origin = finish_direct(ctx, opened, KEEP)
+        elif is_partitioned(opened):
+            outcome, count, origin = finish_partitioned(ctx, opened, KEEP_ACTIVE)
+        else:
+            outcome, count, origin = look_at(ctx, opened, 1)
+            if outcome == 0 and has_direct(ctx):
+                go_on(ctx, slots.guess(ctx))
+        s = close(ctx, opened, outcome, count, origin)
+        flag = 1 if outcome & COMPLETED != 0 else 0
+        return flag, s.error, s.source, s.tag, s.count, s.nbytes
+
+    look_linked = part("look", 4, 6, look)
+
+    @device
+    def request_get_status(ctx, request):
+        flag, error, source, tag, count, nbytes = look_linked(ctx, int64(request))
+        return flag != 0, Status(error, source, tag, count, nbytes)
 
     @device
     def wait(ctx, request):
@@ -290,6 +320,7 @@ def make_waiting(
         finish=finish,
         wait=wait,
         error_of=error_of,
+        request_get_status=request_get_status,
         perform=perform,
         finish_all=finish_all_linked,
         wait_for_each=wait_for_each,

@@ -69,6 +69,7 @@ from gmpi.contract.wire import (
 
 _PATIENCE = 2 if SIMULATOR else 8  # passes over all partitions, before others are thought of
 _LOOKS = 2 if SIMULATOR else 16
+KEEP = 2  # in place of ``once``: looks once, and leaves a request active that is complete
 
 # What one pass has found.
 _GOES_ON = 0
@@ -201,15 +202,16 @@ def make_partitioned_waits(
     pass_linked = part("pass", 4, 1, pass_over)
 
     @device
-    def conclude(ctx, request, found, error):
+    def conclude(ctx, request, found, error, once):
         """(outcome, count, origin)."""
+        ends = once != KEEP and leads() and lane_id() == 0
         if found == _FOREIGN:
             return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
         if found == _INACTIVE:
             return COMPLETED, 0, NO_ORIGIN
         if found & 0xFF == _FAILED:
             sync()
-            if leads() and lane_id() == 0:
+            if ends:
                 row = row_of(ctx, request)
                 state = load_gpu(row + STATE)
                 store_gpu(row + STATE, state & ~ACTIVE)
@@ -228,7 +230,7 @@ def make_partitioned_waits(
             fence_gpu()  # what those stored who have taken the partitions
         failed = error_of_groups(row) if mode_of(shape) == PROXIED else SUCCESS
         sync()
-        if leads() and lane_id() == 0:
+        if ends:
             store_gpu(row + STATE, state & ~ACTIVE)
         if mode_of(shape) == NOBODY or failed != SUCCESS:
             return COMPLETED | failed << ERROR_SHIFT, 0, origin
@@ -271,7 +273,7 @@ def make_partitioned_waits(
             if leads():
                 tell_linked(ctx, OP_WAITED, request, handle)
             end_late(ctx, handle)
-        return conclude(ctx, request, found, error)
+        return conclude(ctx, request, found, error, once)
 
     finish_rest_linked = part("finish_rest", 5, 3, finish_rest)
 
@@ -296,7 +298,7 @@ def make_partitioned_waits(
                 partition += opaque(size())
         if sync_or(left):
             return finish_rest_linked(ctx, request, once)
-        return conclude(ctx, request, _DONE, SUCCESS)
+        return conclude(ctx, request, _DONE, SUCCESS, once)
 
     finish = part("finish", 5, 3, finish_quick)
     return SimpleNamespace(finish=finish)

@@ -73,6 +73,7 @@ from gmpi.contract.wire import (
 WAIT = 0
 ONE_LOOK = 1  # and one at the requests of others
 QUICK = 2
+KEEP = 3  # as ONE_LOOK, and a request that is complete stays open for a wait to come
 
 _LOOKS = 2 if SIMULATOR else 16  # of one lane, before all threads of the scope meet again
 _FEW_LOOKS = 2  # where there are others' requests to go on with
@@ -275,9 +276,12 @@ def make_direct(
     report_linked = part("report", 5, 1, report)
 
     @device
-    def close(ctx, slot, handle, sends, told):
-        """(outcome, count, origin) of a finished request, which is one no more."""
+    def close(ctx, slot, handle, sends, told, how):
+        """(outcome, count, origin) of a finished request, which is one no more, unless KEEP."""
         outcome, count, origin = outcome_of(ctx, slot, sends)
+        if how == KEEP:
+            sync()  # all have read the row
+            return outcome, count, origin
         failed = outcome >> ERROR_SHIFT & 0xFF
         if told != 0 and leads():
             tell_linked(ctx, OP_WAITED, slot, handle)
@@ -314,10 +318,11 @@ def make_direct(
             turns += 1
             if done:
                 break
-            if turns >= _PATIENCE or how == ONE_LOOK:
+            one_look = how == ONE_LOOK or how == KEEP
+            if turns >= _PATIENCE or one_look:
                 others = 0
                 late = 0
-                at_host = how == ONE_LOOK or turns & (_HOST - 1) == 0
+                at_host = one_look or turns & (_HOST - 1) == 0
                 if leads() and lane_id() == 0:
                     if at_host:
                         now = timer_ns()
@@ -343,10 +348,10 @@ def make_direct(
         count = 0
         origin = NO_ORIGIN
         if done:
-            outcome, count, origin = close(ctx, slot, handle, sends, told)
+            outcome, count, origin = close(ctx, slot, handle, sends, told, how)
         elif error != 0:
             outcome = COMPLETED | (error & 0xFF) << ERROR_SHIFT
-        elif leads() and lane_id() == 0:
+        if (how == KEEP or outcome == 0) and leads() and lane_id() == 0:
             rows.put_back(ctx, handle)
         return outcome, count, origin
 
@@ -360,8 +365,10 @@ def make_direct(
         """(outcome, count, origin) of a request of the direct road.
 
         Args:
-            how: WAIT; ONE_LOOK, which goes on with others' requests as well; or QUICK.
+            how: WAIT; ONE_LOOK, which goes on with others' requests as well; QUICK; or KEEP.
         """
+        if how == KEEP:
+            return finish_linked(ctx, handle, how, LOST)
         outcome, count, origin = take(ctx, handle, 1 if how != WAIT else LOOKS, how == QUICK)
         if outcome & COMPLETED != 0 or outcome == NOT_YET:
             return outcome, count, origin

@@ -126,7 +126,8 @@ def _packet(lanes, mask, completion, packet, low, word):
 # long: one loop, whose state is in registers
 @device
 def await_event(ctx, handle, recv, lane, lanes, mask, patience):
-    """Polls until something happens to the request, or ``patience`` polls (0: no limit) are over.
+    """Polls until something happens to the request, or ``patience`` polls (0: no limit) are over,
+    and each packet has been looked at.
 
     For requests of either class and warps of any size. On DONE a payload that came with the
     completion has been stored at ``recv``.
@@ -215,7 +216,7 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
                 if index >= 0:
                     return COMMAND, other << 8 | index, command, length, buffers, 0, 0, 0
             counted, rest = pacing.count(ctx, counted, lane, mask)
-        if polls == patience:
+        if patience != 0 and polls >= patience and begin == 0:  # all packets have been looked at
             return NOTHING, 0, 0, 0, 0, 0, 0, 0
         relax(ctx.mapped + CONTROL_DOORBELL)
         pacing.rest(rest)

@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from device_lib.strict.checker import Checker
 
 _WAITS = frozenset(
-    {"Wait", "Waitall", "Waitany", "Waitsome", "Test", "Testall", "Testany", "Testsome"}
-)
+    {
+        "Wait", "Waitall", "Waitany", "Waitsome", "Test", "Testall", "Testany", "Testsome",
+        "Request_get_status",
+    }
+)  # fmt: skip
 _MOST_STATUSES = 1 << 20
 
 
@@ -203,7 +206,7 @@ class Calls:
                     "Waitany set them to gmpi.REQUEST_NULL",
                 )
         known = tuple(h for h in call.handles if checker.requests.find(h) is not None)
-        if call.name.startswith("Test") and known:
+        if call.name.startswith(("Test", "Request_get")) and known:
             call.held = checker.schedule.holds(known)
         if call.name in ("Waitall", "Waitsome", "Testall", "Testsome"):
             count = handles.count_of(call)
@@ -231,6 +234,9 @@ class Calls:
         """The first thread has come out of a call."""
         checker = self._checker
         name = call.name
+        if name == "Request_get_status":
+            self._seen(call, result)
+            return
         if name in _WAITS:
             for handle, status in handles.completed(call, result):
                 self._complete(call, handle, status)
@@ -260,16 +266,28 @@ class Calls:
         """A wait or a test has closed a request."""
         checker = self._checker
         request = checker.requests.find(handle)
-        if request is None:
-            return
-        received = None
-        if status is not None:
-            if status.error not in (SUCCESS, ERR_TRUNCATE):
-                self._failed = True
-                received = 0
-            elif request.name.removeprefix("GMPI_").startswith(("Irecv", "Imrecv")):
-                received = status.nbytes
-        self._ended(call, request, checker.requests.close(request, call.site, received))
+        if request is not None:
+            received = self._received(request, status)
+            self._ended(call, request, checker.requests.close(request, call.site, received))
+
+    def _seen(self, call: Call, result: tuple[bool, Status]) -> None:
+        """A request is complete, and stays open: its buffers are the user's again."""
+        request = self._checker.requests.find(call.handles[0])
+        if request is not None and result[0]:
+            ended, received = list(request.busy), self._received(request, result[1])
+            for busy in ended:
+                self._checker.requests.let_go(busy, received)
+            self._ended(call, request, ended)
+
+    def _received(self, request: Request, status: Status | None) -> int | None:
+        """How many bytes the receive of a complete request has got; None: all."""
+        if status is None:
+            return None
+        if status.error not in (SUCCESS, ERR_TRUNCATE):
+            self._failed = True
+            return 0
+        receives = request.name.removeprefix("GMPI_").startswith(("Irecv", "Imrecv"))
+        return status.nbytes if receives else None
 
     def _ended(self, call: Call, request: Request, ended: list[Busy]) -> None:
         """What a request has read and stored is known from now on to who has waited for it."""
@@ -371,6 +389,7 @@ def _not_yet(call: Call) -> Any:
     nothing = status_of(SUCCESS, 0, NO_ORIGIN)
     return {
         "Test": (False, nothing),
+        "Request_get_status": (False, nothing),
         "Testany": (-1, False, nothing),
         "Testall": (False, SUCCESS),
         "Testsome": (0, SUCCESS),

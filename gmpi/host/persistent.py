@@ -55,6 +55,14 @@ class HostPersistent:
         self._empty(status)
         return True
 
+    def Get_status(self, status: MPI.Status | None = None) -> bool:
+        """Whether the operation is complete, or none is under way; the request stays active (MPI
+        4.1 section 3.7.6)."""
+        if self._request is not None and self.is_active:
+            return self._request.Get_status(status)
+        self._empty(status)
+        return True
+
     def Cancel(self) -> None:
         """Cancels a receive that is under way, as ``Cancel`` of others."""
         if self._request is not None and self.is_active:

@@ -322,6 +322,12 @@ class HostRequest:
         wait_until(self.poll)
         return self.result(status)
 
+    def Get_status(self, status: MPI.Status | None = None) -> bool:
+        """Whether the operation is complete, for ``Wait`` to end (MPI 4.1 section 3.7.6)."""
+        if self.poll():
+            self._status.copy_to(status)
+        return self.is_complete
+
     def Cancel(self) -> None:
         """Cancels a receive whose message has not come; it ends all the same, by ``Wait``
         (MPI 4.1 section 3.8.4). Anything else goes on."""
