@@ -34,6 +34,7 @@ from device_lib.platform.primitives import (
 )
 from device_lib.platform.scope import Scope
 from device_lib.proxied.slots import error_handle
+from gmpi.contract import wire
 from gmpi.contract.constants import ERR_COMM, ERR_REQUEST, GMPI_ERR_NO_RESOURCE, SUCCESS
 from gmpi.contract.persistent import (
     ACTIVE,
@@ -52,26 +53,8 @@ from gmpi.contract.persistent import (
     STATE,
     WORD0,
 )
-from gmpi.contract.wire import (
-    CALL_MASK,
-    CALL_SHIFT,
-    DEVICE_PERSISTENT_COUNT,
-    FLAG_BACK,
-    FLAG_OUT,
-    HANDLE_CONTEXT_SHIFT,
-    HANDLE_DIRECT_SHIFT,
-    OP_BSEND,
-    OP_IRECV,
-    OP_ISEND,
-    OP_REQUEST_FREE,
-    OP_START,
-    PERSISTENT,
-    PERSISTENT_ROWS,
-    READY_PERSISTENT,
-    SYNCHRONOUS_PERSISTENT,
-)
 
-_CALL = CALL_MASK << CALL_SHIFT
+_CALL = wire.CALL_MASK << wire.CALL_SHIFT
 
 
 @device
@@ -117,9 +100,9 @@ def make_persistent(
             index = find_row(ctx)
             if index >= 0:
                 row = persistent_row(ctx, index)
-                number = add_gpu(ctx.device + DEVICE_PERSISTENT_COUNT, 1) & (GENERATIONS - 1)
-                handle = index | number << ROW_BITS | context_id(ctx) << HANDLE_CONTEXT_SHIFT
-                handle |= 3 << HANDLE_DIRECT_SHIFT
+                number = add_gpu(ctx.device + wire.DEVICE_PERSISTENT_COUNT, 1) & (GENERATIONS - 1)
+                handle = index | number << ROW_BITS | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT
+                handle |= 3 << wire.HANDLE_DIRECT_SHIFT
                 store_gpu(row + STATE, 0)
                 store_gpu(row + WORD0, word0)
                 store_gpu(row + PEER_TAG, peer_tag)
@@ -137,7 +120,7 @@ def make_persistent(
         handle = broadcast(handle)
         sync()
         if handle == error_handle(GMPI_ERR_NO_RESOURCE):
-            report(ctx, word0, PERSISTENT_ROWS, GMPI_ERR_NO_RESOURCE)
+            report(ctx, word0, wire.PERSISTENT_ROWS, GMPI_ERR_NO_RESOURCE)
         return handle
 
     make_linked = part("make_persistent", 10, 1, make)
@@ -152,16 +135,20 @@ def make_persistent(
     def keep_scattered(ctx, word0, peer_tag, count, send, recv):
         return make_linked(ctx, word0, peer_tag, count, 0, send, recv, 1)
 
-    init_send = make_message_call(FLAG_OUT, not_direct, as_it_is, keep, keep_scattered)
-    init_receive = make_message_call(FLAG_BACK, not_direct, as_it_is, keep, keep_scattered)
+    init_send = make_message_call(wire.FLAG_OUT, not_direct, as_it_is, keep, keep_scattered)
+    init_receive = make_message_call(wire.FLAG_BACK, not_direct, as_it_is, keep, keep_scattered)
 
     @device
     def send_init(ctx, buf, count, datatype, dest, tag, comm):
-        return init_send(ctx, OP_ISEND | PERSISTENT, buf, count, datatype, dest, tag, comm)
+        return init_send(
+            ctx, wire.OP_ISEND | wire.PERSISTENT, buf, count, datatype, dest, tag, comm
+        )
 
     @device
     def rsend_init(ctx, buf, count, datatype, dest, tag, comm):
-        return init_send(ctx, OP_ISEND | READY_PERSISTENT, buf, count, datatype, dest, tag, comm)
+        return init_send(
+            ctx, wire.OP_ISEND | wire.READY_PERSISTENT, buf, count, datatype, dest, tag, comm
+        )
 
     @device
     def init_proxied(ctx, op, buf, count, datatype, dest, tag, comm):
@@ -172,25 +159,29 @@ def make_persistent(
 
     @device
     def ssend_init(ctx, buf, count, datatype, dest, tag, comm):
-        op = OP_ISEND | SYNCHRONOUS_PERSISTENT
+        op = wire.OP_ISEND | wire.SYNCHRONOUS_PERSISTENT
         return init_proxied(ctx, op, buf, count, datatype, dest, tag, comm)
 
     @device
     def bsend_init(ctx, buf, count, datatype, dest, tag, comm):
-        return init_proxied(ctx, OP_BSEND | PERSISTENT, buf, count, datatype, dest, tag, comm)
+        return init_proxied(
+            ctx, wire.OP_BSEND | wire.PERSISTENT, buf, count, datatype, dest, tag, comm
+        )
 
     @device
     def recv_init(ctx, buf, count, datatype, source, tag, comm):
-        return init_receive(ctx, OP_IRECV | PERSISTENT, buf, count, datatype, source, tag, comm)
+        return init_receive(
+            ctx, wire.OP_IRECV | wire.PERSISTENT, buf, count, datatype, source, tag, comm
+        )
 
     # What the collectives hand over to open a request makes one here.
     @device
     def record(ctx, word0, peer_tag, count, nbytes, send, recv):
-        return keep(ctx, word0 & ~_CALL | PERSISTENT, peer_tag, count, nbytes, send, recv)
+        return keep(ctx, word0 & ~_CALL | wire.PERSISTENT, peer_tag, count, nbytes, send, recv)
 
     @device
     def record_scattered(ctx, word0, peer_tag, count, send, recv):
-        return keep_scattered(ctx, word0 & ~_CALL | PERSISTENT, peer_tag, count, send, recv)
+        return keep_scattered(ctx, word0 & ~_CALL | wire.PERSISTENT, peer_tag, count, send, recv)
 
     recorded = make_collective_calls(
         SimpleNamespace(open_request=record),
@@ -230,23 +221,23 @@ def make_persistent(
         op = word0 & 0xFF
         if load_gpu(row + IS_SCATTERED) != 0:
             handle = open_scattered(ctx, word0, peer_tag, count, send, recv)
-            return keep_bytes(ctx, handle) if op == OP_BSEND else handle
-        moves = op == OP_ISEND or op == OP_IRECV
+            return keep_bytes(ctx, handle) if op == wire.OP_BSEND else handle
+        moves = op == wire.OP_ISEND or op == wire.OP_IRECV
         if moves and has_direct(ctx) and is_sound(word0, count):  # as ``messages.if_direct``
             handle = PROXIED_ROAD
-            if op == OP_ISEND:
+            if op == wire.OP_ISEND:
                 handle = send_direct(ctx, word0, peer_tag, nbytes, send)
             else:
                 handle = receive_direct(ctx, word0, peer_tag, nbytes, recv)
             if handle != PROXIED_ROAD:
                 return handle
         handle = open_request(ctx, word0, peer_tag, count, nbytes, send, recv)
-        return keep_bytes(ctx, handle) if op == OP_BSEND else handle
+        return keep_bytes(ctx, handle) if op == wire.OP_BSEND else handle
 
     @device
     def start_persistent(ctx, request):
         row = persistent_row(ctx, request)
-        if not change(ctx, OP_START, request, STATE, ACTIVE):
+        if not change(ctx, wire.OP_START, request, STATE, ACTIVE):
             return ERR_REQUEST
         inner = open_round(ctx, row)
         if leads() and lane_id() == 0:
@@ -285,7 +276,7 @@ def make_persistent(
 
     @device
     def free_persistent(ctx, request):
-        return SUCCESS if change(ctx, OP_REQUEST_FREE, request, OWNER, 0) else ERR_REQUEST
+        return SUCCESS if change(ctx, wire.OP_REQUEST_FREE, request, OWNER, 0) else ERR_REQUEST
 
     free_linked = part("free_persistent", 4, 1, free_persistent)
 

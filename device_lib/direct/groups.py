@@ -26,32 +26,14 @@ from device_lib.platform.primitives import (
 )
 from device_lib.platform.scope import Scope
 from device_lib.proxied.scattered import make_open_scattered
+from gmpi.contract import partitions as p
 from gmpi.contract.constants import SUCCESS
-from gmpi.contract.partitions import (
-    BUSY,
-    DONE,
-    FIRST_RECORD,
-    FIRST_WORD,
-    GROUP_BUFFER,
-    GROUP_COUNT,
-    GROUP_ELEMENTS,
-    GROUP_ERROR,
-    GROUP_HANDLE,
-    GROUP_PARTITIONS,
-    GROUP_READY,
-    GROUP_SHIFT,
-    GROUP_STATE,
-    OPEN,
-    PARTITIONS_MASK,
-    SENDS,
-    SHAPE,
-)
 from gmpi.contract.wire import OP_ISEND
 
 
 @device
 def group_of(row, partition):
-    group, rest = divide_wide(partition, load_gpu(row + GROUP_PARTITIONS))
+    group, rest = divide_wide(partition, load_gpu(row + p.GROUP_PARTITIONS))
     return group
 
 
@@ -59,8 +41,8 @@ def group_of(row, partition):
 def error_of_groups(row):
     """The error class of the first group that has failed; any thread, when all are done."""
     group = 0
-    while group < load_gpu(row + GROUP_COUNT):
-        error = load_gpu(row_group(row, group) + GROUP_ERROR)
+    while group < load_gpu(row + p.GROUP_COUNT):
+        error = load_gpu(row_group(row, group) + p.GROUP_ERROR)
         if error != SUCCESS:
             return error
         group += opaque(1)
@@ -82,19 +64,19 @@ def _claim(row, group, number):
     """(what to do with the request of a group in a round: OPEN, it is to be opened; BUSY, it is to
     be looked at; DONE; or 0, nothing; its handle). One thread."""
     at = row_group(row, group)
-    state = load_gpu(at + GROUP_STATE)
-    mark = number << GROUP_SHIFT
-    if state == mark | DONE:
+    state = load_gpu(at + p.GROUP_STATE)
+    mark = number << p.GROUP_SHIFT
+    if state == mark | p.DONE:
         fence_gpu()  # what those stored who have found it complete
-        return DONE, 0
-    if state == mark | OPEN:
-        if cas_gpu(at + GROUP_STATE, state, mark | BUSY) == state:
+        return p.DONE, 0
+    if state == mark | p.OPEN:
+        if cas_gpu(at + p.GROUP_STATE, state, mark | p.BUSY) == state:
             fence_gpu()
-            return BUSY, load_gpu(at + GROUP_HANDLE)
-    elif state >> GROUP_SHIFT < number and load_gpu(row + SHAPE) & SENDS == 0:
-        if cas_gpu(at + GROUP_STATE, state, mark | BUSY) == state:
+            return p.BUSY, load_gpu(at + p.GROUP_HANDLE)
+    elif state >> p.GROUP_SHIFT < number and load_gpu(row + p.SHAPE) & p.SENDS == 0:
+        if cas_gpu(at + p.GROUP_STATE, state, mark | p.BUSY) == state:
             fence_gpu()
-            return OPEN, 0
+            return p.OPEN, 0
     return 0, 0
 
 
@@ -122,19 +104,19 @@ def make_groups(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
             at = row_group(row, group)
             store_gpu(at + field, value)
             fence_gpu()
-            store_gpu(at + GROUP_STATE, number << GROUP_SHIFT | what)
+            store_gpu(at + p.GROUP_STATE, number << p.GROUP_SHIFT | what)
 
     @device
     def open_request(ctx, row, group, number):
         """Opens the request of a group that the caller has claimed."""
         at = row_group(row, group)
-        word0 = load_gpu(row + FIRST_WORD)
-        peer_tag = load_gpu(row + FIRST_RECORD) + (group << 32)
-        send = at + GROUP_BUFFER if word0 & 0xFF == OP_ISEND else 0
-        recv = at + GROUP_BUFFER if send == 0 else 0
-        count = load_gpu(at + GROUP_ELEMENTS)
+        word0 = load_gpu(row + p.FIRST_WORD)
+        peer_tag = load_gpu(row + p.FIRST_RECORD) + (group << 32)
+        send = at + p.GROUP_BUFFER if word0 & 0xFF == OP_ISEND else 0
+        recv = at + p.GROUP_BUFFER if send == 0 else 0
+        count = load_gpu(at + p.GROUP_ELEMENTS)
         handle = open_scattered(ctx, word0, peer_tag, count, send, recv)
-        leave(row, group, number, OPEN, GROUP_HANDLE, handle)
+        leave(row, group, number, p.OPEN, p.GROUP_HANDLE, handle)
 
     @device
     def look(ctx, row, group, number):
@@ -146,17 +128,17 @@ def make_groups(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
             what, handle = _claim(row, group, number)
         what, handle, unused = broadcast_3(what, handle, 0)
         sync()
-        if what == DONE:
+        if what == p.DONE:
             return 1
-        if what == OPEN:
+        if what == p.OPEN:
             open_request(ctx, row, group, number)
-        if what != BUSY:
+        if what != p.BUSY:
             return 0
         completed, status = complete(ctx, handle, True)
         if completed:
-            leave(row, group, number, DONE, GROUP_ERROR, status.error)
+            leave(row, group, number, p.DONE, p.GROUP_ERROR, status.error)
             return 1
-        leave(row, group, number, OPEN, GROUP_HANDLE, handle)
+        leave(row, group, number, p.OPEN, p.GROUP_HANDLE, handle)
         return 0
 
     look_linked = part("look_at_group", 6, 1, look)
@@ -166,7 +148,7 @@ def make_groups(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
         """Whether all of them have."""
         done = 1
         group = 0
-        while group < load_gpu(row + GROUP_COUNT):
+        while group < load_gpu(row + p.GROUP_COUNT):
             done &= look_linked(ctx, row, group, number)
             group += opaque(1)
         return done
@@ -180,12 +162,12 @@ def make_groups(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
         if leads() and lane_id() == 0:
             fence_gpu()  # whoever sends it must see its bytes
             at = row_group(row, group)
-            each = load_gpu(row + GROUP_PARTITIONS)
-            wanted = min(each, (load_gpu(row + SHAPE) & PARTITIONS_MASK) - group * each)
-            if add_gpu(at + GROUP_READY, 1) + 1 == wanted:
+            each = load_gpu(row + p.GROUP_PARTITIONS)
+            wanted = min(each, (load_gpu(row + p.SHAPE) & p.PARTITIONS_MASK) - group * each)
+            if add_gpu(at + p.GROUP_READY, 1) + 1 == wanted:
                 fence_gpu()
-                store_gpu(at + GROUP_READY, 0)
-                store_gpu(at + GROUP_STATE, number << GROUP_SHIFT | BUSY)
+                store_gpu(at + p.GROUP_READY, 0)
+                store_gpu(at + p.GROUP_STATE, number << p.GROUP_SHIFT | p.BUSY)
                 begins = 1
         begins, unused, ignored = broadcast_3(begins, 0, 0)
         sync()

@@ -25,21 +25,7 @@ from device_lib.platform.primitives import (
     store_gpu,
 )
 from device_lib.platform.scope import Scope
-from gmpi.contract.partitions import (
-    LATE,
-    LATE_COUNT,
-    MARK_BYTES,
-    MARK_SHIFT,
-    MARKS,
-    MOVING,
-    OWNER,
-    PARTITIONS_MASK,
-    PROXIED,
-    ROUND_SHIFT,
-    SENDS,
-    SENT,
-    SHAPE,
-)
+from gmpi.contract import partitions as p
 from gmpi.contract.wire import DEVICE_DIRECT_OPEN, DEVICE_LATE, DEVICE_PARTITIONED_COUNT
 
 _NONE = -1
@@ -47,13 +33,13 @@ _NONE = -1
 
 @device
 def set_mark(row, partition, number, what):
-    store_gpu(load_gpu(row + MARKS) + partition * MARK_BYTES, number << MARK_SHIFT | what)
+    store_gpu(load_gpu(row + p.MARKS) + partition * p.MARK_BYTES, number << p.MARK_SHIFT | what)
 
 
 @device
 def count_late(ctx, row, more):
     """Says how much more there is in a row for others to do."""
-    count_gpu(row + LATE_COUNT, more)
+    count_gpu(row + p.LATE_COUNT, more)
     tell_others(ctx, more)
 
 
@@ -68,7 +54,7 @@ def tell_others(ctx, more):
 def leave(ctx, row, partition, number):
     """Marks a partition as ready; one thread, after a barrier of those that wrote it."""
     fence_gpu()  # whoever stores it must see its bytes
-    set_mark(row, partition, number, LATE)
+    set_mark(row, partition, number, p.LATE)
     count_late(ctx, row, 1)
 
 
@@ -76,23 +62,26 @@ def leave(ctx, row, partition, number):
 def _claim_in(row):
     """(partition that may be stored now, its round) of a row, claimed; (_NONE, 0): there is none.
     Of a receive, partition 0. One thread."""
-    if load_gpu(row + LATE_COUNT) == 0:
+    if load_gpu(row + p.LATE_COUNT) == 0:
         return _NONE, 0
-    owner, state = load_pair_gpu(row + OWNER)
-    shape = load_gpu(row + SHAPE)
-    number = state >> ROUND_SHIFT
+    owner, state = load_pair_gpu(row + p.OWNER)
+    shape = load_gpu(row + p.SHAPE)
+    number = state >> p.ROUND_SHIFT
     if not partitions.has_credit(row, partitions.mode_of(shape), number):
         return _NONE, 0
-    if shape & SENDS == 0:  # no other thread begins with it
-        if cas_gpu(row + LATE_COUNT, 1, 0) == 1:
+    if shape & p.SENDS == 0:  # no other thread begins with it
+        if cas_gpu(row + p.LATE_COUNT, 1, 0) == 1:
             return 0, number
         return _NONE, 0
-    marks = load_gpu(row + MARKS)
-    mark = number << MARK_SHIFT
+    marks = load_gpu(row + p.MARKS)
+    mark = number << p.MARK_SHIFT
     partition = 0
-    while partition < shape & PARTITIONS_MASK:
-        at = marks + partition * MARK_BYTES
-        if load_gpu(at) == mark | LATE and cas_gpu(at, mark | LATE, mark | MOVING) == mark | LATE:
+    while partition < shape & p.PARTITIONS_MASK:
+        at = marks + partition * p.MARK_BYTES
+        if (
+            load_gpu(at) == mark | p.LATE
+            and cas_gpu(at, mark | p.LATE, mark | p.MOVING) == mark | p.LATE
+        ):
             fence_gpu()
             return partition, number
         partition += opaque(1)
@@ -142,18 +131,18 @@ def make_late(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         sync()
         if partition == _NONE:
             return 0
-        shape = load_gpu(row + SHAPE)
-        if shape & SENDS == 0:
+        shape = load_gpu(row + p.SHAPE)
+        if shape & p.SENDS == 0:
             look_at_all(ctx, row, number)
-        elif partitions.mode_of(shape) == PROXIED:
+        elif partitions.mode_of(shape) == p.PROXIED:
             ready_in_group(ctx, row, partition, number)
         else:
             partitions.store(row, partition, number, rank(), size())
         sync()
         if leads() and lane_id() == 0:
-            if shape & SENDS != 0:
+            if shape & p.SENDS != 0:
                 partitions.publish(row, shape, partition, number)
-                set_mark(row, partition, number, SENT)
+                set_mark(row, partition, number, p.SENT)
                 count_late(ctx, row, -1)
             else:
                 tell_others(ctx, -1)

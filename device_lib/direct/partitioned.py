@@ -46,31 +46,8 @@ from device_lib.platform.primitives import (
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import ring
+from gmpi.contract import partitions as p
 from gmpi.contract.constants import ERR_ARG, ERR_REQUEST, SUCCESS
-from gmpi.contract.partitions import (
-    ACTIVE,
-    ASKED,
-    ASKED_BLOCK,
-    COPIES,
-    CREDIT,
-    EQUAL,
-    MARK_BYTES,
-    MARK_SHIFT,
-    MARKS,
-    OWNER,
-    PACKETS,
-    PARTITIONS_MASK,
-    PLACE,
-    PROXIED,
-    ROUND_SHIFT,
-    SENDS,
-    SENT,
-    SHAPE,
-    STATE,
-    STORES,
-    TAKEN,
-    USER,
-)
 from gmpi.contract.wire import (
     DEVICE_LATE,
     OP_FAULT,
@@ -115,7 +92,7 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         more = error
         if error == ERR_ARG:
             value = partition
-            more |= (load_gpu(row_of(ctx, request) + SHAPE) & PARTITIONS_MASK) << 8
+            more |= (load_gpu(row_of(ctx, request) + p.SHAPE) & p.PARTITIONS_MASK) << 8
         word0 = OP_FAULT | op << 8
         ring.post_about(ctx, lane_id(), warp_lanes(), warp_mask(), word0, 0, value, 0, more)
         return 0
@@ -135,7 +112,7 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
             report_linked(ctx, OP_START, request, 0, error)
         if error == OPENS:
             row = row_of(ctx, request)
-            look_at_all(ctx, row, load_gpu(row + STATE) >> ROUND_SHIFT)
+            look_at_all(ctx, row, load_gpu(row + p.STATE) >> p.ROUND_SHIFT)
             error = SUCCESS
         return error
 
@@ -153,8 +130,8 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
                 report_linked(ctx, OP_PREADY, request, partition, error_of(found))
             return error_of(found)
         row = row_of(ctx, request)
-        number = load_gpu(row + STATE) >> ROUND_SHIFT
-        if found == YES and mode_of(load_gpu(row + SHAPE)) == PROXIED:
+        number = load_gpu(row + p.STATE) >> p.ROUND_SHIFT
+        if found == YES and mode_of(load_gpu(row + p.SHAPE)) == p.PROXIED:
             ready_in_group(ctx, row, partition, number)
         elif found == YES:
             partitions.store(row, partition, number, rank(), size())
@@ -164,8 +141,8 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
                 leave(ctx, row, partition, number)
             else:
                 if found == YES:
-                    partitions.publish(row, load_gpu(row + SHAPE), partition, number)
-                set_mark(row, partition, number, SENT)
+                    partitions.publish(row, load_gpu(row + p.SHAPE), partition, number)
+                set_mark(row, partition, number, p.SENT)
         return SUCCESS
 
     ready_otherwise_linked = part("ready_otherwise", 5, 1, ready_otherwise)
@@ -174,26 +151,28 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     def ready(ctx, partition, request):
         sync()  # what other threads wrote to the buffer
         row = row_of(ctx, request)
-        owner, state = load_pair_gpu(row + OWNER)
-        shape, nbytes = load_pair_gpu(row + SHAPE)
-        user = load_gpu(row + USER)
-        place, stride = load_pair_gpu(row + PLACE)
-        credit, marks = load_pair_gpu(row + CREDIT)
-        number = state >> ROUND_SHIFT
-        total = shape & PARTITIONS_MASK
-        good = owner == request and state & ACTIVE != 0 and is_ours(ctx, request)
-        good = good and mode_of(shape) == PACKETS and shape & SENDS != 0
+        owner, state = load_pair_gpu(row + p.OWNER)
+        shape, nbytes = load_pair_gpu(row + p.SHAPE)
+        user = load_gpu(row + p.USER)
+        place, stride = load_pair_gpu(row + p.PLACE)
+        credit, marks = load_pair_gpu(row + p.CREDIT)
+        number = state >> p.ROUND_SHIFT
+        total = shape & p.PARTITIONS_MASK
+        good = owner == request and state & p.ACTIVE != 0 and is_ours(ctx, request)
+        good = good and mode_of(shape) == p.PACKETS and shape & p.SENDS != 0
         low = 0
         high = 0
         if good and partition >= 0 and partition < total:
             started = load_sys(credit)
-            marks += partition * MARK_BYTES
+            marks += partition * p.MARK_BYTES
             mark = load_gpu(marks)
             user += partition * nbytes
             if rank() < partitions.packets_of(nbytes):
                 begin = rank() * PACKET_PAYLOAD
                 low, high = load_payload(user + begin, nbytes - begin)
-            good = mark >> MARK_SHIFT != number and partitions.may_store(PACKETS, started, number)
+            good = mark >> p.MARK_SHIFT != number and partitions.may_store(
+                p.PACKETS, started, number
+            )
         else:
             good = False
         if sync_or(0 if good else 1):
@@ -202,7 +181,7 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         partitions.put(at, user, nbytes, number, rank(), size(), low, high)
         sync()  # all have read their bytes
         if leads() and lane_id() == 0:
-            store_gpu(marks, number << MARK_SHIFT | SENT)
+            store_gpu(marks, number << p.MARK_SHIFT | p.SENT)
         return SUCCESS
 
     ready_linked = part("pready", 5, 1, ready)
@@ -226,11 +205,11 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     @device
     def look(ctx, row, partition, looks):
         """Moves a partition of an open receive to the user's buffer, if it has come: whether."""
-        shape = load_gpu(row + SHAPE)
-        number = load_gpu(row + STATE) >> ROUND_SHIFT
-        if mode_of(shape) == PROXIED:
+        shape = load_gpu(row + p.SHAPE)
+        number = load_gpu(row + p.STATE) >> p.ROUND_SHIFT
+        if mode_of(shape) == p.PROXIED:
             return look_at_group(ctx, row, group_of(row, partition), number)
-        if mode_of(shape) == PACKETS:
+        if mode_of(shape) == p.PACKETS:
             missing = partitions.take_packets(row, partition, number, rank(), size(), looks)
         else:
             missing = 0
@@ -238,13 +217,13 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
                 missing = partitions.flags_missing(row, partition, number, looks)
         if sync_or(missing):
             return 0
-        if mode_of(shape) == STORES and shape & COPIES != 0:
+        if mode_of(shape) == p.STORES and shape & p.COPIES != 0:
             partitions.copy_out(row, partition, rank(), size())
             sync()
         if leads() and lane_id() == 0:
             if others():
                 fence_gpu()
-            set_mark(row, partition, number, TAKEN)
+            set_mark(row, partition, number, p.TAKEN)
         return 1
 
     look_linked = part("look", 6, 1, look)
@@ -266,9 +245,9 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         if arrived == 0:
             spin()
             if leads() and lane_id() == 0:
-                store_gpu(row_of(ctx, request) + ASKED_BLOCK, block_id())
-                count_gpu(row_of(ctx, request) + ASKED, 1)
-            if found == NO and mode_of(load_gpu(row_of(ctx, request) + SHAPE)) == PROXIED:
+                store_gpu(row_of(ctx, request) + p.ASKED_BLOCK, block_id())
+                count_gpu(row_of(ctx, request) + p.ASKED, 1)
+            if found == NO and mode_of(load_gpu(row_of(ctx, request) + p.SHAPE)) == p.PROXIED:
                 help_others(ctx)
             late = sync_or(1 if load_gpu(ctx.device + DEVICE_LATE) > 0 else 0)
             if late:
@@ -281,20 +260,22 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     def arrived(ctx, partition, request):
         sync()  # what other threads still read from the buffer
         row = row_of(ctx, request)
-        owner, state = load_pair_gpu(row + OWNER)
-        shape, nbytes = load_pair_gpu(row + SHAPE)
-        user = load_gpu(row + USER)
-        place, stride = load_pair_gpu(row + PLACE)
-        marks = load_gpu(row + MARKS)
-        number = state >> ROUND_SHIFT
-        total = shape & PARTITIONS_MASK
-        good = owner == request and state & ACTIVE != 0 and is_ours(ctx, request)
-        good = good and mode_of(shape) == PACKETS and shape & SENDS == 0 and shape & EQUAL != 0
+        owner, state = load_pair_gpu(row + p.OWNER)
+        shape, nbytes = load_pair_gpu(row + p.SHAPE)
+        user = load_gpu(row + p.USER)
+        place, stride = load_pair_gpu(row + p.PLACE)
+        marks = load_gpu(row + p.MARKS)
+        number = state >> p.ROUND_SHIFT
+        total = shape & p.PARTITIONS_MASK
+        good = owner == request and state & p.ACTIVE != 0 and is_ours(ctx, request)
+        good = (
+            good and mode_of(shape) == p.PACKETS and shape & p.SENDS == 0 and shape & p.EQUAL != 0
+        )
         missing = 1
         if good and partition >= 0 and partition < total:
-            marks += partition * MARK_BYTES
+            marks += partition * p.MARK_BYTES
             mark = load_gpu(marks)
-            if mark >> MARK_SHIFT != number:
+            if mark >> p.MARK_SHIFT != number:
                 at = partitions.inbox_of(place, stride, number, partition, total)
                 end = partitions.packets_of(nbytes)
                 target = user + partition * nbytes
@@ -304,7 +285,7 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         if leads() and lane_id() == 0:
             if others():
                 fence_gpu()  # what has been stored to the buffer
-            store_gpu(marks, number << MARK_SHIFT | TAKEN)
+            store_gpu(marks, number << p.MARK_SHIFT | p.TAKEN)
         return 1
 
     arrived_linked = part("parrived", 5, 1, arrived)

@@ -19,29 +19,8 @@ from device_lib.platform.primitives import (
     store_sys,
 )
 from device_lib.proxied.pacing import may_look_at_host
+from gmpi.contract import partitions as p
 from gmpi.contract.constants import ERR_ARG, ERR_REQUEST, SUCCESS
-from gmpi.contract.partitions import (
-    ACTIVE,
-    CREDIT,
-    FAILED,
-    FAILURE_SHIFT,
-    MARK_BYTES,
-    MARK_SHIFT,
-    MARKS,
-    NO_ROAD,
-    NOBODY,
-    OPENING,
-    OWNER,
-    PACKETS,
-    PARTITIONS_MASK,
-    PROXIED,
-    ROUND_SHIFT,
-    SENDS,
-    SHAPE,
-    STATE,
-    STORES,
-    TAKEN,
-)
 from gmpi.contract.wire import CONTROL_ABORT
 
 LOOKS = 2 if SIMULATOR else 16  # before a call finds that the other end has not come
@@ -73,27 +52,27 @@ def start_one(ctx, request):
     if not is_ours(ctx, request):
         return ERR_REQUEST
     row = row_of(ctx, request)
-    owner, state = load_pair_gpu(row + OWNER)
-    shape = load_gpu(row + SHAPE)
-    credit, marks = load_pair_gpu(row + CREDIT)
-    if owner != request or state & ACTIVE != 0:
+    owner, state = load_pair_gpu(row + p.OWNER)
+    shape = load_gpu(row + p.SHAPE)
+    credit, marks = load_pair_gpu(row + p.CREDIT)
+    if owner != request or state & p.ACTIVE != 0:
         return ERR_REQUEST
     mode = mode_of(shape)
-    if mode == FAILED:
-        return shape >> FAILURE_SHIFT & 0xFF
+    if mode == p.FAILED:
+        return shape >> p.FAILURE_SHIFT & 0xFF
     state += _NEXT
-    store_gpu(row + STATE, state)
-    if shape & SENDS == 0:
-        if mode == OPENING:
+    store_gpu(row + p.STATE, state)
+    if shape & p.SENDS == 0:
+        if mode == p.OPENING:
             # The host opens it while we look: one of us sees what the other has stored.
             fence_gpu()
-            mode = mode_of(load_gpu(row + SHAPE))
-            credit = load_gpu(row + CREDIT)
-            if mode == OPENING and shape & NO_ROAD != 0:
+            mode = mode_of(load_gpu(row + p.SHAPE))
+            credit = load_gpu(row + p.CREDIT)
+            if mode == p.OPENING and shape & p.NO_ROAD != 0:
                 count_late(ctx, row, 1)
-        if mode == PACKETS or mode == STORES:
-            store_sys(credit, state >> ROUND_SHIFT)
-        elif mode == PROXIED:
+        if mode == p.PACKETS or mode == p.STORES:
+            store_sys(credit, state >> p.ROUND_SHIFT)
+        elif mode == p.PROXIED:
             return OPENS
     return SUCCESS
 
@@ -105,15 +84,15 @@ def _judge(ctx, partition, request, sends):
     if not is_ours(ctx, request):
         return _error(ERR_REQUEST)
     row = row_of(ctx, request)
-    owner, state = load_pair_gpu(row + OWNER)
-    shape = load_gpu(row + SHAPE)
-    if owner != request or (shape & SENDS != 0) != sends:
+    owner, state = load_pair_gpu(row + p.OWNER)
+    shape = load_gpu(row + p.SHAPE)
+    if owner != request or (shape & p.SENDS != 0) != sends:
         return _error(ERR_REQUEST)
-    if partition < 0 or partition >= shape & PARTITIONS_MASK:
+    if partition < 0 or partition >= shape & p.PARTITIONS_MASK:
         return _error(ERR_ARG)
-    if mode_of(shape) == FAILED:
-        return _error(shape >> FAILURE_SHIFT & 0xFF)
-    if state & ACTIVE == 0:
+    if mode_of(shape) == p.FAILED:
+        return _error(shape >> p.FAILURE_SHIFT & 0xFF)
+    if state & p.ACTIVE == 0:
         return NO
     return YES
 
@@ -126,13 +105,13 @@ def judge_ready(ctx, partition, request):
     if found != YES:
         return _error(ERR_REQUEST) if found == NO else found
     row = row_of(ctx, request)
-    number = load_gpu(row + STATE) >> ROUND_SHIFT
-    if load_gpu(load_gpu(row + MARKS) + partition * MARK_BYTES) >> MARK_SHIFT == number:
+    number = load_gpu(row + p.STATE) >> p.ROUND_SHIFT
+    if load_gpu(load_gpu(row + p.MARKS) + partition * p.MARK_BYTES) >> p.MARK_SHIFT == number:
         return _error(ERR_ARG)  # it has been ready before
     tried = 0
     while tried < LOOKS:
-        mode = mode_of(load_gpu(row + SHAPE))
-        if mode == NOBODY:
+        mode = mode_of(load_gpu(row + p.SHAPE))
+        if mode == p.NOBODY:
             return NO
         if partitions.has_credit(row, mode, number):
             return YES
@@ -149,15 +128,15 @@ def judge_arrived(ctx, partition, request):
     if found != YES:
         return YES if found == NO else found  # an inactive request has nothing to wait for
     row = row_of(ctx, request)
-    shape = load_gpu(row + SHAPE)
-    number = load_gpu(row + STATE) >> ROUND_SHIFT
-    taken = number << MARK_SHIFT | TAKEN
+    shape = load_gpu(row + p.SHAPE)
+    number = load_gpu(row + p.STATE) >> p.ROUND_SHIFT
+    taken = number << p.MARK_SHIFT | p.TAKEN
     if (
-        load_gpu(load_gpu(row + MARKS) + partition * MARK_BYTES) == taken
-        or mode_of(shape) == NOBODY
+        load_gpu(load_gpu(row + p.MARKS) + partition * p.MARK_BYTES) == taken
+        or mode_of(shape) == p.NOBODY
     ):
         fence_gpu()  # what those stored who have taken it
         return YES
     if may_look_at_host() and load_sys(ctx.mapped + CONTROL_ABORT) != 0:
         return ABORTED
-    return LATER if mode_of(shape) == OPENING else NO
+    return LATER if mode_of(shape) == p.OPENING else NO

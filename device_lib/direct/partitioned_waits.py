@@ -31,29 +31,8 @@ from device_lib.platform.primitives import (
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import ring, slots
 from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN
+from gmpi.contract import partitions as p
 from gmpi.contract.constants import BYTE, ERR_REQUEST, SUCCESS
-from gmpi.contract.partitions import (
-    ACTIVE,
-    COMM_SHIFT,
-    FAILED,
-    FAILURE_SHIFT,
-    LATE_COUNT,
-    MARK_BYTES,
-    MARK_SHIFT,
-    MARKS,
-    NOBODY,
-    OPENING,
-    ORIGIN,
-    OWNER,
-    PARTITIONS_MASK,
-    PROXIED,
-    ROUND_SHIFT,
-    SENDS,
-    SENT,
-    SHAPE,
-    STATE,
-    TAKEN,
-)
 from gmpi.contract.wire import (
     COMMUNICATORS,
     CONTROL_ABORT,
@@ -86,8 +65,8 @@ def is_inactive(ctx, handle):
         return is_inactive_row(ctx, handle)
     if not is_ours(ctx, handle):
         return False
-    owner, state = load_pair_gpu(row_of(ctx, handle) + OWNER)
-    return owner == handle and state & ACTIVE == 0
+    owner, state = load_pair_gpu(row_of(ctx, handle) + p.OWNER)
+    return owner == handle and state & p.ACTIVE == 0
 
 
 @device
@@ -96,15 +75,15 @@ def _state_of(ctx, request):
     if not is_ours(ctx, request):
         return _FOREIGN
     row = row_of(ctx, request)
-    owner, state = load_pair_gpu(row + OWNER)
-    shape = load_gpu(row + SHAPE)
+    owner, state = load_pair_gpu(row + p.OWNER)
+    shape = load_gpu(row + p.SHAPE)
     if owner != request:
         return _FOREIGN
-    if mode_of(shape) == FAILED:
-        return _FAILED | shape >> FAILURE_SHIFT << 8 & 0xFF00
-    if state & ACTIVE == 0:
+    if mode_of(shape) == p.FAILED:
+        return _FAILED | shape >> p.FAILURE_SHIFT << 8 & 0xFF00
+    if state & p.ACTIVE == 0:
         return _INACTIVE
-    if mode_of(shape) == NOBODY and shape & SENDS == 0:
+    if mode_of(shape) == p.NOBODY and shape & p.SENDS == 0:
         return _DONE
     return _GOES_ON
 
@@ -112,14 +91,14 @@ def _state_of(ctx, request):
 @device
 def _first_left(row):
     """The first partition of ours that is not sent, or taken; -1: all are. One thread."""
-    owner, state = load_pair_gpu(row + OWNER)
-    shape = load_gpu(row + SHAPE)
-    what = SENT if shape & SENDS != 0 else TAKEN
-    marks = load_gpu(row + MARKS)
-    wanted = state >> ROUND_SHIFT << MARK_SHIFT | what
+    owner, state = load_pair_gpu(row + p.OWNER)
+    shape = load_gpu(row + p.SHAPE)
+    what = p.SENT if shape & p.SENDS != 0 else p.TAKEN
+    marks = load_gpu(row + p.MARKS)
+    wanted = state >> p.ROUND_SHIFT << p.MARK_SHIFT | what
     partition = 0
-    while partition < shape & PARTITIONS_MASK:
-        if load_gpu(marks + partition * MARK_BYTES) != wanted:
+    while partition < shape & p.PARTITIONS_MASK:
+        if load_gpu(marks + partition * p.MARK_BYTES) != wanted:
             return partition
         partition += opaque(1)
     return -1
@@ -154,12 +133,12 @@ def make_partitioned_waits(
             handle: of the slot that stands for the wait.
         """
         row = row_of(ctx, request)
-        shape, nbytes = load_pair_gpu(row + SHAPE)
-        total = nbytes * (shape & PARTITIONS_MASK)
-        kind = OP_ISEND if shape & SENDS != 0 else OP_IRECV
-        word0 = op | kind << 8 | (shape >> COMM_SHIFT & (COMMUNICATORS - 1)) << 16
+        shape, nbytes = load_pair_gpu(row + p.SHAPE)
+        total = nbytes * (shape & p.PARTITIONS_MASK)
+        kind = OP_ISEND if shape & p.SENDS != 0 else OP_IRECV
+        word0 = op | kind << 8 | (shape >> p.COMM_SHIFT & (COMMUNICATORS - 1)) << 16
         word0 |= BYTE << DATATYPE_SHIFT | PARTITIONED
-        origin = load_gpu(row + ORIGIN)
+        origin = load_gpu(row + p.ORIGIN)
         ring.post_about(
             ctx, lane_id(), warp_lanes(), warp_mask(), word0, origin, total, handle, total
         )
@@ -179,9 +158,9 @@ def make_partitioned_waits(
             found = _state_of(ctx, request)
             if found == _GOES_ON:
                 row = row_of(ctx, request)
-                shape = load_gpu(row + SHAPE)
-                late = load_gpu(row + LATE_COUNT)
-                if mode_of(shape) != PROXIED:
+                shape = load_gpu(row + p.SHAPE)
+                late = load_gpu(row + p.LATE_COUNT)
+                if mode_of(shape) != p.PROXIED:
                     left = _first_left(row)
                     found = _DONE if left < 0 else _GOES_ON
         found, left, shape = broadcast_3(found, left << 32 | late, shape)
@@ -192,10 +171,10 @@ def make_partitioned_waits(
         sync()
         while late > 0:
             late = store_late(ctx, row)
-        if mode_of(shape) == PROXIED:
-            number = load_gpu(row + STATE) >> ROUND_SHIFT
+        if mode_of(shape) == p.PROXIED:
+            number = load_gpu(row + p.STATE) >> p.ROUND_SHIFT
             return _DONE if look_at_all(ctx, row, number) else _GOES_ON
-        if shape & SENDS == 0 and mode_of(shape) != OPENING:
+        if shape & p.SENDS == 0 and mode_of(shape) != p.OPENING:
             look(ctx, row, left >> 32, _LOOKS)
         return _GOES_ON
 
@@ -213,28 +192,28 @@ def make_partitioned_waits(
             sync()
             if ends:
                 row = row_of(ctx, request)
-                state = load_gpu(row + STATE)
-                store_gpu(row + STATE, state & ~ACTIVE)
-                count_late(ctx, row, -load_gpu(row + LATE_COUNT))
+                state = load_gpu(row + p.STATE)
+                store_gpu(row + p.STATE, state & ~p.ACTIVE)
+                count_late(ctx, row, -load_gpu(row + p.LATE_COUNT))
             return COMPLETED | (found >> 8) << ERROR_SHIFT, 0, NO_ORIGIN
         if found == _GOES_ON:
             if error == SUCCESS:
                 return 0, 0, NO_ORIGIN
             return COMPLETED | (error & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN
         row = row_of(ctx, request)
-        state = load_gpu(row + STATE)
-        shape, nbytes = load_pair_gpu(row + SHAPE)
-        count = load_gpu(row + ORIGIN + 8)
-        origin = load_gpu(row + ORIGIN)
+        state = load_gpu(row + p.STATE)
+        shape, nbytes = load_pair_gpu(row + p.SHAPE)
+        count = load_gpu(row + p.ORIGIN + 8)
+        origin = load_gpu(row + p.ORIGIN)
         if (grid_blocks() > 1 or size() < block_threads()) and leads() and lane_id() == 0:
             fence_gpu()  # what those stored who have taken the partitions
-        failed = error_of_groups(row) if mode_of(shape) == PROXIED else SUCCESS
+        failed = error_of_groups(row) if mode_of(shape) == p.PROXIED else SUCCESS
         sync()
         if ends:
-            store_gpu(row + STATE, state & ~ACTIVE)
-        if mode_of(shape) == NOBODY or failed != SUCCESS:
+            store_gpu(row + p.STATE, state & ~p.ACTIVE)
+        if mode_of(shape) == p.NOBODY or failed != SUCCESS:
             return COMPLETED | failed << ERROR_SHIFT, 0, origin
-        return COMPLETED | nbytes * (shape & PARTITIONS_MASK), count, origin
+        return COMPLETED | nbytes * (shape & p.PARTITIONS_MASK), count, origin
 
     @device
     def finish_rest(ctx, request, once):
@@ -281,19 +260,21 @@ def make_partitioned_waits(
     def finish_quick(ctx, request, once):
         sync()
         row = row_of(ctx, request)
-        owner, state = load_pair_gpu(row + OWNER)
-        shape = load_gpu(row + SHAPE)
-        marks = load_gpu(row + MARKS)
-        wanted = state >> ROUND_SHIFT << MARK_SHIFT | (SENT if shape & SENDS != 0 else TAKEN)
+        owner, state = load_pair_gpu(row + p.OWNER)
+        shape = load_gpu(row + p.SHAPE)
+        marks = load_gpu(row + p.MARKS)
+        wanted = state >> p.ROUND_SHIFT << p.MARK_SHIFT | (
+            p.SENT if shape & p.SENDS != 0 else p.TAKEN
+        )
         left = 0
-        if owner != request or state & ACTIVE == 0 or not is_ours(ctx, request):
+        if owner != request or state & p.ACTIVE == 0 or not is_ours(ctx, request):
             left = 1
-        elif mode_of(shape) >= FAILED or mode_of(shape) == OPENING:
+        elif mode_of(shape) >= p.FAILED or mode_of(shape) == p.OPENING:
             left = 1
         else:
             partition = rank()
-            while partition < shape & PARTITIONS_MASK:
-                if load_gpu(marks + partition * MARK_BYTES) != wanted:
+            while partition < shape & p.PARTITIONS_MASK:
+                if load_gpu(marks + partition * p.MARK_BYTES) != wanted:
                     left = 1
                 partition += opaque(size())
         if sync_or(left):

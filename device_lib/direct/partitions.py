@@ -30,30 +30,7 @@ from device_lib.platform.primitives import (
     store_sys,
     write_packet,
 )
-from gmpi.contract.partitions import (
-    CREDIT,
-    EQUAL,
-    FLAG_BYTES,
-    FLAGS,
-    GROUP_BYTES,
-    GROUPS_AT,
-    MODE_MASK,
-    MODE_SHIFT,
-    NBYTES,
-    OPENING,
-    PACKETS,
-    PARTITIONS_MASK,
-    PLACE,
-    PROXIED,
-    SHAPE,
-    STORES,
-    STRIDE,
-    THEIR_BYTES,
-    THEIR_PARTITIONS,
-    USER,
-    packets_of_partition,
-    round_mark,
-)
+from gmpi.contract import partitions as p
 from gmpi.contract.wire import (
     DEVICE_PARTITIONED,
     HANDLE_CONTEXT_MASK,
@@ -67,8 +44,8 @@ from gmpi.contract.wire import (
     PARTITIONED_ROWS,
 )
 
-mark_of = device(round_mark)
-packets_of = device(packets_of_partition)
+mark_of = device(p.round_mark)
+packets_of = device(p.packets_of_partition)
 _HEAD = 15  # bytes before a multiple of 16
 
 
@@ -105,12 +82,12 @@ def row_of(ctx, handle):
 @device
 def row_group(row, group):
     """The record of a group of partitions that go by the proxies."""
-    return load_gpu(row + GROUPS_AT) + group * GROUP_BYTES
+    return load_gpu(row + p.GROUPS_AT) + group * p.GROUP_BYTES
 
 
 @device
 def mode_of(shape):
-    return shape >> MODE_SHIFT & MODE_MASK
+    return shape >> p.MODE_SHIFT & p.MODE_MASK
 
 
 @device
@@ -126,19 +103,19 @@ def may_store(mode, credit, number):
     Args:
         credit: rounds that the receiver has started.
     """
-    if mode == PACKETS:
+    if mode == p.PACKETS:
         return credit + 1 >= number
-    return mode == STORES and credit >= number
+    return mode == p.STORES and credit >= number
 
 
 @device
 def has_credit(row, mode, number):
     """``may_store`` by what the receiver has said; False where nobody knows the receiver."""
-    if mode == OPENING:
+    if mode == p.OPENING:
         return False
-    if mode == PROXIED:
+    if mode == p.PROXIED:
         return True
-    return may_store(mode, load_sys(load_gpu(row + CREDIT)), number)
+    return may_store(mode, load_sys(load_gpu(row + p.CREDIT)), number)
 
 
 @device
@@ -249,12 +226,12 @@ def _copy_head(target, source, nbytes, rank):
 @device
 def store(row, partition, number, rank, size):
     """Stores a partition of a round to the receiver's memory. After a barrier: ``publish``."""
-    shape, nbytes = load_pair_gpu(row + SHAPE)
-    user, kind = load_pair_gpu(row + USER)
-    place, stride = load_pair_gpu(row + PLACE)
+    shape, nbytes = load_pair_gpu(row + p.SHAPE)
+    user, kind = load_pair_gpu(row + p.USER)
+    place, stride = load_pair_gpu(row + p.PLACE)
     begin = partition * nbytes
-    if mode_of(shape) == PACKETS:
-        at = inbox_of(place, stride, number, partition, shape & PARTITIONS_MASK)
+    if mode_of(shape) == p.PACKETS:
+        at = inbox_of(place, stride, number, partition, shape & p.PARTITIONS_MASK)
         low = 0
         high = 0
         if rank < packets_of(nbytes):
@@ -262,7 +239,7 @@ def store(row, partition, number, rank, size):
             low, high = load_payload(user + begin + first, nbytes - first)
         put(at, user + begin, nbytes, number, rank, size, low, high)
     elif kind != 0:
-        pack_layout(row + USER, place + begin, begin, begin + nbytes, rank, size)
+        pack_layout(row + p.USER, place + begin, begin, begin + nbytes, rank, size)
     else:
         target = place + begin
         head = min(-target & _HEAD, nbytes)
@@ -273,18 +250,18 @@ def store(row, partition, number, rank, size):
 @device
 def publish(row, shape, partition, number):
     """Says that a partition has been stored; one thread, after a barrier of those that did it."""
-    if mode_of(shape) == STORES:
+    if mode_of(shape) == p.STORES:
         fence_sys()
-        store_sys(load_gpu(row + FLAGS) + partition * FLAG_BYTES, number)
+        store_sys(load_gpu(row + p.FLAGS) + partition * p.FLAG_BYTES, number)
 
 
 @device
 def _theirs(row, shape, nbytes, partition):
     """(first partition of the sender, the last one, bytes of each) of those that have bytes of one
     of ours."""
-    their_bytes = load_gpu(row + THEIR_BYTES)
-    last = load_gpu(row + THEIR_PARTITIONS) - 1
-    if shape & EQUAL != 0:
+    their_bytes = load_gpu(row + p.THEIR_BYTES)
+    last = load_gpu(row + p.THEIR_PARTITIONS) - 1
+    if shape & p.EQUAL != 0:
         return partition, partition, their_bytes
     if nbytes == 0:  # nothing says which
         partition = min(partition, last)
@@ -301,11 +278,11 @@ def take_packets(row, partition, number, rank, size, looks):
 
     Where a packet has bytes of two of our partitions, it is moved whole with each of them.
     """
-    shape, nbytes = load_pair_gpu(row + SHAPE)
-    user = load_gpu(row + USER)
-    place = load_gpu(row + PLACE)
-    stride = load_gpu(row + STRIDE)
-    partitions = load_gpu(row + THEIR_PARTITIONS)
+    shape, nbytes = load_pair_gpu(row + p.SHAPE)
+    user = load_gpu(row + p.USER)
+    place = load_gpu(row + p.PLACE)
+    stride = load_gpu(row + p.STRIDE)
+    partitions = load_gpu(row + p.THEIR_PARTITIONS)
     theirs, last, their_bytes = _theirs(row, shape, nbytes, partition)
     missing = 0
     while theirs <= last:
@@ -324,11 +301,11 @@ def take_packets(row, partition, number, rank, size, looks):
 def flags_missing(row, partition, number, looks):
     """1 where one of the sender's partitions that have bytes of ours has not been flagged; one
     thread. Else what it reads from now on is theirs."""
-    shape, nbytes = load_pair_gpu(row + SHAPE)
-    flags = load_gpu(row + FLAGS)
+    shape, nbytes = load_pair_gpu(row + p.SHAPE)
+    flags = load_gpu(row + p.FLAGS)
     theirs, last, their_bytes = _theirs(row, shape, nbytes, partition)
     while theirs <= last:
-        at = flags + theirs * FLAG_BYTES
+        at = flags + theirs * p.FLAG_BYTES
         tried = 1
         while load_sys(at) < number:
             if tried >= looks:
@@ -343,12 +320,12 @@ def flags_missing(row, partition, number, looks):
 @device
 def copy_out(row, partition, rank, size):
     """Moves one of our partitions from staging to the user's buffer."""
-    nbytes = load_gpu(row + NBYTES)
-    user, kind = load_pair_gpu(row + USER)
+    nbytes = load_gpu(row + p.NBYTES)
+    user, kind = load_pair_gpu(row + p.USER)
     begin = partition * nbytes
-    staging = load_gpu(row + PLACE) + begin
+    staging = load_gpu(row + p.PLACE) + begin
     if kind != 0:
-        unpack_layout(row + USER, staging, begin, begin + nbytes, rank, size)
+        unpack_layout(row + p.USER, staging, begin, begin + nbytes, rank, size)
     else:
         head = min(-staging & _HEAD, nbytes)
         _copy_head(user + begin, staging, head, rank)

@@ -40,6 +40,7 @@ from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import ring, slots, taking
 from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN
 from device_lib.proxied.scattered import place
+from gmpi.contract import wire
 from gmpi.contract.channels import (
     KEY_COMM_SHIFT,
     NUMBERS,
@@ -48,26 +49,6 @@ from gmpi.contract.channels import (
 )
 from gmpi.contract.constants import DATATYPE_MARK, ERR_REQUEST, SUCCESS
 from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND, LAYOUT_TYPE, TYPE_SIZE
-from gmpi.contract.wire import (
-    BYTES_MASK,
-    CALL_SHIFT,
-    COMMUNICATOR_MASK,
-    COMMUNICATORS,
-    CONTROL_ABORT,
-    DATATYPE_SHIFT,
-    DEVICE_DIRECT,
-    DEVICE_DIRECT_OPEN,
-    ERROR_SHIFT,
-    FLAG_BACK,
-    OP_FAULT,
-    OP_IRECV,
-    OP_ISEND,
-    OP_RECEIVE_CHANNEL,
-    OP_SEND_CHANNEL,
-    OP_WAITED,
-    OP_WAITS,
-    SCATTERED,
-)
 
 # How to finish a request.
 WAIT = 0
@@ -93,15 +74,15 @@ def make_ask(transact: Callable) -> Callable:
     def ask(ctx, word0, peer_tag):
         """(where the other end is, or PROXIED; where ours is; UNKNOWN: nobody has said so; NEVER:
         no channel of the two ranks is any other)."""
-        op = OP_SEND_CHANNEL if word0 & 0xFF == OP_ISEND else OP_RECEIVE_CHANNEL
-        word0 = op | FLAG_BACK << 8 | word0 & COMMUNICATOR_MASK << 16
+        op = wire.OP_SEND_CHANNEL if word0 & 0xFF == wire.OP_ISEND else wire.OP_RECEIVE_CHANNEL
+        word0 = op | wire.FLAG_BACK << 8 | word0 & wire.COMMUNICATOR_MASK << 16
         outcome, origin = transact(ctx, word0, peer_tag)
-        if outcome >> ERROR_SHIFT & 0xFF != SUCCESS:
+        if outcome >> wire.ERROR_SHIFT & 0xFF != SUCCESS:
             return PROXIED, table.UNKNOWN
-        local = outcome & BYTES_MASK
+        local = outcome & wire.BYTES_MASK
         if local == 0:
             return PROXIED, table.NEVER if origin == PROXIED else 0
-        return origin, load_gpu(ctx.device + DEVICE_DIRECT) + local - 1
+        return origin, load_gpu(ctx.device + wire.DEVICE_DIRECT) + local - 1
 
     return ask
 
@@ -139,7 +120,7 @@ def make_direct(
             buffer, type_row: then what ``proxied.scattered.place`` takes.
             row, remote, number: what ``all_threads.draw`` has returned.
         """
-        sends = word0 & 0xFF == OP_ISEND
+        sends = word0 & 0xFF == wire.OP_ISEND
         if row == table.NOBODY:  # in L1
             if leads() and lane_id() == 0:
                 row, remote, number, local, counters = draw(ctx, table.key_of(word0, peer_tag))
@@ -163,7 +144,7 @@ def make_direct(
         if slot < 0:
             return slots.error_handle(-slot)
         handle = rows.direct_handle(ctx, slot, number, False)
-        if address == SCATTERED:
+        if address == wire.SCATTERED:
             if leads():
                 direction = LAYOUT_SEND if sends else LAYOUT_RECV
                 place(
@@ -203,7 +184,7 @@ def make_direct(
             row, remote, number, local, counters = draw(ctx, key)
         row, remote, number = broadcast_3(row, remote, number)
         sync()
-        address = SCATTERED if nbytes > 0 else 0
+        address = wire.SCATTERED if nbytes > 0 else 0
         return open_linked(
             ctx, word0, peer_tag, nbytes, address, buffer, type_row, row, remote, number
         )
@@ -225,22 +206,22 @@ def make_direct(
             return COMPLETED | outcome, 0, NO_ORIGIN
         stage, address, stamp, length = rows.facts(ctx, slot)
         key, remote, local, counters = rows.ends_of(ctx, stamp)
-        count = elements(ctx, slot, length, outcome & BYTES_MASK)
+        count = elements(ctx, slot, length, outcome & wire.BYTES_MASK)
         return COMPLETED | outcome, count, peer_tag_of(key)
 
     @device
     def word0_about(ctx, slot, op, request, key):
         """The beginning of a record ``op`` about a request."""
-        comm = key >> KEY_COMM_SHIFT & (COMMUNICATORS - 1)
+        comm = key >> KEY_COMM_SHIFT & (wire.COMMUNICATORS - 1)
         datatype = DATATYPE_MARK | rows.field(ctx, slot, rows.LENGTH) >> rows.LENGTH_BITS & 0xFFFF
-        word0 = op | request << 8 | comm << 16 | datatype << DATATYPE_SHIFT
-        return word0 | rows.call_of(ctx, slot) << CALL_SHIFT
+        word0 = op | request << 8 | comm << 16 | datatype << wire.DATATYPE_SHIFT
+        return word0 | rows.call_of(ctx, slot) << wire.CALL_SHIFT
 
     @device
     def report(ctx, slot, error):
         """Tells the host of a receive that has failed; the leading warp."""
         key = load_gpu(rows.channel_of(ctx, slot) + ROW_KEY)
-        word0 = word0_about(ctx, slot, OP_FAULT, OP_IRECV, key)
+        word0 = word0_about(ctx, slot, wire.OP_FAULT, wire.OP_IRECV, key)
         room = rows.length_of(ctx, slot)
         ring.post_about(
             ctx, lane_id(), warp_lanes(), warp_mask(), word0, peer_tag_of(key),
@@ -253,7 +234,7 @@ def make_direct(
     def tell(ctx, op, slot, handle):
         """Tells the proxy that a wait takes long, or that it is over; the leading warp."""
         key = load_gpu(rows.channel_of(ctx, slot) + ROW_KEY)
-        request = OP_ISEND if is_send(ctx, slot) else OP_IRECV
+        request = wire.OP_ISEND if is_send(ctx, slot) else wire.OP_IRECV
         length = rows.field(ctx, slot, rows.LENGTH)
         word0 = word0_about(ctx, slot, op, request, key)
         size = length >> rows.LENGTH_BITS + 8 & 0xFF
@@ -282,9 +263,9 @@ def make_direct(
         if how == KEEP:
             sync()  # all have read the row
             return outcome, count, origin
-        failed = outcome >> ERROR_SHIFT & 0xFF
+        failed = outcome >> wire.ERROR_SHIFT & 0xFF
         if told != 0 and leads():
-            tell_linked(ctx, OP_WAITED, slot, handle)
+            tell_linked(ctx, wire.OP_WAITED, slot, handle)
         if failed != SUCCESS and leads():
             report_linked(ctx, slot, failed)
         sync()  # all have read the row
@@ -302,7 +283,7 @@ def make_direct(
             state = broadcast(state)
             sync()
             if state == FOREIGN:
-                return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
+                return COMPLETED | FAULT | ERR_REQUEST << wire.ERROR_SHIFT, 0, NO_ORIGIN
         slot = slots.slot_of(handle)
         sends = is_send(ctx, slot)
         done = state == RESUMED and rows.stage_of(ctx, slot) == rows.FINISHED
@@ -328,14 +309,14 @@ def make_direct(
                         now = timer_ns()
                         began = now if began == 0 else began
                         late = 1 if now - began > rows.LATE_NS else 0
-                        error = load_sys(ctx.mapped + CONTROL_ABORT)
-                    others = load_gpu(ctx.device + DEVICE_DIRECT_OPEN) > _ALONE
+                        error = load_sys(ctx.mapped + wire.CONTROL_ABORT)
+                    others = load_gpu(ctx.device + wire.DEVICE_DIRECT_OPEN) > _ALONE
                 error, others, late = broadcast_3(error, others, late)
                 sync()
                 if late != 0 and told == 0:
                     told = 1
                     if leads():
-                        tell_linked(ctx, OP_WAITS, slot, handle)
+                        tell_linked(ctx, wire.OP_WAITS, slot, handle)
                 looks = _LOOKS
                 if others and error == 0:
                     looks = _FEW_LOOKS
@@ -350,7 +331,7 @@ def make_direct(
         if done:
             outcome, count, origin = close(ctx, slot, handle, sends, told, how)
         elif error != 0:
-            outcome = COMPLETED | (error & 0xFF) << ERROR_SHIFT
+            outcome = COMPLETED | (error & 0xFF) << wire.ERROR_SHIFT
         if (how == KEEP or outcome == 0) and leads() and lane_id() == 0:
             rows.put_back(ctx, handle)
         return outcome, count, origin

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from device_lib.platform.divide import divide
 from device_lib.platform.primitives import device, load_8, load_gpu
+from gmpi.contract import wire
 from gmpi.contract.counts import BLOCK_ENTRY, most_blocks
 from gmpi.contract.layouts import DERIVED_ROWS, LAYOUT_BLOCKS, LAYOUTS_BYTES, TYPE_BYTES
 from gmpi.contract.rules import fits_mailbox
@@ -25,40 +26,6 @@ from gmpi.contract.sizes import (
     SHAPE_LARGE_SHIFT,
     SHAPE_P2P_SHIFT,
     SHAPE_REQUEST_SHIFT,
-)
-from gmpi.contract.wire import (
-    BUSY_STRIDE,
-    CLAIM_BYTES,
-    COLLECTIVES_DIRECT,
-    COMMUNICATOR_MASK,
-    COMMUNICATORS,
-    DEVICE_BUSY,
-    DEVICE_LARGE,
-    DEVICE_MAILBOXES,
-    DEVICE_P2P,
-    DEVICE_POLL_DELAYS,
-    DEVICE_ROWS,
-    DEVICE_STAGING,
-    HANDLE_CONTEXT_MASK,
-    LARGE_BUFFERS,
-    LOW_32,
-    MAILBOX_STRIDE,
-    MAPPED_RING,
-    MAX_NARROW_SLOTS,
-    OP_ISEND,
-    P2P_BITS,
-    P2P_BYTES,
-    P2P_DIRECT,
-    P2P_FIRST,
-    P2P_MAGIC,
-    P2P_MAILBOXES,
-    P2P_RANKS,
-    POLL_DELAYS,
-    POSITION_STEP,
-    READY_BYTES,
-    REQUEST_BYTES,
-    SLOT_BYTES,
-    STAGING_LEAD,
 )
 
 _fits_mailbox = device(fits_mailbox)
@@ -118,7 +85,7 @@ class Status(NamedTuple):
 
 @device
 def context_id(ctx):
-    return ctx.shape >> SHAPE_CONTEXT_SHIFT & HANDLE_CONTEXT_MASK
+    return ctx.shape >> SHAPE_CONTEXT_SHIFT & wire.HANDLE_CONTEXT_MASK
 
 
 @device
@@ -165,7 +132,7 @@ def first_narrow(ctx):
 
 @device
 def narrow_slots(ctx):
-    return min(request_slots(ctx), MAX_NARROW_SLOTS)
+    return min(request_slots(ctx), wire.MAX_NARROW_SLOTS)
 
 
 @device
@@ -181,41 +148,41 @@ def all_slots(ctx):
 
 @device
 def eager_bytes(ctx):
-    return (ctx.shape >> SHAPE_EAGER_SHIFT & 0x3FFF) * POSITION_STEP
+    return (ctx.shape >> SHAPE_EAGER_SHIFT & 0x3FFF) * wire.POSITION_STEP
 
 
 @device
 def chunk_bytes(ctx):
-    return (ctx.shape >> SHAPE_CHUNK_SHIFT & 0x3FFFFF) * POSITION_STEP
+    return (ctx.shape >> SHAPE_CHUNK_SHIFT & 0x3FFFFF) * wire.POSITION_STEP
 
 
 @device
 def record_address(ctx, ticket):
-    return ctx.mapped + MAPPED_RING + (ticket & (ring_slots(ctx) - 1)) * SLOT_BYTES
+    return ctx.mapped + wire.MAPPED_RING + (ticket & (ring_slots(ctx) - 1)) * wire.SLOT_BYTES
 
 
 @device
 def completion_address(ctx, slot):
-    return ctx.mapped + MAPPED_RING + (ring_slots(ctx) + slot) * SLOT_BYTES
+    return ctx.mapped + wire.MAPPED_RING + (ring_slots(ctx) + slot) * wire.SLOT_BYTES
 
 
 @device
 def small_address(ctx, slot):
     """The slot's small staging buffer (its lead, in front of the payload)."""
     begin = completion_address(ctx, all_slots(ctx))
-    return begin + slot * (STAGING_LEAD + eager_bytes(ctx))
+    return begin + slot * (wire.STAGING_LEAD + eager_bytes(ctx))
 
 
 @device
 def large_staging(ctx):
     """Where the chunk buffers of all large slots are in host memory."""
-    return load_gpu(ctx.device + DEVICE_LARGE)
+    return load_gpu(ctx.device + wire.DEVICE_LARGE)
 
 
 @device
 def gpu_staging(ctx):
     """The same in our GPU memory; 0: there are none."""
-    return load_gpu(ctx.device + DEVICE_STAGING)
+    return load_gpu(ctx.device + wire.DEVICE_STAGING)
 
 
 @device
@@ -251,18 +218,18 @@ def may_go_direct(ctx, word0):
     """
     if not has_direct(ctx):
         return False
-    comm = word0 >> 16 & (COMMUNICATORS - 1)
-    return load_8(ctx.device + DEVICE_P2P + comm * P2P_BYTES + P2P_DIRECT) != 0
+    comm = word0 >> 16 & (wire.COMMUNICATORS - 1)
+    return load_8(ctx.device + wire.DEVICE_P2P + comm * wire.P2P_BYTES + wire.P2P_DIRECT) != 0
 
 
 @device
 def may_collect_direct(ctx, word0):
     """Whether collectives on a call's communicator may, likewise."""
-    comm = word0 >> 16 & COMMUNICATOR_MASK
-    if not has_direct(ctx) or comm >= COMMUNICATORS:
+    comm = word0 >> 16 & wire.COMMUNICATOR_MASK
+    if not has_direct(ctx) or comm >= wire.COMMUNICATORS:
         return False
-    road = load_8(ctx.device + DEVICE_P2P + comm * P2P_BYTES + P2P_DIRECT)
-    return road & COLLECTIVES_DIRECT != 0
+    road = load_8(ctx.device + wire.DEVICE_P2P + comm * wire.P2P_BYTES + wire.P2P_DIRECT)
+    return road & wire.COLLECTIVES_DIRECT != 0
 
 
 @device
@@ -277,19 +244,19 @@ def p2p_staging(ctx, word0, peer):
     """
     staging = 0
     mailbox = 0
-    if word0 & 0xFF == OP_ISEND and has_p2p(ctx):
-        comm = word0 >> 16 & (COMMUNICATORS - 1)
-        reach = ctx.device + DEVICE_P2P + comm * P2P_BYTES
-        first = load_gpu(reach + P2P_FIRST)
-        magic = load_gpu(reach + P2P_MAGIC)
-        ranks = load_gpu(reach + P2P_BITS)
+    if word0 & 0xFF == wire.OP_ISEND and has_p2p(ctx):
+        comm = word0 >> 16 & (wire.COMMUNICATORS - 1)
+        reach = ctx.device + wire.DEVICE_P2P + comm * wire.P2P_BYTES
+        first = load_gpu(reach + wire.P2P_FIRST)
+        magic = load_gpu(reach + wire.P2P_MAGIC)
+        ranks = load_gpu(reach + wire.P2P_BITS)
         p2p = gpu_staging(ctx)
-        rank = (peer & LOW_32) - (first & 0xFFFFFFFF)
+        rank = (peer & wire.LOW_32) - (first & 0xFFFFFFFF)
         if 0 <= rank:
             place, rest = divide(rank, first >> 32, magic)
-            if rest == 0 and place < P2P_RANKS and ranks >> place & 1 != 0:
+            if rest == 0 and place < wire.P2P_RANKS and ranks >> place & 1 != 0:
                 staging = p2p
-                mailbox = load_gpu(reach + P2P_MAILBOXES + place * 8)
+                mailbox = load_gpu(reach + wire.P2P_MAILBOXES + place * 8)
     return staging, mailbox
 
 
@@ -312,13 +279,13 @@ def mailbox_of(ctx, mailbox, slot, nbytes, send):
     """
     if mailbox == 0 or not _fits_mailbox(nbytes, send, chunk_bytes(ctx)):
         return 0
-    return mailbox + (slot - request_slots(ctx)) * MAILBOX_STRIDE
+    return mailbox + (slot - request_slots(ctx)) * wire.MAILBOX_STRIDE
 
 
 @device
 def our_mailboxes(ctx):
     """Our mailboxes, which others write to."""
-    return load_gpu(ctx.device + DEVICE_MAILBOXES)
+    return load_gpu(ctx.device + wire.DEVICE_MAILBOXES)
 
 
 @device
@@ -328,44 +295,48 @@ def chunk_buffers(ctx, large, slot):
     Args:
         large: ``large_staging`` or ``p2p_staging``.
     """
-    return large + (slot - request_slots(ctx)) * (LARGE_BUFFERS * chunk_bytes(ctx) + READY_BYTES)
+    return large + (slot - request_slots(ctx)) * (
+        wire.LARGE_BUFFERS * chunk_bytes(ctx) + wire.READY_BYTES
+    )
 
 
 @device
 def ready_address(ctx, buffers):
     """The ready word of the chunk buffers of a slot in GPU staging."""
-    return buffers + LARGE_BUFFERS * chunk_bytes(ctx)
+    return buffers + wire.LARGE_BUFFERS * chunk_bytes(ctx)
 
 
 @device
 def busy_address(ctx, word):
-    return ctx.device + DEVICE_BUSY + word * BUSY_STRIDE
+    return ctx.device + wire.DEVICE_BUSY + word * wire.BUSY_STRIDE
 
 
 @device
 def poll_delay_address(ctx, block):
     """Where calls of a block keep how soon to look for their answers: two words."""
-    return ctx.device + DEVICE_POLL_DELAYS + (block & (POLL_DELAYS - 1)) * BUSY_STRIDE
+    return (
+        ctx.device + wire.DEVICE_POLL_DELAYS + (block & (wire.POLL_DELAYS - 1)) * wire.BUSY_STRIDE
+    )
 
 
 @device
 def row_address(ctx, slot):
     """The slot's row in device memory: ``REQUEST_*`` fields."""
-    return ctx.device + DEVICE_ROWS + slot * REQUEST_BYTES
+    return ctx.device + wire.DEVICE_ROWS + slot * wire.REQUEST_BYTES
 
 
 @device
 def claim_address(ctx, slot, index):
     """Claim word of one staging buffer of a slot of the large class."""
-    row = (slot - request_slots(ctx)) * CLAIM_BYTES + index * 8
+    row = (slot - request_slots(ctx)) * wire.CLAIM_BYTES + index * 8
     return row_address(ctx, all_slots(ctx)) + row
 
 
 @device
 def datatype_address(ctx, row):
     """Row of the table of derived datatypes."""
-    claims = DEVICE_ROWS + all_slots(ctx) * REQUEST_BYTES
-    claims += (all_slots(ctx) - request_slots(ctx)) * CLAIM_BYTES
+    claims = wire.DEVICE_ROWS + all_slots(ctx) * wire.REQUEST_BYTES
+    claims += (all_slots(ctx) - request_slots(ctx)) * wire.CLAIM_BYTES
     table = (claims + TYPE_BYTES - 1) & ~(TYPE_BYTES - 1)
     return ctx.device + table + row * TYPE_BYTES
 

@@ -52,55 +52,35 @@ from device_lib.platform.primitives import (
     shuffle,
 )
 from device_lib.proxied import ring, slots
-from gmpi.contract.wire import (
-    BASE_PACKET,
-    CHUNK_DIRECTION_SHIFT,
-    CHUNK_POSITION_SHIFT,
-    CONTROL_ABORT,
-    DIRECTION_SHIFT,
-    LARGE_BUFFERS,
-    LARGE_PACKETS,
-    LOW_32,
-    OP_CHUNK,
-    PACK,
-    PACKET_BYTES,
-    POSITION_MASK,
-    POSITION_STEP,
-    REQUEST_FINISHED,
-    REQUEST_OWNER,
-    REQUEST_RECV,
-    REQUEST_SEND,
-    STAGING_LEAD,
-    STATUS_PACKETS,
-)
+from gmpi.contract import wire
 
 
 @device
 def small_staging(ctx, slot):
     """The small staging buffer that every slot has."""
-    return small_address(ctx, slot) + STAGING_LEAD
+    return small_address(ctx, slot) + wire.STAGING_LEAD
 
 
 @device
 def position_of(command):
-    return command & POSITION_MASK
+    return command & wire.POSITION_MASK
 
 
 @device
 def direction_of(command):
-    return command >> DIRECTION_SHIFT & 1
+    return command >> wire.DIRECTION_SHIFT & 1
 
 
 @device
 def _number_of(command):
     """What a claim word says of a command: growing within a request, from 1."""
-    return (position_of(command) // POSITION_STEP << 1 | direction_of(command)) + 1
+    return (position_of(command) // wire.POSITION_STEP << 1 | direction_of(command)) + 1
 
 
 @device
 def is_open_command(seen, expected, command):
     """Whether a claim word leaves a command of the request ``expected`` to be taken."""
-    return seen >> 32 & LOW_32 != expected or seen & LOW_32 < _number_of(command)
+    return seen >> 32 & wire.LOW_32 != expected or seen & wire.LOW_32 < _number_of(command)
 
 
 @device
@@ -124,9 +104,9 @@ def _claim(ctx, address, seen, expected, command, buffers, ready):
         return 0, old
     # The threads that it waits for are packing, which waits for nobody.
     polls = 0
-    while found & LOW_32 != ready:
+    while found & wire.LOW_32 != ready:
         polls += 1
-        if polls & 63 == 0 and load_sys(ctx.mapped + CONTROL_ABORT) != 0:
+        if polls & 63 == 0 and load_sys(ctx.mapped + wire.CONTROL_ABORT) != 0:
             return 0, claimed  # it is nobody's: no wait ends well without the bytes
         pause(20)
         found = load_sys(ready_address(ctx, buffers))
@@ -147,12 +127,12 @@ def claim_any(ctx, slot, expected, lane, lanes, mask, packet, low, word):
         (index of the staging buffer or -1, command, length in bytes, where the chunk buffers are),
         the same in all lanes.
     """
-    index = packet - STATUS_PACKETS
+    index = packet - wire.STATUS_PACKETS
     address = claim_address(ctx, slot, index)
     seen = 0
     open_command = False
-    fresh = word >> 32 & LOW_32 == expected
-    if 0 <= index and index < LARGE_BUFFERS and fresh:
+    fresh = word >> 32 & wire.LOW_32 == expected
+    if 0 <= index and index < wire.LARGE_BUFFERS and fresh:
         seen = load_gpu(address)
         open_command = is_open_command(seen, expected, low)
     votes = ballot(mask, open_command)
@@ -162,21 +142,21 @@ def claim_any(ctx, slot, expected, lane, lanes, mask, packet, low, word):
     # Where the buffers are stays the same for the whole request; it was written before any command.
     buffers = low
     known_word = word
-    if lanes < LARGE_PACKETS:
+    if lanes < wire.LARGE_PACKETS:
         buffers, known_word = read_packet(
-            completion_address(ctx, slot) + BASE_PACKET * PACKET_BYTES
+            completion_address(ctx, slot) + wire.BASE_PACKET * wire.PACKET_BYTES
         )
     else:
-        buffers = shuffle(mask, low, BASE_PACKET)
-        known_word = shuffle(mask, word, BASE_PACKET)
-    known = known_word >> 32 & LOW_32 == expected
+        buffers = shuffle(mask, low, wire.BASE_PACKET)
+        known_word = shuffle(mask, word, wire.BASE_PACKET)
+    known = known_word >> 32 & wire.LOW_32 == expected
     won = 0
     if lane == chosen and known and slots.open_seq(ctx, slot) == expected:
-        ready = known_word & LOW_32
+        ready = known_word & wire.LOW_32
         won, seen = _claim(ctx, address, seen, expected, low, buffers, ready)
     if shuffle(mask, won, chosen) == 0:
         return -1, 0, 0, 0
-    length = shuffle(mask, word & LOW_32, chosen)
+    length = shuffle(mask, word & wire.LOW_32, chosen)
     command = shuffle(mask, low, chosen)
     return shuffle(mask, index, chosen), command, length, buffers
 
@@ -185,8 +165,8 @@ def claim_any(ctx, slot, expected, lane, lanes, mask, packet, low, word):
 def last_owner(ctx, slot, packet):
     """Claim word of the buffer that a packet of the completion is about (any lane), for
     ``claim_own``; the read is under way when this returns."""
-    index = packet - STATUS_PACKETS
-    if 0 <= index and index < LARGE_BUFFERS:
+    index = packet - wire.STATUS_PACKETS
+    if 0 <= index and index < wire.LARGE_BUFFERS:
         return load_gpu(claim_address(ctx, slot, index))
     return 0
 
@@ -206,24 +186,24 @@ def claim_own(ctx, slot, expected, seen, lane, mask, packet, low, word):
         (index of the staging buffer or -1, command, length in bytes, where the chunk buffers are,
         and the lane's next ``seen``); all but the last the same in all lanes.
     """
-    index = packet - STATUS_PACKETS
-    fresh = word >> 32 & LOW_32 == expected
+    index = packet - wire.STATUS_PACKETS
+    fresh = word >> 32 & wire.LOW_32 == expected
     open_command = False
-    if 0 <= index and index < LARGE_BUFFERS and fresh:
+    if 0 <= index and index < wire.LARGE_BUFFERS and fresh:
         open_command = is_open_command(seen, expected, low)
     votes = ballot(mask, open_command)
-    if votes == 0 or ballot(mask, fresh and packet == BASE_PACKET) == 0:
+    if votes == 0 or ballot(mask, fresh and packet == wire.BASE_PACKET) == 0:
         return -1, 0, 0, 0, seen
     chosen = first_bit(votes)
-    buffers = shuffle(mask, low, BASE_PACKET)
-    ready = shuffle(mask, word & LOW_32, BASE_PACKET)
+    buffers = shuffle(mask, low, wire.BASE_PACKET)
+    ready = shuffle(mask, word & wire.LOW_32, wire.BASE_PACKET)
     won = 0
     if lane == chosen:
         address = claim_address(ctx, slot, index)
         won, seen = _claim(ctx, address, seen, expected, low, buffers, ready)
     if shuffle(mask, won, chosen) == 0:
         return -1, 0, 0, 0, seen
-    length = shuffle(mask, word & LOW_32, chosen)
+    length = shuffle(mask, word & wire.LOW_32, chosen)
     command = shuffle(mask, low, chosen)
     return shuffle(mask, index, chosen), command, length, buffers, seen
 
@@ -246,7 +226,7 @@ def claim_first(ctx, handle, seen, command, buffers, ready, wanted, chosen, mask
     """
     won = 0
     if wanted:
-        expected = handle & LOW_32
+        expected = handle & wire.LOW_32
         address = claim_address(ctx, slots.slot_of(handle), 0)
         if position_of(command) != 0:  # not the first one there
             seen = load_gpu(address)
@@ -258,15 +238,15 @@ def claim_first(ctx, handle, seen, command, buffers, ready, wanted, chosen, mask
 @device
 def finished(ctx, slot):
     """How many UNPACK commands of the slot's request have been executed (one lane)."""
-    return load_gpu(row_address(ctx, slot) + REQUEST_FINISHED)
+    return load_gpu(row_address(ctx, slot) + wire.REQUEST_FINISHED)
 
 
 @device
 def user_address(ctx, slot, command):
     """Where in the user's buffer the bytes of the command are."""
-    field = REQUEST_RECV
-    if direction_of(command) == PACK:
-        field = REQUEST_SEND
+    field = wire.REQUEST_RECV
+    if direction_of(command) == wire.PACK:
+        field = wire.REQUEST_SEND
     return load_gpu(row_address(ctx, slot) + field) + position_of(command)
 
 
@@ -280,16 +260,16 @@ def answer(ctx, lane, lanes, mask, slot, index, command):
     """
     handle = 0
     if lane == 0:
-        handle = load_gpu(row_address(ctx, slot) + REQUEST_OWNER) & ~slots.CLAIMED
+        handle = load_gpu(row_address(ctx, slot) + wire.REQUEST_OWNER) & ~slots.CLAIMED
     handle = shuffle(mask, handle, 0)
     _release(direction_of(command))
     ticket, consumed = ring.begin_enter(ctx, lane == 0)
     # Nobody counts what was packed.
-    if lane == 0 and direction_of(command) != PACK:
+    if lane == 0 and direction_of(command) != wire.PACK:
         # Tickets are below 2**62: adds 1, when the ticket is there.
-        count_gpu(row_address(ctx, slot) + REQUEST_FINISHED, 1 + (ticket >> 62))
+        count_gpu(row_address(ctx, slot) + wire.REQUEST_FINISHED, 1 + (ticket >> 62))
     done = _done(position_of(command), direction_of(command), index)
-    return ring.post_with(ctx, lane, lanes, mask, ticket, consumed, OP_CHUNK, 0, handle, done)
+    return ring.post_with(ctx, lane, lanes, mask, ticket, consumed, wire.OP_CHUNK, 0, handle, done)
 
 
 # wide: what a record says
@@ -302,13 +282,13 @@ def answer_last(ctx, lane, lanes, mask, ticket, consumed, handle, index, command
         ticket, consumed: what ``ring.begin_enter`` has returned.
     """
     done = _done(position_of(command), direction_of(command), index)
-    return ring.post_with(ctx, lane, lanes, mask, ticket, consumed, OP_CHUNK, 0, handle, done)
+    return ring.post_with(ctx, lane, lanes, mask, ticket, consumed, wire.OP_CHUNK, 0, handle, done)
 
 
 @device
 def _done(position, direction, index):
     """Which chunk, in a CHUNK record."""
-    return position << CHUNK_POSITION_SHIFT | direction << CHUNK_DIRECTION_SHIFT | index
+    return position << wire.CHUNK_POSITION_SHIFT | direction << wire.CHUNK_DIRECTION_SHIFT | index
 
 
 @device
@@ -318,7 +298,7 @@ def _release(direction):
     PACK: the proxy sends the staging. UNPACK: whoever waits for the request, perhaps in another
     block, reads the user's buffer once the completion has come.
     """
-    if direction == PACK:
+    if direction == wire.PACK:
         fence_sys()
     else:
         fence_gpu()
@@ -329,4 +309,4 @@ def report_chunk(ctx, lane, lanes, mask, handle, position, direction, index):
     """Publishes a CHUNK record, after a barrier of the threads that moved the chunk."""
     _release(direction)
     done = _done(position, direction, index)
-    return ring.post(ctx, lane, lanes, mask, OP_CHUNK, 0, handle, done)
+    return ring.post(ctx, lane, lanes, mask, wire.OP_CHUNK, 0, handle, done)

@@ -39,29 +39,11 @@ from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, ring, slots, taking
 from device_lib.proxied.outgoing import place_of
 from device_lib.proxied.publishing import BACK, INLINE, OUT, publish
+from gmpi.contract import wire
 from gmpi.contract.rules import chunk_bytes_of
-from gmpi.contract.wire import (
-    DATATYPE_SHIFT,
-    HANDLE_CONTEXT_SHIFT,
-    HANDLE_ERROR_SHIFT,
-    HANDLE_PACKET,
-    HANDLE_PACKETS_SHIFT,
-    HANDLE_SLOT_SHIFT,
-    HEADER_PACKETS,
-    INLINE_BYTES,
-    LOW_32,
-    MAX_EAGER_BYTES,
-    OP_IRECV,
-    OP_NULL,
-    PACKET_BYTES,
-    PACKET_PAYLOAD,
-    SLOT_BYTES,
-    STATUS_PACKETS,
-    payload_packets,
-)
 
 _chunk_bytes_of = device(chunk_bytes_of)
-_payload_packets = device(payload_packets)
+_payload_packets = device(wire.payload_packets)
 
 # What the leading lane found, above the 48 bits of sequence number and slot.
 FULL = 1 << 48  # the ring is full, or so it seems
@@ -78,12 +60,12 @@ NOTHING_TAKEN = UNFINISHED | NO_SLOT
 def packets_back(word0, nbytes):
     """Packets of the completion: status for a receive, payload as far as it fits."""
     if word0 & BACK == 0:
-        if word0 & 0xFF == OP_IRECV:
-            return STATUS_PACKETS
+        if word0 & 0xFF == wire.OP_IRECV:
+            return wire.STATUS_PACKETS
         return 1
-    if nbytes > INLINE_BYTES:
-        return STATUS_PACKETS
-    return STATUS_PACKETS + _payload_packets(nbytes)
+    if nbytes > wire.INLINE_BYTES:
+        return wire.STATUS_PACKETS
+    return wire.STATUS_PACKETS + _payload_packets(nbytes)
 
 
 @device
@@ -115,9 +97,9 @@ def _load_unaligned(send, nbytes, offset):
     word_3 = tail if tail_at == base + 12 else word_3
     bits = within << 3
     return (
-        (word_0 | word_1 << 32) >> bits & LOW_32,
-        (word_1 | word_2 << 32) >> bits & LOW_32,
-        (word_2 | word_3 << 32) >> bits & LOW_32,
+        (word_0 | word_1 << 32) >> bits & wire.LOW_32,
+        (word_1 | word_2 << 32) >> bits & wire.LOW_32,
+        (word_2 | word_3 << 32) >> bits & wire.LOW_32,
     )
 
 
@@ -136,41 +118,41 @@ def publish_inline(ctx, lane, word0, count, send, peer_tag, recv, enter):
     ticket, consumed, taken = slots.begin_open(ctx, slot, lane == 0)
 
     # Nothing longer than eager_bytes comes here: the rest of the count is not looked at.
-    nbytes = count * (word0 >> (DATATYPE_SHIFT + 8) & 0xFF) & (2 * MAX_EAGER_BYTES - 1)
+    nbytes = count * (word0 >> (wire.DATATYPE_SHIFT + 8) & 0xFF) & (2 * wire.MAX_EAGER_BYTES - 1)
     out = nbytes if word0 & OUT != 0 else 0
-    at = (lane - HEADER_PACKETS) * PACKET_PAYLOAD
+    at = (lane - wire.HEADER_PACKETS) * wire.PACKET_PAYLOAD
     if (send | out) & 3 == 0:
-        payload = lane >= HEADER_PACKETS
+        payload = lane >= wire.HEADER_PACKETS
         word_0 = load_4_if(send + at, payload and out > at)
         word_1 = load_4_if(send + at + 4, payload and out > at + 4)
         word_2 = load_4_if(send + at + 8, payload and out > at + 8)
     else:
         word_0, word_1, word_2 = _load_unaligned(send, out, at)
     word0 = word0 | INLINE if word0 & OUT != 0 else word0
-    packets = opaque(HEADER_PACKETS + _payload_packets(out))
+    packets = opaque(wire.HEADER_PACKETS + _payload_packets(out))
     buffer = recv if recv != 0 else send
     low, high = ring.header_packet(lane, word0, peer_tag, count, buffer, block_id())
-    constant = packets_back(word0, nbytes) << HANDLE_PACKETS_SHIFT
-    constant = opaque(constant | context_id(ctx) << HANDLE_CONTEXT_SHIFT)
-    first_record = opaque(record_address(ctx, 0) + lane * PACKET_BYTES)
+    constant = packets_back(word0, nbytes) << wire.HANDLE_PACKETS_SHIFT
+    constant = opaque(constant | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT)
+    first_record = opaque(record_address(ctx, 0) + lane * wire.PACKET_BYTES)
     last_slot = opaque(ring_slots(ctx) - 1)
 
-    found = ring.seq_of(ticket) | slot << HANDLE_SLOT_SHIFT
+    found = ring.seq_of(ticket) | slot << wire.HANDLE_SLOT_SHIFT
     found = found if slots.was_free(slot, taken) else found | NO_SLOT
     found = found | FULL if ticket - consumed >= ring_slots(ctx) else found
     found = shuffle(ALL_LANES, found, 0)
-    low = opaque(low if lane < HEADER_PACKETS else word_0 | word_1 << 32)
-    high = opaque(high if lane < HEADER_PACKETS else word_2)
+    low = opaque(low if lane < wire.HEADER_PACKETS else word_0 | word_1 << 32)
+    high = opaque(high if lane < wire.HEADER_PACKETS else word_2)
     if found >> 48 != 0:
         return UNFINISHED | found
     handle = found | constant
-    low = handle if lane == HANDLE_PACKET else low
+    low = handle if lane == wire.HANDLE_PACKET else low
     if lane < packets:
-        record = first_record + ((found & LOW_32) >> 1 & last_slot) * SLOT_BYTES
-        write_packet(record, low, (high & LOW_32) | found << 32)
+        record = first_record + ((found & wire.LOW_32) >> 1 & last_slot) * wire.SLOT_BYTES
+        write_packet(record, low, (high & wire.LOW_32) | found << 32)
     if enter:
         if lane == 0:
-            slots.open_row(ctx, found >> HANDLE_SLOT_SHIFT, handle, recv)
+            slots.open_row(ctx, found >> wire.HANDLE_SLOT_SHIFT, handle, recv)
     return handle
 
 
@@ -241,15 +223,15 @@ def make_open_any(scope: Scope, help_others: Callable, send_bytes: Callable) -> 
             slot = -1
             if unfinished & NO_SLOT == 0:
                 slot = slots.slot_of(unfinished)
-            if unfinished & LOW_32 != 0:
-                ticket = (unfinished & LOW_32) >> 1
+            if unfinished & wire.LOW_32 != 0:
+                ticket = (unfinished & wire.LOW_32) >> 1
                 if slot < 0 and large == 0:
                     slot = taking.try_some(ctx, lane, mask)
                 if slot < 0 or large:
                     # The ring waits for this ticket, but there is no slot yet, or there is a lot
                     # to pack before: give it back.
                     if ring.wait_for_room(ctx, lane, mask, ticket, _unknown(ctx, ticket)) == 0:
-                        ring.write(ctx, lane, warp_lanes(), ticket, OP_NULL, 0, 0, 0, 0, 0, 0)
+                        ring.write(ctx, lane, warp_lanes(), ticket, wire.OP_NULL, 0, 0, 0, 0, 0, 0)
                     ticket = -1
         slot = take_slot(ctx, slot, taking.large_kind(word0) if large else taking.SMALL)
         if slot < 0:
@@ -261,7 +243,7 @@ def make_open_any(scope: Scope, help_others: Callable, send_bytes: Callable) -> 
         goes_to = 0
         if large:
             goes_to = place_of(ctx, buffers, mailbox, slot, out, send)
-        if out > INLINE_BYTES and not p2p:
+        if out > wire.INLINE_BYTES and not p2p:
             staging = commands.small_staging(ctx, slot)
             first = out
             if large:
@@ -281,12 +263,12 @@ def make_open_any(scope: Scope, help_others: Callable, send_bytes: Callable) -> 
             # Release. The staging is complete before the record says so; and whoever finds a large
             # request in its row finds what its commands are about, and the buffer as it was left.
             # What a peer gets, ``send_bytes`` releases, before there is a command.
-            if out > INLINE_BYTES and not p2p:
+            if out > wire.INLINE_BYTES and not p2p:
                 fence_sys()
             elif large and not p2p:
                 fence_gpu()
             inline = 0
-            if word0 & OUT != 0 and nbytes <= INLINE_BYTES:
+            if word0 & OUT != 0 and nbytes <= wire.INLINE_BYTES:
                 inline = nbytes
                 word0 |= INLINE
             handle = publish(
@@ -294,7 +276,7 @@ def make_open_any(scope: Scope, help_others: Callable, send_bytes: Callable) -> 
                 count, recv if recv != 0 else send, recv, send, inline,
             )  # fmt: skip
         handle = broadcast(handle)
-        if large and handle >> HANDLE_ERROR_SHIFT == 0:
+        if large and handle >> wire.HANDLE_ERROR_SHIFT == 0:
             send_bytes(ctx, handle, goes_to, send, out, 0 if p2p else 1)
         return handle
 

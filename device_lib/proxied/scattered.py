@@ -44,24 +44,10 @@ from device_lib.proxied import commands, ring, slots, taking
 from device_lib.proxied.flaws import flaw_of
 from device_lib.proxied.outgoing import make_fill, make_send_bytes, place_of
 from device_lib.proxied.publishing import BACK, FLAGS_SHIFT, INLINE, OUT, make_no_slot, publish
+from gmpi.contract import wire
 from gmpi.contract.constants import PROC_NULL
 from gmpi.contract.layouts import LAYOUT_INLINE, LAYOUT_RECV, LAYOUT_SEND, LAYOUT_TYPE, LAYOUT_USER
 from gmpi.contract.rules import chunk_bytes_of
-from gmpi.contract.wire import (
-    DATATYPE_SHIFT,
-    FLAG_BACK,
-    FLAG_OUT,
-    HANDLE_ERROR_SHIFT,
-    INLINE_BYTES,
-    LOW_32,
-    NONBLOCKING,
-    OP_ALLREDUCE,
-    OP_BCAST,
-    OP_IRECV,
-    OP_ISEND,
-    SCATTERED,
-    STATUS_PACKETS,
-)
 
 _chunk_bytes_of = device(chunk_bytes_of)
 
@@ -84,7 +70,7 @@ def place(ctx, slot, direction, buffer, row, nbytes, lane, lanes, mask):
     sync_warp(mask)
     if row == 0:
         finish_view(layout, lane, lanes)
-    return SCATTERED
+    return wire.SCATTERED
 
 
 def make_open_scattered(
@@ -114,7 +100,7 @@ def make_open_scattered(
     @device
     def pack(ctx, slot, send, packed, begin, end):
         """Packs bytes ``begin..end`` of the message to ``packed``."""
-        if send == SCATTERED:
+        if send == wire.SCATTERED:
             layout = layout_of(ctx, slot, LAYOUT_SEND)
             pack_layout(layout, packed, begin, end, rank(), size())
         else:
@@ -131,27 +117,27 @@ def make_open_scattered(
             send_buffer, recv_buffer: what ``primitives.describe`` wrote; 0 for none.
         """
         sync()
-        datatype = word0 >> DATATYPE_SHIFT & LOW_32
-        way = word0 >> FLAGS_SHIFT & (FLAG_OUT | FLAG_BACK)
+        datatype = word0 >> wire.DATATYPE_SHIFT & wire.LOW_32
+        way = word0 >> FLAGS_SHIFT & (wire.FLAG_OUT | wire.FLAG_BACK)
         word0 &= ~(OUT | BACK)
         row = 0
         if is_derived(datatype):
             row = type_row(ctx, datatype)
             nbytes = 0
-            if row != 0 and word0 & 0xFF != OP_ALLREDUCE:  # which MPI does not define for them
+            if row != 0 and word0 & 0xFF != wire.OP_ALLREDUCE:  # which MPI does not define for them
                 nbytes = derived_bytes(row, count)
         else:
             nbytes = message_bytes(count, datatype)
-        if peer_tag & LOW_32 == PROC_NULL & LOW_32:
+        if peer_tag & wire.LOW_32 == PROC_NULL & wire.LOW_32:
             nbytes = 0
         flaws = 0
         room = 0
         if nbytes > 0:
-            if way & FLAG_OUT != 0:
-                flaws = flaw_of(ctx, send_buffer, row, count, nbytes, FLAG_OUT)
+            if way & wire.FLAG_OUT != 0:
+                flaws = flaw_of(ctx, send_buffer, row, count, nbytes, wire.FLAG_OUT)
                 room = load_8(send_buffer + BUFFER_BYTES)
-            if way & FLAG_BACK != 0 and flaws == 0:
-                flaws = flaw_of(ctx, recv_buffer, row, count, nbytes, FLAG_BACK)
+            if way & wire.FLAG_BACK != 0 and flaws == 0:
+                flaws = flaw_of(ctx, recv_buffer, row, count, nbytes, wire.FLAG_BACK)
                 room = load_8(recv_buffer + BUFFER_BYTES)
             if flaws != 0:
                 nbytes = 0
@@ -160,13 +146,21 @@ def make_open_scattered(
                 word0 |= way << FLAGS_SHIFT
                 room = 0
         op = word0 & 0xFF
-        if flaws == 0 and (op == OP_ISEND or op == OP_IRECV) and may_go_direct(ctx, word0):
+        if (
+            flaws == 0
+            and (op == wire.OP_ISEND or op == wire.OP_IRECV)
+            and may_go_direct(ctx, word0)
+        ):
             if count >= 0 and (row != 0 or not is_derived(datatype)):
-                buffer = send_buffer if op == OP_ISEND else recv_buffer
+                buffer = send_buffer if op == wire.OP_ISEND else recv_buffer
                 handle = start_direct(ctx, word0, peer_tag, nbytes, buffer, row)
                 if handle != 0:
                     return handle
-        if flaws == 0 and (op == OP_ALLREDUCE or op == OP_BCAST) and word0 & NONBLOCKING == 0:
+        if (
+            flaws == 0
+            and (op == wire.OP_ALLREDUCE or op == wire.OP_BCAST)
+            and word0 & wire.NONBLOCKING == 0
+        ):
             handle = collect(ctx, word0, peer_tag, count, nbytes, row, send_buffer, recv_buffer)
             if handle != 0:
                 return handle
@@ -224,12 +218,12 @@ def make_open_scattered(
             first = out
             if narrow:
                 out = 0
-            elif out > INLINE_BYTES:
+            elif out > wire.INLINE_BYTES:
                 packed = commands.small_staging(ctx, slot)
                 if large:
                     packed = goes_to
                     first = min(out, _chunk_bytes_of(out, chunk_bytes(ctx)))
-            elif send == SCATTERED or column != 0:
+            elif send == wire.SCATTERED or column != 0:
                 packed = layout_of(ctx, slot, LAYOUT_INLINE)
             if column == 2:
                 pack_column_4(packed, address, stride, out, rank(), size())
@@ -245,7 +239,7 @@ def make_open_scattered(
             ticket, consumed = ring.begin_enter(ctx, lane_id() == 0)
             if large and lane_id() == 0:
                 slots.open_commands(ctx, slot, send)
-            if not p2p and (large or out > INLINE_BYTES):
+            if not p2p and (large or out > wire.INLINE_BYTES):
                 # Release: staging before the record, layouts and commands before those who help.
                 fence_sys()
             handle = enter(
@@ -253,7 +247,7 @@ def make_open_scattered(
                 recv, room,
             )  # fmt: skip
         handle = broadcast(handle)
-        if large and handle >> HANDLE_ERROR_SHIFT == 0:
+        if large and handle >> wire.HANDLE_ERROR_SHIFT == 0:
             send_bytes(ctx, handle, goes_to, send, out, 0 if p2p else 1)
         return handle
 
@@ -265,13 +259,13 @@ def make_open_scattered(
     ):  # fmt: skip
         """``publish`` (leading warp): the handle."""
         inline = 0
-        if word0 & OUT != 0 and nbytes <= INLINE_BYTES:
+        if word0 & OUT != 0 and nbytes <= wire.INLINE_BYTES:
             inline = nbytes
             word0 |= INLINE
         # No packets for a payload, however short: it is unpacked from staging.
         packets = 1
-        if word0 & BACK != 0 or word0 & 0xFF == OP_IRECV:
-            packets = STATUS_PACKETS
+        if word0 & BACK != 0 or word0 & 0xFF == wire.OP_IRECV:
+            packets = wire.STATUS_PACKETS
         buffer = recv if recv != 0 else send
         buffer = room if room != 0 else buffer
         return publish(

@@ -38,26 +38,9 @@ from device_lib.platform.primitives import (
     take_if,
 )
 from device_lib.proxied.ring import seq_of
+from gmpi.contract import wire
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.sizes import SHAPE_REQUEST_SHIFT
-from gmpi.contract.wire import (
-    DEVICE_CONSUMED,
-    DEVICE_TICKET,
-    HANDLE_CONTEXT_MASK,
-    HANDLE_CONTEXT_SHIFT,
-    HANDLE_ERROR_SHIFT,
-    HANDLE_LARGE_SHIFT,
-    HANDLE_PACKETS_MASK,
-    HANDLE_PACKETS_SHIFT,
-    HANDLE_SLOT_MASK,
-    HANDLE_SLOT_SHIFT,
-    LOW_32,
-    REQUEST_BLOCK,
-    REQUEST_FINISHED,
-    REQUEST_OWNER,
-    REQUEST_RECV,
-    REQUEST_SEND,
-)
 
 CLAIMED = 1 << 59  # in REQUEST_OWNER: a wait is under way
 
@@ -66,32 +49,32 @@ CLAIMED = 1 << 59  # in REQUEST_OWNER: a wait is under way
 def make_handle(ctx, slot, ticket, packets, large):
     return (
         seq_of(ticket)
-        | slot << HANDLE_SLOT_SHIFT
-        | packets << HANDLE_PACKETS_SHIFT
-        | large << HANDLE_LARGE_SHIFT
-        | context_id(ctx) << HANDLE_CONTEXT_SHIFT
+        | slot << wire.HANDLE_SLOT_SHIFT
+        | packets << wire.HANDLE_PACKETS_SHIFT
+        | large << wire.HANDLE_LARGE_SHIFT
+        | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT
     )
 
 
 @device
 def error_handle(error_class):
     """The handle of a request that could not be opened; waiting for it returns the class."""
-    return 1 << HANDLE_ERROR_SHIFT | error_class
+    return 1 << wire.HANDLE_ERROR_SHIFT | error_class
 
 
 @device
 def slot_of(handle):
-    return handle >> HANDLE_SLOT_SHIFT & HANDLE_SLOT_MASK
+    return handle >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
 
 
 @device
 def packets_polled(handle):
-    return handle >> HANDLE_PACKETS_SHIFT & HANDLE_PACKETS_MASK
+    return handle >> wire.HANDLE_PACKETS_SHIFT & wire.HANDLE_PACKETS_MASK
 
 
 @device
 def is_large(handle):
-    return handle >> HANDLE_LARGE_SHIFT & 1
+    return handle >> wire.HANDLE_LARGE_SHIFT & 1
 
 
 @device
@@ -103,7 +86,7 @@ def is_narrow(ctx, slot):
 @device
 def names_slot(ctx, handle):
     """Whether the handle is of this context and within its slots (any lane, no memory access)."""
-    ours = handle >> HANDLE_CONTEXT_SHIFT & HANDLE_CONTEXT_MASK == context_id(ctx)
+    ours = handle >> wire.HANDLE_CONTEXT_SHIFT & wire.HANDLE_CONTEXT_MASK == context_id(ctx)
     return ours and handle > 0 and slot_of(handle) < all_slots(ctx)
 
 
@@ -124,8 +107,8 @@ def begin_open(ctx, slot, wanted):
         (ticket, last known number of records consumed, busy bits of the slot's word before).
     """
     return take_if(
-        ctx.device + DEVICE_TICKET,
-        ctx.device + DEVICE_CONSUMED,
+        ctx.device + wire.DEVICE_TICKET,
+        ctx.device + wire.DEVICE_CONSUMED,
         busy_word(ctx, slot),
         busy_bit(slot),
         wanted,
@@ -153,7 +136,7 @@ def was_free(slot, word):
 @device
 def open_row(ctx, slot, handle, recv):
     """Enters a request: what the wait needs to know, in one store."""
-    store_pair_gpu(row_address(ctx, slot) + REQUEST_OWNER, handle, recv)
+    store_pair_gpu(row_address(ctx, slot) + wire.REQUEST_OWNER, handle, recv)
 
 
 @device
@@ -162,39 +145,41 @@ def open_commands(ctx, slot, send):
 
     Before ``open_row``, with a release between the two.
     """
-    store_gpu(row_address(ctx, slot) + REQUEST_SEND, send)
-    store_gpu(row_address(ctx, slot) + REQUEST_FINISHED, 0)
-    store_gpu(row_address(ctx, slot) + REQUEST_BLOCK, block_id())
+    store_gpu(row_address(ctx, slot) + wire.REQUEST_SEND, send)
+    store_gpu(row_address(ctx, slot) + wire.REQUEST_FINISHED, 0)
+    store_gpu(row_address(ctx, slot) + wire.REQUEST_BLOCK, block_id())
 
 
 @device
 def claim(ctx, handle):
     """Reserves the request for the calling wait: its owner word before, ``handle`` on success."""
-    return cas_gpu(row_address(ctx, slot_of(handle)) + REQUEST_OWNER, handle, handle | CLAIMED)
+    return cas_gpu(row_address(ctx, slot_of(handle)) + wire.REQUEST_OWNER, handle, handle | CLAIMED)
 
 
 @device
 def begin_claim(ctx, handle, wanted):
     """``claim`` and ``receive_address`` in the lanes that want them; nobody waits for them yet."""
     row = row_address(ctx, slot_of(handle))
-    return claim_if(row + REQUEST_OWNER, handle, handle | CLAIMED, row + REQUEST_RECV, wanted)
+    return claim_if(
+        row + wire.REQUEST_OWNER, handle, handle | CLAIMED, row + wire.REQUEST_RECV, wanted
+    )
 
 
 @device
 def receive_address(ctx, slot):
     """Where the payload of the slot's open request goes (any lane)."""
-    return load_gpu(row_address(ctx, slot) + REQUEST_RECV)
+    return load_gpu(row_address(ctx, slot) + wire.REQUEST_RECV)
 
 
 @device
 def unclaim(ctx, handle):
-    store_gpu(row_address(ctx, slot_of(handle)) + REQUEST_OWNER, handle)
+    store_gpu(row_address(ctx, slot_of(handle)) + wire.REQUEST_OWNER, handle)
 
 
 @device
 def open_seq(ctx, slot):
     """Tag of the request that is, or was last, open in the slot; 0 when there was none."""
-    return load_gpu(row_address(ctx, slot) + REQUEST_OWNER) & LOW_32
+    return load_gpu(row_address(ctx, slot) + wire.REQUEST_OWNER) & wire.LOW_32
 
 
 @device
