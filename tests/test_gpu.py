@@ -86,6 +86,13 @@ def test_pingpong() -> None:
     assert "simulator" not in text
 
 
+def test_many_warps_that_help_each_other() -> None:
+    """A helper stored before what the opener had stored earlier: 1 value of a million was old."""
+    path = str(launcher.ROOT / "tests" / "gpu" / "many_warps.py")
+    status, text = launcher.mpi(2, path, "--seconds", "20", timeout=120)
+    assert status == 0 and "payloads checked: all right" in text, text
+
+
 def test_grids_that_fill_a_gpu_leave_room_for_the_other_rank() -> None:
     path = str(launcher.ROOT / "examples" / "himeno.py")
     status, text = launcher.mpi(2, path, "--size", "S", "--verify", timeout=100)

@@ -16,7 +16,6 @@ from device_lib.platform.context import all_slots
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, lane_id, load_gpu
 from device_lib.platform.scope import Scope
-from device_lib.proxied import slots
 from gmpi.contract.channels import KEY_RECEIVES_SHIFT
 from gmpi.contract.wire import DEVICE_DIRECT_OPEN, DEVICE_LATE
 
@@ -68,7 +67,8 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
 
     @device
     def help_one(ctx, first):
-        """Goes on with one open request after slot ``first``; returns where to look next."""
+        """Goes on with one open request after slot ``first`` that nobody has come for; returns
+        where to look next."""
         slot = -1
         handle = 0
         late = 0
@@ -76,14 +76,14 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
             slot = rows.next_open(ctx, first)
             late = load_gpu(ctx.device + DEVICE_LATE)
             if slot >= 0:
-                handle = rows.field(ctx, slot, rows.OWNER)
+                handle = rows.left_alone(ctx, slot)
         slot, handle, late = broadcast_3(slot, handle, late)
         sync()
         if late > 0:
             store_late(ctx, 0)
         if slot < 0:
             return first
-        if rows.is_direct_handle(handle) and handle & slots.CLAIMED == 0:
+        if handle != 0:
             go_on(ctx, slot, handle)
         first = slot + 1
         return first if first < all_slots(ctx) else 0

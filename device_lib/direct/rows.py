@@ -30,6 +30,7 @@ from device_lib.platform.primitives import (
     read_packet,
     set_bits_32_gpu,
     store_gpu,
+    timer_ns,
     write_packet,
 )
 from device_lib.proxied import slots
@@ -38,6 +39,7 @@ from gmpi.contract.wire import (
     BUSY_DIRECT,
     BUSY_SUMMARY,
     DEVICE_DIRECT_OPEN,
+    DEVICE_SEEN,
     HANDLE_CONTEXT_SHIFT,
     HANDLE_DIRECT_SHIFT,
     HANDLE_LARGE_SHIFT,
@@ -45,6 +47,7 @@ from gmpi.contract.wire import (
     HANDLE_SMALL_SHIFT,
     LOW_32,
     SCATTERED,
+    SEEN_BYTES,
 )
 
 # Three packets, each stored at once and without a fence; the stamp tells a helper, who has found
@@ -76,6 +79,10 @@ HELPED = 1 << 62
 TOUCHED = 1 << HANDLE_LARGE_SHIFT  # a helper has gone on with it: what it stored must be acquired
 
 LATE_NS = 50_000_000  # then the proxy is told of a wait
+# A request is opened without a fence. So a helper, on another multiprocessor, must not touch the
+# user's buffer before everything is there that was stored to it earlier: it leaves a request alone
+# for so long. A store takes a hundredth of that on a GPU all of whose warps send.
+ALONE_NS = 200_000
 
 MINE = 0
 RESUMED = 1  # mine, and TOUCHED
@@ -200,6 +207,24 @@ def claim_to_help(ctx, handle):
             return BUSY
         fence_gpu()
     return ours
+
+
+@device
+def left_alone(ctx, slot):
+    """The handle of the open request in a slot, where a helper may go on with it: nobody has it,
+    and ALONE_NS have passed since a helper first saw it; else 0. One lane."""
+    handle, state = read_packet(row_address(ctx, slot) + OWNER)
+    if not is_direct_handle(handle) or handle & slots.CLAIMED != 0:
+        return 0
+    # Handles of two channels may be equal.
+    request = handle & LOW_32 | (state >> INDEX_SHIFT & INDEX_MASK) << 32
+    place = ctx.device + DEVICE_SEEN + slot * SEEN_BYTES
+    known, since = read_packet(place)
+    now = timer_ns()
+    if known != request:
+        write_packet(place, request, now)
+        return 0
+    return handle if now - since > ALONE_NS else 0
 
 
 @device

@@ -336,7 +336,10 @@ WINDOW_ROW_BYTES = 256
 DEVICE_PERSISTENT = DEVICE_WINDOWS + WINDOW_ROWS * WINDOW_ROW_BYTES
 PERSISTENT_ROWS = 512
 PERSISTENT_ROW_BYTES = 400
-DEVICE_ROWS = DEVICE_PERSISTENT + PERSISTENT_ROWS * PERSISTENT_ROW_BYTES
+# For each small slot, which request of the direct road a helper has seen there, and since when.
+DEVICE_SEEN = DEVICE_PERSISTENT + PERSISTENT_ROWS * PERSISTENT_ROW_BYTES
+SEEN_BYTES = 16
+DEVICE_ROWS = DEVICE_SEEN + MAX_REQUEST_SLOTS * SEEN_BYTES
 REQUEST_BYTES = 64  # one row a slot
 REQUEST_OWNER = 0  # handle of the open request; of the last one, claimed, when free
 REQUEST_RECV = 8  # address that is unpacked to
