@@ -1,0 +1,307 @@
+"""Protocols, each exhaustively at small bounds (``model/*.pml``, spin). None of their steps and
+fences is there for nothing: a model with any one of them taken away must fail.
+
+What is taken away is a number in the environment, so a model is compiled once for each of its
+bounds. The ring (``test_model.py``) and copy commands (``test_model_commands.py``) are searched by
+several threads, since they take longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import model_checker
+import pytest
+
+FOLDER = Path(__file__).parent / "model"
+
+#: How it shows that something is missing.
+WRONG = "assertion"
+STUCK = "invalid end state"
+EITHER = f"{WRONG}|{STUCK}"
+#: Optimised, searches of seconds take half as long.
+FAST = ("-O1",)
+SMALL = ("-DCOLLAPSE", "-O1")  # for more states than fit into memory otherwise
+
+
+class Bounds(NamedTuple):
+    """At which a model is searched.
+
+    Attributes:
+        defines: the model's settings.
+        least: more states than this are visited; 0: only mutations are searched at these bounds.
+        options: of the compiler.
+        full: with ``--full`` only.
+    """
+
+    defines: list[str]
+    least: int = 0
+    options: tuple[str, ...] = ()
+    full: bool = False
+
+
+class Model(NamedTuple):
+    """Bounds by name; and what can be taken away: where that shows, and how."""
+
+    bounds: dict[str, Bounds]
+    mutations: dict[str, tuple[str, str]]
+
+
+MODELS = {
+    # A channel of the direct road. Numbers wrap after four messages a slot.
+    "channel": Model(
+        {
+            "two senders, wrap": Bounds(
+                ["SENDERS=2", "RECEIVERS=1", "DEPTH=1", "MESSAGES=5"], 1_000_000, options=FAST
+            ),
+            "two senders, two slots": Bounds(
+                ["SENDERS=2", "RECEIVERS=1", "DEPTH=2", "MESSAGES=3"],
+                1_000_000,
+                options=SMALL,
+                full=True,
+            ),
+            "two receivers": Bounds(
+                ["SENDERS=1", "RECEIVERS=2", "DEPTH=1", "MESSAGES=4"],
+                1_000_000,
+                options=SMALL,
+                full=True,
+            ),
+            "two receivers, wrap": Bounds(
+                ["SENDERS=1", "RECEIVERS=2", "DEPTH=1", "MESSAGES=5"],
+                5_000_000,
+                options=SMALL,
+                full=True,
+            ),
+            "wide slot, wrap": Bounds(
+                ["WIDE_SLOT", "SENDERS=1", "RECEIVERS=1", "DEPTH=1", "MESSAGES=6"],
+                100_000,
+                options=FAST,
+            ),
+            "wide slot, two receivers": Bounds(
+                ["WIDE_SLOT", "SENDERS=1", "RECEIVERS=2", "DEPTH=2", "MESSAGES=3"],
+                1_000_000,
+                options=SMALL,
+                full=True,
+            ),
+            "two of both": Bounds(
+                ["SENDERS=2", "RECEIVERS=2", "DEPTH=1", "MESSAGES=3"],
+                5_000_000,
+                options=SMALL,
+                full=True,
+            ),
+            # For mutations: two receivers free slots in any order.
+            "two slots": Bounds(
+                ["SENDERS=1", "RECEIVERS=2", "DEPTH=2", "MESSAGES=3"], options=FAST
+            ),
+            "wide slot, two slots": Bounds(
+                ["WIDE_SLOT", "SENDERS=1", "RECEIVERS=2", "DEPTH=2", "MESSAGES=3"], options=FAST
+            ),
+        },
+        {
+            "NO_CREDIT": ("two senders, wrap", WRONG),
+            "COUNT_OF_CREDITS": ("two slots", STUCK),
+            "CREDIT_BEFORE_TAKEN": ("two senders, wrap", STUCK),
+            "ONLY_WANTED_PACKETS": ("two senders, wrap", STUCK),
+            "NO_FENCE_AFTER_PUSH": ("two senders, wrap", WRONG),
+            "NO_FENCE_BEFORE_CREDIT": ("two senders, wrap", EITHER),
+            "ANNOUNCED_TOO_EARLY": ("two slots", STUCK),
+            "ANY_ANNOUNCEMENT": ("two senders, wrap", WRONG),
+            "NO_LATE_ANNOUNCEMENT": ("two senders, wrap", STUCK),
+            "TORN_PACKET": ("two senders, wrap", WRONG),
+            "NO_REFRESH": ("two senders, wrap", WRONG),
+            "NO_WAIT_FOR_ALL": ("wide slot, two slots", STUCK),
+            "NO_WIDE_REFRESH": ("wide slot, wrap", WRONG),
+            "NO_FENCE_AFTER_FIRST": ("two senders, wrap", WRONG),
+            "ANY_PART": ("two senders, wrap", WRONG),
+        },
+    ),
+    # Collectives of the direct road. Numbers wrap after four rounds.
+    "collective": Model(
+        {
+            "two ranks": Bounds(["ROUNDS=5", "FEW_KINDS"], 100_000),
+            "three ranks": Bounds(["RANKS=3", "ROUNDS=3", "AT_ONCE", "FEW_KINDS"], 100_000),
+            "all kinds": Bounds(["ROUNDS=3"], 10_000),
+            "a rank dies": Bounds(["DIES", "ROUNDS=3"], 10_000),
+            "calls differ": Bounds(["DIFFERS", "ROUNDS=4", "FEW_KINDS"], 50_000),
+            "calls of three ranks differ": Bounds(
+                ["DIFFERS", "RANKS=3", "ROUNDS=3", "AT_ONCE", "FEW_KINDS"], 50_000
+            ),
+            "all kinds of three ranks": Bounds(
+                ["RANKS=3", "ROUNDS=3", "AT_ONCE"], 100_000, full=True
+            ),
+            "all kinds, and numbers wrap": Bounds(["ROUNDS=5"], 100_000, full=True),
+        },
+        {
+            "NO_LOOK": ("two ranks", EITHER),
+            "LOOKS_AT_ROOT": ("three ranks", EITHER),
+            "ONE_INBOX": ("two ranks", EITHER),
+            "NUMBERS_OF_ONE_BIT": ("two ranks", WRONG),
+            "ALL_NUMBERS_WRAP": ("two ranks", WRONG),
+            "ENTERS_TOO_EARLY": ("two ranks", EITHER),
+            "SILENT_IN_BCAST": ("two ranks", STUCK),
+            "BARRIER_OF_SOME": ("three ranks", WRONG),
+            "NO_SIGNATURE": ("calls differ", WRONG),
+            "NO_END_BY_ABORT": ("a rank dies", STUCK),
+            "NO_LOOK_AFTER_GATHER": ("all kinds", EITHER),
+            "NO_LOOK_AFTER_SCAN": ("all kinds", EITHER),
+        },
+    ),
+    # How the blocks of a grid meet in a call of grid scope.
+    "grid": Model(
+        {
+            "two others": Bounds([], 10_000),
+        },
+        {
+            "NO_MEETING": ("two others", EITHER),
+            "NO_END_OF_JOB": ("two others", WRONG),
+            "ONE_PACKET": ("two others", WRONG),
+            "RESET_LATE": ("two others", EITHER),
+            "LEAVES_ALONE": ("two others", EITHER),
+            "LEAVES_THE_LEADER": ("two others", EITHER),
+            "SILENT_LEADER": ("two others", EITHER),
+            "NO_LAST_LOOK": ("two others", WRONG),
+            "SAYS_TOO_EARLY": ("two others", WRONG),
+        },
+    ),
+    # Long collectives of the direct road.
+    "long_collective": Model(
+        {
+            "two ranks": Bounds(["CALLS=4"], 5_000),
+            "three ranks": Bounds(["RANKS=3", "CALLS=2"], 50_000),
+        },
+        {
+            "NO_FIRST_MEETING": ("two ranks", WRONG),
+            "NO_SECOND_MEETING": ("two ranks", WRONG),
+            "BCAST_TO_INBOX": ("two ranks", WRONG),
+            "STORES_LATE": ("two ranks", WRONG),
+            "RESULTS_LATE": ("two ranks", WRONG),
+            "TAKES_LATE": ("two ranks", WRONG),
+            "NEXT_RANK_ONLY": ("three ranks", WRONG),
+        },
+    ),
+    # A mailbox.
+    "mailbox": Model(
+        {
+            "all": Bounds([], 100_000),
+        },
+        {
+            "ONLY_WANTED_UNITS": ("all", STUCK),
+            "NO_FENCE_AFTER_REFUSAL": ("all", STUCK),
+            "SAME_TAG": ("all", WRONG),
+            "TORN_UNIT": ("all", WRONG),
+            "ANSWERED_BEFORE_TAKEN": ("all", EITHER),
+        },
+    ),
+    # Partitioned requests. Numbers wrap after four rounds.
+    "partitioned": Model(
+        {
+            "packets": Bounds(["ROUNDS=5"], 100_000),
+            "packets one way": Bounds(["ONE_WAY", "ROUNDS=6"], 1_000),
+            "stores": Bounds(["STORES", "ROUNDS=5"], 100_000),
+            "a rank dies": Bounds(["DIES", "ROUNDS=5"], 100_000),
+        },
+        {
+            "NO_CREDIT": ("packets one way", EITHER),
+            "CREDIT_TOO_LARGE": ("stores", WRONG),
+            "ONE_INBOX": ("packets", WRONG),
+            "NUMBERS_OF_ONE_BIT": ("packets", WRONG),
+            "NEVER_LATE": ("stores", STUCK),
+            "LATE_FOR_EVER": ("packets", STUCK),
+            "NO_FENCE_BEFORE_FLAG": ("stores", WRONG),
+            "NO_SECOND_LOOK": ("stores", STUCK),
+            "NO_LOOK_OF_HOST": ("stores", STUCK),
+            "NO_END_BY_ABORT": ("a rank dies", STUCK),
+        },
+    ),
+    # Collectives of all blocks at once.
+    "pipelines": Model(
+        {
+            "two ranks": Bounds(["CALLS=3"], 10_000),
+            "three ranks": Bounds(["RANKS=3", "CALLS=2", "TURNS=2"], 50_000),
+        },
+        {
+            "NO_OPENING": ("two ranks", WRONG),
+            "NO_END_MEETING": ("two ranks", WRONG),
+            "STORES_LATE": ("two ranks", WRONG),
+            "RESULTS_LATE": ("two ranks", WRONG),
+            "TAKES_LATE": ("two ranks", WRONG),
+            "PUTS_EARLY": ("two ranks", WRONG),
+            "ONE_SLOT": ("two ranks", WRONG),
+            "OLD_FLAGS": ("two ranks", WRONG),
+            "NEXT_RANK_ONLY": ("three ranks", WRONG),
+            "OPENS_EARLY": ("two ranks", WRONG),
+        },
+    ),
+    # The rounds of long messages on the direct road.
+    "rounds": Model(
+        {
+            "rounds": Bounds(["ROUNDS=5"], 1_000),
+        },
+        {
+            "ANNOUNCED_AT_ONCE": ("rounds", STUCK),
+            "NOT_EMPTIED": ("rounds", WRONG),
+            "NO_FENCE": ("rounds", WRONG),
+            "ANY_ROUND": ("rounds", WRONG),
+            "ONE_HALF": ("rounds", WRONG),
+            "NEVER_AGAIN": ("rounds", STUCK),
+        },
+    ),
+}
+
+Programs = Callable[[str, str], Path]
+
+
+@pytest.fixture(scope="module")
+def program_of(tmp_path_factory: pytest.TempPathFactory) -> Programs:
+    """The program that searches a model at some bounds, compiled when it is first asked for."""
+    model_checker.need_tools()
+
+    @cache
+    def built(model: str, bounds: str) -> Path:
+        defines, _, options, _ = MODELS[model].bounds[bounds]
+        where = tmp_path_factory.mktemp(model)
+        return model_checker.build(FOLDER / f"{model}.pml", defines, where, *options)
+
+    return built
+
+
+@pytest.mark.parametrize(
+    ("model", "bounds"),
+    [
+        pytest.param(model, name, marks=[pytest.mark.full] if bounds.full else [])
+        for model, (all_bounds, _) in MODELS.items()
+        for name, bounds in all_bounds.items()
+        if bounds.least
+    ],
+)
+def test_protocol_holds(model: str, bounds: str, program_of: Programs, tmp_path: Path) -> None:
+    found = model_checker.search(program_of(model, bounds), tmp_path)
+    model_checker.holds(found, MODELS[model].bounds[bounds].least)
+
+
+@pytest.mark.parametrize(
+    ("model", "mutation"),
+    [(model, mutation) for model, (_, mutations) in MODELS.items() for mutation in mutations],
+)
+def test_what_is_taken_away_is_missed(
+    model: str, mutation: str, program_of: Programs, tmp_path: Path
+) -> None:
+    bounds, shows = MODELS[model].mutations[mutation]
+    number = model_checker.mutations(FOLDER / f"{model}.pml")[mutation]
+    found = model_checker.search(program_of(model, bounds), tmp_path, number)
+    model_checker.misses(found, shows)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_mutation_of_the_model_is_tested(model: str) -> None:
+    known = model_checker.mutations(FOLDER / f"{model}.pml")
+    assert set(known) == set(MODELS[model].mutations)
+
+
+def test_every_model_is_searched() -> None:
+    elsewhere = {"ring", "commands"}
+    parts = {path.stem for path in FOLDER.glob("commands_*.pml")}
+    assert {path.stem for path in FOLDER.glob("*.pml")} - parts == {*MODELS, *elsewhere}
