@@ -24,7 +24,7 @@ SUMS = 8  # of residuals, so that not all blocks add to the same one
 # A block of 512 threads with 128 registers each fills a multiprocessor: block 0 has one for itself,
 # and its polling for messages slows down no other block.
 COLUMNS, ROWS = (8, 4) if gmpi.SIMULATOR else (128, 4)
-REGISTERS = {} if gmpi.SIMULATOR else {"max_registers": 128}
+REGISTERS = 128
 
 
 # fmt: off
@@ -77,7 +77,7 @@ def make_kernel(shape):
                 gosa += update_on_gpu(m, n, i, j, k)
         return gosa
 
-    @cuda.jit(**REGISTERS)  # wide: a kernel's arrays and neighbours
+    @cuda.jit(max_registers=REGISTERS)  # wide: a kernel's arrays and neighbours
     def himeno(ctx, m, gosa, done, low_i, high_i, low_j, high_j, iterations):
         """All iterations. gosa[0] is of this rank, gosa[1] the sum over all ranks."""
         if m.shape != every_shape:

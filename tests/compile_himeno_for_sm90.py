@@ -145,7 +145,7 @@ def main() -> None:
                 found[name].update(resident=resident(plan), wanted=plan.blocks)
     found["example"] = {"calls": sorted(called(example("L", messages=True)))}
     for size in ("M", "XL"):
-        limit = f"-maxrregcount={himeno.REGISTERS['max_registers']}"
+        limit = f"-maxrregcount={himeno.REGISTERS}"
         ptx = example(size)
         (found[f"example {size}"],) = properties(link({"k": ptx}, limit, library=library)).values()
     found.update(programs(part_of(1, parse_size("L"), (4, 1, 1))))

@@ -160,7 +160,7 @@ def make_launched(part: Part, plan: Plan, boxes: list[Box]) -> SimpleNamespace:
     limit = {"max_registers": plan.registers} if plan.registers else {"launch_bounds": plan.threads}
     warps = plan.threads // 32
 
-    @cuda.jit(**({} if SIMULATOR else limit))
+    @cuda.jit(**limit)
     def launched(old, new, coef, gosa):
         scratch = cuda.shared.array(warps, float64)
         total = block_sum(update(old, new, coef, np.int64(cuda.blockIdx.x)), scratch)
@@ -178,7 +178,7 @@ def make_persistent(part: Part, plan: Plan) -> SimpleNamespace:
     begin, sweep, communicating = made.begin, made.sweep, plan.communicating
     warps = plan.threads // 32
 
-    @cuda.jit(**({} if SIMULATOR else {"max_registers": plan.registers}))
+    @cuda.jit(max_registers=plan.registers)
     def persistent(p, q, coef, sums, board, iterations):
         held = cuda.shared.array(0, float32, alignment=128)
         scratch = cuda.shared.array(warps, float64)

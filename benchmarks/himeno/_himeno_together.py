@@ -143,7 +143,7 @@ def make_kernel(part: Part, plan: Plan, messages: np.ndarray, stamped: bool) -> 
                 return
 
     # wide: a kernel: its arrays
-    @cuda.jit(**({} if gmpi.SIMULATOR else {"max_registers": plan.registers}))
+    @cuda.jit(max_registers=plan.registers)
     def himeno(ctx, p, q, coef, messages, sums, board, stamps, iterations):
         slot = cuda.shared.array(2, int64)
         worker, _, me, _ = take_role(board, slot, communicating)

@@ -27,7 +27,6 @@ from _himeno_vector import device, load4_shared, release
 from numba import cuda, float32, int32, int64
 
 from device_lib.platform.primitives import fence_gpu, sync_block, thread_rank
-from gmpi import SIMULATOR
 
 _AHEAD = 3  # stages from asking L2 to fetching
 
@@ -365,7 +364,7 @@ def make_persistent_wave(part: Part, plan: Plan) -> SimpleNamespace:
     made = make_wave(part, plan)
     sweep, communicating = made.sweep, plan.communicating
 
-    @cuda.jit(**({} if SIMULATOR else {"max_registers": plan.registers}))
+    @cuda.jit(max_registers=plan.registers)
     def persistent(p, q, coef, sums, board, iterations):
         slot = cuda.shared.array(2, int64)
         worker, _, _, _ = take_role(board, slot, communicating)

@@ -134,7 +134,7 @@ def make_kernel(part, plan, count, stamped):
         return error
 
     # wide: a kernel: its arrays
-    @cuda.jit(**({} if gmpi.SIMULATOR else {"max_registers": plan.registers}))
+    @cuda.jit(max_registers=plan.registers)
     def himeno(ctx, p, q, coef, messages, requests, sums, board, stamps, iterations):
         held = cuda.shared.array(0, float32, alignment=128)
         scratch = cuda.shared.array(warps, float64)
