@@ -34,6 +34,9 @@ OTHERWISE = {
     "Request_get_status": "request.Get_status(status)",
     "Test_cancelled": "status.Is_cancelled()",
     "Synchronize": "-",
+    "Put_notify": "-",
+    "Win_get_notify_value": "-",
+    "Win_reset_notify_value": "-",
     "Win_fence": "win.Fence(assertion)",
     "Win_flush": "win.Flush(rank)",
     "Win_flush_all": "win.Flush_all()",
@@ -64,6 +67,7 @@ DIRECT = """
     Pready_range Pready_list Parrived Synchronize Put Get Rput Rget Accumulate Get_accumulate
     Fetch_and_op Compare_and_swap
     Raccumulate Rget_accumulate Win_flush_local Win_flush_local_all
+    Put_notify Win_get_notify_value Win_reset_notify_value
     Win_fence Win_flush Win_flush_all Win_lock_all Win_unlock_all
     Send_init Rsend_init Recv_init
 """

@@ -132,6 +132,14 @@ from device_lib.api.exports_epochs import (
     GMPI_Win_unlock_all as GMPI_Win_unlock_all,
     GMPI_Win_unlock_all_warp as GMPI_Win_unlock_all_warp,
 )
+from device_lib.api.exports_notified import (
+    GMPI_Put_notify as GMPI_Put_notify,
+    GMPI_Put_notify_warp as GMPI_Put_notify_warp,
+    GMPI_Win_get_notify_value as GMPI_Win_get_notify_value,
+    GMPI_Win_get_notify_value_warp as GMPI_Win_get_notify_value_warp,
+    GMPI_Win_reset_notify_value as GMPI_Win_reset_notify_value,
+    GMPI_Win_reset_notify_value_warp as GMPI_Win_reset_notify_value_warp,
+)
 from device_lib.api.exports_onesided import (
     GMPI_Accumulate as GMPI_Accumulate,
     GMPI_Accumulate_warp as GMPI_Accumulate_warp,

@@ -43,6 +43,9 @@ def words_of(entry: Entry, datatype: str) -> tuple[Any, str, str]:
     if wrong == w.WRONG_RANGE:
         window = f"the window of rank {entry.peer}, which has {high} bytes"
         return disp, f"so much that all elements lie in {window}", "it counts displacement units"
+    if wrong == w.WRONG_NOTIFICATION:
+        allowed = f"0..{high - 1}" if high else "none"
+        return disp, allowed, "Context.win makes as many counters as num_notify says"
     if wrong == w.WRONG_DISPLACEMENT:
         return disp, "0 or more", f"the window of rank {entry.peer} has {high} bytes"
     if wrong == w.WRONG_ALIGNMENT:
@@ -94,6 +97,8 @@ def _buffer(entry: Entry, size: int) -> tuple[str, str]:
 
 def where(entry: Entry, target: str) -> str:
     """Which call it was."""
+    if entry.field - ops.WINDOW == w.WRONG_NOTIFICATION:
+        return f" [target_rank {target}, window {entry.tag & LOW_32:#x}]"
     return (
         f" [target_rank {target}, target_disp {entry.value}, window {entry.tag & LOW_32:#x}, "
         f"count {entry.elements}]"

@@ -169,6 +169,7 @@ def test_operations_names_all_of_mpi() -> None:
     rows = re.findall(r"^\| (.*?) \| .* \| .* \| .*\|$", text_of("docs/operations.md"), re.M)
     told = {name.replace("\\", "") for row in rows for name in row.split(", ")}
     told -= {"MPI", "GMPI", "Synchronize"}
+    told = {name for name in told if "notify" not in name}  # of MPI after 5.0
     assert len(names) > 350
     assert not {n for n in names if not any(fnmatchcase(n, pattern) for pattern in told)}
     assert not {pattern for pattern in told if not any(fnmatchcase(n, pattern) for n in names)}

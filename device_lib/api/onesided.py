@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
+from device_lib.api.notified import make_notified_calls
 from device_lib.direct import windows
 from device_lib.direct.epochs import make_epochs, make_tell
 from device_lib.direct.onesided import make_onesided
@@ -38,10 +39,9 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
     moves, epochs = make_onesided(scope, tell), make_epochs(scope, tell)
     update_there, update_both = moves.accumulate, moves.get_accumulate
     swap = moves.compare_and_swap
-    complete = epochs.complete
+    complete, sync = epochs.complete, scope.sync
     open_passive, close_passive = epochs.lock_all, epochs.unlock_all
     begin_fence, end_fence = epochs.begin_fence, epochs.end_fence
-    sync = scope.sync
 
     # --- Put and Get ------------------------------------------------------------------------------
 
@@ -264,4 +264,5 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
         win_flush_all=win_flush_all, win_lock_all=win_lock_all, win_unlock_all=win_unlock_all,
         raccumulate=raccumulate, rget_accumulate=rget_accumulate,
         win_flush_local=win_flush_local, win_flush_local_all=win_flush_local_all,
+        **vars(make_notified_calls(scope, tell)),
     )  # fmt: skip

@@ -79,10 +79,9 @@ def make_tell(scope: Scope) -> Callable:
     return linked
 
 
-def make_epochs(scope: Scope, tell: Callable) -> SimpleNamespace:
-    """For one scope; each returns the error class."""
-    rank, sync, sync_or = scope.rank, scope.sync, scope.sync_or
-    part = parts_of(scope.name, "gmpi_window")
+def make_fence(scope: Scope) -> Callable:
+    """For one scope."""
+    rank, sync = scope.rank, scope.sync
 
     @device
     def fence():
@@ -91,6 +90,15 @@ def make_epochs(scope: Scope, tell: Callable) -> SimpleNamespace:
         if rank() < _SAYS:
             fence_sys()
         sync()
+
+    return fence
+
+
+def make_epochs(scope: Scope, tell: Callable) -> SimpleNamespace:
+    """For one scope; each returns the error class."""
+    rank, sync, sync_or = scope.rank, scope.sync, scope.sync_or
+    fence = make_fence(scope)
+    part = parts_of(scope.name, "gmpi_window")
 
     @device
     def complete(ctx, what, place):

@@ -13,6 +13,7 @@ only the epoch changes, in a line of its own.
 from __future__ import annotations
 
 from gmpi.contract.constants import (
+    ERR_ARG,
     ERR_ASSERT,
     ERR_BUFFER,
     ERR_COUNT,
@@ -40,6 +41,8 @@ assert WINDOW_ROWS == 1 << GENERATION_SHIFT
 HANDLE = 0  # 0: nobody's
 RANKS = 8  # how many | handle of the window's communicator << COMM_SHIFT
 TARGETS = 16  # address of the target rows
+OWN_COUNTERS = 32  # address of this rank's counters of notifications,
+OWN_COUNTER_COUNT = 40  # and how many there are
 EPOCH = 128  # 0: no epoch is open; else FENCED | passive ones that are << PASSIVE_SHIFT
 COMM_SHIFT = 32
 FENCED = 1  # GMPI_Win_fence has opened one
@@ -47,22 +50,27 @@ PASSIVE_SHIFT = 32  # of GMPI_Win_lock_all
 FENCE_MODES = MODE_NOSTORE | MODE_NOPUT | MODE_NOPRECEDE | MODE_NOSUCCEED
 
 # --- a target row ---------------------------------------------------------------------------------
-TARGET_BYTES = 32
+TARGET_BYTES = 64
 BASE = 0  # where its memory is mapped here
 SIZE = 8  # bytes of it
 UNIT = 16  # of displacements, in bytes
 MOST = 24  # the largest displacement, SIZE / UNIT | NO_ATOMICS
 NO_ATOMICS = 1 << 62  # none that are atomic between the two GPUs
+COUNTERS = 32  # where its counters of notifications are mapped here, int64 each,
+COUNTER_COUNT = 40  # and how many there are
+MOST_COUNTERS = 64
 
 # --- calls: which of the user's it is, in a record that refuses one -------------------------------
 CALLS = (
     "Put", "Get", "Accumulate", "Get_accumulate", "Fetch_and_op", "Compare_and_swap", "Rput",
     "Rget", "Win_fence", "Win_flush", "Win_flush_all", "Win_lock_all", "Win_unlock_all",
     "Raccumulate", "Rget_accumulate", "Win_flush_local", "Win_flush_local_all",
+    "Put_notify", "Win_get_notify_value", "Win_reset_notify_value",
 )  # fmt: skip
 PUT, GET, ACCUMULATE, GET_ACCUMULATE, FETCH_AND_OP, COMPARE_AND_SWAP = range(1, 7)
 RPUT, RGET, FENCE, FLUSH, FLUSH_ALL, LOCK_ALL, UNLOCK_ALL = range(7, 14)
 RACCUMULATE, RGET_ACCUMULATE, FLUSH_LOCAL, FLUSH_LOCAL_ALL = range(14, 18)
+PUT_NOTIFY, GET_NOTIFY_VALUE, RESET_NOTIFY_VALUE = range(18, 21)
 assert len(CALLS) << CALL_SHIFT < 1 << 32
 
 # --- what is wrong with one -----------------------------------------------------------------------
@@ -82,17 +90,19 @@ WRONG_ALIGNMENT = 11  # bytes of an element
 WRONG_GPU = 12
 WRONG_ASSERTION = 13  # the assertion
 WRONG_KIND = 14  # the target's datatype
+WRONG_NOTIFICATION = 15  # how many counters there are; the number of one is the displacement
 
 
 #: Which argument it is, for each of these.
 FIELDS = (
     "argument", "win", "epoch", "target_rank", "target_disp", "target_disp", "count", "datatype",
     "count", "buffer", "op", "target_disp", "target_rank", "assertion", "target_datatype",
-    "argument",
+    "notification_idx",
 )  # fmt: skip
 _CLASSES = (
     0, ERR_WIN, ERR_RMA_SYNC, ERR_RANK, ERR_RMA_RANGE, ERR_DISP, ERR_COUNT, ERR_TYPE, ERR_COUNT,
     ERR_BUFFER, ERR_OP, ERR_DISP, ERR_OP, ERR_ASSERT, ERR_TYPE,
+    ERR_ARG,
 )  # fmt: skip
 
 

@@ -17,7 +17,14 @@ class WindowCalls(PartitionedCalls):
     def _register(self, comm: MPI.Comm, no_any_tag: bool, direct: bool, long: bool = True) -> int:
         raise NotImplementedError
 
-    def win(self, array: Any, comm: int = COMM_WORLD, *, disp_unit: int | None = None) -> int:
+    def win(
+        self,
+        array: Any,
+        comm: int = COMM_WORLD,
+        *,
+        disp_unit: int | None = None,
+        num_notify: int = 0,
+    ) -> int:
         """Makes a window for one-sided calls of kernels (MPI 4.1 section 12.2.1): its handle.
 
         Collective over ``comm``, and no kernel of the context may be running. All kernels must
@@ -30,6 +37,8 @@ class WindowCalls(PartitionedCalls):
             comm: a communicator handle.
             disp_unit: bytes by which kernels of all ranks count displacements in this rank's
                 memory. None: an element of the array.
+            num_notify: how many counters GMPI_Put_notify of all ranks has in this rank, up to 64,
+                all 0 at first.
 
         Raises:
             ArgumentError: ``comm`` is no communicator handle.
@@ -46,7 +55,7 @@ class WindowCalls(PartitionedCalls):
             raise argument.refused(text, index, allowed, MPI.ERR_COMM)
         if disp_unit is None:
             disp_unit = int(getattr(getattr(array, "dtype", None), "itemsize", 1))
-        return self._windows.make(array, index, disp_unit)
+        return self._windows.make(array, index, disp_unit, num_notify)
 
     def win_free(self, win: int) -> None:
         """Forgets a window (MPI 4.1 section 12.2.5); collective over its communicator.

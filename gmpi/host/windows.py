@@ -13,6 +13,7 @@ that some rank cannot reach is refused, with the ranks and the reason.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -77,22 +78,34 @@ class Windows:
         self._memory = context._memory
         self._made = 0
         self._known: dict[int, Window] = {}  # by handle
+        self._counters: Any = (
+            None  # of notifications: a row for each window, as soon as one has any
+        )
 
-    def make(self, array: Any, comm: int, unit: int) -> int:
+    def make(self, array: Any, comm: int, unit: int, num_notify: int = 0) -> int:
         """A window's handle; collective over a communicator.
 
         Args:
             array: in GPU memory, in one piece; None: this rank has no memory in it.
             unit: bytes of a displacement.
+            num_notify: counters of notifications in this rank.
         """
         context = self._context
         communicator = context._state.communicators[comm]
-        offer, address = self._offer(array, unit)
-        offers: list[Offer] = communicator.chunks.allgather(offer)
-        self._raise_first("make the window", [one.problem for one in offers])
+        taken = {one.row for one in self._known.values()}
+        index = next((i for i in range(WINDOW_ROWS) if i not in taken), 0)
+        offer, address = self._offer(lambda: self._checked(array, unit))
+        counters, place = Offer("", 0, 8, None, 0, None), 0
+        if not offer.problem:
+            counters, place = self._offer(lambda: self._checked_counters(index, num_notify))
+        said: list[tuple[Offer, Offer]] = communicator.chunks.allgather((offer, counters))
+        offers, notified = [one for one, _ in said], [other for _, other in said]
+        self._raise_first("make the window", [a.problem or b.problem for a, b in said])
         self._memory.use_here()
         bases = self._map(communicator, offers, address)
+        places = self._map(communicator, notified, place)
         lacks = self._out_of_reach(communicator, offers, bases)
+        lacks = lacks or self._out_of_reach(communicator, notified, places)
         room = self._memory.pieces.take(len(offers) * w.TARGET_BYTES) if self._has_kernels else -1
         try:
             if room is None:
@@ -104,16 +117,17 @@ class Windows:
                 self._memory.pieces.give_back(room)
             raise
         assert room is not None
-        if offer.token is not None:
-            region = context._partitioned.exported.find(address, offer.nbytes)
-            assert region is not None
-            context._partitioned.exported.tell(region)
-        taken = {one.row for one in self._known.values()}
-        index = next(i for i in range(WINDOW_ROWS) if i not in taken)
+        for part, begin in ((offer, address), (counters, place)):
+            if part.token is not None:
+                region = context._partitioned.exported.find(begin, part.nbytes)
+                assert region is not None
+                context._partitioned.exported.tell(region)
         self._made = self._made % (w.GENERATIONS - 1) + 1
         handle = w.MARK | self._made << w.GENERATION_SHIFT | index
         if room >= 0:
-            self._write(Window(index, own, array, room), handle, offers, bases)
+            window = Window(index, own, array, room)
+            self._write(window, handle, offers, bases)
+            self._write_counters(window, notified, places, (place, counters.nbytes // 8))
         self._known[handle] = Window(index, own, array, room)
         if context._recorder is not None:
             context._recorder.window_made(handle, own)
@@ -160,10 +174,10 @@ class Windows:
     def _has_kernels(self) -> bool:
         return self._context._has_kernels
 
-    def _offer(self, array: Any, unit: int) -> tuple[Offer, int]:
+    def _offer(self, checked: Callable[[], tuple[Offer, int]]) -> tuple[Offer, int]:
         """What this rank says, and the address of its memory."""
         try:
-            return self._checked(array, unit)
+            return checked()
         except ContextError as exc:
             return Offer(str(exc), 0, 1, None, 0, None), 0
 
@@ -202,6 +216,26 @@ class Windows:
             return Offer("", 0, unit, None, 0, gpu), 0
         return Offer("", nbytes, unit, region.token, region.offset + address - region.address,
                      gpu), address  # fmt: skip
+
+    def _checked_counters(self, row: int, count: Any) -> tuple[Offer, int]:
+        """The same of a window's counters."""
+        if not isinstance(count, (int, np.integer)) or not 0 <= count <= w.MOST_COUNTERS:
+            raise ContextError(f"num_notify is {count!r}, allowed is 0..{w.MOST_COUNTERS}")
+        gpu = self._memory.gpu_name
+        if count == 0:
+            return Offer("", 0, 8, None, 0, gpu), 0
+        if not self._has_kernels:
+            raise ContextError("it was opened with gpu=False and has no counters; num_notify is 0")
+        exported = self._context._partitioned.exported
+        if self._counters is None:
+            self._counters = exported.allocate((WINDOW_ROWS, w.MOST_COUNTERS), np.int64, True)
+        begin, _ = place_of(self._counters)
+        address, nbytes = begin + row * w.MOST_COUNTERS * 8, int(count) * 8
+        self._memory.write(address, np.zeros(int(count), np.int64))
+        region = exported.find(address, nbytes)
+        assert region is not None
+        offset = region.offset + address - region.address
+        return Offer("", nbytes, 8, region.token, offset, gpu), address
 
     def _map(self, communicator: Communicator, offers: list[Offer], address: int) -> list[int]:
         """Where the memory of each rank is for kernels here; 0: nowhere."""
@@ -270,3 +304,15 @@ class Windows:
         words[w.RANKS // 8] = len(offers) | window.comm << w.COMM_SHIFT
         words[w.TARGETS // 8] = memory.arena + window.targets
         memory.write_device(DEVICE_WINDOWS + window.row * WINDOW_ROW_BYTES, words)
+
+    def _write_counters(
+        self, window: Window, offers: list[Offer], bases: list[int], own: tuple[int, int]
+    ) -> None:
+        """Where the counters of all ranks are, behind what else the rows say; ``own``: this rank's,
+        and how many there are."""
+        memory = self._memory
+        for rank, (offer, base) in enumerate(zip(offers, bases)):
+            at = memory.arena + window.targets + rank * w.TARGET_BYTES + w.COUNTERS
+            memory.write(at, np.array([base, offer.nbytes // 8], np.int64))
+        row = DEVICE_WINDOWS + window.row * WINDOW_ROW_BYTES
+        memory.write_device(row + w.OWN_COUNTERS, np.array(own, np.int64))

@@ -12,7 +12,7 @@ from typing import Any
 
 from gmpi.trace.operation import Operation
 
-STORES = frozenset(("put", "rput", "accumulate", "raccumulate"))
+STORES = frozenset(("put", "put_notify", "rput", "accumulate", "raccumulate"))
 LOADS = frozenset(("get", "rget"))
 UPDATES = frozenset(("get_accumulate", "rget_accumulate", "fetch_and_op", "compare_and_swap"))
 CALLS = STORES | LOADS | UPDATES
