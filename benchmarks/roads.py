@@ -254,7 +254,8 @@ def main() -> int:
             threads = max(args.threads)
             blocks = most_blocks(g, comm, threads)
             grids += [
-                _grid_types.row(g, comm, name, threads, blocks) for name in _grid_types.cases()
+                _grid_types.row(g, comm, name, threads, blocks, memories=("direct", "registered"))
+                for name in _grid_types.cases()
             ]
         for warps, window in () if args.no_rates else ((1, 1), (64, 4), (256, 1), (256, 4)):
             for name in args.roads:

@@ -234,6 +234,9 @@ def test_roads(tmp_path: Path) -> None:
     assert "payloads checked: all right" in text
     (row,) = json.loads(results.read_text())["rows"]
     assert row["size"] == 8 and row["direct"]["p50"] > 0 and row["proxied"]["p50"] > 0
+    grids = json.loads(results.read_text())["grid_rows"]
+    assert {"contiguous", "sub-matrix", "triangle", "transpose"} < {r.get("name") for r in grids}
+    assert all(row["direct"]["p50"] > 0 and row["registered"]["p50"] > 0 for row in grids)
 
 
 @pytest.mark.mpich
