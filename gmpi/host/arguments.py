@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,6 +89,17 @@ class Argument(NamedTuple):
                 value,
                 allowed,
             ) from None
+
+
+def checked_communicator(argument: Argument, value: Any, known: Sequence[Communicator]) -> int:
+    """A handle of a registered communicator."""
+    allowed = f"0..{len(known) - 1}"
+    index = argument.whole(value, allowed)
+    if 0 <= index < len(known) and not known[index].is_free:
+        return index
+    name = argument.name
+    text = f"{name} is {index}, allowed is {allowed}; register it with Context.comm() first"
+    raise argument.refused(text, index, allowed, MPI.ERR_COMM)
 
 
 def checked_rank(argument: Argument, value: Any, communicator: Communicator) -> int:

@@ -18,7 +18,7 @@ from gmpi.contract.constants import (
 from gmpi.datatypes.overlap import distinct_elements
 from gmpi.datatypes.plans import Plan
 from gmpi.errors import DatatypeError
-from gmpi.host.arguments import Argument, checked_rank, checked_tag
+from gmpi.host.arguments import Argument, checked_communicator, checked_rank, checked_tag
 from gmpi.host.partitioned_rows import Shape
 from host_proxy.platform.state import G_TAG_UB, State
 
@@ -94,7 +94,7 @@ class Arguments:
             ArgumentError: an argument is wrong.
             DatatypeError: the datatype is, or leaves the array, of a call of the host.
         """
-        comm = self._checked_communicator(call, where[2])
+        comm = checked_communicator(call.argument("comm"), where[2], self._state.communicators)
         peer = self._checked_peer(call, where[0], comm)
         high = int(self._state.globals[G_TAG_UB])
         tag = checked_tag(call.argument("tag"), where[1], high, False)
@@ -117,20 +117,6 @@ class Arguments:
             call.sends, comm, peer, tag, partitions, elements, count * size, address, datatype, row,
             extent, buffer.array, call.block,
         )  # fmt: skip
-
-    def _checked_communicator(self, call: Call, comm: Any) -> int:
-        known = self._state.communicators
-        allowed = f"0..{len(known) - 1}"
-        argument = call.argument("comm")
-        index = argument.whole(comm, allowed)
-        if not 0 <= index < len(known) or known[index].is_free:
-            raise argument.refused(
-                f"comm is {index}, allowed is {allowed}; register it with Context.comm() first",
-                index,
-                allowed,
-                MPI.ERR_COMM,
-            )
-        return index
 
     def _checked_peer(self, call: Call, rank: Any, comm: int) -> int:
         communicator = self._state.communicators[comm]

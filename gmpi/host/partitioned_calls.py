@@ -11,7 +11,7 @@ from device_lib.platform.context import AnyContext
 from gmpi.contract.constants import COMM_WORLD
 from gmpi.contract.sizes import SHAPE_DIRECT_SHIFT
 from gmpi.errors import ContextError
-from gmpi.host.arguments import Argument
+from gmpi.host.arguments import Argument, checked_communicator
 from gmpi.host.partitioned import Partitioned
 from gmpi.host.partitioned_arguments import (
     IN_ONE_PIECE,
@@ -45,34 +45,64 @@ class PartitionedCalls:
 
     # --- memory -----------------------------------------------------------------------------------
 
-    def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float64) -> Any:
+    def empty(
+        self,
+        shape: int | tuple[int, ...],
+        dtype: Any = np.float64,
+        *,
+        comm: int | None = None,
+    ) -> Any:
         """An array in GPU memory that the other ranks of the node can write to.
 
-        As ``cuda.device_array``. Partitioned receives and long messages of the direct road are
-        stored to it by the sender, without a second copy.
+        As ``cuda.device_array``. Partitioned receives, long messages and long collectives of the
+        direct road are stored to it by the sender, without a second copy.
+
+        Args:
+            comm: a communicator handle: only its ranks map the array for messages and
+                collectives. None: all ranks that may write to it.
 
         Raises:
             ContextError: this rank has no kernels.
+            ArgumentError: ``comm`` is no communicator handle.
         """
-        self._require_kernels()
-        return self._partitioned.exported.allocate(shape, dtype, False)
+        peers = self._peers_of("empty", comm)
+        return self._partitioned.exported.allocate(shape, dtype, False, peers)
 
-    def zeros(self, shape: int | tuple[int, ...], dtype: Any = np.float64) -> Any:
+    def zeros(
+        self,
+        shape: int | tuple[int, ...],
+        dtype: Any = np.float64,
+        *,
+        comm: int | None = None,
+    ) -> Any:
         """``empty``, filled with zeros."""
-        self._require_kernels()
-        return self._partitioned.exported.allocate(shape, dtype, True)
+        peers = self._peers_of("zeros", comm)
+        return self._partitioned.exported.allocate(shape, dtype, True, peers)
 
-    def register(self, array: Any) -> None:
+    def register(self, array: Any, *, comm: int | None = None) -> None:
         """Lets the other ranks of the node write to an array; local.
 
         Any contiguous array in GPU memory: Numba's, or one with ``__cuda_array_interface__``, also
         from a pool. The context keeps it; once a peer has mapped it, until the context closes.
 
+        Args:
+            comm: as for ``empty``.
+
         Raises:
             ContextError: it is no such array, its memory cannot be exported, or it is registered.
+            ArgumentError: ``comm`` is no communicator handle.
         """
+        peers = self._peers_of("register", comm)
+        self._partitioned.exported.register(array, peers)
+
+    def _peers_of(self, call: str, comm: int | None) -> frozenset[int] | None:
+        """The ranks of a communicator that are on this node; None: of any."""
         self._require_kernels()
-        self._partitioned.exported.register(array)
+        if comm is None:
+            return None
+        known = self._state.communicators
+        index = checked_communicator(Argument(call, "comm"), comm, known)
+        return frozenset(int(peer) for peer in known[index].peers if peer >= 0)
 
     def unregister(self, array: Any) -> None:
         """Ends what ``register``, ``empty`` or ``zeros`` has begun: for new requests it is memory

@@ -7,7 +7,7 @@ from typing import Any
 from mpi4py import MPI
 
 from gmpi.contract.constants import COMM_WORLD
-from gmpi.host.arguments import Argument
+from gmpi.host.arguments import Argument, checked_communicator
 from gmpi.host.partitioned_calls import PartitionedCalls
 
 
@@ -47,12 +47,7 @@ class WindowCalls(PartitionedCalls):
         """
         self._require_open()
         known = self._state.communicators
-        allowed = f"0..{len(known) - 1}"
-        argument = Argument("win", "comm")
-        index = argument.whole(comm, allowed)
-        if not 0 <= index < len(known) or known[index].is_free:
-            text = f"comm is {index}, allowed is {allowed}; register it with Context.comm() first"
-            raise argument.refused(text, index, allowed, MPI.ERR_COMM)
+        index = checked_communicator(Argument("win", "comm"), comm, known)
         if disp_unit is None:
             disp_unit = int(getattr(getattr(array, "dtype", None), "itemsize", 1))
         return self._windows.make(array, index, disp_unit, num_notify)

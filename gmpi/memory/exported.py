@@ -36,6 +36,7 @@ class Region(NamedTuple):
         token: of the allocation that it lies in; None: it cannot be mapped.
         offset: of the array in the allocation.
         buffer: the driver's number of the allocation.
+        peers: ranks of the node that may map it for messages and collectives; None: all.
     """
 
     array: Any
@@ -44,6 +45,7 @@ class Region(NamedTuple):
     token: Token | None
     offset: int
     buffer: int
+    peers: frozenset[int] | None = None
 
 
 class _File:
@@ -108,8 +110,10 @@ class Exported:
         #: Is told of every array: gmpi/memory/registered.py.
         self.follower: Any = None
 
-    def allocate(self, shape: Any, dtype: Any, clear: bool) -> Any:
-        """A fresh array, registered."""
+    def allocate(
+        self, shape: Any, dtype: Any, clear: bool, peers: frozenset[int] | None = None
+    ) -> Any:
+        """A fresh array, registered. ``peers`` is as in ``Region``."""
         kind = np.dtype(dtype)
         nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
         if SIMULATOR:
@@ -119,7 +123,7 @@ class Exported:
             memory = np.asarray(source)[:nbytes]
             array = DeviceArray(memory.view(kind).reshape(shape))
             token = Token(os.getpid(), b"", source.file.fd)
-            self._keep(Region(array, source.file.address, nbytes, token, 0, 0))
+            self._keep(Region(array, source.file.address, nbytes, token, 0, 0, peers))
             return array
         from cuda.bindings import driver
         from numba import cuda
@@ -134,11 +138,11 @@ class Exported:
             cuda_call(driver.cuStreamDestroy(stream))
         array = whole[:nbytes].view(kind).reshape(shape)
         if nbytes:
-            self.register(array)
+            self.register(array, peers)
         return array
 
-    def register(self, array: Any) -> None:
-        """Lets peers write to an array.
+    def register(self, array: Any, peers: frozenset[int] | None = None) -> None:
+        """Lets peers write to an array. ``peers`` is as in ``Region``.
 
         Raises:
             ContextError: it is no contiguous array of this GPU, is registered already, or its
@@ -159,7 +163,7 @@ class Exported:
         if (address, nbytes) in self._regions:
             raise ContextError("array is registered already; Context.unregister(array) ends that")
         token, offset, buffer = (None, 0, 0) if SIMULATOR else _export(address)
-        self._keep(Region(array, address, nbytes, token, offset, buffer))
+        self._keep(Region(array, address, nbytes, token, offset, buffer, peers))
 
     def _keep(self, region: Region) -> None:
         self._regions[region.address, region.nbytes] = region

@@ -36,6 +36,10 @@ class _Row(NamedTuple):
     offered: set[int]
 
 
+def _may_map(region: Region, peer: int) -> bool:
+    return region.peers is None or peer in region.peers
+
+
 class Registered:
     """The table of one context.
 
@@ -86,7 +90,11 @@ class Registered:
         """What a rank of the node has not been told of so far: of each array index, generation,
         process, memory file, offset in the allocation, and bytes and words of its handle."""
         with self._lock:
-            rows = [(i, row) for i, row in enumerate(self._rows) if row and peer not in row.offered]
+            rows = [
+                (i, row)
+                for i, row in enumerate(self._rows)
+                if row and peer not in row.offered and _may_map(row.region, peer)
+            ]
         found = []
         for index, (region, generation, offered) in rows:
             offered.add(peer)

@@ -161,4 +161,29 @@ def through_staging_else(g: gmpi.Context) -> None:
     assert staged and error == gmpi.SUCCESS
 
 
-SCENARIOS = [straight_to_the_users_buffer, through_staging_else]
+def mapped_by_a_communicator_only(g: gmpi.Context) -> None:
+    """An array that only ranks of a communicator may map: the others' bytes go through staging."""
+    alone = g.comm(WORLD.Split(RANK, 0), wildcards=False)
+    for some, staged_for_ever in (
+        (g.zeros(ROOM, np.uint8, comm=alone), SIZE > 1),
+        (g.zeros(ROOM, np.uint8, comm=gmpi.COMM_WORLD), False),
+    ):
+        until = time.monotonic() + PATIENCE_S
+        staged, looks = True, 0
+        while WORLD.allreduce(staged) and looks < (5 if staged_for_ever else 1 << 30):
+            assert time.monotonic() < until, "no sender has mapped it"
+            staged, error = _exchange(g, some, LONG, LONG)
+            assert error == gmpi.SUCCESS
+            looks += 1
+        assert staged == staged_for_ever
+        g.unregister(some)
+    g.free(alone)
+    raises(gmpi.ArgumentError, "comm is 99", lambda: g.empty(4, comm=99))
+    raises(gmpi.ArgumentTypeError, "comm is 'all'", lambda: g.zeros(4, comm="all"))
+    array = cuda.to_device(np.zeros(4))
+    raises(gmpi.ArgumentError, f"comm is {alone}", lambda: g.register(array, comm=alone))
+
+
+SCENARIOS = [
+    straight_to_the_users_buffer, through_staging_else, mapped_by_a_communicator_only,
+]  # fmt: skip
