@@ -198,7 +198,7 @@ def make_block_collectives(
             area, ranks, number, what, takes, target, stride, nbytes, rank(), size(), LOOKS, True
         )
 
-    wait = make_wait("wait_blocks", part("look_for_blocks", 8, 1, look))
+    wait = make_wait("wait_blocks", part("look_for_blocks", 8, 1, look), True)
 
     @device
     def store(ctx, what, number, slot, source, offset, sizes):

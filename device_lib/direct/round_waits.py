@@ -139,9 +139,10 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
         now = timer_ns()
         return error, other + 1 | theirs << 32, now if began == 0 else began
 
-    def make_wait(name: str, look: Callable) -> Callable:
+    def make_wait(name: str, look: Callable, of_blocks: bool = False) -> Callable:
         """
         Args:
+            of_blocks: reports say how many bytes a block has, whatever the round has.
             look: (ctx, what, number, signature, target, size_mode) -> 1 where a packet that the
                 caller has looked for is missing, else 0.
         """
@@ -171,7 +172,10 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
                     if late != 0 and handle == 0:
                         handle = begin_late(ctx)
                         if handle > 0 and leads():
-                            tell_linked(ctx, OP_WAITS, what, 0, size_mode >> 1, handle)
+                            nbytes = size_mode >> 1
+                            if of_blocks:
+                                nbytes = _amount_of(signature_of(what))
+                            tell_linked(ctx, OP_WAITS, what, 0, nbytes, handle)
                     if error == SUCCESS:
                         go_on(ctx, slots.guess(ctx))
                         help_others(ctx)

@@ -231,6 +231,7 @@ def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
             sync()
             return ERR_OTHER, number + 1
         if offer & IN_ONE_PIECE == 0:
+            sync()  # all have read the offers: what is stored next may have others write there
             return NOT_AT_ONCE, number + 1
         count = int64(0)
         if offer & STRAIGHT == 0:
