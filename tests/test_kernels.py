@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from numba import cuda
 
+import gmpi
 from device_lib.platform.context import DeviceContext
 from gmpi.launch import kernels, launch, preparing
 from gmpi.launch.kernels import LaunchedKernels
@@ -117,3 +118,19 @@ def test_a_call_with_a_context_prepares_a_kernel(fails: bool) -> None:
         with pytest.raises(TypeError) if fails else contextlib.nullcontext():
             Configuration()(*args)
     assert seen == [True, False] and not preparing.is_under_way()
+
+
+def test_a_launch_on_another_gpu_than_the_contexts_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thread that a program starts has GPU 0, whatever its other threads have."""
+    monkeypatch.setattr(kernels, "_current_gpu", lambda: 1)
+    launched = LaunchedKernels(allowed=True, check_grid=False)
+    what = launch.Launch("mine", 1, 32, 1024)
+    launched.begin(what)
+    monkeypatch.setattr(kernels, "_current_gpu", lambda: 0)
+    with pytest.raises(
+        gmpi.ContextError, match=r"launch mine: this thread's GPU is 0.*opened on 1"
+    ):
+        launched.begin(what)
+    LaunchedKernels(allowed=False, check_grid=False).begin(what)

@@ -37,7 +37,7 @@ from device_lib.platform.primitives import (
     timer_ns,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
-from device_lib.proxied import ring, slots, taking
+from device_lib.proxied import pacing, ring, slots, taking
 from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN
 from device_lib.proxied.scattered import place
 from gmpi.contract import wire
@@ -57,10 +57,14 @@ QUICK = 2
 KEEP = 3  # as ONE_LOOK, and a request that is complete stays open for a wait to come
 
 _LOOKS = 2 if SIMULATOR else 16  # of one lane, before all threads of the scope meet again
-_FEW_LOOKS = 2  # where there are others' requests to go on with
 _PATIENCE = 2 if SIMULATOR else 8  # turns of _LOOKS, before others' requests are gone on with
-_HOST = 1 if SIMULATOR else 8  # turns between two looks at host memory, which disturb all others
+# Between two looks at host memory at least: who looks at once makes all others wait for long, who
+# then look as well, and all go on at a fiftieth of the speed.
+_HOST_NS = 20_000
 _ALONE = 1  # open requests of the direct road: our own
+# What a turn of a wait is besides.
+_LOOKS_AT_HOST = 1
+_IS_LATE = 2
 
 
 def make_ask(transact: Callable) -> Callable:
@@ -85,6 +89,29 @@ def make_ask(transact: Callable) -> Callable:
         return origin, load_gpu(ctx.device + wire.DEVICE_DIRECT) + local - 1
 
     return ask
+
+
+@device
+def _look_at_host(ctx, at_once, began, due, counted):
+    """(0, _LOOKS_AT_HOST or _IS_LATE, error class of aborted waits, and the last three for the next
+    turn), in a turn of a wait; one lane.
+
+    Args:
+        at_once: whether to look in any case.
+        began: when the wait did; 0: it does now.
+        due: when host memory is to be looked at next.
+        counted: what ``pacing.count_of_one`` has returned.
+    """
+    now = timer_ns()
+    if began == 0:
+        began = now
+        due = now + _HOST_NS
+    if not at_once and now <= due:
+        return 0, 0, began, due, counted
+    error = load_sys(ctx.mapped + wire.CONTROL_ABORT)
+    counted, rest = pacing.count_of_one(ctx, counted)
+    what = _IS_LATE if now - began > rows.LATE_NS else _LOOKS_AT_HOST
+    return what, error, began, now + _HOST_NS + 2 * rest, counted
 
 
 def make_direct(
@@ -294,34 +321,31 @@ def make_direct(
         told = 0
         first = slots.guess(ctx)  # who looks once, again and again, must come to all of them
         error = 0
+        one_look = how == ONE_LOOK or how == KEEP
+        host_at = 0  # when host memory may be looked at; lane 0 of the leading warp
+        counted = pacing.NOT_COUNTED
         while not done and error == 0:
             done = advance(ctx, slot, sends, looks)
             turns += 1
             if done:
                 break
-            one_look = how == ONE_LOOK or how == KEEP
             if turns >= _PATIENCE or one_look:
                 others = 0
-                late = 0
-                at_host = one_look or turns & (_HOST - 1) == 0
+                at_host = 0
                 if leads() and lane_id() == 0:
-                    if at_host:
-                        now = timer_ns()
-                        began = now if began == 0 else began
-                        late = 1 if now - began > rows.LATE_NS else 0
-                        error = load_sys(ctx.mapped + wire.CONTROL_ABORT)
                     others = load_gpu(ctx.device + wire.DEVICE_DIRECT_OPEN) > _ALONE
-                error, others, late = broadcast_3(error, others, late)
+                    at_host, error, began, host_at, counted = _look_at_host(
+                        ctx, one_look, began, host_at, counted
+                    )
+                error, others, at_host = broadcast_3(error, others, at_host)
                 sync()
-                if late != 0 and told == 0:
+                if at_host == _IS_LATE and told == 0:
                     told = 1
                     if leads():
                         tell_linked(ctx, wire.OP_WAITS, slot, handle)
-                looks = _LOOKS
                 if others and error == 0:
-                    looks = _FEW_LOOKS
                     first = help_linked(ctx, first)
-                if error == 0 and at_host:
+                if error == 0 and at_host != 0:
                     help_others(ctx)
             if how != WAIT:
                 break

@@ -41,6 +41,14 @@ def count(ctx, before, lane, mask):
 
 
 @device
+def count_of_one(ctx, before):
+    """The same of one lane."""
+    counted = add_gpu(ctx.device + DEVICE_WAITS, 1)
+    others = counted - before if before != NOT_COUNTED else 0
+    return counted, max(0, others - FEW) * _REST_NS
+
+
+@device
 def rest(ns):
     """Between two polls."""
     if ns > 0:

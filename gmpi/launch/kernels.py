@@ -12,7 +12,7 @@ from typing import Any
 
 from device_lib.platform.primitives import SIMULATOR
 from gmpi.diagnose.tables import Kernels
-from gmpi.errors import GridError, KernelError
+from gmpi.errors import ContextError, GridError, KernelError
 from gmpi.launch import preparing
 from gmpi.launch.launch import Launch
 
@@ -67,13 +67,22 @@ class LaunchedKernels:
         self._memory = _KeptMemory()
         self._begun = 0
         self._ended = 0  # only counted: in the simulator, a launch is over when it returns
+        self._gpu = _current_gpu() if allowed else 0
 
     def begin(self, launch: Launch) -> None:
         """Before a launch.
 
         Raises:
+            ContextError: the calling thread's GPU is not the context's.
             GridError: not all of its blocks can be resident at once.
         """
+        gpu = _current_gpu() if self._allowed else 0
+        if gpu != self._gpu:
+            raise ContextError(
+                f"cannot launch {launch.name}: this thread's GPU is {gpu}, the context was opened on "
+                f"{self._gpu}. Each thread has a GPU of its own, which is 0 at first: call "
+                f"numba.cuda.select_device({self._gpu}) in this one before"
+            )
         if self._check_grid:
             _require_resident(launch)
         self._forget_ended()
@@ -153,6 +162,15 @@ class LaunchedKernels:
             time.sleep(0 if waited < 0.001 else min(_SLICE_S, waited / 20))
         self._memory.let_go()
         return True
+
+
+def _current_gpu() -> int:
+    """Number of the calling thread's GPU, as Numba counts; 0 in the simulator."""
+    if SIMULATOR:
+        return 0
+    from numba import cuda
+
+    return int(cuda.get_current_device().id)
 
 
 def _require_resident(launch: Launch) -> None:

@@ -186,7 +186,14 @@ def aborted() -> None:
         memory = g.zeros(1, np.int64)
         win = g.win(memory)
         words = [cuda.to_device(np.zeros(1, np.int64)) for _ in range(3)]
-        thread = threading.Thread(target=lambda: spin[1, 2](g.device, win, *words))
+        gpu = 0 if gmpi.SIMULATOR else cuda.get_current_device().id
+
+        def launch() -> None:
+            if not gmpi.SIMULATOR:
+                cuda.select_device(gpu)  # each thread has its own
+            spin[1, 2](g.device, win, *words)
+
+        thread = threading.Thread(target=launch)
         thread.start()
         while words[1].copy_to_host()[0] == 0:
             time.sleep(0.001)
