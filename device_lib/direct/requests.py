@@ -34,6 +34,7 @@ from device_lib.platform.primitives import (
     lane_id,
     load_gpu,
     load_sys,
+    store_gpu,
     timer_ns,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
@@ -58,9 +59,6 @@ KEEP = 3  # as ONE_LOOK, and a request that is complete stays open for a wait to
 
 _LOOKS = 2 if SIMULATOR else 16  # of one lane, before all threads of the scope meet again
 _PATIENCE = 2 if SIMULATOR else 8  # turns of _LOOKS, before others' requests are gone on with
-# Between two looks at host memory at least: who looks at once makes all others wait for long, who
-# then look as well, and all go on at a fiftieth of the speed.
-_HOST_NS = 20_000
 _ALONE = 1  # open requests of the direct road: our own
 # What a turn of a wait is besides.
 _LOOKS_AT_HOST = 1
@@ -92,26 +90,24 @@ def make_ask(transact: Callable) -> Callable:
 
 
 @device
-def _look_at_host(ctx, at_once, began, due, counted):
-    """(0, _LOOKS_AT_HOST or _IS_LATE, error class of aborted waits, and the last three for the next
-    turn), in a turn of a wait; one lane.
+def _look_at_host(ctx, in_any_case, began):
+    """(0, _LOOKS_AT_HOST or _IS_LATE, error class of aborted waits, when the wait began), in a turn
+    of a wait; one lane.
 
     Args:
-        at_once: whether to look in any case.
-        began: when the wait did; 0: it does now.
-        due: when host memory is to be looked at next.
-        counted: what ``pacing.count_of_one`` has returned.
+        in_any_case: whether to look if another wait does so for all.
+        began: as returned the turn before, first 0.
     """
     now = timer_ns()
     if began == 0:
         began = now
-        due = now + _HOST_NS
-    if not at_once and now <= due:
-        return 0, 0, began, due, counted
+    what = _IS_LATE if now - began > rows.LATE_NS else 0
+    if not in_any_case and not pacing.looks_for_all(ctx, now):
+        return what, load_gpu(ctx.device + wire.DEVICE_ABORT), began
     error = load_sys(ctx.mapped + wire.CONTROL_ABORT)
-    counted, rest = pacing.count_of_one(ctx, counted)
-    what = _IS_LATE if now - began > rows.LATE_NS else _LOOKS_AT_HOST
-    return what, error, began, now + _HOST_NS + 2 * rest, counted
+    if error != 0:
+        store_gpu(ctx.device + wire.DEVICE_ABORT, error)
+    return what | _LOOKS_AT_HOST, error, began
 
 
 def make_direct(
@@ -322,8 +318,6 @@ def make_direct(
         first = slots.guess(ctx)  # who looks once, again and again, must come to all of them
         error = 0
         one_look = how == ONE_LOOK or how == KEEP
-        host_at = 0  # when host memory may be looked at; lane 0 of the leading warp
-        counted = pacing.NOT_COUNTED
         while not done and error == 0:
             done = advance(ctx, slot, sends, looks)
             turns += 1
@@ -331,21 +325,19 @@ def make_direct(
                 break
             if turns >= _PATIENCE or one_look:
                 others = 0
-                at_host = 0
+                what = 0
                 if leads() and lane_id() == 0:
                     others = load_gpu(ctx.device + wire.DEVICE_DIRECT_OPEN) > _ALONE
-                    at_host, error, began, host_at, counted = _look_at_host(
-                        ctx, one_look, began, host_at, counted
-                    )
-                error, others, at_host = broadcast_3(error, others, at_host)
+                    what, error, began = _look_at_host(ctx, one_look, began)
+                error, others, what = broadcast_3(error, others, what)
                 sync()
-                if at_host == _IS_LATE and told == 0:
+                if what & _IS_LATE != 0 and told == 0:
                     told = 1
                     if leads():
                         tell_linked(ctx, wire.OP_WAITS, slot, handle)
                 if others and error == 0:
                     first = help_linked(ctx, first)
-                if error == 0 and at_host != 0:
+                if error == 0 and what & _LOOKS_AT_HOST != 0:
                     help_others(ctx)
             if how != WAIT:
                 break

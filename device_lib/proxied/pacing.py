@@ -14,12 +14,22 @@ otherwise, and have a third fewer messages a second.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib.platform.primitives import add_gpu, block_id, device, pause, shuffle, timer_ns
-from gmpi.contract.wire import DEVICE_WAITS
+from device_lib.platform.primitives import (
+    add_gpu,
+    block_id,
+    cas_gpu,
+    device,
+    load_gpu,
+    pause,
+    shuffle,
+    timer_ns,
+)
+from gmpi.contract.wire import DEVICE_LOOKED, DEVICE_WAITS
 
 FEW = 16  # looks under way at once that nobody notices
 _REST_NS = 70  # what a look takes, divided among so many
 NOT_COUNTED = -1
+_BETWEEN_NS = 20_000  # two looks for all
 
 
 @device
@@ -41,14 +51,6 @@ def count(ctx, before, lane, mask):
 
 
 @device
-def count_of_one(ctx, before):
-    """The same of one lane."""
-    counted = add_gpu(ctx.device + DEVICE_WAITS, 1)
-    others = counted - before if before != NOT_COUNTED else 0
-    return counted, max(0, others - FEW) * _REST_NS
-
-
-@device
 def rest(ns):
     """Between two polls."""
     if ns > 0:
@@ -60,3 +62,14 @@ def may_look_at_host():
     """Whether it is the turn of the caller's block: one microsecond of 16. Where all blocks looked
     at each call that programs make again and again, the host's queue would be full."""
     return timer_ns() >> 10 & 15 == block_id() & 15
+
+
+@device
+def looks_for_all(ctx, now):
+    """Whether the caller is the one who looks at host memory now, for all waits of the direct road;
+    one lane. Their messages do not come from there: one look in _BETWEEN_NS is enough, for aborts
+    and for commands that nobody has come for."""
+    last = load_gpu(ctx.device + DEVICE_LOOKED)
+    if now - last < _BETWEEN_NS:
+        return False
+    return cas_gpu(ctx.device + DEVICE_LOOKED, last, now) == last

@@ -277,6 +277,7 @@ DEVICE_LATE = 304  # partitions that are ready and not stored; each counts as an
 DEVICE_PARTITIONED_COUNT = 312  # rows of partitioned requests that may be in use
 DEVICE_PERSISTENT_COUNT = 320  # persistent requests made so far
 DEVICE_FREED = 328  # how many requests were freed and are not closed yet
+DEVICE_LOOKED = 336  # when a wait of the direct road last looked at host memory for all of them, ns
 # A line that is read through L1: nothing that changes lies in it.
 DEVICE_LARGE = 448  # address (GPU) of large staging; constant
 DEVICE_STAGING = 456  # address of GPU staging; constant, 0: there is none

@@ -79,8 +79,8 @@ class LaunchedKernels:
         gpu = _current_gpu() if self._allowed else 0
         if gpu != self._gpu:
             raise ContextError(
-                f"cannot launch {launch.name}: this thread's GPU is {gpu}, the context was opened on "
-                f"{self._gpu}. Each thread has a GPU of its own, which is 0 at first: call "
+                f"cannot launch {launch.name}: this thread's GPU is {gpu}, the context was opened "
+                f"on {self._gpu}. Each thread has a GPU of its own, which is 0 at first: call "
                 f"numba.cuda.select_device({self._gpu}) in this one before"
             )
         if self._check_grid:

@@ -67,7 +67,9 @@ def check(line: str, until: float, each_s: float) -> dict[str, Any]:
 def machine() -> dict[str, Any]:
     """In a process of its own: MPI starts there."""
     code = "import json, _bench; print(json.dumps(_bench.machine()))"
-    path = os.pathsep.join([str(launcher.ROOT), str(launcher.ROOT / "benchmarks")])
+    path = os.pathsep.join(
+        [str(launcher.ROOT), str(launcher.ROOT / "benchmarks"), os.environ.get("PYTHONPATH", "")]
+    )
     status, text = launcher.python("-c", code, timeout=60, PYTHONPATH=path)
     found: dict[str, Any] = json.loads(text.splitlines()[-1]) if status == 0 else {"error": text}
     return found

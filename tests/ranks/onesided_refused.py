@@ -185,21 +185,23 @@ def aborted() -> None:
         g = gmpi.Context(WORLD)
         memory = g.zeros(1, np.int64)
         win = g.win(memory)
-        words = [cuda.to_device(np.zeros(1, np.int64)) for _ in range(3)]
+        back, failed = (cuda.to_device(np.zeros(1, np.int64)) for _ in range(2))
+        began = cuda.mapped_array(1, np.int64)  # a copy would wait for the kernel
+        began[0] = 0
         gpu = 0 if gmpi.SIMULATOR else cuda.get_current_device().id
 
         def launch() -> None:
             if not gmpi.SIMULATOR:
                 cuda.select_device(gpu)  # each thread has its own
-            spin[1, 2](g.device, win, *words)
+            spin[1, 2](g.device, win, back, began, failed)
 
         thread = threading.Thread(target=launch)
         thread.start()
-        while words[1].copy_to_host()[0] == 0:
+        while began[0] == 0:
             time.sleep(0.001)
         g.abort()
         thread.join()
-        same(words[2], [gmpi.GMPI_ERR_ABORTED], "error class")
+        same(failed, [gmpi.GMPI_ERR_ABORTED], "error class")
         raises(gmpi.AbortedError, "aborted", g.close)
     barrier()
 
