@@ -29,7 +29,7 @@ from device_lib.platform.primitives import (
     timer_ns,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
-from device_lib.proxied import ring, slots
+from device_lib.proxied import pacing, ring, slots
 from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN
 from gmpi.contract import partitions as p
 from gmpi.contract.constants import BYTE, ERR_REQUEST, SUCCESS
@@ -228,12 +228,15 @@ def make_partitioned_waits(
             if turns > _PATIENCE:
                 sync()
                 late = 0
+                looked = 0
                 if leads() and lane_id() == 0:
-                    error = load_sys(ctx.mapped + CONTROL_ABORT)
                     now = timer_ns()
                     began = now if began == 0 else began
                     late = 1 if now - began > rows.LATE_NS else 0
-                error, late, ignored = broadcast_3(error, late, 0)
+                    # Those between nodes come by commands in host memory.
+                    shape = load_gpu(row_of(ctx, request) + p.SHAPE)
+                    looked, error = pacing.look_for_all(ctx, now, mode_of(shape) == p.PROXIED)
+                error, late, looked = broadcast_3(error, late, looked)
                 sync()
                 if late != 0 and handle == 0:
                     handle = begin_late(ctx)
@@ -241,7 +244,8 @@ def make_partitioned_waits(
                         tell_linked(ctx, OP_WAITS, request, handle)
                 if error == 0:
                     go_on(ctx, slots.guess(ctx))
-                    help_others(ctx)
+                    if looked != 0:
+                        help_others(ctx)
             spin()
             found = pass_linked(ctx, request)
         if found == _GOES_ON and once != 0 and leads() and lane_id() == 0:

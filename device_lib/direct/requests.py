@@ -33,8 +33,6 @@ from device_lib.platform.primitives import (
     fence_gpu,
     lane_id,
     load_gpu,
-    load_sys,
-    store_gpu,
     timer_ns,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
@@ -60,9 +58,10 @@ KEEP = 3  # as ONE_LOOK, and a request that is complete stays open for a wait to
 _LOOKS = 2 if SIMULATOR else 16  # of one lane, before all threads of the scope meet again
 _PATIENCE = 2 if SIMULATOR else 8  # turns of _LOOKS, before others' requests are gone on with
 _ALONE = 1  # open requests of the direct road: our own
-# What a turn of a wait is besides.
-_LOOKS_AT_HOST = 1
-_IS_LATE = 2
+# What one lane has found out in a turn of a wait.
+_LOOKED = 1  # at host memory
+_LATE = 2
+_OTHERS = 4  # are open
 
 
 def make_ask(transact: Callable) -> Callable:
@@ -87,27 +86,6 @@ def make_ask(transact: Callable) -> Callable:
         return origin, load_gpu(ctx.device + wire.DEVICE_DIRECT) + local - 1
 
     return ask
-
-
-@device
-def _look_at_host(ctx, in_any_case, began):
-    """(0, _LOOKS_AT_HOST or _IS_LATE, error class of aborted waits, when the wait began), in a turn
-    of a wait; one lane.
-
-    Args:
-        in_any_case: whether to look if another wait does so for all.
-        began: as returned the turn before, first 0.
-    """
-    now = timer_ns()
-    if began == 0:
-        began = now
-    what = _IS_LATE if now - began > rows.LATE_NS else 0
-    if not in_any_case and not pacing.looks_for_all(ctx, now):
-        return what, load_gpu(ctx.device + wire.DEVICE_ABORT), began
-    error = load_sys(ctx.mapped + wire.CONTROL_ABORT)
-    if error != 0:
-        store_gpu(ctx.device + wire.DEVICE_ABORT, error)
-    return what | _LOOKS_AT_HOST, error, began
 
 
 def make_direct(
@@ -324,20 +302,24 @@ def make_direct(
             if done:
                 break
             if turns >= _PATIENCE or one_look:
-                others = 0
                 what = 0
                 if leads() and lane_id() == 0:
-                    others = load_gpu(ctx.device + wire.DEVICE_DIRECT_OPEN) > _ALONE
-                    what, error, began = _look_at_host(ctx, one_look, began)
-                error, others, what = broadcast_3(error, others, what)
+                    now = timer_ns()
+                    began = now if began == 0 else began
+                    what, error = pacing.look_for_all(ctx, now, one_look)  # _LOOKED
+                    if now - began > rows.LATE_NS:
+                        what |= _LATE
+                    if load_gpu(ctx.device + wire.DEVICE_DIRECT_OPEN) > _ALONE:
+                        what |= _OTHERS
+                error, what, unused = broadcast_3(error, what, 0)
                 sync()
-                if what & _IS_LATE != 0 and told == 0:
+                if what & _LATE != 0 and told == 0:
                     told = 1
                     if leads():
                         tell_linked(ctx, wire.OP_WAITS, slot, handle)
-                if others and error == 0:
+                if what & _OTHERS != 0 and error == 0:
                     first = help_linked(ctx, first)
-                if error == 0 and what & _LOOKS_AT_HOST != 0:
+                if error == 0 and what & _LOOKED != 0:
                     help_others(ctx)
             if how != WAIT:
                 break

@@ -20,11 +20,13 @@ from device_lib.platform.primitives import (
     cas_gpu,
     device,
     load_gpu,
+    load_sys,
     pause,
     shuffle,
+    store_gpu,
     timer_ns,
 )
-from gmpi.contract.wire import DEVICE_LOOKED, DEVICE_WAITS
+from gmpi.contract.wire import CONTROL_ABORT, DEVICE_ABORT, DEVICE_LOOKED, DEVICE_WAITS
 
 FEW = 16  # looks under way at once that nobody notices
 _REST_NS = 70  # what a look takes, divided among so many
@@ -65,11 +67,23 @@ def may_look_at_host():
 
 
 @device
-def looks_for_all(ctx, now):
-    """Whether the caller is the one who looks at host memory now, for all waits of the direct road;
-    one lane. Their messages do not come from there: one look in _BETWEEN_NS is enough, for aborts
-    and for commands that nobody has come for."""
+def look_for_all(ctx, now, in_any_case):
+    """(1 where the caller has looked at host memory, else 0; error class of aborted waits), in a
+    wait of the direct road; one lane.
+
+    What these wait for does not come from host memory: one looks for all in _BETWEEN_NS, for aborts
+    and for commands that nobody has come for.
+
+    Args:
+        in_any_case: whether the caller looks even if another one does.
+    """
     last = load_gpu(ctx.device + DEVICE_LOOKED)
-    if now - last < _BETWEEN_NS:
-        return False
-    return cas_gpu(ctx.device + DEVICE_LOOKED, last, now) == last
+    looks = in_any_case
+    if not looks and now - last >= _BETWEEN_NS:
+        looks = cas_gpu(ctx.device + DEVICE_LOOKED, last, now) == last
+    if not looks:
+        return 0, load_gpu(ctx.device + DEVICE_ABORT)
+    error = load_sys(ctx.mapped + CONTROL_ABORT)
+    if error != 0:
+        store_gpu(ctx.device + DEVICE_ABORT, error)
+    return 1, error
