@@ -363,8 +363,7 @@ def _stall(call: int, n: int, shape: tuple[str, int, int], leaves: bool) -> None
     same(found, np.full(blocks * threads, ended), "errors")
     text = error.report.text
     assert f"GMPI_{CALLS[call]}" in text and "has not come from rank 1" in text, text
-    # A rank that leaves in one block may not have begun with the others.
-    piece = "[12]" if leaves and blocks > 1 else "2"
+    piece = "[12]" if leaves and blocks > 1 else "2"  # it may leave before its other block begins
     assert re.search(rf"piece {piece} of [2-9] has not come", text), text
     why = "rank 1 has ended with Leaves" if leaves else "all ranks are in this call"
     assert why in error.report.causes[0].text, text
