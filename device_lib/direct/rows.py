@@ -81,7 +81,7 @@ TOUCHED = 1 << HANDLE_LARGE_SHIFT  # a helper has gone on with it: what it store
 LATE_NS = 50_000_000  # then the proxy is told of a wait
 # A request is opened without a fence. So a helper, on another multiprocessor, must not touch the
 # user's buffer before everything is there that was stored to it earlier: it leaves a request alone
-# for so long. A store takes a hundredth of that on a GPU all of whose warps send.
+# for so long. That is time, and no order of the memory model; a fence in each call would be one.
 ALONE_NS = 200_000
 
 MINE = 0

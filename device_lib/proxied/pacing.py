@@ -77,10 +77,11 @@ def look_for_all(ctx, now, in_any_case):
     Args:
         in_any_case: whether the caller looks even if another one does.
     """
-    last = load_gpu(ctx.device + DEVICE_LOOKED)
     looks = in_any_case
-    if not looks and now - last >= _BETWEEN_NS:
-        looks = cas_gpu(ctx.device + DEVICE_LOOKED, last, now) == last
+    if not looks:
+        last = load_gpu(ctx.device + DEVICE_LOOKED)
+        if now - last >= _BETWEEN_NS:
+            looks = cas_gpu(ctx.device + DEVICE_LOOKED, last, now) == last
     if not looks:
         return 0, load_gpu(ctx.device + DEVICE_ABORT)
     error = load_sys(ctx.mapped + CONTROL_ABORT)

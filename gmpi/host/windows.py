@@ -78,9 +78,8 @@ class Windows:
         self._memory = context._memory
         self._made = 0
         self._known: dict[int, Window] = {}  # by handle
-        self._counters: Any = (
-            None  # of notifications: a row for each window, as soon as one has any
-        )
+        # Counters of notifications: a row for each window, as soon as one has any.
+        self._counters: Any = None
 
     def make(self, array: Any, comm: int, unit: int, num_notify: int = 0) -> int:
         """A window's handle; collective over a communicator.
@@ -124,11 +123,11 @@ class Windows:
                 context._partitioned.exported.tell(region)
         self._made = self._made % (w.GENERATIONS - 1) + 1
         handle = w.MARK | self._made << w.GENERATION_SHIFT | index
+        window = Window(index, own, array, room)
         if room >= 0:
-            window = Window(index, own, array, room)
             self._write(window, handle, offers, bases)
             self._write_counters(window, notified, places, (place, counters.nbytes // 8))
-        self._known[handle] = Window(index, own, array, room)
+        self._known[handle] = window
         if context._recorder is not None:
             context._recorder.window_made(handle, own)
         return handle
