@@ -131,6 +131,7 @@ def main() -> int:
     gmpi.select_gpu(comm)
     place = where(comm)
     settings = {"engine": args.engine} if args.engine else {}
+    results = {"benchmark": "collectives", "where": place, "ranks": comm.size}
     rows: list[dict[str, Any]] = []
     cases = [(BARRIER, 0)]
     cases += [(ALLREDUCE, n) for n in args.sizes or (*SIZES, LONGEST)]
@@ -155,6 +156,7 @@ def main() -> int:
                     row[name] = latency(g, comm, roads[name], which, n, threads, blocks)
                 rows.append(row)
                 if comm.rank == 0:
+                    write_json(args.json, {**results, "rows": rows})  # what there is so far
                     found = "".join(
                         f"{row[r]['p50']:>10.2f}{row[r]['p99']:>10.2f}" for r in args.roads
                     )
@@ -162,10 +164,7 @@ def main() -> int:
         other.Free()
     if comm.rank == 0:
         print("# results checked: all right")
-        write_json(
-            args.json,
-            {"benchmark": "collectives", "where": place, "ranks": comm.size, "rows": rows},
-        )
+        write_json(args.json, {**results, "rows": rows})
     return 0
 
 

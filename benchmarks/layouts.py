@@ -13,6 +13,7 @@ One way times, half a round trip; all elements are checked.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import _grid_types
@@ -77,27 +78,35 @@ def strided(
 
 def shapes(
     g: gmpi.Context, comm: MPI.Comm, ways: dict[str, int], threads: int
-) -> dict[str, list[dict[str, Any]]]:
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """What one context measures: matrices, numbers of blocks, short blocks at a pitch."""
     most = roads.most_blocks(g, comm, threads)
-    matrices = [
-        {"road": road, "n": n, **_grid_types.row(g, comm, name, threads, most, n, handle)}
-        for road, handle in ways.items()
-        for n in SIZES
-        for name in _grid_types.cases(n)
-    ]
+    yield (
+        "matrices",
+        [
+            {"road": road, "n": n, **_grid_types.row(g, comm, name, threads, most, n, handle)}
+            for road, handle in ways.items()
+            for n in SIZES
+            for name in _grid_types.cases(n)
+        ],
+    )
     counts = [1 << k for k in range(most.bit_length()) if 1 << k < most] + [most]
-    enough = [
-        {"n": SIZES[-1], **_grid_types.row(g, comm, "sub-matrix", threads, count, SIZES[-1])}
-        for count in counts
-    ]
-    pitched = [
-        {"road": road, "size": n, "block": block, **strided(g, comm, n, block, threads, handle)}
-        for road, handle in ways.items()
-        for n in STRIDED
-        for block in BLOCKS
-    ]
-    return {"matrices": matrices, "blocks": enough, "pitched": pitched}
+    yield (
+        "blocks",
+        [
+            {"n": SIZES[-1], **_grid_types.row(g, comm, "sub-matrix", threads, count, SIZES[-1])}
+            for count in counts
+        ],
+    )
+    yield (
+        "pitched",
+        [
+            {"road": road, "size": n, "block": block, **strided(g, comm, n, block, threads, handle)}
+            for road, handle in ways.items()
+            for n in STRIDED
+            for block in BLOCKS
+        ],
+    )
 
 
 def pipelines(comm: MPI.Comm, threads: int) -> list[dict[str, Any]]:
@@ -122,16 +131,22 @@ def main() -> int:
     if comm.size != 2:
         fail(f"needs 2 ranks, got {comm.size}: mpiexec -n 2 python {sys.argv[0]}")
     gmpi.select_gpu(comm)
-    place = where(comm)
+    found: dict[str, Any] = {"benchmark": "layouts", "where": where(comm)}
+
+    def keep(key: str, rows: list[dict[str, Any]]) -> None:  # each as soon as it is there
+        found[key] = rows
+        if comm.rank == 0:
+            write_json(args.json, found)
+
     with gmpi.Context(comm, wildcards=False) as g:
         other = comm.Dup()
         ways = {"direct": gmpi.COMM_WORLD, "proxied": g.comm(other)}
-        found: dict[str, Any] = shapes(g, comm, ways, args.threads)
+        for key, rows in shapes(g, comm, ways, args.threads):
+            keep(key, rows)
         other.Free()
-    found["pipelines"] = pipelines(comm, args.threads)
+    keep("pipelines", pipelines(comm, args.threads))
     if comm.rank == 0:
         print("# all elements checked: all right")
-        write_json(args.json, {"benchmark": "layouts", "where": place, **found})
     return 0
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import _bench
@@ -343,22 +344,25 @@ def main() -> None:
                "unpack_verdict"]  # fmt: skip
     table = [[row[c] for c in headers] for row in rows]
     print(tabulate(table, headers, floatfmt=".2f", tablefmt="simple"), flush=True)
+    wrong = [row["name"] for row in rows if not row["correct"]]
+    results["wrong"] = wrong
+    _bench.write_json(options.json, results)
     if not options.only:
-        results["by_hand"] = against_by_hand(timer)
-        results["by_blocks"] = by_blocks(timer)
-        results["busy"] = on_a_busy_gpu(timer)
-        results["sweep"] = sweep(timer, copies)
-        results["commit_ms"] = commits()
-        results["in_kernel"] = columns()
+        parts: dict[str, Callable[[], Any]] = {
+            "by_hand": lambda: against_by_hand(timer), "by_blocks": lambda: by_blocks(timer),
+            "busy": lambda: on_a_busy_gpu(timer), "sweep": lambda: sweep(timer, copies),
+            "commit_ms": commits, "in_kernel": columns,
+        }  # fmt: skip
+        for key, measured in parts.items():
+            results[key] = measured()
+            _bench.write_json(options.json, results)  # each part as soon as it is there
         print(tabulate([r.values() for r in results["by_hand"]], results["by_hand"][0].keys()))
         print(tabulate([r.values() for r in results["busy"]], results["busy"][0].keys()))
         print("commit, ms:", results["commit_ms"])
         print(tabulate([r.values() for r in results["in_kernel"]], results["in_kernel"][0].keys()))
         if options.plot:
             plot(options.plot, results)
-    wrong = [row["name"] for row in rows if not row["correct"]]
     wrong += [row["sent"] for row in results.get("in_kernel", []) if not row["correct"]]
-    results["wrong"] = wrong
     _bench.write_json(options.json, results)
     if wrong:
         sys.exit(f"wrong bytes: {wrong}")

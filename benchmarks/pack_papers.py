@@ -212,19 +212,21 @@ def main() -> int:
     args = parser(__doc__ or "").parse_args()
     bench = Bench()
     names = list(bench.layouts)
-    found = {
-        "layouts": [bench.by_engine(name) for name in names],
-        "components": [bench.components(name) for name in names],
-        "to_host": [bench.to_host(name) for name in names],
-        "beside": beside(bench, names[-1]) + beside(bench, names[0]),
+    parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "layouts": lambda: [bench.by_engine(name) for name in names],
+        "components": lambda: [bench.components(name) for name in names],
+        "to_host": lambda: [bench.to_host(name) for name in names],
+        "beside": lambda: beside(bench, names[-1]) + beside(bench, names[0]),
     }
-    for key, rows in found.items():
-        print(f"# {key}")
-        for row in rows:
-            print("  ".join(f"{v:.2f}" if isinstance(v, float) else str(v) for v in row.values()))
-    print("# packed bytes checked: all right")
     where = "simulator (no GPU used)" if SIM else cuda.get_current_device().name
-    write_json(args.json, {"benchmark": "pack_papers", "where": str(where), **found})
+    found: dict[str, Any] = {"benchmark": "pack_papers", "where": str(where)}
+    for key, measure in parts.items():
+        print(f"# {key}")
+        found[key] = measure()
+        for row in found[key]:
+            print("  ".join(f"{v:.2f}" if isinstance(v, float) else str(v) for v in row.values()))
+        write_json(args.json, found)  # each part as soon as it is there
+    print("# packed bytes checked: all right")
     return 0
 
 

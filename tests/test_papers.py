@@ -21,6 +21,7 @@ PROGRAMS = ("layouts.py", "pack_papers.py")
     ("script", "wanted"),
     [
         ("papers.sh", "layouts pack_papers pack_bench himeno-cut-1,2,1 himeno-cut-2,2,1 tune"),
+        ("packing.sh", "tests datatypes pack_bench"),
         ("applications.sh", " ".join(name.removesuffix(".py") for name in APPLICATIONS)),
         ("applications.sh", " ".join(name.removesuffix(".py") for name in OF_TWINS)),
         ("applications.sh", "halo26_neighbours Bcg Bcg_cuda_mpi"),
@@ -30,10 +31,10 @@ def test_scripts_run_all_that_is_to_be_measured(script: str, wanted: str, tmp_pa
     env = {**os.environ, "LIST": "1"}
     command = [str(GPU / script), str(tmp_path / "out")]
     text = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
-    lines = [line.split(" ", 3) for line in text.splitlines()]
+    lines = [line.split() for line in text.splitlines()]
     assert {name for name, *_ in lines} >= set(wanted.split())
-    for _, _, program, arguments in lines:
-        paths = [word for word in (program, *arguments.split()) if word.endswith(".py")]
+    for _, _, program, *arguments in lines:
+        paths = [word for word in (program, *arguments) if word.endswith(".py")]
         assert program == "-m" or paths
         assert all((launcher.ROOT / path).exists() for path in paths)
     assert not (tmp_path / "out").exists()

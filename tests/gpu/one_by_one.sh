@@ -1,5 +1,5 @@
 # Sourced by scripts that run many programs one by one, each with a time limit, and all of them as far
-# as BUDGET seconds go. Before it: out (a directory), budget.
+# as BUDGET seconds go, with what is compiled before. Before it: out (a directory), budget.
 # LIST=1: prints what would run, and runs nothing. SIMULATOR=N: in the simulator, as with N GPUs.
 if [ -n "$LIST" ]; then
   gpus=${SIMULATOR:-${GPUS:-1}}
@@ -13,7 +13,7 @@ fi
 export GMPI_WATCHDOG_S=${GMPI_WATCHDOG_S:-8}  # who hangs says why before its time is up
 runs=$out/runs
 [ -n "$LIST" ] || mkdir -p "$runs" || exit 2
-began=$SECONDS bad=0
+bad=0
 problem() { bad=1; echo "$*" | tee -a "$runs/problems"; }
 solved() { # of a former call with the same DIRECTORY
   [ -e "$runs/problems" ] || return 0
@@ -24,7 +24,7 @@ solved() { # of a former call with the same DIRECTORY
 start() { # start N PROGRAM ARGUMENT...
   if [ "$1" = 0 ]; then
     shift
-    timeout "$LIMIT" python3 "$@"
+    timeout -k 5 "$LIMIT" python3 "$@"
   else
     ranks "$@"
   fi
@@ -36,7 +36,7 @@ one() { # one NAME N PROGRAM ARGUMENT...: its output to RUNS/NAME-N.log; N = 0: 
     echo "$name $n $*"
     return
   fi
-  local left=$((${BUDGET:-$budget} - SECONDS + began)) limit=${LIMIT:-60} from=$SECONDS
+  local left=$((${BUDGET:-$budget} - SECONDS)) limit=${LIMIT:-60} from=$SECONDS
   if ((left < 5)); then
     problem "$name on $n: no time"
     return 1

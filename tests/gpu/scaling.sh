@@ -7,14 +7,14 @@
 #                 and 64 MiB by a block and by all blocks of a grid, barriers
 #   applications  halo26, BFS and the spin glass
 #   himeno        S to XL in 1-D, 2-D and 3-D cuts, strong and weak, with GMPI and with CUDA + MPI
-# Each program has a time limit, all together BUDGET=540 seconds. On 8 GPUs that is two calls:
+# Each program has a time limit, all together BUDGET=550 seconds. On 8 GPUs that is two calls:
 # PARTS="right rates applications", then PARTS=himeno with the same DIRECTORY.
 # Writes scaling.json, and a picture of each measurement, to DIRECTORY. SIMULATOR=N, LIST=1: as
 # one_by_one.sh says; in the simulator all sizes are tiny.
 cd "$(dirname "$0")/../.." || exit 2
 out=${1:?usage: scaling.sh DIRECTORY [COUNT...]}
 shift
-budget=540
+budget=550
 . tests/gpu/one_by_one.sh
 if [ -n "$SIMULATOR" ]; then
   seeds=0:1 verify="--size 6,7,8" collective="-m 8 1024" iterations=2 strong="16,8,8" each="4,5,6"

@@ -16,5 +16,5 @@ fi
 timeout 90 python3 -m gmpi cache fill
 ranks() { # ranks N program arguments...
   local n=$1; shift
-  timeout "${LIMIT:-60}" mpirun --bind-to none -n "$n" python3 "$@"
+  timeout -k 5 "${LIMIT:-60}" mpirun --bind-to none -n "$n" python3 "$@"
 }
