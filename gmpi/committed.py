@@ -12,25 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from gmpi.contract import layouts
 from gmpi.contract.constants import DATATYPE_MARK, DATATYPE_NAMES, DATATYPES, FIRST_WITH_GAPS
-from gmpi.contract.layouts import (
-    DERIVED_GENERATION_SHIFT,
-    DERIVED_MARK,
-    DERIVED_MASK,
-    DERIVED_ROWS,
-    DISTINCT_MASK,
-    TYPE_BASIC_SHIFT,
-    TYPE_BYTES,
-    TYPE_DESCRIPTORS,
-    TYPE_DISTINCT,
-    TYPE_EXTENT,
-    TYPE_HANDLE,
-    TYPE_HEADER,
-    TYPE_HIGH,
-    TYPE_LOW,
-    TYPE_PARTS,
-    TYPE_SIZE,
-)
 from gmpi.contract.sizes import Layout
 from gmpi.datatypes.basic import basic_size
 from gmpi.datatypes.descriptor import Tables, alignment_of, describe, table_arrays
@@ -42,7 +25,7 @@ from gmpi.packing.calls import plan_of
 from gmpi.packing.driver import upload
 from host_proxy.platform.state import D_HANDLE, D_SIZE, OPEN, S_DATATYPE, S_STATE, State
 
-_GENERATIONS = (DERIVED_MASK + 1) >> DERIVED_GENERATION_SHIFT
+_GENERATIONS = (layouts.DERIVED_MASK + 1) >> layouts.DERIVED_GENERATION_SHIFT
 
 
 class _Row(NamedTuple):
@@ -59,7 +42,7 @@ class Datatypes:
         self._memory = memory
         self._state = state
         self._kernels = kernels
-        self._rows: list[_Row | None] = [None] * DERIVED_ROWS
+        self._rows: list[_Row | None] = [None] * layouts.DERIVED_ROWS
         self._generation = 0
         self.users: Callable[[int], int] = lambda handle: 0  # partitioned requests of a datatype
 
@@ -82,15 +65,15 @@ class Datatypes:
                 "the kernel that is running; commit it before the launch"
             )
         if None not in self._rows:
-            raise ContextError(f"{DERIVED_ROWS} datatypes are committed; free some first")
+            raise ContextError(f"{layouts.DERIVED_ROWS} datatypes are committed; free some first")
         index = self._rows.index(None)
         self._generation = (self._generation + 1) % _GENERATIONS
-        handle = DERIVED_MARK | self._generation << DERIVED_GENERATION_SHIFT | index
+        handle = layouts.DERIVED_MARK | self._generation << layouts.DERIVED_GENERATION_SHIFT | index
         keep: list[Any] = []
         if self._kernels:
-            inside = self._address(index) + TYPE_HEADER
+            inside = self._address(index) + layouts.TYPE_HEADER
             words = _row_words(plan, basic_size(datatype), handle, inside, keep)
-            self._memory.write_device(self._base + index * TYPE_BYTES, words)
+            self._memory.write_device(self._base + index * layouts.TYPE_BYTES, words)
         self._rows[index] = _Row(handle, plan, keep)
         self._state.plans[handle] = plan
         self._state.derived[index, D_SIZE] = plan.size
@@ -103,8 +86,8 @@ class Datatypes:
         if handle & ~0xFFFF == DATATYPE_MARK:
             known = DATATYPE_NAMES.get(handle, name)
             raise DatatypeError(f"gmpi.{known} is predefined and cannot be freed")
-        index = handle & (DERIVED_ROWS - 1)
-        row = self._rows[index] if handle & ~DERIVED_MASK == DERIVED_MARK else None
+        index = handle & (layouts.DERIVED_ROWS - 1)
+        row = self._rows[index] if handle & ~layouts.DERIVED_MASK == layouts.DERIVED_MARK else None
         if row is None or row.handle != handle:
             raise DatatypeError(
                 f"{name} is no committed datatype: it was freed before, or did not come from "
@@ -132,16 +115,16 @@ class Datatypes:
         self._state.derived[index, D_HANDLE] = 0
         self._state.plans.pop(handle, None)
         if self._kernels:
-            nobody = np.zeros(TYPE_BYTES // 8, np.int64)
-            self._memory.write_device(self._base + index * TYPE_BYTES, nobody)
+            nobody = np.zeros(layouts.TYPE_BYTES // 8, np.int64)
+            self._memory.write_device(self._base + index * layouts.TYPE_BYTES, nobody)
         self._rows[index] = None
 
     def row_address(self, handle: int) -> int:
         """Where kernels find a committed datatype."""
-        return self._address(handle & (DERIVED_ROWS - 1))
+        return self._address(handle & (layouts.DERIVED_ROWS - 1))
 
     def _address(self, index: int) -> int:
-        return self._memory.device + self._base + index * TYPE_BYTES
+        return self._memory.device + self._base + index * layouts.TYPE_BYTES
 
 
 def _row_words(plan: Plan, basic: int, handle: int, inside: int, keep: list[Any]) -> np.ndarray:
@@ -151,7 +134,7 @@ def _row_words(plan: Plan, basic: int, handle: int, inside: int, keep: list[Any]
         basic: ``basic_size`` of the datatype.
         inside: address of its own descriptor.
     """
-    words = np.zeros(TYPE_BYTES // 8, np.int64)
+    words = np.zeros(layouts.TYPE_BYTES // 8, np.int64)
     # One part repeats by itself; several are taken element by element.
     single = len(plan.parts) == 1
     descriptors = []
@@ -161,15 +144,15 @@ def _row_words(plan: Plan, basic: int, handle: int, inside: int, keep: list[Any]
         descriptors.append(describe(part, Tables(**tables), plan.extent, alignment))
     where = inside
     if single:
-        words[TYPE_HEADER // 8 :][: len(descriptors[0])] = descriptors[0]
+        words[layouts.TYPE_HEADER // 8 :][: len(descriptors[0])] = descriptors[0]
     elif descriptors:
         where = upload({"descriptors": np.concatenate(descriptors)}, keep)["descriptors"]
-    words[TYPE_HANDLE // 8] = handle
-    words[TYPE_SIZE // 8] = plan.size
-    words[TYPE_EXTENT // 8] = plan.extent
-    words[TYPE_LOW // 8], words[TYPE_HIGH // 8] = plan.reach(1)
-    most = min(distinct_elements(plan), DISTINCT_MASK)
-    words[TYPE_DISTINCT // 8] = most | basic << TYPE_BASIC_SHIFT
-    words[TYPE_PARTS // 8] = len(plan.parts)
-    words[TYPE_DESCRIPTORS // 8] = where
+    words[layouts.TYPE_HANDLE // 8] = handle
+    words[layouts.TYPE_SIZE // 8] = plan.size
+    words[layouts.TYPE_EXTENT // 8] = plan.extent
+    words[layouts.TYPE_LOW // 8], words[layouts.TYPE_HIGH // 8] = plan.reach(1)
+    most = min(distinct_elements(plan), layouts.DISTINCT_MASK)
+    words[layouts.TYPE_DISTINCT // 8] = most | basic << layouts.TYPE_BASIC_SHIFT
+    words[layouts.TYPE_PARTS // 8] = len(plan.parts)
+    words[layouts.TYPE_DESCRIPTORS // 8] = where
     return words

@@ -18,25 +18,9 @@ import numpy as np
 from mpi4py import MPI
 
 from device_lib.platform.divide import magic_of
+from gmpi.contract import wire
 from gmpi.contract.rules import TAG_DUPLICATES
 from gmpi.contract.topology import CART_DIMS, DEGREES, MISSING, PERIODS_SHIFT
-from gmpi.contract.wire import (
-    COLLECTIVES_DIRECT,
-    COMMUNICATOR_BYTES,
-    COMMUNICATORS,
-    DEVICE_P2P,
-    DEVICE_TOPOLOGY,
-    MAILED,
-    MAPPED_COMMUNICATORS,
-    P2P_BITS,
-    P2P_BYTES,
-    P2P_DIRECT,
-    P2P_FIRST,
-    P2P_MAGIC,
-    P2P_MAILBOXES,
-    PRIVATE_COMMUNICATOR,
-    TOPOLOGY_BYTES,
-)
 from gmpi.errors import ContextError
 from gmpi.memory.collectives import Areas
 from gmpi.memory.peers import Peers
@@ -109,8 +93,8 @@ class Communicators:
         self._peers = peers
         self._memory = memory
         self._debug = debug
-        self._entries = memory.host + MAPPED_COMMUNICATORS
-        nobody = np.array([-1, 0] * COMMUNICATORS, np.int32)  # rank, size
+        self._entries = memory.host + wire.MAPPED_COMMUNICATORS
+        nobody = np.array([-1, 0] * wire.COMMUNICATORS, np.int32)  # rank, size
         self._write(0, nobody)
 
     def register(
@@ -128,10 +112,10 @@ class Communicators:
         """
         state = self._state
         index = self._free_index()
-        if index >= COMMUNICATORS:
+        if index >= wire.COMMUNICATORS:
             raise ContextError(
-                f"at most {COMMUNICATORS} communicators can be registered; Context.free() gives "
-                "back those that are not used any more"
+                f"at most {wire.COMMUNICATORS} communicators can be registered; Context.free() "
+                "gives back those that are not used any more"
             )
         count = TAG_DUPLICATES + 1 if no_any_tag else _FEWEST
         neighbours = Neighbours.of(comm)
@@ -154,12 +138,12 @@ class Communicators:
         self._write(index, np.array([rank, size], np.int32))
         if self._memory.staging is not None:
             reach = _p2p_row(reached, p2p, self._peers.table[peers, st.P_MAILBOXES])
-            reach[P2P_DIRECT] = direct and self._memory.direct != 0
-            reach[P2P_DIRECT] |= COLLECTIVES_DIRECT * collects
-            self._memory.write_device(DEVICE_P2P + index * P2P_BYTES, reach)
+            reach[wire.P2P_DIRECT] = direct and self._memory.direct != 0
+            reach[wire.P2P_DIRECT] |= wire.COLLECTIVES_DIRECT * collects
+            self._memory.write_device(wire.DEVICE_P2P + index * wire.P2P_BYTES, reach)
         if self._memory.has_tables:
             self._memory.write_device(
-                DEVICE_TOPOLOGY + index * TOPOLOGY_BYTES, _topology_row(comm, neighbours)
+                wire.DEVICE_TOPOLOGY + index * wire.TOPOLOGY_BYTES, _topology_row(comm, neighbours)
             )
         self._enter(index, communicator, direct)
         return index
@@ -170,7 +154,7 @@ class Communicators:
         self._state.private = Communicator(
             messages, whole.chunks, whole.rank, whole.size, "partitioned", whole.peers, whole.p2p
         )
-        self._enter(PRIVATE_COMMUNICATOR, self._state.private, False)
+        self._enter(wire.PRIVATE_COMMUNICATOR, self._state.private, False)
 
     def _enter(self, index: int, communicator: Communicator, direct: bool) -> None:
         """Tells the proxy of a communicator."""
@@ -217,8 +201,8 @@ class Communicators:
                 )
         self._write(index, np.array([-1, 0], np.int32))
         if self._memory.staging is not None:
-            nobody = np.zeros(P2P_BYTES, np.uint8)
-            self._memory.write_device(DEVICE_P2P + index * P2P_BYTES, nobody)
+            nobody = np.zeros(wire.P2P_BYTES, np.uint8)
+            self._memory.write_device(wire.DEVICE_P2P + index * wire.P2P_BYTES, nobody)
         self.areas.close(index)
         with watchdog.lock:  # it looks for messages there
             communicator.is_free = True
@@ -260,12 +244,12 @@ class Communicators:
     def _write(self, index: int, entries: np.ndarray) -> None:
         """Tells kernels the rank and size of communicators from ``index`` on."""
         data = entries.tobytes()
-        ctypes.memmove(self._entries + index * COMMUNICATOR_BYTES, data, len(data))
+        ctypes.memmove(self._entries + index * wire.COMMUNICATOR_BYTES, data, len(data))
 
 
 def _topology_row(comm: MPI.Comm, neighbours: Neighbours | None) -> np.ndarray:
     """What kernels know of a topology; zeros where there is none."""
-    row = np.zeros(TOPOLOGY_BYTES // 8, np.int64)
+    row = np.zeros(wire.TOPOLOGY_BYTES // 8, np.int64)
     if comm.Get_topology() == MPI.CART:
         cart = MPI.Cartcomm(comm)
         if 0 < cart.ndim <= CART_DIMS:
@@ -288,11 +272,11 @@ def _p2p_row(reached: slice, p2p: np.ndarray, places: np.ndarray) -> np.ndarray:
     """
     ways = p2p[reached]
     ranks = np.packbits(ways != 0, bitorder="little")
-    reach = np.zeros(P2P_BYTES, np.uint8)
-    reach[P2P_BITS : P2P_BITS + len(ranks)] = ranks
+    reach = np.zeros(wire.P2P_BYTES, np.uint8)
+    reach[wire.P2P_BITS : wire.P2P_BITS + len(ranks)] = ranks
     words = reach.view(np.int64)
-    words[P2P_FIRST // 8] = reached.start | reached.step << 32
-    words[P2P_MAGIC // 8] = magic_of(reached.step)
-    begin = P2P_MAILBOXES // 8
-    words[begin : begin + len(ways)] = np.where(ways & MAILED, places[reached], 0)
+    words[wire.P2P_FIRST // 8] = reached.start | reached.step << 32
+    words[wire.P2P_MAGIC // 8] = magic_of(reached.step)
+    begin = wire.P2P_MAILBOXES // 8
+    words[begin : begin + len(ways)] = np.where(ways & wire.MAILED, places[reached], 0)
     return reach

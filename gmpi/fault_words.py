@@ -7,43 +7,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gmpi.contract import collectives as c
-from gmpi.contract.constants import (
-    DATATYPE_NAMES,
-    DATATYPES,
-    FIRST_PAIR,
-    MAXLOC,
-    MINLOC,
-    OPERATIONS_REDUCE,
-    operation_name,
-)
+from gmpi.contract import constants, wire
 from gmpi.contract.moves import BY_OP
-from gmpi.contract.wire import (
-    CALL_SHIFT,
-    FIRST_MOVING,
-    FLAG_NULL_BUFFER,
-    FLAG_OVERLAP,
-    FLAG_PRIVATE_BUFFER,
-    FLAG_SHORT_BUFFER,
-    FLAG_STRIDED_BUFFER,
-    OP_BSEND,
-    OP_CANCEL,
-    OP_ISEND,
-    OP_PARRIVED,
-    OP_PREADY,
-    OP_PROBE,
-    OP_REQUEST_FREE,
-    OP_START,
-    REPLACE,
-)
 
 if TYPE_CHECKING:
     from gmpi.datatypes.plans import Plan
     from host_proxy.reference.counts import Wrong
 
 _PARTITIONED = {
-    OP_START: "a persistent or partitioned request of this context that is not active",
-    OP_PREADY: "a partitioned send of this context that has been started",
-    OP_PARRIVED: "a partitioned receive of this context",
+    wire.OP_START: "a persistent or partitioned request of this context that is not active",
+    wire.OP_PREADY: "a partitioned send of this context that has been started",
+    wire.OP_PARRIVED: "a partitioned receive of this context",
 }
 
 
@@ -73,23 +47,23 @@ def view_words(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> s
 
 def buffer_words(flaws: int, nbytes: int, derived: bool) -> tuple[str, str]:
     """(what is wrong, what to do) for a buffer with these flags."""
-    if flaws & FLAG_OVERLAP:
+    if flaws & wire.FLAG_OVERLAP:
         return (
             "written more than once by this datatype, count or view",
             "datatypes and views of which no two elements overlap",
         )
-    if flaws & FLAG_NULL_BUFFER:
+    if flaws & wire.FLAG_NULL_BUFFER:
         if derived:
             return "null", "an array, or gmpi.BOTTOM with a datatype of absolute addresses"
         return "null", f"a buffer of at least {nbytes} bytes, or count 0"
-    if flaws & FLAG_SHORT_BUFFER:
+    if flaws & wire.FLAG_SHORT_BUFFER:
         return "smaller than the message", f"an array of at least {nbytes} bytes, or a lower count"
-    if flaws & FLAG_STRIDED_BUFFER:
+    if flaws & wire.FLAG_STRIDED_BUFFER:
         return (
             "a strided view and the datatype is derived",
             "a strided view with a predefined datatype, or the whole array with a derived one",
         )
-    assert flaws & FLAG_PRIVATE_BUFFER
+    assert flaws & wire.FLAG_PRIVATE_BUFFER
     return (
         "private to a thread, or to a block and too large for that",
         "device memory, or shared memory of at most eager_bytes",
@@ -109,14 +83,14 @@ def request_words(op: int) -> tuple[str, str]:
     """(what is allowed, what to do) where a call does not take a request."""
     if op in _PARTITIONED:
         return _PARTITIONED[op], "start it before it is used, wait for it before the next start"
-    if op == OP_REQUEST_FREE:
+    if op == wire.OP_REQUEST_FREE:
         return (
             "an open send or receive of this context, or a persistent or partitioned request of it "
             "that is not active",
             "nonblocking collectives cannot be freed, wait for them; or it was completed or freed "
             "before",
         )
-    if op == OP_CANCEL:
+    if op == wire.OP_CANCEL:
         return (
             "a receive that is open in this context",
             "sends, collectives and partitioned requests cannot be cancelled, nor receives on a "
@@ -137,7 +111,7 @@ def partition_words(partitions: int) -> tuple[str, str]:
 
 
 REDUCTIONS = (
-    "one of " + ", ".join(f"gmpi.{name}" for name, _ in OPERATIONS_REDUCE)
+    "one of " + ", ".join(f"gmpi.{name}" for name, _ in constants.OPERATIONS_REDUCE)
     + ", or a number of Context.op()"
 )  # fmt: skip
 
@@ -145,21 +119,21 @@ REDUCTIONS = (
 def unfit_reduction_words(op: int, datatype: str) -> tuple[str, str]:
     """(value, what is allowed) for a predefined operation that MPI does not define for a
     datatype."""
-    value = f"gmpi.{operation_name(op)} for {datatype}"
-    if op not in (MINLOC, MAXLOC):
+    value = f"gmpi.{constants.operation_name(op)} for {datatype}"
+    if op not in (constants.MINLOC, constants.MAXLOC):
         return value, "gmpi.MINLOC or MAXLOC for pairs, or a number of Context.op()"
-    pairs = ", ".join(f"gmpi.{name}" for name, _, _ in DATATYPES[FIRST_PAIR:])
+    pairs = ", ".join(f"gmpi.{name}" for name, _, _ in constants.DATATYPES[constants.FIRST_PAIR :])
     return value, f"a datatype of pairs: {pairs}"
 
 
 def proxied_words(op: int, call: int) -> tuple[str, str]:
     """(what is allowed, what to do) for a call that there is on the proxied road only."""
-    what = "buffered sends" if op == OP_BSEND else "synchronous sends"
+    what = "buffered sends" if op == wire.OP_BSEND else "synchronous sends"
     why = f"the direct road has no {what}"
-    if op == OP_PROBE:
+    if op == wire.OP_PROBE:
         why = "on the direct road nobody looks at messages before they are received"
         return _OTHER_ROAD, f"{why}; register another communicator for them (Context.comm)"
-    if op == OP_ISEND and call << CALL_SHIFT == REPLACE:
+    if op == wire.OP_ISEND and call << wire.CALL_SHIFT == wire.REPLACE:
         why = (
             "on the direct road at most eager_bytes, which lie in one piece, are out of the buffer "
             "before it is received into: pass another buffer to GMPI_Sendrecv, or"
@@ -184,13 +158,15 @@ def _call_text(signature: int) -> str:
     root = f" root {c.root_of(signature)}"
     if kind == c.BCAST:
         return f"GMPI_Bcast of {amount} bytes from{root}"
-    row = BY_OP.get(kind - c.REDUCE + FIRST_MOVING)
+    row = BY_OP.get(kind - c.REDUCE + wire.FIRST_MOVING)
     name = "Allreduce" if row is None else row.name
     ends = f" with{root}" if row is not None and row.rooted else ""
     if c.REDUCING >> kind & 1 == 0:
         return f"GMPI_{name} of {amount} bytes a block{ends}"
-    element = DATATYPE_NAMES[c.datatype_of(signature)]
-    return f"GMPI_{name} {operation_name(signature & c.OP_MASK)} of {amount} {element}{ends}"
+    element = constants.DATATYPE_NAMES[c.datatype_of(signature)]
+    return (
+        f"GMPI_{name} {constants.operation_name(signature & c.OP_MASK)} of {amount} {element}{ends}"
+    )
 
 
 def differing_calls(theirs: int, rank: int, ours: int) -> tuple[str, str, str]:

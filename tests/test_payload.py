@@ -37,8 +37,8 @@ def test_bytes_come_from_any_address(skew: int, monkeypatch: pytest.MonkeyPatch)
 
         return load_if
 
-    monkeypatch.setattr(opening, "load_1_if", load(ctypes.c_uint8))
-    monkeypatch.setattr(opening, "load_4_if", load(ctypes.c_uint32))
+    monkeypatch.setattr(opening.gpu, "load_1_if", load(ctypes.c_uint8))
+    monkeypatch.setattr(opening.gpu, "load_4_if", load(ctypes.c_uint32))
     for nbytes in range(1, INLINE_BYTES + 1):
         stop = begin + nbytes
         found = b""
@@ -55,7 +55,7 @@ def test_all_units_of_a_record_are_written_and_no_others(
     lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The way of warps that are not full, or whose payload is not at hand at once.
-    monkeypatch.setattr(ring, "block_id", lambda: 3)
+    monkeypatch.setattr(ring.gpu, "block_id", lambda: 3)
     packets = np.zeros((2, SLOT_BYTES // 16, 4), np.uint32)
     monkeypatch.setattr(ring, "record_address", lambda ctx, ticket: packets[1].ctypes.data)
     ctx = DeviceContext(0, 0, 1 << SHAPE_RING_SHIFT, 0)

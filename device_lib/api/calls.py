@@ -50,20 +50,8 @@ from device_lib.proxied.requests import make_requests
 from device_lib.proxied.ring import post
 from device_lib.proxied.scattered import make_open_scattered
 from device_lib.proxied.slots import error_handle
+from gmpi.contract import wire
 from gmpi.contract.constants import ERR_COMM, SUCCESS
-from gmpi.contract.wire import (
-    BLOCKING,
-    FLAG_BACK,
-    FLAG_OUT,
-    OP_IRECV,
-    OP_ISEND,
-    OP_NULL,
-    OP_PING,
-    OP_SYNCHRONIZE,
-    SENDRECV,
-    SYNCHRONOUS,
-    SYNCHRONOUS_BLOCKING,
-)
 
 
 # long: a name for each
@@ -105,20 +93,22 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         return wait(ctx, open_scattered(ctx, word0, peer_tag, count, send, recv))
 
     send_direct, receive_direct = if_direct(direct.send), if_direct(direct.receive)
-    start_send = make_message_call(FLAG_OUT, send_direct, as_it_is, open_request, open_scattered)
-    start_receive = make_message_call(
-        FLAG_BACK, receive_direct, as_it_is, open_request, open_scattered
+    start_send = make_message_call(
+        wire.FLAG_OUT, send_direct, as_it_is, open_request, open_scattered
     )
-    do_send = make_message_call(FLAG_OUT, send_direct, wait, perform, wait_scattered)
-    do_receive = make_message_call(FLAG_BACK, receive_direct, wait, perform, wait_scattered)
+    start_receive = make_message_call(
+        wire.FLAG_BACK, receive_direct, as_it_is, open_request, open_scattered
+    )
+    do_send = make_message_call(wire.FLAG_OUT, send_direct, wait, perform, wait_scattered)
+    do_receive = make_message_call(wire.FLAG_BACK, receive_direct, wait, perform, wait_scattered)
 
     @device
     def isend(ctx, buf, count, datatype, dest, tag, comm):
-        return start_send(ctx, OP_ISEND, buf, count, datatype, dest, tag, comm)
+        return start_send(ctx, wire.OP_ISEND, buf, count, datatype, dest, tag, comm)
 
     @device
     def irecv(ctx, buf, count, datatype, source, tag, comm):
-        return start_receive(ctx, OP_IRECV, buf, count, datatype, source, tag, comm)
+        return start_receive(ctx, wire.OP_IRECV, buf, count, datatype, source, tag, comm)
 
     @device
     def test(ctx, request):
@@ -126,7 +116,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def send(ctx, buf, count, datatype, dest, tag, comm):
-        return do_send(ctx, OP_ISEND | BLOCKING, buf, count, datatype, dest, tag, comm)
+        return do_send(ctx, wire.OP_ISEND | wire.BLOCKING, buf, count, datatype, dest, tag, comm)
 
     @device
     def start_synchronous(ctx, op, buf, count, datatype, dest, tag, comm):
@@ -136,17 +126,19 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     @device
     def issend(ctx, buf, count, datatype, dest, tag, comm):
-        op = OP_ISEND | SYNCHRONOUS
+        op = wire.OP_ISEND | wire.SYNCHRONOUS
         return start_synchronous(ctx, op, buf, count, datatype, dest, tag, comm)
 
     @device
     def ssend(ctx, buf, count, datatype, dest, tag, comm):
-        op = OP_ISEND | SYNCHRONOUS_BLOCKING
+        op = wire.OP_ISEND | wire.SYNCHRONOUS_BLOCKING
         return wait(ctx, start_synchronous(ctx, op, buf, count, datatype, dest, tag, comm))
 
     @device
     def recv(ctx, buf, count, datatype, source, tag, comm):
-        return do_receive(ctx, OP_IRECV | BLOCKING, buf, count, datatype, source, tag, comm)
+        return do_receive(
+            ctx, wire.OP_IRECV | wire.BLOCKING, buf, count, datatype, source, tag, comm
+        )
 
     # wide: as MPI's
     @device
@@ -155,10 +147,10 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         recvtag, comm,
     ):  # fmt: skip
         incoming = start_receive(
-            ctx, OP_IRECV | SENDRECV, recvbuf, recvcount, recvtype, source, recvtag, comm
+            ctx, wire.OP_IRECV | wire.SENDRECV, recvbuf, recvcount, recvtype, source, recvtag, comm
         )
         outgoing = start_send(
-            ctx, OP_ISEND | SENDRECV, sendbuf, sendcount, sendtype, dest, sendtag, comm
+            ctx, wire.OP_ISEND | wire.SENDRECV, sendbuf, sendcount, sendtype, dest, sendtag, comm
         )
         sent = wait(ctx, outgoing)
         return both_of(sent, wait(ctx, incoming))
@@ -225,18 +217,18 @@ def make_calls(scope: Scope) -> SimpleNamespace:
             error = complete_open(ctx)
             if error != SUCCESS:
                 return error
-        error = perform(ctx, OP_SYNCHRONIZE, 0, 0, 0, 0, 0).error
+        error = perform(ctx, wire.OP_SYNCHRONIZE, 0, 0, 0, 0, 0).error
         close_freed(ctx, FOREVER)
         return error
 
     @device
     def ping(ctx):
-        return perform(ctx, OP_PING, 0, 0, 0, 0, 0)
+        return perform(ctx, wire.OP_PING, 0, 0, 0, 0, 0)
 
     @device
     def post_null(ctx, value):
         if leads():
-            post(ctx, lane_id(), warp_lanes(), warp_mask(), OP_NULL, value, 0, 0)
+            post(ctx, lane_id(), warp_lanes(), warp_mask(), wire.OP_NULL, value, 0, 0)
 
     return SimpleNamespace(
         help_others=requests.help_others,

@@ -16,6 +16,7 @@ from device_lib.direct.scattered_collectives import allreduce_word, bcast_word
 from device_lib.move.message import fitting, inspect, inspect_reduction, is_sound, message_bytes
 from device_lib.platform.context import may_collect_direct
 from device_lib.platform.primitives import buffer_of, describe, device, int64
+from gmpi.contract import wire
 from gmpi.contract.collectives import (
     BARRIER,
     COMM_SHIFT,
@@ -24,15 +25,6 @@ from gmpi.contract.collectives import (
     SIGNATURE_SHIFT,
 )
 from gmpi.contract.constants import IN_PLACE
-from gmpi.contract.wire import (
-    BLOCKING,
-    FLAG_BACK,
-    FLAG_OUT,
-    NONBLOCKING,
-    OP_ALLREDUCE,
-    OP_BARRIER,
-    OP_BCAST,
-)
 
 _BARRIER = BARRIER << KIND_SHIFT | BARRIER << KIND_SHIFT + SIGNATURE_SHIFT
 
@@ -65,7 +57,7 @@ def make_collective_calls(
         at, room, strided = buffer_of(sendbuf)
         to, to_room, to_strided = buffer_of(recvbuf)
         if is_scattered(datatype, strided | to_strided):
-            word0 = word0_of(call, FLAG_OUT | FLAG_BACK, comm, datatype)
+            word0 = word0_of(call, wire.FLAG_OUT | wire.FLAG_BACK, comm, datatype)
             back = describe(recvbuf, to, to_room, to_strided)
             words = describe(sendbuf, at, room, strided)
             words = back if at == IN_PLACE else words
@@ -75,11 +67,11 @@ def make_collective_calls(
 
     @device
     def iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
-        return start_reduction(ctx, OP_ALLREDUCE, sendbuf, recvbuf, count, datatype, op, comm)
+        return start_reduction(ctx, wire.OP_ALLREDUCE, sendbuf, recvbuf, count, datatype, op, comm)
 
     @device
     def allreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
-        call = OP_ALLREDUCE | BLOCKING
+        call = wire.OP_ALLREDUCE | wire.BLOCKING
         datatype = fitting(fitting(datatype, sendbuf), recvbuf)
         at, room, strided = buffer_of(sendbuf)
         to, to_room, to_strided = buffer_of(recvbuf)
@@ -98,24 +90,24 @@ def make_collective_calls(
     @device
     def start_scattered_bcast(ctx, op, buf, count, datatype, root, comm):
         at, room, strided = buffer_of(buf)
-        way = FLAG_OUT
+        way = wire.FLAG_OUT
         if root != comm_rank(ctx, comm):
-            way = FLAG_BACK
+            way = wire.FLAG_BACK
         word0 = word0_of(op, way, comm, datatype)
         words = describe(buf, at, room, strided)
         return open_scattered(ctx, word0, pair(root, 0), int64(count), words, words)
 
     @device
     def ibcast(ctx, buf, count, datatype, root, comm):
-        op = OP_BCAST | NONBLOCKING
+        op = wire.OP_BCAST | wire.NONBLOCKING
         datatype = fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
         if is_scattered(datatype, strided):
             return start_scattered_bcast(ctx, op, buf, count, datatype, root, comm)
-        address, nbytes, flags = inspect(ctx, buf, message_bytes(count, datatype), FLAG_OUT)
+        address, nbytes, flags = inspect(ctx, buf, message_bytes(count, datatype), wire.FLAG_OUT)
         word0 = word0_of(op, flags, comm, datatype)
         if nbytes > 0 and root != comm_rank(ctx, comm):
-            word0 = word0_of(op, FLAG_BACK, comm, datatype)
+            word0 = word0_of(op, wire.FLAG_BACK, comm, datatype)
         return open_request(ctx, word0, pair(root, 0), count, nbytes, address, address)
 
     @device
@@ -123,10 +115,10 @@ def make_collective_calls(
         datatype = fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
         if is_scattered(datatype, strided):
-            request = start_scattered_bcast(ctx, OP_BCAST, buf, count, datatype, root, comm)
+            request = start_scattered_bcast(ctx, wire.OP_BCAST, buf, count, datatype, root, comm)
             return error_of(ctx, request)
-        address, nbytes, flags = inspect(ctx, buf, message_bytes(count, datatype), FLAG_OUT)
-        word0 = word0_of(OP_BCAST, flags, comm, datatype)
+        address, nbytes, flags = inspect(ctx, buf, message_bytes(count, datatype), wire.FLAG_OUT)
+        word0 = word0_of(wire.OP_BCAST, flags, comm, datatype)
         if may_collect_direct(ctx, word0) and is_sound(word0, count):
             what = bcast_word(word0, root, nbytes)
             if what != NOT_OURS:
@@ -134,12 +126,12 @@ def make_collective_calls(
                 if error != NOT_OURS:
                     return error
         if nbytes > 0 and root != comm_rank(ctx, comm):
-            word0 = word0_of(OP_BCAST, FLAG_BACK, comm, datatype)
+            word0 = word0_of(wire.OP_BCAST, wire.FLAG_BACK, comm, datatype)
         return perform(ctx, word0, pair(root, 0), count, nbytes, address, address).error
 
     @device
     def barrier(ctx, comm):
-        word0 = word0_of(OP_BARRIER, 0, comm, 0)
+        word0 = word0_of(wire.OP_BARRIER, 0, comm, 0)
         if may_collect_direct(ctx, word0):
             error = direct_barrier(ctx, _BARRIER | int64(comm) << COMM_SHIFT)
             if error != NOT_OURS:
@@ -148,7 +140,7 @@ def make_collective_calls(
 
     @device
     def ibarrier(ctx, comm):
-        word0 = word0_of(OP_BARRIER | NONBLOCKING, 0, comm, 0)
+        word0 = word0_of(wire.OP_BARRIER | wire.NONBLOCKING, 0, comm, 0)
         return open_request(ctx, word0, 0, 0, 0, 0, 0)
 
     return SimpleNamespace(

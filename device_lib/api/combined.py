@@ -18,25 +18,13 @@ from device_lib.platform.primitives import buffer_of, device, int64
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from device_lib.proxied.slots import error_handle
 from device_lib.proxied.status import status_of
+from gmpi.contract import wire
 from gmpi.contract.constants import ERR_COMM, PROC_NULL, SUCCESS
-from gmpi.contract.wire import (
-    BLOCKING,
-    COMBINED,
-    COMBINED_REPLACE,
-    ERROR_SHIFT,
-    OP_ABORT,
-    OP_BSEND,
-    OP_IRECV,
-    OP_ISEND,
-    READY,
-    READY_BLOCKING,
-    REPLACE,
-)
 
 
 @device
 def _failed(error):
-    return status_of(COMPLETED | error << ERROR_SHIFT, 0, NO_ORIGIN)
+    return status_of(COMPLETED | error << wire.ERROR_SHIFT, 0, NO_ORIGIN)
 
 
 @device
@@ -69,22 +57,22 @@ def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, requests: 
 
     @device
     def ibsend(ctx, buf, count, datatype, dest, tag, comm):
-        handle = start_buffered(ctx, OP_BSEND, buf, count, datatype, dest, tag, comm)
+        handle = start_buffered(ctx, wire.OP_BSEND, buf, count, datatype, dest, tag, comm)
         return keep_bytes(ctx, handle)
 
     @device
     def bsend(ctx, buf, count, datatype, dest, tag, comm):
-        op = OP_BSEND | BLOCKING
+        op = wire.OP_BSEND | wire.BLOCKING
         return wait(ctx, start_buffered(ctx, op, buf, count, datatype, dest, tag, comm))
 
     # A send that may rely on its receive being posted, and need not.
     @device
     def irsend(ctx, buf, count, datatype, dest, tag, comm):
-        return start_send(ctx, OP_ISEND | READY, buf, count, datatype, dest, tag, comm)
+        return start_send(ctx, wire.OP_ISEND | wire.READY, buf, count, datatype, dest, tag, comm)
 
     @device
     def rsend(ctx, buf, count, datatype, dest, tag, comm):
-        op = OP_ISEND | READY_BLOCKING
+        op = wire.OP_ISEND | wire.READY_BLOCKING
         return wait(ctx, start_send(ctx, op, buf, count, datatype, dest, tag, comm))
 
     # wide: as MPI's
@@ -93,11 +81,11 @@ def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, requests: 
         ctx, call, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
         source, recvtag, comm,
     ):  # fmt: skip
-        op = OP_BSEND | call
+        op = wire.OP_BSEND | call
         sent = wait(ctx, start_buffered(ctx, op, sendbuf, sendcount, sendtype, dest, sendtag, comm))
         if sent.error != SUCCESS:
             return error_handle(sent.error)
-        op = OP_IRECV | call
+        op = wire.OP_IRECV | call
         return start_receive(ctx, op, recvbuf, recvcount, recvtype, source, recvtag, comm)
 
     # wide: as MPI's
@@ -107,7 +95,7 @@ def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, requests: 
         recvtag, comm,
     ):  # fmt: skip
         return start_both(
-            ctx, COMBINED, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
+            ctx, wire.COMBINED, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
             recvtype, source, recvtag, comm,
         )  # fmt: skip
 
@@ -115,14 +103,14 @@ def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, requests: 
     @device
     def isendrecv_replace(ctx, buf, count, datatype, dest, sendtag, source, recvtag, comm):
         return start_both(
-            ctx, COMBINED_REPLACE, buf, count, datatype, dest, sendtag, buf, count, datatype,
+            ctx, wire.COMBINED_REPLACE, buf, count, datatype, dest, sendtag, buf, count, datatype,
             source, recvtag, comm,
         )  # fmt: skip
 
     # wide: as MPI's
     @device
     def sendrecv_replace(ctx, buf, count, datatype, dest, sendtag, source, recvtag, comm):
-        op = OP_ISEND | REPLACE
+        op = wire.OP_ISEND | wire.REPLACE
         nbytes = int64(count) * type_size(ctx, datatype)
         at, room, strided = buffer_of(buf)
         direct = may_go_direct(ctx, word0_of(op, 0, comm, 0))
@@ -133,7 +121,7 @@ def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, requests: 
                 report(ctx, word0_of(op, 0, comm, 0), int64(comm), ERR_COMM)
                 return _failed(ERR_COMM)
         elif nbytes > eager_bytes(ctx):
-            op = OP_BSEND | REPLACE
+            op = wire.OP_BSEND | wire.REPLACE
         outgoing = start_send(ctx, op, buf, count, datatype, dest, sendtag, comm)
         sent = _failed(SUCCESS)
         kept = direct or nbytes > eager_bytes(ctx)
@@ -141,7 +129,7 @@ def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, requests: 
             sent = wait(ctx, outgoing)
             if sent.error != SUCCESS:
                 return sent
-        op = OP_IRECV | REPLACE
+        op = wire.OP_IRECV | wire.REPLACE
         incoming = start_receive(ctx, op, buf, count, datatype, source, recvtag, comm)
         if not kept:  # the call has packed it
             sent = wait(ctx, outgoing)
@@ -150,7 +138,7 @@ def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, requests: 
     @device
     def abort(ctx, comm, errorcode):
         return perform(
-            ctx, word0_of(OP_ABORT, 0, comm, 0), pair(0, 0), int64(errorcode), 0, 0, 0
+            ctx, word0_of(wire.OP_ABORT, 0, comm, 0), pair(0, 0), int64(errorcode), 0, 0, 0
         ).error
 
     return SimpleNamespace(

@@ -19,42 +19,18 @@ from device_lib.direct import rows
 from device_lib.direct.partitions import is_partitioned, is_persistent
 from device_lib.direct.requests import ONE_LOOK, QUICK
 from device_lib.direct.rows import is_direct_handle
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import all_slots, busy_address, row_address
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import (
-    ballot,
-    cas_gpu,
-    count_gpu,
-    device,
-    first_bit,
-    int64,
-    lane_id,
-    load_gpu,
-    opaque,
-    pause,
-    shuffle,
-    store_sys,
-    timer_ns,
-)
+from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED
+from gmpi.contract import wire
 from gmpi.contract.constants import ERR_REQUEST, SUCCESS
-from gmpi.contract.wire import (
-    BUSY_FREED,
-    BUSY_FREED_STEP,
-    CONTROL_FREED,
-    DEVICE_FREED,
-    HANDLE_DIRECT_SHIFT,
-    HANDLE_ERROR_SHIFT,
-    HANDLE_FREED_SHIFT,
-    LOW_32,
-    OP_REQUEST_FREE,
-    REQUEST_OWNER,
-)
 
 FOREVER = 1 << 62  # ns
-_MARK = 1 << HANDLE_FREED_SHIFT
+_MARK = 1 << wire.HANDLE_FREED_SHIFT
 _TAKEN_SHIFT = 16
 _NONE = 0
 _FREED = 1
@@ -70,13 +46,13 @@ _LATER = 3  # somebody is at it
 @device
 def _word(ctx, slot):
     """Address of the word with the bits of a slot."""
-    at = busy_address(ctx, slot >> 5) + BUSY_FREED
-    return at if slot & 16 == 0 else at + BUSY_FREED_STEP
+    at = busy_address(ctx, slot >> 5) + wire.BUSY_FREED
+    return at if slot & 16 == 0 else at + wire.BUSY_FREED_STEP
 
 
 @device
 def _bits(ctx, slot):
-    return load_gpu(_word(ctx, slot)) >> (slot & 15) & (_FREED | _TAKEN)
+    return gpu.load_gpu(_word(ctx, slot)) >> (slot & 15) & (_FREED | _TAKEN)
 
 
 @device
@@ -84,11 +60,11 @@ def _change(ctx, slot, clear, put):
     """Clears a bit of a slot and sets another."""
     address = _word(ctx, slot)
     shift = slot & 15
-    old = load_gpu(address)
-    found = cas_gpu(address, old, old & ~(clear << shift) | put << shift)
+    old = gpu.load_gpu(address)
+    found = gpu.cas_gpu(address, old, old & ~(clear << shift) | put << shift)
     while found != old:
         old = found
-        found = cas_gpu(address, old, old & ~(clear << shift) | put << shift)
+        found = gpu.cas_gpu(address, old, old & ~(clear << shift) | put << shift)
 
 
 @device
@@ -96,9 +72,9 @@ def _try_to_take(ctx, slot):
     """From freed to taken, if nobody has taken it."""
     address = _word(ctx, slot)
     shift = slot & 15
-    old = load_gpu(address)
+    old = gpu.load_gpu(address)
     while old >> shift & (_FREED | _TAKEN) == _FREED:
-        found = cas_gpu(address, old, old ^ (_FREED | _TAKEN) << shift)
+        found = gpu.cas_gpu(address, old, old ^ (_FREED | _TAKEN) << shift)
         if found == old:
             return True
         old = found
@@ -108,31 +84,31 @@ def _try_to_take(ctx, slot):
 @device
 def _first_freed(ctx, begin):
     """The first slot from ``begin`` on with a freed request, or -1; all lanes of a warp."""
-    lane, lanes, mask = lane_id(), warp_lanes(), warp_mask()
+    lane, lanes, mask = gpu.lane_id(), warp_lanes(), warp_mask()
     words = (all_slots(ctx) + 31) >> 5
     first = begin >> 5
     while first < words:
         found = 0
         if first + lane < words:
-            at = busy_address(ctx, first + lane) + BUSY_FREED
-            low, high = load_gpu(at), load_gpu(at + BUSY_FREED_STEP)
+            at = busy_address(ctx, first + lane) + wire.BUSY_FREED
+            low, high = gpu.load_gpu(at), gpu.load_gpu(at + wire.BUSY_FREED_STEP)
             low, high = low | low >> _TAKEN_SHIFT, high | high >> _TAKEN_SHIFT
             found = low & 0xFFFF | (high & 0xFFFF) << 16
             if first + lane == begin >> 5:
-                found &= LOW_32 << (begin & 31)
-        there = ballot(mask, found != 0)
+                found &= wire.LOW_32 << (begin & 31)
+        there = gpu.ballot(mask, found != 0)
         if there != 0:
-            chosen = first_bit(there)
-            return first + chosen << 5 | first_bit(shuffle(mask, found, chosen))
-        first += opaque(lanes)
+            chosen = gpu.first_bit(there)
+            return first + chosen << 5 | gpu.first_bit(gpu.shuffle(mask, found, chosen))
+        first += gpu.opaque(lanes)
     return -1
 
 
 @device
 def _handle_in(ctx, slot):
     """The handle by which a freed request is closed."""
-    owner = load_gpu(row_address(ctx, slot) + REQUEST_OWNER)
-    if owner >> HANDLE_DIRECT_SHIFT & 1 != 0:
+    owner = gpu.load_gpu(row_address(ctx, slot) + wire.REQUEST_OWNER)
+    if owner >> wire.HANDLE_DIRECT_SHIFT & 1 != 0:
         return rows.handle_in(ctx, slot)
     return owner & ~slots.CLAIMED
 
@@ -161,7 +137,7 @@ def _put_back(ctx, slot, handle):
 def _forget(ctx, slot):
     """It is closed, and its slot may be another one's already; one lane."""
     _change(ctx, slot, _TAKEN, _NONE)
-    count_gpu(ctx.device + DEVICE_FREED, -1)
+    gpu.count_gpu(ctx.device + wire.DEVICE_FREED, -1)
 
 
 @device
@@ -171,12 +147,15 @@ def _mark_direct(ctx, handle):
         return False
     row = row_address(ctx, slots.slot_of(handle))
     while True:
-        owner = load_gpu(row + REQUEST_OWNER)
+        owner = gpu.load_gpu(row + wire.REQUEST_OWNER)
         if owner & ~(rows.HELPED | rows.TOUCHED) != handle:
             return False
-        if owner & rows.HELPED == 0 and cas_gpu(row + REQUEST_OWNER, owner, owner | _MARK) == owner:
+        if (
+            owner & rows.HELPED == 0
+            and gpu.cas_gpu(row + wire.REQUEST_OWNER, owner, owner | _MARK) == owner
+        ):
             return True
-        pause(64)
+        gpu.pause(64)
 
 
 def make_freeing(
@@ -215,14 +194,14 @@ def make_freeing(
         while True:
             state = 0
             late = 0
-            if leads() and lane_id() == 0:
+            if leads() and gpu.lane_id() == 0:
                 state = _take(ctx, slot, handle)
-                late = 1 if end == 0 or timer_ns() >= end else 0
+                late = 1 if end == 0 or gpu.timer_ns() >= end else 0
             state, late, unused = broadcast_3(state, late, 0)
             sync()
             if state == _OURS:
                 closed = look(ctx, handle, how)
-                if leads() and lane_id() == 0:
+                if leads() and gpu.lane_id() == 0:
                     if closed:
                         _forget(ctx, slot)
                     else:
@@ -233,7 +212,7 @@ def make_freeing(
                 return 0
             if late != 0:
                 return 1
-            pause(500)
+            gpu.pause(500)
 
     @device
     def close_freed(ctx, patience):
@@ -250,10 +229,10 @@ def make_freeing(
         slot = -1
         handle = 0
         end = 0
-        if leads() and lane_id() == 0:
-            slot = 0 if load_gpu(ctx.device + DEVICE_FREED) > 0 else -1
+        if leads() and gpu.lane_id() == 0:
+            slot = 0 if gpu.load_gpu(ctx.device + wire.DEVICE_FREED) > 0 else -1
             if patience > 0:
-                end = timer_ns() + patience
+                end = gpu.timer_ns() + patience
         slot, end, handle = broadcast_3(slot, end, handle)
         sync()
         left = 0
@@ -274,7 +253,7 @@ def make_freeing(
     @device
     def free_open(ctx, request):
         """Frees a request of a send or a receive: an error class."""
-        if request >> HANDLE_ERROR_SHIFT == 1:  # it was refused, or is complete already
+        if request >> wire.HANDLE_ERROR_SHIFT == 1:  # it was refused, or is complete already
             return request & 0xFF
         is_direct = is_direct_handle(request)
         error = SUCCESS
@@ -283,30 +262,30 @@ def make_freeing(
             asked = request
             if slots.names_slot(ctx, request):
                 row = row_address(ctx, slots.slot_of(request))
-                if load_gpu(row + REQUEST_OWNER) != request:
+                if gpu.load_gpu(row + wire.REQUEST_OWNER) != request:
                     asked |= slots.CLAIMED
-            error = perform(ctx, OP_REQUEST_FREE, 0, asked, 0, 0, 0).error
+            error = perform(ctx, wire.OP_REQUEST_FREE, 0, asked, 0, 0, 0).error
             if error != SUCCESS:
                 return error
         sync()
         kept = 0
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             mine = False
             if is_direct:
                 mine = _mark_direct(ctx, request)
             elif slots.names_slot(ctx, request):
                 mine = slots.claim(ctx, request) == request
             if mine:
-                count_gpu(ctx.device + DEVICE_FREED, 1)
-                store_sys(ctx.mapped + CONTROL_FREED, 1)
+                gpu.count_gpu(ctx.device + wire.DEVICE_FREED, 1)
+                gpu.store_sys(ctx.mapped + wire.CONTROL_FREED, 1)
                 _change(ctx, slots.slot_of(request), _NONE, _FREED)
-                kept = load_gpu(ctx.device + DEVICE_FREED)
+                kept = gpu.load_gpu(ctx.device + wire.DEVICE_FREED)
             else:
                 error = ERR_REQUEST
         error, kept, unused = broadcast_3(error, kept, 0)
         sync()
         if error != SUCCESS:
-            report(ctx, OP_REQUEST_FREE, request, ERR_REQUEST)
+            report(ctx, wire.OP_REQUEST_FREE, request, ERR_REQUEST)
         elif kept > _KEPT:
             close_freed_linked(ctx, 0)
         return error

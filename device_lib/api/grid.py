@@ -14,16 +14,9 @@ from types import SimpleNamespace
 from device_lib.api.waiting import element_at
 from device_lib.direct.grid_team import ERROR, HANDLE, leads, make_block_team
 from device_lib.direct.partitions import is_partitioned
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import Status, as_leader
-from device_lib.platform.primitives import (
-    buffer_of,
-    describe,
-    device,
-    int64,
-    is_private,
-    load_8,
-    store_8,
-)
+from device_lib.platform.primitives import device, int64
 from device_lib.proxied import slots
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.wire import REQUEST_NULL
@@ -33,14 +26,14 @@ from gmpi.contract.wire import REQUEST_NULL
 def _set_null(requests, index):
     """What the leader has done with a handle of its array, in an array of the calling block's own:
     it is set to REQUEST_NULL, unless it is partitioned."""
-    address, room, strided = buffer_of(requests)
-    if not is_private(requests, address):
+    address, room, strided = gpu.buffer_of(requests)
+    if not gpu.is_private(requests, address):
         return
     at = address + index * 8
     if strided:
-        at = element_at(describe(requests, address, room, strided), index, 8)
-    if not is_partitioned(load_8(at)):
-        store_8(at, REQUEST_NULL)
+        at = element_at(gpu.describe(requests, address, room, strided), index, 8)
+    if not is_partitioned(gpu.load_8(at)):
+        gpu.store_8(at, REQUEST_NULL)
 
 
 def make_grid_calls(block: SimpleNamespace) -> SimpleNamespace:

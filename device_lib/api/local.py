@@ -12,24 +12,12 @@ from types import SimpleNamespace
 from device_lib.api.words import comm_rank, comm_size
 from device_lib.move.layouts import is_derived, type_row
 from device_lib.platform.primitives import device, int64, load_gpu, timer_ns
-from gmpi.contract.constants import (
-    DATATYPE_MARK,
-    DATATYPES,
-    ERR_ARG,
-    ERR_RANK,
-    ERR_TOPOLOGY,
-    FIRST_WITH_GAPS,
-    NO_MESSAGE,
-    PROC_NULL,
-    SHORT_INT,
-    SUCCESS,
-    UNDEFINED,
-)
+from gmpi.contract import constants
 from gmpi.contract.layouts import TYPE_BASIC_SHIFT, TYPE_DISTINCT, TYPE_SIZE
 from gmpi.contract.topology import PERIODS_SHIFT
 from gmpi.contract.wire import COMMUNICATORS, DEVICE_TOPOLOGY, TOPOLOGY_BYTES
 
-_DATATYPE_COUNT = len(DATATYPES)
+_DATATYPE_COUNT = len(constants.DATATYPES)
 
 
 @device
@@ -62,36 +50,36 @@ def _store_coords(ndims, lengths, rank, coords):
 def cart_coords(ctx, comm, rank, maxdims, coords):
     ndims, periods, lengths = _topology(ctx, comm)
     if ndims == 0:
-        return ERR_TOPOLOGY
+        return constants.ERR_TOPOLOGY
     if rank < 0 or rank >= comm_size(ctx, comm):
-        return ERR_RANK
+        return constants.ERR_RANK
     if maxdims < ndims:
-        return ERR_ARG
+        return constants.ERR_ARG
     _store_coords(ndims, lengths, int64(rank), coords)
-    return SUCCESS
+    return constants.SUCCESS
 
 
 @device
 def cart_get(ctx, comm, maxdims, dims, periods, coords):
     ndims, around, lengths = _topology(ctx, comm)
     if ndims == 0:
-        return ERR_TOPOLOGY
+        return constants.ERR_TOPOLOGY
     if maxdims < ndims:
-        return ERR_ARG
+        return constants.ERR_ARG
     i = 0
     while i < ndims:
         dims[i] = load_gpu(lengths + i * 8)
         periods[i] = around >> i & 1
         i += 1
     _store_coords(ndims, lengths, int64(comm_rank(ctx, comm)), coords)
-    return SUCCESS
+    return constants.SUCCESS
 
 
 @device
 def cart_rank(ctx, comm, coords):
     ndims, periods, lengths = _topology(ctx, comm)
     if ndims == 0:
-        return UNDEFINED
+        return constants.UNDEFINED
     rank = int64(0)
     i = 0
     while i < ndims:
@@ -99,7 +87,7 @@ def cart_rank(ctx, comm, coords):
         at = int64(coords[i])
         if at < 0 or at >= length:
             if periods >> i & 1 == 0:
-                return PROC_NULL
+                return constants.PROC_NULL
             at = (at % length + length) % length
         rank = rank * length + at
         i += 1
@@ -112,7 +100,7 @@ def _beside(me, at, length, stride, disp, around):
     to = at + disp
     if to < 0 or to >= length:
         if around == 0:
-            return PROC_NULL
+            return constants.PROC_NULL
         to = (to % length + length) % length
     return me + (to - at) * stride
 
@@ -121,7 +109,7 @@ def _beside(me, at, length, stride, disp, around):
 def cart_shift(ctx, comm, direction, disp):
     ndims, periods, lengths = _topology(ctx, comm)
     if direction < 0 or direction >= ndims:
-        return UNDEFINED, UNDEFINED
+        return constants.UNDEFINED, constants.UNDEFINED
     me = int64(comm_rank(ctx, comm))
     stride = int64(1)
     i = ndims - 1
@@ -144,13 +132,13 @@ def wtime(ctx):
 def type_size(ctx, datatype):
     if is_derived(datatype):
         row = type_row(ctx, datatype)
-        return load_gpu(row + TYPE_SIZE) if row != 0 else UNDEFINED
-    if datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
-        return UNDEFINED
-    if datatype == SHORT_INT:
+        return load_gpu(row + TYPE_SIZE) if row != 0 else constants.UNDEFINED
+    if datatype & ~0xFFFF != constants.DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
+        return constants.UNDEFINED
+    if datatype == constants.SHORT_INT:
         return 6
     extent = int64(datatype) >> 8 & 0xFF
-    if datatype & 0xFF >= FIRST_WITH_GAPS:
+    if datatype & 0xFF >= constants.FIRST_WITH_GAPS:
         return extent // 2 + 4  # half is the value, then comes an integer of 4 bytes
     return extent
 
@@ -158,10 +146,10 @@ def type_size(ctx, datatype):
 @device
 def get_count(ctx, status, datatype):
     size = type_size(ctx, datatype)
-    if size == UNDEFINED or status.nbytes == 0:
-        return size if size == UNDEFINED else 0
+    if size == constants.UNDEFINED or status.nbytes == 0:
+        return size if size == constants.UNDEFINED else 0
     if size == 0 or status.nbytes % size != 0:
-        return UNDEFINED
+        return constants.UNDEFINED
     return status.nbytes // size
 
 
@@ -171,16 +159,16 @@ def get_elements(ctx, status, datatype):
         return get_count(ctx, status, datatype)
     row = type_row(ctx, datatype)
     if row == 0:
-        return UNDEFINED
+        return constants.UNDEFINED
     basic = load_gpu(row + TYPE_DISTINCT) >> TYPE_BASIC_SHIFT
     if basic == 0 or status.nbytes % basic != 0:
-        return UNDEFINED
+        return constants.UNDEFINED
     return status.nbytes // basic
 
 
 @device
 def test_cancelled(ctx, status):
-    return status.tag == NO_MESSAGE
+    return status.tag == constants.NO_MESSAGE
 
 
 @device

@@ -18,6 +18,7 @@ from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from device_lib.proxied.slots import error_handle
 from device_lib.proxied.status import status_of
+from gmpi.contract import wire
 from gmpi.contract.constants import (
     ERR_COMM,
     MESSAGE_NO_PROC,
@@ -27,18 +28,6 @@ from gmpi.contract.constants import (
     SUCCESS,
 )
 from gmpi.contract.rules import MESSAGE_COMM_SHIFT, MESSAGE_NUMBERS, MESSAGE_SHIFT
-from gmpi.contract.wire import (
-    ERROR_SHIFT,
-    FLAG_BACK,
-    HANDLE_ERROR_SHIFT,
-    MATCHED,
-    MATCHED_TOO,
-    NONBLOCKING,
-    OP_CANCEL,
-    OP_IRECV,
-    OP_PROBE,
-    REQUEST_OWNER,
-)
 
 
 def make_looking(
@@ -52,33 +41,35 @@ def make_looking(
         open_scattered: of ``calls``.
     """
     perform, wait = waiting.perform, waiting.wait
-    start_receive = make_message_call(FLAG_BACK, not_direct, as_it_is, open_request, open_scattered)
+    start_receive = make_message_call(
+        wire.FLAG_BACK, not_direct, as_it_is, open_request, open_scattered
+    )
     refused = make_refused(report)
 
     @device
     def look(ctx, op, source, tag, comm):
         if refused(ctx, op, comm):
-            return status_of(COMPLETED | ERR_COMM << ERROR_SHIFT, 0, NO_ORIGIN)
-        return perform(ctx, word0_of(op, FLAG_BACK, comm, 0), pair(source, tag), 0, 0, 0, 0)
+            return status_of(COMPLETED | ERR_COMM << wire.ERROR_SHIFT, 0, NO_ORIGIN)
+        return perform(ctx, word0_of(op, wire.FLAG_BACK, comm, 0), pair(source, tag), 0, 0, 0, 0)
 
     @device
     def probe(ctx, source, tag, comm):
-        return look(ctx, OP_PROBE, source, tag, comm)
+        return look(ctx, wire.OP_PROBE, source, tag, comm)
 
     @device
     def iprobe(ctx, source, tag, comm):
-        status = look(ctx, OP_PROBE | NONBLOCKING, source, tag, comm)
+        status = look(ctx, wire.OP_PROBE | wire.NONBLOCKING, source, tag, comm)
         return status.tag != NO_MESSAGE, status
 
     @device
     def cancel(ctx, request):
         request = int64(request)
-        if request >> HANDLE_ERROR_SHIFT == 0 and slots.names_slot(ctx, request):
+        if request >> wire.HANDLE_ERROR_SHIFT == 0 and slots.names_slot(ctx, request):
             # One that was waited for has the slot's last handle, and the proxy does not know.
-            owner = load_gpu(row_address(ctx, slots.slot_of(request)) + REQUEST_OWNER)
+            owner = load_gpu(row_address(ctx, slots.slot_of(request)) + wire.REQUEST_OWNER)
             if owner != request:
                 request |= slots.CLAIMED
-        return perform(ctx, OP_CANCEL, 0, request, 0, 0, 0).error
+        return perform(ctx, wire.OP_CANCEL, 0, request, 0, 0, 0).error
 
     # --- messages that nobody else can receive any more -------------------------------------------
 
@@ -86,8 +77,8 @@ def make_looking(
     def take(ctx, op, source, tag, comm):
         """(message, Status)"""
         if refused(ctx, op, comm):
-            return MESSAGE_NULL, status_of(COMPLETED | ERR_COMM << ERROR_SHIFT, 0, NO_ORIGIN)
-        word0 = word0_of(op, FLAG_BACK, comm, 0)
+            return MESSAGE_NULL, status_of(COMPLETED | ERR_COMM << wire.ERROR_SHIFT, 0, NO_ORIGIN)
+        word0 = word0_of(op, wire.FLAG_BACK, comm, 0)
         handle = open_request(ctx, word0, pair(source, tag), 0, 0, 0, 0)
         status = wait(ctx, handle)
         message = MESSAGE_NULL
@@ -100,11 +91,11 @@ def make_looking(
 
     @device
     def mprobe(ctx, source, tag, comm):
-        return take(ctx, OP_PROBE | MATCHED, source, tag, comm)
+        return take(ctx, wire.OP_PROBE | wire.MATCHED, source, tag, comm)
 
     @device
     def improbe(ctx, source, tag, comm):
-        message, status = take(ctx, OP_PROBE | MATCHED_TOO, source, tag, comm)
+        message, status = take(ctx, wire.OP_PROBE | wire.MATCHED_TOO, source, tag, comm)
         return status.tag != NO_MESSAGE, message, status
 
     @device
@@ -112,7 +103,7 @@ def make_looking(
         message = int64(message)
         comm = message >> MESSAGE_COMM_SHIFT & (1 << MESSAGE_SHIFT - MESSAGE_COMM_SHIFT) - 1
         number = message & MESSAGE_NUMBERS
-        op = OP_IRECV | call
+        op = wire.OP_IRECV | call
         if message == MESSAGE_NO_PROC:
             number = PROC_NULL
         elif refused(ctx, op, comm):
@@ -121,11 +112,11 @@ def make_looking(
 
     @device
     def imrecv(ctx, buf, count, datatype, message):
-        return receive(ctx, MATCHED, buf, count, datatype, message)
+        return receive(ctx, wire.MATCHED, buf, count, datatype, message)
 
     @device
     def mrecv(ctx, buf, count, datatype, message):
-        return wait(ctx, receive(ctx, MATCHED_TOO, buf, count, datatype, message))
+        return wait(ctx, receive(ctx, wire.MATCHED_TOO, buf, count, datatype, message))
 
     return SimpleNamespace(
         probe=probe,

@@ -5,15 +5,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from device_lib.platform.primitives import (
-    buffer_of,
-    describe,
-    device,
-    int64,
-    itemsize_of,
-    load_8,
-    memory_space,
-)
+from device_lib.platform import primitives as gpu
+from device_lib.platform.primitives import device, int64
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.partitions import DIMENSIONS_SHIFT, FLAWS_SHIFT
 from gmpi.contract.wire import (
@@ -27,9 +20,9 @@ from gmpi.contract.wire import (
 @device
 def _dimension(words, number):
     """(elements, bytes from one to the next) of a dimension of what ``describe`` has described."""
-    if number >= load_8(words + 16):
+    if number >= gpu.load_8(words + 16):
         return 0, 0
-    return load_8(words + 32 + 16 * number), load_8(words + 40 + 16 * number)
+    return gpu.load_8(words + 32 + 16 * number), gpu.load_8(words + 40 + 16 * number)
 
 
 def make_partitioned_calls(partitioned: SimpleNamespace, making: SimpleNamespace):
@@ -46,19 +39,19 @@ def make_partitioned_calls(partitioned: SimpleNamespace, making: SimpleNamespace
     # wide: as MPI's
     @device
     def init(ctx, op, buf, partitions, count, datatype, peer, tag, comm):
-        address, room, strided = buffer_of(buf)
-        about = itemsize_of(buf)
+        address, room, strided = gpu.buffer_of(buf)
+        about = gpu.itemsize_of(buf)
         n0 = n1 = n2 = n3 = s0 = s1 = s2 = s3 = 0
         if strided != 0:  # False at compile time for most arrays
-            words = describe(buf, address, room, strided)
+            words = gpu.describe(buf, address, room, strided)
             n0, s0 = _dimension(words, 0)
             n1, s1 = _dimension(words, 1)
             n2, s2 = _dimension(words, 2)
             n3, s3 = _dimension(words, 3)
-            about |= FLAG_STRIDED_BUFFER << FLAWS_SHIFT | load_8(words + 16) << DIMENSIONS_SHIFT
-        if memory_space(address) != 0:
+            about |= FLAG_STRIDED_BUFFER << FLAWS_SHIFT | gpu.load_8(words + 16) << DIMENSIONS_SHIFT
+        if gpu.memory_space(address) != 0:
             about |= FLAG_PRIVATE_BUFFER << FLAWS_SHIFT
-        wanted, _nbytes, _strided = buffer_of((
+        wanted, _nbytes, _strided = gpu.buffer_of((
             int64(address), int64(room), int64(partitions), int64(count), int64(datatype),
             int64(peer), int64(tag), int64(comm), int64(about),
             int64(n0), int64(s0), int64(n1), int64(s1), int64(n2), int64(s2), int64(n3), int64(s3),

@@ -18,41 +18,14 @@ from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.direct.partitions import is_persistent
 from device_lib.direct.persistent_rows import find_row, is_row_s, persistent_row
 from device_lib.move.message import is_sound
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import context_id, has_direct
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import (
-    add_gpu,
-    buffer_of,
-    device,
-    fence_gpu,
-    int64,
-    lane_id,
-    load_8,
-    load_gpu,
-    opaque,
-    store_gpu,
-)
+from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
 from device_lib.proxied.slots import error_handle
-from gmpi.contract import wire
+from gmpi.contract import persistent, wire
 from gmpi.contract.constants import ERR_COMM, ERR_REQUEST, GMPI_ERR_NO_RESOURCE, SUCCESS
-from gmpi.contract.persistent import (
-    ACTIVE,
-    COUNT,
-    FIRST_BUFFER,
-    GENERATIONS,
-    INNER,
-    IS_SCATTERED,
-    NBYTES,
-    OWNER,
-    PEER_TAG,
-    RECV,
-    ROW_BITS,
-    SECOND_BUFFER,
-    SEND,
-    STATE,
-    WORD0,
-)
 
 _CALL = wire.CALL_MASK << wire.CALL_SHIFT
 
@@ -60,14 +33,14 @@ _CALL = wire.CALL_MASK << wire.CALL_SHIFT
 @device
 def _keep_buffer(row, field, at, words):
     """What is said of a buffer that is scattered; 0: there is none."""
-    store_gpu(row + field, 0 if words == 0 else row + at)
+    gpu.store_gpu(row + field, 0 if words == 0 else row + at)
     if words == 0:
         return
     i = 0
-    end = 4 + 2 * load_8(words + 16)
+    end = 4 + 2 * gpu.load_8(words + 16)
     while i < end:
-        store_gpu(row + at + i * 8, load_8(words + i * 8))
-        i += opaque(1)
+        gpu.store_gpu(row + at + i * 8, gpu.load_8(words + i * 8))
+        i += gpu.opaque(1)
 
 
 # long: a name for each
@@ -96,27 +69,33 @@ def make_persistent(
         """The handle of a new request; each thread may have its own copy of what is scattered."""
         sync()
         handle = error_handle(GMPI_ERR_NO_RESOURCE)
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             index = find_row(ctx)
             if index >= 0:
                 row = persistent_row(ctx, index)
-                number = add_gpu(ctx.device + wire.DEVICE_PERSISTENT_COUNT, 1) & (GENERATIONS - 1)
-                handle = index | number << ROW_BITS | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT
+                number = gpu.add_gpu(ctx.device + wire.DEVICE_PERSISTENT_COUNT, 1) & (
+                    persistent.GENERATIONS - 1
+                )
+                handle = (
+                    index
+                    | number << persistent.ROW_BITS
+                    | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT
+                )
                 handle |= 3 << wire.HANDLE_DIRECT_SHIFT
-                store_gpu(row + STATE, 0)
-                store_gpu(row + WORD0, word0)
-                store_gpu(row + PEER_TAG, peer_tag)
-                store_gpu(row + COUNT, count)
-                store_gpu(row + NBYTES, nbytes)
-                store_gpu(row + IS_SCATTERED, scattered)
+                gpu.store_gpu(row + persistent.STATE, 0)
+                gpu.store_gpu(row + persistent.WORD0, word0)
+                gpu.store_gpu(row + persistent.PEER_TAG, peer_tag)
+                gpu.store_gpu(row + persistent.COUNT, count)
+                gpu.store_gpu(row + persistent.NBYTES, nbytes)
+                gpu.store_gpu(row + persistent.IS_SCATTERED, scattered)
                 if scattered:
-                    _keep_buffer(row, SEND, FIRST_BUFFER, send)
-                    _keep_buffer(row, RECV, SECOND_BUFFER, recv)
+                    _keep_buffer(row, persistent.SEND, persistent.FIRST_BUFFER, send)
+                    _keep_buffer(row, persistent.RECV, persistent.SECOND_BUFFER, recv)
                 else:
-                    store_gpu(row + SEND, send)
-                    store_gpu(row + RECV, recv)
-                fence_gpu()
-                store_gpu(row + OWNER, handle)
+                    gpu.store_gpu(row + persistent.SEND, send)
+                    gpu.store_gpu(row + persistent.RECV, recv)
+                gpu.fence_gpu()
+                gpu.store_gpu(row + persistent.OWNER, handle)
         handle = broadcast(handle)
         sync()
         if handle == error_handle(GMPI_ERR_NO_RESOURCE):
@@ -197,10 +176,10 @@ def make_persistent(
         sync()
         row = persistent_row(ctx, request)
         good = 0
-        if leads() and lane_id() == 0 and is_row_s(ctx, row, request):
-            if load_gpu(row + STATE) == 0:
+        if leads() and gpu.lane_id() == 0 and is_row_s(ctx, row, request):
+            if gpu.load_gpu(row + persistent.STATE) == 0:
                 good = 1
-                store_gpu(row + field, value)
+                gpu.store_gpu(row + field, value)
         good = broadcast(good)
         sync()
         if good == 0:
@@ -212,14 +191,14 @@ def make_persistent(
     @device
     def open_round(ctx, row):
         """The request of a round."""
-        word0 = load_gpu(row + WORD0)
-        peer_tag = load_gpu(row + PEER_TAG)
-        count = load_gpu(row + COUNT)
-        nbytes = load_gpu(row + NBYTES)
-        send = load_gpu(row + SEND)
-        recv = load_gpu(row + RECV)
+        word0 = gpu.load_gpu(row + persistent.WORD0)
+        peer_tag = gpu.load_gpu(row + persistent.PEER_TAG)
+        count = gpu.load_gpu(row + persistent.COUNT)
+        nbytes = gpu.load_gpu(row + persistent.NBYTES)
+        send = gpu.load_gpu(row + persistent.SEND)
+        recv = gpu.load_gpu(row + persistent.RECV)
         op = word0 & 0xFF
-        if load_gpu(row + IS_SCATTERED) != 0:
+        if gpu.load_gpu(row + persistent.IS_SCATTERED) != 0:
             handle = open_scattered(ctx, word0, peer_tag, count, send, recv)
             return keep_bytes(ctx, handle) if op == wire.OP_BSEND else handle
         moves = op == wire.OP_ISEND or op == wire.OP_IRECV
@@ -237,11 +216,11 @@ def make_persistent(
     @device
     def start_persistent(ctx, request):
         row = persistent_row(ctx, request)
-        if not change(ctx, wire.OP_START, request, STATE, ACTIVE):
+        if not change(ctx, wire.OP_START, request, persistent.STATE, persistent.ACTIVE):
             return ERR_REQUEST
         inner = open_round(ctx, row)
-        if leads() and lane_id() == 0:
-            store_gpu(row + INNER, inner)
+        if leads() and gpu.lane_id() == 0:
+            gpu.store_gpu(row + persistent.INNER, inner)
         sync()
         return SUCCESS
 
@@ -260,23 +239,27 @@ def make_persistent(
         result = SUCCESS
         i = 0
         while i < count:
-            error = start(ctx, load_8(requests + i * 8))
+            error = start(ctx, gpu.load_8(requests + i * 8))
             result = error if result == SUCCESS else result
-            i += opaque(1)
+            i += gpu.opaque(1)
         return result
 
     start_each_linked = part("start_each", 5, 1, start_each)
 
     @device
     def startall(ctx, count, requests):
-        address, room, strided = buffer_of(requests)
+        address, room, strided = gpu.buffer_of(requests)
         return start_each_linked(ctx, int64(count), address)
 
     # --- freeing ----------------------------------------------------------------------------------
 
     @device
     def free_persistent(ctx, request):
-        return SUCCESS if change(ctx, wire.OP_REQUEST_FREE, request, OWNER, 0) else ERR_REQUEST
+        return (
+            SUCCESS
+            if change(ctx, wire.OP_REQUEST_FREE, request, persistent.OWNER, 0)
+            else ERR_REQUEST
+        )
 
     free_linked = part("free_persistent", 4, 1, free_persistent)
 

@@ -12,17 +12,10 @@ from types import SimpleNamespace
 
 from device_lib.direct.partitioned_waits import is_inactive
 from device_lib.direct.partitions import is_partitioned
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import Status
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import (
-    buffer_of,
-    device,
-    int64,
-    lane_id,
-    load_8,
-    opaque,
-    store_8,
-)
+from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
 from device_lib.proxied.closing import NO_ORIGIN
 from device_lib.proxied.closing_all import STATUS_BYTES
@@ -51,7 +44,7 @@ def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
         """A request is complete; every thread, because the array may be private to each."""
         sync()
         if not is_partitioned(request):
-            store_8(at, instead)
+            gpu.store_8(at, instead)
         sync()
 
     @device
@@ -62,7 +55,7 @@ def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
         active = 0
         i = 0
         while i < count:
-            request = load_8(requests + i * stride)
+            request = gpu.load_8(requests + i * stride)
             if request != REQUEST_NULL and not is_inactive(ctx, request):
                 active += 1
                 completed, status = finish(ctx, request, True)
@@ -71,7 +64,7 @@ def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
                     return (
                         i, 1, status.error, status.source, status.tag, status.count, status.nbytes,
                     )  # fmt: skip
-            i += opaque(1)
+            i += gpu.opaque(1)
         return -1, 1 if active == 0 else 0, s.error, s.source, s.tag, s.count, s.nbytes
 
     @device
@@ -85,19 +78,19 @@ def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
             active = 0
             i = 0
             while i < count:
-                request = load_8(requests + i * 8)
+                request = gpu.load_8(requests + i * 8)
                 if request != REQUEST_NULL and not is_inactive(ctx, request):
                     active += 1
                     completed, status = finish(ctx, request, True)
                     if completed:
-                        store_8(indices + found * 8, i)
-                        if statuses != 0 and leads() and lane_id() == 0:
+                        gpu.store_8(indices + found * 8, i)
+                        if statuses != 0 and leads() and gpu.lane_id() == 0:
                             store_status(statuses + found * STATUS_BYTES, status)
                         if error == SUCCESS:
                             error = status.error
                         found += 1
                         take_out(requests + i * 8, request, REQUEST_NULL)
-                i += opaque(1)
+                i += gpu.opaque(1)
             if active == 0:
                 found = UNDEFINED
             going = waits != 0 and found == 0
@@ -114,12 +107,12 @@ def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
         first = count  # request that has failed
         i = 0
         while i < count:
-            request = load_8(requests + i * 8)
+            request = gpu.load_8(requests + i * 8)
             null = request == REQUEST_NULL or is_inactive(ctx, request)
             if not null and not _is_seen(request):
                 completed, status = finish(ctx, request, True)
                 if completed:
-                    if statuses != 0 and leads() and lane_id() == 0:
+                    if statuses != 0 and leads() and gpu.lane_id() == 0:
                         store_status(statuses + i * STATUS_BYTES, status)
                     take_out(requests + i * 8, request, error_handle(status.error) | _SEEN)
                     if is_partitioned(request) and status.error != SUCCESS and i < first:
@@ -127,19 +120,19 @@ def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
                         first = i
                 else:
                     left += 1
-            i += opaque(1)
+            i += gpu.opaque(1)
         if left > 0:
             return 0, error
         i = 0
         while i < count:
-            request = load_8(requests + i * 8)
-            if request == REQUEST_NULL and statuses != 0 and leads() and lane_id() == 0:
+            request = gpu.load_8(requests + i * 8)
+            if request == REQUEST_NULL and statuses != 0 and leads() and gpu.lane_id() == 0:
                 store_status(statuses + i * STATUS_BYTES, status_of(SUCCESS, 0, NO_ORIGIN))
             elif _is_seen(request) and request & 0xFF != SUCCESS and i < first:
                 error = request & 0xFF
                 first = i
             take_out(requests + i * 8, request, REQUEST_NULL)
-            i += opaque(1)
+            i += gpu.opaque(1)
         return 1, error
 
     test_any_linked = part("test_any", 6, 7, test_any)
@@ -148,7 +141,7 @@ def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
 
     @device
     def address_of(array):
-        address, room, strided = buffer_of(array)
+        address, room, strided = gpu.buffer_of(array)
         return address
 
     @device

@@ -12,21 +12,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, get_args
 
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import DeviceContext, Status, TracedContext
-from device_lib.platform.primitives import (
-    SIMULATOR,
-    block_id,
-    block_threads,
-    buffer_of,
-    device,
-    int64,
-    lane_id,
-    load_8,
-    opaque,
-    store_8,
-    thread_rank,
-    timer_ns,
-)
+from device_lib.platform.primitives import device, int64
 from gmpi.contract.trace import (
     BLOCK_SHIFT,
     EVENT_BEGIN,
@@ -59,17 +47,17 @@ def untraced(ctx):
 
 @device
 def _first_of_block():
-    return thread_rank() == 0
+    return gpu.thread_rank() == 0
 
 
 @device
 def _first_of_warp():
-    return lane_id() == 0
+    return gpu.lane_id() == 0
 
 
 @device
 def _first_of_grid():
-    return thread_rank() == 0 and block_id() == 0
+    return gpu.thread_rank() == 0 and gpu.block_id() == 0
 
 
 _LEADS = {"block": _first_of_block, "warp": _first_of_warp, "grid": _first_of_grid}
@@ -80,46 +68,46 @@ def new_event(ctx):
     """The address of the next event of the calling warp; 0: its launch is not traced."""
     if ctx.rows == 0:
         return 0
-    warps = (int64(block_threads()) + 31) >> 5
-    warp = int64(block_id()) * warps + (int64(thread_rank()) >> 5)
+    warps = (int64(gpu.block_threads()) + 31) >> 5
+    warp = int64(gpu.block_id()) * warps + (int64(gpu.thread_rank()) >> 5)
     ring = ctx.trace + warp * (ctx.rows + 1) * EVENT_BYTES
-    number = load_8(ring)
-    store_8(ring, number + 1)
+    number = gpu.load_8(ring)
+    gpu.store_8(ring, number + 1)
     return ring + (1 + (number & (ctx.rows - 1))) * EVENT_BYTES
 
 
 @device
 def put_call(at, begin, what, request, comm, datatype, peer, tag, count):  # wide: an event
     """The first half of an event: what the call was given."""
-    store_8(at + 8 * EVENT_BEGIN, begin)
-    store_8(at + 8 * EVENT_WHAT, what | int64(block_id()) << BLOCK_SHIFT)
-    store_8(at + 8 * EVENT_REQUEST, int64(request))
-    store_8(at + 8 * EVENT_TYPE, (int64(comm) & LOW_32) | int64(datatype) << 32)
-    store_8(at + 8 * EVENT_PEER, (int64(peer) & LOW_32) | int64(tag) << 32)
-    store_8(at + 8 * EVENT_COUNT, int64(count))
-    store_8(at + 8 * EVENT_WARP, int64(thread_rank()) >> 5)
+    gpu.store_8(at + 8 * EVENT_BEGIN, begin)
+    gpu.store_8(at + 8 * EVENT_WHAT, what | int64(gpu.block_id()) << BLOCK_SHIFT)
+    gpu.store_8(at + 8 * EVENT_REQUEST, int64(request))
+    gpu.store_8(at + 8 * EVENT_TYPE, (int64(comm) & LOW_32) | int64(datatype) << 32)
+    gpu.store_8(at + 8 * EVENT_PEER, (int64(peer) & LOW_32) | int64(tag) << 32)
+    gpu.store_8(at + 8 * EVENT_COUNT, int64(count))
+    gpu.store_8(at + 8 * EVENT_WARP, int64(gpu.thread_rank()) >> 5)
 
 
 @device
 def put_result(at, end, error, source, tag, nbytes):
     """The second half: what it returned, and when."""
-    store_8(at + 8 * EVENT_END, end)
-    store_8(at + 8 * EVENT_ERROR, int64(error))
-    store_8(at + 8 * EVENT_ORIGIN, (int64(source) & LOW_32) | int64(tag) << 32)
-    store_8(at + 8 * EVENT_NBYTES, int64(nbytes))
+    gpu.store_8(at + 8 * EVENT_END, end)
+    gpu.store_8(at + 8 * EVENT_ERROR, int64(error))
+    gpu.store_8(at + 8 * EVENT_ORIGIN, (int64(source) & LOW_32) | int64(tag) << 32)
+    gpu.store_8(at + 8 * EVENT_NBYTES, int64(nbytes))
 
 
 @device
 def put_started(ctx, begin, end, what, count, requests):
     """An event for each request that a Startall has started."""
-    address, room, strided = buffer_of(requests)
+    address, room, strided = gpu.buffer_of(requests)
     i = 0
     while i < count:
         at = new_event(ctx)
         if at != 0:
-            put_call(at, begin, what, load_8(address + i * 8), -1, -1, -1, -1, -1)
+            put_call(at, begin, what, gpu.load_8(address + i * 8), -1, -1, -1, -1, -1)
             put_result(at, end, 0, -1, -1, -1)
-        i += opaque(1)
+        i += gpu.opaque(1)
 
 
 _OF_ONE = ("fetch_and_op", "compare_and_swap")  # element
@@ -197,9 +185,9 @@ def make_traced(function: Any, name: str, declared: inspect.Signature, scope: st
         result=_result(declared.return_annotation, name),
     )
     space = {
-        "function": function, "untraced": untraced, "timer_ns": timer_ns, "leads": _LEADS[scope],
-        "new_event": new_event, "put_call": put_call, "put_result": put_result,
-        "put_started": put_started,
+        "function": function, "untraced": untraced, "leads": _LEADS[scope],
+        "timer_ns": gpu.timer_ns, "new_event": new_event, "put_call": put_call,
+        "put_result": put_result, "put_started": put_started,
     }  # fmt: skip
     exec(compile(source, f"<traced {name}>", "exec"), space)
     return device(space[name])
@@ -219,7 +207,7 @@ def with_twin(function: Any, name: str, declared: inspect.Signature, scope: str)
             made.append(make_traced(function, name, declared, scope))
         return made[0]
 
-    return _by_value(function, twin) if SIMULATOR else _by_type(function, twin)
+    return _by_value(function, twin) if gpu.SIMULATOR else _by_type(function, twin)
 
 
 def _by_value(function: Callable[..., Any], twin: Callable[[], Any]) -> Callable[..., Any]:

@@ -17,18 +17,10 @@ from device_lib.direct.partitions import is_partitioned, is_persistent
 from device_lib.direct.persistent_rows import make_rounds
 from device_lib.direct.requests import KEEP, ONE_LOOK, QUICK, WAIT
 from device_lib.direct.rows import is_direct_handle
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import Status, has_direct
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import (
-    SIMULATOR,
-    device,
-    int64,
-    lane_id,
-    load_8,
-    opaque,
-    pause,
-    store_8,
-)
+from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
 from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
@@ -37,21 +29,21 @@ from device_lib.proxied.status import status_of, store_status
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.wire import HANDLE_ERROR_SHIFT, REQUEST_NULL
 
-_TURNS = 2 if SIMULATOR else 32  # of looks at all requests, before the first one is waited for
+_TURNS = 2 if gpu.SIMULATOR else 32  # of looks at all requests, before the first one is waited for
 _LONGEST_PAUSE_NS = 4096  # between two looks at host memory
 
 
 @device
 def element_at(words, number, size):
     """Address of an element, of ``size`` bytes, of an array that ``describe`` has described."""
-    address = load_8(words)
-    dimension = load_8(words + 16)
+    address = gpu.load_8(words)
+    dimension = gpu.load_8(words + 16)
     if dimension == 0:
         return address + number * size
     while dimension > 0:
         dimension -= 1
-        count = load_8(words + 32 + 16 * dimension)
-        address += number % count * load_8(words + 40 + 16 * dimension)
+        count = gpu.load_8(words + 32 + 16 * dimension)
+        address += number % count * gpu.load_8(words + 40 + 16 * dimension)
         number //= count
     return address
 
@@ -103,7 +95,7 @@ def make_waiting(
             others = go_on(ctx, slots.guess(ctx))
             completed, status = complete(ctx, request, others)
             if not completed:
-                pause(nanoseconds)
+                gpu.pause(nanoseconds)
                 nanoseconds = min(2 * nanoseconds, _LONGEST_PAUSE_NS)
         return status.error, status.source, status.tag, status.count, status.nbytes
 
@@ -213,7 +205,7 @@ def make_waiting(
             left = 0
             i = 0
             while i < count:
-                request = load_8(requests + i * 8)
+                request = gpu.load_8(requests + i * 8)
                 if (request != REQUEST_NULL or turn == 0) and not _is_waited_for(request):
                     completed, status = finish_either(
                         ctx, request, QUICK if turn < _TURNS else WAIT
@@ -222,27 +214,27 @@ def make_waiting(
                         if status.error != SUCCESS and i < first:
                             first = i
                             result = status.error
-                        if statuses != 0 and leads() and lane_id() == 0:
+                        if statuses != 0 and leads() and gpu.lane_id() == 0:
                             store_status(statuses + i * STATUS_BYTES, status)
                         sync()
                         # Every thread: the array may be private to each.
                         done = -request if is_partitioned(request) else REQUEST_NULL
-                        store_8(requests + i * 8, done)
+                        gpu.store_8(requests + i * 8, done)
                         sync()
                     else:
                         left += 1
-                i += opaque(1)
+                i += gpu.opaque(1)
             if left > 0:
                 go_on(ctx, slots.guess(ctx))
             turn += 1
         sync()
         i = 0
         while i < count:
-            request = load_8(requests + i * 8)
+            request = gpu.load_8(requests + i * 8)
             sync()
             if _is_waited_for(request):
-                store_8(requests + i * 8, -request)
-            i += opaque(1)
+                gpu.store_8(requests + i * 8, -request)
+            i += gpu.opaque(1)
         sync()
         return result
 
@@ -257,7 +249,7 @@ def make_waiting(
             pending = 0
             i = 0
             while i < count:
-                request = load_8(requests + i * stride)
+                request = gpu.load_8(requests + i * stride)
                 if request != REQUEST_NULL and not is_inactive(ctx, request):
                     pending += 1
                     how = ONE_LOOK if turn >= _TURNS else QUICK
@@ -265,7 +257,7 @@ def make_waiting(
                     if completed:
                         sync()
                         if not is_partitioned(request):
-                            store_8(requests + i * stride, REQUEST_NULL)
+                            gpu.store_8(requests + i * stride, REQUEST_NULL)
                         sync()
                         return (
                             i,
@@ -275,7 +267,7 @@ def make_waiting(
                             status.count,
                             status.nbytes,
                         )
-                i += opaque(1)
+                i += gpu.opaque(1)
             turn += 1
         s = status_of(SUCCESS, 0, NO_ORIGIN)
         return -1, s.error, s.source, s.tag, s.count, s.nbytes
@@ -294,10 +286,10 @@ def make_waiting(
         i = 0
         while i < count:
             at = element_at(requests, i, 8)
-            request = load_8(at)
+            request = gpu.load_8(at)
             completed, status = finish(ctx, request, False)
             if not is_partitioned(request):
-                store_8(at, REQUEST_NULL)  # every thread: the array may be private to each
+                gpu.store_8(at, REQUEST_NULL)  # every thread: the array may be private to each
             if statuses != 0:
                 store_status(element_at(statuses, i, STATUS_BYTES), status)
             if result == SUCCESS:

@@ -14,33 +14,14 @@ from device_lib.direct.claims import CLAIMED, FOREIGN, NOT_YET, claim, end
 from device_lib.direct.grid_team import share, shares_of
 from device_lib.direct.one_warp import PROXIED_ROAD, free_slots
 from device_lib.direct.words import elements_of
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import may_go_direct
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import (
-    device,
-    draw_if,
-    lane_id,
-    opaque,
-    read_packet,
-    shuffle,
-    spin,
-    uint32,
-    write_packet,
-)
+from device_lib.platform.primitives import device, uint32
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN
-from gmpi.contract.channels import (
-    COUNTER_FREE,
-    COUNTER_NUMBER,
-    DEPTH,
-    NUMBERS,
-    ROOM,
-    WIDE,
-    WIDE_LENGTH_BITS,
-    WIDE_ROOM,
-    WIDE_SLOT,
-)
+from gmpi.contract import channels
 from gmpi.contract.constants import ERR_REQUEST, SUCCESS
 from gmpi.contract.grid import PUT_WIDE
 from gmpi.contract.wire import ERROR_SHIFT, LOW_32, PACKET_BYTES, SCATTERED
@@ -61,7 +42,7 @@ def draw(ctx, key):
     row, remote, local, counters = table.look_up(ctx, key)
     number = 0
     if table.is_direct(remote):
-        number = table.next_count(counters) & NUMBERS
+        number = table.next_count(counters) & channels.NUMBERS
     return row, remote, number, local, counters
 
 
@@ -73,17 +54,17 @@ def _way(nbytes, draws, number, free, local, counters):
         draws: whether lane 0 has drawn ``number`` and ``free``, as in ``one_warp``.
     """
     wanted = 1
-    if nbytes > ROOM:
-        wanted = DEPTH if nbytes <= WIDE_ROOM else 0
+    if nbytes > channels.ROOM:
+        wanted = channels.DEPTH if nbytes <= channels.WIDE_ROOM else 0
     ahead = table.slots_ahead(free, number)
     mask = warp_mask()
-    if shuffle(mask, 1 if draws and ahead < wanted else 0, 0):
+    if gpu.shuffle(mask, 1 if draws and ahead < wanted else 0, 0):
         ahead = free_slots(mask, warp_lanes(), local, counters, uint32(number))
     way = _LEFT
     wide = 0
     if draws and wanted > 0 and ahead >= wanted and not packets.refreshed(number):
         way = _IN_SLOT
-        if nbytes > ROOM:
+        if nbytes > channels.ROOM:
             way = _IN_WIDE_SLOT
             wide = table.next_wide(counters)
     return way, wide
@@ -120,13 +101,15 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
         draws = False
         if leads():
             found, at, remote, local, counters = table.glance(ctx, key)
-            draws = found and lane_id() == 0
-            number, free = draw_if(counters + COUNTER_NUMBER, counters + COUNTER_FREE, draws)
-            number &= NUMBERS
+            draws = found and gpu.lane_id() == 0
+            number, free = gpu.draw_if(
+                counters + channels.COUNTER_NUMBER, counters + channels.COUNTER_FREE, draws
+            )
+            number &= channels.NUMBERS
         sync()  # what other threads wrote to the buffer
         low = 0
         high = 0
-        count = packets.count(nbytes) if nbytes <= ROOM else 0
+        count = packets.count(nbytes) if nbytes <= channels.ROOM else 0
         if rank() < count:
             low, high = packets.load_packet(address, nbytes, rank())
         way = _LEFT
@@ -143,17 +126,17 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
             mark = packets.mark_of(number) << 32
             packet = rank()
             while packet < count:
-                write_packet(place + packet * PACKET_BYTES, low, high | mark)
-                packet += opaque(size())
+                gpu.write_packet(place + packet * PACKET_BYTES, low, high | mark)
+                packet += gpu.opaque(size())
                 if packet < count:
                     low, high = packets.load_packet(address, nbytes, packet)
         else:
             if rank() == 0:
                 packets.write_wide_header(place, nbytes, number, wide)
             if shares(ctx):
-                share(ctx, PUT_WIDE, remote + WIDE_SLOT, address, nbytes, wide, 0)
+                share(ctx, PUT_WIDE, remote + channels.WIDE_SLOT, address, nbytes, wide, 0)
             else:
-                packets.put_wide(remote + WIDE_SLOT, address, nbytes, wide, rank(), size())
+                packets.put_wide(remote + channels.WIDE_SLOT, address, nbytes, wide, rank(), size())
         sync()  # the buffer is the caller's again
         return slots.error_handle(SUCCESS)
 
@@ -168,7 +151,7 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
         origin = NO_ORIGIN
         state = 0
         remote = 0
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             state, at, target, length, origin, remote = claim(ctx, handle)
         at, target, length, origin, state = broadcast_5(at, target, length, origin, state)
         if state & 0xFF == FOREIGN:
@@ -180,34 +163,34 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
         mark = state >> 8
         room = length & rows.LENGTH_MASK
         packet = rank()
-        mine = packet > 0 and packet < packets.count(min(room, ROOM))
-        low, word = read_packet(at)
+        mine = packet > 0 and packet < packets.count(min(room, channels.ROOM))
+        low, word = gpu.read_packet(at)
         own_low = 0
         own_word = 0
         if mine:
-            own_low, own_word = read_packet(at + packet * PACKET_BYTES)
+            own_low, own_word = gpu.read_packet(at + packet * PACKET_BYTES)
         tried = 1
         while word >> 32 & LOW_32 != mark and tried < looks:
-            spin()
-            low, word = read_packet(at)
+            gpu.spin()
+            low, word = gpu.read_packet(at)
             if mine:
-                own_low, own_word = read_packet(at + packet * PACKET_BYTES)
-            tried += opaque(1)
+                own_low, own_word = gpu.read_packet(at + packet * PACKET_BYTES)
+            tried += gpu.opaque(1)
         if not sync_or(1 if word >> 32 & LOW_32 == mark else 0):
-            if leave != 0 and leads() and lane_id() == 0:
+            if leave != 0 and leads() and gpu.lane_id() == 0:
                 rows.leave(ctx, handle)
             return NOT_YET if leave != 0 else CLAIMED, 0, NO_ORIGIN
         while word >> 32 & LOW_32 != mark:  # others have seen it
-            spin()
-            low, word = read_packet(at)
+            gpu.spin()
+            low, word = gpu.read_packet(at)
         nbytes = word & LOW_32
         aborted = 0
-        if nbytes == WIDE and low & LOW_32 <= room and not shares(ctx):
+        if nbytes == channels.WIDE and low & LOW_32 <= room and not shares(ctx):
             nbytes = low & LOW_32
             wide = packets.wide_slot_of(at, mark >> 1)
-            mark = low >> WIDE_LENGTH_BITS & LOW_32
+            mark = low >> channels.WIDE_LENGTH_BITS & LOW_32
             aborted = packets.take_wide(ctx, wide, target, nbytes, nbytes, mark, packet, size())
-        elif nbytes > room or nbytes > ROOM:
+        elif nbytes > room or nbytes > channels.ROOM:
             sync()
             return CLAIMED, 0, NO_ORIGIN
         else:
@@ -221,10 +204,10 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
                     own_low, own_word, aborted = packets.await_packet(ctx.mapped, place, mark)
                 packets.store_packet(target, nbytes, packet, own_low, own_word)
                 own_word = 0
-                packet += opaque(size())
+                packet += gpu.opaque(size())
         if sync_or(aborted):
             return CLAIMED, 0, NO_ORIGIN
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             end(ctx, handle, remote)
         return COMPLETED | nbytes, elements_of(length, nbytes), origin
 

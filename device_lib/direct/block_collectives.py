@@ -30,38 +30,13 @@ from device_lib.move.layouts import (
     pack_layout,
     unpack_layout,
 )
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import may_collect_direct
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import (
-    device,
-    lane_id,
-    load_16,
-    load_gpu,
-    load_pair_gpu,
-    opaque,
-    store_gpu,
-    store_pair_gpu,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope
 from device_lib.proxied.status import sign32
 from gmpi.contract import collectives, moves
-from gmpi.contract.collectives import (
-    ALLGATHER,
-    ALLTOALL,
-    AREA,
-    INBOX_BYTES,
-    KIND_MASK,
-    KIND_SHIFT,
-    NOT_OURS,
-    NUMBER,
-    PAYLOAD,
-    RANKS_SHIFT,
-    REDUCE,
-    REDUCE_ROOT_SHIFT,
-    ROOM,
-    SIGNATURE,
-    SIZE_SHIFT,
-)
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
 from gmpi.contract.wire import (
@@ -82,7 +57,7 @@ _ONE_SHIFT = 17  # the one rank of interest, + 1; 0: all
 _ONE_MASK = 0x3F
 _STRIDE_SHIFT = 23
 _BYTES_MASK = 0xFFFF
-assert ROOM <= _BYTES_MASK
+assert collectives.ROOM <= _BYTES_MASK
 
 
 @device
@@ -94,18 +69,23 @@ def word_of(word0, root_op, nbytes):
         root_op: root and reduction, as in a record.
         nbytes: of a block.
     """
-    kind = (word0 & 0xFF) - FIRST_MOVING + REDUCE
+    kind = (word0 & 0xFF) - FIRST_MOVING + collectives.REDUCE
     root = sign32(root_op)
     what = root
     amount = nbytes
     if _reduces(word0 & 0xFF):
         what = _reduction_word(root_op >> 32, word0 >> DATATYPE_SHIFT & LOW_32)
-        if what == NOT_OURS:
-            return NOT_OURS
-        amount = nbytes >> (what >> SIZE_SHIFT & 3)
-        if kind == REDUCE:
-            amount = amount & (1 << REDUCE_ROOT_SHIFT) - 1 | root << REDUCE_ROOT_SHIFT
-    what = what & ~(KIND_MASK << KIND_SHIFT) | kind << KIND_SHIFT
+        if what == collectives.NOT_OURS:
+            return collectives.NOT_OURS
+        amount = nbytes >> (what >> collectives.SIZE_SHIFT & 3)
+        if kind == collectives.REDUCE:
+            amount = (
+                amount & (1 << collectives.REDUCE_ROOT_SHIFT) - 1
+                | root << collectives.REDUCE_ROOT_SHIFT
+            )
+    what = (
+        what & ~(collectives.KIND_MASK << collectives.KIND_SHIFT) | kind << collectives.KIND_SHIFT
+    )
     return _call_word(what, amount, word0 >> 16 & (COMMUNICATORS - 1))
 
 
@@ -119,7 +99,9 @@ def all_come(what, recv, me, ranks):
 def _may_be_at_once(ctx, what, nbytes):
     """Whether all ranks ask each other how to move long blocks (``transfers``)."""
     kind = kind_of(what)
-    return (kind == ALLGATHER or kind == ALLTOALL) and is_long(ctx, what, nbytes)
+    return (kind == collectives.ALLGATHER or kind == collectives.ALLTOALL) and is_long(
+        ctx, what, nbytes
+    )
 
 
 def make_block_collectives(
@@ -147,12 +129,12 @@ def make_block_collectives(
             recv: 0: nothing comes back.
         """
         row = row_of(ctx, what)
-        number, entered = load_pair_gpu(row + NUMBER)
-        area, where = load_16(row + AREA)
-        ranks = where >> RANKS_SHIFT
+        number, entered = gpu.load_pair_gpu(row + collectives.NUMBER)
+        area, where = gpu.load_16(row + collectives.AREA)
+        ranks = where >> collectives.RANKS_SHIFT
         me = where & LOW_32
         threads = size() >> side_by_side(what, ranks, size())
-        if nbytes > min(ROOM, 2 * threads * PAYLOAD):
+        if nbytes > min(collectives.ROOM, 2 * threads * collectives.PAYLOAD):
             return NOTHING_DONE
         if entered != number:
             missing = rounds.missing_of_last(
@@ -172,10 +154,10 @@ def make_block_collectives(
             )  # fmt: skip
         if sync_or(missing):
             return AFTER_STORES
-        if leads() and lane_id() == 0:
-            store_gpu(row + SIGNATURE, signature_of(what))
+        if leads() and gpu.lane_id() == 0:
+            gpu.store_gpu(row + collectives.SIGNATURE, signature_of(what))
             known = number + 1 if all_come(what, recv, me, ranks) else number
-            store_pair_gpu(row + NUMBER, number + 1, known)
+            gpu.store_pair_gpu(row + collectives.NUMBER, number + 1, known)
         return SUCCESS
 
     # It calls nothing itself: that costs registers, which would have to be saved.
@@ -184,8 +166,8 @@ def make_block_collectives(
     @device
     def look(ctx, what, number, signature, target, size_mode):
         """1 where a packet of a round that the caller has looked for is missing, else 0."""
-        area, where = load_16(row_of(ctx, what) + AREA)
-        ranks = where >> RANKS_SHIFT
+        area, where = gpu.load_16(row_of(ctx, what) + collectives.AREA)
+        ranks = where >> collectives.RANKS_SHIFT
         if size_mode & 1 == ENTERED_ONLY:
             return rounds.missing_of_entered(area, ranks, number, signature, rank(), size(), LOOKS)
         takes = takes_from(what, where & LOW_32, ranks)
@@ -210,8 +192,8 @@ def make_block_collectives(
             sizes: bytes of a block in this round | stride << _STRIDE_SHIFT.
         """
         row = row_of(ctx, what)
-        area, where = load_16(row + AREA)
-        ranks = where >> RANKS_SHIFT
+        area, where = gpu.load_16(row + collectives.AREA)
+        ranks = where >> collectives.RANKS_SHIFT
         wants = gives_to(what, where & LOW_32, ranks)
         nbytes = sizes & _BYTES_MASK
         stride = sizes >> _STRIDE_SHIFT
@@ -221,7 +203,7 @@ def make_block_collectives(
                 size(), True,
             )  # fmt: skip
             return 0
-        packed = area + 2 * ranks * INBOX_BYTES
+        packed = area + 2 * ranks * collectives.INBOX_BYTES
         layout = layout_of(ctx, slot, LAYOUT_SEND)
         peer = 0
         fresh = True
@@ -236,7 +218,7 @@ def make_block_collectives(
             block_rounds.put(
                 row, ranks, number, what, bit, wants, packed, 0, nbytes, rank(), size(), True
             )
-            peer += opaque(1)
+            peer += gpu.opaque(1)
         sync()
         return 0
 
@@ -245,9 +227,9 @@ def make_block_collectives(
     @device
     def take_scattered(ctx, what, number, slot, begin, nbytes, some):
         """Waits for a round, whose bytes do not go to one piece: the error class."""
-        area, where = load_16(row_of(ctx, what) + AREA)
-        ranks = where >> RANKS_SHIFT
-        packed = area + 2 * ranks * INBOX_BYTES
+        area, where = gpu.load_16(row_of(ctx, what) + collectives.AREA)
+        ranks = where >> collectives.RANKS_SHIFT
+        packed = area + 2 * ranks * collectives.INBOX_BYTES
         takes = takes_from(what, where & LOW_32, ranks)
         if is_reducing(what) and takes != 0:
             takes = 1
@@ -265,7 +247,7 @@ def make_block_collectives(
                     sync()
                     unpack_layout(layout, packed, at, at + some, rank(), size())
                 sync()
-            source += opaque(1)
+            source += gpu.opaque(1)
         return error
 
     @device
@@ -278,14 +260,14 @@ def make_block_collectives(
             state: NOTHING_DONE; or AFTER_STORES, of a single round.
         """
         row = row_of(ctx, what)
-        number, entered = load_pair_gpu(row + NUMBER)
-        where = load_16(row + AREA)[1]
-        ranks = where >> RANKS_SHIFT
+        number, entered = gpu.load_pair_gpu(row + collectives.NUMBER)
+        where = gpu.load_16(row + collectives.AREA)[1]
+        ranks = where >> collectives.RANKS_SHIFT
         me = where & LOW_32
         if entered < 0:
-            return NOT_OURS
+            return collectives.NOT_OURS
         ours = signature_of(what)
-        last = load_gpu(row + SIGNATURE)
+        last = gpu.load_gpu(row + collectives.SIGNATURE)
         error = SUCCESS
         begin = 0
         going = True
@@ -299,7 +281,7 @@ def make_block_collectives(
             error = SUCCESS if going else error
             entered = number
         while going:
-            some = min(nbytes - begin, ROOM)
+            some = min(nbytes - begin, collectives.ROOM)
             if state == NOTHING_DONE:
                 if entered != number:
                     error = wait(ctx, what, number - 1, last, 0, ENTERED_ONLY)
@@ -315,15 +297,15 @@ def make_block_collectives(
             entered = number + 1 if all_come(what, recv, me, ranks) else number
             last = ours
             number += 1
-            begin += ROOM
+            begin += collectives.ROOM
             going = error == SUCCESS and begin < nbytes
         sync()  # all have read the row, also where nothing was waited for
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             if error == SUCCESS:
-                store_gpu(row + SIGNATURE, ours)
-                store_pair_gpu(row + NUMBER, number, entered)
+                gpu.store_gpu(row + collectives.SIGNATURE, ours)
+                gpu.store_pair_gpu(row + collectives.NUMBER, number, entered)
             else:  # what comes next goes by the proxies, which refuse it
-                store_pair_gpu(row + NUMBER, number, -1)
+                gpu.store_pair_gpu(row + collectives.NUMBER, number, -1)
         return error
 
     rest_linked = part("rest_of_blocks", 10, 1, rest)
@@ -332,7 +314,7 @@ def make_block_collectives(
     def word(ctx, word0, root_op, nbytes):
         """``word_of`` where the call may go direct, which all ranks find alike; else NOT_OURS."""
         if word0 & BLOCKING == 0 or not may_collect_direct(ctx, word0):
-            return NOT_OURS
+            return collectives.NOT_OURS
         return word_of(word0, root_op, nbytes)
 
     @device
@@ -355,7 +337,7 @@ def make_block_collectives(
 
     @device
     def has_failed(ctx, what):
-        return load_pair_gpu(row_of(ctx, what) + NUMBER)[1] < 0
+        return gpu.load_pair_gpu(row_of(ctx, what) + collectives.NUMBER)[1] < 0
 
     return SimpleNamespace(
         word=word, in_one_piece=in_one_piece, scattered=scattered, has_failed=has_failed

@@ -13,14 +13,6 @@ from device_lib.direct import rounds
 from device_lib.direct.rounds import first_word, is_reducing, kind_of, later_word, packets_of
 from device_lib.platform.primitives import device, load_8, opaque, write_packet
 from gmpi.contract import collectives
-from gmpi.contract.collectives import (
-    GETS_BLOCKS,
-    GIVES_BLOCKS,
-    PACKETS,
-    PAYLOAD,
-    PEERS,
-    SIGNATURE_SHIFT,
-)
 from gmpi.contract.wire import PACKET_BYTES
 
 _gives_to = device(collectives.gives_to)
@@ -31,24 +23,24 @@ _takes_from = device(collectives.takes_from)
 @device
 def gives_to(what, me, ranks):
     """A bit for each rank that bytes of ours go to."""
-    return _gives_to(kind_of(what), _root_of(what >> SIGNATURE_SHIFT), me, ranks)
+    return _gives_to(kind_of(what), _root_of(what >> collectives.SIGNATURE_SHIFT), me, ranks)
 
 
 @device
 def takes_from(what, me, ranks):
     """A bit for each rank that bytes come from."""
-    return _takes_from(kind_of(what), _root_of(what >> SIGNATURE_SHIFT), me, ranks)
+    return _takes_from(kind_of(what), _root_of(what >> collectives.SIGNATURE_SHIFT), me, ranks)
 
 
 @device
 def stride_out(what, nbytes):
     """From the block for one rank to that for the next; 0: it is the same block."""
-    return nbytes if GIVES_BLOCKS >> kind_of(what) & 1 != 0 else 0
+    return nbytes if collectives.GIVES_BLOCKS >> kind_of(what) & 1 != 0 else 0
 
 
 @device
 def stride_back(what, nbytes):
-    return nbytes if GETS_BLOCKS >> kind_of(what) & 1 != 0 else 0
+    return nbytes if collectives.GETS_BLOCKS >> kind_of(what) & 1 != 0 else 0
 
 
 @device
@@ -65,7 +57,7 @@ def side_by_side(what, ranks, size):
 def first_packet(rank, size, log):
     """The calling thread's first one; beyond all, where the threads do not come out even."""
     packet = rank >> log
-    return packet if packet < size >> log else PACKETS
+    return packet if packet < size >> log else collectives.PACKETS
 
 
 @device
@@ -76,11 +68,11 @@ def _put_fours(box, number, what, source, nbytes, packet, step):
     apart = step * PACKET_BYTES
     end = (nbytes >> 3) - 3 * step if source & 7 == 0 else 0
     while packet < end:
-        begin = source + packet * PAYLOAD
+        begin = source + packet * collectives.PAYLOAD
         a = load_8(begin)
-        b = load_8(begin + step * PAYLOAD)
-        c = load_8(begin + 2 * step * PAYLOAD)
-        d = load_8(begin + 3 * step * PAYLOAD)
+        b = load_8(begin + step * collectives.PAYLOAD)
+        c = load_8(begin + 2 * step * collectives.PAYLOAD)
+        d = load_8(begin + 3 * step * collectives.PAYLOAD)
         at = box + packet * PACKET_BYTES
         write_packet(at, a, word)
         write_packet(at + apart, b, later)
@@ -110,7 +102,7 @@ def put(row, ranks, number, what, to, wants, source, stride, nbytes, rank, size,
     peer = rank & (1 << log) - 1
     while peer < ranks:
         if to >> peer & 1 != 0:
-            box = load_8(row + PEERS + peer * 8) + turn
+            box = load_8(row + collectives.PEERS + peer * 8) + turn
             some = nbytes if wants >> peer & 1 != 0 else 0
             at = source + peer * stride
             packet = begin
@@ -159,7 +151,7 @@ def take(area, ranks, number, what, takes, target, stride, nbytes, rank, size, l
     source = rank & (1 << log) - 1
     missing = 0
     while source < ranks:
-        if takes >> source & 1 != 0 and begin < PACKETS:
+        if takes >> source & 1 != 0 and begin < collectives.PACKETS:
             at = target + source * stride
             packet = begin
             if fours:

@@ -9,15 +9,7 @@ from __future__ import annotations
 
 from device_lib.direct.packets import mark_of, refreshed
 from device_lib.platform.primitives import device, fence_sys, opaque, read_packet, write_packet
-from gmpi.contract.channels import (
-    ANNOUNCED,
-    CELL_BYTES,
-    CREDIT,
-    DEPTH,
-    HALF_TURN,
-    NUMBERS,
-    WANTED,
-)
+from gmpi.contract import channels
 from gmpi.contract.wire import LOW_32
 
 _NO_ROUND = LOW_32  # of an announcement that is only refreshed
@@ -25,23 +17,25 @@ _NO_ROUND = LOW_32  # of an announcement that is only refreshed
 
 @device
 def _cell(cells, number):
-    return cells + (number & (DEPTH - 1)) * CELL_BYTES
+    return cells + (number & (channels.DEPTH - 1)) * channels.CELL_BYTES
 
 
 @device
 def begin(cells):
     """Before the first message: those of a former turn have been taken."""
     number = 0
-    while number < DEPTH:
-        write_packet(_cell(cells, number) + CREDIT, 0, mark_of(number - DEPTH) << 32)
+    while number < channels.DEPTH:
+        write_packet(
+            _cell(cells, number) + channels.CREDIT, 0, mark_of(number - channels.DEPTH) << 32
+        )
         number += opaque(1)
 
 
 @device
 def has_credit(cells, number):
     """Whether the slot of a message is free: the one before it in the same slot has been taken."""
-    low, word = read_packet(_cell(cells, number) + CREDIT)
-    return word >> 32 & LOW_32 == mark_of(number - DEPTH)
+    low, word = read_packet(_cell(cells, number) + channels.CREDIT)
+    return word >> 32 & LOW_32 == mark_of(number - channels.DEPTH)
 
 
 @device
@@ -49,9 +43,9 @@ def all_taken(cells, number):
     """Whether all messages before this one have been taken; later ones may have been, too."""
     before = number - 1
     seen = 0
-    while seen < DEPTH:
-        low, word = read_packet(_cell(cells, before) + CREDIT)
-        if (word >> 33) - before & NUMBERS >= HALF_TURN:
+    while seen < channels.DEPTH:
+        low, word = read_packet(_cell(cells, before) + channels.CREDIT)
+        if (word >> 33) - before & channels.NUMBERS >= channels.HALF_TURN:
             return False
         before -= 1
         seen += opaque(1)
@@ -61,7 +55,7 @@ def all_taken(cells, number):
 @device
 def credit_of(cells, number):
     """Where the credit of a message's slot is."""
-    return _cell(cells, number) + CREDIT
+    return _cell(cells, number) + channels.CREDIT
 
 
 @device
@@ -70,7 +64,7 @@ def give_back(cells, number, announced):
     if refreshed(number) and not announced:
         announce(cells, number, 0, 0, _NO_ROUND)
         fence_sys()  # nobody waits for it: it must not fall on the slot's next announcement
-    write_packet(_cell(cells, number) + CREDIT, 0, mark_of(number) << 32)
+    write_packet(_cell(cells, number) + channels.CREDIT, 0, mark_of(number) << 32)
 
 
 @device
@@ -83,16 +77,16 @@ def announce(cells, number, place, wanted, first):
         first: the round's first part.
     """
     mark = mark_of(number) << 32
-    write_packet(_cell(cells, number) + WANTED, wanted, mark)
-    write_packet(_cell(cells, number) + ANNOUNCED, place, first | mark)
+    write_packet(_cell(cells, number) + channels.WANTED, wanted, mark)
+    write_packet(_cell(cells, number) + channels.ANNOUNCED, place, first | mark)
 
 
 @device
 def announcement(cells, number, first):
     """(whether the round that begins with part ``first`` has been announced, place, wanted)."""
     cell = _cell(cells, number)
-    place, word = read_packet(cell + ANNOUNCED)
-    wanted, beside = read_packet(cell + WANTED)
+    place, word = read_packet(cell + channels.ANNOUNCED)
+    wanted, beside = read_packet(cell + channels.WANTED)
     mark = mark_of(number)
     said = word >> 32 & LOW_32 == mark and beside >> 32 & LOW_32 == mark
     return said and word & LOW_32 == first, place, wanted

@@ -11,30 +11,11 @@ from device_lib.direct.long_collectives import is_long, make_collect_long
 from device_lib.direct.round_waits import DATA, ENTERED_ONLY, LOOKS
 from device_lib.direct.rounds import NOBODY, kind_of, row_of, signature_of
 from device_lib.direct.transfers import NOT_AT_ONCE
+from device_lib.platform import primitives as gpu
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import (
-    device,
-    lane_id,
-    load_16,
-    load_gpu,
-    load_pair_gpu,
-    store_gpu,
-    store_pair_gpu,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope
-from gmpi.contract.collectives import (
-    ALLREDUCE,
-    AREA,
-    BARRIER,
-    BCAST,
-    NOT_OURS,
-    NUMBER,
-    PEERS,
-    RANKS_SHIFT,
-    ROOM,
-    ROOT_MASK,
-    SIGNATURE,
-)
+from gmpi.contract import collectives
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.wire import (
     LOW_32,
@@ -49,7 +30,9 @@ AFTER_STORES = -2  # of its first round
 def _sends(what, me):
     """Whether our bytes are wanted."""
     kind = kind_of(what)
-    return kind == ALLREDUCE or (kind == BCAST and me == what & ROOT_MASK)
+    return kind == collectives.ALLREDUCE or (
+        kind == collectives.BCAST and me == what & collectives.ROOT_MASK
+    )
 
 
 def make_collective_waits(scope: Scope, make_wait: Callable, transfer: Callable) -> SimpleNamespace:
@@ -70,13 +53,13 @@ def make_collective_waits(scope: Scope, make_wait: Callable, transfer: Callable)
     def look(ctx, what, number, signature, target, size_mode):
         """1 where a packet of a round that the caller has looked for is missing, else 0."""
         row = row_of(ctx, what)
-        area, place = load_16(row + AREA)
-        ranks = place >> RANKS_SHIFT
+        area, place = gpu.load_16(row + collectives.AREA)
+        ranks = place >> collectives.RANKS_SHIFT
         nbytes = size_mode >> 1
         if size_mode & 1 == ENTERED_ONLY:
             return rounds.missing_of_entered(area, ranks, number, signature, rank(), size(), LOOKS)
-        reduces = kind_of(what) == ALLREDUCE
-        root = what & ROOT_MASK
+        reduces = kind_of(what) == collectives.ALLREDUCE
+        root = what & collectives.ROOT_MASK
         if not reduces and place & LOW_32 == root:
             return 0
         first = 0 if reduces else root
@@ -102,16 +85,16 @@ def make_collective_waits(scope: Scope, make_wait: Callable, transfer: Callable)
     def store_round(ctx, what, number, source, nbytes):
         """Stores what is ours of a round."""
         row = row_of(ctx, what)
-        place = load_16(row + AREA)[1]
-        ranks = place >> RANKS_SHIFT
+        place = gpu.load_16(row + collectives.AREA)[1]
+        ranks = place >> collectives.RANKS_SHIFT
         me = place & LOW_32
         if _sends(what, me):
-            alone = NOBODY if kind_of(what) == ALLREDUCE else me
+            alone = NOBODY if kind_of(what) == collectives.ALLREDUCE else me
             packet = rounds.put_four(
                 row, ranks, number, what, source, nbytes, alone, rank(), size()
             )
             low = rounds.load_packet(source, nbytes, packet)
-            peers = load_16(row + PEERS)
+            peers = gpu.load_16(row + collectives.PEERS)
             rounds.put(row, ranks, number, what, source, nbytes, alone, packet, size(), low, peers)
         else:
             rounds.put_entered(row, ranks, number, what, rank(), size())
@@ -125,21 +108,25 @@ def make_collective_waits(scope: Scope, make_wait: Callable, transfer: Callable)
     def begin_and_end(ctx, what, slot, send, recv, nbytes):
         """A long call; NOT_OURS: it cannot be."""
         row = row_of(ctx, what)
-        number, entered = load_pair_gpu(row + NUMBER)
-        ranks = load_16(row + AREA)[1] >> RANKS_SHIFT
-        if entered < 0 or (kind_of(what) == BCAST and what & ROOT_MASK >= ranks):
-            return NOT_OURS
+        number, entered = gpu.load_pair_gpu(row + collectives.NUMBER)
+        ranks = gpu.load_16(row + collectives.AREA)[1] >> collectives.RANKS_SHIFT
+        if entered < 0 or (
+            kind_of(what) == collectives.BCAST and what & collectives.ROOT_MASK >= ranks
+        ):
+            return collectives.NOT_OURS
         error = SUCCESS
         if entered != number:
-            error = wait_linked(ctx, what, number - 1, load_gpu(row + SIGNATURE), 0, ENTERED_ONLY)
+            error = wait_linked(
+                ctx, what, number - 1, gpu.load_gpu(row + collectives.SIGNATURE), 0, ENTERED_ONLY
+            )
         if error == SUCCESS:
             error = NOT_AT_ONCE
-            if kind_of(what) == ALLREDUCE:
+            if kind_of(what) == collectives.ALLREDUCE:
                 error, number = transfer(ctx, what, send, recv, nbytes, number)
         if error == NOT_AT_ONCE:
             error, number = collect_long(ctx, what, slot, send, recv, nbytes, number)
-        if leads() and lane_id() == 0:
-            store_pair_gpu(row + NUMBER, number, number if error == SUCCESS else -1)
+        if leads() and gpu.lane_id() == 0:
+            gpu.store_pair_gpu(row + collectives.NUMBER, number, number if error == SUCCESS else -1)
         sync()
         return error
 
@@ -155,19 +142,19 @@ def make_collective_waits(scope: Scope, make_wait: Callable, transfer: Callable)
         if is_long(ctx, what, nbytes):
             return long_linked(ctx, what, 0, send, recv, nbytes)
         row = row_of(ctx, what)
-        number, entered = load_pair_gpu(row + NUMBER)
-        ranks = load_16(row + AREA)[1] >> RANKS_SHIFT
+        number, entered = gpu.load_pair_gpu(row + collectives.NUMBER)
+        ranks = gpu.load_16(row + collectives.AREA)[1] >> collectives.RANKS_SHIFT
         kind = kind_of(what)
-        if entered < 0 or (kind == BCAST and what & ROOT_MASK >= ranks):
-            return NOT_OURS
+        if entered < 0 or (kind == collectives.BCAST and what & collectives.ROOT_MASK >= ranks):
+            return collectives.NOT_OURS
         ours = signature_of(what)
-        last = load_gpu(row + SIGNATURE)
-        mode = ENTERED_ONLY if kind == BARRIER else DATA
+        last = gpu.load_gpu(row + collectives.SIGNATURE)
+        mode = ENTERED_ONLY if kind == collectives.BARRIER else DATA
         error = SUCCESS
         begin = 0
         going = True
         while going:
-            some = min(nbytes - begin, ROOM)
+            some = min(nbytes - begin, collectives.ROOM)
             if state == NOTHING_DONE:
                 if entered != number:
                     error = wait_linked(ctx, what, number - 1, last, 0, ENTERED_ONLY)
@@ -176,17 +163,17 @@ def make_collective_waits(scope: Scope, make_wait: Callable, transfer: Callable)
             if error == SUCCESS:
                 error = wait_linked(ctx, what, number, ours, recv + begin, some << 1 | mode)
             state = NOTHING_DONE
-            entered = number if kind == BCAST else number + 1
+            entered = number if kind == collectives.BCAST else number + 1
             last = ours
             number += 1
-            begin += ROOM
+            begin += collectives.ROOM
             going = error == SUCCESS and begin < nbytes
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             if error == SUCCESS:
-                store_gpu(row + SIGNATURE, ours)
-                store_pair_gpu(row + NUMBER, number, entered)
+                gpu.store_gpu(row + collectives.SIGNATURE, ours)
+                gpu.store_pair_gpu(row + collectives.NUMBER, number, entered)
             else:  # what comes next goes by the proxies, which refuse it
-                store_pair_gpu(row + NUMBER, number, -1)
+                gpu.store_pair_gpu(row + collectives.NUMBER, number, -1)
         return error
 
     rest_linked = part("rest_of_collective", 8, 1, rest)

@@ -29,16 +29,7 @@ from device_lib.platform.primitives import (
     store_pair_gpu,
 )
 from device_lib.platform.scope import Scope
-from gmpi.contract.collectives import (
-    AREA,
-    NUMBER,
-    PAYLOAD,
-    PEERS,
-    RANKS_SHIFT,
-    ROOM,
-    ROOT_MASK,
-    SIGNATURE,
-)
+from gmpi.contract import collectives
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.wire import LOW_32
 
@@ -46,7 +37,7 @@ from gmpi.contract.wire import LOW_32
 @device
 def _at_once(size):
     """Bytes of which no thread has more than two packets: then latency is all."""
-    return min(ROOM, 2 * size * PAYLOAD)
+    return min(collectives.ROOM, 2 * size * collectives.PAYLOAD)
 
 
 def make_collectives(scope: Scope, make_wait: Callable, transfer: Callable) -> SimpleNamespace:
@@ -69,11 +60,11 @@ def make_collectives(scope: Scope, make_wait: Callable, transfer: Callable) -> S
     def allreduce(ctx, what, send, recv, nbytes):
         sync()  # what other threads wrote to the buffer
         row = row_of(ctx, what)
-        number, entered = load_pair_gpu(row + NUMBER)
-        area, place = load_16(row + AREA)
-        peers = load_16(row + PEERS)
-        low = rounds.load_packet(send, min(nbytes, ROOM), rank())
-        ranks = place >> RANKS_SHIFT
+        number, entered = load_pair_gpu(row + collectives.NUMBER)
+        area, place = load_16(row + collectives.AREA)
+        peers = load_16(row + collectives.PEERS)
+        low = rounds.load_packet(send, min(nbytes, collectives.ROOM), rank())
+        ranks = place >> collectives.RANKS_SHIFT
         if nbytes > _at_once(size()):
             return NOTHING_DONE
         if entered != number:
@@ -89,19 +80,19 @@ def make_collectives(scope: Scope, make_wait: Callable, transfer: Callable) -> S
         if sync_or(missing):
             return AFTER_STORES
         if leads() and lane_id() == 0:
-            store_pair_gpu(row + NUMBER, number + 1, number + 1)
+            store_pair_gpu(row + collectives.NUMBER, number + 1, number + 1)
         return SUCCESS
 
     @device
     def bcast(ctx, what, buffer, nbytes):
         sync()
         row = row_of(ctx, what)
-        number, entered = load_pair_gpu(row + NUMBER)
-        area, place = load_16(row + AREA)
-        peers = load_16(row + PEERS)
-        ranks = place >> RANKS_SHIFT
+        number, entered = load_pair_gpu(row + collectives.NUMBER)
+        area, place = load_16(row + collectives.AREA)
+        peers = load_16(row + collectives.PEERS)
+        ranks = place >> collectives.RANKS_SHIFT
         me = place & LOW_32
-        root = what & ROOT_MASK
+        root = what & collectives.ROOT_MASK
         if nbytes > _at_once(size()) or root >= ranks:
             return NOTHING_DONE
         if entered != number:
@@ -122,17 +113,17 @@ def make_collectives(scope: Scope, make_wait: Callable, transfer: Callable) -> S
         if sync_or(missing):
             return AFTER_STORES
         if leads() and lane_id() == 0:
-            store_pair_gpu(row + NUMBER, number + 1, number)
-            store_gpu(row + SIGNATURE, signature_of(what))
+            store_pair_gpu(row + collectives.NUMBER, number + 1, number)
+            store_gpu(row + collectives.SIGNATURE, signature_of(what))
         return SUCCESS
 
     @device
     def barrier(ctx, what):
         sync()
         row = row_of(ctx, what)
-        number, entered = load_pair_gpu(row + NUMBER)
-        area, place = load_16(row + AREA)
-        ranks = place >> RANKS_SHIFT
+        number, entered = load_pair_gpu(row + collectives.NUMBER)
+        area, place = load_16(row + collectives.AREA)
+        ranks = place >> collectives.RANKS_SHIFT
         if entered != number:
             missing = rounds.missing_of_last(
                 row, area, ranks, number, entered, rank(), size(), LOOKS
@@ -146,7 +137,7 @@ def make_collectives(scope: Scope, make_wait: Callable, transfer: Callable) -> S
         if sync_or(missing):
             return AFTER_STORES
         if leads() and lane_id() == 0:
-            store_pair_gpu(row + NUMBER, number + 1, number + 1)
+            store_pair_gpu(row + collectives.NUMBER, number + 1, number + 1)
         return SUCCESS
 
     # They call nothing themselves: that costs registers, which would have to be saved.

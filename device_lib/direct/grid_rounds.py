@@ -9,17 +9,9 @@ from __future__ import annotations
 
 from device_lib.direct import packets
 from device_lib.direct.grid_team import share
+from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
-from device_lib.platform.primitives import (
-    broadcast_block,
-    device,
-    fence_sys,
-    pause,
-    read_packet,
-    sync_block,
-    thread_rank,
-    write_packet,
-)
+from device_lib.platform.primitives import device
 from gmpi.contract.channels import FILLED, PART_BYTES, STRAIGHT
 from gmpi.contract.grid import PUSH, TAKE
 from gmpi.contract.wire import LOW_32
@@ -39,16 +31,16 @@ def _push(ctx, slot, number, parts, at, to, address, total, log):
     nbytes = max(0, min(total - begin, round_bytes(log)))
     share(ctx, PUSH, slot, to, address, begin, nbytes)
     parts += max(1, (nbytes + PART_BYTES - 1) // PART_BYTES)
-    if thread_rank() == 0:
-        fence_sys()
-        write_packet(at + FILLED, parts, packets.mark_of(number) << 32)
+    if gpu.thread_rank() == 0:
+        gpu.fence_sys()
+        gpu.write_packet(at + FILLED, parts, packets.mark_of(number) << 32)
     return parts
 
 
 @device
 def parts_of(at, mark):
     """How many parts of the long message in an inbox slot have come; one thread."""
-    parts, word = read_packet(at + FILLED)
+    parts, word = gpu.read_packet(at + FILLED)
     return parts if word >> 32 & LOW_32 == mark else 0
 
 
@@ -60,7 +52,7 @@ def await_part(at, mark, parts, looks):
     while come <= parts and looked < looks:
         come = parts_of(at, mark)
         looked += 1
-        pause(20)
+        gpu.pause(20)
     return max(come, parts)
 
 
@@ -83,10 +75,10 @@ def _take(ctx, slot, number, at, target, staging, come, wanted, parts, looks, lo
         parts = come
         begin = end
         if begin < wanted and parts < last:
-            if thread_rank() == 0:
+            if gpu.thread_rank() == 0:
                 come = min(await_part(at, packets.mark_of(number), parts, looks), last)
-            come = broadcast_block(come)
-            sync_block()
+            come = gpu.broadcast_block(come)
+            gpu.sync_block()
     return parts
 
 

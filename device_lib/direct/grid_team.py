@@ -11,51 +11,13 @@ from types import SimpleNamespace
 
 from device_lib.direct import rows
 from device_lib.direct.grid_jobs import execute, execute_any, transfer
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import leads_grid
 from device_lib.platform.library import linked
-from device_lib.platform.primitives import (
-    SIMULATOR,
-    ballot,
-    block_id,
-    broadcast_block,
-    broadcast_block_3,
-    cas_gpu,
-    count_gpu,
-    device,
-    fence_gpu,
-    fence_sys,
-    get_block_row,
-    grid_blocks,
-    int64,
-    lane_id,
-    load_gpu,
-    load_sys,
-    opaque,
-    pause,
-    put_block_row,
-    read_packet,
-    store_gpu,
-    sync_block,
-    sync_block_or,
-    thread_rank,
-    timer_ns,
-    write_packet,
-)
+from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import BLOCK, Scope, warp_lanes, warp_mask
 from device_lib.proxied import ring, slots, taking
-from gmpi.contract.grid import (
-    ARRIVED,
-    COLLECT,
-    COMMAND,
-    ENTERED,
-    FAILED,
-    GAVE_UP,
-    PUSH,
-    RESULT,
-    TELLER,
-    TRANSFER,
-    WORDS,
-)
+from gmpi.contract import grid
 from gmpi.contract.wire import (
     CONTROL_ABORT,
     DEVICE_GRID,
@@ -65,8 +27,8 @@ from gmpi.contract.wire import (
     PACKET_BYTES,
 )
 
-_LOOKS = 2 if SIMULATOR else 2048  # of one thread, before all of its block meet
-_AT_ONCE = 1 if SIMULATOR else 256  # of these, without a pause
+_LOOKS = 2 if gpu.SIMULATOR else 2048  # of one thread, before all of its block meet
+_AT_ONCE = 1 if gpu.SIMULATOR else 256  # of these, without a pause
 
 HANDLE = 1  # what the first word of a result is: a request
 ERROR = 0  # an error class
@@ -80,14 +42,14 @@ def _row(ctx):
 @device
 def _last(ctx):
     """The number of the last command (any thread)."""
-    low, number = read_packet(_row(ctx) + COMMAND)
+    low, number = gpu.read_packet(_row(ctx) + grid.COMMAND)
     return number
 
 
 @device
 def leads():
     """Whether the calling block is the leader."""
-    return block_id() == 0
+    return gpu.block_id() == 0
 
 
 @device
@@ -103,22 +65,22 @@ def shares_of(scope: Scope) -> Callable:
 
 @device
 def _others():
-    return int64(grid_blocks()) - 1
+    return int64(gpu.grid_blocks()) - 1
 
 
 @device
 def _have_arrived(ctx, looks):
     """Whether all other blocks wait for a command; one thread of the leader."""
-    at = _row(ctx) + ARRIVED
+    at = _row(ctx) + grid.ARRIVED
     looked = 0
-    while load_gpu(at) != _others():
+    while gpu.load_gpu(at) != _others():
         looked += 1
         if looked >= looks:
             return 0
         if looked >= _AT_ONCE:
-            pause(40)
-    store_gpu(at, 0)  # nobody arrives again before the next command
-    fence_gpu()
+            gpu.pause(40)
+    gpu.store_gpu(at, 0)  # nobody arrives again before the next command
+    gpu.fence_gpu()
     return 1
 
 
@@ -126,15 +88,15 @@ def _have_arrived(ctx, looks):
 def _command(ctx, kind, a, b, c, d, e, f):
     """Tells all other blocks what to do; one thread, after a barrier."""
     number = _last(ctx) + 1  # under way before the fence
-    fence_gpu()
-    at = _row(ctx) + COMMAND
-    write_packet(at, kind, number)
-    write_packet(at + PACKET_BYTES, a, number)
-    write_packet(at + 2 * PACKET_BYTES, b, number)
-    write_packet(at + 3 * PACKET_BYTES, c, number)
-    write_packet(at + 4 * PACKET_BYTES, d, number)
-    write_packet(at + 5 * PACKET_BYTES, e, number)
-    write_packet(at + 6 * PACKET_BYTES, f, number)
+    gpu.fence_gpu()
+    at = _row(ctx) + grid.COMMAND
+    gpu.write_packet(at, kind, number)
+    gpu.write_packet(at + PACKET_BYTES, a, number)
+    gpu.write_packet(at + 2 * PACKET_BYTES, b, number)
+    gpu.write_packet(at + 3 * PACKET_BYTES, c, number)
+    gpu.write_packet(at + 4 * PACKET_BYTES, d, number)
+    gpu.write_packet(at + 5 * PACKET_BYTES, e, number)
+    gpu.write_packet(at + 6 * PACKET_BYTES, f, number)
     return 0
 
 
@@ -147,32 +109,32 @@ def _read(ctx, number, looks):
     """
     lanes = warp_lanes()
     mask = warp_mask()
-    lane = lane_id()
+    lane = gpu.lane_id()
     wanted = number + 1
     looked = 0
     there = 0
     while there == 0 and looked < looks:
         differ = 0
         word = lane
-        while word < WORDS:
-            low, found = read_packet(_row(ctx) + COMMAND + word * PACKET_BYTES)
+        while word < grid.WORDS:
+            low, found = gpu.read_packet(_row(ctx) + grid.COMMAND + word * PACKET_BYTES)
             differ |= found ^ wanted
-            put_block_row(word, low, 0, 0)
-            word += opaque(lanes)
-        if ballot(mask, differ != 0) == 0:
+            gpu.put_block_row(word, low, 0, 0)
+            word += gpu.opaque(lanes)
+        if gpu.ballot(mask, differ != 0) == 0:
             there = 1
-            fence_gpu()
+            gpu.fence_gpu()
         else:
             looked += 1
             if looked >= _AT_ONCE:
-                pause(40)
+                gpu.pause(40)
     return there
 
 
 @device
 def _word(index):
     """A word of the command that has come; after a barrier."""
-    low, unused, ignored = get_block_row(index, 0, 0, 0)
+    low, unused, ignored = gpu.get_block_row(index, 0, 0, 0)
     return low
 
 
@@ -185,12 +147,12 @@ def _arrive(ctx, failed, remote):
         remote: whether its threads have stored to other GPUs.
     """
     if failed != 0:
-        store_gpu(_row(ctx) + FAILED, 1)
+        gpu.store_gpu(_row(ctx) + grid.FAILED, 1)
     if remote != 0:
-        fence_sys()
+        gpu.fence_sys()
     else:
-        fence_gpu()
-    count_gpu(_row(ctx) + ARRIVED, 1)
+        gpu.fence_gpu()
+    gpu.count_gpu(_row(ctx) + grid.ARRIVED, 1)
 
 
 def _make_share(name: str, execute: Callable) -> Callable:
@@ -201,17 +163,17 @@ def _make_share(name: str, execute: Callable) -> Callable:
 
         When it returns, all is done, and the calling block may say so to others.
         """
-        sync_block()
-        if thread_rank() == 0:
+        gpu.sync_block()
+        if gpu.thread_rank() == 0:
             _command(ctx, kind, a, b, c, d, e, 0)
-        failed = sync_block_or(execute(ctx, kind, a, b, c, d, e))
+        failed = gpu.sync_block_or(execute(ctx, kind, a, b, c, d, e))
         aborted = 0
-        if thread_rank() == 0:
+        if gpu.thread_rank() == 0:
             while _have_arrived(ctx, _LOOKS) == 0:
-                pause(40)
-            aborted = load_gpu(_row(ctx) + FAILED)
-        aborted = broadcast_block(aborted)
-        sync_block()
+                gpu.pause(40)
+            aborted = gpu.load_gpu(_row(ctx) + grid.FAILED)
+        aborted = gpu.broadcast_block(aborted)
+        gpu.sync_block()
         return 1 if failed or aborted != 0 else 0
 
     return linked(name, 9, 1, share)  # type: ignore[no-any-return]
@@ -231,11 +193,11 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
     @device
     def tell(ctx, op, handle):
         """A record about blocks that have not come, or have come at last; the leading warp."""
-        arrived = load_gpu(_row(ctx) + ARRIVED)
-        led = 1 if leads() or load_gpu(_row(ctx) + ENTERED) == _last(ctx) + 1 else 0
+        arrived = gpu.load_gpu(_row(ctx) + grid.ARRIVED)
+        led = 1 if leads() or gpu.load_gpu(_row(ctx) + grid.ENTERED) == _last(ctx) + 1 else 0
         ring.post_about(
-            ctx, lane_id(), warp_lanes(), warp_mask(), op | OP_GRID << 8, arrived + led,
-            int64(grid_blocks()), handle, 0,
+            ctx, gpu.lane_id(), warp_lanes(), warp_mask(), op | OP_GRID << 8, arrived + led,
+            int64(gpu.grid_blocks()), handle, 0,
         )  # fmt: skip
         return 0
 
@@ -245,21 +207,21 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
     def begin_telling(ctx):
         """Reports that blocks are missing: the handle of the report; all threads of a block."""
         slot = take_slot(ctx, -1, taking.SMALL)
-        sync_block()
+        gpu.sync_block()
         handle = int64(-1)
         if slot >= 0:
             handle = rows.direct_handle(ctx, slot, 0, False)
-            if thread_rank() < 32:
+            if gpu.thread_rank() < 32:
                 tell_linked(ctx, OP_WAITS, handle)
         return handle
 
     @device
     def end_telling(ctx, handle):
         if handle > 0:
-            if thread_rank() < 32:
+            if gpu.thread_rank() < 32:
                 tell_linked(ctx, OP_WAITED, handle)
-            sync_block()
-            if thread_rank() == 0:
+            gpu.sync_block()
+            if gpu.thread_rank() == 0:
                 slots.release(ctx, slots.slot_of(handle))
         return 0
 
@@ -269,44 +231,47 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
     @device
     def gather(ctx):
         """Waits for all other blocks; the leader. An error class: then there are no commands."""
-        sync_block()  # what its own threads have stored
+        gpu.sync_block()  # what its own threads have stored
         error = 0
-        if thread_rank() == 0:
-            store_gpu(_row(ctx) + FAILED, 0)
-            before = load_gpu(_row(ctx) + ENTERED)
-            if cas_gpu(_row(ctx) + ENTERED, before, max(before, _last(ctx) + 1)) == GAVE_UP:
-                error = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
+        if gpu.thread_rank() == 0:
+            gpu.store_gpu(_row(ctx) + grid.FAILED, 0)
+            before = gpu.load_gpu(_row(ctx) + grid.ENTERED)
+            if (
+                gpu.cas_gpu(_row(ctx) + grid.ENTERED, before, max(before, _last(ctx) + 1))
+                == grid.GAVE_UP
+            ):
+                error = gpu.load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
         began = 0
         there = 0
         handle = 0
-        error = broadcast_block(error)
-        sync_block()
+        error = gpu.broadcast_block(error)
+        gpu.sync_block()
         while there == 0 and error == 0:
             late = 0
-            if thread_rank() == 0:
+            if gpu.thread_rank() == 0:
                 there = _have_arrived(ctx, _LOOKS)
                 if there == 0:
-                    now = timer_ns()
+                    now = gpu.timer_ns()
                     began = now if began == 0 else began
                     late = 1 if now - began > rows.LATE_NS else 0
-                    error = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
-            there, error, late = broadcast_block_3(there, error, late)
-            sync_block()
+                    error = gpu.load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
+            there, error, late = gpu.broadcast_block_3(there, error, late)
+            gpu.sync_block()
             if late != 0 and handle == 0 and error == 0:
                 handle = begin_linked(ctx)
         if handle != 0:
             end_linked(ctx, handle)
-        if error != 0 and thread_rank() == 0:
-            fence_gpu()  # the result of the last call comes first
-            store_gpu(_row(ctx) + ENTERED, GAVE_UP)
+        if error != 0 and gpu.thread_rank() == 0:
+            gpu.fence_gpu()  # the result of the last call comes first
+            gpu.store_gpu(_row(ctx) + grid.ENTERED, grid.GAVE_UP)
         return error
 
     @device
     def release(ctx, a, b, c, d, e, f):
         """All blocks return from the call, with a result; the leader."""
-        sync_block()
-        if thread_rank() == 0:
-            _command(ctx, RESULT, a, b, c, d, e, f)
+        gpu.sync_block()
+        if gpu.thread_rank() == 0:
+            _command(ctx, grid.RESULT, a, b, c, d, e, f)
         return 0
 
     @device
@@ -318,21 +283,21 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
             first: number of the last command when its block came.
             number: of the last command that it has seen.
         """
-        now = timer_ns()
+        now = gpu.timer_ns()
         began = now if began == 0 else began
-        error = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
-        entered = load_gpu(_row(ctx) + ENTERED)
+        error = gpu.load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
+        entered = gpu.load_gpu(_row(ctx) + grid.ENTERED)
         late = 0
         if entered <= first:
             if error != 0:
-                if cas_gpu(_row(ctx) + ENTERED, entered, GAVE_UP) != entered:
+                if gpu.cas_gpu(_row(ctx) + grid.ENTERED, entered, grid.GAVE_UP) != entered:
                     error = 0  # the leader comes just now, or others give up
             elif now - began > rows.LATE_NS and telling == 0:
-                late = 1 if cas_gpu(_row(ctx) + TELLER, 0, 1) == 0 else 0
-        elif entered != GAVE_UP:
+                late = 1 if gpu.cas_gpu(_row(ctx) + grid.TELLER, 0, 1) == 0 else 0
+        elif entered != grid.GAVE_UP:
             error = 0  # it will say so itself
         else:
-            fence_gpu()
+            gpu.fence_gpu()
             if _last(ctx) != number:
                 error = 0  # that was in a later call: a command has come
         return error, began, late
@@ -345,10 +310,10 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
             what: HANDLE or ERROR: what the first word of a result is.
         """
         number = int64(0)
-        if thread_rank() < 32:  # before it arrives: then there may be the next one
+        if gpu.thread_rank() < 32:  # before it arrives: then there may be the next one
             number = _last(ctx)
-        sync_block()  # what its own threads have stored
-        if thread_rank() == 0:
+        gpu.sync_block()  # what its own threads have stored
+        if gpu.thread_rank() == 0:
             _arrive(ctx, 0, 0)
         first = number
         began = 0
@@ -357,28 +322,28 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
         while error == 0:
             there = 0
             late = 0
-            if thread_rank() < 32:
+            if gpu.thread_rank() < 32:
                 there = _read(ctx, number, _LOOKS)
-                if thread_rank() == 0 and there == 0:
+                if gpu.thread_rank() == 0 and there == 0:
                     error, began, late = give_up(ctx, first, number, began, handle)
-            there, error, late = broadcast_block_3(there, error, late)
+            there, error, late = gpu.broadcast_block_3(there, error, late)
             kind = _word(0)
             a, b, c, d, e, f = _word(1), _word(2), _word(3), _word(4), _word(5), _word(6)
-            sync_block()
+            gpu.sync_block()
             if handle != 0 and (there != 0 or error != 0):
                 end_linked(ctx, handle)
                 handle = 0
-                if thread_rank() == 0:
-                    store_gpu(_row(ctx) + TELLER, 0)
+                if gpu.thread_rank() == 0:
+                    gpu.store_gpu(_row(ctx) + grid.TELLER, 0)
             if late != 0:
                 handle = begin_linked(ctx)
             if there != 0:
-                if kind == RESULT:
+                if kind == grid.RESULT:
                     return a, b, c, d, e, f
                 number += 1
-                failed = sync_block_or(execute_any(ctx, kind, a, b, c, d, e))
-                if thread_rank() == 0:
-                    remote = kind == PUSH or kind == COLLECT or kind == TRANSFER
+                failed = gpu.sync_block_or(execute_any(ctx, kind, a, b, c, d, e))
+                if gpu.thread_rank() == 0:
+                    remote = kind == grid.PUSH or kind == grid.COLLECT or kind == grid.TRANSFER
                     _arrive(ctx, 1 if failed else 0, 1 if remote else 0)
         word = slots.error_handle(error) if what == HANDLE else error
         return word, -1, -1, 0, 0, 0

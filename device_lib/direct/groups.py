@@ -12,18 +12,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.direct.partitions import row_group
+from device_lib.platform import primitives as gpu
 from device_lib.platform.divide import divide_wide
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import (
-    add_gpu,
-    cas_gpu,
-    device,
-    fence_gpu,
-    lane_id,
-    load_gpu,
-    opaque,
-    store_gpu,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope
 from device_lib.proxied.scattered import make_open_scattered
 from gmpi.contract import partitions as p
@@ -33,7 +25,7 @@ from gmpi.contract.wire import OP_ISEND
 
 @device
 def group_of(row, partition):
-    group, rest = divide_wide(partition, load_gpu(row + p.GROUP_PARTITIONS))
+    group, rest = divide_wide(partition, gpu.load_gpu(row + p.GROUP_PARTITIONS))
     return group
 
 
@@ -41,11 +33,11 @@ def group_of(row, partition):
 def error_of_groups(row):
     """The error class of the first group that has failed; any thread, when all are done."""
     group = 0
-    while group < load_gpu(row + p.GROUP_COUNT):
-        error = load_gpu(row_group(row, group) + p.GROUP_ERROR)
+    while group < gpu.load_gpu(row + p.GROUP_COUNT):
+        error = gpu.load_gpu(row_group(row, group) + p.GROUP_ERROR)
         if error != SUCCESS:
             return error
-        group += opaque(1)
+        group += gpu.opaque(1)
     return SUCCESS
 
 
@@ -64,18 +56,18 @@ def _claim(row, group, number):
     """(what to do with the request of a group in a round: OPEN, it is to be opened; BUSY, it is to
     be looked at; DONE; or 0, nothing; its handle). One thread."""
     at = row_group(row, group)
-    state = load_gpu(at + p.GROUP_STATE)
+    state = gpu.load_gpu(at + p.GROUP_STATE)
     mark = number << p.GROUP_SHIFT
     if state == mark | p.DONE:
-        fence_gpu()  # what those stored who have found it complete
+        gpu.fence_gpu()  # what those stored who have found it complete
         return p.DONE, 0
     if state == mark | p.OPEN:
-        if cas_gpu(at + p.GROUP_STATE, state, mark | p.BUSY) == state:
-            fence_gpu()
-            return p.BUSY, load_gpu(at + p.GROUP_HANDLE)
-    elif state >> p.GROUP_SHIFT < number and load_gpu(row + p.SHAPE) & p.SENDS == 0:
-        if cas_gpu(at + p.GROUP_STATE, state, mark | p.BUSY) == state:
-            fence_gpu()
+        if gpu.cas_gpu(at + p.GROUP_STATE, state, mark | p.BUSY) == state:
+            gpu.fence_gpu()
+            return p.BUSY, gpu.load_gpu(at + p.GROUP_HANDLE)
+    elif state >> p.GROUP_SHIFT < number and gpu.load_gpu(row + p.SHAPE) & p.SENDS == 0:
+        if gpu.cas_gpu(at + p.GROUP_STATE, state, mark | p.BUSY) == state:
+            gpu.fence_gpu()
             return p.OPEN, 0
     return 0, 0
 
@@ -100,21 +92,21 @@ def make_groups(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
     def leave(row, group, number, what, field, value):
         """Lets others have a group."""
         sync()
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             at = row_group(row, group)
-            store_gpu(at + field, value)
-            fence_gpu()
-            store_gpu(at + p.GROUP_STATE, number << p.GROUP_SHIFT | what)
+            gpu.store_gpu(at + field, value)
+            gpu.fence_gpu()
+            gpu.store_gpu(at + p.GROUP_STATE, number << p.GROUP_SHIFT | what)
 
     @device
     def open_request(ctx, row, group, number):
         """Opens the request of a group that the caller has claimed."""
         at = row_group(row, group)
-        word0 = load_gpu(row + p.FIRST_WORD)
-        peer_tag = load_gpu(row + p.FIRST_RECORD) + (group << 32)
+        word0 = gpu.load_gpu(row + p.FIRST_WORD)
+        peer_tag = gpu.load_gpu(row + p.FIRST_RECORD) + (group << 32)
         send = at + p.GROUP_BUFFER if word0 & 0xFF == OP_ISEND else 0
         recv = at + p.GROUP_BUFFER if send == 0 else 0
-        count = load_gpu(at + p.GROUP_ELEMENTS)
+        count = gpu.load_gpu(at + p.GROUP_ELEMENTS)
         handle = open_scattered(ctx, word0, peer_tag, count, send, recv)
         leave(row, group, number, p.OPEN, p.GROUP_HANDLE, handle)
 
@@ -124,7 +116,7 @@ def make_groups(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
         sync()
         what = 0
         handle = 0
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             what, handle = _claim(row, group, number)
         what, handle, unused = broadcast_3(what, handle, 0)
         sync()
@@ -148,9 +140,9 @@ def make_groups(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
         """Whether all of them have."""
         done = 1
         group = 0
-        while group < load_gpu(row + p.GROUP_COUNT):
+        while group < gpu.load_gpu(row + p.GROUP_COUNT):
             done &= look_linked(ctx, row, group, number)
-            group += opaque(1)
+            group += gpu.opaque(1)
         return done
 
     @device
@@ -159,15 +151,15 @@ def make_groups(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
         sends it."""
         begins = 0
         group = group_of(row, partition)
-        if leads() and lane_id() == 0:
-            fence_gpu()  # whoever sends it must see its bytes
+        if leads() and gpu.lane_id() == 0:
+            gpu.fence_gpu()  # whoever sends it must see its bytes
             at = row_group(row, group)
-            each = load_gpu(row + p.GROUP_PARTITIONS)
-            wanted = min(each, (load_gpu(row + p.SHAPE) & p.PARTITIONS_MASK) - group * each)
-            if add_gpu(at + p.GROUP_READY, 1) + 1 == wanted:
-                fence_gpu()
-                store_gpu(at + p.GROUP_READY, 0)
-                store_gpu(at + p.GROUP_STATE, number << p.GROUP_SHIFT | p.BUSY)
+            each = gpu.load_gpu(row + p.GROUP_PARTITIONS)
+            wanted = min(each, (gpu.load_gpu(row + p.SHAPE) & p.PARTITIONS_MASK) - group * each)
+            if gpu.add_gpu(at + p.GROUP_READY, 1) + 1 == wanted:
+                gpu.fence_gpu()
+                gpu.store_gpu(at + p.GROUP_READY, 0)
+                gpu.store_gpu(at + p.GROUP_STATE, number << p.GROUP_SHIFT | p.BUSY)
                 begins = 1
         begins, unused, ignored = broadcast_3(begins, 0, 0)
         sync()

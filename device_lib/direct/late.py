@@ -12,18 +12,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import partitions
+from device_lib.platform import primitives as gpu
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import (
-    cas_gpu,
-    count_gpu,
-    device,
-    fence_gpu,
-    lane_id,
-    load_gpu,
-    load_pair_gpu,
-    opaque,
-    store_gpu,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope
 from gmpi.contract import partitions as p
 from gmpi.contract.wire import DEVICE_DIRECT_OPEN, DEVICE_LATE, DEVICE_PARTITIONED_COUNT
@@ -33,27 +24,29 @@ _NONE = -1
 
 @device
 def set_mark(row, partition, number, what):
-    store_gpu(load_gpu(row + p.MARKS) + partition * p.MARK_BYTES, number << p.MARK_SHIFT | what)
+    gpu.store_gpu(
+        gpu.load_gpu(row + p.MARKS) + partition * p.MARK_BYTES, number << p.MARK_SHIFT | what
+    )
 
 
 @device
 def count_late(ctx, row, more):
     """Says how much more there is in a row for others to do."""
-    count_gpu(row + p.LATE_COUNT, more)
+    gpu.count_gpu(row + p.LATE_COUNT, more)
     tell_others(ctx, more)
 
 
 @device
 def tell_others(ctx, more):
     """The same of all rows."""
-    count_gpu(ctx.device + DEVICE_LATE, more)
-    count_gpu(ctx.device + DEVICE_DIRECT_OPEN, more)  # others look for open requests by this
+    gpu.count_gpu(ctx.device + DEVICE_LATE, more)
+    gpu.count_gpu(ctx.device + DEVICE_DIRECT_OPEN, more)  # others look for open requests by this
 
 
 @device
 def leave(ctx, row, partition, number):
     """Marks a partition as ready; one thread, after a barrier of those that wrote it."""
-    fence_gpu()  # whoever stores it must see its bytes
+    gpu.fence_gpu()  # whoever stores it must see its bytes
     set_mark(row, partition, number, p.LATE)
     count_late(ctx, row, 1)
 
@@ -62,43 +55,43 @@ def leave(ctx, row, partition, number):
 def _claim_in(row):
     """(partition that may be stored now, its round) of a row, claimed; (_NONE, 0): there is none.
     Of a receive, partition 0. One thread."""
-    if load_gpu(row + p.LATE_COUNT) == 0:
+    if gpu.load_gpu(row + p.LATE_COUNT) == 0:
         return _NONE, 0
-    owner, state = load_pair_gpu(row + p.OWNER)
-    shape = load_gpu(row + p.SHAPE)
+    owner, state = gpu.load_pair_gpu(row + p.OWNER)
+    shape = gpu.load_gpu(row + p.SHAPE)
     number = state >> p.ROUND_SHIFT
     if not partitions.has_credit(row, partitions.mode_of(shape), number):
         return _NONE, 0
     if shape & p.SENDS == 0:  # no other thread begins with it
-        if cas_gpu(row + p.LATE_COUNT, 1, 0) == 1:
+        if gpu.cas_gpu(row + p.LATE_COUNT, 1, 0) == 1:
             return 0, number
         return _NONE, 0
-    marks = load_gpu(row + p.MARKS)
+    marks = gpu.load_gpu(row + p.MARKS)
     mark = number << p.MARK_SHIFT
     partition = 0
     while partition < shape & p.PARTITIONS_MASK:
         at = marks + partition * p.MARK_BYTES
         if (
-            load_gpu(at) == mark | p.LATE
-            and cas_gpu(at, mark | p.LATE, mark | p.MOVING) == mark | p.LATE
+            gpu.load_gpu(at) == mark | p.LATE
+            and gpu.cas_gpu(at, mark | p.LATE, mark | p.MOVING) == mark | p.LATE
         ):
-            fence_gpu()
+            gpu.fence_gpu()
             return partition, number
-        partition += opaque(1)
+        partition += gpu.opaque(1)
     return _NONE, 0
 
 
 @device
 def _claim_any(ctx):
     """(row, partition, round), likewise, of any request."""
-    rows = load_gpu(ctx.device + DEVICE_PARTITIONED_COUNT)
+    rows = gpu.load_gpu(ctx.device + DEVICE_PARTITIONED_COUNT)
     index = 0
     while index < rows:
         row = partitions.row_at(ctx, index)
         partition, number = _claim_in(row)
         if partition != _NONE:
             return row, partition, number
-        index += opaque(1)
+        index += gpu.opaque(1)
     return 0, _NONE, 0
 
 
@@ -122,7 +115,7 @@ def make_late(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         sync()
         partition = _NONE
         number = 0
-        if leads() and lane_id() == 0 and load_gpu(ctx.device + DEVICE_LATE) > 0:
+        if leads() and gpu.lane_id() == 0 and gpu.load_gpu(ctx.device + DEVICE_LATE) > 0:
             if row != 0:
                 partition, number = _claim_in(row)
             else:
@@ -131,7 +124,7 @@ def make_late(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         sync()
         if partition == _NONE:
             return 0
-        shape = load_gpu(row + p.SHAPE)
+        shape = gpu.load_gpu(row + p.SHAPE)
         if shape & p.SENDS == 0:
             look_at_all(ctx, row, number)
         elif partitions.mode_of(shape) == p.PROXIED:
@@ -139,7 +132,7 @@ def make_late(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         else:
             partitions.store(row, partition, number, rank(), size())
         sync()
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             if shape & p.SENDS != 0:
                 partitions.publish(row, shape, partition, number)
                 set_mark(row, partition, number, p.SENT)

@@ -12,26 +12,10 @@ from device_lib.direct.rounds import kind_of, row_of
 from device_lib.move.copy import copy_from_staging, copy_to_staging
 from device_lib.move.layouts import layout_of, pack_layout, unpack_layout
 from device_lib.move.reduce import combine
+from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
-from device_lib.platform.primitives import (
-    device,
-    load_8,
-    load_16,
-    load_gpu,
-    opaque,
-    read_packet,
-    write_packet,
-)
+from device_lib.platform.primitives import device
 from gmpi.contract import collectives, pipelines
-from gmpi.contract.collectives import (
-    ALLREDUCE,
-    AREA,
-    CHUNK,
-    INBOX_BYTES,
-    PEERS,
-    RANKS_SHIFT,
-    SEGMENT_STEP,
-)
 from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
 from gmpi.contract.wire import LOW_32, SCATTERED
 
@@ -49,7 +33,7 @@ _flags_bytes = device(pipelines.flags_bytes)
 @device
 def area_of(row, me, peer):
     """Where the area of a rank begins, mapped here."""
-    return load_8(row + PEERS + peer * 8) - me * INBOX_BYTES
+    return gpu.load_8(row + collectives.PEERS + peer * 8) - me * collectives.INBOX_BYTES
 
 
 @device
@@ -66,12 +50,14 @@ def boxes_of(row, ranks, me, peer):
 
 @device
 def _outbox(row, ranks, me, peer):
-    return boxes_of(row, ranks, me, peer) + _box_bytes(load_gpu(row + CHUNK))
+    return boxes_of(row, ranks, me, peer) + _box_bytes(gpu.load_gpu(row + collectives.CHUNK))
 
 
 @device
 def segment_bytes(nbytes, ranks):
-    return ((nbytes + ranks - 1) // ranks + SEGMENT_STEP - 1) & ~(SEGMENT_STEP - 1)
+    return ((nbytes + ranks - 1) // ranks + collectives.SEGMENT_STEP - 1) & ~(
+        collectives.SEGMENT_STEP - 1
+    )
 
 
 @device
@@ -87,24 +73,24 @@ def _out(ctx, slot, place, address, begin, end, rank, size):
 @device
 def _reduce(row, place, what, each, nbytes, rank, size):
     """Reduces our segment of a chunk of ``nbytes``, 16 bytes of a thread at once."""
-    ranks = place >> RANKS_SHIFT
+    ranks = place >> collectives.RANKS_SHIFT
     me = place & LOW_32
     inbox = boxes_of(row, ranks, me, me)
     end = min(each, nbytes - me * each)
-    at = rank * SEGMENT_STEP
+    at = rank * collectives.SEGMENT_STEP
     while at < end:
-        low, high = read_packet(inbox + at)
+        low, high = gpu.read_packet(inbox + at)
         source = 1
         while source < ranks:
-            a, b = read_packet(inbox + source * each + at)
+            a, b = gpu.read_packet(inbox + source * each + at)
             low = combine(what, low, a)
             high = combine(what, high, b)
-            source += opaque(1)
+            source += gpu.opaque(1)
         peer = 0
         while peer < ranks:
-            write_packet(_outbox(row, ranks, me, peer) + me * each + at, low, high)
-            peer += opaque(1)
-        at += size * SEGMENT_STEP
+            gpu.write_packet(_outbox(row, ranks, me, peer) + me * each + at, low, high)
+            peer += gpu.opaque(1)
+        at += size * collectives.SEGMENT_STEP
     return 0
 
 
@@ -116,8 +102,8 @@ def _step(ctx, what, step_slot, address, begin, nbytes, rank, size):
     step = step_slot & 3
     slot = step_slot >> 2
     row = row_of(ctx, what)
-    place = load_16(row + AREA)[1]
-    ranks = place >> RANKS_SHIFT
+    place = gpu.load_16(row + collectives.AREA)[1]
+    ranks = place >> collectives.RANKS_SHIFT
     me = place & LOW_32
     each = segment_bytes(nbytes, ranks)
     if step == REDUCE:
@@ -130,7 +116,7 @@ def _step(ctx, what, step_slot, address, begin, nbytes, rank, size):
         else:
             copy_from_staging(address + begin, outbox, nbytes, rank, size)
     else:
-        reduces = kind_of(what) == ALLREDUCE
+        reduces = kind_of(what) == collectives.ALLREDUCE
         turn = 0
         while turn < ranks:  # each rank begins with another one: no link is everybody's at once
             peer = me + turn
@@ -144,7 +130,7 @@ def _step(ctx, what, step_slot, address, begin, nbytes, rank, size):
             elif turn > 0:
                 to = _outbox(row, ranks, me, peer)
                 _out(ctx, slot, to, address, begin, begin + nbytes, rank, size)
-            turn += opaque(1)
+            turn += gpu.opaque(1)
     return 0
 
 

@@ -18,26 +18,10 @@ from device_lib.direct import cells, packets, rows, table
 from device_lib.direct.claims import CLAIMED, LOST, NOT_YET
 from device_lib.direct.words import call_of, elements_of, length_word, peer_tag_of
 from device_lib.move.copy import load_payload, store_payload
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import DeviceContext, may_go_direct
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import (
-    SIMULATOR,
-    ballot,
-    cas_if,
-    device,
-    draw_if,
-    first_bit,
-    int64,
-    lane_id,
-    load_gpu,
-    opaque,
-    read_packet,
-    shuffle,
-    shuffle_32,
-    spin,
-    uint32,
-    write_packet,
-)
+from device_lib.platform.primitives import device, int64, uint32
 from device_lib.platform.scope import ALL_LANES, Scope
 from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
@@ -63,7 +47,7 @@ PROXIED_ROAD = 0  # in place of a handle: the call goes by the proxy
 
 _TAKEN = 5  # as ``claims``: the message is in the user's buffer
 
-LOOKS = 2 if SIMULATOR else 64  # for a message, before others' requests are thought of
+LOOKS = 2 if gpu.SIMULATOR else 64  # for a message, before others' requests are thought of
 
 
 @device
@@ -75,14 +59,14 @@ def free_slots(mask, lanes, local, counters, number):
     Args:
         mask, lanes: of the warp.
     """
-    local = shuffle(mask, local, 0)
-    number = shuffle_32(mask, number, 0)
+    local = gpu.shuffle(mask, local, 0)
+    number = gpu.shuffle_32(mask, number, 0)
     # All credits at once, each by a lane: the next messages need not ask.
-    lane = lane_id()
+    lane = gpu.lane_id()
     credit = False
     if lane < DEPTH:
         credit = cells.has_credit(local, number + lane & NUMBERS)
-    ahead = first_bit(~ballot(mask, credit) & LOW_32 | 1 << min(DEPTH, lanes))
+    ahead = gpu.first_bit(~gpu.ballot(mask, credit) & LOW_32 | 1 << min(DEPTH, lanes))
     if lane == 0 and ahead > 0:
         table.set_known_free(counters, number + ahead & NUMBERS)
     return ahead
@@ -95,7 +79,7 @@ def _load(nbytes, address):
         low, high = load_payload(address, nbytes)
         return low, int64(nbytes)
     last = uint32(packets.count(int64(nbytes)) - 1)
-    return packets.load_packet(address, int64(nbytes), int64(min(uint32(lane_id()), last)))
+    return packets.load_packet(address, int64(nbytes), int64(min(uint32(gpu.lane_id()), last)))
 
 
 @device
@@ -109,18 +93,18 @@ def _put(nbytes, address, remote, local, counters, number, free, draws):
     """
     low, high = _load(nbytes, address)
     ahead = uint32(table.slots_ahead(free, number))
-    if ballot(ALL_LANES, draws and ahead == 0) != 0:
+    if gpu.ballot(ALL_LANES, draws and ahead == 0) != 0:
         ahead = uint32(free_slots(ALL_LANES, FULL_WARP, local, counters, number))
     ready = draws and ahead > 0 and not packets.refreshed(number)
     puts = ready
     packet = uint32(0)
     if nbytes > HEADER_PAYLOAD:
-        packet = uint32(lane_id())
-        number = shuffle_32(ALL_LANES, number, 0)
-        puts = ballot(ALL_LANES, ready) != 0 and packet < uint32(packets.count(int64(nbytes)))
+        packet = uint32(gpu.lane_id())
+        number = gpu.shuffle_32(ALL_LANES, number, 0)
+        puts = gpu.ballot(ALL_LANES, ready) != 0 and packet < uint32(packets.count(int64(nbytes)))
     if puts:
         at = packets.inbox_slot(remote, number) + packet * PACKET_BYTES
-        write_packet(at, low, high | int64(packets.mark_of(number)) << 32)
+        gpu.write_packet(at, low, high | int64(packets.mark_of(number)) << 32)
     return ready
 
 
@@ -132,14 +116,14 @@ def _store_some(ctx, target, nbytes, place, mark, come, low, word):
         place, low, word: the lane's packet, and what was there when last looked.
         come: bits of the packets that were there.
     """
-    lane = uint32(lane_id())
+    lane = uint32(gpu.lane_id())
     used = uint32(packets.count(int64(nbytes)))
     missing = (1 << int64(used)) - 1 & ~come
     if missing != 0:
         aborted = 0
         if missing >> int64(lane) & 1 != 0:
             low, word, aborted = packets.await_packet(ctx.mapped, place, int64(mark))
-        if ballot(ALL_LANES, aborted != 0) != 0:
+        if gpu.ballot(ALL_LANES, aborted != 0) != 0:
             return False
     if lane < used:
         packets.store_packet(target, int64(nbytes), int64(lane), low, word)
@@ -155,20 +139,20 @@ def _take(ctx, handle, looks, leave):
     """
     if not rows.names_request(ctx, handle):
         return LOST, 0, 0, NO_ORIGIN
-    lane = uint32(lane_id())
+    lane = uint32(gpu.lane_id())
     row = rows.row_of(ctx, handle)
-    length = load_gpu(row + rows.LENGTH)
-    target, stamp = read_packet(row + rows.ADDRESS)
-    owner = cas_if(row + rows.OWNER, handle, handle | slots.CLAIMED, lane == 0)
+    length = gpu.load_gpu(row + rows.LENGTH)
+    target, stamp = gpu.read_packet(row + rows.ADDRESS)
+    owner = gpu.cas_if(row + rows.OWNER, handle, handle | slots.CLAIMED, lane == 0)
     key, remote, local = table.ends_of(ctx, stamp >> 32 & rows.INDEX_MASK)
     number = uint32(handle >> 1 & NUMBERS)
     # The row is all there, and what it says is for this way.
     quick = stamp & LOW_32 == handle & LOW_32 and target != SCATTERED
     quick = quick and key >> KEY_RECEIVES_SHIFT & 1 != 0
     quick = quick and length >> rows.LENGTH_BITS + 8 & 0xFF != 0 and not packets.refreshed(number)
-    if ballot(ALL_LANES, lane == 0 and owner != handle) != 0:
+    if gpu.ballot(ALL_LANES, lane == 0 and owner != handle) != 0:
         return LOST, 0, 0, NO_ORIGIN
-    if ballot(ALL_LANES, not quick) != 0:
+    if gpu.ballot(ALL_LANES, not quick) != 0:
         return CLAIMED, 0, 0, NO_ORIGIN
     mark = uint32(packets.mark_of(number))
     room = uint32(length & rows.LENGTH_MASK)
@@ -176,21 +160,21 @@ def _take(ctx, handle, looks, leave):
     if room > HEADER_PAYLOAD and lane < uint32(packets.count(int64(room))):
         place += lane * PACKET_BYTES
     # What is needed afterwards, while nothing is there.
-    credit = opaque(cells.credit_of(remote, number))
-    origin = opaque(peer_tag_of(key))
-    low, word = read_packet(place)
-    come = ballot(ALL_LANES, uint32(word >> 32) == mark)
+    credit = gpu.opaque(cells.credit_of(remote, number))
+    origin = gpu.opaque(peer_tag_of(key))
+    low, word = gpu.read_packet(place)
+    come = gpu.ballot(ALL_LANES, uint32(word >> 32) == mark)
     tried = uint32(looks)
     while come & 1 == 0 and tried > 1:
-        spin()
-        low, word = read_packet(place)
-        come = ballot(ALL_LANES, uint32(word >> 32) == mark)
+        gpu.spin()
+        low, word = gpu.read_packet(place)
+        come = gpu.ballot(ALL_LANES, uint32(word >> 32) == mark)
         tried = uint32(tried - 1)
     if come & 1 == 0:
         if leave != 0 and lane == 0:
             rows.leave(ctx, handle)
         return NOT_YET if leave != 0 else CLAIMED, 0, 0, NO_ORIGIN
-    nbytes = shuffle_32(ALL_LANES, uint32(word), 0)
+    nbytes = gpu.shuffle_32(ALL_LANES, uint32(word), 0)
     if nbytes > room:  # or not in the slot
         return CLAIMED, 0, 0, NO_ORIGIN
     if nbytes <= HEADER_PAYLOAD:
@@ -199,7 +183,7 @@ def _take(ctx, handle, looks, leave):
     elif not _store_some(ctx, target, nbytes, place, mark, come, low, word):
         return CLAIMED, 0, 0, NO_ORIGIN
     if lane == 0:  # the lanes have seen their packets
-        write_packet(credit, 0, int64(mark) << 32)
+        gpu.write_packet(credit, 0, int64(mark) << 32)
         rows.close_row(ctx, handle)
     return _TAKEN, int64(nbytes), length, origin
 
@@ -236,15 +220,15 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         ctx = DeviceContext(0, memory, 0, 0)
         road = table.road_of(ctx, key)
         found, at, remote, local, counters = table.glance(ctx, key)
-        draws = found and lane_id() == 0
-        counted, known = draw_if(counters + COUNTER_NUMBER, counters + COUNTER_FREE, draws)
+        draws = found and gpu.lane_id() == 0
+        counted, known = gpu.draw_if(counters + COUNTER_NUMBER, counters + COUNTER_FREE, draws)
         number = uint32(counted & NUMBERS)
         free = uint32(known)
         sync_full()  # what other threads wrote to the buffer
         ready = False
         if road != 0:
             ready = _put(uint32(nbytes), address, remote, local, counters, number, free, draws)
-        left = not ready and lane_id() == 0
+        left = not ready and gpu.lane_id() == 0
         if sync_full_or(1 if left else 0):  # and the buffer is the caller's again
             row = table.NO_ROW
             if road != 0:
@@ -276,7 +260,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         road = table.road_of(ctx, key)
         handle = 0
         found, at, remote, local, counters = table.glance(ctx, key)
-        draws = found and lane_id() == 0
+        draws = found and gpu.lane_id() == 0
         slot = slots.guess(ctx)
         counted, before = slots.draw_with_bit(ctx, slot, counters + COUNTER_NUMBER, draws)
         sync_full()  # what other threads still read from the buffer

@@ -8,52 +8,32 @@ from __future__ import annotations
 
 from device_lib.move.copy import load_payload, store_payload
 from device_lib.move.mailbox import groups_of, put_mail, take_mail
+from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
-from device_lib.platform.primitives import (
-    device,
-    load_sys,
-    opaque,
-    read_packet,
-    spin,
-    uint32,
-    write_packet,
-)
-from gmpi.contract.channels import (
-    ALL_OF_IT,
-    DEPTH,
-    HEADER_PAYLOAD,
-    INBOX_SLOT_BYTES,
-    SLOT_PACKETS,
-    WIDE_LENGTH_BITS,
-    WIDE_ROOM,
-    WIDE_SLOT,
-    is_refreshed,
-    number_mark,
-    packets_of,
-    wide_word,
-)
+from device_lib.platform.primitives import device, uint32
+from gmpi.contract import channels
 from gmpi.contract.wire import CONTROL_ABORT, LOW_32, PACKET_BYTES, PACKET_PAYLOAD
 
-mark_of = device(number_mark)
-refreshed = device(is_refreshed)
-count = device(packets_of)
-word_of_wide = device(wide_word)
+mark_of = device(channels.number_mark)
+refreshed = device(channels.is_refreshed)
+count = device(channels.packets_of)
+word_of_wide = device(channels.wide_word)
 _PATIENCE = 256  # looks at packets between two at the abort word
 
 
 @device
 def inbox_slot(inbox, number):
     """Where message ``number`` travels."""
-    return inbox + (number & (DEPTH - 1)) * INBOX_SLOT_BYTES
+    return inbox + (number & (channels.DEPTH - 1)) * channels.INBOX_SLOT_BYTES
 
 
 @device
 def load_packet(source, nbytes, packet):
     """(low word, high word) of a packet of a message of at most ROOM bytes."""
     if packet == 0:
-        low, high = load_payload(source, min(nbytes, HEADER_PAYLOAD))
+        low, high = load_payload(source, min(nbytes, channels.HEADER_PAYLOAD))
         return low, nbytes
-    begin = HEADER_PAYLOAD + (packet - 1) * PACKET_PAYLOAD
+    begin = channels.HEADER_PAYLOAD + (packet - 1) * PACKET_PAYLOAD
     low, high = load_payload(source + begin, nbytes - begin)
     return low, high & LOW_32
 
@@ -62,9 +42,9 @@ def load_packet(source, nbytes, packet):
 def store_packet(target, room, packet, low, word):
     """Stores what has come in a packet to the user's buffer of ``room`` bytes."""
     begin = 0
-    left = min(room, HEADER_PAYLOAD)
+    left = min(room, channels.HEADER_PAYLOAD)
     if packet > 0:
-        begin = HEADER_PAYLOAD + (packet - 1) * PACKET_PAYLOAD
+        begin = channels.HEADER_PAYLOAD + (packet - 1) * PACKET_PAYLOAD
         left = room - begin
     if left > 0:
         store_payload(target + begin, low, word & LOW_32, left)
@@ -82,7 +62,7 @@ def _put_run(at, source, nbytes, last, mark, packet, step):
         high = 0
         if begin < nbytes:
             low, high = load_payload(source + begin, nbytes - begin)
-        write_packet(at, low, high & LOW_32 | mark)
+        gpu.write_packet(at, low, high & LOW_32 | mark)
         begin = uint32(begin + stride)
         at += step * PACKET_BYTES
     return 0
@@ -92,15 +72,15 @@ def _put_run(at, source, nbytes, last, mark, packet, step):
 def await_packet(control, at, mark):
     """(low word, high word, 0) of a packet when it has come; the abort class last where waits were
     aborted before."""
-    low, word = read_packet(at)
+    low, word = gpu.read_packet(at)
     looks = 0
     aborted = 0
     while word >> 32 & LOW_32 != mark and aborted == 0:
-        looks += opaque(1)
+        looks += gpu.opaque(1)
         if looks & (_PATIENCE - 1) == 0:
-            aborted = load_sys(control + CONTROL_ABORT)
-        spin()
-        low, word = read_packet(at)
+            aborted = gpu.load_sys(control + CONTROL_ABORT)
+        gpu.spin()
+        low, word = gpu.read_packet(at)
     return low, word, aborted
 
 
@@ -151,7 +131,7 @@ def take_run(ctx, at, target, nbytes, last, mark, packet, step):
     return _take_linked(ctx.mapped, at, target, nbytes | last << 32, mark, packet, step)
 
 
-SHIFT = PACKET_PAYLOAD - HEADER_PAYLOAD  # as if packet 0 were as full as the others
+SHIFT = PACKET_PAYLOAD - channels.HEADER_PAYLOAD  # as if packet 0 were as full as the others
 
 
 @device
@@ -161,9 +141,9 @@ def put_packets(slot, source, nbytes, number, rank, size):
     packet = rank
     if rank == 0:
         low, high = load_packet(source, nbytes, 0)
-        write_packet(slot, low, high | mark << 32)
+        gpu.write_packet(slot, low, high | mark << 32)
         packet = size
-    last = SLOT_PACKETS * PACKET_PAYLOAD if refreshed(number) else nbytes + SHIFT
+    last = channels.SLOT_PACKETS * PACKET_PAYLOAD if refreshed(number) else nbytes + SHIFT
     put_run(slot, source - SHIFT, nbytes + SHIFT, last, mark, packet, size)
 
 
@@ -179,21 +159,21 @@ def take_packets(ctx, slot, target, nbytes, room, number, rank, size):
         packet = size
     if aborted != 0:
         return 1
-    last = SLOT_PACKETS * PACKET_PAYLOAD if refreshed(number) else nbytes + SHIFT
+    last = channels.SLOT_PACKETS * PACKET_PAYLOAD if refreshed(number) else nbytes + SHIFT
     return take_run(ctx, slot, target - SHIFT, room + SHIFT, last, mark, packet, size)
 
 
 @device
 def write_wide_header(slot, nbytes, number, wide):
     """Says that a message is in the wide slot, whose number is ``wide`` there."""
-    length = nbytes | mark_of(wide) << WIDE_LENGTH_BITS
-    write_packet(slot, length, word_of_wide(wide) | mark_of(number) << 32)
+    length = nbytes | mark_of(wide) << channels.WIDE_LENGTH_BITS
+    gpu.write_packet(slot, length, word_of_wide(wide) | mark_of(number) << 32)
 
 
 @device
 def _bytes_in_wide(nbytes, wide):
     """For how many of them packets are written."""
-    return WIDE_ROOM if word_of_wide(wide) == ALL_OF_IT else nbytes
+    return channels.WIDE_ROOM if word_of_wide(wide) == channels.ALL_OF_IT else nbytes
 
 
 @device
@@ -220,7 +200,7 @@ def take_wide(ctx, place, target, nbytes, length, mark, rank, size):
 @device
 def wide_slot_of(slot, number):
     """The wide slot of the inbox that the slot of a message is in."""
-    return slot - (number & (DEPTH - 1)) * INBOX_SLOT_BYTES + WIDE_SLOT
+    return slot - (number & (channels.DEPTH - 1)) * channels.INBOX_SLOT_BYTES + channels.WIDE_SLOT
 
 
 # Packets of a slot that a message in the wide slot, or in rounds, leaves alone: from here on.
@@ -233,7 +213,9 @@ def refresh_rest(slot, number, first, rank, size):
     """Writes the packets from ``first`` on, which a message in rounds or in the wide slot does not
     need, where its turn is to."""
     if refreshed(number):
-        put_run(slot, 0, 0, SLOT_PACKETS * PACKET_PAYLOAD, mark_of(number), first + rank, size)
+        put_run(
+            slot, 0, 0, channels.SLOT_PACKETS * PACKET_PAYLOAD, mark_of(number), first + rank, size
+        )
 
 
 @device
@@ -241,5 +223,5 @@ def await_rest(ctx, slot, number, first, rank, size):
     """Waits for these packets; 1 where waits were aborted before, else 0."""
     if not refreshed(number):
         return 0
-    last = SLOT_PACKETS * PACKET_PAYLOAD
+    last = channels.SLOT_PACKETS * PACKET_PAYLOAD
     return take_run(ctx, slot, 0, 0, last, mark_of(number), first + rank, size)

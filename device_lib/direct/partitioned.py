@@ -28,22 +28,9 @@ from device_lib.direct.partitioned_checks import (
 )
 from device_lib.direct.partitions import is_ours, mode_of, row_of
 from device_lib.move.copy import load_payload
+from device_lib.platform import primitives as gpu
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import (
-    block_id,
-    block_threads,
-    count_gpu,
-    device,
-    fence_gpu,
-    grid_blocks,
-    lane_id,
-    load_gpu,
-    load_pair_gpu,
-    load_sys,
-    opaque,
-    spin,
-    store_gpu,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import ring
 from gmpi.contract import partitions as p
@@ -78,7 +65,7 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     @device
     def others():
         """Whether somebody else than the callers may want to see what they have stored."""
-        return grid_blocks() > 1 or size() < block_threads()
+        return gpu.grid_blocks() > 1 or size() < gpu.block_threads()
 
     @device
     def report(ctx, op, request, partition, error):
@@ -92,9 +79,9 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         more = error
         if error == ERR_ARG:
             value = partition
-            more |= (load_gpu(row_of(ctx, request) + p.SHAPE) & p.PARTITIONS_MASK) << 8
+            more |= (gpu.load_gpu(row_of(ctx, request) + p.SHAPE) & p.PARTITIONS_MASK) << 8
         word0 = OP_FAULT | op << 8
-        ring.post_about(ctx, lane_id(), warp_lanes(), warp_mask(), word0, 0, value, 0, more)
+        ring.post_about(ctx, gpu.lane_id(), warp_lanes(), warp_mask(), word0, 0, value, 0, more)
         return 0
 
     report_linked = part("report", 7, 1, report)
@@ -105,14 +92,14 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     def start(ctx, request):
         sync()
         error = SUCCESS
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             error = start_one(ctx, request)
         error = broadcast(error)
         if error != SUCCESS and error != OPENS and leads():
             report_linked(ctx, OP_START, request, 0, error)
         if error == OPENS:
             row = row_of(ctx, request)
-            look_at_all(ctx, row, load_gpu(row + p.STATE) >> p.ROUND_SHIFT)
+            look_at_all(ctx, row, gpu.load_gpu(row + p.STATE) >> p.ROUND_SHIFT)
             error = SUCCESS
         return error
 
@@ -122,7 +109,7 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     def ready_otherwise(ctx, partition, request):
         sync()
         found = 0
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             found = judge_ready(ctx, partition, request)
         found = broadcast(found)
         if found & ERROR != 0:
@@ -130,18 +117,18 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
                 report_linked(ctx, OP_PREADY, request, partition, error_of(found))
             return error_of(found)
         row = row_of(ctx, request)
-        number = load_gpu(row + p.STATE) >> p.ROUND_SHIFT
-        if found == YES and mode_of(load_gpu(row + p.SHAPE)) == p.PROXIED:
+        number = gpu.load_gpu(row + p.STATE) >> p.ROUND_SHIFT
+        if found == YES and mode_of(gpu.load_gpu(row + p.SHAPE)) == p.PROXIED:
             ready_in_group(ctx, row, partition, number)
         elif found == YES:
             partitions.store(row, partition, number, rank(), size())
             sync()
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             if found == LATER:
                 leave(ctx, row, partition, number)
             else:
                 if found == YES:
-                    partitions.publish(row, load_gpu(row + p.SHAPE), partition, number)
+                    partitions.publish(row, gpu.load_gpu(row + p.SHAPE), partition, number)
                 set_mark(row, partition, number, p.SENT)
         return SUCCESS
 
@@ -151,11 +138,11 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     def ready(ctx, partition, request):
         sync()  # what other threads wrote to the buffer
         row = row_of(ctx, request)
-        owner, state = load_pair_gpu(row + p.OWNER)
-        shape, nbytes = load_pair_gpu(row + p.SHAPE)
-        user = load_gpu(row + p.USER)
-        place, stride = load_pair_gpu(row + p.PLACE)
-        credit, marks = load_pair_gpu(row + p.CREDIT)
+        owner, state = gpu.load_pair_gpu(row + p.OWNER)
+        shape, nbytes = gpu.load_pair_gpu(row + p.SHAPE)
+        user = gpu.load_gpu(row + p.USER)
+        place, stride = gpu.load_pair_gpu(row + p.PLACE)
+        credit, marks = gpu.load_pair_gpu(row + p.CREDIT)
         number = state >> p.ROUND_SHIFT
         total = shape & p.PARTITIONS_MASK
         good = owner == request and state & p.ACTIVE != 0 and is_ours(ctx, request)
@@ -163,9 +150,9 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         low = 0
         high = 0
         if good and partition >= 0 and partition < total:
-            started = load_sys(credit)
+            started = gpu.load_sys(credit)
             marks += partition * p.MARK_BYTES
-            mark = load_gpu(marks)
+            mark = gpu.load_gpu(marks)
             user += partition * nbytes
             if rank() < partitions.packets_of(nbytes):
                 begin = rank() * PACKET_PAYLOAD
@@ -180,8 +167,8 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         at = partitions.inbox_of(place, stride, number, partition, total)
         partitions.put(at, user, nbytes, number, rank(), size(), low, high)
         sync()  # all have read their bytes
-        if leads() and lane_id() == 0:
-            store_gpu(marks, number << p.MARK_SHIFT | p.SENT)
+        if leads() and gpu.lane_id() == 0:
+            gpu.store_gpu(marks, number << p.MARK_SHIFT | p.SENT)
         return SUCCESS
 
     ready_linked = part("pready", 5, 1, ready)
@@ -197,7 +184,7 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
             return ERR_ARG
         while partition <= high and result == SUCCESS:
             result = ready_linked(ctx, partition, request)
-            partition += opaque(1)
+            partition += gpu.opaque(1)
         return result
 
     # --- GMPI_Parrived --------------------------------------------------------------------------
@@ -205,24 +192,24 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     @device
     def look(ctx, row, partition, looks):
         """Moves a partition of an open receive to the user's buffer, if it has come: whether."""
-        shape = load_gpu(row + p.SHAPE)
-        number = load_gpu(row + p.STATE) >> p.ROUND_SHIFT
+        shape = gpu.load_gpu(row + p.SHAPE)
+        number = gpu.load_gpu(row + p.STATE) >> p.ROUND_SHIFT
         if mode_of(shape) == p.PROXIED:
             return look_at_group(ctx, row, group_of(row, partition), number)
         if mode_of(shape) == p.PACKETS:
             missing = partitions.take_packets(row, partition, number, rank(), size(), looks)
         else:
             missing = 0
-            if leads() and lane_id() == 0:
+            if leads() and gpu.lane_id() == 0:
                 missing = partitions.flags_missing(row, partition, number, looks)
         if sync_or(missing):
             return 0
         if mode_of(shape) == p.STORES and shape & p.COPIES != 0:
             partitions.copy_out(row, partition, rank(), size())
             sync()
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             if others():
-                fence_gpu()
+                gpu.fence_gpu()
             set_mark(row, partition, number, p.TAKEN)
         return 1
 
@@ -232,7 +219,7 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     def arrived_otherwise(ctx, partition, request):
         sync()
         found = 0
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             found = judge_arrived(ctx, partition, request)
         found = broadcast(found)
         if found & ERROR != 0 and leads():
@@ -243,13 +230,13 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         elif found == LATER:
             arrived = 0
         if arrived == 0:
-            spin()
-            if leads() and lane_id() == 0:
-                store_gpu(row_of(ctx, request) + p.ASKED_BLOCK, block_id())
-                count_gpu(row_of(ctx, request) + p.ASKED, 1)
-            if found == NO and mode_of(load_gpu(row_of(ctx, request) + p.SHAPE)) == p.PROXIED:
+            gpu.spin()
+            if leads() and gpu.lane_id() == 0:
+                gpu.store_gpu(row_of(ctx, request) + p.ASKED_BLOCK, gpu.block_id())
+                gpu.count_gpu(row_of(ctx, request) + p.ASKED, 1)
+            if found == NO and mode_of(gpu.load_gpu(row_of(ctx, request) + p.SHAPE)) == p.PROXIED:
                 help_others(ctx)
-            late = sync_or(1 if load_gpu(ctx.device + DEVICE_LATE) > 0 else 0)
+            late = sync_or(1 if gpu.load_gpu(ctx.device + DEVICE_LATE) > 0 else 0)
             if late:
                 store_late(ctx, 0)
         return arrived
@@ -260,11 +247,11 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     def arrived(ctx, partition, request):
         sync()  # what other threads still read from the buffer
         row = row_of(ctx, request)
-        owner, state = load_pair_gpu(row + p.OWNER)
-        shape, nbytes = load_pair_gpu(row + p.SHAPE)
-        user = load_gpu(row + p.USER)
-        place, stride = load_pair_gpu(row + p.PLACE)
-        marks = load_gpu(row + p.MARKS)
+        owner, state = gpu.load_pair_gpu(row + p.OWNER)
+        shape, nbytes = gpu.load_pair_gpu(row + p.SHAPE)
+        user = gpu.load_gpu(row + p.USER)
+        place, stride = gpu.load_pair_gpu(row + p.PLACE)
+        marks = gpu.load_gpu(row + p.MARKS)
         number = state >> p.ROUND_SHIFT
         total = shape & p.PARTITIONS_MASK
         good = owner == request and state & p.ACTIVE != 0 and is_ours(ctx, request)
@@ -274,7 +261,7 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         missing = 1
         if good and partition >= 0 and partition < total:
             marks += partition * p.MARK_BYTES
-            mark = load_gpu(marks)
+            mark = gpu.load_gpu(marks)
             if mark >> p.MARK_SHIFT != number:
                 at = partitions.inbox_of(place, stride, number, partition, total)
                 end = partitions.packets_of(nbytes)
@@ -282,10 +269,10 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
                 missing = partitions.take(at, target, nbytes, number, 0, end, rank(), size(), LOOKS)
         if sync_or(missing):
             return arrived_otherwise_linked(ctx, partition, request)
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             if others():
-                fence_gpu()  # what has been stored to the buffer
-            store_gpu(marks, number << p.MARK_SHIFT | p.TAKEN)
+                gpu.fence_gpu()  # what has been stored to the buffer
+            gpu.store_gpu(marks, number << p.MARK_SHIFT | p.TAKEN)
         return 1
 
     arrived_linked = part("parrived", 5, 1, arrived)

@@ -6,24 +6,14 @@ from __future__ import annotations
 from device_lib.direct import partitions
 from device_lib.direct.late import count_late
 from device_lib.direct.partitions import is_ours, mode_of, row_of
-from device_lib.platform.primitives import (
-    SIMULATOR,
-    device,
-    fence_gpu,
-    load_gpu,
-    load_pair_gpu,
-    load_sys,
-    opaque,
-    spin,
-    store_gpu,
-    store_sys,
-)
+from device_lib.platform import primitives as gpu
+from device_lib.platform.primitives import device
 from device_lib.proxied.pacing import may_look_at_host
 from gmpi.contract import partitions as p
 from gmpi.contract.constants import ERR_ARG, ERR_REQUEST, SUCCESS
 from gmpi.contract.wire import CONTROL_ABORT
 
-LOOKS = 2 if SIMULATOR else 16  # before a call finds that the other end has not come
+LOOKS = 2 if gpu.SIMULATOR else 16  # before a call finds that the other end has not come
 _NEXT = 3  # added to STATE of an inactive request: the next round, ACTIVE
 
 
@@ -52,26 +42,26 @@ def start_one(ctx, request):
     if not is_ours(ctx, request):
         return ERR_REQUEST
     row = row_of(ctx, request)
-    owner, state = load_pair_gpu(row + p.OWNER)
-    shape = load_gpu(row + p.SHAPE)
-    credit, marks = load_pair_gpu(row + p.CREDIT)
+    owner, state = gpu.load_pair_gpu(row + p.OWNER)
+    shape = gpu.load_gpu(row + p.SHAPE)
+    credit, marks = gpu.load_pair_gpu(row + p.CREDIT)
     if owner != request or state & p.ACTIVE != 0:
         return ERR_REQUEST
     mode = mode_of(shape)
     if mode == p.FAILED:
         return shape >> p.FAILURE_SHIFT & 0xFF
     state += _NEXT
-    store_gpu(row + p.STATE, state)
+    gpu.store_gpu(row + p.STATE, state)
     if shape & p.SENDS == 0:
         if mode == p.OPENING:
             # The host opens it while we look: one of us sees what the other has stored.
-            fence_gpu()
-            mode = mode_of(load_gpu(row + p.SHAPE))
-            credit = load_gpu(row + p.CREDIT)
+            gpu.fence_gpu()
+            mode = mode_of(gpu.load_gpu(row + p.SHAPE))
+            credit = gpu.load_gpu(row + p.CREDIT)
             if mode == p.OPENING and shape & p.NO_ROAD != 0:
                 count_late(ctx, row, 1)
         if mode == p.PACKETS or mode == p.STORES:
-            store_sys(credit, state >> p.ROUND_SHIFT)
+            gpu.store_sys(credit, state >> p.ROUND_SHIFT)
         elif mode == p.PROXIED:
             return OPENS
     return SUCCESS
@@ -84,8 +74,8 @@ def _judge(ctx, partition, request, sends):
     if not is_ours(ctx, request):
         return _error(ERR_REQUEST)
     row = row_of(ctx, request)
-    owner, state = load_pair_gpu(row + p.OWNER)
-    shape = load_gpu(row + p.SHAPE)
+    owner, state = gpu.load_pair_gpu(row + p.OWNER)
+    shape = gpu.load_gpu(row + p.SHAPE)
     if owner != request or (shape & p.SENDS != 0) != sends:
         return _error(ERR_REQUEST)
     if partition < 0 or partition >= shape & p.PARTITIONS_MASK:
@@ -105,18 +95,21 @@ def judge_ready(ctx, partition, request):
     if found != YES:
         return _error(ERR_REQUEST) if found == NO else found
     row = row_of(ctx, request)
-    number = load_gpu(row + p.STATE) >> p.ROUND_SHIFT
-    if load_gpu(load_gpu(row + p.MARKS) + partition * p.MARK_BYTES) >> p.MARK_SHIFT == number:
+    number = gpu.load_gpu(row + p.STATE) >> p.ROUND_SHIFT
+    if (
+        gpu.load_gpu(gpu.load_gpu(row + p.MARKS) + partition * p.MARK_BYTES) >> p.MARK_SHIFT
+        == number
+    ):
         return _error(ERR_ARG)  # it has been ready before
     tried = 0
     while tried < LOOKS:
-        mode = mode_of(load_gpu(row + p.SHAPE))
+        mode = mode_of(gpu.load_gpu(row + p.SHAPE))
         if mode == p.NOBODY:
             return NO
         if partitions.has_credit(row, mode, number):
             return YES
-        spin()
-        tried += opaque(1)
+        gpu.spin()
+        tried += gpu.opaque(1)
     return LATER
 
 
@@ -128,15 +121,15 @@ def judge_arrived(ctx, partition, request):
     if found != YES:
         return YES if found == NO else found  # an inactive request has nothing to wait for
     row = row_of(ctx, request)
-    shape = load_gpu(row + p.SHAPE)
-    number = load_gpu(row + p.STATE) >> p.ROUND_SHIFT
+    shape = gpu.load_gpu(row + p.SHAPE)
+    number = gpu.load_gpu(row + p.STATE) >> p.ROUND_SHIFT
     taken = number << p.MARK_SHIFT | p.TAKEN
     if (
-        load_gpu(load_gpu(row + p.MARKS) + partition * p.MARK_BYTES) == taken
+        gpu.load_gpu(gpu.load_gpu(row + p.MARKS) + partition * p.MARK_BYTES) == taken
         or mode_of(shape) == p.NOBODY
     ):
-        fence_gpu()  # what those stored who have taken it
+        gpu.fence_gpu()  # what those stored who have taken it
         return YES
-    if may_look_at_host() and load_sys(ctx.mapped + CONTROL_ABORT) != 0:
+    if may_look_at_host() and gpu.load_sys(ctx.mapped + CONTROL_ABORT) != 0:
         return ABORTED
     return LATER if mode_of(shape) == p.OPENING else NO

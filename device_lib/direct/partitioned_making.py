@@ -15,18 +15,9 @@ from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope
 from device_lib.proxied import slots, taking
 from device_lib.proxied.opening import NOTHING_TAKEN
+from gmpi.contract import wire
 from gmpi.contract.constants import BYTE, GMPI_ERR_NO_RESOURCE, SUCCESS
 from gmpi.contract.partitions import WANTED_BYTES
-from gmpi.contract.wire import (
-    BYTES_MASK,
-    DATATYPE_SHIFT,
-    ERROR_SHIFT,
-    FLAG_OUT,
-    HANDLE_CONTEXT_SHIFT,
-    HANDLE_ERROR_SHIFT,
-    HANDLE_PARTITIONED_SHIFT,
-    OP_REQUEST_FREE,
-)
 
 
 def make_making(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
@@ -42,12 +33,12 @@ def make_making(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
     def ask(ctx, word0, count, payload):
         """(error class, answer) of the proxy."""
         handle = open_any(ctx, word0, 0, count, payload, 0, NOTHING_TAKEN)
-        if handle >> HANDLE_ERROR_SHIFT == 1:
+        if handle >> wire.HANDLE_ERROR_SHIFT == 1:
             if handle == slots.error_handle(GMPI_ERR_NO_RESOURCE):
                 report(ctx, word0, taking.most_open(ctx, False), GMPI_ERR_NO_RESOURCE)
             return handle & 0xFF, 0
         outcome, _count, _origin = finish_any(ctx, handle, 0)
-        return outcome >> ERROR_SHIFT & 0xFF, outcome & BYTES_MASK
+        return outcome >> wire.ERROR_SHIFT & 0xFF, outcome & wire.BYTES_MASK
 
     @device
     def make(ctx, op, wanted):
@@ -57,15 +48,19 @@ def make_making(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
             op: OP_PSEND_INIT or OP_PRECV_INIT.
             wanted: where the words of ``Wanted`` are (WANTED_BYTES); each thread may have its own.
         """
-        word0 = op | FLAG_OUT << 8 | BYTE << DATATYPE_SHIFT
+        word0 = op | wire.FLAG_OUT << 8 | BYTE << wire.DATATYPE_SHIFT
         error, number = ask(ctx, word0, WANTED_BYTES, wanted)
         if error != SUCCESS:
             return slots.error_handle(error)
-        return number | context_id(ctx) << HANDLE_CONTEXT_SHIFT | 1 << HANDLE_PARTITIONED_SHIFT
+        return (
+            number
+            | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT
+            | 1 << wire.HANDLE_PARTITIONED_SHIFT
+        )
 
     @device
     def free(ctx, request):
-        error, _number = ask(ctx, OP_REQUEST_FREE, request, 0)
+        error, _number = ask(ctx, wire.OP_REQUEST_FREE, request, 0)
         return error
 
     return SimpleNamespace(make=part("make", 5, 1, make), free=part("free", 4, 1, free))

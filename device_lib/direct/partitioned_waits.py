@@ -12,42 +12,18 @@ from device_lib.direct.late import count_late
 from device_lib.direct.late_waits import make_late_waits
 from device_lib.direct.partitions import is_ours, is_persistent, mode_of, row_of
 from device_lib.direct.persistent_rows import is_inactive_row
+from device_lib.platform import primitives as gpu
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import (
-    SIMULATOR,
-    block_threads,
-    device,
-    fence_gpu,
-    grid_blocks,
-    lane_id,
-    load_gpu,
-    load_pair_gpu,
-    load_sys,
-    opaque,
-    spin,
-    store_gpu,
-    timer_ns,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import pacing, ring, slots
 from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN
 from gmpi.contract import partitions as p
+from gmpi.contract import wire
 from gmpi.contract.constants import BYTE, ERR_REQUEST, SUCCESS
-from gmpi.contract.wire import (
-    COMMUNICATORS,
-    CONTROL_ABORT,
-    DATATYPE_SHIFT,
-    ERROR_SHIFT,
-    LOW_32,
-    OP_IRECV,
-    OP_ISEND,
-    OP_WAITED,
-    OP_WAITS,
-    PARTITIONED,
-)
 
-_PATIENCE = 2 if SIMULATOR else 8  # passes over all partitions, before others are thought of
-_LOOKS = 2 if SIMULATOR else 16
+_PATIENCE = 2 if gpu.SIMULATOR else 8  # passes over all partitions, before others are thought of
+_LOOKS = 2 if gpu.SIMULATOR else 16
 KEEP = 2  # in place of ``once``: looks once, and leaves a request active that is complete
 
 # What one pass has found.
@@ -65,7 +41,7 @@ def is_inactive(ctx, handle):
         return is_inactive_row(ctx, handle)
     if not is_ours(ctx, handle):
         return False
-    owner, state = load_pair_gpu(row_of(ctx, handle) + p.OWNER)
+    owner, state = gpu.load_pair_gpu(row_of(ctx, handle) + p.OWNER)
     return owner == handle and state & p.ACTIVE == 0
 
 
@@ -75,8 +51,8 @@ def _state_of(ctx, request):
     if not is_ours(ctx, request):
         return _FOREIGN
     row = row_of(ctx, request)
-    owner, state = load_pair_gpu(row + p.OWNER)
-    shape = load_gpu(row + p.SHAPE)
+    owner, state = gpu.load_pair_gpu(row + p.OWNER)
+    shape = gpu.load_gpu(row + p.SHAPE)
     if owner != request:
         return _FOREIGN
     if mode_of(shape) == p.FAILED:
@@ -91,16 +67,16 @@ def _state_of(ctx, request):
 @device
 def _first_left(row):
     """The first partition of ours that is not sent, or taken; -1: all are. One thread."""
-    owner, state = load_pair_gpu(row + p.OWNER)
-    shape = load_gpu(row + p.SHAPE)
+    owner, state = gpu.load_pair_gpu(row + p.OWNER)
+    shape = gpu.load_gpu(row + p.SHAPE)
     what = p.SENT if shape & p.SENDS != 0 else p.TAKEN
-    marks = load_gpu(row + p.MARKS)
+    marks = gpu.load_gpu(row + p.MARKS)
     wanted = state >> p.ROUND_SHIFT << p.MARK_SHIFT | what
     partition = 0
     while partition < shape & p.PARTITIONS_MASK:
-        if load_gpu(marks + partition * p.MARK_BYTES) != wanted:
+        if gpu.load_gpu(marks + partition * p.MARK_BYTES) != wanted:
             return partition
-        partition += opaque(1)
+        partition += gpu.opaque(1)
     return -1
 
 
@@ -133,14 +109,14 @@ def make_partitioned_waits(
             handle: of the slot that stands for the wait.
         """
         row = row_of(ctx, request)
-        shape, nbytes = load_pair_gpu(row + p.SHAPE)
+        shape, nbytes = gpu.load_pair_gpu(row + p.SHAPE)
         total = nbytes * (shape & p.PARTITIONS_MASK)
-        kind = OP_ISEND if shape & p.SENDS != 0 else OP_IRECV
-        word0 = op | kind << 8 | (shape >> p.COMM_SHIFT & (COMMUNICATORS - 1)) << 16
-        word0 |= BYTE << DATATYPE_SHIFT | PARTITIONED
-        origin = load_gpu(row + p.ORIGIN)
+        kind = wire.OP_ISEND if shape & p.SENDS != 0 else wire.OP_IRECV
+        word0 = op | kind << 8 | (shape >> p.COMM_SHIFT & (wire.COMMUNICATORS - 1)) << 16
+        word0 |= BYTE << wire.DATATYPE_SHIFT | wire.PARTITIONED
+        origin = gpu.load_gpu(row + p.ORIGIN)
         ring.post_about(
-            ctx, lane_id(), warp_lanes(), warp_mask(), word0, origin, total, handle, total
+            ctx, gpu.lane_id(), warp_lanes(), warp_mask(), word0, origin, total, handle, total
         )
         return 0
 
@@ -154,12 +130,12 @@ def make_partitioned_waits(
         left = -1
         late = 0
         shape = 0  # as one thread sees it: the host may open the request meanwhile
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             found = _state_of(ctx, request)
             if found == _GOES_ON:
                 row = row_of(ctx, request)
-                shape = load_gpu(row + p.SHAPE)
-                late = load_gpu(row + p.LATE_COUNT)
+                shape = gpu.load_gpu(row + p.SHAPE)
+                late = gpu.load_gpu(row + p.LATE_COUNT)
                 if mode_of(shape) != p.PROXIED:
                     left = _first_left(row)
                     found = _DONE if left < 0 else _GOES_ON
@@ -167,12 +143,12 @@ def make_partitioned_waits(
         if found != _GOES_ON:
             return found
         row = row_of(ctx, request)
-        late = left & LOW_32
+        late = left & wire.LOW_32
         sync()
         while late > 0:
             late = store_late(ctx, row)
         if mode_of(shape) == p.PROXIED:
-            number = load_gpu(row + p.STATE) >> p.ROUND_SHIFT
+            number = gpu.load_gpu(row + p.STATE) >> p.ROUND_SHIFT
             return _DONE if look_at_all(ctx, row, number) else _GOES_ON
         if shape & p.SENDS == 0 and mode_of(shape) != p.OPENING:
             look(ctx, row, left >> 32, _LOOKS)
@@ -183,36 +159,40 @@ def make_partitioned_waits(
     @device
     def conclude(ctx, request, found, error, once):
         """(outcome, count, origin)."""
-        ends = once != KEEP and leads() and lane_id() == 0
+        ends = once != KEEP and leads() and gpu.lane_id() == 0
         if found == _FOREIGN:
-            return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
+            return COMPLETED | FAULT | ERR_REQUEST << wire.ERROR_SHIFT, 0, NO_ORIGIN
         if found == _INACTIVE:
             return COMPLETED, 0, NO_ORIGIN
         if found & 0xFF == _FAILED:
             sync()
             if ends:
                 row = row_of(ctx, request)
-                state = load_gpu(row + p.STATE)
-                store_gpu(row + p.STATE, state & ~p.ACTIVE)
-                count_late(ctx, row, -load_gpu(row + p.LATE_COUNT))
-            return COMPLETED | (found >> 8) << ERROR_SHIFT, 0, NO_ORIGIN
+                state = gpu.load_gpu(row + p.STATE)
+                gpu.store_gpu(row + p.STATE, state & ~p.ACTIVE)
+                count_late(ctx, row, -gpu.load_gpu(row + p.LATE_COUNT))
+            return COMPLETED | (found >> 8) << wire.ERROR_SHIFT, 0, NO_ORIGIN
         if found == _GOES_ON:
             if error == SUCCESS:
                 return 0, 0, NO_ORIGIN
-            return COMPLETED | (error & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN
+            return COMPLETED | (error & 0xFF) << wire.ERROR_SHIFT, 0, NO_ORIGIN
         row = row_of(ctx, request)
-        state = load_gpu(row + p.STATE)
-        shape, nbytes = load_pair_gpu(row + p.SHAPE)
-        count = load_gpu(row + p.ORIGIN + 8)
-        origin = load_gpu(row + p.ORIGIN)
-        if (grid_blocks() > 1 or size() < block_threads()) and leads() and lane_id() == 0:
-            fence_gpu()  # what those stored who have taken the partitions
+        state = gpu.load_gpu(row + p.STATE)
+        shape, nbytes = gpu.load_pair_gpu(row + p.SHAPE)
+        count = gpu.load_gpu(row + p.ORIGIN + 8)
+        origin = gpu.load_gpu(row + p.ORIGIN)
+        if (
+            (gpu.grid_blocks() > 1 or size() < gpu.block_threads())
+            and leads()
+            and gpu.lane_id() == 0
+        ):
+            gpu.fence_gpu()  # what those stored who have taken the partitions
         failed = error_of_groups(row) if mode_of(shape) == p.PROXIED else SUCCESS
         sync()
         if ends:
-            store_gpu(row + p.STATE, state & ~p.ACTIVE)
+            gpu.store_gpu(row + p.STATE, state & ~p.ACTIVE)
         if mode_of(shape) == p.NOBODY or failed != SUCCESS:
-            return COMPLETED | failed << ERROR_SHIFT, 0, origin
+            return COMPLETED | failed << wire.ERROR_SHIFT, 0, origin
         return COMPLETED | nbytes * (shape & p.PARTITIONS_MASK), count, origin
 
     @device
@@ -229,32 +209,32 @@ def make_partitioned_waits(
                 sync()
                 late = 0
                 looked = 0
-                if leads() and lane_id() == 0:
-                    now = timer_ns()
+                if leads() and gpu.lane_id() == 0:
+                    now = gpu.timer_ns()
                     began = now if began == 0 else began
                     late = 1 if now - began > rows.LATE_NS else 0
                     # Those between nodes come by commands in host memory.
-                    shape = load_gpu(row_of(ctx, request) + p.SHAPE)
+                    shape = gpu.load_gpu(row_of(ctx, request) + p.SHAPE)
                     looked, error = pacing.look_for_all(ctx, now, mode_of(shape) == p.PROXIED)
                 error, late, looked = broadcast_3(error, late, looked)
                 sync()
                 if late != 0 and handle == 0:
                     handle = begin_late(ctx)
                     if handle > 0 and leads():
-                        tell_linked(ctx, OP_WAITS, request, handle)
+                        tell_linked(ctx, wire.OP_WAITS, request, handle)
                 if error == 0:
                     go_on(ctx, slots.guess(ctx))
                     if looked != 0:
                         help_others(ctx)
-            spin()
+            gpu.spin()
             found = pass_linked(ctx, request)
-        if found == _GOES_ON and once != 0 and leads() and lane_id() == 0:
-            error = load_sys(ctx.mapped + CONTROL_ABORT)
+        if found == _GOES_ON and once != 0 and leads() and gpu.lane_id() == 0:
+            error = gpu.load_sys(ctx.mapped + wire.CONTROL_ABORT)
         sync()
         error, ignored, unused = broadcast_3(error, 0, 0)
         if handle > 0:
             if leads():
-                tell_linked(ctx, OP_WAITED, request, handle)
+                tell_linked(ctx, wire.OP_WAITED, request, handle)
             end_late(ctx, handle)
         return conclude(ctx, request, found, error, once)
 
@@ -264,9 +244,9 @@ def make_partitioned_waits(
     def finish_quick(ctx, request, once):
         sync()
         row = row_of(ctx, request)
-        owner, state = load_pair_gpu(row + p.OWNER)
-        shape = load_gpu(row + p.SHAPE)
-        marks = load_gpu(row + p.MARKS)
+        owner, state = gpu.load_pair_gpu(row + p.OWNER)
+        shape = gpu.load_gpu(row + p.SHAPE)
+        marks = gpu.load_gpu(row + p.MARKS)
         wanted = state >> p.ROUND_SHIFT << p.MARK_SHIFT | (
             p.SENT if shape & p.SENDS != 0 else p.TAKEN
         )
@@ -278,9 +258,9 @@ def make_partitioned_waits(
         else:
             partition = rank()
             while partition < shape & p.PARTITIONS_MASK:
-                if load_gpu(marks + partition * p.MARK_BYTES) != wanted:
+                if gpu.load_gpu(marks + partition * p.MARK_BYTES) != wanted:
                     left = 1
-                partition += opaque(size())
+                partition += gpu.opaque(size())
         if sync_or(left):
             return finish_rest_linked(ctx, request, once)
         return conclude(ctx, request, _DONE, SUCCESS, once)

@@ -16,33 +16,12 @@ from device_lib.move.copy import (
     store_payload,
 )
 from device_lib.move.layouts import pack_layout, unpack_layout
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import context_id
 from device_lib.platform.divide import divide_wide
-from device_lib.platform.primitives import (
-    device,
-    fence_sys,
-    load_gpu,
-    load_pair_gpu,
-    load_sys,
-    opaque,
-    read_packet,
-    spin,
-    store_sys,
-    write_packet,
-)
+from device_lib.platform.primitives import device
 from gmpi.contract import partitions as p
-from gmpi.contract.wire import (
-    DEVICE_PARTITIONED,
-    HANDLE_CONTEXT_MASK,
-    HANDLE_CONTEXT_SHIFT,
-    HANDLE_DIRECT_SHIFT,
-    HANDLE_PARTITIONED_SHIFT,
-    LOW_32,
-    PACKET_BYTES,
-    PACKET_PAYLOAD,
-    PARTITIONED_ROW_BYTES,
-    PARTITIONED_ROWS,
-)
+from gmpi.contract import wire
 
 mark_of = device(p.round_mark)
 packets_of = device(p.packets_of_partition)
@@ -53,36 +32,36 @@ _HEAD = 15  # bytes before a multiple of 16
 def is_partitioned(handle):
     """Whether it is the handle of a partitioned request, of whichever context, or of a persistent
     one: both stay when they are complete."""
-    return handle >> HANDLE_PARTITIONED_SHIFT == 1
+    return handle >> wire.HANDLE_PARTITIONED_SHIFT == 1
 
 
 @device
 def is_persistent(handle):
     """Whether it is the handle of a persistent request (``persistent_rows.py``)."""
-    return handle >> HANDLE_DIRECT_SHIFT == 3
+    return handle >> wire.HANDLE_DIRECT_SHIFT == 3
 
 
 @device
 def is_ours(ctx, handle):
     """Whether it is one of this context, so that it names a row."""
-    ours = handle >> HANDLE_CONTEXT_SHIFT & HANDLE_CONTEXT_MASK == context_id(ctx)
+    ours = handle >> wire.HANDLE_CONTEXT_SHIFT & wire.HANDLE_CONTEXT_MASK == context_id(ctx)
     return ours and is_partitioned(handle) and not is_persistent(handle)
 
 
 @device
 def row_at(ctx, index):
-    return ctx.device + DEVICE_PARTITIONED + index * PARTITIONED_ROW_BYTES
+    return ctx.device + wire.DEVICE_PARTITIONED + index * wire.PARTITIONED_ROW_BYTES
 
 
 @device
 def row_of(ctx, handle):
-    return row_at(ctx, handle & (PARTITIONED_ROWS - 1))
+    return row_at(ctx, handle & (wire.PARTITIONED_ROWS - 1))
 
 
 @device
 def row_group(row, group):
     """The record of a group of partitions that go by the proxies."""
-    return load_gpu(row + p.GROUPS_AT) + group * p.GROUP_BYTES
+    return gpu.load_gpu(row + p.GROUPS_AT) + group * p.GROUP_BYTES
 
 
 @device
@@ -115,7 +94,7 @@ def has_credit(row, mode, number):
         return False
     if mode == p.PROXIED:
         return True
-    return may_store(mode, load_sys(load_gpu(row + p.CREDIT)), number)
+    return may_store(mode, gpu.load_sys(gpu.load_gpu(row + p.CREDIT)), number)
 
 
 @device
@@ -129,28 +108,28 @@ def put(at, source, nbytes, number, rank, size, low, high):
     count = packets_of(nbytes)
     packet = rank
     if packet < count:
-        write_packet(at + packet * PACKET_BYTES, low, high & LOW_32 | mark)
+        gpu.write_packet(at + packet * wire.PACKET_BYTES, low, high & wire.LOW_32 | mark)
         packet += size
     if source & 3 == 0:  # four loads under way at once
         last = count - 1 - 3 * size  # the last packet may not be full
-        step = size * PACKET_PAYLOAD
+        step = size * wire.PACKET_PAYLOAD
         while packet < last:
-            begin = source + packet * PACKET_PAYLOAD
+            begin = source + packet * wire.PACKET_PAYLOAD
             a0, b0 = load_12(begin)
             a1, b1 = load_12(begin + step)
             a2, b2 = load_12(begin + 2 * step)
             a3, b3 = load_12(begin + 3 * step)
-            to = at + packet * PACKET_BYTES
-            write_packet(to, a0, b0 | mark)
-            write_packet(to + size * PACKET_BYTES, a1, b1 | mark)
-            write_packet(to + 2 * size * PACKET_BYTES, a2, b2 | mark)
-            write_packet(to + 3 * size * PACKET_BYTES, a3, b3 | mark)
-            packet += opaque(4 * size)
+            to = at + packet * wire.PACKET_BYTES
+            gpu.write_packet(to, a0, b0 | mark)
+            gpu.write_packet(to + size * wire.PACKET_BYTES, a1, b1 | mark)
+            gpu.write_packet(to + 2 * size * wire.PACKET_BYTES, a2, b2 | mark)
+            gpu.write_packet(to + 3 * size * wire.PACKET_BYTES, a3, b3 | mark)
+            packet += gpu.opaque(4 * size)
     while packet < count:
-        begin = packet * PACKET_PAYLOAD
+        begin = packet * wire.PACKET_PAYLOAD
         low, high = load_payload(source + begin, nbytes - begin)
-        write_packet(at + packet * PACKET_BYTES, low, high & LOW_32 | mark)
-        packet += opaque(size)
+        gpu.write_packet(at + packet * wire.PACKET_BYTES, low, high & wire.LOW_32 | mark)
+        packet += gpu.opaque(size)
 
 
 # wide: and long: four packets in registers
@@ -169,45 +148,45 @@ def take(at, target, nbytes, number, first, last, rank, size, looks):
     packet = first + rank
     missing = 0
     if target & 3 == 0:
-        step = size * PACKET_PAYLOAD
-        gap = size * PACKET_BYTES
+        step = size * wire.PACKET_PAYLOAD
+        gap = size * wire.PACKET_BYTES
         whole = min(last, packets_of(nbytes) - 1) - 3 * size  # the last packet may not be full
         while packet < whole and missing == 0:
-            begin = at + packet * PACKET_BYTES
+            begin = at + packet * wire.PACKET_BYTES
             tried = looks
             missing = 1
             while missing != 0 and tried > 0:
-                a0, b0 = read_packet(begin)
-                a1, b1 = read_packet(begin + gap)
-                a2, b2 = read_packet(begin + 2 * gap)
-                a3, b3 = read_packet(begin + 3 * gap)
+                a0, b0 = gpu.read_packet(begin)
+                a1, b1 = gpu.read_packet(begin + gap)
+                a2, b2 = gpu.read_packet(begin + 2 * gap)
+                a3, b3 = gpu.read_packet(begin + 3 * gap)
                 differ = (b0 >> 32 ^ mark) | (b1 >> 32 ^ mark)
                 differ |= (b2 >> 32 ^ mark) | (b3 >> 32 ^ mark)
-                if differ & LOW_32 == 0:
+                if differ & wire.LOW_32 == 0:
                     missing = 0
-                    to = target + packet * PACKET_PAYLOAD
+                    to = target + packet * wire.PACKET_PAYLOAD
                     store_12(to, a0, b0)
                     store_12(to + step, a1, b1)
                     store_12(to + 2 * step, a2, b2)
                     store_12(to + 3 * step, a3, b3)
                 else:
-                    spin()
+                    gpu.spin()
                 tried -= 1
-            packet += opaque(4 * size)
+            packet += gpu.opaque(4 * size)
     while packet < last and missing == 0:
-        begin = at + packet * PACKET_BYTES
-        low, word = read_packet(begin)
+        begin = at + packet * wire.PACKET_BYTES
+        low, word = gpu.read_packet(begin)
         tried = looks
-        while word >> 32 & LOW_32 != mark and tried > 1:
-            spin()
-            low, word = read_packet(begin)
-            tried -= opaque(1)
-        if word >> 32 & LOW_32 != mark:
+        while word >> 32 & wire.LOW_32 != mark and tried > 1:
+            gpu.spin()
+            low, word = gpu.read_packet(begin)
+            tried -= gpu.opaque(1)
+        if word >> 32 & wire.LOW_32 != mark:
             missing = 1
         elif nbytes > 0:
-            begin = packet * PACKET_PAYLOAD
-            store_payload(target + begin, low, word & LOW_32, nbytes - begin)
-        packet += opaque(size)
+            begin = packet * wire.PACKET_PAYLOAD
+            store_payload(target + begin, low, word & wire.LOW_32, nbytes - begin)
+        packet += gpu.opaque(size)
     return missing
 
 
@@ -215,27 +194,27 @@ def take(at, target, nbytes, number, first, last, rank, size, looks):
 def _copy_head(target, source, nbytes, rank):
     """The first up to 15 bytes of a copy; one thread."""
     if rank == 0 and nbytes > 0:
-        low, high = load_payload(source, min(nbytes, PACKET_PAYLOAD))
-        store_payload(target, low, high, min(nbytes, PACKET_PAYLOAD))
-        if nbytes > PACKET_PAYLOAD:
-            rest = nbytes - PACKET_PAYLOAD
-            low, high = load_payload(source + PACKET_PAYLOAD, rest)
-            store_payload(target + PACKET_PAYLOAD, low, high, rest)
+        low, high = load_payload(source, min(nbytes, wire.PACKET_PAYLOAD))
+        store_payload(target, low, high, min(nbytes, wire.PACKET_PAYLOAD))
+        if nbytes > wire.PACKET_PAYLOAD:
+            rest = nbytes - wire.PACKET_PAYLOAD
+            low, high = load_payload(source + wire.PACKET_PAYLOAD, rest)
+            store_payload(target + wire.PACKET_PAYLOAD, low, high, rest)
 
 
 @device
 def store(row, partition, number, rank, size):
     """Stores a partition of a round to the receiver's memory. After a barrier: ``publish``."""
-    shape, nbytes = load_pair_gpu(row + p.SHAPE)
-    user, kind = load_pair_gpu(row + p.USER)
-    place, stride = load_pair_gpu(row + p.PLACE)
+    shape, nbytes = gpu.load_pair_gpu(row + p.SHAPE)
+    user, kind = gpu.load_pair_gpu(row + p.USER)
+    place, stride = gpu.load_pair_gpu(row + p.PLACE)
     begin = partition * nbytes
     if mode_of(shape) == p.PACKETS:
         at = inbox_of(place, stride, number, partition, shape & p.PARTITIONS_MASK)
         low = 0
         high = 0
         if rank < packets_of(nbytes):
-            first = rank * PACKET_PAYLOAD
+            first = rank * wire.PACKET_PAYLOAD
             low, high = load_payload(user + begin + first, nbytes - first)
         put(at, user + begin, nbytes, number, rank, size, low, high)
     elif kind != 0:
@@ -251,16 +230,16 @@ def store(row, partition, number, rank, size):
 def publish(row, shape, partition, number):
     """Says that a partition has been stored; one thread, after a barrier of those that did it."""
     if mode_of(shape) == p.STORES:
-        fence_sys()
-        store_sys(load_gpu(row + p.FLAGS) + partition * p.FLAG_BYTES, number)
+        gpu.fence_sys()
+        gpu.store_sys(gpu.load_gpu(row + p.FLAGS) + partition * p.FLAG_BYTES, number)
 
 
 @device
 def _theirs(row, shape, nbytes, partition):
     """(first partition of the sender, the last one, bytes of each) of those that have bytes of one
     of ours."""
-    their_bytes = load_gpu(row + p.THEIR_BYTES)
-    last = load_gpu(row + p.THEIR_PARTITIONS) - 1
+    their_bytes = gpu.load_gpu(row + p.THEIR_BYTES)
+    last = gpu.load_gpu(row + p.THEIR_PARTITIONS) - 1
     if shape & p.EQUAL != 0:
         return partition, partition, their_bytes
     if nbytes == 0:  # nothing says which
@@ -278,11 +257,11 @@ def take_packets(row, partition, number, rank, size, looks):
 
     Where a packet has bytes of two of our partitions, it is moved whole with each of them.
     """
-    shape, nbytes = load_pair_gpu(row + p.SHAPE)
-    user = load_gpu(row + p.USER)
-    place = load_gpu(row + p.PLACE)
-    stride = load_gpu(row + p.STRIDE)
-    partitions = load_gpu(row + p.THEIR_PARTITIONS)
+    shape, nbytes = gpu.load_pair_gpu(row + p.SHAPE)
+    user = gpu.load_gpu(row + p.USER)
+    place = gpu.load_gpu(row + p.PLACE)
+    stride = gpu.load_gpu(row + p.STRIDE)
+    partitions = gpu.load_gpu(row + p.THEIR_PARTITIONS)
     theirs, last, their_bytes = _theirs(row, shape, nbytes, partition)
     missing = 0
     while theirs <= last:
@@ -293,7 +272,7 @@ def take_packets(row, partition, number, rank, size, looks):
         end = packets_of(high)
         at = inbox_of(place, stride, number, theirs, partitions)
         missing |= take(at, user + begin, their_bytes, number, first, end, rank, size, looks)
-        theirs += opaque(1)
+        theirs += gpu.opaque(1)
     return missing
 
 
@@ -301,29 +280,29 @@ def take_packets(row, partition, number, rank, size, looks):
 def flags_missing(row, partition, number, looks):
     """1 where one of the sender's partitions that have bytes of ours has not been flagged; one
     thread. Else what it reads from now on is theirs."""
-    shape, nbytes = load_pair_gpu(row + p.SHAPE)
-    flags = load_gpu(row + p.FLAGS)
+    shape, nbytes = gpu.load_pair_gpu(row + p.SHAPE)
+    flags = gpu.load_gpu(row + p.FLAGS)
     theirs, last, their_bytes = _theirs(row, shape, nbytes, partition)
     while theirs <= last:
         at = flags + theirs * p.FLAG_BYTES
         tried = 1
-        while load_sys(at) < number:
+        while gpu.load_sys(at) < number:
             if tried >= looks:
                 return 1
-            spin()
-            tried += opaque(1)
-        theirs += opaque(1)
-    fence_sys()
+            gpu.spin()
+            tried += gpu.opaque(1)
+        theirs += gpu.opaque(1)
+    gpu.fence_sys()
     return 0
 
 
 @device
 def copy_out(row, partition, rank, size):
     """Moves one of our partitions from staging to the user's buffer."""
-    nbytes = load_gpu(row + p.NBYTES)
-    user, kind = load_pair_gpu(row + p.USER)
+    nbytes = gpu.load_gpu(row + p.NBYTES)
+    user, kind = gpu.load_pair_gpu(row + p.USER)
     begin = partition * nbytes
-    staging = load_gpu(row + p.PLACE) + begin
+    staging = gpu.load_gpu(row + p.PLACE) + begin
     if kind != 0:
         unpack_layout(row + p.USER, staging, begin, begin + nbytes, rank, size)
     else:

@@ -18,30 +18,22 @@ from device_lib.platform.primitives import (
 )
 from device_lib.platform.scope import Scope
 from device_lib.proxied.slots import error_handle
+from gmpi.contract import wire
 from gmpi.contract.constants import ERR_REQUEST
 from gmpi.contract.persistent import ACTIVE, INNER, OWNER, STATE, TAKEN
-from gmpi.contract.wire import (
-    DEVICE_PERSISTENT,
-    HANDLE_CONTEXT_MASK,
-    HANDLE_CONTEXT_SHIFT,
-    OP_WAIT,
-    PERSISTENT_ROW_BYTES,
-    PERSISTENT_ROWS,
-    REQUEST_NULL,
-)
 
 
 @device
 def persistent_row(ctx, handle):
     """Address of the row that a handle, or an index, names."""
-    index = handle & (PERSISTENT_ROWS - 1)
-    return ctx.device + DEVICE_PERSISTENT + index * PERSISTENT_ROW_BYTES
+    index = handle & (wire.PERSISTENT_ROWS - 1)
+    return ctx.device + wire.DEVICE_PERSISTENT + index * wire.PERSISTENT_ROW_BYTES
 
 
 @device
 def is_row_s(ctx, row, handle):
     """Whether a handle is that of the request in its row; one thread."""
-    ours = handle >> HANDLE_CONTEXT_SHIFT & HANDLE_CONTEXT_MASK == context_id(ctx)
+    ours = handle >> wire.HANDLE_CONTEXT_SHIFT & wire.HANDLE_CONTEXT_MASK == context_id(ctx)
     return ours and load_gpu(row + OWNER) == handle
 
 
@@ -49,7 +41,7 @@ def is_row_s(ctx, row, handle):
 def find_row(ctx):
     """Takes a free row: its index, or -1; one thread."""
     index = 0
-    while index < PERSISTENT_ROWS:
+    while index < wire.PERSISTENT_ROWS:
         row = persistent_row(ctx, index)
         if load_gpu(row + OWNER) == 0 and cas_gpu(row + OWNER, 0, TAKEN) == 0:
             return index
@@ -82,11 +74,11 @@ def make_rounds(scope: Scope, report: Callable) -> SimpleNamespace:
         found = error_handle(ERR_REQUEST)
         row = persistent_row(ctx, request)
         if leads() and lane_id() == 0 and is_row_s(ctx, row, request):
-            found = load_gpu(row + INNER) if load_gpu(row + STATE) == ACTIVE else REQUEST_NULL
+            found = load_gpu(row + INNER) if load_gpu(row + STATE) == ACTIVE else wire.REQUEST_NULL
         found = broadcast(found)
         sync()
         if found == error_handle(ERR_REQUEST):
-            report(ctx, OP_WAIT, request, ERR_REQUEST)
+            report(ctx, wire.OP_WAIT, request, ERR_REQUEST)
         return found
 
     @device

@@ -13,23 +13,10 @@ from device_lib.direct import rows
 from device_lib.direct.late_waits import make_late_waits
 from device_lib.direct.long_steps import flags_of, segment_bytes
 from device_lib.direct.rounds import kind_of, later_word, row_of
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import leads_grid
 from device_lib.platform.library import declared, linked
-from device_lib.platform.primitives import (
-    SIMULATOR,
-    cas_gpu,
-    device,
-    fence_sys,
-    lane_id,
-    load_16,
-    load_gpu,
-    load_sys,
-    opaque,
-    read_packet,
-    spin,
-    store_gpu,
-    timer_ns,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope
 from gmpi.contract import pipelines
 from gmpi.contract.collectives import ALLREDUCE, AREA, CHUNK, RANKS_SHIFT
@@ -43,7 +30,7 @@ from gmpi.contract.wire import (
     PACKET_BYTES,
 )
 
-LOOKS = 64 if SIMULATOR else 4096  # at a flag, before all threads of the scope meet
+LOOKS = 64 if gpu.SIMULATOR else 4096  # at a flag, before all threads of the scope meet
 
 _flag_at = device(pipelines.flag_at)
 _pieces_of = device(pipelines.pieces_of)
@@ -66,14 +53,14 @@ def missing_piece(row, place, pipeline, which, number, count, rank, size, looks)
             at = flags_of(row, ranks, me, me) + _flag_at(ranks, pipeline, peer)
             at += which * PACKET_BYTES
             looked = 1
-            there, found = read_packet(at)
+            there, found = gpu.read_packet(at)
             while (found != word or there < count) and looked < looks:
                 looked += 1
-                spin()
-                there, found = read_packet(at)
+                gpu.spin()
+                there, found = gpu.read_packet(at)
             if found != word or there < count:
                 missing = peer + 1
-        peer += opaque(size)
+        peer += gpu.opaque(size)
     return missing
 
 
@@ -106,7 +93,7 @@ def make_pipeline_waits(scope: Scope, help_others: Callable) -> None:
     def about(ctx, what, nbytes, number, where, turn):
         """What is missing, in a word of a report; any thread."""
         row = row_of(ctx, what)
-        place = load_16(row + AREA)[1]
+        place = gpu.load_16(row + AREA)[1]
         ranks = place >> RANKS_SHIFT
         count = where >> 32
         which = where >> 16 & 1
@@ -114,7 +101,7 @@ def make_pipeline_waits(scope: Scope, help_others: Callable) -> None:
         each = nbytes
         if kind_of(what) == ALLREDUCE:
             each = segment_bytes(nbytes, ranks)
-        slot = _slot_bytes(load_gpu(row + CHUNK), count, ranks)
+        slot = _slot_bytes(gpu.load_gpu(row + CHUNK), count, ranks)
         return _missing_word(max(other - 1, 0), which, turn, _pieces_of(each, count, slot))
 
     @device
@@ -126,27 +113,27 @@ def make_pipeline_waits(scope: Scope, help_others: Callable) -> None:
     def judge(ctx, where, handle, began):
         """(abort's error class or 0, when the wait began, whether to tell the proxy now); one
         thread."""
-        now = timer_ns()
+        now = gpu.timer_ns()
         began = now if began == 0 else began
-        error = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
+        error = gpu.load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
         late = 0
         if handle == 0 and error == 0 and now - began > rows.LATE_NS:
             late = 1
-            if of_grid(ctx, where) and cas_gpu(ctx.device + DEVICE_GRID + TELLER, 0, 1) != 0:
+            if of_grid(ctx, where) and gpu.cas_gpu(ctx.device + DEVICE_GRID + TELLER, 0, 1) != 0:
                 late = 0  # another block tells
         return error, began, late
 
     @device
     def late_piece(ctx, what, nbytes, number, where, turn):
         row = row_of(ctx, what)
-        place = load_16(row + AREA)[1]
+        place = gpu.load_16(row + AREA)[1]
         began = 0
         handle = 0
         error = 0
         missing = True
         while missing and error == 0:
             late = 0
-            if leads() and lane_id() == 0:
+            if leads() and gpu.lane_id() == 0:
                 error, began, late = judge(ctx, where, handle, began)
             error, late, unused = broadcast_3(error, late, 0)
             sync()
@@ -159,14 +146,14 @@ def make_pipeline_waits(scope: Scope, help_others: Callable) -> None:
                 row, place, where & 0xFFFF, where >> 16 & 1, number, turn, rank(), size(), LOOKS
             )
             if rank() < place >> RANKS_SHIFT:
-                fence_sys()
+                gpu.fence_sys()
             missing = sync_or(lacks)
         if handle > 0:
             if leads():
                 tell(ctx, OP_WAITED, what, 0, 0, handle)
             end_late(ctx, handle)
-        if handle != 0 and of_grid(ctx, where) and leads() and lane_id() == 0:
-            store_gpu(ctx.device + DEVICE_GRID + TELLER, 0)
+        if handle != 0 and of_grid(ctx, where) and leads() and gpu.lane_id() == 0:
+            gpu.store_gpu(ctx.device + DEVICE_GRID + TELLER, 0)
         return 1 if missing else 0
 
     linked(f"gmpi_direct_late_piece_{scope.name}", 8, 1, late_piece)

@@ -18,35 +18,12 @@ from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of, ta
 from device_lib.direct.grid_team import share, shares_of
 from device_lib.move.copy import copy_from_staging
 from device_lib.move.layouts import layout_of, unpack_layout
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import leads_grid
 from device_lib.platform.library import linked
-from device_lib.platform.primitives import (
-    cas_gpu,
-    clear_bits_32_gpu,
-    device,
-    fence_sys,
-    first_bit,
-    lane_id,
-    load_gpu,
-    opaque,
-    or_32_gpu,
-    pause,
-    read_packet,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope
-from gmpi.contract.channels import (
-    ALL_OF_IT,
-    LEAST_ROUND,
-    LONG,
-    MOST_BUFFERS,
-    NUMBERS,
-    PART_BYTES,
-    ROUND_SHIFT,
-    STAGED,
-    STAGED_BYTES,
-    STRAIGHT,
-    WIDE_LENGTH_BITS,
-)
+from gmpi.contract import channels
 from gmpi.contract.constants import ERR_TRUNCATE, SUCCESS
 from gmpi.contract.grid import TAKE_WIDE
 from gmpi.contract.layouts import LAYOUT_RECV
@@ -58,9 +35,9 @@ _LENGTH = 2  # of a long message
 _ROUND = 3
 _WIDE = 4
 
-_NO_BUFFER = STAGED  # of a long message of which nothing is wanted
-_USERS_BUFFER = STAGED + 1  # the sender stores there itself
-_ALL = (1 << STAGED) - 1
+_NO_BUFFER = channels.STAGED  # of a long message of which nothing is wanted
+_USERS_BUFFER = channels.STAGED + 1  # the sender stores there itself
+_ALL = (1 << channels.STAGED) - 1
 _LOG_SHIFT = 8  # beside a buffer's number
 _BUFFER_MASK = 0xFF
 
@@ -76,7 +53,7 @@ def _look(ctx, slot, looks):
     """
     stage, target, stamp, room = rows.facts(ctx, slot)
     key, sender, inbox, counters = rows.ends_of(ctx, stamp)
-    number = stamp >> 1 & NUMBERS
+    number = stamp >> 1 & channels.NUMBERS
     room &= rows.LENGTH_MASK
     at = packets.inbox_slot(inbox, number)
     mark = packets.mark_of(number)
@@ -85,17 +62,17 @@ def _look(ctx, slot, looks):
     looked = 0
     while looked < looks:
         if stage == rows.BEGINS:
-            low, word = read_packet(at)
+            low, word = gpu.read_packet(at)
             if word >> 32 & LOW_32 == mark:
                 length = word & LOW_32
-                if length == LONG:
+                if length == channels.LONG:
                     return _LENGTH, number, at, target, _NO_BUFFER, low, min(low, room), 0
                 what = _SHORT
                 wide = 0
-                if length >= ALL_OF_IT:
+                if length >= channels.ALL_OF_IT:
                     what = _WIDE
                     length = low & LOW_32
-                    wide = low >> WIDE_LENGTH_BITS & LOW_32
+                    wide = low >> channels.WIDE_LENGTH_BITS & LOW_32
                 buffer = _NO_BUFFER
                 if target == SCATTERED:
                     buffer = _take_buffer(ctx)
@@ -108,12 +85,12 @@ def _look(ctx, slot, looks):
                 wanted &= rows.LENGTH_MASK
                 log = buffer >> _LOG_SHIFT
                 last = end_of_round(parts, log)
-                if parts + (1 << log) == last and last * PART_BYTES < wanted:
+                if parts + (1 << log) == last and last * channels.PART_BYTES < wanted:
                     place = _half(ctx, buffer, last)
                     _announce(ctx, slot, number, place, log, wanted, last)
                 return _ROUND, number, at, target, buffer, min(come, last), wanted, parts
         looked += 1
-        pause(20)
+        gpu.pause(20)
     return _NOTHING, number, at, target, _NO_BUFFER, 0, 0, 0
 
 
@@ -121,10 +98,10 @@ def _look(ctx, slot, looks):
 def _take_buffer(ctx):
     """A staging buffer, -1 where none is free; one lane."""
     word = ctx.device + DEVICE_STAGED
-    free = ~load_gpu(word) & _ALL
+    free = ~gpu.load_gpu(word) & _ALL
     while free != 0:
-        bit = first_bit(free)
-        old = or_32_gpu(word, 1 << bit)
+        bit = gpu.first_bit(free)
+        old = gpu.or_32_gpu(word, 1 << bit)
         if old >> bit & 1 == 0:
             return bit
         free = ~old & _ALL
@@ -138,10 +115,10 @@ def _take_buffers(ctx, log):
     many = 1 << log
     bits = (1 << many) - 1
     first = 0
-    while first < STAGED:
-        old = load_gpu(word)
+    while first < channels.STAGED:
+        old = gpu.load_gpu(word)
         if old >> first & bits == 0:
-            if cas_gpu(word, old, old | bits << first) == old:
+            if gpu.cas_gpu(word, old, old | bits << first) == old:
                 return first
         else:
             first += many
@@ -151,22 +128,24 @@ def _take_buffers(ctx, log):
 @device
 def _free_buffers(ctx, buffer):
     """One lane."""
-    log = max(buffer >> _LOG_SHIFT, LEAST_ROUND) - LEAST_ROUND
+    log = max(buffer >> _LOG_SHIFT, channels.LEAST_ROUND) - channels.LEAST_ROUND
     bits = (1 << (1 << log)) - 1
-    if buffer & _BUFFER_MASK < STAGED:
-        clear_bits_32_gpu(ctx.device + DEVICE_STAGED, bits << (buffer & _BUFFER_MASK))
+    if buffer & _BUFFER_MASK < channels.STAGED:
+        gpu.clear_bits_32_gpu(ctx.device + DEVICE_STAGED, bits << (buffer & _BUFFER_MASK))
 
 
 @device
 def _buffer_address(ctx, buffer):
-    return load_gpu(ctx.device + DEVICE_DIRECT) + (buffer & _BUFFER_MASK) * STAGED_BYTES
+    return (
+        gpu.load_gpu(ctx.device + DEVICE_DIRECT) + (buffer & _BUFFER_MASK) * channels.STAGED_BYTES
+    )
 
 
 @device
 def _half(ctx, buffer, first):
     """Where the round goes that begins with a part."""
     log = buffer >> _LOG_SHIFT
-    return _buffer_address(ctx, buffer) + (first >> log & 1) * (PART_BYTES << log)
+    return _buffer_address(ctx, buffer) + (first >> log & 1) * (channels.PART_BYTES << log)
 
 
 @device
@@ -177,7 +156,7 @@ def _announce(ctx, slot, number, place, log, wanted, first):
         log: log2 of its parts, | STRAIGHT.
     """
     key, sender, inbox, counters = rows.ends_of(ctx, rows.field(ctx, slot, rows.STAMP))
-    cells.announce(sender, number, place - inbox, wanted | log << ROUND_SHIFT, first)
+    cells.announce(sender, number, place - inbox, wanted | log << channels.ROUND_SHIFT, first)
 
 
 @device
@@ -202,20 +181,23 @@ def _begin_rounds(ctx, slot, number, length, wanted):
     place = _users_place(ctx, slot, wanted)
     if place != 0:
         buffer = _USERS_BUFFER
-        flag = STRAIGHT
-        while PART_BYTES << LEAST_ROUND + log < wanted:
-            log += opaque(1)
+        flag = channels.STRAIGHT
+        while channels.PART_BYTES << channels.LEAST_ROUND + log < wanted:
+            log += gpu.opaque(1)
     elif wanted > 0:
         if leads_grid(ctx):
-            while log < MOST_BUFFERS and PART_BYTES << LEAST_ROUND + log < wanted:
-                log += opaque(1)
+            while (
+                log < channels.MOST_BUFFERS
+                and channels.PART_BYTES << channels.LEAST_ROUND + log < wanted
+            ):
+                log += gpu.opaque(1)
         buffer = _take_buffers(ctx, log)
         while buffer < 0 and log > 0:
-            log -= opaque(1)
+            log -= gpu.opaque(1)
             buffer = _take_buffers(ctx, log)
         if buffer < 0:
             return
-    log += LEAST_ROUND
+    log += channels.LEAST_ROUND
     buffer |= log << _LOG_SHIFT
     if flag == 0:
         place = _half(ctx, buffer, 0)
@@ -251,7 +233,11 @@ def _note(ctx, slot, what, number, buffer, length, wanted, parts):
 @device
 def _is_last(what, wanted, parts):
     """Whether a receive is over with this step: ``parts`` taken, of a message in rounds."""
-    return what == _SHORT or what == _WIDE or (what == _ROUND and parts * PART_BYTES >= wanted)
+    return (
+        what == _SHORT
+        or what == _WIDE
+        or (what == _ROUND and parts * channels.PART_BYTES >= wanted)
+    )
 
 
 _look_linked = linked("gmpi_direct_look_receive", 5, 8, _look)
@@ -303,8 +289,8 @@ def make_advance_receive(scope: Scope) -> Callable:
             parts: that have been taken before.
         """
         if buffer & _BUFFER_MASK == _USERS_BUFFER:
-            if leads() and lane_id() == 0:
-                fence_sys()  # what the sender has stored: before other threads read it
+            if leads() and gpu.lane_id() == 0:
+                gpu.fence_sys()  # what the sender has stored: before other threads read it
             return come
         staging = _buffer_address(ctx, buffer)
         log = buffer >> _LOG_SHIFT
@@ -312,11 +298,11 @@ def make_advance_receive(scope: Scope) -> Callable:
             return take_by_grid(
                 ctx, slot, number, at, target, staging, come, wanted, parts, looks, log
             )
-        begin = parts * PART_BYTES
+        begin = parts * channels.PART_BYTES
         last = end_of_round(parts, log)
         while parts < come:
-            end = min(come * PART_BYTES, wanted)
-            there = staging + (begin & (2 * PART_BYTES << log) - 1)
+            end = min(come * channels.PART_BYTES, wanted)
+            there = staging + (begin & (2 * channels.PART_BYTES << log) - 1)
             if target == SCATTERED:
                 layout = layout_of(ctx, slot, LAYOUT_RECV)
                 unpack_layout(layout, there, begin, end, rank(), size())
@@ -326,7 +312,7 @@ def make_advance_receive(scope: Scope) -> Callable:
             begin = end
             if begin < wanted and parts < last:
                 sync()  # before the next broadcast
-                if leads() and lane_id() == 0:
+                if leads() and gpu.lane_id() == 0:
                     come = min(await_part(at, packets.mark_of(number), parts, looks), last)
                 come = broadcast(come)
         return parts
@@ -346,7 +332,7 @@ def make_advance_receive(scope: Scope) -> Callable:
         length = 0
         wanted = 0
         parts = 0
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             what, number, at, target, buffer, length, wanted, parts = _look_linked(ctx, slot, looks)
         what, number, at, target, buffer, length, wanted, parts = broadcast_8(
             what, number, at, target, buffer, length, wanted, parts
@@ -365,7 +351,7 @@ def make_advance_receive(scope: Scope) -> Callable:
             if _is_last(what, wanted, parts):
                 aborted = packets.await_rest(ctx, at, number, packets.AFTER_FILLED, rank(), size())
         aborted = sync_or(aborted)
-        if leads() and lane_id() == 0 and not aborted:
+        if leads() and gpu.lane_id() == 0 and not aborted:
             _note_linked(ctx, slot, what, number, buffer, length, wanted, parts)
         sync()
         return _is_last(what, wanted, parts) and not aborted

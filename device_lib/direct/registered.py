@@ -7,24 +7,12 @@ One lane, which looks once for each long message.
 from __future__ import annotations
 
 from device_lib.platform.primitives import device, load_8, load_16, load_gpu, opaque
+from gmpi.contract import registered
 from gmpi.contract.channels import COUNTER_BYTES, ROW_BYTES
-from gmpi.contract.registered import (
-    ALIGNMENT,
-    BEGIN,
-    BYTES,
-    DIRECT,
-    DIRECT_BYTES,
-    IN_USE,
-    MAPPED,
-    RANKS,
-    SHIFTS,
-    header_bytes,
-    row_bytes,
-)
 from gmpi.contract.wire import DEVICE_CHANNELS
 
-_header_bytes = device(header_bytes)
-_row_bytes = device(row_bytes)
+_header_bytes = device(registered.header_bytes)
+_row_bytes = device(registered.row_bytes)
 
 
 @device
@@ -36,7 +24,7 @@ def place_of(ctx, target, nbytes, sender):
         target: address of the buffer, in one piece.
         sender: address of something in the other end's direct memory, as mapped here.
     """
-    if (target | nbytes) & (ALIGNMENT - 1) != 0:
+    if (target | nbytes) & (registered.ALIGNMENT - 1) != 0:
         return 0
     return place_anywhere(ctx, target, nbytes, sender)
 
@@ -46,14 +34,14 @@ def place_anywhere(ctx, target, nbytes, sender):
     """The same of any address and length."""
     channels, mask = load_16(ctx.device + DEVICE_CHANNELS)
     table = channels + (mask + 1) * (ROW_BYTES + COUNTER_BYTES)
-    rows = load_gpu(table + IN_USE)
-    ranks = load_8(table + RANKS)
+    rows = load_gpu(table + registered.IN_USE)
+    ranks = load_8(table + registered.RANKS)
     row = table + _header_bytes(ranks)
     while rows > 0:
-        begin = load_gpu(row + BEGIN)
-        if begin <= target and target + nbytes <= begin + load_gpu(row + BYTES):
-            shift = load_gpu(row + SHIFTS + 8 * _rank_of(table, ranks, sender))
-            return target + (shift & ~MAPPED) if shift & MAPPED != 0 else 0
+        begin = load_gpu(row + registered.BEGIN)
+        if begin <= target and target + nbytes <= begin + load_gpu(row + registered.BYTES):
+            shift = load_gpu(row + registered.SHIFTS + 8 * _rank_of(table, ranks, sender))
+            return target + (shift & ~registered.MAPPED) if shift & registered.MAPPED != 0 else 0
         row += _row_bytes(ranks)
         rows -= opaque(1)
     return 0
@@ -62,10 +50,10 @@ def place_anywhere(ctx, target, nbytes, sender):
 @device
 def _rank_of(table, ranks, sender):
     """Which rank of the node's direct memory an address is in; there is one."""
-    nbytes = load_8(table + DIRECT_BYTES)
+    nbytes = load_8(table + registered.DIRECT_BYTES)
     rank = ranks - 1
     while rank > 0:
-        begin = load_8(table + DIRECT + 8 * rank)
+        begin = load_8(table + registered.DIRECT + 8 * rank)
         if begin <= sender and sender < begin + nbytes:
             break
         rank -= opaque(1)

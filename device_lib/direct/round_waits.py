@@ -12,50 +12,16 @@ from collections.abc import Callable
 from device_lib.direct import rounds, rows
 from device_lib.direct.late_waits import make_late_waits
 from device_lib.direct.rounds import NOBODY, is_reducing, kind_of, row_of, signature_of
+from device_lib.platform import primitives as gpu
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import (
-    SIMULATOR,
-    device,
-    lane_id,
-    load_16,
-    load_sys,
-    spin,
-    timer_ns,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import ring, slots
-from gmpi.contract import collectives
-from gmpi.contract.collectives import (
-    ALLREDUCE,
-    AREA,
-    BARRIER,
-    BCAST,
-    COMM_SHIFT,
-    OP_MASK,
-    RANKS_SHIFT,
-    REDUCE,
-    ROOT_MASK,
-    SIZE_SHIFT,
-)
+from gmpi.contract import collectives, wire
 from gmpi.contract.constants import ERR_OTHER, SUCCESS
-from gmpi.contract.wire import (
-    BLOCKING,
-    COMMUNICATORS,
-    CONTROL_ABORT,
-    DATATYPE_SHIFT,
-    FIRST_MOVING,
-    LOW_32,
-    OP_ALLREDUCE,
-    OP_BARRIER,
-    OP_BCAST,
-    OP_FAULT,
-    OP_WAITED,
-    OP_WAITS,
-    PIECE,
-)
 
-LOOKS = 2 if SIMULATOR else 64  # for each packet, before all threads of the scope meet
-_PATIENCE = 2 if SIMULATOR else 8  # turns of LOOKS, before anything else is thought of
+LOOKS = 2 if gpu.SIMULATOR else 64  # for each packet, before all threads of the scope meet
+_PATIENCE = 2 if gpu.SIMULATOR else 8  # turns of LOOKS, before anything else is thought of
 
 # What is waited for in a round: the lowest bit of ``size_mode``.
 ENTERED_ONLY = 0  # packet 0 of all ranks
@@ -92,36 +58,36 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
         """
         kind = kind_of(what)
         ours = signature_of(what)
-        call = OP_BARRIER
+        call = wire.OP_BARRIER
         peer_tag = 0
         value = nbytes
         count = nbytes
-        if kind == ALLREDUCE:
-            call = OP_ALLREDUCE
-            peer_tag = (what & OP_MASK) << 32
-            count = nbytes >> (what >> SIZE_SHIFT & 3)
-        elif kind == BCAST:
-            call = OP_BCAST
-            peer_tag = what & ROOT_MASK
-        elif kind >= REDUCE:
-            call = kind - REDUCE + FIRST_MOVING
+        if kind == collectives.ALLREDUCE:
+            call = wire.OP_ALLREDUCE
+            peer_tag = (what & collectives.OP_MASK) << 32
+            count = nbytes >> (what >> collectives.SIZE_SHIFT & 3)
+        elif kind == collectives.BCAST:
+            call = wire.OP_BCAST
+            peer_tag = what & collectives.ROOT_MASK
+        elif kind >= collectives.REDUCE:
+            call = kind - collectives.REDUCE + wire.FIRST_MOVING
             peer_tag = _root_of(ours)
             if is_reducing(what):
-                peer_tag |= (what & OP_MASK) << 32
+                peer_tag |= (what & collectives.OP_MASK) << 32
             count = _amount_of(ours)
-        if op == OP_FAULT:
+        if op == wire.OP_FAULT:
             peer_tag = about
             value = ERR_OTHER
             count = nbytes
-        word0 = op | call << 8 | (what >> COMM_SHIFT & (COMMUNICATORS - 1)) << 16
-        if op == OP_WAITS and about != 0:
-            peer_tag = peer_tag & ~LOW_32 | about
-            word0 |= PIECE
-        elif kind == ALLREDUCE or kind >= REDUCE:
-            word0 |= BLOCKING
-        if kind != BARRIER:
-            word0 |= _datatype_of(what) << DATATYPE_SHIFT
-        lane = lane_id()
+        word0 = op | call << 8 | (what >> collectives.COMM_SHIFT & (wire.COMMUNICATORS - 1)) << 16
+        if op == wire.OP_WAITS and about != 0:
+            peer_tag = peer_tag & ~wire.LOW_32 | about
+            word0 |= wire.PIECE
+        elif kind == collectives.ALLREDUCE or kind >= collectives.REDUCE:
+            word0 |= wire.BLOCKING
+        if kind != collectives.BARRIER:
+            word0 |= _datatype_of(what) << wire.DATATYPE_SHIFT
+        lane = gpu.lane_id()
         ring.post_about(ctx, lane, warp_lanes(), warp_mask(), word0, peer_tag, count, handle, value)
         return 0
 
@@ -131,12 +97,14 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
     def judge(ctx, what, number, signature, began):
         """(error class with which a wait ends, or 0; what differs: rank + 1 | signature << 32;
         when it began); one lane, now and then."""
-        area, place = load_16(row_of(ctx, what) + AREA)
-        error = load_sys(ctx.mapped + CONTROL_ABORT)
-        other, theirs = rounds.who_differs(area, place >> RANKS_SHIFT, number, signature)
+        area, place = gpu.load_16(row_of(ctx, what) + collectives.AREA)
+        error = gpu.load_sys(ctx.mapped + wire.CONTROL_ABORT)
+        other, theirs = rounds.who_differs(
+            area, place >> collectives.RANKS_SHIFT, number, signature
+        )
         if other != NOBODY and error == 0:
             error = ERR_OTHER
-        now = timer_ns()
+        now = gpu.timer_ns()
         return error, other + 1 | theirs << 32, now if began == 0 else began
 
     def make_wait(name: str, look: Callable, of_blocks: bool = False) -> Callable:
@@ -164,9 +132,9 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
                 turns += 1
                 if turns > _PATIENCE:
                     late = 0
-                    if leads() and lane_id() == 0:
+                    if leads() and gpu.lane_id() == 0:
                         error, differs, began = judge(ctx, what, number, signature, began)
-                        late = 1 if timer_ns() - began > rows.LATE_NS else 0
+                        late = 1 if gpu.timer_ns() - began > rows.LATE_NS else 0
                     error, differs, late = broadcast_3(error, differs, late)
                     sync()
                     if late != 0 and handle == 0:
@@ -175,20 +143,20 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
                             nbytes = size_mode >> 1
                             if of_blocks:
                                 nbytes = _amount_of(signature_of(what))
-                            tell_linked(ctx, OP_WAITS, what, 0, nbytes, handle)
+                            tell_linked(ctx, wire.OP_WAITS, what, 0, nbytes, handle)
                     if error == SUCCESS:
                         go_on(ctx, slots.guess(ctx))
                         help_others(ctx)
-                spin()
+                gpu.spin()
                 if error == SUCCESS:
                     missing = sync_or(look(ctx, what, number, signature, target, size_mode))
             if handle > 0:
                 if leads():
-                    tell_linked(ctx, OP_WAITED, what, 0, 0, handle)
+                    tell_linked(ctx, wire.OP_WAITED, what, 0, 0, handle)
                 end_late(ctx, handle)
             if error == ERR_OTHER and leads():
-                other = (differs & LOW_32) - 1
-                tell_linked(ctx, OP_FAULT, what, other, signature, differs >> 32)
+                other = (differs & wire.LOW_32) - 1
+                tell_linked(ctx, wire.OP_FAULT, what, other, signature, differs >> 32)
             return error & 0xFF
 
         linked: Callable = part(name, 8, 1, wait)

@@ -10,27 +10,9 @@ from __future__ import annotations
 
 from device_lib.move.copy import load_payload, store_payload
 from device_lib.move.reduce import combine
-from device_lib.platform.primitives import (
-    device,
-    load_8,
-    load_gpu,
-    opaque,
-    read_packet,
-    read_packet_if,
-    spin,
-    store_8,
-    write_packet,
-)
+from device_lib.platform import primitives as gpu
+from device_lib.platform.primitives import device
 from gmpi.contract import collectives
-from gmpi.contract.collectives import (
-    COMM_SHIFT,
-    INBOX_BYTES,
-    PAYLOAD,
-    PEERS,
-    REDUCING,
-    SIGNATURE,
-    SIGNATURE_SHIFT,
-)
 from gmpi.contract.wire import (
     COLLECTIVE_ROW_BYTES,
     COMMUNICATORS,
@@ -48,33 +30,33 @@ NOBODY = -1
 @device
 def row_of(ctx, what):
     """The row of a call's communicator."""
-    comm = what >> COMM_SHIFT & (COMMUNICATORS - 1)
+    comm = what >> collectives.COMM_SHIFT & (COMMUNICATORS - 1)
     return ctx.device + DEVICE_COLLECTIVES + comm * COLLECTIVE_ROW_BYTES
 
 
 @device
 def signature_of(what):
-    return what >> SIGNATURE_SHIFT
+    return what >> collectives.SIGNATURE_SHIFT
 
 
 @device
 def is_reducing(what):
-    return REDUCING >> kind_of(what) & 1 != 0
+    return collectives.REDUCING >> kind_of(what) & 1 != 0
 
 
 @device
 def turn_of(number, ranks):
     """Where the inboxes of a round begin, relative to those of even rounds."""
-    return (number & 1) * ranks * INBOX_BYTES
+    return (number & 1) * ranks * collectives.INBOX_BYTES
 
 
 @device
 def load_packet(source, nbytes, packet):
     """The payload of a packet of a round of ``nbytes``."""
-    begin = packet * PAYLOAD
+    begin = packet * collectives.PAYLOAD
     low = 0
     if begin < nbytes:
-        low, high = load_payload(source + begin, min(nbytes - begin, PAYLOAD))
+        low, high = load_payload(source + begin, min(nbytes - begin, collectives.PAYLOAD))
     return low
 
 
@@ -97,15 +79,15 @@ def put(row, ranks, number, what, source, nbytes, alone, rank, size, low, peers)
     while packet < count:
         at = turn + packet * PACKET_BYTES
         if alone != 0 or packet == 0:
-            write_packet(peers[0] + at, low, word)
+            gpu.write_packet(peers[0] + at, low, word)
         if ranks > 1 and (alone != 1 or packet == 0):
-            write_packet(peers[1] + at, low, word)
+            gpu.write_packet(peers[1] + at, low, word)
         peer = 2
         while peer < ranks:
             if alone != peer or packet == 0:
-                write_packet(load_8(row + PEERS + peer * 8) + at, low, word)
-            peer += opaque(1)
-        packet += opaque(size)
+                gpu.write_packet(gpu.load_8(row + collectives.PEERS + peer * 8) + at, low, word)
+            peer += gpu.opaque(1)
+        packet += gpu.opaque(size)
         word = later_word(number)
         low = load_packet(source, nbytes, packet)
 
@@ -121,22 +103,22 @@ def put_four(row, ranks, number, what, source, nbytes, alone, rank, size):
     step = size * PACKET_BYTES
     end = (nbytes >> 3) - 3 * size if source & 7 == 0 else 0
     while packet < end:
-        begin = source + packet * PAYLOAD
-        a = load_8(begin)
-        b = load_8(begin + size * PAYLOAD)
-        c = load_8(begin + 2 * size * PAYLOAD)
-        d = load_8(begin + 3 * size * PAYLOAD)
+        begin = source + packet * collectives.PAYLOAD
+        a = gpu.load_8(begin)
+        b = gpu.load_8(begin + size * collectives.PAYLOAD)
+        c = gpu.load_8(begin + 2 * size * collectives.PAYLOAD)
+        d = gpu.load_8(begin + 3 * size * collectives.PAYLOAD)
         peer = 0
         while peer < ranks:
-            at = load_8(row + PEERS + peer * 8) + turn + packet * PACKET_BYTES
+            at = gpu.load_8(row + collectives.PEERS + peer * 8) + turn + packet * PACKET_BYTES
             if alone != peer or packet == 0:
-                write_packet(at, a, word)
+                gpu.write_packet(at, a, word)
             if alone != peer:
-                write_packet(at + step, b, later)
-                write_packet(at + 2 * step, c, later)
-                write_packet(at + 3 * step, d, later)
-            peer += opaque(1)
-        packet += opaque(4 * size)
+                gpu.write_packet(at + step, b, later)
+                gpu.write_packet(at + 2 * step, c, later)
+                gpu.write_packet(at + 3 * step, d, later)
+            peer += gpu.opaque(1)
+        packet += gpu.opaque(4 * size)
         word = later
     return packet
 
@@ -148,8 +130,8 @@ def put_entered(row, ranks, number, what, rank, size, low=0):
     turn = turn_of(number, ranks)
     peer = rank
     while peer < ranks:
-        write_packet(load_8(row + PEERS + peer * 8) + turn, low, word)
-        peer += opaque(size)
+        gpu.write_packet(gpu.load_8(row + collectives.PEERS + peer * 8) + turn, low, word)
+        peer += gpu.opaque(size)
 
 
 @device
@@ -161,14 +143,14 @@ def missing_of_entered(area, ranks, number, signature, rank, size, looks):
     peer = rank
     while peer < ranks:
         tried = looks
-        low, found = read_packet(at + peer * INBOX_BYTES)
+        low, found = gpu.read_packet(at + peer * collectives.INBOX_BYTES)
         while found != word:
-            tried -= opaque(1)
+            tried -= gpu.opaque(1)
             if tried <= 0:
                 return 1
-            spin()
-            low, found = read_packet(at + peer * INBOX_BYTES)
-        peer += opaque(size)
+            gpu.spin()
+            low, found = gpu.read_packet(at + peer * collectives.INBOX_BYTES)
+        peer += gpu.opaque(size)
     return 0
 
 
@@ -178,7 +160,7 @@ def missing_of_last(row, area, ranks, number, entered, rank, size, looks):
     (``entered`` is not ``number``)."""
     if entered < 0:
         return 1
-    signature = load_gpu(row + SIGNATURE)
+    signature = gpu.load_gpu(row + collectives.SIGNATURE)
     return missing_of_entered(area, ranks, number - 1, signature, rank, size, looks)
 
 
@@ -192,16 +174,16 @@ def _await_four(at, word, source, ranks, looks):
     missing = 1
     low_0 = low_1 = low_2 = low_3 = 0
     while missing != 0 and looks > 0:
-        low_0, word_0 = read_packet(at)
-        low_1, word_1 = read_packet_if(at + INBOX_BYTES, word, c1)
-        low_2, word_2 = read_packet_if(at + 2 * INBOX_BYTES, word, c2)
-        low_3, word_3 = read_packet_if(at + 3 * INBOX_BYTES, word, c3)
+        low_0, word_0 = gpu.read_packet(at)
+        low_1, word_1 = gpu.read_packet_if(at + collectives.INBOX_BYTES, word, c1)
+        low_2, word_2 = gpu.read_packet_if(at + 2 * collectives.INBOX_BYTES, word, c2)
+        low_3, word_3 = gpu.read_packet_if(at + 3 * collectives.INBOX_BYTES, word, c3)
         differ = (word_0 ^ word) | (word_1 ^ word) | (word_2 ^ word) | (word_3 ^ word)
         if differ == 0:
             missing = 0
         else:
-            spin()
-        looks -= opaque(1)
+            gpu.spin()
+        looks -= gpu.opaque(1)
     return missing, low_0, low_1, low_2, low_3
 
 
@@ -211,16 +193,16 @@ def _await_four_of_one(at, step, word, later, looks):
     missing = 1
     low_0 = low_1 = low_2 = low_3 = 0
     while missing != 0 and looks > 0:
-        low_0, word_0 = read_packet(at)
-        low_1, word_1 = read_packet(at + step)
-        low_2, word_2 = read_packet(at + 2 * step)
-        low_3, word_3 = read_packet(at + 3 * step)
+        low_0, word_0 = gpu.read_packet(at)
+        low_1, word_1 = gpu.read_packet(at + step)
+        low_2, word_2 = gpu.read_packet(at + 2 * step)
+        low_3, word_3 = gpu.read_packet(at + 3 * step)
         differ = (word_0 ^ word) | (word_1 ^ later) | (word_2 ^ later) | (word_3 ^ later)
         if differ == 0:
             missing = 0
         else:
-            spin()
-        looks -= opaque(1)
+            gpu.spin()
+        looks -= gpu.opaque(1)
     return missing, low_0, low_1, low_2, low_3
 
 
@@ -238,7 +220,7 @@ def take_four(first, last, area, ranks, number, what, target, nbytes, rank, size
         r0 = r1 = r2 = r3 = 0
         source = first
         while source <= last:
-            place = at + source * INBOX_BYTES + packet * PACKET_BYTES
+            place = at + source * collectives.INBOX_BYTES + packet * PACKET_BYTES
             missing, a, b, c, d = _await_four_of_one(place, size * PACKET_BYTES, word, later, looks)
             if missing != 0:
                 return 1, packet
@@ -250,14 +232,14 @@ def take_four(first, last, area, ranks, number, what, target, nbytes, rank, size
                     result = combine(what, r0, a)
                     r0, r1, r2, r3 = r1, r2, r3, result
                     a, b, c = b, c, d
-                    turns -= opaque(1)
-            source += opaque(1)
-        begin = target + packet * PAYLOAD
-        store_8(begin, r0)
-        store_8(begin + size * PAYLOAD, r1)
-        store_8(begin + 2 * size * PAYLOAD, r2)
-        store_8(begin + 3 * size * PAYLOAD, r3)
-        packet += opaque(4 * size)
+                    turns -= gpu.opaque(1)
+            source += gpu.opaque(1)
+        begin = target + packet * collectives.PAYLOAD
+        gpu.store_8(begin, r0)
+        gpu.store_8(begin + size * collectives.PAYLOAD, r1)
+        gpu.store_8(begin + 2 * size * collectives.PAYLOAD, r2)
+        gpu.store_8(begin + 3 * size * collectives.PAYLOAD, r3)
+        packet += gpu.opaque(4 * size)
         word = later
     return 0, packet
 
@@ -277,7 +259,7 @@ def take_reduced(area, ranks, sources, number, what, target, nbytes, rank, size,
         result = 0
         source = 0
         while source < sources:
-            place = at + source * INBOX_BYTES + packet * PACKET_BYTES
+            place = at + source * collectives.INBOX_BYTES + packet * PACKET_BYTES
             missing, a, b, c, d = _await_four(place, word, source, sources, looks)
             if missing != 0:
                 return 1
@@ -290,11 +272,11 @@ def take_reduced(area, ranks, sources, number, what, target, nbytes, rank, size,
                 a = b
                 b = c
                 c = d
-                source += opaque(1)
-        begin = packet * PAYLOAD
+                source += gpu.opaque(1)
+        begin = packet * collectives.PAYLOAD
         if begin < nbytes:
-            store_payload(target + begin, result, 0, min(nbytes - begin, PAYLOAD))
-        packet += opaque(size)
+            store_payload(target + begin, result, 0, min(nbytes - begin, collectives.PAYLOAD))
+        packet += gpu.opaque(size)
     return 0
 
 
@@ -302,7 +284,7 @@ def take_reduced(area, ranks, sources, number, what, target, nbytes, rank, size,
 @device
 def take_from(root, area, ranks, number, what, target, nbytes, rank, size, looks):
     """Moves what one rank has stored to ``target``, likewise."""
-    at = area + turn_of(number, ranks) + root * INBOX_BYTES
+    at = area + turn_of(number, ranks) + root * collectives.INBOX_BYTES
     count = packets_of(nbytes)
     packet = rank
     while packet < count:
@@ -310,17 +292,17 @@ def take_from(root, area, ranks, number, what, target, nbytes, rank, size, looks
         if packet == 0:
             word = first_word(number, signature_of(what))
         tried = looks
-        low, found = read_packet(at + packet * PACKET_BYTES)
+        low, found = gpu.read_packet(at + packet * PACKET_BYTES)
         while found != word:
-            tried -= opaque(1)
+            tried -= gpu.opaque(1)
             if tried <= 0:
                 return 1
-            spin()
-            low, found = read_packet(at + packet * PACKET_BYTES)
-        begin = packet * PAYLOAD
+            gpu.spin()
+            low, found = gpu.read_packet(at + packet * PACKET_BYTES)
+        begin = packet * collectives.PAYLOAD
         if begin < nbytes:
-            store_payload(target + begin, low, 0, min(nbytes - begin, PAYLOAD))
-        packet += opaque(size)
+            store_payload(target + begin, low, 0, min(nbytes - begin, collectives.PAYLOAD))
+        packet += gpu.opaque(size)
     return 0
 
 
@@ -332,8 +314,11 @@ def who_differs(area, ranks, number, signature):
     at = area + turn_of(number, ranks)
     source = 0
     while source < ranks:
-        low, found = read_packet(at + source * INBOX_BYTES)
-        if found >> SIGNATURE_SHIFT == word >> SIGNATURE_SHIFT and found != word:
-            return source, found & ((1 << SIGNATURE_SHIFT) - 1)
-        source += opaque(1)
+        low, found = gpu.read_packet(at + source * collectives.INBOX_BYTES)
+        if (
+            found >> collectives.SIGNATURE_SHIFT == word >> collectives.SIGNATURE_SHIFT
+            and found != word
+        ):
+            return source, found & ((1 << collectives.SIGNATURE_SHIFT) - 1)
+        source += gpu.opaque(1)
     return NOBODY, 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from device_lib.direct import table
 from device_lib.direct.packets import mark_of
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import (
     all_slots,
     busy_address,
@@ -16,39 +17,10 @@ from device_lib.platform.context import (
     request_slots,
     row_address,
 )
-from device_lib.platform.primitives import (
-    cas_gpu,
-    clear_bits_32_gpu,
-    clear_bits_gpu,
-    count_gpu,
-    device,
-    fence_gpu,
-    fence_sys,
-    first_bit,
-    load_gpu,
-    opaque,
-    read_packet,
-    set_bits_32_gpu,
-    store_gpu,
-    timer_ns,
-    write_packet,
-)
+from device_lib.platform.primitives import device
 from device_lib.proxied import slots
+from gmpi.contract import wire
 from gmpi.contract.channels import NUMBERS
-from gmpi.contract.wire import (
-    BUSY_DIRECT,
-    BUSY_SUMMARY,
-    DEVICE_DIRECT_OPEN,
-    DEVICE_SEEN,
-    HANDLE_CONTEXT_SHIFT,
-    HANDLE_DIRECT_SHIFT,
-    HANDLE_LARGE_SHIFT,
-    HANDLE_SLOT_SHIFT,
-    HANDLE_SMALL_SHIFT,
-    LOW_32,
-    SCATTERED,
-    SEEN_BYTES,
-)
 
 # Three packets, each stored at once and without a fence; the stamp tells a helper, who has found
 # the first, whether the others have arrived. The rest is written by whoever holds the claim.
@@ -66,7 +38,7 @@ BEGINS = 0  # a send waits for its credit, a receive for its message
 FINISHED = 1
 ROUNDS = 2
 
-_DIRECT = 1 << HANDLE_DIRECT_SHIFT - HANDLE_CONTEXT_SHIFT
+_DIRECT = 1 << wire.HANDLE_DIRECT_SHIFT - wire.HANDLE_CONTEXT_SHIFT
 
 INDEX_SHIFT = 40
 INDEX_MASK = 0xFFFFFF
@@ -76,7 +48,9 @@ LENGTH_BITS = 48
 LENGTH_MASK = (1 << LENGTH_BITS) - 1
 
 HELPED = 1 << 62
-TOUCHED = 1 << HANDLE_LARGE_SHIFT  # a helper has gone on with it: what it stored must be acquired
+TOUCHED = (
+    1 << wire.HANDLE_LARGE_SHIFT
+)  # a helper has gone on with it: what it stored must be acquired
 
 LATE_NS = 50_000_000  # then the proxy is told of a wait
 # A request is opened without a fence. So a helper, on another multiprocessor, must not touch the
@@ -96,26 +70,26 @@ def direct_handle(ctx, slot, number, small):
     Args:
         small: whether one warp can take the message.
     """
-    handle = mark_of(number) | slot << HANDLE_SLOT_SHIFT | 1 << HANDLE_DIRECT_SHIFT
+    handle = mark_of(number) | slot << wire.HANDLE_SLOT_SHIFT | 1 << wire.HANDLE_DIRECT_SHIFT
     if small:
-        handle |= 1 << HANDLE_SMALL_SHIFT
-    return handle | context_id(ctx) << HANDLE_CONTEXT_SHIFT
+        handle |= 1 << wire.HANDLE_SMALL_SHIFT
+    return handle | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT
 
 
 @device
 def is_small(handle):
-    return handle >> HANDLE_SMALL_SHIFT & 1 != 0
+    return handle >> wire.HANDLE_SMALL_SHIFT & 1 != 0
 
 
 @device
 def is_direct_handle(handle):
-    return handle >> HANDLE_DIRECT_SHIFT == 1
+    return handle >> wire.HANDLE_DIRECT_SHIFT == 1
 
 
 @device
 def names_request(ctx, handle):
     """Whether a handle may be that of a request of ours (any lane, no memory access)."""
-    ours = handle >> HANDLE_CONTEXT_SHIFT == context_id(ctx) | _DIRECT
+    ours = handle >> wire.HANDLE_CONTEXT_SHIFT == context_id(ctx) | _DIRECT
     return ours and slots.slot_of(handle) < request_slots(ctx)
 
 
@@ -135,22 +109,22 @@ def open_row(ctx, slot, handle, address, channel, stage, call, length):
         length: as LENGTH.
     """
     row = row_address(ctx, slot)
-    stamp = handle & LOW_32 | channel << 32 | call << CALL_SHIFT
-    write_packet(row + LENGTH, length, stamp)
-    write_packet(row + ADDRESS, address, stamp)
-    write_packet(row + OWNER, handle, stage | channel << INDEX_SHIFT)
-    count_gpu(ctx.device + DEVICE_DIRECT_OPEN, 1)
-    set_bits_32_gpu(busy_address(ctx, slot >> 5) + BUSY_DIRECT, slots.busy_bit(slot))
-    set_bits_32_gpu(_summary(ctx, slot >> 10), 1 << (slot >> 5 & 31))
+    stamp = handle & wire.LOW_32 | channel << 32 | call << CALL_SHIFT
+    gpu.write_packet(row + LENGTH, length, stamp)
+    gpu.write_packet(row + ADDRESS, address, stamp)
+    gpu.write_packet(row + OWNER, handle, stage | channel << INDEX_SHIFT)
+    gpu.count_gpu(ctx.device + wire.DEVICE_DIRECT_OPEN, 1)
+    gpu.set_bits_32_gpu(busy_address(ctx, slot >> 5) + wire.BUSY_DIRECT, slots.busy_bit(slot))
+    gpu.set_bits_32_gpu(_summary(ctx, slot >> 10), 1 << (slot >> 5 & 31))
 
 
 @device
 def _arrived(row):
     """Whether all that the opener has stored is there."""
-    handle, stage = read_packet(row + OWNER)
-    address, stamp = read_packet(row + ADDRESS)
-    length, stamp_too = read_packet(row + LENGTH)
-    wanted = handle & LOW_32 | (stage >> INDEX_SHIFT & INDEX_MASK) << 32
+    handle, stage = gpu.read_packet(row + OWNER)
+    address, stamp = gpu.read_packet(row + ADDRESS)
+    length, stamp_too = gpu.read_packet(row + LENGTH)
+    wanted = handle & wire.LOW_32 | (stage >> INDEX_SHIFT & INDEX_MASK) << 32
     both = (1 << CALL_SHIFT) - 1
     return stamp & both == wanted and stamp_too & both == wanted
 
@@ -165,13 +139,13 @@ def claim(ctx, handle, mark):
     if not names_request(ctx, handle):
         return FOREIGN
     row = row_address(ctx, slots.slot_of(handle))
-    owner = cas_gpu(row + OWNER, handle, handle | mark)
+    owner = gpu.cas_gpu(row + OWNER, handle, handle | mark)
     if owner == handle:
         return MINE
     if owner == handle | TOUCHED:
-        owner = cas_gpu(row + OWNER, handle | TOUCHED, handle | TOUCHED | mark)
+        owner = gpu.cas_gpu(row + OWNER, handle | TOUCHED, handle | TOUCHED | mark)
         if owner == handle | TOUCHED:
-            fence_gpu()
+            gpu.fence_gpu()
             return RESUMED
     return BUSY if owner & ~TOUCHED == handle | HELPED else FOREIGN
 
@@ -183,13 +157,13 @@ def claim_and_read(ctx, handle):
     ADDRESS is SCATTERED where the row is not all there.
     """
     if not names_request(ctx, handle):
-        return FOREIGN, 0, SCATTERED, 0
+        return FOREIGN, 0, wire.SCATTERED, 0
     row = row_address(ctx, slots.slot_of(handle))
-    owner = cas_gpu(row + OWNER, handle, handle | slots.CLAIMED)
-    length = load_gpu(row + LENGTH)
-    address, stamp = read_packet(row + ADDRESS)
-    if stamp & LOW_32 != handle & LOW_32:
-        address = SCATTERED
+    owner = gpu.cas_gpu(row + OWNER, handle, handle | slots.CLAIMED)
+    length = gpu.load_gpu(row + LENGTH)
+    address, stamp = gpu.read_packet(row + ADDRESS)
+    if stamp & wire.LOW_32 != handle & wire.LOW_32:
+        address = wire.SCATTERED
     claimed = MINE
     if owner != handle:
         claimed = claim(ctx, handle, slots.CLAIMED)
@@ -203,9 +177,9 @@ def claim_to_help(ctx, handle):
     if ours == MINE:
         row = row_address(ctx, slots.slot_of(handle))
         if not _arrived(row):
-            store_gpu(row + OWNER, handle)
+            gpu.store_gpu(row + OWNER, handle)
             return BUSY
-        fence_gpu()
+        gpu.fence_gpu()
     return ours
 
 
@@ -213,16 +187,16 @@ def claim_to_help(ctx, handle):
 def left_alone(ctx, slot):
     """The handle of the open request in a slot, where a helper may go on with it: nobody has it,
     and ALONE_NS have passed since a helper first saw it; else 0. One lane."""
-    handle, state = read_packet(row_address(ctx, slot) + OWNER)
+    handle, state = gpu.read_packet(row_address(ctx, slot) + OWNER)
     if not is_direct_handle(handle) or handle & slots.CLAIMED != 0:
         return 0
     # Handles of two channels may be equal.
-    request = handle & LOW_32 | (state >> INDEX_SHIFT & INDEX_MASK) << 32
-    place = ctx.device + DEVICE_SEEN + slot * SEEN_BYTES
-    known, since = read_packet(place)
-    now = timer_ns()
+    request = handle & wire.LOW_32 | (state >> INDEX_SHIFT & INDEX_MASK) << 32
+    place = ctx.device + wire.DEVICE_SEEN + slot * wire.SEEN_BYTES
+    known, since = gpu.read_packet(place)
+    now = gpu.timer_ns()
     if known != request:
-        write_packet(place, request, now)
+        gpu.write_packet(place, request, now)
         return 0
     return handle if now - since > ALONE_NS else 0
 
@@ -230,8 +204,8 @@ def left_alone(ctx, slot):
 @device
 def unclaim(ctx, handle):
     """Others may go on with it, with all that has been stored for it; one lane."""
-    fence_sys()
-    store_gpu(row_address(ctx, slots.slot_of(handle)) + OWNER, handle | TOUCHED)
+    gpu.fence_sys()
+    gpu.store_gpu(row_address(ctx, slots.slot_of(handle)) + OWNER, handle | TOUCHED)
 
 
 @device
@@ -247,27 +221,27 @@ def put_back(ctx, handle):
 @device
 def leave(ctx, handle):
     """``unclaim`` of a request for which nothing has been stored."""
-    store_gpu(row_address(ctx, slots.slot_of(handle)) + OWNER, handle)
+    gpu.store_gpu(row_address(ctx, slots.slot_of(handle)) + OWNER, handle)
 
 
 @device
 def close_row(ctx, handle):
     """Frees the slot of a request that the caller has claimed; one lane."""
     slot = slots.slot_of(handle)
-    count_gpu(ctx.device + DEVICE_DIRECT_OPEN, -1)
+    gpu.count_gpu(ctx.device + wire.DEVICE_DIRECT_OPEN, -1)
     bit = slots.busy_bit(slot)  # released as ``slots.release`` does
-    clear_bits_gpu(busy_address(ctx, slot >> 5), bit | bit << 8 * BUSY_DIRECT)
+    gpu.clear_bits_gpu(busy_address(ctx, slot >> 5), bit | bit << 8 * wire.BUSY_DIRECT)
 
 
 @device
 def _summary(ctx, group):
     """A bit for each of 32 words of direct bits: one of these may be set."""
-    return busy_address(ctx, group << 5) + BUSY_SUMMARY
+    return busy_address(ctx, group << 5) + wire.BUSY_SUMMARY
 
 
 @device
 def _open_in(ctx, word):
-    return load_gpu(busy_address(ctx, word)) >> 8 * BUSY_DIRECT & LOW_32
+    return gpu.load_gpu(busy_address(ctx, word)) >> 8 * wire.BUSY_DIRECT & wire.LOW_32
 
 
 @device
@@ -292,40 +266,40 @@ def next_open(ctx, first):
     tried = 0
     while tried <= groups:
         summary = _summary(ctx, group)
-        words = load_gpu(summary) & LOW_32
+        words = gpu.load_gpu(summary) & wire.LOW_32
         while words != 0:
-            index = first_bit(words)
+            index = gpu.first_bit(words)
             words &= words - 1
             word = group << 5 | index
             found = _open_in(ctx, word)
             if found == 0:
-                clear_bits_32_gpu(summary, 1 << index)
+                gpu.clear_bits_32_gpu(summary, 1 << index)
                 if _open_in(ctx, word) != 0:  # it came just now
-                    set_bits_32_gpu(summary, 1 << index)
+                    gpu.set_bits_32_gpu(summary, 1 << index)
             if tried == 0 and word <= first >> 5:
-                found &= LOW_32 << (first & 31) if word == first >> 5 else 0
+                found &= wire.LOW_32 << (first & 31) if word == first >> 5 else 0
             if found != 0:
-                return word << 5 | first_bit(found)
+                return word << 5 | gpu.first_bit(found)
         group += 1
         if group >= groups:
             group = 0
-        tried += opaque(1)
+        tried += gpu.opaque(1)
     return -1
 
 
 @device
 def field(ctx, slot, which):
-    return load_gpu(row_address(ctx, slot) + which)
+    return gpu.load_gpu(row_address(ctx, slot) + which)
 
 
 @device
 def facts(ctx, slot):
     """(stage, ADDRESS, STAMP, LENGTH), all under way at once."""
     row = row_address(ctx, slot)
-    stage = load_gpu(row + STAGE)
-    address = load_gpu(row + ADDRESS)
-    stamp = load_gpu(row + STAMP)
-    length = load_gpu(row + LENGTH)
+    stage = gpu.load_gpu(row + STAGE)
+    address = gpu.load_gpu(row + ADDRESS)
+    stamp = gpu.load_gpu(row + STAMP)
+    length = gpu.load_gpu(row + LENGTH)
     return stage & (1 << INDEX_SHIFT) - 1, address, stamp, length
 
 
@@ -338,7 +312,7 @@ def ends_of(ctx, stamp):
 
 @device
 def set_field(ctx, slot, which, value):
-    store_gpu(row_address(ctx, slot) + which, value)
+    gpu.store_gpu(row_address(ctx, slot) + which, value)
 
 
 @device

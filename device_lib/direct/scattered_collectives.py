@@ -20,18 +20,6 @@ from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import slots, taking
 from device_lib.proxied.scattered import place
 from gmpi.contract import collectives
-from gmpi.contract.collectives import (
-    ALLREDUCE,
-    AREA,
-    BCAST,
-    INBOX_BYTES,
-    KIND_SHIFT,
-    NOT_OURS,
-    RANKS_SHIFT,
-    ROOM,
-    ROOT_MASK,
-    SIZE_SHIFT,
-)
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
 from gmpi.contract.wire import BLOCKING, COMMUNICATORS, DATATYPE_SHIFT, LOW_32, OP_BCAST, SCATTERED
@@ -47,17 +35,19 @@ def allreduce_word(word0, op, nbytes):
     ``is_sound`` comes first.
     """
     what = _reduction_word(int64(op), word0 >> DATATYPE_SHIFT & LOW_32)
-    if what == NOT_OURS:
-        return NOT_OURS
-    return _call_word(what, nbytes >> (what >> SIZE_SHIFT & 3), word0 >> 16 & (COMMUNICATORS - 1))
+    if what == collectives.NOT_OURS:
+        return collectives.NOT_OURS
+    return _call_word(
+        what, nbytes >> (what >> collectives.SIZE_SHIFT & 3), word0 >> 16 & (COMMUNICATORS - 1)
+    )
 
 
 @device
 def bcast_word(word0, root, nbytes):
     """The same of a Bcast; NOT_OURS: no rank can be this root."""
-    if root < 0 or root > ROOT_MASK:
-        return NOT_OURS
-    what = int64(root) | BCAST << KIND_SHIFT
+    if root < 0 or root > collectives.ROOT_MASK:
+        return collectives.NOT_OURS
+    what = int64(root) | collectives.BCAST << collectives.KIND_SHIFT
     return _call_word(what, nbytes, word0 >> 16 & (COMMUNICATORS - 1))
 
 
@@ -79,11 +69,11 @@ def make_scattered(scope: Scope, direct: SimpleNamespace, help_others: Callable)
         sync()
         send = 0
         recv = 0
-        reduces = kind_of(what) == ALLREDUCE
-        area, where = load_16(row_of(ctx, what) + AREA)
-        ranks = where >> RANKS_SHIFT
-        packed = area + 2 * ranks * INBOX_BYTES
-        sends = reduces or where & LOW_32 == what & ROOT_MASK
+        reduces = kind_of(what) == collectives.ALLREDUCE
+        area, where = load_16(row_of(ctx, what) + collectives.AREA)
+        ranks = where >> collectives.RANKS_SHIFT
+        packed = area + 2 * ranks * collectives.INBOX_BYTES
+        sends = reduces or where & LOW_32 == what & collectives.ROOT_MASK
         receives = reduces or not sends
         if leads() and nbytes > 0:
             lane = lane_id()
@@ -105,7 +95,7 @@ def make_scattered(scope: Scope, direct: SimpleNamespace, help_others: Callable)
         if not going:
             error = collect_long(ctx, what, slot, send, recv, nbytes)
         while going:
-            some = min(nbytes - begin, ROOM)
+            some = min(nbytes - begin, collectives.ROOM)
             source = send + begin
             target = recv + begin
             if send == SCATTERED:
@@ -122,11 +112,11 @@ def make_scattered(scope: Scope, direct: SimpleNamespace, help_others: Callable)
                 layout = layout_of(ctx, slot, LAYOUT_RECV)
                 unpack_layout(layout, packed, begin, begin + some, rank(), size())
             sync()
-            begin += ROOM
+            begin += collectives.ROOM
             going = error == SUCCESS and begin < nbytes
         if leads() and lane_id() == 0:
             slots.release(ctx, slot)
-        return 0 if error == NOT_OURS else slots.error_handle(error)
+        return 0 if error == collectives.NOT_OURS else slots.error_handle(error)
 
     collect_linked = parts_of(scope.name, "gmpi_direct")("collect_scattered", 8, 1, collect)
 
@@ -139,13 +129,13 @@ def make_scattered(scope: Scope, direct: SimpleNamespace, help_others: Callable)
             send_buffer, recv_buffer: what ``primitives.describe`` wrote.
         """
         datatype = word0 >> DATATYPE_SHIFT & LOW_32
-        what = NOT_OURS
+        what = collectives.NOT_OURS
         if word0 & 0xFF == OP_BCAST:
             if is_sound(word0, count) or (is_derived(datatype) and type_row != 0 and count >= 0):
                 what = bcast_word(word0, peer_tag & LOW_32, nbytes)
         elif word0 & BLOCKING != 0 and is_sound(word0, count):
             what = allreduce_word(word0, peer_tag >> 32, nbytes)
-        if what == NOT_OURS or not may_collect_direct(ctx, word0):
+        if what == collectives.NOT_OURS or not may_collect_direct(ctx, word0):
             return 0
         return collect_linked(ctx, what, nbytes, type_row, send_buffer, recv_buffer)
 

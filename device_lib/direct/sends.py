@@ -21,16 +21,7 @@ from device_lib.move.layouts import layout_of, pack_layout
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, fence_sys, lane_id, pause, write_packet
 from device_lib.platform.scope import Scope
-from gmpi.contract.channels import (
-    FILLED,
-    LONG,
-    NUMBERS,
-    PART_BYTES,
-    ROOM,
-    ROUND_SHIFT,
-    STRAIGHT,
-    WIDE_ROOM,
-)
+from gmpi.contract import channels
 from gmpi.contract.grid import PUT_WIDE
 from gmpi.contract.layouts import LAYOUT_SEND
 from gmpi.contract.wire import SCATTERED
@@ -48,7 +39,7 @@ def _look(ctx, slot, looks):
     user's buffer, bytes, number in the wide slot or what was said of a round's parts); one lane."""
     stage, address, stamp, length = rows.facts(ctx, slot)
     key, inbox, ours, counters = rows.ends_of(ctx, stamp)
-    number = stamp >> 1 & NUMBERS
+    number = stamp >> 1 & channels.NUMBERS
     length &= rows.LENGTH_MASK
     at = packets.inbox_slot(inbox, number)
     parts = stage - rows.ROUNDS
@@ -58,7 +49,7 @@ def _look(ctx, slot, looks):
             if cells.has_credit(ours, number):
                 if is_long(address, length):
                     return _LENGTH, number, 0, at, 0, address, length, 0
-                if length <= ROOM:
+                if length <= channels.ROOM:
                     return _SHORT, number, 0, at, 0, address, length, 0
                 if cells.all_taken(ours, number):
                     wide = table.next_wide(counters)
@@ -67,8 +58,8 @@ def _look(ctx, slot, looks):
         else:
             said, place, wanted = cells.announcement(ours, number, parts)
             if said:
-                log = wanted >> ROUND_SHIFT
-                wanted &= (1 << ROUND_SHIFT) - 1
+                log = wanted >> channels.ROUND_SHIFT
+                wanted &= (1 << channels.ROUND_SHIFT) - 1
                 return _ROUND, number, parts, at, inbox + place, address, min(length, wanted), log
         looked += 1
         pause(20)
@@ -78,7 +69,7 @@ def _look(ctx, slot, looks):
 @device
 def is_long(address, nbytes):
     """Whether a message goes in rounds."""
-    return address == SCATTERED or nbytes > WIDE_ROOM
+    return address == SCATTERED or nbytes > channels.WIDE_ROOM
 
 
 @device
@@ -95,21 +86,25 @@ def first_stage(ctx, row, number, address, nbytes):
     if not cells.has_credit(ours, number):
         return rows.BEGINS
     at = packets.inbox_slot(inbox, number)
-    write_packet(at, nbytes, LONG | packets.mark_of(number) << 32)
+    write_packet(at, nbytes, channels.LONG | packets.mark_of(number) << 32)
     return rows.ROUNDS
 
 
 @device
 def _is_last(what, nbytes, parts):
     """Whether a send is over with this step: ``parts`` pushed, of a message in rounds."""
-    return what == _SHORT or what == _WIDE or (what == _ROUND and parts * PART_BYTES >= nbytes)
+    return (
+        what == _SHORT
+        or what == _WIDE
+        or (what == _ROUND and parts * channels.PART_BYTES >= nbytes)
+    )
 
 
 @device
 def _note(ctx, slot, what, number, at, nbytes, wide_or_parts):
     """What has been done with a send; one lane."""
     if what == _LENGTH:
-        write_packet(at, nbytes, LONG | packets.mark_of(number) << 32)
+        write_packet(at, nbytes, channels.LONG | packets.mark_of(number) << 32)
         rows.set_stage(ctx, slot, rows.ROUNDS)
         return 0
     if what == _WIDE:
@@ -146,9 +141,9 @@ def make_advance_send(scope: Scope) -> Callable:
             total: bytes that are wanted of the message.
             log: log2 of the round's parts, | STRAIGHT.
         """
-        begin = parts * PART_BYTES
+        begin = parts * channels.PART_BYTES
         end = min(total, begin + round_bytes(log))
-        piece = PART_BYTES if log & STRAIGHT == 0 else round_bytes(log)
+        piece = channels.PART_BYTES if log & channels.STRAIGHT == 0 else round_bytes(log)
         to -= begin
         pushing = True  # nothing wanted: one part without bytes
         while pushing:
@@ -160,11 +155,11 @@ def make_advance_send(scope: Scope) -> Callable:
             else:
                 copy_to_staging(there, address + begin, nbytes, rank(), size())
             sync()
-            parts += piece // PART_BYTES
+            parts += piece // channels.PART_BYTES
             begin += nbytes
             if leads() and lane_id() == 0:  # the others go on with the next part
                 fence_sys()
-                write_packet(at + FILLED, parts, packets.mark_of(number) << 32)
+                write_packet(at + channels.FILLED, parts, packets.mark_of(number) << 32)
             pushing = begin < end
         return parts
 

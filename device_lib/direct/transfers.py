@@ -24,36 +24,11 @@ from device_lib.direct.rounds import (
     turn_of,
 )
 from device_lib.direct.straight import move_straight
+from device_lib.platform import primitives as gpu
 from device_lib.platform.library import declared, parts_of
-from device_lib.platform.primitives import (
-    device,
-    fence_sys,
-    grid_blocks,
-    int64,
-    load_8,
-    load_16,
-    load_gpu,
-    load_sys,
-    memory_space,
-    opaque,
-    read_packet,
-    store_8,
-    write_packet,
-)
+from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
-from gmpi.contract import pipelines
-from gmpi.contract.collectives import (
-    ALLREDUCE,
-    ALLTOALL,
-    AMOUNT_BITS,
-    AREA,
-    CHUNK,
-    INBOX_BYTES,
-    PEERS,
-    RANKS_SHIFT,
-    SIGNATURE_SHIFT,
-    SIZE_SHIFT,
-)
+from gmpi.contract import collectives, pipelines
 from gmpi.contract.constants import ERR_OTHER, SUCCESS
 from gmpi.contract.grid import TRANSFER
 from gmpi.contract.pipelines import (
@@ -76,24 +51,24 @@ _pipelines_of = device(pipelines.pipelines_of)
 @device
 def _is_in_one_piece(address):
     """Whether others may reach it, or all blocks: shared memory goes in rounds or chunks."""
-    return address != SCATTERED and memory_space(address) == 0
+    return address != SCATTERED and gpu.memory_space(address) == 0
 
 
 @device
 def _bytes_of(what, nbytes, ranks):
     """(of what goes out, of what comes back)."""
-    if kind_of(what) == ALLREDUCE:
+    if kind_of(what) == collectives.ALLREDUCE:
         return nbytes, nbytes
-    return nbytes * ranks if kind_of(what) == ALLTOALL else nbytes, nbytes * ranks
+    return nbytes * ranks if kind_of(what) == collectives.ALLTOALL else nbytes, nbytes * ranks
 
 
 @device
 def _place_for(ctx, row, address, nbytes, me, peer):
     """Where a buffer is for a rank, relative to our area; 0: nowhere."""
-    area = load_16(row + AREA)[0]
+    area = gpu.load_16(row + collectives.AREA)[0]
     if peer == me:
         return address - area
-    found = place_anywhere(ctx, address, nbytes, load_8(row + PEERS + peer * 8))
+    found = place_anywhere(ctx, address, nbytes, gpu.load_8(row + collectives.PEERS + peer * 8))
     return found - area if found != 0 else 0
 
 
@@ -102,12 +77,16 @@ def _place_for(ctx, row, address, nbytes, me, peer):
 def _put_places(ctx, row, place, what, number, send, recv, nbytes, rank, size):
     """Tells the other ranks where our buffers are for them; 1 where one of those that the caller
     tells cannot reach what it needs, else 0."""
-    ranks = place >> RANKS_SHIFT
+    ranks = place >> collectives.RANKS_SHIFT
     me = place & LOW_32
     out, back = _bytes_of(what, nbytes, ranks)
-    reduces = kind_of(what) == ALLREDUCE
+    reduces = kind_of(what) == collectives.ALLREDUCE
     # What is reduced is moved by words. What comes of an Alltoall would fall on what goes out.
-    lacks = (send | recv) & 15 != 0 if reduces else send == recv and kind_of(what) == ALLTOALL
+    lacks = (
+        (send | recv) & 15 != 0
+        if reduces
+        else send == recv and kind_of(what) == collectives.ALLTOALL
+    )
     later = later_word(number)
     missing = 0
     peer = rank
@@ -120,26 +99,26 @@ def _put_places(ctx, row, place, what, number, send, recv, nbytes, rank, size):
                 from_here = _place_for(ctx, row, send, out, me, peer)
         if to == 0 or from_here == 0:
             missing = 1
-        box = load_8(row + PEERS + peer * 8) + turn_of(number, ranks)
-        write_packet(box + SEND_PACKET * PACKET_BYTES, from_here, later)
-        write_packet(box + RECV_PACKET * PACKET_BYTES, to, later)
-        peer += opaque(size)
+        box = gpu.load_8(row + collectives.PEERS + peer * 8) + turn_of(number, ranks)
+        gpu.write_packet(box + SEND_PACKET * PACKET_BYTES, from_here, later)
+        gpu.write_packet(box + RECV_PACKET * PACKET_BYTES, to, later)
+        peer += gpu.opaque(size)
     return missing
 
 
 @device
 def _find_buffers(row, place, number, rank, size):
     """Makes addresses of what the others have said of their buffers."""
-    ranks = place >> RANKS_SHIFT
+    ranks = place >> collectives.RANKS_SHIFT
     me = place & LOW_32
     peer = rank
     while peer < ranks:
         area = area_of(row, me, peer)
-        at = area_of(row, me, me) + turn_of(number, ranks) + peer * INBOX_BYTES
+        at = area_of(row, me, me) + turn_of(number, ranks) + peer * collectives.INBOX_BYTES
         for packet in (SEND_PACKET, RECV_PACKET):
             place_there = at + packet * PACKET_BYTES
-            store_8(place_there, read_packet(place_there)[0] + area)
-        peer += opaque(size)
+            gpu.store_8(place_there, gpu.read_packet(place_there)[0] + area)
+        peer += gpu.opaque(size)
 
 
 @device
@@ -151,13 +130,15 @@ def _offer_of_all(area, ranks, number, nbytes):
     theirs = 0
     source = 0
     while source < ranks:
-        low, word = read_packet(area + turn_of(number, ranks) + source * INBOX_BYTES)
+        low, word = gpu.read_packet(
+            area + turn_of(number, ranks) + source * collectives.INBOX_BYTES
+        )
         blocks = min(offer & BLOCKS_MASK, low & BLOCKS_MASK)
         offer = offer & low & (IN_ONE_PIECE | STRAIGHT) | blocks
         if low >> OFFERED_SHIFT != nbytes:
             other = source
             theirs = low >> OFFERED_SHIFT
-        source += opaque(1)
+        source += gpu.opaque(1)
     return offer, other, theirs
 
 
@@ -165,9 +146,9 @@ def _offer_of_all(area, ranks, number, nbytes):
 def _call_of(what, nbytes):
     """The signature of a call, with all bits of its amount, for the text of an error."""
     amount = nbytes
-    if kind_of(what) == ALLREDUCE:
-        amount = nbytes >> (what >> SIZE_SHIFT & 3)
-    return signature_of(what) | amount >> AMOUNT_BITS << SIGNATURE_SHIFT
+    if kind_of(what) == collectives.ALLREDUCE:
+        amount = nbytes >> (what >> collectives.SIZE_SHIFT & 3)
+    return signature_of(what) | amount >> collectives.AMOUNT_BITS << collectives.SIGNATURE_SHIFT
 
 
 def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
@@ -187,9 +168,9 @@ def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
 
     @device
     def look(ctx, what, number, signature, target, size_mode):
-        area, place = load_16(row_of(ctx, what) + AREA)
+        area, place = gpu.load_16(row_of(ctx, what) + collectives.AREA)
         return rounds.missing_of_entered(
-            area, place >> RANKS_SHIFT, number, signature, rank(), size(), LOOKS
+            area, place >> collectives.RANKS_SHIFT, number, signature, rank(), size(), LOOKS
         )
 
     wait = make_wait("wait_to_transfer", part("look_to_transfer", 8, 1, look))
@@ -198,22 +179,22 @@ def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
     def meet(ctx, what, number, nbytes, offer):
         """All ranks see what all have stored before; an error class."""
         row = row_of(ctx, what)
-        ranks = load_16(row + AREA)[1] >> RANKS_SHIFT
+        ranks = gpu.load_16(row + collectives.AREA)[1] >> collectives.RANKS_SHIFT
         if rank() < ranks:  # those that say so
-            fence_sys()
+            gpu.fence_sys()
         rounds.put_entered(row, ranks, number, what, rank(), size(), offer)
         error = wait(ctx, what, number, signature_of(what), 0, nbytes << 1 | ENTERED_ONLY)
         if rank() < ranks:  # those that have seen it
-            fence_sys()
+            gpu.fence_sys()
         sync()
         return error
 
     @device
     def transfer(ctx, what, send, recv, nbytes, number):
         row = row_of(ctx, what)
-        area, place = load_16(row + AREA)
-        ranks = place >> RANKS_SHIFT
-        blocks = int64(grid_blocks()) if shares(ctx) else int64(1)
+        area, place = gpu.load_16(row + collectives.AREA)
+        ranks = place >> collectives.RANKS_SHIFT
+        blocks = int64(gpu.grid_blocks()) if shares(ctx) else int64(1)
         offer = min(blocks, PIPELINES) | nbytes << OFFERED_SHIFT
         if _is_in_one_piece(send) and _is_in_one_piece(recv):
             missing = _put_places(ctx, row, place, what, number, send, recv, nbytes, rank(), size())
@@ -235,7 +216,7 @@ def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
             return NOT_AT_ONCE, number + 1
         count = int64(0)
         if offer & STRAIGHT == 0:
-            count = _pipelines_of(offer & BLOCKS_MASK, load_gpu(row + CHUNK), ranks)
+            count = _pipelines_of(offer & BLOCKS_MASK, gpu.load_gpu(row + collectives.CHUNK), ranks)
         else:
             _find_buffers(row, place, number, rank(), size())
             sync()
@@ -250,7 +231,7 @@ def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
         number += 1
         sync()
         if failed != 0:
-            error = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
+            error = gpu.load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
         elif count == 0:
             error = meet(ctx, what, number, nbytes, 0)
             number += 1

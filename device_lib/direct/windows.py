@@ -11,37 +11,8 @@ from device_lib.move.message import message_bytes
 from device_lib.platform.context import leads_grid
 from device_lib.platform.primitives import device, int64, load_8, load_16, load_gpu, memory_space
 from device_lib.proxied.status import sign32
+from gmpi.contract import windows, wire
 from gmpi.contract.constants import DATATYPE_MARK, DATATYPES, PROC_NULL
-from gmpi.contract.windows import (
-    COMM_SHIFT,
-    EPOCH,
-    HANDLE,
-    NO_ATOMICS,
-    RANKS,
-    TARGET_BYTES,
-    TARGETS,
-    UNIT,
-    WRONG_BUFFER,
-    WRONG_COUNT,
-    WRONG_DATATYPE,
-    WRONG_DISPLACEMENT,
-    WRONG_EPOCH,
-    WRONG_LENGTH,
-    WRONG_RANGE,
-    WRONG_RANK,
-    WRONG_WINDOW,
-)
-from gmpi.contract.wire import (
-    DEVICE_WINDOWS,
-    FLAG_NULL_BUFFER,
-    FLAG_PRIVATE_BUFFER,
-    FLAG_SHORT_BUFFER,
-    FLAG_STRIDED_BUFFER,
-    LOW_32,
-    POSITION_MASK,
-    WINDOW_ROW_BYTES,
-    WINDOW_ROWS,
-)
 
 _DATATYPE_COUNT = len(DATATYPES)
 NOWHERE = 0  # no address: there is nothing to move
@@ -68,12 +39,12 @@ def which_call(what, strided, op):
 @device
 def place_of(rank, win):
     """Target and window in one word."""
-    return (int64(rank) & LOW_32) | int64(win) << 32
+    return (int64(rank) & wire.LOW_32) | int64(win) << 32
 
 
 @device
 def _field(datatype):
-    return int64(datatype) if datatype >= 0 and datatype <= LOW_32 else int64(LOW_32)
+    return int64(datatype) if datatype >= 0 and datatype <= wire.LOW_32 else int64(wire.LOW_32)
 
 
 @device
@@ -85,40 +56,44 @@ def types_of(origin, target):
 @device
 def row_of(ctx, win):
     """The row that a handle names, whoever's it is."""
-    return ctx.device + DEVICE_WINDOWS + (int64(win) & WINDOW_ROWS - 1) * WINDOW_ROW_BYTES
+    return (
+        ctx.device
+        + wire.DEVICE_WINDOWS
+        + (int64(win) & wire.WINDOW_ROWS - 1) * wire.WINDOW_ROW_BYTES
+    )
 
 
 @device
 def is_window(row, win):
     """Whether it is the handle of a window that is there."""
-    return load_8(row + HANDLE) == win and win != 0
+    return load_8(row + windows.HANDLE) == win and win != 0
 
 
 @device
 def wrong_window(row, win):
     """WRONG_WINDOW or WRONG_EPOCH where no call may use a window now, else 0."""
-    epoch = load_gpu(row + EPOCH)
+    epoch = load_gpu(row + windows.EPOCH)
     if not is_window(row, win):
-        return WRONG_WINDOW
-    return WRONG_EPOCH if epoch == 0 else 0
+        return windows.WRONG_WINDOW
+    return windows.WRONG_EPOCH if epoch == 0 else 0
 
 
 @device
 def comm_of(ctx, win):
     """The communicator of a window that is there."""
-    return load_8(row_of(ctx, win) + RANKS) >> COMM_SHIFT
+    return load_8(row_of(ctx, win) + windows.RANKS) >> windows.COMM_SHIFT
 
 
 @device
 def ranks_of(row):
-    return load_8(row + RANKS) & LOW_32
+    return load_8(row + windows.RANKS) & wire.LOW_32
 
 
 @device
 def wrong_target(row, rank):
     """WRONG_RANK where a window has no such rank, else 0."""
     ranks = ranks_of(row)
-    return WRONG_RANK if rank != PROC_NULL and (rank < 0 or rank >= ranks) else 0
+    return windows.WRONG_RANK if rank != PROC_NULL and (rank < 0 or rank >= ranks) else 0
 
 
 @device
@@ -138,15 +113,15 @@ def find(ctx, place, disp, nbytes):
     if rank == PROC_NULL:
         return 0, NOWHERE, 0
     if wrong_target(row, rank) != 0:
-        return WRONG_RANK, NOWHERE, ranks_of(row)
-    target = load_8(row + TARGETS) + int64(rank) * TARGET_BYTES
+        return windows.WRONG_RANK, NOWHERE, ranks_of(row)
+    target = load_8(row + windows.TARGETS) + int64(rank) * windows.TARGET_BYTES
     base, room = load_16(target)
-    unit, most = load_16(target + UNIT)
+    unit, most = load_16(target + windows.UNIT)
     if disp < 0:
-        return WRONG_DISPLACEMENT, NOWHERE, room
-    if disp > most & ~NO_ATOMICS or disp * unit + nbytes > room:
-        return WRONG_RANGE, NOWHERE, room
-    return 0, base + disp * unit, most & NO_ATOMICS
+        return windows.WRONG_DISPLACEMENT, NOWHERE, room
+    if disp > most & ~windows.NO_ATOMICS or disp * unit + nbytes > room:
+        return windows.WRONG_RANGE, NOWHERE, room
+    return 0, base + disp * unit, most & windows.NO_ATOMICS
 
 
 @device
@@ -158,8 +133,8 @@ def _is_known(datatype):
 def wrong_amount(count, datatype):
     """WRONG_DATATYPE or WRONG_COUNT where these are no bytes in one piece, else 0."""
     if not _is_known(datatype):
-        return WRONG_DATATYPE
-    return WRONG_COUNT if count < 0 or count > POSITION_MASK // 32 else 0
+        return windows.WRONG_DATATYPE
+    return windows.WRONG_COUNT if count < 0 or count > wire.POSITION_MASK // 32 else 0
 
 
 @device
@@ -168,14 +143,14 @@ def flaw_of(ctx, address, room, nbytes, strided):
     if nbytes <= 0:
         return 0
     if address == 0:
-        return FLAG_NULL_BUFFER
+        return wire.FLAG_NULL_BUFFER
     if strided != 0:
-        return FLAG_STRIDED_BUFFER
+        return wire.FLAG_STRIDED_BUFFER
     if room < nbytes:
-        return FLAG_SHORT_BUFFER
+        return wire.FLAG_SHORT_BUFFER
     space = memory_space(address)
     if space == 2 or (space == 1 and leads_grid(ctx) != 0):
-        return FLAG_PRIVATE_BUFFER
+        return wire.FLAG_PRIVATE_BUFFER
     return 0
 
 
@@ -195,12 +170,12 @@ def judge(ctx, what, address, room, count, types, place, disp, target_count):
         (what is wrong, or 0; address of the target's bytes; how many there are; the count and the
         datatype that the record names; what it says more).
     """
-    origin_type = types & LOW_32
-    target_type = types >> 32 & LOW_32
+    origin_type = types & wire.LOW_32
+    target_type = types >> 32 & wire.LOW_32
     nbytes = message_bytes(count, origin_type)
     target_bytes = message_bytes(target_count, target_type)
     wrong, at, more = find(ctx, place, disp, target_bytes)
-    if wrong == 0 or wrong == WRONG_RANGE or wrong == WRONG_DISPLACEMENT:
+    if wrong == 0 or wrong == windows.WRONG_RANGE or wrong == windows.WRONG_DISPLACEMENT:
         origin_wrong = wrong_amount(count, origin_type)
         target_wrong = wrong_amount(target_count, target_type)
         flaw = flaw_of(ctx, address, room, nbytes, what >> STRIDED_SHIFT & 1)
@@ -209,7 +184,7 @@ def judge(ctx, what, address, room, count, types, place, disp, target_count):
         if target_wrong != 0:
             return target_wrong, NOWHERE, 0, target_count, target_type, 0
         if nbytes != target_bytes:
-            return WRONG_LENGTH, NOWHERE, 0, count, origin_type, target_bytes
+            return windows.WRONG_LENGTH, NOWHERE, 0, count, origin_type, target_bytes
         if wrong == 0 and at != NOWHERE and flaw != 0:
-            return WRONG_BUFFER, NOWHERE, 0, count, origin_type, flaw
+            return windows.WRONG_BUFFER, NOWHERE, 0, count, origin_type, flaw
     return wrong, at, nbytes, count, origin_type, more

@@ -15,29 +15,18 @@ import ctypes
 
 from device_lib.move.reduce import combine
 from device_lib.platform.primitives import SIMULATOR, device, int64, spin
-from gmpi.contract.collectives import (
-    ALLREDUCE,
-    BOOLEANS,
-    CLASS_SHIFT,
-    COMPLEX_DOUBLES,
-    COMPLEX_FLOATS,
-    KIND_SHIFT,
-    NOT_OURS,
-    OP_MASK,
-    REAL,
-    SIGNED,
-    SIZE_SHIFT,
-    UNSIGNED,
-    reduction_word,
-)
+from gmpi.contract import collectives
 from gmpi.contract.constants import BAND, BOR, BXOR, MAX, MIN, NO_OP, REPLACE, SUM
 
-_reduction_word = device(reduction_word)
-_COMPLEX = COMPLEX_FLOATS | COMPLEX_DOUBLES
+_reduction_word = device(collectives.reduction_word)
+_COMPLEX = collectives.COMPLEX_FLOATS | collectives.COMPLEX_DOUBLES
 NOT_ALIKE = -2  # in place of a kind of update: the elements of the two sides are not of one type
 _REPLACES = 14  # the operation in a kind of update
 _LOADS = 15
-_COPIED = UNSIGNED << CLASS_SHIFT | ALLREDUCE << KIND_SHIFT
+_COPIED = (
+    collectives.UNSIGNED << collectives.CLASS_SHIFT
+    | collectives.ALLREDUCE << collectives.KIND_SHIFT
+)
 
 
 @device
@@ -52,10 +41,14 @@ def kind_of(op, datatype, fetches):
     if op == REPLACE or op == NO_OP:
         shift = (size > 1) + (size > 2) + (size > 4)
         if size != 1 << shift or halves != 0:
-            return NOT_OURS
-        return (_REPLACES if op == REPLACE else _LOADS) | int64(shift) << SIZE_SHIFT | _COPIED
+            return collectives.NOT_OURS
+        return (
+            (_REPLACES if op == REPLACE else _LOADS)
+            | int64(shift) << collectives.SIZE_SHIFT
+            | _COPIED
+        )
     if halves != 0 and (op != SUM or fetches != 0):
-        return NOT_OURS
+        return collectives.NOT_OURS
     return _reduction_word(int64(op), int64(datatype))
 
 
@@ -63,23 +56,27 @@ def kind_of(op, datatype, fetches):
 def may_compare(datatype):
     """Whether GMPI_Compare_and_swap takes a predefined datatype: integers, logical ones, bytes
     (MPI 4.1 section 12.3.6)."""
-    if kind_of(REPLACE, datatype, 1) == NOT_OURS:
+    if kind_of(REPLACE, datatype, 1) == collectives.NOT_OURS:
         return False
     what = _reduction_word(int64(SUM), int64(datatype))
-    logical = BOOLEANS >> (datatype & 0x3F) & 1 != 0
-    return logical or what == NOT_OURS or what >> CLASS_SHIFT & 3 != REAL
+    logical = collectives.BOOLEANS >> (datatype & 0x3F) & 1 != 0
+    return (
+        logical
+        or what == collectives.NOT_OURS
+        or what >> collectives.CLASS_SHIFT & 3 != collectives.REAL
+    )
 
 
 @device
 def loads(what):
     """Whether nothing is changed."""
-    return what & OP_MASK == _LOADS
+    return what & collectives.OP_MASK == _LOADS
 
 
 @device
 def shift_of(what):
     """log2 of the bytes of what is updated at once."""
-    return what >> SIZE_SHIFT & 3
+    return what >> collectives.SIZE_SHIFT & 3
 
 
 @device
@@ -90,7 +87,7 @@ def _mask_of(shift):
 @device
 def _next(what, old, value):
     """What an element becomes."""
-    op = what & OP_MASK
+    op = what & collectives.OP_MASK
     if op == _REPLACES:
         return value
     if op == _LOADS:
@@ -196,10 +193,10 @@ else:
 
         @device
         def fetch_natively(what, address, value):
-            op = what & OP_MASK
-            kind = what >> CLASS_SHIFT & 3
+            op = what & collectives.OP_MASK
+            kind = what >> collectives.CLASS_SHIFT & 3
             if op == SUM:
-                return add_real(address, value) if kind == REAL else add(address, value)
+                return add_real(address, value) if kind == collectives.REAL else add(address, value)
             if op == _REPLACES:
                 return exchange(address, value)
             if op == _LOADS:
@@ -210,21 +207,21 @@ else:
                 return either(address, value)
             if op == BXOR:
                 return differ(address, value)
-            if op == MIN and kind == SIGNED:
+            if op == MIN and kind == collectives.SIGNED:
                 return low(address, value)
-            if op == MAX and kind == SIGNED:
+            if op == MAX and kind == collectives.SIGNED:
                 return high(address, value)
-            if op == MIN and kind == UNSIGNED:
+            if op == MIN and kind == collectives.UNSIGNED:
                 return low_unsigned(address, value)
-            if op == MAX and kind == UNSIGNED:
+            if op == MAX and kind == collectives.UNSIGNED:
                 return high_unsigned(address, value)
             return _fetch_by_loop(what, address, value)
 
         @device
         def update_natively(what, address, value):
-            op = what & OP_MASK
-            kind = what >> CLASS_SHIFT & 3
-            if op == SUM and kind == REAL:
+            op = what & collectives.OP_MASK
+            kind = what >> collectives.CLASS_SHIFT & 3
+            if op == SUM and kind == collectives.REAL:
                 add_real(address, value)
             elif op == SUM:
                 add(address, value)
@@ -236,13 +233,13 @@ else:
                 either(address, value)
             elif op == BXOR:
                 differ(address, value)
-            elif op == MIN and kind == SIGNED:
+            elif op == MIN and kind == collectives.SIGNED:
                 low(address, value)
-            elif op == MAX and kind == SIGNED:
+            elif op == MAX and kind == collectives.SIGNED:
                 high(address, value)
-            elif op == MIN and kind == UNSIGNED:
+            elif op == MIN and kind == collectives.UNSIGNED:
                 low_unsigned(address, value)
-            elif op == MAX and kind == UNSIGNED:
+            elif op == MAX and kind == collectives.UNSIGNED:
                 high_unsigned(address, value)
             elif op != _LOADS:
                 _fetch_by_loop(what, address, value)

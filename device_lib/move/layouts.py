@@ -16,20 +16,7 @@ from device_lib.platform.context import datatype_address, layouts_address
 from device_lib.platform.divide import LIMIT, divide_wide
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64, load_8, load_gpu, opaque, store_8
-from gmpi.contract.layouts import (
-    DERIVED_MARK,
-    DERIVED_MASK,
-    DERIVED_ROWS,
-    LAYOUT_OWN,
-    LAYOUT_TYPE,
-    LAYOUT_USER,
-    TYPE_DESCRIPTORS,
-    TYPE_EXTENT,
-    TYPE_HANDLE,
-    TYPE_HEADER,
-    TYPE_PARTS,
-    TYPE_SIZE,
-)
+from gmpi.contract import layouts
 from gmpi.contract.wire import POSITION_MASK
 from gmpi.datatypes.descriptor import (
     ALIGNMENT_SHIFT,
@@ -56,14 +43,14 @@ BUFFER_SHAPE = 32  # count and stride of each dimension, the outermost first
 
 @device
 def is_derived(datatype):
-    return datatype & ~DERIVED_MASK == DERIVED_MARK
+    return datatype & ~layouts.DERIVED_MASK == layouts.DERIVED_MARK
 
 
 @device
 def type_row(ctx, datatype):
     """The row of a derived datatype; 0 when it is not, or no longer, committed (any thread)."""
-    row = datatype_address(ctx, int64(datatype) & (DERIVED_ROWS - 1))
-    if load_gpu(row + TYPE_HANDLE) != datatype:
+    row = datatype_address(ctx, int64(datatype) & (layouts.DERIVED_ROWS - 1))
+    if load_gpu(row + layouts.TYPE_HANDLE) != datatype:
         return 0
     return row
 
@@ -71,7 +58,7 @@ def type_row(ctx, datatype):
 @device
 def derived_bytes(row, count):
     """Packed bytes of ``count`` elements; 0 for whatever the proxy is going to refuse."""
-    size = load_gpu(row + TYPE_SIZE)
+    size = load_gpu(row + layouts.TYPE_SIZE)
     if size == 0 or count <= 0:
         return 0
     most, rest = divide_wide(POSITION_MASK, size)
@@ -136,19 +123,19 @@ def _write_rows(descriptor, buffer):
 @device
 def write_view(layout, buffer, nbytes):
     """Makes a row of a strided view: what ``descriptor.describe`` does on the host (one thread)."""
-    own = layout + LAYOUT_OWN
-    descriptor = own + TYPE_HEADER
+    own = layout + layouts.LAYOUT_OWN
+    descriptor = own + layouts.TYPE_HEADER
     rows, atom, shift = _write_rows(descriptor, buffer)
     store_8(descriptor + D_HEAD, STRIDED | rows << DIMS_SHIFT | shift << ALIGNMENT_SHIFT)
     store_8(descriptor + D_BEGIN, 0)
     store_8(descriptor + D_SIZE, nbytes)
     store_8(descriptor + D_OFFSET, 0)
     store_8(descriptor + D_ATOM, atom)
-    store_8(own + TYPE_SIZE, nbytes)
-    store_8(own + TYPE_EXTENT, 0)
-    store_8(own + TYPE_PARTS, 1)
-    store_8(own + TYPE_DESCRIPTORS, descriptor)
-    store_8(layout + LAYOUT_TYPE, own)
+    store_8(own + layouts.TYPE_SIZE, nbytes)
+    store_8(own + layouts.TYPE_EXTENT, 0)
+    store_8(own + layouts.TYPE_PARTS, 1)
+    store_8(own + layouts.TYPE_DESCRIPTORS, descriptor)
+    store_8(layout + layouts.LAYOUT_TYPE, own)
 
 
 @device
@@ -157,7 +144,7 @@ def finish_view(layout, lane, lanes):
 
     By all lanes of a warp after ``write_view`` and a barrier: each one takes a long division.
     """
-    descriptor = layout + LAYOUT_OWN + TYPE_HEADER
+    descriptor = layout + layouts.LAYOUT_OWN + layouts.TYPE_HEADER
     rows = load_8(descriptor + D_HEAD) >> DIMS_SHIFT & 0xFF
     i = lane
     while i < 5 + rows:
@@ -179,12 +166,12 @@ def _make_move(unpack: bool) -> Callable:
     @device
     def move(layout, packed, begin, end, rank, size):
         """Moves bytes ``begin..end`` of the packed message; byte ``begin`` is at ``packed``."""
-        user = load_gpu(layout + LAYOUT_USER)
-        row = load_gpu(layout + LAYOUT_TYPE)
-        whole = load_gpu(row + TYPE_SIZE)
-        extent = load_gpu(row + TYPE_EXTENT)
-        parts = load_gpu(row + TYPE_PARTS)
-        descriptors = load_gpu(row + TYPE_DESCRIPTORS)
+        user = load_gpu(layout + layouts.LAYOUT_USER)
+        row = load_gpu(layout + layouts.LAYOUT_TYPE)
+        whole = load_gpu(row + layouts.TYPE_SIZE)
+        extent = load_gpu(row + layouts.TYPE_EXTENT)
+        parts = load_gpu(row + layouts.TYPE_PARTS)
+        descriptors = load_gpu(row + layouts.TYPE_DESCRIPTORS)
         origin = packed - begin
         element = 0
         step = end  # one part repeats by itself

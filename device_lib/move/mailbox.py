@@ -15,30 +15,11 @@ also of those bytes that it has no room for.
 from __future__ import annotations
 
 from device_lib.move.copy import FEW_THREADS, load_payload, store_payload
+from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
-from device_lib.platform.primitives import (
-    SIMULATOR,
-    device,
-    int64,
-    load_sys,
-    opaque,
-    pause,
-    read_packet,
-    uint32,
-    write_packet,
-)
+from device_lib.platform.primitives import device, int64, uint32
+from gmpi.contract import wire
 from gmpi.contract.rules import mailbox_groups
-from gmpi.contract.wire import (
-    CONTROL_ABORT,
-    LOW_32,
-    MAILBOX_GROUPS,
-    MAILBOX_PACKETS,
-    MAILBOX_STRIDE,
-    MAILED_GROUPS_SHIFT,
-    MAILED_TICKET_SHIFT,
-    PACKET_BYTES,
-    PACKET_PAYLOAD,
-)
 
 # Three words of 16 bytes fill the packets of a group: whole words in, whole packets out, and a
 # thread needs nobody else. Groups lie in blocks of 32, first packets first, so that neighbouring
@@ -46,9 +27,9 @@ from gmpi.contract.wire import (
 # their way together cost one latency, and code that runs once a message is paid for by its length.
 # Of many threads each has one: there are enough loads, and not the registers for more. That is a
 # function of its own, so that no warp saves registers for the other.
-_GROUP_BYTES = MAILBOX_PACKETS * PACKET_PAYLOAD
-_NEXT_PACKET = MAILBOX_GROUPS * PACKET_BYTES  # from one packet of a group to the next
-_BLOCK_BYTES = MAILBOX_PACKETS * _NEXT_PACKET
+_GROUP_BYTES = wire.MAILBOX_PACKETS * wire.PACKET_PAYLOAD
+_NEXT_PACKET = wire.MAILBOX_GROUPS * wire.PACKET_BYTES  # from one packet of a group to the next
+_BLOCK_BYTES = wire.MAILBOX_PACKETS * _NEXT_PACKET
 groups_of = device(mailbox_groups)
 
 _PATIENCE = 256  # looks at packets between two at the abort word
@@ -57,14 +38,14 @@ _PATIENCE = 256  # looks at packets between two at the abort word
 @device
 def _group_address(place, group):
     """Where the first packet of a group is."""
-    block = group // MAILBOX_GROUPS
-    return place + block * _BLOCK_BYTES + (group & (MAILBOX_GROUPS - 1)) * PACKET_BYTES
+    block = group // wire.MAILBOX_GROUPS
+    return place + block * _BLOCK_BYTES + (group & (wire.MAILBOX_GROUPS - 1)) * wire.PACKET_BYTES
 
 
 @device
 def _packet_address(place, packet):
-    group = packet // MAILBOX_PACKETS
-    return _group_address(place, group) + (packet & (MAILBOX_PACKETS - 1)) * _NEXT_PACKET
+    group = packet // wire.MAILBOX_PACKETS
+    return _group_address(place, group) + (packet & (wire.MAILBOX_PACKETS - 1)) * _NEXT_PACKET
 
 
 @device
@@ -73,7 +54,7 @@ def _in_words(address, nbytes):
     return (address | nbytes) & 15 == 0
 
 
-if SIMULATOR:
+if gpu.SIMULATOR:
 
     def _put_words(place, source, nbytes, groups, seq, rank, size):
         _put_packets(place, source, nbytes, groups, seq, rank, size)
@@ -101,13 +82,15 @@ else:
         a0, b0, a1, b1, a2, b2 = words
         if group < groups:
             at = _group_address(place, group)
-            write_packet(at, a0, b0 & LOW_32 | seq_bits)
-            write_packet(
-                at + _NEXT_PACKET, b0 >> 32 & LOW_32 | a1 << 32, a1 >> 32 & LOW_32 | seq_bits
+            gpu.write_packet(at, a0, b0 & wire.LOW_32 | seq_bits)
+            gpu.write_packet(
+                at + _NEXT_PACKET,
+                b0 >> 32 & wire.LOW_32 | a1 << 32,
+                a1 >> 32 & wire.LOW_32 | seq_bits,
             )
-            write_packet(at + 2 * _NEXT_PACKET, b1, a2 & LOW_32 | seq_bits)
-            low = a2 >> 32 & LOW_32 | b2 << 32
-            write_packet(at + 3 * _NEXT_PACKET, low, b2 >> 32 & LOW_32 | seq_bits)
+            gpu.write_packet(at + 2 * _NEXT_PACKET, b1, a2 & wire.LOW_32 | seq_bits)
+            low = a2 >> 32 & wire.LOW_32 | b2 << 32
+            gpu.write_packet(at + 3 * _NEXT_PACKET, low, b2 >> 32 & wire.LOW_32 | seq_bits)
 
     @device
     def _put_words(place, source, nbytes, groups, seq, rank, size):
@@ -127,34 +110,34 @@ else:
         group = rank
         while group < groups:
             _put_group(place, group, groups, _load_group(source, group, nbytes), seq << 32)
-            group += opaque(size)
+            group += gpu.opaque(size)
 
     @device
     def _look_at_group(place, group, groups):
         """The packets of a group, or of the last one."""
         at = _group_address(place, min(group, groups - 1))
-        a, p = read_packet(at)
-        b, q = read_packet(at + _NEXT_PACKET)
-        c, r = read_packet(at + 2 * _NEXT_PACKET)
-        d, s = read_packet(at + 3 * _NEXT_PACKET)
+        a, p = gpu.read_packet(at)
+        b, q = gpu.read_packet(at + _NEXT_PACKET)
+        c, r = gpu.read_packet(at + 2 * _NEXT_PACKET)
+        d, s = gpu.read_packet(at + 3 * _NEXT_PACKET)
         return a, p, b, q, c, r, d, s
 
     @device
     def _have_come(packets, seq):
         a, p, b, q, c, r, d, s = packets
         wrong = (p >> 32 ^ seq) | (q >> 32 ^ seq) | (r >> 32 ^ seq) | (s >> 32 ^ seq)
-        return wrong & LOW_32 == 0
+        return wrong & wire.LOW_32 == 0
 
     @device
     def _store_group(target, group, nbytes, packets):
         a, p, b, q, c, r, d, s = packets
         begin = group * _GROUP_BYTES
-        store_16_if(target + begin, a, p & LOW_32 | b << 32, begin < nbytes)
+        store_16_if(target + begin, a, p & wire.LOW_32 | b << 32, begin < nbytes)
         high = c
-        low = b >> 32 & LOW_32 | q << 32
+        low = b >> 32 & wire.LOW_32 | q << 32
         store_16_if(target + begin + 16, low, high, begin + 16 < nbytes)
-        low = r & LOW_32 | d << 32
-        high = d >> 32 & LOW_32 | s << 32
+        low = r & wire.LOW_32 | d << 32
+        high = d >> 32 & wire.LOW_32 | s << 32
         store_16_if(target + begin + 32, low, high, begin + 32 < nbytes)
 
     @device
@@ -170,7 +153,7 @@ else:
                 group += 2 * size
             else:
                 looks += 1
-                if looks & (_PATIENCE - 1) == 0 and load_sys(control + CONTROL_ABORT) != 0:
+                if looks & (_PATIENCE - 1) == 0 and gpu.load_sys(control + wire.CONTROL_ABORT) != 0:
                     return 1
         return 0
 
@@ -185,7 +168,7 @@ else:
                 group = uint32(group + size)
             else:
                 looks = uint32(looks + 1)
-                if looks & (_PATIENCE - 1) == 0 and load_sys(control + CONTROL_ABORT) != 0:
+                if looks & (_PATIENCE - 1) == 0 and gpu.load_sys(control + wire.CONTROL_ABORT) != 0:
                     return 1
         return 0
 
@@ -194,37 +177,37 @@ else:
 def _put_packets(place, source, nbytes, groups, seq, rank, size):
     """For buffers anywhere, and messages of any length."""
     packet = rank
-    packets = MAILBOX_PACKETS * groups
+    packets = wire.MAILBOX_PACKETS * groups
     while packet < packets:
-        begin = packet * PACKET_PAYLOAD
+        begin = packet * wire.PACKET_PAYLOAD
         low, high = load_payload(source + begin, max(nbytes - begin, 0))
-        write_packet(_packet_address(place, packet), low, (high & LOW_32) | seq << 32)
-        packet += opaque(size)
+        gpu.write_packet(_packet_address(place, packet), low, (high & wire.LOW_32) | seq << 32)
+        packet += gpu.opaque(size)
 
 
 @device
 def _take_packets(control, place, target, nbytes, groups, seq, rank, size):
     packet = rank
     looks = 0
-    while packet < MAILBOX_PACKETS * groups:
-        low, word = read_packet(_packet_address(place, packet))
-        if word >> 32 & LOW_32 == seq:
-            begin = packet * PACKET_PAYLOAD
+    while packet < wire.MAILBOX_PACKETS * groups:
+        low, word = gpu.read_packet(_packet_address(place, packet))
+        if word >> 32 & wire.LOW_32 == seq:
+            begin = packet * wire.PACKET_PAYLOAD
             if begin < nbytes:
-                store_payload(target + begin, low, word & LOW_32, nbytes - begin)
-            packet += opaque(size)
+                store_payload(target + begin, low, word & wire.LOW_32, nbytes - begin)
+            packet += gpu.opaque(size)
         else:
             looks += 1
-            if looks & (_PATIENCE - 1) == 0 and load_sys(control + CONTROL_ABORT) != 0:
+            if looks & (_PATIENCE - 1) == 0 and gpu.load_sys(control + wire.CONTROL_ABORT) != 0:
                 return 1
-            pause(20)
+            gpu.pause(20)
     return 0
 
 
 def _make_put(put_words):
     @device
     def put(place, source, nbytes, what, rank, size):
-        seq = what & LOW_32
+        seq = what & wire.LOW_32
         groups = what >> 32
         if groups == 0:
             groups = groups_of(nbytes)
@@ -240,7 +223,7 @@ def _make_put(put_words):
 def _make_take(take_words):
     @device
     def take(control, place, target, nbytes, what, rank, size):
-        seq = what & LOW_32
+        seq = what & wire.LOW_32
         groups = what >> 32
         if _in_words(target, nbytes):
             return take_words(control, place, target, nbytes, groups, seq, rank, size)
@@ -295,8 +278,11 @@ def take_commanded(ctx, places, mailed, target, nbytes, rank, size):
         places: what ``our_mailboxes`` returned.
         mailed: packet 6 of the completion of the receive.
     """
-    index = mailed & (1 << MAILED_GROUPS_SHIFT) - 1
-    place = places + index * MAILBOX_STRIDE
-    groups = mailed >> MAILED_GROUPS_SHIFT & (1 << MAILED_TICKET_SHIFT - MAILED_GROUPS_SHIFT) - 1
-    seq = (mailed >> MAILED_TICKET_SHIFT << 1 | 1) & LOW_32
+    index = mailed & (1 << wire.MAILED_GROUPS_SHIFT) - 1
+    place = places + index * wire.MAILBOX_STRIDE
+    groups = (
+        mailed >> wire.MAILED_GROUPS_SHIFT
+        & (1 << wire.MAILED_TICKET_SHIFT - wire.MAILED_GROUPS_SHIFT) - 1
+    )
+    seq = (mailed >> wire.MAILED_TICKET_SHIFT << 1 | 1) & wire.LOW_32
     return take_mail(ctx, place, target, nbytes, groups, seq, rank, size)

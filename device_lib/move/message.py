@@ -10,25 +10,13 @@ from __future__ import annotations
 
 from device_lib.platform.context import eager_bytes, leads_grid
 from device_lib.platform.primitives import buffer_of, device, int64, itemsize_of, memory_space
+from gmpi.contract import wire
 from gmpi.contract.constants import (
     DATATYPE_MARK,
     DATATYPES,
     FIRST_WITH_GAPS,
     IN_PLACE,
     TWOINT,
-)
-from gmpi.contract.wire import (
-    DATATYPE_SHIFT,
-    DATATYPE_UNFIT,
-    FLAG_BACK,
-    FLAG_NULL_BUFFER,
-    FLAG_OUT,
-    FLAG_PRIVATE_BUFFER,
-    FLAG_SHORT_BUFFER,
-    FLAG_STRIDED_BUFFER,
-    FLAWS,
-    LOW_32,
-    POSITION_MASK,
 )
 
 _DATATYPE_COUNT = len(DATATYPES)
@@ -49,7 +37,7 @@ def fitting(datatype, buffer):
         return int64(datatype)
     if datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
         return int64(datatype)
-    return DATATYPE_MARK | itemsize << 8 | DATATYPE_UNFIT | int64(datatype) & 0xFF
+    return DATATYPE_MARK | itemsize << 8 | wire.DATATYPE_UNFIT | int64(datatype) & 0xFF
 
 
 @device
@@ -58,7 +46,7 @@ def message_bytes(count, datatype):
     if datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
         return 0
     size = int64(datatype) >> 8 & 0xFF
-    if count <= 0 or count > POSITION_MASK // 32:
+    if count <= 0 or count > wire.POSITION_MASK // 32:
         return 0
     return int64(count) * size
 
@@ -66,16 +54,16 @@ def message_bytes(count, datatype):
 @device
 def is_sound(word0, count):
     """Whether the proxy would accept datatype, count and buffer of a call."""
-    datatype = word0 >> DATATYPE_SHIFT & LOW_32
+    datatype = word0 >> wire.DATATYPE_SHIFT & wire.LOW_32
     known = datatype & ~0xFFFF == DATATYPE_MARK and datatype & 0xFF < FIRST_WITH_GAPS
-    counted = count >= 0 and count <= POSITION_MASK // 32
-    return known and counted and word0 >> 8 & FLAWS == 0
+    counted = count >= 0 and count <= wire.POSITION_MASK // 32
+    return known and counted and word0 >> 8 & wire.FLAWS == 0
 
 
 @device
 def record_bytes(word0, count):
     """``message_bytes`` of a call whose record begins with ``word0``."""
-    return message_bytes(count, word0 >> DATATYPE_SHIFT & LOW_32)
+    return message_bytes(count, word0 >> wire.DATATYPE_SHIFT & wire.LOW_32)
 
 
 @device
@@ -95,14 +83,14 @@ def inspect(ctx, buffer, nbytes, way):
     if nbytes > 0:
         space = memory_space(address)
         if address == 0:
-            flags = FLAG_NULL_BUFFER
+            flags = wire.FLAG_NULL_BUFFER
         elif strided != 0:
-            flags = FLAG_STRIDED_BUFFER
+            flags = wire.FLAG_STRIDED_BUFFER
         elif room < nbytes:
-            flags = FLAG_SHORT_BUFFER
+            flags = wire.FLAG_SHORT_BUFFER
         elif space == 2 or (space == 1 and nbytes > room_in_shared(ctx)):
             # Other threads cannot address this thread's memory, nor other blocks this block's.
-            flags = FLAG_PRIVATE_BUFFER
+            flags = wire.FLAG_PRIVATE_BUFFER
         else:
             return address, nbytes, way
     return 0, 0, flags
@@ -111,7 +99,7 @@ def inspect(ctx, buffer, nbytes, way):
 @device
 def inspect_reduction(ctx, sendbuf, recvbuf, nbytes):
     """(address to pack from, address to unpack to, bytes, flags)."""
-    way = FLAG_OUT | FLAG_BACK
+    way = wire.FLAG_OUT | wire.FLAG_BACK
     send, room, strided = buffer_of(sendbuf)
     recv, moved, flags = inspect(ctx, recvbuf, nbytes, way)
     if send == IN_PLACE:

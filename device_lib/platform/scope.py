@@ -10,26 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from device_lib.platform.primitives import (
-    ballot,
-    block_threads,
-    broadcast_block,
-    broadcast_block_3,
-    broadcast_block_4,
-    broadcast_block_5,
-    broadcast_block_8,
-    device,
-    get_block_4,
-    get_block_row,
-    lane_id,
-    put_block_4,
-    put_block_row,
-    shuffle,
-    sync_block,
-    sync_block_or,
-    sync_warp,
-    thread_rank,
-)
+from device_lib.platform import primitives as gpu
+from device_lib.platform.primitives import device
 
 #: Mask of a full warp. A constant: with any other the compiler adds instructions that check
 #: whether the lanes agree on it.
@@ -89,7 +71,7 @@ class Scope(NamedTuple):
 @device
 def warp_lanes():
     """Number of threads in the calling warp; the last warp of a block may not be full."""
-    return min(32, block_threads() - (thread_rank() & ~31))
+    return min(32, gpu.block_threads() - (gpu.thread_rank() & ~31))
 
 
 @device
@@ -100,12 +82,12 @@ def warp_mask():
 
 @device
 def _in_warp_0():
-    return thread_rank() < 32
+    return gpu.thread_rank() < 32
 
 
 @device
 def _warp_0_lanes():
-    return min(32, block_threads())
+    return min(32, gpu.block_threads())
 
 
 @device
@@ -115,48 +97,48 @@ def _always():
 
 @device
 def _sync_this_warp():
-    sync_warp(warp_mask())
+    gpu.sync_warp(warp_mask())
 
 
 @device
 def _sync_this_warp_or(flag):
-    sync_warp(warp_mask())
-    return ballot(warp_mask(), flag != 0) != 0
+    gpu.sync_warp(warp_mask())
+    return gpu.ballot(warp_mask(), flag != 0) != 0
 
 
 @device
 def _sync_full_warp():
-    sync_warp(ALL_LANES)
+    gpu.sync_warp(ALL_LANES)
 
 
 @device
 def _sync_full_warp_or(flag):
-    sync_warp(ALL_LANES)
-    return ballot(ALL_LANES, flag != 0) != 0
+    gpu.sync_warp(ALL_LANES)
+    return gpu.ballot(ALL_LANES, flag != 0) != 0
 
 
 @device
 def _from_lane_0(a):
-    return shuffle(warp_mask(), a, 0)
+    return gpu.shuffle(warp_mask(), a, 0)
 
 
 @device
 def _from_lane_0_3(a, b, c):
     mask = warp_mask()
-    return shuffle(mask, a, 0), shuffle(mask, b, 0), shuffle(mask, c, 0)
+    return gpu.shuffle(mask, a, 0), gpu.shuffle(mask, b, 0), gpu.shuffle(mask, c, 0)
 
 
 @device
 def _from_lane_0_4(a, b, c, d):
     mask = warp_mask()
-    first = shuffle(mask, a, 0), shuffle(mask, b, 0), shuffle(mask, c, 0)
-    return first[0], first[1], first[2], shuffle(mask, d, 0)
+    first = gpu.shuffle(mask, a, 0), gpu.shuffle(mask, b, 0), gpu.shuffle(mask, c, 0)
+    return first[0], first[1], first[2], gpu.shuffle(mask, d, 0)
 
 
 @device
 def _from_lane_0_5(a, b, c, d, e):
     first = _from_lane_0_4(a, b, c, d)
-    return first[0], first[1], first[2], first[3], shuffle(warp_mask(), e, 0)
+    return first[0], first[1], first[2], first[3], gpu.shuffle(warp_mask(), e, 0)
 
 
 @device
@@ -176,7 +158,7 @@ def _same(a):
 @device
 def _same_4(a, b, c, d):
     # The values are there, but what the lanes stored (a received payload) must be too.
-    sync_warp(ALL_LANES)
+    gpu.sync_warp(ALL_LANES)
     return a, b, c, d
 
 
@@ -188,7 +170,7 @@ def _put_warp_row(lane, a, b, c):
 @device
 def _get_warp_row(lane, a, b, c):
     mask = warp_mask()
-    return shuffle(mask, a, lane), shuffle(mask, b, lane), shuffle(mask, c, lane)
+    return gpu.shuffle(mask, a, lane), gpu.shuffle(mask, b, lane), gpu.shuffle(mask, c, lane)
 
 
 @device
@@ -199,10 +181,10 @@ def _put_nothing(a, b, c, d):
 @device
 def _from_first_4(a, b, c, d):
     return (
-        shuffle(ALL_LANES, a, 0),
-        shuffle(ALL_LANES, b, 0),
-        shuffle(ALL_LANES, c, 0),
-        shuffle(ALL_LANES, d, 0),
+        gpu.shuffle(ALL_LANES, a, 0),
+        gpu.shuffle(ALL_LANES, b, 0),
+        gpu.shuffle(ALL_LANES, c, 0),
+        gpu.shuffle(ALL_LANES, d, 0),
     )
 
 
@@ -213,29 +195,29 @@ def _held_4(a, b, c, d):
 
 BLOCK = Scope(
     "block",
-    thread_rank,
-    block_threads,
+    gpu.thread_rank,
+    gpu.block_threads,
     _in_warp_0,
     _warp_0_lanes,
-    sync_block,
-    sync_block_or,
-    sync_block,
-    sync_block_or,
-    broadcast_block,
-    broadcast_block,
-    broadcast_block_3,
-    broadcast_block_4,
-    broadcast_block_5,
-    broadcast_block_8,
-    put_block_row,
-    get_block_row,
-    put_block_4,
-    get_block_4,
-    get_block_4,
+    gpu.sync_block,
+    gpu.sync_block_or,
+    gpu.sync_block,
+    gpu.sync_block_or,
+    gpu.broadcast_block,
+    gpu.broadcast_block,
+    gpu.broadcast_block_3,
+    gpu.broadcast_block_4,
+    gpu.broadcast_block_5,
+    gpu.broadcast_block_8,
+    gpu.put_block_row,
+    gpu.get_block_row,
+    gpu.put_block_4,
+    gpu.get_block_4,
+    gpu.get_block_4,
 )
 WARP = Scope(
     "warp",
-    lane_id,
+    gpu.lane_id,
     warp_lanes,
     _always,
     warp_lanes,

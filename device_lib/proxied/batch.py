@@ -17,35 +17,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from device_lib.move.copy import store_payload
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import completion_address, large_slots, request_slots
-from device_lib.platform.primitives import (
-    ballot,
-    device,
-    fence_gpu,
-    first_bit,
-    lane_id,
-    opaque,
-    read_packet,
-    relax,
-    shuffle,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import warp_lanes, warp_mask
 from device_lib.proxied import commands, completion, helping, pacing, slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
+from gmpi.contract import wire
 from gmpi.contract.constants import ERR_REQUEST
-from gmpi.contract.wire import (
-    BASE_PACKET,
-    BYTES_MASK,
-    CONTROL_DOORBELL,
-    ERROR_SHIFT,
-    HANDLE_ERROR_SHIFT,
-    LOW_32,
-    PACK,
-    PACKET_BYTES,
-    PACKET_PAYLOAD,
-    REQUEST_NULL,
-    STATUS_PACKETS,
-)
 
 
 class Asked(NamedTuple):
@@ -111,17 +90,17 @@ def ask(ctx, handle, wanted):
         (what to poll, whether to, packet 0 of the completion as far as it is known, whether the
         handle may turn out to be of no open request).
     """
-    owner = REQUEST_NULL
+    owner = wire.REQUEST_NULL
     recv = 0
     seen = 0
     waiting = False
     foreign = False
     low = COMPLETED
     if wanted:
-        if handle >> HANDLE_ERROR_SHIFT == 1:
-            low = (handle & 0xFF) << ERROR_SHIFT
-        elif handle != REQUEST_NULL:
-            low = ERR_REQUEST << ERROR_SHIFT
+        if handle >> wire.HANDLE_ERROR_SHIFT == 1:
+            low = (handle & 0xFF) << wire.ERROR_SHIFT
+        elif handle != wire.REQUEST_NULL:
+            low = ERR_REQUEST << wire.ERROR_SHIFT
             foreign = True
             if slots.names_slot(ctx, handle):
                 # The first look at the request does not wait for these.
@@ -140,20 +119,20 @@ def _store_payload(asked, address, nbytes, low, word):
         Whether all its packets were there. They are stored before packet 0, which has been seen;
         but the first one was read before that.
     """
-    expected = asked.handle & LOW_32
+    expected = asked.handle & wire.LOW_32
     packets = slots.packets_polled(asked.handle)
-    if word >> 32 & LOW_32 != expected:
-        low, word = read_packet(address + STATUS_PACKETS * PACKET_BYTES)
-    packet = STATUS_PACKETS
+    if word >> 32 & wire.LOW_32 != expected:
+        low, word = gpu.read_packet(address + wire.STATUS_PACKETS * wire.PACKET_BYTES)
+    packet = wire.STATUS_PACKETS
     while packet < packets:
-        if word >> 32 & LOW_32 != expected:
+        if word >> 32 & wire.LOW_32 != expected:
             return False
-        at = (packet - STATUS_PACKETS) * PACKET_PAYLOAD
+        at = (packet - wire.STATUS_PACKETS) * wire.PACKET_PAYLOAD
         if at < nbytes:
-            store_payload(asked.recv + at, low, word & LOW_32, nbytes - at)
-        packet += opaque(1)
+            store_payload(asked.recv + at, low, word & wire.LOW_32, nbytes - at)
+        packet += gpu.opaque(1)
         if packet < packets:
-            low, word = read_packet(address + packet * PACKET_BYTES)
+            low, word = gpu.read_packet(address + packet * wire.PACKET_BYTES)
     return True
 
 
@@ -177,7 +156,7 @@ def _look(ctx, asked, tried):
     handle = asked.handle
     packets = slots.packets_polled(handle)
     large = slots.is_large(handle)
-    expected = handle & LOW_32
+    expected = handle & wire.LOW_32
     address = completion_address(ctx, slots.slot_of(handle))
     # All under way together, and only those there are: many warps poll, and share one PCIe. Each
     # takes 0.3 us more, and the proxy may write meanwhile: the completion before the last command.
@@ -188,36 +167,36 @@ def _look(ctx, asked, tried):
     word2 = 0
     base = 0
     known = 0
-    if packets > STATUS_PACKETS or large:
-        low2, word2 = read_packet(address + 2 * PACKET_BYTES)
+    if packets > wire.STATUS_PACKETS or large:
+        low2, word2 = gpu.read_packet(address + 2 * wire.PACKET_BYTES)
     if large:
-        base, known = read_packet(address + BASE_PACKET * PACKET_BYTES)
-    if packets >= STATUS_PACKETS:
-        low1, word1 = read_packet(address + PACKET_BYTES)
-    low0, word0 = read_packet(address)
-    fresh = word0 >> 32 & LOW_32 == expected and asked.owner == handle
+        base, known = gpu.read_packet(address + wire.BASE_PACKET * wire.PACKET_BYTES)
+    if packets >= wire.STATUS_PACKETS:
+        low1, word1 = gpu.read_packet(address + wire.PACKET_BYTES)
+    low0, word0 = gpu.read_packet(address)
+    fresh = word0 >> 32 & wire.LOW_32 == expected and asked.owner == handle
     commanded = False
     if large:
-        commanded = word2 >> 32 & LOW_32 == expected and known >> 32 & LOW_32 == expected
+        commanded = word2 >> 32 & wire.LOW_32 == expected and known >> 32 & wire.LOW_32 == expected
         # A command that was taken before this poll began is none for it.
         commanded = (
             commanded and low2 != tried and commands.is_open_command(asked.seen, expected, low2)
         )
     last = False
-    if packets >= STATUS_PACKETS:
-        fresh = fresh and word1 >> 32 & LOW_32 == expected
+    if packets >= wire.STATUS_PACKETS:
+        fresh = fresh and word1 >> 32 & wire.LOW_32 == expected
         if fresh and large:
-            last = word1 & LOW_32 == 1
+            last = word1 & wire.LOW_32 == 1
             # Not before its command has been tried: reading the count takes 0.5 us.
             if commanded:
                 fresh = False
             else:
-                fresh = commands.finished(ctx, slots.slot_of(handle)) >= word1 & LOW_32
+                fresh = commands.finished(ctx, slots.slot_of(handle)) >= word1 & wire.LOW_32
     else:
         low1 = NO_ORIGIN
-    if fresh and packets > STATUS_PACKETS and large == 0:
-        fresh = _store_payload(asked, address, low0 & BYTES_MASK, low2, word2)
-    return fresh, low0, word0, low1, commanded, low2, word2, base, known & LOW_32, last
+    if fresh and packets > wire.STATUS_PACKETS and large == 0:
+        fresh = _store_payload(asked, address, low0 & wire.BYTES_MASK, low2, word2)
+    return fresh, low0, word0, low1, commanded, low2, word2, base, known & wire.LOW_32, last
 
 
 @device
@@ -226,9 +205,9 @@ def _own_commands(ctx, commanded, handle, waiting, mask):
     found = 0
     large = slots.slot_of(handle) - request_slots(ctx)
     own = waiting and large >= 0 and large < large_slots(ctx) and commanded >> (large & 63) & 1 != 0
-    votes = ballot(mask, own)
+    votes = gpu.ballot(mask, own)
     while votes != 0:
-        found |= 1 << shuffle(mask, large & 63, first_bit(votes))
+        found |= 1 << gpu.shuffle(mask, large & 63, gpu.first_bit(votes))
         votes &= votes - 1
     return found
 
@@ -248,7 +227,7 @@ def await_batch(ctx, asked, turn, waiting, low, word, origin):
     """
     handle = asked.handle
     recv = asked.recv
-    lane = lane_id()
+    lane = gpu.lane_id()
     mask = warp_mask()
     polls = turn.polls
     tried = -1  # the command of the lane's request that has been looked at
@@ -271,33 +250,33 @@ def await_batch(ctx, asked, turn, waiting, low, word, origin):
             waiting = not fresh and asked.owner == handle
             calls = calls and waiting
             helped = fresh and slots.is_large(handle) and recv != 0
-        if ballot(mask, helped) != 0:
-            fence_gpu()  # acquire: threads of other blocks may have stored chunks
-        votes = ballot(mask, calls)
+        if gpu.ballot(mask, helped) != 0:
+            gpu.fence_gpu()  # acquire: threads of other blocks may have stored chunks
+        votes = gpu.ballot(mask, calls)
         if votes != 0:
-            chosen = first_bit(votes)
+            chosen = gpu.first_bit(votes)
             if lane == chosen:
                 tried = first
             mine = lane == chosen
             if commands.claim_first(
                 ctx, handle, asked.seen, first, base, ready, mine, chosen, mask
             ):
-                own = shuffle(mask, handle if last else 0, chosen)
+                own = gpu.shuffle(mask, handle if last else 0, chosen)
                 # A reduction has another buffer from which is packed.
-                target = 0 if commands.direction_of(first) == PACK else recv
+                target = 0 if commands.direction_of(first) == wire.PACK else recv
                 event = Event(
                     completion.LAST if own != 0 else completion.COMMAND,
-                    shuffle(mask, slots.slot_of(handle) << 8, chosen),
-                    shuffle(mask, first, chosen),
-                    shuffle(mask, first_word & LOW_32, chosen),
-                    shuffle(mask, base, chosen),
+                    gpu.shuffle(mask, slots.slot_of(handle) << 8, chosen),
+                    gpu.shuffle(mask, first, chosen),
+                    gpu.shuffle(mask, first_word & wire.LOW_32, chosen),
+                    gpu.shuffle(mask, base, chosen),
                     own,
-                    shuffle(mask, target, chosen),
+                    gpu.shuffle(mask, target, chosen),
                 )
                 if last and lane == chosen:
                     waiting = False  # when it has been executed
                 return event, waiting, low, word, origin
-        left = ballot(mask, waiting)
+        left = gpu.ballot(mask, waiting)
         if left == 0 or (turn.any_of != 0 and left != turn.any_of):
             return Event(completion.DONE, 0, 0, 0, 0, 0, 0), waiting, low, word, origin
         polls += 1
@@ -323,7 +302,7 @@ def await_batch(ctx, asked, turn, waiting, low, word, origin):
                     return event, waiting, low, word, origin
         if polls & (completion.CONTROL_EVERY - 1) == 0:
             counted, rest = pacing.count(ctx, counted, lane, mask)
-        relax(ctx.mapped + CONTROL_DOORBELL)
+        gpu.relax(ctx.mapped + wire.CONTROL_DOORBELL)
         pacing.rest(rest)
         if polls == turn.limit:
             return Event(completion.NOTHING, 0, 0, 0, 0, 0, 0), waiting, low, word, origin

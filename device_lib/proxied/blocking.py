@@ -8,18 +8,9 @@ than ``open_inline`` and ``finish_small``.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import poll_delay_address
-from device_lib.platform.primitives import (
-    block_id,
-    device,
-    lane_id,
-    load_gpu,
-    read_packet,
-    store_gpu,
-    sync_warp,
-    vote_all,
-    wait_cycles,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import ALL_LANES
 from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED, collect, packet_address
@@ -76,23 +67,23 @@ def transact(ctx, word0, count, send, peer_tag, recv):
         (outcome, count, origin, handle). Outcome 0: the request is not open, call ``open_any`` with
         the handle. STAGED and HELP: the request is entered in its row, unpack it or wait for it.
     """
-    lane = lane_id()
-    place = poll_delay_address(ctx, block_id()) + (word0 & 0xFF == OP_ISEND) * 8
-    learned = load_gpu(place)  # under way together with what publishing asks of device memory
+    lane = gpu.lane_id()
+    place = poll_delay_address(ctx, gpu.block_id()) + (word0 & 0xFF == OP_ISEND) * 8
+    learned = gpu.load_gpu(place)  # under way together with what publishing asks of device memory
     handle = publish_inline(ctx, lane, word0, count, send, peer_tag, recv, False)
     if handle & UNFINISHED != 0:
         return 0, 0, 0, handle
     address = packet_address(ctx, lane, handle)
     patience = _first_look(word0, learned)
     # All have read what they send: of a reduction in place the result comes to the same memory.
-    sync_warp(ALL_LANES)
-    wait_cycles(patience)
-    low, word = read_packet(address)
-    answered = vote_all(ALL_LANES, word >> 32 & LOW_32 == handle & LOW_32)
+    gpu.sync_warp(ALL_LANES)
+    gpu.wait_cycles(patience)
+    low, word = gpu.read_packet(address)
+    answered = gpu.vote_all(ALL_LANES, word >> 32 & LOW_32 == handle & LOW_32)
     outcome, count, origin = collect(ctx, lane, handle, address, recv, low, word)
     if lane == 0:
         if _learns(word0):
-            store_gpu(place, _next_delay(patience, answered))
+            gpu.store_gpu(place, _next_delay(patience, answered))
         if outcome & COMPLETED == 0:
             slots.open_row(ctx, slots.slot_of(handle), handle, recv)
     return outcome, count, origin, handle

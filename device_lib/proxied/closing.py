@@ -20,34 +20,15 @@ from collections.abc import Callable
 from device_lib.move.blocks import unpack_any
 from device_lib.move.copy import SHORT_BYTES, copy_from_staging, copy_short, store_payload
 from device_lib.move.layouts import layout_of
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import completion_address, our_mailboxes
-from device_lib.platform.primitives import (
-    device,
-    lane_id,
-    opaque,
-    read_packet,
-    relax,
-    shuffle,
-    vote_all,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, completion, helping, pacing, ring, slots
 from device_lib.proxied.executing import make_execute, make_tell_event
+from gmpi.contract import wire
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, ERR_REQUEST
 from gmpi.contract.layouts import LAYOUT_RECV
-from gmpi.contract.wire import (
-    BYTES_MASK,
-    CALL_MASK,
-    CALL_SHIFT,
-    CONTROL_DOORBELL,
-    ERROR_SHIFT,
-    LOW_32,
-    OP_FAULT,
-    PACKET_BYTES,
-    PACKET_PAYLOAD,
-    SCATTERED,
-    STATUS_PACKETS,
-)
 
 # What the finish functions return: (outcome, count, origin). Outcome is packet 0 of the completion
 # with these bits in place of its kind; count is its high word, origin is packet 1.
@@ -57,7 +38,7 @@ FAULT = 1 << 58  # with COMPLETED: no such request, and the proxy does not know 
 HELP = 1 << 59  # not complete, and others have commands that nobody executes: ``help``
 # None of them: patience ran out.
 
-NO_ORIGIN = (ANY_SOURCE & LOW_32) + (ANY_TAG << 32)  # ANY_TAG is negative: an int64
+NO_ORIGIN = (ANY_SOURCE & wire.LOW_32) + (ANY_TAG << 32)  # ANY_TAG is negative: an int64
 
 
 @device
@@ -72,48 +53,48 @@ def collect(ctx, lane, handle, address, recv, low, word):
     Returns:
         (outcome, count, origin), the same in all lanes; the slot is free again when COMPLETED.
     """
-    expected = handle & LOW_32
+    expected = handle & wire.LOW_32
     packets = slots.packets_polled(handle)
     # Before the first vote, while nothing is there: afterwards it would cost time.
-    target = opaque(recv + (lane - STATUS_PACKETS) * PACKET_PAYLOAD)
-    busy = opaque(slots.busy_word(ctx, slots.slot_of(handle)))
-    bit = opaque(slots.busy_bit(slots.slot_of(handle)))
-    carries = opaque(lane >= STATUS_PACKETS and lane < packets)
+    target = gpu.opaque(recv + (lane - wire.STATUS_PACKETS) * wire.PACKET_PAYLOAD)
+    busy = gpu.opaque(slots.busy_word(ctx, slots.slot_of(handle)))
+    bit = gpu.opaque(slots.busy_bit(slots.slot_of(handle)))
+    carries = gpu.opaque(lane >= wire.STATUS_PACKETS and lane < packets)
     polls = 0
     counted = pacing.NOT_COUNTED
     rest = 0
-    while not vote_all(ALL_LANES, word >> 32 & LOW_32 == expected):
+    while not gpu.vote_all(ALL_LANES, word >> 32 & wire.LOW_32 == expected):
         polls += 1
         if polls & (completion.CONTROL_EVERY - 1) == 0:
             # Both packets; opaque: else their addresses are made before the loop, for every wait.
-            packet = CONTROL_DOORBELL + (opaque(lane) & 1) * PACKET_BYTES
-            doorbell, aborted = read_packet(ctx.mapped + packet)
-            ours = completion.names_block(shuffle(ALL_LANES, aborted, 1))
-            aborted = shuffle(ALL_LANES, aborted, 0)
+            packet = wire.CONTROL_DOORBELL + (gpu.opaque(lane) & 1) * wire.PACKET_BYTES
+            doorbell, aborted = gpu.read_packet(ctx.mapped + packet)
+            ours = completion.names_block(gpu.shuffle(ALL_LANES, aborted, 1))
+            aborted = gpu.shuffle(ALL_LANES, aborted, 0)
             if aborted != 0:
-                return COMPLETED | (aborted & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN
-            if shuffle(ALL_LANES, doorbell, 0) != 0 or ours:
+                return COMPLETED | (aborted & 0xFF) << wire.ERROR_SHIFT, 0, NO_ORIGIN
+            if gpu.shuffle(ALL_LANES, doorbell, 0) != 0 or ours:
                 return HELP, 0, 0
             counted, rest = pacing.count(ctx, counted, lane, ALL_LANES)
-        relax(ctx.mapped + CONTROL_DOORBELL)
+        gpu.relax(ctx.mapped + wire.CONTROL_DOORBELL)
         pacing.rest(rest)
-        low, word = read_packet(address)
+        low, word = gpu.read_packet(address)
 
-    outcome = COMPLETED | shuffle(ALL_LANES, low, 0) & (COMPLETED - 1)
-    count = shuffle(ALL_LANES, word, 0)
+    outcome = COMPLETED | gpu.shuffle(ALL_LANES, low, 0) & (COMPLETED - 1)
+    count = gpu.shuffle(ALL_LANES, word, 0)
     origin = NO_ORIGIN
-    if packets >= STATUS_PACKETS:
-        origin = shuffle(ALL_LANES, low, 1)
-        nbytes = outcome & BYTES_MASK
-        if packets == STATUS_PACKETS:
+    if packets >= wire.STATUS_PACKETS:
+        origin = gpu.shuffle(ALL_LANES, low, 1)
+        nbytes = outcome & wire.BYTES_MASK
+        if packets == wire.STATUS_PACKETS:
             if recv != 0 and nbytes > 0:
-                if nbytes > SHORT_BYTES or (recv | nbytes) & 3 != 0 or recv == SCATTERED:
+                if nbytes > SHORT_BYTES or (recv | nbytes) & 3 != 0 or recv == wire.SCATTERED:
                     return outcome ^ (COMPLETED | STAGED), count, origin
                 copy_short(recv, commands.small_staging(ctx, slots.slot_of(handle)), nbytes, lane)
         elif carries != 0:
-            left = nbytes - (lane - STATUS_PACKETS) * PACKET_PAYLOAD
+            left = nbytes - (lane - wire.STATUS_PACKETS) * wire.PACKET_PAYLOAD
             if left > 0:
-                store_payload(target, low, word & LOW_32, left)
+                store_payload(target, low, word & wire.LOW_32, left)
     if lane == 0:
         slots.clear_busy(busy, bit)
     return outcome, count, origin
@@ -123,7 +104,7 @@ def collect(ctx, lane, handle, address, recv, low, word):
 def packet_address(ctx, lane, handle):
     """Where the lane's packet of a completion is; lanes without one share that of the last."""
     packet = min(lane, slots.packets_polled(handle) - 1)
-    return completion_address(ctx, slots.slot_of(handle)) + packet * PACKET_BYTES
+    return completion_address(ctx, slots.slot_of(handle)) + packet * wire.PACKET_BYTES
 
 
 @device
@@ -134,22 +115,22 @@ def finish_small(ctx, handle, resumed):
         resumed: 1 when an earlier call returned HELP: the request is claimed.
     """
     if not slots.names_slot(ctx, handle):
-        return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
-    lane = lane_id()
+        return COMPLETED | FAULT | ERR_REQUEST << wire.ERROR_SHIFT, 0, NO_ORIGIN
+    lane = gpu.lane_id()
     address = packet_address(ctx, lane, handle)
     # The first look and the claim are under way together.
-    low, word = read_packet(address)
+    low, word = gpu.read_packet(address)
     owner, recv = slots.begin_claim(ctx, handle, lane == 0)
     owner = handle if resumed != 0 else owner
-    recv = shuffle(ALL_LANES, recv if owner == handle else -1, 0)
+    recv = gpu.shuffle(ALL_LANES, recv if owner == handle else -1, 0)
     if recv < 0:
-        return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
+        return COMPLETED | FAULT | ERR_REQUEST << wire.ERROR_SHIFT, 0, NO_ORIGIN
     return collect(ctx, lane, handle, address, recv, low, word)
 
 
 _WATCH = 31  # lanes that look at the control packets for a test; no completion has as many packets
 _WATCH_BLOCKS = 30
-_CALL = CALL_MASK << CALL_SHIFT
+_CALL = wire.CALL_MASK << wire.CALL_SHIFT
 
 
 @device
@@ -163,26 +144,26 @@ def test_small(ctx, handle):
         As ``collect``; nothing of (COMPLETED, STAGED) where the request goes on.
     """
     if not slots.names_slot(ctx, handle):
-        return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
-    lane = lane_id()
+        return COMPLETED | FAULT | ERR_REQUEST << wire.ERROR_SHIFT, 0, NO_ORIGIN
+    lane = gpu.lane_id()
     address = packet_address(ctx, lane, handle)
     if lane >= _WATCH_BLOCKS:
-        address = ctx.mapped + CONTROL_DOORBELL + (_WATCH - lane) * PACKET_BYTES
+        address = ctx.mapped + wire.CONTROL_DOORBELL + (_WATCH - lane) * wire.PACKET_BYTES
     # The look and the claim are under way together.
-    low, word = read_packet(address)
+    low, word = gpu.read_packet(address)
     owner, recv = slots.begin_claim(ctx, handle, lane == 0)
-    recv = shuffle(ALL_LANES, recv if owner == handle else -1, 0)
+    recv = gpu.shuffle(ALL_LANES, recv if owner == handle else -1, 0)
     if recv < 0:
-        return COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT, 0, NO_ORIGIN
-    doorbell = shuffle(ALL_LANES, low, _WATCH)
-    aborted = shuffle(ALL_LANES, word, _WATCH)
-    ours = completion.names_block(shuffle(ALL_LANES, word, _WATCH_BLOCKS))
+        return COMPLETED | FAULT | ERR_REQUEST << wire.ERROR_SHIFT, 0, NO_ORIGIN
+    doorbell = gpu.shuffle(ALL_LANES, low, _WATCH)
+    aborted = gpu.shuffle(ALL_LANES, word, _WATCH)
+    ours = completion.names_block(gpu.shuffle(ALL_LANES, word, _WATCH_BLOCKS))
     if lane >= _WATCH_BLOCKS:
         word = handle << 32
-    if vote_all(ALL_LANES, word >> 32 & LOW_32 == handle & LOW_32):
+    if gpu.vote_all(ALL_LANES, word >> 32 & wire.LOW_32 == handle & wire.LOW_32):
         return collect(ctx, lane, handle, address, recv, low, word)
     if aborted != 0:
-        return COMPLETED | (aborted & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN
+        return COMPLETED | (aborted & 0xFF) << wire.ERROR_SHIFT, 0, NO_ORIGIN
     if lane == 0:
         slots.unclaim(ctx, handle)
     return HELP if doorbell != 0 or ours else 0, 0, 0
@@ -201,8 +182,8 @@ def make_take_out(scope: Scope) -> Callable:
         slot = slots.slot_of(handle)
         staging = commands.small_staging(ctx, slot)
         target = slots.receive_address(ctx, slot)
-        nbytes = outcome & BYTES_MASK
-        if target == SCATTERED:
+        nbytes = outcome & wire.BYTES_MASK
+        if target == wire.SCATTERED:
             layout = layout_of(ctx, slot, LAYOUT_RECV)
             unpack_any(layout, staging, 0, nbytes, rank(), size())
         else:
@@ -222,7 +203,7 @@ def make_unpack(scope: Scope) -> Callable:
     def unpack(ctx, handle, outcome):
         """Moves the payload from the request's staging to the user and frees the slot."""
         take_out(ctx, handle, outcome)
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             slots.release(ctx, slots.slot_of(handle))
         return 0
 
@@ -246,7 +227,7 @@ def make_help(scope: Scope) -> Callable:
         length = 0
         buffers = 0
         if leads():
-            lane = lane_id()
+            lane = gpu.lane_id()
             lanes = warp_lanes()
             mask = warp_mask()
             doorbell, aborted, commanded, blocks = completion.look_at_control(
@@ -285,7 +266,7 @@ def make_finish_any(scope: Scope) -> Callable:
         ours = False
         recv = 0
         if leads():
-            ours, recv = completion.claim(ctx, handle, lane_id(), warp_mask())
+            ours, recv = completion.claim(ctx, handle, gpu.lane_id(), warp_mask())
         event = completion.COMMAND
         status = 0
         count = 0
@@ -299,7 +280,7 @@ def make_finish_any(scope: Scope) -> Callable:
             if leads() and ours:
                 event, place, command, length, buffers, status, count, origin = (
                     completion.await_event(
-                        ctx, handle, recv, lane_id(), warp_lanes(), warp_mask(), patience
+                        ctx, handle, recv, gpu.lane_id(), warp_lanes(), warp_mask(), patience
                     )
                 )
             event, place, command, length, buffers, target = tell_event(
@@ -312,27 +293,27 @@ def make_finish_any(scope: Scope) -> Callable:
                 if aborted != 0:
                     event = completion.ABORTED
                     status = aborted
-        outcome = COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT
+        outcome = COMPLETED | FAULT | ERR_REQUEST << wire.ERROR_SHIFT
         if event == completion.LAST:
             outcome = COMPLETED | status & (COMPLETED - 1)
-            if leads() and lane_id() == 0:
+            if leads() and gpu.lane_id() == 0:
                 slots.release(ctx, slots.slot_of(handle))
         elif event == completion.DONE:
             outcome = COMPLETED | status & (COMPLETED - 1)
             if leads():
-                if slots.packets_polled(handle) < STATUS_PACKETS:
+                if slots.packets_polled(handle) < wire.STATUS_PACKETS:
                     origin = NO_ORIGIN
-                nbytes = status & BYTES_MASK
+                nbytes = status & wire.BYTES_MASK
                 if recv != 0 and nbytes > 0 and completion.is_staged(ctx, handle, nbytes):
                     outcome = STAGED | status & (COMPLETED - 1)
-                elif lane_id() == 0:
-                    slots.release_after(ctx, handle, status >> ERROR_SHIFT & 0xFF)
+                elif gpu.lane_id() == 0:
+                    slots.release_after(ctx, handle, status >> wire.ERROR_SHIFT & 0xFF)
         elif event == completion.NOTHING:
             outcome = 0
-            if leads() and lane_id() == 0:
+            if leads() and gpu.lane_id() == 0:
                 slots.unclaim(ctx, handle)
         elif event == completion.ABORTED:
-            outcome = COMPLETED | (status & 0xFF) << ERROR_SHIFT
+            outcome = COMPLETED | (status & 0xFF) << wire.ERROR_SHIFT
         return broadcast_3(outcome, count, origin)
 
     return finish_any
@@ -347,8 +328,8 @@ def make_report(scope: Scope) -> Callable:
     def report(ctx, op, value, error):
         sync()
         if leads():
-            word0 = OP_FAULT | (op & 0xFF) << 8 | op & _CALL
-            ring.post(ctx, lane_id(), warp_lanes(), warp_mask(), word0, value, 0, error)
+            word0 = wire.OP_FAULT | (op & 0xFF) << 8 | op & _CALL
+            ring.post(ctx, gpu.lane_id(), warp_lanes(), warp_mask(), word0, value, 0, error)
         return 0
 
     return report

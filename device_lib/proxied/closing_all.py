@@ -12,17 +12,9 @@ from collections.abc import Callable
 from device_lib.move.blocks import unpack_any
 from device_lib.move.copy import copy_from_staging
 from device_lib.move.layouts import layout_of
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import our_mailboxes
-from device_lib.platform.primitives import (
-    ballot,
-    device,
-    first_bit,
-    lane_id,
-    load_8,
-    opaque,
-    shuffle,
-    store_8,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, completion, slots
 from device_lib.proxied.batch import UNLIMITED, ask, await_batch
@@ -57,7 +49,7 @@ def make_finish_all(scope: Scope) -> Callable:
         warps = (size() + 31) >> 5
         turn = 0  # whose turn it is to take a small one
         while staged != 0:
-            chosen = first_bit(staged)
+            chosen = gpu.first_bit(staged)
             staged &= staged - 1
             target, source, length = get_row(chosen, recv, slot, nbytes)
             staging = commands.small_staging(ctx, source)
@@ -92,12 +84,12 @@ def make_finish_all(scope: Scope) -> Callable:
             error = finish_batch(ctx, min(width, count - first), first, requests, statuses)
             if result == SUCCESS:
                 result = error
-            first += opaque(width)
+            first += gpu.opaque(width)
         i = 0
         while i < count:
             # Every thread: the array may be private to each.
-            store_8(requests + i * 8, REQUEST_NULL)
-            i += opaque(1)
+            gpu.store_8(requests + i * 8, REQUEST_NULL)
+            i += gpu.opaque(1)
         sync()
         return result
 
@@ -105,7 +97,7 @@ def make_finish_all(scope: Scope) -> Callable:
     @device
     def close(ctx, count, first, handle, claimed, foreign, low, word, origin, statuses):
         """Statuses, slots, and the first error class of the batch; the leading warp."""
-        lane = lane_id()
+        lane = gpu.lane_id()
         mask = warp_mask()
         if lane < count:
             if statuses != 0:
@@ -113,25 +105,25 @@ def make_finish_all(scope: Scope) -> Callable:
             if claimed:
                 slots.release_after(ctx, handle, low >> ERROR_SHIFT & 0xFF)
         error = low >> ERROR_SHIFT & 0xFF
-        bad = ballot(mask, error != SUCCESS and lane < count)
+        bad = gpu.ballot(mask, error != SUCCESS and lane < count)
         # Handles that are no request of ours: the proxy cannot know.
-        strangers = ballot(mask, foreign)
+        strangers = gpu.ballot(mask, foreign)
         while strangers != 0:
-            stranger = shuffle(mask, handle, first_bit(strangers))
+            stranger = gpu.shuffle(mask, handle, gpu.first_bit(strangers))
             strangers &= strangers - 1
             word0 = OP_FAULT | OP_WAIT << 8
             post(ctx, lane, warp_lanes(), mask, word0, stranger, 0, ERR_REQUEST)
         if bad == 0:
             return SUCCESS
-        return shuffle(mask, error, first_bit(bad))
+        return gpu.shuffle(mask, error, gpu.first_bit(bad))
 
     @device
     def finish_batch(ctx, count, first, requests, statuses):
         handle = REQUEST_NULL
-        lane = lane_id()
+        lane = gpu.lane_id()
         wanted = leads() and lane < count
         if wanted:
-            handle = load_8(requests + (first + lane) * 8)
+            handle = gpu.load_8(requests + (first + lane) * 8)
         asked, waiting, low, foreign = ask(ctx, handle, wanted)
         recv = asked.recv
         word = 0
@@ -162,7 +154,7 @@ def make_finish_all(scope: Scope) -> Callable:
                     nbytes = low & BYTES_MASK
                     has_payload = claimed and recv != 0 and nbytes > 0
                     has_payload = has_payload and completion.is_staged(ctx, handle, nbytes)
-                    command = ballot(warp_mask(), has_payload)
+                    command = gpu.ballot(warp_mask(), has_payload)
                     put_row(lane, recv, slots.slot_of(handle), nbytes)
                     if command == 0:
                         length = close(

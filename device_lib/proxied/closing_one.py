@@ -10,17 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import our_mailboxes
-from device_lib.platform.primitives import (
-    ballot,
-    device,
-    first_bit,
-    lane_id,
-    load_8,
-    opaque,
-    shuffle,
-    store_8,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope, warp_mask
 from device_lib.proxied import completion, slots
 from device_lib.proxied.batch import Turn, ask, await_batch
@@ -49,7 +41,7 @@ def make_finish_one(scope: Scope) -> Callable:
         outcome = COMPLETED | low & (COMPLETED - 1)
         if handle != REQUEST_NULL and asked.owner == handle:
             nbytes = low & BYTES_MASK
-            if lane_id() != chosen:
+            if gpu.lane_id() != chosen:
                 slots.unclaim(ctx, handle)
             elif kind != completion.ABORTED:
                 has_payload = asked.recv != 0 and nbytes > 0 and kind != completion.LAST
@@ -59,7 +51,7 @@ def make_finish_one(scope: Scope) -> Callable:
                     slots.release_after(ctx, handle, low >> ERROR_SHIFT & 0xFF)
         elif foreign:
             outcome |= FAULT
-        return shuffle(warp_mask(), outcome, max(chosen, 0))
+        return gpu.shuffle(warp_mask(), outcome, max(chosen, 0))
 
     # long: one loop: each turn ends with a barrier
     @device
@@ -69,11 +61,11 @@ def make_finish_one(scope: Scope) -> Callable:
         Returns:
             (which one, its handle, and as ``finish_small``: outcome, count, origin).
         """
-        lane = lane_id()
+        lane = gpu.lane_id()
         handle = REQUEST_NULL
         wanted = leads() and lane < count
         if wanted:
-            handle = load_8(requests + lane * stride)
+            handle = gpu.load_8(requests + lane * stride)
         asked, waiting, low, foreign = ask(ctx, handle, wanted)
         word = 0
         origin = NO_ORIGIN
@@ -87,9 +79,9 @@ def make_finish_one(scope: Scope) -> Callable:
             buffers = 0
             target = 0
             if leads():
-                waits = ballot(warp_mask(), waiting)
+                waits = gpu.ballot(warp_mask(), waiting)
                 kind = completion.NOTHING
-                if ballot(warp_mask(), handle != REQUEST_NULL) != waits:
+                if gpu.ballot(warp_mask(), handle != REQUEST_NULL) != waits:
                     kind = completion.DONE  # it is known already what comes of one
                 elif waits != 0:
                     event, waiting, low, word, origin = await_batch(
@@ -107,21 +99,21 @@ def make_finish_one(scope: Scope) -> Callable:
         outcome = COMPLETED
         if leads():
             mask = warp_mask()
-            there = ballot(mask, handle != REQUEST_NULL)
+            there = gpu.ballot(mask, handle != REQUEST_NULL)
             if there != 0:
-                candidates = ballot(mask, handle != REQUEST_NULL and not waiting)
+                candidates = gpu.ballot(mask, handle != REQUEST_NULL and not waiting)
                 if kind == completion.LAST:  # that one and no other: its command is not counted
-                    candidates = ballot(mask, own == handle)
+                    candidates = gpu.ballot(mask, own == handle)
                 elif kind == completion.ABORTED:
                     candidates = there
                     low = (command & 0xFF) << ERROR_SHIFT
                 chosen = _LATER
                 if candidates != 0:
-                    chosen = first_bit(candidates)
+                    chosen = gpu.first_bit(candidates)
                 outcome = settle(ctx, kind, chosen, asked, foreign, low)
-            handle = shuffle(mask, handle, max(chosen, 0))
-            word = shuffle(mask, word, max(chosen, 0))
-            origin = shuffle(mask, origin, max(chosen, 0))
+            handle = gpu.shuffle(mask, handle, max(chosen, 0))
+            word = gpu.shuffle(mask, word, max(chosen, 0))
+            origin = gpu.shuffle(mask, origin, max(chosen, 0))
         chosen, handle, outcome, word, origin = broadcast_5(chosen, handle, outcome, word, origin)
         sync()
         return chosen, handle, outcome, word, origin
@@ -158,11 +150,11 @@ def make_finish_one(scope: Scope) -> Callable:
             first += here
             if first >= count:
                 first = 0
-                polls += opaque(1)
+                polls += gpu.opaque(1)
         if index < 0:
             return _NULL, REQUEST_NULL, COMPLETED, 0, NO_ORIGIN
         # Every thread: the array may be private to each.
-        store_8(requests + index * stride, REQUEST_NULL)
+        gpu.store_8(requests + index * stride, REQUEST_NULL)
         sync()
         return index, request, outcome, word, origin
 

@@ -30,6 +30,7 @@ which would change the claim word and fail the swap.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import (
     claim_address,
     completion_address,
@@ -37,20 +38,7 @@ from device_lib.platform.context import (
     row_address,
     small_address,
 )
-from device_lib.platform.primitives import (
-    ballot,
-    cas_gpu,
-    count_gpu,
-    device,
-    fence_gpu,
-    fence_sys,
-    first_bit,
-    load_gpu,
-    load_sys,
-    pause,
-    read_packet,
-    shuffle,
-)
+from device_lib.platform.primitives import device
 from device_lib.proxied import ring, slots
 from gmpi.contract import wire
 
@@ -98,18 +86,18 @@ def _claim(ctx, address, seen, expected, command, buffers, ready):
     waits = ready != 0 and position_of(command) == 0
     found = ready
     if waits:  # this read and the swap are under way together
-        found = load_sys(ready_address(ctx, buffers))
-    old = cas_gpu(address, seen, claimed)
+        found = gpu.load_sys(ready_address(ctx, buffers))
+    old = gpu.cas_gpu(address, seen, claimed)
     if old != seen:
         return 0, old
     # The threads that it waits for are packing, which waits for nobody.
     polls = 0
     while found & wire.LOW_32 != ready:
         polls += 1
-        if polls & 63 == 0 and load_sys(ctx.mapped + wire.CONTROL_ABORT) != 0:
+        if polls & 63 == 0 and gpu.load_sys(ctx.mapped + wire.CONTROL_ABORT) != 0:
             return 0, claimed  # it is nobody's: no wait ends well without the bytes
-        pause(20)
-        found = load_sys(ready_address(ctx, buffers))
+        gpu.pause(20)
+        found = gpu.load_sys(ready_address(ctx, buffers))
     return 1, claimed
 
 
@@ -133,32 +121,32 @@ def claim_any(ctx, slot, expected, lane, lanes, mask, packet, low, word):
     open_command = False
     fresh = word >> 32 & wire.LOW_32 == expected
     if 0 <= index and index < wire.LARGE_BUFFERS and fresh:
-        seen = load_gpu(address)
+        seen = gpu.load_gpu(address)
         open_command = is_open_command(seen, expected, low)
-    votes = ballot(mask, open_command)
+    votes = gpu.ballot(mask, open_command)
     if votes == 0:
         return -1, 0, 0, 0
-    chosen = first_bit(votes)
+    chosen = gpu.first_bit(votes)
     # Where the buffers are stays the same for the whole request; it was written before any command.
     buffers = low
     known_word = word
     if lanes < wire.LARGE_PACKETS:
-        buffers, known_word = read_packet(
+        buffers, known_word = gpu.read_packet(
             completion_address(ctx, slot) + wire.BASE_PACKET * wire.PACKET_BYTES
         )
     else:
-        buffers = shuffle(mask, low, wire.BASE_PACKET)
-        known_word = shuffle(mask, word, wire.BASE_PACKET)
+        buffers = gpu.shuffle(mask, low, wire.BASE_PACKET)
+        known_word = gpu.shuffle(mask, word, wire.BASE_PACKET)
     known = known_word >> 32 & wire.LOW_32 == expected
     won = 0
     if lane == chosen and known and slots.open_seq(ctx, slot) == expected:
         ready = known_word & wire.LOW_32
         won, seen = _claim(ctx, address, seen, expected, low, buffers, ready)
-    if shuffle(mask, won, chosen) == 0:
+    if gpu.shuffle(mask, won, chosen) == 0:
         return -1, 0, 0, 0
-    length = shuffle(mask, word & wire.LOW_32, chosen)
-    command = shuffle(mask, low, chosen)
-    return shuffle(mask, index, chosen), command, length, buffers
+    length = gpu.shuffle(mask, word & wire.LOW_32, chosen)
+    command = gpu.shuffle(mask, low, chosen)
+    return gpu.shuffle(mask, index, chosen), command, length, buffers
 
 
 @device
@@ -167,7 +155,7 @@ def last_owner(ctx, slot, packet):
     ``claim_own``; the read is under way when this returns."""
     index = packet - wire.STATUS_PACKETS
     if 0 <= index and index < wire.LARGE_BUFFERS:
-        return load_gpu(claim_address(ctx, slot, index))
+        return gpu.load_gpu(claim_address(ctx, slot, index))
     return 0
 
 
@@ -191,28 +179,28 @@ def claim_own(ctx, slot, expected, seen, lane, mask, packet, low, word):
     open_command = False
     if 0 <= index and index < wire.LARGE_BUFFERS and fresh:
         open_command = is_open_command(seen, expected, low)
-    votes = ballot(mask, open_command)
-    if votes == 0 or ballot(mask, fresh and packet == wire.BASE_PACKET) == 0:
+    votes = gpu.ballot(mask, open_command)
+    if votes == 0 or gpu.ballot(mask, fresh and packet == wire.BASE_PACKET) == 0:
         return -1, 0, 0, 0, seen
-    chosen = first_bit(votes)
-    buffers = shuffle(mask, low, wire.BASE_PACKET)
-    ready = shuffle(mask, word & wire.LOW_32, wire.BASE_PACKET)
+    chosen = gpu.first_bit(votes)
+    buffers = gpu.shuffle(mask, low, wire.BASE_PACKET)
+    ready = gpu.shuffle(mask, word & wire.LOW_32, wire.BASE_PACKET)
     won = 0
     if lane == chosen:
         address = claim_address(ctx, slot, index)
         won, seen = _claim(ctx, address, seen, expected, low, buffers, ready)
-    if shuffle(mask, won, chosen) == 0:
+    if gpu.shuffle(mask, won, chosen) == 0:
         return -1, 0, 0, 0, seen
-    length = shuffle(mask, word & wire.LOW_32, chosen)
-    command = shuffle(mask, low, chosen)
-    return shuffle(mask, index, chosen), command, length, buffers, seen
+    length = gpu.shuffle(mask, word & wire.LOW_32, chosen)
+    command = gpu.shuffle(mask, low, chosen)
+    return gpu.shuffle(mask, index, chosen), command, length, buffers, seen
 
 
 @device
 def first_owner(ctx, handle):
     """Claim word of the first buffer of a large request (any lane), for ``claim_first``; the read
     is under way when this returns."""
-    return load_gpu(claim_address(ctx, slots.slot_of(handle), 0))
+    return gpu.load_gpu(claim_address(ctx, slots.slot_of(handle), 0))
 
 
 # wide: as ``claim_any``
@@ -229,16 +217,16 @@ def claim_first(ctx, handle, seen, command, buffers, ready, wanted, chosen, mask
         expected = handle & wire.LOW_32
         address = claim_address(ctx, slots.slot_of(handle), 0)
         if position_of(command) != 0:  # not the first one there
-            seen = load_gpu(address)
+            seen = gpu.load_gpu(address)
         if is_open_command(seen, expected, command):
             won, seen = _claim(ctx, address, seen, expected, command, buffers, ready)
-    return shuffle(mask, won, chosen)
+    return gpu.shuffle(mask, won, chosen)
 
 
 @device
 def finished(ctx, slot):
     """How many UNPACK commands of the slot's request have been executed (one lane)."""
-    return load_gpu(row_address(ctx, slot) + wire.REQUEST_FINISHED)
+    return gpu.load_gpu(row_address(ctx, slot) + wire.REQUEST_FINISHED)
 
 
 @device
@@ -247,7 +235,7 @@ def user_address(ctx, slot, command):
     field = wire.REQUEST_RECV
     if direction_of(command) == wire.PACK:
         field = wire.REQUEST_SEND
-    return load_gpu(row_address(ctx, slot) + field) + position_of(command)
+    return gpu.load_gpu(row_address(ctx, slot) + field) + position_of(command)
 
 
 @device
@@ -260,14 +248,14 @@ def answer(ctx, lane, lanes, mask, slot, index, command):
     """
     handle = 0
     if lane == 0:
-        handle = load_gpu(row_address(ctx, slot) + wire.REQUEST_OWNER) & ~slots.CLAIMED
-    handle = shuffle(mask, handle, 0)
+        handle = gpu.load_gpu(row_address(ctx, slot) + wire.REQUEST_OWNER) & ~slots.CLAIMED
+    handle = gpu.shuffle(mask, handle, 0)
     _release(direction_of(command))
     ticket, consumed = ring.begin_enter(ctx, lane == 0)
     # Nobody counts what was packed.
     if lane == 0 and direction_of(command) != wire.PACK:
         # Tickets are below 2**62: adds 1, when the ticket is there.
-        count_gpu(row_address(ctx, slot) + wire.REQUEST_FINISHED, 1 + (ticket >> 62))
+        gpu.count_gpu(row_address(ctx, slot) + wire.REQUEST_FINISHED, 1 + (ticket >> 62))
     done = _done(position_of(command), direction_of(command), index)
     return ring.post_with(ctx, lane, lanes, mask, ticket, consumed, wire.OP_CHUNK, 0, handle, done)
 
@@ -299,9 +287,9 @@ def _release(direction):
     block, reads the user's buffer once the completion has come.
     """
     if direction == wire.PACK:
-        fence_sys()
+        gpu.fence_sys()
     else:
-        fence_gpu()
+        gpu.fence_gpu()
 
 
 @device

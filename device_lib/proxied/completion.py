@@ -19,31 +19,11 @@ Functions here are called by all lanes of one warp.
 from __future__ import annotations
 
 from device_lib.move.copy import store_payload
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import completion_address, eager_bytes, request_slots
-from device_lib.platform.primitives import (
-    ballot,
-    block_id,
-    device,
-    fence_gpu,
-    opaque,
-    read_packet,
-    relax,
-    shuffle,
-)
+from device_lib.platform.primitives import device
 from device_lib.proxied import commands, helping, pacing, slots
-from gmpi.contract.wire import (
-    BLOCK_BITS,
-    BYTES_MASK,
-    CONTROL_COMMANDS,
-    CONTROL_DOORBELL,
-    LARGE_PACKETS,
-    LOW_32,
-    NARROW_SHIFT,
-    PACKET_BYTES,
-    PACKET_PAYLOAD,
-    SLOT_PACKETS,
-    STATUS_PACKETS,
-)
+from gmpi.contract import wire
 
 # What a look at a completion found.
 NOTHING = 0
@@ -65,7 +45,7 @@ def claim(ctx, handle, lane, mask):
             recv = slots.receive_address(ctx, slots.slot_of(handle))
             if slots.claim(ctx, handle) != handle:
                 recv = -1
-        recv = shuffle(mask, recv, 0)
+        recv = gpu.shuffle(mask, recv, 0)
     return recv >= 0, recv
 
 
@@ -75,7 +55,7 @@ def is_staged(ctx, handle, nbytes):
 
     A short message may come to a large receive: it has no chunks.
     """
-    short = slots.packets_polled(handle) == STATUS_PACKETS
+    short = slots.packets_polled(handle) == wire.STATUS_PACKETS
     if slots.is_large(handle):
         short = nbytes <= eager_bytes(ctx)
     return short
@@ -92,24 +72,26 @@ def look_at_control(ctx, lane, lanes, mask):
     doorbell = 0
     aborted = 0
     if lane < 2:
-        doorbell, aborted = read_packet(ctx.mapped + CONTROL_DOORBELL + lane * PACKET_BYTES)
+        doorbell, aborted = gpu.read_packet(
+            ctx.mapped + wire.CONTROL_DOORBELL + lane * wire.PACKET_BYTES
+        )
     if lanes < 2:
-        commanded, blocks = read_packet(ctx.mapped + CONTROL_COMMANDS)
+        commanded, blocks = gpu.read_packet(ctx.mapped + wire.CONTROL_COMMANDS)
     else:
-        commanded, blocks = shuffle(mask, doorbell, 1), shuffle(mask, aborted, 1)
-    return shuffle(mask, doorbell, 0), shuffle(mask, aborted, 0), commanded, blocks
+        commanded, blocks = gpu.shuffle(mask, doorbell, 1), gpu.shuffle(mask, aborted, 1)
+    return gpu.shuffle(mask, doorbell, 0), gpu.shuffle(mask, aborted, 0), commanded, blocks
 
 
 @device
 def names_block(blocks):
     """Whether the second word of the second control packet has a bit of the calling block."""
-    return blocks >> (block_id() & BLOCK_BITS) & (1 << NARROW_SHIFT | 1) != 0
+    return blocks >> (gpu.block_id() & wire.BLOCK_BITS) & (1 << wire.NARROW_SHIFT | 1) != 0
 
 
 @device
 def to_execute(ctx, doorbell, commanded, blocks, lane, lanes, mask):
     """The large slots whose commands the calling warp should execute, from ``look_at_control``."""
-    if blocks >> (block_id() & BLOCK_BITS) & 1 != 0:
+    if blocks >> (gpu.block_id() & wire.BLOCK_BITS) & 1 != 0:
         first = request_slots(ctx)
         doorbell |= helping.of_this_block(ctx, commanded, first, lane, lanes, mask)
     return doorbell
@@ -118,9 +100,9 @@ def to_execute(ctx, doorbell, commanded, blocks, lane, lanes, mask):
 @device
 def _packet(lanes, mask, completion, packet, low, word):
     """(low, word) of one packet in all lanes: from the lane that holds it, else read again."""
-    if lanes < SLOT_PACKETS:  # it may have been polled in turns
-        return read_packet(completion + packet * PACKET_BYTES)
-    return shuffle(mask, low, packet), shuffle(mask, word, packet)
+    if lanes < wire.SLOT_PACKETS:  # it may have been polled in turns
+        return gpu.read_packet(completion + packet * wire.PACKET_BYTES)
+    return gpu.shuffle(mask, low, packet), gpu.shuffle(mask, word, packet)
 
 
 # long: one loop, whose state is in registers
@@ -144,11 +126,11 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
     packets = slots.packets_polled(handle)
     needed = (1 << packets) - 1
     if large:
-        packets = LARGE_PACKETS
-    expected = handle & LOW_32
+        packets = wire.LARGE_PACKETS
+    expected = handle & wire.LOW_32
     completion = completion_address(ctx, slot)
     seen = 0
-    if large and lanes >= LARGE_PACKETS:
+    if large and lanes >= wire.LARGE_PACKETS:
         seen = commands.last_owner(ctx, slot, lane)
     begin = 0  # first packet of this turn: a warp of fewer lanes than packets takes turns
     arrived = 0
@@ -159,31 +141,31 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
     rest = 0
     while True:
         packet = begin + lane
-        at = completion + packet * PACKET_BYTES
+        at = completion + packet * wire.PACKET_BYTES
         polls += 1
         # A program may wait by testing one request again and again: that must help others, too.
         control = polls == patience or polls & (CONTROL_EVERY - 1) == 0
         beside = control and lanes > packets + 1  # two more lanes look at it in the same read
         watches = beside and lane >= lanes - 2
         if watches:
-            at = ctx.mapped + CONTROL_DOORBELL + (lanes - 1 - lane) * PACKET_BYTES
+            at = ctx.mapped + wire.CONTROL_DOORBELL + (lanes - 1 - lane) * wire.PACKET_BYTES
         if packet < packets or watches:
-            low, word = read_packet(at)
-        fresh = packet < packets and word >> 32 & LOW_32 == expected
-        arrived |= ballot(mask, fresh) << begin
+            low, word = gpu.read_packet(at)
+        fresh = packet < packets and word >> 32 & wire.LOW_32 == expected
+        arrived |= gpu.ballot(mask, fresh) << begin
         complete = arrived & needed == needed
         if complete and large == 0:
             break
         if large:
             # Commands first: who executes the last one need not ask how many have been.
-            if lanes >= LARGE_PACKETS:
+            if lanes >= wire.LARGE_PACKETS:
                 index, command, length, buffers, seen = commands.claim_own(
                     ctx, slot, expected, seen, lane, mask, packet, low, word
                 )
                 if index >= 0 and needed > 1 and arrived & needed == needed:
-                    if shuffle(mask, word, 1) & LOW_32 == 1:  # the only command there is
+                    if gpu.shuffle(mask, word, 1) & wire.LOW_32 == 1:  # the only command there is
                         status, count = _packet(lanes, mask, completion, 0, low, word)
-                        origin = shuffle(mask, low, 1)
+                        origin = gpu.shuffle(mask, low, 1)
                         place = slot << 8 | index
                         return LAST, place, command, length, buffers, status, count, origin
             else:
@@ -201,9 +183,12 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
                 begin = 0
         if control:
             if beside:
-                doorbell, aborted = shuffle(mask, low, lanes - 1), shuffle(mask, word, lanes - 1)
-                commanded = shuffle(mask, low, lanes - 2)
-                blocks = shuffle(mask, word, lanes - 2)
+                doorbell, aborted = (
+                    gpu.shuffle(mask, low, lanes - 1),
+                    gpu.shuffle(mask, word, lanes - 1),
+                )
+                commanded = gpu.shuffle(mask, low, lanes - 2)
+                blocks = gpu.shuffle(mask, word, lanes - 2)
             else:
                 doorbell, aborted, commanded, blocks = look_at_control(ctx, lane, lanes, mask)
             if aborted != 0:
@@ -218,26 +203,26 @@ def await_event(ctx, handle, recv, lane, lanes, mask, patience):
             counted, rest = pacing.count(ctx, counted, lane, mask)
         if patience != 0 and polls >= patience and begin == 0:  # all packets have been looked at
             return NOTHING, 0, 0, 0, 0, 0, 0, 0
-        relax(ctx.mapped + CONTROL_DOORBELL)
+        gpu.relax(ctx.mapped + wire.CONTROL_DOORBELL)
         pacing.rest(rest)
 
     status, count = _packet(lanes, mask, completion, 0, low, word)
     origin = 0
-    if slots.packets_polled(handle) >= STATUS_PACKETS:
+    if slots.packets_polled(handle) >= wire.STATUS_PACKETS:
         origin, ignored = _packet(lanes, mask, completion, 1, low, word)
-    if packets > STATUS_PACKETS and large == 0:
-        nbytes = status & BYTES_MASK
+    if packets > wire.STATUS_PACKETS and large == 0:
+        nbytes = status & wire.BYTES_MASK
         packet = lane
         while packet < packets:
-            at = (packet - STATUS_PACKETS) * PACKET_PAYLOAD
+            at = (packet - wire.STATUS_PACKETS) * wire.PACKET_PAYLOAD
             if at >= 0 and at < nbytes:
                 if lanes < packets:
-                    low, word = read_packet(completion + packet * PACKET_BYTES)
-                store_payload(recv + at, low, word & LOW_32, nbytes - at)
-            packet += opaque(lanes)
+                    low, word = gpu.read_packet(completion + packet * wire.PACKET_BYTES)
+                store_payload(recv + at, low, word & wire.LOW_32, nbytes - at)
+            packet += gpu.opaque(lanes)
     elif large and needed > 1:
         # Acquire: threads of other blocks stored chunks before they counted them as finished.
-        fence_gpu()
+        gpu.fence_gpu()
     return DONE, slot << 8, 0, 0, 0, status, count, origin
 
 
@@ -250,4 +235,4 @@ def commands_are_done(ctx, slot, lane, lanes, mask, completion, word, needed):
     finished = 0
     if lane == 0:
         finished = commands.finished(ctx, slot)
-    return shuffle(mask, finished, 0) >= expected & LOW_32
+    return gpu.shuffle(mask, finished, 0) >= expected & wire.LOW_32

@@ -17,37 +17,14 @@ from device_lib.move.layouts import (
     BUFFER_DIMS,
     is_derived,
 )
+from device_lib.platform import primitives as gpu
 from device_lib.platform.divide import divide_wide
-from device_lib.platform.primitives import (
-    device,
-    int64,
-    load_4_if,
-    load_8,
-    load_gpu,
-    memory_space,
-    opaque,
-    store_8,
-    store_gpu,
-)
+from device_lib.platform.primitives import device, int64
 from device_lib.proxied.flaws import UNLIMITED, derived_flaw, repeats
 from device_lib.proxied.opening_blocks import INVALID, block_bytes, derived_row
 from device_lib.proxied.status import sign32
+from gmpi.contract import counts
 from gmpi.contract.constants import DATATYPE_MARK, DATATYPES
-from gmpi.contract.counts import (
-    BLOCK_BYTES,
-    BLOCK_ENTRY,
-    BLOCK_FIRST,
-    FLAW_ARRAY,
-    FLAW_BUFFER,
-    FLAW_COUNT,
-    FLAW_DATATYPE,
-    FLAW_FLAGS_SHIFT,
-    FLAW_INDEX_SHIFT,
-    FLAW_LENGTH,
-    FLAW_OUTSIDE,
-    TABLE_ENTRY,
-    packed_bytes,
-)
 from gmpi.contract.layouts import (
     DISTINCT_MASK,
     LAYOUT_TYPE,
@@ -64,7 +41,7 @@ from gmpi.contract.wire import (
     POSITION_MASK,
 )
 
-_packed_bytes = device(packed_bytes)
+_packed_bytes = device(counts.packed_bytes)
 _DATATYPE_COUNT = len(DATATYPES)
 
 # The arrays of one way, in memory of the calling thread: of counts, displacements and datatypes the
@@ -105,10 +82,10 @@ class Side(NamedTuple):
 @device
 def _integer(array, i):
     """Element ``i`` of an array of integers; ``array``: address of its two words."""
-    at = load_8(array)
-    if load_8(array + 8) == 4:
-        return sign32(int64(load_4_if(at + i * 4, 1)))
-    return load_8(at + i * 8)
+    at = gpu.load_8(array)
+    if gpu.load_8(array + 8) == 4:
+        return sign32(int64(gpu.load_4_if(at + i * 4, 1)))
+    return gpu.load_8(at + i * 8)
 
 
 @device
@@ -124,7 +101,7 @@ def block(side, i, joined_at):
     displ = joined_at
     if side.joined == 0:
         displ = _integer(side.arrays + ARRAYS_DISPLS, side.first + i)
-    if load_8(side.arrays + ARRAYS_TYPES) != 0:
+    if gpu.load_8(side.arrays + ARRAYS_TYPES) != 0:
         datatype = _integer(side.arrays + ARRAYS_TYPES, side.first + i)
     return count, displ, datatype
 
@@ -136,11 +113,13 @@ def _array_flaw(side):
         return 0
     k = 0
     while k < ARRAYS_LENGTH:
-        if load_8(side.arrays + k) != 0 and load_8(side.arrays + k + 8) == 0:
-            return FLAW_ARRAY | (k >> 4) << FLAW_INDEX_SHIFT
-        k += opaque(16)
-    if load_8(side.arrays + ARRAYS_LENGTH) < side.first + side.number:
-        return FLAW_LENGTH | load_8(side.arrays + ARRAYS_LENGTH) << FLAW_INDEX_SHIFT
+        if gpu.load_8(side.arrays + k) != 0 and gpu.load_8(side.arrays + k + 8) == 0:
+            return counts.FLAW_ARRAY | (k >> 4) << counts.FLAW_INDEX_SHIFT
+        k += gpu.opaque(16)
+    if gpu.load_8(side.arrays + ARRAYS_LENGTH) < side.first + side.number:
+        return (
+            counts.FLAW_LENGTH | gpu.load_8(side.arrays + ARRAYS_LENGTH) << counts.FLAW_INDEX_SHIFT
+        )
     return 0
 
 
@@ -154,7 +133,7 @@ def _is_known(row, datatype):
 @device
 def _is_typed(side):
     """Whether each block has a datatype of its own, and displacements are in bytes."""
-    return side.arrays != 0 and load_8(side.arrays + ARRAYS_TYPES) != 0
+    return side.arrays != 0 and gpu.load_8(side.arrays + ARRAYS_TYPES) != 0
 
 
 @device
@@ -166,7 +145,7 @@ def _offset(side, row, count, displ, nbytes):
         return True, displ
     if row == 0:
         return True, displ * (nbytes // count)
-    extent = load_gpu(row + TYPE_EXTENT)
+    extent = gpu.load_gpu(row + TYPE_EXTENT)
     if extent == 0 or displ == 0:
         return True, 0
     most, rest = divide_wide(UNLIMITED, max(extent, -extent))
@@ -176,27 +155,27 @@ def _offset(side, row, count, displ, nbytes):
 @device
 def _block_flaw(side, row, count, displ, nbytes):
     """What is wrong with where a block lies: the flaw without its index, or 0."""
-    address = load_8(side.buffer + BUFFER_ADDRESS)
-    room = load_8(side.buffer + BUFFER_BYTES)
-    strided = load_8(side.buffer + BUFFER_DIMS) != 0
+    address = gpu.load_8(side.buffer + BUFFER_ADDRESS)
+    room = gpu.load_8(side.buffer + BUFFER_BYTES)
+    strided = gpu.load_8(side.buffer + BUFFER_DIMS) != 0
     if address < 0 or (address == 0 and (row == 0 or room < UNLIMITED)):
-        return FLAW_BUFFER | FLAG_NULL_BUFFER << FLAW_FLAGS_SHIFT
+        return counts.FLAW_BUFFER | FLAG_NULL_BUFFER << counts.FLAW_FLAGS_SHIFT
     if strided and (row != 0 or _is_typed(side)):
-        return FLAW_BUFFER | FLAG_STRIDED_BUFFER << FLAW_FLAGS_SHIFT
+        return counts.FLAW_BUFFER | FLAG_STRIDED_BUFFER << counts.FLAW_FLAGS_SHIFT
     if side.writes and (
-        (row != 0 and count > load_gpu(row + TYPE_DISTINCT) & DISTINCT_MASK)
+        (row != 0 and count > gpu.load_gpu(row + TYPE_DISTINCT) & DISTINCT_MASK)
         or (strided and repeats(side.buffer))
     ):
-        return FLAW_BUFFER | FLAG_OVERLAP << FLAW_FLAGS_SHIFT
+        return counts.FLAW_BUFFER | FLAG_OVERLAP << counts.FLAW_FLAGS_SHIFT
     sound, offset = _offset(side, row, count, displ, nbytes)
     if not sound:
-        return FLAW_OUTSIDE
+        return counts.FLAW_OUTSIDE
     if row != 0:
         flags = derived_flaw(row, address, room, count, offset)
         if flags == FLAG_SHORT_BUFFER:
-            return FLAW_OUTSIDE
-        return FLAW_BUFFER | flags << FLAW_FLAGS_SHIFT if flags != 0 else 0
-    return FLAW_OUTSIDE if offset < 0 or offset + nbytes > room else 0
+            return counts.FLAW_OUTSIDE
+        return counts.FLAW_BUFFER | flags << counts.FLAW_FLAGS_SHIFT if flags != 0 else 0
+    return counts.FLAW_OUTSIDE if offset < 0 or offset + nbytes > room else 0
 
 
 @device
@@ -207,8 +186,8 @@ def survey(ctx, side, reduced):
         (bytes, as packed; address of all of them if they are one run, else 0; the flaw, 0: none).
     """
     flaw = _array_flaw(side)
-    plain = load_8(side.buffer + BUFFER_DIMS) == 0
-    address = load_8(side.buffer + BUFFER_ADDRESS)
+    plain = gpu.load_8(side.buffer + BUFFER_DIMS) == 0
+    address = gpu.load_8(side.buffer + BUFFER_ADDRESS)
     is_run = plain
     run = 0
     total = 0  # bytes
@@ -220,9 +199,9 @@ def survey(ctx, side, reduced):
         row = derived_row(ctx, datatype)
         nbytes = block_bytes(datatype, row, count, 1)
         if not _is_known(row, datatype) or (reduced and row != 0):
-            flaw = FLAW_DATATYPE
+            flaw = counts.FLAW_DATATYPE
         elif count < 0 or nbytes == INVALID or packed + nbytes > POSITION_MASK >> 1:
-            flaw = FLAW_COUNT
+            flaw = counts.FLAW_COUNT
         elif nbytes > 0:
             flaw = _block_flaw(side, row, count, displ, nbytes)
             sound, offset = _offset(side, row, count, displ, nbytes)
@@ -235,10 +214,10 @@ def survey(ctx, side, reduced):
             packed += nbytes if side.joined else _packed_bytes(nbytes)
         elements += count
         if flaw != 0:
-            flaw |= i << FLAW_INDEX_SHIFT
-        i += opaque(1)
-    if flaw == 0 and total > 0 and memory_space(address) == 2:
-        flaw = FLAW_BUFFER | FLAG_PRIVATE_BUFFER << FLAW_FLAGS_SHIFT
+            flaw |= i << counts.FLAW_INDEX_SHIFT
+        i += gpu.opaque(1)
+    if flaw == 0 and total > 0 and gpu.memory_space(address) == 2:
+        flaw = counts.FLAW_BUFFER | FLAG_PRIVATE_BUFFER << counts.FLAW_FLAGS_SHIFT
     if flaw != 0:
         return 0, 0, flaw
     if is_run:
@@ -256,27 +235,27 @@ def write_blocks(ctx, side, table, entries, own, total, lane, lanes):
         own: row that a strided view has as a datatype.
         total: bytes of all blocks, which are one for whoever moves them if they are joined.
     """
-    address = load_8(side.buffer + BUFFER_ADDRESS)
-    strided = load_8(side.buffer + BUFFER_DIMS) != 0
+    address = gpu.load_8(side.buffer + BUFFER_ADDRESS)
+    strided = gpu.load_8(side.buffer + BUFFER_DIMS) != 0
     elements = 0
     i = 0
     while i < side.number:
         count, displ, datatype = block(side, i, elements)
         elements += count
         if i % lanes == lane:
-            at = table + i * TABLE_ENTRY
-            store_8(at, count)
-            store_8(at + 8, displ)
-            store_8(at + 16, datatype)
+            at = table + i * counts.TABLE_ENTRY
+            gpu.store_8(at, count)
+            gpu.store_8(at + 8, displ)
+            gpu.store_8(at + 16, datatype)
             if entries != 0 and (i == 0 or side.joined == 0):
                 row = derived_row(ctx, datatype)
                 nbytes = block_bytes(datatype, row, count, 1)
                 offset = 0
                 if nbytes > 0:
                     sound, offset = _offset(side, row, count, displ, nbytes)
-                entry = entries + i * BLOCK_ENTRY
-                store_gpu(entry + LAYOUT_USER, address if strided else address + offset)
-                store_gpu(entry + LAYOUT_TYPE, own if strided else row)
-                store_gpu(entry + BLOCK_BYTES, total if side.joined else nbytes)
-                store_gpu(entry + BLOCK_FIRST, offset if strided else 0)
-        i += opaque(1)
+                entry = entries + i * counts.BLOCK_ENTRY
+                gpu.store_gpu(entry + LAYOUT_USER, address if strided else address + offset)
+                gpu.store_gpu(entry + LAYOUT_TYPE, own if strided else row)
+                gpu.store_gpu(entry + counts.BLOCK_BYTES, total if side.joined else nbytes)
+                gpu.store_gpu(entry + counts.BLOCK_FIRST, offset if strided else 0)
+        i += gpu.opaque(1)

@@ -9,30 +9,11 @@ the bits.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import completion_address, first_narrow, request_slots, row_address
-from device_lib.platform.primitives import (
-    ballot,
-    block_id,
-    device,
-    fence_gpu,
-    first_bit,
-    load_gpu,
-    load_sys,
-    opaque,
-    read_packet,
-    shuffle,
-)
+from device_lib.platform.primitives import device
 from device_lib.proxied import commands, slots
-from gmpi.contract.wire import (
-    BLOCK_BITS,
-    CONTROL_NARROW,
-    LARGE_PACKETS,
-    LOW_32,
-    NARROW_SHIFT,
-    NARROW_WORDS,
-    PACKET_BYTES,
-    REQUEST_BLOCK,
-)
+from gmpi.contract import wire
 
 
 @device
@@ -49,12 +30,12 @@ def claim_other(ctx, doorbell, blocks, lane, lanes, mask):
     bits = doorbell
     first = request_slots(ctx)
     words = 0
-    everybody = blocks >> NARROW_SHIFT & LOW_32 == LOW_32
-    if everybody or blocks >> (block_id() & BLOCK_BITS) >> NARROW_SHIFT & 1 != 0:
-        words = NARROW_WORDS
+    everybody = blocks >> wire.NARROW_SHIFT & wire.LOW_32 == wire.LOW_32
+    if everybody or blocks >> (gpu.block_id() & wire.BLOCK_BITS) >> wire.NARROW_SHIFT & 1 != 0:
+        words = wire.NARROW_WORDS
     mine = 0
     if words != 0:
-        mine = _narrow_commands(ctx, lane & NARROW_WORDS - 1)
+        mine = _narrow_commands(ctx, lane & wire.NARROW_WORDS - 1)
     word = 0
     while True:
         slot, index, command, length, buffers = _take_of(ctx, bits, first, lane, lanes, mask)
@@ -63,12 +44,12 @@ def claim_other(ctx, doorbell, blocks, lane, lanes, mask):
         # The next word of narrow slots that has something.
         bits = 0
         while bits == 0 and word < words:
-            if lanes < NARROW_WORDS:  # one reads for all: another look may see another command
-                bits = shuffle(mask, _narrow_commands(ctx, word), 0)
+            if lanes < wire.NARROW_WORDS:  # one reads for all: another look may see another command
+                bits = gpu.shuffle(mask, _narrow_commands(ctx, word), 0)
             else:
-                bits = shuffle(mask, mine, word)
+                bits = gpu.shuffle(mask, mine, word)
             first = first_narrow(ctx) + word * 64
-            word += opaque(1)
+            word += gpu.opaque(1)
         if bits != 0 and not everybody:
             bits = of_this_block(ctx, bits, first, lane, lanes, mask)
 
@@ -76,7 +57,7 @@ def claim_other(ctx, doorbell, blocks, lane, lanes, mask):
 @device
 def _narrow_commands(ctx, word):
     """Which of 64 narrow slots have commands."""
-    return load_sys(ctx.mapped + CONTROL_NARROW + word * 8)
+    return gpu.load_sys(ctx.mapped + wire.CONTROL_NARROW + word * 8)
 
 
 @device
@@ -88,34 +69,34 @@ def _take_of(ctx, bits, first, lane, lanes, mask):
     while low_bits | high_bits != 0:
         bit = 0
         if low_bits != 0:
-            bit = first_bit(low_bits)
+            bit = gpu.first_bit(low_bits)
             low_bits &= low_bits - 1
         else:
-            bit = 32 + first_bit(high_bits)
+            bit = 32 + gpu.first_bit(high_bits)
             high_bits &= high_bits - 1
         slot = first + bit
         expected = 0
         if lane == 0:
             expected = slots.open_seq(ctx, slot)
-        expected = shuffle(mask, expected, 0)
+        expected = gpu.shuffle(mask, expected, 0)
         if expected != 0:
             completion = completion_address(ctx, slot)
             begin = 0
-            while begin < LARGE_PACKETS:
+            while begin < wire.LARGE_PACKETS:
                 packet = begin + lane
                 low = 0
                 word = 0
-                if packet < LARGE_PACKETS:
-                    low, word = read_packet(completion + packet * PACKET_BYTES)
+                if packet < wire.LARGE_PACKETS:
+                    low, word = gpu.read_packet(completion + packet * wire.PACKET_BYTES)
                 index, command, length, buffers = commands.claim_any(
                     ctx, slot, expected, lane, lanes, mask, packet, low, word
                 )
                 if index >= 0:
                     # Acquire: the owner's threads wrote to the user's buffer, or read from it,
                     # before they opened the request's row, and another SM may have lines of it.
-                    fence_gpu()
+                    gpu.fence_gpu()
                     return slot, index, command, length, buffers
-                begin += opaque(lanes)
+                begin += gpu.opaque(lanes)
     return 0, -1, 0, 0, 0
 
 
@@ -130,7 +111,7 @@ def of_this_block(ctx, commanded, first, lane, lanes, mask):
         ours = False
         if bit < 64 and commanded >> (bit & 63) & 1 != 0:
             row = row_address(ctx, first + bit)
-            ours = load_gpu(row + REQUEST_BLOCK) == block_id()
-        found |= ballot(mask, ours) << begin
-        begin += opaque(lanes)
+            ours = gpu.load_gpu(row + wire.REQUEST_BLOCK) == gpu.block_id()
+        found |= gpu.ballot(mask, ours) << begin
+        begin += gpu.opaque(lanes)
     return found

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from device_lib.move.copy import copy_to_staging
 from device_lib.move.message import record_bytes
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import (
     chunk_bytes,
     context_id,
@@ -23,18 +24,7 @@ from device_lib.platform.context import (
     ring_slots,
     staging_of,
 )
-from device_lib.platform.primitives import (
-    block_id,
-    device,
-    fence_gpu,
-    fence_sys,
-    lane_id,
-    load_1_if,
-    load_4_if,
-    opaque,
-    shuffle,
-    write_packet,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, ring, slots, taking
 from device_lib.proxied.outgoing import place_of
@@ -83,13 +73,13 @@ def _load_unaligned(send, nbytes, offset):
     tail_at = stop - left
     payload = offset >= 0
     ends = payload and tail_at >= base and tail_at < base + 16 and stop > at
-    byte_0 = load_1_if(tail_at, ends and left > 0)
-    byte_1 = load_1_if(tail_at + 1, ends and left > 1)
-    byte_2 = load_1_if(tail_at + 2, ends and left > 2)
-    word_0 = load_4_if(base, payload and tail_at > base)
-    word_1 = load_4_if(base + 4, payload and tail_at > base + 4)
-    word_2 = load_4_if(base + 8, payload and tail_at > base + 8)
-    word_3 = load_4_if(base + 12, payload and tail_at > base + 12 and within > 0)
+    byte_0 = gpu.load_1_if(tail_at, ends and left > 0)
+    byte_1 = gpu.load_1_if(tail_at + 1, ends and left > 1)
+    byte_2 = gpu.load_1_if(tail_at + 2, ends and left > 2)
+    word_0 = gpu.load_4_if(base, payload and tail_at > base)
+    word_1 = gpu.load_4_if(base + 4, payload and tail_at > base + 4)
+    word_2 = gpu.load_4_if(base + 8, payload and tail_at > base + 8)
+    word_3 = gpu.load_4_if(base + 12, payload and tail_at > base + 12 and within > 0)
     tail = byte_0 | byte_1 << 8 | byte_2 << 16
     word_0 = tail if tail_at == base else word_0
     word_1 = tail if tail_at == base + 4 else word_1
@@ -123,33 +113,33 @@ def publish_inline(ctx, lane, word0, count, send, peer_tag, recv, enter):
     at = (lane - wire.HEADER_PACKETS) * wire.PACKET_PAYLOAD
     if (send | out) & 3 == 0:
         payload = lane >= wire.HEADER_PACKETS
-        word_0 = load_4_if(send + at, payload and out > at)
-        word_1 = load_4_if(send + at + 4, payload and out > at + 4)
-        word_2 = load_4_if(send + at + 8, payload and out > at + 8)
+        word_0 = gpu.load_4_if(send + at, payload and out > at)
+        word_1 = gpu.load_4_if(send + at + 4, payload and out > at + 4)
+        word_2 = gpu.load_4_if(send + at + 8, payload and out > at + 8)
     else:
         word_0, word_1, word_2 = _load_unaligned(send, out, at)
     word0 = word0 | INLINE if word0 & OUT != 0 else word0
-    packets = opaque(wire.HEADER_PACKETS + _payload_packets(out))
+    packets = gpu.opaque(wire.HEADER_PACKETS + _payload_packets(out))
     buffer = recv if recv != 0 else send
-    low, high = ring.header_packet(lane, word0, peer_tag, count, buffer, block_id())
+    low, high = ring.header_packet(lane, word0, peer_tag, count, buffer, gpu.block_id())
     constant = packets_back(word0, nbytes) << wire.HANDLE_PACKETS_SHIFT
-    constant = opaque(constant | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT)
-    first_record = opaque(record_address(ctx, 0) + lane * wire.PACKET_BYTES)
-    last_slot = opaque(ring_slots(ctx) - 1)
+    constant = gpu.opaque(constant | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT)
+    first_record = gpu.opaque(record_address(ctx, 0) + lane * wire.PACKET_BYTES)
+    last_slot = gpu.opaque(ring_slots(ctx) - 1)
 
     found = ring.seq_of(ticket) | slot << wire.HANDLE_SLOT_SHIFT
     found = found if slots.was_free(slot, taken) else found | NO_SLOT
     found = found | FULL if ticket - consumed >= ring_slots(ctx) else found
-    found = shuffle(ALL_LANES, found, 0)
-    low = opaque(low if lane < wire.HEADER_PACKETS else word_0 | word_1 << 32)
-    high = opaque(high if lane < wire.HEADER_PACKETS else word_2)
+    found = gpu.shuffle(ALL_LANES, found, 0)
+    low = gpu.opaque(low if lane < wire.HEADER_PACKETS else word_0 | word_1 << 32)
+    high = gpu.opaque(high if lane < wire.HEADER_PACKETS else word_2)
     if found >> 48 != 0:
         return UNFINISHED | found
     handle = found | constant
     low = handle if lane == wire.HANDLE_PACKET else low
     if lane < packets:
         record = first_record + ((found & wire.LOW_32) >> 1 & last_slot) * wire.SLOT_BYTES
-        write_packet(record, low, (high & wire.LOW_32) | found << 32)
+        gpu.write_packet(record, low, (high & wire.LOW_32) | found << 32)
     if enter:
         if lane == 0:
             slots.open_row(ctx, found >> wire.HANDLE_SLOT_SHIFT, handle, recv)
@@ -169,7 +159,7 @@ def open_inline(ctx, word0, count, send, peer_tag, recv):
     Returns:
         The handle, or ``UNFINISHED``, in all lanes: call ``open_any`` with it.
     """
-    return publish_inline(ctx, lane_id(), word0, count, send, peer_tag, recv, True)
+    return publish_inline(ctx, gpu.lane_id(), word0, count, send, peer_tag, recv, True)
 
 
 @device
@@ -218,7 +208,7 @@ def make_open_any(scope: Scope, help_others: Callable, send_bytes: Callable) -> 
         slot = 0
         ticket = -1
         if leads():
-            lane = lane_id()
+            lane = gpu.lane_id()
             mask = warp_mask()
             slot = -1
             if unfinished & NO_SLOT == 0:
@@ -253,7 +243,7 @@ def make_open_any(scope: Scope, help_others: Callable, send_bytes: Callable) -> 
         sync()
         handle = 0
         if leads():
-            lane = lane_id()
+            lane = gpu.lane_id()
             mask = warp_mask()
             consumed = _unknown(ctx, ticket)
             if ticket < 0:
@@ -264,9 +254,9 @@ def make_open_any(scope: Scope, help_others: Callable, send_bytes: Callable) -> 
             # request in its row finds what its commands are about, and the buffer as it was left.
             # What a peer gets, ``send_bytes`` releases, before there is a command.
             if out > wire.INLINE_BYTES and not p2p:
-                fence_sys()
+                gpu.fence_sys()
             elif large and not p2p:
-                fence_gpu()
+                gpu.fence_gpu()
             inline = 0
             if word0 & OUT != 0 and nbytes <= wire.INLINE_BYTES:
                 inline = nbytes

@@ -37,6 +37,7 @@ from device_lib.proxied.flaws import flaw_of
 from device_lib.proxied.publishing import FLAGS_SHIFT, make_no_slot, publish
 from device_lib.proxied.scattered import place
 from device_lib.proxied.status import sign32
+from gmpi.contract import wire
 from gmpi.contract.collectives import NOT_OURS
 from gmpi.contract.constants import DATATYPE_MARK, ERR_COUNT, FIRST_WITH_GAPS, IN_PLACE
 from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
@@ -49,18 +50,6 @@ from gmpi.contract.moves import (
     may_be_in_place,
     out_offset,
     reduces,
-)
-from gmpi.contract.wire import (
-    DATATYPE_SHIFT,
-    FLAG_BACK,
-    FLAG_NULL_BUFFER,
-    FLAG_OUT,
-    FLAG_PRIVATE_BUFFER,
-    FLAWS,
-    LOW_32,
-    POSITION_MASK,
-    SCATTERED,
-    STATUS_PACKETS,
 )
 
 _blocks = device(blocks)
@@ -91,13 +80,13 @@ def block_bytes(datatype, row, count, ranks):
         nbytes = message_bytes(count, datatype)
         if nbytes == 0 and (count != 0 or datatype & ~0xFFFF != DATATYPE_MARK):
             nbytes = INVALID
-    return nbytes if nbytes <= POSITION_MASK // max(ranks, 1) else INVALID
+    return nbytes if nbytes <= wire.POSITION_MASK // max(ranks, 1) else INVALID
 
 
 @device
 def place_of(me, ranks):
     """Rank and number of ranks in one word, as ``open_blocks`` takes them."""
-    return (me & LOW_32) | ranks << 32
+    return (me & wire.LOW_32) | ranks << 32
 
 
 # wide: what a record says
@@ -112,8 +101,8 @@ def publish_moved(ctx, slot, large, word0, root_op, count, send, recv, room):
     buffer = recv if recv != 0 else send
     buffer = room if room != 0 else buffer
     return publish(
-        ctx, ticket, consumed, slot, large, STATUS_PACKETS, word0, root_op, count, buffer, recv, 0,
-        0,
+        ctx, ticket, consumed, slot, large, wire.STATUS_PACKETS, word0, root_op, count, buffer,
+        recv, 0, 0,
     )  # fmt: skip
 
 
@@ -184,7 +173,7 @@ def make_open_blocks(
         if out_blocks > 0 and send_at == IN_PLACE:
             in_place = 1
             if not _may_be_in_place(op, OUT, me, root):
-                bad = FLAG_NULL_BUFFER
+                bad = wire.FLAG_NULL_BUFFER
             if _is_shifted(op):
                 shift = me
             send_at = recv_at
@@ -194,11 +183,11 @@ def make_open_blocks(
         elif recv_at == IN_PLACE and _blocks(op, BACK, me, ranks, root, 0) > 0:
             in_place = 1
             if not _may_be_in_place(op, BACK, me, root):
-                bad = FLAG_NULL_BUFFER
+                bad = wire.FLAG_NULL_BUFFER
         reduced = _reduces(op)
         back_blocks = _blocks(op, BACK, me, ranks, root, 0 if reduced else in_place)
         if not reduced:
-            root_op = (root_op & LOW_32) | in_place << 32
+            root_op = (root_op & wire.LOW_32) | in_place << 32
 
         send_row = derived_row(ctx, send_type)
         recv_row = derived_row(ctx, recv_type)
@@ -212,9 +201,9 @@ def make_open_blocks(
             count = recv_count
             datatype = recv_type
             nbytes = received
-        if datatype < 0 or datatype > LOW_32:
-            datatype = LOW_32
-        word0 |= datatype << DATATYPE_SHIFT
+        if datatype < 0 or datatype > wire.LOW_32:
+            datatype = wire.LOW_32
+        word0 |= datatype << wire.DATATYPE_SHIFT
         sound = not _is_rooted(op) or (root >= 0 and root < ranks)
         if out_blocks > 0:
             sound = sound and _may_be_direct(send_type, send_row)
@@ -237,26 +226,28 @@ def make_open_blocks(
         if bad != 0 and nbytes > 0:
             flaws = bad
         if out > 0 and flaws == 0:
-            flaws = flaw_of(ctx, send_buffer, send_row, reached, out + shift, FLAG_OUT)
+            flaws = flaw_of(ctx, send_buffer, send_row, reached, out + shift, wire.FLAG_OUT)
             room = load_8(send_buffer + BUFFER_BYTES)
             if flaws == 0 and large and memory_space(send_at) == SHARED:
-                flaws = FLAG_PRIVATE_BUFFER
+                flaws = wire.FLAG_PRIVATE_BUFFER
         if back > 0 and flaws == 0:
-            flaws = flaw_of(ctx, recv_buffer, recv_row, back_blocks * recv_count, back, FLAG_BACK)
+            flaws = flaw_of(
+                ctx, recv_buffer, recv_row, back_blocks * recv_count, back, wire.FLAG_BACK
+            )
             room = load_8(recv_buffer + BUFFER_BYTES)
             if flaws == 0 and large and memory_space(recv_at) == SHARED:
-                flaws = FLAG_PRIVATE_BUFFER
+                flaws = wire.FLAG_PRIVATE_BUFFER
         if flaws != 0:
             out = 0
             back = 0
             large = 0
         else:
             room = 0
-            flaws = (FLAG_OUT if out > 0 else 0) | (FLAG_BACK if back > 0 else 0)
+            flaws = (wire.FLAG_OUT if out > 0 else 0) | (wire.FLAG_BACK if back > 0 else 0)
         word0 |= flaws << FLAGS_SHIFT
 
         what = NOT_OURS
-        if sound and flaws & FLAWS == 0:
+        if sound and flaws & wire.FLAWS == 0:
             what = direct_word(ctx, word0, root_op, nbytes)
         if what != NOT_OURS:
             if not _is_one_piece(out, send_buffer, send_row, back, recv_buffer, recv_row):
@@ -297,7 +288,7 @@ def make_open_blocks(
             return slots.error_handle(error)
         if out > 0 and large == 0:
             packed = commands.small_staging(ctx, slot) + _out_offset(back)
-            if send == SCATTERED:
+            if send == wire.SCATTERED:
                 layout = layout_of(ctx, slot, LAYOUT_SEND)
                 pack_layout(layout, packed, shift, shift + out, rank(), size())
             else:

@@ -21,43 +21,16 @@ from device_lib.move.layouts import (
     layout_of,
     write_view,
 )
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import blocks_address, eager_bytes
-from device_lib.platform.primitives import (
-    device,
-    lane_id,
-    load_8,
-    memory_space,
-    store_8,
-    store_gpu,
-    sync_warp,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, neighbours, slots, taking
 from device_lib.proxied.counted_blocks import ARRAYS_BYTES, Side, survey, write_blocks
 from device_lib.proxied.opening_blocks import SHARED, publish_moved
 from device_lib.proxied.publishing import make_no_slot
+from gmpi.contract import counts
 from gmpi.contract.constants import ERR_COUNT, IN_PLACE
-from gmpi.contract.counts import (
-    BLOCK_ENTRY,
-    FEW_BLOCKS,
-    FLAW_ARRAY,
-    FLAW_BUFFER,
-    FLAW_FLAGS_SHIFT,
-    FLAW_LENGTH,
-    FLAW_MASK,
-    FLAW_WAY_SHIFT,
-    IN_BLOCKS,
-    RUN_BACK,
-    RUN_OUT,
-    TABLE_ENTRY,
-    TABLE_FLAW,
-    TABLE_FORM,
-    TABLE_HEAD,
-    TABLE_NUMBERS,
-    TABLE_ROOM,
-    most_blocks,
-    table_bytes,
-)
 from gmpi.contract.layouts import LAYOUT_OWN, LAYOUT_RECV, LAYOUT_SEND, LAYOUT_TYPE, LAYOUT_USER
 from gmpi.contract.moves import BACK, OUT, Row, out_offset
 from gmpi.contract.wire import (
@@ -68,11 +41,11 @@ from gmpi.contract.wire import (
     SCATTERED,
 )
 
-_most_blocks = device(most_blocks)
-_table_bytes = device(table_bytes)
+_most_blocks = device(counts.most_blocks)
+_table_bytes = device(counts.table_bytes)
 _out_offset = device(out_offset)
-_NULL = FLAW_BUFFER | FLAG_NULL_BUFFER << FLAW_FLAGS_SHIFT
-_PRIVATE = FLAW_BUFFER | FLAG_PRIVATE_BUFFER << FLAW_FLAGS_SHIFT
+_NULL = counts.FLAW_BUFFER | FLAG_NULL_BUFFER << counts.FLAW_FLAGS_SHIFT
+_PRIVATE = counts.FLAW_BUFFER | FLAG_PRIVATE_BUFFER << counts.FLAW_FLAGS_SHIFT
 
 # What a call is, beside its arguments: bits
 OUT_COUNTS = 1  # the arrays of that way say its blocks
@@ -87,11 +60,11 @@ SHAPE_ME_SHIFT = 32  # rank
 
 def shape_of(row: Row) -> int:
     """These bits of an operation, but for the rank."""
-    counts = (OUT_COUNTS if row.counts >> OUT & 1 else 0) | (
+    presence = (OUT_COUNTS if row.counts >> OUT & 1 else 0) | (
         BACK_COUNTS if row.counts >> BACK & 1 else 0
     )
     may = {OUT: MAY_OUT, BACK: MAY_BACK}.get(row.in_place_way, OF_NEIGHBOURS)
-    return counts | REDUCES * row.reduces | SHIFTED * row.shifted | may
+    return presence | REDUCES * row.reduces | SHIFTED * row.shifted | may
 
 
 # wide: a layout from its parts
@@ -101,12 +74,12 @@ def _in_blocks(ctx, slot, direction, side, nbytes, entries, lane, lanes, mask):
     leading warp."""
     layout = layout_of(ctx, slot, direction)
     if lane == 0:
-        if load_8(side.buffer + BUFFER_DIMS) != 0:
+        if gpu.load_8(side.buffer + BUFFER_DIMS) != 0:
             write_view(layout, side.buffer, nbytes)
-        store_gpu(layout + LAYOUT_USER, entries)
-        store_gpu(layout + LAYOUT_TYPE, IN_BLOCKS | (1 if side.joined else side.number))
-    sync_warp(mask)
-    if load_8(side.buffer + BUFFER_DIMS) != 0:
+        gpu.store_gpu(layout + LAYOUT_USER, entries)
+        gpu.store_gpu(layout + LAYOUT_TYPE, counts.IN_BLOCKS | (1 if side.joined else side.number))
+    gpu.sync_warp(mask)
+    if gpu.load_8(side.buffer + BUFFER_DIMS) != 0:
         finish_view(layout, lane, lanes)
     return SCATTERED
 
@@ -144,19 +117,19 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
             back = Side(recv_buffer, out_arrays, me, backs, recv_count, recv_type, 1, 1, 0)
         in_place = 0
         flaw = 0
-        if outs > 0 and load_8(send_buffer + BUFFER_ADDRESS) == IN_PLACE:
+        if outs > 0 and gpu.load_8(send_buffer + BUFFER_ADDRESS) == IN_PLACE:
             in_place = 1
             if shape & MAY_OUT == 0 or (shape & SHIFTED != 0 and backs == 0):
-                flaw = _NULL | OUT << FLAW_WAY_SHIFT
+                flaw = _NULL | OUT << counts.FLAW_WAY_SHIFT
             elif reduced != 0:
                 out = Side(recv_buffer, out_arrays, 0, outs, send_count, send_type, 1, 0, 0)
             else:
                 first = me if shape & SHIFTED != 0 else 0
                 out = Side(recv_buffer, back_arrays, first, outs, recv_count, recv_type, 0, 0, 0)
-        elif backs > 0 and load_8(recv_buffer + BUFFER_ADDRESS) == IN_PLACE:
+        elif backs > 0 and gpu.load_8(recv_buffer + BUFFER_ADDRESS) == IN_PLACE:
             in_place = 1
             if shape & MAY_BACK == 0 or outs == 0:
-                flaw = _NULL | BACK << FLAW_WAY_SHIFT
+                flaw = _NULL | BACK << counts.FLAW_WAY_SHIFT
             back = Side(recv_buffer, 0, 0, 0, recv_count, recv_type, 0, 1, 0)
         return out, back, in_place, flaw
 
@@ -170,10 +143,10 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
         recv = 0
         if flaw == 0:
             sent, send, flaw = survey(ctx, out, reduced)
-            flaw = flaw | OUT << FLAW_WAY_SHIFT if flaw != 0 else 0
+            flaw = flaw | OUT << counts.FLAW_WAY_SHIFT if flaw != 0 else 0
         if flaw == 0:
             received, recv, flaw = survey(ctx, back, reduced)
-            flaw = flaw | BACK << FLAW_WAY_SHIFT if flaw != 0 else 0
+            flaw = flaw | BACK << counts.FLAW_WAY_SHIFT if flaw != 0 else 0
         if flaw != 0:
             return 0, 0, 0, 0, flaw
         return sent, received, send, recv, 0
@@ -186,28 +159,30 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
         scattered += out.number if sent > 0 and send == 0 else 0
         scattered += back.number if received > 0 and recv == 0 else 0
         need = _out_offset(max(received, table)) + sent
-        return sent + received > 0 and (need > eager_bytes(ctx) or scattered > FEW_BLOCKS)
+        return sent + received > 0 and (need > eager_bytes(ctx) or scattered > counts.FEW_BLOCKS)
 
     # wide: what has been found out
     @device
     def write_tables(ctx, slot, large, out, back, sent, received, send, recv, flaw):
         """Both tables; all lanes of the leading warp: (REQUEST_SEND, REQUEST_RECV)."""
-        lane = lane_id()
+        lane = gpu.lane_id()
         lanes = warp_lanes()
         mask = warp_mask()
         table = commands.small_staging(ctx, slot)
         entries = blocks_address(ctx, slot)
-        form = (RUN_OUT if send != 0 else 0) | (RUN_BACK if recv != 0 else 0)
+        form = (counts.RUN_OUT if send != 0 else 0) | (counts.RUN_BACK if recv != 0 else 0)
         if lane == 0:
-            room = load_8((back if flaw >> FLAW_WAY_SHIFT & 1 else out).buffer + BUFFER_BYTES)
-            store_8(table + TABLE_NUMBERS, out.number | back.number << 32)
-            store_8(table + TABLE_FLAW, flaw)
-            store_8(table + TABLE_ROOM, room)
-            store_8(table + TABLE_FORM, form)
+            room = gpu.load_8(
+                (back if flaw >> counts.FLAW_WAY_SHIFT & 1 else out).buffer + BUFFER_BYTES
+            )
+            gpu.store_8(table + counts.TABLE_NUMBERS, out.number | back.number << 32)
+            gpu.store_8(table + counts.TABLE_FLAW, flaw)
+            gpu.store_8(table + counts.TABLE_ROOM, room)
+            gpu.store_8(table + counts.TABLE_FORM, form)
         out_entries = entries if sent > 0 and send == 0 else 0
         back_entries = entries
         if out_entries != 0:
-            back_entries += out.number * BLOCK_ENTRY
+            back_entries += out.number * counts.BLOCK_ENTRY
             send = _in_blocks(
                 ctx, slot, LAYOUT_SEND, out, POSITION_MASK, out_entries, lane, lanes, mask
             )
@@ -217,13 +192,16 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
             )
         else:
             back_entries = 0
-        if flaw & FLAW_MASK == FLAW_ARRAY or flaw & FLAW_MASK == FLAW_LENGTH:
+        if (
+            flaw & counts.FLAW_MASK == counts.FLAW_ARRAY
+            or flaw & counts.FLAW_MASK == counts.FLAW_LENGTH
+        ):
             return send, recv  # there is nothing to read
         own = layout_of(ctx, slot, LAYOUT_SEND) + LAYOUT_OWN
-        at = table + TABLE_HEAD
+        at = table + counts.TABLE_HEAD
         write_blocks(ctx, out, at, out_entries, own, sent, lane, lanes)
         own = layout_of(ctx, slot, LAYOUT_RECV) + LAYOUT_OWN
-        at += out.number * TABLE_ENTRY
+        at += out.number * counts.TABLE_ENTRY
         write_blocks(ctx, back, at, back_entries, own, received, lane, lanes)
         return send, recv
 
@@ -257,16 +235,19 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
         received = 0
         send = 0
         recv = 0
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             sent, received, send, recv, flaw = survey_both(ctx, out, back, shape, flaw)
         sent, received, send, recv, flaw = broadcast_5(sent, received, send, recv, flaw)
         sync()
         large = 1 if is_long(ctx, out, back, sent, received, send, recv) else 0
         if large:
-            if sent > 0 and memory_space(load_8(out.buffer + BUFFER_ADDRESS)) == SHARED:
-                flaw = _PRIVATE | OUT << FLAW_WAY_SHIFT
-            if received > 0 and memory_space(load_8(back.buffer + BUFFER_ADDRESS)) == SHARED:
-                flaw = _PRIVATE | BACK << FLAW_WAY_SHIFT
+            if sent > 0 and gpu.memory_space(gpu.load_8(out.buffer + BUFFER_ADDRESS)) == SHARED:
+                flaw = _PRIVATE | OUT << counts.FLAW_WAY_SHIFT
+            if (
+                received > 0
+                and gpu.memory_space(gpu.load_8(back.buffer + BUFFER_ADDRESS)) == SHARED
+            ):
+                flaw = _PRIVATE | BACK << counts.FLAW_WAY_SHIFT
         if flaw != 0:
             sent = 0
             received = 0

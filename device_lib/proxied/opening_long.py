@@ -10,33 +10,14 @@ the fence behind it (1.7 us on an H200) is on the way.
 from __future__ import annotations
 
 from device_lib.move.message import record_bytes
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import context_id, p2p_staging, record_address, ring_slots
-from device_lib.platform.primitives import (
-    block_id,
-    device,
-    fence_gpu,
-    lane_id,
-    opaque,
-    shuffle,
-    write_packet,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import ALL_LANES
 from device_lib.proxied import ring, slots, taking
 from device_lib.proxied.opening import FULL, NO_SLOT, UNFINISHED
 from device_lib.proxied.outgoing import place_of
-from gmpi.contract.wire import (
-    HANDLE_CONTEXT_SHIFT,
-    HANDLE_LARGE_SHIFT,
-    HANDLE_PACKET,
-    HANDLE_PACKETS_SHIFT,
-    HANDLE_SLOT_SHIFT,
-    HEADER_PACKETS,
-    LOW_32,
-    OP_IRECV,
-    PACKET_BYTES,
-    SLOT_BYTES,
-    STATUS_PACKETS,
-)
+from gmpi.contract import wire
 
 _NOT_P2P = 1 << 50  # beside FULL and NO_SLOT: the receiver does not read our GPU staging
 
@@ -57,11 +38,11 @@ def open_long(ctx, word0, count, send, peer_tag, recv):
         (handle, where a send's bytes go: ``outgoing.place_of``), or
         (``UNFINISHED``, 0) with the slot and the ticket that it has taken: call ``open_any``.
     """
-    lane = lane_id()
+    lane = gpu.lane_id()
     p2p, mailbox = p2p_staging(ctx, word0, peer_tag)  # under way while the slot is found
     slot = 0
     found = 0
-    receives = word0 & 0xFF == OP_IRECV
+    receives = word0 & 0xFF == wire.OP_IRECV
     if lane == 0:
         share = taking.large_share(ctx, receives)
         slot = taking.guess_large(ctx, share)
@@ -75,28 +56,28 @@ def open_long(ctx, word0, count, send, peer_tag, recv):
             found |= _NOT_P2P
     ticket, consumed = ring.begin_enter(ctx, lane == 0 and found == 0)
     buffer = recv if receives else send
-    low, high = ring.header_packet(lane, word0, peer_tag, count, buffer, block_id())
-    packets = STATUS_PACKETS if receives else 1
-    constant = opaque(
-        packets << HANDLE_PACKETS_SHIFT
-        | 1 << HANDLE_LARGE_SHIFT
-        | context_id(ctx) << HANDLE_CONTEXT_SHIFT
+    low, high = ring.header_packet(lane, word0, peer_tag, count, buffer, gpu.block_id())
+    packets = wire.STATUS_PACKETS if receives else 1
+    constant = gpu.opaque(
+        packets << wire.HANDLE_PACKETS_SHIFT
+        | 1 << wire.HANDLE_LARGE_SHIFT
+        | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT
     )
-    last_slot = opaque(ring_slots(ctx) - 1)
+    last_slot = gpu.opaque(ring_slots(ctx) - 1)
     if lane == 0:
         if found == 0:
             found = ring.seq_of(ticket)
             if ticket - consumed >= ring_slots(ctx):
                 found |= FULL
-        found |= slot << HANDLE_SLOT_SHIFT
-    found = shuffle(ALL_LANES, found, 0)
+        found |= slot << wire.HANDLE_SLOT_SHIFT
+    found = gpu.shuffle(ALL_LANES, found, 0)
     if found >> 48 != 0:
         return UNFINISHED | found, 0
     handle = found | constant
-    low = handle if lane == HANDLE_PACKET else low
-    if lane < HEADER_PACKETS:
-        record = record_address(ctx, 0) + ((found & LOW_32) >> 1 & last_slot) * SLOT_BYTES
-        write_packet(record + lane * PACKET_BYTES, low, (high & LOW_32) | found << 32)
+    low = handle if lane == wire.HANDLE_PACKET else low
+    if lane < wire.HEADER_PACKETS:
+        record = record_address(ctx, 0) + ((found & wire.LOW_32) >> 1 & last_slot) * wire.SLOT_BYTES
+        gpu.write_packet(record + lane * wire.PACKET_BYTES, low, (high & wire.LOW_32) | found << 32)
     slot = slots.slot_of(found)
     if lane == 0:
         slots.open_commands(ctx, slot, send)
@@ -104,7 +85,7 @@ def open_long(ctx, word0, count, send, peer_tag, recv):
         # Release, while the record is on its way: what the scope's threads did to the buffer comes
         # before other blocks find the request in its row and unpack to it. Behind a send's first
         # chunk there is one: no chunk that others pack is asked for before.
-        fence_gpu()
+        gpu.fence_gpu()
     if lane == 0:
         slots.open_row(ctx, slot, handle, recv)
     nbytes = record_bytes(word0, count)

@@ -9,28 +9,13 @@ again after the fence, which empties L1: together 1 us on an H200.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import context_id, record_address, ring_slots
-from device_lib.platform.primitives import (
-    block_id,
-    device,
-    fence_sys,
-    lane_id,
-    opaque,
-    shuffle,
-    write_packet,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import ALL_LANES
 from device_lib.proxied import commands, ring, slots
 from device_lib.proxied.opening import UNFINISHED
-from gmpi.contract.wire import (
-    HANDLE_CONTEXT_SHIFT,
-    HANDLE_PACKET,
-    HANDLE_PACKETS_SHIFT,
-    HANDLE_SLOT_SHIFT,
-    HEADER_PACKETS,
-    LOW_32,
-    PACKET_BYTES,
-)
+from gmpi.contract import wire
 
 
 @device
@@ -40,11 +25,11 @@ def begin_staged(ctx):
     Called by all lanes of one full warp, after a barrier of the scope.
     """
     slot = 0
-    if lane_id() == 0:
+    if gpu.lane_id() == 0:
         slot = slots.guess(ctx)
         if not slots.was_free(slot, slots.take_bit(ctx, slot)):
             slot = -1
-    slot = shuffle(ALL_LANES, slot, 0)
+    slot = gpu.shuffle(ALL_LANES, slot, 0)
     if slot < 0:
         return -1, 0
     return slot, commands.small_staging(ctx, slot)
@@ -60,25 +45,25 @@ def publish_staged(ctx, word0, count, send, peer_tag, slot):
         The handle, or ``UNFINISHED`` with slot and ticket when the ring seems to be full: call
         ``open_any`` with it.
     """
-    lane = lane_id()
+    lane = gpu.lane_id()
     ticket, consumed = ring.begin_enter(ctx, lane == 0)
-    low, high = ring.header_packet(lane, word0, peer_tag, count, send, block_id())
-    constant = 1 << HANDLE_PACKETS_SHIFT | slot << HANDLE_SLOT_SHIFT
-    constant = opaque(constant | context_id(ctx) << HANDLE_CONTEXT_SHIFT)
-    fence_sys()  # release: the staging is complete before the record says so
+    low, high = ring.header_packet(lane, word0, peer_tag, count, send, gpu.block_id())
+    constant = 1 << wire.HANDLE_PACKETS_SHIFT | slot << wire.HANDLE_SLOT_SHIFT
+    constant = gpu.opaque(constant | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT)
+    gpu.fence_sys()  # release: the staging is complete before the record says so
     found = 0
     if lane == 0:
         found = ring.seq_of(ticket)
         if ticket - consumed >= ring_slots(ctx):
             found |= UNFINISHED
-    found = shuffle(ALL_LANES, found, 0)
+    found = gpu.shuffle(ALL_LANES, found, 0)
     handle = found | constant
-    low = handle if lane == HANDLE_PACKET else low
+    low = handle if lane == wire.HANDLE_PACKET else low
     if found & UNFINISHED != 0:
-        return found | slot << HANDLE_SLOT_SHIFT
-    if lane < HEADER_PACKETS:
-        record = record_address(ctx, (found & LOW_32) >> 1)
-        write_packet(record + lane * PACKET_BYTES, low, (high & LOW_32) | found << 32)
+        return found | slot << wire.HANDLE_SLOT_SHIFT
+    if lane < wire.HEADER_PACKETS:
+        record = record_address(ctx, (found & wire.LOW_32) >> 1)
+        gpu.write_packet(record + lane * wire.PACKET_BYTES, low, (high & wire.LOW_32) | found << 32)
     if lane == 0:
         slots.open_row(ctx, slot, handle, 0)
     return handle

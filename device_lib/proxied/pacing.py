@@ -14,18 +14,8 @@ otherwise, and have a third fewer messages a second.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib.platform.primitives import (
-    add_gpu,
-    block_id,
-    cas_gpu,
-    device,
-    load_gpu,
-    load_sys,
-    pause,
-    shuffle,
-    store_gpu,
-    timer_ns,
-)
+from device_lib.platform import primitives as gpu
+from device_lib.platform.primitives import device
 from gmpi.contract.wire import CONTROL_ABORT, DEVICE_ABORT, DEVICE_LOOKED, DEVICE_WAITS
 
 FEW = 16  # looks under way at once that nobody notices
@@ -46,8 +36,8 @@ def count(ctx, before, lane, mask):
     """
     counted = 0
     if lane == 0:
-        counted = add_gpu(ctx.device + DEVICE_WAITS, 1)
-    counted = shuffle(mask, counted, 0)
+        counted = gpu.add_gpu(ctx.device + DEVICE_WAITS, 1)
+    counted = gpu.shuffle(mask, counted, 0)
     others = counted - before if before != NOT_COUNTED else 0
     return counted, max(0, others - FEW) * _REST_NS
 
@@ -56,14 +46,14 @@ def count(ctx, before, lane, mask):
 def rest(ns):
     """Between two polls."""
     if ns > 0:
-        pause(ns)
+        gpu.pause(ns)
 
 
 @device
 def may_look_at_host():
     """Whether it is the turn of the caller's block: one microsecond of 16. Where all blocks looked
     at each call that programs make again and again, the host's queue would be full."""
-    return timer_ns() >> 10 & 15 == block_id() & 15
+    return gpu.timer_ns() >> 10 & 15 == gpu.block_id() & 15
 
 
 @device
@@ -79,12 +69,12 @@ def look_for_all(ctx, now, in_any_case):
     """
     looks = in_any_case
     if not looks:
-        last = load_gpu(ctx.device + DEVICE_LOOKED)
+        last = gpu.load_gpu(ctx.device + DEVICE_LOOKED)
         if now - last >= _BETWEEN_NS:
-            looks = cas_gpu(ctx.device + DEVICE_LOOKED, last, now) == last
+            looks = gpu.cas_gpu(ctx.device + DEVICE_LOOKED, last, now) == last
     if not looks:
-        return 0, load_gpu(ctx.device + DEVICE_ABORT)
-    error = load_sys(ctx.mapped + CONTROL_ABORT)
+        return 0, gpu.load_gpu(ctx.device + DEVICE_ABORT)
+    error = gpu.load_sys(ctx.mapped + CONTROL_ABORT)
     if error != 0:
-        store_gpu(ctx.device + DEVICE_ABORT, error)
+        gpu.store_gpu(ctx.device + DEVICE_ABORT, error)
     return 1, error

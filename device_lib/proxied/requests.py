@@ -38,18 +38,8 @@ from device_lib.proxied.opening_staged import begin_staged, publish_staged
 from device_lib.proxied.outgoing import make_copy_out, make_fill, make_send_bytes
 from device_lib.proxied.slots import error_handle, is_large
 from device_lib.proxied.status import status_of
+from gmpi.contract import wire
 from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE
-from gmpi.contract.wire import (
-    ERROR_SHIFT,
-    FLAG_OUT,
-    HANDLE_ERROR_SHIFT,
-    INLINE_BYTES,
-    LOW_32,
-    OP_IRECV,
-    OP_ISEND,
-    OP_WAIT,
-    REQUEST_NULL,
-)
 
 FULL_WARP = 32  # threads of a leading warp that the fast paths need
 
@@ -88,16 +78,16 @@ def make_requests(scope: Scope) -> SimpleNamespace:
     @device
     def is_inline(ctx, word0, nbytes):
         """Whether the functions for one full warp can do it."""
-        small = nbytes <= INLINE_BYTES
-        if word0 & FLAG_OUT << 8 == 0:
+        small = nbytes <= wire.INLINE_BYTES
+        if word0 & wire.FLAG_OUT << 8 == 0:
             small = nbytes <= eager_bytes(ctx)
         return small and leading_lanes() == FULL_WARP
 
     @device
     def is_staged_send(ctx, word0, nbytes, unfinished):
         """Whether the functions of ``opening_staged`` can do it."""
-        short = INLINE_BYTES < nbytes and nbytes <= eager_bytes(ctx)
-        sends = word0 & 0xFF == OP_ISEND and unfinished & LOW_32 == 0
+        short = wire.INLINE_BYTES < nbytes and nbytes <= eager_bytes(ctx)
+        sends = word0 & 0xFF == wire.OP_ISEND and unfinished & wire.LOW_32 == 0
         return short and sends and leading_lanes() == FULL_WARP
 
     @device
@@ -118,8 +108,8 @@ def make_requests(scope: Scope) -> SimpleNamespace:
                 handle = share_full(handle)
                 if handle & UNFINISHED == 0:
                     return handle
-        sends = word0 & 0xFF == OP_ISEND and has_p2p(ctx)
-        at_once = sends or word0 & 0xFF == OP_IRECV
+        sends = word0 & 0xFF == wire.OP_ISEND and has_p2p(ctx)
+        at_once = sends or word0 & 0xFF == wire.OP_IRECV
         if at_once and nbytes > eager_bytes(ctx) and leading_lanes() == FULL_WARP:
             goes_to = 0
             sync_full()
@@ -156,17 +146,17 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         if outcome & STAGED != 0:
             unpack(ctx, request, outcome)
         if outcome & FAULT != 0:
-            report(ctx, OP_WAIT, request, outcome >> ERROR_SHIFT & 0xFF)
+            report(ctx, wire.OP_WAIT, request, outcome >> wire.ERROR_SHIFT & 0xFF)
         return status_of(outcome, count, origin)
 
     @device
     def complete(ctx, request, once):
         """(completed, Status) of a request; after one look if ``once``, else it is complete."""
         request = int64(request)
-        if request == REQUEST_NULL:
+        if request == wire.REQUEST_NULL:
             return True, status_of(COMPLETED, 0, NO_ORIGIN)
-        if request >> HANDLE_ERROR_SHIFT == 1:
-            return True, status_of(COMPLETED | (request & 0xFF) << ERROR_SHIFT, 0, NO_ORIGIN)
+        if request >> wire.HANDLE_ERROR_SHIFT == 1:
+            return True, status_of(COMPLETED | (request & 0xFF) << wire.ERROR_SHIFT, 0, NO_ORIGIN)
         outcome = HELP
         count = 0
         origin = 0

@@ -23,64 +23,42 @@ Every function here is called by all lanes of one warp, except where it says oth
 from __future__ import annotations
 
 from device_lib.move.copy import load_payload
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import record_address, ring_slots
-from device_lib.platform.primitives import (
-    block_id,
-    cas_gpu,
-    device,
-    enter_if,
-    load_gpu,
-    load_sys,
-    opaque,
-    pause,
-    shuffle,
-    store_gpu,
-    write_packet,
-)
-from gmpi.contract.wire import (
-    CONTROL_ABORT,
-    CONTROL_CONSUMED,
-    DEVICE_ABORT,
-    DEVICE_CONSUMED,
-    DEVICE_REFRESH,
-    DEVICE_TICKET,
-    HANDLE_PACKET,
-    HEADER_PACKETS,
-    LOW_32,
-    PACKET_BYTES,
-    PACKET_PAYLOAD,
-    payload_packets,
-)
+from device_lib.platform.primitives import device
+from gmpi.contract import wire
 
-_payload_packets = device(payload_packets)
+_payload_packets = device(wire.payload_packets)
 
 
 @device
 def seq_of(ticket):
     """Tag of the record with this ticket, and of the completion that answers it."""
-    return ((ticket << 1) | 1) & LOW_32
+    return ((ticket << 1) | 1) & wire.LOW_32
 
 
 @device
 def last_known_consumed(ctx):
     """One lane only. A lower bound of the records that the proxy has taken."""
-    return load_gpu(ctx.device + DEVICE_CONSUMED)
+    return gpu.load_gpu(ctx.device + wire.DEVICE_CONSUMED)
 
 
 @device
 def _refresh_consumed(ctx):
     """One lane of each waiting warp; one of them asks the host. Returns (consumed, aborted)."""
-    if cas_gpu(ctx.device + DEVICE_REFRESH, 0, 1) == 0:
-        consumed = load_sys(ctx.mapped + CONTROL_CONSUMED)
-        aborted = load_sys(ctx.mapped + CONTROL_ABORT)
+    if gpu.cas_gpu(ctx.device + wire.DEVICE_REFRESH, 0, 1) == 0:
+        consumed = gpu.load_sys(ctx.mapped + wire.CONTROL_CONSUMED)
+        aborted = gpu.load_sys(ctx.mapped + wire.CONTROL_ABORT)
         # Only the holder of DEVICE_REFRESH writes these two. It gives the lock back by a relaxed
         # store, so the copy may go backwards for a moment; it is a lower bound all the same.
-        store_gpu(ctx.device + DEVICE_CONSUMED, consumed)
-        store_gpu(ctx.device + DEVICE_ABORT, aborted)
-        store_gpu(ctx.device + DEVICE_REFRESH, 0)
+        gpu.store_gpu(ctx.device + wire.DEVICE_CONSUMED, consumed)
+        gpu.store_gpu(ctx.device + wire.DEVICE_ABORT, aborted)
+        gpu.store_gpu(ctx.device + wire.DEVICE_REFRESH, 0)
         return consumed, aborted
-    pause(200)
-    return load_gpu(ctx.device + DEVICE_CONSUMED), load_gpu(ctx.device + DEVICE_ABORT)
+    gpu.pause(200)
+    return gpu.load_gpu(ctx.device + wire.DEVICE_CONSUMED), gpu.load_gpu(
+        ctx.device + wire.DEVICE_ABORT
+    )
 
 
 @device
@@ -90,7 +68,7 @@ def begin_enter(ctx, wanted):
     The caller must write the record of the ticket, whatever happens next. Both accesses are under
     way when this returns; what comes before the first use of the results does not wait for them.
     """
-    return enter_if(ctx.device + DEVICE_TICKET, ctx.device + DEVICE_CONSUMED, wanted)
+    return gpu.enter_if(ctx.device + wire.DEVICE_TICKET, ctx.device + wire.DEVICE_CONSUMED, wanted)
 
 
 @device
@@ -110,9 +88,9 @@ def wait_for_room(ctx, lane, mask, ticket, consumed):
                 consumed, aborted = _refresh_consumed(ctx)
                 # The record that the proxy waits for may be another warp's; in the simulator that
                 # warp runs only when this one lets it.
-                pause(50)
-        full = _is_full(ctx, ticket, shuffle(mask, consumed, 0))
-        aborted = shuffle(mask, aborted, 0)
+                gpu.pause(50)
+        full = _is_full(ctx, ticket, gpu.shuffle(mask, consumed, 0))
+        aborted = gpu.shuffle(mask, aborted, 0)
     if full:
         return aborted
     return 0
@@ -144,17 +122,17 @@ def write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, position, pa
     """
     record = record_address(ctx, ticket)
     seq = seq_of(ticket) << 32
-    packets = HEADER_PACKETS + _payload_packets(nbytes)
+    packets = wire.HEADER_PACKETS + _payload_packets(nbytes)
     packet = lane
     while packet < packets:
-        low, high = header_packet(packet, word0, peer_tag, count, position, block_id())
-        if packet == HANDLE_PACKET:
+        low, high = header_packet(packet, word0, peer_tag, count, position, gpu.block_id())
+        if packet == wire.HANDLE_PACKET:
             low = handle
-        if packet >= HEADER_PACKETS:
-            begin = (packet - HEADER_PACKETS) * PACKET_PAYLOAD
+        if packet >= wire.HEADER_PACKETS:
+            begin = (packet - wire.HEADER_PACKETS) * wire.PACKET_PAYLOAD
             low, high = load_payload(payload + begin, nbytes - begin)
-        write_packet(record + packet * PACKET_BYTES, low, (high & LOW_32) | seq)
-        packet += opaque(lanes)
+        gpu.write_packet(record + packet * wire.PACKET_BYTES, low, (high & wire.LOW_32) | seq)
+        packet += gpu.opaque(lanes)
 
 
 @device
@@ -169,8 +147,8 @@ def post(ctx, lane, lanes, mask, word0, count, handle, position):
 def post_about(ctx, lane, lanes, mask, word0, peer_tag, count, handle, value):
     """A record about a request that is not the proxy's."""
     ticket, consumed = begin_enter(ctx, lane == 0)
-    ticket = shuffle(mask, ticket, 0)
-    aborted = wait_for_room(ctx, lane, mask, ticket, shuffle(mask, consumed, 0))
+    ticket = gpu.shuffle(mask, ticket, 0)
+    aborted = wait_for_room(ctx, lane, mask, ticket, gpu.shuffle(mask, consumed, 0))
     if aborted == 0:
         write(ctx, lane, lanes, ticket, word0, peer_tag, count, handle, value, 0, 0)
 
@@ -179,8 +157,8 @@ def post_about(ctx, lane, lanes, mask, word0, peer_tag, count, handle, value):
 @device
 def post_with(ctx, lane, lanes, mask, ticket, consumed, word0, count, handle, position):
     """``post`` with what ``begin_enter`` has returned."""
-    ticket = shuffle(mask, ticket, 0)
-    aborted = wait_for_room(ctx, lane, mask, ticket, shuffle(mask, consumed, 0))
+    ticket = gpu.shuffle(mask, ticket, 0)
+    aborted = wait_for_room(ctx, lane, mask, ticket, gpu.shuffle(mask, consumed, 0))
     if aborted == 0:
         write(ctx, lane, lanes, ticket, word0, 0, count, handle, position, 0, 0)
     return aborted

@@ -15,6 +15,7 @@ Called by one lane, except where it says otherwise.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import (
     all_slots,
     busy_address,
@@ -22,21 +23,7 @@ from device_lib.platform.context import (
     first_narrow,
     row_address,
 )
-from device_lib.platform.primitives import (
-    block_id,
-    cas_gpu,
-    claim_if,
-    clear_bits_32_gpu,
-    device,
-    draw_two_if,
-    fence_sys,
-    load_gpu,
-    or_32_gpu,
-    scatter,
-    store_gpu,
-    store_pair_gpu,
-    take_if,
-)
+from device_lib.platform.primitives import device
 from device_lib.proxied.ring import seq_of
 from gmpi.contract import wire
 from gmpi.contract.constants import SUCCESS
@@ -93,7 +80,7 @@ def names_slot(ctx, handle):
 @device
 def guess(ctx):
     """A small slot that is probably free: different for each block and each time."""
-    return scatter(ctx.shape >> SHAPE_REQUEST_SHIFT & 31)
+    return gpu.scatter(ctx.shape >> SHAPE_REQUEST_SHIFT & 31)
 
 
 @device
@@ -106,7 +93,7 @@ def begin_open(ctx, slot, wanted):
     Returns:
         (ticket, last known number of records consumed, busy bits of the slot's word before).
     """
-    return take_if(
+    return gpu.take_if(
         ctx.device + wire.DEVICE_TICKET,
         ctx.device + wire.DEVICE_CONSUMED,
         busy_word(ctx, slot),
@@ -118,14 +105,14 @@ def begin_open(ctx, slot, wanted):
 @device
 def take_bit(ctx, slot):
     """Tries to take a slot: the busy bits of its word before, for ``was_free``."""
-    return or_32_gpu(busy_word(ctx, slot), busy_bit(slot))
+    return gpu.or_32_gpu(busy_word(ctx, slot), busy_bit(slot))
 
 
 @device
 def draw_with_bit(ctx, slot, counter, wanted):
     """Adds 1 to the 32 bits at ``counter`` and tries to take a slot, in the lanes that want it,
     both under way: (the count before, busy bits of the slot's word before, for ``was_free``)."""
-    return draw_two_if(counter, busy_word(ctx, slot), busy_bit(slot), wanted)
+    return gpu.draw_two_if(counter, busy_word(ctx, slot), busy_bit(slot), wanted)
 
 
 @device
@@ -136,7 +123,7 @@ def was_free(slot, word):
 @device
 def open_row(ctx, slot, handle, recv):
     """Enters a request: what the wait needs to know, in one store."""
-    store_pair_gpu(row_address(ctx, slot) + wire.REQUEST_OWNER, handle, recv)
+    gpu.store_pair_gpu(row_address(ctx, slot) + wire.REQUEST_OWNER, handle, recv)
 
 
 @device
@@ -145,22 +132,24 @@ def open_commands(ctx, slot, send):
 
     Before ``open_row``, with a release between the two.
     """
-    store_gpu(row_address(ctx, slot) + wire.REQUEST_SEND, send)
-    store_gpu(row_address(ctx, slot) + wire.REQUEST_FINISHED, 0)
-    store_gpu(row_address(ctx, slot) + wire.REQUEST_BLOCK, block_id())
+    gpu.store_gpu(row_address(ctx, slot) + wire.REQUEST_SEND, send)
+    gpu.store_gpu(row_address(ctx, slot) + wire.REQUEST_FINISHED, 0)
+    gpu.store_gpu(row_address(ctx, slot) + wire.REQUEST_BLOCK, gpu.block_id())
 
 
 @device
 def claim(ctx, handle):
     """Reserves the request for the calling wait: its owner word before, ``handle`` on success."""
-    return cas_gpu(row_address(ctx, slot_of(handle)) + wire.REQUEST_OWNER, handle, handle | CLAIMED)
+    return gpu.cas_gpu(
+        row_address(ctx, slot_of(handle)) + wire.REQUEST_OWNER, handle, handle | CLAIMED
+    )
 
 
 @device
 def begin_claim(ctx, handle, wanted):
     """``claim`` and ``receive_address`` in the lanes that want them; nobody waits for them yet."""
     row = row_address(ctx, slot_of(handle))
-    return claim_if(
+    return gpu.claim_if(
         row + wire.REQUEST_OWNER, handle, handle | CLAIMED, row + wire.REQUEST_RECV, wanted
     )
 
@@ -168,18 +157,18 @@ def begin_claim(ctx, handle, wanted):
 @device
 def receive_address(ctx, slot):
     """Where the payload of the slot's open request goes (any lane)."""
-    return load_gpu(row_address(ctx, slot) + wire.REQUEST_RECV)
+    return gpu.load_gpu(row_address(ctx, slot) + wire.REQUEST_RECV)
 
 
 @device
 def unclaim(ctx, handle):
-    store_gpu(row_address(ctx, slot_of(handle)) + wire.REQUEST_OWNER, handle)
+    gpu.store_gpu(row_address(ctx, slot_of(handle)) + wire.REQUEST_OWNER, handle)
 
 
 @device
 def open_seq(ctx, slot):
     """Tag of the request that is, or was last, open in the slot; 0 when there was none."""
-    return load_gpu(row_address(ctx, slot) + wire.REQUEST_OWNER) & wire.LOW_32
+    return gpu.load_gpu(row_address(ctx, slot) + wire.REQUEST_OWNER) & wire.LOW_32
 
 
 @device
@@ -202,7 +191,7 @@ def release_after(ctx, handle, error):
     no receiver has waited for them: they must not come after those of the slot's next message.
     """
     if error != SUCCESS and is_large(handle):
-        fence_sys()
+        gpu.fence_sys()
     release(ctx, slot_of(handle))
 
 
@@ -220,4 +209,4 @@ def busy_bit(slot):
 @device
 def clear_busy(word, bit):
     """The last step of ``release``."""
-    clear_bits_32_gpu(word, bit)
+    gpu.clear_bits_32_gpu(word, bit)

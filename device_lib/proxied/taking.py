@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import (
     busy_address,
     first_narrow,
@@ -25,18 +26,7 @@ from device_lib.platform.context import (
     request_words,
 )
 from device_lib.platform.library import declared
-from device_lib.platform.primitives import (
-    device,
-    first_bit,
-    lane_id,
-    load_gpu,
-    load_sys,
-    opaque,
-    or_32_gpu,
-    pause,
-    shuffle,
-    timer_ns,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope, warp_mask
 from device_lib.proxied import slots
 from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE
@@ -83,14 +73,14 @@ def _search(ctx, first, begin, words, tries, allowed):
     while tried < tries:
         word = begin + ((first + tried) & (words - 1))
         address = busy_address(ctx, word)
-        free = ~load_gpu(address) & allowed
+        free = ~gpu.load_gpu(address) & allowed
         while free != 0:
-            bit = first_bit(free)
-            old = or_32_gpu(address, 1 << bit)
+            bit = gpu.first_bit(free)
+            old = gpu.or_32_gpu(address, 1 << bit)
             if old >> bit & 1 == 0:
                 return word << 5 | bit
             free = ~old & allowed
-        tried += opaque(1)
+        tried += gpu.opaque(1)
     return -1
 
 
@@ -100,7 +90,7 @@ def try_some(ctx, lane, mask):
     slot = -1
     if lane == 0:
         slot = _search(ctx, slots.guess(ctx) >> 5, 0, request_words(ctx), 4, LOW_32)
-    return shuffle(mask, slot, 0)
+    return gpu.shuffle(mask, slot, 0)
 
 
 @device
@@ -127,7 +117,7 @@ def try_beside(ctx, slot, word, share):
     free = ~word & (1 << share) - 1
     if free == 0:
         return -1
-    bit = first_bit(free)
+    bit = gpu.first_bit(free)
     beside = slot & ~31 | bit
     if slots.was_free(beside, slots.take_bit(ctx, beside)):
         return beside
@@ -169,8 +159,8 @@ def acquire(ctx, lane, mask, kind, deadline):
         if kind != NARROW:
             slot = _find(ctx, kind)
         if slot < 0:
-            patience = load_sys(ctx.mapped + CONTROL_RESOURCE_NS)
-            now = timer_ns()
+            patience = gpu.load_sys(ctx.mapped + CONTROL_RESOURCE_NS)
+            now = gpu.timer_ns()
             if deadline == 0:
                 deadline = now + patience
             waited = now - (deadline - patience)
@@ -179,12 +169,12 @@ def acquire(ctx, lane, mask, kind, deadline):
                 words = narrow_words(ctx)
                 slot = _search(ctx, slots.guess(ctx), first_narrow(ctx) >> 5, words, words, LOW_32)
             if slot < 0:
-                error = load_sys(ctx.mapped + CONTROL_ABORT)
+                error = gpu.load_sys(ctx.mapped + CONTROL_ABORT)
                 if error == 0 and now > deadline:
                     error = GMPI_ERR_NO_RESOURCE
                 slot = -error if error != 0 else BUSY
-                pause(1000)
-    return shuffle(mask, slot, 0), deadline
+                gpu.pause(1000)
+    return gpu.shuffle(mask, slot, 0), deadline
 
 
 @device
@@ -218,13 +208,13 @@ def make_take_slot(scope: Scope, help_others: Callable, closes: bool = True) -> 
         """
         deadline = 0
         if leads() and slot < 0:
-            slot, deadline = acquire(ctx, lane_id(), warp_mask(), kind, deadline)
+            slot, deadline = acquire(ctx, gpu.lane_id(), warp_mask(), kind, deadline)
         slot = broadcast(slot)
         while slot == BUSY:
             help_others(ctx)
             close_freed(ctx, 0)
             if leads():
-                slot, deadline = acquire(ctx, lane_id(), warp_mask(), kind, deadline)
+                slot, deadline = acquire(ctx, gpu.lane_id(), warp_mask(), kind, deadline)
             slot = broadcast(slot)
         return slot
 

@@ -5,23 +5,7 @@ They see the same record, header or tag, and must come to the same answer.
 
 from __future__ import annotations
 
-from gmpi.contract.wire import (
-    CHUNK_DIRECTION_SHIFT,
-    CHUNK_POSITION_SHIFT,
-    LARGE_BUFFERS,
-    LOW_32,
-    MAILBOX_BYTES,
-    MAILBOX_PACKETS,
-    MAILED,
-    MAILED_GROUPS_SHIFT,
-    MAILED_MARK,
-    MAILED_TICKET_SHIFT,
-    NOT_SHARED,
-    PACKET_PAYLOAD,
-    POSITION_MASK,
-    SCATTERED,
-    UNPACK,
-)
+from gmpi.contract import wire
 
 
 def chunk_bytes_of(nbytes: int, chunk_bytes: int) -> int:
@@ -31,7 +15,7 @@ def chunk_bytes_of(nbytes: int, chunk_bytes: int) -> int:
     ``LARGE_BUFFERS`` chunks where that leaves chunks of 64 KiB or more: enough to overlap packing
     with MPI, few enough that the cost per chunk, some 5 us, does not show.
     """
-    wanted = (nbytes + LARGE_BUFFERS - 1) // LARGE_BUFFERS
+    wanted = (nbytes + wire.LARGE_BUFFERS - 1) // wire.LARGE_BUFFERS
     wanted = (wanted + 127) // 128 * 128
     return min(chunk_bytes, max(wanted, 65536))
 
@@ -42,7 +26,11 @@ def fits_mailbox(nbytes: int, address: int, chunk_bytes: int) -> bool:
     Compiled for the device and for the proxy, which must agree. ``address`` is what the record says
     of the buffer.
     """
-    return nbytes <= MAILBOX_BYTES and nbytes <= chunk_bytes and address & (SCATTERED | 3) == 0
+    return (
+        nbytes <= wire.MAILBOX_BYTES
+        and nbytes <= chunk_bytes
+        and address & (wire.SCATTERED | 3) == 0
+    )
 
 
 def is_readable(shared: int, way: int, address: int) -> bool:
@@ -52,7 +40,7 @@ def is_readable(shared: int, way: int, address: int) -> bool:
     Compiled for the proxy and called from Python. ``address`` is what the record says of the
     receiver's buffer: what is in a mailbox goes to one piece only.
     """
-    return shared != NOT_SHARED and (way & MAILED == 0 or address & SCATTERED == 0)
+    return shared != wire.NOT_SHARED and (way & wire.MAILED == 0 or address & wire.SCATTERED == 0)
 
 
 def is_commanded(done: int, chunk_bytes: int) -> bool:
@@ -61,20 +49,27 @@ def is_commanded(done: int, chunk_bytes: int) -> bool:
 
     Compiled for the proxy and called from Python.
     """
-    position = (done >> CHUNK_POSITION_SHIFT) & POSITION_MASK
-    unpacked = (done >> CHUNK_DIRECTION_SHIFT) & 1 == UNPACK
-    return unpacked or position >= LARGE_BUFFERS * chunk_bytes
+    position = (done >> wire.CHUNK_POSITION_SHIFT) & wire.POSITION_MASK
+    unpacked = (done >> wire.CHUNK_DIRECTION_SHIFT) & 1 == wire.UNPACK
+    return unpacked or position >= wire.LARGE_BUFFERS * chunk_bytes
 
 
 def mailbox_groups(nbytes: int) -> int:
     """Groups of packets that a message takes; compiled for the device and for the proxy."""
-    return (nbytes + MAILBOX_PACKETS * PACKET_PAYLOAD - 1) // (MAILBOX_PACKETS * PACKET_PAYLOAD)
+    return (nbytes + wire.MAILBOX_PACKETS * wire.PACKET_PAYLOAD - 1) // (
+        wire.MAILBOX_PACKETS * wire.PACKET_PAYLOAD
+    )
 
 
 def mailed(place: int, groups: int, seq: int) -> int:
     """What packet 6 says of a message of so many groups in a mailbox of ours."""
-    ticket = (seq & LOW_32) >> 1
-    return MAILED_MARK | ticket << MAILED_TICKET_SHIFT | groups << MAILED_GROUPS_SHIFT | place
+    ticket = (seq & wire.LOW_32) >> 1
+    return (
+        wire.MAILED_MARK
+        | ticket << wire.MAILED_TICKET_SHIFT
+        | groups << wire.MAILED_GROUPS_SHIFT
+        | place
+    )
 
 
 def transfer_number(count: int, place: int, places: int, tag_ub: int) -> int:

@@ -7,22 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gmpi.contract import wire
 from gmpi.contract.counts import BLOCK_ENTRY, most_blocks
 from gmpi.contract.layouts import DERIVED_ROWS, LAYOUTS_BYTES, TYPE_BYTES
-from gmpi.contract.wire import (
-    BUSY_BITS,
-    CLAIM_BYTES,
-    DEVICE_ROWS,
-    LARGE_BUFFERS,
-    MAILBOX_STRIDE,
-    MAPPED_RING,
-    MAX_NARROW_SLOTS,
-    POSITION_STEP,
-    READY_BYTES,
-    REQUEST_BYTES,
-    SLOT_BYTES,
-    STAGING_LEAD,
-)
 
 # --- what a kernel is told: four integers, passed by value ----------------------------------------
 #   mapped, device     addresses of the two regions
@@ -61,11 +48,11 @@ class Layout(NamedTuple):
 
     @property
     def narrow_slots(self) -> int:
-        return min(self.request_slots, MAX_NARROW_SLOTS)
+        return min(self.request_slots, wire.MAX_NARROW_SLOTS)
 
     @property
     def first_narrow(self) -> int:
-        return self.request_slots + align(self.large_slots, BUSY_BITS)
+        return self.request_slots + align(self.large_slots, wire.BUSY_BITS)
 
     @property
     def slots(self) -> int:
@@ -73,19 +60,19 @@ class Layout(NamedTuple):
 
     @property
     def small_stride(self) -> int:
-        return STAGING_LEAD + self.eager_bytes
+        return wire.STAGING_LEAD + self.eager_bytes
 
     @property
     def ring(self) -> int:
-        return MAPPED_RING
+        return wire.MAPPED_RING
 
     @property
     def completions(self) -> int:
-        return self.ring + self.ring_slots * SLOT_BYTES
+        return self.ring + self.ring_slots * wire.SLOT_BYTES
 
     @property
     def small(self) -> int:
-        return self.completions + self.slots * SLOT_BYTES
+        return self.completions + self.slots * wire.SLOT_BYTES
 
     @property
     def large(self) -> int:
@@ -98,12 +85,14 @@ class Layout(NamedTuple):
     @property
     def large_bytes(self) -> int:
         """Size of large staging, and of GPU staging without mailboxes."""
-        return align(self.large_slots * (LARGE_BUFFERS * self.chunk_bytes + READY_BYTES), 4096)
+        return align(
+            self.large_slots * (wire.LARGE_BUFFERS * self.chunk_bytes + wire.READY_BYTES), 4096
+        )
 
     def mailbox(self, rank: int) -> int:
         """Where in GPU staging the mailboxes for a rank of the node begin, one a large slot;
         for the number of its ranks: where they end."""
-        return self.large_bytes + rank * self.large_slots * MAILBOX_STRIDE
+        return self.large_bytes + rank * self.large_slots * wire.MAILBOX_STRIDE
 
     def mailbox_of(self, rank: int, slot: int) -> int:
         """The number, among all of ours, of the place for a large slot of a rank of the node."""
@@ -111,15 +100,17 @@ class Layout(NamedTuple):
 
     def chunk_buffers(self, slot: int) -> int:
         """Where in either of them the buffers of a large slot begin."""
-        return (slot - self.request_slots) * (LARGE_BUFFERS * self.chunk_bytes + READY_BYTES)
+        return (slot - self.request_slots) * (
+            wire.LARGE_BUFFERS * self.chunk_bytes + wire.READY_BYTES
+        )
 
     @property
     def claims(self) -> int:
-        return DEVICE_ROWS + self.slots * REQUEST_BYTES
+        return wire.DEVICE_ROWS + self.slots * wire.REQUEST_BYTES
 
     @property
     def datatypes(self) -> int:
-        return align(self.claims + (self.slots - self.request_slots) * CLAIM_BYTES, TYPE_BYTES)
+        return align(self.claims + (self.slots - self.request_slots) * wire.CLAIM_BYTES, TYPE_BYTES)
 
     @property
     def layouts(self) -> int:
@@ -142,7 +133,7 @@ class Layout(NamedTuple):
             | self.request_slots.bit_length() - 1 << SHAPE_REQUEST_SHIFT
             | self.large_slots << SHAPE_LARGE_SHIFT
             | context << SHAPE_CONTEXT_SHIFT
-            | self.eager_bytes // POSITION_STEP << SHAPE_EAGER_SHIFT
-            | self.chunk_bytes // POSITION_STEP << SHAPE_CHUNK_SHIFT
+            | self.eager_bytes // wire.POSITION_STEP << SHAPE_EAGER_SHIFT
+            | self.chunk_bytes // wire.POSITION_STEP << SHAPE_CHUNK_SHIFT
             | p2p << SHAPE_P2P_SHIFT
         )

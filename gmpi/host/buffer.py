@@ -13,15 +13,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from gmpi.contract.constants import (
-    AUTO,
-    DATATYPE_MARK,
-    DATATYPE_NAMES,
-    DATATYPES,
-    IN_PLACE,
-    Auto,
-    datatype_of,
-)
+from gmpi.contract import constants
 from gmpi.datatypes import interpret
 from gmpi.datatypes.overlap import distinct_elements
 from gmpi.datatypes.plans import Plan
@@ -97,10 +89,11 @@ class HostBuffer:
         if origin + low < 0 or origin + high > memory.nbytes:
             if plan is not None:
                 outside = plan.first_outside(self.count, -origin, memory.nbytes - origin)
-            elif self.count in DATATYPE_NAMES:
+            elif self.count in constants.DATATYPE_NAMES:
                 raise name.refused(
                     f"{name} is [buf, {self.count}], where the second is a count; to pass the "
-                    f"handle gmpi.{DATATYPE_NAMES[self.count]}, write [buf, None, handle]",
+                    f"handle gmpi.{constants.DATATYPE_NAMES[self.count]}, "
+                    "write [buf, None, handle]",
                     self.count,
                     _FORMS,
                     MPI.ERR_COUNT,
@@ -136,7 +129,7 @@ class HostBuffer:
 
 def is_in_place(buf: Any) -> bool:
     """Whether an argument is ``gmpi.IN_PLACE``, or mpi4py's."""
-    return isinstance(buf, int) and buf in (IN_PLACE, int(MPI.IN_PLACE))
+    return isinstance(buf, int) and buf in (constants.IN_PLACE, int(MPI.IN_PLACE))
 
 
 def _require_distinct(plan: Plan, count: int, name: Argument) -> None:
@@ -157,9 +150,9 @@ def _parts(spec: Any, name: Argument) -> tuple[Any, int | None, int, Any]:
         )
     buf, rest = spec[0], list(spec[1:])
     datatype = None
-    if len(rest) == 2 or (rest and isinstance(rest[0], (MPI.Datatype, str, Auto))):
+    if len(rest) == 2 or (rest and isinstance(rest[0], (MPI.Datatype, str, constants.Auto))):
         datatype = rest.pop()
-        if datatype is AUTO:
+        if datatype is constants.AUTO:
             datatype = None
     amount = rest.pop() if rest else None
     displacement = 0
@@ -196,8 +189,8 @@ def datatype_of_host(
         return datatype, plan_of(datatype)
     if isinstance(datatype, (int, np.integer)):
         handle = int(datatype)
-        if handle in DATATYPE_NAMES and handle & ~0xFFFF == DATATYPE_MARK:
-            known = DATATYPES[handle & 0xFF][1]
+        if handle in constants.DATATYPE_NAMES and handle & ~0xFFFF == constants.DATATYPE_MARK:
+            known = constants.DATATYPES[handle & 0xFF][1]
             return known, plan_of(known)
         committed = plans()
         if handle in committed:
@@ -299,7 +292,7 @@ def reduced_array(buf: Any, name: Argument, writable: bool) -> np.ndarray:
         )
     array = contiguous_array(buf, name, writable, derived=False)
     try:
-        datatype_of(array.dtype)
+        constants.datatype_of(array.dtype)
     except TypeError:
         allowed = "an array whose dtype is a predefined datatype"
         text = f"{name} has dtype {array.dtype}, allowed is {allowed}"

@@ -10,23 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gmpi.contract import partitions as p
+from gmpi.contract import wire
 from gmpi.contract.constants import ANY_TAG, BYTE, PROC_NULL
-from gmpi.contract.wire import (
-    DATATYPE_SHIFT,
-    DEVICE_PARTITIONED,
-    DEVICE_PARTITIONED_COUNT,
-    FLAG_BACK,
-    FLAG_OUT,
-    HANDLE_CONTEXT_SHIFT,
-    HANDLE_PARTITIONED_SHIFT,
-    LOW_32,
-    OP_IRECV,
-    OP_ISEND,
-    PARTITIONED,
-    PARTITIONED_ROW_BYTES,
-    PARTITIONED_ROWS,
-    PRIVATE_COMMUNICATOR,
-)
 from gmpi.errors import ContextError
 from gmpi.host.partitioned_problems import no_room
 from gmpi.memory.exported import Region
@@ -120,7 +105,7 @@ class Rows:
         self._memory = context._memory
         self._state = context._state
         self._arena = context._memory.pieces
-        self._free = list(range(PARTITIONED_ROWS - 1, -1, -1))
+        self._free = list(range(wire.PARTITIONED_ROWS - 1, -1, -1))
         self._most = 0
         self._numbers = 0
 
@@ -128,20 +113,20 @@ class Rows:
         """An end with a row that nobody else has."""
         if not self._free:
             raise ContextError(
-                f"there are {PARTITIONED_ROWS} partitioned requests; free some "
+                f"there are {wire.PARTITIONED_ROWS} partitioned requests; free some "
                 "(Context.Request_free, or GMPI_Request_free in kernels)"
             )
         index = self._free.pop()
         self._numbers += 1
         handle = index | self._numbers % p.GENERATIONS << p.GENERATION_SHIFT
         context = int(self._state.globals[G_CONTEXT])
-        handle |= context << HANDLE_CONTEXT_SHIFT | 1 << HANDLE_PARTITIONED_SHIFT
+        handle |= context << wire.HANDLE_CONTEXT_SHIFT | 1 << wire.HANDLE_PARTITIONED_SHIFT
         return End(shape, self._numbers, index, handle, world)
 
     def begin(self, end: End) -> None:
         """Fills the row as far as this rank knows, and takes memory for what is always needed."""
         shape = end.shape
-        words = np.zeros(PARTITIONED_ROW_BYTES // 8, np.int64)
+        words = np.zeros(wire.PARTITIONED_ROW_BYTES // 8, np.int64)
         mode = p.NOBODY if shape.peer == PROC_NULL else p.OPENING
         words[p.OWNER // 8] = end.handle
         if shape.peer != PROC_NULL and not self.has_road(shape):
@@ -152,7 +137,7 @@ class Rows:
         words[p.TYPE // 8] = shape.type_row
         words[p.MARKS // 8] = self.piece(end, shape.partitions * p.MARK_BYTES)
         tag = ANY_TAG if shape.peer == PROC_NULL else shape.tag
-        words[p.ORIGIN // 8] = _signed(shape.peer & LOW_32 | (tag & LOW_32) << 32)
+        words[p.ORIGIN // 8] = _signed(shape.peer & wire.LOW_32 | (tag & wire.LOW_32) << 32)
         words[p.COUNT // 8] = shape.count
         if shape.sends and not end.groups:
             words[p.CREDIT // 8] = self.piece(end, p.CREDIT_BYTES)
@@ -160,7 +145,7 @@ class Rows:
         self._memory.write(self.row(end.index), words)
         if end.index >= self._most:
             self._most = end.index + 1
-            self._memory.write_device(DEVICE_PARTITIONED_COUNT, np.array([self._most]))
+            self._memory.write_device(wire.DEVICE_PARTITIONED_COUNT, np.array([self._most]))
 
     def shape_word(self, end: End, mode: int, flags: int = 0) -> int:
         word = end.shape.partitions | mode << p.MODE_SHIFT | flags
@@ -168,7 +153,7 @@ class Rows:
         return word | end.shape.comm << p.COMM_SHIFT | (p.SENDS if end.shape.sends else 0)
 
     def row(self, index: int) -> int:
-        return self._memory.device + DEVICE_PARTITIONED + index * PARTITIONED_ROW_BYTES
+        return self._memory.device + wire.DEVICE_PARTITIONED + index * wire.PARTITIONED_ROW_BYTES
 
     def piece(self, end: End, nbytes: int) -> int:
         """Address of zeroed memory of the arena, which the end has from now on.
@@ -212,8 +197,8 @@ class Rows:
 
     def tag_of(self, end: End) -> int:
         """Of a receive's first group; no other request has it. Tag 0 is for what hosts say."""
-        turns = int(self._state.globals[G_TAG_UB]) // (p.GROUPS * PARTITIONED_ROWS)
-        return 1 + p.GROUPS * (end.index + PARTITIONED_ROWS * (end.number % max(turns - 1, 1)))
+        turns = int(self._state.globals[G_TAG_UB]) // (p.GROUPS * wire.PARTITIONED_ROWS)
+        return 1 + p.GROUPS * (end.index + wire.PARTITIONED_ROWS * (end.number % max(turns - 1, 1)))
 
     def write_groups(self, end: End, theirs: int) -> None:
         """Opens an end whose partitions travel by the proxies.
@@ -234,8 +219,14 @@ class Rows:
         words[:, p.GROUP_BUFFER // 8] = shape.address + first * elements * size
         words[:, p.GROUP_BUFFER // 8 + 1] = p.UNLIMITED
         self._memory.write(end.groups, words)
-        way = OP_ISEND | FLAG_OUT << 8 if shape.sends else OP_IRECV | FLAG_BACK << 8
-        word = way | PARTITIONED | PRIVATE_COMMUNICATOR << 16 | kind << DATATYPE_SHIFT
+        way = (
+            wire.OP_ISEND | wire.FLAG_OUT << 8
+            if shape.sends
+            else wire.OP_IRECV | wire.FLAG_BACK << 8
+        )
+        word = (
+            way | wire.PARTITIONED | wire.PRIVATE_COMMUNICATOR << 16 | kind << wire.DATATYPE_SHIFT
+        )
         self.write_fields(
             end, end.groups, groups.partitions, 0, end.world | end.tag << 32, (word, groups.number),
             self.shape_word(end, p.PROXIED),

@@ -13,18 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from mpi4py import MPI
 
+from gmpi.contract import wire
 from gmpi.contract.constants import PROC_NULL
-from gmpi.contract.wire import (
-    BUSY_BITS,
-    BUSY_STRIDE,
-    CONTROL_RESOURCE_NS,
-    DEVICE_BUSY,
-    DEVICE_PERSISTENT,
-    MESSAGE_HEADER,
-    PERSISTENT_ROW_BYTES,
-    PERSISTENT_ROWS,
-    PRIVATE_COMMUNICATOR,
-)
 from gmpi.errors import (
     AbortedError,
     CallError,
@@ -120,9 +110,9 @@ def never_freed(context: Context) -> int:
     """How many persistent requests kernels have made and not freed."""
     if not context._has_kernels:
         return 0
-    nbytes = PERSISTENT_ROWS * PERSISTENT_ROW_BYTES
-    rows = context._memory.read_device(DEVICE_PERSISTENT, nbytes).view(np.int64)
-    return int(np.count_nonzero(rows[:: PERSISTENT_ROW_BYTES // 8]))
+    nbytes = wire.PERSISTENT_ROWS * wire.PERSISTENT_ROW_BYTES
+    rows = context._memory.read_device(wire.DEVICE_PERSISTENT, nbytes).view(np.int64)
+    return int(np.count_nonzero(rows[:: wire.PERSISTENT_ROW_BYTES // 8]))
 
 
 def never_waited_for(context: Context) -> list[PendingRequest]:
@@ -130,20 +120,22 @@ def never_waited_for(context: Context) -> list[PendingRequest]:
     if not context._has_kernels:
         return []
     layout = context.layout
-    raw = context._memory.read_device(DEVICE_BUSY, layout.slots // BUSY_BITS * BUSY_STRIDE)
-    busy = raw.view(np.int64)[:: BUSY_STRIDE // 8]
-    bits = (busy[:, None] >> np.arange(BUSY_BITS)) & 1
+    raw = context._memory.read_device(
+        wire.DEVICE_BUSY, layout.slots // wire.BUSY_BITS * wire.BUSY_STRIDE
+    )
+    busy = raw.view(np.int64)[:: wire.BUSY_STRIDE // 8]
+    bits = (busy[:, None] >> np.arange(wire.BUSY_BITS)) & 1
     held = np.flatnonzero(bits.reshape(-1)[: layout.slots])
     rows = context._state.slots[held]
     rows = rows[~direct.direct_bits(context)[held]]  # those are not the proxy's
-    users = rows[:, S_COMM] != PRIVATE_COMMUNICATOR  # others stand for partitioned requests
+    users = rows[:, S_COMM] != wire.PRIVATE_COMMUNICATOR  # others stand for partitioned requests
     return [PendingRequest(row) for row in rows[(rows[:, S_STATE] == COMPLETE) & users]]
 
 
 def set_patience(context: Context, seconds: float) -> None:
     """How long a call waits for a free request slot, from now on."""
     patience = int(seconds * 1e9).to_bytes(8, "little")
-    ctypes.memmove(context._memory.host + CONTROL_RESOURCE_NS, patience, 8)
+    ctypes.memmove(context._memory.host + wire.CONTROL_RESOURCE_NS, patience, 8)
 
 
 def held_for_nothing(context: Context) -> str:
@@ -182,7 +174,7 @@ def never_received(context: Context) -> Counter[str]:
     """
     found: Counter[str] = Counter()
     status = MPI.Status()
-    room = np.empty(MESSAGE_HEADER + context.layout.eager_bytes, np.uint8)
+    room = np.empty(wire.MESSAGE_HEADER + context.layout.eager_bytes, np.uint8)
     for duplicate, (identity, members) in duplicates(context._state, context._communicators.groups):
         for one in duplicate.found:  # a probe has
             text = f"{one.length()} bytes from {members[one.source]} tag {one.tag} on {identity}"
@@ -198,7 +190,7 @@ def never_received(context: Context) -> Counter[str]:
             if message is None:
                 break
             source, tag, nbytes = status.Get_source(), status.Get_tag(), status.Get_count(MPI.BYTE)
-            if not MESSAGE_HEADER <= nbytes <= room.size:
+            if not wire.MESSAGE_HEADER <= nbytes <= room.size:
                 room = np.empty(max(nbytes, room.size), np.uint8)
             message.Recv([room, nbytes, MPI.BYTE])
             (length,) = struct.unpack_from("<q", room.data)

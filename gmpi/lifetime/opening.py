@@ -12,16 +12,8 @@ from mpi4py import MPI
 
 from device_lib.platform.primitives import SIMULATOR
 from gmpi import affinity
+from gmpi.contract import wire
 from gmpi.contract.sizes import Layout
-from gmpi.contract.wire import (
-    BUSY_BITS,
-    BUSY_STRIDE,
-    DEVICE_BUSY,
-    DEVICE_CONSUMED,
-    DEVICE_TICKET,
-    TRANSFER_TAG_UB,
-    VERSION,
-)
 from gmpi.diagnose.differences import of_field
 from gmpi.errors import ContextError
 from gmpi.lifetime import process
@@ -50,10 +42,10 @@ def require_mpi() -> None:
 
 def require_tags(tag_ub: int) -> None:
     """There are tags for as many long messages as can be under way, each with two."""
-    if tag_ub < TRANSFER_TAG_UB:
+    if tag_ub < wire.TRANSFER_TAG_UB:
         raise ContextError(
-            f"MPI_TAG_UB of this MPI library is {tag_ub}, less than the {TRANSFER_TAG_UB} that MPI "
-            "promises and long messages need"
+            f"MPI_TAG_UB of this MPI library is {tag_ub}, less than the {wire.TRANSFER_TAG_UB} "
+            "that MPI promises and long messages need"
         )
 
 
@@ -97,13 +89,13 @@ def allocate(
         direct: whether to have memory for the direct road.
     """
     rank, ranks = node
-    words = layout.slots // BUSY_BITS
-    initial = np.zeros(DEVICE_BUSY + words * BUSY_STRIDE, np.uint8)
-    for counter in (DEVICE_TICKET, DEVICE_CONSUMED):
+    words = layout.slots // wire.BUSY_BITS
+    initial = np.zeros(wire.DEVICE_BUSY + words * wire.BUSY_STRIDE, np.uint8)
+    for counter in (wire.DEVICE_TICKET, wire.DEVICE_CONSUMED):
         initial[counter : counter + 8].view(np.int64)[0] = first
     for slot in range(layout.request_slots + layout.large_slots, layout.first_narrow):
-        word = DEVICE_BUSY + slot // BUSY_BITS * BUSY_STRIDE
-        initial[word : word + 8].view(np.int64)[0] |= 1 << slot % BUSY_BITS
+        word = wire.DEVICE_BUSY + slot // wire.BUSY_BITS * wire.BUSY_STRIDE
+        initial[word : word + 8].view(np.int64)[0] |= 1 << slot % wire.BUSY_BITS
     on_gpu = gpu and not SIMULATOR
     try:
         if on_gpu:
@@ -145,7 +137,7 @@ def agree(
         problem: why this rank has not, if so; it gets that back, the others are told.
         shared: settings of this rank that must be the same on all.
     """
-    mine = None if problem is None else f"{type(problem).__name__}: {problem}", VERSION, shared
+    mine = None if problem is None else f"{type(problem).__name__}: {problem}", wire.VERSION, shared
     if _all_say(comm, mine):
         return problem
     everyone = comm.allgather(mine)
@@ -154,9 +146,9 @@ def agree(
     for rank, (text, version, _) in enumerate(everyone):
         if text is not None:
             return ContextError(f"rank {rank} could not open the context: {text}")
-        if version != VERSION:
+        if version != wire.VERSION:
             return ContextError(
-                f"rank {rank} speaks version {version} of the protocol, this one {VERSION}; "
+                f"rank {rank} speaks version {version} of the protocol, this one {wire.VERSION}; "
                 "install the same GMPI everywhere"
             )
     for name in shared:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from device_lib.direct import rows
+from gmpi.contract import wire
 from gmpi.contract.channels import (
     KEY_COMM_SHIFT,
     KEY_PEER_SHIFT,
@@ -14,17 +15,6 @@ from gmpi.contract.channels import (
     KEY_RECEIVES_SHIFT,
     KEY_TAG_MASK,
     ROW_BYTES,
-)
-from gmpi.contract.wire import (
-    BUSY_BITS,
-    BUSY_DIRECT,
-    BUSY_STRIDE,
-    COMMUNICATORS,
-    DEVICE_BUSY,
-    DEVICE_ROWS,
-    OP_IRECV,
-    OP_ISEND,
-    REQUEST_BYTES,
 )
 from host_proxy.platform.operations import name_of
 
@@ -51,9 +41,9 @@ class OpenRequest(NamedTuple):
 def direct_bits(context: Context) -> np.ndarray:
     """bool[slots]: which have an open request of the direct road."""
     slots = context.layout.slots
-    raw = context._memory.read_device(DEVICE_BUSY, slots // BUSY_BITS * BUSY_STRIDE)
-    words = raw.view(np.uint32)[BUSY_DIRECT // 4 :: BUSY_STRIDE // 4]
-    bits: np.ndarray = ((words[:, None] >> np.arange(BUSY_BITS)) & 1).reshape(-1)[:slots] != 0
+    raw = context._memory.read_device(wire.DEVICE_BUSY, slots // wire.BUSY_BITS * wire.BUSY_STRIDE)
+    words = raw.view(np.uint32)[wire.BUSY_DIRECT // 4 :: wire.BUSY_STRIDE // 4]
+    bits: np.ndarray = ((words[:, None] >> np.arange(wire.BUSY_BITS)) & 1).reshape(-1)[:slots] != 0
     return bits
 
 
@@ -64,18 +54,20 @@ def open_requests(context: Context) -> list[OpenRequest]:
     memory = context._memory
     found = []
     for slot in np.flatnonzero(direct_bits(context)):
-        row = memory.read_device(DEVICE_ROWS + int(slot) * REQUEST_BYTES, REQUEST_BYTES)
+        row = memory.read_device(
+            wire.DEVICE_ROWS + int(slot) * wire.REQUEST_BYTES, wire.REQUEST_BYTES
+        )
         words = row.view(np.int64)
         stamp = int(words[rows.STAMP // 8])
         at = memory.table + (stamp >> 32 & rows.INDEX_MASK) * ROW_BYTES
         key = int(memory.read_device(at, 8).view(np.int64)[0])
-        op = OP_IRECV if key >> KEY_RECEIVES_SHIFT & 1 else OP_ISEND
+        op = wire.OP_IRECV if key >> KEY_RECEIVES_SHIFT & 1 else wire.OP_ISEND
         found.append(
             OpenRequest(
                 name_of(op, stamp >> rows.CALL_SHIFT & 0xFF),
                 key >> KEY_PEER_SHIFT & (KEY_PEERS - 1),
                 key & KEY_TAG_MASK,
-                key >> KEY_COMM_SHIFT & (COMMUNICATORS - 1),
+                key >> KEY_COMM_SHIFT & (wire.COMMUNICATORS - 1),
                 int(words[rows.LENGTH // 8]) & rows.LENGTH_MASK,
             )
         )

@@ -8,17 +8,9 @@ follow it there (``C_COLLECTIVES``).
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from gmpi.contract import wire
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, ERR_INTERN, SUCCESS
 from gmpi.contract.moves import BACK, moves_blocks, out_offset, reduces
-from gmpi.contract.wire import (
-    FIRST_MOVING,
-    FLAG_INLINE,
-    LAST_ROOTED,
-    OP_ALLREDUCE,
-    OP_BCAST,
-    OP_EXSCAN,
-    OP_SCATTER,
-)
 from host_proxy.compiled import pending, streams
 from host_proxy.platform import flight
 from host_proxy.platform import state as st
@@ -59,20 +51,20 @@ def _move_blocks(g, row, data, comm, request):
         )
         reduction = get(get(g, st.G_REDUCTIONS), get(row, st.S_TAG))
     rank = get(communicator(g, get(row, st.S_COMM)), st.C_RANK)
-    if op == OP_SCATTER and rank == root and back == 0:
+    if op == wire.OP_SCATTER and rank == root and back == 0:
         result = get(g, st.G_IN_PLACE)
-    elif op == OP_EXSCAN and rank == 0:
+    elif op == wire.OP_EXSCAN and rank == 0:
         # Nothing comes back; but libraries use the room.
         result = send
         send = get(g, st.G_IN_PLACE)
-    which = st.F_MOVING + op - FIRST_MOVING
+    which = st.F_MOVING + op - wire.FIRST_MOVING
     function = get(g, which)
     flight.called(g, row, which, root, 0, get(row, st.S_BYTES))
-    if reduced and op <= LAST_ROOTED:
+    if reduced and op <= wire.LAST_ROOTED:
         return call(function, (send, result, count, datatype, reduction, root, comm, request))
     if reduced:
         return call(function, (send, result, count, datatype, reduction, comm, request))
-    if op <= LAST_ROOTED:
+    if op <= wire.LAST_ROOTED:
         return call(function, (send, count, datatype, result, count, datatype, root, comm, request))
     return call(function, (send, count, datatype, result, count, datatype, comm, request))
 
@@ -82,7 +74,7 @@ def start_collective(g, r, row):
     """MPI's call that does not block, on the slot's staging (MPI 4.1 section 6.12)."""
     data = staging(g, get(row, st.S_SLOT))
     nbytes = get(row, st.S_BYTES)
-    if get(r, st.R_FLAGS) & FLAG_INLINE and not payload_to(g, r, data, nbytes):
+    if get(r, st.R_FLAGS) & wire.FLAG_INLINE and not payload_to(g, r, data, nbytes):
         complete(g, row, 0, no_payload(g, r, row), ANY_SOURCE, ANY_TAG)
         return
     comm = get(communicator(g, get(row, st.S_COMM)), st.C_HANDLE)
@@ -93,7 +85,7 @@ def start_collective(g, r, row):
         return
     if _moves_blocks(op):
         code = _move_blocks(g, row, data, comm, request)
-    elif op == OP_ALLREDUCE:
+    elif op == wire.OP_ALLREDUCE:
         flight.called(g, row, st.F_IALLREDUCE, 0, 0, nbytes)
         number = get(row, st.S_DATATYPE) & 0xFF
         datatype = get(get(g, st.G_DATATYPES), number * st.D_COUNT + st.D_HANDLE)
@@ -103,7 +95,7 @@ def start_collective(g, r, row):
         code = call(
             get(g, st.F_IALLREDUCE), (in_place, data, count, datatype, reduction, comm, request)
         )
-    elif op == OP_BCAST:
+    elif op == wire.OP_BCAST:
         root = get(row, st.S_PEER)
         flight.called(g, row, st.F_IBCAST, root, 0, nbytes)
         code = call(get(g, st.F_IBCAST), (data, nbytes, get(g, st.G_BYTE), root, comm, request))

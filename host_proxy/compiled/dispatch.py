@@ -6,32 +6,9 @@ Both engines admit, and refuse, requests through the functions here.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from gmpi.contract import wire
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, SUCCESS
 from gmpi.contract.moves import is_counted
-from gmpi.contract.wire import (
-    BYTES_MASK,
-    COMMUNICATORS,
-    LOW_32,
-    OP_ABORT,
-    OP_BSEND,
-    OP_CANCEL,
-    OP_CHUNK,
-    OP_FAULT,
-    OP_GRID,
-    OP_IRECV,
-    OP_ISEND,
-    OP_NULL,
-    OP_PING,
-    OP_PRECV_INIT,
-    OP_PROBE,
-    OP_PSEND_INIT,
-    OP_RECEIVE_CHANNEL,
-    OP_REQUEST_FREE,
-    OP_SEND_CHANNEL,
-    OP_SYNCHRONIZE,
-    OP_WAITED,
-    OP_WAITS,
-)
 from host_proxy.compiled.collectives import start_collective
 from host_proxy.compiled.point_to_point import chunk_done, failed_chunk_done
 from host_proxy.compiled.receiving import start_receive
@@ -49,7 +26,7 @@ from host_proxy.records.tables import communicator, is_large, row_of, slot_of
 
 _COLLECTIVES = ops.COLLECTIVES
 _is_counted = jit(is_counted)
-_REFUSED_ORIGIN = (ANY_SOURCE & LOW_32) + (ANY_TAG << 32)
+_REFUSED_ORIGIN = (ANY_SOURCE & wire.LOW_32) + (ANY_TAG << 32)
 
 
 @jit
@@ -63,28 +40,28 @@ def count_null(g, value):
 def wants_python(g, r):
     """Whether the record is for the mpi4py engine."""
     op = get(r, st.R_OP)
-    if op == OP_CHUNK:
+    if op == wire.OP_CHUNK:
         slot = slot_of(get(r, st.R_HANDLE))
         if slot >= get(g, st.G_SLOTS):
             return False
         row = row_of(g, slot)
         return get(row, st.S_PYTHON) == st.ENGINE and get(row, st.S_STATE) == st.OPEN
-    if op == OP_ISEND:
+    if op == wire.OP_ISEND:
         return slot_of(get(r, st.R_HANDLE)) >= get(g, st.G_FIRST_NARROW)
-    if op == OP_SEND_CHANNEL or op == OP_RECEIVE_CHANNEL:
+    if op == wire.OP_SEND_CHANNEL or op == wire.OP_RECEIVE_CHANNEL:
         return True
-    if op == OP_PSEND_INIT or op == OP_PRECV_INIT or op == OP_REQUEST_FREE:
+    if op == wire.OP_PSEND_INIT or op == wire.OP_PRECV_INIT or op == wire.OP_REQUEST_FREE:
         return True
-    if op == OP_BSEND or op == OP_ABORT or op == OP_CANCEL or op == OP_PROBE:
+    if op == wire.OP_BSEND or op == wire.OP_ABORT or op == wire.OP_CANCEL or op == wire.OP_PROBE:
         return True
-    if op == OP_IRECV:
+    if op == wire.OP_IRECV:
         return get(g, st.G_PROBED) != 0 or is_matched(r)
     if _COLLECTIVES[op] == 0:
         return False
     if is_large(get(r, st.R_HANDLE)) or _is_counted(op):
         return True
     comm = get(r, st.R_COMM)
-    return comm < COMMUNICATORS and get(communicator(g, comm), st.C_COLLECTIVES) > 0
+    return comm < wire.COMMUNICATORS and get(communicator(g, comm), st.C_COLLECTIVES) > 0
 
 
 @jit
@@ -120,10 +97,10 @@ def enter(g, r, row):
 def admit(g, r):
     """Opens the record's request: the address of its row, 0 when it was refused or opens none."""
     op = get(r, st.R_OP)
-    if op == OP_NULL:
+    if op == wire.OP_NULL:
         count_null(g, get(r, st.R_ELEMENTS))
         return 0
-    if op == OP_FAULT:
+    if op == wire.OP_FAULT:
         log_fault(g, r)
         return 0
     handle = get(r, st.R_HANDLE)
@@ -176,13 +153,17 @@ def note_wait(g, r):
     handle = get(r, st.R_HANDLE)
     slot = slot_of(handle)
     op = get(r, st.R_FLAGS)
-    known = handle > 0 and slot < get(g, st.G_REQUEST_SLOTS) and get(r, st.R_COMM) < COMMUNICATORS
-    named = op == OP_ISEND or op == OP_IRECV or op == OP_GRID or _COLLECTIVES[op] != 0
+    known = (
+        handle > 0 and slot < get(g, st.G_REQUEST_SLOTS) and get(r, st.R_COMM) < wire.COMMUNICATORS
+    )
+    named = (
+        op == wire.OP_ISEND or op == wire.OP_IRECV or op == wire.OP_GRID or _COLLECTIVES[op] != 0
+    )
     if not known or not named:
         log_record(g, r, ops.REQUEST, handle, 0, 0)
         return
     row = row_of(g, slot)
-    if get(r, st.R_OP) == OP_WAITED:
+    if get(r, st.R_OP) == wire.OP_WAITED:
         if get(row, st.S_STATE) == st.OPEN and get(row, st.S_HANDLE) == handle:
             put(row, st.S_STATE, st.COMPLETE)
             bump(g, st.G_CLOSED, 1)
@@ -213,22 +194,22 @@ def dispatch_chunk(g, r):
 def dispatch(g, r):
     """Carries out one decoded record."""
     op = get(r, st.R_OP)
-    if op == OP_CHUNK:
+    if op == wire.OP_CHUNK:
         dispatch_chunk(g, r)
         return
-    if op == OP_WAITS or op == OP_WAITED:
+    if op == wire.OP_WAITS or op == wire.OP_WAITED:
         note_wait(g, r)
         return
     row = admit(g, r)
     if row == 0:
         return
-    if op == OP_ISEND:
+    if op == wire.OP_ISEND:
         start_send(g, r, row)
-    elif op == OP_IRECV:
+    elif op == wire.OP_IRECV:
         start_receive(g, row)
-    elif op == OP_PING:
-        complete(g, row, now_ns(g) & BYTES_MASK, SUCCESS, ANY_SOURCE, ANY_TAG)
-    elif op == OP_SYNCHRONIZE:
+    elif op == wire.OP_PING:
+        complete(g, row, now_ns(g) & wire.BYTES_MASK, SUCCESS, ANY_SOURCE, ANY_TAG)
+    elif op == wire.OP_SYNCHRONIZE:
         bump(g, st.G_SYNCS, 1)
     else:
         start_collective(g, r, row)

@@ -14,16 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gmpi.contract import wire
 from gmpi.contract.rules import chunk_bytes_of, fits_mailbox
-from gmpi.contract.wire import (
-    ABANDONED,
-    LOW_32,
-    MAILED,
-    MESSAGE_HEADER,
-    NOT_SHARED,
-    P2P,
-    POSITION_MASK,
-)
 from host_proxy.compiled.transfer import peer_field
 from host_proxy.platform import state as st
 from host_proxy.platform.native import entry, get, jit, load
@@ -67,8 +59,8 @@ class Header(NamedTuple):
 
 def _header(total, follow, shared, p2p) -> Header:
     return Header(
-        total, follow & LOW_32, follow >> 32 & LOW_32, shared, p2p & LOW_32,
-        p2p >> 32 & LOW_32,
+        total, follow & wire.LOW_32, follow >> 32 & wire.LOW_32, shared, p2p & wire.LOW_32,
+        p2p >> 32 & wire.LOW_32,
     )  # fmt: skip
 
 
@@ -103,29 +95,29 @@ def header_flaw(g, address, nbytes, peer):
         nbytes: how many bytes MPI says have come.
         peer: which process of this node its sender is, -1 for one elsewhere.
     """
-    if nbytes < MESSAGE_HEADER:
+    if nbytes < wire.MESSAGE_HEADER:
         return BAD_LENGTH
     header = header_at(address)
     eager = get(g, st.G_EAGER)
-    if header.shared == ABANDONED:
+    if header.shared == wire.ABANDONED:
         known = header.total == 0 and header.chunk == 0 and load(address + 24) == 0
         known = known and 0 < header.transfer <= 0xFF
-        return WELL if known and nbytes == MESSAGE_HEADER else BAD_SLOT
+        return WELL if known and nbytes == wire.MESSAGE_HEADER else BAD_SLOT
     if load(address + 8) == 0:  # the payload is in it; word 3 says nothing
         if header.total < 0 or header.total > eager:
             return BAD_TOTAL
-        if nbytes != MESSAGE_HEADER + header.total:
+        if nbytes != wire.MESSAGE_HEADER + header.total:
             return BAD_LENGTH
-        return WELL if header.shared == NOT_SHARED else BAD_SLOT
-    if header.total <= eager or header.total > POSITION_MASK:
+        return WELL if header.shared == wire.NOT_SHARED else BAD_SLOT
+    if header.total <= eager or header.total > wire.POSITION_MASK:
         return BAD_TOTAL
-    if nbytes != MESSAGE_HEADER:
+    if nbytes != wire.MESSAGE_HEADER:
         return BAD_LENGTH
     if header.chunk != _chunk_bytes_of(header.total, get(g, st.G_CHUNK)):
         return BAD_CHUNK
     if header.transfer * 2 + 1 > get(g, st.G_TAG_UB):
         return BAD_TRANSFER
-    if header.shared == NOT_SHARED:
+    if header.shared == wire.NOT_SHARED:
         return WELL if load(address + 24) == 0 else BAD_WAY
     place = header.shared - get(g, st.G_REQUEST_SLOTS)
     if peer < 0 or place < 0 or place >= get(g, st.G_LARGE_SLOTS):
@@ -138,9 +130,9 @@ def _way_flaw(g, header, peer):
     """The same of memory that the receiver shares with the sender."""
     if peer_field(g, peer, st.P_STAGING) == 0 or header.seq & 1 == 0:
         return BAD_WAY
-    if header.way == P2P:
+    if header.way == wire.P2P:
         return WELL
-    if header.way != P2P | MAILED or get(g, st.G_MAILBOXES) == 0:
+    if header.way != wire.P2P | wire.MAILED or get(g, st.G_MAILBOXES) == 0:
         return BAD_WAY
     return WELL if _fits_mailbox(header.total, 0, get(g, st.G_CHUNK)) else BAD_WAY
 

@@ -24,16 +24,8 @@ How both ends learn that a call of MPI has failed is in ``streams.py``;
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from gmpi.contract import wire
 from gmpi.contract.rules import is_commanded
-from gmpi.contract.wire import (
-    CHUNK_DIRECTION_SHIFT,
-    CHUNK_POSITION_SHIFT,
-    LARGE_BUFFERS,
-    OP_IRECV,
-    OP_ISEND,
-    POSITION_MASK,
-    UNPACK,
-)
 from host_proxy.compiled.receiving import unpacked_chunk
 from host_proxy.compiled.sending import packed_chunk
 from host_proxy.compiled.streams import settle
@@ -50,27 +42,27 @@ _is_commanded = jit(is_commanded)
 def chunk_done(g, r, row):
     """A CHUNK record for a point-to-point request; False when it fits no command we gave."""
     done = get(r, st.R_DONE)
-    position = (done >> CHUNK_POSITION_SHIFT) & POSITION_MASK
-    direction = (done >> CHUNK_DIRECTION_SHIFT) & 1
+    position = (done >> wire.CHUNK_POSITION_SHIFT) & wire.POSITION_MASK
+    direction = (done >> wire.CHUNK_DIRECTION_SHIFT) & 1
     index = done & 0x7F
     size = get(row, st.S_CHUNK)
     if size == 0 or not is_large(get(row, st.S_HANDLE)):
         return False
-    if get(row, st.S_OP) != (OP_IRECV if direction == UNPACK else OP_ISEND):
+    if get(row, st.S_OP) != (wire.OP_IRECV if direction == wire.UNPACK else wire.OP_ISEND):
         return False
     chunk = position // size
     if position != position_of(row, chunk) or chunk >= get(row, st.S_CHUNKS):
         return False
     bit = 1 << index
-    if chunk % LARGE_BUFFERS != index or get(row, st.S_BUFFERS) & bit:
+    if chunk % wire.LARGE_BUFFERS != index or get(row, st.S_BUFFERS) & bit:
         return False
-    if direction == UNPACK:
+    if direction == wire.UNPACK:
         if chunk >= get(row, st.S_POSTED) or get(row, st.S_COMMANDS) <= 0:
             return False
         command_done(g, row)
         unpacked_chunk(g, row, chunk)
         return True
-    if chunk < get(row, st.S_SENT) or chunk >= get(row, st.S_SENT) + LARGE_BUFFERS:
+    if chunk < get(row, st.S_SENT) or chunk >= get(row, st.S_SENT) + wire.LARGE_BUFFERS:
         return False
     if _is_commanded(done, size):
         if get(row, st.S_COMMANDS) <= 0:

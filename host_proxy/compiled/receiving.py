@@ -3,17 +3,9 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from gmpi.contract import wire
 from gmpi.contract.constants import ANY_TAG, ERR_INTERN, ERR_TRUNCATE, PROC_NULL, SUCCESS
 from gmpi.contract.rules import is_readable, mailbox_groups, mailed
-from gmpi.contract.wire import (
-    ABANDONED,
-    LARGE_BUFFERS,
-    MAILED,
-    MESSAGE_HEADER,
-    NO_HEADER,
-    NOT_SHARED,
-    UNPACK,
-)
 from host_proxy.compiled import pending, streams
 from host_proxy.compiled.headers import WELL, header_at, header_flaw
 from host_proxy.compiled.transfer import (
@@ -38,7 +30,7 @@ _mailed = jit(mailed)
 _mailbox_groups = jit(mailbox_groups)
 _is_readable = jit(is_readable)
 
-_ALL_BUFFERS = (1 << LARGE_BUFFERS) - 1
+_ALL_BUFFERS = (1 << wire.LARGE_BUFFERS) - 1
 
 
 @jit
@@ -52,9 +44,9 @@ def start_receive(g, row):
     if source == PROC_NULL:
         complete(g, row, 0, SUCCESS, PROC_NULL, ANY_TAG)
         return
-    header = staging(g, get(row, st.S_SLOT)) - MESSAGE_HEADER
-    store(header + 16, NO_HEADER)
-    length = MESSAGE_HEADER + get(g, st.G_EAGER)
+    header = staging(g, get(row, st.S_SLOT)) - wire.MESSAGE_HEADER
+    store(header + 16, wire.NO_HEADER)
+    length = wire.MESSAGE_HEADER + get(g, st.G_EAGER)
     streams.receive_first(g, row, header, length, get(row, st.S_TAG), messages(g, row))
 
 
@@ -66,7 +58,7 @@ def received(g, row, source, tag, nbytes):
     """A message, or the header of a long one, is in the slot's staging: so many bytes."""
     put(row, st.S_SOURCE, source)
     put(row, st.S_SOURCE_TAG, tag)
-    address = staging(g, get(row, st.S_SLOT)) - MESSAGE_HEADER
+    address = staging(g, get(row, st.S_SLOT)) - wire.MESSAGE_HEADER
     peer = peer_of(g, row, source)
     flaw = header_flaw(g, address, nbytes, peer)
     if flaw != WELL:
@@ -75,7 +67,7 @@ def received(g, row, source, tag, nbytes):
         return
     header = header_at(address)
     put(row, st.S_TOTAL, header.total)
-    if header.shared == ABANDONED:
+    if header.shared == wire.ABANDONED:
         streams.fail_with(g, row, ops.PEER, header.transfer, 0, source)
     elif header.chunk == 0:
         end_receive(g, row, 0)
@@ -106,10 +98,10 @@ def _hand_over(g, row):
 def receive_failed(g, row, source, tag, nbytes, code):
     """MPI has failed to receive a message, or the header of a long one: if that is there all the
     same, its sender can be told."""
-    address = staging(g, get(row, st.S_SLOT)) - MESSAGE_HEADER
+    address = staging(g, get(row, st.S_SLOT)) - wire.MESSAGE_HEADER
     header = header_at(address)
     known = source >= 0 and source < get(communicator(g, get(row, st.S_COMM)), st.C_SIZE)
-    known = known and header.shared != NO_HEADER and header.chunk != 0
+    known = known and header.shared != wire.NO_HEADER and header.chunk != 0
     if known and header_flaw(g, address, nbytes, peer_of(g, row, source)) == WELL:
         put(row, st.S_SOURCE, source)
         put(row, st.S_SOURCE_TAG, tag)
@@ -125,7 +117,7 @@ def receive_failed(g, row, source, tag, nbytes, code):
 def begin_chunked_receive(row, header):
     begin_transfer(row, header.total, header.chunk, header.shared)
     put(row, st.S_TRANSFER, header.transfer)
-    if header.shared != NOT_SHARED:  # the first chunk is there
+    if header.shared != wire.NOT_SHARED:  # the first chunk is there
         put(row, st.S_POSTED, 1)
         put(row, st.S_ARRIVED, 1)
 
@@ -134,13 +126,13 @@ def begin_chunked_receive(row, header):
 def receive_long(g, row, header, peer):
     """Begins with what follows the header of a long message."""
     begin_chunked_receive(row, header)
-    if header.shared == NOT_SHARED:
+    if header.shared == wire.NOT_SHARED:
         put(row, st.S_BUFFERS, _ALL_BUFFERS)
         set_base(g, row, get(g, st.G_LARGE_DEVICE) + buffer_offset(g, get(row, st.S_SLOT), 0), 0)
         receive_chunks(g, row)
         return
     put(row, st.S_BUFFERS, _ALL_BUFFERS & ~1)
-    if header.way & MAILED:
+    if header.way & wire.MAILED:
         place = mailbox_of(g, peer, header.shared)
         set_base(g, row, _mailed(place, _mailbox_groups(header.total), header.seq), 0)
     else:
@@ -155,14 +147,16 @@ def receive_chunks(g, row):
     receipt with the last one, where chunks are messages."""
     while get(row, st.S_POSTED) < get(row, st.S_CHUNKS):
         chunk = get(row, st.S_POSTED)
-        bit = 1 << chunk % LARGE_BUFFERS
+        bit = 1 << chunk % wire.LARGE_BUFFERS
         ahead = chunk - get(row, st.S_ARRIVED)
         if get(row, st.S_BUFFERS) & bit == 0 or ahead >= st.RECEIVES_AHEAD:
             return
         put(row, st.S_BUFFERS, get(row, st.S_BUFFERS) & ~bit)
         if not streams.expect(g, row):
             return
-        if get(row, st.S_SHARED) == NOT_SHARED and get(row, st.S_POSTED) == get(row, st.S_CHUNKS):
+        if get(row, st.S_SHARED) == wire.NOT_SHARED and get(row, st.S_POSTED) == get(
+            row, st.S_CHUNKS
+        ):
             streams.say(g, row)
 
 
@@ -177,7 +171,7 @@ def received_chunk(g, row, chunk):
         size = get(row, st.S_CHUNK)
         end_receive(g, row, min(get(row, st.S_CHUNKS), (get(row, st.S_BYTES) + size - 1) // size))
     if wanted > 0:
-        command(g, row, chunk % LARGE_BUFFERS, position, wanted, UNPACK)
+        command(g, row, chunk % wire.LARGE_BUFFERS, position, wanted, wire.UNPACK)
         receive_chunks(g, row)
     else:
         unpacked_chunk(g, row, chunk)
@@ -187,9 +181,9 @@ def received_chunk(g, row, chunk):
 def unpacked_chunk(g, row, chunk):
     """A chunk's buffer has been read."""
     bump(row, st.S_FINISHED, 1)
-    bit = 1 << chunk % LARGE_BUFFERS
+    bit = 1 << chunk % wire.LARGE_BUFFERS
     put(row, st.S_BUFFERS, get(row, st.S_BUFFERS) | bit)
-    if get(row, st.S_SHARED) != NOT_SHARED:
+    if get(row, st.S_SHARED) != wire.NOT_SHARED:
         put(row, st.S_READ, get(row, st.S_READ) | bit)
         if not return_buffers(g, row):
             return
@@ -202,8 +196,8 @@ def return_buffers(g, row):
     """Tells the sender which of its buffers are free: in order of the chunks, since the messages
     say nothing else, whatever the order in which threads have read them. Whether the request goes
     on."""
-    while get(row, st.S_READ) & 1 << get(row, st.S_SENT) % LARGE_BUFFERS:
-        put(row, st.S_READ, get(row, st.S_READ) & ~(1 << get(row, st.S_SENT) % LARGE_BUFFERS))
+    while get(row, st.S_READ) & 1 << get(row, st.S_SENT) % wire.LARGE_BUFFERS:
+        put(row, st.S_READ, get(row, st.S_READ) & ~(1 << get(row, st.S_SENT) % wire.LARGE_BUFFERS))
         if not streams.say(g, row):
             return False
     return True

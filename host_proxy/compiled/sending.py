@@ -3,18 +3,9 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from gmpi.contract import wire
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, PROC_NULL, SUCCESS
 from gmpi.contract.rules import chunk_bytes_of, fits_mailbox, transfer_number
-from gmpi.contract.wire import (
-    FLAG_INLINE,
-    LARGE_BUFFERS,
-    LOW_32,
-    MAILED,
-    MESSAGE_HEADER,
-    NOT_SHARED,
-    P2P,
-    PACK,
-)
 from host_proxy.compiled import streams
 from host_proxy.compiled.transfer import (
     begin_transfer,
@@ -45,17 +36,17 @@ def start_send(g, r, row):
         complete(g, row, 0, SUCCESS, ANY_SOURCE, ANY_TAG)
         return
     payload = staging(g, get(row, st.S_SLOT))
-    if get(r, st.R_FLAGS) & FLAG_INLINE and not payload_to(g, r, payload, nbytes):
+    if get(r, st.R_FLAGS) & wire.FLAG_INLINE and not payload_to(g, r, payload, nbytes):
         complete(g, row, 0, no_payload(g, r, row), ANY_SOURCE, ANY_TAG)
         return
-    header = payload - MESSAGE_HEADER
+    header = payload - wire.MESSAGE_HEADER
     tag = get(row, st.S_TAG)
     comm = messages(g, row)
     store(header, nbytes)
     if nbytes <= get(g, st.G_EAGER):
         store(header + 8, 0)
-        store(header + 16, NOT_SHARED)
-        if streams.send_short(g, row, header, MESSAGE_HEADER + nbytes, tag, comm):
+        store(header + 16, wire.NOT_SHARED)
+        if streams.send_short(g, row, header, wire.MESSAGE_HEADER + nbytes, tag, comm):
             sent(g, row)
         return
     p2p = is_p2p(g, row, dest)
@@ -65,22 +56,22 @@ def start_send(g, r, row):
     store(header + 16, shared)
     store(header + 24, 0)
     if p2p:
-        if p2p & MAILED and not _fits_mailbox(nbytes, get(r, st.R_DONE), get(g, st.G_CHUNK)):
-            p2p = P2P
-        store(header + 24, p2p | (get(row, st.S_HANDLE) & LOW_32) << 32)
-    if not streams.send_first(g, row, header, MESSAGE_HEADER, tag, comm):
+        if p2p & wire.MAILED and not _fits_mailbox(nbytes, get(r, st.R_DONE), get(g, st.G_CHUNK)):
+            p2p = wire.P2P
+        store(header + 24, p2p | (get(row, st.S_HANDLE) & wire.LOW_32) << 32)
+    if not streams.send_first(g, row, header, wire.MESSAGE_HEADER, tag, comm):
         return
-    if shared != NOT_SHARED:
+    if shared != wire.NOT_SHARED:
         put(row, st.S_SENT, 1)  # the header says that the first chunk is there
     # Its credit, or the receipt.
-    if streams.expect(g, row) and shared == NOT_SHARED:
+    if streams.expect(g, row) and shared == wire.NOT_SHARED:
         packed_chunk(g, row, 0)
 
 
 @jit
 def begin_chunked_send(g, row, nbytes, p2p):
     """Prepares the chunks of a long message."""
-    shared = NOT_SHARED
+    shared = wire.NOT_SHARED
     staging = st.G_LARGE_DEVICE
     if p2p:
         shared = get(row, st.S_SLOT)
@@ -119,9 +110,9 @@ def finish_send(g, row):
 def packed_chunk(g, row, chunk):
     """A chunk is in its buffer. Passes on all that are next, strictly in order: that is how the
     receiver tells them apart."""
-    put(row, st.S_BUFFERS, get(row, st.S_BUFFERS) | 1 << chunk % LARGE_BUFFERS)
+    put(row, st.S_BUFFERS, get(row, st.S_BUFFERS) | 1 << chunk % wire.LARGE_BUFFERS)
     while get(row, st.S_SENT) < get(row, st.S_CHUNKS):
-        bit = 1 << get(row, st.S_SENT) % LARGE_BUFFERS
+        bit = 1 << get(row, st.S_SENT) % wire.LARGE_BUFFERS
         if get(row, st.S_BUFFERS) & bit == 0 or not pass_on(g, row):
             return
         put(row, st.S_BUFFERS, get(row, st.S_BUFFERS) & ~bit)
@@ -131,7 +122,7 @@ def packed_chunk(g, row, chunk):
 def pass_on(g, row):
     """Sends the next chunk, or, where the receiver reads our buffers, the notice that it is there:
     whether the request goes on."""
-    if get(row, st.S_SHARED) == NOT_SHARED:
+    if get(row, st.S_SHARED) == wire.NOT_SHARED:
         return streams.send_chunk(g, row)
     return streams.say(g, row) and streams.expect(g, row)
 
@@ -140,18 +131,18 @@ def pass_on(g, row):
 def sent_chunk(g, row, chunk):
     """A chunk's buffer is free: MPI has sent it, or the receiver has read it."""
     bump(row, st.S_FINISHED, 1)
-    following = chunk + LARGE_BUFFERS
+    following = chunk + wire.LARGE_BUFFERS
     if following < get(row, st.S_CHUNKS):
         position = position_of(row, following)
         length = length_of(row, following)
-        command(g, row, following % LARGE_BUFFERS, position, length, PACK)
+        command(g, row, following % wire.LARGE_BUFFERS, position, length, wire.PACK)
     finish_send(g, row)
 
 
 @jit
 def credited(g, row, chunk):
     """The receiver has read a chunk's buffer, or is ready for all that comes."""
-    if get(row, st.S_SHARED) == NOT_SHARED:
+    if get(row, st.S_SHARED) == wire.NOT_SHARED:
         finish_send(g, row)
     else:
         sent_chunk(g, row, chunk)

@@ -36,17 +36,8 @@ its slot may be used again.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from gmpi.contract import wire
 from gmpi.contract.constants import ERR_INTERN
-from gmpi.contract.wire import (
-    ABANDONED,
-    CALL_SHIFT,
-    LARGE_BUFFERS,
-    LAST_WORD,
-    LAST_WORDS,
-    MESSAGE_HEADER,
-    NOT_SHARED,
-    SYNCHRONOUS,
-)
 from host_proxy.compiled import pending
 from host_proxy.compiled.headers import BAD_LENGTH
 from host_proxy.compiled.transfer import buffer_offset, chunks, length_of, sends
@@ -57,7 +48,7 @@ from host_proxy.platform.native import bump, call, get, jit, load, put, store
 from host_proxy.records.completion import close, complete
 from host_proxy.records.fault_log import log_request
 
-_SYNCHRONOUS = SYNCHRONOUS >> CALL_SHIFT  # and above
+_SYNCHRONOUS = wire.SYNCHRONOUS >> wire.CALL_SHIFT  # and above
 _TRIES = 2  # of a call that must not fail, because the other one waits for it
 _CLASS_MASK = 0xFF
 _END_SHIFT = 8
@@ -78,21 +69,27 @@ def _tag(row, ours):
 @jit
 def _has_chunks(row):
     """Whether the chunks of the transfer are messages."""
-    return get(row, st.S_SHARED) == NOT_SHARED
+    return get(row, st.S_SHARED) == wire.NOT_SHARED
 
 
 @jit
 def _note(g, row, index):
     """Where a message of the other one's stream goes, if it is no chunk."""
     return (
-        get(g, st.G_NOTES) + get(row, st.S_SLOT) * st.NOTE_BYTES + index % LARGE_BUFFERS * LAST_WORD
+        get(g, st.G_NOTES)
+        + get(row, st.S_SLOT) * st.NOTE_BYTES
+        + index % wire.LARGE_BUFFERS * wire.LAST_WORD
     )
 
 
 @jit
 def _out(g, row):
     """Where messages of ours are that are no chunks: behind those of the other one."""
-    return get(g, st.G_NOTES) + get(row, st.S_SLOT) * st.NOTE_BYTES + LARGE_BUFFERS * LAST_WORD
+    return (
+        get(g, st.G_NOTES)
+        + get(row, st.S_SLOT) * st.NOTE_BYTES
+        + wire.LARGE_BUFFERS * wire.LAST_WORD
+    )
 
 
 @jit
@@ -162,14 +159,14 @@ def send_chunk(g, row):
 def _say_last_words(g, row):
     """Ends our stream before its time."""
     first = get(row, st.S_SENT)
-    end = min(first + LAST_WORDS, get(row, st.S_OURS))
+    end = min(first + wire.LAST_WORDS, get(row, st.S_OURS))
     words = _out(g, row)
     store(words, (get(row, st.S_FAILED) & _CLASS_MASK) | end << _END_SHIFT)
     put(row, st.S_OURS, end)
     for index in range(first, end):
-        nbytes = LAST_WORD
-        if sends(row) and _has_chunks(row) and length_of(row, index) == LAST_WORD:
-            nbytes = 2 * LAST_WORD
+        nbytes = wire.LAST_WORD
+        if sends(row) and _has_chunks(row) and length_of(row, index) == wire.LAST_WORD:
+            nbytes = 2 * wire.LAST_WORD
         for _ in range(_TRIES):
             if get(row, st.S_SENT) == index:
                 code = _utter(g, row, words, nbytes)
@@ -188,7 +185,7 @@ def _post(g, row):
     """Posts the receive for the next message of the other one's stream: MPI's error code."""
     index = get(row, st.S_POSTED)
     place = _note(g, row, index)
-    nbytes = LAST_WORD
+    nbytes = wire.LAST_WORD
     kind = st.CREDIT if sends(row) else st.RECEIVE_CHUNK
     if _has_chunks(row) and not sends(row):
         place = _chunk_place(g, row, index)
@@ -223,7 +220,7 @@ def hear(g, row, index, nbytes):
     if nbytes == expected:
         return True
     end = 0
-    if nbytes == LAST_WORD or nbytes == 2 * LAST_WORD:
+    if nbytes == wire.LAST_WORD or nbytes == 2 * wire.LAST_WORD:
         end = load(place) >> _END_SHIFT
     error = load(place) & _CLASS_MASK
     if error != 0 and end > index and end <= get(row, st.S_THEIRS):
@@ -336,9 +333,9 @@ def _abandon(g, row, header, tag, comm, code):
     error = pending.error_class(g, code)
     store(header, 0)
     store(header + 8, error << 32)
-    store(header + 16, ABANDONED)
+    store(header + 16, wire.ABANDONED)
     store(header + 24, 0)
-    pending.send(g, row, header, MESSAGE_HEADER, get(row, st.S_PEER), tag, comm, st.SEND, 0)
+    pending.send(g, row, header, wire.MESSAGE_HEADER, get(row, st.S_PEER), tag, comm, st.SEND, 0)
     fail(g, row, code)
 
 

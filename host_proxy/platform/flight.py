@@ -20,16 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gmpi.contract import wire
 from gmpi.contract.moves import ROWS
-from gmpi.contract.wire import (
-    BYTES_MASK,
-    CALL_MASK,
-    CALL_SHIFT,
-    COMMUNICATOR_MASK,
-    ERROR_SHIFT,
-    LOW_32,
-    OP_CHUNK,
-)
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
 from host_proxy.platform.native import entry, get, jit, put
@@ -63,7 +55,7 @@ def _next(g):
 @jit
 def _what(row):
     """Word 1 of an event of an open request, without the kind."""
-    comm = get(row, st.S_COMM) << 16 | get(row, st.S_CALL) << CALL_SHIFT
+    comm = get(row, st.S_COMM) << 16 | get(row, st.S_CALL) << wire.CALL_SHIFT
     return get(row, st.S_OP) << 8 | comm | get(row, st.S_PEER) << 32
 
 
@@ -72,12 +64,12 @@ def taken(g, r, error):
     """A record has been taken, and refused if ``error`` is not 0."""
     op = get(r, st.R_OP)
     kind = TAKEN if error == 0 else REFUSED
-    nbytes = get(r, st.R_DONE) >> 8 if op == OP_CHUNK else get(r, st.R_BYTES)
+    nbytes = get(r, st.R_DONE) >> 8 if op == wire.OP_CHUNK else get(r, st.R_BYTES)
     at = _next(g)
-    comm = get(r, st.R_COMM) << 16 | get(r, st.R_CALL) << CALL_SHIFT
+    comm = get(r, st.R_COMM) << 16 | get(r, st.R_CALL) << wire.CALL_SHIFT
     put(at, 1, kind | op << 8 | comm | get(r, st.R_PEER) << 32)
-    put(at, 2, (get(r, st.R_TAG) & LOW_32) | get(r, st.R_HANDLE) << 32)
-    put(at, 3, (nbytes & BYTES_MASK) | error << ERROR_SHIFT)
+    put(at, 2, (get(r, st.R_TAG) & wire.LOW_32) | get(r, st.R_HANDLE) << 32)
+    put(at, 3, (nbytes & wire.BYTES_MASK) | error << wire.ERROR_SHIFT)
 
 
 @entry
@@ -86,8 +78,8 @@ def called(g, row, function, peer, tag, nbytes):
     put(g, st.G_INSIDE, function)
     at = _next(g)
     put(at, 1, CALLED | function << 8 | get(row, st.S_COMM) << 16 | peer << 32)
-    put(at, 2, (tag & LOW_32) | get(row, st.S_HANDLE) << 32)
-    put(at, 3, nbytes & BYTES_MASK)
+    put(at, 2, (tag & wire.LOW_32) | get(row, st.S_HANDLE) << 32)
+    put(at, 3, nbytes & wire.BYTES_MASK)
 
 
 @entry
@@ -102,8 +94,8 @@ def finished(g, row, code):
     """MPI has completed something of an open request."""
     at = _next(g)
     put(at, 1, FINISHED | _what(row))
-    put(at, 2, (get(row, st.S_TAG) & LOW_32) | get(row, st.S_HANDLE) << 32)
-    put(at, 3, code << ERROR_SHIFT)
+    put(at, 2, (get(row, st.S_TAG) & wire.LOW_32) | get(row, st.S_HANDLE) << 32)
+    put(at, 3, code << wire.ERROR_SHIFT)
 
 
 @jit
@@ -111,8 +103,8 @@ def completed(g, row, nbytes, error):
     """The completion of an open request is written."""
     at = _next(g)
     put(at, 1, COMPLETED | _what(row))
-    put(at, 2, (get(row, st.S_TAG) & LOW_32) | get(row, st.S_HANDLE) << 32)
-    put(at, 3, (nbytes & BYTES_MASK) | error << ERROR_SHIFT)
+    put(at, 2, (get(row, st.S_TAG) & wire.LOW_32) | get(row, st.S_HANDLE) << 32)
+    put(at, 3, (nbytes & wire.BYTES_MASK) | error << wire.ERROR_SHIFT)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -188,12 +180,12 @@ def _event(state: st.State, row: np.ndarray) -> Event:
     name = (
         FUNCTIONS.get(number, "?")
         if kind == "called"
-        else ops.name_of(number, what >> CALL_SHIFT & CALL_MASK)
+        else ops.name_of(number, what >> wire.CALL_SHIFT & wire.CALL_MASK)
     )
-    seq = request >> 32 & LOW_32
-    tag = ((request & LOW_32) ^ 0x80000000) - 0x80000000
+    seq = request >> 32 & wire.LOW_32
+    tag = ((request & wire.LOW_32) ^ 0x80000000) - 0x80000000
     return Event(
-        when / 1e9, kind, name, state.record_number(seq), what >> 16 & COMMUNICATOR_MASK,
+        when / 1e9, kind, name, state.record_number(seq), what >> 16 & wire.COMMUNICATOR_MASK,
         what >> 32, tag,
-        how & BYTES_MASK, how >> ERROR_SHIFT,
+        how & wire.BYTES_MASK, how >> wire.ERROR_SHIFT,
     )  # fmt: skip

@@ -10,21 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gmpi.contract import moves, windows, wire
-from gmpi.contract.constants import (
-    ERR_ARG,
-    ERR_BUFFER,
-    ERR_COMM,
-    ERR_COUNT,
-    ERR_INTERN,
-    ERR_OP,
-    ERR_OTHER,
-    ERR_RANK,
-    ERR_REQUEST,
-    ERR_ROOT,
-    ERR_TAG,
-    ERR_TYPE,
-)
+from gmpi.contract import constants, moves, windows, wire
 
 # Fields of a record, as bits of ``Operation.fields`` and as numbers in the error log.
 COMMUNICATOR = 1
@@ -90,24 +76,24 @@ FIELD_NAMES = {
     **{WINDOW + number: name for number, name in enumerate(windows.FIELDS)},
 }
 FIELD_CLASSES = {
-    COMMUNICATOR: ERR_COMM,
-    DATATYPE: ERR_TYPE,
-    COUNT: ERR_COUNT,
-    BUFFER: ERR_BUFFER,
-    DEST: ERR_RANK,
-    SOURCE: ERR_RANK,
-    TAG: ERR_TAG,
-    ROOT: ERR_ROOT,
-    REDUCTION: ERR_OP,
-    OPERATION: ERR_OTHER,
-    REQUEST: ERR_REQUEST,
-    DEBUG: ERR_INTERN,
-    PARTITION: ERR_ARG,
-    BROKEN: ERR_COMM,
-    CALL: ERR_OTHER,
-    LENGTHS: ERR_COUNT,
-    ROAD: ERR_COMM,
-    BLOCKS: ERR_COUNT,
+    COMMUNICATOR: constants.ERR_COMM,
+    DATATYPE: constants.ERR_TYPE,
+    COUNT: constants.ERR_COUNT,
+    BUFFER: constants.ERR_BUFFER,
+    DEST: constants.ERR_RANK,
+    SOURCE: constants.ERR_RANK,
+    TAG: constants.ERR_TAG,
+    ROOT: constants.ERR_ROOT,
+    REDUCTION: constants.ERR_OP,
+    OPERATION: constants.ERR_OTHER,
+    REQUEST: constants.ERR_REQUEST,
+    DEBUG: constants.ERR_INTERN,
+    PARTITION: constants.ERR_ARG,
+    BROKEN: constants.ERR_COMM,
+    CALL: constants.ERR_OTHER,
+    LENGTHS: constants.ERR_COUNT,
+    ROAD: constants.ERR_COMM,
+    BLOCKS: constants.ERR_COUNT,
 }
 
 _DATA = COMMUNICATOR | DATATYPE | COUNT | BUFFER

@@ -7,43 +7,9 @@ logged with what is allowed, the request ends with its error class, and nothing 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from gmpi.contract import moves
-from gmpi.contract.constants import (
-    ANY_SOURCE,
-    ANY_TAG,
-    DATATYPE_MARK,
-    DATATYPES,
-    FIRST_PAIR,
-    FIRST_WITH_GAPS,
-    MAXLOC,
-    MINLOC,
-    OPERATIONS,
-    OPERATIONS_REDUCE,
-    PROC_NULL,
-)
+from gmpi.contract import constants, moves, wire
 from gmpi.contract.layouts import DERIVED_MARK, DERIVED_MASK, DERIVED_ROWS
 from gmpi.contract.moves import BACK, OUT
-from gmpi.contract.wire import (
-    CALL_SHIFT,
-    FLAG_BACK,
-    FLAG_INLINE,
-    FLAG_OUT,
-    FLAWS,
-    HANDLE_CONTEXT_MASK,
-    HANDLE_CONTEXT_SHIFT,
-    HANDLE_PACKETS_MASK,
-    HANDLE_PACKETS_SHIFT,
-    INLINE_BYTES,
-    LAST_OPCODE,
-    LOW_32,
-    MATCHED,
-    MATCHED_TOO,
-    OP_IRECV,
-    OP_ISEND,
-    POSITION_MASK,
-    PRIVATE_COMMUNICATOR,
-    SLOT_PACKETS,
-)
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
 from host_proxy.platform.native import entry, get, jit, put
@@ -58,8 +24,8 @@ from host_proxy.records.tables import (
     slot_of,
 )
 
-_DATATYPE_COUNT = len(DATATYPES)
-_OPERATIONS_OF_MPI = len(OPERATIONS_REDUCE)
+_DATATYPE_COUNT = len(constants.DATATYPES)
+_OPERATIONS_OF_MPI = len(constants.OPERATIONS_REDUCE)
 _COLLECTIVES = ops.COLLECTIVES
 _FIELDS = ops.FIELDS
 _KNOWN = ops.KNOWN
@@ -76,12 +42,12 @@ def check_handle(g, r):
     slot = slot_of(handle)
     if handle <= 0 or handle >> 59 != 0 or slot >= get(g, st.G_SLOTS):
         return False
-    if (handle >> HANDLE_CONTEXT_SHIFT) & HANDLE_CONTEXT_MASK != get(g, st.G_CONTEXT):
+    if (handle >> wire.HANDLE_CONTEXT_SHIFT) & wire.HANDLE_CONTEXT_MASK != get(g, st.G_CONTEXT):
         return False
-    if handle & LOW_32 != get(r, st.R_SEQ) or get(row_of(g, slot), st.S_STATE) == st.OPEN:
+    if handle & wire.LOW_32 != get(r, st.R_SEQ) or get(row_of(g, slot), st.S_STATE) == st.OPEN:
         return False
-    packets = (handle >> HANDLE_PACKETS_SHIFT) & HANDLE_PACKETS_MASK
-    if packets < 1 or packets >= SLOT_PACKETS:
+    packets = (handle >> wire.HANDLE_PACKETS_SHIFT) & wire.HANDLE_PACKETS_MASK
+    if packets < 1 or packets >= wire.SLOT_PACKETS:
         return False
     place = slot - get(g, st.G_REQUEST_SLOTS)
     if place < 0:
@@ -95,8 +61,8 @@ def check_handle(g, r):
 def is_matched(r):
     """Whether the record is of a receive of a message that a probe has taken."""
     call = get(r, st.R_CALL)
-    matched = call == MATCHED >> CALL_SHIFT or call == MATCHED_TOO >> CALL_SHIFT
-    return get(r, st.R_OP) == OP_IRECV and matched
+    matched = call == wire.MATCHED >> wire.CALL_SHIFT or call == wire.MATCHED_TOO >> wire.CALL_SHIFT
+    return get(r, st.R_OP) == wire.OP_IRECV and matched
 
 
 @jit
@@ -108,7 +74,7 @@ def check(g, r):
     op = get(r, st.R_OP)
     put(r, st.R_BYTES, 0)
     if _KNOWN[op] == 0:
-        return log_record(g, r, ops.OPERATION, op, 1, LAST_OPCODE)
+        return log_record(g, r, ops.OPERATION, op, 1, wire.LAST_OPCODE)
     fields = _FIELDS[op]
     if is_matched(r):  # it says which message
         fields &= ~(ops.SOURCE | ops.TAG)
@@ -117,25 +83,31 @@ def check(g, r):
     peers = 0
     if fields & ops.COMMUNICATOR:
         comm = get(r, st.R_COMM)
-        if comm <= PRIVATE_COMMUNICATOR:
+        if comm <= wire.PRIVATE_COMMUNICATOR:
             peers = get(communicator(g, comm), st.C_SIZE)
         if peers == 0:  # nobody's
             return log_record(g, r, ops.COMMUNICATOR, comm, 0, 0)
         if _COLLECTIVES[op] and get(communicator(g, comm), st.C_BROKEN):
             return log_record(g, r, ops.BROKEN, comm, 0, 0)
-    if fields & ops.DEST and (peer < 0 or peer >= peers) and peer != PROC_NULL:
+    if fields & ops.DEST and (peer < 0 or peer >= peers) and peer != constants.PROC_NULL:
         return log_record(g, r, ops.DEST, peer, 0, peers - 1)
     if fields & ops.SOURCE and (peer < 0 or peer >= peers):
-        if peer != PROC_NULL and (peer != ANY_SOURCE or refuses_any_source(g, get(r, st.R_COMM))):
+        if peer != constants.PROC_NULL and (
+            peer != constants.ANY_SOURCE or refuses_any_source(g, get(r, st.R_COMM))
+        ):
             return log_record(g, r, ops.SOURCE, peer, 0, peers - 1)
     if fields & ops.ROOT and (peer < 0 or peer >= peers):
         return log_record(g, r, ops.ROOT, peer, 0, peers - 1)
     if fields & ops.TAG and (tag < 0 or tag > get(g, st.G_TAG_UB)):
-        if tag != ANY_TAG or fields & ops.DEST or refuses_any_tag(g, get(r, st.R_COMM)):
+        if tag != constants.ANY_TAG or fields & ops.DEST or refuses_any_tag(g, get(r, st.R_COMM)):
             return log_record(g, r, ops.TAG, tag, 0, get(g, st.G_TAG_UB))
     if fields & ops.REDUCTION:
         reduction = tag  # which is where a tag would be
-        if reduction < 0 or reduction >= OPERATIONS or get(get(g, st.G_REDUCTIONS), reduction) == 0:
+        if (
+            reduction < 0
+            or reduction >= constants.OPERATIONS
+            or get(get(g, st.G_REDUCTIONS), reduction) == 0
+        ):
             return log_record(g, r, ops.REDUCTION, reduction, 0, 0)
     if fields & ops.DATATYPE:
         return _check_data(g, r)
@@ -159,7 +131,7 @@ def _check_blocks(g, r, nbytes):
     """What the size of a block calls for."""
     op = get(r, st.R_OP)
     comm = get(r, st.R_COMM)
-    most = POSITION_MASK // get(communicator(g, comm), st.C_SIZE)
+    most = wire.POSITION_MASK // get(communicator(g, comm), st.C_SIZE)
     if nbytes > most:
         size = nbytes // get(r, st.R_ELEMENTS)
         return log_record(g, r, ops.COUNT, get(r, st.R_ELEMENTS), 0, most // size)
@@ -169,8 +141,8 @@ def _check_blocks(g, r, nbytes):
     out = bytes_moved(g, op, comm, get(r, st.R_PEER), high, nbytes, OUT)
     back = bytes_moved(g, op, comm, get(r, st.R_PEER), high, nbytes, BACK)
     flags = get(r, st.R_FLAGS)
-    said = (FLAG_OUT if out > 0 else 0) | (FLAG_BACK if back > 0 else 0)
-    if flags & (FLAG_OUT | FLAG_BACK | FLAG_INLINE) != said:
+    said = (wire.FLAG_OUT if out > 0 else 0) | (wire.FLAG_BACK if back > 0 else 0)
+    if flags & (wire.FLAG_OUT | wire.FLAG_BACK | wire.FLAG_INLINE) != said:
         return log_record(g, r, ops.REQUEST, flags, 0, said)
     large = is_large(get(r, st.R_HANDLE))
     if out + back > 0 and (_out_offset(back) + out > get(g, st.G_EAGER)) != (large == 1):
@@ -182,23 +154,23 @@ def _check_blocks(g, r, nbytes):
 def _is_unfit(reduction, datatype):
     """Whether MPI does not define a predefined operation for a datatype: MINLOC and MAXLOC are for
     pairs, all others for anything else."""
-    of_pairs = reduction == MINLOC or reduction == MAXLOC
-    return reduction < _OPERATIONS_OF_MPI and of_pairs != (datatype & 0xFF >= FIRST_PAIR)
+    of_pairs = reduction == constants.MINLOC or reduction == constants.MAXLOC
+    return reduction < _OPERATIONS_OF_MPI and of_pairs != (datatype & 0xFF >= constants.FIRST_PAIR)
 
 
 @jit
 def _check_data(g, r):
     """Datatype, count and buffer, and whether slot and record have what the size calls for."""
     datatype = get(r, st.R_DATATYPE)
-    most = POSITION_MASK // 32
+    most = wire.POSITION_MASK // 32
     if datatype & ~DERIVED_MASK == DERIVED_MARK:
         row = get(g, st.G_DERIVED) + (datatype & (DERIVED_ROWS - 1)) * (st.D_COUNT * 8)
         reduced = _FIELDS[get(r, st.R_OP)] & ops.REDUCTION != 0
         if reduced or get(row, st.D_HANDLE) != datatype:
             return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
         size = get(row, st.D_SIZE)
-        most = POSITION_MASK // max(size, 1)
-    elif datatype & ~0xFFFF != DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
+        most = wire.POSITION_MASK // max(size, 1)
+    elif datatype & ~0xFFFF != constants.DATATYPE_MARK or datatype & 0xFF >= _DATATYPE_COUNT:
         return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
     else:
         size = size_of(g, datatype)
@@ -207,7 +179,7 @@ def _check_data(g, r):
         if _FIELDS[get(r, st.R_OP)] & ops.REDUCTION != 0:
             if _is_unfit(get(r, st.R_TAG), datatype):
                 return log_record(g, r, ops.REDUCTION, get(r, st.R_TAG), 0, 0)
-        elif datatype & 0xFF >= FIRST_WITH_GAPS:
+        elif datatype & 0xFF >= constants.FIRST_WITH_GAPS:
             return log_record(g, r, ops.DATATYPE, datatype, 0, 0)
     count = get(r, st.R_ELEMENTS)
     if count < 0 or count > most:
@@ -215,19 +187,21 @@ def _check_data(g, r):
     nbytes = count * size
     put(r, st.R_BYTES, nbytes)
     flags = get(r, st.R_FLAGS)
-    if flags & FLAWS:
-        return log_record(g, r, ops.BUFFER, flags & FLAWS, get(r, st.R_DONE), nbytes)
+    if flags & wire.FLAWS:
+        return log_record(g, r, ops.BUFFER, flags & wire.FLAWS, get(r, st.R_DONE), nbytes)
     op = get(r, st.R_OP)
     if _moves_blocks(op):
         return _check_blocks(g, r, nbytes)
-    inline = flags & FLAG_INLINE != 0
-    if inline and nbytes > INLINE_BYTES:
-        return log_record(g, r, ops.REQUEST, nbytes, 0, INLINE_BYTES)
-    if nbytes == 0 or (_FIELDS[op] & (ops.DEST | ops.SOURCE) and get(r, st.R_PEER) == PROC_NULL):
+    inline = flags & wire.FLAG_INLINE != 0
+    if inline and nbytes > wire.INLINE_BYTES:
+        return log_record(g, r, ops.REQUEST, nbytes, 0, wire.INLINE_BYTES)
+    if nbytes == 0 or (
+        _FIELDS[op] & (ops.DEST | ops.SOURCE) and get(r, st.R_PEER) == constants.PROC_NULL
+    ):
         return 0
     large = is_large(get(r, st.R_HANDLE))
     if (nbytes > get(g, st.G_EAGER)) != (large == 1):
         return log_record(g, r, ops.REQUEST, nbytes, 0, get(g, st.G_EAGER))
-    if op == OP_ISEND and nbytes <= INLINE_BYTES and not inline:
-        return log_record(g, r, ops.REQUEST, nbytes, 0, INLINE_BYTES)
+    if op == wire.OP_ISEND and nbytes <= wire.INLINE_BYTES and not inline:
+        return log_record(g, r, ops.REQUEST, nbytes, 0, wire.INLINE_BYTES)
     return 0

@@ -9,27 +9,8 @@ staging come before the completion that announces them, for the same reason.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from gmpi.contract import wire
 from gmpi.contract.layouts import DERIVED_MARK, DERIVED_MASK, DERIVED_ROWS
-from gmpi.contract.wire import (
-    BASE_PACKET,
-    BLOCK_BITS,
-    BYTES_MASK,
-    CONTROL_COMMANDS,
-    CONTROL_DOORBELL,
-    DIRECTION_SHIFT,
-    ERROR_SHIFT,
-    HANDLE_LARGE_SHIFT,
-    HANDLE_PACKETS_MASK,
-    HANDLE_PACKETS_SHIFT,
-    KIND_DONE,
-    KIND_SHIFT,
-    LOW_32,
-    PACKET_BYTES,
-    PACKET_PAYLOAD,
-    SLOT_BYTES,
-    STAGING_LEAD,
-    STATUS_PACKETS,
-)
 from host_proxy.platform import state as st
 from host_proxy.platform import trace
 from host_proxy.platform.flight import completed
@@ -47,13 +28,13 @@ from host_proxy.records.narrow import (
 @jit
 def write_packet(address, low, high, seq):
     store_release(address, low)
-    store_release(address + 8, (high & LOW_32) | (seq << 32))
+    store_release(address + 8, (high & wire.LOW_32) | (seq << 32))
 
 
 @jit
 def staging(g, slot):
     """Address of the payload in the slot's small staging buffer."""
-    return get(g, st.G_SMALL) + slot * get(g, st.G_SMALL_STRIDE) + STAGING_LEAD
+    return get(g, st.G_SMALL) + slot * get(g, st.G_SMALL_STRIDE) + wire.STAGING_LEAD
 
 
 @jit
@@ -79,17 +60,23 @@ def elements(g, row, nbytes):
 @jit
 def write(g, slot, handle, nbytes, error, count, origin, commands):
     """Writes a completion into the slot: all the packets that the handle makes the waiter poll."""
-    address = get(g, st.G_COMPLETIONS) + slot * SLOT_BYTES
-    seq = handle & LOW_32
-    packets = (handle >> HANDLE_PACKETS_SHIFT) & HANDLE_PACKETS_MASK
-    low = (nbytes & BYTES_MASK) | (error & 0xFF) << ERROR_SHIFT | KIND_DONE << KIND_SHIFT
-    if packets >= STATUS_PACKETS:
-        if packets > STATUS_PACKETS and (handle >> HANDLE_LARGE_SHIFT) & 1 == 0:
+    address = get(g, st.G_COMPLETIONS) + slot * wire.SLOT_BYTES
+    seq = handle & wire.LOW_32
+    packets = (handle >> wire.HANDLE_PACKETS_SHIFT) & wire.HANDLE_PACKETS_MASK
+    low = (
+        (nbytes & wire.BYTES_MASK)
+        | (error & 0xFF) << wire.ERROR_SHIFT
+        | wire.KIND_DONE << wire.KIND_SHIFT
+    )
+    if packets >= wire.STATUS_PACKETS:
+        if packets > wire.STATUS_PACKETS and (handle >> wire.HANDLE_LARGE_SHIFT) & 1 == 0:
             source = staging(g, slot)
-            for packet in range(STATUS_PACKETS, packets):
-                write_packet(address + packet * PACKET_BYTES, load(source), load(source + 8), seq)
-                source += PACKET_PAYLOAD
-        write_packet(address + PACKET_BYTES, origin, commands, seq)
+            for packet in range(wire.STATUS_PACKETS, packets):
+                write_packet(
+                    address + packet * wire.PACKET_BYTES, load(source), load(source + 8), seq
+                )
+                source += wire.PACKET_PAYLOAD
+        write_packet(address + wire.PACKET_BYTES, origin, commands, seq)
     write_packet(address, low, count, seq)
 
 
@@ -97,7 +84,7 @@ def write(g, slot, handle, nbytes, error, count, origin, commands):
 def tell(g, row, nbytes, error, source, tag, commands):
     """Writes the completion of an open request. ``commands``: how many the waiter must see done."""
     count = elements(g, row, nbytes)
-    origin = (source & LOW_32) | (tag & LOW_32) << 32
+    origin = (source & wire.LOW_32) | (tag & wire.LOW_32) << 32
     put(row, st.S_TOLD, 1)
     # Before the kernel can see it: else a proxy that loses its core in between stamps it too late.
     trace.end(g, row, nbytes, error, source, tag)
@@ -123,15 +110,15 @@ def complete(g, row, nbytes, error, source, tag):
 
 @jit
 def slot_address(g, row):
-    return get(g, st.G_COMPLETIONS) + get(row, st.S_SLOT) * SLOT_BYTES
+    return get(g, st.G_COMPLETIONS) + get(row, st.S_SLOT) * wire.SLOT_BYTES
 
 
 @entry
 def set_base(g, row, base, ready):
     """Says where (GPU) the chunk buffers are that the commands of this request are about, and what
     their ready word will be (0: they have none)."""
-    seq = get(row, st.S_HANDLE) & LOW_32
-    write_packet(slot_address(g, row) + BASE_PACKET * PACKET_BYTES, base, ready, seq)
+    seq = get(row, st.S_HANDLE) & wire.LOW_32
+    write_packet(slot_address(g, row) + wire.BASE_PACKET * wire.PACKET_BYTES, base, ready, seq)
 
 
 @entry
@@ -142,10 +129,10 @@ def command(g, row, index, position, length, direction):
     It loses that first: a lane that reads between two of our stores must not see one command's
     position with another's length, and the last chunk is shorter.
     """
-    address = slot_address(g, row) + (STATUS_PACKETS + index) * PACKET_BYTES
-    seq = get(row, st.S_HANDLE) & LOW_32
+    address = slot_address(g, row) + (wire.STATUS_PACKETS + index) * wire.PACKET_BYTES
+    seq = get(row, st.S_HANDLE) & wire.LOW_32
     store_release(address + 8, 0)
-    write_packet(address, position | direction << DIRECTION_SHIFT, length, seq)
+    write_packet(address, position | direction << wire.DIRECTION_SHIFT, length, seq)
     bump(row, st.S_COMMANDS, 1)
     if is_narrow(g, row):
         show_narrow(g, row)
@@ -188,7 +175,7 @@ def set_doorbell(g, slots):
     """Tells all that wait which large slots have commands that nobody has come for."""
     if get(g, st.G_DOORBELL) != slots:
         put(g, st.G_DOORBELL, slots)
-        store_release(get(g, st.G_CONTROL) + CONTROL_DOORBELL, slots)
+        store_release(get(g, st.G_CONTROL) + wire.CONTROL_DOORBELL, slots)
 
 
 @jit
@@ -199,8 +186,8 @@ def show_commands(g, slots):
     for slot in range(get(g, st.G_LARGE_SLOTS)):
         if slots >> slot & 1:
             row = get(g, st.G_SLOT_TABLE) + (get(g, st.G_REQUEST_SLOTS) + slot) * st.S_ROW_BYTES
-            blocks |= 1 << (get(row, st.S_BLOCK) & BLOCK_BITS)
-    store_release(get(g, st.G_CONTROL) + CONTROL_COMMANDS, slots)
+            blocks |= 1 << (get(row, st.S_BLOCK) & wire.BLOCK_BITS)
+    store_release(get(g, st.G_CONTROL) + wire.CONTROL_COMMANDS, slots)
     put(g, st.G_BLOCKS, blocks)
     show_blocks(g)
 

@@ -9,24 +9,8 @@ that slots are free again.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from gmpi.contract import wire
 from gmpi.contract.layouts import DERIVED_MARK, DERIVED_MASK, DERIVED_ROWS
-from gmpi.contract.wire import (
-    CALL_MASK,
-    CALL_SHIFT,
-    COMMUNICATOR_MASK,
-    CONTROL_CONSUMED,
-    FLAG_INLINE,
-    HEADER_PACKETS,
-    INLINE_BYTES,
-    LOW_32,
-    OP_FAULT,
-    OP_WAITED,
-    OP_WAITS,
-    PACKET_BYTES,
-    PACKET_PAYLOAD,
-    SLOT_BYTES,
-    SLOT_PACKETS,
-)
 from host_proxy.platform import state as st
 from host_proxy.platform.idle import now_ns
 from host_proxy.platform.native import (
@@ -52,7 +36,7 @@ _AHEAD = 4  # records whose lines are asked for before their turn
 @jit
 def signed(value):
     """The low 32 bits as a signed number."""
-    return ((value & LOW_32) ^ 0x80000000) - 0x80000000
+    return ((value & wire.LOW_32) ^ 0x80000000) - 0x80000000
 
 
 @jit
@@ -61,18 +45,18 @@ def arrived(g):
     head = get(g, st.G_HEAD)
     ring = get(g, st.G_RING)
     last = get(g, st.G_RING_SLOTS) - 1
-    address = ring + (head & last) * SLOT_BYTES
-    seq = ((head << 1) | 1) & LOW_32
+    address = ring + (head & last) * wire.SLOT_BYTES
+    seq = ((head << 1) | 1) & wire.LOW_32
     # Acquire, last packet first: lanes mostly arrive together, so this fails at once or not at all.
-    if (load_acquire(address + 3 * PACKET_BYTES + 8) >> 32) & LOW_32 != seq:
+    if (load_acquire(address + 3 * wire.PACKET_BYTES + 8) >> 32) & wire.LOW_32 != seq:
         return 0
     if (
-        (load_acquire(address + 8) >> 32) & LOW_32 != seq
-        or (load_acquire(address + PACKET_BYTES + 8) >> 32) & LOW_32 != seq
-        or (load_acquire(address + 2 * PACKET_BYTES + 8) >> 32) & LOW_32 != seq
+        (load_acquire(address + 8) >> 32) & wire.LOW_32 != seq
+        or (load_acquire(address + wire.PACKET_BYTES + 8) >> 32) & wire.LOW_32 != seq
+        or (load_acquire(address + 2 * wire.PACKET_BYTES + 8) >> 32) & wire.LOW_32 != seq
     ):
         return 0
-    prefetch(ring + ((head + _AHEAD) & last) * SLOT_BYTES)
+    prefetch(ring + ((head + _AHEAD) & last) * wire.SLOT_BYTES)
     return address
 
 
@@ -83,7 +67,7 @@ def opcode(address):
 
 @jit
 def element_count(address):
-    return load(address + PACKET_BYTES)
+    return load(address + wire.PACKET_BYTES)
 
 
 @entry
@@ -102,7 +86,12 @@ def _payload_bytes(g, r):
             get(g, st.G_DERIVED) + (datatype & (DERIVED_ROWS - 1)) * (st.D_COUNT * 8), st.D_SIZE
         )
     count = get(r, st.R_ELEMENTS)
-    if count < 0 or count > INLINE_BYTES or size > INLINE_BYTES or count * size > INLINE_BYTES:
+    if (
+        count < 0
+        or count > wire.INLINE_BYTES
+        or size > wire.INLINE_BYTES
+        or count * size > wire.INLINE_BYTES
+    ):
         return 0
     return count * size
 
@@ -115,13 +104,18 @@ def _payload_has_come(g, r):
     payload and has none is corrupt: only its own request may fail of that, and no other one's
     messages may wait for it meanwhile.
     """
-    at = get(r, st.R_ADDRESS) + HEADER_PACKETS * PACKET_BYTES + 8
+    at = get(r, st.R_ADDRESS) + wire.HEADER_PACKETS * wire.PACKET_BYTES + 8
     seq = get(r, st.R_SEQ)
-    end = at + (_payload_bytes(g, r) + PACKET_PAYLOAD - 1) // PACKET_PAYLOAD * PACKET_BYTES
+    end = (
+        at
+        + (_payload_bytes(g, r) + wire.PACKET_PAYLOAD - 1)
+        // wire.PACKET_PAYLOAD
+        * wire.PACKET_BYTES
+    )
     looks = 0
     while at < end:
-        if (load_acquire(at) >> 32) & LOW_32 == seq:
-            at += PACKET_BYTES
+        if (load_acquire(at) >> 32) & wire.LOW_32 == seq:
+            at += wire.PACKET_BYTES
             continue
         looks += 1
         if get(g, st.G_LATE_SINCE) != 0:
@@ -142,22 +136,22 @@ def decode(g):
     r = get(g, st.G_RECORD)
     first = load(address)
     put(r, st.R_ADDRESS, address)
-    put(r, st.R_SEQ, ((get(g, st.G_HEAD) << 1) | 1) & LOW_32)
+    put(r, st.R_SEQ, ((get(g, st.G_HEAD) << 1) | 1) & wire.LOW_32)
     put(r, st.R_OP, first & 0xFF)
     put(r, st.R_FLAGS, (first >> 8) & 0xFF)
-    put(r, st.R_COMM, (first >> 16) & COMMUNICATOR_MASK)
-    put(r, st.R_CALL, (first >> CALL_SHIFT) & CALL_MASK)
-    put(r, st.R_DATATYPE, (first >> 32) & LOW_32)
+    put(r, st.R_COMM, (first >> 16) & wire.COMMUNICATOR_MASK)
+    put(r, st.R_CALL, (first >> wire.CALL_SHIFT) & wire.CALL_MASK)
+    put(r, st.R_DATATYPE, (first >> 32) & wire.LOW_32)
     put(r, st.R_PEER, signed(load(address + 8)))
-    put(r, st.R_ELEMENTS, load(address + PACKET_BYTES))
-    put(r, st.R_TAG, signed(load(address + PACKET_BYTES + 8)))
-    put(r, st.R_HANDLE, load(address + 2 * PACKET_BYTES))
-    put(r, st.R_DONE, load(address + 3 * PACKET_BYTES))
-    put(r, st.R_BLOCK, load(address + 3 * PACKET_BYTES + 8) & LOW_32)
+    put(r, st.R_ELEMENTS, load(address + wire.PACKET_BYTES))
+    put(r, st.R_TAG, signed(load(address + wire.PACKET_BYTES + 8)))
+    put(r, st.R_HANDLE, load(address + 2 * wire.PACKET_BYTES))
+    put(r, st.R_DONE, load(address + 3 * wire.PACKET_BYTES))
+    put(r, st.R_BLOCK, load(address + 3 * wire.PACKET_BYTES + 8) & wire.LOW_32)
     op = get(r, st.R_OP)
-    if op == OP_FAULT or op == OP_WAITS or op == OP_WAITED:
+    if op == wire.OP_FAULT or op == wire.OP_WAITS or op == wire.OP_WAITED:
         return True  # their flags are an opcode
-    return get(r, st.R_FLAGS) & FLAG_INLINE == 0 or _payload_has_come(g, r)
+    return get(r, st.R_FLAGS) & wire.FLAG_INLINE == 0 or _payload_has_come(g, r)
 
 
 @entry
@@ -167,17 +161,17 @@ def payload_to(g, r, target, nbytes):
     Writes whole packets: up to 11 bytes past the end, which belong to the caller's staging buffer.
     ``decode`` has waited for them.
     """
-    at = get(r, st.R_ADDRESS) + HEADER_PACKETS * PACKET_BYTES
+    at = get(r, st.R_ADDRESS) + wire.HEADER_PACKETS * wire.PACKET_BYTES
     seq = get(r, st.R_SEQ)
     end = target + nbytes
     while target < end:
         word = load_acquire(at + 8)
-        if (word >> 32) & LOW_32 != seq:
+        if (word >> 32) & wire.LOW_32 != seq:
             return False
         store(target, load(at))
         store_int(target + 8, word)
-        at += PACKET_BYTES
-        target += PACKET_PAYLOAD
+        at += wire.PACKET_BYTES
+        target += wire.PACKET_PAYLOAD
     return True
 
 
@@ -191,9 +185,9 @@ def take(g):
     """
     head = get(g, st.G_HEAD)
     if head & (_FORGETS_EVERY - 1) < get(g, st.G_RING_SLOTS):
-        slot = get(g, st.G_RING) + (head & (get(g, st.G_RING_SLOTS) - 1)) * SLOT_BYTES
-        for packet in range(HEADER_PACKETS, SLOT_PACKETS):
-            store(slot + packet * PACKET_BYTES + 8, 0)
+        slot = get(g, st.G_RING) + (head & (get(g, st.G_RING_SLOTS) - 1)) * wire.SLOT_BYTES
+        for packet in range(wire.HEADER_PACKETS, wire.SLOT_PACKETS):
+            store(slot + packet * wire.PACKET_BYTES + 8, 0)
     put(g, st.G_HEAD, head + 1)
     put(g, st.G_LATE_SINCE, 0)
 
@@ -201,4 +195,4 @@ def take(g):
 @entry
 def return_slots(g):
     """Publishes how many records have been taken; release, after the last read of their slots."""
-    store_release(get(g, st.G_CONTROL) + CONTROL_CONSUMED, get(g, st.G_HEAD))
+    store_release(get(g, st.G_CONTROL) + wire.CONTROL_CONSUMED, get(g, st.G_HEAD))

@@ -10,24 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gmpi.contract import constants
 from gmpi.contract import counts as c
-from gmpi.contract.constants import (
-    DATATYPE_MARK,
-    DATATYPE_NAMES,
-    DATATYPES,
-    ERR_ARG,
-    ERR_BUFFER,
-    ERR_COUNT,
-    ERR_OP,
-    ERR_REQUEST,
-    ERR_TOPOLOGY,
-    ERR_TYPE,
-    FIRST_PAIR,
-    FIRST_WITH_GAPS,
-    MAXLOC,
-    MINLOC,
-    OPERATIONS_REDUCE,
-)
 from gmpi.contract.moves import BACK, OUT, Row
 from gmpi.contract.wire import POSITION_MASK
 from gmpi.fault_words import unfit_reduction_words
@@ -131,13 +115,15 @@ def no_neighbours(comm: int) -> Wrong:
     return Wrong(
         "communicator", f"{comm}, which has no neighbours",
         "a Cartesian, a distributed-graph or a symmetric graph communicator",
-        "give Context.comm() what Create_cart and the like return", int(ERR_TOPOLOGY),
+        "give Context.comm() what Create_cart and the like return", int(constants.ERR_TOPOLOGY),
     )  # fmt: skip
 
 
 def corrupt(value: int) -> Wrong:
     """What only a corrupt record says."""
-    return Wrong("table", value, "what a kernel writes", "memory is corrupt", int(ERR_REQUEST))
+    return Wrong(
+        "table", value, "what a kernel writes", "memory is corrupt", int(constants.ERR_REQUEST)
+    )
 
 
 # --- what can be wrong ----------------------------------------------------------------------------
@@ -145,30 +131,32 @@ def corrupt(value: int) -> Wrong:
 
 def wrong_count(name: str, count: int, size: int) -> Wrong:
     most = (POSITION_MASK >> 1) // max(size, 1)
-    return Wrong(name, count, f"0..{most}", "split the message", int(ERR_COUNT))
+    return Wrong(name, count, f"0..{most}", "split the message", int(constants.ERR_COUNT))
 
 
 def wrong_datatype(name: str, datatype: int, reduces: bool) -> Wrong:
-    value = DATATYPE_NAMES.get(datatype, hex(datatype))
+    value = constants.DATATYPE_NAMES.get(datatype, hex(datatype))
     allowed = "a predefined datatype such as gmpi.FLOAT"
     if reduces:
-        return Wrong(name, value, allowed, "reductions take no others", int(ERR_TYPE))
+        return Wrong(name, value, allowed, "reductions take no others", int(constants.ERR_TYPE))
     allowed += ", or a handle of Context.commit()"
-    return Wrong(name, value, allowed, "of the size of the array's elements", int(ERR_TYPE))
+    return Wrong(
+        name, value, allowed, "of the size of the array's elements", int(constants.ERR_TYPE)
+    )
 
 
 def outside(names: Names, i: int, count: int, displ: int, room: int) -> Wrong:
     field, value = (f"{names.displs}[{i}]", displ) if names.displs else (names.count_of(i), count)
     return Wrong(
         field, value, f"blocks within the {room} bytes of {names.buffer}",
-        "a larger array, or other counts and displacements", int(ERR_BUFFER),
+        "a larger array, or other counts and displacements", int(constants.ERR_BUFFER),
     )  # fmt: skip
 
 
 def unequal(sent: str, nbytes: int, received: str, room: int) -> Wrong:
     return Wrong(
         f"what {sent} says", f"{nbytes} bytes", f"{room} bytes, as {received} does",
-        "what a rank sends to itself it also receives", int(ERR_COUNT),
+        "what a rank sends to itself it also receives", int(constants.ERR_COUNT),
     )  # fmt: skip
 
 
@@ -212,7 +200,7 @@ def wrong_overlap(names: Names, first: int, second: int) -> Wrong:
     return Wrong(
         names.displs or names.counts, f"blocks {first} and {second} overlap in {names.buffer}",
         "blocks that have no byte in common", "MPI forbids to receive into memory twice",
-        int(ERR_BUFFER),
+        int(constants.ERR_BUFFER),
     )  # fmt: skip
 
 
@@ -295,11 +283,11 @@ class Reader(NamedTuple):
         if kind == c.FLAW_ARRAY:
             field = (names.counts, names.displs, names.types)[min(index, 2)]
             allowed = "an array of int32 or int64 in one piece"
-            raise Refused(Wrong(field, "no such array", allowed, "", int(ERR_ARG)))
+            raise Refused(Wrong(field, "no such array", allowed, "", int(constants.ERR_ARG)))
         if kind == c.FLAW_LENGTH:
             allowed = f"one for each of {self._needed(flaw)} blocks"
             field = f"length of {names.counts} and the arrays beside it"
-            raise Refused(Wrong(field, index, allowed, "", int(ERR_ARG)))
+            raise Refused(Wrong(field, index, allowed, "", int(constants.ERR_ARG)))
 
     def _needed(self, flaw: int) -> int:
         way = flaw >> c.FLAW_WAY_SHIFT & 1
@@ -329,21 +317,23 @@ class Reader(NamedTuple):
     def _datatype(self, datatype: int) -> tuple[int, Plan | None] | None:
         """(packed bytes of an element, its plan if it is derived), None for nobody's."""
         number = datatype & 0xFF
-        if datatype & ~0xFFFF == DATATYPE_MARK and number < len(DATATYPES):
-            size = DATATYPES[number][2].itemsize
+        if datatype & ~0xFFFF == constants.DATATYPE_MARK and number < len(constants.DATATYPES):
+            size = constants.DATATYPES[number][2].itemsize
             if self.row.reduces:
                 self._require_defined(number, datatype)
-            elif number >= FIRST_WITH_GAPS:
+            elif number >= constants.FIRST_WITH_GAPS:
                 return None
             return (size, None) if datatype >> 8 & 0xFF == size else None
         return None if self.row.reduces else self.derived(datatype)
 
     def _require_defined(self, number: int, datatype: int) -> None:
         """MINLOC and MAXLOC are for pairs, MPI's other operations for anything else."""
-        of_pairs = self.tag in (MINLOC, MAXLOC)
-        if self.tag < len(OPERATIONS_REDUCE) and of_pairs != (number >= FIRST_PAIR):
-            found, allowed = unfit_reduction_words(self.tag, DATATYPE_NAMES[datatype])
-            raise Refused(Wrong("op", found, allowed, "", int(ERR_OP)))
+        of_pairs = self.tag in (constants.MINLOC, constants.MAXLOC)
+        if self.tag < len(constants.OPERATIONS_REDUCE) and of_pairs != (
+            number >= constants.FIRST_PAIR
+        ):
+            found, allowed = unfit_reduction_words(self.tag, constants.DATATYPE_NAMES[datatype])
+            raise Refused(Wrong("op", found, allowed, "", int(constants.ERR_OP)))
 
     def _refuse_buffer(self, flaw: int, out: list[Block], back: list[Block]) -> None:
         if not flaw:
@@ -353,4 +343,4 @@ class Reader(NamedTuple):
             raise Refused(corrupt(flaw))
         nbytes = sum(block.nbytes for block in (back if way else out))
         name = Names.of(self.row, way).buffer
-        raise Refused(Wrong(name, "", "", "", int(ERR_BUFFER), flags, nbytes))
+        raise Refused(Wrong(name, "", "", "", int(constants.ERR_BUFFER), flags, nbytes))

@@ -28,7 +28,6 @@ import numpy as np
 
 from gmpi.contract import wire
 from gmpi.contract.constants import ERR_BUFFER, ERR_INTERN, PROC_NULL, SUCCESS
-from gmpi.contract.wire import LARGE_BUFFERS, MESSAGE_HEADER, SCATTERED, STAGING_LEAD
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
 from host_proxy.records.fault_log import log_record, log_request
@@ -41,7 +40,7 @@ from host_proxy.reference.protocol import Outcome, Step
 
 POISON = 0xDA  # even: no sequence number
 CANARY = 0xC5
-CANARY_BYTES = STAGING_LEAD - MESSAGE_HEADER  # before the header of each staging buffer
+CANARY_BYTES = wire.STAGING_LEAD - wire.MESSAGE_HEADER  # before the header of each staging buffer
 
 #: Copies memory of a kernel's buffer to the host; None where it cannot.
 Reader = Callable[[int, int], np.ndarray | None]
@@ -74,14 +73,14 @@ class DebugPort(KernelPort):
         memory = super().message(nbytes)
         op = self.engine.field(self.slot, st.S_OP)
         if op == wire.OP_ISEND and nbytes:
-            self.engine.sent(self.slot, 0, memory[MESSAGE_HEADER:])
+            self.engine.sent(self.slot, 0, memory[wire.MESSAGE_HEADER :])
         elif op == wire.OP_IRECV:
             memory[:] = POISON  # before MPI gets it
         return memory
 
     def pack(self, k: int, position: int, length: int) -> Step:
         memory = yield from super().pack(k, position, length)
-        if k < LARGE_BUFFERS and self.has_chunks:
+        if k < wire.LARGE_BUFFERS and self.has_chunks:
             self.engine.check_tail(self.slot, self.buffer(k)[length:], f"chunk {k}")
         if self.engine.field(self.slot, st.S_OP) == wire.OP_ISEND:
             self.engine.sent(self.slot, position, memory)
@@ -177,7 +176,7 @@ class DebugEngine(Mpi4pyEngine):
                 self.log(slot, ERR_BUFFER, changed)
                 outcome = outcome._replace(error=int(ERR_BUFFER))
         if self.state.layout.request_slots <= slot < self.state.layout.first_narrow:
-            size = LARGE_BUFFERS * self.sizes[1]
+            size = wire.LARGE_BUFFERS * self.sizes[1]
             begin = self.state.layout.chunk_buffers(slot)
             self.large[begin : begin + size] = POISON
         if self.field(slot, st.S_OP) == wire.OP_ISEND:
@@ -282,7 +281,7 @@ class DebugEngine(Mpi4pyEngine):
         call = int(r[st.R_OP]) | int(r[st.R_CALL]) << wire.CALL_SHIFT
         replaced = call == wire.OP_ISEND | wire.REPLACE
         # Of one that is to be received into, all has been packed.
-        if not moves or nbytes == 0 or address & SCATTERED or replaced:
+        if not moves or nbytes == 0 or address & wire.SCATTERED or replaced:
             address = 0
         return Buffer(address, nbytes, bool(flags & wire.FLAG_BACK), self._name(slot))
 

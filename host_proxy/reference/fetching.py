@@ -11,16 +11,8 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
+from gmpi.contract import wire
 from gmpi.contract.rules import mailbox_groups
-from gmpi.contract.wire import (
-    LARGE_BUFFERS,
-    MAILBOX_GROUPS,
-    MAILBOX_PACKETS,
-    MAILBOX_STRIDE,
-    MAILED,
-    PACKET_BYTES,
-    PACKET_PAYLOAD,
-)
 from host_proxy.compiled.headers import Header
 from host_proxy.platform.state import G_MAILBOXES, P_STAGING, State
 
@@ -40,18 +32,18 @@ class Arrivals:
         Yields what a protocol's operation may wait for.
         """
         layout = self._state.layout
-        if header.way & MAILED:
+        if header.way & wire.MAILED:
             message = _Mailed(self._state, layout.mailbox_of(peer, header.shared), header)
             yield message
             self._mailed = message.content
             return
         base = int(self._state.peers[peer, P_STAGING])
         self._base = base + layout.chunk_buffers(header.shared)
-        yield _ReadyWord(self._state, self._base + LARGE_BUFFERS * layout.chunk_bytes, header)
+        yield _ReadyWord(self._state, self._base + wire.LARGE_BUFFERS * layout.chunk_bytes, header)
 
     def free(self, k: int) -> np.ndarray:
         """Memory to receive chunk ``k`` into: its own until LARGE_BUFFERS chunks later."""
-        index = k % LARGE_BUFFERS
+        index = k % wire.LARGE_BUFFERS
         if index not in self._scratch:
             self._scratch[index] = np.empty(self._state.layout.chunk_bytes, np.uint8)
         return self._scratch[index]
@@ -62,7 +54,7 @@ class Arrivals:
             return self._mailed[:length]
         if not self._base:
             return self.free(k)[:length]
-        address = self._base + k % LARGE_BUFFERS * self._state.layout.chunk_bytes
+        address = self._base + k % wire.LARGE_BUFFERS * self._state.layout.chunk_bytes
         return self._state.fetch(address, length)
 
 
@@ -82,20 +74,20 @@ class _Mailed:
 
     def __init__(self, state: State, place: int, header: Header) -> None:
         self._state, self._header = state, header
-        self._address = int(state.globals[G_MAILBOXES]) + place * MAILBOX_STRIDE
+        self._address = int(state.globals[G_MAILBOXES]) + place * wire.MAILBOX_STRIDE
         self.content = np.empty(0, np.uint8)
 
     def Test(self, status: MPI.Status | None = None) -> bool:
         groups = mailbox_groups(self._header.total)
-        blocks = -(-groups // MAILBOX_GROUPS)
-        size = blocks * MAILBOX_GROUPS * MAILBOX_PACKETS * PACKET_BYTES
+        blocks = -(-groups // wire.MAILBOX_GROUPS)
+        size = blocks * wire.MAILBOX_GROUPS * wire.MAILBOX_PACKETS * wire.PACKET_BYTES
         found = self._state.fetch(self._address, size)
-        packets = found.reshape(blocks, MAILBOX_PACKETS, MAILBOX_GROUPS, PACKET_BYTES).swapaxes(
-            1, 2
-        )
-        packets = packets.reshape(-1, PACKET_BYTES)[: groups * MAILBOX_PACKETS]
-        tags = packets[:, PACKET_PAYLOAD:].copy().view(np.uint32)
+        packets = found.reshape(
+            blocks, wire.MAILBOX_PACKETS, wire.MAILBOX_GROUPS, wire.PACKET_BYTES
+        ).swapaxes(1, 2)
+        packets = packets.reshape(-1, wire.PACKET_BYTES)[: groups * wire.MAILBOX_PACKETS]
+        tags = packets[:, wire.PACKET_PAYLOAD :].copy().view(np.uint32)
         if not (tags == self._header.seq).all():
             return False
-        self.content = packets[:, :PACKET_PAYLOAD].reshape(-1)[: self._header.total]
+        self.content = packets[:, : wire.PACKET_PAYLOAD].reshape(-1)[: self._header.total]
         return True

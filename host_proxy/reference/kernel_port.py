@@ -9,20 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gmpi.contract import wire
 from gmpi.contract.rules import fits_mailbox, is_readable, mailbox_groups, mailed
-from gmpi.contract.wire import (
-    CHUNK_DIRECTION_SHIFT,
-    CHUNK_POSITION_SHIFT,
-    IN_SMALL,
-    LARGE_BUFFERS,
-    LOW_32,
-    MAILED,
-    MESSAGE_HEADER,
-    NOT_SHARED,
-    P2P,
-    PACK,
-    UNPACK,
-)
 from host_proxy.compiled.headers import Header
 from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.state import (
@@ -47,7 +35,7 @@ def view(address: int, nbytes: int) -> np.ndarray:
 
 def done_word(position: int, direction: int, index: int) -> int:
     """What a CHUNK record says when the command with these values has been executed."""
-    return position << CHUNK_POSITION_SHIFT | direction << CHUNK_DIRECTION_SHIFT | index
+    return position << wire.CHUNK_POSITION_SHIFT | direction << wire.CHUNK_DIRECTION_SHIFT | index
 
 
 class KernelPort:
@@ -85,8 +73,8 @@ class KernelPort:
         self.has_base = True
 
     def message(self, nbytes: int) -> np.ndarray:
-        begin = self.engine.small(self.slot) - MESSAGE_HEADER
-        return self.engine.memory[begin : begin + MESSAGE_HEADER + nbytes]
+        begin = self.engine.small(self.slot) - wire.MESSAGE_HEADER
+        return self.engine.memory[begin : begin + wire.MESSAGE_HEADER + nbytes]
 
     def small(self) -> np.ndarray:
         """The payload in the slot's small staging buffer."""
@@ -99,12 +87,12 @@ class KernelPort:
     def shared(self, comm: Communicator, dest: int) -> tuple[int, int, int]:
         p2p = int(comm.p2p[dest])
         if self.is_narrow or not p2p:
-            return NOT_SHARED, 0, 0
+            return wire.NOT_SHARED, 0, 0
         self.set_base(int(self.engine.state.globals[G_STAGING]) + self.own)
         nbytes = self.engine.field(self.slot, S_BYTES)
-        if p2p & MAILED and not fits_mailbox(nbytes, self.address, self.engine.sizes[1]):
-            p2p = P2P
-        return self.slot, p2p, self.engine.field(self.slot, S_HANDLE) & LOW_32
+        if p2p & wire.MAILED and not fits_mailbox(nbytes, self.address, self.engine.sizes[1]):
+            p2p = wire.P2P
+        return self.slot, p2p, self.engine.field(self.slot, S_HANDLE) & wire.LOW_32
 
     def use_buffers_of(self, peer: int, header: Header) -> Step:
         state = self.engine.state
@@ -113,7 +101,7 @@ class KernelPort:
             yield from self.arrivals.use_buffers_of(peer, header)
             return
         self.reads_sender = True
-        if header.way & MAILED:
+        if header.way & wire.MAILED:
             place = state.layout.mailbox_of(peer, header.shared)
             self.set_base(mailed(place, mailbox_groups(header.total), header.seq))
         else:
@@ -122,7 +110,7 @@ class KernelPort:
 
     def buffer(self, k: int) -> np.ndarray:
         size = self.engine.sizes[1]
-        begin = self.own + k % LARGE_BUFFERS * size
+        begin = self.own + k % wire.LARGE_BUFFERS * size
         return self.engine.large[begin : begin + size]
 
     def free(self, k: int) -> np.ndarray:
@@ -132,24 +120,26 @@ class KernelPort:
         if self.is_narrow:
             self.packs = True
             memory = self.free(k)[:length]
-            yield from self.by_pieces(memory, position, PACK)
+            yield from self.by_pieces(memory, position, wire.PACK)
             return memory
-        index = k % LARGE_BUFFERS
-        if k >= LARGE_BUFFERS:  # the first ones are packed by the call itself, without a command
-            self.command(index, position, length, PACK)
+        index = k % wire.LARGE_BUFFERS
+        if (
+            k >= wire.LARGE_BUFFERS
+        ):  # the first ones are packed by the call itself, without a command
+            self.command(index, position, length, wire.PACK)
         if k > 0:  # the very first one before its record
-            yield self.slot, done_word(position, PACK, index)
+            yield self.slot, done_word(position, wire.PACK, index)
         return self.buffer(k)[:length]
 
     def unpack(self, k: int, position: int, length: int) -> Step:
         if length <= 0:
             return
         if self.has_chunks or self.reads_sender:
-            index = k % LARGE_BUFFERS
-            self.command(index, position, length, UNPACK)
-            yield self.slot, done_word(position, UNPACK, index)
+            index = k % wire.LARGE_BUFFERS
+            self.command(index, position, length, wire.UNPACK)
+            yield self.slot, done_word(position, wire.UNPACK, index)
         elif self.is_narrow:
-            yield from self.by_pieces(self.arrivals.chunk(k, length), position, UNPACK)
+            yield from self.by_pieces(self.arrivals.chunk(k, length), position, wire.UNPACK)
         else:  # longer than the receive was thought for
             self.small()[position : position + length] = self.arrivals.chunk(k, length)
 
@@ -157,21 +147,21 @@ class KernelPort:
         """Moves a chunk between the user's buffer and ``memory``, by way of small staging."""
         small = self.small()
         # Commands for one buffer have growing positions: a reduction's have two.
-        index = int(self.packs and direction == UNPACK)
+        index = int(self.packs and direction == wire.UNPACK)
         for begin in range(0, len(memory), len(small)):
             piece = memory[begin : begin + len(small)]
-            if direction == UNPACK:
+            if direction == wire.UNPACK:
                 small[: len(piece)] = piece
             self.command(index, position + begin, len(piece), direction)
             yield self.slot, done_word(position + begin, direction, index)
-            if direction == PACK:
+            if direction == wire.PACK:
                 piece[:] = small[: len(piece)]
 
     def move(self, memory: np.ndarray, position: int, direction: int) -> Step:
         """Moves bytes between the user's buffer, from ``position`` on, and ``memory``, all by
         commands: of a collective of which the call itself has packed nothing."""
         if not self.has_chunks:
-            self.packs |= direction == PACK
+            self.packs |= direction == wire.PACK
             yield from self.by_pieces(memory, position, direction)
             return
         size = self.engine.sizes[1]
@@ -181,7 +171,7 @@ class KernelPort:
             end = min(begin + size, len(memory))
             if len(under_way) == 2:
                 yield from self.moved(memory, position, direction, *under_way.popleft())
-            if direction == UNPACK:
+            if direction == wire.UNPACK:
                 self.buffer(index)[: end - begin] = memory[begin:end]
             self.command(index, position + begin, end - begin, direction)
             under_way.append((index, begin, end))
@@ -193,12 +183,12 @@ class KernelPort:
     ) -> Step:
         """Waits until a command of ``move`` has been executed."""
         yield self.slot, done_word(position + begin, direction, index)
-        if direction == PACK:
+        if direction == wire.PACK:
             memory[begin:end] = self.buffer(index)[: end - begin]
 
     def command(self, index: int, position: int, length: int, direction: int) -> None:
         engine = self.engine
         if not self.has_base:
             own = int(engine.state.globals[G_LARGE_DEVICE]) + self.own
-            self.set_base(own if self.has_chunks else IN_SMALL)
+            self.set_base(own if self.has_chunks else wire.IN_SMALL)
         completion.command(engine.g, engine.row(self.slot), index, position, length, direction)

@@ -23,7 +23,6 @@ from gmpi.contract.constants import (
 from gmpi.contract.moves import BACK, OUT
 from gmpi.contract.partitions import WANTED_BYTES, Wanted
 from gmpi.contract.rules import chunk_bytes_of
-from gmpi.contract.wire import STAGING_LEAD
 from host_proxy.compiled.headers import Header, header_in, write_header
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
@@ -86,7 +85,7 @@ class Operations:
     def small(self, slot: int) -> int:
         """Offset of the payload in the slot's small staging buffer."""
         layout = self.state.layout
-        return layout.small + slot * layout.small_stride + STAGING_LEAD
+        return layout.small + slot * layout.small_stride + wire.STAGING_LEAD
 
     def row(self, slot: int) -> int:
         return self.state.row(slot)

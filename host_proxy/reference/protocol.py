@@ -32,17 +32,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from gmpi.contract import wire
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, ERR_INTERN, ERR_TRUNCATE, SUCCESS
 from gmpi.contract.rules import chunk_bytes_of
-from gmpi.contract.wire import (
-    ABANDONED,
-    LARGE_BUFFERS,
-    LAST_WORD,
-    LAST_WORDS,
-    MESSAGE_HEADER,
-    NO_HEADER,
-    NOT_SHARED,
-)
 from host_proxy.compiled.headers import (
     WELL,
     Header,
@@ -98,7 +90,7 @@ class Streams:
         self.other = other
         self.header = header
         self.sends = sends
-        self.shared = header.shared != NOT_SHARED  # chunks are not messages
+        self.shared = header.shared != wire.NOT_SHARED  # chunks are not messages
         self.tags = 2 * header.transfer + (not sends), 2 * header.transfer + sends  # ours, theirs
         self.count = chunk_count(header)
         back = self.count if self.shared else 1
@@ -128,7 +120,7 @@ class Streams:
     def expect(self, memory: np.ndarray | None = None) -> None:
         """Posts the receive for the next message of the other one's stream, by default no chunk."""
         if memory is None:
-            memory = np.zeros(LAST_WORD, np.uint8)
+            memory = np.zeros(wire.LAST_WORD, np.uint8)
         request = self.comm.Irecv([memory, MPI.BYTE], self.other, self.tags[1])
         self.posted.append((request, memory))
 
@@ -142,7 +134,7 @@ class Streams:
         if length == (0 if self.shared or self.sends else piece(self.header, index)[1]):
             return
         words = 0
-        if length in (LAST_WORD, 2 * LAST_WORD):
+        if length in (wire.LAST_WORD, 2 * wire.LAST_WORD):
             (words,) = _WORDS.unpack_from(memory.data, 0)
         error, end = words & 0xFF, words >> 8
         if error == 0 or not index < end <= self.theirs:
@@ -155,11 +147,11 @@ class Streams:
 
         ``room`` gives memory for a chunk that nobody wants.
         """
-        first, end = self.sent, min(self.sent + LAST_WORDS, self.ours)
+        first, end = self.sent, min(self.sent + wire.LAST_WORDS, self.ours)
         words = _WORDS.pack(error & 0xFF | end << 8)
         for index in range(first, end):
             length = piece(self.header, index)[1]
-            as_long = self.sends and not self.shared and length == LAST_WORD
+            as_long = self.sends and not self.shared and length == wire.LAST_WORD
             _try(lambda: self.say(words + words if as_long else words))  # noqa: B023
         while self.arrived < self.theirs:
             if len(self.posted) == self.arrived:
@@ -210,8 +202,8 @@ def _send_first(
         start = duplicate.Issend if synchronous else duplicate.Isend
         return start([message, MPI.BYTE], dest, tag)
     except MPI.Exception as exc:
-        header = message[:MESSAGE_HEADER]
-        write_header(header, Header(0, 0, exc.Get_error_class(), ABANDONED, 0, 0))
+        header = message[: wire.MESSAGE_HEADER]
+        write_header(header, Header(0, 0, exc.Get_error_class(), wire.ABANDONED, 0, 0))
         with suppress(MPI.Exception, Failure):
             yield duplicate.Isend([header, MPI.BYTE], dest, tag)
         raise
@@ -227,7 +219,7 @@ def send_message(
     eager, largest = sizes
     if nbytes <= eager:
         message = port.message(nbytes)
-        write_header(message, Header(nbytes, 0, 0, NOT_SHARED, 0, 0))
+        write_header(message, Header(nbytes, 0, 0, wire.NOT_SHARED, 0, 0))
         yield (yield from _send_first(comm, message, dest, tag, synchronous))
         return Outcome(nbytes)
     shared, way, seq = port.shared(comm, dest)
@@ -250,18 +242,18 @@ def _send_chunks(port, streams: Streams) -> Step:
         streams.sent = 1  # the header says that the first chunk is there
     streams.expect()  # its credit, or the receipt
     for k in range(streams.count):
-        if k >= LARGE_BUFFERS:
+        if k >= wire.LARGE_BUFFERS:
             if streams.shared:
                 yield from streams.take()
             else:
-                yield streams.under_way[1 + k - LARGE_BUFFERS]
+                yield streams.under_way[1 + k - wire.LARGE_BUFFERS]
         memory = yield from port.pack(k, *piece(streams.header, k))
         if not streams.shared:
             streams.send(memory)
         elif k > 0:
             streams.say()
             streams.expect()
-    for request in [streams.under_way[0], *streams.under_way[-LARGE_BUFFERS:]]:  # noqa: UP028
+    for request in [streams.under_way[0], *streams.under_way[-wire.LARGE_BUFFERS :]]:  # noqa: UP028
         yield request  # (a list has no send())
     while streams.arrived < streams.theirs:
         yield from streams.take()
@@ -277,7 +269,7 @@ def receive_message(
         eager: longest message that comes with its header.
     """
     message = port.message(eager)
-    write_header(message, Header(0, 0, 0, NO_HEADER, 0, 0))
+    write_header(message, Header(0, 0, 0, wire.NO_HEADER, 0, 0))
     request = comm.messages_of(tag).receive(message, source, tag)
     return (yield from receive_rest(g, port, comm, message, request, room))
 
@@ -306,7 +298,7 @@ def receive_rest(
         raise failure  # its sender, if it waits for us, cannot be told
     if flaw:
         return Outcome(0, ERR_INTERN, source, tag, flaw=flaw)
-    if header.shared == ABANDONED:
+    if header.shared == wire.ABANDONED:
         raise PeerFailure(header.transfer, source)
     if header.chunk:
         return (yield from receive_chunks(port, comm, source, tag, header, room, failure))
