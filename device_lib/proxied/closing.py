@@ -247,19 +247,25 @@ def make_help(scope: Scope) -> Callable:
     return help_others
 
 
-def make_finish_any(scope: Scope) -> Callable:
-    """The complete way to wait; all threads of the scope call it together."""
+def make_follow(scope: Scope, closes: bool) -> Callable:
+    """One request until something is decided; all threads of the scope call it together.
+
+    Args:
+        closes: whether the last command may close the request. It stays open where it is only
+            looked at: then that command is counted as all others, for the wait to come.
+    """
     leads = scope.leads
     sync = scope.sync
-    broadcast_3 = scope.broadcast_3
     execute = make_execute(scope)
     tell_event = make_tell_event(scope)
 
     @device
-    def finish_any(ctx, handle, patience):
-        """As ``finish_small``, for every request; executes commands meanwhile, its own first.
+    def follow(ctx, handle, patience):
+        """Claims the request, and executes its commands and those of others, its own first.
 
-        Looks ``patience`` times, 0 for as many as it takes.
+        Returns:
+            (event, whether the caller has the claim, recv, status, count, origin): event is the
+            same in all threads, the rest is known to the leading warp.
         """
         sync()
         places = our_mailboxes(ctx)  # before it is needed, while nothing is there
@@ -283,16 +289,36 @@ def make_finish_any(scope: Scope) -> Callable:
                         ctx, handle, recv, gpu.lane_id(), warp_lanes(), warp_mask(), patience
                     )
                 )
+                if not closes and event == completion.LAST:
+                    event = completion.COMMAND
             event, place, command, length, buffers, target = tell_event(
                 event, place, command, length, buffers, recv
             )
             if event == completion.COMMAND:
                 execute(ctx, place, command, length, buffers, places, 0, 0)
-            elif event == completion.LAST:
+            elif closes and event == completion.LAST:
                 aborted = execute(ctx, place, command, length, buffers, places, handle, target)
                 if aborted != 0:
                     event = completion.ABORTED
                     status = aborted
+        return event, ours, recv, status, count, origin
+
+    return follow
+
+
+def make_finish_any(scope: Scope) -> Callable:
+    """The complete way to wait; all threads of the scope call it together."""
+    leads = scope.leads
+    broadcast_3 = scope.broadcast_3
+    follow = make_follow(scope, True)
+
+    @device
+    def finish_any(ctx, handle, patience):
+        """As ``finish_small``, for every request; executes commands meanwhile, its own first.
+
+        Looks ``patience`` times, 0 for as many as it takes.
+        """
+        event, ours, recv, status, count, origin = follow(ctx, handle, patience)
         outcome = COMPLETED | FAULT | ERR_REQUEST << wire.ERROR_SHIFT
         if event == completion.LAST:
             outcome = COMPLETED | status & (COMPLETED - 1)

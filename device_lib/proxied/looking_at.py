@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib.platform.context import our_mailboxes, row_address
+from device_lib.platform.context import row_address
 from device_lib.platform.primitives import device, fence_gpu, lane_id, store_gpu
-from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.platform.scope import Scope
 from device_lib.proxied import commands, completion, slots
-from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN, make_take_out
-from device_lib.proxied.executing import make_execute, make_tell_event
+from device_lib.proxied.closing import COMPLETED, FAULT, NO_ORIGIN, make_follow, make_take_out
 from gmpi.contract.constants import ERR_REQUEST
 from gmpi.contract.wire import (
     BYTES_MASK,
@@ -30,8 +29,7 @@ def make_look_at(scope: Scope) -> Callable:
     leads = scope.leads
     sync = scope.sync
     broadcast_3 = scope.broadcast_3
-    execute = make_execute(scope)
-    tell_event = make_tell_event(scope)
+    follow = make_follow(scope, False)
     take_out = make_take_out(scope)
 
     @device
@@ -44,39 +42,10 @@ def make_look_at(scope: Scope) -> Callable:
             fence_gpu()
         slots.unclaim(ctx, handle)
 
-    # One loop: each turn ends with a barrier.
     @device
     def look_at(ctx, handle, patience):
         """As ``closing.finish_any``, and the request stays open; never STAGED."""
-        sync()
-        places = our_mailboxes(ctx)
-        ours = False
-        recv = 0
-        if leads():
-            ours, recv = completion.claim(ctx, handle, lane_id(), warp_mask())
-        event = completion.COMMAND
-        status = 0
-        count = 0
-        origin = NO_ORIGIN
-        while event == completion.COMMAND:
-            event = completion.FOREIGN
-            place = 0
-            command = 0
-            length = 0
-            buffers = 0
-            if leads() and ours:
-                event, place, command, length, buffers, status, count, origin = (
-                    completion.await_event(
-                        ctx, handle, recv, lane_id(), warp_lanes(), warp_mask(), patience
-                    )
-                )
-                if event == completion.LAST:  # counted as all others, for the wait to come
-                    event = completion.COMMAND
-            event, place, command, length, buffers, target = tell_event(
-                event, place, command, length, buffers, recv
-            )
-            if event == completion.COMMAND:
-                execute(ctx, place, command, length, buffers, places, 0, 0)
+        event, ours, recv, status, count, origin = follow(ctx, handle, patience)
         outcome = COMPLETED | FAULT | ERR_REQUEST << ERROR_SHIFT
         staged = 0
         if event == completion.DONE:
