@@ -29,10 +29,9 @@ from gmpi import (
     GMPI_Comm_rank,
     GMPI_Irecv_warp,
     GMPI_Isend_warp,
-    GMPI_Recv,
-    GMPI_Send,
     GMPI_Waitall_warp,
 )
+from gmpi.bench.latency import pingpong
 from host_proxy.platform.state import G_HEAD, G_NULL_SUM, G_NULLS
 
 _post_null = warp_calls.post_null
@@ -98,20 +97,6 @@ def reductions(ctx, value, total, rounds, skip, cycles, wrong):
                 cycles[i - skip] = gmpi.clock() - begin
             if total[0] != 2 * i + 1:
                 cuda.atomic.add(wrong, 0, 1)
-
-
-@cuda.jit
-def small_pingpong(ctx, buf, me, rounds, skip, cycles):
-    for i in range(rounds):
-        begin = gmpi.clock()
-        if me == 0:
-            GMPI_Send(ctx, buf, 8, gmpi.BYTE, 1, 1, gmpi.COMM_WORLD)
-            GMPI_Recv(ctx, buf, 8, gmpi.BYTE, 1, 1, gmpi.COMM_WORLD)
-        else:
-            GMPI_Recv(ctx, buf, 8, gmpi.BYTE, 0, 1, gmpi.COMM_WORLD)
-            GMPI_Send(ctx, buf, 8, gmpi.BYTE, 0, 1, gmpi.COMM_WORLD)
-        if cuda.threadIdx.x == 0 and i >= skip:
-            cycles[i - skip] = gmpi.clock() - begin
 
 
 @cuda.jit
@@ -211,7 +196,7 @@ def one_way(
     cycles = cuda.to_device(np.zeros(rounds, np.int64))
     skip = rounds // 10
     comm.Barrier()
-    small_pingpong[1, 32](g.device, buf, comm.rank, rounds + skip, skip, cycles)
+    pingpong[1, 32](g.device, buf, 8, comm.rank, rounds + skip, skip, cycles)
     if busy and not gmpi.SIMULATOR:
         x = 0
         while g.kernels_running:
