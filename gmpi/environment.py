@@ -102,14 +102,17 @@ def cuda() -> Facts:
     found: Facts = {"simulator": simulator, "gpus_present": len(memory), "gpus": []}
     if simulator:
         return found
-    from numba import cuda as numba_cuda
-
     from device_lib.platform import front_end
 
     try:
         found["toolkit"] = ".".join(map(str, front_end.toolkit_version()))
     except Exception as exc:  # whatever a broken installation raises is what the user must see
         found["toolkit_problem"] = f"{type(exc).__name__}: {exc}"
+    if not front_end.has_driver():  # Numba would say so, too, after a second
+        found["problem"] = "no CUDA driver: libcuda.so.1 is not found"
+        return found
+    from numba import cuda as numba_cuda
+
     if not numba_cuda.is_available():
         found["problem"] = str(numba_cuda.cuda_error() or "no CUDA driver, or no NVVM")
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import shlex
@@ -17,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 import gmpi
+from device_lib.platform import front_end
 from gmpi import environment
 from gmpi.__main__ import main
 from gmpi.commands import info
@@ -95,13 +97,18 @@ def test_wrong_use_gets_one_line(
     assert bare[0].split()[:5] == bare[1].split()[:5], line
 
 
-def test_gmpi_info_is_fast() -> None:
+@pytest.mark.parametrize("simulator", [True, False])
+def test_gmpi_info_is_fast(simulator: bool) -> None:
     """Without opening a context; by processor time, since tests run beside others."""
+    if not simulator and front_end.has_driver():
+        pytest.skip("there is a driver: Numba asks it for its GPUs")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "gmpi", "info"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    env = {**os.environ, "NUMBA_ENABLE_CUDASIM": str(int(simulator))}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert done.returncode == 0 and "not tried" in done.stdout, done.stdout + done.stderr
+    said = "not tried" if simulator else "no CUDA driver"
+    assert done.returncode == (not simulator) and said in done.stdout, done.stdout + done.stderr
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     assert seconds < INFO_S * launcher.TIME_FACTOR
 

@@ -71,6 +71,18 @@ def test_what_is_planned_for_the_gpus_that_there_are(
     )
 
 
+@pytest.mark.mpi
+def test_a_program_that_is_not_there_gets_one_line(tools: Tools) -> None:
+    """Each rank's Python would say so otherwise."""
+    tools(nvidia_smi=NO_GPU)
+    command = ["-m", "gmpi", "run", "-n", "2"]
+    status, text = launcher.python(*command, "--dry-run", "nowhere.py")
+    assert status == 0 and "nowhere.py" in text, text
+    status, text = launcher.python(*command, "nowhere.py")
+    assert status == 2 and text.startswith("Error: no file nowhere.py in "), text
+    assert text.count("\n") == 1
+
+
 def test_where_kernels_run_can_be_said(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     tools(nvidia_smi=TWO_GPUS, mpiexec="echo HYDRA")
     monkeypatch.setattr(launching, "find_mpiexec", lambda _: "mpiexec")

@@ -6,10 +6,31 @@ end*, says which files elsewhere still do, and ``tests/test_front_end.py`` lets 
 
 from __future__ import annotations
 
+import ctypes
+from functools import cache
+from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 Capability = tuple[int, int]
+
+
+@cache
+def has_driver() -> bool:
+    """Whether there is a library of the CUDA driver where Numba looks for it; loads no Numba.
+
+    One that cannot be loaded is there: Numba says why.
+    """
+    for folder, name in product(("", "/usr/lib/", "/usr/lib64/"), ("libcuda.so", "libcuda.so.1")):
+        try:
+            ctypes.CDLL(folder + name)
+        except OSError:
+            if folder and Path(folder, name).is_file():
+                return True
+        else:
+            return True
+    return False
 
 
 def driver() -> Any:
@@ -20,10 +41,13 @@ def driver() -> Any:
 
 
 def toolkit_version() -> tuple[int, ...]:
-    """Of the CUDA runtime that Numba has found; raises whatever keeps it from being found."""
-    from numba.cuda.cudadrv import runtime
+    """Of the compiler that Numba uses; raises whatever keeps it from being found."""
+    from cuda.bindings import nvrtc
 
-    return tuple(runtime.get_version())
+    status, *version = nvrtc.nvrtcVersion()
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise RuntimeError(status.name)
+    return tuple(version)
 
 
 def known_capabilities() -> list[Capability]:

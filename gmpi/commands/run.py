@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import click
@@ -51,6 +52,8 @@ def run(
     if dry_run or as_json:
         emit(made.facts(), as_json, lambda _: describe(made))
         return
+    if program[0].endswith(".py") and not Path(program[0]).is_file():
+        raise click.UsageError(f"no file {program[0]} in {Path.cwd()}")
     for note in made.notes:
         click.echo(f"gmpi run: {note}", err=True)
     raise SystemExit(start(made))

@@ -96,6 +96,9 @@ def _parsed(data: dict[str, Any], key: Key) -> Tuned:
 def here() -> Key | None:
     """The key of the first GPU that this process sees; ``None``: the simulator, or no GPU."""
     from device_lib.platform import front_end
+
+    if not front_end.has_driver():
+        return None
     from device_lib.platform.primitives import SIMULATOR
 
     if SIMULATOR:
