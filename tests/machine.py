@@ -51,7 +51,8 @@ def seq_of(ticket: int) -> int:
 
 
 class Host:
-    """Stands for what makes and frees partitioned requests (``gmpi/host/partitioned_making.py``).
+    """Stands for what makes and frees partitioned requests (``gmpi/host/partitioned_making.py``),
+    and for buffered sends (``gmpi/host/buffered.py``).
 
     Attributes:
         busy: how often it answers only when it is asked again.
@@ -70,6 +71,12 @@ class Host:
 
     def free(self, handle: int, block: int) -> Any:
         return self._answer(Posted("free", handle, 0, 0, 0, 0))
+
+    def send_for_kernel(
+        self, call: str, data: np.ndarray, dest: int, tag: int, comm: int, block: int
+    ) -> int:
+        self.calls.append(Posted(call, data.ctypes.data, data.nbytes, dest, tag, comm))
+        return 0
 
     def _answer(self, call: Posted) -> Any:
         self.busy -= 1
@@ -123,7 +130,7 @@ class Machine:
         self.comms = {int(row[st.C_HANDLE]), int(row[st.C_CHUNKS])}
         self.python = Mpi4pyEngine(self.state)
         self.calls: list[Posted] = []
-        self.host = self.state.making = Host(self.calls)
+        self.host = self.state.making = self.state.buffered = Host(self.calls)
         self.wrong: list[str] = []  # illegal MPI calls
         self.code = 0  # what MPI calls return
         self.handed_out = 0  # requests so far
