@@ -64,7 +64,7 @@ class Domain:
         self.edge, self.rest = cuda.stream(), cuda.stream()
 
     def grid(self, threads: int) -> tuple[int, int]:
-        blocks = 2 if gmpi.SIMULATOR else max(1, -(-threads // example.THREADS))
+        blocks = 2 if gmpi.SIMULATOR else max(1, -(-int(threads) // example.THREADS))
         return blocks, example.THREADS
 
     def exchange(self, messages: Any, lengths: Any, inbox: Any) -> None:
