@@ -167,7 +167,7 @@ def run(comm, how, content, lengths, hops):
     fill(held, content)
     mine = tuple(cuda.to_device(content[0][field]) for field in (SITES, VOLS))
     near = cuda.to_device(np.zeros((comm.size, 1), np.int64))
-    with gmpi.Context(comm) as g, ExitStack() as ending:
+    with gmpi.Context(comm, wildcards=False) as g, ExitStack() as ending:
         if how == "struct":
             kernel = by_struct
             types = [[g.commit(struct_of(b, n)) for n in lengths] for b in (held, free)]

@@ -79,7 +79,7 @@ def solve(ctx, u, v, north, south, west, east, change, tolerance, limit, steps):
 def run(comm, u, v, tolerance, limit):
     """Steps until nothing changes, and the time of all of them."""
     change, steps = cuda.to_device(np.zeros(limit // CHECK + 1)), cuda.to_device(np.zeros(1, int))
-    with gmpi.Context(comm) as g:
+    with gmpi.Context(comm, wildcards=False) as g:
         values = (g.device, u, v, *comm.Shift(0, 1), *comm.Shift(1, 1), change, tolerance)
         solve[1, THREADS](*values, 0, steps)  # compiles
         g.synchronize()

@@ -140,7 +140,7 @@ def run(comm, n, first, couplings, up, keys):
     energy, done = (cuda.to_device(np.zeros(1, np.int64)) for _ in range(2))
     couplings, up, keys = (cuda.to_device(array) for array in (couplings, up, keys))
     low, high = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
-    with gmpi.Context(comm) as g:
+    with gmpi.Context(comm, wildcards=False) as g:
         values = (g.device, spins, couplings, first, low, high, up, keys, energy, done)
         most = g.max_blocks(simulate, THREADS, (*values, len(keys) // 2))
         blocks = min(most, 3) if gmpi.SIMULATOR else most

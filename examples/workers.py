@@ -67,11 +67,13 @@ def serve(host, items, workers):
 
 
 def with_numpy(items):
-    n, length = np.arange(1, items * NUMBERS + 1), np.ones(items * NUMBERS, np.int64)
-    while (left := np.flatnonzero(n != 1)).size:
-        n[left] = np.where(n[left] % 2, 3 * n[left] + 1, n[left] // 2)
-        length[left] += 1
-    return length.reshape(items, NUMBERS).max(axis=1)
+    longest = np.ones(items, np.int64)
+    for item in range(items):
+        n = np.arange(item * NUMBERS + 1, (item + 1) * NUMBERS + 1)
+        while (n := n[n != 1]).size:
+            n = np.where(n & 1, 3 * n + 1, n >> 1)
+            longest[item] += 1
+    return longest
 
 
 def main():

@@ -97,6 +97,14 @@ def test_faces_travel_in_any_number_of_messages_by_any_number_of_blocks() -> Non
     assert text.count("6x4x8 on 2x1x1 ranks, 5 iterations: right") == 6, text
 
 
+@pytest.mark.mpich
+def test_faces_go_from_gpu_to_gpu() -> None:
+    # Along k they do not lie in one piece.
+    options = ["--size", "6,4,16", "--decompose", "1,1,2", "--road", "direct", "--verify"]
+    text = run(2, "himeno_tuned.py", *options)
+    assert "6x4x16 on 1x1x2 ranks, 5 iterations: right" in text, text
+
+
 @pytest.mark.full
 def test_one_task_a_block_comes_to_the_same() -> None:
     # With four there is a block for each task; handles are used again from the fourth iteration on.
@@ -123,12 +131,12 @@ def test_warps_of_two_iterations_wait_for_those_that_they_touch() -> None:
 
 @pytest.mark.mpich
 def test_two_iterations_together_go_on_and_on(tmp_path: Path) -> None:
-    # Two messages for a face, or one; an odd number of iterations, and twice.
+    # Two messages for a face, or one; an odd number of iterations, and twice; from GPU to GPU.
     path = tmp_path / "wave.json"
     common = ["--size", "16,3,8", "--decompose", "2,1,1", "--iterations", "5"]
     wave = ["--messages", "1", "2", "--repeat", "2", "--breakdown", "--json", str(path)]
     expected = re.search(r"^Gosa : (\S+)$", run(2, "himeno_tuned.py", *common), re.M)
-    text = run(2, "himeno_tuned.py", *common, "--together", "2", *wave)
+    text = run(2, "himeno_tuned.py", *common, "--together", "2", "--road", "direct", *wave)
     found = re.findall(r"^Gosa : (\S+)$", text, re.M)
     assert expected and found == [expected[1]] * 2
     assert text.count(", two iterations together") == 2, text

@@ -224,6 +224,9 @@ def arguments(kind: type[Solver], description: str) -> argparse.Namespace:
     parser.add_argument("--breakdown", action="store_true", help="where the time goes")
     parser.add_argument("--json", metavar="FILE", help="write all figures, machine and versions")
     parser.add_argument("--engine", help="compiled or mpi4py (default: compiled)")
+    parser.add_argument(
+        "--road", choices=("proxied", "direct"), default="proxied", help="that messages take"
+    )
     args = parser.parse_args()
     if args.iterations is not None and args.iterations < 1:
         raise GridError(f"--iterations must be at least 1, got {args.iterations}")
@@ -270,7 +273,9 @@ def one(
         if comm.rank == 0:
             print(text, flush=True)
 
-    settings = {"engine": args.engine} if args.engine else {}
+    settings: dict[str, Any] = {"engine": args.engine} if args.engine else {}
+    if args.road == "direct":
+        settings["wildcards"] = False
     cut = "x".join(map(str, ranks))
     grid = "x".join(map(str, size))
     began = time.perf_counter()
@@ -280,6 +285,8 @@ def one(
     prepared = time.perf_counter() - began
     row: dict[str, Any] = {"size": grid, "decomposition": cut, "ranks": comm.size, **chosen}
     row["together"] = solver.together
+    if args.road == "direct":
+        row["road"] = args.road
     if args.verify:
         problem = comm.bcast(verify(solver))
         say(f"{kind.name} {grid} on {cut} ranks, {_CHECKED} iterations: {problem or 'right'}")

@@ -29,6 +29,12 @@ class Persistent(Solver):
     context: gmpi.Context
     messages: Any
 
+    def open_context(self, large_slots: int) -> None:
+        self.context = gmpi.Context(self.comm, large_slots=large_slots, **self.settings)
+        if self.settings.get("wildcards") is False:  # halos come straight from the neighbour
+            for field in (self.fields.p, self.fields.q):
+                self.context.register(field)
+
     def load(self, messages: np.ndarray) -> None:
         """Compiles the kernel; when all else has been prepared."""
         self.messages = cuda.to_device(messages if len(messages) else np.zeros((1, 13), np.int64))

@@ -15,7 +15,7 @@ from gmpi import SIMULATOR
 
 _LEAST_SLOTS = 3
 _MOST_SLOTS = 8
-_MOST_SHARED = 226 << 10  # bytes; the rest of 227 KiB is for what is not coefficients
+_MOST_SHARED = 223 << 10  # bytes; the rest of 227 KiB is for what is not coefficients
 _MOST_THREADS = 256  # of a half: it has as many registers as there are
 _LARGE = 1 << 23  # points of a part, below which half a round is too short for a halo
 _COMMUNICATING = 5  # what half of 256 rows leaves over of 132 multiprocessors

@@ -172,7 +172,7 @@ class Wave(Persistent):
         made = together(self.comm, make)
         self.kernel, self.fresh, self.warps = made.kernel, made.fresh, made.warps
         slots = max(32, 8 * self.plan.messages)  # two sides, two iterations' sends and receives
-        self.context = gmpi.Context(self.comm, large_slots=slots, **self.settings)
+        self.open_context(slots)
         self.load(messages)
 
     def board(self, iterations: int) -> np.ndarray:

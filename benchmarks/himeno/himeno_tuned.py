@@ -196,7 +196,7 @@ class Himeno(Persistent):
         messages = table(part, *plan.pieces)
         most = self.comm.allreduce(len(messages), MPI.MAX)
         slots = min(64, max(32, 4 * most))  # two iterations' sends and receives
-        self.context = gmpi.Context(self.comm, large_slots=slots, **self.settings)
+        self.open_context(slots)
         for row, datatype in zip(messages, types(part, messages)):
             if datatype is not None:
                 row[TYPE], row[COUNT] = self.context.commit(datatype), 1

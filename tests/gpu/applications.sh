@@ -1,10 +1,12 @@
 #!/bin/bash
 # applications.sh DIRECTORY [NAME...]: the applications in examples/ and their twins in
 # benchmarks/twins/, each alone on this machine's GPUs, with RANKS=2 ranks. Each case runs RUNS=2
-# times; all cases of a program share one start, and what its kernels take to compile. Each program
-# has LIMIT=70 seconds, all together BUDGET=550.
+# times; all cases of a program share one start. All programs start at once and compile, in
+# COMPILING=150 seconds at most; then they measure, one after the other, LIMIT=70 seconds each. All
+# together have BUDGET=550.
 # Writes applications-1gpu.json or applications-2gpu.json to DIRECTORY, and a table; what a former
-# call with the same DIRECTORY has measured stays in them. SIMULATOR=N, LIST=1: as one_by_one.sh says.
+# call with the same DIRECTORY has measured stays in them. SIMULATOR=N, LIST=1: as one_by_one.sh
+# says; there programs start one by one, unless TOGETHER=1.
 cd "$(dirname "$0")/../.." || exit 2
 out=${1:?usage: applications.sh DIRECTORY [NAME...]}
 shift
@@ -22,10 +24,56 @@ compare() { # compare NAME CASE=OPTIONS...: the example, then its twin
   twin=benchmarks/twins/${name}_cuda_mpi.py
   [ -e "$twin" ] && run "$name,cuda_mpi" "$twin" "$@"
 }
+together=${TOGETHER:-$([ -z "$SIMULATOR$LIST" ] && echo 1)}
+names=() pids=()
+if [ -n "$together" ]; then
+  turns=$(mktemp -d)
+  trap 'kill "${pids[@]}" 2>/dev/null; rm -r "$turns"
+    [ -n "$CUDA_MPS_PIPE_DIRECTORY" ] && echo quit | nvidia-cuda-mps-control' EXIT
+fi
 run() { # run NAME,WAY PROGRAM CASE=OPTIONS...
-  local key=$1 program=$2
-  shift 2
-  LIMIT=${LIMIT:-70} one "${label:-}$(basename "$program" .py)" "$n" tests/gpu/cases.py "$cases" "$key" "$program" "${RUNS:-2}" "$@"
+  local name
+  name=${label:-}$(basename "$2" .py)
+  set -- tests/gpu/cases.py "$cases" "$1" "$2" "${RUNS:-2}" "${@:3}"
+  if [ -z "$together" ]; then
+    LIMIT=${LIMIT:-70} one "$name" "$n" "$@"
+    return
+  fi
+  TURN=$turns/$name timeout -k 5 "$(left)" mpirun --bind-to none -n "$n" python3 "$@" \
+    >"$runs/$name-$n.log" 2>&1 &
+  names+=("$name") pids+=($!)
+}
+left() { echo $((${BUDGET:-$budget} - SECONDS + began)); }
+runs_still() { kill -0 "${pids[$1]}" 2>/dev/null; } # runs_still INDEX
+is_ready() { [ -e "$turns/${names[$1]}-ready" ]; }
+all_are_ready() {
+  local i
+  for i in "${!names[@]}"; do
+    is_ready "$i" || ! runs_still "$i" || return 1
+  done
+}
+take_turns() {
+  local i until=$((SECONDS + ${COMPILING:-150})) from name
+  while ! all_are_ready && ((SECONDS < until)); do sleep 0.5; done
+  echo "compiled in $((SECONDS - began)) s"
+  for i in "${!names[@]}"; do
+    name=${names[$i]} from=$SECONDS
+    if ! is_ready "$i" || (($(left) < 5)); then
+      problem "$name on $n: $(is_ready "$i" && echo no time || echo failed while it compiled)"
+      kill "${pids[$i]}" 2>/dev/null
+      continue
+    fi
+    touch "$turns/$name-go"
+    while runs_still "$i" && ((SECONDS - from < ${LIMIT:-70})); do sleep 0.2; done
+    kill "${pids[$i]}" 2>/dev/null
+    if wait "${pids[$i]}"; then
+      echo "$name on $n: done in $((SECONDS - from)) s"
+      solved "$name on $n"
+    else
+      problem "$name on $n: failed after $((SECONDS - from)) s"
+      tail -n 15 "$runs/$name-$n.log"
+    fi
+  done
 }
 sizes() { # sizes OPTION VALUE...: a case of each
   local option=$1 value
@@ -72,5 +120,6 @@ compare workers "200=--items 200"
 # Its matrix takes the host longest.
 [ -z "$SIMULATOR" ] && label=B RUNS=1 compare cg "B=--class B"
 [ -n "$LIST" ] && exit
+[ -n "$together" ] && take_turns
 python3 tests/gpu/applications_table.py "$out/applications-${gpus}gpu.json" "$n" "$cases" || bad=1
 exit $bad

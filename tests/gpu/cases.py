@@ -4,6 +4,10 @@
 
 A start, and the compilation of the kernels, take longer than most cases. What rank 0 prints goes to
 DIRECTORY/NAME,CASE,WAY,RUN; a case that fails says so, and the next one runs.
+
+TURN=PATH: it first compiles all kernels, by a small run of each kind of case, makes the file
+PATH-ready, and begins to measure when there is a file PATH-go. So many programs compile at the same
+time, and each has the GPUs for itself when it measures.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import contextlib
 import gc
 import importlib.util
 import io
+import os
 import sys
 import time
 import traceback
@@ -49,10 +54,37 @@ def once(module: ModuleType, path: Path, options: str) -> tuple[bool, str]:
     return not status, text.getvalue()
 
 
+def kinds(cases: tuple[str, ...]) -> list[str]:
+    """Options of the cases, small, one for each set of kernels: numbers make no others."""
+    found: dict[tuple[str, ...], str] = {}
+    for case in cases:
+        options = case.partition("=")[2]
+        words = tuple(word for word in options.split() if not word.replace(",", "").isdigit())
+        found.setdefault(words, f"{options} --small")
+    return list(found.values())
+
+
+def await_turn(turn: Path) -> None:
+    """Blocks until others let this program measure; nobody spins meanwhile."""
+    comm = MPI.COMM_WORLD
+    comm.Barrier()
+    if comm.rank == 0:
+        turn.with_name(f"{turn.name}-ready").touch()
+        while not turn.with_name(f"{turn.name}-go").exists():
+            time.sleep(0.05)
+    told = comm.Ibarrier()
+    while not told.Test():
+        time.sleep(0.02)
+
+
 def main(directory: str, key: str, program: str, runs: str, *cases: str) -> int:
     comm, path = MPI.COMM_WORLD, Path(program).resolve()
     name, way = key.split(",")
     module, bad = load(path), 0
+    if turn := os.environ.get("TURN"):
+        for options in kinds(cases):
+            once(module, path, options)
+        await_turn(Path(turn))
     for run in range(int(runs)):
         for case in cases:
             label, _, options = case.partition("=")
