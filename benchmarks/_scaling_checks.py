@@ -192,62 +192,13 @@ def of_rates() -> list[Check]:
     return checks
 
 
-def of_nodes() -> list[Check]:
-    """Three and four ranks between two nodes, from what two ranks take on one core each, or on
-    one core together; and the proxied road from MPI and a request without it."""
-    rows = load("between_nodes")["rows"]
-    apart = next(row["us"] for row in rows if row["cores"] == "0,1")
-    together = next(row["us"] for row in rows if row["cores"] == "0,0")
-    alone = next(row["us"] for row in rows if row["cores"] == "0")
-    request = alone["requests, 1 at once"]
-    checks = []
-    for row in rows:
-        ranks, us = row["ranks"], row["us"]
-        where = f"{row['nodes'][0]} + {row['nodes'][1]} ranks"
-        if ranks == 1:
-            continue
-        shared = together if row["cores"] != "0,1" else apart
-        if row["cores"] == "0,0":
-            where += ", one core"
-        by_proxies = shared["shift 8"] + request
-        checks.append(Check(where, "proxied, shift of 8 B", by_proxies, us["shift by proxies 8"]))
-        if ranks > 2:
-            checks += _of_many(where, ranks, us, together, apart)
-    return checks
-
-
-def _of_many(
-    where: str,
-    ranks: int,
-    us: dict[str, float],
-    together: dict[str, float],
-    apart: dict[str, float],
-) -> list[Check]:
-    """Each core has two ranks at most, so a step takes what it takes of two ranks on one core."""
-    # Rank 0 leaves to rank 1, on the other core, what it has, and gets the result from there.
-    folded = 2 * apart["one way 8"] if ranks & (ranks - 1) else 0.0
-    schedule = together["Allreduce 8"] - together["shift 8"]
-    allreduce = int(math.log2(ranks)) * together["shift 8"] + schedule + folded
-    checks = [
-        Check(where, "MPI, Barrier", rounds(ranks) * together["Barrier"], us["Barrier"]),
-        Check(where, "MPI, Allreduce of 8 B", allreduce, us["Allreduce 8"]),
-    ]
-    for n in (8, 8 * KIB, 64 * KIB):
-        missed = "flow control of TCP" if n > 8 * KIB else ""
-        for call, times in (("shift", 1), ("Alltoall", ranks - 1)):
-            predicted = times * together[f"shift {n}"]
-            what = f"MPI, {call} of {words(n)}"
-            checks.append(Check(where, what, predicted, us[f"{call} {n}"], missed))
-    return checks
-
-
 def words(n: int) -> str:
     unit, name = next((u, t) for u, t in ((MIB, "MiB"), (KIB, "KiB"), (1, "B")) if n >= u)
     return f"{n // unit} {name}"
 
 
 def checks() -> list[Check]:
-    """All predictions beside what was measured."""
+    """All predictions for GPUs beside what was measured."""
     proxied = Proxied.fitted()
     return [
         *of_gpus("2gpu", "2 GPUs", proxied),
@@ -255,5 +206,4 @@ def checks() -> list[Check]:
         *of_roads("2gpu", "2 GPUs"),
         *of_roads("1gpu", "1 GPU"),
         *of_rates(),
-        *of_nodes(),
     ]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import _scaling_loggp as loggp
+import _scaling_nodes as two_nodes
 import click
 import numpy as np
 from _scaling_checks import (
@@ -94,7 +95,7 @@ class Proxy(NamedTuple):
 
 
 def all_checks() -> list[Check]:
-    return checks() + loggp.checks()
+    return checks() + two_nodes.checks() + loggp.checks()
 
 
 def predictions() -> str:
