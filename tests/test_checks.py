@@ -95,6 +95,21 @@ def test_what_is_right_is_carried_out(op: int) -> None:
     assert len(m.calls) == expected
 
 
+@pytest.mark.parametrize("op", GOOD, ids=ops.name_of)
+def test_mpi_begins_nothing_after_an_abort(op: int) -> None:
+    """A call that was left out is followed by others: they would meet what it should have met."""
+    m = Machine()
+    before = call(m, wire.OP_PING, 1)
+    m.step()
+    m.mapped[wire.CONTROL_ABORT] = gmpi.GMPI_ERR_ABORTED
+    handle = call(m, op)
+    m.step()
+    frees = op == wire.OP_REQUEST_FREE  # gives back what there is
+    assert m.error_of(before) == gmpi.SUCCESS
+    assert m.error_of(handle) == (gmpi.SUCCESS if frees else gmpi.GMPI_ERR_ABORTED)
+    assert len(m.calls) == frees and m.faults == []
+
+
 @pytest.mark.parametrize("op, wrong, field", BAD, ids=str)
 def test_what_is_wrong_is_refused(
     machine: Machine, op: int, wrong: dict[str, int], field: int

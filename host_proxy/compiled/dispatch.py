@@ -18,7 +18,7 @@ from host_proxy.platform import state as st
 from host_proxy.platform import trace
 from host_proxy.platform.flight import taken
 from host_proxy.platform.idle import now_ns
-from host_proxy.platform.native import bump, entry, get, jit, put
+from host_proxy.platform.native import bump, entry, get, jit, load, put
 from host_proxy.records.checks import check, check_handle, is_matched
 from host_proxy.records.completion import complete, write
 from host_proxy.records.fault_log import log_fault, log_record
@@ -93,6 +93,21 @@ def enter(g, r, row):
     bump(g, st.G_SERIAL, 1)
 
 
+@jit
+def _check(g, r):
+    """The error class of a record that opens a request, else 0.
+
+    Where waits were aborted MPI begins nothing more. Calls that had to wait, for a slot or for the
+    ring, were not made: what follows them would meet the calls that other ranks made in their
+    place, a collective of another length or a receive of another message.
+    """
+    error = check(g, r)
+    op = get(r, st.R_OP)
+    if error == 0 and op != wire.OP_ABORT and op != wire.OP_REQUEST_FREE:
+        error = load(get(g, st.G_CONTROL) + wire.CONTROL_ABORT)
+    return error
+
+
 @entry
 def admit(g, r):
     """Opens the record's request: the address of its row, 0 when it was refused or opens none."""
@@ -107,7 +122,7 @@ def admit(g, r):
     if not check_handle(g, r):
         taken(g, r, log_record(g, r, ops.REQUEST, handle, 0, 0))
         return 0
-    error = check(g, r)
+    error = _check(g, r)
     taken(g, r, error)
     row = row_of(g, slot_of(handle))
     put(row, st.S_HANDLE, handle)
