@@ -60,6 +60,8 @@ def test_an_operation_of_mpi4py() -> None:
     with pytest.raises(gmpi.UsageError, match=r"op is mpi4py's .*n = g.op\(op\)"):
         given = CTX, A, A, 4, gmpi.FLOAT, MPI.OP_NULL, 0
         check("GMPI_Allreduce", signature, given, {}, kind_of_value)
+    with pytest.raises(gmpi.UsageError, match="op is .*, allowed is a constant .* as gmpi.SUM"):
+        check("GMPI_Allreduce", signature, (*given[:5], np.sum, 0), {}, kind_of_value)
 
 
 def test_numbers_in_place_of_constants_of_mpi4py_and_of_auto() -> None:

@@ -55,6 +55,7 @@ _CALLS_IN_ONE_PIECE = ("GMPI_Startall", "GMPI_Testall", "GMPI_Testsome", "GMPI_W
 _BUFFER = ((ARRAY, INTEGER), "an array in device memory, or an address")
 _NUMBER = ((INTEGER,), "an integer")
 _DATATYPE = "a constant of gmpi such as gmpi.FLOAT, or a handle of Context.commit()"
+_OPERATION = "a constant of gmpi such as gmpi.SUM, or a number of Context.op()"
 
 
 def is_buffer(parameter: str) -> bool:
@@ -207,6 +208,8 @@ def complaint(call: str, parameter: str, kind: Kind) -> str:
         return ""
     if parameter.endswith("type"):
         words = _DATATYPE
+    if parameter == "op":
+        words = _OPERATION
     cure = _cure(parameter, kind)
     return f"{call}: {parameter} is {kind.text}, allowed is {words}{cure and '; '}{cure}"
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Mapping
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from gmpi.errors import ContextError
 from gmpi.lifetime import process
 from gmpi.memory.regions import Memory
 
+OTHERS_S = 10.0  # how long ranks may come one after the other without a word
 kernel_died = False  # in this process: its CUDA context cannot be used any more
 
 
@@ -38,6 +42,29 @@ def require_mpi() -> None:
             "thread and the main thread both call MPI: ask for THREAD_MULTIPLE (mpi4py's default)"
         )
     require_tags(int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 0))
+
+
+@contextmanager
+def waiting_for_others(comm: MPI.Comm) -> Iterator[None]:
+    """Says so where the first collective call of an opening takes long: no watchdog runs yet."""
+
+    def say() -> None:
+        print(
+            f"GMPI: rank {comm.rank}: has waited for {OTHERS_S:g} s in gmpi.Context for the other "
+            f"ranks: all {comm.size} ranks of the communicator must open it, and some have not "
+            "begun, or have ended",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    timer = threading.Timer(OTHERS_S, say)
+    timer.daemon = True
+    try:
+        if comm.rank < 2:  # two are enough to tell: a job may have thousands
+            timer.start()
+        yield
+    finally:
+        timer.cancel()
 
 
 def require_tags(tag_ub: int) -> None:

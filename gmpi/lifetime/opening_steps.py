@@ -37,6 +37,7 @@ from gmpi.lifetime.opening import (
     agree_on_wildcards,
     allocate,
     first_ticket,
+    waiting_for_others,
 )
 from gmpi.lifetime.synchronization import Synchronization
 from gmpi.lifetime.termination import Termination
@@ -121,7 +122,8 @@ class _Steps:
         self, gpu: bool, no_any_tag: bool | None, wildcards: bool | None, settings: dict[str, Any]
     ) -> None:
         context = self._context
-        node = affinity.rank_on_node(self._comm)
+        with waiting_for_others(self._comm):
+            node = affinity.rank_on_node(self._comm)
         self._step(lambda: self._prepare(gpu, settings, node))
         self._step(lambda: self._ask_for_wildcards(no_any_tag, wildcards))
         self._step(self._map_peers)
