@@ -35,6 +35,13 @@ OTHERWISE = {
     "Test_cancelled": "status.Is_cancelled()",
     "Synchronize": "-",
     "Put_notify": "-",
+    "Get_notify": "-",
+    "Accumulate_notify": "-",
+    "Get_accumulate_notify": "-",
+    "Rput_notify": "-",
+    "Rget_notify": "-",
+    "Raccumulate_notify": "-",
+    "Rget_accumulate_notify": "-",
     "Win_get_notify_value": "-",
     "Win_reset_notify_value": "-",
     "Win_fence": "win.Fence(assertion)",
@@ -67,7 +74,9 @@ DIRECT = """
     Pready_range Pready_list Parrived Synchronize Put Get Rput Rget Accumulate Get_accumulate
     Fetch_and_op Compare_and_swap
     Raccumulate Rget_accumulate Win_flush_local Win_flush_local_all
-    Put_notify Win_get_notify_value Win_reset_notify_value
+    Put_notify Get_notify Accumulate_notify Get_accumulate_notify
+    Rput_notify Rget_notify Raccumulate_notify Rget_accumulate_notify
+    Win_get_notify_value Win_reset_notify_value
     Win_fence Win_flush Win_flush_all Win_lock_all Win_unlock_all
     Send_init Rsend_init Recv_init
 """

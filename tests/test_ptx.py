@@ -165,7 +165,7 @@ def test_updates_of_windows_are_atomic_for_all_gpus(library: dict[str, str], sco
     ptx = library[f"gmpi_window_compare_and_swap_{scope}"]
     assert set(ATOMIC.findall(ptx)) == loops
     # What a flush says has been stored, and no fence in a Put.
-    for call in ("complete", "begin_fence", "end_fence", "unlock_all", "put_notify"):
+    for call in ("complete", "begin_fence", "end_fence", "unlock_all", "put_notify", "count"):
         assert "fence.acq_rel.sys" in library[f"gmpi_window_{call}_{scope}"], call
     for call in ("put", "get", "accumulate"):
         assert not re.search(r"\b(fence|membar)\b", library[f"gmpi_window_{call}_{scope}"]), call

@@ -37,8 +37,7 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
     """
     tell = make_tell(scope)
     moves, epochs = make_onesided(scope, tell), make_epochs(scope, tell)
-    update_there, update_both = moves.accumulate, moves.get_accumulate
-    swap = moves.compare_and_swap
+    update_there, update_both, swap = moves.accumulate, moves.get_accumulate, moves.compare_and_swap
     complete, sync = epochs.complete, scope.sync
     open_passive, close_passive = epochs.lock_all, epochs.unlock_all
     begin_fence, end_fence = epochs.begin_fence, epochs.end_fence
@@ -257,6 +256,7 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
                 error = end_fence(ctx, place, int64(assertion))
         return error
 
+    starts = SimpleNamespace(get=start_get, accumulate=start_accumulate, both=start_get_accumulate)
     return SimpleNamespace(
         put=put, get=get, rput=rput, rget=rget, accumulate=accumulate,
         get_accumulate=get_accumulate, fetch_and_op=fetch_and_op,
@@ -264,5 +264,5 @@ def make_onesided_calls(scope: Scope, barrier: Callable) -> SimpleNamespace:
         win_flush_all=win_flush_all, win_lock_all=win_lock_all, win_unlock_all=win_unlock_all,
         raccumulate=raccumulate, rget_accumulate=rget_accumulate,
         win_flush_local=win_flush_local, win_flush_local_all=win_flush_local_all,
-        **vars(make_notified_calls(scope, tell)),
+        **vars(make_notified_calls(scope, tell, starts)),
     )  # fmt: skip

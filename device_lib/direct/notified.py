@@ -1,9 +1,11 @@
-"""Stores that tell the target: GMPI_Put_notify, and the counters that it adds to.
+"""One-sided calls that tell the target, and the counters that they add to.
 
 A window has counters in each rank's GPU memory, beside the memory of the window
 (``gmpi/contract/windows.py``). Who stores adds 1 to one of the target's when the bytes are there:
 a barrier of the scope, a fence of system scope, and one atomic addition. The target looks at its
-own memory; who sees a count finds what was stored before it was added.
+own memory; who sees a count finds what was stored before it was added. GMPI_Put_notify has all of
+this in one function, with one barrier less. Any other call is made between ``judge_counter`` and
+``count``.
 
 This is notified communication as the draft of MPI after 5.0 has it (section 12.6).
 """
@@ -87,6 +89,30 @@ def make_notified(scope: Scope, tell: Callable) -> SimpleNamespace:
         return SUCCESS
 
     @device
+    def judge_counter(ctx, what, place, index):
+        """ERR_ARG where the target has no such counter, and so on, before a call. What else is
+        wrong, the call itself finds."""
+        win = place >> 32
+        row = windows.row_of(ctx, win)
+        wrong = 0
+        more = 0
+        if windows.wrong_window(row, win) == 0 and windows.wrong_target(row, sign32(place)) == 0:
+            wrong, counter, more = _target_counter(ctx, place, index)
+        if sync_or(wrong):
+            return tell(ctx, what, wrong, place, index, 0, 0, more)
+        return SUCCESS
+
+    @device
+    def count(ctx, place, index):
+        """Tells the target of a call that all threads have returned from."""
+        sync()  # all have stored, or loaded
+        wrong, counter, more = _target_counter(ctx, place, index)
+        if rank() == 0 and counter != windows.NOWHERE:
+            fence_sys()  # theirs, too: before what says so
+            atomics.update(atomics.kind_of(SUM, INT64_T, 0), counter, 1)
+        return SUCCESS
+
+    @device
     def read_counter(ctx, what, place, index):
         """(the value of a counter of this rank's, the error class); for RESET_NOTIFY_VALUE, which
         leaves 0 there."""
@@ -116,5 +142,7 @@ def make_notified(scope: Scope, tell: Callable) -> SimpleNamespace:
 
     return SimpleNamespace(
         put_notify=part("put_notify", 12, 1, put_notify),
+        judge_counter=part("judge_counter", 6, 1, judge_counter),
+        count=part("count", 5, 1, count),
         read_counter=part("read_counter", 6, 2, read_counter),
     )

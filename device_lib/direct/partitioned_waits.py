@@ -228,10 +228,13 @@ def make_partitioned_waits(
                         help_others(ctx)
             gpu.spin()
             found = pass_linked(ctx, request)
+        looked = 0
         if found == _GOES_ON and once != 0 and leads() and gpu.lane_id() == 0:
-            error = gpu.load_sys(ctx.mapped + wire.CONTROL_ABORT)
+            looked, error = pacing.look_for_all(ctx, gpu.timer_ns(), False)
         sync()
-        error, ignored, unused = broadcast_3(error, 0, 0)
+        error, looked, unused = broadcast_3(error, looked, 0)
+        if looked != 0 and error == 0:
+            help_others(ctx)
         if handle > 0:
             if leads():
                 tell_linked(ctx, wire.OP_WAITED, request, handle)

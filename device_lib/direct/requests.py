@@ -306,7 +306,7 @@ def make_direct(
                 if leads() and lane_id() == 0:
                     now = timer_ns()
                     began = now if began == 0 else began
-                    what, error = pacing.look_for_all(ctx, now, one_look)  # _LOOKED
+                    what, error = pacing.look_for_all(ctx, now, False)  # _LOOKED
                     if now - began > rows.LATE_NS:
                         what |= _LATE
                     if load_gpu(ctx.device + wire.DEVICE_DIRECT_OPEN) > _ALONE:

@@ -59,7 +59,7 @@ def may_look_at_host():
 @device
 def look_for_all(ctx, now, in_any_case):
     """(1 where the caller has looked at host memory, else 0; error class of aborted waits), in a
-    wait of the direct road; one lane.
+    wait or a test of the direct road; one lane. Programs test again and again, in many blocks.
 
     What these wait for does not come from host memory: one looks for all in _BETWEEN_NS, for aborts
     and for commands that nobody has come for.

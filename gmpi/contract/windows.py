@@ -66,11 +66,15 @@ CALLS = (
     "Rget", "Win_fence", "Win_flush", "Win_flush_all", "Win_lock_all", "Win_unlock_all",
     "Raccumulate", "Rget_accumulate", "Win_flush_local", "Win_flush_local_all",
     "Put_notify", "Win_get_notify_value", "Win_reset_notify_value",
+    "Get_notify", "Accumulate_notify", "Get_accumulate_notify",
+    "Rput_notify", "Rget_notify", "Raccumulate_notify", "Rget_accumulate_notify",
 )  # fmt: skip
 PUT, GET, ACCUMULATE, GET_ACCUMULATE, FETCH_AND_OP, COMPARE_AND_SWAP = range(1, 7)
 RPUT, RGET, FENCE, FLUSH, FLUSH_ALL, LOCK_ALL, UNLOCK_ALL = range(7, 14)
 RACCUMULATE, RGET_ACCUMULATE, FLUSH_LOCAL, FLUSH_LOCAL_ALL = range(14, 18)
 PUT_NOTIFY, GET_NOTIFY_VALUE, RESET_NOTIFY_VALUE = range(18, 21)
+GET_NOTIFY, ACCUMULATE_NOTIFY, GET_ACCUMULATE_NOTIFY = range(21, 24)
+RPUT_NOTIFY, RGET_NOTIFY, RACCUMULATE_NOTIFY, RGET_ACCUMULATE_NOTIFY = range(24, 28)
 assert len(CALLS) << CALL_SHIFT < 1 << 32
 
 # --- what is wrong with one -----------------------------------------------------------------------

@@ -81,6 +81,21 @@ class Host(HostCollectives, HostCombined, HostProbes, HostPersistentCalls):
             raise ContextError("Win_fence: this rank has kernels, which call GMPI_Win_fence")
         self._barrier("Win_fence", comm).Wait()
 
+    def Win_get_notify_value(self, win: int, notification_idx: int) -> int:
+        """A counter of this rank's (MPI after 5.0, draft, section 12.6); kernels may be running.
+
+        A copy of 8 bytes, which waits for nobody. The host has no call that resets a counter:
+        kernels do it without losing a count.
+
+        Args:
+            win: a handle of ``Context.win``, on a rank with kernels.
+            notification_idx: which one, from 0 on.
+
+        Raises:
+            ContextError: it is no window, or has no such counter.
+        """
+        return self._context._windows.notify_value(win, notification_idx)
+
     # --- point to point --------------------------------------------------------------------------
 
     def Isend(self, buf: Any, dest: int, tag: int = 0, comm: int = COMM_WORLD) -> HostRequest:

@@ -62,12 +62,14 @@ class Window(NamedTuple):
         comm: handle of its communicator.
         array: this rank's memory, or None.
         targets: where the target rows are in the arena; -1: this rank has no kernels.
+        counters: address of this rank's counters of notifications, and how many there are.
     """
 
     row: int
     comm: int
     array: Any
     targets: int
+    counters: tuple[int, int]
 
 
 class Windows:
@@ -123,10 +125,10 @@ class Windows:
                 context._partitioned.exported.tell(region)
         self._made = self._made % (w.GENERATIONS - 1) + 1
         handle = w.MARK | self._made << w.GENERATION_SHIFT | index
-        window = Window(index, own, array, room)
+        window = Window(index, own, array, room, (place, counters.nbytes // 8))
         if room >= 0:
             self._write(window, handle, offers, bases)
-            self._write_counters(window, notified, places, (place, counters.nbytes // 8))
+            self._write_counters(window, notified, places)
         self._known[handle] = window
         if context._recorder is not None:
             context._recorder.window_made(handle, own)
@@ -157,6 +159,18 @@ class Windows:
                 "freed before, or is no such handle"
             )
         return self._known[int(handle)].comm
+
+    def notify_value(self, handle: Any, index: Any) -> int:
+        """A counter of notifications in this rank; kernels may be running."""
+        self.comm_of(handle)
+        place, number = self._known[int(handle)].counters
+        if not isinstance(index, (int, np.integer)) or not 0 <= index < number:
+            allowed = f"0..{number - 1}" if number else "none"
+            raise ContextError(
+                f"notification_idx is {index!r}, allowed is {allowed}; Context.win makes as many "
+                "counters as num_notify says"
+            )
+        return int(self._memory.fetch(place + 8 * int(index), 8).view(np.int64)[0])
 
     def users_of(self, address: int, nbytes: int) -> int:
         """How many windows lie in a piece of memory."""
@@ -304,14 +318,11 @@ class Windows:
         words[w.TARGETS // 8] = memory.arena + window.targets
         memory.write_device(DEVICE_WINDOWS + window.row * WINDOW_ROW_BYTES, words)
 
-    def _write_counters(
-        self, window: Window, offers: list[Offer], bases: list[int], own: tuple[int, int]
-    ) -> None:
-        """Where the counters of all ranks are, behind what else the rows say; ``own``: this rank's,
-        and how many there are."""
+    def _write_counters(self, window: Window, offers: list[Offer], bases: list[int]) -> None:
+        """Where the counters of all ranks are, behind what else the rows say."""
         memory = self._memory
         for rank, (offer, base) in enumerate(zip(offers, bases)):
             at = memory.arena + window.targets + rank * w.TARGET_BYTES + w.COUNTERS
             memory.write(at, np.array([base, offer.nbytes // 8], np.int64))
         row = DEVICE_WINDOWS + window.row * WINDOW_ROW_BYTES
-        memory.write_device(row + w.OWN_COUNTERS, np.array(own, np.int64))
+        memory.write_device(row + w.OWN_COUNTERS, np.array(window.counters, np.int64))

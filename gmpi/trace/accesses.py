@@ -12,9 +12,15 @@ from typing import Any
 
 from gmpi.trace.operation import Operation
 
-STORES = frozenset(("put", "put_notify", "rput", "accumulate", "raccumulate"))
-LOADS = frozenset(("get", "rget"))
-UPDATES = frozenset(("get_accumulate", "rget_accumulate", "fetch_and_op", "compare_and_swap"))
+
+def _told(*calls: str) -> frozenset[str]:
+    """These, and those that also tell the target."""
+    return frozenset(calls) | frozenset(f"{call}_notify" for call in calls)
+
+
+STORES = _told("put", "rput", "accumulate", "raccumulate")
+LOADS = _told("get", "rget")
+UPDATES = _told("get_accumulate", "rget_accumulate") | {"fetch_and_op", "compare_and_swap"}
 CALLS = STORES | LOADS | UPDATES
 COMPLETING = frozenset(("win_fence", "win_flush", "win_flush_all", "win_unlock_all"))
 

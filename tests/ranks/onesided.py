@@ -13,7 +13,7 @@ import numpy as np
 from common import RANK, SIZE, WORLD, barrier, end, every_shape, raises, run, same
 from numba import cuda
 from onesided_epochs import random_epochs
-from onesided_notified import notified, notified_refused
+from onesided_notified import notified, notified_refused, others_that_tell
 
 import gmpi
 
@@ -215,7 +215,7 @@ def again_and_again(g: gmpi.Context) -> None:
 def main() -> None:
     scenarios: list[Callable[..., None]] = [
         random_epochs, counters, locks, flags, numbers_in_halves,
-        again_and_again, notified, notified_refused,
+        again_and_again, notified, notified_refused, others_that_tell,
     ]  # fmt: skip
     with gmpi.Context(WORLD) as g:
         run(scenarios, g)
