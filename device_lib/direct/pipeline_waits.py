@@ -18,11 +18,11 @@ from device_lib.platform.context import leads_grid
 from device_lib.platform.library import declared, linked
 from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope
+from device_lib.proxied import pacing
 from gmpi.contract import pipelines
 from gmpi.contract.collectives import ALLREDUCE, AREA, CHUNK, RANKS_SHIFT
 from gmpi.contract.grid import TELLER
 from gmpi.contract.wire import (
-    CONTROL_ABORT,
     DEVICE_GRID,
     LOW_32,
     OP_WAITED,
@@ -115,7 +115,7 @@ def make_pipeline_waits(scope: Scope, help_others: Callable) -> None:
         thread."""
         now = gpu.timer_ns()
         began = now if began == 0 else began
-        error = gpu.load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
+        error = pacing.look_for_all(ctx, now, False)[1] & 0xFF
         late = 0
         if handle == 0 and error == 0 and now - began > rows.LATE_NS:
             late = 1

@@ -16,12 +16,13 @@ from device_lib.platform import primitives as gpu
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
-from device_lib.proxied import ring, slots
+from device_lib.proxied import pacing, ring, slots
 from gmpi.contract import collectives, wire
 from gmpi.contract.constants import ERR_OTHER, SUCCESS
 
 LOOKS = 2 if gpu.SIMULATOR else 64  # for each packet, before all threads of the scope meet
 _PATIENCE = 2 if gpu.SIMULATOR else 8  # turns of LOOKS, before anything else is thought of
+_LOOKED, _LATE = 1, 2  # a wait has looked at host memory for all; it takes long
 
 # What is waited for in a round: the lowest bit of ``size_mode``.
 ENTERED_ONLY = 0  # packet 0 of all ranks
@@ -96,16 +97,19 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
     @device
     def judge(ctx, what, number, signature, began):
         """(error class with which a wait ends, or 0; what differs: rank + 1 | signature << 32;
-        when it began); one lane, now and then."""
+        when it began; _LATE and _LOOKED); one lane, now and then."""
         area, place = gpu.load_16(row_of(ctx, what) + collectives.AREA)
-        error = gpu.load_sys(ctx.mapped + wire.CONTROL_ABORT)
+        now = gpu.timer_ns()
+        began = now if began == 0 else began
+        found, error = pacing.look_for_all(ctx, now, False)  # _LOOKED
+        if now - began > rows.LATE_NS:
+            found |= _LATE
         other, theirs = rounds.who_differs(
             area, place >> collectives.RANKS_SHIFT, number, signature
         )
         if other != NOBODY and error == 0:
             error = ERR_OTHER
-        now = gpu.timer_ns()
-        return error, other + 1 | theirs << 32, now if began == 0 else began
+        return error, other + 1 | theirs << 32, began, found
 
     def make_wait(name: str, look: Callable, of_blocks: bool = False) -> Callable:
         """
@@ -131,13 +135,12 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
             while missing and error == SUCCESS:
                 turns += 1
                 if turns > _PATIENCE:
-                    late = 0
+                    found = 0
                     if leads() and gpu.lane_id() == 0:
-                        error, differs, began = judge(ctx, what, number, signature, began)
-                        late = 1 if gpu.timer_ns() - began > rows.LATE_NS else 0
-                    error, differs, late = broadcast_3(error, differs, late)
+                        error, differs, began, found = judge(ctx, what, number, signature, began)
+                    error, differs, found = broadcast_3(error, differs, found)
                     sync()
-                    if late != 0 and handle == 0:
+                    if found & _LATE != 0 and handle == 0:
                         handle = begin_late(ctx)
                         if handle > 0 and leads():
                             nbytes = size_mode >> 1
@@ -146,7 +149,8 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
                             tell_linked(ctx, wire.OP_WAITS, what, 0, nbytes, handle)
                     if error == SUCCESS:
                         go_on(ctx, slots.guess(ctx))
-                        help_others(ctx)
+                        if found & _LOOKED != 0:
+                            help_others(ctx)
                 gpu.spin()
                 if error == SUCCESS:
                     missing = sync_or(look(ctx, what, number, signature, target, size_mode))
