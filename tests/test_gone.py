@@ -105,19 +105,19 @@ print("all told")
 @pytest.mark.mpich
 def test_who_waits_for_ranks_that_open_no_context_says_so() -> None:
     status, text = run(
-        2,
+        3,
         """
 from gmpi.lifetime import opening
 gmpi.Context(gpu=False).close()  # all come at once
 opening.OTHERS_S = 1.0
 MPI.COMM_WORLD.Barrier()
-if rank == 1:
-    time.sleep(4)
+if rank < 2:  # not the one that would speak first
+    time.sleep(6)
 gmpi.Context(gpu=False).close()
 """,
     )
     assert status == 0, text
-    words = "GMPI: rank 0: has waited for 1 s in gmpi.Context for the other ranks: all 2 ranks"
+    words = "GMPI: rank 2: has waited for 2 s in gmpi.Context for the other ranks: all 3 ranks"
     assert text.count(words) == text.count("has waited") == 1, text
 
 

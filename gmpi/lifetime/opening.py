@@ -46,22 +46,25 @@ def require_mpi() -> None:
 
 @contextmanager
 def waiting_for_others(comm: MPI.Comm) -> Iterator[None]:
-    """Says so where the first collective call of an opening takes long: no watchdog runs yet."""
+    """Says so where the first collective call of an opening takes long: no watchdog runs yet.
+
+    Ranks speak one after the other, since whichever may be the missing one.
+    """
+    seconds = OTHERS_S * max(1, comm.rank)
 
     def say() -> None:
         print(
-            f"GMPI: rank {comm.rank}: has waited for {OTHERS_S:g} s in gmpi.Context for the other "
+            f"GMPI: rank {comm.rank}: has waited for {seconds:g} s in gmpi.Context for the other "
             f"ranks: all {comm.size} ranks of the communicator must open it, and some have not "
             "begun, or have ended",
             file=sys.stderr,
             flush=True,
         )
 
-    timer = threading.Timer(OTHERS_S, say)
+    timer = threading.Timer(seconds, say)
     timer.daemon = True
     try:
-        if comm.rank < 2:  # two are enough to tell: a job may have thousands
-            timer.start()
+        timer.start()
         yield
     finally:
         timer.cancel()
