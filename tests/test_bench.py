@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +90,9 @@ def test_a_wrong_payload_ends_all_ranks() -> None:
     made = figures.Bench(None, World(), 1, 0, 32)  # type: ignore[arg-type]
     with pytest.raises(figures.BenchError, match="rate: 8 bytes: a payload is wrong on 2 ranks"):
         figures.require_right(made, "rate", 8, False)
+
+
+def test_the_help_names_all_subjects() -> None:
+    text = CliRunner().invoke(main, ["bench", "--help"]).output
+    assert "[OPTIONS] SUBJECT\n" in text  # not the list, cut in the middle of a word
+    assert [word for word in bench.SUBJECTS if word not in re.findall(r"\w+", text)] == []

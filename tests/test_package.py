@@ -97,6 +97,15 @@ def test_the_sdist_has_what_the_wheel_is_made_of(built: tuple[Path, Path]) -> No
     assert not any(name.startswith((".ci", "docs/measurements")) for name in names)
 
 
+def test_environments_that_pages_name_are_no_part_of_it() -> None:
+    """The builder leaves out what git ignores: else an environment would be in the sdist."""
+    pages = [launcher.ROOT / "README.md", launcher.ROOT / "docs" / "tutorial.md"]
+    named = {name for p in pages for name in re.findall(r"-m venv ([\w.]+)", p.read_text())}
+    assert named
+    ignored = (launcher.ROOT / ".gitignore").read_text().splitlines()
+    assert all(f"/{name}/" in ignored for name in named), named
+
+
 def test_an_index_takes_and_shows_it(tools: str, built: tuple[Path, Path]) -> None:
     text = run(sys.executable, "-m", "twine", "check", "--strict", *built, PYTHONPATH=tools)
     assert text.count("PASSED") == 2, text

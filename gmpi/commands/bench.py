@@ -32,7 +32,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
         "mpiexec -n 4 gmpi bench allreduce --against before.json",
     )
 )
-@click.argument("subject", type=click.Choice(list(SUBJECTS)))
+@click.argument("subject", metavar="SUBJECT", type=click.Choice(list(SUBJECTS)))
 @click.option("-m", "sizes", metavar="MIN:MAX", help="Bytes of a message, such as 8:64K or 1M.")
 @click.option("-i", "rounds", type=click.IntRange(1), help="How many rounds are timed.")
 @click.option("-x", "skip", type=click.IntRange(0), help="How many are not, before these.")
@@ -51,6 +51,8 @@ def bench(
     as_json: bool,
 ) -> None:
     """Measures SUBJECT between the kernels of the ranks that run this, on a GPU each.
+
+    SUBJECT is latency, bandwidth, bibw, rate, allreduce, alltoall, pack or overhead.
 
     Payloads are checked. Figures are of the slowest rank; skew is how much faster the fastest one
     was. In the simulator everything works, and the times mean nothing.
