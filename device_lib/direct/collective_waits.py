@@ -116,9 +116,8 @@ def make_collective_waits(scope: Scope, make_wait: Callable, transfer: Callable)
             return collectives.NOT_OURS
         error = SUCCESS
         if entered != number:
-            error = wait_linked(
-                ctx, what, number - 1, gpu.load_gpu(row + collectives.SIGNATURE), 0, ENTERED_ONLY
-            )
+            last = gpu.load_gpu(row + collectives.SIGNATURE)
+            error = wait_linked(ctx, what, number - 1, last, 0, nbytes << 1 | ENTERED_ONLY)
         if error == SUCCESS:
             error = NOT_AT_ONCE
             if kind_of(what) == collectives.ALLREDUCE:

@@ -58,7 +58,6 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
             nbytes: of a fault: our signature of the round, which may be that of the call before.
         """
         kind = kind_of(what)
-        ours = signature_of(what)
         call = wire.OP_BARRIER
         peer_tag = 0
         value = nbytes
@@ -72,10 +71,9 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
             peer_tag = what & collectives.ROOT_MASK
         elif kind >= collectives.REDUCE:
             call = kind - collectives.REDUCE + wire.FIRST_MOVING
-            peer_tag = _root_of(ours)
+            peer_tag = _root_of(signature_of(what))
             if is_reducing(what):
                 peer_tag |= (what & collectives.OP_MASK) << 32
-            count = _amount_of(ours)
         if op == wire.OP_FAULT:
             peer_tag = about
             value = ERR_OTHER

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from device_lib.direct import rounds
 from device_lib.direct.grid_team import share_transfer, shares_of
+from device_lib.direct.long_collectives import call_of
 from device_lib.direct.long_steps import area_of
 from device_lib.direct.pipelines import OF_SCOPE
 from device_lib.direct.registered import place_anywhere
@@ -142,15 +143,6 @@ def _offer_of_all(area, ranks, number, nbytes):
     return offer, other, theirs
 
 
-@device
-def _call_of(what, nbytes):
-    """The signature of a call, with all bits of its amount, for the text of an error."""
-    amount = nbytes
-    if kind_of(what) == collectives.ALLREDUCE:
-        amount = nbytes >> (what >> collectives.SIZE_SHIFT & 3)
-    return signature_of(what) | amount >> collectives.AMOUNT_BITS << collectives.SIGNATURE_SHIFT
-
-
 def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
     """For one scope: (ctx, word of the call, what goes out, where to, bytes, number
     of the next round) -> (error class or NOT_AT_ONCE, number of the next round). All ranks have
@@ -207,8 +199,8 @@ def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
         offer, other, theirs = _offer_of_all(area, ranks, number, nbytes)
         if other != NOBODY:
             if leads():
-                ours = _call_of(what, nbytes)
-                tell(ctx, OP_FAULT, what, other, ours, _call_of(what, theirs))
+                ours = call_of(what, nbytes)
+                tell(ctx, OP_FAULT, what, other, ours, call_of(what, theirs))
             sync()
             return ERR_OTHER, number + 1
         if offer & IN_ONE_PIECE == 0:

@@ -271,9 +271,13 @@ def calls_that_differ(g: gmpi.Context) -> None:
         data = s.data(np.zeros(n, np.uint8))
         return s.allreduce(data, s.room(n), n, gmpi.UINT8_T, gmpi.MAX, comm)
 
+    def long_bcast(s: Script) -> Call:
+        return s.bcast(s.room(many), few if first else many, gmpi.BYTE, SIZE - 1, comm)
+
     few, many = 70000, 70000 + (1 << AMOUNT_BITS)  # their signatures are the same
     cases = [
         (lambda s: bytes_of(s, few if first else many), f"of {few} UINT8_T", f"of {many} UINT8_T"),
+        (long_bcast, f"GMPI_Bcast of {few} bytes", f"GMPI_Bcast of {many} bytes"),
         (lambda s: sums(s, 10 if first else 11, gmpi.SUM), "of 10 DOUBLE", "of 11 DOUBLE"),
         (lambda s: sums(s, 1, gmpi.MAX if first else gmpi.MIN), "MAX", "MIN"),
         (lambda s: s.barrier(comm) if first else sums(s, 1, gmpi.SUM), "GMPI_Barrier", "SUM of 1"),
@@ -282,10 +286,10 @@ def calls_that_differ(g: gmpi.Context) -> None:
             "of 4 bytes", "of 8 bytes",
         ),
     ]  # fmt: skip
-    for make, of_first, of_others in cases:
+    grid = [(*case, Script("grid", 32, blocks=2)) for case in cases[:2]]
+    for make, of_first, of_others, s in [*((*case, Script()) for case in cases), *grid]:
         other = WORLD.Dup()
         comm = g.comm(other, wildcards=False)
-        s = Script()
         call = make(s)
         later = s.barrier(comm)
         s.launch(g)
@@ -303,10 +307,32 @@ def calls_that_differ(g: gmpi.Context) -> None:
         barrier()
 
 
+def a_short_call_and_a_long_one(g: gmpi.Context) -> None:
+    """With the same signature: the long one sees that the other has brought no amount."""
+    few, many = 100, 100 + (1 << AMOUNT_BITS)
+    if SIZE == 1:
+        return
+    other = WORLD.Dup()
+    comm = g.comm(other, wildcards=False)
+    s = Script()
+    call = s.bcast(s.data(pattern(many, 1)), few if RANK == 0 else many, gmpi.BYTE, 0, comm)
+    s.launch(g)
+    if RANK == 0:
+        s.collect(g)
+        assert call.error == gmpi.SUCCESS
+    else:
+        here = f"GMPI_Bcast of {many} bytes from root 0 here"
+        there = f"GMPI_Bcast of {few} bytes from root 0 on rank 0"
+        raises(gmpi.ArgumentError, f"{here} and {there}", lambda: s.collect(g))
+    other.Free()
+    barrier()
+
+
 SCENARIOS = [
     no_record_for_a_collective, sizes_around_a_round, buffers_in_pieces, no_room_for_chunks,
     communicators_at_once,
-    both_roads_in_turn, numbers_wrap, bad_arguments, calls_that_differ, *pipelines.SCENARIOS,
+    both_roads_in_turn, numbers_wrap, bad_arguments, calls_that_differ, a_short_call_and_a_long_one,
+    *pipelines.SCENARIOS,
 ]  # fmt: skip
 
 

@@ -7,11 +7,13 @@ from common import RANK, TIME_FACTOR, pattern
 from script import Buffer, Script
 
 import gmpi
+from gmpi.contract.collectives import AMOUNT_BITS
 
 WATCHDOG_S = 0.4 * TIME_FACTOR
 CHUNK = 65536
 LONG = 100_000  # bytes: above eager_bytes
 LONGEST = 6 * CHUNK  # more than fits into the chunk buffers of a request
+MUCH = 70_000 + (1 << AMOUNT_BITS)  # bytes: a signature has 70000
 NEXT, PREVIOUS = (RANK + 1) % 3, (RANK - 1) % 3
 
 BYTES, WORLD_HANDLE = gmpi.BYTE, gmpi.COMM_WORLD
@@ -237,6 +239,11 @@ def left_a_collective(s: Script, other: int) -> None:
 def left_a_long_collective(s: Script, other: int) -> None:
     if RANK == 0:
         reduce(s, LONG // 8, gmpi.DOUBLE, gmpi.SUM)
+
+
+def left_a_bcast_of_more_than_a_signature_holds(s: Script, other: int) -> None:
+    if RANK == 0:
+        s.bcast(s.room(MUCH), MUCH, BYTES, 1, WORLD_HANDLE)
 
 
 def not_launched_in_a_collective(s: Script, other: int) -> None:

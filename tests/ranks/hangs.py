@@ -84,6 +84,11 @@ HANGS = [
     Hang(calls.sender_never_waits, "missing wait", "its kernels have ended"),
     Hang(calls.left_a_collective, "left", "rank 1 has left its kernels"),
     Hang(calls.left_a_long_collective, "left", "rank 1 has left its kernels"),
+    Hang(
+        calls.left_a_bcast_of_more_than_a_signature_holds,
+        "left",
+        f"GMPI_Bcast root 1, {calls.MUCH} BYTE",
+    ),
     Hang(calls.not_launched_in_a_collective, "not launched", "ranks 0, 1 wait in GMPI_Barrier"),
     Hang(calls.different_collectives, "order", "the order of collectives differs"),
     Hang(calls.order_of_collectives, "communicator", "the communicators differ"),
@@ -108,7 +113,7 @@ WILDCARDS = False if "--direct" in sys.argv else None
 DIRECT = (
     calls.left_a_collective, calls.left_a_long_collective, calls.not_launched_in_a_collective,
     calls.different_collectives, calls.order_of_collectives, calls.collective_and_receive,
-    calls.collective_and_send,
+    calls.collective_and_send, calls.left_a_bcast_of_more_than_a_signature_holds,
 )  # fmt: skip
 #: Some MPI libraries may see these themselves, if the ranks come together in time.
 NOTICED_BY_MPI = (calls.different_counts, calls.different_lengths)
