@@ -109,7 +109,7 @@ def test_who_waits_for_ranks_that_open_no_context_says_so() -> None:
         """
 from gmpi.lifetime import opening
 gmpi.Context(gpu=False).close()  # all come at once
-opening.OTHERS_S = 1.0
+opening.SILENT_S = 1.0
 MPI.COMM_WORLD.Barrier()
 if rank < 2:  # not the one that would speak first
     time.sleep(6)
@@ -119,6 +119,30 @@ gmpi.Context(gpu=False).close()
     assert status == 0, text
     words = "GMPI: rank 2: has waited for 2 s in gmpi.Context for the other ranks: all 3 ranks"
     assert text.count(words) == text.count("has waited") == 1, text
+
+
+@pytest.mark.mpich
+def test_who_waits_for_a_process_that_compiles_says_so() -> None:
+    """Each job with an empty cache would take half a minute: here another one has the turn."""
+    status, text = run(
+        1,
+        """
+import fcntl, os, threading
+from gmpi.lifetime import opening
+from host_proxy.platform import engine_cache, native
+opening.SILENT_S = 0.5
+directory = native._entries[0]._cache.cache_path
+lock = open(os.path.join(directory, "engine.lock"), "ab")
+fcntl.flock(lock, fcntl.LOCK_EX)
+load = engine_cache.EngineCache._loaded
+engine_cache.EngineCache._loaded = lambda *a: None if not lock.closed else load(*a)
+threading.Timer(2, lock.close).start()
+gmpi.Context(gpu=False).close()
+print("opened")
+""",
+    )
+    assert status == 0 and "opened" in text, text
+    assert text.count("has waited for 0.5 s in gmpi.Context for the proxy's engine") == 1, text
 
 
 @pytest.mark.mpich

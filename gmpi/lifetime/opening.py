@@ -7,7 +7,7 @@ import hashlib
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from gmpi.errors import ContextError
 from gmpi.lifetime import process
 from gmpi.memory.regions import Memory
 
-OTHERS_S = 10.0  # how long ranks may come one after the other without a word
+SILENT_S = 10.0  # how long a step may take without a word
 kernel_died = False  # in this process: its CUDA context cannot be used any more
 
 
@@ -45,21 +45,16 @@ def require_mpi() -> None:
 
 
 @contextmanager
-def waiting_for_others(comm: MPI.Comm) -> Iterator[None]:
-    """Says so where the first collective call of an opening takes long: no watchdog runs yet.
+def _said_when_late(comm: MPI.Comm, what: str) -> Iterator[None]:
+    """Says what a step of an opening takes long for: no watchdog runs yet.
 
     Ranks speak one after the other, since whichever may be the missing one.
     """
-    seconds = OTHERS_S * max(1, comm.rank)
+    seconds = SILENT_S * max(1, comm.rank)
 
     def say() -> None:
-        print(
-            f"GMPI: rank {comm.rank}: has waited for {seconds:g} s in gmpi.Context for the other "
-            f"ranks: all {comm.size} ranks of the communicator must open it, and some have not "
-            "begun, or have ended",
-            file=sys.stderr,
-            flush=True,
-        )
+        text = f"GMPI: rank {comm.rank}: has waited for {seconds:g} s in gmpi.Context for {what}"
+        print(text, file=sys.stderr, flush=True)
 
     timer = threading.Timer(seconds, say)
     timer.daemon = True
@@ -68,6 +63,24 @@ def waiting_for_others(comm: MPI.Comm) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+def waiting_for_others(comm: MPI.Comm) -> AbstractContextManager[None]:
+    """Around the first collective call of an opening."""
+    return _said_when_late(
+        comm,
+        f"the other ranks: all {comm.size} ranks of the communicator must open it, and some have "
+        "not begun, or have ended",
+    )
+
+
+def waiting_for_compiler(comm: MPI.Comm) -> AbstractContextManager[None]:
+    """Around what one process of a node compiles, for all that begin with an empty cache."""
+    return _said_when_late(
+        comm,
+        "the proxy's engine, which this or another process of the node compiles: half a minute of "
+        "processor time, once for an installation",
+    )
 
 
 def require_tags(tag_ub: int) -> None:

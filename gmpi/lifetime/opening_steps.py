@@ -37,6 +37,7 @@ from gmpi.lifetime.opening import (
     agree_on_wildcards,
     allocate,
     first_ticket,
+    waiting_for_compiler,
     waiting_for_others,
 )
 from gmpi.lifetime.synchronization import Synchronization
@@ -243,7 +244,8 @@ class _Steps:
         cores = affinity.cores(context.config.cores, context._gpu)
         read = memory.read_user if context.config.debug else None
         context._proxy = Proxy(context._state, context.config.engine, cores, read)
-        self._held.let_through(compile_entries)
+        with waiting_for_compiler(self._comm):
+            self._held.let_through(compile_entries)
 
     def _record(self) -> None:
         self._context._recorder = Recorder(self._context, self._comm)
