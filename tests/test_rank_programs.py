@@ -68,7 +68,8 @@ MPICH_ONLY = {
         "hangs --half=0", f"TEST_NODES=aba {SOME_HANGS}", "point_to_point",
         "random_programs --seeds=10:11", "partitioned", "partitioned_refused",
         "direct_collectives", "direct_blocks", "random_blocks --direct --seeds=12:16",
-        "hangs --direct left_a_collective left_a_long_collective order_of_collectives",
+        "hangs --direct left_a_collective left_a_long_collective left_a_bcast_of_many_bytes "
+        "order_of_collectives",
     ],
     4: [
         "random_programs --seeds=18:19", "TEST_NODES=abbb random_programs --seeds=43:44",

@@ -241,7 +241,7 @@ def left_a_long_collective(s: Script, other: int) -> None:
         reduce(s, LONG // 8, gmpi.DOUBLE, gmpi.SUM)
 
 
-def left_a_bcast_of_more_than_a_signature_holds(s: Script, other: int) -> None:
+def left_a_bcast_of_many_bytes(s: Script, other: int) -> None:
     if RANK == 0:
         s.bcast(s.room(MUCH), MUCH, BYTES, 1, WORLD_HANDLE)
 

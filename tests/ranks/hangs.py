@@ -85,7 +85,7 @@ HANGS = [
     Hang(calls.left_a_collective, "left", "rank 1 has left its kernels"),
     Hang(calls.left_a_long_collective, "left", "rank 1 has left its kernels"),
     Hang(
-        calls.left_a_bcast_of_more_than_a_signature_holds,
+        calls.left_a_bcast_of_many_bytes,
         "left",
         f"GMPI_Bcast root 1, {calls.MUCH} BYTE",
     ),
@@ -113,7 +113,7 @@ WILDCARDS = False if "--direct" in sys.argv else None
 DIRECT = (
     calls.left_a_collective, calls.left_a_long_collective, calls.not_launched_in_a_collective,
     calls.different_collectives, calls.order_of_collectives, calls.collective_and_receive,
-    calls.collective_and_send, calls.left_a_bcast_of_more_than_a_signature_holds,
+    calls.collective_and_send, calls.left_a_bcast_of_many_bytes,
 )  # fmt: skip
 #: Some MPI libraries may see these themselves, if the ranks come together in time.
 NOTICED_BY_MPI = (calls.different_counts, calls.different_lengths)
