@@ -195,3 +195,24 @@ record(flight_events=0)
     )
     assert text.count("kinds 63 ['completed', 'taken', 'called', 'returned']") == 2, text
     assert text.count("kinds 0 []") == 1, text
+
+
+@pytest.mark.mpich
+def test_the_answer_for_a_channel_is_no_number_of_bytes() -> None:
+    text = run(
+        2,
+        """
+@cuda.jit
+def swap(ctx, a, b, peer):
+    gmpi.GMPI_Sendrecv(ctx, a, 8, gmpi.BYTE, peer, 5, b, 8, gmpi.BYTE, peer, 5, gmpi.COMM_WORLD)
+
+with gmpi.Context(wildcards=False) as g:
+    swap[1, 32](g.device, data, buf, 1 - g.rank)
+    g.synchronize()
+    events = g.report().ranks[g.rank].events
+    MPI.COMM_WORLD.Barrier()
+answers = [e for e in events if e.kind == "completed" and e.operation.startswith("channel of")]
+print(f"answers {len(answers)} of {sum(e.nbytes for e in answers)} bytes", flush=True)
+""",
+    )
+    assert text.count("answers 2 of 0 bytes") == 2, text

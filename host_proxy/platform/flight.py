@@ -182,10 +182,12 @@ def _event(state: st.State, row: np.ndarray) -> Event:
         if kind == "called"
         else ops.name_of(number, what >> wire.CALL_SHIFT & wire.CALL_MASK)
     )
+    nbytes = how & wire.BYTES_MASK
+    if kind == "completed" and number in (wire.OP_SEND_CHANNEL, wire.OP_RECEIVE_CHANNEL):
+        nbytes = 0  # there is the road and the channel's address, packed
     seq = request >> 32 & wire.LOW_32
     tag = ((request & wire.LOW_32) ^ 0x80000000) - 0x80000000
     return Event(
         when / 1e9, kind, name, state.record_number(seq), what >> 16 & wire.COMMUNICATOR_MASK,
-        what >> 32, tag,
-        how & wire.BYTES_MASK, how >> wire.ERROR_SHIFT,
+        what >> 32, tag, nbytes, how >> wire.ERROR_SHIFT,
     )  # fmt: skip
