@@ -227,3 +227,63 @@ def test_a_farewell_that_is_on_its_way_is_kept_while_the_watchdog_listens() -> N
         from gmpi.lifetime import farewell
 
         farewell._kept.remove(kept)
+
+
+@pytest.mark.mpich
+def test_who_tests_again_and_again_on_the_direct_road_is_told_of_a_rank_that_has_gone() -> None:
+    """Nothing of such requests travels by the proxy: it is told of one that takes long."""
+    status, text = run(
+        2,
+        """
+from numba import int64
+
+@cuda.jit
+def ask(ctx, buf, how, errors):
+    requests = cuda.local.array(2, int64)
+    for k in range(2):
+        requests[k] = gmpi.GMPI_Irecv(ctx, buf, 8, gmpi.BYTE, 1, k, gmpi.COMM_WORLD)
+    if how == 0:
+        index, status = gmpi.GMPI_Waitany(ctx, 2, requests)
+        error = status.error
+    else:
+        done = False
+        while not done:
+            done, status = gmpi.GMPI_Test(ctx, requests[1])
+        error = max(status.error, gmpi.GMPI_Wait(ctx, requests[0]).error)
+    if cuda.threadIdx.x == 0:
+        errors[0] = error
+
+@cuda.jit
+def late(ctx, buf):
+    begin = gmpi.timer_ns()
+    while gmpi.timer_ns() - begin < 300_000_000:
+        pass
+    gmpi.GMPI_Send(ctx, buf, 8, gmpi.BYTE, 0, 1, gmpi.COMM_WORLD)
+    gmpi.GMPI_Send(ctx, buf, 8, gmpi.BYTE, 0, 0, gmpi.COMM_WORLD)
+
+errors = np.zeros(1, np.int64)
+with gmpi.Context(wildcards=False) as g:  # what was told of is over in time
+    if rank == 0:
+        ask[1, 32](g.device, buf, 1, errors)
+        g.synchronize()
+        assert errors[0] == gmpi.SUCCESS, errors
+    else:
+        late[1, 32](g.device, buf)
+        g.synchronize()
+    assert not g.pending, g.pending
+for how in range(2):
+    try:
+        with gmpi.Context(wildcards=False) as g:
+            if rank == 1:
+                raise KeyboardInterrupt
+            ask[1, 32](g.device, buf, how, errors)
+            g.synchronize()
+    except gmpi.PeerError as exc:
+        print(f"{how}: told; {errors[0] == gmpi.GMPI_ERR_ABORTED}; {exc}".partition("\\n")[0])
+    except KeyboardInterrupt:
+        pass
+    MPI.COMM_WORLD.Barrier()
+""",
+    )
+    assert status == 0, text
+    assert text.count(": told; True;") == 2, text

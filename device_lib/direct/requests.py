@@ -292,7 +292,7 @@ def make_direct(
         turns = 0
         looks = _LOOKS if how == WAIT else 1
         began = 0
-        told = 0
+        told = 1 if state == RESUMED and rows.was_told(ctx, slot, handle) else 0
         first = slots.guess(ctx)  # who looks once, again and again, must come to all of them
         error = 0
         one_look = how == ONE_LOOK or how == KEEP
@@ -307,7 +307,10 @@ def make_direct(
                     now = timer_ns()
                     began = now if began == 0 else began
                     what, error = pacing.look_for_all(ctx, now, False)  # _LOOKED
-                    if now - began > rows.LATE_NS:
+                    late = now - began > rows.LATE_NS
+                    if one_look and told == 0:
+                        late = rows.looked_for_long(ctx, slot, handle, now)
+                    if late:
                         what |= _LATE
                     if load_gpu(ctx.device + wire.DEVICE_DIRECT_OPEN) > _ALONE:
                         what |= _OTHERS

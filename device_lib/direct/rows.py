@@ -57,6 +57,7 @@ LATE_NS = 50_000_000  # then the proxy is told of a wait
 # user's buffer before everything is there that was stored to it earlier: it leaves a request alone
 # for so long. That is time, and no order of the memory model; a fence in each call would be one.
 ALONE_NS = 200_000
+_TOLD = 1 << 62
 
 MINE = 0
 RESUMED = 1  # mine, and TOUCHED
@@ -184,21 +185,60 @@ def claim_to_help(ctx, handle):
 
 
 @device
+def _seen_at(ctx, slot):
+    """Where it stands when the request in a slot was first seen: its name, | _TOLD; the time."""
+    return ctx.device + wire.DEVICE_SEEN + slot * wire.SEEN_BYTES
+
+
+@device
+def _name_of(handle, state):
+    """Handles of two channels may be equal.
+
+    Args:
+        state: as STAGE.
+    """
+    return handle & wire.LOW_32 | (state >> INDEX_SHIFT & INDEX_MASK) << 32
+
+
+@device
 def left_alone(ctx, slot):
     """The handle of the open request in a slot, where a helper may go on with it: nobody has it,
     and ALONE_NS have passed since a helper first saw it; else 0. One lane."""
     handle, state = gpu.read_packet(row_address(ctx, slot) + OWNER)
     if not is_direct_handle(handle) or handle & slots.CLAIMED != 0:
         return 0
-    # Handles of two channels may be equal.
-    request = handle & wire.LOW_32 | (state >> INDEX_SHIFT & INDEX_MASK) << 32
-    place = ctx.device + wire.DEVICE_SEEN + slot * wire.SEEN_BYTES
+    request = _name_of(handle, state)
+    place = _seen_at(ctx, slot)
     known, since = gpu.read_packet(place)
     now = gpu.timer_ns()
-    if known != request:
+    if known & ~_TOLD != request:
         gpu.write_packet(place, request, now)
         return 0
     return handle if now - since > ALONE_NS else 0
+
+
+@device
+def looked_for_long(ctx, slot, handle, now):
+    """Whether the proxy is to be told of a request that is looked at again and again, as of a wait:
+    now, LATE_NS after the first look. Then it stays off the quick way, so that its end is told,
+    too. The caller has claimed it; one lane."""
+    request = _name_of(handle, field(ctx, slot, STAGE))
+    place = _seen_at(ctx, slot)
+    known, since = gpu.read_packet(place)
+    if known & ~_TOLD != request:
+        gpu.write_packet(place, request, now)
+        return False
+    late = known == request and now - since > LATE_NS
+    if late:
+        gpu.write_packet(place, request | _TOLD, since)
+    return late
+
+
+@device
+def was_told(ctx, slot, handle):
+    """Whether ``looked_for_long`` has once said so."""
+    known, since = gpu.read_packet(_seen_at(ctx, slot))
+    return known == _name_of(handle, field(ctx, slot, STAGE)) | _TOLD
 
 
 @device
@@ -212,7 +252,8 @@ def unclaim(ctx, handle):
 def put_back(ctx, handle):
     """``unclaim``, or ``leave`` where it has not come to anything: then it still goes the quick
     way."""
-    if stage_of(ctx, slots.slot_of(handle)) == BEGINS:
+    slot = slots.slot_of(handle)
+    if stage_of(ctx, slot) == BEGINS and not was_told(ctx, slot, handle):
         leave(ctx, handle & ~TOUCHED)
     else:
         unclaim(ctx, handle)
