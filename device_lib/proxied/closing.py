@@ -130,8 +130,7 @@ def finish_small(ctx, handle, resumed):
 
 _WATCH = 31  # lanes that look at the control packets for a test; no completion has as many packets
 _WATCH_BLOCKS = 30
-# Of a record's first word: the call, and its communicator.
-_CALL = wire.CALL_MASK << wire.CALL_SHIFT | wire.COMMUNICATOR_MASK << 16
+_CALL = wire.CALL_MASK << wire.CALL_SHIFT
 
 
 @device

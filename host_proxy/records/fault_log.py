@@ -65,13 +65,6 @@ def log_record(g, r, field, value, low, high):
 
 
 @jit
-def _break(g, r):
-    """This rank makes no further collective on the communicator of a call: it would meet one that
-    others are still in. The watchdog tells them."""
-    put(communicator(g, get(r, st.R_COMM) & (PRIVATE_COMMUNICATOR - 1)), st.C_BROKEN, 1)
-
-
-@jit
 def log_fault(g, r):
     """Logs a call that the device refused by itself."""
     error = get(r, st.R_DONE) & 0xFF
@@ -82,8 +75,6 @@ def log_fault(g, r):
         value = get(r, st.R_HANDLE)
     elif error == GMPI_ERR_NO_RESOURCE:
         field = ops.RESOURCE
-        if _COLLECTIVES[get(r, st.R_FLAGS)]:  # the others make it
-            _break(g, r)
     elif error == ERR_TRUNCATE:
         field = ops.LENGTH
         value = get(r, st.R_HANDLE)
@@ -95,7 +86,7 @@ def log_fault(g, r):
         field = ops.ROAD
     elif error == ERR_OTHER and _COLLECTIVES[get(r, st.R_FLAGS)]:
         # Another rank has called something else: nothing after it can be right.
-        _break(g, r)
+        put(communicator(g, get(r, st.R_COMM) & (PRIVATE_COMMUNICATOR - 1)), st.C_BROKEN, 1)
         _log_call(g, r, get(r, st.R_FLAGS), ops.CALL, error, get(r, st.R_HANDLE), value, 0)
         return
     _log_call(g, r, get(r, st.R_FLAGS), field, error, value, 0, get(r, st.R_DONE) >> 8)
