@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from gmpi.contract import wire
 from gmpi.lifetime import opening
 
 BENCHMARKS, GPU = launcher.ROOT / "benchmarks", launcher.ROOT / "tests" / "gpu"
@@ -94,17 +95,17 @@ class Ranks:
 
 
 def test_ranks_that_agree_do_not_tell_each_other_their_settings() -> None:
-    same = (None, opening.VERSION, {"ring_slots": 64})
+    same = (None, wire.VERSION, {"ring_slots": 64})
     ranks = Ranks(same, same)
     assert opening.agree(ranks, None, {"ring_slots": 64}) is None  # type: ignore[arg-type]
     assert ranks.told == 0
 
 
 def test_ranks_that_differ_are_told_where() -> None:
-    ranks = Ranks((None, opening.VERSION, {"ring_slots": 128}))
+    ranks = Ranks((None, wire.VERSION, {"ring_slots": 128}))
     failure = opening.agree(ranks, None, {"ring_slots": 64})  # type: ignore[arg-type]
     assert ranks.told == 1 and "ring_slots is 64 on rank 0 and 128 on rank 1" in str(failure)
-    ranks = Ranks(("ConfigError: no", opening.VERSION, {}))
+    ranks = Ranks(("ConfigError: no", wire.VERSION, {}))
     failure = opening.agree(ranks, None, {"ring_slots": 64})  # type: ignore[arg-type]
     assert "rank 1 could not open the context: ConfigError: no" in str(failure)
 
