@@ -48,9 +48,8 @@ LENGTH_BITS = 48
 LENGTH_MASK = (1 << LENGTH_BITS) - 1
 
 HELPED = 1 << 62
-TOUCHED = (
-    1 << wire.HANDLE_LARGE_SHIFT
-)  # a helper has gone on with it: what it stored must be acquired
+# A helper has gone on with it: what it stored must be acquired.
+TOUCHED = 1 << wire.HANDLE_LARGE_SHIFT
 
 LATE_NS = 50_000_000  # then the proxy is told of a wait
 # A request is opened without a fence. So a helper, on another multiprocessor, must not touch the
@@ -120,12 +119,22 @@ def open_row(ctx, slot, handle, address, channel, stage, call, length):
 
 
 @device
+def _name_of(handle, state):
+    """Handles of two channels may be equal.
+
+    Args:
+        state: as STAGE.
+    """
+    return handle & wire.LOW_32 | (state >> INDEX_SHIFT & INDEX_MASK) << 32
+
+
+@device
 def _arrived(row):
     """Whether all that the opener has stored is there."""
     handle, stage = gpu.read_packet(row + OWNER)
     address, stamp = gpu.read_packet(row + ADDRESS)
     length, stamp_too = gpu.read_packet(row + LENGTH)
-    wanted = handle & wire.LOW_32 | (stage >> INDEX_SHIFT & INDEX_MASK) << 32
+    wanted = _name_of(handle, stage)
     both = (1 << CALL_SHIFT) - 1
     return stamp & both == wanted and stamp_too & both == wanted
 
@@ -188,16 +197,6 @@ def claim_to_help(ctx, handle):
 def _seen_at(ctx, slot):
     """Where it stands when the request in a slot was first seen: its name, | _TOLD; the time."""
     return ctx.device + wire.DEVICE_SEEN + slot * wire.SEEN_BYTES
-
-
-@device
-def _name_of(handle, state):
-    """Handles of two channels may be equal.
-
-    Args:
-        state: as STAGE.
-    """
-    return handle & wire.LOW_32 | (state >> INDEX_SHIFT & INDEX_MASK) << 32
 
 
 @device

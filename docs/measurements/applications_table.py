@@ -9,18 +9,17 @@ They come from the files applications*-2gpu.json beside this program, which
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
+from _page import fill
 from tabulate import tabulate
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "applications.md"
-BEGIN = "<!-- figures: begin. Written by docs/measurements/applications_table.py -->"
-END = "<!-- figures: end -->"
+PROGRAM = "docs/measurements/applications_table.py"
 HEADERS = ("program", "case", "unit", "GMPI", "CUDA + MPI", "times as fast")
 
 
@@ -69,13 +68,10 @@ def figures(path: Path) -> str:
 @click.option("--check", is_flag=True, help="fail where the page is out of date")
 def main(check: bool) -> None:
     content = "\n\n".join(figures(path) for path in sorted(HERE.glob("applications*-2gpu.json")))
-    pattern = re.escape(BEGIN) + ".*?" + re.escape(END)
-    text = PAGE.read_text()
-    new, found = re.subn(pattern, lambda _: f"{BEGIN}\n\n{content}\n\n{END}", text, flags=re.S)
-    if found != 1:
-        sys.exit(f"{PAGE} has {found} places for figures, not 1")
-    if new != text and check:
-        sys.exit(f"{PAGE} is out of date: run python docs/measurements/applications_table.py")
+    old = PAGE.read_text()
+    new = fill(old, PROGRAM, "figures", content)
+    if new != old and check:
+        sys.exit(f"{PAGE} is out of date: run python {PROGRAM}")
     PAGE.write_text(new)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from _page import fill
 from tabulate import tabulate
 
 HERE = Path(__file__).resolve().parent
@@ -32,8 +33,7 @@ from _himeno_report import (  # noqa: E402
     scaling,
 )
 
-BEGIN = "<!-- {}: begin. Written by docs/measurements/himeno_table.py -->"
-END = "<!-- {}: end -->"
+PROGRAM = "docs/measurements/himeno_table.py"
 SHOWN = 5  # persistent plans of a size
 
 Rows = list[dict[str, Any]]
@@ -206,16 +206,6 @@ def machines(directory: Path) -> str:
     return "\n".join(found)
 
 
-def fill(text: str, name: str, content: str) -> str:
-    """The page with new content between the markers of ``name``."""
-    begin, end = BEGIN.format(name), END.format(name)
-    before, found, rest = text.partition(begin)
-    _, ended, after = rest.partition(end)
-    if not found or not ended:
-        raise click.ClickException(f"the page lacks a marker: {end if found else begin}")
-    return f"{before}{begin}\n\n{content}\n\n{end}{after}"
-
-
 @click.command(help=(__doc__ or "").split("\n\n")[0])
 @click.option("--check", is_flag=True, help="Only say whether the page is up to date.")
 @click.option("--directory", type=click.Path(path_type=Path), default=OWN)
@@ -232,11 +222,9 @@ def main(check: bool, directory: Path, page: Path) -> None:
     for path, blocks in pages.items():
         old = new = path.read_text()
         for name, content in blocks.items():
-            new = fill(new, name, content)
+            new = fill(new, PROGRAM, name, content)
         if new != old and check:
-            raise click.ClickException(
-                f"{path} is out of date: run python docs/measurements/himeno_table.py"
-            )
+            raise click.ClickException(f"{path} is out of date: run python {PROGRAM}")
         if new != old:
             path.write_text(new)
 

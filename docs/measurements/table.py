@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+from _page import fill
 from tabulate import tabulate
 
 HERE = Path(__file__).resolve().parent
-BEGIN = "<!-- {}: begin. Written by docs/measurements/table.py -->"
-END = "<!-- {}: end -->"
+PROGRAM = "docs/measurements/table.py"
 
 #: Suffix of the files -> heading of their column.
 KINDS = {"2gpu": "2 GPUs", "1gpu": "1 GPU, 2 ranks under MPS", "simulator": "simulator"}
@@ -338,16 +338,6 @@ def texts(directory: Path) -> dict[str, str]:
     return {"measured": measured, "short": latencies(best, FEW_SIZES) or "not measured"}
 
 
-def fill(page: Path, name: str, content: str) -> str:
-    """The page with new content between the markers of ``name``."""
-    begin, end = BEGIN.format(name), END.format(name)
-    before, found, rest = page.read_text().partition(begin)
-    _, ended, after = rest.partition(end)
-    if not found or not ended:
-        sys.exit(f"{page} lacks a marker: {end if found else begin}")
-    return f"{before}{begin}\n\n{content}\n\n{end}{after}"
-
-
 @click.command(help=(__doc__ or "").split("\n\n")[0])
 @click.option("--check", is_flag=True, help="Only say whether the pages are up to date.")
 @click.option("--directory", type=click.Path(path_type=Path), default=HERE, show_default=True)
@@ -356,11 +346,12 @@ def fill(page: Path, name: str, content: str) -> str:
 def main(check: bool, directory: Path, page: Path, readme: Path) -> None:
     found = texts(directory)
     for path, name in ((page, "measured"), (readme, "short")):
-        new = fill(path, name, found[name])
-        if new == path.read_text():
+        old = path.read_text()
+        new = fill(old, PROGRAM, name, found[name])
+        if new == old:
             continue
         if check:
-            sys.exit(f"{path} is out of date: run python docs/measurements/table.py")
+            sys.exit(f"{path} is out of date: run python {PROGRAM}")
         path.write_text(new)
 
 
