@@ -16,7 +16,7 @@ from device_lib.platform.context import leads_grid
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import BLOCK, Scope, warp_lanes, warp_mask
-from device_lib.proxied import ring, slots, taking
+from device_lib.proxied import pacing, ring, slots, taking
 from gmpi.contract import grid
 from gmpi.contract.wire import (
     CONTROL_ABORT,
@@ -251,10 +251,7 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
             if gpu.thread_rank() == 0:
                 there = _have_arrived(ctx, _LOOKS)
                 if there == 0:
-                    now = gpu.timer_ns()
-                    began = now if began == 0 else began
-                    late = 1 if now - began > rows.LATE_NS else 0
-                    error = gpu.load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
+                    late, error, began = pacing.long_wait_at_host(ctx, began)
             there, error, late = gpu.broadcast_block_3(there, error, late)
             gpu.sync_block()
             if late != 0 and handle == 0 and error == 0:
@@ -283,24 +280,22 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
             first: number of the last command when its block came.
             number: of the last command that it has seen.
         """
-        now = gpu.timer_ns()
-        began = now if began == 0 else began
-        error = gpu.load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
+        late, error, began = pacing.long_wait_at_host(ctx, began)
         entered = gpu.load_gpu(_row(ctx) + grid.ENTERED)
-        late = 0
+        tells = 0
         if entered <= first:
             if error != 0:
                 if gpu.cas_gpu(_row(ctx) + grid.ENTERED, entered, grid.GAVE_UP) != entered:
                     error = 0  # the leader comes just now, or others give up
-            elif now - began > rows.LATE_NS and telling == 0:
-                late = 1 if gpu.cas_gpu(_row(ctx) + grid.TELLER, 0, 1) == 0 else 0
+            elif late != 0 and telling == 0:
+                tells = 1 if gpu.cas_gpu(_row(ctx) + grid.TELLER, 0, 1) == 0 else 0
         elif entered != grid.GAVE_UP:
             error = 0  # it will say so itself
         else:
             gpu.fence_gpu()
             if _last(ctx) != number:
                 error = 0  # that was in a later call: a command has come
-        return error, began, late
+        return error, began, tells
 
     @device
     def serve(ctx, what):

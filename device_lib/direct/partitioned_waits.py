@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from device_lib.direct import rows
 from device_lib.direct.groups import error_of_groups
 from device_lib.direct.late import count_late
 from device_lib.direct.late_waits import make_late_waits
@@ -22,8 +21,7 @@ from gmpi.contract import partitions as p
 from gmpi.contract import wire
 from gmpi.contract.constants import BYTE, ERR_REQUEST, SUCCESS
 
-_PATIENCE = 2 if gpu.SIMULATOR else 8  # passes over all partitions, before others are thought of
-_LOOKS = 2 if gpu.SIMULATOR else 16
+_LOOKS = 2 if gpu.SIMULATOR else 16  # at each of its packets, in one pass over all partitions
 KEEP = 2  # in place of ``once``: looks once, and leaves a request active that is complete
 
 # What one pass has found.
@@ -205,26 +203,22 @@ def make_partitioned_waits(
         error = 0
         while found == _GOES_ON and error == 0 and once == 0:
             turns += 1
-            if turns > _PATIENCE:
+            if turns > pacing.PATIENCE:
                 sync()
-                late = 0
-                looked = 0
+                what = 0
                 if leads() and gpu.lane_id() == 0:
-                    now = gpu.timer_ns()
-                    began = now if began == 0 else began
-                    late = 1 if now - began > rows.LATE_NS else 0
                     # Those between nodes come by commands in host memory.
                     shape = gpu.load_gpu(row_of(ctx, request) + p.SHAPE)
-                    looked, error = pacing.look_for_all(ctx, now, mode_of(shape) == p.PROXIED)
-                error, late, looked = broadcast_3(error, late, looked)
+                    what, error, began = pacing.long_wait(ctx, began, mode_of(shape) == p.PROXIED)
+                error, what, unused = broadcast_3(error, what, 0)
                 sync()
-                if late != 0 and handle == 0:
+                if what & pacing.LATE != 0 and handle == 0:
                     handle = begin_late(ctx)
                     if handle > 0 and leads():
                         tell_linked(ctx, wire.OP_WAITS, request, handle)
                 if error == 0:
                     go_on(ctx, slots.guess(ctx))
-                    if looked != 0:
+                    if what & pacing.LOOKED != 0:
                         help_others(ctx)
             gpu.spin()
             found = pass_linked(ctx, request)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib.direct import rows
 from device_lib.direct.late_waits import make_late_waits
 from device_lib.direct.long_steps import flags_of, segment_bytes
 from device_lib.direct.rounds import kind_of, later_word, row_of
@@ -113,11 +112,10 @@ def make_pipeline_waits(scope: Scope, help_others: Callable) -> None:
     def judge(ctx, where, handle, began):
         """(abort's error class or 0, when the wait began, whether to tell the proxy now); one
         thread."""
-        now = gpu.timer_ns()
-        began = now if began == 0 else began
-        error = pacing.look_for_all(ctx, now, False)[1] & 0xFF
+        found, error, began = pacing.long_wait(ctx, began, False)
+        error &= 0xFF
         late = 0
-        if handle == 0 and error == 0 and now - began > rows.LATE_NS:
+        if handle == 0 and error == 0 and found & pacing.LATE != 0:
             late = 1
             if of_grid(ctx, where) and gpu.cas_gpu(ctx.device + DEVICE_GRID + TELLER, 0, 1) != 0:
                 late = 0  # another block tells

@@ -33,7 +33,6 @@ from device_lib.platform.primitives import (
     fence_gpu,
     lane_id,
     load_gpu,
-    timer_ns,
 )
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import pacing, ring, slots, taking
@@ -56,12 +55,8 @@ QUICK = 2
 KEEP = 3  # as ONE_LOOK, and a request that is complete stays open for a wait to come
 
 _LOOKS = 2 if SIMULATOR else 16  # of one lane, before all threads of the scope meet again
-_PATIENCE = 2 if SIMULATOR else 8  # turns of _LOOKS, before others' requests are gone on with
 _ALONE = 1  # open requests of the direct road: our own
-# What one lane has found out in a turn of a wait.
-_LOOKED = 1  # at host memory
-_LATE = 2
-_OTHERS = 4  # are open
+_OTHERS = 4  # are open: found in a turn of a wait, as pacing.LOOKED and LATE
 
 
 def make_ask(transact: Callable) -> Callable:
@@ -301,28 +296,23 @@ def make_direct(
             turns += 1
             if done:
                 break
-            if turns >= _PATIENCE or one_look:
+            if turns >= pacing.PATIENCE or one_look:
                 what = 0
                 if leads() and lane_id() == 0:
-                    now = timer_ns()
-                    began = now if began == 0 else began
-                    what, error = pacing.look_for_all(ctx, now, False)  # _LOOKED
-                    late = now - began > rows.LATE_NS
-                    if one_look and told == 0:
-                        late = rows.looked_for_long(ctx, slot, handle, now)
-                    if late:
-                        what |= _LATE
+                    what, error, began = pacing.long_wait(ctx, began, False)
+                    if one_look and told == 0 and rows.looked_for_long(ctx, slot, handle, began):
+                        what |= pacing.LATE
                     if load_gpu(ctx.device + wire.DEVICE_DIRECT_OPEN) > _ALONE:
                         what |= _OTHERS
                 error, what, unused = broadcast_3(error, what, 0)
                 sync()
-                if what & _LATE != 0 and told == 0:
+                if what & pacing.LATE != 0 and told == 0:
                     told = 1
                     if leads():
                         tell_linked(ctx, wire.OP_WAITS, slot, handle)
                 if what & _OTHERS != 0 and error == 0:
                     first = help_linked(ctx, first)
-                if error == 0 and what & _LOOKED != 0:
+                if error == 0 and what & pacing.LOOKED != 0:
                     help_others(ctx)
             if how != WAIT:
                 break

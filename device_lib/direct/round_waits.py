@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib.direct import rounds, rows
+from device_lib.direct import rounds
 from device_lib.direct.late_waits import make_late_waits
 from device_lib.direct.rounds import NOBODY, is_reducing, kind_of, row_of, signature_of
 from device_lib.platform import primitives as gpu
@@ -21,8 +21,6 @@ from gmpi.contract import collectives, wire
 from gmpi.contract.constants import ERR_OTHER, SUCCESS
 
 LOOKS = 2 if gpu.SIMULATOR else 64  # for each packet, before all threads of the scope meet
-_PATIENCE = 2 if gpu.SIMULATOR else 8  # turns of LOOKS, before anything else is thought of
-_LOOKED, _LATE = 1, 2  # a wait has looked at host memory for all; it takes long
 
 # What is waited for in a round: the lowest bit of ``size_mode``.
 ENTERED_ONLY = 0  # packet 0 of all ranks
@@ -95,13 +93,9 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
     @device
     def judge(ctx, what, number, signature, began):
         """(error class with which a wait ends, or 0; what differs: rank + 1 | signature << 32;
-        when it began; _LATE and _LOOKED); one lane, now and then."""
+        when it began; what ``pacing.long_wait`` has found); one lane, now and then."""
         area, place = gpu.load_16(row_of(ctx, what) + collectives.AREA)
-        now = gpu.timer_ns()
-        began = now if began == 0 else began
-        found, error = pacing.look_for_all(ctx, now, False)  # _LOOKED
-        if now - began > rows.LATE_NS:
-            found |= _LATE
+        found, error, began = pacing.long_wait(ctx, began, False)
         other, theirs = rounds.who_differs(
             area, place >> collectives.RANKS_SHIFT, number, signature
         )
@@ -132,13 +126,13 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
             missing = sync_or(look(ctx, what, number, signature, target, size_mode))
             while missing and error == SUCCESS:
                 turns += 1
-                if turns > _PATIENCE:
+                if turns > pacing.PATIENCE:
                     found = 0
                     if leads() and gpu.lane_id() == 0:
                         error, differs, began, found = judge(ctx, what, number, signature, began)
                     error, differs, found = broadcast_3(error, differs, found)
                     sync()
-                    if found & _LATE != 0 and handle == 0:
+                    if found & pacing.LATE != 0 and handle == 0:
                         handle = begin_late(ctx)
                         if handle > 0 and leads():
                             nbytes = size_mode >> 1
@@ -147,7 +141,7 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
                             tell_linked(ctx, wire.OP_WAITS, what, 0, nbytes, handle)
                     if error == SUCCESS:
                         go_on(ctx, slots.guess(ctx))
-                        if found & _LOOKED != 0:
+                        if found & pacing.LOOKED != 0:
                             help_others(ctx)
                 gpu.spin()
                 if error == SUCCESS:

@@ -18,7 +18,7 @@ from device_lib.platform.context import (
     row_address,
 )
 from device_lib.platform.primitives import device
-from device_lib.proxied import slots
+from device_lib.proxied import pacing, slots
 from gmpi.contract import wire
 from gmpi.contract.channels import NUMBERS
 
@@ -51,7 +51,6 @@ HELPED = 1 << 62
 # A helper has gone on with it: what it stored must be acquired.
 TOUCHED = 1 << wire.HANDLE_LARGE_SHIFT
 
-LATE_NS = 50_000_000  # then the proxy is told of a wait
 # A request is opened without a fence. So a helper, on another multiprocessor, must not touch the
 # user's buffer before everything is there that was stored to it earlier: it leaves a request alone
 # for so long. That is time, and no order of the memory model; a fence in each call would be one.
@@ -227,7 +226,7 @@ def looked_for_long(ctx, slot, handle, now):
     if known & ~_TOLD != request:
         gpu.write_packet(place, request, now)
         return False
-    late = known == request and now - since > LATE_NS
+    late = known == request and now - since > pacing.LATE_NS
     if late:
         gpu.write_packet(place, request | _TOLD, since)
     return late

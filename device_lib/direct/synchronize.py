@@ -9,10 +9,11 @@ from types import SimpleNamespace
 from device_lib.direct import rows
 from device_lib.platform.context import all_slots
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import device, lane_id, load_sys, pause, timer_ns
+from device_lib.platform.primitives import device, lane_id, pause
 from device_lib.platform.scope import Scope
+from device_lib.proxied import pacing
 from gmpi.contract.constants import SUCCESS
-from gmpi.contract.wire import CONTROL_ABORT, OP_WAITED, OP_WAITS
+from gmpi.contract.wire import OP_WAITED, OP_WAITS
 
 _HOST = 32  # turns between two looks at host memory
 
@@ -48,13 +49,11 @@ def make_complete_open(
             if leads() and lane_id() == 0:
                 over = 1 if rows.is_over(ctx, slot, handle) else 0
                 if at_host:
-                    error = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
-                    began = timer_ns() if began == 0 else began
-                    late = 1 if timer_ns() - began > rows.LATE_NS else 0
+                    late, error, began = pacing.long_wait_at_host(ctx, began)
                 pause(64)
             over, error, late = broadcast_3(over, error, late)
             sync()
-            if late != told:
+            if late != 0 and told == 0:
                 told = 1
                 if leads():
                     tell(ctx, OP_WAITS, slot, handle)

@@ -1,4 +1,5 @@
-"""How often host memory is looked at while many wait: as often in all, however many they are.
+"""How often host memory is looked at while many wait, as often in all, however many they are; and
+when a wait takes long.
 
 A look is a read over PCIe, and the user's own copies and launches stand in the same queue: 16 warps
 that look all the time are not noticed, but 64 make a copy of 8 bytes 20 times slower, and 128 sixty
@@ -9,6 +10,9 @@ has come since it did so before. Who has ended or was aborted just counts no mor
 over before the second count, some 35 us, are not touched, and neither are those of few warps. A
 warp counts once however many requests it polls: 64 warps that wait for 16 each would rest for 70 us
 otherwise, and have a third fewer messages a second.
+
+Who waits for long thinks of others: goes on with their requests, and tells the proxy of the wait.
+All long waits of the direct road and of the grid take their turns here.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -22,6 +26,11 @@ FEW = 16  # looks under way at once that nobody notices
 _REST_NS = 70  # what a look takes, divided among so many
 NOT_COUNTED = -1
 _BETWEEN_NS = 20_000  # two looks for all
+PATIENCE = 2 if gpu.SIMULATOR else 8  # turns of a wait, before anything else is thought of
+LATE_NS = 50_000_000  # then the proxy is told of a wait
+# What is found in a turn of a long wait.
+LOOKED = 1  # the caller has looked at host memory for all
+LATE = 2  # the wait takes LATE_NS already
 
 
 @device
@@ -78,3 +87,32 @@ def look_for_all(ctx, now, in_any_case):
     if error != 0:
         gpu.store_gpu(ctx.device + DEVICE_ABORT, error)
     return 1, error
+
+
+@device
+def _since(began, now):
+    """(when a wait began, first 0; LATE or 0)."""
+    began = now if began == 0 else began
+    return began, LATE if now - began > LATE_NS else 0
+
+
+@device
+def long_wait(ctx, began, in_any_case):
+    """One turn of a long wait of the direct road: (LOOKED and LATE; error class of aborted waits;
+    when the wait began, first 0); one lane.
+
+    Args:
+        in_any_case: as ``look_for_all``'s.
+    """
+    now = gpu.timer_ns()
+    began, late = _since(began, now)
+    looked, error = look_for_all(ctx, now, in_any_case)
+    return looked | late, error, began
+
+
+@device
+def long_wait_at_host(ctx, began):
+    """One turn of a wait that looks at host memory each time: (LATE or 0; error class of aborted
+    waits; when the wait began, first 0); one lane."""
+    began, late = _since(began, gpu.timer_ns())
+    return late, gpu.load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF, began
