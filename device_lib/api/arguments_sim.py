@@ -52,7 +52,7 @@ def checked(
         lane.call = call.__name__, caller.f_code, caller.f_lineno  # for BarrierError
         try:
             types = tuple(map(type, given))
-            if named or types not in known or wants_one_piece(call.__name__):
+            if named or types not in known:
                 check(call.__name__, signature, given, named, kind_of_value)
                 _no_memory_of_a_thread(call.__name__, {**dict(zip(names, given)), **named})
                 if scope == "grid":
@@ -60,7 +60,7 @@ def checked(
                 objects = map(kind_of_value, (*given, *named.values()))
                 if any(kind.use == OTHER for kind in objects):  # which stand for numbers
                     given, named = numbered(signature, given, named, kind_of_value, int)
-                else:
+                elif not wants_one_piece(call.__name__):  # that says their values, not their types
                     known.add(types)
             if named:
                 given = signature.bind(*given, **named).args

@@ -23,8 +23,6 @@ from device_lib.api.partitioned import make_partitioned_calls
 from device_lib.api.persistent import make_persistent
 from device_lib.api.several import make_several
 from device_lib.api.waiting import as_it_is, make_waiting
-from device_lib.api.words import comm_rank as comm_rank
-from device_lib.api.words import comm_size as comm_size
 from device_lib.direct.block_collectives import make_block_collectives
 from device_lib.direct.collectives import make_collectives
 from device_lib.direct.groups import make_groups

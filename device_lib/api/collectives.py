@@ -11,9 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from device_lib.api.words import comm_rank, is_scattered, pair, word0_of
+from device_lib.api.local import comm_rank
 from device_lib.direct.scattered_collectives import allreduce_word, bcast_word
-from device_lib.move.message import fitting, inspect, inspect_reduction, is_sound, message_bytes
+from device_lib.move.message import (
+    fitting,
+    inspect,
+    inspect_reduction,
+    is_scattered,
+    is_sound,
+    message_bytes,
+    pair,
+    word0_of,
+)
 from device_lib.platform.context import may_collect_direct
 from device_lib.platform.primitives import buffer_of, describe, device, int64
 from gmpi.contract import wire

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
+from device_lib.api.local import comm_rank, comm_size
 from device_lib.api.waiting import as_it_is
-from device_lib.api.words import comm_rank, comm_size, pair, word0_of
-from device_lib.move.message import fitting
+from device_lib.move.message import fitting, pair, word0_of
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import buffer_of, describe, device, int64
 from device_lib.platform.scope import Scope

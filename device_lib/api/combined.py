@@ -12,12 +12,11 @@ from types import SimpleNamespace
 
 from device_lib.api.local import type_size
 from device_lib.api.messages import make_refused
-from device_lib.api.words import is_scattered, pair, word0_of
-from device_lib.platform.context import Status, eager_bytes, may_go_direct
+from device_lib.move.message import is_scattered, pair, word0_of
+from device_lib.platform.context import Status, eager_bytes, may_go_direct, status_of
 from device_lib.platform.primitives import buffer_of, device, int64
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from device_lib.proxied.slots import error_handle
-from device_lib.proxied.status import status_of
 from gmpi.contract import wire
 from gmpi.contract.constants import ERR_COMM, PROC_NULL, SUCCESS
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.direct import rows
-from device_lib.direct.partitions import is_partitioned, is_persistent
 from device_lib.direct.requests import ONE_LOOK, QUICK
 from device_lib.direct.rows import is_direct_handle
 from device_lib.platform import primitives as gpu
@@ -295,9 +294,9 @@ def make_freeing(
     @device
     def request_free(ctx, request):
         request = int64(request)
-        if is_persistent(request):
+        if slots.is_persistent(request):
             return free_persistent(ctx, request)
-        if is_partitioned(request):
+        if slots.is_partitioned(request):
             return free_partitioned(ctx, request)
         return free_linked(ctx, request)
 

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 
 from device_lib.api.waiting import element_at
 from device_lib.direct.grid_team import ERROR, HANDLE, leads, make_block_team
-from device_lib.direct.partitions import is_partitioned
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import Status, as_leader
 from device_lib.platform.primitives import device, int64
@@ -32,7 +31,7 @@ def _set_null(requests, index):
     at = address + index * 8
     if strided:
         at = element_at(gpu.describe(requests, address, room, strided), index, 8)
-    if not is_partitioned(gpu.load_8(at)):
+    if not slots.is_partitioned(gpu.load_8(at)):
         gpu.store_8(at, REQUEST_NULL)
 
 

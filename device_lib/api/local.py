@@ -9,15 +9,45 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from device_lib.api.words import comm_rank, comm_size
-from device_lib.move.layouts import is_derived, type_row
-from device_lib.platform.primitives import device, int64, load_gpu, timer_ns
+from device_lib.move.layouts import type_row
+from device_lib.move.message import is_derived
+from device_lib.platform.context import sign32, world_rank, world_size
+from device_lib.platform.primitives import device, int64, load_gpu, load_sys, timer_ns
 from gmpi.contract import constants
 from gmpi.contract.layouts import TYPE_BASIC_SHIFT, TYPE_DISTINCT, TYPE_SIZE
 from gmpi.contract.topology import PERIODS_SHIFT
-from gmpi.contract.wire import COMMUNICATORS, DEVICE_TOPOLOGY, TOPOLOGY_BYTES
+from gmpi.contract.wire import (
+    COMMUNICATOR_BYTES,
+    COMMUNICATORS,
+    DEVICE_TOPOLOGY,
+    MAPPED_COMMUNICATORS,
+    TOPOLOGY_BYTES,
+)
 
 _DATATYPE_COUNT = len(constants.DATATYPES)
+
+
+@device
+def _communicator_word(ctx, comm):
+    if comm < 0 or comm >= COMMUNICATORS:
+        return 0xFFFFFFFF  # rank -1, size 0
+    return load_sys(ctx.mapped + MAPPED_COMMUNICATORS + int64(comm) * COMMUNICATOR_BYTES)
+
+
+@device
+def comm_rank(ctx, comm):
+    """Rank of this process in the communicator (any thread; MPI 4.1 section 7.4.1)."""
+    if comm == constants.COMM_WORLD:
+        return world_rank(ctx)
+    return sign32(_communicator_word(ctx, comm))
+
+
+@device
+def comm_size(ctx, comm):
+    """Number of processes in the communicator (any thread; MPI 4.1 section 7.4.1)."""
+    if comm == constants.COMM_WORLD:
+        return world_size(ctx)
+    return sign32(_communicator_word(ctx, comm) >> 32)
 
 
 @device

@@ -11,13 +11,12 @@ from types import SimpleNamespace
 
 from device_lib.api.messages import make_message_call, make_refused, not_direct
 from device_lib.api.waiting import as_it_is
-from device_lib.api.words import pair, word0_of
-from device_lib.platform.context import row_address
+from device_lib.move.message import pair, word0_of
+from device_lib.platform.context import row_address, status_of
 from device_lib.platform.primitives import device, int64, load_gpu
 from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from device_lib.proxied.slots import error_handle
-from device_lib.proxied.status import status_of
 from gmpi.contract import wire
 from gmpi.contract.constants import (
     ERR_COMM,

@@ -9,33 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib.api.words import is_scattered, pair, word0_of
 from device_lib.direct.one_warp import PROXIED_ROAD
-from device_lib.move.message import fitting, inspect, is_sound, message_bytes
+from device_lib.move.message import (
+    fitting,
+    inspect,
+    is_scattered,
+    is_sound,
+    message_bytes,
+    pair,
+    word0_of,
+)
 from device_lib.platform.context import has_direct, may_go_direct
 from device_lib.platform.primitives import buffer_of, describe, device, int64
 from gmpi.contract.constants import ERR_COMM, PROC_NULL
 from gmpi.contract.wire import FLAG_OUT
-
-
-@device
-def _message(ctx, op, way, buf, count, datatype, peer, comm):
-    """(first word of the record, bytes to move, address) of one buffer to or from one peer."""
-    nbytes = message_bytes(count, datatype)
-    if peer == PROC_NULL:
-        nbytes = 0
-    address, nbytes, flags = inspect(ctx, buf, nbytes, way)
-    return word0_of(op, flags, comm, datatype), nbytes, address
-
-
-@device
-def _itself(word):
-    return word
-
-
-@device
-def _nothing(word):
-    return 0
 
 
 @device
@@ -84,7 +71,7 @@ def make_message_call(
         scattered: (ctx, word0, peer_tag, count, send, recv) -> result, of derived datatypes and
             strided views: what ``describe`` has written.
     """
-    of_send, of_recv = (_itself, _nothing) if way == FLAG_OUT else (_nothing, _itself)
+    sends = way == FLAG_OUT
 
     @device
     def call(ctx, op, buf, count, datatype, peer, tag, comm):
@@ -93,15 +80,17 @@ def make_message_call(
         if is_scattered(datatype, strided):
             word0 = word0_of(op, way, comm, datatype)
             words = describe(buf, at, room, strided)
-            return scattered(
-                ctx, word0, pair(peer, tag), int64(count), of_send(words), of_recv(words)
-            )
-        word0, nbytes, address = _message(ctx, op, way, buf, count, datatype, peer, comm)
+            send, recv = (words, 0) if sends else (0, words)
+            return scattered(ctx, word0, pair(peer, tag), int64(count), send, recv)
+        nbytes = message_bytes(count, datatype)
+        if peer == PROC_NULL:
+            nbytes = 0
+        address, nbytes, flags = inspect(ctx, buf, nbytes, way)
+        word0 = word0_of(op, flags, comm, datatype)
         handle = direct(ctx, word0, pair(peer, tag), count, nbytes, address)
         if handle != PROXIED_ROAD:
             return end(ctx, handle)
-        return proxied(
-            ctx, word0, pair(peer, tag), count, nbytes, of_send(address), of_recv(address)
-        )
+        send, recv = (address, 0) if sends else (0, address)
+        return proxied(ctx, word0, pair(peer, tag), count, nbytes, send, recv)
 
     return call

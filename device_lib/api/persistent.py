@@ -15,7 +15,6 @@ from device_lib.api.collectives import make_collective_calls
 from device_lib.api.messages import make_message_call, make_refused, not_direct
 from device_lib.api.waiting import as_it_is
 from device_lib.direct.one_warp import PROXIED_ROAD
-from device_lib.direct.partitions import is_persistent
 from device_lib.direct.persistent_rows import find_row, is_row_s, persistent_row
 from device_lib.move.message import is_sound
 from device_lib.platform import primitives as gpu
@@ -23,6 +22,7 @@ from device_lib.platform.context import context_id, has_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
+from device_lib.proxied import slots
 from device_lib.proxied.slots import error_handle
 from gmpi.contract import persistent, wire
 from gmpi.contract.constants import ERR_COMM, ERR_REQUEST, GMPI_ERR_NO_RESOURCE, SUCCESS
@@ -229,7 +229,7 @@ def make_persistent(
     @device
     def start(ctx, request):
         request = int64(request)
-        if is_persistent(request):
+        if slots.is_persistent(request):
             return start_linked(ctx, request)
         return start_partitioned(ctx, request)
 

@@ -11,16 +11,15 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct.partitioned_waits import is_inactive
-from device_lib.direct.partitions import is_partitioned
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import Status
+from device_lib.platform.context import Status, status_of, store_status
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
+from device_lib.proxied import slots
 from device_lib.proxied.closing import NO_ORIGIN
 from device_lib.proxied.closing_all import STATUS_BYTES
 from device_lib.proxied.slots import error_handle
-from device_lib.proxied.status import status_of, store_status
 from gmpi.contract.constants import SUCCESS, UNDEFINED
 from gmpi.contract.wire import HANDLE_ERROR_SHIFT, REQUEST_NULL
 
@@ -43,7 +42,7 @@ def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
     def take_out(at, request, instead):
         """A request is complete; every thread, because the array may be private to each."""
         sync()
-        if not is_partitioned(request):
+        if not slots.is_partitioned(request):
             gpu.store_8(at, instead)
         sync()
 
@@ -115,7 +114,7 @@ def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
                     if statuses != 0 and leads() and gpu.lane_id() == 0:
                         store_status(statuses + i * STATUS_BYTES, status)
                     take_out(requests + i * 8, request, error_handle(status.error) | _SEEN)
-                    if is_partitioned(request) and status.error != SUCCESS and i < first:
+                    if slots.is_partitioned(request) and status.error != SUCCESS and i < first:
                         error = status.error
                         first = i
                 else:

@@ -13,19 +13,17 @@ from types import SimpleNamespace
 
 from device_lib.direct.partitioned_waits import KEEP as KEEP_ACTIVE
 from device_lib.direct.partitioned_waits import is_inactive
-from device_lib.direct.partitions import is_partitioned, is_persistent
 from device_lib.direct.persistent_rows import make_rounds
 from device_lib.direct.requests import KEEP, ONE_LOOK, QUICK, WAIT
 from device_lib.direct.rows import is_direct_handle
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import Status, has_direct
+from device_lib.platform.context import Status, has_direct, status_of, store_status
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
 from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from device_lib.proxied.closing_all import STATUS_BYTES
-from device_lib.proxied.status import status_of, store_status
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.wire import HANDLE_ERROR_SHIFT, REQUEST_NULL
 
@@ -57,7 +55,7 @@ def as_it_is(ctx, request):
 @device
 def _is_waited_for(request):
     """Whether Waitall has negated it: a partitioned request, which stays in the array."""
-    return request < 0 and is_partitioned(-request)
+    return request < 0 and slots.is_partitioned(-request)
 
 
 def make_waiting(
@@ -109,7 +107,7 @@ def make_waiting(
         if is_direct_handle(request):
             outcome, count, origin = finish_direct(ctx, request, how)
             return outcome & COMPLETED != 0, close(ctx, request, outcome, count, origin)
-        if is_partitioned(request):
+        if slots.is_partitioned(request):
             outcome, count, origin = finish_partitioned(ctx, request, 0 if how == WAIT else 1)
             return outcome & COMPLETED != 0, close(ctx, request, outcome, count, origin)
         if how == WAIT and request > 0 and request >> HANDLE_ERROR_SHIFT == 0:
@@ -130,10 +128,10 @@ def make_waiting(
         """
         request = int64(request)
         opened = request
-        if is_persistent(request):
+        if slots.is_persistent(request):
             opened = inner(ctx, request)
         completed, status = finish_plain(ctx, opened, how)
-        if completed and is_persistent(request):
+        if completed and slots.is_persistent(request):
             end_round(ctx, request)
         return completed, status
 
@@ -149,14 +147,14 @@ def make_waiting(
         """What a test would find, of a request that stays open: whether it is complete, and the
         fields of its Status."""
         opened = request
-        if is_persistent(request):
+        if slots.is_persistent(request):
             opened = inner(ctx, request)
         if opened == REQUEST_NULL or opened >> HANDLE_ERROR_SHIFT == 1:
             completed, s = complete(ctx, opened, True)
             return 1, s.error, s.source, s.tag, s.count, s.nbytes
         if is_direct_handle(opened):
             outcome, count, origin = finish_direct(ctx, opened, KEEP)
-        elif is_partitioned(opened):
+        elif slots.is_partitioned(opened):
             outcome, count, origin = finish_partitioned(ctx, opened, KEEP_ACTIVE)
         else:
             outcome, count, origin = look_at(ctx, opened, 1)
@@ -218,7 +216,7 @@ def make_waiting(
                             store_status(statuses + i * STATUS_BYTES, status)
                         sync()
                         # Every thread: the array may be private to each.
-                        done = -request if is_partitioned(request) else REQUEST_NULL
+                        done = -request if slots.is_partitioned(request) else REQUEST_NULL
                         gpu.store_8(requests + i * 8, done)
                         sync()
                     else:
@@ -256,7 +254,7 @@ def make_waiting(
                     completed, status = finish_either(ctx, request, how)
                     if completed:
                         sync()
-                        if not is_partitioned(request):
+                        if not slots.is_partitioned(request):
                             gpu.store_8(requests + i * stride, REQUEST_NULL)
                         sync()
                         return (
@@ -288,7 +286,7 @@ def make_waiting(
             at = element_at(requests, i, 8)
             request = gpu.load_8(at)
             completed, status = finish(ctx, request, False)
-            if not is_partitioned(request):
+            if not slots.is_partitioned(request):
                 gpu.store_8(at, REQUEST_NULL)  # every thread: the array may be private to each
             if statuses != 0:
                 store_status(element_at(statuses, i, STATUS_BYTES), status)

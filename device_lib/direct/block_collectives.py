@@ -31,11 +31,10 @@ from device_lib.move.layouts import (
     unpack_layout,
 )
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import may_collect_direct
+from device_lib.platform.context import may_collect_direct, sign32
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope
-from device_lib.proxied.status import sign32
 from gmpi.contract import collectives, moves
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import windows
+from device_lib.platform.context import sign32
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     add_gpu,
@@ -28,7 +29,6 @@ from device_lib.platform.primitives import (
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import ring
 from device_lib.proxied.pacing import may_look_at_host
-from device_lib.proxied.status import sign32
 from gmpi.contract import windows as w
 from gmpi.contract.constants import ERR_RMA_SYNC, MODE_NOCHECK, MODE_NOSUCCEED, SUCCESS
 from gmpi.contract.wire import CALL_MASK, CALL_SHIFT, CONTROL_ABORT, LOW_32, OP_FAULT, OP_WINDOW

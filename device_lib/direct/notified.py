@@ -20,10 +20,10 @@ from device_lib.direct import windows
 from device_lib.direct.epochs import aborted, make_fence
 from device_lib.move import atomics
 from device_lib.move.stretch import put_stretch
+from device_lib.platform.context import sign32
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, fence_sys, load_8, load_16, load_sys, spin
 from device_lib.platform.scope import Scope
-from device_lib.proxied.status import sign32
 from gmpi.contract import windows as w
 from gmpi.contract.constants import INT64_T, PROC_NULL, REPLACE, SUCCESS, SUM
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from device_lib.direct import cells, packets, rows, table
+from device_lib.direct import packets, rows, table
 from device_lib.direct.claims import CLAIMED, LOST, NOT_YET
 from device_lib.direct.words import call_of, elements_of, length_word, peer_tag_of
 from device_lib.move.copy import load_payload, store_payload
@@ -65,7 +65,7 @@ def free_slots(mask, lanes, local, counters, number):
     lane = gpu.lane_id()
     credit = False
     if lane < DEPTH:
-        credit = cells.has_credit(local, number + lane & NUMBERS)
+        credit = packets.has_credit(local, number + lane & NUMBERS)
     ahead = gpu.first_bit(~gpu.ballot(mask, credit) & LOW_32 | 1 << min(DEPTH, lanes))
     if lane == 0 and ahead > 0:
         table.set_known_free(counters, number + ahead & NUMBERS)
@@ -160,7 +160,7 @@ def _take(ctx, handle, looks, leave):
     if room > HEADER_PAYLOAD and lane < uint32(packets.count(int64(room))):
         place += lane * PACKET_BYTES
     # What is needed afterwards, while nothing is there.
-    credit = gpu.opaque(cells.credit_of(remote, number))
+    credit = gpu.opaque(packets.credit_of(remote, number))
     origin = gpu.opaque(peer_tag_of(key))
     low, word = gpu.read_packet(place)
     come = gpu.ballot(ALL_LANES, uint32(word >> 32) == mark)
@@ -262,7 +262,9 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         found, at, remote, local, counters = table.glance(ctx, key)
         draws = found and gpu.lane_id() == 0
         slot = slots.guess(ctx)
-        counted, before = slots.draw_with_bit(ctx, slot, counters + COUNTER_NUMBER, draws)
+        counted, before = gpu.draw_two_if(
+            counters + COUNTER_NUMBER, slots.busy_word(ctx, slot), slots.busy_bit(slot), draws
+        )
         sync_full()  # what other threads still read from the buffer
         row = table.NO_ROW
         if road != 0:

@@ -1,6 +1,7 @@
-"""Packets in a slot of an inbox; all threads of a scope.
+"""An inbox: packets in its slots, and the cells that say which slots are free.
 
-The sender stores them without a fence, the receiver polls each in its own memory.
+All threads of a scope: the sender's store packets without a fence, the receiver's poll each in
+their own memory. Cells are in the sender's memory; one lane stores or reads them.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -225,3 +226,86 @@ def await_rest(ctx, slot, number, first, rank, size):
         return 0
     last = channels.SLOT_PACKETS * PACKET_PAYLOAD
     return take_run(ctx, slot, 0, 0, last, mark_of(number), first + rank, size)
+
+
+# A slot's cell: the credit, which says that the slot is free, and the announcement, which says
+# where the next round of a long message goes.
+
+_NO_ROUND = LOW_32  # of an announcement that is only refreshed
+
+
+@device
+def _cell(cells, number):
+    return cells + (number & (channels.DEPTH - 1)) * channels.CELL_BYTES
+
+
+@device
+def begin_cells(cells):
+    """Before the first message: those of a former turn have been taken."""
+    number = 0
+    while number < channels.DEPTH:
+        gpu.write_packet(
+            _cell(cells, number) + channels.CREDIT, 0, mark_of(number - channels.DEPTH) << 32
+        )
+        number += gpu.opaque(1)
+
+
+@device
+def has_credit(cells, number):
+    """Whether the slot of a message is free: the one before it in the same slot has been taken."""
+    low, word = gpu.read_packet(_cell(cells, number) + channels.CREDIT)
+    return word >> 32 & LOW_32 == mark_of(number - channels.DEPTH)
+
+
+@device
+def all_taken(cells, number):
+    """Whether all messages before this one have been taken; later ones may have been, too."""
+    before = number - 1
+    seen = 0
+    while seen < channels.DEPTH:
+        low, word = gpu.read_packet(_cell(cells, before) + channels.CREDIT)
+        if (word >> 33) - before & channels.NUMBERS >= channels.HALF_TURN:
+            return False
+        before -= 1
+        seen += gpu.opaque(1)
+    return True
+
+
+@device
+def credit_of(cells, number):
+    """Where the credit of a message's slot is."""
+    return _cell(cells, number) + channels.CREDIT
+
+
+@device
+def give_back(cells, number, announced):
+    """A message has been taken, and every packet of it seen."""
+    if refreshed(number) and not announced:
+        announce(cells, number, 0, 0, _NO_ROUND)
+        gpu.fence_sys()  # nobody waits for it: it must not fall on the slot's next announcement
+    gpu.write_packet(_cell(cells, number) + channels.CREDIT, 0, mark_of(number) << 32)
+
+
+@device
+def announce(cells, number, place, wanted, first):
+    """Says where a round of a message goes.
+
+    Args:
+        place: relative to the inbox, whose address is another one for the sender.
+        wanted: bytes of all rounds together | log2 of a round's parts << ROUND_SHIFT.
+        first: the round's first part.
+    """
+    mark = mark_of(number) << 32
+    gpu.write_packet(_cell(cells, number) + channels.WANTED, wanted, mark)
+    gpu.write_packet(_cell(cells, number) + channels.ANNOUNCED, place, first | mark)
+
+
+@device
+def announcement(cells, number, first):
+    """(whether the round that begins with part ``first`` has been announced, place, wanted)."""
+    cell = _cell(cells, number)
+    place, word = gpu.read_packet(cell + channels.ANNOUNCED)
+    wanted, beside = gpu.read_packet(cell + channels.WANTED)
+    mark = mark_of(number)
+    said = word >> 32 & LOW_32 == mark and beside >> 32 & LOW_32 == mark
+    return said and word & LOW_32 == first, place, wanted

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from device_lib.direct.groups import error_of_groups
 from device_lib.direct.late import count_late
 from device_lib.direct.late_waits import make_late_waits
-from device_lib.direct.partitions import is_ours, is_persistent, mode_of, row_of
+from device_lib.direct.partitions import is_ours, mode_of, row_of
 from device_lib.direct.persistent_rows import is_inactive_row
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import parts_of
@@ -35,7 +35,7 @@ _FAILED = 4  # | error class << 8
 @device
 def is_inactive(ctx, handle):
     """Whether a wait for it has nothing to wait for; any thread."""
-    if is_persistent(handle):
+    if slots.is_persistent(handle):
         return is_inactive_row(ctx, handle)
     if not is_ours(ctx, handle):
         return False

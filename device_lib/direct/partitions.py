@@ -20,6 +20,7 @@ from device_lib.platform import primitives as gpu
 from device_lib.platform.context import context_id
 from device_lib.platform.divide import divide_wide
 from device_lib.platform.primitives import device
+from device_lib.proxied import slots
 from gmpi.contract import partitions as p
 from gmpi.contract import wire
 
@@ -29,23 +30,10 @@ _HEAD = 15  # bytes before a multiple of 16
 
 
 @device
-def is_partitioned(handle):
-    """Whether it is the handle of a partitioned request, of whichever context, or of a persistent
-    one: both stay when they are complete."""
-    return handle >> wire.HANDLE_PARTITIONED_SHIFT == 1
-
-
-@device
-def is_persistent(handle):
-    """Whether it is the handle of a persistent request (``persistent_rows.py``)."""
-    return handle >> wire.HANDLE_DIRECT_SHIFT == 3
-
-
-@device
 def is_ours(ctx, handle):
     """Whether it is one of this context, so that it names a row."""
     ours = handle >> wire.HANDLE_CONTEXT_SHIFT & wire.HANDLE_CONTEXT_MASK == context_id(ctx)
-    return ours and is_partitioned(handle) and not is_persistent(handle)
+    return ours and slots.is_partitioned(handle) and not slots.is_persistent(handle)
 
 
 @device

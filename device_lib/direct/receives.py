@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib.direct import cells, packets, registered, rows
+from device_lib.direct import packets, registered, rows
 from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of, take_by_grid
 from device_lib.direct.grid_team import share, shares_of
 from device_lib.move.copy import copy_from_staging
@@ -126,15 +126,6 @@ def _take_buffers(ctx, log):
 
 
 @device
-def _free_buffers(ctx, buffer):
-    """One lane."""
-    log = max(buffer >> _LOG_SHIFT, channels.LEAST_ROUND) - channels.LEAST_ROUND
-    bits = (1 << (1 << log)) - 1
-    if buffer & _BUFFER_MASK < channels.STAGED:
-        gpu.clear_bits_32_gpu(ctx.device + DEVICE_STAGED, bits << (buffer & _BUFFER_MASK))
-
-
-@device
 def _buffer_address(ctx, buffer):
     return (
         gpu.load_gpu(ctx.device + DEVICE_DIRECT) + (buffer & _BUFFER_MASK) * channels.STAGED_BYTES
@@ -156,7 +147,7 @@ def _announce(ctx, slot, number, place, log, wanted, first):
         log: log2 of its parts, | STRAIGHT.
     """
     key, sender, inbox, counters = rows.ends_of(ctx, rows.field(ctx, slot, rows.STAMP))
-    cells.announce(sender, number, place - inbox, wanted | log << channels.ROUND_SHIFT, first)
+    packets.announce(sender, number, place - inbox, wanted | log << channels.ROUND_SHIFT, first)
 
 
 @device
@@ -216,13 +207,16 @@ def _note(ctx, slot, what, number, buffer, length, wanted, parts):
     if not _is_last(what, wanted, parts):
         rows.set_stage(ctx, slot, rows.ROUNDS + parts)
         return 0
-    _free_buffers(ctx, buffer)
+    if buffer & _BUFFER_MASK < channels.STAGED:  # staging that it does not need any more
+        log = max(buffer >> _LOG_SHIFT, channels.LEAST_ROUND) - channels.LEAST_ROUND
+        bits = (1 << (1 << log)) - 1
+        gpu.clear_bits_32_gpu(ctx.device + DEVICE_STAGED, bits << (buffer & _BUFFER_MASK))
     stamp = rows.field(ctx, slot, rows.STAMP)
     room = rows.length_of(ctx, slot)
     if what == _ROUND:
         length = rows.field(ctx, slot, rows.OUTCOME)
     key, sender, inbox, counters = rows.ends_of(ctx, stamp)
-    cells.give_back(sender, number, what == _ROUND)
+    packets.give_back(sender, number, what == _ROUND)
     error = ERR_TRUNCATE if length > room else SUCCESS
     rows.set_field(ctx, slot, rows.OUTCOME, min(length, room) | error << ERROR_SHIFT)
     rows.set_field(ctx, slot, rows.WANTED, length)

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 from device_lib.direct.long_collectives import is_long
 from device_lib.direct.rounds import kind_of, row_of
-from device_lib.move.layouts import is_derived, layout_of, pack_layout, unpack_layout
-from device_lib.move.message import is_sound
+from device_lib.move.layouts import layout_of, pack_layout, unpack_layout
+from device_lib.move.message import is_derived, is_sound
 from device_lib.platform.context import may_collect_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64, lane_id, load_16

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib.direct import cells, packets, rows, table
+from device_lib.direct import packets, rows, table
 from device_lib.direct.grid_rounds import push_by_grid, round_bytes
 from device_lib.direct.grid_team import share, shares_of
 from device_lib.move.copy import copy_to_staging
@@ -46,17 +46,17 @@ def _look(ctx, slot, looks):
     looked = 0
     while looked < looks:
         if stage == rows.BEGINS:
-            if cells.has_credit(ours, number):
+            if packets.has_credit(ours, number):
                 if is_long(address, length):
                     return _LENGTH, number, 0, at, 0, address, length, 0
                 if length <= channels.ROOM:
                     return _SHORT, number, 0, at, 0, address, length, 0
-                if cells.all_taken(ours, number):
+                if packets.all_taken(ours, number):
                     wide = table.next_wide(counters)
                     to = packets.wide_slot_of(at, number)
                     return _WIDE, number, 0, at, to, address, length, wide
         else:
-            said, place, wanted = cells.announcement(ours, number, parts)
+            said, place, wanted = packets.announcement(ours, number, parts)
             if said:
                 log = wanted >> channels.ROUND_SHIFT
                 wanted &= (1 << channels.ROUND_SHIFT) - 1
@@ -83,7 +83,7 @@ def first_stage(ctx, row, number, address, nbytes):
     if not is_long(address, nbytes) or packets.refreshed(number):
         return rows.BEGINS
     key, inbox, ours, counters = table.entries(table.row_of(ctx, row))
-    if not cells.has_credit(ours, number):
+    if not packets.has_credit(ours, number):
         return rows.BEGINS
     at = packets.inbox_slot(inbox, number)
     write_packet(at, nbytes, channels.LONG | packets.mark_of(number) << 32)

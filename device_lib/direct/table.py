@@ -10,7 +10,7 @@ Called by one lane.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib.direct import cells
+from device_lib.direct import packets
 from device_lib.platform import primitives as gpu
 from device_lib.platform.primitives import device, int64, uint32
 from gmpi.contract import channels, wire
@@ -180,7 +180,7 @@ def enter(ctx, key, remote, local):
         known = gpu.cas_gpu(row + channels.ROW_KEY, NO_KEY, key)
     if known == NO_KEY:
         if is_direct(remote) and key >> channels.KEY_RECEIVES_SHIFT & 1 == 0:
-            cells.begin(local)
+            packets.begin_cells(local)
         gpu.store_gpu(
             row + channels.ROW_COUNTERS,
             table + (mask + 1) * channels.ROW_BYTES + at * channels.COUNTER_BYTES,

@@ -8,9 +8,8 @@ same, and with one barrier they know whether any has found something wrong.
 from __future__ import annotations
 
 from device_lib.move.message import message_bytes
-from device_lib.platform.context import leads_grid
+from device_lib.platform.context import leads_grid, sign32
 from device_lib.platform.primitives import device, int64, load_8, load_16, load_gpu, memory_space
-from device_lib.proxied.status import sign32
 from gmpi.contract import windows, wire
 from gmpi.contract.constants import DATATYPE_MARK, DATATYPES, PROC_NULL
 

@@ -42,11 +42,6 @@ BUFFER_SHAPE = 32  # count and stride of each dimension, the outermost first
 
 
 @device
-def is_derived(datatype):
-    return datatype & ~layouts.DERIVED_MASK == layouts.DERIVED_MARK
-
-
-@device
 def type_row(ctx, datatype):
     """The row of a derived datatype; 0 when it is not, or no longer, committed (any thread)."""
     row = datatype_address(ctx, int64(datatype) & (layouts.DERIVED_ROWS - 1))

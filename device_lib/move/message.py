@@ -1,4 +1,5 @@
-"""What a call is about to move: the checks and sizes that every operation shares (any thread).
+"""What a call is about to move: checks, sizes and words of its record that every operation shares
+(any thread).
 
 Nothing here reports an error: a flaw becomes a flag of the record, no byte is moved, and the proxy
 refuses the record, naming operation, field, value and calling block. Refusing on the host keeps
@@ -18,8 +19,40 @@ from gmpi.contract.constants import (
     IN_PLACE,
     TWOINT,
 )
+from gmpi.contract.layouts import DERIVED_MARK, DERIVED_MASK
 
 _DATATYPE_COUNT = len(DATATYPES)
+
+
+@device
+def word0_of(op, flags, comm, datatype):
+    """Low word of a record's first packet; a handle that does not fit its field becomes invalid.
+
+    ``op`` is an opcode, with BLOCKING or SENDRECV where the user has called that.
+    """
+    if comm < 0 or comm >= wire.COMMUNICATORS:
+        comm = wire.NO_COMMUNICATOR
+    if datatype < 0 or datatype > wire.LOW_32:
+        datatype = wire.LOW_32
+    return op | flags << 8 | int64(comm) << 16 | int64(datatype) << 32
+
+
+@device
+def pair(peer, tag):
+    """Peer or root, and message tag or reduction, in one word."""
+    return (int64(peer) & wire.LOW_32) | int64(tag) << 32
+
+
+@device
+def is_derived(datatype):
+    return datatype & ~DERIVED_MASK == DERIVED_MARK
+
+
+@device
+def is_scattered(datatype, strided):
+    """Whether the bytes do not lie in one piece. False at compile time for a contiguous array and a
+    constant of ``gmpi``: then nothing of that way is in the kernel."""
+    return strided != 0 or is_derived(datatype)
 
 
 @device

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from device_lib.platform.divide import divide
-from device_lib.platform.primitives import device, load_8, load_gpu
+from device_lib.platform.primitives import device, load_8, load_gpu, store_8
 from gmpi.contract import wire
 from gmpi.contract.counts import BLOCK_ENTRY, most_blocks
 from gmpi.contract.layouts import DERIVED_ROWS, LAYOUT_BLOCKS, LAYOUTS_BYTES, TYPE_BYTES
@@ -81,6 +81,34 @@ class Status(NamedTuple):
     tag: int
     count: int  # type: ignore[assignment]  # MPI's word; hides tuple.count
     nbytes: int
+
+
+@device
+def sign32(value):
+    """The low 32 bits as a signed number."""
+    return ((value & wire.LOW_32) ^ 0x80000000) - 0x80000000
+
+
+@device
+def status_of(outcome, count, origin):
+    """What a wait returns, of the words of a completion."""
+    return Status(
+        outcome >> wire.ERROR_SHIFT & 0xFF,
+        sign32(origin),
+        sign32(origin >> 32),
+        sign32(count),
+        outcome & wire.BYTES_MASK,
+    )
+
+
+@device
+def store_status(at, status):
+    """Stores it as an element of an array of statuses."""
+    store_8(at, status.error)
+    store_8(at + 8, status.source)
+    store_8(at + 16, status.tag)
+    store_8(at + 24, status.count)
+    store_8(at + 32, status.nbytes)
 
 
 @device

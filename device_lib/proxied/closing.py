@@ -96,7 +96,7 @@ def collect(ctx, lane, handle, address, recv, low, word):
             if left > 0:
                 store_payload(target, low, word & wire.LOW_32, left)
     if lane == 0:
-        slots.clear_busy(busy, bit)
+        gpu.clear_bits_32_gpu(busy, bit)  # as ``slots.release``
     return outcome, count, origin
 
 

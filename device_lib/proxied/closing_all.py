@@ -13,7 +13,7 @@ from device_lib.move.blocks import unpack_any
 from device_lib.move.copy import copy_from_staging
 from device_lib.move.layouts import layout_of
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import our_mailboxes
+from device_lib.platform.context import our_mailboxes, status_of, store_status
 from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, completion, slots
@@ -21,7 +21,6 @@ from device_lib.proxied.batch import UNLIMITED, ask, await_batch
 from device_lib.proxied.closing import NO_ORIGIN
 from device_lib.proxied.executing import make_execute, make_tell_event
 from device_lib.proxied.ring import post
-from device_lib.proxied.status import status_of, store_status
 from gmpi.contract.constants import ERR_REQUEST, SUCCESS
 from gmpi.contract.layouts import LAYOUT_RECV
 from gmpi.contract.wire import BYTES_MASK, ERROR_SHIFT, OP_FAULT, OP_WAIT, REQUEST_NULL, SCATTERED

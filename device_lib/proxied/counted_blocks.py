@@ -11,18 +11,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from device_lib.move.layouts import (
-    BUFFER_ADDRESS,
-    BUFFER_BYTES,
-    BUFFER_DIMS,
-    is_derived,
-)
+from device_lib.move.layouts import BUFFER_ADDRESS, BUFFER_BYTES, BUFFER_DIMS
+from device_lib.move.message import is_derived
 from device_lib.platform import primitives as gpu
+from device_lib.platform.context import sign32
 from device_lib.platform.divide import divide_wide
 from device_lib.platform.primitives import device, int64
 from device_lib.proxied.flaws import UNLIMITED, derived_flaw, repeats
 from device_lib.proxied.opening_blocks import INVALID, block_bytes, derived_row
-from device_lib.proxied.status import sign32
 from gmpi.contract import counts
 from gmpi.contract.constants import DATATYPE_MARK, DATATYPES
 from gmpi.contract.layouts import (

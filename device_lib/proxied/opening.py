@@ -104,8 +104,13 @@ def publish_inline(ctx, lane, word0, count, send, peer_tag, recv, enter):
         enter: whether the request is entered in its row, where a later wait finds it.
     """
     slot = slots.guess(ctx)
-    # Three accesses to device memory, all under way while the lanes make their packets.
-    ticket, consumed, taken = slots.begin_open(ctx, slot, lane == 0)
+    # Three accesses to device memory, all under way while the lanes make their packets: a ticket,
+    # how many records are consumed, a slot. In which order does not matter: a request of the small
+    # class has no record after its first, so whoever frees its slot is through with the ring.
+    ticket, consumed, taken = gpu.take_if(
+        ctx.device + wire.DEVICE_TICKET, ctx.device + wire.DEVICE_CONSUMED,
+        slots.busy_word(ctx, slot), slots.busy_bit(slot), lane == 0,
+    )  # fmt: skip
 
     # Nothing longer than eager_bytes comes here: the rest of the count is not looked at.
     nbytes = count * (word0 >> (wire.DATATYPE_SHIFT + 8) & 0xFF) & (2 * wire.MAX_EAGER_BYTES - 1)

@@ -17,13 +17,12 @@ from device_lib.move.layouts import (
     BUFFER_BYTES,
     BUFFER_DIMS,
     derived_bytes,
-    is_derived,
     layout_of,
     pack_layout,
     type_row,
 )
-from device_lib.move.message import message_bytes
-from device_lib.platform.context import eager_bytes
+from device_lib.move.message import is_derived, message_bytes
+from device_lib.platform.context import eager_bytes, sign32
 from device_lib.platform.primitives import (
     device,
     fence_sys,
@@ -36,7 +35,6 @@ from device_lib.proxied import commands, ring, slots, taking
 from device_lib.proxied.flaws import flaw_of
 from device_lib.proxied.publishing import FLAGS_SHIFT, make_no_slot, publish
 from device_lib.proxied.scattered import place
-from device_lib.proxied.status import sign32
 from gmpi.contract import wire
 from gmpi.contract.collectives import NOT_OURS
 from gmpi.contract.constants import DATATYPE_MARK, ERR_COUNT, FIRST_WITH_GAPS, IN_PLACE

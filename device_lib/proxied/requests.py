@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.move.copy import copy_to_staging
-from device_lib.platform.context import eager_bytes, has_p2p
+from device_lib.platform.context import eager_bytes, has_p2p, status_of
 from device_lib.platform.library import linked, parts_of
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
@@ -37,7 +37,6 @@ from device_lib.proxied.opening_long import open_long
 from device_lib.proxied.opening_staged import begin_staged, publish_staged
 from device_lib.proxied.outgoing import make_copy_out, make_fill, make_send_bytes
 from device_lib.proxied.slots import error_handle, is_large
-from device_lib.proxied.status import status_of
 from gmpi.contract import wire
 from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE
 

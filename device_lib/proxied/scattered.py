@@ -18,13 +18,12 @@ from device_lib.move.layouts import (
     BUFFER_DIMS,
     derived_bytes,
     finish_view,
-    is_derived,
     layout_of,
     pack_layout,
     type_row,
     write_view,
 )
-from device_lib.move.message import message_bytes
+from device_lib.move.message import is_derived, message_bytes
 from device_lib.platform.context import (
     chunk_bytes,
     eager_bytes,

@@ -65,6 +65,19 @@ def is_large(handle):
 
 
 @device
+def is_partitioned(handle):
+    """Whether it is the handle of a partitioned request, of whichever context, or of a persistent
+    one: both stay when they are complete."""
+    return handle >> wire.HANDLE_PARTITIONED_SHIFT == 1
+
+
+@device
+def is_persistent(handle):
+    """Whether it is the handle of a persistent request (``direct/persistent_rows.py``)."""
+    return handle >> wire.HANDLE_DIRECT_SHIFT == 3
+
+
+@device
 def is_narrow(ctx, slot):
     """Whether a slot is of the large class and has no chunk buffers."""
     return slot >= first_narrow(ctx)
@@ -84,35 +97,9 @@ def guess(ctx):
 
 
 @device
-def begin_open(ctx, slot, wanted):
-    """What opening a small request asks of device memory, in the lanes that want it, all under way.
-
-    Takes a ticket and tries to take a small slot. In which order does not matter: a request of the
-    small class has no record after its first, so whoever frees its slot is through with the ring.
-
-    Returns:
-        (ticket, last known number of records consumed, busy bits of the slot's word before).
-    """
-    return gpu.take_if(
-        ctx.device + wire.DEVICE_TICKET,
-        ctx.device + wire.DEVICE_CONSUMED,
-        busy_word(ctx, slot),
-        busy_bit(slot),
-        wanted,
-    )
-
-
-@device
 def take_bit(ctx, slot):
     """Tries to take a slot: the busy bits of its word before, for ``was_free``."""
     return gpu.or_32_gpu(busy_word(ctx, slot), busy_bit(slot))
-
-
-@device
-def draw_with_bit(ctx, slot, counter, wanted):
-    """Adds 1 to the 32 bits at ``counter`` and tries to take a slot, in the lanes that want it,
-    both under way: (the count before, busy bits of the slot's word before, for ``was_free``)."""
-    return gpu.draw_two_if(counter, busy_word(ctx, slot), busy_bit(slot), wanted)
 
 
 @device
@@ -180,7 +167,7 @@ def release(ctx, slot):
     the claim left it, which no handle matches: a store to clear it could reach memory after the
     next owner's, which comes from another SM.
     """
-    clear_busy(busy_word(ctx, slot), busy_bit(slot))
+    gpu.clear_bits_32_gpu(busy_word(ctx, slot), busy_bit(slot))
 
 
 @device
@@ -204,9 +191,3 @@ def busy_word(ctx, slot):
 @device
 def busy_bit(slot):
     return 1 << (slot & 31)
-
-
-@device
-def clear_busy(word, bit):
-    """The last step of ``release``."""
-    gpu.clear_bits_32_gpu(word, bit)

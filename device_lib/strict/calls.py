@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from device_lib.platform.context import Status
+from device_lib.platform.context import Status, status_of
 from device_lib.proxied.closing import NO_ORIGIN
-from device_lib.proxied.status import status_of
 from device_lib.simulator.lanes import Lane, pause
 from device_lib.strict import clocks, handles
 from device_lib.strict.buffers import BACK, OPENING, OUT, SENDS, used

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from device_lib.move.layouts import is_derived
-from device_lib.move.message import message_bytes
+from device_lib.move.message import is_derived, message_bytes
 from device_lib.platform.primitives_sim import elements_of
 
 #: NaN as float64 and as float32; as integers 2147334877 and 9222731104347372253.
