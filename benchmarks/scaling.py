@@ -33,14 +33,14 @@ from _scaling_checks import (
 )
 from tabulate import tabulate
 
+from docs.pages import fill
 from gmpi.contract.channels import Places
 from gmpi.contract.collectives import RANKS
 from gmpi.contract.sizes import Layout
 from gmpi.contract.wire import MAILBOX_RANKS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "scaling.md"
-BEGIN = "<!-- {}: begin. Written by benchmarks/scaling.py -->"
-END = "<!-- {}: end -->"
+PROGRAM = "benchmarks/scaling.py"
 GPUS = (10, 100, 1000, 10_000, 100_000)
 NODE = 8  # GPUs
 PROCESSORS = 132  # multiprocessors of an H200
@@ -324,12 +324,7 @@ TABLES: dict[str, Callable[[], str]] = {
 def filled(text: str) -> str:
     """The page with all tables as they are now."""
     for name, make in TABLES.items():
-        begin, end = BEGIN.format(name), END.format(name)
-        before, found, rest = text.partition(begin)
-        _, ended, after = rest.partition(end)
-        if not found or not ended:
-            sys.exit(f"{PAGE} lacks a marker: {end if found else begin}")
-        text = f"{before}{begin}\n\n{make()}\n\n{end}{after}"
+        text = fill(text, PROGRAM, name, make())
     return text
 
 

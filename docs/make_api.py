@@ -32,6 +32,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 import tables_of_calls  # noqa: E402
 
 import gmpi  # noqa: E402
+from docs.pages import fill  # noqa: E402
 from gmpi.config import Config  # noqa: E402
 from gmpi.host.calls import Host  # noqa: E402
 from gmpi.host.persistent import HostPersistent  # noqa: E402
@@ -39,8 +40,7 @@ from gmpi.host.probes import HostMessage  # noqa: E402
 from gmpi.host.requests import HostRequest  # noqa: E402
 from gmpi.host.status import HostStatus  # noqa: E402
 
-BEGIN = "<!-- {}: begin. Written by docs/make_api.py -->"
-END = "<!-- {}: end -->"
+PROGRAM = "docs/make_api.py"
 SUFFIXES = ("_warp", "_grid")
 WIDTH = 100
 SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$")
@@ -172,12 +172,7 @@ PARTS = {
 
 def with_parts(name: str, page: str) -> str:
     for part, made in PARTS[name].items():
-        begin, end = BEGIN.format(part), END.format(part)
-        before, found, rest = page.partition(begin)
-        _, also, after = rest.partition(end)
-        if not (found and also):
-            raise SystemExit(f"docs/{name} lacks {begin} or {end}")
-        page = f"{before}{begin}\n\n{made()}\n\n{end}{after}"
+        page = fill(page, PROGRAM, part, made())
     return page
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from _page import fill
 from tabulate import tabulate
+
+from docs.pages import fill
 
 HERE = Path(__file__).resolve().parent
 OWN = HERE / "himeno"

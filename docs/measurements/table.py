@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-from _page import fill
 from tabulate import tabulate
+
+from docs.pages import fill
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = "docs/measurements/table.py"

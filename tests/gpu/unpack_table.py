@@ -19,10 +19,11 @@ from typing import Any
 import himeno_ncu
 from tabulate import tabulate
 
+from docs.pages import fill
+
 BAR = 0.85
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "datatypes.md"
-BEGIN = "<!-- unpack: begin. Written by tests/gpu/unpack_table.py -->"
-END = "<!-- unpack: end -->"
+PROGRAM = "tests/gpu/unpack_table.py"
 TRIED = ("T", "along", "bytes")  # how names of kernels that are compared begin
 
 
@@ -65,8 +66,7 @@ def write_docs(path: Path, page: Path) -> None:
                "stores alone, us", "MB read + written"]  # fmt: skip
     table = tabulate(lines, headers, tablefmt="github", disable_numparse=True)
     text = f"{table}\n\n{measured['machine']['gpu'][0]}; copy {measured['copy_us']:.1f} us."
-    before, rest = page.read_text().split(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+    page.write_text(fill(page.read_text(), PROGRAM, "unpack", text))
 
 
 def main() -> int:
