@@ -48,12 +48,12 @@ def run(
     """Some exchanges; the array after them, and the time of one."""
     peers = regions.peers.tolist()
     graph = comm.Create_dist_graph_adjacent(peers[::-1], peers)
-    with gmpi.Context(comm) as g:
+    with gmpi.Context(comm, wildcards=False) as g:  # GMPI_ROAD=proxied: by the proxies
         u = cuda.to_device(start)
         types = np.array([g.commit(construct(number, regions.shape, p)) for p in regions.parts])
         arrays = np.ones(26, np.int64), 8 * regions.out, types, 8 * regions.back[::-1], types[::-1]
         values = [cuda.to_device(np.ascontiguousarray(array)) for array in arrays]
-        values = (g.device, u, u.reshape(-1), *values, g.comm(graph), amount)
+        values = (g.device, u, u.reshape(-1), *values, g.comm(graph, wildcards=False), amount)
         blocks = g.max_blocks(by_neighbours, THREADS, (*values, steps))
         blocks = min(blocks, 2) if gmpi.SIMULATOR else blocks
         by_neighbours[blocks, THREADS](*values, 0)  # compiles

@@ -70,7 +70,9 @@ DIRECT = """
     Isend Irsend Irecv Send Rsend Recv Sendrecv Sendrecv_replace
     Wait Waitall Waitany Waitsome Test Testall Testany Testsome Request_get_status
     Allreduce Bcast Barrier Reduce Gather Scatter Allgather Alltoall Reduce_scatter_block
-    Scan Exscan Psend_init Precv_init Request_free Start Startall Pready
+    Scan Exscan Gatherv Scatterv Allgatherv Alltoallv Alltoallw
+    Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall Neighbor_alltoallv Neighbor_alltoallw
+    Psend_init Precv_init Request_free Start Startall Pready
     Pready_range Pready_list Parrived Synchronize Put Get Rput Rget Accumulate Get_accumulate
     Fetch_and_op Compare_and_swap
     Raccumulate Rget_accumulate Win_flush_local Win_flush_local_all

@@ -128,10 +128,12 @@ class Communicators:
         reached, p2p = self._peers.reach(peers)
         group = self._group(comm, messages, index)
         mapped = np.where(peers >= 0, self._peers.table[peers, st.P_DIRECT], 0)
-        collects = control is not None and self.areas.open(index, control, mapped, long)
+        ways = 0
+        if control is not None:
+            ways = self.areas.open(index, control, mapped, long, neighbours)
         communicator = Communicator(
             messages, chunks, rank, size, group.identity, peers, p2p, tuple(more), compared,
-            control, neighbours, collects=collects,
+            control, neighbours, collects=ways != 0,
         )  # fmt: skip
         self.groups[index:] = [group, *self.groups[index + 1 :]]
         state.communicators[index:] = [communicator, *state.communicators[index + 1 :]]
@@ -139,7 +141,7 @@ class Communicators:
         if self._memory.staging is not None:
             reach = _p2p_row(reached, p2p, self._peers.table[peers, st.P_MAILBOXES])
             reach[wire.P2P_DIRECT] = direct and self._memory.direct != 0
-            reach[wire.P2P_DIRECT] |= wire.COLLECTIVES_DIRECT * collects
+            reach[wire.P2P_DIRECT] |= ways
             self._memory.write_device(wire.DEVICE_P2P + index * wire.P2P_BYTES, reach)
         if self._memory.has_tables:
             self._memory.write_device(

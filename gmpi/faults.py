@@ -223,6 +223,10 @@ def _partition(entry: Entry, known: Known) -> Words:
 
 
 def _length(entry: Entry, known: Known) -> Words:
+    if ops.OPERATIONS[entry.op].collective:
+        allowed = f"{entry.high} bytes, as the counts of this rank say"
+        advice = "ranks have called it with different counts or datatypes"
+        return Words(entry.value, allowed, advice, TruncationError)
     advice = "receive with a larger count"
     return Words(entry.value, f"at most {entry.high} bytes", advice, TruncationError)
 

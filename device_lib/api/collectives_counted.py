@@ -1,7 +1,8 @@
 """The collectives whose blocks have counts of their own (``gmpi/contract/moves.py``, COUNTED),
 blocking and not, for each scope.
 
-All of them are one linked function (``proxied/opening_counted.py``); here are MPI's arguments.
+All of them are one linked function of each road (``proxied/opening_counted.py``, and, of those that
+block and do not reduce, ``direct/exchanges.py``); here are MPI's arguments.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -12,12 +13,14 @@ from types import SimpleNamespace
 
 from device_lib.api.local import comm_rank, comm_size
 from device_lib.api.waiting import as_it_is
+from device_lib.direct.exchanges import NOT_OURS
 from device_lib.move.message import fitting, pair, word0_of
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import buffer_of, describe, device, int64, itemsize_of
 from device_lib.platform.scope import Scope
 from device_lib.proxied import neighbours
-from device_lib.proxied.opening_counted import SHAPE_ME_SHIFT, make_open_counted, shape_of
+from device_lib.proxied.counted_sides import SHAPE_ME_SHIFT, shape_of
+from device_lib.proxied.opening_counted import make_open_counted
 from gmpi.contract.moves import (
     ALL,
     ALL_AT_ROOT,
@@ -69,15 +72,25 @@ def _number(kind: int) -> Callable:
     return found.get(kind, one)
 
 
+@device
+def _not_direct(ctx, *words):
+    return NOT_OURS
+
+
 def make_counted_calls(
-    scope: Scope, requests: SimpleNamespace, waiting: SimpleNamespace
+    scope: Scope, requests: SimpleNamespace, waiting: SimpleNamespace, exchange: Callable
 ) -> dict[str, Callable]:
-    """The calls of one scope, by their names in lower case."""
+    """The calls of one scope, by their names in lower case.
+
+    Args:
+        requests: of the proxied road.
+        exchange: what ``make_exchange`` returned.
+    """
     part = parts_of(scope.name)
     body = make_open_counted(scope, requests.help_others, requests.report)
     open_counted = part("open_counted", 14, 1, body)
 
-    def starter(row: Row) -> Callable:
+    def starter(row: Row, direct: Callable) -> Callable:
         """What opens the request: all that MPI's calls of this kind may have as arguments."""
         shape = shape_of(row)
         outs, backs = _number(row.out), _number(row.back)
@@ -104,8 +117,7 @@ def make_counted_calls(
             me, ranks = int64(comm_rank(ctx, comm)), int64(comm_size(ctx, comm))
             given = int64(outs(ctx, comm, me, ranks, root))
             numbers = given | int64(backs(ctx, comm, me, ranks, root)) << 32
-            return open_counted(
-                ctx,
+            words = (
                 word0_of(call, 0, comm, 0),
                 pair(root, op),
                 shape | me << SHAPE_ME_SHIFT,
@@ -118,13 +130,19 @@ def make_counted_calls(
                 receives,
                 arrays,
             )
+            handle = direct(ctx, *words)
+            if handle != NOT_OURS:
+                return handle
+            return open_counted(ctx, *words)
 
         return start
 
     calls: dict[str, Callable] = {}
     for row in WITH_TABLES:
-        start, make = starter(row), _MAKE[row.name]
-        calls[row.name.lower()] = make(start, row.op | BLOCKING, waiting.error_of)
+        make = _MAKE[row.name]
+        start = starter(row, _not_direct)
+        blocking = start if row.reduces else starter(row, exchange)
+        calls[row.name.lower()] = make(blocking, row.op | BLOCKING, waiting.error_of)
         calls[row.nonblocking.lower()] = make(start, row.op, as_it_is)
     return calls
 

@@ -6,7 +6,8 @@ communicator two for each dimension, before and behind this rank. Where a dimens
 periodic ends there is none: that block is neither sent nor touched. On a graph communicator, whose
 graph must be symmetric, blocks go to all neighbours and come from them; on a distributed graph they
 go to its destinations and come from its sources. No buffer may be IN_PLACE. Arrays of integers and
-buffers are as of the collectives with counts (``exports_counted``). All of them go by the proxies.
+buffers are as of the collectives with counts (``exports_counted``). Those that block go from GPU to
+GPU on communicators that are direct as a whole (docs/direct.md).
 """
 
 from __future__ import annotations

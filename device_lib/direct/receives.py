@@ -238,7 +238,12 @@ _look_linked = linked("gmpi_direct_look_receive", 5, 8, _look)
 _note_linked = linked("gmpi_direct_note_receive", 10, 1, _note)
 
 
-def make_advance_receive(scope: Scope) -> Callable:
+def make_advance_receive(scope: Scope, unpack: Callable = unpack_layout) -> Callable:
+    """For one scope.
+
+    Args:
+        unpack: moves bytes to what is SCATTERED.
+    """
     rank = scope.rank
     size = scope.size
     leads = scope.leads
@@ -270,7 +275,7 @@ def make_advance_receive(scope: Scope) -> Callable:
         if target == SCATTERED:
             sync()
             layout = layout_of(ctx, slot, LAYOUT_RECV)
-            unpack_layout(layout, place, 0, moved, rank(), size())
+            unpack(layout, place, 0, moved, rank(), size())
         return aborted
 
     # wide: what ``_look`` has returned
@@ -299,7 +304,7 @@ def make_advance_receive(scope: Scope) -> Callable:
             there = staging + (begin & (2 * channels.PART_BYTES << log) - 1)
             if target == SCATTERED:
                 layout = layout_of(ctx, slot, LAYOUT_RECV)
-                unpack_layout(layout, there, begin, end, rank(), size())
+                unpack(layout, there, begin, end, rank(), size())
             else:
                 copy_from_staging(target + begin, there, end - begin, rank(), size())
             parts = come

@@ -121,7 +121,12 @@ _look_linked = linked("gmpi_direct_look_send", 5, 8, _look)
 _note_linked = linked("gmpi_direct_note_send", 9, 1, _note)
 
 
-def make_advance_send(scope: Scope) -> Callable:
+def make_advance_send(scope: Scope, pack: Callable = pack_layout) -> Callable:
+    """For one scope.
+
+    Args:
+        pack: moves bytes of what is SCATTERED.
+    """
     rank = scope.rank
     size = scope.size
     leads = scope.leads
@@ -151,7 +156,7 @@ def make_advance_send(scope: Scope) -> Callable:
             there = to + begin
             if address == SCATTERED:
                 layout = layout_of(ctx, slot, LAYOUT_SEND)
-                pack_layout(layout, there, begin, begin + nbytes, rank(), size())
+                pack(layout, there, begin, begin + nbytes, rank(), size())
             else:
                 copy_to_staging(there, address + begin, nbytes, rank(), size())
             sync()

@@ -133,7 +133,7 @@ def _is_typed(side):
 
 
 @device
-def _offset(side, row, count, displ, nbytes):
+def offset_of(side, row, count, displ, nbytes):
     """Where a block begins, in bytes: -1 where that is far outside of everything."""
     if displ > POSITION_MASK or displ < -POSITION_MASK:
         return False, 0
@@ -163,7 +163,7 @@ def _block_flaw(side, row, count, displ, nbytes):
         or (strided and repeats(side.buffer))
     ):
         return counts.FLAW_BUFFER | FLAG_OVERLAP << counts.FLAW_FLAGS_SHIFT
-    sound, offset = _offset(side, row, count, displ, nbytes)
+    sound, offset = offset_of(side, row, count, displ, nbytes)
     if not sound:
         return counts.FLAW_OUTSIDE
     if row != 0:
@@ -200,7 +200,7 @@ def survey(ctx, side, reduced):
             flaw = counts.FLAW_COUNT
         elif nbytes > 0:
             flaw = _block_flaw(side, row, count, displ, nbytes)
-            sound, offset = _offset(side, row, count, displ, nbytes)
+            sound, offset = offset_of(side, row, count, displ, nbytes)
             at = address + offset
             if total == 0:
                 run = at
@@ -248,7 +248,7 @@ def write_blocks(ctx, side, table, entries, own, total, lane, lanes):
                 nbytes = block_bytes(datatype, row, count, 1)
                 offset = 0
                 if nbytes > 0:
-                    sound, offset = _offset(side, row, count, displ, nbytes)
+                    sound, offset = offset_of(side, row, count, displ, nbytes)
                 entry = entries + i * counts.BLOCK_ENTRY
                 gpu.store_gpu(entry + LAYOUT_USER, address if strided else address + offset)
                 gpu.store_gpu(entry + LAYOUT_TYPE, own if strided else row)

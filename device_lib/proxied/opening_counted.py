@@ -25,16 +25,16 @@ from device_lib.platform import primitives as gpu
 from device_lib.platform.context import blocks_address, eager_bytes
 from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
-from device_lib.proxied import commands, neighbours, slots, taking
-from device_lib.proxied.counted_blocks import ARRAYS_BYTES, Side, survey, write_blocks
+from device_lib.proxied import commands, slots, taking
+from device_lib.proxied.counted_blocks import write_blocks
+from device_lib.proxied.counted_sides import REDUCES, is_long, sides_of, survey_both
 from device_lib.proxied.opening_blocks import SHARED, publish_moved
 from device_lib.proxied.publishing import make_no_slot
 from gmpi.contract import counts
-from gmpi.contract.constants import ERR_COUNT, IN_PLACE
+from gmpi.contract.constants import ERR_COUNT
 from gmpi.contract.layouts import LAYOUT_OWN, LAYOUT_RECV, LAYOUT_SEND, LAYOUT_TYPE, LAYOUT_USER
-from gmpi.contract.moves import BACK, OUT, Row, out_offset
+from gmpi.contract.moves import BACK, OUT, out_offset
 from gmpi.contract.wire import (
-    FLAG_NULL_BUFFER,
     FLAG_PRIVATE_BUFFER,
     LOW_32,
     POSITION_MASK,
@@ -44,27 +44,7 @@ from gmpi.contract.wire import (
 _most_blocks = device(counts.most_blocks)
 _table_bytes = device(counts.table_bytes)
 _out_offset = device(out_offset)
-_NULL = counts.FLAW_BUFFER | FLAG_NULL_BUFFER << counts.FLAW_FLAGS_SHIFT
 _PRIVATE = counts.FLAW_BUFFER | FLAG_PRIVATE_BUFFER << counts.FLAW_FLAGS_SHIFT
-
-# What a call is, beside its arguments: bits
-OUT_COUNTS = 1  # the arrays of that way say its blocks
-BACK_COUNTS = 2
-REDUCES = 4
-SHIFTED = 8
-MAY_OUT = 16  # which buffer may be IN_PLACE
-MAY_BACK = 32
-OF_NEIGHBOURS = 64
-SHAPE_ME_SHIFT = 32  # rank
-
-
-def shape_of(row: Row) -> int:
-    """These bits of an operation, but for the rank."""
-    presence = (OUT_COUNTS if row.counts >> OUT & 1 else 0) | (
-        BACK_COUNTS if row.counts >> BACK & 1 else 0
-    )
-    may = {OUT: MAY_OUT, BACK: MAY_BACK}.get(row.in_place_way, OF_NEIGHBOURS)
-    return presence | REDUCES * row.reduces | SHIFTED * row.shifted | may
 
 
 # wide: a layout from its parts
@@ -95,71 +75,6 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
     broadcast_5 = scope.broadcast_5
     broadcast_3 = scope.broadcast_3
     broadcast = scope.broadcast
-
-    # wide: MPI's arguments, as words
-    @device
-    def sides_of(
-        ctx, word0, shape, numbers, send_count, send_type, send_buffer, recv_count, recv_type,
-        recv_buffer, arrays,
-    ):  # fmt: skip
-        """(what goes out, what comes back, whether a buffer is IN_PLACE, a flaw or 0)."""
-        me = shape >> SHAPE_ME_SHIFT
-        outs = numbers & LOW_32
-        backs = numbers >> 32
-        reduced = 1 if shape & REDUCES != 0 else 0
-        out_arrays = arrays if shape & OUT_COUNTS != 0 else 0
-        back_arrays = arrays + ARRAYS_BYTES if shape & BACK_COUNTS != 0 else 0
-        missing = neighbours.missing(ctx, word0) if shape & OF_NEIGHBOURS != 0 else 0
-        unsent = missing if outs > 1 else 0  # one block goes to all of them
-        out = Side(send_buffer, out_arrays, 0, outs, send_count, send_type, reduced, 0, unsent)
-        back = Side(recv_buffer, back_arrays, 0, backs, recv_count, recv_type, 0, 1, missing)
-        if reduced != 0:  # of which this rank gets one
-            back = Side(recv_buffer, out_arrays, me, backs, recv_count, recv_type, 1, 1, 0)
-        in_place = 0
-        flaw = 0
-        if outs > 0 and gpu.load_8(send_buffer + BUFFER_ADDRESS) == IN_PLACE:
-            in_place = 1
-            if shape & MAY_OUT == 0 or (shape & SHIFTED != 0 and backs == 0):
-                flaw = _NULL | OUT << counts.FLAW_WAY_SHIFT
-            elif reduced != 0:
-                out = Side(recv_buffer, out_arrays, 0, outs, send_count, send_type, 1, 0, 0)
-            else:
-                first = me if shape & SHIFTED != 0 else 0
-                out = Side(recv_buffer, back_arrays, first, outs, recv_count, recv_type, 0, 0, 0)
-        elif backs > 0 and gpu.load_8(recv_buffer + BUFFER_ADDRESS) == IN_PLACE:
-            in_place = 1
-            if shape & MAY_BACK == 0 or outs == 0:
-                flaw = _NULL | BACK << counts.FLAW_WAY_SHIFT
-            back = Side(recv_buffer, 0, 0, 0, recv_count, recv_type, 0, 1, 0)
-        return out, back, in_place, flaw
-
-    @device
-    def survey_both(ctx, out, back, shape, flaw):
-        """(bytes out, bytes back, runs of them, the flaw or 0); one thread."""
-        reduced = shape & REDUCES != 0
-        sent = 0
-        received = 0
-        send = 0
-        recv = 0
-        if flaw == 0:
-            sent, send, flaw = survey(ctx, out, reduced)
-            flaw = flaw | OUT << counts.FLAW_WAY_SHIFT if flaw != 0 else 0
-        if flaw == 0:
-            received, recv, flaw = survey(ctx, back, reduced)
-            flaw = flaw | BACK << counts.FLAW_WAY_SHIFT if flaw != 0 else 0
-        if flaw != 0:
-            return 0, 0, 0, 0, flaw
-        return sent, received, send, recv, 0
-
-    @device
-    def is_long(ctx, out, back, sent, received, send, recv):
-        """Whether the request takes a slot of the large class."""
-        table = _table_bytes(out.number + back.number)
-        scattered = 0
-        scattered += out.number if sent > 0 and send == 0 else 0
-        scattered += back.number if received > 0 and recv == 0 else 0
-        need = _out_offset(max(received, table)) + sent
-        return sent + received > 0 and (need > eager_bytes(ctx) or scattered > counts.FEW_BLOCKS)
 
     # wide: what has been found out
     @device

@@ -52,7 +52,7 @@ def area_bytes(ranks: int) -> int:
 LONG = 2 * ROOM  # longer ones go in chunks
 CHUNKS = 4 << 20, 1 << 20, 1 << 18  # bytes of a chunk; the first for which there is room
 SEGMENT_STEP = 16  # segments begin at a multiple of so many bytes
-LONG_ARENA_BYTES = 24 << 20  # of direct memory, for areas with boxes
+LONG_ARENA_BYTES = 32 << 20  # of direct memory, for areas with boxes
 
 
 def box_bytes(chunk: int) -> int:

@@ -314,6 +314,7 @@ P2P_MAGIC = 8  # divides by the step: ``magic_of`` of device_lib/platform/divide
 P2P_BITS = 16
 P2P_DIRECT = 24  # 1: messages on it may take the direct road, COLLECTIVES_DIRECT: collectives too
 COLLECTIVES_DIRECT = 2
+NEIGHBOURS_DIRECT = 4  # and those among neighbours
 P2P_MAILBOXES = 32
 P2P_BYTES = P2P_MAILBOXES + 8 * P2P_RANKS
 # Rows of partitioned requests (gmpi/contract/partitions.py).

@@ -78,6 +78,14 @@ class Neighbours(NamedTuple):
         order = [i ^ 1 for i in there] if self.is_cartesian else there
         return [i for i in order if self.destinations[i] != PROC_NULL]
 
+    def edges(self, me: int, ranks: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """(destination, block) and (source, block), as ``gmpi/contract/exchanges.py`` has them."""
+        out = [(self.destinations[i], i) for i in self.outgoing]
+        back = [(self.sources[i], i) for i in self.incoming]
+        out.sort(key=lambda edge: (edge[0] - me) % ranks)  # stable: the rest stays in order
+        back.sort(key=lambda edge: (me - edge[0]) % ranks)
+        return out, back
+
     def graph(self, comm: MPI.Comm) -> MPI.Distgraphcomm:
         """The communicator that these collectives run on; collective."""
         # Of a communicator with a topology, Open MPI 5.0 makes one with both.

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import ctypes
 import warnings
 
 import numpy as np
 import registered
+from channel_numbers import move_on
 from common import RANK, SIZE, WORLD, barrier, end, every_shape, pattern, raises, run
 from script import Script
 
 import gmpi
 from gmpi.contract.channels import (
-    CELL_BYTES,
-    COUNTER_BYTES,
-    COUNTER_FREE,
-    COUNTER_NUMBER,
-    COUNTER_WIDE,
     DEPTH,
     HALF_TURN,
-    NUMBERS,
+    KEY_TAG_MASK,
     PART_BYTES,
     ROOM,
-    ROW_BYTES,
-    ROW_KEY,
-    ROW_LOCAL,
     STAGED_BYTES,
     WIDE_ROOM,
 )
-from gmpi.contract.wire import DEVICE_CHANNELS, DEVICE_CHANNELS_MASK
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 
@@ -158,7 +149,7 @@ def numbers_wrap(g: gmpi.Context) -> None:
         exchange.waitall([r, q])
         exchange.run(g)
         barrier()
-        move_on(g, tag, first)
+        move_on(g, lambda keys, tag=tag: keys & KEY_TAG_MASK == tag, first)
         barrier()
         for n in (8, 1000, ROOM + 5, WIDE_ROOM + 1):
             s = Script("warp", 32)
@@ -171,44 +162,6 @@ def numbers_wrap(g: gmpi.Context) -> None:
             s.run(g)
             for k, room in enumerate(rooms):
                 s.expect(room, pattern(n, PREVIOUS + k), f"{n} bytes, message {k} from {first}")
-
-
-def move_on(g: gmpi.Context, tag: int, number: int) -> None:
-    """Both ends of the channels with a tag go on with message ``number``, a multiple of DEPTH.
-
-    As if all before had been exchanged: what the sender looks for is the credit of message
-    ``number - DEPTH``.
-    """
-    memory = g._memory
-    rows = _words(g, memory.device + DEVICE_CHANNELS_MASK, 1)[0] + 1
-    table = _words(g, memory.device + DEVICE_CHANNELS, 1)[0]
-    keys = _words(g, table, rows * ROW_BYTES // 8).reshape(rows, -1)[:, ROW_KEY // 8]
-    for index in np.flatnonzero((keys != 0) & (keys & 0x7FFFFFFF == tag)):
-        row = table + index * ROW_BYTES
-        counters = table + rows * ROW_BYTES + index * COUNTER_BYTES
-        _store(g, counters + COUNTER_NUMBER, number)
-        _store(g, counters + COUNTER_FREE, number & NUMBERS)
-        _store(g, counters + COUNTER_WIDE, number)
-        if keys[index] >> 61 & 1 == 0:  # ours are the cells
-            cells = _words(g, row + ROW_LOCAL, 1)[0]
-            for k in range(DEPTH):
-                mark = (number - DEPTH + k << 1 | 1) & 0xFFFFFFFF
-                _store(g, cells + k * CELL_BYTES + 8, mark << 32)
-
-
-def _words(g: gmpi.Context, address: int, count: int) -> np.ndarray:
-    """Words of GPU memory."""
-    return g._memory.fetch(int(address), 8 * count).view(np.int64)
-
-
-def _store(g: gmpi.Context, address: int, word: int) -> None:
-    data = np.array([word], np.uint64)
-    if gmpi.SIMULATOR:
-        ctypes.memmove(int(address), data.ctypes.data, 8)
-    else:
-        from cuda.bindings import driver
-
-        assert int(driver.cuMemcpyHtoD(int(address), data.ctypes.data, 8)[0]) == 0
 
 
 def requests_that_nobody_waits_for() -> None:

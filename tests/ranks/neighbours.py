@@ -1,11 +1,12 @@
 """Collectives among neighbours: a halo exchange, wrong arguments, calls that differ.
 
-mpiexec -n 3 python3 tests/ranks/neighbours.py [SCENARIO ...]
+mpiexec -n 3 python3 tests/ranks/neighbours.py [--direct] [SCENARIO ...]
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,13 @@ from gmpi import (
     GMPI_Neighbor_allgather,
     GMPI_Neighbor_alltoall,
     GMPI_Neighbor_alltoallv,
+    GMPI_Neighbor_alltoallw,
     GMPI_Wait_warp,
 )
 
 INT = gmpi.INT32_T
+#: Without them the calls of kernels that block go from GPU to GPU, where nothing is wrong.
+WILDCARDS = "--direct" not in sys.argv
 
 
 @cuda.jit
@@ -35,20 +39,23 @@ def halo(ctx, field, counts, at, types, comm, errors):
     errors[0] = GMPI_Wait_warp(ctx, request).error
 
 
+@cuda.jit
+def blocking_halo(ctx, field, counts, at, types, comm, errors):
+    errors[0] = GMPI_Neighbor_alltoallw(
+        ctx, field, counts, at[0], types, field, counts, at[1], types, comm
+    )
+
+
 def a_halo(g: gmpi.Context) -> None:
     """Displacements say where; what is beyond the end of the grid stays as it is."""
     cart = WORLD.Create_cart(MPI.Compute_dims(SIZE, 2), [True, False])
     column = MPI.INT32_T.Create_vector(4, 1, 5).Commit()  # of 4 by 5
-    handle, kind = g.comm(cart), g.commit(column)
+    handle, kind = g.comm(cart, wildcards=WILDCARDS), g.commit(column)
     field = np.full((4, 5), RANK, np.int32)
     own, border = [5, 10, 1, 3], [0, 15, 0, 4]  # first elements
     at = cuda.to_device(np.array([own, border]) * 4)
     counts = cuda.to_device(np.array([5, 5, 1, 1]))
     types = cuda.to_device(np.array([INT, INT, kind, kind]))
-    there, errors = cuda.to_device(field), cuda.to_device(np.full(1, -1))
-    halo[1, 32](g.device, there, counts, at, types, handle, errors)
-    g.synchronize()
-    same(errors, [0], "error class")
     want = field.copy()
     specs = [
         [want, ([5, 5, 1, 1], [4 * n for n in places]), [MPI.INT32_T] * 2 + [column] * 2]
@@ -56,7 +63,12 @@ def a_halo(g: gmpi.Context) -> None:
     ]
     specs[0][0] = field
     cart.Neighbor_alltoallw(*specs)
-    same(there, want, "the field")
+    for kernel in (halo, blocking_halo):
+        there, errors = cuda.to_device(field), cuda.to_device(np.full(1, -1))
+        kernel[1, 32](g.device, there, counts, at, types, handle, errors)
+        g.synchronize()
+        same(errors, [0], "error class")
+        same(there, want, "the field")
     found = field.copy()
     specs[0][0], specs[1][0] = field, found
     g.host.Neighbor_alltoallw(*specs, comm=handle)
@@ -101,7 +113,7 @@ def wrong_arguments(g: gmpi.Context) -> None:
     cart = WORLD.Create_cart([SIZE], [True])
     lopsided = WORLD.Create_graph([1] * SIZE, [SIZE - 1]) if SIZE > 1 else WORLD
     for plain in (WORLD, lopsided):
-        handle, other = g.comm(cart), g.comm(plain)
+        handle, other = g.comm(cart, wildcards=WILDCARDS), g.comm(plain, wildcards=WILDCARDS)
         a, b = cuda.to_device(np.arange(2, dtype=np.int32)), cuda.to_device(np.zeros(2, np.int32))
         counts, displs = cuda.to_device(np.ones(2, int)), cuda.to_device(np.arange(2))
         errors, before = cuda.to_device(np.full(7, -1)), len(g.errors)
@@ -169,7 +181,7 @@ def raised_by(g: gmpi.Context) -> str:
 
 
 def main() -> None:
-    with gmpi.Context(WORLD, eager_bytes=256, chunk_bytes=512) as g:
+    with gmpi.Context(WORLD, eager_bytes=256, chunk_bytes=512, wildcards=WILDCARDS) as g:
         run([a_halo, wrong_arguments], g)
     run([counts_that_differ])
     end()

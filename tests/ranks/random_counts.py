@@ -7,8 +7,10 @@ All ranks make a program from the same seed: calls of every operation in WITH_TA
 ``gmpi/contract/moves.py``, blocking or not, with and without IN_PLACE, from every root, of
 predefined and derived datatypes, with counts of zero, gaps and blocks in any order, on several
 communicators, and on topologies of all kinds. Each rank carries it out in a kernel, of either
-scope, or by its host; with ``--narrow``, without large slots. What every rank finds in its buffers
-is compared with what mpi4py leaves in them.
+scope, or by its host; with ``--narrow``, without large slots; with ``--direct``, all of them in
+kernels, and calls that block and do not reduce on the direct road, with ``--long`` also of blocks
+that take several rounds of it. What every rank finds in its buffers is compared with what mpi4py
+leaves in them.
 """
 
 from __future__ import annotations
@@ -26,9 +28,12 @@ from topologies import everything, told, units_among
 import gmpi
 from device_lib.simulator import lanes
 from gmpi.contract import moves
+from gmpi.contract.channels import LEAST_ROUND, PART_BYTES, WIDE_ROOM
 from gmpi.contract.constants import DATATYPES, OPERATIONS_REDUCE
 
 POISON = 0xA5
+DIRECT = "--direct" in sys.argv
+LONG = "--long" in sys.argv
 REDUCED = [gmpi.INT32_T, gmpi.DOUBLE, gmpi.UINT16_T]
 
 
@@ -312,8 +317,10 @@ def in_kernel(
 def program(g: gmpi.Context, seed: int, comms: list[Any], handles: list[int], kinds: Any) -> None:
     rng = np.random.default_rng(seed)
     sizes = [0, 3, 9, g.layout.eager_bytes // 12, g.layout.chunk_bytes // 4]
+    if LONG:
+        sizes += [WIDE_ROOM // 4, (2 * PART_BYTES << LEAST_ROUND) // 3]
     calls = [random_call(rng, k, kinds, comms, sizes) for k in range(12)]
-    hosts = rng.random(SIZE) < (0.4 if seed % 2 else 0)  # who has no kernel
+    hosts = rng.random(SIZE) < (0.4 if seed % 2 and not DIRECT else 0)  # who has no kernel
     scope, threads = [("block", 32), ("warp", 32), ("block", 40), ("block", 20)][seed % 4]
     found = on_host(g, calls, handles) if hosts[RANK] else in_kernel(
         g, calls, handles, scope, threads, seed % 3 == 0
@@ -332,13 +339,13 @@ def main() -> None:
     reverse = WORLD.Split(0, SIZE - RANK)
     eager = 1024 if "--many" in sys.argv else 256  # the table of 6 ranks does not fit 256
     settings = {"chunk_bytes": 512, "watchdog_s": 3, "timeout_s": PATIENCE_S}
-    with gmpi.Context(WORLD, eager_bytes=eager, **settings) as g:
+    with gmpi.Context(WORLD, eager_bytes=eager, wildcards=not DIRECT, **settings) as g:
         if "--narrow" in sys.argv:
             lanes._LONGEST_NAP_S = 1e-4  # as in random_blocks.py
             take_large_slots(g)
         topologies = [topology.comm for topology in everything()]
         comms = [WORLD, reverse, *topologies]
-        handles = [gmpi.COMM_WORLD, *(g.comm(comm) for comm in comms[1:])]
+        handles = [gmpi.COMM_WORLD, *(g.comm(comm, wildcards=not DIRECT) for comm in comms[1:])]
         kinds = types_of(g)
         for seed in range(first, last):
             program(g, seed, comms, handles, kinds)

@@ -1,0 +1,287 @@
+"""The blocks of an exchange (``gmpi/contract/exchanges.py``): whom they go to and come from, what
+is wrong with them, and how one of them is entered.
+
+Called by all lanes of the leading warp, except where it says otherwise.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.direct import rows, table
+from device_lib.direct.packets import mark_of
+from device_lib.move.layouts import (
+    BUFFER_ADDRESS,
+    BUFFER_DIMS,
+    finish_view,
+    is_derived,
+    layout_of,
+    write_view,
+)
+from device_lib.platform import primitives as gpu
+from device_lib.platform.context import blocks_address
+from device_lib.platform.library import linked
+from device_lib.platform.primitives import device
+from device_lib.platform.scope import warp_lanes, warp_mask
+from device_lib.proxied.counted_blocks import block, offset_of
+from device_lib.proxied.counted_sides import OF_NEIGHBOURS, is_long, survey_both
+from device_lib.proxied.opening_blocks import SHARED, block_bytes, derived_row
+from gmpi.contract import channels, collectives, counts, exchanges, wire
+from gmpi.contract.constants import FIRST_WITH_GAPS
+from gmpi.contract.layouts import LAYOUT_OWN, LAYOUT_RECV, LAYOUT_SEND, LAYOUT_TYPE, LAYOUT_USER
+from gmpi.contract.moves import BACK, OUT
+
+_exchange_key = device(exchanges.exchange_key)
+_exchange_bytes = device(exchanges.exchange_bytes)
+_inbox_at = device(exchanges.inbox_at)
+_cells_at = device(exchanges.cells_at)
+
+# The word of a channel: rank | communicator << _COMM_SHIFT | opcode << _OP_SHIFT | _SENDS
+_COMM_SHIFT = 32
+_OP_SHIFT = 40
+SENDS = 1 << 48
+LINK = rows.STAMP_TOO  # of a request's row; in its place which request is looked at next, or 0
+
+
+@device
+def row_of(ctx, word0):
+    """The row of a call's communicator."""
+    comm = word0 >> 16 & (wire.COMMUNICATORS - 1)
+    return ctx.device + wire.DEVICE_COLLECTIVES + comm * wire.COLLECTIVE_ROW_BYTES
+
+
+# --- who ------------------------------------------------------------------------------------------
+
+
+@device
+def _modulo(number, ranks):
+    """Of a number from -ranks on, below 2 * ranks."""
+    number += ranks if number < 0 else 0
+    return number - ranks if number >= ranks else number
+
+
+@device
+def steps_of(ctx, word0, root, shape, way, in_place):
+    """(first, last + 1) of the steps in which blocks go OUT, or come BACK; any thread."""
+    area, place = gpu.load_16(row_of(ctx, word0) + collectives.AREA)
+    ranks = place >> collectives.RANKS_SHIFT
+    me = place & wire.LOW_32
+    op = word0 & 0xFF
+    if shape & OF_NEIGHBOURS != 0:
+        numbers = gpu.load_gpu(area - exchanges.EDGES_BYTES + exchanges.EDGES_NUMBERS)
+        return 0, numbers >> 32 if way == BACK else numbers & wire.LOW_32
+    if op != wire.OP_GATHERV and op != wire.OP_SCATTERV:
+        return in_place, ranks
+    of_all = (op == wire.OP_GATHERV) == (way == BACK)  # the root's blocks
+    if me == root:
+        return in_place, ranks if of_all else 1
+    if of_all:
+        return 0, 0
+    step = _modulo(root - me if way == OUT else me - root, ranks)
+    return step, step + 1
+
+
+@device
+def whom(ctx, word0, shape, way, number, step):
+    """(the other rank, which block) of a step; any thread.
+
+    Args:
+        number: of blocks of that way.
+    """
+    area, place = gpu.load_16(row_of(ctx, word0) + collectives.AREA)
+    ranks = place >> collectives.RANKS_SHIFT
+    me = place & wire.LOW_32
+    if shape & OF_NEIGHBOURS != 0:
+        edges = area - exchanges.EDGES_BYTES
+        edges += exchanges.EDGES_BACK if way == BACK else exchanges.EDGES_OUT
+        edge = gpu.load_gpu(edges + step * 8)
+        peer = edge & wire.LOW_32
+        which = edge >> exchanges.EDGE_BLOCK_SHIFT
+    else:
+        peer = _modulo(me + step if way == OUT else me - step, ranks)
+        which = peer
+    return peer, which if number > 1 else 0
+
+
+# --- what -----------------------------------------------------------------------------------------
+
+
+@device
+def place_of_block(ctx, side, which):
+    """(bytes, where it begins in the buffer, row of a derived datatype or 0) of a block."""
+    number, displ, datatype = block(side, which, 0)
+    row = derived_row(ctx, datatype)
+    nbytes = block_bytes(datatype, row, number, 1)
+    begin = 0
+    if nbytes > 0:
+        sound, begin = offset_of(side, row, number, displ, nbytes)
+    return nbytes, begin, row
+
+
+@device
+def _meet(ctx, side, one, other):
+    """Whether two blocks of a side have bytes in common; of derived datatypes nobody looks."""
+    nbytes, begin, row = place_of_block(ctx, side, one)
+    others, other_begin, other_row = place_of_block(ctx, side, other)
+    if row | other_row != 0 or nbytes == 0 or others == 0:
+        return False
+    return begin < other_begin + others and other_begin < begin + nbytes
+
+
+@device
+def _overlap(ctx, side):
+    """Whether any two do. Mostly each begins where the one before has ended, or later."""
+    end = 0
+    ordered = True
+    which = 0
+    while which < side.number:
+        nbytes, begin, row = place_of_block(ctx, side, which)
+        if nbytes > 0 and row == 0:
+            ordered = ordered and begin >= end
+            end = max(end, begin + nbytes)
+        which += gpu.opaque(1)
+    if ordered:
+        return False
+    found = False
+    which = gpu.lane_id()
+    while which < side.number:
+        other = 0
+        while other < which:
+            found = found or _meet(ctx, side, which, other)
+            other += gpu.opaque(1)
+        which += gpu.opaque(warp_lanes())
+    return gpu.ballot(warp_mask(), found) != 0
+
+
+@device
+def _has_gaps(side):
+    """Whether a datatype is one of the predefined ones that MPI does not send as they are."""
+    which = 0
+    while which < side.number:
+        number, displ, datatype = block(side, which, 0)
+        if not is_derived(datatype) and datatype & 0xFF >= FIRST_WITH_GAPS:
+            return True
+        which += gpu.opaque(1)
+    return False
+
+
+@device
+def _differ(ctx, out, back, me):
+    """Whether what this rank sends itself is not as long as what it receives from itself."""
+    if out.number == 0 or back.number == 0:
+        return False
+    sent, begin, row = place_of_block(ctx, out, min(me, out.number - 1))
+    received, at, row = place_of_block(ctx, back, min(me, back.number - 1))
+    return sent != received
+
+
+@device
+def are_wrong(ctx, out, back, shape, me, in_place, flaw):
+    """Whether the proxy is going to refuse the arguments, in all lanes."""
+    sent = 0
+    received = 0
+    send = 0
+    recv = 0
+    mask = warp_mask()
+    if gpu.lane_id() == 0:
+        sent, received, send, recv, flaw = survey_both(ctx, out, back, shape, flaw)
+        if flaw == 0 and (
+            (sent > 0 and gpu.memory_space(gpu.load_8(out.buffer + BUFFER_ADDRESS)) == SHARED)
+            or (
+                received > 0
+                and gpu.memory_space(gpu.load_8(back.buffer + BUFFER_ADDRESS)) == SHARED
+            )
+        ):
+            flaw = 1 if is_long(ctx, out, back, sent, received, send, recv) else 0
+        if flaw == 0:
+            flaw = 1 if _has_gaps(out) or _has_gaps(back) else 0
+        if flaw == 0 and shape & OF_NEIGHBOURS == 0 and in_place == 0:
+            flaw = 1 if _differ(ctx, out, back, me) else 0
+    if gpu.shuffle(mask, flaw, 0) != 0:
+        return True
+    return _overlap(ctx, back)
+
+
+# --- entering -------------------------------------------------------------------------------------
+
+
+@device
+def channel_word(word0, peer, way):
+    word = peer | (word0 >> 16 & (wire.COMMUNICATORS - 1)) << _COMM_SHIFT
+    word |= (word0 & 0xFF) << _OP_SHIFT
+    return word | SENDS if way == OUT else word
+
+
+@device
+def _draw(ctx, channel):
+    """(row of a channel, number of its next message); one lane."""
+    comm = channel >> _COMM_SHIFT & 0xFF
+    peer = channel & wire.LOW_32
+    sends = channel & SENDS != 0
+    key = _exchange_key(comm, peer, 0 if sends else 1)
+    row, remote, local, counters = table.find(ctx, key)
+    if row == table.NOBODY:
+        entry = ctx.device + wire.DEVICE_COLLECTIVES + comm * wire.COLLECTIVE_ROW_BYTES
+        area, place = gpu.load_16(entry + collectives.AREA)
+        ranks = place >> collectives.RANKS_SHIFT
+        me = place & wire.LOW_32
+        there = gpu.load_8(entry + collectives.PEERS + peer * 8) - me * collectives.INBOX_BYTES
+        if sends:
+            remote = there + _inbox_at(ranks, me)
+            local = area + _cells_at(ranks, peer)
+        else:
+            remote = there + _cells_at(ranks, me)
+            local = area + _inbox_at(ranks, peer)
+        row, remote, local, counters = table.enter(ctx, key, remote, local)
+    return row, table.next_count(counters) & channels.NUMBERS
+
+
+@device
+def _write_layout(ctx, slot, direction, buffer, type_row, begin):
+    """Where the bytes of a block lie that are not in one piece."""
+    layout = layout_of(ctx, slot, direction)
+    address = gpu.load_8(buffer + BUFFER_ADDRESS)
+    if type_row != 0:
+        if gpu.lane_id() == 0:
+            gpu.store_gpu(layout + LAYOUT_USER, address + begin)
+            gpu.store_gpu(layout + LAYOUT_TYPE, type_row)
+        return
+    if gpu.lane_id() == 0:  # a table of one block, which says where in the view it begins
+        write_view(layout, buffer, wire.POSITION_MASK)
+        entry = blocks_address(ctx, slot)
+        gpu.store_gpu(entry + LAYOUT_USER, address)
+        gpu.store_gpu(entry + LAYOUT_TYPE, layout + LAYOUT_OWN)
+        gpu.store_gpu(entry + counts.BLOCK_BYTES, wire.POSITION_MASK)
+        gpu.store_gpu(entry + counts.BLOCK_FIRST, begin)
+        gpu.store_gpu(layout + LAYOUT_USER, entry)
+        gpu.store_gpu(layout + LAYOUT_TYPE, counts.IN_BLOCKS | 1)
+    gpu.sync_warp(warp_mask())
+    finish_view(layout, gpu.lane_id(), warp_lanes())
+
+
+@device
+def _enter(ctx, channel, slot, nbytes, begin, buffer, type_row):
+    """Enters the message of a block in the row of a slot that nobody else knows of.
+
+    Args:
+        nbytes, begin, type_row: what ``place_of_block`` has returned.
+        buffer: what ``primitives.describe`` wrote.
+    """
+    address = gpu.load_8(buffer + BUFFER_ADDRESS) + begin
+    if nbytes == 0:
+        address = 0
+    elif type_row != 0 or gpu.load_8(buffer + BUFFER_DIMS) != 0:
+        direction = LAYOUT_SEND if channel & SENDS != 0 else LAYOUT_RECV
+        _write_layout(ctx, slot, direction, buffer, type_row, begin)
+        address = wire.SCATTERED
+    if gpu.lane_id() == 0:
+        row, number = _draw(ctx, channel)
+        stamp = mark_of(number) | row << 32 | (channel >> _OP_SHIFT & 0xFF) << rows.CALL_SHIFT
+        rows.set_field(ctx, slot, rows.STAGE, rows.BEGINS | row << rows.INDEX_SHIFT)
+        rows.set_field(ctx, slot, rows.ADDRESS, address)
+        rows.set_field(ctx, slot, rows.STAMP, stamp)
+        rows.set_field(ctx, slot, rows.LENGTH, nbytes)
+        rows.set_field(ctx, slot, LINK, 0)
+    return 0
+
+
+enter = linked("gmpi_direct_enter_block", 9, 1, _enter)

@@ -1,0 +1,356 @@
+"""Direct collectives with counts of their own, and those among neighbours: exchanges of messages
+(``gmpi/contract/exchanges.py``).
+
+A call enters a message for each block, as many at once as there are slots for, and goes on with all
+of them in turn: each step is one of the direct road's messages (``sends``, ``receives``). Nobody
+else knows of these requests. So helpers leave them alone, and buffers may lie in shared memory. A
+call holds two slots from the beginning, for a block each way; that is enough, in the order in which
+all ranks come to theirs.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.direct import rows
+from device_lib.direct.exchange_blocks import (
+    LINK,
+    are_wrong,
+    channel_word,
+    enter,
+    place_of_block,
+    row_of,
+    steps_of,
+    whom,
+)
+from device_lib.direct.late_waits import make_late_waits
+from device_lib.direct.receives import make_advance_receive
+from device_lib.direct.sends import make_advance_send
+from device_lib.direct.words import peer_tag_of
+from device_lib.move.blocks import pack_any, unpack_any
+from device_lib.platform import primitives as gpu
+from device_lib.platform.context import has_direct
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import device, int64
+from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.proxied import pacing, ring, slots, taking
+from device_lib.proxied.counted_sides import (
+    MAY_OUT,
+    OF_NEIGHBOURS,
+    SHAPE_ME_SHIFT,
+    SHIFTED,
+    sides_of,
+)
+from device_lib.proxied.publishing import make_no_slot
+from device_lib.proxied.status import sign32
+from gmpi.contract import collectives, wire
+from gmpi.contract.channels import ROW_KEY
+from gmpi.contract.constants import BYTE, ERR_TRUNCATE, SUCCESS
+from gmpi.contract.moves import BACK, OUT
+
+NOT_OURS = 0  # in place of a handle: the call goes by the proxy
+_LOOKS = 2 if gpu.SIMULATOR else 16  # at the only open request, before all threads meet again
+
+
+@device
+def _may_exchange(ctx, word0, root, shape, in_place):
+    """Whether a call may go this way, which all ranks find alike."""
+    comm = word0 >> 16 & wire.COMMUNICATOR_MASK
+    if comm >= wire.COMMUNICATORS:
+        return False
+    road = gpu.load_8(ctx.device + wire.DEVICE_P2P + comm * wire.P2P_BYTES + wire.P2P_DIRECT)
+    wanted = wire.NEIGHBOURS_DIRECT if shape & OF_NEIGHBOURS != 0 else wire.COLLECTIVES_DIRECT
+    if road & wanted == 0:
+        return False
+    if in_place != 0 and shape & MAY_OUT != 0 and shape & SHIFTED == 0:
+        return False  # what comes in would fall on what has not gone out
+    row = row_of(ctx, word0)
+    ranks = gpu.load_16(row + collectives.AREA)[1] >> collectives.RANKS_SHIFT
+    if gpu.load_gpu(row + collectives.ENTERED) < 0:
+        return False  # a collective has failed there
+    return root >= 0 and root < ranks
+
+
+@device
+def _node(slot, sends):
+    """What a list of open requests has of one; 0 is its end."""
+    return slot + 1 << 1 | sends
+
+
+def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> Callable:
+    """For one scope, all of whose threads call it together: the arguments of ``open_counted``.
+
+    Args:
+        requests: of the proxied road.
+        go_on: goes on with requests of the direct road.
+    """
+    leads = scope.leads
+    sync = scope.sync
+    broadcast = scope.broadcast
+    broadcast_3 = scope.broadcast_3
+    help_others = requests.help_others
+    take_slot = taking.make_take_slot(scope, help_others)
+    no_slot = make_no_slot(requests.report)
+    late_waits = make_late_waits(scope, help_others)
+    begin_late, end_late = late_waits.begin, late_waits.end
+    advance_send = make_advance_send(scope, pack_any)
+    advance_receive = make_advance_receive(scope, unpack_any)
+    part = parts_of(scope.name, "gmpi_direct")
+
+    @device
+    def advance(ctx, slot, sends, looks):
+        """Whether a message has moved, after one step of it."""
+        if sends != 0:
+            return 1 if advance_send(ctx, slot, looks) else 0
+        return 1 if advance_receive(ctx, slot, looks) else 0
+
+    advance_linked = part("advance_block", 6, 1, advance)
+
+    @device
+    def tell(ctx, op, word0, root, handle):
+        """Tells the proxy that a call takes long, or that it is over; the leading warp."""
+        word0 = op | (word0 & 0xFF) << 8 | (word0 & wire.COMMUNICATOR_MASK << 16) | wire.BLOCKING
+        lane = gpu.lane_id()
+        peer = root & wire.LOW_32
+        ring.post_about(ctx, lane, warp_lanes(), warp_mask(), word0, peer, 0, handle, 0)
+        return 0
+
+    tell_linked = part("tell_exchange", 7, 1, tell)
+
+    @device
+    def report(ctx, word0, slot):
+        """Tells the host of a block that is not as long as this rank's counts say; the leading
+        warp."""
+        key = gpu.load_gpu(rows.channel_of(ctx, slot) + ROW_KEY)
+        room = rows.length_of(ctx, slot)
+        call = wire.OP_FAULT | (word0 & 0xFF) << 8 | (word0 & wire.COMMUNICATOR_MASK << 16)
+        call |= wire.BLOCKING | BYTE << wire.DATATYPE_SHIFT
+        ring.post_about(
+            ctx, gpu.lane_id(), warp_lanes(), warp_mask(), call,
+            peer_tag_of(key) & wire.LOW_32, room, rows.field(ctx, slot, rows.WANTED),
+            ERR_TRUNCATE | room << 8,
+        )  # fmt: skip
+        return 0
+
+    report_linked = part("report_length", 5, 1, report)
+
+    @device
+    def another(ctx):
+        """A slot that is free now; -1: there is none."""
+        slot = -1
+        if leads():
+            slot = taking.try_some(ctx, gpu.lane_id(), warp_mask())
+        slot = broadcast(slot)
+        sync()
+        return slot
+
+    @device
+    def take_two(ctx):
+        """Two slots; both minus the error class where they are not free for long."""
+        one = take_slot(ctx, -1, taking.SMALL)
+        sync()
+        if one < 0:
+            return one, one
+        two = take_slot(ctx, -1, taking.SMALL)
+        sync()
+        if two < 0:
+            if leads() and gpu.lane_id() == 0:
+                slots.release(ctx, one)
+            return two, two
+        return one, two
+
+    @device
+    def enter_step(ctx, word0, shape, way, side, step, slot, tail):
+        """Enters the message of a step behind all others."""
+        if leads():
+            peer, which = whom(ctx, word0, shape, way, side.number, step)
+            nbytes, begin, row = place_of_block(ctx, side, which)
+            enter(ctx, channel_word(word0, peer, way), slot, nbytes, begin, side.buffer, row)
+            if tail != 0 and gpu.lane_id() == 0:
+                rows.set_field(ctx, (tail >> 1) - 1, LINK, _node(slot, 1 if way == OUT else 0))
+        sync()
+
+    # wide: the same
+    @device
+    def open_receives(ctx, word0, shape, back, step, last, spare, head, tail):
+        """Enters receives as long as there are slots: (the next step, spare slot, list)."""
+        while step < last:
+            slot = spare
+            spare = -1
+            if slot < 0:
+                slot = another(ctx)
+            if slot < 0:
+                break
+            enter_step(ctx, word0, shape, BACK, back, step, slot, tail)
+            tail = _node(slot, 0)
+            head = tail if head == 0 else head
+            step += gpu.opaque(1)
+        return step, spare, head, tail
+
+    # wide: the same
+    @device
+    def open_sends(ctx, word0, shape, out, step, last, spare, head, tail):
+        """The same of sends, most of which are over at once."""
+        while step < last:
+            slot = spare
+            spare = -1
+            if slot < 0:
+                slot = another(ctx)
+            if slot < 0:
+                break
+            enter_step(ctx, word0, shape, OUT, out, step, slot, 0)
+            if advance_linked(ctx, slot, 1, 1) != 0:
+                spare = slot
+            else:
+                if tail != 0 and leads() and gpu.lane_id() == 0:
+                    rows.set_field(ctx, (tail >> 1) - 1, LINK, _node(slot, 1))
+                tail = _node(slot, 1)
+                head = tail if head == 0 else head
+                sync()
+            step += gpu.opaque(1)
+        return step, spare, head, tail
+
+    @device
+    def end(ctx, word0, slot, sends, failed):
+        """The error class of a call, one of whose messages has moved; the leading warp."""
+        if sends != 0:
+            return failed
+        wrong = 0
+        if gpu.lane_id() == 0:
+            wrong = rows.field(ctx, slot, rows.WANTED) - rows.length_of(ctx, slot)
+        if gpu.shuffle(warp_mask(), wrong, 0) == 0:
+            return failed
+        if failed == SUCCESS:
+            report_linked(ctx, word0, slot)
+        return ERR_TRUNCATE
+
+    @device
+    def turn(ctx, word0, head, tail, spares, failed, looks):
+        """One step of each open request: (list, spare slots, error class in the leading warp, how
+        many have ended).
+
+        Args:
+            spares: of receives and sends, + 1 each, the latter << 32.
+        """
+        before = int64(0)
+        node = head
+        ended = 0
+        while node != 0:
+            slot = (node >> 1) - 1
+            sends = node & 1
+            after = rows.field(ctx, slot, LINK)
+            if advance_linked(ctx, slot, sends, looks) != 0:
+                ended += 1
+                spare = spares >> 32 if sends != 0 else spares & wire.LOW_32
+                if leads():
+                    failed = end(ctx, word0, slot, sends, failed)
+                    if gpu.lane_id() == 0:
+                        if before != 0:
+                            rows.set_field(ctx, (before >> 1) - 1, LINK, after)
+                        if spare != 0:
+                            slots.release(ctx, slot)
+                if spare == 0:
+                    spares |= slot + 1 << (32 if sends != 0 else 0)
+                head = after if before == 0 else head
+                tail = before if after == 0 else tail
+                sync()  # before anybody looks at the list again
+            else:
+                before = node
+            node = after
+        return head, tail, spares, failed, ended
+
+    @device
+    def be_patient(ctx, word0, root, began, handle):
+        """In a turn of a long wait: (error class of aborted waits, when it began, by which handle
+        the proxy knows of it or 0)."""
+        found = 0
+        error = 0
+        if leads() and gpu.lane_id() == 0:
+            found, error, began = pacing.long_wait(ctx, began, False)
+        error, found, began = broadcast_3(error, found, began)
+        sync()
+        if found & pacing.LATE != 0 and handle == 0:
+            handle = begin_late(ctx)
+            if handle > 0 and leads():
+                tell_linked(ctx, wire.OP_WAITS, word0, root, handle)
+        if error == 0:
+            go_on(ctx, slots.guess(ctx))
+            if found & pacing.LOOKED != 0:
+                help_others(ctx)
+        return error & 0xFF, began, handle
+
+    # long: one sequence, of one state
+    # wide: MPI's arguments, as words
+    @device
+    def exchange(
+        ctx, word0, root_op, shape, numbers, send_count, send_type, send_buffer, recv_count,
+        recv_type, recv_buffer, arrays,
+    ):  # fmt: skip
+        """The handle of a call that is over; NOT_OURS: it goes by the proxy."""
+        root = sign32(root_op)
+        out, back, in_place, flaw = sides_of(
+            ctx, word0, shape, numbers, send_count, send_type, send_buffer, recv_count,
+            recv_type, recv_buffer, arrays,
+        )  # fmt: skip
+        if not _may_exchange(ctx, word0, root, shape, in_place):
+            return NOT_OURS
+        sync()  # what other threads wrote to the buffers
+        wrong = 0
+        if leads():
+            me = shape >> SHAPE_ME_SHIFT
+            wrong = 1 if are_wrong(ctx, out, back, shape, me, in_place, flaw) else 0
+        wrong = broadcast(wrong)
+        sync()
+        if wrong != 0:
+            return NOT_OURS
+        spare_recv, spare_send = take_two(ctx)
+        if spare_send < 0:
+            return no_slot(ctx, word0, spare_send, 0)
+        receive, last_receive = steps_of(ctx, word0, root, shape, BACK, in_place)
+        send, last_send = steps_of(ctx, word0, root, shape, OUT, in_place)
+        head = int64(0)
+        tail = int64(0)
+        failed = int64(SUCCESS)
+        error = int64(0)
+        turns = 0
+        began = int64(0)
+        handle = int64(0)
+        going = True
+        while going:
+            receive, spare_recv, head, tail = open_receives(
+                ctx, word0, shape, back, receive, last_receive, spare_recv, head, tail
+            )
+            send, spare_send, head, tail = open_sends(
+                ctx, word0, shape, out, send, last_send, spare_send, head, tail
+            )
+            spares = spare_recv + 1 | spare_send + 1 << 32
+            looks = _LOOKS if head == tail else 1
+            head, tail, spares, failed, ended = turn(ctx, word0, head, tail, spares, failed, looks)
+            spare_recv = (spares & wire.LOW_32) - 1
+            spare_send = (spares >> 32) - 1
+            going = head != 0 or receive < last_receive or send < last_send
+            turns = turns + 1 if ended == 0 else 0
+            began = began if ended == 0 else 0
+            if going and turns > pacing.PATIENCE:
+                error, began, handle = be_patient(ctx, word0, root, began, handle)
+                going = error == 0
+        if handle > 0:
+            if leads():
+                tell_linked(ctx, wire.OP_WAITED, word0, root, handle)
+            end_late(ctx, handle)
+        if leads() and gpu.lane_id() == 0 and error == 0:
+            slots.release(ctx, spare_recv)
+            slots.release(ctx, spare_send)
+        failed = broadcast(failed)
+        sync()
+        return slots.error_handle(error if error != 0 else failed)
+
+    linked: Callable = part("exchange", 14, 1, exchange)
+
+    @device
+    def start(ctx, *words):
+        return linked(ctx, *words) if has_direct(ctx) else NOT_OURS
+
+    return start

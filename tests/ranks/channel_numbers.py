@@ -1,0 +1,64 @@
+"""What rank programs need to try how numbers of the direct road's messages wrap."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import numpy as np
+
+import gmpi
+from gmpi.contract.channels import (
+    CELL_BYTES,
+    COUNTER_BYTES,
+    COUNTER_FREE,
+    COUNTER_NUMBER,
+    COUNTER_WIDE,
+    DEPTH,
+    NUMBERS,
+    ROW_BYTES,
+    ROW_KEY,
+    ROW_LOCAL,
+)
+from gmpi.contract.wire import DEVICE_CHANNELS, DEVICE_CHANNELS_MASK
+
+
+def move_on(g: gmpi.Context, chosen: Callable[[np.ndarray], np.ndarray], number: int) -> None:
+    """Both ends of some channels go on with message ``number``, a multiple of DEPTH.
+
+    As if all before had been exchanged: what the sender looks for is the credit of message
+    ``number - DEPTH``.
+
+    Args:
+        chosen: (their keys) -> which of them, bool[].
+    """
+    memory = g._memory
+    rows = _words(g, memory.device + DEVICE_CHANNELS_MASK, 1)[0] + 1
+    table = _words(g, memory.device + DEVICE_CHANNELS, 1)[0]
+    keys = _words(g, table, rows * ROW_BYTES // 8).reshape(rows, -1)[:, ROW_KEY // 8]
+    for index in np.flatnonzero((keys != 0) & chosen(keys)):
+        row = table + index * ROW_BYTES
+        counters = table + rows * ROW_BYTES + index * COUNTER_BYTES
+        _store(g, counters + COUNTER_NUMBER, number)
+        _store(g, counters + COUNTER_FREE, number & NUMBERS)
+        _store(g, counters + COUNTER_WIDE, number)
+        if keys[index] >> 61 & 1 == 0:  # ours are the cells
+            cells = _words(g, row + ROW_LOCAL, 1)[0]
+            for k in range(DEPTH):
+                mark = (number - DEPTH + k << 1 | 1) & 0xFFFFFFFF
+                _store(g, cells + k * CELL_BYTES + 8, mark << 32)
+
+
+def _words(g: gmpi.Context, address: int, count: int) -> np.ndarray:
+    """Words of GPU memory."""
+    return g._memory.fetch(int(address), 8 * count).view(np.int64)
+
+
+def _store(g: gmpi.Context, address: int, word: int) -> None:
+    data = np.array([word], np.uint64)
+    if gmpi.SIMULATOR:
+        ctypes.memmove(int(address), data.ctypes.data, 8)
+    else:
+        from cuda.bindings import driver
+
+        assert int(driver.cuMemcpyHtoD(int(address), data.ctypes.data, 8)[0]) == 0

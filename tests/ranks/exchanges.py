@@ -1,0 +1,363 @@
+"""Direct collectives with counts, and those among neighbours: what is particular to them.
+``random_counts --direct`` has the rest.
+
+mpiexec -n 3 python3 tests/ranks/exchanges.py [SCENARIO ...]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+from channel_numbers import move_on
+from common import RANK, SIZE, WORLD, barrier, end, pattern, raises, run, same
+from mpi4py import MPI
+from numba import cuda, int32
+
+import gmpi
+from gmpi import (
+    GMPI_Allgatherv,
+    GMPI_Alltoallv,
+    GMPI_Alltoallw,
+    GMPI_Barrier,
+    GMPI_Gatherv,
+    GMPI_Neighbor_allgather,
+    GMPI_Neighbor_alltoall,
+    GMPI_Neighbor_alltoallv,
+    GMPI_Neighbor_alltoallv_warp,
+    GMPI_Scatterv,
+)
+from gmpi.contract import channels, exchanges
+from gmpi.contract.channels import DEPTH, HALF_TURN
+from gmpi.contract.wire import (
+    COLLECTIVES_DIRECT,
+    DEVICE_P2P,
+    NEIGHBOURS_DIRECT,
+    P2P_BYTES,
+    P2P_DIRECT,
+)
+
+INT = gmpi.INT32_T
+NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+
+
+def roads(g: gmpi.Context, handle: int) -> int:
+    row = g._memory.read_device(DEVICE_P2P + handle * P2P_BYTES + P2P_DIRECT, 8)
+    return int(row.view(np.int64)[0])
+
+
+def ring() -> MPI.Distgraphcomm:
+    """Two edges to the next rank and one to the rank itself."""
+    return WORLD.Create_dist_graph_adjacent([PREVIOUS, RANK, PREVIOUS], [NEXT, NEXT, RANK])
+
+
+# wide: a kernel
+@cuda.jit
+def each_of_them(ctx, a, b, counts, displs, types, at, near, errors):
+    """Every call that goes this way, of two integers for each rank or neighbour."""
+    w, i = gmpi.COMM_WORLD, gmpi.INT32_T
+    errors[0] = GMPI_Alltoallv(ctx, a, counts, displs, i, b[0], counts, displs, i, w)
+    errors[1] = GMPI_Alltoallw(ctx, a, counts, at, types, b[1], counts, at, types, w)
+    errors[2] = GMPI_Allgatherv(ctx, a, 2, i, b[2], counts, displs, i, w)
+    errors[3] = GMPI_Gatherv(ctx, a, 2, i, b[3], counts, displs, i, SIZE - 1, w)
+    errors[4] = GMPI_Scatterv(ctx, a, counts, displs, i, b[4], 2, i, SIZE - 1, w)
+    errors[5] = GMPI_Neighbor_alltoallv(ctx, a, counts, displs, i, b[5], counts, displs, i, near)
+    errors[6] = GMPI_Neighbor_allgather(ctx, a, 2, i, b[6], 2, i, near)
+    errors[7] = GMPI_Neighbor_alltoall(ctx, a, 2, i, b[7], 2, i, near)
+
+
+def no_record_for_a_call(g: gmpi.Context) -> None:
+    """The proxy never hears of one, unless a rank waits long."""
+    graph = ring()
+    near = g.comm(graph, wildcards=False)
+    assert roads(g, near) & NEIGHBOURS_DIRECT and roads(g, gmpi.COMM_WORLD) & COLLECTIVES_DIRECT
+    n = max(SIZE, 3)
+    counts, displs = np.full(n, 2), np.arange(0, 2 * n, 2)
+    records = []
+    for _ in range(4 if SIZE < 4 else 12):  # of more ranks than cores one may be late
+        mine = np.arange(2 * n, dtype=np.int32) + 100 * RANK
+        arrays = [mine, np.full((8, 2 * n), -1, np.int32), counts, displs, np.full(n, INT)]
+        a, b, *there = (cuda.to_device(array) for array in [*arrays, 4 * displs])
+        errors = cuda.to_device(np.full(8, -1))
+        before = g._state.taken
+        each_of_them[1, 32](g.device, a, b, *there, near, errors)
+        g.synchronize()
+        records.append(g._state.taken - before)
+        same(errors, [0] * 8, "error classes")
+        found = b.copy_to_host()
+        every = [mine[2 * RANK : 2 * RANK + 2] + 100 * (r - RANK) for r in range(SIZE)]
+        own = [mine[:2] + 100 * (r - RANK) for r in range(SIZE)]
+        near_ones = [own[PREVIOUS], mine[4:6], own[PREVIOUS] + 2]
+        if SIZE == 1:  # all edges are between the same ranks
+            near_ones = [mine[:2], mine[2:4], mine[4:6]]
+        last = mine + 100 * (SIZE - 1 - RANK)
+        wanted = [
+            every, every, own, own if RANK == SIZE - 1 else [], [last[2 * RANK : 2 * RANK + 2]],
+            near_ones, [own[PREVIOUS], own[RANK], own[PREVIOUS]], near_ones,
+        ]  # fmt: skip
+        for row, blocks in zip(found, wanted):
+            want = np.full(2 * n, -1, np.int32)
+            for k, block in enumerate(blocks):
+                want[2 * k : 2 * k + 2] = block
+            same(row, want, "what has come")
+    assert 0 in records, f"records: {records}"
+    g.free(near)
+    graph.Free()
+
+
+# wide: a kernel
+@cuda.jit
+def exchange(ctx, a, b, sent, received, displs, comm, errors):
+    for k in range(errors.size):
+        errors[k] = GMPI_Alltoallv(
+            ctx, a, sent[k], displs, gmpi.BYTE, b[k], received[k], displs, gmpi.BYTE, comm
+        )
+
+
+def all_to_all(
+    g: gmpi.Context, sent: np.ndarray, received: np.ndarray, comm: int = 0
+) -> tuple[Any, Any]:
+    """(error classes, what has come) of Alltoallv of bytes; a row of counts for each call."""
+    room = int(max(sent.max(), received.max()))
+    a = cuda.to_device(np.concatenate([pattern(room, 9 * RANK + r) for r in range(SIZE)]))
+    b = cuda.to_device(np.zeros((len(sent), SIZE * room), np.uint8))
+    errors = cuda.to_device(np.full(len(sent), -1))
+    displs = cuda.to_device(room * np.arange(SIZE))
+    counts = cuda.to_device(sent), cuda.to_device(received)
+    exchange[1, 32](g.device, a, b, *counts, displs, comm, errors)
+    with contextlib.suppress(gmpi.TruncationError):
+        g.synchronize()
+    return errors.copy_to_host(), b.copy_to_host().reshape(len(sent), SIZE, room)
+
+
+def counts_that_differ(g: gmpi.Context) -> None:
+    """An error on the rank that receives, for a block that is longer and for one that is shorter,
+    also of nothing; the calls behind it are right."""
+    if SIZE == 1:
+        return
+    for few, many in ((0, 5), (4, 7), (40, 5000), (4, 300000)):
+        for theirs, ours in ((few, many), (many, few)):
+            sent, received = np.full((2, SIZE), 8), np.full((2, SIZE), 8)
+            if RANK == 0:
+                sent[0, 1] = theirs
+            if RANK == 1:
+                received[0, 0] = ours
+            before = len(g.errors)
+            errors, found = all_to_all(g, sent, received)
+            wrong = gmpi.ERR_TRUNCATE if RANK == 1 else gmpi.SUCCESS
+            assert tuple(errors) == (wrong, gmpi.SUCCESS), (theirs, ours, errors)
+            same(found[1, :, :8], [pattern(8, 9 * r + RANK) for r in range(SIZE)], "behind it")
+            if RANK == 1:
+                least = min(few, many)
+                same(found[0, 0, :least], pattern(least, 1), "what there was room for")
+                assert not found[0, 0, ours:].any(), (theirs, ours)
+                (text,) = (error.text for error in g.errors[before:])
+                assert text.startswith(
+                    f"GMPI_Alltoallv in block 0: message length is {theirs}, allowed is {ours} "
+                    "bytes, as the counts of this rank say; ranks have called it with different "
+                    "counts or datatypes [peer 0,"
+                ), text
+            else:
+                assert len(g.errors) == before
+
+
+def numbers_wrap(g: gmpi.Context) -> None:
+    """Those in packets repeat, and nothing of a former turn passes for new."""
+    for first in (2 * HALF_TURN - DEPTH, HALF_TURN - DEPTH):
+        for nbytes in (8, 1000, channels.ROOM + 5, channels.WIDE_ROOM + 5):
+            all_to_all(g, np.full((1, SIZE), 8), np.full((1, SIZE), 8))  # there are channels
+            barrier()
+            move_on(g, lambda keys: keys >> 62 & 1 == 0, first)
+            barrier()
+            counts = np.full((2 * DEPTH + 1, SIZE), nbytes)
+            errors, found = all_to_all(g, counts, counts)
+            same(errors, [0] * len(counts), "error classes")
+            want = [pattern(nbytes, 9 * r + RANK) for r in range(SIZE)]
+            for row in found:
+                same(row, want, f"{nbytes} bytes from {first}")
+
+
+def communicators_that_come_and_go(g: gmpi.Context) -> None:
+    """What one has left in the memory that the next one gets does not pass for its messages."""
+    for k in range(3):
+        duplicate = WORLD.Dup()
+        comm = g.comm(duplicate, wildcards=False)
+        counts = np.full((DEPTH + 1, SIZE), 20 + k)
+        errors, found = all_to_all(g, counts, counts, comm)
+        same(errors, [0] * len(counts), "error classes")
+        for row in found:
+            same(row, [pattern(20 + k, 9 * r + RANK) for r in range(SIZE)], f"communicator {k}")
+        g.free(comm)
+        duplicate.Free()
+
+
+@cuda.jit
+def of_a_box(ctx, box, out, counts, displs, errors):
+    """Of a view in three dimensions, to every second element of another."""
+    errors[0] = GMPI_Alltoallv(
+        ctx, box[:, ::2, 1:], counts, displs, gmpi.INT32_T, out[::2], counts, displs,
+        gmpi.INT32_T, gmpi.COMM_WORLD,
+    )  # fmt: skip
+
+
+@cuda.jit
+def of_shared_memory(ctx, out, counts, displs, errors):
+    own, there = cuda.shared.array(8, int32), cuda.shared.array(8, int32)
+    if cuda.threadIdx.x < 8:
+        own[cuda.threadIdx.x] = 10 * RANK + cuda.threadIdx.x
+        there[cuda.threadIdx.x] = -1
+    cuda.syncthreads()
+    errors[0] = GMPI_Alltoallv(
+        ctx, own, counts, displs, gmpi.INT32_T, there, counts, displs, gmpi.INT32_T,
+        gmpi.COMM_WORLD,
+    )  # fmt: skip
+    if cuda.threadIdx.x < 8:
+        out[cuda.threadIdx.x] = there[cuda.threadIdx.x]
+
+
+def views_and_shared_memory(g: gmpi.Context) -> None:
+    errors = cuda.to_device(np.full(1, -1))
+    for n in (1, 500, 7000):
+        depth = -(-SIZE * n // 6) + 1
+        box = (np.arange(depth * 5 * 3, dtype=np.int32)).reshape(depth, 5, 3)
+        flat = box[:, ::2, 1:].reshape(-1)
+        out = cuda.to_device(np.full(2 * SIZE * n, -1, np.int32))
+        counts, displs = cuda.to_device(np.full(SIZE, n)), cuda.to_device(n * np.arange(SIZE))
+        of_a_box[1, 32](g.device, cuda.to_device(box + 1000000 * RANK), out, counts, displs, errors)
+        g.synchronize()
+        same(errors, [0], "error class")
+        want = np.full((SIZE * n, 2), -1, np.int32)
+        want[:, 0] = np.concatenate(
+            [flat[RANK * n : RANK * n + n] + 1000000 * r for r in range(SIZE)]
+        )
+        same(out, want.reshape(-1), f"{n} of a view")
+    out, ones = cuda.to_device(np.zeros(8, np.int32)), cuda.to_device(np.ones(SIZE, int))
+    of_shared_memory[1, 32](g.device, out, ones, cuda.to_device(np.arange(SIZE)), errors)
+    g.synchronize()
+    same(errors, [0], "error class")
+    same(out, [10 * r + RANK for r in range(SIZE)] + [-1] * (8 - SIZE), "in shared memory")
+
+
+@cuda.jit
+def along_many_edges(ctx, a, b, counts, displs, comm, errors):
+    if cuda.threadIdx.x < 32:
+        errors[0] = GMPI_Neighbor_alltoallv_warp(
+            ctx, a, counts, displs, gmpi.INT32_T, b, counts, displs, gmpi.INT32_T, comm
+        )
+
+
+def more_edges_than_slots() -> None:
+    """Then fewer are under way at once. With more edges than a row has room for, on whichever
+    rank, all calls go by the proxies."""
+    most = exchanges.MOST_EDGES
+    with gmpi.Context(WORLD, wildcards=False, request_slots=32, eager_bytes=16384) as g:
+        for own in (40, most if RANK == 0 else 0, most + 1 if RANK == 0 else 0):
+            to = [NEXT] * own
+            number = own if own == 40 else max(WORLD.allgather(own)) * (RANK == 1 % SIZE)
+            graph = WORLD.Create_dist_graph_adjacent([PREVIOUS] * number, to)
+            comm = g.comm(graph, wildcards=False)
+            too_many = max(WORLD.allgather(own)) > most
+            assert bool(roads(g, comm) & NEIGHBOURS_DIRECT) != too_many
+            n, length = max(own, number, 1), 3 if own == 40 else 1
+            counts, displs = np.full(n, length), length * np.arange(n)
+            a = cuda.to_device(np.arange(n * length, dtype=np.int32) + 1000 * RANK)
+            b = cuda.to_device(np.full(n * length, -1, np.int32))
+            errors = cuda.to_device(np.full(1, -1))
+            there = cuda.to_device(counts), cuda.to_device(displs)
+            along_many_edges[1, 40](g.device, a, b, *there, comm, errors)
+            g.synchronize()
+            same(errors, [0], "error class")
+            want = np.full(n * length, -1, np.int32)
+            want[: number * length] = np.arange(number * length) + 1000 * PREVIOUS
+            same(b, want, f"{number} edges")
+            g.free(comm)
+            graph.Free()
+
+
+@cuda.jit
+def one_call(ctx, a, counts, displs, comm, near, errors):
+    if near:
+        errors[0] = GMPI_Neighbor_alltoallv(
+            ctx, a, counts, displs, gmpi.BYTE, a, counts, displs, gmpi.BYTE, comm
+        )
+    else:
+        errors[0] = GMPI_Allgatherv(
+            ctx, gmpi.IN_PLACE, 0, gmpi.BYTE, a, counts, displs, gmpi.BYTE, comm
+        )
+    if errors.size > 1:
+        errors[1] = GMPI_Barrier(ctx, comm)
+
+
+def start(g: gmpi.Context, comm: int, near: bool, nbytes: int, calls: int = 1) -> Any:
+    """The error classes, in device memory."""
+    n = max(SIZE, 3)
+    errors = cuda.to_device(np.full(calls, -1))
+    a = cuda.to_device(np.zeros(n * nbytes, np.uint8))
+    arrays = cuda.to_device(np.full(n, nbytes)), cuda.to_device(nbytes * np.arange(n))
+    one_call[1, 32](g.device, a, *arrays, comm, near, errors)
+    return errors
+
+
+def one_does_not_come() -> None:
+    """The watchdog names the call, and ``timeout_s`` ends it."""
+    if SIZE == 1:
+        return
+    for near, nbytes, text in (
+        (False, 9, "GMPI_Allgatherv"), (True, 200000, "GMPI_Neighbor_alltoallv"),
+    ):  # fmt: skip
+        g = gmpi.Context(WORLD, wildcards=False, watchdog_s=0.5, timeout_s=1, on_error="return")
+        graph = ring()
+        comm = g.comm(graph, wildcards=False)
+        barrier()
+        said = ""
+        if RANK == 0:
+            errors = start(g, comm, near, nbytes)
+            try:
+                g.synchronize()
+            except gmpi.GMPIError as exc:
+                said = str(exc)
+            assert errors.copy_to_host()[0] == gmpi.GMPI_ERR_TIMEOUT
+            assert text in said and "rank 1" in said, said
+        barrier()
+        with contextlib.suppress(gmpi.GMPIError):
+            g.close()
+        graph.Free()
+        barrier()
+
+
+def aborted() -> None:
+    """Rank 0 waits for others that never come: an abort ends its call, and the next one."""
+    if SIZE == 1:
+        return
+    for nbytes in (9, 200000):
+        with contextlib.suppress(gmpi.AbortedError), gmpi.Context(WORLD, wildcards=False) as g:
+            if RANK == 0:
+                threading.Timer(0.3, g.abort).start()  # a launch in the simulator waits
+                errors = start(g, gmpi.COMM_WORLD, False, nbytes, 2)
+                raises(gmpi.AbortedError, "aborted", g.synchronize)
+                assert (errors.copy_to_host() == gmpi.GMPI_ERR_ABORTED).all()
+            barrier()
+            if RANK != 0:
+                g.abort()
+        barrier()
+
+
+SCENARIOS = [
+    no_record_for_a_call, counts_that_differ, numbers_wrap, communicators_that_come_and_go,
+    views_and_shared_memory,
+]  # fmt: skip
+
+
+def main() -> None:
+    with gmpi.Context(WORLD, wildcards=False) as g:
+        run(SCENARIOS, g)
+        assert g.pending == []
+    if not any(word.isidentifier() for word in sys.argv[1:]):
+        run([more_edges_than_slots, one_does_not_come, aborted])
+    end()
+
+
+main()
