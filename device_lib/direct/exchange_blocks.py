@@ -13,10 +13,10 @@ from device_lib.move.layouts import (
     BUFFER_ADDRESS,
     BUFFER_DIMS,
     finish_view,
-    is_derived,
     layout_of,
     write_view,
 )
+from device_lib.move.message import is_derived
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import blocks_address
 from device_lib.platform.library import linked
