@@ -31,7 +31,7 @@ from device_lib.direct.sends import make_advance_send
 from device_lib.direct.words import peer_tag_of
 from device_lib.move.blocks import pack_any, unpack_any
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import has_direct
+from device_lib.platform.context import has_direct, sign32
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
@@ -44,7 +44,6 @@ from device_lib.proxied.counted_sides import (
     sides_of,
 )
 from device_lib.proxied.publishing import make_no_slot
-from device_lib.proxied.status import sign32
 from gmpi.contract import collectives, wire
 from gmpi.contract.channels import ROW_KEY
 from gmpi.contract.constants import BYTE, ERR_TRUNCATE, SUCCESS
