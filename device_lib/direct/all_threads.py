@@ -89,7 +89,9 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
     def send(ctx, word0, peer_tag, nbytes, address):
         """The handle of a send in one piece; PROXIED_ROAD: its channel is none of ours."""
         key = table.key_of(word0, peer_tag)
-        if key == table.NO_KEY or not may_go_direct(ctx, word0):
+        if key == table.NO_KEY:
+            return table.without_channel(ctx, word0, peer_tag)
+        if not may_go_direct(ctx, word0):
             return PROXIED_ROAD
         row = table.NOBODY
         at = uint32(0)

@@ -6,7 +6,7 @@ Called by one lane.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib.direct import packets, rows, table
+from device_lib.direct import own, packets, rows, table
 from device_lib.direct.words import peer_tag_of
 from device_lib.platform.primitives import device, load_8, load_16, spin
 from device_lib.proxied import slots
@@ -69,5 +69,6 @@ def claim_again(ctx, handle):
 @device
 def end(ctx, handle, remote):
     """The message has been taken: its slot and the request's are free; one lane."""
+    own.forget(handle)
     packets.give_back(remote, handle >> 1 & NUMBERS, False)
     rows.close_row(ctx, handle)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from device_lib.direct import rows
+from device_lib.direct import own, rows
 from device_lib.direct.late import make_late
 from device_lib.direct.receives import make_advance_receive
 from device_lib.direct.sends import make_advance_send
@@ -16,6 +16,7 @@ from device_lib.platform.context import all_slots
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, lane_id, load_gpu
 from device_lib.platform.scope import Scope
+from device_lib.proxied import slots
 from gmpi.contract.channels import KEY_RECEIVES_SHIFT
 from gmpi.contract.wire import DEVICE_DIRECT_OPEN, DEVICE_LATE
 
@@ -34,6 +35,7 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     """
     leads = scope.leads
     sync = scope.sync
+    broadcast = scope.broadcast
     broadcast_3 = scope.broadcast_3
     advance_send = make_advance_send(scope)
     advance_receive = make_advance_receive(scope)
@@ -60,15 +62,37 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
             if stage != rows.FINISHED:
                 advance(ctx, slot, is_send(ctx, slot), 1)
             if leads() and lane_id() == 0:
-                rows.put_back(ctx, handle)
+                if rows.stage_of(ctx, slot) != stage:
+                    rows.put_back(ctx, handle)
+                elif ours == rows.RESUMED:
+                    rows.leave(ctx, handle | rows.TOUCHED)
+                else:
+                    rows.leave(ctx, handle)
         return 0
 
     go_on = part("go_on", 5, 1, take_a_step)
 
     @device
+    def help_own(ctx, besides, first):
+        """Goes on with a noted request of this block, where there is one; whether there is.
+
+        Args:
+            besides, first: as ``own.open_besides``.
+        """
+        handle = 0
+        if leads() and lane_id() == 0:
+            handle = own.open_besides(ctx, besides, first)
+        handle = broadcast(handle)
+        sync()
+        if handle != 0:
+            go_on(ctx, slots.slot_of(handle), handle)
+        return handle != 0
+
+    @device
     def help_one(ctx, first):
-        """Goes on with one open request after slot ``first`` that nobody has come for; returns
-        where to look next."""
+        """Goes on with a noted request of this block, and with one open request after slot
+        ``first`` that nobody has come for; returns where to look next."""
+        help_own(ctx, 0, first)
         slot = -1
         handle = 0
         late = 0
@@ -103,5 +127,9 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         return there != 0
 
     return SimpleNamespace(
-        advance=advance, go_on=go_on, help_one=help_linked, go_on_with_others=go_on_with_others
+        advance=advance,
+        go_on=go_on,
+        help_own=help_own,
+        help_one=help_linked,
+        go_on_with_others=go_on_with_others,
     )

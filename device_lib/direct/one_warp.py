@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from device_lib.direct import packets, rows, table
+from device_lib.direct import own, packets, rows, table
 from device_lib.direct.claims import CLAIMED, LOST, NOT_YET
 from device_lib.direct.words import call_of, elements_of, length_word, peer_tag_of
 from device_lib.move.copy import load_payload, store_payload
@@ -32,6 +32,7 @@ from gmpi.contract.channels import (
     HEADER_PAYLOAD,
     KEY_RECEIVES_SHIFT,
     NUMBERS,
+    ROOM,
 )
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.wire import (
@@ -346,8 +347,12 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
             else:
                 handle, row, remote, number = follow()
             if handle != 0:
+                if room > ROOM and leads() and gpu.lane_id() == 0:
+                    own.note(ctx, handle)
                 return handle
-        elif table.key_of(word0, peer_tag) == table.NO_KEY or not may_go_direct(ctx, word0):
+        elif table.key_of(word0, peer_tag) == table.NO_KEY:
+            return table.without_channel(ctx, word0, peer_tag)
+        elif not may_go_direct(ctx, word0):
             row = table.NO_ROW
         if row == table.NO_ROW:
             return PROXIED_ROAD

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from device_lib.direct import rows, table
+from device_lib.direct import own, rows, table
 from device_lib.direct.all_threads import draw, make_all_threads
 from device_lib.direct.claims import FOREIGN, LOST, NOT_YET, RESUMED, claim_again
 from device_lib.direct.going_on import is_send, make_going_on
@@ -43,6 +43,7 @@ from gmpi.contract.channels import (
     KEY_COMM_SHIFT,
     NUMBERS,
     PROXIED,
+    ROOM,
     ROW_KEY,
 )
 from gmpi.contract.constants import DATATYPE_MARK, ERR_REQUEST, SUCCESS
@@ -104,7 +105,8 @@ def make_direct(
     ask_proxy = part("ask", 5, 2, ask)
     take_slot = taking.make_take_slot(scope, help_others)
     going_on = make_going_on(scope, groups)
-    advance, go_on, help_linked = going_on.advance, going_on.go_on, going_on.help_one
+    advance, go_on = going_on.advance, going_on.go_on
+    help_own, help_linked = going_on.help_own, going_on.help_one
 
     # wide: what ``draw`` has returned
     @device
@@ -155,6 +157,8 @@ def make_direct(
             if sends:
                 stage = first_stage(ctx, row, number, address, nbytes)
             rows.open_row(ctx, slot, handle, address, row, stage, call_of(word0), length)
+            if sends or address == wire.SCATTERED or nbytes > ROOM:
+                own.note(ctx, handle)
         stage = broadcast(stage)
         sync()
         if sends and stage == rows.BEGINS:
@@ -171,7 +175,7 @@ def make_direct(
     def open_scattered(ctx, word0, peer_tag, nbytes, buffer, type_row):
         key = table.key_of(word0, peer_tag)
         if key == table.NO_KEY:
-            return PROXIED_ROAD
+            return table.without_channel(ctx, word0, peer_tag)
         sync()  # what other threads wrote to the buffer, or still read from it
         row = table.NOBODY
         remote = 0
@@ -266,6 +270,7 @@ def make_direct(
             report_linked(ctx, slot, failed)
         sync()  # all have read the row
         if leads() and lane_id() == 0:
+            own.forget(handle)
             fence_gpu()  # what was stored in the row: before the slot's next request
             rows.close_row(ctx, handle)
         return outcome, count, origin
@@ -284,7 +289,7 @@ def make_direct(
         sends = is_send(ctx, slot)
         done = state == RESUMED and rows.stage_of(ctx, slot) == rows.FINISHED
         sync()
-        turns = 0
+        looked = 0
         looks = _LOOKS if how == WAIT else 1
         began = 0
         told = 1 if state == RESUMED and rows.was_told(ctx, slot, handle) else 0
@@ -293,10 +298,12 @@ def make_direct(
         one_look = how == ONE_LOOK or how == KEEP
         while not done and error == 0:
             done = advance(ctx, slot, sends, looks)
-            turns += 1
+            looked += looks
             if done:
                 break
-            if turns >= pacing.PATIENCE or one_look:
+            if how == WAIT:
+                looks = 1 if help_own(ctx, handle, looked) else _LOOKS
+            if looked >= pacing.PATIENCE * _LOOKS or one_look:
                 what = 0
                 if leads() and lane_id() == 0:
                     what, error, began = pacing.long_wait(ctx, began, False)

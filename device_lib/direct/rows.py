@@ -259,7 +259,11 @@ def put_back(ctx, handle):
 
 @device
 def leave(ctx, handle):
-    """``unclaim`` of a request for which nothing has been stored."""
+    """``unclaim`` of a request for which nothing has been stored.
+
+    Args:
+        handle: | TOUCHED, where somebody else had gone on with it before.
+    """
     gpu.store_gpu(row_address(ctx, slots.slot_of(handle)) + OWNER, handle)
 
 
@@ -374,6 +378,12 @@ def call_of(ctx, slot):
 @device
 def stage_of(ctx, slot):
     return field(ctx, slot, STAGE) & (1 << INDEX_SHIFT) - 1
+
+
+@device
+def is_finished(state):
+    """Of a request whose STAGE this is."""
+    return state & (1 << INDEX_SHIFT) - 1 == FINISHED
 
 
 @device

@@ -10,6 +10,9 @@ from numba.cuda.extending import intrinsic
 
 from device_lib.platform.ptx import device, ptx
 
+#: Words of a block that stay until they are stored again (``put_block_note``).
+NOTES = 4
+
 _I64 = ir.IntType(64)
 _I32 = ir.IntType(32)
 
@@ -61,10 +64,11 @@ place = ptx(
 )
 
 
-# A broadcast, a row for each lane of a warp, put_block_4.
+# A broadcast, a row for each lane of a warp, put_block_4, put_block_note.
 _ROWS = 8
 _PUT = _ROWS + 3 * 32
-_SHARED_WORDS = _PUT + 4
+_NOTES = _PUT + 4
+_SHARED_WORDS = _NOTES + NOTES  # 896 bytes, a multiple of 128: the kernel's own arrays come next
 
 
 def _shared(builder):
@@ -195,3 +199,15 @@ def put_block_4(a, b, c, d):
 def get_block_4(a, b, c, d):
     first = _load_shared(_PUT), _load_shared(_PUT + 1), _load_shared(_PUT + 2)
     return first[0], first[1], first[2], _load_shared(_PUT + 3)
+
+
+@device
+def put_block_note(index, value):
+    """Keeps a value for the threads of the block, in one of NOTES words. What is there before the
+    first one is not defined."""
+    _store_shared(_NOTES + index, value)
+
+
+@device
+def get_block_note(index):
+    return _load_shared(_NOTES + index)

@@ -56,6 +56,9 @@ put_block_row = _twin.put_block_row
 get_block_row = _twin.get_block_row
 put_block_4 = _twin.put_block_4
 get_block_4 = _twin.get_block_4
+NOTES = _twin.NOTES
+put_block_note = _twin.put_block_note
+get_block_note = _twin.get_block_note
 
 # memory
 load_gpu = _twin.load_gpu

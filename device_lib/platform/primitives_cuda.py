@@ -12,6 +12,7 @@ from numba import cuda
 from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
+from device_lib.platform.block_cuda import NOTES as NOTES
 from device_lib.platform.block_cuda import block_id as block_id
 from device_lib.platform.block_cuda import block_threads as block_threads
 from device_lib.platform.block_cuda import broadcast_block as broadcast_block
@@ -20,11 +21,13 @@ from device_lib.platform.block_cuda import broadcast_block_4 as broadcast_block_
 from device_lib.platform.block_cuda import broadcast_block_5 as broadcast_block_5
 from device_lib.platform.block_cuda import broadcast_block_8 as broadcast_block_8
 from device_lib.platform.block_cuda import get_block_4 as get_block_4
+from device_lib.platform.block_cuda import get_block_note as get_block_note
 from device_lib.platform.block_cuda import get_block_row as get_block_row
 from device_lib.platform.block_cuda import grid_blocks as grid_blocks
 from device_lib.platform.block_cuda import lane_id as lane_id
 from device_lib.platform.block_cuda import place as place
 from device_lib.platform.block_cuda import put_block_4 as put_block_4
+from device_lib.platform.block_cuda import put_block_note as put_block_note
 from device_lib.platform.block_cuda import put_block_row as put_block_row
 from device_lib.platform.block_cuda import scatter as scatter
 from device_lib.platform.block_cuda import thread_rank as thread_rank

@@ -109,20 +109,11 @@ def broadcast_block(a):
     return _block_values(a)[0]
 
 
-def broadcast_block_3(a, b, c):
-    return _block_values((a, b, c))[0]
+def broadcast_block_3(*values):
+    return _block_values(values)[0]
 
 
-def broadcast_block_4(a, b, c, d):
-    return _block_values((a, b, c, d))[0]
-
-
-def broadcast_block_5(a, b, c, d, e):
-    return _block_values((a, b, c, d, e))[0]
-
-
-def broadcast_block_8(a, b, c, d, e, f, g, h):
-    return _block_values((a, b, c, d, e, f, g, h))[0]
+broadcast_block_4 = broadcast_block_5 = broadcast_block_8 = broadcast_block_3
 
 
 def put_block_row(lane, a, b, c):
@@ -141,6 +132,17 @@ def put_block_4(a, b, c, d):
 
 def get_block_4(a, b, c, d):
     return getcurrent().block.put
+
+
+NOTES = 4
+
+
+def put_block_note(index, value):
+    getcurrent().block.notes[index] = value
+
+
+def get_block_note(index):
+    return getcurrent().block.notes[index]
 
 
 def load_gpu(address):

@@ -27,7 +27,7 @@ from device_lib.platform.scope import ALL_LANES, Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, completion, helping, pacing, ring, slots
 from device_lib.proxied.executing import make_execute, make_tell_event
 from gmpi.contract import wire
-from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, ERR_REQUEST
+from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, ERR_REQUEST, PROC_NULL
 from gmpi.contract.layouts import LAYOUT_RECV
 
 # What the finish functions return: (outcome, count, origin). Outcome is packet 0 of the completion
@@ -39,6 +39,7 @@ HELP = 1 << 59  # not complete, and others have commands that nobody executes: `
 # None of them: patience ran out.
 
 NO_ORIGIN = (ANY_SOURCE & wire.LOW_32) + (ANY_TAG << 32)  # ANY_TAG is negative: an int64
+NULL_ORIGIN = (PROC_NULL & wire.LOW_32) + (ANY_TAG << 32)
 
 
 @device

@@ -22,6 +22,7 @@ from device_lib.proxied.closing import (
     FAULT,
     HELP,
     NO_ORIGIN,
+    NULL_ORIGIN,
     STAGED,
     finish_small,
     make_finish_any,
@@ -36,7 +37,7 @@ from device_lib.proxied.opening import NOTHING_TAKEN, UNFINISHED, make_open_any,
 from device_lib.proxied.opening_long import open_long
 from device_lib.proxied.opening_staged import begin_staged, publish_staged
 from device_lib.proxied.outgoing import make_copy_out, make_fill, make_send_bytes
-from device_lib.proxied.slots import error_handle, is_large
+from device_lib.proxied.slots import NOBODY, error_handle, is_large
 from gmpi.contract import wire
 from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE
 
@@ -155,7 +156,8 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         if request == wire.REQUEST_NULL:
             return True, status_of(COMPLETED, 0, NO_ORIGIN)
         if request >> wire.HANDLE_ERROR_SHIFT == 1:
-            return True, status_of(COMPLETED | (request & 0xFF) << wire.ERROR_SHIFT, 0, NO_ORIGIN)
+            origin = NULL_ORIGIN if request & NOBODY != 0 else NO_ORIGIN
+            return True, status_of(COMPLETED | (request & 0xFF) << wire.ERROR_SHIFT, 0, origin)
         outcome = HELP
         count = 0
         origin = 0

@@ -30,6 +30,7 @@ from gmpi.contract.constants import SUCCESS
 from gmpi.contract.sizes import SHAPE_REQUEST_SHIFT
 
 CLAIMED = 1 << 59  # in REQUEST_OWNER: a wait is under way
+NOBODY = 1 << 8  # in an error handle: of a message to or from PROC_NULL
 
 
 @device
@@ -47,6 +48,12 @@ def make_handle(ctx, slot, ticket, packets, large):
 def error_handle(error_class):
     """The handle of a request that could not be opened; waiting for it returns the class."""
     return 1 << wire.HANDLE_ERROR_SHIFT | error_class
+
+
+@device
+def nobody_handle():
+    """The handle of a message to or from PROC_NULL, which is complete (MPI 4.1 section 3.10)."""
+    return error_handle(SUCCESS) | NOBODY
 
 
 @device

@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from types import CodeType
 from typing import Any, cast
@@ -214,6 +214,7 @@ class Block:
         self.shared = shared
         self.rows: dict[int, Any] = {}  # primitives.put_block_row
         self.put: tuple = ()  # primitives.put_block_4
+        self.notes: dict[int, int] = defaultdict(int)  # primitives.put_block_note
         self.said: dict[int, list[Any]] = {}  # arguments_sim: calls that not all have made yet
 
 
