@@ -340,6 +340,28 @@ def test_what_cannot_complete_because_ranks_have_gone() -> None:
     assert told({1}, []) == ""
 
 
+def test_a_rank_that_has_gone_is_named_where_nothing_that_is_pending_says_why() -> None:
+    closed = Table(1, "none running", gone="has closed its context")
+    at = dataclasses.replace(tables([])[0], host="solve.py:12, in main")
+    (cause,) = diagnose({0: at, 1: closed})
+    assert cause.kind == "left" and cause.ranks == (1,)
+    assert cause.text == (
+        "rank 1 has closed its context; nothing is pending on rank 0; "
+        "the host of rank 0 is at solve.py:12, in main"
+    )
+    (cause,) = diagnose({0: at, 1: None})
+    assert cause.kind == "silent" and cause.text.startswith("rank 1 does not answer: its context")
+    assert diagnose({0: at, 1: tables([], [])[1]}) == []
+    # Who waits for it says more, and what is pending elsewhere as well.
+    assert [c.text for c in diagnose({**tables([recv(1)]), 1: closed})] == [
+        f"rank 0 waits in {recv(1)}, but rank 1 has closed its context"
+    ]
+    found = {**tables([recv(2)], [], []), 1: closed}
+    assert [c.kind for c in diagnose(found)] == ["missing send"]
+    # All have gone: nobody waits.
+    assert diagnose({0: dataclasses.replace(closed, rank=0), 1: closed}) == []
+
+
 def test_host_and_kernels_meet_in_one_collective() -> None:
     """A reduction that a kernel, and the host of another rank, wait in is not two calls."""
     ours = reduction(nbytes=16, datatype="INT64_T", count=2)

@@ -97,6 +97,44 @@ def test_a_job_is_asked_from_outside(tmp_path: Path) -> None:
     assert asking.below(mpiexec) == [] and not (asking.folder() / f"{zero['pid']}.sock").exists()
 
 
+#: Rank 1 has left its context, and rank 0 is somewhere else until the file is there.
+LEFT = """
+import sys, time
+from pathlib import Path
+import gmpi
+
+g = gmpi.Context(watchdog_s=100)
+while g.rank == 0 and not Path(sys.argv[1]).exists():
+    time.sleep(0.05)
+g.close()
+print("went on")
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.mpich
+def test_a_rank_that_has_left_its_context_is_named_where_nothing_is_pending(tmp_path: Path) -> None:
+    (tmp_path / "left.py").write_text(LEFT)
+    go_on = tmp_path / "go on"
+    command = launcher.mpi_command(2, str(tmp_path / "left.py"), str(go_on))
+    with launcher.Job(command, 200 * launcher.TIME_FACTOR, {}) as job:
+        mpiexec = job._process.pid
+
+        def answer() -> str:
+            return CliRunner().invoke(main, ["hang", str(mpiexec)]).output
+
+        until("rank that has left", lambda: "rank 1 has closed" in answer())
+        cause = next(line for line in answer().splitlines() if line.startswith("likely cause"))
+        go_on.write_text("")
+        assert job.wait(60 * launcher.TIME_FACTOR) == 0
+    begin = (
+        "likely cause (left): rank 1 has closed its context; nothing is pending on rank 0; the host"
+    )
+    assert cause.startswith(f"{begin} of rank 0 is at "), cause
+    assert "left.py:8" in cause, cause
+    assert job.text().count("went on") == 2
+
+
 def test_processes_without_a_context_are_named() -> None:
     """Not process 1: all programs that run beside this test are below it."""
     with subprocess.Popen(["sleep", "60"]) as process:

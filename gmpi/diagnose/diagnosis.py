@@ -53,7 +53,7 @@ def diagnose(tables: Tables) -> list[Cause]:
             elif request.kind == "send" and not _has_receiver(tables, rank, request):
                 stuck.append(Stuck(rank, request, _of_send(tables, rank, request)))
     stuck.sort(key=lambda one: one.request.kind)  # receives say more
-    return _ranked(causes + of_circle(stuck))
+    return _ranked(causes + of_circle(stuck)) or _of_gone(tables)
 
 
 def _ranked(causes: list[Cause]) -> list[Cause]:
@@ -67,6 +67,23 @@ def _ranked(causes: list[Cause]) -> list[Cause]:
     for cause in causes:
         found.setdefault((cause.kind, cause.text), cause)
     return sorted(found.values(), key=lambda cause: strength.index(cause.kind))
+
+
+def _of_gone(tables: Tables) -> list[Cause]:
+    """Where nothing that is pending says why: ranks that have gone while others are still there,
+    which may wait for them where no call of ours is, such as in mpi4py."""
+    here = [table for table in tables.values() if table is not None and not table.gone]
+    idle = [table for table in here if not table.pending]
+    rest = [f"nothing is pending on {ranks_text([t.rank for t in idle])}"] if idle else []
+    rest += [f"the host of rank {t.rank} is at {t.host}" for t in idle[:LISTED] if t.host]
+    causes = []
+    for rank, table in sorted(tables.items()):
+        if table is None:
+            causes.append(Cause("silent", "; ".join([silence_of(rank), *rest]), (rank,)))
+        elif table.gone and here:
+            text = "; ".join([f"rank {rank} {table.gone}", *rest])
+            causes.append(Cause("left", text, (rank,)))
+    return causes
 
 
 # --- what a rank is doing ------------------------------------------------------------------------
