@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import json
+from pathlib import Path
 
 import launcher
 import pytest
 from numba import njit
 from numba.core.codegen import JITCodeLibrary as CodeLibrary
 
-from host_proxy.platform import linked
+from host_proxy.platform import engine_cache, linked
 
 SELF_MESSAGE = """
 import numpy as np
@@ -34,6 +36,48 @@ def test_a_second_process_loads_the_engine_from_disk() -> None:
         status, text = launcher.python("-c", SELF_MESSAGE, timeout=300)
         assert status == 0, text
     assert "compiled 0 loaded 1" in text, text
+
+
+#: With one function of the library, and of the engine one that stands for all.
+FILL = """
+import sys
+sys.path.insert(0, "tests")
+import mpi4py
+mpi4py.rc.initialize = False
+import host_proxy.proxy, numba, test_cache
+from device_lib.platform import library
+from gmpi.__main__ import main
+from gmpi.launch import precompile
+from host_proxy.platform import engine_cache, native
+library.functions = {"gmpi_put_mail": library.functions["gmpi_put_mail"]}
+dispatcher = numba.njit(test_cache.answer)
+dispatcher._cache = engine_cache.cache_of(test_cache.answer)
+native._entries[:] = [dispatcher]
+main(["cache", "fill", "--cc", "9.0", *sys.argv[1:]], standalone_mode=False)
+native.compile_entries()
+print("loaded" if dispatcher.stats.cache_hits else "compiled", mpi4py.MPI.Is_initialized())
+"""
+
+
+def test_who_fills_the_cache_compiles_the_engine_as_well(tmp_path: Path) -> None:
+    """Without a GPU, and without a start of MPI, which some libraries refuse without mpiexec."""
+    options = {"NUMBA_ENABLE_CUDASIM": "0", "GMPI_CACHE_DIR": str(tmp_path / "library")}
+    options["NUMBA_CACHE_DIR"] = str(tmp_path / "engine")
+    status, text = launcher.python("-c", FILL, **options)
+    assert status == 0 and f"\nengine of the proxy: 1 functions in {tmp_path / 'engine'}" in text
+    assert text.endswith("loaded False\n"), text
+    options |= {"NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator", "NUMBA_CACHE_DIR": ""}
+    status, text = launcher.python("-c", FILL, "--json", **options)
+    found, _ = json.JSONDecoder().raw_decode(text[text.index("{") :])
+    assert found["functions"] == {"sm_90": 1} and found["engine"]["functions"] == 0
+    assert found["engine"]["problem"] == engine_cache.NOWHERE
+    assert status == 0 and text.endswith("compiled False\n"), text
+
+
+def test_an_mpi_library_that_cannot_be_loaded_is_named_in_one_line() -> None:
+    without = {"NUMBA_ENABLE_CUDASIM": "0", "MPI4PY_LIBMPI": "/nowhere/libmpi.so"}
+    status, text = launcher.python("-m", "gmpi", "cache", "fill", "--cc", "9.0", **without)
+    assert status == 1 and text.count("\n") == 1 and "/nowhere/libmpi.so" in text, text
 
 
 # --- no machine code for what is linked -----------------------------------------------------------

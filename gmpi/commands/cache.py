@@ -1,4 +1,4 @@
-"""``gmpi cache``: the compiled device code that is kept on disk."""
+"""``gmpi cache``: the compiled code that is kept on disk."""
 
 from __future__ import annotations
 
@@ -50,13 +50,21 @@ def fill(texts: tuple[str, ...], as_json: bool) -> None:
 
     For the GPUs here, or for compute capabilities that --cc names, where no GPU is needed: on a
     login node, or when an image is made.
+
+    One of the cores compiles the engine of the proxy: what the first context would otherwise wait
+    for. It is kept in Numba's cache, for this kind of processor and the MPI library that is found.
     """
     from gmpi import SIMULATOR
 
     if SIMULATOR:
         raise click.UsageError("the simulator compiles nothing: unset NUMBA_ENABLE_CUDASIM")
-    from gmpi.launch import precompile
+    import mpi4py
 
+    mpi4py.rc.initialize = False  # its constants are compiled in; nothing is sent
+    try:
+        from gmpi.launch import precompile
+    except (ImportError, RuntimeError) as exc:
+        raise click.ClickException(" ".join(str(exc).split())) from None
     try:
         wanted = [precompile.capability(text) for text in texts]
     except ValueError as exc:
@@ -71,27 +79,41 @@ def fill(texts: tuple[str, ...], as_json: bool) -> None:
             precompile.check(cc)
     except ValueError as exc:
         raise click.BadParameter(str(exc), param_hint="--cc") from None
-    done = {f"sm_{cc[0]}{cc[1]}": _compile(cc) for cc in wanted}
-    found = {"directory": str(cache_directory()), "functions": done}
-    emit(found, as_json, lambda _: "\n".join(_filled(label, n) for label, n in done.items()))
+    made = [_compile(cc, engine=cc == wanted[0]) for cc in wanted]
+    found = {
+        "directory": str(cache_directory()),
+        "functions": {f"sm_{cc[0]}{cc[1]}": done for cc, (done, _) in zip(wanted, made)},
+        "engine": made[0][1],
+    }
+    emit(found, as_json, _filled)
 
 
-def _filled(label: str, functions: int) -> str:
-    return f"{label}: {functions} functions in {cache_directory()}"
+def _filled(found: dict[str, Any]) -> str:
+    lines = [
+        f"{label}: {functions} functions in {found['directory']}"
+        for label, functions in found["functions"].items()
+    ]
+    engine = found["engine"]
+    where = f"{engine['functions']} functions in {engine['directory']}"
+    lines.append(f"engine of the proxy: {engine['problem'] or where}")
+    return "\n".join(lines)
 
 
-def _compile(cc: tuple[int, int]) -> int:
-    """How many functions there are now for a compute capability; a bar on terminals."""
+def _compile(cc: tuple[int, int], engine: bool) -> tuple[int, dict[str, Any]]:
+    """How many functions there are now for a compute capability, and the engine; a bar on
+    terminals."""
     from device_lib.platform import assembler
     from gmpi.launch import precompile
 
-    length, label = len(precompile.names()), f"sm_{cc[0]}{cc[1]}"
-    bar = click.progressbar(precompile.fill(cc), length=length, label=label, file=sys.stderr)
+    length, label = len(precompile.names()) + engine, f"sm_{cc[0]}{cc[1]}"
+    steps = precompile.fill(cc, engine)
     try:
-        with bar as names:
-            return sum(1 for _ in names)
+        with click.progressbar(steps, length=length, label=label, file=sys.stderr) as bar:
+            done = list(bar)
     except assembler.AssemblerError as exc:
         raise click.ClickException(str(exc)) from None
+    engines = [each._asdict() for each in done if isinstance(each, precompile.Engine)]
+    return len(done) - len(engines), engines[0] if engines else {}
 
 
 @cache.command(epilog=examples("gmpi cache clear"))

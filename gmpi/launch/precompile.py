@@ -1,4 +1,6 @@
-"""Compiles the device library into the cache before a kernel needs it, by several processes."""
+"""Compiles the device library into the cache before a kernel needs it, by several processes, and
+the engine of the proxy beside it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from typing import NamedTuple
 
 from numba import cuda
 
@@ -15,6 +18,15 @@ from device_lib.platform import assembler, front_end, library
 from device_lib.platform.primitives import SIMULATOR
 
 Capability = tuple[int, int]
+
+
+class Engine(NamedTuple):
+    """The compiled engine of the proxy on disk: how many functions, below which folder, and in one
+    line why it is not there."""
+
+    functions: int
+    directory: str
+    problem: str
 
 
 def capability(text: str) -> Capability:
@@ -90,16 +102,36 @@ def names() -> list[str]:
     return list(library.functions)
 
 
-def fill(cc: Capability) -> Iterator[str]:
-    """Compiles what the cache lacks of the library for ``cc``; names of its functions, as they are
+def compile_engine() -> Engine:
+    """Compiles the engine into Numba's cache, as the first context of a machine would otherwise:
+    for this processor and this MPI library."""
+    import host_proxy.proxy  # noqa: F401  (with all that is part of it)
+    from host_proxy.platform.engine_cache import NOWHERE
+    from host_proxy.platform.native import compile_entries, directory_of_entries
+
+    directory = directory_of_entries()
+    if not directory:
+        return Engine(0, "", NOWHERE)
+    return Engine(compile_entries(), directory, "")
+
+
+def fill(cc: Capability, engine: bool) -> Iterator[str | Engine]:
+    """Compiles what the cache lacks of the library for ``cc``: names of its functions, as they are
     done. Needs no GPU, but CUDA's compiler, and not the simulator.
 
-    By forked processes, which have nothing to import and use neither MPI nor a device.
+    By forked processes, which have nothing to import and use no device.
+
+    Args:
+        engine: one of them compiles the engine of the proxy; that comes last.
     """
     workers = len(os.sched_getaffinity(0))
     prepare = compile_without_gpu, (cc,)
     with ProcessPoolExecutor(workers, get_context("fork"), *prepare) as pool:
+        # It takes as long as a process's share of the library.
+        made_engine = [pool.submit(compile_engine)] if engine else []
         # The longest take a tenth of the time of all: which comes first hardly matters.
         waiting = [pool.submit(_compile, name, cc) for name in names()]
         for made in waiting:
             yield made.result()
+        for last in made_engine:
+            yield last.result()

@@ -8,6 +8,7 @@ both are ordinary moves, on Arm they are the matching instructions.
 # mypy: disable-error-code="no-untyped-def,misc"
 from __future__ import annotations
 
+import os
 import platform
 import warnings
 from typing import Any
@@ -54,14 +55,14 @@ def entry(function):
 
 
 def compile_entries():
-    """Compiles every ``entry``, or loads it from disk; afterwards none is compiled any more. Of
-    the processes of a node one compiles.
+    """Compiles every ``entry``, or loads it from disk; afterwards none is compiled any more. How
+    many there are. Of the processes of a node one compiles.
 
     The proxy thread must never do so: kernels would wait for a compiler, whose garbage may be
     device memory, and freeing that waits for the kernels.
     """
     if not _entries:
-        return
+        return 0
     with without_collector(), one_at_a_time(_entries[0]._cache):
         for dispatcher in _entries:
             if dispatcher._can_compile:
@@ -70,6 +71,13 @@ def compile_entries():
                 words = dispatcher.py_func.__code__.co_argcount
                 with_room(dispatcher.compile, (types.int64,) * words)
                 dispatcher.disable_compile()
+    return len(_entries)
+
+
+def directory_of_entries():
+    """The folder on disk below which all are kept; empty where nothing can be."""
+    paths = [getattr(dispatcher._cache, "cache_path", "") for dispatcher in _entries]
+    return os.path.commonpath(paths) if paths and all(paths) else ""
 
 
 def _at(builder, address, kind=_I64):
