@@ -25,6 +25,12 @@ TABLE = ROOT / "docs" / "measurements" / "table.py"
 
 
 def run(command: list[str]) -> tuple[int, str]:
+    status, out, err = run_apart(command)
+    return status, out + err
+
+
+def run_apart(command: list[str]) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr."""
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -33,7 +39,7 @@ def run(command: list[str]) -> tuple[int, str]:
         check=False,
         timeout=100 * launcher.TIME_FACTOR,
     )
-    return done.returncode, done.stdout + done.stderr
+    return done.returncode, done.stdout, done.stderr
 
 
 def test_programs_and_files_in_the_readme_exist() -> None:
@@ -49,9 +55,10 @@ def test_programs_and_files_in_the_readme_exist() -> None:
 
 
 def test_gmpi_info_says_what_there_is() -> None:
-    status, text = run([sys.executable, "-m", "gmpi", "info", "--open", "--json"])
+    # On stderr may be that it waits for a compiler, where the cache is empty.
+    status, text, said = run_apart([sys.executable, "-m", "gmpi", "info", "--open", "--json"])
     facts = json.loads(text)
-    assert status == 0 and facts["context"]["opens"] is True, text
+    assert status == 0 and facts["context"]["opens"] is True, text + said
     assert facts["cuda"]["simulator"] and facts["mpi"]["loaded"]
     assert facts["versions"]["gmpi"] == gmpi.__version__
     assert facts["settings"]["values"]["engine"]["origin"] in ("default", "environment")
