@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from pathlib import Path
 
 import launcher
 import page_code
@@ -88,6 +90,24 @@ def test_the_table_says_how_long_each_program_is() -> None:
         (row,) = [line for line in page.splitlines() if line.startswith(f"| [{name}](")]
         lines = len((EXAMPLES / name).read_text().splitlines())
         assert f" | {lines} | " in row, f"{name} has {lines} lines"
+
+
+def test_figures_beside_twins_are_those_of_the_measurements(tmp_path: Path) -> None:
+    """All that they say; how Matplotlib writes paths differs between its releases."""
+
+    def words(path: Path) -> list[str]:
+        return re.findall(r"<text[^>]*>([^<]*)</text>", path.read_text())
+
+    program = launcher.ROOT / "docs" / "figures" / "twins.py"
+    status, text = launcher.python(str(program), "--to", str(tmp_path))
+    assert status == 0, text
+    page = (launcher.ROOT / "docs" / "applications.md").read_text()
+    drawn = sorted(tmp_path.iterdir())
+    assert [path.name for path in drawn] == ["cg.svg", "halo26.svg", "mg.svg", "stencil9.svg"]
+    for path in drawn:
+        assert words(path) == words(program.parent / path.name), f"{path.name}: run {program}"
+        assert f"](figures/{path.name})" in page
+        assert len([word for word in words(path) if word.endswith(" x")]) >= 2
 
 
 @pytest.mark.mpi
