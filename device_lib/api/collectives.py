@@ -13,16 +13,7 @@ from types import SimpleNamespace
 
 from device_lib.api.local import comm_rank
 from device_lib.direct.scattered_collectives import allreduce_word, bcast_word
-from device_lib.move.message import (
-    fitting,
-    inspect,
-    inspect_reduction,
-    is_scattered,
-    is_sound,
-    message_bytes,
-    pair,
-    word0_of,
-)
+from device_lib.move import message
 from device_lib.platform.context import may_collect_direct
 from device_lib.platform.primitives import buffer_of, describe, device, int64
 from gmpi.contract import wire
@@ -41,9 +32,9 @@ _BARRIER = BARRIER << KIND_SHIFT | BARRIER << KIND_SHIFT + SIGNATURE_SHIFT
 @device
 def _reduction(ctx, op, sendbuf, recvbuf, count, datatype, comm):
     """(first word of the record, bytes to move, where from, where to)."""
-    nbytes = message_bytes(count, datatype)
-    send, recv, nbytes, flags = inspect_reduction(ctx, sendbuf, recvbuf, nbytes)
-    return word0_of(op, flags, comm, datatype), nbytes, send, recv
+    nbytes = message.message_bytes(count, datatype)
+    send, recv, nbytes, flags = message.inspect_reduction(ctx, sendbuf, recvbuf, nbytes)
+    return message.word0_of(op, flags, comm, datatype), nbytes, send, recv
 
 
 def make_collective_calls(
@@ -62,17 +53,17 @@ def make_collective_calls(
 
     @device
     def start_reduction(ctx, call, sendbuf, recvbuf, count, datatype, op, comm):
-        datatype = fitting(fitting(datatype, sendbuf), recvbuf)
+        datatype = message.fitting(message.fitting(datatype, sendbuf), recvbuf)
         at, room, strided = buffer_of(sendbuf)
         to, to_room, to_strided = buffer_of(recvbuf)
-        if is_scattered(datatype, strided | to_strided):
-            word0 = word0_of(call, wire.FLAG_OUT | wire.FLAG_BACK, comm, datatype)
+        if message.is_scattered(datatype, strided | to_strided):
+            word0 = message.word0_of(call, wire.FLAG_OUT | wire.FLAG_BACK, comm, datatype)
             back = describe(recvbuf, to, to_room, to_strided)
             words = describe(sendbuf, at, room, strided)
             words = back if at == IN_PLACE else words
-            return open_scattered(ctx, word0, pair(0, op), int64(count), words, back)
+            return open_scattered(ctx, word0, message.pair(0, op), int64(count), words, back)
         word0, nbytes, send, recv = _reduction(ctx, call, sendbuf, recvbuf, count, datatype, comm)
-        return open_request(ctx, word0, pair(0, op), count, nbytes, send, recv)
+        return open_request(ctx, word0, message.pair(0, op), count, nbytes, send, recv)
 
     @device
     def iallreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
@@ -81,20 +72,20 @@ def make_collective_calls(
     @device
     def allreduce(ctx, sendbuf, recvbuf, count, datatype, op, comm):
         call = wire.OP_ALLREDUCE | wire.BLOCKING
-        datatype = fitting(fitting(datatype, sendbuf), recvbuf)
+        datatype = message.fitting(message.fitting(datatype, sendbuf), recvbuf)
         at, room, strided = buffer_of(sendbuf)
         to, to_room, to_strided = buffer_of(recvbuf)
-        if is_scattered(datatype, strided | to_strided):
+        if message.is_scattered(datatype, strided | to_strided):
             request = start_reduction(ctx, call, sendbuf, recvbuf, count, datatype, op, comm)
             return error_of(ctx, request)
         word0, nbytes, send, recv = _reduction(ctx, call, sendbuf, recvbuf, count, datatype, comm)
-        if may_collect_direct(ctx, word0) and is_sound(word0, count):
+        if may_collect_direct(ctx, word0) and message.is_sound(word0, count):
             what = allreduce_word(word0, op, nbytes)
             if what != NOT_OURS:
                 error = direct_allreduce(ctx, what, send, recv, nbytes)
                 if error != NOT_OURS:
                     return error
-        return perform(ctx, word0, pair(0, op), count, nbytes, send, recv).error
+        return perform(ctx, word0, message.pair(0, op), count, nbytes, send, recv).error
 
     @device
     def start_scattered_bcast(ctx, op, buf, count, datatype, root, comm):
@@ -102,45 +93,49 @@ def make_collective_calls(
         way = wire.FLAG_OUT
         if root != comm_rank(ctx, comm):
             way = wire.FLAG_BACK
-        word0 = word0_of(op, way, comm, datatype)
+        word0 = message.word0_of(op, way, comm, datatype)
         words = describe(buf, at, room, strided)
-        return open_scattered(ctx, word0, pair(root, 0), int64(count), words, words)
+        return open_scattered(ctx, word0, message.pair(root, 0), int64(count), words, words)
 
     @device
     def ibcast(ctx, buf, count, datatype, root, comm):
         op = wire.OP_BCAST | wire.NONBLOCKING
-        datatype = fitting(datatype, buf)
+        datatype = message.fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
-        if is_scattered(datatype, strided):
+        if message.is_scattered(datatype, strided):
             return start_scattered_bcast(ctx, op, buf, count, datatype, root, comm)
-        address, nbytes, flags = inspect(ctx, buf, message_bytes(count, datatype), wire.FLAG_OUT)
-        word0 = word0_of(op, flags, comm, datatype)
+        address, nbytes, flags = message.inspect(
+            ctx, buf, message.message_bytes(count, datatype), wire.FLAG_OUT
+        )
+        word0 = message.word0_of(op, flags, comm, datatype)
         if nbytes > 0 and root != comm_rank(ctx, comm):
-            word0 = word0_of(op, wire.FLAG_BACK, comm, datatype)
-        return open_request(ctx, word0, pair(root, 0), count, nbytes, address, address)
+            word0 = message.word0_of(op, wire.FLAG_BACK, comm, datatype)
+        return open_request(ctx, word0, message.pair(root, 0), count, nbytes, address, address)
 
     @device
     def bcast(ctx, buf, count, datatype, root, comm):
-        datatype = fitting(datatype, buf)
+        datatype = message.fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
-        if is_scattered(datatype, strided):
+        if message.is_scattered(datatype, strided):
             request = start_scattered_bcast(ctx, wire.OP_BCAST, buf, count, datatype, root, comm)
             return error_of(ctx, request)
-        address, nbytes, flags = inspect(ctx, buf, message_bytes(count, datatype), wire.FLAG_OUT)
-        word0 = word0_of(wire.OP_BCAST, flags, comm, datatype)
-        if may_collect_direct(ctx, word0) and is_sound(word0, count):
+        address, nbytes, flags = message.inspect(
+            ctx, buf, message.message_bytes(count, datatype), wire.FLAG_OUT
+        )
+        word0 = message.word0_of(wire.OP_BCAST, flags, comm, datatype)
+        if may_collect_direct(ctx, word0) and message.is_sound(word0, count):
             what = bcast_word(word0, root, nbytes)
             if what != NOT_OURS:
                 error = direct_bcast(ctx, what, address, nbytes)
                 if error != NOT_OURS:
                     return error
         if nbytes > 0 and root != comm_rank(ctx, comm):
-            word0 = word0_of(wire.OP_BCAST, wire.FLAG_BACK, comm, datatype)
-        return perform(ctx, word0, pair(root, 0), count, nbytes, address, address).error
+            word0 = message.word0_of(wire.OP_BCAST, wire.FLAG_BACK, comm, datatype)
+        return perform(ctx, word0, message.pair(root, 0), count, nbytes, address, address).error
 
     @device
     def barrier(ctx, comm):
-        word0 = word0_of(wire.OP_BARRIER, 0, comm, 0)
+        word0 = message.word0_of(wire.OP_BARRIER, 0, comm, 0)
         if may_collect_direct(ctx, word0):
             error = direct_barrier(ctx, _BARRIER | int64(comm) << COMM_SHIFT)
             if error != NOT_OURS:
@@ -149,7 +144,7 @@ def make_collective_calls(
 
     @device
     def ibarrier(ctx, comm):
-        word0 = word0_of(wire.OP_BARRIER | wire.NONBLOCKING, 0, comm, 0)
+        word0 = message.word0_of(wire.OP_BARRIER | wire.NONBLOCKING, 0, comm, 0)
         return open_request(ctx, word0, 0, 0, 0, 0, 0)
 
     return SimpleNamespace(

@@ -10,15 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.direct.one_warp import PROXIED_ROAD
-from device_lib.move.message import (
-    fitting,
-    inspect,
-    is_scattered,
-    is_sound,
-    message_bytes,
-    pair,
-    word0_of,
-)
+from device_lib.move import message
 from device_lib.platform.context import has_direct, may_go_direct
 from device_lib.platform.primitives import buffer_of, describe, device, int64
 from gmpi.contract.constants import ERR_COMM, PROC_NULL
@@ -37,7 +29,7 @@ def make_refused(report: Callable) -> Callable:
 
     @device
     def refused(ctx, op, comm):
-        word0 = word0_of(op, 0, comm, 0)
+        word0 = message.word0_of(op, 0, comm, 0)
         if may_go_direct(ctx, word0):
             report(ctx, word0, int64(comm), ERR_COMM)
             return True
@@ -51,7 +43,8 @@ def if_direct(start: Callable) -> Callable:
 
     @device
     def start_direct(ctx, word0, peer_tag, count, nbytes, address):
-        if has_direct(ctx) and is_sound(word0, count):  # ``start`` asks about the communicator
+        # ``start`` asks about the communicator.
+        if has_direct(ctx) and message.is_sound(word0, count):
             return start(ctx, word0, peer_tag, nbytes, address)
         return PROXIED_ROAD
 
@@ -75,22 +68,22 @@ def make_message_call(
 
     @device
     def call(ctx, op, buf, count, datatype, peer, tag, comm):
-        datatype = fitting(datatype, buf)
+        datatype = message.fitting(datatype, buf)
         at, room, strided = buffer_of(buf)
-        if is_scattered(datatype, strided):
-            word0 = word0_of(op, way, comm, datatype)
+        if message.is_scattered(datatype, strided):
+            word0 = message.word0_of(op, way, comm, datatype)
             words = describe(buf, at, room, strided)
             send, recv = (words, 0) if sends else (0, words)
-            return scattered(ctx, word0, pair(peer, tag), int64(count), send, recv)
-        nbytes = message_bytes(count, datatype)
+            return scattered(ctx, word0, message.pair(peer, tag), int64(count), send, recv)
+        nbytes = message.message_bytes(count, datatype)
         if peer == PROC_NULL:
             nbytes = 0
-        address, nbytes, flags = inspect(ctx, buf, nbytes, way)
-        word0 = word0_of(op, flags, comm, datatype)
-        handle = direct(ctx, word0, pair(peer, tag), count, nbytes, address)
+        address, nbytes, flags = message.inspect(ctx, buf, nbytes, way)
+        word0 = message.word0_of(op, flags, comm, datatype)
+        handle = direct(ctx, word0, message.pair(peer, tag), count, nbytes, address)
         if handle != PROXIED_ROAD:
             return end(ctx, handle)
         send, recv = (address, 0) if sends else (0, address)
-        return proxied(ctx, word0, pair(peer, tag), count, nbytes, send, recv)
+        return proxied(ctx, word0, message.pair(peer, tag), count, nbytes, send, recv)
 
     return call

@@ -15,29 +15,11 @@ from typing import Any, get_args
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import DeviceContext, Status, TracedContext
 from device_lib.platform.primitives import device, int64
-from gmpi.contract.trace import (
-    BLOCK_SHIFT,
-    EVENT_BEGIN,
-    EVENT_BYTES,
-    EVENT_COUNT,
-    EVENT_END,
-    EVENT_ERROR,
-    EVENT_NBYTES,
-    EVENT_ORIGIN,
-    EVENT_PEER,
-    EVENT_REQUEST,
-    EVENT_TYPE,
-    EVENT_WARP,
-    EVENT_WHAT,
-    NOT_COMPLETE,
-    PART_OF_STARTALL,
-    SCOPE_SHIFT,
-    SCOPES,
-)
+from gmpi.contract import trace
 from gmpi.contract.wire import LOW_32
 
 #: The calls by their numbers in events, as they were bound in this process.
-CALLS: list[str] = [PART_OF_STARTALL]
+CALLS: list[str] = [trace.PART_OF_STARTALL]
 
 
 @device
@@ -70,31 +52,31 @@ def new_event(ctx):
         return 0
     warps = (int64(gpu.block_threads()) + 31) >> 5
     warp = int64(gpu.block_id()) * warps + (int64(gpu.thread_rank()) >> 5)
-    ring = ctx.trace + warp * (ctx.rows + 1) * EVENT_BYTES
+    ring = ctx.trace + warp * (ctx.rows + 1) * trace.EVENT_BYTES
     number = gpu.load_8(ring)
     gpu.store_8(ring, number + 1)
-    return ring + (1 + (number & (ctx.rows - 1))) * EVENT_BYTES
+    return ring + (1 + (number & (ctx.rows - 1))) * trace.EVENT_BYTES
 
 
 @device
 def put_call(at, begin, what, request, comm, datatype, peer, tag, count):  # wide: an event
     """The first half of an event: what the call was given."""
-    gpu.store_8(at + 8 * EVENT_BEGIN, begin)
-    gpu.store_8(at + 8 * EVENT_WHAT, what | int64(gpu.block_id()) << BLOCK_SHIFT)
-    gpu.store_8(at + 8 * EVENT_REQUEST, int64(request))
-    gpu.store_8(at + 8 * EVENT_TYPE, (int64(comm) & LOW_32) | int64(datatype) << 32)
-    gpu.store_8(at + 8 * EVENT_PEER, (int64(peer) & LOW_32) | int64(tag) << 32)
-    gpu.store_8(at + 8 * EVENT_COUNT, int64(count))
-    gpu.store_8(at + 8 * EVENT_WARP, int64(gpu.thread_rank()) >> 5)
+    gpu.store_8(at + 8 * trace.EVENT_BEGIN, begin)
+    gpu.store_8(at + 8 * trace.EVENT_WHAT, what | int64(gpu.block_id()) << trace.BLOCK_SHIFT)
+    gpu.store_8(at + 8 * trace.EVENT_REQUEST, int64(request))
+    gpu.store_8(at + 8 * trace.EVENT_TYPE, (int64(comm) & LOW_32) | int64(datatype) << 32)
+    gpu.store_8(at + 8 * trace.EVENT_PEER, (int64(peer) & LOW_32) | int64(tag) << 32)
+    gpu.store_8(at + 8 * trace.EVENT_COUNT, int64(count))
+    gpu.store_8(at + 8 * trace.EVENT_WARP, int64(gpu.thread_rank()) >> 5)
 
 
 @device
 def put_result(at, end, error, source, tag, nbytes):
     """The second half: what it returned, and when."""
-    gpu.store_8(at + 8 * EVENT_END, end)
-    gpu.store_8(at + 8 * EVENT_ERROR, int64(error))
-    gpu.store_8(at + 8 * EVENT_ORIGIN, (int64(source) & LOW_32) | int64(tag) << 32)
-    gpu.store_8(at + 8 * EVENT_NBYTES, int64(nbytes))
+    gpu.store_8(at + 8 * trace.EVENT_END, end)
+    gpu.store_8(at + 8 * trace.EVENT_ERROR, int64(error))
+    gpu.store_8(at + 8 * trace.EVENT_ORIGIN, (int64(source) & LOW_32) | int64(tag) << 32)
+    gpu.store_8(at + 8 * trace.EVENT_NBYTES, int64(nbytes))
 
 
 @device
@@ -147,7 +129,7 @@ def _result(returns: Any, name: str) -> str:
     parts = get_args(returns)
     if len(parts) == 2 and parts[1] is Status:  # (whether, or which; its status)
         incomplete = "not result[0]" if parts[0] is bool else "result[0] < 0"
-        return _STATUS.format("result[1]", f" | ({incomplete}) * {NOT_COMPLETE}")
+        return _STATUS.format("result[1]", f" | ({incomplete}) * {trace.NOT_COMPLETE}")
     if returns is int and not _is_request(returns, name):
         return f"result, {_NO_STATUS}"
     return f"0, {_NO_STATUS}"
@@ -166,8 +148,8 @@ def make_traced(function: Any, name: str, declared: inspect.Signature, scope: st
     if _is_request(declared.return_annotation, name):
         request = "result"
     peer = _first(names, "dest", "source", "root", "peer", "target_rank", "rank")
-    shifted = SCOPES.index(scope) << SCOPE_SHIFT
-    part = _STARTED.format(what=CALLS.index(PART_OF_STARTALL) | shifted)
+    shifted = trace.SCOPES.index(scope) << trace.SCOPE_SHIFT
+    part = _STARTED.format(what=CALLS.index(trace.PART_OF_STARTALL) | shifted)
     source = _SOURCE.format(
         name=name,
         parameters=", ".join(

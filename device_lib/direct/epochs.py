@@ -14,18 +14,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import windows
+from device_lib.platform import primitives as gpu
 from device_lib.platform.context import sign32
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import (
-    add_gpu,
-    clear_bits_gpu,
-    device,
-    fence_sys,
-    lane_id,
-    load_sys,
-    set_bits_32_gpu,
-    spin,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import ring
 from device_lib.proxied.pacing import may_look_at_host
@@ -43,7 +35,7 @@ _ONE = 1 << w.PASSIVE_SHIFT
 def aborted(ctx):
     """Now and then, whether waits are to end: _ABORTED | the error class, else 0; one thread."""
     if may_look_at_host():
-        found = load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
+        found = gpu.load_sys(ctx.mapped + CONTROL_ABORT) & 0xFF
         return _ABORTED | found if found != 0 else 0
     return 0
 
@@ -70,7 +62,7 @@ def make_tell(scope: Scope) -> Callable:
             word0 = OP_FAULT | OP_WINDOW << 8 | wrong << 16 | (what & CALL_MASK) << CALL_SHIFT
             word0 |= (datatype & LOW_32) << 32
             ring.post_about(
-                ctx, lane_id(), warp_lanes(), warp_mask(), word0, place, count, disp,
+                ctx, gpu.lane_id(), warp_lanes(), warp_mask(), word0, place, count, disp,
                 error | more << 8,
             )  # fmt: skip
         return error
@@ -88,7 +80,7 @@ def make_fence(scope: Scope) -> Callable:
         """What the scope has stored comes before what it says next; what it loads from now on,
         after what it has seen."""
         if rank() < _SAYS:
-            fence_sys()
+            gpu.fence_sys()
         sync()
 
     return fence
@@ -114,7 +106,7 @@ def make_epochs(scope: Scope, tell: Callable) -> SimpleNamespace:
             return tell(ctx, what, wrong, place, 0, 0, 0, windows.ranks_of(row))
         if what != w.FLUSH_LOCAL and what != w.FLUSH_LOCAL_ALL:
             fence()
-        spin()
+        gpu.spin()
         return SUCCESS
 
     @device
@@ -130,7 +122,7 @@ def make_epochs(scope: Scope, tell: Callable) -> SimpleNamespace:
         if sync_or(wrong):
             return tell(ctx, what, wrong, place, 0, 0, 0, assertion)
         if rank() == 0:
-            add_gpu(windows.row_of(ctx, place >> 32) + w.EPOCH, _ONE)
+            gpu.add_gpu(windows.row_of(ctx, place >> 32) + w.EPOCH, _ONE)
         fence()
         return SUCCESS
 
@@ -140,9 +132,9 @@ def make_epochs(scope: Scope, tell: Callable) -> SimpleNamespace:
         wrong = judge(ctx, what, place, 0, 0)
         sync()
         if rank() < _SAYS:
-            fence_sys()
-        if wrong == 0 and rank() == 0 and add_gpu(row + w.EPOCH, -_ONE) < _ONE:
-            add_gpu(row + w.EPOCH, _ONE)
+            gpu.fence_sys()
+        if wrong == 0 and rank() == 0 and gpu.add_gpu(row + w.EPOCH, -_ONE) < _ONE:
+            gpu.add_gpu(row + w.EPOCH, _ONE)
             wrong = w.WRONG_EPOCH
         if sync_or(wrong):
             return tell(ctx, what, wrong, place, 0, 0, 0, 0)
@@ -163,9 +155,9 @@ def make_epochs(scope: Scope, tell: Callable) -> SimpleNamespace:
         row = windows.row_of(ctx, place >> 32)
         if rank() == 0:
             if assertion & MODE_NOSUCCEED != 0:
-                clear_bits_gpu(row + w.EPOCH, w.FENCED)
+                gpu.clear_bits_gpu(row + w.EPOCH, w.FENCED)
             else:
-                set_bits_32_gpu(row + w.EPOCH, w.FENCED)
+                gpu.set_bits_32_gpu(row + w.EPOCH, w.FENCED)
         fence()
         return SUCCESS
 

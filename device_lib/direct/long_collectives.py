@@ -13,31 +13,11 @@ from device_lib.direct import rounds
 from device_lib.direct.grid_team import share, shares_of
 from device_lib.direct.long_steps import REDUCE, SEND, SEND_ALL, TAKE, take_step
 from device_lib.direct.rounds import NOBODY, kind_of, row_of, signature_of, turn_of
+from device_lib.platform import primitives as gpu
 from device_lib.platform.library import declared
-from device_lib.platform.primitives import (
-    device,
-    fence_sys,
-    lane_id,
-    load_16,
-    load_gpu,
-    opaque,
-    read_packet,
-)
+from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope
-from gmpi.contract.collectives import (
-    ALLREDUCE,
-    AMOUNT_BITS,
-    AMOUNT_MASK,
-    AMOUNT_SHIFT,
-    AREA,
-    CHUNK,
-    INBOX_BYTES,
-    LONG,
-    RANKS_SHIFT,
-    ROOT_MASK,
-    SIGNATURE_SHIFT,
-    SIZE_SHIFT,
-)
+from gmpi.contract import collectives
 from gmpi.contract.constants import ERR_OTHER, SUCCESS
 from gmpi.contract.grid import COLLECT
 from gmpi.contract.wire import LOW_32, OP_FAULT
@@ -46,7 +26,7 @@ from gmpi.contract.wire import LOW_32, OP_FAULT
 @device
 def is_long(ctx, what, nbytes):
     """Whether a call goes in chunks: that depends only on what is equal on all ranks."""
-    return nbytes > LONG and load_gpu(row_of(ctx, what) + CHUNK) != 0
+    return nbytes > collectives.LONG and gpu.load_gpu(row_of(ctx, what) + collectives.CHUNK) != 0
 
 
 @device
@@ -54,28 +34,28 @@ def call_of(what, nbytes):
     """The signature of a call, with all bits of its amount, for the text of an error."""
     signature = signature_of(what)
     amount = nbytes
-    if kind_of(what) == ALLREDUCE:
-        amount = nbytes >> (what >> SIZE_SHIFT & 3)
-    if (amount ^ signature >> AMOUNT_SHIFT) & AMOUNT_MASK != 0:
+    if kind_of(what) == collectives.ALLREDUCE:
+        amount = nbytes >> (what >> collectives.SIZE_SHIFT & 3)
+    if (amount ^ signature >> collectives.AMOUNT_SHIFT) & collectives.AMOUNT_MASK != 0:
         return signature  # a short call, whose packets bring no amount
-    return signature | amount >> AMOUNT_BITS << SIGNATURE_SHIFT
+    return signature | amount >> collectives.AMOUNT_BITS << collectives.SIGNATURE_SHIFT
 
 
 @device
 def _other_call(row, number, nbytes):
     """(NOBODY, or a rank whose call has other bytes; how many), where all have entered a round."""
-    area, place = load_16(row + AREA)
-    ranks = place >> RANKS_SHIFT
+    area, place = gpu.load_16(row + collectives.AREA)
+    ranks = place >> collectives.RANKS_SHIFT
     at = area + turn_of(number, ranks)
     other = NOBODY
     theirs = 0
     source = 0
     while source < ranks:
-        low = read_packet(at + source * INBOX_BYTES)[0]
+        low = gpu.read_packet(at + source * collectives.INBOX_BYTES)[0]
         if low != nbytes:
             other = source
             theirs = low
-        source += opaque(1)
+        source += gpu.opaque(1)
     return other, theirs
 
 
@@ -106,7 +86,7 @@ def make_collect_long(scope: Scope, wait: Callable) -> Callable:
         """Whether all ranks have called the same, once they have met: an error class."""
         other = NOBODY
         theirs = 0
-        if leads() and lane_id() == 0:
+        if leads() and gpu.lane_id() == 0:
             other, theirs = _other_call(row_of(ctx, what), number, nbytes)
         other, theirs, unused = broadcast_3(other, theirs, 0)
         sync()
@@ -124,14 +104,14 @@ def make_collect_long(scope: Scope, wait: Callable) -> Callable:
             nbytes: of the whole call.
         """
         row = row_of(ctx, what)
-        ranks = load_16(row + AREA)[1] >> RANKS_SHIFT
+        ranks = gpu.load_16(row + collectives.AREA)[1] >> collectives.RANKS_SHIFT
         sync()
         if rank() < ranks:  # those that say so
-            fence_sys()
+            gpu.fence_sys()
         rounds.put_entered(row, ranks, number, what, rank(), size(), nbytes)
         error = wait(ctx, what, number, signature_of(what), 0, nbytes << 1)
         if rank() < ranks:  # those that have seen it
-            fence_sys()
+            gpu.fence_sys()
         sync()
         return error
 
@@ -143,10 +123,10 @@ def make_collect_long(scope: Scope, wait: Callable) -> Callable:
             slot: whose layouts say where the bytes of a SCATTERED buffer lie.
         """
         row = row_of(ctx, what)
-        me = load_16(row + AREA)[1] & LOW_32
-        room = load_gpu(row + CHUNK)
-        reduces = kind_of(what) == ALLREDUCE
-        root = not reduces and me == what & ROOT_MASK
+        me = gpu.load_16(row + collectives.AREA)[1] & LOW_32
+        room = gpu.load_gpu(row + collectives.CHUNK)
+        reduces = kind_of(what) == collectives.ALLREDUCE
+        root = not reduces and me == what & collectives.ROOT_MASK
         error = SUCCESS
         begin = 0
         while begin < nbytes and error == SUCCESS:

@@ -25,15 +25,7 @@ from device_lib.platform.primitives import device, int64, uint32
 from device_lib.platform.scope import ALL_LANES, Scope
 from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
-from gmpi.contract.channels import (
-    COUNTER_FREE,
-    COUNTER_NUMBER,
-    DEPTH,
-    HEADER_PAYLOAD,
-    KEY_RECEIVES_SHIFT,
-    NUMBERS,
-    ROOM,
-)
+from gmpi.contract import channels
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.wire import (
     LOW_32,
@@ -43,7 +35,7 @@ from gmpi.contract.wire import (
 )
 
 FULL_WARP = 32  # threads of a leading warp that this way needs
-ONE_WARP = HEADER_PAYLOAD + (FULL_WARP - 1) * PACKET_PAYLOAD  # bytes of a message
+ONE_WARP = channels.HEADER_PAYLOAD + (FULL_WARP - 1) * PACKET_PAYLOAD  # bytes of a message
 PROXIED_ROAD = 0  # in place of a handle: the call goes by the proxy
 
 _TAKEN = 5  # as ``claims``: the message is in the user's buffer
@@ -65,18 +57,18 @@ def free_slots(mask, lanes, local, counters, number):
     # All credits at once, each by a lane: the next messages need not ask.
     lane = gpu.lane_id()
     credit = False
-    if lane < DEPTH:
-        credit = packets.has_credit(local, number + lane & NUMBERS)
-    ahead = gpu.first_bit(~gpu.ballot(mask, credit) & LOW_32 | 1 << min(DEPTH, lanes))
+    if lane < channels.DEPTH:
+        credit = packets.has_credit(local, number + lane & channels.NUMBERS)
+    ahead = gpu.first_bit(~gpu.ballot(mask, credit) & LOW_32 | 1 << min(channels.DEPTH, lanes))
     if lane == 0 and ahead > 0:
-        table.set_known_free(counters, number + ahead & NUMBERS)
+        table.set_known_free(counters, number + ahead & channels.NUMBERS)
     return ahead
 
 
 @device
 def _load(nbytes, address):
     """(low word, high word) of the lane's packet of a message: lanes without one, the last one."""
-    if nbytes <= HEADER_PAYLOAD:
+    if nbytes <= channels.HEADER_PAYLOAD:
         low, high = load_payload(address, nbytes)
         return low, int64(nbytes)
     last = uint32(packets.count(int64(nbytes)) - 1)
@@ -99,7 +91,7 @@ def _put(nbytes, address, remote, local, counters, number, free, draws):
     ready = draws and ahead > 0 and not packets.refreshed(number)
     puts = ready
     packet = uint32(0)
-    if nbytes > HEADER_PAYLOAD:
+    if nbytes > channels.HEADER_PAYLOAD:
         packet = uint32(gpu.lane_id())
         number = gpu.shuffle_32(ALL_LANES, number, 0)
         puts = gpu.ballot(ALL_LANES, ready) != 0 and packet < uint32(packets.count(int64(nbytes)))
@@ -146,10 +138,10 @@ def _take(ctx, handle, looks, leave):
     target, stamp = gpu.read_packet(row + rows.ADDRESS)
     owner = gpu.cas_if(row + rows.OWNER, handle, handle | slots.CLAIMED, lane == 0)
     key, remote, local = table.ends_of(ctx, stamp >> 32 & rows.INDEX_MASK)
-    number = uint32(handle >> 1 & NUMBERS)
+    number = uint32(handle >> 1 & channels.NUMBERS)
     # The row is all there, and what it says is for this way.
     quick = stamp & LOW_32 == handle & LOW_32 and target != SCATTERED
-    quick = quick and key >> KEY_RECEIVES_SHIFT & 1 != 0
+    quick = quick and key >> channels.KEY_RECEIVES_SHIFT & 1 != 0
     quick = quick and length >> rows.LENGTH_BITS + 8 & 0xFF != 0 and not packets.refreshed(number)
     if gpu.ballot(ALL_LANES, lane == 0 and owner != handle) != 0:
         return LOST, 0, 0, NO_ORIGIN
@@ -158,7 +150,7 @@ def _take(ctx, handle, looks, leave):
     mark = uint32(packets.mark_of(number))
     room = uint32(length & rows.LENGTH_MASK)
     place = packets.inbox_slot(local, number)
-    if room > HEADER_PAYLOAD and lane < uint32(packets.count(int64(room))):
+    if room > channels.HEADER_PAYLOAD and lane < uint32(packets.count(int64(room))):
         place += lane * PACKET_BYTES
     # What is needed afterwards, while nothing is there.
     credit = gpu.opaque(packets.credit_of(remote, number))
@@ -178,7 +170,7 @@ def _take(ctx, handle, looks, leave):
     nbytes = gpu.shuffle_32(ALL_LANES, uint32(word), 0)
     if nbytes > room:  # or not in the slot
         return CLAIMED, 0, 0, NO_ORIGIN
-    if nbytes <= HEADER_PAYLOAD:
+    if nbytes <= channels.HEADER_PAYLOAD:
         if lane == 0:
             store_payload(target, low, 0, nbytes)
     elif not _store_some(ctx, target, nbytes, place, mark, come, low, word):
@@ -222,8 +214,10 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         road = table.road_of(ctx, key)
         found, at, remote, local, counters = table.glance(ctx, key)
         draws = found and gpu.lane_id() == 0
-        counted, known = gpu.draw_if(counters + COUNTER_NUMBER, counters + COUNTER_FREE, draws)
-        number = uint32(counted & NUMBERS)
+        counted, known = gpu.draw_if(
+            counters + channels.COUNTER_NUMBER, counters + channels.COUNTER_FREE, draws
+        )
+        number = uint32(counted & channels.NUMBERS)
         free = uint32(known)
         sync_full()  # what other threads wrote to the buffer
         ready = False
@@ -264,14 +258,17 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         draws = found and gpu.lane_id() == 0
         slot = slots.guess(ctx)
         counted, before = gpu.draw_two_if(
-            counters + COUNTER_NUMBER, slots.busy_word(ctx, slot), slots.busy_bit(slot), draws
+            counters + channels.COUNTER_NUMBER,
+            slots.busy_word(ctx, slot),
+            slots.busy_bit(slot),
+            draws,
         )
         sync_full()  # what other threads still read from the buffer
         row = table.NO_ROW
         if road != 0:
             row = table.row_seen(draws, at, remote)
         if draws:
-            counted &= NUMBERS
+            counted &= channels.NUMBERS
             if slots.was_free(slot, before):
                 small = length & rows.LENGTH_MASK <= ONE_WARP
                 handle = rows.direct_handle(ctx, slot, counted, small)
@@ -347,7 +344,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
             else:
                 handle, row, remote, number = follow()
             if handle != 0:
-                if room > ROOM and leads() and gpu.lane_id() == 0:
+                if room > channels.ROOM and leads() and gpu.lane_id() == 0:
                     own.note(ctx, handle)
                 return handle
         elif table.key_of(word0, peer_tag) == table.NO_KEY:

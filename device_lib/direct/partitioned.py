@@ -11,21 +11,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from device_lib.direct import partitioned_checks as checks
 from device_lib.direct import partitions
 from device_lib.direct.groups import group_of
 from device_lib.direct.late import leave, make_late, set_mark
-from device_lib.direct.partitioned_checks import (
-    ERROR,
-    LATER,
-    LOOKS,
-    NO,
-    OPENS,
-    YES,
-    error_of,
-    judge_arrived,
-    judge_ready,
-    start_one,
-)
 from device_lib.direct.partitions import is_ours, mode_of, row_of
 from device_lib.move.copy import load_payload
 from device_lib.platform import primitives as gpu
@@ -93,11 +82,11 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         sync()
         error = SUCCESS
         if leads() and gpu.lane_id() == 0:
-            error = start_one(ctx, request)
+            error = checks.start_one(ctx, request)
         error = broadcast(error)
-        if error != SUCCESS and error != OPENS and leads():
+        if error != SUCCESS and error != checks.OPENS and leads():
             report_linked(ctx, OP_START, request, 0, error)
-        if error == OPENS:
+        if error == checks.OPENS:
             row = row_of(ctx, request)
             look_at_all(ctx, row, gpu.load_gpu(row + p.STATE) >> p.ROUND_SHIFT)
             error = SUCCESS
@@ -110,24 +99,24 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         sync()
         found = 0
         if leads() and gpu.lane_id() == 0:
-            found = judge_ready(ctx, partition, request)
+            found = checks.judge_ready(ctx, partition, request)
         found = broadcast(found)
-        if found & ERROR != 0:
+        if found & checks.ERROR != 0:
             if leads():
-                report_linked(ctx, OP_PREADY, request, partition, error_of(found))
-            return error_of(found)
+                report_linked(ctx, OP_PREADY, request, partition, checks.error_of(found))
+            return checks.error_of(found)
         row = row_of(ctx, request)
         number = gpu.load_gpu(row + p.STATE) >> p.ROUND_SHIFT
-        if found == YES and mode_of(gpu.load_gpu(row + p.SHAPE)) == p.PROXIED:
+        if found == checks.YES and mode_of(gpu.load_gpu(row + p.SHAPE)) == p.PROXIED:
             ready_in_group(ctx, row, partition, number)
-        elif found == YES:
+        elif found == checks.YES:
             partitions.store(row, partition, number, rank(), size())
             sync()
         if leads() and gpu.lane_id() == 0:
-            if found == LATER:
+            if found == checks.LATER:
                 leave(ctx, row, partition, number)
             else:
-                if found == YES:
+                if found == checks.YES:
                     partitions.publish(row, gpu.load_gpu(row + p.SHAPE), partition, number)
                 set_mark(row, partition, number, p.SENT)
         return SUCCESS
@@ -220,21 +209,24 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         sync()
         found = 0
         if leads() and gpu.lane_id() == 0:
-            found = judge_arrived(ctx, partition, request)
+            found = checks.judge_arrived(ctx, partition, request)
         found = broadcast(found)
-        if found & ERROR != 0 and leads():
-            report_linked(ctx, OP_PARRIVED, request, partition, error_of(found))
+        if found & checks.ERROR != 0 and leads():
+            report_linked(ctx, OP_PARRIVED, request, partition, checks.error_of(found))
         arrived = 1
-        if found == NO:
-            arrived = look_linked(ctx, row_of(ctx, request), partition, LOOKS)
-        elif found == LATER:
+        if found == checks.NO:
+            arrived = look_linked(ctx, row_of(ctx, request), partition, checks.LOOKS)
+        elif found == checks.LATER:
             arrived = 0
         if arrived == 0:
             gpu.spin()
             if leads() and gpu.lane_id() == 0:
                 gpu.store_gpu(row_of(ctx, request) + p.ASKED_BLOCK, gpu.block_id())
                 gpu.count_gpu(row_of(ctx, request) + p.ASKED, 1)
-            if found == NO and mode_of(gpu.load_gpu(row_of(ctx, request) + p.SHAPE)) == p.PROXIED:
+            if (
+                found == checks.NO
+                and mode_of(gpu.load_gpu(row_of(ctx, request) + p.SHAPE)) == p.PROXIED
+            ):
                 help_others(ctx)
             late = sync_or(1 if gpu.load_gpu(ctx.device + DEVICE_LATE) > 0 else 0)
             if late:
@@ -266,7 +258,9 @@ def make_partitioned(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
                 at = partitions.inbox_of(place, stride, number, partition, total)
                 end = partitions.packets_of(nbytes)
                 target = user + partition * nbytes
-                missing = partitions.take(at, target, nbytes, number, 0, end, rank(), size(), LOOKS)
+                missing = partitions.take(
+                    at, target, nbytes, number, 0, end, rank(), size(), checks.LOOKS
+                )
         if sync_or(missing):
             return arrived_otherwise_linked(ctx, partition, request)
         if leads() and gpu.lane_id() == 0:

@@ -12,21 +12,10 @@ from typing import NamedTuple
 
 from device_lib.platform.divide import divide
 from device_lib.platform.primitives import device, load_8, load_gpu, store_8
-from gmpi.contract import wire
+from gmpi.contract import sizes, wire
 from gmpi.contract.counts import BLOCK_ENTRY, most_blocks
 from gmpi.contract.layouts import DERIVED_ROWS, LAYOUT_BLOCKS, LAYOUTS_BYTES, TYPE_BYTES
 from gmpi.contract.rules import fits_mailbox
-from gmpi.contract.sizes import (
-    IDENTITY_SIZE_SHIFT,
-    SHAPE_CHUNK_SHIFT,
-    SHAPE_CONTEXT_SHIFT,
-    SHAPE_DIRECT_SHIFT,
-    SHAPE_EAGER_SHIFT,
-    SHAPE_GRID_SHIFT,
-    SHAPE_LARGE_SHIFT,
-    SHAPE_P2P_SHIFT,
-    SHAPE_REQUEST_SHIFT,
-)
 
 _fits_mailbox = device(fits_mailbox)
 _most_blocks = device(most_blocks)
@@ -113,7 +102,7 @@ def store_status(at, status):
 
 @device
 def context_id(ctx):
-    return ctx.shape >> SHAPE_CONTEXT_SHIFT & wire.HANDLE_CONTEXT_MASK
+    return ctx.shape >> sizes.SHAPE_CONTEXT_SHIFT & wire.HANDLE_CONTEXT_MASK
 
 
 @device
@@ -123,7 +112,7 @@ def world_rank(ctx):
 
 @device
 def world_size(ctx):
-    return ctx.identity >> IDENTITY_SIZE_SHIFT
+    return ctx.identity >> sizes.IDENTITY_SIZE_SHIFT
 
 
 @device
@@ -133,7 +122,7 @@ def ring_slots(ctx):
 
 @device
 def request_slots(ctx):
-    return 1 << (ctx.shape >> SHAPE_REQUEST_SHIFT & 31)
+    return 1 << (ctx.shape >> sizes.SHAPE_REQUEST_SHIFT & 31)
 
 
 @device
@@ -144,7 +133,7 @@ def request_words(ctx):
 
 @device
 def large_slots(ctx):
-    return ctx.shape >> SHAPE_LARGE_SHIFT & 0x7F
+    return ctx.shape >> sizes.SHAPE_LARGE_SHIFT & 0x7F
 
 
 @device
@@ -176,12 +165,12 @@ def all_slots(ctx):
 
 @device
 def eager_bytes(ctx):
-    return (ctx.shape >> SHAPE_EAGER_SHIFT & 0x3FFF) * wire.POSITION_STEP
+    return (ctx.shape >> sizes.SHAPE_EAGER_SHIFT & 0x3FFF) * wire.POSITION_STEP
 
 
 @device
 def chunk_bytes(ctx):
-    return (ctx.shape >> SHAPE_CHUNK_SHIFT & 0x3FFFFF) * wire.POSITION_STEP
+    return (ctx.shape >> sizes.SHAPE_CHUNK_SHIFT & 0x3FFFFF) * wire.POSITION_STEP
 
 
 @device
@@ -216,25 +205,27 @@ def gpu_staging(ctx):
 @device
 def has_p2p(ctx):
     """Whether ``p2p_staging`` may find anything."""
-    return ctx.shape >> SHAPE_P2P_SHIFT & 1
+    return ctx.shape >> sizes.SHAPE_P2P_SHIFT & 1
 
 
 @device
 def has_direct(ctx):
     """Whether messages on some communicator take the direct road."""
-    return ctx.shape >> SHAPE_DIRECT_SHIFT & 1
+    return ctx.shape >> sizes.SHAPE_DIRECT_SHIFT & 1
 
 
 @device
 def leads_grid(ctx):
     """Whether the caller's block leads a call of grid scope, whose other blocks wait for jobs."""
-    return ctx.shape >> SHAPE_GRID_SHIFT & 1
+    return ctx.shape >> sizes.SHAPE_GRID_SHIFT & 1
 
 
 @device
 def as_leader(ctx):
     """The same context, for the block that leads a call of grid scope."""
-    return DeviceContext(ctx.mapped, ctx.device, ctx.shape | 1 << SHAPE_GRID_SHIFT, ctx.identity)
+    return DeviceContext(
+        ctx.mapped, ctx.device, ctx.shape | 1 << sizes.SHAPE_GRID_SHIFT, ctx.identity
+    )
 
 
 @device

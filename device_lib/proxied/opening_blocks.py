@@ -11,16 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
+from device_lib.move import layouts
 from device_lib.move.copy import copy_to_staging
-from device_lib.move.layouts import (
-    BUFFER_ADDRESS,
-    BUFFER_BYTES,
-    BUFFER_DIMS,
-    derived_bytes,
-    layout_of,
-    pack_layout,
-    type_row,
-)
 from device_lib.move.message import is_derived, message_bytes
 from device_lib.platform.context import eager_bytes, sign32
 from device_lib.platform.primitives import (
@@ -35,27 +27,17 @@ from device_lib.proxied import commands, ring, slots, taking
 from device_lib.proxied.flaws import flaw_of
 from device_lib.proxied.publishing import FLAGS_SHIFT, make_no_slot, publish
 from device_lib.proxied.scattered import place
-from gmpi.contract import wire
+from gmpi.contract import moves, wire
 from gmpi.contract.collectives import NOT_OURS
 from gmpi.contract.constants import DATATYPE_MARK, ERR_COUNT, FIRST_WITH_GAPS, IN_PLACE
 from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
-from gmpi.contract.moves import (
-    BACK,
-    OUT,
-    blocks,
-    is_rooted,
-    is_shifted,
-    may_be_in_place,
-    out_offset,
-    reduces,
-)
 
-_blocks = device(blocks)
-_is_rooted = device(is_rooted)
-_is_shifted = device(is_shifted)
-_may_be_in_place = device(may_be_in_place)
-_out_offset = device(out_offset)
-_reduces = device(reduces)
+_blocks = device(moves.blocks)
+_is_rooted = device(moves.is_rooted)
+_is_shifted = device(moves.is_shifted)
+_may_be_in_place = device(moves.may_be_in_place)
+_out_offset = device(moves.out_offset)
+_reduces = device(moves.reduces)
 
 INVALID = -1
 SHARED = 1  # what ``memory_space`` says
@@ -64,7 +46,7 @@ SHARED = 1  # what ``memory_space`` says
 @device
 def derived_row(ctx, datatype):
     """Row of a derived datatype; 0: it is none, or nobody's."""
-    return type_row(ctx, datatype) if is_derived(datatype) else 0
+    return layouts.type_row(ctx, datatype) if is_derived(datatype) else 0
 
 
 @device
@@ -73,7 +55,7 @@ def block_bytes(datatype, row, count, ranks):
     if count < 0:
         return INVALID
     if is_derived(datatype):
-        nbytes = derived_bytes(row, count) if row != 0 else INVALID
+        nbytes = layouts.derived_bytes(row, count) if row != 0 else INVALID
     else:
         nbytes = message_bytes(count, datatype)
         if nbytes == 0 and (count != 0 or datatype & ~0xFFFF != DATATYPE_MARK):
@@ -117,9 +99,9 @@ def _is_one_piece(out, send_buffer, send_row, back, recv_buffer, recv_row):
     """Whether no buffer that bytes are moved from or to is strided or of a derived datatype."""
     pieces = 0
     if out > 0:
-        pieces = send_row | load_8(send_buffer + BUFFER_DIMS)
+        pieces = send_row | load_8(send_buffer + layouts.BUFFER_DIMS)
     if back > 0:
-        pieces |= recv_row | load_8(recv_buffer + BUFFER_DIMS)
+        pieces |= recv_row | load_8(recv_buffer + layouts.BUFFER_DIMS)
     return pieces == 0
 
 
@@ -165,12 +147,12 @@ def make_open_blocks(
         in_place = 0
         shift = 0  # blocks before the first one that goes out
         bad = 0
-        send_at = load_8(send_buffer + BUFFER_ADDRESS)
-        recv_at = load_8(recv_buffer + BUFFER_ADDRESS)
-        out_blocks = _blocks(op, OUT, me, ranks, root, 0)
+        send_at = load_8(send_buffer + layouts.BUFFER_ADDRESS)
+        recv_at = load_8(recv_buffer + layouts.BUFFER_ADDRESS)
+        out_blocks = _blocks(op, moves.OUT, me, ranks, root, 0)
         if out_blocks > 0 and send_at == IN_PLACE:
             in_place = 1
-            if not _may_be_in_place(op, OUT, me, root):
+            if not _may_be_in_place(op, moves.OUT, me, root):
                 bad = wire.FLAG_NULL_BUFFER
             if _is_shifted(op):
                 shift = me
@@ -178,12 +160,12 @@ def make_open_blocks(
             send_buffer = recv_buffer
             send_count = recv_count
             send_type = recv_type
-        elif recv_at == IN_PLACE and _blocks(op, BACK, me, ranks, root, 0) > 0:
+        elif recv_at == IN_PLACE and _blocks(op, moves.BACK, me, ranks, root, 0) > 0:
             in_place = 1
-            if not _may_be_in_place(op, BACK, me, root):
+            if not _may_be_in_place(op, moves.BACK, me, root):
                 bad = wire.FLAG_NULL_BUFFER
         reduced = _reduces(op)
-        back_blocks = _blocks(op, BACK, me, ranks, root, 0 if reduced else in_place)
+        back_blocks = _blocks(op, moves.BACK, me, ranks, root, 0 if reduced else in_place)
         if not reduced:
             root_op = (root_op & wire.LOW_32) | in_place << 32
 
@@ -225,14 +207,14 @@ def make_open_blocks(
             flaws = bad
         if out > 0 and flaws == 0:
             flaws = flaw_of(ctx, send_buffer, send_row, reached, out + shift, wire.FLAG_OUT)
-            room = load_8(send_buffer + BUFFER_BYTES)
+            room = load_8(send_buffer + layouts.BUFFER_BYTES)
             if flaws == 0 and large and memory_space(send_at) == SHARED:
                 flaws = wire.FLAG_PRIVATE_BUFFER
         if back > 0 and flaws == 0:
             flaws = flaw_of(
                 ctx, recv_buffer, recv_row, back_blocks * recv_count, back, wire.FLAG_BACK
             )
-            room = load_8(recv_buffer + BUFFER_BYTES)
+            room = load_8(recv_buffer + layouts.BUFFER_BYTES)
             if flaws == 0 and large and memory_space(recv_at) == SHARED:
                 flaws = wire.FLAG_PRIVATE_BUFFER
         if flaws != 0:
@@ -287,8 +269,8 @@ def make_open_blocks(
         if out > 0 and large == 0:
             packed = commands.small_staging(ctx, slot) + _out_offset(back)
             if send == wire.SCATTERED:
-                layout = layout_of(ctx, slot, LAYOUT_SEND)
-                pack_layout(layout, packed, shift, shift + out, rank(), size())
+                layout = layouts.layout_of(ctx, slot, LAYOUT_SEND)
+                layouts.pack_layout(layout, packed, shift, shift + out, rank(), size())
             else:
                 copy_to_staging(packed, send + shift, out, rank(), size())
         sync()

@@ -15,22 +15,8 @@ from device_lib.platform.context import eager_bytes, has_p2p, status_of
 from device_lib.platform.library import linked, parts_of
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
-from device_lib.proxied import taking
+from device_lib.proxied import closing, taking
 from device_lib.proxied.blocking import transact
-from device_lib.proxied.closing import (
-    COMPLETED,
-    FAULT,
-    HELP,
-    NO_ORIGIN,
-    NULL_ORIGIN,
-    STAGED,
-    finish_small,
-    make_finish_any,
-    make_help,
-    make_report,
-    make_unpack,
-    test_small,
-)
 from device_lib.proxied.closing_one import make_finish_one
 from device_lib.proxied.looking_at import make_keep_bytes, make_look_at
 from device_lib.proxied.opening import NOTHING_TAKEN, UNFINISHED, make_open_any, open_inline
@@ -48,8 +34,8 @@ _open_inline = linked("gmpi_open_inline", 8, 1, open_inline)
 _open_long = linked("gmpi_open_long", 8, 2, open_long)
 _begin_staged = linked("gmpi_begin_staged", 3, 2, begin_staged)
 _publish_staged = linked("gmpi_publish_staged", 8, 1, publish_staged)
-_finish_small = linked("gmpi_finish_small", 5, 3, finish_small)
-_test_small = linked("gmpi_test_small", 4, 3, test_small)
+_finish_small = linked("gmpi_finish_small", 5, 3, closing.finish_small)
+_test_small = linked("gmpi_test_small", 4, 3, closing.test_small)
 _transact = linked("gmpi_transact", 8, 4, transact)
 
 
@@ -58,15 +44,15 @@ def make_requests(scope: Scope) -> SimpleNamespace:
 
     part = parts_of(scope.name)
 
-    help_others = part("help", 3, 1, make_help(scope))
+    help_others = part("help", 3, 1, closing.make_help(scope))
     fill = part("fill", 8, 1, make_fill(scope, make_copy_out(scope)))
     send_bytes = make_send_bytes(scope, fill)
     open_any = part("open_any", 9, 1, make_open_any(scope, help_others, send_bytes))
-    finish_any = part("finish_any", 5, 3, make_finish_any(scope))
+    finish_any = part("finish_any", 5, 3, closing.make_finish_any(scope))
     finish_one = part("finish_one", 6, 5, make_finish_one(scope))
-    unpack = part("unpack", 5, 1, make_unpack(scope))
+    unpack = part("unpack", 5, 1, closing.make_unpack(scope))
     look_at = part("look_at", 5, 3, make_look_at(scope))
-    report = part("report", 6, 1, make_report(scope))
+    report = part("report", 6, 1, closing.make_report(scope))
     leads = scope.leads
     rank = scope.rank
     size = scope.size
@@ -143,9 +129,9 @@ def make_requests(scope: Scope) -> SimpleNamespace:
     @device
     def close(ctx, request, outcome, count, origin):
         """What is left to do when the finish functions return; the Status."""
-        if outcome & STAGED != 0:
+        if outcome & closing.STAGED != 0:
             unpack(ctx, request, outcome)
-        if outcome & FAULT != 0:
+        if outcome & closing.FAULT != 0:
             report(ctx, wire.OP_WAIT, request, outcome >> wire.ERROR_SHIFT & 0xFF)
         return status_of(outcome, count, origin)
 
@@ -154,11 +140,13 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         """(completed, Status) of a request; after one look if ``once``, else it is complete."""
         request = int64(request)
         if request == wire.REQUEST_NULL:
-            return True, status_of(COMPLETED, 0, NO_ORIGIN)
+            return True, status_of(closing.COMPLETED, 0, closing.NO_ORIGIN)
         if request >> wire.HANDLE_ERROR_SHIFT == 1:
-            origin = NULL_ORIGIN if request & NOBODY != 0 else NO_ORIGIN
-            return True, status_of(COMPLETED | (request & 0xFF) << wire.ERROR_SHIFT, 0, origin)
-        outcome = HELP
+            origin = closing.NULL_ORIGIN if request & NOBODY != 0 else closing.NO_ORIGIN
+            return True, status_of(
+                closing.COMPLETED | (request & 0xFF) << wire.ERROR_SHIFT, 0, origin
+            )
+        outcome = closing.HELP
         count = 0
         origin = 0
         if is_large(request) or leading_lanes() != FULL_WARP:
@@ -168,19 +156,19 @@ def make_requests(scope: Scope) -> SimpleNamespace:
             if leads():
                 outcome, count, origin = _test_small(ctx, request)
             outcome, count, origin, ignored = share_4_full(outcome, count, origin, 0)
-            if outcome & HELP != 0:
+            if outcome & closing.HELP != 0:
                 help_others(ctx)
         else:
             resumed = 0
-            while outcome & HELP != 0:
+            while outcome & closing.HELP != 0:
                 sync_full()
                 if leads():
                     outcome, count, origin = _finish_small(ctx, request, resumed)
                 outcome, count, origin, resumed = share_4_full(outcome, count, origin, 1)
-                if outcome & HELP != 0:
+                if outcome & closing.HELP != 0:
                     help_others(ctx)
         status = close(ctx, request, outcome, count, origin)
-        return outcome & (COMPLETED | STAGED) != 0, status
+        return outcome & (closing.COMPLETED | closing.STAGED) != 0, status
 
     @device
     def complete_one(ctx, count, requests, stride):
@@ -207,9 +195,9 @@ def make_requests(scope: Scope) -> SimpleNamespace:
                     ctx, word0, count, send, peer_tag, recv
                 )
             outcome, elements, origin, handle = share_4_full(outcome, elements, origin, handle)
-        if outcome & STAGED != 0:
+        if outcome & closing.STAGED != 0:
             unpack(ctx, handle, outcome)
-        elif outcome & COMPLETED == 0:
+        elif outcome & closing.COMPLETED == 0:
             if outcome == 0:
                 handle = open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, handle)
             completed, status = complete(ctx, handle, False)

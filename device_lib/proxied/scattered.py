@@ -10,19 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from device_lib.move import layouts
 from device_lib.move.column import find_column, pack_column_4, pack_column_8, pack_column_16
 from device_lib.move.copy import copy_to_staging
-from device_lib.move.layouts import (
-    BUFFER_ADDRESS,
-    BUFFER_BYTES,
-    BUFFER_DIMS,
-    derived_bytes,
-    finish_view,
-    layout_of,
-    pack_layout,
-    type_row,
-    write_view,
-)
 from device_lib.move.message import is_derived, message_bytes
 from device_lib.platform.context import (
     chunk_bytes,
@@ -56,19 +46,19 @@ _chunk_bytes_of = device(chunk_bytes_of)
 def place(ctx, slot, direction, buffer, row, nbytes, lane, lanes, mask):
     """What the request's row says of a buffer: its address, or SCATTERED, and then the layout has
     been written. All lanes of the leading warp."""
-    address = load_8(buffer + BUFFER_ADDRESS)
-    if row == 0 and load_8(buffer + BUFFER_DIMS) == 0:
+    address = load_8(buffer + layouts.BUFFER_ADDRESS)
+    if row == 0 and load_8(buffer + layouts.BUFFER_DIMS) == 0:
         return address
-    layout = layout_of(ctx, slot, direction)
+    layout = layouts.layout_of(ctx, slot, direction)
     if lane == 0:
         store_gpu(layout + LAYOUT_USER, address)
         if row != 0:
             store_gpu(layout + LAYOUT_TYPE, row)
         else:
-            write_view(layout, buffer, nbytes)
+            layouts.write_view(layout, buffer, nbytes)
     sync_warp(mask)
     if row == 0:
-        finish_view(layout, lane, lanes)
+        layouts.finish_view(layout, lane, lanes)
     return wire.SCATTERED
 
 
@@ -100,8 +90,8 @@ def make_open_scattered(
     def pack(ctx, slot, send, packed, begin, end):
         """Packs bytes ``begin..end`` of the message to ``packed``."""
         if send == wire.SCATTERED:
-            layout = layout_of(ctx, slot, LAYOUT_SEND)
-            pack_layout(layout, packed, begin, end, rank(), size())
+            layout = layouts.layout_of(ctx, slot, LAYOUT_SEND)
+            layouts.pack_layout(layout, packed, begin, end, rank(), size())
         else:
             copy_to_staging(packed, send + begin, end - begin, rank(), size())
 
@@ -121,10 +111,10 @@ def make_open_scattered(
         word0 &= ~(OUT | BACK)
         row = 0
         if is_derived(datatype):
-            row = type_row(ctx, datatype)
+            row = layouts.type_row(ctx, datatype)
             nbytes = 0
             if row != 0 and word0 & 0xFF != wire.OP_ALLREDUCE:  # which MPI does not define for them
-                nbytes = derived_bytes(row, count)
+                nbytes = layouts.derived_bytes(row, count)
         else:
             nbytes = message_bytes(count, datatype)
         if peer_tag & wire.LOW_32 == PROC_NULL & wire.LOW_32:
@@ -134,10 +124,10 @@ def make_open_scattered(
         if nbytes > 0:
             if way & wire.FLAG_OUT != 0:
                 flaws = flaw_of(ctx, send_buffer, row, count, nbytes, wire.FLAG_OUT)
-                room = load_8(send_buffer + BUFFER_BYTES)
+                room = load_8(send_buffer + layouts.BUFFER_BYTES)
             if way & wire.FLAG_BACK != 0 and flaws == 0:
                 flaws = flaw_of(ctx, recv_buffer, row, count, nbytes, wire.FLAG_BACK)
-                room = load_8(recv_buffer + BUFFER_BYTES)
+                room = load_8(recv_buffer + layouts.BUFFER_BYTES)
             if flaws != 0:
                 nbytes = 0
                 word0 |= flaws << FLAGS_SHIFT
@@ -223,7 +213,7 @@ def make_open_scattered(
                     packed = goes_to
                     first = min(out, _chunk_bytes_of(out, chunk_bytes(ctx)))
             elif send == wire.SCATTERED or column != 0:
-                packed = layout_of(ctx, slot, LAYOUT_INLINE)
+                packed = layouts.layout_of(ctx, slot, LAYOUT_INLINE)
             if column == 2:
                 pack_column_4(packed, address, stride, out, rank(), size())
             elif column == 3:

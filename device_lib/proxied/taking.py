@@ -13,18 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from device_lib.platform import context
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import (
-    busy_address,
-    first_narrow,
-    has_p2p,
-    large_slots,
-    large_words,
-    narrow_slots,
-    narrow_words,
-    request_slots,
-    request_words,
-)
 from device_lib.platform.library import declared
 from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope, warp_mask
@@ -58,8 +48,8 @@ def large_kind(word0):
 def most_open(ctx, large):
     """How many requests of a class can be open at once."""
     if large:
-        return large_slots(ctx) + narrow_slots(ctx)
-    return request_slots(ctx)
+        return context.large_slots(ctx) + context.narrow_slots(ctx)
+    return context.request_slots(ctx)
 
 
 @device
@@ -72,7 +62,7 @@ def _search(ctx, first, begin, words, tries, allowed):
     tried = 0
     while tried < tries:
         word = begin + ((first + tried) & (words - 1))
-        address = busy_address(ctx, word)
+        address = context.busy_address(ctx, word)
         free = ~gpu.load_gpu(address) & allowed
         while free != 0:
             bit = gpu.first_bit(free)
@@ -89,7 +79,7 @@ def try_some(ctx, lane, mask):
     """A small slot without waiting, by all lanes of a warp; -1 if it is not easily found."""
     slot = -1
     if lane == 0:
-        slot = _search(ctx, slots.guess(ctx) >> 5, 0, request_words(ctx), 4, LOW_32)
+        slot = _search(ctx, slots.guess(ctx) >> 5, 0, context.request_words(ctx), 4, LOW_32)
     return gpu.shuffle(mask, slot, 0)
 
 
@@ -99,7 +89,7 @@ def large_share(ctx, receives):
 
     Receives hold their slots until somebody sends, sends only as long as their receives are there.
     """
-    most = min(large_slots(ctx), 32)
+    most = min(context.large_slots(ctx), 32)
     return most - (most >> 2) if receives else 32
 
 
@@ -107,7 +97,7 @@ def large_share(ctx, receives):
 def guess_large(ctx, share):
     """A large slot that may be free: different for each block and each time."""
     anywhere = slots.guess(ctx)
-    word = request_words(ctx) + (anywhere >> 5 & large_words(ctx) - 1)
+    word = context.request_words(ctx) + (anywhere >> 5 & context.large_words(ctx) - 1)
     return word << 5 | (anywhere & 31) * share >> 5
 
 
@@ -129,12 +119,12 @@ def _find(ctx, kind):
     """A slot without waiting, by one lane; -1: there is none."""
     first = slots.guess(ctx) >> 5
     begin = 0
-    words = request_words(ctx)
+    words = context.request_words(ctx)
     share = 32
     likely = slots.guess(ctx)
     if kind != SMALL:
         begin = words
-        words = large_words(ctx)
+        words = context.large_words(ctx)
         share = large_share(ctx, kind == LARGE_RECEIVE)
         likely = guess_large(ctx, share)
     # Most likely one access to memory, at a bit of its own; else look around.
@@ -164,10 +154,12 @@ def acquire(ctx, lane, mask, kind, deadline):
             if deadline == 0:
                 deadline = now + patience
             waited = now - (deadline - patience)
-            at_once = kind == NARROW or (kind == LARGE_RECEIVE and has_p2p(ctx))
+            at_once = kind == NARROW or (kind == LARGE_RECEIVE and context.has_p2p(ctx))
             if kind != SMALL and (at_once or waited >= min(patience, _NARROW_NS)):
-                words = narrow_words(ctx)
-                slot = _search(ctx, slots.guess(ctx), first_narrow(ctx) >> 5, words, words, LOW_32)
+                words = context.narrow_words(ctx)
+                slot = _search(
+                    ctx, slots.guess(ctx), context.first_narrow(ctx) >> 5, words, words, LOW_32
+                )
             if slot < 0:
                 error = gpu.load_sys(ctx.mapped + CONTROL_ABORT)
                 if error == 0 and now > deadline:

@@ -6,18 +6,8 @@ from __future__ import annotations
 from gmpi.contract import wire
 from gmpi.contract.constants import ANY_TAG, ERR_INTERN, ERR_TRUNCATE, PROC_NULL, SUCCESS
 from gmpi.contract.rules import is_readable, mailbox_groups, mailed
-from host_proxy.compiled import pending, streams
+from host_proxy.compiled import pending, streams, transfer
 from host_proxy.compiled.headers import WELL, header_at, header_flaw
-from host_proxy.compiled.transfer import (
-    begin_transfer,
-    buffer_offset,
-    length_of,
-    mailbox_of,
-    messages,
-    peer_field,
-    peer_of,
-    position_of,
-)
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
 from host_proxy.platform.native import bump, get, jit, put, store
@@ -47,7 +37,7 @@ def start_receive(g, row):
     header = staging(g, get(row, st.S_SLOT)) - wire.MESSAGE_HEADER
     store(header + 16, wire.NO_HEADER)
     length = wire.MESSAGE_HEADER + get(g, st.G_EAGER)
-    streams.receive_first(g, row, header, length, get(row, st.S_TAG), messages(g, row))
+    streams.receive_first(g, row, header, length, get(row, st.S_TAG), transfer.messages(g, row))
 
 
 # --- what follows ---------------------------------------------------------------------------------
@@ -59,7 +49,7 @@ def received(g, row, source, tag, nbytes):
     put(row, st.S_SOURCE, source)
     put(row, st.S_SOURCE_TAG, tag)
     address = staging(g, get(row, st.S_SLOT)) - wire.MESSAGE_HEADER
-    peer = peer_of(g, row, source)
+    peer = transfer.peer_of(g, row, source)
     flaw = header_flaw(g, address, nbytes, peer)
     if flaw != WELL:
         # Somebody else sends on our communicator, or memory is corrupt.
@@ -102,7 +92,7 @@ def receive_failed(g, row, source, tag, nbytes, code):
     header = header_at(address)
     known = source >= 0 and source < get(communicator(g, get(row, st.S_COMM)), st.C_SIZE)
     known = known and header.shared != wire.NO_HEADER and header.chunk != 0
-    if known and header_flaw(g, address, nbytes, peer_of(g, row, source)) == WELL:
+    if known and header_flaw(g, address, nbytes, transfer.peer_of(g, row, source)) == WELL:
         put(row, st.S_SOURCE, source)
         put(row, st.S_SOURCE_TAG, tag)
         if lacks_buffers(g, row, header):
@@ -115,7 +105,7 @@ def receive_failed(g, row, source, tag, nbytes, code):
 
 @jit
 def begin_chunked_receive(row, header):
-    begin_transfer(row, header.total, header.chunk, header.shared)
+    transfer.begin_transfer(row, header.total, header.chunk, header.shared)
     put(row, st.S_TRANSFER, header.transfer)
     if header.shared != wire.NOT_SHARED:  # the first chunk is there
         put(row, st.S_POSTED, 1)
@@ -128,15 +118,19 @@ def receive_long(g, row, header, peer):
     begin_chunked_receive(row, header)
     if header.shared == wire.NOT_SHARED:
         put(row, st.S_BUFFERS, _ALL_BUFFERS)
-        set_base(g, row, get(g, st.G_LARGE_DEVICE) + buffer_offset(g, get(row, st.S_SLOT), 0), 0)
+        set_base(
+            g, row, get(g, st.G_LARGE_DEVICE) + transfer.buffer_offset(g, get(row, st.S_SLOT), 0), 0
+        )
         receive_chunks(g, row)
         return
     put(row, st.S_BUFFERS, _ALL_BUFFERS & ~1)
     if header.way & wire.MAILED:
-        place = mailbox_of(g, peer, header.shared)
+        place = transfer.mailbox_of(g, peer, header.shared)
         set_base(g, row, _mailed(place, _mailbox_groups(header.total), header.seq), 0)
     else:
-        base = peer_field(g, peer, st.P_STAGING) + buffer_offset(g, header.shared, 0)
+        base = transfer.peer_field(g, peer, st.P_STAGING) + transfer.buffer_offset(
+            g, header.shared, 0
+        )
         set_base(g, row, base, header.seq)
     received_chunk(g, row, 0)
 
@@ -163,8 +157,8 @@ def receive_chunks(g, row):
 @jit
 def received_chunk(g, row, chunk):
     """A chunk is in reach: have it unpacked, as far as the user's buffer goes."""
-    position = position_of(row, chunk)
-    wanted = min(length_of(row, chunk), get(row, st.S_BYTES) - position)
+    position = transfer.position_of(row, chunk)
+    wanted = min(transfer.length_of(row, chunk), get(row, st.S_BYTES) - position)
     if get(row, st.S_ARRIVED) == get(row, st.S_CHUNKS):
         # Before the last command: who sees that has no need to look again when it is executed.
         # Commands are only given for what the user's buffer has room for.

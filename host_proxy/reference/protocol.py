@@ -35,15 +35,7 @@ from mpi4py import MPI
 from gmpi.contract import wire
 from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, ERR_INTERN, ERR_TRUNCATE, SUCCESS
 from gmpi.contract.rules import chunk_bytes_of
-from host_proxy.compiled.headers import (
-    WELL,
-    Header,
-    chunk_count,
-    header_flaw,
-    header_in,
-    piece,
-    write_header,
-)
+from host_proxy.compiled import headers
 from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.state import C_BROKEN, RECEIVES_AHEAD
 from host_proxy.reference.failure import (
@@ -67,7 +59,7 @@ class Outcome(NamedTuple):
     source: int = ANY_SOURCE
     tag: int = ANY_TAG
     total: int = 0  # length of the message that came
-    flaw: int = WELL  # what is wrong with it (headers.py)
+    flaw: int = headers.WELL  # what is wrong with it (headers.py)
 
 
 def chunks_of(nbytes: int, chunk: int) -> list[tuple[int, int]]:
@@ -85,14 +77,14 @@ class Streams:
         under_way: the header and the chunks that we have sent.
     """
 
-    def __init__(self, comm: Communicator, other: int, header: Header, sends: bool) -> None:
+    def __init__(self, comm: Communicator, other: int, header: headers.Header, sends: bool) -> None:
         self.comm = comm.chunks
         self.other = other
         self.header = header
         self.sends = sends
         self.shared = header.shared != wire.NOT_SHARED  # chunks are not messages
         self.tags = 2 * header.transfer + (not sends), 2 * header.transfer + sends  # ours, theirs
-        self.count = chunk_count(header)
+        self.count = headers.chunk_count(header)
         back = self.count if self.shared else 1
         self.ours, self.theirs = (self.count, back) if sends else (back, self.count)
         self.sent = self.arrived = 0
@@ -131,7 +123,7 @@ class Streams:
         self.arrived += 1
         status = yield request
         length = status.Get_count(MPI.BYTE)
-        if length == (0 if self.shared or self.sends else piece(self.header, index)[1]):
+        if length == (0 if self.shared or self.sends else headers.piece(self.header, index)[1]):
             return
         words = 0
         if length in (wire.LAST_WORD, 2 * wire.LAST_WORD):
@@ -150,7 +142,7 @@ class Streams:
         first, end = self.sent, min(self.sent + wire.LAST_WORDS, self.ours)
         words = _WORDS.pack(error & 0xFF | end << 8)
         for index in range(first, end):
-            length = piece(self.header, index)[1]
+            length = headers.piece(self.header, index)[1]
             as_long = self.sends and not self.shared and length == wire.LAST_WORD
             _try(lambda: self.say(words + words if as_long else words))  # noqa: B023
         while self.arrived < self.theirs:
@@ -203,7 +195,9 @@ def _send_first(
         return start([message, MPI.BYTE], dest, tag)
     except MPI.Exception as exc:
         header = message[: wire.MESSAGE_HEADER]
-        write_header(header, Header(0, 0, exc.Get_error_class(), wire.ABANDONED, 0, 0))
+        headers.write_header(
+            header, headers.Header(0, 0, exc.Get_error_class(), wire.ABANDONED, 0, 0)
+        )
         with suppress(MPI.Exception, Failure):
             yield duplicate.Isend([header, MPI.BYTE], dest, tag)
         raise
@@ -219,13 +213,13 @@ def send_message(
     eager, largest = sizes
     if nbytes <= eager:
         message = port.message(nbytes)
-        write_header(message, Header(nbytes, 0, 0, wire.NOT_SHARED, 0, 0))
+        headers.write_header(message, headers.Header(nbytes, 0, 0, wire.NOT_SHARED, 0, 0))
         yield (yield from _send_first(comm, message, dest, tag, synchronous))
         return Outcome(nbytes)
     shared, way, seq = port.shared(comm, dest)
     message = port.message(0)
-    header = Header(nbytes, chunk_bytes_of(nbytes, largest), number, shared, way, seq)
-    write_header(message, header)
+    header = headers.Header(nbytes, chunk_bytes_of(nbytes, largest), number, shared, way, seq)
+    headers.write_header(message, header)
     streams = Streams(comm, dest, header, sends=True)
     # Before anything is waited for: a message sent after this one must not overtake it.
     streams.under_way.append((yield from _send_first(comm, message, dest, tag, synchronous)))
@@ -247,7 +241,7 @@ def _send_chunks(port, streams: Streams) -> Step:
                 yield from streams.take()
             else:
                 yield streams.under_way[1 + k - wire.LARGE_BUFFERS]
-        memory = yield from port.pack(k, *piece(streams.header, k))
+        memory = yield from port.pack(k, *headers.piece(streams.header, k))
         if not streams.shared:
             streams.send(memory)
         elif k > 0:
@@ -269,7 +263,7 @@ def receive_message(
         eager: longest message that comes with its header.
     """
     message = port.message(eager)
-    write_header(message, Header(0, 0, 0, wire.NO_HEADER, 0, 0))
+    headers.write_header(message, headers.Header(0, 0, 0, wire.NO_HEADER, 0, 0))
     request = comm.messages_of(tag).receive(message, source, tag)
     return (yield from receive_rest(g, port, comm, message, request, room))
 
@@ -292,8 +286,8 @@ def receive_rest(
     if failure and not 0 <= source < comm.size:
         raise failure
     nbytes = status.Get_count(MPI.BYTE)
-    flaw = header_flaw(g, message.ctypes.data, nbytes, int(comm.peers[source]))
-    header = header_in(message)
+    flaw = headers.header_flaw(g, message.ctypes.data, nbytes, int(comm.peers[source]))
+    header = headers.header_in(message)
     if failure and (flaw or header.chunk == 0):
         raise failure  # its sender, if it waits for us, cannot be told
     if flaw:
@@ -307,7 +301,7 @@ def receive_rest(
 
 
 def receive_chunks(
-    port, comm: Communicator, source: int, tag: int, header: Header, room: int,
+    port, comm: Communicator, source: int, tag: int, header: headers.Header, room: int,
     failure: Failure | None = None,
 ) -> Step:  # fmt: skip
     """Receives what follows the header of a long message; after a failure, to tell its sender."""
@@ -334,12 +328,12 @@ def _take_chunks(port, streams: Streams, room: int) -> Step:
                 streams.say()  # the receipt
         if streams.arrived == k:
             yield from streams.take()
-        position, length = piece(header, k)
+        position, length = headers.piece(header, k)
         yield from port.unpack(k, position, min(length, room - position))
         if streams.shared:
             streams.say()
 
 
-def _received(header: Header, source: int, tag: int, room: int) -> Outcome:
+def _received(header: headers.Header, source: int, tag: int, room: int) -> Outcome:
     error = ERR_TRUNCATE if header.total > room else SUCCESS
     return Outcome(min(header.total, room), error, source, tag, header.total)
