@@ -3,9 +3,11 @@ block, Reduce, Allgather, Alltoall, Scan and Exscan, whose size is that of a blo
 
     mpiexec -n 2 python benchmarks/collectives.py [--threads 256 1024] [--json FILE]
     mpiexec -n 2 python benchmarks/collectives.py --long [-m BYTES ...] [--json FILE]
+    mpiexec -n 2 python benchmarks/collectives.py --counts [-m BYTES ...] [--json FILE]
 
 With ``--long``: Allreduce, Allgather and Alltoall of 1 to 256 MiB by all blocks of a grid, on the
-direct road, of registered arrays and of others; GB/s as well.
+direct road, of registered arrays and of others; GB/s as well. With ``--counts``: Alltoallv and
+Neighbor_alltoallv by one block, of registered arrays and of others.
 The direct road is that of a communicator without wildcards, the proxied one that of any other. Each
 rank times every call by its GPU's clock, and the slowest rank counts. Bcasts go round: the root of
 the next one is the last one's neighbour, so that nobody runs ahead. Every result is checked.
@@ -17,6 +19,7 @@ import sys
 from typing import Any
 
 import _block_kernels
+import _counted
 import _grid_kernels
 import _long_collectives
 import numpy as np
@@ -125,6 +128,7 @@ def main() -> int:
         "--threads", type=int, nargs="+", default=[32] if gmpi.SIMULATOR else [256, 1024]
     )
     args_parser.add_argument("--long", action="store_true", help="long ones of grid scope only")
+    args_parser.add_argument("--counts", action="store_true", help="those with counts only")
     args_parser.add_argument("--roads", nargs="+", default=["direct", "proxied"])
     args = args_parser.parse_args()
     comm = MPI.COMM_WORLD
@@ -137,11 +141,15 @@ def main() -> int:
     cases += [(ALLREDUCE, n) for n in args.sizes or (*SIZES, LONGEST)]
     cases += [(BCAST, n) for n in args.sizes or SIZES]
     cases += [(which, n) for which in _block_kernels.NAMES for n in args.sizes or SIZES]
-    if args.long:
+    if args.long or args.counts:
         cases = []
     with gmpi.Context(comm, wildcards=False, **settings) as g:
         if args.long:
             rows = _long_collectives.measure(g, comm, args.sizes, args.threads)
+        if args.counts:
+            rows = _counted.measure(
+                g, comm, args.sizes, args.threads, args.roads, results, args.json
+            )
         other = comm.Dup()
         roads = {"direct": gmpi.COMM_WORLD, "proxied": g.comm(other)}
         if comm.rank == 0 and cases:

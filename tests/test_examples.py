@@ -281,6 +281,11 @@ def test_collectives(tmp_path: Path) -> None:
     assert [row["call"] for row in rows[::2]] == ["Allreduce", "Allgather", "Alltoall"]
     assert [row["straight"] for row in rows] == [True, False] * 3
     assert all(row["gbps"] > 0 for row in rows)
+    text = program(2, BENCHMARKS / "collectives.py", "--counts", "-m", "24", "--json", str(results))
+    assert "results checked: all right" in text
+    rows = json.loads(results.read_text())["rows"]
+    assert [row["call"] for row in rows[::2]] == ["Alltoallv", "Neighbor_alltoallv"]
+    assert all(row["direct"]["p50"] > 0 and row["proxied"]["p50"] > 0 for row in rows)
 
 
 @pytest.mark.mpich
