@@ -8,6 +8,7 @@ Called by all lanes of the leading warp, except where it says otherwise.
 from __future__ import annotations
 
 from device_lib.direct import rows, table
+from device_lib.direct.exchange_answers import answer
 from device_lib.direct.packets import mark_of
 from device_lib.move.layouts import (
     BUFFER_ADDRESS,
@@ -35,10 +36,11 @@ _exchange_bytes = device(exchanges.exchange_bytes)
 _inbox_at = device(exchanges.inbox_at)
 _cells_at = device(exchanges.cells_at)
 
-# The word of a channel: rank | communicator << _COMM_SHIFT | opcode << _OP_SHIFT | _SENDS
+# The word of a channel: rank | communicator << _COMM_SHIFT | opcode << _OP_SHIFT | what follows
 _COMM_SHIFT = 32
 _OP_SHIFT = 40
 SENDS = 1 << 48
+ANSWERS = 1 << 49  # a receive, which may answer (``exchange_answers``)
 LINK = rows.STAMP_TOO  # of a request's row; in its place which request is looked at next, or 0
 
 
@@ -205,15 +207,20 @@ def are_wrong(ctx, out, back, shape, me, in_place, flaw):
 
 
 @device
-def channel_word(word0, peer, way):
+def channel_word(word0, peer, way, step):
     word = peer | (word0 >> 16 & (wire.COMMUNICATORS - 1)) << _COMM_SHIFT
-    word |= (word0 & 0xFF) << _OP_SHIFT
-    return word | SENDS if way == OUT else word
+    op = word0 & 0xFF
+    word |= op << _OP_SHIFT
+    if way == OUT:
+        return word | SENDS
+    # Among neighbours, several messages of a call may be those of one channel.
+    return word | ANSWERS if op < wire.OP_NEIGHBOR_ALLGATHER or step < channels.DEPTH else word
 
 
 @device
 def _draw(ctx, channel):
-    """(row of a channel, number of its next message); one lane."""
+    """(row of a channel, number of its next message, where the other end is, and ours); one
+    lane."""
     comm = channel >> _COMM_SHIFT & 0xFF
     peer = channel & wire.LOW_32
     sends = channel & SENDS != 0
@@ -232,7 +239,7 @@ def _draw(ctx, channel):
             remote = there + _cells_at(ranks, me)
             local = area + _inbox_at(ranks, peer)
         row, remote, local, counters = table.enter(ctx, key, remote, local)
-    return row, table.next_count(counters) & channels.NUMBERS
+    return row, table.next_count(counters) & channels.NUMBERS, remote, local
 
 
 @device
@@ -274,7 +281,9 @@ def _enter(ctx, channel, slot, nbytes, begin, buffer, type_row):
         _write_layout(ctx, slot, direction, buffer, type_row, begin)
         address = wire.SCATTERED
     if gpu.lane_id() == 0:
-        row, number = _draw(ctx, channel)
+        row, number, remote, local = _draw(ctx, channel)
+        if channel & ANSWERS != 0:
+            nbytes = answer(ctx, slot, number, nbytes, address, remote, local)
         stamp = mark_of(number) | row << 32 | (channel >> _OP_SHIFT & 0xFF) << rows.CALL_SHIFT
         rows.set_field(ctx, slot, rows.STAGE, rows.BEGINS | row << rows.INDEX_SHIFT)
         rows.set_field(ctx, slot, rows.ADDRESS, address)

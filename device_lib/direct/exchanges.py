@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import rows
+from device_lib.direct.exchange_answers import ask, note
 from device_lib.direct.exchange_blocks import (
     LINK,
     are_wrong,
@@ -30,9 +31,11 @@ from device_lib.direct.receives import make_advance_receive
 from device_lib.direct.sends import make_advance_send
 from device_lib.direct.words import peer_tag_of
 from device_lib.move.blocks import pack_any, unpack_any
+from device_lib.move.layouts import BUFFER_ADDRESS, BUFFER_DIMS
+from device_lib.move.stretch import put_stretch
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import has_direct, sign32
-from device_lib.platform.library import parts_of
+from device_lib.platform.library import linked, parts_of
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import pacing, ring, slots, taking
@@ -51,6 +54,15 @@ from gmpi.contract.moves import BACK, OUT
 
 NOT_OURS = 0  # in place of a handle: the call goes by the proxy
 _LOOKS = 2 if gpu.SIMULATOR else 16  # at the only open request, before all threads meet again
+
+
+@device
+def _copy(target, source, nbytes, rank, size):
+    put_stretch(target, source, nbytes, rank, size)
+    return 0
+
+
+copy = linked("gmpi_direct_copy_block", 5, 1, _copy)
 
 
 @device
@@ -85,6 +97,8 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
         requests: of the proxied road.
         go_on: goes on with requests of the direct road.
     """
+    rank = scope.rank
+    size = scope.size
     leads = scope.leads
     sync = scope.sync
     broadcast = scope.broadcast
@@ -95,7 +109,7 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
     late_waits = make_late_waits(scope, help_others)
     begin_late, end_late = late_waits.begin, late_waits.end
     advance_send = make_advance_send(scope, pack_any)
-    advance_receive = make_advance_receive(scope, unpack_any)
+    advance_receive = make_advance_receive(scope, unpack_any, note)
     part = parts_of(scope.name, "gmpi_direct")
 
     @device
@@ -161,12 +175,36 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
         return one, two
 
     @device
+    def own_block(ctx, out, back, me, receive, send):
+        """(where this rank's block for itself is, where it goes, its bytes); 0 bytes less 1: it
+        goes as a message."""
+        source = int64(0)
+        target = int64(0)
+        nbytes = int64(-1)
+        if leads() and receive == 0 and send == 0:
+            one = min(me, out.number - 1)
+            other = min(me, back.number - 1)
+            nbytes, begin, row = place_of_block(ctx, out, one)
+            other_bytes, at, other_row = place_of_block(ctx, back, other)
+            pieces = row | other_row | gpu.load_8(out.buffer + BUFFER_DIMS)
+            if pieces | gpu.load_8(back.buffer + BUFFER_DIMS) != 0:
+                nbytes = -1
+            source = gpu.load_8(out.buffer + BUFFER_ADDRESS) + begin
+            target = gpu.load_8(back.buffer + BUFFER_ADDRESS) + at
+        source, target, nbytes = broadcast_3(source, target, nbytes)
+        sync()
+        return source, target, nbytes
+
+    @device
     def enter_step(ctx, word0, shape, way, side, step, slot, tail):
         """Enters the message of a step behind all others."""
         if leads():
             peer, which = whom(ctx, word0, shape, way, side.number, step)
             nbytes, begin, row = place_of_block(ctx, side, which)
-            enter(ctx, channel_word(word0, peer, way), slot, nbytes, begin, side.buffer, row)
+            channel = channel_word(word0, peer, way, step)
+            enter(ctx, channel, slot, nbytes, begin, side.buffer, row)
+            if way == OUT and gpu.lane_id() == 0:
+                ask(ctx, slot)
             if tail != 0 and gpu.lane_id() == 0:
                 rows.set_field(ctx, (tail >> 1) - 1, LINK, _node(slot, 1 if way == OUT else 0))
         sync()
@@ -309,6 +347,15 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
             return no_slot(ctx, word0, spare_send, 0)
         receive, last_receive = steps_of(ctx, word0, root, shape, BACK, in_place)
         send, last_send = steps_of(ctx, word0, root, shape, OUT, in_place)
+        own = int64(-1)
+        source = int64(0)
+        target = int64(0)
+        if shape & OF_NEIGHBOURS == 0 and last_receive > 0 and last_send > 0:
+            me = shape >> SHAPE_ME_SHIFT
+            source, target, own = own_block(ctx, out, back, me, receive, send)
+            if own >= 0:
+                receive += 1
+                send += 1
         head = int64(0)
         tail = int64(0)
         failed = int64(SUCCESS)
@@ -321,6 +368,9 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
             receive, spare_recv, head, tail = open_receives(
                 ctx, word0, shape, back, receive, last_receive, spare_recv, head, tail
             )
+            if own > 0:  # while answers are on their way
+                copy(target, source, own, rank(), size())
+                own = int64(0)
             send, spare_send, head, tail = open_sends(
                 ctx, word0, shape, out, send, last_send, spare_send, head, tail
             )
@@ -346,10 +396,10 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
         sync()
         return slots.error_handle(error if error != 0 else failed)
 
-    linked: Callable = part("exchange", 14, 1, exchange)
+    exchange_linked: Callable = part("exchange", 14, 1, exchange)
 
     @device
     def start(ctx, *words):
-        return linked(ctx, *words) if has_direct(ctx) else NOT_OURS
+        return exchange_linked(ctx, *words) if has_direct(ctx) else NOT_OURS
 
     return start

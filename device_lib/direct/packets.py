@@ -301,6 +301,20 @@ def announce(cells, number, place, wanted, first):
 
 
 @device
+def announce_none(cells, number, first):
+    """Says that a message comes in no round, in place of one that begins with part ``first``."""
+    at = _cell(cells, number) + channels.ANNOUNCED
+    gpu.write_packet(at, 0, first | mark_of(number) << 32)
+
+
+@device
+def first_announced(cells, number):
+    """The first part of the round that has been announced last; -1: none has."""
+    place, word = gpu.read_packet(_cell(cells, number) + channels.ANNOUNCED)
+    return word & LOW_32 if word >> 32 & LOW_32 == mark_of(number) else -1
+
+
+@device
 def announcement(cells, number, first):
     """(whether the round that begins with part ``first`` has been announced, place, wanted)."""
     cell = _cell(cells, number)

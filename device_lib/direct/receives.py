@@ -31,14 +31,14 @@ from gmpi.contract.wire import DEVICE_DIRECT, DEVICE_STAGED, ERROR_SHIFT, LOW_32
 
 _NOTHING = 0  # the sender has not come so far
 _SHORT = 1
-_LENGTH = 2  # of a long message
+LENGTH = 2  # of a long message
 _ROUND = 3
 _WIDE = 4
 
 _NO_BUFFER = channels.STAGED  # of a long message of which nothing is wanted
-_USERS_BUFFER = channels.STAGED + 1  # the sender stores there itself
+USERS_BUFFER = channels.STAGED + 1  # the sender stores there itself
 _ALL = (1 << channels.STAGED) - 1
-_LOG_SHIFT = 8  # beside a buffer's number
+LOG_SHIFT = 8  # beside a buffer's number
 _BUFFER_MASK = 0xFF
 
 
@@ -48,7 +48,7 @@ def _look(ctx, slot, looks):
     of the message or parts that have come, bytes to move, mark in the wide slot or parts that have
     been taken); one lane.
 
-    The buffer is its number, or _NO_BUFFER; of rounds | log2 of their parts << _LOG_SHIFT. What
+    The buffer is its number, or _NO_BUFFER; of rounds | log2 of their parts << LOG_SHIFT. What
     begins a round announces the next one.
     """
     stage, target, stamp, room = rows.facts(ctx, slot)
@@ -66,7 +66,7 @@ def _look(ctx, slot, looks):
             if word >> 32 & LOW_32 == mark:
                 length = word & LOW_32
                 if length == channels.LONG:
-                    return _LENGTH, number, at, target, _NO_BUFFER, low, min(low, room), 0
+                    return LENGTH, number, at, target, _NO_BUFFER, low, min(low, room), 0
                 what = _SHORT
                 wide = 0
                 if length >= channels.ALL_OF_IT:
@@ -83,7 +83,7 @@ def _look(ctx, slot, looks):
             if come > parts:
                 buffer = wanted >> rows.LENGTH_BITS
                 wanted &= rows.LENGTH_MASK
-                log = buffer >> _LOG_SHIFT
+                log = buffer >> LOG_SHIFT
                 last = end_of_round(parts, log)
                 if parts + (1 << log) == last and last * channels.PART_BYTES < wanted:
                     place = _half(ctx, buffer, last)
@@ -135,7 +135,7 @@ def _buffer_address(ctx, buffer):
 @device
 def _half(ctx, buffer, first):
     """Where the round goes that begins with a part."""
-    log = buffer >> _LOG_SHIFT
+    log = buffer >> LOG_SHIFT
     return _buffer_address(ctx, buffer) + (first >> log & 1) * (channels.PART_BYTES << log)
 
 
@@ -171,7 +171,7 @@ def _begin_rounds(ctx, slot, number, length, wanted):
     flag = 0
     place = _users_place(ctx, slot, wanted)
     if place != 0:
-        buffer = _USERS_BUFFER
+        buffer = USERS_BUFFER
         flag = channels.STRAIGHT
         while channels.PART_BYTES << channels.LEAST_ROUND + log < wanted:
             log += gpu.opaque(1)
@@ -189,7 +189,7 @@ def _begin_rounds(ctx, slot, number, length, wanted):
         if buffer < 0:
             return
     log += channels.LEAST_ROUND
-    buffer |= log << _LOG_SHIFT
+    buffer |= log << LOG_SHIFT
     if flag == 0:
         place = _half(ctx, buffer, 0)
     _announce(ctx, slot, number, place, log | flag, wanted, 0)
@@ -199,16 +199,16 @@ def _begin_rounds(ctx, slot, number, length, wanted):
 
 
 @device
-def _note(ctx, slot, what, number, buffer, length, wanted, parts):
+def note(ctx, slot, what, number, buffer, length, wanted, parts):
     """What has been done with a receive; one lane."""
-    if what == _LENGTH:
+    if what == LENGTH:
         _begin_rounds(ctx, slot, number, length, wanted)
         return 0
     if not _is_last(what, wanted, parts):
         rows.set_stage(ctx, slot, rows.ROUNDS + parts)
         return 0
     if buffer & _BUFFER_MASK < channels.STAGED:  # staging that it does not need any more
-        log = max(buffer >> _LOG_SHIFT, channels.LEAST_ROUND) - channels.LEAST_ROUND
+        log = max(buffer >> LOG_SHIFT, channels.LEAST_ROUND) - channels.LEAST_ROUND
         bits = (1 << (1 << log)) - 1
         gpu.clear_bits_32_gpu(ctx.device + DEVICE_STAGED, bits << (buffer & _BUFFER_MASK))
     stamp = rows.field(ctx, slot, rows.STAMP)
@@ -235,14 +235,17 @@ def _is_last(what, wanted, parts):
 
 
 _look_linked = linked("gmpi_direct_look_receive", 5, 8, _look)
-_note_linked = linked("gmpi_direct_note_receive", 10, 1, _note)
+_note_linked = linked("gmpi_direct_note_receive", 10, 1, note)
 
 
-def make_advance_receive(scope: Scope, unpack: Callable = unpack_layout) -> Callable:
+def make_advance_receive(
+    scope: Scope, unpack: Callable = unpack_layout, note: Callable = _note_linked
+) -> Callable:
     """For one scope.
 
     Args:
         unpack: moves bytes to what is SCATTERED.
+        note: as this file's, linked.
     """
     rank = scope.rank
     size = scope.size
@@ -287,12 +290,12 @@ def make_advance_receive(scope: Scope, unpack: Callable = unpack_layout) -> Call
         Args:
             parts: that have been taken before.
         """
-        if buffer & _BUFFER_MASK == _USERS_BUFFER:
+        if buffer & _BUFFER_MASK == USERS_BUFFER:
             if leads() and gpu.lane_id() == 0:
                 gpu.fence_sys()  # what the sender has stored: before other threads read it
             return come
         staging = _buffer_address(ctx, buffer)
-        log = buffer >> _LOG_SHIFT
+        log = buffer >> LOG_SHIFT
         if shares(ctx):
             return take_by_grid(
                 ctx, slot, number, at, target, staging, come, wanted, parts, looks, log
@@ -351,7 +354,7 @@ def make_advance_receive(scope: Scope, unpack: Callable = unpack_layout) -> Call
                 aborted = packets.await_rest(ctx, at, number, packets.AFTER_FILLED, rank(), size())
         aborted = sync_or(aborted)
         if leads() and gpu.lane_id() == 0 and not aborted:
-            _note_linked(ctx, slot, what, number, buffer, length, wanted, parts)
+            note(ctx, slot, what, number, buffer, length, wanted, parts)
         sync()
         return _is_last(what, wanted, parts) and not aborted
 

@@ -32,21 +32,35 @@ def move_on(g: gmpi.Context, chosen: Callable[[np.ndarray], np.ndarray], number:
     Args:
         chosen: (their keys) -> which of them, bool[].
     """
-    memory = g._memory
-    rows = _words(g, memory.device + DEVICE_CHANNELS_MASK, 1)[0] + 1
-    table = _words(g, memory.device + DEVICE_CHANNELS, 1)[0]
-    keys = _words(g, table, rows * ROW_BYTES // 8).reshape(rows, -1)[:, ROW_KEY // 8]
-    for index in np.flatnonzero((keys != 0) & chosen(keys)):
-        row = table + index * ROW_BYTES
-        counters = table + rows * ROW_BYTES + index * COUNTER_BYTES
-        _store(g, counters + COUNTER_NUMBER, number)
-        _store(g, counters + COUNTER_FREE, number & NUMBERS)
-        _store(g, counters + COUNTER_WIDE, number)
-        if keys[index] >> 61 & 1 == 0:  # ours are the cells
+    for key, row, counters_at in _rows(g, chosen):
+        _store(g, counters_at + COUNTER_NUMBER, number)
+        _store(g, counters_at + COUNTER_FREE, number & NUMBERS)
+        _store(g, counters_at + COUNTER_WIDE, number)
+        if key >> 61 & 1 == 0:  # ours are the cells
             cells = _words(g, row + ROW_LOCAL, 1)[0]
             for k in range(DEPTH):
                 mark = (number - DEPTH + k << 1 | 1) & 0xFFFFFFFF
                 _store(g, cells + k * CELL_BYTES + 8, mark << 32)
+
+
+def counters(g: gmpi.Context, chosen: Callable[[np.ndarray], np.ndarray], which: int) -> list[int]:
+    """A counter, COUNTER_*, of each of these channels."""
+    return [int(_words(g, counters_at + which, 1)[0]) for _, _, counters_at in _rows(g, chosen)]
+
+
+def _rows(
+    g: gmpi.Context, chosen: Callable[[np.ndarray], np.ndarray]
+) -> list[tuple[int, int, int]]:
+    """(key, where its row is, where its counters are) of each."""
+    memory = g._memory
+    rows = int(_words(g, memory.device + DEVICE_CHANNELS_MASK, 1)[0]) + 1
+    table = int(_words(g, memory.device + DEVICE_CHANNELS, 1)[0])
+    keys = _words(g, table, rows * ROW_BYTES // 8).reshape(rows, -1)[:, ROW_KEY // 8]
+    begin = table + rows * ROW_BYTES
+    return [
+        (int(keys[i]), table + int(i) * ROW_BYTES, begin + int(i) * COUNTER_BYTES)
+        for i in np.flatnonzero((keys != 0) & chosen(keys))
+    ]
 
 
 def _words(g: gmpi.Context, address: int, count: int) -> np.ndarray:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import time
 from typing import Any
 
 import numpy as np
-from channel_numbers import move_on
+from channel_numbers import counters, move_on
 from common import RANK, SIZE, WORLD, barrier, end, pattern, raises, run, same
 from mpi4py import MPI
 from numba import cuda, int32
@@ -47,6 +48,10 @@ NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 def roads(g: gmpi.Context, handle: int) -> int:
     row = g._memory.read_device(DEVICE_P2P + handle * P2P_BYTES + P2P_DIRECT, 8)
     return int(row.view(np.int64)[0])
+
+
+def is_hidden(keys: np.ndarray) -> np.ndarray:
+    return keys >> 62 & 1 == 0
 
 
 def ring() -> MPI.Distgraphcomm:
@@ -170,7 +175,7 @@ def numbers_wrap(g: gmpi.Context) -> None:
         for nbytes in (8, 1000, channels.ROOM + 5, channels.WIDE_ROOM + 5):
             all_to_all(g, np.full((1, SIZE), 8), np.full((1, SIZE), 8))  # there are channels
             barrier()
-            move_on(g, lambda keys: keys >> 62 & 1 == 0, first)
+            move_on(g, is_hidden, first)
             barrier()
             counts = np.full((2 * DEPTH + 1, SIZE), nbytes)
             errors, found = all_to_all(g, counts, counts)
@@ -192,6 +197,48 @@ def communicators_that_come_and_go(g: gmpi.Context) -> None:
             same(row, [pattern(20 + k, 9 * r + RANK) for r in range(SIZE)], f"communicator {k}")
         g.free(comm)
         duplicate.Free()
+
+
+def straight_to_registered_arrays(g: gmpi.Context) -> None:
+    """The receiver says where a block goes before the sender asks. Where it cannot, or the sender
+    does not see it soon enough, the block goes another way."""
+    if SIZE == 1:
+        return
+    shared = 65536 + 16
+    a, b = (g.empty(SIZE * shared, np.uint8) for _ in range(2))
+    plain = cuda.to_device(np.zeros(SIZE * shared, np.uint8))
+    until, straight, call = time.monotonic() + 30, 0, 0
+    while WORLD.allreduce(straight, MPI.MIN) < 3 or call < 20:
+        assert not WORLD.allreduce(time.monotonic() > until, MPI.LOR), f"{straight} of {call}"
+        nbytes = (65536, 65536 - 8, channels.ROOM + 16)[
+            call % 3
+        ]  # what is no multiple of 16 cannot
+        target = plain if call % 4 == 3 and RANK % 2 else b
+        own = [pattern(shared, call + 9 * RANK + r) for r in range(SIZE)]
+        a.copy_to_device(np.concatenate(own))
+        target.copy_to_device(np.zeros(SIZE * shared, np.uint8))
+        counts, errors = cuda.to_device(np.full(SIZE, nbytes)), cuda.to_device(np.full(1, -1))
+        before = sum(counters(g, is_hidden, channels.COUNTER_WIDE))
+        one_exchange[1, 32](
+            g.device, a, target, counts, cuda.to_device(shared * np.arange(SIZE)), errors
+        )
+        g.synchronize()
+        same(errors, [0], "error class")
+        found = target.copy_to_host().reshape(SIZE, shared)
+        for r, block in enumerate(found):
+            same(block[:nbytes], pattern(shared, call + 9 * r + RANK)[:nbytes], f"call {call}")
+            assert not block[nbytes:].any(), (call, r)
+        straight += sum(counters(g, is_hidden, channels.COUNTER_WIDE)) - before < SIZE - 1
+        call += 1
+    for array in (a, b):
+        g.unregister(array)
+
+
+@cuda.jit
+def one_exchange(ctx, a, b, counts, displs, errors):
+    errors[0] = GMPI_Alltoallv(
+        ctx, a, counts, displs, gmpi.BYTE, b, counts, displs, gmpi.BYTE, gmpi.COMM_WORLD
+    )
 
 
 @cuda.jit
@@ -347,7 +394,7 @@ def aborted() -> None:
 
 SCENARIOS = [
     no_record_for_a_call, counts_that_differ, numbers_wrap, communicators_that_come_and_go,
-    views_and_shared_memory,
+    straight_to_registered_arrays, views_and_shared_memory,
 ]  # fmt: skip
 
 

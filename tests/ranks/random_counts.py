@@ -28,7 +28,7 @@ from topologies import everything, told, units_among
 import gmpi
 from device_lib.simulator import lanes
 from gmpi.contract import moves
-from gmpi.contract.channels import LEAST_ROUND, PART_BYTES, WIDE_ROOM
+from gmpi.contract.channels import ROOM, WIDE_ROOM
 from gmpi.contract.constants import DATATYPES, OPERATIONS_REDUCE
 
 POISON = 0xA5
@@ -318,7 +318,7 @@ def program(g: gmpi.Context, seed: int, comms: list[Any], handles: list[int], ki
     rng = np.random.default_rng(seed)
     sizes = [0, 3, 9, g.layout.eager_bytes // 12, g.layout.chunk_bytes // 4]
     if LONG:
-        sizes += [WIDE_ROOM // 4, (2 * PART_BYTES << LEAST_ROUND) // 3]
+        sizes += [ROOM, WIDE_ROOM // 3]
     calls = [random_call(rng, k, kinds, comms, sizes) for k in range(12)]
     hosts = rng.random(SIZE) < (0.4 if seed % 2 and not DIRECT else 0)  # who has no kernel
     scope, threads = [("block", 32), ("warp", 32), ("block", 40), ("block", 20)][seed % 4]
@@ -338,7 +338,8 @@ def main() -> None:
             first, last = map(int, word.removeprefix("--seeds=").split(":"))
     reverse = WORLD.Split(0, SIZE - RANK)
     eager = 1024 if "--many" in sys.argv else 256  # the table of 6 ranks does not fit 256
-    settings = {"chunk_bytes": 512, "watchdog_s": 3, "timeout_s": PATIENCE_S}
+    patience = PATIENCE_S * (5 if LONG else 1)  # the simulator takes seconds to pack such blocks
+    settings = {"chunk_bytes": 512, "watchdog_s": 3, "timeout_s": patience}
     with gmpi.Context(WORLD, eager_bytes=eager, wildcards=not DIRECT, **settings) as g:
         if "--narrow" in sys.argv:
             lanes._LONGEST_NAP_S = 1e-4  # as in random_blocks.py

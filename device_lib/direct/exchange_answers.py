@@ -1,0 +1,100 @@
+"""Blocks of an exchange that go straight to the receiver's registered array.
+
+A receive *answers* as soon as it is entered, before it knows of its message: where the block goes,
+or that it must come by the inbox. So a block takes one way, and not three. The sender looks for the
+answer for a moment; where none comes, it takes the inbox, if the block fits there.
+
+Called by one lane. A receive may answer where the message that had its slot before has been taken:
+so in a call with several messages of one channel only the first ones do.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.direct import packets, receives, registered, rows, table
+from device_lib.platform import primitives as gpu
+from device_lib.platform.library import linked
+from device_lib.platform.primitives import device
+from gmpi.contract import channels
+from gmpi.contract.wire import LOW_32, SCATTERED
+
+ANSWERED = 1 << rows.LENGTH_BITS  # in LENGTH of a receive that has said where the block goes
+_BY_INBOX = LOW_32 - 1  # in place of a round's first part
+_LOOKS = 2 if gpu.SIMULATOR else 6  # of some 0.6 us each
+
+
+@device
+def _is_answered(number, nbytes):
+    """Both ends say the same where they have the same length."""
+    return nbytes > channels.ROOM and not packets.refreshed(number)
+
+
+@device
+def answer(ctx, slot, number, nbytes, address, remote, local):
+    """Tells the sender of a receive where its block goes; the LENGTH of its row.
+
+    Args:
+        address: of the user's buffer, or SCATTERED.
+        remote, local: where the other end of the channel is, and ours.
+    """
+    if not _is_answered(number, nbytes):
+        return nbytes
+    place = 0
+    if address != SCATTERED:
+        place = registered.place_of(ctx, address, nbytes, remote)
+    if place == 0:
+        packets.announce_none(remote, number, _BY_INBOX)
+        return nbytes
+    log = channels.LEAST_ROUND
+    while channels.PART_BYTES << log < nbytes:
+        log += gpu.opaque(1)
+    wanted = nbytes | (log | channels.STRAIGHT) << channels.ROUND_SHIFT
+    if nbytes > channels.WIDE_ROOM:
+        # Its sender waits for the answer. An earlier one that nobody has waited for must not fall
+        # on it.
+        gpu.fence_sys()
+    packets.announce(remote, number, place - local, wanted, 0)
+    buffer = receives.USERS_BUFFER | log << receives.LOG_SHIFT
+    rows.set_field(ctx, slot, rows.WANTED, nbytes | buffer << rows.LENGTH_BITS)
+    return nbytes | ANSWERED
+
+
+@device
+def _ask(ctx, slot):
+    """Looks for the answer to a send; where the block goes straight, its length is sent."""
+    stage, address, stamp, length = rows.facts(ctx, slot)
+    number = stamp >> 1 & channels.NUMBERS
+    length &= rows.LENGTH_MASK
+    if address == SCATTERED or length > channels.WIDE_ROOM or not _is_answered(number, length):
+        return 0
+    row = rows.channel_of(ctx, slot)
+    key, remote, local, counters = table.entries(row)
+    first = packets.first_announced(local, number)
+    looked = 1
+    while first < 0 and looked < _LOOKS:
+        gpu.spin()
+        first = packets.first_announced(local, number)
+        looked += gpu.opaque(1)
+    if first == 0:  # so the slot is free, too
+        mark = packets.mark_of(number)
+        at = packets.inbox_slot(remote, number)
+        gpu.write_packet(at, length, channels.LONG | mark << 32)
+        rows.set_stage(ctx, slot, rows.ROUNDS)
+    return 0
+
+
+ask = linked("gmpi_direct_ask_for_block", 4, 1, _ask)
+
+
+# wide: what ``receives`` has found out
+@device
+def _note(ctx, slot, what, number, buffer, length, wanted, parts):
+    """As ``receives.note``: a receive that has answered need not say it again."""
+    if what == receives.LENGTH and rows.field(ctx, slot, rows.LENGTH) & ANSWERED != 0:
+        rows.set_field(ctx, slot, rows.OUTCOME, length)
+        rows.set_stage(ctx, slot, rows.ROUNDS)
+        return 0
+    return receives.note(ctx, slot, what, number, buffer, length, wanted, parts)
+
+
+note = linked("gmpi_direct_note_block", 10, 1, _note)
