@@ -23,8 +23,8 @@ from device_lib.platform.context import blocks_address
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device
 from device_lib.platform.scope import warp_lanes, warp_mask
-from device_lib.proxied.counted_blocks import block, offset_of
-from device_lib.proxied.counted_sides import OF_NEIGHBOURS, is_long, survey_both
+from device_lib.proxied.counted_blocks import block, offset_of, survey
+from device_lib.proxied.counted_sides import OF_NEIGHBOURS, is_long
 from device_lib.proxied.opening_blocks import SHARED, block_bytes, derived_row
 from gmpi.contract import channels, collectives, counts, exchanges, wire
 from gmpi.contract.constants import FIRST_WITH_GAPS
@@ -120,35 +120,48 @@ def place_of_block(ctx, side, which):
 
 
 @device
-def _meet(ctx, side, one, other):
-    """Whether two blocks of a side have bytes in common; of derived datatypes nobody looks."""
-    nbytes, begin, row = place_of_block(ctx, side, one)
-    others, other_begin, other_row = place_of_block(ctx, side, other)
-    if row | other_row != 0 or nbytes == 0 or others == 0:
-        return False
-    return begin < other_begin + others and other_begin < begin + nbytes
+def _overlap_of_some(ctx, side):
+    """Whether any two blocks of a side have bytes in common, where each lane can take one. Of
+    derived datatypes nobody looks."""
+    mask = warp_mask()
+    lane = gpu.lane_id()
+    begin = 0
+    end = 0
+    if lane < side.number:
+        nbytes, begin, row = place_of_block(ctx, side, lane)
+        end = begin + nbytes if row == 0 else begin
+    found = False
+    other = 0
+    while other < side.number:
+        other_begin = gpu.shuffle(mask, begin, other)
+        other_end = gpu.shuffle(mask, end, other)
+        meet = begin < other_end and other_begin < end
+        found = found or (meet and other < lane and begin < end and other_begin < other_end)
+        other += gpu.opaque(1)
+    return gpu.ballot(mask, found) != 0
 
 
 @device
-def _overlap(ctx, side):
-    """Whether any two do. Mostly each begins where the one before has ended, or later."""
-    end = 0
+def _overlap_of_many(ctx, side):
+    """The same of any number. Mostly each begins where the one before has ended, or later."""
+    reached = 0
     ordered = True
     which = 0
     while which < side.number:
         nbytes, begin, row = place_of_block(ctx, side, which)
         if nbytes > 0 and row == 0:
-            ordered = ordered and begin >= end
-            end = max(end, begin + nbytes)
+            ordered = ordered and begin >= reached
+            reached = max(reached, begin + nbytes)
         which += gpu.opaque(1)
-    if ordered:
-        return False
     found = False
-    which = gpu.lane_id()
+    which = gpu.lane_id() if not ordered else side.number
     while which < side.number:
+        nbytes, begin, row = place_of_block(ctx, side, which)
         other = 0
-        while other < which:
-            found = found or _meet(ctx, side, which, other)
+        while other < which and nbytes > 0 and row == 0:
+            others, other_begin, other_row = place_of_block(ctx, side, other)
+            meet = begin < other_begin + others and other_begin < begin + nbytes
+            found = found or (meet and others > 0 and other_row == 0)
             other += gpu.opaque(1)
         which += gpu.opaque(warp_lanes())
     return gpu.ballot(warp_mask(), found) != 0
@@ -177,30 +190,49 @@ def _differ(ctx, out, back, me):
 
 
 @device
-def are_wrong(ctx, out, back, shape, me, in_place, flaw):
-    """Whether the proxy is going to refuse the arguments, in all lanes."""
+def _is_shared(side, nbytes):
+    return nbytes > 0 and gpu.memory_space(gpu.load_8(side.buffer + BUFFER_ADDRESS)) == SHARED
+
+
+@device
+def are_wrong(ctx, out, back, shape, me, in_place):
+    """Whether the proxy is going to refuse the arguments; the same in all lanes."""
+    mask = warp_mask()
+    lanes = warp_lanes()
     sent = 0
     received = 0
     send = 0
     recv = 0
-    mask = warp_mask()
-    if gpu.lane_id() == 0:
-        sent, received, send, recv, flaw = survey_both(ctx, out, back, shape, flaw)
-        if flaw == 0 and (
-            (sent > 0 and gpu.memory_space(gpu.load_8(out.buffer + BUFFER_ADDRESS)) == SHARED)
-            or (
-                received > 0
-                and gpu.memory_space(gpu.load_8(back.buffer + BUFFER_ADDRESS)) == SHARED
-            )
-        ):
-            flaw = 1 if is_long(ctx, out, back, sent, received, send, recv) else 0
-        if flaw == 0:
-            flaw = 1 if _has_gaps(out) or _has_gaps(back) else 0
-        if flaw == 0 and shape & OF_NEIGHBOURS == 0 and in_place == 0:
-            flaw = 1 if _differ(ctx, out, back, me) else 0
-    if gpu.shuffle(mask, flaw, 0) != 0:
+    wrong = False
+    way = gpu.lane_id()
+    while way <= BACK:  # each way by a lane
+        side = out
+        if way == BACK:
+            side = back
+        nbytes, run, flaw = survey(ctx, side, False)
+        wrong = wrong or flaw != 0 or _has_gaps(side)
+        if way == OUT:
+            sent = nbytes
+            send = run
+        else:
+            received = nbytes
+            recv = run
+        way += lanes
+    if gpu.ballot(mask, wrong) != 0:
         return True
-    return _overlap(ctx, back)
+    last = min(lanes - 1, BACK)
+    sent = gpu.shuffle(mask, sent, 0)
+    send = gpu.shuffle(mask, send, 0)
+    received = gpu.shuffle(mask, received, last)
+    recv = gpu.shuffle(mask, recv, last)
+    if _is_shared(out, sent) or _is_shared(back, received):
+        if is_long(ctx, out, back, sent, received, send, recv):
+            return True
+    if shape & OF_NEIGHBOURS == 0 and in_place == 0 and _differ(ctx, out, back, me):
+        return True
+    if back.number <= lanes:
+        return _overlap_of_some(ctx, back)
+    return _overlap_of_many(ctx, back)
 
 
 # --- entering -------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from device_lib.direct import rows
 from device_lib.direct.exchange_answers import ask, note
 from device_lib.direct.exchange_blocks import (
     LINK,
-    are_wrong,
     channel_word,
     enter,
     place_of_block,
@@ -26,12 +25,12 @@ from device_lib.direct.exchange_blocks import (
     steps_of,
     whom,
 )
+from device_lib.direct.exchange_preparing import make_preparing
 from device_lib.direct.late_waits import make_late_waits
 from device_lib.direct.receives import make_advance_receive
 from device_lib.direct.sends import make_advance_send
 from device_lib.direct.words import peer_tag_of
 from device_lib.move.blocks import pack_any, unpack_any
-from device_lib.move.layouts import BUFFER_ADDRESS, BUFFER_DIMS
 from device_lib.move.stretch import put_stretch
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import has_direct, sign32
@@ -42,7 +41,6 @@ from device_lib.proxied import pacing, ring, slots, taking
 from device_lib.proxied.counted_sides import (
     MAY_OUT,
     OF_NEIGHBOURS,
-    SHAPE_ME_SHIFT,
     SHIFTED,
     sides_of,
 )
@@ -104,7 +102,8 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
     broadcast = scope.broadcast
     broadcast_3 = scope.broadcast_3
     help_others = requests.help_others
-    take_slot = taking.make_take_slot(scope, help_others)
+    preparing = make_preparing(scope, help_others)
+    prepare, take_two, give_back = preparing.prepare, preparing.take_two, preparing.give_back
     no_slot = make_no_slot(requests.report)
     late_waits = make_late_waits(scope, help_others)
     begin_late, end_late = late_waits.begin, late_waits.end
@@ -158,42 +157,6 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
         slot = broadcast(slot)
         sync()
         return slot
-
-    @device
-    def take_two(ctx):
-        """Two slots; both minus the error class where they are not free for long."""
-        one = take_slot(ctx, -1, taking.SMALL)
-        sync()
-        if one < 0:
-            return one, one
-        two = take_slot(ctx, -1, taking.SMALL)
-        sync()
-        if two < 0:
-            if leads() and gpu.lane_id() == 0:
-                slots.release(ctx, one)
-            return two, two
-        return one, two
-
-    @device
-    def own_block(ctx, out, back, me, receive, send):
-        """(where this rank's block for itself is, where it goes, its bytes); 0 bytes less 1: it
-        goes as a message."""
-        source = int64(0)
-        target = int64(0)
-        nbytes = int64(-1)
-        if leads() and receive == 0 and send == 0:
-            one = min(me, out.number - 1)
-            other = min(me, back.number - 1)
-            nbytes, begin, row = place_of_block(ctx, out, one)
-            other_bytes, at, other_row = place_of_block(ctx, back, other)
-            pieces = row | other_row | gpu.load_8(out.buffer + BUFFER_DIMS)
-            if pieces | gpu.load_8(back.buffer + BUFFER_DIMS) != 0:
-                nbytes = -1
-            source = gpu.load_8(out.buffer + BUFFER_ADDRESS) + begin
-            target = gpu.load_8(back.buffer + BUFFER_ADDRESS) + at
-        source, target, nbytes = broadcast_3(source, target, nbytes)
-        sync()
-        return source, target, nbytes
 
     @device
     def enter_step(ctx, word0, shape, way, side, step, slot, tail):
@@ -331,31 +294,24 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
             ctx, word0, shape, numbers, send_count, send_type, send_buffer, recv_count,
             recv_type, recv_buffer, arrays,
         )  # fmt: skip
-        if not _may_exchange(ctx, word0, root, shape, in_place):
+        if flaw != 0 or not _may_exchange(ctx, word0, root, shape, in_place):
             return NOT_OURS
-        sync()  # what other threads wrote to the buffers
-        wrong = 0
-        if leads():
-            me = shape >> SHAPE_ME_SHIFT
-            wrong = 1 if are_wrong(ctx, out, back, shape, me, in_place, flaw) else 0
-        wrong = broadcast(wrong)
-        sync()
-        if wrong != 0:
-            return NOT_OURS
-        spare_recv, spare_send = take_two(ctx)
-        if spare_send < 0:
-            return no_slot(ctx, word0, spare_send, 0)
         receive, last_receive = steps_of(ctx, word0, root, shape, BACK, in_place)
         send, last_send = steps_of(ctx, word0, root, shape, OUT, in_place)
-        own = int64(-1)
-        source = int64(0)
-        target = int64(0)
-        if shape & OF_NEIGHBOURS == 0 and last_receive > 0 and last_send > 0:
-            me = shape >> SHAPE_ME_SHIFT
-            source, target, own = own_block(ctx, out, back, me, receive, send)
-            if own >= 0:
-                receive += 1
-                send += 1
+        has_own = shape & OF_NEIGHBOURS == 0 and receive == 0 and send == 0
+        has_own = has_own and last_receive > 0 and last_send > 0
+        sync()  # what other threads wrote to the buffers
+        wrong, spare_recv, spare_send, source, target, own = prepare(
+            ctx, out, back, shape, in_place, has_own
+        )
+        if wrong != 0:
+            return NOT_OURS
+        spare_recv, spare_send = take_two(ctx, spare_recv, spare_send)
+        if spare_send < 0:
+            return no_slot(ctx, word0, spare_send, 0)
+        if own >= 0:
+            receive += 1
+            send += 1
         head = int64(0)
         tail = int64(0)
         failed = int64(SUCCESS)
@@ -389,9 +345,8 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
             if leads():
                 tell_linked(ctx, wire.OP_WAITED, word0, root, handle)
             end_late(ctx, handle)
-        if leads() and gpu.lane_id() == 0 and error == 0:
-            slots.release(ctx, spare_recv)
-            slots.release(ctx, spare_send)
+        give_back(ctx, spare_recv)
+        give_back(ctx, spare_send)
         failed = broadcast(failed)
         sync()
         return slots.error_handle(error if error != 0 else failed)

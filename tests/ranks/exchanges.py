@@ -309,7 +309,7 @@ def more_edges_than_slots() -> None:
             too_many = max(WORLD.allgather(own)) > most
             assert bool(roads(g, comm) & NEIGHBOURS_DIRECT) != too_many
             n, length = max(own, number, 1), 3 if own == 40 else 1
-            counts, displs = np.full(n, length), length * np.arange(n)
+            counts, displs = np.full(n, length), length * np.arange(n)[::-1]
             a = cuda.to_device(np.arange(n * length, dtype=np.int32) + 1000 * RANK)
             b = cuda.to_device(np.full(n * length, -1, np.int32))
             errors = cuda.to_device(np.full(1, -1))

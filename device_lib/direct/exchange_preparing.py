@@ -1,0 +1,89 @@
+"""What an exchange does before its first message: it looks at its arguments, and takes slots."""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from device_lib.direct.exchange_blocks import are_wrong, place_of_block
+from device_lib.move.layouts import BUFFER_ADDRESS, BUFFER_DIMS
+from device_lib.platform import primitives as gpu
+from device_lib.platform.primitives import device, int64
+from device_lib.platform.scope import Scope, warp_mask
+from device_lib.proxied import slots, taking
+from device_lib.proxied.counted_sides import SHAPE_ME_SHIFT
+
+
+@device
+def _own_block(ctx, out, back, me):
+    """(where this rank's block for itself is, where it goes, its bytes; -1: it goes as a message);
+    the leading warp."""
+    nbytes, begin, row = place_of_block(ctx, out, min(me, out.number - 1))
+    others, at, other_row = place_of_block(ctx, back, min(me, back.number - 1))
+    pieces = row | other_row | gpu.load_8(out.buffer + BUFFER_DIMS)
+    if pieces | gpu.load_8(back.buffer + BUFFER_DIMS) != 0:
+        nbytes = -1
+    source = gpu.load_8(out.buffer + BUFFER_ADDRESS) + begin
+    return source, gpu.load_8(back.buffer + BUFFER_ADDRESS) + at, nbytes
+
+
+def make_preparing(scope: Scope, help_others: Callable) -> SimpleNamespace:
+    """For one scope, all of whose threads call these together.
+
+    Args:
+        help_others: executes commands of the proxied road.
+    """
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_8 = scope.broadcast_8
+    take_slot = taking.make_take_slot(scope, help_others)
+
+    @device
+    def take_two(ctx, one, two):
+        """Two slots; both minus the error class where they are not free for long.
+
+        Args:
+            one, two: those that are taken already, or negative.
+        """
+        if one < 0:
+            one = take_slot(ctx, -1, taking.SMALL)
+            sync()
+        if one >= 0 and two < 0:
+            two = take_slot(ctx, -1, taking.SMALL)
+            sync()
+        if one >= 0 and two >= 0:
+            return one, two
+        give_back(ctx, max(one, two))
+        return min(one, two), min(one, two)
+
+    @device
+    def give_back(ctx, slot):
+        if slot >= 0 and leads() and gpu.lane_id() == 0:
+            slots.release(ctx, slot)
+
+    @device
+    def prepare(ctx, out, back, shape, in_place, has_own):
+        """(whether the arguments are wrong, two slots or negative, what ``_own_block`` returns)."""
+        wrong = 0
+        one = int64(-1)
+        two = int64(-1)
+        source = int64(0)
+        target = int64(0)
+        own = int64(-1)
+        if leads():
+            me = shape >> SHAPE_ME_SHIFT
+            wrong = 1 if are_wrong(ctx, out, back, shape, me, in_place) else 0
+            if wrong == 0:
+                lane = gpu.lane_id()
+                one, deadline = taking.acquire(ctx, lane, warp_mask(), taking.SMALL, 0)
+                two, deadline = taking.acquire(ctx, lane, warp_mask(), taking.SMALL, 0)
+                if has_own:
+                    source, target, own = _own_block(ctx, out, back, me)
+        wrong, one, two, source, target, own, unused, ignored = broadcast_8(
+            wrong, one, two, source, target, own, 0, 0
+        )
+        sync()
+        return wrong, one, two, source, target, own
+
+    return SimpleNamespace(prepare=prepare, take_two=take_two, give_back=give_back)
