@@ -348,12 +348,20 @@ def start(g: gmpi.Context, comm: int, near: bool, nbytes: int, calls: int = 1) -
     return errors
 
 
+@cuda.jit
+def something_else(ctx, comm, errors):
+    if errors.size > 1:
+        errors[1] = GMPI_Barrier(ctx, comm)
+    errors[0] = 0
+
+
 def one_does_not_come() -> None:
-    """The watchdog names the call, and ``timeout_s`` ends it."""
+    """The watchdog names the call, and who does what instead, and ``timeout_s`` ends it."""
     if SIZE == 1:
         return
-    for near, nbytes, text in (
-        (False, 9, "GMPI_Allgatherv"), (True, 200000, "GMPI_Neighbor_alltoallv"),
+    for near, nbytes, others, text in (
+        (False, 9, 0, "GMPI_Allgatherv"), (True, 200000, 0, "GMPI_Neighbor_alltoallv"),
+        (False, 9, 1, "but rank 1 has left its kernels"), (True, 9, 2, "GMPI_Barrier"),
     ):  # fmt: skip
         g = gmpi.Context(WORLD, wildcards=False, watchdog_s=0.5, timeout_s=1, on_error="return")
         graph = ring()
@@ -362,10 +370,14 @@ def one_does_not_come() -> None:
         said = ""
         if RANK == 0:
             errors = start(g, comm, near, nbytes)
+        elif others:
+            something_else[1, 32](g.device, comm, cuda.to_device(np.zeros(others, int)))
+        if RANK == 0 or others == 2:
             try:
                 g.synchronize()
             except gmpi.GMPIError as exc:
                 said = str(exc)
+        if RANK == 0:
             assert errors.copy_to_host()[0] == gmpi.GMPI_ERR_TIMEOUT
             assert text in said and "rank 1" in said, said
         barrier()
