@@ -67,7 +67,6 @@ def checked(ctx, which, data, out, counts, displs, comm, rounds, rank, wrong):
         cuda.syncthreads()
 
 
-# wide: what a case has
 def case(
     g: gmpi.Context, comm: MPI.Comm, which: int, nbytes: int, threads: int, registered: bool,
     roads: dict[str, int],
@@ -107,7 +106,6 @@ def case(
     return row
 
 
-# wide: what the program's options say
 def measure(
     g: gmpi.Context, comm: MPI.Comm, sizes: list[int] | None, threads: list[int],
     roads: list[str], results: dict[str, Any], file: str | None,

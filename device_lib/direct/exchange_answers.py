@@ -86,7 +86,6 @@ def _ask(ctx, slot):
 ask = linked("gmpi_direct_ask_for_block", 4, 1, _ask)
 
 
-# wide: what ``receives`` has found out
 @device
 def _note(ctx, slot, what, number, buffer, length, wanted, parts):
     """As ``receives.note``: a receive that has answered need not say it again."""

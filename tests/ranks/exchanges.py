@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import time
 from typing import Any
 
+import exchange_endings
 import numpy as np
 from channel_numbers import counters, move_on
-from common import RANK, SIZE, WORLD, barrier, end, pattern, raises, run, same
+from common import RANK, SIZE, WORLD, barrier, end, pattern, run, same
+from exchange_endings import ring
 from mpi4py import MPI
 from numba import cuda, int32
 
@@ -23,7 +24,6 @@ from gmpi import (
     GMPI_Allgatherv,
     GMPI_Alltoallv,
     GMPI_Alltoallw,
-    GMPI_Barrier,
     GMPI_Gatherv,
     GMPI_Neighbor_allgather,
     GMPI_Neighbor_alltoall,
@@ -52,11 +52,6 @@ def roads(g: gmpi.Context, handle: int) -> int:
 
 def is_hidden(keys: np.ndarray) -> np.ndarray:
     return keys >> 62 & 1 == 0
-
-
-def ring() -> MPI.Distgraphcomm:
-    """Two edges to the next rank and one to the rank itself."""
-    return WORLD.Create_dist_graph_adjacent([PREVIOUS, RANK, PREVIOUS], [NEXT, NEXT, RANK])
 
 
 # wide: a kernel
@@ -324,86 +319,6 @@ def more_edges_than_slots() -> None:
             graph.Free()
 
 
-@cuda.jit
-def one_call(ctx, a, counts, displs, comm, near, errors):
-    if near:
-        errors[0] = GMPI_Neighbor_alltoallv(
-            ctx, a, counts, displs, gmpi.BYTE, a, counts, displs, gmpi.BYTE, comm
-        )
-    else:
-        errors[0] = GMPI_Allgatherv(
-            ctx, gmpi.IN_PLACE, 0, gmpi.BYTE, a, counts, displs, gmpi.BYTE, comm
-        )
-    if errors.size > 1:
-        errors[1] = GMPI_Barrier(ctx, comm)
-
-
-def start(g: gmpi.Context, comm: int, near: bool, nbytes: int, calls: int = 1) -> Any:
-    """The error classes, in device memory."""
-    n = max(SIZE, 3)
-    errors = cuda.to_device(np.full(calls, -1))
-    a = cuda.to_device(np.zeros(n * nbytes, np.uint8))
-    arrays = cuda.to_device(np.full(n, nbytes)), cuda.to_device(nbytes * np.arange(n))
-    one_call[1, 32](g.device, a, *arrays, comm, near, errors)
-    return errors
-
-
-@cuda.jit
-def something_else(ctx, comm, errors):
-    if errors.size > 1:
-        errors[1] = GMPI_Barrier(ctx, comm)
-    errors[0] = 0
-
-
-def one_does_not_come() -> None:
-    """The watchdog names the call, and who does what instead, and ``timeout_s`` ends it."""
-    if SIZE == 1:
-        return
-    for near, nbytes, others, text in (
-        (False, 9, 0, "GMPI_Allgatherv"), (True, 200000, 0, "GMPI_Neighbor_alltoallv"),
-        (False, 9, 1, "but rank 1 has left its kernels"), (True, 9, 2, "GMPI_Barrier"),
-    ):  # fmt: skip
-        g = gmpi.Context(WORLD, wildcards=False, watchdog_s=0.5, timeout_s=1, on_error="return")
-        graph = ring()
-        comm = g.comm(graph, wildcards=False)
-        barrier()
-        said = ""
-        if RANK == 0:
-            errors = start(g, comm, near, nbytes)
-        elif others:
-            something_else[1, 32](g.device, comm, cuda.to_device(np.zeros(others, int)))
-        if RANK == 0 or others == 2:
-            try:
-                g.synchronize()
-            except gmpi.GMPIError as exc:
-                said = str(exc)
-        if RANK == 0:
-            assert errors.copy_to_host()[0] == gmpi.GMPI_ERR_TIMEOUT
-            assert text in said and "rank 1" in said, said
-        barrier()
-        with contextlib.suppress(gmpi.GMPIError):
-            g.close()
-        graph.Free()
-        barrier()
-
-
-def aborted() -> None:
-    """Rank 0 waits for others that never come: an abort ends its call, and the next one."""
-    if SIZE == 1:
-        return
-    for nbytes in (9, 200000):
-        with contextlib.suppress(gmpi.AbortedError), gmpi.Context(WORLD, wildcards=False) as g:
-            if RANK == 0:
-                threading.Timer(0.3, g.abort).start()  # a launch in the simulator waits
-                errors = start(g, gmpi.COMM_WORLD, False, nbytes, 2)
-                raises(gmpi.AbortedError, "aborted", g.synchronize)
-                assert (errors.copy_to_host() == gmpi.GMPI_ERR_ABORTED).all()
-            barrier()
-            if RANK != 0:
-                g.abort()
-        barrier()
-
-
 SCENARIOS = [
     no_record_for_a_call, counts_that_differ, numbers_wrap, communicators_that_come_and_go,
     straight_to_registered_arrays, views_and_shared_memory,
@@ -415,7 +330,7 @@ def main() -> None:
         run(SCENARIOS, g)
         assert g.pending == []
     if not any(word.isidentifier() for word in sys.argv[1:]):
-        run([more_edges_than_slots, one_does_not_come, aborted])
+        run([more_edges_than_slots, *exchange_endings.ENDINGS])
     end()
 
 
