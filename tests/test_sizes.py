@@ -18,6 +18,7 @@ FOLDERS = ("gmpi", "host_proxy", "device_lib", "examples", "benchmarks")
 MOST_LINES = 400
 LONGEST = 60  # lines of a function, without those of functions and classes in it
 WIDEST = 8  # arguments besides ``self``
+ON_THE_WAY = 55, 13  # functions and files of device_lib that a message of 8 bytes runs through
 
 FILES = sorted(
     path.relative_to(launcher.ROOT)
@@ -105,3 +106,56 @@ def test_files_of_tests() -> None:
     paths = (launcher.ROOT / "tests").rglob("*.py")
     long = {path.name for path in paths if len(path.read_text().splitlines()) > MOST_LINES}
     assert not long, f"{sorted(long)} have more than {MOST_LINES} lines"
+
+
+WAY = """
+import sys, threading
+import numpy as np
+from mpi4py import MPI
+from numba import cuda
+import gmpi
+from gmpi import GMPI_Irecv, GMPI_Isend, GMPI_Wait
+
+found, on = set(), [False]
+
+def note(frame, event, _):
+    name = frame.f_code.co_filename
+    if on[0] and event == "call" and "/device_lib/" in name:
+        found.add(name.rpartition("/device_lib/")[2] + " " + frame.f_code.co_name)
+
+@cuda.jit
+def kernel(ctx, send, recv, notes):
+    cuda.syncthreads()
+    on[0] = notes
+    r = GMPI_Irecv(ctx, recv, 8, gmpi.BYTE, 0, 7, gmpi.COMM_WORLD)
+    s = GMPI_Isend(ctx, send, 8, gmpi.BYTE, 0, 7, gmpi.COMM_WORLD)
+    GMPI_Wait(ctx, s)
+    GMPI_Wait(ctx, r)
+    on[0] = False
+
+threading.setprofile(note)
+sys.setprofile(note)
+with gmpi.Context(MPI.COMM_SELF) as g:
+    send, recv = (cuda.to_device(np.zeros(8, np.uint8)) for _ in range(2))
+    for notes in (False, True):
+        kernel[1, 64](g.device, send, recv, notes)
+        g.synchronize()
+sys.setprofile(None)
+print("", *sorted(found), sep="\\n- ")
+"""
+#: What there is of the simulator only, and what runs where a wait takes long.
+OFF_THE_WAY = ("simulator/", "strict/", "proxied/pacing.py", "proxied/completion.py")
+
+
+@pytest.mark.mpi
+@pytest.mark.mpich
+def test_the_way_of_a_short_message_is_no_longer_than_it_was() -> None:
+    """Who follows one in the source reads them all (docs/design.md)."""
+    status, text = launcher.python("-c", WAY, NUMBA_ENABLE_CUDASIM="1")
+    assert status == 0, text
+    lines = [line.removeprefix("- ") for line in text.splitlines() if line.startswith("- ")]
+    way = [line for line in lines if not line.startswith(OFF_THE_WAY) and "_sim.py" not in line]
+    files = {line.split()[0] for line in way}
+    most_functions, most_files = ON_THE_WAY
+    assert len(way) <= most_functions and len(files) <= most_files, "\n".join(way)
+    assert {"proxied/opening.py publish_inline", "proxied/closing.py collect"} <= set(way)
