@@ -248,7 +248,8 @@ def shared_memory_is_refused() -> None:
 
 
 def aborted_in_a_wait() -> None:
-    """All blocks get the same."""
+    """All blocks get the same. A Barrier on the direct road to which all ranks come at once is
+    through before it looks at host memory."""
     with gmpi.Context(WORLD, watchdog_s=0, timeout_s=0.6, wildcards=WILDCARDS) as g:
         s = grid_script()
         call = s.recv(s.room(8), 8, gmpi.BYTE, PREVIOUS, 7)
@@ -257,7 +258,8 @@ def aborted_in_a_wait() -> None:
         found = raises(gmpi.RequestTimeoutError, "", lambda: s.collect(g))
         assert f"GMPI_Recv from {PREVIOUS} tag 7" in str(found), found
         s.read_back()
-        assert call.error == after.error == gmpi.GMPI_ERR_TIMEOUT
+        assert call.error == gmpi.GMPI_ERR_TIMEOUT
+        assert after.error in (gmpi.GMPI_ERR_TIMEOUT, call.error if WILDCARDS else gmpi.SUCCESS)
 
 
 @cuda.jit
