@@ -3,7 +3,7 @@
 # What became of each goes to gpu_tests-KIND.json in docs/measurements, or in $OUT: commit it, and
 # docs/measurements/table.py writes into docs/measuring.md at which commit they last passed. After
 # LIMIT=500 s no further test is begun, so that the file is written all the same.
-cd "$(dirname "$0")/../.." && . tests/gpu/setup.sh
+cd "$(dirname "$0")/../.." && . tests/gpu/setup.sh mps
 export NUMBA_ENABLE_CUDASIM=0
 limit=${LIMIT:-500}
 timeout $((limit + 120)) python3 -m pytest -m gpu --durations=0 --session-timeout="$limit" \

@@ -1,11 +1,12 @@
 # Sourced by the scripts here: the environment of a GPU machine.
 # One GPU: two ranks share it under MPS, so that both kernels run at the same time; not with the
-# argument no-mps.
+# argument no-mps. With mps on any number of GPUs: for many programs side by side, whose kernels
+# would otherwise take turns of milliseconds while each waits for its other rank.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export PYTHONUNBUFFERED=1 CUDA_MODULE_LOADING=EAGER NUMBA_ENABLE_CUDASIM=0
 export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$PWD"
 gpus=$(nvidia-smi -L | wc -l)
-if [ "$gpus" = 1 ] && [ "$1" != no-mps ]; then
+if { [ "$gpus" = 1 ] && [ "$1" != no-mps ]; } || [ "$1" = mps ]; then
   export CUDA_MPS_PIPE_DIRECTORY=/tmp/mps CUDA_MPS_LOG_DIRECTORY=/tmp/mpslog
   mkdir -p "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
   nvidia-cuda-mps-control -d
