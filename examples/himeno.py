@@ -4,35 +4,32 @@
 
 Poisson's equation by Jacobi iteration, with a stencil of 19 points. The grid is cut along i and j.
 Each rank has one layer around its points: the halo, or the edge of the grid, which never changes.
-All blocks but block 0 first update the rows that neighbours need; then block 0 exchanges the halos,
-while the others update the rest.
+Blocks first update the rows that neighbours need; then block 0 exchanges halos while others go on.
 """
 
 import argparse
+from contextlib import ExitStack
 
 import numpy as np
 from mpi4py import MPI
 from numba import cuda, njit
 
 import gmpi
-from gmpi import GMPI_Allreduce, GMPI_Iallreduce, GMPI_Irecv, GMPI_Isend, GMPI_Wait, GMPI_Waitall
+from gmpi import GMPI_Allreduce, GMPI_Irecv, GMPI_Isend, GMPI_Waitall
 
 SIZES = {"XS": "32,32,64", "S": "64,64,128", "M": "128,128,256", "L": "256,256,512"}
 SIZES["XL"] = "512,512,1024"
 OMEGA = np.float32(0.8)
 SUMS = 8  # of residuals, so that not all blocks add to the same one
-# A block of 512 threads with 128 registers each fills a multiprocessor: block 0 has one for itself,
-# and its polling for messages slows down no other block.
+# Threads of a block; each may have 128 registers, which is more than it needs.
 COLUMNS, ROWS = (8, 4) if gmpi.SIMULATOR else (128, 4)
 REGISTERS = 128
 
 
 # fmt: off
 def update(m, n, i, j, k):
-    """Iteration n at one point; the square of its residual.
-
-    The benchmark's arrays are parts of one. p and wrk2 take turns, so nothing need be copied back.
-    """
+    """Iteration n at one point; the square of its residual. The benchmark's arrays are parts of
+    one; p and wrk2 take turns, so nothing need be copied back."""
     a, b, c, bnd, wrk1, p, wrk2 = m[0:4], m[4:7], m[7:10], m[10], m[11], m[12 + n%2], m[13 - n%2]
     s0 = ( a[0,i,j,k] * p[i+1,j,  k  ]
          + a[1,i,j,k] * p[i,  j+1,k  ]
@@ -105,10 +102,10 @@ def make_kernel(shape):
                 if cuda.laneid == 0:
                     cuda.atomic.add(gosa, (0, n, cuda.blockIdx.x % SUMS), mine)
             else:
-                u, total = m[13 - n % 2], gmpi.REQUEST_NULL
-                if n > 0:  # of the iteration before, while the halos travel
-                    local, everywhere = gosa[0, n - 1], gosa[1, n - 1]
-                    total = GMPI_Iallreduce(ctx, local, everywhere, SUMS, gmpi.DOUBLE, gmpi.SUM, 0)
+                u = m[13 - n % 2]
+                if n > 0:  # of the iteration before, while the others update
+                    before = gosa[:, n - 1]
+                    GMPI_Allreduce(ctx, before[0], before[1], SUMS, gmpi.DOUBLE, gmpi.SUM, 0)
                 if leader:
                     while cuda.atomic.add(done, 0, 0) < (n + 1) * (cuda.gridDim.x - 1):
                         cuda.nanosleep(100)
@@ -117,7 +114,6 @@ def make_kernel(shape):
                 # What comes along j goes on along i: so it reaches the neighbour at the edge.
                 exchange(ctx, low_j, high_j, u[1:-1, 1], u[1:-1, nj], u[1:-1, 0], u[1:-1, nj + 1])
                 exchange(ctx, low_i, high_i, u[1], u[ni], u[0], u[ni + 1])
-                GMPI_Wait(ctx, total)
             grid.sync()
         if cuda.blockIdx.x == 0:
             GMPI_Allreduce(ctx, gosa[0, n], gosa[1, n], SUMS, gmpi.DOUBLE, gmpi.SUM, 0)
@@ -143,36 +139,40 @@ def initial(size, box, varied):
     return m
 
 
-def main():
+def solver(g, ending, comm, start):
+    """The arrays of this rank, and how to run iterations on them: kernel, blocks, arguments."""
+    m, kernel = cuda.to_device(start), make_kernel(start.shape[1:])
+    return m, kernel, (*comm.Shift(0, 1), *comm.Shift(1, 1))
+
+
+def main(solver, cut_along, threads):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--size", default="S", help="XS, S, M, L, XL or I,J,K")
     parser.add_argument("--iterations", type=int, help="instead of about one minute")
     parser.add_argument("--verify", action="store_true", help="compare with one core of the CPU")
     args = parser.parse_args()
     size = [int(extent) for extent in SIZES.get(args.size, args.size).split(",")]
-    comm = MPI.COMM_WORLD.Create_cart(MPI.Compute_dims(MPI.COMM_WORLD.size, 2))
+    comm = MPI.COMM_WORLD.Create_cart([*MPI.Compute_dims(MPI.COMM_WORLD.size, cut_along), 1][:2])
     if min((n - 2) // d for n, d in zip(size, comm.dims)) < 2 or size[2] < 3:
         raise SystemExit(f"{size} is too small for {comm.dims} ranks: each needs 2 x 2 rows")
     cut = [(n - 2) * np.arange(d + 1) // d for n, d in zip(size, comm.dims)]
     box = *(slice(at[me], at[me + 1] + 2) for at, me in zip(cut, comm.coords)), slice(size[2])
     gmpi.select_gpu(comm)
     start = initial(size, box, args.verify)
-    m, kernel = cuda.to_device(start), make_kernel(start.shape[1:])
 
     def run(iterations):
         """The residual of each iteration, and the time of all."""
         m[12:].copy_to_device(start[12:])
         gosa, done = map(cuda.to_device, (np.zeros((2, iterations, SUMS)), np.zeros(1, np.int64)))
-        values = (g.device, m, gosa, done, *comm.Shift(0, 1), *comm.Shift(1, 1), iterations)
-        most = g.max_blocks(kernel, (COLUMNS, ROWS), values)
-        blocks = min(most, 4) if gmpi.SIMULATOR else most
+        values = (g.device, m, gosa, done, *more, iterations)
+        blocks = min(g.max_blocks(kernel, threads, values), 4 if gmpi.SIMULATOR else 1000)
         began = MPI.Wtime()
-        kernel[blocks, (COLUMNS, ROWS)](*values)
+        kernel[blocks, threads](*values)
         g.synchronize()  # raises the first error of any call in the kernel
-        seconds = comm.allreduce(MPI.Wtime() - began, MPI.MAX)
-        return gosa.copy_to_host()[1].sum(axis=1), seconds
+        return gosa.copy_to_host()[1].sum(axis=1), comm.allreduce(MPI.Wtime() - began, MPI.MAX)
 
-    with gmpi.Context(comm) as g:
+    with gmpi.Context(comm, wildcards=False) as g, ExitStack() as ending:
+        m, kernel, more = solver(g, ending, comm, start)
         gosa, _ = run(5)  # compiles, too
         if args.verify:
             parts = comm.gather((box, m[13].copy_to_host()))
@@ -196,4 +196,4 @@ def main():
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(solver, 2, (COLUMNS, ROWS)))

@@ -93,7 +93,7 @@ def test_every_decomposition_gives_the_bits_of_the_serial_program(
 def test_faces_travel_in_any_number_of_messages_by_any_number_of_blocks() -> None:
     # More blocks than messages, more messages than blocks, and more than a face has rows.
     options = ["--messages", "1", "3", "5", "--communicating", "1", "4"]
-    text = run(2, "himeno_tuned.py", "--size", "6,4,8", *options, "--verify")
+    text = run(2, "himeno_tuned.py", "--size", "6,4,8", "--road", "proxied", *options, "--verify")
     assert text.count("6x4x8 on 2x1x1 ranks, 5 iterations: right") == 6, text
 
 
@@ -117,7 +117,7 @@ def test_one_task_a_block_comes_to_the_same() -> None:
 @pytest.mark.parametrize("size", ["15,6,12", pytest.param("24,3,8", marks=pytest.mark.full)])
 def test_two_iterations_together_give_the_bits_of_the_serial_program(size: str) -> None:
     # The rank in the middle has neighbours on both sides.
-    options = ["--decompose", "3,1,1", "--together", "2", "--verify"]
+    options = ["--decompose", "3,1,1", "--together", "2", "--road", "proxied", "--verify"]
     text = run(3, "himeno_tuned.py", "--size", size, *options)
     assert text.count("on 3x1x1 ranks, 5 iterations: right") == 1, text
 

@@ -43,6 +43,9 @@ _REHEARSAL = 3
 _CHECKED = 5  # odd: the newest pressure is in the other array at the end
 #: Of the sum of squared residuals: four float32 squares are added before they become float64.
 TOLERANCE = 1e-6
+#: Parts with fewer points take the direct road. Halos of larger ones are long: the few blocks that
+#: communicate are slower with them than the copy engine is (measured: README.md).
+DIRECT_POINTS = 1 << 22
 
 
 #: What the command line can set of a plan.
@@ -225,7 +228,7 @@ def arguments(kind: type[Solver], description: str) -> argparse.Namespace:
     parser.add_argument("--json", metavar="FILE", help="write all figures, machine and versions")
     parser.add_argument("--engine", help="compiled or mpi4py (default: compiled)")
     parser.add_argument(
-        "--road", choices=("proxied", "direct"), default="proxied", help="that messages take"
+        "--road", choices=("proxied", "direct"), help="that messages take (default: by size)"
     )
     args = parser.parse_args()
     if args.iterations is not None and args.iterations < 1:
@@ -274,19 +277,21 @@ def one(
             print(text, flush=True)
 
     settings: dict[str, Any] = {"engine": args.engine} if args.engine else {}
-    if args.road == "direct":
+    part, options = part_of(comm.rank, size, ranks), dict(chosen)
+    points = comm.allreduce(int(np.prod(part.shape)), MPI.MAX)
+    road = args.road or ("direct" if points < DIRECT_POINTS else "proxied")
+    if road == "direct":
         settings["wildcards"] = False
     cut = "x".join(map(str, ranks))
     grid = "x".join(map(str, size))
     began = time.perf_counter()
-    part, options = part_of(comm.rank, size, ranks), dict(chosen)
     kind = kind.fitting(comm, part, options)
     solver = kind(comm, part, args.breakdown, options, **settings)
     prepared = time.perf_counter() - began
     row: dict[str, Any] = {"size": grid, "decomposition": cut, "ranks": comm.size, **chosen}
     row["together"] = solver.together
-    if args.road == "direct":
-        row["road"] = args.road
+    if "communicating" in kind.choices:
+        row["road"] = road
     if args.verify:
         problem = comm.bcast(verify(solver))
         say(f"{kind.name} {grid} on {cut} ranks, {_CHECKED} iterations: {problem or 'right'}")

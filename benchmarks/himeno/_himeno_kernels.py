@@ -24,7 +24,8 @@ _SMALL = 1 << 20  # points of a part, below which occupancy is worth more than r
 _BRIEF = 1 << 20  # points of a part, below which a sweep is over before the messages are
 _SWEPT = 175  # points that a GPU sweeps while one multiprocessor sends one
 _VAST = 1 << 25  # points of all parts on a GPU, from which holding few coefficients does not pay
-_TASKS = 7  # multiprocessors that communicate: one for each task of two messages, and for the sum
+TASKS = 7  # multiprocessors that communicate: one for each task of two messages, and for the sum
+DIRECT_TASKS = 13, 4  # on the direct road, where messages go from the GPU: of four messages
 _PAIRS = 4  # the same where who sends a message also waits for it
 _SIMULATED = 6  # blocks, each with a multiprocessor to itself
 # Tiles of 256 threads. With less than 1 KiB of other shared memory for each of two blocks they take
@@ -52,7 +53,7 @@ def default_communicating(part: Part, sharers: int) -> int:
     points = np.prod(part.shape)
     sent = sum(neighbour.points for neighbour in part.neighbours)
     if points < _BRIEF:
-        few = _TASKS
+        few = TASKS
     elif points * sharers < _SWEPT * sent:
         few = _PAIRS
     else:

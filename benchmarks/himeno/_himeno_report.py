@@ -119,12 +119,13 @@ def best(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def beside_example(measured: list[dict[str, Any]], ranks: int = 2) -> list[dict[str, Any]]:
-    """For each size on so many ranks: times in us of ``examples/himeno.py`` and of the two programs
-    here, and their times / the example's; what was not measured is left out."""
+    """For each size on so many ranks: times in us of ``examples/himeno.py``, of
+    ``himeno_partitioned.py`` beside it and of the two programs here, and their times / the
+    example's; what was not measured is left out."""
     measured = [row for row in measured if row["ranks"] == ranks]
     programs = {
         name: best([row for row in measured if row["program"] == name and "breakdown" not in row])
-        for name in ("example", "GMPI")
+        for name in ("example", "partitioned", "GMPI")
     }
     programs["CUDA+MPI"] = best([row for row in measured if row["program"] == "CUDA+MPI"])
     table = []

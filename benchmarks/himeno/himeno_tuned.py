@@ -20,7 +20,14 @@ from typing import Any
 import numpy as np
 from _himeno_app import main, sharers_of_gpu, together
 from _himeno_faces import COUNT, EXTENT, PEER, RECV, RECV_TAG, SEND, SEND_TAG, TYPE, table, types
-from _himeno_kernels import block_sum, default_communicating, persistent_plan, take_role
+from _himeno_kernels import (
+    DIRECT_TASKS,
+    TASKS,
+    block_sum,
+    default_communicating,
+    persistent_plan,
+    take_role,
+)
 from _himeno_persistent import Persistent
 from _himeno_stamps import BEGIN, HALO, REDUCED, SENT, SWEPT, breakdown
 from _himeno_strips import wave_pays
@@ -186,6 +193,9 @@ class Himeno(Persistent):
     def prepare(self) -> None:
         part = self.part
         few = self.comm.allreduce(default_communicating(part, self.sharers), MPI.MAX)
+        if few == TASKS and self.settings.get("wildcards") is False:
+            few, pieces = DIRECT_TASKS
+            self.chosen.setdefault("messages", pieces)
         self.chosen.setdefault("communicating", few)
         make_plan = partial(persistent_plan, part, self.sharers, **self.chosen)
         plan = together(self.comm, make_plan)

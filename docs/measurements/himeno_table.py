@@ -36,6 +36,7 @@ from _himeno_report import (  # noqa: E402
 
 PROGRAM = "docs/measurements/himeno_table.py"
 SHOWN = 5  # persistent plans of a size
+EXAMPLES = ("example", "partitioned")  # himeno.py and himeno_partitioned.py
 
 Rows = list[dict[str, Any]]
 
@@ -76,9 +77,10 @@ def example(measured: Rows) -> str:
             verdict = "met" if ratios[0] >= row["wanted"] else "**not met**"
             shown[0] += f" (wanted {row['wanted']}: {verdict})"
         rows.append(
-            [row["size"], *(_us(row.get(name)) for name in ("example", "GMPI", "CUDA+MPI")), *shown]
+            [row["size"], *(_us(row.get(name)) for name in (*EXAMPLES, "GMPI", "CUDA+MPI")), *shown]
         )
-    headers = ["size", "example, us", "tuned, us", "CUDA+MPI, us", "tuned ÷ example"]
+    headers = ["size", "example, us", "partitioned, us", "tuned, us", "CUDA+MPI, us"]
+    headers.append("tuned ÷ example")
     return _table(rows, [*headers, "CUDA+MPI ÷ example"])
 
 

@@ -5,7 +5,8 @@
 # check      both programs against the serial one
 # plans      times of the sweep's plans on one GPU
 # compare    both programs, S to XL, 1000 iterations
-# example    examples/himeno.py, S to XL, as many: beside the others in one table
+# example    examples/himeno.py and himeno_partitioned.py, S to XL, as many: beside the others in
+#            one table
 # breakdown  where the time of an iteration goes, S to XL
 # latency    size S with faces in 1, 2, 4 messages and 1 to 7 multiprocessors that communicate
 # together   size L with one and with two iterations in a pass over memory
@@ -45,14 +46,17 @@ if part compare; then
   LIMIT=80 ranks $n $gmpi $options --json "$out/himeno-gmpi.json" || bad=1
 fi
 if part example; then
-  logs=$(mktemp -d)
-  for size in S M L XL; do
-    for run in 1 2 3; do  # the rehearsal of the others is 3 iterations, from where they go on
-      LIMIT=60 ranks $n $example --size $size --iterations 1003 >"$logs/$size-$run" || bad=1
+  for program in example partitioned; do
+    logs=$(mktemp -d)
+    path=examples/himeno$([ $program = example ] || echo _$program).py
+    for size in S M L XL; do
+      for run in 1 2 3; do  # the rehearsal of the others is 3 iterations, from where they go on
+        LIMIT=60 ranks $n $path --size $size --iterations 1003 >"$logs/$size-$run" || bad=1
+      done
     done
+    python3 tests/gpu/himeno_example.py "$out" "$logs" $n $program || bad=1
+    rm -r "$logs"
   done
-  python3 tests/gpu/himeno_example.py "$out" "$logs" $n || bad=1
-  rm -r "$logs"
 fi
 if part breakdown; then
   for sizes in "S M" "L XL"; do  # so that what happens to some does not cost the others

@@ -1,10 +1,11 @@
 """Puts runs of ``examples/himeno.py`` beside those of the tuned and the conventional program.
 
-    python3 tests/gpu/himeno_example.py DIRECTORY LOGS RANKS
+    python3 tests/gpu/himeno_example.py DIRECTORY LOGS RANKS [partitioned]
 
 LOGS has what the example printed, in files named SIZE-RUN. Writes ``himeno-example.json`` into
 DIRECTORY, with the fastest run of each size, and prints the ratio to the other programs' times, as
 far as ``himeno.sh compare`` has left them there. Fails where the example is slower than wanted.
+With ``partitioned`` it was ``himeno_partitioned.py``; the file is ``himeno-partitioned.json``.
 """
 
 from __future__ import annotations
@@ -47,17 +48,18 @@ def row_of(path: Path, ranks: int) -> dict[str, Any]:
 
 def main() -> int:
     directory, logs, ranks = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    program = (*sys.argv[4:], "example")[0]
     rows = best([row_of(path, ranks) for path in sorted(logs.iterdir())])
     about = machine()
     gpus = len(about["gpu"])
     results = {
         "machine": about,
         "benchmark": "himeno",
-        "program": "example",
+        "program": program,
         "where": f"{min(gpus, ranks)} GPU{'s' if min(gpus, ranks) > 1 else ''}",
         "rows": list(rows.values()),
     }
-    (directory / "himeno-example.json").write_text(json.dumps(results, indent=1) + "\n")
+    (directory / f"himeno-{program}.json").write_text(json.dumps(results, indent=1) + "\n")
     table = beside_example(read(directory), ranks)
     print(tabulate(table, headers="keys", floatfmt=".3g"))
     slow = [r["size"] for r in table if r["wanted"] and r.get("GMPI / example", 1) < r["wanted"]]

@@ -1,0 +1,98 @@
+"""The Himeno benchmark with partitioned halos: each block sends what it has just computed.
+
+    mpiexec -n 2 python examples/himeno_partitioned.py [--size XS|S|M|L|XL|I,J,K] [--iterations N]
+        [--verify]
+
+As himeno.py, but no block is there only to communicate. The grid is cut along i, so a face is one
+piece of memory. It is divided into pieces of a few rows, and each has partitioned requests of its
+own: the block that has updated a piece sends it, and receives the neighbour's piece beside it.
+"""
+
+import numpy as np
+from himeno import REGISTERS, SUMS, main, update_on_gpu
+from numba import cuda
+
+import gmpi
+from gmpi import GMPI_Allreduce_warp, GMPI_Pready, GMPI_Start, GMPI_Wait
+
+PIECE = 4  # rows; a row has one i and one j
+LANES, WARPS = 32, 2 if gmpi.SIMULATOR else 16  # of a block
+
+
+def make_kernel(shape):
+    """The kernel for arrays of this shape, which is compiled in, as in the original."""
+    ni, nj, nk = (extent - 2 for extent in shape)  # points that change
+    every_shape = (14, *shape)
+    pieces = -(-nj // PIECE)  # of a face
+    rows = (ni - 2) * nj  # that no neighbour needs
+
+    @cuda.jit(max_registers=REGISTERS)
+    def himeno(ctx, m, gosa, taken, sends, receives, iterations):
+        """All iterations. gosa[0] is of this rank, gosa[1] the sum over all ranks. taken: rows that
+        warps have taken. sends, receives: requests of each array and piece."""
+        if m.shape != every_shape:
+            return  # never; but now the compiler knows the shape
+        grid = cuda.cg.this_grid()
+        lane, warps = cuda.threadIdx.x, cuda.gridDim.x * WARPS
+        warp = cuda.blockIdx.x * WARPS + cuda.threadIdx.y
+        for n in range(iterations):
+            out, mine = 1 - n % 2, 0.0
+            for piece in range(cuda.blockIdx.x, 2 * pieces, cuda.gridDim.x):
+                GMPI_Start(ctx, receives[out, piece])
+                GMPI_Start(ctx, sends[out, piece])
+                i, j = 1 + piece % 2 * (ni - 1), 1 + piece // 2 * PIECE
+                across = min(PIECE, nj + 1 - j) * (nk + 2)
+                for point in range(cuda.threadIdx.y * LANES + lane, across, LANES * WARPS):
+                    k = point % (nk + 2)
+                    if 0 < k <= nk:
+                        mine += update_on_gpu(m, n, i, j + point // (nk + 2), k)
+                GMPI_Pready(ctx, 0, sends[out, piece])
+            if warp == warps - 1 and n > 0:  # of the iteration before
+                GMPI_Allreduce_warp(
+                    ctx, gosa[0, n - 1], gosa[1, n - 1], SUMS, gmpi.DOUBLE, gmpi.SUM, 0
+                )
+            row = warp  # the first one; then each warp takes the next that nobody has
+            while row < rows:
+                following = 0
+                if lane == 0:
+                    following = warps + cuda.atomic.add(taken, 0, 1) - n * rows
+                for k in range(lane, nk + 1, LANES):
+                    if k > 0:
+                        mine += update_on_gpu(m, n, 2 + row // nj, 1 + row % nj, k)
+                row = cuda.shfl_sync(0xFFFFFFFF, following, 0)
+            for shift in (16, 8, 4, 2, 1):  # sum over the warp
+                mine += cuda.shfl_down_sync(0xFFFFFFFF, mine, shift)
+            if lane == 0:
+                cuda.atomic.add(gosa, (0, n, cuda.blockIdx.x % SUMS), mine)
+            for piece in range(cuda.blockIdx.x, 2 * pieces, cuda.gridDim.x):
+                GMPI_Wait(ctx, receives[out, piece])
+                GMPI_Wait(ctx, sends[out, piece])
+            grid.sync()
+        if warp == warps - 1:
+            GMPI_Allreduce_warp(ctx, gosa[0, n], gosa[1, n], SUMS, gmpi.DOUBLE, gmpi.SUM, 0)
+
+    return himeno
+
+
+def solver(g, ending, comm, start):
+    """The arrays of this rank, the kernel, and its arguments between arrays and iterations."""
+    m = g.zeros(start.shape, np.float32)  # memory that neighbours can write to
+    m.copy_to_device(start)
+    ni, nj, nk = (extent - 2 for extent in start.shape[1:])
+    low, high = comm.Shift(0, 1)
+    sends, receives = [], []
+    for u in (m[12], m[13]):
+        for j in range(1, nj + 1, PIECE):
+            piece = slice(j, min(j + PIECE, nj + 1))
+            count = (piece.stop - j) * (nk + 2)
+            for edge, halo, peer, way in ((1, 0, low, 0), (ni, ni + 1, high, 1)):
+                sends.append(g.Psend_init(u[edge, piece], 1, count, gmpi.FLOAT, peer, way))
+                receives.append(g.Precv_init(u[halo, piece], 1, count, gmpi.FLOAT, peer, 1 - way))
+    for request in sends + receives:
+        ending.callback(g.Request_free, request)
+    requests = (cuda.to_device(np.reshape(all, (2, -1))) for all in (sends, receives))
+    return m, make_kernel(start.shape[1:]), tuple(requests)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(solver, 1, (LANES, WARPS)))
