@@ -235,6 +235,22 @@ MODELS = {
             "OPENS_EARLY": ("two ranks", WRONG),
         },
     ),
+    # Blocks of exchanges on the direct road.
+    "answers": Model(
+        {
+            "one slot": Bounds(["CALLS=3"], 100_000),
+            "two slots": Bounds(["DEPTH=2", "CALLS=2"], 1_000_000, options=SMALL, full=True),
+        },
+        {
+            "ANSWERS_TOO_EARLY": ("one slot", STUCK),
+            "NO_FENCE": ("one slot", WRONG),
+            "WANTED_IN_ANY_CASE": ("one slot", WRONG),
+            "ANNOUNCES_AGAIN": ("one slot", WRONG),
+            "WAITS_FOR_ANSWER": ("one slot", STUCK),
+            "NO_CREDIT": ("one slot", EITHER),
+            "ANY_ANSWER": ("one slot", WRONG),
+        },
+    ),
     # The rounds of long messages on the direct road.
     "rounds": Model(
         {
