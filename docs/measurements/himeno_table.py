@@ -21,6 +21,7 @@ from docs.pages import fill
 
 HERE = Path(__file__).resolve().parent
 OWN = HERE / "himeno"
+H100 = OWN.parent / "himeno_h100"  # all four programs, one after the other
 HIMENO = HERE.parents[1] / "benchmarks" / "himeno"
 EXAMPLE = HERE.parent / "himeno.md"
 sys.path.insert(0, str(HIMENO))
@@ -221,7 +222,9 @@ def main(check: bool, directory: Path, page: Path) -> None:
     contents |= {"messages": messages(directory)}
     pages = {page: contents}
     if directory == OWN:
-        pages[EXAMPLE] = {"example": example(measured)}
+        there = read(H100)
+        contents["h100"] = results([row for row in there if row["program"] in ("GMPI", "CUDA+MPI")])
+        pages[EXAMPLE] = {"example": example(there)}
     for path, blocks in pages.items():
         old = new = path.read_text()
         for name, content in blocks.items():
