@@ -4,8 +4,9 @@ A receive *answers* as soon as it is entered, before it knows of its message: wh
 or that it must come by the inbox. So a block takes one way, and not three. The sender looks for the
 answer for a moment; where none comes, it takes the inbox, if the block fits there.
 
-Called by one lane. A receive may answer where the message that had its slot before has been taken:
-so in a call with several messages of one channel only the first ones do.
+Called by one lane, except where it says otherwise. A receive may answer where the message that had
+its slot before has been taken: so in a call with several messages of one channel only the first
+ones do.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -30,18 +31,28 @@ def _is_answered(number, nbytes):
 
 
 @device
-def answer(ctx, slot, number, nbytes, address, remote, local):
-    """Tells the sender of a receive where its block goes; the LENGTH of its row.
+def place_for_answer(ctx, nbytes, address, remote):
+    """``registered.place_by_warp`` of a block that may have an answer; all lanes of a warp.
 
     Args:
         address: of the user's buffer, or SCATTERED.
+        remote: where the other end of the channel is.
+    """
+    if nbytes <= channels.ROOM or address == SCATTERED:
+        return 0
+    return registered.place_by_warp(ctx, address, nbytes, remote)
+
+
+@device
+def answer(ctx, slot, number, nbytes, place, remote, local):
+    """Tells the sender of a receive where its block goes; the LENGTH of its row.
+
+    Args:
+        place: what ``place_for_answer`` has found.
         remote, local: where the other end of the channel is, and ours.
     """
     if not _is_answered(number, nbytes):
         return nbytes
-    place = 0
-    if address != SCATTERED:
-        place = registered.place_of(ctx, address, nbytes, remote)
     if place == 0:
         packets.announce_none(remote, number, _BY_INBOX)
         return nbytes

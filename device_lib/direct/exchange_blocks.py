@@ -8,7 +8,7 @@ Called by all lanes of the leading warp, except where it says otherwise.
 from __future__ import annotations
 
 from device_lib.direct import rows, table
-from device_lib.direct.exchange_answers import answer
+from device_lib.direct.exchange_answers import answer, place_for_answer
 from device_lib.direct.packets import mark_of
 from device_lib.move.layouts import (
     BUFFER_ADDRESS,
@@ -21,7 +21,7 @@ from device_lib.move.message import is_derived
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import blocks_address
 from device_lib.platform.library import linked
-from device_lib.platform.primitives import device
+from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import warp_lanes, warp_mask
 from device_lib.proxied.counted_blocks import block, offset_of, survey
 from device_lib.proxied.counted_sides import OF_NEIGHBOURS, is_long
@@ -312,10 +312,19 @@ def _enter(ctx, channel, slot, nbytes, begin, buffer, type_row):
         direction = LAYOUT_SEND if channel & SENDS != 0 else LAYOUT_RECV
         _write_layout(ctx, slot, direction, buffer, type_row, begin)
         address = wire.SCATTERED
+    row = int64(0)
+    number = int64(0)
+    remote = int64(0)
+    local = int64(0)
+    place = int64(0)
     if gpu.lane_id() == 0:
         row, number, remote, local = _draw(ctx, channel)
+    if channel & ANSWERS != 0:
+        there = gpu.shuffle(warp_mask(), remote, 0)
+        place = int64(place_for_answer(ctx, nbytes, address, there))
+    if gpu.lane_id() == 0:
         if channel & ANSWERS != 0:
-            nbytes = answer(ctx, slot, number, nbytes, address, remote, local)
+            nbytes = answer(ctx, slot, number, nbytes, place, remote, local)
         stamp = mark_of(number) | row << 32 | (channel >> _OP_SHIFT & 0xFF) << rows.CALL_SHIFT
         rows.set_field(ctx, slot, rows.STAGE, rows.BEGINS | row << rows.INDEX_SHIFT)
         rows.set_field(ctx, slot, rows.ADDRESS, address)

@@ -1,12 +1,24 @@
 """Where the sender of a long message can store it: straight to a registered buffer.
 
-One lane, which looks once for each long message.
+One lane, which looks once for each long message, except where it says otherwise.
 """
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib.platform.primitives import device, load_8, load_16, load_gpu, opaque
+from device_lib.platform.primitives import (
+    ballot,
+    device,
+    first_bit,
+    int64,
+    lane_id,
+    load_8,
+    load_16,
+    load_gpu,
+    opaque,
+    shuffle,
+)
+from device_lib.platform.scope import warp_lanes, warp_mask
 from gmpi.contract import registered
 from gmpi.contract.channels import COUNTER_BYTES, ROW_BYTES
 from gmpi.contract.wire import DEVICE_CHANNELS
@@ -45,6 +57,30 @@ def place_anywhere(ctx, target, nbytes, sender):
         row += _row_bytes(ranks)
         rows -= opaque(1)
     return 0
+
+
+@device
+def place_by_warp(ctx, target, nbytes, sender):
+    """``place_of``, looked for by all lanes of a warp together."""
+    mask = warp_mask()
+    place = int64(0)
+    if (target | nbytes) & (registered.ALIGNMENT - 1) == 0:
+        channels, last = load_16(ctx.device + DEVICE_CHANNELS)
+        table = channels + (last + 1) * (ROW_BYTES + COUNTER_BYTES)
+        rows = load_gpu(table + registered.IN_USE)
+        ranks = load_8(table + registered.RANKS)
+        which = lane_id()
+        while which < rows:
+            row = table + _header_bytes(ranks) + which * _row_bytes(ranks)
+            begin = load_gpu(row + registered.BEGIN)
+            if begin <= target and target + nbytes <= begin + load_gpu(row + registered.BYTES):
+                rank = _rank_of(table, ranks, sender)
+                shift = load_gpu(row + registered.SHIFTS + 8 * rank)
+                if shift & registered.MAPPED != 0:
+                    place = target + (shift & ~registered.MAPPED)
+            which += opaque(warp_lanes())
+    found = ballot(mask, place != 0)
+    return shuffle(mask, place, first_bit(found)) if found != 0 else int64(0)
 
 
 @device
