@@ -279,6 +279,24 @@ def measured_table(directory: Path, **files: object) -> str:
     return (directory / "measuring.md").read_text()
 
 
+def test_the_readme_has_both_roads_and_nvshmem_of_the_same_gpus(tmp_path: Path) -> None:
+    versions = dict.fromkeys(("numba", "numba-cuda", "mpi4py", "numpy"), "1")
+    machine = {"gpu": ["NVIDIA H100 80GB, 580"] * 2, "gpu_id": "a", "commit": "c0ffee"}
+    machine |= {"versions": versions, "cpu": "", "cores": 2, "mpi": "", "python": "3"}
+    row = {"size": 8, "threads": 256, "direct": {"p50": 2.5}, "proxied": {"p50": 6}}
+    roads: dict[str, object] = {
+        "machine": machine,
+        "rows": [row, {**row, "threads": 1024}, {**row, "size": 32}],
+    }
+    for other, shown in (("a", "1.25"), ("b", "-")):
+        about = {"gpu_id": other, "commit": "c0ffee", "run": ""}
+        peers = {"machine": about, "rows": [{"size": 8, "nvshmem": {"p50": 1.25}}]}
+        measured_table(tmp_path, roads=roads, peers=peers)
+        text = (tmp_path / "README.md").read_text()
+        assert "2 NVIDIA H100 80GB " in text and text.count("| 8 B ") == 1
+        assert re.search(rf"\| 8 B +\| 2.50 +\| 6.00 +\| {shown} +\|", text), text
+
+
 def test_peers_stand_beside_figures_of_the_same_run_only(tmp_path: Path) -> None:
     times = {"p50": 2.5, "p99": 3.0}
     rows = [{"size": size, "gmpi": times, "host": times} for size in (8, 1024)]

@@ -26,7 +26,9 @@ PROGRAM = "docs/measurements/table.py"
 #: Suffix of the files -> heading of their column.
 KINDS = {"2gpu": "2 GPUs", "1gpu": "1 GPU, 2 ranks under MPS", "simulator": "simulator"}
 SIZES = [8, 1 << 10, 1 << 13, 1 << 16, 1 << 20, 1 << 24, 1 << 26]
-FEW_SIZES = [8, 1 << 16, 1 << 20, 1 << 24]  # in README.md
+FEW_SIZES = [8, 1 << 16, 1 << 20]  # in README.md
+ROAD_SIZES = [8, 1 << 10, 1 << 16, 1 << 20]
+ROAD_THREADS = 256
 
 Files = dict[str, dict[str, Any]]
 
@@ -280,6 +282,28 @@ def latencies(files: Files, sizes: list[int] = SIZES) -> str:
     return str(tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True))
 
 
+def roads(files: Files) -> str:
+    """Both roads by message size, in us, and NVSHMEM where the same GPUs measured it at the same
+    commit; empty where there are none."""
+    found = files.get("roads")
+    if found is None:
+        return ""
+    peers = files.get("peers", {"machine": {}, "rows": []})
+    same = all(peers["machine"].get(n) == found["machine"].get(n) for n in ("gpu_id", "commit"))
+    beside = {row["size"]: row for row in peers["rows"] if same and "nvshmem" in row}
+    rows = []
+    for row in found["rows"]:
+        if row["threads"] == ROAD_THREADS and row["size"] in ROAD_SIZES:
+            cells = [f"{row[road]['p50']:.2f}" for road in ("direct", "proxied")]
+            peer = beside.get(row["size"])
+            cells.append(f"{peer['nvshmem']['p50']:.2f}" if peer else "-")
+            rows.append([_size(row["size"]), *cells])
+    gpus = found["machine"]["gpu"]
+    headers = [f"one way, us, {len(gpus)} {gpus[0].split(',')[0]}"]
+    headers += ["GMPI, `wildcards=False`", "GMPI, through the proxies", "NVSHMEM"]
+    return str(tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True))
+
+
 def _size(nbytes: int) -> str:
     for unit, shift in (("MiB", 20), ("KiB", 10)):
         if nbytes >= 1 << shift:
@@ -336,7 +360,8 @@ def texts(directory: Path) -> dict[str, str]:
     best = kinds["2gpu"] or kinds["1gpu"]
     parts = [latencies(best), bars(kinds), gpu_tests(kinds), machines(kinds)]
     measured = "\n\n".join(part for part in parts if part)
-    return {"measured": measured, "short": latencies(best, FEW_SIZES) or "not measured"}
+    short = [part for part in (roads(best), latencies(best, FEW_SIZES)) if part]
+    return {"measured": measured, "short": "\n\n".join(short) or "not measured"}
 
 
 @click.command(help=(__doc__ or "").split("\n\n")[0])
