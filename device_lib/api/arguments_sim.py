@@ -43,15 +43,18 @@ def checked(
         late: what strict mode calls instead: the same, as late as MPI allows.
         scope: "grid", "block" or "warp", whose threads all make the call; empty: any thread may.
     """
-    known: set[tuple[type, ...]] = set()
+    known: set[tuple[Any, ...]] = set()
     names = list(signature.parameters)
+    integers = [k for k, name in enumerate(names) if name in (*COUNTS, "array_of_partitions")]
 
     def call(*given: Any, **named: Any) -> Any:
         caller = sys._getframe(1)
         lane = getcurrent()
         lane.call = call.__name__, caller.f_code, caller.f_lineno  # for BarrierError
         try:
-            types = tuple(map(type, given))
+            types: tuple[Any, ...] = tuple(map(type, given))
+            for k in integers[: len(given)]:  # of arrays the class does not say what is in them
+                types += (getattr(given[k], "dtype", None),) if k < len(given) else ()
             if named or types not in known:
                 check(call.__name__, signature, given, named, kind_of_value)
                 _no_memory_of_a_thread(call.__name__, {**dict(zip(names, given)), **named})

@@ -94,7 +94,7 @@ def _ask(ctx, slot):
     return 0
 
 
-ask = linked("gmpi_direct_ask_for_block", 4, 1, _ask)
+ask = linked("gmpi_direct_exchange_ask", 4, 1, _ask)
 
 
 @device
@@ -107,4 +107,4 @@ def _note(ctx, slot, what, number, buffer, length, wanted, parts):
     return receives.note(ctx, slot, what, number, buffer, length, wanted, parts)
 
 
-note = linked("gmpi_direct_note_block", 10, 1, _note)
+note = linked("gmpi_direct_exchange_note", 10, 1, _note)

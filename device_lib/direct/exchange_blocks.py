@@ -334,4 +334,4 @@ def _enter(ctx, channel, slot, nbytes, begin, buffer, type_row):
     return 0
 
 
-enter = linked("gmpi_direct_enter_block", 9, 1, _enter)
+enter = linked("gmpi_direct_exchange_enter", 9, 1, _enter)

@@ -60,7 +60,7 @@ def _copy(target, source, nbytes, rank, size):
     return 0
 
 
-copy = linked("gmpi_direct_copy_block", 5, 1, _copy)
+copy = linked("gmpi_direct_exchange_copy", 5, 1, _copy)
 
 
 @device

@@ -95,7 +95,6 @@ def make_partitioned_waits(
     sync_or = scope.sync_or
     broadcast_3 = scope.broadcast_3
     look, store_late, look_at_all = calls.look, calls.store_late, calls.look_at_all
-    arrived = calls.arrived
     late_waits = make_late_waits(scope, help_others)
     begin_late, end_late = late_waits.begin, late_waits.end
     part = parts_of(scope.name, "gmpi_partitioned")
@@ -265,7 +264,7 @@ def make_partitioned_waits(
             # them takes two microseconds.
             one = active and shape & (p.SENDS | p.PARTITIONS_MASK) == 1
             one = one and mode_of(shape) == p.PACKETS
-            if sync_or(0 if one else 1) or arrived(ctx, 0, request) == 0:
+            if sync_or(0 if one else 1) or look(ctx, row, 0, _LOOKS) == 0:
                 return finish_rest_linked(ctx, request, once)
         return conclude(ctx, request, _DONE, SUCCESS, once)
 

@@ -134,16 +134,19 @@ def other_wrong_arguments(g: gmpi.Context) -> None:
 
 
 @cuda.jit
-def not_integers(ctx, a, counts):
-    GMPI_Allgatherv(ctx, a, 1, gmpi.INT32_T, a, counts, counts, gmpi.INT32_T, gmpi.COMM_WORLD)
+def not_integers(ctx, a, b, counts, displs):
+    GMPI_Allgatherv(ctx, a, 1, gmpi.INT32_T, b, counts, displs, gmpi.INT32_T, gmpi.COMM_WORLD)
 
 
 def wrong_types(g: gmpi.Context) -> None:
     """Refused before anything is launched, or in the simulator when it is called."""
-    a = cuda.to_device(np.zeros(SIZE, np.int32))
-    floats = cuda.to_device(np.ones(SIZE))
+    a, b = (cuda.to_device(np.zeros(SIZE, np.int32)) for _ in range(2))
+    displs, floats = cuda.to_device(np.arange(SIZE)), cuda.to_device(np.ones(SIZE))
+    # A call that is right says nothing of what is in the arrays of the next one.
+    not_integers[1, 1](g.device, a, b, cuda.to_device(np.ones(SIZE, int)), displs)
+    g.synchronize()
     text = "recvcounts is an array of float64, allowed is an array of int32 or int64"
-    raises(gmpi.UsageError, text, lambda: not_integers[1, 1](g.device, a, floats))
+    raises(gmpi.UsageError, text, lambda: not_integers[1, 1](g.device, a, b, floats, displs))
 
 
 def wrong_arguments_of_the_host(g: gmpi.Context) -> None:
