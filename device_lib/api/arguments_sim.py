@@ -53,8 +53,8 @@ def checked(
         lane.call = call.__name__, caller.f_code, caller.f_lineno  # for BarrierError
         try:
             types: tuple[Any, ...] = tuple(map(type, given))
-            for k in integers[: len(given)]:  # of arrays the class does not say what is in them
-                types += (getattr(given[k], "dtype", None),) if k < len(given) else ()
+            if integers:  # of arrays the class does not say what is in them
+                types += tuple(getattr(given[k], "dtype", None) for k in integers if k < len(given))
             if named or types not in known:
                 check(call.__name__, signature, given, named, kind_of_value)
                 _no_memory_of_a_thread(call.__name__, {**dict(zip(names, given)), **named})

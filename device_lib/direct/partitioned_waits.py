@@ -261,7 +261,7 @@ def make_partitioned_waits(
                 partition += gpu.opaque(size())
         if sync_or(left):
             # What has few dependent loads comes first: while all blocks load from memory, each of
-            # them takes two microseconds.
+            # them waits behind theirs.
             one = active and shape & (p.SENDS | p.PARTITIONS_MASK) == 1
             one = one and mode_of(shape) == p.PACKETS
             if sync_or(0 if one else 1) or look(ctx, row, 0, _LOOKS) == 0:
