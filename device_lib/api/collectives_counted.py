@@ -15,6 +15,7 @@ from device_lib.api.local import comm_rank, comm_size
 from device_lib.api.waiting import as_it_is
 from device_lib.direct.exchanges import NOT_OURS
 from device_lib.move.message import fitting, pair, word0_of
+from device_lib.platform.context import has_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import buffer_of, describe, device, int64, itemsize_of
 from device_lib.platform.scope import Scope
@@ -72,13 +73,8 @@ def _number(kind: int) -> Callable:
     return found.get(kind, one)
 
 
-@device
-def _not_direct(ctx, *words):
-    return NOT_OURS
-
-
 def make_counted_calls(
-    scope: Scope, requests: SimpleNamespace, waiting: SimpleNamespace, exchange: Callable
+    scope: Scope, requests: SimpleNamespace, waiting: SimpleNamespace, exchange: SimpleNamespace
 ) -> dict[str, Callable]:
     """The calls of one scope, by their names in lower case.
 
@@ -90,7 +86,9 @@ def make_counted_calls(
     body = make_open_counted(scope, requests.help_others, requests.report)
     open_counted = part("open_counted", 14, 1, body)
 
-    def starter(row: Row, direct: Callable) -> Callable:
+    leads, lead, follow = scope.leads, exchange.lead, exchange.follow
+
+    def starter(row: Row, may_go_direct: bool) -> Callable:
         """What opens the request: all that MPI's calls of this kind may have as arguments."""
         shape = shape_of(row)
         outs, backs = _number(row.out), _number(row.back)
@@ -101,6 +99,12 @@ def make_counted_calls(
             ctx, call, sendbuf, sendcount, sendcounts, sdispls, sendtype, sendtypes,
             recvbuf, recvcount, recvcounts, rdispls, recvtype, recvtypes, op, root, comm,
         ):  # fmt: skip
+            handle = NOT_OURS
+            direct = may_go_direct and has_direct(ctx)
+            if direct and not leads():
+                handle = follow(ctx)
+                if handle != NOT_OURS:
+                    return handle
             at, room, strided = buffer_of(sendbuf)
             to, to_room, to_strided = buffer_of(recvbuf)
             a, b, c = _words_of(sendcounts)
@@ -130,9 +134,10 @@ def make_counted_calls(
                 receives,
                 arrays,
             )
-            handle = direct(ctx, *words)
-            if handle != NOT_OURS:
-                return handle
+            if direct and leads():
+                handle = lead(ctx, words)
+                if handle != NOT_OURS:
+                    return handle
             return open_counted(ctx, *words)
 
         return start
@@ -140,8 +145,8 @@ def make_counted_calls(
     calls: dict[str, Callable] = {}
     for row in WITH_TABLES:
         make = _MAKE[row.name]
-        start = starter(row, _not_direct)
-        blocking = start if row.reduces else starter(row, exchange)
+        start = starter(row, False)
+        blocking = start if row.reduces else starter(row, True)
         calls[row.name.lower()] = make(blocking, row.op | BLOCKING, waiting.error_of)
         calls[row.nonblocking.lower()] = make(start, row.op, as_it_is)
     return calls

@@ -21,11 +21,14 @@ from gmpi.contract.wire import LOW_32, SCATTERED
 
 ANSWERED = 1 << rows.LENGTH_BITS  # in LENGTH of a receive that has said where the block goes
 _BY_INBOX = LOW_32 - 1  # in place of a round's first part
+NO_ANSWER = 0
+BY_INBOX = 1
+STRAIGHT = 2
 _LOOKS = 2 if gpu.SIMULATOR else 6  # of some 0.6 us each
 
 
 @device
-def _is_answered(number, nbytes):
+def is_answered(number, nbytes):
     """Both ends say the same where they have the same length."""
     return nbytes > channels.ROOM and not packets.refreshed(number)
 
@@ -51,23 +54,60 @@ def answer(ctx, slot, number, nbytes, place, remote, local):
         place: what ``place_for_answer`` has found.
         remote, local: where the other end of the channel is, and ours.
     """
-    if not _is_answered(number, nbytes):
+    if not is_answered(number, nbytes):
         return nbytes
     if place == 0:
-        packets.announce_none(remote, number, _BY_INBOX)
+        announce_inbox(remote, number)
         return nbytes
-    log = channels.LEAST_ROUND
-    while channels.PART_BYTES << log < nbytes:
-        log += gpu.opaque(1)
-    wanted = nbytes | (log | channels.STRAIGHT) << channels.ROUND_SHIFT
     if nbytes > channels.WIDE_ROOM:
         # Its sender waits for the answer. An earlier one that nobody has waited for must not fall
         # on it.
         gpu.fence_sys()
-    packets.announce(remote, number, place - local, wanted, 0)
-    buffer = receives.USERS_BUFFER | log << receives.LOG_SHIFT
+    announce_place(remote, number, place - local, nbytes)
+    return expect(ctx, slot, nbytes)
+
+
+@device
+def _log_of(nbytes):
+    """log2 of the parts of a round that has all of a block."""
+    log = channels.LEAST_ROUND
+    while channels.PART_BYTES << log < nbytes:
+        log += gpu.opaque(1)
+    return log
+
+
+@device
+def announce_place(remote, number, place, nbytes):
+    """Says that a block goes straight to a place, relative to our inbox."""
+    log = _log_of(nbytes)
+    wanted = nbytes | (log | channels.STRAIGHT) << channels.ROUND_SHIFT
+    packets.announce(remote, number, place, wanted, 0)
+
+
+@device
+def announce_inbox(remote, number):
+    packets.announce_none(remote, number, _BY_INBOX)
+
+
+@device
+def expect(ctx, slot, nbytes):
+    """Notes in the row of a receive that its block comes straight: its LENGTH."""
+    buffer = receives.USERS_BUFFER | _log_of(nbytes) << receives.LOG_SHIFT
     rows.set_field(ctx, slot, rows.WANTED, nbytes | buffer << rows.LENGTH_BITS)
     return nbytes | ANSWERED
+
+
+@device
+def answer_to(cells, number, nbytes):
+    """(what has been answered to a send: NO_ANSWER so far, BY_INBOX or STRAIGHT; where to, relative
+    to the inbox; parts of the round)."""
+    first, place, wanted, beside = packets.announced(cells, number)
+    if first < 0 or (first == 0 and not beside):
+        return NO_ANSWER, 0, 0
+    log = wanted >> channels.ROUND_SHIFT
+    if first != 0 or wanted & (1 << channels.ROUND_SHIFT) - 1 != nbytes:
+        return BY_INBOX, 0, 0
+    return STRAIGHT, place, 1 << (log & channels.STRAIGHT - 1)
 
 
 @device
@@ -76,7 +116,7 @@ def _ask(ctx, slot):
     stage, address, stamp, length = rows.facts(ctx, slot)
     number = stamp >> 1 & channels.NUMBERS
     length &= rows.LENGTH_MASK
-    if address == SCATTERED or length > channels.WIDE_ROOM or not _is_answered(number, length):
+    if address == SCATTERED or length > channels.WIDE_ROOM or not is_answered(number, length):
         return 0
     row = rows.channel_of(ctx, slot)
     key, remote, local, counters = table.entries(row)

@@ -8,7 +8,7 @@ Called by all lanes of the leading warp, except where it says otherwise.
 from __future__ import annotations
 
 from device_lib.direct import rows, table
-from device_lib.direct.exchange_answers import answer, place_for_answer
+from device_lib.direct.exchange_answers import answer, expect, place_for_answer
 from device_lib.direct.packets import mark_of
 from device_lib.move.layouts import (
     BUFFER_ADDRESS,
@@ -24,14 +24,14 @@ from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import warp_lanes, warp_mask
 from device_lib.proxied.counted_blocks import block, offset_of, survey
-from device_lib.proxied.counted_sides import OF_NEIGHBOURS, is_long
+from device_lib.proxied.counted_sides import MAY_OUT, OF_NEIGHBOURS, SHIFTED, is_long
 from device_lib.proxied.opening_blocks import SHARED, block_bytes, derived_row
 from gmpi.contract import channels, collectives, counts, exchanges, wire
 from gmpi.contract.constants import FIRST_WITH_GAPS
 from gmpi.contract.layouts import LAYOUT_OWN, LAYOUT_RECV, LAYOUT_SEND, LAYOUT_TYPE, LAYOUT_USER
 from gmpi.contract.moves import BACK, OUT
 
-_exchange_key = device(exchanges.exchange_key)
+exchange_key = device(exchanges.exchange_key)
 _exchange_bytes = device(exchanges.exchange_bytes)
 _inbox_at = device(exchanges.inbox_at)
 _cells_at = device(exchanges.cells_at)
@@ -41,6 +41,8 @@ _COMM_SHIFT = 32
 _OP_SHIFT = 40
 SENDS = 1 << 48
 ANSWERS = 1 << 49  # a receive, which may answer (``exchange_answers``)
+NOT_DRAWN = -1  # in place of a message's number
+STRAIGHT = 1 << 32  # beside it
 LINK = rows.STAMP_TOO  # of a request's row; in its place which request is looked at next, or 0
 
 
@@ -62,9 +64,36 @@ def _modulo(number, ranks):
 
 
 @device
-def steps_of(ctx, word0, root, shape, way, in_place):
-    """(first, last + 1) of the steps in which blocks go OUT, or come BACK; any thread."""
-    area, place = gpu.load_16(row_of(ctx, word0) + collectives.AREA)
+def area_of(ctx, word0):
+    """(where the communicator's area is, our rank there | ranks << RANKS_SHIFT); any thread."""
+    return gpu.load_16(row_of(ctx, word0) + collectives.AREA)
+
+
+@device
+def may_exchange(ctx, word0, root, shape, in_place):
+    """Whether a call may go this way, which all ranks find alike."""
+    comm = word0 >> 16 & wire.COMMUNICATOR_MASK
+    if comm >= wire.COMMUNICATORS:
+        return False
+    road = gpu.load_8(ctx.device + wire.DEVICE_P2P + comm * wire.P2P_BYTES + wire.P2P_DIRECT)
+    wanted = wire.NEIGHBOURS_DIRECT if shape & OF_NEIGHBOURS != 0 else wire.COLLECTIVES_DIRECT
+    if road & wanted == 0:
+        return False
+    if in_place != 0 and shape & MAY_OUT != 0 and shape & SHIFTED == 0:
+        return False  # what comes in would fall on what has not gone out
+    ranks = area_of(ctx, word0)[1] >> collectives.RANKS_SHIFT
+    if gpu.load_gpu(row_of(ctx, word0) + collectives.ENTERED) < 0:
+        return False  # a collective has failed there
+    return root >= 0 and root < ranks
+
+
+@device
+def steps_of(area, place, word0, root, shape, way, in_place):
+    """(first, last + 1) of the steps in which blocks go OUT, or come BACK; any thread.
+
+    Args:
+        area, place: what ``area_of`` has returned.
+    """
     ranks = place >> collectives.RANKS_SHIFT
     me = place & wire.LOW_32
     op = word0 & 0xFF
@@ -83,13 +112,13 @@ def steps_of(ctx, word0, root, shape, way, in_place):
 
 
 @device
-def whom(ctx, word0, shape, way, number, step):
+def whom(area, place, shape, way, number, step):
     """(the other rank, which block) of a step; any thread.
 
     Args:
+        area, place: what ``area_of`` has returned.
         number: of blocks of that way.
     """
-    area, place = gpu.load_16(row_of(ctx, word0) + collectives.AREA)
     ranks = place >> collectives.RANKS_SHIFT
     me = place & wire.LOW_32
     if shape & OF_NEIGHBOURS != 0:
@@ -120,25 +149,32 @@ def place_of_block(ctx, side, which):
 
 
 @device
-def _overlap_of_some(ctx, side):
-    """Whether any two blocks of a side have bytes in common, where each lane can take one. Of
-    derived datatypes nobody looks."""
+def any_meet(begin, end, number):
+    """Whether two of the stretches of the first ``number`` lanes have bytes in common."""
     mask = warp_mask()
     lane = gpu.lane_id()
-    begin = 0
-    end = 0
-    if lane < side.number:
-        nbytes, begin, row = place_of_block(ctx, side, lane)
-        end = begin + nbytes if row == 0 else begin
     found = False
     other = 0
-    while other < side.number:
+    while other < number:
         other_begin = gpu.shuffle(mask, begin, other)
         other_end = gpu.shuffle(mask, end, other)
         meet = begin < other_end and other_begin < end
         found = found or (meet and other < lane and begin < end and other_begin < other_end)
         other += gpu.opaque(1)
     return gpu.ballot(mask, found) != 0
+
+
+@device
+def _overlap_of_some(ctx, side):
+    """Whether any two blocks of a side have bytes in common, where each lane can take one. Of
+    derived datatypes nobody looks."""
+    lane = gpu.lane_id()
+    begin = 0
+    end = 0
+    if lane < side.number:
+        nbytes, begin, row = place_of_block(ctx, side, lane)
+        end = begin + nbytes if row == 0 else begin
+    return any_meet(begin, end, side.number)
 
 
 @device
@@ -239,24 +275,34 @@ def are_wrong(ctx, out, back, shape, me, in_place):
 
 
 @device
+def may_answer(word0, step):
+    """Whether a receive may answer: among neighbours, several messages of a call may be those of
+    one channel."""
+    return word0 & 0xFF < wire.OP_NEIGHBOR_ALLGATHER or step < channels.DEPTH
+
+
+@device
 def channel_word(word0, peer, way, step):
     word = peer | (word0 >> 16 & (wire.COMMUNICATORS - 1)) << _COMM_SHIFT
     op = word0 & 0xFF
     word |= op << _OP_SHIFT
     if way == OUT:
         return word | SENDS
-    # Among neighbours, several messages of a call may be those of one channel.
-    return word | ANSWERS if op < wire.OP_NEIGHBOR_ALLGATHER or step < channels.DEPTH else word
+    return word | ANSWERS if may_answer(word0, step) else word
 
 
 @device
-def _draw(ctx, channel):
+def _draw(ctx, channel, drawn):
     """(row of a channel, number of its next message, where the other end is, and ours); one
-    lane."""
+    lane.
+
+    Args:
+        drawn: as ``enter``'s.
+    """
     comm = channel >> _COMM_SHIFT & 0xFF
     peer = channel & wire.LOW_32
     sends = channel & SENDS != 0
-    key = _exchange_key(comm, peer, 0 if sends else 1)
+    key = exchange_key(comm, peer, 0 if sends else 1)
     row, remote, local, counters = table.find(ctx, key)
     if row == table.NOBODY:
         entry = ctx.device + wire.DEVICE_COLLECTIVES + comm * wire.COLLECTIVE_ROW_BYTES
@@ -271,7 +317,10 @@ def _draw(ctx, channel):
             remote = there + _cells_at(ranks, me)
             local = area + _inbox_at(ranks, peer)
         row, remote, local, counters = table.enter(ctx, key, remote, local)
-    return row, table.next_count(counters) & channels.NUMBERS, remote, local
+    number = drawn & channels.NUMBERS
+    if drawn == NOT_DRAWN:
+        number = table.next_count(counters) & channels.NUMBERS
+    return row, number, remote, local
 
 
 @device
@@ -298,12 +347,14 @@ def _write_layout(ctx, slot, direction, buffer, type_row, begin):
 
 
 @device
-def _enter(ctx, channel, slot, nbytes, begin, buffer, type_row):
+def _enter(ctx, channel, slot, nbytes, begin, buffer, type_row, drawn):
     """Enters the message of a block in the row of a slot that nobody else knows of.
 
     Args:
         nbytes, begin, type_row: what ``place_of_block`` has returned.
         buffer: what ``primitives.describe`` wrote.
+        drawn: NOT_DRAWN; or the message's number, of which a receive has said, or not, where the
+            block goes, | STRAIGHT where it goes straight there.
     """
     address = gpu.load_8(buffer + BUFFER_ADDRESS) + begin
     if nbytes == 0:
@@ -318,13 +369,16 @@ def _enter(ctx, channel, slot, nbytes, begin, buffer, type_row):
     local = int64(0)
     place = int64(0)
     if gpu.lane_id() == 0:
-        row, number, remote, local = _draw(ctx, channel)
-    if channel & ANSWERS != 0:
+        row, number, remote, local = _draw(ctx, channel, drawn)
+    answers = drawn == NOT_DRAWN and channel & ANSWERS != 0
+    if answers:
         there = gpu.shuffle(warp_mask(), remote, 0)
         place = int64(place_for_answer(ctx, nbytes, address, there))
     if gpu.lane_id() == 0:
-        if channel & ANSWERS != 0:
+        if answers:
             nbytes = answer(ctx, slot, number, nbytes, place, remote, local)
+        elif drawn != NOT_DRAWN and drawn & STRAIGHT != 0:
+            nbytes = expect(ctx, slot, nbytes)
         stamp = mark_of(number) | row << 32 | (channel >> _OP_SHIFT & 0xFF) << rows.CALL_SHIFT
         rows.set_field(ctx, slot, rows.STAGE, rows.BEGINS | row << rows.INDEX_SHIFT)
         rows.set_field(ctx, slot, rows.ADDRESS, address)
@@ -334,4 +388,4 @@ def _enter(ctx, channel, slot, nbytes, begin, buffer, type_row):
     return 0
 
 
-enter = linked("gmpi_direct_exchange_enter", 9, 1, _enter)
+enter = linked("gmpi_direct_exchange_enter", 10, 1, _enter)

@@ -14,72 +14,52 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from device_lib.direct import rows
+from device_lib.direct import block_jobs, rows
 from device_lib.direct.exchange_answers import ask, note
 from device_lib.direct.exchange_blocks import (
     LINK,
+    NOT_DRAWN,
+    STRAIGHT,
+    area_of,
     channel_word,
     enter,
+    may_exchange,
     place_of_block,
-    row_of,
     steps_of,
     whom,
 )
 from device_lib.direct.exchange_preparing import make_preparing
+from device_lib.direct.exchange_quick import quick
 from device_lib.direct.late_waits import make_late_waits
 from device_lib.direct.receives import make_advance_receive
 from device_lib.direct.sends import make_advance_send
 from device_lib.direct.words import peer_tag_of
-from device_lib.move.blocks import pack_any, unpack_any
-from device_lib.move.stretch import put_stretch
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import has_direct, sign32
-from device_lib.platform.library import linked, parts_of
+from device_lib.platform.context import as_leading_warp, sign32
+from device_lib.platform.library import declared, linked
 from device_lib.platform.primitives import device, int64
-from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from device_lib.platform.scope import WARP, Scope, warp_lanes, warp_mask
 from device_lib.proxied import pacing, ring, slots, taking
-from device_lib.proxied.counted_sides import (
-    MAY_OUT,
-    OF_NEIGHBOURS,
-    SHIFTED,
-    sides_of,
-)
+from device_lib.proxied.counted_sides import OF_NEIGHBOURS, sides_of
 from device_lib.proxied.publishing import make_no_slot
-from gmpi.contract import collectives, wire
+from gmpi.contract import channels, wire
 from gmpi.contract.channels import ROW_KEY
 from gmpi.contract.constants import BYTE, ERR_TRUNCATE, SUCCESS
 from gmpi.contract.moves import BACK, OUT
 
+ALL = -1  # in place of bits of steps
 NOT_OURS = 0  # in place of a handle: the call goes by the proxy
 _LOOKS = 2 if gpu.SIMULATOR else 16  # at the only open request, before all threads meet again
 
 
 @device
-def _copy(target, source, nbytes, rank, size):
-    put_stretch(target, source, nbytes, rank, size)
-    return 0
+def _is_left(steps, step):
+    """Whether the message of a step is not over.
 
-
-copy = linked("gmpi_direct_exchange_copy", 5, 1, _copy)
-
-
-@device
-def _may_exchange(ctx, word0, root, shape, in_place):
-    """Whether a call may go this way, which all ranks find alike."""
-    comm = word0 >> 16 & wire.COMMUNICATOR_MASK
-    if comm >= wire.COMMUNICATORS:
-        return False
-    road = gpu.load_8(ctx.device + wire.DEVICE_P2P + comm * wire.P2P_BYTES + wire.P2P_DIRECT)
-    wanted = wire.NEIGHBOURS_DIRECT if shape & OF_NEIGHBOURS != 0 else wire.COLLECTIVES_DIRECT
-    if road & wanted == 0:
-        return False
-    if in_place != 0 and shape & MAY_OUT != 0 and shape & SHIFTED == 0:
-        return False  # what comes in would fall on what has not gone out
-    row = row_of(ctx, word0)
-    ranks = gpu.load_16(row + collectives.AREA)[1] >> collectives.RANKS_SHIFT
-    if gpu.load_gpu(row + collectives.ENTERED) < 0:
-        return False  # a collective has failed there
-    return root >= 0 and root < ranks
+    Args:
+        steps: bits of steps, or ALL.
+    """
+    return steps == ALL or steps >> step & 1 != 0
 
 
 @device
@@ -88,18 +68,15 @@ def _node(slot, sends):
     return slot + 1 << 1 | sends
 
 
-def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> Callable:
-    """For one scope, all of whose threads call it together: the arguments of ``open_counted``.
+def _make_body(requests: SimpleNamespace, go_on: Callable) -> None:
+    """What a leading warp does, whatever the scope of its call.
 
     Args:
-        requests: of the proxied road.
-        go_on: goes on with requests of the direct road.
+        requests: of the proxied road, of warp scope.
+        go_on: goes on with requests of the direct road, likewise.
     """
-    rank = scope.rank
-    size = scope.size
-    leads = scope.leads
+    scope = WARP
     sync = scope.sync
-    broadcast = scope.broadcast
     broadcast_3 = scope.broadcast_3
     help_others = requests.help_others
     preparing = make_preparing(scope, help_others)
@@ -107,9 +84,8 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
     no_slot = make_no_slot(requests.report)
     late_waits = make_late_waits(scope, help_others)
     begin_late, end_late = late_waits.begin, late_waits.end
-    advance_send = make_advance_send(scope, pack_any)
-    advance_receive = make_advance_receive(scope, unpack_any, note)
-    part = parts_of(scope.name, "gmpi_direct")
+    advance_send = make_advance_send(scope, block_jobs.MOVES)
+    advance_receive = make_advance_receive(scope, block_jobs.MOVES, note)
 
     @device
     def advance(ctx, slot, sends, looks):
@@ -118,7 +94,7 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
             return 1 if advance_send(ctx, slot, looks) else 0
         return 1 if advance_receive(ctx, slot, looks) else 0
 
-    advance_linked = part("advance_block", 6, 1, advance)
+    advance_linked = linked("gmpi_direct_advance_exchange", 6, 1, advance)
 
     @device
     def tell(ctx, op, word0, root, handle):
@@ -129,7 +105,7 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
         ring.post_about(ctx, lane, warp_lanes(), warp_mask(), word0, peer, 0, handle, 0)
         return 0
 
-    tell_linked = part("tell_exchange", 7, 1, tell)
+    tell_linked = linked("gmpi_direct_exchange_tell", 7, 1, tell)
 
     @device
     def report(ctx, word0, slot):
@@ -146,44 +122,48 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
         )  # fmt: skip
         return 0
 
-    report_linked = part("report_length", 5, 1, report)
+    report_linked = linked("gmpi_direct_exchange_report", 5, 1, report)
 
     @device
     def another(ctx):
         """A slot that is free now; -1: there is none."""
-        slot = -1
-        if leads():
-            slot = taking.try_some(ctx, gpu.lane_id(), warp_mask())
-        slot = broadcast(slot)
-        sync()
-        return slot
+        return taking.try_some(ctx, gpu.lane_id(), warp_mask())
 
+    # wide: what is known of a step
     @device
-    def enter_step(ctx, word0, shape, way, side, step, slot, tail):
-        """Enters the message of a step behind all others."""
-        if leads():
-            peer, which = whom(ctx, word0, shape, way, side.number, step)
-            nbytes, begin, row = place_of_block(ctx, side, which)
-            channel = channel_word(word0, peer, way, step)
-            enter(ctx, channel, slot, nbytes, begin, side.buffer, row)
-            if way == OUT and gpu.lane_id() == 0:
-                ask(ctx, slot)
-            if tail != 0 and gpu.lane_id() == 0:
-                rows.set_field(ctx, (tail >> 1) - 1, LINK, _node(slot, 1 if way == OUT else 0))
+    def enter_step(ctx, word0, shape, way, side, step, slot, tail, drawn):
+        """Enters the message of a step behind all others.
+
+        Args:
+            drawn: as ``enter``'s, of the lane that has the step's number.
+        """
+        area, place = area_of(ctx, word0)
+        peer, which = whom(area, place, shape, way, side.number, step)
+        nbytes, begin, row = place_of_block(ctx, side, which)
+        channel = channel_word(word0, peer, way, step)
+        drawn = gpu.shuffle(warp_mask(), drawn, min(step, warp_lanes() - 1))
+        enter(ctx, channel, slot, nbytes, begin, side.buffer, row, drawn)
+        if way == OUT and drawn == NOT_DRAWN and gpu.lane_id() == 0:
+            ask(ctx, slot)
+        if tail != 0 and gpu.lane_id() == 0:
+            rows.set_field(ctx, (tail >> 1) - 1, LINK, _node(slot, 1 if way == OUT else 0))
         sync()
 
     # wide: the same
     @device
-    def open_receives(ctx, word0, shape, back, step, last, spare, head, tail):
+    def open_receives(ctx, word0, shape, back, step, last, spare, head, tail, steps, drawn):
         """Enters receives as long as there are slots: (the next step, spare slot, list)."""
         while step < last:
+            if not _is_left(steps, step):
+                step += gpu.opaque(1)
+                continue
             slot = spare
             spare = -1
             if slot < 0:
                 slot = another(ctx)
             if slot < 0:
                 break
-            enter_step(ctx, word0, shape, BACK, back, step, slot, tail)
+            enter_step(ctx, word0, shape, BACK, back, step, slot, tail, drawn)
             tail = _node(slot, 0)
             head = tail if head == 0 else head
             step += gpu.opaque(1)
@@ -191,20 +171,23 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
 
     # wide: the same
     @device
-    def open_sends(ctx, word0, shape, out, step, last, spare, head, tail):
+    def open_sends(ctx, word0, shape, out, step, last, spare, head, tail, steps, drawn):
         """The same of sends, most of which are over at once."""
         while step < last:
+            if not _is_left(steps, step):
+                step += gpu.opaque(1)
+                continue
             slot = spare
             spare = -1
             if slot < 0:
                 slot = another(ctx)
             if slot < 0:
                 break
-            enter_step(ctx, word0, shape, OUT, out, step, slot, 0)
+            enter_step(ctx, word0, shape, OUT, out, step, slot, 0, drawn)
             if advance_linked(ctx, slot, 1, 1) != 0:
                 spare = slot
             else:
-                if tail != 0 and leads() and gpu.lane_id() == 0:
+                if tail != 0 and gpu.lane_id() == 0:
                     rows.set_field(ctx, (tail >> 1) - 1, LINK, _node(slot, 1))
                 tail = _node(slot, 1)
                 head = tail if head == 0 else head
@@ -244,13 +227,12 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
             if advance_linked(ctx, slot, sends, looks) != 0:
                 ended += 1
                 spare = spares >> 32 if sends != 0 else spares & wire.LOW_32
-                if leads():
-                    failed = end(ctx, word0, slot, sends, failed)
-                    if gpu.lane_id() == 0:
-                        if before != 0:
-                            rows.set_field(ctx, (before >> 1) - 1, LINK, after)
-                        if spare != 0:
-                            slots.release(ctx, slot)
+                failed = end(ctx, word0, slot, sends, failed)
+                if gpu.lane_id() == 0:
+                    if before != 0:
+                        rows.set_field(ctx, (before >> 1) - 1, LINK, after)
+                    if spare != 0:
+                        slots.release(ctx, slot)
                 if spare == 0:
                     spares |= slot + 1 << (32 if sends != 0 else 0)
                 head = after if before == 0 else head
@@ -267,13 +249,13 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
         the proxy knows of it or 0)."""
         found = 0
         error = 0
-        if leads() and gpu.lane_id() == 0:
+        if gpu.lane_id() == 0:
             found, error, began = pacing.long_wait(ctx, began, False)
         error, found, began = broadcast_3(error, found, began)
         sync()
         if found & pacing.LATE != 0 and handle == 0:
             handle = begin_late(ctx)
-            if handle > 0 and leads():
+            if handle > 0:
                 tell_linked(ctx, wire.OP_WAITS, word0, root, handle)
         if error == 0:
             go_on(ctx, slots.guess(ctx))
@@ -286,32 +268,48 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
     @device
     def exchange(
         ctx, word0, root_op, shape, numbers, send_count, send_type, send_buffer, recv_count,
-        recv_type, recv_buffer, arrays,
+        recv_type, recv_buffer, arrays, left, drawn, straight, spares,
     ):  # fmt: skip
-        """The handle of a call that is over; NOT_OURS: it goes by the proxy."""
+        """The handle of a call that is over; NOT_OURS: it goes by the proxy.
+
+        Args:
+            left, drawn, straight, spares: what ``quick`` has returned.
+        """
         root = sign32(root_op)
         out, back, in_place, flaw = sides_of(
             ctx, word0, shape, numbers, send_count, send_type, send_buffer, recv_count,
             recv_type, recv_buffer, arrays,
         )  # fmt: skip
-        if flaw != 0 or not _may_exchange(ctx, word0, root, shape, in_place):
+        if flaw != 0 or not may_exchange(ctx, word0, root, shape, in_place):
             return NOT_OURS
-        receive, last_receive = steps_of(ctx, word0, root, shape, BACK, in_place)
-        send, last_send = steps_of(ctx, word0, root, shape, OUT, in_place)
-        has_own = shape & OF_NEIGHBOURS == 0 and receive == 0 and send == 0
-        has_own = has_own and last_receive > 0 and last_send > 0
-        sync()  # what other threads wrote to the buffers
-        wrong, spare_recv, spare_send, source, target, own = prepare(
-            ctx, out, back, shape, in_place, has_own
-        )
-        if wrong != 0:
-            return NOT_OURS
-        spare_recv, spare_send = take_two(ctx, spare_recv, spare_send)
-        if spare_send < 0:
-            return no_slot(ctx, word0, spare_send, 0)
-        if own >= 0:
-            receive += 1
-            send += 1
+        area, place = area_of(ctx, word0)
+        receive, last_receive = steps_of(area, place, word0, root, shape, BACK, in_place)
+        send, last_send = steps_of(area, place, word0, root, shape, OUT, in_place)
+        spare_recv = (spares & wire.LOW_32) - 1
+        spare_send = (spares >> 32) - 1
+        own = int64(-1)
+        sends_left = left & wire.LOW_32
+        receives_left = left >> 32 & wire.LOW_32
+        drawn_send = drawn & channels.NUMBERS
+        drawn_receive = drawn >> 32 & channels.NUMBERS
+        if straight >> int64(gpu.lane_id()) & 1 != 0:
+            drawn_receive |= STRAIGHT
+        if left == 0:
+            has_own = shape & OF_NEIGHBOURS == 0 and receive == 0 and send == 0
+            has_own = has_own and last_receive > 0 and last_send > 0
+            wrong, spare_recv, spare_send, source, target, own = prepare(
+                ctx, out, back, shape, in_place, has_own
+            )
+            if wrong != 0:
+                return NOT_OURS
+            spare_recv, spare_send = take_two(ctx, spare_recv, spare_send)
+            if spare_send < 0:
+                return no_slot(ctx, word0, spare_send, 0)
+            sends_left = receives_left = int64(ALL)
+            drawn_send = drawn_receive = int64(NOT_DRAWN)
+            if own >= 0:
+                receive += 1
+                send += 1
         head = int64(0)
         tail = int64(0)
         failed = int64(SUCCESS)
@@ -322,14 +320,16 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
         going = True
         while going:
             receive, spare_recv, head, tail = open_receives(
-                ctx, word0, shape, back, receive, last_receive, spare_recv, head, tail
-            )
+                ctx, word0, shape, back, receive, last_receive, spare_recv, head, tail,
+                receives_left, drawn_receive,
+            )  # fmt: skip
             if own > 0:  # while answers are on their way
-                copy(target, source, own, rank(), size())
+                block_jobs.copy(ctx, target, source, own)
                 own = int64(0)
             send, spare_send, head, tail = open_sends(
-                ctx, word0, shape, out, send, last_send, spare_send, head, tail
-            )
+                ctx, word0, shape, out, send, last_send, spare_send, head, tail, sends_left,
+                drawn_send,
+            )  # fmt: skip
             spares = spare_recv + 1 | spare_send + 1 << 32
             looks = _LOOKS if head == tail else 1
             head, tail, spares, failed, ended = turn(ctx, word0, head, tail, spares, failed, looks)
@@ -342,19 +342,41 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> C
                 error, began, handle = be_patient(ctx, word0, root, began, handle)
                 going = error == 0
         if handle > 0:
-            if leads():
-                tell_linked(ctx, wire.OP_WAITED, word0, root, handle)
+            tell_linked(ctx, wire.OP_WAITED, word0, root, handle)
             end_late(ctx, handle)
         give_back(ctx, spare_recv)
         give_back(ctx, spare_send)
-        failed = broadcast(failed)
-        sync()
         return slots.error_handle(error if error != 0 else failed)
 
-    exchange_linked: Callable = part("exchange", 14, 1, exchange)
+    linked("gmpi_direct_exchange", 18, 1, exchange)
+
+
+def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> SimpleNamespace:
+    """For one scope, all of whose threads call these together.
+
+    Args:
+        requests: of the proxied road.
+        go_on: goes on with requests of the direct road.
+    """
+    if scope.name == WARP.name:
+        _make_body(requests, go_on)
+    rest = declared("gmpi_direct_exchange", 18, 1)
 
     @device
-    def start(ctx, *words):
-        return exchange_linked(ctx, *words) if has_direct(ctx) else NOT_OURS
+    def lead(ctx, words):
+        """A call, by its leading warp, of the arguments of ``open_counted``: its handle, or
+        NOT_OURS."""
+        handle, left, drawn, straight, spares = quick(ctx, *words)
+        if handle == 0:
+            handle = rest(ctx, *(words + (left, drawn, straight, spares)))
+        return handle
 
-    return start
+    @device
+    def lead_block(ctx, words):
+        handle = lead(as_leading_warp(ctx), words)
+        block_jobs.release(handle)
+        return handle
+
+    if scope.name == WARP.name:
+        return SimpleNamespace(lead=lead, follow=block_jobs.follow)
+    return SimpleNamespace(lead=lead_block, follow=block_jobs.follow)

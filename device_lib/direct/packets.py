@@ -315,6 +315,18 @@ def first_announced(cells, number):
 
 
 @device
+def announced(cells, number):
+    """(the first part of the round that has been announced last, -1: none has; place; wanted;
+    whether that is there, too), both packets under way together."""
+    cell = _cell(cells, number)
+    place, word = gpu.read_packet(cell + channels.ANNOUNCED)
+    wanted, beside = gpu.read_packet(cell + channels.WANTED)
+    mark = mark_of(number)
+    first = word & LOW_32 if word >> 32 & LOW_32 == mark else -1
+    return first, place, wanted, beside >> 32 & LOW_32 == mark
+
+
+@device
 def announcement(cells, number, first):
     """(whether the round that begins with part ``first`` has been announced, place, wanted)."""
     cell = _cell(cells, number)

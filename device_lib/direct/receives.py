@@ -12,6 +12,7 @@ One lane finds out what there is to do, and notes what has been done; all thread
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from device_lib.direct import packets, registered, rows
 from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of, take_by_grid
@@ -239,12 +240,12 @@ _note_linked = linked("gmpi_direct_note_receive", 10, 1, note)
 
 
 def make_advance_receive(
-    scope: Scope, unpack: Callable = unpack_layout, note: Callable = _note_linked
+    scope: Scope, moves: SimpleNamespace | None = None, note: Callable = _note_linked
 ) -> Callable:
     """For one scope.
 
     Args:
-        unpack: moves bytes to what is SCATTERED.
+        moves: ``take`` and ``take_wide`` of whoever moves the bytes, if not the scope's threads.
         note: as this file's, linked.
     """
     rank = scope.rank
@@ -257,10 +258,21 @@ def make_advance_receive(
     broadcast_8 = scope.broadcast_8
 
     @device
-    def take_wide(ctx, place, target, moved, length, mark):
+    def take_wide_bytes(ctx, place, target, moved, length, mark):
         if shares(ctx):
             return share(ctx, TAKE_WIDE, place, target, moved, length, mark)
         return packets.take_wide(ctx, place, target, moved, length, mark, rank(), size())
+
+    @device
+    def take_bytes(ctx, slot, there, target, begin, end):
+        if target == SCATTERED:
+            layout = layout_of(ctx, slot, LAYOUT_RECV)
+            unpack_layout(layout, there, begin, end, rank(), size())
+        else:
+            copy_from_staging(target + begin, there, end - begin, rank(), size())
+
+    take_wide = take_wide_bytes if moves is None else moves.take_wide
+    take_some = take_bytes if moves is None else moves.take
 
     # wide: what ``_look`` has returned
     @device
@@ -277,8 +289,7 @@ def make_advance_receive(
             aborted |= packets.await_rest(ctx, at, number, packets.AFTER_HEADER, rank(), size())
         if target == SCATTERED:
             sync()
-            layout = layout_of(ctx, slot, LAYOUT_RECV)
-            unpack(layout, place, 0, moved, rank(), size())
+            take_some(ctx, slot, place, target, 0, moved)
         return aborted
 
     # wide: what ``_look`` has returned
@@ -305,11 +316,7 @@ def make_advance_receive(
         while parts < come:
             end = min(come * channels.PART_BYTES, wanted)
             there = staging + (begin & (2 * channels.PART_BYTES << log) - 1)
-            if target == SCATTERED:
-                layout = layout_of(ctx, slot, LAYOUT_RECV)
-                unpack(layout, there, begin, end, rank(), size())
-            else:
-                copy_from_staging(target + begin, there, end - begin, rank(), size())
+            take_some(ctx, slot, there, target, begin, end)
             parts = come
             begin = end
             if begin < wanted and parts < last:

@@ -18,7 +18,7 @@ from device_lib.platform.primitives import (
     opaque,
     shuffle,
 )
-from device_lib.platform.scope import warp_lanes, warp_mask
+from device_lib.platform.scope import ALL_LANES, FULL_WARP, warp_lanes, warp_mask
 from gmpi.contract import registered
 from gmpi.contract.channels import COUNTER_BYTES, ROW_BYTES
 from gmpi.contract.wire import DEVICE_CHANNELS
@@ -81,6 +81,46 @@ def place_by_warp(ctx, target, nbytes, sender):
             which += opaque(warp_lanes())
     found = ballot(mask, place != 0)
     return shuffle(mask, place, first_bit(found)) if found != 0 else int64(0)
+
+
+@device
+def places_by_warp(ctx, target, nbytes, sender, wanted):
+    """``place_of`` of a part of one array for each lane, by all lanes of a full warp; 0 also where
+    the lane's is in another registered array than the first one's.
+
+    Args:
+        wanted: bits of the lanes that want one, not 0.
+    """
+    channels, last = load_16(ctx.device + DEVICE_CHANNELS)
+    table = channels + (last + 1) * (ROW_BYTES + COUNTER_BYTES)
+    rows = load_gpu(table + registered.IN_USE)
+    ranks = load_8(table + registered.RANKS)
+    at = shuffle(ALL_LANES, target, first_bit(wanted))
+    begin = int64(0)
+    end = int64(0)
+    row = int64(0)
+    which = int64(lane_id())
+    while which < rows and row == 0:
+        there = table + _header_bytes(ranks) + which * _row_bytes(ranks)
+        begin = load_gpu(there + registered.BEGIN)
+        end = begin + load_gpu(there + registered.BYTES)
+        if begin <= at and at < end:
+            row = there
+        which += opaque(FULL_WARP)
+    found = ballot(ALL_LANES, row != 0)
+    place = int64(0)
+    if found != 0:
+        who = first_bit(found)
+        row = shuffle(ALL_LANES, row, who)
+        begin = shuffle(ALL_LANES, begin, who)
+        end = shuffle(ALL_LANES, end, who)
+        inside = begin <= target and target + nbytes <= end
+        aligned = (target | nbytes) & (registered.ALIGNMENT - 1) == 0
+        if inside and aligned and wanted >> int64(lane_id()) & 1 != 0:
+            shift = load_gpu(row + registered.SHIFTS + 8 * _rank_of(table, ranks, sender))
+            if shift & registered.MAPPED != 0:
+                place = target + (shift & ~registered.MAPPED)
+    return place
 
 
 @device

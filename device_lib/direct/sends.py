@@ -12,6 +12,7 @@ One lane finds out what there is to do, and notes what has been done; all thread
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from device_lib.direct import packets, rows, table
 from device_lib.direct.grid_rounds import push_by_grid, round_bytes
@@ -121,11 +122,11 @@ _look_linked = linked("gmpi_direct_look_send", 5, 8, _look)
 _note_linked = linked("gmpi_direct_note_send", 9, 1, _note)
 
 
-def make_advance_send(scope: Scope, pack: Callable = pack_layout) -> Callable:
+def make_advance_send(scope: Scope, moves: SimpleNamespace | None = None) -> Callable:
     """For one scope.
 
     Args:
-        pack: moves bytes of what is SCATTERED.
+        moves: ``push`` and ``put_wide`` of whoever moves the bytes, if not the scope's threads.
     """
     rank = scope.rank
     size = scope.size
@@ -133,6 +134,24 @@ def make_advance_send(scope: Scope, pack: Callable = pack_layout) -> Callable:
     sync = scope.sync
     shares = shares_of(scope)
     broadcast_8 = scope.broadcast_8
+
+    @device
+    def push_bytes(ctx, slot, there, address, begin, nbytes):
+        if address == SCATTERED:
+            layout = layout_of(ctx, slot, LAYOUT_SEND)
+            pack_layout(layout, there, begin, begin + nbytes, rank(), size())
+        else:
+            copy_to_staging(there, address + begin, nbytes, rank(), size())
+
+    @device
+    def put_wide_bytes(ctx, to, address, nbytes, wide):
+        if shares(ctx):
+            share(ctx, PUT_WIDE, to, address, nbytes, wide, 0)
+        else:
+            packets.put_wide(to, address, nbytes, wide, rank(), size())
+
+    push_some = push_bytes if moves is None else moves.push
+    put_wide = put_wide_bytes if moves is None else moves.put_wide
 
     # wide: what ``_look`` has returned
     @device
@@ -153,12 +172,7 @@ def make_advance_send(scope: Scope, pack: Callable = pack_layout) -> Callable:
         pushing = True  # nothing wanted: one part without bytes
         while pushing:
             nbytes = min(end - begin, piece)
-            there = to + begin
-            if address == SCATTERED:
-                layout = layout_of(ctx, slot, LAYOUT_SEND)
-                pack(layout, there, begin, begin + nbytes, rank(), size())
-            else:
-                copy_to_staging(there, address + begin, nbytes, rank(), size())
+            push_some(ctx, slot, to + begin, address, begin, nbytes)
             sync()
             parts += piece // channels.PART_BYTES
             begin += nbytes
@@ -174,13 +188,6 @@ def make_advance_send(scope: Scope, pack: Callable = pack_layout) -> Callable:
         if shares(ctx):
             return push_by_grid(ctx, slot, number, parts, at, to, address, total, log)
         return push_round(ctx, slot, number, parts, at, to, address, total, log)
-
-    @device
-    def put_wide(ctx, to, address, nbytes, wide):
-        if shares(ctx):
-            share(ctx, PUT_WIDE, to, address, nbytes, wide, 0)
-        else:
-            packets.put_wide(to, address, nbytes, wide, rank(), size())
 
     @device
     def advance_send(ctx, slot, looks):

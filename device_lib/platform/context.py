@@ -229,6 +229,20 @@ def as_leader(ctx):
 
 
 @device
+def leads_block(ctx):
+    """Whether the caller is a leading warp, for whose jobs the other threads of its block wait."""
+    return ctx.shape >> sizes.SHAPE_LED_SHIFT & 1
+
+
+@device
+def as_leading_warp(ctx):
+    """The same context, for such a warp."""
+    return DeviceContext(
+        ctx.mapped, ctx.device, ctx.shape | 1 << sizes.SHAPE_LED_SHIFT, ctx.identity
+    )
+
+
+@device
 def may_go_direct(ctx, word0):
     """Whether those on a call's communicator may.
 

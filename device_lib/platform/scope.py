@@ -16,6 +16,7 @@ from device_lib.platform.primitives import device
 #: Mask of a full warp. A constant: with any other the compiler adds instructions that check
 #: whether the lanes agree on it.
 ALL_LANES = 0xFFFFFFFF
+FULL_WARP = 32  # lanes
 
 
 class Scope(NamedTuple):

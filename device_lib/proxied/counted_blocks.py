@@ -103,7 +103,7 @@ def block(side, i, joined_at):
 
 
 @device
-def _array_flaw(side):
+def array_flaw(side):
     """Whether the arrays have an element for each block: the flaw, or 0."""
     if side.arrays == 0 or side.number == 0:
         return 0
@@ -127,7 +127,7 @@ def _is_known(row, datatype):
 
 
 @device
-def _is_typed(side):
+def is_typed(side):
     """Whether each block has a datatype of its own, and displacements are in bytes."""
     return side.arrays != 0 and gpu.load_8(side.arrays + ARRAYS_TYPES) != 0
 
@@ -137,7 +137,7 @@ def offset_of(side, row, count, displ, nbytes):
     """Where a block begins, in bytes: -1 where that is far outside of everything."""
     if displ > POSITION_MASK or displ < -POSITION_MASK:
         return False, 0
-    if _is_typed(side):
+    if is_typed(side):
         return True, displ
     if row == 0:
         return True, displ * (nbytes // count)
@@ -156,7 +156,7 @@ def _block_flaw(side, row, count, displ, nbytes):
     strided = gpu.load_8(side.buffer + BUFFER_DIMS) != 0
     if address < 0 or (address == 0 and (row == 0 or room < UNLIMITED)):
         return counts.FLAW_BUFFER | FLAG_NULL_BUFFER << counts.FLAW_FLAGS_SHIFT
-    if strided and (row != 0 or _is_typed(side)):
+    if strided and (row != 0 or is_typed(side)):
         return counts.FLAW_BUFFER | FLAG_STRIDED_BUFFER << counts.FLAW_FLAGS_SHIFT
     if side.writes and (
         (row != 0 and count > gpu.load_gpu(row + TYPE_DISTINCT) & DISTINCT_MASK)
@@ -181,7 +181,7 @@ def survey(ctx, side, reduced):
     Returns:
         (bytes, as packed; address of all of them if they are one run, else 0; the flaw, 0: none).
     """
-    flaw = _array_flaw(side)
+    flaw = array_flaw(side)
     plain = gpu.load_8(side.buffer + BUFFER_DIMS) == 0
     address = gpu.load_8(side.buffer + BUFFER_ADDRESS)
     is_run = plain

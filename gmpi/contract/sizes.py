@@ -25,6 +25,8 @@ SHAPE_P2P_SHIFT = 59  # 1: another rank reads our GPU staging (1)
 SHAPE_DIRECT_SHIFT = 60  # 1: there is a communicator of the direct road (1)
 # 1: the call is of grid scope, and its other blocks wait for jobs (1); set by the leading block
 SHAPE_GRID_SHIFT = 61
+# 1: the leading warp carries out the call, and the other threads of its block wait for jobs (1)
+SHAPE_LED_SHIFT = 62
 IDENTITY_SIZE_SHIFT = 32
 
 

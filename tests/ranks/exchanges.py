@@ -118,19 +118,47 @@ def exchange(ctx, a, b, sent, received, displs, comm, errors):
 
 
 def all_to_all(
-    g: gmpi.Context, sent: np.ndarray, received: np.ndarray, comm: int = 0
-) -> tuple[Any, Any]:
+    g: gmpi.Context, sent: np.ndarray, received: np.ndarray, comm: int = 0, threads: int = 32,
+    registered: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
     """(error classes, what has come) of Alltoallv of bytes; a row of counts for each call."""
     room = int(max(sent.max(), received.max()))
+    if registered:
+        room = -(-room // 16) * 16  # a block that begins elsewhere cannot go straight
     a = cuda.to_device(np.concatenate([pattern(room, 9 * RANK + r) for r in range(SIZE)]))
-    b = cuda.to_device(np.zeros((len(sent), SIZE * room), np.uint8))
+    b = (g.zeros if registered else cuda.device_array)((len(sent), SIZE * room), np.uint8)
+    b.copy_to_device(np.zeros((len(sent), SIZE * room), np.uint8))
     errors = cuda.to_device(np.full(len(sent), -1))
     displs = cuda.to_device(room * np.arange(SIZE))
     counts = cuda.to_device(sent), cuda.to_device(received)
-    exchange[1, 32](g.device, a, b, *counts, displs, comm, errors)
+    exchange[1, threads](g.device, a, b, *counts, displs, comm, errors)
     with contextlib.suppress(gmpi.TruncationError):
         g.synchronize()
-    return errors.copy_to_host(), b.copy_to_host().reshape(len(sent), SIZE, room)
+    found = b.copy_to_host().reshape(len(sent), SIZE, room)
+    if registered:
+        barrier()  # nobody stores there any more
+        g.unregister(b)
+    return errors.copy_to_host(), found
+
+
+def blocks_of_all_lengths(g: gmpi.Context) -> None:
+    """Each by one lane, by a warp, or by all threads; of a block whose leading warp is not full, of
+    that warp alone, and of several warps, of which one is not full."""
+    lengths = np.array([
+        0, 1, 8, 9, 380, 1024, 1025, channels.ROOM, channels.ROOM + 16, 65536,
+        channels.WIDE_ROOM, channels.WIDE_ROOM + 1,
+    ])  # fmt: skip
+    calls = np.arange(len(lengths))[:, None]
+    for threads, registered in ((20, False), (32, True), (100, False), (100, True)):
+        sent = lengths[(calls + 5 * RANK + np.arange(SIZE)) % len(lengths)]
+        received = lengths[(calls + 5 * np.arange(SIZE) + RANK) % len(lengths)]
+        errors, found = all_to_all(g, sent, received, 0, threads, registered)
+        same(errors, [0] * len(lengths), "error classes")
+        for k, row in enumerate(found):
+            for r, block in enumerate(row):
+                n = received[k, r]
+                same(block[:n], pattern(n, 9 * r + RANK), f"{threads} threads, {n} bytes of {r}")
+                assert not block[n:].any(), (threads, k, r)
 
 
 def counts_that_differ(g: gmpi.Context) -> None:
@@ -320,8 +348,8 @@ def more_edges_than_slots() -> None:
 
 
 SCENARIOS = [
-    no_record_for_a_call, counts_that_differ, numbers_wrap, communicators_that_come_and_go,
-    straight_to_registered_arrays, views_and_shared_memory,
+    no_record_for_a_call, blocks_of_all_lengths, counts_that_differ, numbers_wrap,
+    communicators_that_come_and_go, straight_to_registered_arrays, views_and_shared_memory,
 ]  # fmt: skip
 
 

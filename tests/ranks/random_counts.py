@@ -321,7 +321,7 @@ def program(g: gmpi.Context, seed: int, comms: list[Any], handles: list[int], ki
         sizes += [ROOM, WIDE_ROOM // 3]
     calls = [random_call(rng, k, kinds, comms, sizes) for k in range(12)]
     hosts = rng.random(SIZE) < (0.4 if seed % 2 and not DIRECT else 0)  # who has no kernel
-    scope, threads = [("block", 32), ("warp", 32), ("block", 40), ("block", 20)][seed % 4]
+    scope, threads = [("block", 32), ("warp", 32), ("block", 72), ("block", 20)][seed % 4]
     found = on_host(g, calls, handles) if hosts[RANK] else in_kernel(
         g, calls, handles, scope, threads, seed % 3 == 0
     )  # fmt: skip

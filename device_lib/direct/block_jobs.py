@@ -1,0 +1,262 @@
+"""A call of block scope that the leading warp carries out alone: the other warps do its jobs.
+
+A call that all threads carry out pays for all of them: each saves registers, each comes to every
+barrier. Here the others wait at a barrier, read a *job* from the block's shared memory, do their
+share of it, and meet again; the last job is the call's result. The leading warp is that of a call
+of warp scope, by the same code: then there is nobody else, and it does all of each job.
+
+A job is a single one, with its words, or a *batch*: a bit for each row of the leading warp's lanes
+(``Scope.put_row``), which says what to move. Short rows of a batch are moved by a warp each, side
+by side, and longer ones by all threads.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from device_lib.direct import packets
+from device_lib.move.blocks import pack_any, unpack_any
+from device_lib.move.copy import copy_from_staging, copy_to_staging
+from device_lib.move.layouts import layout_of
+from device_lib.move.stretch import put_stretch
+from device_lib.platform import primitives as gpu
+from device_lib.platform.context import leads_block
+from device_lib.platform.library import linked
+from device_lib.platform.primitives import device, int64
+from device_lib.platform.scope import warp_lanes, warp_mask
+from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
+from gmpi.contract.wire import SCATTERED
+
+# Kinds of jobs.
+OVER = 0
+_BATCH = 1
+_PUSH = 2
+_TAKE = 3
+_PUT_WIDE = 4
+_TAKE_WIDE = 5
+_COPY = 6
+
+# What is to be done with a row of a batch.
+COPY = 0
+PUT_PACKETS = 1
+PUT_WIDE = 2
+TAKE_PACKETS = 3
+TAKE_WIDE = 4
+_KIND_SHIFT = 20  # above the bytes
+_NUMBER_SHIFT = 24
+_BYTES_MASK = (1 << _KIND_SHIFT) - 1
+MOST_BYTES = _BYTES_MASK
+_OF_A_WARP = 1024  # bytes of a row that a warp moves
+
+
+@device
+def row_word(kind, nbytes, number):
+    """The third word of a row, beside where the bytes go and where they are.
+
+    Args:
+        number: of the message, in the slot or in the wide slot.
+    """
+    return nbytes | kind << _KIND_SHIFT | number << _NUMBER_SHIFT
+
+
+@device
+def _move(ctx, to, source, word, rank, size):
+    nbytes = word & _BYTES_MASK
+    kind = word >> _KIND_SHIFT & (1 << _NUMBER_SHIFT - _KIND_SHIFT) - 1
+    number = word >> _NUMBER_SHIFT
+    if kind == COPY:
+        put_stretch(to, source, nbytes, rank, size)
+    elif kind == PUT_PACKETS:
+        packets.put_packets(to, source, nbytes, number, rank, size)
+    elif kind == PUT_WIDE:
+        packets.put_wide(to, source, nbytes, number, rank, size)
+    elif kind == TAKE_PACKETS:
+        return packets.take_packets(ctx, source, to, nbytes, nbytes, number, rank, size)
+    else:
+        mark = packets.mark_of(number)
+        return packets.take_wide(ctx, source, to, nbytes, nbytes, mark, rank, size)
+    return 0
+
+
+_move_linked = linked("gmpi_direct_move_row", 8, 1, _move)
+
+
+@device
+def _move_rows(ctx, rows):
+    """The calling thread's share of a batch that is in the block's shared memory: 1 where waits
+    were aborted before it was done, else 0."""
+    rank = int64(gpu.thread_rank())
+    size = int64(gpu.block_threads())
+    warps = size >> 5
+    turn = 0
+    failed = 0
+    while rows != 0:
+        row = gpu.first_bit(rows)
+        rows &= rows - 1
+        to, source, word = gpu.get_block_row(row, 0, 0, 0)
+        if word & _BYTES_MASK > _OF_A_WARP or warps <= 1:
+            failed |= _move_linked(ctx, to, source, word, rank, size)
+        else:
+            if turn == rank >> 5:
+                failed |= _move_linked(ctx, to, source, word, rank & 31, int64(32))
+            turn = turn + 1 if turn + 1 < warps else 0
+    return failed
+
+
+@device
+def _batch(ctx, rows, to, source, word):
+    """Has the rows of a batch moved, by the leading warp: 1 where waits were aborted before all was
+    done, else 0.
+
+    Args:
+        rows: bits of the lanes whose words these are, the same in all lanes.
+        to, source, word: of the lane's row (``row_word``).
+    """
+    lane = int64(gpu.lane_id())
+    if leads_block(ctx):
+        if rows >> lane & 1 != 0:
+            gpu.put_block_row(lane, to, source, word)
+        gpu.put_block_4(_BATCH, rows, 0, 0)
+        gpu.sync_block()
+        return 1 if gpu.sync_block_or(_move_rows(ctx, rows)) else 0
+    mask = warp_mask()
+    lanes = int64(warp_lanes())
+    failed = 0
+    while rows != 0:
+        row = gpu.first_bit(rows)
+        rows &= rows - 1
+        here = gpu.shuffle(mask, to, row), gpu.shuffle(mask, source, row)
+        its = gpu.shuffle(mask, word, row)
+        failed |= _move_linked(ctx, here[0], here[1], its, lane, lanes)
+    gpu.sync_warp(mask)
+    return 1 if gpu.ballot(mask, failed != 0) != 0 else 0
+
+
+batch = linked("gmpi_direct_move_batch", 7, 1, _batch)
+
+
+# wide: words of a job
+@device
+def _execute(ctx, kind, a, b, c, d, e, rank, size):
+    """The calling thread's share of a single job, likewise."""
+    if kind == _PUSH:
+        if c == SCATTERED:
+            pack_any(layout_of(ctx, a, LAYOUT_SEND), b, d, d + e, rank, size)
+        else:
+            copy_to_staging(b, c + d, e, rank, size)
+    elif kind == _TAKE:
+        if c == SCATTERED:
+            unpack_any(layout_of(ctx, a, LAYOUT_RECV), b, d, e, rank, size)
+        else:
+            copy_from_staging(c + d, b, e - d, rank, size)
+    elif kind == _PUT_WIDE:
+        packets.put_wide(a, b, c, d, rank, size)
+    elif kind == _COPY:
+        put_stretch(a, b, c, rank, size)
+    else:
+        return packets.take_wide(ctx, a, b, c, d, e, rank, size)
+    return 0
+
+
+_execute_linked = linked("gmpi_direct_execute_job", 11, 1, _execute)
+
+
+@device
+def _share(ctx, kind, a, b, c, d, e):
+    """Has a single job done, as ``batch``."""
+    if leads_block(ctx):
+        gpu.put_block_4(kind, a, b, c)
+        if gpu.lane_id() == 0:
+            gpu.put_block_row(0, d, e, 0)
+        gpu.sync_block()
+        rank, size = int64(gpu.thread_rank()), int64(gpu.block_threads())
+        failed = _execute_linked(ctx, kind, a, b, c, d, e, rank, size)
+        return 1 if gpu.sync_block_or(failed) else 0
+    rank, size = int64(gpu.lane_id()), int64(warp_lanes())
+    failed = _execute_linked(ctx, kind, a, b, c, d, e, rank, size)
+    gpu.sync_warp(warp_mask())
+    return 1 if gpu.ballot(warp_mask(), failed != 0) != 0 else 0
+
+
+_share_linked = linked("gmpi_direct_share_job", 9, 1, _share)
+
+
+@device
+def _push(ctx, slot, there, address, begin, nbytes):
+    _share_linked(ctx, _PUSH, slot, there, address, begin, nbytes)
+
+
+@device
+def _put_wide(ctx, to, address, nbytes, wide):
+    _share_linked(ctx, _PUT_WIDE, to, address, nbytes, wide, 0)
+
+
+@device
+def _take(ctx, slot, there, target, begin, end):
+    _share_linked(ctx, _TAKE, slot, there, target, begin, end)
+
+
+@device
+def _take_wide(ctx, place, target, moved, length, mark):
+    return _share_linked(ctx, _TAKE_WIDE, place, target, moved, length, mark)
+
+
+@device
+def copy(ctx, target, source, nbytes):
+    _share_linked(ctx, _COPY, target, source, nbytes, 0, 0)
+
+
+#: What ``make_advance_send`` and ``make_advance_receive`` take.
+MOVES = SimpleNamespace(push=_push, put_wide=_put_wide, take=_take, take_wide=_take_wide)
+
+
+# --- a call of block scope ------------------------------------------------------------------------
+
+
+@device
+def begin(ctx):
+    """The leading warp: what other threads of its scope wrote to the buffers is there."""
+    if leads_block(ctx):
+        gpu.sync_block()
+    else:
+        gpu.sync_warp(warp_mask())
+
+
+@device
+def release(result):
+    """The leading warp of a block: its call is over."""
+    gpu.put_block_4(OVER, result, 0, 0)
+    gpu.sync_block()
+
+
+@device
+def _serve(ctx):
+    """Does jobs, of which the first one is there, until the call is over: its result."""
+    rank, size = int64(gpu.thread_rank()), int64(gpu.block_threads())
+    kind, a, b, c = gpu.get_block_4(0, 0, 0, 0)
+    while kind != OVER:
+        if kind == _BATCH:
+            failed = _move_rows(ctx, a)
+        else:
+            d, e, unused = gpu.get_block_row(0, 0, 0, 0)
+            failed = _execute_linked(ctx, kind, a, b, c, d, e, rank, size)
+        gpu.sync_block_or(failed)
+        gpu.sync_block()
+        kind, a, b, c = gpu.get_block_4(0, 0, 0, 0)
+    return a
+
+
+_serve_linked = linked("gmpi_direct_serve_jobs", 3, 1, _serve)
+
+
+@device
+def follow(ctx):
+    """What the call returns, in the block's other warps: most have no job, and then nothing is
+    called, which would save registers in all of them."""
+    gpu.sync_block()  # ``begin``
+    gpu.sync_block()
+    kind, result, unused, ignored = gpu.get_block_4(0, 0, 0, 0)
+    if kind == OVER:
+        return result
+    return _serve_linked(ctx)

@@ -1,0 +1,139 @@
+"""What each lane of the leading warp finds out of its block before the first message of an exchange
+(``exchange_quick``). All lanes call these, of a full warp.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from device_lib.direct import packets, table
+from device_lib.direct.exchange_blocks import exchange_key, whom
+from device_lib.move.layouts import BUFFER_ADDRESS, BUFFER_BYTES, BUFFER_DIMS
+from device_lib.platform import primitives as gpu
+from device_lib.platform.primitives import device, int64
+from device_lib.platform.scope import ALL_LANES, FULL_WARP
+from device_lib.proxied import slots
+from device_lib.proxied.counted_blocks import array_flaw, block, is_typed
+from gmpi.contract import channels
+from gmpi.contract.constants import DATATYPE_MARK, FIRST_WITH_GAPS
+from gmpi.contract.wire import COMMUNICATORS, POSITION_MASK
+
+_CELLS = channels.DEPTH  # that lanes look at together; of four channels
+_CHANNELS = FULL_WARP // _CELLS
+
+
+@device
+def take_two(ctx, lane):
+    """(a slot, whether it is ours) in the first two lanes."""
+    slot = slots.guess(ctx) & ~1 | lane & 1
+    taken = False
+    if lane < 2:
+        taken = slots.was_free(slot, slots.take_bit(ctx, slot))
+    return slot, taken
+
+
+@device
+def block_of(side, lane):
+    """(bytes, address, whether the block is one for the quick way) of the lane's block."""
+    if side.number == 0:
+        return int64(0), int64(0), True
+    address = gpu.load_8(side.buffer + BUFFER_ADDRESS)
+    nbytes = int64(0)
+    begin = int64(0)
+    quick = array_flaw(side) == 0 and side.number <= FULL_WARP
+    if quick and lane < side.number:
+        count, displ, datatype = block(side, lane, 0)
+        size = datatype >> 8 & 0xFF
+        quick = datatype & ~0xFFFF == DATATYPE_MARK and datatype & 0xFF < FIRST_WITH_GAPS
+        quick = quick and size > 0 and count >= 0 and count <= channels.WIDE_ROOM
+        quick = quick and -POSITION_MASK <= displ and displ <= POSITION_MASK
+        if quick:
+            nbytes = count * size
+            begin = displ if is_typed(side) else displ * size
+            room = gpu.load_8(side.buffer + BUFFER_BYTES)
+            inside = begin >= 0 and begin + nbytes <= room and address > 0
+            plain = gpu.load_8(side.buffer + BUFFER_DIMS) == 0
+            plain = plain and gpu.memory_space(address) == 0
+            quick = nbytes <= channels.WIDE_ROOM and (nbytes == 0 or (inside and plain))
+    return nbytes, address + begin, quick
+
+
+# wide: what all lanes have read already
+@device
+def step_of(area, place, shape, way, number, lane, last, nbytes, address):
+    """(the other rank, bytes, address) of the lane's step.
+
+    Args:
+        nbytes, address: of the lane's block.
+    """
+    peer = int64(0)
+    which = int64(0)
+    if lane < last:
+        peer, which = whom(area, place, shape, way, number, lane)
+    return peer, gpu.shuffle(ALL_LANES, nbytes, which), gpu.shuffle(ALL_LANES, address, which)
+
+
+@device
+def end_of(ctx, word0, peer, receives, wanted):
+    """(whether all channels are there, where the lane's other end is, ours, counters)."""
+    remote = int64(0)
+    local = int64(0)
+    counters = int64(0)
+    found = True
+    if wanted:
+        key = exchange_key(word0 >> 16 & (COMMUNICATORS - 1), peer, receives)
+        found, at, remote, local, counters = table.glance(ctx, key)
+    return gpu.ballot(ALL_LANES, not found) == 0, remote, local, counters
+
+
+@device
+def order_of(peer, wanted, last, several):
+    """(messages of the same channel before the lane's, how many of it there are, whose is first).
+
+    Args:
+        several: whether a channel may have more than one.
+    """
+    lane = int64(gpu.lane_id())
+    if not several:
+        return int64(0), int64(1), lane
+    bits = gpu.ballot(ALL_LANES, wanted)
+    before = int64(0)
+    number = int64(0)
+    first = int64(FULL_WARP)
+    other = int64(0)
+    while other < last:
+        same = gpu.shuffle(ALL_LANES, peer, other) == peer and bits >> other & 1 != 0
+        if same:
+            number += 1
+            before += 1 if other < lane else 0
+            first = min(first, other)
+        other += gpu.opaque(1)
+    return before, number, min(first, int64(FULL_WARP - 1))
+
+
+@device
+def look_for_credits(needed, local, number, counters, ahead):
+    """How many slots are free from the lane's message on: ``ahead``, but where a look is needed.
+
+    Each lane looks at one cell.
+
+    Args:
+        needed: bits of lanes.
+    """
+    lane = int64(gpu.lane_id())
+    base = int64(0)
+    while needed >> base != 0:
+        channel = base + lane // _CELLS
+        cells = gpu.shuffle(ALL_LANES, local, channel)
+        first = gpu.shuffle(ALL_LANES, number, channel)
+        credit = False
+        if needed >> channel & 1 != 0:
+            credit = packets.has_credit(cells, first + (lane & _CELLS - 1) & channels.NUMBERS)
+        bits = gpu.ballot(ALL_LANES, credit)
+        mine = lane - base
+        if mine >= 0 and mine < _CHANNELS and needed >> lane & 1 != 0:
+            missing = ~(bits >> mine * _CELLS) & (1 << _CELLS) - 1 | 1 << _CELLS
+            ahead = gpu.first_bit(missing)
+            if ahead > 0:
+                table.set_known_free(counters, number + ahead & channels.NUMBERS)
+        base += gpu.opaque(_CHANNELS)
+    return ahead
