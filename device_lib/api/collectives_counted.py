@@ -13,15 +13,17 @@ from types import SimpleNamespace
 
 from device_lib.api.local import comm_rank, comm_size
 from device_lib.api.waiting import as_it_is
+from device_lib.direct.exchange_blocks import area_of
 from device_lib.direct.exchanges import NOT_OURS
 from device_lib.move.message import fitting, pair, word0_of
-from device_lib.platform.context import has_direct
+from device_lib.platform.context import has_direct, may_collect_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import buffer_of, describe, device, int64, itemsize_of
 from device_lib.platform.scope import Scope
 from device_lib.proxied import neighbours
 from device_lib.proxied.counted_sides import SHAPE_ME_SHIFT, shape_of
 from device_lib.proxied.opening_counted import make_open_counted
+from gmpi.contract.collectives import RANKS_SHIFT
 from gmpi.contract.moves import (
     ALL,
     ALL_AT_ROOT,
@@ -30,7 +32,7 @@ from gmpi.contract.moves import (
     WITH_TABLES,
     Row,
 )
-from gmpi.contract.wire import BLOCKING
+from gmpi.contract.wire import BLOCKING, LOW_32
 
 _NONE = 0  # in place of an array of integers
 
@@ -46,31 +48,51 @@ def _words_of(array):
 
 
 def _number(kind: int) -> Callable:
-    """How many blocks a rank gives or gets, by (ctx, comm, rank, ranks, root)."""
+    """How many blocks a rank gives or gets, by (rank, ranks, root, what ``_degrees`` says)."""
 
     @device
-    def one(ctx, comm, rank, ranks, root):
+    def one(rank, ranks, root, degrees):
         return 1 if ranks > 0 else 0
 
     @device
-    def each(ctx, comm, rank, ranks, root):
+    def each(rank, ranks, root, degrees):
         return ranks
 
     @device
-    def each_at_root(ctx, comm, rank, ranks, root):
+    def each_at_root(rank, ranks, root, degrees):
         return ranks if rank == root else 0
 
     @device
-    def each_source(ctx, comm, rank, ranks, root):
-        return neighbours.sources(ctx, comm)
+    def each_source(rank, ranks, root, degrees):
+        return degrees & LOW_32
 
     @device
-    def each_destination(ctx, comm, rank, ranks, root):
-        return neighbours.destinations(ctx, comm)
+    def each_destination(rank, ranks, root, degrees):
+        return degrees >> 32
 
     found = {ALL: each, ALL_AT_ROOT: each_at_root}
     found |= {SOURCES: each_source, DESTINATIONS: each_destination}
     return found.get(kind, one)
+
+
+def _degrees(row: Row) -> Callable:
+    """``neighbours.degrees``, or 0 where a call has nothing of neighbours."""
+
+    @device
+    def none(ctx, comm):
+        return 0
+
+    return neighbours.degrees if row.among_neighbours else none
+
+
+@device
+def _place(ctx, word0, comm):
+    """(rank, number of ranks) of this process on a communicator; of a direct one without a look at
+    host memory, which takes 1 us."""
+    if may_collect_direct(ctx, word0):
+        where = area_of(ctx, word0)[1]
+        return where & LOW_32, where >> RANKS_SHIFT
+    return int64(comm_rank(ctx, comm)), int64(comm_size(ctx, comm))
 
 
 def make_counted_calls(
@@ -91,7 +113,7 @@ def make_counted_calls(
     def starter(row: Row, may_go_direct: bool) -> Callable:
         """What opens the request: all that MPI's calls of this kind may have as arguments."""
         shape = shape_of(row)
-        outs, backs = _number(row.out), _number(row.back)
+        outs, backs, degrees_of = _number(row.out), _number(row.back), _degrees(row)
 
         # wide: as MPI's
         @device
@@ -118,11 +140,13 @@ def make_counted_calls(
             arrays, nbytes, ignored = buffer_of(
                 (a, b, d, e, g, h, min(c, f, i), j, k, n, o, q, r, min(m, p, s))
             )
-            me, ranks = int64(comm_rank(ctx, comm)), int64(comm_size(ctx, comm))
-            given = int64(outs(ctx, comm, me, ranks, root))
-            numbers = given | int64(backs(ctx, comm, me, ranks, root)) << 32
+            word0 = word0_of(call, 0, comm, 0)
+            degrees = int64(degrees_of(ctx, comm))
+            me, ranks = _place(ctx, word0, comm)
+            given = int64(outs(me, ranks, root, degrees))
+            numbers = given | int64(backs(me, ranks, root, degrees)) << 32
             words = (
-                word0_of(call, 0, comm, 0),
+                word0,
                 pair(root, op),
                 shape | me << SHAPE_ME_SHIFT,
                 numbers,

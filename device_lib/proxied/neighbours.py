@@ -9,7 +9,6 @@ from gmpi.contract.wire import (
     COMMUNICATOR_MASK,
     COMMUNICATORS,
     DEVICE_TOPOLOGY,
-    LOW_32,
     TOPOLOGY_BYTES,
 )
 
@@ -22,15 +21,10 @@ def _word(ctx, comm, which):
 
 
 @device
-def sources(ctx, comm):
-    """How many neighbours send blocks to this rank, PROC_NULL among them."""
-    return _word(ctx, comm, DEGREES) & LOW_32
-
-
-@device
-def destinations(ctx, comm):
-    """How many it sends blocks to."""
-    return _word(ctx, comm, DEGREES) >> 32
+def degrees(ctx, comm):
+    """How many neighbours send blocks to this rank, PROC_NULL among them, | how many it sends
+    blocks to << 32."""
+    return _word(ctx, comm, DEGREES)
 
 
 @device
