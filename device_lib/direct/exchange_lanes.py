@@ -9,10 +9,16 @@ from device_lib.direct import packets, table
 from device_lib.direct.exchange_blocks import exchange_key, whom
 from device_lib.move.layouts import BUFFER_ADDRESS, BUFFER_BYTES, BUFFER_DIMS
 from device_lib.platform import primitives as gpu
+from device_lib.platform.context import sign32
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import ALL_LANES, FULL_WARP
 from device_lib.proxied import slots
-from device_lib.proxied.counted_blocks import array_flaw, block, is_typed
+from device_lib.proxied.counted_blocks import (
+    ARRAYS_COUNTS,
+    ARRAYS_DISPLS,
+    ARRAYS_LENGTH,
+    ARRAYS_TYPES,
+)
 from gmpi.contract import channels
 from gmpi.contract.constants import DATATYPE_MARK, FIRST_WITH_GAPS
 from gmpi.contract.wire import COMMUNICATORS, POSITION_MASK
@@ -32,23 +38,54 @@ def take_two(ctx, lane):
 
 
 @device
+def _element(at, size, i):
+    """Element ``i`` of an array of integers."""
+    if size == 4:
+        return sign32(int64(gpu.load_4_if(at + i * 4, 1)))
+    return gpu.load_8(at + i * 8)
+
+
+@device
 def block_of(side, lane):
-    """(bytes, address, whether the block is one for the quick way) of the lane's block."""
+    """(bytes, address, whether the block is one for the quick way) of the lane's block.
+
+    What ``counted_blocks.block`` and ``survey`` say of all blocks, as far as it is needed here.
+    """
     if side.number == 0:
         return int64(0), int64(0), True
-    address = gpu.load_8(side.buffer + BUFFER_ADDRESS)
+    count = int64(side.count)
+    datatype = int64(side.datatype)
+    begin = lane * count
+    quick = side.number <= FULL_WARP
+    typed = False
+    if side.arrays != 0:
+        counts = gpu.load_8(side.arrays + ARRAYS_COUNTS)
+        size = gpu.load_8(side.arrays + ARRAYS_COUNTS + 8)
+        displs = gpu.load_8(side.arrays + ARRAYS_DISPLS)
+        displs_size = gpu.load_8(side.arrays + ARRAYS_DISPLS + 8)
+        types = gpu.load_8(side.arrays + ARRAYS_TYPES)
+        types_size = gpu.load_8(side.arrays + ARRAYS_TYPES + 8)
+        length = gpu.load_8(side.arrays + ARRAYS_LENGTH)
+        typed = types != 0
+        quick = quick and size != 0 and displs_size != 0 and (types_size != 0 or not typed)
+        quick = quick and length >= side.first + side.number and side.joined == 0
+        if quick and lane < side.number:
+            count = _element(counts, size, side.first + lane)
+            begin = _element(displs, displs_size, side.first + lane)
+            if typed:
+                datatype = _element(types, types_size, side.first + lane)
     nbytes = int64(0)
-    begin = int64(0)
-    quick = array_flaw(side) == 0 and side.number <= FULL_WARP
+    address = gpu.load_8(side.buffer + BUFFER_ADDRESS)
     if quick and lane < side.number:
-        count, displ, datatype = block(side, lane, 0)
+        if side.missing >> lane & 1 != 0:
+            count = min(count, int64(0))
         size = datatype >> 8 & 0xFF
         quick = datatype & ~0xFFFF == DATATYPE_MARK and datatype & 0xFF < FIRST_WITH_GAPS
         quick = quick and size > 0 and count >= 0 and count <= channels.WIDE_ROOM
-        quick = quick and -POSITION_MASK <= displ and displ <= POSITION_MASK
+        quick = quick and -POSITION_MASK <= begin and begin <= POSITION_MASK
         if quick:
             nbytes = count * size
-            begin = displ if is_typed(side) else displ * size
+            begin = begin if typed else begin * size
             room = gpu.load_8(side.buffer + BUFFER_BYTES)
             inside = begin >= 0 and begin + nbytes <= room and address > 0
             plain = gpu.load_8(side.buffer + BUFFER_DIMS) == 0

@@ -56,12 +56,11 @@ _LOOKS = 4 if gpu.SIMULATOR else 64  # for messages, before they are entered as 
 _ANSWER_LOOKS = 2 if gpu.SIMULATOR else 6  # for answers
 
 # What has become of a message that a lane receives.
-_NONE = 0
+_NONE = 0  # there is none, or it is none for this way
 _PENDING = 1
 _OVER = 2
 _IN_ROW = 3  # it is there, and all threads move it
 _STRAIGHT = 4  # it is where it belongs
-_ODD = 5  # not as long as it should be
 
 
 # --- what goes out --------------------------------------------------------------------------------
@@ -79,13 +78,17 @@ def _look_for_answers(undecided, local, number, nbytes, answer, place, parts):
 # long: one sequence, whose order is what it is for
 # wide: what a lane has of its message
 @device
-def _send(ctx, sends, nbytes, source, remote, local, counters, number, ahead, own_to, own):
-    """Sends the lane's block: whether that is over. Copies the block for this rank itself.
+def _send(
+    ctx, sends, nbytes, source, remote, local, counters, number, ahead, own_to, own, looks
+):  # fmt: skip
+    """Sends the lane's block, if it can go now: whether it has. Copies the block for this rank
+    itself.
 
     Args:
         ahead: slots that are free from this message on.
         own_to: where this rank's own block goes.
         own: in lane 0, whether there is one, from ``source``.
+        looks: how often to look for an answer.
     """
     place = packets.inbox_slot(remote, number)
     mark = packets.mark_of(number) << 32
@@ -118,7 +121,7 @@ def _send(ctx, sends, nbytes, source, remote, local, counters, number, ahead, ow
             now = int64(0)
             later = int64(0)
         looked = 1
-        while undecided != 0 and looked < _ANSWER_LOOKS:
+        while undecided != 0 and looked < looks:
             gpu.spin()
             undecided, answer, there, parts = _look_for_answers(
                 undecided, local, number, nbytes, answer, there, parts
@@ -193,21 +196,26 @@ def _look(place, number, nbytes, target, straight):
         return _OVER, 0
     if length == channels.LONG:
         if not straight or low != nbytes:
-            return _ODD, 0
+            return _NONE, 0
         return _STRAIGHT if filled >> 32 & LOW_32 == mark and parts > 0 else _PENDING, 0
     if length >= channels.ALL_OF_IT and low & LOW_32 == nbytes:
         return _IN_ROW, low >> channels.WIDE_LENGTH_BITS + 1 & channels.NUMBERS
-    return _ODD, 0
+    return _NONE, 0
 
 
+# wide: what a lane has of its message
 @device
-def _receive(ctx, wants, nbytes, target, remote, local, number, straight):
-    """Waits a little for the lane's block, and takes it: whether that is over."""
+def _receive(ctx, state, nbytes, target, remote, local, number, straight, looks):
+    """Waits a little for the lane's block, if it is PENDING, and takes it: its new state.
+
+    Args:
+        looks: how often to look whether all have come.
+    """
     place = packets.inbox_slot(local, number)
-    state = _PENDING if wants else _NONE
     wide = int64(0)
     tried = 0
-    while gpu.ballot(ALL_LANES, state == _PENDING) != 0 and tried < _LOOKS:
+    before = state
+    while gpu.ballot(ALL_LANES, state == _PENDING) != 0 and tried < looks:
         if tried > 0:
             gpu.spin()
         if state == _PENDING:
@@ -220,14 +228,15 @@ def _receive(ctx, wants, nbytes, target, remote, local, number, straight):
         if nbytes > channels.ROOM:
             word = row_word(block_jobs.TAKE_WIDE, nbytes, wide)
             source = packets.wide_slot_of(place, number)
-        if batch(ctx, rows, target, source, word) == 0 and state == _IN_ROW:
-            state = _OVER
+        aborted = batch(ctx, rows, target, source, word) != 0
+        if state == _IN_ROW:
+            state = _NONE if aborted else _OVER
     if state == _STRAIGHT:
         gpu.fence_sys()  # what the sender has stored: before other threads read it
         state = _OVER
-    if state == _OVER:  # all packets have been seen
+    if state == _OVER and before == _PENDING:  # all packets have been seen
         packets.give_back(remote, number, True)
-    return state == _OVER
+    return state
 
 
 # --- a call ---------------------------------------------------------------------------------------
@@ -309,15 +318,29 @@ def _quick(
     )
     number = gpu.shuffle(ALL_LANES, drawn, leader) + before & channels.NUMBERS
     ahead = table.slots_ahead(free, number)
-    usual = sends and not packets.refreshed(number)
-    needed = usual and ahead < (1 if nbytes <= channels.ROOM else channels.DEPTH)
-    ahead = look_for_credits(gpu.ballot(ALL_LANES, needed), cells, number, counters, ahead)
     own = own and nbytes > 0
-    sent = _send(ctx, usual, nbytes, source, remote, cells, counters, number, ahead, target, own)
-    usual = wants and not packets.refreshed(number_back)
-    received = _receive(ctx, usual, room, target, sending, inbox, number_back, straight)
+    sent = False
+    state = _PENDING if wants and not packets.refreshed(number_back) else _NONE
+    usual = sends and not packets.refreshed(number)
+    looked = 0
+    while looked < _LOOKS:
+        now = usual and not sent
+        needed = now and ahead < (1 if nbytes <= channels.ROOM else channels.DEPTH)
+        ahead = look_for_credits(gpu.ballot(ALL_LANES, needed), cells, number, counters, ahead)
+        gone = _send(
+            ctx, now, nbytes, source, remote, cells, counters, number, ahead, target, own,
+            _ANSWER_LOOKS if looked == 0 else 1,
+        )  # fmt: skip
+        sent = sent or gone
+        own = False
+        unsent = gpu.ballot(ALL_LANES, usual and not sent)
+        looks = 1 if unsent != 0 else _LOOKS - looked  # whose slots others give back meanwhile
+        state = _receive(ctx, state, room, target, sending, inbox, number_back, straight, looks)
+        looked += looks
+        if unsent | gpu.ballot(ALL_LANES, state == _PENDING) == 0:
+            break
     left = gpu.ballot(ALL_LANES, sends and not sent)
-    left |= gpu.ballot(ALL_LANES, wants and not received) << 32
+    left |= gpu.ballot(ALL_LANES, wants and state != _OVER) << 32
     if left == 0:
         if lane < 2:
             slots.release(ctx, slot)

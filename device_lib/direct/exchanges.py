@@ -125,8 +125,10 @@ def _make_body(requests: SimpleNamespace, go_on: Callable) -> None:
     report_linked = linked("gmpi_direct_exchange_report", 5, 1, report)
 
     @device
-    def another(ctx):
-        """A slot that is free now; -1: there is none."""
+    def take(ctx, spare):
+        """A slot: the spare one, or another that is free now; -1: there is none."""
+        if spare >= 0:
+            return spare
         return taking.try_some(ctx, gpu.lane_id(), warp_mask())
 
     # wide: what is known of a step
@@ -157,10 +159,8 @@ def _make_body(requests: SimpleNamespace, go_on: Callable) -> None:
             if not _is_left(steps, step):
                 step += gpu.opaque(1)
                 continue
-            slot = spare
+            slot = take(ctx, spare)
             spare = -1
-            if slot < 0:
-                slot = another(ctx)
             if slot < 0:
                 break
             enter_step(ctx, word0, shape, BACK, back, step, slot, tail, drawn)
@@ -177,10 +177,8 @@ def _make_body(requests: SimpleNamespace, go_on: Callable) -> None:
             if not _is_left(steps, step):
                 step += gpu.opaque(1)
                 continue
-            slot = spare
+            slot = take(ctx, spare)
             spare = -1
-            if slot < 0:
-                slot = another(ctx)
             if slot < 0:
                 break
             enter_step(ctx, word0, shape, OUT, out, step, slot, 0, drawn)

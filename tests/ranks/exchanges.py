@@ -11,10 +11,12 @@ import sys
 import time
 from typing import Any
 
+import exchange_edges
 import exchange_endings
 import numpy as np
 from channel_numbers import counters, move_on
 from common import RANK, SIZE, WORLD, barrier, end, pattern, run, same
+from exchange_edges import roads
 from exchange_endings import ring
 from mpi4py import MPI
 from numba import cuda, int32
@@ -28,26 +30,17 @@ from gmpi import (
     GMPI_Neighbor_allgather,
     GMPI_Neighbor_alltoall,
     GMPI_Neighbor_alltoallv,
-    GMPI_Neighbor_alltoallv_warp,
     GMPI_Scatterv,
 )
-from gmpi.contract import channels, exchanges
+from gmpi.contract import channels
 from gmpi.contract.channels import DEPTH, HALF_TURN
 from gmpi.contract.wire import (
     COLLECTIVES_DIRECT,
-    DEVICE_P2P,
     NEIGHBOURS_DIRECT,
-    P2P_BYTES,
-    P2P_DIRECT,
 )
 
 INT = gmpi.INT32_T
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
-
-
-def roads(g: gmpi.Context, handle: int) -> int:
-    row = g._memory.read_device(DEVICE_P2P + handle * P2P_BYTES + P2P_DIRECT, 8)
-    return int(row.view(np.int64)[0])
 
 
 def is_hidden(keys: np.ndarray) -> np.ndarray:
@@ -311,45 +304,10 @@ def views_and_shared_memory(g: gmpi.Context) -> None:
     same(out, [10 * r + RANK for r in range(SIZE)] + [-1] * (8 - SIZE), "in shared memory")
 
 
-@cuda.jit
-def along_many_edges(ctx, a, b, counts, displs, comm, errors):
-    if cuda.threadIdx.x < 32:
-        errors[0] = GMPI_Neighbor_alltoallv_warp(
-            ctx, a, counts, displs, gmpi.INT32_T, b, counts, displs, gmpi.INT32_T, comm
-        )
-
-
-def more_edges_than_slots() -> None:
-    """Then fewer are under way at once. With more edges than a row has room for, on whichever
-    rank, all calls go by the proxies."""
-    most = exchanges.MOST_EDGES
-    with gmpi.Context(WORLD, wildcards=False, request_slots=32, eager_bytes=16384) as g:
-        for own in (40, most if RANK == 0 else 0, most + 1 if RANK == 0 else 0):
-            to = [NEXT] * own
-            number = own if own == 40 else max(WORLD.allgather(own)) * (RANK == 1 % SIZE)
-            graph = WORLD.Create_dist_graph_adjacent([PREVIOUS] * number, to)
-            comm = g.comm(graph, wildcards=False)
-            too_many = max(WORLD.allgather(own)) > most
-            assert bool(roads(g, comm) & NEIGHBOURS_DIRECT) != too_many
-            n, length = max(own, number, 1), 3 if own == 40 else 1
-            counts, displs = np.full(n, length), length * np.arange(n)[::-1]
-            a = cuda.to_device(np.arange(n * length, dtype=np.int32) + 1000 * RANK)
-            b = cuda.to_device(np.full(n * length, -1, np.int32))
-            errors = cuda.to_device(np.full(1, -1))
-            there = cuda.to_device(counts), cuda.to_device(displs)
-            along_many_edges[1, 40](g.device, a, b, *there, comm, errors)
-            g.synchronize()
-            same(errors, [0], "error class")
-            want = np.full(n * length, -1, np.int32)
-            want[: number * length] = np.arange(number * length) + 1000 * PREVIOUS
-            same(b, want, f"{number} edges")
-            g.free(comm)
-            graph.Free()
-
-
 SCENARIOS = [
     no_record_for_a_call, blocks_of_all_lengths, counts_that_differ, numbers_wrap,
     communicators_that_come_and_go, straight_to_registered_arrays, views_and_shared_memory,
+    exchange_edges.many_edges_of_one_channel,
 ]  # fmt: skip
 
 
@@ -358,7 +316,7 @@ def main() -> None:
         run(SCENARIOS, g)
         assert g.pending == []
     if not any(word.isidentifier() for word in sys.argv[1:]):
-        run([more_edges_than_slots, *exchange_endings.ENDINGS])
+        run([exchange_edges.more_edges_than_slots, *exchange_endings.ENDINGS])
     end()
 
 
