@@ -33,9 +33,9 @@ def many_edges_of_one_channel(g: gmpi.Context) -> None:
     graph = WORLD.Create_dist_graph_adjacent([PREVIOUS] * n, [NEXT] * n)
     comm = g.comm(graph, wildcards=False)
     rng = np.random.default_rng(5)
-    short = rng.integers(0, 400, (3, n))
-    mixed = rng.choice([0, 8, 700, channels.ROOM, channels.ROOM + 16, room], (2, n))
-    counts = np.concatenate([np.full((2, n), 8), short, mixed])
+    short = rng.integers(0, 400, (2, n))
+    mixed = rng.choice([0, 8, 700, channels.ROOM, channels.ROOM + 16, room], (1, n))
+    counts = np.concatenate([np.full((1, n), 8), short, mixed])
     for threads in (32, 100):
         a = cuda.to_device(np.concatenate([pattern(room, 40 * RANK + k) for k in range(n)]))
         b = cuda.to_device(np.zeros((len(counts), n * room), np.uint8))
