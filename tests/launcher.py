@@ -33,10 +33,14 @@ _OPEN_MPI = {
     "OMPI_MCA_hwloc_base_binding_policy": "none",
 }
 
+#: A rank that waits in MPICH naps between its looks: where there are more ranks than cores, it took
+#: what the others needed. Open MPI yields, and can do no more.
+_MPICH = {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1", "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}
+
 #: In the simulator an idle proxy sleeps at once: while it spins, on two cores, the ranks have a
 #: third less of them. How it waits makes no difference to what it finds then; in some programs of
 #: test_rank_programs.py it does spin.
-_NAPS = {"GMPI_SPIN_MS": "0", "GMPI_YIELD_MS": "0.2", "GMPI_SLEEP_US": "500"}
+_NAPS = {"GMPI_SPIN_MS": "0", "GMPI_YIELD_MS": "0.2", "GMPI_SLEEP_US": "1000"}
 
 
 def mpiexec() -> str:
@@ -87,7 +91,7 @@ class Job:
 
     def __init__(self, command: list[str], limit_s: float, environment: Mapping[str, str]) -> None:
         """``limit_s`` is told to the command as ``TEST_LIMIT_S``; whoever waits must heed it."""
-        env = {**os.environ, **_OPEN_MPI, "TEST_LIMIT_S": str(limit_s), **environment}
+        env = {**_MPICH, **os.environ, **_OPEN_MPI, "TEST_LIMIT_S": str(limit_s), **environment}
         env["OPENBLAS_NUM_THREADS"] = "1"  # its idle threads take time of the cores
         if env.get("NUMBA_ENABLE_CUDASIM", "0") != "0":
             env = {**_NAPS, **env}

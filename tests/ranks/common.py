@@ -49,8 +49,9 @@ LIMIT_S = float(os.environ.pop("TEST_LIMIT_S", 60 * TIME_FACTOR))
 # Before that, so that every rank says where it is.
 faulthandler.dump_traceback_later(max(5.0, LIMIT_S - 5.0), exit=True)
 if gmpi.SIMULATOR:
-    # A kernel that waits long looks less often: what waits for a time-out took half of a core.
-    lanes._LONGEST_NAP_S = 5e-3
+    # A kernel that waits looks ever less often: waiting for a peer was a third of what kernels of
+    # the direct road took, and what waits for a time-out took half of a core.
+    lanes._LONGER, lanes._LONGEST_NAP_S = 1.2, 5e-3
     gc.freeze()  # of Numba's half a million objects none will be garbage
 else:
     cuda.select_device(RANK % len(cuda.gpus))
