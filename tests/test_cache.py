@@ -12,6 +12,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -215,20 +216,23 @@ def test_others_may_read_device_code_that_was_made_for_them(tmp_path: Path) -> N
     assert path.stat().st_mode & 0o777 == 0o644
 
 
-@pytest.fixture
+@contextmanager
 def full_disk() -> Iterator[None]:
-    """No file can be longer than some bytes, as on a full disk."""
+    """No file can be longer than some bytes, as on a full disk; pytest's own output neither."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_leaves_no_device_code_behind(tmp_path: Path, full_disk: None) -> None:
+def test_a_full_disk_leaves_no_device_code_behind(tmp_path: Path) -> None:
     make, path = Maker(), tmp_path / "gmpi_x-sm90-0.ptx"
     for calls in (1, 2):
-        assert cache.read_or_make(path, make) == make_text(calls)
-        assert list(tmp_path.iterdir()) == []
+        with full_disk():
+            made = cache.read_or_make(path, make)
+        assert made == make_text(calls) and list(tmp_path.iterdir()) == []
 
 
 def test_an_interrupted_write_leaves_nothing_behind(
@@ -310,9 +314,10 @@ def test_another_key_is_another_engine(numba_cache: Path, monkeypatch: pytest.Mo
     assert compiled()
 
 
-def test_a_full_disk_leaves_no_engine_behind(numba_cache: Path, full_disk: None) -> None:
+def test_a_full_disk_leaves_no_engine_behind(numba_cache: Path) -> None:
     for _ in range(2):
-        assert compiled()
+        with full_disk():
+            assert compiled()
         assert files(numba_cache) == {}
 
 
