@@ -6,7 +6,9 @@ import ast
 import json
 import re
 import sys
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import launcher
 import pytest
@@ -220,85 +222,105 @@ def test_pingpong(engine: str, doublings: int, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+#: Commands of benchmarks, by test: one start of MPI for all of them.
+MEASURED = {
+    "test_roads": [("roads.py", "-m 8:8 --threads 8 --no-rates")],
+    "test_partitioned": [("partitioned.py", "")],
+    "test_onesided": [("onesided.py", "")],
+    "test_collectives": [("collectives.py", "-m 8 --threads 8")],
+    "test_long_collectives": [("collectives.py", "--long")],
+    "test_collectives_with_counts": [("collectives.py", "--counts -m 24")],
+    "test_rates": [("rates.py", ""), ("rates.py", "--only allreduce")],
+}
+Measured = dict[str, list[tuple[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """What those benchmarks print and write whose tests are going to run."""
+    own = [item.name for item in request.session.items if item.path == request.path]
+    wanted = [(name, " ".join(words)) for name in own for words in MEASURED.get(name, [])]
+    where = tmp_path_factory.mktemp("measured")
+    files = [where / f"{number}.json" for number in range(len(wanted))]
+    commands = [f"{BENCHMARKS}/{words} --json {f}" for (_, words), f in zip(wanted, files)]
+    status, text = launcher.mpi(2, "-c", IN_TURN, *commands, PYTHONPATH=str(BENCHMARKS))
+    assert status == 0, text
+    printed = re.split(r"^\w+\.py ended with .*\n", text, flags=re.M)
+    ended = re.findall(r"^\w+\.py ended with \[(.*)\]$", text, re.M)
+    assert len(ended) == len(wanted) and {*", ".join(ended).split(", ")} <= {"0", "None"}, text
+    found: Measured = defaultdict(list)
+    for (name, _), part, file in zip(wanted, printed, files):
+        found[name].append((part, json.loads(file.read_text())))
+    return found
+
+
 @pytest.mark.mpich
 @pytest.mark.mpi
-def test_roads(tmp_path: Path) -> None:
-    results = tmp_path / "roads.json"
-    text = program(
-        2,
-        BENCHMARKS / "roads.py",
-        "-m",
-        "8:8",
-        "--threads",
-        "8",
-        "--no-rates",
-        "--json",
-        str(results),
-    )
+def test_roads(measured: Measured) -> None:
+    ((text, found),) = measured["test_roads"]
     assert "payloads checked: all right" in text
-    (row,) = json.loads(results.read_text())["rows"]
+    (row,) = found["rows"]
     assert row["size"] == 8 and row["direct"]["p50"] > 0 and row["proxied"]["p50"] > 0
-    grids = json.loads(results.read_text())["grid_rows"]
+    grids = found["grid_rows"]
     assert {"contiguous", "sub-matrix", "triangle", "transpose"} < {r.get("name") for r in grids}
     assert all(row["direct"]["p50"] > 0 and row["registered"]["p50"] > 0 for row in grids)
 
 
 @pytest.mark.mpich
 @pytest.mark.mpi
-def test_partitioned(tmp_path: Path) -> None:
-    results = tmp_path / "partitioned.json"
-    text = program(2, BENCHMARKS / "partitioned.py", "--json", str(results))
+def test_partitioned(measured: Measured) -> None:
+    ((text, found),) = measured["test_partitioned"]
     assert "payloads checked: all right" in text
-    rows = json.loads(results.read_text())["rows"]
-    assert {row["kind"] for row in rows} == {"own", "shared"}
-    assert all(row["p50"] > 0 for row in rows)
+    assert {row["kind"] for row in found["rows"]} == {"own", "shared"}
+    assert all(row["p50"] > 0 for row in found["rows"])
 
 
 @pytest.mark.mpich
 @pytest.mark.mpi
-def test_onesided(tmp_path: Path) -> None:
-    results = tmp_path / "onesided.json"
-    text = program(2, BENCHMARKS / "onesided.py", "--json", str(results))
+def test_onesided(measured: Measured) -> None:
+    ((text, found),) = measured["test_onesided"]
     assert "payloads checked: all right" in text
-    rows = json.loads(results.read_text())["rows"]
-    assert {row["call"] for row in rows} == {"put+flush", "fetch", "put", "get"}
-    assert all(row["p50"] > 0 for row in rows)
+    assert {row["call"] for row in found["rows"]} == {"put+flush", "fetch", "put", "get"}
+    assert all(row["p50"] > 0 for row in found["rows"])
 
 
 @pytest.mark.mpich
 @pytest.mark.mpi
-def test_collectives(tmp_path: Path) -> None:
-    results = tmp_path / "collectives.json"
-    text = program(
-        2, BENCHMARKS / "collectives.py", "-m", "8", "--threads", "8", "--json", str(results)
-    )
+def test_collectives(measured: Measured) -> None:
+    ((text, found),) = measured["test_collectives"]
     assert "results checked: all right" in text
-    rows = json.loads(results.read_text())["rows"]
     # Of one block, and some of grid scope.
     both = [(call, blocks) for call in ("Barrier", "Allreduce", "Bcast") for blocks in (1, 2)]
     one = [(call, 1) for call in ("Reduce", "Allgather", "Alltoall", "Scan", "Exscan")]
-    assert [(row["call"], row["blocks"]) for row in rows] == both + one
-    assert all(row["direct"]["p50"] > 0 and row["proxied"]["p50"] > 0 for row in rows)
-    text = program(2, BENCHMARKS / "collectives.py", "--long", "--json", str(results))
-    assert "results checked: all right" in text
-    rows = json.loads(results.read_text())["rows"]
-    assert [row["call"] for row in rows[::2]] == ["Allreduce", "Allgather", "Alltoall"]
-    assert [row["straight"] for row in rows] == [True, False] * 3
-    assert all(row["gbps"] > 0 for row in rows)
-    text = program(2, BENCHMARKS / "collectives.py", "--counts", "-m", "24", "--json", str(results))
-    assert "results checked: all right" in text
-    rows = json.loads(results.read_text())["rows"]
-    assert [row["call"] for row in rows[::2]] == ["Alltoallv", "Neighbor_alltoallv"]
-    assert all(row["direct"]["p50"] > 0 and row["proxied"]["p50"] > 0 for row in rows)
+    assert [(row["call"], row["blocks"]) for row in found["rows"]] == both + one
+    assert all(r["direct"]["p50"] > 0 and r["proxied"]["p50"] > 0 for r in found["rows"])
 
 
 @pytest.mark.mpich
 @pytest.mark.mpi
-def test_rates(tmp_path: Path) -> None:
-    results = tmp_path / "rates.json"
-    text = program(2, BENCHMARKS / "rates.py", "--json", str(results))
+def test_long_collectives(measured: Measured) -> None:
+    ((text, found),) = measured["test_long_collectives"]
+    assert "results checked: all right" in text
+    rows = found["rows"]
+    assert [row["call"] for row in rows[::2]] == ["Allreduce", "Allgather", "Alltoall"]
+    assert [row["straight"] for row in rows] == [True, False] * 3
+    assert all(row["gbps"] > 0 for row in rows)
+
+
+@pytest.mark.mpich
+@pytest.mark.mpi
+def test_collectives_with_counts(measured: Measured) -> None:
+    ((text, found),) = measured["test_collectives_with_counts"]
+    assert "results checked: all right" in text
+    assert [row["call"] for row in found["rows"][::2]] == ["Alltoallv", "Neighbor_alltoallv"]
+    assert all(r["direct"]["p50"] > 0 and r["proxied"]["p50"] > 0 for r in found["rows"])
+
+
+@pytest.mark.mpich
+@pytest.mark.mpi
+def test_rates(measured: Measured) -> None:
+    (text, found), (_, only) = measured["test_rates"]
     assert "counts, sums and payloads checked: all right" in text
-    found = json.loads(results.read_text())
     assert found["benchmark"] == "rates"
     rates = (found[name] for name in ("requests", "messages", "messages_no_any_tag"))
     for row in [*found["records"], *rates]:
@@ -309,10 +331,8 @@ def test_rates(tmp_path: Path) -> None:
     assert all(row["p50"] > 0 for row in found["record_cost"])
     launch = found["launch_cost"]
     assert launch["numba_launch"]["p50"] > 0 and launch["numba_stream"]["p50"] > 0
-    program(2, BENCHMARKS / "rates.py", "--only", "allreduce", "--json", str(results))
-    found = json.loads(results.read_text())
-    assert found["allreduce"]["gmpi"]["p50"] > 0
-    assert not {"idle", "messages", "records", "launch_cost"} & set(found)
+    assert only["allreduce"]["gmpi"]["p50"] > 0
+    assert not {"idle", "messages", "records", "launch_cost"} & set(only)
 
 
 def test_pack_bench_says_that_it_needs_a_gpu() -> None:
