@@ -15,7 +15,7 @@ import exchange_edges
 import exchange_endings
 import numpy as np
 from channel_numbers import counters, move_on
-from common import RANK, SIZE, WORLD, barrier, end, pattern, run, same
+from common import RANK, SIZE, WORLD, barrier, end, every_shape, pattern, run, same
 from exchange_edges import roads
 from exchange_endings import ring
 from mpi4py import MPI
@@ -187,8 +187,9 @@ def counts_that_differ(g: gmpi.Context) -> None:
 
 def numbers_wrap(g: gmpi.Context) -> None:
     """Those in packets repeat, and nothing of a former turn passes for new."""
-    for first in (2 * HALF_TURN - DEPTH, HALF_TURN - DEPTH):
-        for nbytes in (8, 1000, channels.ROOM + 5, channels.WIDE_ROOM + 5):
+    lengths = (8, 1000, channels.ROOM + 5, channels.WIDE_ROOM + 5)
+    for half, first in enumerate((2 * HALF_TURN - DEPTH, HALF_TURN - DEPTH)):
+        for nbytes in lengths if every_shape() else lengths[half::2]:
             all_to_all(g, np.full((1, SIZE), 8), np.full((1, SIZE), 8))  # there are channels
             barrier()
             move_on(g, is_hidden, first)
