@@ -145,8 +145,8 @@ def solver(g, ending, comm, start):
     return m, kernel, (*comm.Shift(0, 1), *comm.Shift(1, 1))
 
 
-def main(solver, cut_along, threads):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def main(about, make, cut_along, threads):
+    parser = argparse.ArgumentParser(description=about.split("\n")[0])
     parser.add_argument("--size", default="S", help="XS, S, M, L, XL or I,J,K")
     parser.add_argument("--iterations", type=int, help="instead of about one minute")
     parser.add_argument("--verify", action="store_true", help="compare with one core of the CPU")
@@ -172,7 +172,7 @@ def main(solver, cut_along, threads):
         return gosa.copy_to_host()[1].sum(axis=1), comm.allreduce(MPI.Wtime() - began, MPI.MAX)
 
     with gmpi.Context(comm, wildcards=False) as g, ExitStack() as ending:
-        m, kernel, more = solver(g, ending, comm, start)
+        m, kernel, more = make(g, ending, comm, start)
         gosa, _ = run(5)  # compiles, too
         if args.verify:
             parts = comm.gather((box, m[13].copy_to_host()))
@@ -196,4 +196,4 @@ def main(solver, cut_along, threads):
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(solver, 2, (COLUMNS, ROWS)))
+    raise SystemExit(main(__doc__, solver, 2, (COLUMNS, ROWS)))

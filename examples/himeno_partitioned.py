@@ -95,4 +95,4 @@ def solver(g, ending, comm, start):
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(solver, 1, (LANES, WARPS)))
+    raise SystemExit(main(__doc__, solver, 1, (LANES, WARPS)))
