@@ -1,5 +1,6 @@
-"""What ``collectives.py --counts`` measures: Alltoallv, and Neighbor_alltoallv with all others, of
-registered arrays and of any, on both roads."""
+"""What ``collectives.py --counts`` measures: Alltoallv, Neighbor_alltoallv with all others, and
+Neighbor_alltoallw along 26 edges to the next rank, of registered arrays and of any, on both
+roads."""
 
 from __future__ import annotations
 
@@ -13,48 +14,56 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
-from gmpi import GMPI_Alltoallv, GMPI_Neighbor_alltoallv
+from gmpi import GMPI_Alltoallv, GMPI_Neighbor_alltoallv, GMPI_Neighbor_alltoallw
 
-ALLTOALLV, NEIGHBOR_ALLTOALLV = range(2)
-NAMES = {ALLTOALLV: "Alltoallv", NEIGHBOR_ALLTOALLV: "Neighbor_alltoallv"}
+ALLTOALLV, NEIGHBOR_ALLTOALLV, NEIGHBOR_ALLTOALLW = range(3)
+NAMES = {
+    ALLTOALLV: "Alltoallv", NEIGHBOR_ALLTOALLV: "Neighbor_alltoallv",
+    NEIGHBOR_ALLTOALLW: "Neighbor_alltoallw",
+}  # fmt: skip
+EDGES = 26  # of Neighbor_alltoallw, as of a box in three dimensions
 SIZES = (8, 1024, 65536, 1 << 20)
 MAPPING_S = 1.0  # for all ranks to map registered arrays
 
 
 @cuda.jit(device=True)
-def _call(ctx, which, data, out, counts, displs, comm):
+def _call(ctx, which, data, out, counts, displs, types, comm):
     error = gmpi.SUCCESS
     if which == ALLTOALLV:
         error = GMPI_Alltoallv(
             ctx, data, counts, displs, gmpi.DOUBLE, out, counts, displs, gmpi.DOUBLE, comm
         )
-    else:
+    elif which == NEIGHBOR_ALLTOALLV:
         error = GMPI_Neighbor_alltoallv(
             ctx, data, counts, displs, gmpi.DOUBLE, out, counts, displs, gmpi.DOUBLE, comm
+        )
+    else:
+        error = GMPI_Neighbor_alltoallw(
+            ctx, data, counts, displs, types, out, counts, displs, types, comm
         )
     return error
 
 
 # wide: a kernel
 @cuda.jit
-def timed(ctx, which, data, out, counts, displs, comm, rounds, skip, cycles):
+def timed(ctx, which, data, out, counts, displs, types, comm, rounds, skip, cycles):
     for i in range(rounds):
         begin = gmpi.clock()
-        _call(ctx, which, data, out, counts, displs, comm)
+        _call(ctx, which, data, out, counts, displs, types, comm)
         if cuda.threadIdx.x == 0 and i >= skip:
             cycles[i - skip] = gmpi.clock() - begin
 
 
 # wide: a kernel
 @cuda.jit
-def checked(ctx, which, data, out, counts, displs, comm, rounds, rank, wrong):
+def checked(ctx, which, data, out, counts, displs, types, comm, rounds, rank, previous, wrong):
     """The same calls; every round has values of its own."""
     first, step, n = cuda.threadIdx.x, cuda.blockDim.x, counts[0]
     for i in range(rounds):
         for k in range(first, data.size, step):
             data[k] = i + k + 1000 * rank
             out[k] = -1
-        if _call(ctx, which, data, out, counts, displs, comm) != gmpi.SUCCESS:
+        if _call(ctx, which, data, out, counts, displs, types, comm) != gmpi.SUCCESS:
             cuda.atomic.add(wrong, 0, 1)
         for k in range(first, out.size, step):
             source = k // n
@@ -62,6 +71,9 @@ def checked(ctx, which, data, out, counts, displs, comm, rounds, rank, wrong):
             if which == NEIGHBOR_ALLTOALLV:
                 source += 1 if source >= rank else 0
                 which_block -= 1 if rank > source else 0
+            elif which == NEIGHBOR_ALLTOALLW:
+                which_block = source
+                source = previous
             if out[k] != i + which_block * n + k % n + 1000 * source:
                 cuda.atomic.add(wrong, 0, 1)
         cuda.syncthreads()
@@ -72,13 +84,16 @@ def case(
     roads: dict[str, int],
 ) -> dict[str, Any]:  # fmt: skip
     """A row: microseconds of the slowest rank, by road."""
-    blocks = comm.size - which  # with itself, or not
+    blocks = {ALLTOALLV: comm.size, NEIGHBOR_ALLTOALLV: comm.size - 1}.get(which, EDGES)
     n = max(1, nbytes // 8)
     make = g.empty if registered else cuda.device_array
     data, out = (make(n * blocks, np.float64) for _ in range(2))
     if registered:
         time.sleep(MAPPING_S)
-    arrays = [cuda.to_device(np.full(blocks, n)), cuda.to_device(n * np.arange(blocks))]
+    displs = n * np.arange(blocks) * (8 if which == NEIGHBOR_ALLTOALLW else 1)  # bytes, or elements
+    arrays = [np.full(blocks, n), displs, np.full(blocks, gmpi.DOUBLE)]
+    arrays = [cuda.to_device(array) for array in arrays]
+    previous = (comm.rank - 1) % comm.size
     rounds = 4 if gmpi.SIMULATOR else 3000 if nbytes <= 65536 else 200
     skip = max(2, rounds // 10)
     row: dict[str, Any] = {"call": NAMES[which], "size": nbytes, "threads": threads}
@@ -88,7 +103,9 @@ def case(
         cycles = cuda.to_device(np.zeros(rounds, np.int64))
         comm.Barrier()
         checks = 3 if gmpi.SIMULATOR else 50
-        checked[1, threads](g.device, which, data, out, *arrays, handle, checks, comm.rank, wrong)
+        checked[1, threads](
+            g.device, which, data, out, *arrays, handle, checks, comm.rank, previous, wrong
+        )
         g.synchronize()
         bad = comm.allreduce(int(wrong.copy_to_host()[0]))
         if bad:
@@ -112,8 +129,12 @@ def measure(
 ) -> list[dict[str, Any]]:  # fmt: skip
     rows = []
     others = [rank for rank in range(comm.size) if rank != comm.rank]
-    kinds = {ALLTOALLV: comm.Dup(), NEIGHBOR_ALLTOALLV: None}
-    kinds[NEIGHBOR_ALLTOALLV] = comm.Create_dist_graph_adjacent(others, others)
+    to, back = [(comm.rank + 1) % comm.size], [(comm.rank - 1) % comm.size]
+    kinds = {
+        ALLTOALLV: comm.Dup(),
+        NEIGHBOR_ALLTOALLV: comm.Create_dist_graph_adjacent(others, others),
+        NEIGHBOR_ALLTOALLW: comm.Create_dist_graph_adjacent(back * EDGES, to * EDGES),
+    }
     if comm.rank == 0:
         print(f"# us (p50, p99), bytes of a block, {comm.size} ranks: {', '.join(roads)}")
     for which, kind in kinds.items():
