@@ -26,7 +26,6 @@ from device_lib.direct.exchange_answers import (
 from device_lib.direct.exchange_blocks import (
     any_meet,
     area_of,
-    may_answer,
     may_exchange,
     steps_of,
 )
@@ -158,14 +157,13 @@ def _send(
 
 
 @device
-def _answer(ctx, wants, answers, nbytes, target, remote, local, number):
+def _answer(ctx, wants, nbytes, target, remote, local, number):
     """Says where long blocks go: whether the lane's goes straight there.
 
     Args:
-        wants: whether the lane receives.
-        answers: whether it may say so.
+        wants: whether the lane receives one, and may say so.
     """
-    wants = wants and answers and is_answered(number, nbytes)
+    wants = wants and is_answered(number, nbytes)
     wanted = gpu.ballot(ALL_LANES, wants)
     place = int64(0)
     if wanted != 0:
@@ -313,9 +311,9 @@ def _quick(
     if sends and before == 0:
         drawn = int64(gpu.add_32_gpu(counters + channels.COUNTER_NUMBER, all_out))
     number_back = gpu.shuffle(ALL_LANES, drawn_back, leader_back) + before_back & channels.NUMBERS
-    straight = _answer(
-        ctx, wants, may_answer(word0, lane), room, target, sending, inbox, number_back
-    )
+    # Of one channel, only as many as there are slots: what had them before has been taken.
+    answers = wants and before_back < channels.DEPTH
+    straight = _answer(ctx, answers, room, target, sending, inbox, number_back)
     number = gpu.shuffle(ALL_LANES, drawn, leader) + before & channels.NUMBERS
     ahead = table.slots_ahead(free, number)
     own = own and nbytes > 0

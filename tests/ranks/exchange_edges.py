@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from common import RANK, SIZE, WORLD, pattern, same
+from common import RANK, SIZE, WORLD, barrier, pattern, same
 from numba import cuda
 
 import gmpi
@@ -38,7 +38,8 @@ def many_edges_of_one_channel(g: gmpi.Context) -> None:
     counts = np.concatenate([np.full((1, n), 8), short, mixed])
     for threads in (32, 100):
         a = cuda.to_device(np.concatenate([pattern(room, 40 * RANK + k) for k in range(n)]))
-        b = cuda.to_device(np.zeros((len(counts), n * room), np.uint8))
+        b = (g.zeros if threads == 100 else cuda.device_array)((len(counts), n * room), np.uint8)
+        b.copy_to_device(np.zeros((len(counts), n * room), np.uint8))
         errors, displs = cuda.to_device(np.full(len(counts), -1)), room * np.arange(n)
         there = cuda.to_device(counts), cuda.to_device(displs)
         along_edges[1, threads](g.device, a, b, *there, comm, errors)
@@ -50,6 +51,9 @@ def many_edges_of_one_channel(g: gmpi.Context) -> None:
                     block[:nbytes], pattern(nbytes, 40 * PREVIOUS + k), f"{nbytes} bytes, edge {k}"
                 )
                 assert not block[nbytes:].any(), (threads, nbytes, k)
+        barrier()
+        if threads == 100:
+            g.unregister(b)
     g.free(comm)
     graph.Free()
 
