@@ -6,9 +6,9 @@ for each packet that is still on its way. Stores to a peer do not make a warp wa
 take more than 1 us.
 
 On the proxied road, for up to 64 KiB, a mailbox belongs to one large slot of one sender, and the
-command to take the message comes through two proxies and MPI. On the direct road, for up to 96 KiB,
-it is the wide slot of an inbox. Either is written again when its receiver has seen every packet:
-also of those bytes that it has no room for.
+command to take the message comes through two proxies and MPI. On the direct road, for up to
+192 KiB, it is the wide slot of an inbox. Either is written again when its receiver has seen every
+packet: also of those bytes that it has no room for.
 """
 
 # mypy: disable-error-code="no-untyped-def"

@@ -46,7 +46,7 @@ from gmpi.contract.wire import PACKET_BYTES, PACKET_PAYLOAD
 
 DEPTH = 8  # messages under way in a channel; a power of two
 ROOM = 4096  # bytes of a message that travels through a slot
-WIDE_PACKETS = 8192
+WIDE_PACKETS = 16384
 WIDE_ROOM = WIDE_PACKETS * PACKET_PAYLOAD  # and through the wide slot; longer ones are pushed
 HEADER_PAYLOAD = 8
 SLOT_PACKETS = 1 + (ROOM - HEADER_PAYLOAD + PACKET_PAYLOAD - 1) // PACKET_PAYLOAD
