@@ -14,20 +14,20 @@ from types import SimpleNamespace
 from device_lib.direct.partitioned_waits import KEEP as KEEP_ACTIVE
 from device_lib.direct.partitioned_waits import is_inactive
 from device_lib.direct.persistent_rows import make_rounds
-from device_lib.direct.requests import KEEP, ONE_LOOK, QUICK, WAIT
-from device_lib.direct.rows import is_direct_handle
+from device_lib.direct.requests import HELD, HOLD, HOLD_LONGER, KEEP, ONE_LOOK, QUICK, WAIT
+from device_lib.direct.rows import is_direct_handle, is_send_handle
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import Status, has_direct, status_of, store_status
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
-from device_lib.proxied import slots
+from device_lib.proxied import pacing, slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from device_lib.proxied.closing_all import STATUS_BYTES
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.wire import HANDLE_ERROR_SHIFT, REQUEST_NULL
 
-_TURNS = 2 if gpu.SIMULATOR else 32  # of looks at all requests, before the first one is waited for
+_TURNS = 6 if gpu.SIMULATOR else 64  # of steps of all requests, before the first one is waited for
 _LONGEST_PAUSE_NS = 4096  # between two looks at host memory
 
 
@@ -73,7 +73,7 @@ def make_waiting(
     inner, end_round = rounds.inner, rounds.end
     complete, close, open_request = requests.complete, requests.close, requests.open_request
     perform_proxied, look_at = requests.perform, requests.look_at
-    finish_direct, go_on = direct.finish, direct.go_on
+    finish_direct, go_on, put_back = direct.finish, direct.go_on, direct.put_back
     leads = scope.leads
     sync = scope.sync
 
@@ -192,22 +192,54 @@ def make_waiting(
         return perform_proxied(ctx, word0, peer_tag, count, nbytes, send, recv)
 
     @device
+    def step(ctx, at, request, how):
+        """(completed, Status) of a request in the array of Waitall, as ``finish_either``.
+
+        A request of the direct road that takes several steps is held from the first one on, with
+        CLAIMED in its handle: to claim it and put it back each time would take longer than a step.
+        """
+        if not is_direct_handle(request):
+            return finish_either(ctx, request, how if how == WAIT else QUICK)
+        outcome, count, origin = finish_direct(ctx, request, how)
+        if outcome == HELD and request & slots.CLAIMED == 0:
+            sync()
+            gpu.store_8(at, request | slots.CLAIMED)
+            sync()
+        return outcome & COMPLETED != 0, close(ctx, request, outcome, count, origin)
+
+    @device
+    def put_back_all(ctx, count, requests):
+        """Lets others go on with what is held."""
+        i = 0
+        while i < count:
+            request = gpu.load_8(requests + i * 8)
+            if is_direct_handle(request) and request & slots.CLAIMED != 0:
+                put_back(ctx, request)
+                sync()
+                gpu.store_8(requests + i * 8, request & ~slots.CLAIMED)
+                sync()
+            i += gpu.opaque(1)
+
+    @device
     def finish_all(ctx, count, requests, statuses):
         """As ``proxied.closing_all``: the error class of the first request that failed."""
         sync()
         result = SUCCESS
         first = count  # request that has failed
         turn = 0
-        left = 1
+        left = count
         while left > 0:
+            how = HOLD_LONGER if left == 1 else HOLD
+            if turn == _TURNS:
+                put_back_all(ctx, count, requests)
+            if turn >= _TURNS:
+                how = WAIT
             left = 0
             i = 0
             while i < count:
                 request = gpu.load_8(requests + i * 8)
                 if (request != REQUEST_NULL or turn == 0) and not _is_waited_for(request):
-                    completed, status = finish_either(
-                        ctx, request, QUICK if turn < _TURNS else WAIT
-                    )
+                    completed, status = step(ctx, requests + i * 8, request, how)
                     if completed:
                         if status.error != SUCCESS and i < first:
                             first = i
@@ -222,7 +254,7 @@ def make_waiting(
                     else:
                         left += 1
                 i += gpu.opaque(1)
-            if left > 0:
+            if left > 0 and turn >= pacing.PATIENCE:
                 go_on(ctx, slots.guess(ctx))
             turn += 1
         sync()
@@ -295,6 +327,33 @@ def make_waiting(
             i += 1
         return result
 
+    @device
+    def wait_for_few(ctx, count, requests, statuses):
+        """Waitall of at most NOTES requests: one after the other, in the user's kernel; sends last.
+
+        A wait goes on with so many others of its block in any case (``direct.own``), and no thread
+        saves registers for a function of the library that has all of this.
+        """
+        result = SUCCESS
+        first = count  # request that has failed
+        k = 0  # twice over all: sends come last, which may wait until the other rank has received
+        while k < 2 * count:
+            i = k if k < count else k - count
+            k += gpu.opaque(1)
+            request = gpu.load_8(requests + i * 8)
+            if (is_direct_handle(request) and is_send_handle(request)) != (k > count):
+                continue
+            completed, status = finish_either(ctx, request, WAIT)
+            if statuses != 0 and leads() and gpu.lane_id() == 0:
+                store_status(statuses + i * STATUS_BYTES, status)
+            sync()  # all have read the handle
+            if not slots.is_partitioned(request):
+                gpu.store_8(requests + i * 8, REQUEST_NULL)  # the array may be private to each
+            if status.error != SUCCESS and i < first:
+                first = i
+                result = status.error
+        return result
+
     finish_all_linked = part("finish_all_beside", 6, 1, finish_all)
     finish_one_linked = part("finish_one_beside", 6, 6, finish_one)
 
@@ -313,6 +372,7 @@ def make_waiting(
         request_get_status=request_get_status,
         perform=perform,
         finish_all=finish_all_linked,
+        wait_for_few=wait_for_few,
         wait_for_each=wait_for_each,
         finish_one=finish_one_status,
     )

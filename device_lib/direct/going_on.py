@@ -54,13 +54,17 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     def take_a_step(ctx, slot, handle):
         """Goes on with a request that somebody else may have, if nobody has."""
         ours = rows.FOREIGN
+        stage = 0
+        sends = False
         if leads() and lane_id() == 0:
             ours = rows.claim_to_help(ctx, handle)
-        ours, stage, unused = broadcast_3(ours, rows.stage_of(ctx, slot), 0)
+            stage = rows.stage_of(ctx, slot)
+            sends = is_send(ctx, slot)
+        ours, stage, sends = broadcast_3(ours, stage, 1 if sends else 0)
         sync()
         if ours == rows.MINE or ours == rows.RESUMED:
             if stage != rows.FINISHED:
-                advance(ctx, slot, is_send(ctx, slot), 1)
+                advance(ctx, slot, sends != 0, 1)
             if leads() and lane_id() == 0:
                 if rows.stage_of(ctx, slot) != stage:
                     rows.put_back(ctx, handle)

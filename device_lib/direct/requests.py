@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 from device_lib.direct import own, rows, table
 from device_lib.direct.all_threads import draw, make_all_threads
-from device_lib.direct.claims import FOREIGN, LOST, NOT_YET, RESUMED, claim_again
+from device_lib.direct.claims import CLAIMED, FOREIGN, LOST, NOT_YET, RESUMED, claim_again
 from device_lib.direct.going_on import is_send, make_going_on
 from device_lib.direct.one_warp import LOOKS, PROXIED_ROAD, make_one_warp
 from device_lib.direct.sends import first_stage
@@ -54,6 +54,10 @@ WAIT = 0
 ONE_LOOK = 1  # and one at the requests of others
 QUICK = 2
 KEEP = 3  # as ONE_LOOK, and a request that is complete stays open for a wait to come
+HOLD = 4  # as QUICK, and the caller keeps the claim of what takes several steps: HELD
+HOLD_LONGER = 5  # the same, with several looks
+
+HELD = 1  # in place of COMPLETED: the caller passes handle | slots.CLAIMED from now on
 
 _LOOKS = 2 if SIMULATOR else 16  # of one lane, before all threads of the scope meet again
 _ALONE = 1  # open requests of the direct road: our own
@@ -141,7 +145,7 @@ def make_direct(
         slot = take_slot(ctx, -1, taking.SMALL)
         if slot < 0:
             return slots.error_handle(-slot)
-        handle = rows.direct_handle(ctx, slot, number, False)
+        handle = rows.direct_handle(ctx, slot, number, False, sends)
         if address == wire.SCATTERED:
             if leads():
                 direction = LAYOUT_SEND if sends else LAYOUT_RECV
@@ -290,9 +294,10 @@ def make_direct(
         done = state == RESUMED and rows.stage_of(ctx, slot) == rows.FINISHED
         sync()
         looked = 0
-        looks = _LOOKS if how == WAIT else 1
+        looks = _LOOKS if how == HOLD_LONGER else 1
         began = 0
         told = 1 if state == RESUMED and rows.was_told(ctx, slot, handle) else 0
+        holds = (how == HOLD or how == HOLD_LONGER) and told == 0
         first = slots.guess(ctx)  # who looks once, again and again, must come to all of them
         error = 0
         one_look = how == ONE_LOOK or how == KEEP
@@ -330,6 +335,8 @@ def make_direct(
             outcome, count, origin = close(ctx, slot, handle, sends, told, how)
         elif error != 0:
             outcome = COMPLETED | (error & 0xFF) << wire.ERROR_SHIFT
+        elif holds:
+            outcome = HELD
         if (how == KEEP or outcome == 0) and leads() and lane_id() == 0:
             rows.put_back(ctx, handle)
         return outcome, count, origin
@@ -344,16 +351,28 @@ def make_direct(
         """(outcome, count, origin) of a request of the direct road.
 
         Args:
-            how: WAIT; ONE_LOOK, which goes on with others' requests as well; QUICK; or KEEP.
+            handle: | slots.CLAIMED where the caller holds it.
+            how: WAIT; ONE_LOOK, which goes on with others' requests as well; QUICK; KEEP; HOLD or
+                HOLD_LONGER.
         """
+        if handle & slots.CLAIMED != 0:
+            return finish_linked(ctx, handle & ~slots.CLAIMED, how, CLAIMED)
         if how == KEEP:
             return finish_linked(ctx, handle, how, LOST)
-        outcome, count, origin = take(ctx, handle, 1 if how != WAIT else LOOKS, how == QUICK)
+        looks = LOOKS if how == WAIT or how == HOLD_LONGER else 1
+        outcome, count, origin = take(ctx, handle, looks, how == QUICK or how >= HOLD)
         if outcome & COMPLETED != 0 or outcome == NOT_YET:
             return outcome, count, origin
         return finish_linked(ctx, handle, how, outcome)
 
+    @device
+    def put_back(ctx, handle):
+        """Others may go on with a request that the caller has held."""
+        if leads() and lane_id() == 0:
+            rows.put_back(ctx, handle & ~slots.CLAIMED)
+
     return SimpleNamespace(
+        put_back=put_back,
         send=quick.send,
         receive=quick.post,
         start_scattered=open_scattered,

@@ -64,20 +64,29 @@ FOREIGN = 3
 
 
 @device
-def direct_handle(ctx, slot, number, small):
+def direct_handle(ctx, slot, number, small, sends=False):
     """
     Args:
         small: whether one warp can take the message.
+        sends: whether it is a send.
     """
     handle = mark_of(number) | slot << wire.HANDLE_SLOT_SHIFT | 1 << wire.HANDLE_DIRECT_SHIFT
     if small:
         handle |= 1 << wire.HANDLE_SMALL_SHIFT
+    if sends:
+        handle |= 1 << wire.HANDLE_SENDS_SHIFT
     return handle | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT
 
 
 @device
 def is_small(handle):
     return handle >> wire.HANDLE_SMALL_SHIFT & 1 != 0
+
+
+@device
+def is_send_handle(handle):
+    """Of a request of the direct road, any thread."""
+    return handle >> wire.HANDLE_SENDS_SHIFT & 1 != 0
 
 
 @device

@@ -362,6 +362,7 @@ HANDLE_PACKETS_SHIFT = 48
 HANDLE_PACKETS_MASK = 0xF
 HANDLE_SMALL_SHIFT = 48  # of a handle of the direct road: a receive that one warp can take
 HANDLE_FREED_SHIFT = 49  # likewise: GMPI_Request_free was called, no wait takes it any more
+HANDLE_SENDS_SHIFT = 50  # likewise: a send
 HANDLE_LARGE_SHIFT = 52
 HANDLE_CONTEXT_SHIFT = 53
 HANDLE_CONTEXT_MASK = 0x3F
