@@ -226,6 +226,7 @@ def test_pingpong(engine: str, doublings: int, tmp_path: Path) -> None:
 MEASURED = {
     "test_roads": [("roads.py", "-m 8:8 --threads 8 --no-rates")],
     "test_partitioned": [("partitioned.py", "")],
+    "test_both_ways": [("both_ways.py", "")],
     "test_onesided": [("onesided.py", "")],
     "test_collectives": [("collectives.py", "-m 8 --threads 8")],
     "test_long_collectives": [("collectives.py", "--long")],
@@ -273,6 +274,14 @@ def test_partitioned(measured: Measured) -> None:
     assert "payloads checked: all right" in text
     assert {row["kind"] for row in found["rows"]} == {"own", "shared"}
     assert all(row["p50"] > 0 for row in found["rows"])
+
+
+@pytest.mark.mpich
+@pytest.mark.mpi
+def test_both_ways(measured: Measured) -> None:
+    ((text, found),) = measured["test_both_ways"]
+    assert "payloads checked: all right" in text
+    assert all(row["waitall"]["p50"] > 0 and row["waits"]["p50"] > 0 for row in found["rows"])
 
 
 @pytest.mark.mpich
