@@ -21,7 +21,7 @@ SIZES = {"XS": "32,32,64", "S": "64,64,128", "M": "128,128,256", "L": "256,256,5
 SIZES["XL"] = "512,512,1024"
 OMEGA = np.float32(0.8)
 SUMS = 8  # of residuals, so that not all blocks add to the same one
-# Threads of a block; each may have 128 registers, which is more than it needs.
+# Threads of a block; each may have 128 registers, if a multiprocessor has one block only.
 COLUMNS, ROWS = (8, 4) if gmpi.SIMULATOR else (128, 4)
 REGISTERS = 128
 
@@ -158,6 +158,7 @@ def main(about, make, cut_along, threads):
     cut = [(n - 2) * np.arange(d + 1) // d for n, d in zip(size, comm.dims)]
     box = *(slice(at[me], at[me + 1] + 2) for at, me in zip(cut, comm.coords)), slice(size[2])
     gmpi.select_gpu(comm)
+    multiprocessors = 4 if gmpi.SIMULATOR else cuda.get_current_device().MULTIPROCESSOR_COUNT
     start = initial(size, box, args.verify)
 
     def run(iterations):
@@ -165,7 +166,7 @@ def main(about, make, cut_along, threads):
         m[12:].copy_to_device(start[12:])
         gosa, done = map(cuda.to_device, (np.zeros((2, iterations, SUMS)), np.zeros(1, np.int64)))
         values = (g.device, m, gosa, done, *more, iterations)
-        blocks = min(g.max_blocks(kernel, threads, values), 4 if gmpi.SIMULATOR else 1000)
+        blocks = min(g.max_blocks(kernel, threads, values), multiprocessors)
         began = MPI.Wtime()
         kernel[blocks, threads](*values)
         g.synchronize()  # raises the first error of any call in the kernel

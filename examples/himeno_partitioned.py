@@ -19,12 +19,17 @@ PIECE = 4  # rows; a row has one i and one j
 LANES, WARPS = 32, 2 if gmpi.SIMULATOR else 16  # of a block
 
 
-def make_kernel(shape):
-    """The kernel for arrays of this shape, which is compiled in, as in the original."""
+def make_kernel(shape, faces):
+    """The kernel for arrays of this shape, which is compiled in, as in the original.
+
+    faces: the i whose points neighbours need: [], [1], [ni] or [1, ni].
+    """
     ni, nj, nk = (extent - 2 for extent in shape)  # points that change
     every_shape = (14, *shape)
-    pieces = -(-nj // PIECE)  # of a face
-    rows = (ni - 2) * nj  # that no neighbour needs
+    pieces, sides = -(-nj // PIECE), len(faces)  # pieces of a face
+    first_face, last_face = min(faces, default=0), max(faces, default=0)
+    first_i = 1 + (1 in faces)
+    rows = (ni - sides) * nj  # that no neighbour needs
 
     @cuda.jit(max_registers=REGISTERS)
     def himeno(ctx, m, gosa, taken, sends, receives, iterations):
@@ -37,10 +42,11 @@ def make_kernel(shape):
         warp = cuda.blockIdx.x * WARPS + cuda.threadIdx.y
         for n in range(iterations):
             out, mine = 1 - n % 2, 0.0
-            for piece in range(cuda.blockIdx.x, 2 * pieces, cuda.gridDim.x):
+            for piece in range(cuda.blockIdx.x, sides * pieces, cuda.gridDim.x):
                 GMPI_Start(ctx, receives[out, piece])
                 GMPI_Start(ctx, sends[out, piece])
-                i, j = 1 + piece % 2 * (ni - 1), 1 + piece // 2 * PIECE
+                i = first_face if piece < pieces else last_face
+                j = 1 + piece % pieces * PIECE
                 across = min(PIECE, nj + 1 - j) * (nk + 2)
                 for point in range(cuda.threadIdx.y * LANES + lane, across, LANES * WARPS):
                     k = point % (nk + 2)
@@ -58,13 +64,13 @@ def make_kernel(shape):
                     following = warps + cuda.atomic.add(taken, 0, 1) - n * rows
                 for k in range(lane, nk + 1, LANES):
                     if k > 0:
-                        mine += update_on_gpu(m, n, 2 + row // nj, 1 + row % nj, k)
+                        mine += update_on_gpu(m, n, first_i + row // nj, 1 + row % nj, k)
                 row = cuda.shfl_sync(0xFFFFFFFF, following, 0)
             for shift in (16, 8, 4, 2, 1):  # sum over the warp
                 mine += cuda.shfl_down_sync(0xFFFFFFFF, mine, shift)
             if lane == 0:
                 cuda.atomic.add(gosa, (0, n, cuda.blockIdx.x % SUMS), mine)
-            for piece in range(cuda.blockIdx.x, 2 * pieces, cuda.gridDim.x):
+            for piece in range(cuda.blockIdx.x, sides * pieces, cuda.gridDim.x):
                 GMPI_Wait(ctx, receives[out, piece])
                 GMPI_Wait(ctx, sends[out, piece])
             grid.sync()
@@ -80,18 +86,21 @@ def solver(g, ending, comm, start):
     m.copy_to_device(start)
     ni, nj, nk = (extent - 2 for extent in start.shape[1:])
     low, high = comm.Shift(0, 1)
+    sides = [(1, 0, low, 0), (ni, ni + 1, high, 1)]
+    sides = [side for side in sides if side[2] != gmpi.PROC_NULL]
     sends, receives = [], []
     for u in (m[12], m[13]):
-        for j in range(1, nj + 1, PIECE):
-            piece = slice(j, min(j + PIECE, nj + 1))
-            count = (piece.stop - j) * (nk + 2)
-            for edge, halo, peer, way in ((1, 0, low, 0), (ni, ni + 1, high, 1)):
+        for edge, halo, peer, way in sides:
+            for j in range(1, nj + 1, PIECE):
+                piece = slice(j, min(j + PIECE, nj + 1))
+                count = (piece.stop - j) * (nk + 2)
                 sends.append(g.Psend_init(u[edge, piece], 1, count, gmpi.FLOAT, peer, way))
                 receives.append(g.Precv_init(u[halo, piece], 1, count, gmpi.FLOAT, peer, 1 - way))
     for request in sends + receives:
         ending.callback(g.Request_free, request)
-    requests = (cuda.to_device(np.reshape(all, (2, -1))) for all in (sends, receives))
-    return m, make_kernel(start.shape[1:]), tuple(requests)
+    shape = 2, max(1, len(sends) // 2)
+    requests = (cuda.to_device(np.resize(all or [0], shape)) for all in (sends, receives))
+    return m, make_kernel(start.shape[1:], [side[0] for side in sides]), tuple(requests)
 
 
 if __name__ == "__main__":
