@@ -18,6 +18,7 @@ from gmpi import (
 BARRIER, ALLREDUCE, BCAST = range(3)
 ALLTOALL, ALLGATHER = range(2)
 RANKS = 32  # at most, of blocks_of_all
+REQUESTS = 2 * RANKS  # here: Numba takes no product for the size of an array
 
 
 # wide: a kernel
@@ -132,7 +133,7 @@ def blocks_of_all(ctx, which, out, back, n, rounds, skip, cycles, wrong, me, siz
     grid = cuda.cg.this_grid()
     first, step = cuda.grid(1), cuda.gridsize(1)
     given = n * size if which == ALLTOALL else n
-    requests = cuda.local.array(2 * RANKS, int64)
+    requests = cuda.local.array(REQUESTS, int64)
     for i in range(rounds):
         for k in range(first, given, step):
             out[k] = i + k + 1000 * me
