@@ -84,12 +84,6 @@ def is_small(handle):
 
 
 @device
-def is_send_handle(handle):
-    """Of a request of the direct road, any thread."""
-    return handle >> wire.HANDLE_SENDS_SHIFT & 1 != 0
-
-
-@device
 def is_direct_handle(handle):
     return handle >> wire.HANDLE_DIRECT_SHIFT == 1
 

@@ -21,7 +21,8 @@ from docs.pages import fill
 
 HERE = Path(__file__).resolve().parent
 OWN = HERE / "himeno"
-H100 = OWN.parent / "himeno_h100"  # all four programs, one after the other
+H100 = OWN.parent / "himeno_h100"
+H200 = OWN.parent / "himeno_h200"  # all four programs in turns
 HIMENO = HERE.parents[1] / "benchmarks" / "himeno"
 EXAMPLE = HERE.parent / "himeno.md"
 sys.path.insert(0, str(HIMENO))
@@ -224,7 +225,7 @@ def main(check: bool, directory: Path, page: Path) -> None:
     if directory == OWN:
         there = read(H100)
         contents["h100"] = results([row for row in there if row["program"] in ("GMPI", "CUDA+MPI")])
-        pages[EXAMPLE] = {"example": example(there)}
+        pages[EXAMPLE] = {"example": example(read(H200))}
     for path, blocks in pages.items():
         old = new = path.read_text()
         for name, content in blocks.items():
