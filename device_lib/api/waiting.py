@@ -339,6 +339,7 @@ def make_waiting(
         A wait goes on with so many others of its block in any case (``direct.own``), and no thread
         saves registers for a function of the library that has all of this.
         """
+        count = int64(count)
         result = SUCCESS
         first = count  # request that has failed
         k = 0  # twice over all: sends come last, which may wait until the other rank has received
