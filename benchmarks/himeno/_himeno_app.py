@@ -44,7 +44,7 @@ _CHECKED = 5  # odd: the newest pressure is in the other array at the end
 #: Of the sum of squared residuals: four float32 squares are added before they become float64.
 TOLERANCE = 1e-6
 #: Parts with fewer points take the direct road. Halos of larger ones are long: the few blocks that
-#: communicate are slower with them than the copy engine is (measured: README.md).
+#: communicate are slower with them than the proxied road is (measured: README.md).
 DIRECT_POINTS = 1 << 22
 
 
