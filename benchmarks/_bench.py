@@ -107,3 +107,13 @@ def fail(message: str) -> None:
     """Ends all ranks."""
     print(message, file=sys.stderr, flush=True)
     MPI.COMM_WORLD.Abort(1)
+
+
+def two_ranks(engine: str | None) -> tuple[MPI.Comm, str, dict[str, str]]:
+    """What a program of two ranks begins with, on the GPU of each: (their communicator, where they
+    run, settings of the context); ends if there are more or fewer."""
+    comm = MPI.COMM_WORLD
+    if comm.size != 2:
+        fail(f"needs 2 ranks, got {comm.size}: mpiexec -n 2 python {sys.argv[0]}")
+    gmpi.select_gpu(comm)
+    return comm, where(comm), {"engine": engine} if engine else {}

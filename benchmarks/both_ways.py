@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from _bench import fail, parser, size_range, summary, where, write_json
+from _bench import fail, parser, size_range, summary, two_ranks, write_json
 from _floor import cycles_per_us
 from mpi4py import MPI
 from numba import cuda
@@ -87,12 +87,7 @@ def main() -> int:
     args_parser.add_argument("--threads", type=int, nargs="+", default=threads)
     args = args_parser.parse_args()
     low, high = args.sizes or (0, 1 << 30)
-    comm = MPI.COMM_WORLD
-    if comm.size != 2:
-        fail(f"needs 2 ranks, got {comm.size}: mpiexec -n 2 python {sys.argv[0]}")
-    gmpi.select_gpu(comm)
-    place = where(comm)
-    settings = {"engine": args.engine} if args.engine else {}
+    comm, place, settings = two_ranks(args.engine)
     rows: list[dict[str, Any]] = []
     with gmpi.Context(comm, wildcards=False, **settings) as g:
         if comm.rank == 0:

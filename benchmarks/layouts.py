@@ -19,7 +19,7 @@ from typing import Any
 import _grid_types
 import numpy as np
 import roads
-from _bench import fail, parser, summary, where, write_json
+from _bench import fail, parser, summary, two_ranks, write_json
 from _floor import cycles_per_us
 from mpi4py import MPI
 from numba import cuda
@@ -127,11 +127,8 @@ def main() -> int:
     args_parser = parser(__doc__ or "")
     args_parser.add_argument("--threads", type=int, default=32 if gmpi.SIMULATOR else 256)
     args = args_parser.parse_args()
-    comm = MPI.COMM_WORLD
-    if comm.size != 2:
-        fail(f"needs 2 ranks, got {comm.size}: mpiexec -n 2 python {sys.argv[0]}")
-    gmpi.select_gpu(comm)
-    found: dict[str, Any] = {"benchmark": "layouts", "where": where(comm)}
+    comm, place, _ = two_ranks(None)
+    found: dict[str, Any] = {"benchmark": "layouts", "where": place}
 
     def keep(key: str, rows: list[dict[str, Any]]) -> None:  # each as soon as it is there
         found[key] = rows

@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from _bench import fail, parser, summary, where, write_json
+from _bench import fail, parser, summary, two_ranks, write_json
 from _floor import cycles_per_us
 from mpi4py import MPI
 from numba import cuda
@@ -176,12 +176,7 @@ class Bench:
 
 def main() -> int:
     args = parser(__doc__ or "").parse_args()
-    comm = MPI.COMM_WORLD
-    if comm.size != 2:
-        fail(f"needs 2 ranks, got {comm.size}: mpiexec -n 2 python {sys.argv[0]}")
-    gmpi.select_gpu(comm)
-    place = where(comm)
-    settings = {"engine": args.engine} if args.engine else {}
+    comm, place, settings = two_ranks(args.engine)
     rows: list[dict[str, Any]] = []
 
     def show(row: dict[str, Any]) -> None:

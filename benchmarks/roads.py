@@ -16,7 +16,7 @@ from typing import Any
 import _grid_kernels
 import _grid_types
 import numpy as np
-from _bench import fail, parser, size_range, sizes_between, summary, where, write_json
+from _bench import fail, parser, size_range, sizes_between, summary, two_ranks, write_json
 from _floor import cycles_per_us
 from mpi4py import MPI
 from numba import cuda, int64
@@ -228,12 +228,7 @@ def main() -> int:
     args_parser.add_argument("--no-grid", action="store_true", help="without rows of grid scope")
     args = args_parser.parse_args()
     sizes = sizes_between(*args.sizes) if args.sizes else list(SIZES)
-    comm = MPI.COMM_WORLD
-    if comm.size != 2:
-        fail(f"needs 2 ranks, got {comm.size}: mpiexec -n 2 python {sys.argv[0]}")
-    gmpi.select_gpu(comm)
-    place = where(comm)
-    settings = {"engine": args.engine} if args.engine else {}
+    comm, place, settings = two_ranks(args.engine)
     rates = []
     with gmpi.Context(comm, wildcards=False, **settings) as g:
         other = comm.Dup()
