@@ -4,5 +4,6 @@ Matching is counting (``gmpi/contract/channels.py``). ``table`` finds the channe
 ``one_warp`` and ``all_threads`` are the quick ways of short messages, ``requests`` has all others;
 ``sends`` and ``receives`` are one step of each, ``going_on`` takes them. In grid scope the leading
 block does all this; ``grid_team`` is how it has the others move bytes, ``grid_jobs`` what they do.
+In ``exchanges`` the leading warp does, and ``block_jobs`` are those of its block.
 ``api`` asks here first; what has no channel goes by ``proxied``, which this imports for slots.
 """

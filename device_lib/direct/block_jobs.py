@@ -16,17 +16,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.direct import packets
+from device_lib.direct.staged_parts import make_push, make_take
 from device_lib.move.blocks import pack_any, unpack_any
-from device_lib.move.copy import copy_from_staging, copy_to_staging
-from device_lib.move.layouts import layout_of
 from device_lib.move.stretch import put_stretch
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import leads_block
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import warp_lanes, warp_mask
-from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
-from gmpi.contract.wire import SCATTERED
 
 # Kinds of jobs.
 OVER = 0
@@ -136,20 +133,17 @@ def _batch(ctx, rows, to, source, word):
 batch = linked("gmpi_direct_move_batch", 7, 1, _batch)
 
 
+_push_share, _take_share = make_push(pack_any), make_take(unpack_any)
+
+
 # wide: words of a job
 @device
 def _execute(ctx, kind, a, b, c, d, e, rank, size):
     """The calling thread's share of a single job, likewise."""
     if kind == _PUSH:
-        if c == SCATTERED:
-            pack_any(layout_of(ctx, a, LAYOUT_SEND), b, d, d + e, rank, size)
-        else:
-            copy_to_staging(b, c + d, e, rank, size)
+        _push_share(ctx, a, b, c, d, e, rank, size)
     elif kind == _TAKE:
-        if c == SCATTERED:
-            unpack_any(layout_of(ctx, a, LAYOUT_RECV), b, d, e, rank, size)
-        else:
-            copy_from_staging(c + d, b, e - d, rank, size)
+        _take_share(ctx, a, b, c, d, e, rank, size)
     elif kind == _PUT_WIDE:
         packets.put_wide(a, b, c, d, rank, size)
     elif kind == _COPY:

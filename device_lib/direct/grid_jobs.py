@@ -9,9 +9,9 @@ from __future__ import annotations
 from device_lib.direct import packets
 from device_lib.direct.long_steps import take_step
 from device_lib.direct.pipelines import OF_SCOPE
+from device_lib.direct.staged_parts import make_push, make_take
 from device_lib.direct.straight import move_straight
-from device_lib.move.copy import copy_from_staging, copy_to_staging
-from device_lib.move.layouts import layout_of, pack_layout, unpack_layout
+from device_lib.move.layouts import pack_layout, unpack_layout
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import (
     block_id,
@@ -22,11 +22,10 @@ from device_lib.platform.primitives import (
     thread_rank,
 )
 from gmpi.contract.grid import COLLECT, PUSH, PUT_WIDE, TAKE, TRANSFER
-from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
 from gmpi.contract.pipelines import NUMBER_SHIFT, PIPELINES_MASK
-from gmpi.contract.wire import SCATTERED
 
 _pipeline = OF_SCOPE["block"]
+_push, _take = make_push(pack_layout), make_take(unpack_layout)
 
 
 @device
@@ -35,15 +34,9 @@ def _execute(ctx, kind, a, b, c, d, e):
     size = int64(block_threads()) * int64(grid_blocks())
     rank = int64(block_id()) * int64(block_threads()) + int64(thread_rank())
     if kind == PUSH:
-        if c == SCATTERED:
-            pack_layout(layout_of(ctx, a, LAYOUT_SEND), b, d, d + e, rank, size)
-        else:
-            copy_to_staging(b, c + d, e, rank, size)
+        _push(ctx, a, b, c, d, e, rank, size)
     elif kind == TAKE:
-        if c == SCATTERED:
-            unpack_layout(layout_of(ctx, a, LAYOUT_RECV), b, d, e, rank, size)
-        else:
-            copy_from_staging(c + d, b, e - d, rank, size)
+        _take(ctx, a, b, c, d, e, rank, size)
     elif kind == COLLECT:
         take_step(ctx, a, b, c, d, e, rank, size)
     elif kind == PUT_WIDE:

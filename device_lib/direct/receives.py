@@ -17,8 +17,8 @@ from types import SimpleNamespace
 from device_lib.direct import packets, registered, rows
 from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of, take_by_grid
 from device_lib.direct.grid_team import share, shares_of
-from device_lib.move.copy import copy_from_staging
-from device_lib.move.layouts import layout_of, unpack_layout
+from device_lib.direct.staged_parts import make_take
+from device_lib.move.layouts import unpack_layout
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import leads_grid
 from device_lib.platform.library import linked
@@ -27,7 +27,6 @@ from device_lib.platform.scope import Scope
 from gmpi.contract import channels
 from gmpi.contract.constants import ERR_TRUNCATE, SUCCESS
 from gmpi.contract.grid import TAKE_WIDE
-from gmpi.contract.layouts import LAYOUT_RECV
 from gmpi.contract.wire import DEVICE_DIRECT, DEVICE_STAGED, ERROR_SHIFT, LOW_32, SCATTERED
 
 _NOTHING = 0  # the sender has not come so far
@@ -235,6 +234,7 @@ def _is_last(what, wanted, parts):
     )
 
 
+_take = make_take(unpack_layout)
 _look_linked = linked("gmpi_direct_look_receive", 5, 8, _look)
 _note_linked = linked("gmpi_direct_note_receive", 10, 1, note)
 
@@ -265,11 +265,7 @@ def make_advance_receive(
 
     @device
     def take_bytes(ctx, slot, there, target, begin, end):
-        if target == SCATTERED:
-            layout = layout_of(ctx, slot, LAYOUT_RECV)
-            unpack_layout(layout, there, begin, end, rank(), size())
-        else:
-            copy_from_staging(target + begin, there, end - begin, rank(), size())
+        _take(ctx, slot, there, target, begin, end, rank(), size())
 
     take_wide = take_wide_bytes if moves is None else moves.take_wide
     take_some = take_bytes if moves is None else moves.take

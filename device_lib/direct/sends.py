@@ -17,14 +17,13 @@ from types import SimpleNamespace
 from device_lib.direct import packets, rows, table
 from device_lib.direct.grid_rounds import push_by_grid, round_bytes
 from device_lib.direct.grid_team import share, shares_of
-from device_lib.move.copy import copy_to_staging
-from device_lib.move.layouts import layout_of, pack_layout
+from device_lib.direct.staged_parts import make_push
+from device_lib.move.layouts import pack_layout
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, fence_sys, lane_id, pause, write_packet
 from device_lib.platform.scope import Scope
 from gmpi.contract import channels
 from gmpi.contract.grid import PUT_WIDE
-from gmpi.contract.layouts import LAYOUT_SEND
 from gmpi.contract.wire import SCATTERED
 
 _NOTHING = 0  # the receiver has not come so far
@@ -118,6 +117,7 @@ def _note(ctx, slot, what, number, at, nbytes, wide_or_parts):
     return 0
 
 
+_push = make_push(pack_layout)
 _look_linked = linked("gmpi_direct_look_send", 5, 8, _look)
 _note_linked = linked("gmpi_direct_note_send", 9, 1, _note)
 
@@ -137,11 +137,7 @@ def make_advance_send(scope: Scope, moves: SimpleNamespace | None = None) -> Cal
 
     @device
     def push_bytes(ctx, slot, there, address, begin, nbytes):
-        if address == SCATTERED:
-            layout = layout_of(ctx, slot, LAYOUT_SEND)
-            pack_layout(layout, there, begin, begin + nbytes, rank(), size())
-        else:
-            copy_to_staging(there, address + begin, nbytes, rank(), size())
+        _push(ctx, slot, there, address, begin, nbytes, rank(), size())
 
     @device
     def put_wide_bytes(ctx, to, address, nbytes, wide):
