@@ -38,7 +38,6 @@ from device_lib.direct.transfers import make_transfer
 from device_lib.platform.context import has_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
-    NOTES,
     buffer_of,
     describe,
     device,
@@ -71,8 +70,8 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     waits = make_partitioned_waits(scope, partitioned, requests.help_others, direct.go_on)
     waiting = make_waiting(scope, requests, direct, waits)
     finish, wait, perform = waiting.finish, waiting.wait, waiting.perform
-    finish_many, finish_one_of = waiting.finish_all, waiting.finish_one
-    wait_for_each, wait_for_few = waiting.wait_for_each, waiting.wait_for_few
+    finish_several, finish_one_of = waiting.finish_several, waiting.finish_one
+    wait_for_each = waiting.wait_for_each
     several = make_several(scope, finish)
     make_wait = make_round_waits(scope, requests.help_others, direct.go_on)
     make_pipeline_waits(scope, requests.help_others)
@@ -166,9 +165,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
                 words = describe(requests, address, room, strided)
                 return wait_for_each(ctx, count, words, 0)
             if has_direct(ctx):
-                if count <= NOTES:
-                    return wait_for_few(ctx, count, address, 0)
-                return finish_many(ctx, count, address, 0)
+                return finish_several(ctx, count, address, 0)
             return finish_all(ctx, count, address, 0)
         status_address, status_room, status_strided = buffer_of(statuses)
         if strided | status_strided:
@@ -176,9 +173,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
             status_words = describe(statuses, status_address, status_room, status_strided)
             return wait_for_each(ctx, count, words, status_words)
         if has_direct(ctx):
-            if count <= NOTES:
-                return wait_for_few(ctx, count, address, status_address)
-            return finish_many(ctx, count, address, status_address)
+            return finish_several(ctx, count, address, status_address)
         return finish_all(ctx, count, address, status_address)
 
     @device

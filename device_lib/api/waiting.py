@@ -361,6 +361,14 @@ def make_waiting(
         return result
 
     finish_all_linked = part("finish_all_beside", 6, 1, finish_all)
+
+    @device
+    def finish_several(ctx, count, requests, statuses):
+        """Waitall in a context with a direct road."""
+        if count <= gpu.NOTES:
+            return wait_for_few(ctx, count, requests, statuses)
+        return finish_all_linked(ctx, count, requests, statuses)
+
     finish_one_linked = part("finish_one_beside", 6, 6, finish_one)
 
     @device
@@ -377,8 +385,7 @@ def make_waiting(
         error_of=error_of,
         request_get_status=request_get_status,
         perform=perform,
-        finish_all=finish_all_linked,
-        wait_for_few=wait_for_few,
+        finish_several=finish_several,
         wait_for_each=wait_for_each,
         finish_one=finish_one_status,
     )

@@ -22,7 +22,7 @@ from device_lib.platform import primitives as gpu
 from device_lib.platform.context import DeviceContext, may_go_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64, uint32
-from device_lib.platform.scope import ALL_LANES, Scope
+from device_lib.platform.scope import ALL_LANES, FULL_WARP, Scope
 from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from gmpi.contract import channels
@@ -34,7 +34,6 @@ from gmpi.contract.wire import (
     SCATTERED,
 )
 
-FULL_WARP = 32  # threads of a leading warp that this way needs
 ONE_WARP = channels.HEADER_PAYLOAD + (FULL_WARP - 1) * PACKET_PAYLOAD  # bytes of a message
 PROXIED_ROAD = 0  # in place of a handle: the call goes by the proxy
 

@@ -297,7 +297,7 @@ def make_direct(
         looks = _LOOKS if how == HOLD_LONGER else 1
         began = 0
         told = 1 if state == RESUMED and rows.was_told(ctx, slot, handle) else 0
-        holds = (how == HOLD or how == HOLD_LONGER) and told == 0
+        holds = how >= HOLD and told == 0
         first = slots.guess(ctx)  # who looks once, again and again, must come to all of them
         error = 0
         one_look = how == ONE_LOOK or how == KEEP

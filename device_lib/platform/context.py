@@ -221,11 +221,14 @@ def leads_grid(ctx):
 
 
 @device
+def _marked(ctx, shift):
+    return DeviceContext(ctx.mapped, ctx.device, ctx.shape | 1 << shift, ctx.identity)
+
+
+@device
 def as_leader(ctx):
     """The same context, for the block that leads a call of grid scope."""
-    return DeviceContext(
-        ctx.mapped, ctx.device, ctx.shape | 1 << sizes.SHAPE_GRID_SHIFT, ctx.identity
-    )
+    return _marked(ctx, sizes.SHAPE_GRID_SHIFT)
 
 
 @device
@@ -237,9 +240,7 @@ def leads_block(ctx):
 @device
 def as_leading_warp(ctx):
     """The same context, for such a warp."""
-    return DeviceContext(
-        ctx.mapped, ctx.device, ctx.shape | 1 << sizes.SHAPE_LED_SHIFT, ctx.identity
-    )
+    return _marked(ctx, sizes.SHAPE_LED_SHIFT)
 
 
 @device

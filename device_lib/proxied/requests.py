@@ -14,7 +14,7 @@ from device_lib.move.copy import copy_to_staging
 from device_lib.platform.context import eager_bytes, has_p2p, status_of
 from device_lib.platform.library import linked, parts_of
 from device_lib.platform.primitives import device, int64
-from device_lib.platform.scope import Scope
+from device_lib.platform.scope import FULL_WARP, Scope
 from device_lib.proxied import closing, taking
 from device_lib.proxied.blocking import transact
 from device_lib.proxied.closing_one import make_finish_one
@@ -26,9 +26,6 @@ from device_lib.proxied.outgoing import make_copy_out, make_fill, make_send_byte
 from device_lib.proxied.slots import NOBODY, error_handle, is_large
 from gmpi.contract import wire
 from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE
-
-FULL_WARP = 32  # threads of a leading warp that the fast paths need
-
 
 _open_inline = linked("gmpi_open_inline", 8, 1, open_inline)
 _open_long = linked("gmpi_open_long", 8, 2, open_long)
