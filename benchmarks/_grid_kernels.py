@@ -1,8 +1,8 @@
-"""Kernels of grid scope that ``roads.py``, ``collectives.py`` and ``all_ranks.py`` measure."""
+"""Kernels of grid scope that ``roads.py`` and ``collectives.py`` measure."""
 
 from __future__ import annotations
 
-from numba import cuda, int64
+from numba import cuda
 
 import gmpi
 from gmpi import (
@@ -12,13 +12,9 @@ from gmpi import (
     GMPI_Irecv_grid,
     GMPI_Isend_grid,
     GMPI_Wait_grid,
-    GMPI_Waitall_grid,
 )
 
 BARRIER, ALLREDUCE, BCAST = range(3)
-ALLTOALL, ALLGATHER = range(2)
-RANKS = 32  # at most, of blocks_of_all
-REQUESTS = 2 * RANKS  # here: Numba takes no product for the size of an array
 
 
 # wide: a kernel
@@ -123,42 +119,4 @@ def check(ctx, which, data, out, rounds, wrong, rank, size, comm):
                     cuda.atomic.add(wrong, 0, 1)
         if error != gmpi.SUCCESS:
             cuda.atomic.add(wrong, 0, 1)
-        grid.sync()
-
-
-# wide: a kernel
-@cuda.jit
-def blocks_of_all(ctx, which, out, back, n, rounds, skip, cycles, wrong, me, size, comm):
-    """``n`` doubles to, or of, each rank by messages of grid scope."""
-    grid = cuda.cg.this_grid()
-    first, step = cuda.grid(1), cuda.gridsize(1)
-    given = n * size if which == ALLTOALL else n
-    requests = cuda.local.array(REQUESTS, int64)
-    for i in range(rounds):
-        for k in range(first, given, step):
-            out[k] = i + k + 1000 * me
-        grid.sync()
-        begin = gmpi.clock()
-        for k in range(1, size):
-            peer = (me + k) % size
-            mine = out[peer * n : (peer + 1) * n] if which == ALLTOALL else out[:n]
-            theirs = back[peer * n : (peer + 1) * n]
-            requests[2 * k - 2] = GMPI_Irecv_grid(ctx, theirs, n, gmpi.DOUBLE, peer, 1, comm)
-            requests[2 * k - 1] = GMPI_Isend_grid(ctx, mine, n, gmpi.DOUBLE, peer, 1, comm)
-        own = n * me if which == ALLTOALL else 0
-        for k in range(first, n, step):
-            back[me * n + k] = out[own + k]
-        if size > 1:
-            error = GMPI_Waitall_grid(ctx, 2 * size - 2, requests)
-        else:
-            error = gmpi.SUCCESS
-            grid.sync()
-        if first == 0 and i >= skip:
-            cycles[i - skip] = gmpi.clock() - begin
-        if error != gmpi.SUCCESS:
-            cuda.atomic.add(wrong, 0, 1)
-        for k in range(first, n * size, step):
-            came = n * me + k % n if which == ALLTOALL else k % n
-            if back[k] != i + came + 1000 * (k // n):
-                cuda.atomic.add(wrong, 0, 1)
         grid.sync()

@@ -1,12 +1,11 @@
-"""All ranks of a job at once: is any pair slower, what do all carry together, block collectives.
+"""All ranks of a job: is any pair slower, and what do all carry at once.
 
     mpiexec -n 4 python benchmarks/all_ranks.py [--json FILE]
 
 Each pair of ranks plays ping-pong while the others are silent, on the direct and on the proxied
-road. Then all ranks send to their right and receive from their left, with many warps. Then
-Alltoall and Allgather, by size: the calls of one block, and messages of grid scope that do the
-same, as a program would send them from all of its blocks. Times are by the GPU's clock, the
-slowest rank counts, and every payload is checked. Any number of ranks; one measures itself.
+road, in two turns: what is slow in both is the pair's own. Then all ranks send to their right and
+receive from their left, with many warps. Times of pairs are by the GPU's clock, and every payload
+is checked. Any number of ranks; one measures itself. Collectives: ``collectives.py``.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import sys
 import time
 from typing import Any
 
-import _grid_kernels
 import numpy as np
 from _bench import fail, parser, summary, where, write_json
 from _floor import cycles_per_us
@@ -25,8 +23,6 @@ from numba import cuda, int64
 
 import gmpi
 from gmpi import (
-    GMPI_Allgather,
-    GMPI_Alltoall,
     GMPI_Irecv,
     GMPI_Irecv_warp,
     GMPI_Isend,
@@ -36,10 +32,8 @@ from gmpi import (
 )
 
 SIZES = (8, 65536)
-LONG = 64 << 20
+TURNS = 2
 WARPS, WINDOW = 64, 4
-ALLTOALL, ALLGATHER = _grid_kernels.ALLTOALL, _grid_kernels.ALLGATHER
-NAMES = ("Alltoall", "Allgather")
 
 
 # wide: a kernel
@@ -96,32 +90,6 @@ def shift(ctx, left, right, data, window, rounds, wrong, me, comm):
         cuda.syncwarp()
 
 
-# wide: a kernel
-@cuda.jit
-def blocks_of_all(ctx, which, out, back, n, rounds, skip, cycles, wrong, me, size, comm):
-    """``n`` doubles to, or of, each rank; every round has values of its own."""
-    first, step = cuda.threadIdx.x, cuda.blockDim.x
-    given = n * size if which == ALLTOALL else n
-    for i in range(rounds):
-        for k in range(first, given, step):
-            out[k] = i + k + 1000 * me
-        cuda.syncthreads()
-        begin = gmpi.clock()
-        if which == ALLTOALL:
-            error = GMPI_Alltoall(ctx, out, n, gmpi.DOUBLE, back, n, gmpi.DOUBLE, comm)
-        else:
-            error = GMPI_Allgather(ctx, out, n, gmpi.DOUBLE, back, n, gmpi.DOUBLE, comm)
-        if cuda.threadIdx.x == 0 and i >= skip:
-            cycles[i - skip] = gmpi.clock() - begin
-        if error != gmpi.SUCCESS:
-            cuda.atomic.add(wrong, 0, 1)
-        for k in range(first, n * size, step):
-            mine = n * me + k % n if which == ALLTOALL else k % n
-            if back[k] != i + mine + 1000 * (k // n):
-                cuda.atomic.add(wrong, 0, 1)
-        cuda.syncthreads()
-
-
 class Run:
     """The ranks, and what they need in each measurement."""
 
@@ -170,75 +138,32 @@ class Run:
         self._right("messages of all ranks at once")
         return warps * WINDOW * rounds / self.comm.allreduce(seconds, MPI.MAX)
 
-    def blocks(
-        self, which: int, nbytes: int, grid: int, threads: int, road: int
-    ) -> dict[str, float]:
-        """A collective of ``nbytes`` a rank in all; of 8 bytes, 8 for each. By one block, or, where
-        ``grid`` is more than 1, by messages of so many."""
-        comm = self.comm
-        kernel = blocks_of_all if grid == 1 else _grid_kernels.blocks_of_all
-        n = max(1, nbytes // 8 // comm.size)
-        rounds = 2 if gmpi.SIMULATOR else 1000 if nbytes <= 65536 else 10
-        skip = rounds // 10 + 1
-        out, back = (cuda.to_device(np.zeros(n * comm.size)) for _ in range(2))
-        cycles = cuda.to_device(np.zeros(rounds, np.int64))
-        comm.Barrier()
-        arguments = (rounds + skip, skip, cycles, self.wrong, comm.rank, comm.size, road)
-        kernel[grid, threads](self.g.device, which, out, back, n, *arguments)
-        self.g.synchronize()
-        self._right(f"{NAMES[which]} of {nbytes} bytes by {grid} blocks")
-        slowest = np.empty(rounds)
-        comm.Allreduce(cycles.copy_to_host() / cycles_per_us(), slowest, MPI.MAX)
-        return summary(slowest)
 
-    def most_blocks(self, threads: int) -> int:
-        """Of a grid that all of them can have; two at least."""
-        if gmpi.SIMULATOR:
-            return 2
-        array = cuda.to_device(np.zeros(1))
-        whole = cuda.to_device(np.zeros(1, np.int64))
-        values = (self.g.device, 0, array, array, 1, 1, 0, whole, self.wrong, 0, 1, 0)
-        most = self.g.max_blocks(_grid_kernels.blocks_of_all, threads, args=values)
-        return self.comm.allreduce(most, MPI.MIN)  # type: ignore[no-any-return]
-
-
-def measured(run: Run, roads: dict[str, int], threads: int, sizes: list[int]) -> dict[str, Any]:
+def measured(run: Run, roads: dict[str, int], threads: int) -> dict[str, Any]:
     """All measurements; the same on all ranks."""
     size, show = run.comm.size, run.comm.rank == 0
-    rows: dict[str, Any] = {"pairs": [], "rates": [], "collectives": []}
-    for low, high in itertools.combinations(range(size), 2) if size > 1 else [(0, 0)]:
+    rows: dict[str, Any] = {"pairs": [], "rates": []}
+    pairs = list(itertools.combinations(range(size), 2)) if size > 1 else [(0, 0)]
+    for turn, (low, high) in itertools.product(range(TURNS), pairs):
         for (name, road), n in itertools.product(roads.items(), SIZES):
             if low == high and name == "direct":
                 continue  # a rank does not write into its own inbox from another GPU
-            found = run.pair(low, high, n, threads, road)
-            rows["pairs"].append({"ranks": [low, high], "road": name, "size": n, **(found or {})})
+            found = run.pair(low, high, n, threads, road) or {}
+            row = {"ranks": [low, high], "turn": turn, "road": name, "size": n}
+            rows["pairs"].append({**row, **found})
             if show:
-                print(
-                    f"{low} - {high}  {name:<8}{n:>8} B{(found or {})['p50']:>10.2f} us", flush=True
-                )
+                words = f"{low} - {high}  {name:<8}{n:>8} B"
+                print(f"{words}{found['p50']:>10.2f} us", flush=True)
     for name, road in roads.items():
         rows["rates"].append({"road": name, "per_second": run.rate(road)})
         if show:
             print(f"all ranks, {name}: {rows['rates'][-1]['per_second']:.0f} messages/s each")
-    # There are no such calls of grid scope: messages, which take the direct road.
-    ways = ("block", "direct", 1), ("block", "proxied", 1), ("grid", "direct", 0)
-    most = run.most_blocks(threads)
-    for which, n, (scope, name, one) in itertools.product((ALLTOALL, ALLGATHER), sizes, ways):
-        grid = one or most
-        found = run.blocks(which, n, grid, threads, roads[name])
-        row = {"call": NAMES[which], "size": n, "scope": scope, "road": name, "blocks": grid}
-        rows["collectives"].append({**row, "threads": threads, **found})
-        if show:
-            words = f"{NAMES[which]:<10}{scope:<6}{name:<8}{n:>10} B"
-            print(f"{words}{found['p50']:>12.2f} us", flush=True)
     return rows
 
 
 def main() -> int:
     args_parser = parser(__doc__ or "")
     args_parser.add_argument("--threads", type=int, default=32 if gmpi.SIMULATOR else 256)
-    sizes = [8, 1024] if gmpi.SIMULATOR else [8, LONG]
-    args_parser.add_argument("-m", dest="sizes", type=int, nargs="+", default=sizes)
     args = args_parser.parse_args()
     comm = MPI.COMM_WORLD
     gmpi.select_gpu(comm)
@@ -247,7 +172,7 @@ def main() -> int:
     with gmpi.Context(comm, wildcards=False, **settings) as g:
         other = comm.Dup()
         roads = {"direct": gmpi.COMM_WORLD, "proxied": g.comm(other)}
-        rows = measured(Run(g, comm), roads, args.threads, args.sizes)
+        rows = measured(Run(g, comm), roads, args.threads)
         other.Free()
     if comm.rank == 0:
         print("# payloads checked: all right")

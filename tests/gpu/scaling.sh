@@ -3,8 +3,8 @@
 # GPUs; with one GPU, 1 and 2 ranks share it. PARTS, in this order, names what runs (all of it):
 #   right         random programs, and examples/himeno.py against the serial program. What follows
 #                 runs on the numbers of ranks on which these were right.
-#   rates         8 B and 64 KiB between all pairs, messages of all ranks at once, collectives of 8 B
-#                 and 64 MiB by a block and by all blocks of a grid, barriers
+#   rates         8 B and 64 KiB between all pairs, messages of all ranks at once, barriers,
+#                 collectives of 8 B on both roads, and of 64 MiB by all blocks of a grid
 #   applications  halo26, BFS and the spin glass
 #   himeno        S to XL in 1-D, 2-D and 3-D cuts, strong and weak, with GMPI and with CUDA + MPI
 # Each program has a time limit, all together BUDGET=550 seconds. On 8 GPUs that is two calls:
@@ -17,10 +17,10 @@ shift
 budget=550
 . tests/gpu/one_by_one.sh
 if [ -n "$SIMULATOR" ]; then
-  seeds=0:1 verify="--size 6,7,8" collective="-m 8 1024" iterations=2 strong="16,8,8" each="4,5,6"
+  seeds=0:1 verify="--size 6,7,8" long="-m 81920" iterations=2 strong="16,8,8" each="4,5,6"
   halo=(small="--small --how messages") bfs=(small=--small) spins=(small=--small)
 else
-  seeds=0:3 verify="--size S" collective="-m 8 67108864" iterations=400
+  seeds=0:3 verify="--size S" long="-m 67108864" iterations=400
   strong="64,64,128 128,128,256 256,256,512 512,512,1024" each=$strong # S M L XL
   halo=("256 messages=--points 256 --how messages" "256 partitions=--points 256 --how partitions")
   bfs=("18=--scale 18 --roots 8" "20=--scale 20 --roots 4")
@@ -71,9 +71,11 @@ if [[ $wanted == *" right "* ]]; then
 fi
 for n in $counts; do
   [[ $wanted == *" rates "* ]] || break
-  one all_ranks "$n" benchmarks/all_ranks.py $collective --json "$runs/all_ranks-$n.json"
-  LIMIT=${LIMIT:-100} one collectives "$n" benchmarks/collectives.py $collective --roads direct proxied \
+  one all_ranks "$n" benchmarks/all_ranks.py --json "$runs/all_ranks-$n.json"
+  LIMIT=${LIMIT:-100} one collectives "$n" benchmarks/collectives.py -m 8 \
     --json "$runs/collectives-$n.json"
+  [ "$n" = 1 ] || LIMIT=${LIMIT:-100} one collectives_long "$n" benchmarks/collectives.py --long \
+    $long --json "$runs/collectives_long-$n.json"
 done
 for n in $counts; do
   [[ $wanted == *" applications "* ]] || break

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from scaling_table import of_pairs
 
 matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "gmpi"  # the same file for the same figures
@@ -52,10 +53,8 @@ def pairs(path: Path, runs: dict[str, Any]) -> None:
     figure, plots = plt.subplots(1, len(kinds), figsize=(3.2 * len(kinds), 3.2), squeeze=False)
     for plot, kind in zip(plots[0], kinds, strict=True):
         table = [[float("nan")] * int(ranks) for _ in range(int(ranks))]
-        for row in found:
-            if (row["road"], row["size"]) == kind:
-                a, b = row["ranks"]
-                table[a][b] = table[b][a] = row["p50"]
+        for (a, b), us in of_pairs(found, *kind).items():
+            table[a][b] = table[b][a] = us
         picture = plot.imshow(table, cmap="viridis")
         plot.set(title=f"{kind[0]}, {kind[1]} B, µs", xlabel="rank", ylabel="rank")
         figure.colorbar(picture, ax=plot, shrink=0.7)
@@ -70,10 +69,6 @@ def collectives(found: dict[str, Any]) -> Points:
             scope = "block" if row["blocks"] == 1 else "grid"
             name = f"{row['call']} {row['size']} B, {scope}, {row['threads']} threads"
             yield name, int(ranks), row["direct"]["p50"]
-    for ranks, run in found["all_ranks"].items():
-        for row in run["collectives"]:
-            name = f"{row['call']} {row['size']} B, {row['scope']}, {row['road']}"
-            yield name, int(ranks), row["p50"]
 
 
 def himeno(found: dict[str, Any], kind: str) -> Points:

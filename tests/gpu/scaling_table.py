@@ -4,7 +4,7 @@ python3 tests/gpu/scaling_table.py DIRECTORY RUNS
 
 The bars are those of the project: pairs within 1.1 x of each other; Allreduce of a double within
 2.5 us on 4 GPUs and 3 us on 8; weak scaling of Himeno at least 0.95; an Alltoall of 64 MiB a rank
-at 0.8 of the link at least.
+at 0.8 of the link at least. Of the turns of a pair the quickest counts.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ LONG = 64 << 20
 LINK = (
     450.0  # GB/s out of a GPU: NVLink of H100 and H200, 18 links of 25 each (NVIDIA's data sheets)
 )
+MEASURED = ("all_ranks", "collectives", "collectives_long")
 GROWING = ("halo26",)  # each rank has as much, however many there are
 Found = dict[str, Any]
 
@@ -80,6 +81,16 @@ def applications(runs: Path) -> list[Found]:
     return rows
 
 
+def of_pairs(rows: list[Found], road: str, size: int) -> dict[tuple[int, int], float]:
+    """One way between the ranks of each pair, in us."""
+    us: dict[tuple[int, int], float] = {}
+    for row in rows:
+        if (row["road"], row["size"]) == (road, size):
+            low, high = row["ranks"]
+            us[low, high] = min(us.get((low, high), row["p50"]), row["p50"])
+    return us
+
+
 def bars(found: Found) -> list[list[Any]]:
     """What, value, bar, whether it is met; bar and met are empty where there is none."""
     rows: list[list[Any]] = []
@@ -91,16 +102,15 @@ def bars(found: Found) -> list[list[Any]]:
 
     for ranks, run in sorted(found["all_ranks"].items()):
         for road, size in sorted({(p["road"], p["size"]) for p in run["pairs"]}):
-            each = [p["p50"] for p in run["pairs"] if (p["road"], p["size"]) == (road, size)]
+            each = of_pairs(run["pairs"], road, size).values()
             what = f"{ranks} ranks, {size} B, {road}: slowest pair / quickest"
             add(what, max(each) / min(each), PAIRS, True)
-        for row in run.get("collectives", []):
-            if (row["call"], row["size"]) == ("Alltoall", LONG) and ranks > 1:
-                share = LONG * (ranks - 1) / ranks / row["p50"] / 1e3 / LINK
-                what = (
-                    f"{ranks} ranks, Alltoall of 64 MiB, {row['scope']}, {row['road']}: of the link"
-                )
-                add(what, share, ALLTOALL, False)
+    for ranks, run in sorted(found["collectives_long"].items()):
+        for row in run["rows"]:
+            if (row["call"], row["size"]) == ("Alltoall", LONG):
+                memory = "registered" if row["registered"] else "any memory"
+                what = f"{ranks} ranks, Alltoall of 64 MiB, {row['threads']} threads, {memory}"
+                add(f"{what}: of the link", row["gbps"] * (ranks - 1) / LINK, ALLTOALL, False)
     for ranks, run in sorted(found["collectives"].items()):
         for row in run["rows"]:
             if (row["call"], row["size"]) == ("Allreduce", 8) and row["blocks"] == 1:
@@ -119,7 +129,7 @@ def bars(found: Found) -> list[list[Any]]:
 
 def main(directory: str, runs: str) -> int:
     where, out = Path(runs), Path(directory)
-    found: Found = {name: read(where, name) for name in ("all_ranks", "collectives")}
+    found: Found = {name: read(where, name) for name in MEASURED}
     found["himeno"], found["applications"] = himeno(where), applications(where)
     problems = where / "problems"
     found["problems"] = problems.read_text().splitlines() if problems.exists() else []
