@@ -117,18 +117,23 @@ def _compare(lane: Any, scope: str, call: str, given: tuple[Any, ...], names: li
     said[3] = made + 1
     if made + 1 == of.threads:
         del of.said[number]
-    which = f"thread {lane.thread_id} and {{}} in thread {thread} of block {lane.block.number}"
-    if scope == "grid":
-        which = f"thread {lane.thread_id} of block {lane.block.number} and {{}} in another one"
-    allowed = f"all threads of the {scope} make the same calls, with equal arguments"
+    what, there = "", ""
     if call != first_call:
-        raise UsageError(f"{call} is called in {which.format(first_call)}; {allowed}")
-    for name, mine, other in zip(names, given, first):
+        what, there = f"{call} is called", first_call
+    for name, mine, other in zip(names, given, first) if not what else ():
         if mine is not other and name not in _PER_THREAD and not _equal(mine, other):
-            values = _shown(mine), _shown(other)
-            raise UsageError(
-                f"{call}: {name} is {values[0]} in {which.format(values[1])}; {allowed}"
-            )
+            what, there = f"{call}: {name} is {_shown(mine)}", _shown(other)
+            break
+    if what:
+        thread_there = f"in thread {thread} of block {lane.block.number}"
+        where = f"thread {lane.thread_id}"
+        if scope == "grid":
+            where += f" of block {lane.block.number}"
+            thread_there = "in another one"
+        raise UsageError(
+            f"{what} in {where} and {there} {thread_there}; all threads of the {scope} make the "
+            "same calls, with equal arguments"
+        )
 
 
 def _equal(mine: Any, other: Any) -> bool:

@@ -25,24 +25,35 @@ SHORT_BYTES = 4 * _WARP_BYTES  # as much as ``copy_short`` has under way at once
 if SIMULATOR:
     _WORD = (1 << 64) - 1
 
+    # An object at an address takes a third of the time of ``memmove`` and ``string_at``.
+    _word_at = ctypes.c_uint64.from_address
+    _half_at = ctypes.c_uint32.from_address
+
     def load_payload(address, valid):
+        if valid >= 12:
+            return load_12(address)
         data = ctypes.string_at(address, min(valid, 12))
         return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
 
     def store_payload(address, low, high, valid):
-        data = (low & _WORD).to_bytes(8, "little") + (high & 0xFFFFFFFF).to_bytes(4, "little")
-        ctypes.memmove(address, data, min(valid, 12))
+        if valid >= 12:
+            store_12(address, low, high)
+        elif valid > 0:
+            data = (low & _WORD).to_bytes(8, "little") + (high & 0xFFFFFFFF).to_bytes(4, "little")
+            ctypes.memmove(address, data, valid)
 
     def load_12(address):
-        return load_payload(address, 12)
+        return _word_at(address).value, _half_at(address + 8).value
 
     def store_12(address, low, high):
-        store_payload(address, low, high, 12)
+        _word_at(address).value = low
+        _half_at(address + 8).value = high
 
     def copy_to_staging(staging, source, nbytes, rank, size):
         begin = nbytes * rank // size
         end = nbytes * (rank + 1) // size
-        ctypes.memmove(staging + begin, source + begin, end - begin)
+        if end > begin:
+            ctypes.memmove(staging + begin, source + begin, end - begin)
 
     copy_from_staging = copy_to_staging
 

@@ -24,6 +24,7 @@ from gmpi.contract.wire import CONTROL_ABORT, CONTROL_BLOCKS, CONTROL_COMMANDS, 
 vote_all = lanes.vote_all
 ballot = lanes.ballot
 _word = ctypes.c_int64.from_address
+_pair = (ctypes.c_int64 * 2).from_address
 _KNOWN_BUFFERS = 1024
 _CONTROL = (CONTROL_DOORBELL, CONTROL_ABORT, CONTROL_COMMANDS, CONTROL_BLOCKS)
 _WATCH_TURNS = 16  # what else a loop waits for, in device memory, must not wait for long
@@ -77,9 +78,11 @@ def is_private(buffer, address):
     return isinstance(buffer, tuple | ThreadMemory) or shared.holds(address)
 
 
+# These two are what the simulator does most: no function more than is needed.
 def sync_warp(mask):
     me = getcurrent()
-    me.warp.meet(me, mask, strict=True)
+    point = me.warp.points.get(mask) or me.warp.new_point(mask)
+    point.meet(me, me.lane_id, None, None, True)
 
 
 def sync_block():
@@ -89,7 +92,8 @@ def sync_block():
 
 def shuffle(mask, value, lane):
     me = getcurrent()
-    return me.warp.shuffle(me, mask, value, lane)
+    shuffles = me.warp.shuffles.get(mask) or me.warp.new_shuffles(mask)
+    return shuffles.shuffle(me, value, lane)
 
 
 shuffle_32 = shuffle
@@ -229,22 +233,22 @@ def load_4_if(address, wanted):
     return ctypes.c_uint32.from_address(address).value if wanted else 0
 
 
-def clear_bits_gpu(address, bits):
-    clear_bits_32_gpu(address, bits)
-
-
 def clear_bits_32_gpu(address, bits):
     cell = _word(address)
     cell.value = cell.value & ~bits
 
 
+clear_bits_gpu = clear_bits_32_gpu
+
+
 def load_pair_gpu(address):
-    return _word(address).value, _word(address + 8).value
+    pair = _pair(address)
+    return pair[0], pair[1]
 
 
 def store_pair_gpu(address, low, high):
-    _word(address).value = low
-    _word(address + 8).value = high
+    pair = _pair(address)
+    pair[0], pair[1] = low, high
 
 
 load_sys = load_gpu
@@ -252,8 +256,7 @@ store_sys = store_gpu
 load_8 = load_gpu
 
 
-def load_16(address):
-    return load_gpu(address), load_gpu(address + 8)
+load_16 = load_pair_gpu
 
 
 def load_16_sys_if(address, wanted):
@@ -270,10 +273,10 @@ def store_16_if(address, low, high, wanted):
 
 def read_packet(address):
     """In one piece, as on a GPU: the proxy may write while we read."""
-    low = word = None
-    while word is None or word != _word(address + 8).value:
-        word = _word(address + 8).value
-        low = _word(address).value
+    packet = _pair(address)
+    word, low = packet[1], packet[0]
+    while word != packet[1]:
+        word, low = packet[1], packet[0]
     getcurrent().seen.append((address + 8, word))
     return low, word
 
@@ -283,8 +286,8 @@ def read_packet_if(address, word, wanted):
 
 
 def write_packet(address, low, word):
-    _word(address).value = low
-    _word(address + 8).value = word
+    packet = _pair(address)
+    packet[0], packet[1] = low, word  # in this order
 
 
 def fence_sys():

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from device_lib.platform import primitives as gpu
-from device_lib.platform.primitives import device
+from device_lib.platform.primitives import SIMULATOR, device
 
 #: Mask of a full warp. A constant: with any other the compiler adds instructions that check
 #: whether the lanes agree on it.
@@ -69,16 +69,26 @@ class Scope(NamedTuple):
     get_4_same: Callable
 
 
-@device
-def warp_lanes():
-    """Number of threads in the calling warp; the last warp of a block may not be full."""
-    return min(32, gpu.block_threads() - (gpu.thread_rank() & ~31))
+if SIMULATOR:
+    from greenlet import getcurrent
 
+    def warp_lanes():
+        return getcurrent().warp.threads
 
-@device
-def warp_mask():
-    """The existing lanes of the calling warp."""
-    return (1 << warp_lanes()) - 1
+    def warp_mask():
+        return getcurrent().warp.mask
+
+else:
+
+    @device
+    def warp_lanes():
+        """Number of threads in the calling warp; the last warp of a block may not be full."""
+        return min(32, gpu.block_threads() - (gpu.thread_rank() & ~31))
+
+    @device
+    def warp_mask():
+        """The existing lanes of the calling warp."""
+        return (1 << warp_lanes()) - 1
 
 
 @device

@@ -168,8 +168,9 @@ class Warp:
 
     def __init__(self, lanes: int) -> None:
         self.threads = lanes
+        self.mask = (1 << lanes) - 1
         self.said: dict[int, list[Any]] = {}  # as of a block
-        self.alive = (1 << lanes) - 1
+        self.alive = self.mask
         self.gone = 0
         self.points: dict[int, Rendezvous] = {}
         self.shuffles: dict[int, Shuffles] = {}
@@ -182,17 +183,17 @@ class Warp:
         combine: Callable[..., Any] | None = None,
         strict: bool = False,
     ) -> Any:
-        point = self.points.get(mask)
-        if point is None:
-            point = self.points[mask] = Rendezvous((mask & self.alive).bit_count(), WARP)
-            point.left = mask & self.gone != 0
+        point = self.points.get(mask) or self.new_point(mask)
         return point.meet(lane, lane.lane_id, value, combine, strict)
 
-    def shuffle(self, lane: Lane, mask: int, value: Any, source: int) -> Any:
-        shuffles = self.shuffles.get(mask)
-        if shuffles is None:
-            shuffles = self.shuffles[mask] = Shuffles((mask & self.alive).bit_count())
-        return shuffles.shuffle(lane, value, source)
+    def new_point(self, mask: int) -> Rendezvous:
+        point = self.points[mask] = Rendezvous((mask & self.alive).bit_count(), WARP)
+        point.left = mask & self.gone != 0
+        return point
+
+    def new_shuffles(self, mask: int) -> Shuffles:
+        found = self.shuffles[mask] = Shuffles((mask & self.alive).bit_count())
+        return found
 
     def leave(self, lane: Lane) -> None:
         self.alive &= ~(1 << lane.lane_id)
