@@ -11,6 +11,8 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import _scaling_measured as measured
+
 MEASURED = Path(__file__).resolve().parent.parent / "docs" / "measurements"
 HELD = 0.20  # how far a prediction may be from what was measured
 
@@ -192,6 +194,39 @@ def of_rates() -> list[Check]:
     return checks
 
 
+def of_four() -> list[Check]:
+    """Four GPUs from two of them, in the same run: pairs do not slow each other, each rank has a
+    proxy and inboxes of its own, and a short collective of the direct road is one exchange."""
+    files, where = measured.load(), "4 GPUs"
+    checks = []
+    for number, found in enumerate(files):
+        run = {ranks: found["all_ranks"].get(ranks, {"pairs": []})["pairs"] for ranks in ("2", "4")}
+        for road in ("direct", "proxied"):
+            for n in (8, 64 * KIB):
+                two, four = (measured.of_pairs(rows, road, n) for rows in run.values())
+                if two and four:
+                    again = f", run {number + 1}" if len(files) > 1 else ""
+                    most = (1 + HELD) * min(four.values())
+                    slow = sum(us > most for us in four.values())
+                    missed = f"{slow} of {len(four)} pairs; the cause is not known" if slow else ""
+                    what = f"slowest pair, {road}, {words(n)}{again}"
+                    checks.append(Check(where, what, two[0, 1], max(four.values()), missed))
+    for road, rates in measured.rates(files).items():
+        missed = "two send to each other, four go round; the cause is not known"
+        missed = missed if road == "proxied" else ""
+        what = f"messages/us of each rank, {road}"
+        checks.append(Check(where, what, rates[2][0], rates[4][0], missed))
+    two_gpus = PingPong("2gpu")
+    for (call, n, threads, grid, road), by_ranks in measured.collectives(files).items():
+        if n > 8 or not {2, 4} <= set(by_ranks) or (road == "proxied" and call != "Allreduce"):
+            continue
+        two, four = (by_ranks[ranks][0] for ranks in (2, 4))
+        more = 0 if road == "direct" else (rounds(4) - rounds(2)) * two_gpus.host[8]
+        what = f"{call}, {'grid' if grid else 'block'} of {threads} threads, {road}"
+        checks.append(Check(where, what, two + more, four))
+    return checks
+
+
 def words(n: int) -> str:
     unit, name = next((u, t) for u, t in ((MIB, "MiB"), (KIB, "KiB"), (1, "B")) if n >= u)
     return f"{n // unit} {name}"
@@ -206,4 +241,5 @@ def checks() -> list[Check]:
         *of_roads("2gpu", "2 GPUs"),
         *of_roads("1gpu", "1 GPU"),
         *of_rates(),
+        *of_four(),
     ]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import _scaling_loggp as loggp
+import _scaling_measured as four
 import _scaling_nodes as two_nodes
 import click
 import numpy as np
@@ -310,6 +311,7 @@ def answers() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "answers": answers,
+    **{f"four_{name}": lambda make=make: make(four.load()) for name, make in four.TABLES.items()},
     "predictions": predictions,
     "rings": rings,
     "networks": networks,

@@ -22,6 +22,7 @@ sys.path[:0] = [str(BENCHMARKS), str(GPU)]
 
 import _scaling_checks  # noqa: E402
 import _scaling_loggp  # noqa: E402
+import _scaling_measured as measured  # noqa: E402
 import scaling  # noqa: E402
 import scaling_figures  # noqa: E402
 import scaling_table  # noqa: E402
@@ -31,7 +32,7 @@ def test_predictions_are_near_what_was_measured() -> None:
     assert scaling.off() == []
     found = scaling.all_checks()
     assert {check.where for check in found} >= {
-        "1 GPU", "2 GPUs", "1 + 1 ranks, MPICH", "1 + 1 ranks, Open MPI",
+        "1 GPU", "2 GPUs", "4 GPUs", "1 + 1 ranks, MPICH", "1 + 1 ranks, Open MPI",
         *(f"{n} ranks, {mpi}" for n in ("2 + 1", "2 + 2") for mpi in ("MPICH", "Open MPI")),
     }  # fmt: skip
     held = [check for check in found if not check.missed]
@@ -170,12 +171,44 @@ def test_each_measurement_has_a_picture(tmp_path: Path) -> None:
     scaling_table.main(str(tmp_path), str(made(tmp_path)))
     assert scaling_figures.main(str(tmp_path / "scaling.json"), str(tmp_path)) == 0
     names = {path.stem.removeprefix("scaling-") for path in tmp_path.glob("*.svg")}
-    assert names == PICTURES - {"spin_glass"}
-    assert "bfs" in (tmp_path / "scaling-bfs.svg").read_text()
+    assert names == PICTURES
+    assert "bfs, 18" in (tmp_path / "scaling-applications.svg").read_text()
+
+
+def test_figures_of_a_later_run_replace_others_and_are_marked() -> None:
+    def run(**p50: float) -> dict[str, Any]:
+        rows = [
+            {"call": call, "size": 8, "threads": 256, "blocks": 1, "direct": {"p50": us}}
+            for call, us in p50.items()
+        ]
+        pair = {"ranks": [0, 1], "road": "direct", "size": 8, "p50": p50["Bcast"]}
+        return {
+            "all_ranks": {"4": {"pairs": [pair], "rates": []}},
+            "collectives": {"4": {"rows": rows}},
+        }
+
+    files = [run(Allreduce=2.6, Bcast=3.0), run(Bcast=4.0)]
+    cells = [[c.strip() for c in line.split("|")] for line in measured.four(files).splitlines()]
+    shown = {row[1]: row[4:7] for row in cells[2:]}
+    assert shown["Allreduce of 8 B, a block of 256 threads, direct, us"] == [
+        "2.60",
+        "≤ 2.5",
+        "**no**",
+    ]
+    assert shown["Bcast of 8 B, a block of 256 threads, direct, us"][0] == "4.00²"
+    assert [row[4] for row in cells if "one way" in row[1]] == ["3.00", "4.00²"]
+
+    row = {"program": "himeno_tuned", "gosa": 1.0}
+    one = {**row, "size": "64x64x128", "decomposition": "1x1x1", "ranks": 1, "us": 10.0}
+    two = {**row, "size": "64x64x128", "decomposition": "2x1x1", "ranks": 2}
+    found = measured.himeno(
+        [{"himeno": [one, {**two, "us": 9.0}]}, {"himeno": [{**two, "us": 5.0}]}]
+    )
+    assert [(r["strong"], r["file"]) for r in found] == [(1.0, 0), (1.0, 1)]
 
 
 PICTURES = {
-    "pairs", "rates", "collectives", "himeno-strong", "himeno-weak", "halo26", "bfs", "spin_glass",
+    "pairs", "rates", "collectives", "himeno-strong", "himeno-weak", "applications",
 }  # fmt: skip
 
 
@@ -234,6 +267,4 @@ def test_scaling_sh_in_the_simulator(tmp_path: Path) -> None:
         "halo26", "bfs", "spin_glass",
     }  # fmt: skip
     assert any("weak" in row for row in found["himeno"] if row["ranks"] == 2)
-    assert {path.stem.removeprefix("scaling-") for path in tmp_path.glob("*.svg")} >= PICTURES - {
-        "spin_glass"
-    }
+    assert {path.stem.removeprefix("scaling-") for path in tmp_path.glob("*.svg")} == PICTURES

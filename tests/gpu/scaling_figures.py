@@ -1,7 +1,8 @@
-"""Draws what scaling.sh has measured: scaling_figures.py scaling.json DIRECTORY
+"""Draws what scaling.sh has measured: scaling_figures.py scaling.json... DIRECTORY
 
-One picture of each measurement: scaling-pairs.svg, -rates, -collectives, -himeno-strong,
--himeno-weak, and one of each application. Needs the extra "plot".
+One picture each: scaling-pairs.svg, -rates, -collectives, -himeno-strong, -himeno-weak and
+-applications. Figures of later files stand in place of the same ones of earlier files; pairs are
+those of the last file that has any. Needs the extra "plot".
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-from scaling_table import of_pairs
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import _scaling_measured as measured
 
 matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "gmpi"  # the same file for the same figures
@@ -21,88 +25,116 @@ matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
 import matplotlib.pyplot as plt  # noqa: E402
 
 Points = Iterable[tuple[str, int, float]]  # a curve's name, ranks, value
+Files = list[dict[str, Any]]
 
 
-def curves(path: Path, points: Points, what: str, title: str, **axes: Any) -> None:
-    """A picture of values by number of ranks; none where there are no points."""
-    by_name: dict[str, dict[int, float]] = {}
-    for name, ranks, value in points:
-        by_name.setdefault(name, {})[ranks] = value
-    if not by_name:
-        return
-    figure, plot = plt.subplots(figsize=(6.5, 4.2))
-    for name, values in by_name.items():
-        plot.plot(sorted(values), [values[n] for n in sorted(values)], marker="o", label=name)
-    ranks = sorted({n for values in by_name.values() for n in values})
-    plot.set_xticks(ranks, [str(n) for n in ranks])
-    plot.set(xlabel="ranks, a GPU each", ylabel=what, title=title, **axes)
-    plot.grid(alpha=0.3)
-    plot.legend(fontsize=7)
-    figure.tight_layout()
+def save(figure: Any, path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 
 
-def pairs(path: Path, runs: dict[str, Any]) -> None:
+def curves(path: Path, pictures: dict[str, Points], what: str, **axes: Any) -> None:
+    """Values by number of ranks, side by side, each with its title; no file without points."""
+    drawn: dict[str, dict[str, dict[int, float]]] = {}
+    for title, points in pictures.items():
+        for name, ranks, value in points:
+            drawn.setdefault(title, {}).setdefault(name, {})[ranks] = value
+    if not drawn:
+        return
+    shape = {"figsize": (1 + 4.6 * len(drawn), 5.2), "layout": "constrained", "squeeze": False}
+    figure, plots = plt.subplots(1, len(drawn), **shape)
+    for plot, (title, by_name) in zip(plots[0], drawn.items(), strict=True):
+        what_it_is = {
+            name: name.removeprefix("CUDA + MPI, ").removeprefix("GMPI, ") for name in by_name
+        }
+        colours = {words: f"C{k}" for k, words in enumerate(dict.fromkeys(what_it_is.values()))}
+        for name, values in by_name.items():
+            look = {"linestyle": "--" if name.startswith("CUDA") else "-"}
+            look["color"] = colours[what_it_is[name]]
+            ranks = sorted(values)
+            plot.plot(ranks, [values[n] for n in ranks], marker="o", label=name, **look)
+        ranks = sorted({n for values in by_name.values() for n in values})
+        plot.set_xticks(ranks, [str(n) for n in ranks])
+        plot.set(xlabel="ranks, a GPU each", ylabel=what, title=title, **axes)
+        plot.grid(alpha=0.3)
+        plot.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
+    save(figure, path)
+
+
+def pairs(path: Path, files: Files) -> None:
     """One way between each pair, of the largest number of ranks."""
+    runs = next((found["all_ranks"] for found in reversed(files) if found["all_ranks"]), None)
     if not runs:
         return
     ranks = max(runs, key=int)
     found = runs[ranks]["pairs"]
     kinds = sorted({(row["road"], row["size"]) for row in found})
-    figure, plots = plt.subplots(1, len(kinds), figsize=(3.2 * len(kinds), 3.2), squeeze=False)
-    for plot, kind in zip(plots[0], kinds, strict=True):
+    columns = min(2, len(kinds))
+    shape = -(-len(kinds) // columns), columns
+    figure, plots = plt.subplots(
+        *shape, figsize=(7, 3.4 * shape[0]), layout="constrained", squeeze=False
+    )
+    for plot, kind in zip(plots.flat, kinds, strict=False):
         table = [[float("nan")] * int(ranks) for _ in range(int(ranks))]
-        for (a, b), us in of_pairs(found, *kind).items():
+        each = measured.of_pairs(found, *kind)
+        for (a, b), us in each.items():
             table[a][b] = table[b][a] = us
-        picture = plot.imshow(table, cmap="viridis")
-        plot.set(title=f"{kind[0]}, {kind[1]} B, µs", xlabel="rank", ylabel="rank")
-        figure.colorbar(picture, ax=plot, shrink=0.7)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+        plot.imshow(table, cmap="viridis", vmin=0, alpha=0.6)
+        for a, row in enumerate(table):
+            for b, us in enumerate(row):
+                if us == us:  # a rank and itself: not a number
+                    plot.text(b, a, f"{us:.2f}", ha="center", va="center", fontsize=9)
+        every = range(int(ranks))
+        plot.set(title=f"{kind[0]}, {kind[1]} B, µs one way", xlabel="rank", ylabel="rank")
+        plot.set(xticks=every, yticks=every)
+    for plot in plots.flat[len(kinds) :]:
+        plot.set_axis_off()
+    save(figure, path)
 
 
-def collectives(found: dict[str, Any]) -> Points:
-    for ranks, run in found["collectives"].items():
-        for row in run["rows"]:
-            scope = "block" if row["blocks"] == 1 else "grid"
-            name = f"{row['call']} {row['size']} B, {scope}, {row['threads']} threads"
-            yield name, int(ranks), row["direct"]["p50"]
+def collectives(files: Files, road: str) -> Points:
+    """Of 8 bytes, by a block of the fewest threads that were measured."""
+    found = measured.collectives(files)
+    fewest = min((key[2] for key in found), default=0)
+    for (call, size, threads, grid, way), values in found.items():
+        if size <= 8 and threads == fewest and not grid and way == road:
+            for ranks, (us, _) in values.items():
+                yield call, ranks, us
 
 
-def himeno(found: dict[str, Any], kind: str) -> Points:
+def himeno(files: Files, kind: str) -> Points:
     """The quickest cut of each number of ranks; of the grid, or of the part of a rank."""
     best: dict[tuple[str, int], float] = {}
-    for row in found["himeno"]:
-        if kind not in row:
-            continue
-        sizes = (map(int, row[key].split("x")) for key in ("size", "decomposition"))
-        parts = "x".join(str(whole // ranks) for whole, ranks in zip(*sizes, strict=True))
-        shown = row["size"] if kind == "strong" else f"{parts} a rank"
-        key = f"{row['program'].removeprefix('himeno_')}, {shown}", row["ranks"]
-        best[key] = max(best.get(key, 0.0), row[kind])
+    for row in measured.himeno(files):
+        if kind in row:
+            size = row["size"]
+            shown = size if kind == "strong" else measured.part_of(size, row["decomposition"])
+            name = f"{measured.PROGRAMS[row['program']]}, {measured.SIZES.get(shown, shown)}"
+            best[name, row["ranks"]] = max(best.get((name, row["ranks"]), 0.0), row[kind])
     yield from ((name, ranks, value) for (name, ranks), value in best.items())
 
 
-def main(source: str, directory: str) -> int:
-    found, out = json.loads(Path(source).read_text()), Path(directory)
-    pairs(out / "scaling-pairs.svg", found["all_ranks"])
+def main(*arguments: str) -> int:
+    *sources, directory = arguments
+    files, out = [json.loads(Path(source).read_text()) for source in sources], Path(directory)
+    pairs(out / "scaling-pairs.svg", files)
     rates = (
-        (rate["road"], int(ranks), rate["per_second"] / 1e6)
-        for ranks, run in found["all_ranks"].items()
-        for rate in run["rates"]
+        (road, ranks, value)
+        for road, values in measured.rates(files).items()
+        for ranks, (value, _) in values.items()
     )
-    curves(out / "scaling-rates.svg", rates, "million messages/s of each", "8 B, all ranks at once")
-    picture = out / "scaling-collectives.svg"
-    curves(picture, collectives(found), "µs", "Collectives of kernels", yscale="log")
+    picture = {"8 B, all ranks at once": rates}
+    curves(out / "scaling-rates.svg", picture, "million messages/s of each", yscale="log")
+    roads = {
+        f"8 B, a block, {road} road": collectives(files, road) for road in ("direct", "proxied")
+    }
+    curves(out / "scaling-collectives.svg", roads, "µs", ylim=(0, None))
     for kind, words in (("strong", "T1 / (N TN)"), ("weak", "T1 / TN")):
-        picture, title = out / f"scaling-himeno-{kind}.svg", f"Himeno, {kind} scaling"
-        curves(picture, himeno(found, kind), words, title, ylim=(0, None))
-    for name in sorted({row["name"] for row in found["applications"]}):
-        rows = [r for r in found["applications"] if r["name"] == name and "efficiency" in r]
-        points = ((row["case"], row["ranks"], row["efficiency"]) for row in rows)
-        curves(out / f"scaling-{name}.svg", points, "efficiency", name, ylim=(0, None))
+        picture = {f"Himeno, {kind} scaling": himeno(files, kind)}
+        curves(out / f"scaling-himeno-{kind}.svg", picture, words, ylim=(0, None))
+    rows = [row for row in measured.applications(files) if "efficiency" in row]
+    points = ((f"{row['name']}, {row['case']}", row["ranks"], row["efficiency"]) for row in rows)
+    curves(out / "scaling-applications.svg", {"Applications": points}, "efficiency", ylim=(0, None))
     return 0
 
 

@@ -17,18 +17,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import _scaling_measured as measured
 import applications_table
 from _bench import machine
 from tabulate import tabulate
 
-PAIRS, WEAK, ALLTOALL = 1.1, 0.95, 0.8
-ALLREDUCE = {4: 2.5, 8: 3.0}
-LONG = 64 << 20
-LINK = (
-    450.0  # GB/s out of a GPU: NVLink of H100 and H200, 18 links of 25 each (NVIDIA's data sheets)
-)
 MEASURED = ("all_ranks", "collectives", "collectives_long")
-GROWING = ("halo26",)  # each rank has as much, however many there are
 Found = dict[str, Any]
 
 
@@ -38,28 +32,15 @@ def read(runs: Path, name: str) -> dict[int, Found]:
     return {int(m[1]): json.loads(path.read_text()) for path, m in paths.items() if m}
 
 
-def block_of(row: Found) -> str:
-    """The part of one rank of Himeno's grid."""
-    sizes = (map(int, row[key].split("x")) for key in ("size", "decomposition"))
-    return "x".join(str(whole // ranks) for whole, ranks in zip(*sizes))
-
-
 def himeno(runs: Path) -> list[Found]:
-    """Each grid in each cut, with its efficiency: strong, T1 / (N TN), where one rank has had the
-    same grid; weak, T1 / TN, where it has had what is now the part of each."""
+    """Each grid in each cut, with its efficiency."""
     rows: list[Found] = []
     keys = ("size", "decomposition", "ranks", "us", "gosa")
     for path in sorted(runs.glob("himeno_*.json")):
         run = json.loads(path.read_text())
         program = path.name.split("-")[0]
         rows += [{"program": program} | {key: row[key] for key in keys} for row in run["rows"]]
-    alone = {(row["program"], row["size"]): row["us"] for row in rows if row["ranks"] == 1}
-    for row in rows:
-        program, ranks = row["program"], row["ranks"]
-        if (program, row["size"]) in alone:
-            row["strong"] = alone[program, row["size"]] / ranks / row["us"]
-        if (program, block_of(row)) in alone:
-            row["weak"] = alone[program, block_of(row)] / row["us"]
+    measured.with_efficiency(rows)
     return rows
 
 
@@ -72,23 +53,8 @@ def applications(runs: Path) -> list[Found]:
             _, unit, more = applications_table.FIGURES[name]
             row = {"name": name, "case": case, "ranks": ranks, "unit": unit, "more": more}
             rows.append({**row, "value": ways["gmpi"][0]})
-    alone = {(row["name"], row["case"]): row["value"] for row in rows if row["ranks"] == 1}
-    for row in rows:
-        one = alone.get((row["name"], row["case"]))
-        if one:
-            faster = row["value"] / one if row["more"] else one / row["value"]
-            row["efficiency"] = faster / (1 if row["name"] in GROWING else row["ranks"])
+    measured.with_gain(rows)
     return rows
-
-
-def of_pairs(rows: list[Found], road: str, size: int) -> dict[tuple[int, int], float]:
-    """One way between the ranks of each pair, in us."""
-    us: dict[tuple[int, int], float] = {}
-    for row in rows:
-        if (row["road"], row["size"]) == (road, size):
-            low, high = row["ranks"]
-            us[low, high] = min(us.get((low, high), row["p50"]), row["p50"])
-    return us
 
 
 def bars(found: Found) -> list[list[Any]]:
@@ -102,24 +68,25 @@ def bars(found: Found) -> list[list[Any]]:
 
     for ranks, run in sorted(found["all_ranks"].items()):
         for road, size in sorted({(p["road"], p["size"]) for p in run["pairs"]}):
-            each = of_pairs(run["pairs"], road, size).values()
+            each = measured.of_pairs(run["pairs"], road, size).values()
             what = f"{ranks} ranks, {size} B, {road}: slowest pair / quickest"
-            add(what, max(each) / min(each), PAIRS, True)
+            add(what, max(each) / min(each), measured.PAIRS, True)
     for ranks, run in sorted(found["collectives_long"].items()):
         for row in run["rows"]:
-            if (row["call"], row["size"]) == ("Alltoall", LONG):
+            if (row["call"], row["size"]) == ("Alltoall", measured.LONG):
                 memory = "registered" if row["registered"] else "any memory"
                 what = f"{ranks} ranks, Alltoall of 64 MiB, {row['threads']} threads, {memory}"
-                add(f"{what}: of the link", row["gbps"] * (ranks - 1) / LINK, ALLTOALL, False)
+                share = row["gbps"] * (ranks - 1) / measured.LINK
+                add(f"{what}: of the link", share, measured.ALLTOALL, False)
     for ranks, run in sorted(found["collectives"].items()):
         for row in run["rows"]:
             if (row["call"], row["size"]) == ("Allreduce", 8) and row["blocks"] == 1:
                 what = f"{ranks} ranks, Allreduce of 8 B, {row['threads']} threads, us"
-                add(what, row["direct"]["p50"], ALLREDUCE.get(ranks), True)
+                add(what, row["direct"]["p50"], measured.ALLREDUCE.get(ranks), True)
     for row in found["himeno"]:
         if row["ranks"] > 1 and row["program"] == "himeno_tuned" and "weak" in row:
             what = f"{row['ranks']} ranks, Himeno {row['size']} cut {row['decomposition']}, weak"
-            add(what, row["weak"], WEAK, False)
+            add(what, row["weak"], measured.WEAK, False)
     for row in found["applications"]:
         if row["ranks"] > 1 and "efficiency" in row:
             what = f"{row['ranks']} ranks, {row['name']} {row['case']}: efficiency"
@@ -136,8 +103,8 @@ def main(directory: str, runs: str) -> int:
     data = {"benchmark": "scaling", "machine": machine(), **found}
     (out / "scaling.json").write_text(json.dumps(data, indent=1) + "\n")
     print(tabulate(bars(found), ("", "measured", "bar", "met"), disable_numparse=True))
-    measured = any(found[key] for key in ("all_ranks", "himeno", "applications"))
-    return 1 if found["problems"] or not measured else 0
+    some = any(found[key] for key in ("all_ranks", "himeno", "applications"))
+    return 1 if found["problems"] or not some else 0
 
 
 if __name__ == "__main__":
