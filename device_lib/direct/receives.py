@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from device_lib.direct import packets, registered, rows
+from device_lib.direct import packets, registered, rows, staging
 from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of, take_by_grid
 from device_lib.direct.grid_team import share, shares_of
 from device_lib.direct.staged_parts import make_take
@@ -27,7 +27,7 @@ from device_lib.platform.scope import Scope
 from gmpi.contract import channels
 from gmpi.contract.constants import ERR_TRUNCATE, SUCCESS
 from gmpi.contract.grid import TAKE_WIDE
-from gmpi.contract.wire import DEVICE_DIRECT, DEVICE_STAGED, ERROR_SHIFT, LOW_32, SCATTERED
+from gmpi.contract.wire import ERROR_SHIFT, LOW_32, SCATTERED
 
 _NOTHING = 0  # the sender has not come so far
 _SHORT = 1
@@ -35,11 +35,9 @@ LENGTH = 2  # of a long message
 _ROUND = 3
 _WIDE = 4
 
-_NO_BUFFER = channels.STAGED  # of a long message of which nothing is wanted
-USERS_BUFFER = channels.STAGED + 1  # the sender stores there itself
-_ALL = (1 << channels.STAGED) - 1
+_NO_BUFFER = staging.NONE  # of a long message of which nothing is wanted
+USERS_BUFFER = staging.NONE + 1  # the sender stores there itself
 LOG_SHIFT = 8  # beside a buffer's number
-_BUFFER_MASK = 0xFF
 
 
 @device
@@ -75,7 +73,7 @@ def _look(ctx, slot, looks):
                     wide = low >> channels.WIDE_LENGTH_BITS & LOW_32
                 buffer = _NO_BUFFER
                 if target == SCATTERED:
-                    buffer = _take_buffer(ctx)
+                    buffer = staging.take(ctx)
                 if buffer >= 0:
                     return what, number, at, target, buffer, length, min(length, room), wide
         else:
@@ -95,48 +93,10 @@ def _look(ctx, slot, looks):
 
 
 @device
-def _take_buffer(ctx):
-    """A staging buffer, -1 where none is free; one lane."""
-    word = ctx.device + DEVICE_STAGED
-    free = ~gpu.load_gpu(word) & _ALL
-    while free != 0:
-        bit = gpu.first_bit(free)
-        old = gpu.or_32_gpu(word, 1 << bit)
-        if old >> bit & 1 == 0:
-            return bit
-        free = ~old & _ALL
-    return -1
-
-
-@device
-def _take_buffers(ctx, log):
-    """The first of ``1 << log`` staging buffers side by side, -1 where none are free; one lane."""
-    word = ctx.device + DEVICE_STAGED
-    many = 1 << log
-    bits = (1 << many) - 1
-    first = 0
-    while first < channels.STAGED:
-        old = gpu.load_gpu(word)
-        if old >> first & bits == 0:
-            if gpu.cas_gpu(word, old, old | bits << first) == old:
-                return first
-        else:
-            first += many
-    return -1
-
-
-@device
-def _buffer_address(ctx, buffer):
-    return (
-        gpu.load_gpu(ctx.device + DEVICE_DIRECT) + (buffer & _BUFFER_MASK) * channels.STAGED_BYTES
-    )
-
-
-@device
 def _half(ctx, buffer, first):
     """Where the round goes that begins with a part."""
     log = buffer >> LOG_SHIFT
-    return _buffer_address(ctx, buffer) + (first >> log & 1) * (channels.PART_BYTES << log)
+    return staging.address_of(ctx, buffer) + (first >> log & 1) * (channels.PART_BYTES << log)
 
 
 @device
@@ -182,10 +142,10 @@ def _begin_rounds(ctx, slot, number, length, wanted):
                 and channels.PART_BYTES << channels.LEAST_ROUND + log < wanted
             ):
                 log += gpu.opaque(1)
-        buffer = _take_buffers(ctx, log)
+        buffer = staging.take_many(ctx, log)
         while buffer < 0 and log > 0:
             log -= gpu.opaque(1)
-            buffer = _take_buffers(ctx, log)
+            buffer = staging.take_many(ctx, log)
         if buffer < 0:
             return
     log += channels.LEAST_ROUND
@@ -207,10 +167,9 @@ def note(ctx, slot, what, number, buffer, length, wanted, parts):
     if not _is_last(what, wanted, parts):
         rows.set_stage(ctx, slot, rows.ROUNDS + parts)
         return 0
-    if buffer & _BUFFER_MASK < channels.STAGED:  # staging that it does not need any more
+    if staging.number_of(buffer) < staging.NONE:
         log = max(buffer >> LOG_SHIFT, channels.LEAST_ROUND) - channels.LEAST_ROUND
-        bits = (1 << (1 << log)) - 1
-        gpu.clear_bits_32_gpu(ctx.device + DEVICE_STAGED, bits << (buffer & _BUFFER_MASK))
+        staging.give_back(ctx, buffer, log)
     stamp = rows.field(ctx, slot, rows.STAMP)
     room = rows.length_of(ctx, slot)
     if what == _ROUND:
@@ -276,7 +235,7 @@ def make_advance_receive(
         """Takes what is in a slot, or in the wide slot: 1 where waits were aborted before."""
         place = target
         if target == SCATTERED:
-            place = _buffer_address(ctx, buffer)
+            place = staging.address_of(ctx, buffer)
         if what == _SHORT:
             aborted = packets.take_packets(ctx, at, place, length, moved, number, rank(), size())
         else:
@@ -297,21 +256,21 @@ def make_advance_receive(
         Args:
             parts: that have been taken before.
         """
-        if buffer & _BUFFER_MASK == USERS_BUFFER:
+        if staging.number_of(buffer) == USERS_BUFFER:
             if leads() and gpu.lane_id() == 0:
                 gpu.fence_sys()  # what the sender has stored: before other threads read it
             return come
-        staging = _buffer_address(ctx, buffer)
+        halves = staging.address_of(ctx, buffer)
         log = buffer >> LOG_SHIFT
         if shares(ctx):
             return take_by_grid(
-                ctx, slot, number, at, target, staging, come, wanted, parts, looks, log
+                ctx, slot, number, at, target, halves, come, wanted, parts, looks, log
             )
         begin = parts * channels.PART_BYTES
         last = end_of_round(parts, log)
         while parts < come:
             end = min(come * channels.PART_BYTES, wanted)
-            there = staging + (begin & (2 * channels.PART_BYTES << log) - 1)
+            there = halves + (begin & (2 * channels.PART_BYTES << log) - 1)
             take_some(ctx, slot, there, target, begin, end)
             parts = come
             begin = end

@@ -159,7 +159,7 @@ def make_direct(
         if leads() and lane_id() == 0:
             length = length_word(word0, nbytes, type_row)
             if sends:
-                stage = first_stage(ctx, row, number, address, nbytes)
+                stage = first_stage(ctx, row, number, nbytes)
             rows.open_row(ctx, slot, handle, address, row, stage, call_of(word0), length)
             if sends or address == wire.SCATTERED or nbytes > ROOM:
                 own.note(ctx, handle)

@@ -1,9 +1,9 @@
 """Going on with a send of the direct road; all threads of a scope, of whoever has claimed it.
 
 A message of at most WIDE_ROOM bytes is stored when its slot of the inbox is free, or the wide slot
-is. Of a long one the length is. Then it is pushed to where the receiver says: a round for each
-announcement, part by part, so that the receiver takes one part while the next is on its way; to the
-user's buffer as a whole.
+is; data with gaps are packed first. Of a long one the length is. Then it is pushed to where the
+receiver says: a round for each announcement, part by part, so that the receiver takes one part
+while the next is on its way; to the user's buffer as a whole.
 
 One lane finds out what there is to do, and notes what has been done; all threads move the bytes.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from device_lib.direct import packets, rows, table
+from device_lib.direct import packets, rows, staging, table
 from device_lib.direct.grid_rounds import push_by_grid, round_bytes
 from device_lib.direct.grid_team import share, shares_of
 from device_lib.direct.staged_parts import make_push
@@ -35,8 +35,9 @@ _WIDE = 4
 
 @device
 def _look(ctx, slot, looks):
-    """(what there is to do, number, parts that have been pushed, slot of the inbox, where to, the
-    user's buffer, bytes, number in the wide slot or what was said of a round's parts); one lane."""
+    """(what there is to do, number, parts that have been pushed or the staging buffer that it is
+    packed to first, slot of the inbox, where to, where from, bytes, number in the wide slot or what
+    was said of a round's parts); one lane."""
     stage, address, stamp, length = rows.facts(ctx, slot)
     key, inbox, ours, counters = rows.ends_of(ctx, stamp)
     number = stamp >> 1 & channels.NUMBERS
@@ -47,14 +48,20 @@ def _look(ctx, slot, looks):
     while looked < looks:
         if stage == rows.BEGINS:
             if packets.has_credit(ours, number):
-                if is_long(address, length):
+                if length > channels.WIDE_ROOM:
                     return _LENGTH, number, 0, at, 0, address, length, 0
-                if length <= channels.ROOM:
-                    return _SHORT, number, 0, at, 0, address, length, 0
-                if packets.all_taken(ours, number):
-                    wide = table.next_wide(counters)
-                    to = packets.wide_slot_of(at, number)
-                    return _WIDE, number, 0, at, to, address, length, wide
+                if length <= channels.ROOM or packets.all_taken(ours, number):
+                    buffer = staging.NONE
+                    if address == SCATTERED:
+                        buffer = staging.take(ctx)
+                    if buffer >= 0:
+                        if buffer != staging.NONE:
+                            address = staging.address_of(ctx, buffer)
+                        if length <= channels.ROOM:
+                            return _SHORT, number, buffer, at, 0, address, length, 0
+                        wide = table.next_wide(counters)
+                        to = packets.wide_slot_of(at, number)
+                        return _WIDE, number, buffer, at, to, address, length, wide
         else:
             said, place, wanted = packets.announcement(ours, number, parts)
             if said:
@@ -67,20 +74,14 @@ def _look(ctx, slot, looks):
 
 
 @device
-def is_long(address, nbytes):
-    """Whether a message goes in rounds."""
-    return address == SCATTERED or nbytes > channels.WIDE_ROOM
-
-
-@device
-def first_stage(ctx, row, number, address, nbytes):
+def first_stage(ctx, row, number, nbytes):
     """The stage that a send is entered with: if its slot is free, the length of a long message is
     sent at once. One lane.
 
     Args:
         row: of the channel.
     """
-    if not is_long(address, nbytes) or packets.refreshed(number):
+    if nbytes <= channels.WIDE_ROOM or packets.refreshed(number):
         return rows.BEGINS
     key, inbox, ours, counters = table.entries(table.row_of(ctx, row))
     if not packets.has_credit(ours, number):
@@ -208,6 +209,10 @@ def make_advance_send(scope: Scope, moves: SimpleNamespace | None = None) -> Cal
         if what == _NOTHING:
             sync()  # before the next broadcast
             return False
+        packed = (what == _SHORT or what == _WIDE) and parts != staging.NONE
+        if packed:
+            push_some(ctx, slot, address, SCATTERED, 0, nbytes)
+            sync()
         if what == _SHORT:
             packets.put_packets(at, address, nbytes, number, rank(), size())
         elif what == _LENGTH:
@@ -219,6 +224,8 @@ def make_advance_send(scope: Scope, moves: SimpleNamespace | None = None) -> Cal
             wide = push(ctx, slot, number, parts, at, to, address, nbytes, wide)
         sync()
         if leads() and lane_id() == 0:
+            if packed:
+                staging.give_back(ctx, parts, 0)
             _note_linked(ctx, slot, what, number, at, nbytes, wide)
         sync()
         return _is_last(what, nbytes, wide)

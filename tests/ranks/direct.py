@@ -118,6 +118,26 @@ def sizes_between_the_ways(g: gmpi.Context) -> None:
             s.expect(room, content, f"{n} bytes into {room.nbytes}")
 
 
+def data_with_gaps_do_not_wait_for_the_receiver(g: gmpi.Context) -> None:
+    """As data in one piece do not, in a slot and in the wide slot: all ranks end their sends before
+    they post a receive; into gaps and into one piece."""
+    for scope, n in [("block", 40), ("warp", ROOM + 4), ("block", WIDE_ROOM)]:
+        every_second = g.commit(MPI.FLOAT.Create_vector(n // 4, 1, 2))
+        sent, received = (pattern(n, who).reshape(-1, 4) for who in (RANK, PREVIOUS))
+        gaps = np.full_like(received, 0xA5)
+        s = Script(scope, 64 if scope == "block" else 32)
+        data = s.data(np.hstack([sent, sent + 1]))
+        packed, spread = s.room(n), s.room(2 * n)
+        s.wait(s.isend(data, 1, every_second, NEXT, 9))
+        s.wait(s.irecv(packed, n, gmpi.BYTE, PREVIOUS, 9))
+        s.wait(s.isend(data, 1, every_second, NEXT, 9))
+        s.wait(s.irecv(spread, 1, every_second, PREVIOUS, 9))
+        s.run(g)
+        s.expect(packed, received, f"{n} bytes")
+        s.expect(spread, np.hstack([received, gaps]), f"{n} bytes with gaps")
+        g.free(every_second)
+
+
 def a_wait_goes_on_with_what_its_block_has_begun(g: gmpi.Context) -> None:
     """At once: all ranks wait for their receives first, or for their sends. What other blocks have
     begun is left alone for a while."""
@@ -246,7 +266,7 @@ def main() -> None:
         run(
             [
                 no_record_for_a_message, nobody_needs_no_record, more_than_an_inbox_holds,
-                sizes_between_the_ways,
+                sizes_between_the_ways, data_with_gaps_do_not_wait_for_the_receiver,
                 a_wait_goes_on_with_what_its_block_has_begun, wildcards_are_refused,
                 bad_arguments, the_host_is_refused, numbers_wrap, *registered.SCENARIOS,
             ],
