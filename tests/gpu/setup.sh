@@ -6,6 +6,10 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export PYTHONUNBUFFERED=1 CUDA_MODULE_LOADING=EAGER NUMBA_ENABLE_CUDASIM=0
 export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$PWD"
 gpus=$(nvidia-smi -L | wc -l)
+if [ -n "$CUDA_VISIBLE_DEVICES" ]; then # two jobs side by side, each with GPUs of its own
+  IFS=, read -ra shown <<<"$CUDA_VISIBLE_DEVICES"
+  gpus=${#shown[@]}
+fi
 if { [ "$gpus" = 1 ] && [ "$1" != no-mps ]; } || [ "$1" = mps ]; then
   export CUDA_MPS_PIPE_DIRECTORY=/tmp/mps CUDA_MPS_LOG_DIRECTORY=/tmp/mpslog
   mkdir -p "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
