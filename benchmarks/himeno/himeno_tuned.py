@@ -195,6 +195,12 @@ class Himeno(Persistent):
         few = self.comm.allreduce(default_communicating(part, self.sharers), MPI.MAX)
         if few == TASKS and self.settings.get("wildcards") is False:
             few, pieces = DIRECT_TASKS
+            # Fewer where there are more neighbours: one task for each multiprocessor.
+            while pieces > 1:
+                tasks = 3 * self.comm.allreduce(len(table(part, pieces, 1)), MPI.MAX)
+                if tasks < few:
+                    break
+                pieces -= 1
             self.chosen.setdefault("messages", pieces)
         self.chosen.setdefault("communicating", few)
         make_plan = partial(persistent_plan, part, self.sharers, **self.chosen)
@@ -210,6 +216,7 @@ class Himeno(Persistent):
         for row, datatype in zip(messages, types(part, messages)):
             if datatype is not None:
                 row[TYPE], row[COUNT] = self.context.commit(datatype), 1
+                self.committed.append(int(row[TYPE]))
         # Of odd iterations, of even ones; of each block: receives, then sends.
         count = max(1, len(messages))
         self.requests = cuda.device_array((2, count, 2 * count), np.int64)
