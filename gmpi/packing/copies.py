@@ -17,8 +17,8 @@ from gmpi.packing.driver import driver, stream_handle
 from gmpi.tuning.choices import takes_copy
 
 #: Rows and bytes up to which a copy is taken where nothing has been tuned. On an H200
-#: (docs/measurements/packing-1gpu.json) a launch takes 7.2 to 7.7 us. A copy takes 3.9, and up to
-#: 0.5 ns a row: 4.8 us with 4096 rows, 12 with 16384.
+#: (docs/measurements/packing-1gpu.json) a launch takes 7.5 to 8.3 us. CUDA's copy takes 3.8,
+#: and up to 0.6 ns a row: 4.9 us with 4096 rows, 12 with 16384.
 MOST_ROWS, MOST_BYTES = 4096, 8 << 20
 MOST_PITCH = (1 << 31) - 1  # of CUDA's copies
 _UNIFIED = 4  # CU_MEMORYTYPE_UNIFIED: the address says what memory it is
