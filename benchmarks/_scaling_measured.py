@@ -34,7 +34,7 @@ Series = dict[Any, dict[int, Value]]  # by what it is, and by the number of rank
 def load() -> list[Found]:
     """The files, oldest first: ``scaling-4gpu.json``, and what was measured later."""
     paths = sorted(MEASURED.glob("scaling*-4gpu.json"), key=lambda path: (len(path.name), path))
-    return [json.loads(path.read_text()) for path in paths]
+    return [{**json.loads(path.read_text()), "name": path.name} for path in paths]
 
 
 def of_pairs(rows: list[Found], road: str, size: int) -> dict[tuple[int, int], float]:
@@ -194,6 +194,20 @@ def four(files: list[Found]) -> str:
     return table(rows, "", "1 GPU", "2 GPUs", "4 GPUs", "bar", "met")
 
 
+def sources(files: list[Found]) -> str:
+    """The files, what machine each is of, and the mark of its figures."""
+    lines = []
+    for mark, found in zip(MARKS, files, strict=False):
+        machine = found["machine"]
+        gpus = f"{len(machine['gpu'])} x {machine['gpu'][0]}; {machine['cores']} cores"
+        name = f"[`{found['name']}`](measurements/{found['name']})"
+        what = f"{gpus}; {machine['mpi']}; commit {machine['commit']}"
+        lines.append(f"* {f'Marked {mark}: ' if mark else ''}{name}: {what}")
+    if len(files) > 1:
+        lines.append("* T1 of an efficiency is of the last of these files that has it.")
+    return "\n".join(lines)
+
+
 def _himeno(files: list[Found], kind: str) -> str:
     """Efficiencies by the grid, or by the part of a rank, and by cut and program."""
     cells: dict[str, dict[tuple[str, str], str]] = {}
@@ -239,4 +253,4 @@ def programs(files: list[Found]) -> str:
     return table(lines, "program", "case", "scaling", "2 GPUs", "4 GPUs")
 
 
-TABLES = {"calls": four, "weak": weak, "strong": strong, "programs": programs}
+TABLES = {"sources": sources, "calls": four, "weak": weak, "strong": strong, "programs": programs}

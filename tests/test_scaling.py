@@ -198,6 +198,11 @@ def test_figures_of_a_later_run_replace_others_and_are_marked() -> None:
     assert shown["Bcast of 8 B, a block of 256 threads, direct, us"][0] == "4.00²"
     assert [row[4] for row in cells if "one way" in row[1]] == ["3.00", "4.00²"]
 
+    machine = {"gpu": ["H200"] * 4, "cores": 64, "mpi": "MPI", "commit": "abc"}
+    text = measured.sources([{"name": f"{n}.json", "machine": machine} for n in ("one", "two")])
+    first, second, _ = text.splitlines()
+    assert first.startswith("* [`one.json`]") and second.startswith("* Marked ²: [`two.json`]")
+
     row = {"program": "himeno_tuned", "gosa": 1.0}
     one = {**row, "size": "64x64x128", "decomposition": "1x1x1", "ranks": 1, "us": 10.0}
     two = {**row, "size": "64x64x128", "decomposition": "2x1x1", "ranks": 2}

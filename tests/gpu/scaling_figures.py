@@ -1,4 +1,5 @@
-"""Draws what scaling.sh has measured: scaling_figures.py scaling.json... DIRECTORY
+"""Draws what scaling.sh has measured: scaling_figures.py scaling.json... DIRECTORY; without
+arguments, docs/figures from docs/measurements.
 
 One picture each: scaling-pairs.svg, -rates, -collectives, -himeno-strong, -himeno-weak and
 -applications. Figures of later files stand in place of the same ones of earlier files; pairs are
@@ -115,8 +116,11 @@ def himeno(files: Files, kind: str) -> Points:
 
 
 def main(*arguments: str) -> int:
-    *sources, directory = arguments
-    files, out = [json.loads(Path(source).read_text()) for source in sources], Path(directory)
+    if arguments:
+        *sources, directory = arguments
+        files, out = [json.loads(Path(source).read_text()) for source in sources], Path(directory)
+    else:
+        files, out = measured.load(), measured.MEASURED.parent / "figures"
     pairs(out / "scaling-pairs.svg", files)
     rates = (
         (road, ranks, value)
