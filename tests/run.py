@@ -21,11 +21,12 @@ what hardly depends on the library: that runs with one of them (markers ``mpich`
 ``--mpi`` runs all with one of them. Other arguments go to pytest:
 ``python3 tests/run.py -k ring -x``.
 
-Two lanes run at the same time, each one step after the other: the tests with one family, and the
-environment of the other one, ruff, mypy, the tests with the other family and those without ranks.
-A lane that is through takes from the other one's end what has not begun. Many programs wait, for
-time-outs or for each other, and leave to the other lane what they do not use of two cores.
-Time-outs and limits are twice as long then, so that ranks which get half of the time are not late.
+Three lanes run at the same time, each one step after the other: the tests with one family; the
+environment of the other one and the tests with it; ruff, mypy, and the tests without ranks. (Two,
+where there is one family.) When the first one is through, it takes from the end of the last one
+what has not begun. Many programs wait, for time-outs or for each other, and leave to the other
+lanes what they do not use of two cores. Time-outs and limits are as many times as long as there are
+lanes, so that ranks which get a share of the time are not late.
 A step that fails keeps none from running. A machine that is slow or busy anyhow is given more time
 by ``TEST_TIME_FACTOR``, by which all limits are multiplied.
 
@@ -36,6 +37,7 @@ clock where others use the machine as well.
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import os
 import resource
@@ -51,10 +53,11 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 RANKS = "(mpi or gpu)"  # whatever starts ranks, and little else
-#: Of the rest, longest last: the last ones are for the lane that has time left.
+#: Of the rest: the last ones are for the lane that has time left. Those of code for sm_90 come
+#: first, so that the first family's tests have compiled the engine when the others look for it.
 NO_RANKS = {
-    "tests without ranks": f"not {RANKS} and not sm90",
     "tests of code for sm_90": f"not {RANKS} and sm90",
+    "tests without ranks": f"not {RANKS} and not sm90",
 }
 #: What of it runs with which, where both do.
 FAMILIES = {"mpich": f"{RANKS} and not openmpi", "openmpi": "mpi and not (gpu or mpich)"}
@@ -62,7 +65,6 @@ LINT = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
 #: Which tests, by option.
 TIERS = {"quick": "quick", "default": "not full", "full": ""}
 CORES = 2
-LANES = 2  # that run at the same time: all may take so many times as long as alone
 #: Seconds on CORES cores: quick after set-up, default with it.
 BUDGET_S = {"quick": 120, "default": 720}
 MINIMUM = (3, 11)
@@ -210,11 +212,15 @@ def link_packages(source: Path, target: Path) -> None:
     shutil.copytree(packages, place, symlinks=True, copy_function=link)
 
 
-def test(programs: Path, *arguments: str, call: Call = call) -> Result:
-    """Runs pytest, for which 'no tests selected' counts as success."""
+def test(programs: Path, *arguments: str, lanes: int = 1, call: Call = call) -> Result:
+    """Runs pytest, for which 'no tests selected' counts as success.
+
+    Args:
+        lanes: that run at the same time: all may take so many times as long as alone.
+    """
     path = os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)])
     command = [str(programs / "python"), "-m", "pytest", *SHOWN, *arguments]
-    factor = LANES * float(os.environ.get("TEST_TIME_FACTOR", "1"))
+    factor = lanes * float(os.environ.get("TEST_TIME_FACTOR", "1"))
     environment = {
         "PATH": path,
         "VIRTUAL_ENV": str(programs.parent),
@@ -258,24 +264,26 @@ def run(
     def of(family: str) -> list[str]:
         return select(family, FAMILIES[family] if both else RANKS)
 
+    step = functools.partial(test, lanes=3 if both else 2)
     results: dict[str, Result] = {}
-    with Lane() as beside:
+    with Lane() as beside, Lane() as last:
         later = {}
         if both:  # half a minute of one core
             later[f"environment of {other}"] = beside.submit(set_up_beside, other, first)
+            name, arguments = f"tests with {other}", of(other)
+            later[name] = beside.submit(step, programs[other], *arguments, call=beside.call)
         for command in lint:
             path = str(programs[first] / command[0])  # of which the other one has modules only
-            later[" ".join(command)] = beside.submit(beside.call, [path, *command[1:]])
+            later[" ".join(command)] = last.submit(last.call, [path, *command[1:]])
         rest = {name: select(name.split()[-1], those) for name, those in NO_RANKS.items()}
-        steps = {f"tests with {other}": of(other)} if both else {}
-        for name, arguments in {**steps, **rest}.items():
-            later[name] = beside.submit(test, programs[other], *arguments, call=beside.call)
+        for name, arguments in rest.items():
+            later[name] = last.submit(step, programs[first], *arguments, call=last.call)
         own = {f"tests with {first}": of(first)}
         while own:
             name, arguments = own.popitem()
             say(name)
-            results[name] = test(programs[first], *arguments)
-            # What the other lane has not begun.
+            results[name] = step(programs[first], *arguments)
+            # What the last lane has not begun.
             left = (name for name in reversed(rest) if name in later and later[name].cancel())
             if taken := next(left, ""):
                 del later[taken]
