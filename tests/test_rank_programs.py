@@ -31,10 +31,7 @@ SOME_HANGS = "hangs wrong_tag_of_a_long_message left_a_collective different_leng
 #: Run with both MPI libraries, by number of ranks: settings of GMPI, program, its arguments.
 #: TEST_NODES says on which nodes the ranks believe to be (gmpi/memory/node.py).
 PROGRAMS = {
-    2: [
-        "host_side", "point_to_point --small", "SPIN_MS=50 YIELD_MS=50 stress", "partitioned",
-        "onesided --some",
-    ],
+    2: ["SPIN_MS=50 YIELD_MS=50 stress", "partitioned", "onesided --some"],
 }  # fmt: skip
 #: With one of them only: each path, engine and kind of fault is among those of both, but not each
 #: with each. As many with either as makes both take as long.
@@ -44,7 +41,7 @@ MPICH_ONLY = {
         "point_to_point --direct --small", "onesided",
     ],
     2: [
-        "partitioned_made", "partitioned_refused", "onesided_refused",
+        "host_side", "partitioned_made", "partitioned_refused", "onesided_refused",
         "collectives --small --some", "ENGINE=mpi4py collectives --some", "datatypes --small",
         "TEST_NODES=ab datatypes --small --some", "each_call near messages from_host --some",
         "ENGINE=mpi4py collective_errors",
@@ -55,29 +52,30 @@ MPICH_ONLY = {
         "random_programs --seeds=0:4", "waits --small", "several", "several --direct",
         "looked_at", "looked_at --direct",
         "combined", "combined --direct", "looking", "looking --direct",
-        "persistent", "persistent --direct", "host_persistent", "freed --direct",
-        "blocks", "random_blocks --seeds=0:6",
-        "ENGINE=mpi4py random_blocks --seeds=8:11", "random_blocks --narrow --seeds=24:28",
+        "persistent --some", "persistent --direct --some", "host_persistent", "freed --direct",
+        "blocks", "random_blocks --seeds=0:4",
+        "ENGINE=mpi4py random_blocks --seeds=8:10", "random_blocks --narrow --seeds=24:26",
         "counts", "neighbours", "random_counts --seeds=0:3", "random_counts --narrow --seeds=4:6",
-        "exchanges", "counts --direct",
+        "exchanges --some", "counts --direct",
         "random_requests --seeds=5:7",
-        "planted", "direct", "datatypes --direct --small --some", "ROAD=proxied partitioned --some",
-        "collectives --direct --some", "grid --direct",
-        "ROAD=proxied partitioned_refused --some",
+        "planted", "direct --some", "datatypes --direct --small --some",
+        "ROAD=proxied partitioned --some",
+        "collectives --direct --some", "grid --direct --some",
     ],
     3: [
         "hangs --half=0", f"TEST_NODES=aba {SOME_HANGS}", "point_to_point",
         "random_programs --seeds=10:11", "partitioned", "partitioned_refused",
-        "direct_collectives", "direct_blocks", "random_blocks --direct --seeds=12:16",
-        "exchanges", "neighbours --direct", "random_counts --direct --seeds=17:21",
+        "direct_collectives", "direct_blocks", "random_blocks --direct --seeds=12:14",
+        "exchanges no_record_for_a_call counts_that_differ communicators_that_come_and_go",
+        "neighbours --direct", "random_counts --direct --seeds=17:21",
         "hangs --direct left_a_collective left_a_long_collective left_a_bcast_of_many_bytes "
         "order_of_collectives",
     ],
     4: [
-        "random_programs --seeds=18:19", "TEST_NODES=abbb random_programs --seeds=43:44",
-        "TEST_NODES=aabb collectives", "random_blocks --seeds=20:24",
-        "random_counts --seeds=12:14", "random_counts --direct --seeds=21:24",
-        "cart", "onesided",
+        "TEST_NODES=abbb random_programs --seeds=43:44",
+        "TEST_NODES=aabb collectives", "random_blocks --seeds=20:22",
+        "random_counts --seeds=12:14", "random_counts --direct --seeds=21:23",
+        "cart", "onesided random_epochs locks notified",
     ],
 }  # fmt: skip
 OPEN_MPI_ONLY = {
@@ -86,34 +84,34 @@ OPEN_MPI_ONLY = {
         "random_counts --seeds=14:17",
     ],
     2: [
-        "collective_errors",
-        "arrays", "bad_input", "ENGINE=mpi4py bad_input", "collectives",
+        "point_to_point --small", "collective_errors",
+        "arrays", "ENGINE=mpi4py bad_input",
         "ENGINE=mpi4py datatypes --some", "debug",
         *(f"DEBUG=1 {p} --some" for p in ("arrays", "collectives", "point_to_point")),
         "each_call narrow to_host --some",
         f"faults {' '.join(SOME_FAULTS)}", f"ENGINE=mpi4py faults {' '.join(PYTHON_FAULTS)}",
-        "GPU_STAGING=0 host_side --small",
-        "GPU_STAGING=0 ENGINE=mpi4py host_side --small", "ENGINE=mpi4py host_side --small",
+        "GPU_STAGING=0 host_side --small", "ENGINE=mpi4py host_side --small",
         "ENGINE=mpi4py late allreduce_aborted long_allreduce send_interrupted",
-        "narrow", "ENGINE=mpi4py point_to_point --small --some",
+        "narrow --some", "ENGINE=mpi4py point_to_point --small --some",
+        "TEST_NODES=ab point_to_point --small --some",
         "random_programs --seeds=5:8", "random_requests --seeds=8:9",
         "ENGINE=mpi4py waits --small", "ENGINE=mpi4py combined", "ENGINE=mpi4py looked_at",
         "ENGINE=mpi4py looking", "ENGINE=mpi4py persistent --some", "freed",
-        "ENGINE=mpi4py direct --some", "point_to_point --direct --small --some",
-        "direct_collectives --some", "grid --some", "random_blocks --direct --long --seeds=0:4",
-        "random_counts --direct --long --seeds=24:26",
-        "DEBUG=1 random_blocks --seeds=4:7", "DEBUG=1 random_counts --seeds=9:11",
+        "ENGINE=mpi4py direct no_record_for_a_message more_than_an_inbox_holds the_host_is_refused",
+        "point_to_point --direct --small --some",
+        "grid --some", "random_blocks --direct --long --seeds=0:2",
+        "random_counts --direct --long --seeds=24:25",
+        "DEBUG=1 random_blocks --seeds=4:6", "DEBUG=1 random_counts --seeds=9:11",
         "ROAD=proxied partitioned_made", "TEST_NODES=ab ENGINE=mpi4py traced --some",
     ],
     3: [
-        "random_blocks --seeds=12:16", "random_counts --seeds=6:8", "neighbours",
-        "collectives", "hangs --half=1", "TEST_NODES=aab host_side", "lifecycle",
-        "ENGINE=mpi4py no_any_tag --small", "random_programs --seeds=12:13",
-        "TEST_NODES=aab partitioned", "TEST_NODES=aab partitioned_refused",
-        "grid --direct --some", "ENGINE=mpi4py onesided", "onesided_refused",
+        "random_blocks --seeds=12:14", "random_counts --seeds=6:8", "neighbours",
+        "collectives", "hangs --half=1", "TEST_NODES=aab host_side",
+        "lifecycle one_after_the_other communicators abort_releases_kernels the_proxy_dies",
+        "TEST_NODES=aab partitioned", "onesided_refused",
+        "ENGINE=mpi4py onesided random_epochs counters again_and_again notified",
     ],
     4: [
-        "TEST_NODES=ab point_to_point",
         "TEST_NODES=ab random_programs --seeds=40:41",
         "TEST_NODES=aabb random_programs --seeds=46:47",
     ],
@@ -122,15 +120,15 @@ OPEN_MPI_ONLY = {
 FULL_ONLY = {
     1: ["debug", "lifecycle", "random_programs --seeds=0:3"],
     2: [
-        "onesided --many",
-        "collectives --small", "ENGINE=mpi4py collectives --small --some",
+        "onesided --many", "bad_input", "each_call", "lifecycle",
+        "collectives", "collectives --small", "ENGINE=mpi4py collectives --small --some",
         "collectives --direct", "direct_collectives", "ENGINE=mpi4py direct_collectives",
         "ENGINE=mpi4py direct_blocks", "random_blocks --direct --seeds=100:200",
-        "random_blocks --direct --long --seeds=200:240", "ENGINE=mpi4py exchanges",
+        "random_blocks --direct --long --seeds=200:240", "exchanges", "ENGINE=mpi4py exchanges",
         # Open MPI's own calls among neighbours fail with other seeds.
         "random_counts --direct --seeds=160:165", "random_counts --direct --seeds=175:180",
         "datatypes", "DEBUG=1 datatypes --some", "ENGINE=mpi4py datatypes --small --some",
-        "GPU_STAGING=0 datatypes --small --some", "ENGINE=mpi4py direct", "each_call",
+        "GPU_STAGING=0 datatypes --small --some", "direct", "ENGINE=mpi4py direct",
         "late", "ENGINE=mpi4py late", "waits", "freed", "ENGINE=mpi4py freed", "freed --direct",
         "TEST_NODES=ab freed", "GPU_STAGING=0 freed",
         *(
@@ -142,10 +140,11 @@ FULL_ONLY = {
         "point_to_point", "ENGINE=mpi4py point_to_point --some",
         "GPU_STAGING=0 point_to_point --small",
         "GPU_STAGING=0 ENGINE=mpi4py point_to_point --small --some",
-        "TEST_NODES=ab point_to_point --small --some",
-        "ENGINE=mpi4py persistent", "random_requests --seeds=400:430",
+        "persistent", "persistent --direct", "ENGINE=mpi4py persistent",
+        "random_requests --seeds=400:430", "random_blocks --seeds=24:40",
         "random_programs --seeds=1000:1100", "TEST_NODES=ab random_programs --seeds=1100:1150",
-        "grid", "ENGINE=mpi4py grid", "ROAD=proxied grid --direct", "TEST_NODES=ab grid",
+        "grid", "grid --direct", "ENGINE=mpi4py grid", "ROAD=proxied grid --direct",
+        "TEST_NODES=ab grid",
         *(f"faults {op}" for op in OPERATIONS),
         *(
             f"{way} {program}"
@@ -154,13 +153,16 @@ FULL_ONLY = {
         ),
     ],
     3: [
-        "collectives --direct", "ENGINE=mpi4py hangs --direct",
+        "collectives --direct", "ENGINE=mpi4py hangs --direct", "exchanges", "grid --direct",
         "random_blocks --direct --seeds=240:300", "random_blocks --direct --long --seeds=300:320",
         "datatypes", "hangs", "host_side", "TEST_NODES=abb hangs", "TEST_NODES=abb collectives",
+        "lifecycle", "ENGINE=mpi4py no_any_tag --small", "ENGINE=mpi4py onesided",
+        "TEST_NODES=aab partitioned_refused",
         "random_programs --seeds=10:20", "random_requests --seeds=430:450",
     ],
     4: [
-        "collectives", "point_to_point", "random_requests --seeds=450:470",
+        "collectives", "point_to_point", "TEST_NODES=ab point_to_point", "onesided",
+        "random_programs --seeds=18:19", "random_requests --seeds=450:470",
         *(
             f"TEST_NODES={nodes} random_programs --seeds={seed}:{seed + 30}"
             for seed, nodes in ((1200, "ab"), (1230, "aabb"), (1260, "abbb"))
