@@ -158,7 +158,7 @@ def _call_text(signature: int) -> str:
     root = f" root {c.root_of(signature)}"
     if kind == c.BCAST:
         return f"GMPI_Bcast of {amount} bytes from{root}"
-    row = BY_OP.get(kind - c.REDUCE + wire.FIRST_MOVING)
+    row = BY_OP.get(c.op_of(kind))
     name = "Allreduce" if row is None else row.name
     ends = f" with{root}" if row is not None and row.rooted else ""
     if c.REDUCING >> kind & 1 == 0:

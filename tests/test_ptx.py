@@ -212,7 +212,7 @@ OF_OPERATIONS = {
     "blocks": r"open_(blocks|counted)",
     "one-sided": r"window_\w+",
     "direct collectives": r"direct_(allreduce|bcast|barrier|collect_\w+|\w+_round|\w+_collective"
-    r"|blocks_at_once|\w+_blocks|pipeline|\w+_piece|\w*transfer)",
+    r"|blocks_at_once|\w+_blocks|reduce_counted|pipeline|\w+_piece|\w*transfer)",
     "partitioned": r"partitioned_(make|free|start|pready|parrived|ready_otherwise|ready_range)\w*",
     "several": r"(test_(all|any|some)|finish_(all|one)(_beside)?)",
     "derived datatypes": r"open_scattered",

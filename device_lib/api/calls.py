@@ -25,6 +25,7 @@ from device_lib.api.several import make_several
 from device_lib.api.waiting import as_it_is, make_waiting
 from device_lib.direct.block_collectives import make_block_collectives
 from device_lib.direct.collectives import make_collectives
+from device_lib.direct.counted_reductions import make_counted_reduction
 from device_lib.direct.exchanges import make_exchange
 from device_lib.direct.groups import make_groups
 from device_lib.direct.partitioned import make_partitioned
@@ -203,7 +204,8 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     direct_blocks = make_block_collectives(scope, make_wait, transfer)
     of_blocks = make_block_calls(scope, requests, waiting, direct_blocks)
     exchange = make_exchange(scope, requests, direct.go_on)
-    of_blocks |= make_counted_calls(scope, requests, waiting, exchange)
+    reduction = make_counted_reduction(scope, requests.help_others, direct_blocks)
+    of_blocks |= make_counted_calls(scope, requests, waiting, exchange, reduction)
 
     # --- one-sided (MPI 4.1 chapter 12) -----------------------------------------------------------
 

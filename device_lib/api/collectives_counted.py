@@ -1,8 +1,9 @@
 """The collectives whose blocks have counts of their own (``gmpi/contract/moves.py``, COUNTED),
 blocking and not, for each scope.
 
-All of them are one linked function of each road (``proxied/opening_counted.py``, and, of those that
-block and do not reduce, ``direct/exchanges.py``); here are MPI's arguments.
+All of them are one linked function of each road (``proxied/opening_counted.py``; of those that
+block ``direct/exchanges.py``, and ``direct/counted_reductions.py`` of the one that reduces); here
+are MPI's arguments.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -96,22 +97,28 @@ def _place(ctx, word0, comm):
 
 
 def make_counted_calls(
-    scope: Scope, requests: SimpleNamespace, waiting: SimpleNamespace, exchange: SimpleNamespace
+    scope: Scope,
+    requests: SimpleNamespace,
+    waiting: SimpleNamespace,
+    exchange: SimpleNamespace,
+    reduction: SimpleNamespace,
 ) -> dict[str, Callable]:
     """The calls of one scope, by their names in lower case.
 
     Args:
         requests: of the proxied road.
-        exchange: what ``make_exchange`` returned.
+        exchange, reduction: how the direct road carries out a call that moves blocks, and one that
+            reduces them: ``leads`` () -> whether the calling thread is of those that call ``lead``
+            (ctx, words of the call), while others call ``follow`` (ctx) -> handle or NOT_OURS.
     """
     part = parts_of(scope.name)
     body = make_open_counted(scope, requests.help_others, requests.report)
     open_counted = part("open_counted", 14, 1, body)
 
-    leads, lead, follow = scope.leads, exchange.lead, exchange.follow
-
     def starter(row: Row, may_go_direct: bool) -> Callable:
         """What opens the request: all that MPI's calls of this kind may have as arguments."""
+        road = reduction if row.reduces else exchange
+        leads, lead, follow = road.leads, road.lead, road.follow
         shape = shape_of(row)
         outs, backs, degrees_of = _number(row.out), _number(row.back), _degrees(row)
 
@@ -169,8 +176,7 @@ def make_counted_calls(
     calls: dict[str, Callable] = {}
     for row in WITH_TABLES:
         make = _MAKE[row.name]
-        start = starter(row, False)
-        blocking = start if row.reduces else starter(row, True)
+        blocking, start = starter(row, True), starter(row, False)
         calls[row.name.lower()] = make(blocking, row.op | BLOCKING, waiting.error_of)
         calls[row.nonblocking.lower()] = make(start, row.op, as_it_is)
     return calls

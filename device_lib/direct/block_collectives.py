@@ -339,5 +339,10 @@ def make_block_collectives(
         return gpu.load_pair_gpu(row_of(ctx, what) + collectives.NUMBER)[1] < 0
 
     return SimpleNamespace(
-        word=word, in_one_piece=in_one_piece, scattered=scattered, has_failed=has_failed
+        word=word,
+        in_one_piece=in_one_piece,
+        scattered=scattered,
+        has_failed=has_failed,
+        wait=wait,
+        take_scattered=take_scattered,
     )

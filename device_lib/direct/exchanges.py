@@ -376,5 +376,5 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> S
         return handle
 
     if scope.name == WARP.name:
-        return SimpleNamespace(lead=lead, follow=block_jobs.follow)
-    return SimpleNamespace(lead=lead_block, follow=block_jobs.follow)
+        return SimpleNamespace(leads=scope.leads, lead=lead, follow=block_jobs.follow)
+    return SimpleNamespace(leads=scope.leads, lead=lead_block, follow=block_jobs.follow)

@@ -28,6 +28,7 @@ DATA = 1
 
 _amount_of = device(collectives.amount_of)
 _datatype_of = device(collectives.datatype_of)
+_op_of = device(collectives.op_of)
 _root_of = device(collectives.root_of)
 
 
@@ -68,7 +69,7 @@ def make_round_waits(scope: Scope, help_others: Callable, go_on: Callable) -> Ca
             call = wire.OP_BCAST
             peer_tag = what & collectives.ROOT_MASK
         elif kind >= collectives.REDUCE:
-            call = kind - collectives.REDUCE + wire.FIRST_MOVING
+            call = _op_of(kind)
             peer_tag = _root_of(signature_of(what))
             if is_reducing(what):
                 peer_tag |= (what & collectives.OP_MASK) << 32

@@ -31,7 +31,13 @@ from __future__ import annotations
 
 from gmpi.contract import moves
 from gmpi.contract.constants import BYTE, DATATYPE_MARK, DATATYPES, FLOAT, INT8_T, SUM, UINT8_T
-from gmpi.contract.wire import COLLECTIVE_ROW_BYTES, FIRST_MOVING, LOW_32, PACKET_BYTES
+from gmpi.contract.wire import (
+    COLLECTIVE_ROW_BYTES,
+    FIRST_MOVING,
+    LOW_32,
+    OP_REDUCE_SCATTER,
+    PACKET_BYTES,
+)
 
 RANKS = 32  # of a communicator; larger ones take the proxied road
 PAYLOAD = 8  # bytes of a packet
@@ -97,6 +103,7 @@ ALLTOALL = 8
 REDUCE_SCATTER_BLOCK = 9
 SCAN = 10
 EXSCAN = 11
+REDUCE_SCATTER = 12  # whose blocks have lengths of their own
 COMM_SHIFT = 16
 SIGNATURE_SHIFT = 32
 AMOUNT_SHIFT = 12
@@ -112,7 +119,7 @@ def _kinds(rows: list[moves.Row]) -> int:
 
 
 # A bit for each kind: of what reduces; of what gives, or gets, a block for each rank.
-REDUCING = 1 << ALLREDUCE | _kinds([row for row in moves.ROWS if row.reduces])
+REDUCING = 1 << ALLREDUCE | _kinds([row for row in moves.ROWS if row.reduces]) | 1 << REDUCE_SCATTER
 GIVES_BLOCKS = _kinds([r for r in moves.ROWS if r.out in (moves.ALL, moves.ALL_AT_ROOT)])
 GETS_BLOCKS = _kinds([r for r in moves.ROWS if r.back in (moves.ALL, moves.ALL_AT_ROOT)])
 
@@ -135,6 +142,11 @@ def call_word(what: int, amount: int, comm: int) -> int:
 def kind_of(what: int) -> int:
     """ALLREDUCE, BCAST, ...: of a word or a signature. Compiled, too."""
     return what >> KIND_SHIFT & KIND_MASK
+
+
+def op_of(kind: int) -> int:
+    """The opcode of a kind from REDUCE on; compiled, too."""
+    return OP_REDUCE_SCATTER if kind == REDUCE_SCATTER else kind - REDUCE + FIRST_MOVING
 
 
 def amount_of(signature: int) -> int:

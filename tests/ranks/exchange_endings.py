@@ -13,7 +13,7 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
-from gmpi import GMPI_Allgatherv, GMPI_Barrier, GMPI_Neighbor_alltoallv
+from gmpi import GMPI_Allgatherv, GMPI_Barrier, GMPI_Neighbor_alltoallv, GMPI_Reduce_scatter
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 
@@ -23,12 +23,17 @@ def ring() -> MPI.Distgraphcomm:
     return WORLD.Create_dist_graph_adjacent([PREVIOUS, RANK, PREVIOUS], [NEXT, NEXT, RANK])
 
 
+ALL, NEAR, REDUCED = range(3)
+
+
 @cuda.jit
-def one_call(ctx, a, counts, displs, comm, near, errors):
-    if near:
+def one_call(ctx, a, counts, displs, comm, what, errors):
+    if what == NEAR:
         errors[0] = GMPI_Neighbor_alltoallv(
             ctx, a, counts, displs, gmpi.BYTE, a, counts, displs, gmpi.BYTE, comm
         )
+    elif what == REDUCED:
+        errors[0] = GMPI_Reduce_scatter(ctx, gmpi.IN_PLACE, a, counts, gmpi.UINT8_T, gmpi.MAX, comm)
     else:
         errors[0] = GMPI_Allgatherv(
             ctx, gmpi.IN_PLACE, 0, gmpi.BYTE, a, counts, displs, gmpi.BYTE, comm
@@ -37,13 +42,13 @@ def one_call(ctx, a, counts, displs, comm, near, errors):
         errors[1] = GMPI_Barrier(ctx, comm)
 
 
-def start(g: gmpi.Context, comm: int, near: bool, nbytes: int, calls: int = 1) -> Any:
+def start(g: gmpi.Context, comm: int, what: int, nbytes: int, calls: int = 1) -> Any:
     """The error classes, in device memory."""
     n = max(SIZE, 3)
     errors = cuda.to_device(np.full(calls, -1))
     a = cuda.to_device(np.zeros(n * nbytes, np.uint8))
     arrays = cuda.to_device(np.full(n, nbytes)), cuda.to_device(nbytes * np.arange(n))
-    one_call[1, 32](g.device, a, *arrays, comm, near, errors)
+    one_call[1, 32](g.device, a, *arrays, comm, what, errors)
     return errors
 
 
@@ -58,9 +63,10 @@ def one_does_not_come() -> None:
     """The watchdog names the call, and who does what instead, and ``timeout_s`` ends it."""
     if SIZE == 1:
         return
-    for near, nbytes, others, text in (
-        (False, 9, 0, "GMPI_Allgatherv"), (True, 200000, 0, "GMPI_Neighbor_alltoallv"),
-        (False, 9, 1, "but rank 1 has left its kernels"), (True, 9, 2, "GMPI_Barrier"),
+    for what, nbytes, others, text in (
+        (ALL, 9, 0, "GMPI_Allgatherv"), (NEAR, 200000, 0, "GMPI_Neighbor_alltoallv"),
+        (ALL, 9, 1, "but rank 1 has left its kernels"), (NEAR, 9, 2, "GMPI_Barrier"),
+        (REDUCED, 9, 0, "GMPI_Reduce_scatter MAX"),
     ):  # fmt: skip
         g = gmpi.Context(WORLD, wildcards=False, watchdog_s=0.5, timeout_s=1, on_error="return")
         graph = ring()
@@ -71,7 +77,7 @@ def one_does_not_come() -> None:
             g.synchronize()
         barrier()
         if RANK == 0:
-            errors = start(g, comm, near, nbytes)
+            errors = start(g, comm, what, nbytes)
         elif others == 2:
             something_else[1, 32](g.device, comm, cuda.to_device(np.zeros(others, int)))
         if RANK == 0 or others == 2:
@@ -97,7 +103,7 @@ def aborted() -> None:
         with contextlib.suppress(gmpi.AbortedError), gmpi.Context(WORLD, wildcards=False) as g:
             if RANK == 0:
                 threading.Timer(0.3, g.abort).start()  # a launch in the simulator waits
-                errors = start(g, gmpi.COMM_WORLD, False, nbytes, 2)
+                errors = start(g, gmpi.COMM_WORLD, ALL, nbytes, 2)
                 raises(gmpi.AbortedError, "aborted", g.synchronize)
                 assert (errors.copy_to_host() == gmpi.GMPI_ERR_ABORTED).all()
             barrier()
