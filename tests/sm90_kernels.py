@@ -167,7 +167,8 @@ def blocks(ctx: Any, a: Any, b: Any, counts: Any, comm: int) -> None:
     f = gmpi.FLOAT
     e = gmpi.GMPI_Neighbor_alltoall(ctx, a, 4, f, b, 4, f, comm)
     e |= gmpi.GMPI_Neighbor_alltoallv(ctx, a, counts, counts, f, b, counts, counts, f, comm)
-    e |= gmpi.GMPI_Allgatherv_warp(ctx, a, 4, f, b, counts, counts, f, comm)
+    e |= gmpi.GMPI_Alltoallv_warp(ctx, gmpi.IN_PLACE, counts, counts, f, b, counts, counts, f, comm)
+    e |= gmpi.GMPI_Reduce_scatter(ctx, a, b, counts, f, gmpi.SUM, comm)
     counts[0] = gmpi.GMPI_Ineighbor_allgather_warp(ctx, a, e, f, b[::2], 1, f, comm)
 
 

@@ -251,6 +251,21 @@ MODELS = {
             "ANY_ANSWER": ("one slot", WRONG),
         },
     ),
+    # Exchanges with IN_PLACE there.
+    "in_place": Model(
+        {
+            "three rounds": Bounds(["ROUNDS=3"], 1_000),
+            "two calls": Bounds(["CALLS=2", "ROUNDS=2"], 100_000),
+            "three ranks": Bounds(["RANKS=3", "ROUNDS=2"], 100_000),
+        },
+        {
+            "ROUNDS_AT_ONCE": ("three rounds", WRONG),
+            "SLOT_AT_ONCE": ("three rounds", WRONG),
+            "AFTER_ALL": ("three rounds", STUCK),
+            "ANY_BUFFER": ("two calls", STUCK),
+            "OTHER_STEPS": ("three ranks", STUCK),
+        },
+    ),
     # The rounds of long messages on the direct road.
     "rounds": Model(
         {

@@ -107,9 +107,10 @@ def make_counted_calls(
 
     Args:
         requests: of the proxied road.
-        exchange, reduction: how the direct road carries out a call that moves blocks, and one that
-            reduces them: ``leads`` () -> whether the calling thread is of those that call ``lead``
-            (ctx, words of the call), while others call ``follow`` (ctx) -> handle or NOT_OURS.
+        exchange: what ``make_exchange`` returned.
+        reduction: what ``make_counted_reduction`` did. A *road* of the direct ones is ``leads`` ()
+            -> whether the calling thread is of those that call ``lead`` (ctx, words of the call),
+            while others call ``follow`` (ctx): each returns the handle, or NOT_OURS.
     """
     part = parts_of(scope.name)
     body = make_open_counted(scope, requests.help_others, requests.report)
@@ -117,7 +118,8 @@ def make_counted_calls(
 
     def starter(row: Row, may_go_direct: bool) -> Callable:
         """What opens the request: all that MPI's calls of this kind may have as arguments."""
-        road = reduction if row.reduces else exchange
+        road = exchange.swapping if row.swaps else exchange.plain
+        road = reduction if row.reduces else road
         leads, lead, follow = road.leads, road.lead, road.follow
         shape = shape_of(row)
         outs, backs, degrees_of = _number(row.out), _number(row.back), _degrees(row)

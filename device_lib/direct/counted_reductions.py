@@ -11,10 +11,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import block_rounds
+from device_lib.direct.exchange_checks import is_shared
 from device_lib.direct.exchanges import NOT_OURS
 from device_lib.direct.round_waits import DATA, ENTERED_ONLY
 from device_lib.direct.rounds import row_of, signature_of
-from device_lib.move.layouts import BUFFER_ADDRESS, layout_of, pack_layout
+from device_lib.move.layouts import layout_of, pack_layout
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import may_collect_direct
 from device_lib.platform.library import parts_of
@@ -23,7 +24,6 @@ from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import slots, taking
 from device_lib.proxied.counted_blocks import block
 from device_lib.proxied.counted_sides import is_long, sides_of, survey_both
-from device_lib.proxied.opening_blocks import SHARED
 from device_lib.proxied.scattered import place
 from gmpi.contract import collectives
 from gmpi.contract.constants import SUCCESS
@@ -47,11 +47,6 @@ def _word_of(word0, root_op, datatype, nbytes):
 
 
 @device
-def _is_shared(side, nbytes):
-    return nbytes > 0 and gpu.memory_space(gpu.load_8(side.buffer + BUFFER_ADDRESS)) == SHARED
-
-
-@device
 def _longest(out, element):
     """Bytes of the longest block."""
     most = int64(0)
@@ -65,7 +60,7 @@ def _longest(out, element):
 def make_counted_reduction(
     scope: Scope, help_others: Callable, blocks: SimpleNamespace
 ) -> SimpleNamespace:
-    """What ``make_counted_calls`` takes, for one scope, all of whose threads carry out a call.
+    """A ``road`` of ``make_counted_calls``, for one scope, all of whose threads carry out a call.
 
     Args:
         blocks: what ``make_block_collectives`` returned.
@@ -78,7 +73,6 @@ def make_counted_reduction(
     take_slot = taking.make_take_slot(scope, help_others)
     wait, take_scattered = blocks.wait, blocks.take_scattered
 
-    # wide: what is known of a round
     @device
     def store(ctx, what, number, slot, out, element, send, begin):
         """Stores what the other ranks get in a round: of each block the bytes from ``begin`` on."""
@@ -108,7 +102,6 @@ def make_counted_reduction(
         # A result may fall on what other threads have just read.
         sync()
 
-    # wide: what is known of a call
     @device
     def in_rounds(ctx, what, slot, out, element, send, recv, received):
         """A whole call: the error class."""
@@ -181,7 +174,7 @@ def make_counted_reduction(
         what = _word_of(word0, root_op, send_type, sent)
         if flaw != 0 or what == collectives.NOT_OURS:
             return NOT_OURS
-        if _is_shared(out, sent) or _is_shared(back, received):
+        if is_shared(out, sent) or is_shared(back, received):
             if is_long(ctx, out, back, sent, received, send, recv):
                 return NOT_OURS
         if gpu.load_pair_gpu(row_of(ctx, what) + collectives.NUMBER)[1] < 0:

@@ -15,11 +15,13 @@ from __future__ import annotations
 from device_lib.direct import packets, receives, registered, rows, table
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
-from device_lib.platform.primitives import device
+from device_lib.platform.primitives import device, int64
 from gmpi.contract import channels
 from gmpi.contract.wire import LOW_32, SCATTERED
 
-ANSWERED = 1 << rows.LENGTH_BITS  # in LENGTH of a receive that has said where the block goes
+# In LENGTH of a receive:
+ANSWERED = 1 << rows.LENGTH_BITS  # it has said where the block goes
+STAGED_ONLY = 2 << rows.LENGTH_BITS  # a long block comes by staging, wherever it goes
 _BY_INBOX = LOW_32 - 1  # in place of a round's first part
 NO_ANSWER = 0
 BY_INBOX = 1
@@ -140,9 +142,16 @@ ask = linked("gmpi_direct_exchange_ask", 4, 1, _ask)
 @device
 def _note(ctx, slot, what, number, buffer, length, wanted, parts):
     """As ``receives.note``: a receive that has answered need not say it again."""
-    if what == receives.LENGTH and rows.field(ctx, slot, rows.LENGTH) & ANSWERED != 0:
-        rows.set_field(ctx, slot, rows.OUTCOME, length)
-        rows.set_stage(ctx, slot, rows.ROUNDS)
+    if what == receives.LENGTH:
+        said = rows.field(ctx, slot, rows.LENGTH)
+        if said & ANSWERED != 0:
+            rows.set_field(ctx, slot, rows.OUTCOME, length)
+            rows.set_stage(ctx, slot, rows.ROUNDS)
+        else:
+            place = int64(0)
+            if said & STAGED_ONLY == 0:
+                place = int64(receives.users_place(ctx, slot, wanted))
+            receives.begin_rounds(ctx, slot, number, length, wanted, place)
         return 0
     return receives.note(ctx, slot, what, number, buffer, length, wanted, parts)
 

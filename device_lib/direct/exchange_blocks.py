@@ -1,5 +1,5 @@
-"""The blocks of an exchange (``gmpi/contract/exchanges.py``): whom they go to and come from, what
-is wrong with them, and how one of them is entered.
+"""The blocks of an exchange (``gmpi/contract/exchanges.py``): whom they go to and come from, and
+how one of them is entered.
 
 Called by all lanes of the leading warp, except where it says otherwise.
 """
@@ -8,7 +8,12 @@ Called by all lanes of the leading warp, except where it says otherwise.
 from __future__ import annotations
 
 from device_lib.direct import rows, table
-from device_lib.direct.exchange_answers import answer, expect, place_for_answer
+from device_lib.direct.exchange_answers import (
+    STAGED_ONLY,
+    answer,
+    expect,
+    place_for_answer,
+)
 from device_lib.direct.packets import mark_of
 from device_lib.move.layouts import (
     BUFFER_ADDRESS,
@@ -17,17 +22,15 @@ from device_lib.move.layouts import (
     layout_of,
     write_view,
 )
-from device_lib.move.message import is_derived
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import blocks_address
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import warp_lanes, warp_mask
-from device_lib.proxied.counted_blocks import block, offset_of, survey
-from device_lib.proxied.counted_sides import MAY_OUT, OF_NEIGHBOURS, SHIFTED, is_long
-from device_lib.proxied.opening_blocks import SHARED, block_bytes, derived_row
+from device_lib.proxied.counted_blocks import block, offset_of
+from device_lib.proxied.counted_sides import MAY_OUT, OF_NEIGHBOURS, SHIFTED
+from device_lib.proxied.opening_blocks import block_bytes, derived_row
 from gmpi.contract import channels, collectives, counts, exchanges, wire
-from gmpi.contract.constants import FIRST_WITH_GAPS
 from gmpi.contract.layouts import LAYOUT_OWN, LAYOUT_RECV, LAYOUT_SEND, LAYOUT_TYPE, LAYOUT_USER
 from gmpi.contract.moves import BACK, OUT
 
@@ -41,8 +44,10 @@ _COMM_SHIFT = 32
 _OP_SHIFT = 40
 SENDS = 1 << 48
 ANSWERS = 1 << 49  # a receive, which may answer (``exchange_answers``)
+_STAGED = 1 << 50  # one that a block must never come straight to (SWAPS)
 NOT_DRAWN = -1  # in place of a message's number
 STRAIGHT = 1 << 32  # beside it
+SWAPS = 1 << 16  # beside a call's shape: blocks take the place of those that go out (IN_PLACE)
 LINK = rows.STAMP_TOO  # of a request's row; in its place which request is looked at next, or 0
 
 
@@ -70,7 +75,14 @@ def area_of(ctx, word0):
 
 
 @device
-def may_exchange(ctx, word0, root, shape, in_place):
+def with_swaps(shape, in_place):
+    """The shape of a call, with SWAPS where that is what it does."""
+    swaps = in_place != 0 and shape & MAY_OUT != 0 and shape & SHIFTED == 0
+    return shape | SWAPS if swaps else shape
+
+
+@device
+def may_exchange(ctx, word0, root, shape):
     """Whether a call may go this way, which all ranks find alike."""
     comm = word0 >> 16 & wire.COMMUNICATOR_MASK
     if comm >= wire.COMMUNICATORS:
@@ -79,8 +91,6 @@ def may_exchange(ctx, word0, root, shape, in_place):
     wanted = wire.NEIGHBOURS_DIRECT if shape & OF_NEIGHBOURS != 0 else wire.COLLECTIVES_DIRECT
     if road & wanted == 0:
         return False
-    if in_place != 0 and shape & MAY_OUT != 0 and shape & SHIFTED == 0:
-        return False  # what comes in would fall on what has not gone out
     ranks = area_of(ctx, word0)[1] >> collectives.RANKS_SHIFT
     if gpu.load_gpu(row_of(ctx, word0) + collectives.ENTERED) < 0:
         return False  # a collective has failed there
@@ -93,6 +103,7 @@ def steps_of(area, place, word0, root, shape, way, in_place):
 
     Args:
         area, place: what ``area_of`` has returned.
+        shape: what ``with_swaps`` has returned.
     """
     ranks = place >> collectives.RANKS_SHIFT
     me = place & wire.LOW_32
@@ -101,7 +112,7 @@ def steps_of(area, place, word0, root, shape, way, in_place):
         numbers = gpu.load_gpu(area - exchanges.EDGES_BYTES + exchanges.EDGES_NUMBERS)
         return 0, numbers >> 32 if way == BACK else numbers & wire.LOW_32
     if op != wire.OP_GATHERV and op != wire.OP_SCATTERV:
-        return in_place, ranks
+        return 0 if shape & SWAPS != 0 else in_place, ranks
     of_all = (op == wire.OP_GATHERV) == (way == BACK)  # the root's blocks
     if me == root:
         return in_place, ranks if of_all else 1
@@ -117,6 +128,7 @@ def whom(area, place, shape, way, number, step):
 
     Args:
         area, place: what ``area_of`` has returned.
+        shape: what ``with_swaps`` has returned. Two ranks swap their blocks in the same step.
         number: of blocks of that way.
     """
     ranks = place >> collectives.RANKS_SHIFT
@@ -127,6 +139,9 @@ def whom(area, place, shape, way, number, step):
         edge = gpu.load_gpu(edges + step * 8)
         peer = edge & wire.LOW_32
         which = edge >> exchanges.EDGE_BLOCK_SHIFT
+    elif shape & SWAPS != 0:
+        peer = _modulo(step - me, ranks)
+        which = peer
     else:
         peer = _modulo(me + step if way == OUT else me - step, ranks)
         which = peer
@@ -148,129 +163,6 @@ def place_of_block(ctx, side, which):
     return nbytes, begin, row
 
 
-@device
-def any_meet(begin, end, number):
-    """Whether two of the stretches of the first ``number`` lanes have bytes in common."""
-    mask = warp_mask()
-    lane = gpu.lane_id()
-    found = False
-    other = 0
-    while other < number:
-        other_begin = gpu.shuffle(mask, begin, other)
-        other_end = gpu.shuffle(mask, end, other)
-        meet = begin < other_end and other_begin < end
-        found = found or (meet and other < lane and begin < end and other_begin < other_end)
-        other += gpu.opaque(1)
-    return gpu.ballot(mask, found) != 0
-
-
-@device
-def _overlap_of_some(ctx, side):
-    """Whether any two blocks of a side have bytes in common, where each lane can take one. Of
-    derived datatypes nobody looks."""
-    lane = gpu.lane_id()
-    begin = 0
-    end = 0
-    if lane < side.number:
-        nbytes, begin, row = place_of_block(ctx, side, lane)
-        end = begin + nbytes if row == 0 else begin
-    return any_meet(begin, end, side.number)
-
-
-@device
-def _overlap_of_many(ctx, side):
-    """The same of any number. Mostly each begins where the one before has ended, or later."""
-    reached = 0
-    ordered = True
-    which = 0
-    while which < side.number:
-        nbytes, begin, row = place_of_block(ctx, side, which)
-        if nbytes > 0 and row == 0:
-            ordered = ordered and begin >= reached
-            reached = max(reached, begin + nbytes)
-        which += gpu.opaque(1)
-    found = False
-    which = gpu.lane_id() if not ordered else side.number
-    while which < side.number:
-        nbytes, begin, row = place_of_block(ctx, side, which)
-        other = 0
-        while other < which and nbytes > 0 and row == 0:
-            others, other_begin, other_row = place_of_block(ctx, side, other)
-            meet = begin < other_begin + others and other_begin < begin + nbytes
-            found = found or (meet and others > 0 and other_row == 0)
-            other += gpu.opaque(1)
-        which += gpu.opaque(warp_lanes())
-    return gpu.ballot(warp_mask(), found) != 0
-
-
-@device
-def _has_gaps(side):
-    """Whether a datatype is one of the predefined ones that MPI does not send as they are."""
-    which = 0
-    while which < side.number:
-        number, displ, datatype = block(side, which, 0)
-        if not is_derived(datatype) and datatype & 0xFF >= FIRST_WITH_GAPS:
-            return True
-        which += gpu.opaque(1)
-    return False
-
-
-@device
-def _differ(ctx, out, back, me):
-    """Whether what this rank sends itself is not as long as what it receives from itself."""
-    if out.number == 0 or back.number == 0:
-        return False
-    sent, begin, row = place_of_block(ctx, out, min(me, out.number - 1))
-    received, at, row = place_of_block(ctx, back, min(me, back.number - 1))
-    return sent != received
-
-
-@device
-def _is_shared(side, nbytes):
-    return nbytes > 0 and gpu.memory_space(gpu.load_8(side.buffer + BUFFER_ADDRESS)) == SHARED
-
-
-@device
-def are_wrong(ctx, out, back, shape, me, in_place):
-    """Whether the proxy is going to refuse the arguments; the same in all lanes."""
-    mask = warp_mask()
-    lanes = warp_lanes()
-    sent = 0
-    received = 0
-    send = 0
-    recv = 0
-    wrong = False
-    way = gpu.lane_id()
-    while way <= BACK:  # each way by a lane
-        side = out
-        if way == BACK:
-            side = back
-        nbytes, run, flaw = survey(ctx, side, False)
-        wrong = wrong or flaw != 0 or _has_gaps(side)
-        if way == OUT:
-            sent = nbytes
-            send = run
-        else:
-            received = nbytes
-            recv = run
-        way += lanes
-    if gpu.ballot(mask, wrong) != 0:
-        return True
-    last = min(lanes - 1, BACK)
-    sent = gpu.shuffle(mask, sent, 0)
-    send = gpu.shuffle(mask, send, 0)
-    received = gpu.shuffle(mask, received, last)
-    recv = gpu.shuffle(mask, recv, last)
-    if _is_shared(out, sent) or _is_shared(back, received):
-        if is_long(ctx, out, back, sent, received, send, recv):
-            return True
-    if shape & OF_NEIGHBOURS == 0 and in_place == 0 and _differ(ctx, out, back, me):
-        return True
-    if back.number <= lanes:
-        return _overlap_of_some(ctx, back)
-    return _overlap_of_many(ctx, back)
-
-
 # --- entering -------------------------------------------------------------------------------------
 
 
@@ -282,12 +174,14 @@ def may_answer(word0, step):
 
 
 @device
-def channel_word(word0, peer, way, step):
+def channel_word(word0, shape, peer, way, step):
     word = peer | (word0 >> 16 & (wire.COMMUNICATORS - 1)) << _COMM_SHIFT
     op = word0 & 0xFF
     word |= op << _OP_SHIFT
     if way == OUT:
         return word | SENDS
+    if shape & SWAPS != 0:
+        return word | _STAGED
     return word | ANSWERS if may_answer(word0, step) else word
 
 
@@ -379,6 +273,8 @@ def _enter(ctx, channel, slot, nbytes, begin, buffer, type_row, drawn):
             nbytes = answer(ctx, slot, number, nbytes, place, remote, local)
         elif drawn != NOT_DRAWN and drawn & STRAIGHT != 0:
             nbytes = expect(ctx, slot, nbytes)
+        elif channel & _STAGED != 0:
+            nbytes |= STAGED_ONLY
         stamp = mark_of(number) | row << 32 | (channel >> _OP_SHIFT & 0xFF) << rows.CALL_SHIFT
         rows.set_field(ctx, slot, rows.STAGE, rows.BEGINS | row << rows.INDEX_SHIFT)
         rows.set_field(ctx, slot, rows.ADDRESS, address)

@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from device_lib.direct.exchange_blocks import are_wrong, place_of_block
+from device_lib.direct.exchange_blocks import place_of_block
+from device_lib.direct.exchange_checks import are_wrong
 from device_lib.move.layouts import BUFFER_ADDRESS, BUFFER_DIMS
 from device_lib.platform import primitives as gpu
+from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope, warp_mask
 from device_lib.proxied import slots, taking
-from device_lib.proxied.counted_sides import SHAPE_ME_SHIFT
+from device_lib.proxied.counted_sides import SHAPE_ME_SHIFT, sides_of
 
 
 @device
@@ -62,9 +64,22 @@ def make_preparing(scope: Scope, help_others: Callable) -> SimpleNamespace:
         if slot >= 0 and leads() and gpu.lane_id() == 0:
             slots.release(ctx, slot)
 
+    # wide: MPI's arguments, as words
     @device
-    def prepare(ctx, out, back, shape, in_place, has_own):
-        """(whether the arguments are wrong, two slots or negative, what ``_own_block`` returns)."""
+    def prepare(
+        ctx, word0, shape, numbers, send_count, send_type, send_buffer, recv_count, recv_type,
+        recv_buffer, arrays, has_own,
+    ):  # fmt: skip
+        """(whether the arguments are wrong, two slots or minus the error class, what ``_own_block``
+        returns).
+
+        Args:
+            has_own: 1: this rank may have a block for itself.
+        """
+        out, back, in_place, flaw = sides_of(
+            ctx, word0, shape, numbers, send_count, send_type, send_buffer, recv_count,
+            recv_type, recv_buffer, arrays,
+        )  # fmt: skip
         wrong = 0
         one = int64(-1)
         two = int64(-1)
@@ -78,12 +93,15 @@ def make_preparing(scope: Scope, help_others: Callable) -> SimpleNamespace:
                 lane = gpu.lane_id()
                 one, deadline = taking.acquire(ctx, lane, warp_mask(), taking.SMALL, 0)
                 two, deadline = taking.acquire(ctx, lane, warp_mask(), taking.SMALL, 0)
-                if has_own:
+                if has_own != 0:
                     source, target, own = _own_block(ctx, out, back, me)
         wrong, one, two, source, target, own, unused, ignored = broadcast_8(
             wrong, one, two, source, target, own, 0, 0
         )
         sync()
+        if wrong == 0:
+            one, two = take_two(ctx, one, two)
         return wrong, one, two, source, target, own
 
-    return SimpleNamespace(prepare=prepare, take_two=take_two, give_back=give_back)
+    prepare_linked = linked("gmpi_direct_exchange_prepare", 14, 6, prepare)
+    return SimpleNamespace(prepare=prepare_linked, give_back=give_back)

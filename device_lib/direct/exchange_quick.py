@@ -24,11 +24,13 @@ from device_lib.direct.exchange_answers import (
     is_answered,
 )
 from device_lib.direct.exchange_blocks import (
-    any_meet,
+    SWAPS,
     area_of,
     may_exchange,
     steps_of,
+    with_swaps,
 )
+from device_lib.direct.exchange_checks import any_meet
 from device_lib.direct.exchange_lanes import (
     block_of,
     end_of,
@@ -60,6 +62,7 @@ _PENDING = 1
 _OVER = 2
 _IN_ROW = 3  # it is there, and all threads move it
 _STRAIGHT = 4  # it is where it belongs
+_HELD = 5  # as PENDING: it would fall on what has not gone out
 
 
 # --- what goes out --------------------------------------------------------------------------------
@@ -87,7 +90,7 @@ def _send(
         ahead: slots that are free from this message on.
         own_to: where this rank's own block goes.
         own: in lane 0, whether there is one, from ``source``.
-        looks: how often to look for an answer.
+        looks: how often to look for an answer; 0: nobody answers.
     """
     place = packets.inbox_slot(remote, number)
     mark = packets.mark_of(number) << 32
@@ -111,9 +114,11 @@ def _send(
     if some_large != 0:
         answer = int64(NO_ANSWER)
         there = int64(0)
-        undecided, answer, there, parts = _look_for_answers(
-            some_large, local, number, nbytes, answer, there, parts
-        )
+        undecided = int64(0)
+        if looks > 0:
+            undecided, answer, there, parts = _look_for_answers(
+                some_large, local, number, nbytes, answer, there, parts
+            )
         if undecided != 0:  # what else there is to do, while answers are on their way
             if now | later != 0:
                 batch(ctx, now | later, to, source, word)
@@ -265,7 +270,9 @@ def _quick(
         ctx, word0, shape, numbers, send_count, send_type, send_buffer, recv_count,
         recv_type, recv_buffer, arrays,
     )  # fmt: skip
-    may = flaw == 0 and may_exchange(ctx, word0, root, shape, in_place)
+    shape = with_swaps(shape, in_place)
+    swaps = shape & SWAPS != 0
+    may = flaw == 0 and may_exchange(ctx, word0, root, shape)
     area, where = area_of(ctx, word0)
     first_out, last_out, first_back, last_back = 0, 0, 0, 0
     if may:
@@ -290,11 +297,13 @@ def _quick(
     )
     several = shape & OF_NEIGHBOURS != 0
     own = not several and first_out == 0 and first_back == 0 and min(last_out, last_back) > 0
+    own = own and not swaps
     if own:
         first_out, first_back = 1, 1
     own = own and lane == 0
-    sends = first_out <= lane and lane < last_out
-    wants = first_back <= lane and lane < last_back
+    other = not swaps or to != where & LOW_32  # this rank's own block is where it belongs
+    sends = first_out <= lane and lane < last_out and other
+    wants = first_back <= lane and lane < last_back and other
     there, remote, cells, counters = end_of(ctx, word0, to, 0, sends)
     there_too, sending, inbox, counted = end_of(ctx, word0, sender, 1, wants)
     if not there or not there_too or gpu.ballot(ALL_LANES, own and nbytes != room) != 0:
@@ -312,7 +321,7 @@ def _quick(
         drawn = int64(gpu.add_32_gpu(counters + channels.COUNTER_NUMBER, all_out))
     number_back = gpu.shuffle(ALL_LANES, drawn_back, leader_back) + before_back & channels.NUMBERS
     # Of one channel, only as many as there are slots: what had them before has been taken.
-    answers = wants and before_back < channels.DEPTH
+    answers = wants and before_back < channels.DEPTH and not swaps
     straight = _answer(ctx, answers, room, target, sending, inbox, number_back)
     number = gpu.shuffle(ALL_LANES, drawn, leader) + before & channels.NUMBERS
     ahead = table.slots_ahead(free, number)
@@ -320,6 +329,7 @@ def _quick(
     sent = False
     state = _PENDING if wants and not packets.refreshed(number_back) else _NONE
     usual = sends and not packets.refreshed(number)
+    answer_looks = 0 if swaps else _ANSWER_LOOKS
     looked = 0
     while looked < _LOOKS:
         now = usual and not sent
@@ -327,13 +337,16 @@ def _quick(
         ahead = look_for_credits(gpu.ballot(ALL_LANES, needed), cells, number, counters, ahead)
         gone = _send(
             ctx, now, nbytes, source, remote, cells, counters, number, ahead, target, own,
-            _ANSWER_LOOKS if looked == 0 else 1,
+            answer_looks if looked == 0 else min(answer_looks, 1),
         )  # fmt: skip
         sent = sent or gone
         own = False
+        held = swaps and state == _PENDING and sends and not sent
+        state = _HELD if held else state
         unsent = gpu.ballot(ALL_LANES, usual and not sent)
         looks = 1 if unsent != 0 else _LOOKS - looked  # whose slots others give back meanwhile
         state = _receive(ctx, state, room, target, sending, inbox, number_back, straight, looks)
+        state = _PENDING if held else state
         looked += looks
         if unsent | gpu.ballot(ALL_LANES, state == _PENDING) == 0:
             break

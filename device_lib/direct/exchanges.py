@@ -20,6 +20,7 @@ from device_lib.direct.exchange_blocks import (
     LINK,
     NOT_DRAWN,
     STRAIGHT,
+    SWAPS,
     area_of,
     channel_word,
     enter,
@@ -30,10 +31,12 @@ from device_lib.direct.exchange_blocks import (
 )
 from device_lib.direct.exchange_preparing import make_preparing
 from device_lib.direct.exchange_quick import quick
+from device_lib.direct.exchange_swaps import ALL, is_left, make_swap
 from device_lib.direct.late_waits import make_late_waits
 from device_lib.direct.receives import make_advance_receive
 from device_lib.direct.sends import make_advance_send
 from device_lib.direct.words import peer_tag_of
+from device_lib.move.layouts import BUFFER_ADDRESS
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import as_leading_warp, sign32
 from device_lib.platform.library import declared, linked
@@ -44,22 +47,12 @@ from device_lib.proxied.counted_sides import OF_NEIGHBOURS, sides_of
 from device_lib.proxied.publishing import make_no_slot
 from gmpi.contract import channels, wire
 from gmpi.contract.channels import ROW_KEY
-from gmpi.contract.constants import BYTE, ERR_TRUNCATE, SUCCESS
+from gmpi.contract.constants import BYTE, ERR_TRUNCATE, IN_PLACE, SUCCESS
 from gmpi.contract.moves import BACK, OUT
 
-ALL = -1  # in place of bits of steps
+_SEND_BUFFER = 6  # which of the arguments of ``open_counted`` it is
 NOT_OURS = 0  # in place of a handle: the call goes by the proxy
 _LOOKS = 2 if gpu.SIMULATOR else 16  # at the only open request, before all threads meet again
-
-
-@device
-def _is_left(steps, step):
-    """Whether the message of a step is not over.
-
-    Args:
-        steps: bits of steps, or ALL.
-    """
-    return steps == ALL or steps >> step & 1 != 0
 
 
 @device
@@ -80,7 +73,7 @@ def _make_body(requests: SimpleNamespace, go_on: Callable) -> None:
     broadcast_3 = scope.broadcast_3
     help_others = requests.help_others
     preparing = make_preparing(scope, help_others)
-    prepare, take_two, give_back = preparing.prepare, preparing.take_two, preparing.give_back
+    prepare, give_back = preparing.prepare, preparing.give_back
     no_slot = make_no_slot(requests.report)
     late_waits = make_late_waits(scope, help_others)
     begin_late, end_late = late_waits.begin, late_waits.end
@@ -142,10 +135,11 @@ def _make_body(requests: SimpleNamespace, go_on: Callable) -> None:
         area, place = area_of(ctx, word0)
         peer, which = whom(area, place, shape, way, side.number, step)
         nbytes, begin, row = place_of_block(ctx, side, which)
-        channel = channel_word(word0, peer, way, step)
+        channel = channel_word(word0, shape, peer, way, step)
         drawn = gpu.shuffle(warp_mask(), drawn, min(step, warp_lanes() - 1))
         enter(ctx, channel, slot, nbytes, begin, side.buffer, row, drawn)
-        if way == OUT and drawn == NOT_DRAWN and gpu.lane_id() == 0:
+        answers = shape & SWAPS == 0
+        if way == OUT and drawn == NOT_DRAWN and answers and gpu.lane_id() == 0:
             ask(ctx, slot)
         if tail != 0 and gpu.lane_id() == 0:
             rows.set_field(ctx, (tail >> 1) - 1, LINK, _node(slot, 1 if way == OUT else 0))
@@ -156,7 +150,7 @@ def _make_body(requests: SimpleNamespace, go_on: Callable) -> None:
     def open_receives(ctx, word0, shape, back, step, last, spare, head, tail, steps, drawn):
         """Enters receives as long as there are slots: (the next step, spare slot, list)."""
         while step < last:
-            if not _is_left(steps, step):
+            if not is_left(steps, step):
                 step += gpu.opaque(1)
                 continue
             slot = take(ctx, spare)
@@ -174,7 +168,7 @@ def _make_body(requests: SimpleNamespace, go_on: Callable) -> None:
     def open_sends(ctx, word0, shape, out, step, last, spare, head, tail, steps, drawn):
         """The same of sends, most of which are over at once."""
         while step < last:
-            if not _is_left(steps, step):
+            if not is_left(steps, step):
                 step += gpu.opaque(1)
                 continue
             slot = take(ctx, spare)
@@ -261,6 +255,18 @@ def _make_body(requests: SimpleNamespace, go_on: Callable) -> None:
                 help_others(ctx)
         return error & 0xFF, began, handle
 
+    @device
+    def over(ctx, word0, root, handle):
+        """A wait that the proxy knows of by a handle, if that is not 0, has ended."""
+        if handle > 0:
+            tell_linked(ctx, wire.OP_WAITED, word0, root, handle)
+            end_late(ctx, handle)
+
+    make_swap(SimpleNamespace(
+        prepare=prepare, no_slot=no_slot, enter=enter_step, advance=advance_linked, end=end,
+        be_patient=be_patient, over=over, give_back=give_back,
+    ))  # fmt: skip
+
     # long: one sequence, of one state
     # wide: MPI's arguments, as words
     @device
@@ -278,7 +284,7 @@ def _make_body(requests: SimpleNamespace, go_on: Callable) -> None:
             ctx, word0, shape, numbers, send_count, send_type, send_buffer, recv_count,
             recv_type, recv_buffer, arrays,
         )  # fmt: skip
-        if flaw != 0 or not may_exchange(ctx, word0, root, shape, in_place):
+        if flaw != 0 or not may_exchange(ctx, word0, root, shape):
             return NOT_OURS
         area, place = area_of(ctx, word0)
         receive, last_receive = steps_of(area, place, word0, root, shape, BACK, in_place)
@@ -296,11 +302,11 @@ def _make_body(requests: SimpleNamespace, go_on: Callable) -> None:
             has_own = shape & OF_NEIGHBOURS == 0 and receive == 0 and send == 0
             has_own = has_own and last_receive > 0 and last_send > 0
             wrong, spare_recv, spare_send, source, target, own = prepare(
-                ctx, out, back, shape, in_place, has_own
-            )
+                ctx, word0, shape, numbers, send_count, send_type, send_buffer, recv_count,
+                recv_type, recv_buffer, arrays, int64(1 if has_own else 0),
+            )  # fmt: skip
             if wrong != 0:
                 return NOT_OURS
-            spare_recv, spare_send = take_two(ctx, spare_recv, spare_send)
             if spare_send < 0:
                 return no_slot(ctx, word0, spare_send, 0)
             sends_left = receives_left = int64(ALL)
@@ -339,9 +345,7 @@ def _make_body(requests: SimpleNamespace, go_on: Callable) -> None:
             if going and turns > pacing.PATIENCE:
                 error, began, handle = be_patient(ctx, word0, root, began, handle)
                 going = error == 0
-        if handle > 0:
-            tell_linked(ctx, wire.OP_WAITED, word0, root, handle)
-            end_late(ctx, handle)
+        over(ctx, word0, root, handle)
         give_back(ctx, spare_recv)
         give_back(ctx, spare_send)
         return slots.error_handle(error if error != 0 else failed)
@@ -350,7 +354,8 @@ def _make_body(requests: SimpleNamespace, go_on: Callable) -> None:
 
 
 def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> SimpleNamespace:
-    """For one scope, all of whose threads call these together.
+    """Roads of ``make_counted_calls``, for one scope: ``plain``; and ``swapping``, of calls that
+    swap blocks with IN_PLACE. Kernels that make no such calls link nothing of it.
 
     Args:
         requests: of the proxied road.
@@ -358,23 +363,32 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> S
     """
     if scope.name == WARP.name:
         _make_body(requests, go_on)
-    rest = declared("gmpi_direct_exchange", 18, 1)
+    rest, swap = (declared(f"gmpi_direct_exchange{name}", 18, 1) for name in ("", "_swap"))
 
     @device
     def lead(ctx, words):
-        """A call, by its leading warp, of the arguments of ``open_counted``: its handle, or
-        NOT_OURS."""
         handle, left, drawn, straight, spares = quick(ctx, *words)
         if handle == 0:
             handle = rest(ctx, *(words + (left, drawn, straight, spares)))
         return handle
 
     @device
-    def lead_block(ctx, words):
-        handle = lead(as_leading_warp(ctx), words)
-        block_jobs.release(handle)
+    def lead_or_swap(ctx, words):
+        handle, left, drawn, straight, spares = quick(ctx, *words)
+        if handle == 0 and gpu.load_8(words[_SEND_BUFFER] + BUFFER_ADDRESS) == IN_PLACE:
+            handle = swap(ctx, *(words + (left, drawn, straight, spares)))
+        elif handle == 0:
+            handle = rest(ctx, *(words + (left, drawn, straight, spares)))
         return handle
 
-    if scope.name == WARP.name:
-        return SimpleNamespace(leads=scope.leads, lead=lead, follow=block_jobs.follow)
-    return SimpleNamespace(leads=scope.leads, lead=lead_block, follow=block_jobs.follow)
+    def road(lead: Callable) -> SimpleNamespace:
+        @device
+        def lead_block(ctx, words):
+            handle = lead(as_leading_warp(ctx), words)
+            block_jobs.release(handle)
+            return handle
+
+        here = lead if scope.name == WARP.name else lead_block
+        return SimpleNamespace(leads=scope.leads, lead=here, follow=block_jobs.follow)
+
+    return SimpleNamespace(plain=road(lead), swapping=road(lead_or_swap))

@@ -111,7 +111,7 @@ def _announce(ctx, slot, number, place, log, wanted, first):
 
 
 @device
-def _users_place(ctx, slot, wanted):
+def users_place(ctx, slot, wanted):
     """What to announce of the user's buffer; 0: the sender cannot store there."""
     stage, target, stamp, length = rows.facts(ctx, slot)
     if target == SCATTERED or wanted == 0:
@@ -121,15 +121,17 @@ def _users_place(ctx, slot, wanted):
 
 
 @device
-def _begin_rounds(ctx, slot, number, length, wanted):
+def begin_rounds(ctx, slot, number, length, wanted, place):
     """Announces the first round, if there is a buffer for it; one lane.
 
     A grid takes several, as far as the message is so long: its rounds are as much longer.
+
+    Args:
+        place: what ``users_place`` has returned, or 0.
     """
     buffer = _NO_BUFFER
     log = 0
     flag = 0
-    place = _users_place(ctx, slot, wanted)
     if place != 0:
         buffer = USERS_BUFFER
         flag = channels.STRAIGHT
@@ -162,7 +164,8 @@ def _begin_rounds(ctx, slot, number, length, wanted):
 def note(ctx, slot, what, number, buffer, length, wanted, parts):
     """What has been done with a receive; one lane."""
     if what == LENGTH:
-        _begin_rounds(ctx, slot, number, length, wanted)
+        place = users_place(ctx, slot, wanted)
+        begin_rounds(ctx, slot, number, length, wanted, place)
         return 0
     if not _is_last(what, wanted, parts):
         rows.set_stage(ctx, slot, rows.ROUNDS + parts)

@@ -71,6 +71,11 @@ class Row(NamedTuple):
         return BACK if self.out == ALL_AT_ROOT else OUT
 
     @property
+    def swaps(self) -> bool:
+        """Whether, with IN_PLACE, what comes back takes the place of what goes out."""
+        return self.out == self.back == ALL
+
+    @property
     def counted(self) -> bool:
         """Whether a table says what its blocks are."""
         return self.op >= wire.FIRST_COUNTED

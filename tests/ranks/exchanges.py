@@ -13,6 +13,8 @@ from typing import Any
 
 import exchange_edges
 import exchange_endings
+import exchange_reductions
+import exchange_swaps
 import numpy as np
 from channel_numbers import counters, move_on
 from common import RANK, SIZE, WORLD, barrier, end, every_shape, pattern, run, same
@@ -35,7 +37,6 @@ from gmpi import (
 )
 from gmpi.contract import channels
 from gmpi.contract.channels import DEPTH, HALF_TURN
-from gmpi.contract.collectives import ROOM
 from gmpi.contract.wire import (
     COLLECTIVES_DIRECT,
     NEIGHBOURS_DIRECT,
@@ -63,6 +64,9 @@ def each_of_them(ctx, a, b, counts, displs, types, at, near, errors):
     errors[6] = GMPI_Neighbor_allgather(ctx, a, 2, i, b[6], 2, i, near)
     errors[7] = GMPI_Neighbor_alltoall(ctx, a, 2, i, b[7], 2, i, near)
     errors[8] = GMPI_Reduce_scatter(ctx, a, b[8], counts, i, gmpi.SUM, w)
+    here = gmpi.IN_PLACE
+    errors[9] = GMPI_Alltoallv(ctx, here, counts, displs, i, b[9], counts, displs, i, w)
+    errors[10] = GMPI_Alltoallw(ctx, here, counts, at, types, b[10], counts, at, types, w)
 
 
 def no_record_for_a_call(g: gmpi.Context) -> None:
@@ -75,14 +79,16 @@ def no_record_for_a_call(g: gmpi.Context) -> None:
     records = []
     for _ in range(4 if SIZE < 4 else 12):  # of more ranks than cores one may be late
         mine = np.arange(2 * n, dtype=np.int32) + 100 * RANK
-        arrays = [mine, np.full((9, 2 * n), -1, np.int32), counts, displs, np.full(n, INT)]
-        a, b, *there = (cuda.to_device(array) for array in [*arrays, 4 * displs])
-        errors = cuda.to_device(np.full(9, -1))
+        there = np.full((11, 2 * n), -1, np.int32)
+        there[9:, : 2 * SIZE] = mine[: 2 * SIZE]
+        arrays = [mine, there, counts, displs, np.full(n, INT)]
+        a, b, *arrays = (cuda.to_device(array) for array in [*arrays, 4 * displs])
+        errors = cuda.to_device(np.full(11, -1))
         before = g._state.taken
-        each_of_them[1, 32](g.device, a, b, *there, near, errors)
+        each_of_them[1, 32](g.device, a, b, *arrays, near, errors)
         g.synchronize()
         records.append(g._state.taken - before)
-        same(errors, [0] * 9, "error classes")
+        same(errors, [0] * 11, "error classes")
         found = b.copy_to_host()
         every = [mine[2 * RANK : 2 * RANK + 2] + 100 * (r - RANK) for r in range(SIZE)]
         own = [mine[:2] + 100 * (r - RANK) for r in range(SIZE)]
@@ -93,6 +99,7 @@ def no_record_for_a_call(g: gmpi.Context) -> None:
         wanted = [
             every, every, own, own if RANK == SIZE - 1 else [], [last[2 * RANK : 2 * RANK + 2]],
             near_ones, [own[PREVIOUS], own[RANK], own[PREVIOUS]], near_ones, [sum(every)],
+            every, every,
         ]  # fmt: skip
         for row, blocks in zip(found, wanted):
             want = np.full(2 * n, -1, np.int32)
@@ -308,75 +315,11 @@ def views_and_shared_memory(g: gmpi.Context) -> None:
     same(out, [10 * r + RANK for r in range(SIZE)] + [-1] * (8 - SIZE), "in shared memory")
 
 
-@cuda.jit
-def reduced(ctx, a, b, view, counts, errors):
-    """Not in place, in place, and to every second element."""
-    i, w = gmpi.INT32_T, gmpi.COMM_WORLD
-    errors[0] = GMPI_Reduce_scatter(ctx, a, b, counts, i, gmpi.SUM, w)
-    errors[1] = GMPI_Reduce_scatter(ctx, a, view[::2], counts, i, gmpi.MAX, w)
-    errors[2] = GMPI_Reduce_scatter(ctx, gmpi.IN_PLACE, a, counts, i, gmpi.SUM, w)
-
-
-def reductions_with_counts(g: gmpi.Context) -> None:
-    """Of blocks that take one round, or several, or have nothing; a long one's result falls on the
-    blocks of other ranks."""
-    lengths = [3, ROOM // 4 + 5, 0, 700]
-    for threads, first in ((32, 0), (100, 1), (20, 3), (32, 2)):
-        counts = [lengths[(r + first) % 4] for r in range(SIZE)]
-        total, own, at = sum(counts), counts[RANK], sum(counts[:RANK])
-        values = np.arange(total, dtype=np.int32) * 3
-        a = cuda.to_device(np.append(values + 100 * RANK, np.int32(-5)))
-        b = cuda.to_device(np.full(own + 1, -1, np.int32))
-        view = cuda.to_device(np.full(2 * own + 2, -1, np.int32))
-        errors = cuda.to_device(np.full(3, -1))
-        before = g._state.taken
-        reduced[1, threads](g.device, a, b, view, cuda.to_device(np.array(counts)), errors)
-        g.synchronize()
-        same(errors, [0] * 3, "error classes")
-        sums = SIZE * values[at : at + own] + 100 * sum(range(SIZE))
-        what = f"{counts}, {threads} threads, {g._state.taken - before} records"
-        same(b, [*sums, -1], what)
-        same(a.copy_to_host()[:own], sums, f"{what}, in place")
-        assert a.copy_to_host()[total] == -5
-        want = np.full(2 * own + 2, -1, np.int32)
-        want[: 2 * own : 2] = values[at : at + own] + 100 * (SIZE - 1)
-        same(view, want, f"{what}, a view")
-
-
-def reductions_that_differ(g: gmpi.Context) -> None:
-    """End with an error that names both, and later ones on the communicator are refused."""
-    if SIZE == 1:
-        return
-    other = WORLD.Dup()
-    comm = g.comm(other, wildcards=False)
-    a, b = (cuda.to_device(np.zeros(8 * SIZE, np.int32)) for _ in range(2))
-    errors = cuda.to_device(np.full(2, -1))
-    counts = cuda.to_device(np.full(SIZE, 2 if RANK else 3))
-    twice_reduced[1, 32](g.device, a, b, counts, comm, errors)
-    said = ""
-    try:
-        g.synchronize()
-    except gmpi.GMPIError as exc:
-        said = str(exc)
-    call, later = errors.copy_to_host()
-    # Who was not waiting any more may have ended well.
-    assert (call, later) in ((gmpi.ERR_OTHER, gmpi.ERR_COMM), (gmpi.SUCCESS, gmpi.ERR_OTHER)), said
-    for n in (2, 3):
-        assert f"GMPI_Reduce_scatter SUM of {n * SIZE} INT32_T" in said, said
-    barrier()
-    other.Free()
-
-
-@cuda.jit
-def twice_reduced(ctx, a, b, counts, comm, errors):
-    for k in range(2):
-        errors[k] = GMPI_Reduce_scatter(ctx, a, b, counts, gmpi.INT32_T, gmpi.SUM, comm)
-
-
 SCENARIOS = [
     no_record_for_a_call, blocks_of_all_lengths, counts_that_differ, numbers_wrap,
     communicators_that_come_and_go, straight_to_registered_arrays, views_and_shared_memory,
-    exchange_edges.many_edges_of_one_channel, reductions_with_counts, reductions_that_differ,
+    exchange_edges.many_edges_of_one_channel, *exchange_reductions.SCENARIOS,
+    *exchange_swaps.SCENARIOS,
 ]  # fmt: skip
 
 
