@@ -5,8 +5,7 @@ displacements and datatypes are arrays of int32 or int64 with an element for eac
 shared or constant memory, equal for all threads of the scope; they may change when the call
 returns. Buffers are in device memory; in shared memory where all that goes out and comes back, and
 32 bytes for each block, is at most ``eager_bytes``. Those that block go from GPU to GPU on
-communicators that are direct as a whole (docs/direct.md), but for Reduce_scatter, and Alltoallv and
-Alltoallw with IN_PLACE.
+communicators that are direct as a whole (docs/direct.md).
 """
 
 from __future__ import annotations

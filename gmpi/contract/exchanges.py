@@ -14,7 +14,8 @@ every rank knows where those of the others are, and no proxy is asked:
 *Edges* are the neighbours of a communicator with a topology, for each way in the order in which
 blocks go: by their distance, and those of one distance in the order of the graph (``Neighbours`` of
 host_proxy). A block that goes from a rank to another one has the same distance at both. So all
-ranks come to theirs in one order, and it does not matter how few they have under way at once.
+ranks come to theirs in one order, and it does not matter how few they have under way at once. Where
+blocks are swapped (Alltoallv with IN_PLACE), both ranks of a pair come to theirs in the same step.
 """
 
 from __future__ import annotations
