@@ -13,7 +13,13 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
-from gmpi import GMPI_Allgatherv, GMPI_Barrier, GMPI_Neighbor_alltoallv, GMPI_Reduce_scatter
+from gmpi import (
+    GMPI_Allgatherv,
+    GMPI_Alltoallv,
+    GMPI_Barrier,
+    GMPI_Neighbor_alltoallv,
+    GMPI_Reduce_scatter,
+)
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 
@@ -23,7 +29,8 @@ def ring() -> MPI.Distgraphcomm:
     return WORLD.Create_dist_graph_adjacent([PREVIOUS, RANK, PREVIOUS], [NEXT, NEXT, RANK])
 
 
-ALL, NEAR, REDUCED = range(3)
+ALL, NEAR, REDUCED, SWAPPED = range(4)
+NAMES = "Allgatherv", "Neighbor_alltoallv", "Reduce_scatter MAX", "Alltoallv"
 
 
 @cuda.jit
@@ -31,6 +38,10 @@ def one_call(ctx, a, counts, displs, comm, what, errors):
     if what == NEAR:
         errors[0] = GMPI_Neighbor_alltoallv(
             ctx, a, counts, displs, gmpi.BYTE, a, counts, displs, gmpi.BYTE, comm
+        )
+    elif what == SWAPPED:
+        errors[0] = GMPI_Alltoallv(
+            ctx, gmpi.IN_PLACE, counts, displs, gmpi.BYTE, a, counts, displs, gmpi.BYTE, comm
         )
     elif what == REDUCED:
         errors[0] = GMPI_Reduce_scatter(ctx, gmpi.IN_PLACE, a, counts, gmpi.UINT8_T, gmpi.MAX, comm)
@@ -64,9 +75,8 @@ def one_does_not_come() -> None:
     if SIZE == 1:
         return
     for what, nbytes, others, text in (
-        (ALL, 9, 0, "GMPI_Allgatherv"), (NEAR, 200000, 0, "GMPI_Neighbor_alltoallv"),
-        (ALL, 9, 1, "but rank 1 has left its kernels"), (NEAR, 9, 2, "GMPI_Barrier"),
-        (REDUCED, 9, 0, "GMPI_Reduce_scatter MAX"),
+        (SWAPPED, 9, 0, ""), (NEAR, 200000, 0, ""),
+        (REDUCED, 9, 1, "but rank 1 has left its kernels"), (NEAR, 9, 2, "GMPI_Barrier"),
     ):  # fmt: skip
         g = gmpi.Context(WORLD, wildcards=False, watchdog_s=0.5, timeout_s=1, on_error="return")
         graph = ring()
@@ -87,7 +97,7 @@ def one_does_not_come() -> None:
                 said = str(exc)
         if RANK == 0:
             assert errors.copy_to_host()[0] == gmpi.GMPI_ERR_TIMEOUT
-            assert text in said and "rank 1" in said, said
+            assert text in said and NAMES[what] in said and "rank 1" in said, said
         barrier()
         with contextlib.suppress(gmpi.GMPIError):
             g.close()
@@ -99,11 +109,11 @@ def aborted() -> None:
     """Rank 0 waits for others that never come: an abort ends its call, and the next one."""
     if SIZE == 1:
         return
-    for nbytes in (9, 200000):
+    for what, nbytes in ((ALL, 9), (SWAPPED, 200000)):
         with contextlib.suppress(gmpi.AbortedError), gmpi.Context(WORLD, wildcards=False) as g:
             if RANK == 0:
                 threading.Timer(0.3, g.abort).start()  # a launch in the simulator waits
-                errors = start(g, gmpi.COMM_WORLD, ALL, nbytes, 2)
+                errors = start(g, gmpi.COMM_WORLD, what, nbytes, 2)
                 raises(gmpi.AbortedError, "aborted", g.synchronize)
                 assert (errors.copy_to_host() == gmpi.GMPI_ERR_ABORTED).all()
             barrier()
