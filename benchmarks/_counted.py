@@ -1,6 +1,6 @@
-"""What ``collectives.py --counts`` measures: Alltoallv, Neighbor_alltoallv with all others, and
-Neighbor_alltoallw along 26 edges to the next rank, of registered arrays and of any, on both
-roads."""
+"""What ``collectives.py --counts`` measures: Alltoallv, also with IN_PLACE, Neighbor_alltoallv with
+all others, Neighbor_alltoallw along 26 edges to the next rank, and Reduce_scatter, of registered
+arrays and of any, on both roads."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ from mpi4py import MPI
 from numba import cuda
 
 import gmpi
-from gmpi import GMPI_Alltoallv, GMPI_Neighbor_alltoallv, GMPI_Neighbor_alltoallw
+from gmpi import (
+    GMPI_Alltoallv,
+    GMPI_Neighbor_alltoallv,
+    GMPI_Neighbor_alltoallw,
+    GMPI_Reduce_scatter,
+)
 
-ALLTOALLV, NEIGHBOR_ALLTOALLV, NEIGHBOR_ALLTOALLW = range(3)
+ALLTOALLV, NEIGHBOR_ALLTOALLV, NEIGHBOR_ALLTOALLW, IN_PLACE, REDUCE_SCATTER = range(5)
 NAMES = {
     ALLTOALLV: "Alltoallv", NEIGHBOR_ALLTOALLV: "Neighbor_alltoallv",
-    NEIGHBOR_ALLTOALLW: "Neighbor_alltoallw",
+    NEIGHBOR_ALLTOALLW: "Neighbor_alltoallw", IN_PLACE: "Alltoallv IN_PLACE",
+    REDUCE_SCATTER: "Reduce_scatter",
 }  # fmt: skip
 EDGES = 26  # of Neighbor_alltoallw, as of a box in three dimensions
 SIZES = (8, 1024, 65536, 1 << 20)
@@ -37,11 +43,37 @@ def _call(ctx, which, data, out, counts, displs, types, comm):
         error = GMPI_Neighbor_alltoallv(
             ctx, data, counts, displs, gmpi.DOUBLE, out, counts, displs, gmpi.DOUBLE, comm
         )
-    else:
+    elif which == NEIGHBOR_ALLTOALLW:
         error = GMPI_Neighbor_alltoallw(
             ctx, data, counts, displs, types, out, counts, displs, types, comm
         )
+    elif which == IN_PLACE:
+        error = GMPI_Alltoallv(
+            ctx, gmpi.IN_PLACE, counts, displs, gmpi.DOUBLE, out, counts, displs, gmpi.DOUBLE, comm
+        )
+    else:
+        error = GMPI_Reduce_scatter(ctx, data, out, counts, gmpi.DOUBLE, gmpi.SUM, comm)
     return error
+
+
+@cuda.jit(device=True)
+def _wanted(which, i, k, n, ranks, rank, previous):
+    """Element ``k`` of what has come in round ``i``.
+
+    Args:
+        ranks: only of Reduce_scatter.
+    """
+    if which == REDUCE_SCATTER:
+        return ranks * (i + rank * n + k) + 500 * ranks * (ranks - 1) if k < n else -1
+    source = k // n
+    which_block = rank  # of the source's
+    if which == NEIGHBOR_ALLTOALLV:
+        source += 1 if source >= rank else 0
+        which_block -= 1 if rank > source else 0
+    elif which == NEIGHBOR_ALLTOALLW:
+        which_block = source
+        source = previous
+    return i + which_block * n + k % n + 1000 * source
 
 
 # wide: a kernel
@@ -62,19 +94,11 @@ def checked(ctx, which, data, out, counts, displs, types, comm, rounds, rank, pr
     for i in range(rounds):
         for k in range(first, data.size, step):
             data[k] = i + k + 1000 * rank
-            out[k] = -1
+            out[k] = data[k] if which == IN_PLACE else -1
         if _call(ctx, which, data, out, counts, displs, types, comm) != gmpi.SUCCESS:
             cuda.atomic.add(wrong, 0, 1)
         for k in range(first, out.size, step):
-            source = k // n
-            which_block = rank  # of the source's
-            if which == NEIGHBOR_ALLTOALLV:
-                source += 1 if source >= rank else 0
-                which_block -= 1 if rank > source else 0
-            elif which == NEIGHBOR_ALLTOALLW:
-                which_block = source
-                source = previous
-            if out[k] != i + which_block * n + k % n + 1000 * source:
+            if out[k] != _wanted(which, i, k, n, counts.size, rank, previous):
                 cuda.atomic.add(wrong, 0, 1)
         cuda.syncthreads()
 
@@ -84,7 +108,7 @@ def case(
     roads: dict[str, int],
 ) -> dict[str, Any]:  # fmt: skip
     """A row: microseconds of the slowest rank, by road."""
-    blocks = {ALLTOALLV: comm.size, NEIGHBOR_ALLTOALLV: comm.size - 1}.get(which, EDGES)
+    blocks = {NEIGHBOR_ALLTOALLV: comm.size - 1, NEIGHBOR_ALLTOALLW: EDGES}.get(which, comm.size)
     n = max(1, nbytes // 8)
     make = g.empty if registered else cuda.device_array
     data, out = (make(n * blocks, np.float64) for _ in range(2))
@@ -134,6 +158,8 @@ def measure(
         ALLTOALLV: comm.Dup(),
         NEIGHBOR_ALLTOALLV: comm.Create_dist_graph_adjacent(others, others),
         NEIGHBOR_ALLTOALLW: comm.Create_dist_graph_adjacent(back * EDGES, to * EDGES),
+        IN_PLACE: comm.Dup(),
+        REDUCE_SCATTER: comm.Dup(),
     }
     if comm.rank == 0:
         print(f"# us (p50, p99), bytes of a block, {comm.size} ranks: {', '.join(roads)}")

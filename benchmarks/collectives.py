@@ -6,9 +6,9 @@ block, Reduce, Allgather, Alltoall, Scan and Exscan, whose size is that of a blo
     mpiexec -n 2 python benchmarks/collectives.py --counts [-m BYTES ...] [--json FILE]
 
 With ``--long``: Allreduce, Allgather and Alltoall of 1 to 256 MiB by all blocks of a grid, on the
-direct road, of registered arrays and of others; GB/s as well. With ``--counts``: Alltoallv,
-Neighbor_alltoallv, and Neighbor_alltoallw of 26 blocks, by one block of threads, of registered
-arrays and of others.
+direct road, of registered arrays and of others; GB/s as well. With ``--counts``: Alltoallv, also
+with IN_PLACE, Neighbor_alltoallv, Neighbor_alltoallw of 26 blocks, and Reduce_scatter, by one block
+of threads, of registered arrays and of others.
 The direct road is that of a communicator without wildcards, the proxied one that of any other. Each
 rank times every call by its GPU's clock, and the slowest rank counts. Bcasts go round: the root of
 the next one is the last one's neighbour, so that nobody runs ahead. Every result is checked.
