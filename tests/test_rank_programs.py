@@ -66,7 +66,8 @@ MPICH_ONLY = {
         "hangs --half=0", f"TEST_NODES=aba {SOME_HANGS}", "point_to_point",
         "random_programs --seeds=10:11", "partitioned", "partitioned_refused",
         "direct_collectives", "direct_blocks", "random_blocks --direct --seeds=12:14",
-        "exchanges no_record_for_a_call counts_that_differ communicators_that_come_and_go",
+        "exchanges no_record_for_a_call counts_that_differ communicators_that_come_and_go "
+        "swaps_of_all_lengths",
         "neighbours --direct", "random_counts --direct --seeds=17:21",
         "hangs --direct left_a_collective left_a_long_collective left_a_bcast_of_many_bytes "
         "order_of_collectives",
