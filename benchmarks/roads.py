@@ -125,7 +125,7 @@ def latency(
     run, verify = exchange, exchange_checked
     if blocks > 1:
         run, verify = _grid_kernels.exchange, _grid_kernels.exchange_checked
-    rounds = 6 if gmpi.SIMULATOR else 3000 if n <= 65536 else 300 if n <= 1 << 20 else 30
+    rounds = 3 if gmpi.SIMULATOR else 3000 if n <= 65536 else 300 if n <= 1 << 20 else 30
     skip = max(2, rounds // 10)
     out, back = buffers(g, n, registered)
     wrong = cuda.to_device(np.zeros(1, np.int32))

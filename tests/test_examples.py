@@ -142,9 +142,9 @@ def test_short_examples(ranks: int, names: tuple[str, ...], strict: tuple[str, .
 @pytest.mark.parametrize(
     ("name", "ranks", "size", "cut"),
     [
-        pytest.param("", 2, "7,4,5", "2, 1", marks=pytest.mark.mpich),  # parts of 2 and 3 planes
-        pytest.param("", 4, "7,6,4", "2, 2", marks=pytest.mark.openmpi),  # edges between parts
-        pytest.param("_partitioned", 3, "9,8,5", "3, 1", marks=pytest.mark.openmpi),  # 2 pieces
+        pytest.param("", 2, "7,4,5", "2, 1", marks=pytest.mark.openmpi),  # parts of 2 and 3 planes
+        pytest.param("", 4, "7,6,4", "2, 2", marks=pytest.mark.mpich),  # edges between parts
+        pytest.param("_partitioned", 3, "9,8,5", "3, 1", marks=pytest.mark.mpich),  # 2 pieces
     ],
 )
 def test_himeno_gives_the_bits_of_the_serial_program(
