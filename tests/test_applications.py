@@ -115,7 +115,7 @@ def test_figures_beside_twins_are_those_of_the_measurements(tmp_path: Path) -> N
     ("ranks", "twins"),
     [
         pytest.param(2, False, marks=pytest.mark.mpich),
-        pytest.param(2, True, marks=pytest.mark.openmpi),
+        pytest.param(2, True, marks=pytest.mark.full),
         pytest.param(3, False, marks=pytest.mark.full),
         pytest.param(4, False, marks=pytest.mark.full),
         pytest.param(3, True, marks=pytest.mark.full),

@@ -181,6 +181,7 @@ def test_no_turn_begins_without_time_for_it(tmp_path: Path) -> None:
     assert take_turns(b, 1, took) == "False no time for run 1 of a" and not took
 
 
+@pytest.mark.full
 @pytest.mark.mpich
 @pytest.mark.mpi
 def test_one_tree_is_checked_and_measured(tmp_path: Path) -> None:

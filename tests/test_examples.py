@@ -305,6 +305,7 @@ def test_collectives(measured: Measured) -> None:
     assert all(r["direct"]["p50"] > 0 and r["proxied"]["p50"] > 0 for r in found["rows"])
 
 
+@pytest.mark.full
 @pytest.mark.mpich
 @pytest.mark.mpi
 def test_long_collectives(measured: Measured) -> None:
@@ -316,6 +317,7 @@ def test_long_collectives(measured: Measured) -> None:
     assert all(row["gbps"] > 0 for row in rows)
 
 
+@pytest.mark.full
 @pytest.mark.mpich
 @pytest.mark.mpi
 def test_collectives_with_counts(measured: Measured) -> None:

@@ -99,7 +99,7 @@ def test_faces_travel_in_any_number_of_messages_by_any_number_of_blocks() -> Non
     assert text.count("6x4x8 on 2x1x1 ranks, 5 iterations: right") == 6, text
 
 
-@pytest.mark.mpich
+@pytest.mark.full
 def test_faces_go_from_gpu_to_gpu() -> None:
     # Along k they do not lie in one piece.
     options = ["--size", "6,4,16", "--decompose", "1,1,2", "--road", "direct", "--verify"]

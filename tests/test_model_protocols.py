@@ -55,7 +55,10 @@ MODELS = {
     "channel": Model(
         {
             "two senders, wrap": Bounds(
-                ["SENDERS=2", "RECEIVERS=1", "DEPTH=1", "MESSAGES=5"], 1_000_000, options=FAST
+                ["SENDERS=2", "RECEIVERS=1", "DEPTH=1", "MESSAGES=5"],
+                1_000_000,
+                options=FAST,
+                full=True,
             ),
             "two senders, two slots": Bounds(
                 ["SENDERS=2", "RECEIVERS=1", "DEPTH=2", "MESSAGES=3"],

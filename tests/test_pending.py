@@ -15,7 +15,7 @@ from gmpi.contract.sizes import Layout
 from host_proxy.platform import state as st
 from host_proxy.platform.mpi_library import HANDLE_BYTES
 
-pytestmark = [pytest.mark.mpi, pytest.mark.quick]
+pytestmark = [pytest.mark.mpi, pytest.mark.mpich, pytest.mark.quick]
 
 LAYOUT = Layout(ring_slots=1024, request_slots=512, large_slots=4, eager_bytes=256, chunk_bytes=512)
 

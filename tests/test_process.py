@@ -40,7 +40,7 @@ def terminate(when=lambda: True):
 
 @pytest.mark.parametrize(
     "ranks",
-    [pytest.param(1, marks=pytest.mark.mpich), pytest.param(2, marks=pytest.mark.openmpi)],
+    [pytest.param(1, marks=pytest.mark.openmpi), pytest.param(2, marks=pytest.mark.mpich)],
 )
 def test_scenarios(ranks: int) -> None:
     launcher.check(ranks, "process")
@@ -58,7 +58,7 @@ def ended(ranks: int, code: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize(
     "ranks",
-    [pytest.param(1, marks=pytest.mark.openmpi), pytest.param(2, marks=pytest.mark.mpich)],
+    [pytest.param(1, marks=pytest.mark.mpich), pytest.param(2, marks=pytest.mark.openmpi)],
 )
 def test_sigterm_while_a_kernel_waits(ranks: int) -> None:
     """The kernel is released, the process ends by the signal, and the launcher ends the others."""

@@ -71,6 +71,7 @@ def test_it_runs_the_pingpong_in_the_simulator_and_says_so(checkout: Path) -> No
     assert "examples/heat.py --small  a" in text  # the usual size never ends there
 
 
+@pytest.mark.full
 def test_a_gpu_that_does_not_work_is_named(checkout: Path) -> None:
     # A driver's tool without a driver: the simulator runs, and the reason is told.
     program(checkout / "tools" / "nvidia-smi", "echo 'GPU 0: none'")

@@ -174,6 +174,7 @@ def printed(folder: Path, *arguments: str, **environment: str) -> tuple[int, str
 
 
 @pytest.mark.mpi
+@pytest.mark.openmpi
 def test_the_doctor_ends_in_a_real_exchange(tmp_path: Path) -> None:
     status, text = printed(tmp_path, "doctor", "--simulator", "--json")
     assert status == 0, text

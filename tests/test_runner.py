@@ -145,6 +145,7 @@ def test_processor_time_includes_what_tests_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.mpi
+@pytest.mark.mpich
 def test_all_time_limits_of_a_program_on_ranks_grow_with_the_factor() -> None:
     code = (
         "import faulthandler, os, sys; sys.path.append('tests/ranks'); "
@@ -173,6 +174,7 @@ def test_a_program_of_many_that_is_late_or_fails_is_told_from_one_that_passes() 
 
 
 @pytest.mark.mpi
+@pytest.mark.mpich
 def test_programs_for_gpus_run_side_by_side_and_leave_a_record(tmp_path: Path) -> None:
     lines = ["arrays no_such_scenario", "DEBUG=1 arrays slices --some"]
     settings = {"SIMULATOR": "1", "OUT": str(tmp_path), "JOBS": "2", "LIMIT": "150"}

@@ -15,7 +15,7 @@ from pair import CODE, Pair
 
 import gmpi
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.mpich]
 
 LARGE = SMALL.request_slots
 EAGER, CHUNK = SMALL.eager_bytes, SMALL.chunk_bytes
