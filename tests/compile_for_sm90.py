@@ -7,7 +7,7 @@ Writes the PTX of each library function and kernel, and what the assembler says 
 kernels take with each build of the library: ``registers.json`` = {name: {limit: registers}}; and
 with which build a kernel is linked that has a limit of its own: ``limited.json`` = [[options,
 limit]]. Fails where something does not compile or link. With ``--some``: the whole library, but
-without what takes longest of the kernels.
+without what takes longest of the kernels, and one of them linked with what it calls.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ CC = (9, 0)
 precompile.compile_without_gpu(CC)
 
 from sm90_kernels import KERNELS  # noqa: E402
+from sm90_names import DIRECT, INLINE, MOVING  # noqa: E402
 
 from device_lib.platform import assembler, library  # noqa: E402
 from device_lib.platform.context import DeviceContext, TracedContext  # noqa: E402
@@ -127,6 +128,18 @@ def called(ptx: str) -> set[str]:
     return set(re.findall(r"^\.extern \.func\s+(?:\([^)]*\)\s*)?(\w+)", ptx, re.M))
 
 
+def needed(names: list[str], every: dict[str, str]) -> dict[str, str]:
+    """PTX of functions and kernels, and of all that they call."""
+    found: dict[str, str] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = every[name]
+            waiting += called(every[name])
+    return found
+
+
 def library_ptx() -> dict[str, str]:
     return {name: library.compile_ptx(name, CC) for name in library.functions}
 
@@ -210,8 +223,11 @@ def main(directory: Path) -> None:
         for name, ptx in texts.items():
             (directory / f"kernel_{name}.ptx").write_text(ptx)
             assert called(ptx) <= functions.keys(), f"{name}: {called(ptx) - functions.keys()}"
-        # All in one: to assemble the library takes seconds. No kernel has what another one calls.
-        found = properties(link({**functions, **texts}))
+        # All in one: to assemble the library takes half a minute. No kernel has what another one
+        # calls.
+        every = {**functions, **texts}
+        linked = needed(["two_paths", *INLINE, *DIRECT, *MOVING], every) if SOME else every
+        found = properties(link(linked))
         for name, made in packing.items():
             ptx = made.result()
             (directory / f"{name}.ptx").write_text(ptx)

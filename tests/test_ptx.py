@@ -9,18 +9,11 @@ from pathlib import Path
 
 import launcher
 import pytest
+from sm90_names import DIRECT, INLINE, MOVING
 
 from device_lib.platform import assembler
 
 pytestmark = pytest.mark.sm90
-#: What one full warp does for a small message, tuned for latency.
-INLINE = ["gmpi_open_inline", "gmpi_finish_small", "gmpi_transact"]
-#: The same on the direct road, and of collectives there: by all threads of a scope.
-DIRECT = [
-    f"gmpi_direct_{call}_{scope}"
-    for call in ("send", "post", "take", "allreduce", "bcast", "barrier", "blocks_at_once")
-    for scope in ("block", "warp")
-]
 #: Registers that kernels of ``compile_for_sm90.LINKED`` take for themselves, about.
 OWN = {"exchange": 40, "checked": 64, "views": 128, "script_block": 128}
 SYSTEM_STORE = re.compile(r"\bst\.[\w.]*\bsys\b[\w.]*")
@@ -274,7 +267,7 @@ def test_a_kernel_with_a_limit_of_registers_of_its_own_links(compiled: Path) -> 
 
 def test_moving_bytes_does_not_spill(compiled: Path) -> None:
     found = json.loads((compiled / "properties.json").read_text())
-    for name in ("gmpi_copy_to_staging", "gmpi_copy_from_staging", "gmpi_direct_reduce_words"):
+    for name in MOVING:
         assert found[name] == {"stack": 0, "spill_stores": 0, "spill_loads": 0}, name
 
 
