@@ -131,7 +131,7 @@ def test_warps_of_two_iterations_wait_for_those_that_they_touch() -> None:
     assert "6x8x256 on 1x1x1 ranks, 5 iterations: right" in text, text
 
 
-@pytest.mark.openmpi
+@pytest.mark.full
 def test_two_iterations_together_go_on_and_on(tmp_path: Path) -> None:
     # Two messages for a face, or one; an odd number of iterations, and twice; from GPU to GPU.
     path = tmp_path / "wave.json"
