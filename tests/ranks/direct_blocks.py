@@ -48,8 +48,10 @@ def no_record_for_a_collective(g: gmpi.Context) -> None:
     room = 8 * SIZE
     rows = [row_of(op, room, root=i % SIZE) for i in range(3) for op in ROWS]
     rows += [row_of(op, room, root=SIZE - 1) for o in ROWS for op in (o, OP_BARRIER)]
-    records = []
-    for scope in ("block", "warp", "block", "warp"):
+    records: list[int] = []
+    # On a machine with fewer cores than ranks one may be late again and again.
+    while len(records) < 2 or (len(records) < 20 and WORLD.allreduce(0 not in records)):
+        scope = ("block", "warp")[len(records) % 2]
         before = g._state.taken
         errors = start(g, rows, heap_of(SIZE), scope)
         g.synchronize()

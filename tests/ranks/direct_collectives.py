@@ -39,8 +39,9 @@ def _total(n: int) -> np.ndarray:
 
 def no_record_for_a_collective(g: gmpi.Context) -> None:
     """The proxy never hears of one, unless a rank waits long."""
-    records = []
-    for _ in range(5):
+    records: list[int] = []
+    # On a machine with fewer cores than ranks one may be late again and again.
+    while len(records) < 2 or (len(records) < 20 and WORLD.allreduce(0 not in records)):
         s = Script()
         rooms = []
         for _ in range(3):
