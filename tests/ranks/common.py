@@ -42,7 +42,7 @@ pages.guarded = True  # who touches staging that was given back is seen at once
 #: For machines that are slow or busy, as in ``launcher.py``.
 TIME_FACTOR = float(os.environ.get("TEST_TIME_FACTOR", "1"))
 #: Of a rank for another one that still compiles its kernel: on a GPU that takes minutes.
-PATIENCE_S = 6 if gmpi.SIMULATOR else 150
+PATIENCE_S = 6 * TIME_FACTOR if gmpi.SIMULATOR else 150
 faulthandler.enable()
 #: Of the whole program: what starts it says it, or it has as long as is usual.
 LIMIT_S = float(os.environ.pop("TEST_LIMIT_S", 60 * TIME_FACTOR))
