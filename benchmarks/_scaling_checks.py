@@ -199,13 +199,14 @@ def of_four() -> list[Check]:
     proxy and inboxes of its own, and a short collective of the direct road is one exchange."""
     files, where = measured.load(), "4 GPUs"
     checks = []
-    for number, found in enumerate(files):
+    with_pairs = [found for found in files if found["all_ranks"]]
+    for number, found in enumerate(with_pairs):
         run = {ranks: found["all_ranks"].get(ranks, {"pairs": []})["pairs"] for ranks in ("2", "4")}
         for road in ("direct", "proxied"):
             for n in (8, 64 * KIB):
                 two, four = (measured.of_pairs(rows, road, n) for rows in run.values())
                 if two and four:
-                    again = f", run {number + 1}" if len(files) > 1 else ""
+                    again = f", run {number + 1}" if len(with_pairs) > 1 else ""
                     most = (1 + HELD) * min(four.values())
                     slow = sum(us > most for us in four.values())
                     missed = f"{slow} of {len(four)} pairs; the cause is not known" if slow else ""

@@ -202,9 +202,11 @@ def sources(files: list[Found]) -> str:
         gpus = f"{len(machine['gpu'])} x {machine['gpu'][0]}; {machine['cores']} cores"
         name = f"[`{found['name']}`](measurements/{found['name']})"
         what = f"{gpus}; {machine['mpi']}; commit {machine['commit']}"
+        if machine.get("gpu_id") != files[0]["machine"].get("gpu_id"):
+            what += "; another machine"
         lines.append(f"* {f'Marked {mark}: ' if mark else ''}{name}: {what}")
     if len(files) > 1:
-        lines.append("* T1 of an efficiency is of the last of these files that has it.")
+        lines.append("* T1 of an efficiency is of the last of these files that has it, on its machine.")
     return "\n".join(lines)
 
 

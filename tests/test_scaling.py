@@ -133,7 +133,7 @@ def made(directory: Path) -> Path:
     row |= {"blocks": 132, "direct": {"p50": 671.0}}
     write(runs / "collectives_long-4.json", {"rows": [row]})
     row = {"call": "Allreduce", "size": 8, "threads": 256, "blocks": 1, "direct": {"p50": 2.4}}
-    write(runs / "collectives-4.json", {"rows": [row]})
+    write(runs / "collectives-4.json", {"rows": [row], "machine": {"gpu_id": "theirs"}})
     for ranks, small, large in ((1, 50.0, 100.0), (4, 20.0, 40.0)):
         row = {"decomposition": f"{ranks}x1x1", "ranks": ranks, "gosa": 1.0}
         sizes = (("4x5x6", small), ("16x5x6", large))
@@ -150,6 +150,7 @@ def test_the_table_of_a_run_says_what_meets_its_bar(tmp_path: Path) -> None:
     runs = made(tmp_path)
     assert scaling_table.main(str(tmp_path), str(runs)) == 0
     found = json.loads((tmp_path / "scaling.json").read_text())
+    assert found["machine"] == {"gpu_id": "theirs"}  # not the one that makes the table
     by_size = {(row["size"], row["ranks"]): row for row in found["himeno"]}
     assert by_size["16x5x6", 4]["strong"] == 100 / 4 / 40
     assert by_size["16x5x6", 4]["weak"] == 50 / 40 and "weak" not in by_size["4x5x6", 4]
@@ -199,9 +200,12 @@ def test_figures_of_a_later_run_replace_others_and_are_marked() -> None:
     assert [row[4] for row in cells if "one way" in row[1]] == ["3.00", "4.00²"]
 
     machine = {"gpu": ["H200"] * 4, "cores": 64, "mpi": "MPI", "commit": "abc"}
-    text = measured.sources([{"name": f"{n}.json", "machine": machine} for n in ("one", "two")])
+    text = measured.sources(
+        [{"name": f"{n}.json", "machine": {**machine, "gpu_id": n}} for n in ("one", "two")]
+    )
     first, second, _ = text.splitlines()
     assert first.startswith("* [`one.json`]") and second.startswith("* Marked ²: [`two.json`]")
+    assert [line.endswith("another machine") for line in (first, second)] == [False, True]
 
     row = {"program": "himeno_tuned", "gosa": 1.0}
     one = {**row, "size": "64x64x128", "decomposition": "1x1x1", "ranks": 1, "us": 10.0}

@@ -32,6 +32,15 @@ def read(runs: Path, name: str) -> dict[int, Found]:
     return {int(m[1]): json.loads(path.read_text()) for path, m in paths.items() if m}
 
 
+def machine_of(runs: Path) -> Found:
+    """The machine that the programs ran on, as their files say; else this one."""
+    for path in sorted(runs.glob("*.json")):
+        run: Found = json.loads(path.read_text())
+        if "machine" in run:
+            return dict(run["machine"])
+    return machine()
+
+
 def himeno(runs: Path) -> list[Found]:
     """Each grid in each cut, with its efficiency."""
     rows: list[Found] = []
@@ -100,7 +109,7 @@ def main(directory: str, runs: str) -> int:
     found["himeno"], found["applications"] = himeno(where), applications(where)
     problems = where / "problems"
     found["problems"] = problems.read_text().splitlines() if problems.exists() else []
-    data = {"benchmark": "scaling", "machine": machine(), **found}
+    data = {"benchmark": "scaling", "machine": machine_of(where), **found}
     (out / "scaling.json").write_text(json.dumps(data, indent=1) + "\n")
     print(tabulate(bars(found), ("", "measured", "bar", "met"), disable_numparse=True))
     some = any(found[key] for key in ("all_ranks", "himeno", "applications"))
