@@ -206,7 +206,7 @@ def sources(files: list[Found]) -> str:
             what += "; another machine"
         lines.append(f"* {f'Marked {mark}: ' if mark else ''}{name}: {what}")
     if len(files) > 1:
-        lines.append("* T1 of an efficiency is of the last of these files that has it, on its machine.")
+        lines.append("* T1 of an efficiency is of the last of these files that has it.")
     return "\n".join(lines)
 
 

@@ -279,22 +279,25 @@ def measured_table(directory: Path, **files: object) -> str:
     return (directory / "measuring.md").read_text()
 
 
-def test_the_readme_has_both_roads_and_nvshmem_of_the_same_gpus(tmp_path: Path) -> None:
+def test_the_readme_has_both_roads_and_their_peers_of_the_same_gpus(tmp_path: Path) -> None:
     versions = dict.fromkeys(("numba", "numba-cuda", "mpi4py", "numpy"), "1")
     machine = {"gpu": ["NVIDIA H100 80GB, 580"] * 2, "gpu_id": "a", "commit": "c0ffee"}
     machine |= {"versions": versions, "cpu": "", "cores": 2, "mpi": "", "python": "3"}
     row = {"size": 8, "threads": 256, "direct": {"p50": 2.5}, "proxied": {"p50": 6}}
     roads: dict[str, object] = {
         "machine": machine,
+        "where": "2 GPUs, NVIDIA H100 80GB",  # of a machine that may have more
         "rows": [row, {**row, "threads": 1024}, {**row, "size": 32}],
     }
-    for other, shown in (("a", "1.25"), ("b", "-")):
+    for other, shown in (("a", ("1.25", "33.50")), ("b", ("-", "-"))):
         about = {"gpu_id": other, "commit": "c0ffee", "run": ""}
-        peers = {"machine": about, "rows": [{"size": 8, "nvshmem": {"p50": 1.25}}]}
+        times = {"nvshmem": {"p50": 1.25}, "device_pointers": {"p50": 33.5}}
+        peers = {"machine": about, "rows": [{"size": 8, **times}]}
         measured_table(tmp_path, roads=roads, peers=peers)
         text = (tmp_path / "README.md").read_text()
-        assert "2 NVIDIA H100 80GB " in text and text.count("| 8 B ") == 1
-        assert re.search(rf"\| 8 B +\| 2.50 +\| 6.00 +\| {shown} +\|", text), text
+        assert "2 GPUs, NVIDIA H100 80GB " in text and text.count("| 8 B ") == 1
+        beside = " +\\| ".join(shown)
+        assert re.search(rf"\| 8 B +\| 2.50 +\| 6.00 +\| {beside} +\|", text), text
 
 
 def test_peers_stand_beside_figures_of_the_same_run_only(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
     python docs/figures/roads.py        (needs the extra "plot")
 
-From files of ``docs/measurements`` of one machine kind: two ranks share one H200.
+From files of ``docs/measurements``: two ranks that share one H200, and two H200 of another machine,
+with what users would pick instead, measured in the same run.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ MEASURED = HERE.parent / "measurements"
 UNITS = {1: "B", 1024: "KiB", 1048576: "MiB"}
 
 
-def rows_of(name: str) -> list[dict[str, Any]]:
-    return json.loads((MEASURED / f"{name}-1gpu.json").read_text())["rows"]  # type: ignore[no-any-return]
+Curves = dict[str, tuple[list[int], list[float]]]
+
+
+def rows_of(name: str, kind: str = "1gpu") -> list[dict[str, Any]]:
+    return json.loads((MEASURED / f"{name}-{kind}.json").read_text())["rows"]  # type: ignore[no-any-return]
 
 
 def words(size: int) -> str:
@@ -38,30 +42,48 @@ def best(pairs: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
     return sizes, [min(time for size, time in pairs if size == wanted) for wanted in sizes]
 
 
-def curves() -> dict[str, tuple[list[int], list[float]]]:
-    roads, pingpong = rows_of("roads"), [row for row in rows_of("pingpong") if row["size"] >= 8]
-    threads = {"by one block of 256 threads": 256, "by one block of 1024": 1024}
+def both_roads(kind: str) -> Curves:
+    rows = rows_of("roads", kind)
     found = {
-        "CUDA + MPI (a graph, the kernel ends)": best(
-            [(row["size"], row["conventional"]["graph"]["p50"]) for row in pingpong]
-        ),
         "proxied road, one block of 256 threads": best(
-            [(row["size"], row["proxied"]["p50"]) for row in roads if row["threads"] == 256]
-        ),
+            [(row["size"], row["proxied"]["p50"]) for row in rows if row["threads"] == 256]
+        )
     }
+    threads = {"by one block of 256 threads": 256, "by one block of 1024": 1024}
     for name, number in threads.items():
         found[f"direct road, {name}"] = best(
-            [(row["size"], row["direct"]["p50"]) for row in roads if row["threads"] == number]
+            [(row["size"], row["direct"]["p50"]) for row in rows if row["threads"] == number]
         )
-    found["direct road, partitioned, 1 to 64 blocks"] = best(
-        [(row["size"], row["p50"]) for row in rows_of("partitioned") if row["kind"] == "shared"]
-    )
     return found
 
 
-def main() -> None:
-    figure, axes = plt.subplots(figsize=(7.5, 4.6))
-    for (name, (sizes, times)), marker in zip(curves().items(), "sovD^", strict=True):
+def one_gpu() -> Curves:
+    pingpong = [row for row in rows_of("pingpong") if row["size"] >= 8]
+    graph = best([(row["size"], row["conventional"]["graph"]["p50"]) for row in pingpong])
+    partitioned = [row for row in rows_of("partitioned") if row["kind"] == "shared"]
+    return {
+        "CUDA + MPI (a graph, the kernel ends)": graph,
+        **both_roads("1gpu"),
+        "direct road, partitioned, 1 to 64 blocks": best(
+            [(row["size"], row["p50"]) for row in partitioned]
+        ),
+    }
+
+
+def two_gpus() -> Curves:
+    peers = {
+        "MPI with device pointers (the kernel ends)": "device_pointers",
+        "NVSHMEM, put with a signal, one block": "nvshmem",
+    }
+    first, last = (
+        {name: best([(row["size"], row[peer]["p50"]) for row in rows_of("peers", "2gpu")])}
+        for name, peer in peers.items()
+    )
+    return {**first, **both_roads("2gpu"), **last}
+
+
+def draw(axes: Any, title: str, curves: Curves) -> None:
+    for (name, (sizes, times)), marker in zip(curves.items(), "sovD^", strict=True):
         axes.loglog(sizes, times, marker=marker, markersize=4, linewidth=1.2, label=name)
     axes.set_xscale("log", base=2)
     shown = [8 << 3 * i for i in range(8)]
@@ -70,9 +92,15 @@ def main() -> None:
     axes.set_yticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
     axes.set(xlabel="size of the message", ylabel="one way, µs (median)")
-    axes.set_title("Two ranks on one H200 under MPS", fontsize=10)
+    axes.set_title(title, fontsize=10)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
+
+
+def main() -> None:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(13, 4.6))
+    draw(left, "Two H200 with NVLink", two_gpus())
+    draw(right, "Two ranks on one H200 under MPS", one_gpu())
     figure.tight_layout()
     figure.savefig(HERE / "roads.svg", metadata={"Date": None})
 

@@ -120,7 +120,7 @@ def _range(runs: list[dict[str, Any]], name: str, bar: float, digits: int) -> Me
     """Of a rate that was measured several times: met where the slowest run meets the bar."""
     found = [run["per_s"][name] for run in runs]
     low, high = (f"{value / 1e6:.{digits}f}" for value in (min(found), max(found)))
-    machines = len({run["machine"]["gpu_id"] for run in runs})
+    machines = len({run["machine"].get("gpu_id") for run in runs})
     text = f"{low} to {high} M/s ({len(found)} runs, {_some(machines, 'machine')})"
     return Measured(text, min(found) >= bar)
 
@@ -247,6 +247,7 @@ def bars(kinds: dict[str, Files]) -> str:
 
 #: Columns of what users would pick instead, by the names in ``peers-2gpu.json``.
 PEERS = {"device_pointers": "MPI with device pointers", "nvshmem": "NVSHMEM"}
+ROAD_PEERS = ("nvshmem", "device_pointers")
 
 
 def _peers(files: Files, size: int) -> list[str]:
@@ -283,24 +284,24 @@ def latencies(files: Files, sizes: list[int] = SIZES) -> str:
 
 
 def roads(files: Files) -> str:
-    """Both roads by message size, in us, and NVSHMEM where the same GPUs measured it at the same
-    commit; empty where there are none."""
+    """Both roads by message size, in us, and the peers where the same GPUs measured them at the
+    same commit; empty where there are none."""
     found = files.get("roads")
     if found is None:
         return ""
     peers = files.get("peers", {"machine": {}, "rows": []})
     same = all(peers["machine"].get(n) == found["machine"].get(n) for n in ("gpu_id", "commit"))
-    beside = {row["size"]: row for row in peers["rows"] if same and "nvshmem" in row}
+    beside = {row["size"]: row for row in peers["rows"] if same}
     rows = []
     for row in found["rows"]:
         if row["threads"] == ROAD_THREADS and row["size"] in ROAD_SIZES:
             cells = [f"{row[road]['p50']:.2f}" for road in ("direct", "proxied")]
-            peer = beside.get(row["size"])
-            cells.append(f"{peer['nvshmem']['p50']:.2f}" if peer else "-")
+            peer = beside.get(row["size"], {})
+            cells += [f"{peer[name]['p50']:.2f}" if name in peer else "-" for name in ROAD_PEERS]
             rows.append([_size(row["size"]), *cells])
-    gpus = found["machine"]["gpu"]
-    headers = [f"one way, us, {len(gpus)} {gpus[0].split(',')[0]}"]
-    headers += ["GMPI, `wildcards=False`", "GMPI, through the proxies", "NVSHMEM"]
+    headers = [f"one way, us; {found['where']}"]
+    headers += ["GMPI, `wildcards=False`", "GMPI, through the proxies"]
+    headers += [PEERS[name] for name in ROAD_PEERS]
     return str(tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True))
 
 
@@ -319,7 +320,7 @@ def machines(kinds: dict[str, Files]) -> str:
         for stem, data in files.items():
             if "runs" in data:
                 commits = sorted({run["machine"]["commit"] for run in data["runs"]})
-                machines = len({run["machine"]["gpu_id"] for run in data["runs"]})
+                machines = len({run["machine"].get("gpu_id") for run in data["runs"]})
                 runs = f"{_some(len(data['runs']), 'run')} on {_some(machines, 'machine')}"
                 named = "commit" if len(commits) == 1 else "commits"
                 lines.append(f"* `{stem}-{kind}.json`: {runs}; {named} {', '.join(commits)}")
