@@ -63,7 +63,7 @@ NO_RANKS = {
 FAMILIES = {"mpich": f"{RANKS} and not openmpi", "openmpi": "mpi and not (gpu or mpich)"}
 LINT = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
 #: Which tests, by option.
-TIERS = {"quick": "quick", "default": "not full", "full": ""}
+TIERS = {"quick": "quick and not full", "default": "not full", "full": ""}
 CORES = 2
 #: Seconds on CORES cores: quick after set-up, default with it.
 BUDGET_S = {"quick": 120, "default": 720}
