@@ -117,6 +117,14 @@ def errors_at_close() -> None:
 # --- aborting -------------------------------------------------------------------------------------
 
 
+def _abort_when_requests_are_open(g: gmpi.Context) -> None:
+    """A kernel may take a while to begin."""
+    while not g.pending:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    g.abort()
+
+
 def abort_releases_kernels() -> None:
     """All waits end with GMPI_ERR_ABORTED: of small, of large, of many, in a full block."""
     with gmpi.Context(WORLD, on_error="return") as g:
@@ -131,7 +139,7 @@ def abort_releases_kernels() -> None:
             waits.append(after)
         for caller, n in zip(s.callers[4:], (8, long)):  # one that waits by testing
             waits.append(caller.test_until(caller.irecv(s.room(n), n, gmpi.BYTE, PREVIOUS, 52)))
-        threading.Timer(0.2, g.abort).start()
+        threading.Thread(target=_abort_when_requests_are_open, args=(g,)).start()
         began = time.monotonic()
         s.launch(g)
         exc = raises(gmpi.AbortedError, "the context was aborted: ", g.synchronize)
