@@ -23,7 +23,7 @@ from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import slots, taking
 from device_lib.proxied.counted_blocks import block
-from device_lib.proxied.counted_sides import is_long, sides_of, survey_both
+from device_lib.proxied.counted_sides import is_long, make_survey_both, sides_of
 from device_lib.proxied.scattered import place
 from gmpi.contract import collectives
 from gmpi.contract.constants import SUCCESS
@@ -69,7 +69,8 @@ def make_counted_reduction(
     size = scope.size
     leads = scope.leads
     sync = scope.sync
-    broadcast_3, broadcast_5 = scope.broadcast_3, scope.broadcast_5
+    broadcast_3 = scope.broadcast_3
+    survey_both = make_survey_both(scope)
     take_slot = taking.make_take_slot(scope, help_others)
     wait, take_scattered = blocks.wait, blocks.take_scattered
 
@@ -163,14 +164,7 @@ def make_counted_reduction(
             ctx, word0, shape, numbers, send_count, send_type, send_buffer, recv_count,
             recv_type, recv_buffer, arrays,
         )  # fmt: skip
-        sent = 0
-        received = 0
-        send = 0
-        recv = 0
-        if leads() and gpu.lane_id() == 0:
-            sent, received, send, recv, flaw = survey_both(ctx, out, back, shape, flaw)
-        sent, received, send, recv, flaw = broadcast_5(sent, received, send, recv, flaw)
-        sync()
+        sent, received, send, recv, flaw = survey_both(ctx, out, back, shape, flaw)
         what = _word_of(word0, root_op, send_type, sent)
         if flaw != 0 or what == collectives.NOT_OURS:
             return NOT_OURS

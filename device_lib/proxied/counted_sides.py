@@ -5,10 +5,13 @@ what comes back (``counted_blocks.Side``). For both roads.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from device_lib.move.layouts import BUFFER_ADDRESS
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import eager_bytes
 from device_lib.platform.primitives import device
+from device_lib.platform.scope import Scope
 from device_lib.proxied import neighbours
 from device_lib.proxied.counted_blocks import ARRAYS_BYTES, Side, survey
 from gmpi.contract import counts
@@ -79,7 +82,7 @@ def sides_of(
 
 
 @device
-def survey_both(ctx, out, back, shape, flaw):
+def _survey_both(ctx, out, back, shape, flaw):
     """(bytes out, bytes back, runs of them, the flaw or 0); one thread."""
     reduced = shape & REDUCES != 0
     sent = 0
@@ -95,6 +98,26 @@ def survey_both(ctx, out, back, shape, flaw):
     if flaw != 0:
         return 0, 0, 0, 0, flaw
     return sent, received, send, recv, 0
+
+
+def make_survey_both(scope: Scope) -> Callable:
+    """(context, what goes out, what comes back, shape, flaw) -> (bytes out, bytes back, runs of
+    them, the flaw or 0), for all threads of a scope."""
+    leads, sync, broadcast_5 = scope.leads, scope.sync, scope.broadcast_5
+
+    @device
+    def survey_both(ctx, out, back, shape, flaw):
+        sent = 0
+        received = 0
+        send = 0
+        recv = 0
+        if leads() and gpu.lane_id() == 0:
+            sent, received, send, recv, flaw = _survey_both(ctx, out, back, shape, flaw)
+        sent, received, send, recv, flaw = broadcast_5(sent, received, send, recv, flaw)
+        sync()
+        return sent, received, send, recv, flaw
+
+    return survey_both  # type: ignore[no-any-return]
 
 
 @device

@@ -27,7 +27,7 @@ from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
 from device_lib.proxied import commands, slots, taking
 from device_lib.proxied.counted_blocks import write_blocks
-from device_lib.proxied.counted_sides import REDUCES, is_long, sides_of, survey_both
+from device_lib.proxied.counted_sides import REDUCES, is_long, make_survey_both, sides_of
 from device_lib.proxied.opening_blocks import SHARED, publish_moved
 from device_lib.proxied.publishing import make_no_slot
 from gmpi.contract import counts
@@ -72,7 +72,7 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
     no_slot = make_no_slot(report)
     leads = scope.leads
     sync = scope.sync
-    broadcast_5 = scope.broadcast_5
+    survey_both = make_survey_both(scope)
     broadcast_3 = scope.broadcast_3
     broadcast = scope.broadcast
 
@@ -120,7 +120,6 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
         write_blocks(ctx, back, at, back_entries, own, received, lane, lanes)
         return send, recv
 
-    # long: one sequence, whose order is the protocol
     # wide: MPI's arguments, as words
     @device
     def open_counted(
@@ -146,14 +145,7 @@ def make_open_counted(scope: Scope, help_others: Callable, report: Callable) -> 
         if blocks > _most_blocks(eager_bytes(ctx)):
             report(ctx, word0, blocks, ERR_COUNT | _most_blocks(eager_bytes(ctx)) << 8)
             return slots.error_handle(ERR_COUNT)
-        sent = 0
-        received = 0
-        send = 0
-        recv = 0
-        if leads() and gpu.lane_id() == 0:
-            sent, received, send, recv, flaw = survey_both(ctx, out, back, shape, flaw)
-        sent, received, send, recv, flaw = broadcast_5(sent, received, send, recv, flaw)
-        sync()
+        sent, received, send, recv, flaw = survey_both(ctx, out, back, shape, flaw)
         large = 1 if is_long(ctx, out, back, sent, received, send, recv) else 0
         if large:
             if sent > 0 and gpu.memory_space(gpu.load_8(out.buffer + BUFFER_ADDRESS)) == SHARED:

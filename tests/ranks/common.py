@@ -160,3 +160,18 @@ def same(found: object, expected: object, what: str) -> None:
             f"{what}: {len(wrong)} of {a.size} differ, first at {at}: "
             f"{a.reshape(-1)[at]!r} instead of {b.reshape(-1)[at]!r}"
         )
+
+
+def ends_and_is_refused(g: gmpi.Context, errors: Any, *what: object) -> str:
+    """A call that differs from other ranks', and the next one on its communicator, whose error
+    classes are in ``errors``: the first ends with an error, the next one is refused. Its text."""
+    said = ""
+    try:
+        g.synchronize()
+    except gmpi.GMPIError as exc:
+        said = str(exc)
+    call, later = errors.copy_to_host()
+    # Who was not waiting any more may have ended well.
+    right = (gmpi.ERR_OTHER, gmpi.ERR_COMM), (gmpi.SUCCESS, gmpi.ERR_OTHER)
+    assert (call, later) in right, (*what, call, later, said)
+    return said

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from blocks_kernel import KERNELS, ROWS
-from common import RANK, SIZE, WORLD, address_of, barrier, end, raises, run
+from common import RANK, SIZE, WORLD, address_of, barrier, end, ends_and_is_refused, raises, run
 from numba import cuda
 
 import gmpi
@@ -104,15 +104,7 @@ def calls_that_differ(g: gmpi.Context) -> None:
         op, n, reduction, root = calls[0 if first else 1]
         rows = [row_of(op, room, n, reduction, root, comm), row_of(OP_BARRIER, room, comm=comm)]
         errors = start(g, rows, heap_of(2 * SIZE))
-        said = ""
-        try:
-            g.synchronize()
-        except gmpi.GMPIError as exc:
-            said = str(exc)
-        call, later = errors.copy_to_host()
-        assert (call, later) in (
-            (gmpi.ERR_OTHER, gmpi.ERR_COMM), (gmpi.SUCCESS, gmpi.ERR_OTHER),
-        ), (of_first, call, later, said)  # fmt: skip
+        said = ends_and_is_refused(g, errors, of_first)
         assert of_first in said and of_others in said, said
         other.Free()
         barrier()
