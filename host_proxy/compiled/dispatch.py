@@ -228,4 +228,4 @@ def dispatch(g, r):
         bump(g, st.G_SYNCS, 1)
     else:
         start_collective(g, r, row)
-    trace.stamp(g, row, st.TR_CALLED)
+    trace.called(g, row)

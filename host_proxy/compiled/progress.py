@@ -9,10 +9,9 @@ from host_proxy.compiled import pending, streams
 from host_proxy.compiled.collectives import collective_done, collective_failed
 from host_proxy.compiled.receiving import receive_failed, received, received_chunk
 from host_proxy.compiled.sending import credited, sent, sent_chunk
-from host_proxy.platform import flight
+from host_proxy.platform import flight, trace
 from host_proxy.platform import state as st
 from host_proxy.platform.native import bump, call, entry, get, jit, load_int, put, store_int
-from host_proxy.platform.trace import stamp
 from host_proxy.records.completion import complete
 from host_proxy.records.tables import row_of
 
@@ -24,7 +23,7 @@ _MEMORY = 8  # calls of MPI_Testsome over which that is averaged
 def finished(g, row, kind, index, code, status):
     """One MPI request of an open request has completed, with MPI's error code."""
     bump(row, st.S_PENDING, -1)
-    stamp(g, row, st.TR_ARRIVED)
+    trace.arrived(g, row)
     flight.finished(g, row, code)
     source = load_int(status + get(g, st.G_STATUS_SOURCE))
     tag = load_int(status + get(g, st.G_STATUS_TAG))
@@ -63,6 +62,7 @@ def take_out(g, at, status, error):
     put(at, st.A_SLOT, st.GONE)
     bump(g, st.G_ACTIVE, -1)
     finished(g, row, get(at, st.A_KIND), get(at, st.A_INDEX), error, status)
+    trace.carried_on(g)
 
 
 @jit

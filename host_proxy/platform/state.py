@@ -107,6 +107,7 @@ from host_proxy.platform.reductions import Reductions
     G_NULL_SUM,  # and the sum of their values
     G_TRACE,  # entries of the trace, 0: off
     G_TRACE_AT,  # its address
+    G_ARRIVED,  # when what is being carried on arrived, ns; 0: nothing is, or no trace
     G_TURNS,  # of the loop: the watchdog sees whether it turns
     G_INSIDE,  # which function (F_*) of MPI was called last
     G_FLIGHT,  # events of the flight recorder so far
@@ -150,7 +151,7 @@ from host_proxy.platform.reductions import Reductions
     G_BUFFERED,  # 1: buffered sends are under way, for which it looks, or the host asks something
     G_PROBED,  # messages that probes have taken from MPI: receives look among them first
     F_MOVING,  # of the first collective that moves blocks; the others follow, in the table's order
-) = range(107)
+) = range(108)
 G_COUNT = F_MOVING + len(ROWS)
 
 # --- slots ---------------------------------------------------------------------------------------
@@ -176,6 +177,7 @@ G_COUNT = F_MOVING + len(ROWS)
     S_SOURCE,
     S_SOURCE_TAG,
     S_SLOT,  # the number of this row; constant
+    S_PICKED_UP,  # when its record was, ns; 0: the trace has it, or there is none
     S_ADDRESS,  # of the user's buffer, as the record says; of requests of the large class
     # progress of a chunked message, see begin_transfer()
     S_CHUNK,  # bytes of its chunks; 0: nothing follows the first message
@@ -193,7 +195,7 @@ G_COUNT = F_MOVING + len(ROWS)
     S_FINISHED,  # chunks done with
     S_STARTED,  # 1: MPI has sent the header
     S_COUNT,
-) = range(36)
+) = range(37)
 S_ROW_BYTES = S_COUNT * 8
 
 FREE = 0
@@ -294,8 +296,9 @@ FAULTS = 256  # row 0 keeps the first one, the others the last
     TR_ERROR,
     TR_SOURCE,
     TR_SOURCE_TAG,
+    TR_SERIAL,
     TR_COUNT,
-) = range(16)
+) = range(17)
 
 
 #: (address, bytes) -> a copy in host memory

@@ -1,7 +1,8 @@
 """Time stamps of requests (``Context(trace=n)``): where the microseconds go.
 
 One row a request, the last ``n`` of them, in CLOCK_MONOTONIC ns, comparable between the ranks of a
-node. Off, it costs one test of a number per stamp.
+node. Off, it costs one test of a number per stamp. On, a message waits for one look at the clock at
+either end: what else is noted is noted behind MPI's call.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -13,7 +14,7 @@ import numpy as np
 
 from host_proxy.platform import state as st
 from host_proxy.platform.idle import now_ns
-from host_proxy.platform.native import get, jit, put
+from host_proxy.platform.native import entry, get, jit, put
 
 DTYPE = np.dtype(
     [
@@ -32,9 +33,10 @@ DTYPE = np.dtype(
         ("error", np.int64),
         ("source", np.int64),  # of the message that a receive has got
         ("source_tag", np.int64),
+        ("serial", np.int64),  # its number of all requests, from 1
     ]
 )
-WAITS = -1  # in place of an operation: the row is a kernel's that waits on the direct road
+WAITS = -1  # in place of a serial number: the row is a kernel's that waits on the direct road
 
 
 @jit
@@ -47,6 +49,15 @@ def _row(g, row):
 def begin(g, row):
     """Notes that a record has been read from the ring, whose request is now open."""
     if get(g, st.G_TRACE) != 0:
+        put(row, st.S_PICKED_UP, now_ns(g))
+
+
+@entry
+def note(g, row):
+    """Notes what an open request is, unless it is noted."""
+    picked_up = get(row, st.S_PICKED_UP)
+    if picked_up != 0:
+        put(row, st.S_PICKED_UP, 0)
         at = _row(g, row)
         put(at, st.TR_HANDLE, get(row, st.S_HANDLE))
         put(at, st.TR_OP, get(row, st.S_OP))
@@ -56,46 +67,69 @@ def begin(g, row):
         put(at, st.TR_TAG, get(row, st.S_TAG))
         put(at, st.TR_BYTES, get(row, st.S_BYTES))
         put(at, st.TR_BLOCK, get(row, st.S_BLOCK))
+        put(at, st.TR_PICKED_UP, picked_up)
         put(at, st.TR_CALLED, 0)
         put(at, st.TR_ARRIVED, 0)
         put(at, st.TR_COMPLETED, 0)
-        put(at, st.TR_PICKED_UP, now_ns(g))
+        put(at, st.TR_SERIAL, get(row, st.S_SERIAL) + 1)
 
 
 @jit
 def leave_out(g, row):
     """An open row is none of the proxy's: a kernel waits on the direct road."""
     if get(g, st.G_TRACE) != 0:
-        put(_row(g, row), st.TR_OP, WAITS)
+        put(_row(g, row), st.TR_SERIAL, WAITS)
 
 
 @jit
-def stamp(g, row, column):
-    """Notes that an open request has reached a stage."""
+def called(g, row):
+    """Notes that the call that starts the operation has returned."""
     if get(g, st.G_TRACE) != 0:
-        put(_row(g, row), column, now_ns(g))
+        now = now_ns(g)
+        note(g, row)
+        put(_row(g, row), st.TR_CALLED, now)
+
+
+@jit
+def arrived(g, row):
+    """Notes that MPI says that it is complete, until ``carried_on``."""
+    if get(g, st.G_TRACE) != 0:
+        now = now_ns(g)
+        put(_row(g, row), st.TR_ARRIVED, now)
+        put(g, st.G_ARRIVED, now)
+
+
+@jit
+def carried_on(g):
+    """What follows has not just arrived."""
+    put(g, st.G_ARRIVED, 0)
 
 
 @jit
 def end(g, row, nbytes, error, source, tag):
-    """Notes that the completion is about to be written, and what it says."""
+    """Notes that the completion is about to be written, and what it says.
+
+    Where it follows the arrival at once, that is when: the clock is not read again.
+    """
     if get(g, st.G_TRACE) != 0:
+        note(g, row)
         at = _row(g, row)
         put(at, st.TR_BYTES, nbytes)
         put(at, st.TR_ERROR, error)
         put(at, st.TR_SOURCE, source)
         put(at, st.TR_SOURCE_TAG, tag)
-        put(at, st.TR_COMPLETED, now_ns(g))
+        now = get(g, st.G_ARRIVED)
+        put(at, st.TR_COMPLETED, now if now != 0 else now_ns(g))
 
 
 def read(state: st.State) -> np.ndarray:
-    """A copy of the trace, oldest request first."""
+    """A copy of the trace, oldest request first, of what has been noted."""
     size = int(state.globals[st.G_TRACE])
     raw = ctypes.string_at(int(state.globals[st.G_TRACE_AT]), size * DTYPE.itemsize)
-    rows = np.frombuffer(raw, DTYPE)
     serial = int(state.globals[st.G_SERIAL])
-    rows = rows[:serial] if serial <= size else np.roll(rows, -(serial % size))
-    kept: np.ndarray = rows[rows["op"] != WAITS]
+    wanted = np.arange(max(0, serial - size), serial)
+    rows = np.frombuffer(raw, DTYPE)[wanted % size]
+    kept: np.ndarray = rows[rows["serial"] == wanted + 1]
     return kept
 
 

@@ -22,7 +22,7 @@ from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, NO_MESSAGE, SUCCESS
 from gmpi.contract.rules import chunk_bytes_of
 from host_proxy.compiled import dispatch
 from host_proxy.compiled.headers import BAD_LENGTH
-from host_proxy.platform import flight
+from host_proxy.platform import flight, trace
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
 from host_proxy.records import completion, ring
@@ -65,6 +65,7 @@ class Mpi4pyEngine(Operations):
         if dispatch.admit(self.g, r.ctypes.data) == 0:
             return
         slot = int(r[st.R_HANDLE]) >> wire.HANDLE_SLOT_SHIFT & wire.HANDLE_SLOT_MASK
+        trace.note(self.g, self.row(slot))
         if r[st.R_OP] == wire.OP_SYNCHRONIZE:
             state.globals[st.G_SYNCS] += 1
             return
