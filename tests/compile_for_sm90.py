@@ -54,7 +54,7 @@ from gmpi.packing import (  # noqa: E402
 )
 
 CONTEXT = typeof(DeviceContext(0, 0, 0, 0))
-TRACED = typeof(TracedContext(0, 0, 0, 0, 0, 0))
+TRACED = typeof(TracedContext(0, 0, 0, 0, 0, 0, 0))
 
 
 def link(

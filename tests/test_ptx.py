@@ -190,11 +190,17 @@ def test_the_fast_paths_neither_spill_nor_call(compiled: Path, library: dict[str
 
 
 def test_only_traced_kernels_have_anything_of_traces(compiled: Path) -> None:
-    """They are compiled apart, and read the timer twice for each call."""
+    """They are compiled apart, and read the clock twice for each call; the timer only now and then:
+    at the end of calls that tell somebody something, and at both ends of those that wait."""
     plain = (compiled / "kernel_exchange.ptx").read_text()
     traced = (compiled / "kernel_traced_exchange.ptx").read_text()
     assert "%globaltimer" not in plain
-    assert traced.count("%globaltimer") == 2 * 4
+    assert "%clock64" not in plain and "gmpi_trace_notes" not in plain
+    # Irecv, Isend and two Waits. Each look at the timer is followed by one at the clock.
+    timers = 1 + 1 + 2 + 2
+    assert traced.count("%globaltimer") == timers
+    assert traced.count("%clock64") == 2 * 4 + timers
+    assert len(re.findall(r"st\.relaxed\.gpu\.global\.v2\.u64", traced)) >= 4 * 6
     assert "%globaltimer" in (compiled / "kernel_traced_calls.ptx").read_text()
     # The event's address and its words are integers: 64 bits mixed with others would be floats.
     assert not re.search(r"\.f(32|64)\b", traced)

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from gmpi.__main__ import main
 from gmpi.contract import moves
-from gmpi.contract.trace import EVENT_BYTES
-from gmpi.trace import chrome, clock, events, merge, summary
+from gmpi.contract.trace import EVENT_BYTES, HEADER_PAIRS
+from gmpi.trace import chrome, clock, cycles, events, merge, summary
 from gmpi.trace.operations import Groups, Taken, join, kind_of
 from gmpi.trace.started import Partitioned
 from host_proxy.platform.trace import DTYPE
@@ -67,19 +67,88 @@ def test_how_much_a_launch_gets(rings: int, free: int, rows: int) -> None:
     assert rings * (rows + 1) <= free or rows == 0
 
 
+def stored(raw: np.ndarray, launch: events.Launch, ring: int, stamps: list[Any]) -> None:
+    """Stores events as a warp does: (begin, its ns or 0, end, its ns or 0) of each."""
+    first = launch.place + ring * (launch.rows + 1)
+    rows = raw.view(events.STORED)
+    header = raw.view(np.int64).reshape(-1, EVENT_BYTES // 8)[first, : 2 * HEADER_PAIRS]
+    pairs = 0
+    for number, (begin, begin_ns, end, end_ns) in enumerate(stamps):
+        row = rows[first + 1 + number % launch.rows]
+        row["begin"], row["end"], row["number"] = begin, end, number
+        row["begin_ns"], row["end_ns"] = begin_ns, end_ns
+        for pair in ((begin, begin_ns), (end, end_ns)):
+            if pair[1]:
+                header.reshape(-1, 2)[pairs % HEADER_PAIRS] = pair
+                pairs += 1
+
+
 def test_a_ring_keeps_the_last_events() -> None:
-    """Two rings of four, of which one was written six times; behind another launch."""
-    launch = events.Launch(1, "k", 1, 64, 0, place=3, rings=2, rows=4)
+    """Two rings of four, of two blocks, of which one was written six times; behind another launch.
+    None of its last events has a pair any more: its header has."""
+    launch = events.Launch(1, "k", 2, 32, 0, place=3, rings=2, rows=4)
     raw = np.zeros(20 * EVENT_BYTES, np.uint8)
-    rows = raw.view(events.EVENT)
-    words = raw.view(np.int64).reshape(20, -1)
-    for ring, count in ((0, 6), (1, 2)):
-        head = 3 + 5 * ring
-        words[head, 0] = count
-        for i in range(count):
-            rows[head + 1 + i % 4]["begin"] = 10 * i + ring
-    found, lost = events.read(raw, launch)
-    assert found["begin"].tolist() == [1, 11, 20, 30, 40, 50] and lost == 2
+    stored(raw, launch, 0, [(100, 1000, 110, 0), *((100 + 20 * i, 0, 110, 0) for i in range(1, 6))])
+    stored(raw, launch, 1, [(9000, 1015, 9010, 0), (9040, 0, 9050, 0)])
+    found, lost, error = events.read(raw, launch, cycles.Rate(0.5, 0.0, 8))
+    assert found["begin"].tolist() == [1015, 1020, 1030, 1035, 1040, 1050] and lost == 2
+    assert found["block"].tolist() == [1, 0, 0, 1, 0, 0] and error == 8
+
+
+def test_events_are_counted_modulo_two_to_the_32() -> None:
+    numbers = np.array([2**32 - 2, 2**32 - 1, 0, 1], np.uint32)
+    assert events._overwritten(numbers, 4) == 2**32 + 2 - 4
+    assert events._overwritten(np.arange(3, dtype=np.uint32), 4) == 0
+
+
+# --- cycles ---------------------------------------------------------------------------------------
+
+
+def speeds(*parts: tuple[int, float]) -> Any:
+    """A multiprocessor's clock that goes so many ns at so many cycles a ns: its cycles by ns."""
+    ns = np.cumsum([0, *(length for length, _ in parts)])
+    at = np.cumsum([10**12, *(length * rate for length, rate in parts)])
+    return lambda t: np.int64(np.interp(np.asarray(t, float), ns, at))
+
+
+def test_between_pairs_the_clock_goes_evenly() -> None:
+    """It changes at 400 us, in the middle of a stretch of 100 us: wrong by less than is said."""
+    of = speeds((430_000, 1.98), (600_000, 1.5))
+    taken = np.arange(0, 1_000_001, 100_000)
+    pairs = np.c_[of(taken), T0 + taken // 32 * 32]
+    t = np.arange(0, 1_000_000, 777)
+    found, error = cycles.to_ns(of(t), pairs[::-1], cycles.Rate(1.0, 1.0, 32))
+    off = np.abs(found - T0 - t)
+    assert off[(t < 400_000) | (t > 500_000)].max() <= 32
+    assert 2_000 < off.max() <= error < 20_000
+    assert (np.diff(found) >= 0).all()
+    # A clock that goes evenly is as good as the timer.
+    even = speeds((1_000_000, 1.755))
+    found, error = cycles.to_ns(even(t), np.c_[even(taken), T0 + taken], cycles.Rate(1.0, 1.0, 32))
+    assert np.abs(found - T0 - t).max() <= 1 and error == 32
+
+
+def test_before_and_after_the_pairs_it_goes_on_as_there() -> None:
+    """By pairs as far apart as the stamps are away, not by two neighbours and the timer's steps."""
+    of = speeds((400_000, 1.9))
+    taken = np.array([100_000, 100_500, 200_000, 299_500, 300_000])
+    pairs = np.c_[of(taken), T0 + np.array([100_000, 100_600, 200_000, 299_400, 300_000])]
+    t = np.array([50_000, 99_000, 301_000, 360_000])
+    found, error = cycles.to_ns(of(t), pairs, cycles.Rate(9.0, 1.0, 32))
+    assert np.abs(found - T0 - t)[[0, 3]].max() <= 2
+    assert np.abs(found - T0 - t).max() <= 220 and error < 500
+    # One pair says nothing of the rate.
+    found, error = cycles.to_ns(of(t), pairs[2:3], cycles.Rate(1 / 1.9, 0.01, 32))
+    assert np.abs(found - T0 - t).max() <= 2 and error == 32 + 1600
+
+
+def test_the_rate_of_a_clock_and_the_steps_of_the_timer() -> None:
+    readings = np.arange(0, 320_000, 3_200)
+    slow = cycles.rate_of(readings * 2, readings // 32 * 32)
+    assert slow.ns == pytest.approx(0.5, rel=1e-3) and slow.resolution == 3200
+    fast = cycles.rate_of(readings * 2, readings // 2)
+    assert cycles.both(slow, fast) == pytest.approx((fast.ns, 1.0, 3200), rel=1e-2)
+    assert cycles.rate_of(readings[:1], readings[:1]).spread == 1.0
 
 
 # --- joining --------------------------------------------------------------------------------------

@@ -2,7 +2,10 @@
 
 A context that is opened with ``trace_file`` gives kernels a ``TracedContext``. That is another
 type, so such kernels are compiled apart, with the calls that are made here; all others have nothing
-of it. The first thread of the scope stores one event a call, after it (``gmpi/contract/trace.py``).
+of it. The first thread of the scope stores one event a call (``gmpi/contract/trace.py``): after a
+call that tells somebody something, and of a call that waits as much as possible before it. So no
+message is late for more than a look at the clock and two stores. Where its warp is in its ring, and
+when to look at the GPU's timer again, is noted in shared memory.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -42,52 +45,114 @@ def _first_of_grid():
     return gpu.thread_rank() == 0 and gpu.block_id() == 0
 
 
+@device
+def _row_of_block():
+    return 0
+
+
+@device
+def _row_of_warp():
+    return (int64(gpu.thread_rank()) >> 5) * trace.NOTE_WORDS
+
+
 _LEADS = {"block": _first_of_block, "warp": _first_of_warp, "grid": _first_of_grid}
+_ROWS = {"block": _row_of_block, "warp": _row_of_warp, "grid": _row_of_block}
 
 
 @device
-def new_event(ctx):
-    """The address of the next event of the calling warp; 0: its launch is not traced."""
+def _take_pair(ctx, notes, is_new):
+    """Reads the GPU's timer beside the clock, for the first event of a warp or because it is time.
+
+    Returns:
+        (address of the ring, the warp's progress, cycles, ns)
+    """
+    block = int64(gpu.block_id())
+    if is_new:
+        warps = (int64(gpu.block_threads()) + 31) >> 5
+        warp = block * warps + (int64(gpu.thread_rank()) >> 5)
+        ring = ctx.trace + warp * (ctx.rows + 1) * trace.EVENT_BYTES
+        progress = int64(0)
+        gpu.put_trace_note(notes + trace.NOTE_LAUNCH, ctx.launch)
+        gpu.put_trace_note(notes + trace.NOTE_RING, ring)
+    else:
+        ring = gpu.get_trace_note(notes + trace.NOTE_RING)
+        progress = gpu.get_trace_note(notes + trace.NOTE_PROGRESS)
+    pairs = progress >> 32 & LOW_32
+    ns = gpu.timer_ns()
+    cycles = gpu.clock()
+    due = cycles + (1 << min(trace.FIRST_PERIOD_SHIFT + pairs, trace.PERIOD_SHIFT))
+    gpu.put_trace_note(notes + trace.NOTE_DUE, (due & LOW_32) | block << 32)
+    gpu.store_pair_gpu(ring + (pairs & (trace.HEADER_PAIRS - 1)) * 16, cycles, ns)
+    return ring, progress + (1 << 32), cycles, ns
+
+
+@device
+def new_event(ctx, notes, now):
+    """The next event of the calling warp, by its leading thread.
+
+    Args:
+        notes: the index of the warp's notes.
+        now: the clock.
+
+    Returns:
+        (its address, or 0: its launch is not traced; its number; the clock; the GPU's timer at that
+        moment, or 0)
+    """
     if ctx.rows == 0:
-        return 0
-    warps = (int64(gpu.block_threads()) + 31) >> 5
-    warp = int64(gpu.block_id()) * warps + (int64(gpu.thread_rank()) >> 5)
-    ring = ctx.trace + warp * (ctx.rows + 1) * trace.EVENT_BYTES
-    number = gpu.load_8(ring)
-    gpu.store_8(ring, number + 1)
-    return ring + (1 + (number & (ctx.rows - 1))) * trace.EVENT_BYTES
+        return 0, 0, now, 0
+    due = gpu.get_trace_note(notes + trace.NOTE_DUE)
+    ring = gpu.get_trace_note(notes + trace.NOTE_RING)
+    progress = gpu.get_trace_note(notes + trace.NOTE_PROGRESS)
+    launch = gpu.get_trace_note(notes + trace.NOTE_LAUNCH)
+    is_new = (launch != ctx.launch) | (due >> 32 != int64(gpu.block_id()))
+    ns = int64(0)
+    if is_new or (due - now & LOW_32) > 1 << trace.PERIOD_SHIFT:
+        ring, progress, now, ns = _take_pair(ctx, notes, is_new)
+    gpu.put_trace_note(notes + trace.NOTE_PROGRESS, progress + 1)
+    at = ring + (1 + (progress & (ctx.rows - 1))) * trace.EVENT_BYTES
+    return at, progress, now, ns
 
 
 @device
-def put_call(at, begin, what, request, comm, datatype, peer, tag, count):  # wide: an event
-    """The first half of an event: what the call was given."""
-    gpu.store_8(at + 8 * trace.EVENT_BEGIN, begin)
-    gpu.store_8(at + 8 * trace.EVENT_WHAT, what | int64(gpu.block_id()) << trace.BLOCK_SHIFT)
-    gpu.store_8(at + 8 * trace.EVENT_REQUEST, int64(request))
-    gpu.store_8(at + 8 * trace.EVENT_TYPE, (int64(comm) & LOW_32) | int64(datatype) << 32)
-    gpu.store_8(at + 8 * trace.EVENT_PEER, (int64(peer) & LOW_32) | int64(tag) << 32)
-    gpu.store_8(at + 8 * trace.EVENT_COUNT, int64(count))
-    gpu.store_8(at + 8 * trace.EVENT_WARP, int64(gpu.thread_rank()) >> 5)
+def put_call(at, begin, ns, what, request, comm, datatype, peer, tag, count, end_ns):  # wide: event
+    """What the call was given."""
+    gpu.store_pair_gpu(at + 8 * trace.EVENT_BEGIN, begin, ns)
+    gpu.store_pair_gpu(at + 8 * trace.EVENT_WHAT, what, int64(request))
+    of_type = (int64(comm) & LOW_32) | int64(datatype) << 32
+    of_peer = (int64(peer) & LOW_32) | int64(tag) << 32
+    gpu.store_pair_gpu(at + 8 * trace.EVENT_TYPE, of_type, of_peer)
+    gpu.store_pair_gpu(at + 8 * trace.EVENT_COUNT, int64(count), end_ns)
 
 
 @device
 def put_result(at, end, error, source, tag, nbytes):
-    """The second half: what it returned, and when."""
-    gpu.store_8(at + 8 * trace.EVENT_END, end)
-    gpu.store_8(at + 8 * trace.EVENT_ERROR, int64(error))
-    gpu.store_8(at + 8 * trace.EVENT_ORIGIN, (int64(source) & LOW_32) | int64(tag) << 32)
-    gpu.store_8(at + 8 * trace.EVENT_NBYTES, int64(nbytes))
+    """What it returned, and when."""
+    gpu.store_pair_gpu(at + 8 * trace.EVENT_END, end, int64(error))
+    origin = (int64(source) & LOW_32) | int64(tag) << 32
+    gpu.store_pair_gpu(at + 8 * trace.EVENT_ORIGIN, origin, int64(nbytes))
 
 
 @device
-def put_started(ctx, begin, end, what, count, requests):
+def end_of_wait(at, begin):
+    """When a call ends that began at ``begin``; long ones have a pair there."""
+    end = gpu.clock()
+    if end - begin > trace.LONG_WAIT:
+        gpu.store_8(at + 8 * trace.EVENT_END_NS, gpu.timer_ns())
+        end = gpu.clock()
+    return end
+
+
+@device
+def put_started(ctx, notes, begin, end, what, count, requests):
     """An event for each request that a Startall has started."""
     address, room, strided = gpu.buffer_of(requests)
     i = 0
     while i < count:
-        at = new_event(ctx)
+        at, number, now, ns = new_event(ctx, notes, end)
         if at != 0:
-            put_call(at, begin, what, gpu.load_8(address + i * 8), -1, -1, -1, -1, -1)
+            request = gpu.load_8(address + i * 8)
+            what_of = what | number << trace.NUMBER_SHIFT
+            put_call(at, begin, 0, what_of, request, -1, -1, -1, -1, -1, 0)
             put_result(at, end, 0, -1, -1, -1)
         i += gpu.opaque(1)
 
@@ -95,20 +160,40 @@ def put_started(ctx, begin, end, what, count, requests):
 _OF_ONE = ("fetch_and_op", "compare_and_swap")  # element
 _STATUS = "{0}.error{1}, {0}.source, {0}.tag, {0}.nbytes"
 _NO_STATUS = "-1, -1, -1"
-_SOURCE = """
+_CALL = """{what} | number << SHIFT, {request},
+                {comm}, {datatype}, {peer}, {tag}, {count}"""
+#: Of a call that returns as soon as it has told somebody: nothing but the clock is read before it.
+_AT_ONCE = """
 def {name}({parameters}):
-    begin = timer_ns()
+    begin = gpu.clock()
     result = function({arguments})
-    end = timer_ns()
+    end = gpu.clock()
     if leads():
-        at = new_event(ctx)
+        notes = row()
+        at, number, end, ns = new_event(ctx, notes, end)
         if at != 0:
-            put_call(at, begin, {what}, {request}, {comm}, {datatype}, {peer}, {tag}, {count})
+            put_call(at, begin, 0, {call}, ns)
             put_result(at, end, {result}){more}
     return result
 """
+#: Of one that waits: as much as can be is done before, while what it waits for is on its way.
+_WAITING = """
+def {name}({parameters}):
+    begin = gpu.clock()
+    at = int64(0)
+    if leads():
+        at, number, begin, ns = new_event(ctx, row(), begin)
+        if at != 0:
+            put_call(at, begin, ns, {call}, 0)
+    result = function({arguments})
+    if at != 0:
+        put_result(at, end_of_wait(at, begin), {result})
+    return result
+"""
 _STARTED = """
-        put_started(ctx, begin, end, {what}, count, requests)"""
+            put_started(ctx, notes, begin, end, {what}, count, requests)"""
+_SENDS = ("send", "bsend", "rsend", "ssend")
+_TELLS = ("start", "pready", "put", "accumulate", "request_free")  # what their names begin with
 
 
 def _first(names: list[str], *wanted: str) -> str:
@@ -144,32 +229,37 @@ def make_traced(function: Any, name: str, declared: inspect.Signature, scope: st
     """
     own = inspect.signature(getattr(function, "py_func", function))
     names = list(own.parameters)
+    returns_request = _is_request(declared.return_annotation, name)
     request = "request" if "request" in names else "0"
-    if _is_request(declared.return_annotation, name):
+    if returns_request:
         request = "result"
-    peer = _first(names, "dest", "source", "root", "peer", "target_rank", "rank")
+    at_once = returns_request or name in _SENDS or name.startswith(_TELLS)
     shifted = trace.SCOPES.index(scope) << trace.SCOPE_SHIFT
     part = _STARTED.format(what=CALLS.index(trace.PART_OF_STARTALL) | shifted)
-    source = _SOURCE.format(
+    call = _CALL.format(
+        what=CALLS.index(name) | shifted,
+        request=request,
+        comm=_first(names, "comm", "win"),
+        datatype=_first(names, "datatype", "sendtype", "origin_datatype"),
+        peer=_first(names, "dest", "source", "root", "peer", "target_rank", "rank"),
+        tag=_first(names, "tag", "sendtag", "partition"),
+        count="1" if name in _OF_ONE else _first(names, "count", "sendcount", "origin_count"),
+    )
+    source = (_AT_ONCE if at_once else _WAITING).format(
         name=name,
         parameters=", ".join(
             n if p.default is p.empty else f"{n}={p.default!r}" for n, p in own.parameters.items()
         ),
         arguments=", ".join(["untraced(ctx)", *names[1:]]),
-        what=CALLS.index(name) | shifted,
+        call=call,
         more=part if name == "startall" else "",
-        request=request,
-        comm=_first(names, "comm", "win"),
-        datatype=_first(names, "datatype", "sendtype", "origin_datatype"),
-        peer=peer,
-        tag=_first(names, "tag", "sendtag", "partition"),
-        count="1" if name in _OF_ONE else _first(names, "count", "sendcount", "origin_count"),
         result=_result(declared.return_annotation, name),
     )
     space = {
-        "function": function, "untraced": untraced, "leads": _LEADS[scope],
-        "timer_ns": gpu.timer_ns, "new_event": new_event, "put_call": put_call,
-        "put_result": put_result, "put_started": put_started,
+        "function": function, "untraced": untraced, "leads": _LEADS[scope], "row": _ROWS[scope],
+        "gpu": gpu, "int64": int64, "SHIFT": trace.NUMBER_SHIFT, "new_event": new_event,
+        "put_call": put_call, "put_result": put_result, "end_of_wait": end_of_wait,
+        "put_started": put_started,
     }  # fmt: skip
     exec(compile(source, f"<traced {name}>", "exec"), space)
     return device(space[name])

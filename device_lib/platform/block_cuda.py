@@ -9,6 +9,7 @@ from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
 from device_lib.platform.ptx import device, ptx
+from gmpi.contract.trace import NOTE_WORDS
 
 #: Words of a block that stay until they are stored again (``put_block_note``).
 NOTES = 4
@@ -71,39 +72,46 @@ _NOTES = _PUT + 4
 _SHARED_WORDS = _NOTES + NOTES  # 896 bytes, a multiple of 128: the kernel's own arrays come next
 
 
-def _shared(builder):
-    """The GMPI words in the shared memory of the block.
+def _shared(builder, name="gmpi_shared", size=_SHARED_WORDS):
+    """GMPI words in the shared memory of the block.
 
     ``cuda.shared.array`` will not do: Numba gives it a strong symbol, and a device function that a
     kernel reaches along two paths is then a duplicate definition.
     """
-    kind = ir.ArrayType(_I64, _SHARED_WORDS)
-    words = builder.module.globals.get("gmpi_shared")
+    kind = ir.ArrayType(_I64, size)
+    words = builder.module.globals.get(name)
     if words is None:
-        words = ir.GlobalVariable(builder.module, kind, "gmpi_shared", addrspace=3)
+        words = ir.GlobalVariable(builder.module, kind, name, addrspace=3)
         words.linkage = "linkonce_odr"
         words.initializer = ir.Constant(kind, ir.Undefined)
         words.align = 8
     return words
 
 
-@intrinsic
-def _store_shared(typingctx, index, value):
-    def emit(context, builder, sig, args):
-        at = builder.gep(_shared(builder), [ir.Constant(_I64, 0), args[0]], inbounds=True)
-        builder.store(args[1], at)
+def _accesses(*symbol):
+    """(index, value) -> stores a word of a symbol; (index) -> loads it."""
+
+    def at(builder, index):
+        words = _shared(builder, *symbol)
+        return builder.gep(words, [ir.Constant(_I64, 0), index], inbounds=True)
+
+    def store(context, builder, sig, args):
+        builder.store(args[1], at(builder, args[0]))
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64), emit
+    def load(context, builder, sig, args):
+        return builder.load(at(builder, args[0]), typ=_I64)
+
+    return (
+        intrinsic(lambda typingctx, index, value: (types.void(types.int64, types.int64), store)),
+        intrinsic(lambda typingctx, index: (types.int64(types.int64), load)),
+    )
 
 
-@intrinsic
-def _load_shared(typingctx, index):
-    def emit(context, builder, sig, args):
-        at = builder.gep(_shared(builder), [ir.Constant(_I64, 0), args[0]], inbounds=True)
-        return builder.load(at, typ=_I64)
-
-    return types.int64(types.int64), emit
+_store_shared, _load_shared = _accesses()
+# Words of each warp, of traced kernels only (``gmpi/contract/trace.py``). What is there when a
+# block begins is not defined.
+put_trace_note, get_trace_note = _accesses("gmpi_trace_notes", NOTE_WORDS * 32)
 
 
 @device

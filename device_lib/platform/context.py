@@ -38,6 +38,7 @@ class TracedContext(NamedTuple):
     Attributes:
         trace: where the rings of the launch are.
         rows: of a ring, a power of two; 0: this launch is not traced.
+        launch: which launch it is, a number that no other one has.
     """
 
     mapped: int
@@ -46,6 +47,7 @@ class TracedContext(NamedTuple):
     identity: int
     trace: int
     rows: int
+    launch: int
 
 
 #: What kernels get for a context.

@@ -23,12 +23,14 @@ from device_lib.platform.block_cuda import broadcast_block_8 as broadcast_block_
 from device_lib.platform.block_cuda import get_block_4 as get_block_4
 from device_lib.platform.block_cuda import get_block_note as get_block_note
 from device_lib.platform.block_cuda import get_block_row as get_block_row
+from device_lib.platform.block_cuda import get_trace_note as get_trace_note
 from device_lib.platform.block_cuda import grid_blocks as grid_blocks
 from device_lib.platform.block_cuda import lane_id as lane_id
 from device_lib.platform.block_cuda import place as place
 from device_lib.platform.block_cuda import put_block_4 as put_block_4
 from device_lib.platform.block_cuda import put_block_note as put_block_note
 from device_lib.platform.block_cuda import put_block_row as put_block_row
+from device_lib.platform.block_cuda import put_trace_note as put_trace_note
 from device_lib.platform.block_cuda import scatter as scatter
 from device_lib.platform.block_cuda import thread_rank as thread_rank
 from device_lib.platform.buffer_cuda import buffer_of as buffer_of

@@ -223,7 +223,7 @@ class _Steps:
             context.rank | context.size << IDENTITY_SIZE_SHIFT,
         )
         traced = bool(config.trace_file)
-        context._device = TracedContext(*words, 0, 0) if traced else DeviceContext(*words)
+        context._device = TracedContext(*words, 0, 0, 0) if traced else DeviceContext(*words)
         patience = int(context.config.resource_timeout_s * 1e9)
         ctypes.memmove(memory.host + CONTROL_RESOURCE_NS, patience.to_bytes(8, "little"), 8)
         context._state.begin_at(self._first)

@@ -17,6 +17,7 @@ import numpy as np
 from mpi4py import MPI
 
 from device_lib.platform.primitives import SIMULATOR
+from gmpi.trace.cycles import Rate, rate_of
 
 if TYPE_CHECKING:
     from gmpi.context import Context
@@ -64,7 +65,7 @@ def _kernel() -> Any:
     from numba import cuda
 
     from device_lib.api.binding import warp_calls
-    from device_lib.platform.primitives import timer_ns
+    from device_lib.platform.primitives import clock, timer_ns
 
     ping = warp_calls.ping
 
@@ -74,27 +75,31 @@ def _kernel() -> Any:
             before = timer_ns()
             status = ping(ctx)
             after = timer_ns()
+            cycles = clock()
             if cuda.threadIdx.x == 0:
                 stamps[i, 0] = before
                 stamps[i, 1] = status.nbytes  # the proxy's clock
                 stamps[i, 2] = after
+                stamps[i, 3] = cycles
 
     return ping_the_proxy
 
 
-def gpu_point(context: Context) -> Point:
-    """The GPU's timer by the host's clock; while no kernel of the context runs.
+def gpu_point(context: Context) -> tuple[Point, Rate]:
+    """The GPU's timer by the host's clock, and its multiprocessors' clocks by its timer; while no
+    kernel of the context runs.
 
     In the simulator they are one.
     """
     if SIMULATOR:
-        return Point(0, 0, 0)
+        return Point(0, 0, 0), Rate(1.0, 0.0, 1)
     from numba import cuda
 
-    stamps = cuda.to_device(np.zeros((_PINGS, 3), np.int64))
+    stamps = cuda.to_device(np.zeros((_PINGS, 4), np.int64))
     _kernel()[1, 32](context._device, stamps)
     context._waits.wait_for_kernels(None)
-    return best(stamps.copy_to_host()[:, [0, 2, 1]])
+    found = stamps.copy_to_host()
+    return best(found[:, [0, 2, 1]]), rate_of(found[:, 3], found[:, 2])
 
 
 def best(trips: np.ndarray) -> Point:

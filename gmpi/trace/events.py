@@ -6,24 +6,35 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gmpi.contract.trace import EVENT_BYTES
+from gmpi.contract.trace import EVENT_BYTES, HEADER_PAIRS
+from gmpi.trace.cycles import Rate, to_ns
 
+_GIVEN = [
+    ("request", np.int64),
+    ("comm", np.int32), ("datatype", np.int32), ("peer", np.int32), ("tag", np.int32),
+    ("count", np.int64),
+]  # fmt: skip
+_RETURNED = [
+    ("error", np.int32), ("incomplete", np.int32), ("source", np.int32), ("source_tag", np.int32),
+    ("nbytes", np.int64),
+]  # fmt: skip
 #: An event as it lies in device memory (``gmpi/contract/trace.py``).
+STORED = np.dtype(
+    [
+        ("begin", np.int64), ("begin_ns", np.int64),
+        ("call", np.uint16), ("scope", np.uint16), ("number", np.uint32),
+        *_GIVEN, ("end_ns", np.int64), ("end", np.int64), *_RETURNED,
+    ]
+)  # fmt: skip
+assert STORED.itemsize == EVENT_BYTES
+#: The same with times in ns of the GPU's timer, and who has made the call.
 EVENT = np.dtype(
     [
         ("begin", np.int64), ("end", np.int64),
-        ("call", np.uint16), ("scope", np.uint16), ("block", np.uint32),
-        ("request", np.int64),
-        ("comm", np.int32), ("datatype", np.int32),
-        ("peer", np.int32), ("tag", np.int32),
-        ("count", np.int64),
-        ("error", np.int32), ("incomplete", np.int32),
-        ("source", np.int32), ("source_tag", np.int32),
-        ("nbytes", np.int64),
-        ("warp", np.int64), ("spare", np.int64),
+        ("call", np.uint16), ("scope", np.uint16), ("block", np.int64), ("warp", np.int64),
+        *_GIVEN, *_RETURNED,
     ]
 )  # fmt: skip
-assert EVENT.itemsize == EVENT_BYTES
 
 
 class Launch(NamedTuple):
@@ -57,18 +68,44 @@ def rows_for(rings: int, free: int) -> int:
     return 1 << (max(free // 2 // rings - 1, 1).bit_length() - 1)
 
 
-def read(raw: np.ndarray, launch: Launch) -> tuple[np.ndarray, int]:
-    """The events of a launch by their begin, and how many were overwritten.
+def read(raw: np.ndarray, launch: Launch, rate: Rate) -> tuple[np.ndarray, int, int]:
+    """(The events of a launch by their begin, how many were overwritten, how wrong their times may
+    be, ns).
 
     Args:
         raw: uint8, the memory of all launches.
+        rate: of the GPU's clocks.
     """
     size = launch.rings * (launch.rows + 1)
     begin = launch.place * EVENT_BYTES
-    part = raw[begin : begin + size * EVENT_BYTES]
-    counts = part.view(np.int64).reshape(launch.rings, launch.rows + 1, -1)[:, 0, 0]
-    rings = part.view(EVENT).reshape(launch.rings, launch.rows + 1)[:, 1:]
-    there = np.arange(launch.rows) < counts[:, None]
-    events = rings[there]
-    lost = int(np.maximum(counts - launch.rows, 0).sum())
-    return events[np.argsort(events["begin"], kind="stable")], lost
+    rings = raw[begin : begin + size * EVENT_BYTES].reshape(launch.rings, -1)
+    warps = launch.rings // launch.blocks
+    found, lost, error = [np.empty(0, EVENT)], 0, 0
+    for i in np.flatnonzero(rings[:, EVENT_BYTES:].any(1)):
+        stored = rings[i, EVENT_BYTES:].view(STORED)
+        stored = stored[stored["end"] != 0]
+        if len(stored) == 0:
+            continue
+        events = np.empty(len(stored), EVENT)
+        for name, _ in _GIVEN + _RETURNED + [("call", 0), ("scope", 0)]:
+            events[name] = stored[name]
+        events["block"], events["warp"] = divmod(int(i), warps)
+        stamps = np.concatenate((stored["begin"], stored["end"]))
+        taken = np.concatenate((stored["begin_ns"], stored["end_ns"]))
+        pairs = np.concatenate(
+            (rings[i, : 16 * HEADER_PAIRS].view(np.int64).reshape(-1, 2), np.c_[stamps, taken])
+        )
+        times, wrong = to_ns(stamps, pairs[pairs[:, 1] != 0], rate)
+        events["begin"], events["end"] = np.split(times, 2)
+        found.append(events)
+        lost += _overwritten(stored["number"], launch.rows)
+        error = max(error, wrong)
+    events = np.concatenate(found)
+    return events[np.argsort(events["begin"], kind="stable")], lost, error
+
+
+def _overwritten(numbers: np.ndarray, rows: int) -> int:
+    """``numbers``: uint32, of the events that are there. All is counted modulo 2**32."""
+    after_first = (numbers - numbers[0]).view(np.int32)
+    newest = int(numbers[0]) + int(after_first.max())
+    return max(0, newest + 1 - rows)

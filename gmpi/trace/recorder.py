@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 import warnings
 import weakref
@@ -20,7 +21,7 @@ from gmpi.errors import ConfigError
 from gmpi.host.requests import HostRequest
 from gmpi.launch import launch
 from gmpi.memory.node import of_this_node
-from gmpi.trace import chrome, clock, operations
+from gmpi.trace import chrome, clock, cycles, operations
 from gmpi.trace.events import Launch, read, rows_for
 from gmpi.trace.started import Partitioned
 from host_proxy.platform import trace
@@ -67,6 +68,8 @@ class Recorder:
         self._windows: dict[int, operations.Group] = {}
         self._host: list[tuple[HostRequest, int]] = []
         self._points: list[clock.Point] = []
+        self._rate = cycles.Rate(1.0, 1.0, 1)
+        self._stamps_error = 0
         try:
             self.path.write_text("")
         except OSError as exc:
@@ -95,7 +98,8 @@ class Recorder:
         """The context is open."""
         self._context._host_progress.ended.append(self._host_ended)
         if self._context._has_kernels:
-            self._points.append(clock.gpu_point(self._context))
+            point, self._rate = clock.gpu_point(self._context)
+            self._points.append(point)
 
     def before_launch(self, given: TracedContext, what: launch.Launch, idle: bool) -> TracedContext:
         """What a kernel gets that is about to be launched: the same, with a place for events.
@@ -117,7 +121,11 @@ class Recorder:
         )
         self._launches.append(made)
         place, self._free = self._free, self._free + rings * (rows + 1)
-        return given._replace(trace=self._address + place * EVENT_BYTES, rows=rows)
+        return given._replace(
+            trace=self._address + place * EVENT_BYTES,
+            rows=rows,
+            launch=secrets.randbits(62) + 1,  # other processes' kernels may leave notes as well
+        )
 
     def _drain(self) -> None:
         """Takes the events of all launches, none of which runs."""
@@ -127,9 +135,10 @@ class Recorder:
         raw = memory.fetch(self._address, nbytes)
         memory.clear(self._address, nbytes)
         for made in self._launches:
-            events, lost = read(raw, made)
-            self._events.append((made, events.copy()))
+            events, lost, error = read(raw, made, self._rate)
+            self._events.append((made, events))
             self._lost += lost
+            self._stamps_error = max(self._stamps_error, error)
         self._launches, self._free = [], 0
 
     def _host_ended(self, request: HostRequest) -> None:
@@ -155,9 +164,11 @@ class Recorder:
         """No kernel runs any more, and the proxy still answers."""
         if self._context._has_kernels and self._points:
             try:
-                self._points.append(clock.gpu_point(self._context))
+                point, rate = clock.gpu_point(self._context)
             except Exception:  # nothing to tie the clock to: the first point must do
                 return
+            self._points.append(point)
+            self._rate = cycles.both(self._rate, rate)
 
     def finish(self) -> None:
         """Writes the file; the threads have ended, and memory is still there."""
@@ -194,7 +205,7 @@ class Recorder:
             "host": MPI.Get_processor_name(),
             "simulator": SIMULATOR,
             "offset_ns": self.node.here - self.node.there,
-            "clock_error_ns": line.error + self.node.error,
+            "clock_error_ns": line.error + self.node.error + self._stamps_error,
             "lost": {
                 "events": self._lost,
                 "requests": trace.lost(context._state),

@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from common import RANK, WORLD, barrier, end, run
@@ -20,6 +22,7 @@ from numba import cuda
 from traced_programs import joined, traced
 
 import gmpi
+from device_lib.platform import primitives
 from gmpi import (
     GMPI_Allreduce,
     GMPI_Barrier,
@@ -95,6 +98,25 @@ def collectives(ctx, numbers):
 def barriers(ctx, n):
     for _ in range(n):
         GMPI_Barrier(ctx, 0)
+
+
+@cuda.jit
+def timed(ctx, numbers, peer, me, stamps, pause):
+    """Messages to and fro, between them pauses of a hundred lengths, with the GPU's timer before
+    and after each call."""
+    for i in range(stamps.shape[0]):
+        begin = gmpi.clock()
+        while gmpi.clock() - begin < (i % 100) * pause:
+            pass
+        before = gmpi.timer_ns()
+        if (i + me) % 2 == 0:
+            GMPI_Send(ctx, numbers, 1, gmpi.INT32_T, peer, 1, 0)
+        else:
+            GMPI_Recv(ctx, numbers, 1, gmpi.INT32_T, peer, 1, 0)
+        after = gmpi.timer_ns()
+        if cuda.threadIdx.x == 0:
+            stamps[i, 0] = before
+            stamps[i, 1] = after
 
 
 def exchange(blocks: int, n: int) -> Callable[[gmpi.Context], None]:
@@ -189,6 +211,43 @@ def what_has_no_room() -> None:
         assert facts["lost"]["events"] == facts["lost"]["launches"] == 0, facts["lost"]
 
 
+def times_of_calls() -> None:
+    """A call's times are those of the GPU's timer, as that goes by the host's clock, for as long as
+    the kernel runs. What the proxy has done lies within (``check_times``). In the simulator, whose
+    clocks are one, the multiprocessors' is made another one for the direct road."""
+    rounds = 20 if gmpi.SIMULATOR else 3000
+    for wild in (True, False):
+        stamps = cuda.to_device(np.zeros((rounds, 2), np.int64))
+
+        def program(g: gmpi.Context, stamps: Any = stamps) -> None:
+            numbers = cuda.to_device(np.zeros(1, np.int32))
+            timed[1, 32](g.device, numbers, PEER, RANK, stamps, 10_000)  # 5 us, up to 500
+
+        plain = primitives.clock
+        if gmpi.SIMULATOR and not wild:
+            primitives.clock = lambda: 10**15 + time.perf_counter_ns() * 17 // 10
+        try:
+            ranks, _ = traced(program, wild, trace=1 << 15)
+        finally:
+            primitives.clock = plain
+        facts = ranks[RANK]
+        calls = np.array([(call["begin"], call["end"]) for call in facts["calls"]])
+        before, after = stamps.copy_to_host().T
+        assert len(calls) == rounds and facts["lost"]["events"] == 0
+        assert (calls[:, 0] <= calls[:, 1]).all() and (calls[:-1, 1] <= calls[1:, 0]).all()
+        late, soon = calls[:, 0] - before, calls[:, 1] - after
+        if gmpi.SIMULATOR:  # whose lanes may stop for a while between two lines
+            assert np.median(np.abs((late, soon))) < 1e6, (late, soon)
+            continue
+        drift = np.polyfit(before - before[0], late, 1)
+        late = late - np.polyval(drift, before - before[0])
+        soon = soon - np.polyval(drift, after - before[0])
+        worst = np.abs(late).max(), np.abs(soon).max(), 1e9 * abs(drift[0])
+        said = "begins {:.0f} ns off, ends {:.0f}, drift {:.0f} ns/s".format(*worst)
+        print(f"# calls by the timer: {said}; error as stated {facts['clock_error_ns']} ns")
+        assert max(worst[:2]) < 2000 and worst[2] < 100_000, said
+
+
 def what_is_refused() -> None:
     """On all ranks: a folder that one of them lacks; traces of some ranks only."""
     for settings in ({"trace_file": "/nowhere/at/all"}, {"trace_file": "x" if RANK else ""}):
@@ -220,7 +279,8 @@ def a_failed_program_leaves_a_trace() -> None:
 SCENARIOS = [every_send_has_its_receive, any_source, host_calls, what_has_no_room]
 if "--some" not in sys.argv:
     SCENARIOS += [
-        long_messages, collective_calls, what_is_refused, a_failed_program_leaves_a_trace,
+        long_messages, collective_calls, times_of_calls, what_is_refused,
+        a_failed_program_leaves_a_trace,
     ]  # fmt: skip
 
 run(SCENARIOS)
