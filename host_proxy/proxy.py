@@ -110,6 +110,8 @@ class Proxy:
                 take(g)
                 return_slots(g)
             worked |= self.python.step()
+            if worked:
+                self.state.globals[st.G_IDLE_SINCE] = 0
             if worked or self.state.globals[st.G_PYTHON]:
                 idle_since = self._rest(worked, idle_since)
 

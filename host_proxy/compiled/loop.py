@@ -11,7 +11,7 @@ from gmpi.contract.wire import OP_NULL
 from host_proxy.compiled.dispatch import count_null, dispatch, wants_python
 from host_proxy.compiled.progress import progress, release_synchronizes
 from host_proxy.platform import state as st
-from host_proxy.platform.idle import TURNS_PER_CLOCK, now_ns, wait_a_little
+from host_proxy.platform.idle import TURNS_PER_CLOCK, naps, now_ns, wait_a_little
 from host_proxy.platform.native import bump, entry, get, jit, put
 from host_proxy.records.completion import find_overdue
 from host_proxy.records.ring import arrived, decode, element_count, opcode, return_slots, take
@@ -23,7 +23,7 @@ TICK = 2  # Python should look after its requests
 BATCH = 64  # records between two looks at MPI; also how often slots are returned to producers
 _TICK_TURNS = 4  # of idle turns
 _BUSY_TICK_TURNS = 64  # however much there is to do: nobody starves
-_COMMAND_TURNS = 4
+_NAP_TURNS = 4  # between two looks at the clock
 _TICK_NS = 50_000  # a channel is opened once, and then never again
 _PYTHON_WANTED = -1
 
@@ -69,9 +69,8 @@ def is_due(g):
 @entry
 def run(g):
     """Serves the ring until there is a reason to return: STOPPED, RECORD or TICK."""
-    turns = 0  # since the last work
-    began = 0  # when they began, ns
-    idle_ns = 0
+    turns = 0  # since the last work, or since Python's turn
+    idle_ns = 0  # since the last work
     while get(g, st.G_STOP) == 0:
         bump(g, st.G_TURNS, 1)
         taken = serve(g)
@@ -84,22 +83,25 @@ def run(g):
             put(g, st.G_NOW, now_ns(g))
             find_overdue(g)
             turns = 0
+            put(g, st.G_IDLE_SINCE, 0)
             if get(g, st.G_PYTHON) and get(g, st.G_TURNS) % _BUSY_TICK_TURNS == 0:
                 return TICK
             if is_due(g):
                 return TICK
             continue
-        # A command must not wait for as many turns as that: they may be naps.
+        # Neither a command nor what Python looks for must wait for as many turns as that where they
+        # are naps.
         alone = get(g, st.G_COMMANDED) & ~get(g, st.G_DOORBELL) | get(g, st.G_NARROW_BLOCKS) != 0
-        if turns % TURNS_PER_CLOCK == 0 or (alone and turns % _COMMAND_TURNS == 0):
+        often = alone or naps(g, idle_ns)
+        if turns % TURNS_PER_CLOCK == 0 or (often and turns % _NAP_TURNS == 0):
             now = now_ns(g)
             put(g, st.G_NOW, now)
             find_overdue(g)
+            if get(g, st.G_IDLE_SINCE) == 0:
+                put(g, st.G_IDLE_SINCE, now)
+            idle_ns = now - get(g, st.G_IDLE_SINCE)
             if is_due(g):
                 return TICK
-            if turns == 0:
-                began = now
-            idle_ns = now - began
         turns += 1
         if get(g, st.G_PYTHON) and turns % _TICK_TURNS == 0:
             return TICK

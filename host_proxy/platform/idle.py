@@ -38,9 +38,15 @@ def nap(g, ns):
 
 
 @jit
+def naps(g, idle_ns):
+    """Whether the proxy naps after so long without work."""
+    return idle_ns > get(g, st.G_SPIN_NS) + get(g, st.G_YIELD_NS)
+
+
+@jit
 def wait_a_little(g, turns, idle_ns):
     """One idle turn: the ``turns``-th since the last work, which was ``idle_ns`` ago."""
-    if idle_ns > get(g, st.G_SPIN_NS) + get(g, st.G_YIELD_NS):
+    if naps(g, idle_ns):
         nap(g, get(g, st.G_SLEEP_NS))
     elif get(g, st.G_CROWDED) and turns > _CROWDED_YIELDS:
         nap(g, _CROWDED_NAP_NS)

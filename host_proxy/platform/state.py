@@ -147,11 +147,12 @@ from host_proxy.platform.reductions import Reductions
     F_NANOSLEEP,
     G_CHANNELS,  # 1: there is a direct road, whose control messages Python looks for
     G_TICKED,  # when it last did, ns
+    G_IDLE_SINCE,  # when the proxy first found nothing to do since its last work, ns; 0: it works
     G_OPENING,  # partitioned requests whose other end is not known, for which Python looks, too
     G_BUFFERED,  # 1: buffered sends are under way, for which it looks, or the host asks something
     G_PROBED,  # messages that probes have taken from MPI: receives look among them first
     F_MOVING,  # of the first collective that moves blocks; the others follow, in the table's order
-) = range(108)
+) = range(109)
 G_COUNT = F_MOVING + len(ROWS)
 
 # --- slots ---------------------------------------------------------------------------------------

@@ -231,14 +231,15 @@ class Mpi4pyEngine(Operations):
         return status
 
     def step(self) -> bool:
-        """Tests every pending MPI request once; whether anything completed."""
+        """Tests every pending MPI request once; whether anything completed or was heard."""
         if self.state.globals[st.G_HANDED]:
             self.take_over()
         if self.state.globals[st.G_OPENING]:
             self.state.opening()
         if self.state.globals[st.G_BUFFERED]:
             self.state.buffered.step()
-        if self.state.globals[st.G_CHANNELS] and self.channels.listen():
+        heard = bool(self.state.globals[st.G_CHANNELS]) and self.channels.listen()
+        if heard:
             opening, self.opening = self.opening, []
             for slot, operation in opening:
                 self.resume(slot, operation, None)
@@ -250,7 +251,7 @@ class Mpi4pyEngine(Operations):
                 self.requests.append((request, slot, operation))
             else:
                 self.resume(slot, operation, value)
-        return len(self.requests) < before
+        return heard or len(self.requests) < before
 
     def fail(self, slot: int, exc: MPI.Exception | Failure) -> None:
         error = error_class(exc)
