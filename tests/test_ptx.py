@@ -22,9 +22,10 @@ PACKET_LOAD = "ld.relaxed.sys.global.b128"
 
 
 def fill(cache: Path) -> list[Path]:
-    """The files of an empty cache that ``gmpi cache fill`` has filled."""
+    """The files of an empty cache that ``gmpi cache fill`` has filled: 400 s of processor time."""
     options = {"NUMBA_ENABLE_CUDASIM": "0", "GMPI_CACHE_DIR": str(cache)}
-    status, text = launcher.python("-m", "gmpi", "cache", "fill", "--cc", "9.0", **options)
+    command = ["-m", "gmpi", "cache", "fill", "--cc", "9.0"]
+    status, text = launcher.python(*command, timeout=600, **options)
     assert status == 0, text
     functions = len(list(cache.glob("*.ptx")))
     assert f"sm_90: {functions} functions in {cache}" in text
@@ -43,7 +44,8 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     filled = [] if some else fill(cache)
     options = {"NUMBA_ENABLE_CUDASIM": "0", "GMPI_CACHE_DIR": str(cache)}
     program = "tests/compile_for_sm90.py"
-    status, text = launcher.python(program, *some, str(directory), timeout=240, **options)
+    limit = 240 if some else 600
+    status, text = launcher.python(program, *some, str(directory), timeout=limit, **options)
     assert status == 0, text
     # These were the ones that kernels look for, and all of them.
     assert some or sorted(cache.iterdir()) == filled
