@@ -14,6 +14,8 @@ if { [ "$gpus" = 1 ] && [ "$1" != no-mps ]; } || [ "$1" = mps ]; then
   export CUDA_MPS_PIPE_DIRECTORY=/tmp/mps CUDA_MPS_LOG_DIRECTORY=/tmp/mpslog
   mkdir -p "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
   nvidia-cuda-mps-control -d
+  # What the daemon shows to its clients has numbers from 0 on.
+  [ -n "$CUDA_VISIBLE_DEVICES" ] && export CUDA_VISIBLE_DEVICES=$(seq -s, 0 $((gpus - 1)))
   trap 'echo quit | nvidia-cuda-mps-control' EXIT
 fi
 [ "$1" = no-mps ] && unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
