@@ -227,6 +227,7 @@ MEASURED = {
     "test_roads": [("roads.py", "-m 8:8 --threads 8 --no-rates")],
     "test_partitioned": [("partitioned.py", "")],
     "test_both_ways": [("both_ways.py", "")],
+    "test_late": [("late.py", "-m 8:1K")],
     "test_onesided": [("onesided.py", "")],
     "test_collectives": [("collectives.py", "-m 8 --threads 8")],
     "test_long_collectives": [("collectives.py", "--long")],
@@ -282,6 +283,15 @@ def test_both_ways(measured: Measured) -> None:
     ((text, found),) = measured["test_both_ways"]
     assert "payloads checked: all right" in text
     assert all(row["waitall"]["p50"] > 0 and row["waits"]["p50"] > 0 for row in found["rows"])
+
+
+@pytest.mark.mpich
+@pytest.mark.mpi
+def test_late(measured: Measured) -> None:
+    ((text, found),) = measured["test_late"]
+    assert "payloads checked: all right" in text
+    assert [row["size"] for row in found["rows"]] == [8, 1024]
+    assert all(late["p50"] > 0 for row in found["rows"] for late in row["late_us"].values())
 
 
 @pytest.mark.mpich
