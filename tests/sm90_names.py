@@ -3,10 +3,7 @@
 #: What one full warp does for a small message, tuned for latency.
 INLINE = ["gmpi_open_inline", "gmpi_finish_small", "gmpi_transact"]
 #: The same on the direct road, and of collectives there: by all threads of a scope.
-DIRECT = [
-    f"gmpi_direct_{call}_{scope}"
-    for call in ("send", "post", "take", "allreduce", "bcast", "barrier", "blocks_at_once")
-    for scope in ("block", "warp")
-]
+_CALLS = "send send_many post take take_many allreduce bcast barrier blocks_at_once"
+DIRECT = [f"gmpi_direct_{call}_{scope}" for call in _CALLS.split() for scope in ("block", "warp")]
 #: What moves bytes.
 MOVING = ["gmpi_copy_to_staging", "gmpi_copy_from_staging", "gmpi_direct_reduce_words"]

@@ -25,7 +25,7 @@ ALONE_S = rows.ALONE_NS / 1e9
 @cuda.jit
 def in_kernel(ctx, what, handle, mark, out):  # type: ignore[no-untyped-def]
     if what == "open":
-        out[0] = rows.direct_handle(ctx, SLOT, NUMBER, True)
+        out[0] = rows.direct_handle(ctx, SLOT, NUMBER, rows.SMALL)
         rows.open_row(ctx, SLOT, out[0], 4096, mark, rows.BEGINS, 1, 8)
     elif what == "look":
         out[0] = rows.left_alone(ctx, SLOT)

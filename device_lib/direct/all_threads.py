@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from device_lib.direct import packets, rows, table
+from device_lib.direct import own, packets, rows, table
 from device_lib.direct.claims import CLAIMED, FOREIGN, NOT_YET, claim, end
 from device_lib.direct.grid_team import share, shares_of
-from device_lib.direct.one_warp import PROXIED_ROAD, free_slots
+from device_lib.direct.one_warp import PROXIED_ROAD
+from device_lib.direct.warp_messages import LOOKS_ALONE, free_slots
 from device_lib.direct.words import elements_of
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import may_go_direct
@@ -171,6 +172,8 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
         own_word = 0
         if mine:
             own_low, own_word = gpu.read_packet(at + packet * PACKET_BYTES)
+        if looks > 1 and leave == 0 and not own.are_noted_besides(handle):
+            looks += LOOKS_ALONE
         tried = 1
         while word >> 32 & LOW_32 != mark and tried < looks:
             gpu.spin()

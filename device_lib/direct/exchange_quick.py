@@ -39,7 +39,9 @@ from device_lib.direct.exchange_lanes import (
     step_of,
     take_two,
 )
+from device_lib.direct.own import are_noted_besides
 from device_lib.direct.registered import places_by_warp
+from device_lib.direct.rows import direct_handle
 from device_lib.move.copy import load_payload, store_payload
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import sign32
@@ -53,7 +55,10 @@ from gmpi.contract.constants import SUCCESS
 from gmpi.contract.moves import BACK, OUT
 from gmpi.contract.wire import LOW_32
 
-_LOOKS = 4 if gpu.SIMULATOR else 64  # for messages, before they are entered as requests
+# For messages, before they are entered as requests; and where the block has no others that it must
+# go on with meanwhile: who comes late costs no more than that.
+_LOOKS = 4 if gpu.SIMULATOR else 64
+_LOOKS_ALONE = 4 if gpu.SIMULATOR else 512
 _ANSWER_LOOKS = 2 if gpu.SIMULATOR else 6  # for answers
 
 # What has become of a message that a lane receives.
@@ -330,8 +335,10 @@ def _quick(
     state = _PENDING if wants and not packets.refreshed(number_back) else _NONE
     usual = sends and not packets.refreshed(number)
     answer_looks = 0 if swaps else _ANSWER_LOOKS
+    anybody = direct_handle(ctx, 0, 0, 0)
+    most = _LOOKS if are_noted_besides(anybody) else _LOOKS_ALONE
     looked = 0
-    while looked < _LOOKS:
+    while looked < most:
         now = usual and not sent
         needed = now and ahead < (1 if nbytes <= channels.ROOM else channels.DEPTH)
         ahead = look_for_credits(gpu.ballot(ALL_LANES, needed), cells, number, counters, ahead)
@@ -344,7 +351,7 @@ def _quick(
         held = swaps and state == _PENDING and sends and not sent
         state = _HELD if held else state
         unsent = gpu.ballot(ALL_LANES, usual and not sent)
-        looks = 1 if unsent != 0 else _LOOKS - looked  # whose slots others give back meanwhile
+        looks = 1 if unsent != 0 else most - looked  # whose slots others give back meanwhile
         state = _receive(ctx, state, room, target, sending, inbox, number_back, straight, looks)
         state = _PENDING if held else state
         looked += looks

@@ -210,7 +210,7 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
         gpu.sync_block()
         handle = int64(-1)
         if slot >= 0:
-            handle = rows.direct_handle(ctx, slot, 0, False)
+            handle = rows.direct_handle(ctx, slot, 0, 0)
             if gpu.thread_rank() < 32:
                 tell_linked(ctx, OP_WAITS, handle)
         return handle

@@ -32,7 +32,7 @@ def make_late_waits(scope: Scope, help_others: Callable) -> SimpleNamespace:
         sync()
         handle = -1
         if slot >= 0:
-            handle = rows.direct_handle(ctx, slot, 0, False)
+            handle = rows.direct_handle(ctx, slot, 0, 0)
         return handle
 
     @device

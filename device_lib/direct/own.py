@@ -16,6 +16,7 @@ from device_lib.direct import rows
 from device_lib.platform import primitives as gpu
 from device_lib.platform.primitives import device
 from device_lib.proxied import slots
+from gmpi.contract.wire import HANDLE_CONTEXT_SHIFT
 
 
 @device
@@ -44,6 +45,20 @@ def forget(handle):
         if gpu.get_block_note(index) == handle:
             gpu.put_block_note(index, 0)
         index += gpu.opaque(1)
+
+
+@device
+def are_noted_besides(handle):
+    """Whether there may be noted requests besides this one that are not mere receives of what fits
+    the wide slot: those keep nobody waiting for long. Any lane, without device memory."""
+    found = False
+    index = 0
+    while index < gpu.NOTES:
+        other = gpu.get_block_note(index)
+        ours = (other ^ handle) >> HANDLE_CONTEXT_SHIFT == 0  # the same context, and road
+        found = found or (ours and other != handle and not rows.is_wide(other))
+        index += gpu.opaque(1)
+    return found
 
 
 @device

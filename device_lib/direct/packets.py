@@ -11,7 +11,7 @@ from device_lib.move.copy import load_payload, store_payload
 from device_lib.move.mailbox import groups_of, put_mail, take_mail
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
-from device_lib.platform.primitives import device, uint32
+from device_lib.platform.primitives import device, int64, uint32
 from gmpi.contract import channels
 from gmpi.contract.wire import CONTROL_ABORT, LOW_32, PACKET_BYTES, PACKET_PAYLOAD
 
@@ -20,6 +20,7 @@ refreshed = device(channels.is_refreshed)
 count = device(channels.packets_of)
 word_of_wide = device(channels.wide_word)
 _PATIENCE = 256  # looks at packets between two at the abort word
+SHIFT = PACKET_PAYLOAD - channels.HEADER_PAYLOAD  # as if packet 0 were as full as the others
 
 
 @device
@@ -29,26 +30,30 @@ def inbox_slot(inbox, number):
 
 
 @device
-def load_packet(source, nbytes, packet):
-    """(low word, high word) of a packet of a message of at most ROOM bytes."""
+def _bytes_of(packet):
+    """(the first byte of a message that a packet brings, how many it has room for)."""
     if packet == 0:
-        low, high = load_payload(source, min(nbytes, channels.HEADER_PAYLOAD))
-        return low, nbytes
-    begin = channels.HEADER_PAYLOAD + (packet - 1) * PACKET_PAYLOAD
-    low, high = load_payload(source + begin, nbytes - begin)
-    return low, high & LOW_32
+        return uint32(0), uint32(channels.HEADER_PAYLOAD)
+    return uint32(packet * uint32(PACKET_PAYLOAD) - SHIFT), uint32(PACKET_PAYLOAD)
+
+
+@device
+def load_packet(source, nbytes, packet):
+    """(low word, high word) of a packet of a message of at most ROOM bytes.
+
+    Lanes that load different packets do so together: the first one is not another case.
+    """
+    begin, room = _bytes_of(uint32(packet))
+    low, high = load_payload(source + begin, min(uint32(nbytes - begin), room))
+    return low, int64(nbytes) if packet == 0 else high & LOW_32
 
 
 @device
 def store_packet(target, room, packet, low, word):
     """Stores what has come in a packet to the user's buffer of ``room`` bytes."""
-    begin = 0
-    left = min(room, channels.HEADER_PAYLOAD)
-    if packet > 0:
-        begin = channels.HEADER_PAYLOAD + (packet - 1) * PACKET_PAYLOAD
-        left = room - begin
-    if left > 0:
-        store_payload(target + begin, low, word & LOW_32, left)
+    begin, most = _bytes_of(uint32(packet))
+    if begin < uint32(room):
+        store_payload(target + begin, low, word & LOW_32, min(uint32(room - begin), most))
 
 
 @device
@@ -130,9 +135,6 @@ def take_run(ctx, at, target, nbytes, last, mark, packet, step):
         1 where waits were aborted before, else 0.
     """
     return _take_linked(ctx.mapped, at, target, nbytes | last << 32, mark, packet, step)
-
-
-SHIFT = PACKET_PAYLOAD - channels.HEADER_PAYLOAD  # as if packet 0 were as full as the others
 
 
 @device

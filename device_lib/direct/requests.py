@@ -15,9 +15,10 @@ from device_lib.direct import own, rows, table
 from device_lib.direct.all_threads import draw, make_all_threads
 from device_lib.direct.claims import CLAIMED, FOREIGN, LOST, NOT_YET, RESUMED, claim_again
 from device_lib.direct.going_on import is_send, make_going_on
-from device_lib.direct.one_warp import LOOKS, PROXIED_ROAD, make_one_warp
+from device_lib.direct.one_warp import PROXIED_ROAD, make_one_warp
 from device_lib.direct.sends import first_stage
 from device_lib.direct.synchronize import make_complete_open
+from device_lib.direct.warp_messages import LOOKS
 from device_lib.direct.words import (
     call_of,
     elements_of,
@@ -145,7 +146,7 @@ def make_direct(
         slot = take_slot(ctx, -1, taking.SMALL)
         if slot < 0:
             return slots.error_handle(-slot)
-        handle = rows.direct_handle(ctx, slot, number, False, sends)
+        handle = rows.direct_handle(ctx, slot, number, 0, sends)
         if address == wire.SCATTERED:
             if leads():
                 direction = LAYOUT_SEND if sends else LAYOUT_RECV

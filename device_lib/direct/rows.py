@@ -62,25 +62,24 @@ RESUMED = 1  # mine, and TOUCHED
 BUSY = 2  # a helper has it: soon
 FOREIGN = 3
 
+# Of the handle of a receive in one piece: one warp takes it, by a packet for each lane;
+SMALL = 1 << wire.HANDLE_SMALL_SHIFT
+MEDIUM = 1 << wire.HANDLE_MEDIUM_SHIFT  # one warp takes it, by several for each;
+WIDE = SMALL | MEDIUM  # the wide slot has room for it; else nothing.
+
 
 @device
-def direct_handle(ctx, slot, number, small, sends=False):
-    """
-    Args:
-        small: whether one warp can take the message.
-        sends: whether it is a send.
-    """
+def direct_handle(ctx, slot, number, kind, sends=False):
+    """``kind``: SMALL, MEDIUM, WIDE or 0."""
     handle = mark_of(number) | slot << wire.HANDLE_SLOT_SHIFT | 1 << wire.HANDLE_DIRECT_SHIFT
-    if small:
-        handle |= 1 << wire.HANDLE_SMALL_SHIFT
     if sends:
         handle |= 1 << wire.HANDLE_SENDS_SHIFT
-    return handle | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT
+    return handle | kind | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT
 
 
 @device
-def is_small(handle):
-    return handle >> wire.HANDLE_SMALL_SHIFT & 1 != 0
+def is_wide(handle):
+    return handle & WIDE == WIDE
 
 
 @device

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 
 from device_lib.platform.library import linked
-from device_lib.platform.primitives import SIMULATOR, device, opaque
+from device_lib.platform.primitives import SIMULATOR, device, int64, opaque
 from gmpi.contract.wire import PACKET_PAYLOAD
 
 _WARP_BYTES = 32 * 16  # what the lanes of a full warp move in one access each
@@ -66,6 +66,7 @@ else:
         load_1,
         load_1_sys,
         load_4,
+        load_4_if,
         load_8,
         load_16,
         load_16_if,
@@ -106,15 +107,10 @@ else:
         """(low word, high word) of up to 12 bytes of a buffer; bytes past ``valid`` are 0."""
         if address & 3 != 0 or valid & 3 != 0:
             return _load_payload_bytes(address, valid)
-        low = 0
-        high = 0
-        if valid >= 4:
-            low = load_4(address)
-        if valid >= 8:
-            low |= load_4(address + 4) << 32
-        if valid >= 12:
-            high = load_4(address + 8)
-        return low, high
+        first = load_4_if(address, valid >= 4)  # all three under way at once
+        second = load_4_if(address + 4, valid >= 8)
+        third = load_4_if(address + 8, valid >= 12)
+        return int64(first) | int64(second) << 32, int64(third)
 
     @device
     def store_payload(address, low, high, valid):

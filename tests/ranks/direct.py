@@ -89,7 +89,7 @@ def sizes_between_the_ways(g: gmpi.Context) -> None:
     """In a slot, in the wide slot, in parts and rounds; all at once, taken in any order, and cut
     off."""
     sizes = [ROOM, ROOM + 1, WIDE_ROOM, WIDE_ROOM + 1, 2 * PART_BYTES + 1, 9]
-    sizes += [STAGED_BYTES + PART_BYTES + 5]
+    sizes += [STAGED_BYTES + PART_BYTES + 5, 380, 381, 1532, 2047]
     threads_of_block = 40
     if every_shape():
         sizes += [ROOM - 1, 40001, WIDE_ROOM - 1, ROOM + 4]
