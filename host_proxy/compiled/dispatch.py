@@ -7,7 +7,7 @@ Both engines admit, and refuse, requests through the functions here.
 from __future__ import annotations
 
 from gmpi.contract import wire
-from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, SUCCESS
+from gmpi.contract.constants import ANY_SOURCE, ANY_TAG
 from gmpi.contract.moves import is_counted
 from host_proxy.compiled.collectives import start_collective
 from host_proxy.compiled.point_to_point import chunk_done, failed_chunk_done
@@ -18,9 +18,20 @@ from host_proxy.platform import state as st
 from host_proxy.platform import trace
 from host_proxy.platform.flight import taken
 from host_proxy.platform.idle import now_ns
-from host_proxy.platform.native import bump, entry, get, jit, load, put
+from host_proxy.platform.native import (
+    apart,
+    bump,
+    entry,
+    entry_apart,
+    entry_inlined,
+    get,
+    inlined,
+    jit,
+    load,
+    put,
+)
 from host_proxy.records.checks import check, check_handle, is_matched
-from host_proxy.records.completion import complete, write
+from host_proxy.records.completion import end, write
 from host_proxy.records.fault_log import log_fault, log_record
 from host_proxy.records.tables import communicator, is_large, row_of, slot_of
 
@@ -29,14 +40,14 @@ _is_counted = jit(is_counted)
 _REFUSED_ORIGIN = (ANY_SOURCE & wire.LOW_32) + (ANY_TAG << 32)
 
 
-@jit
+@inlined
 def count_null(g, value):
     """A NULL record: nothing to do, but none may be lost."""
     bump(g, st.G_NULLS, 1)
     bump(g, st.G_NULL_SUM, value)
 
 
-@jit
+@inlined
 def wants_python(g, r):
     """Whether the record is for the mpi4py engine."""
     op = get(r, st.R_OP)
@@ -64,7 +75,7 @@ def wants_python(g, r):
     return comm < wire.COMMUNICATORS and get(communicator(g, comm), st.C_COLLECTIVES) > 0
 
 
-@jit
+@inlined
 def enter(g, r, row):
     """The record's request is open in a row."""
     handle = get(r, st.R_HANDLE)
@@ -93,7 +104,7 @@ def enter(g, r, row):
     bump(g, st.G_SERIAL, 1)
 
 
-@jit
+@inlined
 def _check(g, r):
     """The error class of a record that opens a request, else 0.
 
@@ -103,12 +114,14 @@ def _check(g, r):
     """
     error = check(g, r)
     op = get(r, st.R_OP)
-    if error == 0 and op != wire.OP_ABORT and op != wire.OP_REQUEST_FREE:
-        error = load(get(g, st.G_CONTROL) + wire.CONTROL_ABORT)
+    if error == 0:
+        aborted = load(get(g, st.G_CONTROL) + wire.CONTROL_ABORT)
+        if aborted != 0 and op != wire.OP_ABORT and op != wire.OP_REQUEST_FREE:
+            return aborted
     return error
 
 
-@entry
+@entry_inlined
 def admit(g, r):
     """Opens the record's request: the address of its row, 0 when it was refused or opens none."""
     op = get(r, st.R_OP)
@@ -118,21 +131,27 @@ def admit(g, r):
     if op == wire.OP_FAULT:
         log_fault(g, r)
         return 0
-    handle = get(r, st.R_HANDLE)
     if not check_handle(g, r):
-        taken(g, r, log_record(g, r, ops.REQUEST, handle, 0, 0))
+        taken(g, r, log_record(g, r, ops.REQUEST, get(r, st.R_HANDLE), 0, 0))
         return 0
     error = _check(g, r)
     taken(g, r, error)
-    row = row_of(g, slot_of(handle))
-    put(row, st.S_HANDLE, handle)
+    row = row_of(g, slot_of(get(r, st.R_HANDLE)))
     if error != 0:
-        put(row, st.S_FAILED, error)  # for what is_late() is asked about
-        write(g, slot_of(handle), handle, 0, error, 0, _REFUSED_ORIGIN, 0)
+        _refuse(g, r, row, error)
         return 0
     enter(g, r, row)
     trace.begin(g, row)
     return row
+
+
+@apart
+def _refuse(g, r, row, error):
+    """Ends a request that is not opened."""
+    handle = get(r, st.R_HANDLE)
+    put(row, st.S_HANDLE, handle)
+    put(row, st.S_FAILED, error)  # for what is_late() is asked about
+    write(g, slot_of(handle), handle, 0, error, 0, _REFUSED_ORIGIN, 0)
 
 
 @entry
@@ -161,7 +180,7 @@ def is_late(g, r):
     return get(row, st.S_HANDLE) == get(r, st.R_HANDLE) and get(row, st.S_FAILED) != 0
 
 
-@entry
+@entry_apart
 def note_wait(g, r):
     """A kernel waits on the direct road: the request's row says so as if it were ours, for reports
     and time-outs, until its second record."""
@@ -193,7 +212,7 @@ def note_wait(g, r):
     trace.leave_out(g, row)
 
 
-@jit
+@apart
 def dispatch_chunk(g, r):
     row = chunk_row(g, r)
     if row == 0:
@@ -205,7 +224,7 @@ def dispatch_chunk(g, r):
         log_record(g, r, ops.REQUEST, get(r, st.R_DONE), 0, 0)
 
 
-@jit
+@inlined
 def dispatch(g, r):
     """Carries out one decoded record."""
     op = get(r, st.R_OP)
@@ -223,7 +242,7 @@ def dispatch(g, r):
     elif op == wire.OP_IRECV:
         start_receive(g, row)
     elif op == wire.OP_PING:
-        complete(g, row, now_ns(g) & wire.BYTES_MASK, SUCCESS, ANY_SOURCE, ANY_TAG)
+        end(g, row, now_ns(g) & wire.BYTES_MASK)
     elif op == wire.OP_SYNCHRONIZE:
         bump(g, st.G_SYNCS, 1)
     else:

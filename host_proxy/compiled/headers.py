@@ -18,7 +18,7 @@ from gmpi.contract import wire
 from gmpi.contract.rules import chunk_bytes_of, fits_mailbox
 from host_proxy.compiled.transfer import peer_field
 from host_proxy.platform import state as st
-from host_proxy.platform.native import entry, get, jit, load
+from host_proxy.platform.native import entry, get, inlined, jit, load
 
 _chunk_bytes_of = jit(chunk_bytes_of)
 _fits_mailbox = jit(fits_mailbox)
@@ -86,6 +86,15 @@ def write_header(message: np.ndarray, header: Header) -> None:
     _WORDS.pack_into(message.data, 0, header.total, follow, header.shared, p2p)
 
 
+@inlined
+def is_whole(g, address, nbytes):
+    """Whether a message is as it should be and has its payload in it. Word 3 says nothing then."""
+    header = header_at(address)
+    there = header.total >= 0 and nbytes == wire.MESSAGE_HEADER + header.total
+    short = there and header.total <= get(g, st.G_EAGER) and load(address + 8) == 0
+    return short and header.shared == wire.NOT_SHARED
+
+
 @entry
 def header_flaw(g, address, nbytes, peer):
     """What is wrong with a message, WELL if nothing: then all its header says can be relied on.
@@ -103,12 +112,12 @@ def header_flaw(g, address, nbytes, peer):
         known = header.total == 0 and header.chunk == 0 and load(address + 24) == 0
         known = known and 0 < header.transfer <= 0xFF
         return WELL if known and nbytes == wire.MESSAGE_HEADER else BAD_SLOT
-    if load(address + 8) == 0:  # the payload is in it; word 3 says nothing
+    if is_whole(g, address, nbytes):
+        return WELL
+    if load(address + 8) == 0:
         if header.total < 0 or header.total > eager:
             return BAD_TOTAL
-        if nbytes != wire.MESSAGE_HEADER + header.total:
-            return BAD_LENGTH
-        return WELL if header.shared == wire.NOT_SHARED else BAD_SLOT
+        return BAD_SLOT if nbytes == wire.MESSAGE_HEADER + header.total else BAD_LENGTH
     if header.total <= eager or header.total > wire.POSITION_MASK:
         return BAD_TOTAL
     if nbytes != wire.MESSAGE_HEADER:

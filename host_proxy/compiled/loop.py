@@ -12,9 +12,18 @@ from host_proxy.compiled.dispatch import count_null, dispatch, wants_python
 from host_proxy.compiled.progress import progress, release_synchronizes
 from host_proxy.platform import state as st
 from host_proxy.platform.idle import TURNS_PER_CLOCK, naps, now_ns, wait_a_little
-from host_proxy.platform.native import bump, entry, get, jit, put
+from host_proxy.platform.native import apart, bump, entry, get, jit, put
 from host_proxy.records.completion import find_overdue
-from host_proxy.records.ring import arrived, decode, element_count, opcode, return_slots, take
+from host_proxy.records.ring import (
+    arrived,
+    element_count,
+    opcode,
+    place_of,
+    read,
+    record_at,
+    return_slots,
+    take_to,
+)
 
 STOPPED = 0
 RECORD = 1  # the record at the head, decoded, is for the mpi4py engine
@@ -28,25 +37,27 @@ _TICK_NS = 50_000  # a channel is opened once, and then never again
 _PYTHON_WANTED = -1
 
 
-@jit
+@apart
 def serve(g):
     """Takes up to BATCH records: how many, or _PYTHON_WANTED for the one that is now decoded."""
     r = get(g, st.G_RECORD)
+    place = place_of(g)
+    head = get(g, st.G_HEAD)
     taken = 0
     while taken < BATCH:
-        address = arrived(g)
-        if address == 0:
+        if not arrived(place, head):
             break
+        address = record_at(place, head)
         if opcode(address) == OP_NULL:
             count_null(g, element_count(address))
-        elif not decode(g):
+        elif not read(g, head, address):
             break
         elif wants_python(g, r):
             return_slots(g)
             return _PYTHON_WANTED
         else:
             dispatch(g, r)
-        take(g)
+        head = take_to(g, head)
         taken += 1
     if taken:
         return_slots(g)
@@ -76,7 +87,7 @@ def run(g):
         taken = serve(g)
         if taken == _PYTHON_WANTED:
             return RECORD
-        done = progress(g)
+        done = progress(g) if get(g, st.G_ACTIVE) else 0
         if get(g, st.G_SYNCS):
             release_synchronizes(g)
         if taken or done:

@@ -19,10 +19,22 @@ from __future__ import annotations
 from gmpi.contract.constants import ERR_INTERN
 from host_proxy.platform import flight
 from host_proxy.platform import state as st
-from host_proxy.platform.native import bump, call, get, jit, load, load_int, put, store, store_int
+from host_proxy.platform.native import (
+    apart,
+    bump,
+    call,
+    get,
+    inlined,
+    jit,
+    load,
+    load_int,
+    put,
+    store,
+    store_int,
+)
 
 
-@jit
+@apart
 def error_class(g, code):
     """MPI_Error_class."""
     if code == 0:
@@ -31,19 +43,19 @@ def error_class(g, code):
     return load_int(get(g, st.G_OUTCOUNT))
 
 
-@jit
+@inlined
 def entry_at(g, number):
     """Address of our row beside the MPI handle ``number``."""
     return get(g, st.G_PENDING_TABLE) + number * st.A_ROW_BYTES
 
 
-@jit
+@inlined
 def next_handle(g):
     """Address of the MPI handle of the next request to be added."""
     return get(g, st.G_HANDLES) + get(g, st.G_END) * get(g, st.G_HANDLE_BYTES)
 
 
-@jit
+@inlined
 def add(g, row, kind, index):
     """Keeps the MPI request that has just been written at ``next_handle``."""
     at = entry_at(g, get(g, st.G_END))
@@ -75,7 +87,7 @@ def keep(g, begin, end):
     put(g, st.G_KEPT, kept)
 
 
-@jit
+@inlined
 def is_full(g):
     """Whether one more request would not fit. It never is: a count that is wrong must not write
     past the handles, but end the request that it is about."""
@@ -98,7 +110,7 @@ def send(g, row, address, nbytes, dest, tag, comm, kind, index):
 
 
 # wide: as ``send``
-@jit
+@inlined
 def receive(g, row, address, nbytes, source, tag, comm, kind, index):
     """``send`` for MPI_Irecv."""
     if is_full(g):
@@ -112,7 +124,7 @@ def receive(g, row, address, nbytes, source, tag, comm, kind, index):
     return code
 
 
-@jit
+@inlined
 def test(g):
     """MPI_Test of a request that has just been made and is not kept yet: (whether it is over,
     MPI's error code)."""

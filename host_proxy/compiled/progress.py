@@ -11,7 +11,17 @@ from host_proxy.compiled.receiving import receive_failed, received, received_chu
 from host_proxy.compiled.sending import credited, sent, sent_chunk
 from host_proxy.platform import flight, trace
 from host_proxy.platform import state as st
-from host_proxy.platform.native import bump, call, entry, get, jit, load_int, put, store_int
+from host_proxy.platform.native import (
+    apart,
+    bump,
+    call,
+    entry,
+    get,
+    inlined,
+    load_int,
+    put,
+    store_int,
+)
 from host_proxy.records.completion import complete
 from host_proxy.records.tables import row_of
 
@@ -19,7 +29,7 @@ _WIDTH = 16  # requests to test for each that completes
 _MEMORY = 8  # calls of MPI_Testsome over which that is averaged
 
 
-@jit
+@inlined
 def finished(g, row, kind, index, code, status):
     """One MPI request of an open request has completed, with MPI's error code."""
     bump(row, st.S_PENDING, -1)
@@ -28,23 +38,31 @@ def finished(g, row, kind, index, code, status):
     source = load_int(status + get(g, st.G_STATUS_SOURCE))
     tag = load_int(status + get(g, st.G_STATUS_TAG))
     nbytes = load_int(status + get(g, st.G_STATUS_COUNT))
+    well = code == 0 and get(row, st.S_FAILED) == 0
+    if well and kind == st.RECEIVE:
+        received(g, row, source, tag, nbytes)
+    elif well and kind == st.SEND:
+        sent(g, row)
+    elif kind == st.RECEIVE and code != 0:
+        receive_failed(g, row, source, tag, nbytes, code)
+    else:
+        _finished_part(g, row, kind, index, code, nbytes)
+
+
+@apart
+def _finished_part(g, row, kind, index, code, nbytes):
+    """The same of a part of a long message, of a collective, or of a request that fails."""
     if kind == st.RECEIVE_CHUNK or kind == st.CREDIT:
         bump(row, st.S_ARRIVED, 1)
         if code == 0 and not streams.hear(g, row, index, nbytes):
             return
     if code != 0:
-        if kind == st.RECEIVE:
-            receive_failed(g, row, source, tag, nbytes, code)
-        elif kind == st.COLLECTIVE:
+        if kind == st.COLLECTIVE:
             collective_failed(g, row, code)
         else:
             streams.fail(g, row, code)
     elif get(row, st.S_FAILED) != 0:
         streams.settle(g, row)
-    elif kind == st.SEND:
-        sent(g, row)
-    elif kind == st.RECEIVE:
-        received(g, row, source, tag, nbytes)
     elif kind == st.SEND_CHUNK:
         sent_chunk(g, row, index)
     elif kind == st.RECEIVE_CHUNK:
@@ -55,7 +73,7 @@ def finished(g, row, kind, index, code, status):
         collective_done(g, row)
 
 
-@jit
+@inlined
 def take_out(g, at, status, error):
     """Passes on what MPI has completed, and marks its row for ``keep``."""
     row = row_of(g, get(at, st.A_SLOT))
@@ -65,7 +83,7 @@ def take_out(g, at, status, error):
     trace.carried_on(g)
 
 
-@jit
+@apart
 def test_each(g, begin, size):
     """Asks for each request of a window by itself, because MPI_Testsome has failed as a whole.
 
@@ -86,7 +104,7 @@ def test_each(g, begin, size):
     return done
 
 
-@jit
+@inlined
 def test_some(g, begin, size):
     """Passes on what has completed of a window: how many."""
     outcount = get(g, st.G_OUTCOUNT)
@@ -115,7 +133,7 @@ def test_some(g, begin, size):
     return done
 
 
-@jit
+@inlined
 def window(g):
     """How many requests the next MPI_Testsome gets: some times what such calls complete.
 
@@ -126,11 +144,9 @@ def window(g):
     return max(st.WINDOW_LEAST, min(get(g, st.G_FOUND) * _WIDTH // st.FOUND_ONE, st.WINDOW))
 
 
-@jit
+@apart
 def progress(g):
-    """Tests a window of the pending requests; the number that completed."""
-    if get(g, st.G_ACTIVE) == 0:
-        return 0
+    """Tests a window of the pending requests, of which there are some: how many have completed."""
     begin = get(g, st.G_WINDOW)
     if begin == 0:
         put(g, st.G_SWEEP, get(g, st.G_END))

@@ -7,10 +7,10 @@ from gmpi.contract import wire
 from gmpi.contract.constants import ANY_TAG, ERR_INTERN, ERR_TRUNCATE, PROC_NULL, SUCCESS
 from gmpi.contract.rules import is_readable, mailbox_groups, mailed
 from host_proxy.compiled import pending, streams, transfer
-from host_proxy.compiled.headers import WELL, header_at, header_flaw
+from host_proxy.compiled.headers import WELL, header_at, header_flaw, is_whole
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
-from host_proxy.platform.native import bump, get, jit, put, store
+from host_proxy.platform.native import apart, bump, get, inlined, jit, put, store
 from host_proxy.records.completion import close, command, complete, set_base, staging, tell
 from host_proxy.records.fault_log import log_request
 from host_proxy.records.narrow import is_narrow
@@ -23,7 +23,7 @@ _is_readable = jit(is_readable)
 _ALL_BUFFERS = (1 << wire.LARGE_BUFFERS) - 1
 
 
-@jit
+@inlined
 def start_receive(g, row):
     """GMPI_Irecv: MPI_Irecv to the slot's staging (MPI 4.1 section 3.7.2).
 
@@ -43,12 +43,24 @@ def start_receive(g, row):
 # --- what follows ---------------------------------------------------------------------------------
 
 
-@jit
+@inlined
 def received(g, row, source, tag, nbytes):
     """A message, or the header of a long one, is in the slot's staging: so many bytes."""
     put(row, st.S_SOURCE, source)
     put(row, st.S_SOURCE_TAG, tag)
     address = staging(g, get(row, st.S_SLOT)) - wire.MESSAGE_HEADER
+    if is_whole(g, address, nbytes):
+        put(row, st.S_TOTAL, header_at(address).total)
+        end_receive(g, row, 0)
+        close(g, row)
+    else:
+        _received_header(g, row, address, nbytes)
+
+
+@apart
+def _received_header(g, row, address, nbytes):
+    """The header of a long message is there, or of none at all."""
+    source = get(row, st.S_SOURCE)
     peer = transfer.peer_of(g, row, source)
     flaw = header_flaw(g, address, nbytes, peer)
     if flaw != WELL:
@@ -59,9 +71,6 @@ def received(g, row, source, tag, nbytes):
     put(row, st.S_TOTAL, header.total)
     if header.shared == wire.ABANDONED:
         streams.fail_with(g, row, ops.PEER, header.transfer, 0, source)
-    elif header.chunk == 0:
-        end_receive(g, row, 0)
-        close(g, row)
     elif lacks_buffers(g, row, header):  # the mpi4py engine has memory
         _hand_over(g, row)
     else:
@@ -84,7 +93,7 @@ def _hand_over(g, row):
     bump(g, st.G_PYTHON, 1)
 
 
-@jit
+@apart
 def receive_failed(g, row, source, tag, nbytes, code):
     """MPI has failed to receive a message, or the header of a long one: if that is there all the
     same, its sender can be told."""
@@ -203,7 +212,7 @@ def close_chunked_receive(g, row):
         close(g, row)
 
 
-@jit
+@inlined
 def end_receive(g, row, commands):
     """Writes the completion; ``commands`` must have been executed before it counts."""
     total = get(row, st.S_TOTAL)
@@ -212,6 +221,5 @@ def end_receive(g, row, commands):
     if total > room:
         error = ERR_TRUNCATE
         log_request(g, row, ops.LENGTH, error, 0, total, room)
-    tell(
-        g, row, min(total, room), error, get(row, st.S_SOURCE), get(row, st.S_SOURCE_TAG), commands
-    )
+    source, tag = get(row, st.S_SOURCE), get(row, st.S_SOURCE_TAG)
+    tell(g, row, min(total, room), error, source, tag, commands)

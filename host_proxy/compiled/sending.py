@@ -16,8 +16,8 @@ from host_proxy.compiled.transfer import (
     position_of,
 )
 from host_proxy.platform import state as st
-from host_proxy.platform.native import bump, get, jit, put, store
-from host_proxy.records.completion import command, complete, set_base, staging
+from host_proxy.platform.native import apart, bump, get, inlined, jit, put, store
+from host_proxy.records.completion import command, complete, end, set_base, staging
 from host_proxy.records.fault_log import no_payload
 from host_proxy.records.ring import payload_to
 from host_proxy.records.tables import is_large
@@ -27,29 +27,41 @@ _fits_mailbox = jit(fits_mailbox)
 _transfer_number = jit(transfer_number)
 
 
-@jit
+@inlined
 def start_send(g, r, row):
     """GMPI_Isend: MPI_Isend from the slot's staging (MPI 4.1 section 3.7.2)."""
     nbytes = get(row, st.S_BYTES)
-    dest = get(row, st.S_PEER)
-    if dest == PROC_NULL:
+    if get(row, st.S_PEER) == PROC_NULL:
         complete(g, row, 0, SUCCESS, ANY_SOURCE, ANY_TAG)
         return
     payload = staging(g, get(row, st.S_SLOT))
     if get(r, st.R_FLAGS) & wire.FLAG_INLINE and not payload_to(g, r, payload, nbytes):
-        complete(g, row, 0, no_payload(g, r, row), ANY_SOURCE, ANY_TAG)
+        _lacks_payload(g, r, row)
         return
     header = payload - wire.MESSAGE_HEADER
-    tag = get(row, st.S_TAG)
-    comm = messages(g, row)
     store(header, nbytes)
-    if nbytes <= get(g, st.G_EAGER):
-        store(header + 8, 0)
-        store(header + 16, wire.NOT_SHARED)
-        if streams.send_short(g, row, header, wire.MESSAGE_HEADER + nbytes, tag, comm):
-            sent(g, row)
+    if nbytes > get(g, st.G_EAGER):
+        _start_long_send(g, r, row, header)
         return
-    p2p = is_p2p(g, row, dest)
+    store(header + 8, 0)
+    store(header + 16, wire.NOT_SHARED)
+    comm = messages(g, row)
+    length = wire.MESSAGE_HEADER + nbytes
+    if streams.send_short(g, row, header, length, get(row, st.S_TAG), comm):
+        sent(g, row)
+
+
+@apart
+def _lacks_payload(g, r, row):
+    """What the record announces is not in it."""
+    complete(g, row, 0, no_payload(g, r, row), ANY_SOURCE, ANY_TAG)
+
+
+@apart
+def _start_long_send(g, r, row, header):
+    """Sends the header of a message whose payload is not in it."""
+    nbytes = get(row, st.S_BYTES)
+    p2p = is_p2p(g, row, get(row, st.S_PEER))
     begin_chunked_send(g, row, nbytes, p2p)
     shared = get(row, st.S_SHARED)
     store(header + 8, get(row, st.S_CHUNK) | get(row, st.S_TRANSFER) << 32)
@@ -59,7 +71,8 @@ def start_send(g, r, row):
         if p2p & wire.MAILED and not _fits_mailbox(nbytes, get(r, st.R_DONE), get(g, st.G_CHUNK)):
             p2p = wire.P2P
         store(header + 24, p2p | (get(row, st.S_HANDLE) & wire.LOW_32) << 32)
-    if not streams.send_first(g, row, header, wire.MESSAGE_HEADER, tag, comm):
+    tag = get(row, st.S_TAG)
+    if not streams.send_first(g, row, header, wire.MESSAGE_HEADER, tag, messages(g, row)):
         return
     if shared != wire.NOT_SHARED:
         put(row, st.S_SENT, 1)  # the header says that the first chunk is there
@@ -89,14 +102,19 @@ def begin_chunked_send(g, row, nbytes, p2p):
 # --- what follows ---------------------------------------------------------------------------------
 
 
-@jit
+@inlined
 def sent(g, row):
     """The message, or the header of a long one, is on its way."""
     if is_large(get(row, st.S_HANDLE)):
-        put(row, st.S_STARTED, 1)
-        finish_send(g, row)
+        _sent_header(g, row)
     else:
-        complete(g, row, get(row, st.S_BYTES), SUCCESS, ANY_SOURCE, ANY_TAG)
+        end(g, row, get(row, st.S_BYTES))
+
+
+@apart
+def _sent_header(g, row):
+    put(row, st.S_STARTED, 1)
+    finish_send(g, row)
 
 
 @jit

@@ -44,7 +44,7 @@ from host_proxy.compiled.transfer import buffer_offset, chunks, length_of, sends
 from host_proxy.platform import flight
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
-from host_proxy.platform.native import bump, call, get, jit, load, put, store
+from host_proxy.platform.native import apart, bump, call, get, inlined, jit, load, put, store
 from host_proxy.records.completion import close, complete
 from host_proxy.records.fault_log import log_request
 
@@ -98,7 +98,7 @@ def _chunk_place(g, row, index):
     return get(g, st.G_LARGE) + buffer_offset(g, get(row, st.S_SLOT), index)
 
 
-@jit
+@apart
 def _log(g, row, code):
     log_request(g, row, ops.MPI_CALL, pending.error_class(g, code), code, code, 0)
 
@@ -155,7 +155,7 @@ def send_chunk(g, row):
     return True
 
 
-@jit
+@apart
 def _say_last_words(g, row):
     """Ends our stream before its time."""
     first = get(row, st.S_SENT)
@@ -208,7 +208,7 @@ def expect(g, row):
     return True
 
 
-@jit
+@apart
 def hear(g, row, index, nbytes):
     """Looks whether a message of the other one's stream, of ``nbytes``, is its next one: False if
     it says that the other one has failed, and then that is dealt with."""
@@ -234,20 +234,20 @@ def hear(g, row, index, nbytes):
 # --- the end --------------------------------------------------------------------------------------
 
 
-@jit
+@apart
 def fail(g, row, code):
     """MPI has returned ``code`` for something of the slot's request."""
     fail_with(g, row, ops.MPI_CALL, pending.error_class(g, code), code, code)
 
 
-@jit
+@apart
 def fail_with(g, row, field, error, code, value):
     """The slot's request is to end with an error; the first one counts."""
     note_failure(g, row, field, error, code, value)
     settle(g, row)
 
 
-@jit
+@apart
 def note_failure(g, row, field, error, code, value):
     if get(row, st.S_FAILED) == 0:
         put(row, st.S_FAILED, error)
@@ -302,7 +302,7 @@ def send_first(g, row, header, nbytes, tag, comm):
     return code == 0
 
 
-@jit
+@inlined
 def send_short(g, row, header, nbytes, tag, comm):
     """``send_first`` of what MPI mostly takes at once: whether it has, and nothing is pending."""
     dest = get(row, st.S_PEER)
@@ -326,7 +326,7 @@ def send_short(g, row, header, nbytes, tag, comm):
     return taken
 
 
-@jit
+@apart
 def _abandon(g, row, header, tag, comm, code):
     """A first message could not be sent: tells the receive that would have matched it."""
     put(row, st.S_CHUNK, 0)  # nothing follows it
@@ -339,7 +339,7 @@ def _abandon(g, row, header, tag, comm, code):
     fail(g, row, code)
 
 
-@jit
+@inlined
 def receive_first(g, row, header, nbytes, tag, comm):
     """Posts the receive for a message, or the header of a long one."""
     code = pending.receive(g, row, header, nbytes, get(row, st.S_PEER), tag, comm, st.RECEIVE, 0)

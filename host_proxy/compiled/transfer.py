@@ -6,13 +6,13 @@ from __future__ import annotations
 from gmpi.contract.rules import duplicate_of
 from gmpi.contract.wire import LARGE_BUFFERS, NOT_SHARED, OP_ISEND, READY_BYTES
 from host_proxy.platform import state as st
-from host_proxy.platform.native import get, jit, put
+from host_proxy.platform.native import get, inlined, jit, put
 from host_proxy.records.tables import communicator
 
 _duplicate_of = jit(duplicate_of)
 
 
-@jit
+@inlined
 def messages(g, row):
     """MPI handle of the communicator on which the request's first message travels."""
     comm = communicator(g, get(row, st.S_COMM))

@@ -24,7 +24,7 @@ from gmpi.contract import wire
 from gmpi.contract.moves import ROWS
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
-from host_proxy.platform.native import entry, get, jit, put
+from host_proxy.platform.native import entry_inlined, get, inlined, put
 
 TAKEN, REFUSED, CALLED, RETURNED, FINISHED, COMPLETED = range(1, 7)
 
@@ -43,7 +43,7 @@ FUNCTIONS = {
 }
 
 
-@jit
+@inlined
 def _next(g):
     number = get(g, st.G_FLIGHT)
     put(g, st.G_FLIGHT, number + 1)
@@ -52,14 +52,14 @@ def _next(g):
     return at
 
 
-@jit
+@inlined
 def _what(row):
     """Word 1 of an event of an open request, without the kind."""
     comm = get(row, st.S_COMM) << 16 | get(row, st.S_CALL) << wire.CALL_SHIFT
     return get(row, st.S_OP) << 8 | comm | get(row, st.S_PEER) << 32
 
 
-@jit
+@inlined
 def taken(g, r, error):
     """A record has been taken, and refused if ``error`` is not 0."""
     op = get(r, st.R_OP)
@@ -72,7 +72,7 @@ def taken(g, r, error):
     put(at, 3, (nbytes & wire.BYTES_MASK) | error << wire.ERROR_SHIFT)
 
 
-@entry
+@entry_inlined
 def called(g, row, function, peer, tag, nbytes):
     """MPI is about to be called for an open request."""
     put(g, st.G_INSIDE, function)
@@ -82,14 +82,14 @@ def called(g, row, function, peer, tag, nbytes):
     put(at, 3, nbytes & wire.BYTES_MASK)
 
 
-@entry
+@entry_inlined
 def returned(g, code):
     """MPI has returned, with its error code, from the call that was noted last."""
     at = _next(g)
     put(at, 1, RETURNED | code << 32)
 
 
-@entry
+@entry_inlined
 def finished(g, row, code):
     """MPI has completed something of an open request."""
     at = _next(g)
@@ -98,7 +98,7 @@ def finished(g, row, code):
     put(at, 3, code << wire.ERROR_SHIFT)
 
 
-@jit
+@inlined
 def completed(g, row, nbytes, error):
     """The completion of an open request is written."""
     at = _next(g)

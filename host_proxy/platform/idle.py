@@ -11,7 +11,18 @@ yield between two threads that both yield may go on for a whole time slice.
 from __future__ import annotations
 
 from host_proxy.platform import state as st
-from host_proxy.platform.native import bump, call, entry, get, jit, load, pause, put, store
+from host_proxy.platform.native import (
+    apart,
+    bump,
+    call,
+    entry_inlined,
+    get,
+    jit,
+    load,
+    pause,
+    put,
+    store,
+)
 
 _MONOTONIC = 1  # CLOCK_MONOTONIC on Linux
 _CROWDED_YIELDS = 20
@@ -21,14 +32,14 @@ _CROWDED_NAP_NS = 20_000
 TURNS_PER_CLOCK = 64  # idle turns between two looks at the clock
 
 
-@entry
+@entry_inlined
 def now_ns(g):
     """CLOCK_MONOTONIC in nanoseconds."""
     call(get(g, st.F_CLOCK_GETTIME), (_MONOTONIC, get(g, st.G_CLOCK)))
     return load(get(g, st.G_CLOCK)) * 1_000_000_000 + load(get(g, st.G_CLOCK) + 8)
 
 
-@jit
+@apart
 def nap(g, ns):
     store(get(g, st.G_CLOCK), 0)
     store(get(g, st.G_CLOCK) + 8, ns)

@@ -30,16 +30,33 @@ _PAUSE = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}.get(p
 # the compile time, so only an ``entry`` gets them.
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
+
+def _jit(placement):
+    return njit(
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+        pipeline_class=linked.compiler(placement),
+        **_OPTIONS,
+    )
+
+
 #: For every function of the compiled engine that only compiled code calls.
-jit = njit(
-    no_cpython_wrapper=True,
-    no_cfunc_wrapper=True,
-    pipeline_class=linked.compiler(),
-    **_OPTIONS,
-)
+jit = _jit("")
+#: For those that each message goes through: always a part of their callers.
+inlined = _jit(linked.INLINED)
+#: For those that only errors and rare cases need: a call, so that their callers stay short.
+apart = _jit(linked.APART)
 
 
 _entries: list[Any] = []
+
+
+def _entry(function, placement):
+    compiler = linked.compiler(placement, linked.Placed)
+    dispatcher = njit(pipeline_class=compiler, **_OPTIONS)(function)
+    dispatcher._cache = cache_of(function)
+    _entries.append(dispatcher)
+    return dispatcher
 
 
 def entry(function):
@@ -48,10 +65,17 @@ def entry(function):
     No two functions in it may call each other in a circle: Numba resolves such calls when it
     compiles, and not when it loads from disk.
     """
-    dispatcher = njit(**_OPTIONS)(function)
-    dispatcher._cache = cache_of(function)
-    _entries.append(dispatcher)
-    return dispatcher
+    return _entry(function, "")
+
+
+def entry_inlined(function):
+    """``entry`` that is ``inlined`` in compiled code."""
+    return _entry(function, linked.INLINED)
+
+
+def entry_apart(function):
+    """``entry`` that is ``apart`` in compiled code."""
+    return _entry(function, linked.APART)
 
 
 def compile_entries():
@@ -88,6 +112,17 @@ def _at(builder, address, kind=_I64):
 def load_acquire(typingctx, address):
     def emit(context, builder, sig, args):
         return builder.load_atomic(_at(builder, args[0]), "acquire", 8, typ=_I64)
+
+    return types.int64(types.int64), emit
+
+
+@intrinsic
+def load_acquire_int(typingctx, address):
+    """An unsigned C int."""
+
+    def emit(context, builder, sig, args):
+        word = builder.load_atomic(_at(builder, args[0], _I32), "acquire", 4, typ=_I32)
+        return builder.zext(word, _I64)
 
     return types.int64(types.int64), emit
 

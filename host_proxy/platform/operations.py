@@ -23,6 +23,9 @@ TAG = 64
 ROOT = 128
 REDUCTION = 256
 IN_PLACE = 1 << 20  # the tag says whether a buffer is MPI_IN_PLACE
+# Only in FIELDS: what the operation is, so that one look at the table says all.
+KNOWN = 1 << 21
+COLLECTIVE = 1 << 22
 # Only in the error log
 OPERATION = 512
 REQUEST = 1024
@@ -213,13 +216,11 @@ _NO_REQUESTS = (
     wire.OP_PREADY, wire.OP_PARRIVED, wire.OP_GRID, wire.OP_WINDOW,
 )  # fmt: skip
 
-# The same for compiled code: indexed by opcode (any byte), 0 fields for what does not exist.
+# The same for compiled code: indexed by opcode (any byte), 0 for what does not exist.
 FIELDS = np.zeros(256, np.int64)
-KNOWN = np.zeros(256, np.int64)
 COLLECTIVES = np.zeros(256, np.int64)
 for _op, _row in OPERATIONS.items():
     if _op in _NO_REQUESTS:
         continue
-    FIELDS[_op] = _row.fields
-    KNOWN[_op] = 1
+    FIELDS[_op] = _row.fields | KNOWN | (COLLECTIVE if _row.collective else 0)
     COLLECTIVES[_op] = _row.collective

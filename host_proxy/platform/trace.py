@@ -14,7 +14,7 @@ import numpy as np
 
 from host_proxy.platform import state as st
 from host_proxy.platform.idle import now_ns
-from host_proxy.platform.native import entry, get, jit, put
+from host_proxy.platform.native import entry_inlined, get, inlined, put
 
 DTYPE = np.dtype(
     [
@@ -39,20 +39,20 @@ DTYPE = np.dtype(
 WAITS = -1  # in place of a serial number: the row is a kernel's that waits on the direct road
 
 
-@jit
+@inlined
 def _row(g, row):
     """The row of an open request."""
     return get(g, st.G_TRACE_AT) + (get(row, st.S_SERIAL) % get(g, st.G_TRACE)) * (st.TR_COUNT * 8)
 
 
-@jit
+@inlined
 def begin(g, row):
     """Notes that a record has been read from the ring, whose request is now open."""
     if get(g, st.G_TRACE) != 0:
         put(row, st.S_PICKED_UP, now_ns(g))
 
 
-@entry
+@entry_inlined
 def note(g, row):
     """Notes what an open request is, unless it is noted."""
     picked_up = get(row, st.S_PICKED_UP)
@@ -74,14 +74,14 @@ def note(g, row):
         put(at, st.TR_SERIAL, get(row, st.S_SERIAL) + 1)
 
 
-@jit
+@inlined
 def leave_out(g, row):
     """An open row is none of the proxy's: a kernel waits on the direct road."""
     if get(g, st.G_TRACE) != 0:
         put(_row(g, row), st.TR_SERIAL, WAITS)
 
 
-@jit
+@inlined
 def called(g, row):
     """Notes that the call that starts the operation has returned."""
     if get(g, st.G_TRACE) != 0:
@@ -90,7 +90,7 @@ def called(g, row):
         put(_row(g, row), st.TR_CALLED, now)
 
 
-@jit
+@inlined
 def arrived(g, row):
     """Notes that MPI says that it is complete, until ``carried_on``."""
     if get(g, st.G_TRACE) != 0:
@@ -99,13 +99,13 @@ def arrived(g, row):
         put(g, st.G_ARRIVED, now)
 
 
-@jit
+@inlined
 def carried_on(g):
     """What follows has not just arrived."""
     put(g, st.G_ARRIVED, 0)
 
 
-@jit
+@inlined
 def end(g, row, nbytes, error, source, tag):
     """Notes that the completion is about to be written, and what it says.
 

@@ -10,11 +10,23 @@ staging come before the completion that announces them, for the same reason.
 from __future__ import annotations
 
 from gmpi.contract import wire
+from gmpi.contract.constants import ANY_SOURCE, ANY_TAG, SUCCESS
 from gmpi.contract.layouts import DERIVED_MARK, DERIVED_MASK, DERIVED_ROWS
 from host_proxy.platform import state as st
 from host_proxy.platform import trace
 from host_proxy.platform.flight import completed
-from host_proxy.platform.native import bump, entry, get, jit, load, put, store_release
+from host_proxy.platform.native import (
+    apart,
+    bump,
+    entry,
+    entry_inlined,
+    get,
+    inlined,
+    jit,
+    load,
+    put,
+    store_release,
+)
 from host_proxy.records.narrow import (
     find_overdue_narrow,
     forget_narrow,
@@ -25,13 +37,13 @@ from host_proxy.records.narrow import (
 )
 
 
-@jit
+@inlined
 def write_packet(address, low, high, seq):
     store_release(address, low)
     store_release(address + 8, (high & wire.LOW_32) | (seq << 32))
 
 
-@jit
+@inlined
 def staging(g, slot):
     """Address of the payload in the slot's small staging buffer."""
     return get(g, st.G_SMALL) + slot * get(g, st.G_SMALL_STRIDE) + wire.STAGING_LEAD
@@ -45,11 +57,18 @@ def size_of(g, datatype):
     return get(get(g, st.G_DATATYPES), (datatype & 0xFF) * st.D_COUNT + st.D_SIZE)
 
 
-@jit
+@inlined
 def elements(g, row, nbytes):
     """Received elements of the datatype of the call, or UNDEFINED (MPI_Get_count)."""
     if nbytes == 0:
         return 0
+    if nbytes == get(row, st.S_BYTES) and get(row, st.S_ELEMENTS) <= 0x7FFFFFFF:
+        return get(row, st.S_ELEMENTS)
+    return _elements(g, row, nbytes)
+
+
+@jit
+def _elements(g, row, nbytes):
     size = size_of(g, get(row, st.S_DATATYPE))
     count = nbytes // size
     if count * size != nbytes or count > 0x7FFFFFFF:
@@ -57,7 +76,7 @@ def elements(g, row, nbytes):
     return count
 
 
-@jit
+@inlined
 def write(g, slot, handle, nbytes, error, count, origin, commands):
     """Writes a completion into the slot: all the packets that the handle makes the waiter poll."""
     address = get(g, st.G_COMPLETIONS) + slot * wire.SLOT_BYTES
@@ -80,7 +99,7 @@ def write(g, slot, handle, nbytes, error, count, origin, commands):
     write_packet(address, low, count, seq)
 
 
-@entry
+@entry_inlined
 def tell(g, row, nbytes, error, source, tag, commands):
     """Writes the completion of an open request. ``commands``: how many the waiter must see done."""
     count = elements(g, row, nbytes)
@@ -92,7 +111,7 @@ def tell(g, row, nbytes, error, source, tag, commands):
     completed(g, row, nbytes, error)
 
 
-@entry
+@entry_inlined
 def close(g, row):
     """Forgets a request whose completion is written."""
     put(row, st.S_STATE, st.COMPLETE)
@@ -105,6 +124,13 @@ def close(g, row):
 def complete(g, row, nbytes, error, source, tag):
     """Ends the open request of a slot."""
     tell(g, row, nbytes, error, source, tag, 0)
+    close(g, row)
+
+
+@inlined
+def end(g, row, nbytes):
+    """``complete`` of what has no source: a send, for one."""
+    tell(g, row, nbytes, SUCCESS, ANY_SOURCE, ANY_TAG, 0)
     close(g, row)
 
 
@@ -211,7 +237,7 @@ def find_overdue(g):
     find_overdue_narrow(g)
 
 
-@jit
+@apart
 def forget_commands(g, row):
     """The request of a slot is over, and with it the commands that nobody has answered."""
     if get(row, st.S_SLOT) < get(g, st.G_REQUEST_SLOTS):

@@ -17,7 +17,7 @@ from gmpi.contract.moves import is_counted
 from gmpi.contract.wire import OP_WINDOW, PRIVATE_COMMUNICATOR
 from host_proxy.platform import operations as ops
 from host_proxy.platform import state as st
-from host_proxy.platform.native import bump, entry, get, jit, put
+from host_proxy.platform.native import apart, bump, entry_apart, get, jit, put
 from host_proxy.records.tables import communicator, slot_of
 
 _COLLECTIVES = ops.COLLECTIVES
@@ -56,7 +56,7 @@ def _log_call(g, r, op, field, error, value, low, high):
     put(at, st.E_SLOT, slot_of(get(r, st.R_HANDLE)))
 
 
-@entry
+@entry_apart
 def log_record(g, r, field, value, low, high):
     """Logs a fault of the record; returns its error class."""
     error = _CLASSES[field]
@@ -64,7 +64,7 @@ def log_record(g, r, field, value, low, high):
     return error
 
 
-@jit
+@apart
 def log_fault(g, r):
     """Logs a call that the device refused by itself."""
     error = get(r, st.R_DONE) & 0xFF
@@ -92,7 +92,7 @@ def log_fault(g, r):
     _log_call(g, r, get(r, st.R_FLAGS), field, error, value, 0, get(r, st.R_DONE) >> 8)
 
 
-@entry
+@entry_apart
 def log_request(g, row, field, error, code, value, high):
     """Logs what went wrong with a request that is open in a slot."""
     at = _next_fault(g)
@@ -113,7 +113,7 @@ def log_request(g, row, field, error, code, value, high):
     put(at, st.E_SLOT, get(row, st.S_SLOT))
 
 
-@entry
+@entry_apart
 def no_payload(g, r, row):
     """The payload that the record announces is not in it: error class of the request."""
     error = _CLASSES[ops.REQUEST]

@@ -14,11 +14,15 @@ from gmpi.contract.layouts import DERIVED_MARK, DERIVED_MASK, DERIVED_ROWS
 from host_proxy.platform import state as st
 from host_proxy.platform.idle import now_ns
 from host_proxy.platform.native import (
+    apart,
     entry,
+    entry_inlined,
     get,
+    inlined,
     jit,
     load,
-    load_acquire,
+    load_acquire_int,
+    load_int,
     pause,
     prefetch,
     put,
@@ -39,25 +43,41 @@ def signed(value):
     return ((value & wire.LOW_32) ^ 0x80000000) - 0x80000000
 
 
-@jit
-def arrived(g):
-    """Address of the record at the head, 0 while its header is not complete."""
-    head = get(g, st.G_HEAD)
-    ring = get(g, st.G_RING)
-    last = get(g, st.G_RING_SLOTS) - 1
-    address = ring + (head & last) * wire.SLOT_BYTES
+@inlined
+def place_of(g):
+    """Where the ring is, as ``record_at`` wants it."""
+    return get(g, st.G_RING), get(g, st.G_RING_SLOTS) - 1
+
+
+@inlined
+def record_at(place, ticket):
+    """Address of the record with a ticket."""
+    ring, last = place
+    return ring + (ticket & last) * wire.SLOT_BYTES
+
+
+@inlined
+def _has_come(packet, seq):
+    """Whether the packet at an address has a sequence number. Acquire: the rest of it is there."""
+    return load_acquire_int(packet + 12) == seq
+
+
+@inlined
+def arrived(place, head):
+    """Whether the header of the record with the ticket ``head`` is complete."""
+    address = record_at(place, head)
     seq = ((head << 1) | 1) & wire.LOW_32
-    # Acquire, last packet first: lanes mostly arrive together, so this fails at once or not at all.
-    if (load_acquire(address + 3 * wire.PACKET_BYTES + 8) >> 32) & wire.LOW_32 != seq:
-        return 0
+    # Last packet first: lanes mostly arrive together, so this fails at once or not at all.
+    if not _has_come(address + 3 * wire.PACKET_BYTES, seq):
+        return False
     if (
-        (load_acquire(address + 8) >> 32) & wire.LOW_32 != seq
-        or (load_acquire(address + wire.PACKET_BYTES + 8) >> 32) & wire.LOW_32 != seq
-        or (load_acquire(address + 2 * wire.PACKET_BYTES + 8) >> 32) & wire.LOW_32 != seq
+        not _has_come(address, seq)
+        or not _has_come(address + wire.PACKET_BYTES, seq)
+        or not _has_come(address + 2 * wire.PACKET_BYTES, seq)
     ):
-        return 0
-    prefetch(ring + ((head + _AHEAD) & last) * wire.SLOT_BYTES)
-    return address
+        return False
+    prefetch(record_at(place, head + _AHEAD))
+    return True
 
 
 @jit
@@ -73,10 +93,10 @@ def element_count(address):
 @entry
 def has_record(g):
     """Whether a record waits to be taken."""
-    return arrived(g) != 0
+    return arrived(place_of(g), get(g, st.G_HEAD))
 
 
-@jit
+@inlined
 def _payload_bytes(g, r):
     """What payload the decoded record says it has; 0 where that cannot be: it will be refused."""
     datatype = get(r, st.R_DATATYPE)
@@ -86,17 +106,13 @@ def _payload_bytes(g, r):
             get(g, st.G_DERIVED) + (datatype & (DERIVED_ROWS - 1)) * (st.D_COUNT * 8), st.D_SIZE
         )
     count = get(r, st.R_ELEMENTS)
-    if (
-        count < 0
-        or count > wire.INLINE_BYTES
-        or size > wire.INLINE_BYTES
-        or count * size > wire.INLINE_BYTES
-    ):
+    if (count | size) & ~0xFF != 0:  # one is negative or longer; else their product is exact
         return 0
-    return count * size
+    nbytes = count * size
+    return nbytes if nbytes <= wire.INLINE_BYTES else 0
 
 
-@jit
+@inlined
 def _payload_has_come(g, r):
     """Whether each packet of the payload is there, or the record has waited for it too long.
 
@@ -104,18 +120,25 @@ def _payload_has_come(g, r):
     payload and has none is corrupt: only its own request may fail of that, and no other one's
     messages may wait for it meanwhile.
     """
-    at = get(r, st.R_ADDRESS) + wire.HEADER_PACKETS * wire.PACKET_BYTES + 8
+    at = get(r, st.R_ADDRESS) + wire.HEADER_PACKETS * wire.PACKET_BYTES
     seq = get(r, st.R_SEQ)
-    end = (
-        at
-        + (_payload_bytes(g, r) + wire.PACKET_PAYLOAD - 1)
-        // wire.PACKET_PAYLOAD
-        * wire.PACKET_BYTES
-    )
+    missing = _payload_bytes(g, r)
+    while missing > 0:
+        if not _has_come(at, seq):
+            return _wait_for_payload(g, seq, at, missing)
+        at += wire.PACKET_BYTES
+        missing -= wire.PACKET_PAYLOAD
+    return True
+
+
+@apart
+def _wait_for_payload(g, seq, at, missing):
+    """``_payload_has_come`` from the packet on that is on its way, with so many bytes missing."""
     looks = 0
-    while at < end:
-        if (load_acquire(at) >> 32) & wire.LOW_32 == seq:
+    while missing > 0:
+        if _has_come(at, seq):
             at += wire.PACKET_BYTES
+            missing -= wire.PACKET_PAYLOAD
             continue
         looks += 1
         if get(g, st.G_LATE_SINCE) != 0:
@@ -130,15 +153,21 @@ def _payload_has_come(g, r):
 @entry
 def decode(g):
     """Reads the record at the head into the record array; False: not there as a whole yet."""
-    address = arrived(g)
-    if address == 0:
-        return False
+    head = get(g, st.G_HEAD)
+    place = place_of(g)
+    return arrived(place, head) and read(g, head, record_at(place, head))
+
+
+@inlined
+def read(g, head, address):
+    """``decode`` of the record with the ticket ``head``, whose header is complete."""
     r = get(g, st.G_RECORD)
     first = load(address)
+    flags = (first >> 8) & 0xFF
     put(r, st.R_ADDRESS, address)
-    put(r, st.R_SEQ, ((get(g, st.G_HEAD) << 1) | 1) & wire.LOW_32)
+    put(r, st.R_SEQ, ((head << 1) | 1) & wire.LOW_32)
     put(r, st.R_OP, first & 0xFF)
-    put(r, st.R_FLAGS, (first >> 8) & 0xFF)
+    put(r, st.R_FLAGS, flags)
     put(r, st.R_COMM, (first >> 16) & wire.COMMUNICATOR_MASK)
     put(r, st.R_CALL, (first >> wire.CALL_SHIFT) & wire.CALL_MASK)
     put(r, st.R_DATATYPE, (first >> 32) & wire.LOW_32)
@@ -148,13 +177,15 @@ def decode(g):
     put(r, st.R_HANDLE, load(address + 2 * wire.PACKET_BYTES))
     put(r, st.R_DONE, load(address + 3 * wire.PACKET_BYTES))
     put(r, st.R_BLOCK, load(address + 3 * wire.PACKET_BYTES + 8) & wire.LOW_32)
-    op = get(r, st.R_OP)
+    if flags & wire.FLAG_INLINE == 0:
+        return True
+    op = first & 0xFF
     if op == wire.OP_FAULT or op == wire.OP_WAITS or op == wire.OP_WAITED:
         return True  # their flags are an opcode
-    return get(r, st.R_FLAGS) & wire.FLAG_INLINE == 0 or _payload_has_come(g, r)
+    return _payload_has_come(g, r)
 
 
-@entry
+@entry_inlined
 def payload_to(g, r, target, nbytes):
     """Copies the ``nbytes`` (at most 144) that came in the record to host memory: whether it could.
 
@@ -165,11 +196,10 @@ def payload_to(g, r, target, nbytes):
     seq = get(r, st.R_SEQ)
     end = target + nbytes
     while target < end:
-        word = load_acquire(at + 8)
-        if (word >> 32) & wire.LOW_32 != seq:
+        if not _has_come(at, seq):
             return False
         store(target, load(at))
-        store_int(target + 8, word)
+        store_int(target + 8, load_int(at + 8))
         at += wire.PACKET_BYTES
         target += wire.PACKET_PAYLOAD
     return True
@@ -177,19 +207,30 @@ def payload_to(g, r, target, nbytes):
 
 @entry
 def take(g):
-    """The record at the head has been read: its slot may be written again.
+    """The record at the head has been read: its slot may be written again."""
+    take_to(g, get(g, st.G_HEAD))
+
+
+@inlined
+def take_to(g, head):
+    """``take`` of the record with the ticket ``head``; returns the next one's.
 
     Tags repeat after 2**31 tickets, and always in the same slot. Headers are written in each lap;
     but a packet of payload that no record has touched since would then pass for new. So in one lap
     of 2**30 tickets each slot forgets its payload, while it is still the proxy's.
     """
-    head = get(g, st.G_HEAD)
     if head & (_FORGETS_EVERY - 1) < get(g, st.G_RING_SLOTS):
-        slot = get(g, st.G_RING) + (head & (get(g, st.G_RING_SLOTS) - 1)) * wire.SLOT_BYTES
-        for packet in range(wire.HEADER_PACKETS, wire.SLOT_PACKETS):
-            store(slot + packet * wire.PACKET_BYTES + 8, 0)
+        _forget_payload(g, head)
     put(g, st.G_HEAD, head + 1)
     put(g, st.G_LATE_SINCE, 0)
+    return head + 1
+
+
+@apart
+def _forget_payload(g, head):
+    slot = record_at(place_of(g), head)
+    for packet in range(wire.HEADER_PACKETS, wire.SLOT_PACKETS):
+        store(slot + packet * wire.PACKET_BYTES + 8, 0)
 
 
 @entry
