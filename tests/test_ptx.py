@@ -22,7 +22,7 @@ PACKET_LOAD = "ld.relaxed.sys.global.b128"
 
 
 def fill(cache: Path) -> list[Path]:
-    """The files of an empty cache that ``gmpi cache fill`` has filled: 400 s of processor time."""
+    """The files of an empty cache that ``gmpi cache fill`` has filled, in four minutes or more."""
     options = {"NUMBA_ENABLE_CUDASIM": "0", "GMPI_CACHE_DIR": str(cache)}
     command = ["-m", "gmpi", "cache", "fill", "--cc", "9.0"]
     status, text = launcher.python(*command, timeout=600, **options)
