@@ -67,7 +67,7 @@ else:
 
     from device_lib.platform.context import DeviceContext
     from device_lib.platform.fitting import fitted
-    from device_lib.platform.primitives import device
+    from device_lib.platform.linking import link_once
     from device_lib.platform.resolution import remembered
 
     _DEEPEST = 5000  # frames
@@ -169,6 +169,7 @@ else:
         return Linked(function, limit)
 
     dispatcher._Kernel.bind = fitted(dispatcher._Kernel.bind, Linked)
+    link_once()
 
     def assemble_all(wanted: Iterable[Linked]) -> None:
         """Makes what is not in the cache, on all cores."""
@@ -218,32 +219,41 @@ else:
         return _caller(name, arguments, results, True)
 
     def _caller(name: str, arguments: int, results: int, takes_context: bool):
-        signature = _signature(arguments, results)
+        """An intrinsic: Numba would compile a function around it for all types of arguments."""
+        result = _signature(arguments, results).return_type
+        given = arguments - 3 * takes_context
+        words_type = types.UniTuple(types.int64, given)
+
+        def emit_call(codegen, builder, values):
+            function = builder.module.globals.get(name)
+            if function is None:
+                kind = ir.FunctionType(codegen.get_value_type(result), [_I64] * arguments)
+                function = ir.Function(builder.module, kind, name)
+                # It synchronises threads: the compiler must not copy the call into branches.
+                function.attributes.add("convergent")
+            for source in sources(name):
+                codegen.active_code_library.add_linking_file(source)
+            return builder.call(function, values, attrs=("convergent",))
 
         @intrinsic
-        def call(typingctx, words):
+        def with_context(typingctx, ctx, *words):
             def emit(codegen, builder, sig, args):
-                values = [builder.extract_value(args[0], i) for i in range(arguments)]
-                function = builder.module.globals.get(name)
-                if function is None:
-                    returns = codegen.get_value_type(signature.return_type)
-                    kind = ir.FunctionType(returns, [_I64] * arguments)
-                    function = ir.Function(builder.module, kind, name)
-                    # It synchronises threads: the compiler must not copy the call into branches.
-                    function.attributes.add("convergent")
-                for source in sources(name):
-                    codegen.active_code_library.add_linking_file(source)
-                return builder.call(function, values, attrs=("convergent",))
+                places = [sig.args[0].fields.index(field) for field in DeviceContext._fields[:3]]
+                values = [builder.extract_value(args[0], place) for place in places]
+                values += [builder.extract_value(args[1], i) for i in range(given)]
+                return emit_call(codegen, builder, values)
 
-            return signature.return_type(types.UniTuple(types.int64, arguments)), emit
+            return (result(ctx, words_type), emit) if len(words) == given else None
 
-        def with_context(ctx, *words):
-            return call((ctx.mapped, ctx.device, ctx.shape, *words))
+        @intrinsic
+        def plain(typingctx, *words):
+            def emit(codegen, builder, sig, args):
+                values = [builder.extract_value(args[0], i) for i in range(given)]
+                return emit_call(codegen, builder, values)
 
-        def plain(*words):
-            return call(words)
+            return (result(words_type), emit) if len(words) == given else None
 
-        return device(with_context if takes_context else plain)
+        return with_context if takes_context else plain
 
 
 def parts_of(scope: str, prefix: str = "gmpi") -> Callable:
