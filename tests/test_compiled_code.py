@@ -186,3 +186,33 @@ def test_no_circles_of_calls() -> None:
     graph = calls_of_compiled_functions()
     assert len(graph) > 60 and graph["loop.run"] >= {"loop.serve", "progress.progress"}
     assert circle(graph) == []
+
+
+PAIR = """
+from host_proxy.platform.native import compile_entries, entry
+
+@entry
+def one(n):
+    return 6 * n + 1
+
+@entry
+def both(n):
+    return one(n) + one(n + 1)
+
+compile_entries()
+print(both(3), *(sum(function.stats.cache_hits.values()) for function in (one, both)))
+"""
+
+
+def test_a_function_that_is_not_on_disk_calls_one_that_is(tmp_path: Path) -> None:
+    (tmp_path / "pair.py").write_text(PAIR)
+    for loaded in ("0 0", "1 0", "1 1"):
+        status, text = launcher.python(
+            "-c", "import pair", PYTHONPATH=str(tmp_path), NUMBA_CACHE_DIR=str(tmp_path / "engine")
+        )
+        assert status == 0 and text == f"44 {loaded}\n", text
+        if loaded == "0 0":
+            files = list((tmp_path / "engine").rglob("pair.both*"))
+            assert files
+            for file in files:
+                file.unlink()

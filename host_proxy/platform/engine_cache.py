@@ -24,6 +24,7 @@ from numba.core.runtime import rtsys
 from gmpi.cache.files import doubt
 from gmpi.cache.sources import fingerprint
 from gmpi.contract.constants import FROZEN
+from host_proxy.platform.loaded import Loading
 
 NOWHERE = (
     "the compiled engine is compiled anew by every process, for half a minute: neither the "
@@ -149,6 +150,8 @@ class EngineCache(FunctionCache):
     Numba looks at the file of the function alone: with its own key, a change in a function that
     is called from there would go unnoticed.
     """
+
+    _impl_class = Loading
 
     def __init__(self, py_func):
         super().__init__(py_func)
