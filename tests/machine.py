@@ -23,6 +23,7 @@ from host_proxy.compiled import loop
 from host_proxy.platform import mpi_library
 from host_proxy.platform import state as st
 from host_proxy.platform.communicator import Communicator
+from host_proxy.platform.duplicate import Duplicate
 from host_proxy.platform.make_state import Habits, make_state
 from host_proxy.platform.state import State, no_gpu
 from host_proxy.records.ring import return_slots, take
@@ -115,7 +116,7 @@ class Machine:
         self.globals[st.G_HEAD] = first
         self._elsewhere = np.full(RANKS, -1, np.int64)
         self._p2p = np.zeros(RANKS, np.int64)
-        real = MPI.COMM_SELF.Dup(), MPI.COMM_SELF.Dup()
+        real = Duplicate(MPI.COMM_SELF.Dup()), Duplicate(MPI.COMM_SELF.Dup())
         for comm in real:
             comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.state.communicators.append(
