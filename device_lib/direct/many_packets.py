@@ -19,7 +19,6 @@ from gmpi.contract.wire import CONTROL_ABORT, LOW_32, PACKET_BYTES, PACKET_PAYLO
 
 _STEP = FULL_WARP * PACKET_BYTES  # from a lane's packet to its next
 _PAYLOAD_STEP = FULL_WARP * PACKET_PAYLOAD
-_PATIENCE = 256  # looks at packets between two at the abort word
 
 
 @device
@@ -134,7 +133,10 @@ def take(ctx, slot, target, nbytes, mark, first):
             packet = uint32(packet + uint32(4 * FULL_WARP))
         else:
             looks = uint32(looks + uint32(1))
-            if looks & (_PATIENCE - 1) == 0 and gpu.load_sys(ctx.mapped + CONTROL_ABORT) != 0:
+            if (
+                looks & (packets.PATIENCE - 1) == 0
+                and gpu.load_sys(ctx.mapped + CONTROL_ABORT) != 0
+            ):
                 return 1
             gpu.spin()
     if lane == 0:

@@ -19,7 +19,7 @@ mark_of = device(channels.number_mark)
 refreshed = device(channels.is_refreshed)
 count = device(channels.packets_of)
 word_of_wide = device(channels.wide_word)
-_PATIENCE = 256  # looks at packets between two at the abort word
+PATIENCE = 256  # looks at packets between two at the abort word
 SHIFT = PACKET_PAYLOAD - channels.HEADER_PAYLOAD  # as if packet 0 were as full as the others
 
 
@@ -83,7 +83,7 @@ def await_packet(control, at, mark):
     aborted = 0
     while word >> 32 & LOW_32 != mark and aborted == 0:
         looks += gpu.opaque(1)
-        if looks & (_PATIENCE - 1) == 0:
+        if looks & (PATIENCE - 1) == 0:
             aborted = gpu.load_sys(control + CONTROL_ABORT)
         gpu.spin()
         low, word = gpu.read_packet(at)
