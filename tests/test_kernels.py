@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import launcher
 import pytest
 from numba import cuda
 
 import gmpi
 from device_lib.platform.context import DeviceContext
+from gmpi import launch as launch_package
 from gmpi.launch import kernels, launch, preparing
 from gmpi.launch.kernels import LaunchedKernels
 
@@ -55,6 +58,10 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     monkeypatch.setattr(cuda, "event", made.event, raising=False)
     monkeypatch.setattr(cuda, "defer_cleanup", made.defer_cleanup, raising=False)
     monkeypatch.setattr(cuda, "current_context", lambda: made, raising=False)
+    freeing = ModuleType("gmpi.launch.freeing_cuda")
+    freeing.wait = lambda: None  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, freeing.__name__, freeing)
+    monkeypatch.setattr(launch_package, "freeing_cuda", freeing, raising=False)
     return made
 
 
@@ -81,6 +88,51 @@ def test_nothing_is_freed_while_a_kernel_runs(driver: Driver) -> None:
     launched.begin(None)  # type: ignore[arg-type]
     assert len(launched._events) == 2 and driver.dropped == 3 and driver.kept
     assert not launched.wait(0)
+
+
+FREEING = """
+import logging, threading
+from numba.cuda.cudadrv import driver
+from numba.cuda.cudadrv.driver import _PendingDeallocs
+driver._logger = logging.getLogger()  # made with the first context on a GPU
+if {ours}:
+    from gmpi.launch import freeing_cuda
+
+pending, freed = _PendingDeallocs(1000), []
+begun, launched = threading.Event(), threading.Event()
+
+def free(array):
+    if array == 1:
+        begun.set()
+        launched.wait(0.5)  # cuMemFree takes a while
+    freed.append((array, launched.is_set()))
+
+for array in range(5):
+    pending.add_item(free, array, 10)
+thread = threading.Thread(target=pending.clear)
+thread.start()
+begun.wait()
+with pending.disable():
+    if {ours}:
+        freeing_cuda.wait()
+    launched.set()
+    thread.join()
+    pending.clear()
+    during = list(freed)
+    pending.add_item(free, 5, 30)
+pending.clear()
+print(during, len(freed), pending._size)
+"""
+
+
+def test_what_is_being_freed_when_a_kernel_is_launched() -> None:
+    """By another thread: that array is waited for, and no further one is freed. Numba goes on."""
+    run = {
+        ours: launcher.python("-c", FREEING.format(ours=ours), NUMBA_ENABLE_CUDASIM="0")[1].strip()
+        for ours in (True, False)
+    }
+    assert run[True] == "[(0, False), (1, False)] 6 0"
+    assert run[False].startswith("[(0, False), (1, True), (2, True)"), "Numba asks itself now"
 
 
 def test_a_kernel_that_is_being_prepared_is_none_that_was_left(driver: Driver) -> None:

@@ -38,8 +38,11 @@ class _KeptMemory:
         if not self._keeps and not SIMULATOR:
             from numba import cuda
 
+            from gmpi.launch import freeing_cuda
+
             self._kept.enter_context(cuda.defer_cleanup())
             self._keeps = True
+            freeing_cuda.wait()
 
     def let_go(self, free: bool = True) -> None:
         """No kernel runs: what was dropped is freed now, unless CUDA is gone."""

@@ -6,8 +6,11 @@ ring is full. In the simulator it is a short run of the same code.
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import numpy as np
-from common import RANK, SIZE, WORLD, end, run
+from common import RANK, SIZE, WORLD, end, in_thread, run
 from numba import cuda
 
 import gmpi
@@ -137,9 +140,38 @@ def messages_of_blocks(g: gmpi.Context) -> None:
         _exchange(g, blocks, 8, 256, 8, [*sizes, 1 << 20, (1 << 20) + 1, 3_000_001], 40)
 
 
+@cuda.jit
+def receive(ctx, room, tag):  # type: ignore[no-untyped-def]
+    gmpi.GMPI_Recv(ctx, room, room.size, gmpi.BYTE, RANK, tag, 0)
+
+
+def arrays_dropped_at_launches(g: gmpi.Context) -> None:
+    """By the thread whose message the kernel waits for; CUDA frees memory when kernels end."""
+    room = cuda.to_device(np.zeros(8, np.uint8))
+    for k in range(2 if gmpi.SIMULATOR else 200):
+        dropped = [cuda.to_device(np.zeros(1000)) for _ in range(40)]
+        begun = threading.Event()
+
+        def host(k: int = k, dropped: list[object] = dropped, begun: Any = begun) -> None:
+            begun.set()
+            dropped.clear()
+            g.host.Send(np.full(8, k, np.uint8), RANK, k)
+
+        def launch(k: int = k, begun: Any = begun) -> None:
+            begun.wait()
+            receive[1, 32](g.device, room, k)
+
+        in_thread(host, launch)
+        g.synchronize()
+        assert (room.copy_to_host() == k).all()
+
+
 def main() -> None:
     with gmpi.Context(WORLD) as g:
-        run([null_records, null_requests, messages_of_warps, messages_of_blocks], g)
+        run([
+            null_records, null_requests, messages_of_warps, messages_of_blocks,
+            arrays_dropped_at_launches,
+        ], g)  # fmt: skip
         assert g.pending == [] and g.errors == []
     end()
 

@@ -242,10 +242,13 @@ def times_of_calls() -> None:
         drift = np.polyfit(before - before[0], late, 1)
         late = late - np.polyval(drift, before - before[0])
         soon = soon - np.polyval(drift, after - before[0])
-        worst = np.abs(late).max(), np.abs(soon).max(), 1e9 * abs(drift[0])
-        said = "begins {:.0f} ns off, ends {:.0f}, drift {:.0f} ns/s".format(*worst)
+        # Between a look at the timer and its call a warp may be held up, so that has no bound.
+        outside = max(-late.min(), soon.max())
+        usual = np.percentile(np.abs((late, soon)), 98)
+        said = f"{outside:.0f} ns outside of its call at most, 98 % within {usual:.0f} ns of its"
+        said += f" ends, drift {1e9 * drift[0]:.0f} ns/s; held up {late.max():.0f} ns at most"
         print(f"# calls by the timer: {said}; error as stated {facts['clock_error_ns']} ns")
-        assert max(worst[:2]) < 2000 and worst[2] < 100_000, said
+        assert outside < 2000 and usual < 1500 and abs(drift[0]) < 1e-4, said
 
 
 def what_is_refused() -> None:
