@@ -210,6 +210,25 @@ def test_a_block_that_no_gpu_has_is_refused() -> None:
         LaunchedKernels(allowed=True, check_grid=True).begin(Launch("mine", 1, 2048, 1024))
 
 
+@pytest.mark.parametrize(
+    ("blocks", "resident", "words"),
+    [
+        (
+            0,
+            0,
+            "not one block of 512 threads of mine fits a multiprocessor .* 246 registers",
+        ),
+        (0, 132, "the grid of mine has 0 blocks, allowed is 1 or more"),
+    ],
+)
+def test_a_grid_of_no_block_is_refused(blocks: int, resident: int, words: str) -> None:
+    """CUDA calls that "invalid value"."""
+    with pytest.raises(GridError, match=words):
+        LaunchedKernels(allowed=True, check_grid=True).begin(
+            Launch("mine", blocks, 512, resident, registers=246)
+        )
+
+
 @cuda.jit
 def _raises_in_one_thread(data):  # type: ignore[no-untyped-def]
     if cuda.threadIdx.x == 3:

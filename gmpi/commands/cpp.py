@@ -28,7 +28,7 @@ _SOURCE = click.Path(exists=True, dir_okay=False, path_type=Path)
     type=click.Choice(["255", "128", "64"]),
     default="255",
     show_default=True,
-    help="Most registers a thread: 64 for blocks of 1024 threads.",
+    help="Most registers a thread: 128 for blocks of 512 threads, 64 for 1024.",
 )
 @click.option("--header-only", is_flag=True, help="Writes gmpi.cuh, which needs no compiler.")
 @as_json

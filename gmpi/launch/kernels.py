@@ -183,6 +183,16 @@ def _require_resident(launch: Launch) -> None:
             f"{MAX_THREADS} on any GPU; use more blocks, or a loop over the work"
         )
     most = launch.resident
+    if most < 1:
+        raise GridError(
+            f"not one block of {launch.threads} threads of {launch.name} fits a multiprocessor"
+            f"{_what_it_takes(launch)}; use smaller blocks or fewer registers, by max_registers of "
+            "Numba or --registers of gmpi cpp: 128 for 512 threads, 64 for 1024"
+        )
+    if launch.blocks < 1:
+        raise GridError(
+            f"the grid of {launch.name} has {launch.blocks} blocks, allowed is 1 or more"
+        )
     if launch.blocks > most:
         raise GridError(
             f"the grid of {launch.name} has {launch.blocks} blocks of {launch.threads} threads, "
