@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from cuda.bindings import nvjitlink as linker
 from numba import cuda
 
 from device_lib.platform import assembler, library
-from gmpi.cpp import library_file, link, symbols
+from gmpi.cpp import link, symbols
 from gmpi.cpp.table import Call, calls
 from gmpi.launch import precompile
 
@@ -91,13 +91,37 @@ def declared() -> dict[str, object]:
     return {"declared": re.findall(rf"\b{symbol}\b", ptx) != [], "bytes": len(code)}
 
 
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(done.stdout + done.stderr)
+    return done
+
+
+def functions(program: Path) -> list[str]:
+    """Those of the GPU in a program of the host, by the names of the sections that they are in."""
+    found = re.findall(rb"\.text\.(\w+)", program.read_bytes())
+    return sorted({name.decode() for name in found})
+
+
 def by_nvcc(folder: Path) -> dict[str, object]:
-    """As the first lines of examples/cpp/nvcc_kernels.py say."""
-    wanted = library_file.named_in([(CPP / "kernels.cu").read_text()])
-    written = library_file.write(folder, CC, LIMIT, wanted)
-    sys.path.insert(0, str(CPP))
-    made = runpy.run_path(str(CPP / "nvcc_kernels.py"))["build"](folder)
-    return {"calls": written.calls, "bytes": made.stat().st_size}
+    """As the first lines of examples/cpp/nvcc_kernels.py say, which uses -dlto; and without it."""
+    cc, source = ".".join(map(str, CC)), ["--for", CPP / "kernels.cu"]
+    write = ["-m", "gmpi", "cpp", "-o", folder, "--cc", cc, "--registers", str(LIMIT), *source]
+    written = json.loads(run(sys.executable, *write, "--json").stdout)
+    build = [CPP / "nvcc_kernels.py", "--build", folder]
+    said = run(sys.executable, *build, f"-maxrregcount={LIMIT}", "-Xnvlink", "-v").stderr
+    used = re.findall(r"properties for '(\w+)':\s+.*used (\d+) registers", said)
+    options = [option for option in written["options"] if option != "-dlto"]
+    more = ["-std=c++17", "-Xcompiler", "-fPIC", "-shared", CPP / "launch.cu", written["library"]]
+    run(written["compiler"], *options, *more, "-o", folder / "plain.so")
+    return {
+        "calls": written["calls"],
+        "options": written["options"],
+        "registers": {name: int(number) for name, number in used},
+        "dlto": functions(folder / "libkernels.so"),
+        "plain": functions(folder / "plain.so"),
+    }
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from mpi4py import MPI
 import gmpi
 from device_lib.api import arguments as given
 from device_lib.platform.context import DeviceContext
-from gmpi.cpp import header, launching, link, module, table
+from gmpi.cpp import header, launching, link, module, nvcc, table
 from gmpi.launch import launch
 
 FUNCTION = re.compile(
@@ -188,19 +188,49 @@ def test_a_kernel_that_is_not_there() -> None:
     assert made.get_function("solve").name == "solve"
 
 
-def nvcc() -> str:
+def compiler() -> str:
     from cuda import pathfinder
 
     found = pathfinder.find_nvidia_binary_utility("nvcc")
     return str(found) if found else pytest.skip("nvcc is not installed")
 
 
+def test_nvlink_finds_the_compiler_that_dlto_needs(tmp_path: Path) -> None:
+    """CUDA's wheels have it elsewhere, and nvlink says no more than "library load error"."""
+    compiler()
+    source, made = tmp_path / "empty.cu", tmp_path / "toolkit" / "bin" / "nvcc"
+    source.touch()
+    for _ in range(2):  # the second time it is there
+        assert nvcc.toolkit(tmp_path / "toolkit") == made
+        command = [made, "-dlto", "-arch=sm_90a", "-rdc=true", "-cubin", "-dlink", source]
+        done = subprocess.run(
+            [*command, "--dryrun"], capture_output=True, text=True, check=True, cwd=tmp_path
+        )
+        (folder,) = re.findall(r'-nvvmpath="([^"]*)"', done.stderr)
+        assert Path(folder, "lib64", "libnvvm.so").is_file(), folder
+        assert (tmp_path / "toolkit" / "lib64").is_dir()
+
+
+def test_a_toolkit_that_has_all_is_taken_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root, link = tmp_path / "cuda-13", tmp_path / "link"
+    for path in ("bin/nvcc", "nvvm/lib64/libnvvm.so"):
+        (root / path).parent.mkdir(parents=True)
+        (root / path).touch()
+    monkeypatch.setattr(nvcc, "tool", lambda name: root / "bin" / name)
+    (link / "bin").mkdir(parents=True)  # that of wheels, which were there before
+    for _ in range(2):
+        assert nvcc.toolkit(link).samefile(root / "bin" / "nvcc")
+        assert link.is_symlink() and (root / "bin" / "nvcc").exists()
+
+
 def test_the_header_compiles_with_nvcc(text: str, tmp_path: Path) -> None:
     (tmp_path / "gmpi.cuh").write_text(text)
     source = launcher.ROOT / "examples" / "cpp" / "kernels.cu"
     command = [
-        nvcc(), "-arch=sm_90a", "-std=c++17", "-rdc=true", "-Werror=all-warnings", f"-I{tmp_path}",
-        "-ptx", str(source), "-o", str(tmp_path / "kernels.ptx"),
+        compiler(), "-arch=sm_90a", "-std=c++17", "-rdc=true", "-Werror=all-warnings",
+        f"-I{tmp_path}", "-ptx", str(source), "-o", str(tmp_path / "kernels.ptx"),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -362,5 +362,12 @@ def test_cuda_cpp_links_with_the_library(compiled: Path, request: pytest.Fixture
     assert 'program.cu(2): error: identifier "GMPI_Isent" is undefined' in found["wrong"]
     assert "Unresolved extern function 'f'" in found["missing"]
     if everything:
-        assert found["nvcc"]["calls"] == len(names) and found["nvcc"]["bytes"] > 50_000
+        by_nvcc = found["nvcc"]
+        assert by_nvcc["calls"] == len(names) and "-maxrregcount=64" in by_nvcc["options"]
+        # With -dlto the calls are part of the kernels, what they call in turn is not.
+        for way, calls in (("plain", linked["calls"]), ("dlto", [])):
+            assert "gmpi_copy_to_staging" in by_nvcc[way], way
+            assert [n for n in by_nvcc[way] if n.startswith("gmpi_c_")] == calls, way
+        # The kernels need no more registers than the library that they are linked with.
+        assert by_nvcc["registers"] == {"pingpong": 64, "sum": 64, "heat": 64}
         assert len(found["all"]["calls"]) > 200 and found["all"]["makes_requests"]

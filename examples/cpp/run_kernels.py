@@ -19,7 +19,7 @@ import heat as in_python
 KERNELS = Path(__file__).with_name("kernels.cu")
 SIZES = (8, 1024, 65536, 1 << 20)
 ROUNDS = 1000
-THREADS = 256  # a block: more than 256 need "gmpi cpp --registers 128", or 64 above 512
+THREADS = 256  # a block: more need fewer registers, see nvcc_kernels.py
 
 
 def pingpong(g, launch):

@@ -59,8 +59,14 @@ def cpp(
 def _describe(found: dict[str, Any]) -> str:
     return (
         f"{found['header']}\n{found['library']}: {found['calls']} calls\n"
-        f"nvcc -arch={found['architecture']} -rdc=true program.cu {found['library']}"
+        f"{found['compiler']} {' '.join(found['options'])} program.cu {found['library']}"
     )
+
+
+def _options(folder: Path, architecture: str, registers: int) -> list[str]:
+    """For nvcc. With -dlto the linker compiles the kernel, so the limit is the linker's, too."""
+    options = [f"-arch={architecture}", "-rdc=true", "-dlto", f"-I{folder}"]
+    return options if registers == 255 else [*options, f"-maxrregcount={registers}"]
 
 
 def _write(
@@ -87,11 +93,14 @@ def _write(
             made = library_file.write(folder, cc, registers, wanted, lambda _: bar.update(1))
     except (UsageError, assembler.AssemblerError) as exc:
         raise click.ClickException(str(exc)) from None
+    architecture = assembler.architecture(cc)
     return {
         "header": str(made.header),
         "library": str(made.library),
         "calls": made.calls,
-        "architecture": assembler.architecture(cc),
+        "architecture": architecture,
+        "compiler": str(made.compiler),
+        "options": _options(folder, architecture, registers),
     }
 
 

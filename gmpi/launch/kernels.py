@@ -187,7 +187,8 @@ def _require_resident(launch: Launch) -> None:
         raise GridError(
             f"not one block of {launch.threads} threads of {launch.name} fits a multiprocessor"
             f"{_what_it_takes(launch)}; use smaller blocks or fewer registers, by max_registers of "
-            "Numba or --registers of gmpi cpp: 128 for 512 threads, 64 for 1024"
+            "Numba, or --registers of gmpi cpp and -maxrregcount of nvcc: 128 for 512 threads, "
+            "64 for 1024"
         )
     if launch.blocks < 1:
         raise GridError(
