@@ -324,6 +324,13 @@ def check(seed: int, comms: Communicators) -> None:
 def main() -> None:
     begin, _, stop = sys.argv[1].removeprefix("--seeds=").partition(":")
     comms = Communicators()
+    if not gmpi.SIMULATOR:  # Ctrl-C in the middle of Numba's compiler leaves it half made
+        with gmpi.Context(WORLD) as g:
+            for scope in ("block", "warp"):
+                s = Script(scope, 32)
+                s.data(pattern(8, 0))
+                s.barrier()
+                s.run(g)
     for seed in range(int(begin), int(stop)):
         check(seed, comms)
         barrier()
