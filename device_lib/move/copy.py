@@ -62,20 +62,24 @@ if SIMULATOR:
             ctypes.memmove(target + at, staging + at, min(16, nbytes - at))
 
 else:
+    from device_lib.move.streams_cuda import (
+        gather_16,
+        lean_scatter_stream,
+        lean_stream,
+        lean_stream_sys,
+        scatter_stream,
+        stream,
+        stream_sys,
+    )
     from device_lib.platform.primitives_cuda import (
         load_1,
         load_1_sys,
         load_4,
         load_4_if,
-        load_8,
-        load_16,
-        load_16_if,
         load_16_sys_if,
         store_1,
         store_4,
-        store_8,
         store_16,
-        store_16_if,
     )
 
     @device
@@ -166,207 +170,61 @@ else:
         _store_words(to + 2 * _WARP_BYTES, a2, b2, left - 2 * _WARP_BYTES)
         _store_words(to + 3 * _WARP_BYTES, a3, b3, left - 3 * _WARP_BYTES)
 
-    @device
-    def _gather(address):
-        """16 bytes of a buffer, by the widest loads that its alignment allows."""
-        if address & 15 == 0:
-            return load_16(address)
-        if address & 7 == 0:
-            return load_8(address), load_8(address + 8)
-        if address & 3 == 0:
-            low = load_4(address) | load_4(address + 4) << 32
-            return low, load_4(address + 8) | load_4(address + 12) << 32
-        low = 0
-        high = 0
-        for i in range(8):
-            low |= load_1(address + i) << (8 * i)
-            high |= load_1(address + 8 + i) << (8 * i)
-        return low, high
+    def _make_to_staging(stream):
+        @device
+        def to_staging(staging, source, nbytes, rank, size):
+            step = size << 4
+            end = staging + (nbytes & ~15)
+            to = staging + (rank << 4)
+            at = source + (rank << 4)
+            if source & 15 == 0:
+                stream(to, at, end, step)
+            else:
+                while to < end:
+                    low, high = gather_16(at)
+                    store_16(to, low, high)
+                    at += step
+                    to += step
+            i = (nbytes & ~15) + rank
+            while i < nbytes:
+                store_1(staging + i, load_1(source + i))
+                i += opaque(size)
+            return 0
 
-    @device
-    def _scatter(address, low, high):
-        """The reverse of ``_gather``."""
-        if address & 15 == 0:
-            store_16(address, low, high)
-        elif address & 7 == 0:
-            store_8(address, low)
-            store_8(address + 8, high)
-        elif address & 3 == 0:
-            store_4(address, low)
-            store_4(address + 4, low >> 32)
-            store_4(address + 8, high)
-            store_4(address + 12, high >> 32)
-        else:
-            for i in range(8):
-                store_1(address + i, low >> (8 * i))
-                store_1(address + 8 + i, high >> (8 * i))
+        return to_staging
 
-    # wide: eight words in registers
-    @device
-    def _scatter_8(
-        to, end, step, a0, b0, a1, b1, a2, b2, a3, b3, a4, b4, a5, b5, a6, b6, a7, b7
-    ):  # fmt: skip
-        k = 0
-        while k < 8 and to < end:
-            low = a0
-            high = b0
-            low, high = (a1, b1) if k == 1 else (low, high)
-            low, high = (a2, b2) if k == 2 else (low, high)
-            low, high = (a3, b3) if k == 3 else (low, high)
-            low, high = (a4, b4) if k == 4 else (low, high)
-            low, high = (a5, b5) if k == 5 else (low, high)
-            low, high = (a6, b6) if k == 6 else (low, high)
-            low, high = (a7, b7) if k == 7 else (low, high)
-            _scatter(to, low, high)
-            to += step
-            k += opaque(1)
-
-    def _make_stream(load):
-        """Copies aligned words of 16 bytes: every ``step`` bytes one, until ``to`` reaches ``end``.
-
-        Eight words of each thread are under way at all times: a word is stored when it has come
-        and the one eight steps on is asked for into the same registers. Words past the end are not
-        asked for at all, so a remainder costs one latency. Addresses advance by one addition after
-        each access: words under way cost their own registers and hardly any more.
-        """
+    def _make_from_staging(stream, several):
+        """``several``: how a thread copies to a target anywhere."""
 
         @device
-        def stream(to, at, end, step):
-            ahead = 8 * step
-            a0, b0 = load(at, to < end)
-            at += step
-            a1, b1 = load(at, to + step < end)
-            at += step
-            a2, b2 = load(at, to + 2 * step < end)
-            at += step
-            a3, b3 = load(at, to + 3 * step < end)
-            at += step
-            a4, b4 = load(at, to + 4 * step < end)
-            at += step
-            a5, b5 = load(at, to + 5 * step < end)
-            at += step
-            a6, b6 = load(at, to + 6 * step < end)
-            at += step
-            a7, b7 = load(at, to + 7 * step < end)
-            at += step
-            while to < end:
-                store_16_if(to, a0, b0, to < end)
-                a0, b0 = load(at, to + ahead < end)
-                at += step
-                to += step
-                store_16_if(to, a1, b1, to < end)
-                a1, b1 = load(at, to + ahead < end)
-                at += step
-                to += step
-                store_16_if(to, a2, b2, to < end)
-                a2, b2 = load(at, to + ahead < end)
-                at += step
-                to += step
-                store_16_if(to, a3, b3, to < end)
-                a3, b3 = load(at, to + ahead < end)
-                at += step
-                to += step
-                store_16_if(to, a4, b4, to < end)
-                a4, b4 = load(at, to + ahead < end)
-                at += step
-                to += step
-                store_16_if(to, a5, b5, to < end)
-                a5, b5 = load(at, to + ahead < end)
-                at += step
-                to += step
-                store_16_if(to, a6, b6, to < end)
-                a6, b6 = load(at, to + ahead < end)
-                at += step
-                to += step
-                store_16_if(to, a7, b7, to < end)
-                a7, b7 = load(at, to + ahead < end)
-                at += step
-                to += step
+        def from_staging(target, staging, nbytes, rank, size):
+            step = size << 4
+            end = target + (nbytes & ~15)
+            at = staging + (rank << 4)
+            to = target + (rank << 4)
+            if target & 15 == 0:
+                stream(to, at, end, step)
+            else:
+                several(to, at, end, step)
+            i = (nbytes & ~15) + rank
+            while i < nbytes:
+                store_1(target + i, load_1_sys(staging + i))
+                i += opaque(size)
+            return 0
 
-        return stream
+        return from_staging
 
-    def _make_lean_stream(load):
-        """The same for many threads: two words of each under way."""
-
-        @device
-        def stream(to, at, end, step):
-            while to < end:
-                a0, b0 = load(at, to < end)
-                a1, b1 = load(at + step, to + step < end)
-                store_16_if(to, a0, b0, to < end)
-                store_16_if(to + step, a1, b1, to + step < end)
-                at += 2 * step
-                to += 2 * step
-
-        return stream
-
-    _stream = _make_stream(load_16_if)
-    _stream_sys = _make_stream(load_16_sys_if)
-    _lean_stream = _make_lean_stream(load_16_if)
-    _lean_stream_sys = _make_lean_stream(load_16_sys_if)
-
-    @device
-    def _to_staging(staging, source, nbytes, rank, size):
-        step = size << 4
-        end = staging + (nbytes & ~15)
-        to = staging + (rank << 4)
-        at = source + (rank << 4)
-        if source & 15 == 0 and size > FEW_THREADS:
-            _lean_stream(to, at, end, step)
-        elif source & 15 == 0:
-            _stream(to, at, end, step)
-        else:
-            while to < end:
-                low, high = _gather(at)
-                store_16(to, low, high)
-                at += step
-                to += step
-        i = (nbytes & ~15) + rank
-        while i < nbytes:
-            store_1(staging + i, load_1(source + i))
-            i += opaque(size)
-        return 0
-
-    @device
-    def _from_staging(target, staging, nbytes, rank, size):
-        step = size << 4
-        end = target + (nbytes & ~15)
-        at = staging + (rank << 4)
-        to = target + (rank << 4)
-        if target & 15 == 0 and size > FEW_THREADS:
-            _lean_stream_sys(to, at, end, step)
-        elif target & 15 == 0:
-            _stream_sys(to, at, end, step)
-        else:
-            while to < end:
-                a0, b0 = load_16_sys_if(at, to < end)
-                at += step
-                a1, b1 = load_16_sys_if(at, to + step < end)
-                at += step
-                a2, b2 = load_16_sys_if(at, to + 2 * step < end)
-                at += step
-                a3, b3 = load_16_sys_if(at, to + 3 * step < end)
-                at += step
-                a4, b4 = load_16_sys_if(at, to + 4 * step < end)
-                at += step
-                a5, b5 = load_16_sys_if(at, to + 5 * step < end)
-                at += step
-                a6, b6 = load_16_sys_if(at, to + 6 * step < end)
-                at += step
-                a7, b7 = load_16_sys_if(at, to + 7 * step < end)
-                at += step
-                _scatter_8(
-                    to, end, step, a0, b0, a1, b1, a2, b2, a3, b3, a4, b4, a5, b5, a6, b6, a7, b7
-                )  # fmt: skip
-                to += 8 * step
-        i = (nbytes & ~15) + rank
-        while i < nbytes:
-            store_1(target + i, load_1_sys(staging + i))
-            i += opaque(size)
-        return 0
-
-    _copy_to_staging = linked("gmpi_copy_to_staging", 5, 1, _to_staging)
-    _copy_from_staging = linked("gmpi_copy_from_staging", 5, 1, _from_staging)
+    # Of many threads each has few registers. That is a function of its own, so that no warp saves
+    # registers for the other.
+    _to_staging = linked("gmpi_copy_to_staging", 5, 1, _make_to_staging(stream))
+    _to_staging_lean = linked("gmpi_copy_to_staging_lean", 5, 1, _make_to_staging(lean_stream))
+    _from_staging = linked(
+        "gmpi_copy_from_staging", 5, 1, _make_from_staging(stream_sys, scatter_stream)
+    )
+    _from_staging_lean = linked(
+        "gmpi_copy_from_staging_lean", 5, 1,
+        _make_from_staging(lean_stream_sys, lean_scatter_stream),
+    )  # fmt: skip
 
     @device
     def copy_to_staging(staging, source, nbytes, rank, size):
@@ -374,9 +232,15 @@ else:
 
         All ``size`` threads of a scope call, each with its ``rank``.
         """
-        _copy_to_staging(staging, source, nbytes, rank, size)
+        if size > FEW_THREADS:
+            _to_staging_lean(staging, source, nbytes, rank, size)
+        else:
+            _to_staging(staging, source, nbytes, rank, size)
 
     @device
     def copy_from_staging(target, staging, nbytes, rank, size):
         """Copies the calling thread's share of ``nbytes`` from staging to a buffer."""
-        _copy_from_staging(target, staging, nbytes, rank, size)
+        if size > FEW_THREADS:
+            _from_staging_lean(target, staging, nbytes, rank, size)
+        else:
+            _from_staging(target, staging, nbytes, rank, size)
