@@ -15,7 +15,7 @@ from device_lib.direct.partitioned_waits import KEEP as KEEP_ACTIVE
 from device_lib.direct.partitioned_waits import is_inactive
 from device_lib.direct.persistent_rows import make_rounds
 from device_lib.direct.requests import HELD, HOLD, HOLD_LONGER, KEEP, ONE_LOOK, QUICK, WAIT
-from device_lib.direct.rows import is_direct_handle
+from device_lib.direct.rows import is_direct_handle, is_send
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import Status, has_direct, status_of, store_status
 from device_lib.platform.library import parts_of
@@ -25,7 +25,7 @@ from device_lib.proxied import pacing, slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from device_lib.proxied.closing_all import STATUS_BYTES
 from gmpi.contract.constants import SUCCESS
-from gmpi.contract.wire import HANDLE_ERROR_SHIFT, HANDLE_SENDS_SHIFT, REQUEST_NULL
+from gmpi.contract.wire import HANDLE_ERROR_SHIFT, REQUEST_NULL
 
 _TURNS = 6 if gpu.SIMULATOR else 64  # of steps of all requests, before the first one is waited for
 _LONGEST_PAUSE_NS = 4096  # between two looks at host memory
@@ -54,7 +54,7 @@ def as_it_is(ctx, request):
 
 @device
 def _is_direct_send(request):
-    return is_direct_handle(request) and request >> HANDLE_SENDS_SHIFT & 1 != 0
+    return is_direct_handle(request) and is_send(request)
 
 
 @device

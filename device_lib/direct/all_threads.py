@@ -13,6 +13,7 @@ from device_lib.direct import own, packets, rows, table
 from device_lib.direct.claims import CLAIMED, FOREIGN, NOT_YET, claim, end
 from device_lib.direct.grid_team import share, shares_of
 from device_lib.direct.one_warp import PROXIED_ROAD
+from device_lib.direct.receives import begin_long
 from device_lib.direct.warp_messages import LOOKS_ALONE, free_slots
 from device_lib.direct.words import elements_of
 from device_lib.platform import primitives as gpu
@@ -31,6 +32,8 @@ from gmpi.contract.wire import ERROR_SHIFT, LOW_32, PACKET_BYTES, SCATTERED
 _LEFT = 0  # to ``requests``
 _IN_SLOT = 1
 _IN_WIDE_SLOT = 2
+_LONG = 3  # its length has been sent: the rest to ``requests``
+LENGTH_SENT = 1 << 32  # beside the number of a message
 
 
 @device
@@ -54,20 +57,21 @@ def _way(nbytes, draws, number, free, local, counters):
     Args:
         draws: whether lane 0 has drawn ``number`` and ``free``, as in ``one_warp``.
     """
-    wanted = 1
-    if nbytes > channels.ROOM:
-        wanted = channels.DEPTH if nbytes <= channels.WIDE_ROOM else 0
+    in_wide = channels.ROOM < nbytes and nbytes <= channels.WIDE_ROOM
+    wanted = channels.DEPTH if in_wide else 1
     ahead = table.slots_ahead(free, number)
     mask = warp_mask()
     if gpu.shuffle(mask, 1 if draws and ahead < wanted else 0, 0):
         ahead = free_slots(mask, warp_lanes(), local, counters, uint32(number))
     way = _LEFT
     wide = 0
-    if draws and wanted > 0 and ahead >= wanted and not packets.refreshed(number):
+    if draws and ahead >= wanted and not packets.refreshed(number):
         way = _IN_SLOT
-        if nbytes > channels.ROOM:
+        if in_wide:
             way = _IN_WIDE_SLOT
             wide = table.next_wide(counters)
+        elif nbytes > channels.ROOM:
+            way = _LONG
     return way, wide
 
 
@@ -120,8 +124,11 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
         if leads():
             row = table.row_seen(draws, at, remote)
             way, wide = _way(nbytes, draws, number, free, local, counters)
+            if way == _LONG:  # the receiver may announce where it goes
+                packets.write_length(packets.inbox_slot(remote, number), nbytes, number)
+                number |= LENGTH_SENT
         row, remote, number, way, wide = broadcast_5(row, remote, number, way, wide)
-        if way == _LEFT:
+        if way == _LEFT or way == _LONG:
             sync()
             return open_rest(ctx, word0, peer_tag, nbytes, address, row, remote, number)
         place = packets.inbox_slot(remote, number)
@@ -196,6 +203,8 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
             mark = low >> channels.WIDE_LENGTH_BITS & LOW_32
             aborted = packets.take_wide(ctx, wide, target, nbytes, nbytes, mark, packet, size())
         elif nbytes > room or nbytes > channels.ROOM:
+            if nbytes == channels.LONG and leads() and gpu.lane_id() == 0:
+                begin_long(ctx, handle, low, room)  # the sender waits for it
             sync()
             return CLAIMED, 0, NO_ORIGIN
         else:

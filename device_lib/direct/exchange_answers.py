@@ -129,9 +129,8 @@ def _ask(ctx, slot):
         first = packets.first_announced(local, number)
         looked += gpu.opaque(1)
     if first == 0:  # so the slot is free, too
-        mark = packets.mark_of(number)
         at = packets.inbox_slot(remote, number)
-        gpu.write_packet(at, length, channels.LONG | mark << 32)
+        packets.write_length(at, length, number)
         rows.set_stage(ctx, slot, rows.ROUNDS)
     return 0
 

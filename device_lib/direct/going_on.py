@@ -17,14 +17,7 @@ from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, lane_id, load_gpu
 from device_lib.platform.scope import Scope
 from device_lib.proxied import slots
-from gmpi.contract.channels import KEY_RECEIVES_SHIFT
 from gmpi.contract.wire import DEVICE_DIRECT_OPEN, DEVICE_LATE
-
-
-@device
-def is_send(ctx, slot):
-    key, remote, local, counters = rows.ends_of(ctx, rows.field(ctx, slot, rows.STAMP))
-    return key >> KEY_RECEIVES_SHIFT & 1 == 0
 
 
 def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
@@ -55,16 +48,14 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         """Goes on with a request that somebody else may have, if nobody has."""
         ours = rows.FOREIGN
         stage = 0
-        sends = False
         if leads() and lane_id() == 0:
             ours = rows.claim_to_help(ctx, handle)
             stage = rows.stage_of(ctx, slot)
-            sends = is_send(ctx, slot)
-        ours, stage, sends = broadcast_3(ours, stage, 1 if sends else 0)
+        ours, stage, unused = broadcast_3(ours, stage, 0)
         sync()
         if ours == rows.MINE or ours == rows.RESUMED:
             if stage != rows.FINISHED:
-                advance(ctx, slot, sends != 0, 1)
+                advance(ctx, slot, rows.is_send(handle), 1)
             if leads() and lane_id() == 0:
                 if rows.stage_of(ctx, slot) != stage:
                     rows.put_back(ctx, handle)

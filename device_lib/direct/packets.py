@@ -167,6 +167,12 @@ def take_packets(ctx, slot, target, nbytes, room, number, rank, size):
 
 
 @device
+def write_length(slot, nbytes, number):
+    """Says that a long message comes in rounds."""
+    gpu.write_packet(slot, nbytes, channels.LONG | mark_of(number) << 32)
+
+
+@device
 def write_wide_header(slot, nbytes, number, wide):
     """Says that a message is in the wide slot, whose number is ``wide`` there."""
     length = nbytes | mark_of(wide) << channels.WIDE_LENGTH_BITS

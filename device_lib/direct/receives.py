@@ -24,6 +24,7 @@ from device_lib.platform.context import leads_grid
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope
+from device_lib.proxied.slots import slot_of
 from gmpi.contract import channels
 from gmpi.contract.constants import ERR_TRUNCATE, SUCCESS
 from gmpi.contract.grid import TAKE_WIDE
@@ -199,6 +200,14 @@ def _is_last(what, wanted, parts):
 _take = make_take(unpack_layout)
 _look_linked = linked("gmpi_direct_look_receive", 5, 8, _look)
 _note_linked = linked("gmpi_direct_note_receive", 10, 1, note)
+
+
+@device
+def begin_long(ctx, handle, length, room):
+    """The length of a long message has come for a receive that the caller has just claimed."""
+    number = handle >> 1 & channels.NUMBERS
+    wanted = min(length, room)
+    _note_linked(ctx, slot_of(handle), LENGTH, number, _NO_BUFFER, length, wanted, 0)
 
 
 def make_advance_receive(

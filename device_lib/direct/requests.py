@@ -12,9 +12,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import own, rows, table
-from device_lib.direct.all_threads import draw, make_all_threads
+from device_lib.direct.all_threads import LENGTH_SENT, draw, make_all_threads
 from device_lib.direct.claims import CLAIMED, FOREIGN, LOST, NOT_YET, RESUMED, claim_again
-from device_lib.direct.going_on import is_send, make_going_on
+from device_lib.direct.going_on import make_going_on
 from device_lib.direct.one_warp import PROXIED_ROAD, make_one_warp
 from device_lib.direct.sends import first_stage
 from device_lib.direct.synchronize import make_complete_open
@@ -121,7 +121,8 @@ def make_direct(
         Args:
             address: of a buffer in one piece, or SCATTERED.
             buffer, type_row: then what ``proxied.scattered.place`` takes.
-            row, remote, number: what ``all_threads.draw`` has returned.
+            row, remote, number: what ``all_threads.draw`` has returned; number | LENGTH_SENT where
+                the length of a long message has been sent.
         """
         sends = word0 & 0xFF == wire.OP_ISEND
         if row == table.NOBODY:  # in L1
@@ -143,6 +144,8 @@ def make_direct(
             sync()
         if not table.is_direct(remote):
             return PROXIED_ROAD
+        length_sent = number & LENGTH_SENT != 0
+        number &= NUMBERS
         slot = take_slot(ctx, -1, taking.SMALL)
         if slot < 0:
             return slots.error_handle(-slot)
@@ -159,7 +162,9 @@ def make_direct(
         stage = rows.BEGINS
         if leads() and lane_id() == 0:
             length = length_word(word0, nbytes, type_row)
-            if sends:
+            if length_sent:
+                stage = rows.ROUNDS
+            elif sends:
                 stage = first_stage(ctx, row, number, nbytes)
             rows.open_row(ctx, slot, handle, address, row, stage, call_of(word0), length)
             if sends or address == wire.SCATTERED or nbytes > ROOM:
@@ -239,7 +244,7 @@ def make_direct(
     def tell(ctx, op, slot, handle):
         """Tells the proxy that a wait takes long, or that it is over; the leading warp."""
         key = load_gpu(rows.channel_of(ctx, slot) + ROW_KEY)
-        request = wire.OP_ISEND if is_send(ctx, slot) else wire.OP_IRECV
+        request = wire.OP_ISEND if rows.is_send(handle) else wire.OP_IRECV
         length = rows.field(ctx, slot, rows.LENGTH)
         word0 = word0_about(ctx, slot, op, request, key)
         size = length >> rows.LENGTH_BITS + 8 & 0xFF
@@ -291,7 +296,7 @@ def make_direct(
             if state == FOREIGN:
                 return COMPLETED | FAULT | ERR_REQUEST << wire.ERROR_SHIFT, 0, NO_ORIGIN
         slot = slots.slot_of(handle)
-        sends = is_send(ctx, slot)
+        sends = rows.is_send(handle)
         done = state == RESUMED and rows.stage_of(ctx, slot) == rows.FINISHED
         sync()
         looked = 0
@@ -358,7 +363,7 @@ def make_direct(
         """
         if handle & slots.CLAIMED != 0:
             return finish_linked(ctx, handle & ~slots.CLAIMED, how, CLAIMED)
-        if how == KEEP:
+        if how == KEEP or rows.is_send(handle):  # which nobody can bring to an end at once
             return finish_linked(ctx, handle, how, LOST)
         looks = LOOKS if how == WAIT or how == HOLD_LONGER else 1
         outcome, count, origin = take(ctx, handle, looks, how == QUICK or how >= HOLD)

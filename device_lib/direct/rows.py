@@ -20,7 +20,6 @@ from device_lib.platform.context import (
 from device_lib.platform.primitives import device
 from device_lib.proxied import pacing, slots
 from gmpi.contract import wire
-from gmpi.contract.channels import NUMBERS
 
 # Three packets, each stored at once and without a fence; the stamp tells a helper, who has found
 # the first, whether the others have arrived. The rest is written by whoever holds the claim.
@@ -75,6 +74,11 @@ def direct_handle(ctx, slot, number, kind, sends=False):
     if sends:
         handle |= 1 << wire.HANDLE_SENDS_SHIFT
     return handle | kind | context_id(ctx) << wire.HANDLE_CONTEXT_SHIFT
+
+
+@device
+def is_send(handle):
+    return handle >> wire.HANDLE_SENDS_SHIFT & 1 != 0
 
 
 @device
@@ -364,11 +368,6 @@ def set_field(ctx, slot, which, value):
 def channel_of(ctx, slot):
     """Address of the row of its channel."""
     return table.row_of(ctx, field(ctx, slot, STAMP) >> 32 & INDEX_MASK)
-
-
-@device
-def number_of(ctx, slot):
-    return field(ctx, slot, STAMP) >> 1 & NUMBERS
 
 
 @device

@@ -87,7 +87,7 @@ def first_stage(ctx, row, number, nbytes):
     if not packets.has_credit(ours, number):
         return rows.BEGINS
     at = packets.inbox_slot(inbox, number)
-    write_packet(at, nbytes, channels.LONG | packets.mark_of(number) << 32)
+    packets.write_length(at, nbytes, number)
     return rows.ROUNDS
 
 
@@ -105,7 +105,7 @@ def _is_last(what, nbytes, parts):
 def _note(ctx, slot, what, number, at, nbytes, wide_or_parts):
     """What has been done with a send; one lane."""
     if what == _LENGTH:
-        write_packet(at, nbytes, channels.LONG | packets.mark_of(number) << 32)
+        packets.write_length(at, nbytes, number)
         rows.set_stage(ctx, slot, rows.ROUNDS)
         return 0
     if what == _WIDE:

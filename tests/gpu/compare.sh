@@ -29,7 +29,7 @@ if [ -n "$SIMULATOR" ]; then
 else
   (cd "$former" && export CUDA_MODULE_LOADING=EAGER $(ways 0) && timeout 120 python3 -m gmpi cache fill) &
   filling=$!
-  export GMPI_CACHE_DIR=$caches/gmpi-new
+  export GMPI_CACHE_DIR=${CACHES:-$caches}/gmpi-new
   . tests/gpu/setup.sh
   wait $filling
 fi
