@@ -100,7 +100,7 @@ def main() -> int:
     print(f"payloads checked: {'all right' if right else 'WRONG'}; worst ratio {worst:.3f}")
     from _bench import machine  # of benchmarks
 
-    facts = {"benchmark": "cpp", "machine": machine(), "runs": args.runs, "bar": BAR, "rows": rows,
+    facts = {"benchmark": "cpp", "machine": machine(), "turns": args.runs, "bar": BAR, "rows": rows,
              "payloads_right": right, "worst_ratio": worst}  # fmt: skip
     args.json.write_text(json.dumps(facts, indent=1))
     return 0 if right and worst <= BAR else 1
