@@ -32,8 +32,10 @@ from gmpi.contract.wire import ERROR_SHIFT, LOW_32, PACKET_BYTES, SCATTERED
 _LEFT = 0  # to ``requests``
 _IN_SLOT = 1
 _IN_WIDE_SLOT = 2
-_LONG = 3  # its length has been sent: the rest to ``requests``
-LENGTH_SENT = 1 << 32  # beside the number of a message
+_LONG = 3  # to ``requests`` as well, but its length may be sent before
+# Beside the number of a message that is left to ``requests``:
+LENGTH_SENT = 1 << 32
+SLOT_SHIFT = 33  # the request's slot + 1, where there is one
 
 
 @device
@@ -105,6 +107,7 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
         counters = 0
         number = 0
         free = 0
+        slot = -1
         draws = False
         if leads():
             found, at, remote, local, counters = table.glance(ctx, key)
@@ -113,6 +116,8 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
                 counters + channels.COUNTER_NUMBER, counters + channels.COUNTER_FREE, draws
             )
             number &= channels.NUMBERS
+            if draws and nbytes > channels.WIDE_ROOM:
+                slot = slots.try_guess(ctx)
         sync()  # what other threads wrote to the buffer
         low = 0
         high = 0
@@ -124,9 +129,12 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
         if leads():
             row = table.row_seen(draws, at, remote)
             way, wide = _way(nbytes, draws, number, free, local, counters)
-            if way == _LONG:  # the receiver may announce where it goes
+            # A receiver that has been told holds a staging buffer. So whoever may have to wait for
+            # a slot tells it later.
+            if way == _LONG and slot >= 0:
                 packets.write_length(packets.inbox_slot(remote, number), nbytes, number)
                 number |= LENGTH_SENT
+            number |= (slot + 1) << SLOT_SHIFT
         row, remote, number, way, wide = broadcast_5(row, remote, number, way, wide)
         if way == _LEFT or way == _LONG:
             sync()

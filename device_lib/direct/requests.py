@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import own, rows, table
-from device_lib.direct.all_threads import LENGTH_SENT, draw, make_all_threads
+from device_lib.direct.all_threads import LENGTH_SENT, SLOT_SHIFT, draw, make_all_threads
 from device_lib.direct.claims import CLAIMED, FOREIGN, LOST, NOT_YET, RESUMED, claim_again
 from device_lib.direct.going_on import make_going_on
 from device_lib.direct.one_warp import PROXIED_ROAD, make_one_warp
@@ -121,8 +121,8 @@ def make_direct(
         Args:
             address: of a buffer in one piece, or SCATTERED.
             buffer, type_row: then what ``proxied.scattered.place`` takes.
-            row, remote, number: what ``all_threads.draw`` has returned; number | LENGTH_SENT where
-                the length of a long message has been sent.
+            row, remote, number: what ``all_threads.draw`` has returned; number with LENGTH_SENT and
+                a slot beside it.
         """
         sends = word0 & 0xFF == wire.OP_ISEND
         if row == table.NOBODY:  # in L1
@@ -145,8 +145,8 @@ def make_direct(
         if not table.is_direct(remote):
             return PROXIED_ROAD
         length_sent = number & LENGTH_SENT != 0
+        slot = take_slot(ctx, (number >> SLOT_SHIFT) - 1, taking.SMALL)
         number &= NUMBERS
-        slot = take_slot(ctx, -1, taking.SMALL)
         if slot < 0:
             return slots.error_handle(-slot)
         handle = rows.direct_handle(ctx, slot, number, 0, sends)

@@ -115,6 +115,13 @@ def was_free(slot, word):
 
 
 @device
+def try_guess(ctx):
+    """A small slot by one access to memory; -1: that one is busy."""
+    slot = guess(ctx)
+    return slot if was_free(slot, take_bit(ctx, slot)) else -1
+
+
+@device
 def open_row(ctx, slot, handle, recv):
     """Enters a request: what the wait needs to know, in one store."""
     gpu.store_pair_gpu(row_address(ctx, slot) + wire.REQUEST_OWNER, handle, recv)

@@ -8,7 +8,19 @@ import warnings
 import numpy as np
 import registered
 from channel_numbers import move_on
-from common import RANK, SIZE, WORLD, barrier, end, every_shape, pattern, raises, run
+from common import (
+    RANK,
+    SIZE,
+    TIME_FACTOR,
+    WORLD,
+    barrier,
+    end,
+    every_shape,
+    in_thread,
+    pattern,
+    raises,
+    run,
+)
 from mpi4py import MPI
 from script import Script
 
@@ -23,6 +35,7 @@ from gmpi.contract.channels import (
     STAGED_BYTES,
     WIDE_ROOM,
 )
+from gmpi.contract.wire import BUSY_BITS, DEVICE_BUSY, DEVICE_STAGED
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 
@@ -261,6 +274,40 @@ def waits_that_take_too_long() -> None:
         assert call.error == gmpi.GMPI_ERR_TIMEOUT
 
 
+def who_waits_for_a_slot_holds_no_staging() -> None:
+    """A long send that finds no slot has said nothing yet: its receiver's staging buffer would be
+    taken from sends that have slots."""
+    n, staged = WIDE_ROOM + 16, []
+    with gmpi.Context(WORLD, wildcards=False, request_slots=BUSY_BITS) as g:
+        device = g._memory.device
+        for nbytes in (8, n):
+            s = Script()
+            for _ in range(1 if nbytes == n else DEPTH):  # the first ones go another way
+                if RANK == 0:
+                    s.wait(s.isend(s.data(pattern(nbytes, 1)), nbytes, gmpi.BYTE, 1, 3))
+                elif RANK == 1:
+                    room = s.room(nbytes)
+                    s.recv(room, nbytes, gmpi.BYTE, 0, 3)
+            if nbytes == n and RANK == 0:
+                g._memory.write(device + DEVICE_BUSY, np.array([(1 << BUSY_BITS) - 1]))
+            barrier()
+
+            def meanwhile(nbytes: int = nbytes) -> None:
+                if nbytes == n and RANK == 0:
+                    time.sleep(1.0 * TIME_FACTOR)
+                    g._memory.write(device + DEVICE_BUSY, np.zeros(1, np.int64))
+                elif nbytes == n and RANK == 1:
+                    time.sleep(0.5 * TIME_FACTOR)
+                    staged.append(g._memory.fetch(device + DEVICE_STAGED, 8).view(np.int64)[0])
+
+            in_thread(meanwhile, lambda s=s: s.run(g) if RANK < 2 else None)  # type: ignore[misc]
+            if RANK == 1:
+                s.expect(room, pattern(nbytes, 1))
+        assert not any(staged), staged
+        assert g.errors == []
+        barrier()
+
+
 def main() -> None:
     with gmpi.Context(WORLD, wildcards=False) as g:
         run(
@@ -274,6 +321,7 @@ def main() -> None:
         )  # fmt: skip
     requests_that_nobody_waits_for()
     waits_that_take_too_long()
+    who_waits_for_a_slot_holds_no_staging()
     end()
 
 
