@@ -42,6 +42,7 @@ from sm90_names import DIRECT, INLINE, MOVING  # noqa: E402
 
 from device_lib.platform import assembler, library  # noqa: E402
 from device_lib.platform.context import DeviceContext, TracedContext  # noqa: E402
+from device_lib.platform.resolution import remembered  # noqa: E402
 from gmpi.datatypes.parts import MAX_DIMS  # noqa: E402
 from gmpi.packing import (  # noqa: E402
     driver,
@@ -140,8 +141,10 @@ def needed(names: list[str], every: dict[str, str]) -> dict[str, str]:
     return found
 
 
-def library_ptx() -> dict[str, str]:
-    return {name: library.compile_ptx(name, CC) for name in library.functions}
+def all_ptx(kernels: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Of the library, and of kernels: they have most of what they call in common."""
+    functions = {name: library.compile_ptx(name, CC) for name in library.functions}
+    return functions, {name: kernel_ptx(name) for name in kernels}
 
 
 def kernel_ptx(name: str) -> str:
@@ -185,7 +188,8 @@ def packing_kernels(some: bool) -> dict[str, tuple[Any, int, int]]:
 def packing_ptx(name: str) -> str:
     body, arguments, _ = PACKING[name]
     wanted = driver.signature(body, arguments)
-    ptx, _ = cuda.compile(body, wanted, device=False, cc=CC, output="ptx", abi="numba")
+    with remembered():  # as when they are launched
+        ptx, _ = cuda.compile(body, wanted, device=False, cc=CC, output="ptx", abi="numba")
     return ptx
 
 
@@ -206,20 +210,12 @@ def main(directory: Path) -> None:
     gc.disable()  # of what compilers make hardly anything becomes garbage
     # Forked, with everything imported: nothing has started a thread or a device.
     with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("fork")) as pool:
-        # The library by one process: its functions have most of what they call in common. Kernels
-        # that call it look for it in the cache, so they come afterwards, the longest ones first.
-        made_library = pool.submit(library_ptx)
+        wanted = [n for n in KERNELS if not (SOME and ("script" in n or n == "checked"))]
+        made = pool.submit(all_ptx, wanted)
         packing = {name: pool.submit(packing_ptx, name) for name in PACKING}
-        functions = made_library.result()
-        wanted = [
-            name
-            for name in reversed(KERNELS)
-            if not (SOME and ("script" in name or name == "checked"))
-        ]
-        kernels = {name: pool.submit(kernel_ptx, name) for name in wanted}
+        functions, texts = made.result()
         for name, ptx in functions.items():
             (directory / f"{name}.ptx").write_text(ptx)
-        texts = {name: made.result() for name, made in kernels.items()}
         for name, ptx in texts.items():
             (directory / f"kernel_{name}.ptx").write_text(ptx)
             assert called(ptx) <= functions.keys(), f"{name}: {called(ptx) - functions.keys()}"
@@ -228,8 +224,8 @@ def main(directory: Path) -> None:
         every = {**functions, **texts}
         linked = needed(["two_paths", *INLINE, *DIRECT, *MOVING], every) if SOME else every
         found = properties(link(linked))
-        for name, made in packing.items():
-            ptx = made.result()
+        for name, packed in packing.items():
+            ptx = packed.result()
             (directory / f"{name}.ptx").write_text(ptx)
             limit = f"-maxrregcount={PACKING[name][2]}"
             (found[name],) = properties(link({name: ptx}, limit)).values()

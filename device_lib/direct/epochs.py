@@ -11,6 +11,7 @@ All threads of a scope call these together.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from types import SimpleNamespace
 
 from device_lib.direct import windows
@@ -71,6 +72,7 @@ def make_tell(scope: Scope) -> Callable:
     return linked
 
 
+@cache
 def make_fence(scope: Scope) -> Callable:
     """For one scope."""
     rank, sync = scope.rank, scope.sync

@@ -7,6 +7,7 @@ All threads of a scope call these.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from types import SimpleNamespace
 
 from device_lib.direct import rows
@@ -15,6 +16,7 @@ from device_lib.platform.scope import Scope
 from device_lib.proxied import slots, taking
 
 
+@cache
 def make_late_waits(scope: Scope, help_others: Callable) -> SimpleNamespace:
     """For one scope.
 

@@ -16,6 +16,7 @@ reads that nobody needs any more, and the 0.3 us are gone.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from device_lib.move.blocks import unpack_any
 from device_lib.move.copy import SHORT_BYTES, copy_from_staging, copy_short, store_payload
@@ -170,6 +171,7 @@ def test_small(ctx, handle):
     return HELP if doorbell != 0 or ours else 0, 0, 0
 
 
+@cache
 def make_take_out(scope: Scope) -> Callable:
     """What follows STAGED, but for the slot; all threads of the scope call it together."""
     rank = scope.rank

@@ -6,6 +6,7 @@ what comes back (``counted_blocks.Side``). For both roads.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from device_lib.move.layouts import BUFFER_ADDRESS
 from device_lib.platform import primitives as gpu
@@ -100,6 +101,7 @@ def _survey_both(ctx, out, back, shape, flaw):
     return sent, received, send, recv, 0
 
 
+@cache
 def make_survey_both(scope: Scope) -> Callable:
     """(context, what goes out, what comes back, shape, flaw) -> (bytes out, bytes back, runs of
     them, the flaw or 0), for all threads of a scope."""

@@ -6,6 +6,7 @@ mailbox, by all threads of the scope that has claimed it (``commands.py``), and 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from device_lib.move.blocks import pack_any, unpack_any
 from device_lib.move.copy import copy_from_staging, copy_to_staging
@@ -25,6 +26,7 @@ _TICKET_BYTES = 256
 _EVENT_SHIFT = 40  # of what a wait has found, above a place, where both travel in one word
 
 
+@cache
 def make_tell_event(scope: Scope) -> Callable:
     """What a wait's leading warp has found, for all threads of the scope, who then may execute."""
     sync = scope.sync
@@ -43,6 +45,7 @@ def make_tell_event(scope: Scope) -> Callable:
     return tell_event
 
 
+@cache
 def make_execute(scope: Scope) -> Callable:
     """Moves the bytes of a claimed command; all threads of the scope call it together."""
     rank = scope.rank

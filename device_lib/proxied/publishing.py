@@ -8,6 +8,7 @@ other requests: whatever is staged, in whichever class of slots.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from device_lib.platform.primitives import device, lane_id, shuffle
 from device_lib.platform.scope import warp_lanes, warp_mask
@@ -58,6 +59,7 @@ def publish(
     return handle
 
 
+@cache
 def make_no_slot(report: Callable) -> Callable:
     """What a call ends with that has found no slot; all threads of the scope call it.
 

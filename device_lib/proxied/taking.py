@@ -12,6 +12,7 @@ Called by one lane, except where it says otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from device_lib.platform import context
 from device_lib.platform import primitives as gpu
@@ -175,6 +176,7 @@ def _close_none(ctx, patience):
     return 0
 
 
+@cache
 def make_take_slot(scope: Scope, help_others: Callable, closes: bool = True) -> Callable:
     """``acquire`` for a scope, all of whose threads call it together.
 

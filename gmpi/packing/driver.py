@@ -146,8 +146,11 @@ class _Compiled:
     def __init__(self, body: Callable, arguments: int, registers: int) -> None:
         from numba import cuda
 
+        from device_lib.platform.resolution import remembered
+
         jit: Any = cuda.jit
-        dispatcher = jit(signature(body, arguments), max_registers=registers)(body)
+        with remembered():
+            dispatcher = jit(signature(body, arguments), max_registers=registers)(body)
         (self._keep,) = dispatcher.overloads.values()
         self.function = int(front_end.function_of(self._keep))
 
