@@ -13,8 +13,8 @@ import pytest
 from numba import cuda
 
 import gmpi
+from device_lib import platform as device_platform
 from device_lib.platform.context import DeviceContext
-from gmpi import launch as launch_package
 from gmpi.launch import kernels, launch, preparing
 from gmpi.launch.kernels import LaunchedKernels
 
@@ -58,10 +58,10 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     monkeypatch.setattr(cuda, "event", made.event, raising=False)
     monkeypatch.setattr(cuda, "defer_cleanup", made.defer_cleanup, raising=False)
     monkeypatch.setattr(cuda, "current_context", lambda: made, raising=False)
-    freeing = ModuleType("gmpi.launch.freeing_cuda")
+    freeing = ModuleType("device_lib.platform.freeing_cuda")
     freeing.wait = lambda: None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, freeing.__name__, freeing)
-    monkeypatch.setattr(launch_package, "freeing_cuda", freeing, raising=False)
+    monkeypatch.setattr(device_platform, "freeing_cuda", freeing, raising=False)
     return made
 
 
@@ -96,7 +96,7 @@ from numba.cuda.cudadrv import driver
 from numba.cuda.cudadrv.driver import _PendingDeallocs
 driver._logger = logging.getLogger()  # made with the first context on a GPU
 if {ours}:
-    from gmpi.launch import freeing_cuda
+    from device_lib.platform import freeing_cuda
 
 pending, freed = _PendingDeallocs(1000), []
 begun, launched = threading.Event(), threading.Event()

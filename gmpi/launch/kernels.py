@@ -38,7 +38,7 @@ class _KeptMemory:
         if not self._keeps and not SIMULATOR:
             from numba import cuda
 
-            from gmpi.launch import freeing_cuda
+            from device_lib.platform import freeing_cuda
 
             self._kept.enter_context(cuda.defer_cleanup())
             self._keeps = True
