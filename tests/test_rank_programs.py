@@ -73,7 +73,6 @@ MPICH_ONLY = {
         "order_of_collectives",
     ],
     4: [
-        "TEST_NODES=abbb random_programs --seeds=43:44",
         "TEST_NODES=aabb collectives", "random_blocks --seeds=20:22",
         "random_counts --seeds=12:14", "random_counts --direct --seeds=21:23",
         "cart",

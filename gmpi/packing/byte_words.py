@@ -8,10 +8,12 @@ once, moved to their places, and stored by the fewest instructions; gaps are nev
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 
 from device_lib.platform.primitives import SIMULATOR
 
 
+@cache
 def pattern_of(atom: int, pitch: int) -> int:
     """A bit for each of 32 bytes of blocks of ``atom`` bytes at a pitch: 1 where it is data."""
     return sum(1 << k for k in range(32) if k % pitch < atom)
