@@ -92,6 +92,7 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
     sync_or = scope.sync_or
     broadcast_5 = scope.broadcast_5
 
+    # long: what is read once stays in registers to the end
     @device
     def send(ctx, word0, peer_tag, nbytes, address):
         """The handle of a send in one piece; PROXIED_ROAD: its channel is none of ours."""
