@@ -42,7 +42,7 @@ from sm90_names import DIRECT, INLINE, MOVING  # noqa: E402
 
 from device_lib.platform import assembler, library  # noqa: E402
 from device_lib.platform.context import DeviceContext, TracedContext  # noqa: E402
-from device_lib.platform.resolution import remembered  # noqa: E402
+from device_lib.platform.resolution_cuda import remembered  # noqa: E402
 from gmpi.datatypes.parts import MAX_DIMS  # noqa: E402
 from gmpi.packing import (  # noqa: E402
     driver,

@@ -68,7 +68,7 @@ else:
     from device_lib.platform.context import DeviceContext
     from device_lib.platform.fitting import fitted
     from device_lib.platform.linking_cuda import link_once
-    from device_lib.platform.resolution import remembered
+    from device_lib.platform.resolution_cuda import remembered
 
     _DEEPEST = 5000  # frames
     _I64 = ir.IntType(64)

@@ -146,7 +146,7 @@ class _Compiled:
     def __init__(self, body: Callable, arguments: int, registers: int) -> None:
         from numba import cuda
 
-        from device_lib.platform.resolution import remembered
+        from device_lib.platform.resolution_cuda import remembered
 
         jit: Any = cuda.jit
         with remembered():
