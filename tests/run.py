@@ -22,11 +22,11 @@ what hardly depends on the library: that runs with one of them (markers ``mpich`
 ``python3 tests/run.py -k ring -x``.
 
 Three lanes run at the same time, each one step after the other: the tests with one family; the
-environment of the other one and the tests with it; ruff, mypy, and the tests without ranks. (Two,
-where there is one family.) When the first one is through, it takes from the end of the last one
-what has not begun. Many programs wait, for time-outs or for each other, and leave to the other
-lanes what they do not use of two cores. Time-outs and limits are as many times as long as there are
-lanes, so that ranks which get a share of the time are not late.
+environment of the other one, the tests with it, and some with the first one; ruff, mypy, and the
+tests without ranks. (Two, where there is one family.) When the first one is through, it takes from
+the end of the last one what has not begun. Many programs wait, for time-outs or for each other, and
+leave to the other lanes what they do not use of two cores. Time-outs and limits are as many times
+as long as there are lanes, so that ranks which get a share of the time are not late.
 A step that fails keeps none from running. A machine that is slow or busy anyhow is given more time
 by ``TEST_TIME_FACTOR``, by which all limits are multiplied.
 
@@ -61,6 +61,9 @@ NO_RANKS = {
 }
 #: What of it runs with which, where both do.
 FAMILIES = {"mpich": f"{RANKS} and not openmpi", "openmpi": "mpi and not (gpu or mpich)"}
+#: Of those with the first family, what runs when the tests with the other one are through, which
+#: are fewer: so that all lanes take as long.
+LATER = ["tests/test_examples.py", "tests/test_applications.py", "tests/test_himeno.py"]
 LINT = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
 #: Which tests, by option.
 TIERS = {"quick": "quick and not full", "default": "not full", "full": ""}
@@ -272,13 +275,18 @@ def run(
             later[f"environment of {other}"] = beside.submit(set_up_beside, other, first)
             name, arguments = f"tests with {other}", of(other)
             later[name] = beside.submit(step, programs[other], *arguments, call=beside.call)
+        split = both and not extra  # else it is up to the caller what runs
+        if split:
+            name, arguments = f"examples with {first}", select("examples", FAMILIES[first])
+            later[name] = beside.submit(step, programs[first], *arguments, *LATER, call=beside.call)
         for command in lint:
             path = str(programs[first] / command[0])  # of which the other one has modules only
             later[" ".join(command)] = last.submit(last.call, [path, *command[1:]])
         rest = {name: select(name.split()[-1], those) for name, those in NO_RANKS.items()}
         for name, arguments in rest.items():
             later[name] = last.submit(step, programs[first], *arguments, call=last.call)
-        own = {f"tests with {first}": of(first)}
+        left_out = [f"--ignore={path}" for path in LATER] if split else []
+        own = {f"tests with {first}": [*of(first), *left_out]}
         while own:
             name, arguments = own.popitem()
             say(name)
