@@ -189,10 +189,10 @@ def test_a_kernel_that_is_not_there() -> None:
 
 
 def compiler() -> str:
-    from cuda import pathfinder
-
-    found = pathfinder.find_nvidia_binary_utility("nvcc")
-    return str(found) if found else pytest.skip("nvcc is not installed")
+    try:
+        return str(nvcc.tool("nvcc"))
+    except gmpi.UsageError as exc:
+        pytest.skip(str(exc))
 
 
 def test_nvlink_finds_the_compiler_that_dlto_needs(tmp_path: Path) -> None:

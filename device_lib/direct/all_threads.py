@@ -32,7 +32,7 @@ from gmpi.contract.wire import ERROR_SHIFT, LOW_32, PACKET_BYTES, SCATTERED
 _LEFT = 0  # to ``requests``
 _IN_SLOT = 1
 _IN_WIDE_SLOT = 2
-_LONG = 3  # to ``requests`` as well, but its length may be sent before
+_LONG = 3  # in lane 0 only: its length may be sent before it is left to ``requests``
 # Beside the number of a message that is left to ``requests``:
 LENGTH_SENT = 1 << 32
 SLOT_SHIFT = 33  # the request's slot + 1, where there is one
@@ -118,7 +118,8 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
             )
             number &= channels.NUMBERS
             if draws and nbytes > channels.WIDE_ROOM:
-                slot = slots.try_guess(ctx)
+                likely = slots.guess(ctx)
+                slot = likely if slots.take_if_free(ctx, likely) else -1
         sync()  # what other threads wrote to the buffer
         low = 0
         high = 0
@@ -132,12 +133,14 @@ def make_all_threads(scope: Scope, open_rest: Callable) -> SimpleNamespace:
             way, wide = _way(nbytes, draws, number, free, local, counters)
             # A receiver that has been told holds a staging buffer. So whoever may have to wait for
             # a slot tells it later.
-            if way == _LONG and slot >= 0:
-                packets.write_length(packets.inbox_slot(remote, number), nbytes, number)
-                number |= LENGTH_SENT
+            if way == _LONG:
+                way = _LEFT
+                if slot >= 0:
+                    packets.write_length(packets.inbox_slot(remote, number), nbytes, number)
+                    number |= LENGTH_SENT
             number |= (slot + 1) << SLOT_SHIFT
         row, remote, number, way, wide = broadcast_5(row, remote, number, way, wide)
-        if way == _LEFT or way == _LONG:
+        if way == _LEFT:
             sync()
             return open_rest(ctx, word0, peer_tag, nbytes, address, row, remote, number)
         place = packets.inbox_slot(remote, number)

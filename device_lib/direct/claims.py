@@ -11,7 +11,7 @@ from device_lib.direct.words import peer_tag_of
 from device_lib.platform.primitives import device, load_8, load_16, spin
 from device_lib.proxied import slots
 from device_lib.proxied.closing import NO_ORIGIN
-from gmpi.contract.channels import KEY_RECEIVES_SHIFT, NUMBERS, ROW_KEY, ROW_LOCAL
+from gmpi.contract.channels import NUMBERS, ROW_KEY, ROW_LOCAL
 from gmpi.contract.wire import SCATTERED
 
 # What has become of a wait, in place of COMPLETED.
@@ -25,7 +25,7 @@ LOST = 4  # somebody else had it when we looked
 @device
 def claim(ctx, handle):
     """(CLAIMED, RESUMED or FOREIGN | mark << 8, where its slot is, the user's buffer, LENGTH,
-    origin, where the other end is); lane 0.
+    origin, where the other end is) of a receive; lane 0.
 
     SCATTERED in place of the buffer: there is no quick way for it.
     """
@@ -47,7 +47,7 @@ def claim(ctx, handle):
     key, remote = load_16(channel + ROW_KEY)
     number = stamp >> 1 & NUMBERS
     at = packets.inbox_slot(load_8(channel + ROW_LOCAL), number)
-    if key >> KEY_RECEIVES_SHIFT & 1 == 0 or length >> rows.LENGTH_BITS + 8 & 0xFF == 0:
+    if length >> rows.LENGTH_BITS + 8 & 0xFF == 0:
         target = SCATTERED
     if packets.refreshed(number):
         target = SCATTERED

@@ -33,7 +33,7 @@ def take_two(ctx, lane):
     slot = slots.guess(ctx) & ~1 | lane & 1
     taken = False
     if lane < 2:
-        taken = slots.was_free(slot, slots.take_bit(ctx, slot))
+        taken = slots.take_if_free(ctx, slot)
     return slot, taken
 
 

@@ -138,7 +138,7 @@ def _send(
             looked += 1
         straight = large and answer == STRAIGHT
         if straight:
-            gpu.write_packet(place, nbytes, channels.LONG | mark)
+            packets.write_length(place, nbytes, number)
             to = remote + there
             word = row_word(block_jobs.COPY, nbytes, 0)
         elif large and ahead >= channels.DEPTH:

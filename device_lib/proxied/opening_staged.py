@@ -27,7 +27,7 @@ def begin_staged(ctx):
     slot = 0
     if gpu.lane_id() == 0:
         slot = slots.guess(ctx)
-        if not slots.was_free(slot, slots.take_bit(ctx, slot)):
+        if not slots.take_if_free(ctx, slot):
             slot = -1
     slot = gpu.shuffle(ALL_LANES, slot, 0)
     if slot < 0:

@@ -115,10 +115,9 @@ def was_free(slot, word):
 
 
 @device
-def try_guess(ctx):
-    """A small slot by one access to memory; -1: that one is busy."""
-    slot = guess(ctx)
-    return slot if was_free(slot, take_bit(ctx, slot)) else -1
+def take_if_free(ctx, slot):
+    """Whether a slot was free: it is the caller's now. One access to memory."""
+    return was_free(slot, take_bit(ctx, slot))
 
 
 @device

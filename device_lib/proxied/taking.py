@@ -110,7 +110,7 @@ def try_beside(ctx, slot, word, share):
         return -1
     bit = gpu.first_bit(free)
     beside = slot & ~31 | bit
-    if slots.was_free(beside, slots.take_bit(ctx, beside)):
+    if slots.take_if_free(ctx, beside):
         return beside
     return -1
 
@@ -129,7 +129,7 @@ def _find(ctx, kind):
         share = large_share(ctx, kind == LARGE_RECEIVE)
         likely = guess_large(ctx, share)
     # Most likely one access to memory, at a bit of its own; else look around.
-    if slots.was_free(likely, slots.take_bit(ctx, likely)):
+    if slots.take_if_free(ctx, likely):
         return likely
     return _search(ctx, first, begin, words, words, (1 << share) - 1)
 
