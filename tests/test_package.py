@@ -75,7 +75,9 @@ def built(tools: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, P
     run(sys.executable, "-c", BUILD, launcher.ROOT, where, PYTHONPATH=tools)
     (sdist,) = where.glob("*.tar.gz")
     with tarfile.open(sdist) as content:
-        content.extractall(where, filter="data")
+        # Python 3.11.3 and before have no filters.
+        content.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+        content.extractall(where)
     source = where / sdist.name.removesuffix(".tar.gz")
     (where / "from sdist").mkdir()
     run(sys.executable, "-c", BUILD, source, where / "from sdist", PYTHONPATH=tools)
