@@ -2,7 +2,8 @@
 
     python3 tests/run.py [--quick | --full] [--mpi mpich|openmpi] [--no-lint] [pytest arguments]
 
-Needs Python 3.11 or later with pip and venv, nothing else: no GPU, no MPI. Virtual environments are
+Needs Python 3.11 or later with pip and venv, nothing else: no GPU, no MPI. Of the Pythons of one
+version on PATH it takes the quickest, unless ``TEST_PYTHON`` is ``this``. Virtual environments are
 made in ``.venv/``, one for each MPI family, because two MPI wheels in one environment overwrite
 each other's ``mpiexec``. All that is the same in both is there once: the second environment has
 links to the files of the first. uv installs, where pip can get it, else pip. They are kept, and
@@ -50,6 +51,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from quick_python import quickest
 
 ROOT = Path(__file__).resolve().parent.parent
 RANKS = "(mpi or gpu)"  # whatever starts ranks, and little else
@@ -343,6 +346,9 @@ def main() -> int:
     tier = "quick" if args.quick else "full" if args.full else "default"
     families = [args.mpi] if args.mpi else list(FAMILIES)[: 1 if args.quick else None]
     lint = () if args.no_lint else LINT[:2] if args.quick else LINT
+    if os.environ.get("TEST_PYTHON") != "this" and (python := quickest()) != sys.executable:
+        print(f"with {python}, which is quicker than {sys.executable}", flush=True)
+        os.execve(python, [python, *sys.argv], {**os.environ, "TEST_PYTHON": "this"})
     # Also when it is ended nothing goes on beside.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     began = time.monotonic(), processor_seconds()

@@ -14,6 +14,7 @@ import launcher
 import pytest
 import run
 from gpu import ranks
+from quick_python import quickest
 
 
 def alive(pid: int) -> bool:
@@ -37,6 +38,27 @@ def test_a_program_that_is_late_is_ended_with_what_it_has_started() -> None:
 def test_ranks_are_for_tests_that_get_time_of_their_own() -> None:
     with pytest.raises(pytest.fail.Exception, match="must be marked mpi"):
         launcher.mpi(1, "-c", "")
+
+
+def test_the_quickest_python_of_this_version_is_taken(tmp_path: Path) -> None:
+    own, other = "{} {}".format(*sys.version_info), f"{sys.version_info[0]} 99"
+
+    def python(folder: str, says: str) -> str:
+        path = tmp_path / folder / "python3"
+        path.parent.mkdir()
+        path.write_text(f"#!/bin/sh\n{says}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    def found(*pythons: str) -> str:
+        return quickest(os.pathsep.join(str(Path(path).parent) for path in pythons))
+
+    slow = python("slow", f"echo {own} 1e9 $0")
+    newer = python("newer", f"echo {other} 1e-9 $0")
+    broken = python("broken", "exit 1")
+    quick = python("quick", f"echo {own} 1e-9 $0")
+    assert found(slow, newer, broken, "/nowhere/python3") == sys.executable
+    assert found(slow, newer, quick, broken) == quick
 
 
 def test_a_step_that_fails_keeps_none_from_running() -> None:
