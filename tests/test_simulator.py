@@ -13,7 +13,7 @@ import gmpi
 from device_lib.platform import primitives_sim
 from device_lib.platform.context import DeviceContext
 from device_lib.simulator import kernels
-from device_lib.simulator.lanes import BarrierError
+from device_lib.simulator.meetings import BarrierError
 from gmpi import (
     BYTE,
     GMPI_Barrier,

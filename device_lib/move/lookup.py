@@ -10,10 +10,8 @@ Positions are counted in words of ``1 << shift`` bytes from the beginning of the
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-import ctypes
-
 from device_lib.platform.divide import LIMIT, divide, divide_wide
-from device_lib.platform.primitives import SIMULATOR, device, load_8
+from device_lib.platform.primitives import device, load_4, load_8
 from gmpi.datatypes.descriptor import (
     ALIGNMENT_SHIFT,
     D_ATOM,
@@ -31,14 +29,6 @@ from gmpi.datatypes.descriptor import (
 from gmpi.datatypes.parts import RUN_UNIT_BYTES
 
 RUN_UNIT_SHIFT = RUN_UNIT_BYTES.bit_length() - 1
-
-if SIMULATOR:
-
-    def load_u32(address):
-        return ctypes.c_uint32.from_address(address).value
-
-else:
-    from device_lib.platform.primitives_cuda import load_4 as load_u32
 
 
 @device
@@ -137,7 +127,7 @@ def strided_4(descriptor, dims, wide, shift, w0, w1, w2, w3):
 def _half(low, high, positions, scale, at):
     """One step of four searches: the half of low..high in which ``at`` lies."""
     middle = (low + high + 1) >> 1
-    if load_u32(positions + middle * 4) << scale <= at:
+    if load_4(positions + middle * 4) << scale <= at:
         return middle, high
     return low, middle - 1
 
@@ -162,14 +152,14 @@ def runs_4(descriptor, dims, wide, shift, w0, w1, w2, w3):
     u1 = units + (r1 >> RUN_UNIT_SHIFT << 2)
     u2 = units + (r2 >> RUN_UNIT_SHIFT << 2)
     u3 = units + (r3 >> RUN_UNIT_SHIFT << 2)
-    k0 = load_u32(u0)
-    h0 = load_u32(u0 + 4)
-    k1 = load_u32(u1)
-    h1 = load_u32(u1 + 4)
-    k2 = load_u32(u2)
-    h2 = load_u32(u2 + 4)
-    k3 = load_u32(u3)
-    h3 = load_u32(u3 + 4)
+    k0 = load_4(u0)
+    h0 = load_4(u0 + 4)
+    k1 = load_4(u1)
+    h1 = load_4(u1 + 4)
+    k2 = load_4(u2)
+    h2 = load_4(u2 + 4)
+    k3 = load_4(u3)
+    h3 = load_4(u3 + 4)
     while k0 < h0 or k1 < h1 or k2 < h2 or k3 < h3:
         k0, h0 = _half(k0, h0, positions, scale, r0)
         k1, h1 = _half(k1, h1, positions, scale, r1)
@@ -179,8 +169,8 @@ def runs_4(descriptor, dims, wide, shift, w0, w1, w2, w3):
     a1 += load_8(deltas + k1 * 8) + r1
     a2 += load_8(deltas + k2 * 8) + r2
     a3 += load_8(deltas + k3 * 8) + r3
-    l0 = (load_u32(positions + k0 * 4 + 4) << scale) - r0
-    l1 = (load_u32(positions + k1 * 4 + 4) << scale) - r1
-    l2 = (load_u32(positions + k2 * 4 + 4) << scale) - r2
-    l3 = (load_u32(positions + k3 * 4 + 4) << scale) - r3
+    l0 = (load_4(positions + k0 * 4 + 4) << scale) - r0
+    l1 = (load_4(positions + k1 * 4 + 4) << scale) - r1
+    l2 = (load_4(positions + k2 * 4 + 4) << scale) - r2
+    l3 = (load_4(positions + k3 * 4 + 4) << scale) - r3
     return a0, a1, a2, a3, l0, l1, l2, l3

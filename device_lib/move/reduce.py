@@ -29,10 +29,10 @@ if SIMULATOR:
         return np.frombuffer((word & ((1 << 64) - 1)).to_bytes(8, "little"), dtype)
 
     def _with(dtype, function):
+        @np.errstate(all="ignore")
         def call(a, b):
-            with np.errstate(all="ignore"):
-                found = function(_elements(a, dtype), _elements(b, dtype))
-            return int(found.astype(dtype).view(np.int64)[0])
+            found = function(_elements(a, dtype), _elements(b, dtype))
+            return int(found.astype(dtype, copy=False).view(np.int64)[0])
 
         return call
 

@@ -9,29 +9,26 @@ user's side shared memory.
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 from device_lib.platform.primitives import SIMULATOR, device
 
 if SIMULATOR:
-    _ALL = (1 << 64) - 1
+    from device_lib.platform.primitives_sim import load_16, store_16_if
+    from device_lib.simulator.addresses import BYTES, HALVES, MEMORY, WORDS
 
-    # An object at an address takes a third of the time of ``memmove`` and ``string_at``.
+    _ALL = (1 << 64) - 1
     _word_at = ctypes.c_int64.from_address
-    _pair_at = (ctypes.c_int64 * 2).from_address
     _half_at = ctypes.c_int32.from_address
 
-    def _load_16(address):
-        pair = _pair_at(address)
-        return pair[0], pair[1]
-
     def _store_16_if(address, low, high, wanted):
-        if wanted:
-            pair = _pair_at(address)
-            pair[0] = int(low)
-            pair[1] = int(high)
+        store_16_if(address, int(low), int(high), wanted)
 
-    def _loader(at):
-        return lambda address: (at(address).value, 0)
+    def _load_8(address):
+        return WORDS[address >> 3], 0
+
+    def _load_4(address):
+        return HALVES[address >> 2], 0
 
     def _storer(at):
         def store(address, low, high, wanted):
@@ -42,29 +39,24 @@ if SIMULATOR:
 
     def gather(address, count):
         """The ``count`` (0..8) bytes at an address as the low bytes of a word."""
-        if count == 8:
-            return _word_at(address).value & _ALL
-        return int.from_bytes(ctypes.string_at(address, count), "little")
+        return int.from_bytes(BYTES[address : address + count], "little")
 
     def scatter(address, count, word):
         """Stores the ``count`` (0..8) low bytes of a word at an address."""
-        if count == 8:
-            _word_at(address).value = int(word)
-        else:
-            ctypes.memmove(address, (int(word) & _ALL).to_bytes(8, "little"), count)
+        MEMORY[address : address + count] = (int(word) & _ALL).to_bytes(8, "little")[:count]
 
     def _if(load):
         return lambda address, wanted: load(address) if wanted else (0, 0)
 
-    LOAD = {4: _loader(_half_at), 8: _loader(_word_at), 16: _load_16}
+    LOAD: dict[int, Any] = {4: _load_4, 8: _load_8, 16: load_16}
     LOAD_STAGED = LOAD
     LOAD_ONCE_IF = {width: _if(load) for width, load in LOAD.items()}
 
     def load_once_4(address):
-        return ctypes.c_uint32.from_address(address).value
+        return HALVES[address >> 2]
 
     def load_once_8(address):
-        return ctypes.c_int64.from_address(address).value
+        return WORDS[address >> 3]
 
     gather_staged = gather
     STORE_IF = {4: _storer(_half_at), 8: _storer(_word_at), 16: _store_16_if}

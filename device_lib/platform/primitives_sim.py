@@ -9,13 +9,16 @@ access. A packet's tag is therefore written after its low word, and read before 
 from __future__ import annotations
 
 import ctypes
+import functools
 import operator
+import struct
 import time
 
 import numpy as np
 from greenlet import getcurrent
 
 from device_lib.simulator import lanes
+from device_lib.simulator.addresses import HALVES, MEMORY, WORDS
 from device_lib.simulator.arrays import memory_of
 from device_lib.simulator.lanes import pause as _pause
 from device_lib.simulator.memory import ThreadMemory
@@ -77,19 +80,19 @@ def memory_space(address):
 
 def is_private(buffer, address):
     shared = getcurrent().block.shared
-    return isinstance(buffer, tuple | ThreadMemory) or shared.holds(address)
+    return isinstance(buffer, (tuple, ThreadMemory)) or shared.holds(address)
 
 
 # These two are what the simulator does most: no function more than is needed.
 def sync_warp(mask):
     me = getcurrent()
-    point = me.warp.points.get(mask) or me.warp.new_point(mask)
-    point.meet(me, me.lane_id, None, None, True)
+    warp = me.warp
+    (warp.points.get(mask) or warp.new_point(mask)).sync(me)
 
 
 def sync_block():
     me = getcurrent()
-    me.block.barrier.meet(me, me.thread_id, None, None, True)
+    me.block.barrier.sync(me)
 
 
 def shuffle(mask, value, lane):
@@ -152,7 +155,7 @@ def get_block_note(index):
 
 
 def load_gpu(address):
-    return _word(address).value
+    return WORDS[address >> 3]
 
 
 def store_gpu(address, value):
@@ -224,15 +227,15 @@ def cas_if(address, expected, value, wanted):
 
 
 def load_1_if(address, wanted):
-    return ctypes.c_uint8.from_address(address).value if wanted else 0
+    return MEMORY[address] if wanted else 0
 
 
 def load_4(address):
-    return ctypes.c_uint32.from_address(address).value
+    return HALVES[address >> 2]
 
 
 def load_4_if(address, wanted):
-    return ctypes.c_uint32.from_address(address).value if wanted else 0
+    return HALVES[address >> 2] if wanted else 0
 
 
 def clear_bits_32_gpu(address, bits):
@@ -243,11 +246,6 @@ def clear_bits_32_gpu(address, bits):
 clear_bits_gpu = clear_bits_32_gpu
 
 
-def load_pair_gpu(address):
-    pair = _pair(address)
-    return pair[0], pair[1]
-
-
 def store_pair_gpu(address, low, high):
     pair = _pair(address)
     pair[0], pair[1] = low, high
@@ -256,9 +254,7 @@ def store_pair_gpu(address, low, high):
 load_sys = load_gpu
 store_sys = store_gpu
 load_8 = load_gpu
-
-
-load_16 = load_pair_gpu
+load_pair_gpu = load_16 = functools.partial(struct.Struct("=qq").unpack_from, MEMORY)
 
 
 def load_16_sys_if(address, wanted):
@@ -275,10 +271,10 @@ def store_16_if(address, low, high, wanted):
 
 def read_packet(address):
     """In one piece, as on a GPU: the proxy may write while we read."""
-    packet = _pair(address)
-    word, low = packet[1], packet[0]
-    while word != packet[1]:
-        word, low = packet[1], packet[0]
+    at = address >> 3
+    word, low = WORDS[at + 1], WORDS[at]
+    while word != WORDS[at + 1]:
+        word, low = WORDS[at + 1], WORDS[at]
     getcurrent().seen.append((address + 8, word))
     return low, word
 
@@ -316,7 +312,7 @@ def buffer_of(buffer):
     found = known.get(id(buffer))
     if found is not None:
         return found[1]
-    if isinstance(buffer, int | np.integer) or not hasattr(buffer, "strides"):
+    if isinstance(buffer, (int, np.integer)) or not hasattr(buffer, "strides"):
         return int(buffer), 1 << 62, 0
     array = elements_of(buffer)
     flags = array.flags
@@ -390,8 +386,8 @@ def _watch(rows):
     control = rows[me.lane_id][1]
     for _ in range(_WATCH_TURNS):
         me.pause()
-        changed = any(_word(address).value != word for address, word in seen)
-        if changed or any(_word(control + at).value for at in _CONTROL):
+        changed = any(WORDS[address >> 3] != word for address, word in seen)
+        if changed or any(WORDS[control + at >> 3] for at in _CONTROL):
             me.grid.wake()
             return
 

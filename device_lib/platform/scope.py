@@ -4,11 +4,11 @@ The paper's rule (section V): every thread of the scope makes the call, it is ex
 warp leads: it writes the record and polls; all threads of the scope pack and unpack.
 """
 
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def,misc"
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from device_lib.platform import primitives as gpu
 from device_lib.platform.primitives import SIMULATOR, device
@@ -133,32 +133,59 @@ def _from_lane_0(a):
     return gpu.shuffle(warp_mask(), a, 0)
 
 
-@device
-def _from_lane_0_3(a, b, c):
-    mask = warp_mask()
-    return gpu.shuffle(mask, a, 0), gpu.shuffle(mask, b, 0), gpu.shuffle(mask, c, 0)
+if SIMULATOR:  # several values are one shuffle of all
 
+    def _from_lane_0_3(*values):
+        return gpu.shuffle(warp_mask(), values, 0)
 
-@device
-def _from_lane_0_4(a, b, c, d):
-    mask = warp_mask()
-    first = gpu.shuffle(mask, a, 0), gpu.shuffle(mask, b, 0), gpu.shuffle(mask, c, 0)
-    return first[0], first[1], first[2], gpu.shuffle(mask, d, 0)
+    _from_lane_0_5: Any = _from_lane_0_3
+    _from_lane_0_8: Any = _from_lane_0_3
 
+    def _get_warp_row(lane, *values):
+        return gpu.shuffle(warp_mask(), values, lane)
 
-@device
-def _from_lane_0_5(a, b, c, d, e):
-    first = _from_lane_0_4(a, b, c, d)
-    return first[0], first[1], first[2], first[3], gpu.shuffle(warp_mask(), e, 0)
+    def _from_first_4(*values):
+        return gpu.shuffle(ALL_LANES, values, 0)
 
+else:
 
-@device
-def _from_lane_0_8(a, b, c, d, e, f, g, h):
-    first = _from_lane_0_4(a, b, c, d)
-    second = _from_lane_0_4(e, f, g, h)
-    return (
-        first[0], first[1], first[2], first[3], second[0], second[1], second[2], second[3],
-    )  # fmt: skip
+    @device
+    def _from_lane_0_3(a, b, c):
+        mask = warp_mask()
+        return gpu.shuffle(mask, a, 0), gpu.shuffle(mask, b, 0), gpu.shuffle(mask, c, 0)
+
+    @device
+    def _from_lane_0_4(a, b, c, d):
+        mask = warp_mask()
+        first = gpu.shuffle(mask, a, 0), gpu.shuffle(mask, b, 0), gpu.shuffle(mask, c, 0)
+        return first[0], first[1], first[2], gpu.shuffle(mask, d, 0)
+
+    @device
+    def _from_lane_0_5(a, b, c, d, e):
+        first = _from_lane_0_4(a, b, c, d)
+        return first[0], first[1], first[2], first[3], gpu.shuffle(warp_mask(), e, 0)
+
+    @device
+    def _from_lane_0_8(a, b, c, d, e, f, g, h):
+        first = _from_lane_0_4(a, b, c, d)
+        second = _from_lane_0_4(e, f, g, h)
+        return (
+            first[0], first[1], first[2], first[3], second[0], second[1], second[2], second[3],
+        )  # fmt: skip
+
+    @device
+    def _get_warp_row(lane, a, b, c):
+        mask = warp_mask()
+        return gpu.shuffle(mask, a, lane), gpu.shuffle(mask, b, lane), gpu.shuffle(mask, c, lane)
+
+    @device
+    def _from_first_4(a, b, c, d):
+        return (
+            gpu.shuffle(ALL_LANES, a, 0),
+            gpu.shuffle(ALL_LANES, b, 0),
+            gpu.shuffle(ALL_LANES, c, 0),
+            gpu.shuffle(ALL_LANES, d, 0),
+        )
 
 
 @device
@@ -179,24 +206,8 @@ def _put_warp_row(lane, a, b, c):
 
 
 @device
-def _get_warp_row(lane, a, b, c):
-    mask = warp_mask()
-    return gpu.shuffle(mask, a, lane), gpu.shuffle(mask, b, lane), gpu.shuffle(mask, c, lane)
-
-
-@device
 def _put_nothing(a, b, c, d):
     """The lanes hold their own."""
-
-
-@device
-def _from_first_4(a, b, c, d):
-    return (
-        gpu.shuffle(ALL_LANES, a, 0),
-        gpu.shuffle(ALL_LANES, b, 0),
-        gpu.shuffle(ALL_LANES, c, 0),
-        gpu.shuffle(ALL_LANES, d, 0),
-    )
 
 
 @device

@@ -2,8 +2,10 @@
 
 Ours, written from the documented interface of ``numba.cuda``; only ``names`` asks Numba, for types.
 
-* ``lanes``: threads as greenlets, what they meet at, and who of them runs.
+* ``meetings``: where threads meet.
+* ``lanes``: threads as greenlets, and who of them runs.
 * ``threads``: what a kernel asks of its thread, block and warp: ``threadIdx``, ``syncthreads`` ...
+* ``addresses``: all memory, by address.
 * ``memory``: shared, local and constant arrays; data types in Numba's words.
 * ``atomics``, ``mathematics``, ``vectors``: operations on elements, numbers and short vectors.
 * ``kernels``: ``jit`` and launches; strict mode is told of launches here.

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from greenlet import getcurrent
 
-from device_lib.simulator import lanes
+from device_lib.simulator import lanes, meetings
 from device_lib.simulator.arrays import as_cuda_array, is_cuda_array, memory_of
 from device_lib.simulator.atomics import OPERATIONS, atomic
 from device_lib.simulator.lanes import Block, Grid
@@ -123,7 +123,7 @@ class Kernel:
             raise ValueError(f"forall: ntasks is {ntasks}, allowed is 0 and more")
         if ntasks == 0:
             return lambda *args: None
-        threads = tpb or lanes.WARP
+        threads = tpb or meetings.WARP
         return self[-(-ntasks // threads), threads, stream, sharedmem]
 
     def specialize(self, *args: Any) -> Kernel:

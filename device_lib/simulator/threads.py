@@ -12,11 +12,11 @@ from typing import Any
 
 from greenlet import getcurrent as _getcurrent
 
-from device_lib.simulator import lanes
+from device_lib.simulator import lanes, meetings
 
 getcurrent: Any = _getcurrent  # a lane, in a kernel
 
-warpsize = lanes.WARP
+warpsize = meetings.WARP
 _ALL = 0xFFFFFFFF
 
 

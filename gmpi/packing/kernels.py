@@ -16,12 +16,13 @@ from functools import cache, partial
 import numpy as np
 from numba import cuda
 
-from device_lib.move.lookup import dims_of, load_u32, runs_4, strided_4
+from device_lib.move.lookup import dims_of, runs_4, strided_4
 from device_lib.move.pack_words import make_move, make_move_bytes, make_move_pairs, turn_words
 from device_lib.platform.primitives import (
     block_id,
     buffer_of,
     device,
+    load_4,
     load_8,
     sync_block,
     thread_rank,
@@ -136,8 +137,8 @@ def parts_body(width: int, unpack: bool, wide: bool) -> Callable:
         rank = thread_rank()
         tile = block_id()
         while tile < tiles:
-            part = load_u32(part_of + tile * 4)
-            first = (tile - load_u32(first_of + part * 4)) * words_of_tile
+            part = load_4(part_of + tile * 4)
+            first = (tile - load_4(first_of + part * 4)) * words_of_tile
             sync_block()  # nobody looks at the descriptor of the tile before any more
             if rank < DESCRIPTOR_WORDS:
                 shared[rank] = load_8(descriptors + part * DESCRIPTOR_BYTES + rank * 8)

@@ -21,7 +21,7 @@ from numba import cuda
 from planted_buffers import PLANTED, D, Kernel, N, W
 
 import gmpi
-from device_lib.simulator.lanes import BarrierError
+from device_lib.simulator.meetings import BarrierError
 from gmpi import (
     GMPI_Irecv,
     GMPI_Isend,

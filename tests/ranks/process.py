@@ -94,7 +94,7 @@ def a_kernel_that_raises() -> None:
     """It has ended, so the memory of its context is not kept."""
     if not gmpi.SIMULATOR:
         return
-    from device_lib.simulator.lanes import BarrierError
+    from device_lib.simulator.meetings import BarrierError
 
     with gmpi.Context(WORLD) as g:
         try:
