@@ -62,6 +62,8 @@ NO_RANKS = {
     "tests of code for sm_90": f"not {RANKS} and sm90",
     "tests without ranks": f"not {RANKS} and not sm90",
 }
+#: The last ones of them, apart: so that the lane that is through first finds some left to begin.
+MODELS = ["tests/test_model.py", "tests/test_model_commands.py", "tests/test_model_protocols.py"]
 #: What of it runs with which, where both do.
 FAMILIES = {"mpich": f"{RANKS} and not openmpi", "openmpi": "mpi and not (gpu or mpich)"}
 #: Of those with the first family, what runs when the tests with the other one are through, which
@@ -286,6 +288,10 @@ def run(
             path = str(programs[first] / command[0])  # of which the other one has modules only
             later[" ".join(command)] = last.submit(last.call, [path, *command[1:]])
         rest = {name: select(name.split()[-1], those) for name, those in NO_RANKS.items()}
+        if split:
+            *_, (name, those) = NO_RANKS.items()
+            rest[name] += [f"--ignore={path}" for path in MODELS]
+            rest["models of the protocol"] = [*select("models", those), *MODELS]
         for name, arguments in rest.items():
             later[name] = last.submit(step, programs[first], *arguments, call=last.call)
         left_out = [f"--ignore={path}" for path in LATER] if split else []

@@ -113,11 +113,12 @@ def test_a_lane_that_is_through_takes_what_the_other_has_not_begun(
     monkeypatch.setattr(run, "set_up", lambda *families: None)
     assert len(run.run(["mpich", "openmpi"], "default", (), [])) == len(began) + 1
     assert began == {
-        "mpich": "first", "ranks": "first", "openmpi": "beside", "sm_90": "beside",
-        "examples": "beside",
+        "mpich": "first", "models": "first", "ranks": "first", "openmpi": "beside",
+        "sm_90": "beside", "examples": "beside",
     }  # fmt: skip
-    assert ignored == [f"--ignore={path}" for path in run.LATER]
-    assert all((run.ROOT / path).exists() for path in run.LATER)
+    apart = [*run.LATER, *run.MODELS]
+    assert ignored == [f"--ignore={path}" for path in apart]
+    assert all((run.ROOT / path).exists() for path in apart)
 
 
 OUTCOMES = """
