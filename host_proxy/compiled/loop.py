@@ -11,7 +11,7 @@ from gmpi.contract.wire import OP_NULL
 from host_proxy.compiled.dispatch import count_null, dispatch, wants_python
 from host_proxy.compiled.progress import progress, release_synchronizes
 from host_proxy.platform import state as st
-from host_proxy.platform.idle import TURNS_PER_CLOCK, naps, now_ns, wait_a_little
+from host_proxy.platform.idle import TURNS_PER_CLOCK, naps, naps_soon, now_ns, wait_a_little
 from host_proxy.platform.native import apart, bump, entry, get, jit, put
 from host_proxy.records.completion import find_overdue
 from host_proxy.records.ring import (
@@ -103,7 +103,7 @@ def run(g):
         # Neither a command nor what Python looks for must wait for as many turns as that where they
         # are naps.
         alone = get(g, st.G_COMMANDED) & ~get(g, st.G_DOORBELL) | get(g, st.G_NARROW_BLOCKS) != 0
-        often = alone or naps(g, idle_ns)
+        often = alone or naps(g, idle_ns) or naps_soon(g, turns)
         if turns % TURNS_PER_CLOCK == 0 or (often and turns % _NAP_TURNS == 0):
             now = now_ns(g)
             put(g, st.G_NOW, now)

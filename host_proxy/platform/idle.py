@@ -55,11 +55,17 @@ def naps(g, idle_ns):
 
 
 @jit
+def naps_soon(g, turns):
+    """Whether the proxy takes short naps, since there are fewer cores than spinning threads."""
+    return get(g, st.G_CROWDED) and turns > _CROWDED_YIELDS
+
+
+@jit
 def wait_a_little(g, turns, idle_ns):
     """One idle turn: the ``turns``-th since the last work, which was ``idle_ns`` ago."""
     if naps(g, idle_ns):
         nap(g, get(g, st.G_SLEEP_NS))
-    elif get(g, st.G_CROWDED) and turns > _CROWDED_YIELDS:
+    elif naps_soon(g, turns):
         nap(g, _CROWDED_NAP_NS)
     elif idle_ns > get(g, st.G_SPIN_NS) or get(g, st.G_CROWDED):
         call(get(g, st.F_YIELD), (0,))
