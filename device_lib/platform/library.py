@@ -32,15 +32,23 @@ from gmpi.cache.sources import fingerprint
 from gmpi.contract.constants import FROZEN
 
 
+@functools.cache
+def _compilers() -> str:
+    """Versions of all that compiles. To read them takes a few milliseconds."""
+    found = []
+    for name in ("numba-cuda", "llvmlite", "nvidia-nvvm", "nvidia-cuda-nvcc"):
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            found.append(f"{name} absent")
+    return "".join(found)
+
+
 def fingerprint_of(*extra: str) -> str:
     """Hash of everything that the compiled code depends on: our sources, the compiler, and the
     constants of the MPI library."""
     digest = hashlib.sha256(f"{FROZEN} {fingerprint('device_lib')}".encode())
-    for name in ("numba-cuda", "llvmlite", "nvidia-nvvm", "nvidia-cuda-nvcc"):
-        try:
-            digest.update(f"{name} {metadata.version(name)}".encode())
-        except metadata.PackageNotFoundError:
-            digest.update(f"{name} absent".encode())
+    digest.update(_compilers().encode())
     for text in extra:
         digest.update(text.encode())
     return digest.hexdigest()[:20]
