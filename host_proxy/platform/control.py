@@ -85,8 +85,10 @@ def quieten(controls: Iterable[Control]) -> None:
 
 def _done(requests: list[MPI.Request], until: float) -> bool:
     """Whether MPI finishes all of them in time."""
+    began = time.monotonic()
     while not all(request.Test() for request in requests):
-        if time.monotonic() > until:
+        now = time.monotonic()
+        if now > until:
             return False
-        time.sleep(1e-4)
+        time.sleep(min(1e-4 + (now - began) / 20, 2e-3))
     return True

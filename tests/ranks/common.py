@@ -51,7 +51,7 @@ faulthandler.dump_traceback_later(max(5.0, LIMIT_S - 5.0), exit=True)
 if gmpi.SIMULATOR:
     # A kernel that waits looks ever less often: waiting for a peer was a third of what kernels of
     # the direct road took, and what waits for a time-out took half of a core.
-    lanes._LONGER, lanes._LONGEST_NAP_S = 1.2, 5e-3
+    lanes._LONGER, lanes._LONGEST_NAP_S = 1.2, 10e-3
     gc.freeze()  # of Numba's half a million objects none will be garbage
 else:
     cuda.select_device(RANK % len(cuda.gpus))
@@ -60,8 +60,9 @@ else:
 def barrier() -> None:
     """Until all ranks are here, asleep: MPI's own would spin on a core that the others need."""
     request = WORLD.Ibarrier()
+    began = time.monotonic()
     while not request.Test():
-        time.sleep(0.001)
+        time.sleep(min(0.001 + (time.monotonic() - began) / 20, 0.01))
 
 
 def every_shape() -> bool:
