@@ -17,7 +17,7 @@ from device_lib.api.collectives_of_blocks import make_block_calls
 from device_lib.api.combined import both_of, make_combined
 from device_lib.api.freeing import FOREVER, make_freeing
 from device_lib.api.looking import make_looking
-from device_lib.api.messages import if_direct, make_message_call, make_refused
+from device_lib.api.messages import make_message_call, make_refused
 from device_lib.api.onesided import make_onesided_calls
 from device_lib.api.partitioned import make_partitioned_calls
 from device_lib.api.persistent import make_persistent
@@ -92,7 +92,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     def wait_scattered(ctx, word0, peer_tag, count, send, recv):
         return wait(ctx, open_scattered(ctx, word0, peer_tag, count, send, recv))
 
-    send_direct, receive_direct = if_direct(direct.send), if_direct(direct.receive)
+    send_direct, receive_direct = direct.send, direct.receive
     start_send = make_message_call(
         wire.FLAG_OUT, send_direct, as_it_is, open_request, open_scattered
     )

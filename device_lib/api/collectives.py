@@ -12,21 +12,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.api.local import comm_rank
-from device_lib.direct.scattered_collectives import allreduce_word, bcast_word
 from device_lib.move import message
-from device_lib.platform.context import may_collect_direct
 from device_lib.platform.primitives import buffer_of, describe, device, int64
 from gmpi.contract import wire
-from gmpi.contract.collectives import (
-    BARRIER,
-    COMM_SHIFT,
-    KIND_SHIFT,
-    NOT_OURS,
-    SIGNATURE_SHIFT,
-)
+from gmpi.contract.collectives import NOT_OURS
 from gmpi.contract.constants import IN_PLACE
-
-_BARRIER = BARRIER << KIND_SHIFT | BARRIER << KIND_SHIFT + SIGNATURE_SHIFT
 
 
 @device
@@ -79,12 +69,9 @@ def make_collective_calls(
             request = start_reduction(ctx, call, sendbuf, recvbuf, count, datatype, op, comm)
             return error_of(ctx, request)
         word0, nbytes, send, recv = _reduction(ctx, call, sendbuf, recvbuf, count, datatype, comm)
-        if may_collect_direct(ctx, word0) and message.is_sound(word0, count):
-            what = allreduce_word(word0, op, nbytes)
-            if what != NOT_OURS:
-                error = direct_allreduce(ctx, what, send, recv, nbytes)
-                if error != NOT_OURS:
-                    return error
+        error = direct_allreduce(ctx, word0, op, count, nbytes, send, recv)
+        if error != NOT_OURS:
+            return error
         return perform(ctx, word0, message.pair(0, op), count, nbytes, send, recv).error
 
     @device
@@ -123,12 +110,9 @@ def make_collective_calls(
             ctx, buf, message.message_bytes(count, datatype), wire.FLAG_OUT
         )
         word0 = message.word0_of(wire.OP_BCAST, flags, comm, datatype)
-        if may_collect_direct(ctx, word0) and message.is_sound(word0, count):
-            what = bcast_word(word0, root, nbytes)
-            if what != NOT_OURS:
-                error = direct_bcast(ctx, what, address, nbytes)
-                if error != NOT_OURS:
-                    return error
+        error = direct_bcast(ctx, word0, root, count, nbytes, address)
+        if error != NOT_OURS:
+            return error
         if nbytes > 0 and root != comm_rank(ctx, comm):
             word0 = message.word0_of(wire.OP_BCAST, wire.FLAG_BACK, comm, datatype)
         return perform(ctx, word0, message.pair(root, 0), count, nbytes, address, address).error
@@ -136,10 +120,9 @@ def make_collective_calls(
     @device
     def barrier(ctx, comm):
         word0 = message.word0_of(wire.OP_BARRIER, 0, comm, 0)
-        if may_collect_direct(ctx, word0):
-            error = direct_barrier(ctx, _BARRIER | int64(comm) << COMM_SHIFT)
-            if error != NOT_OURS:
-                return error
+        error = direct_barrier(ctx, word0)
+        if error != NOT_OURS:
+            return error
         return perform(ctx, word0, 0, 0, 0, 0, 0).error
 
     @device

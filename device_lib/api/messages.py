@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.move import message
-from device_lib.platform.context import has_direct, may_go_direct
+from device_lib.platform.context import may_go_direct
 from device_lib.platform.primitives import buffer_of, describe, device, int64
 from gmpi.contract.constants import ERR_COMM, PROC_NULL
 from gmpi.contract.wire import FLAG_OUT
@@ -38,19 +38,6 @@ def make_refused(report: Callable) -> Callable:
     return refused
 
 
-def if_direct(start: Callable) -> Callable:
-    """Starts a message on the direct road, by ``start``, where its communicator goes there."""
-
-    @device
-    def start_direct(ctx, word0, peer_tag, count, nbytes, address):
-        # ``start`` asks about the communicator.
-        if has_direct(ctx) and message.is_sound(word0, count):
-            return start(ctx, word0, peer_tag, nbytes, address)
-        return PROXIED_ROAD
-
-    return start_direct
-
-
 def make_message_call(
     way: int, direct: Callable, end: Callable, proxied: Callable, scattered: Callable
 ) -> Callable:
@@ -58,7 +45,7 @@ def make_message_call(
 
     Args:
         way: FLAG_OUT or FLAG_BACK.
-        direct: what ``if_direct`` has returned, or ``not_direct``.
+        direct: of ``direct.one_warp``, or ``not_direct``.
         end: (ctx, request) -> result, where the message has gone the direct road.
         proxied: (ctx, word0, peer_tag, count, nbytes, send, recv) -> result.
         scattered: (ctx, word0, peer_tag, count, send, recv) -> result, of derived datatypes and

@@ -16,9 +16,8 @@ from device_lib.api.messages import make_message_call, make_refused, not_direct
 from device_lib.api.waiting import as_it_is
 from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.direct.persistent_rows import find_row, is_row_s, persistent_row
-from device_lib.move.message import is_sound
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import context_id, has_direct
+from device_lib.platform.context import context_id
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
@@ -202,12 +201,12 @@ def make_persistent(
             handle = open_scattered(ctx, word0, peer_tag, count, send, recv)
             return keep_bytes(ctx, handle) if op == wire.OP_BSEND else handle
         moves = op == wire.OP_ISEND or op == wire.OP_IRECV
-        if moves and has_direct(ctx) and is_sound(word0, count):  # as ``messages.if_direct``
+        if moves:
             handle = PROXIED_ROAD
             if op == wire.OP_ISEND:
-                handle = send_direct(ctx, word0, peer_tag, nbytes, send)
+                handle = send_direct(ctx, word0, peer_tag, count, nbytes, send)
             else:
-                handle = receive_direct(ctx, word0, peer_tag, nbytes, recv)
+                handle = receive_direct(ctx, word0, peer_tag, count, nbytes, recv)
             if handle != PROXIED_ROAD:
                 return handle
         handle = open_request(ctx, word0, peer_tag, count, nbytes, send, recv)

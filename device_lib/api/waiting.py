@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from device_lib.direct.claims import NOT_YET
 from device_lib.direct.partitioned_waits import KEEP as KEEP_ACTIVE
 from device_lib.direct.partitioned_waits import is_inactive
 from device_lib.direct.persistent_rows import make_rounds
 from device_lib.direct.requests import HELD, HOLD, HOLD_LONGER, KEEP, ONE_LOOK, QUICK, WAIT
 from device_lib.direct.rows import is_direct_handle, is_send
+from device_lib.direct.warp_messages import LOOKS, TAKEN
+from device_lib.direct.words import elements_of
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import Status, has_direct, status_of, store_status
 from device_lib.platform.library import parts_of
@@ -79,6 +82,8 @@ def make_waiting(
     complete, close, open_request = requests.complete, requests.close, requests.open_request
     perform_proxied, look_at = requests.perform, requests.look_at
     finish_direct, go_on, put_back = direct.finish, direct.go_on, direct.put_back
+    is_short, take_short = direct.is_short, direct.take_short
+    finish_longer, finish_rest = direct.finish_longer, direct.finish_rest
     leads = scope.leads
     sync = scope.sync
 
@@ -106,11 +111,11 @@ def make_waiting(
 
     @device
     def finish_plain(ctx, request, how):
-        """``finish_either`` of what is not persistent. First what takes least time."""
+        """``finish_either`` of all others that are not persistent. First what takes least time."""
         if request == slots.error_handle(SUCCESS):  # a short send of the direct road
             return True, status_of(COMPLETED, 0, NO_ORIGIN)
         if is_direct_handle(request):
-            outcome, count, origin = finish_direct(ctx, request, how)
+            outcome, count, origin = finish_longer(ctx, request, how)
             return outcome & COMPLETED != 0, close(ctx, request, outcome, count, origin)
         if slots.is_partitioned(request):
             outcome, count, origin = finish_partitioned(ctx, request, 0 if how == WAIT else 1)
@@ -124,6 +129,18 @@ def make_waiting(
         return completed, status
 
     @device
+    def finish_short(ctx, request, how):
+        """``finish_either`` of a short receive of the direct road."""
+        looks = LOOKS if how == WAIT else 1
+        state, nbytes, length, origin = take_short(ctx, request, looks, how == QUICK)
+        if state == TAKEN:
+            return True, status_of(COMPLETED | nbytes, elements_of(length, nbytes), origin)
+        if state == NOT_YET:
+            return False, status_of(0, 0, NO_ORIGIN)
+        outcome, count, origin = finish_rest(ctx, request, how, state)
+        return outcome & COMPLETED != 0, close(ctx, request, outcome, count, origin)
+
+    @device
     def finish_either(ctx, request, how):
         """(completed, Status) of a request in a context with a direct road, or whose kernels make
         requests that stay.
@@ -135,7 +152,10 @@ def make_waiting(
         opened = request
         if slots.is_persistent(request):
             opened = inner(ctx, request)
-        completed, status = finish_plain(ctx, opened, how)
+        if is_short(opened):  # the commonest, on a way of its own to the end
+            completed, status = finish_short(ctx, opened, how)
+        else:
+            completed, status = finish_plain(ctx, opened, how)
         if completed and slots.is_persistent(request):
             end_round(ctx, request)
         return completed, status

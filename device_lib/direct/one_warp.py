@@ -25,8 +25,9 @@ from device_lib.direct.warp_messages import (
     store_some,
 )
 from device_lib.direct.words import call_of, elements_of, length_word
+from device_lib.move.message import is_sound, size_of
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import DeviceContext, may_go_direct
+from device_lib.platform.context import DeviceContext, has_direct, may_go_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64, uint32
 from device_lib.platform.scope import FULL_WARP, Scope
@@ -64,19 +65,21 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         """
 
         @device
-        def send_quickly(memory, key, nbytes, address):
+        def send_quickly(memory, word0, peer_tag, count, address):
             """(handle, row, where the other end is, number); handle 0: left to ``requests``.
 
             The leading warp calls; the others of the scope call ``follow_send``.
 
             Args:
                 memory: of the context, on the device.
-                nbytes: of a message that ``put`` takes.
+                count: of elements, together no longer than a message that ``put`` takes.
             """
             ctx = DeviceContext(0, memory, 0, 0)
+            sound = is_sound(word0, count) & table.may_have_key(word0, peer_tag)
+            key = table.key_as_it_is(word0, peer_tag)
             road = table.road_of(ctx, key)
             found, at, remote, local, counters = table.glance(ctx, key)
-            draws = found and gpu.lane_id() == 0
+            draws = found & sound & (gpu.lane_id() == 0)
             counted, known = gpu.draw_if(
                 counters + channels.COUNTER_NUMBER, counters + channels.COUNTER_FREE, draws
             )
@@ -85,12 +88,15 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
             sync_full()  # what other threads wrote to the buffer
             ready = False
             if road != 0:
-                ready = put(uint32(nbytes), address, remote, local, counters, number, free, draws)
+                nbytes = uint32(count * size_of(word0)) if sound else uint32(0)
+                ready = put(nbytes, address, remote, local, counters, number, free, draws)
             left = not ready and gpu.lane_id() == 0
             if sync_full_or(1 if left else 0):  # and the buffer is the caller's again
                 row = table.NO_ROW
                 if road != 0:
                     row = table.row_seen(draws, at, remote)
+                if not sound:
+                    row = table.UNSOUND
                 put_4(0, row, remote, int64(number))
                 sync_full()
                 return get_4(0, row, remote, int64(number))
@@ -109,18 +115,20 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         return slots.error_handle(SUCCESS), 0, 0, 0
 
     @device
-    def post_quickly(memory, shape, key, length, address, call):
+    def post_quickly(memory, shape, word0, peer_tag, count, address):
         """The same for a receive; the others call ``follow``.
 
         Args:
             memory, shape: of the context.
-            length, call: as ``rows.open_row``.
+            count: of elements.
         """
         ctx = DeviceContext(0, memory, shape, 0)
+        sound = is_sound(word0, count) & table.may_have_key(word0, peer_tag)
+        key = table.key_as_it_is(word0, peer_tag)
         road = table.road_of(ctx, key)
         handle = 0
         found, at, remote, local, counters = table.glance(ctx, key)
-        draws = found and gpu.lane_id() == 0
+        draws = found & sound & (gpu.lane_id() == 0)
         slot = slots.guess(ctx)
         counted, before = gpu.draw_two_if(
             counters + channels.COUNTER_NUMBER,
@@ -132,14 +140,18 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         row = table.NO_ROW
         if road != 0:
             row = table.row_seen(draws, at, remote)
+        if not sound:
+            row = table.UNSOUND
         if draws:
             counted &= channels.NUMBERS
             if slots.was_free(slot, before):
-                room = length & rows.LENGTH_MASK
+                room = count * size_of(word0)
+                length = length_word(word0, room, 0)
                 kind = rows.WIDE if room <= channels.WIDE_ROOM else 0
                 if room <= channels.ROOM:
                     kind = rows.SMALL if room <= ONE_EACH else rows.MEDIUM
                 handle = rows.direct_handle(ctx, slot, counted, kind)
+                call = call_of(word0)
                 rows.open_row(ctx, slot, handle, address, row, rows.BEGINS, call, length)
         put_4(handle, row, remote, counted)
         sync_full()
@@ -176,51 +188,51 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         sync_full()
         return get_4_same(0, 0, 0, 0)
 
-    send_linked = part("send", 4, 4, make_send_quickly(put))
-    send_many_linked = part("send_many", 4, 4, make_send_quickly(put_many))
+    send_linked = part("send", 5, 4, make_send_quickly(put))
+    send_many_linked = part("send_many", 5, 4, make_send_quickly(put_many))
     post_linked = part("post", 6, 4, post_quickly)
     take_linked = part("take", 6, 4, make_take_quickly(make_take(store_some)))
     take_many_linked = part("take_many", 6, 4, make_take_quickly(make_take(store_many)))
 
     @device
-    def key_of(word0, peer_tag):
-        """``table.key_of`` where the leading warp is full. The user's kernel works it out, the
-        compiler often before a loop."""
-        if leading_lanes() < FULL_WARP:
-            return table.NO_KEY
-        return table.key_of(word0, peer_tag)
+    def send(ctx, word0, peer_tag, count, nbytes, address):
+        """The handle of a send in one piece; PROXIED_ROAD: its channel is none of ours.
 
-    @device
-    def send(ctx, word0, peer_tag, nbytes, address):
-        """The handle of a send in one piece; PROXIED_ROAD: its channel is none of ours."""
-        key = key_of(word0, peer_tag)
-        if key == table.NO_KEY or nbytes > channels.ROOM:
-            return send_by_all(ctx, word0, peer_tag, nbytes, address)
-        if leads():
-            if nbytes <= ONE_EACH:
-                handle, row, remote, number = send_linked(ctx.device, key, nbytes, address)
+        What a call's arguments are is looked at in the library, where it costs no time: what the
+        user's kernel finds out before a loop it may find out again in each turn.
+        """
+        if has_direct(ctx) and leading_lanes() >= FULL_WARP and nbytes <= channels.ROOM:
+            if leads():
+                if nbytes <= ONE_EACH:
+                    handle, row, remote, number = send_linked(
+                        ctx.device, word0, peer_tag, count, address
+                    )
+                else:
+                    handle, row, remote, number = send_many_linked(
+                        ctx.device, word0, peer_tag, count, address
+                    )
             else:
-                handle, row, remote, number = send_many_linked(ctx.device, key, nbytes, address)
-        else:
-            handle, row, remote, number = follow_send()
-        if handle != 0:
-            return handle
-        if row == table.NO_ROW:
-            return PROXIED_ROAD
-        return open_rest(ctx, word0, peer_tag, nbytes, address, row, remote, number)
+                handle, row, remote, number = follow_send()
+            if handle != 0:
+                return handle
+            if row == table.NO_ROW:
+                return PROXIED_ROAD
+            if row != table.UNSOUND:
+                return open_rest(ctx, word0, peer_tag, nbytes, address, row, remote, number)
+        if has_direct(ctx) and is_sound(word0, count):
+            return send_by_all(ctx, word0, peer_tag, nbytes, address)
+        return PROXIED_ROAD
 
     @device
-    def post(ctx, word0, peer_tag, room, address):
-        """The handle of a receive in one piece; PROXIED_ROAD: its channel is none of ours."""
-        key = key_of(word0, peer_tag)
-        row = table.NOBODY
+    def post(ctx, word0, peer_tag, count, room, address):
+        """The same of a receive."""
+        row = table.UNSOUND
         remote = 0
         number = 0
-        if key != table.NO_KEY:
+        if has_direct(ctx) and leading_lanes() >= FULL_WARP:
             if leads():
-                length = length_word(word0, room, 0)
                 handle, row, remote, number = post_linked(
-                    ctx.device, ctx.shape, key, length, address, call_of(word0)
+                    ctx.device, ctx.shape, word0, peer_tag, count, address
                 )
             else:
                 handle, row, remote, number = follow()
@@ -228,38 +240,53 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
                 if room > channels.ROOM and leads() and gpu.lane_id() == 0:
                     own.note(ctx, handle)
                 return handle
-        elif table.key_of(word0, peer_tag) == table.NO_KEY:
-            return table.without_channel(ctx, word0, peer_tag)
-        elif not may_go_direct(ctx, word0):
-            row = table.NO_ROW
+        if row == table.UNSOUND:
+            if not has_direct(ctx) or not is_sound(word0, count):
+                return PROXIED_ROAD
+            if not table.may_have_key(word0, peer_tag):
+                return table.without_channel(ctx, word0, peer_tag)
+            row = table.NOBODY if may_go_direct(ctx, word0) else table.NO_ROW
         if row == table.NO_ROW:
             return PROXIED_ROAD
         return open_rest(ctx, word0, peer_tag, room, address, row, remote, number)
 
     @device
-    def take(ctx, handle, looks, leave):
-        """Waits a little for a message in one piece: (outcome, count, origin).
+    def is_short(handle):
+        """Whether a request is for ``take_short``."""
+        return rows.is_short(handle) & (leading_lanes() >= FULL_WARP)
+
+    @device
+    def take_short(ctx, handle, looks, leave):
+        """Waits a little for a message in one piece: (state, bytes, LENGTH, origin).
 
         Args:
             looks: how often to look.
             leave: whether to give the claim back where it has not come.
 
         Returns:
-            outcome COMPLETED; NOT_YET: it has been left; CLAIMED, RESUMED or LOST: the rest is for
-            the slow way.
+            state TAKEN; NOT_YET: it has been left; CLAIMED, RESUMED or LOST: the rest is for the
+            slow way.
         """
-        kind = handle & rows.WIDE
-        if kind == 0 or kind == rows.WIDE or leading_lanes() < FULL_WARP:
-            return take_by_all(ctx, handle, looks, leave)
         if leads():
-            if kind == rows.SMALL:
+            if handle & rows.SMALL != 0:
                 state, nbytes, length, origin = take_linked(ctx, handle, looks, leave)
             else:
                 state, nbytes, length, origin = take_many_linked(ctx, handle, looks, leave)
         else:
             state, nbytes, length, origin = follow_same()
+        return state, nbytes, length, origin
+
+    @device
+    def take(ctx, handle, looks, leave):
+        """The same of any receive: (outcome, count, origin); outcome COMPLETED in place of
+        TAKEN."""
+        if not is_short(handle):
+            return take_by_all(ctx, handle, looks, leave)
+        state, nbytes, length, origin = take_short(ctx, handle, looks, leave)
         if state == TAKEN:
             return COMPLETED | nbytes, elements_of(length, nbytes), origin
         return state, 0, NO_ORIGIN
 
-    return SimpleNamespace(send=send, post=post, take=take)
+    return SimpleNamespace(
+        send=send, post=post, take=take, is_short=is_short, take_short=take_short
+    )

@@ -350,26 +350,30 @@ def make_direct(
     finish_linked = part("finish", 6, 3, finish_rest)
     all_threads = make_all_threads(scope, open_in_one_piece)
     quick = make_one_warp(scope, open_in_one_piece, all_threads)
-    take = quick.take
 
-    @device
-    def finish(ctx, handle, how):
-        """(outcome, count, origin) of a request of the direct road.
+    def make_finish(take: Callable):
+        """For what ``take`` takes."""
 
-        Args:
-            handle: | slots.CLAIMED where the caller holds it.
-            how: WAIT; ONE_LOOK, which goes on with others' requests as well; QUICK; KEEP; HOLD or
-                HOLD_LONGER.
-        """
-        if handle & slots.CLAIMED != 0:
-            return finish_linked(ctx, handle & ~slots.CLAIMED, how, CLAIMED)
-        if how == KEEP or rows.is_send(handle):  # which nobody can bring to an end at once
-            return finish_linked(ctx, handle, how, LOST)
-        looks = LOOKS if how == WAIT or how == HOLD_LONGER else 1
-        outcome, count, origin = take(ctx, handle, looks, how == QUICK or how >= HOLD)
-        if outcome & COMPLETED != 0 or outcome == NOT_YET:
-            return outcome, count, origin
-        return finish_linked(ctx, handle, how, outcome)
+        @device
+        def finish(ctx, handle, how):
+            """(outcome, count, origin) of a request of the direct road.
+
+            Args:
+                handle: | slots.CLAIMED where the caller holds it.
+                how: WAIT; ONE_LOOK, which goes on with others' requests as well; QUICK; KEEP; HOLD
+                    or HOLD_LONGER.
+            """
+            if handle & slots.CLAIMED != 0:
+                return finish_linked(ctx, handle & ~slots.CLAIMED, how, CLAIMED)
+            if how == KEEP or rows.is_send(handle):  # which nobody can bring to an end at once
+                return finish_linked(ctx, handle, how, LOST)
+            looks = LOOKS if how == WAIT or how == HOLD_LONGER else 1
+            outcome, count, origin = take(ctx, handle, looks, how == QUICK or how >= HOLD)
+            if outcome & COMPLETED != 0 or outcome == NOT_YET:
+                return outcome, count, origin
+            return finish_linked(ctx, handle, how, outcome)
+
+        return finish
 
     @device
     def put_back(ctx, handle):
@@ -382,7 +386,11 @@ def make_direct(
         send=quick.send,
         receive=quick.post,
         start_scattered=open_scattered,
-        finish=finish,
+        finish=make_finish(quick.take),
+        finish_longer=make_finish(all_threads.take),  # what is not ``is_short``
+        is_short=quick.is_short,
+        take_short=quick.take_short,
+        finish_rest=finish_linked,
         go_on=going_on.go_on_with_others,
         complete_open=make_complete_open(scope, going_on, help_others, tell_linked),
     )

@@ -59,7 +59,8 @@ def make_scattered(scope: Scope, direct: SimpleNamespace, help_others: Callable)
     sync = scope.sync
     broadcast_3 = scope.broadcast_3
     take_slot = taking.make_take_slot(scope, help_others)
-    allreduce, bcast, collect_long = direct.allreduce, direct.bcast, direct.long
+    allreduce, bcast = direct.allreduce_longer, direct.bcast_longer
+    collect_long = direct.long
 
     @device
     def collect(ctx, what, nbytes, type_row, send_buffer, recv_buffer):

@@ -21,6 +21,7 @@ from gmpi.contract.constants import PROC_NULL
 NO_KEY = 0
 NOBODY = -1  # in place of a row
 NO_ROW = -2  # the same: no row can be
+UNSOUND = -3  # the same: nobody has asked for it, by the call's arguments
 UNKNOWN = -1  # in place of where our end is: the proxy has not said so
 NEVER = -2  # the same: on no channel of the two ranks
 _HASH_LOW = 0x9E3779B1  # odd, without a pattern
@@ -37,8 +38,18 @@ def key_of(word0, peer_tag):
     Args:
         word0, peer_tag: as in the call's record.
     """
-    if word0 & _NO_COMMUNICATOR != 0 or peer_tag & _NO_PEER_TAG != 0:
-        return NO_KEY
+    return key_as_it_is(word0, peer_tag) if may_have_key(word0, peer_tag) else NO_KEY
+
+
+@device
+def may_have_key(word0, peer_tag):
+    """Whether a channel can have a call's arguments."""
+    return (word0 & _NO_COMMUNICATOR == 0) & (peer_tag & _NO_PEER_TAG == 0)
+
+
+@device
+def key_as_it_is(word0, peer_tag):
+    """``key_of`` of a call for which ``may_have_key`` has said so."""
     key = channels.KEY_MARK | (peer_tag & wire.LOW_32) << channels.KEY_PEER_SHIFT | peer_tag >> 32
     key |= (word0 >> 16 & (wire.COMMUNICATORS - 1)) << channels.KEY_COMM_SHIFT
     if word0 & 0xFF == wire.OP_IRECV:

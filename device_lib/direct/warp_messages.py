@@ -201,23 +201,22 @@ def make_take(store: Callable):
         # What is needed afterwards, while nothing is there.
         credit = gpu.opaque(packets.credit_of(remote, number))
         origin = gpu.opaque(peer_tag_of(key))
-        low, word = gpu.read_packet(place)
-        come = gpu.ballot(ALL_LANES, uint32(word >> 32) == mark)
         tried = uint32(looks)
         longer = tried > 1 and leave == 0
-        while come & 1 == 0 and tried > 1:
+        low, word = gpu.read_packet(place)
+        come = gpu.ballot(ALL_LANES, uint32(word >> 32) == mark)
+        while come & 1 == 0:
+            tried = uint32(tried - 1)
+            if tried == 0:
+                if not longer or own.are_noted_besides(handle):
+                    if leave != 0 and lane == 0:
+                        rows.leave(ctx, handle)
+                    return NOT_YET if leave != 0 else CLAIMED, 0, 0, NO_ORIGIN
+                longer = False
+                tried = uint32(LOOKS_ALONE)
             gpu.spin()
             low, word = gpu.read_packet(place)
             come = gpu.ballot(ALL_LANES, uint32(word >> 32) == mark)
-            tried = uint32(tried - 1)
-            if tried == 1 and longer:
-                longer = False
-                if not own.are_noted_besides(handle):
-                    tried = uint32(LOOKS_ALONE)
-        if come & 1 == 0:
-            if leave != 0 and lane == 0:
-                rows.leave(ctx, handle)
-            return NOT_YET if leave != 0 else CLAIMED, 0, 0, NO_ORIGIN
         nbytes = gpu.shuffle_32(ALL_LANES, uint32(word), 0)
         if nbytes > room:  # or not in the slot
             return CLAIMED, 0, 0, NO_ORIGIN

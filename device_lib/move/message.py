@@ -88,9 +88,15 @@ def message_bytes(count, datatype):
 def is_sound(word0, count):
     """Whether the proxy would accept datatype, count and buffer of a call."""
     datatype = word0 >> wire.DATATYPE_SHIFT & wire.LOW_32
-    known = datatype & ~0xFFFF == DATATYPE_MARK and datatype & 0xFF < FIRST_WITH_GAPS
-    counted = count >= 0 and count <= wire.POSITION_MASK // 32
-    return known and counted and word0 >> 8 & wire.FLAWS == 0
+    known = (datatype & ~0xFFFF == DATATYPE_MARK) & (datatype & 0xFF < FIRST_WITH_GAPS)
+    counted = (count >= 0) & (count <= wire.POSITION_MASK // 32)
+    return known & counted & (word0 >> 8 & wire.FLAWS == 0)
+
+
+@device
+def size_of(word0):
+    """Bytes of an element of a call's datatype, a basic one."""
+    return word0 >> wire.DATATYPE_SHIFT + 8 & 0xFF
 
 
 @device

@@ -261,11 +261,16 @@ def may_go_direct(ctx, word0):
 @device
 def may_collect_direct(ctx, word0):
     """Whether collectives on a call's communicator may, likewise."""
+    return has_direct(ctx) and collects_direct(ctx, word0)
+
+
+@device
+def collects_direct(ctx, word0):
+    """The same in a context with a direct road."""
     comm = word0 >> 16 & wire.COMMUNICATOR_MASK
-    if not has_direct(ctx) or comm >= wire.COMMUNICATORS:
-        return False
-    road = load_8(ctx.device + wire.DEVICE_P2P + comm * wire.P2P_BYTES + wire.P2P_DIRECT)
-    return road & wire.COLLECTIVES_DIRECT != 0
+    index = comm & (wire.COMMUNICATORS - 1)
+    road = load_8(ctx.device + wire.DEVICE_P2P + index * wire.P2P_BYTES + wire.P2P_DIRECT)
+    return (comm < wire.COMMUNICATORS) & (road & wire.COLLECTIVES_DIRECT != 0)
 
 
 @device
