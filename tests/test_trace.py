@@ -76,9 +76,9 @@ def stored(raw: np.ndarray, launch: events.Launch, ring: int, stamps: list[Any])
     for number, (begin, begin_ns, end, end_ns) in enumerate(stamps):
         row = rows[first + 1 + number % launch.rows]
         row["begin"], row["end"], row["number"] = begin, end, number
-        row["begin_ns"], row["end_ns"] = begin_ns, end_ns
-        for pair in ((begin, begin_ns), (end, end_ns)):
+        for k, pair in enumerate(((begin, begin_ns), (end, end_ns))):
             if pair[1]:
+                row["pairs"][k] = pair
                 header.reshape(-1, 2)[pairs % HEADER_PAIRS] = pair
                 pairs += 1
 

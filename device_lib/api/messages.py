@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.move import message
-from device_lib.platform.context import may_go_direct
+from device_lib.platform.context import has_direct, may_go_direct
 from device_lib.platform.primitives import buffer_of, describe, device, int64
 from gmpi.contract.constants import ERR_COMM, PROC_NULL
 from gmpi.contract.wire import FLAG_OUT
@@ -67,9 +67,10 @@ def make_message_call(
             nbytes = 0
         address, nbytes, flags = message.inspect(ctx, buf, nbytes, way)
         word0 = message.word0_of(op, flags, comm, datatype)
-        handle = direct(ctx, word0, message.pair(peer, tag), count, nbytes, address)
-        if handle != PROXIED_ROAD:
-            return end(ctx, handle)
+        if has_direct(ctx):
+            handle = direct(ctx, word0, message.pair(peer, tag), count, nbytes, address)
+            if handle != PROXIED_ROAD:
+                return end(ctx, handle)
         send, recv = (address, 0) if sends else (0, address)
         return proxied(ctx, word0, message.pair(peer, tag), count, nbytes, send, recv)
 

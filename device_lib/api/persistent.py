@@ -17,7 +17,7 @@ from device_lib.api.waiting import as_it_is
 from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.direct.persistent_rows import find_row, is_row_s, persistent_row
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import context_id
+from device_lib.platform.context import context_id, has_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
@@ -201,7 +201,7 @@ def make_persistent(
             handle = open_scattered(ctx, word0, peer_tag, count, send, recv)
             return keep_bytes(ctx, handle) if op == wire.OP_BSEND else handle
         moves = op == wire.OP_ISEND or op == wire.OP_IRECV
-        if moves:
+        if moves and has_direct(ctx):
             handle = PROXIED_ROAD
             if op == wire.OP_ISEND:
                 handle = send_direct(ctx, word0, peer_tag, count, nbytes, send)

@@ -6,6 +6,10 @@ of it. The first thread of the scope stores one event a call (``gmpi/contract/tr
 call that tells somebody something, and of a call that waits as much as possible before it. So no
 message is late for more than a look at the clock and two stores. Where its warp is in its ring, and
 when to look at the GPU's timer again, is noted in shared memory.
+
+Each instruction counts, and a warp whose lanes part loses many: all lanes of the leading warp work
+an event out alike, and what they store has a condition, not a branch. Who and where they are is
+worked out once for all calls (``tracing.thread_rank``).
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -17,12 +21,22 @@ from typing import Any, get_args
 
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import DeviceContext, Status, TracedContext
-from device_lib.platform.primitives import device, int64
+from device_lib.platform.primitives import SIMULATOR, device, int64, uint32
 from gmpi.contract import trace
 from gmpi.contract.wire import LOW_32
 
+if SIMULATOR:
+    from device_lib.platform import tracing_sim as tracing
+else:
+    from device_lib.platform import tracing_cuda as tracing  # type: ignore[no-redef]
+
 #: The calls by their numbers in events, as they were bound in this process.
 CALLS: list[str] = [trace.PART_OF_STARTALL]
+
+# The threads of these ranks work an event out alike: the leading warp. In the simulator each lane
+# takes time.
+TOGETHER = 1 if SIMULATOR else 32
+LEADS = 15  # in the address of an event, in its low bits: this thread stores it
 
 
 @device
@@ -31,135 +45,128 @@ def untraced(ctx):
 
 
 @device
-def _first_of_block():
-    return gpu.thread_rank() == 0
+def _thread_of_grid():
+    return tracing.thread_rank() | tracing.block_id() << 10
 
 
 @device
-def _first_of_warp():
-    return gpu.lane_id() == 0
+def _notes_of_block():
+    return tracing.address_of(0)
 
 
 @device
-def _first_of_grid():
-    return gpu.thread_rank() == 0 and gpu.block_id() == 0
+def _notes_of_warp():
+    return tracing.address_of((int64(tracing.thread_rank()) >> 5) * trace.NOTE_WORDS)
+
+
+_THREADS = {"block": tracing.thread_rank, "warp": tracing.lane_id, "grid": _thread_of_grid}
+_NOTES = {"block": _notes_of_block, "warp": _notes_of_warp, "grid": _notes_of_block}
 
 
 @device
-def _row_of_block():
-    return 0
-
-
-@device
-def _row_of_warp():
-    return (int64(gpu.thread_rank()) >> 5) * trace.NOTE_WORDS
-
-
-_LEADS = {"block": _first_of_block, "warp": _first_of_warp, "grid": _first_of_grid}
-_ROWS = {"block": _row_of_block, "warp": _row_of_warp, "grid": _row_of_block}
-
-
-@device
-def _take_pair(ctx, notes, is_new):
-    """Reads the GPU's timer beside the clock, for the first event of a warp or because it is time.
-
-    Returns:
-        (address of the ring, the warp's progress, cycles, ns)
-    """
-    block = int64(gpu.block_id())
-    if is_new:
+def _take_pair(ctx, notes, key, leads):
+    """Reads the GPU's timer beside the clock, for the first event of a warp or because it is time:
+    (events so far, where the next one's place is)."""
+    first = tracing.get(notes + 8 * trace.NOTE_FIRST)
+    number = tracing.get(notes + 8 * trace.NOTE_PROGRESS) >> 32 & LOW_32
+    pairs = tracing.get(notes + 8 * trace.NOTE_PAIRS)
+    if tracing.get(notes + 8 * trace.NOTE_KEY) != key:
         warps = (int64(gpu.block_threads()) + 31) >> 5
-        warp = block * warps + (int64(gpu.thread_rank()) >> 5)
-        ring = ctx.trace + warp * (ctx.rows + 1) * trace.EVENT_BYTES
-        progress = int64(0)
-        gpu.put_trace_note(notes + trace.NOTE_LAUNCH, ctx.launch)
-        gpu.put_trace_note(notes + trace.NOTE_RING, ring)
-    else:
-        ring = gpu.get_trace_note(notes + trace.NOTE_RING)
-        progress = gpu.get_trace_note(notes + trace.NOTE_PROGRESS)
-    pairs = progress >> 32 & LOW_32
+        warp = int64(gpu.block_id()) * warps + (int64(gpu.thread_rank()) >> 5)
+        rows = gpu.opaque(ctx.rows) + 1  # worked out here, not before each call
+        first = ctx.trace + (warp * rows + 1) * trace.EVENT_BYTES
+        number = int64(0)
+        pairs = int64(0)
+    at = first + (number & (ctx.rows - 1)) * trace.EVENT_BYTES
     ns = gpu.timer_ns()
     cycles = gpu.clock()
-    due = cycles + (1 << min(trace.FIRST_PERIOD_SHIFT + pairs, trace.PERIOD_SHIFT))
-    gpu.put_trace_note(notes + trace.NOTE_DUE, (due & LOW_32) | block << 32)
-    gpu.store_pair_gpu(ring + (pairs & (trace.HEADER_PAIRS - 1)) * 16, cycles, ns)
-    return ring, progress + (1 << 32), cycles, ns
+    if leads:
+        due = cycles + (1 << min(trace.FIRST_PERIOD_SHIFT + pairs, trace.PERIOD_SHIFT))
+        tracing.put(notes + 8 * trace.NOTE_KEY, key)
+        tracing.put(notes + 8 * trace.NOTE_PROGRESS, (due & LOW_32) | number << 32)
+        tracing.put(notes + 8 * trace.NOTE_FIRST, first)
+        tracing.put(notes + 8 * trace.NOTE_PAIRS, pairs + 1)
+        header = first - trace.EVENT_BYTES
+        gpu.store_pair_gpu(header + (pairs & (trace.HEADER_PAIRS - 1)) * 16, cycles, ns)
+        gpu.store_pair_gpu(at + 8 * trace.EVENT_PAIRS, cycles, ns)
+    return number, at
 
 
 @device
-def new_event(ctx, notes, now):
-    """The next event of the calling warp, by its leading thread.
+def new_event(ctx, notes, now, leads):
+    """(the address of the next event of the calling warp, | LEADS where the thread leads; its
+    number).
 
     Args:
-        notes: the index of the warp's notes.
+        notes: of the warp.
         now: the clock.
-
-    Returns:
-        (its address, or 0: its launch is not traced; its number; the clock; the GPU's timer at that
-        moment, or 0)
+        leads: whether it is the thread that stores.
     """
-    if ctx.rows == 0:
-        return 0, 0, now, 0
-    due = gpu.get_trace_note(notes + trace.NOTE_DUE)
-    ring = gpu.get_trace_note(notes + trace.NOTE_RING)
-    progress = gpu.get_trace_note(notes + trace.NOTE_PROGRESS)
-    launch = gpu.get_trace_note(notes + trace.NOTE_LAUNCH)
-    is_new = (launch != ctx.launch) | (due >> 32 != int64(gpu.block_id()))
-    ns = int64(0)
-    if is_new or (due - now & LOW_32) > 1 << trace.PERIOD_SHIFT:
-        ring, progress, now, ns = _take_pair(ctx, notes, is_new)
-    gpu.put_trace_note(notes + trace.NOTE_PROGRESS, progress + 1)
-    at = ring + (1 + (progress & (ctx.rows - 1))) * trace.EVENT_BYTES
-    return at, progress, now, ns
+    key = ctx.launch ^ int64(tracing.block_id())
+    known, number, at = tracing.look(notes, key, now, ctx.rows)
+    if known == 0:
+        number, at = _take_pair(ctx, notes, key, leads)
+    at = at | (LEADS if leads else 0)
+    tracing.count_if(notes, number + 1, at)
+    return at, number
 
 
 @device
-def put_call(at, begin, ns, what, request, comm, datatype, peer, tag, count, end_ns):  # wide: event
+def _put(at, word, low, high):
+    """Stores two words of an event, if the thread leads.
+
+    Each pair of words has a bit of its own that says so: where several stores have a condition in
+    common, the assembler makes a branch of it, at which the warp parts.
+    """
+    tracing.store_pair_if(at - LEADS + 8 * word, low, high, at, 1 << (word >> 1 & 3))
+
+
+@device
+def put_call(at, begin, what, request, comm, datatype, peer, tag, count):  # wide: event
     """What the call was given."""
-    gpu.store_pair_gpu(at + 8 * trace.EVENT_BEGIN, begin, ns)
-    gpu.store_pair_gpu(at + 8 * trace.EVENT_WHAT, what, int64(request))
+    _put(at, trace.EVENT_BEGIN, begin, what)
     of_type = (int64(comm) & LOW_32) | int64(datatype) << 32
+    _put(at, trace.EVENT_REQUEST, int64(request), of_type)
     of_peer = (int64(peer) & LOW_32) | int64(tag) << 32
-    gpu.store_pair_gpu(at + 8 * trace.EVENT_TYPE, of_type, of_peer)
-    gpu.store_pair_gpu(at + 8 * trace.EVENT_COUNT, int64(count), end_ns)
+    _put(at, trace.EVENT_PEER, of_peer, int64(count))
 
 
 @device
-def put_result(at, end, error, source, tag, nbytes):
-    """What it returned, and when."""
-    gpu.store_pair_gpu(at + 8 * trace.EVENT_END, end, int64(error))
+def put_end(at, end, error):
+    """When it returned."""
+    _put(at, trace.EVENT_END, end, int64(error))
+
+
+@device
+def put_status(at, source, tag, nbytes):
+    """And what."""
     origin = (int64(source) & LOW_32) | int64(tag) << 32
-    gpu.store_pair_gpu(at + 8 * trace.EVENT_ORIGIN, origin, int64(nbytes))
+    _put(at, trace.EVENT_ORIGIN, origin, int64(nbytes))
 
 
 @device
 def end_of_wait(at, begin):
     """When a call ends that began at ``begin``; long ones have a pair there."""
     end = gpu.clock()
-    if end - begin > trace.LONG_WAIT:
-        gpu.store_8(at + 8 * trace.EVENT_END_NS, gpu.timer_ns())
-        end = gpu.clock()
+    if tracing.low_difference(end, begin) > trace.LONG_WAIT:
+        _put(at, trace.EVENT_PAIRS + 2, end, gpu.timer_ns())
     return end
 
 
 @device
-def put_started(ctx, notes, begin, end, what, count, requests):
+def put_started(ctx, notes, begin, end, what, count, requests, leads):
     """An event for each request that a Startall has started."""
     address, room, strided = gpu.buffer_of(requests)
     i = 0
     while i < count:
-        at, number, now, ns = new_event(ctx, notes, end)
-        if at != 0:
-            request = gpu.load_8(address + i * 8)
-            what_of = what | number << trace.NUMBER_SHIFT
-            put_call(at, begin, 0, what_of, request, -1, -1, -1, -1, -1, 0)
-            put_result(at, end, 0, -1, -1, -1)
+        at, number = new_event(ctx, notes, end, leads)
+        request = gpu.load_8(address + i * 8)
+        put_call(at, begin, what | number << trace.NUMBER_SHIFT, request, -1, -1, -1, -1, -1)
+        put_end(at, end, 0)
         i += gpu.opaque(1)
 
 
 _OF_ONE = ("fetch_and_op", "compare_and_swap")  # element
-_STATUS = "{0}.error{1}, {0}.source, {0}.tag, {0}.nbytes"
-_NO_STATUS = "-1, -1, -1"
 _CALL = """{what} | number << SHIFT, {request},
                 {comm}, {datatype}, {peer}, {tag}, {count}"""
 #: Of a call that returns as soon as it has told somebody: nothing but the clock is read before it.
@@ -168,12 +175,12 @@ def {name}({parameters}):
     begin = gpu.clock()
     result = function({arguments})
     end = gpu.clock()
-    if leads():
-        notes = row()
-        at, number, end, ns = new_event(ctx, notes, end)
-        if at != 0:
-            put_call(at, begin, 0, {call}, ns)
-            put_result(at, end, {result}){more}
+    thread = thread_of()
+    if thread < TOGETHER and uint32(ctx.rows) != 0:
+        notes, leads = notes_of(), thread == 0
+        at, number = new_event(ctx, notes, end, leads)
+        put_call(at, begin, {call})
+        put_end(at, end, {error}){more}
     return result
 """
 #: Of one that waits: as much as can be is done before, while what it waits for is on its way.
@@ -181,17 +188,21 @@ _WAITING = """
 def {name}({parameters}):
     begin = gpu.clock()
     at = int64(0)
-    if leads():
-        at, number, begin, ns = new_event(ctx, row(), begin)
-        if at != 0:
-            put_call(at, begin, ns, {call}, 0)
+    thread = thread_of()
+    if thread < TOGETHER and uint32(ctx.rows) != 0:
+        notes, leads = notes_of(), thread == 0
+        at, number = new_event(ctx, notes, begin, leads)
+        put_call(at, begin, {call})
     result = function({arguments})
-    if at != 0:
-        put_result(at, end_of_wait(at, begin), {result})
+    end = end_of_wait(at, begin)
+    put_end(at, end, {error}){more}
     return result
 """
+_STATUS = """
+    put_status(at, {0}.source, {0}.tag, {0}.nbytes)"""
 _STARTED = """
-            put_started(ctx, notes, begin, end, {what}, count, requests)"""
+        put_started(ctx, notes, begin, end, {what}, count, requests, leads)"""
+LOCALS = ("begin", "end", "thread", "notes", "leads", "at", "number", "result")
 _SENDS = ("send", "bsend", "rsend", "ssend")
 _TELLS = ("start", "pready", "put", "accumulate", "request_free")  # what their names begin with
 
@@ -207,17 +218,15 @@ def _is_request(returns: Any, name: str) -> bool:
     )
 
 
-def _result(returns: Any, name: str) -> str:
-    """What ``put_result`` gets of what the call returns."""
+def _result(returns: Any, name: str) -> tuple[str, str]:
+    """(The error of what the call returns, its status or nothing), as code."""
     if returns is Status:
-        return _STATUS.format("result", "")
+        return "result.error", "result"
     parts = get_args(returns)
     if len(parts) == 2 and parts[1] is Status:  # (whether, or which; its status)
         incomplete = "not result[0]" if parts[0] is bool else "result[0] < 0"
-        return _STATUS.format("result[1]", f" | ({incomplete}) * {trace.NOT_COMPLETE}")
-    if returns is int and not _is_request(returns, name):
-        return f"result, {_NO_STATUS}"
-    return f"0, {_NO_STATUS}"
+        return f"result[1].error | ({incomplete}) * {trace.NOT_COMPLETE}", "result[1]"
+    return "result" if returns is int and not _is_request(returns, name) else "0", ""
 
 
 def make_traced(function: Any, name: str, declared: inspect.Signature, scope: str) -> Any:
@@ -234,8 +243,15 @@ def make_traced(function: Any, name: str, declared: inspect.Signature, scope: st
     if returns_request:
         request = "result"
     at_once = returns_request or name in _SENDS or name.startswith(_TELLS)
+    error, status = _result(declared.return_annotation, name)
     shifted = trace.SCOPES.index(scope) << trace.SCOPE_SHIFT
-    part = _STARTED.format(what=CALLS.index(trace.PART_OF_STARTALL) | shifted)
+    more = ""
+    if status and not at_once:  # of a send it says nothing but the error
+        more = _STATUS.format(status)
+    else:
+        shifted |= trace.NO_STATUS
+    if name == "startall":
+        more = _STARTED.format(what=CALLS.index(trace.PART_OF_STARTALL) | shifted)
     call = _CALL.format(
         what=CALLS.index(name) | shifted,
         request=request,
@@ -252,15 +268,17 @@ def make_traced(function: Any, name: str, declared: inspect.Signature, scope: st
         ),
         arguments=", ".join(["untraced(ctx)", *names[1:]]),
         call=call,
-        more=part if name == "startall" else "",
-        result=_result(declared.return_annotation, name),
+        more=more,
+        error=error,
     )
     space = {
-        "function": function, "untraced": untraced, "leads": _LEADS[scope], "row": _ROWS[scope],
-        "gpu": gpu, "int64": int64, "SHIFT": trace.NUMBER_SHIFT, "new_event": new_event,
-        "put_call": put_call, "put_result": put_result, "end_of_wait": end_of_wait,
-        "put_started": put_started,
+        "function": function, "untraced": untraced, "thread_of": _THREADS[scope],
+        "notes_of": _NOTES[scope], "gpu": gpu, "int64": int64, "uint32": uint32,
+        "TOGETHER": TOGETHER, "SHIFT": trace.NUMBER_SHIFT, "new_event": new_event,
+        "put_call": put_call, "put_end": put_end, "put_status": put_status,
+        "end_of_wait": end_of_wait, "put_started": put_started,
     }  # fmt: skip
+    assert not space.keys() & set(names) and not set(LOCALS) & set(names), names
     exec(compile(source, f"<traced {name}>", "exec"), space)
     return device(space[name])
 
@@ -279,7 +297,7 @@ def with_twin(function: Any, name: str, declared: inspect.Signature, scope: str)
             made.append(make_traced(function, name, declared, scope))
         return made[0]
 
-    return _by_value(function, twin) if gpu.SIMULATOR else _by_type(function, twin)
+    return _by_value(function, twin) if SIMULATOR else _by_type(function, twin)
 
 
 def _by_value(function: Callable[..., Any], twin: Callable[[], Any]) -> Callable[..., Any]:

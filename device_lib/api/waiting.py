@@ -19,6 +19,7 @@ from device_lib.direct.requests import HELD, HOLD, HOLD_LONGER, KEEP, ONE_LOOK, 
 from device_lib.direct.rows import is_direct_handle, is_send
 from device_lib.direct.warp_messages import LOOKS, TAKEN
 from device_lib.direct.words import elements_of
+from device_lib.move.message import element_at
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import Status, has_direct, status_of, store_status
 from device_lib.platform.library import parts_of
@@ -32,21 +33,6 @@ from gmpi.contract.wire import HANDLE_ERROR_SHIFT, REQUEST_NULL
 
 _TURNS = 6 if gpu.SIMULATOR else 64  # of steps of all requests, before the first one is waited for
 _LONGEST_PAUSE_NS = 4096  # between two looks at host memory
-
-
-@device
-def element_at(words, number, size):
-    """Address of an element, of ``size`` bytes, of an array that ``describe`` has described."""
-    address = gpu.load_8(words)
-    dimension = gpu.load_8(words + 16)
-    if dimension == 0:
-        return address + number * size
-    while dimension > 0:
-        dimension -= 1
-        count = gpu.load_8(words + 32 + 16 * dimension)
-        address += number % count * gpu.load_8(words + 40 + 16 * dimension)
-        number //= count
-    return address
 
 
 @device

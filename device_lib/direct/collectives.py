@@ -253,12 +253,12 @@ def make_collectives(scope: Scope, make_wait: Callable, transfer: Callable) -> S
             state = warp_meets(ctx, _barrier_word(word0))
         return told(state)
 
-    allreduce_all = part("allreduce_all", 7, 1, allreduce_by_all)
-    bcast_all = part("bcast_all", 6, 1, bcast_by_all)
-    barrier_all = part("barrier_all", 4, 1, barrier_by_all)
-    allreduce_warp = part("allreduce", 6, 1, allreduce_by_warp)
-    bcast_warp = part("bcast", 5, 1, bcast_by_warp)
-    barrier_warp = part("barrier", 2, 1, barrier_by_warp)
+    allreduce_all = part("allreduce", 7, 1, allreduce_by_all)
+    bcast_all = part("bcast", 6, 1, bcast_by_all)
+    barrier_all = part("barrier", 4, 1, barrier_by_all)
+    allreduce_alone = part("allreduce_alone", 6, 1, allreduce_by_warp)
+    bcast_alone = part("bcast_alone", 5, 1, bcast_by_warp)
+    barrier_alone = part("barrier_alone", 2, 1, barrier_by_warp)
 
     @device
     def allreduce_longer(ctx, what, send, recv, nbytes):
@@ -280,7 +280,7 @@ def make_collectives(scope: Scope, make_wait: Callable, transfer: Callable) -> S
     def allreduce(ctx, word0, op, count, nbytes, send, recv):
         if is_short(ctx, nbytes):
             if leads():
-                state = allreduce_warp(ctx.device, word0, int64(op), count, send, recv)
+                state = allreduce_alone(ctx.device, word0, int64(op), count, send, recv)
             else:
                 state = follow()
             if state > AFTER_STORES:
@@ -297,7 +297,7 @@ def make_collectives(scope: Scope, make_wait: Callable, transfer: Callable) -> S
     def bcast(ctx, word0, root, count, nbytes, buffer):
         if is_short(ctx, nbytes):
             if leads():
-                state = bcast_warp(ctx.device, word0, int64(root), count, buffer)
+                state = bcast_alone(ctx.device, word0, int64(root), count, buffer)
             else:
                 state = follow()
             if state > AFTER_STORES:
@@ -314,7 +314,7 @@ def make_collectives(scope: Scope, make_wait: Callable, transfer: Callable) -> S
     def barrier(ctx, word0):
         if is_short(ctx, 0):
             if leads():
-                state = barrier_warp(ctx.device, word0)
+                state = barrier_alone(ctx.device, word0)
             else:
                 state = follow()
         elif may_collect_direct(ctx, word0):

@@ -27,7 +27,7 @@ from device_lib.direct.warp_messages import (
 from device_lib.direct.words import call_of, elements_of, length_word
 from device_lib.move.message import is_sound, size_of
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import DeviceContext, has_direct, may_go_direct
+from device_lib.platform.context import DeviceContext, may_go_direct
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64, uint32
 from device_lib.platform.scope import FULL_WARP, Scope
@@ -35,8 +35,13 @@ from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from gmpi.contract import channels
 from gmpi.contract.constants import SUCCESS
+from gmpi.contract.wire import HANDLE_DIRECT_SHIFT, HANDLE_SENDS_SHIFT
 
 PROXIED_ROAD = 0  # in place of a handle: the call goes by the proxy
+
+_DIRECT = 1 << HANDLE_DIRECT_SHIFT
+# Of a handle: what it is of, whether somebody has claimed it, whether it sends, how long it is.
+_KINDS = -1 << HANDLE_DIRECT_SHIFT | slots.CLAIMED | 1 << HANDLE_SENDS_SHIFT | rows.WIDE
 
 
 def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespace):
@@ -196,12 +201,13 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
 
     @device
     def send(ctx, word0, peer_tag, count, nbytes, address):
-        """The handle of a send in one piece; PROXIED_ROAD: its channel is none of ours.
+        """The handle of a send in one piece, in a context with a direct road; PROXIED_ROAD: its
+        channel is none of ours.
 
         What a call's arguments are is looked at in the library, where it costs no time: what the
         user's kernel finds out before a loop it may find out again in each turn.
         """
-        if has_direct(ctx) and leading_lanes() >= FULL_WARP and nbytes <= channels.ROOM:
+        if leading_lanes() >= FULL_WARP and nbytes <= channels.ROOM:
             if leads():
                 if nbytes <= ONE_EACH:
                     handle, row, remote, number = send_linked(
@@ -219,7 +225,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
                 return PROXIED_ROAD
             if row != table.UNSOUND:
                 return open_rest(ctx, word0, peer_tag, nbytes, address, row, remote, number)
-        if has_direct(ctx) and is_sound(word0, count):
+        if is_sound(word0, count):
             return send_by_all(ctx, word0, peer_tag, nbytes, address)
         return PROXIED_ROAD
 
@@ -229,7 +235,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         row = table.UNSOUND
         remote = 0
         number = 0
-        if has_direct(ctx) and leading_lanes() >= FULL_WARP:
+        if leading_lanes() >= FULL_WARP:
             if leads():
                 handle, row, remote, number = post_linked(
                     ctx.device, ctx.shape, word0, peer_tag, count, address
@@ -241,7 +247,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
                     own.note(ctx, handle)
                 return handle
         if row == table.UNSOUND:
-            if not has_direct(ctx) or not is_sound(word0, count):
+            if not is_sound(word0, count):
                 return PROXIED_ROAD
             if not table.may_have_key(word0, peer_tag):
                 return table.without_channel(ctx, word0, peer_tag)
@@ -252,8 +258,11 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
 
     @device
     def is_short(handle):
-        """Whether a request is for ``take_short``."""
-        return rows.is_short(handle) & (leading_lanes() >= FULL_WARP)
+        """Whether a request is for ``take_short``: a receive that one warp takes, and that nobody
+        has claimed."""
+        kind = handle & _KINDS
+        short = (kind == _DIRECT | rows.SMALL) | (kind == _DIRECT | rows.MEDIUM)
+        return short & (leading_lanes() >= FULL_WARP)
 
     @device
     def take_short(ctx, handle, looks, leave):

@@ -66,9 +66,6 @@ SMALL = 1 << wire.HANDLE_SMALL_SHIFT
 MEDIUM = 1 << wire.HANDLE_MEDIUM_SHIFT  # one warp takes it, by several for each;
 WIDE = SMALL | MEDIUM  # the wide slot has room for it; else nothing.
 
-_KINDS = -1 << wire.HANDLE_DIRECT_SHIFT  # bits that say what a handle is of
-_DIRECT_KIND = 1 << wire.HANDLE_DIRECT_SHIFT
-
 
 @device
 def direct_handle(ctx, slot, number, kind, sends=False):
@@ -82,13 +79,6 @@ def direct_handle(ctx, slot, number, kind, sends=False):
 @device
 def is_send(handle):
     return handle >> wire.HANDLE_SENDS_SHIFT & 1 != 0
-
-
-@device
-def is_short(handle):
-    """Whether a handle is that of a receive that one warp takes, and that nobody has claimed."""
-    kind = handle & (_KINDS | slots.CLAIMED | WIDE | 1 << wire.HANDLE_SENDS_SHIFT)
-    return (kind == _DIRECT_KIND | SMALL) | (kind == _DIRECT_KIND | MEDIUM)
 
 
 @device

@@ -10,7 +10,14 @@ the call short and gives one place that words errors.
 from __future__ import annotations
 
 from device_lib.platform.context import eager_bytes, leads_grid
-from device_lib.platform.primitives import buffer_of, device, int64, itemsize_of, memory_space
+from device_lib.platform.primitives import (
+    buffer_of,
+    device,
+    int64,
+    itemsize_of,
+    load_8,
+    memory_space,
+)
 from gmpi.contract import wire
 from gmpi.contract.constants import (
     DATATYPE_MARK,
@@ -147,3 +154,18 @@ def inspect_reduction(ctx, sendbuf, recvbuf, nbytes):
     if moved == sent:
         return send, recv, moved, flags | more
     return 0, 0, 0, (flags | more) & ~way
+
+
+@device
+def element_at(words, number, size):
+    """Address of an element, of ``size`` bytes, of an array that ``describe`` has described."""
+    address = load_8(words)
+    dimension = load_8(words + 16)
+    if dimension == 0:
+        return address + number * size
+    while dimension > 0:
+        dimension -= 1
+        count = load_8(words + 32 + 16 * dimension)
+        address += number % count * load_8(words + 40 + 16 * dimension)
+        number //= count
+    return address

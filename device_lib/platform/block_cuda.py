@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from llvmlite import ir
 from numba import cuda
-from numba.cuda import types
+from numba.cuda import cgutils, types
 from numba.cuda.extending import intrinsic
 
 from device_lib.platform.ptx import device, ptx
-from gmpi.contract.trace import NOTE_WORDS
 
 #: Words of a block that stay until they are stored again (``put_block_note``).
 NOTES = 4
@@ -17,25 +16,42 @@ NOTES = 4
 _I64 = ir.IntType(64)
 _I32 = ir.IntType(32)
 
-# Who am I. In 32 bits and one piece each: written with Numba's own names these are 64-bit
-# multiplications, and they are on the path of every call.
-thread_rank = ptx(
-    "{ .reg .u32 a, b, c; mov.u32 a, %tid.z; mov.u32 b, %ntid.y; mov.u32 c, %tid.y; "
-    "mad.lo.u32 a, a, b, c; mov.u32 b, %ntid.x; mov.u32 c, %tid.x; mad.lo.u32 $0, a, b, c; }",
-    "=r",
-    types.uint32,
-    0,
-)
+# Who am I. In 32 bits: with Numba's own names these are 64-bit multiplications, and they are on the
+# path of every call. In LLVM's words, not in PTX: those it takes out of loops.
+
+
+def _number(make):
+    """() -> a number that ``make(special register -> its value, builder)`` works out."""
+
+    def emit(context, builder, sig, args):
+        kind = ir.FunctionType(_I32, [])
+
+        def read(name):
+            name = f"llvm.nvvm.read.ptx.sreg.{name}"
+            return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [])
+
+        return builder.zext(make(read, builder), _I64)
+
+    return intrinsic(lambda typingctx: (types.int64(), emit))
+
+
+def _place(of, extent):
+    """The number of what has a place ``of`` three dimensions in an ``extent``."""
+
+    def make(read, builder):
+        row = builder.mul(read(f"{of}.z"), read(f"{extent}.y"))
+        row = builder.mul(builder.add(row, read(f"{of}.y")), read(f"{extent}.x"))
+        return builder.add(row, read(f"{of}.x"))
+
+    return make
+
+
+thread_rank = _number(_place("tid", "ntid"))
+block_id = _number(_place("ctaid", "nctaid"))
+# As numbers of constant memory they take as little time in a loop as before it, and no register.
 block_threads = ptx(
     "{ .reg .u32 a, b; mov.u32 a, %ntid.x; mov.u32 b, %ntid.y; mul.lo.u32 a, a, b; "
     "mov.u32 b, %ntid.z; mul.lo.u32 $0, a, b; }",
-    "=r",
-    types.uint32,
-    0,
-)
-block_id = ptx(
-    "{ .reg .u32 a, b, c; mov.u32 a, %ctaid.z; mov.u32 b, %nctaid.y; mov.u32 c, %ctaid.y; "
-    "mad.lo.u32 a, a, b, c; mov.u32 b, %nctaid.x; mov.u32 c, %ctaid.x; mad.lo.u32 $0, a, b, c; }",
     "=r",
     types.uint32,
     0,
@@ -72,7 +88,7 @@ _NOTES = _PUT + 4
 _SHARED_WORDS = _NOTES + NOTES  # 896 bytes, a multiple of 128: the kernel's own arrays come next
 
 
-def _shared(builder, name="gmpi_shared", size=_SHARED_WORDS):
+def shared_words(builder, name="gmpi_shared", size=_SHARED_WORDS, align=8):
     """GMPI words in the shared memory of the block.
 
     ``cuda.shared.array`` will not do: Numba gives it a strong symbol, and a device function that a
@@ -84,15 +100,15 @@ def _shared(builder, name="gmpi_shared", size=_SHARED_WORDS):
         words = ir.GlobalVariable(builder.module, kind, name, addrspace=3)
         words.linkage = "linkonce_odr"
         words.initializer = ir.Constant(kind, ir.Undefined)
-        words.align = 8
+        words.align = align
     return words
 
 
-def _accesses(*symbol):
-    """(index, value) -> stores a word of a symbol; (index) -> loads it."""
+def _accesses():
+    """(index, value) -> stores a word; (index) -> loads it."""
 
     def at(builder, index):
-        words = _shared(builder, *symbol)
+        words = shared_words(builder)
         return builder.gep(words, [ir.Constant(_I64, 0), index], inbounds=True)
 
     def store(context, builder, sig, args):
@@ -109,9 +125,6 @@ def _accesses(*symbol):
 
 
 _store_shared, _load_shared = _accesses()
-# Words of each warp, of traced kernels only (``gmpi/contract/trace.py``). What is there when a
-# block begins is not defined.
-put_trace_note, get_trace_note = _accesses("gmpi_trace_notes", NOTE_WORDS * 32)
 
 
 @device

@@ -59,8 +59,6 @@ get_block_4 = _twin.get_block_4
 NOTES = _twin.NOTES
 put_block_note = _twin.put_block_note
 get_block_note = _twin.get_block_note
-put_trace_note = _twin.put_trace_note
-get_trace_note = _twin.get_trace_note
 
 # memory
 load_gpu = _twin.load_gpu

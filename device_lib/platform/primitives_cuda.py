@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 from numba import cuda
-from numba.cuda import types
+from numba.cuda import cgutils, types
 from numba.cuda.extending import intrinsic
 
 from device_lib.platform.block_cuda import NOTES as NOTES
@@ -23,14 +23,12 @@ from device_lib.platform.block_cuda import broadcast_block_8 as broadcast_block_
 from device_lib.platform.block_cuda import get_block_4 as get_block_4
 from device_lib.platform.block_cuda import get_block_note as get_block_note
 from device_lib.platform.block_cuda import get_block_row as get_block_row
-from device_lib.platform.block_cuda import get_trace_note as get_trace_note
 from device_lib.platform.block_cuda import grid_blocks as grid_blocks
 from device_lib.platform.block_cuda import lane_id as lane_id
 from device_lib.platform.block_cuda import place as place
 from device_lib.platform.block_cuda import put_block_4 as put_block_4
 from device_lib.platform.block_cuda import put_block_note as put_block_note
 from device_lib.platform.block_cuda import put_block_row as put_block_row
-from device_lib.platform.block_cuda import put_trace_note as put_trace_note
 from device_lib.platform.block_cuda import scatter as scatter
 from device_lib.platform.block_cuda import thread_rank as thread_rank
 from device_lib.platform.buffer_cuda import buffer_of as buffer_of
@@ -219,12 +217,21 @@ store_8 = ptx("st.u64 [$0], $1;", "l,l", types.void, 2)
 store_4 = ptx("st.u32 [$0], $1;", "l,l", types.void, 2)
 store_1 = ptx("st.u8 [$0], $1;", "l,l", types.void, 2)
 
-_is_shared = ptx(
-    "{ .reg .pred p; isspacep.shared p, $1; selp.u64 $0, 1, 0, p; }", "=l,l", types.int64, 1
-)
-_is_local = ptx(
-    "{ .reg .pred p; isspacep.local p, $1; selp.u64 $0, 1, 0, p; }", "=l,l", types.int64, 1
-)
+
+def _space(name):
+    """Whether an address lies in a space: LLVM's own word, which it takes out of loops."""
+
+    def emit(context, builder, sig, args):
+        pointer = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.IntType(1), [pointer.type])
+        asked = cgutils.get_or_insert_function(builder.module, kind, f"llvm.nvvm.isspacep.{name}")
+        return builder.zext(builder.call(asked, [pointer]), _I64)
+
+    return intrinsic(lambda typingctx, address: (int64(int64), emit))
+
+
+_is_shared = _space("shared")
+_is_local = _space("local")
 
 # A value the optimiser cannot see through. Stepping a loop by one keeps it from being unrolled:
 # loops over packets turn once on a full warp, and four copies of their body only cost registers.

@@ -26,8 +26,6 @@ from gmpi.contract.wire import CONTROL_ABORT, CONTROL_BLOCKS, CONTROL_COMMANDS, 
 
 vote_all = lanes.vote_all
 ballot = lanes.ballot
-put_trace_note = lanes.put_trace_note
-get_trace_note = lanes.get_trace_note
 _word = ctypes.c_int64.from_address
 _pair = (ctypes.c_int64 * 2).from_address
 _KNOWN_BUFFERS = 1024

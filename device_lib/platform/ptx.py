@@ -25,12 +25,13 @@ def pack_tuple(context, builder, returns, values):
     return context.make_tuple(builder, returns, values)
 
 
-def ptx(template: str, constraints: str, returns, arity: int):
+def ptx(template: str, constraints: str, returns, arity: int, pure: bool = False):
     """An intrinsic of ``arity`` int64 arguments around one piece of inline PTX.
 
     Every one is volatile and clobbers memory: the compiler keeps them in program order among
-    each other and moves no ordinary access across. Where the PTX gives 32 bits (``=r``) the caller
-    gets an int64 of which the compiler knows that the upper half is 0.
+    each other and moves no ordinary access across. Not so a ``pure`` one, of whose calls with equal
+    arguments the compiler may keep one, before a loop. Where the PTX gives 32 bits (``=r``) the
+    caller gets an int64 of which the compiler knows that the upper half is 0.
     """
     outputs = [_I32 if c.endswith("r") else _I64 for c in constraints.split(",") if c[:1] == "="]
 
@@ -42,8 +43,8 @@ def ptx(template: str, constraints: str, returns, arity: int):
         else:
             result = ir.LiteralStructType(outputs)
         function = ir.FunctionType(result, [_I64] * arity)
-        text = f"{constraints},~{{memory}}" if constraints else "~{memory}"
-        out = builder.call(ir.InlineAsm(function, template, text, side_effect=True), args)
+        text = constraints if pure else ",".join(filter(None, (constraints, "~{memory}")))
+        out = builder.call(ir.InlineAsm(function, template, text, side_effect=not pure), args)
         if returns == types.void:
             return context.get_dummy_value()
         if len(outputs) == 1:

@@ -85,7 +85,7 @@ class Block:
         self.rows: dict[int, Any] = {}  # primitives.put_block_row
         self.put: tuple = ()  # primitives.put_block_4
         self.notes: dict[int, int] = defaultdict(int)  # primitives.put_block_note
-        self.trace_notes: dict[int, int] = defaultdict(int)  # primitives.put_trace_note
+        self.trace_notes: dict[int, int] = defaultdict(int)  # tracing_sim.put
         self.said: dict[int, list[Any]] = {}  # arguments_sim: calls that not all have made yet
 
 
@@ -225,14 +225,6 @@ def lane() -> Lane:
 def pause() -> None:
     """One turn of a waiting loop. Every spin in simulated code must call this."""
     lane().pause()
-
-
-def put_trace_note(index: int, value: int) -> None:
-    lane().block.trace_notes[index] = value
-
-
-def get_trace_note(index: int) -> int:
-    return lane().block.trace_notes[index]
 
 
 def meet(mask: int, value: Any, combine: Callable[..., Any] | None = None) -> Any:

@@ -11,23 +11,23 @@ beside it. Such *pairs* are in events, and the last ones in the ring's header as
 
 from __future__ import annotations
 
-EVENT_WORDS = 12
+EVENT_WORDS = 14
 EVENT_BYTES = EVENT_WORDS * 8  # also of a header
 
 # Words of an event, stored two at a time.
 EVENT_BEGIN = 0  # cycles
-EVENT_BEGIN_NS = 1  # the GPU's timer at the same moment, ns; 0: it was not read
-EVENT_WHAT = 2  # which call | scope << 16 | number in the ring, modulo 2**32, << 32
-EVENT_REQUEST = 3  # that it returns or waits for; 0: none
-EVENT_TYPE = 4  # communicator | datatype << 32
-EVENT_PEER = 5  # dest, source or root | tag, or partition << 32
-EVENT_COUNT = 6  # elements
-EVENT_END_NS = 7  # as EVENT_BEGIN_NS
-EVENT_END = 8  # cycles
-EVENT_ERROR = 9  # error class, | 1 << 32 where nothing was completed
-EVENT_ORIGIN = 10  # of the status: source | tag << 32
-EVENT_NBYTES = 11  # of the status
+EVENT_WHAT = 1  # which call | scope << 16 | NO_STATUS | number in the ring, modulo 2**32, << 32
+EVENT_REQUEST = 2  # that it returns or waits for; 0: none
+EVENT_TYPE = 3  # communicator | datatype << 32
+EVENT_PEER = 4  # dest, source or root | tag, or partition << 32
+EVENT_COUNT = 5  # elements
+EVENT_END = 6  # cycles
+EVENT_ERROR = 7  # error class, | 1 << 32 where nothing was completed
+EVENT_ORIGIN = 8  # of the status: source | tag << 32
+EVENT_NBYTES = 9  # of the status
+EVENT_PAIRS = 10  # (cycles, ns) of its begin and of its end, of an earlier event there, or 0
 SCOPE_SHIFT = 16
+NO_STATUS = 1 << 24  # the words of the status were not stored
 NUMBER_SHIFT = 32
 NOT_COMPLETE = 1 << 32
 SCOPES = ("block", "warp", "grid")
@@ -41,8 +41,8 @@ PERIOD_SHIFT = 17  # 70 us at most
 LONG_WAIT = 1 << 15  # a wait of so many cycles has a pair at its end
 
 # What a warp notes in shared memory, in words.
-NOTE_LAUNCH = 0  # of which launch, and
-NOTE_DUE = 1  # which block the notes are << 32 | when the next pair is due, cycles modulo 2**32
-NOTE_RING = 2  # its address
-NOTE_PROGRESS = 3  # events so far, modulo 2**32 | pairs so far << 32
+NOTE_KEY = 0  # of which launch ^ of which block
+NOTE_PROGRESS = 1  # when the next pair is due | events so far << 32, both modulo 2**32
+NOTE_FIRST = 2  # where the first event of its ring is
+NOTE_PAIRS = 3  # how many so far
 NOTE_WORDS = 4

@@ -21,9 +21,9 @@ _RETURNED = [
 #: An event as it lies in device memory (``gmpi/contract/trace.py``).
 STORED = np.dtype(
     [
-        ("begin", np.int64), ("begin_ns", np.int64),
-        ("call", np.uint16), ("scope", np.uint16), ("number", np.uint32),
-        *_GIVEN, ("end_ns", np.int64), ("end", np.int64), *_RETURNED,
+        ("begin", np.int64),
+        ("call", np.uint16), ("scope", np.uint8), ("no_status", np.uint8), ("number", np.uint32),
+        *_GIVEN, ("end", np.int64), *_RETURNED, ("pairs", np.int64, (2, 2)),
     ]
 )  # fmt: skip
 assert STORED.itemsize == EVENT_BYTES
@@ -31,7 +31,7 @@ assert STORED.itemsize == EVENT_BYTES
 EVENT = np.dtype(
     [
         ("begin", np.int64), ("end", np.int64),
-        ("call", np.uint16), ("scope", np.uint16), ("block", np.int64), ("warp", np.int64),
+        ("call", np.uint16), ("scope", np.uint8), ("block", np.int64), ("warp", np.int64),
         *_GIVEN, *_RETURNED,
     ]
 )  # fmt: skip
@@ -90,11 +90,11 @@ def read(raw: np.ndarray, launch: Launch, rate: Rate) -> tuple[np.ndarray, int, 
         for name, _ in _GIVEN + _RETURNED + [("call", 0), ("scope", 0)]:
             events[name] = stored[name]
         events["block"], events["warp"] = divmod(int(i), warps)
+        for name in ("source", "source_tag", "nbytes"):
+            events[name][stored["no_status"] != 0] = -1
         stamps = np.concatenate((stored["begin"], stored["end"]))
-        taken = np.concatenate((stored["begin_ns"], stored["end_ns"]))
-        pairs = np.concatenate(
-            (rings[i, : 16 * HEADER_PAIRS].view(np.int64).reshape(-1, 2), np.c_[stamps, taken])
-        )
+        header = rings[i, : 16 * HEADER_PAIRS].view(np.int64).reshape(-1, 2)
+        pairs = np.concatenate((header, stored["pairs"].reshape(-1, 2)))
         times, wrong = to_ns(stamps, pairs[pairs[:, 1] != 0], rate)
         events["begin"], events["end"] = np.split(times, 2)
         found.append(events)
