@@ -69,7 +69,7 @@ def make_collective_calls(
             request = start_reduction(ctx, call, sendbuf, recvbuf, count, datatype, op, comm)
             return error_of(ctx, request)
         word0, nbytes, send, recv = _reduction(ctx, call, sendbuf, recvbuf, count, datatype, comm)
-        error = direct_allreduce(ctx, word0, op, count, nbytes, send, recv)
+        error = direct_allreduce(ctx, word0, op, int64(count), nbytes, send, recv)
         if error != NOT_OURS:
             return error
         return perform(ctx, word0, message.pair(0, op), count, nbytes, send, recv).error
@@ -110,7 +110,7 @@ def make_collective_calls(
             ctx, buf, message.message_bytes(count, datatype), wire.FLAG_OUT
         )
         word0 = message.word0_of(wire.OP_BCAST, flags, comm, datatype)
-        error = direct_bcast(ctx, word0, root, count, nbytes, address)
+        error = direct_bcast(ctx, word0, root, int64(count), nbytes, address)
         if error != NOT_OURS:
             return error
         if nbytes > 0 and root != comm_rank(ctx, comm):

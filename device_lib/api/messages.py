@@ -68,7 +68,7 @@ def make_message_call(
         address, nbytes, flags = message.inspect(ctx, buf, nbytes, way)
         word0 = message.word0_of(op, flags, comm, datatype)
         if has_direct(ctx):
-            handle = direct(ctx, word0, message.pair(peer, tag), count, nbytes, address)
+            handle = direct(ctx, word0, message.pair(peer, tag), int64(count), nbytes, address)
             if handle != PROXIED_ROAD:
                 return end(ctx, handle)
         send, recv = (address, 0) if sends else (0, address)
