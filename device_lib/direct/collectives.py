@@ -31,6 +31,7 @@ from device_lib.platform.context import (
 )
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
+    SIMULATOR,
     ballot,
     device,
     int64,
@@ -46,7 +47,7 @@ from gmpi.contract.collectives import NOT_OURS
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.wire import COMMUNICATORS, LOW_32
 
-TOGETHER = 256  # threads
+TOGETHER = 32 if SIMULATOR else 256  # threads
 
 _BARRIER = collectives.BARRIER << collectives.KIND_SHIFT
 _BARRIER |= collectives.BARRIER << collectives.KIND_SHIFT + collectives.SIGNATURE_SHIFT
