@@ -1,7 +1,8 @@
 """The direct road: messages between GPUs that map each other's memory, without the proxies.
 
 Matching is counting (``gmpi/contract/channels.py``). ``table`` finds the channel of a call;
-``one_warp`` and ``all_threads`` are the quick ways of short messages, ``requests`` has all others;
+``one_warp`` and ``wide_messages`` are the quick ways of messages in one piece, ``requests`` has all
+others;
 ``sends`` and ``receives`` are one step of each, ``going_on`` takes them. In grid scope the leading
 block does all this; ``grid_team`` is how it has the others move bytes, ``grid_jobs`` what they do.
 In ``exchanges`` the leading warp does, and ``block_jobs`` are those of its block.

@@ -18,6 +18,7 @@ from device_lib.direct import own, rows, table
 from device_lib.direct.warp_messages import (
     ONE_EACH,
     TAKEN,
+    make_finish,
     make_take,
     put,
     put_many,
@@ -44,13 +45,13 @@ _DIRECT = 1 << HANDLE_DIRECT_SHIFT
 _KINDS = -1 << HANDLE_DIRECT_SHIFT | slots.CLAIMED | 1 << HANDLE_SENDS_SHIFT | rows.WIDE
 
 
-def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespace):
+def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
     """For one scope, all of whose threads call it together.
 
     Args:
         open_rest: (ctx, word0, peer_tag, length, address, row, remote, number) -> handle: goes on
             with what has been drawn.
-        all_threads: ``send`` and ``take`` of ``all_threads``, for what is larger.
+        wide: ``send`` and ``take`` of ``wide_messages``, for what is larger.
     """
     leads = scope.leads
     leading_lanes = scope.leading_lanes
@@ -59,8 +60,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
     put_4 = scope.put_4
     get_4 = scope.get_4
     get_4_same = scope.get_4_same
-    send_by_all = all_threads.send
-    take_by_all = all_threads.take
+    send_wide, take_wide = wide.send, wide.take
     part = parts_of(scope.name, "gmpi_direct")
 
     def make_send_quickly(put: Callable):
@@ -196,8 +196,25 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
     send_linked = part("send", 5, 4, make_send_quickly(put))
     send_many_linked = part("send_many", 5, 4, make_send_quickly(put_many))
     post_linked = part("post", 6, 4, post_quickly)
-    take_linked = part("take", 6, 4, make_take_quickly(make_take(store_some)))
-    take_many_linked = part("take_many", 6, 4, make_take_quickly(make_take(store_many)))
+    take_linked = part("take", 6, 4, make_take_quickly(make_take(make_finish(store_some))))
+    take_many_linked = part(
+        "take_many", 6, 4, make_take_quickly(make_take(make_finish(store_many)))
+    )
+
+    # wide: what has been drawn
+    @device
+    def go_on(ctx, word0, peer_tag, count, nbytes, address, row, remote, number):
+        """The handle of a call that has been left to ``requests``; PROXIED_ROAD: its channel is
+        none of ours."""
+        if row == table.UNSOUND:
+            if not is_sound(word0, count):
+                return PROXIED_ROAD
+            if not table.may_have_key(word0, peer_tag):
+                return table.without_channel(ctx, word0, peer_tag)
+            row = table.NOBODY if may_go_direct(ctx, word0) else table.NO_ROW
+        if row == table.NO_ROW:
+            return PROXIED_ROAD
+        return open_rest(ctx, word0, peer_tag, nbytes, address, row, remote, number)
 
     @device
     def send(ctx, word0, peer_tag, count, nbytes, address):
@@ -207,8 +224,15 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         What a call's arguments are is looked at in the library, where it costs no time: what the
         user's kernel finds out before a loop it may find out again in each turn.
         """
-        if leading_lanes() >= FULL_WARP and nbytes <= channels.ROOM:
-            if leads():
+        row = table.UNSOUND
+        remote = 0
+        number = 0
+        if leading_lanes() >= FULL_WARP:
+            if nbytes > channels.ROOM:
+                handle, row, remote, number = send_wide(
+                    ctx, word0, peer_tag, count, nbytes, address
+                )
+            elif leads():
                 if nbytes <= ONE_EACH:
                     handle, row, remote, number = send_linked(
                         ctx.device, word0, peer_tag, count, address
@@ -221,13 +245,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
                 handle, row, remote, number = follow_send()
             if handle != 0:
                 return handle
-            if row == table.NO_ROW:
-                return PROXIED_ROAD
-            if row != table.UNSOUND:
-                return open_rest(ctx, word0, peer_tag, nbytes, address, row, remote, number)
-        if is_sound(word0, count):
-            return send_by_all(ctx, word0, peer_tag, nbytes, address)
-        return PROXIED_ROAD
+        return go_on(ctx, word0, peer_tag, count, nbytes, address, row, remote, number)
 
     @device
     def post(ctx, word0, peer_tag, count, room, address):
@@ -246,15 +264,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
                 if room > channels.ROOM and leads() and gpu.lane_id() == 0:
                     own.note(ctx, handle)
                 return handle
-        if row == table.UNSOUND:
-            if not is_sound(word0, count):
-                return PROXIED_ROAD
-            if not table.may_have_key(word0, peer_tag):
-                return table.without_channel(ctx, word0, peer_tag)
-            row = table.NOBODY if may_go_direct(ctx, word0) else table.NO_ROW
-        if row == table.NO_ROW:
-            return PROXIED_ROAD
-        return open_rest(ctx, word0, peer_tag, room, address, row, remote, number)
+        return go_on(ctx, word0, peer_tag, count, room, address, row, remote, number)
 
     @device
     def is_short(handle):
@@ -290,7 +300,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, all_threads: SimpleNamespac
         """The same of any receive: (outcome, count, origin); outcome COMPLETED in place of
         TAKEN."""
         if not is_short(handle):
-            return take_by_all(ctx, handle, looks, leave)
+            return take_wide(ctx, handle, looks, leave)
         state, nbytes, length, origin = take_short(ctx, handle, looks, leave)
         if state == TAKEN:
             return COMPLETED | nbytes, elements_of(length, nbytes), origin

@@ -8,7 +8,7 @@ their own memory. Cells are in the sender's memory; one lane stores or reads the
 from __future__ import annotations
 
 from device_lib.move.copy import load_payload, store_payload
-from device_lib.move.mailbox import groups_of, put_mail, take_mail
+from device_lib.move.mailbox import groups_of, mail_word, put_mail, take_mail
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64, uint32
@@ -180,16 +180,21 @@ def write_wide_header(slot, nbytes, number, wide):
 
 
 @device
-def _bytes_in_wide(nbytes, wide):
-    """For how many of them packets are written."""
-    return channels.WIDE_ROOM if word_of_wide(wide) == channels.ALL_OF_IT else nbytes
+def wide_mail(nbytes, mark):
+    """``mail_word`` of a message in the wide slot.
+
+    Args:
+        nbytes: of the message.
+        mark: what its packets carry.
+    """
+    every = word_of_wide(mark >> 1) == channels.ALL_OF_IT
+    return mail_word(groups_of(channels.WIDE_ROOM if every else nbytes), mark)
 
 
 @device
 def put_wide(place, source, nbytes, wide, rank, size):
     """Stores the message whose number is ``wide`` to the wide slot at ``place``."""
-    groups = groups_of(_bytes_in_wide(nbytes, wide))
-    put_mail(place, source, nbytes, groups, mark_of(wide), rank, size)
+    put_mail(place, source, nbytes, wide_mail(nbytes, mark_of(wide)), rank, size)
 
 
 @device
@@ -202,8 +207,7 @@ def take_wide(ctx, place, target, nbytes, length, mark, rank, size):
     Returns:
         1 where waits were aborted before, else 0.
     """
-    groups = groups_of(_bytes_in_wide(length, mark >> 1))
-    return take_mail(ctx, place, target, nbytes, groups, mark, rank, size)
+    return take_mail(ctx, place, target, nbytes, wide_mail(length, mark), rank, size)
 
 
 @device

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import own, rows, table
-from device_lib.direct.all_threads import LENGTH_SENT, SLOT_SHIFT, draw, make_all_threads
 from device_lib.direct.claims import CLAIMED, FOREIGN, LOST, NOT_YET, RESUMED, claim_again
 from device_lib.direct.going_on import make_going_on
 from device_lib.direct.one_warp import PROXIED_ROAD, make_one_warp
 from device_lib.direct.sends import first_stage
 from device_lib.direct.synchronize import make_complete_open
 from device_lib.direct.warp_messages import LOOKS
+from device_lib.direct.wide_messages import LENGTH_SENT, SLOT_SHIFT, make_wide_messages
 from device_lib.direct.words import (
     call_of,
     elements_of,
@@ -113,7 +113,7 @@ def make_direct(
     advance, go_on = going_on.advance, going_on.go_on
     help_own, help_linked = going_on.help_own, going_on.help_one
 
-    # wide: what ``draw`` has returned
+    # wide: what ``table.draw`` has returned
     @device
     def open_rest(ctx, word0, peer_tag, nbytes, address, buffer, type_row, row, remote, number):
         """The handle of a request whose channel has been looked for; PROXIED_ROAD: it is not ours.
@@ -121,13 +121,15 @@ def make_direct(
         Args:
             address: of a buffer in one piece, or SCATTERED.
             buffer, type_row: then what ``proxied.scattered.place`` takes.
-            row, remote, number: what ``all_threads.draw`` has returned; number with LENGTH_SENT and
+            row, remote, number: what ``table.draw`` has returned; number with LENGTH_SENT and
                 a slot beside it.
         """
         sends = word0 & 0xFF == wire.OP_ISEND
         if row == table.NOBODY:  # in L1
             if leads() and lane_id() == 0:
-                row, remote, number, local, counters = draw(ctx, table.key_of(word0, peer_tag))
+                row, remote, number, local, counters = table.draw(
+                    ctx, table.key_of(word0, peer_tag)
+                )
             row, remote, number = broadcast_3(row, remote, number)
             sync()
         if row == table.NOBODY:
@@ -191,7 +193,7 @@ def make_direct(
         remote = 0
         number = 0
         if leads() and lane_id() == 0:
-            row, remote, number, local, counters = draw(ctx, key)
+            row, remote, number, local, counters = table.draw(ctx, key)
         row, remote, number = broadcast_3(row, remote, number)
         sync()
         address = wire.SCATTERED if nbytes > 0 else 0
@@ -348,8 +350,8 @@ def make_direct(
         return outcome, count, origin
 
     finish_linked = part("finish", 6, 3, finish_rest)
-    all_threads = make_all_threads(scope, open_in_one_piece)
-    quick = make_one_warp(scope, open_in_one_piece, all_threads)
+    wide = make_wide_messages(scope)
+    quick = make_one_warp(scope, open_in_one_piece, wide)
 
     def make_finish(take: Callable):
         """For what ``take`` takes."""
@@ -387,7 +389,7 @@ def make_direct(
         receive=quick.post,
         start_scattered=open_scattered,
         finish=make_finish(quick.take),
-        finish_longer=make_finish(all_threads.take),  # what is not ``is_short``
+        finish_longer=make_finish(wide.take),  # what is not ``is_short``
         is_short=quick.is_short,
         take_short=quick.take_short,
         finish_rest=finish_linked,

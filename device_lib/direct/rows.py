@@ -166,28 +166,8 @@ def claim(ctx, handle, mark):
 
 
 @device
-def claim_and_read(ctx, handle):
-    """(``claim``, LENGTH, ADDRESS, STAMP), all under way at once; one lane.
-
-    ADDRESS is SCATTERED where the row is not all there.
-    """
-    if not names_request(ctx, handle):
-        return FOREIGN, 0, wire.SCATTERED, 0
-    row = row_address(ctx, slots.slot_of(handle))
-    owner = gpu.cas_gpu(row + OWNER, handle, handle | slots.CLAIMED)
-    length = gpu.load_gpu(row + LENGTH)
-    address, stamp = gpu.read_packet(row + ADDRESS)
-    if stamp & wire.LOW_32 != handle & wire.LOW_32:
-        address = wire.SCATTERED
-    claimed = MINE
-    if owner != handle:
-        claimed = claim(ctx, handle, slots.CLAIMED)
-    return claimed, length, address, stamp
-
-
-@device
 def claim_to_help(ctx, handle):
-    """The same for a helper. BUSY: the request is still being entered."""
+    """``claim`` for a helper. BUSY: the request is still being entered."""
     ours = claim(ctx, handle, HELPED)
     if ours == MINE:
         row = row_address(ctx, slots.slot_of(handle))

@@ -256,3 +256,17 @@ def set_known_free(counters, number):
 def next_wide(counters):
     """The number of the next message in the wide slot, which is free."""
     return gpu.add_gpu(counters + channels.COUNTER_WIDE, 1) & channels.NUMBERS
+
+
+@device
+def draw(ctx, key):
+    """(row of the channel, where the other end is, number of the message, where our end is,
+    counters).
+
+    A number is drawn only on the direct road.
+    """
+    row, remote, local, counters = look_up(ctx, key)
+    number = 0
+    if is_direct(remote):
+        number = next_count(counters) & channels.NUMBERS
+    return row, remote, number, local, counters

@@ -162,18 +162,48 @@ def store_many(ctx, target, nbytes, slot, mark, low, word):
     return gpu.ballot(ALL_LANES, aborted != 0) == 0
 
 
-def make_take(store: Callable):
-    """
+def make_finish(store: Callable):
+    """For ``make_take``: the end of a receive that fits a slot.
+
     Args:
         store: ``store_some``, or ``store_many``.
     """
 
+    # wide: what ``take`` holds, in registers
+    @device
+    def finish(ctx, handle, target, length, origin, credit, slot, mark, nbytes, low, word):
+        if nbytes > uint32(length & rows.LENGTH_MASK):  # or not in the slot
+            return CLAIMED, 0, 0, NO_ORIGIN
+        if not store(ctx, target, nbytes, slot, mark, low, word):
+            return CLAIMED, 0, 0, NO_ORIGIN
+        if gpu.lane_id() == 0:  # the lanes have seen their packets
+            gpu.write_packet(credit, 0, int64(mark) << 32)
+            rows.close_row(ctx, handle)
+        return TAKEN, int64(nbytes), length, origin
+
+    return finish
+
+
+def make_take(finish: Callable):
+    """
+    Args:
+        finish: (ctx, handle, target, length, origin, credit, slot, mark, nbytes, low, word) -> what
+            ``take`` returns: ends a receive whose message has come. Its user's buffer, LENGTH and
+            origin; where the slot and its credit are; the message's mark, and what its first packet
+            says of its length, the same in all lanes; and what was there of the lane's own packet
+            when last looked.
+    """
+
     @device
     def take(ctx, handle, looks, leave):
-        """(what has become of it, bytes, LENGTH, origin), the same in all lanes; of a receive that
-        fits a slot.
+        """(what has become of it, bytes, LENGTH, origin), the same in all lanes; of a receive in
+        one piece.
 
         All lanes load and decide alike: where they part, a warp loses more than the loads cost.
+
+        Args:
+            looks: how often to look for the message.
+            leave: whether to give the claim back where it has not come.
         """
         if not rows.names_request(ctx, handle):
             return LOST, 0, 0, NO_ORIGIN
@@ -218,13 +248,6 @@ def make_take(store: Callable):
             low, word = gpu.read_packet(place)
             come = gpu.ballot(ALL_LANES, uint32(word >> 32) == mark)
         nbytes = gpu.shuffle_32(ALL_LANES, uint32(word), 0)
-        if nbytes > room:  # or not in the slot
-            return CLAIMED, 0, 0, NO_ORIGIN
-        if not store(ctx, target, nbytes, slot, mark, low, word):
-            return CLAIMED, 0, 0, NO_ORIGIN
-        if lane == 0:  # the lanes have seen their packets
-            gpu.write_packet(credit, 0, int64(mark) << 32)
-            rows.close_row(ctx, handle)
-        return TAKEN, int64(nbytes), length, origin
+        return finish(ctx, handle, target, length, origin, credit, slot, mark, nbytes, low, word)
 
     return take

@@ -239,35 +239,46 @@ _take_lean_linked = linked("gmpi_take_mail_lean", 7, 1, _make_take(_take_words_l
 
 
 @device
-def put_mail(place, source, nbytes, groups, seq, rank, size):
+def mail_word(groups, seq):
+    """What both ends know of a message.
+
+    Args:
+        groups: of packets to store, those behind its bytes empty; 0: as many as it takes, where it
+            is stored.
+        seq: the sequence number of the packets, 32 bits.
+    """
+    return groups << 32 | seq
+
+
+@device
+def put_mail(place, source, nbytes, word, rank, size):
     """Stores a message as packets at ``place``, by all ``size`` threads of a scope.
 
     Args:
         place: of the receiver, mapped here.
-        groups: of packets to store, those behind ``nbytes`` empty; 0: as many as it takes.
-        seq: the sequence number of the packets, 32 bits.
+        word: what ``mail_word`` returned.
     """
     if size > FEW_THREADS:
-        _put_lean_linked(place, source, nbytes, groups << 32 | seq, rank, size)
+        _put_lean_linked(place, source, nbytes, word, rank, size)
     else:
-        _put_linked(place, source, nbytes, groups << 32 | seq, rank, size)
+        _put_linked(place, source, nbytes, word, rank, size)
 
 
 @device
-def take_mail(ctx, place, target, nbytes, groups, seq, rank, size):
+def take_mail(ctx, place, target, nbytes, word, rank, size):
     """Moves the first ``nbytes`` of a message to ``target`` when they have come, and waits for the
     others; by all threads of a scope.
 
     Args:
         place: in our own memory.
-        groups: of packets that were stored.
+        word: as of ``put_mail``, with the groups that were stored.
 
     Returns:
         1 where waits were aborted before all of the thread's packets were there, else 0.
     """
     if size > FEW_THREADS:
-        return _take_lean_linked(ctx.mapped, place, target, nbytes, groups << 32 | seq, rank, size)
-    return _take_linked(ctx.mapped, place, target, nbytes, groups << 32 | seq, rank, size)
+        return _take_lean_linked(ctx.mapped, place, target, nbytes, word, rank, size)
+    return _take_linked(ctx.mapped, place, target, nbytes, word, rank, size)
 
 
 @device
@@ -285,4 +296,4 @@ def take_commanded(ctx, places, mailed, target, nbytes, rank, size):
         & (1 << wire.MAILED_TICKET_SHIFT - wire.MAILED_GROUPS_SHIFT) - 1
     )
     seq = (mailed >> wire.MAILED_TICKET_SHIFT << 1 | 1) & wire.LOW_32
-    return take_mail(ctx, place, target, nbytes, groups, seq, rank, size)
+    return take_mail(ctx, place, target, nbytes, mail_word(groups, seq), rank, size)

@@ -119,7 +119,7 @@ def make_send_bytes(scope: Scope, fill: Callable) -> Callable:
             first: of ``fill``.
         """
         if place & MAILED_MARK != 0:
-            put_mail(place ^ MAILED_MARK, send, out, 0, handle & LOW_32, rank(), size())
+            put_mail(place ^ MAILED_MARK, send, out, handle & LOW_32, rank(), size())
         else:
             fill(ctx, handle, place, send, out, first)
 

@@ -1,0 +1,230 @@
+"""Messages in one piece that are too large for a slot: in the wide slot, moved by all threads.
+
+As ``one_warp``: the leading warp carries out the call. The others wait at a barrier of the user's
+kernel, read what is to be moved from shared memory, and meet again when it has been. They run
+through nothing else: of a block of 1024 threads, an instruction of all warps takes as long as eight
+of one warp. What is longer than the wide slot, or not as expected, is left to ``requests``.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from device_lib.direct import own, packets, rows, table
+from device_lib.direct.claims import CLAIMED, LOST
+from device_lib.direct.receives import begin_long
+from device_lib.direct.warp_messages import TAKEN, free_slots, make_finish, make_take, store_many
+from device_lib.direct.words import elements_of
+from device_lib.move.mailbox import put_mail, take_mail
+from device_lib.move.message import is_sound, size_of
+from device_lib.platform import primitives as gpu
+from device_lib.platform.context import leads_grid
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import device, int64, uint32
+from device_lib.platform.scope import ALL_LANES, FULL_WARP, Scope
+from device_lib.proxied import slots
+from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
+from gmpi.contract import channels
+from gmpi.contract.constants import SUCCESS
+from gmpi.contract.wire import LOW_32
+
+# What has become of a send, in lane 0.
+_LEFT = 0  # to ``requests``
+_IN_WIDE_SLOT = 1
+_LONG = 2  # the same, but its length may be sent before
+
+# Beside the number of a message that is left to ``requests``:
+LENGTH_SENT = 1 << 32
+SLOT_SHIFT = 33  # the request's slot + 1, where there is one
+
+# What has become of a receive, in place of TAKEN or CLAIMED: the message is in the wide slot, and
+# all threads know that they have to move it.
+_COMES = 6
+_CUT_OFF = 7
+
+
+@device
+def _way(ctx, nbytes, draws, number, free, local, counters):
+    """(which way is free for a message, its number in the wide slot), in lane 0; the leading warp.
+
+    Args:
+        draws: whether lane 0 has drawn ``number`` and ``free``, as in ``one_warp``.
+    """
+    in_wide = nbytes <= channels.WIDE_ROOM and leads_grid(ctx) == 0  # a grid moves it together
+    wanted = channels.DEPTH if in_wide else 1
+    ahead = table.slots_ahead(free, number)
+    if gpu.shuffle(ALL_LANES, 1 if draws and ahead < wanted else 0, 0):
+        ahead = free_slots(ALL_LANES, FULL_WARP, local, counters, uint32(number))
+    way = _LEFT
+    wide = 0
+    if draws and ahead >= wanted and not packets.refreshed(number):
+        way = _LONG
+        if in_wide:
+            way = _IN_WIDE_SLOT
+            wide = table.next_wide(counters)
+        elif nbytes <= channels.WIDE_ROOM:
+            way = _LEFT
+    return way, wide
+
+
+def make_wide_messages(scope: Scope) -> SimpleNamespace:
+    """For one scope, whose leading warp is full, and all of whose threads call it together."""
+    rank = scope.rank
+    size = scope.size
+    leads = scope.leads
+    leading_lanes = scope.leading_lanes
+    sync_full = scope.sync_full
+    sync_full_or = scope.sync_full_or
+    put_row = scope.put_row
+    get_row = scope.get_row
+    put_4 = scope.put_4
+    get_4 = scope.get_4
+    get_4_same = scope.get_4_same
+    part = parts_of(scope.name, "gmpi_direct")
+    finish_in_slot = make_finish(store_many)
+
+    # --- sends ------------------------------------------------------------------------------------
+
+    @device
+    def carry(address, nbytes, handle, word, place, number):
+        """Has a message moved that is not left: all threads, with what the leading warp has put."""
+        sync_full()  # that is there
+        handle, word, place, number = get_4(handle, word, place, number)
+        if handle != 0:
+            put_mail(place, address, nbytes, word, int64(rank()), int64(size()))
+        sync_full()  # the buffer is the caller's again
+        return handle, word, place, number
+
+    @device
+    def send_by_leader(ctx, word0, peer_tag, count, address):
+        """(handle, row, where the other end is, number with LENGTH_SENT and a slot beside it);
+        handle 0: left to ``requests``."""
+        sound = is_sound(word0, count) & table.may_have_key(word0, peer_tag)
+        key = table.key_as_it_is(word0, peer_tag)
+        road = table.road_of(ctx, key)
+        found, at, remote, local, counters = table.glance(ctx, key)
+        draws = found & sound & (gpu.lane_id() == 0)
+        number, free = gpu.draw_if(
+            counters + channels.COUNTER_NUMBER, counters + channels.COUNTER_FREE, draws
+        )
+        number &= channels.NUMBERS
+        nbytes = count * size_of(word0) if sound else 0
+        slot = int64(-1)
+        if draws and nbytes > channels.WIDE_ROOM:
+            likely = slots.guess(ctx)
+            slot = likely if slots.take_if_free(ctx, likely) else -1
+        sync_full()  # what other threads wrote to the buffer; and before ``put_4``
+        way, wide = _way(ctx, nbytes, draws, number, free, local, counters)
+        handle = 0
+        row = table.NO_ROW
+        if road != 0:
+            row = table.row_seen(draws, at, remote)
+        if not sound:
+            row = table.UNSOUND
+        if way == _IN_WIDE_SLOT:
+            slot_too = packets.inbox_slot(remote, number)
+            packets.write_wide_header(slot_too, nbytes, number, wide)
+            handle = slots.error_handle(SUCCESS)
+            row = packets.wide_mail(nbytes, packets.mark_of(wide))
+            remote += channels.WIDE_SLOT
+        else:
+            # A receiver that has been told holds a staging buffer. So whoever may have to wait for
+            # a slot tells it later.
+            if way == _LONG and slot >= 0:
+                packets.write_length(packets.inbox_slot(remote, number), nbytes, number)
+                number |= LENGTH_SENT
+            number |= (slot + 1) << SLOT_SHIFT
+        put_4(handle, row, remote, number)
+        return carry(address, nbytes, handle, row, remote, number)
+
+    send_linked = part("send_wide", 7, 4, send_by_leader)
+
+    @device
+    def send(ctx, word0, peer_tag, count, nbytes, address):
+        """(handle, row, where the other end is, number), as ``send_by_leader``."""
+        if leads():
+            return send_linked(ctx, word0, peer_tag, count, address)
+        sync_full()
+        return carry(address, nbytes, 0, 0, 0, 0)
+
+    # --- receives ---------------------------------------------------------------------------------
+
+    @device
+    def move(ctx, target, place, nbytes, word):
+        """Whether a message has been moved to the user's buffer, by all threads; not where waits
+        were aborted."""
+        aborted = take_mail(ctx, place, target, nbytes, word, int64(rank()), int64(size()))
+        return not sync_full_or(aborted)
+
+    # wide: as ``warp_messages.make_take`` says
+    @device
+    def finish(ctx, handle, target, length, origin, credit, slot, mark, nbytes, low, word):
+        room = length & rows.LENGTH_MASK
+        if nbytes < uint32(channels.ALL_OF_IT):
+            return finish_in_slot(
+                ctx, handle, target, length, origin, credit, slot, mark, nbytes, low, word
+            )
+        low = gpu.shuffle(ALL_LANES, low, 0)
+        if nbytes == uint32(channels.LONG) and gpu.lane_id() == 0:
+            begin_long(ctx, handle, low, room)  # the sender waits for it
+        total = low & LOW_32
+        if nbytes != uint32(channels.WIDE) or total > room:
+            return CLAIMED, 0, 0, NO_ORIGIN
+        place = packets.wide_slot_of(slot, int64(mark >> 1))
+        mail = packets.wide_mail(total, low >> channels.WIDE_LENGTH_BITS & LOW_32)
+        put_row(gpu.lane_id(), place, target, mail)
+        put_4(_COMES, total, length, origin)
+        sync_full()
+        if not move(ctx, target, place, total, mail):
+            return _CUT_OFF, 0, 0, NO_ORIGIN
+        if gpu.lane_id() == 0:
+            gpu.write_packet(credit, 0, int64(mark) << 32)
+            rows.close_row(ctx, handle)
+        return _COMES, total, length, origin
+
+    take_alone = make_take(finish)
+
+    @device
+    def take_by_leader(ctx, handle, looks, leave):
+        """(what has become of it, bytes, LENGTH, origin) of a receive in one piece."""
+        sync_full()  # before ``put_4``
+        state, nbytes, length, origin = take_alone(ctx, handle, looks, leave)
+        if (state == TAKEN or state == _COMES) and gpu.lane_id() == 0:
+            own.forget(handle)
+        if state == _COMES:
+            return TAKEN, nbytes, length, origin
+        if state == _CUT_OFF:
+            return CLAIMED, 0, 0, NO_ORIGIN
+        put_4(state, nbytes, length, origin)
+        sync_full()
+        return get_4_same(state, nbytes, length, origin)
+
+    @device
+    def follow(ctx):
+        """The same, in the other warps."""
+        sync_full()
+        sync_full()
+        state, nbytes, length, origin = get_4_same(0, 0, 0, 0)
+        if state == _COMES:
+            place, target, mail = get_row(0, 0, 0, 0)
+            state = TAKEN if move(ctx, target, place, nbytes, mail) else CLAIMED
+        return state, nbytes, length, origin
+
+    take_linked = part("take_wide", 6, 4, take_by_leader)
+
+    @device
+    def take(ctx, handle, looks, leave):
+        """Waits a little for a message in one piece: (outcome, count, origin), as
+        ``one_warp.take``."""
+        if leading_lanes() < FULL_WARP:
+            return LOST, 0, NO_ORIGIN  # for the slow way, as if somebody else had it
+        if leads():
+            state, nbytes, length, origin = take_linked(ctx, handle, looks, leave)
+        else:
+            state, nbytes, length, origin = follow(ctx)
+        if state == TAKEN:
+            return COMPLETED | nbytes, elements_of(length, nbytes), origin
+        return state, 0, NO_ORIGIN
+
+    return SimpleNamespace(send=send, take=take)
