@@ -3,8 +3,8 @@
     mpiexec -n 2 python benchmarks/roads.py [-m 8:1M] [--threads 256 1024] [--json FILE]
 
 The direct road is that of a communicator without wildcards; the proxied one that of any other. The
-receive is posted, then sent and waited for: one way is half a round trip, by the GPU's clock.
-Every payload is checked.
+receive is posted, then sent and waited for: one way is half a round trip, by the GPU's clock. On
+the direct road also in the other order: sent first, then received. Every payload is checked.
 """
 
 from __future__ import annotations
@@ -50,6 +50,24 @@ def exchange(ctx, out, back, n, me, rounds, skip, cycles, comm):
         GMPI_Wait(ctx, send)
         if me == 0:
             GMPI_Wait(ctx, receive)
+        if cuda.threadIdx.x == 0 and i >= skip:
+            cycles[i - skip] = gmpi.clock() - begin
+
+
+# wide: the same
+@cuda.jit
+def exchange_sent_first(ctx, out, back, n, me, rounds, skip, cycles, comm):
+    """The same calls, in the order of MPI's usual ping-pongs: Send, then Recv."""
+    peer = 1 - me
+    for i in range(rounds):
+        begin = gmpi.clock()
+        if me == 0:
+            send = GMPI_Isend(ctx, out, n, gmpi.BYTE, peer, 1, comm)
+        receive = GMPI_Irecv(ctx, back, n, gmpi.BYTE, peer, 1, comm)
+        GMPI_Wait(ctx, receive)
+        if me == 1:
+            send = GMPI_Isend(ctx, out, n, gmpi.BYTE, peer, 1, comm)
+        GMPI_Wait(ctx, send)
         if cuda.threadIdx.x == 0 and i >= skip:
             cycles[i - skip] = gmpi.clock() - begin
 
@@ -120,9 +138,10 @@ def latency(
     *,
     blocks: int = 1,
     registered: bool = False,
+    sent_first: bool = False,
 ) -> dict[str, float]:
     """One way by one block, or by all ``blocks`` of a grid."""
-    run, verify = exchange, exchange_checked
+    run, verify = exchange_sent_first if sent_first else exchange, exchange_checked
     if blocks > 1:
         run, verify = _grid_kernels.exchange, _grid_kernels.exchange_checked
     rounds = 3 if gmpi.SIMULATOR else 3000 if n <= 65536 else 300 if n <= 1 << 20 else 30
@@ -211,6 +230,8 @@ def block_row(
         row[name] = latency(g, comm, road, n, threads)
     if n >= LONG:
         row["registered"] = latency(g, comm, gmpi.COMM_WORLD, n, threads, registered=True)
+    if "direct" in roads:
+        row["sent_first"] = latency(g, comm, gmpi.COMM_WORLD, n, threads, sent_first=True)
     if comm.rank == 0:
         found = "".join(f"{row[r]['p50']:>10.2f}{row[r]['p99']:>10.2f}" for r in list(row)[2:])
         print(f"{n:<10}{threads:>6}{found}", flush=True)
@@ -235,8 +256,8 @@ def main() -> int:
         roads = {"direct": gmpi.COMM_WORLD, "proxied": g.comm(other)}
         if comm.rank == 0:
             print(
-                f"# one way in us (p50, p99) on {place}: {', '.join(args.roads)}; "
-                f"from {LONG} bytes on also direct with registered buffers"
+                f"# one way in us (p50, p99) on {place}: {', '.join(args.roads)}; from {LONG} "
+                "bytes on also direct with registered buffers; direct, and sent before received"
             )
         rows = [
             block_row(g, comm, {name: roads[name] for name in args.roads}, n, threads)
