@@ -116,14 +116,14 @@ def put(nbytes, address, remote, local, counters, number, free, draws):
 @device
 def put_many(nbytes, address, remote, local, counters, number, free, draws):
     """The same of a longer one."""
-    end = many_packets.full_packets(address, nbytes)
+    many = many_packets.together(address, nbytes)
     first, nothing = load_payload(address, channels.HEADER_PAYLOAD)
-    six = many_packets.load_six(address, uint32(gpu.lane_id()), end)
+    six = many_packets.load_six(many_packets.first_payload(address), many_packets.left_of(many))
     ready = _may_put(local, counters, number, free, draws)
     if gpu.ballot(ALL_LANES, ready) != 0:
         number = gpu.shuffle_32(ALL_LANES, number, 0)
         slot = packets.inbox_slot(remote, number)
-        many_packets.put(slot, address, nbytes, packets.mark_of(number), first, end, six)
+        many_packets.put(slot, address, nbytes, packets.mark_of(number), first, many, six)
     return ready
 
 

@@ -16,7 +16,7 @@ import struct
 from functools import partial
 
 from device_lib.platform.library import linked
-from device_lib.platform.primitives import SIMULATOR, device, int64, opaque
+from device_lib.platform.primitives import SIMULATOR, device, int64, opaque, uint32
 from gmpi.contract.wire import PACKET_PAYLOAD
 
 _WARP_BYTES = 32 * 16  # what the lanes of a full warp move in one access each
@@ -41,6 +41,12 @@ if SIMULATOR:
         elif valid > 0:
             data = _12_BYTES.pack(low & _WORD, high & 0xFFFFFFFF)
             MEMORY[address : address + valid] = data[:valid]
+
+    def load_words(address, left, before):
+        return load_payload(address + before, left - before)
+
+    def store_words(address, low, high, left, before):
+        store_payload(address + before, low, high, left - before)
 
     load_12 = partial(_12_BYTES.unpack_from, MEMORY)
 
@@ -126,6 +132,31 @@ else:
                 store_4(address + 4, low >> 32)
             if valid >= 12:
                 store_4(address + 8, high)
+
+    @device
+    def load_words(address, left, before):
+        """``load_payload`` of words at multiples of 4, as far as there are any: without a branch.
+
+        Args:
+            left: bytes from ``address`` on, less than 2**32.
+            before: of these, before the packet's.
+        """
+        address += before
+        first = load_4_if(address, left > uint32(before))
+        second = load_4_if(address + 4, left > uint32(before + 4))
+        third = load_4_if(address + 8, left > uint32(before + 8))
+        return int64(first) | int64(second) << 32, int64(third)
+
+    @device
+    def store_words(address, low, high, left, before):
+        """``store_payload``, likewise."""
+        address += before
+        if left > uint32(before):
+            store_4(address, low)
+        if left > uint32(before + 4):
+            store_4(address + 4, low >> 32)
+        if left > uint32(before + 8):
+            store_4(address + 8, high)
 
     @device
     def load_12(address):
