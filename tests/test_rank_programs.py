@@ -58,7 +58,7 @@ MPICH_ONLY = {
         "counts", "neighbours", "random_counts --seeds=0:3", "random_counts --narrow --seeds=4:6",
         "exchanges --some", "counts --direct",
         "random_requests --seeds=5:7",
-        "planted", "direct --some", "datatypes --direct --small --some",
+        "planted", "direct --some", "each_size --some", "datatypes --direct --small --some",
         "ROAD=proxied partitioned --some",
         "collectives --direct --some", "grid --direct --some",
     ],

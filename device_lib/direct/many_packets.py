@@ -1,19 +1,21 @@
 """A message that fits a slot, but has more packets than a warp has lanes, by one full warp.
 
-All packets but the first bring 12 bytes each. A lane moves each 32nd of these, several at a time: a
-wait for memory takes longer than all their instructions. There are registers for six where they are
-sent, for four where they are awaited. That goes for whole words at multiples of 4, the last packet
-need not be full. Of other messages what fills packets is moved like that, and the rest, at most one
-packet where words lie at multiples of 4, one by one.
+Lane ``k`` moves packets ``k``, ``k + 32`` and so on, several at a time: a wait for memory takes
+longer than all their instructions. There are registers for six where they are sent, for four where
+they are awaited. That goes for whole words at multiples of 4; the last packet need not be full. Of
+other messages what fills packets is moved like that, and the rest one by one: at most one packet
+where the buffer lies at a multiple of 4.
 
-Where a lane is in the message is how many bytes are *left* from the lane's next packet on.
+All packets but the first bring 12 bytes each, as if the first one began 4 bytes before the message.
+Where a lane is in the message is how many bytes are *left*, from the beginning of its next packet
+on.
 """
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
 from device_lib.direct import packets
-from device_lib.move.copy import load_payload, load_words, store_payload, store_words
+from device_lib.move.copy import load_words, store_words
 from device_lib.platform import primitives as gpu
 from device_lib.platform.primitives import device, int64, uint32
 from device_lib.platform.scope import FULL_WARP
@@ -32,18 +34,17 @@ def _packets_of(nbytes):
 
 @device
 def together(address, nbytes):
-    """How many bytes of a message, behind those of the first packet, are moved several packets at a
-    time.
+    """How many bytes of a message are moved several packets at a time.
 
     Args:
         address: of the user's buffer.
     """
-    rest = uint32(max(nbytes, HEADER_PAYLOAD) - HEADER_PAYLOAD)
-    if address & 3 != 0:
+    if address & 3 != 0 or nbytes < uint32(HEADER_PAYLOAD):
         return uint32(0)
-    if rest & uint32(3) != 0:
-        return uint32(_packets_of(rest) * uint32(PACKET_PAYLOAD))
-    return rest
+    if nbytes & uint32(3) == 0:
+        return uint32(nbytes)
+    rest = _packets_of(uint32(nbytes - uint32(HEADER_PAYLOAD))) * uint32(PACKET_PAYLOAD)
+    return uint32(uint32(HEADER_PAYLOAD) + uint32(rest))
 
 
 @device
@@ -52,53 +53,67 @@ def _minus(left, done):
 
 
 @device
-def left_of(many):
+def _left_at(many):
     """What is left from the lane's first packet on, of what ``together`` returned."""
-    return _minus(many, uint32(gpu.lane_id()) * uint32(PACKET_PAYLOAD))
+    shifted = uint32(many + uint32(packets.SHIFT)) if many != 0 else uint32(0)
+    return _minus(shifted, uint32(gpu.lane_id()) * uint32(PACKET_PAYLOAD))
 
 
 @device
-def first_payload(address):
-    """Where the bytes of the lane's first packet are in a buffer."""
-    return address + HEADER_PAYLOAD + uint32(gpu.lane_id()) * uint32(PACKET_PAYLOAD)
+def _begin_in(buffer):
+    """Where the lane's first packet begins in a buffer; of lane 0, before it."""
+    return buffer + uint32(gpu.lane_id()) * uint32(PACKET_PAYLOAD) - packets.SHIFT
 
 
 @device
-def load_six(address, left):
-    """A lane's next six packets, as far as there are so many, all under way together.
+def _first_of(address, left, whole):
+    """(where the bytes of the lane's first packet are, how many are left from there on, but not
+    more than the packet has room for); ``whole``: whether it is not that of the message."""
+    if whole:
+        return address, left
+    return address + packets.SHIFT, min(_minus(left, packets.SHIFT), uint32(HEADER_PAYLOAD))
 
-    Args:
-        address: of the bytes of the first of the six.
-    """
-    a, p = load_words(address, left, 0)
+
+@device
+def load_six(buffer, many):
+    """The lane's first six packets of a message, as far as there are so many, all under way
+    together."""
+    address = _begin_in(buffer)
+    left = _left_at(many)
+    begin, there = _first_of(address, left, gpu.lane_id() != 0)
+    a, p = load_words(begin, there, 0)
+    b, q, c, r, d, s, e, t, f, u = _load_five(address, left)
+    return a, p, b, q, c, r, d, s, e, t, f, u
+
+
+@device
+def _load_five(address, left):
+    """Five packets behind one at ``address``."""
     b, q = load_words(address, left, _PAYLOAD_STEP)
     c, r = load_words(address, left, 2 * _PAYLOAD_STEP)
     d, s = load_words(address, left, 3 * _PAYLOAD_STEP)
     e, t = load_words(address, left, 4 * _PAYLOAD_STEP)
     f, u = load_words(address, left, 5 * _PAYLOAD_STEP)
-    return a, p, b, q, c, r, d, s, e, t, f, u
+    return b, q, c, r, d, s, e, t, f, u
 
 
 @device
-def put(slot, source, nbytes, mark, first, many, six):
+def put(slot, source, nbytes, mark, many, six):
     """Stores a message to its slot.
 
     Args:
         mark: of its number.
-        first: its first 8 bytes.
         many: what ``together`` returned.
-        six: what ``load_six`` returned of the lane's first packets.
+        six: what ``load_six`` returned.
     """
-    lane = uint32(gpu.lane_id())
     bits = int64(mark) << 32
-    if lane == 0:
-        gpu.write_packet(slot, first, int64(nbytes) | bits)
-    slot += PACKET_BYTES
-    at = slot + lane * uint32(PACKET_BYTES)
-    address = first_payload(source)
-    left = left_of(many)
+    at = slot + uint32(gpu.lane_id()) * uint32(PACKET_BYTES)
+    address = _begin_in(source)
+    left = _left_at(many)
+    a, p, b, q, c, r, d, s, e, t, f, u = six
+    if gpu.lane_id() == 0:
+        p = int64(nbytes)
     while left != 0:
-        a, p, b, q, c, r, d, s, e, t, f, u = six
         gpu.write_packet(at, a, p | bits)
         if left > uint32(_PAYLOAD_STEP):
             gpu.write_packet(at + _STEP, b, q | bits)
@@ -113,54 +128,86 @@ def put(slot, source, nbytes, mark, first, many, six):
         at += 6 * _STEP
         address += 6 * _PAYLOAD_STEP
         left = _minus(left, 6 * _PAYLOAD_STEP)
-        six = load_six(address, left)
-    packet, begin = _first_of_rest(nbytes, many)
-    while begin < nbytes:
-        low, high = load_payload(source + begin, uint32(nbytes - begin))
-        gpu.write_packet(slot + packet * uint32(PACKET_BYTES), low, high & LOW_32 | bits)
+        a, p = load_words(address, left, 0)
+        b, q, c, r, d, s, e, t, f, u = _load_five(address, left)
+    packet, end = _rest(nbytes, many)
+    while packet < end:
+        low, high = packets.load_packet(source, nbytes, packet)
+        gpu.write_packet(slot + packet * uint32(PACKET_BYTES), low, high | bits)
         packet = uint32(packet + uint32(FULL_WARP))
-        begin = uint32(begin + uint32(_PAYLOAD_STEP))
 
 
 @device
-def _first_of_rest(nbytes, many):
-    """(the lane's first packet of those that are moved one by one, counted without the message's
-    first one; the first byte that it brings: ``nbytes`` or more if there is none)."""
-    packet = uint32(_packets_of(many) + uint32(gpu.lane_id()))
-    begin = uint32(packet * uint32(PACKET_PAYLOAD) + uint32(HEADER_PAYLOAD))
-    return packet, begin if many + uint32(HEADER_PAYLOAD) < nbytes else uint32(nbytes)
+def _rest(nbytes, many):
+    """(the lane's first packet of those that are moved one by one, the end of these)."""
+    before = uint32(0)
+    if many != 0:
+        before = uint32(uint32(1) + _packets_of(uint32(many - uint32(HEADER_PAYLOAD))))
+    end = uint32(packets.count(int64(nbytes))) if many < nbytes or many == 0 else before
+    return uint32(before + uint32(gpu.lane_id())), end
 
 
 @device
-def take(ctx, slot, target, nbytes, mark, first):
+def look(slot, room, bits):
+    """(low and high word of the lane's first four packets, one after the other).
+
+    Args:
+        room: of the user's buffer: packets for which it has none are not loaded.
+        bits: the message's mark, where a packet has it.
+    """
+    at = slot + uint32(gpu.lane_id()) * uint32(PACKET_BYTES)
+    left = _left_at(room)
+    a, p = gpu.read_packet(at if left != 0 else slot)
+    b, q, c, r, d, s = _look_at_three(at, left, bits)
+    return a, p, b, q, c, r, d, s
+
+
+@device
+def _look_at_three(at, left, bits):
+    """Three packets behind one at ``at``."""
+    b, q = gpu.read_packet_if(at + _STEP, bits, left > uint32(_PAYLOAD_STEP))
+    c, r = gpu.read_packet_if(at + 2 * _STEP, bits, left > uint32(2 * _PAYLOAD_STEP))
+    d, s = gpu.read_packet_if(at + 3 * _STEP, bits, left > uint32(3 * _PAYLOAD_STEP))
+    return b, q, c, r, d, s
+
+
+@device
+def _is_missing(word, bits, wanted):
+    return wanted and (word ^ bits) >> 32 & LOW_32 != 0
+
+
+@device
+def take(ctx, slot, target, nbytes, mark, four):
     """Stores a message whose first packet has come to the user's buffer.
 
     Args:
-        first: its first 8 bytes, in lane 0.
+        four: what ``look`` returned.
 
     Returns:
         1 where waits were aborted before a lane's packets were there, else 0.
     """
-    lane = uint32(gpu.lane_id())
     bits = int64(mark) << 32
     many = together(target, nbytes)
-    slot += PACKET_BYTES
-    at = slot + lane * uint32(PACKET_BYTES)
-    to = first_payload(target)
-    left = left_of(many)
+    at = slot + uint32(gpu.lane_id()) * uint32(PACKET_BYTES)
+    address = _begin_in(target)
+    left = _left_at(many)
+    whole = gpu.lane_id() != 0
+    a, p, b, q, c, r, d, s = four
     looks = uint32(0)
     while left != 0:
-        a, p = gpu.read_packet(at)
-        b, q = gpu.read_packet_if(at + _STEP, bits, left > uint32(_PAYLOAD_STEP))
-        c, r = gpu.read_packet_if(at + 2 * _STEP, bits, left > uint32(2 * _PAYLOAD_STEP))
-        d, s = gpu.read_packet_if(at + 3 * _STEP, bits, left > uint32(3 * _PAYLOAD_STEP))
-        if ((p ^ bits) | (q ^ bits) | (r ^ bits) | (s ^ bits)) >> 32 & LOW_32 == 0:
-            store_words(to, a, p, left, 0)
-            store_words(to, b, q, left, _PAYLOAD_STEP)
-            store_words(to, c, r, left, 2 * _PAYLOAD_STEP)
-            store_words(to, d, s, left, 3 * _PAYLOAD_STEP)
+        missing = _is_missing(p, bits, True)
+        missing = missing or _is_missing(q, bits, left > uint32(_PAYLOAD_STEP))
+        missing = missing or _is_missing(r, bits, left > uint32(2 * _PAYLOAD_STEP))
+        missing = missing or _is_missing(s, bits, left > uint32(3 * _PAYLOAD_STEP))
+        if not missing:
+            begin, there = _first_of(address, left, whole)
+            store_words(begin, a, p, there, 0)
+            store_words(address, b, q, left, _PAYLOAD_STEP)
+            store_words(address, c, r, left, 2 * _PAYLOAD_STEP)
+            store_words(address, d, s, left, 3 * _PAYLOAD_STEP)
+            whole = True
             at += 4 * _STEP
-            to += 4 * _PAYLOAD_STEP
+            address += 4 * _PAYLOAD_STEP
             left = _minus(left, 4 * _PAYLOAD_STEP)
         else:
             looks = uint32(looks + uint32(1))
@@ -170,15 +217,15 @@ def take(ctx, slot, target, nbytes, mark, first):
             ):
                 return 1
             gpu.spin()
-    if lane == 0:
-        store_payload(target, first, 0, min(nbytes, uint32(HEADER_PAYLOAD)))
-    packet, begin = _first_of_rest(nbytes, many)
-    while begin < nbytes:
+        if left != 0:
+            a, p = gpu.read_packet(at)
+            b, q, c, r, d, s = _look_at_three(at, left, bits)
+    packet, end = _rest(nbytes, many)
+    while packet < end:
         place = slot + packet * uint32(PACKET_BYTES)
         low, word, aborted = packets.await_packet(ctx.mapped, place, int64(mark))
         if aborted != 0:
             return 1
-        store_payload(target + begin, low, word & LOW_32, uint32(nbytes - begin))
+        packets.store_packet(target, nbytes, packet, low, word)
         packet = uint32(packet + uint32(FULL_WARP))
-        begin = uint32(begin + uint32(_PAYLOAD_STEP))
     return 0

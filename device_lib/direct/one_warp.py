@@ -15,9 +15,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import own, rows, table
+from device_lib.direct.many_packets import look
 from device_lib.direct.warp_messages import (
     ONE_EACH,
     TAKEN,
+    look_at_one,
     make_finish,
     make_take,
     put,
@@ -196,9 +198,11 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
     send_linked = part("send", 5, 4, make_send_quickly(put))
     send_many_linked = part("send_many", 5, 4, make_send_quickly(put_many))
     post_linked = part("post", 6, 4, post_quickly)
-    take_linked = part("take", 6, 4, make_take_quickly(make_take(make_finish(store_some))))
+    take_linked = part(
+        "take", 6, 4, make_take_quickly(make_take(look_at_one, make_finish(store_some)))
+    )
     take_many_linked = part(
-        "take_many", 6, 4, make_take_quickly(make_take(make_finish(store_many)))
+        "take_many", 6, 4, make_take_quickly(make_take(look, make_finish(store_many)))
     )
 
     # wide: what has been drawn

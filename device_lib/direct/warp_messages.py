@@ -117,23 +117,36 @@ def put(nbytes, address, remote, local, counters, number, free, draws):
 def put_many(nbytes, address, remote, local, counters, number, free, draws):
     """The same of a longer one."""
     many = many_packets.together(address, nbytes)
-    first, nothing = load_payload(address, channels.HEADER_PAYLOAD)
-    six = many_packets.load_six(many_packets.first_payload(address), many_packets.left_of(many))
+    six = many_packets.load_six(address, many)
     ready = _may_put(local, counters, number, free, draws)
     if gpu.ballot(ALL_LANES, ready) != 0:
         number = gpu.shuffle_32(ALL_LANES, number, 0)
         slot = packets.inbox_slot(remote, number)
-        many_packets.put(slot, address, nbytes, packets.mark_of(number), first, many, six)
+        many_packets.put(slot, address, nbytes, packets.mark_of(number), many, six)
     return ready
 
 
 @device
-def store_some(ctx, target, nbytes, slot, mark, low, word):
+def look_at_one(slot, room, bits):
+    """(low word, high word) of the lane's packet, of a message that has one for each lane; of the
+    first packet where there is no room for the lane's.
+
+    Args:
+        room: of the user's buffer.
+        bits: the message's mark, where a packet has it.
+    """
+    lane = uint32(gpu.lane_id())
+    return gpu.read_packet(slot + lane * PACKET_BYTES if _begin(lane) < room else slot)
+
+
+@device
+def store_some(ctx, target, nbytes, slot, mark, found):
     """Whether the lanes have stored a message to the user's buffer; not where waits were aborted.
 
     Args:
-        low, word: what was there of the lane's first packet when last looked.
+        found: what ``look_at_one`` has returned.
     """
+    low, word = found
     lane = uint32(gpu.lane_id())
     begin = uint32(0)
     there = uint32(nbytes)
@@ -156,9 +169,13 @@ def store_some(ctx, target, nbytes, slot, mark, low, word):
 
 
 @device
-def store_many(ctx, target, nbytes, slot, mark, low, word):
-    """The same of a message that may have more packets than there are lanes."""
-    aborted = many_packets.take(ctx, slot, target, nbytes, mark, low)
+def store_many(ctx, target, nbytes, slot, mark, found):
+    """The same of a message that may have more packets than there are lanes.
+
+    Args:
+        found: what ``many_packets.look`` has returned.
+    """
+    aborted = many_packets.take(ctx, slot, target, nbytes, mark, found)
     return gpu.ballot(ALL_LANES, aborted != 0) == 0
 
 
@@ -171,10 +188,10 @@ def make_finish(store: Callable):
 
     # wide: what ``take`` holds, in registers
     @device
-    def finish(ctx, handle, target, length, origin, credit, slot, mark, nbytes, low, word):
+    def finish(ctx, handle, target, length, origin, credit, slot, mark, nbytes, found):
         if nbytes > uint32(length & rows.LENGTH_MASK):  # or not in the slot
             return CLAIMED, 0, 0, NO_ORIGIN
-        if not store(ctx, target, nbytes, slot, mark, low, word):
+        if not store(ctx, target, nbytes, slot, mark, found):
             return CLAIMED, 0, 0, NO_ORIGIN
         if gpu.lane_id() == 0:  # the lanes have seen their packets
             gpu.write_packet(credit, 0, int64(mark) << 32)
@@ -184,14 +201,15 @@ def make_finish(store: Callable):
     return finish
 
 
-def make_take(finish: Callable):
+def make_take(look: Callable, finish: Callable):
     """
     Args:
-        finish: (ctx, handle, target, length, origin, credit, slot, mark, nbytes, low, word) -> what
+        look: (slot, room, bits) -> low and high word of the lane's first packets: ``look_at_one``,
+            or ``many_packets.look``.
+        finish: (ctx, handle, target, length, origin, credit, slot, mark, nbytes, found) -> what
             ``take`` returns: ends a receive whose message has come. Its user's buffer, LENGTH and
             origin; where the slot and its credit are; the message's mark, and what its first packet
-            says of its length, the same in all lanes; and what was there of the lane's own packet
-            when last looked.
+            says of its length, the same in all lanes; and what ``look`` has returned last.
     """
 
     @device
@@ -227,14 +245,14 @@ def make_take(finish: Callable):
         mark = uint32(packets.mark_of(number))
         room = uint32(length & rows.LENGTH_MASK)
         slot = packets.inbox_slot(local, number)
-        place = slot + lane * PACKET_BYTES if _begin(lane) < room else slot
+        bits = int64(mark) << 32
         # What is needed afterwards, while nothing is there.
         credit = gpu.opaque(packets.credit_of(remote, number))
         origin = gpu.opaque(peer_tag_of(key))
         tried = uint32(looks)
         longer = tried > 1 and leave == 0
-        low, word = gpu.read_packet(place)
-        come = gpu.ballot(ALL_LANES, uint32(word >> 32) == mark)
+        found = look(slot, room, bits)
+        come = gpu.ballot(ALL_LANES, uint32(found[1] >> 32) == mark)
         while come & 1 == 0:
             tried = uint32(tried - 1)
             if tried == 0:
@@ -245,9 +263,9 @@ def make_take(finish: Callable):
                 longer = False
                 tried = uint32(LOOKS_ALONE)
             gpu.spin()
-            low, word = gpu.read_packet(place)
-            come = gpu.ballot(ALL_LANES, uint32(word >> 32) == mark)
-        nbytes = gpu.shuffle_32(ALL_LANES, uint32(word), 0)
-        return finish(ctx, handle, target, length, origin, credit, slot, mark, nbytes, low, word)
+            found = look(slot, room, bits)
+            come = gpu.ballot(ALL_LANES, uint32(found[1] >> 32) == mark)
+        nbytes = gpu.shuffle_32(ALL_LANES, uint32(found[1]), 0)
+        return finish(ctx, handle, target, length, origin, credit, slot, mark, nbytes, found)
 
     return take

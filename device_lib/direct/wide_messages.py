@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 from device_lib.direct import own, packets, rows, table
 from device_lib.direct.claims import CLAIMED, LOST
+from device_lib.direct.many_packets import look
 from device_lib.direct.receives import begin_long
 from device_lib.direct.warp_messages import TAKEN, free_slots, make_finish, make_take, store_many
 from device_lib.direct.words import elements_of
@@ -159,13 +160,13 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
 
     # wide: as ``warp_messages.make_take`` says
     @device
-    def finish(ctx, handle, target, length, origin, credit, slot, mark, nbytes, low, word):
+    def finish(ctx, handle, target, length, origin, credit, slot, mark, nbytes, found):
         room = length & rows.LENGTH_MASK
         if nbytes < uint32(channels.ALL_OF_IT):
             return finish_in_slot(
-                ctx, handle, target, length, origin, credit, slot, mark, nbytes, low, word
+                ctx, handle, target, length, origin, credit, slot, mark, nbytes, found
             )
-        low = gpu.shuffle(ALL_LANES, low, 0)
+        low = gpu.shuffle(ALL_LANES, found[0], 0)
         if nbytes == uint32(channels.LONG) and gpu.lane_id() == 0:
             begin_long(ctx, handle, low, room)  # the sender waits for it
         total = low & LOW_32
@@ -183,7 +184,7 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
             rows.close_row(ctx, handle)
         return _COMES, total, length, origin
 
-    take_alone = make_take(finish)
+    take_alone = make_take(look, finish)
 
     @device
     def take_by_leader(ctx, handle, looks, leave):
