@@ -127,9 +127,8 @@ def make_direct(
         sends = word0 & 0xFF == wire.OP_ISEND
         if row == table.NOBODY:  # in L1
             if leads() and lane_id() == 0:
-                row, remote, number, local, counters = table.draw(
-                    ctx, table.key_of(word0, peer_tag)
-                )
+                key = table.key_of(word0, peer_tag)
+                row, remote, number, local, counters = table.draw(ctx, key)
             row, remote, number = broadcast_3(row, remote, number)
             sync()
         if row == table.NOBODY:
