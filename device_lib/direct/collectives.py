@@ -22,6 +22,7 @@ from device_lib.direct.collective_waits import (
 from device_lib.direct.round_waits import LOOKS
 from device_lib.direct.rounds import NOBODY, row_of, signature_of
 from device_lib.direct.scattered_collectives import allreduce_word, bcast_word
+from device_lib.direct.telling import make_telling
 from device_lib.move.message import is_sound, size_of
 from device_lib.platform.context import (
     DeviceContext,
@@ -174,9 +175,7 @@ def make_collectives(scope: Scope, make_wait: Callable, transfer: Callable) -> S
     size = scope.size
     sync = scope.sync
     sync_full = scope.sync_full
-    sync_full_or = scope.sync_full_or
-    put_4 = scope.put_4
-    get_4_same = scope.get_4_same
+    told, follow = make_telling(scope)
     waits = make_collective_waits(scope, make_wait, transfer)
     rest = waits.rest
     part = parts_of(scope.name, "gmpi_direct")
@@ -200,26 +199,6 @@ def make_collectives(scope: Scope, make_wait: Callable, transfer: Callable) -> S
     def barrier_by_all(ctx, what):
         sync()
         return all_meet(ctx, what)
-
-    @device
-    def told(state):
-        """What has become of a call, which the leading warp tells the others."""
-        if not sync_full_or(1 if state != SUCCESS else 0):
-            return SUCCESS
-        put_4(state, 0, 0, 0)
-        sync_full()
-        state, _, _, _ = get_4_same(state, 0, 0, 0)
-        return state
-
-    @device
-    def follow():
-        """What it is, in the other warps."""
-        sync_full()
-        if not sync_full_or(0):
-            return SUCCESS
-        sync_full()
-        state, _, _, _ = get_4_same(0, 0, 0, 0)
-        return state
 
     @device
     def allreduce_by_warp(memory, word0, op, count, send, recv):

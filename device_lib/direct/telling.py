@@ -1,0 +1,42 @@
+"""What the leading warp of a scope has done alone, told to the others: two barriers where all is
+well."""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from device_lib.platform.primitives import device
+from device_lib.platform.scope import Scope
+from gmpi.contract.constants import SUCCESS
+
+
+def make_telling(scope: Scope) -> tuple[Callable, Callable]:
+    """(what the leading warp, a full one, calls at the end; what all others call), both of which
+    return what has become of the call. The leading warp begins with ``scope.sync_full``."""
+    sync_full = scope.sync_full
+    sync_full_or = scope.sync_full_or
+    put_4 = scope.put_4
+    get_4_same = scope.get_4_same
+
+    @device
+    def told(state):
+        """What has become of a call, which the leading warp tells the others."""
+        if not sync_full_or(1 if state != SUCCESS else 0):
+            return SUCCESS
+        put_4(state, 0, 0, 0)
+        sync_full()
+        state, _, _, _ = get_4_same(state, 0, 0, 0)
+        return state
+
+    @device
+    def follow():
+        """What it is, in the other warps."""
+        sync_full()
+        if not sync_full_or(0):
+            return SUCCESS
+        sync_full()
+        state, _, _, _ = get_4_same(0, 0, 0, 0)
+        return state
+
+    return told, follow
