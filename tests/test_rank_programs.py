@@ -65,7 +65,8 @@ MPICH_ONLY = {
     3: [
         "hangs --half=0", f"TEST_NODES=aba {SOME_HANGS}",
         "random_programs --seeds=10:11", "partitioned_refused",
-        "direct_collectives", "direct_blocks", "random_blocks --direct --seeds=12:14",
+        "direct_collectives", "direct_blocks", "blocks --direct",
+        "random_blocks --direct --seeds=12:14",
         "exchanges no_record_for_a_call counts_that_differ communicators_that_come_and_go "
         "swaps_of_all_lengths",
         "neighbours --direct", "random_counts --direct --seeds=17:21",

@@ -35,6 +35,7 @@ from device_lib.direct.pipeline_waits import make_pipeline_waits
 from device_lib.direct.requests import make_ask, make_direct
 from device_lib.direct.round_waits import make_round_waits
 from device_lib.direct.scattered_collectives import make_scattered
+from device_lib.direct.short_blocks import make_short_blocks
 from device_lib.direct.transfers import make_transfer
 from device_lib.platform.context import has_direct
 from device_lib.platform.library import parts_of
@@ -202,7 +203,8 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     collective = make_collective_calls(requests, waiting, collectives, open_scattered)
     direct_blocks = make_block_collectives(scope, make_wait, transfer)
-    of_blocks = make_block_calls(scope, requests, waiting, direct_blocks)
+    short = make_short_blocks(scope)
+    of_blocks = make_block_calls(scope, requests, waiting, direct_blocks, short)
     exchange = make_exchange(scope, requests, direct.go_on)
     reduction = make_counted_reduction(scope, requests.help_others, direct_blocks)
     of_blocks |= make_counted_calls(scope, requests, waiting, exchange, reduction)

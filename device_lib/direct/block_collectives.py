@@ -317,14 +317,17 @@ def make_block_collectives(
         return word_of(word0, root_op, nbytes)
 
     @device
-    def in_one_piece(ctx, what, send, recv, nbytes):
+    def in_one_piece(ctx, what, send, recv, nbytes, begun):
         """A call whose buffers are: the error class, or NOT_OURS; after a barrier.
 
         Args:
             send: of the first block that goes out.
             recv: 0: nothing comes back.
+            begun: not 0: ``short_blocks`` has stored its packets.
         """
-        error = at_once_linked(ctx, what, send, recv, nbytes)
+        error = AFTER_STORES
+        if begun == 0:
+            error = at_once_linked(ctx, what, send, recv, nbytes)
         if error <= AFTER_STORES:
             error = rest_linked(ctx, what, -1, send, recv, nbytes, 0, error)
         return error

@@ -40,6 +40,7 @@ _out_offset = device(moves.out_offset)
 _reduces = device(moves.reduces)
 
 INVALID = -1
+BEGUN = 1 << FLAGS_SHIFT  # of a call, in place of flags: its packets are stored (``short_blocks``)
 SHARED = 1  # what ``memory_space`` says
 
 
@@ -134,12 +135,14 @@ def make_open_blocks(
         """The request.
 
         Args:
-            word0: first word of the record, without flags and datatype.
+            word0: first word of the record, without flags and datatype; or with BEGUN.
             root_op: root and reduction, as in a record.
             who: what ``place_of`` returned for the communicator.
             send_buffer, recv_buffer: what ``primitives.describe`` wrote.
         """
         sync()
+        begun = word0 & BEGUN
+        word0 ^= begun
         op = word0 & 0xFF
         me = sign32(who)
         ranks = who >> 32
@@ -238,7 +241,7 @@ def make_open_blocks(
             else:
                 send = send_at + shift if out > 0 else 0
                 recv = recv_at if back > 0 else 0
-                error = in_one_piece(ctx, what, send, recv, nbytes)
+                error = in_one_piece(ctx, what, send, recv, nbytes, begun)
                 if error != NOT_OURS:
                     return slots.error_handle(error)
                 what = NOT_OURS

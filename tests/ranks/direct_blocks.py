@@ -17,6 +17,7 @@ from common import RANK, SIZE, WORLD, address_of, barrier, end, ends_and_is_refu
 from numba import cuda
 
 import gmpi
+from device_lib.direct import block_rounds
 from gmpi.contract.collectives import ENTERED, NUMBER, ROOM
 from gmpi.contract.wire import COLLECTIVE_ROW_BYTES, DEVICE_COLLECTIVES, OP_BARRIER
 
@@ -29,12 +30,14 @@ def row_of(op: int, room: int, n: int = 1, reduction: int = 0, root: int = 0, co
     return [op, 0, room, *half, room, room, *half, reduction, root, comm]
 
 
-def start(g: gmpi.Context, rows: list[Any], heap: Any, scope: str = "block") -> Any:
+def start(
+    g: gmpi.Context, rows: list[Any], heap: Any, scope: str = "block", threads: int = 32
+) -> Any:
     """The error classes that the rows end with, in device memory."""
     errors = cuda.to_device(np.full(len(rows), -1, np.int64))
     requests = cuda.to_device(np.zeros(len(rows), np.int64))
     program = cuda.to_device(np.array(rows, np.int64))
-    KERNELS[scope, False][1, 32](g.device, program, heap, address_of(heap), requests, errors)
+    KERNELS[scope, False][1, threads](g.device, program, heap, address_of(heap), requests, errors)
     return errors
 
 
@@ -58,6 +61,32 @@ def no_record_for_a_collective(g: gmpi.Context) -> None:
         records.append(g._state.taken - before)
         assert not errors.copy_to_host().any(), errors.copy_to_host()
     assert min(records) == 0, f"records: {records}"
+
+
+def by_one_warp(g: gmpi.Context) -> None:
+    """What is short is not carried out by all threads, where there is a full warp. After a Barrier
+    nobody is too late."""
+    if not gmpi.SIMULATOR:
+        return
+    stored: list[int] = []
+    put = block_rounds.put
+
+    def put_by_all(*words: Any) -> None:
+        stored.append(1)
+        put(*words)
+
+    block_rounds.put = put_by_all
+    for scope, threads, n, alone in (
+        ("block", 32, 1, True), ("block", 70, 1, True), ("warp", 64, 1, True),
+        ("block", 32, 16, True), ("block", 20, 1, False), ("block", 32, 65, False),
+    ):  # fmt: skip
+        rows = [row_of(op, 8 * n * SIZE, n, root=SIZE - 1) for o in ROWS for op in (OP_BARRIER, o)]
+        del stored[:]
+        errors = start(g, rows, heap_of(n * SIZE), scope, threads)
+        g.synchronize()
+        assert not errors.copy_to_host().any(), errors.copy_to_host()
+        assert (not stored) == alone, (scope, threads, n, stored)
+    block_rounds.put = put
 
 
 def numbers_wrap(g: gmpi.Context) -> None:
@@ -151,7 +180,7 @@ def aborted() -> None:
 
 def main() -> None:
     with gmpi.Context(WORLD, wildcards=False) as g:
-        run([no_record_for_a_collective, numbers_wrap, calls_that_differ], g)
+        run([no_record_for_a_collective, by_one_warp, numbers_wrap, calls_that_differ], g)
         assert g.pending == []
     if not any(word.isidentifier() for word in sys.argv[1:]):
         run([one_does_not_come, aborted])

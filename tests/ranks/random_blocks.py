@@ -89,6 +89,8 @@ def random_call(
     kind, reduction = int(rng.integers(len(KINDS))), int(rng.integers(4))
     one, other = (int(v) for v in rng.integers(len(layouts), size=2))
     delay, fill = int(rng.integers(1, 5)), int(rng.integers(1 << 20))
+    if DIRECT and number % 2:  # what one warp does alone, where it is short
+        one = other = 0
     root = root_draw % mpi.size
     me, ranks = mpi.rank, mpi.size
     row = ROWS.get(op)
@@ -259,12 +261,15 @@ def program(
     rng = np.random.default_rng(seed)
     eager, chunk = g.layout.eager_bytes, g.layout.chunk_bytes
     sizes = [0, 1, 2, 7, 20, eager // 8, 3 * chunk // 4]
+    if DIRECT:
+        sizes += [21, 32, 42, 43, 63, 64, 128, 171]  # around 256 and 512 bytes of 4, 8 and 12 each
     if LONG:
         sizes = [1, ROOM // 12, ROOM // 12 + 7]  # elements of 12 bytes
     calls = [random_call(rng, k, layouts, comms, sizes) for k in range(6 if LONG else 14)]
     # Who has no kernel: nobody, or some ranks.
     hosts = rng.random(SIZE) < (0.4 if seed % 2 and not DIRECT else 0)
-    scope, threads = [("block", 32), ("warp", 32), ("block", 40), ("block", 20)][seed % 4]
+    shape = seed + (RANK if DIRECT and seed & 4 else 0)  # the same on all ranks, or not
+    scope, threads = [("block", 32), ("warp", 32), ("block", 40), ("block", 20)][shape % 4]
     found = on_host(g, calls, handles) if hosts[RANK] else in_kernel(
         g, calls, handles, scope, threads
     )  # fmt: skip

@@ -1,0 +1,289 @@
+"""Short collectives that move blocks (``gmpi/contract/moves.py``, ROWS), by the leading warp alone.
+
+The same rounds as in ``block_collectives``, which the others of a communicator may be in: only who
+moves what differs. One lane stores a packet to one rank, and waits for one of one rank: as many
+lanes as there are ranks stand side by side. So no lane waits for memory more often than a block has
+packets for it, however many ranks there are. A reduction brings the packets of a number together by
+shuffles, in the order of ranks.
+
+All threads of the scope come to two barriers, and the others do nothing else. Whatever is not plain
+and short is left to ``block_collectives``, and so is what is wrong, which it refuses.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from device_lib.direct import rounds
+from device_lib.direct.block_collectives import word_of
+from device_lib.direct.block_rounds import stride_back, stride_out
+from device_lib.direct.collective_waits import AFTER_STORES, NOTHING_DONE
+from device_lib.direct.round_waits import LOOKS
+from device_lib.direct.rounds import first_word, is_reducing, later_word, packets_of, signature_of
+from device_lib.direct.telling import make_telling
+from device_lib.move.copy import store_payload
+from device_lib.move.message import room_in_shared
+from device_lib.move.reduce import combine
+from device_lib.platform import primitives as gpu
+from device_lib.platform.context import DeviceContext, collects_direct, has_direct, sign32
+from device_lib.platform.library import parts_of
+from device_lib.platform.primitives import device
+from device_lib.platform.scope import ALL_LANES, FULL_WARP, Scope
+from gmpi.contract import collectives, moves
+from gmpi.contract.constants import DATATYPE_MARK, FIRST_WITH_GAPS, IN_PLACE, SUCCESS
+from gmpi.contract.wire import FIRST_MOVING, LOW_32, PACKET_BYTES
+
+_gives_to = device(collectives.gives_to)
+_takes_from = device(collectives.takes_from)
+_is_shifted = device(moves.is_shifted)
+_out_offset = device(moves.out_offset)
+
+SHORT = 512  # bytes of a block
+_EACH = 4  # packets of a lane
+_NONE = -1
+
+
+@device
+def short_bytes(count, datatype):
+    """Bytes of a block; negative: it is none of a short call, or of no plain datatype."""
+    plain = (datatype & ~0xFFFF == DATATYPE_MARK) & (datatype & 0xFF < FIRST_WITH_GAPS)
+    nbytes = count * (datatype >> 8 & 0xFF)
+    return nbytes if plain & (count >= 0) & (count <= SHORT) & (nbytes <= SHORT) else _NONE
+
+
+@device
+def _partners(kind, root, me, ranks):
+    """A bit for each rank that bytes of ours go to; for each that bytes come from."""
+    everybody = (1 << ranks) - 1
+    if kind >= collectives.ALLGATHER and kind <= collectives.REDUCE_SCATTER_BLOCK:
+        return everybody, everybody
+    return _gives_to(kind, root, me, ranks), _takes_from(kind, root, me, ranks)
+
+
+@device
+def _sides(kind, root, me, takes, sizes, send, recv):
+    """(bytes of a block, negative where the call is not sound; the buffer of the first block that
+    goes out, which may be ``recv``, and bytes before it; ranks that bytes are waited for).
+
+    Args:
+        takes: ranks that bytes come from.
+        sizes: bytes of a block that goes out | bytes of one that comes back << 32.
+    """
+    nbytes = sign32(sizes)
+    received = sizes >> 32
+    shift = 0
+    scatters = kind == collectives.SCATTER
+    if scatters and me != root:
+        nbytes = received  # nothing goes out
+    elif send == IN_PLACE:
+        nbytes = received
+        if scatters or (kind < collectives.SCATTER and me != root):
+            nbytes = _NONE
+        if _is_shifted(kind - collectives.REDUCE + FIRST_MOVING):
+            shift = me * nbytes
+        send = recv
+    elif scatters and recv == IN_PLACE:
+        takes = 0
+    elif takes != 0 and received != nbytes:
+        nbytes = _NONE
+    if nbytes == 0:
+        takes = 0
+    return nbytes, send, shift, takes
+
+
+@device
+def _is_sound(ctx, out, shift, back, send, recv, send_room, recv_room):
+    """Whether bytes may be moved from and to buffers; those that none are moved from or to may be
+    anything."""
+    space = 0
+    sound = True
+    if out > 0:
+        sound = (send != 0) & (send != IN_PLACE) & (send_room >= shift + out)
+        space = gpu.memory_space(send)
+    if back > 0:
+        sound &= (recv != 0) & (recv != IN_PLACE) & (recv_room >= back)
+        space |= gpu.memory_space(recv)
+    if space != 0:
+        sound &= (space == 1) & (_out_offset(back) + out + shift <= room_in_shared(ctx))
+    return sound
+
+
+@device
+def _put(box, number, what, source, nbytes, low, packet, step):
+    """Stores what one rank gets.
+
+    Args:
+        box: our inbox there; 0: there is no such rank.
+        low: payload of ``packet``, the caller's first one.
+    """
+    count = packets_of(nbytes)
+    word = later_word(number)
+    if packet == 0:
+        word = first_word(number, signature_of(what))
+    while packet < count and box != 0:
+        gpu.write_packet(box + packet * PACKET_BYTES, low, word)
+        packet += gpu.opaque(step)
+        word = later_word(number)
+        low = rounds.load_packet(source, nbytes, packet)
+
+
+@device
+def _await(at, word):
+    """(1 where a packet is missing else 0, its payload)."""
+    tried = LOOKS
+    low, found = gpu.read_packet(at)
+    while found != word:
+        tried -= gpu.opaque(1)
+        if tried <= 0:
+            return 1, low
+        gpu.spin()
+        low, found = gpu.read_packet(at)
+    return 0, low
+
+
+@device
+def _reduced(what, takes, low, first):
+    """The reduction of what lanes ``first`` and after it have of the ranks 0 and after it."""
+    result = gpu.shuffle(ALL_LANES, low, first)
+    source = 1
+    while takes >> source & 1 != 0:
+        result = combine(what, result, gpu.shuffle(ALL_LANES, low, first + source))
+        source += gpu.opaque(1)
+    return result
+
+
+@device
+def _take(inbox, number, what, takes, target, nbytes, log):
+    """Moves what has come to ``target``, or reduces it: whether any of it is missing.
+
+    Args:
+        inbox: of rank 0 in this round.
+    """
+    lane = gpu.lane_id()
+    peer = lane & (1 << log) - 1
+    count = packets_of(nbytes)
+    wanted = takes >> peer & 1 != 0
+    reduces = is_reducing(what)
+    keeps = peer == 0 if reduces else wanted
+    inbox += peer * collectives.INBOX_BYTES
+    target += peer * stride_back(what, nbytes)
+    packet = lane >> log
+    word = later_word(number)
+    if packet == 0:
+        word = first_word(number, signature_of(what))
+    begin = 0
+    while begin < count:
+        missing = 0
+        low = 0
+        if wanted and packet < count:
+            missing, low = _await(inbox + packet * PACKET_BYTES, word)
+        if gpu.ballot(ALL_LANES, missing != 0) != 0:
+            return True
+        if reduces:
+            low = _reduced(what, takes, low, lane - peer)
+        at = packet * collectives.PAYLOAD
+        if keeps and at < nbytes:
+            store_payload(target + at, low, 0, min(nbytes - at, collectives.PAYLOAD))
+        begin += gpu.opaque(FULL_WARP >> log)
+        packet += FULL_WARP >> log
+        word = later_word(number)
+    return False
+
+
+@device
+def _carry_out(ctx, word0, root_op, sizes, send, recv, send_room, recv_room):
+    """A call, by a full warp: SUCCESS, NOTHING_DONE or AFTER_STORES."""
+    row = rounds.row_of(ctx, word0)
+    number, entered = gpu.load_pair_gpu(row + collectives.NUMBER)
+    area, where = gpu.load_16(row + collectives.AREA)
+    lane = gpu.lane_id()
+    box = gpu.load_8(row + collectives.PEERS + lane * 8)
+    ranks = where >> collectives.RANKS_SHIFT
+    me = where & LOW_32
+    if not collects_direct(ctx, word0):
+        return NOTHING_DONE
+    kind = (word0 & 0xFF) - FIRST_MOVING + collectives.REDUCE
+    root = sign32(root_op)
+    if kind <= collectives.SCATTER and (root < 0 or root >= ranks):
+        return NOTHING_DONE
+    gives, takes = _partners(kind, root, me, ranks)
+    nbytes, send, shift, takes = _sides(kind, root, me, takes, sizes, send, recv)
+    # Lanes side by side, a power of two: their numbers are these bits of a lane's.
+    side = gpu.ballot(ALL_LANES, 1 << lane < ranks)
+    log = gpu.first_bit(side + 1)
+    if nbytes < 0 or packets_of(nbytes) << log > _EACH * FULL_WARP:
+        return NOTHING_DONE
+    what = word_of(word0, root_op, nbytes)
+    if what == collectives.NOT_OURS:
+        return NOTHING_DONE
+    stride = stride_out(what, nbytes)
+    out = nbytes if stride == 0 else nbytes * ranks
+    if kind == collectives.SCATTER and me != root:
+        out = 0
+    back = 0
+    if takes != 0:
+        back = nbytes if stride_back(what, nbytes) == 0 else nbytes * ranks
+    if not _is_sound(ctx, out, shift, back, send, recv, send_room, recv_room):
+        return NOTHING_DONE
+    peer = lane & side
+    packet = lane >> log
+    some = nbytes if gives >> peer & 1 != 0 else 0
+    source = send + shift + peer * stride
+    low = rounds.load_packet(source, some, packet)
+    turn = rounds.turn_of(number, ranks)
+    box = gpu.shuffle(ALL_LANES, box, peer)
+    if entered != number:
+        missing = rounds.missing_of_last(row, area, ranks, number, entered, lane, FULL_WARP, LOOKS)
+        if gpu.ballot(ALL_LANES, missing != 0) != 0:
+            return NOTHING_DONE
+    box = box + turn if peer < ranks else 0
+    _put(box, number, what, source, some, low, packet, FULL_WARP >> log)
+    gpu.sync_warp(ALL_LANES)  # a result may fall on what other lanes have just read
+    if takes != 0 and _take(area + turn, number, what, takes, recv, nbytes, log):
+        return AFTER_STORES
+    if lane == 0:
+        gpu.store_gpu(row + collectives.SIGNATURE, signature_of(what))
+        known = number + 1 if takes == (1 << ranks) - 1 else number
+        gpu.store_pair_gpu(row + collectives.NUMBER, number + 1, known)
+    return SUCCESS
+
+
+def make_short_blocks(scope: Scope) -> SimpleNamespace:
+    """For one scope, all of whose threads call it.
+
+    ``may_be``: (ctx, bytes of a block that goes out, of one that comes back, as ``short_bytes`` has
+    them) -> whether a call is for ``carry_out``: (ctx, word0 as ``open_blocks`` has it with the
+    datatype of what goes out, root and reduction, both sizes, addresses and bytes of both buffers)
+    -> SUCCESS; NOTHING_DONE or AFTER_STORES: the rest is for ``block_collectives``.
+    """
+    leads = scope.leads
+    leading_lanes = scope.leading_lanes
+    sync_full = scope.sync_full
+    told, follow = make_telling(scope)
+    part = parts_of(scope.name, "gmpi_direct")
+
+    # wide: what a call says
+    @device
+    def by_warp(memory, shape, word0, root_op, sizes, send, recv, send_room, recv_room):
+        ctx = DeviceContext(0, memory, shape, 0)
+        sync_full()
+        return told(_carry_out(ctx, word0, root_op, sizes, send, recv, send_room, recv_room))
+
+    linked = part("blocks_alone", 9, 1, by_warp)
+
+    @device
+    def may_be(ctx, sent, received):
+        return has_direct(ctx) and leading_lanes() >= FULL_WARP and max(sent, received) >= 0
+
+    # wide: what a call says
+    @device
+    def carry_out(ctx, word0, root_op, sent, received, send, recv, send_room, recv_room):
+        if leads():
+            sizes = sent & LOW_32 | received << 32
+            return linked(
+                ctx.device, ctx.shape, word0, root_op, sizes, send, recv, send_room, recv_room
+            )
+        return follow()
+
+    return SimpleNamespace(may_be=may_be, carry_out=carry_out)
