@@ -155,7 +155,7 @@ def make_open_blocks(
         out_blocks = _blocks(op, moves.OUT, me, ranks, root, 0)
         if out_blocks > 0 and send_at == IN_PLACE:
             in_place = 1
-            if not _may_be_in_place(op, moves.OUT, me, root):
+            if not _may_be_in_place(op, moves.OUT, me, root) or recv_at == IN_PLACE:
                 bad = wire.FLAG_NULL_BUFFER
             if _is_shifted(op):
                 shift = me

@@ -52,6 +52,7 @@ def wrong_arguments(g: gmpi.Context) -> None:
         ("buffer", {"a": 4}, gmpi.ERR_BUFFER),
         ("buffer", {"b": 4}, gmpi.ERR_BUFFER),
         ("buffer", {"b": -1}, gmpi.ERR_BUFFER),
+        ("buffer", {"a": -1, "b": -1}, gmpi.ERR_BUFFER),
     ]
     room = 8 * SIZE
     for op, row in ROWS.items():
