@@ -9,14 +9,14 @@ own: the block that has updated a piece sends it, and receives the neighbour's p
 """
 
 import numpy as np
-from himeno import REGISTERS, SUMS, main, update_on_gpu
+from himeno import ONCE, REGISTERS, SUMS, main, update_on_gpu
 from numba import cuda
 
 import gmpi
 from gmpi import GMPI_Allreduce_warp, GMPI_Pready, GMPI_Start, GMPI_Wait
 
 PIECE = 4  # rows; a row has one i and one j
-LANES, WARPS = 32, 2 if gmpi.SIMULATOR else 16  # of a block
+LANES, WARPS = 32, 2 if gmpi.SIMULATOR else 20  # of a block
 
 
 def make_kernel(shape, faces):
@@ -51,7 +51,7 @@ def make_kernel(shape, faces):
                 for point in range(cuda.threadIdx.y * LANES + lane, across, LANES * WARPS):
                     k = point % (nk + 2)
                     if 0 < k <= nk:
-                        mine += update_on_gpu(m, n, i, j + point // (nk + 2), k)
+                        mine += update_on_gpu(m, n, i, j + point // (nk + 2), k, ONCE)
                 GMPI_Pready(ctx, 0, sends[out, piece])
             if warp == warps - 1 and n > 0:  # of the iteration before
                 GMPI_Allreduce_warp(
@@ -62,9 +62,11 @@ def make_kernel(shape, faces):
                 following = 0
                 if lane == 0:
                     following = warps + cuda.atomic.add(taken, 0, 1) - n * rows
+                at = rows - 1 - row if n % 2 else row  # to and fro: the cache has what was last
+                i, j = first_i + at // nj, 1 + at % nj
                 for k in range(lane, nk + 1, LANES):
-                    if k > 0:
-                        mine += update_on_gpu(m, n, first_i + row // nj, 1 + row % nj, k)
+                    if 0 < i <= ni and 0 < j <= nj and 0 < k <= nk:
+                        mine += update_on_gpu(m, n, i, j, k, ONCE)
                 row = cuda.shfl_sync(0xFFFFFFFF, following, 0)
             for shift in (16, 8, 4, 2, 1):  # sum over the warp
                 mine += cuda.shfl_down_sync(0xFFFFFFFF, mine, shift)

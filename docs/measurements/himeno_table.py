@@ -39,6 +39,17 @@ from _himeno_report import (  # noqa: E402
 PROGRAM = "docs/measurements/himeno_table.py"
 SHOWN = 5  # persistent plans of a size
 EXAMPLES = ("example", "partitioned")  # himeno.py and himeno_partitioned.py
+#: What a variant of the examples' sweep is.
+VARIANTS = {
+    "plain": "as above, 512 threads",
+    "b": "and limits for the indices",
+    "b-cs": "and `cuda.ldcs`",
+    "b-cs-640": "and 640 threads",
+    "b-cs-768": "768 threads instead",
+    "b-back-cs": "512 threads, odd iterations backwards",
+    "twoj-back-cs": "the same, two rows a thread",
+    "stream": "the same bytes without the stencil",
+}
 
 Rows = list[dict[str, Any]]
 
@@ -84,6 +95,17 @@ def example(measured: Rows) -> str:
     headers = ["size", "example, us", "partitioned, us", "tuned, us", "CUDA+MPI, us"]
     headers.append("tuned ÷ example")
     return _table(rows, [*headers, "CUDA+MPI ÷ example"])
+
+
+def readable() -> str:
+    """The examples' sweep alone, on one H100, half of the grid."""
+    found = json.loads((H100 / "readable_variants.json").read_text())["rows"]
+    rows = []
+    for name, what in VARIANTS.items():
+        mine = {row["size"]: row for row in found if row["name"] == name}
+        registers = max(row["registers"] for row in mine.values())
+        rows.append([what, registers, *(_us(mine[size]["us"]) for size in ("M", "L", "XL"))])
+    return _table(rows, ["sweep", "registers", "M, us", "L, us", "XL, us"])
 
 
 def parts(measured: Rows) -> str:
@@ -225,7 +247,7 @@ def main(check: bool, directory: Path, page: Path) -> None:
     if directory == OWN:
         there = read(H100)
         contents["h100"] = results([row for row in there if row["program"] in ("GMPI", "CUDA+MPI")])
-        pages[EXAMPLE] = {"example": example(read(H200))}
+        pages[EXAMPLE] = {"example": example(read(H200)), "sweep": readable()}
     for path, blocks in pages.items():
         old = new = path.read_text()
         for name, content in blocks.items():
