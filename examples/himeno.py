@@ -95,7 +95,7 @@ def make_kernel(shape):
                 if leader:  # tells block 0 that one more block has done its share of these
                     cuda.threadfence()
                     cuda.atomic.add(done, 0, 1)
-                for at in range(first, inner, step):  # to and fro: the cache has what was last
+                for at in range(step - 1 - first, inner, step):  # to and fro: L2 has what was last
                     row = inner - 1 - at if n % 2 else at
                     mine += update_row(m, n, 2 + row // (nj - 2), 2 + row % (nj - 2))
                 for shift in (16, 8, 4, 2, 1):  # sum over the warp
