@@ -247,7 +247,9 @@ def main(check: bool, directory: Path, page: Path) -> None:
     if directory == OWN:
         there = read(H100)
         contents["h100"] = results([row for row in there if row["program"] in ("GMPI", "CUDA+MPI")])
-        pages[EXAMPLE] = {"example": example(read(H200)), "sweep": readable()}
+        pages[EXAMPLE] = {
+            "example": example(there), "example_h200": example(read(H200)), "sweep": readable()
+        }  # fmt: skip
     for path, blocks in pages.items():
         old = new = path.read_text()
         for name, content in blocks.items():
