@@ -191,22 +191,27 @@ def test_the_fast_paths_neither_spill_nor_call(compiled: Path, library: dict[str
         assert not re.search(r"(?<!isspacep)\.local", library[name]), name
 
 
-def test_only_traced_kernels_have_anything_of_traces(compiled: Path) -> None:
+def test_only_traced_kernels_have_anything_of_traces(
+    compiled: Path, library: dict[str, str]
+) -> None:
     """They are compiled apart, and read the clock twice for each call; the timer only now and then:
-    at the end of calls that tell somebody something, and at both ends of those that wait."""
+    in a function of the library, and at the end of long waits."""
     plain = (compiled / "kernel_exchange.ptx").read_text()
     traced = (compiled / "kernel_traced_exchange.ptx").read_text()
     assert "%globaltimer" not in plain
     assert "%clock64" not in plain and "gmpi_trace_notes" not in plain
-    # Irecv, Isend and two Waits. Where a pair is due, a look at the timer and one at the clock.
-    assert traced.count("%globaltimer") == 1 + 1 + 2 + 2
-    assert traced.count("%clock64") == (2 + 1) * 4
+    # Irecv, Isend and two Waits; a Wait that was long looks at both.
+    assert traced.count("%globaltimer") == 2
+    assert traced.count("%clock64") == 2 * 4 + 2
+    pair = library["gmpi_trace_pair"]
+    assert pair.count("%globaltimer") == pair.count("%clock64") == 1
+    assert len(re.findall(r"call\.uni[^;]*gmpi_trace_pair", traced)) == 4
     # Four and five pairs of words, each with a condition of its own; of a long wait one more.
     stores = re.findall(
         r"and\.b32 w, w, b; setp[^;]*; @p st\.relaxed\.gpu\.global\.v2\.u64", traced
     )
     assert len(stores) == 2 * 4 + 2 * (5 + 1)
-    assert "%globaltimer" in (compiled / "kernel_traced_calls.ptx").read_text()
+    assert "gmpi_trace_pair" in (compiled / "kernel_traced_calls.ptx").read_text()
     # The event's address and its words are integers: 64 bits mixed with others would be floats.
     assert not re.search(r"\.f(32|64)\b", traced)
 

@@ -21,6 +21,7 @@ from typing import Any, get_args
 
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import DeviceContext, Status, TracedContext
+from device_lib.platform.library import linked
 from device_lib.platform.primitives import SIMULATOR, device, int64, uint32
 from gmpi.contract import trace
 from gmpi.contract.wire import LOW_32
@@ -64,23 +65,27 @@ _NOTES = {"block": _notes_of_block, "warp": _notes_of_warp, "grid": _notes_of_bl
 
 
 @device
-def _take_pair(ctx, notes, key, leads):
+def _take_pair(notes, key, rings, rows, leads):
     """Reads the GPU's timer beside the clock, for the first event of a warp or because it is time:
-    (events so far, where the next one's place is)."""
+    (events so far, where the next one's place is).
+
+    Args:
+        rings: those of the launch.
+        rows: of each.
+    """
     first = tracing.get(notes + 8 * trace.NOTE_FIRST)
     number = tracing.get(notes + 8 * trace.NOTE_PROGRESS) >> 32 & LOW_32
     pairs = tracing.get(notes + 8 * trace.NOTE_PAIRS)
     if tracing.get(notes + 8 * trace.NOTE_KEY) != key:
         warps = (int64(gpu.block_threads()) + 31) >> 5
         warp = int64(gpu.block_id()) * warps + (int64(gpu.thread_rank()) >> 5)
-        rows = gpu.opaque(ctx.rows) + 1  # worked out here, not before each call
-        first = ctx.trace + (warp * rows + 1) * trace.EVENT_BYTES
+        first = rings + (warp * (rows + 1) + 1) * trace.EVENT_BYTES
         number = int64(0)
         pairs = int64(0)
-    at = first + (number & (ctx.rows - 1)) * trace.EVENT_BYTES
+    at = first + (number & (rows - 1)) * trace.EVENT_BYTES
     ns = gpu.timer_ns()
     cycles = gpu.clock()
-    if leads:
+    if leads != 0:
         due = cycles + (1 << min(trace.FIRST_PERIOD_SHIFT + pairs, trace.PERIOD_SHIFT))
         tracing.put(notes + 8 * trace.NOTE_KEY, key)
         tracing.put(notes + 8 * trace.NOTE_PROGRESS, (due & LOW_32) | number << 32)
@@ -90,6 +95,12 @@ def _take_pair(ctx, notes, key, leads):
         gpu.store_pair_gpu(header + (pairs & (trace.HEADER_PAIRS - 1)) * 16, cycles, ns)
         gpu.store_pair_gpu(at + 8 * trace.EVENT_PAIRS, cycles, ns)
     return number, at
+
+
+# In the library, since it is rarely called. Inline, its constants were worked out before loops: a
+# ping-pong took 120 registers in place of 72, and found none for numbers that all lanes have in
+# common. So it loaded them from constant memory in each call, and waited.
+_pair_linked = linked("gmpi_trace_pair", 5, 2, _take_pair)
 
 
 @device
@@ -105,7 +116,7 @@ def new_event(ctx, notes, now, leads):
     key = ctx.launch ^ int64(tracing.block_id())
     known, number, at = tracing.look(notes, key, now, ctx.rows)
     if known == 0:
-        number, at = _take_pair(ctx, notes, key, leads)
+        number, at = _pair_linked(notes, key, ctx.trace, ctx.rows, 1 if leads else 0)
     at = at | (LEADS if leads else 0)
     tracing.count_if(notes, number + 1, at)
     return at, number
@@ -145,12 +156,11 @@ def put_status(at, source, tag, nbytes):
 
 
 @device
-def end_of_wait(at, begin):
-    """When a call ends that began at ``begin``; long ones have a pair there."""
-    end = gpu.clock()
+def put_long(at, begin, end):
+    """And a pair, where it has waited for long. Last: at the branch nothing waits any more."""
     if tracing.low_difference(end, begin) > trace.LONG_WAIT:
-        _put(at, trace.EVENT_PAIRS + 2, end, gpu.timer_ns())
-    return end
+        cycles = gpu.clock()
+        _put(at, trace.EVENT_PAIRS + 2, cycles, gpu.timer_ns())
 
 
 @device
@@ -194,8 +204,9 @@ def {name}({parameters}):
         at, number = new_event(ctx, notes, begin, leads)
         put_call(at, begin, {call})
     result = function({arguments})
-    end = end_of_wait(at, begin)
+    end = gpu.clock()
     put_end(at, end, {error}){more}
+    put_long(at, begin, end)
     return result
 """
 _STATUS = """
@@ -276,7 +287,7 @@ def make_traced(function: Any, name: str, declared: inspect.Signature, scope: st
         "notes_of": _NOTES[scope], "gpu": gpu, "int64": int64, "uint32": uint32,
         "TOGETHER": TOGETHER, "SHIFT": trace.NUMBER_SHIFT, "new_event": new_event,
         "put_call": put_call, "put_end": put_end, "put_status": put_status,
-        "end_of_wait": end_of_wait, "put_started": put_started,
+        "put_long": put_long, "put_started": put_started,
     }  # fmt: skip
     assert not space.keys() & set(names) and not set(LOCALS) & set(names), names
     exec(compile(source, f"<traced {name}>", "exec"), space)
