@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from typing import NamedTuple
 
@@ -123,6 +123,9 @@ def fill(cc: Capability, engine: bool) -> Iterator[str | Engine]:
 
     Args:
         engine: one of them compiles the engine of the proxy; that comes last.
+
+    Raises:
+        Exception: what the first one raised that does not compile; the rest is not begun then.
     """
     workers = len(os.sched_getaffinity(0))
     prepare = compile_without_gpu, (cc,)
@@ -131,7 +134,11 @@ def fill(cc: Capability, engine: bool) -> Iterator[str | Engine]:
         made_engine = [pool.submit(compile_engine)] if engine else []
         # The longest take a tenth of the time of all: which comes first hardly matters.
         waiting = [pool.submit(_compile, name, cc) for name in names()]
-        for made in waiting:
-            yield made.result()
-        for last in made_engine:
-            yield last.result()
+        try:
+            for made in as_completed(waiting):
+                yield made.result()
+            for last in made_engine:
+                yield last.result()
+        except BaseException:  # one does not compile, or Ctrl-C: nobody waits for the others
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
