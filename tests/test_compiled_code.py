@@ -216,3 +216,28 @@ def test_a_function_that_is_not_on_disk_calls_one_that_is(tmp_path: Path) -> Non
             assert files
             for file in files:
                 file.unlink()
+
+
+#: Stand-ins for the compiler, of which one fails.
+ONE_FAILS = """
+import sys, time
+from pathlib import Path
+from gmpi.launch import precompile
+def compiles(name, cc):
+    if name == "f0":
+        raise RuntimeError("f0 does not compile")
+    time.sleep(0.05)
+    Path(sys.argv[1], name).touch()
+    return name
+precompile._compile = compiles
+precompile.names = lambda: [f"f{k}" for k in range(200)]
+list(precompile.fill((9, 0), False))
+"""
+
+
+def test_nothing_more_is_compiled_when_one_does_not(tmp_path: Path) -> None:
+    status, text = launcher.python(
+        "-c", ONE_FAILS, str(tmp_path), NUMBA_ENABLE_CUDASIM="0", GMPI_CACHE_DIR=str(tmp_path)
+    )
+    assert status != 0 and "f0 does not compile" in text, text
+    assert len(list(tmp_path.glob("f*"))) < 100

@@ -120,30 +120,6 @@ def test_the_cache_is_filled_with_what_kernels_look_for(tmp_path: Path) -> None:
     assert len(kept) == 2 and kept == asked
 
 
-ONE_FAILS = """
-import sys, time
-from pathlib import Path
-from gmpi.launch import precompile
-def compiles(name, cc):
-    if name == "f0":
-        raise RuntimeError("f0 does not compile")
-    time.sleep(0.05)
-    Path(sys.argv[1], name).touch()
-    return name
-precompile._compile = compiles
-precompile.names = lambda: [f"f{k}" for k in range(200)]
-list(precompile.fill((9, 0), False))
-"""
-
-
-def test_nothing_more_is_compiled_when_one_does_not(tmp_path: Path) -> None:
-    status, text = launcher.python(
-        "-c", ONE_FAILS, str(tmp_path), NUMBA_ENABLE_CUDASIM="0", GMPI_CACHE_DIR=str(tmp_path)
-    )
-    assert status != 0 and "f0 does not compile" in text, text
-    assert len(list(tmp_path.glob("f*"))) < 100
-
-
 def test_a_record_is_published_by_one_store_of_a_unit_per_lane(library: dict[str, str]) -> None:
     # Two 8-byte stores in place of one of 16 could be seen torn: new words under an old tag.
     for name in ("gmpi_open_inline", "gmpi_transact", "gmpi_open_any_block", "gmpi_open_any_warp"):
