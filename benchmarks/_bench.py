@@ -9,6 +9,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,7 @@ def write_json(path: str | None, results: dict[str, Any]) -> None:
 def fail(message: str) -> None:
     """Ends all ranks."""
     print(message, file=sys.stderr, flush=True)
+    time.sleep(0.5)  # what is written just before MPI_Abort may be lost with the job
     MPI.COMM_WORLD.Abort(1)
 
 

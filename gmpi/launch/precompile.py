@@ -140,5 +140,5 @@ def fill(cc: Capability, engine: bool) -> Iterator[str | Engine]:
             for last in made_engine:
                 yield last.result()
         except BaseException:  # one does not compile, or Ctrl-C: nobody waits for the others
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
             raise
