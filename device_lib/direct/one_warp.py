@@ -19,6 +19,7 @@ from device_lib.direct.many_packets import look
 from device_lib.direct.warp_messages import (
     ONE_EACH,
     TAKEN,
+    draw_send,
     look_at_one,
     make_finish,
     make_take,
@@ -82,13 +83,8 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
                 count: of elements, together no longer than a message that ``put`` takes.
             """
             ctx = DeviceContext(0, memory, 0, 0)
-            sound = is_sound(word0, count) & table.may_have_key(word0, peer_tag)
-            key = table.key_as_it_is(word0, peer_tag)
-            road = table.road_of(ctx, key)
-            found, at, remote, local, counters = table.glance(ctx, key)
-            draws = found & sound & (gpu.lane_id() == 0)
-            counted, known = gpu.draw_if(
-                counters + channels.COUNTER_NUMBER, counters + channels.COUNTER_FREE, draws
+            sound, road, draws, at, remote, local, counters, counted, known = draw_send(
+                ctx, word0, peer_tag, count
             )
             number = uint32(counted & channels.NUMBERS)
             free = uint32(known)
@@ -99,11 +95,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
                 ready = put(nbytes, address, remote, local, counters, number, free, draws)
             left = not ready and gpu.lane_id() == 0
             if sync_full_or(1 if left else 0):  # and the buffer is the caller's again
-                row = table.NO_ROW
-                if road != 0:
-                    row = table.row_seen(draws, at, remote)
-                if not sound:
-                    row = table.UNSOUND
+                row = table.row_left(sound, road, draws, at, remote)
                 put_4(0, row, remote, int64(number))
                 sync_full()
                 return get_4(0, row, remote, int64(number))
@@ -144,11 +136,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
             draws,
         )
         sync_full()  # what other threads still read from the buffer
-        row = table.NO_ROW
-        if road != 0:
-            row = table.row_seen(draws, at, remote)
-        if not sound:
-            row = table.UNSOUND
+        row = table.row_left(sound, road, draws, at, remote)
         if draws:
             counted &= channels.NUMBERS
             if slots.was_free(slot, before):

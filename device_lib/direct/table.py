@@ -172,6 +172,23 @@ def row_seen(draws, at, remote):
 
 
 @device
+def row_left(sound, road, draws, at, remote):
+    """The row of a call that its quick way leaves to ``requests``: UNSOUND, NO_ROW, or as
+    ``row_seen``.
+
+    Args:
+        sound: whether its arguments are.
+        road: what ``road_of`` returned.
+    """
+    row = NO_ROW
+    if road != 0:
+        row = row_seen(draws, at, remote)
+    if not sound:
+        row = UNSOUND
+    return row
+
+
+@device
 def road_of(ctx, key):
     """Whether messages on the communicator of a key may take the direct road at all: then not 0."""
     comm = uint32(key >> channels.KEY_COMM_SHIFT) & uint32(wire.COMMUNICATORS - 1)

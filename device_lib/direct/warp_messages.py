@@ -13,6 +13,7 @@ from device_lib.direct import many_packets, own, packets, rows, table
 from device_lib.direct.claims import CLAIMED, LOST, NOT_YET
 from device_lib.direct.words import peer_tag_of
 from device_lib.move.copy import load_payload, store_payload
+from device_lib.move.message import is_sound
 from device_lib.platform import primitives as gpu
 from device_lib.platform.primitives import device, int64, uint32
 from device_lib.platform.scope import ALL_LANES, FULL_WARP
@@ -30,6 +31,27 @@ LOOKS = 2 if gpu.SIMULATOR else 64  # for a message, before others' requests are
 # As long as the block has no other request that it must go on with: half of the time that those of
 # other blocks are left alone. Who stops looking, and goes on by ``requests``, loses microseconds.
 LOOKS_ALONE = 4 if gpu.SIMULATOR else 512
+
+
+@device
+def draw_send(ctx, word0, peer_tag, count):
+    """What a send begins with, by all lanes of the leading warp, which wait for none of it.
+
+    Returns:
+        (whether its arguments are sound; what ``table.road_of`` returned; whether the lane has
+        drawn a number, as lane 0 does; row, where the other end is, where ours is, counters, as
+        from ``table.glance``; the number, as if it wrapped with 32 bits only; slots that are known
+        to be free)
+    """
+    sound = is_sound(word0, count) & table.may_have_key(word0, peer_tag)
+    key = table.key_as_it_is(word0, peer_tag)
+    road = table.road_of(ctx, key)
+    found, at, remote, local, counters = table.glance(ctx, key)
+    draws = found & sound & (gpu.lane_id() == 0)
+    number, free = gpu.draw_if(
+        counters + channels.COUNTER_NUMBER, counters + channels.COUNTER_FREE, draws
+    )
+    return sound, road, draws, at, remote, local, counters, number, free
 
 
 @device

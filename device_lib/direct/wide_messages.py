@@ -15,10 +15,17 @@ from device_lib.direct import own, packets, rows, table
 from device_lib.direct.claims import CLAIMED, LOST
 from device_lib.direct.many_packets import look
 from device_lib.direct.receives import begin_long
-from device_lib.direct.warp_messages import TAKEN, free_slots, make_finish, make_take, store_many
+from device_lib.direct.warp_messages import (
+    TAKEN,
+    draw_send,
+    free_slots,
+    make_finish,
+    make_take,
+    store_many,
+)
 from device_lib.direct.words import elements_of
 from device_lib.move.mailbox import put_mail, take_mail
-from device_lib.move.message import is_sound, size_of
+from device_lib.move.message import size_of
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import leads_grid
 from device_lib.platform.library import parts_of
@@ -101,13 +108,8 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
     def send_by_leader(ctx, word0, peer_tag, count, address):
         """(handle, row, where the other end is, number with LENGTH_SENT and a slot beside it);
         handle 0: left to ``requests``."""
-        sound = is_sound(word0, count) & table.may_have_key(word0, peer_tag)
-        key = table.key_as_it_is(word0, peer_tag)
-        road = table.road_of(ctx, key)
-        found, at, remote, local, counters = table.glance(ctx, key)
-        draws = found & sound & (gpu.lane_id() == 0)
-        number, free = gpu.draw_if(
-            counters + channels.COUNTER_NUMBER, counters + channels.COUNTER_FREE, draws
+        sound, road, draws, at, remote, local, counters, number, free = draw_send(
+            ctx, word0, peer_tag, count
         )
         number &= channels.NUMBERS
         nbytes = count * size_of(word0) if sound else 0
@@ -118,11 +120,7 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         sync_full()  # what other threads wrote to the buffer; and before ``put_4``
         way, wide = _way(ctx, nbytes, draws, number, free, local, counters)
         handle = 0
-        row = table.NO_ROW
-        if road != 0:
-            row = table.row_seen(draws, at, remote)
-        if not sound:
-            row = table.UNSOUND
+        row = table.row_left(sound, road, draws, at, remote)
         if way == _IN_WIDE_SLOT:
             slot_too = packets.inbox_slot(remote, number)
             packets.write_wide_header(slot_too, nbytes, number, wide)
