@@ -15,6 +15,7 @@ from common import RANK, SIZE, WORLD, end, every_shape, run
 from numba import cuda
 
 import gmpi
+from device_lib.platform.scope import BLOCK, WARP
 from gmpi import GMPI_Irecv, GMPI_Irecv_warp, GMPI_Isend, GMPI_Isend_warp, GMPI_Wait, GMPI_Wait_warp
 from gmpi.contract.channels import ROOM
 
@@ -23,59 +24,42 @@ AROUND = 16  # bytes before and after a room, which no message may touch
 MOST = ROOM + 204
 
 
-# wide: a kernel
-@cuda.jit
-def in_a_block(ctx, out, back, sizes, places, me, to, source, wrong):
-    first, step = cuda.threadIdx.x, cuda.blockDim.x
-    for i in range(sizes.size):
-        n = sizes[i]
-        for k in places:  # of the room and of the data, within a word
-            begin = AROUND + k // 4
-            for b in range(first, n + 4, step):
-                out[b] = (b * 7 + i * 5 + k + 13 * me) & 0xFF
-            for b in range(first, back.size, step):
-                back[b] = 0xEE
-            cuda.syncthreads()
-            receive = GMPI_Irecv(ctx, back[begin : begin + n], n, gmpi.BYTE, source, 3, 0)
-            send = GMPI_Isend(ctx, out[k % 4 : k % 4 + n], n, gmpi.BYTE, to, 3, 0)
-            status = GMPI_Wait(ctx, receive)
-            GMPI_Wait(ctx, send)
-            if status.nbytes != n or status.error != gmpi.SUCCESS:
-                cuda.atomic.add(wrong, i, 1)
-            for b in range(first, back.size, step):
-                wanted = 0xEE
-                if begin <= b and b < begin + n:
-                    wanted = ((b - begin + k % 4) * 7 + i * 5 + k + 13 * source) & 0xFF
-                if back[b] != wanted:
+def kernel_of(scope, irecv, isend, wait):  # type: ignore[no-untyped-def]
+    """For one scope, whose calls these are."""
+    rank, size, sync = scope.rank, scope.size, scope.sync
+
+    # wide: a kernel
+    @cuda.jit
+    def kernel(ctx, out, back, sizes, places, me, to, source, wrong):  # type: ignore[no-untyped-def]
+        first, step = rank(), size()
+        for i in range(sizes.size):
+            n = sizes[i]
+            for k in places:  # of the room and of the data, within a word
+                begin = AROUND + k // 4
+                for b in range(first, n + 4, step):
+                    out[b] = (b * 7 + i * 5 + k + 13 * me) & 0xFF
+                for b in range(first, back.size, step):
+                    back[b] = 0xEE
+                sync()
+                receive = irecv(ctx, back[begin : begin + n], n, gmpi.BYTE, source, 3, 0)
+                send = isend(ctx, out[k % 4 : k % 4 + n], n, gmpi.BYTE, to, 3, 0)
+                status = wait(ctx, receive)
+                wait(ctx, send)
+                if status.nbytes != n or status.error != gmpi.SUCCESS:
                     cuda.atomic.add(wrong, i, 1)
-            cuda.syncthreads()
+                for b in range(first, back.size, step):
+                    wanted = 0xEE
+                    if begin <= b and b < begin + n:
+                        wanted = ((b - begin + k % 4) * 7 + i * 5 + k + 13 * source) & 0xFF
+                    if back[b] != wanted:
+                        cuda.atomic.add(wrong, i, 1)
+                sync()
+
+    return kernel
 
 
-# wide: a kernel
-@cuda.jit
-def in_a_warp(ctx, out, back, sizes, places, me, to, source, wrong):
-    for i in range(sizes.size):
-        n = sizes[i]
-        for k in places:  # of the room and of the data, within a word
-            begin = AROUND + k // 4
-            for b in range(cuda.laneid, n + 4, 32):
-                out[b] = (b * 7 + i * 5 + k + 13 * me) & 0xFF
-            for b in range(cuda.laneid, back.size, 32):
-                back[b] = 0xEE
-            cuda.syncwarp()
-            receive = GMPI_Irecv_warp(ctx, back[begin : begin + n], n, gmpi.BYTE, source, 3, 0)
-            send = GMPI_Isend_warp(ctx, out[k % 4 : k % 4 + n], n, gmpi.BYTE, to, 3, 0)
-            status = GMPI_Wait_warp(ctx, receive)
-            GMPI_Wait_warp(ctx, send)
-            if status.nbytes != n or status.error != gmpi.SUCCESS:
-                cuda.atomic.add(wrong, i, 1)
-            for b in range(cuda.laneid, back.size, 32):
-                wanted = 0xEE
-                if begin <= b and b < begin + n:
-                    wanted = ((b - begin + k % 4) * 7 + i * 5 + k + 13 * source) & 0xFF
-                if back[b] != wanted:
-                    cuda.atomic.add(wrong, i, 1)
-            cuda.syncwarp()
+in_a_block = kernel_of(BLOCK, GMPI_Irecv, GMPI_Isend, GMPI_Wait)
+in_a_warp = kernel_of(WARP, GMPI_Irecv_warp, GMPI_Isend_warp, GMPI_Wait_warp)
 
 
 def lengths() -> list[int]:
