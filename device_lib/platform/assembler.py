@@ -13,6 +13,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from device_lib.platform.yields import without_yields
+
 #: Most registers a thread of each build of the library, 255 being the hardware's limit. A
 #: multiprocessor has 65536: enough for 256, 512 and 1024 threads a block.
 LIMITS = (255, 128, 64)
@@ -73,4 +75,4 @@ def assemble(name: str, ptx: str, cc: tuple[int, int], limit: int) -> bytes:
                 f"{architecture(cc)}: {done.stderr.strip()}; the assembler must be as new as the "
                 f"compiler: {_HOW_TO_GET_IT}"
             )
-        return made.read_bytes()
+        return without_yields(made.read_bytes(), cc)
