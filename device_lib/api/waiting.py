@@ -96,34 +96,30 @@ def make_waiting(
     wait_linked = part("wait_beside", 4, 5, wait_beside)
 
     @device
-    def finish_plain(ctx, request, how):
-        """``finish_either`` of all others that are not persistent. First what takes least time."""
-        if request == slots.error_handle(SUCCESS):  # a short send of the direct road
+    def finish_opened(ctx, request, how):
+        """``finish_either`` of what is not persistent. First what takes least time."""
+        if is_short(request):
+            looks = LOOKS if how == WAIT else 1
+            state, nbytes, length, origin = take_short(ctx, request, looks, how == QUICK)
+            if state == TAKEN:
+                return True, status_of(COMPLETED | nbytes, elements_of(length, nbytes), origin)
+            if state == NOT_YET:
+                return False, status_of(0, 0, NO_ORIGIN)
+            outcome, count, origin = finish_rest(ctx, request, how, state)
+        elif request == slots.error_handle(SUCCESS):  # a short send of the direct road
             return True, status_of(COMPLETED, 0, NO_ORIGIN)
-        if is_direct_handle(request):
+        elif is_direct_handle(request):
             outcome, count, origin = finish_longer(ctx, request, how)
-            return outcome & COMPLETED != 0, close(ctx, request, outcome, count, origin)
-        if slots.is_partitioned(request):
+        elif slots.is_partitioned(request):
             outcome, count, origin = finish_partitioned(ctx, request, 0 if how == WAIT else 1)
-            return outcome & COMPLETED != 0, close(ctx, request, outcome, count, origin)
-        if how == WAIT and request > 0 and request >> HANDLE_ERROR_SHIFT == 0:
+        elif how == WAIT and request > 0 and request >> HANDLE_ERROR_SHIFT == 0:
             error, source, tag, count, nbytes = wait_linked(ctx, request)
             return True, Status(error, source, tag, count, nbytes)
-        completed, status = complete(ctx, request, how != WAIT)
-        if how == ONE_LOOK and not completed:
-            go_on(ctx, slots.guess(ctx))
-        return completed, status
-
-    @device
-    def finish_short(ctx, request, how):
-        """``finish_either`` of a short receive of the direct road."""
-        looks = LOOKS if how == WAIT else 1
-        state, nbytes, length, origin = take_short(ctx, request, looks, how == QUICK)
-        if state == TAKEN:
-            return True, status_of(COMPLETED | nbytes, elements_of(length, nbytes), origin)
-        if state == NOT_YET:
-            return False, status_of(0, 0, NO_ORIGIN)
-        outcome, count, origin = finish_rest(ctx, request, how, state)
+        else:
+            completed, status = complete(ctx, request, how != WAIT)
+            if how == ONE_LOOK and not completed:
+                go_on(ctx, slots.guess(ctx))
+            return completed, status
         return outcome & COMPLETED != 0, close(ctx, request, outcome, count, origin)
 
     @device
@@ -136,22 +132,21 @@ def make_waiting(
         """
         request = int64(request)
         opened = request
-        if slots.is_persistent(request):
+        persistent = False
+        if not is_short(request) and slots.is_persistent(request):
+            persistent = True
             opened = inner(ctx, request)
-        if is_short(opened):  # the commonest, on a way of its own to the end
-            completed, status = finish_short(ctx, opened, how)
-        else:
-            completed, status = finish_plain(ctx, opened, how)
-        if completed and slots.is_persistent(request):
+        completed, status = finish_opened(ctx, opened, how)
+        if persistent and completed:
             end_round(ctx, request)
         return completed, status
 
     @device
     def finish(ctx, request, once):
         """(completed, Status) of a request; ``once``: looks, and does not wait."""
-        if has_direct(ctx):
-            return finish_either(ctx, request, ONE_LOOK if once else WAIT)
-        return complete(ctx, request, once)
+        if not has_direct(ctx):
+            return complete(ctx, request, once)
+        return finish_either(ctx, request, ONE_LOOK if once else WAIT)
 
     @device
     def look(ctx, request):

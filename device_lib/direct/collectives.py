@@ -39,8 +39,8 @@ from device_lib.platform.primitives import (
     lane_id,
     load_16,
     load_pair_gpu,
-    store_gpu,
-    store_pair_gpu,
+    store_gpu_if,
+    store_pair_gpu_if,
 )
 from device_lib.platform.scope import ALL_LANES, FULL_WARP, Scope
 from gmpi.contract import collectives
@@ -109,8 +109,7 @@ def make_at_once(rank: Callable, size: Callable, some: Callable) -> SimpleNamesp
         )
         if some(missing):
             return AFTER_STORES
-        if rank() == 0:
-            store_pair_gpu(row + collectives.NUMBER, number + 1, number + 1)
+        store_pair_gpu_if(row + collectives.NUMBER, number + 1, number + 1, rank() == 0)
         return SUCCESS
 
     @device
@@ -137,9 +136,8 @@ def make_at_once(rank: Callable, size: Callable, some: Callable) -> SimpleNamesp
             )
         if some(missing):
             return AFTER_STORES
-        if rank() == 0:
-            store_pair_gpu(row + collectives.NUMBER, number + 1, number)
-            store_gpu(row + collectives.SIGNATURE, signature_of(what))
+        store_pair_gpu_if(row + collectives.NUMBER, number + 1, number, rank() == 0)
+        store_gpu_if(row + collectives.SIGNATURE, signature_of(what), rank() == 0)
         return SUCCESS
 
     @device
@@ -156,8 +154,7 @@ def make_at_once(rank: Callable, size: Callable, some: Callable) -> SimpleNamesp
         )
         if some(missing):
             return AFTER_STORES
-        if rank() == 0:
-            store_pair_gpu(row + collectives.NUMBER, number + 1, number + 1)
+        store_pair_gpu_if(row + collectives.NUMBER, number + 1, number + 1, rank() == 0)
         return SUCCESS
 
     return SimpleNamespace(allreduce=allreduce, bcast=bcast, barrier=barrier)
@@ -254,7 +251,7 @@ def make_collectives(scope: Scope, make_wait: Callable, transfer: Callable) -> S
     def is_short(ctx, nbytes):
         """Whether a call is for the leading warp alone, if it is one of the direct road."""
         alone = (size() == FULL_WARP) | (size() > TOGETHER)
-        return has_direct(ctx) and alone and nbytes <= _at_once(FULL_WARP)
+        return (has_direct(ctx) != 0) & alone & (nbytes <= _at_once(FULL_WARP))
 
     @device
     def allreduce(ctx, word0, op, count, nbytes, send, recv):

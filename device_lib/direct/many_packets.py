@@ -27,7 +27,7 @@ _PAYLOAD_STEP = FULL_WARP * PACKET_PAYLOAD
 
 
 @device
-def _packets_of(nbytes):
+def packets_of(nbytes):
     """How many packets so many bytes fill: divided by 12."""
     return uint32(uint32(nbytes * uint32(43691)) >> uint32(19))
 
@@ -43,7 +43,7 @@ def together(address, nbytes):
         return uint32(0)
     if nbytes & uint32(3) == 0:
         return uint32(nbytes)
-    rest = _packets_of(uint32(nbytes - uint32(HEADER_PAYLOAD))) * uint32(PACKET_PAYLOAD)
+    rest = packets_of(uint32(nbytes - uint32(HEADER_PAYLOAD))) * uint32(PACKET_PAYLOAD)
     return uint32(uint32(HEADER_PAYLOAD) + uint32(rest))
 
 
@@ -142,7 +142,7 @@ def _rest(nbytes, many):
     """(the lane's first packet of those that are moved one by one, the end of these)."""
     before = uint32(0)
     if many != 0:
-        before = uint32(uint32(1) + _packets_of(uint32(many - uint32(HEADER_PAYLOAD))))
+        before = uint32(uint32(1) + packets_of(uint32(many - uint32(HEADER_PAYLOAD))))
     end = uint32(packets.count(int64(nbytes))) if many < nbytes or many == 0 else before
     return uint32(before + uint32(gpu.lane_id())), end
 

@@ -15,18 +15,16 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import own, rows, table
-from device_lib.direct.many_packets import look
+from device_lib.direct.telling import make_tell
 from device_lib.direct.warp_messages import (
+    MANY,
     ONE_EACH,
+    ONE_FOR_EACH,
     TAKEN,
     draw_send,
-    look_at_one,
-    make_finish,
     make_take,
     put,
     put_many,
-    store_many,
-    store_some,
 )
 from device_lib.direct.words import call_of, elements_of, length_word
 from device_lib.move.message import is_sound, size_of
@@ -62,8 +60,8 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
     sync_full_or = scope.sync_full_or
     put_4 = scope.put_4
     get_4 = scope.get_4
-    get_4_same = scope.get_4_same
     send_wide, take_wide = wide.send, wide.take
+    tell = make_tell(scope)
     part = parts_of(scope.name, "gmpi_direct")
 
     def make_send_quickly(put: Callable):
@@ -93,8 +91,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
             if road != 0:
                 nbytes = uint32(count * size_of(word0)) if sound else uint32(0)
                 ready = put(nbytes, address, remote, local, counters, number, free, draws)
-            left = not ready and gpu.lane_id() == 0
-            if sync_full_or(1 if left else 0):  # and the buffer is the caller's again
+            if sync_full_or(0 if ready else 1):  # and the buffer is the caller's again
                 row = table.row_left(sound, road, draws, at, remote)
                 put_4(0, row, remote, int64(number))
                 sync_full()
@@ -160,38 +157,24 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
 
         @device
         def take_quickly(ctx, handle, looks, leave):
-            """(what has become of it, bytes, LENGTH, origin); the others call ``follow_same``."""
-            sync_full()  # before the next ``put_4``
-            state, nbytes, length, origin = take(ctx, handle, looks, leave)
-            put_4(state, nbytes, length, origin)
-            sync_full()
-            return get_4_same(state, nbytes, length, origin)
+            """(what has become of it, bytes, LENGTH, origin); the others call ``follow``."""
+            sync_full()  # before the next ``tell``
+            return take(ctx, handle, looks, leave)
 
         return take_quickly
 
     @device
     def follow():
-        """As ``follow_send``, of ``post_quickly``."""
+        """As ``follow_send``, of ``post_quickly`` and ``take_quickly``."""
         sync_full()
         sync_full()
         return get_4(0, 0, 0, 0)
 
-    @device
-    def follow_same():
-        """The same of ``take_quickly``."""
-        sync_full()
-        sync_full()
-        return get_4_same(0, 0, 0, 0)
-
     send_linked = part("send", 5, 4, make_send_quickly(put))
     send_many_linked = part("send_many", 5, 4, make_send_quickly(put_many))
     post_linked = part("post", 6, 4, post_quickly)
-    take_linked = part(
-        "take", 6, 4, make_take_quickly(make_take(look_at_one, make_finish(store_some)))
-    )
-    take_many_linked = part(
-        "take_many", 6, 4, make_take_quickly(make_take(look, make_finish(store_many)))
-    )
+    take_linked = part("take", 6, 4, make_take_quickly(make_take(ONE_FOR_EACH, tell)))
+    take_many_linked = part("take_many", 6, 4, make_take_quickly(make_take(MANY, tell)))
 
     # wide: what has been drawn
     @device
@@ -216,46 +199,47 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
         What a call's arguments are is looked at in the library, where it costs no time: what the
         user's kernel finds out before a loop it may find out again in each turn.
         """
+        handle = 0
         row = table.UNSOUND
         remote = 0
         number = 0
-        if leading_lanes() >= FULL_WARP:
-            if nbytes > channels.ROOM:
-                handle, row, remote, number = send_wide(
-                    ctx, word0, peer_tag, count, nbytes, address
+        full = leading_lanes() >= FULL_WARP
+        short = full & (nbytes <= channels.ROOM)
+        if short & leads():  # whom all wait for: behind one branch
+            if nbytes <= ONE_EACH:
+                handle, row, remote, number = send_linked(
+                    ctx.device, word0, peer_tag, count, address
                 )
-            elif leads():
-                if nbytes <= ONE_EACH:
-                    handle, row, remote, number = send_linked(
-                        ctx.device, word0, peer_tag, count, address
-                    )
-                else:
-                    handle, row, remote, number = send_many_linked(
-                        ctx.device, word0, peer_tag, count, address
-                    )
             else:
-                handle, row, remote, number = follow_send()
-            if handle != 0:
-                return handle
+                handle, row, remote, number = send_many_linked(
+                    ctx.device, word0, peer_tag, count, address
+                )
+        elif short:
+            handle, row, remote, number = follow_send()
+        elif full:
+            handle, row, remote, number = send_wide(ctx, word0, peer_tag, count, nbytes, address)
+        if handle != 0:
+            return handle
         return go_on(ctx, word0, peer_tag, count, nbytes, address, row, remote, number)
 
     @device
     def post(ctx, word0, peer_tag, count, room, address):
         """The same of a receive."""
+        handle = 0
         row = table.UNSOUND
         remote = 0
         number = 0
-        if leading_lanes() >= FULL_WARP:
-            if leads():
-                handle, row, remote, number = post_linked(
-                    ctx.device, ctx.shape, word0, peer_tag, count, address
-                )
-            else:
-                handle, row, remote, number = follow()
-            if handle != 0:
-                if room > channels.ROOM and leads() and gpu.lane_id() == 0:
-                    own.note(ctx, handle)
-                return handle
+        full = leading_lanes() >= FULL_WARP
+        if full & leads():
+            handle, row, remote, number = post_linked(
+                ctx.device, ctx.shape, word0, peer_tag, count, address
+            )
+        elif full:
+            handle, row, remote, number = follow()
+        if handle != 0:
+            if room > channels.ROOM and leads() and gpu.lane_id() == 0:
+                own.note(ctx, handle)
+            return handle
         return go_on(ctx, word0, peer_tag, count, room, address, row, remote, number)
 
     @device
@@ -284,7 +268,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
             else:
                 state, nbytes, length, origin = take_many_linked(ctx, handle, looks, leave)
         else:
-            state, nbytes, length, origin = follow_same()
+            state, nbytes, length, origin = follow()
         return state, nbytes, length, origin
 
     @device

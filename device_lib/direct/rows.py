@@ -263,6 +263,23 @@ def close_row(ctx, handle):
 
 
 @device
+def close_taken(ctx, handle, credit, bits, wanted):
+    """``close_row`` of a receive whose message has been taken from its slot, in the lane that wants
+    it: first gives the slot back.
+
+    Args:
+        credit: of the slot.
+        bits: the message's mark, where the credit has it.
+    """
+    slot = slots.slot_of(handle)
+    bit = slots.busy_bit(slot)
+    gpu.give_back_if(
+        credit, bits, ctx.device + wire.DEVICE_DIRECT_OPEN, busy_address(ctx, slot >> 5),
+        bit | bit << 8 * wire.BUSY_DIRECT, wanted,
+    )  # fmt: skip
+
+
+@device
 def _summary(ctx, group):
     """A bit for each of 32 words of direct bits: one of these may be set."""
     return busy_address(ctx, group << 5) + wire.BUSY_SUMMARY

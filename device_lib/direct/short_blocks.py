@@ -28,14 +28,12 @@ from device_lib.move.reduce import combine
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import DeviceContext, collects_direct, has_direct, sign32
 from device_lib.platform.library import parts_of
-from device_lib.platform.primitives import device
+from device_lib.platform.primitives import device, uint32
 from device_lib.platform.scope import ALL_LANES, FULL_WARP, Scope
 from gmpi.contract import collectives, moves
 from gmpi.contract.constants import DATATYPE_MARK, FIRST_WITH_GAPS, IN_PLACE, SUCCESS
 from gmpi.contract.wire import FIRST_MOVING, LOW_32, PACKET_BYTES
 
-_gives_to = device(collectives.gives_to)
-_takes_from = device(collectives.takes_from)
 _is_shifted = device(moves.is_shifted)
 _out_offset = device(moves.out_offset)
 
@@ -54,11 +52,23 @@ def short_bytes(count, datatype):
 
 @device
 def _partners(kind, root, me, ranks):
-    """A bit for each rank that bytes of ours go to; for each that bytes come from."""
+    """What ``gives_to`` and ``takes_from`` return. Here and below without branches: each takes a
+    warp some 30 cycles."""
     everybody = (1 << ranks) - 1
-    if kind >= collectives.ALLGATHER and kind <= collectives.REDUCE_SCATTER_BLOCK:
-        return everybody, everybody
-    return _gives_to(kind, root, me, ranks), _takes_from(kind, root, me, ranks)
+    before = (1 << me) - 1
+    at_root = everybody if me == root else 0
+    gathers = kind <= collectives.GATHER  # or REDUCE
+    scatters = kind == collectives.SCATTER
+    scans = (kind == collectives.SCAN) | (kind == collectives.EXSCAN)
+    with_us = 1 << me if kind == collectives.SCAN else 0
+    gives = everybody & ~before & (with_us | ~(1 << me)) if scans else everybody
+    of_root = 1 << (root & FULL_WARP - 1)
+    gives = of_root if gathers else gives
+    gives = at_root if scatters else gives
+    takes = before | with_us if scans else everybody
+    takes = at_root if gathers else takes
+    takes = of_root if scatters else takes
+    return uint32(gives), uint32(takes)
 
 
 @device
@@ -70,25 +80,21 @@ def _sides(kind, root, me, takes, sizes, send, recv):
         takes: ranks that bytes come from.
         sizes: bytes of a block that goes out | bytes of one that comes back << 32.
     """
-    nbytes = sign32(sizes)
+    sent = sign32(sizes)
     received = sizes >> 32
-    shift = 0
     scatters = kind == collectives.SCATTER
-    if scatters and me != root:
-        nbytes = received  # nothing goes out
-    elif send == IN_PLACE:
-        nbytes = received
-        if scatters or (kind < collectives.SCATTER and me != root):
-            nbytes = _NONE
-        if _is_shifted(kind - collectives.REDUCE + FIRST_MOVING):
-            shift = me * nbytes
-        send = recv
-    elif scatters and recv == IN_PLACE:
-        takes = 0
-    elif takes != 0 and received != nbytes:
-        nbytes = _NONE
-    if nbytes == 0:
-        takes = 0
+    silent = scatters & (me != root)  # nothing goes out
+    in_place = (send == IN_PLACE) & (not silent)
+    both = (not silent) & (not in_place)
+    kept = both & scatters & (recv == IN_PLACE)  # the root's own block stays where it is
+    wrong = in_place & (scatters | ((kind < collectives.SCATTER) & (me != root)))
+    wrong |= both & (not kept) & (takes != 0) & (received != sent)
+    nbytes = sent if both else received
+    nbytes = _NONE if wrong else nbytes
+    shifted = in_place & _is_shifted(kind - collectives.REDUCE + FIRST_MOVING)
+    shift = me * nbytes if shifted else 0
+    send = recv if in_place else send
+    takes = uint32(0) if kept | (nbytes == 0) else takes
     return nbytes, send, shift, takes
 
 
@@ -96,14 +102,10 @@ def _sides(kind, root, me, takes, sizes, send, recv):
 def _is_sound(ctx, out, shift, back, send, recv, send_room, recv_room):
     """Whether bytes may be moved from and to buffers; those that none are moved from or to may be
     anything."""
-    space = 0
-    sound = True
-    if out > 0:
-        sound = (send != 0) & (send != IN_PLACE) & (send_room >= shift + out)
-        space = gpu.memory_space(send)
-    if back > 0:
-        sound &= (recv != 0) & (recv != IN_PLACE) & (recv_room >= back)
-        space |= gpu.memory_space(recv)
+    sound = (out == 0) | ((send != 0) & (send != IN_PLACE) & (send_room >= shift + out))
+    sound &= (back == 0) | ((recv != 0) & (recv != IN_PLACE) & (recv_room >= back))
+    space = gpu.memory_space(send) if out > 0 else 0
+    space |= gpu.memory_space(recv) if back > 0 else 0
     if space != 0:
         sound &= (space == 1) & (_out_offset(back) + out + shift <= room_in_shared(ctx))
     return sound
@@ -117,15 +119,14 @@ def _put(box, number, what, source, nbytes, low, packet, step):
         box: our inbox there; 0: there is no such rank.
         low: payload of ``packet``, the caller's first one.
     """
-    count = packets_of(nbytes)
-    word = later_word(number)
-    if packet == 0:
-        word = first_word(number, signature_of(what))
-    while packet < count and box != 0:
-        gpu.write_packet(box + packet * PACKET_BYTES, low, word)
-        packet += gpu.opaque(step)
-        word = later_word(number)
+    count = packets_of(nbytes) if box != 0 else 0
+    word = first_word(number, signature_of(what)) if packet == 0 else later_word(number)
+    gpu.write_packet_if(box + packet * PACKET_BYTES, low, word, packet < count)
+    packet += step
+    while packet < count:
         low = rounds.load_packet(source, nbytes, packet)
+        gpu.write_packet(box + packet * PACKET_BYTES, low, later_word(number))
+        packet += gpu.opaque(step)
 
 
 @device
@@ -217,18 +218,18 @@ def _carry_out(ctx, word0, root_op, sizes, send, recv, send_room, recv_room):
     what = word_of(word0, root_op, nbytes)
     if what == collectives.NOT_OURS:
         return NOTHING_DONE
-    stride = stride_out(what, nbytes)
-    out = nbytes if stride == 0 else nbytes * ranks
-    if kind == collectives.SCATTER and me != root:
-        out = 0
-    back = 0
-    if takes != 0:
-        back = nbytes if stride_back(what, nbytes) == 0 else nbytes * ranks
+    nbytes = uint32(nbytes)
+    stride = uint32(stride_out(what, nbytes))
+    everything = uint32(nbytes * uint32(ranks))
+    out = nbytes if stride == 0 else everything
+    out = uint32(0) if (kind == collectives.SCATTER) & (me != root) else out
+    back = nbytes if stride_back(what, nbytes) == 0 else everything
+    back = back if takes != 0 else uint32(0)
     if not _is_sound(ctx, out, shift, back, send, recv, send_room, recv_room):
         return NOTHING_DONE
-    peer = lane & side
-    packet = lane >> log
-    some = nbytes if gives >> peer & 1 != 0 else 0
+    peer = uint32(lane & side)
+    packet = uint32(lane >> log)
+    some = nbytes if gives >> peer & 1 != 0 else uint32(0)
     source = send + shift + peer * stride
     low = rounds.load_packet(source, some, packet)
     turn = rounds.turn_of(number, ranks)
@@ -242,10 +243,9 @@ def _carry_out(ctx, word0, root_op, sizes, send, recv, send_room, recv_room):
     gpu.sync_warp(ALL_LANES)  # a result may fall on what other lanes have just read
     if takes != 0 and _take(area + turn, number, what, takes, recv, nbytes, log):
         return AFTER_STORES
-    if lane == 0:
-        gpu.store_gpu(row + collectives.SIGNATURE, signature_of(what))
-        known = number + 1 if takes == (1 << ranks) - 1 else number
-        gpu.store_pair_gpu(row + collectives.NUMBER, number + 1, known)
+    gpu.store_gpu_if(row + collectives.SIGNATURE, signature_of(what), lane == 0)
+    known = number + 1 if takes == uint32((1 << ranks) - 1) else number
+    gpu.store_pair_gpu_if(row + collectives.NUMBER, number + 1, known, lane == 0)
     return SUCCESS
 
 
@@ -274,7 +274,8 @@ def make_short_blocks(scope: Scope) -> SimpleNamespace:
 
     @device
     def may_be(ctx, sent, received):
-        return has_direct(ctx) and leading_lanes() >= FULL_WARP and max(sent, received) >= 0
+        full = leading_lanes() >= FULL_WARP
+        return (has_direct(ctx) != 0) & full & ((sent >= 0) | (received >= 0))
 
     # wide: what a call says
     @device

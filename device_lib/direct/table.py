@@ -156,7 +156,7 @@ def glance(ctx, key):
     while known != key and known != NO_KEY:
         at = uint32(at + 1 & mask)
         known, remote, local, counters = entries(table + at * channels.ROW_BYTES)
-    found = known == key and is_direct(remote) and local != 0 and counters != 0
+    found = (known == key) & is_direct(remote) & (local != 0) & (counters != 0)
     return found, at, remote, local, counters
 
 
@@ -254,7 +254,7 @@ def next_count(counters):
 @device
 def known_free(counters):
     """The slots of all messages before this one are free, as far as we know."""
-    return gpu.load_gpu(counters + channels.COUNTER_FREE)
+    return gpu.load_gpu(counters + channels.COUNTER_FREE) & wire.LOW_32
 
 
 @device
@@ -266,7 +266,7 @@ def slots_ahead(free, number):
 
 @device
 def set_known_free(counters, number):
-    gpu.store_gpu(counters + channels.COUNTER_FREE, number)
+    gpu.store_32_gpu(counters + channels.COUNTER_FREE, number)
 
 
 @device

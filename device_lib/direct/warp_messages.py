@@ -8,29 +8,37 @@ is read was stored in one piece, or has been there since the channel was opened.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from device_lib.direct import many_packets, own, packets, rows, table
 from device_lib.direct.claims import CLAIMED, LOST, NOT_YET
 from device_lib.direct.words import peer_tag_of
-from device_lib.move.copy import load_payload, store_payload
+from device_lib.move.copy import load_payload, store_bytes, store_words
 from device_lib.move.message import is_sound
 from device_lib.platform import primitives as gpu
+from device_lib.platform.context import row_address
 from device_lib.platform.primitives import device, int64, uint32
 from device_lib.platform.scope import ALL_LANES, FULL_WARP
 from device_lib.proxied import slots
-from device_lib.proxied.closing import NO_ORIGIN
 from gmpi.contract import channels
 from gmpi.contract.wire import LOW_32, PACKET_BYTES, PACKET_PAYLOAD, SCATTERED
 
 ONE_EACH = (
     channels.HEADER_PAYLOAD + (FULL_WARP - 1) * PACKET_PAYLOAD
 )  # bytes: a packet for each lane
+_READY = channels.NUMBERS + 1  # beside the number of a message: its slot is free
 TAKEN = 5  # as ``claims``: the message is in the user's buffer
 
 LOOKS = 2 if gpu.SIMULATOR else 64  # for a message, before others' requests are thought of
 # As long as the block has no other request that it must go on with: half of the time that those of
 # other blocks are left alone. Who stops looking, and goes on by ``requests``, loses microseconds.
 LOOKS_ALONE = 4 if gpu.SIMULATOR else 512
+
+
+@device
+def number_of(handle):
+    """Of the message that a receive waits for."""
+    return uint32(handle >> 1 & channels.NUMBERS)
 
 
 @device
@@ -48,9 +56,7 @@ def draw_send(ctx, word0, peer_tag, count):
     road = table.road_of(ctx, key)
     found, at, remote, local, counters = table.glance(ctx, key)
     draws = found & sound & (gpu.lane_id() == 0)
-    number, free = gpu.draw_if(
-        counters + channels.COUNTER_NUMBER, counters + channels.COUNTER_FREE, draws
-    )
+    number, free = gpu.draw_if(counters + channels.COUNTER_FREE, draws)
     return sound, road, draws, at, remote, local, counters, number, free
 
 
@@ -91,47 +97,43 @@ def _room(lane):
 @device
 def _load(nbytes, address):
     """(low word, high word) of the lane's packet of a message."""
-    begin = uint32(0)
-    there = uint32(nbytes)
-    lane = uint32(0)
-    if nbytes > channels.HEADER_PAYLOAD:
-        lane = uint32(gpu.lane_id())
-        begin = _begin(lane)
-        there = min(_room(lane), uint32(nbytes - begin)) if begin < nbytes else uint32(0)
+    lane = uint32(gpu.lane_id())
+    begin = _begin(lane)
+    there = min(_room(lane), uint32(nbytes - begin)) if begin < nbytes else uint32(0)
     low, high = load_payload(address + begin, there)
     return low, high if lane != 0 else int64(nbytes)
 
 
 @device
 def _may_put(local, counters, number, free, draws):
-    """Whether the slot of a message is free, in lane 0; the leading warp.
+    """(number of a message, whether its slot is free), the same in all lanes of the leading warp.
 
     Args:
         free: slots that are known to be free, as ``table.known_free``.
         draws: in lane 0, whether it has drawn ``number`` and ``free``. They are on their way: what
             does not depend on them comes before this.
     """
-    ahead = uint32(table.slots_ahead(free, number))
-    if gpu.ballot(ALL_LANES, draws and ahead == 0) != 0:
-        ahead = uint32(free_slots(ALL_LANES, FULL_WARP, local, counters, number))
-    return draws and ahead > 0 and not packets.refreshed(number)
+    known = draws and table.slots_ahead(free, number) != 0
+    # Both in one word: the lanes decide alike, without a vote.
+    both = gpu.shuffle_32(ALL_LANES, uint32(number | (_READY if known else 0)), 0)
+    ready = both >= _READY
+    if not ready and gpu.ballot(ALL_LANES, draws) != 0:
+        ready = free_slots(ALL_LANES, FULL_WARP, local, counters, number) > 0
+    number = uint32(both & uint32(channels.NUMBERS))
+    return number, ready & (not packets.refreshed(number))
 
 
 @device
 def put(nbytes, address, remote, local, counters, number, free, draws):
-    """Whether a message of at most ONE_EACH bytes has been stored in its slot, in lane 0; the
-    leading warp. Arguments as of ``_may_put``."""
+    """Whether a message of at most ONE_EACH bytes has been stored in its slot; the leading warp.
+    Arguments as of ``_may_put``."""
     low, high = _load(nbytes, address)
-    ready = _may_put(local, counters, number, free, draws)
-    puts = ready
-    lane = uint32(0)
-    if nbytes > channels.HEADER_PAYLOAD:
-        lane = uint32(gpu.lane_id())
-        number = gpu.shuffle_32(ALL_LANES, number, 0)
-        puts = gpu.ballot(ALL_LANES, ready) != 0 and _begin(lane) < nbytes
-    if puts:
-        at = packets.inbox_slot(remote, number) + lane * PACKET_BYTES
-        gpu.write_packet(at, low, high | int64(packets.mark_of(number)) << 32)
+    lane = uint32(gpu.lane_id())
+    puts = (lane == 0) | (_begin(lane) < nbytes)
+    number, ready = _may_put(local, counters, number, free, draws)
+    at = packets.inbox_slot(remote, number) + lane * PACKET_BYTES
+    mark = int64(packets.mark_of(number)) << 32
+    gpu.write_packet_if(at, low, high | mark, ready & puts)
     return ready
 
 
@@ -140,9 +142,8 @@ def put_many(nbytes, address, remote, local, counters, number, free, draws):
     """The same of a longer one."""
     many = many_packets.together(address, nbytes)
     six = many_packets.load_six(address, many)
-    ready = _may_put(local, counters, number, free, draws)
-    if gpu.ballot(ALL_LANES, ready) != 0:
-        number = gpu.shuffle_32(ALL_LANES, number, 0)
+    number, ready = _may_put(local, counters, number, free, draws)
+    if ready:
         slot = packets.inbox_slot(remote, number)
         many_packets.put(slot, address, nbytes, packets.mark_of(number), many, six)
     return ready
@@ -162,82 +163,128 @@ def look_at_one(slot, room, bits):
 
 
 @device
-def store_some(ctx, target, nbytes, slot, mark, found):
-    """Whether the lanes have stored a message to the user's buffer; not where waits were aborted.
+def _lanes_of(nbytes):
+    """A bit for each lane that has a packet of a message of at most ONE_EACH bytes."""
+    rest = uint32(nbytes + uint32(PACKET_PAYLOAD - 1 - channels.HEADER_PAYLOAD))
+    behind = many_packets.packets_of(rest) if nbytes > channels.HEADER_PAYLOAD else uint32(0)
+    return uint32(uint32(LOW_32) >> uint32(uint32(FULL_WARP - 1) - behind))
 
-    Args:
-        found: what ``look_at_one`` has returned.
-    """
-    low, word = found
+
+@device
+def _some_are_easy(target, nbytes, room, come):
+    return (
+        (nbytes <= room)
+        & (_lanes_of(nbytes) & ~come == 0)
+        & ((uint32(target) | nbytes) & uint32(3) == 0)
+    )
+
+
+@device
+def _place_in(nbytes):
+    """(where the lane's packet begins in a message, how many bytes of it the packet brings)."""
     lane = uint32(gpu.lane_id())
-    begin = uint32(0)
-    there = uint32(nbytes)
-    stores = lane == 0
-    if nbytes > channels.HEADER_PAYLOAD:
-        begin = _begin(lane)
-        stores = begin < nbytes
-        there = min(_room(lane), uint32(nbytes - begin))
-        missing = stores and uint32(word >> 32) != mark
-        if gpu.ballot(ALL_LANES, missing) != 0:
-            aborted = 0
-            if missing:
-                place = slot + lane * PACKET_BYTES
-                low, word, aborted = packets.await_packet(ctx.mapped, place, int64(mark))
-            if gpu.ballot(ALL_LANES, aborted != 0) != 0:
-                return False
-    if stores:
-        store_payload(target + begin, low, word & LOW_32, there)
+    begin = _begin(lane)
+    return begin, min(_room(lane), uint32(nbytes - begin)) if begin < nbytes else uint32(0)
+
+
+@device
+def _store_some(ctx, target, nbytes, slot, mark, found):
+    begin, there = _place_in(nbytes)
+    store_words(target + begin, found[0], found[1] & LOW_32, there, 0)
     return True
 
 
 @device
-def store_many(ctx, target, nbytes, slot, mark, found):
-    """The same of a message that may have more packets than there are lanes.
+def _store_odd_ones(target, nbytes, come, found):
+    if _lanes_of(nbytes) & ~come != 0:
+        return False
+    begin, there = _place_in(nbytes)
+    store_bytes(target + begin, found[0], found[1] & LOW_32, there)
+    return True
 
-    Args:
-        found: what ``many_packets.look`` has returned.
-    """
+
+@device
+def _many_are_easy(target, nbytes, room, come):
+    return nbytes <= room
+
+
+@device
+def _store_many(ctx, target, nbytes, slot, mark, found):
     aborted = many_packets.take(ctx, slot, target, nbytes, mark, found)
     return gpu.ballot(ALL_LANES, aborted != 0) == 0
 
 
-def make_finish(store: Callable):
-    """For ``make_take``: the end of a receive that fits a slot.
+@device
+def _none_is_odd(target, nbytes, come, found):
+    return False
 
+
+class Packets(NamedTuple):
+    """How the packets of a message are taken.
+
+    Attributes:
+        look: (slot, room, bits) -> low and high word of the lane's first packets.
+        are_easy: (target, nbytes, room, come) -> whether ``store`` can have a message whose first
+            packet has come: one branch for all that is rare, since each takes some 20 cycles.
+        store: (ctx, target, nbytes, slot, mark, found) -> whether it is in the user's buffer; not
+            where waits were aborted.
+        store_odd: (target, nbytes, come, found) -> the same of what is not easy and fits; not where
+            more packets are to come.
+
+    ``nbytes`` is what the first packet says, the same in all lanes; ``room`` that of the user's
+    buffer; ``found`` what ``look`` has returned last; ``come`` a bit for each lane whose first
+    packet that is.
+    """
+
+    look: Callable
+    are_easy: Callable
+    store: Callable
+    store_odd: Callable
+
+
+ONE_FOR_EACH = Packets(look_at_one, _some_are_easy, _store_some, _store_odd_ones)
+MANY = Packets(many_packets.look, _many_are_easy, _store_many, _none_is_odd)
+
+
+@device
+def _claim(ctx, handle):
+    """Claims a receive that is not taken by anybody: (whether it is ours; whether it is for
+    ``take``; user's buffer, LENGTH; key, where the other end is, where ours is); all lanes."""
+    named = rows.names_request(ctx, handle)
+    row = row_address(ctx, slots.slot_of(handle) if named else 0)
+    length = gpu.load_gpu(row + rows.LENGTH)
+    target, stamp = gpu.read_packet(row + rows.ADDRESS)
+    claims = named & (gpu.lane_id() == 0)
+    owner = gpu.cas_if(row + rows.OWNER, handle, handle | slots.CLAIMED, claims)
+    key, remote, local = table.ends_of(ctx, stamp >> 32 & rows.INDEX_MASK)
+    # The row is all there, and what it says is for this way.
+    quick = (
+        (stamp & LOW_32 == handle & LOW_32)
+        & (target != SCATTERED)
+        & (key >> channels.KEY_RECEIVES_SHIFT & 1 != 0)
+        & (length >> rows.LENGTH_BITS + 8 & 0xFF != 0)
+        & (not packets.refreshed(number_of(handle)))
+    )
+    ours = gpu.ballot(ALL_LANES, claims & (owner == handle)) != 0
+    quick = ours & (gpu.ballot(ALL_LANES, not quick) == 0)
+    return ours, quick, target, length, key, remote, local
+
+
+def make_take(packets_of: Packets, tell: Callable, take_beyond: Callable | None = None):
+    """
     Args:
-        store: ``store_some``, or ``store_many``.
+        tell: what ``telling.make_tell`` returned.
+        take_beyond: (ctx, handle, target, length, origin, credit, slot, mark, nbytes, found) ->
+            what ``take`` returns, and has told: a message that is larger than the user's buffer, or
+            not in the slot. Where the slot and its credit are; the message's mark. Without it such
+            a message is CLAIMED.
     """
-
-    # wide: what ``take`` holds, in registers
-    @device
-    def finish(ctx, handle, target, length, origin, credit, slot, mark, nbytes, found):
-        if nbytes > uint32(length & rows.LENGTH_MASK):  # or not in the slot
-            return CLAIMED, 0, 0, NO_ORIGIN
-        if not store(ctx, target, nbytes, slot, mark, found):
-            return CLAIMED, 0, 0, NO_ORIGIN
-        if gpu.lane_id() == 0:  # the lanes have seen their packets
-            gpu.write_packet(credit, 0, int64(mark) << 32)
-            rows.close_row(ctx, handle)
-        return TAKEN, int64(nbytes), length, origin
-
-    return finish
-
-
-def make_take(look: Callable, finish: Callable):
-    """
-    Args:
-        look: (slot, room, bits) -> low and high word of the lane's first packets: ``look_at_one``,
-            or ``many_packets.look``.
-        finish: (ctx, handle, target, length, origin, credit, slot, mark, nbytes, found) -> what
-            ``take`` returns: ends a receive whose message has come. Its user's buffer, LENGTH and
-            origin; where the slot and its credit are; the message's mark, and what its first packet
-            says of its length, the same in all lanes; and what ``look`` has returned last.
-    """
+    look, are_easy, store, store_odd = packets_of
 
     @device
     def take(ctx, handle, looks, leave):
         """(what has become of it, bytes, LENGTH, origin), the same in all lanes; of a receive in
-        one piece.
+        one piece. Only of what is TAKEN the last three say anything. The others have been told.
 
         All lanes load and decide alike: where they part, a warp loses more than the loads cost.
 
@@ -245,25 +292,9 @@ def make_take(look: Callable, finish: Callable):
             looks: how often to look for the message.
             leave: whether to give the claim back where it has not come.
         """
-        if not rows.names_request(ctx, handle):
-            return LOST, 0, 0, NO_ORIGIN
+        ours, looking, target, length, key, remote, local = _claim(ctx, handle)
         lane = uint32(gpu.lane_id())
-        row = rows.row_of(ctx, handle)
-        length = gpu.load_gpu(row + rows.LENGTH)
-        target, stamp = gpu.read_packet(row + rows.ADDRESS)
-        owner = gpu.cas_if(row + rows.OWNER, handle, handle | slots.CLAIMED, lane == 0)
-        key, remote, local = table.ends_of(ctx, stamp >> 32 & rows.INDEX_MASK)
-        number = uint32(handle >> 1 & channels.NUMBERS)
-        # The row is all there, and what it says is for this way.
-        quick = stamp & LOW_32 == handle & LOW_32 and target != SCATTERED
-        quick = quick and key >> channels.KEY_RECEIVES_SHIFT & 1 != 0
-        quick = (
-            quick and length >> rows.LENGTH_BITS + 8 & 0xFF != 0 and not packets.refreshed(number)
-        )
-        if gpu.ballot(ALL_LANES, lane == 0 and owner != handle) != 0:
-            return LOST, 0, 0, NO_ORIGIN
-        if gpu.ballot(ALL_LANES, not quick) != 0:
-            return CLAIMED, 0, 0, NO_ORIGIN
+        number = number_of(handle)
         mark = uint32(packets.mark_of(number))
         room = uint32(length & rows.LENGTH_MASK)
         slot = packets.inbox_slot(local, number)
@@ -272,22 +303,41 @@ def make_take(look: Callable, finish: Callable):
         credit = gpu.opaque(packets.credit_of(remote, number))
         origin = gpu.opaque(peer_tag_of(key))
         tried = uint32(looks)
-        longer = tried > 1 and leave == 0
-        found = look(slot, room, bits)
-        come = gpu.ballot(ALL_LANES, uint32(found[1] >> 32) == mark)
-        while come & 1 == 0:
+        longer = (tried > 1) & (leave == 0)
+        state = CLAIMED if ours else LOST
+        nbytes = uint32(0)
+        while looking:
+            found = look(slot, room, bits)
+            come = uint32(gpu.ballot(ALL_LANES, uint32(found[1] >> 32) == mark))
+            if come & 1 != 0:
+                nbytes = gpu.shuffle_32(ALL_LANES, uint32(found[1]), 0)
+                if are_easy(target, nbytes, room, come):
+                    if store(ctx, target, nbytes, slot, mark, found):
+                        state = TAKEN
+                    break
+                if nbytes > room:
+                    if take_beyond is not None:
+                        return take_beyond(
+                            ctx, handle, target, length, origin, credit, slot, mark, nbytes, found
+                        )
+                    break
+                if store_odd(target, nbytes, come, found):
+                    state = TAKEN
+                    break
             tried = uint32(tried - 1)
             if tried == 0:
                 if not longer or own.are_noted_besides(handle):
-                    if leave != 0 and lane == 0:
-                        rows.leave(ctx, handle)
-                    return NOT_YET if leave != 0 else CLAIMED, 0, 0, NO_ORIGIN
+                    if leave != 0:
+                        state = NOT_YET
+                        if lane == 0:
+                            rows.leave(ctx, handle)
+                    break
                 longer = False
                 tried = uint32(LOOKS_ALONE)
             gpu.spin()
-            found = look(slot, room, bits)
-            come = gpu.ballot(ALL_LANES, uint32(found[1] >> 32) == mark)
-        nbytes = gpu.shuffle_32(ALL_LANES, uint32(found[1]), 0)
-        return finish(ctx, handle, target, length, origin, credit, slot, mark, nbytes, found)
+        # Without a branch; and the others need not wait until the row is closed.
+        tell(state, int64(nbytes), length, origin)
+        rows.close_taken(ctx, handle, credit, bits, (lane == 0) & (state == TAKEN))
+        return state, int64(nbytes), length, origin
 
     return take

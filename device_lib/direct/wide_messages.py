@@ -13,15 +13,14 @@ from types import SimpleNamespace
 
 from device_lib.direct import own, packets, rows, table
 from device_lib.direct.claims import CLAIMED, LOST
-from device_lib.direct.many_packets import look
 from device_lib.direct.receives import begin_long
+from device_lib.direct.telling import make_tell
 from device_lib.direct.warp_messages import (
+    MANY,
     TAKEN,
     draw_send,
     free_slots,
-    make_finish,
     make_take,
-    store_many,
 )
 from device_lib.direct.words import elements_of
 from device_lib.move.mailbox import put_mail, take_mail
@@ -88,9 +87,8 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
     get_row = scope.get_row
     put_4 = scope.put_4
     get_4 = scope.get_4
-    get_4_same = scope.get_4_same
     part = parts_of(scope.name, "gmpi_direct")
-    finish_in_slot = make_finish(store_many)
+    tell = make_tell(scope)
 
     # --- sends ------------------------------------------------------------------------------------
 
@@ -158,31 +156,25 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
 
     # wide: as ``warp_messages.make_take`` says
     @device
-    def finish(ctx, handle, target, length, origin, credit, slot, mark, nbytes, found):
+    def take_beyond(ctx, handle, target, length, origin, credit, slot, mark, nbytes, found):
         room = length & rows.LENGTH_MASK
-        if nbytes < uint32(channels.ALL_OF_IT):
-            return finish_in_slot(
-                ctx, handle, target, length, origin, credit, slot, mark, nbytes, found
-            )
         low = gpu.shuffle(ALL_LANES, found[0], 0)
         if nbytes == uint32(channels.LONG) and gpu.lane_id() == 0:
             begin_long(ctx, handle, low, room)  # the sender waits for it
         total = low & LOW_32
         if nbytes != uint32(channels.WIDE) or total > room:
+            tell(CLAIMED, 0, 0, NO_ORIGIN)
             return CLAIMED, 0, 0, NO_ORIGIN
         place = packets.wide_slot_of(slot, int64(mark >> 1))
         mail = packets.wide_mail(total, low >> channels.WIDE_LENGTH_BITS & LOW_32)
         put_row(gpu.lane_id(), place, target, mail)
-        put_4(_COMES, total, length, origin)
-        sync_full()
+        tell(_COMES, total, length, origin)
         if not move(ctx, target, place, total, mail):
             return _CUT_OFF, 0, 0, NO_ORIGIN
-        if gpu.lane_id() == 0:
-            gpu.write_packet(credit, 0, int64(mark) << 32)
-            rows.close_row(ctx, handle)
+        rows.close_taken(ctx, handle, credit, int64(mark) << 32, gpu.lane_id() == 0)
         return _COMES, total, length, origin
 
-    take_alone = make_take(look, finish)
+    take_alone = make_take(MANY, tell, take_beyond)
 
     @device
     def take_by_leader(ctx, handle, looks, leave):
@@ -192,19 +184,17 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         if (state == TAKEN or state == _COMES) and gpu.lane_id() == 0:
             own.forget(handle)
         if state == _COMES:
-            return TAKEN, nbytes, length, origin
-        if state == _CUT_OFF:
-            return CLAIMED, 0, 0, NO_ORIGIN
-        put_4(state, nbytes, length, origin)
-        sync_full()
-        return get_4_same(state, nbytes, length, origin)
+            state = TAKEN
+        elif state == _CUT_OFF:
+            state = CLAIMED
+        return state, nbytes, length, origin
 
     @device
     def follow(ctx):
         """The same, in the other warps."""
         sync_full()
         sync_full()
-        state, nbytes, length, origin = get_4_same(0, 0, 0, 0)
+        state, nbytes, length, origin = get_4(0, 0, 0, 0)
         if state == _COMES:
             place, target, mail = get_row(0, 0, 0, 0)
             state = TAKEN if move(ctx, target, place, nbytes, mail) else CLAIMED

@@ -42,6 +42,8 @@ if SIMULATOR:
             data = _12_BYTES.pack(low & _WORD, high & 0xFFFFFFFF)
             MEMORY[address : address + valid] = data[:valid]
 
+    store_bytes = store_payload
+
     def load_words(address, left, before):
         return load_payload(address + before, left - before)
 
@@ -76,6 +78,7 @@ else:
         stream_sys,
     )
     from device_lib.platform.primitives_cuda import (
+        as_it_stands,
         load_1,
         load_1_sys,
         load_4,
@@ -83,8 +86,11 @@ else:
         load_16_sys_if,
         store_1,
         store_4,
+        store_4_if,
         store_16,
     )
+
+    _7_BYTES = (1 << 56) - 1
 
     @device
     def _load_payload_bytes(address, valid):
@@ -101,14 +107,17 @@ else:
         return low, high
 
     @device
-    def _store_payload_bytes(address, low, high, valid):
-        i = 0
-        while i < valid and i < PACKET_PAYLOAD:
-            word = low
-            if i >= 8:
-                word = high
-            store_1(address + i, word >> (8 * (i & 7)))
-            i += opaque(1)
+    def store_bytes(address, low, high, valid):
+        """``store_payload`` byte by byte, to any address. Few instructions: who jumps over many
+        waits until those behind them have come to the multiprocessor's nearest cache."""
+        left = min(uint32(valid), uint32(PACKET_PAYLOAD))
+        while left != 0:
+            as_it_stands()
+            store_1(address, low)
+            low = low >> 8 & _7_BYTES | high << 56
+            high >>= 8
+            address += 1
+            left = uint32(left - uint32(1))
 
     @device
     def load_payload(address, valid):
@@ -124,7 +133,7 @@ else:
     def store_payload(address, low, high, valid):
         """Stores the first ``valid`` (at most 12) bytes of a packet's payload to a buffer."""
         if address & 3 != 0 or valid & 3 != 0:
-            _store_payload_bytes(address, low, high, valid)
+            store_bytes(address, low, high, valid)
         else:
             if valid >= 4:
                 store_4(address, low)
@@ -151,12 +160,9 @@ else:
     def store_words(address, low, high, left, before):
         """``store_payload``, likewise."""
         address += before
-        if left > uint32(before):
-            store_4(address, low)
-        if left > uint32(before + 4):
-            store_4(address + 4, low >> 32)
-        if left > uint32(before + 8):
-            store_4(address + 8, high)
+        store_4_if(address, low, left > uint32(before))
+        store_4_if(address + 4, low >> 32, left > uint32(before + 4))
+        store_4_if(address + 8, high, left > uint32(before + 8))
 
     @device
     def load_12(address):

@@ -55,6 +55,7 @@ block_threads = ptx(
     "=r",
     types.uint32,
     0,
+    pure=True,
 )
 grid_blocks = ptx(
     "{ .reg .u32 a, b; mov.u32 a, %nctaid.x; mov.u32 b, %nctaid.y; mul.lo.u32 a, a, b; "
@@ -88,7 +89,7 @@ _NOTES = _PUT + 4
 _SHARED_WORDS = _NOTES + NOTES  # 896 bytes, a multiple of 128: the kernel's own arrays come next
 
 
-def shared_words(builder, name="gmpi_shared", size=_SHARED_WORDS, align=8):
+def shared_words(builder, name="gmpi_shared", size=_SHARED_WORDS, align=16):
     """GMPI words in the shared memory of the block.
 
     ``cuda.shared.array`` will not do: Numba gives it a strong symbol, and a device function that a
@@ -214,6 +215,16 @@ def put_block_4(a, b, c, d):
         _store_shared(_PUT + 1, b)
         _store_shared(_PUT + 2, c)
         _store_shared(_PUT + 3, d)
+
+
+@device
+def put_block_4_same(a, b, c, d):
+    """``put_block_4`` of what all lanes have: each stores it, which costs less than that one lane
+    does it for all."""
+    _store_shared(_PUT, a)
+    _store_shared(_PUT + 1, b)
+    _store_shared(_PUT + 2, c)
+    _store_shared(_PUT + 3, d)
 
 
 @device

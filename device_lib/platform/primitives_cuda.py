@@ -27,6 +27,7 @@ from device_lib.platform.block_cuda import grid_blocks as grid_blocks
 from device_lib.platform.block_cuda import lane_id as lane_id
 from device_lib.platform.block_cuda import place as place
 from device_lib.platform.block_cuda import put_block_4 as put_block_4
+from device_lib.platform.block_cuda import put_block_4_same as put_block_4_same
 from device_lib.platform.block_cuda import put_block_note as put_block_note
 from device_lib.platform.block_cuda import put_block_row as put_block_row
 from device_lib.platform.block_cuda import scatter as scatter
@@ -48,6 +49,12 @@ _TRIPLE = types.UniTuple(types.int64, 3)
 # --- device memory, all warps of this GPU ---------------------------------------------------------
 load_gpu = ptx("ld.relaxed.gpu.global.u64 $0, [$1];", "=l,l", types.int64, 1)
 store_gpu = ptx("st.relaxed.gpu.global.u64 [$0], $1;", "l,l", types.void, 2)
+store_32_gpu = ptx(
+    "{ .reg .b32 v; cvt.u32.u64 v, $1; st.relaxed.gpu.global.u32 [$0], v; }",
+    "l,l",
+    types.void,
+    2,
+)
 add_gpu = ptx("atom.relaxed.gpu.global.add.u64 $0, [$1], $2;", "=l,l,l", types.int64, 2)
 add_32_gpu = ptx(
     "{ .reg .b32 v; cvt.u32.u64 v, $2; atom.relaxed.gpu.global.add.u32 $0, [$1], v; }",
@@ -111,25 +118,37 @@ claim_if = ptx(
     _PAIR,
     5,
 )
-# What a message of the direct road asks of its channel: adds 1 to the 32 bits at $2, loads $3. The
-# load first: behind an atomic operation it would wait for its answer.
+# What a message of the direct road asks of its channel: adds 1 to the upper 32 bits at $2, of which
+# it says what they and the lower ones were.
 draw_if = ptx(
-    "{ .reg .pred p; setp.ne.u64 p, $4, 0; mov.b32 $0, 0; mov.b32 $1, 0; "
-    "@p ld.relaxed.gpu.global.u32 $1, [$3]; "
-    "@p atom.relaxed.gpu.global.add.u32 $0, [$2], 1; }",
-    "=&r,=&r,l,l,l",
+    "{ .reg .pred p; .reg .b64 both; setp.ne.u64 p, $3, 0; mov.b64 both, 0; "
+    "@p atom.relaxed.gpu.global.add.u64 both, [$2], 0x100000000; mov.b64 {$1, $0}, both; }",
+    "=&r,=&r,l,l",
     _PAIR,
-    3,
+    2,
 )
-# The same of a receive: adds 1 to the 32 bits at $2, sets bits $4 of those at $3.
+# What opening a receive asks: adds 1 to the 32 bits at $2, sets bits $4 of those at $3. Both behind
+# one branch: the assembler makes one of each predicate before a load or an atomic operation, and
+# lanes that part and meet again lose some 30 cycles.
 draw_two_if = ptx(
-    "{ .reg .pred p; .reg .b32 v; cvt.u32.u64 v, $4; setp.ne.u64 p, $5, 0; "
-    "mov.b32 $0, 0; mov.b32 $1, 0; "
-    "@p atom.relaxed.gpu.global.add.u32 $0, [$2], 1; "
-    "@p atom.relaxed.gpu.global.or.b32 $1, [$3], v; }",
+    "{ .reg .pred p; .reg .b32 v; cvt.u32.u64 v, $4; setp.eq.u64 p, $5, 0; "
+    "mov.b32 $0, 0; mov.b32 $1, 0; @p bra DRAWN; "
+    "atom.relaxed.gpu.global.add.u32 $0, [$2], 1; "
+    "atom.relaxed.gpu.global.or.b32 $1, [$3], v; DRAWN: }",
     "=&r,=&r,l,l,l,l",
     _PAIR,
     4,
+)
+# What closing a receive asks of memory, behind one branch: stores a packet whose high word is
+# $1 to $0, takes 1 from what is at $2, clears bits $4 at $3.
+give_back_if = ptx(
+    "{ .reg .pred p; .reg .b64 zero, mask; .reg .b128 u; setp.eq.u64 p, $5, 0; mov.b64 zero, 0; "
+    "mov.b128 u, {zero, $1}; not.b64 mask, $4; @p bra GIVEN; "
+    "st.relaxed.sys.global.b128 [$0], u; red.relaxed.gpu.global.add.u64 [$2], -1; "
+    "red.relaxed.gpu.global.and.b64 [$3], mask; GIVEN: }",
+    "l,l,l,l,l,l",
+    types.void,
+    6,
 )
 cas_if = ptx(
     "{ .reg .pred p; setp.ne.u64 p, $4, 0; mov.b64 $0, 0; "
@@ -150,8 +169,27 @@ load_4_if = ptx(
     types.uint32,
     2,
 )
+store_4_if = ptx(
+    "{ .reg .pred p; .reg .b32 v; setp.ne.u64 p, $2, 0; cvt.u32.u64 v, $1; @p st.u32 [$0], v; }",
+    "l,l,l",
+    types.void,
+    3,
+)
 load_pair_gpu = ptx("ld.relaxed.gpu.global.v2.u64 {$0, $1}, [$2];", "=l,=l,l", _PAIR, 1)
 store_pair_gpu = ptx("st.relaxed.gpu.global.v2.u64 [$0], {$1, $2};", "l,l,l", types.void, 3)
+# Where they are wanted: a store needs no branch for that.
+store_gpu_if = ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $2, 0; @p st.relaxed.gpu.global.u64 [$0], $1; }",
+    "l,l,l",
+    types.void,
+    3,
+)
+store_pair_gpu_if = ptx(
+    "{ .reg .pred p; setp.ne.u64 p, $3, 0; @p st.relaxed.gpu.global.v2.u64 [$0], {$1, $2}; }",
+    "l,l,l,l",
+    types.void,
+    4,
+)
 
 # --- mapped memory, shared with the CPU -----------------------------------------------------------
 store_sys = ptx("st.relaxed.sys.global.u64 [$0], $1;", "l,l", types.void, 2)
@@ -169,6 +207,13 @@ write_packet = ptx(
     "l,l,l",
     types.void,
     3,
+)
+write_packet_if = ptx(
+    "{ .reg .pred p; .reg .b128 u; setp.ne.u64 p, $3, 0; mov.b128 u, {$1, $2}; "
+    "@p st.relaxed.sys.global.b128 [$0], u; }",
+    "l,l,l,l",
+    types.void,
+    4,
 )
 # The same where it is wanted; else ``word`` in place of the high word.
 read_packet_if = ptx(
@@ -236,6 +281,9 @@ _is_local = _space("local")
 # A value the optimiser cannot see through. Stepping a loop by one keeps it from being unrolled:
 # loops over packets turn once on a full warp, and four copies of their body only cost registers.
 opaque = ptx("mov.u64 $0, $1;", "=l,l", types.int64, 1)
+
+# The first words of a loop that the assembler is not to unroll.
+as_it_stands = ptx(r".pragma \22nounroll\22;", "", types.void, 0)
 
 
 def _wrapping(name):

@@ -3,6 +3,7 @@
 Lanes run one at a time in one OS thread, so only memory that the proxy shares needs care: on x86
 and, through ``ctypes``, in practice on every CPython platform, an aligned 8-byte access is one
 access. A packet's tag is therefore written after its low word, and read before and after it.
+The threads of a block are in ``block_sim``.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -17,6 +18,27 @@ import time
 import numpy as np
 from greenlet import getcurrent
 
+from device_lib.platform.block_sim import NOTES as NOTES
+from device_lib.platform.block_sim import block_id as block_id
+from device_lib.platform.block_sim import block_threads as block_threads
+from device_lib.platform.block_sim import broadcast_block as broadcast_block
+from device_lib.platform.block_sim import broadcast_block_3 as broadcast_block_3
+from device_lib.platform.block_sim import broadcast_block_4 as broadcast_block_4
+from device_lib.platform.block_sim import broadcast_block_5 as broadcast_block_5
+from device_lib.platform.block_sim import broadcast_block_8 as broadcast_block_8
+from device_lib.platform.block_sim import get_block_4 as get_block_4
+from device_lib.platform.block_sim import get_block_note as get_block_note
+from device_lib.platform.block_sim import get_block_row as get_block_row
+from device_lib.platform.block_sim import grid_blocks as grid_blocks
+from device_lib.platform.block_sim import lane_id as lane_id
+from device_lib.platform.block_sim import place as place
+from device_lib.platform.block_sim import put_block_4 as put_block_4
+from device_lib.platform.block_sim import put_block_4_same as put_block_4_same
+from device_lib.platform.block_sim import put_block_note as put_block_note
+from device_lib.platform.block_sim import put_block_row as put_block_row
+from device_lib.platform.block_sim import scatter as scatter
+from device_lib.platform.block_sim import sync_block_or as sync_block_or
+from device_lib.platform.block_sim import thread_rank as thread_rank
 from device_lib.simulator import lanes
 from device_lib.simulator.addresses import HALVES, MEMORY, WORDS
 from device_lib.simulator.arrays import memory_of
@@ -41,35 +63,6 @@ def uint32(value):
 def device(fn):
     """Device functions are ordinary functions here; a kernel calls them directly."""
     return fn
-
-
-def thread_rank():
-    return getcurrent().thread_id
-
-
-def block_threads():
-    return getcurrent().block.threads
-
-
-def block_id():
-    return getcurrent().block.number
-
-
-def grid_blocks():
-    return getcurrent().grid.blocks
-
-
-def lane_id():
-    return getcurrent().lane_id
-
-
-def place():
-    me = getcurrent()
-    return me.block.number + 37 * (me.thread_id >> 5)
-
-
-def scatter(bits):
-    return getcurrent().block.number * 37 + (time.perf_counter_ns() >> 3) & ((1 << bits) - 1)
 
 
 def memory_space(address):
@@ -102,62 +95,16 @@ def shuffle(mask, value, lane):
 shuffle_32 = shuffle
 
 
-def _block_values(value):
-    me = getcurrent()
-    return me.block.barrier.meet(me, me.thread_id, value)
-
-
-def sync_block_or(flag):
-    me = getcurrent()
-    return any(me.block.barrier.meet(me, me.thread_id, flag, None, True))
-
-
-def broadcast_block(a):
-    return _block_values(a)[0]
-
-
-def broadcast_block_3(*values):
-    return _block_values(values)[0]
-
-
-broadcast_block_4 = broadcast_block_5 = broadcast_block_8 = broadcast_block_3
-
-
-def put_block_row(lane, a, b, c):
-    getcurrent().block.rows[lane] = (a, b, c)
-
-
-def get_block_row(lane, a, b, c):
-    return getcurrent().block.rows[lane]
-
-
-def put_block_4(a, b, c, d):
-    me = getcurrent()
-    if me.thread_id == 0:
-        me.block.put = (a, b, c, d)
-
-
-def get_block_4(a, b, c, d):
-    return getcurrent().block.put
-
-
-NOTES = 4
-
-
-def put_block_note(index, value):
-    getcurrent().block.notes[index] = value
-
-
-def get_block_note(index):
-    return getcurrent().block.notes[index]
-
-
 def load_gpu(address):
     return WORDS[address >> 3]
 
 
 def store_gpu(address, value):
     _word(address).value = value
+
+
+def store_32_gpu(address, value):
+    ctypes.c_uint32.from_address(address).value = value
 
 
 def add_gpu(address, value):
@@ -209,15 +156,22 @@ def claim_if(address, expected, value, word, wanted):
     return (cas_gpu(address, expected, value), load_gpu(word)) if wanted else (0, 0)
 
 
-def draw_if(counter, word, wanted):
+def draw_if(address, wanted):
     if not wanted:
         return 0, 0
-    free = load_gpu(word)
-    return add_32_gpu(counter, 1), free
+    free = _word(address).value & 0xFFFFFFFF
+    return add_32_gpu(address + 4, 1), free
 
 
 def draw_two_if(counter, word, bits, wanted):
     return (add_32_gpu(counter, 1), or_32_gpu(word, bits)) if wanted else (0, 0)
+
+
+def give_back_if(credit, word, count, bits, mask, wanted):
+    if wanted:
+        write_packet(credit, 0, word)
+        count_gpu(count, -1)
+        clear_bits_gpu(bits, mask)
 
 
 def cas_if(address, expected, value, wanted):
@@ -230,6 +184,11 @@ def load_1_if(address, wanted):
 
 def load_4(address):
     return HALVES[address >> 2]
+
+
+def store_4_if(address, value, wanted):
+    if wanted:
+        HALVES[address >> 2] = value & 0xFFFFFFFF
 
 
 def load_4_if(address, wanted):
@@ -247,6 +206,16 @@ clear_bits_gpu = clear_bits_32_gpu
 def store_pair_gpu(address, low, high):
     pair = _pair(address)
     pair[0], pair[1] = low, high
+
+
+def store_gpu_if(address, value, wanted):
+    if wanted:
+        store_gpu(address, value)
+
+
+def store_pair_gpu_if(address, low, high, wanted):
+    if wanted:
+        store_pair_gpu(address, low, high)
 
 
 load_sys = load_gpu
@@ -284,6 +253,11 @@ def read_packet_if(address, word, wanted):
 def write_packet(address, low, word):
     packet = _pair(address)
     packet[0], packet[1] = low, word  # in this order
+
+
+def write_packet_if(address, low, word, wanted):
+    if wanted:
+        write_packet(address, low, word)
 
 
 def fence_sys():

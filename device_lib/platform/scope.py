@@ -44,7 +44,7 @@ class Scope(NamedTuple):
         put_4: (a, b, c, d) called by the leading warp; after a sync
         get_4: (a, b, c, d) gives what its first lane put, in any thread; every warp is known to be
             full. The next ``put_4`` comes after another sync.
-        get_4_same: the same where all lanes of the leading warp have put the same.
+        put_4_same: ``put_4`` of what all lanes of the leading warp have.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Scope(NamedTuple):
     get_row: Callable
     put_4: Callable
     get_4: Callable
-    get_4_same: Callable
+    put_4_same: Callable
 
 
 if SIMULATOR:
@@ -210,11 +210,6 @@ def _put_nothing(a, b, c, d):
     """The lanes hold their own."""
 
 
-@device
-def _held_4(a, b, c, d):
-    return a, b, c, d
-
-
 BLOCK = Scope(
     "block",
     gpu.thread_rank,
@@ -235,7 +230,7 @@ BLOCK = Scope(
     gpu.get_block_row,
     gpu.put_block_4,
     gpu.get_block_4,
-    gpu.get_block_4,
+    gpu.put_block_4_same,
 )
 WARP = Scope(
     "warp",
@@ -257,5 +252,5 @@ WARP = Scope(
     _get_warp_row,
     _put_nothing,
     _from_first_4,
-    _held_4,
+    _put_nothing,
 )

@@ -90,9 +90,9 @@ ROW_BYTES = 32
 OPENING = 0
 PROXIED = 1
 # Counters, which change, lie in lines of their own:
-COUNTER_NUMBER = 0  # of the next message
-COUNTER_FREE = 8  # sender: the slots of all messages before this one are known to be free
-COUNTER_WIDE = 16  # sender: messages in the wide slot
+COUNTER_FREE = 0  # sender, 32 bits: the slots of all messages before this one are known to be free
+COUNTER_NUMBER = 4  # 32 bits: of the next message; above the other, which its carry leaves alone
+COUNTER_WIDE = 8  # sender: messages in the wide slot
 COUNTER_BYTES = 32
 
 # A key:  1 << 62 | receives << 61 | communicator << 53 | peer << 31 | tag

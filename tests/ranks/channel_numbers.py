@@ -20,7 +20,7 @@ from gmpi.contract.channels import (
     ROW_KEY,
     ROW_LOCAL,
 )
-from gmpi.contract.wire import DEVICE_CHANNELS, DEVICE_CHANNELS_MASK
+from gmpi.contract.wire import DEVICE_CHANNELS, DEVICE_CHANNELS_MASK, LOW_32
 
 
 def move_on(g: gmpi.Context, chosen: Callable[[np.ndarray], np.ndarray], number: int) -> None:
@@ -33,8 +33,8 @@ def move_on(g: gmpi.Context, chosen: Callable[[np.ndarray], np.ndarray], number:
         chosen: (their keys) -> which of them, bool[].
     """
     for key, row, counters_at in _rows(g, chosen):
-        _store(g, counters_at + COUNTER_NUMBER, number)
-        _store(g, counters_at + COUNTER_FREE, number & NUMBERS)
+        both = (number & NUMBERS) << 8 * COUNTER_FREE | (number & LOW_32) << 8 * COUNTER_NUMBER
+        _store(g, counters_at, both)
         _store(g, counters_at + COUNTER_WIDE, number)
         if key >> 61 & 1 == 0:  # ours are the cells
             cells = _words(g, row + ROW_LOCAL, 1)[0]

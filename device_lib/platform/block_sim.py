@@ -1,0 +1,91 @@
+"""The simulator twin of ``block_cuda``: who a block's threads are, what they tell each other."""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import time
+
+from greenlet import getcurrent
+
+#: Words of a block that stay until they are stored again (``put_block_note``).
+NOTES = 4
+
+
+def thread_rank():
+    return getcurrent().thread_id
+
+
+def block_threads():
+    return getcurrent().block.threads
+
+
+def block_id():
+    return getcurrent().block.number
+
+
+def grid_blocks():
+    return getcurrent().grid.blocks
+
+
+def lane_id():
+    return getcurrent().lane_id
+
+
+def place():
+    me = getcurrent()
+    return me.block.number + 37 * (me.thread_id >> 5)
+
+
+def scatter(bits):
+    return getcurrent().block.number * 37 + (time.perf_counter_ns() >> 3) & ((1 << bits) - 1)
+
+
+def _block_values(value):
+    me = getcurrent()
+    return me.block.barrier.meet(me, me.thread_id, value)
+
+
+def sync_block_or(flag):
+    me = getcurrent()
+    return any(me.block.barrier.meet(me, me.thread_id, flag, None, True))
+
+
+def broadcast_block(a):
+    return _block_values(a)[0]
+
+
+def broadcast_block_3(*values):
+    return _block_values(values)[0]
+
+
+broadcast_block_4 = broadcast_block_5 = broadcast_block_8 = broadcast_block_3
+
+
+def put_block_row(lane, a, b, c):
+    getcurrent().block.rows[lane] = (a, b, c)
+
+
+def get_block_row(lane, a, b, c):
+    return getcurrent().block.rows[lane]
+
+
+def put_block_4(a, b, c, d):
+    me = getcurrent()
+    if me.thread_id == 0:
+        me.block.put = (a, b, c, d)
+
+
+def put_block_4_same(a, b, c, d):
+    getcurrent().block.put = (a, b, c, d)
+
+
+def get_block_4(a, b, c, d):
+    return getcurrent().block.put
+
+
+def put_block_note(index, value):
+    getcurrent().block.notes[index] = value
+
+
+def get_block_note(index):
+    return getcurrent().block.notes[index]
