@@ -178,6 +178,17 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept.path_of(KEY).exists() is False
 
 
+@pytest.mark.parametrize("printed", ["{}", "\\033[0m{}\\n\\033[0m\\033[0m\\n", "a warning\\n{}\\n"])
+def test_codes_for_terminals_do_not_hide_the_figures(tmp_path: Path, printed: str) -> None:
+    """Those of Numba's warnings came behind them on a GPU machine."""
+    figures = {"direct": {"8": 1.7}, "proxied": {"8": 4.0}}
+    mpiexec = tmp_path / "mpiexec"
+    text = printed.format(json.dumps(figures))
+    mpiexec.write_text(f"#!/bin/sh\nprintf '%b' '{text}'\n")
+    mpiexec.chmod(0o755)
+    assert tune.two_ranks(str(mpiexec), {}, (8,)) == {"direct": {8: 1.7}, "proxied": {8: 4.0}}
+
+
 @pytest.mark.full
 @pytest.mark.mpi
 def test_two_ranks_measure() -> None:

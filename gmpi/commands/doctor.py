@@ -228,8 +228,8 @@ def exchange(patient: Patient) -> Verdict:
         return Verdict(FAILED, *exc.format_message().split("; ", 1))
     seconds = time.monotonic() - began
     try:
-        ranks = json.loads(text.strip().splitlines()[-1])
-    except (ValueError, IndexError):
+        ranks = launching.printed_json(text)
+    except ValueError:
         last = [line.strip() for line in (told or text).strip().splitlines() if line.strip()]
         reason = next((line for line in reversed(last) if re.match(r"[\w.]*Error", line)), "")
         return Verdict(

@@ -5,6 +5,7 @@ Nothing here initialises MPI: a process that has done so cannot start ranks with
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -191,6 +192,19 @@ def _share(made: Plan, ranks: int, there: int, mps: bool) -> None:
             f"{shared} without MPS ({reason}): their kernels take turns, and messages take time "
             "slices"
         )
+
+
+def printed_json(text: str) -> Any:
+    """What rank 0 has printed as JSON, on a line of its own, the last one of that kind: Numba's
+    warnings end with codes for terminals, before it or after it.
+
+    Raises:
+        ValueError: nothing of what was printed is JSON.
+    """
+    for line in reversed(click.unstyle(text).splitlines()):
+        if line.lstrip().startswith(("{", "[")):
+            return json.loads(line)
+    raise ValueError("no JSON")
 
 
 @contextmanager

@@ -134,7 +134,12 @@ def two_ranks(mpiexec: str | None, variables: dict[str, str], sizes: tuple[int, 
     if done.returncode != 0:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["nothing was printed"]
         raise click.ClickException(f"{what}: {last[0]}; gmpi doctor looks why")
-    found = json.loads(done.stdout.strip().splitlines()[-1])
+    try:
+        found = launching.printed_json(done.stdout)
+    except ValueError:
+        raise click.ClickException(
+            f"{what}: no figures were printed; gmpi doctor looks why"
+        ) from None
     return {road: {int(n): us for n, us in times.items()} for road, times in found.items()}
 
 
