@@ -33,10 +33,10 @@ class Figure(NamedTuple):
 
 
 FIGURES = {
-    "cg": Figure("NPB CG on two H100", {k: f"class {k}" for k in "SWA"}),
-    "mg": Figure("NPB MG on two H100", {k: f"class {k}" for k in "SW"}),
+    "cg": Figure("NPB CG on two H200", {k: f"class {k}" for k in "SWA"}),
+    "mg": Figure("NPB MG on two H200", {k: f"class {k}" for k in "SWAB"}),
     "halo26": Figure(
-        "A halo of 26 neighbours on two H100",
+        "A halo of 26 neighbours on two H200",
         {
             f"{points} {how}": f"{points}³ points,\n{how}"
             for points in (64, 256)
@@ -44,8 +44,8 @@ FIGURES = {
         },
     ),
     "stencil9": Figure(
-        "SHOC's 9-point stencil on two H100",
-        {str(n): f"{n}²" for n in (128, 256, 512, 1024, 2048)},
+        "SHOC's 9-point stencil on two H200",
+        {str(n): f"{n}²" for n in (128, 256, 512, 1024)},
     ),
 }
 
