@@ -82,11 +82,14 @@ def test_a_setting_changes_only_where_it_is_worth_it() -> None:
     assert choices.best({}, 8192) == 8192
 
 
-def fake_run(variables: dict[str, str], sizes: tuple[int, ...]) -> tune.Times:
+def fake_run(trials: list[tune.Trial]) -> list[tune.Times]:
     """Chunks of 1 MiB are best, and the direct road is no good."""
-    chunk = int(variables.get("GMPI_CHUNK_BYTES", 524288))
-    slow = abs(chunk.bit_length() - 21) + 1
-    return {"proxied": dict.fromkeys(sizes, 1.0 * slow), "direct": dict.fromkeys(sizes, 9.0)}
+    found = []
+    for settings, sizes, roads in trials:
+        slow = abs(settings.get("chunk_bytes", 524288).bit_length() - 21) + 1
+        us = {"proxied": 1.0 * slow, "direct": 9.0}
+        found.append({road: dict.fromkeys(sizes, us[road]) for road in roads})
+    return found
 
 
 def test_what_is_chosen_from_runs_of_two_ranks() -> None:
@@ -165,7 +168,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "here", lambda: KEY)
     done = runner.invoke(main, ["tune", "--show"])
     assert done.exit_code == 0 and "nothing is kept for NVIDIA X" in done.output
-    monkeypatch.setattr(tune, "two_ranks", lambda _, variables, sizes: fake_run(variables, sizes))
+    monkeypatch.setattr(tune, "two_ranks", lambda _, trials: fake_run(trials))
     monkeypatch.setattr(tune_packing, "timings", lambda: iter(TIMINGS.items()))
     done = runner.invoke(main, ["tune", "--json"])
     found = json.loads(done.stdout)
@@ -181,19 +184,25 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("printed", ["{}", "\\033[0m{}\\n\\033[0m\\033[0m\\n", "a warning\\n{}\\n"])
 def test_codes_for_terminals_do_not_hide_the_figures(tmp_path: Path, printed: str) -> None:
     """Those of Numba's warnings came behind them on a GPU machine."""
-    figures = {"direct": {"8": 1.7}, "proxied": {"8": 4.0}}
+    figures = [{"direct": {"8": 1.7}, "proxied": {"8": 4.0}}]
     mpiexec = tmp_path / "mpiexec"
     text = printed.format(json.dumps(figures))
     mpiexec.write_text(f"#!/bin/sh\nprintf '%b' '{text}'\n")
     mpiexec.chmod(0o755)
-    assert tune.two_ranks(str(mpiexec), {}, (8,)) == {"direct": {8: 1.7}, "proxied": {8: 4.0}}
+    trial = tune.Trial({}, (8,), ("direct", "proxied"))
+    assert tune.two_ranks(str(mpiexec), [trial]) == [{"direct": {8: 1.7}, "proxied": {8: 4.0}}]
 
 
-@pytest.mark.full
 @pytest.mark.mpi
+@pytest.mark.mpich
 def test_two_ranks_measure() -> None:
     """In the simulator the figures mean nothing, and all is right."""
-    times = tune.two_ranks(None, {"GMPI_CHUNK_BYTES": "16384"}, (8, 40_000))
-    assert set(times) == {"proxied", "direct"}
-    assert all(set(by_size) == {8, 40_000} for by_size in times.values())
-    assert all(us > 0 for by_size in times.values() for us in by_size.values())
+    trials = [
+        tune.Trial({"chunk_bytes": 16384}, (8, 40_000)),
+        tune.Trial({"eager_bytes": 2048}, (4096,), ("proxied", "direct")),
+    ]
+    first, second = tune.two_ranks(None, trials)
+    assert set(first) == {"proxied"} and set(first["proxied"]) == {8, 40_000}
+    assert set(second) == {"proxied", "direct"} and set(second["direct"]) == {4096}
+    times = [us for each in (first, second) for by_size in each.values() for us in by_size.values()]
+    assert all(us > 0 for us in times)

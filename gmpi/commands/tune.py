@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import timeit
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -22,9 +22,17 @@ TRIED: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 }
 DEFAULTS = {"eager_bytes": 8192, "chunk_bytes": 524288}
 ROAD_SIZES = (8, 1024, 65536, 1 << 20)
-_LIMIT_S = 60  # of one run of two ranks
+_LIMIT_S = 120  # of one run of two ranks
 
 Times = dict[str, dict[int, float]]  # by road, then by bytes: us
+
+
+class Trial(NamedTuple):
+    """What two ranks measure with some settings of a context: sizes of messages, on these roads."""
+
+    settings: dict[str, Any]
+    sizes: tuple[int, ...]
+    roads: tuple[str, ...] = ("proxied",)
 
 
 @click.command(epilog=examples("gmpi tune", "gmpi tune --show --json", "gmpi tune --forget"))
@@ -67,7 +75,7 @@ def measure(mpiexec: str | None) -> tuple[Any, dict[str, Any]]:
     from gmpi.commands import tune_packing
     from gmpi.tuning.kept import Tuned
 
-    settings, measured = chosen(lambda env, sizes: two_ranks(mpiexec, env, sizes))
+    settings, measured = chosen(lambda trials: two_ranks(mpiexec, trials))
     cases = tune_packing.cases()
     bar = click.progressbar(
         tune_packing.timings(), length=len(cases), label="packing", file=sys.stderr
@@ -88,21 +96,20 @@ def chosen(run: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """(settings that are better than the defaults, what was measured).
 
     Args:
-        run: takes variables of the environment and sizes; returns Times.
+        run: takes a list of trials; returns Times of each.
     """
     settings: dict[str, Any] = {}
     measured: dict[str, Any] = {}
-    for name, (values, sizes) in TRIED.items():
-        times = {
-            value: run({f"GMPI_{name.upper()}": str(value)}, sizes)["proxied"] for value in values
-        }
+    every = [(name, value) for name, (values, _) in TRIED.items() for value in values]
+    found = run([Trial({name: value}, TRIED[name][1]) for name, value in every])
+    times_of = {pair: times["proxied"] for pair, times in zip(every, found, strict=True)}
+    for name, (values, _) in TRIED.items():
+        times = {value: times_of[name, value] for value in values}
         measured[name] = times
         value = choices.best(times, DEFAULTS[name])
         if value != DEFAULTS[name]:
             settings[name] = value
-    roads = run(
-        {f"GMPI_{name.upper()}": str(value) for name, value in settings.items()}, ROAD_SIZES
-    )
+    (roads,) = run([Trial(settings, ROAD_SIZES, ("proxied", "direct"))])
     measured["road"] = roads
     if choices.best(roads, "direct") != "direct":
         settings["road"] = "proxied"
@@ -115,14 +122,14 @@ def decision_us(limits: list[int]) -> float:
     return timeit.timeit(lambda: choices.takes_copy(limits, 65536, 64), number=calls) / calls * 1e6
 
 
-def two_ranks(mpiexec: str | None, variables: dict[str, str], sizes: tuple[int, ...]) -> Times:
-    """One way times of two ranks with these variables."""
-    words = ["-m", "gmpi.commands.tune_ranks", *map(str, sizes)]
+def two_ranks(mpiexec: str | None, trials: list[Trial]) -> list[Times]:
+    """One way times of two ranks, in one start: a context for each trial and road."""
+    words = ["-m", "gmpi.commands.tune_ranks", json.dumps([each._asdict() for each in trials])]
     plan = launching.plan(2, words, mpiexec=mpiexec)
-    what = " ".join(f"{name}={value}" for name, value in variables.items()) or "two ranks"
-    click.echo(f"measuring {what}", err=True)
+    what = f"{len(trials)} settings" if len(trials) > 1 else "both roads"
+    click.echo(f"measuring {what} by two ranks", err=True)
     with launching.mps_daemon(plan.mps) as more:
-        env = {**os.environ, **plan.variables, **more, **variables}
+        env = {**os.environ, **plan.variables, **more}
         try:
             done = subprocess.run(
                 plan.command, env=env, capture_output=True, text=True, timeout=_LIMIT_S, check=False
@@ -137,10 +144,12 @@ def two_ranks(mpiexec: str | None, variables: dict[str, str], sizes: tuple[int, 
     try:
         found = launching.printed_json(done.stdout)
     except ValueError:
-        raise click.ClickException(
-            f"{what}: no figures were printed; gmpi doctor looks why"
-        ) from None
-    return {road: {int(n): us for n, us in times.items()} for road, times in found.items()}
+        problem = f"{what}: no figures were printed; gmpi doctor looks why"
+        raise click.ClickException(problem) from None
+    return [
+        {road: {int(n): us for n, us in times.items()} for road, times in each.items()}
+        for each in found
+    ]
 
 
 def describe(facts: dict[str, Any]) -> str:

@@ -1,8 +1,11 @@
-"""Two ranks of ``gmpi tune``: one way times with the settings of the environment, as JSON.
+r"""Two ranks of ``gmpi tune``: one way times with some settings, as JSON.
 
-    mpiexec -n 2 python -m gmpi.commands.tune_ranks BYTES...
+    mpiexec -n 2 python -m gmpi.commands.tune_ranks \
+        '[{"settings": {}, "sizes": [8], "roads": ["direct"]}]'
 
-On each road: {road: {bytes: us}}, the median of many round trips, half of each.
+A context for each trial and road, one after the other: to start, and to compile the kernel, takes
+longer than to measure. Of each trial {road: {bytes: us}}, the median of many round trips, half of
+each.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -11,6 +14,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -55,20 +59,27 @@ def one_way(g: gmpi.Context, comm: MPI.Comm, n: int) -> float:
     return 0.0 if bad else float(np.median(times))
 
 
-def main(sizes: list[int]) -> int:
+def measure(comm: MPI.Comm, trial: dict[str, Any]) -> dict[str, dict[int, float]]:
+    found = {}
+    for road in trial["roads"]:
+        settings = {**trial["settings"], "wildcards": ROADS[road], "timeout_s": 20}
+        with gmpi.Context(comm, **settings) as g:
+            found[road] = {n: one_way(g, comm, n) for n in trial["sizes"]}
+    return found
+
+
+def main(trials: list[dict[str, Any]]) -> int:
     comm = MPI.COMM_WORLD
     if comm.size != 2:
         print(f"this needs 2 ranks, got {comm.size}", file=sys.stderr)
         return 1
     gmpi.select_gpu(comm)
-    found = {}
-    for road, wildcards in ROADS.items():
-        with gmpi.Context(comm, wildcards=wildcards, timeout_s=20) as g:
-            found[road] = {n: one_way(g, comm, n) for n in sizes}
+    found = [measure(comm, trial) for trial in trials]
     if comm.rank == 0:
         print(json.dumps(found), flush=True)
-    return int(any(us == 0.0 for by_size in found.values() for us in by_size.values()))
+    times = [us for by_road in found for by_size in by_road.values() for us in by_size.values()]
+    return int(0.0 in times)
 
 
 if __name__ == "__main__":
-    sys.exit(main([int(word) for word in sys.argv[1:]]))
+    sys.exit(main(json.loads(sys.argv[1])))
