@@ -93,6 +93,7 @@ ORDER: dict[str, list[tuple[str, str]]] = {
     "docs/explanation": [
         ("", "docs/design"),
         ("", "docs/direct"),
+        ("", "docs/direct_speed"),
         ("", "docs/grids"),
         ("", "docs/compare"),
         ("", "docs/front_ends"),
