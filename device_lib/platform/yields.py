@@ -34,15 +34,15 @@ def without_yields(code: bytes, cc: tuple[int, int]) -> bytes:
     if cc not in KNOWN:
         return code
     changed = bytearray(code)
-    for place in _instructions(code):
+    for place in instructions(code):
         operation, rest = _INSTRUCTION.unpack_from(code, place)
         if (operation, rest & ~_CONTROL) == _YIELD:
             _INSTRUCTION.pack_into(changed, place, _NOP, rest & _CONTROL)
     return bytes(changed)
 
 
-def _instructions(code: bytes) -> Iterator[int]:
-    """Where each instruction begins."""
+def instructions(code: bytes) -> Iterator[int]:
+    """Where each instruction of some object code begins."""
     (headers,) = struct.unpack_from("<Q", code, _SECTIONS)
     size, count = struct.unpack_from("<HH", code, _SIZES)
     for i in range(count):

@@ -1,10 +1,12 @@
-"""What is done to the assembler's object code, without a GPU."""
+"""The library's machine code, without a GPU: what is done to it, how short its hot parts are."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
+import launcher
 import numpy as np
 import pytest
 
@@ -49,3 +51,34 @@ def test_no_function_yields(tmp_path: Path) -> None:
     assert (control[0] == control[1]).all() and not (words[1][places[1::2]] << np.uint64(24)).any()
     # So does what kernels link.
     assert assembler.assemble("poll", POLL, (9, 0), 255) == changed
+
+
+#: What a message of at most 380 bytes runs through: most instructions, most branches among them.
+HOT = {
+    "gmpi_direct_send_block": (410, 28),
+    "gmpi_direct_post_block": (280, 10),
+    "gmpi_direct_take_block": (390, 28),
+}
+COUNTS = f"""
+import json, struct
+from device_lib.api import exports
+from device_lib.platform import library, yields
+from gmpi.launch import precompile
+precompile.compile_without_gpu((9, 0))
+found = {{}}
+for name in {tuple(HOT)}:
+    code = library.compile_object(name, (9, 0), 255)
+    places = list(yields.instructions(code))
+    branches = sum(struct.unpack_from("<Q", code, at)[0] & 0xFFF == 0x947 for at in places)
+    found[name] = len(places), branches
+print(json.dumps(found))
+"""
+
+
+def test_short_messages_have_few_instructions_and_branches() -> None:
+    """A branch takes 18 cycles, a jump over many instructions 52 more (docs/direct_speed.md)."""
+    status, text = launcher.python("-c", COUNTS, timeout=120, NUMBA_ENABLE_CUDASIM="0")
+    assert status == 0, text
+    for name, counts in json.loads(text.splitlines()[-1]).items():
+        assert all(map(int.__le__, counts, HOT[name])), (name, counts, HOT[name])
+        assert min(counts) > 0, (name, counts)
