@@ -48,7 +48,7 @@ def _place(of, extent):
 
 thread_rank = _number(_place("tid", "ntid"))
 block_id = _number(_place("ctaid", "nctaid"))
-# As numbers of constant memory they take as little time in a loop as before it, and no register.
+# Every call asks for it: 40 cycles with the branch that follows, so it is found out before a loop.
 block_threads = ptx(
     "{ .reg .u32 a, b; mov.u32 a, %ntid.x; mov.u32 b, %ntid.y; mul.lo.u32 a, a, b; "
     "mov.u32 b, %ntid.z; mul.lo.u32 $0, a, b; }",
@@ -57,6 +57,7 @@ block_threads = ptx(
     0,
     pure=True,
 )
+# Hardly any asks for this: it takes no register.
 grid_blocks = ptx(
     "{ .reg .u32 a, b; mov.u32 a, %nctaid.x; mov.u32 b, %nctaid.y; mul.lo.u32 a, a, b; "
     "mov.u32 b, %nctaid.z; mul.lo.u32 $0, a, b; }",
