@@ -270,7 +270,7 @@ def _claim(ctx, handle):
     return ours, quick, target, length, key, remote, local
 
 
-def make_take(packets_of: Packets, tell: Callable, take_beyond: Callable | None = None):
+def make_take(how: Packets, tell: Callable, take_beyond: Callable | None = None):
     """
     Args:
         tell: what ``telling.make_tell`` returned.
@@ -279,7 +279,7 @@ def make_take(packets_of: Packets, tell: Callable, take_beyond: Callable | None 
             not in the slot. Where the slot and its credit are; the message's mark. Without it such
             a message is CLAIMED.
     """
-    look, are_easy, store, store_odd = packets_of
+    look, are_easy, store, store_odd = how
 
     @device
     def take(ctx, handle, looks, leave):
