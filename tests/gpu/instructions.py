@@ -1,10 +1,11 @@
-"""Cycles of each instruction of a short message (instructions.sh).
+"""Cycles of each instruction of a message (instructions.sh).
 
-    python tests/gpu/instructions.py run [--trace]      under ncu: the messages
+    python tests/gpu/instructions.py run [--trace] [--bytes N --threads N]    under ncu: messages
     python tests/gpu/instructions.py table DIRECTORY --json FILE
 
-The profiler looks every 32 cycles at which instruction a warp stands. One warp runs, so the samples
-of an instruction are the cycles that the warp has waited before it could issue it.
+The profiler looks every 32 cycles at which instruction a warp stands, in each of the four parts of
+a multiprocessor at one warp, in turns. So the samples of an instruction are the cycles that a warp
+has waited before it could issue it: of one warp, or the mean of many.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from _bench import write_json
 
 ROUNDS = 3 if gmpi.SIMULATOR else 20_000
 INTERVAL = 32  # cycles between two samples
+PARTS = 4  # of a multiprocessor, each with a sampler and warps of its own
 COSTLY = 20  # cycles
 
 
@@ -40,10 +42,10 @@ class Instruction(NamedTuple):
 
 # wide: a kernel
 @cuda.jit
-def exchange_self(ctx, out, back, rounds, comm):
+def exchange_self(ctx, out, back, nbytes, rounds, comm):
     for _ in range(rounds):
-        receive = GMPI_Irecv(ctx, back, 8, gmpi.BYTE, 0, 1, comm)
-        send = GMPI_Isend(ctx, out, 8, gmpi.BYTE, 0, 1, comm)
+        receive = GMPI_Irecv(ctx, back, nbytes, gmpi.BYTE, 0, 1, comm)
+        send = GMPI_Isend(ctx, out, nbytes, gmpi.BYTE, 0, 1, comm)
         GMPI_Wait(ctx, send)
         GMPI_Wait(ctx, receive)
 
@@ -53,6 +55,7 @@ def functions(text: str, rounds: int) -> dict[str, list[Instruction]]:
 
     Args:
         text: what ncu prints of its source page, as CSV.
+        rounds: how often they ran in the parts of a multiprocessor, taken together.
     """
     found: dict[str, dict[int, Instruction]] = {}
     name = ""
@@ -93,14 +96,16 @@ def main() -> None:
 
 @main.command()
 @click.option("--trace", is_flag=True, help="With a trace file.")
-def run(trace: bool) -> None:
-    """Sends 8 bytes to itself, again and again; under the profiler."""
+@click.option("--bytes", "nbytes", default=8, help="Of a message.")
+@click.option("--threads", default=32, help="Of the block.")
+def run(trace: bool, nbytes: int, threads: int) -> None:
+    """Sends a message to itself, again and again; under the profiler."""
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {"trace_file": f"{folder}/trace.json"} if trace else {}
         with gmpi.Context(MPI.COMM_WORLD, wildcards=False, **settings) as g:
-            out, back = (cuda.to_device(np.zeros(8, np.uint8)) for _ in range(2))
+            out, back = (cuda.to_device(np.zeros(nbytes, np.uint8)) for _ in range(2))
             for rounds in (10, ROUNDS):
-                exchange_self[1, 32](g.device, out, back, rounds, gmpi.COMM_WORLD)
+                exchange_self[1, threads](g.device, out, back, nbytes, rounds, gmpi.COMM_WORLD)
                 g.synchronize()
 
 
@@ -108,10 +113,15 @@ def run(trace: bool) -> None:
 @click.argument("directory", type=click.Path(exists=True, path_type=Path))
 @click.option("--json", "file", type=click.Path(path_type=Path), required=True)
 def table(directory: Path, file: Path) -> None:
-    """Writes JSON of what the profiler has found, and a table."""
+    """Writes JSON of what the profiler has found, and a table.
+
+    ``DIRECTORY``: files NAME-THREADS.csv of what ncu prints of its source page.
+    """
     rows = []
     for path in sorted(directory.glob("*.csv")):
-        rows += rows_of(path.stem, path.read_text(), ROUNDS)
+        name, threads = path.stem.split("-")
+        parts = min(max(int(threads) // 32, 1), PARTS)
+        rows += rows_of(name, path.read_text(), ROUNDS * parts)
     if not rows:
         raise click.ClickException(f"{directory} has nothing that ncu has sampled")
     write_json(str(file), {"benchmark": "instructions", "rounds": ROUNDS, "rows": rows})
