@@ -5,6 +5,7 @@
 # check      both programs against the serial one
 # plans      times of the sweep's plans on one GPU
 # compare    both programs, S to XL, 1000 iterations
+# along_j    both programs cut along j alone, S to L, 500 iterations: to DIRECTORY/himeno_j
 # example    examples/himeno.py and himeno_partitioned.py, S to XL, as many: beside the others in
 #            one table
 # breakdown  where the time of an iteration goes, S to XL
@@ -14,12 +15,12 @@
 # ncu        the sweep in Nsight Compute (himeno_ncu.sh)
 cd "$(dirname "$0")/../.." && . tests/gpu/setup.sh
 set -o pipefail
-out=${1:?usage: himeno.sh DIRECTORY [check|plans|compare|example|breakdown|latency|together|scaling|ncu]...}
+out=${1:?usage: himeno.sh DIRECTORY [check|plans|compare|along_j|example|breakdown|latency|together|scaling|ncu]...}
 shift
 mkdir -p "$out"
 n=${RANKS:-2}
 bad=0
-wanted=" ${*:-check plans compare example breakdown latency together scaling} "
+wanted=" ${*:-check plans compare along_j example breakdown latency together scaling} "
 part() { [[ $wanted == *" $1 "* ]]; }
 export GMPI_WATCHDOG_S=${GMPI_WATCHDOG_S:-8}  # who hangs says why before its time is up
 gmpi=benchmarks/himeno/himeno_tuned.py
@@ -44,6 +45,12 @@ if part compare; then
   options="--size S M L XL --decompose $n,1,1 --iterations 1000 --repeat 3"
   LIMIT=80 ranks $n $cuda_mpi $options --breakdown --json "$out/himeno-cuda-mpi.json" || bad=1
   LIMIT=80 ranks $n $gmpi $options --json "$out/himeno-gmpi.json" || bad=1
+fi
+if part along_j; then
+  mkdir -p "$out/himeno_j"
+  options="--size S M L --decompose 1,$n,1 --iterations 500 --repeat 3"
+  LIMIT=80 ranks $n $gmpi $options --json "$out/himeno_j/himeno-gmpi.json" || bad=1
+  LIMIT=60 ranks $n $cuda_mpi $options --json "$out/himeno_j/himeno-cuda-mpi.json" || bad=1
 fi
 if part example; then
   for program in example partitioned; do
