@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from statistics import median
 
 import numpy as np
 import registered
@@ -160,10 +161,14 @@ def a_wait_goes_on_with_what_its_block_has_begun(g: gmpi.Context) -> None:
     ways = [("block", WIDE_ROOM, False)]
     ways += [(scope, WIDE_ROOM + 1, way) for scope in ("warp", "block") for way in (False, True)]
     for scope, n, sends_first in ways:
-        for times in (1, 4 if gmpi.SIMULATOR else 400):  # the first one compiles
+        # The first one compiles. Other programs on the same GPU make some launches slow; the median
+        # is above the limit only if waits leave alone what their block has begun.
+        times, launches = (4, 1) if gmpi.SIMULATOR else (100, 7)
+        took = []
+        for exchanges in [1, *[times] * launches]:
             s = Script(scope, 32)
             room, data = s.room(n), s.data(pattern(n, RANK))
-            for _ in range(times):
+            for _ in range(exchanges):
                 r = s.irecv(room, n, gmpi.BYTE, PREVIOUS, 10)
                 q = s.isend(data, n, gmpi.BYTE, NEXT, 10)
                 for request in (q, r) if sends_first else (r, q):
@@ -171,11 +176,11 @@ def a_wait_goes_on_with_what_its_block_has_begun(g: gmpi.Context) -> None:
             barrier()
             began = time.monotonic()
             s.run(g)
-            seconds = time.monotonic() - began
+            took.append(time.monotonic() - began)
             s.expect(room, pattern(n, PREVIOUS))
         # On a GPU an exchange takes up to half of that; in the simulator once is too often.
         late_ns = rows.ALONE_NS / 2 if gmpi.SIMULATOR else times * rows.ALONE_NS
-        assert seconds < late_ns / 1e9, f"{scope}, {n} bytes: {seconds} s"
+        assert median(took[1:]) < late_ns / 1e9, f"{scope}, {n} bytes: {took[1:]} s"
     rows.ALONE_NS = alone_ns
 
 
