@@ -14,7 +14,7 @@ packet: also of those bytes that it has no room for.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib.move.copy import FEW_THREADS, load_payload, store_payload
+from device_lib.move.copy import load_payload, store_payload
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64, uint32
@@ -23,15 +23,17 @@ from gmpi.contract.rules import mailbox_groups
 
 # Three words of 16 bytes fill the packets of a group: whole words in, whole packets out, and a
 # thread needs nobody else. Groups lie in blocks of 32, first packets first, so that neighbouring
-# threads' packets are neighbours. A thread has two or three groups under way: loads that are on
-# their way together cost one latency, and code that runs once a message is paid for by its length.
-# Of many threads each has one: there are enough loads, and not the registers for more. That is a
-# function of its own, so that no warp saves registers for the other.
+# threads' packets are neighbours; so are the words that they load and store: first words first.
+# A few threads have two or three groups under way each: loads that are on their way together cost
+# one latency. Of more threads each has one: there are enough loads. That is a function of its own,
+# so that no warp saves registers for the other.
+_WORD = 16
 _GROUP_BYTES = wire.MAILBOX_PACKETS * wire.PACKET_PAYLOAD
 _NEXT_PACKET = wire.MAILBOX_GROUPS * wire.PACKET_BYTES  # from one packet of a group to the next
 _BLOCK_BYTES = wire.MAILBOX_PACKETS * _NEXT_PACKET
 groups_of = device(mailbox_groups)
 
+_FEW_THREADS = 128
 _PATIENCE = 256  # looks at packets between two at the abort word
 
 
@@ -43,15 +45,17 @@ def _group_address(place, group):
 
 
 @device
-def _packet_address(place, packet):
-    group = packet // wire.MAILBOX_PACKETS
-    return _group_address(place, group) + (packet & (wire.MAILBOX_PACKETS - 1)) * _NEXT_PACKET
+def _words_of(group, groups):
+    """(Where the first word of a group is in the message, bytes from there to its next one)."""
+    first = group & -wire.MAILBOX_GROUPS
+    width = min(wire.MAILBOX_GROUPS, groups - first)
+    return first * _GROUP_BYTES + (group - first) * _WORD, width * _WORD
 
 
 @device
 def _in_words(address, nbytes):
     """Whether a buffer consists of words of 16 bytes."""
-    return (address | nbytes) & 15 == 0
+    return (address | nbytes) & (_WORD - 1) == 0
 
 
 if gpu.SIMULATOR:
@@ -69,12 +73,12 @@ else:
     from device_lib.platform.primitives_cuda import load_16_if, store_16_if
 
     @device
-    def _load_group(source, group, nbytes):
-        """Three words, of which the last group has as many as there are."""
-        begin = group * _GROUP_BYTES
+    def _load_group(source, group, groups, nbytes):
+        """Three words, as far as the message has them."""
+        begin, step = _words_of(group, groups)
         a0, b0 = load_16_if(source + begin, begin < nbytes)
-        a1, b1 = load_16_if(source + begin + 16, begin + 16 < nbytes)
-        a2, b2 = load_16_if(source + begin + 32, begin + 32 < nbytes)
+        a1, b1 = load_16_if(source + begin + step, begin + step < nbytes)
+        a2, b2 = load_16_if(source + begin + 2 * step, begin + 2 * step < nbytes)
         return a0, b0, a1, b1, a2, b2
 
     @device
@@ -97,9 +101,9 @@ else:
         seq_bits = seq << 32
         group = rank
         while group < groups:
-            first = _load_group(source, group, nbytes)
-            second = _load_group(source, group + size, nbytes)
-            third = _load_group(source, group + 2 * size, nbytes)
+            first = _load_group(source, group, groups, nbytes)
+            second = _load_group(source, group + size, groups, nbytes)
+            third = _load_group(source, group + 2 * size, groups, nbytes)
             _put_group(place, group, groups, first, seq_bits)
             _put_group(place, group + size, groups, second, seq_bits)
             _put_group(place, group + 2 * size, groups, third, seq_bits)
@@ -109,7 +113,8 @@ else:
     def _put_words_lean(place, source, nbytes, groups, seq, rank, size):
         group = rank
         while group < groups:
-            _put_group(place, group, groups, _load_group(source, group, nbytes), seq << 32)
+            words = _load_group(source, group, groups, nbytes)
+            _put_group(place, group, groups, words, seq << 32)
             group += gpu.opaque(size)
 
     @device
@@ -129,16 +134,16 @@ else:
         return wrong & wire.LOW_32 == 0
 
     @device
-    def _store_group(target, group, nbytes, packets):
+    def _store_group(target, group, groups, nbytes, packets):
         a, p, b, q, c, r, d, s = packets
-        begin = group * _GROUP_BYTES
+        begin, step = _words_of(group, groups)
         store_16_if(target + begin, a, p & wire.LOW_32 | b << 32, begin < nbytes)
         high = c
         low = b >> 32 & wire.LOW_32 | q << 32
-        store_16_if(target + begin + 16, low, high, begin + 16 < nbytes)
+        store_16_if(target + begin + step, low, high, begin + step < nbytes)
         low = r & wire.LOW_32 | d << 32
         high = d >> 32 & wire.LOW_32 | s << 32
-        store_16_if(target + begin + 32, low, high, begin + 32 < nbytes)
+        store_16_if(target + begin + 2 * step, low, high, begin + 2 * step < nbytes)
 
     @device
     def _take_words(control, place, target, nbytes, groups, seq, rank, size):
@@ -148,8 +153,9 @@ else:
             first = _look_at_group(place, group, groups)
             second = _look_at_group(place, group + size, groups)
             if _have_come(first, seq) and _have_come(second, seq):
-                _store_group(target, group, nbytes, first)
-                _store_group(target, group + size, nbytes, second)
+                _store_group(target, group, groups, nbytes, first)
+                left = nbytes if group + size < groups else 0
+                _store_group(target, group + size, groups, left, second)
                 group += 2 * size
             else:
                 looks += 1
@@ -164,7 +170,7 @@ else:
         while group < uint32(groups):
             only = _look_at_group(place, group, uint32(groups))
             if _have_come(only, seq):
-                _store_group(target, int64(group), nbytes, only)
+                _store_group(target, int64(group), groups, nbytes, only)
                 group = uint32(group + size)
             else:
                 looks = uint32(looks + 1)
@@ -174,27 +180,75 @@ else:
 
 
 @device
+def _parts_of(packet, groups):
+    """(The packet's group, where the first bytes of its payload are in the message, how many these
+    are, where the others are): the end of a word, and the beginning of its group's next one.
+
+    Args:
+        packet: the how many-th in memory.
+    """
+    k = packet // wire.MAILBOX_GROUPS & (wire.MAILBOX_PACKETS - 1)
+    block = packet // (wire.MAILBOX_GROUPS * wire.MAILBOX_PACKETS)
+    group = block * wire.MAILBOX_GROUPS + (packet & (wire.MAILBOX_GROUPS - 1))
+    begin, step = _words_of(group, groups)
+    before = k * wire.PACKET_PAYLOAD
+    word = begin + before // _WORD * step
+    before &= _WORD - 1
+    return group, word + before, min(_WORD - before, wire.PACKET_PAYLOAD), word + step
+
+
+@device
+def _packets_of(groups):
+    """How many lie in memory: all of the last block, whether the message has them or not."""
+    blocks = (groups + wire.MAILBOX_GROUPS - 1) // wire.MAILBOX_GROUPS
+    return blocks * (wire.MAILBOX_GROUPS * wire.MAILBOX_PACKETS)
+
+
+@device
+def _within(at, count, nbytes):
+    """How many of ``count`` bytes from ``at`` on a message of ``nbytes`` has."""
+    return max(min(nbytes - at, count), 0)
+
+
+@device
 def _put_packets(place, source, nbytes, groups, seq, rank, size):
     """For buffers anywhere, and messages of any length."""
     packet = rank
-    packets = wire.MAILBOX_PACKETS * groups
+    packets = _packets_of(groups)
     while packet < packets:
-        begin = packet * wire.PACKET_PAYLOAD
-        low, high = load_payload(source + begin, max(nbytes - begin, 0))
-        gpu.write_packet(_packet_address(place, packet), low, (high & wire.LOW_32) | seq << 32)
+        group, at, count, then = _parts_of(packet, groups)
+        if group < groups:
+            low, high = load_payload(source + at, _within(at, count, nbytes))
+            if count < wire.PACKET_PAYLOAD:
+                left = _within(then, wire.PACKET_PAYLOAD - count, nbytes)
+                more, top = load_payload(source + then, left)
+                high = more if count == 8 else more >> 32
+                low |= (more & wire.LOW_32) << 32 if count == 4 else 0
+            at = place + packet * wire.PACKET_BYTES
+            gpu.write_packet(at, low, (high & wire.LOW_32) | seq << 32)
         packet += gpu.opaque(size)
 
 
 @device
 def _take_packets(control, place, target, nbytes, groups, seq, rank, size):
     packet = rank
+    packets = _packets_of(groups)
     looks = 0
-    while packet < wire.MAILBOX_PACKETS * groups:
-        low, word = gpu.read_packet(_packet_address(place, packet))
+    while packet < packets:
+        group, at, count, then = _parts_of(packet, groups)
+        low = 0
+        word = seq << 32
+        wanted = 0
+        if group < groups:
+            low, word = gpu.read_packet(place + packet * wire.PACKET_BYTES)
+            wanted = nbytes
         if word >> 32 & wire.LOW_32 == seq:
-            begin = packet * wire.PACKET_PAYLOAD
-            if begin < nbytes:
-                store_payload(target + begin, low, word & wire.LOW_32, nbytes - begin)
+            high = word & wire.LOW_32
+            store_payload(target + at, low, high, _within(at, count, wanted))
+            if count < wire.PACKET_PAYLOAD:
+                rest = high if count == 8 else low >> 32 & wire.LOW_32 | high << 32
+                left = _within(then, wire.PACKET_PAYLOAD - count, wanted)
+                store_payload(target + then, rest, 0, left)
             packet += gpu.opaque(size)
         else:
             looks += 1
@@ -258,7 +312,7 @@ def put_mail(place, source, nbytes, word, rank, size):
         place: of the receiver, mapped here.
         word: what ``mail_word`` returned.
     """
-    if size > FEW_THREADS:
+    if size > _FEW_THREADS:
         _put_lean_linked(place, source, nbytes, word, rank, size)
     else:
         _put_linked(place, source, nbytes, word, rank, size)
@@ -276,7 +330,7 @@ def take_mail(ctx, place, target, nbytes, word, rank, size):
     Returns:
         1 where waits were aborted before all of the thread's packets were there, else 0.
     """
-    if size > FEW_THREADS:
+    if size > _FEW_THREADS:
         return _take_lean_linked(ctx.mapped, place, target, nbytes, word, rank, size)
     return _take_linked(ctx.mapped, place, target, nbytes, word, rank, size)
 

@@ -190,9 +190,12 @@ READY_BYTES = 128  # the line of the ready word
 BASE_PACKET = STATUS_PACKETS + LARGE_BUFFERS
 LARGE_PACKETS = BASE_PACKET + 1
 MAILBOX_BYTES = 65536
-# Of a group: 48 bytes of the message. All packets of the last group are written.
+# Of a group: 48 bytes of the message, three words of 16 bytes. All packets of the last group are
+# written.
 MAILBOX_PACKETS = 4
-MAILBOX_GROUPS = 32  # of a block: their first packets lie together, then their second ones, ...
+# Of a block: their first packets lie together, then their second ones, and so on. So do, in the
+# message, their first words, then their second and third ones. The last block may have fewer.
+MAILBOX_GROUPS = 32
 _BLOCK_PAYLOAD = MAILBOX_GROUPS * MAILBOX_PACKETS * PACKET_PAYLOAD
 MAILBOX_STRIDE = (
     -(-MAILBOX_BYTES // _BLOCK_PAYLOAD) * MAILBOX_GROUPS * MAILBOX_PACKETS * PACKET_BYTES

@@ -89,5 +89,8 @@ class _Mailed:
         tags = packets[:, wire.PACKET_PAYLOAD :].copy().view(np.uint32)
         if not (tags == self._header.seq).all():
             return False
-        self.content = packets[:, : wire.PACKET_PAYLOAD].reshape(-1)[: self._header.total]
+        words = packets[:, : wire.PACKET_PAYLOAD].reshape(groups, -1, 16)  # of each group three
+        ends = range(0, groups, wire.MAILBOX_GROUPS)
+        content = [words[k : k + wire.MAILBOX_GROUPS].swapaxes(0, 1).reshape(-1) for k in ends]
+        self.content = np.concatenate(content)[: self._header.total]
         return True
