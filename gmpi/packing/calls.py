@@ -21,6 +21,9 @@ from gmpi.packing.memory import span_of
 from gmpi.packing.prepare import Prepared
 
 _keyval = MPI.KEYVAL_INVALID
+# What calls look up first, by (handle of the datatype, count, device). Who frees a datatype takes
+# its entries away before its handle can be another one's.
+_prepared: dict[tuple[int, int, int], Prepared] = {}
 
 
 def plan_of(datatype: MPI.Datatype) -> Plan:
@@ -39,7 +42,12 @@ def plan_of(datatype: MPI.Datatype) -> Plan:
 
 def _make_keyval() -> None:
     global _keyval
-    _keyval = MPI.Datatype.Create_keyval()
+    _keyval = MPI.Datatype.Create_keyval(delete_fn=_forget)
+
+
+def _forget(datatype: MPI.Datatype, keyval: int, known: Plan) -> None:
+    for device, count in known.prepared:
+        _prepared.pop((datatype.handle, count, device), None)
 
 
 def prepared_of(datatype: MPI.Datatype, count: int) -> Prepared:
@@ -51,6 +59,7 @@ def prepared_of(datatype: MPI.Datatype, count: int) -> Prepared:
     prepared: Prepared | None = found.prepared.get((device, count))
     if prepared is None:
         prepared = found.prepared[device, count] = Prepared.of(found, count, device)
+    _prepared[datatype.handle, count, device] = prepared
     return prepared
 
 
@@ -113,7 +122,8 @@ def pack(
         DatatypeError: the datatype is not supported or leaves ``src``, or ``out`` is too small.
         ValueError: there is no such engine, or the copy engine cannot do it.
     """
-    prepared = prepared_of(datatype, count)
+    known = _prepared.get((datatype.handle, count, device_number()))
+    prepared = known or prepared_of(datatype, count)
     user, low, high = span_of(src, "src")
     if prepared.low < low or prepared.high > high:
         _refuse_reach(datatype, count, low, high, "src")
@@ -144,7 +154,8 @@ def unpack(
     Returns:
         ``dst``.
     """
-    prepared = prepared_of(datatype, count)
+    known = _prepared.get((datatype.handle, count, device_number()))
+    prepared = known or prepared_of(datatype, count)
     user, low, high = span_of(dst, "dst")
     if prepared.low < low or prepared.high > high:
         _refuse_reach(datatype, count, low, high, "dst")

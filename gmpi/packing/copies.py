@@ -94,6 +94,13 @@ class _Copy2D(ctypes.Structure):
 assert ctypes.sizeof(_Copy3D) == 200 and ctypes.sizeof(_Copy2D) == 128
 
 
+def _prototype(name: str, *arguments: Any) -> Any:
+    """A function of the driver, which takes integers as these types."""
+    function = getattr(driver(), name)
+    function.argtypes = arguments
+    return function
+
+
 class Copy:
     """One copy, ready but for its two addresses; called as ``driver.Launch`` is.
 
@@ -105,7 +112,10 @@ class Copy:
         self.shape = shape
         self._unpack = unpack
         self._lock = threading.Lock()
-        if SIMULATOR or shape.rows == 1:
+        if SIMULATOR:
+            return
+        if shape.rows == 1:
+            self._call = _prototype("cuMemcpyAsync", *[ctypes.c_uint64] * 3, ctypes.c_void_p)
             return
         self._words: Any = _Copy2D() if shape.depth == 1 else _Copy3D()
         words, user = self._words, "target" if unpack else "source"
@@ -119,8 +129,8 @@ class Copy:
             setattr(words, f"{user}_height", shape.stride // shape.pitch)
             setattr(words, f"{packed}_height", shape.height)
         name = "cuMemcpy2DAsync_v2" if shape.depth == 1 else "cuMemcpy3DAsync_v2"
-        self._call = getattr(driver(), name)
-        self._pointer = ctypes.byref(words)
+        self._call = _prototype(name, ctypes.c_void_p, ctypes.c_void_p)
+        self._pointer = ctypes.addressof(words)
 
     def __call__(self, user: int, packed: int, stream: Any) -> None:
         user += self.shape.offset
@@ -128,12 +138,9 @@ class Copy:
         if SIMULATOR:
             self._by_rows(user, packed)
             return
-        handle = ctypes.c_void_p(stream_handle(stream))
+        handle = stream_handle(stream)
         if self.shape.rows == 1:
-            error = driver().cuMemcpyAsync(
-                ctypes.c_uint64(target), ctypes.c_uint64(source),
-                ctypes.c_size_t(self.shape.width), handle,
-            )  # fmt: skip
+            error = self._call(target, source, self.shape.width, handle)
         else:
             with self._lock:  # the driver reads the words before it returns
                 self._words.source_device, self._words.target_device = source, target

@@ -68,8 +68,8 @@ def _read_nothing(nothing: Any) -> _Span:
 
 
 def _read_cupy(array: Any) -> _Span | None:
-    flags = array.flags
-    if flags.c_contiguous or flags.f_contiguous:
+    # Not ``flags``, which makes an object for each array that is asked: 0.2 us.
+    if array._c_contiguous or array._f_contiguous:
         return array.data.ptr, 0, array.nbytes
     return None
 

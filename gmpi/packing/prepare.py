@@ -110,6 +110,9 @@ def _width(bits: int) -> int:
     return width if width >= pack_words.WIDTHS[-1] else 1
 
 
+Way = Launch | Copy
+
+
 class Prepared:
     """A plan for one count, on one device, ready to be launched.
 
@@ -123,10 +126,12 @@ class Prepared:
 
     def __init__(self, plan: Plan, low: int, high: int, device: int) -> None:
         self.low, self.high, self.nbytes = low, high, plan.size
-        self.most_blocks: int | None = None
+        self._most_blocks: int | None = None
         self._device = device
         self._keep: list[Any] = []
-        self._ways: dict[tuple[int, int, bool, int | None], Launch] = {}
+        # Of packing and unpacking, by the last four bits of both addresses: what moves the bytes.
+        self._ways: tuple[dict[int, Way], dict[int, Way]] = {}, {}
+        self._kernels: dict[tuple[int, int, bool], Launch] = {}
         self._copies: dict[bool, Copy] = {}
         self.shape = shape_of(plan.parts)
         # In the simulator kernels are what is to be tried.
@@ -149,6 +154,16 @@ class Prepared:
     def of(cls, plan: Plan, count: int, device: int) -> Prepared:
         return cls(plan.repeated(count), *plan.reach(count), device)
 
+    @property
+    def most_blocks(self) -> int | None:
+        return self._most_blocks
+
+    @most_blocks.setter
+    def most_blocks(self, blocks: int | None) -> None:
+        self._most_blocks = blocks
+        for known in (*self._ways, self._kernels):
+            known.clear()
+
     def launch(
         self, user: int, packed: int, unpack: bool, stream: Any, engine: str = "auto"
     ) -> None:
@@ -160,16 +175,20 @@ class Prepared:
         Raises:
             ValueError: it is none of them, or no copy can do it.
         """
-        if engine != "auto" or self.by_copy:
-            copy = self._copy(unpack, engine)
-            if copy is not None:
-                copy(user, packed, stream)
-                return
-        key = user & 15, packed & 15, unpack, self.most_blocks
-        way = self._ways.get(key)
+        ending = (user & 15) << 4 | packed & 15
+        way = self._ways[unpack].get(ending) if engine == "auto" else None
         if way is None:
-            way = self._ways[key] = self._prepare(user & 15, packed & 15, unpack)
+            copy = self._copy(unpack, engine) if engine != "auto" or self.by_copy else None
+            way = copy or self._kernel(user & 15, packed & 15, unpack)
+            if engine == "auto":
+                self._ways[unpack][ending] = way
         way(user, packed, stream)
+
+    def _kernel(self, user: int, packed: int, unpack: bool) -> Launch:
+        key = user, packed, unpack
+        if key not in self._kernels:
+            self._kernels[key] = self._prepare(user, packed, unpack)
+        return self._kernels[key]
 
     def _copy(self, unpack: bool, engine: str) -> Copy | None:
         """The copy that does it; ``None``: a kernel does."""
