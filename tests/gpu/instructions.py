@@ -1,6 +1,6 @@
 """Cycles of each instruction of a message (instructions.sh).
 
-    python tests/gpu/instructions.py run [--trace] [--bytes N --threads N]    under ncu: messages
+    python tests/gpu/instructions.py run [--trace] [--gaps] [--bytes N --threads N]   under ncu
     python tests/gpu/instructions.py table DIRECTORY --json FILE
 
 The profiler looks every 32 cycles at which instruction a warp stands, in each of the four parts of
@@ -42,10 +42,10 @@ class Instruction(NamedTuple):
 
 # wide: a kernel
 @cuda.jit
-def exchange_self(ctx, out, back, nbytes, rounds, comm):
+def exchange_self(ctx, out, back, count, datatype, rounds, comm):
     for _ in range(rounds):
-        receive = GMPI_Irecv(ctx, back, nbytes, gmpi.BYTE, 0, 1, comm)
-        send = GMPI_Isend(ctx, out, nbytes, gmpi.BYTE, 0, 1, comm)
+        receive = GMPI_Irecv(ctx, back, count, datatype, 0, 1, comm)
+        send = GMPI_Isend(ctx, out, count, datatype, 0, 1, comm)
         GMPI_Wait(ctx, send)
         GMPI_Wait(ctx, receive)
 
@@ -96,17 +96,23 @@ def main() -> None:
 
 @main.command()
 @click.option("--trace", is_flag=True, help="With a trace file.")
+@click.option("--gaps", is_flag=True, help="Of words of 8 bytes, with as much between them.")
 @click.option("--bytes", "nbytes", default=8, help="Of a message.")
 @click.option("--threads", default=32, help="Of the block.")
-def run(trace: bool, nbytes: int, threads: int) -> None:
+def run(trace: bool, gaps: bool, nbytes: int, threads: int) -> None:
     """Sends a message to itself, again and again; under the profiler."""
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {"trace_file": f"{folder}/trace.json"} if trace else {}
         with gmpi.Context(MPI.COMM_WORLD, wildcards=False, **settings) as g:
-            out, back = (cuda.to_device(np.zeros(nbytes, np.uint8)) for _ in range(2))
+            out, back = (cuda.to_device(np.zeros(2 * nbytes, np.uint8)) for _ in range(2))
+            message = nbytes, gmpi.BYTE
+            if gaps:
+                message = 1, g.commit(MPI.DOUBLE.Create_vector(nbytes // 8, 1, 2))
             for rounds in (10, ROUNDS):
-                exchange_self[1, threads](g.device, out, back, nbytes, rounds, gmpi.COMM_WORLD)
+                exchange_self[1, threads](g.device, out, back, *message, rounds, gmpi.COMM_WORLD)
                 g.synchronize()
+            if gaps:
+                g.free(message[1])
 
 
 @main.command()

@@ -1,8 +1,8 @@
 #!/bin/bash
 # instructions.sh [DIRECTORY]: how many cycles each instruction of a short message takes, as Nsight
 # Compute samples them: one rank on one GPU that sends 8 bytes to itself on the direct road, with and
-# without a trace, and 64 KiB by 1024 threads. JSON to DIRECTORY, or to $OUT. What ncu has printed goes
-# to RAW, where it is given. A minute.
+# without a trace, 64 KiB by 1024 threads, and 1 KiB with gaps by 256. JSON to DIRECTORY, or to $OUT.
+# What ncu has printed goes to RAW, where it is given. A minute.
 cd "$(dirname "$0")/../.." && . tests/gpu/setup.sh no-mps  # which cannot be profiled
 out=${1:-${OUT:-docs/measurements}}
 raw=${RAW:-$(mktemp -d)}
@@ -24,4 +24,5 @@ sample() { # sample NAME THREADS [OPTION...]
 sample plain 32
 sample traced 32 --trace
 sample long 1024 --bytes 65536
+sample gaps 256 --bytes 1024 --gaps
 python3 tests/gpu/instructions.py table "$raw" --json "$out/instructions-1gpu.json"
