@@ -31,8 +31,8 @@ PROGRAMS = [
     "ENGINE=mpi4py persistent", "partitioned --some", "partitioned_made", "partitioned_refused",
     "ROAD=proxied partitioned --some", "grid", "grid --direct", "traced",
     "waits --small", "narrow --some", "no_any_tag --small", "arrays", "bad_input", "host_side",
-    "stress", "direct", "each_size", "direct_blocks", "random_blocks --direct --seeds=12:16",
-    "freed", "freed --direct", "traced_requests",
+    "stress", "direct", "gaps", "each_size", "direct_blocks",
+    "random_blocks --direct --seeds=12:16", "freed", "freed --direct", "traced_requests",
 ]  # fmt: skip
 #: They end processes or kernels, which all clients of an MPS server may notice.
 ALONE = ["lifecycle", "process"]

@@ -192,9 +192,9 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
         return open_rest(ctx, word0, peer_tag, nbytes, address, row, remote, number)
 
     @device
-    def send(ctx, word0, peer_tag, count, nbytes, address):
-        """The handle of a send in one piece, in a context with a direct road; PROXIED_ROAD: its
-        channel is none of ours.
+    def try_send(ctx, word0, peer_tag, count, nbytes, address):
+        """(handle, row, where the other end is, number) of a send in one piece; handle 0: left to
+        ``requests``, with what has been drawn.
 
         What a call's arguments are is looked at in the library, where it costs no time: what the
         user's kernel finds out before a loop it may find out again in each turn.
@@ -218,6 +218,13 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
             handle, row, remote, number = follow_send()
         elif full:
             handle, row, remote, number = send_wide(ctx, word0, peer_tag, count, nbytes, address)
+        return handle, row, remote, number
+
+    @device
+    def send(ctx, word0, peer_tag, count, nbytes, address):
+        """The handle of a send in one piece, in a context with a direct road; PROXIED_ROAD: its
+        channel is none of ours."""
+        handle, row, remote, number = try_send(ctx, word0, peer_tag, count, nbytes, address)
         if handle != 0:
             return handle
         return go_on(ctx, word0, peer_tag, count, nbytes, address, row, remote, number)
@@ -283,5 +290,10 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
         return state, 0, NO_ORIGIN
 
     return SimpleNamespace(
-        send=send, post=post, take=take, is_short=is_short, take_short=take_short
+        try_send=try_send,
+        send=send,
+        post=post,
+        take=take,
+        is_short=is_short,
+        take_short=take_short,
     )

@@ -15,18 +15,12 @@ from device_lib.direct import own, rows, table
 from device_lib.direct.claims import CLAIMED, FOREIGN, LOST, NOT_YET, RESUMED, claim_again
 from device_lib.direct.going_on import make_going_on
 from device_lib.direct.one_warp import PROXIED_ROAD, make_one_warp
+from device_lib.direct.scattered import make_open_scattered
 from device_lib.direct.sends import first_stage
 from device_lib.direct.synchronize import make_complete_open
 from device_lib.direct.warp_messages import LOOKS
 from device_lib.direct.wide_messages import LENGTH_SENT, SLOT_SHIFT, make_wide_messages
-from device_lib.direct.words import (
-    call_of,
-    elements_of,
-    in_elements,
-    length_word,
-    peer_tag_of,
-)
-from device_lib.move.layouts import layout_of
+from device_lib.direct.words import call_of, elements, length_word, peer_tag_of
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     SIMULATOR,
@@ -48,7 +42,7 @@ from gmpi.contract.channels import (
     ROW_KEY,
 )
 from gmpi.contract.constants import DATATYPE_MARK, ERR_REQUEST, SUCCESS
-from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND, LAYOUT_TYPE, TYPE_SIZE
+from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
 
 # How to finish a request.
 WAIT = 0
@@ -181,33 +175,6 @@ def make_direct(
     @device
     def open_in_one_piece(ctx, word0, peer_tag, nbytes, address, row, remote, number):
         return open_linked(ctx, word0, peer_tag, nbytes, address, 0, 0, row, remote, number)
-
-    @device
-    def open_scattered(ctx, word0, peer_tag, nbytes, buffer, type_row):
-        key = table.key_of(word0, peer_tag)
-        if key == table.NO_KEY:
-            return table.without_channel(ctx, word0, peer_tag)
-        sync()  # what other threads wrote to the buffer, or still read from it
-        row = table.NOBODY
-        remote = 0
-        number = 0
-        if leads() and lane_id() == 0:
-            row, remote, number, local, counters = table.draw(ctx, key)
-        row, remote, number = broadcast_3(row, remote, number)
-        sync()
-        address = wire.SCATTERED if nbytes > 0 else 0
-        return open_linked(
-            ctx, word0, peer_tag, nbytes, address, buffer, type_row, row, remote, number
-        )
-
-    @device
-    def elements(ctx, slot, length, nbytes):
-        """How many of a receive, whose LENGTH this is, are in so many bytes (MPI_Get_count)."""
-        if length >> rows.LENGTH_BITS + 8 & 0xFF != 0 or nbytes == 0:
-            return elements_of(length, nbytes)
-        layout = layout_of(ctx, slot, LAYOUT_RECV)
-        itemsize = load_gpu(load_gpu(layout + LAYOUT_TYPE) + TYPE_SIZE)
-        return in_elements(nbytes, itemsize)
 
     @device
     def outcome_of(ctx, slot, sends):
@@ -351,6 +318,7 @@ def make_direct(
     finish_linked = part("finish", 6, 3, finish_rest)
     wide = make_wide_messages(scope)
     quick = make_one_warp(scope, open_in_one_piece, wide)
+    open_scattered = make_open_scattered(scope, quick, open_linked)
 
     def make_finish(take: Callable):
         """For what ``take`` takes."""

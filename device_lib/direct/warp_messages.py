@@ -209,6 +209,11 @@ def _many_are_easy(target, nbytes, room, come):
 
 
 @device
+def _are_in_one_piece(target, nbytes, room, come):
+    return (nbytes <= room) & (target != SCATTERED)
+
+
+@device
 def _store_many(ctx, target, nbytes, slot, mark, found):
     aborted = many_packets.take(ctx, slot, target, nbytes, mark, found)
     return gpu.ballot(ALL_LANES, aborted != 0) == 0
@@ -231,6 +236,8 @@ class Packets(NamedTuple):
         store_odd: (target, nbytes, come, found) -> the same of what is not easy and fits; not where
             more packets are to come.
 
+        may_be_scattered: whether a receive of data with gaps is taken, too: by ``take_beyond``.
+
     ``nbytes`` is what the first packet says, the same in all lanes; ``room`` that of the user's
     buffer; ``found`` what ``look`` has returned last; ``come`` a bit for each lane whose first
     packet that is.
@@ -240,14 +247,26 @@ class Packets(NamedTuple):
     are_easy: Callable
     store: Callable
     store_odd: Callable
+    may_be_scattered: bool = False
 
 
 ONE_FOR_EACH = Packets(look_at_one, _some_are_easy, _store_some, _store_odd_ones)
 MANY = Packets(many_packets.look, _many_are_easy, _store_many, _none_is_odd)
+ANY = Packets(many_packets.look, _are_in_one_piece, _store_many, _none_is_odd, True)
 
 
 @device
-def _claim(ctx, handle):
+def _lies_in_one_piece(target, length):
+    return (target != SCATTERED) & (length >> rows.LENGTH_BITS + 8 & 0xFF != 0)
+
+
+@device
+def _lies_anywhere(target, length):
+    return (target == SCATTERED) | _lies_in_one_piece(target, length)
+
+
+@device
+def _claim(ctx, handle, is_for_us):
     """Claims a receive that is not taken by anybody: (whether it is ours; whether it is for
     ``take``; user's buffer, LENGTH; key, where the other end is, where ours is); all lanes."""
     named = rows.names_request(ctx, handle)
@@ -260,9 +279,8 @@ def _claim(ctx, handle):
     # The row is all there, and what it says is for this way.
     quick = (
         (stamp & LOW_32 == handle & LOW_32)
-        & (target != SCATTERED)
+        & is_for_us(target, length)
         & (key >> channels.KEY_RECEIVES_SHIFT & 1 != 0)
-        & (length >> rows.LENGTH_BITS + 8 & 0xFF != 0)
         & (not packets.refreshed(number_of(handle)))
     )
     ours = gpu.ballot(ALL_LANES, claims & (owner == handle)) != 0
@@ -270,16 +288,25 @@ def _claim(ctx, handle):
     return ours, quick, target, length, key, remote, local
 
 
+@device
+def _others_are_noted(handle):
+    """``own.are_noted_besides``, the same in all lanes: other warps of the block note theirs
+    meanwhile."""
+    noted = 1 if own.are_noted_besides(handle) else 0
+    return gpu.shuffle_32(ALL_LANES, uint32(noted), 0) != 0
+
+
 def make_take(how: Packets, tell: Callable, take_beyond: Callable | None = None):
     """
     Args:
         tell: what ``telling.make_tell`` returned.
         take_beyond: (ctx, handle, target, length, origin, credit, slot, mark, nbytes, found) ->
-            what ``take`` returns, and has told: a message that is larger than the user's buffer, or
-            not in the slot. Where the slot and its credit are; the message's mark. Without it such
-            a message is CLAIMED.
+            what ``take`` returns, and has told: a message that is larger than the user's buffer,
+            not in the slot, or for data with gaps. Where the slot and its credit are; the message's
+            mark. Without it such a message is CLAIMED.
     """
-    look, are_easy, store, store_odd = how
+    look, are_easy, store, store_odd, may_be_scattered = how
+    is_for_us = _lies_anywhere if may_be_scattered else _lies_in_one_piece
 
     @device
     def take(ctx, handle, looks, leave):
@@ -292,7 +319,7 @@ def make_take(how: Packets, tell: Callable, take_beyond: Callable | None = None)
             looks: how often to look for the message.
             leave: whether to give the claim back where it has not come.
         """
-        ours, looking, target, length, key, remote, local = _claim(ctx, handle)
+        ours, looking, target, length, key, remote, local = _claim(ctx, handle, is_for_us)
         lane = uint32(gpu.lane_id())
         number = number_of(handle)
         mark = uint32(packets.mark_of(number))
@@ -315,7 +342,7 @@ def make_take(how: Packets, tell: Callable, take_beyond: Callable | None = None)
                     if store(ctx, target, nbytes, slot, mark, found):
                         state = TAKEN
                     break
-                if nbytes > room:
+                if nbytes > room or (may_be_scattered and target == SCATTERED):
                     if take_beyond is not None:
                         return take_beyond(
                             ctx, handle, target, length, origin, credit, slot, mark, nbytes, found
@@ -326,7 +353,7 @@ def make_take(how: Packets, tell: Callable, take_beyond: Callable | None = None)
                     break
             tried = uint32(tried - 1)
             if tried == 0:
-                if not longer or own.are_noted_besides(handle):
+                if not longer or _others_are_noted(handle):
                     if leave != 0:
                         state = NOT_YET
                         if lane == 0:

@@ -1,4 +1,5 @@
-"""Messages in one piece that are too large for a slot: in the wide slot, moved by all threads.
+"""Messages that are too large for a slot: in the wide slot, moved by all threads. And what comes to
+data with gaps, from either: by way of a staging buffer.
 
 As ``one_warp``: the leading warp carries out the call. The others wait at a barrier of the user's
 kernel, read what is to be moved from shared memory, and meet again when it has been. They run
@@ -11,18 +12,20 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from device_lib.direct import own, packets, rows, table
+from device_lib.direct import own, packets, rows, staging, table
 from device_lib.direct.claims import CLAIMED, LOST
 from device_lib.direct.receives import begin_long
 from device_lib.direct.telling import make_tell
 from device_lib.direct.warp_messages import (
-    MANY,
+    ANY,
     TAKEN,
     draw_send,
     free_slots,
     make_take,
+    number_of,
 )
-from device_lib.direct.words import elements_of
+from device_lib.direct.words import elements, elements_of
+from device_lib.move.layouts import layout_of, unpack_layout
 from device_lib.move.mailbox import put_mail, take_mail
 from device_lib.move.message import size_of
 from device_lib.platform import primitives as gpu
@@ -34,7 +37,8 @@ from device_lib.proxied import slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from gmpi.contract import channels
 from gmpi.contract.constants import SUCCESS
-from gmpi.contract.wire import LOW_32
+from gmpi.contract.layouts import LAYOUT_RECV
+from gmpi.contract.wire import LOW_32, SCATTERED
 
 # What has become of a send, in lane 0.
 _LEFT = 0  # to ``requests``
@@ -45,10 +49,13 @@ _LONG = 2  # the same, but its length may be sent before
 LENGTH_SENT = 1 << 32
 SLOT_SHIFT = 33  # the request's slot + 1, where there is one
 
-# What has become of a receive, in place of TAKEN or CLAIMED: the message is in the wide slot, and
-# all threads know that they have to move it.
+# What has become of a receive, in place of TAKEN or CLAIMED: the message is in the wide slot, or it
+# goes to data with gaps from the wide slot or from its own, and all threads know that they have to
+# move it.
 _COMES = 6
 _CUT_OFF = 7
+_COMES_SCATTERED = 8
+_SPREAD = 9  # as TAKEN, and the number of its elements comes in place of LENGTH
 
 
 @device
@@ -154,6 +161,61 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         aborted = take_mail(ctx, place, target, nbytes, word, int64(rank()), int64(size()))
         return not sync_full_or(aborted)
 
+    @device
+    def spread(ctx, handle, packed, place, nbytes, mail):
+        """The same to data with gaps, by way of a staging buffer at ``packed``.
+
+        Args:
+            place: of the message in the wide slot, or its own slot.
+            mail: ``mail_word``; of a message in its own slot 0.
+        """
+        if mail != 0:
+            aborted = take_mail(ctx, place, packed, nbytes, mail, int64(rank()), int64(size()))
+        else:
+            number = int64(number_of(handle))
+            aborted = packets.take_packets(
+                ctx, place, packed, nbytes, nbytes, number, int64(rank()), int64(size())
+            )
+        if sync_full_or(aborted):
+            return False
+        layout = layout_of(ctx, slots.slot_of(handle), LAYOUT_RECV)
+        unpack_layout(layout, packed, 0, nbytes, rank(), size())
+        sync_full()  # the staging buffer and the row are others' again
+        return True
+
+    # wide: as ``warp_messages.make_take`` says
+    @device
+    def take_scattered(ctx, handle, length, origin, credit, slot, mark, nbytes, total, mail):
+        """``take_beyond`` to data with gaps.
+
+        Args:
+            nbytes, total: what the first packet says, and how long the message is.
+            mail: what its packets in the wide slot carry.
+        """
+        place = slot
+        if nbytes == uint32(channels.WIDE):
+            place = packets.wide_slot_of(slot, int64(mark >> 1))
+        else:
+            mail = 0
+        taken = int64(-1)
+        if total != 0 and leads_grid(ctx) == 0:
+            if gpu.lane_id() == 0:
+                taken = staging.take(ctx)
+            taken = gpu.shuffle(ALL_LANES, taken, 0)
+        if taken < 0:
+            tell(CLAIMED, 0, 0, NO_ORIGIN)
+            return CLAIMED, 0, 0, NO_ORIGIN
+        packed = staging.address_of(ctx, taken)
+        count = elements(ctx, slots.slot_of(handle), length, total)
+        put_row(gpu.lane_id(), place, packed, mail)
+        tell(_COMES_SCATTERED, total, count, origin)
+        if not spread(ctx, handle, packed, place, total, mail):
+            return _CUT_OFF, 0, 0, NO_ORIGIN
+        if gpu.lane_id() == 0:
+            staging.give_back(ctx, taken, 0)
+        rows.close_taken(ctx, handle, credit, int64(mark) << 32, gpu.lane_id() == 0)
+        return _SPREAD, total, count, origin
+
     # wide: as ``warp_messages.make_take`` says
     @device
     def take_beyond(ctx, handle, target, length, origin, credit, slot, mark, nbytes, found):
@@ -162,11 +224,19 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         if nbytes == uint32(channels.LONG) and gpu.lane_id() == 0:
             begin_long(ctx, handle, low, room)  # the sender waits for it
         total = low & LOW_32
-        if nbytes != uint32(channels.WIDE) or total > room:
+        mail = packets.wide_mail(total, low >> channels.WIDE_LENGTH_BITS & LOW_32)
+        if nbytes < uint32(channels.ALL_OF_IT):
+            total = int64(nbytes)
+        elif nbytes != uint32(channels.WIDE):
+            total = room + 1
+        if total > room:
             tell(CLAIMED, 0, 0, NO_ORIGIN)
             return CLAIMED, 0, 0, NO_ORIGIN
+        if target == SCATTERED:
+            return take_scattered(
+                ctx, handle, length, origin, credit, slot, mark, nbytes, total, mail
+            )
         place = packets.wide_slot_of(slot, int64(mark >> 1))
-        mail = packets.wide_mail(total, low >> channels.WIDE_LENGTH_BITS & LOW_32)
         put_row(gpu.lane_id(), place, target, mail)
         tell(_COMES, total, length, origin)
         if not move(ctx, target, place, total, mail):
@@ -174,14 +244,14 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         rows.close_taken(ctx, handle, credit, int64(mark) << 32, gpu.lane_id() == 0)
         return _COMES, total, length, origin
 
-    take_alone = make_take(MANY, tell, take_beyond)
+    take_alone = make_take(ANY, tell, take_beyond)
 
     @device
     def take_by_leader(ctx, handle, looks, leave):
-        """(what has become of it, bytes, LENGTH, origin) of a receive in one piece."""
+        """(what has become of it, bytes, LENGTH or elements, origin) of a receive."""
         sync_full()  # before ``put_4``
         state, nbytes, length, origin = take_alone(ctx, handle, looks, leave)
-        if (state == TAKEN or state == _COMES) and gpu.lane_id() == 0:
+        if (state == TAKEN or state == _COMES or state == _SPREAD) and gpu.lane_id() == 0:
             own.forget(handle)
         if state == _COMES:
             state = TAKEN
@@ -190,7 +260,7 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         return state, nbytes, length, origin
 
     @device
-    def follow(ctx):
+    def follow(ctx, handle):
         """The same, in the other warps."""
         sync_full()
         sync_full()
@@ -198,22 +268,27 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         if state == _COMES:
             place, target, mail = get_row(0, 0, 0, 0)
             state = TAKEN if move(ctx, target, place, nbytes, mail) else CLAIMED
+        elif state == _COMES_SCATTERED:
+            place, packed, mail = get_row(0, 0, 0, 0)
+            done = spread(ctx, handle, packed, place, nbytes, mail)
+            state = _SPREAD if done else CLAIMED
         return state, nbytes, length, origin
 
     take_linked = part("take_wide", 6, 4, take_by_leader)
 
     @device
     def take(ctx, handle, looks, leave):
-        """Waits a little for a message in one piece: (outcome, count, origin), as
-        ``one_warp.take``."""
+        """Waits a little for a message: (outcome, count, origin), as ``one_warp.take``."""
         if leading_lanes() < FULL_WARP:
             return LOST, 0, NO_ORIGIN  # for the slow way, as if somebody else had it
         if leads():
             state, nbytes, length, origin = take_linked(ctx, handle, looks, leave)
         else:
-            state, nbytes, length, origin = follow(ctx)
+            state, nbytes, length, origin = follow(ctx, handle)
         if state == TAKEN:
             return COMPLETED | nbytes, elements_of(length, nbytes), origin
+        if state == _SPREAD:
+            return COMPLETED | nbytes, length, origin
         return state, 0, NO_ORIGIN
 
     return SimpleNamespace(send=send, take=take)

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from device_lib.direct import rows
+from device_lib.move.layouts import layout_of
 from device_lib.platform.divide import divide_wide
-from device_lib.platform.primitives import device, first_bit
+from device_lib.platform.primitives import device, first_bit, load_gpu
 from gmpi.contract.channels import KEY_PEER_SHIFT, KEY_PEERS, KEY_TAG_MASK
 from gmpi.contract.constants import UNDEFINED
+from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_TYPE, TYPE_SIZE
 from gmpi.contract.wire import CALL_MASK, CALL_SHIFT, DATATYPE_SHIFT
 
 
@@ -44,6 +46,16 @@ def elements_of(length, nbytes):
     if nbytes == 0:
         return 0
     return in_elements(nbytes, length >> rows.LENGTH_BITS + 8 & 0xFF)
+
+
+@device
+def elements(ctx, slot, length, nbytes):
+    """How many of a receive, whose LENGTH this is, are in so many bytes (MPI_Get_count)."""
+    if length >> rows.LENGTH_BITS + 8 & 0xFF != 0 or nbytes == 0:
+        return elements_of(length, nbytes)
+    layout = layout_of(ctx, slot, LAYOUT_RECV)
+    itemsize = load_gpu(load_gpu(layout + LAYOUT_TYPE) + TYPE_SIZE)
+    return in_elements(nbytes, itemsize)
 
 
 @device

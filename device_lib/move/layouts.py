@@ -159,10 +159,13 @@ def _make_move(unpack: bool) -> Callable:
     move_part = unpack_part if unpack else pack_part
 
     @device
-    def move(layout, packed, begin, end, rank, size):
-        """Moves bytes ``begin..end`` of the packed message; byte ``begin`` is at ``packed``."""
-        user = load_gpu(layout + layouts.LAYOUT_USER)
-        row = load_gpu(layout + layouts.LAYOUT_TYPE)
+    def move(user, row, packed, begin, end, rank, size):
+        """Moves bytes ``begin..end`` of the packed message; byte ``begin`` is at ``packed``.
+
+        Args:
+            user: address of the user's buffer.
+            row: of the datatype.
+        """
         whole = load_gpu(row + layouts.TYPE_SIZE)
         extent = load_gpu(row + layouts.TYPE_EXTENT)
         parts = load_gpu(row + layouts.TYPE_PARTS)
@@ -199,8 +202,23 @@ def _make_move(unpack: bool) -> Callable:
     return move
 
 
-pack_layout = linked("gmpi_pack_layout", 6, 1, _make_move(False))
-unpack_layout = linked("gmpi_unpack_layout", 6, 1, _make_move(True))
+pack_elements = linked("gmpi_pack_layout", 7, 1, _make_move(False))
+unpack_elements = linked("gmpi_unpack_layout", 7, 1, _make_move(True))
+
+
+@device
+def pack_layout(layout, packed, begin, end, rank, size):
+    """``pack_elements`` of the address and the row that a layout has."""
+    user = load_gpu(layout + layouts.LAYOUT_USER)
+    row = load_gpu(layout + layouts.LAYOUT_TYPE)
+    return pack_elements(user, row, packed, begin, end, rank, size)
+
+
+@device
+def unpack_layout(layout, packed, begin, end, rank, size):
+    user = load_gpu(layout + layouts.LAYOUT_USER)
+    row = load_gpu(layout + layouts.LAYOUT_TYPE)
+    return unpack_elements(user, row, packed, begin, end, rank, size)
 
 
 @device

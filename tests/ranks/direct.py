@@ -152,6 +152,26 @@ def data_with_gaps_do_not_wait_for_the_receiver(g: gmpi.Context) -> None:
         g.free(every_second)
 
 
+def of_an_exchange(g: gmpi.Context, scope: str, n: int, sends_first: bool) -> float:
+    """Seconds of a message each way: the median of seven launches with 100 of them."""
+    times, launches = (4, 1) if gmpi.SIMULATOR else (100, 7)
+    took = []
+    for exchanges in [1, *[times] * launches]:  # the first one compiles
+        s = Script(scope, 32)
+        room, data = s.room(n), s.data(pattern(n, RANK))
+        for _ in range(exchanges):
+            r = s.irecv(room, n, gmpi.BYTE, PREVIOUS, 10)
+            q = s.isend(data, n, gmpi.BYTE, NEXT, 10)
+            for request in (q, r) if sends_first else (r, q):
+                s.wait(request)
+        barrier()
+        began = time.monotonic()
+        s.run(g)
+        took.append((time.monotonic() - began) / exchanges)
+        s.expect(room, pattern(n, PREVIOUS))
+    return median(took[1:])
+
+
 def a_wait_goes_on_with_what_its_block_has_begun(g: gmpi.Context) -> None:
     """At once: all ranks wait for their receives first, or for their sends. What other blocks have
     begun is left alone for a while."""
@@ -161,26 +181,15 @@ def a_wait_goes_on_with_what_its_block_has_begun(g: gmpi.Context) -> None:
     ways = [("block", WIDE_ROOM, False)]
     ways += [(scope, WIDE_ROOM + 1, way) for scope in ("warp", "block") for way in (False, True)]
     for scope, n, sends_first in ways:
-        # The first one compiles. Other programs on the same GPU make some launches slow; the median
-        # is above the limit only if waits leave alone what their block has begun.
-        times, launches = (4, 1) if gmpi.SIMULATOR else (100, 7)
-        took = []
-        for exchanges in [1, *[times] * launches]:
-            s = Script(scope, 32)
-            room, data = s.room(n), s.data(pattern(n, RANK))
-            for _ in range(exchanges):
-                r = s.irecv(room, n, gmpi.BYTE, PREVIOUS, 10)
-                q = s.isend(data, n, gmpi.BYTE, NEXT, 10)
-                for request in (q, r) if sends_first else (r, q):
-                    s.wait(request)
-            barrier()
-            began = time.monotonic()
-            s.run(g)
-            took.append(time.monotonic() - began)
-            s.expect(room, pattern(n, PREVIOUS))
-        # On a GPU an exchange takes up to half of that; in the simulator once is too often.
-        late_ns = rows.ALONE_NS / 2 if gmpi.SIMULATOR else times * rows.ALONE_NS
-        assert median(took[1:]) < late_ns / 1e9, f"{scope}, {n} bytes: {took[1:]} s"
+        seconds = of_an_exchange(g, scope, n, sends_first)
+        if gmpi.SIMULATOR:  # there once is too often
+            assert seconds < rows.ALONE_NS / 8e9, f"{scope}, {n} bytes: {seconds} s"
+            continue
+        # Beside other programs all takes longer: so does a third of the message, which no wait
+        # need go on with. An exchange takes up to twice as long; alone 100 us, and 60.
+        third = of_an_exchange(g, scope, WIDE_ROOM // 3, sends_first)
+        late = seconds - 2 * third
+        assert late < rows.ALONE_NS / 2e9, f"{scope}, {n} bytes: {seconds} s, of a third {third}"
     rows.ALONE_NS = alone_ns
 
 
