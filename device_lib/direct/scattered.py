@@ -23,8 +23,8 @@ from gmpi.contract.channels import WIDE_ROOM
 from gmpi.contract.constants import BYTE
 from gmpi.contract.layouts import TYPE_SIZE
 
-_OTHER_FIELDS = ~(wire.LOW_32 << wire.DATATYPE_SHIFT)  # of a record's first word
-_BYTES = (BYTE & wire.LOW_32) << wire.DATATYPE_SHIFT
+_OTHERS = (1 << wire.DATATYPE_SHIFT) - 1  # fields of a record's first word but the datatype
+_BYTES = BYTE << wire.DATATYPE_SHIFT
 
 
 def _make_send_packed(scope: Scope, quick: SimpleNamespace) -> Callable:
@@ -81,7 +81,7 @@ def _make_send_packed(scope: Scope, quick: SimpleNamespace) -> Callable:
             return 0, table.NOBODY, 0, 0
         packed = staging.address_of(ctx, taken)
         pack(type_row, buffer, address, stride, column, packed, nbytes)
-        word0 = word0 & _OTHER_FIELDS | _BYTES
+        word0 = word0 & _OTHERS | _BYTES
         handle, row, remote, number = try_send(ctx, word0, peer_tag, nbytes, nbytes, packed)
         if leads() and lane_id() == 0:
             staging.give_back(ctx, taken, 0)
