@@ -13,7 +13,7 @@ from numba import cuda
 
 import gmpi
 from device_lib.move.pack_part import pack_part, part_begin, unpack_part
-from device_lib.platform.divide import LIMIT, divide, magic_of
+from device_lib.platform.divide import LIMIT, divide, magic_of, product
 from device_lib.platform.primitives import thread_rank
 from gmpi.datatypes import plan
 from gmpi.datatypes.descriptor import DESCRIPTOR_BYTES, Tables, describe, table_arrays
@@ -196,6 +196,14 @@ def test_runs_of_words_in_pairs(runs: int, packed_offset: int) -> None:
         lengths[-1] = last
         check(MPI.DOUBLE.Create_indexed(lengths, places), 1, 8, packed_offset)
         check(MPI.DOUBLE.Create_indexed(lengths, places), 3, 0, packed_offset)
+
+
+def test_a_product_is_exact_or_too_large() -> None:
+    numbers = [0, 1, 3, 1 << 20, LIMIT - 1, LIMIT, (1 << 38) - 1, 1 << 45, (1 << 62) - 1]
+    for most in (0, 5, (1 << 38) - 1, 1 << 61):
+        for a in numbers:
+            for b in numbers:
+                assert product(a, b, most) == (a * b if a * b <= most else -1), (a, b, most)
 
 
 def test_divide_is_exact() -> None:

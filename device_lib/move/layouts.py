@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from device_lib.move.pack_part import pack_part, part_begin, unpack_part
 from device_lib.platform.context import datatype_address, layouts_address
-from device_lib.platform.divide import LIMIT, divide_wide
+from device_lib.platform.divide import LIMIT, divide_wide, product
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64, load_8, load_gpu, opaque, store_8
 from gmpi.contract import layouts
@@ -56,10 +56,7 @@ def derived_bytes(row, count):
     size = load_gpu(row + layouts.TYPE_SIZE)
     if size == 0 or count <= 0:
         return 0
-    most, rest = divide_wide(POSITION_MASK, size)
-    if count > most:
-        return 0
-    return count * size
+    return max(product(count, size, POSITION_MASK), 0)
 
 
 # --- a strided view as a row ----------------------------------------------------------------------

@@ -9,7 +9,7 @@ than 2**31 words, are divided the slow way.
 # mypy: disable-error-code="no-untyped-def,misc"
 from __future__ import annotations
 
-from device_lib.platform.primitives import SIMULATOR
+from device_lib.platform.primitives import SIMULATOR, device
 
 LIMIT = 1 << 31  # numerators and divisors of ``divide`` are below
 
@@ -78,3 +78,16 @@ else:
             return context.make_tuple(builder, _PAIR, [quotient, rest])
 
         return _PAIR(types.int64, types.int64), emit
+
+
+@device
+def product(a, b, most):
+    """``a * b`` of numbers from 0 on, or -1 where that is more than ``most``: a number below 2**62.
+
+    Of small ones without a division.
+    """
+    if a < LIMIT and b < LIMIT:
+        found = a * b
+        return found if found <= most else -1
+    quotient, rest = divide_wide(most, max(b, 1))
+    return a * b if b == 0 or a <= quotient else -1

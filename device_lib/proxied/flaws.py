@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from device_lib.move.layouts import BUFFER_ADDRESS, BUFFER_BYTES, BUFFER_DIMS, BUFFER_SHAPE
 from device_lib.move.message import room_in_shared
-from device_lib.platform.divide import divide_wide
+from device_lib.platform.divide import product
 from device_lib.platform.primitives import device, load_8, load_gpu, memory_space, opaque
 from gmpi.contract.layouts import DISTINCT_MASK, TYPE_DISTINCT, TYPE_EXTENT, TYPE_HIGH, TYPE_LOW
 from gmpi.contract.wire import (
@@ -28,12 +28,10 @@ def derived_flaw(row, address, room, count, offset):
     low = load_gpu(row + TYPE_LOW) + offset
     high = load_gpu(row + TYPE_HIGH) + offset
     extent = load_gpu(row + TYPE_EXTENT)
-    most = UNLIMITED
-    if extent != 0:
-        most, rest = divide_wide(UNLIMITED, max(extent, -extent))
-    if count - 1 > most:
+    far = product(max(count - 1, 0), max(extent, -extent), UNLIMITED)
+    if far < 0:
         return FLAG_SHORT_BUFFER
-    far = (count - 1) * extent
+    far = far if extent > 0 else -far
     low += min(far, 0)
     high += max(far, 0)
     if address + low < _LOWEST_ADDRESS:
