@@ -1,11 +1,14 @@
 """What the papers measure of layouts between two ranks: shapes by size, blocks, pipelines.
 
-    mpiexec -n 2 python benchmarks/layouts.py [--json FILE]
+    mpiexec -n 2 python benchmarks/layouts.py [--gaps] [--json FILE]
 
 * parts of a matrix (V, T, stair, C, transpose), by its size, on both roads, by grid scope;
 * the same sub-matrix by the number of blocks of the grid: how many are enough;
 * 1 KiB, 1 MiB and 4 MiB of short blocks at a pitch of 512 bytes, by one block;
 * a long message by the size of its chunks, through GPU staging and through host memory.
+
+With ``--gaps`` only short blocks at a pitch of 1024 bytes on the direct road, by one block of 32,
+256 and 1024 threads.
 
 One way times, half a round trip; all elements are checked.
 """
@@ -29,6 +32,8 @@ from gmpi import GMPI_Irecv, GMPI_Isend, GMPI_Wait
 
 SIZES = (8, 16) if gmpi.SIMULATOR else (256, 512, 1024, 2048, 4096)
 PITCH = 512
+WIDE_PITCH = 1024
+GAPS = ((1024, 8), (4096, 512), (32768, 8), (32768, 512), (131072, 512))  # bytes, of a block
 STRIDED = (1024, 4096) if gmpi.SIMULATOR else (1024, 1 << 20, 4 << 20)
 BLOCKS = (8, 64, 512)
 LONG = 40_000 if gmpi.SIMULATOR else 16 << 20
@@ -54,26 +59,43 @@ def exchange(ctx, out, back, datatype, me, rounds, skip, cycles, comm):
 
 
 def strided(
-    g: gmpi.Context, comm: MPI.Comm, nbytes: int, block: int, threads: int, road: int
+    g: gmpi.Context,
+    comm: MPI.Comm,
+    nbytes: int,
+    block: int,
+    threads: int,
+    road: int,
+    pitch: int = PITCH,
 ) -> dict[str, float]:
-    """One way of blocks at PITCH."""
+    """One way of blocks at a pitch."""
     rows = nbytes // block
-    datatype = MPI.BYTE.Create_hvector(rows, block, PITCH)
+    datatype = MPI.BYTE.Create_hvector(rows, block, pitch)
     handle = g.commit(datatype)
     rounds, skip = (3, 1) if gmpi.SIMULATOR else (100, 10)
-    given = np.random.default_rng(comm.rank).integers(0, 256, rows * PITCH).astype(np.uint8)
-    out, back = cuda.to_device(given), cuda.to_device(np.zeros(rows * PITCH, np.uint8))
+    given = np.random.default_rng(comm.rank).integers(0, 256, rows * pitch).astype(np.uint8)
+    out, back = cuda.to_device(given), cuda.to_device(np.zeros(rows * pitch, np.uint8))
     cycles = cuda.to_device(np.zeros(rounds, np.int64))
     comm.Barrier()
     arguments = (comm.rank, rounds + skip, skip, cycles, road)
     exchange[1, threads](g.device, out, back, handle, *arguments)
     g.synchronize()
-    other = np.random.default_rng(1 - comm.rank).integers(0, 256, rows * PITCH).astype(np.uint8)
-    wanted = np.where(np.arange(rows * PITCH) % PITCH < block, other, 0)
+    other = np.random.default_rng(1 - comm.rank).integers(0, 256, rows * pitch).astype(np.uint8)
+    wanted = np.where(np.arange(rows * pitch) % pitch < block, other, 0)
     if comm.allreduce(int((back.copy_to_host() != wanted).sum())):
         fail(f"{nbytes} bytes in blocks of {block}: wrong bytes")
     g.free(handle)
     return summary(cycles.copy_to_host() / cycles_per_us() / 2)
+
+
+def gaps(g: gmpi.Context, comm: MPI.Comm) -> list[dict[str, Any]]:
+    """Short blocks at WIDE_PITCH on the direct road, by threads."""
+    cases = GAPS[:1] if gmpi.SIMULATOR else GAPS
+    return [
+        {"threads": threads, "size": n, "block": block, "pitch": WIDE_PITCH}
+        | strided(g, comm, n, block, threads, gmpi.COMM_WORLD, WIDE_PITCH)
+        for threads in ((32,) if gmpi.SIMULATOR else (32, 256, 1024))
+        for n, block in cases
+    ]
 
 
 def shapes(
@@ -126,6 +148,7 @@ def pipelines(comm: MPI.Comm, threads: int) -> list[dict[str, Any]]:
 def main() -> int:
     args_parser = parser(__doc__ or "")
     args_parser.add_argument("--threads", type=int, default=32 if gmpi.SIMULATOR else 256)
+    args_parser.add_argument("--gaps", action="store_true", help="only short blocks, by threads")
     args = args_parser.parse_args()
     comm, place, _ = two_ranks(None)
     found: dict[str, Any] = {"benchmark": "layouts", "where": place}
@@ -136,6 +159,9 @@ def main() -> int:
             write_json(args.json, found)
 
     with gmpi.Context(comm, wildcards=False) as g:
+        if args.gaps:
+            keep("gaps", gaps(g, comm))
+            return 0
         other = comm.Dup()
         ways = {"direct": gmpi.COMM_WORLD, "proxied": g.comm(other)}
         for key, rows in shapes(g, comm, ways, args.threads):
