@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 from device_lib.direct import staging, table
 from device_lib.direct.one_warp import PROXIED_ROAD
-from device_lib.move.column import find_column, pack_column_4, pack_column_8, pack_column_16
+from device_lib.move.column import find_column, pack_column
 from device_lib.move.layouts import BUFFER_ADDRESS, pack_elements
 from device_lib.platform.context import leads_grid
 from device_lib.platform.primitives import device, lane_id, load_8, load_gpu
@@ -43,12 +43,8 @@ def _make_send_packed(scope: Scope, quick: SimpleNamespace) -> Callable:
 
     @device
     def pack(type_row, buffer, address, stride, column, packed, nbytes):
-        if column == 2:
-            pack_column_4(packed, address, stride, nbytes, rank(), size())
-        elif column == 3:
-            pack_column_8(packed, address, stride, nbytes, rank(), size())
-        elif column == 4:
-            pack_column_16(packed, address, stride, nbytes, rank(), size())
+        if column != 0:
+            pack_column(packed, address, stride, column, nbytes, rank(), size())
         else:
             user = load_8(buffer + BUFFER_ADDRESS)
             pack_elements(user, type_row, packed, 0, nbytes, rank(), size())

@@ -71,6 +71,17 @@ def _make_pack_column(width: int) -> Callable:
     return pack_column
 
 
-pack_column_4 = _make_pack_column(4)
-pack_column_8 = _make_pack_column(8)
-pack_column_16 = _make_pack_column(16)
+_pack_column_4 = _make_pack_column(4)
+_pack_column_8 = _make_pack_column(8)
+_pack_column_16 = _make_pack_column(16)
+
+
+@device
+def pack_column(packed, address, stride, column, nbytes, rank, size):
+    """Packs what ``find_column`` has found; ``column``: log2 of the bytes of an element."""
+    if column == 2:
+        _pack_column_4(packed, address, stride, nbytes, rank, size)
+    elif column == 3:
+        _pack_column_8(packed, address, stride, nbytes, rank, size)
+    elif column == 4:
+        _pack_column_16(packed, address, stride, nbytes, rank, size)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.move import layouts
-from device_lib.move.column import find_column, pack_column_4, pack_column_8, pack_column_16
+from device_lib.move.column import find_column, pack_column
 from device_lib.move.copy import copy_to_staging
 from device_lib.move.message import is_derived, message_bytes
 from device_lib.platform.context import (
@@ -214,12 +214,8 @@ def make_open_scattered(
                     first = min(out, _chunk_bytes_of(out, chunk_bytes(ctx)))
             elif send == wire.SCATTERED or column != 0:
                 packed = layouts.layout_of(ctx, slot, LAYOUT_INLINE)
-            if column == 2:
-                pack_column_4(packed, address, stride, out, rank(), size())
-            elif column == 3:
-                pack_column_8(packed, address, stride, out, rank(), size())
-            elif column == 4:
-                pack_column_16(packed, address, stride, out, rank(), size())
+            if column != 0:
+                pack_column(packed, address, stride, column, out, rank(), size())
             elif packed != send:
                 pack(ctx, slot, send, packed, 0, first)
             sync()

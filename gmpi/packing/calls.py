@@ -21,45 +21,37 @@ from gmpi.packing.memory import span_of
 from gmpi.packing.prepare import Prepared
 
 _keyval = MPI.KEYVAL_INVALID
-# What calls look up first, by (handle of the datatype, count, device). Who frees a datatype takes
-# its entries away before its handle can be another one's.
-_prepared: dict[tuple[int, int, int], Prepared] = {}
+# By handle of the datatype. Who frees a datatype takes its plan away before its handle can be
+# another one's: the end of an MPI attribute says so.
+_plans: dict[int, Plan] = {}
 
 
 def plan_of(datatype: MPI.Datatype) -> Plan:
     """``plan(datatype)``, made once for each datatype."""
-    known: Any = None
-    if _keyval == MPI.KEYVAL_INVALID:
-        _make_keyval()
-    elif datatype != MPI.DATATYPE_NULL:
-        known = datatype.Get_attr(_keyval)
-    if known is None:
-        known = plan(datatype)
-        datatype.Set_attr(_keyval, known)
-    found: Plan = known
+    global _keyval
+    found = _plans.get(datatype.handle)
+    if found is None:
+        if _keyval == MPI.KEYVAL_INVALID:
+            _keyval = MPI.Datatype.Create_keyval(delete_fn=_forget)
+        found = plan(datatype)
+        datatype.Set_attr(_keyval, datatype.handle)
+        _plans[datatype.handle] = found
     return found
 
 
-def _make_keyval() -> None:
-    global _keyval
-    _keyval = MPI.Datatype.Create_keyval(delete_fn=_forget)
-
-
-def _forget(datatype: MPI.Datatype, keyval: int, known: Plan) -> None:
-    for device, count in known.prepared:
-        _prepared.pop((datatype.handle, count, device), None)
+def _forget(datatype: MPI.Datatype, keyval: int, handle: int) -> None:
+    _plans.pop(handle, None)
 
 
 def prepared_of(datatype: MPI.Datatype, count: int) -> Prepared:
     """What launches need, prepared once for each datatype, count and device."""
-    if count < 0:
-        raise ValueError(f"count is {count}, allowed is 0 and up")
-    found = plan_of(datatype)
+    known = plan_of(datatype)
     device = device_number()
-    prepared: Prepared | None = found.prepared.get((device, count))
+    prepared: Prepared | None = known.prepared.get((device, count))
     if prepared is None:
-        prepared = found.prepared[device, count] = Prepared.of(found, count, device)
-    _prepared[datatype.handle, count, device] = prepared
+        if count < 0:
+            raise ValueError(f"count is {count}, allowed is 0 and up")
+        prepared = known.prepared[device, count] = Prepared.of(known, count, device)
     return prepared
 
 
@@ -122,8 +114,7 @@ def pack(
         DatatypeError: the datatype is not supported or leaves ``src``, or ``out`` is too small.
         ValueError: there is no such engine, or the copy engine cannot do it.
     """
-    known = _prepared.get((datatype.handle, count, device_number()))
-    prepared = known or prepared_of(datatype, count)
+    prepared = prepared_of(datatype, count)
     user, low, high = span_of(src, "src")
     if prepared.low < low or prepared.high > high:
         _refuse_reach(datatype, count, low, high, "src")
@@ -154,8 +145,7 @@ def unpack(
     Returns:
         ``dst``.
     """
-    known = _prepared.get((datatype.handle, count, device_number()))
-    prepared = known or prepared_of(datatype, count)
+    prepared = prepared_of(datatype, count)
     user, low, high = span_of(dst, "dst")
     if prepared.low < low or prepared.high > high:
         _refuse_reach(datatype, count, low, high, "dst")
