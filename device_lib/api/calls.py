@@ -15,6 +15,7 @@ from device_lib.api.collectives import make_collective_calls
 from device_lib.api.collectives_counted import make_counted_calls
 from device_lib.api.collectives_of_blocks import make_block_calls
 from device_lib.api.combined import both_of, make_combined
+from device_lib.api.finishing import as_it_is, make_finishing
 from device_lib.api.freeing import FOREVER, make_freeing
 from device_lib.api.looking import make_looking
 from device_lib.api.messages import make_message_call, make_refused
@@ -22,7 +23,7 @@ from device_lib.api.onesided import make_onesided_calls
 from device_lib.api.partitioned import make_partitioned_calls
 from device_lib.api.persistent import make_persistent
 from device_lib.api.several import make_several
-from device_lib.api.waiting import as_it_is, make_waiting
+from device_lib.api.waiting import make_waiting
 from device_lib.direct.block_collectives import make_block_collectives
 from device_lib.direct.collectives import make_collectives
 from device_lib.direct.counted_reductions import make_counted_reduction
@@ -70,8 +71,9 @@ def make_calls(scope: Scope) -> SimpleNamespace:
     complete_open = direct.complete_open
     partitioned = make_partitioned(scope, groups)
     waits = make_partitioned_waits(scope, partitioned, requests.help_others, direct.go_on)
-    waiting = make_waiting(scope, requests, direct, waits)
-    finish, wait, perform = waiting.finish, waiting.wait, waiting.perform
+    finishing = make_finishing(scope, requests, direct, waits)
+    finish, wait, perform = finishing.finish, finishing.wait, finishing.perform
+    waiting = make_waiting(scope, requests, direct, finishing)
     finish_several, finish_one_of = waiting.finish_several, waiting.finish_one
     wait_for_each = waiting.wait_for_each
     several = make_several(scope, finish)
@@ -157,7 +159,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         return both_of(sent, wait(ctx, incoming))
 
     sending = SimpleNamespace(start_send=start_send, start_receive=start_receive)
-    combined = make_combined(sending, waiting, requests)
+    combined = make_combined(sending, finishing, requests)
 
     @device
     def waitall(ctx, count, requests, statuses=None):
@@ -201,13 +203,13 @@ def make_calls(scope: Scope) -> SimpleNamespace:
 
     # --- collectives (MPI 4.1 chapter 6) ----------------------------------------------------------
 
-    collective = make_collective_calls(requests, waiting, collectives, open_scattered)
+    collective = make_collective_calls(requests, finishing, collectives, open_scattered)
     direct_blocks = make_block_collectives(scope, make_wait, transfer)
     short = make_short_blocks(scope)
-    of_blocks = make_block_calls(scope, requests, waiting, direct_blocks, short)
+    of_blocks = make_block_calls(scope, requests, finishing, direct_blocks, short)
     exchange = make_exchange(scope, requests, direct.go_on)
     reduction = make_counted_reduction(scope, requests.help_others, direct_blocks)
-    of_blocks |= make_counted_calls(scope, requests, waiting, exchange, reduction)
+    of_blocks |= make_counted_calls(scope, requests, finishing, exchange, reduction)
 
     # --- one-sided (MPI 4.1 chapter 12) -----------------------------------------------------------
 
@@ -242,7 +244,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         irecv=irecv,
         wait=wait,
         test=test,
-        request_get_status=waiting.request_get_status,
+        request_get_status=finishing.request_get_status,
         send=send,
         issend=issend,
         ssend=ssend,
@@ -255,7 +257,7 @@ def make_calls(scope: Scope) -> SimpleNamespace:
         testsome=several.testsome,
         waitsome=several.waitsome,
         **vars(combined),
-        **vars(make_looking(waiting, report, open_request, open_scattered)),
+        **vars(make_looking(finishing, report, open_request, open_scattered)),
         **{**vars(ends), **vars(persistent), **vars(freeing)},
         iallreduce=collective.iallreduce,
         allreduce=collective.allreduce,

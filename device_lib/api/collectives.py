@@ -28,7 +28,7 @@ def _reduction(ctx, op, sendbuf, recvbuf, count, datatype, comm):
 
 
 def make_collective_calls(
-    requests: SimpleNamespace, waiting: SimpleNamespace, direct: SimpleNamespace,
+    requests: SimpleNamespace, finishing: SimpleNamespace, direct: SimpleNamespace,
     open_scattered: Callable,
 ) -> SimpleNamespace:  # fmt: skip
     """The calls of one scope.
@@ -38,7 +38,7 @@ def make_collective_calls(
         direct: ``direct.collectives``.
     """
     open_request = requests.open_request
-    error_of, perform = waiting.error_of, waiting.perform
+    error_of, perform = finishing.error_of, finishing.perform
     direct_allreduce, direct_bcast, direct_barrier = direct.allreduce, direct.bcast, direct.barrier
 
     @device

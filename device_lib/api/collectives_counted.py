@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
+from device_lib.api.finishing import as_it_is
 from device_lib.api.local import comm_rank, comm_size
-from device_lib.api.waiting import as_it_is
 from device_lib.direct.exchange_blocks import area_of
 from device_lib.direct.exchanges import NOT_OURS
 from device_lib.move.message import fitting, pair, word0_of
@@ -99,7 +99,7 @@ def _place(ctx, word0, comm):
 def make_counted_calls(
     scope: Scope,
     requests: SimpleNamespace,
-    waiting: SimpleNamespace,
+    finishing: SimpleNamespace,
     exchange: SimpleNamespace,
     reduction: SimpleNamespace,
 ) -> dict[str, Callable]:
@@ -179,7 +179,7 @@ def make_counted_calls(
     for row in WITH_TABLES:
         make = _MAKE[row.name]
         blocking, start = starter(row, True), starter(row, False)
-        calls[row.name.lower()] = make(blocking, row.op | BLOCKING, waiting.error_of)
+        calls[row.name.lower()] = make(blocking, row.op | BLOCKING, finishing.error_of)
         calls[row.nonblocking.lower()] = make(start, row.op, as_it_is)
     return calls
 

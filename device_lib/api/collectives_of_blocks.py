@@ -24,7 +24,7 @@ from gmpi.contract.wire import BLOCKING
 
 
 def make_block_calls(
-    scope: Scope, requests: SimpleNamespace, waiting: SimpleNamespace, direct: SimpleNamespace,
+    scope: Scope, requests: SimpleNamespace, finishing: SimpleNamespace, direct: SimpleNamespace,
     short: SimpleNamespace,
 ) -> dict[str, Callable]:  # fmt: skip
     """The calls of one scope, by their names in lower case.
@@ -37,7 +37,7 @@ def make_block_calls(
     part = parts_of(scope.name)
     body = make_open_blocks(scope, requests.help_others, requests.report, direct)
     open_blocks = part("open_blocks", 12, 1, body)
-    error_of = waiting.error_of
+    error_of = finishing.error_of
     may_be_short, carry_out = short.may_be, short.carry_out
 
     # wide: as MPI's

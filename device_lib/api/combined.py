@@ -35,16 +35,16 @@ def both_of(sent, received):
     return Status(sent.error, received.source, received.tag, received.count, received.nbytes)
 
 
-def make_combined(sending: SimpleNamespace, waiting: SimpleNamespace, requests: SimpleNamespace):
+def make_combined(sending: SimpleNamespace, finishing: SimpleNamespace, requests: SimpleNamespace):
     """The calls of one scope.
 
     Args:
         sending: ``start_send`` and ``start_receive`` of ``calls``.
-        waiting: ``waiting``.
+        finishing: ``finishing``.
         requests: ``proxied.requests``.
     """
     start_send, start_receive = sending.start_send, sending.start_receive
-    wait, perform = waiting.wait, waiting.perform
+    wait, perform = finishing.wait, finishing.perform
     report, keep_bytes = requests.report, requests.keep_bytes
     refused = make_refused(report)
 

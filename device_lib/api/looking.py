@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
+from device_lib.api.finishing import as_it_is
 from device_lib.api.messages import make_message_call, make_refused, not_direct
-from device_lib.api.waiting import as_it_is
 from device_lib.move.message import pair, word0_of
 from device_lib.platform.context import row_address, status_of
 from device_lib.platform.primitives import device, int64, load_gpu
@@ -30,16 +30,16 @@ from gmpi.contract.rules import MESSAGE_COMM_SHIFT, MESSAGE_NUMBERS, MESSAGE_SHI
 
 
 def make_looking(
-    waiting: SimpleNamespace, report: Callable, open_request: Callable, open_scattered: Callable
+    finishing: SimpleNamespace, report: Callable, open_request: Callable, open_scattered: Callable
 ) -> SimpleNamespace:
     """The calls of one scope.
 
     Args:
-        waiting: ``waiting``.
+        finishing: ``finishing``.
         report, open_request: of ``proxied.requests``.
         open_scattered: of ``calls``.
     """
-    perform, wait = waiting.perform, waiting.wait
+    perform, wait = finishing.perform, finishing.wait
     start_receive = make_message_call(
         wire.FLAG_BACK, not_direct, as_it_is, open_request, open_scattered
     )

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.api.collectives import make_collective_calls
+from device_lib.api.finishing import as_it_is
 from device_lib.api.messages import make_message_call, make_refused, not_direct
-from device_lib.api.waiting import as_it_is
 from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.direct.persistent_rows import find_row, is_row_s, persistent_row
 from device_lib.platform import primitives as gpu

@@ -33,7 +33,7 @@ def _is_seen(request):
 
 
 def make_several(scope: Scope, finish: Callable) -> SimpleNamespace:
-    """The calls of one scope; ``finish`` is ``waiting.finish``."""
+    """The calls of one scope; ``finish`` is ``finishing.finish``."""
     leads = scope.leads
     sync = scope.sync
     part = parts_of(scope.name)

@@ -1,9 +1,5 @@
-"""Waiting for requests of both roads: whoever waits for one goes on with the other.
-
-MPI promises progress to all requests while a process waits for any. Those of the proxied road are
-the proxy's; those of the direct road are carried on by threads that wait. So in a context with a
-direct road a wait for the proxy does not only wait, and Waitall looks at all requests in turn.
-All threads of a scope call these.
+"""Waiting for several requests, of either road: Waitall looks at all of them in turn, and Waitany
+until the first is complete. All threads of a scope call these.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -11,17 +7,12 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from device_lib.direct.claims import NOT_YET
-from device_lib.direct.partitioned_waits import KEEP as KEEP_ACTIVE
 from device_lib.direct.partitioned_waits import is_inactive
-from device_lib.direct.persistent_rows import make_rounds
-from device_lib.direct.requests import HELD, HOLD, HOLD_LONGER, KEEP, ONE_LOOK, QUICK, WAIT
+from device_lib.direct.requests import HELD, HOLD, HOLD_LONGER, ONE_LOOK, QUICK, WAIT
 from device_lib.direct.rows import is_direct_handle, is_send
-from device_lib.direct.warp_messages import LOOKS, TAKEN
-from device_lib.direct.words import elements_of
 from device_lib.move.message import element_at
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import Status, has_direct, status_of, store_status
+from device_lib.platform.context import Status, status_of, store_status
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
@@ -29,16 +20,9 @@ from device_lib.proxied import pacing, slots
 from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from device_lib.proxied.closing_all import STATUS_BYTES
 from gmpi.contract.constants import SUCCESS
-from gmpi.contract.wire import HANDLE_ERROR_SHIFT, REQUEST_NULL
+from gmpi.contract.wire import REQUEST_NULL
 
 _TURNS = 6 if gpu.SIMULATOR else 64  # of steps of all requests, before the first one is waited for
-_LONGEST_PAUSE_NS = 4096  # between two looks at host memory
-
-
-@device
-def as_it_is(ctx, request):
-    """What a call returns that does not wait."""
-    return request
 
 
 @device
@@ -53,149 +37,22 @@ def _is_waited_for(request):
 
 
 def make_waiting(
-    scope: Scope, requests: SimpleNamespace, direct: SimpleNamespace, partitioned: SimpleNamespace
-):
-    """Waits of one scope.
+    scope: Scope, requests: SimpleNamespace, direct: SimpleNamespace, finishing: SimpleNamespace
+) -> SimpleNamespace:
+    """For one scope.
 
     Args:
         requests: of the proxied road (``proxied.requests``).
         direct: of the direct one (``direct.requests``).
-        partitioned: ``direct.partitioned_waits``.
+        finishing: what ``make_finishing`` has returned.
     """
-    finish_partitioned = partitioned.finish
-    rounds = make_rounds(scope, requests.report)
-    inner, end_round = rounds.inner, rounds.end
-    complete, close, open_request = requests.complete, requests.close, requests.open_request
-    perform_proxied, look_at = requests.perform, requests.look_at
+    close = requests.close
     finish_direct, go_on, put_back = direct.finish, direct.go_on, direct.put_back
-    is_short, take_short = direct.is_short, direct.take_short
-    finish_longer, finish_rest = direct.finish_longer, direct.finish_rest
+    finish, finish_either = finishing.finish, finishing.finish_either
     leads = scope.leads
     sync = scope.sync
 
     part = parts_of(scope.name)
-
-    @device
-    def wait_beside(ctx, request):
-        """Waits for a request of the proxied road: the fields of its Status.
-
-        As long as requests of the direct road are open, they are gone on with. What other threads
-        open there while nobody looks, they wait for themselves.
-        """
-        nanoseconds = 64
-        completed = False
-        status = status_of(SUCCESS, 0, NO_ORIGIN)
-        while not completed:
-            others = go_on(ctx, slots.guess(ctx))
-            completed, status = complete(ctx, request, others)
-            if not completed:
-                gpu.pause(nanoseconds)
-                nanoseconds = min(2 * nanoseconds, _LONGEST_PAUSE_NS)
-        return status.error, status.source, status.tag, status.count, status.nbytes
-
-    wait_linked = part("wait_beside", 4, 5, wait_beside)
-
-    @device
-    def finish_opened(ctx, request, how):
-        """``finish_either`` of what is not persistent. First what takes least time."""
-        if is_short(request):
-            looks = LOOKS if how == WAIT else 1
-            state, nbytes, length, origin = take_short(ctx, request, looks, how == QUICK)
-            if state == TAKEN:
-                return True, status_of(COMPLETED | nbytes, elements_of(length, nbytes), origin)
-            if state == NOT_YET:
-                return False, status_of(0, 0, NO_ORIGIN)
-            outcome, count, origin = finish_rest(ctx, request, how, state)
-        elif request == slots.error_handle(SUCCESS):  # a short send of the direct road
-            return True, status_of(COMPLETED, 0, NO_ORIGIN)
-        elif is_direct_handle(request):
-            outcome, count, origin = finish_longer(ctx, request, how)
-        elif slots.is_partitioned(request):
-            outcome, count, origin = finish_partitioned(ctx, request, 0 if how == WAIT else 1)
-        elif how == WAIT and request > 0 and request >> HANDLE_ERROR_SHIFT == 0:
-            error, source, tag, count, nbytes = wait_linked(ctx, request)
-            return True, Status(error, source, tag, count, nbytes)
-        else:
-            completed, status = complete(ctx, request, how != WAIT)
-            if how == ONE_LOOK and not completed:
-                go_on(ctx, slots.guess(ctx))
-            return completed, status
-        return outcome & COMPLETED != 0, close(ctx, request, outcome, count, origin)
-
-    @device
-    def finish_either(ctx, request, how):
-        """(completed, Status) of a request in a context with a direct road, or whose kernels make
-        requests that stay.
-
-        Args:
-            how: WAIT; ONE_LOOK; or QUICK: without going on with anything else.
-        """
-        request = int64(request)
-        opened = request
-        persistent = False
-        if not is_short(request) and slots.is_persistent(request):
-            persistent = True
-            opened = inner(ctx, request)
-        completed, status = finish_opened(ctx, opened, how)
-        if persistent and completed:
-            end_round(ctx, request)
-        return completed, status
-
-    @device
-    def finish(ctx, request, once):
-        """(completed, Status) of a request; ``once``: looks, and does not wait."""
-        if not has_direct(ctx):
-            return complete(ctx, request, once)
-        return finish_either(ctx, request, ONE_LOOK if once else WAIT)
-
-    @device
-    def look(ctx, request):
-        """What a test would find, of a request that stays open: whether it is complete, and the
-        fields of its Status."""
-        opened = request
-        if slots.is_persistent(request):
-            opened = inner(ctx, request)
-        if opened == REQUEST_NULL or opened >> HANDLE_ERROR_SHIFT == 1:
-            completed, s = complete(ctx, opened, True)
-            return 1, s.error, s.source, s.tag, s.count, s.nbytes
-        if is_direct_handle(opened):
-            outcome, count, origin = finish_direct(ctx, opened, KEEP)
-        elif slots.is_partitioned(opened):
-            outcome, count, origin = finish_partitioned(ctx, opened, KEEP_ACTIVE)
-        else:
-            outcome, count, origin = look_at(ctx, opened, 1)
-            if outcome == 0 and has_direct(ctx):
-                go_on(ctx, slots.guess(ctx))
-        s = close(ctx, opened, outcome, count, origin)
-        flag = 1 if outcome & COMPLETED != 0 else 0
-        return flag, s.error, s.source, s.tag, s.count, s.nbytes
-
-    look_linked = part("look", 4, 6, look)
-
-    @device
-    def request_get_status(ctx, request):
-        flag, error, source, tag, count, nbytes = look_linked(ctx, int64(request))
-        return flag != 0, Status(error, source, tag, count, nbytes)
-
-    @device
-    def wait(ctx, request):
-        """The Status of a request that is waited for."""
-        completed, status = finish(ctx, request, False)
-        return status
-
-    @device
-    def error_of(ctx, request):
-        """Its error class."""
-        return wait(ctx, request).error
-
-    @device
-    def perform(ctx, word0, peer_tag, count, nbytes, send, recv):
-        """Opens a request of the proxied road and waits for it: its Status."""
-        if has_direct(ctx):
-            handle = open_request(ctx, word0, peer_tag, count, nbytes, send, recv)
-            completed, status = finish_either(ctx, handle, WAIT)
-            return status
-        return perform_proxied(ctx, word0, peer_tag, count, nbytes, send, recv)
 
     @device
     def step(ctx, at, request, how):
@@ -381,11 +238,6 @@ def make_waiting(
         return index, Status(error, source, tag, elements, nbytes)
 
     return SimpleNamespace(
-        finish=finish,
-        wait=wait,
-        error_of=error_of,
-        request_get_status=request_get_status,
-        perform=perform,
         finish_several=finish_several,
         wait_for_each=wait_for_each,
         finish_one=finish_one_status,

@@ -20,13 +20,12 @@ from device_lib.direct.warp_messages import (
     MANY,
     ONE_EACH,
     ONE_FOR_EACH,
-    TAKEN,
     draw_send,
     make_take,
     put,
     put_many,
 )
-from device_lib.direct.words import call_of, elements_of, length_word
+from device_lib.direct.words import call_of, length_word
 from device_lib.move.message import is_sound, size_of
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import DeviceContext, may_go_direct
@@ -34,7 +33,6 @@ from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64, uint32
 from device_lib.platform.scope import FULL_WARP, Scope
 from device_lib.proxied import slots
-from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
 from gmpi.contract import channels
 from gmpi.contract.constants import SUCCESS
 from gmpi.contract.wire import HANDLE_DIRECT_SHIFT, HANDLE_SENDS_SHIFT
@@ -42,17 +40,24 @@ from gmpi.contract.wire import HANDLE_DIRECT_SHIFT, HANDLE_SENDS_SHIFT
 PROXIED_ROAD = 0  # in place of a handle: the call goes by the proxy
 
 _DIRECT = 1 << HANDLE_DIRECT_SHIFT
-# Of a handle: what it is of, whether somebody has claimed it, whether it sends, how long it is.
-_KINDS = -1 << HANDLE_DIRECT_SHIFT | slots.CLAIMED | 1 << HANDLE_SENDS_SHIFT | rows.WIDE
+# Of a handle: what it is of, whether somebody has claimed it, whether it sends.
+_SIDES = -1 << HANDLE_DIRECT_SHIFT | slots.CLAIMED | 1 << HANDLE_SENDS_SHIFT
+_KINDS = _SIDES | rows.WIDE  # and how long it is
 
 
-def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
+@device
+def is_receive(handle):
+    """Whether it is the handle of a receive of the direct road that nobody has claimed."""
+    return handle & _SIDES == _DIRECT
+
+
+def make_one_warp(scope: Scope, open_rest: Callable, send_wide: Callable) -> SimpleNamespace:
     """For one scope, all of whose threads call it together.
 
     Args:
         open_rest: (ctx, word0, peer_tag, length, address, row, remote, number) -> handle: goes on
             with what has been drawn.
-        wide: ``send`` and ``take`` of ``wide_messages``, for what is larger.
+        send_wide: of ``wide_messages``, for what is larger.
     """
     leads = scope.leads
     leading_lanes = scope.leading_lanes
@@ -60,7 +65,6 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
     sync_full_or = scope.sync_full_or
     put_4 = scope.put_4
     get_4 = scope.get_4
-    send_wide, take_wide = wide.send, wide.take
     tell = make_tell(scope)
     part = parts_of(scope.name, "gmpi_direct")
 
@@ -178,7 +182,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
 
     # wide: what has been drawn
     @device
-    def go_on(ctx, word0, peer_tag, count, nbytes, address, row, remote, number):
+    def open_drawn(ctx, word0, peer_tag, count, nbytes, address, row, remote, number):
         """The handle of a call that has been left to ``requests``; PROXIED_ROAD: its channel is
         none of ours."""
         if row == table.UNSOUND:
@@ -190,6 +194,8 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
         if row == table.NO_ROW:
             return PROXIED_ROAD
         return open_rest(ctx, word0, peer_tag, nbytes, address, row, remote, number)
+
+    open_drawn_linked = part("open_drawn", 11, 1, open_drawn)
 
     @device
     def try_send(ctx, word0, peer_tag, count, nbytes, address):
@@ -227,7 +233,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
         handle, row, remote, number = try_send(ctx, word0, peer_tag, count, nbytes, address)
         if handle != 0:
             return handle
-        return go_on(ctx, word0, peer_tag, count, nbytes, address, row, remote, number)
+        return open_drawn_linked(ctx, word0, peer_tag, count, nbytes, address, row, remote, number)
 
     @device
     def post(ctx, word0, peer_tag, count, room, address):
@@ -247,7 +253,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
             if room > channels.ROOM and leads() and gpu.lane_id() == 0:
                 own.note(ctx, handle)
             return handle
-        return go_on(ctx, word0, peer_tag, count, room, address, row, remote, number)
+        return open_drawn_linked(ctx, word0, peer_tag, count, room, address, row, remote, number)
 
     @device
     def is_short(handle):
@@ -278,22 +284,10 @@ def make_one_warp(scope: Scope, open_rest: Callable, wide: SimpleNamespace):
             state, nbytes, length, origin = follow()
         return state, nbytes, length, origin
 
-    @device
-    def take(ctx, handle, looks, leave):
-        """The same of any receive: (outcome, count, origin); outcome COMPLETED in place of
-        TAKEN."""
-        if not is_short(handle):
-            return take_wide(ctx, handle, looks, leave)
-        state, nbytes, length, origin = take_short(ctx, handle, looks, leave)
-        if state == TAKEN:
-            return COMPLETED | nbytes, elements_of(length, nbytes), origin
-        return state, 0, NO_ORIGIN
-
     return SimpleNamespace(
         try_send=try_send,
         send=send,
         post=post,
-        take=take,
         is_short=is_short,
         take_short=take_short,
     )

@@ -13,10 +13,10 @@ from device_lib.platform.context import context_id
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device
 from device_lib.platform.scope import Scope
-from device_lib.proxied import slots, taking
+from device_lib.proxied import slots
 from device_lib.proxied.opening import NOTHING_TAKEN
 from gmpi.contract import wire
-from gmpi.contract.constants import BYTE, GMPI_ERR_NO_RESOURCE, SUCCESS
+from gmpi.contract.constants import BYTE, SUCCESS
 from gmpi.contract.partitions import WANTED_BYTES
 
 
@@ -26,7 +26,7 @@ def make_making(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
     Args:
         requests: of the proxied road (``proxied.requests``).
     """
-    open_any, finish_any, report = requests.open_any, requests.finish_any, requests.report
+    open_any, finish_any = requests.open_any, requests.finish_any
     part = parts_of(scope.name, "gmpi_partitioned")
 
     @device
@@ -34,8 +34,6 @@ def make_making(scope: Scope, requests: SimpleNamespace) -> SimpleNamespace:
         """(error class, answer) of the proxy."""
         handle = open_any(ctx, word0, 0, count, payload, 0, NOTHING_TAKEN)
         if handle >> wire.HANDLE_ERROR_SHIFT == 1:
-            if handle == slots.error_handle(GMPI_ERR_NO_RESOURCE):
-                report(ctx, word0, taking.most_open(ctx, False), GMPI_ERR_NO_RESOURCE)
             return handle & 0xFF, 0
         outcome, _count, _origin = finish_any(ctx, handle, 0)
         return outcome >> wire.ERROR_SHIFT & 0xFF, outcome & wire.BYTES_MASK

@@ -14,13 +14,13 @@ from types import SimpleNamespace
 from device_lib.direct import own, rows, table
 from device_lib.direct.claims import CLAIMED, FOREIGN, LOST, NOT_YET, RESUMED, claim_again
 from device_lib.direct.going_on import make_going_on
-from device_lib.direct.one_warp import PROXIED_ROAD, make_one_warp
+from device_lib.direct.one_warp import PROXIED_ROAD, is_receive, make_one_warp
 from device_lib.direct.scattered import make_open_scattered
 from device_lib.direct.sends import first_stage
 from device_lib.direct.synchronize import make_complete_open
-from device_lib.direct.warp_messages import LOOKS
+from device_lib.direct.warp_messages import LOOKS, TAKEN
 from device_lib.direct.wide_messages import LENGTH_SENT, SLOT_SHIFT, make_wide_messages
-from device_lib.direct.words import call_of, elements, length_word, peer_tag_of
+from device_lib.direct.words import call_of, elements, elements_of, length_word, peer_tag_of
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     SIMULATOR,
@@ -255,7 +255,7 @@ def make_direct(
 
     @device
     def finish_rest(ctx, handle, how, state):
-        """Goes on where ``one_warp.take`` has stopped: (outcome, count, origin)."""
+        """Goes on where ``take_at_once`` has stopped: (outcome, count, origin)."""
         if state == LOST:
             if leads() and lane_id() == 0:
                 state = claim_again(ctx, handle)
@@ -317,32 +317,50 @@ def make_direct(
 
     finish_linked = part("finish", 6, 3, finish_rest)
     wide = make_wide_messages(scope)
-    quick = make_one_warp(scope, open_in_one_piece, wide)
+    quick = make_one_warp(scope, open_in_one_piece, wide.send)
     open_scattered = make_open_scattered(scope, quick, open_linked)
+    is_short, take_short, take_wide = quick.is_short, quick.take_short, wide.take
 
-    def make_finish(take: Callable):
-        """For what ``take`` takes."""
+    @device
+    def take_at_once(ctx, handle, how):
+        """(outcome, count, origin) of a request that may be over: a short send, or a receive whose
+        message comes while we look.
 
-        @device
-        def finish(ctx, handle, how):
-            """(outcome, count, origin) of a request of the direct road.
+        Returns:
+            outcome COMPLETED; NOT_YET, and others may take it; else the rest is for
+            ``finish_rest``, if it is one of the direct road: its state.
+        """
+        looks = LOOKS if how == WAIT or how == HOLD_LONGER else 1
+        leave = how == QUICK or how >= HOLD
+        if is_short(handle):  # first what takes least time
+            state, nbytes, length, origin = take_short(ctx, handle, looks, leave)
+            if state == TAKEN:
+                return COMPLETED | nbytes, elements_of(length, nbytes), origin
+            return state, 0, NO_ORIGIN
+        if handle == slots.error_handle(SUCCESS):
+            return COMPLETED, 0, NO_ORIGIN
+        if is_receive(handle):
+            return take_wide(ctx, handle, looks, leave)
+        return CLAIMED if handle & slots.CLAIMED != 0 else LOST, 0, NO_ORIGIN
 
-            Args:
-                handle: | slots.CLAIMED where the caller holds it.
-                how: WAIT; ONE_LOOK, which goes on with others' requests as well; QUICK; KEEP; HOLD
-                    or HOLD_LONGER.
-            """
-            if handle & slots.CLAIMED != 0:
-                return finish_linked(ctx, handle & ~slots.CLAIMED, how, CLAIMED)
-            if how == KEEP or rows.is_send(handle):  # which nobody can bring to an end at once
-                return finish_linked(ctx, handle, how, LOST)
-            looks = LOOKS if how == WAIT or how == HOLD_LONGER else 1
-            outcome, count, origin = take(ctx, handle, looks, how == QUICK or how >= HOLD)
-            if outcome & COMPLETED != 0 or outcome == NOT_YET:
-                return outcome, count, origin
-            return finish_linked(ctx, handle, how, outcome)
+    @device
+    def finish(ctx, handle, how):
+        """(outcome, count, origin) of a request of the direct road.
 
-        return finish
+        Args:
+            handle: | slots.CLAIMED where the caller holds it.
+            how: WAIT; ONE_LOOK, which goes on with others' requests as well; QUICK; KEEP; HOLD or
+                HOLD_LONGER.
+        """
+        outcome = LOST
+        count = 0
+        origin = NO_ORIGIN
+        if how != KEEP:
+            outcome, count, origin = take_at_once(ctx, handle, how)
+        if outcome & COMPLETED == 0 and outcome != NOT_YET:
+            open_handle = handle & ~slots.CLAIMED
+            outcome, count, origin = finish_linked(ctx, open_handle, how, outcome)
+        return outcome, count, origin
 
     @device
     def put_back(ctx, handle):
@@ -355,11 +373,9 @@ def make_direct(
         send=quick.send,
         receive=quick.post,
         start_scattered=open_scattered,
-        finish=make_finish(quick.take),
-        finish_longer=make_finish(wide.take),  # what is not ``is_short``
-        is_short=quick.is_short,
-        take_short=quick.take_short,
+        take_at_once=take_at_once,
         finish_rest=finish_linked,
+        finish=finish,
         go_on=going_on.go_on_with_others,
         complete_open=make_complete_open(scope, going_on, help_others, tell_linked),
     )

@@ -162,8 +162,8 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         return not sync_full_or(aborted)
 
     @device
-    def spread(ctx, handle, packed, place, nbytes, mail):
-        """The same to data with gaps, by way of a staging buffer at ``packed``.
+    def spread_by_all(ctx, handle, packed, place, nbytes, mail):
+        """The same, 1 or 0, to data with gaps, by way of a staging buffer at ``packed``.
 
         Args:
             place: of the message in the wide slot, or its own slot.
@@ -177,11 +177,14 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
                 ctx, place, packed, nbytes, nbytes, number, int64(rank()), int64(size())
             )
         if sync_full_or(aborted):
-            return False
+            return 0
         layout = layout_of(ctx, slots.slot_of(handle), LAYOUT_RECV)
         unpack_layout(layout, packed, 0, nbytes, rank(), size())
         sync_full()  # the staging buffer and the row are others' again
-        return True
+        return 1
+
+    # In the library: each call in the user's kernel has what its threads run through.
+    spread = part("spread", 8, 1, spread_by_all)
 
     # wide: as ``warp_messages.make_take`` says
     @device
@@ -209,7 +212,7 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         count = elements(ctx, slots.slot_of(handle), length, total)
         put_row(gpu.lane_id(), place, packed, mail)
         tell(_COMES_SCATTERED, total, count, origin)
-        if not spread(ctx, handle, packed, place, total, mail):
+        if spread(ctx, handle, packed, place, total, mail) == 0:
             return _CUT_OFF, 0, 0, NO_ORIGIN
         if gpu.lane_id() == 0:
             staging.give_back(ctx, taken, 0)
@@ -271,7 +274,7 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         elif state == _COMES_SCATTERED:
             place, packed, mail = get_row(0, 0, 0, 0)
             done = spread(ctx, handle, packed, place, nbytes, mail)
-            state = _SPREAD if done else CLAIMED
+            state = _SPREAD if done != 0 else CLAIMED
         return state, nbytes, length, origin
 
     take_linked = part("take_wide", 6, 4, take_by_leader)

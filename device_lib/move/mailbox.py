@@ -14,6 +14,8 @@ packet: also of those bytes that it has no room for.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from device_lib.move.copy import load_payload, store_payload
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
@@ -25,8 +27,7 @@ from gmpi.contract.rules import mailbox_groups
 # thread needs nobody else. Groups lie in blocks of 32, first packets first, so that neighbouring
 # threads' packets are neighbours; so are the words that they load and store: first words first.
 # A few threads have two or three groups under way each: loads that are on their way together cost
-# one latency. Of more threads each has one: there are enough loads. That is a function of its own,
-# so that no warp saves registers for the other.
+# one latency. Of more threads each has one: there are enough loads.
 _WORD = 16
 _GROUP_BYTES = wire.MAILBOX_PACKETS * wire.PACKET_PAYLOAD
 _NEXT_PACKET = wire.MAILBOX_GROUPS * wire.PACKET_BYTES  # from one packet of a group to the next
@@ -52,25 +53,21 @@ def _words_of(group, groups):
     return first * _GROUP_BYTES + (group - first) * _WORD, width * _WORD
 
 
-@device
-def _in_words(address, nbytes):
-    """Whether a buffer consists of words of 16 bytes."""
-    return (address | nbytes) & (_WORD - 1) == 0
-
-
 if gpu.SIMULATOR:
 
-    def _put_words(place, source, nbytes, groups, seq, rank, size):
-        _put_packets(place, source, nbytes, groups, seq, rank, size)
+    def _in_words(address, nbytes):
+        """Nothing is moved by words here: a lane takes time for each access, however wide."""
+        return False
 
-    def _take_words(control, place, target, nbytes, groups, seq, rank, size):
-        return _take_packets(control, place, target, nbytes, groups, seq, rank, size)
-
-    _put_words_lean = _put_words
-    _take_words_lean = _take_words
+    _put_words = _put_words_lean = _take_words = _take_words_lean = None
 
 else:
     from device_lib.platform.primitives_cuda import load_16_if, store_16_if
+
+    @device
+    def _in_words(address, nbytes):
+        """Whether a buffer consists of words of 16 bytes."""
+        return (address | nbytes) & (_WORD - 1) == 0
 
     @device
     def _load_group(source, group, groups, nbytes):
@@ -258,38 +255,34 @@ def _take_packets(control, place, target, nbytes, groups, seq, rank, size):
     return 0
 
 
-def _make_put(put_words):
+def _put_function(name: str, put: Callable):
+    """A function of the library: ``put``, with ``mail_word`` in place of groups and number."""
+
     @device
-    def put(place, source, nbytes, what, rank, size):
-        seq = what & wire.LOW_32
-        groups = what >> 32
-        if groups == 0:
-            groups = groups_of(nbytes)
-        if _in_words(source, nbytes):
-            put_words(place, source, nbytes, groups, seq, rank, size)
-        else:
-            _put_packets(place, source, nbytes, groups, seq, rank, size)
+    def body(place, source, nbytes, word, rank, size):
+        put(place, source, nbytes, word >> 32, word & wire.LOW_32, rank, size)
         return 0
 
-    return put
+    return linked(name, 6, 1, body)
 
 
-def _make_take(take_words):
+def _take_function(name: str, take: Callable):
+    """The same of ``take``."""
+
     @device
-    def take(control, place, target, nbytes, what, rank, size):
-        seq = what & wire.LOW_32
-        groups = what >> 32
-        if _in_words(target, nbytes):
-            return take_words(control, place, target, nbytes, groups, seq, rank, size)
-        return _take_packets(control, place, target, nbytes, groups, seq, rank, size)
+    def body(control, place, target, nbytes, word, rank, size):
+        return take(control, place, target, nbytes, word >> 32, word & wire.LOW_32, rank, size)
 
-    return take
+    return linked(name, 7, 1, body)
 
 
-_put_linked = linked("gmpi_put_mail", 6, 1, _make_put(_put_words))
-_put_lean_linked = linked("gmpi_put_mail_lean", 6, 1, _make_put(_put_words_lean))
-_take_linked = linked("gmpi_take_mail", 7, 1, _make_take(_take_words))
-_take_lean_linked = linked("gmpi_take_mail_lean", 7, 1, _make_take(_take_words_lean))
+# Each on its own, so that no warp saves registers for another.
+_put_words_of_few = _put_function("gmpi_put_mail", _put_words)
+_put_words_of_many = _put_function("gmpi_put_mail_lean", _put_words_lean)
+_put_bytes = _put_function("gmpi_put_mail_bytes", _put_packets)
+_take_words_of_few = _take_function("gmpi_take_mail", _take_words)
+_take_words_of_many = _take_function("gmpi_take_mail_lean", _take_words_lean)
+_take_bytes = _take_function("gmpi_take_mail_bytes", _take_packets)
 
 
 @device
@@ -297,8 +290,7 @@ def mail_word(groups, seq):
     """What both ends know of a message.
 
     Args:
-        groups: of packets to store, those behind its bytes empty; 0: as many as it takes, where it
-            is stored.
+        groups: of packets to store, those behind its bytes empty.
         seq: the sequence number of the packets, 32 bits.
     """
     return groups << 32 | seq
@@ -312,10 +304,12 @@ def put_mail(place, source, nbytes, word, rank, size):
         place: of the receiver, mapped here.
         word: what ``mail_word`` returned.
     """
-    if size > _FEW_THREADS:
-        _put_lean_linked(place, source, nbytes, word, rank, size)
-    else:
-        _put_linked(place, source, nbytes, word, rank, size)
+    if not _in_words(source, nbytes):
+        _put_bytes(place, source, nbytes, word, rank, size)
+    elif size <= _FEW_THREADS:
+        _put_words_of_few(place, source, nbytes, word, rank, size)
+    elif rank < word >> 32:
+        _put_words_of_many(place, source, nbytes, word, rank, size)
 
 
 @device
@@ -330,9 +324,14 @@ def take_mail(ctx, place, target, nbytes, word, rank, size):
     Returns:
         1 where waits were aborted before all of the thread's packets were there, else 0.
     """
-    if size > _FEW_THREADS:
-        return _take_lean_linked(ctx.mapped, place, target, nbytes, word, rank, size)
-    return _take_linked(ctx.mapped, place, target, nbytes, word, rank, size)
+    aborted = 0
+    if not _in_words(target, nbytes):
+        aborted = _take_bytes(ctx.mapped, place, target, nbytes, word, rank, size)
+    elif size <= _FEW_THREADS:
+        aborted = _take_words_of_few(ctx.mapped, place, target, nbytes, word, rank, size)
+    elif rank < word >> 32:
+        aborted = _take_words_of_many(ctx.mapped, place, target, nbytes, word, rank, size)
+    return aborted
 
 
 @device

@@ -218,6 +218,9 @@ else:
             results: how many int64 it returns: one value, or a tuple.
             body: device function of plain int64 arguments, or of a context and such.
         """
+        before = functions.get(name, (body, 0, 0))[0]
+        if before.py_func.__code__ is not body.py_func.__code__:  # type: ignore[attr-defined]
+            raise ValueError(f"two functions of the library are named {name}: name one otherwise")
         functions[name] = body, arguments, results
         return _caller(name, arguments, results, _takes_context(body))
 

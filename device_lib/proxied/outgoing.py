@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.move.copy import copy_to_staging
-from device_lib.move.mailbox import put_mail
+from device_lib.move.mailbox import groups_of, mail_word, put_mail
 from device_lib.platform.context import chunk_buffers, chunk_bytes, mailbox_of, ready_address
 from device_lib.platform.primitives import device, fence_sys, lane_id, opaque, store_sys
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
@@ -119,7 +119,8 @@ def make_send_bytes(scope: Scope, fill: Callable) -> Callable:
             first: of ``fill``.
         """
         if place & MAILED_MARK != 0:
-            put_mail(place ^ MAILED_MARK, send, out, handle & LOW_32, rank(), size())
+            word = mail_word(groups_of(out), handle & LOW_32)
+            put_mail(place ^ MAILED_MARK, send, out, word, rank(), size())
         else:
             fill(ctx, handle, place, send, out, first)
 

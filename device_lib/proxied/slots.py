@@ -30,6 +30,7 @@ from gmpi.contract.constants import SUCCESS
 from gmpi.contract.sizes import SHAPE_REQUEST_SHIFT
 
 CLAIMED = 1 << 59  # in REQUEST_OWNER: a wait is under way
+_OTHERS = -1 << wire.HANDLE_ERROR_SHIFT  # in handles: of no request of the proxied road
 NOBODY = 1 << 8  # in an error handle: of a message to or from PROC_NULL
 
 
@@ -69,6 +70,18 @@ def packets_polled(handle):
 @device
 def is_large(handle):
     return handle >> wire.HANDLE_LARGE_SHIFT & 1
+
+
+@device
+def is_proxied(handle):
+    """Whether it is the handle of a request of the proxied road."""
+    return handle != 0 and handle & _OTHERS == 0
+
+
+@device
+def is_small(handle):
+    """Whether it is one in a small slot."""
+    return handle != 0 and handle & (_OTHERS | 1 << wire.HANDLE_LARGE_SHIFT) == 0
 
 
 @device
