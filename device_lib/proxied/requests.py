@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from device_lib.move.copy import copy_to_staging
 from device_lib.move.message import record_bytes
-from device_lib.platform.context import eager_bytes, status_of
+from device_lib.platform.context import eager_bytes, has_p2p, status_of
 from device_lib.platform.library import linked, parts_of
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import FULL_WARP, Scope
@@ -20,13 +21,17 @@ from device_lib.proxied.blocking import transact
 from device_lib.proxied.closing_one import make_finish_one
 from device_lib.proxied.looking_at import make_keep_bytes, make_look_at
 from device_lib.proxied.opening import NOTHING_TAKEN, UNFINISHED, make_open_any, open_inline
-from device_lib.proxied.opening_longer import make_open_longer
+from device_lib.proxied.opening_long import open_long
+from device_lib.proxied.opening_staged import begin_staged, publish_staged
 from device_lib.proxied.outgoing import make_copy_out, make_fill, make_send_bytes
 from device_lib.proxied.slots import NOBODY, error_handle, is_small
 from gmpi.contract import wire
 from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE
 
 _open_inline = linked("gmpi_open_inline", 8, 1, open_inline)
+_open_long = linked("gmpi_open_long", 8, 2, open_long)
+_begin_staged = linked("gmpi_begin_staged", 3, 2, begin_staged)
+_publish_staged = linked("gmpi_publish_staged", 8, 1, publish_staged)
 _finish_small = linked("gmpi_finish_small", 5, 3, closing.finish_small)
 _test_small = linked("gmpi_test_small", 4, 3, closing.test_small)
 _transact = linked("gmpi_transact", 8, 4, transact)
@@ -41,14 +46,14 @@ def make_requests(scope: Scope) -> SimpleNamespace:
     fill = part("fill", 8, 1, make_fill(scope, make_copy_out(scope)))
     send_bytes = make_send_bytes(scope, fill)
     open_anyhow = make_open_any(scope, help_others, send_bytes)
-    finish_any = part("finish_any", 5, 3, closing.make_finish_any(scope))
+    finish_open = closing.make_finish_any(scope)
     finish_one = part("finish_one", 6, 5, make_finish_one(scope))
     unpack = closing.make_unpack(scope)
     look_at = part("look_at", 5, 3, make_look_at(scope))
     report = part("report", 6, 1, closing.make_report(scope))
-    longer = make_open_longer(scope, send_bytes)
-    lead, follow = longer.lead, longer.follow
     leads = scope.leads
+    rank = scope.rank
+    size = scope.size
     leading_lanes = scope.leading_lanes
     sync_full = scope.sync_full
     share_full = scope.share_full
@@ -63,6 +68,13 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         return small and leading_lanes() == FULL_WARP
 
     @device
+    def is_staged_send(ctx, word0, nbytes, unfinished):
+        """Whether the functions of ``opening_staged`` can do it."""
+        short = wire.INLINE_BYTES < nbytes and nbytes <= eager_bytes(ctx)
+        sends = word0 & 0xFF == wire.OP_ISEND and unfinished & wire.LOW_32 == 0
+        return short and sends and leading_lanes() == FULL_WARP
+
+    @device
     def open_or_report(ctx, word0, peer_tag, count, send, recv, unfinished):
         """``open_any``, and tells the host where there is no slot for it."""
         handle = open_anyhow(ctx, word0, peer_tag, count, send, recv, unfinished)
@@ -73,18 +85,39 @@ def make_requests(scope: Scope) -> SimpleNamespace:
 
     open_any = part("open_any", 9, 1, open_or_report)
 
+    # In the user's kernel: around a fence, the registers that a function saves are loaded from L2
+    # again, which takes a microsecond of 10.
     @device
     def open_rest(ctx, word0, peer_tag, count, nbytes, send, recv, unfinished):
         handle = unfinished
-        is_message = word0 & 0xFF == wire.OP_ISEND or word0 & 0xFF == wire.OP_IRECV
-        if is_message and leading_lanes() == FULL_WARP:
+        if is_staged_send(ctx, word0, nbytes, unfinished):
+            sync_full()
+            slot = 0
+            staging = 0
             if leads():
-                handle = lead(ctx, word0, peer_tag, count, nbytes, send, recv, unfinished)
-            else:
-                handle = follow(ctx, word0, nbytes, unfinished)
-        if handle & UNFINISHED != 0:
-            handle = open_any(ctx, word0, peer_tag, count, send, recv, handle)
-        return handle
+                slot, staging = _begin_staged(ctx)
+            slot, staging, send, nbytes = share_4_full(slot, staging, send, nbytes)
+            if slot >= 0:
+                copy_to_staging(staging, send, nbytes, rank(), size())
+                sync_full()
+                if leads():
+                    handle = _publish_staged(ctx, word0, count, send, peer_tag, slot)
+                handle = share_full(handle)
+                if handle & UNFINISHED == 0:
+                    return handle
+        sends = word0 & 0xFF == wire.OP_ISEND and has_p2p(ctx)
+        at_once = sends or word0 & 0xFF == wire.OP_IRECV
+        if at_once and nbytes > eager_bytes(ctx) and leading_lanes() == FULL_WARP:
+            goes_to = 0
+            sync_full()
+            if leads():
+                handle, goes_to = _open_long(ctx, word0, count, send, peer_tag, recv)
+            handle, goes_to, send, nbytes = share_4_full(handle, goes_to, send, nbytes)
+            if handle & UNFINISHED == 0:
+                if sends:
+                    send_bytes(ctx, handle, goes_to, send, nbytes, 0)
+                return handle
+        return open_any(ctx, word0, peer_tag, count, send, recv, handle)
 
     @device
     def open_request(ctx, word0, peer_tag, count, nbytes, send, recv):
@@ -118,16 +151,16 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         return status_of(outcome, count, origin)
 
     @device
-    def finish_rest(ctx, request, once):
-        """(outcome, count, origin) of what is not for ``finish_small``; outcome as it returns."""
+    def finish_whatever(ctx, request, once):
+        """``finish_any`` of what is a request, or none."""
         if request == wire.REQUEST_NULL:
             return closing.COMPLETED, 0, closing.NO_ORIGIN
         if request >> wire.HANDLE_ERROR_SHIFT == 1:
             origin = closing.NULL_ORIGIN if request & NOBODY != 0 else closing.NO_ORIGIN
             return closing.COMPLETED | (request & 0xFF) << wire.ERROR_SHIFT, 0, origin
-        return finish_any(ctx, request, once)
+        return finish_open(ctx, request, once)
 
-    finish_rest_linked = part("finish_rest", 5, 3, finish_rest)
+    finish_any = part("finish_any", 5, 3, finish_whatever)
 
     @device
     def complete(ctx, request, once):
@@ -137,7 +170,7 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         count = 0
         origin = 0
         if not is_small(request) or leading_lanes() != FULL_WARP:
-            outcome, count, origin = finish_rest_linked(ctx, request, once)
+            outcome, count, origin = finish_any(ctx, request, once)
         elif once:
             sync_full()
             if leads():
