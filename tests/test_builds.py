@@ -151,3 +151,17 @@ def test_a_launch_knows_what_its_kernel_links(monkeypatch: pytest.MonkeyPatch) -
         assert builds.makes_requests(kernel) == makes
         files.clear()  # it is not asked again
         assert builds.makes_requests(kernel) == makes
+
+
+def test_two_functions_of_the_library_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(value: int) -> Any:
+        def body(word: int) -> int:
+            return word + value
+
+        return body
+
+    monkeypatch.setattr(library, "_bodies", {}, raising=False)
+    library.linked("gmpi_one", 1, 1, make(1))
+    library.linked("gmpi_one", 1, 1, make(1))  # made again, for another caller
+    with pytest.raises(ValueError, match="two functions of the library are named gmpi_one"):
+        library.linked("gmpi_one", 1, 1, lambda word: word)

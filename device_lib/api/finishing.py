@@ -39,7 +39,7 @@ def as_it_is(ctx, request):
 
 def make_finishing(
     scope: Scope, requests: SimpleNamespace, direct: SimpleNamespace, partitioned: SimpleNamespace
-):
+) -> SimpleNamespace:
     """For one scope.
 
     Args:
@@ -77,6 +77,12 @@ def make_finishing(
     wait_linked = part("wait_beside", 4, 5, wait_beside)
 
     @device
+    def wait_for_proxy(ctx, request):
+        """The Status of a request of the proxied road."""
+        error, source, tag, count, nbytes = wait_linked(ctx, request)
+        return Status(error, source, tag, count, nbytes)
+
+    @device
     def finish_opened(ctx, request, how, outcome, count, origin):
         """``finish_either`` of what is not persistent.
 
@@ -92,8 +98,7 @@ def make_finishing(
                 once = 0 if how == WAIT else 1
                 outcome, count, origin = finish_partitioned(ctx, request, once)
             elif how == WAIT and slots.is_proxied(request):
-                error, source, tag, count, nbytes = wait_linked(ctx, request)
-                return True, Status(error, source, tag, count, nbytes)
+                return True, wait_for_proxy(ctx, request)
             else:
                 completed, status = complete(ctx, request, how != WAIT)
                 if how == ONE_LOOK and not completed:
@@ -125,9 +130,8 @@ def make_finishing(
     @device
     def finish_later(ctx, request, how, outcome):
         """(completed, Status), as ``finish_otherwise``."""
-        if how == WAIT and slots.is_proxied(request):  # who waits for the proxy, jumps least
-            error, source, tag, count, nbytes = wait_linked(ctx, request)
-            return True, Status(error, source, tag, count, nbytes)
+        if how == WAIT and slots.is_proxied(request):  # the commonest of all, by a short function
+            return True, wait_for_proxy(ctx, request)
         flag, error, source, tag, count, nbytes = otherwise_linked(ctx, request, how, outcome)
         return flag != 0, Status(error, source, tag, count, nbytes)
 

@@ -358,8 +358,8 @@ def make_direct(
         if how != KEEP:
             outcome, count, origin = take_at_once(ctx, handle, how)
         if outcome & COMPLETED == 0 and outcome != NOT_YET:
-            open_handle = handle & ~slots.CLAIMED
-            outcome, count, origin = finish_linked(ctx, open_handle, how, outcome)
+            handle &= ~slots.CLAIMED
+            outcome, count, origin = finish_linked(ctx, handle, how, outcome)
         return outcome, count, origin
 
     @device

@@ -183,7 +183,7 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         sync_full()  # the staging buffer and the row are others' again
         return 1
 
-    # In the library: each call in the user's kernel has what its threads run through.
+    # Called, for its length: what ``follow`` has stands in the user's kernel once for each wait.
     spread = part("spread", 8, 1, spread_by_all)
 
     # wide: as ``warp_messages.make_take`` says

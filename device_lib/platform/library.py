@@ -54,11 +54,19 @@ def fingerprint_of(*extra: str) -> str:
     return digest.hexdigest()[:20]
 
 
+def _refuse_another(name: str, first: Callable, second: Callable) -> None:
+    """One function may be made twice, for two callers; two may not have one name."""
+    if len({getattr(body, "py_func", body).__code__ for body in (first, second)}) > 1:
+        raise ValueError(f"two functions of the library are named {name}: name one otherwise")
+
+
 if SIMULATOR:
     _bodies: dict[str, Callable] = {}
 
     def linked(name: str, arguments: int, results: int, body: Callable):
         """The library function ``name``: here, its body."""
+        if name in _bodies:
+            _refuse_another(name, _bodies[name], body)
         _bodies[name] = body
         return body
 
@@ -218,9 +226,8 @@ else:
             results: how many int64 it returns: one value, or a tuple.
             body: device function of plain int64 arguments, or of a context and such.
         """
-        before = functions.get(name, (body, 0, 0))[0]
-        if before.py_func.__code__ is not body.py_func.__code__:  # type: ignore[attr-defined]
-            raise ValueError(f"two functions of the library are named {name}: name one otherwise")
+        if name in functions:
+            _refuse_another(name, functions[name][0], body)
         functions[name] = body, arguments, results
         return _caller(name, arguments, results, _takes_context(body))
 
