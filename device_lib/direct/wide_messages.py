@@ -57,6 +57,10 @@ _CUT_OFF = 7
 _COMES_SCATTERED = 8
 _SPREAD = 9  # as TAKEN, and the number of its elements comes in place of LENGTH
 
+# For the wide slot, some 3 us: the other end of an exchange takes our last message when we take its,
+# and to go on by ``requests`` takes longer.
+_LOOKS_FOR_SLOT = 2 if gpu.SIMULATOR else 8
+
 
 @device
 def _way(ctx, nbytes, draws, number, free, local, counters):
@@ -68,8 +72,12 @@ def _way(ctx, nbytes, draws, number, free, local, counters):
     in_wide = nbytes <= channels.WIDE_ROOM and leads_grid(ctx) == 0  # a grid moves it together
     wanted = channels.DEPTH if in_wide else 1
     ahead = table.slots_ahead(free, number)
-    if gpu.shuffle(ALL_LANES, 1 if draws and ahead < wanted else 0, 0):
+    missing = gpu.shuffle(ALL_LANES, 1 if draws and ahead < wanted else 0, 0) != 0
+    looks = _LOOKS_FOR_SLOT if in_wide else 1
+    while missing and looks > 0:
         ahead = free_slots(ALL_LANES, FULL_WARP, local, counters, uint32(number))
+        missing = ahead < wanted
+        looks -= 1
     way = _LEFT
     wide = 0
     if draws and ahead >= wanted and not packets.refreshed(number):
