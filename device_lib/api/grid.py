@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from device_lib.direct.grid_team import ERROR, HANDLE, leads, make_block_team
+from device_lib.direct.grid_commands import leads
+from device_lib.direct.grid_team import ERROR, HANDLE, make_block_team
 from device_lib.move.message import element_at
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import Status, as_leader

@@ -8,7 +8,7 @@ does alone: the receiver need not know how many blocks push, nor the sender how 
 from __future__ import annotations
 
 from device_lib.direct import packets
-from device_lib.direct.grid_team import share
+from device_lib.direct.grid_commands import share
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device

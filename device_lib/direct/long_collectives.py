@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.direct import rounds
-from device_lib.direct.grid_team import share, shares_of
+from device_lib.direct.grid_commands import share, shares_of
 from device_lib.direct.long_steps import REDUCE, SEND, SEND_ALL, TAKE, take_step
 from device_lib.direct.rounds import NOBODY, kind_of, row_of, signature_of, turn_of
 from device_lib.platform import primitives as gpu

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import packets, registered, rows, staging
+from device_lib.direct.grid_commands import share, shares_of
 from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of, take_by_grid
-from device_lib.direct.grid_team import share, shares_of
 from device_lib.direct.staged_parts import make_take
 from device_lib.move.layouts import unpack_layout
 from device_lib.platform import primitives as gpu

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import packets, rows, staging, table
+from device_lib.direct.grid_commands import share, shares_of
 from device_lib.direct.grid_rounds import push_by_grid, round_bytes
-from device_lib.direct.grid_team import share, shares_of
 from device_lib.direct.staged_parts import make_push
 from device_lib.move.layouts import pack_layout
 from device_lib.platform.library import linked

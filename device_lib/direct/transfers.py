@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.direct import rounds
-from device_lib.direct.grid_team import share_transfer, shares_of
+from device_lib.direct.grid_commands import share_transfer, shares_of
 from device_lib.direct.long_collectives import call_of
 from device_lib.direct.long_steps import area_of
 from device_lib.direct.pipelines import OF_SCOPE

@@ -57,8 +57,8 @@ _CUT_OFF = 7
 _COMES_SCATTERED = 8
 _SPREAD = 9  # as TAKEN, and the number of its elements comes in place of LENGTH
 
-# For the wide slot, some 3 us: the other end of an exchange takes our last message when we take its,
-# and to go on by ``requests`` takes longer.
+# For the wide slot, some 3 us: the other end of an exchange takes our last message as we take its
+# own, and to go on by ``requests`` takes longer.
 _LOOKS_FOR_SLOT = 2 if gpu.SIMULATOR else 8
 
 
