@@ -6,7 +6,6 @@ The protocol between ranks is the leading block's: these only move bytes, as it 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib.direct import packets
 from device_lib.direct.long_steps import take_step
 from device_lib.direct.pipelines import OF_SCOPE
 from device_lib.direct.staged_parts import make_push, make_take
@@ -21,7 +20,7 @@ from device_lib.platform.primitives import (
     int64,
     thread_rank,
 )
-from gmpi.contract.grid import COLLECT, PUSH, PUT_WIDE, TAKE, TRANSFER
+from gmpi.contract.grid import PUSH, TAKE, TRANSFER
 from gmpi.contract.pipelines import NUMBER_SHIFT, PIPELINES_MASK
 
 _pipeline = OF_SCOPE["block"]
@@ -37,12 +36,8 @@ def _execute(ctx, kind, a, b, c, d, e):
         _push(ctx, a, b, c, d, e, rank, size)
     elif kind == TAKE:
         _take(ctx, a, b, c, d, e, rank, size)
-    elif kind == COLLECT:
-        take_step(ctx, a, b, c, d, e, rank, size)
-    elif kind == PUT_WIDE:
-        packets.put_wide(a, b, c, d, rank, size)
     else:
-        return packets.take_wide(ctx, a, b, c, d, e, rank, size)
+        take_step(ctx, a, b, c, d, e, rank, size)
     return 0
 
 

@@ -255,7 +255,6 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
     serve_next_linked = linked("gmpi_grid_serve_next", 7, 1, serve_next)
     serve_late_linked = linked("gmpi_grid_serve_late", 6, 7, serve_late)
 
-    # wide: a command
     @device
     def do_jobs(ctx, what, kind, a, b, c, d, e):
         """The rest of ``serve``, from a job on; all threads."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import packets, registered, rows, staging
-from device_lib.direct.grid_commands import share, shares_of
+from device_lib.direct.grid_commands import shares_of
 from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of, take_by_grid
 from device_lib.direct.staged_parts import make_take
 from device_lib.move.layouts import unpack_layout
@@ -27,7 +27,6 @@ from device_lib.platform.scope import Scope
 from device_lib.proxied.slots import slot_of
 from gmpi.contract import channels
 from gmpi.contract.constants import ERR_TRUNCATE, SUCCESS
-from gmpi.contract.grid import TAKE_WIDE
 from gmpi.contract.wire import ERROR_SHIFT, LOW_32, SCATTERED
 
 _NOTHING = 0  # the sender has not come so far
@@ -230,8 +229,6 @@ def make_advance_receive(
 
     @device
     def take_wide_bytes(ctx, place, target, moved, length, mark):
-        if shares(ctx):
-            return share(ctx, TAKE_WIDE, place, target, moved, length, mark)
         return packets.take_wide(ctx, place, target, moved, length, mark, rank(), size())
 
     @device

@@ -15,7 +15,6 @@ from device_lib.direct import staging, table
 from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.move.column import find_column, pack_column
 from device_lib.move.layouts import BUFFER_ADDRESS, pack_elements
-from device_lib.platform.context import leads_grid
 from device_lib.platform.primitives import device, lane_id, load_8, load_gpu
 from device_lib.platform.scope import FULL_WARP, Scope
 from gmpi.contract import wire
@@ -59,7 +58,7 @@ def _make_send_packed(scope: Scope, quick: SimpleNamespace) -> Callable:
             buffer, type_row: as of ``proxied.scattered.place``. A view is packed only where it is a
                 column: others need a row in memory.
         """
-        if nbytes <= 0 or nbytes > WIDE_ROOM or leading_lanes() < FULL_WARP or leads_grid(ctx):
+        if nbytes <= 0 or nbytes > WIDE_ROOM or leading_lanes() < FULL_WARP:
             return 0, table.NOBODY, 0, 0
         count = 1
         if type_row != 0 and load_gpu(type_row + TYPE_SIZE) != nbytes:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import packets, rows, staging, table
-from device_lib.direct.grid_commands import share, shares_of
+from device_lib.direct.grid_commands import shares_of
 from device_lib.direct.grid_rounds import push_by_grid, round_bytes
 from device_lib.direct.staged_parts import make_push
 from device_lib.move.layouts import pack_layout
@@ -23,7 +23,6 @@ from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, fence_sys, lane_id, pause, write_packet
 from device_lib.platform.scope import Scope
 from gmpi.contract import channels
-from gmpi.contract.grid import PUT_WIDE
 from gmpi.contract.wire import SCATTERED
 
 _NOTHING = 0  # the receiver has not come so far
@@ -142,10 +141,7 @@ def make_advance_send(scope: Scope, moves: SimpleNamespace | None = None) -> Cal
 
     @device
     def put_wide_bytes(ctx, to, address, nbytes, wide):
-        if shares(ctx):
-            share(ctx, PUT_WIDE, to, address, nbytes, wide, 0)
-        else:
-            packets.put_wide(to, address, nbytes, wide, rank(), size())
+        packets.put_wide(to, address, nbytes, wide, rank(), size())
 
     push_some = push_bytes if moves is None else moves.push
     put_wide = put_wide_bytes if moves is None else moves.put_wide

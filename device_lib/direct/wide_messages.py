@@ -29,7 +29,6 @@ from device_lib.move.layouts import layout_of, unpack_layout
 from device_lib.move.mailbox import put_mail, take_mail
 from device_lib.move.message import size_of
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import leads_grid
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import device, int64, uint32
 from device_lib.platform.scope import ALL_LANES, FULL_WARP, Scope
@@ -57,9 +56,11 @@ _CUT_OFF = 7
 _COMES_SCATTERED = 8
 _SPREAD = 9  # as TAKEN, and the number of its elements comes in place of LENGTH
 
-# For the wide slot, some 3 us: the other end of an exchange takes our last message as we take its
-# own, and to go on by ``requests`` takes longer.
+# For the wide slot: the other end of an exchange takes our last message as we take its own, and to
+# go on by ``requests`` takes longer. Some 3 us, and as long as it takes to move such a message: if
+# one rank has been late, they come together again.
 _LOOKS_FOR_SLOT = 2 if gpu.SIMULATOR else 8
+_LOOKS_SHIFT = 12  # and another one for each 4 KiB
 
 
 @device
@@ -69,11 +70,11 @@ def _way(ctx, nbytes, draws, number, free, local, counters):
     Args:
         draws: whether lane 0 has drawn ``number`` and ``free``, as in ``one_warp``.
     """
-    in_wide = nbytes <= channels.WIDE_ROOM and leads_grid(ctx) == 0  # a grid moves it together
+    in_wide = nbytes <= channels.WIDE_ROOM
     wanted = channels.DEPTH if in_wide else 1
     ahead = table.slots_ahead(free, number)
     missing = gpu.shuffle(ALL_LANES, 1 if draws and ahead < wanted else 0, 0) != 0
-    looks = _LOOKS_FOR_SLOT if in_wide else 1
+    looks = _LOOKS_FOR_SLOT + (nbytes >> _LOOKS_SHIFT) if in_wide else 1
     while missing and looks > 0:
         ahead = free_slots(ALL_LANES, FULL_WARP, local, counters, uint32(number))
         missing = ahead < wanted
@@ -85,8 +86,6 @@ def _way(ctx, nbytes, draws, number, free, local, counters):
         if in_wide:
             way = _IN_WIDE_SLOT
             wide = table.next_wide(counters)
-        elif nbytes <= channels.WIDE_ROOM:
-            way = _LEFT
     return way, wide
 
 
@@ -209,7 +208,7 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         else:
             mail = 0
         taken = int64(-1)
-        if total != 0 and leads_grid(ctx) == 0:
+        if total != 0:
             if gpu.lane_id() == 0:
                 taken = staging.take(ctx)
             taken = gpu.shuffle(ALL_LANES, taken, 0)

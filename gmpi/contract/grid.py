@@ -29,9 +29,7 @@ FAILED = 272  # 1: a block's part of a job has ended with an abort
 RESULT = 0  # of the call: six words
 PUSH = 1  # bytes of a send, to where the receiver has said: slot, where to, buffer, begin, bytes
 TAKE = 2  # bytes of a receive from staging: slot, staging, buffer, begin, end
-PUT_WIDE = 3  # a message into the wide slot: where to, buffer, bytes, number
-TAKE_WIDE = 4  # a message from there: place, buffer, bytes to move, length, mark
-COLLECT = 5  # a step of a long collective: word of the call, step and slot, buffer, begin, bytes
+COLLECT = 3  # a step of a long collective: word of the call, step and slot, buffer, begin, bytes
 # A long collective at once (``pipelines.py``): word of the call, what goes out, where to, bytes,
 # number of the opening and pipelines.
-TRANSFER = 6
+TRANSFER = 4
