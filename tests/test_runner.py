@@ -155,6 +155,32 @@ def test_outcomes_are_written_with_commit_and_machine(tmp_path: Path) -> None:
     assert found["machine"]["commit"] == "c0ffee" and found["machine"]["cores"] > 0
 
 
+CUT = """
+import outcomes, pytest
+class Cut:
+    @pytest.hookimpl
+    def pytest_runtest_teardown(self, item):
+        if item.name == "LAST":
+            item.session.shouldfail = "its time is over"
+pytest.main(["PROGRAM"], [outcomes.Outcomes("FOUND"), Cut()])
+"""
+
+
+@pytest.mark.parametrize("last", ["test_one", "test_two"])
+def test_a_session_that_ends_too_early_has_passed_if_all_tests_have(
+    tmp_path: Path, last: str
+) -> None:
+    program, path = tmp_path / "test_it.py", tmp_path / "found.json"
+    program.write_text("def test_one(): pass\ndef test_two(): pass\n")
+    code = CUT.replace("LAST", last).replace("PROGRAM", str(program)).replace("FOUND", str(path))
+    tests = os.pathsep.join(map(str, (launcher.ROOT, launcher.ROOT / "tests")))
+    status, text = launcher.python("-c", code, PYTHONPATH=tests)
+    assert status == 0, text
+    found = json.loads(path.read_text())
+    assert found["counts"] == {"passed": 1 + (last == "test_two")}
+    assert found["passed"] == (last == "test_two")
+
+
 def test_processor_time_includes_what_tests_start(tmp_path: Path) -> None:
     burns = "import time\nwhile time.process_time() < 1.5: pass"
     program = (

@@ -58,8 +58,10 @@ def figures(path: Path) -> str:
     ]
     machine = data["machine"]
     table = tabulate(rows, HEADERS, tablefmt="github", disable_numparse=True)
+    ranks, gpus = data["ranks"], len(machine["gpu"])
+    used = f"{ranks} of {gpus}" if ranks < gpus else gpus
     return (
-        f"{table}\n\n`{path.name}`: {data['ranks']} ranks on {len(machine['gpu'])} x "
+        f"{table}\n\n`{path.name}`: {ranks} ranks on {used} x "
         f"{machine['gpu'][0]}; {machine['cpu']}, {machine['cores']} cores; "
         f"{' '.join(machine['mpi'].split())}; commit {machine['commit']}."
     )
