@@ -246,8 +246,7 @@ def make_team(take_slot: Callable) -> SimpleNamespace:
         gpu.sync_block()
         kind, a, b, c, d, e, f = words()
         gpu.sync_block()
-        if handle != 0:
-            end_linked(ctx, handle)
+        end_linked(ctx, handle)
         if gpu.thread_rank() == 0:
             gpu.store_gpu(row_of(ctx) + grid.TELLER, 0)
         return kind, a, b, c, d, e, f
