@@ -2,8 +2,8 @@
 
 See ``gmpi/contract/grid.py``. All threads of a block call these together. What most calls need is
 done by the leading warp, in functions of its own, while the others wait at barriers of the user's
-kernel: a function that all call saves the registers of each thread, which the next fence writes to
-L2, from where they come back.
+kernel: a function that all call saves registers of each thread, and when all called these a call
+took 2 to 3 times as long with 1024 threads.
 """
 
 # mypy: disable-error-code="no-untyped-def"
