@@ -29,7 +29,7 @@ _push, _take = make_push(pack_layout), make_take(unpack_layout)
 
 @device
 def _execute(ctx, kind, a, b, c, d, e):
-    """The calling thread's part of a job; 1 where waits were aborted before it was done, else 0."""
+    """The calling thread's part of a job; 0: none of these waits, so none can be aborted."""
     size = int64(block_threads()) * int64(grid_blocks())
     rank = int64(block_id()) * int64(block_threads()) + int64(thread_rank())
     if kind == PUSH:
@@ -46,7 +46,10 @@ execute = linked("gmpi_grid_execute", 9, 1, _execute)
 
 @device
 def _transfer(ctx, kind, a, b, c, d, e):
-    """The same of a TRANSFER: apart, since only collectives link it."""
+    """The same of a TRANSFER; 1 where waits were aborted before it was done, else 0.
+
+    Apart, since only collectives link it.
+    """
     count = e & PIPELINES_MASK
     if count == 0:
         size = int64(block_threads()) * int64(grid_blocks())

@@ -57,14 +57,14 @@ _COMES_SCATTERED = 8
 _SPREAD = 9  # as TAKEN, and the number of its elements comes in place of LENGTH
 
 # For the wide slot: the other end of an exchange takes our last message as we take its own, and to
-# go on by ``requests`` takes longer. Some 3 us, and as long as it takes to move such a message: if
-# one rank has been late, they come together again.
+# go on by ``requests`` takes longer. More for longer messages, which take longer to move: if one
+# rank has been late, they come together again.
 _LOOKS_FOR_SLOT = 2 if gpu.SIMULATOR else 8
 _LOOKS_SHIFT = 12  # and another one for each 4 KiB
 
 
 @device
-def _way(ctx, nbytes, draws, number, free, local, counters):
+def _way(nbytes, draws, number, free, local, counters):
     """(which way is free for a message, its number in the wide slot), in lane 0; the leading warp.
 
     Args:
@@ -130,7 +130,7 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
             likely = slots.guess(ctx)
             slot = likely if slots.take_if_free(ctx, likely) else -1
         sync_full()  # what other threads wrote to the buffer; and before ``put_4``
-        way, wide = _way(ctx, nbytes, draws, number, free, local, counters)
+        way, wide = _way(nbytes, draws, number, free, local, counters)
         handle = 0
         row = table.row_left(sound, road, draws, at, remote)
         if way == _IN_WIDE_SLOT:

@@ -77,18 +77,17 @@ def row_of(road: str, off: list[float], on: list[float]) -> dict[str, Any]:
 def measure(comm: MPI.Comm, turns: int, seconds: float, folder: str) -> list[dict[str, Any]]:
     """Both roads in each turn; ends early, on all ranks, when ``seconds`` after the first turn are
     over."""
-    rate, began = cycles_per_us(), time.monotonic()
+    rate, until = cycles_per_us(), float("inf")
     # First of all, while nothing has been traced in this process.
     off = {road: [once(comm, wild, None, rate)] for road, wild in ROADS.items()}
     on: dict[str, list[float]] = {road: [] for road in ROADS}
     for turn in range(turns):
-        if comm.allreduce(time.monotonic() - began, MPI.MAX) > seconds and turn:
+        if comm.allreduce(time.monotonic() > until, MPI.LOR):
             break
         for road, wild in ROADS.items():
             for file in (f"{folder}/run", None) if turn % 2 else (None, f"{folder}/run"):
                 (on if file else off)[road].append(once(comm, wild, file, rate))
-        if turn == 0:  # now everything is compiled
-            began = time.monotonic()
+        until = min(until, time.monotonic() + seconds)  # since the first one all is compiled
     return [row_of(road, off[road], on[road]) for road in ROADS]
 
 
