@@ -14,9 +14,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.direct.claims import LOST, NOT_YET
+from device_lib.direct.how import KEEP, ONE_LOOK, WAIT
 from device_lib.direct.partitioned_waits import KEEP as KEEP_ACTIVE
 from device_lib.direct.persistent_rows import make_rounds
-from device_lib.direct.requests import KEEP, ONE_LOOK, WAIT
 from device_lib.direct.rows import is_direct_handle
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import Status, has_direct, status_of
@@ -132,6 +132,9 @@ def make_finishing(
         """(completed, Status), as ``finish_otherwise``."""
         if how == WAIT and slots.is_proxied(request):  # the commonest of all, by a short function
             return True, wait_for_proxy(ctx, request)
+        if how == WAIT and is_direct_handle(request):  # by the leading warp
+            outcome, count, origin = finish_rest(ctx, request & ~slots.CLAIMED, how, outcome)
+            return True, close(ctx, request, outcome, count, origin)
         flag, error, source, tag, count, nbytes = otherwise_linked(ctx, request, how, outcome)
         return flag != 0, Status(error, source, tag, count, nbytes)
 

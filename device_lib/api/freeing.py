@@ -16,7 +16,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.direct import rows
-from device_lib.direct.requests import ONE_LOOK, QUICK
+from device_lib.direct.how import ONE_LOOK, QUICK
 from device_lib.direct.rows import is_direct_handle
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import all_slots, busy_address, row_address

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from device_lib.direct.how import HELD, HOLD, HOLD_LONGER, ONE_LOOK, QUICK, WAIT
 from device_lib.direct.partitioned_waits import is_inactive
-from device_lib.direct.requests import HELD, HOLD, HOLD_LONGER, ONE_LOOK, QUICK, WAIT
 from device_lib.direct.rows import is_direct_handle, is_send
 from device_lib.move.message import element_at
 from device_lib.platform import primitives as gpu

@@ -13,17 +13,20 @@ by side, and longer ones by all threads.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import packets
+from device_lib.direct.grid_commands import LOOKS, failed_in_grid, give_command, have_arrived
 from device_lib.direct.staged_parts import make_push, make_take
 from device_lib.move.blocks import pack_any, unpack_any
 from device_lib.move.stretch import put_stretch
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import leads_block
-from device_lib.platform.library import linked
+from device_lib.platform.context import as_leading_warp, leads_block, leads_grid
+from device_lib.platform.library import declared, linked
 from device_lib.platform.primitives import device, int64
-from device_lib.platform.scope import warp_lanes, warp_mask
+from device_lib.platform.scope import Scope, warp_lanes, warp_mask
+from gmpi.contract import grid
 
 # Kinds of jobs.
 OVER = 0
@@ -33,6 +36,8 @@ _TAKE = 3
 _PUT_WIDE = 4
 _TAKE_WIDE = 5
 _COPY = 6
+_HELP = 7  # executes commands of the proxied road
+_OF_GRID = 16  # beside _PUSH or _TAKE: by all blocks of a grid
 
 # What is to be done with a row of a batch.
 COPY = 0
@@ -157,16 +162,43 @@ _execute_linked = linked("gmpi_direct_execute_job", 11, 1, _execute)
 
 
 @device
+def _place_in(kind):
+    """(rank of the calling thread, how many there are) among those that do a job."""
+    if kind & _OF_GRID != 0:  # the leader is block 0
+        return int64(gpu.thread_rank()), int64(gpu.block_threads()) * int64(gpu.grid_blocks())
+    return int64(gpu.thread_rank()), int64(gpu.block_threads())
+
+
+@device
+def _await_grid(ctx):
+    """Waits until all other blocks have done a job: 1 where it was aborted, else 0; the leading
+    warp."""
+    aborted = 0
+    if gpu.lane_id() == 0:
+        while have_arrived(ctx, LOOKS) == 0:
+            gpu.pause(40)
+        aborted = failed_in_grid(ctx)
+    return gpu.shuffle(warp_mask(), aborted, 0)
+
+
+@device
 def _share(ctx, kind, a, b, c, d, e):
     """Has a single job done, as ``batch``."""
     if leads_block(ctx):
+        by_grid = leads_grid(ctx) != 0 and (kind == _PUSH or kind == _TAKE)
+        if by_grid:
+            give_command(ctx, grid.PUSH if kind == _PUSH else grid.TAKE, a, b, c, d, e, 0)
+            kind |= _OF_GRID
         gpu.put_block_4(kind, a, b, c)
         if gpu.lane_id() == 0:
             gpu.put_block_row(0, d, e, 0)
         gpu.sync_block()
-        rank, size = int64(gpu.thread_rank()), int64(gpu.block_threads())
-        failed = _execute_linked(ctx, kind, a, b, c, d, e, rank, size)
-        return 1 if gpu.sync_block_or(failed) else 0
+        rank, size = _place_in(kind)
+        failed = _execute_linked(ctx, kind & ~_OF_GRID, a, b, c, d, e, rank, size)
+        failed = 1 if gpu.sync_block_or(failed) else 0
+        if by_grid:
+            failed |= _await_grid(ctx)
+        return failed
     rank, size = int64(gpu.lane_id()), int64(warp_lanes())
     failed = _execute_linked(ctx, kind, a, b, c, d, e, rank, size)
     gpu.sync_warp(warp_mask())
@@ -201,6 +233,18 @@ def copy(ctx, target, source, nbytes):
     _share_linked(ctx, _COPY, target, source, nbytes, 0, 0)
 
 
+_help_block = declared("gmpi_help_block", 3, 1)
+
+
+@device
+def help_by_block(ctx):
+    """Has commands of the proxied road executed by a block; its leading warp."""
+    gpu.put_block_4(_HELP, 0, 0, 0)
+    gpu.sync_block()
+    _help_block(ctx)
+    gpu.sync_block_or(0)
+
+
 #: What ``make_advance_send`` and ``make_advance_receive`` take.
 MOVES = SimpleNamespace(push=_push, put_wide=_put_wide, take=_take, take_wide=_take_wide)
 
@@ -218,30 +262,33 @@ def begin(ctx):
 
 
 @device
-def release(result):
-    """The leading warp of a block: its call is over."""
-    gpu.put_block_4(OVER, result, 0, 0)
+def release(a, b, c):
+    """The leading warp of a block: its call is over, with a result."""
+    gpu.put_block_4(OVER, a, b, c)
     gpu.sync_block()
 
 
 @device
 def _serve(ctx):
     """Does jobs, of which the first one is there, until the call is over: its result."""
-    rank, size = int64(gpu.thread_rank()), int64(gpu.block_threads())
     kind, a, b, c = gpu.get_block_4(0, 0, 0, 0)
     while kind != OVER:
+        failed = 0
         if kind == _BATCH:
             failed = _move_rows(ctx, a)
+        elif kind == _HELP:
+            _help_block(ctx)
         else:
             d, e, unused = gpu.get_block_row(0, 0, 0, 0)
-            failed = _execute_linked(ctx, kind, a, b, c, d, e, rank, size)
+            rank, size = _place_in(kind)
+            failed = _execute_linked(ctx, kind & ~_OF_GRID, a, b, c, d, e, rank, size)
         gpu.sync_block_or(failed)
         gpu.sync_block()
         kind, a, b, c = gpu.get_block_4(0, 0, 0, 0)
-    return a
+    return a, b, c
 
 
-_serve_linked = linked("gmpi_direct_serve_jobs", 3, 1, _serve)
+_serve_linked = linked("gmpi_direct_serve_jobs", 3, 3, _serve)
 
 
 @device
@@ -250,7 +297,43 @@ def follow(ctx):
     called, which would save registers in all of them."""
     gpu.sync_block()  # ``begin``
     gpu.sync_block()
-    kind, result, unused, ignored = gpu.get_block_4(0, 0, 0, 0)
-    if kind == OVER:
-        return result
-    return _serve_linked(ctx)
+    kind, a, b, c = gpu.get_block_4(0, 0, 0, 0)
+    if kind != OVER:
+        a, b, c = _serve_linked(ctx)
+    return a, b, c
+
+
+def make_led(scope: Scope, body: Callable, results: int) -> Callable:
+    """A function of warp scope for the threads of any scope: of a block, its leading warp carries
+    it out.
+
+    Args:
+        body: of the library, with a context; returns one word or three.
+    """
+    if scope.name == "warp":
+        return body
+    leads = scope.leads
+
+    @device
+    def call_1(ctx, *words):
+        if leads():
+            led = as_leading_warp(ctx)
+            begin(led)
+            a = body(led, *words)
+            release(a, 0, 0)
+        else:
+            a, b, c = follow(ctx)
+        return a
+
+    @device
+    def call_3(ctx, *words):
+        if leads():
+            led = as_leading_warp(ctx)
+            begin(led)
+            a, b, c = body(led, *words)
+            release(a, b, c)
+        else:
+            a, b, c = follow(ctx)
+        return a, b, c
+
+    return call_1 if results == 1 else call_3

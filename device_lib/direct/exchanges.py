@@ -385,10 +385,15 @@ def make_exchange(scope: Scope, requests: SimpleNamespace, go_on: Callable) -> S
         @device
         def lead_block(ctx, words):
             handle = lead(as_leading_warp(ctx), words)
-            block_jobs.release(handle)
+            block_jobs.release(handle, 0, 0)
+            return handle
+
+        @device
+        def follow(ctx):
+            handle, unused, ignored = block_jobs.follow(ctx)
             return handle
 
         here = lead if scope.name == WARP.name else lead_block
-        return SimpleNamespace(leads=scope.leads, lead=here, follow=block_jobs.follow)
+        return SimpleNamespace(leads=scope.leads, lead=here, follow=follow)
 
     return SimpleNamespace(plain=road(lead), swapping=road(lead_or_swap))

@@ -6,9 +6,10 @@ MPI promises progress to all requests while a process waits for any.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
-from device_lib.direct import own, rows
+from device_lib.direct import block_jobs, own, rows
 from device_lib.direct.late import make_late
 from device_lib.direct.receives import make_advance_receive
 from device_lib.direct.sends import make_advance_send
@@ -30,8 +31,8 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     sync = scope.sync
     broadcast = scope.broadcast
     broadcast_3 = scope.broadcast_3
-    advance_send = make_advance_send(scope)
-    advance_receive = make_advance_receive(scope)
+    advance_send = make_advance_send(scope, block_jobs.MOVES)
+    advance_receive = make_advance_receive(scope, block_jobs.MOVES)
     store_late = make_late(scope, groups).store_late
 
     part = parts_of(scope.name, "gmpi_direct")
@@ -109,6 +110,24 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
 
     help_linked = part("help", 4, 1, help_one)
 
+    return SimpleNamespace(
+        advance=advance,
+        go_on=go_on,
+        help_own=help_own,
+        help_one=help_linked,
+    )
+
+
+def make_go_on(scope: Scope, help_one: Callable) -> Callable:
+    """(ctx, first) -> whether there are open requests: goes on with one; all threads of a scope.
+
+    Args:
+        help_one: (ctx, first) -> where to look next.
+    """
+    leads = scope.leads
+    sync = scope.sync
+    broadcast_3 = scope.broadcast_3
+
     @device
     def go_on_with_others(ctx, first):
         """Goes on with an open request; whether there are any."""
@@ -118,13 +137,7 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
         there, unused, ignored = broadcast_3(there, 0, 0)
         sync()
         if there != 0:
-            help_linked(ctx, first)
+            help_one(ctx, first)
         return there != 0
 
-    return SimpleNamespace(
-        advance=advance,
-        go_on=go_on,
-        help_own=help_own,
-        help_one=help_linked,
-        go_on_with_others=go_on_with_others,
-    )
+    return go_on_with_others

@@ -146,6 +146,12 @@ def words():
 
 
 @device
+def failed_in_grid(ctx):
+    """Whether a block's part of a job has ended with an abort; any thread."""
+    return gpu.load_gpu(row_of(ctx) + grid.FAILED)
+
+
+@device
 def arrive(ctx, failed, remote):
     """The calling block waits for the next command; one thread, after a barrier.
 
@@ -178,7 +184,7 @@ def _make_share(name: str, execute: Callable) -> Callable:
         if gpu.thread_rank() == 0:
             while have_arrived(ctx, LOOKS) == 0:
                 gpu.pause(40)
-            aborted = gpu.load_gpu(row_of(ctx) + grid.FAILED)
+            aborted = failed_in_grid(ctx)
         aborted = gpu.broadcast_block(aborted)
         gpu.sync_block()
         return 1 if failed or aborted != 0 else 0

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import packets, registered, rows, staging
-from device_lib.direct.grid_commands import shares_of
-from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of, take_by_grid
+from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of
 from device_lib.direct.staged_parts import make_take
 from device_lib.move.layouts import unpack_layout
 from device_lib.platform import primitives as gpu
@@ -222,7 +221,6 @@ def make_advance_receive(
     size = scope.size
     leads = scope.leads
     sync = scope.sync
-    shares = shares_of(scope)
     sync_or = scope.sync_or
     broadcast = scope.broadcast
     broadcast_8 = scope.broadcast_8
@@ -271,10 +269,6 @@ def make_advance_receive(
             return come
         halves = staging.address_of(ctx, buffer)
         log = buffer >> LOG_SHIFT
-        if shares(ctx):
-            return take_by_grid(
-                ctx, slot, number, at, target, halves, come, wanted, parts, looks, log
-            )
         begin = parts * channels.PART_BYTES
         last = end_of_round(parts, log)
         while parts < come:

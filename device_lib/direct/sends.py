@@ -15,10 +15,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import packets, rows, staging, table
-from device_lib.direct.grid_commands import shares_of
-from device_lib.direct.grid_rounds import push_by_grid, round_bytes
+from device_lib.direct.grid_rounds import round_bytes
 from device_lib.direct.staged_parts import make_push
 from device_lib.move.layouts import pack_layout
+from device_lib.platform.context import leads_grid
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, fence_sys, lane_id, pause, write_packet
 from device_lib.platform.scope import Scope
@@ -132,7 +132,6 @@ def make_advance_send(scope: Scope, moves: SimpleNamespace | None = None) -> Cal
     size = scope.size
     leads = scope.leads
     sync = scope.sync
-    shares = shares_of(scope)
     broadcast_8 = scope.broadcast_8
 
     @device
@@ -160,27 +159,25 @@ def make_advance_send(scope: Scope, moves: SimpleNamespace | None = None) -> Cal
         """
         begin = parts * channels.PART_BYTES
         end = min(total, begin + round_bytes(log))
-        piece = channels.PART_BYTES if log & channels.STRAIGHT == 0 else round_bytes(log)
+        piece = channels.PART_BYTES
+        if log & channels.STRAIGHT != 0 or leads_grid(ctx):  # all blocks meet after a piece
+            piece = round_bytes(log)
         to -= begin
         pushing = True  # nothing wanted: one part without bytes
         while pushing:
             nbytes = min(end - begin, piece)
             push_some(ctx, slot, to + begin, address, begin, nbytes)
             sync()
-            parts += piece // channels.PART_BYTES
+            if leads_grid(ctx):
+                parts += max(1, (nbytes + channels.PART_BYTES - 1) // channels.PART_BYTES)
+            else:
+                parts += piece // channels.PART_BYTES
             begin += nbytes
             if leads() and lane_id() == 0:  # the others go on with the next part
                 fence_sys()
                 write_packet(at + channels.FILLED, parts, packets.mark_of(number) << 32)
             pushing = begin < end
         return parts
-
-    # wide: the same
-    @device
-    def push(ctx, slot, number, parts, at, to, address, total, log):
-        if shares(ctx):
-            return push_by_grid(ctx, slot, number, parts, at, to, address, total, log)
-        return push_round(ctx, slot, number, parts, at, to, address, total, log)
 
     @device
     def advance_send(ctx, slot, looks):
@@ -217,7 +214,7 @@ def make_advance_send(scope: Scope, moves: SimpleNamespace | None = None) -> Cal
             packets.refresh_rest(at, number, packets.AFTER_HEADER, rank(), size())
             put_wide(ctx, to, address, nbytes, wide)
         else:
-            wide = push(ctx, slot, number, parts, at, to, address, nbytes, wide)
+            wide = push_round(ctx, slot, number, parts, at, to, address, nbytes, wide)
         sync()
         if leads() and lane_id() == 0:
             if packed:
