@@ -14,30 +14,28 @@ by side, and longer ones by all threads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 
 from device_lib.direct import packets
-from device_lib.direct.grid_commands import LOOKS, failed_in_grid, give_command, have_arrived
-from device_lib.direct.staged_parts import make_push, make_take
-from device_lib.move.blocks import pack_any, unpack_any
+from device_lib.direct.block_words import GRID, OVER, PUSH, TAKE, put_words
+from device_lib.direct.grid_jobs import execute as execute_in_grid
+from device_lib.direct.long_moves import push_pieces, take_pieces
+from device_lib.direct.staged_parts import make_push
+from device_lib.move.blocks import pack_any
 from device_lib.move.stretch import put_stretch
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import as_leading_warp, leads_block, leads_grid
+from device_lib.platform.context import as_leading_warp, leads_block
 from device_lib.platform.library import declared, linked
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope, warp_lanes, warp_mask
-from gmpi.contract import grid
+from gmpi.contract.wire import SCATTERED
 
-# Kinds of jobs.
-OVER = 0
-_BATCH = 1
-_PUSH = 2
-_TAKE = 3
-_PUT_WIDE = 4
-_TAKE_WIDE = 5
-_COPY = 6
-_HELP = 7  # executes commands of the proxied road
-_OF_GRID = 16  # beside _PUSH or _TAKE: by all blocks of a grid
+# Kinds of jobs, beside those of ``block_words``.
+_BATCH = 16
+_HELP = 17  # executes commands of the proxied road
+_PACK = 18
+_PUT_WIDE = 19
+_TAKE_WIDE = 20
+_COPY = 21
 
 # What is to be done with a row of a batch.
 COPY = 0
@@ -138,17 +136,16 @@ def _batch(ctx, rows, to, source, word):
 batch = linked("gmpi_direct_move_batch", 7, 1, _batch)
 
 
-_push_share, _take_share = make_push(pack_any), make_take(unpack_any)
+_pack_share = make_push(pack_any)
 
 
 # wide: words of a job
 @device
 def _execute(ctx, kind, a, b, c, d, e, rank, size):
-    """The calling thread's share of a single job, likewise."""
-    if kind == _PUSH:
-        _push_share(ctx, a, b, c, d, e, rank, size)
-    elif kind == _TAKE:
-        _take_share(ctx, a, b, c, d, e, rank, size)
+    """The calling thread's share of a job: 1 where waits were aborted before it was done, else
+    0."""
+    if kind == _PACK:
+        _pack_share(ctx, a, b, c, d, e, rank, size)
     elif kind == _PUT_WIDE:
         packets.put_wide(a, b, c, d, rank, size)
     elif kind == _COPY:
@@ -159,46 +156,34 @@ def _execute(ctx, kind, a, b, c, d, e, rank, size):
 
 
 _execute_linked = linked("gmpi_direct_execute_job", 11, 1, _execute)
+_help_block = declared("gmpi_help_block", 3, 1)
 
 
 @device
-def _place_in(kind):
-    """(rank of the calling thread, how many there are) among those that do a job."""
-    if kind & _OF_GRID != 0:  # the leader is block 0
-        return int64(gpu.thread_rank()), int64(gpu.block_threads()) * int64(gpu.grid_blocks())
-    return int64(gpu.thread_rank()), int64(gpu.block_threads())
+def _do_rare(ctx):
+    """The same of the job whose words are in the block's shared memory."""
+    kind, a, b, c = gpu.get_block_4(0, 0, 0, 0)
+    if kind == _BATCH:
+        return _move_rows(ctx, a)
+    d, e, command = gpu.get_block_row(0, 0, 0, 0)
+    if kind == _HELP:
+        return _help_block(ctx)
+    if kind == GRID:
+        return execute_in_grid(ctx, command, a, b, c, d, e)
+    rank, size = int64(gpu.thread_rank()), int64(gpu.block_threads())
+    return _execute_linked(ctx, kind, a, b, c, d, e, rank, size)
 
 
-@device
-def _await_grid(ctx):
-    """Waits until all other blocks have done a job: 1 where it was aborted, else 0; the leading
-    warp."""
-    aborted = 0
-    if gpu.lane_id() == 0:
-        while have_arrived(ctx, LOOKS) == 0:
-            gpu.pause(40)
-        aborted = failed_in_grid(ctx)
-    return gpu.shuffle(warp_mask(), aborted, 0)
+_do_rare_linked = linked("gmpi_direct_do_job", 3, 1, _do_rare)
 
 
 @device
 def _share(ctx, kind, a, b, c, d, e):
-    """Has a single job done, as ``batch``."""
+    """Has a job done, as ``batch``."""
     if leads_block(ctx):
-        by_grid = leads_grid(ctx) != 0 and (kind == _PUSH or kind == _TAKE)
-        if by_grid:
-            give_command(ctx, grid.PUSH if kind == _PUSH else grid.TAKE, a, b, c, d, e, 0)
-            kind |= _OF_GRID
-        gpu.put_block_4(kind, a, b, c)
-        if gpu.lane_id() == 0:
-            gpu.put_block_row(0, d, e, 0)
+        put_words(kind, a, b, c, d, e, 0)
         gpu.sync_block()
-        rank, size = _place_in(kind)
-        failed = _execute_linked(ctx, kind & ~_OF_GRID, a, b, c, d, e, rank, size)
-        failed = 1 if gpu.sync_block_or(failed) else 0
-        if by_grid:
-            failed |= _await_grid(ctx)
-        return failed
+        return 1 if gpu.sync_block_or(_do_rare_linked(ctx)) else 0
     rank, size = int64(gpu.lane_id()), int64(warp_lanes())
     failed = _execute_linked(ctx, kind, a, b, c, d, e, rank, size)
     gpu.sync_warp(warp_mask())
@@ -209,44 +194,30 @@ _share_linked = linked("gmpi_direct_share_job", 9, 1, _share)
 
 
 @device
-def _push(ctx, slot, there, address, begin, nbytes):
-    _share_linked(ctx, _PUSH, slot, there, address, begin, nbytes)
-
-
-@device
-def _put_wide(ctx, to, address, nbytes, wide):
-    _share_linked(ctx, _PUT_WIDE, to, address, nbytes, wide, 0)
-
-
-@device
-def _take(ctx, slot, there, target, begin, end):
-    _share_linked(ctx, _TAKE, slot, there, target, begin, end)
-
-
-@device
-def _take_wide(ctx, place, target, moved, length, mark):
-    return _share_linked(ctx, _TAKE_WIDE, place, target, moved, length, mark)
-
-
-@device
 def copy(ctx, target, source, nbytes):
     _share_linked(ctx, _COPY, target, source, nbytes, 0, 0)
 
 
-_help_block = declared("gmpi_help_block", 3, 1)
+@device
+def pack(ctx, slot, packed, nbytes):
+    """Packs a send that is not in one piece."""
+    _share_linked(ctx, _PACK, slot, packed, SCATTERED, 0, nbytes)
+
+
+@device
+def put_wide(ctx, to, address, nbytes, wide):
+    _share_linked(ctx, _PUT_WIDE, to, address, nbytes, wide, 0)
+
+
+@device
+def take_wide(ctx, place, target, moved, length, mark):
+    return _share_linked(ctx, _TAKE_WIDE, place, target, moved, length, mark)
 
 
 @device
 def help_by_block(ctx):
     """Has commands of the proxied road executed by a block; its leading warp."""
-    gpu.put_block_4(_HELP, 0, 0, 0)
-    gpu.sync_block()
-    _help_block(ctx)
-    gpu.sync_block_or(0)
-
-
-#: What ``make_advance_send`` and ``make_advance_receive`` take.
-MOVES = SimpleNamespace(push=_push, put_wide=_put_wide, take=_take, take_wide=_take_wide)
+    _share_linked(ctx, _HELP, 0, 0, 0, 0, 0)
 
 
 # --- a call of block scope ------------------------------------------------------------------------
@@ -274,14 +245,12 @@ def _serve(ctx):
     kind, a, b, c = gpu.get_block_4(0, 0, 0, 0)
     while kind != OVER:
         failed = 0
-        if kind == _BATCH:
-            failed = _move_rows(ctx, a)
-        elif kind == _HELP:
-            _help_block(ctx)
+        if kind == PUSH:
+            push_pieces(ctx, a)
+        elif kind == TAKE:
+            take_pieces(ctx, a, b)
         else:
-            d, e, unused = gpu.get_block_row(0, 0, 0, 0)
-            rank, size = _place_in(kind)
-            failed = _execute_linked(ctx, kind & ~_OF_GRID, a, b, c, d, e, rank, size)
+            failed = _do_rare_linked(ctx)
         gpu.sync_block_or(failed)
         gpu.sync_block()
         kind, a, b, c = gpu.get_block_4(0, 0, 0, 0)

@@ -77,8 +77,8 @@ def _make_body(requests: SimpleNamespace, go_on: Callable) -> None:
     no_slot = make_no_slot(requests.report)
     late_waits = make_late_waits(scope, help_others)
     begin_late, end_late = late_waits.begin, late_waits.end
-    advance_send = make_advance_send(scope, block_jobs.MOVES)
-    advance_receive = make_advance_receive(scope, block_jobs.MOVES, note)
+    advance_send = make_advance_send(scope)
+    advance_receive = make_advance_receive(scope, note)
 
     @device
     def advance(ctx, slot, sends, looks):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from device_lib.direct import block_jobs, own, rows
+from device_lib.direct import own, rows
 from device_lib.direct.late import make_late
 from device_lib.direct.receives import make_advance_receive
 from device_lib.direct.sends import make_advance_send
@@ -31,8 +31,8 @@ def make_going_on(scope: Scope, groups: SimpleNamespace) -> SimpleNamespace:
     sync = scope.sync
     broadcast = scope.broadcast
     broadcast_3 = scope.broadcast_3
-    advance_send = make_advance_send(scope, block_jobs.MOVES)
-    advance_receive = make_advance_receive(scope, block_jobs.MOVES)
+    advance_send = make_advance_send(scope)
+    advance_receive = make_advance_receive(scope)
     store_late = make_late(scope, groups).store_late
 
     part = parts_of(scope.name, "gmpi_direct")

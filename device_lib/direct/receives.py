@@ -12,12 +12,9 @@ One lane finds out what there is to do, and notes what has been done; all thread
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 
-from device_lib.direct import packets, registered, rows, staging
+from device_lib.direct import block_jobs, long_moves, packets, registered, rows, staging
 from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of
-from device_lib.direct.staged_parts import make_take
-from device_lib.move.layouts import unpack_layout
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import leads_grid
 from device_lib.platform.library import linked
@@ -195,7 +192,6 @@ def _is_last(what, wanted, parts):
     )
 
 
-_take = make_take(unpack_layout)
 _look_linked = linked("gmpi_direct_look_receive", 5, 8, _look)
 _note_linked = linked("gmpi_direct_note_receive", 10, 1, note)
 
@@ -208,13 +204,10 @@ def begin_long(ctx, handle, length, room):
     _note_linked(ctx, slot_of(handle), LENGTH, number, _NO_BUFFER, length, wanted, 0)
 
 
-def make_advance_receive(
-    scope: Scope, moves: SimpleNamespace | None = None, note: Callable = _note_linked
-) -> Callable:
-    """For one scope.
+def make_advance_receive(scope: Scope, note: Callable = _note_linked) -> Callable:
+    """For one scope, whose leading warp alone calls (``block_jobs``).
 
     Args:
-        moves: ``take`` and ``take_wide`` of whoever moves the bytes, if not the scope's threads.
         note: as this file's, linked.
     """
     rank = scope.rank
@@ -224,17 +217,6 @@ def make_advance_receive(
     sync_or = scope.sync_or
     broadcast = scope.broadcast
     broadcast_8 = scope.broadcast_8
-
-    @device
-    def take_wide_bytes(ctx, place, target, moved, length, mark):
-        return packets.take_wide(ctx, place, target, moved, length, mark, rank(), size())
-
-    @device
-    def take_bytes(ctx, slot, there, target, begin, end):
-        _take(ctx, slot, there, target, begin, end, rank(), size())
-
-    take_wide = take_wide_bytes if moves is None else moves.take_wide
-    take_some = take_bytes if moves is None else moves.take
 
     # wide: what ``_look`` has returned
     @device
@@ -247,11 +229,11 @@ def make_advance_receive(
             aborted = packets.take_packets(ctx, at, place, length, moved, number, rank(), size())
         else:
             slot_too = packets.wide_slot_of(at, number)
-            aborted = take_wide(ctx, slot_too, place, moved, length, wide)
+            aborted = block_jobs.take_wide(ctx, slot_too, place, moved, length, wide)
             aborted |= packets.await_rest(ctx, at, number, packets.AFTER_HEADER, rank(), size())
         if target == SCATTERED:
             sync()
-            take_some(ctx, slot, place, target, 0, moved)
+            long_moves.take(ctx, slot, place, target, 0, moved)
         return aborted
 
     # wide: what ``_look`` has returned
@@ -274,7 +256,7 @@ def make_advance_receive(
         while parts < come:
             end = min(come * channels.PART_BYTES, wanted)
             there = halves + (begin & (2 * channels.PART_BYTES << log) - 1)
-            take_some(ctx, slot, there, target, begin, end)
+            long_moves.take(ctx, slot, there, target, begin, end)
             parts = come
             begin = end
             if begin < wanted and parts < last:

@@ -12,15 +12,11 @@ One lane finds out what there is to do, and notes what has been done; all thread
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 
-from device_lib.direct import packets, rows, staging, table
+from device_lib.direct import block_jobs, long_moves, packets, rows, staging, table
 from device_lib.direct.grid_rounds import round_bytes
-from device_lib.direct.staged_parts import make_push
-from device_lib.move.layouts import pack_layout
-from device_lib.platform.context import leads_grid
 from device_lib.platform.library import linked
-from device_lib.platform.primitives import device, fence_sys, lane_id, pause, write_packet
+from device_lib.platform.primitives import device, lane_id, pause
 from device_lib.platform.scope import Scope
 from gmpi.contract import channels
 from gmpi.contract.wire import SCATTERED
@@ -117,33 +113,17 @@ def _note(ctx, slot, what, number, at, nbytes, wide_or_parts):
     return 0
 
 
-_push = make_push(pack_layout)
 _look_linked = linked("gmpi_direct_look_send", 5, 8, _look)
 _note_linked = linked("gmpi_direct_note_send", 9, 1, _note)
 
 
-def make_advance_send(scope: Scope, moves: SimpleNamespace | None = None) -> Callable:
-    """For one scope.
-
-    Args:
-        moves: ``push`` and ``put_wide`` of whoever moves the bytes, if not the scope's threads.
-    """
+def make_advance_send(scope: Scope) -> Callable:
+    """For one scope, whose leading warp alone calls (``block_jobs``)."""
     rank = scope.rank
     size = scope.size
     leads = scope.leads
     sync = scope.sync
     broadcast_8 = scope.broadcast_8
-
-    @device
-    def push_bytes(ctx, slot, there, address, begin, nbytes):
-        _push(ctx, slot, there, address, begin, nbytes, rank(), size())
-
-    @device
-    def put_wide_bytes(ctx, to, address, nbytes, wide):
-        packets.put_wide(to, address, nbytes, wide, rank(), size())
-
-    push_some = push_bytes if moves is None else moves.push
-    put_wide = put_wide_bytes if moves is None else moves.put_wide
 
     # wide: what ``_look`` has returned
     @device
@@ -159,25 +139,9 @@ def make_advance_send(scope: Scope, moves: SimpleNamespace | None = None) -> Cal
         """
         begin = parts * channels.PART_BYTES
         end = min(total, begin + round_bytes(log))
-        piece = channels.PART_BYTES
-        if log & channels.STRAIGHT != 0 or leads_grid(ctx):  # all blocks meet after a piece
-            piece = round_bytes(log)
-        to -= begin
-        pushing = True  # nothing wanted: one part without bytes
-        while pushing:
-            nbytes = min(end - begin, piece)
-            push_some(ctx, slot, to + begin, address, begin, nbytes)
-            sync()
-            if leads_grid(ctx):
-                parts += max(1, (nbytes + channels.PART_BYTES - 1) // channels.PART_BYTES)
-            else:
-                parts += piece // channels.PART_BYTES
-            begin += nbytes
-            if leads() and lane_id() == 0:  # the others go on with the next part
-                fence_sys()
-                write_packet(at + channels.FILLED, parts, packets.mark_of(number) << 32)
-            pushing = begin < end
-        return parts
+        piece = channels.PART_BYTES if log & channels.STRAIGHT == 0 else round_bytes(log)
+        long_moves.push(ctx, slot, to - begin, address, begin, end, piece, at, number)
+        return long_moves.parts_before(end)
 
     @device
     def advance_send(ctx, slot, looks):
@@ -204,7 +168,7 @@ def make_advance_send(scope: Scope, moves: SimpleNamespace | None = None) -> Cal
             return False
         packed = (what == _SHORT or what == _WIDE) and parts != staging.NONE
         if packed:
-            push_some(ctx, slot, address, SCATTERED, 0, nbytes)
+            block_jobs.pack(ctx, slot, address, nbytes)
             sync()
         if what == _SHORT:
             packets.put_packets(at, address, nbytes, number, rank(), size())
@@ -212,7 +176,7 @@ def make_advance_send(scope: Scope, moves: SimpleNamespace | None = None) -> Cal
             packets.refresh_rest(at, number, packets.AFTER_FILLED, rank(), size())
         elif what == _WIDE:
             packets.refresh_rest(at, number, packets.AFTER_HEADER, rank(), size())
-            put_wide(ctx, to, address, nbytes, wide)
+            block_jobs.put_wide(ctx, to, address, nbytes, wide)
         else:
             wide = push_round(ctx, slot, number, parts, at, to, address, nbytes, wide)
         sync()

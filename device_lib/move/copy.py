@@ -205,61 +205,89 @@ else:
         _store_words(to + 2 * _WARP_BYTES, a2, b2, left - 2 * _WARP_BYTES)
         _store_words(to + 3 * _WARP_BYTES, a3, b3, left - 3 * _WARP_BYTES)
 
-    def _make_to_staging(stream):
-        @device
-        def to_staging(staging, source, nbytes, rank, size):
-            step = size << 4
+    @device
+    def _store_tail(staging, source, nbytes, rank, size):
+        """Bytes behind the last whole word of staging."""
+        i = (nbytes & ~15) + rank
+        while i < nbytes:
+            store_1(staging + i, load_1(source + i))
+            i += opaque(size)
+
+    @device
+    def _load_tail(target, staging, nbytes, rank, size):
+        i = (nbytes & ~15) + rank
+        while i < nbytes:
+            store_1(target + i, load_1_sys(staging + i))
+            i += opaque(size)
+
+    @device
+    def _to_staging_anywhere(staging, source, nbytes, rank, size):
+        to = staging + (rank << 4)
+        at = source + (rank << 4)
+        end = staging + (nbytes & ~15)
+        while to < end:
+            low, high = gather_16(at)
+            store_16(to, low, high)
+            at += size << 4
+            to += size << 4
+
+    @device
+    def _to_staging(staging, source, nbytes, rank, size):
+        if source & 15 == 0:
             end = staging + (nbytes & ~15)
-            to = staging + (rank << 4)
-            at = source + (rank << 4)
-            if source & 15 == 0:
-                stream(to, at, end, step)
-            else:
-                while to < end:
-                    low, high = gather_16(at)
-                    store_16(to, low, high)
-                    at += step
-                    to += step
-            i = (nbytes & ~15) + rank
-            while i < nbytes:
-                store_1(staging + i, load_1(source + i))
-                i += opaque(size)
-            return 0
+            stream(staging + (rank << 4), source + (rank << 4), end, size << 4)
+        else:
+            _to_staging_anywhere(staging, source, nbytes, rank, size)
+        _store_tail(staging, source, nbytes, rank, size)
+        return 0
 
-        return to_staging
+    @device
+    def _to_staging_lean(staging, source, nbytes, rank, size):
+        _store_tail(staging, source, nbytes, rank, size)
+        lean_stream(staging + (rank << 4), source + (rank << 4), (nbytes >> 4) - rank, size)
+        return 0
 
-    def _make_from_staging(stream, several):
-        """``several``: how a thread copies to a target anywhere."""
+    @device
+    def _to_staging_odd(staging, source, nbytes, rank, size):
+        _to_staging_anywhere(staging, source, nbytes, rank, size)
+        _store_tail(staging, source, nbytes, rank, size)
+        return 0
 
-        @device
-        def from_staging(target, staging, nbytes, rank, size):
-            step = size << 4
-            end = target + (nbytes & ~15)
-            at = staging + (rank << 4)
-            to = target + (rank << 4)
-            if target & 15 == 0:
-                stream(to, at, end, step)
-            else:
-                several(to, at, end, step)
-            i = (nbytes & ~15) + rank
-            while i < nbytes:
-                store_1(target + i, load_1_sys(staging + i))
-                i += opaque(size)
-            return 0
+    @device
+    def _from_staging(target, staging, nbytes, rank, size):
+        to = target + (rank << 4)
+        at = staging + (rank << 4)
+        end = target + (nbytes & ~15)
+        if target & 15 == 0:
+            stream_sys(to, at, end, size << 4)
+        else:
+            scatter_stream(to, at, end, size << 4)
+        _load_tail(target, staging, nbytes, rank, size)
+        return 0
 
-        return from_staging
+    @device
+    def _from_staging_lean(target, staging, nbytes, rank, size):
+        _load_tail(target, staging, nbytes, rank, size)
+        lean_stream_sys(target + (rank << 4), staging + (rank << 4), (nbytes >> 4) - rank, size)
+        return 0
 
-    # Of many threads each has few registers. That is a function of its own, so that no warp saves
-    # registers for the other.
-    _to_staging = linked("gmpi_copy_to_staging", 5, 1, _make_to_staging(stream))
-    _to_staging_lean = linked("gmpi_copy_to_staging_lean", 5, 1, _make_to_staging(lean_stream))
-    _from_staging = linked(
-        "gmpi_copy_from_staging", 5, 1, _make_from_staging(stream_sys, scatter_stream)
-    )
-    _from_staging_lean = linked(
-        "gmpi_copy_from_staging_lean", 5, 1,
-        _make_from_staging(lean_stream_sys, lean_scatter_stream),
-    )  # fmt: skip
+    @device
+    def _from_staging_odd(target, staging, nbytes, rank, size):
+        lean_scatter_stream(
+            target + (rank << 4), staging + (rank << 4), target + (nbytes & ~15), size << 4
+        )
+        _load_tail(target, staging, nbytes, rank, size)
+        return 0
+
+    # Of many threads each has few registers, and what one saves all others save, too: 1024 threads
+    # take 2 us to save and fetch 20 registers each. So what they call most is a function of its
+    # own, which saves none.
+    _to_any = linked("gmpi_copy_to_staging", 5, 1, _to_staging)
+    _to_lean = linked("gmpi_copy_to_staging_lean", 5, 1, _to_staging_lean)
+    _to_odd = linked("gmpi_copy_to_staging_odd", 5, 1, _to_staging_odd)
+    _from_any = linked("gmpi_copy_from_staging", 5, 1, _from_staging)
+    _from_lean = linked("gmpi_copy_from_staging_lean", 5, 1, _from_staging_lean)
+    _from_odd = linked("gmpi_copy_from_staging_odd", 5, 1, _from_staging_odd)
 
     @device
     def copy_to_staging(staging, source, nbytes, rank, size):
@@ -267,15 +295,19 @@ else:
 
         All ``size`` threads of a scope call, each with its ``rank``.
         """
-        if size > FEW_THREADS:
-            _to_staging_lean(staging, source, nbytes, rank, size)
+        if size <= FEW_THREADS:
+            _to_any(staging, source, nbytes, rank, size)
+        elif source & 15 == 0:
+            _to_lean(staging, source, nbytes, rank, size)
         else:
-            _to_staging(staging, source, nbytes, rank, size)
+            _to_odd(staging, source, nbytes, rank, size)
 
     @device
     def copy_from_staging(target, staging, nbytes, rank, size):
         """Copies the calling thread's share of ``nbytes`` from staging to a buffer."""
-        if size > FEW_THREADS:
-            _from_staging_lean(target, staging, nbytes, rank, size)
+        if size <= FEW_THREADS:
+            _from_any(target, staging, nbytes, rank, size)
+        elif target & 15 == 0:
+            _from_lean(target, staging, nbytes, rank, size)
         else:
-            _from_staging(target, staging, nbytes, rank, size)
+            _from_odd(target, staging, nbytes, rank, size)

@@ -6,7 +6,9 @@ Staging is read past L1, where lines of its previous message may still be (``_sy
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib.platform.primitives import device, opaque
+from numba import int32
+
+from device_lib.platform.primitives import device, int64, opaque, uint32
 from device_lib.platform.primitives_cuda import (
     load_1,
     load_4,
@@ -146,36 +148,49 @@ def _make_stream(load):
 
 
 def _make_lean_stream(load):
-    """The same for many threads: four words of each under way."""
+    """The same for many threads, by how many words are left: four of each thread are under way,
+    and no more registers than a function of the library need not save for its caller."""
 
     @device
-    def several(to, at, end, step):
-        ahead = 4 * step
-        a0, b0 = load(at, to < end)
+    def several(to, at, words, size):
+        """
+        Args:
+            words: from the first one of the thread on, less than 2**31.
+            size: threads.
+        """
+        left = int32(words)
+        one = int32(size)
+        step = int64(uint32(one)) << 4
+        a0, b0 = load(at, left > 0)
         at += step
-        a1, b1 = load(at, to + step < end)
+        a1, b1 = load(at, left > one)
         at += step
-        a2, b2 = load(at, to + 2 * step < end)
+        a2, b2 = load(at, left > int32(one << 1))
         at += step
-        a3, b3 = load(at, to + 3 * step < end)
+        a3, b3 = load(at, left > int32(int32(one << 1) + one))
         at += step
-        while to < end:
-            store_16_if(to, a0, b0, to < end)
-            a0, b0 = load(at, to + ahead < end)
+        ahead = int32(left - int32(one << 2))
+        while int32(ahead + int32(one << 2)) > 0:
+            store_16(to, a0, b0)
+            a0, b0 = load(at, ahead > 0)
             at += step
             to += step
-            store_16_if(to, a1, b1, to < end)
-            a1, b1 = load(at, to + ahead < end)
+            ahead = int32(ahead - one)
+            store_16_if(to, a1, b1, int32(ahead + int32(one << 2)) > 0)
+            a1, b1 = load(at, ahead > 0)
             at += step
             to += step
-            store_16_if(to, a2, b2, to < end)
-            a2, b2 = load(at, to + ahead < end)
+            ahead = int32(ahead - one)
+            store_16_if(to, a2, b2, int32(ahead + int32(one << 2)) > 0)
+            a2, b2 = load(at, ahead > 0)
             at += step
             to += step
-            store_16_if(to, a3, b3, to < end)
-            a3, b3 = load(at, to + ahead < end)
+            ahead = int32(ahead - one)
+            store_16_if(to, a3, b3, int32(ahead + int32(one << 2)) > 0)
+            a3, b3 = load(at, ahead > 0)
             at += step
             to += step
+            ahead = int32(ahead - one)
 
     return several
 
