@@ -13,6 +13,7 @@ ones do.
 from __future__ import annotations
 
 from device_lib.direct import packets, receives, registered, rows, table
+from device_lib.direct.grid_rounds import log_of
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64
@@ -70,18 +71,9 @@ def answer(ctx, slot, number, nbytes, place, remote, local):
 
 
 @device
-def _log_of(nbytes):
-    """log2 of the parts of a round that has all of a block."""
-    log = channels.LEAST_ROUND
-    while channels.PART_BYTES << log < nbytes:
-        log += gpu.opaque(1)
-    return log
-
-
-@device
 def announce_place(remote, number, place, nbytes):
     """Says that a block goes straight to a place, relative to our inbox."""
-    log = _log_of(nbytes)
+    log = log_of(nbytes)
     wanted = nbytes | (log | channels.STRAIGHT) << channels.ROUND_SHIFT
     packets.announce(remote, number, place, wanted, 0)
 
@@ -94,7 +86,7 @@ def announce_inbox(remote, number):
 @device
 def expect(ctx, slot, nbytes):
     """Notes in the row of a receive that its block comes straight: its LENGTH."""
-    buffer = receives.USERS_BUFFER | _log_of(nbytes) << receives.LOG_SHIFT
+    buffer = receives.USERS_BUFFER | log_of(nbytes) << receives.LOG_SHIFT
     rows.set_field(ctx, slot, rows.WANTED, nbytes | buffer << rows.LENGTH_BITS)
     return nbytes | ANSWERED
 
@@ -150,7 +142,8 @@ def _note(ctx, slot, what, number, buffer, length, wanted, parts):
             place = int64(0)
             if said & STAGED_ONLY == 0:
                 place = int64(receives.users_place(ctx, slot, wanted))
-            receives.begin_rounds(ctx, slot, number, length, wanted, place)
+            key, sender, inbox, counters = rows.ends_of(ctx, rows.field(ctx, slot, rows.STAMP))
+            receives.begin_rounds(ctx, slot, number, length, wanted, place, sender, inbox)
         return 0
     return receives.note(ctx, slot, what, number, buffer, length, wanted, parts)
 

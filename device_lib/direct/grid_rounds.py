@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from device_lib.platform import primitives as gpu
 from device_lib.platform.primitives import device
-from gmpi.contract.channels import FILLED, PART_BYTES, STRAIGHT
+from gmpi.contract.channels import FILLED, LEAST_ROUND, PART_BYTES, STRAIGHT
 from gmpi.contract.wire import LOW_32
 
 
@@ -32,6 +32,22 @@ def await_part(at, mark, parts, looks):
         looked += 1
         gpu.pause(20)
     return max(come, parts)
+
+
+@device
+def log_of(nbytes):
+    """log2 of the parts of a round that has all of a message, at least as of any round."""
+    log = LEAST_ROUND
+    while PART_BYTES << log < nbytes:
+        log += gpu.opaque(1)
+    return log
+
+
+@device
+def parts_for(nbytes):
+    """How many parts have been pushed with the first bytes of a long message; of one of which
+    nothing is wanted one, too."""
+    return max(1, (nbytes + PART_BYTES - 1) // PART_BYTES)
 
 
 @device

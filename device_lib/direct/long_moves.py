@@ -11,6 +11,7 @@ from __future__ import annotations
 from device_lib.direct import packets
 from device_lib.direct.block_words import GRID, PUSH, TAKE, put_words
 from device_lib.direct.grid_commands import LOOKS, failed_in_grid, give_command, have_arrived
+from device_lib.direct.grid_rounds import parts_for
 from device_lib.direct.staged_parts import make_push, make_take
 from device_lib.move.blocks import pack_any, unpack_any
 from device_lib.platform import primitives as gpu
@@ -19,7 +20,7 @@ from device_lib.platform.library import declared, linked
 from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import warp_lanes, warp_mask
 from gmpi.contract import grid
-from gmpi.contract.channels import FILLED, PART_BYTES
+from gmpi.contract.channels import FILLED
 
 _push_share, _take_share = make_push(pack_any), make_take(unpack_any)
 _do_job = declared("gmpi_direct_do_job", 3, 1)
@@ -41,17 +42,11 @@ def _share_with_grid(ctx, command, a, b, c, d, e):
 
 
 @device
-def parts_before(end):
-    """How many parts have been pushed with the first ``end`` bytes of a long message; of one of
-    which nothing is wanted one, too."""
-    return max(1, (end + PART_BYTES - 1) // PART_BYTES)
-
-
-@device
-def _tell_pushed(at, end, mark):
-    """Tells the receiver so; one thread, after a barrier of those that have stored them."""
+def tell_pushed(at, end, mark):
+    """Tells the receiver that the first ``end`` bytes have been pushed; one thread, after a barrier
+    of those that have stored them."""
     gpu.fence_sys()
-    gpu.write_packet(at + FILLED, parts_before(end), mark << 32)
+    gpu.write_packet(at + FILLED, parts_for(end), mark << 32)
 
 
 @device
@@ -74,7 +69,7 @@ def push_pieces(ctx, begin):
         begin += min(end - begin, piece)
         if gpu.thread_rank() == 0:
             kind, first, mark, unused = gpu.get_block_4(0, 0, 0, 0)
-            _tell_pushed(at, begin, mark)
+            tell_pushed(at, begin, mark)
         pushing = begin < end
 
 
@@ -93,7 +88,7 @@ def _push(ctx, slot, to, address, begin, end, piece, at, mark):
         if leads_grid(ctx) != 0:
             _share_with_grid(ctx, grid.PUSH, slot, to + begin, address, begin, end - begin)
             if gpu.lane_id() == 0:
-                _tell_pushed(at, end, mark)
+                tell_pushed(at, end, mark)
         else:
             put_words(PUSH, begin, mark, 0, slot, to, address)
             if gpu.lane_id() == 0:
@@ -110,7 +105,7 @@ def _push(ctx, slot, to, address, begin, end, piece, at, mark):
         gpu.sync_warp(warp_mask())
         begin += nbytes
         if rank == 0:
-            _tell_pushed(at, begin, mark)
+            tell_pushed(at, begin, mark)
         pushing = begin < end
     return 0
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import own, rows, table
+from device_lib.direct.receives import announce_early
 from device_lib.direct.telling import make_tell
 from device_lib.direct.warp_messages import (
     MANY,
@@ -250,8 +251,11 @@ def make_one_warp(scope: Scope, open_rest: Callable, send_wide: Callable) -> Sim
         elif full:
             handle, row, remote, number = follow()
         if handle != 0:
-            if room > channels.ROOM and leads() and gpu.lane_id() == 0:
-                own.note(ctx, handle)
+            if room > channels.ROOM and leads():
+                if gpu.lane_id() == 0:
+                    own.note(ctx, handle)
+                if room > channels.WIDE_ROOM:
+                    announce_early(ctx, handle, row, address, room)
             return handle
         return open_drawn_linked(ctx, word0, peer_tag, count, room, address, row, remote, number)
 

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_lib.direct import block_jobs, long_moves, packets, registered, rows, staging
-from device_lib.direct.grid_rounds import await_part, end_of_round, parts_of
+from device_lib.direct import block_jobs, long_moves, packets, registered, rows, staging, table
+from device_lib.direct.grid_rounds import await_part, end_of_round, log_of, parts_of
 from device_lib.platform import primitives as gpu
 from device_lib.platform.context import leads_grid
 from device_lib.platform.library import linked
-from device_lib.platform.primitives import device
+from device_lib.platform.primitives import device, int64
 from device_lib.platform.scope import Scope
 from device_lib.proxied.slots import slot_of
 from gmpi.contract import channels
 from gmpi.contract.constants import ERR_TRUNCATE, SUCCESS
+from gmpi.contract.registered import ALIGNMENT
 from gmpi.contract.wire import ERROR_SHIFT, LOW_32, SCATTERED
 
 _NOTHING = 0  # the sender has not come so far
@@ -81,7 +82,7 @@ def _look(ctx, slot, looks):
                 last = end_of_round(parts, log)
                 if parts + (1 << log) == last and last * channels.PART_BYTES < wanted:
                     place = _half(ctx, buffer, last)
-                    _announce(ctx, slot, number, place, log, wanted, last)
+                    _announce(sender, inbox, number, place, log, wanted, last)
                 return _ROUND, number, at, target, buffer, min(come, last), wanted, parts
         looked += 1
         gpu.pause(20)
@@ -96,13 +97,13 @@ def _half(ctx, buffer, first):
 
 
 @device
-def _announce(ctx, slot, number, place, log, wanted, first):
+def _announce(sender, inbox, number, place, log, wanted, first):
     """Says where the round goes that begins with a part; one lane.
 
     Args:
+        sender, inbox: the other end of the channel, and ours.
         log: log2 of its parts, | STRAIGHT.
     """
-    key, sender, inbox, counters = rows.ends_of(ctx, rows.field(ctx, slot, rows.STAMP))
     packets.announce(sender, number, place - inbox, wanted | log << channels.ROUND_SHIFT, first)
 
 
@@ -117,13 +118,14 @@ def users_place(ctx, slot, wanted):
 
 
 @device
-def begin_rounds(ctx, slot, number, length, wanted, place):
+def begin_rounds(ctx, slot, number, length, wanted, place, sender, inbox):
     """Announces the first round, if there is a buffer for it; one lane.
 
     A grid takes several, as far as the message is so long: its rounds are as much longer.
 
     Args:
         place: what ``users_place`` has returned, or 0.
+        sender, inbox: the other end of the channel, and ours.
     """
     buffer = _NO_BUFFER
     log = 0
@@ -131,8 +133,7 @@ def begin_rounds(ctx, slot, number, length, wanted, place):
     if place != 0:
         buffer = USERS_BUFFER
         flag = channels.STRAIGHT
-        while channels.PART_BYTES << channels.LEAST_ROUND + log < wanted:
-            log += gpu.opaque(1)
+        log = log_of(wanted) - channels.LEAST_ROUND
     elif wanted > 0:
         if leads_grid(ctx):
             while (
@@ -150,18 +151,94 @@ def begin_rounds(ctx, slot, number, length, wanted, place):
     buffer |= log << LOG_SHIFT
     if flag == 0:
         place = _half(ctx, buffer, 0)
-    _announce(ctx, slot, number, place, log | flag, wanted, 0)
+    _announce(sender, inbox, number, place, log | flag, wanted, 0)
+    _expect(ctx, slot, length, wanted, buffer)
+
+
+@device
+def _expect(ctx, slot, length, wanted, buffer):
+    """Notes that a message comes in rounds, whose first one has been announced."""
     rows.set_field(ctx, slot, rows.WANTED, wanted | buffer << rows.LENGTH_BITS)
     rows.set_field(ctx, slot, rows.OUTCOME, length)
     rows.set_stage(ctx, slot, rows.ROUNDS)
 
 
 @device
+def _leaves_cell(at, number):
+    """Whether the message that had a slot before needs its announcement no more: then nobody but
+    the receive of this one announces there. One lane."""
+    mark = packets.mark_of(number - channels.DEPTH)
+    low, word = gpu.read_packet(at)
+    pushed = parts_of(at, mark)  # under way together
+    if word >> 32 & LOW_32 != mark:
+        return False
+    return word & LOW_32 != channels.LONG or pushed * channels.PART_BYTES >= low
+
+
+@device
+def _announce_early(ctx, handle, index, target, room):
+    """Announces the user's buffer of a long receive that has just been entered, before its message
+    is known of: so the sender need not wait for it. The leading warp.
+
+    Only where the sender can store there. What is announced and not asked for, for the message is
+    short, must not fall on the next announcement in that cell: hence the fence.
+
+    Args:
+        index: of the channel's row.
+        target: in one piece.
+    """
+    number = handle >> 1 & channels.NUMBERS
+    key, sender, inbox = table.ends_of(ctx, index)
+    place = registered.place_by_warp(ctx, target, room, sender)
+    if gpu.lane_id() == 0 and place != 0 and not packets.refreshed(number):
+        if _leaves_cell(packets.inbox_slot(inbox, number), number):
+            log = log_of(room) | channels.STRAIGHT
+            wanted = room | log << channels.ROUND_SHIFT
+            packets.announce(sender, number, place - inbox, wanted, 0)
+            slot = slot_of(handle)
+            length = rows.field(ctx, slot, rows.LENGTH)
+            rows.set_field(ctx, slot, rows.LENGTH, length | rows.ANNOUNCED)
+            gpu.fence_sys()
+    return 0
+
+
+announce_early = linked("gmpi_direct_announce", 7, 1, _announce_early)
+
+
+@device
+def _is_known(said, wanted):
+    """Whether the sender knows where a message goes.
+
+    Args:
+        said: LENGTH of the receive's row.
+    """
+    return said & rows.ANNOUNCED != 0 and wanted & ALIGNMENT - 1 == 0
+
+
+# wide: what a receive is about
+@device
+def _begin(ctx, slot, number, length, wanted, place, sender, inbox, known):
+    """The length of a long message has come; one lane.
+
+    Args:
+        place, sender, inbox: as of ``begin_rounds``.
+        known: whether the sender knows where it goes.
+    """
+    if known != 0:
+        _expect(ctx, slot, length, wanted, USERS_BUFFER | log_of(wanted) << LOG_SHIFT)
+    else:
+        begin_rounds(ctx, slot, number, length, wanted, place, sender, inbox)
+    return 0
+
+
+@device
 def note(ctx, slot, what, number, buffer, length, wanted, parts):
     """What has been done with a receive; one lane."""
     if what == LENGTH:
-        place = users_place(ctx, slot, wanted)
-        begin_rounds(ctx, slot, number, length, wanted, place)
+        known = _is_known(rows.field(ctx, slot, rows.LENGTH), wanted)
+        place = 0 if known else users_place(ctx, slot, wanted)
+        key, sender, inbox, counters = rows.ends_of(ctx, rows.field(ctx, slot, rows.STAMP))
+        _begin(ctx, slot, number, length, wanted, place, sender, inbox, 1 if known else 0)
         return 0
     if not _is_last(what, wanted, parts):
         rows.set_stage(ctx, slot, rows.ROUNDS + parts)
@@ -196,12 +273,28 @@ _look_linked = linked("gmpi_direct_look_receive", 5, 8, _look)
 _note_linked = linked("gmpi_direct_note_receive", 10, 1, note)
 
 
+_begin_linked = linked("gmpi_direct_begin_long", 11, 1, _begin)
+
+
+# wide: what a receive is about
 @device
-def begin_long(ctx, handle, length, room):
-    """The length of a long message has come for a receive that the caller has just claimed."""
+def begin_long(ctx, handle, target, said, length, sender, inbox):
+    """The length of a long message has come for a receive that the caller has just claimed: whether
+    it goes straight to the user's buffer. The leading warp.
+
+    Args:
+        said: LENGTH of its row.
+    """
     number = handle >> 1 & channels.NUMBERS
-    wanted = min(length, room)
-    _note_linked(ctx, slot_of(handle), LENGTH, number, _NO_BUFFER, length, wanted, 0)
+    wanted = min(length, said & rows.LENGTH_MASK)
+    known = _is_known(said, wanted)
+    place = int64(0)
+    if not known and target != SCATTERED and wanted > 0:
+        place = registered.place_by_warp(ctx, target, wanted, sender)
+    if gpu.lane_id() == 0:
+        slot = slot_of(handle)
+        _begin_linked(ctx, slot, number, length, wanted, place, sender, inbox, 1 if known else 0)
+    return known or place != 0
 
 
 def make_advance_receive(scope: Scope, note: Callable = _note_linked) -> Callable:

@@ -27,7 +27,8 @@ OWNER = 0  # the handle; | TOUCHED; | CLAIMED by a wait, | HELPED by a helper, f
 STAGE = 8  # | index of the channel's row << INDEX_SHIFT
 ADDRESS = 16  # of the user's buffer
 STAMP = 24  # mark of the message's number | index << 32 | the user's call << CALL_SHIFT
-LENGTH = 32  # of a send; room of a receive, bytes; | low half of the datatype << LENGTH_BITS
+# Of a send; room of a receive, bytes; | ANNOUNCED; | low half of the datatype << LENGTH_BITS
+LENGTH = 32
 STAMP_TOO = 40
 OUTCOME = 48  # FINISHED: bytes | error class << ERROR_SHIFT; in rounds of a receive: the length
 WANTED = 56  # of a long receive: bytes to move | staging buffer << LENGTH_BITS; FINISHED: length
@@ -44,7 +45,8 @@ INDEX_MASK = 0xFFFFFF
 
 CALL_SHIFT = 56
 LENGTH_BITS = 48
-LENGTH_MASK = (1 << LENGTH_BITS) - 1
+ANNOUNCED = 1 << LENGTH_BITS - 1  # of a receive: its sender knows where the user's buffer is
+LENGTH_MASK = ANNOUNCED - 1
 
 HELPED = 1 << 62
 # A helper has gone on with it: what it stored must be acquired.

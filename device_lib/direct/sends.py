@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from device_lib.direct import block_jobs, long_moves, packets, rows, staging, table
-from device_lib.direct.grid_rounds import round_bytes
+from device_lib.direct.grid_rounds import parts_for, round_bytes
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, lane_id, pause
 from device_lib.platform.scope import Scope
-from gmpi.contract import channels
+from gmpi.contract import channels, registered
 from gmpi.contract.wire import SCATTERED
 
 _NOTHING = 0  # the receiver has not come so far
@@ -59,13 +59,41 @@ def _look(ctx, slot, looks):
                         return _WIDE, number, buffer, at, to, address, length, wide
         else:
             said, place, wanted = packets.announcement(ours, number, parts)
-            if said:
-                log = wanted >> channels.ROUND_SHIFT
-                wanted &= (1 << channels.ROUND_SHIFT) - 1
-                return _ROUND, number, parts, at, inbox + place, address, min(length, wanted), log
+            log = wanted >> channels.ROUND_SHIFT
+            wanted = min(length, wanted & (1 << channels.ROUND_SHIFT) - 1)
+            if said and may_push(log, wanted):
+                return _ROUND, number, parts, at, inbox + place, address, wanted, log
         looked += 1
         pause(20)
     return _NOTHING, number, parts, at, 0, address, 0, 0
+
+
+@device
+def may_push(log, nbytes):
+    """Whether a message goes where its receiver has announced. The user's buffer was announced
+    before the length was known; where that does not fit, another announcement follows.
+
+    Args:
+        log: what the announcement says of a round's parts.
+        nbytes: that the receiver wants of the message.
+    """
+    return log & channels.STRAIGHT == 0 or nbytes & registered.ALIGNMENT - 1 == 0
+
+
+@device
+def announced_to(cells, number, nbytes):
+    """(bytes that the receiver of a long message wants at once, where) if they go straight to the
+    user's buffer and that has been announced so far, else (0, 0).
+
+    Args:
+        cells: our end of the channel.
+    """
+    said, place, wanted = packets.announcement(cells, number, 0)
+    log = wanted >> channels.ROUND_SHIFT
+    nbytes = min(nbytes, wanted & (1 << channels.ROUND_SHIFT) - 1)
+    if said and log & channels.STRAIGHT != 0 and may_push(log, nbytes):
+        return nbytes, place
+    return 0, 0
 
 
 @device
@@ -141,7 +169,7 @@ def make_advance_send(scope: Scope) -> Callable:
         end = min(total, begin + round_bytes(log))
         piece = channels.PART_BYTES if log & channels.STRAIGHT == 0 else round_bytes(log)
         long_moves.push(ctx, slot, to - begin, address, begin, end, piece, at, number)
-        return long_moves.parts_before(end)
+        return parts_for(end)
 
     @device
     def advance_send(ctx, slot, looks):

@@ -289,7 +289,7 @@ def _claim(ctx, handle, is_for_us):
 
 
 @device
-def _others_are_noted(handle):
+def others_are_noted(handle):
     """``own.are_noted_besides``, the same in all lanes: other warps of the block note theirs
     meanwhile."""
     noted = 1 if own.are_noted_besides(handle) else 0
@@ -300,10 +300,10 @@ def make_take(how: Packets, tell: Callable, take_beyond: Callable | None = None)
     """
     Args:
         tell: what ``telling.make_tell`` returned.
-        take_beyond: (ctx, handle, target, length, origin, credit, slot, mark, nbytes, found) ->
-            what ``take`` returns, and has told: a message that is larger than the user's buffer,
+        take_beyond: (ctx, handle, target, length, origin, credit, slot, mark, nbytes, found, waits)
+            -> what ``take`` returns, and has told: a message that is larger than the user's buffer,
             not in the slot, or for data with gaps. Where the slot and its credit are; the message's
-            mark. Without it such a message is CLAIMED.
+            mark; whether the caller waits. Without it such a message is CLAIMED.
     """
     look, are_easy, store, store_odd, may_be_scattered = how
     is_for_us = _lies_anywhere if may_be_scattered else _lies_in_one_piece
@@ -345,15 +345,16 @@ def make_take(how: Packets, tell: Callable, take_beyond: Callable | None = None)
                 if nbytes > room or (may_be_scattered and target == SCATTERED):
                     if take_beyond is not None:
                         return take_beyond(
-                            ctx, handle, target, length, origin, credit, slot, mark, nbytes, found
-                        )
+                            ctx, handle, target, length, origin, credit, slot, mark, nbytes, found,
+                            (uint32(looks) > 1) & (leave == 0),
+                        )  # fmt: skip
                     break
                 if store_odd(target, nbytes, come, found):
                     state = TAKEN
                     break
             tried = uint32(tried - 1)
             if tried == 0:
-                if not longer or _others_are_noted(handle):
+                if not longer or others_are_noted(handle):
                     if leave != 0:
                         state = NOT_YET
                         if lane == 0:

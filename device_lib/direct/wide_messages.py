@@ -14,22 +14,29 @@ from types import SimpleNamespace
 
 from device_lib.direct import own, packets, rows, staging, table
 from device_lib.direct.claims import CLAIMED, LOST
+from device_lib.direct.grid_rounds import parts_for, parts_of
+from device_lib.direct.long_moves import tell_pushed
 from device_lib.direct.receives import begin_long
+from device_lib.direct.sends import announced_to
 from device_lib.direct.telling import make_tell
 from device_lib.direct.warp_messages import (
     ANY,
+    LOOKS_ALONE,
     TAKEN,
     draw_send,
     free_slots,
     make_take,
     number_of,
+    others_are_noted,
 )
 from device_lib.direct.words import elements, elements_of
+from device_lib.move.copy import copy_to_staging
 from device_lib.move.layouts import layout_of, unpack_layout
 from device_lib.move.mailbox import put_mail, take_mail
 from device_lib.move.message import size_of
 from device_lib.platform import primitives as gpu
-from device_lib.platform.library import parts_of
+from device_lib.platform.context import leads_grid
+from device_lib.platform.library import parts_of as functions_of
 from device_lib.platform.primitives import device, int64, uint32
 from device_lib.platform.scope import ALL_LANES, FULL_WARP, Scope
 from device_lib.proxied import slots
@@ -61,6 +68,9 @@ _SPREAD = 9  # as TAKEN, and the number of its elements comes in place of LENGTH
 # rank has been late, they come together again.
 _LOOKS_FOR_SLOT = 2 if gpu.SIMULATOR else 8
 _LOOKS_SHIFT = 12  # and another one for each 4 KiB
+_LOOKS_FOR_PLACE = 2 if gpu.SIMULATOR else 4
+_LOOKS_FOR_PARTS = 2 if gpu.SIMULATOR else 64  # where others' requests wait, else LOOKS_ALONE
+_TO_USER = -1  # in place of ``mail_word``: to the user's buffer, which has been announced
 
 
 @device
@@ -89,6 +99,35 @@ def _way(nbytes, draws, number, free, local, counters):
     return way, wide
 
 
+@device
+def _await_pushed(handle, slot, mark, nbytes, waits):
+    """Whether all of a long message is in the user's buffer: within a moment, if the caller waits;
+    the leading warp."""
+    parts = parts_for(nbytes)
+    looks = uint32(1)
+    if waits:
+        looks = uint32(_LOOKS_FOR_PARTS if others_are_noted(handle) else LOOKS_ALONE)
+    come = parts_of(slot, int64(mark))
+    while come < parts and looks > 1:
+        gpu.spin()
+        come = parts_of(slot, int64(mark))
+        looks = uint32(looks - 1)
+    return gpu.ballot(ALL_LANES, come < parts) == 0
+
+
+@device
+def _look_for_place(local, number, nbytes):
+    """(bytes that a receiver wants of a long message, where), as ``announced_to``; lane 0. Both
+    ranks of an exchange post, then send: the other one's buffer is announced at this moment."""
+    wanted, place = announced_to(local, number, nbytes)
+    looks = _LOOKS_FOR_PLACE
+    while wanted == 0 and looks > 1:
+        gpu.spin()
+        wanted, place = announced_to(local, number, nbytes)
+        looks -= gpu.opaque(1)
+    return wanted, place
+
+
 def make_wide_messages(scope: Scope) -> SimpleNamespace:
     """For one scope, whose leading warp is full, and all of whose threads call it together."""
     rank = scope.rank
@@ -101,18 +140,26 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
     get_row = scope.get_row
     put_4 = scope.put_4
     get_4 = scope.get_4
-    part = parts_of(scope.name, "gmpi_direct")
+    part = functions_of(scope.name, "gmpi_direct")
     tell = make_tell(scope)
 
     # --- sends ------------------------------------------------------------------------------------
 
     @device
     def carry(address, nbytes, handle, word, place, number):
-        """Has a message moved that is not left: all threads, with what the leading warp has put."""
+        """Has a message moved that is not left: all threads, with what the leading warp has put.
+
+        Args:
+            word: ``mail_word``, or _TO_USER.
+            number: of a message for the user's buffer, the bytes that are wanted.
+        """
         sync_full()  # that is there
         handle, word, place, number = get_4(handle, word, place, number)
         if handle != 0:
-            put_mail(place, address, nbytes, word, int64(rank()), int64(size()))
+            if word == _TO_USER:
+                copy_to_staging(place, address, number, int64(rank()), int64(size()))
+            else:
+                put_mail(place, address, nbytes, word, int64(rank()), int64(size()))
         sync_full()  # the buffer is the caller's again
         return handle, word, place, number
 
@@ -132,6 +179,10 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         sync_full()  # what other threads wrote to the buffer; and before ``put_4``
         way, wide = _way(nbytes, draws, number, free, local, counters)
         handle = 0
+        wanted = 0  # by who has announced the user's buffer
+        place = 0
+        told_at = 0
+        mark = 0
         row = table.row_left(sound, road, draws, at, remote)
         if way == _IN_WIDE_SLOT:
             slot_too = packets.inbox_slot(remote, number)
@@ -143,11 +194,26 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
             # A receiver that has been told holds a staging buffer. So whoever may have to wait for
             # a slot tells it later.
             if way == _LONG and slot >= 0:
-                packets.write_length(packets.inbox_slot(remote, number), nbytes, number)
-                number |= LENGTH_SENT
-            number |= (slot + 1) << SLOT_SHIFT
+                told_at = packets.inbox_slot(remote, number)
+                packets.write_length(told_at, nbytes, number)
+                if leads_grid(ctx) == 0:  # whose blocks are to move it, too
+                    wanted, place = _look_for_place(local, number, nbytes)
+                if wanted > 0:
+                    slots.release(ctx, slot)
+                    handle = slots.error_handle(SUCCESS)
+                    row = _TO_USER
+                    remote += place
+                    mark = packets.mark_of(number)
+                    number = wanted
+                else:
+                    number |= LENGTH_SENT
+            if wanted == 0:
+                number |= (slot + 1) << SLOT_SHIFT
         put_4(handle, row, remote, number)
-        return carry(address, nbytes, handle, row, remote, number)
+        handle, row, remote, number = carry(address, nbytes, handle, row, remote, number)
+        if wanted > 0:
+            tell_pushed(told_at, wanted, mark)
+        return handle, row, remote, number
 
     send_linked = part("send_wide", 7, 4, send_by_leader)
 
@@ -228,11 +294,19 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
 
     # wide: as ``warp_messages.make_take`` says
     @device
-    def take_beyond(ctx, handle, target, length, origin, credit, slot, mark, nbytes, found):
+    def take_beyond(ctx, handle, target, length, origin, credit, slot, mark, nbytes, found, waits):
         room = length & rows.LENGTH_MASK
         low = gpu.shuffle(ALL_LANES, found[0], 0)
-        if nbytes == uint32(channels.LONG) and gpu.lane_id() == 0:
-            begin_long(ctx, handle, low, room)  # the sender waits for it
+        if nbytes == uint32(channels.LONG):
+            before = mark >> 1 & channels.DEPTH - 1
+            sender = credit - before * channels.CELL_BYTES
+            inbox = slot - before * channels.INBOX_SLOT_BYTES
+            straight = begin_long(ctx, handle, target, length, low, sender, inbox)
+            if straight and low <= room and _await_pushed(handle, slot, mark, low, waits):
+                gpu.fence_sys()  # before other threads read what the sender has stored
+                tell(TAKEN, low, length, origin)
+                rows.close_taken(ctx, handle, credit, int64(mark) << 32, gpu.lane_id() == 0)
+                return TAKEN, low, length, origin
         total = low & LOW_32
         mail = packets.wide_mail(total, low >> channels.WIDE_LENGTH_BITS & LOW_32)
         if nbytes < uint32(channels.ALL_OF_IT):

@@ -11,7 +11,9 @@ from common import RANK, SIZE, WORLD, barrier, pattern, raises
 from numba import cuda, int64
 
 import gmpi
+from device_lib.proxied.slots import error_handle
 from gmpi import (
+    GMPI_Barrier,
     GMPI_Irecv,
     GMPI_Irecv_grid,
     GMPI_Isend,
@@ -19,7 +21,7 @@ from gmpi import (
     GMPI_Wait,
     GMPI_Wait_grid,
 )
-from gmpi.contract.channels import STAGED, STAGED_BYTES, WIDE_ROOM
+from gmpi.contract.channels import DEPTH, STAGED, STAGED_BYTES, WIDE_ROOM
 
 NEXT, PREVIOUS = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 TAG = 12
@@ -27,6 +29,7 @@ STRIDE = 97  # of the bytes that kernels read
 ROOM = 1 << 19  # bytes of the arrays
 LONG = WIDE_ROOM + 4096
 PATIENCE_S = 60
+MANY = DEPTH + 3  # messages; more than a channel has slots
 _seeds = itertools.count(0, 10)  # of what is sent: never twice the same
 
 
@@ -63,6 +66,27 @@ def pass_on_by_grid(ctx, out, count, datatype, back, room, to, source, found):
     if begin == 0:
         found[0] = status.nbytes
         found[1] = status.error
+
+
+# wide: a kernel
+@cuda.jit
+def post_all_then_send(ctx, out, back, lengths, rooms, to, source, found):
+    """Many messages, whose receives have been posted before."""
+    receives = cuda.local.array(MANY, int64)
+    sends = cuda.local.array(MANY, int64)
+    for k in range(MANY):
+        receives[k] = GMPI_Irecv(ctx, back[k], rooms[k], gmpi.BYTE, source, TAG, gmpi.COMM_WORLD)
+    GMPI_Barrier(ctx, gmpi.COMM_WORLD)
+    for k in range(MANY):
+        sends[k] = GMPI_Isend(ctx, out[k], lengths[k], gmpi.BYTE, to, TAG, gmpi.COMM_WORLD)
+    for k in range(MANY):
+        status = GMPI_Wait(ctx, receives[k])
+        if cuda.threadIdx.x == 0:
+            found[k, 0] = sends[k]
+            found[k, 1] = status.nbytes
+            found[k, 2] = status.error
+    for k in range(MANY):
+        GMPI_Wait(ctx, sends[k])
 
 
 def _staging(g: gmpi.Context) -> np.ndarray:
@@ -184,6 +208,55 @@ def mapped_by_a_communicator_only(g: gmpi.Context) -> None:
     raises(gmpi.ArgumentError, f"comm is {alone}", lambda: g.register(array, comm=alone))
 
 
+def announced_before_the_message_comes(g: gmpi.Context) -> None:
+    """Receives of registered arrays that are posted first: a long message is over when its Isend
+    returns. Others come all the same: short ones, those of other lengths, and those that find their
+    slot taken."""
+    back = g.zeros((MANY, ROOM), np.uint8)
+    out = cuda.to_device(np.zeros((MANY, ROOM), np.uint8))
+    for some, rest, at_once in (
+        ([LONG] * MANY, [LONG] * MANY, None),  # the first ones on this channel, and the mapping
+        ([LONG] * MANY, [LONG] * MANY, DEPTH),
+        ([ROOM] * MANY, [ROOM] * MANY, DEPTH),
+        ([8, LONG, LONG + 4, 5000, WIDE_ROOM, ROOM], [ROOM], None),
+        ([LONG, 8, LONG], [ROOM, LONG], None),
+        ([8] * MANY, [ROOM] * MANY, DEPTH),
+        ([LONG] * MANY, [ROOM] * MANY, DEPTH),
+        ([LONG, ROOM, 8, LONG + 4], [LONG + 4, LONG, ROOM], None),  # truncated, some of them
+    ):
+        lengths = list(itertools.islice(itertools.cycle(some), MANY))
+        rooms = list(itertools.islice(itertools.cycle(rest), MANY))
+        barrier()
+        seed = next(_seeds)
+        content = [pattern(ROOM, seed + k + MANY * RANK) for k in range(MANY)]
+        out.copy_to_device(np.array(content, np.uint8))
+        back.copy_to_device(np.full((MANY, ROOM), 0xEE, np.uint8))
+        found = cuda.to_device(np.zeros((MANY, 3), np.int64))
+        n = np.array(lengths, np.int64)
+        room = np.array(rooms, np.int64)
+        post_all_then_send[1, 64](
+            g.device, out, back, cuda.to_device(n), cuda.to_device(room), NEXT, PREVIOUS, found
+        )
+        if (room < n).any():
+            raises(gmpi.TruncationError, "", g.synchronize)
+        else:
+            g.synchronize()
+        handles, nbytes, errors = found.copy_to_host().T
+        moved = np.minimum(n, room)
+        assert np.array_equal(nbytes, moved), (nbytes, moved)
+        assert np.array_equal(errors, np.where(room < n, gmpi.ERR_TRUNCATE, gmpi.SUCCESS))
+        for k, row in enumerate(back.copy_to_host()):
+            expected = pattern(ROOM, seed + k + MANY * PREVIOUS)[: moved[k]]
+            assert np.array_equal(row[: moved[k]], expected), k
+            assert (row[moved[k] :] == 0xEE).all(), k
+        if at_once is not None:
+            over = handles == error_handle(gmpi.SUCCESS)
+            assert over[:at_once].all(), over
+    barrier()
+    g.unregister(back)
+
+
 SCENARIOS = [
     straight_to_the_users_buffer, through_staging_else, mapped_by_a_communicator_only,
+    announced_before_the_message_comes,
 ]  # fmt: skip
