@@ -248,14 +248,15 @@ def note(ctx, slot, what, number, buffer, length, wanted, parts):
         staging.give_back(ctx, buffer, log)
     stamp = rows.field(ctx, slot, rows.STAMP)
     room = rows.length_of(ctx, slot)
+    noted = rows.field(ctx, slot, rows.OUTCOME)  # all under way at once
     if what == _ROUND:
-        length = rows.field(ctx, slot, rows.OUTCOME)
+        length = noted
     key, sender, inbox, counters = rows.ends_of(ctx, stamp)
     packets.give_back(sender, number, what == _ROUND)
     error = ERR_TRUNCATE if length > room else SUCCESS
     rows.set_field(ctx, slot, rows.OUTCOME, min(length, room) | error << ERROR_SHIFT)
     rows.set_field(ctx, slot, rows.WANTED, length)
-    rows.set_stage(ctx, slot, rows.FINISHED)
+    rows.set_stage_of(ctx, slot, rows.FINISHED, stamp >> 32 & rows.INDEX_MASK)
     return 0
 
 

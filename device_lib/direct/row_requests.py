@@ -21,7 +21,7 @@ from device_lib.direct.sends import first_stage
 from device_lib.direct.synchronize import make_complete_open
 from device_lib.direct.wide_messages import LENGTH_SENT, SLOT_SHIFT
 from device_lib.direct.words import call_of, elements, length_word, peer_tag_of
-from device_lib.platform.context import leads_block
+from device_lib.platform.context import leads_block, leads_grid
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     SIMULATOR,
@@ -132,7 +132,8 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
                 own.note(ctx, handle)
         stage = broadcast(stage)
         sync()
-        if sends and stage == rows.BEGINS:
+        # A grid's blocks are all here: if the receiver has announced its buffer, they move it now.
+        if sends and (stage == rows.BEGINS or leads_grid(ctx) != 0):
             go_on(ctx, slot, handle)
         return handle
 

@@ -82,8 +82,8 @@ def may_push(log, nbytes):
 
 @device
 def announced_to(cells, number, nbytes):
-    """(bytes that the receiver of a long message wants at once, where) if they go straight to the
-    user's buffer and that has been announced so far, else (0, 0).
+    """(whether the receiver of a long message has announced anything; bytes that it wants, where,
+    if they go straight to the user's buffer, else 0, 0).
 
     Args:
         cells: our end of the channel.
@@ -92,8 +92,8 @@ def announced_to(cells, number, nbytes):
     log = wanted >> channels.ROUND_SHIFT
     nbytes = min(nbytes, wanted & (1 << channels.ROUND_SHIFT) - 1)
     if said and log & channels.STRAIGHT != 0 and may_push(log, nbytes):
-        return nbytes, place
-    return 0, 0
+        return said, nbytes, place
+    return said, 0, 0
 
 
 @device

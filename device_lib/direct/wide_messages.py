@@ -68,8 +68,7 @@ _SPREAD = 9  # as TAKEN, and the number of its elements comes in place of LENGTH
 # rank has been late, they come together again.
 _LOOKS_FOR_SLOT = 2 if gpu.SIMULATOR else 8
 _LOOKS_SHIFT = 12  # and another one for each 4 KiB
-_LOOKS_FOR_PLACE = 2 if gpu.SIMULATOR else 4
-_LOOKS_FOR_PARTS = 2 if gpu.SIMULATOR else 64  # where others' requests wait, else LOOKS_ALONE
+_LOOKS_FOR_PLACE = 2 if gpu.SIMULATOR else 8  # where a receiver has announced its buffer
 _TO_USER = -1  # in place of ``mail_word``: to the user's buffer, which has been announced
 
 
@@ -101,12 +100,10 @@ def _way(nbytes, draws, number, free, local, counters):
 
 @device
 def _await_pushed(handle, slot, mark, nbytes, waits):
-    """Whether all of a long message is in the user's buffer: within a moment, if the caller waits;
-    the leading warp."""
+    """Whether all of a long message is in the user's buffer: within a moment, if the caller waits
+    and its block has no other request that it must go on with. The leading warp."""
     parts = parts_for(nbytes)
-    looks = uint32(1)
-    if waits:
-        looks = uint32(_LOOKS_FOR_PARTS if others_are_noted(handle) else LOOKS_ALONE)
+    looks = uint32(LOOKS_ALONE if waits and not others_are_noted(handle) else 1)
     come = parts_of(slot, int64(mark))
     while come < parts and looks > 1:
         gpu.spin()
@@ -119,11 +116,11 @@ def _await_pushed(handle, slot, mark, nbytes, waits):
 def _look_for_place(local, number, nbytes):
     """(bytes that a receiver wants of a long message, where), as ``announced_to``; lane 0. Both
     ranks of an exchange post, then send: the other one's buffer is announced at this moment."""
-    wanted, place = announced_to(local, number, nbytes)
+    said, wanted, place = announced_to(local, number, nbytes)
     looks = _LOOKS_FOR_PLACE
-    while wanted == 0 and looks > 1:
+    while not said and looks > 1:
         gpu.spin()
-        wanted, place = announced_to(local, number, nbytes)
+        said, wanted, place = announced_to(local, number, nbytes)
         looks -= gpu.opaque(1)
     return wanted, place
 

@@ -214,8 +214,12 @@ def announced_before_the_message_comes(g: gmpi.Context) -> None:
     slot taken."""
     back = g.zeros((MANY, ROOM), np.uint8)
     out = cuda.to_device(np.zeros((MANY, ROOM), np.uint8))
+    until = time.monotonic() + PATIENCE_S
+    staged = True
+    while WORLD.allreduce(staged):
+        assert time.monotonic() < until, "no sender has mapped it"
+        staged, _ = _exchange(g, back[0], LONG, LONG)
     for some, rest, at_once in (
-        ([LONG] * MANY, [LONG] * MANY, None),  # the first ones on this channel, and the mapping
         ([LONG] * MANY, [LONG] * MANY, DEPTH),
         ([ROOM] * MANY, [ROOM] * MANY, DEPTH),
         ([8, LONG, LONG + 4, 5000, WIDE_ROOM, ROOM], [ROOM], None),
