@@ -2,9 +2,10 @@
 
     mpiexec -n 2 python benchmarks/both_ways.py [-m 8:2M] [--threads 256 1024] [--json FILE]
 
-One block on each rank calls GMPI_Isend, GMPI_Irecv and then GMPI_Waitall, or GMPI_Wait of the
-receive and of the send. Time of a whole round by the GPU's clock, on the direct road, from and to
-registered arrays and others. Every payload is checked, in rounds before the timed ones.
+One block on each rank calls GMPI_Isend, GMPI_Irecv and then GMPI_Waitall (waitall), or GMPI_Wait of
+the receive and of the send (waits); or GMPI_Irecv, GMPI_Isend, GMPI_Waitall (posted_first). Time of
+a whole round by the GPU's clock, on the direct road, from and to registered arrays and others.
+Every payload is checked, in rounds before the timed ones.
 """
 
 from __future__ import annotations
@@ -23,20 +24,26 @@ from gmpi import GMPI_Irecv, GMPI_Isend, GMPI_Wait, GMPI_Waitall
 
 SIZES = (8, 1024, 4096, 32768, 65536, 131072, 524288, 2 << 20)
 SMALL_SIZES = (8, 5000, 200000)
+WAYS = "waitall", "waits", "posted_first"
+WAITS, POSTED_FIRST = 1, 2
 
 
 # wide: a kernel
 @cuda.jit
-def measure(ctx, out, back, peer, rounds, skip, all_at_once, checked, cycles, wrong):
+def measure(ctx, out, back, peer, rounds, skip, way, checked, cycles, wrong):
     for i in range(rounds):
         if checked:
             for k in range(cuda.threadIdx.x, out.size, cuda.blockDim.x):
                 out[k] = (k * 7 + i * 13 + 1 - peer) & 0xFF
             cuda.syncthreads()
         begin = gmpi.clock()
-        send = GMPI_Isend(ctx, out, out.size, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
-        receive = GMPI_Irecv(ctx, back, back.size, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
-        if all_at_once:
+        if way == POSTED_FIRST:
+            receive = GMPI_Irecv(ctx, back, back.size, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
+            send = GMPI_Isend(ctx, out, out.size, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
+        else:
+            send = GMPI_Isend(ctx, out, out.size, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
+            receive = GMPI_Irecv(ctx, back, back.size, gmpi.BYTE, peer, 1, gmpi.COMM_WORLD)
+        if way != WAITS:
             GMPI_Waitall(ctx, 2, (send, receive))
         else:
             GMPI_Wait(ctx, receive)
@@ -50,13 +57,13 @@ def measure(ctx, out, back, peer, rounds, skip, all_at_once, checked, cycles, wr
             cuda.syncthreads()
 
 
-def one(g: gmpi.Context, comm: MPI.Comm, case: tuple[int, int, bool, bool]) -> dict[str, float]:
+def one(g: gmpi.Context, comm: MPI.Comm, case: tuple[int, int, bool, int]) -> dict[str, float]:
     """Times of a round in us.
 
     Args:
-        case: bytes, threads, whether the arrays are registered, whether Waitall waits.
+        case: bytes, threads, whether the arrays are registered, which of WAYS.
     """
-    size, threads, registered, all_at_once = case
+    size, threads, registered, way = case
     rounds = 4 if gmpi.SIMULATOR else 1000
     skip = max(1, rounds // 10)
     cycles = cuda.to_device(np.zeros(rounds, np.int64))
@@ -67,7 +74,7 @@ def one(g: gmpi.Context, comm: MPI.Comm, case: tuple[int, int, bool, bool]) -> d
         first = 0 if checked else skip
         comm.Barrier()
         measure[1, threads](
-            g.device, out, back, 1 - comm.rank, some + first, first, all_at_once, checked, cycles,
+            g.device, out, back, 1 - comm.rank, some + first, first, way, checked, cycles,
             wrong,
         )  # fmt: skip
         g.synchronize()
@@ -91,13 +98,13 @@ def main() -> int:
     rows: list[dict[str, Any]] = []
     with gmpi.Context(comm, wildcards=False, **settings) as g:
         if comm.rank == 0:
-            print(f"# us on {place}: bytes, threads, arrays, p50 and p99 of Waitall; of two Waits")
+            print(f"# us on {place}: bytes, threads, arrays, p50 and p99 of {', '.join(WAYS)}")
         for n in args.threads:
             for size in SMALL_SIZES if gmpi.SIMULATOR else SIZES:
                 for registered in (False, True) if low <= size <= high else ():
-                    found = [one(g, comm, (size, n, registered, way)) for way in (True, False)]
+                    found = [one(g, comm, (size, n, registered, way)) for way in range(len(WAYS))]
                     row = {"size": size, "threads": n, "registered": registered}
-                    rows.append({**row, "waitall": found[0], "waits": found[1]})
+                    rows.append({**row, **dict(zip(WAYS, found, strict=True))})
                     if comm.rank == 0:
                         times = "".join(f"{f['p50']:>10.2f}{f['p99']:>10.2f}" for f in found)
                         kind = "registered" if registered else "any"

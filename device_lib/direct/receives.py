@@ -181,7 +181,8 @@ def _announce_early(ctx, handle, index, target, room):
     is known of: so the sender need not wait for it. The leading warp.
 
     Only where the sender can store there. What is announced and not asked for, for the message is
-    short, must not fall on the next announcement in that cell: hence the fence.
+    not long, must not fall on the next announcement in that cell: then a fence comes before the
+    credit (``was_in_vain``).
 
     Args:
         index: of the channel's row.
@@ -198,8 +199,19 @@ def _announce_early(ctx, handle, index, target, room):
             slot = slot_of(handle)
             length = rows.field(ctx, slot, rows.LENGTH)
             rows.set_field(ctx, slot, rows.LENGTH, length | rows.ANNOUNCED)
-            gpu.fence_sys()
     return 0
+
+
+@device
+def was_in_vain(said):
+    """Before anything else is stored in the cell of a receive: nobody has read its early
+    announcement. One lane.
+
+    Args:
+        said: LENGTH of its receive's row.
+    """
+    if said & rows.ANNOUNCED != 0:
+        gpu.fence_sys()
 
 
 announce_early = linked("gmpi_direct_announce", 7, 1, _announce_early)
@@ -217,16 +229,17 @@ def _is_known(said, wanted):
 
 # wide: what a receive is about
 @device
-def _begin(ctx, slot, number, length, wanted, place, sender, inbox, known):
+def _begin(ctx, slot, number, length, wanted, place, sender, inbox, said):
     """The length of a long message has come; one lane.
 
     Args:
         place, sender, inbox: as of ``begin_rounds``.
-        known: whether the sender knows where it goes.
+        said: LENGTH of the receive's row.
     """
-    if known != 0:
+    if _is_known(said, wanted):
         _expect(ctx, slot, length, wanted, USERS_BUFFER | log_of(wanted) << LOG_SHIFT)
     else:
+        was_in_vain(said)
         begin_rounds(ctx, slot, number, length, wanted, place, sender, inbox)
     return 0
 
@@ -235,10 +248,10 @@ def _begin(ctx, slot, number, length, wanted, place, sender, inbox, known):
 def note(ctx, slot, what, number, buffer, length, wanted, parts):
     """What has been done with a receive; one lane."""
     if what == LENGTH:
-        known = _is_known(rows.field(ctx, slot, rows.LENGTH), wanted)
-        place = 0 if known else users_place(ctx, slot, wanted)
+        said = rows.field(ctx, slot, rows.LENGTH)
+        place = 0 if _is_known(said, wanted) else users_place(ctx, slot, wanted)
         key, sender, inbox, counters = rows.ends_of(ctx, rows.field(ctx, slot, rows.STAMP))
-        _begin(ctx, slot, number, length, wanted, place, sender, inbox, 1 if known else 0)
+        _begin(ctx, slot, number, length, wanted, place, sender, inbox, said)
         return 0
     if not _is_last(what, wanted, parts):
         rows.set_stage(ctx, slot, rows.ROUNDS + parts)
@@ -247,10 +260,13 @@ def note(ctx, slot, what, number, buffer, length, wanted, parts):
         log = max(buffer >> LOG_SHIFT, channels.LEAST_ROUND) - channels.LEAST_ROUND
         staging.give_back(ctx, buffer, log)
     stamp = rows.field(ctx, slot, rows.STAMP)
-    room = rows.length_of(ctx, slot)
+    said = rows.field(ctx, slot, rows.LENGTH)
     noted = rows.field(ctx, slot, rows.OUTCOME)  # all under way at once
+    room = said & rows.LENGTH_MASK
     if what == _ROUND:
         length = noted
+    else:
+        was_in_vain(said)
     key, sender, inbox, counters = rows.ends_of(ctx, stamp)
     packets.give_back(sender, number, what == _ROUND)
     error = ERR_TRUNCATE if length > room else SUCCESS
@@ -294,7 +310,7 @@ def begin_long(ctx, handle, target, said, length, sender, inbox):
         place = registered.place_by_warp(ctx, target, wanted, sender)
     if gpu.lane_id() == 0:
         slot = slot_of(handle)
-        _begin_linked(ctx, slot, number, length, wanted, place, sender, inbox, 1 if known else 0)
+        _begin_linked(ctx, slot, number, length, wanted, place, sender, inbox, said)
     return known or place != 0
 
 

@@ -16,7 +16,7 @@ from device_lib.direct import own, packets, rows, staging, table
 from device_lib.direct.claims import CLAIMED, LOST
 from device_lib.direct.grid_rounds import parts_for, parts_of
 from device_lib.direct.long_moves import tell_pushed
-from device_lib.direct.receives import begin_long
+from device_lib.direct.receives import begin_long, was_in_vain
 from device_lib.direct.sends import announced_to
 from device_lib.direct.telling import make_tell
 from device_lib.direct.warp_messages import (
@@ -68,7 +68,7 @@ _SPREAD = 9  # as TAKEN, and the number of its elements comes in place of LENGTH
 # rank has been late, they come together again.
 _LOOKS_FOR_SLOT = 2 if gpu.SIMULATOR else 8
 _LOOKS_SHIFT = 12  # and another one for each 4 KiB
-_LOOKS_FOR_PLACE = 2 if gpu.SIMULATOR else 8  # where a receiver has announced its buffer
+_LOOKS_FOR_PLACE = 2 if gpu.SIMULATOR else 3  # where a receiver has announced its buffer
 _TO_USER = -1  # in place of ``mail_word``: to the user's buffer, which has been announced
 
 
@@ -322,6 +322,8 @@ def make_wide_messages(scope: Scope) -> SimpleNamespace:
         tell(_COMES, total, length, origin)
         if not move(ctx, target, place, total, mail):
             return _CUT_OFF, 0, 0, NO_ORIGIN
+        if gpu.lane_id() == 0:
+            was_in_vain(length)
         rows.close_taken(ctx, handle, credit, int64(mark) << 32, gpu.lane_id() == 0)
         return _COMES, total, length, origin
 
