@@ -12,7 +12,7 @@ ones do.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from device_lib.direct import packets, receives, registered, rows, table
+from device_lib.direct import announcing, packets, receives, registered, rows, table
 from device_lib.direct.grid_rounds import log_of
 from device_lib.platform import primitives as gpu
 from device_lib.platform.library import linked
@@ -86,7 +86,7 @@ def announce_inbox(remote, number):
 @device
 def expect(ctx, slot, nbytes):
     """Notes in the row of a receive that its block comes straight: its LENGTH."""
-    buffer = receives.USERS_BUFFER | log_of(nbytes) << receives.LOG_SHIFT
+    buffer = announcing.USERS_BUFFER | log_of(nbytes) << announcing.LOG_SHIFT
     rows.set_field(ctx, slot, rows.WANTED, nbytes | buffer << rows.LENGTH_BITS)
     return nbytes | ANSWERED
 
@@ -141,9 +141,9 @@ def _note(ctx, slot, what, number, buffer, length, wanted, parts):
         else:
             place = int64(0)
             if said & STAGED_ONLY == 0:
-                place = int64(receives.users_place(ctx, slot, wanted))
+                place = int64(announcing.users_place(ctx, slot, wanted))
             key, sender, inbox, counters = rows.ends_of(ctx, rows.field(ctx, slot, rows.STAMP))
-            receives.begin_rounds(ctx, slot, number, length, wanted, place, sender, inbox)
+            announcing.begin_rounds(ctx, slot, number, length, wanted, place, sender, inbox)
         return 0
     return receives.note(ctx, slot, what, number, buffer, length, wanted, parts)
 

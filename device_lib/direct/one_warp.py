@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from device_lib.direct import own, rows, table
-from device_lib.direct.receives import announce_early
+from device_lib.direct.announcing import announce_early
 from device_lib.direct.telling import make_tell
 from device_lib.direct.warp_messages import (
     MANY,

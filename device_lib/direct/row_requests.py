@@ -132,8 +132,7 @@ def link_row_requests(ask: Callable, help_warp: Callable, groups: SimpleNamespac
                 own.note(ctx, handle)
         stage = broadcast(stage)
         sync()
-        # A grid's blocks are all here: if the receiver has announced its buffer, they move it now.
-        if sends and (stage == rows.BEGINS or leads_grid(ctx) != 0):
+        if sends and (stage == rows.BEGINS or leads_grid(ctx) != 0):  # whose blocks are all here
             go_on(ctx, slot, handle)
         return handle
 

@@ -389,12 +389,6 @@ def is_finished(state):
 @device
 def set_stage(ctx, slot, stage):
     index = field(ctx, slot, STAMP) >> 32 & INDEX_MASK
-    set_stage_of(ctx, slot, stage, index)
-
-
-@device
-def set_stage_of(ctx, slot, stage, index):
-    """The same where the index of the channel's row is known: without a load."""
     set_field(ctx, slot, STAGE, stage | index << INDEX_SHIFT)
 
 

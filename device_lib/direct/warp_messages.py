@@ -366,7 +366,7 @@ def make_take(how: Packets, tell: Callable, take_beyond: Callable | None = None)
         # Without a branch; and the others need not wait until the row is closed.
         tell(state, int64(nbytes), length, origin)
         if may_be_scattered and lane == 0 and length & rows.ANNOUNCED != 0:
-            gpu.fence_sys()  # as ``receives.was_in_vain``
+            gpu.fence_sys()  # as ``announcing.was_in_vain``
         rows.close_taken(ctx, handle, credit, bits, (lane == 0) & (state == TAKEN))
         return state, int64(nbytes), length, origin
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from device_lib.direct import own, packets, rows, staging, table
+from device_lib.direct.announcing import begin_long, was_in_vain
 from device_lib.direct.claims import CLAIMED, LOST
 from device_lib.direct.grid_rounds import parts_for, parts_of
 from device_lib.direct.long_moves import tell_pushed
-from device_lib.direct.receives import begin_long, was_in_vain
 from device_lib.direct.sends import announced_to
 from device_lib.direct.telling import make_tell
 from device_lib.direct.warp_messages import (
