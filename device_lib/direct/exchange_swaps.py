@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from device_lib.direct import packets, receives, rows
+from device_lib.direct import packets, rows
+from device_lib.direct.announcing import LOG_SHIFT
 from device_lib.direct.exchange_blocks import (
     NOT_DRAWN,
     area_of,
@@ -61,7 +62,7 @@ def _may_take(ctx, receive, send, first):
     pushed = rows.stage_of(ctx, send) - rows.ROUNDS
     stage, target, stamp, room = rows.facts(ctx, receive)
     if stage != rows.BEGINS:
-        log = rows.field(ctx, receive, rows.WANTED) >> rows.LENGTH_BITS + receives.LOG_SHIFT
+        log = rows.field(ctx, receive, rows.WANTED) >> rows.LENGTH_BITS + LOG_SHIFT
         return pushed >= end_of_round(stage - rows.ROUNDS, log)
     key, sender, inbox, counters = rows.ends_of(ctx, stamp)
     number = stamp >> 1 & channels.NUMBERS
