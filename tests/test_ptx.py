@@ -58,11 +58,20 @@ def library(compiled: Path) -> dict[str, str]:
     return {p.stem: p.read_text() for p in sorted(compiled.glob("gmpi_*.ptx"))}
 
 
+#: What the leading warp of a block carries out, by the functions of warp scope (``row_requests``).
+LED = [f"gmpi_direct_{name}" for name in (
+    "ask", "complete_open", "finish", "go_on", "help", "open", "report", "tell",
+)]  # fmt: skip
+
+
 def test_what_depends_on_the_scope_is_there_for_both(library: dict[str, str]) -> None:
     for name in library:
         stem, _, scope = name.rpartition("_")
-        if scope in ("block", "warp"):
+        if scope in ("block", "warp") and stem not in LED:
             assert f"{stem}_block" in library and f"{stem}_warp" in library
+    assert {f"{stem}_{scope}" for stem in LED for scope in ("block", "warp")} & set(library) == {
+        f"{stem}_warp" for stem in LED
+    }
     assert {*INLINE, "gmpi_open_any_block", "gmpi_finish_any_warp"} <= set(library)
 
 

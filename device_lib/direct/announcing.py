@@ -99,15 +99,19 @@ def _expect(ctx, slot, length, wanted, buffer):
 
 
 @device
-def _leaves_cell(at, number):
-    """Whether the message that had a slot before needs its announcement no more: then nobody but
-    the receive of this one announces there. One lane."""
-    mark = packets.mark_of(number - channels.DEPTH)
+def _may_announce(at, number):
+    """Whether a receive may announce its user's buffer, by what is in the slot of its message: the
+    length of a long one, or all of the message that had it before, which needs its own announcement
+    no more. One lane."""
+    before = packets.mark_of(number - channels.DEPTH)
     low, word = gpu.read_packet(at)
-    pushed = parts_of(at, mark)  # under way together
-    if word >> 32 & LOW_32 != mark:
+    pushed = parts_of(at, before)  # under way together
+    is_long = word & LOW_32 == channels.LONG
+    if word >> 32 & LOW_32 == packets.mark_of(number):
+        return is_long
+    if word >> 32 & LOW_32 != before:
         return False
-    return word & LOW_32 != channels.LONG or pushed * channels.PART_BYTES >= low
+    return not is_long or pushed * channels.PART_BYTES >= low
 
 
 @device
@@ -127,7 +131,7 @@ def _announce_early(ctx, handle, index, target, room):
     key, sender, inbox = table.ends_of(ctx, index)
     place = registered.place_by_warp(ctx, target, room, sender)
     if gpu.lane_id() == 0 and place != 0 and not packets.refreshed(number):
-        if _leaves_cell(packets.inbox_slot(inbox, number), number):
+        if _may_announce(packets.inbox_slot(inbox, number), number):
             log = log_of(room) | channels.STRAIGHT
             wanted = room | log << channels.ROUND_SHIFT
             packets.announce(sender, number, place - inbox, wanted, 0)
