@@ -14,6 +14,7 @@ from device_lib.platform import primitives as gpu
 from device_lib.platform.context import leads_grid
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import device, int64
+from device_lib.platform.scope import ALL_LANES
 from device_lib.proxied.slots import slot_of
 from gmpi.contract import channels
 from gmpi.contract.registered import ALIGNMENT
@@ -189,11 +190,12 @@ _begin_linked = linked("gmpi_direct_begin_long", 11, 1, begin)
 @device
 def begin_long(ctx, handle, target, said, length, sender, inbox):
     """The length of a long message has come for a receive that the caller has just claimed: whether
-    it goes straight to the user's buffer. The leading warp.
+    it goes straight to the user's buffer. The leading warp, a full one.
 
     Args:
         said: LENGTH of its row.
     """
+    said = gpu.shuffle(ALL_LANES, said, 0)  # who has entered it: others may not see ANNOUNCED yet
     number = handle >> 1 & channels.NUMBERS
     wanted = min(length, said & rows.LENGTH_MASK)
     known = is_known(said, wanted)
