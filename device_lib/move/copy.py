@@ -206,88 +206,71 @@ else:
         _store_words(to + 3 * _WARP_BYTES, a3, b3, left - 3 * _WARP_BYTES)
 
     @device
-    def _store_tail(staging, source, nbytes, rank, size):
-        """Bytes behind the last whole word of staging."""
-        i = (nbytes & ~15) + rank
-        while i < nbytes:
-            store_1(staging + i, load_1(source + i))
-            i += opaque(size)
-
-    @device
-    def _load_tail(target, staging, nbytes, rank, size):
-        i = (nbytes & ~15) + rank
-        while i < nbytes:
-            store_1(target + i, load_1_sys(staging + i))
-            i += opaque(size)
-
-    @device
-    def _to_staging_anywhere(staging, source, nbytes, rank, size):
-        to = staging + (rank << 4)
-        at = source + (rank << 4)
-        end = staging + (nbytes & ~15)
+    def _gather_stream(to, at, end, step):
         while to < end:
             low, high = gather_16(at)
             store_16(to, low, high)
-            at += size << 4
-            to += size << 4
+            at += step
+            to += step
 
-    @device
-    def _to_staging(staging, source, nbytes, rank, size):
-        if source & 15 == 0:
-            end = staging + (nbytes & ~15)
-            stream(staging + (rank << 4), source + (rank << 4), end, size << 4)
-        else:
-            _to_staging_anywhere(staging, source, nbytes, rank, size)
-        _store_tail(staging, source, nbytes, rank, size)
-        return 0
+    def _make_copies(stream, anywhere, lean, odd, load_1, to_user):
+        """(copy by few threads; by many, of a user's address that is a multiple of 16; of others).
 
-    @device
-    def _to_staging_lean(staging, source, nbytes, rank, size):
-        _store_tail(staging, source, nbytes, rank, size)
-        lean_stream(staging + (rank << 4), source + (rank << 4), (nbytes >> 4) - rank, size)
-        return 0
+        Args:
+            stream, anywhere: how a thread copies words from and to multiples of 16, and otherwise.
+            lean, odd: the same with few registers.
+            to_user: whether the target is the user's, else the source is.
+        """
 
-    @device
-    def _to_staging_odd(staging, source, nbytes, rank, size):
-        _to_staging_anywhere(staging, source, nbytes, rank, size)
-        _store_tail(staging, source, nbytes, rank, size)
-        return 0
+        @device
+        def tail(target, source, nbytes, rank, size):
+            """Bytes behind the last whole word."""
+            i = (nbytes & ~15) + rank
+            while i < nbytes:
+                store_1(target + i, load_1(source + i))
+                i += opaque(size)
 
-    @device
-    def _from_staging(target, staging, nbytes, rank, size):
-        to = target + (rank << 4)
-        at = staging + (rank << 4)
-        end = target + (nbytes & ~15)
-        if target & 15 == 0:
-            stream_sys(to, at, end, size << 4)
-        else:
-            scatter_stream(to, at, end, size << 4)
-        _load_tail(target, staging, nbytes, rank, size)
-        return 0
+        @device
+        def copy_any(target, source, nbytes, rank, size):
+            to = target + (rank << 4)
+            at = source + (rank << 4)
+            end = target + (nbytes & ~15)
+            if (target if to_user else source) & 15 == 0:
+                stream(to, at, end, size << 4)
+            else:
+                anywhere(to, at, end, size << 4)
+            tail(target, source, nbytes, rank, size)
+            return 0
 
-    @device
-    def _from_staging_lean(target, staging, nbytes, rank, size):
-        _load_tail(target, staging, nbytes, rank, size)
-        lean_stream_sys(target + (rank << 4), staging + (rank << 4), (nbytes >> 4) - rank, size)
-        return 0
+        @device
+        def copy_lean(target, source, nbytes, rank, size):
+            tail(target, source, nbytes, rank, size)  # first: else its arguments are kept
+            lean(target + (rank << 4), source + (rank << 4), (nbytes >> 4) - rank, size)
+            return 0
 
-    @device
-    def _from_staging_odd(target, staging, nbytes, rank, size):
-        lean_scatter_stream(
-            target + (rank << 4), staging + (rank << 4), target + (nbytes & ~15), size << 4
-        )
-        _load_tail(target, staging, nbytes, rank, size)
-        return 0
+        @device
+        def copy_odd(target, source, nbytes, rank, size):
+            end = target + (nbytes & ~15)
+            odd(target + (rank << 4), source + (rank << 4), end, size << 4)
+            tail(target, source, nbytes, rank, size)
+            return 0
 
-    # Of many threads each has few registers, and what one saves all others save, too: 1024 threads
-    # take 2 us to save and fetch 20 registers each. So what they call most is a function of its
-    # own, which saves none.
-    _to_any = linked("gmpi_copy_to_staging", 5, 1, _to_staging)
-    _to_lean = linked("gmpi_copy_to_staging_lean", 5, 1, _to_staging_lean)
-    _to_odd = linked("gmpi_copy_to_staging_odd", 5, 1, _to_staging_odd)
-    _from_any = linked("gmpi_copy_from_staging", 5, 1, _from_staging)
-    _from_lean = linked("gmpi_copy_from_staging_lean", 5, 1, _from_staging_lean)
-    _from_odd = linked("gmpi_copy_from_staging_odd", 5, 1, _from_staging_odd)
+        return copy_any, copy_lean, copy_odd
+
+    _to = _make_copies(stream, _gather_stream, lean_stream, _gather_stream, load_1, False)
+    _from = _make_copies(
+        stream_sys, scatter_stream, lean_stream_sys, lean_scatter_stream, load_1_sys, True
+    )
+    # Of many threads each has few registers, and what one saves all others save, too
+    # (docs/direct_speed.md). So what they call most is a function of its own, which saves hardly
+    # any.
+    _to_any = linked("gmpi_copy_to_staging", 5, 1, _to[0])
+    _to_lean = linked("gmpi_copy_to_staging_lean", 5, 1, _to[1])
+    _to_odd = linked("gmpi_copy_to_staging_odd", 5, 1, _to[2])
+    _from_any = linked("gmpi_copy_from_staging", 5, 1, _from[0])
+    _from_lean = linked("gmpi_copy_from_staging_lean", 5, 1, _from[1])
+    _from_odd = linked("gmpi_copy_from_staging_odd", 5, 1, _from[2])
+    _LEAN_SHIFT = 34  # log2 of bytes: so many words a thread of ``lean_stream`` can count
 
     @device
     def copy_to_staging(staging, source, nbytes, rank, size):
@@ -297,7 +280,7 @@ else:
         """
         if size <= FEW_THREADS:
             _to_any(staging, source, nbytes, rank, size)
-        elif source & 15 == 0:
+        elif source & 15 == 0 and nbytes >> _LEAN_SHIFT == 0:
             _to_lean(staging, source, nbytes, rank, size)
         else:
             _to_odd(staging, source, nbytes, rank, size)
@@ -307,7 +290,7 @@ else:
         """Copies the calling thread's share of ``nbytes`` from staging to a buffer."""
         if size <= FEW_THREADS:
             _from_any(target, staging, nbytes, rank, size)
-        elif target & 15 == 0:
+        elif target & 15 == 0 and nbytes >> _LEAN_SHIFT == 0:
             _from_lean(target, staging, nbytes, rank, size)
         else:
             _from_odd(target, staging, nbytes, rank, size)
