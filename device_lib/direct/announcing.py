@@ -134,8 +134,7 @@ def _announce_early(ctx, handle, index, target, room):
     if gpu.lane_id() == 0 and place != 0 and not packets.refreshed(number):
         if _may_announce(packets.inbox_slot(inbox, number), number):
             log = log_of(room) | channels.STRAIGHT
-            wanted = room | log << channels.ROUND_SHIFT
-            packets.announce(sender, number, place - inbox, wanted, 0)
+            announce(sender, inbox, number, place, log, room, 0)
             slot = slot_of(handle)
             length = rows.field(ctx, slot, rows.LENGTH)
             rows.set_field(ctx, slot, rows.LENGTH, length | rows.ANNOUNCED)

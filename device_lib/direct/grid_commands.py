@@ -146,8 +146,11 @@ def words():
 
 
 @device
-def failed_in_grid(ctx):
-    """Whether a block's part of a job has ended with an abort; any thread."""
+def await_blocks(ctx):
+    """Waits until all other blocks have done a job: whether one's part has ended with an abort; one
+    thread of the leader."""
+    while have_arrived(ctx, LOOKS) == 0:
+        gpu.pause(40)
     return gpu.load_gpu(row_of(ctx) + grid.FAILED)
 
 
@@ -182,9 +185,7 @@ def _make_share(name: str, execute: Callable) -> Callable:
         failed = gpu.sync_block_or(execute(ctx, kind, a, b, c, d, e))
         aborted = 0
         if gpu.thread_rank() == 0:
-            while have_arrived(ctx, LOOKS) == 0:
-                gpu.pause(40)
-            aborted = failed_in_grid(ctx)
+            aborted = await_blocks(ctx)
         aborted = gpu.broadcast_block(aborted)
         gpu.sync_block()
         return 1 if failed or aborted != 0 else 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from device_lib.direct import packets
 from device_lib.direct.block_words import GRID, PUSH, TAKE, put_words
-from device_lib.direct.grid_commands import LOOKS, failed_in_grid, give_command, have_arrived
+from device_lib.direct.grid_commands import await_blocks, give_command
 from device_lib.direct.grid_rounds import parts_for
 from device_lib.direct.staged_parts import make_push, make_take
 from device_lib.move.blocks import pack_any, unpack_any
@@ -35,9 +35,7 @@ def _share_with_grid(ctx, command, a, b, c, d, e):
     gpu.sync_block()
     failed = 1 if gpu.sync_block_or(_do_job(ctx)) else 0
     if gpu.lane_id() == 0:
-        while have_arrived(ctx, LOOKS) == 0:
-            gpu.pause(40)
-        failed |= failed_in_grid(ctx)
+        failed |= await_blocks(ctx)
     return gpu.shuffle(warp_mask(), failed, 0)
 
 

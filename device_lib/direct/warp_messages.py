@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from device_lib.direct import many_packets, own, packets, rows, table
+from device_lib.direct.announcing import was_in_vain
 from device_lib.direct.claims import CLAIMED, LOST, NOT_YET
 from device_lib.direct.words import peer_tag_of
 from device_lib.move.copy import load_payload, store_bytes, store_words
@@ -365,8 +366,8 @@ def make_take(how: Packets, tell: Callable, take_beyond: Callable | None = None)
             gpu.spin()
         # Without a branch; and the others need not wait until the row is closed.
         tell(state, int64(nbytes), length, origin)
-        if may_be_scattered and lane == 0 and length & rows.ANNOUNCED != 0:
-            gpu.fence_sys()  # as ``announcing.was_in_vain``
+        if may_be_scattered and lane == 0:
+            was_in_vain(length)
         rows.close_taken(ctx, handle, credit, bits, (lane == 0) & (state == TAKEN))
         return state, int64(nbytes), length, origin
 
