@@ -99,13 +99,11 @@ def make_epochs(scope: Scope, tell: Callable) -> SimpleNamespace:
         """GMPI_Win_flush and its kin. Those that are local need no fence: what is stored was loaded
         before, and all threads have met."""
         row = windows.row_of(ctx, place >> 32)
-        wrong = windows.wrong_window(row, place >> 32)
-        if wrong == 0:
-            wrong = windows.wrong_target(row, sign32(place))
+        wrong, ranks = windows.wrong_use(row, place >> 32, sign32(place))
         if wrong == 0 and rank() == 0:
             wrong = aborted(ctx)
         if sync_or(wrong):
-            return tell(ctx, what, wrong, place, 0, 0, 0, windows.ranks_of(row))
+            return tell(ctx, what, wrong, place, 0, 0, 0, ranks)
         if what != w.FLUSH_LOCAL and what != w.FLUSH_LOCAL_ALL:
             fence()
         gpu.spin()

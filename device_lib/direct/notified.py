@@ -96,7 +96,8 @@ def make_notified(scope: Scope, tell: Callable) -> SimpleNamespace:
         row = windows.row_of(ctx, win)
         wrong = 0
         more = 0
-        if windows.wrong_window(row, win) == 0 and windows.wrong_target(row, sign32(place)) == 0:
+        wrong_use, ranks = windows.wrong_use(row, win, sign32(place))
+        if wrong_use == 0:
             wrong, counter, more = _target_counter(ctx, place, index)
         if sync_or(wrong):
             return tell(ctx, what, wrong, place, index, 0, 0, more)

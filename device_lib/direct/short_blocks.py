@@ -244,7 +244,10 @@ def _carry_out(ctx, word0, root_op, sizes, send, recv, send_room, recv_room):
     if takes != 0 and _take(area + turn, number, what, takes, recv, nbytes, log):
         return AFTER_STORES
     gpu.store_gpu_if(row + collectives.SIGNATURE, signature_of(what), lane == 0)
-    known = number + 1 if takes == uint32((1 << ranks) - 1) else number
+    known = number + 1
+    if takes != uint32((1 << ranks) - 1):
+        late = rounds.missing_soon(area, ranks, number, what, lane, FULL_WARP)
+        known = number if gpu.ballot(ALL_LANES, late != 0) != 0 else known
     gpu.store_pair_gpu_if(row + collectives.NUMBER, number + 1, known, lane == 0)
     return SUCCESS
 

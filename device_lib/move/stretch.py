@@ -59,10 +59,11 @@ def put_stretch(target, source, nbytes, rank, size):
     else:
         head = min(-target & _WORD, nbytes)
         body = (nbytes - head) & ~_WORD
+        tail = head + body
         _put_elements(target, source, head, shift, rank, size)
+        _put_elements(target + tail, source + tail, nbytes - tail, shift, rank, size)
+        # Last: what is needed after a call is in registers that all threads must save.
         copy_to_staging(target + head, source + head, body, rank, size)
-        head += body
-        _put_elements(target + head, source + head, nbytes - head, shift, rank, size)
 
 
 @device
@@ -74,7 +75,7 @@ def take_stretch(target, source, nbytes, rank, size):
     else:
         head = min(-source & _WORD, nbytes)
         body = (nbytes - head) & ~_WORD
+        tail = head + body
         _take_elements(target, source, head, shift, rank, size)
+        _take_elements(target + tail, source + tail, nbytes - tail, shift, rank, size)
         copy_from_staging(target + head, source + head, body, rank, size)
-        head += body
-        _take_elements(target + head, source + head, nbytes - head, shift, rank, size)

@@ -257,7 +257,7 @@ def announced_before_the_message_comes(g: gmpi.Context) -> None:
             assert (row[moved[k] :] == 0xEE).all(), k
         if at_once is not None:
             over = handles == _OVER
-            assert over[:at_once].all(), over
+            assert over[:at_once].all(), (lengths, over)
     barrier()
     g.unregister(back)
 
