@@ -20,7 +20,7 @@ from numba import cuda, int64
 
 import gmpi
 from gmpi import (
-    GMPI_Alltoall,
+    GMPI_Alltoall_grid,
     GMPI_Barrier,
     GMPI_Irecv_grid,
     GMPI_Isend_grid,
@@ -94,9 +94,9 @@ def transform(ctx, a, b, t, u, roots, blocks, turned, together, rounds, ns):
     for _ in range(rounds):
         if not together:
             exchange(ctx, rows, columns, parts, places, from_parts, from_places)
-        elif cuda.blockIdx.x == 0:  # all blocks are alike, so one datatype describes them
+        else:  # what goes to the ranks is alike, so one datatype describes it
             part, from_part = parts[0], from_parts[0]
-            GMPI_Alltoall(ctx, rows, 1, part, columns, 1, from_part, gmpi.COMM_WORLD)
+            GMPI_Alltoall_grid(ctx, rows, 1, part, columns, 1, from_part, gmpi.COMM_WORLD)
     if cuda.grid(1) == 0:
         ns[1] = gmpi.timer_ns()
     grid.sync()

@@ -236,6 +236,8 @@ MODELS = {
             "OLD_FLAGS": ("two ranks", WRONG),
             "NEXT_RANK_ONLY": ("three ranks", WRONG),
             "OPENS_EARLY": ("two ranks", WRONG),
+            "OWN_EARLY": ("two ranks", WRONG),
+            "OWN_LATE": ("two ranks", WRONG),
         },
     ),
     # Blocks of exchanges on the direct road.

@@ -22,6 +22,7 @@ from device_lib.direct.block_rounds import (
 )
 from device_lib.direct.collective_waits import AFTER_STORES, NOTHING_DONE
 from device_lib.direct.long_collectives import is_long
+from device_lib.direct.places import place_of
 from device_lib.direct.round_waits import DATA, ENTERED_ONLY, LOOKS
 from device_lib.direct.rounds import is_reducing, kind_of, row_of, signature_of
 from device_lib.direct.transfers import NOT_AT_ONCE
@@ -274,8 +275,8 @@ def make_block_collectives(
             if entered != number:
                 error = wait(ctx, what, number - 1, last, 0, ENTERED_ONLY)
             if error == SUCCESS:
-                out = send if send == SCATTERED else send + shift
-                error, number = transfer(ctx, what, out, recv, nbytes, number)
+                out, back = place_of(slot, send, shift), place_of(slot, recv, 0)
+                error, number = transfer(ctx, what, out, back, nbytes, number)
             going = error == NOT_AT_ONCE
             error = SUCCESS if going else error
             entered = number

@@ -16,10 +16,10 @@ from device_lib.direct.pipeline_waits import (
     missing_piece,
     pack_place,
 )
+from device_lib.direct.places import is_scattered, put_anywhere, put_to_slot, take
 from device_lib.direct.rounds import kind_of, later_word, row_of
 from device_lib.direct.segments import reduce_segment
 from device_lib.move.copy import copy_from_staging, copy_to_staging
-from device_lib.move.stretch import put_stretch
 from device_lib.platform.library import parts_of
 from device_lib.platform.primitives import (
     device,
@@ -61,9 +61,17 @@ def _slot_of(row, place, pipeline, slot, which, source, owner):
     return boxes_of(row, ranks, me, owner) + _slot_at(ranks, slot, pipeline, which, source, owner)
 
 
+@device
+def _any_slot(row, place, pipeline, slot, which):
+    """A slot in our memory, whose source may be any; of a single rank, too."""
+    ranks = place >> RANKS_SHIFT
+    me = place & LOW_32
+    return boxes_of(row, ranks, me, me) + _slot_at(max(ranks, 2), slot, pipeline, which, 0, 1)
+
+
 def make_pipeline(scope: Scope) -> Callable:
-    """(ctx, word of the call, what goes out, where to, bytes, number of the opening, which
-    pipeline, how many) -> 1 where waits were aborted before it was done, else 0."""
+    """(ctx, word of the call, places of what goes out and of what comes back, bytes, number of the
+    opening, which pipeline, how many) -> 1 where waits were aborted before it was done, else 0."""
     rank, size, sync, sync_or = scope.rank, scope.size, scope.sync, scope.sync_or
     late_piece = late_piece_of(scope.name)
 
@@ -157,6 +165,17 @@ def make_pipeline(scope: Scope) -> Callable:
             begin += count * piece
         return aborted
 
+    # wide: the same
+    @device
+    def keep_own(ctx, row, place, target, source, nbytes, pipeline, slot, which):
+        """Moves a piece of what a rank has for itself, both of whose places are scattered, through
+        a slot that all have taken from."""
+        staged = _any_slot(row, place, pipeline, slot, which)
+        sync()
+        put_to_slot(ctx, staged, source, nbytes, rank(), size())
+        sync()
+        take(ctx, target, staged, nbytes, rank(), size())
+
     # wide: what all threads have read already
     @device
     def move_blocks(ctx, row, place, what, send, recv, nbytes, number, pipeline, count):
@@ -175,19 +194,26 @@ def make_pipeline(scope: Scope) -> Callable:
             peer = _next(me, ranks)
             while peer != me:
                 to = _slot_of(row, place, pipeline, slot, which, me, peer)
-                copy_to_staging(to, send + peer * stride + begin, some, rank(), size())
+                put_to_slot(ctx, to, send + peer * stride + begin, some, rank(), size())
                 peer = _next(peer, ranks)
             say(row, place, pipeline, IN, number, turn)
-            own = send + me * stride
-            if own != recv + me * nbytes:  # while the others' is on its way
-                put_stretch(recv + me * nbytes + begin, own + begin, some, rank(), size())
+            own = send + me * stride + begin
+            target = recv + me * nbytes + begin
+            through = is_scattered(own) and is_scattered(target)
+            if not through and own != target:  # while the others' is on its way
+                if is_scattered(target):
+                    take(ctx, target, own, some, rank(), size())
+                else:
+                    put_anywhere(ctx, target, own, some, rank(), size())
             aborted = hear_linked(ctx, what, nbytes, number, pack_place(pipeline, IN, count), turn)
             if aborted == 0:
                 peer = _next(me, ranks)
                 while peer != me:
                     at = _slot_of(row, place, pipeline, slot, which, peer, me)
-                    copy_from_staging(recv + peer * nbytes + begin, at, some, rank(), size())
+                    take(ctx, recv + peer * nbytes + begin, at, some, rank(), size())
                     peer = _next(peer, ranks)
+                if through:
+                    keep_own(ctx, row, place, target, own, some, pipeline, slot, which)
             begin += count * piece
         return aborted
 

@@ -1,7 +1,7 @@
 """Long collectives between the users' arrays: no byte goes through staging.
 
-All threads of all blocks of a rank take part. The ranks meet before, and once more behind
-(``transfers``).
+What goes out may be packed on the way. All threads of all blocks of a rank take part. The ranks
+meet before, and once more behind (``transfers``).
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from device_lib.direct.block_rounds import stride_out
 from device_lib.direct.long_steps import segment_bytes
+from device_lib.direct.places import put_anywhere
 from device_lib.direct.rounds import kind_of, row_of, turn_of
 from device_lib.direct.segments import reduce_segment
-from device_lib.move.stretch import put_stretch
 from device_lib.platform.library import linked
 from device_lib.platform.primitives import block_id, device, load_8, load_16, opaque
 from gmpi.contract.collectives import ALLREDUCE, AREA, INBOX_BYTES, RANKS_SHIFT
@@ -45,7 +45,7 @@ def _move(ctx, what, send, recv, nbytes, number, rank, size):
             at = opened + peer * INBOX_BYTES + RECV_PACKET * PACKET_BYTES
             target = load_8(at) + me * nbytes
         if target != source:
-            put_stretch(target, source, nbytes, rank, size)
+            put_anywhere(ctx, target, source, nbytes, rank, size)
         peer += 1
         if peer >= ranks:
             peer = 0

@@ -14,6 +14,7 @@ from device_lib.direct.grid_commands import share_transfer, shares_of
 from device_lib.direct.long_collectives import call_of
 from device_lib.direct.long_steps import area_of
 from device_lib.direct.pipelines import OF_SCOPE
+from device_lib.direct.places import address_in, is_scattered
 from device_lib.direct.registered import place_anywhere
 from device_lib.direct.round_waits import ENTERED_ONLY, LOOKS
 from device_lib.direct.rounds import (
@@ -32,9 +33,10 @@ from device_lib.platform.scope import Scope
 from gmpi.contract import collectives, pipelines
 from gmpi.contract.constants import ERR_OTHER, SUCCESS
 from gmpi.contract.grid import TRANSFER
+from gmpi.contract.layouts import LAYOUT_RECV, LAYOUT_SEND
 from gmpi.contract.pipelines import (
+    AT_ONCE,
     BLOCKS_MASK,
-    IN_ONE_PIECE,
     NUMBER_SHIFT,
     OFFERED_SHIFT,
     PIPELINES,
@@ -42,17 +44,20 @@ from gmpi.contract.pipelines import (
     SEND_PACKET,
     STRAIGHT,
 )
-from gmpi.contract.wire import CONTROL_ABORT, LOW_32, OP_FAULT, PACKET_BYTES, SCATTERED
+from gmpi.contract.wire import CONTROL_ABORT, LOW_32, OP_FAULT, PACKET_BYTES
 
-NOT_AT_ONCE = -5  # in place of an error class: a rank has a buffer that is not in one piece
+NOT_AT_ONCE = -5  # in place of an error class: a rank has a buffer that not all blocks can move
 
 _pipelines_of = device(pipelines.pipelines_of)
 
 
 @device
-def _is_in_one_piece(address):
-    """Whether others may reach it, or all blocks: shared memory goes in rounds or chunks."""
-    return address != SCATTERED and gpu.memory_space(address) == 0
+def _may_be_moved(ctx, what, place, direction):
+    """Whether all blocks reach what is at a place: shared memory goes in rounds or chunks. So does
+    what is reduced and not in one piece."""
+    if is_scattered(place) and kind_of(what) == collectives.ALLREDUCE:
+        return False
+    return gpu.memory_space(address_in(ctx, place, direction)) == 0
 
 
 @device
@@ -86,7 +91,7 @@ def _put_places(ctx, row, place, what, number, send, recv, nbytes, rank, size):
     lacks = (
         (send | recv) & 15 != 0
         if reduces
-        else send == recv and kind_of(what) == collectives.ALLTOALL
+        else is_scattered(recv) or (send == recv and kind_of(what) == collectives.ALLTOALL)
     )
     later = later_word(number)
     missing = 0
@@ -126,7 +131,7 @@ def _find_buffers(row, place, number, rank, size):
 def _offer_of_all(area, ranks, number, nbytes):
     """(what all ranks have, of what they have offered; NOBODY, or a rank with other bytes; how many
     it has); any thread, after the round."""
-    offer = BLOCKS_MASK | IN_ONE_PIECE | STRAIGHT
+    offer = BLOCKS_MASK | AT_ONCE | STRAIGHT
     other = NOBODY
     theirs = 0
     source = 0
@@ -135,7 +140,7 @@ def _offer_of_all(area, ranks, number, nbytes):
             area + turn_of(number, ranks) + source * collectives.INBOX_BYTES
         )
         blocks = min(offer & BLOCKS_MASK, low & BLOCKS_MASK)
-        offer = offer & low & (IN_ONE_PIECE | STRAIGHT) | blocks
+        offer = offer & low & (AT_ONCE | STRAIGHT) | blocks
         if low >> OFFERED_SHIFT != nbytes:
             other = source
             theirs = low >> OFFERED_SHIFT
@@ -144,9 +149,9 @@ def _offer_of_all(area, ranks, number, nbytes):
 
 
 def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
-    """For one scope: (ctx, word of the call, what goes out, where to, bytes, number
-    of the next round) -> (error class or NOT_AT_ONCE, number of the next round). All ranks have
-    entered the round before.
+    """For one scope: (ctx, word of the call, places of what goes out and of what comes back, bytes,
+    number of the next round) -> (error class or NOT_AT_ONCE, number of the next round). All ranks
+    have entered the round before.
 
     Args:
         make_wait: ``make_round_waits``.
@@ -188,9 +193,10 @@ def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
         ranks = place >> collectives.RANKS_SHIFT
         blocks = int64(gpu.grid_blocks()) if shares(ctx) else int64(1)
         offer = min(blocks, PIPELINES) | nbytes << OFFERED_SHIFT
-        if _is_in_one_piece(send) and _is_in_one_piece(recv):
+        going = _may_be_moved(ctx, what, send, LAYOUT_SEND)
+        if going and _may_be_moved(ctx, what, recv, LAYOUT_RECV):
             missing = _put_places(ctx, row, place, what, number, send, recv, nbytes, rank(), size())
-            offer |= IN_ONE_PIECE if sync_or(missing) else IN_ONE_PIECE | STRAIGHT
+            offer |= AT_ONCE if sync_or(missing) else AT_ONCE | STRAIGHT
         else:
             sync()  # what its own threads have stored
         error = meet(ctx, what, number, nbytes, offer)
@@ -203,7 +209,7 @@ def make_transfer(scope: Scope, make_wait: Callable) -> Callable:
                 tell(ctx, OP_FAULT, what, other, ours, call_of(what, theirs))
             sync()
             return ERR_OTHER, number + 1
-        if offer & IN_ONE_PIECE == 0:
+        if offer & AT_ONCE == 0:
             sync()  # all have read the offers: what is stored next may have others write there
             return NOT_AT_ONCE, number + 1
         count = int64(0)

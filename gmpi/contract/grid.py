@@ -30,6 +30,6 @@ RESULT = 0  # of the call: six words
 PUSH = 1  # bytes of a send, to where the receiver has said: slot, where to, buffer, begin, bytes
 TAKE = 2  # bytes of a receive from staging: slot, staging, buffer, begin, end
 COLLECT = 3  # a step of a long collective: word of the call, step and slot, buffer, begin, bytes
-# A long collective at once (``pipelines.py``): word of the call, what goes out, where to, bytes,
-# number of the opening and pipelines.
+# A long collective at once (``pipelines.py``): word of the call, what goes out and where to
+# (``device_lib/direct/places.py``), bytes, number of the opening and pipelines.
 TRANSFER = 4

@@ -1,14 +1,19 @@
-"""The bytes of long collectives whose buffers lie in one piece: Allreduce, Allgather, Alltoall.
+"""The bytes of long collectives at once: Allreduce, Allgather, Alltoall.
 
 **Opening.** All ranks enter a round (``collectives.py``) in which each tells each other one what it
 has: packet 0 brings an *offer*, packets 1 and 2 where its buffers are for the other rank, relative
 to its own area. All ranks have all offers then, and come to the same answer:
 
 * *Straight*, where all of them can: each stores to, and loads from, the users' buffers, which are
-  registered arrays that the others have mapped (``registered.py``). They meet once more at the end.
-* Through *pipelines* else, if all buffers lie in one piece. As many as the rank with the fewest
-  blocks has blocks. Block b of each rank works with block b of the others, and with nobody else.
+  registered arrays that the others have mapped (``registered.py``), and lie in one piece. They meet
+  once more at the end.
+* Through *pipelines* else, if all blocks of all ranks reach their buffers. As many as the rank with
+  the fewest blocks has blocks. Block b of each rank works with block b of the others, and with
+  nobody else.
 * Not at all: in rounds, or in chunks.
+
+What is not in one piece is packed where it is stored, and unpacked where it is taken; what an
+Allreduce has must be in one piece.
 
 **A pipeline** has two *slots* for each other rank, in the memory of the boxes of chunks, and two
 *flags* for it. A message is cut into pieces, which go to the pipelines in turn. Who has stored a
@@ -20,6 +25,8 @@ slot is ever given back:
   It stores a result when it has all pieces for it; so all have taken the result before.
 * In an Allgather or Alltoall the two slots take pieces in turn. A rank stores piece k when it has
   piece k - 1 of all others; so all have taken piece k - 2.
+* Where a rank has taken piece k, and has not told of piece k + 1, nobody stores to the slots that
+  piece k was in. There it packs a piece of its own block, which it unpacks at once.
 
 The next opening begins when all blocks of a rank are done, so no flag of a former call is waited
 for, and no slot in use. See ``tests/model/pipelines.pml``.
@@ -41,10 +48,10 @@ PLACES = 2 * PACKET_BYTES
 TARGET = PACKET_BYTES  # where to, behind where from
 
 # --- an offer -------------------------------------------------------------------------------------
-#   blocks | IN_ONE_PIECE | STRAIGHT | bytes of the call << OFFERED_SHIFT: a signature has only the
+#   blocks | AT_ONCE | STRAIGHT | bytes of the call << OFFERED_SHIFT: a signature has only the
 #   lower bits of the amount
 BLOCKS_MASK = 0xFFFF
-IN_ONE_PIECE = 1 << 16
+AT_ONCE = 1 << 16  # all blocks can move what is in the buffers
 STRAIGHT = 1 << 17  # every other rank has mapped what it needs
 OFFERED_SHIFT = 18
 SEND_PACKET = 1

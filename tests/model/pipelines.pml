@@ -9,7 +9,8 @@
  *     Allreduce   in each turn each stores a piece to the slot IN of all others, and says so; hears
  *                 all; reduces, stores a result to the slots OUT, and says so; hears all; takes them.
  *     blocks      in each turn each stores a piece to one of its two slots at all others, the one that
- *                 it has not used just before, and says so; hears all; takes theirs.
+ *                 it has not used just before, and says so; hears all; takes theirs. Then its own
+ *                 piece goes through a slot that it has taken from.
  *
  * Who says something stores the number of the opening and of the turn. Nobody waits after the last
  * turn, and nothing is given back.
@@ -29,6 +30,8 @@ byte mutation; /* MUTATION in the environment: what is taken away; 0: nothing */
 #define OLD_FLAGS 8       /* flags without the number of the opening */
 #define NEXT_RANK_ONLY 9  /* one of the others is heard */
 #define OPENS_EARLY 10    /* the next round is entered before the last turn's bytes have been taken */
+#define OWN_EARLY 11      /* the own piece is packed to a slot before that has been taken from */
+#define OWN_LATE 12       /* it is, after the next piece has been announced */
 
 #define IF(name) (mutation == name)
 
@@ -42,6 +45,7 @@ byte mutation; /* MUTATION in the environment: what is taken away; 0: nothing */
 #define TURNS 3
 #endif
 #define NOTHING 255
+#define OWN 254
 #define STRAIGHT 0
 #define ALLREDUCE 1
 #define BLOCKS 2
@@ -105,6 +109,11 @@ inline read(which, what) {
     od
 }
 
+inline keep(which) {
+    slots[AT(which, me, NEXT)] = OWN;
+    assert(slots[AT(which, me, NEXT)] == OWN)
+}
+
 inline straight() {
     peer = 0;
     do
@@ -129,7 +138,7 @@ inline straight() {
 
 proctype Rank(byte me) {
     byte call, turn, piece, peer, round;
-    bool early, stored, owed;
+    bool early, stored, owed, own;
     for (call : 0 .. CALLS - 1) {
         atomic {
             if
@@ -184,12 +193,19 @@ proctype Rank(byte me) {
                     fi;
                     say(IN);
                     if :: IF(STORES_LATE) -> store(turn & 1, piece) :: else fi;
+                    if :: own -> keep(1 - (turn & 1)); own = 0 :: else fi;
+                    if :: IF(OWN_EARLY) -> keep(turn & 1) :: else fi;
                     hear(IN);
                     if
                     :: IF(OPENS_EARLY) && turn == turns[call] -> enter(); early = 1
                     :: else
                     fi;
-                    read((IF(ONE_SLOT) -> 0 : turn & 1), piece)
+                    read((IF(ONE_SLOT) -> 0 : turn & 1), piece);
+                    if
+                    :: IF(OWN_LATE) && turn < turns[call] -> own = 1
+                    :: IF(OWN_EARLY)
+                    :: else -> keep((IF(ONE_SLOT) -> 0 : turn & 1))
+                    fi
                 fi;
                 turn++
             :: else -> break

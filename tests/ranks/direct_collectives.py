@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pipeline_endings
 import pipelines
 from common import RANK, SIZE, WORLD, barrier, end, every_shape, pattern, raises, run
 from mpi4py import MPI
@@ -369,7 +370,7 @@ def main() -> None:
         run(SCENARIOS, g)
         assert g.pending == []
     if not any(word.isidentifier() for word in sys.argv[1:]):
-        run([aborted, *pipelines.ENDINGS])
+        run([aborted, *pipeline_endings.ENDINGS])
     end()
 
 

@@ -4,22 +4,18 @@ these, whose chunks are short."""
 from __future__ import annotations
 
 import contextlib
-import re
-import threading
 import time
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import RANK, SIZE, TIME_FACTOR, WORLD, barrier, every_shape, pattern, raises, same
+from common import RANK, SIZE, WORLD, barrier, every_shape, pattern, same
 from mpi4py import MPI
 from numba import cuda
 
 import gmpi
-from gmpi.contract.collectives import AREA, CHUNK, LONG, area_bytes
+from gmpi.contract.collectives import AREA, LONG, area_bytes
 from gmpi.contract.pipelines import flags_bytes
 from gmpi.contract.wire import DEVICE_COLLECTIVES
-from gmpi.lifetime import watchdog
 
 ALLREDUCE, ALLGATHER, ALLTOALL = range(3)
 CALLS = {ALLREDUCE: "Allreduce", ALLGATHER: "Allgather", ALLTOALL: "Alltoall"}
@@ -78,7 +74,7 @@ class Case(NamedTuple):
         kind: which of KINDS.
         skews: bytes past a multiple of 64 at which the buffers begin.
         registered: whether they are registered arrays.
-        step: elements apart, of a derived datatype where there is more than one.
+        steps: elements apart, of what goes out and of what comes back: 1, or of a derived datatype.
     """
 
     call: int
@@ -88,7 +84,7 @@ class Case(NamedTuple):
     skews: tuple[int, int] = (0, 0)
     registered: bool = False
     shape: tuple[str, int, int] = SHAPES[1]
-    step: int = 1
+    steps: tuple[int, int] = (1, 1)
 
 
 def _elements(n: int, seed: int, dtype: Any) -> np.ndarray:
@@ -115,16 +111,29 @@ class Arrays:
         return whole, out, back
 
 
-def _apart(data: np.ndarray, step: int) -> np.ndarray:
-    wide = np.zeros(len(data) * step, data.dtype)
-    wide[::step] = data
-    return wide
+def _spread(area: np.ndarray, data: np.ndarray, step: int) -> None:
+    """Puts elements into bytes, so many apart; what is between them stays."""
+    area.view(data.dtype)[: len(data) * step : step] = data
+
+
+def _commit(g: gmpi.Context, stack: contextlib.ExitStack, kind: int, step: int) -> int:
+    """A datatype of one element, and of room for more."""
+    datatype, dtype = KINDS[kind][:2]
+    if step == 1:
+        return int(datatype)
+    size = np.dtype(dtype).itemsize
+    element = next(d for d in (MPI.DOUBLE, MPI.UINT8_T, MPI.INT32_T) if d.Get_size() == size)
+    derived = element.Create_resized(0, size * step).Commit()
+    stack.callback(derived.Free)
+    handle = g.commit(derived)
+    stack.callback(g.free, handle)
+    return handle
 
 
 # long: a call and all that is to be compared
 def carry_out(g: gmpi.Context, arrays: Arrays, c: Case, seed: int) -> bool:
     """One call; whether it has gone straight between the arrays of the users."""
-    datatype, dtype, op, combine = KINDS[c.kind]
+    dtype, op, combine = KINDS[c.kind][1:]
     n, size = c.count, np.dtype(dtype).itemsize
     given, got = n * (SIZE if c.call == ALLTOALL else 1), n * (1 if c.call == ALLREDUCE else SIZE)
     everybody = [_elements(given, seed + r, dtype) for r in range(SIZE)]
@@ -136,51 +145,32 @@ def carry_out(g: gmpi.Context, arrays: Arrays, c: Case, seed: int) -> bool:
         expected = np.concatenate(everybody)
     else:
         expected = np.concatenate([data[n * RANK : n * RANK + n] for data in everybody])
-    whole, out, back = arrays.take(c, (given * size, got * size * c.step))
+    lengths = given * size * c.steps[0], got * size * c.steps[1]
+    whole, out, back = arrays.take(c, lengths)
     content = np.full(2 * arrays.half, POISON, np.uint8)
-    at = GUARD + c.skews[0]
-    content[at : at + given * size] = everybody[RANK].view(np.uint8)
-    to = arrays.half + GUARD + c.skews[1]
-    filled = np.full(got * size * c.step, POISON, np.uint8)
+    at, to = GUARD + c.skews[0], arrays.half + GUARD + c.skews[1]
+    _spread(content[at : at + lengths[0]], everybody[RANK], c.steps[0])
     if c.in_place:
-        begin = n * size * RANK * c.step if c.call == ALLGATHER else 0
-        mine = _apart(everybody[RANK], c.step).view(np.uint8)
-        filled[begin : begin + mine.size] = mine
-    content[to : to + filled.size] = filled
+        begin = to + (n * size * RANK * c.steps[1] if c.call == ALLGATHER else 0)
+        end = begin + everybody[RANK].nbytes * c.steps[1]
+        _spread(content[begin:end], everybody[RANK], c.steps[1])
     whole.copy_to_device(content)
-    received = datatype
-    kind = None
-    if c.step > 1:
-        element = next(d for d in (MPI.DOUBLE, MPI.UINT8_T, MPI.INT32_T) if d.Get_size() == size)
-        kind = element.Create_resized(0, size * c.step).Commit()
-        received = g.commit(kind)
     scope, blocks, threads = c.shape
     errors = cuda.to_device(np.full(blocks * threads, -1, np.int64))
     flags = _flags(g)
-    barrier()
-    KERNELS[scope][blocks, threads](
-        g.device, c.call, c.in_place, out, n, datatype, back, received, op, errors
-    )
-    g.synchronize()
+    with contextlib.ExitStack() as stack:
+        datatype, received = (_commit(g, stack, c.kind, step) for step in c.steps)
+        barrier()
+        KERNELS[scope][blocks, threads](
+            g.device, c.call, c.in_place, out, n, datatype, back, received, op, errors
+        )
+        g.synchronize()
     assert not errors.copy_to_host().any(), (c, errors.copy_to_host())
-    found = whole.copy_to_host()
-    what = f"{CALLS[c.call]}, {c}"
-    came = found[to : to + filled.size].view(dtype) if c.step == 1 else None
-    if came is None:
-        came = np.frombuffer(found[to : to + filled.size].tobytes(), dtype)[:: c.step]
-    same(came.view(np.uint8) if c.step == 1 else came, _seen(expected, c.step), what)
-    found[to : to + filled.size] = content[to : to + filled.size]
-    same(found, content, f"{what}: what is beside")
-    if kind is not None:
-        g.free(received)
-        kind.Free()
+    # Of what comes back all bits, and of all that is beside it.
+    _spread(content[to : to + lengths[1]], expected, c.steps[1])
+    same(whole.copy_to_host(), content, f"{CALLS[c.call]}, {c}")
     barrier()
     return bool(np.array_equal(flags, _flags(g)))
-
-
-def _seen(expected: np.ndarray, step: int) -> np.ndarray:
-    """As it is compared: all bits of what lies in one piece."""
-    return expected.view(np.uint8) if step == 1 else expected
 
 
 def _flags(g: gmpi.Context) -> np.ndarray:
@@ -189,13 +179,9 @@ def _flags(g: gmpi.Context) -> np.ndarray:
     return g._memory.fetch(area + area_bytes(SIZE), flags_bytes(SIZE))
 
 
-def _is_long(g: gmpi.Context) -> bool:
-    return bool(g._memory.read_device(DEVICE_COLLECTIVES + CHUNK, 8).view(np.int64)[0])
-
-
 def straight_between_arrays(g: gmpi.Context) -> None:
     """Registered ones, once all have mapped them: no byte goes through staging."""
-    arrays = Arrays(g, SIZE * (LONG + 4096))
+    arrays = Arrays(g, 2 * SIZE * (LONG + 4096))
     n = LONG // 8 + 5
     until = time.monotonic() + PATIENCE_S
     seed = 1000
@@ -211,6 +197,9 @@ def straight_between_arrays(g: gmpi.Context) -> None:
         (first._replace(count=LONG + 29, kind=3), True),
         (first._replace(call=ALLGATHER, skews=(3 * RANK, 0)), True),
         (first._replace(call=ALLTOALL, skews=(0, 8)), True),
+        # What goes out is packed on the way; what comes back is unpacked from a slot.
+        (first._replace(call=ALLTOALL, steps=(2, 1)), True),
+        (first._replace(call=ALLTOALL, steps=(2 if RANK else 1, 2 - bool(RANK))), False),
         # What comes would fall on what goes out, or cannot be moved by words.
         (first._replace(call=ALLTOALL, in_place=True), SIZE == 1),
         (first._replace(skews=(8 * (RANK == 0), 0)), False),
@@ -222,6 +211,8 @@ def straight_between_arrays(g: gmpi.Context) -> None:
             (first._replace(call=ALLTOALL, count=LONG + 13, kind=3, skews=(1, 6)), True),
             (first._replace(shape=mixed), True),
             (first._replace(call=ALLGATHER, shape=SHAPES[4]), True),
+            (first._replace(call=ALLGATHER, steps=(2, 1), shape=mixed), True),
+            (first._replace(call=ALLTOALL, steps=(2, 1), shape=SHAPES[4]), True),
         ]
     for case, expected in cases:
         seed += SIZE
@@ -248,20 +239,45 @@ def through_pipelines(g: gmpi.Context) -> None:
         assert not straight or SIZE == 1, case
 
 
-def datatypes_on_one_rank(g: gmpi.Context) -> None:
-    """Then all of them take rounds, or chunks; as what is short does."""
+def datatypes_through_pipelines(g: gmpi.Context) -> None:
+    """On one side and on both, on some ranks and on all, of one turn and of several: a rank's own
+    block goes straight from one side to the other, or through a slot."""
+    arrays = Arrays(g, 3 * SIZE * (3 * LONG + 4096))
+    mixed = SHAPES[0] if RANK == SIZE - 1 else SHAPES[1]
+    n = LONG // 8 + 7
+    cases = [
+        Case(ALLTOALL, n, steps=(1, 2) if RANK == 0 else (1, 1)),
+        Case(ALLTOALL, 5 * LONG // 16 + 1, steps=(2, 3), shape=SHAPES[0]),
+        Case(ALLGATHER, n, steps=(2, 2), shape=mixed),
+        Case(ALLTOALL, LONG + 29, 3, steps=(2, 1 if RANK == 0 else 2), skews=(3, RANK)),
+        Case(ALLTOALL, n, in_place=True, steps=(1, 2)),
+    ]
+    if every_shape():
+        cases += [
+            Case(ALLGATHER, n, in_place=True, steps=(1, 3 if RANK == 0 else 1), shape=mixed),
+            Case(ALLTOALL, 5 * LONG // 16 + 1, steps=(3, 1), shape=SHAPES[1]),
+            Case(ALLTOALL, 5 * LONG // 16 + 1, steps=(1, 3), shape=SHAPES[4]),
+            Case(ALLTOALL, 5 * LONG // 8, 2, steps=(2, 2), skews=(4, 8), shape=SHAPES[5]),
+        ]
+    for i, case in enumerate(cases):
+        straight = carry_out(g, arrays, case, 3000 + SIZE * i)
+        assert not straight or SIZE == 1, case
+
+
+def short_ones(g: gmpi.Context) -> None:
+    """They take rounds."""
     arrays = Arrays(g, 3 * SIZE * (LONG + 4096))
-    for i, call in enumerate((ALLGATHER, ALLTOALL)):
-        case = Case(call, LONG // 8 + 7, step=2 if RANK == 0 else 1)
-        assert carry_out(g, arrays, case, 3000 + i), "pipelines are not for this"
     for i, count in enumerate((0, 1, 300, LONG // 8)):
         for call in CALLS:
             assert carry_out(g, arrays, Case(call, count), 3100 + 10 * i + call)
+    for call in (ALLGATHER, ALLTOALL):
+        case = Case(call, LONG // 8, steps=(3 if RANK == 0 else 1, 2))
+        assert carry_out(g, arrays, case, 3200 + call)
 
 
 def random_calls(g: gmpi.Context) -> None:
     """Each rank with memory, alignment and shape of its own."""
-    arrays = Arrays(g, SIZE * (3 * LONG + 4096))
+    arrays = Arrays(g, 2 * SIZE * (3 * LONG + 4096))
     rng = np.random.default_rng(77)  # the same on all ranks
     own = np.random.default_rng(78 + RANK)
     for i in range(24 if every_shape() else 8):
@@ -273,128 +289,13 @@ def random_calls(g: gmpi.Context) -> None:
             call, count, kind, bool(rng.random() < 0.3), skews,  # type: ignore[arg-type]
             bool(own.random() < 0.5), SHAPES[int(own.integers(len(SHAPES)))],
         )  # fmt: skip
+        if call != ALLREDUCE and size in (1, 4, 8):
+            case = case._replace(steps=(int(own.integers(1, 3)), int(own.integers(1, 3))))
         carry_out(g, arrays, case, 4000 + SIZE * i)
     g.unregister(arrays.registered)
 
 
 SCENARIOS = [
-    straight_between_arrays, through_pipelines, datatypes_on_one_rank, random_calls,
+    straight_between_arrays, through_pipelines, datatypes_through_pipelines, short_ones,
+    random_calls,
 ]  # fmt: skip
-
-
-# --- what does not end ----------------------------------------------------------------------------
-
-#: (call, elements of a block, shape, whether rank 1 leaves in the middle: else it is silent)
-STALLS = [
-    (ALLREDUCE, 5 * LONG // 8, ("grid", 2, 32), False),
-    (ALLTOALL, 9 * LONG // 8, ("block", 1, 64), False),  # more bytes than a signature holds
-    (ALLGATHER, 5 * LONG // 8, ("warp", 1, 32), False),
-    (ALLREDUCE, 5 * LONG // 8, ("grid", 2, 32), True),
-    (ALLGATHER, 3 * LONG // 8, ("block", 1, 32), True),
-]
-
-
-class Leaves(Exception):
-    """What ends a rank in the middle of a call."""
-
-
-@contextlib.contextmanager
-def first_piece_only(leaves: bool) -> Iterator[None]:
-    """This rank tells nobody of its second piece."""
-    from device_lib.direct import pipelines
-
-    write = pipelines.write_packet
-
-    def tell(at: int, low: int, high: int) -> None:
-        if low == 1:
-            write(at, low, high)
-        elif leaves:
-            raise Leaves
-
-    pipelines.write_packet = tell
-    try:
-        yield
-    finally:
-        pipelines.write_packet = write
-
-
-def stalls_in_a_pipeline() -> None:
-    """The second piece of rank 1 never comes: the others are told so, and end after ``timeout_s``;
-    or at once, where rank 1 has gone."""
-    if SIZE == 1 or not gmpi.SIMULATOR:
-        return
-    watchdog.POLL_S, watchdog.ANSWER_S = 0.05, 3.0 * TIME_FACTOR
-    for case in STALLS if every_shape() else STALLS[SIZE % 2 :: 2]:
-        _stall(*case)
-
-
-def _stall(call: int, n: int, shape: tuple[str, int, int], leaves: bool) -> None:
-    limit = 0.4 * TIME_FACTOR
-    timeout = 60.0 * TIME_FACTOR if leaves else limit
-    settings = {"watchdog_s": limit, "timeout_s": timeout, "on_error": "return"}
-    error: gmpi.GMPIError | None = None
-    scope, blocks, threads = shape
-    out, back = (cuda.to_device(np.zeros(n * SIZE)) for _ in range(2))
-    errors = cuda.to_device(np.full(blocks * threads, -1, np.int64))
-    began = time.monotonic()
-    stack = contextlib.ExitStack()
-    with contextlib.suppress(Leaves), stack:
-        g = stack.enter_context(gmpi.Context(WORLD, wildcards=False, **settings))  # type: ignore
-        barrier()
-        if RANK == 1:
-            stack.enter_context(first_piece_only(leaves))
-        try:
-            KERNELS[scope][blocks, threads](
-                g.device, call, False, out, n, gmpi.DOUBLE, back, gmpi.DOUBLE, gmpi.SUM, errors
-            )
-            g.synchronize()
-        except gmpi.GMPIError as exc:
-            error = exc
-        if not leaves:
-            barrier()  # nobody's watchdog goes before all have asked
-    barrier()
-    assert time.monotonic() - began < 20 * TIME_FACTOR
-    if leaves and RANK == 1:
-        return
-    assert isinstance(error, gmpi.PeerError if leaves else gmpi.RequestTimeoutError), error
-    ended = gmpi.GMPI_ERR_ABORTED if leaves else gmpi.GMPI_ERR_TIMEOUT
-    found = errors.copy_to_host() % 1000  # MPI may complete a Barrier on the way out
-    same(found, np.full(blocks * threads, ended), "errors")
-    text = error.report.text
-    amount = f" {n} DOUBLE" if call == ALLREDUCE else f" {8 * n} BYTE"
-    assert re.search(f"GMPI_{CALLS[call]}.*{amount}", text), text
-    piece = "[12]" if leaves and blocks > 1 else "2"  # it may leave before its other block begins
-    assert re.search(rf"piece {piece} of \d+ has not come from rank 1", text), text
-    why = "rank 1 has ended with Leaves" if leaves else "all ranks are in this call"
-    assert why in error.report.causes[0].text, text
-
-
-def aborted_in_a_pipeline() -> None:
-    """Rank 1 never says what it has stored: an abort ends the call in all blocks of both."""
-    if SIZE == 1 or not gmpi.SIMULATOR:
-        return
-    from device_lib.direct import pipelines
-
-    write = pipelines.write_packet
-    with contextlib.suppress(gmpi.AbortedError), gmpi.Context(WORLD, wildcards=False) as g:
-        assert _is_long(g)
-        if RANK == 1:
-            pipelines.write_packet = lambda *words: None
-        n = LONG // 8 + 1
-        out, back = (cuda.to_device(np.zeros(n)) for _ in range(2))
-        errors = cuda.to_device(np.full(96, -1, np.int64))
-        threading.Timer(0.5, g.abort).start()
-        barrier()
-        KERNELS["grid"][3, 32](
-            g.device, ALLREDUCE, False, out, n, gmpi.DOUBLE, back, gmpi.DOUBLE, gmpi.SUM, errors
-        )
-        raises(gmpi.AbortedError, "aborted", g.synchronize)
-        pipelines.write_packet = write
-        if RANK < 2:
-            aborted = gmpi.GMPI_ERR_ABORTED
-            same(errors, np.full(96, aborted + 1000 * aborted), "errors")
-        barrier()
-    barrier()
-
-
-ENDINGS = [aborted_in_a_pipeline, stalls_in_a_pipeline]
