@@ -26,7 +26,7 @@ from device_lib.platform.library import declared
 from device_lib.platform.primitives import device, lane_id, load_gpu
 from device_lib.platform.scope import WARP, Scope
 from device_lib.proxied import slots
-from device_lib.proxied.closing import COMPLETED, NO_ORIGIN
+from device_lib.proxied.closing import COMPLETED, NO_ORIGIN, is_over, outcome_of
 from gmpi.contract import wire
 from gmpi.contract.channels import PROXIED
 from gmpi.contract.constants import SUCCESS
@@ -99,8 +99,8 @@ def make_direct(
             if state == TAKEN:
                 return COMPLETED | nbytes, elements_of(length, nbytes), origin
             return state, 0, NO_ORIGIN
-        if handle == slots.error_handle(SUCCESS):
-            return COMPLETED, 0, NO_ORIGIN
+        if is_over(handle):
+            return outcome_of(handle)
         if is_receive(handle):
             return take_wide(ctx, handle, looks, leave)
         return CLAIMED if handle & slots.CLAIMED != 0 else LOST, 0, NO_ORIGIN

@@ -44,6 +44,20 @@ NULL_ORIGIN = (PROC_NULL & wire.LOW_32) + (ANY_TAG << 32)
 
 
 @device
+def is_over(handle):
+    """Whether it is a handle that says itself what has become of its request: of an error, of a
+    short send, of a message to or from nobody."""
+    return handle >> wire.HANDLE_ERROR_SHIFT == 1
+
+
+@device
+def outcome_of(handle):
+    """(outcome, count, origin) of such a one."""
+    origin = NULL_ORIGIN if handle & slots.NOBODY != 0 else NO_ORIGIN
+    return COMPLETED | (handle & 0xFF) << wire.ERROR_SHIFT, 0, origin
+
+
+@device
 def collect(ctx, lane, handle, address, recv, low, word):
     """Polls until a request of the small class is complete; all lanes of one full warp.
 

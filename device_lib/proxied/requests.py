@@ -24,7 +24,7 @@ from device_lib.proxied.opening import NOTHING_TAKEN, UNFINISHED, make_open_any,
 from device_lib.proxied.opening_long import open_long
 from device_lib.proxied.opening_staged import begin_staged, publish_staged
 from device_lib.proxied.outgoing import make_copy_out, make_fill, make_send_bytes
-from device_lib.proxied.slots import NOBODY, error_handle, is_small
+from device_lib.proxied.slots import error_handle, is_small
 from gmpi.contract import wire
 from gmpi.contract.constants import GMPI_ERR_NO_RESOURCE
 
@@ -155,9 +155,8 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         """(outcome, count, origin) of a handle of any kind: also of those of no request."""
         if request == wire.REQUEST_NULL:
             return closing.COMPLETED, 0, closing.NO_ORIGIN
-        if request >> wire.HANDLE_ERROR_SHIFT == 1:
-            origin = closing.NULL_ORIGIN if request & NOBODY != 0 else closing.NO_ORIGIN
-            return closing.COMPLETED | (request & 0xFF) << wire.ERROR_SHIFT, 0, origin
+        if closing.is_over(request):
+            return closing.outcome_of(request)
         return finish_open(ctx, request, once)
 
     finish_any = part("finish_any", 5, 3, finish_open_or_none)
@@ -170,7 +169,10 @@ def make_requests(scope: Scope) -> SimpleNamespace:
         count = 0
         origin = 0
         if not is_small(request) or leading_lanes() != FULL_WARP:
-            outcome, count, origin = finish_any(ctx, request, once)
+            if closing.is_over(request):  # by no function of the library, which saves registers
+                outcome, count, origin = closing.outcome_of(request)
+            else:
+                outcome, count, origin = finish_any(ctx, request, once)
         elif once:
             sync_full()
             if leads():
