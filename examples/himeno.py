@@ -13,7 +13,7 @@ from operator import getitem
 
 import numpy as np
 from mpi4py import MPI
-from numba import cuda, njit
+from numba import cuda
 
 import gmpi
 from gmpi import GMPI_Allreduce, GMPI_Irecv, GMPI_Isend, GMPI_Waitall
@@ -21,17 +21,15 @@ from gmpi import GMPI_Allreduce, GMPI_Irecv, GMPI_Isend, GMPI_Waitall
 SIZES = {"XS": "32,32,64", "S": "64,64,128", "M": "128,128,256", "L": "256,256,512"}
 SIZES["XL"] = "512,512,1024"
 OMEGA, SUMS = np.float32(0.8), 8  # sums of residuals, so that not all blocks add to the same one
-# Threads of a block; each may have 96 registers, if a multiprocessor has one block only.
-COLUMNS, ROWS = (8, 4) if gmpi.SIMULATOR else (128, 5)
-REGISTERS = 96
+# Threads of a block; each may have 128 registers, if a multiprocessor has one block only.
+COLUMNS, ROWS, REGISTERS = 8 if gmpi.SIMULATOR else 128, 4, 128
 ONCE = getitem if gmpi.SIMULATOR else cuda.ldcs  # what it reads leaves the cache first
 
 
 # fmt: off
-def update(m, n, i, j, k, once):
-    """Iteration n at one point; the square of its residual. The benchmark's arrays are parts of
-    one; p and wrk2 take turns, so nothing need be copied back. once(a, at) is a[at]."""
-    a, b, c, bnd, wrk1, p, wrk2 = m[0:4], m[4:7], m[7:10], m[10], m[11], m[12 + n%2], m[13 - n%2]
+def relax(m, n, i, j, k, once):
+    """Iteration n at one point: its new pressure, its residual's square. once(a, at) is a[at]."""
+    a, b, c, bnd, wrk1, p = m[0:4], m[4:7], m[7:10], m[10], m[11], m[12 + n%2]
     s0 = ( once(a, (0,i,j,k)) * p[i+1,j,  k  ]
          + once(a, (1,i,j,k)) * p[i,  j+1,k  ]
          + once(a, (2,i,j,k)) * p[i,  j,  k+1]
@@ -43,11 +41,27 @@ def update(m, n, i, j, k, once):
          + once(c, (2,i,j,k)) * p[i,  j,  k-1]
          + once(wrk1, (i,j,k)))
     ss = (s0 * once(a, (3,i,j,k)) - p[i,j,k]) * once(bnd, (i,j,k))
-    wrk2[i,j,k] = p[i,j,k] + OMEGA * ss
-    return np.float64(ss * ss)
-
-update_on_gpu, update_on_cpu = cuda.jit(device=True)(update), njit(update)
+    return p[i,j,k] + OMEGA * ss, np.float64(ss * ss)
+relax_on_gpu = cuda.jit(device=True)(relax)
 # fmt: on
+
+
+@cuda.jit(device=True)
+def update_row(m, n, i, j, step):
+    """Iteration n at a thread's points of a row, each step-th: the sum of their squares. Two at a
+    time: so the loads of both are under way together. p and wrk2 take turns, nothing is copied."""
+    ni, nj, nk = m.shape[1] - 2, m.shape[2] - 2, m.shape[3] - 2
+    wrk2, gosa = m[13 - n % 2], 0.0
+    for k in range(cuda.threadIdx.x, nk + 1, 2 * step):
+        if 0 < i <= ni and 0 < j <= nj:  # always; but now the compiler knows: not negative
+            k0, k1 = max(1, min(k, nk)), max(1, min(k + step, nk))
+            new0, square0 = relax_on_gpu(m, n, i, j, k0, ONCE)
+            new1, square1 = relax_on_gpu(m, n, i, j, k1, ONCE)
+            if k0 == k:
+                wrk2[i, j, k0], gosa = new0, gosa + square0
+            if k1 == k + step:
+                wrk2[i, j, k1], gosa = new1, gosa + square1
+    return gosa
 
 
 @cuda.jit(device=True)
@@ -55,25 +69,17 @@ def exchange(ctx, low, high, to_low, to_high, from_low, from_high):
     """Sends faces to both neighbours in one direction and receives theirs."""
     if low == gmpi.PROC_NULL and high == gmpi.PROC_NULL:
         return
-    s0 = GMPI_Isend(ctx, to_low, to_low.size, gmpi.FLOAT, low, 1, gmpi.COMM_WORLD)
-    s1 = GMPI_Isend(ctx, to_high, to_high.size, gmpi.FLOAT, high, 2, gmpi.COMM_WORLD)
     r0 = GMPI_Irecv(ctx, from_low, from_low.size, gmpi.FLOAT, low, 2, gmpi.COMM_WORLD)
     r1 = GMPI_Irecv(ctx, from_high, from_high.size, gmpi.FLOAT, high, 1, gmpi.COMM_WORLD)
+    s0 = GMPI_Isend(ctx, to_low, to_low.size, gmpi.FLOAT, low, 1, gmpi.COMM_WORLD)
+    s1 = GMPI_Isend(ctx, to_high, to_high.size, gmpi.FLOAT, high, 2, gmpi.COMM_WORLD)
     GMPI_Waitall(ctx, 4, (s0, s1, r0, r1))
 
 
 def make_kernel(shape):
     """The kernel for arrays of this shape, which is compiled in, as in the original."""
-    ni, nj, nk = (extent - 2 for extent in shape)  # points that change
+    ni, nj = shape[0] - 2, shape[1] - 2  # rows that change
     every_shape, inner = (14, *shape), (ni - 2) * (nj - 2)  # rows that no neighbour needs
-
-    @cuda.jit(device=True)
-    def update_row(m, n, i, j):
-        gosa = 0.0  # the limits tell the compiler that no index is negative
-        for k in range(cuda.threadIdx.x, nk + 1, COLUMNS):
-            if 0 < i <= ni and 0 < j <= nj and 0 < k <= nk:
-                gosa += update_on_gpu(m, n, i, j, k, ONCE)
-        return gosa
 
     @cuda.jit(max_registers=REGISTERS)  # wide: a kernel's arrays and neighbours
     def himeno(ctx, m, gosa, done, low_i, high_i, low_j, high_j, iterations):
@@ -81,29 +87,27 @@ def make_kernel(shape):
         if m.shape != every_shape:
             return  # never; but now the compiler knows the shape
         grid, leader = cuda.cg.this_grid(), cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0
-        first = (cuda.blockIdx.x - 1) * ROWS + cuda.threadIdx.y
-        step = (cuda.gridDim.x - 1) * ROWS
+        first, step = (cuda.blockIdx.x - 1) * ROWS + cuda.threadIdx.y, (cuda.gridDim.x - 1) * ROWS
         for n in range(iterations):
+            u, mine = m[13 - n % 2], 0.0
             if cuda.blockIdx.x > 0:
-                mine = 0.0
                 for row in range(first, 2 * nj + 2 * (ni - 2), step):
                     along_j = row < 2 * nj  # rows of the first and last i; then of the other i
                     i = 1 + row % 2 * (ni - 1) if along_j else 2 + row // 2 - nj
                     j = 1 + row // 2 if along_j else 1 + row % 2 * (nj - 1)
-                    mine += update_row(m, n, i, j)
+                    mine += update_row(m, n, i, j, COLUMNS)
                 cuda.syncthreads()
                 if leader:  # tells block 0 that one more block has done its share of these
                     cuda.threadfence()
                     cuda.atomic.add(done, 0, 1)
                 for at in range(step - 1 - first, inner, step):  # to and fro: L2 has what was last
                     row = inner - 1 - at if n % 2 else at
-                    mine += update_row(m, n, 2 + row // (nj - 2), 2 + row % (nj - 2))
+                    mine += update_row(m, n, 2 + row // (nj - 2), 2 + row % (nj - 2), COLUMNS)
                 for shift in (16, 8, 4, 2, 1):  # sum over the warp
                     mine += cuda.shfl_down_sync(0xFFFFFFFF, mine, shift)
                 if cuda.laneid == 0:
                     cuda.atomic.add(gosa, (0, n, cuda.blockIdx.x % SUMS), mine)
             else:
-                u = m[13 - n % 2]
                 if n > 0:  # of the iteration before, while the others update
                     before = gosa[:, n - 1]
                     GMPI_Allreduce(ctx, before[0], before[1], SUMS, gmpi.DOUBLE, gmpi.SUM, 0)
@@ -122,13 +126,6 @@ def make_kernel(shape):
     return himeno
 
 
-@njit
-def on_one_core(m, gosa):
-    for n in range(gosa.size):
-        for i, j, k in np.ndindex(m.shape[1] - 2, m.shape[2] - 2, m.shape[3] - 2):
-            gosa[n] += update_on_cpu(m, n, i + 1, j + 1, k + 1, getitem)
-
-
 def initial(size, box, varied):
     """The arrays in a box of the grid. Varied: all terms of the stencil count."""
     i, j, k = np.ogrid[box]
@@ -140,9 +137,9 @@ def initial(size, box, varied):
     return m
 
 
-def solver(g, ending, comm, start):
-    """The arrays of this rank, and how to run iterations on them: kernel, blocks, arguments."""
-    return cuda.to_device(start), make_kernel(start.shape[1:]), comm.Shift(0, 1) + comm.Shift(1, 1)
+def solver(g, ending, comm, m):
+    """How to run iterations on the arrays of this rank: kernel, arguments."""
+    return make_kernel(m.shape[1:]), comm.Shift(0, 1) + comm.Shift(1, 1)
 
 
 def main(about, make, cut_along, threads):
@@ -157,8 +154,6 @@ def main(about, make, cut_along, threads):
         raise SystemExit(f"{size} is too small for {comm.dims} ranks: each needs 2 x 2 rows")
     cut = [(n - 2) * np.arange(d + 1) // d for n, d in zip(size, comm.dims)]
     box = *(slice(at[me], at[me + 1] + 2) for at, me in zip(cut, comm.coords)), slice(size[2])
-    gmpi.select_gpu(comm)
-    multiprocessors = 4 if gmpi.SIMULATOR else cuda.get_current_device().MULTIPROCESSOR_COUNT
     start = initial(size, box, args.verify)
 
     def run(iterations):
@@ -166,14 +161,16 @@ def main(about, make, cut_along, threads):
         m[12:].copy_to_device(start[12:])
         gosa, done = map(cuda.to_device, (np.zeros((2, iterations, SUMS)), np.zeros(1, np.int64)))
         values = (g.device, m, gosa, done, *more, iterations)
-        blocks = min(g.max_blocks(kernel, threads, values), multiprocessors)
+        blocks = 4 if gmpi.SIMULATOR else g.max_blocks(kernel, threads, values)
         began = MPI.Wtime()
         kernel[blocks, threads](*values)
         g.synchronize()  # raises the first error of any call in the kernel
         return gosa.copy_to_host()[1].sum(axis=1), comm.allreduce(MPI.Wtime() - began, MPI.MAX)
 
     with gmpi.Context(comm, wildcards=False) as g, ExitStack() as ending:
-        m, kernel, more = make(g, ending, comm, start)
+        m = g.empty(start.shape, np.float32)  # memory that neighbours can write to
+        m.copy_to_device(start)
+        kernel, more = make(g, ending, comm, m)
         gosa, _ = run(5)  # compiles, too
         if args.verify:
             parts = comm.gather((box, m[13].copy_to_host()))
@@ -184,12 +181,15 @@ def main(about, make, cut_along, threads):
         return None
     if args.verify:
         m, expected = initial(size, np.s_[: size[0], : size[1], : size[2]], True), np.zeros(5)
-        on_one_core(m, expected)
-        off = np.max([abs(p - m[13][box]).max() for box, p in parts])
-        gosa_off = abs(gosa / expected - 1).max()
-        right = off < 1e-5 and gosa_off < 1e-5
+        at = tuple(np.ogrid[1 : size[0] - 1, 1 : size[1] - 1, 1 : size[2] - 1])
+        for n in range(5):
+            m[13 - n % 2][at], squares = relax(m, n, *at, getitem)
+            expected[n] = squares.sum()
+        p_off = np.max([abs(p - m[13][box]).max() for box, p in parts])
+        off = p_off, abs(gosa / expected - 1).max()
+        right = np.max(off) < 1e-5
         print(f"{size} on {comm.dims} ranks, 5 iterations: {'right' if right else 'WRONG'}")
-        print(f"pressures differ by at most {off:.0e}, gosa by {gosa_off:.0e} of it")
+        print("pressures differ by at most {:.0e}, gosa by {:.0e} of it".format(*off))
         return not right
     rate = 34e-6 * np.prod([n - 2 for n in size]) * count / seconds
     print(f"cpu : {seconds:f} sec.\nLoop executed for {count} times\nGosa : {gosa[-1]:e}")

@@ -9,14 +9,14 @@ own: the block that has updated a piece sends it, and receives the neighbour's p
 """
 
 import numpy as np
-from himeno import ONCE, REGISTERS, SUMS, main, update_on_gpu
+from himeno import ONCE, REGISTERS, SUMS, main, relax_on_gpu, update_row
 from numba import cuda
 
 import gmpi
 from gmpi import GMPI_Allreduce_warp, GMPI_Pready, GMPI_Start, GMPI_Wait
 
 PIECE = 4  # rows; a row has one i and one j
-LANES, WARPS = 32, 2 if gmpi.SIMULATOR else 20  # of a block
+LANES, WARPS = 32, 2 if gmpi.SIMULATOR else 16  # of a block
 
 
 def make_kernel(shape, faces):
@@ -49,9 +49,11 @@ def make_kernel(shape, faces):
                 j = 1 + piece % pieces * PIECE
                 across = min(PIECE, nj + 1 - j) * (nk + 2)
                 for point in range(cuda.threadIdx.y * LANES + lane, across, LANES * WARPS):
-                    k = point % (nk + 2)
+                    row, k = j + point // (nk + 2), point % (nk + 2)
                     if 0 < k <= nk:
-                        mine += update_on_gpu(m, n, i, j + point // (nk + 2), k, ONCE)
+                        new, square = relax_on_gpu(m, n, i, row, k, ONCE)
+                        m[12 + out, i, row, k] = new
+                        mine += square
                 GMPI_Pready(ctx, 0, sends[out, piece])
             if warp == warps - 1 and n > 0:  # of the iteration before
                 GMPI_Allreduce_warp(
@@ -64,9 +66,7 @@ def make_kernel(shape, faces):
                     following = warps + cuda.atomic.add(taken, 0, 1) - n * rows
                 at = rows - 1 - row if n % 2 else row  # to and fro: the cache has what was last
                 i, j = first_i + at // nj, 1 + at % nj
-                for k in range(lane, nk + 1, LANES):
-                    if 0 < i <= ni and 0 < j <= nj and 0 < k <= nk:
-                        mine += update_on_gpu(m, n, i, j, k, ONCE)
+                mine += update_row(m, n, i, j, LANES)
                 row = cuda.shfl_sync(0xFFFFFFFF, following, 0)
             for shift in (16, 8, 4, 2, 1):  # sum over the warp
                 mine += cuda.shfl_down_sync(0xFFFFFFFF, mine, shift)
@@ -82,11 +82,9 @@ def make_kernel(shape, faces):
     return himeno
 
 
-def solver(g, ending, comm, start):
-    """The arrays of this rank, the kernel, and its arguments between arrays and iterations."""
-    m = g.zeros(start.shape, np.float32)  # memory that neighbours can write to
-    m.copy_to_device(start)
-    ni, nj, nk = (extent - 2 for extent in start.shape[1:])
+def solver(g, ending, comm, m):
+    """The kernel, and its arguments between arrays and iterations."""
+    ni, nj, nk = (extent - 2 for extent in m.shape[1:])
     low, high = comm.Shift(0, 1)
     sides = [(1, 0, low, 0), (ni, ni + 1, high, 1)]
     sides = [side for side in sides if side[2] != gmpi.PROC_NULL]
@@ -102,7 +100,7 @@ def solver(g, ending, comm, start):
         ending.callback(g.Request_free, request)
     shape = 2, max(1, len(sends) // 2)
     requests = (cuda.to_device(np.resize(all or [0], shape)) for all in (sends, receives))
-    return m, make_kernel(start.shape[1:], [side[0] for side in sides]), tuple(requests)
+    return make_kernel(m.shape[1:], [side[0] for side in sides]), tuple(requests)
 
 
 if __name__ == "__main__":
