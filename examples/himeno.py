@@ -52,8 +52,8 @@ def update_row(m, n, i, j, step):
     time: so the loads of both are under way together. p and wrk2 take turns, nothing is copied."""
     ni, nj, nk = m.shape[1] - 2, m.shape[2] - 2, m.shape[3] - 2
     wrk2, gosa = m[13 - n % 2], 0.0
-    for k in range(cuda.threadIdx.x, nk + 1, 2 * step):
-        if 0 < i <= ni and 0 < j <= nj:  # always; but now the compiler knows: not negative
+    if 0 < i <= ni and 0 < j <= nj:  # always; but now the compiler knows: not negative
+        for k in range(cuda.threadIdx.x, nk + 1, 2 * step):
             k0, k1 = max(1, min(k, nk)), max(1, min(k + step, nk))
             new0, square0 = relax_on_gpu(m, n, i, j, k0, ONCE)
             new1, square1 = relax_on_gpu(m, n, i, j, k1, ONCE)

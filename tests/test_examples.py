@@ -93,7 +93,7 @@ BENCH = [
 STRICT = ("halo_1d.py", "halo_2d.py", "communicators.py", "master_worker.py", "heat.py --small")
 ALL_STRICT = (
     *FOR_ANY,
-    *("himeno.py --size 7,4,5 --verify", "spin_glass.py --small", "workers.py --small"),
+    *("himeno.py --size 8,4,5 --verify", "spin_glass.py --small", "workers.py --small"),
     *("stencil9.py --small", "cg.py --small", "heat.py --small", "bfs.py --small"),
     *("hacc.py --small", "halo26.py --small", "reshape.py --small", "particles.py --small"),
 )
