@@ -27,7 +27,7 @@ later_word = device(collectives.later_word)
 NOBODY = -1
 # Looks for the packets of a round that a call does not need. Mostly they come within a microsecond,
 # since all ranks call at the same time; then the next call need not look for them first.
-_A_MOMENT = 1 if gpu.SIMULATOR else 12
+_A_MOMENT = 1 if gpu.SIMULATOR else 4
 
 
 @device
