@@ -161,13 +161,14 @@ def main(about, make, cut_along, threads):
         m[12:].copy_to_device(start[12:])
         gosa, done = map(cuda.to_device, (np.zeros((2, iterations, SUMS)), np.zeros(1, np.int64)))
         values = (g.device, m, gosa, done, *more, iterations)
-        blocks = 4 if gmpi.SIMULATOR else g.max_blocks(kernel, threads, values)
+        blocks = min(g.max_blocks(kernel, threads, values), multiprocessors)
         began = MPI.Wtime()
         kernel[blocks, threads](*values)
         g.synchronize()  # raises the first error of any call in the kernel
         return gosa.copy_to_host()[1].sum(axis=1), comm.allreduce(MPI.Wtime() - began, MPI.MAX)
 
     with gmpi.Context(comm, wildcards=False) as g, ExitStack() as ending:
+        multiprocessors = 4 if gmpi.SIMULATOR else cuda.get_current_device().MULTIPROCESSOR_COUNT
         m = g.empty(start.shape, np.float32)  # memory that neighbours can write to
         m.copy_to_device(start)
         kernel, more = make(g, ending, comm, m)
@@ -185,11 +186,10 @@ def main(about, make, cut_along, threads):
         for n in range(5):
             m[13 - n % 2][at], squares = relax(m, n, *at, getitem)
             expected[n] = squares.sum()
-        p_off = np.max([abs(p - m[13][box]).max() for box, p in parts])
-        off = p_off, abs(gosa / expected - 1).max()
+        off = [abs(p - m[13][box]).max() for box, p in parts] + [abs(gosa / expected - 1).max()]
         right = np.max(off) < 1e-5
         print(f"{size} on {comm.dims} ranks, 5 iterations: {'right' if right else 'WRONG'}")
-        print("pressures differ by at most {:.0e}, gosa by {:.0e} of it".format(*off))
+        print(f"pressures differ by at most {np.max(off[:-1]):.0e}, gosa by {off[-1]:.0e} of it")
         return not right
     rate = 34e-6 * np.prod([n - 2 for n in size]) * count / seconds
     print(f"cpu : {seconds:f} sec.\nLoop executed for {count} times\nGosa : {gosa[-1]:e}")
