@@ -47,7 +47,7 @@ VARIANTS = {
     "b-cs-640": "and 640 threads",
     "b-cs-768": "768 threads instead",
     "b-back-cs": "512 threads, odd iterations backwards",
-    "b-back-cs-640": "640 threads, odd iterations backwards (as in the example)",
+    "b-back-cs-640": "640 threads, odd iterations backwards (as in the example before)",
     "twoj-back-cs": "the same, two rows a thread",
     "stream": "the same bytes without the stencil",
 }
