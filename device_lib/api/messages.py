@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from device_lib.direct import table
 from device_lib.direct.one_warp import PROXIED_ROAD
 from device_lib.move import message
 from device_lib.platform.context import has_direct, may_go_direct
@@ -52,6 +53,8 @@ def make_message_call(
             strided views: what ``describe`` has written.
     """
     sends = way == FLAG_OUT
+    # Over at once, by each thread for itself: at the edge of a grid of ranks each step has some.
+    to_nobody = direct is not not_direct
 
     @device
     def call(ctx, op, buf, count, datatype, peer, tag, comm):
@@ -68,7 +71,11 @@ def make_message_call(
         address, nbytes, flags = message.inspect(ctx, buf, nbytes, way)
         word0 = message.word0_of(op, flags, comm, datatype)
         if has_direct(ctx):
-            handle = direct(ctx, word0, message.pair(peer, tag), int64(count), nbytes, address)
+            handle = int64(PROXIED_ROAD)
+            if to_nobody and peer == PROC_NULL and message.is_sound(word0, int64(count)):
+                handle = table.without_channel(ctx, word0, message.pair(peer, tag))
+            else:
+                handle = direct(ctx, word0, message.pair(peer, tag), int64(count), nbytes, address)
             if handle != PROXIED_ROAD:
                 return end(ctx, handle)
         send, recv = (address, 0) if sends else (0, address)

@@ -77,8 +77,7 @@ def make_one_warp(scope: Scope, open_rest: Callable, send_wide: Callable) -> Sim
 
         @device
         def send_quickly(memory, word0, peer_tag, count, address):
-            """(handle, row, where the other end is, number); handle 0: left to ``requests``. What
-            goes to nobody is over here: of a halo exchange, each rank at an edge has some.
+            """(handle, row, where the other end is, number); handle 0: left to ``requests``.
 
             The leading warp calls; the others of the scope call ``follow_send``.
 
@@ -99,12 +98,9 @@ def make_one_warp(scope: Scope, open_rest: Callable, send_wide: Callable) -> Sim
                 ready = put(nbytes, address, remote, local, counters, number, free, draws)
             if sync_full_or(0 if ready else 1):  # and the buffer is the caller's again
                 row = table.row_left(sound, road, draws, at, remote)
-                handle = 0
-                if not sound and is_sound(word0, count):
-                    handle = table.without_channel(ctx, word0, peer_tag)
-                put_4(handle, row, remote, int64(number))
+                put_4(0, row, remote, int64(number))
                 sync_full()
-                return get_4(handle, row, remote, int64(number))
+                return get_4(0, row, remote, int64(number))
             return slots.error_handle(SUCCESS), 0, 0, 0
 
         return send_quickly
@@ -154,8 +150,6 @@ def make_one_warp(scope: Scope, open_rest: Callable, send_wide: Callable) -> Sim
                 handle = rows.direct_handle(ctx, slot, counted, kind)
                 call = call_of(word0)
                 rows.open_row(ctx, slot, handle, address, row, rows.BEGINS, call, length)
-        elif not sound and is_sound(word0, count):
-            handle = table.without_channel(ctx, word0, peer_tag)
         put_4(handle, row, remote, counted)
         sync_full()
         return get_4(handle, row, remote, counted)

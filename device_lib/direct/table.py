@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from device_lib.direct import packets
 from device_lib.platform import primitives as gpu
-from device_lib.platform.context import is_of_direct
+from device_lib.platform.context import may_go_direct
 from device_lib.platform.primitives import device, int64, uint32
 from device_lib.proxied import slots
 from gmpi.contract import channels, wire
@@ -62,7 +62,7 @@ def without_channel(ctx, word0, peer_tag):
     """The handle of a call without a key: one that is complete, to or from PROC_NULL; 0: the call
     goes by the proxy, which knows what is wrong with it. The rest of its arguments is sound."""
     nobody = peer_tag & wire.LOW_32 == PROC_NULL & wire.LOW_32 and peer_tag >= 0
-    if nobody and word0 & _NO_COMMUNICATOR == 0 and is_of_direct(ctx, word0):
+    if nobody and word0 & _NO_COMMUNICATOR == 0 and may_go_direct(ctx, word0):
         return slots.nobody_handle()
     return 0
 

@@ -252,12 +252,8 @@ def may_go_direct(ctx, word0):
     Args:
         word0: of the call's record.
     """
-    return has_direct(ctx) and is_of_direct(ctx, word0)
-
-
-@device
-def is_of_direct(ctx, word0):
-    """The same in a context that has a direct road."""
+    if not has_direct(ctx):
+        return False
     comm = word0 >> 16 & (wire.COMMUNICATORS - 1)
     return load_8(ctx.device + wire.DEVICE_P2P + comm * wire.P2P_BYTES + wire.P2P_DIRECT) != 0
 
