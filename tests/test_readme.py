@@ -293,11 +293,14 @@ def test_the_readme_has_both_roads_and_their_peers_of_the_same_gpus(tmp_path: Pa
         about = {"gpu_id": other, "commit": "c0ffee", "run": ""}
         times = {"nvshmem": {"p50": 1.25}, "device_pointers": {"p50": 33.5}}
         peers = {"machine": about, "rows": [{"size": 8, **times}]}
-        measured_table(tmp_path, roads=roads, peers=peers)
+        quicker = {"direct": {"p50": 1.75}, "registered": {"p50": 1.5}}
+        later = {"machine": machine, "rows": [{"size": 8, "threads": 256, **quicker}]}
+        measured_table(tmp_path, roads=roads, peers=peers, roads_announced=later)
         text = (tmp_path / "README.md").read_text()
         assert "2 GPUs, NVIDIA H100 80GB " in text and text.count("| 8 B ") == 1
         beside = " +\\| ".join(shown)
-        assert re.search(rf"\| 8 B +\| 2.50 +\| 6.00 +\| {beside} +\|", text), text
+        today = "1.75; 1.50 registered"
+        assert re.search(rf"\| 8 B +\| 2.50 +\| {today} +\| 6.00 +\| {beside} +\|", text), text
 
 
 def test_peers_stand_beside_figures_of_the_same_run_only(tmp_path: Path) -> None:

@@ -292,17 +292,28 @@ def roads(files: Files) -> str:
     peers = files.get("peers", {"machine": {}, "rows": []})
     same = all(peers["machine"].get(n) == found["machine"].get(n) for n in ("gpu_id", "commit"))
     beside = {row["size"]: row for row in peers["rows"] if same}
+    later = files.get("roads_announced", {"rows": []})["rows"]
+    today = {row["size"]: _today(row) for row in later if row["threads"] == ROAD_THREADS}
     rows = []
     for row in found["rows"]:
         if row["threads"] == ROAD_THREADS and row["size"] in ROAD_SIZES:
             cells = [f"{row[road]['p50']:.2f}" for road in ("direct", "proxied")]
+            cells.insert(1, today.get(row["size"], "-"))
             peer = beside.get(row["size"], {})
             cells += [f"{peer[name]['p50']:.2f}" if name in peer else "-" for name in ROAD_PEERS]
             rows.append([_size(row["size"]), *cells])
     headers = [f"one way, us; {found['where']}"]
-    headers += ["GMPI, `wildcards=False`", "GMPI, through the proxies"]
+    headers += ["GMPI, `wildcards=False`", "the same, later", "GMPI, through the proxies"]
     headers += [PEERS[name] for name in ROAD_PEERS]
     return str(tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True))
+
+
+def _today(row: dict[str, Any]) -> str:
+    """Of a later run; into registered arrays, too, where that is another way."""
+    times = [f"{row['direct']['p50']:.2f}"]
+    if "registered" in row and row["registered"]["p50"] < 0.9 * row["direct"]["p50"]:
+        times.append(f"{row['registered']['p50']:.2f} registered")
+    return "; ".join(times)
 
 
 def _size(nbytes: int) -> str:
