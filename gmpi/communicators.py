@@ -31,7 +31,7 @@ from host_proxy.platform import state as st
 from host_proxy.platform.communicator import Communicator
 from host_proxy.platform.control import Control, quieten
 from host_proxy.platform.duplicate import Duplicate
-from host_proxy.platform.neighbours import Neighbours
+from host_proxy.platform.neighbours import Neighbours, topology_of
 
 if TYPE_CHECKING:
     from gmpi.lifetime.watchdog import Watchdog
@@ -252,7 +252,7 @@ class Communicators:
 def _topology_row(comm: MPI.Comm, neighbours: Neighbours | None) -> np.ndarray:
     """What kernels know of a topology; zeros where there is none."""
     row = np.zeros(wire.TOPOLOGY_BYTES // 8, np.int64)
-    if comm.Get_topology() == MPI.CART:
+    if topology_of(comm) == MPI.CART:
         cart = MPI.Cartcomm(comm)
         if 0 < cart.ndim <= CART_DIMS:
             periods = sum(bool(period) << i for i, period in enumerate(cart.periods))

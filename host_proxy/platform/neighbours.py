@@ -18,6 +18,16 @@ from gmpi.contract.constants import PROC_NULL
 _MOST_DIMENSIONS = 31  # so that a word of 64 bits has one for each neighbour, and a sign
 
 
+def topology_of(comm: MPI.Comm) -> int:
+    """MPI.CART, MPI.GRAPH, MPI.DIST_GRAPH, or MPI.UNDEFINED: none. Local.
+
+    What mpi4py knows as a distributed graph is one. Open MPI 5.0 takes it for a Cartesian one if it
+    has been made of such a one, and ends the job with a signal when asked for its dimensions
+    (open-mpi/ompi#14438).
+    """
+    return MPI.DIST_GRAPH if isinstance(comm, MPI.Distgraphcomm) else comm.Get_topology()
+
+
 class Neighbours(NamedTuple):
     """The neighbours of one rank, in MPI's order; PROC_NULL: there is none, its block stays.
 
@@ -34,7 +44,7 @@ class Neighbours(NamedTuple):
     @staticmethod
     def of(comm: MPI.Comm) -> Neighbours | None:
         """None: MPI has no collectives among neighbours on it. Local."""
-        topology = comm.Get_topology()
+        topology = topology_of(comm)
         if topology == MPI.CART:
             cart = MPI.Cartcomm(comm)
             if cart.ndim > _MOST_DIMENSIONS:
@@ -56,7 +66,8 @@ class Neighbours(NamedTuple):
             both = graph.Get_neighbors(comm.rank)
             return Neighbours(tuple(both), tuple(both))
         if topology == MPI.DIST_GRAPH:
-            sources, destinations, _ = MPI.Distgraphcomm(comm).Get_dist_neighbors()
+            known = comm if isinstance(comm, MPI.Distgraphcomm) else MPI.Distgraphcomm(comm)
+            sources, destinations, _ = known.Get_dist_neighbors()
             return Neighbours(tuple(sources), tuple(destinations))
         return None
 
