@@ -71,7 +71,6 @@ def make_message_call(
         address, nbytes, flags = message.inspect(ctx, buf, nbytes, way)
         word0 = message.word0_of(op, flags, comm, datatype)
         if has_direct(ctx):
-            handle = int64(PROXIED_ROAD)
             if to_nobody and peer == PROC_NULL and message.is_sound(word0, int64(count)):
                 handle = table.without_channel(ctx, word0, message.pair(peer, tag))
             else:

@@ -96,8 +96,8 @@ def make_notified(scope: Scope, tell: Callable) -> SimpleNamespace:
         row = windows.row_of(ctx, win)
         wrong = 0
         more = 0
-        wrong_use, ranks = windows.wrong_use(row, win, sign32(place))
-        if wrong_use == 0:
+        unusable, unused = windows.wrong_use(row, win, sign32(place))
+        if unusable == 0:
             wrong, counter, more = _target_counter(ctx, place, index)
         if sync_or(wrong):
             return tell(ctx, what, wrong, place, index, 0, 0, more)

@@ -74,7 +74,7 @@ def wrong_use(row, win, rank):
     0; how many ranks it has).
 
     What is read is under way together, here and in ``find``: a flush empties L1, and then each look
-    takes a sixth of a microsecond.
+    goes to L2.
     """
     epoch = load_gpu(row + windows.EPOCH)
     handle, ranks = load_16(row + windows.HANDLE)
