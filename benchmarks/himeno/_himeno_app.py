@@ -45,7 +45,7 @@ _CHECKED = 5  # odd: the newest pressure is in the other array at the end
 TOLERANCE = 1e-6
 #: Parts with fewer points take the direct road. Halos of larger ones are long: the few blocks that
 #: communicate are slower with them than the proxied road is (measured: README.md).
-DIRECT_POINTS = 1 << 22
+DIRECT_POINTS = 1 << 25
 
 
 #: What the command line can set of a plan.
