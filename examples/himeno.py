@@ -22,7 +22,7 @@ SIZES = {"XS": "32,32,64", "S": "64,64,128", "M": "128,128,256", "L": "256,256,5
 SIZES["XL"] = "512,512,1024"
 OMEGA, SUMS = np.float32(0.8), 8  # sums of residuals, so that not all blocks add to the same one
 # Threads of a block; each may have 128 registers, if a multiprocessor has one block only.
-COLUMNS, ROWS, REGISTERS = (8, 4, 168) if gmpi.SIMULATOR else (128, 3, 168)
+COLUMNS, ROWS, REGISTERS = 8 if gmpi.SIMULATOR else 128, 4, 128
 ONCE = getitem if gmpi.SIMULATOR else cuda.ldcs  # what it reads leaves the cache first
 
 

@@ -16,7 +16,7 @@ import gmpi
 from gmpi import GMPI_Allreduce_warp, GMPI_Pready, GMPI_Start, GMPI_Wait
 
 PIECE = 4  # rows; a row has one i and one j
-LANES, WARPS = 32, 2 if gmpi.SIMULATOR else 12  # of a block
+LANES, WARPS = 32, 2 if gmpi.SIMULATOR else 16  # of a block
 
 
 def make_kernel(shape, faces):
