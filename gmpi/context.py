@@ -145,9 +145,8 @@ class Context(Handles, WindowCalls):
         args: tuple[Any, ...] = (),
         shared_bytes: int = 0,
     ) -> int:
-        """The largest grid of blocks of ``threads`` that is resident as a whole and leaves the
-        kernel's own code its registers, beside grids as large of the other ranks that share the
-        GPU. Where there is no such grid: the largest that a launch can make resident.
+        """The largest grid of blocks of ``threads`` that is resident as a whole, beside grids as
+        large of the other ranks that share the GPU.
 
         Args:
             kernel: a ``cuda.jit`` kernel, compiled or launched before, unless ``args`` are given.

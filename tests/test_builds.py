@@ -125,14 +125,6 @@ def test_the_largest_grid_is_that_of_the_leanest_build(monkeypatch: pytest.Monke
     assert builds.most_blocks(kernel_of(monkeypatch), 256, 0) == 4 * MULTIPROCESSORS
 
 
-def test_the_largest_grid_leaves_the_kernel_its_registers_if_it_can(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    kernel = kernel_of(monkeypatch, own=80)
-    assert builds.most_blocks(kernel, 256, 0) == 3 * MULTIPROCESSORS  # 4 times with 64 registers
-    assert builds.most_blocks(kernel, 1024, 0) == MULTIPROCESSORS  # none with 80
-
-
 def test_a_launch_like_one_before_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = kernel_of(monkeypatch)
     first = builds.choose(kernel, 1, 256, 0)

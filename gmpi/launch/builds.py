@@ -62,16 +62,11 @@ def builds(kernel: Any) -> Iterator[Any]:
     the kernel's own code to the leanest build's number, where it takes more.
     """
     build = None
-    for build in _as_compiled(kernel):
+    for limit in allowed(most_registers(kernel)):
+        build = _linked_with(kernel, limit)
         yield build
     if build is not None and int(build.regs_per_thread) > min(LIMITS):
         yield _linked_with(kernel, min(LIMITS), held=True)
-
-
-def _as_compiled(kernel: Any) -> Iterator[Any]:
-    """Those under which the kernel's own code has the registers that Numba gave it."""
-    for limit in allowed(most_registers(kernel)):
-        yield _linked_with(kernel, limit)
 
 
 def makes_requests(kernel: Any) -> bool:
@@ -121,14 +116,8 @@ def must_be_allowed(static: int, dynamic: int) -> bool:
 
 
 def most_blocks(kernel: Any, threads: int, dynamic: int) -> int:
-    """The largest grid that is resident as a whole and leaves the kernel's own code its registers:
-    with fewer it may spill, which costs more than the blocks bring. Where there is no such grid,
-    the largest of all."""
-
-    def most(some: Iterable[Any]) -> int:
-        return max(_measure(build, threads, dynamic).resident for build in some)
-
-    return most(_as_compiled(kernel)) or most(builds(kernel))
+    """The largest grid that is resident as a whole with some build."""
+    return max(_measure(build, threads, dynamic).resident for build in builds(kernel))
 
 
 def _measure(build: Any, threads: int, dynamic: int) -> Choice:
