@@ -43,9 +43,6 @@ _REHEARSAL = 3
 _CHECKED = 5  # odd: the newest pressure is in the other array at the end
 #: Of the sum of squared residuals: four float32 squares are added before they become float64.
 TOLERANCE = 1e-6
-#: Parts with fewer points take the direct road. Halos of larger ones are long: the few blocks that
-#: communicate are slower with them than the proxied road is (measured: README.md).
-DIRECT_POINTS = 1 << 25
 
 
 #: What the command line can set of a plan.
@@ -62,6 +59,8 @@ class Solver:
     Attributes:
         together: iterations that it sweeps together.
         choices: what the command line can set of its plan; ``chosen`` is what it has.
+        direct_points: parts with fewer points take the direct road, where nobody chooses; 0: it has
+            no roads to choose from.
         seconds: time of the last ``run`` on this rank.
         sharers: ranks that use this rank's GPU.
     """
@@ -69,6 +68,7 @@ class Solver:
     name = "?"
     together = 1  # iterations in one pass over memory
     choices: tuple[str, ...] = ()
+    direct_points = 0
 
     def __init__(
         self,
@@ -278,19 +278,19 @@ def one(
 
     settings: dict[str, Any] = {"engine": args.engine} if args.engine else {}
     part, options = part_of(comm.rank, size, ranks), dict(chosen)
-    points = comm.allreduce(int(np.prod(part.shape)), MPI.MAX)
-    road = args.road or ("direct" if points < DIRECT_POINTS else "proxied")
-    if road == "direct":
-        settings["wildcards"] = False
     cut = "x".join(map(str, ranks))
     grid = "x".join(map(str, size))
     began = time.perf_counter()
     kind = kind.fitting(comm, part, options)
+    points = comm.allreduce(int(np.prod(part.shape)), MPI.MAX)
+    road = args.road or ("direct" if points < kind.direct_points else "proxied")
+    if road == "direct":
+        settings["wildcards"] = False
     solver = kind(comm, part, args.breakdown, options, **settings)
     prepared = time.perf_counter() - began
     row: dict[str, Any] = {"size": grid, "decomposition": cut, "ranks": comm.size, **chosen}
     row["together"] = solver.together
-    if "communicating" in kind.choices:
+    if kind.direct_points:
         row["road"] = road
     if args.verify:
         problem = comm.bcast(verify(solver))
