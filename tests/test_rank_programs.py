@@ -72,7 +72,7 @@ MPICH_ONLY = {
         "swaps_of_all_lengths",
         "neighbours --direct", "random_counts --direct --seeds=17:21",
         "hangs --direct left_a_collective left_a_long_collective left_a_bcast_of_many_bytes "
-        "order_of_collectives",
+        "order_of_collectives collective_and_send",
     ],
     4: [
         "TEST_NODES=aabb collectives", "random_blocks --seeds=20:22",

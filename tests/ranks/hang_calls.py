@@ -302,7 +302,7 @@ def collective_and_receive(s: Script, other: int) -> None:
 
 def collective_and_send(s: Script, other: int) -> None:
     if RANK == 1:
-        s.send(data(s, LONG), LONG, BYTES, 0, 7)
+        s.send(data(s, LONGEST), LONGEST, BYTES, 0, 7)  # not by a slot of the direct road either
     else:
         s.barrier()
 
