@@ -42,6 +42,16 @@ def table(directory: Path, former: list[Any], new: list[Any]) -> tuple[int, str]
     return launcher.python(str(GPU / "compare_table.py"), str(directory), *written)
 
 
+def test_himeno_on_the_direct_road_stands_beside_the_former_one(tmp_path: Path) -> None:
+    former = [run_of(4.0, 1e6)] * 5
+    new = [run_of(4.0, 1e6) | {"himeno_direct": {"S": {"us": 16.0, "gosa": 1e-3}}}] * 5
+    status, text = table(tmp_path, former, new)
+    assert status == 0 and re.search(r"S, an iteration by the direct road .* 1[.]250", text), text
+    wrong = [run_of(4.0, 1e6) | {"himeno_direct": {"S": {"us": 16.0, "gosa": 2e-3}}}] * 5
+    status, text = table(tmp_path, former, wrong)
+    assert status == 1 and "Himeno S: gosa 0.002 and 0.001" in text, text
+
+
 def test_a_tree_is_slower_when_times_grow_or_rates_fall(tmp_path: Path) -> None:
     same = [run_of(4.0 + 0.1 * k, 1e6) for k in range(5)]
     status, text = table(tmp_path, same, same)

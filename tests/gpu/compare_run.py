@@ -7,8 +7,9 @@ here, so that two trees are asked the same. Payloads, counts and sums are checke
 
 One process for all runs: kernels are compiled once. Messages of each size and Himeno XS against the
 serial program come first, then every kernel runs once, then ``DIRECTORY/NAME-RUN.json`` is written
-after each run. All have one context, a process cannot open more. Between its turns a job runs no
-kernel, and its proxy naps for 10 ms at a time.
+after each run. A process has one context at a time, without settings, so that messages go by the
+proxies; Himeno of the sizes that take the direct road by themselves has another one then. Between
+its turns a job runs no kernel, and its proxy naps for 10 ms at a time.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ ITERATIONS = {"S": 8000, "M": 4000, "L": 600, "XL": 80}
 THREADS = 32 if gmpi.SIMULATOR else 256
 _NAP_NS = 10_000_000
 _LARGE_SLOTS = 64  # as many as any size of Himeno asks for
+_DIRECT = {"wildcards": False}
 _SETTLE_S = 0.15  # a proxy naps after 0.1 s without work
 
 
@@ -118,12 +120,26 @@ class Rates:
         return found
 
 
-def solver_of(g: gmpi.Context, comm: MPI.Comm, size: str) -> Any:
+def opened(comm: MPI.Comm, **settings: Any) -> gmpi.Context:
+    """A context whose proxy naps."""
+    g = gmpi.Context(comm, large_slots=_LARGE_SLOTS, **settings)
+    g._state.globals[G_SLEEP_NS] = _NAP_NS
+    return g
+
+
+def solver_of(g: gmpi.Context, comm: MPI.Comm, size: str, **settings: Any) -> Any:
     """Himeno, cut in two along i: fields and a compiled kernel; nothing runs yet."""
     part, chosen = part_of(comm.rank, parse_size(size), (comm.size, 1, 1)), {}
     kind = himeno.Himeno.fitting(comm, part, chosen)
-    with patch.object(gmpi, "Context", lambda comm, large_slots: g):
-        return kind(comm, part, False, chosen)
+    with patch.object(gmpi, "Context", lambda comm, **rest: g):
+        return kind(comm, part, False, chosen, **settings)
+
+
+def takes_direct_road(comm: MPI.Comm, size: str) -> bool:
+    """Whether the program takes it where nobody chooses; not in a tree that has no such choice."""
+    part = part_of(comm.rank, parse_size(size), (comm.size, 1, 1))
+    most = getattr(himeno.Himeno.fitting(comm, part, {}), "direct_points", 0)
+    return bool(comm.allreduce(int(np.prod(part.shape)), MPI.MAX) < most)
 
 
 class Measured:
@@ -134,10 +150,15 @@ class Measured:
         self.about: dict[str, Any] = {"where": _bench.where(comm), "tree": str(ARGS.tree)}
         if comm.rank == 0:
             self.about = {"machine": _bench.machine(), **self.about}
-        self.g = gmpi.Context(comm, large_slots=_LARGE_SLOTS)
+        direct = [size for size in ARGS.himeno if takes_direct_road(comm, size)]
+        self.direct = {}
+        if direct:
+            with opened(comm, **_DIRECT) as g:
+                self.direct = {size: solver_of(g, comm, size, **_DIRECT) for size in direct}
+        self.g = opened(comm)
+        self.rates = Rates(self.g, comm)
         with awake(self.g):
             messages(self.g, comm, 1.0, 2)  # checks payloads
-            self.rates = Rates(self.g, comm)
             self.rates.measure(1, True)
             rates.allreduce_times(self.g, comm, 1.0, 10)
         self.solvers = {size: solver_of(self.g, comm, size) for size in ARGS.himeno}
@@ -151,16 +172,44 @@ class Measured:
             if problem:
                 _bench.fail(f"Himeno {ARGS.check}: {problem}")
             self.checked = None
-        for size in self.solvers:
-            self.sweeps(size, 2, 1)
+        for solver in self.solvers.values():
+            self.sweeps(solver, 2, 1)
+        with self.on_the_direct_road():
+            for solver in self.direct.values():
+                self.sweeps(solver, 2, 1)
 
-    def sweeps(self, size: str, iterations: int, repeat: int) -> dict[str, float]:
-        solver = self.solvers[size]
+    @contextmanager
+    def on_the_direct_road(self) -> Iterator[None]:
+        """The solvers that take it have a context meanwhile, and nobody else has."""
+        if not self.direct:
+            yield
+            return
+        self.g.close()
+        with opened(self.comm, **_DIRECT) as g:
+            for solver in self.direct.values():
+                solver.context = g
+                for field in (solver.fields.p, solver.fields.q):
+                    g.register(field)
+            yield
+        self.g = opened(self.comm)
+        self.rates = Rates(self.g, self.comm)
+        for solver in self.solvers.values():
+            solver.context = self.g
+
+    def sweeps(self, solver: Any, iterations: int, repeat: int) -> dict[str, float]:
         args = Namespace(iterations=iterations, repeat=repeat)
-        with awake(self.g):
+        with awake(solver.context):
             row = _himeno_app.measure(solver, args, lambda text: None)
         gc.collect()  # now: memory that is freed while the next kernel runs waits for its end
         return {"us": row["us"], "gosa": row["gosa"]}
+
+    def himeno(self, solvers: dict[str, Any]) -> dict[str, dict[str, float]]:
+        return {
+            size: self.sweeps(
+                solver, 2 if gmpi.SIMULATOR else ITERATIONS.get(size, 1000), ARGS.repeat
+            )
+            for size, solver in solvers.items()
+        }
 
     def run(self) -> dict[str, Any]:
         began = time.perf_counter()
@@ -174,10 +223,9 @@ class Measured:
             results["allreduce_us"] = reduced["gmpi"]["p50"]
             results["rates"] = self.rates.measure(ARGS.repeat, small)
         messages_s = time.perf_counter() - began
-        results["himeno"] = {
-            size: self.sweeps(size, 2 if small else ITERATIONS.get(size, 1000), ARGS.repeat)
-            for size in self.solvers
-        }
+        results["himeno"] = self.himeno(self.solvers)
+        with self.on_the_direct_road():
+            results["himeno_direct"] = self.himeno(self.direct)
         seconds = time.perf_counter() - began
         results["seconds"] = {"messages": messages_s, "himeno": seconds - messages_s}
         return results
@@ -208,7 +256,8 @@ def turn(comm: MPI.Comm, turns: Turns, round_: int) -> Iterator[None]:
 def shown(results: dict[str, Any]) -> str:
     one_way = " ".join(f"{n} B {us:.2f}" for n, us in results["one_way_us"].items())
     rate = np.median(results["rates"]["messages"]) / 1e6
-    sweep = " ".join(f"{n} {row['us']:.1f}" for n, row in results["himeno"].items())
+    rows = [*results["himeno"].items(), *results["himeno_direct"].items()]
+    sweep = " ".join(f"{size} {row['us']:.1f}" for size, row in rows)
     took = " and ".join(f"{seconds:.1f}" for seconds in results["seconds"].values())
     return f"one way {one_way}; {rate:.2f} M messages/s; Himeno {sweep} us; {took} s"
 
