@@ -261,6 +261,11 @@ def choices(kind: type[Solver], args: argparse.Namespace) -> list[dict[str, int]
     return [dict(zip(given, values)) for values in product(*given.values())]
 
 
+def takes_direct_road(comm: MPI.Comm, kind: type[Solver], part: Part) -> bool:
+    """Whether it does where nobody chooses; collective."""
+    return bool(comm.allreduce(int(np.prod(part.shape)), MPI.MAX) < kind.direct_points)
+
+
 def one(
     kind: type[Solver],
     comm: MPI.Comm,
@@ -282,8 +287,7 @@ def one(
     grid = "x".join(map(str, size))
     began = time.perf_counter()
     kind = kind.fitting(comm, part, options)
-    points = comm.allreduce(int(np.prod(part.shape)), MPI.MAX)
-    road = args.road or ("direct" if points < kind.direct_points else "proxied")
+    road = args.road or ("direct" if takes_direct_road(comm, kind, part) else "proxied")
     if road == "direct":
         settings["wildcards"] = False
     solver = kind(comm, part, args.breakdown, options, **settings)

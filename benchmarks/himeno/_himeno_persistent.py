@@ -35,7 +35,11 @@ class Persistent(Solver):
         super().__init__(*args, **settings)
 
     def open_context(self, large_slots: int) -> None:
-        self.context = gmpi.Context(self.comm, large_slots=large_slots, **self.settings)
+        self.attach(gmpi.Context(self.comm, large_slots=large_slots, **self.settings))
+
+    def attach(self, context: gmpi.Context) -> None:
+        """It runs with this context from now on, which has the settings that it was made with."""
+        self.context = context
         if self.settings.get("wildcards") is False:  # halos come straight from the neighbour
             for field in (self.fields.p, self.fields.q):
                 self.context.register(field)

@@ -138,8 +138,8 @@ def solver_of(g: gmpi.Context, comm: MPI.Comm, size: str, **settings: Any) -> An
 def takes_direct_road(comm: MPI.Comm, size: str) -> bool:
     """Whether the program takes it where nobody chooses; not in a tree that has no such choice."""
     part = part_of(comm.rank, parse_size(size), (comm.size, 1, 1))
-    most = getattr(himeno.Himeno.fitting(comm, part, {}), "direct_points", 0)
-    return bool(comm.allreduce(int(np.prod(part.shape)), MPI.MAX) < most)
+    chooses = getattr(_himeno_app, "takes_direct_road", lambda *_: False)
+    return bool(chooses(comm, himeno.Himeno.fitting(comm, part, {}), part))
 
 
 class Measured:
@@ -187,14 +187,12 @@ class Measured:
         self.g.close()
         with opened(self.comm, **_DIRECT) as g:
             for solver in self.direct.values():
-                solver.context = g
-                for field in (solver.fields.p, solver.fields.q):
-                    g.register(field)
+                solver.attach(g)
             yield
         self.g = opened(self.comm)
         self.rates = Rates(self.g, self.comm)
         for solver in self.solvers.values():
-            solver.context = self.g
+            solver.attach(self.g)
 
     def sweeps(self, solver: Any, iterations: int, repeat: int) -> dict[str, float]:
         args = Namespace(iterations=iterations, repeat=repeat)
