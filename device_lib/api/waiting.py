@@ -36,6 +36,25 @@ def _is_waited_for(request):
     return request < 0 and slots.is_partitioned(-request)
 
 
+@device
+def _load_few(count, requests):
+    """The handles of at most NOTES requests, REQUEST_NULL behind the last: loads that are under way
+    together. Beside a sweep that fills the memory one of them takes as long as a message's step."""
+    first = gpu.load_8(requests) if count > 0 else REQUEST_NULL
+    second = gpu.load_8(requests + 8) if count > 1 else REQUEST_NULL
+    third = gpu.load_8(requests + 16) if count > 2 else REQUEST_NULL
+    fourth = gpu.load_8(requests + 24) if count > 3 else REQUEST_NULL
+    return first, second, third, fourth
+
+
+@device
+def _one_of(i, first, second, third, fourth):
+    """The i-th: an index into a tuple would put it into memory."""
+    low = first if i == 0 else second
+    high = third if i == 2 else fourth
+    return low if i < 2 else high
+
+
 def make_waiting(
     scope: Scope, requests: SimpleNamespace, direct: SimpleNamespace, finishing: SimpleNamespace
 ) -> SimpleNamespace:
@@ -200,12 +219,15 @@ def make_waiting(
         count = int64(count)
         result = SUCCESS
         first = count  # request that has failed
+        few = _load_few(count, requests)
         k = 0  # twice over all: sends come last, which may wait until the other rank has received
         while k < 2 * count:
             i = k if k < count else k - count
             k += gpu.opaque(1)
-            request = gpu.load_8(requests + i * 8)
+            request = _one_of(i, *few)
             if _is_direct_send(request) != (k > count):
+                continue
+            if request == REQUEST_NULL and statuses == 0:
                 continue
             completed, status = finish_either(ctx, request, WAIT)
             if statuses != 0 and leads() and gpu.lane_id() == 0:
